@@ -14,15 +14,15 @@ import (
 )
 
 // Aggregate is what an email is about, in its sender's words, and which of the emails
-// about it this is. A company has one email per aggregate and event type, cancelled
-// ones aside.
+// about it this is. A company has at most one email that is not cancelled per aggregate and
+// event type.
 type Aggregate struct {
 	Type      string // "interview"
 	ID        string // the interview's
 	EventType string // "REMINDER_24H"
 }
 
-// AggregateTakenError says that an email of this aggregate and event type was there
+// AggregateTakenError reports that an email of this aggregate and event type existed
 // already.
 type AggregateTakenError struct {
 	ID uuid.UUID
@@ -45,11 +45,11 @@ const aggregateWait = pg.LockWait
 // has inserted the same key, for as long as pg.BoundWaitSQL says.
 const takeKeySQL = `SELECT email_gateway_take_key($1, $2, $3, $4, $5)`
 
-// insertAbout writes an email and takes the key that it stands under, in one
+// insertAbout writes an email and takes its aggregate's key in one
 // transaction. inserted is false when its idempotency key was used, or there is no
-// lane; a used key of its own is an *AggregateTakenError. nearQuota: the email may exceed a
-// quota, a *QuotaError. The key comes first, which a program's transaction may hold: what
-// waits for it must not hold the quotas.
+// lane; a used aggregate key is an *AggregateTakenError. nearQuota: the email may exceed a
+// quota, a *QuotaError. The key comes first, because a program's transaction may hold it: a
+// request that waits for it must not hold the quotas.
 func (s *Store) insertAbout(ctx context.Context, e NewEmail, nearQuota bool) (inserted bool, err error) {
 	about := e.about()
 	row := pg.HeldRow{Company: e.CompanyID, Name: "aggregate\x00" + about.Type + "\x00" + about.ID + "\x00" + about.EventType}
@@ -96,8 +96,8 @@ func tryInsertAbout(ctx context.Context, tx *sqlx.Tx, e NewEmail, nearQuota bool
 	return nil
 }
 
-// answeredBefore is what an email meets whose aggregate is taken: the answer to its own
-// first request, if that is what took it, else taken. The insert may have met itself.
+// answeredBefore resolves an email whose aggregate is taken: it returns the answer to the email's own
+// first request if that request took the aggregate, else taken. The insert may have conflicted with itself.
 func (s *Store) answeredBefore(ctx context.Context, e NewEmail, taken *AggregateTakenError) error {
 	if taken.ID == e.ID {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// MailingStateError says that a mailing's status, or what has become of its entries,
-// does not allow what was asked for. Nothing was changed.
+// MailingStateError reports that a mailing's status, or the state of its entries,
+// does not allow the operation. Nothing was changed.
 type MailingStateError struct {
 	Status MailingStatus
 	Reason string // in words, for people
@@ -37,8 +37,8 @@ func (e *MailingsPausedError) Error() string {
 // lock.
 const lockForControlSQL = findMailingSQL + ` FOR UPDATE`
 
-// Each updates the row that lockForControlSQL has locked. What the job needs to see is in
-// status and generation; last_attempt is its heartbeat, and nobody is at it any more.
+// Each updates the row that lockForControlSQL has locked. The job reads
+// status and generation; last_attempt is its heartbeat, and is cleared because no job is running any more.
 const (
 	pauseMailingSQL = `
 UPDATE mailings SET status = 'PAUSED', last_attempt = NULL, counted_at = NULL, updated_at = now()
@@ -84,8 +84,8 @@ func (s *Store) StartMailing(ctx context.Context, company, id uuid.UUID) (Mailin
 	}, runs)
 }
 
-// PauseMailing lets no further email of the mailing start; those at the provider end.
-// *MailingStateError when it is not on its way.
+// PauseMailing stops further emails of the mailing from starting; calls to the provider in flight end.
+// It returns *MailingStateError if the mailing is not running.
 func (s *Store) PauseMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "pause mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		switch m.Status {
@@ -97,9 +97,9 @@ func (s *Store) PauseMailing(ctx context.Context, company, id uuid.UUID) (Mailin
 	})
 }
 
-// ResumeMailing lets a paused or failed mailing go on where it stood. A failed one has
-// given its filename free: ErrExists when another mailing has it now.
-// *MailingStateError when it is neither; *QuotaError when as many run as may;
+// ResumeMailing continues a paused or failed mailing where it stopped. A failed one has
+// released its filename: ErrExists when another mailing has it now.
+// *MailingStateError when it is neither paused nor failed; *QuotaError when the limit of running mailings is reached;
 // *MailingsPausedError when the company's mailings are paused.
 func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "resume mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
@@ -148,7 +148,7 @@ func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (
 	}, runs)
 }
 
-// runs says of a control that it may set the mailing going.
+// runs marks a control that may start the mailing.
 const runs = true
 
 // control changes one mailing in one commit, under its lock. change brings m up to date. A lock
@@ -214,7 +214,7 @@ func resume(ctx context.Context, tx *sqlx.Tx, m *Mailing) error {
 }
 
 // changeMailing runs one of the updates above and, unless laneSQL is "", that of the
-// lane. The mailing comes first, always: it is the lock that decides.
+// lane. The mailing always comes first: its lock decides between concurrent changes.
 func changeMailing(ctx context.Context, tx *sqlx.Tx, m *Mailing, mailingSQL, laneSQL string) error {
 	var changed Mailing
 	if err := tx.GetContext(ctx, &changed, mailingSQL, m.ID); err != nil {

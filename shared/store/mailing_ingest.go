@@ -41,7 +41,7 @@ type NewMailing struct {
 	HTMLSHA256     []byte
 	CheckerVersion int
 	Fields         []string // the columns that the templates use, in the order of NewEntry.Fields
-	EmailColumn    string   // the header of the address column, named in the verdict on a duplicate
+	EmailColumn    string   // the header of the address column, named in the error about a duplicate
 	Sender         string
 	ReplyTo        string // "" = none
 	Tags           []string
@@ -50,15 +50,15 @@ type NewMailing struct {
 	Tests          []NewEmail      // complete emails of their own, accepted in the same commit
 	Key            *IdempotencyKey // nil = none; its Answer is filled in from Answer
 	Traceparent    string          // the trace that its first job belongs to; "" = none
-	// Yield runs wait, which waits until another request with the same key or filename is
-	// written, and lets others be ingested meanwhile. nil = it need not.
+	// Yield runs wait, which waits until a concurrent request with the same key or filename is
+	// committed, and lets other mailings be ingested during the wait. nil = it is not called.
 	Yield func(wait func() error) error
 	// Answer makes the answer to the request from what was counted. It is stored, and
 	// given again when the request is repeated.
 	Answer func(MailingCounts) ([]byte, error)
 }
 
-// MailingCounts tells of a mailing's lines: Total = Accepted + Invalid + Duplicates.
+// MailingCounts are the counts of a mailing's lines: Total = Accepted + Invalid + Duplicates.
 type MailingCounts struct {
 	Total      int
 	Accepted   int
@@ -68,9 +68,9 @@ type MailingCounts struct {
 	EmptyFields int
 }
 
-// FilenameUsedError says that a mailing of the company has the filename and is neither
-// CANCELLED nor FAILED. RequestSHA256 tells for which request, Answer what it was
-// answered.
+// FilenameUsedError reports that a mailing of the company has the filename and is neither
+// CANCELLED nor FAILED. RequestSHA256 identifies its request, Answer is the response to
+// it.
 type FilenameUsedError struct {
 	MailingID     uuid.UUID `db:"id"`
 	RequestSHA256 []byte    `db:"request_sha256"`
@@ -85,7 +85,7 @@ func (e *FilenameUsedError) Error() string {
 // it took longer than this one waited for it, or as many requests as may wait already.
 var ErrInProgress = errors.New("another request with the same key or filename is being written")
 
-// What a claim met; the look-up that follows tells the caller more.
+// The conflicts of a claim; the look-up that follows returns the details.
 var (
 	errKeyTaken      = errors.New("idempotency key taken")
 	errFilenameTaken = errors.New("filename taken")
@@ -93,21 +93,20 @@ var (
 )
 
 // IngestMailing writes a mailing with all its lines, its lane, its job and its test
-// emails in one commit, and returns the counts and the answer made from them. From
-// then on it cannot be lost. Memory does not grow with the lines: they go to Postgres
-// as they come.
+// emails in one commit, and returns the counts and the answer made from them.
+// Memory does not grow with the lines: they are streamed to Postgres.
 //
 // Line numbers and the entries' ids must ascend. Of entries with the same address,
-// letter case aside, the first stands. A mailing with no line to send to is COMPLETED
+// ignoring letter case, the first is kept. A mailing without valid lines is COMPLETED
 // at once, as a dry run is: it has neither lane nor job.
 //
-// An error that lines yields is returned as it is, and nothing was written. So is it
-// with *KeyUsedError, *FilenameUsedError, *QuotaError, ErrInProgress, ErrNoLane and ErrUnavailable.
-// After ErrUnknownOutcome counts and answer hold if MailingExists says so. Between two
-// lines there must not be more than about 20 s: Postgres waits no longer.
+// An error that lines yields is returned unchanged, and nothing was written. The same holds
+// for *KeyUsedError, *FilenameUsedError, *QuotaError, ErrInProgress, ErrNoLane and ErrUnavailable.
+// After ErrUnknownOutcome, counts and answer are valid if MailingExists finds the mailing. Between two
+// lines there must be at most about 20 s: Postgres ends an idle transaction after that.
 func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2[MailingLine, error]) (MailingCounts, []byte, error) {
-	// What a claim met can be gone when it is looked up: a key past its time, a mailing
-	// just cancelled. No line has been read by then.
+	// The conflicting row may have disappeared when it is looked up: a key expired, a mailing
+	// was cancelled. No line has been read by then.
 	for range 3 {
 		in := ingest{mailing: m, copyTime: s.db.CopyTime()}
 		err := s.db.InSteadyTx(ctx, func(tx pg.SteadyTx) error { return in.run(ctx, tx, lines) })
@@ -139,7 +138,7 @@ func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2
 	return MailingCounts{}, nil, ErrInProgress
 }
 
-// awaitTwin waits, as long as bounded lets it, until nobody else is writing a mailing with the
+// awaitTwin waits, as long as bounded permits, until no concurrent request is writing a mailing with the
 // key or the filename.
 func (s *Store) awaitTwin(ctx context.Context, m NewMailing) error {
 	row := pg.HeldRow{Company: m.CompanyID, Name: "filename\x00" + m.Filename}
@@ -168,7 +167,7 @@ func (s *Store) awaitTwin(ctx context.Context, m NewMailing) error {
 	return m.Yield(wait)
 }
 
-// ingest is one mailing on its way into the database.
+// ingest is the state of one mailing's ingest.
 type ingest struct {
 	mailing  NewMailing
 	copyTime time.Duration
@@ -178,15 +177,15 @@ type ingest struct {
 }
 
 // The claims come before the lines, so that of two equal requests only one does the
-// work. The other waits for its commit: a row that is being inserted under the same
-// unique key locks the second insert out. It waits on a connection of its own (awaitTwin).
+// work. The other waits for its commit: inserting a row under the same
+// unique key waits for the transaction that inserts the first. It waits on a connection of its own (awaitTwin).
 // lock_timeout bounds the waits; it is shorter than statement_timeout, whose error would look
-// like a database in trouble.
+// like an unavailable database.
 //
 // claimKeySQL and insertMailingSQL insert by idempotency_keys' primary key and
-// mailings_filename, and lock nothing that others need: the company's row is held FOR
-// KEY SHARE by the foreign key, which stops neither suspending nor resuming it.
-// Answer and counts follow when they are known.
+// mailings_filename, and lock nothing that others need: the foreign key locks the company's row FOR
+// KEY SHARE, which blocks neither suspending nor resuming it.
+// Answer and counts are written when they are known.
 const (
 	claimKeySQL = `
 INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
@@ -240,7 +239,7 @@ func (in *ingest) run(ctx context.Context, tx pg.SteadyTx, lines iter.Seq2[Maili
 	if err := in.finish(ctx, tx.Tx, w.first, w.last); err != nil {
 		return err
 	}
-	return ctx.Err() // the transaction itself would commit although nobody waits
+	return ctx.Err() // the transaction itself would commit although the client has left
 }
 
 // claim takes key and filename.
@@ -274,7 +273,7 @@ func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 	return in.checkQuotas(ctx, tx, MailingCounts{Total: 1}, !m.DryRun && !m.Held, true)
 }
 
-// claims says whether an insert that avoids conflicts wrote its row.
+// claims reports whether an INSERT … ON CONFLICT DO NOTHING wrote its row.
 func claims(result sql.Result, err error) (bool, error) {
 	var refused *pq.Error
 	if errors.As(err, &refused) && refused.Code == pqerror.LockNotAvailable {
@@ -287,8 +286,8 @@ func claims(result sql.Result, err error) (bool, error) {
 	return n == 1, err
 }
 
-// finishMailingSQL and answerKeySQL update, by primary key, rows that this very
-// transaction has inserted. A mailing that sends nothing keeps no templates. insertMailingLaneSQL adds a row that nobody else names.
+// finishMailingSQL and answerKeySQL update, by primary key, rows that this
+// transaction has inserted. A mailing that sends nothing keeps no templates. insertMailingLaneSQL adds a row that no other transaction references.
 const (
 	finishMailingSQL = `
 UPDATE mailings SET
@@ -314,7 +313,7 @@ func (m *NewMailing) begin() time.Time {
 	return m.SendAt
 }
 
-// status is the mailing's when it has been taken in.
+// status is the mailing's status after its ingest.
 func (in *ingest) status() MailingStatus {
 	switch {
 	case in.mailing.DryRun, in.counts.Accepted == 0:

@@ -31,7 +31,7 @@ type MailingJob struct {
 	ExpandedTo uuid.UUID      `db:"expanded_to"` // uuid.Nil = not begun
 }
 
-// MailingLock says whether a job got hold of its mailing, and why not.
+// MailingLock is whether a job acquired its mailing, and if not, why.
 type MailingLock int
 
 const (
@@ -150,7 +150,7 @@ type FailedJob struct {
 }
 
 // failJobSQL locks the mailing's row by primary key and waits $10 ms for the lock. A mailing
-// that failed is counted once more, and after that as long as emails of it are under way.
+// that failed is counted once more, and after that as long as its emails are not final.
 const failJobSQL = `
 WITH failed AS (
     UPDATE mailings SET status = CASE WHEN $4 THEN 'FAILED' ELSE 'PENDING' END,
@@ -164,8 +164,8 @@ WITH failed AS (
 )
 SELECT id FROM failed`
 
-// FailJob lets go of a mailing whose job met an error. false: the hold was lost
-// before, and with it the say about the mailing. The error is ErrLocked if another transaction
+// FailJob releases a mailing whose job returned an error. It returns false if the lock was lost
+// before, so that the mailing's state belongs to another job. The error is ErrLocked if another transaction
 // holds the mailing's row for aggregateWait.
 func (s *Store) FailJob(ctx context.Context, job *MailingJob, f FailedJob) (bool, error) {
 	var taskID *uuid.UUID

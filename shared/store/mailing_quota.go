@@ -31,7 +31,7 @@ func (m *NewMailing) demand(counts MailingCounts) demand {
 	return wanted
 }
 
-// templates are the html and text to store: those of a dry run are never used.
+// templates returns the html and text to store: those of a dry run are never used.
 func (m *NewMailing) templates() (html, text string) {
 	if m.DryRun {
 		return "", ""
@@ -50,8 +50,8 @@ func (m *NewMailing) ofOwnRow() demand {
 	return demand{QuotaRunningMailings: 1, QuotaStoredBodyBytes: m.templateBytes()}
 }
 
-// checkQuotas refuses a mailing that would exceed a quota. runs: it goes on its way. Before
-// the lines are read a quick look spares reading them; it locks nothing and decides nothing.
+// checkQuotas refuses a mailing that would exceed a quota. runs: it starts. Before
+// the lines are read, a quick check without locks may refuse early, so that they need not be read.
 func (in *ingest) checkQuotas(ctx context.Context, tx *sqlx.Tx, counts MailingCounts, runs, quick bool) error {
 	m := &in.mailing
 	if !quick {
@@ -119,7 +119,7 @@ func roomIn(u QuotaUse) int64 {
 	return max(0, u.Limit-u.Use)
 }
 
-// Waiting says why a mailing waits and until when.
+// Waiting is why a mailing waits, and until when.
 type Waiting struct {
 	For   Quota
 	Until time.Time // zero = until an operator resumes the company's mailings
@@ -190,7 +190,7 @@ type sizedFile struct {
 	bytes   int64
 }
 
-// sizeFilesParameters are those of size_files.sql.
+// sizeFilesParameters are the parameters of size_files.sql.
 var sizeFilesParameters = pg.Parameters[struct{}, sizedFile]{
 	Columns: []pg.Column[sizedFile]{
 		pg.Each("id", "uuid", pg.UUIDs, func(f *sizedFile) uuid.UUID { return f.mailing }),

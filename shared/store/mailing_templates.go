@@ -43,8 +43,8 @@ func (s *Store) MailingTemplates(ctx context.Context, mailing uuid.UUID) (Mailin
 // outbox rows as the mailing has emails.
 const templateBatch = 20
 
-// eraseTemplatesSQL goes along mailings_templates, whose condition is its own, and locks what
-// it blanks; a mailing that another transaction holds is left for the next round. Companies are
+// eraseTemplatesSQL scans mailings_templates, whose predicate is its condition, and locks the
+// rows that it blanks; a mailing that another transaction has locked is left for the next round. Companies are
 // looked up by company_retention_pkey. Templates stay while an email of the mailing can be sent
 // again (a range of email_outbox_pkey), and those of a failed mailing while it can be resumed.
 const eraseTemplatesSQL = `
@@ -61,8 +61,8 @@ WITH past AS MATERIALIZED (
 UPDATE mailings m SET html = '', text_body = NULL FROM past WHERE m.id = past.id`
 
 // EraseTemplates blanks html and text of at most limit mailings that ended longer ago than
-// age, which is that of bodies, or than their company's own; age 0 = those with such a one
-// alone.
+// age, the retention of bodies, or than their company's own; age 0 = only those with such a
+// retention.
 func (s *Store) EraseTemplates(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	limit = min(limit, templateBatch)
 	result, err := s.db.Exec(ctx, eraseTemplatesSQL, milliseconds(age), limit)

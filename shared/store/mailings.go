@@ -13,7 +13,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// MailingStatus is where a mailing stands.
+// MailingStatus is the state of a mailing.
 type MailingStatus string
 
 // The states of a mailing; schema/README.md draws the ways between them.
@@ -68,7 +68,7 @@ type Mailing struct {
 	// EmptyFields is how many of Accepted leave a column empty that a template uses without a
 	// default.
 	EmptyFields int `db:"empty_fields"`
-	// InvalidByReason is Invalid as a JSON object of the verdicts' codes.
+	// InvalidByReason is Invalid as a JSON object of counts by error code.
 	InvalidByReason json.RawMessage `db:"invalid_by_reason"`
 
 	InvalidLater int `db:"invalid_later"` // found when it was expanded
@@ -134,7 +134,7 @@ func (s *Store) FindMailing(ctx context.Context, company, id uuid.UUID) (Mailing
 	return m, nil
 }
 
-// listMailingsSQL walks mailings_company from the cursor down and locks nothing.
+// listMailingsSQL scans mailings_company from the cursor down and locks nothing.
 const listMailingsSQL = `
 SELECT ` + mailingColumns + ` FROM mailings WHERE company_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3`
 
@@ -154,8 +154,8 @@ func (s *Store) ListMailings(ctx context.Context, company, before uuid.UUID, lim
 // mailingExistsSQL reads one row by primary key and locks nothing.
 const mailingExistsSQL = `SELECT EXISTS (SELECT FROM mailings WHERE id = $1) AS found, ` + pg.ConfirmedColumn + ` IS NOT NULL AS confirmed`
 
-// MailingExists says whether a mailing was committed, as Exists does of an email, for a caller whose IngestMailing
-// ended with ErrUnknownOutcome.
+// MailingExists reports whether a mailing was committed, as Exists does for an email, for a caller whose IngestMailing
+// returned ErrUnknownOutcome.
 func (s *Store) MailingExists(ctx context.Context, id uuid.UUID) (bool, error) {
 	found, err := s.existsConfirmed(ctx, mailingExistsSQL, id)
 	if err != nil {

@@ -45,7 +45,7 @@ func acceptArguments(emails []NewEmail, wait time.Duration) []any {
 	return acceptParameters.Arguments(acceptScalars{len(emails), wait}, emails)
 }
 
-// acceptParameters are those of accept.sql and accept_scheduled.sql.
+// acceptParameters are the parameters of accept.sql and accept_scheduled.sql.
 var acceptParameters = pg.Parameters[acceptScalars, NewEmail]{
 	Scalars: []pg.Scalar[acceptScalars]{
 		pg.One("lock_timeout", "text", func(s acceptScalars) any { return pg.LockTimeout(s.wait) }),
@@ -83,7 +83,7 @@ var acceptParameters = pg.Parameters[acceptScalars, NewEmail]{
 	},
 }
 
-// insertEmails says of each email whether it was inserted.
+// insertEmails reports for each email whether it was inserted.
 func (s *Store) insertEmails(ctx context.Context, emails []NewEmail, wait time.Duration) ([]bool, error) {
 	statement := s.insertEmail
 	if anyScheduled(emails) {

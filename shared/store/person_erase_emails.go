@@ -36,17 +36,17 @@ func (s *Store) erasing(ctx context.Context, do func(tx *sqlx.Tx) error) error {
 	return err
 }
 
-// askTasksSQL has the dispatcher remove a task from Redis. An email that is erased once more
-// asks again, unless this erasure has found its task: the receipt counts it once.
+// askTasksSQL requests that the dispatcher removes a task from Redis. A repeated erasure
+// requests it again, unless this erasure has found the task already: the receipt counts it once.
 const askTasksSQL = `
     ON CONFLICT (outbox_id) DO UPDATE SET erasure_id = excluded.erasure_id, done_at = NULL, found = false, final = erased_tasks.final OR excluded.final
     WHERE erased_tasks.company_id = excluded.company_id AND NOT (erased_tasks.found AND erased_tasks.erasure_id = excluded.erasure_id)`
 
-// eraseEmailsSQL locks the outbox rows by primary key, in the order of their ids. Those
-// that have not ended stay as they are, with their logs and timelines: somebody is sending
+// eraseEmailsSQL locks the outbox rows by primary key, in the order of their ids. Rows
+// that are not final stay unchanged, with their logs and timelines: a worker is sending
 // them. Logs are found by email_logs_pkey, events by email_events_pkey, notifications by
-// ses_events_outbox. News of a recipient are deleted, with their mark in recipient_intakes (by
-// primary key). The dispatcher is asked for their tasks (erased_tasks_pkey).
+// ses_events_outbox. Recipient imports are deleted, with their mark in recipient_intakes (by
+// primary key). The dispatcher is requested to remove their tasks (erased_tasks_pkey).
 const eraseEmailsSQL = `
 WITH held AS MATERIALIZED (
     SELECT o.id, o.target, o.processed_at IS NULL AND o.target = 'email:send' AS busy, ` + intakePersonSQL + ` AS recipient_id,
@@ -85,11 +85,11 @@ SELECT coalesce(array_agg(id) FILTER (WHERE busy), '{}') AS busy,
        (SELECT coalesce(array_agg(outbox_id), '{}') FROM logs) AS logs, (SELECT coalesce(array_agg(email_log_id), '{}') FROM events) AS events,
        (SELECT coalesce(array_agg(outbox_id), '{}') FROM notices) AS notices FROM held`
 
-// ErasedEmails is what EraseEmails has done, by the ids of the emails, which stand there once
+// ErasedEmails is the effect of EraseEmails, by the ids of the emails; an id occurs once
 // for each row.
 type ErasedEmails struct {
 	Cancelled int `db:"-"` // that had not been sent
-	// Emails are outbox rows, Notices what SES told, News updates of recipients, deleted with
+	// Emails are outbox rows, Notices are notifications of SES, News are recipient imports, deleted with
 	// their Intakes.
 	Emails, Logs, Events, Notices, News, Intakes pq.StringArray
 	// Busy are being sent right now, or wait for SES to say whether it took them, or another
@@ -97,13 +97,13 @@ type ErasedEmails struct {
 	Busy pq.StringArray
 }
 
-// EraseEmails ends those of the company's emails that have not been sent, CANCELLED, and
-// takes out of their rows, logs and timelines whom they were for and what they said. What
-// is left says that there was an email, when, and what became of it. At most some hundred
-// ids at a time. Done twice, it changes nothing more.
+// EraseEmails cancels those of the company's emails that have not been sent, and
+// removes recipient and content from their rows, logs and timelines. What
+// remains says that there was an email, when, and how it ended. At most some hundred
+// ids at a time. A second call changes nothing more.
 //
-// It waits at most a second for a row that another transaction has locked, and then leaves
-// that email alone.
+// It waits at most a second for a row that another transaction has locked, and then skips
+// that email.
 func (s *Store) EraseEmails(ctx context.Context, by audit.Operator, company, erasure uuid.UUID, ids []uuid.UUID) (ErasedEmails, error) {
 	done, err := s.eraseEmails(ctx, by, company, erasure, ids)
 	if !pg.IsLockTimeout(err) {

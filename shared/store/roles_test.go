@@ -19,8 +19,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// callers are the methods that each program calls. Each method of a Store stands here
-// with somebody: whoever adds one says who may run its statements.
+// callers are the methods that each program calls. Each method of a Store is listed here
+// with a program: a developer who adds one lists which program may run its statements.
 var callers = map[string][]string{
 	"gateway_api": {
 		"tenant.FindCallers", "NewAccepter", "Accept", "AcceptRecipients", "Exists", "FindAnswer", "RecipientMatches", "FindEmail", "Timeline", "ListEmails", "Advance",
@@ -193,7 +193,7 @@ func copies(texts map[string]string, g grant) bool {
 	return false
 }
 
-// Nobody changes or deletes a step of a timeline, and no program but the operator's
+// No role changes or deletes an event of a timeline, and no program but the operator's
 // tool makes companies or keys.
 func TestRoles_Never(t *testing.T) {
 	t.Parallel()

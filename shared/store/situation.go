@@ -11,8 +11,8 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Situation is an email with what decides, beside the email itself, whether and
-// when it moves on: for an operator who asks why it is not sent yet.
+// Situation is an email with everything else that decides whether and
+// when it is sent: for an operator who wants to know why it is not sent yet.
 type Situation struct {
 	Email
 	CompanyName     string     `db:"company_name"`
@@ -24,7 +24,7 @@ type Situation struct {
 	// LastEvent is the newest of its timeline; nil before the first.
 	LastEvent *email.EventType `db:"last_event"`
 
-	// What follows stands in the outbox row and its lane, and is nil once the row is purged.
+	// The following fields come from the outbox row and its lane, and are nil once the row is purged.
 	Queue       *string         `db:"queue"`
 	PausedAt    *time.Time      `db:"paused_at"`
 	ParkedUntil *time.Time      `db:"parked_until"`
@@ -37,8 +37,8 @@ type Situation struct {
 	// ErasedAt is when its body was past its time: it cannot be sent again since.
 	ErasedAt *time.Time `db:"body_erased_at"`
 
-	// The provider's gate: since when and why it is shut, nil if it is open; and an
-	// operator's hold on it.
+	// The circuit breaker: since when and why it is open, nil if it is closed; and an
+	// operator's pause.
 	GateShutAt     *time.Time `db:"gate_shut_at"`
 	GateReason     *string    `db:"gate_reason"`
 	GateHeldAt     *time.Time `db:"gate_held_at"`

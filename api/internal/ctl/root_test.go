@@ -10,7 +10,7 @@ import (
 	"email-gateway/shared/service"
 )
 
-// nobody is an id that does not exist.
+// This id does not exist.
 const nobody = "01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
 
 // commands lists all commands.
@@ -18,6 +18,7 @@ func commands() []string {
 	return []string{
 		"", "company", "company create", "company list", "company show", "company suspend", "company resume", "company retention",
 		"company quota", "company quota show", "company quota set",
+		"company reputation", "company reputation show", "company reputation set", "company reputation resume",
 		"domain", "domain add", "domain remove", "domain list",
 		"program", "program list", "program allow", "program revoke",
 		"key", "key create", "key list", "key rotate", "key revoke", "encryption", "encryption status", "encryption rotate",
@@ -31,7 +32,7 @@ func commands() []string {
 		"audit", "audit list", "doctor", "person", "person export", "person erase",
 		"dlq", "dlq list", "dlq show", "dlq retry", "dlq discard",
 		"lane", "lane pause", "lane resume", "lane list",
-		"gate", "gate show",
+		"breaker", "breaker show",
 	}
 }
 

@@ -32,7 +32,7 @@ import (
 // Store has the statements of the feed.
 type Store struct{ db *pg.DB }
 
-// New returns a Store on db, which is that of store.Open.
+// New returns a Store on db, the DB of store.Open.
 func New(db *pg.DB) *Store { return &Store{db: db} }
 
 // ErrExpired: the cursor is older than the feed's history, or of a database that was since restored
@@ -70,8 +70,8 @@ func (e Event) Cursor() Cursor { return Cursor{Position: e.Position, email: e.em
 
 // Cursor is a place in the feed. The zero value is before its first event.
 type Cursor struct {
-	// Position is that of a row of event_feed; the place is behind the row's event seq of its email
-	// with the index email, or behind the whole row if email is wholeRow.
+	// Position is a row of event_feed; the place is after the row's event seq of its email
+	// with the index email, or after the whole row if email is wholeRow.
 	Position   int64
 	email, seq int
 }

@@ -82,7 +82,7 @@ const newestSQL = `
 SELECT c.id FROM unnest($1::uuid[], $2::bigint[]) AS c(id, position)
 WHERE EXISTS (SELECT FROM event_feed f WHERE f.company_id = c.id AND f.position > c.position)`
 
-// WithEvents returns those of the companies that have events behind their cursors' rows.
+// WithEvents returns those of the companies that have events after their cursors' rows.
 func (s *Store) WithEvents(ctx context.Context, after map[uuid.UUID]Cursor) ([]uuid.UUID, error) {
 	ids, positions := make([]string, 0, len(after)), make([]int64, 0, len(after))
 	for id, cursor := range after {
@@ -95,8 +95,8 @@ func (s *Store) WithEvents(ctx context.Context, after map[uuid.UUID]Cursor) ([]u
 	return found, nil
 }
 
-// purgeSQL deletes along the primary key, whose order is that of time, and remembers the highest
-// position that is gone. It waits for a process that is assigning positions, for some milliseconds.
+// purgeSQL deletes along the primary key, which sorts by time, and stores the highest
+// deleted position. It waits for a process that is assigning positions, for some milliseconds.
 const purgeSQL = `
 WITH old AS (
     DELETE FROM event_feed WHERE position IS NOT NULL AND created_at < now() - $1 * interval '1 ms'

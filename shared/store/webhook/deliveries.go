@@ -55,7 +55,7 @@ const (
 	lockEndpointSQL = `SELECT status FROM webhook_endpoints WHERE id = $1 AND company_id = $2 FOR UPDATE`
 
 	// retrySQL makes one delivery due, by primary key. It waits if an earlier one of the same email is
-	// open, which webhook_deliveries_open tells.
+	// open, which is found by webhook_deliveries_open.
 	retrySQL = `
 UPDATE webhook_deliveries d SET
     status = CASE WHEN behind.yes THEN 'WAITING' ELSE 'RETRYING' END, next_at = CASE WHEN behind.yes THEN NULL ELSE now() END,

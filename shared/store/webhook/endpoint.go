@@ -27,7 +27,7 @@ var (
 	ErrLeaseLost = errors.New("the lease of the webhook endpoint is lost")
 )
 
-// Status says whether an endpoint receives events.
+// Status is whether an endpoint receives events.
 type Status string
 
 const (
@@ -117,7 +117,7 @@ func (d Delivery) IsTest() bool { return d.Position == 0 }
 // TestType is the event type of tests.
 const TestType = "webhook.test"
 
-// ReplayStatus says whether a replay has finished.
+// ReplayStatus is whether a replay has finished.
 type ReplayStatus string
 
 const (

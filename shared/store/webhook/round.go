@@ -98,7 +98,7 @@ type Result struct {
 	// Failures are the failed attempts since then, and Error the code of the last one.
 	Failures int
 	Error    string
-	// Gone: the endpoint asked to be disabled.
+	// Gone: the endpoint answered 410, which disables it.
 	Gone bool
 	// RetryAfter is how long the endpoint asked to be left alone; 0 = it did not.
 	RetryAfter time.Duration

@@ -26,7 +26,7 @@ import (
 	"email-gateway/worker/internal/webhook"
 )
 
-// patience limits waits for conditions on a slow machine.
+// `patience` is the timeout of waits for conditions on a slow machine.
 const patience = 3 * time.Minute
 
 // world is a database with its webhooks.
