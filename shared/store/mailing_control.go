@@ -99,7 +99,7 @@ func (s *Store) PauseMailing(ctx context.Context, company, id uuid.UUID) (Mailin
 
 // ResumeMailing continues a paused or failed mailing where it stopped. A failed one has
 // released its filename: ErrExists when another mailing has it now.
-// *MailingStateError when it is neither paused nor failed; *QuotaError when the limit of running mailings is reached.
+// *MailingStateError when it is neither paused nor failed; *QuotaError when the limit of running mailings is reached;
 // *MailingsPausedError when the company's mailings are paused.
 func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "resume mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {

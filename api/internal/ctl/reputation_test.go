@@ -8,13 +8,17 @@ import (
 )
 
 type reputationOf struct {
-	Company, MailingsPausedAt string
-	Enabled, OwnSetting       bool
-	Rules                     []struct {
-		Rule                      string
-		Own                       bool
-		WarnPercent, PausePercent float64
-		MinSent, MinEvents        int
+	CompanyID, Company    string
+	Enabled, OwnSetting   bool
+	MailingsPausedAt      *string
+	Pause                 any
+	CountsFrom, CheckedAt string
+	Rules                 []struct {
+		Rule                                   string
+		Own                                    bool
+		Sent, Events                           int
+		RatePercent, WarnPercent, PausePercent float64
+		MinSent, MinEvents                     int
 	}
 }
 

@@ -19,6 +19,7 @@ func commands() []string {
 		"", "company", "company create", "company list", "company show", "company suspend", "company resume", "company retention",
 		"company quota", "company quota show", "company quota set",
 		"company webhook", "company webhook list", "company webhook disable", "company webhook enable",
+		"company reputation", "company reputation show", "company reputation set", "company reputation resume",
 		"domain", "domain add", "domain remove", "domain list",
 		"program", "program list", "program allow", "program revoke",
 		"key", "key create", "key list", "key rotate", "key revoke", "encryption", "encryption status", "encryption rotate",

@@ -315,7 +315,7 @@ func TestSet(t *testing.T) {
 		t.Errorf("bad thresholds: %v", err)
 	}
 	status, err := b.rep.Find(t.Context(), other)
-	if err != nil || status.OwnEnabled || !status.Enabled || status.PausedAt == nil || !status.Rules[0].Own || status.Rules[1].Own || status.Rules[0].Thresholds.String() != "0.1,0.2,100,1" {
+	if err != nil || status.OwnEnabled || !status.Enabled || status.PausedAt == nil || !status.Rules[0].Own || status.Rules[1].Own || status.Rules[0].String() != "0.1,0.2,100,1" {
 		t.Errorf("%+v, %v", status, err)
 	}
 	if err := b.rep.SetDefaults(t.Context(), false, map[reputation.Rule]reputation.Thresholds{
