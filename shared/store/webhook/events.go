@@ -93,13 +93,17 @@ func (s *Store) FindEvents(ctx context.Context, company uuid.UUID, ids []string)
 
 // catchUpSQL moves the cursors of endpoints without a new event to the newest position, so that an
 // endpoint whose company sends nothing does not fall behind the events that are kept. It reads
-// event_feed_position for each endpoint and locks those that it changes.
+// event_feed_position for each endpoint and locks those that it changes. An endpoint that another
+// transaction has locked is left for the next time: meanwhile the statement would hold the others.
 const catchUpSQL = `
-UPDATE webhook_endpoints e SET feed_position = p.newest, feed_number = $1
-FROM event_positions p
-WHERE e.feed_position < p.newest AND (e.lease_until IS NULL OR e.lease_until < now())
-  AND NOT EXISTS (SELECT FROM event_feed f WHERE f.company_id = e.company_id
-    AND f.position >= e.feed_position AND (f.position > e.feed_position OR e.feed_number < $1::bigint))`
+WITH idle AS MATERIALIZED (
+    SELECT e.id, p.newest FROM webhook_endpoints e, event_positions p
+    WHERE e.feed_position < p.newest AND (e.lease_until IS NULL OR e.lease_until < now())
+      AND NOT EXISTS (SELECT FROM event_feed f WHERE f.company_id = e.company_id
+        AND f.position >= e.feed_position AND (f.position > e.feed_position OR e.feed_number < $1::bigint))
+    FOR UPDATE OF e SKIP LOCKED
+)
+UPDATE webhook_endpoints e SET feed_position = i.newest, feed_number = $1 FROM idle i WHERE e.id = i.id AND e.feed_position < i.newest`
 
 // CatchUp moves the cursors of endpoints that have no new event.
 func (s *Store) CatchUp(ctx context.Context) error {
