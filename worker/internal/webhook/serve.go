@@ -72,6 +72,9 @@ func (s *server) round(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if r.NotBefore != nil { // the round before got the answer
+		return false, nil
+	}
 	secrets, err := s.secrets(r.Endpoint)
 	if err != nil {
 		return false, err
