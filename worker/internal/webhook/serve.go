@@ -32,7 +32,7 @@ type server struct {
 	replayed bool
 }
 
-// serve serves an endpoint until it has nothing to do.
+// serve serves an endpoint until it has nothing to do, or its turn is over.
 func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -60,7 +60,7 @@ func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 		if errors.Is(err, hooks.ErrLeaseLost) || ctx.Err() != nil {
 			return nil // disabled, deleted, another process serves it, or this one stops
 		}
-		if err != nil || !more {
+		if err != nil || !more || s.turnIsOver(w, begun) {
 			return err
 		}
 	}
