@@ -65,10 +65,11 @@ WHERE id >= $2 AND id <= $3 AND id IS DISTINCT FROM $4 AND (mailing_id = $1) IS 
 )
 
 // cancelEntriesSQL locks entries by primary key. There is no email of them: the
-// expander needs the mailing to be in PROCESSING.
+// expander needs the mailing to be in PROCESSING. Entries that another transaction has locked
+// are left for the next time.
 const cancelEntriesSQL = `
 UPDATE mailing_entries SET status = 'CANCELLED', cpf_cnpj_enc = NULL, updated_at = now()
-WHERE id = ANY ($1::uuid[]) AND status = 'PENDING'`
+WHERE id = ANY (ARRAY(SELECT id FROM mailing_entries WHERE id = ANY ($1::uuid[]) AND status = 'PENDING' FOR UPDATE SKIP LOCKED))`
 
 // The end of a round, on the mailing's row by primary key. A mailing that got another
 // command during the round is left alone, and processed again.
@@ -86,7 +87,8 @@ SELECT EXISTS (SELECT FROM mailing_entries
 // itself; it gives the ids of the other emails to move, which moves them with
 // Advance and returns those that are Locked. It leaves emails that a worker is sending: a
 // cancelled mailing is scanned again until none is left. Until the round is committed,
-// no other process takes the same entries; after a crash they are taken again.
+// no other process takes the same entries; after a crash they are taken again. A round whose
+// mailing another transaction has locked for longer than lockWait is Left.
 func (s *Store) SettleMailing(
 	ctx context.Context, id uuid.UUID, limit int, move func(context.Context, SettleKind, []uuid.UUID) (locked []uuid.UUID, err error),
 ) (Settled, error) {
@@ -96,7 +98,10 @@ func (s *Store) SettleMailing(
 		done, err = settle(ctx, tx, id, limit, move)
 		return err
 	})
-	if err != nil {
+	switch {
+	case pg.IsLockTimeout(err): // the emails have moved, the rest is rolled back
+		return Settled{Kind: done.Kind, Left: true}, nil
+	case err != nil:
 		return Settled{}, fmt.Errorf("settle mailing: %w", err)
 	}
 	return done, nil
@@ -107,6 +112,9 @@ func settle(
 ) (Settled, error) {
 	if err := pg.MayIdle(ctx, tx); err != nil {
 		return Settled{}, err
+	}
+	if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(lockWait)); err != nil {
+		return Settled{}, pg.Translate(err)
 	}
 	var ours bool
 	if err := tx.GetContext(ctx, &ours, settleLockSQL, id); err != nil || !ours {
@@ -151,12 +159,18 @@ func settle(
 			return Settled{}, err // not the database's
 		}
 	}
+	done := Settled{Kind: state.Kind, More: len(entries) == limit}
 	if len(waiting) > 0 {
-		if _, err := tx.ExecContext(ctx, cancelEntriesSQL, pg.UUIDArray(waiting)); err != nil {
-			return Settled{}, pg.Translate(err)
+		cancelled, err := tx.ExecContext(ctx, cancelEntriesSQL, pg.UUIDArray(waiting))
+		if err != nil {
+			return done, pg.Translate(err)
 		}
+		n, err := cancelled.RowsAffected()
+		if err != nil {
+			return done, err
+		}
+		done.Cancelled = int(n)
 	}
-	done := Settled{Kind: state.Kind, Cancelled: len(waiting), More: len(entries) == limit}
 	// Failed entries are scanned once, so the next round begins with the first locked
 	// one. Entries after it that were moved are not failed any more, so that the next round
 	// advances further than this one.

@@ -77,14 +77,17 @@ WHERE d.id = $3 AND d.endpoint_id = $1 AND d.company_id = $2 AND d.status <> 'WA
 RETURNING d.id`
 
 	// dueSQL recomputes the summary of an endpoint from its open deliveries, by webhook_deliveries_open
-	// and webhook_deliveries_retrying, and its running replays, which wait while the cursor has stopped. It locks the endpoint by primary key.
+	// and webhook_deliveries_retrying, and its running replays, which wait while the cursor has stopped. A
+	// replay is due on an endpoint that is down without open deliveries: nothing else would find out that it is
+	// up again. It locks the endpoint by primary key.
 	dueSQL = `
 UPDATE webhook_endpoints e SET
-    open_deliveries = (SELECT count(*) FROM webhook_deliveries d WHERE d.endpoint_id = $1 AND d.company_id = $2 AND d.status IN ('RETRYING', 'WAITING')),
+    open_deliveries = n.open,
     due_at = least(
         (SELECT min(next_at) FROM webhook_deliveries d WHERE d.endpoint_id = $1 AND d.company_id = $2 AND d.status = 'RETRYING'),
         (SELECT now() FROM webhook_replays r WHERE r.endpoint_id = $1 AND r.company_id = $2 AND r.status = 'RUNNING'
-            AND e.failures < $3 AND e.open_deliveries < $4 LIMIT 1))
+            AND (e.failures < $3 OR n.open = 0) AND n.open < $4 LIMIT 1))
+FROM (SELECT count(*) AS open FROM webhook_deliveries d WHERE d.endpoint_id = $1 AND d.company_id = $2 AND d.status IN ('RETRYING', 'WAITING')) n
 WHERE e.id = $1 AND e.company_id = $2`
 )
 

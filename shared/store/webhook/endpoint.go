@@ -64,7 +64,7 @@ type Endpoint struct {
 	LastSuccessAt  *time.Time     `db:"last_success_at"`
 	LastFailureAt  *time.Time     `db:"last_failure_at"`
 	LastError      *string        `db:"last_error"`
-	NotBefore      *time.Time     `db:"not_before"`
+	NotBefore      *time.Time     `db:"not_before"` // the endpoint asked to be left alone until then; nil = it did not, or the time is over
 	Open           int            `db:"open_deliveries"`
 	CreatedAt      time.Time      `db:"created_at"`
 	UpdatedAt      time.Time      `db:"updated_at"`

@@ -93,15 +93,20 @@ func (s *Store) FindEvents(ctx context.Context, company uuid.UUID, ids []string)
 }
 
 // catchUpSQL moves the cursors of endpoints without a new event to the newest position, so that an
+// catchUpSQL moves the cursors of endpoints without a new event to the newest position, so that an
 // endpoint whose company sends nothing does not fall behind the events that are kept. It reads the
 // company's newest event of each endpoint by event_feed_position, as behindSQL does, and locks the
-// endpoints that it changes.
+// endpoints that it changes. An endpoint that another transaction has locked is left for the next
+// time: the statement would hold the others while it waits.
 const catchUpSQL = `
-UPDATE webhook_endpoints e SET feed_position = p.newest, feed_number = $1
-FROM event_positions p
-WHERE e.feed_position < p.newest AND (e.lease_until IS NULL OR e.lease_until < now())
-  AND coalesce((SELECT f.position > e.feed_position OR e.feed_number < $1::bigint FROM event_feed f
-    WHERE f.company_id = e.company_id AND f.position >= e.feed_position ORDER BY f.position DESC LIMIT 1), false) = false`
+WITH idle AS MATERIALIZED (
+    SELECT e.id, p.newest FROM webhook_endpoints e, event_positions p
+    WHERE e.feed_position < p.newest AND (e.lease_until IS NULL OR e.lease_until < now())
+      AND coalesce((SELECT f.position > e.feed_position OR e.feed_number < $1::bigint FROM event_feed f
+        WHERE f.company_id = e.company_id AND f.position >= e.feed_position ORDER BY f.position DESC LIMIT 1), false) = false
+    FOR UPDATE OF e SKIP LOCKED
+)
+UPDATE webhook_endpoints e SET feed_position = i.newest, feed_number = $1 FROM idle i WHERE e.id = i.id AND e.feed_position < i.newest`
 
 // CatchUp moves the cursors of endpoints that have no new event.
 func (s *Store) CatchUp(ctx context.Context) error {

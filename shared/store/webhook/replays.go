@@ -32,6 +32,15 @@ ON CONFLICT (id) DO NOTHING`
 	findReplaySQL = `SELECT ` + replayColumns + ` FROM webhook_replays WHERE id = $3 AND endpoint_id = $1 AND company_id = $2`
 )
 
+// Ends reports whether no event behind the cursor belongs to the replay. The last row of the feed that belongs to
+// it may have more events than a page.
+func (r Replay) Ends(c Cursor) bool {
+	return c.Position > r.LastPosition || c.Position == r.LastPosition && c.Number == wholeRow
+}
+
+// wholeRow as the number of a cursor is behind all events of its row: see event.At.
+const wholeRow = 1 << 62
+
 // recordedLate is how long after it happened an event may be recorded and still be found by its time:
 // the provider reports deliveries and bounces late.
 const recordedLate = 24 * time.Hour

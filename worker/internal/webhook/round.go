@@ -114,7 +114,7 @@ func within(p hooks.EventPage, r hooks.Replay) (rest hooks.EventPage, finished b
 			rest.Events = append(rest.Events, e)
 		}
 	}
-	return rest, p.Next.Position >= r.LastPosition || !p.Next.Behind(r.Cursor)
+	return rest, r.Ends(p.Next) || !p.Next.Behind(r.Cursor)
 }
 
 // deliver attempts a page of events. handled is the cursor up to which every event is delivered or

@@ -33,7 +33,7 @@ type server struct {
 	replayed bool
 }
 
-// serve serves an endpoint until it has nothing to do.
+// serve serves an endpoint until it has nothing to do, or its turn is over.
 func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -61,7 +61,7 @@ func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 		if errors.Is(err, hooks.ErrLeaseLost) || ctx.Err() != nil {
 			return nil // disabled, deleted, another process serves it, or this one stops
 		}
-		if err != nil || !more {
+		if err != nil || !more || s.turnIsOver(w, begun) {
 			return err
 		}
 	}
@@ -72,6 +72,9 @@ func (s *server) round(ctx context.Context) (more bool, err error) {
 	r, err := s.store.Load(ctx, s.lease, s.p.ProbeAfter)
 	if err != nil {
 		return false, err
+	}
+	if r.NotBefore != nil { // the round before got the answer
+		return false, nil
 	}
 	secrets, err := s.secrets(r.Endpoint)
 	if err != nil {
