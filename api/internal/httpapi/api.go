@@ -203,7 +203,7 @@ func New(p Params) (*API, error) {
 		limiter:   access.NewLimiter(),
 		proxies:   p.Proxies,
 		guard:     clientip.NewGuard(),
-		bodies:    &bodies{memory: newBodyMemory(tenantBodies), spool: disk, pace: minPace, most: maxBody, tooLarge: bodyTooLarge},
+		bodies:    &bodies{memory: newBodyMemory(tenantBodies), rendered: newBodyMemory(renderLimits), spool: disk, pace: minPace, most: maxBody, tooLarge: bodyTooLarge},
 		rules:     checks,
 		composer: &composer{
 			rules: checks, reader: reader, recipients: p.Store, html: checker, turns: turns, library: templates.library,

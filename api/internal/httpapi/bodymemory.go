@@ -71,11 +71,7 @@ func newBodyMemory(l bodyLimits) *bodyMemory {
 func (m *bodyMemory) enter(b *inbound) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	owner := m.owners[b.company]
-	if owner == nil {
-		owner = &bodyOwner{}
-		m.owners[b.company] = owner
-	}
+	owner := m.ownerOf(b.company)
 	if len(owner.bodies) >= m.limits.ownBodies {
 		if !m.limits.evict {
 			return tooManyBodies
@@ -87,6 +83,31 @@ func (m *bodyMemory) enter(b *inbound) error {
 	owner.bodies = append(owner.bodies, b)
 	b.owner = owner
 	return nil
+}
+
+// join registers memory that arrives from no client, for load.
+func (m *bodyMemory) join(b *inbound) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b.owner = m.ownerOf(b.company)
+	b.owner.users++
+}
+
+// ownerOf returns the owner of a company's memory. m.mu must be held.
+func (m *bodyMemory) ownerOf(company uuid.UUID) *bodyOwner {
+	owner := m.owners[company]
+	if owner == nil {
+		owner = &bodyOwner{}
+		m.owners[company] = owner
+	}
+	return owner
+}
+
+// giveBack releases a part of the memory that load has reserved.
+func (m *bodyMemory) giveBack(b *inbound, n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.take(b, bodyUse{memory: -n})
 }
 
 // grow reserves memory for a body being received, and reports whether there was enough.

@@ -27,7 +27,8 @@ const (
 // above memoryBody, or without memory, go to disk.
 type bodies struct {
 	memory   *bodyMemory
-	spool    *spool.Dir // nil = no disk
+	rendered *bodyMemory // of contents that requests make; nil = they make none
+	spool    *spool.Dir  // nil = no disk
 	pace     pace
 	most     int64 // bytes of one body
 	tooLarge problem
@@ -44,7 +45,7 @@ type inbound struct {
 }
 
 // limit runs before a handler that reads a body with readBody. It rejects a body whose
-// Content-Length is too large, and releases the body's memory after the handler.
+// Content-Length is too large, and releases the memory of the body, and of what is rendered, after the handler.
 func (bs *bodies) limit(c *gin.Context) error {
 	if c.Request.ContentLength > bs.most {
 		return bs.tooLarge
@@ -56,6 +57,9 @@ func (bs *bodies) limit(c *gin.Context) error {
 	}
 	v.body = b
 	defer b.release()
+	ctx, release := bs.withRoom(c.Request.Context(), b.company)
+	defer release()
+	c.Request = c.Request.WithContext(ctx)
 	c.Next()
 	return nil
 }

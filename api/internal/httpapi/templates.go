@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/apikey"
+	"email-gateway/api/internal/mailing"
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/api/internal/templates"
 	"email-gateway/shared/rules"
@@ -32,6 +33,9 @@ type TemplateStore interface {
 }
 
 const templatesPath = "/v1/templates"
+
+// parsesAtOnce limits the versions that are being parsed, one of each company.
+const parsesAtOnce = 4
 
 // templateService handles the requests about templates.
 type templateService struct {
@@ -56,7 +60,8 @@ func newTemplateService(s TemplateStore, fair fairStore) (*templateService, erro
 		return nil, fmt.Errorf("prepare previews: %w", err)
 	}
 	slots := fairTemplates{TemplateStore: s, fair: fair}
-	return &templateService{store: slots, library: templates.NewLibrary(slots), creates: creates, publishs: publishs, previews: previews}, nil
+	parses := fairStore{wait: slotWait, slots: mailing.NewLimiter(parsesAtOnce, 1)}
+	return &templateService{store: slots, library: templates.NewLibrary(slots, parses.enter), creates: creates, publishs: publishs, previews: previews}, nil
 }
 
 func (a *API) routeTemplates(r *gin.Engine) {
@@ -68,7 +73,7 @@ func (a *API) routeTemplates(r *gin.Engine) {
 	read := r.Group(templatesPath, a.answer(a.authenticate), a.answer(scope(apikey.TemplatesRead)))
 	read.GET("", a.answer(a.listTemplates))
 	read.GET("/:name", a.answer(a.showTemplate))
-	read.GET("/:name/versions/:version", a.answer(a.showTemplateVersion))
+	read.GET("/:name/versions/:version", a.answer(a.bodies.limit), a.answer(a.showTemplateVersion))
 	read.POST("/:name/preview", a.answer(a.bodies.limit), a.answer(a.previewTemplate))
 }
 
@@ -156,8 +161,14 @@ func (a *API) createTemplate(c *gin.Context) error {
 	return a.answerTemplateVersion(c, status, id, number)
 }
 
+// answerTemplateVersion responds with a version. Its memory is that of the request's room until the client has read it.
 func (a *API) answerTemplateVersion(c *gin.Context, status int, id stored.ID, number int) error {
-	found, err := a.templates.store.Find(c.Request.Context(), visitOf(c).caller.CompanyID, id, number)
+	ctx, company := c.Request.Context(), visitOf(c).caller.CompanyID
+	keep, err := roomOf(ctx).reserve(ctx, templateRoom)
+	if err != nil {
+		return err
+	}
+	found, err := a.templates.store.Find(ctx, company, id, number)
 	if errors.Is(err, store.ErrNotFound) {
 		return noSuchTemplate
 	}
@@ -168,10 +179,15 @@ func (a *API) answerTemplateVersion(c *gin.Context, status int, id stored.ID, nu
 	if err != nil {
 		return err
 	}
-	c.JSON(status, templateVersion{
+	answer, err := json.Marshal(templateVersion{
 		Name: found.Name, Locale: found.Locale, Version: found.Version, Published: found.Published, Subject: found.Subject,
 		HTML: found.HTML, Text: found.Text, Variables: source.Variables, CreatedBy: found.CreatedBy, CreatedAt: found.CreatedAt.UTC(),
 	})
+	if err != nil {
+		return fmt.Errorf("encode template version: %w", err)
+	}
+	keep(int64(len(answer)))
+	c.Data(status, "application/json; charset=utf-8", answer)
 	return nil
 }
 
@@ -269,7 +285,7 @@ func (a *API) previewTemplate(c *gin.Context) error {
 		return invalid(wrong)
 	}
 	company := visitOf(c).caller.CompanyID
-	made, wrong, err := a.templates.library.Render(c.Request.Context(), company, "", templates.Use{
+	made, wrong, err := render(c.Request.Context(), a.templates.library, company, "", templates.Use{
 		Name: c.Param("name"), Locale: value(request.Locale, ""), Version: value(request.Version, 0), Data: request.Data,
 	})
 	switch {

@@ -29,11 +29,17 @@ type Finder interface {
 // for each request, so that a publication is effective immediately.
 type Library struct {
 	store Finder
+	turn  Turn
 	cache *cache
 }
 
+// Turn waits until a version of the company may be parsed, which takes up to ten times its size in memory.
+type Turn func(ctx context.Context, company uuid.UUID) (release func(), err error)
+
 // NewLibrary makes a Library.
-func NewLibrary(f Finder) *Library { return &Library{store: f, cache: newCache()} }
+func NewLibrary(f Finder, turn Turn) *Library {
+	return &Library{store: f, turn: turn, cache: newCache()}
+}
 
 // Use names a template and the data for it.
 type Use struct {
@@ -41,6 +47,11 @@ type Use struct {
 	Locale  string // "" = the default
 	Version int    // 0 = the published one
 	Data    json.RawMessage
+}
+
+// Memory is what rendering takes at most, in bytes: the content, and the decoded data.
+func (u Use) Memory() int64 {
+	return 2*template.MaxBody + template.MaxSubject + int64(len(u.Data)) + template.DataMemory(len(u.Data))
 }
 
 // Made is a rendered template.
@@ -57,6 +68,11 @@ func (m Made) Ref() string {
 		return m.Name + "@" + strconv.Itoa(m.Version)
 	}
 	return m.Name + "/" + m.Locale + "@" + strconv.Itoa(m.Version)
+}
+
+// Memory is the size of the content in bytes.
+func (m Made) Memory() int64 {
+	return int64(len(m.Rendered.Subject) + len(m.Rendered.HTML) + len(m.Rendered.Text))
 }
 
 // ParseRef is the inverse of Ref.
@@ -126,6 +142,14 @@ func (l *Library) find(ctx context.Context, company uuid.UUID, use Use) (stored.
 func (l *Library) version(ctx context.Context, company uuid.UUID, id stored.ID, number int) (*template.Template, error) {
 	key := version{company, id.Name, id.Locale, number}
 	if parsed, ok := l.cache.get(key); ok {
+		return parsed, nil
+	}
+	release, err := l.turn(ctx, company)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if parsed, ok := l.cache.get(key); ok { // another request has parsed it meanwhile
 		return parsed, nil
 	}
 	v, err := l.store.Find(ctx, company, id, number)
