@@ -117,20 +117,6 @@ func Parse(s Source) (*Template, rules.Faults) {
 	return t, nil
 }
 
-// ParseSubject parses the subject of a template alone, for programs that render the bodies later.
-func ParseSubject(subject string, variables []Variable) (*Template, rules.Faults) {
-	var faults rules.Faults
-	t := &Template{}
-	outline, err := mailmerge.OutlineSubject(subject)
-	if err != nil {
-		addFault(&faults, "subject", err)
-	} else {
-		t.subject = newPart(outline)
-	}
-	t.declare(variables, &faults)
-	return t, faults
-}
-
 // addFault reports an error of the parser, with its line and column.
 func addFault(faults *rules.Faults, field string, err error) {
 	var fault *mailmerge.Fault
