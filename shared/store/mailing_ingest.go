@@ -35,8 +35,10 @@ type NewMailing struct {
 	Held           bool   // PAUSED until StartMailing
 	Subject        string
 	SubjectWritten string // the subject to show where that is another; "" = it is not
-	HTML           string
+	HTML           string // "" = none, if there is a Text
 	Text           string // "" = none
+	Template       string // name@version or name/locale@version of the stored template that the three are of; "" = none
+	Variables      string // JSON: what its version declares; "" without Template
 	NoAutoText     bool   // without Text, emails have no text part; otherwise it is made from their html
 	HTMLSHA256     []byte
 	CheckerVersion int
@@ -195,9 +197,9 @@ ON CONFLICT (company_id, route, key) DO NOTHING`
 	insertMailingSQL = `
 INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, dry_run,
                       subject, html, text_body, auto_text, html_sha256, checker_version, fields, sender, reply_to, tags, delivery, send_at,
-                      status, generation, total_lines, accepted, invalid, duplicates, subject_written)
+                      status, generation, total_lines, accepted, invalid, duplicates, subject_written, template, template_variables)
 VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, $9, $10, nullif($11, ''), $22, $12, $13, $14, $15, nullif($16, ''), $17, $18, $19,
-        'QUEUED', $20, 0, 0, 0, 0, nullif($21, ''))
+        'QUEUED', $20, 0, 0, 0, 0, nullif($21, ''), nullif($23, ''), nullif($24, ''))
 ON CONFLICT (company_id, filename) WHERE NOT dry_run AND NOT nothing_to_send AND status NOT IN ('CANCELLED', 'FAILED') DO NOTHING`
 
 	// filenameHolderSQL reads one row by mailings_filename and locks nothing.
@@ -263,7 +265,8 @@ func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 		m.ID, m.CompanyID, pg.WithoutNUL(m.RequestID), pg.WithoutNUL(m.Filename), m.StorageURL, m.FileSHA256, m.RequestSHA256, m.DryRun,
 		pg.WithoutNUL(m.Subject), html, text, m.HTMLSHA256, m.CheckerVersion, pg.TextArray(m.Fields),
 		pg.WithoutNUL(m.Sender), pg.WithoutNUL(m.ReplyTo), pg.TextArray(m.Tags), string(cmp.Or(m.Delivery, email.AtLeastOnce)),
-		sql.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation, pg.WithoutNUL(m.SubjectWritten), !m.NoAutoText))
+		sql.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation, pg.WithoutNUL(m.SubjectWritten), !m.NoAutoText,
+		m.Template, pg.WithoutNUL(m.Variables)))
 	switch {
 	case err != nil:
 		return fmt.Errorf("insert mailing: %w", err)
@@ -293,7 +296,8 @@ const (
 UPDATE mailings SET
     status = $2, completed_at = CASE WHEN $2 = 'COMPLETED' THEN clock_timestamp() END, first_entry = $3, last_entry = $4,
     total_lines = $5, accepted = $6, nothing_to_send = $6 = 0, invalid = $7, duplicates = $8, answer = $9, invalid_by_reason = $10, empty_fields = $11, counted_at = now(),
-    file_bytes = $12, html = CASE WHEN $2 = 'COMPLETED' THEN '' ELSE html END, text_body = CASE WHEN $2 <> 'COMPLETED' THEN text_body END
+    file_bytes = $12, html = CASE WHEN $2 = 'COMPLETED' THEN '' ELSE html END, text_body = CASE WHEN $2 <> 'COMPLETED' THEN text_body END,
+    template_variables = CASE WHEN $2 <> 'COMPLETED' THEN template_variables END
 WHERE id = $1`
 
 	answerKeySQL = `UPDATE idempotency_keys SET answer = $4 WHERE company_id = $1 AND route = $2 AND key = $3`

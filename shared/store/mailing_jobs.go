@@ -24,6 +24,8 @@ type MailingJob struct {
 	LaneID     int64          `db:"lane_id"` // of its emails
 	Subject    string         `db:"subject"` // a template
 	Fields     pq.StringArray `db:"fields"`
+	Template   string         `db:"template"`           // the version of a stored template that Subject is of; "" = none
+	Variables  string         `db:"template_variables"` // JSON: what that version declares
 	ReplyTo    string         `db:"reply_to"`
 	Tags       pq.StringArray `db:"tags"`
 	FirstEntry uuid.UUID      `db:"first_entry"` // uuid.Nil = it has no entries
@@ -60,6 +62,7 @@ WITH locked AS (
     RETURNING *
 )
 SELECT m.id, m.company_id, m.request_id, m.generation, m.last_attempt, l.id AS lane_id, m.subject, m.fields,
+       coalesce(m.template, '') AS template, coalesce(m.template_variables, '') AS template_variables,
        coalesce(m.reply_to, '') AS reply_to, m.tags, m.first_entry, m.last_entry, m.expanded_to
 FROM locked m
 LEFT JOIN dispatch_lanes l ON l.company_id = m.company_id AND l.queue = 'email:send:low' AND l.mailing_id = m.id`

@@ -41,7 +41,8 @@ type Mailing struct {
 	Filename     string         `db:"filename"`
 	StorageURL   string         `db:"storage_url"` // for the programs; not for the tenant
 	DryRun       bool           `db:"dry_run"`
-	Subject      string         `db:"subject"` // the template
+	Subject      string         `db:"subject"`  // the template
+	Template     *string        `db:"template"` // name@version or name/locale@version of a stored template; nil = none
 	Fields       pq.StringArray `db:"fields"`
 	Sender       string         `db:"sender"`
 	ReplyTo      *string        `db:"reply_to"`
@@ -115,7 +116,7 @@ func (m Mailing) Remaining() time.Duration {
 }
 
 const mailingColumns = `
-id, company_id, request_id, filename, storage_url, dry_run, coalesce(subject_written, subject) AS subject, fields, sender, reply_to, tags, delivery, send_at,
+id, company_id, request_id, filename, storage_url, dry_run, coalesce(subject_written, subject) AS subject, template, fields, sender, reply_to, tags, delivery, send_at,
 status, generation, attempts, last_attempt, error_message, first_entry, last_entry, expanded_at, waiting_for, waiting_until, settling,
 total_lines, processed_lines, accepted, invalid, duplicates, empty_fields, invalid_by_reason,
 invalid_later, queued, sent, failed, suppressed, expired, cancelled, unknown, delivered, bounced, complained, unsubscribed, rate, counted_at,

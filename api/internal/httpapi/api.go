@@ -187,11 +187,11 @@ func New(p Params) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	templates, err := newTemplateService(p.Templates, fair)
+	checker, turns := newTurns(runtime.GOMAXPROCS(0))
+	templates, err := newTemplateService(p.Templates, fair, turns)
 	if err != nil {
 		return nil, err
 	}
-	checker, turns := newTurns(runtime.GOMAXPROCS(0))
 	a := &API{
 		log:       p.Log,
 		store:     fair,

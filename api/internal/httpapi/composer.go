@@ -16,6 +16,7 @@ import (
 	"email-gateway/shared/draft"
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
+	"email-gateway/shared/plaintext"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 )
@@ -74,23 +75,34 @@ const htmlWait = 10 * time.Second
 // checkHTML runs a check within htmlWait. Large bodies of one company are checked one after
 // the other: one of 512 KiB can take a quarter of a second.
 func (c *composer) checkHTML(ctx context.Context, company uuid.UUID, html string, check func(context.Context) error) error {
+	if htmlcheck.Waits(html) {
+		return inTurn(ctx, c.turns, company, check)
+	}
+	ctx, cancel := context.WithTimeout(ctx, htmlWait)
+	defer cancel()
+	err := check(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return busy
+	}
+	return err
+}
+
+// inTurn runs work that takes a processor for more than a few milliseconds, when the company has a turn.
+func inTurn(ctx context.Context, turns *mailing.Limiter, company uuid.UUID, work func(context.Context) error) error {
 	client := ctx
 	ctx, cancel := context.WithTimeout(ctx, htmlWait)
 	defer cancel()
-	if htmlcheck.Waits(html) {
-		release, err := c.turns.Enter(ctx, company)
-		switch {
-		case err != nil && client.Err() != nil:
-			return client.Err() // the client disconnected
-		case errors.Is(err, mailing.ErrOwnLimit):
-			return errCompanyBusy
-		case err != nil:
-			return busy
-		}
-		defer release()
+	release, err := turns.Enter(ctx, company)
+	switch {
+	case err != nil && client.Err() != nil:
+		return client.Err() // the client disconnected
+	case errors.Is(err, mailing.ErrOwnLimit):
+		return errCompanyBusy
+	case err != nil:
+		return busy
 	}
-	err := check(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
+	defer release()
+	if err = work(ctx); errors.Is(err, context.DeadlineExceeded) {
 		return busy
 	}
 	return err
@@ -99,6 +111,15 @@ func (c *composer) checkHTML(ctx context.Context, company uuid.UUID, html string
 // checkTemplate checks the field html of a mailing. Faults are added to f; the error is not about the template.
 func (c *composer) checkTemplate(ctx context.Context, company uuid.UUID, html string, f *rules.Faults) error {
 	return c.checkHTML(ctx, company, html, func(ctx context.Context) error { return draft.CheckHTML(ctx, c.html, html, f) })
+}
+
+// textOf is the text part that the worker makes from html.
+func (c *composer) textOf(ctx context.Context, company uuid.UUID, html string) (text string, err error) {
+	err = c.checkHTML(ctx, company, html, func(context.Context) error {
+		text = plaintext.FromHTML(html)
+		return nil
+	})
+	return text, err
 }
 
 // findRecipient checks that a recipientId belongs to the company and has the address.

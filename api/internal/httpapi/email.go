@@ -54,6 +54,11 @@ type aggregate struct {
 	EventType string `json:"eventType"`
 }
 
+func templateOf(ref string) *templateRef {
+	name, locale, version := templates.ParseRef(ref)
+	return &templateRef{Name: name, Locale: locale, Version: version}
+}
+
 // templateRef is the version of a stored template that an email was made from.
 type templateRef struct {
 	Name    string `json:"name"`
@@ -97,8 +102,7 @@ func (a *API) summaryOf(e store.Email) emailSummary {
 		s.Aggregate = &aggregate{Type: *e.AggregateType, ID: value(e.AggregateID, ""), EventType: value(e.EventType, "")}
 	}
 	if e.Template != nil {
-		name, locale, version := templates.ParseRef(*e.Template)
-		s.Template = &templateRef{Name: name, Locale: locale, Version: version}
+		s.Template = templateOf(*e.Template)
 	}
 	if e.Status.Claimable() {
 		s.NextAttemptAt = inUTC(e.NextAt)

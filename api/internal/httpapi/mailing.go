@@ -23,6 +23,7 @@ type mailingDetails struct {
 	Status       store.MailingStatus `json:"status"`
 	DryRun       bool                `json:"dryRun"`
 	Subject      string              `json:"subject"`
+	Template     *templateRef        `json:"template,omitempty"`
 	From         string              `json:"from"`
 	ReplyTo      *string             `json:"replyTo,omitempty"`
 	Tags         []string            `json:"tags"`
@@ -76,6 +77,9 @@ func detailsOf(m store.Mailing) mailingDetails {
 		Delivered: m.Delivered, Bounced: m.Bounced, Complained: m.Complained, Unsubscribed: m.Unsubscribed, Rate: m.Rate,
 		CreatedAt: m.CreatedAt.UTC(), UpdatedAt: m.UpdatedAt.UTC(), CountedAt: inUTC(m.CountedAt), CompletedAt: inUTC(m.CompletedAt),
 		EntriesDeletedAt: inUTC(m.EntriesDeletedAt),
+	}
+	if m.Template != nil {
+		d.Template = templateOf(*m.Template)
 	}
 	if d.Tags == nil {
 		d.Tags = []string{}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -20,9 +21,12 @@ import (
 // mailingRequest holds the form fields of POST /mailings without the file. Fields that the
 // send request has too follow the same rules.
 type mailingRequest struct {
-	Subject  string   `json:"subject" validate:"required,line"`
-	HTML     string   `json:"html" validate:"required"`
+	Subject  string   `json:"subject" validate:"line"`
+	HTML     string   `json:"html"`
 	Text     string   `json:"text"`
+	Template string   `json:"template"` // the name of a stored template in place of the three
+	Locale   string   `json:"templateLocale"`
+	Version  string   `json:"templateVersion"`
 	AutoText string   `json:"autoText,omitempty" validate:"omitempty,oneof=true false"`
 	Name     string   `json:"name" validate:"line,max=255"`
 	From     *string  `json:"from" validate:"omitnil,max=1000,mailbox"`
@@ -49,6 +53,7 @@ func requestOf(f mailing.Form) mailingRequest {
 	}
 	return mailingRequest{
 		Subject: f.Values[mailing.PartSubject], HTML: f.Values[mailing.PartHTML], Text: f.Values[mailing.PartText],
+		Template: f.Values[mailing.PartTemplate], Locale: f.Values[mailing.PartLocale], Version: f.Values[mailing.PartVersion],
 		AutoText: f.Values[mailing.PartAutoText],
 		Name:     f.Values[mailing.PartName], From: optional(mailing.PartFrom), ReplyTo: optional(mailing.PartReplyTo),
 		SendAt: optional(mailing.PartSendAt), Tags: f.Lists[mailing.PartTags], Delivery: f.Values[mailing.PartDelivery],
@@ -66,6 +71,7 @@ type mailingDraft struct {
 	filename string
 	reading  csvfile.Options
 	sender   string
+	version  int               // of the template; 0 = the published one
 	sendAt   time.Time         // zero = now
 	tests    []string          // distinct addresses in stored form
 	preview  []mailing.Preview // of a dry run
@@ -76,6 +82,7 @@ func draftMailing(checks *rules.Rules, caller *store.Caller, form mailing.Form, 
 	d := &mailingDraft{request: requestOf(form), sender: caller.DefaultFrom}
 	d.faults = checks.Check(&d.request, form.Faults)
 	d.checkFile(form)
+	d.checkContent()
 	if d.request.From != nil && !d.faults.Has("from") {
 		d.sender = draft.Sender(caller.DefaultFrom, caller.SenderDomains, *d.request.From, &d.faults)
 	}
@@ -89,6 +96,36 @@ func draftMailing(checks *rules.Rules, caller *store.Caller, form mailing.Form, 
 	}
 	d.checkTests()
 	return d
+}
+
+// checkContent requires a subject and a body, or a template.
+func (d *mailingDraft) checkContent() {
+	r := &d.request
+	for _, part := range []struct{ name, value string }{{mailing.PartLocale, r.Locale}, {mailing.PartVersion, r.Version}} {
+		if part.value != "" && r.Template == "" {
+			d.faults.Add(part.name, rules.CodeNotAllowed, "must not be given without a template")
+		}
+	}
+	if r.Template == "" {
+		if r.Subject == "" {
+			d.faults.Add(mailing.PartSubject, rules.CodeRequired, "is required, unless there is a template")
+		}
+		if r.HTML == "" && r.Text == "" {
+			d.faults.Add(mailing.PartHTML, rules.CodeRequired, "is required, unless there is a text or a template")
+		}
+		return
+	}
+	for _, part := range []struct{ name, value string }{{mailing.PartSubject, r.Subject}, {mailing.PartHTML, r.HTML}, {mailing.PartText, r.Text}} {
+		if part.value != "" {
+			d.faults.Add(part.name, rules.CodeNotAllowed, "must not be given beside a template, which has it")
+		}
+	}
+	if r.Version != "" {
+		number, err := strconv.ParseInt(r.Version, 10, 32)
+		if d.version = int(number); err != nil || number < 1 {
+			d.faults.Add(mailing.PartVersion, rules.CodeOutOfRange, "must be a number of at least 1")
+		}
+	}
 }
 
 // checkFile requires a file with a name, or a name field.
@@ -148,6 +185,9 @@ func (d *mailingDraft) sum(file [sha256.Size]byte, hashKey []byte) ([]byte, erro
 	}
 	if r.AutoText == "false" {
 		all = append(all, "no text part")
+	}
+	if r.Template != "" { // as named: a publication does not make it another request
+		all = append(all, "template", r.Template, r.Locale, d.version)
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

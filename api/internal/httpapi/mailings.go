@@ -43,6 +43,8 @@ type mailingAccepted struct {
 	// EmptyFields counts the accepted lines with an empty field that has no default.
 	EmptyFields int              `json:"emptyFields"`
 	Warnings    []mailingWarning `json:"warnings,omitempty"`
+	// Template is the version that the mailing keeps.
+	Template *templateRef `json:"template,omitempty"`
 }
 
 // dryAnswer is the response of a dry run, with the first emails as they would be sent. They
@@ -78,9 +80,9 @@ type mailingWarning struct {
 // warningsOf reports what is missing from a mailing's templates, for html and text separately:
 // a mail client shows one of them. The List-Unsubscribe header always has the link, but many
 // mail clients do not show it.
-func warningsOf(templates mailing.Templates) []mailingWarning {
+func warningsOf(content mailing.Content) []mailingWarning {
 	var warnings []mailingWarning
-	for _, part := range templates.Without(mailmerge.FieldUnsubscribeURL) {
+	for _, part := range content.Without(mailmerge.FieldUnsubscribeURL) {
 		warnings = append(warnings, mailingWarning{"NO_UNSUBSCRIBE_URL", part + " has no {{unsubscribe_url}}: recipients see no unsubscribe link"})
 	}
 	return warnings
@@ -218,7 +220,7 @@ func fileProblem(err error) error {
 }
 
 // answerOf returns the function that builds the 202 response from the counts.
-func answerOf(m *store.NewMailing, warnings []mailingWarning) func(store.MailingCounts) ([]byte, error) {
+func answerOf(m *store.NewMailing, warnings []mailingWarning, template *templateRef) func(store.MailingCounts) ([]byte, error) {
 	id, held, dry := m.ID.String(), m.Held, m.DryRun
 	return func(n store.MailingCounts) ([]byte, error) {
 		status := store.MailingQueued
@@ -228,7 +230,7 @@ func answerOf(m *store.NewMailing, warnings []mailingWarning) func(store.Mailing
 		case held:
 			status = store.MailingPaused
 		}
-		answer, err := json.Marshal(mailingAccepted{id, status, n.Accepted, n.Invalid, n.Duplicates, n.EmptyFields, warnings})
+		answer, err := json.Marshal(mailingAccepted{id, status, n.Accepted, n.Invalid, n.Duplicates, n.EmptyFields, warnings, template})
 		if err != nil {
 			return nil, fmt.Errorf("encode answer: %w", err)
 		}

@@ -46,7 +46,7 @@ type templateService struct {
 	previews *strictjson.Reader[previewRequest]
 }
 
-func newTemplateService(s TemplateStore, fair fairStore) (*templateService, error) {
+func newTemplateService(s TemplateStore, fair fairStore, turns *mailing.Limiter) (*templateService, error) {
 	creates, err := strictjson.NewReader[templateRequest]()
 	if err != nil {
 		return nil, fmt.Errorf("prepare templates: %w", err)
@@ -60,8 +60,10 @@ func newTemplateService(s TemplateStore, fair fairStore) (*templateService, erro
 		return nil, fmt.Errorf("prepare previews: %w", err)
 	}
 	slots := fairTemplates{TemplateStore: s, fair: fair}
-	parses := fairStore{wait: slotWait, slots: mailing.NewLimiter(parsesAtOnce, 1)}
-	return &templateService{store: slots, library: templates.NewLibrary(slots, parses.enter), creates: creates, publishs: publishs, previews: previews}, nil
+	library := templates.NewLibrary(slots, func(ctx context.Context, company uuid.UUID, work func() error) error {
+		return inTurn(ctx, turns, company, func(context.Context) error { return work() })
+	})
+	return &templateService{store: slots, library: library, creates: creates, publishs: publishs, previews: previews}, nil
 }
 
 func (a *API) routeTemplates(r *gin.Engine) {
@@ -124,14 +126,12 @@ func (a *API) createTemplate(c *gin.Context) error {
 		source.Variables[i] = template.Variable(v)
 	}
 	v := visitOf(c)
-	if err := a.composer.checkHTML(c.Request.Context(), v.caller.CompanyID, source.HTML, func(context.Context) error {
-		_, more := template.Parse(source)
-		for _, f := range more {
-			wrong.Add(f.Field, f.Code, f.Message)
-		}
-		return nil
-	}); err != nil {
+	_, more, err := a.templates.library.Parse(c.Request.Context(), v.caller.CompanyID, source)
+	if err != nil {
 		return err
+	}
+	for _, f := range more {
+		wrong.Add(f.Field, f.Code, f.Message)
 	}
 	if source.HTML != "" && !wrong.Has("html") {
 		if err := a.composer.checkTemplate(c.Request.Context(), v.caller.CompanyID, source.HTML, &wrong); err != nil {
@@ -262,6 +262,8 @@ type previewRequest struct {
 	Locale  *string         `json:"locale"`
 	Version *int            `json:"version" validate:"omitnil,min=1"`
 	Data    json.RawMessage `json:"data"`
+	// AutoText is as in a send.
+	AutoText *bool `json:"autoText"`
 }
 
 type previewAnswer struct {
@@ -300,6 +302,11 @@ func (a *API) previewTemplate(c *gin.Context) error {
 	}
 	if len(wrong) > 0 {
 		return invalid(wrong)
+	}
+	if made.Rendered.Text == "" && value(request.AutoText, true) {
+		if made.Rendered.Text, err = a.composer.textOf(c.Request.Context(), company, made.Rendered.HTML); err != nil {
+			return err
+		}
 	}
 	c.JSON(http.StatusOK, previewAnswer{
 		Name: made.Name, Locale: made.Locale, Version: made.Version,

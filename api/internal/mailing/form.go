@@ -22,6 +22,9 @@ const (
 	PartHTML      = "html"
 	PartText      = "text"
 	PartAutoText  = "autoText"
+	PartTemplate  = "template"
+	PartLocale    = "templateLocale"
+	PartVersion   = "templateVersion"
 	PartName      = "name"
 	PartFrom      = "from"
 	PartReplyTo   = "replyTo"
@@ -54,15 +57,15 @@ func partOf(name string) (part, bool) {
 		return part{maxBytes: maxSubject, list: true}, true
 	case PartName, PartReplyTo:
 		return part{maxBytes: MaxName * utf8.UTFMax}, true
-	case PartSendAt, PartAutoText, PartDelivery, PartDryRun, PartStart, PartEncoding, PartDelimiter, PartEmpty:
-		return part{maxBytes: 64}, true
+	case PartSendAt, PartAutoText, PartTemplate, PartLocale, PartVersion, PartDelivery, PartDryRun, PartStart, PartEncoding, PartDelimiter, PartEmpty:
+		return part{maxBytes: 64}, true // a template's name is that long
 	}
 	return part{}, false
 }
 
 // formParts lists the parts for messages about unknown ones.
 var formParts = fieldhint.Request{Noun: "part", Known: []string{
-	PartFile, PartSubject, PartHTML, PartText, PartAutoText, PartName, PartFrom, PartReplyTo, PartSendAt, PartTags, PartDelivery, PartDryRun, PartTest, PartStart,
+	PartFile, PartSubject, PartHTML, PartText, PartTemplate, PartLocale, PartVersion, PartAutoText, PartName, PartFrom, PartReplyTo, PartSendAt, PartTags, PartDelivery, PartDryRun, PartTest, PartStart,
 	PartEncoding, PartDelimiter, PartEmpty,
 }}
 
