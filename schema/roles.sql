@@ -63,7 +63,7 @@ GRANT SELECT, INSERT                 ON email_events, mailing_rejects, dead_lett
 GRANT INSERT                         ON mailing_marks TO gateway_api;
 GRANT SELECT, INSERT, UPDATE         ON templates, template_totals TO gateway_api;
 GRANT SELECT, INSERT, DELETE         ON template_versions TO gateway_api;
-GRANT SELECT, INSERT                 ON template_events TO gateway_api;
+GRANT SELECT, INSERT, DELETE         ON template_events TO gateway_api; -- the newest of each template are kept
 GRANT SELECT, INSERT, UPDATE         ON email_outbox, email_logs, mailings, mailing_entries, dispatch_lanes, recipients,
                                         ses_events, dead_letters TO gateway_api;
 GRANT SELECT, INSERT, DELETE         ON recipient_intakes TO gateway_api;

@@ -34,9 +34,6 @@ type TemplateStore interface {
 
 const templatesPath = "/v1/templates"
 
-// parsesAtOnce limits the versions that are being parsed, one of each company.
-const parsesAtOnce = 4
-
 // templateService handles the requests about templates.
 type templateService struct {
 	store    TemplateStore
