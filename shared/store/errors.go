@@ -21,3 +21,6 @@ var (
 // IsOutage says that Postgres could not be asked, or did not answer whether it took a
 // write: the same write may go through another time.
 func IsOutage(err error) bool { return pg.IsOutage(err) }
+
+// LockWait is how long a request waits at most for rows that another transaction has locked.
+const LockWait = pg.LockWait
