@@ -132,7 +132,7 @@ func (t *batchTry) run(ctx context.Context, tx *sqlx.Tx) error {
 		return held(err)
 	}
 	for i, leader := range followers {
-		t.follow(i, leader)
+		t.copyResult(i, leader)
 	}
 	if err := t.insert(ctx, tx); err != nil {
 		return err
@@ -155,8 +155,8 @@ func (t *batchTry) claimKey(ctx context.Context, tx *sqlx.Tx) error {
 	return nil
 }
 
-// follow gives an email the result of an earlier one of the batch with the same aggregate and event type.
-func (t *batchTry) follow(i, leader int) {
+// copyResult gives an email the result of an earlier one of the batch with the same aggregate and event type.
+func (t *batchTry) copyResult(i, leader int) {
 	results, first := t.outcome.Results, &t.Emails[leader]
 	results[i] = results[leader]
 	if results[leader].inserted() {
