@@ -21,3 +21,6 @@ var (
 // IsOutage reports whether Postgres could not be reached, or did not confirm a
 // write: the same write may succeed later.
 func IsOutage(err error) bool { return pg.IsOutage(err) }
+
+// LockWait is how long a request waits at most for rows that another transaction has locked.
+const LockWait = pg.LockWait

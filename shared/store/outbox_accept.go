@@ -39,6 +39,9 @@ type NewEmail struct {
 	payload []byte
 }
 
+// size is about how many bytes the email adds to a statement.
+func (e NewEmail) size() int { return len(e.HTML) + len(e.Text) + len(e.payload) + len(e.CPFCNPJ) }
+
 // ErrNoLane: the company has no lane for the email's queue, so nothing would ever
 // pick it up. It is made with the company.
 var ErrNoLane = errors.New("company has no dispatch lane")
@@ -66,7 +69,7 @@ const keyWait = 100 * time.Millisecond
 func (s *Store) NewAccepter() *Accepter {
 	return &Accepter{store: s, aside: newAside[uuid.UUID](), near: newNearQuotas(s), group: pg.NewGroup(
 		func(e NewEmail) string { return e.ID.String() },
-		func(e NewEmail) int { return len(e.HTML) + len(e.Text) + len(e.payload) + len(e.CPFCNPJ) },
+		NewEmail.size,
 		s.insertGroup,
 	).Fair(func(e NewEmail) uuid.UUID { return e.CompanyID })}
 }

@@ -82,12 +82,20 @@ func (b *budget) check(q Quota, more int64) *QuotaError {
 
 // take takes all that is wanted, or nothing.
 func (b *budget) take(wanted demand) error {
+	if over := b.lacks(wanted); over != nil {
+		return over
+	}
+	b.add(wanted, 1)
+	return nil
+}
+
+// lacks is the first quota that has no room for all that is wanted; nil = there is room.
+func (b *budget) lacks(wanted demand) *QuotaError {
 	for _, q := range Quotas() {
 		if over := b.check(q, wanted[q]); over != nil {
 			return over
 		}
 	}
-	b.add(wanted, 1)
 	return nil
 }
 

@@ -117,7 +117,7 @@ func (n *nearQuotas) groupFor(company uuid.UUID) *pg.Group[NewEmail, nearResult]
 	if g == nil {
 		g = pg.NewGroup(
 			func(e NewEmail) string { return e.ID.String() },
-			func(e NewEmail) int { return len(e.HTML) + len(e.Text) + len(e.payload) + len(e.CPFCNPJ) },
+			NewEmail.size,
 			func(ctx context.Context, emails []NewEmail) ([]nearResult, error) {
 				select {
 				case n.slots <- struct{}{}:

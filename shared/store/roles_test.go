@@ -23,7 +23,7 @@ import (
 // with a program: a developer who adds one lists which program may run its statements.
 var callers = map[string][]string{
 	"gateway_api": {
-		"tenant.FindCallers", "NewAccepter", "Accept", "AcceptRecipients", "Exists", "FindAnswer", "RecipientMatches", "FindEmail", "Timeline", "ListEmails", "Advance",
+		"tenant.FindCallers", "NewAccepter", "Accept", "AcceptBatch", "AcceptRecipients", "Exists", "FindAnswer", "RecipientMatches", "FindEmail", "Timeline", "ListEmails", "Advance",
 		"FindRecipient", "DeleteRecipient", "Suppress", "Unsuppress", "Suppressions", "process.ProcessStatuses", "breaker.Gate", "RecordFeedback", "Wake", "WakeLanes",
 		"ListDeadLetters", "FindDeadLetter", "RetryDeadLetter", "DiscardDeadLetter", "CreateReplay", "FindReplay", "Reschedule", "AdvanceAll", "AggregateEmails",
 		"IngestMailing", "run", "flush", "add" /* of its writer */, "MailingExists", "FindMailing", "ListMailings", "MailingEntries", "MailingRows", "MailingVerdicts",

@@ -23,7 +23,7 @@ func commands() []string {
 		"domain", "domain add", "domain remove", "domain list",
 		"program", "program list", "program allow", "program revoke",
 		"key", "key create", "key list", "key rotate", "key revoke", "encryption", "encryption status", "encryption rotate",
-		"email", "email send", "email list", "email show", "email explain", "email cancel", "email retry",
+		"email", "email send", "email send-batch", "email list", "email show", "email explain", "email cancel", "email retry",
 		"mailing", "mailing create", "mailing list", "mailing show", "mailing watch", "mailing entries", "mailing rows", "mailing verdicts",
 		"mailing move", "mailing start", "mailing pause", "mailing resume", "mailing cancel", "mailing retry-failed",
 		"template", "template pull", "template push", "template preview",

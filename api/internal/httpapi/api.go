@@ -53,6 +53,7 @@ type Store interface {
 	AdvanceAll(ctx context.Context, company uuid.UUID, ts []store.Transition) ([]store.Advanced, error)
 	Reschedule(ctx context.Context, m store.Move) (store.Advanced, error)
 	AggregateEmails(ctx context.Context, company uuid.UUID, aggregateType, aggregateID string) ([]store.AggregateEmail, error)
+	AcceptBatch(ctx context.Context, b store.NewBatch) (store.BatchOutcome, error)
 	AcceptRecipients(ctx context.Context, r store.NewRecipients) error
 	FindRecipient(ctx context.Context, company, recipient uuid.UUID) (store.KnownRecipient, error)
 	DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error
@@ -127,6 +128,8 @@ type API struct {
 	proxies         clientip.Proxies
 	guard           *clientip.Guard // limits attempts with wrong keys
 	bodies          *bodies
+	batchBodies     *bodies
+	batches         *batchService
 	rules           *rules.Rules
 	composer        *composer
 	recipients      *recipientReader
@@ -204,7 +207,11 @@ func New(p Params) (*API, error) {
 		proxies:   p.Proxies,
 		guard:     clientip.NewGuard(),
 		bodies:    &bodies{memory: newBodyMemory(tenantBodies), rendered: newBodyMemory(renderLimits), spool: disk, pace: minPace, most: maxBody, tooLarge: bodyTooLarge},
-		rules:     checks,
+		batchBodies: &bodies{
+			memory: newBodyMemory(batchBodyLimits), spool: disk, pace: minPace, most: maxBatchBody, tooLarge: batchTooLarge,
+		},
+		batches: newBatchService(runtime.GOMAXPROCS(0)),
+		rules:   checks,
 		composer: &composer{
 			rules: checks, reader: reader, recipients: p.Store, html: checker, turns: turns, library: templates.library,
 			taxIDs: taxIDs{ring: p.Ring, hashKey: p.HashKey}, ttl: p.EmailTTL,
@@ -267,6 +274,7 @@ func (a *API) routes(p Params, events *sesEvents, hooks *webhookService) *gin.En
 
 	send := r.Group("/v1", a.answer(a.authenticate), a.answer(scope(apikey.EmailsSend)))
 	send.POST("/email/send", a.answer(a.bodies.limit), a.answer(a.sendEmail))
+	send.POST("/email/batch", a.answer(a.batchBodies.limit), a.answer(a.sendBatch))
 	send.POST("/email/:id/cancel", a.answer(a.cancelEmail))
 	send.POST("/email/:id/retry", a.answer(a.retryEmail))
 	send.PATCH("/email/:id", a.answer(a.bodies.limit), a.answer(a.rescheduleEmail))

@@ -35,6 +35,14 @@ var tenantBodies = bodyLimits{
 	ownDisk: 64 << 20, allDisk: 1 << 30, ownBodies: 512, wait: 5 * time.Second,
 }
 
+// batchBodyLimits are those of batches. A company has memory for one batch of the largest size, all companies for four: three
+// may wait for locks of other transactions (see batchService) and leave room for another company's.
+// A batch that is being processed needs about three times its body.
+var batchBodyLimits = bodyLimits{
+	ownMemory: maxBatchBody + 2<<20, allMemory: 4 * (maxBatchBody + 2<<20), ownArriving: 2 << 20, allArriving: 8 << 20,
+	ownDisk: 64 << 20, allDisk: 1 << 30, ownBodies: 64, wait: 5 * time.Second,
+}
+
 // anonymousBodies are bodies sent to the SNS route, by SNS or by anybody else. They use a
 // separate budget. SNS sends a body within milliseconds, so slow bodies are cut off to make
 // room for newer ones.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -118,6 +119,7 @@ func (a *API) answerAccepted(c *gin.Context, status int, answer []byte) {
 	if location := visitOf(c).location; location != "" {
 		c.Header("Location", location)
 	}
+	c.Header("Content-Length", strconv.Itoa(len(answer))) // net/http sets it for short responses only
 	c.Data(status, "application/json", answer)
 }
 
