@@ -24,7 +24,7 @@ func TestBatch_ContentFromTemplates(t *testing.T) {
 		return batchBody(all...)
 	}
 	for _, query := range []string{"", "?mode=partial"} {
-		if r := g.batch(t, "", query, items(21)); r.Status != http.StatusRequestEntityTooLarge || r.problem(t).Code != "BODY_TOO_LARGE" {
+		if r := g.batch(t, query, "", items(21)); r.Status != http.StatusRequestEntityTooLarge || r.problem(t).Code != "BODY_TOO_LARGE" {
 			t.Errorf("21 emails of 500 KB%s: %d %.300s", query, r.Status, r.Body)
 		}
 	}
