@@ -123,6 +123,10 @@ GRANT SELECT                         ON event_feed, event_positions TO gateway_a
 GRANT SELECT, UPDATE, DELETE         ON webhook_deliveries, webhook_replays TO gateway_dispatcher; -- it locks what it deletes
 GRANT SELECT, UPDATE                 ON webhook_endpoints TO gateway_privacy; -- secrets are encrypted again
 
+-- Usage: the dispatcher counts, the api and operators read. A trigger counts accepted emails.
+GRANT SELECT                         ON usage_days, usage_companies, event_feed, event_positions TO gateway_api, gateway_operator;
+GRANT SELECT, INSERT, UPDATE         ON usage_days, usage_companies TO gateway_dispatcher;
+
 -- A transition of an email with an aggregate locks its row here FOR SHARE, which requires UPDATE;
 -- no role changes one. The api adds them with a function that does only that.
 GRANT SELECT, UPDATE                 ON outbox_aggregates TO gateway_api, gateway_dispatcher, gateway_worker, gateway_operator, gateway_privacy;

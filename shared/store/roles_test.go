@@ -28,7 +28,7 @@ var callers = map[string][]string{
 		"ListDeadLetters", "FindDeadLetter", "RetryDeadLetter", "DiscardDeadLetter", "CreateReplay", "FindReplay", "Reschedule", "AdvanceAll", "AggregateEmails",
 		"IngestMailing", "run", "flush", "add" /* of its writer */, "MailingExists", "FindMailing", "ListMailings", "MailingEntries", "MailingRows", "MailingVerdicts",
 		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "MoveMailing", "RetryFailedEntries", "SetQuotaDefaults", "AddSuppression", "Confirm",
-		"event.Read", "event.WithEvents",
+		"event.Read", "event.WithEvents", "usage.Month", "usage.Quotas",
 		"template.Create", "template.Publish", "template.Delete", "template.Resolve", "template.Find", "template.List", "template.History",
 		"webhook.Create", "webhook.List", "webhook.Find", "webhook.Update", "webhook.Delete", "webhook.Rotate", "webhook.Enable", "webhook.Disable", "webhook.Deliveries",
 		"webhook.FindDelivery", "webhook.RetryDelivery", "webhook.CreateTest", "webhook.CreateReplay", "webhook.FindReplay",
@@ -40,7 +40,7 @@ var callers = map[string][]string{
 		"PurgeLogs", "PurgeCompanyLogs", "PurgeEvents", "PurgeAggregates", "PurgeEntries", "EraseEntryValues", "EraseTemplates", "EraseEntryHashes", "EraseOutboxHashes", "EraseRecipientHashes",
 		"DueFiles", "MarkFilesDeleted", "tenant.Retentions", "MakeLogPartition", "DropLogPartition", "MissingLogPartitions", "OverdueLogPartitions", "ErasedTasks", "TasksRemoved",
 		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "FoldMailingFeedback", "MailingsExist", "SizeFiles", "CancelUnstarted", "FoldQuotas", "Confirm",
-		"event.AssignPositions", "event.Lag", "event.Purge",
+		"event.AssignPositions", "event.Lag", "event.Purge", "usage.Newest", "usage.AddCompanies", "usage.Fold",
 		"webhook.CleanDeliveries", "webhook.CleanReplays",
 	},
 	"gateway_worker": {
@@ -56,6 +56,7 @@ var callers = map[string][]string{
 		"process.ProcessStatuses", "Lanes", "HoldLanes", "ReleaseLanes", "breaker.Gate", "breaker.HoldGate", "breaker.ReleaseGate",
 		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetterAs", "DiscardDeadLetterAs",
 		"CreateReplayAs", "FindAnyReplay", "audit.Audit", "audit.RecordReveal", "audit.Apply", "audit.ApplyOne", "Suppressions", "SuppressAs", "UnsuppressAs", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "tenant.SetRetention", "tenant.FindRetention", "MissingLogPartitions", "SetQuotas", "CompanyQuotas", "Pooled", "Confirm",
+		"usage.Month", "usage.Quotas",
 	},
 	"gateway_privacy": { // gatewayctl person, gatewayctl encryption
 		"tenant.FindCompany", "FindPerson", "TaxSample", "PersonRows", "PersonEntriesOf", "PersonMailings", "PersonSuppressions", "PersonAnswers", "PersonNotices", "RecordPerson",

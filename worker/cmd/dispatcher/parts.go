@@ -10,6 +10,7 @@ import (
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
+	"email-gateway/shared/store/usage"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
 	"email-gateway/worker/internal/dispatcher"
@@ -75,6 +76,7 @@ func (p program) parts() []service.Named {
 		{Name: "task remover", Service: maintenance.NewTaskRemover(maintenance.TaskRemoverParams{Log: p.log, Store: p.db, Queue: p.publisher})},
 		{Name: "event sequencer", Service: eventfeed.NewSequencer(eventfeed.Params{Log: p.log, Store: p.feed, Registry: p.registry})},
 		{Name: "quota folder", Service: maintenance.NewQuotaFolder(maintenance.QuotaFolderParams{Log: p.log, Store: p.db})},
+		{Name: "usage folder", Service: maintenance.NewUsageFolder(maintenance.UsageFolderParams{Log: p.log, Store: usage.New(p.db.DB())})},
 		{Name: "partitioner", Service: maintenance.NewPartitioner(maintenance.PartitionerParams{
 			Log: p.log, Store: p.db, Actions: actions, Registry: p.registry, Logs: time.Duration(c.Logs), Events: time.Duration(c.KeepEvents()),
 		})},
