@@ -139,6 +139,10 @@ GRANT SELECT                         ON reputation_defaults, reputation_guard, r
 GRANT SELECT, DELETE                 ON reputation_sends TO gateway_operator;
 GRANT SELECT, INSERT, UPDATE, DELETE ON company_reputation_rules TO gateway_operator;
 
+-- Usage: the dispatcher counts, the api and operators read. A trigger counts accepted emails.
+GRANT SELECT                         ON usage_days, usage_companies, event_feed, event_positions TO gateway_api, gateway_operator;
+GRANT SELECT, INSERT, UPDATE         ON usage_days, usage_companies TO gateway_dispatcher;
+
 -- A transition of an email with an aggregate locks its row here FOR SHARE, which requires UPDATE;
 -- no role changes one. The api adds them with a function that does only that.
 GRANT SELECT, UPDATE                 ON outbox_aggregates TO gateway_api, gateway_dispatcher, gateway_worker, gateway_operator, gateway_privacy;

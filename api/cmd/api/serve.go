@@ -17,6 +17,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
 	"email-gateway/shared/store/template"
+	"email-gateway/shared/store/usage"
 	"email-gateway/shared/store/webhook"
 	"email-gateway/shared/telemetry"
 )
@@ -38,7 +39,7 @@ func serve(
 		SpoolDir: settings.SpoolDir,
 		Proxies:  settings.TrustedProxies, HasRabbitMQ: settings.RabbitMQURL != "", OpenAPI: api.OpenAPI(),
 		PublicURL: settings.PublicURL, UnsubscribeKeys: settings.UnsubscribeKeys,
-		Webhooks: webhook.New(db.DB()), WebhookAllowPrivate: settings.WebhookAllowPrivate,
+		Usage: usage.New(db.DB()), Webhooks: webhook.New(db.DB()), WebhookAllowPrivate: settings.WebhookAllowPrivate,
 	}
 	if len(settings.SESEventsTopics) > 0 {
 		trusted := settings.SESEventsTrustedURL.URL

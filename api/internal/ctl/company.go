@@ -22,7 +22,7 @@ func (c *control) company() *cobra.Command {
 		"A company is a tenant: it has API keys, sender domains and emails.",
 		`  gatewayctl company create --name Acme --default-from 'Acme <billing@acme.example>'
   gatewayctl company suspend Acme --reason 'unpaid since October'`)
-	cmd.AddCommand(c.companyCreate(), c.companyList(), c.companyShow(), c.companySuspend(), c.companyResume(), c.companyRetention(), c.companyQuota(), c.companyWebhook(), c.companyReputation())
+	cmd.AddCommand(c.companyCreate(), c.companyList(), c.companyShow(), c.companySuspend(), c.companyResume(), c.companyRetention(), c.companyQuota(), c.companyWebhook(), c.companyReputation(), c.companyUsage())
 	return cmd
 }
 

@@ -80,6 +80,8 @@ type Params struct {
 	Polls *EventPolls
 	// Templates are the stored templates.
 	Templates TemplateStore
+	// Usage counts what companies use.
+	Usage UsageStore
 	// Wake notifies the dispatchers asynchronously that these lanes have work.
 	Wake     func(lanes ...store.Lanes)
 	Registry *prometheus.Registry
@@ -122,6 +124,7 @@ type API struct {
 	accepter        Accepter
 	events          EventFeed
 	polls           *EventPolls
+	usage           UsageStore
 	wake            func(lanes ...store.Lanes)
 	directory       *access.Directory
 	limiter         *access.Limiter
@@ -201,6 +204,7 @@ func New(p Params) (*API, error) {
 		accepter:  p.Accepter,
 		events:    p.Feed,
 		polls:     p.Polls,
+		usage:     p.Usage,
 		wake:      p.Wake,
 		directory: access.NewDirectory(p.Store),
 		limiter:   access.NewLimiter(),
@@ -284,6 +288,7 @@ func (a *API) routes(p Params, events *sesEvents, hooks *webhookService) *gin.En
 	read.GET("/email/:id", a.answer(a.showEmail))
 	read.GET("/emails", a.answer(a.listEmails))
 	read.GET("/events", a.answer(a.listEvents))
+	read.GET("/usage", a.answer(a.showUsage))
 
 	people := r.Group("/v1/recipients", a.answer(a.authenticate), a.answer(scope(apikey.RecipientsWrite)))
 	people.POST("", a.answer(needsRabbitMQ(p.HasRabbitMQ)), a.answer(a.bodies.limit), a.answer(a.addRecipients))

@@ -29,6 +29,7 @@ import (
 	"email-gateway/shared/store/event"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/template"
+	"email-gateway/shared/store/usage"
 	"email-gateway/shared/store/webhook"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
@@ -71,7 +72,7 @@ func startOn(tb testing.TB, d storetest.Database, change func(*httpapi.Params)) 
 		Registry: registry, Ring: ring, EmailTTL: 24 * time.Hour, HasRabbitMQ: true,
 		Bucket: g.bucket(tb), Tokens: mailing.NewTokens(slog.New(slog.DiscardHandler)),
 		PublicURL: "https://mail.acme.example", UnsubscribeKeys: unsubscribeKeys(tb),
-		Webhooks: webhook.New(d.Store.DB()), OpenAPI: api.OpenAPI(),
+		Usage: usage.New(d.Store.DB()), Webhooks: webhook.New(d.Store.DB()), OpenAPI: api.OpenAPI(),
 	}
 	if change != nil {
 		change(&params)

@@ -12,6 +12,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
 	reputationstore "email-gateway/shared/store/reputation"
+	"email-gateway/shared/store/usage"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
 	"email-gateway/worker/internal/dispatcher"
@@ -81,6 +82,7 @@ func (p program) parts() []service.Named {
 			Log: p.log, Store: p.reputation(), Registry: p.registry, Enabled: c.ReputationGuard, Rules: c.Rules(),
 		})},
 		{Name: "quota folder", Service: maintenance.NewQuotaFolder(maintenance.QuotaFolderParams{Log: p.log, Store: p.db})},
+		{Name: "usage folder", Service: maintenance.NewUsageFolder(maintenance.UsageFolderParams{Log: p.log, Store: usage.New(p.db.DB())})},
 		{Name: "partitioner", Service: maintenance.NewPartitioner(maintenance.PartitionerParams{
 			Log: p.log, Store: p.db, Actions: actions, Registry: p.registry, Logs: time.Duration(c.Logs), Events: time.Duration(c.KeepEvents()),
 		})},

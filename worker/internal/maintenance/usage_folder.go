@@ -1,0 +1,96 @@
+package maintenance
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/service"
+	"email-gateway/shared/store/usage"
+)
+
+const (
+	// usageInterval is how long a counted email may be missing in its company's usage. Looking for
+	// companies with new events takes some 3 µs for each company.
+	usageInterval = 5 * time.Second
+	// usageCompanies and usageRows bound one statement. A row has the events of up to 256 emails. A
+	// company with more rows continues after all others had their turn.
+	usageCompanies = 100
+	usageRows      = 500
+	// usageRecheck is how often companies are looked at though there are no new events: one that
+	// another dispatcher had locked is skipped, and that dispatcher may have failed.
+	usageRecheck = time.Minute
+	// usageNewCompanies is how many companies one round adds.
+	usageNewCompanies = 1000
+)
+
+// UsageStore has the statements of the usage folder. *usage.Store is one.
+type UsageStore interface {
+	Newest(ctx context.Context) (int64, error)
+	AddCompanies(ctx context.Context, limit int) error
+	Fold(ctx context.Context, after uuid.UUID, companies, rows int) (usage.Folded, error)
+}
+
+// UsageFolderParams configure a UsageFolder.
+type UsageFolderParams struct {
+	Log   *slog.Logger
+	Store UsageStore
+}
+
+// UsageFolder counts sent emails and what SES reports about them, from the feed of events, for the usage
+// of their company. Any number may run: each company is counted by one at a time.
+type UsageFolder struct {
+	*service.Loop
+	store UsageStore
+	// newest is the position up to which the pass under way counts, and counted the one of the last
+	// complete pass.
+	newest, counted int64
+	after           uuid.UUID // the last company of the pass
+	more            bool      // a company has more rows
+	begun           time.Time // the pass
+}
+
+// NewUsageFolder makes a folder that is not running yet.
+func NewUsageFolder(p UsageFolderParams) *UsageFolder {
+	f := &UsageFolder{store: p.Store, counted: -1}
+	f.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: usageInterval, RunOnce: f.runOnce})
+	return f
+}
+
+// runOnce runs one statement of a pass over all companies.
+func (f *UsageFolder) runOnce(ctx context.Context) (more bool, err error) {
+	if f.after == uuid.Nil {
+		if begun, err := f.begin(ctx); !begun {
+			return false, err
+		}
+	}
+	done, err := f.store.Fold(ctx, f.after, usageCompanies, usageRows)
+	if err != nil {
+		return false, err
+	}
+	f.more = f.more || done.More
+	if done.Companies == usageCompanies {
+		f.after = done.Last
+		return true, nil
+	}
+	f.after, f.counted = uuid.Nil, f.newest
+	if f.more {
+		f.counted = -1
+	}
+	return f.more, nil
+}
+
+// begin begins a pass, unless there are no events behind the last one.
+func (f *UsageFolder) begin(ctx context.Context) (bool, error) {
+	if err := f.store.AddCompanies(ctx, usageNewCompanies); err != nil {
+		return false, err
+	}
+	newest, err := f.store.Newest(ctx)
+	if err != nil || newest == f.counted && time.Since(f.begun) < usageRecheck {
+		return false, err
+	}
+	f.newest, f.more, f.begun = newest, false, time.Now()
+	return true, nil
+}
