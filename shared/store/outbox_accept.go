@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -35,6 +36,7 @@ type NewEmail struct {
 	Idempotency    *IdempotencyKey // nil = none
 	Aggregate      *Aggregate      // what it is about; nil = nothing that anybody named
 	Template       string          // name@version or name/locale@version of the template it was made from; "" = none
+	Attachments    []file.Attachment
 
 	payload []byte
 }
@@ -75,7 +77,8 @@ func (s *Store) NewAccepter() *Accepter {
 //
 // A used idempotency key is not an error of the database: the result is a
 // *KeyUsedError with the stored answer, and nothing was written; and likewise a
-// *AggregateTakenError for what an earlier email is about. *QuotaError: a quota of the
+// *AggregateTakenError for what an earlier email is about. *file.GoneError: a file that it
+// attaches does not exist, or no longer. *QuotaError: a quota of the
 // company would be exceeded; the caller looks for the answer to an idempotency key itself.
 // Other errors: ErrNoLane, ErrAggregateBusy, ErrInProgress, ErrBusy, ErrUnavailable (nothing
 // written), ErrUnknownOutcome (ask Exists).
@@ -121,11 +124,12 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 }
 
 // insert joins the email to a group. One about something does not join: a program's open
-// transaction may hold its key, and nobody else is to wait for that. Nor does one with an
+// transaction may hold its key, and nobody else is to wait for that. Nor does one with
+// attachments: a cleaner may hold a file. Nor does one with an
 // idempotency key of a company one of whose keys another transaction held a moment ago.
 func (a *Accepter) insert(ctx context.Context, e NewEmail, near bool) (bool, error) {
 	switch {
-	case e.Aggregate != nil:
+	case e.Aggregate != nil, len(e.Attachments) > 0:
 		return a.store.insertAbout(ctx, e, near)
 	case near:
 		return a.near.insertNear(ctx, e)

@@ -35,6 +35,7 @@ type LoadedEmail struct {
 	HTMLSHA256     []byte         `db:"html_sha256"`
 	CheckerVersion int            `db:"checker_version"`
 	Delivery       email.Delivery `db:"delivery"`
+	Attachments    int            `db:"attachments"` // how many it has of its own
 	// RecipientKnown says, of an email that names a recipientId, that the company
 	// has this recipient, undeleted and at the address the email goes to, or has an
 	// import of it under way.
