@@ -163,6 +163,8 @@ GRANT INSERT                         ON mailing_marks TO gateway_privacy;
 GRANT UPDATE (metadata)              ON email_events TO gateway_privacy; -- what a step tells of people, and never that there was one
 GRANT SELECT, UPDATE                 ON mailings, mailing_entries, dead_letter_replays TO gateway_privacy;
 GRANT SELECT, DELETE                 ON recipient_intakes TO gateway_privacy;
+GRANT SELECT, UPDATE, DELETE         ON stored_files TO gateway_privacy; -- files of erased emails that no other email attaches
+GRANT SELECT                         ON attachments TO gateway_privacy;
 GRANT SELECT, UPDATE, DELETE         ON suppressions TO gateway_privacy;
 GRANT SELECT, INSERT, UPDATE         ON email_logs, dead_letters TO gateway_privacy;
 GRANT SELECT, UPDATE, DELETE         ON email_outbox TO gateway_privacy;

@@ -104,22 +104,26 @@ type Contents struct {
 }
 
 // Find returns the content that a text of the reduced document stands for. If the text in the request was not a content, it
-// returns the reason.
-func (c *Contents) Find(text string) (found *Content, reason string) {
+// returns the reason, and whether that is the size.
+func (c *Contents) Find(text string) (found *Content, tooLarge bool, reason string) {
 	if c != nil {
 		if found := c.byText[text]; found != nil {
-			return found, ""
+			return found, false, ""
 		}
 	}
 	if reason, invalid := strings.CutPrefix(text, invalidPrefix); invalid {
-		return nil, reason
+		return nil, false, reason
 	}
-	return nil, "must be base64"
+	if reason, large := strings.CutPrefix(text, tooLargePrefix); large {
+		return nil, true, reason
+	}
+	return nil, false, "must be base64"
 }
 
 const (
-	contentPrefix = "sha256:"
-	invalidPrefix = "invalid:"
+	contentPrefix  = "sha256:"
+	invalidPrefix  = "invalid:"
+	tooLargePrefix = "too large:"
 )
 
 // add keeps a content and returns the text that stands for it: equal contents have equal texts.

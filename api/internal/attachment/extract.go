@@ -282,7 +282,7 @@ func (e *extractor) decode() (string, error) {
 	case err != nil:
 		return "", errors.Join(err, one.Close())
 	case errors.Is(invalid, ErrTooLarge):
-		return invalidPrefix + fmt.Sprintf("makes the attachments larger than %d bytes together", e.limits.Contents), one.Close()
+		return tooLargePrefix + fmt.Sprintf("makes the attachments larger than %d bytes together", e.limits.Contents), one.Close()
 	case invalid != nil:
 		return invalidPrefix + invalid.Error(), one.Close()
 	case one.size == 0:

@@ -16,6 +16,12 @@ var programs = []string{
 	"application/wasm", "application/x-java-applet", "application/java-archive",
 }
 
+// signed are types all of whose files begin with a signature: a content without one is something else.
+var signed = []string{
+	"application/pdf", "image/png", "image/jpeg", "image/gif", "image/webp", "image/tiff", "image/bmp", "application/zip", "application/gzip",
+	"application/x-7z-compressed", "application/x-rar-compressed", "application/x-ole-storage", "video/mp4",
+}
+
 // unknownType is the type of contents that nothing is known about.
 const unknownType = "application/octet-stream"
 
@@ -55,8 +61,13 @@ func CheckType(declared, detected string) string {
 		return wrong
 	case descends(seen, want):
 		return ""
-	case !seen.Is(unknownType) && descends(want, seen):
-		return ""
+	case seen.Is(unknownType):
+		if !slices.ContainsFunc(signed, func(media string) bool { return descends(want, mimetype.Lookup(media)) }) {
+			return ""
+		}
+		return wrong
+	case descends(want, seen), isContainer(seen) && isContainer(want):
+		return "" // the formats of office programs are told apart by what is deep in the archive
 	case isText(seen) && isText(want) && !seen.Is("text/html") && !want.Is("text/html"):
 		return "" // JSON, CSV and the like cannot be told apart for certain
 	}
@@ -70,7 +81,7 @@ func withoutParameters(media string) string {
 
 // descends reports whether a type is another one, or a special case of it.
 func descends(special, general *mimetype.MIME) bool {
-	for ; special != nil; special = special.Parent() {
+	for ; special != nil && general != nil; special = special.Parent() {
 		if special.Is(general.String()) {
 			return true
 		}

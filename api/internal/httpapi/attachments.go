@@ -22,7 +22,7 @@ import (
 
 // Codes of faults of attachments that depend on their contents.
 const (
-	codeInvalidBase64   = "INVALID_BASE64"
+	codeInvalidContent  = "INVALID_CONTENT"
 	codeTypeMismatch    = "TYPE_MISMATCH"
 	codeFileNotFound    = "FILE_NOT_FOUND"
 	codeAttachmentsSize = "TOO_LARGE"
@@ -126,9 +126,13 @@ func (f *fileService) attach(ctx context.Context, company uuid.UUID, d *draft.Dr
 		case d.Faults.Has(field+"content", field+"fileId"):
 			continue
 		case r.Content != nil:
-			content, reason := contents.Find(*r.Content)
+			content, tooLarge, reason := contents.Find(*r.Content)
 			if content == nil {
-				d.Faults.Add(field+"content", codeInvalidBase64, reason)
+				code := codeInvalidContent
+				if tooLarge {
+					code = codeAttachmentsSize
+				}
+				d.Faults.Add(field+"content", code, reason)
 				continue
 			}
 			pending[i], detected = content, content.MediaType()

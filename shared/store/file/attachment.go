@@ -2,6 +2,7 @@ package file
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -107,6 +108,21 @@ func Link(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, all ...Owned) err
 		pg.Texts(rows, func(r *row) string { return r.Disposition }),
 	)
 	return pg.Wrap("link files", pg.Translate(err))
+}
+
+// ofOwnersSQL is attachmentsSQL for many emails.
+const ofOwnersSQL = `
+SELECT jsonb_build_object('outboxId', a.owner_id, 'filename', a.filename, 'contentType', a.content_type, 'size', f.size, 'sha256', encode(f.sha256, 'hex'), 'fileId', f.id)
+FROM attachments a JOIN stored_files f ON f.company_id = a.company_id AND f.id = a.file_id
+WHERE a.owner_id = ANY ($2::uuid[]) AND a.company_id = $1 ORDER BY a.owner_id, a.position`
+
+// Rows returns the attachments of emails as JSON objects, for an export.
+func (s *Store) Rows(ctx context.Context, company uuid.UUID, owners []uuid.UUID) ([]json.RawMessage, error) {
+	rows := []json.RawMessage{}
+	if err := s.db.Select(ctx, &rows, ofOwnersSQL, company, pg.UUIDArray(owners)); err != nil {
+		return nil, fmt.Errorf("list attachments: %w", pg.Translate(err))
+	}
+	return rows, nil
 }
 
 // attachmentsSQL reads by attachments_pkey and stored_files_company_id_id_key, and locks nothing.

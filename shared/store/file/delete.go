@@ -66,6 +66,18 @@ func (s *Store) delete(ctx context.Context, what, lock string, args ...any) (gon
 	return gone, pg.Wrap(what, err)
 }
 
+// allSQL goes along stored_files_pkey and locks nothing.
+const allSQL = `SELECT id, company_id FROM stored_files WHERE id > $1 ORDER BY id LIMIT $2`
+
+// All lists at most limit files behind after, of all companies.
+func (s *Store) All(ctx context.Context, after uuid.UUID, limit int) ([]Object, error) {
+	var page []Object
+	if err := s.db.Select(ctx, &page, allSQL, after, limit); err != nil {
+		return nil, fmt.Errorf("list files: %w", pg.Translate(err))
+	}
+	return page, nil
+}
+
 // existSQL looks up each id by stored_files_pkey and locks nothing.
 const existSQL = `SELECT id FROM stored_files WHERE id = ANY ($1::uuid[])`
 
