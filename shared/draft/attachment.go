@@ -96,6 +96,15 @@ func CheckContentType(text string) (code, message string) {
 	return "", ""
 }
 
+// CheckAttachments checks attachments without an email, and the references of html to them.
+func CheckAttachments(all []Attachment, html string, f *rules.Faults) {
+	e := Email{Attachments: all, HTML: html}
+	e.dropBlankAttachments()
+	d := Draft{Email: &e, Faults: *f}
+	d.checkAttachments()
+	*f = d.Faults
+}
+
 // checkAttachments validates what does not depend on the contents, and the html's references to them.
 func (d *Draft) checkAttachments() {
 	all := d.Email.Attachments

@@ -19,12 +19,13 @@ type MailingTemplates struct {
 	AutoText       bool           `db:"auto_text"` // without Text, a text part is made from the rendered HTML
 	HTMLSHA256     []byte         `db:"html_sha256"`
 	CheckerVersion int            `db:"checker_version"`
-	Fields         pq.StringArray `db:"fields"` // the names that LoadedEmail.Fields holds values of
+	Attachments    int            `db:"attachments"` // how many files every email has
+	Fields         pq.StringArray `db:"fields"`      // the names that LoadedEmail.Fields holds values of
 }
 
 // mailingTemplatesSQL reads one row by primary key and locks nothing.
 const mailingTemplatesSQL = `
-SELECT html, coalesce(text_body, '') AS text_body, auto_text, html_sha256, checker_version, fields FROM mailings WHERE id = $1`
+SELECT html, coalesce(text_body, '') AS text_body, auto_text, html_sha256, checker_version, coalesce(attachments, 0) AS attachments, fields FROM mailings WHERE id = $1`
 
 // MailingTemplates reads them; ErrNotFound if there is no such mailing, or its templates are
 // not kept any more.

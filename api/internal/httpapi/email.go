@@ -160,7 +160,11 @@ func (a *API) detailsOf(c *gin.Context, found store.Email) (emailDetails, error)
 	if err != nil {
 		return emailDetails{}, err
 	}
-	attached, err := a.files.store.Attachments(c.Request.Context(), visitOf(c).caller.CompanyID, found.ID)
+	owner := found.ID
+	if found.MailingID != nil {
+		owner = *found.MailingID
+	}
+	attached, err := a.files.store.Attachments(c.Request.Context(), visitOf(c).caller.CompanyID, owner)
 	if err != nil {
 		return emailDetails{}, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"email-gateway/api/internal/csvfile"
 	"email-gateway/api/internal/mailing"
+	"email-gateway/shared/draft"
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/store"
@@ -61,6 +62,12 @@ func (a *API) composeMailing(c *gin.Context, d *mailingDraft, up upload) (store.
 			return store.NewMailing{}, nil, err
 		}
 	}
+	files := draft.Draft{Email: &draft.Email{Attachments: d.files}, Faults: d.faults}
+	attached, _, err := a.files.attach(ctx, v.caller.CompanyID, &files, nil)
+	if err != nil {
+		return store.NewMailing{}, nil, err
+	}
+	d.faults, d.attached = files.Faults, attached
 	reading, err := a.openFile(ctx, d, up.file)
 	if err != nil {
 		return store.NewMailing{}, nil, err
@@ -116,6 +123,7 @@ func (a *API) buildMailing(v *requestState, d *mailingDraft, up upload, template
 		Subject: templates.Subject, HTML: templates.HTML, Text: templates.Text, NoAutoText: d.request.AutoText == "false", Fields: templates.Fields,
 		HTMLSHA256: html[:], CheckerVersion: int(htmlcheck.Version),
 		Sender: d.sender, ReplyTo: value(d.request.ReplyTo, ""), Tags: d.request.Tags, Delivery: d.delivery(), SendAt: d.sendAt,
+		Attachments: d.attached,
 	}
 	if d.request.Subject != templates.Subject {
 		m.SubjectWritten = d.request.Subject
@@ -162,7 +170,8 @@ func testEmail(v *requestState, m *store.NewMailing, address, link string, rende
 	return store.NewEmail{
 		ID: id, CompanyID: m.CompanyID, RequestID: v.requestID, Sender: m.Sender,
 		HTML: rendered.HTML, Text: rendered.Text, NoAutoText: m.NoAutoText, HTMLSHA256: html[:], CheckerVersion: m.CheckerVersion,
-		Priority: email.UrgentPriority, Delivery: m.Delivery, TTL: ttl, CreatedAt: timeOf(id),
+		Attachments: m.Attachments,
+		Priority:    email.UrgentPriority, Delivery: m.Delivery, TTL: ttl, CreatedAt: timeOf(id),
 		Job: email.SendJob{
 			OutboxID: id.String(), CompanyID: m.CompanyID.String(), RequestID: v.requestID,
 			To: address, Subject: rendered.Subject, HTMLRef: id.String(), ReplyTo: m.ReplyTo,

@@ -15,6 +15,7 @@ import (
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/file"
 )
 
 // mailingRequest holds the form fields of POST /mailings without the file. Fields that the
@@ -38,6 +39,8 @@ type mailingRequest struct {
 	Delimiter string `json:"delimiter" validate:"delimiter"`
 	// EmptyFields says what to do with a row that leaves a template field empty.
 	EmptyFields string `json:"emptyFields" validate:"omitempty,oneof=send reject"`
+	// Attachments is a JSON array of stored files.
+	Attachments string `json:"attachments"`
 }
 
 func requestOf(f mailing.Form) mailingRequest {
@@ -54,7 +57,7 @@ func requestOf(f mailing.Form) mailingRequest {
 		SendAt: optional(mailing.PartSendAt), Tags: f.Lists[mailing.PartTags], Delivery: f.Values[mailing.PartDelivery],
 		DryRun: f.Values[mailing.PartDryRun], Test: f.Lists[mailing.PartTest], Start: f.Values[mailing.PartStart],
 		Encoding: f.Values[mailing.PartEncoding], Delimiter: f.Values[mailing.PartDelimiter],
-		EmptyFields: f.Values[mailing.PartEmpty],
+		EmptyFields: f.Values[mailing.PartEmpty], Attachments: f.Values[mailing.PartAttach],
 	}
 }
 
@@ -69,6 +72,8 @@ type mailingDraft struct {
 	sendAt   time.Time         // zero = now
 	tests    []string          // distinct addresses in stored form
 	preview  []mailing.Preview // of a dry run
+	files    []draft.Attachment
+	attached []file.Attachment
 }
 
 // draftMailing validates the form fields.
@@ -88,7 +93,27 @@ func draftMailing(checks *rules.Rules, caller *store.Caller, form mailing.Form, 
 		d.sendAt = draft.SendAt(*d.request.SendAt, now, &d.faults)
 	}
 	d.checkTests()
+	d.checkAttachments()
 	return d
+}
+
+// checkAttachments parses and checks the attachments of all emails. They are stored files: a content would be in memory.
+func (d *mailingDraft) checkAttachments() {
+	if d.request.Attachments != "" {
+		decoder := json.NewDecoder(strings.NewReader(d.request.Attachments))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&d.files); err != nil || decoder.More() {
+			d.files = nil
+			d.faults.Add(mailing.PartAttach, "INVALID_JSON", "must be a JSON array of objects with filename, contentType, fileId, and perhaps contentId and disposition")
+			return
+		}
+	}
+	for i, one := range d.files {
+		if one.Content != nil {
+			d.faults.Add(fmt.Sprintf("%s[%d].content", mailing.PartAttach, i), rules.CodeNotAllowed, "must not be given: store the file with POST /v1/files and give its fileId")
+		}
+	}
+	draft.CheckAttachments(d.files, d.request.HTML, &d.faults)
 }
 
 // checkFile requires a file with a name, or a name field.
@@ -148,6 +173,9 @@ func (d *mailingDraft) sum(file [sha256.Size]byte, hashKey []byte) ([]byte, erro
 	}
 	if r.AutoText == "false" {
 		all = append(all, "no text part")
+	}
+	if len(d.files) > 0 {
+		all = append(all, d.files)
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

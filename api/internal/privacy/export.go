@@ -31,7 +31,7 @@ type Export struct {
 	DeadLetters  []json.RawMessage `json:"deadLetters"`
 	Suppressions []SuppressionRow  `json:"suppressions"`
 	Answers      []json.RawMessage `json:"idempotencyAnswers"`
-	Notices      []json.RawMessage `json:"sesEvents"` // SES events, masked as stored
+	Notices      []json.RawMessage `json:"sesEvents"`   // SES events, masked as stored
 	Attachments  []json.RawMessage `json:"attachments"` // of the emails, without their contents
 	Files        []FileLines       `json:"files"`
 	// Unread are mailings whose files cannot be decrypted, so that they may name the person.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/blob"
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/webhook"

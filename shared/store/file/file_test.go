@@ -165,7 +165,9 @@ func TestFiles_CleanerMeetsAttachment(t *testing.T) {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM stored_files`); err != nil {
 			t.Fatal(err)
 		}
-		go func() { accepted <- d.Store.NewAccepter().Accept(context.WithoutCancel(ctx), storetest.NewEmail(company, attaching(f))) }()
+		go func() {
+			accepted <- d.Store.NewAccepter().Accept(context.WithoutCancel(ctx), storetest.NewEmail(company, attaching(f)))
+		}()
 		// A company's plain emails do not wait behind it.
 		d.Accept(t, company, nil)
 		d.Accept(t, d.Company(t), nil)

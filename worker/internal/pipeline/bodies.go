@@ -44,6 +44,7 @@ type bodies struct {
 type body struct {
 	html, text *mailmerge.Bound // text may be nil
 	autoText   bool
+	files      int // attachments of every email
 	// unusable is the error that keeps the templates from being used, or nil.
 	unusable error
 }
@@ -76,7 +77,7 @@ func (b *bodies) render(ctx context.Context, a *attempt) error {
 		a.unrenderable = fmt.Errorf("html: %w", err)
 		return nil
 	}
-	a.html, a.autoText = string(html), made.autoText
+	a.html, a.autoText, a.sharedFiles = string(html), made.autoText, made.files
 	if made.text != nil {
 		text, err := made.text.AppendTo(nil, values)
 		if err != nil {
@@ -133,7 +134,7 @@ func bind(t store.MailingTemplates) *body {
 			return &body{unusable: err}
 		}
 	}
-	made := body{autoText: t.AutoText}
+	made := body{autoText: t.AutoText, files: t.Attachments}
 	for _, part := range []struct {
 		name, text string
 		parse      func(string) (*mailmerge.Template, error)
