@@ -171,3 +171,36 @@ func TestAttachments_ForeignEmulator(t *testing.T) {
 	}
 	t.Error("the emulator has not received the email")
 }
+
+// Every email of a mailing, and its test, has the files of the mailing.
+func TestAttachments_Mailing(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, bulk(t, brokerURL(t)))
+	pdf := pdfOf(200 << 10)
+	files, err := json.Marshal([]map[string]any{{"filename": "regulamento.pdf", "contentType": "application/pdf", "fileId": s.uploadFile(pdf)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sheet := []byte("email,nome,cidade\nana@cliente.example,Ana,Belém\nbia@cliente.example,Bia,Natal\n")
+	status, answer := s.upload("refused.csv", sheet, map[string]string{"attachments": `[{"filename": "a.exe", "contentType": "application/pdf", "fileId": "x"}]`})
+	if status != http.StatusUnprocessableEntity || !bytes.Contains(answer, []byte("attachments[0].filename")) {
+		t.Errorf("%d %s", status, answer)
+	}
+	status, answer = s.upload("clientes.csv", sheet, map[string]string{"attachments": string(files), "test": "eu@acme.example"})
+	var accepted mailingView
+	if err := json.Unmarshal(answer, &accepted); err != nil || status != http.StatusAccepted {
+		t.Fatalf("%d %s", status, answer)
+	}
+	s.awaitMailing(accepted.MailingID, "COMPLETED")
+	eventually(t, func() error {
+		if n := len(s.ses.Inbox()); n != 3 {
+			return fmt.Errorf("%d emails arrived, want 3", n)
+		}
+		return nil
+	})
+	for _, mail := range s.ses.Inbox() {
+		if len(mail.Attachments) != 1 || mail.Attachments[0].SHA256 != sumOf(pdf) || mail.Attachments[0].FileName != "regulamento.pdf" {
+			t.Errorf("%v has %+v", mail.To, mail.Attachments)
+		}
+	}
+}

@@ -30,7 +30,7 @@ var callers = map[string][]string{
 		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "MoveMailing", "RetryFailedEntries", "SetQuotaDefaults", "AddSuppression", "Confirm",
 		"event.Read", "event.WithEvents",
 		"template.Create", "template.Publish", "template.Delete", "template.Resolve", "template.Find", "template.List", "template.History",
-		"AddFile", "file.Insert", "file.Use", "file.Find", "file.List", "file.Attachments", "file.Hold", "file.Link",
+		"AddFile", "file.Insert", "file.UseFile", "file.Find", "file.List", "file.Attachments", "file.Hold", "file.Link",
 		"webhook.Create", "webhook.List", "webhook.Find", "webhook.Update", "webhook.Delete", "webhook.Rotate", "webhook.Enable", "webhook.Disable", "webhook.Deliveries",
 		"webhook.FindDelivery", "webhook.RetryDelivery", "webhook.CreateTest", "webhook.CreateReplay", "webhook.FindReplay",
 	},
@@ -66,7 +66,7 @@ var callers = map[string][]string{
 		"EraseEmails", "EraseCopies", "EraseLetterCopies", "EraseEntries", "EraseDeadLetters", "EraseRecipients", "EraseSuppressions", "EraseReplays", "MarkFilesDeleted",
 		"audit.Record", "SealedValues", "Reseal", "KeptFiles", "FileKept", "RecordRotation",
 		"webhook.Secrets", "webhook.Reseal",
-		"file.DeleteErased", "file.Rows", "file.All", "file.Exist",
+		"file.DeleteErased", "file.ExportAttachments", "file.All", "file.Exist",
 	},
 	"gateway_program": {"EnqueueIn", "RescheduleIn", "CancelIn"}, // a tenant's own
 }

@@ -223,6 +223,9 @@ var functionCalls = map[string][]string{
 			RETURNING outbox_id)
 		INSERT INTO email_events (email_log_id, seq, type, created_at) SELECT outbox_id, 1, 'RECEIVED', now() FROM log`},
 	"email_gateway_count_templates": {addMailing, `UPDATE mailings SET html = html || 'x' WHERE company_id = $company`, `DELETE FROM mailings WHERE company_id = $company`},
+	"email_gateway_drop_attachments": {
+		addMailing, `UPDATE mailings SET attachments = 1 WHERE company_id = $company`, `DELETE FROM mailings WHERE company_id = $company`,
+	},
 	"email_gateway_record_delivery": {
 		`INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, sent_at, event_seq, last_event)
 			VALUES ('01990000-0000-7000-8000-000000000001', $company, 'ana@example.com', 's', 'SENT', 1, 'r', now(), now(), now(), 4, 'SENT')`,

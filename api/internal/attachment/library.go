@@ -24,7 +24,7 @@ type Bucket interface {
 
 // Files are the rows about stored files.
 type Files interface {
-	Use(ctx context.Context, company uuid.UUID, sha256 []byte) (file.File, error)
+	UseFile(ctx context.Context, company uuid.UUID, sha256 []byte) (file.File, error)
 	AddFile(ctx context.Context, f file.File) (file.File, error)
 }
 
@@ -51,7 +51,7 @@ type Library struct {
 // object is complete before its row exists. An object without a row, after a crash, is deleted by the dispatcher. The error
 // is that of the storage (blob.ErrUnavailable), of the database, or a *store.QuotaError.
 func (l *Library) Store(ctx context.Context, company uuid.UUID, c *Content) (stored file.File, found bool, err error) {
-	stored, err = l.Files.Use(ctx, company, c.SHA256())
+	stored, err = l.Files.UseFile(ctx, company, c.SHA256())
 	if err == nil || !errors.Is(err, store.ErrNotFound) {
 		return stored, err == nil, err
 	}

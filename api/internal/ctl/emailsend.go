@@ -77,7 +77,7 @@ answer; with --idempotency-key, several runs count as one. --watch waits until t
 reached a final status; the exit code is 1 unless that is SENT. It needs emails:read too.`,
 		Example: `  gatewayctl email send --to maria@cliente.example --external-id CUST-42 --subject 'Olá' --html '<p>Olá</p>'
   gatewayctl email send --to ana@example.com --external-id 42 --subject 'Olá' --html-file ola.html --watch
-  gatewayctl email send --to ana@example.com --external-id 42 --subject 'Nota' --text 'Segue a nota.' --attach nota.pdf --attach nfe.xml
+  gatewayctl email send --to ana@example.com --external-id 42 --subject Nota --text Olá --attach nota.pdf
   gatewayctl email send --body request.json --idempotency-key invoice-2026-0042
   jq -n '{…}' | gatewayctl email send --body -`,
 		Args: exactArgs(),

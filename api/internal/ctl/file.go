@@ -28,7 +28,7 @@ attaches is deleted 24 hours after it was last uploaded. These commands use the 
 API_URL with API_KEY, which needs the scope emails:send for upload and emails:read for list.`,
 		`  gatewayctl file upload terms.pdf
   gatewayctl file list
-  gatewayctl email send --to ana@example.com --external-id 42 --subject 'Olá' --text 'Olá' --attach ID=terms.pdf`)
+  gatewayctl email send --to ana@example.com --external-id 42 --subject Olá --text Olá --attach ID=terms.pdf`)
 	cmd.AddCommand(c.fileUpload(), c.fileList())
 	return cmd
 }

@@ -14,8 +14,8 @@ type fairFiles struct {
 	fair fairStore
 }
 
-func (f fairFiles) Use(ctx context.Context, company uuid.UUID, sha256 []byte) (file.File, error) {
-	return inPlace(ctx, f.fair.forLookUp(), company, func() (file.File, error) { return f.FileStore.Use(ctx, company, sha256) })
+func (f fairFiles) UseFile(ctx context.Context, company uuid.UUID, sha256 []byte) (file.File, error) {
+	return inPlace(ctx, f.fair.forLookUp(), company, func() (file.File, error) { return f.FileStore.UseFile(ctx, company, sha256) })
 }
 
 func (f fairFiles) Find(ctx context.Context, company uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]file.File, error) {

@@ -23,7 +23,7 @@ import (
 
 // FileStore is the part of *file.Store that requests use.
 type FileStore interface {
-	Use(ctx context.Context, company uuid.UUID, sha256 []byte) (file.File, error)
+	UseFile(ctx context.Context, company uuid.UUID, sha256 []byte) (file.File, error)
 	Find(ctx context.Context, company uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]file.File, error)
 	List(ctx context.Context, company, before uuid.UUID, limit int) ([]file.File, error)
 	Attachments(ctx context.Context, company, owner uuid.UUID) ([]file.Attachment, error)

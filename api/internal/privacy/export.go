@@ -160,7 +160,7 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 	if x.Notices, err = a.Store.PersonNotices(ctx, outboxIDs); err != nil {
 		return Export{}, err
 	}
-	if x.Attachments, err = file.New(a.Store.DB()).Rows(ctx, p.CompanyID, outboxIDs); err != nil {
+	if x.Attachments, err = file.New(a.Store.DB()).ExportAttachments(ctx, p.CompanyID, outboxIDs); err != nil {
 		return Export{}, err
 	}
 	x.Counts = map[string]int{

@@ -116,8 +116,8 @@ SELECT jsonb_build_object('outboxId', a.owner_id, 'filename', a.filename, 'conte
 FROM attachments a JOIN stored_files f ON f.company_id = a.company_id AND f.id = a.file_id
 WHERE a.owner_id = ANY ($2::uuid[]) AND a.company_id = $1 ORDER BY a.owner_id, a.position`
 
-// Rows returns the attachments of emails as JSON objects, for an export.
-func (s *Store) Rows(ctx context.Context, company uuid.UUID, owners []uuid.UUID) ([]json.RawMessage, error) {
+// ExportAttachments returns the attachments of emails as JSON objects, for an export.
+func (s *Store) ExportAttachments(ctx context.Context, company uuid.UUID, owners []uuid.UUID) ([]json.RawMessage, error) {
 	rows := []json.RawMessage{}
 	if err := s.db.Select(ctx, &rows, ofOwnersSQL, company, pg.UUIDArray(owners)); err != nil {
 		return nil, fmt.Errorf("list attachments: %w", pg.Translate(err))

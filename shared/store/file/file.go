@@ -48,8 +48,8 @@ func New(db *pg.DB) *Store { return &Store{db: db} }
 // useSQL finds the row by stored_files_company_id_sha256_key and locks it. An attachment does not conflict with this lock.
 const useSQL = `UPDATE stored_files SET used_at = greatest(used_at, now()) WHERE company_id = $1 AND sha256 = $2 RETURNING ` + columns
 
-// Use finds the company's file with this content and keeps it for another day; ErrNotFound if there is none.
-func (s *Store) Use(ctx context.Context, company uuid.UUID, sha256 []byte) (File, error) {
+// UseFile finds the company's file with this content and keeps it for another day; ErrNotFound if there is none.
+func (s *Store) UseFile(ctx context.Context, company uuid.UUID, sha256 []byte) (File, error) {
 	var f File
 	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(useWait)); err != nil {

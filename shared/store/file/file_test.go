@@ -62,7 +62,7 @@ func TestFiles(t *testing.T) {
 	// Referenced files stay, and unreferenced ones are deleted after their time.
 	unused := add(t, d, company, 3)
 	d.Run(t, `UPDATE stored_files SET used_at = now() - interval '25 h'`)
-	if _, err := files.Use(t.Context(), company, bytes.Repeat([]byte{3}, 32)); err != nil {
+	if _, err := files.UseFile(t.Context(), company, bytes.Repeat([]byte{3}, 32)); err != nil {
 		t.Fatal(err)
 	}
 	gone, err := files.DeleteUnused(t.Context(), 24*time.Hour, 10)
