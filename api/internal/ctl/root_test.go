@@ -24,6 +24,7 @@ func commands() []string {
 		"email", "email send", "email list", "email show", "email explain", "email cancel", "email retry",
 		"mailing", "mailing create", "mailing list", "mailing show", "mailing watch", "mailing entries", "mailing rows", "mailing verdicts",
 		"mailing move", "mailing start", "mailing pause", "mailing resume", "mailing cancel", "mailing retry-failed",
+		"file", "file upload", "file list",
 		"template", "template pull", "template push", "template preview",
 		"webhook", "webhook list", "webhook show", "webhook create", "webhook update", "webhook delete", "webhook rotate-secret", "webhook enable",
 		"webhook disable", "webhook test", "webhook deliveries", "webhook retry", "webhook replay",

@@ -9,8 +9,7 @@ import (
 )
 
 const (
-	// budgetBytes is how much memory the attachments of all emails in flight have, in base64 once more for the provider's
-	// request.
+	// budgetBytes is how much memory the attachments of all emails in flight have, with their base64 in the provider's request.
 	budgetBytes = 64 << 20
 	// ownPart is the part of the budget, in quarters, that one company has while it has more than one email in flight.
 	ownPart = 3
@@ -46,8 +45,9 @@ func newBudget(emails func() int) *budget {
 	return &budget{bytes: budgetBytes, emails: emails, wait: budgetWait, own: map[uuid.UUID]*share{}, freed: make(chan struct{})}
 }
 
-// weight is the memory of an email with attachments of this size: the content and its base64.
-func weight(size int64) int64 { return size + (size+2)/3*4 }
+// weight is the memory of an email with attachments of this size: the content, and its base64 in a buffer of the AWS SDK that
+// grows by doubling.
+func weight(size int64) int64 { return 4 * size }
 
 // acquire waits for a turn; ok is false if there is none in time, or if others wait already.
 func (b *budget) acquire(ctx context.Context, company uuid.UUID, size int64) (release func(), ok bool) {
