@@ -46,8 +46,8 @@ func newBudget(emails func() int) *budget {
 }
 
 // weight is the memory of an email with attachments of this size: the content, and its base64 in a buffer of the AWS SDK that
-// grows by doubling.
-func weight(size int64) int64 { return 4 * size }
+// grows by doubling, and what the collector has not freed yet: measured with files of 5 MiB.
+func weight(size int64) int64 { return 6 * size }
 
 // acquire waits for a turn; ok is false if there is none in time, or if others wait already.
 func (b *budget) acquire(ctx context.Context, company uuid.UUID, size int64) (release func(), ok bool) {
