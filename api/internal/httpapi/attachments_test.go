@@ -66,7 +66,7 @@ func (g *gateway) content(tb testing.TB, id string) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer bucket.Close()
+	defer func() { _ = bucket.Close() }()
 	key := uuid.MustParse(id)
 	stored, err := bucket.Get(tb.Context(), filestore.Key(g.Company, key))
 	if err != nil {

@@ -110,15 +110,6 @@ func fileOf(f file.File) storedFile {
 	return storedFile{f.ID, f.Size, hex.EncodeToString(f.SHA256), f.MediaType, f.CreatedAt.UTC()}
 }
 
-var (
-	noSuchFile  = problem{status: http.StatusNotFound, code: "NOT_FOUND", detail: "there is no such file"}
-	notFileBody = problem{
-		status: http.StatusUnsupportedMediaType, code: "UNSUPPORTED_MEDIA_TYPE",
-		detail: "the body must be the file itself, not a form and not compressed: set the header Content-Type: application/octet-stream",
-	}
-	emptyFile = problem{status: http.StatusUnprocessableEntity, code: "EMPTY_FILE", detail: "the file has no content"}
-)
-
 // isFileBody reports whether the body is a file, and not a form that contains one.
 func isFileBody(h http.Header) bool {
 	if h.Get("Content-Encoding") != "" {
