@@ -70,6 +70,14 @@ func legal() map[string]row {
 			"company_id": companyID, "name": "'known'", "locale": "''", "version": "(random() * 1e9)::integer", "subject": "'s'", "html": "'<p>'",
 			"text_body": "''", "variables": "'[]'", "sha256": hash, "created_by": "'key:k'",
 		},
+		"stored_files": {
+			"id": "gen_random_uuid()", "company_id": companyID, "sha256": "decode(md5(random()::text) || md5(random()::text), 'hex')", "size": "1", "bytes": "100",
+			"media_type": "'text/plain'",
+		},
+		"attachments": {
+			"owner_id": "gen_random_uuid()", "position": "0", "company_id": companyID, "file_id": companyID, "filename": "'a.pdf'",
+			"content_type": "'application/pdf'", "disposition": "'attachment'",
+		},
 		"template_events":   {"company_id": companyID, "name": "'known'", "locale": "''", "action": "'CREATED'", "actor": "'key:k'"},
 		"template_totals":   {"company_id": companyID, "versions": "0", "bytes": "0"},
 		"suppressions":      {"company_id": companyID, "address": "gen_random_uuid()::text || '@example.com'", "reason": "'MANUAL'"},
@@ -146,6 +154,22 @@ func TestConstraints(t *testing.T) {
 		{"template_events", row{"action": "'SENT'"}, "template_events_action_check"},
 		{"template_events", row{"company_id": "gen_random_uuid()"}, "template_events_company_id_fkey"},
 		{"template_totals", row{"company_id": "gen_random_uuid()"}, "template_totals_company_id_fkey"},
+
+		{"stored_files", nil, ""},
+		{"stored_files", row{"company_id": "gen_random_uuid()"}, "stored_files_company_id_fkey"},
+		{"stored_files", row{"sha256": "'x'"}, "stored_files_sha256_check"},
+		{"stored_files", row{"size": "0"}, "stored_files_size_check"},
+		{"stored_files", row{"bytes": "0"}, "stored_files_check"},
+		{"stored_files", row{"sha256": hash}, "stored_files_company_id_sha256_key"},
+		{"attachments", nil, ""},
+		{"attachments", row{"position": "10"}, "attachments_position_check"},
+		{"attachments", row{"file_id": "gen_random_uuid()"}, "attachments_company_id_file_id_fkey"},
+		{"attachments", row{"filename": "''"}, "attachments_filename_check"},
+		{"attachments", row{"filename": "repeat('a', 256)"}, "attachments_filename_check"},
+		{"attachments", row{"content_type": "''"}, "attachments_content_type_check"},
+		{"attachments", row{"content_id": "''"}, "attachments_content_id_check"},
+		{"attachments", row{"content_id": "repeat('a', 79)"}, "attachments_content_id_check"},
+		{"attachments", row{"disposition": "'INLINE'"}, "attachments_disposition_check"},
 
 		{"dispatch_lanes", nil, ""},
 		{"dispatch_lanes", row{"held_at": "now()"}, "dispatch_lanes_held_has_reason"},
@@ -444,6 +468,7 @@ func TestConstraints(t *testing.T) {
 		"INSERT INTO companies (id, name, default_from) VALUES (" + companyID + ", 'Acme', 'a@acme.example')",
 		"INSERT INTO dispatch_lanes (company_id, queue) VALUES (" + companyID + ", 'email:send')",
 		"INSERT INTO templates (company_id, name, locale, latest) VALUES (" + companyID + ", 'known', '', 1)",
+		"INSERT INTO stored_files (id, company_id, sha256, size, bytes, media_type) VALUES (" + companyID + ", " + companyID + ", " + hash + ", 1, 100, 'text/plain')",
 	} {
 		if _, err := db.ExecContext(t.Context(), base); err != nil {
 			t.Fatal(err)

@@ -42,7 +42,7 @@ func TestTemplate_PreviewIsWhatIsSent(t *testing.T) {
 				body["autoText"], body["template"] = autoText, map[string]any{"name": name, "data": data}
 			})
 			s.await(id, "SENT")
-			if sent := s.received(func(m simMail) bool { return m.OutboxID == id }); sent != preview {
+			if sent := s.receivedContent(func(m simMail) bool { return m.OutboxID == id }); sent != preview {
 				t.Errorf("sent    %q\npreview %q", sent, preview)
 			}
 		}
@@ -90,14 +90,14 @@ func (s *system) previewedMailing() {
 		s.t.Fatalf("%+v", done)
 	}
 	for _, p := range dry.Preview {
-		if sent := s.received(func(m simMail) bool { return slices.Contains(m.To, p.Email) }); sent != p.content || !strings.Contains(sent.Text, "\n") {
+		if sent := s.receivedContent(func(m simMail) bool { return slices.Contains(m.To, p.Email) }); sent != p.content || !strings.Contains(sent.Text, "\n") {
 			s.t.Errorf("sent    %q\npreview %q", sent, p.content)
 		}
 	}
 }
 
-// received is the content of the first mail of the inbox that matches.
-func (s *system) received(matches func(simMail) bool) content {
+// receivedContent is the content of the first mail of the inbox that matches.
+func (s *system) receivedContent(matches func(simMail) bool) content {
 	s.t.Helper()
 	mails := s.ses.Inbox()
 	i := slices.IndexFunc(mails, matches)

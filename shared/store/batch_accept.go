@@ -12,6 +12,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -61,8 +62,8 @@ const (
 // AcceptBatch commits the emails and returns nil: from here on none of them can be lost. It waits for locks of other
 // transactions for a moment only.
 //
-// Errors, all with nothing written: *KeyUsedError, *QuotaError, ErrNoLane, ErrUnavailable; and ErrInProgress (key),
-// ErrAggregateBusy or ErrBusy (quotas) for a lock, after which the batch may be repeated. After ErrUnknownOutcome ask Exists
+// Errors, all with nothing written: *KeyUsedError, *QuotaError, *file.GoneError, ErrNoLane, ErrUnavailable; and ErrInProgress (key),
+// ErrAggregateBusy or ErrBusy (quotas, files) for a lock, after which the batch may be repeated. After ErrUnknownOutcome ask Exists
 // for Inserted, which is in the outcome.
 func (s *Store) AcceptBatch(ctx context.Context, b NewBatch) (BatchOutcome, error) {
 	b.Emails = slices.Clone(b.Emails)
@@ -127,6 +128,10 @@ func (t *batchTry) run(ctx context.Context, tx *sqlx.Tx) error {
 	followers, err := t.takeAggregates(ctx, tx)
 	if err != nil {
 		return heldEmail(err)
+	}
+	fresh, _ := t.fresh()
+	if err := file.Hold(ctx, tx, t.CompanyID, owned(fresh)...); err != nil {
+		return held(err)
 	}
 	if err := t.takeQuotas(ctx, tx); err != nil {
 		return held(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -188,6 +189,9 @@ func (t *batchTry) insert(ctx context.Context, tx *sqlx.Tx) error {
 			return err
 		case len(inserted) < len(piece):
 			return ErrNoLane
+		}
+		if err := file.Link(ctx, tx, t.CompanyID, owned(piece)...); err != nil {
+			return err
 		}
 		crashpoint.At(crashpoint.BatchPiece)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -47,11 +48,12 @@ type NewMailing struct {
 	Sender         string
 	ReplyTo        string // "" = none
 	Tags           []string
-	Delivery       email.Delivery  // "" = at_least_once
-	SendAt         time.Time       // zero = now; the job is due then
-	Tests          []NewEmail      // complete emails of their own, accepted in the same commit
-	Key            *IdempotencyKey // nil = none; its Answer is filled in from Answer
-	Traceparent    string          // the trace that its first job belongs to; "" = none
+	Delivery       email.Delivery    // "" = at_least_once
+	SendAt         time.Time         // zero = now; the job is due then
+	Tests          []NewEmail        // complete emails of their own, accepted in the same commit
+	Key            *IdempotencyKey   // nil = none; its Answer is filled in from Answer
+	Traceparent    string            // the trace that its first job belongs to; "" = none
+	Attachments    []file.Attachment // of every email
 	// Yield runs wait, which waits until a concurrent request with the same key or filename is
 	// committed, and lets other mailings be ingested during the wait. nil = it is not called.
 	Yield func(wait func() error) error
@@ -197,9 +199,9 @@ ON CONFLICT (company_id, route, key) DO NOTHING`
 	insertMailingSQL = `
 INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, dry_run,
                       subject, html, text_body, auto_text, html_sha256, checker_version, fields, sender, reply_to, tags, delivery, send_at,
-                      status, generation, total_lines, accepted, invalid, duplicates, subject_written, template, template_variables)
+                      status, generation, total_lines, accepted, invalid, duplicates, subject_written, template, template_variables, attachments)
 VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, $9, $10, nullif($11, ''), $22, $12, $13, $14, $15, nullif($16, ''), $17, $18, $19,
-        'QUEUED', $20, 0, 0, 0, 0, nullif($21, ''), nullif($23, ''), nullif($24, ''))
+        'QUEUED', $20, 0, 0, 0, 0, nullif($21, ''), nullif($23, ''), nullif($24, ''), nullif($25::bigint, 0))
 ON CONFLICT (company_id, filename) WHERE NOT dry_run AND NOT nothing_to_send AND status NOT IN ('CANCELLED', 'FAILED') DO NOTHING`
 
 	// filenameHolderSQL reads one row by mailings_filename and locks nothing.
@@ -266,12 +268,15 @@ func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 		pg.WithoutNUL(m.Subject), html, text, m.HTMLSHA256, m.CheckerVersion, pg.TextArray(m.Fields),
 		pg.WithoutNUL(m.Sender), pg.WithoutNUL(m.ReplyTo), pg.TextArray(m.Tags), string(cmp.Or(m.Delivery, email.AtLeastOnce)),
 		sql.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation, pg.WithoutNUL(m.SubjectWritten), !m.NoAutoText,
-		m.Template, pg.WithoutNUL(m.Variables)))
+		m.Template, pg.WithoutNUL(m.Variables), len(m.Attachments)))
 	switch {
 	case err != nil:
 		return fmt.Errorf("insert mailing: %w", err)
 	case !inserted:
 		return errFilenameTaken
+	}
+	if err := file.Hold(ctx, tx, m.CompanyID, file.Owned{Owner: m.ID, Attachments: m.Attachments}); err != nil {
+		return err
 	}
 	return in.checkQuotas(ctx, tx, MailingCounts{Total: 1}, !m.DryRun && !m.Held, true)
 }
@@ -361,7 +366,10 @@ func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID
 	if m.DryRun {
 		return nil
 	}
-	return acceptInTx(ctx, tx, m.Tests)
+	if err := acceptInTx(ctx, tx, m.Tests); err != nil {
+		return err
+	}
+	return file.Link(ctx, tx, m.CompanyID, append(owned(m.Tests), file.Owned{Owner: m.ID, Attachments: m.Attachments})...)
 }
 
 // acceptInTx writes emails in a transaction of the caller's.

@@ -19,7 +19,8 @@ type MailingTemplates struct {
 	AutoText       bool           `db:"auto_text"` // without Text, a text part is made from the rendered HTML
 	HTMLSHA256     []byte         `db:"html_sha256"`
 	CheckerVersion int            `db:"checker_version"`
-	Fields         pq.StringArray `db:"fields"` // the names that LoadedEmail.Fields holds values of
+	Attachments    int            `db:"attachments"` // how many files every email has
+	Fields         pq.StringArray `db:"fields"`      // the names that LoadedEmail.Fields holds values of
 	Subject        string         `db:"subject"`
 	Template       string         `db:"template"`           // the version of a stored template that the others are of; "" = none
 	Variables      string         `db:"template_variables"` // JSON: what that version declares
@@ -27,7 +28,7 @@ type MailingTemplates struct {
 
 // mailingTemplatesSQL reads one row by primary key and locks nothing.
 const mailingTemplatesSQL = `
-SELECT html, coalesce(text_body, '') AS text_body, auto_text, html_sha256, checker_version, fields, subject,
+SELECT html, coalesce(text_body, '') AS text_body, auto_text, html_sha256, checker_version, coalesce(attachments, 0) AS attachments, fields, subject,
        coalesce(template, '') AS template, coalesce(template_variables, '') AS template_variables
 FROM mailings WHERE id = $1`
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -35,6 +36,7 @@ type NewEmail struct {
 	Idempotency    *IdempotencyKey // nil = none
 	Aggregate      *Aggregate      // what it is about; nil = nothing that anybody named
 	Template       string          // name@version or name/locale@version of the template it was made from; "" = none
+	Attachments    []file.Attachment
 
 	payload []byte
 }
@@ -78,7 +80,7 @@ func (s *Store) NewAccepter() *Accepter {
 //
 // A used idempotency key is not an error of the database: the result is a
 // *KeyUsedError with the stored answer, and nothing was written. A taken aggregate is an
-// *AggregateTakenError in the same way. *QuotaError: a quota of the
+// *AggregateTakenError in the same way. *file.GoneError: an attached file does not exist (any more). *QuotaError: a quota of the
 // company would be exceeded; the caller looks up the answer of an idempotency key itself.
 // Other errors: ErrNoLane, ErrAggregateBusy, ErrInProgress, ErrBusy, ErrUnavailable (nothing
 // written), ErrUnknownOutcome (call Exists).
@@ -124,11 +126,12 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 }
 
 // insert adds the email to a group. An email with an aggregate is written alone: a program's open
-// transaction may hold its key, and other emails must not wait for that. So is one with an
+// transaction may hold its key, and other emails must not wait for that. So is one with attachments, because a
+// cleaner may hold a file, and one with an
 // idempotency key of a company one of whose keys another transaction held a moment ago.
 func (a *Accepter) insert(ctx context.Context, e NewEmail, near bool) (bool, error) {
 	switch {
-	case e.Aggregate != nil:
+	case e.Aggregate != nil, len(e.Attachments) > 0:
 		return a.store.insertAbout(ctx, e, near)
 	case near:
 		return a.near.insertNear(ctx, e)

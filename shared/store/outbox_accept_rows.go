@@ -80,6 +80,7 @@ var acceptParameters = pg.Parameters[acceptScalars, NewEmail]{
 		pg.Each("aggregate_id", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.about().ID }),
 		pg.Each("event_type", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.about().EventType }),
 		pg.Each("template", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.Template }),
+		pg.Each("attachments", "bigint", pg.OptionalBigInts, func(e *NewEmail) int64 { return int64(len(e.Attachments)) }),
 	},
 }
 

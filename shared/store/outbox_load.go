@@ -35,6 +35,7 @@ type LoadedEmail struct {
 	HTMLSHA256     []byte         `db:"html_sha256"`
 	CheckerVersion int            `db:"checker_version"`
 	Delivery       email.Delivery `db:"delivery"`
+	Attachments    int            `db:"attachments"` // how many it has of its own
 	// RecipientKnown reports, for an email with a recipientId, whether the company
 	// has this recipient, not deleted and with the address of the email, or has a
 	// pending import of it.

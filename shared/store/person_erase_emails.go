@@ -46,7 +46,9 @@ const askTasksSQL = `
 // that are not final stay unchanged, with their logs and timelines: a worker is sending
 // them. Logs are found by email_logs_pkey, events by email_events_pkey, notifications by
 // ses_events_outbox. Recipient imports are deleted, with their mark in recipient_intakes (by
-// primary key). The dispatcher is requested to remove their tasks (erased_tasks_pkey).
+// primary key). A trigger deletes attachments (found by attachments_pkey); their files (by
+// stored_files_company_id_id_key) are deleted by DeleteErased, or by the next cleaner, unless
+// another email attaches them. The dispatcher is requested to remove their tasks (erased_tasks_pkey).
 const eraseEmailsSQL = `
 WITH held AS MATERIALIZED (
     SELECT o.id, o.target, o.processed_at IS NULL AND o.target = 'email:send' AS busy, ` + intakePersonSQL + ` AS recipient_id,
@@ -65,6 +67,11 @@ WITH held AS MATERIALIZED (
 ), tasks AS (
     INSERT INTO erased_tasks (outbox_id, erasure_id, company_id, final)
     SELECT id, $4, $1, true FROM held WHERE target = 'email:send' AND NOT busy AND fresh` + askTasksSQL + `
+), attached AS MATERIALIZED (
+    SELECT a.owner_id, a.file_id FROM held JOIN attachments a ON a.owner_id = held.id AND a.company_id = $1
+    WHERE held.target = 'email:send' AND NOT held.busy AND held.fresh
+), unused AS (
+    UPDATE stored_files f SET used_at = '-infinity' FROM attached WHERE f.company_id = $1 AND f.id = attached.file_id
 ), ended AS (
     SELECT t.id FROM unnest($2::uuid[]) AS t (id) WHERE NOT EXISTS (SELECT FROM held WHERE held.id = t.id AND held.busy)
 ), logs AS (
@@ -83,6 +90,7 @@ SELECT coalesce(array_agg(id) FILTER (WHERE busy), '{}') AS busy,
        coalesce(array_agg(id) FILTER (WHERE target = 'recipients.upsert'), '{}') AS news,
        (SELECT coalesce(array_agg(outbox_id), '{}') FROM intakes) AS intakes,
        (SELECT coalesce(array_agg(outbox_id), '{}') FROM logs) AS logs, (SELECT coalesce(array_agg(email_log_id), '{}') FROM events) AS events,
+       (SELECT coalesce(array_agg(owner_id), '{}') FROM attached) AS attachments, (SELECT coalesce(array_agg(DISTINCT file_id), '{}') FROM attached) AS files,
        (SELECT coalesce(array_agg(outbox_id), '{}') FROM notices) AS notices FROM held`
 
 // ErasedEmails is the effect of EraseEmails, by the ids of the emails; an id occurs once
@@ -92,6 +100,8 @@ type ErasedEmails struct {
 	// Emails are outbox rows, Notices are notifications of SES, News are recipient imports, deleted with
 	// their Intakes.
 	Emails, Logs, Events, Notices, News, Intakes pq.StringArray
+	// Attachments are deleted, and Files are those that they named.
+	Attachments, Files pq.StringArray
 	// Busy are being sent right now, or wait for SES to say whether it took them, or another
 	// transaction has them locked. They stay, to be erased when that is over.
 	Busy pq.StringArray
@@ -121,6 +131,7 @@ func (s *Store) EraseEmails(ctx context.Context, by audit.Operator, company, era
 		done.Cancelled += one.Cancelled
 		done.Emails, done.Logs, done.Events = append(done.Emails, one.Emails...), append(done.Logs, one.Logs...), append(done.Events, one.Events...)
 		done.Intakes = append(done.Intakes, one.Intakes...)
+		done.Attachments, done.Files = append(done.Attachments, one.Attachments...), append(done.Files, one.Files...)
 		done.Notices, done.News, done.Busy = append(done.Notices, one.Notices...), append(done.News, one.News...), append(done.Busy, one.Busy...)
 	}
 	return done, nil

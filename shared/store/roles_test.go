@@ -31,6 +31,7 @@ var callers = map[string][]string{
 		"event.Read", "event.WithEvents", "event.Before", "event.After",
 		"usage.Month", "usage.Quotas",
 		"template.Create", "template.Publish", "template.Delete", "template.Resolve", "template.Find", "template.List", "template.History",
+		"AddFile", "file.Insert", "file.UseFile", "file.Find", "file.List", "file.Attachments", "file.Hold", "file.Link",
 		"webhook.Create", "webhook.List", "webhook.Find", "webhook.Update", "webhook.Delete", "webhook.Rotate", "webhook.Enable", "webhook.Disable", "webhook.Deliveries",
 		"webhook.FindDelivery", "webhook.RetryDelivery", "webhook.CreateTest", "webhook.CreateReplay", "webhook.FindReplay",
 	},
@@ -45,6 +46,7 @@ var callers = map[string][]string{
 		"reputation.SetDefaults", "reputation.Due", "reputation.Check", "reputation.CountPaused", "reputation.Clean",
 		"usage.Newest", "usage.AddCompanies", "usage.Fold",
 		"webhook.CleanDeliveries", "webhook.CleanReplays",
+		"file.DeleteUnused", "file.Exist",
 	},
 	"gateway_worker": {
 		"NewLoader", "Load", "SESMessageID", "Advance", "DropTask", "NoteDroppedTask", "BuryTask", "MailingTemplates", "breaker.Gate", "breaker.ShutGate", "breaker.OpenGate", "breaker.ShutGateByAccount", "breaker.OpenGateByAccount", "SkipProbe", "process.LiveProcesses",
@@ -52,6 +54,7 @@ var callers = map[string][]string{
 		"UpsertRecipients", "BuryIntake", "RecordFeedback", "Confirm",
 		"webhook.Count", "webhook.Head", "webhook.Due", "webhook.Behind", "webhook.Take", "webhook.Renew", "webhook.Release", "webhook.Load", "webhook.Record", "webhook.Read",
 		"webhook.FindEvents", "event.Read", "event.Find", "webhook.CatchUp", "webhook.ReplayFailed", "event.AddOfCompany",
+		"file.Attachments",
 	},
 	"gateway_operator": { // gatewayctl
 		"tenant.ChangeCompany", "tenant.CreateCompany", "tenant.Companies", "tenant.FindCompany", "tenant.SuspendCompany", "tenant.ResumeCompany", "tenant.CreateAPIKey", "tenant.RotateAPIKey", "tenant.RevokeAPIKey", "tenant.APIKeys",
@@ -69,6 +72,7 @@ var callers = map[string][]string{
 		"EraseEmails", "EraseCopies", "EraseLetterCopies", "EraseEntries", "EraseDeadLetters", "EraseRecipients", "EraseSuppressions", "EraseReplays", "MarkFilesDeleted",
 		"audit.Record", "SealedValues", "Reseal", "KeptFiles", "FileKept", "RecordRotation",
 		"webhook.Secrets", "webhook.Reseal",
+		"file.DeleteErased", "file.ExportAttachments", "file.All", "file.Exist",
 	},
 	"gateway_program": {"EnqueueIn", "RescheduleIn", "CancelIn"}, // a tenant's own
 }

@@ -17,7 +17,7 @@ const nobody = "01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
 func commands() []string {
 	return []string{
 		"", "company", "company create", "company list", "company show", "company suspend", "company resume", "company retention",
-		"company quota", "company quota show", "company quota set",
+		"company quota", "company quota show", "company quota set", "company usage",
 		"company webhook", "company webhook list", "company webhook disable", "company webhook enable",
 		"company reputation", "company reputation show", "company reputation set", "company reputation resume",
 		"domain", "domain add", "domain remove", "domain list",
@@ -26,8 +26,9 @@ func commands() []string {
 		"email", "email send", "email send-batch", "email list", "email show", "email explain", "email cancel", "email retry",
 		"mailing", "mailing create", "mailing list", "mailing show", "mailing watch", "mailing entries", "mailing rows", "mailing verdicts",
 		"mailing move", "mailing start", "mailing pause", "mailing resume", "mailing cancel", "mailing retry-failed",
+		"file", "file upload", "file list",
 		"template", "template pull", "template push", "template preview",
-		"webhook", "webhook list", "webhook show", "webhook create", "webhook update", "webhook delete", "webhook rotate-secret", "webhook enable",
+		"usage", "webhook", "webhook list", "webhook show", "webhook create", "webhook update", "webhook delete", "webhook rotate-secret", "webhook enable",
 		"webhook disable", "webhook test", "webhook deliveries", "webhook retry", "webhook replay", "events",
 		"suppression", "suppression list", "suppression add", "suppression remove", "suppression import",
 		"audit", "audit list", "doctor", "person", "person export", "person erase",

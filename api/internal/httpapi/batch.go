@@ -15,6 +15,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/file"
 	"email-gateway/shared/telemetry"
 )
 
@@ -74,6 +75,9 @@ func (a *API) sendBatch(c *gin.Context) error {
 	case errors.As(err, &used):
 		return a.replay(c, b.guard, used.Answer)
 	case err != nil:
+		if deleted, ok := errors.AsType[*file.GoneError](err); ok {
+			err = b.gone(deleted)
+		}
 		return a.replayInstead(c, b.guard, err)
 	}
 	if outcome.Inserted == uuid.Nil { // the commit confirmed no row of the earlier emails

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 
 	"github.com/gin-gonic/gin"
@@ -14,6 +15,7 @@ import (
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/file"
 )
 
 // maxBatchBody is the largest body of a batch (bytes), and the largest html and text of its emails together: a template
@@ -97,7 +99,7 @@ func (a *API) takeItems(c *gin.Context, n int) error {
 
 // compose composes one item like the body of a single send. The error is not about the item.
 func (b *batchRequest) compose(ctx context.Context, composer *composer, v *requestState, i int, item strictjson.Document) error {
-	mail, err := composer.compose(ctx, v.caller, v.requestID, item)
+	mail, _, err := composer.compose(ctx, v.caller, v.requestID, item, nil)
 	var refusal problem
 	switch {
 	case errors.As(err, &refusal) && refusal.status == http.StatusUnprocessableEntity:
@@ -114,6 +116,24 @@ func (b *batchRequest) compose(ctx context.Context, composer *composer, v *reque
 		b.content += len(mail.HTML) + len(mail.Text)
 	}
 	return nil
+}
+
+// gone is the problem of files that were deleted between the checks and the commit.
+func (b *batchRequest) gone(deleted *file.GoneError) problem {
+	var faults rules.Faults
+	next := 0
+	for i, refusal := range b.refused {
+		if refusal != nil {
+			continue
+		}
+		for n, one := range b.emails[next].Attachments {
+			if slices.Contains(deleted.IDs, one.FileID) {
+				faults.Add(fmt.Sprintf("%s[%d].attachments[%d].fileId", batchField, i, n), codeFileNotFound, fileDeleted)
+			}
+		}
+		next++
+	}
+	return invalid(faults)
 }
 
 // refuse rejects an item because of its faults, of which it keeps the first one at least.

@@ -43,6 +43,14 @@ var batchBodyLimits = bodyLimits{
 	ownDisk: 64 << 20, allDisk: 1 << 30, ownBodies: 64, wait: 5 * time.Second,
 }
 
+// forBodies makes room on disk for bodies with attachments of the given size: for a company, two that arrive, with twice
+// the size for base64, and are decoded.
+func (l bodyLimits) forBodies(attachments int64) bodyLimits {
+	l.ownDisk = max(l.ownDisk, 2*(3*attachments))
+	l.allDisk = max(l.allDisk, 4*l.ownDisk)
+	return l
+}
+
 // anonymousBodies are bodies sent to the SNS route, by SNS or by anybody else. They use a
 // separate budget. SNS sends a body within milliseconds, so slow bodies are cut off to make
 // room for newer ones.
@@ -157,6 +165,13 @@ func (m *bodyMemory) spill(b *inbound, n int64) error {
 	}
 	m.take(b, bodyUse{disk: n})
 	return nil
+}
+
+// free releases disk space of a body whose file was closed.
+func (m *bodyMemory) free(b *inbound, n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.take(b, bodyUse{disk: -n})
 }
 
 // load waits for memory for a body that was received to disk.

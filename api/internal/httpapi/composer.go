@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/api/internal/attachment"
 	"email-gateway/api/internal/mailing"
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/api/internal/templates"
@@ -34,6 +35,7 @@ type composer struct {
 	html       *htmlcheck.Checker
 	turns      *mailing.Limiter // limits HTML checks so that one company leaves a slot for others
 	library    *templates.Library
+	files      *fileService
 	taxIDs
 	ttl time.Duration
 }
@@ -44,29 +46,34 @@ func newTurns(processors int) (*htmlcheck.Checker, *mailing.Limiter) {
 	return htmlcheck.New(processors + 1), mailing.NewLimiter(int64(processors)+1, int64(processors))
 }
 
-// compose returns an email that is ready to be accepted. An invalid request is a problem;
+// compose returns an email that is ready to be accepted, except for the attachments whose contents are pending: these are
+// still to be stored. An invalid request is a problem;
 // other errors come from the database.
-func (c *composer) compose(ctx context.Context, caller *store.Caller, requestID string, document strictjson.Document) (store.NewEmail, error) {
+func (c *composer) compose(ctx context.Context, caller *store.Caller, requestID string, document strictjson.Document, contents *attachment.Contents) (store.NewEmail, []*attachment.Content, error) {
 	request, faults := c.reader.Read(document)
 	found := rules.Faults(faults)
 	ref, err := c.renderTemplate(ctx, caller.CompanyID, &request, &found)
 	if err != nil {
-		return store.NewEmail{}, err
+		return store.NewEmail{}, nil, err
 	}
 	d := draft.New(c.rules, &request, found, time.Now())
 	d.CheckSender(caller.DefaultFrom, caller.SenderDomains)
 	if err := c.checkHTML(ctx, caller.CompanyID, d.Email.HTML, func(ctx context.Context) error { return d.CheckHTML(ctx, c.html) }); err != nil {
-		return store.NewEmail{}, err
+		return store.NewEmail{}, nil, err
 	}
 	if err := c.findRecipient(ctx, caller.CompanyID, d); err != nil {
-		return store.NewEmail{}, err
+		return store.NewEmail{}, nil, err
+	}
+	attached, pending, err := c.files.attach(ctx, caller.CompanyID, d, contents)
+	if err != nil {
+		return store.NewEmail{}, nil, err
 	}
 	if len(d.Faults) > 0 {
-		return store.NewEmail{}, invalid(d.Faults)
+		return store.NewEmail{}, nil, invalid(d.Faults)
 	}
 	mail, err := c.build(caller, requestID, d)
-	mail.Template = ref
-	return mail, err
+	mail.Template, mail.Attachments = ref, attached
+	return mail, pending, err
 }
 
 // htmlWait limits how long a large body waits to be checked.

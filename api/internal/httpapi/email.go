@@ -69,12 +69,14 @@ type templateRef struct {
 // emailDetails is an email with its timeline.
 type emailDetails struct {
 	emailSummary
-	From    string       `json:"from,omitempty"`
-	CC      []string     `json:"cc,omitempty"`
-	BCC     []string     `json:"bcc,omitempty"`
-	ReplyTo string       `json:"replyTo,omitempty"`
-	SendAt  *time.Time   `json:"sendAt,omitempty"`
-	Events  []emailEvent `json:"events"`
+	From    string     `json:"from,omitempty"`
+	CC      []string   `json:"cc,omitempty"`
+	BCC     []string   `json:"bcc,omitempty"`
+	ReplyTo string     `json:"replyTo,omitempty"`
+	SendAt  *time.Time `json:"sendAt,omitempty"`
+	// Attachments are listed until the email's content is deleted.
+	Attachments []attachmentDetails `json:"attachments,omitempty"`
+	Events      []emailEvent        `json:"events"`
 }
 
 type emailEvent struct {
@@ -162,9 +164,17 @@ func (a *API) detailsOf(c *gin.Context, found store.Email) (emailDetails, error)
 	if err != nil {
 		return emailDetails{}, err
 	}
+	owner := found.ID
+	if found.MailingID != nil {
+		owner = *found.MailingID
+	}
+	attached, err := a.files.store.Attachments(c.Request.Context(), visitOf(c).caller.CompanyID, owner)
+	if err != nil {
+		return emailDetails{}, err
+	}
 	details := emailDetails{
 		emailSummary: a.summaryOf(found), From: value(found.Sender, ""), CC: found.CC, BCC: found.BCC, ReplyTo: value(found.ReplyTo, ""),
-		SendAt: inUTC(found.SendAt(timeline)), Events: make([]emailEvent, len(timeline)),
+		SendAt: inUTC(found.SendAt(timeline)), Events: make([]emailEvent, len(timeline)), Attachments: detailsOfAttachments(attached),
 	}
 	for i, e := range timeline {
 		if len(e.Metadata) == 0 || string(e.Metadata) == "null" {

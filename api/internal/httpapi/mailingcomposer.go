@@ -15,6 +15,7 @@ import (
 	"email-gateway/api/internal/csvfile"
 	"email-gateway/api/internal/mailing"
 	"email-gateway/api/internal/templates"
+	"email-gateway/shared/draft"
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/rules"
@@ -53,6 +54,12 @@ func (a *API) composeMailing(c *gin.Context, d *mailingDraft, up upload) (store.
 	if err != nil {
 		return store.NewMailing{}, nil, err
 	}
+	files := draft.Draft{Email: &draft.Email{Attachments: d.files}, Faults: d.faults}
+	attached, _, err := a.files.attach(ctx, v.caller.CompanyID, &files, nil)
+	if err != nil {
+		return store.NewMailing{}, nil, err
+	}
+	d.faults, d.attached = files.Faults, attached
 	reading, err := a.openFile(ctx, d, up.file)
 	if err != nil {
 		return store.NewMailing{}, nil, err
@@ -170,6 +177,7 @@ func (a *API) buildMailing(v *requestState, d *mailingDraft, up upload, content 
 		Template: content.Template, Variables: content.Variables,
 		HTMLSHA256: html[:], CheckerVersion: int(htmlcheck.Version),
 		Sender: d.sender, ReplyTo: value(d.request.ReplyTo, ""), Tags: d.request.Tags, Delivery: d.delivery(), SendAt: d.sendAt,
+		Attachments: d.attached,
 	}
 	if content.Template == "" && d.request.Subject != content.Subject {
 		m.SubjectWritten = d.request.Subject
@@ -216,7 +224,8 @@ func testEmail(v *requestState, m *store.NewMailing, address, link string, rende
 	return store.NewEmail{
 		ID: id, CompanyID: m.CompanyID, RequestID: v.requestID, Sender: m.Sender,
 		HTML: rendered.HTML, Text: rendered.Text, NoAutoText: m.NoAutoText, Template: m.Template, HTMLSHA256: html[:], CheckerVersion: m.CheckerVersion,
-		Priority: email.UrgentPriority, Delivery: m.Delivery, TTL: ttl, CreatedAt: timeOf(id),
+		Attachments: m.Attachments,
+		Priority:    email.UrgentPriority, Delivery: m.Delivery, TTL: ttl, CreatedAt: timeOf(id),
 		Job: email.SendJob{
 			OutboxID: id.String(), CompanyID: m.CompanyID.String(), RequestID: v.requestID,
 			To: address, Subject: rendered.Subject, HTMLRef: id.String(), ReplyTo: m.ReplyTo,

@@ -16,6 +16,7 @@ import (
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/file"
 )
 
 // mailingRequest holds the form fields of POST /mailings without the file. Fields that the
@@ -42,6 +43,8 @@ type mailingRequest struct {
 	Delimiter string `json:"delimiter" validate:"delimiter"`
 	// EmptyFields says what to do with a row that leaves a template field empty.
 	EmptyFields string `json:"emptyFields" validate:"omitempty,oneof=send reject"`
+	// Attachments is a JSON array of stored files.
+	Attachments string `json:"attachments"`
 }
 
 func requestOf(f mailing.Form) mailingRequest {
@@ -59,7 +62,7 @@ func requestOf(f mailing.Form) mailingRequest {
 		SendAt: optional(mailing.PartSendAt), Tags: f.Lists[mailing.PartTags], Delivery: f.Values[mailing.PartDelivery],
 		DryRun: f.Values[mailing.PartDryRun], Test: f.Lists[mailing.PartTest], Start: f.Values[mailing.PartStart],
 		Encoding: f.Values[mailing.PartEncoding], Delimiter: f.Values[mailing.PartDelimiter],
-		EmptyFields: f.Values[mailing.PartEmpty],
+		EmptyFields: f.Values[mailing.PartEmpty], Attachments: f.Values[mailing.PartAttach],
 	}
 }
 
@@ -75,6 +78,8 @@ type mailingDraft struct {
 	sendAt   time.Time         // zero = now
 	tests    []string          // distinct addresses in stored form
 	preview  []mailing.Preview // of a dry run
+	files    []draft.Attachment
+	attached []file.Attachment
 }
 
 // draftMailing validates the form fields.
@@ -95,6 +100,7 @@ func draftMailing(checks *rules.Rules, caller *store.Caller, form mailing.Form, 
 		d.sendAt = draft.SendAt(*d.request.SendAt, now, &d.faults)
 	}
 	d.checkTests()
+	d.checkAttachments()
 	return d
 }
 
@@ -126,6 +132,20 @@ func (d *mailingDraft) checkContent() {
 			d.faults.Add(mailing.PartVersion, rules.CodeOutOfRange, "must be a number of at least 1")
 		}
 	}
+}
+
+// checkAttachments parses and checks the attachments of all emails. They are stored files: a content would be in memory.
+func (d *mailingDraft) checkAttachments() {
+	if d.request.Attachments != "" {
+		decoder := json.NewDecoder(strings.NewReader(d.request.Attachments))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&d.files); err != nil || decoder.More() {
+			d.files = nil
+			d.faults.Add(mailing.PartAttach, "INVALID_JSON", "must be a JSON array of objects with filename, contentType, fileId, and perhaps contentId and disposition")
+			return
+		}
+	}
+	draft.CheckAttachments(d.files, d.request.HTML, &d.faults)
 }
 
 // checkFile requires a file with a name, or a name field.
@@ -188,6 +208,9 @@ func (d *mailingDraft) sum(file [sha256.Size]byte, hashKey []byte) ([]byte, erro
 	}
 	if r.Template != "" { // as named: a publication does not make it another request
 		all = append(all, "template", r.Template, r.Locale, d.version)
+	}
+	if len(d.files) > 0 {
+		all = append(all, d.files)
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

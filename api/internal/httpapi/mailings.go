@@ -19,6 +19,7 @@ import (
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	stored "email-gateway/shared/store/file"
 	"email-gateway/shared/telemetry"
 )
 
@@ -198,12 +199,19 @@ func (a *API) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store
 			return answer, nil
 		}
 		return nil, err
+	case isGone(err):
+		return nil, invalidMailing([]rules.Fault{{Field: mailing.PartAttach, Code: codeFileNotFound, Message: "names a file that was deleted because nothing referred to it for a day"}})
 	case errors.Is(err, store.ErrInProgress) && m.Key != nil:
 		return nil, a.inProgress(ctx, sameKeyInProgress)
 	case errors.Is(err, store.ErrInProgress):
 		return nil, a.inProgress(ctx, mailingInProgress)
 	}
 	return answer, fileProblem(err)
+}
+
+func isGone(err error) bool {
+	_, gone := errors.AsType[*stored.GoneError](err)
+	return gone
 }
 
 // fileProblem maps faults of the file, which are the caller's, and failures of the storage.

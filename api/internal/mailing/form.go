@@ -37,6 +37,7 @@ const (
 	PartEncoding  = "encoding"
 	PartDelimiter = "delimiter"
 	PartEmpty     = "emptyFields"
+	PartAttach    = "attachments"
 )
 
 // part describes how a form part is read.
@@ -53,6 +54,8 @@ func partOf(name string) (part, bool) {
 		return part{maxBytes: maxBody, verbatim: true}, true
 	case PartSubject, PartFrom:
 		return part{maxBytes: maxSubject}, true
+	case PartAttach:
+		return part{maxBytes: maxAttachments, verbatim: true}, true
 	case PartTags, PartTest:
 		return part{maxBytes: maxSubject, list: true}, true
 	case PartName, PartReplyTo:
@@ -66,8 +69,11 @@ func partOf(name string) (part, bool) {
 // formParts lists the parts for messages about unknown ones.
 var formParts = fieldhint.Request{Noun: "part", Known: []string{
 	PartFile, PartSubject, PartHTML, PartText, PartTemplate, PartLocale, PartVersion, PartAutoText, PartName, PartFrom, PartReplyTo, PartSendAt, PartTags, PartDelivery, PartDryRun, PartTest, PartStart,
-	PartEncoding, PartDelimiter, PartEmpty,
+	PartEncoding, PartDelimiter, PartEmpty, PartAttach,
 }}
+
+// maxAttachments has room for ten attachments with the longest names, escaped (bytes).
+const maxAttachments = 64 << 10
 
 // maxParts is more than any valid form has, with every list written as single parts.
 const maxParts = 64

@@ -20,6 +20,7 @@ SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
        coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL), false) AS probe,
        o.expires_at, o.payload, o.sender, coalesce(o.html, '') AS html, coalesce(o.text_body, '') AS text_body, o.auto_text,
        o.html_sha256, coalesce(o.checker_version, 0) AS checker_version, o.delivery,
+       coalesce(o.attachments, 0) AS attachments,
        -- The recipient that the email names exists at the address the email goes to, or its import is pending.
        r.id IS NOT NULL OR EXISTS (
            SELECT FROM recipient_intakes i

@@ -8,9 +8,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
+	"email-gateway/shared/store/file"
 	reputationstore "email-gateway/shared/store/reputation"
 	"email-gateway/shared/store/usage"
 	"email-gateway/shared/telemetry"
@@ -34,6 +36,7 @@ type program struct {
 	feed      *event.Store
 	publisher *asynqueue.Publisher
 	listener  *store.Listener
+	bucket    *blob.Bucket
 	bulk      *bulk // nil without RabbitMQ
 }
 
@@ -51,7 +54,7 @@ func (p program) parts() []service.Named {
 		Concurrency: c.StartConcurrency(), SendRate: c.SendRate, MaxAttempts: c.MaxAttempts, Tracer: p.traces.Tracer(),
 	}
 	if p.bulk != nil {
-		probes["rabbitmq"], probes["storage"] = p.bulk.publisher.Ping, p.bulk.bucket.Ping
+		probes["rabbitmq"], probes["storage"] = p.bulk.publisher.Ping, p.bucket.Ping
 		d.Bulk = p.bulk.publisher
 	}
 	drain := service.NewDrain(c.DrainDelay)
@@ -93,6 +96,9 @@ func (p program) parts() []service.Named {
 		})})
 	}
 	parts = append(parts, p.mailingParts(advancer)...)
+	parts = append(parts, service.Named{Name: "orphan sweeper", Service: maintenance.NewOrphanSweeper(maintenance.OrphanSweeperParams{
+		Log: p.log, Blobs: p.bucket, Mailings: p.db, Files: file.New(p.db.DB()), Registry: p.registry,
+	})})
 	parts = append(parts, maintenance.NewCleaners(p.cleaners(actions))...)
 	return append(parts, service.Named{Name: "drain", Service: drain})
 }

@@ -46,6 +46,7 @@ type body struct {
 	html, text *mailmerge.Bound // one may be nil
 	stored     *template.Row    // a stored template instead of them; nil = none
 	autoText   bool
+	files      int // attachments of every email
 	// unusable is the error that keeps the templates from being used, or nil.
 	unusable error
 }
@@ -73,7 +74,7 @@ func (b *bodies) render(ctx context.Context, a *attempt) error {
 		Company: a.row.CompanyID, Mailing: mailing, Address: a.job.To,
 	}))
 	a.html, a.text, a.unrenderable = made.fill(a, link)
-	a.autoText, a.unsubscribe = made.autoText, unsubscribe.Headers(link)
+	a.autoText, a.sharedFiles, a.unsubscribe = made.autoText, made.files, unsubscribe.Headers(link)
 	return nil
 }
 
@@ -144,7 +145,7 @@ func bind(t store.MailingTemplates) *body {
 			return &body{unusable: err}
 		}
 	}
-	made := body{autoText: t.AutoText}
+	made := body{autoText: t.AutoText, files: t.Attachments}
 	if t.Template != "" {
 		parsed, err := template.Read(template.Source{Subject: t.Subject, HTML: t.HTML, Text: t.Text}, t.Variables)
 		if err != nil {
