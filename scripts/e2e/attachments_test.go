@@ -142,7 +142,7 @@ func TestAttachments_ForeignEmulator(t *testing.T) {
 		}
 	})
 	s.await(id, "SENT")
-	response, err := http.Get(emulator + "/store") //nolint:noctx // a local server
+	response, err := http.Get(emulator + "/store")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func TestEvents_Follow(t *testing.T) {
 	environ := []string{"API_URL=" + tenant.env["API_URL"], "API_KEY=" + tenant.env["API_KEY"]}
 	ended := make(chan int, 1)
 	go func() {
-		defer in.Close()
+		defer func() { _ = in.Close() }()
 		ended <- ctl.Program{Environ: environ, Login: "ana", Stdin: strings.NewReader(""), Stdout: in, Stderr: &stderr}.
 			Run(ctx, []string{"events", "--follow", "--json", "--after", page.NextCursor})
 	}()

@@ -178,13 +178,3 @@ func batchRateLimited(q access.Quota, items int) problem {
 	p.detail = fmt.Sprintf("a batch of %d emails counts as %d requests, which the API key may not make now: repeat it after Retry-After", items, items)
 	return p
 }
-
-var batchTooLarge = problem{
-	status: http.StatusRequestEntityTooLarge, code: "BODY_TOO_LARGE",
-	detail: fmt.Sprintf("the body is larger than %d bytes: send several batches", maxBatchBody),
-}
-
-var batchContentTooLarge = problem{
-	status: http.StatusRequestEntityTooLarge, code: "BODY_TOO_LARGE",
-	detail: fmt.Sprintf("the emails made from templates have more than %d bytes of html and text together: send several batches", maxBatchBody),
-}

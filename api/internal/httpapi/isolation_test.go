@@ -12,10 +12,10 @@ import (
 
 // holdings are the ids and values of a tenant.
 type holdings struct {
-	email, failed, mailing, recipient, letter, replay string
-	webhook, delivery, webhookReplay                  string
-	aggregate                                         string            // an id of the type "interview"
-	cursors                                           map[string]string // by operation: the nextCursor of the tenant's own first page
+	email, failed, mailing, recipient, letter, replay, file string
+	webhook, delivery, webhookReplay                        string
+	aggregate                                               string            // an id of the type "interview"
+	cursors                                                 map[string]string // by operation: the nextCursor of the tenant's own first page
 }
 
 // Words that only the first tenant uses.
@@ -94,6 +94,10 @@ func (g *gateway) settle(tb testing.TB) holdings {
 	for _, name := range []string{"fatura-dela", heldTemplate} {
 		ok(g.do(tb, call{Method: http.MethodPost, Path: "/v1/templates", Body: `{"name": "` + name + `", "subject": "s", "html": "<p>x</p>", "publish": true}`}))
 	}
+	for _, content := range []string{"nota-dela\n", "outra-dela\n"} {
+		h.file = text(g.uploadFile(tb, content), "id")
+	}
+	h.cursors["listFiles"], _ = ok(g.do(tb, call{Path: "/v1/files?limit=1"})).json(tb)["nextCursor"].(string)
 	h.cursors["listTemplates"], _ = ok(g.do(tb, call{Path: "/v1/templates?limit=1"})).json(tb)["nextCursor"].(string)
 	g.assign(tb)
 	h.cursors["listEvents"] = g.events(tb, "limit=1").NextCursor
@@ -152,6 +156,7 @@ func approaches() map[string]approach {
 		"removeSuppression": {want: http.StatusNotFound, queries: func(holdings) []string { return []string{"?address=" + escape(heldAddress)} }},
 		"listDeadLetters":   listed("listDeadLetters", "?recipient="+escape(heldAddress), "?resolved=false"),
 		"showDeadLetter":    {id: letterID}, "retryDeadLetter": {id: letterID}, "discardDeadLetter": {id: letterID, body: `{"note":"mine now"}`},
+		"showFile": {id: func(h holdings) string { return h.file }}, "listFiles": listed("listFiles"),
 		"showReplay":    {id: func(h holdings) string { return h.replay }},
 		"listTemplates": listed("listTemplates"), "showTemplate": {id: templateName}, "showTemplateVersion": {id: templateName}, "deleteTemplate": {id: templateName},
 		"publishTemplate": {id: templateName, body: `{"version": 1}`}, "previewTemplate": {id: templateName, body: `{}`},
@@ -183,6 +188,19 @@ func approaches() map[string]approach {
 				f["aggregate"] = fields{"type": "interview", "id": h.aggregate, "eventType": "REMINDER"}
 			})
 			return call{Body: body, Header: map[string]string{"Idempotency-Key": heldKey}}
+		}},
+		"sendEmailBatch": {want: http.StatusAccepted, make: func(_ *testing.T, h holdings) call {
+			held := emailBody(func(f fields) {
+				heldEmail(f)
+				f["aggregate"] = fields{"type": "interview", "id": h.aggregate, "eventType": "REMINDER"}
+			})
+			theirs := emailBody(func(f fields) {
+				f["attachments"] = []fields{{"filename": "nota.txt", "contentType": "text/plain", "fileId": h.file}}
+			})
+			return call{Body: batchBody(held, theirs), Header: map[string]string{"Idempotency-Key": heldKey}}
+		}, queries: func(holdings) []string { return []string{"?mode=partial"} }},
+		"uploadFile": {want: http.StatusCreated, make: func(*testing.T, holdings) call {
+			return call{Body: "nota-dela\n", Header: map[string]string{"Content-Type": "application/octet-stream"}}
 		}},
 		"sendMailing": {want: http.StatusAccepted, make: func(t *testing.T, _ holdings) call { return uploadCall(t, mailingForm(), nil) }},
 	}
@@ -247,7 +265,7 @@ func (g *gateway) strangerSees(t *testing.T, r reply, o operation, want int, h h
 	if r.Status != want || r.Header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("%d, want %d, or it is a replay: %s", r.Status, want, r.Body)
 	}
-	for _, id := range []string{h.email, h.failed, h.mailing, h.recipient, h.letter, h.replay, h.webhook, g.Company.String()} {
+	for _, id := range []string{h.email, h.failed, h.mailing, h.recipient, h.letter, h.replay, h.webhook, h.file, g.Company.String()} {
 		if strings.Contains(r.Body, id) {
 			t.Errorf("shows %s: %s", id, r.Body)
 		}
