@@ -17,7 +17,7 @@ const nobody = "01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
 func commands() []string {
 	return []string{
 		"", "company", "company create", "company list", "company show", "company suspend", "company resume", "company retention",
-		"company quota", "company quota show", "company quota set",
+		"company quota", "company quota show", "company quota set", "company usage", "usage",
 		"domain", "domain add", "domain remove", "domain list",
 		"program", "program list", "program allow", "program revoke",
 		"key", "key create", "key list", "key rotate", "key revoke", "encryption", "encryption status", "encryption rotate",

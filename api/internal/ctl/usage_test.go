@@ -45,7 +45,9 @@ func TestUsageOfMonth(t *testing.T) {
 	if theirs.Total.Accepted != 1300 || theirs.Total.Bytes != 2812345 || len(theirs.Days) != 1 || len(theirs.Quotas) != 8 || theirs.Final || theirs.CompanyID != "" {
 		t.Errorf("%+v", theirs)
 	}
-	o.decode(t, &ours, "company", "usage", name, "--month", today.Format("2006-01"))
+	if err := json.Unmarshal([]byte(o.must(t, "company", "usage", name, "--month", today.Format("2006-01"), "--json")), &ours); err != nil {
+		t.Fatal(err)
+	}
 	if ours.CompanyID != id || ours.Company != name || ours.Total != theirs.Total || ours.Month != theirs.Month || len(ours.Days) != 1 || len(ours.Quotas) != 8 {
 		t.Errorf("%+v", ours)
 	}
