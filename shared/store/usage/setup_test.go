@@ -30,7 +30,8 @@ func attemptOn(tb testing.TB, d storetest.Database, id uuid.UUID, status email.S
 		last = email.Event{Type: email.EventFailed, At: now}
 	}
 	advance(tb, d, store.Transition{ID: id, Guard: store.GuardClaim, Token: attempt, Status: email.Processing, AddAttempts: 1, Events: []email.Event{
-		{Type: email.EventReceived, At: now}, {Type: email.EventValidated, At: now},
+		{Type: email.EventReceived, At: now},
+		{Type: email.EventValidated, At: now},
 		{Type: email.EventSentAttempt, At: now, Metadata: map[string]any{"attemptId": attempt}},
 	}})
 	advance(tb, d, store.Transition{ID: id, Guard: store.GuardAttempt, Token: attempt, Status: status, Events: []email.Event{last}, SESMessageID: "m-" + id.String()})
