@@ -63,7 +63,9 @@ GRANT SELECT, INSERT                 ON email_events, mailing_rejects, dead_lett
 GRANT INSERT                         ON mailing_marks TO gateway_api;
 GRANT SELECT, INSERT, UPDATE         ON templates, template_totals TO gateway_api;
 GRANT SELECT, INSERT, DELETE         ON template_versions TO gateway_api;
-GRANT SELECT, INSERT                 ON template_events TO gateway_api;
+GRANT SELECT, INSERT, DELETE         ON template_events TO gateway_api; -- the newest of each template are kept
+GRANT SELECT, INSERT, UPDATE         ON stored_files TO gateway_api; -- an email locks the files that it attaches
+GRANT SELECT, INSERT                 ON attachments TO gateway_api;
 GRANT SELECT, INSERT, UPDATE         ON email_outbox, email_logs, mailings, mailing_entries, dispatch_lanes, recipients,
                                         ses_events, dead_letters TO gateway_api;
 GRANT SELECT, INSERT, DELETE         ON recipient_intakes TO gateway_api;
@@ -83,6 +85,8 @@ GRANT SELECT, DELETE                 ON quota_deltas, mailing_feedback TO gatewa
 GRANT SELECT, DELETE                 ON mailing_rejects TO gateway_dispatcher;
 GRANT SELECT, INSERT, DELETE         ON email_events, dispatch_batches, mailing_marks TO gateway_dispatcher;
 GRANT SELECT, DELETE                 ON dropped_tasks TO gateway_dispatcher;
+GRANT SELECT, UPDATE, DELETE         ON stored_files TO gateway_dispatcher; -- it locks what it deletes
+GRANT SELECT                         ON attachments TO gateway_dispatcher;
 GRANT SELECT, UPDATE, DELETE         ON mailing_entries, idempotency_keys, ses_events, dead_letter_replays TO gateway_dispatcher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON email_outbox, email_logs, recipients, dead_letters, process_status TO gateway_dispatcher;
 GRANT SELECT, UPDATE, DELETE         ON event_feed TO gateway_dispatcher;
@@ -91,7 +95,7 @@ GRANT SELECT, DELETE                 ON operator_audit TO gateway_dispatcher; --
 GRANT EXECUTE ON FUNCTION make_log_partition(text, integer), drop_log_partition(text, interval), hold_settling(uuid) TO gateway_dispatcher;
 
 -- The worker sends. It cannot read keys.
-GRANT SELECT                         ON companies, dispatch_lanes TO gateway_worker;
+GRANT SELECT                         ON companies, dispatch_lanes, stored_files, attachments TO gateway_worker;
 GRANT INSERT                         ON dropped_tasks, mailing_marks TO gateway_worker;
 GRANT SELECT, INSERT                 ON email_events TO gateway_worker;
 GRANT SELECT, INSERT, UPDATE         ON ses_events, suppressions TO gateway_worker; -- events of SES from a queue
@@ -121,7 +125,24 @@ GRANT SELECT, INSERT, UPDATE         ON webhook_deliveries TO gateway_worker;
 GRANT SELECT                         ON event_feed, event_positions TO gateway_worker;
 GRANT SELECT                         ON event_feed, event_positions TO gateway_api;
 GRANT SELECT, UPDATE, DELETE         ON webhook_deliveries, webhook_replays TO gateway_dispatcher; -- it locks what it deletes
+GRANT SELECT, UPDATE                 ON webhook_endpoints, webhook_deliveries TO gateway_operator; -- it disables and enables
 GRANT SELECT, UPDATE                 ON webhook_endpoints TO gateway_privacy; -- secrets are encrypted again
+
+-- The reputation guard: the dispatcher checks, gatewayctl sets rules and resumes mailings. Triggers record
+-- feedback and add events to the feed with the rights of the tables' owner.
+GRANT SELECT                         ON company_events TO gateway_api, gateway_worker;
+GRANT SELECT, INSERT, UPDATE, DELETE ON company_events TO gateway_dispatcher; -- it locks what it deletes
+GRANT SELECT, INSERT                 ON company_events TO gateway_operator; -- a webhook endpoint was disabled
+GRANT INSERT                         ON company_events TO gateway_worker;
+GRANT UPDATE (mailings_paused_at)    ON companies TO gateway_dispatcher;
+GRANT SELECT, UPDATE                 ON reputation_defaults, reputation_guard TO gateway_dispatcher;
+GRANT SELECT                         ON company_reputation_rules TO gateway_dispatcher;
+GRANT SELECT, UPDATE, DELETE         ON reputation_feedback TO gateway_dispatcher;
+GRANT SELECT, INSERT, UPDATE         ON company_reputation TO gateway_dispatcher, gateway_operator;
+GRANT SELECT, INSERT, UPDATE, DELETE ON reputation_sends TO gateway_dispatcher;
+GRANT SELECT                         ON reputation_defaults, reputation_guard, reputation_feedback TO gateway_operator;
+GRANT SELECT, DELETE                 ON reputation_sends TO gateway_operator;
+GRANT SELECT, INSERT, UPDATE, DELETE ON company_reputation_rules TO gateway_operator;
 
 -- Usage: the dispatcher counts, the api and operators read. A trigger counts accepted emails.
 GRANT SELECT                         ON usage_days, usage_companies, event_feed, event_positions TO gateway_api, gateway_operator;
@@ -163,6 +184,8 @@ GRANT INSERT                         ON mailing_marks TO gateway_privacy;
 GRANT UPDATE (metadata)              ON email_events TO gateway_privacy; -- what a step tells of people, and never that there was one
 GRANT SELECT, UPDATE                 ON mailings, mailing_entries, dead_letter_replays TO gateway_privacy;
 GRANT SELECT, DELETE                 ON recipient_intakes TO gateway_privacy;
+GRANT SELECT, UPDATE, DELETE         ON stored_files TO gateway_privacy; -- files of erased emails that no other email attaches
+GRANT SELECT                         ON attachments TO gateway_privacy;
 GRANT SELECT, UPDATE, DELETE         ON suppressions TO gateway_privacy;
 GRANT SELECT, INSERT, UPDATE         ON email_logs, dead_letters TO gateway_privacy;
 GRANT SELECT, UPDATE, DELETE         ON email_outbox TO gateway_privacy;

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Usage: scripts/services.sh start|stop|restart|kill|status|env|destroy [postgres] [redis] [rabbitmq] [s3] [sqs]
+# Usage: scripts/services.sh start|stop|restart|kill|status|env|destroy [postgres] [redis] [rabbitmq] [s3] [sqs] [sesv2]
 #        scripts/services.sh rabbitmqctl ARGUMENTS...      e.g. list_queues name type messages arguments
 #
 # Private instances of the services under $LOCAL_DIR (default .local), listening on loopback only. Without a name the
-# command applies to postgres, redis and rabbitmq; stop and destroy also stop s3 and sqs, which only tests need. POSTGRES_PORT,
-# REDIS_PORT, RABBITMQ_PORT, S3_PORT and SQS_PORT set their ports; a port that is not set is chosen once and remembered. A
-# DATABASE_URL, REDIS_URL, RABBITMQ_URL, S3_URL or SQS_URL of another server is shown by env, and that server is otherwise not
+# command applies to postgres, redis and rabbitmq; stop and destroy also stop s3, sqs and sesv2, which only tests need. POSTGRES_PORT,
+# REDIS_PORT, RABBITMQ_PORT, S3_PORT, SQS_PORT and SESV2_PORT set their ports; a port that is not set is chosen once and remembered. A
+# DATABASE_URL, REDIS_URL, RABBITMQ_URL, S3_URL, SQS_URL or SESV2_URL of another server is shown by env, and that server is otherwise not
 # touched. TLS_DIR, a folder with ca.pem, server.pem and server.key, makes postgres, redis and rabbitmq use TLS. kill is
 # SIGKILL, for crash tests; stop keeps the data, destroy removes it.
 set -euo pipefail
@@ -19,7 +19,7 @@ say() { printf '%s\n' "$*" >&2; }
 die() { say "services: $*"; exit 1; }
 
 # Each of these files defines the same functions for its service: packages, account, URL, start, readiness.
-for part in ports home tls process lifecycle postgres redis rabbitmq s3 sqs; do
+for part in ports home tls process lifecycle postgres redis rabbitmq s3 sqs sesv2; do
 	# shellcheck source=/dev/null
 	source "$root/scripts/services.d/$part.sh"
 done
@@ -35,10 +35,10 @@ fi
 all=("$@")
 if [[ $# -eq 0 ]]; then
 	all=(postgres redis rabbitmq)
-	[[ ! $command =~ ^(stop|destroy)$ ]] || all+=(s3 sqs)
+	[[ ! $command =~ ^(stop|destroy)$ ]] || all+=(s3 sqs sesv2)
 fi
 for service in "${all[@]}"; do
-	[[ $service =~ ^(postgres|redis|rabbitmq|s3|sqs)$ ]] || usage
+	[[ $service =~ ^(postgres|redis|rabbitmq|s3|sqs|sesv2)$ ]] || usage
 done
 mkdir -p "$LOCAL_DIR"
 load_ports

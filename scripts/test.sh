@@ -54,7 +54,7 @@ command -v curl >/dev/null || ./scripts/install.sh curl # for README.md's comman
 # The unsubscribe page is tested in a browser.
 command -v chromium chromium-browser google-chrome >/dev/null || ./scripts/install.sh chromium
 PATH=$PATH:/usr/sbin command -v haproxy >/dev/null || ./scripts/install.sh haproxy # for restarts of apis behind it
-readonly services=(postgres redis rabbitmq s3 sqs)
+readonly services=(postgres redis rabbitmq s3 sqs sesv2)
 ./scripts/services.sh start "${services[@]}" 8>&-
 urls=$(./scripts/services.sh env "${services[@]}")
 eval "$urls"

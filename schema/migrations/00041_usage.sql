@@ -7,8 +7,8 @@
 -- quota_deltas has the emails and bytes that a statement has accepted. Whatever deletes its rows
 -- (the quota folder of this or the previous release) adds them to usage_days by a trigger.
 --
--- event_feed has the events that a statement has inserted. Its trigger now also counts those of the
--- type SENT, which an email has once, and those that SES reports. The usage folder of the dispatcher
+-- event_feed has the events that a statement has inserted. Its trigger counts those of the type
+-- SENT, which an email has once (00040_reputation.sql), and now those that SES reports. The usage folder of the dispatcher
 -- follows the positions of the feed with a cursor per company.
 
 -- +goose Up
@@ -38,9 +38,7 @@ CREATE TABLE usage_companies (
 ALTER TABLE usage_companies SET (fillfactor = 50);
 INSERT INTO usage_companies (company_id, position) SELECT c.id, p.newest FROM companies c CROSS JOIN event_positions p;
 
-ALTER TABLE event_feed
-    ADD COLUMN sent integer,     -- events of the type SENT; NULL = none
-    ADD COLUMN reported integer; -- events of the types DELIVERED, BOUNCED and COMPLAINED; NULL = none
+ALTER TABLE event_feed ADD COLUMN reported integer; -- events of the types DELIVERED, BOUNCED and COMPLAINED; NULL = none
 
 -- +goose StatementBegin
 -- Adds a row to the feed for each company whose events were inserted. The companies are looked up
@@ -51,7 +49,7 @@ CREATE OR REPLACE FUNCTION email_gateway_feed_events() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET standard_conforming_strings = on SET enable_seqscan = off AS $$
 BEGIN
     INSERT INTO event_feed (company_id, email_ids, first_seqs, last_seqs, sent, reported)
-    SELECT company_id, array_agg(email_log_id), array_agg(first), array_agg(last), nullif(sum(sent), 0), nullif(sum(reported), 0)
+    SELECT company_id, array_agg(email_log_id), array_agg(first), array_agg(last), sum(sent), nullif(sum(reported), 0)
     FROM (
         SELECT email_log_id, first, last, sent, reported,
             (SELECT l.company_id FROM email_logs l WHERE l.outbox_id BETWEEN email_log_id AND email_log_id ORDER BY l.outbox_id LIMIT 1) AS company_id
@@ -94,17 +92,18 @@ DROP FUNCTION email_gateway_count_usage();
 CREATE OR REPLACE FUNCTION email_gateway_feed_events() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET standard_conforming_strings = on SET enable_seqscan = off AS $$
 BEGIN
-    INSERT INTO event_feed (company_id, email_ids, first_seqs, last_seqs)
-    SELECT company_id, array_agg(email_log_id), array_agg(first), array_agg(last)
+    INSERT INTO event_feed (company_id, email_ids, first_seqs, last_seqs, sent)
+    SELECT company_id, array_agg(email_log_id), array_agg(first), array_agg(last), sum(sent)
     FROM (
-        SELECT email_log_id, first, last,
+        SELECT email_log_id, first, last, sent,
             (SELECT l.company_id FROM email_logs l WHERE l.outbox_id BETWEEN email_log_id AND email_log_id ORDER BY l.outbox_id LIMIT 1) AS company_id
-        FROM (SELECT email_log_id, min(seq) AS first, max(seq) AS last FROM added GROUP BY email_log_id) one
+        FROM (SELECT email_log_id, min(seq) AS first, max(seq) AS last, count(*) FILTER (WHERE type = 'SENT') AS sent
+              FROM added GROUP BY email_log_id) one
     ) of_company
     WHERE company_id IS NOT NULL GROUP BY company_id;
     RETURN NULL;
 END
 $$;
 -- +goose StatementEnd
-ALTER TABLE event_feed DROP COLUMN sent, DROP COLUMN reported;
+ALTER TABLE event_feed DROP COLUMN reported;
 DROP TABLE usage_companies, usage_days;

@@ -12,7 +12,7 @@ import (
 )
 
 func accept() Section {
-	return Section{Name: "accept", What: "POST /v1/email/send at 64 and 256 connections, compared with a naive handler and pgbench", Run: runAccept}
+	return Section{Name: "accept", What: "POST /v1/email/send at 64 and 256 connections, compared with a naive handler and pgbench; batches of 500, compared with single sends", Run: runAccept}
 }
 
 // accepting holds the two servers and their load.
@@ -49,7 +49,7 @@ func runAccept(ctx context.Context, r *Environment, t *Table) (err error) {
 			return err
 		}
 	}
-	return nil
+	return a.compareBatches(ctx)
 }
 
 func (a *accepting) open(ctx context.Context) (err error) {

@@ -94,6 +94,11 @@ func execute(ctx context.Context, cfg Config, gateway *cluster.Cluster, plan []f
 	if err != nil {
 		return report, err
 	}
+	for i, company := range append(cluster.Companies(), cluster.QuietCompany) {
+		if err := gateway.CreateWebhooks(ctx, company, append(keys, quiet)[i]); err != nil {
+			return report, err
+		}
+	}
 	l := load.New(load.Params{
 		APIs: gateway.APIs(), Keys: keys, QuietKey: quiet, Seed: cfg.Seed, Rate: cfg.Rate, Lead: calibration, Duration: calibration + cfg.Duration, RetryTimeout: cfg.Settle,
 		Sent: gateway.Mail.Accepted,
@@ -116,8 +121,11 @@ func execute(ctx context.Context, cfg Config, gateway *cluster.Cluster, plan []f
 		injected <- fault.NewRunner(gateway, cfg.Out).Run(ctx, plan)
 	}()
 	begun := time.Now().Add(calibration) // of the faults
+	stopFollowing := follow(ctx, l)
+	stopDisturbing := disturb(ctx, gateway, cfg.Seed)
 	l.Run(ctx)
 	result := <-injected
+	stopDisturbing()
 	if ctx.Err() != nil {
 		return report, ctx.Err()
 	}
@@ -130,18 +138,24 @@ func execute(ctx context.Context, cfg Config, gateway *cluster.Cluster, plan []f
 	settler := newSettler(gateway, l, records, end, cfg.Out)
 	settled := settler.settle(ctx, cfg.Settle+late)
 	emptied := settler.quiet(ctx, cfg.Settle+late+cfg.Quiet)
+	delivered := settler.delivered(ctx, cfg.Settle+late+cfg.Quiet+deliveryTime)
+	feeds := checker.Feeds{Again: l.ReadFeeds(ctx)}
+	feeds.Followed = stopFollowing(feeds.Again)
 	m.Stop()
 
 	c := checker.New(gateway, records, result.Injected)
-	settler.addFindings(c, settled, emptied)
+	settler.addFindings(c, settled, emptied, delivered)
 	m.Report(c)
+	if err := c.CheckFeeds(ctx, feeds); err != nil {
+		return report, err
+	}
 	findings, err := c.Check(ctx)
 	if err != nil {
 		return report, err
 	}
 	report.fill(gateway, records, result, c.Counts, findings)
 	report.Late = late.Seconds()
-	report.Settled, report.Quiet, report.Seen = settled.Seconds(), emptied.Seconds(), m.Seen
+	report.Settled, report.Quiet, report.Delivered, report.Seen = settled.Seconds(), emptied.Seconds(), delivered.Seconds(), m.Seen
 	report.Below = m.Below(len(records.Mailings))
 	report.compareWithMinimum(result)
 	if cfg.Duration >= longRun && !report.Seen.Window.Spare() {

@@ -12,6 +12,7 @@ import (
 	"email-gateway/scripts/chaos/fault"
 	"email-gateway/scripts/chaos/load"
 	"email-gateway/scripts/chaos/monitor"
+	"email-gateway/scripts/chaos/receiver"
 )
 
 // Report is the result of a run.
@@ -38,6 +39,7 @@ type Report struct {
 	Restarts   map[string]int `json:"restarts"` // by the supervisor, after a program had exited unexpectedly
 	Settled    float64        `json:"settledSeconds"`
 	Quiet      float64        `json:"quietSeconds"`
+	Delivered  float64        `json:"deliveredSeconds"`
 	Late       float64        `json:"lateSeconds"` // how much later than planned the faults were reverted
 	Seen       monitor.Seen   `json:"seen"`
 
@@ -102,6 +104,15 @@ func (r *Report) compareWithMinimum(done fault.Result) {
 	if q := r.Counts.Quiet; !q.Enough() {
 		r.Below = append(r.Below, fmt.Sprintf("the latency of only %d emails of the quiet tenant was measured", q.Measured))
 	}
+	f := r.Counts.Feed
+	if f.Events == 0 || f.Deliveries == 0 {
+		r.Below = append(r.Below, fmt.Sprintf("readers got %d events, and webhook endpoints %d", f.Events, f.Deliveries))
+	}
+	for _, mode := range receiver.Outages() {
+		if r.Duration >= shortRun.Seconds() && f.Outages[string(mode)] == 0 {
+			r.Below = append(r.Below, fmt.Sprintf("no webhook endpoint had an outage of the kind %s", mode))
+		}
+	}
 	for _, component := range append(cluster.ProgramNames(""), cluster.Postgres, cluster.Redis, cluster.RabbitMQ) {
 		if got := r.Kills[component]; got < r.Minimum.Kills {
 			r.Below = append(r.Below, fmt.Sprintf("%s was killed %d times, want at least %d", component, got, r.Minimum.Kills))
@@ -127,6 +138,10 @@ func (r *Report) Print(out io.Writer) {
 	fmt.Fprintf(out, "SES         %d requests, %d accepted, %d emails more than once; %d rows are flagged\n",
 		r.Counts.Requests, r.Counts.Accepted, r.Counts.Duplicates, r.Counts.Flagged)
 	fmt.Fprintf(out, "events      %d\n", r.Counts.Events)
+	f := r.Counts.Feed
+	fmt.Fprintf(out, "feed        readers got %d events in %d pages, and repeated %d requests without a response\n", f.Events, f.Pages, f.Repeats)
+	fmt.Fprintf(out, "webhooks    %d events in %d requests; outages of the endpoints: %s; all delivered %.1f s after the run\n",
+		f.Deliveries, f.Requests, list(f.Outages), r.Delivered)
 	q := r.Counts.Quiet
 	fmt.Fprintf(out, "quiet       %d of %d emails of the quiet tenant measured: p50 %.0f ms, p99 %.0f ms, at the send rate %.0f ms, at most %.0f ms\n",
 		q.Measured, q.Accepted, 1000*q.P50, 1000*q.P99, 1000*q.AtRate, 1000*q.Bound)

@@ -21,7 +21,7 @@ type settler struct {
 	since   time.Time // the end of the run
 	out     io.Writer
 
-	unsettled, noisy string // what was unfinished at the timeout
+	unsettled, noisy, undelivered string // what was unfinished at the timeout
 }
 
 func newSettler(c *cluster.Cluster, l *load.Load, records load.Records, since time.Time, out io.Writer) *settler {
@@ -47,6 +47,13 @@ func (s *settler) settle(ctx context.Context, timeout time.Duration) time.Durati
 func (s *settler) quiet(ctx context.Context, timeout time.Duration) time.Duration {
 	took := s.await(ctx, timeout, &s.noisy, s.queuedWork)
 	fmt.Fprintf(s.out, "queues empty %.1f s after the run%s\n", took.Seconds(), unfinishedSuffix(s.noisy))
+	return took
+}
+
+// delivered waits until the readers of the events could read all of them, and the webhook endpoints have them.
+func (s *settler) delivered(ctx context.Context, timeout time.Duration) time.Duration {
+	took := s.await(ctx, timeout, &s.undelivered, s.undeliveredEvents)
+	fmt.Fprintf(s.out, "events delivered %.1f s after the run%s\n", took.Seconds(), unfinishedSuffix(s.undelivered))
 	return took
 }
 
@@ -95,6 +102,20 @@ func (s *settler) unfinishedWork(ctx context.Context) (text string, err error) {
 	return text, s.resumeStuck(ctx)
 }
 
+const undeliveredSQL = `
+SELECT coalesce((SELECT count(*) || ' rows of the feed without a position; ' FROM event_feed WHERE position IS NULL HAVING count(*) > 0), '')
+|| coalesce((SELECT string_agg('endpoint ' || url || ' is ' || status || ', ' || open_deliveries || ' open deliveries, position ' || feed_position || '; ', '')
+    FROM webhook_endpoints e
+    WHERE status <> 'ENABLED' OR open_deliveries > 0 OR EXISTS (SELECT FROM event_feed f WHERE f.company_id = e.company_id AND f.position > e.feed_position)
+        OR EXISTS (SELECT FROM event_feed f WHERE f.company_id = e.company_id AND f.position = e.feed_position AND e.feed_number < 4611686018427387904)), '')`
+
+func (s *settler) undeliveredEvents(ctx context.Context) (text string, err error) {
+	if err := s.cluster.Database.QueryRowContext(ctx, undeliveredSQL).Scan(&text); err != nil {
+		return "", fmt.Errorf("read undelivered events: %w", err)
+	}
+	return text, nil
+}
+
 // resumeStuck resumes mailings whose job failed three times because of faults, or that an api
 // paused after its tenant had stopped waiting for the response.
 func (s *settler) resumeStuck(ctx context.Context) error {
@@ -139,11 +160,14 @@ func (s *settler) queuedWork(ctx context.Context) (string, error) {
 }
 
 // addFindings adds a finding for work that did not finish in time.
-func (s *settler) addFindings(c *checker.Checker, settled, quiet time.Duration) {
+func (s *settler) addFindings(c *checker.Checker, settled, quiet, delivered time.Duration) {
 	if s.unsettled != "" {
 		c.AddFinding(checker.Unfinished, "not settled after %.0f s: %s", settled.Seconds(), s.unsettled)
 	}
 	if s.noisy != "" {
 		c.AddFinding(checker.Unfinished, "queues not empty after %.0f s: %s", quiet.Seconds(), s.noisy)
+	}
+	if s.undelivered != "" {
+		c.AddFinding(checker.Unfinished, "events not delivered after %.0f s: %s", delivered.Seconds(), s.undelivered)
 	}
 }

@@ -177,10 +177,10 @@ func (s *system) checkParked(reason string) {
 		}
 		return nil
 	})
-	if shown := s.gatewayctl("gate", "show"); !strings.Contains(shown, reason) || !strings.Contains(shown, "last probe") {
-		s.t.Errorf("gate show:\n%s", shown)
+	if shown := s.gatewayctl("breaker", "show"); !strings.Contains(shown, reason) || !strings.Contains(shown, "last probe") {
+		s.t.Errorf("breaker show:\n%s", shown)
 	}
-	sample := `provider_gate_shut{reason="` + reason + `"} 1`
+	sample := `provider_circuit_breaker_open{reason="` + reason + `"} 1`
 	eventually(s.t, func() error {
 		response, err := http.Get("http://" + s.worker.addr + "/metrics")
 		if err != nil {

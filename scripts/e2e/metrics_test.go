@@ -80,7 +80,7 @@ var promised = []string{
 	`outbox_oldest_due_seconds{queue="email:send:low", kind="mailing"}`, `queue_tasks{queue="email:send"}`, `queue_window_tasks{queue="email:send"}`,
 	// unknown outcomes, rescues, circuit breaker, quota
 	`outbox_outcome_unknown_count`, `pipeline_state_transitions_total{state="OUTCOME_UNKNOWN"}`, `outbox_rescued_total{reason="lease_ended"}`,
-	`outbox_rescued_total{reason="lost"}`, `outbox_rescued_total{reason="unpublished"}`, `provider_gate_shut`, `provider_quota_left`, `provider_quota_limit`,
+	`outbox_rescued_total{reason="lost"}`, `outbox_rescued_total{reason="unpublished"}`, `provider_circuit_breaker_open`, `provider_quota_left`, `provider_quota_limit`,
 }
 
 // checkQueries checks that the promised series exist, and that every alert and panel selects existing series: a

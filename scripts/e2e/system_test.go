@@ -69,7 +69,7 @@ func startSystemFrom(t *testing.T, bin string, db storetest.Database, env map[st
 }
 
 // scopes are all scopes of a tenant's key.
-var scopes = []string{"emails:send", "emails:read", "mailings:write", "mailings:read", "recipients:write", "suppressions:write", "deadletters:write"}
+var scopes = []string{"emails:send", "emails:read", "mailings:write", "mailings:read", "recipients:write", "suppressions:write", "deadletters:write", "templates:write", "templates:read"}
 
 // newKey creates a company and a key for it with gatewayctl.
 func (s *system) newKey(company, from string) string {

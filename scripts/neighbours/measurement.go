@@ -28,6 +28,8 @@ type Measurement struct {
 	Requests map[string]Figures `json:"requests"`
 	// Sending is the time from the acceptance of an email to the request for it at SES.
 	Sending Figures `json:"sending"`
+	// Deliveries is the time from an email's event SENT to its arrival at the company's webhook endpoint.
+	Deliveries Figures `json:"deliveries"`
 	// Rate is the number of emails per second of all companies at SES.
 	Rate float64 `json:"emailsPerSecond"`
 }
@@ -75,6 +77,7 @@ func (m Measurement) print(out io.Writer, title string) {
 		line(name, m.Requests[name])
 	}
 	line("accept→SES", m.Sending)
+	line("webhook", m.Deliveries)
 	fmt.Fprintf(out, "%-20s %.0f emails/s to SES\n", "", m.Rate)
 }
 

@@ -72,7 +72,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if err != nil {
 		return report, err
 	}
-	defer q.close()
+	defer func() { err = errors.Join(err, q.close()) }()
 	// The first measurement opens connections and fills caches.
 	if _, err := q.measure(ctx, cfg.measure()/4, true); err != nil {
 		return report, err
@@ -110,7 +110,7 @@ func settings() map[string]string {
 	}
 	for _, name := range []string{
 		"EMAIL_TTL", "EMAIL_BACKOFF", "RESCUE_AFTER", "MAILING_RECOVERY_INTERVAL", "MAILING_STALE_AFTER", "RECIPIENTS_RETRY_TTL_MS",
-		"SES_CONFIGURATION_SET", "SES_FEEDBACK_WINDOW",
+		"SES_CONFIGURATION_SET", "SES_FEEDBACK_WINDOW", "WEBHOOK_BACKOFF", "WEBHOOK_PROBE_INTERVAL",
 	} {
 		env[name] = ""
 	}
@@ -129,7 +129,7 @@ func tryResource(ctx context.Context, cfg Config, s *cluster.Cluster, q *quiet, 
 		if err != nil {
 			return row, err
 		}
-		row = Row{Resource: r.name, What: r.what, Misuse: sc.counts(), Windows: max(r.windows, 1), Backoff: milliseconds(r.backoff), Seen: seen}
+		row = Row{Resource: r.name, What: r.what, Misuse: sc.counts(), Windows: max(r.windows, 1), Backoff: milliseconds(r.backoff), Deliveries: r.deliveries, Seen: seen}
 		row.evaluate(idle, cfg.percent())
 		row.print(cfg.Out)
 		if row.OK() || try >= cfg.Tries {

@@ -3,6 +3,7 @@ package neighbours
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -58,6 +59,7 @@ func probes() []probe {
 type quiet struct {
 	cluster *cluster.Cluster
 	client  *client
+	hook    *endpoint
 	run     string // distinguishes names between runs
 
 	mu       sync.Mutex
@@ -74,6 +76,12 @@ func newQuiet(ctx context.Context, s *cluster.Cluster) (*quiet, error) {
 		return nil, err
 	}
 	q := &quiet{cluster: s, client: newClient(s.APIs()[0], key), run: uuid.NewString()[:8]}
+	if q.hook, err = newEndpoint(nil); err != nil {
+		return nil, err
+	}
+	if err := q.client.createWebhook(ctx, q.hook.url, "email.sent"); err != nil {
+		return nil, errors.Join(err, q.hook.close())
+	}
 	got, err := q.client.do(ctx, q.send(0))
 	if err != nil || got.status != http.StatusAccepted {
 		return nil, fmt.Errorf("the first email: %d %s: %w", got.status, got.body, err)
@@ -92,7 +100,10 @@ func newQuiet(ctx context.Context, s *cluster.Cluster) (*quiet, error) {
 	return q, nil
 }
 
-func (q *quiet) close() { q.client.close() }
+func (q *quiet) close() error {
+	q.client.close()
+	return q.hook.close()
+}
 
 // measure sends requests at fixed intervals without waiting for earlier responses, and waits until
 // SES has received a request for every email.
@@ -116,9 +127,10 @@ func (q *quiet) measure(ctx context.Context, length time.Duration, uploads bool)
 	if err != nil {
 		return Measurement{}, err
 	}
+	delivered := q.awaitDeliveries(ctx)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	m := Measurement{Requests: make(map[string]Figures), Sending: sent, Rate: rate}
+	m := Measurement{Requests: make(map[string]Figures), Sending: sent, Deliveries: delivered, Rate: rate}
 	for _, p := range probes() {
 		if f := figures(q.times[p.kind], q.refused[p.kind]); f.Count > 0 {
 			m.Requests[p.kind] = f
@@ -203,6 +215,33 @@ func (q *quiet) awaitSES(ctx context.Context) (Figures, error) {
 		missing[0]++
 	}
 	return figures(waits, missing), nil
+}
+
+// awaitDeliveries waits until the event SENT of every email has arrived at the webhook endpoint, and
+// returns how long after the event that was. One that has not arrived counts as refused.
+func (q *quiet) awaitDeliveries(ctx context.Context) Figures {
+	q.mu.Lock()
+	ids := q.accepted
+	q.mu.Unlock()
+	waiting, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	delays := make([]time.Duration, 0, len(ids))
+	missing := map[int]int(nil)
+	for _, id := range ids {
+		delay, found := q.hook.delayOf(id.String())
+		for !found && service.Pause(waiting, 20*time.Millisecond) == nil {
+			delay, found = q.hook.delayOf(id.String())
+		}
+		if found {
+			delays = append(delays, delay)
+			continue
+		}
+		if missing == nil {
+			missing = make(map[int]int)
+		}
+		missing[0]++
+	}
+	return figures(delays, missing)
 }
 
 // acceptedAt is when the api received the request: the latency includes the commit.

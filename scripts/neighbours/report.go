@@ -11,6 +11,8 @@ import (
 const (
 	// margin is the maximum increase by the misuse of a resource.
 	margin = 500 * time.Millisecond
+	// deliveryMargin is the maximum increase for deliveries to webhook endpoints.
+	deliveryMargin = time.Second
 	// moonshot is the desired maximum increase.
 	moonshot = 200 * time.Millisecond
 )
@@ -43,8 +45,10 @@ type Row struct {
 	// Windows is the number of windows that an email may wait.
 	Windows int `json:"windows"`
 	// Backoff is how long, in milliseconds, an email may additionally wait for a retry.
-	Backoff float64     `json:"backoffMs"`
-	Seen    Measurement `json:"seen"`
+	Backoff float64 `json:"backoffMs"`
+	// Deliveries: the limit of deliveries to webhook endpoints applies.
+	Deliveries bool        `json:"deliveries"`
+	Seen       Measurement `json:"seen"`
 	// Worst is the kind of request with the largest increase, Added that increase of its percentile
 	// above idle, in milliseconds.
 	Worst string  `json:"worst"`
@@ -98,6 +102,9 @@ func (r *Row) evaluate(idle Measurement, p percent) {
 	}
 	if r.Waited > most {
 		r.miss("accept→SES: p%d %.0f ms, limit %.0f (%.0f + %.0f)", p, p.of(r.Seen.Sending), allowed+most, allowed, most)
+	}
+	if f, limit := r.Seen.Deliveries, p.of(idle.Deliveries)+milliseconds(deliveryMargin); r.Deliveries && (p.of(f) > limit || len(f.Refused) > 0) {
+		r.miss("webhook: p%d %.0f ms, limit %.0f (idle %.0f + %.0f) %s", p, p.of(f), limit, p.of(idle.Deliveries), milliseconds(deliveryMargin), f.refusals())
 	}
 	if len(r.Misuse) == 0 {
 		r.miss("nothing was misused")

@@ -21,6 +21,8 @@ type resource struct {
 	backoff time.Duration
 	// uploads also measures the quiet company's uploads of mailings.
 	uploads bool
+	// deliveries limits the time in which the quiet company's events reach its webhook endpoint too.
+	deliveries bool
 	// prepare sets up the misuse before the measurement; nil = nothing.
 	prepare func(ctx context.Context, s *scenario) error
 	// misuse runs until ctx ends.
@@ -33,7 +35,7 @@ type resource struct {
 // last.
 func resources() []resource {
 	return slices.Concat(
-		bodies(), anonymousRoutes(), aggregates(), queues(), commands(), imports(), backlogs(),
+		bodies(), anonymousRoutes(), aggregates(), queues(), commands(), webhooks(), imports(), backlogs(),
 	)
 }
 

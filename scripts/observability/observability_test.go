@@ -65,7 +65,7 @@ func TestAlerts(t *testing.T) {
 		}
 	}
 	// The required alerts.
-	for _, name := range []string{"EmailsFailing", "RetriesHigh", "EmailsDueTooLong", "DeadLettersGrow", "MailingJobsDead", "QuotaNearlySpent", "ProviderGateShut", "WorkerAbsent"} {
+	for _, name := range []string{"EmailsFailing", "RetriesHigh", "EmailsDueTooLong", "DeadLettersGrow", "MailingJobsDead", "QuotaNearlySpent", "ProviderCircuitBreakerOpen", "WorkerAbsent"} {
 		if !slices.Contains(names, name) {
 			t.Errorf("there is no alert %s", name)
 		}

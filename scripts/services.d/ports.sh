@@ -3,7 +3,7 @@
 # Ports: set by the environment, else remembered in $LOCAL_DIR/ports, else a free one. Several
 # checkouts can run at the same time.
 
-port_names=(POSTGRES_PORT REDIS_PORT RABBITMQ_PORT RABBITMQ_DIST_PORT RABBITMQ_EPMD_PORT S3_PORT SQS_PORT)
+port_names=(POSTGRES_PORT REDIS_PORT RABBITMQ_PORT RABBITMQ_DIST_PORT RABBITMQ_EPMD_PORT S3_PORT SQS_PORT SESV2_PORT)
 declare -A named=() # the variables set by the environment
 
 # port_free PORT: no process listens on it (state 0A in the kernel's tables).

@@ -5,19 +5,20 @@ import "time"
 // Mail is one accepted email as SES would send it: texts given without a charset
 // have lost their non-ASCII characters.
 type Mail struct {
-	MessageID        string    `json:"messageId"`
-	Time             time.Time `json:"time"`
-	From             string    `json:"from"`
-	To               []string  `json:"to"`
-	CC               []string  `json:"cc,omitempty"`
-	BCC              []string  `json:"bcc,omitempty"`
-	ReplyTo          []string  `json:"replyTo,omitempty"`
-	Subject          string    `json:"subject"`
-	Text             string    `json:"text,omitempty"`
-	HTML             string    `json:"html,omitempty"`
-	Headers          []Pair    `json:"headers,omitempty"`
-	Tags             []Pair    `json:"tags,omitempty"`
-	ConfigurationSet string    `json:"configurationSet,omitempty"`
+	MessageID        string       `json:"messageId"`
+	Time             time.Time    `json:"time"`
+	From             string       `json:"from"`
+	To               []string     `json:"to"`
+	CC               []string     `json:"cc,omitempty"`
+	BCC              []string     `json:"bcc,omitempty"`
+	ReplyTo          []string     `json:"replyTo,omitempty"`
+	Subject          string       `json:"subject"`
+	Text             string       `json:"text,omitempty"`
+	HTML             string       `json:"html,omitempty"`
+	Headers          []Pair       `json:"headers,omitempty"`
+	Tags             []Pair       `json:"tags,omitempty"`
+	Attachments      []Attachment `json:"attachments,omitempty"`
+	ConfigurationSet string       `json:"configurationSet,omitempty"`
 
 	// The ids are the values of the tags outbox_id, attempt_id and company_id.
 	OutboxID  string `json:"outboxId,omitempty"`
@@ -57,5 +58,5 @@ func (m *Mail) hasRecipient(address string) bool {
 
 // size estimates the memory of the mail: its texts plus 1 KiB.
 func (m *Mail) size() int64 {
-	return int64(len(m.Subject)+len(m.Text)+len(m.HTML)) + 1<<10
+	return int64(len(m.Subject)+len(m.Text)+len(m.HTML)) + int64(1+len(m.Attachments))<<10
 }

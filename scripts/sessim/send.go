@@ -38,7 +38,7 @@ type simpleContent struct {
 		Html *content
 	}
 	Headers     []Pair
-	Attachments []struct{}
+	Attachments []sentAttachment
 }
 
 type content struct {
@@ -135,5 +135,8 @@ func (in *sendEmailInput) fill(m *Mail) {
 		m.Text = c.Body.Text.asSent()
 		m.HTML = c.Body.Html.asSent()
 		m.Headers = c.Headers
+		for i := range c.Attachments {
+			m.Attachments = append(m.Attachments, c.Attachments[i].arrived())
+		}
 	}
 }

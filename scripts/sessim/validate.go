@@ -21,6 +21,7 @@ func (in *sendEmailInput) problem() string {
 	for _, check := range [...]func(*sendEmailInput) string{
 		(*sendEmailInput).addressProblem,
 		(*sendEmailInput).contentProblem,
+		(*sendEmailInput).attachmentProblem,
 		(*sendEmailInput).headerProblem,
 		(*sendEmailInput).tagProblem,
 	} {
@@ -62,8 +63,6 @@ func (in *sendEmailInput) contentProblem() string {
 		return "The simulator takes Content.Simple only."
 	case c == nil:
 		return "Content.Simple is required."
-	case len(c.Attachments) > 0:
-		return "The simulator takes no attachments."
 	case c.Subject == nil || c.Subject.Data == nil:
 		return "Subject is required."
 	case strings.ContainsFunc(*c.Subject.Data, isControl):

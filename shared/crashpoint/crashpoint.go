@@ -19,6 +19,15 @@ const (
 	// AcceptCommitted: rows and idempotency key are committed, and the client has no response.
 	AcceptCommitted Point = "accept/committed"
 
+	// Accepting a batch of emails (api): one transaction, between AcceptBegun and AcceptCommitted.
+
+	// BatchClaimed: the key, the aggregates and the quotas are taken; the transaction rolls back.
+	BatchClaimed Point = "batch/claimed"
+	// BatchPiece: the same, after a part of the emails.
+	BatchPiece Point = "batch/piece"
+	// BatchWritten: the same, after the last email.
+	BatchWritten Point = "batch/written"
+
 	// Accepting a mailing (api): one transaction after the file was stored.
 
 	// UploadStored: the file is in the storage, and no row refers to it.
@@ -100,6 +109,7 @@ const (
 func Points() []Point {
 	return []Point{
 		AcceptBegun, AcceptCommitted,
+		BatchClaimed, BatchPiece, BatchWritten,
 		UploadStored, UploadClaimed, UploadWritten, UploadCommitted,
 		DispatchTaken, DispatchQueued, DispatchPublished, DispatchRecorded,
 		SendLoaded, SendTurn, SendClaimed, SendAnswered, SendRecorded,

@@ -27,6 +27,7 @@ func (e *Email) dropBlank() {
 		e.Headers = maps.Clone(e.Headers)
 		maps.DeleteFunc(e.Headers, func(_, value string) bool { return email.IsBlank(value) })
 	}
+	e.dropBlankAttachments()
 	if r := e.Recipient; r != nil {
 		for _, text := range []**string{&r.RecipientID, &r.ExternalID, &r.CPFCNPJ, &r.CPFCNPJHash} {
 			dropBlankPointer(text)

@@ -44,6 +44,7 @@ func New(r *rules.Rules, e *Email, known rules.Faults, now time.Time) *Draft {
 	d.checkBody()
 	d.checkRecipient()
 	d.checkHeaders()
+	d.checkAttachments()
 	if e.SendAt != nil && !d.Faults.Has("sendAt") {
 		d.SendAt = SendAt(*e.SendAt, now, &d.Faults)
 	}

@@ -21,6 +21,8 @@ type Email struct {
 	SendAt    *string           `json:"sendAt,omitempty" validate:"omitnil,timestamp"`
 	Delivery  *string           `json:"delivery,omitempty" validate:"omitnil,oneof=at_least_once at_most_once"`
 	Aggregate *Aggregate        `json:"aggregate,omitempty" validate:"omitnil"`
+	// Attachments are at most 10. Their contents are checked by the api, which stores them.
+	Attachments []Attachment `json:"attachments,omitempty"`
 	// Template replaces Subject, HTML and Text. The api renders it before New, which rejects it.
 	Template *Template `json:"template,omitempty"`
 }

@@ -11,6 +11,7 @@ const (
 	CodeOutcomeUnknown    = "OUTCOME_UNKNOWN"
 	CodeExpired           = "EXPIRED"
 	CodeSuppressed        = "SUPPRESSED"
+	CodeAttachmentMissing = "ATTACHMENT_MISSING" // a file is gone from the storage, or damaged
 	// CodeAttemptAbandoned is the original code of an attempt whose worker died or lost its lease
 	// before it recorded a result.
 	CodeAttemptAbandoned = "ATTEMPT_ABANDONED"

@@ -2,6 +2,16 @@
 //
 // It reads the tokens of golang.org/x/net/html and builds no tree: time and memory grow linearly
 // with the html, whatever its nesting. It never fails; html without a text has no text part.
+//
+// Libraries were compared with the cases of this package's tests and with 512 KiB of one repeated element, on a machine
+// that does this in less than 0.5 s:
+//
+//   - JohannesKaufmann/html-to-markdown v2.5.2 writes Markdown, not text: "[x](https://…)", "a\_b", "&lt;", and a table
+//     of one cell as a grid. It shows preheaders. "<td>x" and "*_[" take more than 8 s, "<p>x</p>" 6.6 s.
+//   - jaytaylor/html2text (2023) puts all cells of a table on one line, breaks nested lists, writes "Ma ria" for
+//     "<b>Ma</b>ria", shows preheaders, takes more than 8 s for "<td>x", and does not build with tablewriter 1.
+//   - k3a/html2text v1.3.0 joins cells without a space, drops the text of a link and what follows a bare "<", has no marks
+//     of lists, and shows preheaders.
 package plaintext
 
 import (

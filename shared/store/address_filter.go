@@ -3,15 +3,15 @@ package store
 import "hash/maphash"
 
 // addressFilter remembers addresses in a fixed amount of memory (a Bloom filter). It
-// never forgets one; of an address that it has not seen it says so wrongly at times:
-// about once in 80 after a million addresses, once in 5 after five million.
+// has no false negatives. False positives: about 1 in 80 after a million addresses, 1 in 5
+// after five million.
 type addressFilter struct {
 	seed  maphash.Seed
 	lower []byte // scratch
 	bits  []uint64
 }
 
-// filterBits is how many bits the filter has: 2 MiB, for each upload under way. Each
+// filterBits is how many bits the filter has: 2 MiB, for each upload in progress. Each
 // address sets two of them.
 const filterBits = 1 << 24
 
@@ -19,9 +19,9 @@ func newAddressFilter() *addressFilter {
 	return &addressFilter{seed: maphash.MakeSeed(), bits: make([]uint64, filterBits/64)}
 }
 
-// add remembers the address and says whether it may have been there already, letter
-// case aside. Two addresses that Postgres's lower() makes equal are the same one here
-// too, whatever the database's locale, as long as one of them is plain ASCII.
+// add remembers the address and reports whether it may have been added before, ignoring
+// letter case. Two addresses that Postgres's lower() makes equal are equal
+// here too, whatever the database's locale, if one of them is plain ASCII.
 func (f *addressFilter) add(address string) (seen bool) {
 	f.lower = f.lower[:0]
 	for _, r := range address {

@@ -29,8 +29,9 @@ const (
 //
 // It never waits for a locked outbox row. A locked recipient costs one group lockWait: most
 // locks on recipients are those of our own commits, which are worth waiting for. That group, and
-// then for a while every claim of the company, leaves locked recipients alone without a wait,
-// however many there are. What waits for another lock is written by itself, a few at a time.
+// then for a while every claim of the company, skips locked recipients without a wait,
+// however many there are. A transition that waits for another lock is written in a statement of
+// its own, a few at a time.
 type Advancer struct {
 	store *Store
 	group *pg.Group[Transition, tried]
@@ -48,7 +49,7 @@ func (s *Store) NewAdvancer() *Advancer {
 	return a
 }
 
-// For says how many goroutines advance emails from now on, see Options.Hands.
+// For sets how many goroutines advance emails from now on, see Options.Hands.
 func (a *Advancer) For(hands int) { a.group.For(hands) }
 
 // Advance applies one transition. Its errors are the database's; a guard that did
@@ -127,5 +128,5 @@ func (a *Advancer) alone(ctx context.Context, t Transition) (tried, error) {
 	return results[0], nil
 }
 
-// Close waits for the groups under way.
+// Close waits for the groups in flight.
 func (a *Advancer) Close() { a.group.Wait() }

@@ -10,19 +10,20 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/internal/pg"
 )
 
 // Aggregate is what an email is about, in its sender's words, and which of the emails
-// about it this is. A company has one email per aggregate and event type, cancelled
-// ones aside.
+// about it this is. A company has at most one email that is not cancelled per aggregate and
+// event type.
 type Aggregate struct {
 	Type      string // "interview"
 	ID        string // the interview's
 	EventType string // "REMINDER_24H"
 }
 
-// AggregateTakenError says that an email of this aggregate and event type was there
+// AggregateTakenError reports that an email of this aggregate and event type existed
 // already.
 type AggregateTakenError struct {
 	ID uuid.UUID
@@ -45,20 +46,29 @@ const aggregateWait = pg.LockWait
 // has inserted the same key, for as long as pg.BoundWaitSQL says.
 const takeKeySQL = `SELECT email_gateway_take_key($1, $2, $3, $4, $5)`
 
-// insertAbout writes an email and takes the key that it stands under, in one
+// insertAbout writes an email, takes its aggregate's key if it has an aggregate, and attaches its files, in one
 // transaction. inserted is false when its idempotency key was used, or there is no
-// lane; a used key of its own is an *AggregateTakenError. nearQuota: the email may exceed a
-// quota, a *QuotaError. The key comes first, which a program's transaction may hold: what
-// waits for it must not hold the quotas.
+// lane; a used aggregate key is an *AggregateTakenError. nearQuota: the email may exceed a
+// quota, a *QuotaError. The key comes first, because a program's transaction may hold it: a
+// request that waits for it must not hold the quotas.
 func (s *Store) insertAbout(ctx context.Context, e NewEmail, nearQuota bool) (inserted bool, err error) {
-	about := e.about()
-	row := pg.HeldRow{Company: e.CompanyID, Name: "aggregate\x00" + about.Type + "\x00" + about.ID + "\x00" + about.EventType}
+	row := pg.HeldRow{Company: e.CompanyID, Name: "files"}
+	switch about := e.about(); {
+	case e.Aggregate != nil:
+		row.Name = "aggregate\x00" + about.Type + "\x00" + about.ID + "\x00" + about.EventType
+	case e.Idempotency != nil:
+		row = e.key().row(e.CompanyID)
+	}
 	_, err = boundedly(ctx, s, row, func(tx *sqlx.Tx, wait time.Duration) ([]struct{}, error) {
 		return nil, tryInsertAbout(ctx, tx, e, nearQuota, wait)
 	})
 	switch {
 	case errors.Is(err, errNotInserted):
 		return false, nil
+	case err != nil && e.Aggregate == nil && e.Idempotency != nil:
+		return false, fmt.Errorf("insert email: %w", heldKey(err))
+	case err != nil && e.Aggregate == nil:
+		return false, fmt.Errorf("insert email: %w", held(err))
 	case err != nil:
 		return false, fmt.Errorf("insert email: %w", heldEmail(err))
 	}
@@ -69,13 +79,19 @@ func (s *Store) insertAbout(ctx context.Context, e NewEmail, nearQuota bool) (in
 var errNotInserted = errors.New("not inserted")
 
 func tryInsertAbout(ctx context.Context, tx *sqlx.Tx, e NewEmail, nearQuota bool, wait time.Duration) error {
-	var holder uuid.UUID
-	about := e.about()
-	if err := tx.GetContext(ctx, &holder, takeKeySQL, e.CompanyID, about.Type, about.ID, about.EventType, e.ID); err != nil {
-		return pg.Translate(err)
+	if e.Aggregate != nil {
+		var holder uuid.UUID
+		about := e.about()
+		if err := tx.GetContext(ctx, &holder, takeKeySQL, e.CompanyID, about.Type, about.ID, about.EventType, e.ID); err != nil {
+			return pg.Translate(err)
+		}
+		if holder != e.ID {
+			return &AggregateTakenError{ID: holder}
+		}
 	}
-	if holder != e.ID {
-		return &AggregateTakenError{ID: holder}
+	files := owned([]NewEmail{e})
+	if err := file.Hold(ctx, tx, e.CompanyID, files...); err != nil {
+		return err
 	}
 	if nearQuota {
 		wanted, err := demandOf(ctx, tx, e.CompanyID, []NewEmail{e})
@@ -93,11 +109,11 @@ func tryInsertAbout(ctx context.Context, tx *sqlx.Tx, e NewEmail, nearQuota bool
 	if len(inserted) == 0 {
 		return errNotInserted
 	}
-	return nil
+	return file.Link(ctx, tx, e.CompanyID, files...)
 }
 
-// answeredBefore is what an email meets whose aggregate is taken: the answer to its own
-// first request, if that is what took it, else taken. The insert may have met itself.
+// answeredBefore resolves an email whose aggregate is taken: it returns the answer to the email's own
+// first request if that request took the aggregate, else taken. The insert may have conflicted with itself.
 func (s *Store) answeredBefore(ctx context.Context, e NewEmail, taken *AggregateTakenError) error {
 	if taken.ID == e.ID {
 		return nil

@@ -7,8 +7,8 @@ import (
 
 // purgeAggregatesSQL looks at the next keys along outbox_aggregates_outbox and deletes
 // those whose email is neither in the outbox nor in the log any more (by their primary
-// keys). Keys are looked at from the shortest age on that a log has: which one it was,
-// the log itself knows.
+// keys). It looks at keys older than the shortest retention of a log, because a key does not
+// say which retention its log had.
 const purgeAggregatesSQL = `
 WITH seen AS MATERIALIZED (
     SELECT a.outbox_id AS id FROM outbox_aggregates a
@@ -22,8 +22,8 @@ WITH seen AS MATERIALIZED (
 )` + walkedSQL
 
 // PurgeAggregates looks at the next limit keys of emails accepted longer ago than age,
-// which is that of logs, and deletes those of emails that are not kept any more. age 0 =
-// those past the shortest age that a company has of its own.
+// the retention of logs, and deletes those of emails that are no longer stored. age 0 =
+// those older than the shortest retention that a company has of its own.
 func (s *Store) PurgeAggregates(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkAggregates, everybody, age, limit, purgeAggregatesSQL)
 }

@@ -15,9 +15,9 @@ const (
 	asideSlots = 2
 )
 
-// aside remembers what another transaction's lock held up a moment ago, so that it is
-// written by statements of its own, a few at a time, until the lock is gone. Otherwise each
-// of its tries would hold up the group that it joins.
+// aside remembers keys that another transaction's lock delayed a moment ago. They are
+// written by statements of their own, a few at a time, until the lock is released. Otherwise each
+// retry would delay the group that it joins.
 type aside[K comparable] struct {
 	slots chan struct{}
 
@@ -29,7 +29,7 @@ func newAside[K comparable]() *aside[K] {
 	return &aside[K]{slots: make(chan struct{}, asideSlots), until: map[K]time.Time{}}
 }
 
-// holds says that one of the keys is to be written alone.
+// holds reports whether one of the keys has to be written alone.
 func (a *aside[K]) holds(keys ...K) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -63,7 +63,7 @@ func (a *aside[K]) add(keys ...K) {
 	}
 }
 
-// remove lets the keys be written with others again.
+// remove allows the keys to be written in groups again.
 func (a *aside[K]) remove(keys ...K) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -2,7 +2,7 @@ package store
 
 import "email-gateway/shared/store/audit"
 
-// Operator is who changes something by hand, and why.
+// Operator is the person who changes something by hand, with the reason.
 type Operator = audit.Operator
 
 // Actor is who asked for something that a row and a timeline tell of later.
@@ -14,7 +14,7 @@ type (
 	AuditFilter = audit.Filter
 )
 
-// The programs that people ask.
+// The programs that operators use.
 const (
 	ByAPI      = audit.ByAPI
 	ByOperator = audit.ByOperator

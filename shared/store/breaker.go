@@ -19,5 +19,5 @@ const (
 	GateShut = breaker.Shut
 )
 
-// ErrGateLocked: another transaction has locked the gate's row. Nothing was written.
+// ErrGateLocked: another transaction has locked the circuit breaker's row. Nothing was written.
 var ErrGateLocked = breaker.ErrLocked

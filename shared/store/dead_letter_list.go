@@ -11,22 +11,22 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Resolution is what became of a dead letter.
+// Resolution is how a dead letter was resolved.
 type Resolution string
 
 const (
-	// Retried: what it tells of was set going again.
+	// Retried: the email, import or mailing was started again.
 	Retried Resolution = "retried"
 	// Discarded: somebody decided that nothing more is to be done.
 	Discarded Resolution = "discarded"
-	// SentAfterAll: the provider's late news told that it had accepted the email.
+	// SentAfterAll: later feedback of the provider showed that it had accepted the email.
 	SentAfterAll Resolution = "sent"
 )
 
 // DeadLetter is something that was given up.
 type DeadLetter struct {
 	ID         uuid.UUID   `db:"id"`
-	CompanyID  *uuid.UUID  `db:"company_id"` // nil = of a task that nobody can read
+	CompanyID  *uuid.UUID  `db:"company_id"` // nil = of a task that could not be decoded
 	MailingID  *uuid.UUID  `db:"mailing_id"`
 	OutboxID   *uuid.UUID  `db:"outbox_id"`
 	Target     string      `db:"target"`
@@ -65,7 +65,7 @@ type LetterCursor struct {
 	ID uuid.UUID
 }
 
-// LetterQuery asks for a page of dead letters, newest first.
+// LetterQuery selects a page of dead letters, newest first.
 type LetterQuery struct {
 	LetterFilter
 	Resolved *bool // nil = open ones and resolved ones
@@ -80,9 +80,9 @@ type LetterPage struct {
 	Next    LetterCursor
 }
 
-// What the statements below are made of. $1 is the company; $2 and $3 are the cursor, $4
-// to $9 the filter, $10 is empty or says which ones, and $11 a replay whose own ones match
-// though they are resolved. Only time is in an index: the rest is looked for in the next
+// Parts of the statements below. $1 is the company; $2 and $3 are the cursor, $4
+// to $9 the filter, $10 is empty or a list of ids, and $11 is a replay: the dead letters that it
+// has resolved match too. Only time is in an index: the other filters are applied to the next
 // $12 rows, each page a few ms.
 const (
 	ofCompanySQL = `company_id = $1`
@@ -151,7 +151,7 @@ func pageOfLetters(ctx context.Context, db selecter, statement string, company *
 	var rows []struct {
 		DeadLetter
 		Fits bool `db:"fits"`
-		More bool `db:"more"` // rows may stand behind the last one
+		More bool `db:"more"` // there may be further rows
 	}
 	limit := max(q.Limit, 1)
 	args := append([]any{company}, q.args(replay)...)
@@ -199,7 +199,7 @@ const (
 )
 
 // CountDeadLetters counts the open dead letters that the filter matches, up to a
-// million. company is nil for those of all companies, which is for operators.
+// million. company nil counts those of all companies, for operators.
 func (s *Store) CountDeadLetters(ctx context.Context, company *uuid.UUID, f LetterFilter) (int, error) {
 	statement, open := countLettersSQL, false
 	if company == nil {

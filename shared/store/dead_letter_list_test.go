@@ -14,9 +14,9 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// bury writes n dead letters of the company, a second apart, whose reasons repeat the
-// given ones. The newest is the last; company nil is of a task that nobody can read.
-func bury(t *testing.T, d storetest.Database, company *uuid.UUID, n int, reasons ...string) {
+// insertDeadLetters writes n dead letters of the company, a second apart, whose reasons repeat the
+// given ones. The newest is the last; company nil is for tasks that cannot be decoded.
+func insertDeadLetters(t *testing.T, d storetest.Database, company *uuid.UUID, n int, reasons ...string) {
 	t.Helper()
 	run(t, d, `
 		INSERT INTO dead_letters (id, company_id, target, reason, email, payload, created_at)
@@ -52,9 +52,9 @@ func TestListDeadLetters(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
-	bury(t, d, &company, 9, "A", "B", "C")
-	bury(t, d, &other, 2, "A")
-	bury(t, d, nil, 1, "INVALID_PAYLOAD")
+	insertDeadLetters(t, d, &company, 9, "A", "B", "C")
+	insertDeadLetters(t, d, &other, 2, "A")
+	insertDeadLetters(t, d, nil, 1, "INVALID_PAYLOAD")
 	mailing := uuid.New()
 	run(t, d, `UPDATE dead_letters SET mailing_id = $1, target = 'mailing.process' WHERE company_id = $2 AND email LIKE 'user4@%'`, mailing, company)
 	run(t, d, `UPDATE dead_letters SET resolved_at = now(), resolution = 'retried' WHERE company_id = $1 AND email LIKE 'user9@%'`, company)
@@ -104,7 +104,7 @@ func TestListDeadLetters_RareAndAtOnce(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	bury(t, d, &company, 12000, "COMMON")
+	insertDeadLetters(t, d, &company, 12000, "COMMON")
 	run(t, d, `UPDATE dead_letters SET reason = 'RARE' WHERE email IN ('user3@Example.com', 'user11000@Example.com')`)
 	of := func(q store.LetterQuery) (store.LetterPage, error) {
 		return d.Store.ListDeadLetters(t.Context(), company, q)
@@ -134,8 +134,8 @@ func TestFindDeadLetter(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
-	bury(t, d, &company, 1, "A")
-	bury(t, d, nil, 1, "B")
+	insertDeadLetters(t, d, &company, 1, "A")
+	insertDeadLetters(t, d, nil, 1, "B")
 	own := ask[uuid.UUID](t, d, `SELECT id FROM dead_letters WHERE reason = 'A'`)
 	nobodys := ask[uuid.UUID](t, d, `SELECT id FROM dead_letters WHERE reason = 'B'`)
 	found, err := d.Store.FindDeadLetter(t.Context(), company, own)

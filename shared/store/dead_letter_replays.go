@@ -24,7 +24,7 @@ const (
 	ReplayDiscard ReplayAction = "discard"
 )
 
-// ReplayStatus says whether a replay has come to its end.
+// ReplayStatus is whether a replay is still running.
 type ReplayStatus string
 
 const (
@@ -35,8 +35,8 @@ const (
 // MaxReplayRate is the most dead letters per second of one replay.
 const MaxReplayRate = 1000
 
-// NewReplay asks for something to be done to all open dead letters that a filter
-// matches, no matter how many there are.
+// NewReplay describes a replay: an action on all open dead letters that a filter
+// matches, however many there are.
 type NewReplay struct {
 	ID        uuid.UUID  // UUIDv7
 	CompanyID *uuid.UUID // nil = of all companies, for operators
@@ -84,8 +84,8 @@ func (r *Replay) Retry() LetterRetry {
 const replayColumns = `
 id, company_id, action, filter, requested_by, request_id, note, most, rate, status, matched, done, skipped, failed, created_at, finished_at`
 
-// MaxRunningReplays is how many replays of one company run at the same time. Operators may ask
-// for more.
+// MaxRunningReplays is how many replays of one company run at the same time. Operators may start
+// more.
 const MaxRunningReplays = 10
 
 // ErrTooManyReplays: MaxRunningReplays of the company run already.
@@ -153,8 +153,8 @@ func mayReplay(ctx context.Context, db sqlx.QueryerContext, company, id uuid.UUI
 	return nil
 }
 
-// replayRow are the parameters of insertReplaySQL. The last says how many dead letters
-// there are by now.
+// replayRow returns the parameters of insertReplaySQL. The last is the current number of
+// matching dead letters.
 func (s *Store) replayRow(ctx context.Context, n NewReplay) ([]any, error) {
 	matched, err := s.CountDeadLetters(ctx, n.CompanyID, n.Filter)
 	if err != nil {
@@ -205,8 +205,8 @@ const dueReplaysSQL = `
 SELECT id FROM dead_letter_replays WHERE status = 'RUNNING' AND next_at <= now()
 ORDER BY row_number() OVER (PARTITION BY company_id ORDER BY next_at, id), id`
 
-// DueReplays lists the replays that have something to do now, as far as their rate lets
-// them. Companies take turns: the one of each that has been due for longest comes first.
+// DueReplays lists the replays that have dead letters to process now and whose rate permits
+// it. Companies take turns: of each company, the replay that has been due for longest comes first.
 func (s *Store) DueReplays(ctx context.Context) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	if err := s.db.SelectContext(ctx, &ids, dueReplaysSQL); err != nil {
@@ -216,10 +216,10 @@ func (s *Store) DueReplays(ctx context.Context) ([]uuid.UUID, error) {
 }
 
 // A round locks the replay's row by primary key until its commit, so that two processes
-// do not take the same dead letters; whoever comes second leaves it alone.
+// do not take the same dead letters; the second process skips the replay.
 //
-// A round of n letters is paid for with n / rate seconds. What was not used of the last
-// second may be made up for, so that the rate holds however seldom somebody looks.
+// A round of n dead letters uses up n / rate seconds. Unused time of the last
+// second may be used later, so that the rate is reached even if rounds are rare.
 const (
 	lockReplaySQL = `
 SELECT ` + replayColumns + ` FROM dead_letter_replays
@@ -246,10 +246,10 @@ type ReplayRound struct {
 }
 
 // WorkReplay takes the replay's next dead letters, at most limit of them. retry sends
-// them again and says what became of each number; those to discard are discarded here.
-// Until the round is committed nobody else takes the same ones. After a crash they are
-// taken again: what the replay itself has resolved counts as done. The zero round: it
-// has nothing to do now, or another process is at it.
+// them again and returns the number of each resolution; those to discard are discarded here.
+// Until the round is committed no other process takes the same ones. After a crash they are
+// taken again: what the replay itself has resolved counts as done. The zero round means that
+// nothing is due now, or another process is working on the replay.
 func (s *Store) WorkReplay(
 	ctx context.Context, id uuid.UUID, limit int, retry func(context.Context, Replay, []DeadLetter) (ReplayCounts, error),
 ) (ReplayRound, error) {
@@ -336,7 +336,7 @@ func nextOfReplay(ctx context.Context, tx *sqlx.Tx, r Replay, limit int) (Letter
 	if cursor.At != nil && cursor.ID != nil {
 		q.Cursor = LetterCursor{At: *cursor.At, ID: *cursor.ID}
 	}
-	// Those of the replay's own moment count; Postgres has no shorter time than this.
+	// Dead letters of the replay's own moment count; Postgres's resolution is a microsecond.
 	end := r.CreatedAt.Add(time.Microsecond)
 	if q.CreatedBefore == nil || q.CreatedBefore.After(end) {
 		q.CreatedBefore = &end
@@ -348,7 +348,7 @@ func nextOfReplay(ctx context.Context, tx *sqlx.Tx, r Replay, limit int) (Letter
 	return pageOfLetters(ctx, tx, statement, r.CompanyID, q, &r.ID)
 }
 
-// discardLetters says how many of them were open still.
+// discardLetters returns how many of them were still open.
 func discardLetters(ctx context.Context, tx *sqlx.Tx, r Replay, letters []DeadLetter) (int, error) {
 	ids := make([]uuid.UUID, len(letters))
 	for i, l := range letters {
@@ -370,7 +370,7 @@ DELETE FROM dead_letter_replays WHERE id IN (
 AND finished_at < now() - $1 * interval '1 ms'`
 
 // CleanReplays deletes replays that ended longer than age ago, of the limit oldest ones,
-// and says how many.
+// and returns their number.
 func (s *Store) CleanReplays(ctx context.Context, age time.Duration, limit int) (int, error) {
 	result, err := s.db.Exec(ctx, cleanReplaysSQL, age.Milliseconds(), limit)
 	if err != nil {

@@ -23,10 +23,10 @@ type LetterRetry struct {
 	// Advance moves an email; nil means Store.Advance. Many at a time take an Advancer's.
 	Advance func(ctx context.Context, t Transition) (Advanced, error)
 
-	tx *sqlx.Tx // of which it is a part; nil = of none
+	tx *sqlx.Tx // the surrounding transaction; nil = one of its own
 }
 
-// NotReplayableError says that nothing can be sent again for a dead letter, now or
+// NotReplayableError reports that nothing can be sent again for a dead letter, now or
 // later. Nothing was changed.
 type NotReplayableError struct {
 	Reason string // in words, for people
@@ -34,18 +34,18 @@ type NotReplayableError struct {
 
 func (e *NotReplayableError) Error() string { return "not replayable: " + e.Reason }
 
-// RetryDeadLetter sets going again what an open dead letter tells of, and resolves it in
-// the same commit: an email with a new budget of tries and a new deadline, a recipient's
-// intake, a mailing that failed. *NotReplayableError when it is not open, or nothing is
-// left to be sent again.
+// RetryDeadLetter starts the subject of an open dead letter again, and resolves the dead letter in
+// the same commit: an email with a new budget of tries and a new deadline, a recipient
+// import, or a failed mailing. It returns *NotReplayableError if the dead letter is not open, or
+// there is nothing left to send.
 func (s *Store) RetryDeadLetter(ctx context.Context, l DeadLetter, r LetterRetry) error {
 	err := s.retryDeadLetter(ctx, l, r)
 	var refused *NotReplayableError
 	if l.ResolvedAt != nil || !errors.As(err, &refused) {
 		return err
 	}
-	// It was open a moment ago. When an answer of Postgres is lost the statement is run
-	// once more, and meets what it has done itself.
+	// It was open a moment ago. When Postgres's answer is lost, the statement runs
+	// once more and finds its own result.
 	now, findErr := s.FindAnyDeadLetter(ctx, l.ID)
 	switch {
 	case errors.Is(findErr, pg.ErrNotFound):
@@ -66,8 +66,8 @@ func (l *DeadLetter) company() uuid.UUID {
 	return *l.CompanyID
 }
 
-// retriedBy says that the dead letter is resolved by this very retry, as far as its row
-// tells them apart.
+// retriedBy reports whether the dead letter was resolved by this very retry, as far as its row
+// distinguishes retries.
 func (l *DeadLetter) retriedBy(r LetterRetry) bool {
 	return l.Resolution != nil && *l.Resolution == Retried &&
 		l.ResolvedBy != nil && *l.ResolvedBy == r.Actor.String() &&
@@ -121,8 +121,8 @@ func (s *Store) retryEmail(ctx context.Context, l DeadLetter, r LetterRetry) err
 	return nil
 }
 
-// metadata is what the timeline tells of it. advanceSQL resolves the email's dead letters
-// with what stands here.
+// metadata is the event's metadata in the timeline. advanceSQL resolves the email's dead letters
+// with these values.
 func (r LetterRetry) metadata(l DeadLetter) map[string]any {
 	m := map[string]any{"by": r.Actor.By, "deadLetterId": l.ID}
 	switch {
@@ -140,9 +140,9 @@ func (r LetterRetry) metadata(l DeadLetter) map[string]any {
 	return m
 }
 
-// retryIntakeSQL finds the outbox row by primary key and locks it, writes the intake, and
-// resolves the row's dead letters (along dead_letters_open). Whoever was deleted after
-// the intake was accepted is not brought back.
+// retryIntakeSQL finds the outbox row by primary key and locks it, writes the import, and
+// resolves the row's dead letters (along dead_letters_open). A person who was deleted after
+// the import was accepted is not restored.
 const retryIntakeSQL = `
 WITH held AS MATERIALIZED (
     SELECT o.*, ` + intakePersonSQL + ` AS recipient_id
@@ -163,7 +163,7 @@ WITH held AS MATERIALIZED (
 )
 SELECT h.status, b.id IS NOT NULL AS applied FROM held h LEFT JOIN back b ON b.id = h.id`
 
-// retriedIntake is what became of an intake.
+// retriedIntake is the result of retrying an import.
 type retriedIntake struct {
 	Status  string `db:"status"` // before
 	Applied bool   `db:"applied"`
@@ -238,8 +238,8 @@ const discardLettersSQL = `
 UPDATE dead_letters SET resolved_at = now(), updated_at = now(), resolution = 'discarded', resolved_by = $2, resolution_note = nullif($3, ''), replay_id = $4
 WHERE id IN (SELECT id FROM dead_letters WHERE id = ANY ($1::uuid[]) AND resolved_at IS NULL ORDER BY id FOR UPDATE)`
 
-// DiscardDeadLetter resolves an open dead letter without doing anything about it; note
-// says why. false: it was resolved already.
+// DiscardDeadLetter resolves an open dead letter without further action; note
+// is the reason. It returns false if the dead letter was resolved already.
 func (s *Store) DiscardDeadLetter(ctx context.Context, l DeadLetter, by audit.Actor, note string) (bool, error) {
 	discarded, err := s.changeBoundedly(ctx, pg.HeldRow{Company: l.company(), Name: l.ID.String()}, discardLettersSQL,
 		pg.UUIDArray([]uuid.UUID{l.ID}), by.String(), pg.WithoutNUL(note), nil)

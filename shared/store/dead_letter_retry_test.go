@@ -164,7 +164,7 @@ func TestRetryDeadLetter_Recipient(t *testing.T) {
 		t.Errorf("%d recipients", n)
 	}
 
-	// Whoever was deleted meanwhile stays so.
+	// A person who was deleted in between stays deleted.
 	upsert(t, d, intake(t, d, company, known("2", "eva@example.com", "Eva"))...)
 	person := ask[uuid.UUID](t, d, `SELECT id FROM recipients WHERE nome = 'Eva'`)
 	if err := d.Store.DeleteRecipient(t.Context(), company, person); err != nil {

@@ -40,14 +40,14 @@ func (s *Store) BuryTask(ctx context.Context, t DeadTask) error {
 	return nil
 }
 
-// How long dead letters are kept, resolved or not. An email's log remembers what became of
-// it; nothing else remembers a job of a mailing or a recipient that gave up.
+// Retention of dead letters, resolved or not. An email's log keeps its outcome; a failed mailing
+// job or recipient import is recorded in its dead letter only.
 const (
 	EmailLettersKept = 7 * 24 * time.Hour
 	BulkLettersKept  = 30 * 24 * time.Hour
 )
 
-// letterOfEmail says that a dead letter is an email's, whatever its queue: the predicate of
+// letterOfEmail selects the dead letters of emails, whatever their queue: the predicate of
 // the index dead_letters_of_emails.
 const letterOfEmail = `(target NOT IN ('` + email.TargetMailing + `', '` + email.TargetRecipients + `'))`
 
@@ -65,13 +65,13 @@ DELETE FROM dead_letters WHERE id = ANY (ARRAY(
     ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
 )
 
-// CleanEmailLetters deletes at most limit dead letters of emails that are past their time and
-// says how many there were.
+// CleanEmailLetters deletes at most limit dead letters of emails that are older than their retention and
+// returns their number.
 func (s *Store) CleanEmailLetters(ctx context.Context, limit int) (int, error) {
 	return s.cleanLetters(ctx, cleanEmailLettersSQL, EmailLettersKept, limit)
 }
 
-// CleanBulkLetters is CleanEmailLetters for those of mailings and recipients.
+// CleanBulkLetters is CleanEmailLetters for those of mailings and recipient imports.
 func (s *Store) CleanBulkLetters(ctx context.Context, limit int) (int, error) {
 	return s.cleanLetters(ctx, cleanBulkLettersSQL, BulkLettersKept, limit)
 }

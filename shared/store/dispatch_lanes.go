@@ -46,7 +46,7 @@ WHERE ($1::uuid IS NULL OR l.company_id = $1) AND ($2::uuid IS NULL OR l.mailing
 ORDER BY c.name, l.mailing_id NULLS FIRST, l.id
 LIMIT $5`
 
-// Lanes lists at most limit lanes by company, those of no mailing first.
+// Lanes lists at most limit lanes by company, those without a mailing first.
 func (s *Store) Lanes(ctx context.Context, f LaneFilter, limit int) ([]Lane, error) {
 	var found []Lane
 	if err := s.db.SelectContext(ctx, &found, listLanesSQL, f.Company, f.Mailing, f.Queue, f.NotOpen, limit); err != nil {
@@ -68,14 +68,14 @@ UPDATE dispatch_lanes SET held_at = NULL, held_reason = NULL
 WHERE company_id = $1 AND ($2::uuid IS NULL OR mailing_id = $2) AND ($3 = '' OR queue = $3) AND held_at IS NOT NULL`
 )
 
-// HoldLanes holds back what waits in the lanes of one company until ReleaseLanes, for the
-// operator's reason, and says how many lanes had not been held for it. What a worker has in
-// its hands already is still sent.
+// HoldLanes pauses the lanes of one company until ReleaseLanes, with the
+// operator's reason, and returns how many lanes it paused. Emails that a worker has
+// claimed already are still sent.
 func (s *Store) HoldLanes(ctx context.Context, by audit.Operator, company uuid.UUID, f LaneFilter) (int, error) {
 	return s.changeLanes(ctx, by, "lane.pause", company, f, holdLanesSQL, company, f.Mailing, f.Queue, by.Reason)
 }
 
-// ReleaseLanes takes HoldLanes back, and says how many lanes had been held.
+// ReleaseLanes reverses HoldLanes, and returns how many lanes were paused.
 func (s *Store) ReleaseLanes(ctx context.Context, by audit.Operator, company uuid.UUID, f LaneFilter) (int, error) {
 	n, err := s.changeLanes(ctx, by, "lane.resume", company, f, releaseLanesSQL, company, f.Mailing, f.Queue)
 	if n > 0 && err == nil {

@@ -45,9 +45,9 @@ type Email struct {
 	Delivery       *email.DeliveryState `db:"delivery"`
 	DeliveryAt     *time.Time           `db:"delivery_at"`
 	DeliveryReason *string              `db:"delivery_reason"`
-	// ScheduledFor is what the log says; SendAt also knows the moves.
+	// ScheduledFor is the time in the log; SendAt takes later moves into account.
 	ScheduledFor *time.Time `db:"send_at"`
-	// What it is about; all three are nil where nobody named that.
+	// The aggregate; all three are nil for an email without one.
 	AggregateType *string `db:"aggregate_type"`
 	// What only the outbox row holds; empty once it is purged.
 	Sender      *string        `db:"sender"`

@@ -31,7 +31,7 @@ func scheduled(e *store.NewEmail) {
 }
 
 // A scheduled email has its log from acceptance on, with what the worker would write,
-// whoever accepts it. An email that is due has none, in the same group too.
+// whichever statement accepts it. An email that is due has none, in the same group too.
 func TestAccept_LogsScheduledEmails(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

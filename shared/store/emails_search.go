@@ -41,9 +41,9 @@ func (s *Store) pageIDs(ctx context.Context, company, before uuid.UUID, f EmailF
 	return ids, next, err
 }
 
-// listIDsSQL walks email_outbox_company and email_logs_company from the cursor down
-// and merges them by id, so that an email that no worker has received yet is in the
-// list. A list without From probes every partition of email_logs once. No locks.
+// listIDsSQL scans email_outbox_company and email_logs_company from the cursor down
+// and merges them by id, so that the list includes emails that no worker has received
+// yet. A list without From probes every partition of email_logs once. No locks.
 const listIDsSQL = `
 SELECT id FROM (
     (SELECT outbox_id AS id FROM email_logs WHERE company_id = $1 AND outbox_id < $2 AND outbox_id >= $3 ORDER BY outbox_id DESC LIMIT $4)
@@ -74,15 +74,15 @@ SELECT id FROM (
      ORDER BY id DESC LIMIT $4)
 ) found ORDER BY id DESC LIMIT $4`
 
-// unreceivedSQL are the company's emails that a worker may not have received yet. Only they
+// unreceivedSQL selects the company's emails that a worker may not have received yet. Only these
 // have no log: a scheduled email gets its log when it is accepted. So they are due, or will
-// be within a minute where something has put them off for a moment.
+// be within a minute if a retry or a pause has delayed them.
 //
 // Those that wait for the dispatcher are read along email_outbox_lane_claim, of each lane
 // the newest, at most $5 in all: with a longer backlog an older email is found once a worker
-// has received it. The lanes are those of single emails, of the mailings at work (QUEUED is
-// also one between two parts of its expansion), of the FAILED ones, whose emails go on, and
-// of those being settled. Those on a queue are read along email_outbox_open: those of all
+// has received it. The lanes are those of single emails, of running mailings (QUEUED is
+// also the state between two parts of an expansion), of FAILED ones, whose emails are still sent, and
+// of those being finalized. Those on a queue are read along email_outbox_open: those of all
 // companies, since the queues' windows keep them few, and without the LIMIT the planner may
 // read all of the company's emails.
 const unreceivedSQL = `

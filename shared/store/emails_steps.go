@@ -11,10 +11,10 @@ import (
 // in steps of this size, each some 20 ms.
 const listScan = 5000
 
-// stepIDsSQL walks the same indexes over $5 emails and returns the newest $6 of them that
-// have the tag and the status, and where the walk stopped (reached), unless it came to the
-// end. The outbox row has the status, and the log where that row is purged; the log has the
-// tags, but of a PENDING or ENQUEUED email, which may have no log, the row has them. No locks.
+// stepIDsSQL scans the same indexes over $5 emails and returns the newest $6 of them that
+// have the tag and the status, and where the scan stopped (reached), unless it came to the
+// end. The status is in the outbox row, or in the log if that row is purged; the tags are in the
+// log, or in the row for a PENDING or ENQUEUED email, which may have no log. No locks.
 const stepIDsSQL = `
 WITH walked AS MATERIALIZED (
     SELECT id, bool_or(tagged) AS tagged, coalesce(max(outbox_status), max(log_status)) AS status FROM (

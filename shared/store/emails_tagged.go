@@ -6,10 +6,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// taggedIDsSQL finds by tag, from the cursor down: along email_logs_tag1 to email_logs_tag5,
-// one for each place that a tag can have (email.MaxTags), and in what is due and has no log
-// yet. A row with reached = true says that unreceivedSQL came to its bound, so that the result
-// may lack some. No locks.
+// taggedIDsSQL finds emails by tag, from the cursor down: along email_logs_tag1 to email_logs_tag5,
+// one for each position of a tag (email.MaxTags), and among due emails without a
+// log. A row with reached = true means that unreceivedSQL reached its limit, so that the result
+// may be incomplete. No locks.
 const taggedIDsSQL = `
 WITH unreceived AS MATERIALIZED (` + unreceivedSQL + `)
 (SELECT id, false AS reached FROM (

@@ -13,10 +13,10 @@ const waitingScan = 20000
 
 // waitingIDsSQL reads the company's emails that wait for their time or for the dispatcher
 // along email_outbox_lane_claim, of all its lanes, at most $5 in all, and returns the newest
-// $6 that have the status and the tag. A row with reached = true says that there are $5 or
-// more, so that the result may lack some. No locks.
+// $6 that have the status and the tag. A row with reached = true means that there are $5 or
+// more, so that the result may be incomplete. No locks.
 //
-// The LIMIT stands below the test of the tag and of the range, so that it bounds what is read.
+// The LIMIT is below the filters of tag and range, so that it bounds the rows that are read.
 const waitingIDsSQL = `
 WITH waiting AS MATERIALIZED (
     SELECT o.id, o.target = 'email:send' AND o.status = $7 AND o.id < $2 AND o.id >= $3 AND ($4 = '' OR coalesce(o.payload -> 'tags' ? $4, false)) AS fits
@@ -33,11 +33,11 @@ WITH waiting AS MATERIALIZED (
 UNION ALL
 (SELECT id, true FROM waiting OFFSET $5 - 1 LIMIT 1)`
 
-// waitingIDs is a search for emails of a status that email_outbox_lane_claim holds. It finds a
+// waitingIDs searches emails of a status that email_outbox_lane_claim contains. It finds a
 // scheduled email in one request, however many newer ones there are. Order and cursor are those
 // of stepIDs, so a list may change from one to the other between two pages.
 //
-// Without a tag a step comes first: it costs less, and in a backlog it fills the page.
+// Without a tag stepIDs runs first: it costs less, and in a backlog it fills the page.
 func (s *Store) waitingIDs(ctx context.Context, company, before uuid.UUID, f EmailFilter, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
 	if f.Tag == "" {
 		if ids, next, err = s.stepIDs(ctx, company, before, f, limit); err != nil || len(ids) == limit || next == uuid.Nil {

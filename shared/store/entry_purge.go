@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// eraseEntryValuesSQL is for entries that are no emails and never will be: invalid ones,
-// those of a dry run, those that were cancelled before. Of the others, eraseBodiesSQL and
-// purgeOutboxSQL take the values along. It looks at the next entries along
-// mailing_entries_pkey, asks for their mailings by mailings_pkey, for their company's own
-// age by company_retention_pkey and for an email by email_outbox_pkey, and locks those
-// that it empties; one that somebody holds is found the next day. A failed mailing may be
-// resumed, and needs them all.
+// eraseEntryValuesSQL empties entries that never became emails: invalid ones,
+// those of a dry run, those that were cancelled before. eraseBodiesSQL and
+// purgeOutboxSQL remove the values of the others. It looks at the next entries along
+// mailing_entries_pkey, reads their mailings by mailings_pkey, their company's own
+// retention by company_retention_pkey and their email by email_outbox_pkey, and locks those
+// that it empties; an entry that is locked is found the next day. A failed mailing may be
+// resumed, and needs all of its entries.
 const eraseEntryValuesSQL = `
 WITH seen AS MATERIALIZED (
     SELECT id, mailing_id FROM mailing_entries
@@ -31,8 +31,8 @@ WITH seen AS MATERIALIZED (
 
 // EraseEntryValues looks at the next limit entries of mailings and empties those that
 // never became an email and whose mailing was completed or cancelled longer ago than age,
-// which is that of bodies, or than their company's own; age 0 = those with such a one
-// alone. Their addresses stay, with what became of them, until the entries go.
+// the retention of bodies, or than their company's own; age 0 = only those with such a
+// retention. Their addresses and outcomes stay until the entries are deleted.
 func (s *Store) EraseEntryValues(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkEntryValues, everybody, age, limit, eraseEntryValuesSQL)
 }

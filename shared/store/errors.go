@@ -2,7 +2,7 @@ package store
 
 import "email-gateway/shared/store/internal/pg"
 
-// Options bound what one process asks of Postgres.
+// Options bound one process's use of Postgres.
 type Options = pg.Options
 
 // What callers tell apart of a failed statement, see package pg.
@@ -18,6 +18,9 @@ var (
 	ErrTriesOfCompany = pg.ErrTriesOfCompany
 )
 
-// IsOutage says that Postgres could not be asked, or did not answer whether it took a
-// write: the same write may go through another time.
+// IsOutage reports whether Postgres could not be reached, or did not confirm a
+// write: the same write may succeed later.
 func IsOutage(err error) bool { return pg.IsOutage(err) }
+
+// LockWait is how long a request waits at most for rows that another transaction has locked.
+const LockWait = pg.LockWait

@@ -73,7 +73,7 @@ func appendValue(dst []byte, value any) ([]byte, error) {
 	return appendMarshaled(dst, value)
 }
 
-// appendText writes a text of printable ASCII as it stands, and leaves any other to json.Marshal.
+// appendText writes printable ASCII unchanged, and uses json.Marshal for any other text.
 func appendText(dst []byte, text string) ([]byte, error) {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {

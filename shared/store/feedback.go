@@ -26,15 +26,15 @@ type Feedback struct {
 	// The email's tags; uuid.Nil = it has none.
 	OutboxID, AttemptID, CompanyID uuid.UUID
 	OccurredAt                     time.Time
-	// Event is the step it adds to the timeline; "" for what says no more than that
-	// the email was accepted. Metadata is the step's, and tells the same of the same
-	// step: two notifications of it add one.
+	// Event is the event to add to the timeline; "" for a notification that only confirms
+	// that the email was accepted. Metadata belongs to the event and is equal for equal
+	// events: two notifications of the same event add one.
 	Event    email.EventType
 	Metadata map[string]any
 	// Masked is what the inbox keeps of Metadata: without addresses.
 	Masked map[string]any
-	// Suppress keeps the company's emails from those of Addresses that the email went
-	// to; "" = none of them.
+	// Suppress is the reason for which those of Addresses that the email was sent
+	// to are suppressed for the company; "" = none of them.
 	Suppress  SuppressionReason
 	Addresses []string
 	Note      string // of the suppression
@@ -42,10 +42,10 @@ type Feedback struct {
 	masked string // Masked as JSON
 }
 
-// FeedbackResult is what became of a Feedback.
+// FeedbackResult is the effect of a Feedback.
 type FeedbackResult struct {
-	// Repeated: the notification was taken in before. Unmatched: the attempt is none of
-	// ours. With either nothing was changed.
+	// Repeated: the notification was recorded before. Unmatched: the attempt is unknown
+	// here. In both cases nothing was changed.
 	Repeated, Unmatched bool
 	// Was is the email's status before.
 	Was email.Status
@@ -59,19 +59,19 @@ type FeedbackResult struct {
 	Attempt   int
 }
 
-// Bounds of a timeline: whoever fetches a picture a thousand times must not make it
-// unreadable. Behind restlessEvents there is no more of what an email may do for ever,
-// behind maxEvents nothing of the provider's any more. The inbox has it all.
+// Limits of a timeline: a recipient who opens an email a thousand times must not make it
+// unreadable. After restlessEvents events, repeatable events (opens, clicks) are no longer added;
+// after maxEvents, no event of the provider is. The inbox table has all of them.
 const (
 	restlessEvents = 100
 	maxEvents      = 300
 )
 
-// RecordFeedback takes a notification in and does what it asks for, in one commit: an
-// attempt of ours that it names was accepted, whatever is believed of the email, so
-// the email becomes SENT; the step stands in the timeline, also of an email whose
-// outbox row is purged; addresses are suppressed. It may be called again with the
-// same notification, at the same time too.
+// RecordFeedback records a notification and applies it, in one commit. If it names an
+// attempt of ours, the provider accepted the email, whatever its status is, so
+// the email becomes SENT; the event is added to the timeline, also of an email whose
+// outbox row is purged; addresses are suppressed. It may be called repeatedly, and concurrently,
+// with the same notification.
 func (s *Store) RecordFeedback(ctx context.Context, f Feedback) (FeedbackResult, error) {
 	masked, err := json.Marshal(f.Masked)
 	if err != nil {

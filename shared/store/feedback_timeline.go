@@ -27,11 +27,11 @@ type subject struct {
 	OutcomeUnknown bool `db:"outcome_unknown"`
 	// Attempted: it is ours, and so is the attempt.
 	Attempted bool `db:"attempted"`
-	// Told: the step stands in the timeline, from another notification of it.
+	// Told: the event is in the timeline already, from another notification.
 	Told bool `db:"told"`
-	// Doubled: that the message id is one more acceptance stands there.
+	// Doubled: the timeline records already that the message id is one more acceptance.
 	Doubled bool `db:"doubled"`
-	// Erased: it is not told any more whom it was for.
+	// Erased: the email's addressees are no longer recorded.
 	Erased bool `db:"erased"`
 
 	RequestID string        `db:"request_id"`
@@ -77,8 +77,8 @@ func readFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) (subject, error)
 	return found[0], nil
 }
 
-// among are the addresses to suppress: those of the notification that the email went
-// to, as they are suppressed.
+// among returns the addresses to suppress: those of the notification that the email was sent
+// to, in the form in which they are suppressed.
 func (s *subject) among(f Feedback) []string {
 	if f.Suppress == "" {
 		return nil
@@ -97,16 +97,16 @@ func (s *subject) among(f Feedback) []string {
 	return slices.Compact(named)
 }
 
-// tellsOfOthers: the notification names an address that the email's rows do not name any
-// more. Whoever it is may have been erased.
+// tellsOfOthers reports whether the notification names an address that the email's rows no longer
+// contain. The person may have been erased.
 func (s *subject) tellsOfOthers(f Feedback) bool {
 	return slices.ContainsFunc(f.Addresses, func(told string) bool {
 		return !slices.ContainsFunc(s.Recipients, func(known string) bool { return suppressionKey(known) == suppressionKey(told) })
 	})
 }
 
-// news are the steps to add to the timeline: that the email was accepted, unless it
-// says so; that it was accepted once more; and what happened to it.
+// news returns the events to add to the timeline: that the email was accepted, if that is not
+// recorded; that it was accepted once more; and the reported event.
 func (s *subject) news(f Feedback, suppressed []string, now time.Time) []email.Event {
 	var events []email.Event
 	origin := map[string]any{"sesMessageId": f.SESMessageID, "attemptId": f.AttemptID, "feedback": f.Kind}
@@ -132,7 +132,7 @@ func (s *subject) news(f Feedback, suppressed []string, now time.Time) []email.E
 
 // confirm makes the email SENT, as the attempt's own answer would have.
 func confirm(ctx context.Context, tx *sqlx.Tx, f Feedback, events []email.Event) error {
-	// What became of it the locks have decided already.
+	// The locks have determined the outcome already.
 	_, err := advanceIn(ctx, tx, Transition{
 		ID: f.OutboxID, Guard: GuardFeedback, Token: f.AttemptID, Status: email.Sent, Events: events, SESMessageID: f.SESMessageID,
 	})
@@ -142,8 +142,8 @@ func confirm(ctx context.Context, tx *sqlx.Tx, f Feedback, events []email.Event)
 	return nil
 }
 
-// appendFeedbackSQL adds steps behind the newest of an email that is SENT, or of one
-// whose outbox row is purged, which its log then says to be SENT. It finds the rows by
+// appendFeedbackSQL adds events after the newest event of an email that is SENT, or of one
+// whose outbox row is purged and whose log is SENT. It finds the rows by
 // primary key; takeFeedbackSQL has locked them.
 const appendFeedbackSQL = `
 WITH log AS MATERIALIZED (

@@ -163,7 +163,7 @@ func TestRecordFeedback_Entry(t *testing.T) {
 	}
 }
 
-// Whoever fetches a picture for ever does not make the timeline unreadable.
+// Any number of opens by one recipient leaves the timeline readable.
 func TestRecordFeedback_BoundedTimeline(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// These statements take the number of a person away, the hash and what is encrypted, and
-// leave the row. Each looks at the next rows along its table's primary key, whose company
-// it asks for an age of its own (by company_retention_pkey), and locks those that it
-// changes; a row that somebody holds is passed by, and found the next day. $2 is NULL
-// where only companies with such an age have one. What was picked is asked for by an array
-// of keys, of which the planner expects some ten: of a join it may think that reading all
-// of a table is cheaper, for each batch.
+// These statements remove a person's number, the hash and the encrypted value, and
+// keep the row. Each looks at the next rows along its table's primary key, reads the company's
+// own retention (by company_retention_pkey), and locks the rows that it
+// changes; a row that is locked is skipped, and found the next day. $2 is NULL
+// when only companies with a retention of their own are processed. Related rows are selected by an array
+// of keys, for which the planner expects about ten rows: for a join it may decide to read
+// the whole table for each batch.
 const (
-	// Along recipients_pkey, whose ids are in no order of time: all are looked at, once a
-	// day. What tells the age is the last time that anything was written about the person.
+	// Along recipients_pkey, whose ids are not ordered by time: all rows are looked at once a
+	// day. The age is the time since the last write about the person.
 	eraseRecipientHashesSQL = `
 WITH seen AS MATERIALIZED (
     SELECT id FROM recipients WHERE id > $1 ORDER BY id LIMIT $3
@@ -43,12 +43,12 @@ WITH seen AS MATERIALIZED (
     WHERE e.id = ANY (ARRAY(SELECT id FROM past)) RETURNING e.id
 )` + walkedSQL
 
-	// Along email_outbox_pkey. News of a recipient that no worker has written down yet (by
-	// recipient_intakes_pkey) keep the number until then, and those that were given up as
-	// long as their dead letter is open (by dead_letters_open): they can be handed in again.
+	// Along email_outbox_pkey. Recipient imports that no worker has applied yet (by
+	// recipient_intakes_pkey) keep the number until then, and failed imports keep it as
+	// long as their dead letter is open (by dead_letters_open): they can be retried.
 	// An email that names its recipient by the number alone could not be sent again without
-	// it, or to another row of recipients: its body goes too, and with it (by
-	// mailing_entries_pkey) what that was made from, as with eraseBodiesSQL.
+	// it, or would get another row of recipients: its body is deleted too, and with it (by
+	// mailing_entries_pkey) the values from which it was made, as in eraseBodiesSQL.
 	eraseOutboxHashesSQL = `
 WITH seen AS MATERIALIZED (
     SELECT id FROM email_outbox WHERE id > $1 AND id < ` + youngest + `hashes_days` + ofAll + ` ORDER BY id LIMIT $3
@@ -79,11 +79,11 @@ WITH seen AS MATERIALIZED (
 	hashesBeforeSQL = `now() - coalesce(r.hashes_days * interval '1 day', $2 * interval '1 ms')`
 )
 
-// EraseRecipientHashes looks at the next limit recipients and takes the number from those
-// about whom nothing was written for longer than age, or than their company's own; age 0
-// = those with such a one alone. The recipient stays, under the same id: that of somebody
-// who was known by his number alone is derived from it (RecipientID), so that an email
-// with the same number finds the row, and gives it its number back.
+// EraseRecipientHashes looks at the next limit recipients and removes the number of those
+// about whom nothing was written for longer than age, or than their company's own retention; age 0
+// = only those with such a retention. The recipient stays under the same id: the id of a person
+// who was known by the number alone is derived from it (RecipientID), so that an email
+// with the same number finds the row and restores the number.
 func (s *Store) EraseRecipientHashes(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkRecipientHashes, everybody, age, limit, eraseRecipientHashesSQL)
 }

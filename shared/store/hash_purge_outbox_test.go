@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// An email that has ended loses the number; one that names nobody otherwise cannot be sent
+// An email that has ended loses the number; one with no other identifier cannot be sent
 // again then.
 func TestEraseOutboxHashes(t *testing.T) {
 	t.Parallel()

@@ -90,7 +90,7 @@ func TestEraseRecipientHashes_TheNumberComesBack(t *testing.T) {
 	}
 }
 
-// Whoever is being written about keeps his number: the age begins anew.
+// A person about whom something was written keeps the number: the retention begins anew.
 func TestEraseRecipientHashes_NotWhoIsWrittenAbout(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -34,7 +34,7 @@ type StoredAnswer struct {
 	Answer     []byte `db:"answer"`
 }
 
-// KeyUsedError says that the key stood already; Answer tells for which body.
+// KeyUsedError reports that the key existed already; Answer belongs to the first body.
 type KeyUsedError struct {
 	Answer StoredAnswer
 }
@@ -89,7 +89,7 @@ DELETE FROM idempotency_keys WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM idempotency_keys
     WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))`
 
-// CleanIdempotencyKeys deletes at most limit keys past their time and says how many.
+// CleanIdempotencyKeys deletes at most limit expired keys and returns their number.
 func (s *Store) CleanIdempotencyKeys(ctx context.Context, limit int) (int, error) {
 	result, err := s.db.Exec(ctx, cleanKeysSQL, limit)
 	if err != nil {

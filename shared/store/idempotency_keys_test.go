@@ -103,7 +103,7 @@ func TestIdempotencyKey_ManyAtOnce(t *testing.T) {
 	}
 }
 
-// A twin waits for the request that holds its key, and goes by what became of it.
+// A concurrent request waits for the request that holds its key, and returns according to its outcome.
 func TestIdempotencyKey_WaitsForTheFirst(t *testing.T) {
 	t.Parallel()
 	for _, commit := range []bool{true, false} {

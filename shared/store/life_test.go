@@ -121,8 +121,8 @@ func TestAnyLifeOfAnEmail(t *testing.T) {
 	})
 }
 
-// end gives news of an attempt: its own if it is the one under way, and a yes
-// always, unless there was one before. That of an attempt nobody made is refused.
+// end reports the outcome of an attempt: its own if it is the current one, and an acceptance
+// always, unless there was one before. The outcome of an unknown attempt is refused.
 func (l *life) end(rt *rapid.T, t store.Transition) {
 	made := slices.Contains(l.tokens, t.Token)
 	own := made && t.Token == l.tokens[len(l.tokens)-1]

@@ -23,8 +23,8 @@ type Listener struct {
 }
 
 // NewListener makes a Listener for the database named by a postgres:// URL, which
-// must lead to Postgres itself: a pooler that hands a session on between
-// transactions loses its LISTEN.
+// must lead to Postgres itself: LISTEN does not work through a pooler that pools
+// transactions.
 func NewListener(databaseURL string, log *slog.Logger) (*Listener, error) {
 	l := &Listener{named: make(map[int64]struct{})}
 	subscription, err := pg.NewSubscription(databaseURL, pg.Channel{Name: WakeChannel, About: "new emails", Received: l.received, Missed: l.missed}, log)

@@ -64,8 +64,8 @@ type MissingPartitions struct {
 	Months int `db:"months"`
 }
 
-// MissingLogPartitions tells of each log. What is accepted in a month without one stands in
-// the default partition, where nothing is dropped by the month.
+// MissingLogPartitions returns the missing months of each log. Rows accepted in a month without a
+// partition are in the default partition, which is not dropped by month.
 func (s *Store) MissingLogPartitions(ctx context.Context) ([]MissingPartitions, error) {
 	var missing []MissingPartitions
 	if err := s.db.SelectContext(ctx, &missing, missingPartitionsSQL); err != nil {
@@ -89,11 +89,11 @@ func (s *Store) OverdueLogPartitions(ctx context.Context, log Log, age time.Dura
 	return overdue, nil
 }
 
-// dropPartitionSQL locks the log, which nobody reads or writes meanwhile. It looks along
-// email_outbox_pkey for emails of that time which are not purged yet.
+// dropPartitionSQL locks the log against reads and writes. It looks along
+// email_outbox_pkey for emails of that month which are not purged yet.
 const dropPartitionSQL = `SELECT name, dropped, moved FROM drop_log_partition($1, $2 * interval '1 ms')`
 
-// DroppedPartition is what became of a partition past its time.
+// DroppedPartition is the result for one partition older than the retention.
 type DroppedPartition struct {
 	Name    string `db:"name"`
 	Dropped bool   `db:"dropped"` // false: too many of its emails are still in the outbox
@@ -101,9 +101,9 @@ type DroppedPartition struct {
 }
 
 // DropLogPartition drops the log's oldest partition, if each of its emails was accepted
-// longer ago than age (a day or more), and than the longest that a company wants. The zero
-// DroppedPartition says that there is none, or another process is at it. ErrInUse: there
-// was no lock to be had within 200 ms.
+// longer ago than age (a day or more), and than the longest retention of a company. The zero
+// DroppedPartition means that there is none, or another process is dropping it. ErrInUse: the
+// lock could not be taken within 200 ms.
 func (s *Store) DropLogPartition(ctx context.Context, log Log, age time.Duration) (DroppedPartition, error) {
 	var found []DroppedPartition
 	err := s.db.SelectContext(ctx, &found, dropPartitionSQL, string(log), age.Milliseconds())

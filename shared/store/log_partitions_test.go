@@ -63,7 +63,7 @@ func made(t *testing.T, d storetest.Database, log store.Log, ahead int) (names m
 		})
 	}
 	at.Wait()
-	for { // whoever met another one has gone
+	for { // a call that found another one running has returned
 		name, err := d.Store.MakeLogPartition(t.Context(), log, ahead)
 		if err != nil {
 			t.Fatal(err)

@@ -7,12 +7,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// A month's partition is dropped whole. These statements take away row by row what that
-// does not reach: what stands in the default partition or in the one of everything before
-// there were months, and what a company wants gone sooner than others. As long as one
-// wants its own kept longer, which its partition then is, the months are gone through
-// too. Rows of companies with an age of their own (by company_retention_pkey) are left to
-// purgeCompanyLogsSQL. A log never goes before its outbox row (by email_outbox_pkey).
+// A month's partition is dropped whole. These statements delete row by row what dropping
+// does not reach: rows in the default partition or in the partition before the first
+// month, and rows of companies with a shorter retention. While a company
+// has a longer retention, which its partitions then have, the months are scanned
+// too. Rows of companies with a retention of their own (by company_retention_pkey) are left to
+// purgeCompanyLogsSQL. A log is never deleted before its outbox row (by email_outbox_pkey).
 const (
 	// It goes along email_logs_pkey.
 	purgeLogsSQL = `
@@ -33,8 +33,8 @@ WITH seen AS MATERIALIZED (
     ORDER BY outbox_id LIMIT $3
 )` + purgeSeenLogsSQL
 
-	// It goes along email_events_pkey, and asks the logs whose they are by email_logs_pkey.
-	// An email's events go together.
+	// Along email_events_pkey; the logs are found by email_logs_pkey.
+	// The events of an email are deleted together.
 	purgeEventsSQL = `
 WITH months AS MATERIALIZED (
     SELECT first_id FROM log_partitions WHERE log = 'email_events' AND first_id IS NOT NULL AND NOT EXISTS (` + keptLongerSQL + `)
@@ -51,7 +51,7 @@ WITH months AS MATERIALIZED (
     RETURNING e.seq
 )` + walkedSQL
 
-	// The end of what is older than the age, or that of what is in no month's partition.
+	// The end of the range that is older than the age, or that is in no month's partition.
 	beforeMonthsSQL = `least(first_id_at(now() - $2 * interval '1 ms'), (SELECT first_id FROM months))`
 
 	// Somebody wants logs kept for longer than that.
@@ -67,9 +67,9 @@ WITH months AS MATERIALIZED (
 )` + walkedSQL
 )
 
-// PurgeLogs looks at the next limit logs that no month's partition will take along and
+// PurgeLogs looks at the next limit logs outside the months' partitions and
 // deletes those of emails accepted longer ago than age, with their timelines. Companies
-// with an age of their own are left out.
+// with a retention of their own are left out.
 func (s *Store) PurgeLogs(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkLogs, everybody, age, limit, purgeLogsSQL)
 }
@@ -80,9 +80,9 @@ func (s *Store) PurgeCompanyLogs(ctx context.Context, company uuid.UUID, age tim
 	return s.walk(ctx, walkLogs, company, age, limit, purgeCompanyLogsSQL)
 }
 
-// PurgeEvents looks at the next limit events that no month's partition will take along
-// and deletes those of emails accepted longer ago than age. Companies with an age of
-// their own are left out: their timelines go with their logs.
+// PurgeEvents looks at the next limit events outside the months' partitions
+// and deletes those of emails accepted longer ago than age. Companies with a retention of
+// their own are left out: their timelines are deleted with their logs.
 func (s *Store) PurgeEvents(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkEvents, everybody, age, limit, purgeEventsSQL)
 }

@@ -12,8 +12,8 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// MailingStateError says that a mailing's status, or what has become of its entries,
-// does not allow what was asked for. Nothing was changed.
+// MailingStateError reports that a mailing's status, or the state of its entries,
+// does not allow the operation. Nothing was changed.
 type MailingStateError struct {
 	Status MailingStatus
 	Reason string // in words, for people
@@ -23,14 +23,22 @@ func (e *MailingStateError) Error() string {
 	return fmt.Sprintf("mailing is %s: %s", e.Status, e.Reason)
 }
 
+// MailingsPausedError says that the reputation guard has paused the mailings of the company, so none can
+// be set going. Nothing was changed.
+type MailingsPausedError struct{ Since time.Time }
+
+func (e *MailingsPausedError) Error() string {
+	return "the reputation guard has paused the company's mailings since " + e.Since.UTC().Format(time.RFC3339)
+}
+
 // lockForControlSQL locks the mailing's row, found like findMailingSQL's, until the end
 // of the transaction: two controls of one mailing come one after the other, and so do a
 // control and a batch of its job, which looks at status and generation under the same
 // lock.
 const lockForControlSQL = findMailingSQL + ` FOR UPDATE`
 
-// Each updates the row that lockForControlSQL has locked. What the job needs to see is in
-// status and generation; last_attempt is its heartbeat, and nobody is at it any more.
+// Each updates the row that lockForControlSQL has locked. The job reads
+// status and generation; last_attempt is its heartbeat, and is cleared because no job is running any more.
 const (
 	pauseMailingSQL = `
 UPDATE mailings SET status = 'PAUSED', last_attempt = NULL, counted_at = NULL, updated_at = now()
@@ -65,7 +73,8 @@ UPDATE dispatch_lanes SET paused_at = NULL WHERE company_id = $1 AND queue = $2 
 )
 
 // StartMailing starts one that was uploaded to be held and has never run.
-// *MailingStateError when it is not such a one; *QuotaError when as many run as may.
+// *MailingStateError when it is not such a one; *QuotaError when as many run as may;
+// *MailingsPausedError when the company's mailings are paused.
 func (s *Store) StartMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "start mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		if m.Status != MailingPaused || m.Generation != 0 {
@@ -75,8 +84,8 @@ func (s *Store) StartMailing(ctx context.Context, company, id uuid.UUID) (Mailin
 	}, runs)
 }
 
-// PauseMailing lets no further email of the mailing start; those at the provider end.
-// *MailingStateError when it is not on its way.
+// PauseMailing stops further emails of the mailing from starting; calls to the provider in flight end.
+// It returns *MailingStateError if the mailing is not running.
 func (s *Store) PauseMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "pause mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		switch m.Status {
@@ -88,9 +97,10 @@ func (s *Store) PauseMailing(ctx context.Context, company, id uuid.UUID) (Mailin
 	})
 }
 
-// ResumeMailing lets a paused or failed mailing go on where it stood. A failed one has
-// given its filename free: ErrExists when another mailing has it now.
-// *MailingStateError when it is neither; *QuotaError when as many run as may.
+// ResumeMailing continues a paused or failed mailing where it stopped. A failed one has
+// released its filename: ErrExists when another mailing has it now.
+// *MailingStateError when it is neither paused nor failed; *QuotaError when the limit of running mailings is reached;
+// *MailingsPausedError when the company's mailings are paused.
 func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "resume mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		if m.Status != MailingPaused && m.Status != MailingFailed {
@@ -117,7 +127,8 @@ func (s *Store) CancelMailing(ctx context.Context, company, id uuid.UUID) (Maili
 
 // RetryFailedEntries has a loop replay the entries that failed or expired, save those which
 // the provider may have taken. *MailingStateError when the mailing is not being sent, has
-// not been, or none has failed; *QuotaError when as many run as may.
+// not been, or none has failed; *QuotaError when as many run as may; *MailingsPausedError when
+// the company's mailings are paused.
 func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "retry failed entries", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		switch {
@@ -137,7 +148,7 @@ func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (
 	}, runs)
 }
 
-// runs says of a control that it may set the mailing going.
+// runs marks a control that may start the mailing.
 const runs = true
 
 // control changes one mailing in one commit, under its lock. change brings m up to date. A lock
@@ -150,13 +161,21 @@ func (s *Store) control(ctx context.Context, operation string, company, id uuid.
 				return nil, err
 			}
 		}
-		controlled, err := controlIn(ctx, tx, company, id, change)
+		controlled, err := controlIn(ctx, tx, company, id, func(tx *sqlx.Tx, m *Mailing) error {
+			if len(starts) > 0 && m.CompanyPausedAt != nil {
+				return &MailingsPausedError{Since: *m.CompanyPausedAt}
+			}
+			return change(tx, m)
+		})
 		return []Mailing{controlled}, err
 	})
 	var refused *MailingStateError
+	var paused *MailingsPausedError
 	switch {
 	case errors.As(err, &refused):
 		return Mailing{}, refused
+	case errors.As(err, &paused):
+		return Mailing{}, paused
 	case err != nil:
 		return Mailing{}, fmt.Errorf("%s: %w", operation, held(err))
 	}
@@ -195,7 +214,7 @@ func resume(ctx context.Context, tx *sqlx.Tx, m *Mailing) error {
 }
 
 // changeMailing runs one of the updates above and, unless laneSQL is "", that of the
-// lane. The mailing comes first, always: it is the lock that decides.
+// lane. The mailing always comes first: its lock decides between concurrent changes.
 func changeMailing(ctx context.Context, tx *sqlx.Tx, m *Mailing, mailingSQL, laneSQL string) error {
 	var changed Mailing
 	if err := tx.GetContext(ctx, &changed, mailingSQL, m.ID); err != nil {

@@ -79,7 +79,7 @@ func (w *entryWriter) abandonCopy() {
 //go:embed sql/insert_doubtful_entries.sql
 var insertDoubtfulSQL string
 
-// doubtfulParameters are those of insert_doubtful_entries.sql.
+// doubtfulParameters are the parameters of insert_doubtful_entries.sql.
 var doubtfulParameters = pg.Parameters[*entryWriter, NewEntry]{
 	Scalars: []pg.Scalar[*entryWriter]{
 		pg.One("mailing_id", "uuid", func(w *entryWriter) any { return w.mailing }),
@@ -108,7 +108,7 @@ var doubtfulParameters = pg.Parameters[*entryWriter, NewEntry]{
 //go:embed sql/insert_rejects.sql
 var insertRejectsSQL string
 
-// rejectsParameters are those of insert_rejects.sql: the mailing, and its lines.
+// rejectsParameters are the parameters of insert_rejects.sql: the mailing, and its lines.
 var rejectsParameters = pg.Parameters[uuid.UUID, RejectedLine]{
 	Scalars: []pg.Scalar[uuid.UUID]{pg.One("mailing_id", "uuid", func(mailing uuid.UUID) any { return mailing })},
 	Columns: []pg.Column[RejectedLine]{

@@ -29,7 +29,7 @@ func (m OpenMailing) Age() time.Duration { return time.Duration(m.AgeMS) * time.
 // of it that ends leaves a mark. A transaction that
 // began before the pause may not have seen it and leaves no mark, and no transaction lasts
 // longer than a minute, so the mailing is also listed until a count a minute after the pause.
-// That count covers the pause of a program of the release before, which leaves no mark either.
+// That count covers the pause of a program of the previous release, which leaves no mark either.
 const openMailingsSQL = `
 SELECT id, counted_at, coalesce((extract(epoch FROM now() - counted_at) * 1000)::bigint, 0) AS age_ms FROM mailings
 WHERE NOT dry_run AND (status IN ('QUEUED', 'PENDING', 'PROCESSING', 'SENDING') OR settling IS NOT NULL OR counted_at IS NULL
@@ -68,8 +68,8 @@ type MailingTally struct {
 }
 
 // The row whose entries are counted, by primary key, and its marks by mailing_marks_pkey. A count that may be the last one
-// locks it first: what moves an entry out of an end (a replay, late news) updates this
-// row too, so either the count sees it, or it finds the mailing completed and reopens it.
+// locks it first: a change that takes an entry out of a final state (a replay, late feedback) updates this
+// row too, so either the count includes it, or it finds the mailing completed and reopens it.
 const (
 	countStateSQL = `
 SELECT status, settling, counted_at, xmin::text AS version, first_entry, last_entry,
@@ -92,15 +92,15 @@ SELECT count(*) FILTER (WHERE status = 'PENDING') AS pending,
        count(*) FILTER (WHERE status = 'INVALID' AND last_attempt IS NOT NULL) AS invalid_later
 FROM mailing_entries WHERE id >= $2 AND id <= $3 AND mailing_id = $1`
 
-// writeTallySQL locks the mailing's row by primary key. A count that another one has
-// overtaken, or that was begun before the mailing's last change, is not written, nor is one of a
-// mailing that another transaction has locked: the next round counts again. A row whose counted_at
+// writeTallySQL locks the mailing's row by primary key. A count is not written if another one
+// has overtaken it, if it was begun before the mailing's last change, or if another
+// transaction has locked the mailing: the next round counts again. A row whose counted_at
 // is cleared twice while it is counted shows that by its version alone. The marks $16 that the
-// count has seen go with it (mailing_marks_pkey).
+// count includes are deleted with it (mailing_marks_pkey).
 //
 // The rate is a mean over about the last 10 s. updated_at stays as it is, unless the
-// status changes: a count is no news of the mailing. A mailing that is no longer open
-// stays out of date as long as emails of it are under way.
+// status changes: a count is no change of the mailing. A mailing that is no longer open
+// stays out of date as long as its emails are being sent.
 const writeTallySQL = `
 WITH tally AS (
     SELECT m.id, n.*, w.whole, extract(epoch FROM now() - m.counted_at)::double precision AS seconds,
@@ -146,8 +146,8 @@ func (s *Store) CountMailing(ctx context.Context, id uuid.UUID) (MailingTally, e
 	return tally, err
 }
 
-// countMailing counts once. last says that the count may be the mailing's last one;
-// final asks for such a count.
+// countMailing counts once. last requests a count that may be the mailing's last one;
+// final reports that such a count is needed.
 func (s *Store) countMailing(ctx context.Context, id uuid.UUID, last bool) (tally MailingTally, final bool, err error) {
 	err = s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 		state := countStateSQL

@@ -14,10 +14,10 @@ import (
 const (
 	EntryPending = "PENDING" // not an email yet
 	EntryInvalid = "INVALID" // never will be one
-	EntryQueued  = "QUEUED"  // an email on its way
+	EntryQueued  = "QUEUED"  // an email that is not final yet
 )
 
-// MailingEntry is what there is to tell about one address of a mailing. Its id is that
+// MailingEntry describes one address of a mailing. Its id is that
 // of the email made from it.
 type MailingEntry struct {
 	ID                uuid.UUID     `db:"id"`
@@ -46,7 +46,7 @@ type EntryFilter struct {
 }
 
 // entriesSQL reads the range of the primary key that holds the mailing's entries, in
-// its order, and locks nothing. Mailings uploaded at the same time share a range, hence
+// its order, and locks nothing. Mailings uploaded at the same time share a range, therefore
 // the comparison of mailing_id; IS TRUE keeps it from being answered by
 // mailing_entries_address, which would read all entries and sort them. A rare status
 // makes it read on to the end: a million entries take about half a second.

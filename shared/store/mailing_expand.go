@@ -13,7 +13,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// ExpandedEntry is what becomes of an entry: an email, or INVALID.
+// ExpandedEntry is the result for an entry: an email, or INVALID.
 type ExpandedEntry struct {
 	ID            uuid.UUID
 	InvalidReason string // "" = it becomes an email
@@ -33,9 +33,9 @@ type Expansion struct {
 	Lines int
 	// Finished: To is the mailing's last entry. It is in SENDING from here on.
 	Finished bool
-	// Continue lets go of the mailing and leaves the rest to another job.
+	// Continue releases the mailing and leaves the rest to another job.
 	Continue *Continuation
-	// Waiting says why that job waits; the zero one = for nothing that is worth telling.
+	// Waiting is why that job waits; the zero value = for no reason that is reported.
 	Waiting Waiting
 	// NearQuota: the emails may exceed the day's quota, which is a *QuotaError then.
 	NearQuota bool
@@ -50,9 +50,9 @@ type Continuation struct {
 	Delay time.Duration
 }
 
-// noDeadline stands in for the deadline that an email of a mailing gets with its first
-// attempt. Until then it waits for its turn, or for whoever paused the mailing, and a
-// large mailing may take days. Postgres' infinity is nothing that Go's time can hold.
+// noDeadline replaces the deadline, which an email of a mailing gets with its first
+// attempt. Until then it waits for its turn, or for a paused mailing, and a
+// large mailing may take days. Go's time cannot represent Postgres's infinity.
 const noDeadline = 10 * 365 * 24 * time.Hour
 
 // Expand takes one step: entries become emails, the cursor moves and the heartbeat is
@@ -100,7 +100,7 @@ func (s *Store) Expand(ctx context.Context, job *MailingJob, x Expansion) (queue
 	return steps[0].Queued, true, nil
 }
 
-// peopleMode says which recipients a step writes.
+// peopleMode selects which recipients a step writes.
 type peopleMode int
 
 const (
@@ -127,7 +127,7 @@ func (s *Store) expandPastLocks(company uuid.UUID, step func(people peopleMode, 
 	}
 }
 
-// expandWithinQuota takes a step in a transaction that has locked the company's quotas,
+// expandWithinQuota runs a step in a transaction that has locked the company's quotas,
 // before it locks the mailing.
 func (s *Store) expandWithinQuota(ctx context.Context, company uuid.UUID, emails int64, args []any) ([]expanded, error) {
 	return withQuotas(ctx, s, func(tx *sqlx.Tx) (steps []expanded, err error) {

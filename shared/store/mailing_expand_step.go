@@ -32,7 +32,7 @@ func (s expandScalars) next() Continuation {
 	return *s.step.Continue
 }
 
-// expandParameters are those of expand.sql.
+// expandParameters are the parameters of expand.sql.
 var expandParameters = pg.Parameters[expandScalars, ExpandedEntry]{
 	Scalars: []pg.Scalar[expandScalars]{
 		pg.One("lock_timeout", "text", func(s expandScalars) any { return pg.LockTimeout(s.wait) }),

@@ -17,6 +17,7 @@ import (
 
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -35,30 +36,33 @@ type NewMailing struct {
 	Held           bool   // PAUSED until StartMailing
 	Subject        string
 	SubjectWritten string // the subject to show where that is another; "" = it is not
-	HTML           string
+	HTML           string // "" = none, if there is a Text
 	Text           string // "" = none
+	Template       string // name@version or name/locale@version of the stored template that the three are of; "" = none
+	Variables      string // JSON: what its version declares; "" without Template
 	NoAutoText     bool   // without Text, emails have no text part; otherwise it is made from their html
 	HTMLSHA256     []byte
 	CheckerVersion int
 	Fields         []string // the columns that the templates use, in the order of NewEntry.Fields
-	EmailColumn    string   // the header of the address column, named in the verdict on a duplicate
+	EmailColumn    string   // the header of the address column, named in the error about a duplicate
 	Sender         string
 	ReplyTo        string // "" = none
 	Tags           []string
-	Delivery       email.Delivery  // "" = at_least_once
-	SendAt         time.Time       // zero = now; the job is due then
-	Tests          []NewEmail      // complete emails of their own, accepted in the same commit
-	Key            *IdempotencyKey // nil = none; its Answer is filled in from Answer
-	Traceparent    string          // the trace that its first job belongs to; "" = none
-	// Yield runs wait, which waits until another request with the same key or filename is
-	// written, and lets others be ingested meanwhile. nil = it need not.
+	Delivery       email.Delivery    // "" = at_least_once
+	SendAt         time.Time         // zero = now; the job is due then
+	Tests          []NewEmail        // complete emails of their own, accepted in the same commit
+	Key            *IdempotencyKey   // nil = none; its Answer is filled in from Answer
+	Traceparent    string            // the trace that its first job belongs to; "" = none
+	Attachments    []file.Attachment // of every email
+	// Yield runs wait, which waits until a concurrent request with the same key or filename is
+	// committed, and lets other mailings be ingested during the wait. nil = it is not called.
 	Yield func(wait func() error) error
 	// Answer makes the answer to the request from what was counted. It is stored, and
 	// given again when the request is repeated.
 	Answer func(MailingCounts) ([]byte, error)
 }
 
-// MailingCounts tells of a mailing's lines: Total = Accepted + Invalid + Duplicates.
+// MailingCounts are the counts of a mailing's lines: Total = Accepted + Invalid + Duplicates.
 type MailingCounts struct {
 	Total      int
 	Accepted   int
@@ -68,9 +72,9 @@ type MailingCounts struct {
 	EmptyFields int
 }
 
-// FilenameUsedError says that a mailing of the company has the filename and is neither
-// CANCELLED nor FAILED. RequestSHA256 tells for which request, Answer what it was
-// answered.
+// FilenameUsedError reports that a mailing of the company has the filename and is neither
+// CANCELLED nor FAILED. RequestSHA256 identifies its request, Answer is the response to
+// it.
 type FilenameUsedError struct {
 	MailingID     uuid.UUID `db:"id"`
 	RequestSHA256 []byte    `db:"request_sha256"`
@@ -85,7 +89,7 @@ func (e *FilenameUsedError) Error() string {
 // it took longer than this one waited for it, or as many requests as may wait already.
 var ErrInProgress = errors.New("another request with the same key or filename is being written")
 
-// What a claim met; the look-up that follows tells the caller more.
+// The conflicts of a claim; the look-up that follows returns the details.
 var (
 	errKeyTaken      = errors.New("idempotency key taken")
 	errFilenameTaken = errors.New("filename taken")
@@ -93,21 +97,20 @@ var (
 )
 
 // IngestMailing writes a mailing with all its lines, its lane, its job and its test
-// emails in one commit, and returns the counts and the answer made from them. From
-// then on it cannot be lost. Memory does not grow with the lines: they go to Postgres
-// as they come.
+// emails in one commit, and returns the counts and the answer made from them.
+// Memory does not grow with the lines: they are streamed to Postgres.
 //
 // Line numbers and the entries' ids must ascend. Of entries with the same address,
-// letter case aside, the first stands. A mailing with no line to send to is COMPLETED
+// ignoring letter case, the first is kept. A mailing without valid lines is COMPLETED
 // at once, as a dry run is: it has neither lane nor job.
 //
-// An error that lines yields is returned as it is, and nothing was written. So is it
-// with *KeyUsedError, *FilenameUsedError, *QuotaError, ErrInProgress, ErrNoLane and ErrUnavailable.
-// After ErrUnknownOutcome counts and answer hold if MailingExists says so. Between two
-// lines there must not be more than about 20 s: Postgres waits no longer.
+// An error that lines yields is returned unchanged, and nothing was written. The same holds
+// for *KeyUsedError, *FilenameUsedError, *QuotaError, ErrInProgress, ErrNoLane and ErrUnavailable.
+// After ErrUnknownOutcome, counts and answer are valid if MailingExists finds the mailing. Between two
+// lines there must be at most about 20 s: Postgres ends an idle transaction after that.
 func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2[MailingLine, error]) (MailingCounts, []byte, error) {
-	// What a claim met can be gone when it is looked up: a key past its time, a mailing
-	// just cancelled. No line has been read by then.
+	// The conflicting row may have disappeared when it is looked up: a key expired, a mailing
+	// was cancelled. No line has been read by then.
 	for range 3 {
 		in := ingest{mailing: m, copyTime: s.db.CopyTime()}
 		err := s.db.InSteadyTx(ctx, func(tx pg.SteadyTx) error { return in.run(ctx, tx, lines) })
@@ -139,7 +142,7 @@ func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2
 	return MailingCounts{}, nil, ErrInProgress
 }
 
-// awaitTwin waits, as long as bounded lets it, until nobody else is writing a mailing with the
+// awaitTwin waits, as long as bounded permits, until no concurrent request is writing a mailing with the
 // key or the filename.
 func (s *Store) awaitTwin(ctx context.Context, m NewMailing) error {
 	row := pg.HeldRow{Company: m.CompanyID, Name: "filename\x00" + m.Filename}
@@ -168,7 +171,7 @@ func (s *Store) awaitTwin(ctx context.Context, m NewMailing) error {
 	return m.Yield(wait)
 }
 
-// ingest is one mailing on its way into the database.
+// ingest is the state of one mailing's ingest.
 type ingest struct {
 	mailing  NewMailing
 	copyTime time.Duration
@@ -178,15 +181,15 @@ type ingest struct {
 }
 
 // The claims come before the lines, so that of two equal requests only one does the
-// work. The other waits for its commit: a row that is being inserted under the same
-// unique key locks the second insert out. It waits on a connection of its own (awaitTwin).
+// work. The other waits for its commit: inserting a row under the same
+// unique key waits for the transaction that inserts the first. It waits on a connection of its own (awaitTwin).
 // lock_timeout bounds the waits; it is shorter than statement_timeout, whose error would look
-// like a database in trouble.
+// like an unavailable database.
 //
 // claimKeySQL and insertMailingSQL insert by idempotency_keys' primary key and
-// mailings_filename, and lock nothing that others need: the company's row is held FOR
-// KEY SHARE by the foreign key, which stops neither suspending nor resuming it.
-// Answer and counts follow when they are known.
+// mailings_filename, and lock nothing that others need: the foreign key locks the company's row FOR
+// KEY SHARE, which blocks neither suspending nor resuming it.
+// Answer and counts are written when they are known.
 const (
 	claimKeySQL = `
 INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
@@ -196,9 +199,9 @@ ON CONFLICT (company_id, route, key) DO NOTHING`
 	insertMailingSQL = `
 INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, dry_run,
                       subject, html, text_body, auto_text, html_sha256, checker_version, fields, sender, reply_to, tags, delivery, send_at,
-                      status, generation, total_lines, accepted, invalid, duplicates, subject_written)
+                      status, generation, total_lines, accepted, invalid, duplicates, subject_written, template, template_variables, attachments)
 VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, $9, $10, nullif($11, ''), $22, $12, $13, $14, $15, nullif($16, ''), $17, $18, $19,
-        'QUEUED', $20, 0, 0, 0, 0, nullif($21, ''))
+        'QUEUED', $20, 0, 0, 0, 0, nullif($21, ''), nullif($23, ''), nullif($24, ''), nullif($25::bigint, 0))
 ON CONFLICT (company_id, filename) WHERE NOT dry_run AND NOT nothing_to_send AND status NOT IN ('CANCELLED', 'FAILED') DO NOTHING`
 
 	// filenameHolderSQL reads one row by mailings_filename and locks nothing.
@@ -240,7 +243,7 @@ func (in *ingest) run(ctx context.Context, tx pg.SteadyTx, lines iter.Seq2[Maili
 	if err := in.finish(ctx, tx.Tx, w.first, w.last); err != nil {
 		return err
 	}
-	return ctx.Err() // the transaction itself would commit although nobody waits
+	return ctx.Err() // the transaction itself would commit although the client has left
 }
 
 // claim takes key and filename.
@@ -264,17 +267,21 @@ func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 		m.ID, m.CompanyID, pg.WithoutNUL(m.RequestID), pg.WithoutNUL(m.Filename), m.StorageURL, m.FileSHA256, m.RequestSHA256, m.DryRun,
 		pg.WithoutNUL(m.Subject), html, text, m.HTMLSHA256, m.CheckerVersion, pg.TextArray(m.Fields),
 		pg.WithoutNUL(m.Sender), pg.WithoutNUL(m.ReplyTo), pg.TextArray(m.Tags), string(cmp.Or(m.Delivery, email.AtLeastOnce)),
-		sql.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation, pg.WithoutNUL(m.SubjectWritten), !m.NoAutoText))
+		sql.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation, pg.WithoutNUL(m.SubjectWritten), !m.NoAutoText,
+		m.Template, pg.WithoutNUL(m.Variables), len(m.Attachments)))
 	switch {
 	case err != nil:
 		return fmt.Errorf("insert mailing: %w", err)
 	case !inserted:
 		return errFilenameTaken
 	}
+	if err := file.Hold(ctx, tx, m.CompanyID, file.Owned{Owner: m.ID, Attachments: m.Attachments}); err != nil {
+		return err
+	}
 	return in.checkQuotas(ctx, tx, MailingCounts{Total: 1}, !m.DryRun && !m.Held, true)
 }
 
-// claims says whether an insert that avoids conflicts wrote its row.
+// claims reports whether an INSERT … ON CONFLICT DO NOTHING wrote its row.
 func claims(result sql.Result, err error) (bool, error) {
 	var refused *pq.Error
 	if errors.As(err, &refused) && refused.Code == pqerror.LockNotAvailable {
@@ -287,14 +294,15 @@ func claims(result sql.Result, err error) (bool, error) {
 	return n == 1, err
 }
 
-// finishMailingSQL and answerKeySQL update, by primary key, rows that this very
-// transaction has inserted. A mailing that sends nothing keeps no templates. insertMailingLaneSQL adds a row that nobody else names.
+// finishMailingSQL and answerKeySQL update, by primary key, rows that this
+// transaction has inserted. A mailing that sends nothing keeps no templates. insertMailingLaneSQL adds a row that no other transaction references.
 const (
 	finishMailingSQL = `
 UPDATE mailings SET
     status = $2, completed_at = CASE WHEN $2 = 'COMPLETED' THEN clock_timestamp() END, first_entry = $3, last_entry = $4,
     total_lines = $5, accepted = $6, nothing_to_send = $6 = 0, invalid = $7, duplicates = $8, answer = $9, invalid_by_reason = $10, empty_fields = $11, counted_at = now(),
-    file_bytes = $12, html = CASE WHEN $2 = 'COMPLETED' THEN '' ELSE html END, text_body = CASE WHEN $2 <> 'COMPLETED' THEN text_body END
+    file_bytes = $12, html = CASE WHEN $2 = 'COMPLETED' THEN '' ELSE html END, text_body = CASE WHEN $2 <> 'COMPLETED' THEN text_body END,
+    template_variables = CASE WHEN $2 <> 'COMPLETED' THEN template_variables END
 WHERE id = $1`
 
 	answerKeySQL = `UPDATE idempotency_keys SET answer = $4 WHERE company_id = $1 AND route = $2 AND key = $3`
@@ -314,7 +322,7 @@ func (m *NewMailing) begin() time.Time {
 	return m.SendAt
 }
 
-// status is the mailing's when it has been taken in.
+// status is the mailing's status after its ingest.
 func (in *ingest) status() MailingStatus {
 	switch {
 	case in.mailing.DryRun, in.counts.Accepted == 0:
@@ -358,7 +366,10 @@ func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID
 	if m.DryRun {
 		return nil
 	}
-	return acceptInTx(ctx, tx, m.Tests)
+	if err := acceptInTx(ctx, tx, m.Tests); err != nil {
+		return err
+	}
+	return file.Link(ctx, tx, m.CompanyID, append(owned(m.Tests), file.Owned{Owner: m.ID, Attachments: m.Attachments})...)
 }
 
 // acceptInTx writes emails in a transaction of the caller's.

@@ -24,6 +24,8 @@ type MailingJob struct {
 	LaneID     int64          `db:"lane_id"` // of its emails
 	Subject    string         `db:"subject"` // a template
 	Fields     pq.StringArray `db:"fields"`
+	Template   string         `db:"template"`           // the version of a stored template that Subject is of; "" = none
+	Variables  string         `db:"template_variables"` // JSON: what that version declares
 	ReplyTo    string         `db:"reply_to"`
 	Tags       pq.StringArray `db:"tags"`
 	FirstEntry uuid.UUID      `db:"first_entry"` // uuid.Nil = it has no entries
@@ -31,7 +33,7 @@ type MailingJob struct {
 	ExpandedTo uuid.UUID      `db:"expanded_to"` // uuid.Nil = not begun
 }
 
-// MailingLock says whether a job got hold of its mailing, and why not.
+// MailingLock is whether a job acquired its mailing, and if not, why.
 type MailingLock int
 
 const (
@@ -60,6 +62,7 @@ WITH locked AS (
     RETURNING *
 )
 SELECT m.id, m.company_id, m.request_id, m.generation, m.last_attempt, l.id AS lane_id, m.subject, m.fields,
+       coalesce(m.template, '') AS template, coalesce(m.template_variables, '') AS template_variables,
        coalesce(m.reply_to, '') AS reply_to, m.tags, m.first_entry, m.last_entry, m.expanded_to
 FROM locked m
 LEFT JOIN dispatch_lanes l ON l.company_id = m.company_id AND l.queue = 'email:send:low' AND l.mailing_id = m.id`
@@ -150,7 +153,7 @@ type FailedJob struct {
 }
 
 // failJobSQL locks the mailing's row by primary key and waits $10 ms for the lock. A mailing
-// that failed is counted once more, and after that as long as emails of it are under way.
+// that failed is counted once more, and after that as long as its emails are not final.
 const failJobSQL = `
 WITH failed AS (
     UPDATE mailings SET status = CASE WHEN $4 THEN 'FAILED' ELSE 'PENDING' END,
@@ -164,8 +167,8 @@ WITH failed AS (
 )
 SELECT id FROM failed`
 
-// FailJob lets go of a mailing whose job met an error. false: the hold was lost
-// before, and with it the say about the mailing. The error is ErrLocked if another transaction
+// FailJob releases a mailing whose job returned an error. It returns false if the lock was lost
+// before, so that the mailing's state belongs to another job. The error is ErrLocked if another transaction
 // holds the mailing's row for aggregateWait.
 func (s *Store) FailJob(ctx context.Context, job *MailingJob, f FailedJob) (bool, error) {
 	var taskID *uuid.UUID

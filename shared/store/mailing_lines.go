@@ -15,8 +15,8 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// NewEntry is an address of a mailing. Of its texts U+0000 is left out, and U+FFFD
-// stands for bytes that are no UTF-8: Postgres has no place for either.
+// NewEntry is an address of a mailing. In its texts U+0000 is removed, and U+FFFD
+// replaces bytes that are not UTF-8: Postgres can store neither.
 type NewEntry struct {
 	ID            uuid.UUID // UUIDv7, ascending with the lines; the id of the email made from it
 	Line          int       // in the file, from 1
@@ -57,16 +57,16 @@ const CodeEmptyField = "EMPTY_FIELD"
 
 const maxEntryAddress = 255 // characters: mailing_entries_email_check
 
-// Bounds of what waits in memory beside the COPY.
+// Limits of the lines that wait in memory for the COPY.
 const (
 	heldRows  = 1000
 	heldBytes = 1 << 20
 )
 
-// entryWriter takes lines and writes them. Addresses that were not there before go
-// straight into the table by COPY, which is three times as fast as any INSERT but fails
-// as a whole when one row meets a unique index. So what a filter has seen, or cannot
-// tell, is held back, and goes in by an INSERT that leaves duplicates out.
+// entryWriter takes lines and writes them. New addresses are written
+// into the table by COPY, which is three times as fast as any INSERT but fails
+// as a whole when one row violates a unique index. So lines that the filter has seen, or may
+// have seen, are kept back, and are written by an INSERT that leaves duplicates out.
 type entryWriter struct {
 	ctx         context.Context //nolint:containedctx // of the one call that it lives in
 	tx          pg.SteadyTx

@@ -13,9 +13,9 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Each updates the row that lockForControlSQL has locked. A held or paused mailing has no job
-// that counts: the next one is written when it starts. One that waits for its job gets a new
-// generation, so that a job which is on its way for the old time finds nothing to do.
+// Each updates the row that lockForControlSQL has locked. A held or paused mailing has no current
+// job: the next one is written when it starts. One that waits for its job gets a new
+// generation, so that a job for the old time finds nothing to do.
 const (
 	movePausedSQL = `UPDATE mailings SET send_at = $2, updated_at = now() WHERE id = $1 RETURNING ` + mailingColumns
 

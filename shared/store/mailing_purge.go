@@ -50,8 +50,8 @@ func milliseconds(age time.Duration) *int64 {
 // markFilesSQL locks the mailings' rows by primary key.
 const markFilesSQL = `UPDATE mailings SET file_deleted_at = now() WHERE id = ANY ($1::uuid[]) AND file_deleted_at IS NULL`
 
-// MarkFilesDeleted writes down that the files of these mailings are no more, and says of
-// how many that was news.
+// MarkFilesDeleted records that the files of these mailings are deleted, and returns how
+// many were not marked before.
 func (s *Store) MarkFilesDeleted(ctx context.Context, mailings []uuid.UUID) (int, error) {
 	result, err := s.db.Exec(ctx, markFilesSQL, pg.UUIDArray(mailings))
 	if err != nil {

@@ -31,7 +31,7 @@ func (m *NewMailing) demand(counts MailingCounts) demand {
 	return wanted
 }
 
-// templates are the html and text to store: those of a dry run are never used.
+// templates returns the html and text to store: those of a dry run are never used.
 func (m *NewMailing) templates() (html, text string) {
 	if m.DryRun {
 		return "", ""
@@ -50,8 +50,8 @@ func (m *NewMailing) ofOwnRow() demand {
 	return demand{QuotaRunningMailings: 1, QuotaStoredBodyBytes: m.templateBytes()}
 }
 
-// checkQuotas refuses a mailing that would exceed a quota. runs: it goes on its way. Before
-// the lines are read a quick look spares reading them; it locks nothing and decides nothing.
+// checkQuotas refuses a mailing that would exceed a quota. runs: it starts. Before
+// the lines are read, a quick check without locks may refuse early, so that they need not be read.
 func (in *ingest) checkQuotas(ctx context.Context, tx *sqlx.Tx, counts MailingCounts, runs, quick bool) error {
 	m := &in.mailing
 	if !quick {
@@ -89,7 +89,12 @@ type MailingRoom struct {
 	Emails     int64     // of the day, or Unlimited
 	Recipients int64     // or Unlimited
 	Until      time.Time // when the day is over
+	// Paused: the reputation guard has paused the mailings of the company.
+	Paused bool
 }
+
+// mailingsPausedSQL reads one row by primary key and locks nothing.
+const mailingsPausedSQL = `SELECT mailings_paused_at IS NOT NULL FROM companies WHERE id = $1`
 
 // FindMailingRoom returns what mailings of a company may make now.
 func (s *Store) FindMailingRoom(ctx context.Context, company uuid.UUID) (MailingRoom, error) {
@@ -101,6 +106,9 @@ func (s *Store) FindMailingRoom(ctx context.Context, company uuid.UUID) (Mailing
 	if reset := use[QuotaEmailsPerDay].Reset; reset != nil {
 		room.Until = *reset
 	}
+	if err := s.db.GetContext(ctx, &room.Paused, mailingsPausedSQL, company); err != nil {
+		return MailingRoom{}, fmt.Errorf("find out whether mailings are paused: %w", pg.Translate(err))
+	}
 	return room, nil
 }
 
@@ -111,14 +119,25 @@ func roomIn(u QuotaUse) int64 {
 	return max(0, u.Limit-u.Use)
 }
 
-// Waiting says why a mailing waits and until when.
+// Waiting is why a mailing waits, and until when.
 type Waiting struct {
 	For   Quota
-	Until time.Time
+	Until time.Time // zero = until an operator resumes the company's mailings
 }
 
-// WaitsFor is the quota that a mailing waits for at this time, and until when; "" = none.
+// WaitsForReputation as the reason of a Waiting: the reputation guard has paused the mailings of the
+// company.
+const WaitsForReputation Quota = "reputation"
+
+// WaitsFor is what a mailing waits for at this time, a quota or WaitsForReputation, and until when; "" =
+// nothing.
 func (m Mailing) WaitsFor(now time.Time) Waiting {
+	if m.CompanyPausedAt != nil {
+		switch m.Status {
+		case MailingQueued, MailingPending, MailingProcessing, MailingSending:
+			return Waiting{For: WaitsForReputation}
+		}
+	}
 	if m.WaitingFor == nil || m.WaitingUntil == nil || !m.WaitingUntil.After(now) {
 		return Waiting{}
 	}
@@ -171,7 +190,7 @@ type sizedFile struct {
 	bytes   int64
 }
 
-// sizeFilesParameters are those of size_files.sql.
+// sizeFilesParameters are the parameters of size_files.sql.
 var sizeFilesParameters = pg.Parameters[struct{}, sizedFile]{
 	Columns: []pg.Column[sizedFile]{
 		pg.Each("id", "uuid", pg.UUIDs, func(f *sizedFile) uuid.UUID { return f.mailing }),

@@ -30,7 +30,7 @@ func halted(reached chan<- struct{}, end <-chan error) iter.Seq2[store.MailingLi
 }
 
 // A second upload with the same key, or the same filename, waits for the first before
-// it reads a line, and goes by what became of it.
+// it reads a line, and returns according to its outcome.
 func TestIngestMailing_WaitsForTheFirst(t *testing.T) {
 	t.Parallel()
 	for _, same := range []string{"key", "filename"} {
@@ -98,7 +98,7 @@ func TestIngestMailing_WaitsForTheFirst(t *testing.T) {
 	}
 }
 
-// Nobody waits for a long upload for ever.
+// The wait for a long upload is bounded.
 func TestIngestMailing_InProgress(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

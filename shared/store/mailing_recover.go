@@ -21,14 +21,14 @@ const insertJobSQL = `
     FROM next n LEFT JOIN dispatch_lanes l ON l.company_id = n.company_id AND l.queue = 'mailing.jobs.process' AND l.mailing_id IS NULL
     WHERE n.job_id IS NOT NULL`
 
-// recoverSQL finds mailings along mailings_open and locks them, leaving out those that
-// somebody has locked.
+// recoverSQL finds mailings along mailings_open and locks them, skipping those that
+// another transaction has locked.
 //
-// A holder that has been silent for $2 is cut off by a new generation. A mailing that
+// A job that has been silent for $2 is replaced by raising the generation. A mailing that
 // waits for a job, has none in the outbox (found along email_outbox_lane_claim, in the
 // company's lane of jobs) and has not moved for $3 gets another job of the same
-// generation: the one it had may stand in a long queue still, and is as good as the new
-// one; of the two, the one that comes second finds nothing to do.
+// generation: its previous message may still be in a long queue, and is equivalent to the new
+// one; of the two, the second finds nothing to do.
 const recoverSQL = `
 WITH found AS (
     SELECT m.id, m.status FROM mailings m
@@ -61,7 +61,7 @@ type RecoveredMailing struct {
 const recoverBatch = 100
 
 // RecoverMailings gives a new job to mailings whose job has been silent for stale, and
-// to those whose job must have been lost on its way, because nothing happened for
+// to those whose job must have been lost in transit, because nothing happened for
 // lost. more: there may be others.
 func (s *Store) RecoverMailings(ctx context.Context, stale, lost time.Duration) (recovered []RecoveredMailing, more bool, err error) {
 	jobs := make([]uuid.UUID, recoverBatch)

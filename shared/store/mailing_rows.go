@@ -17,7 +17,7 @@ import (
 // entries are EntryInvalid; the rest have their entry's status.
 const RowDuplicate = "DUPLICATE"
 
-// MailingRow is a row of a mailing's file and what became of it.
+// MailingRow is a row of a mailing's file with its outcome.
 type MailingRow struct {
 	Line           int            `db:"line_no"`
 	ID             uuid.NullUUID  `db:"id"`          // of its email, or of the one it would have become; null of a row that is no entry
@@ -25,7 +25,7 @@ type MailingRow struct {
 	Column         string         `db:"column_name"` // at fault, of a row that is no entry; "" = the row as a whole
 	Status         string         `db:"status"`
 	Code           string         `db:"code"`   // why it was not sent, or why its last try failed; "" = nothing is known
-	Reason         string         `db:"reason"` // the same in words; "" = nothing is known beside the code
+	Reason         string         `db:"reason"` // the same in words; "" = nothing is known besides the code
 	OutcomeUnknown bool           `db:"outcome_unknown"`
 	Attempts       int            `db:"attempts"`
 	LastAttempt    *time.Time     `db:"last_attempt"`

@@ -32,13 +32,13 @@ func (s *Store) SettlingMailings(ctx context.Context) ([]uuid.UUID, error) {
 	return ids, nil
 }
 
-// Settled is what one round did to a mailing.
+// Settled is the effect of one round on a mailing.
 type Settled struct {
 	Kind SettleKind // "" = nothing: it needs no settling, or another one is at it
 	// More: the round did not come to the mailing's last entry.
 	More bool
-	// Left: it did, and entries that are in a worker's hands, or locked, are still to be
-	// looked at.
+	// Left: it did, and entries that a worker is sending, or that are locked, remain to be
+	// processed.
 	Left bool
 	// Cancelled entries had not become emails yet.
 	Cancelled int
@@ -46,7 +46,7 @@ type Settled struct {
 
 // A round belongs to one process, so that two do not do the same work twice. The lock
 // is not the mailing's row, which the replay of an email updates, but one of 256 rows of
-// owner_locks by primary key, which nobody but the tables' owner can lock otherwise; it
+// owner_locks by primary key, which only the tables' owner can lock otherwise; it
 // ends with the transaction and is not waited for.
 const settleLockSQL = `SELECT hold_settling($1)`
 
@@ -65,13 +65,14 @@ WHERE id >= $2 AND id <= $3 AND id IS DISTINCT FROM $4 AND (mailing_id = $1) IS 
 )
 
 // cancelEntriesSQL locks entries by primary key. There is no email of them: the
-// expander needs the mailing to be in PROCESSING.
+// expander needs the mailing to be in PROCESSING. Entries that another transaction has locked
+// are left for the next time.
 const cancelEntriesSQL = `
 UPDATE mailing_entries SET status = 'CANCELLED', cpf_cnpj_enc = NULL, updated_at = now()
-WHERE id = ANY ($1::uuid[]) AND status = 'PENDING'`
+WHERE id = ANY (ARRAY(SELECT id FROM mailing_entries WHERE id = ANY ($1::uuid[]) AND status = 'PENDING' FOR UPDATE SKIP LOCKED))`
 
-// The end of a round, on the mailing's row by primary key. A mailing that was told
-// something else meanwhile is left alone, and settled anew.
+// The end of a round, on the mailing's row by primary key. A mailing that got another
+// command during the round is left alone, and processed again.
 const (
 	settledToSQL = `UPDATE mailings SET settled_to = $3 WHERE id = $1 AND settling = $2`
 	settledSQL   = `
@@ -82,11 +83,12 @@ SELECT EXISTS (SELECT FROM mailing_entries
                  AND (mailing_id = $1) IS TRUE AND status IN ('PENDING', 'QUEUED'))`
 )
 
-// SettleMailing takes at most limit of a mailing's entries. Those without an email it
-// ends by itself; of the others it gives the emails' ids to move, which moves them with
-// Advance, returns those that are Locked, and leaves those that are in a worker's hands: a
-// cancelled mailing is gone through again until none is left. Until the round is committed,
-// nobody else takes the same entries; a crash makes them be taken again.
+// SettleMailing takes at most limit of a mailing's entries. It ends those without an email
+// itself; it gives the ids of the other emails to move, which moves them with
+// Advance and returns those that are Locked. It leaves emails that a worker is sending: a
+// cancelled mailing is scanned again until none is left. Until the round is committed,
+// no other process takes the same entries; after a crash they are taken again. A round whose
+// mailing another transaction has locked for longer than lockWait is Left.
 func (s *Store) SettleMailing(
 	ctx context.Context, id uuid.UUID, limit int, move func(context.Context, SettleKind, []uuid.UUID) (locked []uuid.UUID, err error),
 ) (Settled, error) {
@@ -96,7 +98,10 @@ func (s *Store) SettleMailing(
 		done, err = settle(ctx, tx, id, limit, move)
 		return err
 	})
-	if err != nil {
+	switch {
+	case pg.IsLockTimeout(err): // the emails have moved, the rest is rolled back
+		return Settled{Kind: done.Kind, Left: true}, nil
+	case err != nil:
 		return Settled{}, fmt.Errorf("settle mailing: %w", err)
 	}
 	return done, nil
@@ -107,6 +112,9 @@ func settle(
 ) (Settled, error) {
 	if err := pg.MayIdle(ctx, tx); err != nil {
 		return Settled{}, err
+	}
+	if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(lockWait)); err != nil {
+		return Settled{}, pg.Translate(err)
 	}
 	var ours bool
 	if err := tx.GetContext(ctx, &ours, settleLockSQL, id); err != nil || !ours {
@@ -151,15 +159,21 @@ func settle(
 			return Settled{}, err // not the database's
 		}
 	}
+	done := Settled{Kind: state.Kind, More: len(entries) == limit}
 	if len(waiting) > 0 {
-		if _, err := tx.ExecContext(ctx, cancelEntriesSQL, pg.UUIDArray(waiting)); err != nil {
-			return Settled{}, pg.Translate(err)
+		cancelled, err := tx.ExecContext(ctx, cancelEntriesSQL, pg.UUIDArray(waiting))
+		if err != nil {
+			return done, pg.Translate(err)
 		}
+		n, err := cancelled.RowsAffected()
+		if err != nil {
+			return done, err
+		}
+		done.Cancelled = int(n)
 	}
-	done := Settled{Kind: state.Kind, Cancelled: len(waiting), More: len(entries) == limit}
-	// Failed entries are gone through once, so the next round begins with the first locked
-	// one. Those behind it that were moved are not among the failed ones any more, so that it
-	// comes further than this one.
+	// Failed entries are scanned once, so the next round begins with the first locked
+	// one. Entries after it that were moved are not failed any more, so that the next round
+	// advances further than this one.
 	if state.Kind == SettleRetryFailed && len(locked) > 0 {
 		first, _ := pg.IDRange(locked, func(id *uuid.UUID) uuid.UUID { return *id })
 		done.More = done.More && len(locked) < limit

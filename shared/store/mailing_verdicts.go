@@ -11,8 +11,8 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// verdictPage is how many verdicts of either kind are read at once. In between nothing
-// is held: a reader may be as slow as it likes.
+// verdictPage is how many rows of either kind are read at once. Between two pages no
+// connection and no lock is held, so a slow reader costs nothing.
 const verdictPage = 1000
 
 // rejectsSQL reads a mailing's rejected lines by primary key, in its order, and locks
@@ -74,7 +74,7 @@ func (s *Store) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter
 	}
 }
 
-// earliest is the source with the verdict on the first line, nil at the end of all.
+// earliest returns the source with the smallest line number, nil when all have ended.
 func earliest(sources []*verdictPager) (next *verdictPager, err error) {
 	line := 0
 	for _, source := range sources {
@@ -132,10 +132,10 @@ func (s *Store) invalidAfter(ctx context.Context, company, mailing, cursor uuid.
 	return page, cursor, nil
 }
 
-// codeOfReason is the verdict on an entry that is invalid for the reason.
+// codeOfReason is the error code of an entry that is invalid for the reason.
 func codeOfReason(reason string) string { return strings.ToUpper(reason) }
 
-// verdictPager hands out verdicts one by one and fetches a page when it has none left.
+// verdictPager returns rejected lines one by one and fetches the next page when it has none left.
 type verdictPager struct {
 	fetch func(afterLine int) (page []RejectedLine, last bool, err error)
 	page  []RejectedLine
@@ -143,7 +143,7 @@ type verdictPager struct {
 	ended bool
 }
 
-// peek returns the next verdict, nil at the end.
+// peek returns the next rejected line without consuming it, nil at the end.
 func (p *verdictPager) peek() (*RejectedLine, error) {
 	if len(p.page) == 0 && !p.ended {
 		page, last, err := p.fetch(p.line)

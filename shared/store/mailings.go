@@ -13,7 +13,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// MailingStatus is where a mailing stands.
+// MailingStatus is the state of a mailing.
 type MailingStatus string
 
 // The states of a mailing; schema/README.md draws the ways between them.
@@ -41,7 +41,8 @@ type Mailing struct {
 	Filename     string         `db:"filename"`
 	StorageURL   string         `db:"storage_url"` // for the programs; not for the tenant
 	DryRun       bool           `db:"dry_run"`
-	Subject      string         `db:"subject"` // the template
+	Subject      string         `db:"subject"`  // the template
+	Template     *string        `db:"template"` // name@version or name/locale@version of a stored template; nil = none
 	Fields       pq.StringArray `db:"fields"`
 	Sender       string         `db:"sender"`
 	ReplyTo      *string        `db:"reply_to"`
@@ -56,7 +57,7 @@ type Mailing struct {
 	FirstEntry   uuid.NullUUID  `db:"first_entry"`
 	LastEntry    uuid.NullUUID  `db:"last_entry"`
 	ExpandedAt   *time.Time     `db:"expanded_at"`
-	WaitingFor   *string        `db:"waiting_for"` // a quota: see WaitsFor
+	WaitingFor   *string        `db:"waiting_for"` // see WaitsFor
 	WaitingUntil *time.Time     `db:"waiting_until"`
 	Settling     *string        `db:"settling"` // "cancel" or "retry-failed" while that is being carried out
 
@@ -68,7 +69,7 @@ type Mailing struct {
 	// EmptyFields is how many of Accepted leave a column empty that a template uses without a
 	// default.
 	EmptyFields int `db:"empty_fields"`
-	// InvalidByReason is Invalid as a JSON object of the verdicts' codes.
+	// InvalidByReason is Invalid as a JSON object of counts by error code.
 	InvalidByReason json.RawMessage `db:"invalid_by_reason"`
 
 	InvalidLater int `db:"invalid_later"` // found when it was expanded
@@ -95,6 +96,9 @@ type Mailing struct {
 	// When what is past its time was deleted; nil = it is there.
 	FileDeletedAt    *time.Time `db:"file_deleted_at"`
 	EntriesDeletedAt *time.Time `db:"entries_deleted_at"` // the numbers stay
+
+	// CompanyPausedAt is when the reputation guard paused the mailings of the company; nil = it has not.
+	CompanyPausedAt *time.Time `db:"company_paused_at"`
 }
 
 // Ended is how many of the accepted entries have come to an end.
@@ -112,11 +116,12 @@ func (m Mailing) Remaining() time.Duration {
 }
 
 const mailingColumns = `
-id, company_id, request_id, filename, storage_url, dry_run, coalesce(subject_written, subject) AS subject, fields, sender, reply_to, tags, delivery, send_at,
+id, company_id, request_id, filename, storage_url, dry_run, coalesce(subject_written, subject) AS subject, template, fields, sender, reply_to, tags, delivery, send_at,
 status, generation, attempts, last_attempt, error_message, first_entry, last_entry, expanded_at, waiting_for, waiting_until, settling,
 total_lines, processed_lines, accepted, invalid, duplicates, empty_fields, invalid_by_reason,
 invalid_later, queued, sent, failed, suppressed, expired, cancelled, unknown, delivered, bounced, complained, unsubscribed, rate, counted_at,
-created_at, updated_at, completed_at, file_deleted_at, entries_deleted_at`
+created_at, updated_at, completed_at, file_deleted_at, entries_deleted_at,
+(SELECT c.mailings_paused_at FROM companies c WHERE c.id = company_id) AS company_paused_at`
 
 // findMailingSQL reads one row, by primary key or mailings_company, and locks nothing.
 const findMailingSQL = `SELECT ` + mailingColumns + ` FROM mailings WHERE id = $1 AND company_id = $2`
@@ -130,7 +135,7 @@ func (s *Store) FindMailing(ctx context.Context, company, id uuid.UUID) (Mailing
 	return m, nil
 }
 
-// listMailingsSQL walks mailings_company from the cursor down and locks nothing.
+// listMailingsSQL scans mailings_company from the cursor down and locks nothing.
 const listMailingsSQL = `
 SELECT ` + mailingColumns + ` FROM mailings WHERE company_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3`
 
@@ -150,8 +155,8 @@ func (s *Store) ListMailings(ctx context.Context, company, before uuid.UUID, lim
 // mailingExistsSQL reads one row by primary key and locks nothing.
 const mailingExistsSQL = `SELECT EXISTS (SELECT FROM mailings WHERE id = $1) AS found, ` + pg.ConfirmedColumn + ` IS NOT NULL AS confirmed`
 
-// MailingExists says whether a mailing was committed, as Exists does of an email, for a caller whose IngestMailing
-// ended with ErrUnknownOutcome.
+// MailingExists reports whether a mailing was committed, as Exists does for an email, for a caller whose IngestMailing
+// returned ErrUnknownOutcome.
 func (s *Store) MailingExists(ctx context.Context, id uuid.UUID) (bool, error) {
 	found, err := s.existsConfirmed(ctx, mailingExistsSQL, id)
 	if err != nil {

@@ -128,7 +128,7 @@ func TestMailingEntries(t *testing.T) {
 	}
 }
 
-// Every line comes once, in the order of the file, whatever the pages, with what became of it.
+// Every line comes once, in the order of the file, whatever the pages, with its outcome.
 func TestMailingRows(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

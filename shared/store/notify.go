@@ -29,7 +29,7 @@ func (s *Store) Wake(ctx context.Context) error {
 // Lanes names lanes of a company for a wake-up.
 type Lanes struct {
 	Company uuid.UUID
-	Queue   string    // "" = all of them, those of mailings too
+	Queue   string    // "" = all queues, those of mailings included
 	Mailing uuid.UUID // uuid.Nil = the queue's lane without a mailing
 }
 

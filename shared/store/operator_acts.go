@@ -16,8 +16,8 @@ import (
 // What an operator does with single emails and dead letters. Programs do the same by other
 // methods; these write it down in operator_audit.
 
-// CancelEmail withdraws an email that no worker has taken up. With Applied false it is too
-// late, and Status says why; nothing is written down then.
+// CancelEmail cancels an email that no worker has claimed. Applied false means that it is too
+// late, and Status is the reason; no audit entry is written then.
 func (s *Store) CancelEmail(ctx context.Context, by audit.Operator, company, id uuid.UUID) (Advanced, error) {
 	return s.moveEmail(ctx, by, audit.Change{Action: "email.cancel", Company: company, Subject: id.String()}, Transition{
 		ID: id, Guard: GuardOpen, Status: email.Cancelled, Events: []email.Event{operatorEvent(by, email.EventCancelled)},
@@ -25,8 +25,8 @@ func (s *Store) CancelEmail(ctx context.Context, by audit.Operator, company, id 
 }
 
 // ReplayEmail gives an email that FAILED, EXPIRED or was CANCELLED a new budget of tries
-// and a deadline that is ttl away. With Applied false it can not be sent again, and Status
-// says why, or is "" when its row is not kept any more, or Erased or Replaced is true.
+// and a deadline in ttl from now. Applied false means that it cannot be sent again: Status
+// is the reason, or is "" when its row is no longer stored, or Erased or Replaced is true.
 func (s *Store) ReplayEmail(ctx context.Context, by audit.Operator, company, id uuid.UUID, ttl time.Duration) (Advanced, error) {
 	return s.moveEmail(ctx, by, audit.Change{Action: "email.retry", Company: company, Subject: id.String()}, Transition{
 		ID: id, Guard: GuardReplay, Status: email.Pending, Renew: ttl, Events: []email.Event{operatorEvent(by, email.EventReplayed)},
@@ -46,7 +46,7 @@ func (s *Store) moveEmail(ctx context.Context, by audit.Operator, a audit.Change
 	return moved, pg.Wrap(a.Action, err)
 }
 
-// operatorEvent tells an email's timeline who did it.
+// operatorEvent is an event of an email's timeline that names the operator.
 func operatorEvent(o audit.Operator, kind email.EventType) email.Event {
 	a := o.Actor()
 	return email.Event{Type: kind, At: time.Now().UTC(), Metadata: map[string]any{"by": a.By, "operator": a.Name}}

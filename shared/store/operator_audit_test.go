@@ -322,7 +322,7 @@ func TestAudit_Filter(t *testing.T) {
 	}
 }
 
-// Two years are kept, whoever asks; and nobody writes another time or role.
+// Entries are kept for two years, for every role; and no role can forge a time or a role.
 func TestAudit_IsKeptTwoYearsAndNeverChanged(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -35,9 +36,13 @@ type NewEmail struct {
 	Idempotency    *IdempotencyKey // nil = none
 	Aggregate      *Aggregate      // what it is about; nil = nothing that anybody named
 	Template       string          // name@version or name/locale@version of the template it was made from; "" = none
+	Attachments    []file.Attachment
 
 	payload []byte
 }
+
+// size is about how many bytes the email adds to a statement.
+func (e NewEmail) size() int { return len(e.HTML) + len(e.Text) + len(e.payload) + len(e.CPFCNPJ) }
 
 // ErrNoLane: the company has no lane for the email's queue, so nothing would ever
 // pick it up. It is made with the company.
@@ -51,8 +56,8 @@ type Accepter struct {
 	near  *nearQuotas
 }
 
-// accepted is what became of an email in a group. held: it was not written, because another
-// transaction has held up the idempotency key of this or another email of the group.
+// accepted is the result for one email of a group. held: it was not written, because another
+// transaction holds the idempotency key of this or another email of the group.
 type accepted struct {
 	inserted bool
 	held     bool
@@ -66,7 +71,7 @@ const keyWait = 100 * time.Millisecond
 func (s *Store) NewAccepter() *Accepter {
 	return &Accepter{store: s, aside: newAside[uuid.UUID](), near: newNearQuotas(s), group: pg.NewGroup(
 		func(e NewEmail) string { return e.ID.String() },
-		func(e NewEmail) int { return len(e.HTML) + len(e.Text) + len(e.payload) + len(e.CPFCNPJ) },
+		NewEmail.size,
 		s.insertGroup,
 	).Fair(func(e NewEmail) uuid.UUID { return e.CompanyID })}
 }
@@ -74,11 +79,11 @@ func (s *Store) NewAccepter() *Accepter {
 // Accept commits the email and returns nil: from here on it cannot be lost.
 //
 // A used idempotency key is not an error of the database: the result is a
-// *KeyUsedError with the stored answer, and nothing was written; and likewise a
-// *AggregateTakenError for what an earlier email is about. *QuotaError: a quota of the
-// company would be exceeded; the caller looks for the answer to an idempotency key itself.
+// *KeyUsedError with the stored answer, and nothing was written. A taken aggregate is an
+// *AggregateTakenError in the same way. *file.GoneError: an attached file does not exist (any more). *QuotaError: a quota of the
+// company would be exceeded; the caller looks up the answer of an idempotency key itself.
 // Other errors: ErrNoLane, ErrAggregateBusy, ErrInProgress, ErrBusy, ErrUnavailable (nothing
-// written), ErrUnknownOutcome (ask Exists).
+// written), ErrUnknownOutcome (call Exists).
 func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 	var err error
 	if e.payload, err = json.Marshal(e.Job); err != nil {
@@ -120,12 +125,13 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 	return ErrNoLane
 }
 
-// insert joins the email to a group. One about something does not join: a program's open
-// transaction may hold its key, and nobody else is to wait for that. Nor does one with an
+// insert adds the email to a group. An email with an aggregate is written alone: a program's open
+// transaction may hold its key, and other emails must not wait for that. So is one with attachments, because a
+// cleaner may hold a file, and one with an
 // idempotency key of a company one of whose keys another transaction held a moment ago.
 func (a *Accepter) insert(ctx context.Context, e NewEmail, near bool) (bool, error) {
 	switch {
-	case e.Aggregate != nil:
+	case e.Aggregate != nil, len(e.Attachments) > 0:
 		return a.store.insertAbout(ctx, e, near)
 	case near:
 		return a.near.insertNear(ctx, e)
@@ -137,8 +143,8 @@ func (a *Accepter) insert(ctx context.Context, e NewEmail, near bool) (bool, err
 	return a.insertAlone(ctx, e)
 }
 
-// insertAlone inserts an email with an idempotency key by itself, and waits for the key as
-// long as bounded lets it.
+// insertAlone inserts an email with an idempotency key in a statement of its own, and waits for the key as
+// long as bounded permits.
 func (a *Accepter) insertAlone(ctx context.Context, e NewEmail) (bool, error) {
 	inserted, err := pg.Bounded(ctx, a.store.db, e.key().row(e.CompanyID), func(wait time.Duration) ([]bool, error) {
 		inserted, err := a.store.insertEmails(ctx, []NewEmail{e}, wait)
@@ -153,8 +159,8 @@ func (a *Accepter) insertAlone(ctx context.Context, e NewEmail) (bool, error) {
 	return inserted[0], nil
 }
 
-// heldKey says of a key that another transaction holds, for too long or while others wait for
-// it already, that its request is under way.
+// heldKey returns ErrInProgress for a lock error on a key: another transaction has held it for too long, or
+// too many requests wait for it already.
 func heldKey(err error) error {
 	if pg.IsRowWait(err) {
 		return errors.Join(ErrInProgress, err)
@@ -162,9 +168,9 @@ func heldKey(err error) error {
 	return held(err)
 }
 
-// insertGroup writes a group. When another transaction holds up one of its keys, the emails
-// without a key are written, and the others left to be written one by one, each company's at
-// its own cost. A lock of a whole table is waited for: it concerns everybody.
+// insertGroup writes a group. When another transaction holds one of its keys, the emails
+// without a key are written, and the others are left to be written one by one, so that a company waits only
+// for its own keys. A lock of a whole table is waited for: it blocks every email.
 func (s *Store) insertGroup(ctx context.Context, emails []NewEmail) ([]accepted, error) {
 	wait := keyWait
 	if !slices.ContainsFunc(emails, isKeyed) {
@@ -207,7 +213,7 @@ func (s *Store) insertUnkeyed(ctx context.Context, emails []NewEmail) ([]accepte
 
 func isKeyed(e NewEmail) bool { return e.Idempotency != nil }
 
-// Close waits for the groups under way.
+// Close waits for the groups in flight.
 func (a *Accepter) Close() {
 	a.group.Wait()
 	a.near.waitNear()
@@ -216,8 +222,8 @@ func (a *Accepter) Close() {
 // existsSQL reads one row by primary key and locks nothing.
 const existsSQL = `SELECT EXISTS (SELECT FROM email_outbox WHERE id = $1) AS found, ` + pg.ConfirmedColumn + ` IS NOT NULL AS confirmed`
 
-// Exists says whether an email was committed, on a synchronous standby too where there is one, for a caller
-// whose Accept ended with ErrUnknownOutcome.
+// Exists reports whether an email was committed, on a synchronous standby too where there is one, for a caller
+// whose Accept returned ErrUnknownOutcome.
 func (s *Store) Exists(ctx context.Context, id uuid.UUID) (bool, error) {
 	found, err := s.existsConfirmed(ctx, existsSQL, id)
 	if err != nil {

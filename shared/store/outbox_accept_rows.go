@@ -45,7 +45,7 @@ func acceptArguments(emails []NewEmail, wait time.Duration) []any {
 	return acceptParameters.Arguments(acceptScalars{len(emails), wait}, emails)
 }
 
-// acceptParameters are those of accept.sql and accept_scheduled.sql.
+// acceptParameters are the parameters of accept.sql and accept_scheduled.sql.
 var acceptParameters = pg.Parameters[acceptScalars, NewEmail]{
 	Scalars: []pg.Scalar[acceptScalars]{
 		pg.One("lock_timeout", "text", func(s acceptScalars) any { return pg.LockTimeout(s.wait) }),
@@ -80,10 +80,11 @@ var acceptParameters = pg.Parameters[acceptScalars, NewEmail]{
 		pg.Each("aggregate_id", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.about().ID }),
 		pg.Each("event_type", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.about().EventType }),
 		pg.Each("template", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.Template }),
+		pg.Each("attachments", "bigint", pg.OptionalBigInts, func(e *NewEmail) int64 { return int64(len(e.Attachments)) }),
 	},
 }
 
-// insertEmails says of each email whether it was inserted.
+// insertEmails reports for each email whether it was inserted.
 func (s *Store) insertEmails(ctx context.Context, emails []NewEmail, wait time.Duration) ([]bool, error) {
 	statement := s.insertEmail
 	if anyScheduled(emails) {

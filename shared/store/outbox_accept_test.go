@@ -170,7 +170,7 @@ func TestAccept_ManyAtOnceAndOneOfThemBad(t *testing.T) {
 	}
 }
 
-// Accepting is repeatable: the same email is one row, whoever asks again.
+// Accepting is repeatable: the same email is one row, however often it is accepted.
 func TestAccept_TheSameAgain(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -11,8 +11,8 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Advance applies one transition by itself, for callers that have no neighbours. It waits
-// at most 4 s for a row that another transaction has locked: then it is ErrAggregateBusy,
+// Advance applies one transition in a statement of its own, for callers with one email. It waits
+// at most 4 s for a row that another transaction has locked: then it returns ErrAggregateBusy,
 // and nothing was changed.
 func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 	t, err := t.encoded()
@@ -54,11 +54,11 @@ var advancePlainSQL string
 //go:embed sql/advance_waiting.sql
 var advanceWaitingSQL string
 
-// tried is what became of a transition in a group.
+// tried is the result of a transition in a group.
 type tried struct {
 	Advanced
 	// rerun: the connection broke and the statement was run once more. An earlier run of it
-	// may still be under way, and be what has locked the email.
+	// may still be running, and may be what has locked the email.
 	rerun bool
 }
 

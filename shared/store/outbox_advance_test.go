@@ -203,7 +203,7 @@ func TestAdvance_ClaimNeedsAnOpenLaneAndADueRow(t *testing.T) {
 	}
 }
 
-// What has begun is ended, whatever became of the lane meanwhile.
+// An attempt that has begun is ended, whatever the lane's state is by then.
 func TestAdvance_AttemptEndsInAClosedLane(t *testing.T) {
 	t.Parallel()
 	for _, change := range []string{

@@ -13,8 +13,8 @@ import (
 // Backlog is how much there is of what somebody may have to look at.
 type Backlog struct {
 	Pending     int `db:"pending"`      // outbox rows that wait for the dispatcher
-	Unknown     int `db:"unknown"`      // emails of which nobody knows whether the provider took them
-	DeadLetters int `db:"dead_letters"` // those that nobody has resolved
+	Unknown     int `db:"unknown"`      // emails whose send outcome is unknown
+	DeadLetters int `db:"dead_letters"` // unresolved ones
 }
 
 // countBacklogSQL counts along email_outbox_lane_claim, email_outbox_open and
@@ -103,8 +103,7 @@ func (s *Store) CountExpiring(ctx context.Context, within time.Duration) (Expiri
 	return n, nil
 }
 
-// CountBacklog counts up to limit: beyond that the exact number costs more than it
-// tells.
+// CountBacklog counts up to limit: an exact larger number would cost too much.
 func (s *Store) CountBacklog(ctx context.Context, limit int) (Backlog, error) {
 	var b Backlog
 	if err := s.db.GetContext(ctx, &b, countBacklogSQL, limit); err != nil {
@@ -113,8 +112,8 @@ func (s *Store) CountBacklog(ctx context.Context, limit int) (Backlog, error) {
 	return b, nil
 }
 
-// LaneAge is how long the row has been due that has been due for longest, in all lanes
-// of a queue, those of mailings and the others apart.
+// LaneAge is how long the oldest due row has been due, in all lanes
+// of a queue; lanes of mailings and other lanes are separate.
 type LaneAge struct {
 	Queue   string  `db:"queue"`
 	Mailing bool    `db:"mailing"`
@@ -126,8 +125,8 @@ func (l LaneAge) Age() time.Duration { return time.Duration(l.Seconds * float64(
 
 // oldestDueSQL jumps from lane to lane along email_outbox_lane_claim and takes the first
 // due row of each, so its cost is the number of lanes with waiting rows and not the
-// number of rows. It locks nothing. Lanes that somebody holds are left out: nobody waits
-// for their emails.
+// number of rows. It locks nothing. Lanes paused by an operator are left out, because their
+// emails are meant to wait.
 const oldestDueSQL = `
 WITH RECURSIVE lane AS (
     (SELECT lane_id FROM email_outbox
@@ -149,10 +148,10 @@ CROSS JOIN LATERAL (
     ORDER BY o.next_at, o.id LIMIT 1
 ) due
 WHERE l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
+  AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL)
 GROUP BY l.queue, mailing`
 
-// OldestDue tells of each kind of lane in which a row is due; a kind that is not in the
-// answer has none.
+// OldestDue returns an entry for each kind of lane in which a row is due.
 func (s *Store) OldestDue(ctx context.Context) ([]LaneAge, error) {
 	var ages []LaneAge
 	if err := s.db.SelectContext(ctx, &ages, oldestDueSQL); err != nil {

@@ -12,10 +12,10 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// AdvanceAll applies transitions of different emails of a company in one commit, for somebody
-// who waits for the answer, and returns what became of each in their order. A program's open
-// transaction may hold an email for as long as it likes: after 4 s that is
-// ErrAggregateBusy, or ErrBusy at once when others wait already, and nothing was changed.
+// AdvanceAll applies transitions of different emails of a company in one commit, for a client
+// that waits for the answer, and returns their results in order. A program's open
+// transaction may hold an email for any time: after 4 s that is
+// ErrAggregateBusy, or ErrBusy at once when too many others wait already, and nothing was changed.
 func (s *Store) AdvanceAll(ctx context.Context, company uuid.UUID, ts []Transition) ([]Advanced, error) {
 	encoded := make([]Transition, len(ts))
 	for i, t := range ts {
@@ -59,8 +59,8 @@ func untilUnlocked(ctx context.Context, move func(context.Context, Transition) (
 	}
 }
 
-// boundedly does something in one transaction that waits for the locks of other ones as long
-// as bounded lets it, and repeats it when it lost a race.
+// boundedly runs do in one transaction that waits for the locks of other transactions as long
+// as bounded permits, and repeats it after a serialization failure or deadlock.
 func boundedly[R any](ctx context.Context, s *Store, row pg.HeldRow, do func(tx *sqlx.Tx, wait time.Duration) ([]R, error)) ([]R, error) {
 	return pg.Bounded(ctx, s.db, row, func(wait time.Duration) (done []R, err error) {
 		err = s.db.InTx(ctx, func(tx *sqlx.Tx) error {
@@ -74,7 +74,7 @@ func boundedly[R any](ctx context.Context, s *Store, row pg.HeldRow, do func(tx 
 	})
 }
 
-// changeBoundedly runs one statement boundedly and says how many rows it changed. A row that
+// changeBoundedly runs one statement boundedly and returns how many rows it changed. A row that
 // stays locked is ErrBusy.
 func (s *Store) changeBoundedly(ctx context.Context, row pg.HeldRow, statement string, args ...any) (int64, error) {
 	changed, err := boundedly(ctx, s, row, func(tx *sqlx.Tx, _ time.Duration) ([]int64, error) {
@@ -91,7 +91,7 @@ func (s *Store) changeBoundedly(ctx context.Context, row pg.HeldRow, statement s
 	return changed[0], nil
 }
 
-// heldEmail says of a lock that lasted too long that it is an email's.
+// heldEmail converts a lock timeout to the error for an email.
 func heldEmail(err error) error {
 	if pg.IsLockTimeout(err) && !errors.Is(err, pg.ErrBusy) {
 		return errors.Join(ErrAggregateBusy, err)
@@ -99,7 +99,7 @@ func heldEmail(err error) error {
 	return err
 }
 
-// held says of a lock that lasted too long that it is some row's.
+// held converts a lock timeout to the error for any other row.
 func held(err error) error {
 	if pg.IsLockTimeout(err) && !errors.Is(err, pg.ErrBusy) {
 		return errors.Join(pg.ErrBusy, err)

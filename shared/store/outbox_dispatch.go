@@ -24,7 +24,7 @@ type DueRow struct {
 	HadTask bool `db:"had_task"`
 }
 
-// dueSQL says whether the row o is due for a dispatcher. A retry whose task waits on the
+// dueSQL is the condition under which row o is due for a dispatcher. A retry whose task waits on the
 // queue (enqueued_at is set) is due only when the task is 5 s late: asynq counts in whole
 // seconds, and may be late by one.
 const dueSQL = `o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.next_at <= now() AND o.expires_at > now()
@@ -37,9 +37,9 @@ type OverdueEmail struct {
 	About     bool      `db:"about"` // something: a program may be changing it
 }
 
-// overdueSQL finds by email_outbox_open, a short range of it for each status. It passes by
+// overdueSQL finds by email_outbox_open, a short range of it for each status. It skips
 // rows that another transaction has locked, so that they do not fill the list: it shares the
-// locks of the others until its own end, which is that of the statement.
+// locks of the others until the end of the statement.
 const overdueSQL = `
 SELECT due.id, due.expires_at, due.about
 FROM unnest('{PENDING,ENQUEUED,RETRY_SCHEDULED}'::text[]) AS waits(status)

@@ -48,7 +48,7 @@ func (p Position) nextAt() string {
 
 // WaitingLanes is what a look at lanes found.
 type WaitingLanes struct {
-	// Open: the provider's gate is open. While it is shut no email is taken from any lane.
+	// Open: the circuit breaker is closed. While it is open no email is taken from any lane.
 	Open  bool
 	Lanes []WaitingLane
 }
@@ -64,7 +64,7 @@ func (w WaitingLanes) Due() map[string][]int64 {
 	return lanes
 }
 
-// LaneProbe asks for one lane.
+// LaneProbe selects one lane.
 type LaneProbe struct {
 	ID int64
 	// Since is a lower bound of the positions of its rows; zero = none is known.
@@ -87,11 +87,11 @@ WITH RECURSIVE jump AS (
     SELECT lane_id AS id, '-infinity'::timestamptz AS since, '` + beforeAllIDs + `'::uuid AS since_id FROM jump WHERE lane_id IS NOT NULL
 )`
 
-// NewRows asks for the lanes of new rows.
+// NewRows selects the lanes of new rows.
 type NewRows struct {
 	// Within is how long ago their ids were made at most; 0 = new rows are not looked for.
 	Within time.Duration
-	// Bounds are the lanes of which a lower bound is known. The others are read from their start.
+	// Bounds are the lanes with a known lower bound. The others are read from their start.
 	Bounds []LaneProbe
 }
 
@@ -101,13 +101,13 @@ const (
 	// newestRows is how many of the newest rows a look for new ones reads at most.
 	newestRows = 5000
 	// clockSkew is how far an id may be ahead of Postgres's clock. Rows with greater ids, such as
-	// those of an api whose clock is wrong and those with a UUIDv4, are not found by a look for new
-	// ones, and do not take the place of others in it: a wake-up or a full listing finds them.
+	// those of an api whose clock is wrong and those with a UUIDv4, are not found by a search for new
+	// rows, and do not displace others in it: a wake-up or a full listing finds them.
 	clockSkew = 2 * time.Second
 )
 
 // theseLanesSQL is the lanes $1, each from the position $2, $3 on, and those of the rows whose id was made in
-// the last $4 milliseconds, found by email_outbox_pkey; $4 = 0 looks for none. Of these the
+// the last $4 milliseconds, found by email_outbox_pkey; $4 = 0 searches for none. Of these the
 // lanes $7 are read from the position $8, $9 on.
 const theseLanesSQL = `
 WITH lane AS (
@@ -124,9 +124,9 @@ WITH lane AS (
 
 // waitSQL finds, for each of the open lanes, the first row along email_outbox_lane_claim and
 // the first that is or becomes due. A retry whose task waits on the queue is due 5 s late, as
-// in dueSQL: its lane is looked at again then if it is the first. Whether a row is due is no EXISTS: the
-// planner makes a join of that, which may go through all of a lane's rows, dead ones too. It
-// locks nothing. A row without a lane says only how the gate is.
+// in dueSQL: if it is the first row, its lane is read again then. The test for a due row is not an EXISTS: the
+// planner makes a join of that, which may read all of a lane's rows, dead ones too. It
+// locks nothing. A row without a lane carries only the circuit breaker's state.
 const waitSQL = `
 SELECT gate.open, found.* FROM (SELECT ` + breaker.IsOpenSQL + ` AS open) gate
 LEFT JOIN (
@@ -149,7 +149,7 @@ LEFT JOIN (
           AND (o.status = 'PENDING' OR o.enqueued_at IS NULL OR o.next_at <= now() - interval '5 s')
         ORDER BY o.next_at, o.id LIMIT 1
     ) due ON true
-    WHERE l.paused_at IS NULL AND l.held_at IS NULL AND c.suspended_at IS NULL
+    WHERE l.paused_at IS NULL AND l.held_at IS NULL AND c.suspended_at IS NULL AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL)
       AND (due.next_at IS NOT NULL OR earliest.late_at IS NOT NULL)
 ) found ON true`
 
@@ -163,7 +163,7 @@ func (s *Store) WaitingLanes(ctx context.Context) (WaitingLanes, error) {
 	return s.look(ctx, waitingLanesSQL)
 }
 
-// ProbeLanes is WaitingLanes for these lanes and for those of new rows. Lanes that are not in the
+// ProbeLanes is WaitingLanes for these lanes and for those of new rows. Lanes that are missing in the
 // answer are closed or hold no row.
 func (s *Store) ProbeLanes(ctx context.Context, lanes []LaneProbe, made NewRows) (WaitingLanes, error) {
 	named, known := probeArrays(lanes), probeArrays(made.Bounds)

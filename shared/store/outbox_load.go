@@ -24,8 +24,8 @@ type LoadedEmail struct {
 	Due            bool           `db:"due"` // next_at has come, give or take a second
 	Expired        bool           `db:"expired"`
 	LaneOpen       bool           `db:"lane_open"` // neither lane nor company is paused
-	GateOpen       bool           `db:"gate_open"` // the provider's gate lets it pass
-	Probe          bool           `db:"probe"`     // it is the one email that passes a shut gate
+	GateOpen       bool           `db:"gate_open"` // the circuit breaker lets it pass
+	Probe          bool           `db:"probe"`     // it is the one email that passes an open circuit breaker
 	ExpiresAt      time.Time      `db:"expires_at"`
 	Payload        []byte         `db:"payload"`
 	Sender         string         `db:"sender"`
@@ -35,15 +35,16 @@ type LoadedEmail struct {
 	HTMLSHA256     []byte         `db:"html_sha256"`
 	CheckerVersion int            `db:"checker_version"`
 	Delivery       email.Delivery `db:"delivery"`
-	// RecipientKnown says, of an email that names a recipientId, that the company
-	// has this recipient, undeleted and at the address the email goes to, or has an
-	// import of it under way.
+	Attachments    int            `db:"attachments"` // how many it has of its own
+	// RecipientKnown reports, for an email with a recipientId, whether the company
+	// has this recipient, not deleted and with the address of the email, or has a
+	// pending import of it.
 	RecipientKnown bool `db:"recipient_known"`
 	// Suppressed is why the company must not write to the email's To; "" if it may.
 	Suppressed string `db:"suppressed"`
-	// SuppressedCopies are those of its cc and bcc that must be left out.
+	// SuppressedCopies are the suppressed addresses among cc and bcc, which must be left out.
 	SuppressedCopies pq.StringArray `db:"suppressed_copies"`
-	// About says that the email is about something: a program may be changing it.
+	// About: the email has an aggregate, so a program may be changing it.
 	About bool `db:"about"`
 
 	// MailingID is set for the email of a mailing: it has no body of its own, it is
@@ -64,7 +65,7 @@ func (s *Store) NewLoader() *Loader {
 	return &Loader{store: s, group: pg.NewGroup(uuid.UUID.String, func(uuid.UUID) int { return 4096 }, s.loadEmails).For(s.db.Workers())}
 }
 
-// For says how many goroutines load emails from now on, see Options.Hands.
+// For sets how many goroutines load emails from now on, see Options.Hands.
 func (l *Loader) For(hands int) { l.group.For(hands) }
 
 // Load reads one email; ErrNotFound if there is none.
@@ -88,7 +89,7 @@ func (l *Loader) SESMessageID(ctx context.Context, id uuid.UUID) (string, error)
 	return found, nil
 }
 
-// Close waits for the groups under way.
+// Close waits for the groups in flight.
 func (l *Loader) Close() { l.group.Wait() }
 
 // loadSQL reads emails for their attempts.
@@ -96,7 +97,7 @@ func (l *Loader) Close() { l.group.Wait() }
 //go:embed sql/load.sql
 var loadSQL string
 
-// loadParameters are those of load.sql: how many emails, and their ids.
+// loadParameters are the parameters of load.sql: how many emails, and their ids.
 var loadParameters = pg.Parameters[int, uuid.UUID]{
 	Scalars: []pg.Scalar[int]{pg.One("count", "bigint", func(count int) any { return count })},
 	Columns: []pg.Column[uuid.UUID]{pg.Each("id", "uuid", pg.UUIDs, func(id *uuid.UUID) uuid.UUID { return *id })},

@@ -94,7 +94,7 @@ func TestLoad_RecipientKnown(t *testing.T) {
 	}
 }
 
-// A recipient whose import is under way is known at the import's address, also to a company
+// A recipient whose import is pending is known at the import's address, also to a company
 // that has deleted the person before.
 func TestLoad_RecipientWaiting(t *testing.T) {
 	t.Parallel()

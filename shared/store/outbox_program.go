@@ -33,7 +33,7 @@ SELECT outbox_id, moved, status FROM email_gateway_reschedule($1::uuid, $2::text
 SELECT outbox_id, event, cancelled, status FROM email_gateway_cancel($1::uuid, $2::text, $3::text, nullif($4::text, ''))`
 )
 
-// ProgramEmail is an email as a program hands it over.
+// ProgramEmail is an email that a program enqueues.
 type ProgramEmail struct {
 	CompanyID uuid.UUID
 	Aggregate Aggregate
@@ -43,7 +43,7 @@ type ProgramEmail struct {
 	RequestID string        // "" = the transaction's
 }
 
-// ProgramResult is what became of an email that a program wrote, moved or cancelled.
+// ProgramResult is the result for an email that a program wrote, moved or cancelled.
 type ProgramResult struct {
 	ID        uuid.UUID
 	EventType string       // of a cancel
@@ -58,9 +58,9 @@ var ErrTransactionFull = errors.New("the transaction has written as many emails 
 const transactionFull = "EG413"
 
 // EnqueueIn writes an email into the transaction. *QuotaError: a quota of the company would
-// be exceeded. ErrTransactionFull: the program must commit first. Postgres's other refusals are
-// returned as they are; SQLSTATE 55P03 says that the company is close to a quota, and another
-// transaction is using what is left. All of them leave the transaction to be rolled back.
+// be exceeded. ErrTransactionFull: the program must commit first. Postgres's other errors are
+// returned unchanged; SQLSTATE 55P03 means that the company is close to a quota, and another
+// transaction is using what is left. After any of them the transaction must be rolled back.
 func EnqueueIn(ctx context.Context, tx Querier, e ProgramEmail) (ProgramResult, error) {
 	results, err := queryResults(ctx, tx, false, enqueueSQL, e.CompanyID.String(), e.Aggregate.Type, e.Aggregate.ID, e.Aggregate.EventType,
 		string(e.Body), sql.NullTime{Time: e.SendAt, Valid: !e.SendAt.IsZero()}, e.TTL.Milliseconds(), e.RequestID)

@@ -112,8 +112,8 @@ func TestCancelIn_WritesWhatAdvanceDoes(t *testing.T) {
 	}
 }
 
-// A program sits on its transaction. Whoever would claim or expire its email meanwhile
-// leaves it and is told so at once, and those of its group go on; then the move counts.
+// A program keeps its transaction open. A statement that would claim or expire its email
+// skips it and reports so at once, and the others of its group proceed; then the move is applied.
 func TestAdvance_GivesWayToAProgram(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -8,10 +8,10 @@ import (
 )
 
 // purgeOutboxSQL looks at the next rows along email_outbox_pkey and deletes, by the same
-// key and in its order, those that came to their end longer ago than $2. A row that a
-// person is sending again is waited for, and stays. So does an intake that no worker has
-// written down yet (by recipient_intakes_pkey). Of a mailing's email, what its body was
-// made from goes too (by mailing_entries_pkey).
+// key and in its order, those that became final longer ago than $2. A row that is being
+// replayed is waited for, and stays. So does a recipient import that no worker has
+// applied yet (by recipient_intakes_pkey). The values from which a mailing's email was
+// made are emptied too (by mailing_entries_pkey).
 const purgeOutboxSQL = `
 WITH seen AS MATERIALIZED (
     SELECT o.id, o.processed_at < now() - $2 * interval '1 ms' AND (o.target <> 'recipients.upsert' OR NOT EXISTS (
@@ -31,13 +31,13 @@ const (
 	ofMailingSQL = `o.target = 'email:send' AND starts_with(coalesce(o.payload ->> 'htmlRef', ''), 'mailing:')`
 	// keptPayloadSQL is what is kept of the payload of an outbox row o whose body goes.
 	keptPayloadSQL = `(SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM jsonb_each(o.payload) WHERE key IN ('to', 'cc', 'bcc', 'subject', 'htmlRef'))`
-	// emptyEntriesSQL takes from mailing_entries e what only sending needs, with the name. The
-	// address stays: what became of it is told until the entry goes.
+	// emptyEntriesSQL removes from mailing_entries e what only sending needs, with the name. The
+	// address and the outcome stay until the entry is deleted.
 	emptyEntriesSQL = `UPDATE mailing_entries e SET fields = '{}', token = '', nome = NULL, razao_social = NULL, cpf_cnpj_hash = NULL, cpf_cnpj_enc = NULL, updated_at = now()`
 )
 
-// PurgeOutbox looks at the next limit outbox rows and deletes those that came to their
-// end longer ago than age. What there is to tell about an email stands in its log.
+// PurgeOutbox looks at the next limit outbox rows and deletes those that became
+// final longer ago than age. The email's history stays in its log.
 func (s *Store) PurgeOutbox(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkOutbox, everybody, age, limit, purgeOutboxSQL)
 }

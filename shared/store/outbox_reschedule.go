@@ -13,15 +13,15 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// rescheduleSQL locks one row by primary key and moves it while no worker has it. The
-// row becomes PENDING, so that the dispatcher acts when the time comes: a task that
-// stands on the queue finds at the fence that the email is not due, and goes. The
-// deadline moves along; an email of a mailing that was not tried yet has none.
+// rescheduleSQL locks one row by primary key and moves it unless a worker has claimed it. The
+// row becomes PENDING, so that the dispatcher acts at the new time: a task that is queued for
+// the old time finds at the fence that the email is not due, and is acknowledged. The
+// deadline moves too; an email of a mailing that was not tried yet has none.
 //
 // It writes the event RESCHEDULED with both times, and the email_logs row (by primary key),
-// where there may be none yet. A time that does not change, or that has passed both before
-// and after, adds no event. The log is read as it was when the statement began: see
-// advanceSQL for what Postgres refuses then.
+// if there is none yet. A time that does not change, or that has passed both before
+// and after, adds no event. The log is read in the statement's snapshot: see
+// advanceSQL for the errors that may follow.
 const rescheduleSQL = `
 WITH found AS MATERIALIZED (
     SELECT o.id, o.status, o.next_at AS was_due, greatest(now(), $3) <> greatest(now(), o.next_at) AS changed,
@@ -71,10 +71,10 @@ type Move struct {
 	By        map[string]any // the event's metadata, which gets both times too
 }
 
-// Reschedule moves the company's email to another time. Applied is false when it is too
-// late: Status says why. ErrNotFound: there is no such email, or its row is not kept any
-// more. ErrAggregateBusy, ErrBusy: a program's open transaction holds it. *QuotaError: it was
-// due, and as many emails are scheduled as may be.
+// Reschedule moves the company's email to another time. Applied false means that it is too
+// late: Status is the reason. ErrNotFound: there is no such email, or its row is no longer
+// stored. ErrAggregateBusy, ErrBusy: a program's open transaction holds it. *QuotaError: it was
+// due, and the quota of scheduled emails is used up.
 func (s *Store) Reschedule(ctx context.Context, m Move) (Advanced, error) {
 	var at *time.Time
 	if !m.SendAt.IsZero() {

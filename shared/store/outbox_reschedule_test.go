@@ -51,7 +51,7 @@ func TestReschedule_OfAnother(t *testing.T) {
 	}
 }
 
-// A move against the claim: whoever comes first has the email, and nothing is claimed
+// A move against the claim: the first one wins the email, and no email is claimed
 // before the time that it was moved to.
 func TestReschedule_AgainstTheClaim(t *testing.T) {
 	t.Parallel()

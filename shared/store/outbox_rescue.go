@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// UnknownOutcome is an email of whose last attempt nobody knows how it ended.
+// UnknownOutcome is an email whose last attempt has an unknown outcome.
 type UnknownOutcome struct {
 	ID        uuid.UUID      `db:"id"`
 	Token     uuid.UUID      `db:"claim_token"`
@@ -19,7 +19,7 @@ type UnknownOutcome struct {
 	Throttles int            `db:"throttles"`
 	Delivery  email.Delivery `db:"delivery"`
 
-	// Category and OriginalCode say why the outcome is unknown: the category of the failed
+	// Category and OriginalCode describe the cause: the category of the failed
 	// call, and the provider's code or, without one, ours. Both are empty for an abandoned
 	// claim, of which no call was recorded.
 	Category     string `db:"-"`
@@ -28,15 +28,15 @@ type UnknownOutcome struct {
 	InOutage bool `db:"-"`
 }
 
-// abandonedSQL finds along email_outbox_open the emails in PROCESSING, which are as many
-// as the workers have hands, and locks nothing.
+// abandonedSQL finds along email_outbox_open the emails in PROCESSING, which are at most as many
+// as the workers' concurrency, and locks nothing.
 const abandonedSQL = `
 SELECT id, claim_token, attempts, throttles, delivery FROM email_outbox
 WHERE status = 'PROCESSING' AND target = 'email:send' AND lease_until < now() - $1 * interval '1 ms'
 LIMIT $2`
 
 // AbandonedClaims lists at most limit emails whose lease ended longer ago than grace:
-// their worker is gone, or does not answer any more.
+// their worker has died or does not respond.
 func (s *Store) AbandonedClaims(ctx context.Context, grace time.Duration, limit int) ([]UnknownOutcome, error) {
 	var found []UnknownOutcome
 	if err := s.db.SelectContext(ctx, &found, abandonedSQL, grace.Milliseconds(), limit); err != nil {
@@ -54,16 +54,16 @@ WHERE status = 'OUTCOME_UNKNOWN' AND target = 'email:send'
   AND expires_at >= $1::timestamptz AND (expires_at, id) > ($1::timestamptz, $2::uuid)
 ORDER BY expires_at, id LIMIT $3`
 
-// UnresolvedPlace is how far a walk along the emails in OUTCOME_UNKNOWN has come; the zero
-// value is its beginning.
+// UnresolvedPlace is the cursor of a scan over the emails in OUTCOME_UNKNOWN; the zero
+// value is the beginning.
 type UnresolvedPlace struct {
 	ExpiresAt time.Time
 	ID        uuid.UUID
 }
 
-// UnresolvedOutcomes looks at the next emails in OUTCOME_UNKNOWN behind after, limit at
-// most, and lists those whose time to wait for the provider's feedback is over. next is
-// where the walk goes on: at its beginning when it has come to the end.
+// UnresolvedOutcomes looks at the next emails in OUTCOME_UNKNOWN after the cursor, limit at
+// most, and lists those that have waited long enough for the provider's feedback. next is
+// the cursor for the next call: the beginning again when the scan has reached the end.
 func (s *Store) UnresolvedOutcomes(ctx context.Context, after UnresolvedPlace, limit int) (due []UnknownOutcome, next UnresolvedPlace, err error) {
 	var page []struct {
 		UnknownOutcome

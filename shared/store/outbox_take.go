@@ -22,7 +22,7 @@ type Batch struct {
 	TakenAt time.Time
 }
 
-// Slot is one of the batches that a dispatcher has under way at the same time.
+// Slot is one of the batches that a dispatcher has in flight at the same time.
 type Slot struct {
 	ID uuid.UUID
 	// Published is the TakenAt of the slot's last batch, whose tasks have all been published
@@ -30,7 +30,7 @@ type Slot struct {
 	Published time.Time
 }
 
-// hadTaskSQL says whether a task that waits on the queue should have brought the row o back. A
+// hadTaskSQL is the condition under which a task that waited on the queue should have run row o. A
 // task that its worker dropped (dropped_tasks_pkey) is not missing.
 const hadTaskSQL = `o.status = 'RETRY_SCHEDULED' AND o.enqueued_at IS NOT NULL
                    AND NOT EXISTS (SELECT FROM dropped_tasks d WHERE d.enqueued_at = o.enqueued_at AND d.outbox_id = o.id)`
@@ -104,7 +104,7 @@ func (s *Store) take(ctx context.Context, statement string, args ...any) (Batch,
 // forgetBatchSQL deletes one row by primary key.
 const forgetBatchSQL = `DELETE FROM dispatch_batches WHERE slot = $1 AND taken_at = $2`
 
-// ForgetBatch says that the slot's last batch was published, where no next one does so.
+// ForgetBatch records that the slot's last batch was published, when no next batch records it.
 func (s *Store) ForgetBatch(ctx context.Context, slot Slot) error {
 	if _, err := s.db.Exec(ctx, forgetBatchSQL, slot.ID, slot.Published); err != nil {
 		return fmt.Errorf("forget batch: %w", err)
@@ -144,7 +144,7 @@ type Release struct {
 	ID uuid.UUID
 	// Delay is how long the dispatcher leaves the row alone; with 0 it is due as before.
 	Delay time.Duration
-	// NextAt is when a job was due before it was leased. An email's row still says so.
+	// NextAt is when a job was due before it was leased. The row of an email keeps this time.
 	NextAt time.Time
 }
 
@@ -153,7 +153,7 @@ type Release struct {
 //go:embed sql/release.sql
 var releaseSQL string
 
-// releaseParameters are those of release.sql: when the batch was taken, and its rows.
+// releaseParameters are the parameters of release.sql: when the batch was taken, and its rows.
 var releaseParameters = pg.Parameters[time.Time, Release]{
 	Scalars: []pg.Scalar[time.Time]{pg.One("taken_at", "timestamptz", func(takenAt time.Time) any { return takenAt })},
 	Columns: []pg.Column[Release]{
@@ -201,8 +201,8 @@ SELECT NOT EXISTS (SELECT FROM found) AND EXISTS (
     SELECT FROM email_outbox WHERE id = $1 AND (status = 'ENQUEUED' OR status = 'RETRY_SCHEDULED' AND enqueued_at IS NOT NULL))`
 
 // DropTask records that the email's task is acknowledged without having done anything: the
-// dispatcher acts when the email is due, and not before delay has passed. locked says that
-// another transaction has locked the row, which then still counts on its task: the caller keeps
+// dispatcher acts when the email is due, and not before delay has passed. locked means that
+// another transaction has locked the row, which then still relies on its task: the caller keeps
 // the task, or calls NoteDroppedTask.
 func (s *Store) DropTask(ctx context.Context, id uuid.UUID, delay time.Duration) (locked bool, err error) {
 	err = pg.Write(func(args []any) error { return s.db.GetContext(ctx, &locked, dropTaskSQL, args...) }, id, delay.Milliseconds())

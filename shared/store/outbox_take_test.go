@@ -159,7 +159,7 @@ func TestTakeDue_Commits(t *testing.T) {
 	}
 }
 
-// batches counts the batches that nobody has confirmed as published.
+// batches counts the batches that are not confirmed as published.
 func batches(t *testing.T, d storetest.Database) int {
 	t.Helper()
 	return ask[int](t, d, `SELECT count(*) FROM dispatch_batches`)

@@ -42,14 +42,14 @@ const maxSearches = 32
 // ErrNotFollowed: after maxSearches searches the person's rows still led to others.
 var ErrNotFollowed = errors.New("the person's rows lead to ever more ids and addresses")
 
-// FindPerson says what the company's rows know somebody by: an address, or the stored hashes
-// of a CPF or CNPJ (of each way in which it may have been written); the other is left out.
-// From there it follows the ids and addresses that stand in the same rows of all tables,
-// those of the person's past too. An address that names somebody else somewhere is Shared,
-// and is not followed to other rows. ErrNotFollowed is returned instead of a part of the rows.
+// FindPerson finds the identifiers of a person in the company's rows, given an address, or the stored hashes
+// of a CPF or CNPJ (of each form in which it may have been written); the other is left out.
+// From there it follows the ids and addresses that occur in the same rows of all tables,
+// former ones too. An address that also names another person somewhere is Shared,
+// and is not followed to other rows. ErrNotFollowed is returned instead of an incomplete result.
 //
-// An address that several people share finds all of its current recipients, and nothing is
-// followed from there.
+// For an address that several people share, all of its current recipients are returned, and no
+// further rows are followed.
 func (s *Store) FindPerson(ctx context.Context, company uuid.UUID, address string, hashes ...string) (Person, error) {
 	hashes = slices.DeleteFunc(slices.Clone(hashes), func(h string) bool { return h == "" })
 	f := finder{company: company, address: strings.ToLower(address), hashes: hashes, traces: map[trace]bool{}}
@@ -63,7 +63,7 @@ func (s *Store) FindPerson(ctx context.Context, company uuid.UUID, address strin
 	if err := f.search(ctx, s, at); err != nil {
 		return Person{}, err
 	}
-	if err := f.search(ctx, s, f.whoAt()); err != nil { // what says that they are one, wherever it stands
+	if err := f.search(ctx, s, f.whoAt()); err != nil { // the rows that connect them, in any table
 		return Person{}, err
 	}
 	people := f.people()

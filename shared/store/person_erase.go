@@ -78,10 +78,10 @@ func (s *Store) EraseDeadLetters(ctx context.Context, by audit.Operator, company
 	return s.erased(ctx, "erase dead letters", eraseDeadLettersSQL, company, pg.UUIDArray(ids), by.Actor().String(), erasure)
 }
 
-// eraseRecipientsSQL deletes by primary key, and the marks of imports that wait by that of
-// recipient_intakes. In a row's place it puts one that holds nothing but the id and when it
-// was erased: a statement that was accepted before ($3, at $4) and arrives later must not
-// bring the person back. CleanRecipients deletes it.
+// eraseRecipientsSQL deletes by primary key, and the marks of waiting imports by that of
+// recipient_intakes. It replaces a row by one that contains nothing but the id and the time of
+// the erasure: a statement that was accepted before ($3, at $4) and arrives later must not
+// restore the person. CleanRecipients deletes it.
 const eraseRecipientsSQL = `
 WITH intakes AS (
     DELETE FROM recipient_intakes WHERE recipient_id = ANY ($2::uuid[]) AND company_id = $1 AND outbox_id <= $3
@@ -100,9 +100,9 @@ func (s *Store) EraseRecipients(ctx context.Context, company, deletion uuid.UUID
 	return s.erased(ctx, "erase recipients", eraseRecipientsSQL, company, pg.UUIDArray(ids), deletion, madeAt(deletion), all)
 }
 
-// eraseReplaysSQL reads the whole table, which holds the requests of a month. A request
-// that is being worked off finds nobody of this name any more; an operator's, which is about
-// all companies, is worked off first.
+// eraseReplaysSQL reads the whole table, which holds the requests of a month. A running
+// replay finds no more rows of this person; an operator's, which covers
+// all companies, is completed first.
 const eraseReplaysSQL = `
 UPDATE dead_letter_replays SET note = NULL,
     filter = CASE WHEN lower(filter ->> 'recipient') = ANY ($2::text[]) THEN jsonb_set(filter, '{recipient}', to_jsonb($3::text)) ELSE filter END
@@ -138,8 +138,8 @@ func (s *Store) erase(ctx context.Context, what, statement string, args ...any) 
 	return int(n), pg.Wrap(what, err)
 }
 
-// RecordPerson writes down that an operator exports or erases somebody. Nothing of what is
-// written names him: run tells the rows of one go from another's.
+// RecordPerson writes an audit entry when an operator exports or erases a person. The entry
+// does not identify the person: run distinguishes one run from another.
 func (s *Store) RecordPerson(ctx context.Context, by audit.Operator, action string, company, run uuid.UUID, details map[string]any) error {
 	a := audit.Change{Action: action, Company: company, Subject: run.String(), Details: details}
 	return pg.Wrap("record "+action, audit.Record(ctx, s.db, by, a))

@@ -11,7 +11,7 @@ import (
 )
 
 // withoutPersonSQL is the payload of t without some addresses ($3): in cc, bcc and replyTo,
-// and wherever else they stand ($4) in headers and tags. What is no email's payload stays.
+// and anywhere in the texts of headers and tags ($4). A payload of another target is unchanged.
 const withoutPersonSQL = `(CASE jsonb_typeof(t.payload) WHEN 'object' THEN (
         SELECT coalesce(jsonb_object_agg(p.key, CASE
                    WHEN p.key IN ('cc', 'bcc') AND jsonb_typeof(p.value) = 'array'
@@ -53,8 +53,8 @@ WITH changed AS (
 SELECT (SELECT coalesce(array_agg(id), '{}') FROM changed) AS emails, (SELECT coalesce(array_agg(outbox_id), '{}') FROM logs) AS logs,
        (SELECT coalesce(array_agg(outbox_id), '{}') FROM events) AS events`
 
-	// otherSenderSQL is the sender of the outbox row t; that of an email to a person who writes
-	// for the company is the company's default sender after that person is erased.
+	// otherSenderSQL is the sender of the outbox row t. If the erased person was the sender, it is
+	// the company's default sender.
 	otherSenderSQL = `CASE WHEN lower(coalesce(substring(t.sender FROM '<([^<>]+)>\s*$'), t.sender)) = ANY ($3::text[])
             THEN (SELECT c.default_from FROM companies c WHERE c.id = $1) ELSE t.sender END`
 

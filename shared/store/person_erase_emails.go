@@ -36,17 +36,19 @@ func (s *Store) erasing(ctx context.Context, do func(tx *sqlx.Tx) error) error {
 	return err
 }
 
-// askTasksSQL has the dispatcher remove a task from Redis. An email that is erased once more
-// asks again, unless this erasure has found its task: the receipt counts it once.
+// askTasksSQL requests that the dispatcher removes a task from Redis. A repeated erasure
+// requests it again, unless this erasure has found the task already: the receipt counts it once.
 const askTasksSQL = `
     ON CONFLICT (outbox_id) DO UPDATE SET erasure_id = excluded.erasure_id, done_at = NULL, found = false, final = erased_tasks.final OR excluded.final
     WHERE erased_tasks.company_id = excluded.company_id AND NOT (erased_tasks.found AND erased_tasks.erasure_id = excluded.erasure_id)`
 
-// eraseEmailsSQL locks the outbox rows by primary key, in the order of their ids. Those
-// that have not ended stay as they are, with their logs and timelines: somebody is sending
+// eraseEmailsSQL locks the outbox rows by primary key, in the order of their ids. Rows
+// that are not final stay unchanged, with their logs and timelines: a worker is sending
 // them. Logs are found by email_logs_pkey, events by email_events_pkey, notifications by
-// ses_events_outbox. News of a recipient are deleted, with their mark in recipient_intakes (by
-// primary key). The dispatcher is asked for their tasks (erased_tasks_pkey).
+// ses_events_outbox. Recipient imports are deleted, with their mark in recipient_intakes (by
+// primary key). A trigger deletes attachments (found by attachments_pkey); their files (by
+// stored_files_company_id_id_key) are deleted by DeleteErased, or by the next cleaner, unless
+// another email attaches them. The dispatcher is requested to remove their tasks (erased_tasks_pkey).
 const eraseEmailsSQL = `
 WITH held AS MATERIALIZED (
     SELECT o.id, o.target, o.processed_at IS NULL AND o.target = 'email:send' AS busy, ` + intakePersonSQL + ` AS recipient_id,
@@ -65,6 +67,11 @@ WITH held AS MATERIALIZED (
 ), tasks AS (
     INSERT INTO erased_tasks (outbox_id, erasure_id, company_id, final)
     SELECT id, $4, $1, true FROM held WHERE target = 'email:send' AND NOT busy AND fresh` + askTasksSQL + `
+), attached AS MATERIALIZED (
+    SELECT a.owner_id, a.file_id FROM held JOIN attachments a ON a.owner_id = held.id AND a.company_id = $1
+    WHERE held.target = 'email:send' AND NOT held.busy AND held.fresh
+), unused AS (
+    UPDATE stored_files f SET used_at = '-infinity' FROM attached WHERE f.company_id = $1 AND f.id = attached.file_id
 ), ended AS (
     SELECT t.id FROM unnest($2::uuid[]) AS t (id) WHERE NOT EXISTS (SELECT FROM held WHERE held.id = t.id AND held.busy)
 ), logs AS (
@@ -83,27 +90,30 @@ SELECT coalesce(array_agg(id) FILTER (WHERE busy), '{}') AS busy,
        coalesce(array_agg(id) FILTER (WHERE target = 'recipients.upsert'), '{}') AS news,
        (SELECT coalesce(array_agg(outbox_id), '{}') FROM intakes) AS intakes,
        (SELECT coalesce(array_agg(outbox_id), '{}') FROM logs) AS logs, (SELECT coalesce(array_agg(email_log_id), '{}') FROM events) AS events,
+       (SELECT coalesce(array_agg(owner_id), '{}') FROM attached) AS attachments, (SELECT coalesce(array_agg(DISTINCT file_id), '{}') FROM attached) AS files,
        (SELECT coalesce(array_agg(outbox_id), '{}') FROM notices) AS notices FROM held`
 
-// ErasedEmails is what EraseEmails has done, by the ids of the emails, which stand there once
+// ErasedEmails is the effect of EraseEmails, by the ids of the emails; an id occurs once
 // for each row.
 type ErasedEmails struct {
 	Cancelled int `db:"-"` // that had not been sent
-	// Emails are outbox rows, Notices what SES told, News updates of recipients, deleted with
+	// Emails are outbox rows, Notices are notifications of SES, News are recipient imports, deleted with
 	// their Intakes.
 	Emails, Logs, Events, Notices, News, Intakes pq.StringArray
+	// Attachments are deleted, and Files are those that they named.
+	Attachments, Files pq.StringArray
 	// Busy are being sent right now, or wait for SES to say whether it took them, or another
 	// transaction has them locked. They stay, to be erased when that is over.
 	Busy pq.StringArray
 }
 
-// EraseEmails ends those of the company's emails that have not been sent, CANCELLED, and
-// takes out of their rows, logs and timelines whom they were for and what they said. What
-// is left says that there was an email, when, and what became of it. At most some hundred
-// ids at a time. Done twice, it changes nothing more.
+// EraseEmails cancels those of the company's emails that have not been sent, and
+// removes recipient and content from their rows, logs and timelines. What
+// remains says that there was an email, when, and how it ended. At most some hundred
+// ids at a time. A second call changes nothing more.
 //
-// It waits at most a second for a row that another transaction has locked, and then leaves
-// that email alone.
+// It waits at most a second for a row that another transaction has locked, and then skips
+// that email.
 func (s *Store) EraseEmails(ctx context.Context, by audit.Operator, company, erasure uuid.UUID, ids []uuid.UUID) (ErasedEmails, error) {
 	done, err := s.eraseEmails(ctx, by, company, erasure, ids)
 	if !pg.IsLockTimeout(err) {
@@ -121,6 +131,7 @@ func (s *Store) EraseEmails(ctx context.Context, by audit.Operator, company, era
 		done.Cancelled += one.Cancelled
 		done.Emails, done.Logs, done.Events = append(done.Emails, one.Emails...), append(done.Logs, one.Logs...), append(done.Events, one.Events...)
 		done.Intakes = append(done.Intakes, one.Intakes...)
+		done.Attachments, done.Files = append(done.Attachments, one.Attachments...), append(done.Files, one.Files...)
 		done.Notices, done.News, done.Busy = append(done.Notices, one.Notices...), append(done.News, one.News...), append(done.Busy, one.Busy...)
 	}
 	return done, nil

@@ -92,7 +92,7 @@ func (s *Store) OldestErasure(ctx context.Context) (seconds float64, err error) 
 	return seconds, nil
 }
 
-// meets says whether both are known by something in common.
+// meets reports whether both have an identifier in common.
 func (p *Person) meets(q Person) bool {
 	return !disjoint(p.Addresses, q.Addresses) || !disjoint(p.Hashes, q.Hashes) || !disjoint(p.Recipients, q.Recipients) || !disjoint(p.ExternalIDs, q.ExternalIDs)
 }
@@ -117,7 +117,7 @@ func (s *Store) FinishErasure(ctx context.Context, erasures []uuid.UUID) error {
 const countTasksSQL = `
 SELECT count(*) FILTER (WHERE found) AS removed, count(*) FILTER (WHERE done_at IS NULL) AS open FROM erased_tasks WHERE erasure_id = ANY ($1::uuid[])`
 
-// ErasedTaskCounts says what dispatchers have done about the tasks of erased emails.
+// ErasedTaskCounts is how many tasks of erased emails the dispatchers have processed.
 type ErasedTaskCounts struct {
 	Removed int `json:"removed"` // Redis had them
 	Open    int `json:"open"`    // no dispatcher has looked yet

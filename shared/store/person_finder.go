@@ -10,8 +10,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// trace is what a row of some table says together about somebody; "" and uuid.Nil where it
-// says nothing.
+// trace is a set of identifiers of one person in a row of some table; "" and uuid.Nil are
+// missing ones.
 type trace struct {
 	table      PersonTable
 	address    string // as it is written there
@@ -33,8 +33,8 @@ type finder struct {
 	traces map[trace]bool
 }
 
-// follow searches for what is known, and again for what that has brought, until there is
-// nothing new.
+// follow searches for the known identifiers, and again for those that it finds, until there are
+// no new ones.
 func (f *finder) follow(ctx context.Context, s *Store) (Person, error) {
 	var searched Person
 	for range maxSearches {
@@ -59,8 +59,8 @@ func contains[T comparable](all, some []T) bool {
 	return !slices.ContainsFunc(some, func(v T) bool { return !slices.Contains(all, v) })
 }
 
-// search collects the traces of all tables in which one of p's addresses, hashes or ids
-// stands. Copies of emails to others say nothing about who has an address.
+// search collects the traces of all tables that contain one of p's addresses, hashes or ids.
+// Copies of emails to other people do not show whose an address is.
 func (f *finder) search(ctx context.Context, s *Store, p Person) error {
 	scan := func(table PersonTable, next func(PersonScan) (PersonPage, error)) error {
 		for at := (PersonScan{Until: uuid.Max}); ; {
@@ -168,18 +168,18 @@ func (f *finder) person() Person {
 	return p.sorted()
 }
 
-// ofAddress says that the trace's recipient was made of its address, and is whoever is
-// written to there.
+// ofAddress reports whether the trace's recipient id was derived from its address, so that the address
+// alone identifies the person.
 func (f *finder) ofAddress(t trace) bool {
 	return t.hash == "" && t.externalID == "" && t.recipient == RecipientID(f.company, "", "", t.address)
 }
 
-// identifies says that the trace tells one person at an address from another.
+// identifies reports whether the trace distinguishes people with the same address.
 func (f *finder) identifies(t trace) bool {
 	return t.hash != "" || t.externalID != "" || t.recipient != uuid.Nil && !f.ofAddress(t)
 }
 
-// owners is what the traces of an id say of whose it is, by the numbers beside it.
+// owners are the numbers that occur beside an id in the traces.
 type owners struct {
 	mine    bool // its recipient's row of today has this person's number
 	foreign bool // a row of some table has another number
@@ -209,8 +209,8 @@ func (f *finder) owners() idOwners {
 	return o
 }
 
-// contested says that an id belongs to a person with another number than this one's: by the
-// recipient's row of today, or, where there is none, by any other row. For an external id, the
+// contested reports whether an id belongs to a person with another number than this one's: by the
+// recipient's current row, or, if there is none, by any other row. For an external id, the
 // recipient is the one whose id is derived from it.
 func (o idOwners) contested(recipient uuid.UUID, externalID string) bool {
 	r, e := o.recipients[recipient], o.externalIDs[externalID]
@@ -231,8 +231,8 @@ func (f *finder) whoAt() Person {
 	return p.sorted()
 }
 
-// people are those who are named together with the address, each with all that the traces
-// join: two ids that stand in one row are one person's.
+// people are those who are named together with the address, each with all identifiers that the traces
+// connect: two ids in one row are one person's.
 func (f *finder) people() []Person {
 	type group struct {
 		Person

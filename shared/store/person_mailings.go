@@ -54,13 +54,13 @@ func (s *Store) PersonSuppressions(ctx context.Context, p Person) ([]Suppression
 	return found, nil
 }
 
-// PersonAnswers lists the stored answers to the requests that these emails, or news of
-// recipients, came with.
+// PersonAnswers lists the stored answers to the requests that created these emails or
+// recipient imports.
 func (s *Store) PersonAnswers(ctx context.Context, p Person, outboxIDs []uuid.UUID) ([]json.RawMessage, error) {
 	return s.personJSON(ctx, "list stored answers", personAnswersSQL, p.CompanyID, pg.UUIDArray(outboxIDs))
 }
 
-// PersonNotices lists what SES told about these emails.
+// PersonNotices lists the notifications of SES about these emails.
 func (s *Store) PersonNotices(ctx context.Context, outboxIDs []uuid.UUID) ([]json.RawMessage, error) {
 	return s.personJSON(ctx, "list notifications", personNoticesSQL, pg.UUIDArray(outboxIDs))
 }

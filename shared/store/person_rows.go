@@ -15,14 +15,14 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// PersonTable is a table that rows about people stand in.
+// PersonTable is a table that contains rows about people.
 type PersonTable string
 
 // They are searched, and erased, in this order: recipients come last, because they say
 // what the others are known by.
 const (
 	PersonEntries     PersonTable = "mailingEntries"
-	PersonEmails      PersonTable = "emails" // of the outbox, with news of recipients that wait there
+	PersonEmails      PersonTable = "emails" // of the outbox, with recipient imports that wait there
 	PersonLogs        PersonTable = "emailLogs"
 	PersonDeadLetters PersonTable = "deadLetters"
 	PersonRecipients  PersonTable = "recipients"
@@ -47,7 +47,7 @@ type PersonPage struct {
 	More bool
 }
 
-// PersonScan says which part of a table to read.
+// PersonScan selects which part of a table to read.
 type PersonScan struct {
 	After uuid.UUID
 	// Until is the last id of emails, logs and entries; uuid.Max = no limit.
@@ -56,7 +56,7 @@ type PersonScan struct {
 	Whole bool
 }
 
-// A payload is that of an email, or that of a recipient's news.
+// A payload is that of an email or of a recipient import.
 const (
 	payloadNamesSQL = `(lower(coalesce(s.payload ->> 'to', s.payload ->> 'email')) = ANY ($4::text[])
         OR coalesce(s.payload #>> '{recipient,cpfCnpjHash}', s.payload ->> 'cpfCnpjHash') = ANY ($5::text[])
@@ -81,8 +81,8 @@ const (
 WITH args AS (
     SELECT $1::uuid, $4::text[], $5::text[], $6::text[], $7::text[], $9::text[], $10::uuid
 ), `
-	// personPageSQL tells how far the look went even when it found nothing. told is the text
-	// of the row that names the person beside its own address.
+	// personPageSQL returns how far the scan went even when it found nothing. told is the text
+	// of the row that names the person besides its own address.
 	personPageSQL = `
 FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last FROM seen) t
 LEFT JOIN (SELECT * FROM named WHERE own OR copied) n ON true`
@@ -103,9 +103,9 @@ const (
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(o) FROM email_outbox o WHERE o.id = n.id) END AS row` + personPageSQL
 
-	// It goes along email_logs_company. The timeline is found by email_events_pkey: of an
-	// email to somebody else that has left the outbox, it alone tells who got a copy. A log has
-	// no hash; that of its outbox row, found by primary key, tells whose it is where several
+	// Along email_logs_company. The timeline is found by email_events_pkey: for an
+	// email to another person whose outbox row is purged, only the timeline names the recipients of copies. A log has
+	// no hash; that of its outbox row, found by primary key, identifies the person if several
 	// people had the same external id.
 	personLogsSQL = personArgsSQL + `seen AS MATERIALIZED (
     SELECT outbox_id AS id, recipient, recipient_id, external_id, error_reason, tags FROM email_logs
@@ -129,8 +129,8 @@ const (
 FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last FROM seen) t
 LEFT JOIN said n ON true`
 
-	// It goes along dead_letters_pkey: they are few, and kept for days. That of a task
-	// whose email is not there tells its company in the payload alone.
+	// Along dead_letters_pkey: they are few, and kept for days. A dead letter of a task
+	// without an email has its company in the payload only.
 	personDeadLettersSQL = personArgsSQL + `seen AS MATERIALIZED (
     SELECT id, email, payload, last_error, resolution_note, (` + letterOfSQL + `) IS TRUE AS ours FROM dead_letters d WHERE id > $2 ORDER BY id LIMIT $3
 ), named AS (
@@ -224,8 +224,8 @@ func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, 
 	return page, nil
 }
 
-// patterns match a text in which one of the person's addresses stands, and does not only
-// end or begin another one, in the order of the addresses. A line's end is written \n in JSON.
+// patterns match a text that contains one of the person's addresses as a whole, not as a
+// part of a longer one, in the order of the addresses. A line's end is written \n in JSON.
 func (p *Person) patterns() pq.StringArray {
 	patterns := make(pq.StringArray, len(p.Addresses))
 	for i, address := range p.Addresses {

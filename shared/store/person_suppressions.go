@@ -41,8 +41,8 @@ func (s *Store) EraseSuppressions(ctx context.Context, p Person, forget bool) ([
 	return s.erased(ctx, "erase suppressions", statement, p.CompanyID, pq.StringArray(p.Addresses))
 }
 
-// EraseOtherNotes takes the person's addresses out of the notes of other addresses'
-// suppressions, and says how many there were.
+// EraseOtherNotes removes the person's addresses from the notes of other addresses'
+// suppressions, and returns how many notes it changed.
 func (s *Store) EraseOtherNotes(ctx context.Context, p Person) (total int, err error) {
 	for address, reason := "", ""; ; {
 		var page struct {

@@ -158,7 +158,7 @@ func explain(t *testing.T, db *sql.DB, statement string, parameters ...any) stri
 }
 
 // A prepared statement's plan is made once, on tables that may be nearly empty then.
-// It must still be good when they have grown and nobody has told the planner. Behind a pooler
+// It must still be good when they have grown without an ANALYZE. Behind a pooler
 // nothing is prepared and the connection has no settings: the planner sees how large the tables are.
 func TestPlans_MadeOnSmallTables(t *testing.T) {
 	t.Parallel()

@@ -51,8 +51,8 @@ func later(t *testing.T, d storetest.Database) {
 	run(t, d, `UPDATE provider_gate SET probe_at = probe_at - interval '5 s'`)
 }
 
-// Of all attempts that were under way when the gate shut, one shut it, and says so each
-// time that it is asked.
+// Of all attempts that were in flight when the gate shut, one shut it, and reports so each
+// time.
 func TestShutGate_OnceForAllInFlight(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -86,7 +86,7 @@ func TestShutGate_OnceForAllInFlight(t *testing.T) {
 		t.Errorf("gate = %+v", g)
 	}
 
-	// A probe opens it. What was under way all the while does not shut it again.
+	// A probe opens it. A call that was in flight all the time does not shut it again.
 	probe := store.GatePass{Probe: true, Shuts: g.Shuts}
 	was, opened, err := d.Store.OpenGate(t.Context(), "worker-2", probe)
 	if err != nil || !opened || was.Reason != "SES_ACCOUNT_SENDING_PAUSED" {
@@ -570,7 +570,7 @@ func TestHoldLanes(t *testing.T) {
 	}
 }
 
-// outcomeOf is what becomes of one transition, applied or not.
+// outcomeOf is the result of one transition, applied or not.
 func outcomeOf(t *testing.T, d storetest.Database, transition store.Transition) store.Advanced {
 	t.Helper()
 	done, err := d.Store.Advance(t.Context(), transition)

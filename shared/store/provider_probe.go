@@ -13,7 +13,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Probe is the email that may pass a shut gate.
+// Probe is the email that may pass an open circuit breaker.
 type Probe struct {
 	ID    uuid.UUID `db:"id"`
 	Queue string    `db:"queue"`
@@ -24,10 +24,10 @@ type Probe struct {
 // many bad emails of one company do not keep the emails of the others from probing. If the
 // last probe is unknown, it chooses the oldest of all. Its cost is the number of lanes, by the
 // jumps of everyLaneSQL and one probe of email_outbox_lane_claim for each lane. It locks
-// the gate's one row first, and finds nothing if another session has locked that: of several
-// that pick at once only one looks at the lanes. In each lane it passes over rows that another
+// the breaker's one row first, and finds nothing if another session has locked that: of several
+// that pick at once only one reads the lanes. In each lane it skips rows that another
 // session has locked, since the worker could not claim them, and locks the one it finds until
-// the statement ends. What is due is what TakeProbe takes.
+// the statement ends. The condition for due rows is that of TakeProbe.
 const (
 	pickProbeSQL = pickProbeLanesSQL + `
         SELECT o.id, o.next_at FROM email_outbox o
@@ -86,7 +86,7 @@ WITH RECURSIVE gate AS MATERIALIZED (
     ) due
     LEFT JOIN last ON true
     WHERE l.queue = ANY ($1::text[]) AND l.paused_at IS NULL AND l.held_at IS NULL
-      AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
+      AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL)
     ORDER BY c.id <= last.company_id, CASE WHEN last.company_id IS NOT NULL THEN c.id END, due.next_at, due.id LIMIT 1
 )`
 	pickProbeSetSQL = `
@@ -96,13 +96,13 @@ WHERE g.id = 1 AND g.state = 'shut' AND g.held_at IS NULL AND coalesce(g.probe_a
 RETURNING chosen.id, chosen.queue`
 )
 
-// PickProbe chooses the next probe, if the gate is shut, the last one was chosen at least
-// pause ago, and an email is due that nobody has locked. Companies take turns. An email with
+// PickProbe chooses the next probe, if the circuit breaker is open, the last probe was chosen at least
+// pause ago, and an email is due that is not locked. Companies take turns. An email with
 // delivery at_most_once is chosen only if no other is among the first 100 due emails of any
 // lane: if its answer is lost, it fails. If no email is due and early is set, the earliest retry
 // is chosen and is due from now on: an outage may end while all emails wait for their next try.
-// With early it reads up to 100 emails of each lane even if none is a candidate. While the gate
-// is open, or another transaction has locked its row, it reads one row.
+// With early it reads up to 100 emails of each lane even if none is a candidate. While the breaker
+// is closed, or another transaction has locked its row, it reads one row.
 func (s *Store) PickProbe(ctx context.Context, pause time.Duration, early bool) (picked Probe, found bool, err error) {
 	g, err := s.Gate(ctx)
 	if err != nil || g.State == breaker.Open || g.HeldAt != nil {
@@ -129,7 +129,7 @@ func (s *Store) PickProbe(ctx context.Context, pause time.Duration, early bool) 
 // skipProbeSQL makes room, on the one row, for another probe at once.
 const skipProbeSQL = `UPDATE provider_gate SET probe_at = NULL WHERE id = 1 AND state = 'shut' AND probe_id = $1 AND ` + breaker.WaitSQL
 
-// SkipProbe says that the probe never came as far as the provider. ErrGateLocked: the next one comes after the pause.
+// SkipProbe records that the probe did not reach the provider. ErrGateLocked: the next one comes after the pause.
 func (s *Store) SkipProbe(ctx context.Context, id uuid.UUID) error {
 	if _, err := s.db.Exec(ctx, skipProbeSQL, id); err != nil {
 		return fmt.Errorf("skip probe: %w", breaker.WriteError(err))

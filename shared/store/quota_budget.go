@@ -52,9 +52,9 @@ type budget struct {
 	use     map[Quota]QuotaUse
 }
 
-// openBudget reads what a company uses. The caller has locked its quotas, if what is taken
-// must be exact. When more scheduled emails are wanted than there seems to be room for,
-// they are counted: the number in quota_totals does not go down by itself.
+// openBudget reads a company's usage. The caller has locked its quotas if the result
+// must be exact. When a request for scheduled emails seems to exceed the quota,
+// they are counted: the number in quota_totals never decreases otherwise.
 func openBudget(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted demand, ofMailings bool) (*budget, error) {
 	use, err := quotaUse(ctx, tx, company, ofMailings)
 	if err != nil {
@@ -71,7 +71,7 @@ func openBudget(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted dema
 	return b, err
 }
 
-// check says whether there is no room for so much more; nil = there is.
+// check returns an error if more does not fit into the quota.
 func (b *budget) check(q Quota, more int64) *QuotaError {
 	u := b.use[q]
 	if u.Limit == 0 || more <= 0 || u.Use+more <= u.Limit {
@@ -82,12 +82,20 @@ func (b *budget) check(q Quota, more int64) *QuotaError {
 
 // take takes all that is wanted, or nothing.
 func (b *budget) take(wanted demand) error {
+	if over := b.lacks(wanted); over != nil {
+		return over
+	}
+	b.add(wanted, 1)
+	return nil
+}
+
+// lacks is the first quota that has no room for all that is wanted; nil = there is room.
+func (b *budget) lacks(wanted demand) *QuotaError {
 	for _, q := range Quotas() {
 		if over := b.check(q, wanted[q]); over != nil {
 			return over
 		}
 	}
-	b.add(wanted, 1)
 	return nil
 }
 
@@ -102,7 +110,7 @@ func (b *budget) add(wanted demand, sign int64) {
 	}
 }
 
-// takeFrom locks a company's quotas and takes what is wanted, for a request that writes it
+// takeFrom locks a company's quotas and adds wanted to its usage, for a request that writes it
 // in the same transaction.
 func takeFrom(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted demand, ofMailings bool) error {
 	if err := lockQuotas(ctx, tx, company); err != nil {
@@ -129,7 +137,7 @@ func withQuotas[R any](ctx context.Context, s *Store, do func(tx *sqlx.Tx) ([]R,
 		return done, err
 	})
 	if pg.IsLockTimeout(err) {
-		// Not wrapped: a group that meets a lock is written in halves, and each would wait.
+		// Not wrapped: a group whose error is a lock timeout is written in halves, and each would wait.
 		err = fmt.Errorf("%w: %s", pg.ErrBusy, err.Error())
 	}
 	return results, err

@@ -12,7 +12,7 @@ const (
 	// quotaFresh is how old the known use of a company may be.
 	quotaFresh = 5 * time.Second
 	// quotaMargin is the part of a limit, one in so many, that is left when each request is
-	// checked in its own transaction. At least so much is: what some processes have under way
+	// checked in its own transaction. At least so much is: what some processes have in flight
 	// and do not see of each other.
 	quotaMargin      = 4
 	quotaMarginRows  = 20_000
@@ -24,8 +24,8 @@ const (
 	quotaCompanies = 4096
 )
 
-// quotaCache knows what companies use, as it was some seconds ago and with what this process
-// has added since. It refuses nothing: it says who is close to a quota. The requests of all
+// quotaCache knows the usage of companies of some seconds ago, plus what this process
+// has added since. It refuses nothing: it finds the companies that are close to a quota. The requests of all
 // others cost no query.
 type quotaCache struct {
 	read func(ctx context.Context, company uuid.UUID) (map[Quota]QuotaUse, error)
@@ -47,9 +47,9 @@ func newQuotaCache(read func(ctx context.Context, company uuid.UUID) (map[Quota]
 	return &quotaCache{read: read, companies: map[uuid.UUID]*cachedUse{}}
 }
 
-// near says that a request may exceed a quota of its company: it must be checked in the
-// transaction that writes it. Otherwise what it wants is added to the known use. A nil cache
-// takes nobody for close to a quota.
+// near reports whether a request may exceed a quota of its company, so that it must be checked in the
+// transaction that writes it. Otherwise wanted is added to the known usage. For a nil cache
+// no company is close to a quota.
 func (c *quotaCache) near(ctx context.Context, company uuid.UUID, wanted demand) (bool, error) {
 	if c == nil {
 		return false, nil
@@ -75,7 +75,7 @@ func (c *quotaCache) near(ctx context.Context, company uuid.UUID, wanted demand)
 	return false, nil
 }
 
-// spent says that this process has added its share of a quota's rest.
+// spent reports whether this process has used up its part of what is left of a quota.
 func (k *cachedUse) spent() bool {
 	for q, n := range k.added {
 		if u := k.use[q]; u.Limit > 0 && n > (u.Limit-u.Use)/quotaShare {

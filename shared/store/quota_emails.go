@@ -36,13 +36,13 @@ func (e *NewEmail) person() uuid.UUID {
 //go:embed sql/known_people.sql
 var knownPeopleSQL string
 
-// knownPeopleParameters are those of known_people.sql: the company, and the ids.
+// knownPeopleParameters are the parameters of known_people.sql: the company, and the ids.
 var knownPeopleParameters = pg.Parameters[uuid.UUID, uuid.UUID]{
 	Scalars: []pg.Scalar[uuid.UUID]{pg.One("company_id", "uuid", func(company uuid.UUID) any { return company })},
 	Columns: []pg.Column[uuid.UUID]{pg.Each("id", "uuid", pg.UUIDs, func(id *uuid.UUID) uuid.UUID { return *id })},
 }
 
-// knownPeople are those of the ids that are recipients of the company, or about to be.
+// knownPeople returns those of the ids that are recipients of the company, or about to be.
 func knownPeople(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
 	var found []uuid.UUID
 	if err := tx.SelectContext(ctx, &found, knownPeopleSQL, knownPeopleParameters.Arguments(company, ids)...); err != nil {
@@ -83,7 +83,7 @@ func demandOf(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, emails []NewE
 const nearSlots = 4
 
 // nearQuotas writes emails of companies that are close to a quota, each company's in groups
-// of its own: they wait for each other, and nobody else waits for them.
+// of its own: the emails of one company wait for each other, and those of other companies do not.
 type nearQuotas struct {
 	store *Store
 	slots chan struct{}
@@ -92,7 +92,7 @@ type nearQuotas struct {
 	groups map[uuid.UUID]*pg.Group[NewEmail, nearResult]
 }
 
-// nearResult is what became of one email.
+// nearResult is the result for one email.
 type nearResult struct {
 	inserted bool
 	over     error // a *QuotaError
@@ -117,7 +117,7 @@ func (n *nearQuotas) groupFor(company uuid.UUID) *pg.Group[NewEmail, nearResult]
 	if g == nil {
 		g = pg.NewGroup(
 			func(e NewEmail) string { return e.ID.String() },
-			func(e NewEmail) int { return len(e.HTML) + len(e.Text) + len(e.payload) + len(e.CPFCNPJ) },
+			NewEmail.size,
 			func(ctx context.Context, emails []NewEmail) ([]nearResult, error) {
 				select {
 				case n.slots <- struct{}{}:
@@ -132,7 +132,7 @@ func (n *nearQuotas) groupFor(company uuid.UUID) *pg.Group[NewEmail, nearResult]
 	return g
 }
 
-// wait returns when nothing is under way any more.
+// waitNear returns when no group is in flight.
 func (n *nearQuotas) waitNear() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -200,7 +200,7 @@ func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, email
 	})
 }
 
-// insertEmailsIn writes emails in a transaction and says which are written.
+// insertEmailsIn writes emails in a transaction and reports which were written.
 func insertEmailsIn(ctx context.Context, tx *sqlx.Tx, emails []NewEmail) (map[uuid.UUID]bool, error) {
 	var ids []uuid.UUID
 	if err := tx.SelectContext(ctx, &ids, acceptStatement(emails), acceptArguments(emails, quotaWait)...); err != nil {

@@ -7,9 +7,9 @@ import (
 
 // Both read the companies of quota_deltas, which holds what was written since the last round,
 // and find quota_totals by primary key. The second one locks totals; one that a request has
-// locked is left for the next round, so that no company waits for another. Deltas are locked
-// by nobody else: they are inserted, and deleted here, once. folded_before is the oldest
-// transaction that is open: deltas of those before it are committed, and therefore deleted
+// locked is left for the next round, so that no company waits for another. Deltas are never locked
+// by other statements: they are inserted, and deleted here, once. folded_before is the oldest
+// open transaction: deltas of earlier ones are committed, and therefore deleted
 // by this statement. A later one is left for the round after its commit.
 const (
 	addTotalsSQL = `
@@ -37,7 +37,7 @@ FROM sums s WHERE t.company_id = s.company_id`
 )
 
 // FoldQuotas adds what was counted since the last round to the totals of at most limit
-// companies, and says of how many.
+// companies, and returns the number of companies.
 func (s *Store) FoldQuotas(ctx context.Context, limit int) (int, error) {
 	if _, err := s.db.Exec(ctx, addTotalsSQL, limit); err != nil {
 		return 0, fmt.Errorf("add quota totals: %w", err)

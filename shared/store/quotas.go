@@ -19,12 +19,12 @@ import (
 // Quota is the name of a limit on what one company may use.
 type Quota string
 
-// The quotas. Those of a day are of the UTC day.
+// The quotas. Quotas per day refer to the UTC day.
 const (
 	QuotaScheduledEmails   Quota = "scheduled_emails"     // emails whose sendAt is still to come
 	QuotaEmailsPerDay      Quota = "emails_per_day"       // emails accepted, those made from mailings included
 	QuotaStoredBodyBytes   Quota = "stored_body_bytes"    // html and text of emails in the outbox, and of templates of mailings
-	QuotaRecipients        Quota = "recipients"           // recipients that are not deleted, imports under way included
+	QuotaRecipients        Quota = "recipients"           // recipients that are not deleted, pending imports included
 	QuotaSuppressions      Quota = "suppressions"         // suppressed addresses, one for each reason
 	QuotaStoredFileBytes   Quota = "stored_file_bytes"    // uploaded files that are kept, and as much for the entries of dry runs
 	QuotaRunningMailings   Quota = "running_mailings"     // mailings that are QUEUED, PENDING, PROCESSING or SENDING
@@ -49,7 +49,7 @@ type QuotaUse struct {
 	Reset *time.Time `db:"resets_at" json:"reset,omitempty"`
 }
 
-// QuotaError says that a request would exceed a quota. Nothing of it was written.
+// QuotaError reports that a request would exceed a quota. Nothing of it was written.
 type QuotaError struct {
 	Quota      Quota
 	Limit, Use int64
@@ -82,8 +82,8 @@ func quotaError(err error) error {
 	return &QuotaError{Quota: told.Quota, Limit: told.Limit, Use: told.Use, Reset: told.Reset}
 }
 
-// setQuotaDefaultsSQL writes the only row of its table, by primary key, unless it says so
-// already. $1 is a JSON object of all quotas.
+// setQuotaDefaultsSQL writes the only row of its table, by primary key, unless it has these
+// values already. $1 is a JSON object of all quotas.
 const setQuotaDefaultsSQL = `
 INSERT INTO quota_defaults AS q (scheduled_emails, emails_per_day, stored_body_bytes, recipients,
                                  suppressions, stored_file_bytes, running_mailings, mailing_rows_per_day)

@@ -194,7 +194,7 @@ func TestQuota_TwoProcesses(t *testing.T) {
 }
 
 // The requests of a company that is close to a quota wait for each other, for a second at
-// most, and nobody else waits for them.
+// most, and requests of other companies do not.
 func TestQuota_HeldLock(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -388,8 +388,8 @@ func TestQuota_Suppressions(t *testing.T) {
 	must(t, add("ana@example.com", store.Manual))
 	must(t, add("bia@example.com", store.Manual))
 	refused(t, add("caio@example.com", store.Manual), store.QuotaSuppressions, 2, 2)
-	must(t, add("BIA@example.com", store.Manual)) // it stands already
-	// Nobody who unsubscribes is turned away.
+	must(t, add("BIA@example.com", store.Manual)) // it exists already
+	// An unsubscription is never refused.
 	must(t, d.Store.Suppress(t.Context(), company, store.Suppression{Address: "caio@example.com", Reason: store.Unsubscribed}))
 	fold(t, d)
 	refused(t, add("davi@example.com", store.Manual), store.QuotaSuppressions, 2, 3)
@@ -446,7 +446,7 @@ func TestQuota_Mailings(t *testing.T) {
 	}
 	must(t, ingest(1, func(m *store.NewMailing) { m.FileBytes = 100 }))
 
-	// A file of the release before, whose size a dispatcher finds out.
+	// A file of the previous release, whose size a dispatcher determines.
 	run(t, d, `UPDATE mailings SET file_bytes = NULL WHERE id = $1`, held.ID)
 	must(t, d.Store.SizeFiles(t.Context(), []uuid.UUID{held.ID, other}, []int64{7, 999}))
 	if n := used(t, d, company, store.QuotaStoredFileBytes); n != 257 {
@@ -648,7 +648,7 @@ func TestQuota_LongTransaction(t *testing.T) {
 
 // Two transactions that would exceed a quota together: close to it the second one waits for
 // 200 ms, and is refused while the first one is open. Far from it, and of other companies,
-// nobody waits.
+// no request waits.
 func TestQuota_OpenTransactions(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -682,7 +682,7 @@ func TestQuota_OpenTransactions(t *testing.T) {
 	if err := accept(t, d, company, nil); !errors.Is(err, store.ErrBusy) {
 		t.Errorf("the api: %v", err)
 	}
-	fold(t, d) // waits for nobody
+	fold(t, d) // waits for no transaction
 	must(t, enqueue(first, company))
 	must(t, first.Commit())
 	refused(t, enqueue(begin(), company), store.QuotaEmailsPerDay, 3, 3)

@@ -144,8 +144,8 @@ func TestDeleteRecipient_MeetsTheWorker(t *testing.T) {
 	}
 }
 
-// Once the row of somebody deleted is purged nothing says that he was: emails from before
-// that, which wait for longer than such a row is kept, bring nobody back.
+// Once the row of a deleted person is purged, the deletion is no longer recorded: emails from before
+// that, which wait for longer than such a row is kept, restore no one.
 func TestDeleteRecipient_AfterThePurge(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -23,8 +23,8 @@ type NewRecipients struct {
 	Traceparent string          // the trace they belong to; "" = none
 }
 
-// NewRecipient is a person to write down. When the same one stands in a request
-// twice, the later of the two has the last word.
+// NewRecipient is a person to import. If a request contains the same person
+// twice, the later entry wins.
 type NewRecipient struct {
 	OutboxID uuid.UUID // UUIDv7, ascending in the order of the request
 	Recipient
@@ -32,10 +32,10 @@ type NewRecipient struct {
 }
 
 // AcceptRecipients commits the recipients and returns nil: from here on none of them
-// can be lost, and an email may name them though RabbitMQ has yet to carry them.
+// can be lost, and an email may name them before RabbitMQ has delivered them.
 //
 // Errors are those of Accepter.Accept: *KeyUsedError, *QuotaError, ErrNoLane, ErrInProgress, ErrBusy,
-// ErrUnavailable (nothing written), ErrUnknownOutcome (ask Exists for the first OutboxID).
+// ErrUnavailable (nothing written), ErrUnknownOutcome (call Exists for the first OutboxID).
 func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 	rows, err := intakeRows(r)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 }
 
 func (s *Store) insertIntakes(ctx context.Context, r NewRecipients, rows []intakeRow) (inserted bool, err error) {
-	row := pg.HeldRow{Company: r.CompanyID, Name: r.Recipients[0].OutboxID.String()} // nobody else's
+	row := pg.HeldRow{Company: r.CompanyID, Name: r.Recipients[0].OutboxID.String()} // no other request's
 	if r.Idempotency != nil {
 		row = r.Idempotency.row(r.CompanyID)
 	}
@@ -117,7 +117,7 @@ func (s *Store) insertIntakesWithinQuota(ctx context.Context, r NewRecipients, r
 		wanted := demand{}
 		for _, id := range ids {
 			if !known[id] {
-				known[id] = true // somebody may stand in the request twice
+				known[id] = true // a request may contain a person twice
 				wanted[QuotaRecipients]++
 			}
 		}

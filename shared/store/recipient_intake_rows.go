@@ -12,8 +12,8 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// intakePayload is what the outbox row of an intake holds: everything but the number,
-// which stands encrypted in a column of its own.
+// intakePayload is the payload of a recipient import's outbox row: everything but the number,
+// which is encrypted in a column of its own.
 type intakePayload struct {
 	ID          uuid.UUID `json:"id"`
 	ExternalID  string    `json:"externalId,omitempty"`
@@ -65,7 +65,7 @@ func (n *intakeScalars) key() IdempotencyKey {
 	return *n.Idempotency
 }
 
-// intakeParameters are those of accept_recipients.sql.
+// intakeParameters are the parameters of accept_recipients.sql.
 var intakeParameters = pg.Parameters[intakeScalars, intakeRow]{
 	Scalars: []pg.Scalar[intakeScalars]{
 		pg.One("lock_timeout", "text", func(n intakeScalars) any { return pg.LockTimeout(n.wait) }),

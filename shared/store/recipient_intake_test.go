@@ -84,7 +84,7 @@ func TestAcceptRecipients(t *testing.T) {
 	}
 }
 
-// A request with a key is accepted once, whoever repeats it.
+// A request with a key is accepted once, however often it is repeated.
 func TestAcceptRecipients_OncePerKey(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -321,7 +321,7 @@ func TestUpsertRecipients_NotMigrated(t *testing.T) {
 }
 
 // The same people in many batches, from two processes, while emails and deletions
-// meet them: nobody deadlocks, nobody gets lost.
+// touch them: there is no deadlock, and no person is lost.
 func TestUpsertRecipients_FromTwoProcesses(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

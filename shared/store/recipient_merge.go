@@ -57,14 +57,14 @@ person AS (
     WHERE recipients.company_id = excluded.company_id
       AND (` + newAddress + ` OR ` + newExternalID + ` OR ` + newNumber + ` OR ` + missingEncrypted + ` OR ` + newRazaoSocial + ` OR ` + newNome + `)`
 
-// The conditions of personSQL. recipients is the row as it is, excluded what the batch
-// says. A field that the batch does not mention has no id in excluded, and is not new.
+// The conditions of personSQL. recipients is the current row, excluded is the
+// batch's. A field that the batch does not mention has no id in excluded, and is not new.
 const (
 	// noStatement is older than every statement.
 	noStatement = `'00000000-0000-0000-0000-000000000000'::uuid`
 	alive       = `recipients.deleted_at IS NULL`
 	// mergedBefore: the columns …_by are those of the row's last write. A program of the
-	// release before that wrote later has left them as they were.
+	// previous release that wrote later has left them unchanged.
 	mergedBefore = `recipients.merged_by = recipients.intake_id`
 	// tombstone is the last statement that a deleted row makes void, by a program of the
 	// release before too, which keeps the time of the deletion and no id.

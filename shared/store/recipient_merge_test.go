@@ -202,7 +202,7 @@ func TestRecipients_AnyOrderOfArrival(t *testing.T) {
 	}
 }
 
-// A program of the release before writes fields and intake_id, and knows none of the
+// A program of the previous release writes fields and intake_id, and knows none of the
 // columns …_by: what it wrote is as new as intake_id, and what is empty can be filled.
 func TestRecipients_WrittenByTheReleaseBefore(t *testing.T) {
 	t.Parallel()

@@ -9,10 +9,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// DeletedKept is the least that the row of a deleted recipient is kept: an email waits a
-// year and its deadline as a rule. One that waits for longer, because it was moved again
-// and again, was sent again late, or its mailing was paused, makes no recipient any more
-// (peopleFrom): a row that is missing may have been that of somebody deleted.
+// DeletedKept is the minimum retention of a deleted recipient's row: an email usually waits at most a
+// year and its deadline. One that waits longer, because it was moved again
+// and again, was replayed late, or its mailing was paused, creates no recipient any more
+// (peopleFrom): a missing row may have been that of a deleted person.
 const DeletedKept = 367 * 24 * time.Hour
 
 // peopleFrom is the first id of an email or an entry that may make a recipient: those
@@ -26,9 +26,9 @@ func peopleFrom() uuid.UUID {
 }
 
 // cleanRecipientsSQL finds by recipients_deleted and locks what it deletes; rows that
-// another cleaner, or somebody who brings the person back, holds are left alone. A person
-// whose news wait for RabbitMQ (by recipient_intakes_pkey) stays: the row says which of
-// them come too late. Those it found are asked for by an array of keys: of a join the
+// another cleaner or a new import of the person has locked are skipped. A person
+// with a pending import (by recipient_intakes_pkey) stays: the row shows which imports
+// are older than the deletion. The rows found are selected by an array of keys: for a join the
 // planner may think that reading all of recipients is cheaper, for each batch.
 const cleanRecipientsSQL = `
 DELETE FROM recipients WHERE id = ANY (ARRAY(
@@ -37,8 +37,8 @@ DELETE FROM recipients WHERE id = ANY (ARRAY(
     ORDER BY r.deleted_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
 
 // CleanRecipients deletes at most limit recipients who were deleted longer ago than age
-// and says how many there were. Their rows keep emails that were accepted before from
-// bringing them back, so the age must be DeletedKept or more.
+// and returns their number. Their rows prevent emails that were accepted before from
+// restoring them, so the age must be DeletedKept or more.
 func (s *Store) CleanRecipients(ctx context.Context, age time.Duration, limit int) (int, error) {
 	result, err := s.db.Exec(ctx, cleanRecipientsSQL, age.Milliseconds(), limit)
 	if err != nil {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// returnIntakesSQL finds the intakes that nobody has written down by reading
-// recipient_intakes, which holds only what is on its way, and their outbox rows by
-// email_outbox_pkey, one after the other; it locks those rows, leaving out what somebody else
-// holds. A join, or IN, would be the planner's to turn around, which then went through ten
-// million emails every minute to find no intake. Each return doubles how long the next one is
-// waited for, up to 64 times: a message that only stands in a long queue, or that the database
-// refuses for now, gets few twins.
+// returnIntakesSQL finds the recipient imports that no worker has applied by reading
+// recipient_intakes, which holds only pending ones, and their outbox rows by
+// email_outbox_pkey, one after the other; it locks those rows, skipping
+// locked ones. For a join, or IN, the planner may choose the other direction and read ten
+// million emails every minute to find no import. Each return doubles the wait before the next
+// one, up to 64 times: a message that only waits in a long queue, or that the database
+// refuses for now, gets few duplicates.
 const returnIntakesSQL = `
 UPDATE email_outbox SET status = 'PENDING', processed_at = NULL, next_at = now(), attempts = attempts + 1
 WHERE id = ANY (ARRAY(
@@ -23,9 +23,9 @@ WHERE id = ANY (ARRAY(
         LIMIT 1 FOR UPDATE SKIP LOCKED
     ) lost LIMIT $2))`
 
-// ReturnIntakes gives at most limit recipients whose message RabbitMQ took longer ago than
-// age, and that are not written down, back to the dispatcher. It says how many there were.
-// A message that comes twice changes nothing.
+// ReturnIntakes makes the dispatcher publish again at most limit recipient imports whose message was
+// published longer ago than age, and that are not applied. It returns their number.
+// A message that is delivered twice changes nothing.
 func (s *Store) ReturnIntakes(ctx context.Context, age time.Duration, limit int) (int, error) {
 	result, err := s.db.Exec(ctx, returnIntakesSQL, age.Milliseconds(), limit)
 	if err != nil {

@@ -29,10 +29,10 @@ const lockedTime = 10 * time.Second
 // UpsertRecipients merges accepted imports into recipients and returns for each outbox
 // id, in the order given: nil (merged, or void because the person was deleted since),
 // ErrNotFound (no such import), ErrRefused, or another error of the database, after which
-// it may be tried again. Doing it twice leaves what doing it once leaves.
+// it may be tried again. It is idempotent.
 //
 // One bad row makes Postgres refuse the whole statement, so a refused batch is halved
-// until the bad row stands alone. A batch that waits lockWait for another transaction's lock is
+// until the bad row is alone. A batch that waits lockWait for another transaction's lock is
 // written again without the locked rows, for which the result is ErrLocked.
 func (s *Store) UpsertRecipients(ctx context.Context, outboxIDs []uuid.UUID) []error {
 	sorted := slices.SortedFunc(slices.Values(outboxIDs), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
@@ -83,8 +83,8 @@ func (u upsertion) halves(ctx context.Context, ids []uuid.UUID, blocked bool) {
 	}
 }
 
-// intakePersonSQL is the recipient that an intake's outbox row o is about; NULL in a
-// row that says so in no form we know.
+// intakePersonSQL is the recipient id of an import's outbox row o; NULL for a
+// payload in an unknown form.
 const intakePersonSQL = `CASE WHEN o.payload ->> 'id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN (o.payload ->> 'id')::uuid END`
 
 // upsertIntakesSQL merges imports into recipients.
@@ -104,7 +104,7 @@ type upsertScalars struct {
 	wait  time.Duration
 }
 
-// upsertParameters are those of upsert_recipients.sql and upsert_free_recipients.sql.
+// upsertParameters are the parameters of upsert_recipients.sql and upsert_free_recipients.sql.
 var upsertParameters = pg.Parameters[upsertScalars, uuid.UUID]{
 	Scalars: []pg.Scalar[upsertScalars]{
 		pg.One("lock_timeout", "text", func(s upsertScalars) any { return pg.LockTimeout(s.wait) }),
@@ -113,13 +113,13 @@ var upsertParameters = pg.Parameters[upsertScalars, uuid.UUID]{
 	Columns: []pg.Column[uuid.UUID]{pg.Each("id", "uuid", pg.UUIDs, func(id *uuid.UUID) uuid.UUID { return *id })},
 }
 
-// upserted is what became of an import: written is false when another transaction had locked it.
+// upserted is the result for an import: written is false when another transaction had locked it.
 type upserted struct {
 	ID      uuid.UUID `db:"id"`
 	Written bool      `db:"written"`
 }
 
-// upsertIntakes writes the imports that exist: all of them, or, if blocked, those that nobody has locked.
+// upsertIntakes writes the imports that exist: all of them, or, if blocked, those that are not locked.
 func (s *Store) upsertIntakes(ctx context.Context, ids []uuid.UUID, blocked bool) ([]upserted, error) {
 	statement, wait := upsertIntakesSQL, lockWait
 	if blocked {
@@ -168,9 +168,9 @@ WITH held AS MATERIALIZED (
 INSERT INTO dead_letters (id, company_id, outbox_id, target, email, reason, attempts, last_error, payload)
 SELECT gen_random_uuid(), company_id, id, 'recipients.upsert', payload ->> 'email', $2, $4, nullif($3, ''), payload FROM failed`
 
-// BuryIntake gives an intake up, in one commit: its outbox row becomes FAILED, and a
-// dead letter says why. reason is a code, detail is for people and holds nothing that
-// a log may not. Done twice, it leaves one dead letter.
+// BuryIntake ends an import as failed, in one commit: its outbox row becomes FAILED, and a
+// dead letter records the cause. reason is a code, detail is for people and contains nothing that
+// must not be logged. It is idempotent: there is one dead letter.
 func (s *Store) BuryIntake(ctx context.Context, outboxID uuid.UUID, reason, detail string, attempts int) error {
 	_, err := pg.Repeat(func() ([]struct{}, error) {
 		_, err := s.db.Exec(ctx, buryIntakeSQL, outboxID, reason, pg.WithoutNUL(detail), attempts)

@@ -50,8 +50,8 @@ SELECT EXISTS (SELECT FROM recipients WHERE id = $1 AND company_id = $2 AND dele
     OR EXISTS (SELECT FROM recipient_intakes WHERE recipient_id = $1 AND company_id = $2
            AND split_part(email, '@', 1) || '@' || lower(split_part(email, '@', 2)) = $3)`
 
-// RecipientMatches says whether the company has this recipient, undeleted, at this
-// address, or has handed it in and it has yet to be written down.
+// RecipientMatches reports whether the company has this recipient, not deleted, with this
+// address, or has a pending import of it.
 func (s *Store) RecipientMatches(ctx context.Context, company, recipient uuid.UUID, address string) (bool, error) {
 	var found bool
 	err := s.db.GetContext(ctx, &found, recipientMatchesSQL, recipient, company, email.NormalAddress(address))
@@ -71,8 +71,8 @@ type KnownRecipient struct {
 	Email       string    `db:"email"`
 	CreatedAt   time.Time `db:"created_at"`
 	UpdatedAt   time.Time `db:"updated_at"`
-	// Pending says that news of the person were accepted and are not written down yet.
-	// Of somebody who is not written down at all, the fields are those news.
+	// Pending: an import of the person was accepted and is not applied yet.
+	// If there is no row of the person, the fields are those of the import.
 	Pending bool `db:"pending"`
 }
 

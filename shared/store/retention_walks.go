@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// walkKind is what is taken away on a walk.
+// walkKind is what a scan removes.
 type walkKind string
 
 const (
@@ -29,24 +29,24 @@ const (
 	walkRecipientHashes walkKind = "recipientHashes"
 )
 
-// Parts of the statements that are steps of a walk.
+// Parts of the statements that are steps of a scan.
 const (
-	// No row from there on, with one of the ages' columns between the two, is past anybody's
-	// age. NULL: nobody has one.
+	// No row after this one exceeds any retention, with the retention's column between the two
+	// parts. NULL: there is no retention.
 	youngest = `first_id_at(now() - least($2 * interval '1 ms', (SELECT min(`
 	ofAll    = `) FROM company_retention) * interval '1 day'))`
 
-	// walkedSQL says what a step has done: seen are the rows that it looked at, gone those
-	// that it took away or emptied.
+	// walkedSQL returns the effect of a step: seen are the rows that it looked at, gone those
+	// that it deleted or emptied.
 	walkedSQL = `
 SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS done, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last`
 )
 
-// everybody stands for the companies that have no age of their own.
+// everybody represents the companies without a retention of their own.
 var everybody = uuid.Nil
 
-// The row of a walk is made once, found by primary key, and held while one goes on:
-// another process that would go on finds nothing to do.
+// The row of a scan is inserted once, found by primary key, and locked during a step:
+// another process finds nothing to do then.
 const (
 	beginWalkSQL = `INSERT INTO retention_walks (kind, company_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`
 	holdWalkSQL  = `
@@ -55,8 +55,8 @@ SELECT reached, begun_at < now() - interval '1 day' AS old FROM retention_walks 
 UPDATE retention_walks SET reached = $3, begun_at = CASE WHEN $4 THEN now() ELSE begun_at END WHERE kind = $1 AND company_id = $2`
 )
 
-// step is what one statement of a walk has done: it looked at so many rows, up to the
-// last one, and has taken away what was past its time.
+// step is the effect of one statement of a scan: it looked at so many rows, up to the
+// last one, and removed those older than the retention.
 type step struct {
 	Seen int           `db:"seen"`
 	Done int           `db:"done"`
@@ -70,15 +70,15 @@ type Cleaned struct {
 	More  bool
 }
 
-// walk goes on through a table in the order of its ids, at most limit rows, from where it
-// stopped last: what is ahead has not come to its time before, since ids are as old as
-// they are great. What it passes by because it was not past its time then, a daily walk
-// from the beginning finds. So each row is looked at once when its time comes, and only
-// the few that are left behind once a day.
+// walk continues a scan through a table in the order of its ids, at most limit rows, from where it
+// stopped last: the rows after that were too young before, since UUIDv7 ids sort by creation
+// time. Rows that were skipped because they were not old enough yet are found by a daily scan
+// from the beginning. So each row is looked at once when it is old enough, and only
+// the few skipped ones once a day.
 //
-// statement is a step: it takes the id reached, the age in ms (NULL where age is 0, which
-// is for ever), how many rows to look at, and the company unless it is everybody. Rows too
-// young end the walk.
+// statement is a step: it takes the id reached, the age in ms (NULL for age 0, which
+// means unlimited), how many rows to look at, and the company unless it is everybody. Rows that are too
+// young end the scan.
 func (s *Store) walk(ctx context.Context, kind walkKind, company uuid.UUID, age time.Duration, limit int, statement string) (Cleaned, error) {
 	var done Cleaned
 	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {

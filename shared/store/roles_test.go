@@ -19,17 +19,19 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// callers are the methods that each program calls. Each method of a Store stands here
-// with somebody: whoever adds one says who may run its statements.
+// callers are the methods that each program calls. Each method of a Store is listed here
+// with a program: a developer who adds one lists which program may run its statements.
 var callers = map[string][]string{
 	"gateway_api": {
-		"tenant.FindCallers", "NewAccepter", "Accept", "AcceptRecipients", "Exists", "FindAnswer", "RecipientMatches", "FindEmail", "Timeline", "ListEmails", "Advance",
+		"tenant.FindCallers", "NewAccepter", "Accept", "AcceptBatch", "AcceptRecipients", "Exists", "FindAnswer", "RecipientMatches", "FindEmail", "Timeline", "ListEmails", "Advance",
 		"FindRecipient", "DeleteRecipient", "Suppress", "Unsuppress", "Suppressions", "process.ProcessStatuses", "breaker.Gate", "RecordFeedback", "Wake", "WakeLanes",
 		"ListDeadLetters", "FindDeadLetter", "RetryDeadLetter", "DiscardDeadLetter", "CreateReplay", "FindReplay", "Reschedule", "AdvanceAll", "AggregateEmails",
 		"IngestMailing", "run", "flush", "add" /* of its writer */, "MailingExists", "FindMailing", "ListMailings", "MailingEntries", "MailingRows", "MailingVerdicts",
 		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "MoveMailing", "RetryFailedEntries", "SetQuotaDefaults", "AddSuppression", "Confirm",
-		"event.Read", "event.WithEvents", "usage.Month", "usage.Quotas",
+		"event.Read", "event.WithEvents", "event.Before", "event.After",
+		"usage.Month", "usage.Quotas",
 		"template.Create", "template.Publish", "template.Delete", "template.Resolve", "template.Find", "template.List", "template.History",
+		"AddFile", "file.Insert", "file.UseFile", "file.Find", "file.List", "file.Attachments", "file.Hold", "file.Link",
 		"webhook.Create", "webhook.List", "webhook.Find", "webhook.Update", "webhook.Delete", "webhook.Rotate", "webhook.Enable", "webhook.Disable", "webhook.Deliveries",
 		"webhook.FindDelivery", "webhook.RetryDelivery", "webhook.CreateTest", "webhook.CreateReplay", "webhook.FindReplay",
 	},
@@ -40,15 +42,19 @@ var callers = map[string][]string{
 		"PurgeLogs", "PurgeCompanyLogs", "PurgeEvents", "PurgeAggregates", "PurgeEntries", "EraseEntryValues", "EraseTemplates", "EraseEntryHashes", "EraseOutboxHashes", "EraseRecipientHashes",
 		"DueFiles", "MarkFilesDeleted", "tenant.Retentions", "MakeLogPartition", "DropLogPartition", "MissingLogPartitions", "OverdueLogPartitions", "ErasedTasks", "TasksRemoved",
 		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "FoldMailingFeedback", "MailingsExist", "SizeFiles", "CancelUnstarted", "FoldQuotas", "Confirm",
-		"event.AssignPositions", "event.Lag", "event.Purge", "usage.Newest", "usage.AddCompanies", "usage.Fold",
+		"event.AssignPositions", "event.Lag", "event.Purge", "event.AddOfCompany",
+		"reputation.SetDefaults", "reputation.Due", "reputation.Check", "reputation.CountPaused", "reputation.Clean",
+		"usage.Newest", "usage.AddCompanies", "usage.Fold",
 		"webhook.CleanDeliveries", "webhook.CleanReplays",
+		"file.DeleteUnused", "file.Exist",
 	},
 	"gateway_worker": {
 		"NewLoader", "Load", "SESMessageID", "Advance", "DropTask", "NoteDroppedTask", "BuryTask", "MailingTemplates", "breaker.Gate", "breaker.ShutGate", "breaker.OpenGate", "breaker.ShutGateByAccount", "breaker.OpenGateByAccount", "SkipProbe", "process.LiveProcesses",
 		"process.ReportStatus", "process.WithdrawStatus", "LockMailing", "HoldMailing", "CountLane", "NextEntries", "Expand", "FindMailingRoom", "FailJob", "Wake", "WakeLanes",
 		"UpsertRecipients", "BuryIntake", "RecordFeedback", "Confirm",
 		"webhook.Count", "webhook.Head", "webhook.Due", "webhook.Behind", "webhook.Take", "webhook.Renew", "webhook.Release", "webhook.Load", "webhook.Record", "webhook.Read",
-		"webhook.FindEvents", "event.Read", "event.Find", "webhook.CatchUp", "webhook.ReplayFailed",
+		"webhook.FindEvents", "event.Read", "event.Find", "webhook.CatchUp", "webhook.ReplayFailed", "event.AddOfCompany",
+		"file.Attachments",
 	},
 	"gateway_operator": { // gatewayctl
 		"tenant.ChangeCompany", "tenant.CreateCompany", "tenant.Companies", "tenant.FindCompany", "tenant.SuspendCompany", "tenant.ResumeCompany", "tenant.CreateAPIKey", "tenant.RotateAPIKey", "tenant.RevokeAPIKey", "tenant.APIKeys",
@@ -56,6 +62,8 @@ var callers = map[string][]string{
 		"process.ProcessStatuses", "Lanes", "HoldLanes", "ReleaseLanes", "breaker.Gate", "breaker.HoldGate", "breaker.ReleaseGate",
 		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetterAs", "DiscardDeadLetterAs",
 		"CreateReplayAs", "FindAnyReplay", "audit.Audit", "audit.RecordReveal", "audit.Apply", "audit.ApplyOne", "Suppressions", "SuppressAs", "UnsuppressAs", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "tenant.SetRetention", "tenant.FindRetention", "MissingLogPartitions", "SetQuotas", "CompanyQuotas", "Pooled", "Confirm",
+		"webhook.List", "webhook.Find", "webhook.DisableAs", "webhook.EnableAs",
+		"reputation.Set", "reputation.Find", "reputation.Resume", "event.AddOfCompany",
 		"usage.Month", "usage.Quotas",
 	},
 	"gateway_privacy": { // gatewayctl person, gatewayctl encryption
@@ -64,6 +72,7 @@ var callers = map[string][]string{
 		"EraseEmails", "EraseCopies", "EraseLetterCopies", "EraseEntries", "EraseDeadLetters", "EraseRecipients", "EraseSuppressions", "EraseReplays", "MarkFilesDeleted",
 		"audit.Record", "SealedValues", "Reseal", "KeptFiles", "FileKept", "RecordRotation",
 		"webhook.Secrets", "webhook.Reseal",
+		"file.DeleteErased", "file.ExportAttachments", "file.All", "file.Exist",
 	},
 	"gateway_program": {"EnqueueIn", "RescheduleIn", "CancelIn"}, // a tenant's own
 }
@@ -192,7 +201,7 @@ func copies(texts map[string]string, g grant) bool {
 	return false
 }
 
-// Nobody changes or deletes a step of a timeline, and no program but the operator's
+// No role changes or deletes an event of a timeline, and no program but the operator's
 // tool makes companies or keys.
 func TestRoles_Never(t *testing.T) {
 	t.Parallel()

@@ -42,7 +42,7 @@ type SealedPage struct {
 	More   bool
 }
 
-// Each looks at the next rows along the primary key and locks nothing. An entry's company
+// Each looks at the next rows along the primary key and locks nothing. The company of an entry
 // is that of its mailing, by mailings_pkey.
 const (
 	sealedRecipientsSQL = `
@@ -106,7 +106,7 @@ type resealed struct {
 	now []byte
 }
 
-// resealParameters are those of the three.
+// resealParameters are the parameters of the three.
 var resealParameters = pg.Parameters[struct{}, resealed]{
 	Columns: []pg.Column[resealed]{
 		pg.Each("id", "uuid", pg.UUIDs, func(r *resealed) uuid.UUID { return r.ID }),
@@ -115,8 +115,8 @@ var resealParameters = pg.Parameters[struct{}, resealed]{
 	},
 }
 
-// Reseal puts what the values are sealed as now in the place of what they were, and says of
-// how many: a row that somebody has changed since keeps what it has.
+// Reseal replaces the encrypted values was by now, and returns
+// how many it replaced: a row that has changed since keeps its value.
 func (s *Store) Reseal(ctx context.Context, table SealedTable, was []SealedValue, now [][]byte) (int, error) {
 	statement := map[SealedTable]string{SealedRecipients: resealRecipientsSQL, SealedEmails: resealEmailsSQL, SealedEntries: resealEntriesSQL}[table]
 	values := make([]resealed, len(was))
@@ -142,12 +142,12 @@ func (s *Store) KeptFiles(ctx context.Context, after uuid.UUID, limit int) ([]Ma
 // fileKeptSQL reads by primary key.
 const fileKeptSQL = `SELECT EXISTS (SELECT FROM mailings WHERE id = $1 AND file_deleted_at IS NULL)`
 
-// FileKept says whether a mailing's file is still to be kept.
+// FileKept reports whether a mailing's file is still needed.
 func (s *Store) FileKept(ctx context.Context, mailing uuid.UUID) (kept bool, err error) {
 	return kept, pg.Wrap("look for file", pg.Translate(s.db.GetContext(ctx, &kept, fileKeptSQL, mailing)))
 }
 
-// RecordRotation writes down that an operator had everything sealed anew.
+// RecordRotation writes an audit entry when an operator has encrypted everything with the newest key.
 func (s *Store) RecordRotation(ctx context.Context, by audit.Operator, details map[string]any) error {
 	return pg.Wrap("record rotation", audit.Record(ctx, s.db, by, audit.Change{Action: "encryption.rotate", Details: details}))
 }

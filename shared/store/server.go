@@ -10,8 +10,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Server is what there is to know of Postgres itself, for an operator who asks whether
-// all is well.
+// Server describes the Postgres server, for gatewayctl doctor.
 type Server struct {
 	Version   int       `db:"version"` // 170002 is 17.2
 	Now       time.Time `db:"now"`
@@ -26,15 +25,15 @@ type Server struct {
 	Roles          pq.StringArray `db:"roles"` // the programs' that there are
 	// Ungranted are tables that none of these roles may touch: newer than the grants.
 	Ungranted pq.StringArray `db:"ungranted"`
-	// Granted says that there is a table which one of them may touch. Roles are of a whole
-	// cluster: those that there are may be of another database in it.
+	// Granted: one of the roles has rights on a table. Roles belong to a whole
+	// cluster, so existing ones may be for another database in it.
 	Granted bool `db:"granted"`
 	// SyncStandbys are the standbys that a commit waits for, as Postgres's setting names them; "" = none.
 	SyncStandbys string `db:"sync_standbys"`
 	// Unset are the settings that a program's role lacks, each as "role: setting". Where a pooler is in between, the roles
 	// alone can have them.
 	Unset pq.StringArray `db:"unset"`
-	// EndsIdle says that Postgres ends idle transactions of this connection: idle_in_transaction_session_timeout is not 0.
+	// EndsIdle: Postgres ends idle transactions of this connection, because idle_in_transaction_session_timeout is not 0.
 	EndsIdle bool `db:"ends_idle"`
 	// Broken are indexes that an interrupted migration has left behind.
 	Broken pq.StringArray `db:"broken"`
@@ -68,7 +67,7 @@ SELECT current_setting('server_version_num')::int AS version, clock_timestamp() 
        ARRAY(SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
              WHERE NOT i.indisvalid AND c.relnamespace = 'public'::regnamespace ORDER BY 1) AS broken`
 
-// Server tells how Postgres is.
+// Server reads the state of the Postgres server.
 func (s *Store) Server(ctx context.Context) (Server, error) {
 	var found Server
 	if err := s.db.GetContext(ctx, &found, serverSQL); err != nil {

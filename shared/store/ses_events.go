@@ -10,10 +10,10 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// takeFeedbackSQL writes the notification down, unless it is there: then it has done
-// its work, or does it in a commit that this statement waits for. It locks the email's
+// takeFeedbackSQL inserts the notification, unless it exists: then it has been applied,
+// or is applied by a transaction that this statement waits for. It locks the email's
 // outbox row and log by primary key, in this order, which is that of advanceSQL. What is read
-// of them next is as it stays until the commit.
+// of them next stays unchanged until the commit.
 const takeFeedbackSQL = `
 WITH taken AS (
     INSERT INTO ses_events (sns_message_id, kind, ses_message_id, outbox_id, attempt_id, payload, occurred_at)
@@ -27,7 +27,7 @@ WITH taken AS (
 )
 SELECT (SELECT count(*) FROM taken) AS taken, (SELECT count(*) FROM email) AS emails, (SELECT count(*) FROM log) AS logs`
 
-// takeFeedback says whether the notification is new.
+// takeFeedback reports whether the notification is new.
 func takeFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) (bool, error) {
 	var found struct{ Taken, Emails, Logs int }
 	err := tx.GetContext(ctx, &found, takeFeedbackSQL, f.NotificationID, pg.WithoutNUL(f.Kind), pg.WithoutNUL(f.SESMessageID),
@@ -55,8 +55,8 @@ const cleanFeedbackSQL = `
 DELETE FROM ses_events WHERE sns_message_id = ANY (ARRAY(
     SELECT sns_message_id FROM ses_events WHERE received_at < now() - $1 * interval '1 ms' ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
 
-// CleanFeedback deletes at most limit notifications older than age and says how many
-// there were. What they told stays in the timelines.
+// CleanFeedback deletes at most limit notifications older than age and returns
+// their number. Their events stay in the timelines.
 func (s *Store) CleanFeedback(ctx context.Context, age time.Duration, limit int) (int, error) {
 	result, err := s.db.Exec(ctx, cleanFeedbackSQL, age.Milliseconds(), limit)
 	if err != nil {

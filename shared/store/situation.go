@@ -11,17 +11,20 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Situation is an email with what decides, beside the email itself, whether and
-// when it moves on: for an operator who asks why it is not sent yet.
+// Situation is an email with everything else that decides whether and
+// when it is sent: for an operator who wants to know why it is not sent yet.
 type Situation struct {
 	Email
 	CompanyName     string     `db:"company_name"`
 	SuspendedAt     *time.Time `db:"suspended_at"`
 	SuspendedReason *string    `db:"suspended_reason"`
+	// MailingsPausedAt is when the reputation guard paused the company's mailings; nil if the email is of
+	// no mailing.
+	MailingsPausedAt *time.Time `db:"mailings_paused_at"`
 	// LastEvent is the newest of its timeline; nil before the first.
 	LastEvent *email.EventType `db:"last_event"`
 
-	// What follows stands in the outbox row and its lane, and is nil once the row is purged.
+	// The following fields come from the outbox row and its lane, and are nil once the row is purged.
 	Queue       *string         `db:"queue"`
 	PausedAt    *time.Time      `db:"paused_at"`
 	ParkedUntil *time.Time      `db:"parked_until"`
@@ -34,8 +37,8 @@ type Situation struct {
 	// ErasedAt is when its body was past its time: it cannot be sent again since.
 	ErasedAt *time.Time `db:"body_erased_at"`
 
-	// The provider's gate: since when and why it is shut, nil if it is open; and an
-	// operator's hold on it.
+	// The circuit breaker: since when and why it is open, nil if it is closed; and an
+	// operator's pause.
 	GateShutAt     *time.Time `db:"gate_shut_at"`
 	GateReason     *string    `db:"gate_reason"`
 	GateHeldAt     *time.Time `db:"gate_held_at"`
@@ -49,7 +52,7 @@ type Situation struct {
 // provider_gate by primary key, in one snapshot, and locks nothing.
 const situationSQL = `
 SELECT ` + emailColumns + `,
-       c.name AS company_name, c.suspended_at, c.suspended_reason, l.last_event,
+       c.name AS company_name, c.suspended_at, c.suspended_reason, CASE WHEN lane.mailing_id IS NOT NULL THEN c.mailings_paused_at END AS mailings_paused_at, l.last_event,
        lane.queue, lane.paused_at, lane.parked_until, lane.held_at, lane.held_reason,
        CASE WHEN g.state = 'shut' THEN g.since END AS gate_shut_at, g.reason AS gate_reason, g.held_at AS gate_held_at, g.held_reason AS gate_held_reason,
        o.delivery, o.enqueued_at, o.lease_until, o.processed_at, o.body_erased_at, now() AS asked_at

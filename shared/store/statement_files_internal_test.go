@@ -56,6 +56,7 @@ var StatementFiles = []StatementFile{
 	{Name: "reseal_entries", SQL: resealEntriesSQL, Parameters: resealParameters.List(), template: "reseal.sql.tmpl", options: options{"Table": "mailing_entries"}},
 	{Name: "reseal_recipients", SQL: resealRecipientsSQL, Parameters: resealParameters.List(), template: "reseal.sql.tmpl", options: options{"Table": "recipients"}},
 	{Name: "size_files", SQL: sizeFilesSQL, Parameters: sizeFilesParameters.List(), template: "size_files.sql.tmpl"},
+	{Name: "take_keys", SQL: takeKeysSQL, Parameters: takeKeysParameters.List(), template: "take_keys.sql.tmpl"},
 	{Name: "upsert_free_recipients", SQL: upsertFreeIntakesSQL, Parameters: upsertParameters.List(), template: "upsert_recipients.sql.tmpl", options: options{"SkipLocked": true}},
 	{Name: "upsert_recipients", SQL: upsertIntakesSQL, Parameters: upsertParameters.List(), template: "upsert_recipients.sql.tmpl"},
 }

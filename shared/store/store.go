@@ -1,10 +1,10 @@
 // Package store holds every SQL statement of the gateway's programs: one file per
-// table (the outbox, being the heart, has one per step), each statement beside the
+// table (one per step for the outbox), each statement beside the
 // one method that runs it, with the index it uses and the rows it locks. The packages
 // below it hold those of one subject each.
 //
 // It is used by the api, by dispatcher and worker, and by gatewayctl. None of them
-// sees SQL; each declares the few methods it calls as an interface of its own.
+// contains SQL; each declares the few methods it calls as an interface of its own.
 package store
 
 import (
@@ -68,7 +68,7 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 // DB is the connections to the database, for the packages below this one: event.New(s.DB()).
 func (s *Store) DB() *pg.DB { return s.db }
 
-// Ping asks Postgres for a sign of life.
+// Ping checks the connection to Postgres.
 func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
 
 // Confirm returns nil when Postgres answers, and a synchronous standby, where there is one, has all that
@@ -78,8 +78,8 @@ func (s *Store) Confirm(ctx context.Context) error { return s.db.Confirm(ctx) }
 // Unreplicated is how many commits of this process ended with ErrUnreplicated.
 func (s *Store) Unreplicated() int64 { return s.db.Unreplicated() }
 
-// Pooled says whether a pooler between this program and Postgres gives a server connection to each transaction, and not
-// to each connection.
+// Pooled reports whether a pooler between this program and Postgres assigns a server connection to each transaction
+// instead of each connection.
 func (s *Store) Pooled(ctx context.Context) (bool, error) { return s.db.Pooled(ctx) }
 
 // Close ends all connections. What is still running on them is rolled back.

@@ -144,7 +144,7 @@ func TestBrokenIdleConnectionsAreNoError_Upload(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	s := open(t, d.URL, store.Options{MaxConns: conns})
-	var under, done sync.WaitGroup // all are under way at once, each on a connection
+	var under, done sync.WaitGroup // all run at the same time, each on a connection
 	under.Add(conns)
 	for range conns {
 		done.Go(func() {

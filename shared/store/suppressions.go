@@ -18,8 +18,8 @@ import (
 type SuppressionReason string
 
 const (
-	// Unsubscribed keeps mailings from the address and lets single emails through: an
-	// invoice is not what somebody unsubscribed from.
+	// Unsubscribed stops mailings to the address, not single emails: an
+	// invoice is not what a person unsubscribes from.
 	Unsubscribed SuppressionReason = "UNSUBSCRIBE"
 	// Bounced, Complained and Manual keep everything from it.
 	Bounced    SuppressionReason = "BOUNCE"
@@ -47,7 +47,7 @@ type Suppression struct {
 func suppressionKey(address string) string { return strings.ToLower(address) }
 
 // suppressSQL locks at most the one row that it finds by primary key. It keeps the
-// first date and tells the newest note; it hits none that says so already.
+// first date and the newest note; it updates no row that has these values already.
 const suppressSQL = `
 INSERT INTO suppressions AS s (company_id, address, reason, mailing_id, note) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (company_id, address, reason) DO UPDATE SET note = excluded.note
@@ -114,8 +114,8 @@ func (s *Store) UnsuppressAs(ctx context.Context, by audit.Operator, company uui
 		unsuppressSQL, company, suppressionKey(address), reason)))
 }
 
-// suppressionAct tells of an address no more than may stand anywhere: an entry of the
-// audit outlives the suppression.
+// suppressionAct contains only the masked address: an audit
+// entry outlives the suppression.
 func suppressionAct(action string, company uuid.UUID, address string, reason SuppressionReason) audit.Change {
 	a := audit.Change{Action: action, Company: company, Details: map[string]any{"address": email.MaskAddress(suppressionKey(address))}}
 	if reason != "" {
@@ -159,8 +159,8 @@ SELECT address, reason, mailing_id, note, created_at FROM suppressions
 WHERE company_id = $1 AND created_at >= $7 AND (created_at, address, reason) > ($8, $2, $3) AND ($4 = '' OR address = $4) AND ($5 = '' OR reason = $5)
 ORDER BY created_at, address, reason LIMIT $6`
 
-// SuppressionFilter says which suppressions to list: those behind After, of an
-// address, with a reason. Zero fields leave all in. With CreatedAfter they are listed in the
+// SuppressionFilter selects suppressions to list: those after After, of an
+// address, with a reason. Zero fields select all. With CreatedAfter they are listed in the
 // order of their creation, those created at that time or later.
 type SuppressionFilter struct {
 	CreatedAfter time.Time

@@ -223,11 +223,20 @@ var functionCalls = map[string][]string{
 			RETURNING outbox_id)
 		INSERT INTO email_events (email_log_id, seq, type, created_at) SELECT outbox_id, 1, 'RECEIVED', now() FROM log`},
 	"email_gateway_count_templates": {addMailing, `UPDATE mailings SET html = html || 'x' WHERE company_id = $company`, `DELETE FROM mailings WHERE company_id = $company`},
+	"email_gateway_drop_attachments": {
+		addMailing, `UPDATE mailings SET attachments = 1 WHERE company_id = $company`, `DELETE FROM mailings WHERE company_id = $company`,
+	},
 	"email_gateway_record_delivery": {
 		`INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, sent_at, event_seq, last_event)
 			VALUES ('01990000-0000-7000-8000-000000000001', $company, 'ana@example.com', 's', 'SENT', 1, 'r', now(), now(), now(), 4, 'SENT')`,
 		`INSERT INTO ses_events (sns_message_id, kind, outbox_id) SELECT k, k, '01990000-0000-7000-8000-000000000001' FROM unnest('{Delivery,Bounce}'::text[]) k`,
 		`UPDATE ses_events SET applied_at = now()`,
+	},
+	"email_gateway_record_reputation": {
+		`INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, sent_at, event_seq, last_event)
+			VALUES ('01990000-0000-7000-8000-000000000002', $company, 'ana@example.com', 's', 'SENT', 1, 'r', now(), now(), now(), 4, 'SENT')`,
+		`INSERT INTO ses_events (sns_message_id, kind, outbox_id, payload) VALUES ('complaint', 'Complaint', '01990000-0000-7000-8000-000000000002', '{}')`,
+		`UPDATE ses_events SET applied_at = now() WHERE sns_message_id = 'complaint'`,
 	},
 	"email_gateway_take_key": {
 		`SELECT email_gateway_take_key($company, 'interview', '42', 'REMINDER', gen_random_uuid())`,
@@ -251,6 +260,7 @@ const (
 
 var functionsAcrossCompanies = map[string]string{
 	"email_gateway_record_delivery: email_logs l":            byAttempt,
+	"email_gateway_record_reputation: email_logs l":          byAttempt,
 	"email_gateway_take_key: email_outbox o":                 byKey,
 	"email_gateway_take_key: email_logs l":                   byKey,
 	"email_gateway_mark_intake: recipients r":                byRecipientID,

@@ -12,23 +12,23 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Guard says which emails a transition may move; all others stay as they are.
+// Guard selects which emails a transition may move; all others stay unchanged.
 type Guard string
 
 const (
 	// GuardClaim is the fence before the provider call: PENDING, ENQUEUED or
-	// RETRY_SCHEDULED, due within a second, not expired, lane, company and provider's
-	// gate open, or the gate's probe; and its reader not suppressed since it was loaded.
-	// Only one task can win it per attempt, whatever the queue delivers.
+	// RETRY_SCHEDULED, due within a second, not expired, lane and company active, and the
+	// circuit breaker closed, or the email is its probe; and the recipient was not suppressed since
+	// the email was loaded. Only one task can win it per attempt, whatever the queue delivers.
 	GuardClaim Guard = "claim"
 	// GuardAttempt is the end of an attempt: PROCESSING under the transition's own
 	// token. A refusal (FAILED or RETRY_SCHEDULED, outcome known) passes from
-	// OUTCOME_UNKNOWN under that token too: the worker was slow, and knows what is being
-	// waited for. An acceptance (SENT) passes from every status but itself, because the
-	// provider's yes is a fact; a stale attempt's refusal changes nothing.
+	// OUTCOME_UNKNOWN under that token too: the worker was slow, and has the outcome that is
+	// waited for. An acceptance (SENT) passes from every status but SENT, because the
+	// provider has accepted the email; a stale attempt's refusal changes nothing.
 	GuardAttempt Guard = "attempt"
-	// GuardFeedback is the provider's own word, come by itself, that it accepted the
-	// transition's attempt: every status but SENT. What was unknown is then known.
+	// GuardFeedback is feedback of the provider that it accepted the
+	// transition's attempt: every status but SENT passes. The outcome is known from then on.
 	GuardFeedback Guard = "feedback"
 	// GuardOpen is a stop from outside: PENDING, ENQUEUED or RETRY_SCHEDULED.
 	GuardOpen Guard = "open"
@@ -81,7 +81,7 @@ type Transition struct {
 	ErrorCode, ErrorReason string
 	SESMessageID           string
 	Duration               time.Duration // of the attempt
-	Recipient              *Recipient    // what a claim says about the person; its CPFCNPJ comes from the outbox row; no Email = the email's To, as no statement
+	Recipient              *Recipient    // the claim's statement about the person; its CPFCNPJ comes from the outbox row; without Email, the email's To applies and counts as no statement
 	DeadLetter             bool
 	// Company is set by callers who do something else when the email is Locked: it then waits
 	// for no locked recipient after another email of the company did, and for no connection of
@@ -106,8 +106,8 @@ func (t Transition) encoded() (Transition, error) {
 	return t, nil
 }
 
-// waits says where the email waits for its due time: "outbox" for the dispatcher or another
-// loop, "queue" with a task that brings it back, "" if its status has no due time and the row
+// waits returns where the email waits for its due time: "outbox" for the dispatcher or another
+// loop, "queue" with a task that runs then, "" if its status has no due time and the row
 // keeps the one it had.
 func (t *Transition) waits() string {
 	switch {
@@ -136,7 +136,7 @@ func (t *Transition) skipCompany() uuid.UUID {
 	return t.Company
 }
 
-// Advanced is what became of a Transition.
+// Advanced is the result of a Transition.
 type Advanced struct {
 	Applied bool
 	// Locked: another transaction holds a row of the email, or what it writes besides, and
@@ -149,14 +149,14 @@ type Advanced struct {
 	Throttles int
 	// LeaseUntil is how long a won claim holds, by our own clock.
 	LeaseUntil time.Time
-	// SameToken says that the row's claim is the transition's own: with Applied
-	// false, an earlier try of the same write went through.
+	// SameToken: the row's claim is the transition's own. With Applied
+	// false, an earlier try of the same write succeeded.
 	SameToken bool
-	// Erased says that the email's body was past its time and is no more: it cannot be
+	// Erased: the email's body was deleted by its retention: it cannot be
 	// sent again.
 	Erased bool
-	// Replaced says of a replay that another email has taken the place of this one among
-	// those about one thing: it stays cancelled.
+	// Replaced: a replay was refused because another email of the same aggregate has replaced this
+	// one: it stays cancelled.
 	Replaced bool
 	// Gate is how the transition met the provider's gate.
 	Gate breaker.Pass
@@ -167,8 +167,8 @@ type Advanced struct {
 	MailingID uuid.UUID // uuid.Nil = it is of no mailing
 }
 
-// advance has the statement run with its arguments, and says of each transition what became
-// of it.
+// advance calls run with the statement's arguments, and returns the result of each
+// transition.
 func advance(ts []Transition, arguments []any, run func(rows any, columns []any) error) ([]Advanced, error) {
 	begun := time.Now()
 	var rows []struct {
@@ -216,8 +216,8 @@ type advanceScalars struct {
 	wait        time.Duration
 }
 
-// plain says whether advance_plain.sql can apply the transitions. It lacks what a recipient, a dead letter, an email that
-// gives way and a replay need. Emails of mailings need none of it: the expansion has written their recipients.
+// plain reports whether advance_plain.sql can apply the transitions. It lacks what a recipient, a dead letter, an email that
+// is replaced and a replay need. Emails of mailings need none of it: the expansion has written their recipients.
 func plain(ts []Transition) bool {
 	return !slices.ContainsFunc(ts, func(t Transition) bool {
 		return t.GiveWay || t.Recipient != nil || t.DeadLetter || t.Guard == GuardReplay
@@ -229,7 +229,7 @@ func advanceArguments(p pg.Parameters[advanceScalars, Transition], ts []Transiti
 	return p.Arguments(advanceScalars{len(ts), first, last, wait}, ts)
 }
 
-// plainParameters are those of advance_plain.sql.
+// plainParameters are the parameters of advance_plain.sql.
 var plainParameters = pg.Parameters[advanceScalars, Transition]{
 	Scalars: []pg.Scalar[advanceScalars]{
 		pg.One("lock_timeout", "text", func(s advanceScalars) any { return pg.LockTimeout(s.wait) }),
@@ -258,7 +258,7 @@ var plainParameters = pg.Parameters[advanceScalars, Transition]{
 	},
 }
 
-// advanceParameters are those of advance.sql and advance_waiting.sql.
+// advanceParameters are the parameters of advance.sql and advance_waiting.sql.
 var advanceParameters = pg.Parameters[advanceScalars, Transition]{
 	Scalars: slices.Concat(plainParameters.Scalars, []pg.Scalar[advanceScalars]{
 		pg.One("people_from", "uuid", func(advanceScalars) any { return peopleFrom() }),

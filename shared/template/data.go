@@ -9,21 +9,29 @@ import (
 )
 
 // decode reads one JSON value. Numbers stay as written. Unlike encoding/json it refuses names that
-// appear twice: which of them is meant is not known.
-func decode(raw []byte) (any, error) {
-	d := json.NewDecoder(bytes.NewReader(raw))
+// appear twice: which of them is meant is not known. values is how many it consists of.
+func decode(raw []byte) (value any, values int, err error) {
+	d := decoder{json.NewDecoder(bytes.NewReader(raw)), 0}
 	d.UseNumber()
-	value, err := decodeValue(d, 0)
-	if err != nil {
-		return nil, err
+	if value, err = d.value(0); err != nil {
+		return nil, d.values, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("must be one JSON value")
+		return nil, d.values, errors.New("must be one JSON value")
 	}
-	return value, nil
+	return value, d.values, nil
 }
 
-func decodeValue(d *json.Decoder, depth int) (any, error) {
+// decoder counts the values that it reads.
+type decoder struct {
+	*json.Decoder
+	values int
+}
+
+func (d *decoder) value(depth int) (any, error) {
+	if d.values++; d.values > MaxValues {
+		return nil, fmt.Errorf("must have at most %d values", MaxValues)
+	}
 	token, err := d.Token()
 	if err != nil {
 		return nil, fmt.Errorf("is not JSON: %w", err)
@@ -38,7 +46,7 @@ func decodeValue(d *json.Decoder, depth int) (any, error) {
 	if delim == '[' {
 		list := []any{}
 		for d.More() {
-			element, err := decodeValue(d, depth+1)
+			element, err := d.value(depth + 1)
 			if err != nil {
 				return nil, err
 			}
@@ -57,7 +65,7 @@ func decodeValue(d *json.Decoder, depth int) (any, error) {
 		if _, twice := object[name]; twice {
 			return nil, fmt.Errorf("has the name %q twice in one object", name)
 		}
-		if object[name], err = decodeValue(d, depth+1); err != nil {
+		if object[name], err = d.value(depth + 1); err != nil {
 			return nil, err
 		}
 	}

@@ -49,3 +49,18 @@ func newNodes(tags []mailmerge.Tag) (nodes []node, rest []mailmerge.Tag, tail st
 	}
 	return nodes, nil, ""
 }
+
+// has reports whether a variable of this name is written.
+func (p *part) has(name string) bool {
+	var in func(nodes []node) bool
+	in = func(nodes []node) bool {
+		for i := range nodes {
+			n := &nodes[i]
+			if n.tag.Kind == mailmerge.Variable && n.tag.Field.Name == name || in(n.nodes) {
+				return true
+			}
+		}
+		return false
+	}
+	return in(p.nodes)
+}

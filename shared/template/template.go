@@ -153,11 +153,12 @@ func (t *Template) declare(variables []Variable, faults *rules.Faults) {
 		case v.Default != nil && v.Required != nil && *v.Required:
 			faults.Add(field+".required", rules.CodeNotAllowed, "must not be true beside a default")
 		case v.Default != nil:
-			value, err := decode(v.Default)
+			value, n, err := decode(v.Default)
 			if err != nil {
 				faults.Add(field+".default", "INVALID", err.Error())
 			}
 			t.defaults[v.Name] = value
+			t.size += n * valueSize
 		case v.required():
 			t.required = append(t.required, v.Name)
 		default:
@@ -172,8 +173,15 @@ type Data struct{ root map[string]any }
 // Limits of data.
 const (
 	MaxData      = 512 << 10 // bytes of JSON
+	MaxValues    = 20_000    // texts, numbers, lists …: each takes far more memory than JSON
 	maxDataDepth = 10
 )
+
+// valueSize is roughly the most memory that one value takes: an object with one name.
+const valueSize = 200
+
+// DataMemory is the most memory that data with so many bytes of JSON takes beside its text. A value has two bytes or more.
+func DataMemory(bytes int) int64 { return int64(min(bytes/2, MaxValues)) * valueSize }
 
 // ReadData reads a JSON object; "" is an empty one. The error continues "the data".
 func ReadData(raw []byte) (Data, error) {
@@ -183,7 +191,7 @@ func ReadData(raw []byte) (Data, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return Data{root: map[string]any{}}, nil
 	}
-	value, err := decode(raw)
+	value, _, err := decode(raw)
 	if err != nil {
 		return Data{}, err
 	}

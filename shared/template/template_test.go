@@ -1,6 +1,7 @@
 package template_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -199,9 +200,9 @@ func TestParse_Faults(t *testing.T) {
 
 func TestRender_Limits(t *testing.T) {
 	t.Parallel()
-	long := `{"l": [` + strings.Repeat(`"",`, 99_999) + `""]}`
+	long := `{"l": [` + strings.Repeat(`"",`, template.MaxValues-4) + `""]}`
 	for name, c := range map[string]struct{ template, data, want string }{
-		"a list of 100,000":        {`{{#l}}<p>0123456789</p>{{/l}}`, long, "html RENDERED_TOO_LARGE"},
+		"a long list":              {`{{#l}}<p>01234567890123456789</p>{{/l}}`, long, "html RENDERED_TOO_LARGE"},
 		"lists within lists":       {`{{#l}}{{#l}}{{#l}}{{/l}}{{/l}}{{/l}}x`, long, "html TEMPLATE_TOO_COMPLEX"},
 		"an invalid value, often":  {`{{#l}}<a href="{{v}}">x</a>{{/l}}`, `{"v": "` + strings.Repeat("a", 200_000) + `", ` + long[1:], "template.data.v VALUE_ADDRESS"},
 		"a value that grows":       {`{{#l}}<a href="https://a.example/{{v}}">x</a>{{/l}}`, `{"v": "` + strings.Repeat("ç", 90_000) + `", ` + long[1:], "html RENDERED_TOO_LARGE"},
@@ -222,5 +223,33 @@ func TestRender_Limits(t *testing.T) {
 		if _, err := template.ReadData([]byte(data)); err == nil {
 			t.Errorf("%.40s is accepted", data)
 		}
+	}
+}
+
+// The data of one email has a limited number of values, as each takes far more memory than its JSON.
+func TestReadData_Values(t *testing.T) {
+	t.Parallel()
+	list := func(n int) []byte { return []byte(`{"a": [` + strings.Repeat(`[],`, n-3) + `1]}`) }
+	if _, err := template.ReadData(list(template.MaxValues)); err != nil {
+		t.Error(err)
+	}
+	if _, err := template.ReadData(list(template.MaxValues + 1)); err == nil {
+		t.Error("accepted")
+	}
+}
+
+// A cached template counts with its decoded defaults.
+func TestParse_SizeOfDefaults(t *testing.T) {
+	t.Parallel()
+	size := func(value string) int {
+		parsed, faults := template.Parse(template.Source{Subject: "s", Text: "t", Variables: []template.Variable{{Name: "a", Default: json.RawMessage(value)}}})
+		if len(faults) > 0 {
+			t.Fatal(faults)
+		}
+		return parsed.Size()
+	}
+	many := `[` + strings.Repeat(`{},`, 1000) + `1]`
+	if text := `"` + strings.Repeat("a", len(many)-2) + `"`; size(many) < size(text)+50_000 {
+		t.Errorf("%d bytes, and %d of a text", size(many), size(text))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
+	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/template"
 	"email-gateway/shared/store/usage"
 	"email-gateway/shared/store/webhook"
@@ -34,7 +35,7 @@ func serve(
 	feed := event.New(db.DB())
 	polls := httpapi.NewEventPolls(log, feed)
 	params := httpapi.Params{
-		Log: log, Store: db, Accepter: accepter, Templates: template.New(db.DB()), Feed: feed, Polls: polls, Wake: waker.Wake, Registry: registry, Tracer: traces.Tracer(),
+		Log: log, Store: db, Accepter: accepter, Templates: template.New(db.DB()), Files: file.New(db.DB()), AttachmentsMax: settings.AttachmentsMaxBytes, Feed: feed, Polls: polls, Wake: waker.Wake, Registry: registry, Tracer: traces.Tracer(),
 		Ring: settings.CPFCNPJKeys, HashKey: settings.CPFCNPJHashKey, EmailTTL: settings.EmailTTL, MaxAttempts: settings.MaxAttempts,
 		SpoolDir: settings.SpoolDir,
 		Proxies:  settings.TrustedProxies, HasRabbitMQ: settings.RabbitMQURL != "", OpenAPI: api.OpenAPI(),
@@ -49,14 +50,15 @@ func serve(
 		params.Events = sns.New(sns.Params{Topics: settings.SESEventsTopics, Trusted: trusted, SHA256Only: settings.SESEventsSHA256Only})
 	}
 	parts := []service.Named{{Name: "traces", Service: traces}, {Name: "waker", Service: waker}, {Name: "quotas", Service: quotaDefaults(log, settings, db)}}
+	bucket, err := blob.Open(ctx, settings.StorageURL)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bucket.Close()) }()
+	params.Bucket = bucket
 	if params.HasRabbitMQ {
 		tokens := mailing.NewTokens(log)
-		bucket, err := blob.Open(ctx, settings.StorageURL)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, bucket.Close()) }()
-		params.Bucket, params.Tokens = bucket, tokens
+		params.Tokens = tokens
 		parts = append(parts, service.Named{Name: "tokens", Service: tokens})
 	}
 	parts = append(parts, service.Named{Name: "metrics", Service: service.NewHTTP(log.With("listener", "metrics"), settings.MetricsAddr, metrics)})

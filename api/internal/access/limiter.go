@@ -20,7 +20,7 @@ type Quota struct {
 	RetryAfter time.Duration
 }
 
-// Limiter counts the requests of each key in a token bucket, separately in each api process.
+// Limiter counts the requests of each key, and the items of batches, in a token bucket, separately in each api process.
 type Limiter struct {
 	max int
 
@@ -41,12 +41,35 @@ func (l *Limiter) Take(key string, perSecond, burst int) Quota {
 	}
 	now := time.Now()
 	b := l.bucket(key, rate.Limit(perSecond), max(burst, 1), now)
-	q := Quota{Allowed: b.AllowN(now, 1), Limit: b.Burst()}
-	left := max(b.TokensAt(now), 0)
-	q.Remaining = int(left)
-	q.Reset = wait(float64(q.Limit)-left, perSecond)
-	if !q.Allowed {
-		q.RetryAfter = wait(1-left, perSecond)
+	return quotaOf(b, b.AllowN(now, 1), 1, now, perSecond)
+}
+
+// TakeItems counts the items of a request beyond the first, which Take has counted: all n or, if it is not allowed, none. More items
+// than a burst has are allowed if the bucket was full. They overdraw it, so that the key's further requests wait until its rate
+// has paid for all of them: otherwise a key with a small burst could never send so many.
+func (l *Limiter) TakeItems(key string, perSecond, burst, n int) Quota {
+	if perSecond <= 0 {
+		return Quota{Allowed: true}
+	}
+	now := time.Now()
+	b := l.bucket(key, rate.Limit(perSecond), max(burst, 1), now)
+	needed := min(n, b.Burst()-1)
+	allowed := b.AllowN(now, needed)
+	for rest := n - needed; allowed && rest > 0; {
+		more := min(rest, b.Burst()) // a reservation cannot be larger
+		b.ReserveN(now, more)
+		rest -= more
+	}
+	return quotaOf(b, allowed, needed+1, now, perSecond)
+}
+
+// quotaOf describes a bucket that needs so many tokens for the next request like this one. After TakeItems it may be overdrawn.
+func quotaOf(b *rate.Limiter, allowed bool, needed int, now time.Time, perSecond int) Quota {
+	tokens := b.TokensAt(now)
+	q := Quota{Allowed: allowed, Limit: b.Burst(), Remaining: int(max(tokens, 0))}
+	q.Reset = wait(float64(q.Limit)-tokens, perSecond)
+	if !allowed {
+		q.RetryAfter = wait(float64(needed)-tokens, perSecond)
 	}
 	return q
 }

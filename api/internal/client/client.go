@@ -95,6 +95,11 @@ func (c *Client) Post(ctx context.Context, path string, in, out any, once string
 	return c.post(ctx, request{path: path, once: once, repeatable: once != ""}, in, out)
 }
 
+// PostQuery is Post with a query.
+func (c *Client) PostQuery(ctx context.Context, path string, query url.Values, in, out any, once string) error {
+	return c.post(ctx, request{path: path, query: query, once: once, repeatable: once != ""}, in, out)
+}
+
 // PostAgain is Post for idempotent requests: it is retried automatically if there is no
 // response.
 func (c *Client) PostAgain(ctx context.Context, path string, in, out any) error {

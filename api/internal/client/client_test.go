@@ -64,7 +64,7 @@ func TestRepeats(t *testing.T) {
 				t.Error("no Idempotency-Key")
 			}
 			conn, _, _ := http.NewResponseController(w).Hijack()
-			_ = conn.Close() // nobody knows whether it was done
+			_ = conn.Close() // the outcome is unknown to the client
 		default:
 			fmt.Fprintf(w, `{"got": %q, "key": %q, "once": %q}`, body, r.Header.Get("Authorization"), r.Header.Get("Idempotency-Key"))
 		}

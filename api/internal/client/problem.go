@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// maxProblem limits an error response (bytes): one of a batch may have some thousand faults.
+const maxProblem = 8 << 20
+
 // Problem is an error response (RFC 9457), returned as an error.
 type Problem struct {
 	Status     int           `json:"status"`
@@ -53,7 +56,7 @@ func (p *Problem) Error() string {
 }
 
 func readProblem(answer *http.Response) error {
-	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxProblem))
 	if err != nil {
 		return unreachable(answer.Request.URL.Host, fmt.Errorf("read answer: %w", err))
 	}

@@ -60,6 +60,23 @@ func (c *Client) Upload(ctx context.Context, u Upload, out any) (replayed bool, 
 	return answer.Header.Get("Idempotent-Replayed") == "true", read(answer, out)
 }
 
+// PostFile sends a file as the body and decodes the response into out.
+func (c *Client) PostFile(ctx context.Context, path string, file io.Reader, out any) error {
+	header := http.Header{}
+	header.Set("Content-Type", "application/octet-stream")
+	header.Set("Expect", "100-continue")
+	source := &source{reader: file}
+	answer, err := c.send(ctx, http.MethodPost, path, nil, header, source, -1)
+	if cause := source.err.Load(); err != nil && cause != nil { // the connection error is only its effect
+		return fmt.Errorf("read the file: %w", *cause)
+	}
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	return read(answer, out)
+}
+
 // source keeps the error that reading a file ended with.
 type source struct {
 	reader io.Reader

@@ -50,10 +50,13 @@ type Config struct {
 	// means that it is not used: /health reports it as disabled, and bulk routes answer 503.
 	RabbitMQURL string `env:"RABBITMQ_URL"`
 
-	// StorageURL is the location of the files of mailings, which are encrypted:
-	// file:///an/absolute/path of a disk that api and dispatcher share, or s3://bucket?region=…
+	// StorageURL is the location of the files of mailings and of attachments, which are encrypted:
+	// file:///an/absolute/path of a disk that api, dispatcher and worker share, or s3://bucket?region=…
 	StorageURL string `env:"STORAGE_URL" envDefault:"file:///var/lib/email-gateway"`
-	// SpoolDir is a directory on a disk for request bodies over 1 MiB while they arrive: encrypted,
+	// AttachmentsMaxBytes is the maximum size of an email's attachments together, before base64: 1 to
+	// 27262976 bytes (26 MiB), which with html and text fits SES's limit of 40 MB after encoding.
+	AttachmentsMaxBytes int64 `env:"ATTACHMENTS_MAX_BYTES" envDefault:"10485760"`
+	// SpoolDir is a directory on a disk for request bodies over 1 MiB, and for attachments, while they arrive: encrypted,
 	// without a directory entry, deleted when the process exits. Not set: the system's directory
 	// for temporary files. Several apis may share it, and it may contain other files.
 	SpoolDir string `env:"SPOOL_DIR"`
@@ -140,6 +143,10 @@ const (
 	maxTTL = 30 * 24 * time.Hour
 )
 
+// maxAttachments: base64 in lines makes 78 characters of 57 bytes, so these are 37.4 million of SES's 40 million bytes. html and
+// text, of 512 KiB each, take 1.5 million more.
+const maxAttachments = 26 << 20
+
 // Read parses "NAME=value" lines. An empty variable counts as not set.
 func Read(environ []string) (Config, error) {
 	var c Config
@@ -181,6 +188,7 @@ func (c *Config) check(f *environment.Faults) {
 	f.URL("DATABASE_URL", c.DatabaseURL, "postgres", "postgresql")
 	f.URL("RABBITMQ_URL", c.RabbitMQURL, "amqp", "amqps")
 	f.HTTPURL("PUBLIC_URL", c.PublicURL)
+	f.Must(c.AttachmentsMaxBytes >= 1 && c.AttachmentsMaxBytes <= maxAttachments, "ATTACHMENTS_MAX_BYTES", fmt.Sprintf("must be 1 to %d", maxAttachments))
 	if err := blob.CheckURL(c.StorageURL); err != nil {
 		f.Must(false, "STORAGE_URL", err.Error())
 	}

@@ -22,7 +22,7 @@ func (c *control) company() *cobra.Command {
 		"A company is a tenant: it has API keys, sender domains and emails.",
 		`  gatewayctl company create --name Acme --default-from 'Acme <billing@acme.example>'
   gatewayctl company suspend Acme --reason 'unpaid since October'`)
-	cmd.AddCommand(c.companyCreate(), c.companyList(), c.companyShow(), c.companySuspend(), c.companyResume(), c.companyRetention(), c.companyQuota(), c.companyUsage())
+	cmd.AddCommand(c.companyCreate(), c.companyList(), c.companyShow(), c.companySuspend(), c.companyResume(), c.companyRetention(), c.companyQuota(), c.companyWebhook(), c.companyReputation(), c.companyUsage())
 	return cmd
 }
 
@@ -219,6 +219,9 @@ func (v companyView) text(w io.Writer) {
 
 func companyState(c store.Company) string {
 	if c.SuspendedAt == nil {
+		if c.MailingsPausedAt != nil {
+			return "active, mailings paused by the reputation guard since " + stamp(*c.MailingsPausedAt)
+		}
 		return "active"
 	}
 	state := "suspended since " + stamp(*c.SuspendedAt)

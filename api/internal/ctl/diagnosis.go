@@ -25,6 +25,10 @@ func (x *explanation) held() bool {
 		x.add("COMPANY_SUSPENDED", "Its company has been suspended since %s: %s. To resume it: gatewayctl company resume %s",
 			x.moment(*x.at.SuspendedAt), text(x.at.SuspendedReason), shellWord(x.Company))
 	}
+	if x.at.MailingsPausedAt != nil {
+		x.add("MAILINGS_PAUSED", "The reputation guard has paused all mailings of its company since %s. To see why: gatewayctl company reputation show %s",
+			x.moment(*x.at.MailingsPausedAt), shellWord(x.Company))
+	}
 	if x.at.PausedAt != nil {
 		x.add("LANE_PAUSED", "Its lane, %s's emails on the queue %s, has been paused since %s.", x.Company, text(x.at.Queue), x.moment(*x.at.PausedAt))
 	}

@@ -25,7 +25,7 @@ any company, a tenant its own.`,
 		`  gatewayctl email send --to maria@cliente.example --external-id CUST-42 --subject 'Olá' --html-file ola.html
   gatewayctl email show 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b
   gatewayctl email explain 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b`)
-	cmd.AddCommand(c.emailSend(), c.emailList(), c.emailShow(), c.emailExplain(), c.emailCancel(), c.emailRetry())
+	cmd.AddCommand(c.emailSend(), c.emailSendBatch(), c.emailList(), c.emailShow(), c.emailExplain(), c.emailCancel(), c.emailRetry())
 	return cmd
 }
 

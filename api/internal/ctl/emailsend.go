@@ -34,6 +34,16 @@ type emailRequest struct {
 	Priority  int               `json:"priority,omitempty"`
 	SendAt    string            `json:"sendAt,omitempty"`
 	Delivery  string            `json:"delivery,omitempty"`
+
+	Attachments []emailAttachment `json:"attachments,omitempty"`
+}
+
+// emailAttachment is a file that the command reads, or one that is stored.
+type emailAttachment struct {
+	Filename    string `json:"filename"`
+	ContentType string `json:"contentType"`
+	Content     []byte `json:"content,omitempty"` // base64 in JSON
+	FileID      string `json:"fileId,omitempty"`
 }
 
 type person struct {
@@ -48,7 +58,7 @@ type person struct {
 type sendOptions struct {
 	emailRequest
 	htmlFile, textFile, body, once string
-	headers                        []string
+	headers, attach                []string
 	noAutoText, watch              bool
 }
 
@@ -67,6 +77,7 @@ answer; with --idempotency-key, several runs count as one. --watch waits until t
 reached a final status; the exit code is 1 unless that is SENT. It needs emails:read too.`,
 		Example: `  gatewayctl email send --to maria@cliente.example --external-id CUST-42 --subject 'Olá' --html '<p>Olá</p>'
   gatewayctl email send --to ana@example.com --external-id 42 --subject 'Olá' --html-file ola.html --watch
+  gatewayctl email send --to ana@example.com --external-id 42 --subject Nota --text Olá --attach nota.pdf
   gatewayctl email send --body request.json --idempotency-key invoice-2026-0042
   jq -n '{…}' | gatewayctl email send --body -`,
 		Args: exactArgs(),
@@ -94,6 +105,7 @@ func (o *sendOptions) flags(cmd *cobra.Command) {
 	flags.StringVar(&o.ReplyTo, "reply-to", "", "the Reply-To `ADDRESS`")
 	flags.StringArrayVar(&o.headers, "header", nil, "an additional header, as in 'X-Invoice: 42' (repeatable, at most 10 `HEADERS`)")
 	flags.StringSliceVar(&o.Tags, "tag", nil, "a `TAG` to search by (repeatable, at most 5)")
+	flags.StringArrayVar(&o.attach, "attach", nil, "attach `FILE`, or a stored file as ID=FILENAME (repeatable, at most 10)")
 	flags.StringVar(&o.Recipient.ExternalID, "external-id", "", "the company's own `ID` of the recipient")
 	flags.StringVar(&o.Recipient.RecipientID, "recipient-id", "", "the gateway's `ID` of the recipient")
 	flags.StringVar(&o.Recipient.Nome, "name", "", "the recipient's `NAME`")
@@ -106,11 +118,12 @@ func (o *sendOptions) flags(cmd *cobra.Command) {
 	complete(cmd, "delivery", []string{"at_least_once", "at_most_once"})
 	_ = cmd.MarkFlagFilename("html-file", "html", "htm")
 	_ = cmd.MarkFlagFilename("body", "json")
+	_ = cmd.MarkFlagFilename("attach")
 	cmd.MarkFlagsMutuallyExclusive("html", "html-file")
 	cmd.MarkFlagsMutuallyExclusive("text", "text-file")
 	cmd.MarkFlagsOneRequired("to", "body")
 	for _, flag := range []string{
-		"to", "cc", "bcc", "subject", "html", "html-file", "text", "text-file", "no-auto-text", "from", "reply-to", "header", "tag",
+		"to", "cc", "bcc", "subject", "html", "html-file", "text", "text-file", "no-auto-text", "from", "reply-to", "header", "tag", "attach",
 		"external-id", "recipient-id", "name", "company-name", "priority", "send-at", "delivery",
 	} {
 		cmd.MarkFlagsMutuallyExclusive("body", flag)
@@ -150,12 +163,19 @@ func (o *sendOptions) request(stdin io.Reader) (any, error) {
 		}
 		o.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
 	}
+	for _, text := range o.attach {
+		one, err := readAttachment(text)
+		if err != nil {
+			return nil, err
+		}
+		o.Attachments = append(o.Attachments, one)
+	}
 	o.Recipient.Email = o.To
 	return o.emailRequest, nil
 }
 
-// maxRequest is the api's limit of a request body (bytes).
-const maxRequest = 2 << 20
+// maxRequest is the largest request body that any api accepts: attachments of 26 MiB in base64, and 2 MiB (bytes).
+const maxRequest = 38 << 20
 
 // readBody reads a complete request from a file.
 func readBody(path string, stdin io.Reader) (json.RawMessage, error) {
@@ -173,7 +193,7 @@ func readBody(path string, stdin io.Reader) (json.RawMessage, error) {
 	case err != nil:
 		return nil, fmt.Errorf("--body: %w", err)
 	case len(text) > maxRequest:
-		return nil, usagef("--body: %s is larger than 2 MiB", path)
+		return nil, usagef("--body: %s is larger than 38 MiB", path)
 	case !json.Valid(text):
 		return nil, usagef("--body: %s does not hold JSON", path)
 	}

@@ -30,7 +30,7 @@ func TestLane_InText(t *testing.T) {
 	do("lane", "pause", "--all", "--reason", "drill")
 	do("lane", "list")
 	exec(`UPDATE provider_gate SET state = 'shut', reason = 'SES_ACCOUNT_SENDING_PAUSED', changed_by = 'worker-1', probe_id = gen_random_uuid(), probe_at = now(), shuts = 3`)
-	do("gate", "show")
+	do("breaker", "show")
 	do("lane", "resume", "--all")
 	do("lane", "resume", "--company", "Acme")
 	exec(`UPDATE provider_gate SET state = 'open', reason = NULL, probe_id = NULL, probe_at = NULL`)

@@ -121,6 +121,9 @@ func (v mailingView) state() string {
 	if v.DryRun {
 		return string(v.Status) + " (dry run)"
 	}
+	if v.WaitingFor == string(store.WaitsForReputation) {
+		return fmt.Sprintf("%s (paused by the reputation guard; gatewayctl company reputation show tells why)", v.Status)
+	}
 	if v.WaitingUntil != nil {
 		return fmt.Sprintf("%s (waits for the quota %s until %s)", v.Status, v.WaitingFor, stamp(*v.WaitingUntil))
 	}

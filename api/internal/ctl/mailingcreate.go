@@ -26,6 +26,8 @@ type mailingOptions struct {
 	file, name, subject, html, htmlFile, text, textFile  string
 	from, replyTo, sendAt, delivery, encoding, delimiter string
 	emptyFields                                          string
+	template, locale                                     string
+	version                                              int
 	tags, tests                                          []string
 	once                                                 string
 	dryRun, hold, watch, noAutoText                      bool
@@ -34,7 +36,7 @@ type mailingOptions struct {
 func (c *control) mailingCreate() *cobra.Command {
 	var o mailingOptions
 	cmd := &cobra.Command{
-		Use:   "create --file FILE --subject TEMPLATE (--html TEMPLATE | --html-file FILE)",
+		Use:   "create --file FILE (--subject TEMPLATE --html-file FILE | --template NAME)",
 		Short: "Upload a CSV file and send an email to every address in it",
 		Long: `Uploads a CSV file with templates. Windows-1252, UTF-8 and UTF-16, semicolons and commas, and
 Portuguese and English headers are detected. The file is streamed: memory use does not depend
@@ -42,6 +44,10 @@ on its size. An invalid line is skipped and gets a validation result; the other 
 sent. Templates refer to columns: {{nome}}, or {{nome|cliente}} with a default for empty
 fields; {{email}}, {{token}} and {{unsubscribe_url}} are provided by the gateway. --dry-run
 shows the first emails and sends none.
+
+--template names a stored template in place of the subject and the bodies. Its variables are
+the columns of the file. The mailing keeps the version that is published now, or the one of
+--version, whatever is published later.
 
 Repeating the same upload returns the first response, so an interrupted command can simply be
 repeated. A different upload needs a different name, unless the mailing was CANCELLED or has
@@ -52,6 +58,7 @@ on a terminal, else lines. Interrupting it does not stop the mailing. The exit c
 the mailing was cancelled or has failed.`,
 		Example: `  gatewayctl mailing create --file clientes.csv --subject 'Olá, {{nome}}' --html-file natal.html --watch
   gatewayctl mailing create --file clientes.csv --subject 'Olá' --html '<p>{{nome}}</p>' --dry-run
+  gatewayctl mailing create --file clientes.csv --template natal --locale pt-BR
   gatewayctl mailing create --file clientes.csv --subject 'Olá' --html-file natal.html \
       --hold --test eu@acme.example
   psql -c 'COPY (…) TO STDOUT CSV HEADER' |
@@ -62,7 +69,7 @@ the mailing was cancelled or has failed.`,
 		return c.createMailing(ctx, api, &o)
 	})
 	o.flags(cmd)
-	return required(cmd, "file", "subject")
+	return required(cmd, "file")
 }
 
 func (o *mailingOptions) flags(cmd *cobra.Command) {
@@ -74,6 +81,9 @@ func (o *mailingOptions) flags(cmd *cobra.Command) {
 	flags.StringVar(&o.htmlFile, "html-file", "", "read the template of the HTML body from `FILE`")
 	flags.StringVar(&o.text, "text", "", "the `TEMPLATE` of the plain-text body")
 	flags.StringVar(&o.textFile, "text-file", "", "read the template of the plain-text body from `FILE`")
+	flags.StringVar(&o.template, "template", "", "a stored template `NAME` in place of the subject and the bodies")
+	flags.StringVar(&o.locale, "locale", "", "the `LOCALE` of --template, such as pt-BR; it falls back to pt and the default")
+	flags.IntVar(&o.version, "version", 0, "the version of --template; 0 is the published one")
 	flags.BoolVar(&o.noAutoText, "no-auto-text", false, "make no text part from the HTML body")
 	flags.StringVar(&o.from, "from", "", "a sender other than the company's default, a `MAILBOX`")
 	flags.StringVar(&o.replyTo, "reply-to", "", "the Reply-To `ADDRESS`")
@@ -96,7 +106,11 @@ func (o *mailingOptions) flags(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("html", "html-file")
 	cmd.MarkFlagsMutuallyExclusive("text", "text-file")
 	cmd.MarkFlagsMutuallyExclusive("watch", "hold")
-	cmd.MarkFlagsOneRequired("html", "html-file")
+	for _, own := range []string{"subject", "html", "html-file", "text", "text-file"} {
+		cmd.MarkFlagsMutuallyExclusive("template", own)
+	}
+	cmd.MarkFlagsOneRequired("html", "html-file", "text", "text-file", "template")
+	cmd.MarkFlagsOneRequired("subject", "template")
 }
 
 // parts returns the form's parts without the file.
@@ -120,6 +134,11 @@ func (o *mailingOptions) parts(stdin io.Reader) ([]client.Part, error) {
 	add(mailing.PartSubject, o.subject)
 	add(mailing.PartHTML, html)
 	add(mailing.PartText, text)
+	add(mailing.PartTemplate, o.template)
+	add(mailing.PartLocale, o.locale)
+	if o.version != 0 {
+		add(mailing.PartVersion, strconv.Itoa(o.version))
+	}
 	add(mailing.PartName, o.name)
 	add(mailing.PartFrom, o.from)
 	add(mailing.PartReplyTo, o.replyTo)

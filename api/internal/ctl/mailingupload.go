@@ -31,6 +31,12 @@ type accepted struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`
 	} `json:"warnings,omitempty"`
+	// Template is the version of the stored template that the mailing keeps.
+	Template *struct {
+		Name    string `json:"name"`
+		Locale  string `json:"locale,omitempty"`
+		Version int    `json:"version"`
+	} `json:"template,omitempty"`
 	// Preview holds the first emails of a dry run.
 	Preview []mailing.Preview `json:"preview,omitempty"`
 	// Replayed reports that the same upload was accepted before; the other fields are those
@@ -50,6 +56,9 @@ func (v accepted) text(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "Mailing %s is %s: %s.\n", v.ID, v.Status, v.counts())
+	if v.Template != nil {
+		fmt.Fprintf(w, "It uses version %d of the template %s/%s.\n", v.Template.Version, v.Template.Name, localeFolder(v.Template.Locale))
+	}
 	if v.EmptyFields > 0 {
 		fmt.Fprintf(w, "%s a field empty that a template uses; set a default with {{nome|cliente}}.\n", plurals(v.EmptyFields, "accepted line leaves", "accepted lines leave"))
 	}

@@ -78,7 +78,7 @@ func (f *personFlags) query(stdin io.Reader) (privacy.Query, error) {
 type encryptionSettings struct {
 	Ring       keyring.Ring   `env:"CPF_CNPJ_KEYS,required,notEmpty"`
 	HashKey    config.HashKey `env:"CPF_CNPJ_HASH_KEY"`
-	StorageURL string         `env:"STORAGE_URL,required,notEmpty"` // no default: in a wrong folder nobody would be found
+	StorageURL string         `env:"STORAGE_URL,required,notEmpty"` // no default: in a wrong folder no person's files would be found
 }
 
 // openEncrypted reads the settings and opens the storage; the caller closes it.

@@ -104,7 +104,7 @@ Exit codes: 0 success, 1 failure (or a check that failed), 2 invalid usage.`,
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetUsageTemplate(usageTemplate)
 	root.AddCommand(
-		c.mailing(), c.email(), c.template(), c.suppression(), c.webhook(), c.usage(),
+		c.mailing(), c.email(), c.file(), c.template(), c.suppression(), c.webhook(), c.events(), c.usage(),
 		c.company(), c.domain(), c.key(), c.program(), c.lane(), c.gate(), c.deadLetter(), c.person(), c.encryption(), c.audit(), c.doctor(),
 	)
 	return root

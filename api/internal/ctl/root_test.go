@@ -10,28 +10,31 @@ import (
 	"email-gateway/shared/service"
 )
 
-// nobody is an id that does not exist.
+// This id does not exist.
 const nobody = "01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
 
 // commands lists all commands.
 func commands() []string {
 	return []string{
 		"", "company", "company create", "company list", "company show", "company suspend", "company resume", "company retention",
-		"company quota", "company quota show", "company quota set", "company usage", "usage",
+		"company quota", "company quota show", "company quota set", "company usage",
+		"company webhook", "company webhook list", "company webhook disable", "company webhook enable",
+		"company reputation", "company reputation show", "company reputation set", "company reputation resume",
 		"domain", "domain add", "domain remove", "domain list",
 		"program", "program list", "program allow", "program revoke",
 		"key", "key create", "key list", "key rotate", "key revoke", "encryption", "encryption status", "encryption rotate",
-		"email", "email send", "email list", "email show", "email explain", "email cancel", "email retry",
+		"email", "email send", "email send-batch", "email list", "email show", "email explain", "email cancel", "email retry",
 		"mailing", "mailing create", "mailing list", "mailing show", "mailing watch", "mailing entries", "mailing rows", "mailing verdicts",
 		"mailing move", "mailing start", "mailing pause", "mailing resume", "mailing cancel", "mailing retry-failed",
+		"file", "file upload", "file list",
 		"template", "template pull", "template push", "template preview",
-		"webhook", "webhook list", "webhook show", "webhook create", "webhook update", "webhook delete", "webhook rotate-secret", "webhook enable",
-		"webhook disable", "webhook test", "webhook deliveries", "webhook retry", "webhook replay",
+		"usage", "webhook", "webhook list", "webhook show", "webhook create", "webhook update", "webhook delete", "webhook rotate-secret", "webhook enable",
+		"webhook disable", "webhook test", "webhook deliveries", "webhook retry", "webhook replay", "events",
 		"suppression", "suppression list", "suppression add", "suppression remove", "suppression import",
 		"audit", "audit list", "doctor", "person", "person export", "person erase",
 		"dlq", "dlq list", "dlq show", "dlq retry", "dlq discard",
 		"lane", "lane pause", "lane resume", "lane list",
-		"gate", "gate show",
+		"breaker", "breaker show",
 	}
 }
 

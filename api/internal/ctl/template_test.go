@@ -80,3 +80,19 @@ func TestTemplate_Files(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// A mailing is created with a stored template, and the answer names its version.
+func TestTemplate_Mailing(t *testing.T) {
+	t.Parallel()
+	tenant, _, _ := newTenant(t)
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{
+		"aviso/default/subject.txt": "Aviso {{nome}}\n", "aviso/default/body.txt": "{{#cidade}}{{nome}} de {{cidade}}{{/cidade}} {{unsubscribe_url}}\n",
+		"aviso.csv": "email;nome;cidade\nana@example.com;Ana;Recife\n",
+	})
+	tenant.must(t, "template", "push", dir, "--publish")
+	made := tenant.must(t, "mailing", "create", "--file", filepath.Join(dir, "aviso.csv"), "--template", "aviso", "--locale", "pt-BR", "--version", "1", "--dry-run")
+	if !strings.Contains(made, "It uses version 1 of the template aviso/default.") || !strings.Contains(made, "Aviso Ana") || strings.Contains(made, "Warning") {
+		t.Errorf("%s", made)
+	}
+}

@@ -12,6 +12,7 @@ import (
 // usageOf is what both commands print with --json.
 type usageOf struct {
 	CompanyID, Company, Month string
+	CountedFrom               *time.Time
 	Final                     bool
 	Total                     struct{ Accepted, Sent, Bytes int64 }
 	Days                      []struct {

@@ -10,7 +10,7 @@ import (
 func send() fieldhint.Request {
 	return fieldhint.Request{Noun: "field", Known: []string{
 		"to", "cc", "bcc", "subject", "html", "text", "replyTo", "from", "headers", "tags", "recipient", "recipient.recipientId", "recipient.externalId",
-		"recipient.cpfCnpj", "recipient.cpfCnpjHash", "recipient.razaoSocial", "recipient.nome", "recipient.email", "priority", "sendAt", "delivery", "aggregate",
+		"recipient.cpfCnpj", "recipient.cpfCnpjHash", "recipient.razaoSocial", "recipient.nome", "recipient.email", "attachments", "priority", "sendAt", "delivery", "aggregate",
 		"aggregate.type", "aggregate.id", "aggregate.eventType",
 	}}
 }
@@ -53,7 +53,7 @@ func TestUnknown(t *testing.T) {
 		{send(), "", "template", "is not supported: send the finished html"},
 		{send(), "", "template_id", "is not supported: send the finished html"},
 		{send(), "", "dynamic_template_data", "is not supported: send the finished html"},
-		{send(), "", "attachments", "is not supported: an email has no attachments"},
+		{send(), "", "inline_images", "is not a field; attachments is"},
 		{send(), "", "o:tracking", "is not supported: tracking"},
 		{send(), "", "ConfigurationSetName", "is not supported: tracking"},
 		{send(), "", "ip_pool_name", "is not supported: leave it out"},

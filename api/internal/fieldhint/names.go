@@ -34,6 +34,7 @@ var aliases = invert([][2]string{
 	{"email", "to address emailaddress mail"},
 	{"address", "to email emailaddress recipient mail"},
 	{"aggregate.eventType", "event eventname"},
+	{"attachments", "attachment files file anexo anexos inline inlineattachments inlineimages images"},
 	{"file", "csv csvfile upload arquivo planilha"},
 	{"name", "filename title nome"},
 	{"dryRun", "validateonly"},
@@ -61,7 +62,6 @@ const (
 var unsupported = spread(map[string]string{
 	finishedHTML: "sections template templateid templatename templatealias templatemodel templatedata templatearn templatevariables " +
 		"defaulttemplatedata dynamictemplatedata personalizations substitutions mergevars mergefields globalmergevars recipientvariables variables params placeholders ttemplate ttext tversion tvariables hxmailgunvariables",
-	"an email has no attachments; put a link into html": "attachment attachments file files anexo anexos inline inlineattachments inlineimages images",
 	"tracking of opens and clicks is set by the operator's SES configuration set": "tracking trackopens trackclicks tracklinks trackingsettings otracking otrackingopens otrackingclicks " +
 		"opentracking clicktracking configurationset configurationsetname googleanalytics",
 	"use tags (up to 5) or aggregate to store data with an email": "metadata customargs customvariables uniqueargs data context extra properties attributes",

@@ -33,6 +33,7 @@ import (
 	"email-gateway/shared/rules"
 	"email-gateway/shared/sesevent"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/file"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
 )
@@ -53,6 +54,7 @@ type Store interface {
 	AdvanceAll(ctx context.Context, company uuid.UUID, ts []store.Transition) ([]store.Advanced, error)
 	Reschedule(ctx context.Context, m store.Move) (store.Advanced, error)
 	AggregateEmails(ctx context.Context, company uuid.UUID, aggregateType, aggregateID string) ([]store.AggregateEmail, error)
+	AcceptBatch(ctx context.Context, b store.NewBatch) (store.BatchOutcome, error)
 	AcceptRecipients(ctx context.Context, r store.NewRecipients) error
 	FindRecipient(ctx context.Context, company, recipient uuid.UUID) (store.KnownRecipient, error)
 	DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error
@@ -62,6 +64,7 @@ type Store interface {
 	Suppressions(ctx context.Context, company uuid.UUID, f store.SuppressionFilter) ([]store.Suppression, error)
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
 	Gate(ctx context.Context) (store.Gate, error)
+	AddFile(ctx context.Context, f file.File) (file.File, error)
 }
 
 // Accepter commits new emails. *store.Accepter is one.
@@ -81,6 +84,10 @@ type Params struct {
 	Templates TemplateStore
 	// Usage counts what companies use.
 	Usage UsageStore
+	// Files are the stored files, whose contents are in Bucket. AttachmentsMax limits the attachments of one email
+	// together (bytes); 0 = the default.
+	Files          FileStore
+	AttachmentsMax int64
 	// Wake notifies the dispatchers asynchronously that these lanes have work.
 	Wake     func(lanes ...store.Lanes)
 	Registry *prometheus.Registry
@@ -97,7 +104,7 @@ type Params struct {
 	// MaxAttempts is how many tries an email has; 0 = the default.
 	MaxAttempts int
 	// HasRabbitMQ is false if the installation has no RabbitMQ. Mailings are then rejected, and
-	// Bucket and Tokens are not needed.
+	// Tokens are not needed.
 	HasRabbitMQ bool
 	Bucket      Bucket
 	Tokens      Tokens
@@ -130,6 +137,8 @@ type API struct {
 	proxies         clientip.Proxies
 	guard           *clientip.Guard // limits attempts with wrong keys
 	bodies          *bodies
+	batchBodies     *bodies
+	batches         *batchService
 	rules           *rules.Rules
 	composer        *composer
 	recipients      *recipientReader
@@ -139,6 +148,7 @@ type API struct {
 	replays         *strictjson.Reader[replayRequest]
 	mailings        *mailingService
 	templates       *templateService
+	files           *fileService
 	unsubscribeKeys unsubscribe.Keys
 	ttl             time.Duration
 	maxAttempts     int
@@ -190,11 +200,14 @@ func New(p Params) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	templates, err := newTemplateService(p.Templates, fair)
+	checker, turns := newTurns(runtime.GOMAXPROCS(0))
+	templates, err := newTemplateService(p.Templates, fair, turns)
 	if err != nil {
 		return nil, err
 	}
-	checker, turns := newTurns(runtime.GOMAXPROCS(0))
+	limits := tenantBodies.forBodies(p.AttachmentsMax)
+	requests := &bodies{memory: newBodyMemory(limits), rendered: newBodyMemory(renderLimits), spool: disk, pace: minPace, most: maxBody, tooLarge: bodyTooLarge}
+	files := newFileService(p, fair, requests)
 	a := &API{
 		log:       p.Log,
 		store:     fair,
@@ -207,10 +220,15 @@ func New(p Params) (*API, error) {
 		limiter:   access.NewLimiter(),
 		proxies:   p.Proxies,
 		guard:     clientip.NewGuard(),
-		bodies:    &bodies{memory: newBodyMemory(tenantBodies), spool: disk, pace: minPace, most: maxBody, tooLarge: bodyTooLarge},
-		rules:     checks,
+		bodies:    requests,
+		files:     files,
+		batchBodies: &bodies{
+			memory: newBodyMemory(batchBodyLimits), spool: disk, pace: minPace, most: maxBatchBody, tooLarge: batchTooLarge,
+		},
+		batches: newBatchService(runtime.GOMAXPROCS(0)),
+		rules:   checks,
 		composer: &composer{
-			rules: checks, reader: reader, recipients: p.Store, html: checker, turns: turns, library: templates.library,
+			rules: checks, reader: reader, recipients: p.Store, html: checker, turns: turns, library: templates.library, files: files,
 			taxIDs: taxIDs{ring: p.Ring, hashKey: p.HashKey}, ttl: p.EmailTTL,
 		},
 		recipients:      recipients,
@@ -270,7 +288,8 @@ func (a *API) routes(p Params, events *sesEvents, hooks *webhookService) *gin.En
 	r.GET("/openapi.yaml", func(c *gin.Context) { c.Data(http.StatusOK, "application/yaml", []byte(p.OpenAPI)) })
 
 	send := r.Group("/v1", a.answer(a.authenticate), a.answer(scope(apikey.EmailsSend)))
-	send.POST("/email/send", a.answer(a.bodies.limit), a.answer(a.sendEmail))
+	send.POST("/email/send", a.answer(a.files.sends.limit), a.answer(a.sendEmail))
+	send.POST("/email/batch", a.answer(a.batchBodies.limit), a.answer(a.sendBatch))
 	send.POST("/email/:id/cancel", a.answer(a.cancelEmail))
 	send.POST("/email/:id/retry", a.answer(a.retryEmail))
 	send.PATCH("/email/:id", a.answer(a.bodies.limit), a.answer(a.rescheduleEmail))
@@ -310,6 +329,7 @@ func (a *API) routes(p Params, events *sesEvents, hooks *webhookService) *gin.En
 	r.POST("/v1/ses/events", a.answer(notifications.limit), a.answer(events.receive))
 	a.routeMailings(r, p)
 	a.routeTemplates(r)
+	a.routeFiles(r)
 	a.routeWebhooks(r, hooks)
 	a.rememberLiterals(r.Routes())
 	a.measure.expect(r.Routes())

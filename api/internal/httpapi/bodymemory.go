@@ -35,6 +35,22 @@ var tenantBodies = bodyLimits{
 	ownDisk: 64 << 20, allDisk: 1 << 30, ownBodies: 512, wait: 5 * time.Second,
 }
 
+// batchBodyLimits are those of batches. A company has memory for one batch of the largest size, all companies for four: three
+// may wait for locks of other transactions (see batchService) and leave room for another company's.
+// A batch that is being processed needs about three times its body.
+var batchBodyLimits = bodyLimits{
+	ownMemory: maxBatchBody + 2<<20, allMemory: 4 * (maxBatchBody + 2<<20), ownArriving: 2 << 20, allArriving: 8 << 20,
+	ownDisk: 64 << 20, allDisk: 1 << 30, ownBodies: 64, wait: 5 * time.Second,
+}
+
+// forBodies makes room on disk for bodies with attachments of the given size: for a company, two that arrive, with twice
+// the size for base64, and are decoded.
+func (l bodyLimits) forBodies(attachments int64) bodyLimits {
+	l.ownDisk = max(l.ownDisk, 2*(3*attachments))
+	l.allDisk = max(l.allDisk, 4*l.ownDisk)
+	return l
+}
+
 // anonymousBodies are bodies sent to the SNS route, by SNS or by anybody else. They use a
 // separate budget. SNS sends a body within milliseconds, so slow bodies are cut off to make
 // room for newer ones.
@@ -71,11 +87,7 @@ func newBodyMemory(l bodyLimits) *bodyMemory {
 func (m *bodyMemory) enter(b *inbound) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	owner := m.owners[b.company]
-	if owner == nil {
-		owner = &bodyOwner{}
-		m.owners[b.company] = owner
-	}
+	owner := m.ownerOf(b.company)
 	if len(owner.bodies) >= m.limits.ownBodies {
 		if !m.limits.evict {
 			return tooManyBodies
@@ -87,6 +99,31 @@ func (m *bodyMemory) enter(b *inbound) error {
 	owner.bodies = append(owner.bodies, b)
 	b.owner = owner
 	return nil
+}
+
+// join registers memory that arrives from no client, for load.
+func (m *bodyMemory) join(b *inbound) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b.owner = m.ownerOf(b.company)
+	b.owner.users++
+}
+
+// ownerOf returns the owner of a company's memory. m.mu must be held.
+func (m *bodyMemory) ownerOf(company uuid.UUID) *bodyOwner {
+	owner := m.owners[company]
+	if owner == nil {
+		owner = &bodyOwner{}
+		m.owners[company] = owner
+	}
+	return owner
+}
+
+// giveBack releases a part of the memory that load has reserved.
+func (m *bodyMemory) giveBack(b *inbound, n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.take(b, bodyUse{memory: -n})
 }
 
 // grow reserves memory for a body being received, and reports whether there was enough.
@@ -128,6 +165,13 @@ func (m *bodyMemory) spill(b *inbound, n int64) error {
 	}
 	m.take(b, bodyUse{disk: n})
 	return nil
+}
+
+// free releases disk space of a body whose file was closed.
+func (m *bodyMemory) free(b *inbound, n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.take(b, bodyUse{disk: -n})
 }
 
 // load waits for memory for a body that was received to disk.

@@ -10,12 +10,14 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/api/internal/attachment"
 	"email-gateway/api/internal/mailing"
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/api/internal/templates"
 	"email-gateway/shared/draft"
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
+	"email-gateway/shared/plaintext"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 )
@@ -33,6 +35,7 @@ type composer struct {
 	html       *htmlcheck.Checker
 	turns      *mailing.Limiter // limits HTML checks so that one company leaves a slot for others
 	library    *templates.Library
+	files      *fileService
 	taxIDs
 	ttl time.Duration
 }
@@ -43,29 +46,34 @@ func newTurns(processors int) (*htmlcheck.Checker, *mailing.Limiter) {
 	return htmlcheck.New(processors + 1), mailing.NewLimiter(int64(processors)+1, int64(processors))
 }
 
-// compose returns an email that is ready to be accepted. An invalid request is a problem;
+// compose returns an email that is ready to be accepted, except for the attachments whose contents are pending: these are
+// still to be stored. An invalid request is a problem;
 // other errors come from the database.
-func (c *composer) compose(ctx context.Context, caller *store.Caller, requestID string, document strictjson.Document) (store.NewEmail, error) {
+func (c *composer) compose(ctx context.Context, caller *store.Caller, requestID string, document strictjson.Document, contents *attachment.Contents) (store.NewEmail, []*attachment.Content, error) {
 	request, faults := c.reader.Read(document)
 	found := rules.Faults(faults)
 	ref, err := c.renderTemplate(ctx, caller.CompanyID, &request, &found)
 	if err != nil {
-		return store.NewEmail{}, err
+		return store.NewEmail{}, nil, err
 	}
 	d := draft.New(c.rules, &request, found, time.Now())
 	d.CheckSender(caller.DefaultFrom, caller.SenderDomains)
 	if err := c.checkHTML(ctx, caller.CompanyID, d.Email.HTML, func(ctx context.Context) error { return d.CheckHTML(ctx, c.html) }); err != nil {
-		return store.NewEmail{}, err
+		return store.NewEmail{}, nil, err
 	}
 	if err := c.findRecipient(ctx, caller.CompanyID, d); err != nil {
-		return store.NewEmail{}, err
+		return store.NewEmail{}, nil, err
+	}
+	attached, pending, err := c.files.attach(ctx, caller.CompanyID, d, contents)
+	if err != nil {
+		return store.NewEmail{}, nil, err
 	}
 	if len(d.Faults) > 0 {
-		return store.NewEmail{}, invalid(d.Faults)
+		return store.NewEmail{}, nil, invalid(d.Faults)
 	}
 	mail, err := c.build(caller, requestID, d)
-	mail.Template = ref
-	return mail, err
+	mail.Template, mail.Attachments = ref, attached
+	return mail, pending, err
 }
 
 // htmlWait limits how long a large body waits to be checked.
@@ -74,23 +82,34 @@ const htmlWait = 10 * time.Second
 // checkHTML runs a check within htmlWait. Large bodies of one company are checked one after
 // the other: one of 512 KiB can take a quarter of a second.
 func (c *composer) checkHTML(ctx context.Context, company uuid.UUID, html string, check func(context.Context) error) error {
+	if htmlcheck.Waits(html) {
+		return inTurn(ctx, c.turns, company, check)
+	}
+	ctx, cancel := context.WithTimeout(ctx, htmlWait)
+	defer cancel()
+	err := check(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return busy
+	}
+	return err
+}
+
+// inTurn runs work that takes a processor for more than a few milliseconds, when the company has a turn.
+func inTurn(ctx context.Context, turns *mailing.Limiter, company uuid.UUID, work func(context.Context) error) error {
 	client := ctx
 	ctx, cancel := context.WithTimeout(ctx, htmlWait)
 	defer cancel()
-	if htmlcheck.Waits(html) {
-		release, err := c.turns.Enter(ctx, company)
-		switch {
-		case err != nil && client.Err() != nil:
-			return client.Err() // the client disconnected
-		case errors.Is(err, mailing.ErrOwnLimit):
-			return errCompanyBusy
-		case err != nil:
-			return busy
-		}
-		defer release()
+	release, err := turns.Enter(ctx, company)
+	switch {
+	case err != nil && client.Err() != nil:
+		return client.Err() // the client disconnected
+	case errors.Is(err, mailing.ErrOwnLimit):
+		return errCompanyBusy
+	case err != nil:
+		return busy
 	}
-	err := check(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
+	defer release()
+	if err = work(ctx); errors.Is(err, context.DeadlineExceeded) {
 		return busy
 	}
 	return err
@@ -99,6 +118,15 @@ func (c *composer) checkHTML(ctx context.Context, company uuid.UUID, html string
 // checkTemplate checks the field html of a mailing. Faults are added to f; the error is not about the template.
 func (c *composer) checkTemplate(ctx context.Context, company uuid.UUID, html string, f *rules.Faults) error {
 	return c.checkHTML(ctx, company, html, func(ctx context.Context) error { return draft.CheckHTML(ctx, c.html, html, f) })
+}
+
+// textOf is the text part that the worker makes from html.
+func (c *composer) textOf(ctx context.Context, company uuid.UUID, html string) (text string, err error) {
+	err = c.checkHTML(ctx, company, html, func(context.Context) error {
+		text = plaintext.FromHTML(html)
+		return nil
+	})
+	return text, err
 }
 
 // findRecipient checks that a recipientId belongs to the company and has the address.

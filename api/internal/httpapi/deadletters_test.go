@@ -13,9 +13,9 @@ import (
 	"email-gateway/shared/store"
 )
 
-// bury creates n emails of the gateway's company that SES rejected, and returns their ids and those of
+// makeDeadLetters creates n emails of the gateway's company that SES rejected, and returns their ids and those of
 // their dead letters, oldest first.
-func (g *gateway) bury(tb testing.TB, n int) (emails, letters []string) {
+func (g *gateway) makeDeadLetters(tb testing.TB, n int) (emails, letters []string) {
 	tb.Helper()
 	for i := range n {
 		id := g.accept(tb, emailBody(func(f fields) {
@@ -51,7 +51,7 @@ func pick(tb testing.TB, r reply, names ...string) any {
 func TestDeadLetters_ListAndShow(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	emails, letters := g.bury(t, 3)
+	emails, letters := g.makeDeadLetters(t, 3)
 	g.exec(t, `UPDATE dead_letters SET reason = 'OTHER', resolved_at = now(), resolution = 'discarded' WHERE id = $1`, letters[1])
 	list := func(query string) (ids []string) {
 		t.Helper()
@@ -107,7 +107,7 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 func TestDeadLetters_Retry(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	emails, letters := g.bury(t, 2)
+	emails, letters := g.makeDeadLetters(t, 2)
 	wakes := g.Wakes.Load()
 	r := g.post(t, "/v1/dead-letters/"+letters[0]+"/retry", "")
 	if r.Status != http.StatusAccepted || pick(t, r, "resolution") != "retried" || pick(t, r, "resolvedBy") != "api:"+g.Key.ID ||
@@ -129,7 +129,7 @@ func TestDeadLetters_Retry(t *testing.T) {
 func TestDeadLetters_Discard(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	_, letters := g.bury(t, 2)
+	_, letters := g.makeDeadLetters(t, 2)
 	for _, body := range []string{`{"note":"known"}`, `{"note":"again"}`, ""} {
 		r := g.post(t, "/v1/dead-letters/"+letters[0]+"/discard", body)
 		if r.Status != http.StatusOK || pick(t, r, "resolution") != "discarded" || pick(t, r, "note") != "known" || pick(t, r, "email", "status") != "FAILED" {
@@ -150,7 +150,7 @@ func TestDeadLetters_Discard(t *testing.T) {
 func TestDeadLetters_WithoutRabbitMQ(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(p *httpapi.Params) { p.HasRabbitMQ = false })
-	_, letters := g.bury(t, 2)
+	_, letters := g.makeDeadLetters(t, 2)
 	g.exec(t, `UPDATE dead_letters SET target = 'recipients.upsert' WHERE id = $1`, letters[1])
 	if r := g.post(t, "/v1/dead-letters/"+letters[0]+"/retry", ""); r.Status != http.StatusAccepted {
 		t.Errorf("%d %s", r.Status, r.Body)
@@ -165,7 +165,7 @@ func TestDeadLetters_WithoutRabbitMQ(t *testing.T) {
 func TestDeadLetters_Replay(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	g.bury(t, 3)
+	g.makeDeadLetters(t, 3)
 	r := g.post(t, "/v1/dead-letters/retry", `{"reason":"SES_BAD_REQUEST","createdBefore":"2099-01-01T00:00:00-03:00","rate":7,"limit":2,"note":"mended"}`)
 	location := r.Header.Get("Location")
 	if r.Status != http.StatusAccepted || pick(t, r, "action") != "retry" || pick(t, r, "status") != "RUNNING" || pick(t, r, "matched") != 2.0 || pick(t, r, "rate") != 7.0 ||
@@ -209,7 +209,7 @@ func TestDeadLetters_TooManyReplays(t *testing.T) {
 func TestDeadLetters_Refused(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	_, letters := g.bury(t, 1)
+	_, letters := g.makeDeadLetters(t, 1)
 	replay, _ := pick(t, g.post(t, "/v1/dead-letters/discard", `{"reason":"NONE"}`), "replayId").(string)
 	stranger := g.newKey(t, g.Database.Company(t), nil).String()
 	narrow := g.newKey(t, g.Company, func(k *store.APIKey) { k.Scopes = []string{apikey.EmailsSend, apikey.EmailsRead} }).String()

@@ -54,6 +54,11 @@ type aggregate struct {
 	EventType string `json:"eventType"`
 }
 
+func templateOf(ref string) *templateRef {
+	name, locale, version := templates.ParseRef(ref)
+	return &templateRef{Name: name, Locale: locale, Version: version}
+}
+
 // templateRef is the version of a stored template that an email was made from.
 type templateRef struct {
 	Name    string `json:"name"`
@@ -64,12 +69,14 @@ type templateRef struct {
 // emailDetails is an email with its timeline.
 type emailDetails struct {
 	emailSummary
-	From    string       `json:"from,omitempty"`
-	CC      []string     `json:"cc,omitempty"`
-	BCC     []string     `json:"bcc,omitempty"`
-	ReplyTo string       `json:"replyTo,omitempty"`
-	SendAt  *time.Time   `json:"sendAt,omitempty"`
-	Events  []emailEvent `json:"events"`
+	From    string     `json:"from,omitempty"`
+	CC      []string   `json:"cc,omitempty"`
+	BCC     []string   `json:"bcc,omitempty"`
+	ReplyTo string     `json:"replyTo,omitempty"`
+	SendAt  *time.Time `json:"sendAt,omitempty"`
+	// Attachments are listed until the email's content is deleted.
+	Attachments []attachmentDetails `json:"attachments,omitempty"`
+	Events      []emailEvent        `json:"events"`
 }
 
 type emailEvent struct {
@@ -97,8 +104,7 @@ func (a *API) summaryOf(e store.Email) emailSummary {
 		s.Aggregate = &aggregate{Type: *e.AggregateType, ID: value(e.AggregateID, ""), EventType: value(e.EventType, "")}
 	}
 	if e.Template != nil {
-		name, locale, version := templates.ParseRef(*e.Template)
-		s.Template = &templateRef{Name: name, Locale: locale, Version: version}
+		s.Template = templateOf(*e.Template)
 	}
 	if e.Status.Claimable() {
 		s.NextAttemptAt = inUTC(e.NextAt)
@@ -158,9 +164,17 @@ func (a *API) detailsOf(c *gin.Context, found store.Email) (emailDetails, error)
 	if err != nil {
 		return emailDetails{}, err
 	}
+	owner := found.ID
+	if found.MailingID != nil {
+		owner = *found.MailingID
+	}
+	attached, err := a.files.store.Attachments(c.Request.Context(), visitOf(c).caller.CompanyID, owner)
+	if err != nil {
+		return emailDetails{}, err
+	}
 	details := emailDetails{
 		emailSummary: a.summaryOf(found), From: value(found.Sender, ""), CC: found.CC, BCC: found.BCC, ReplyTo: value(found.ReplyTo, ""),
-		SendAt: inUTC(found.SendAt(timeline)), Events: make([]emailEvent, len(timeline)),
+		SendAt: inUTC(found.SendAt(timeline)), Events: make([]emailEvent, len(timeline)), Attachments: detailsOfAttachments(attached),
 	}
 	for i, e := range timeline {
 		if len(e.Metadata) == 0 || string(e.Metadata) == "null" {

@@ -38,20 +38,25 @@ type eventPage struct {
 	OldestCursor string `json:"oldestCursor"`
 }
 
-// feedEvent is an event in the feed.
+// feedEvent is an event in the feed. One of the company itself has no email.
 type feedEvent struct {
-	ID         string          `json:"id"`
-	Type       email.EventType `json:"type"`
-	CreatedAt  time.Time       `json:"createdAt"`
-	OutboxID   uuid.UUID       `json:"outboxId"`
-	Seq        int             `json:"seq"`
-	RequestID  string          `json:"requestId"`
-	To         string          `json:"to"`
-	ExternalID *string         `json:"externalId,omitempty"`
-	Tags       []string        `json:"tags"`
-	Aggregate  *aggregate      `json:"aggregate,omitempty"`
-	MailingID  *uuid.UUID      `json:"mailingId,omitempty"`
-	Metadata   json.RawMessage `json:"metadata"`
+	ID        string          `json:"id"`
+	Type      email.EventType `json:"type"`
+	CreatedAt time.Time       `json:"createdAt"`
+	*emailOfEvent
+	Metadata json.RawMessage `json:"metadata"`
+}
+
+// emailOfEvent is what an event shows of its email.
+type emailOfEvent struct {
+	OutboxID   uuid.UUID  `json:"outboxId"`
+	Seq        int        `json:"seq"`
+	RequestID  string     `json:"requestId"`
+	To         string     `json:"to"`
+	ExternalID *string    `json:"externalId,omitempty"`
+	Tags       []string   `json:"tags"`
+	Aggregate  *aggregate `json:"aggregate,omitempty"`
+	MailingID  *uuid.UUID `json:"mailingId,omitempty"`
 }
 
 // eventRequest is the query of GET /v1/events.
@@ -121,15 +126,16 @@ func pageOfEvents(page event.Page) eventPage {
 }
 
 func feedEventOf(e event.Event) feedEvent {
-	shown := feedEvent{
-		ID: e.ID(), Type: e.Type, CreatedAt: e.CreatedAt.UTC(), OutboxID: e.EmailID, Seq: e.Seq, RequestID: e.RequestID, To: e.Recipient,
-		ExternalID: e.ExternalID, Tags: e.Tags, MailingID: e.MailingID, Metadata: e.Metadata,
-	}
-	if shown.Tags == nil {
-		shown.Tags = []string{}
-	}
+	shown := feedEvent{ID: e.ID(), Type: e.Type, CreatedAt: e.CreatedAt.UTC(), Metadata: e.Metadata}
 	if len(shown.Metadata) == 0 || string(shown.Metadata) == "null" {
 		shown.Metadata = json.RawMessage("{}")
+	}
+	if e.OfCompany {
+		return shown
+	}
+	shown.emailOfEvent = &emailOfEvent{
+		OutboxID: e.EmailID, Seq: e.Seq, RequestID: e.RequestID, To: e.Recipient, ExternalID: e.ExternalID,
+		Tags: append([]string{}, e.Tags...), MailingID: e.MailingID,
 	}
 	if e.AggregateType != nil {
 		shown.Aggregate = &aggregate{Type: *e.AggregateType, ID: value(e.AggregateID, ""), EventType: value(e.EventType, "")}
@@ -165,7 +171,7 @@ func (q *query) eventTypes(name string) []email.EventType {
 	var types []email.EventType
 	for text := range strings.SplitSeq(value, ",") {
 		kind := email.EventType(strings.TrimSpace(text))
-		if !slices.Contains(email.EventTypes(), kind) {
+		if !slices.Contains(event.Types(), kind) {
 			q.faults.Add(name, "NOT_ALLOWED", "has an unknown event type: "+printableName(string(kind)))
 			return nil
 		}

@@ -215,3 +215,36 @@ func TestEvents_Wait(t *testing.T) {
 		}
 	}
 }
+
+// An event of the company is in the feed in order, and names no email. Mailings say that they are paused, and
+// why they cannot be set going.
+func TestEvents_OfCompany(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id := g.mail(t, mailingForm())
+	g.exec(t, `UPDATE companies SET mailings_paused_at = now() WHERE id = $1`, g.Company)
+	g.exec(t, `INSERT INTO company_events (id, company_id, type, metadata) VALUES (gen_random_uuid(), $1, 'MAILINGS_PAUSED', '{"rule": "bounces_1h"}')`, g.Company)
+	g.assign(t)
+	page := g.events(t, "types=MAILINGS_PAUSED,SENT")
+	if len(page.Events) != 1 || page.Events[0].Type != "MAILINGS_PAUSED" || page.Events[0].OutboxID != "" {
+		t.Errorf("%+v", page)
+	}
+	if more := g.events(t, "after="+page.NextCursor); len(more.Events) != 0 {
+		t.Errorf("behind the cursor: %+v", more)
+	}
+	shown := g.do(t, call{Path: "/mailings/" + id}).json(t)
+	if shown["waitingFor"] != "reputation" || shown["waitingUntil"] != nil || shown["status"] != "QUEUED" {
+		t.Errorf("%v", shown)
+	}
+	for _, action := range []string{"start", "resume", "retry-failed"} {
+		r := g.do(t, call{Method: http.MethodPost, Path: "/mailings/" + id + "/" + action})
+		if r.Status != http.StatusConflict || r.json(t)["code"] != "MAILINGS_PAUSED" {
+			t.Errorf("%s: %d %s", action, r.Status, r.Body)
+		}
+	}
+	for _, action := range []string{"pause", "cancel"} {
+		if r := g.do(t, call{Method: http.MethodPost, Path: "/mailings/" + id + "/" + action}); r.Status != http.StatusOK {
+			t.Errorf("%s: %d %s", action, r.Status, r.Body)
+		}
+	}
+}

@@ -19,7 +19,7 @@ type faultProxy struct {
 	conns map[net.Conn]struct{}
 	down  bool
 	// lose is what a statement must hold for its answer to be lost, and with it the
-	// connection: the server did the work, nobody hears of it.
+	// connection: the server did the work, and its answer is lost.
 	lose []byte
 	lost int // how many times more; 0 = off
 	// frozen: while the channel is open, connections stay open and nothing is forwarded.

@@ -27,6 +27,7 @@ import (
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
+	filestore "email-gateway/shared/store/file"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/template"
 	"email-gateway/shared/store/usage"
@@ -68,7 +69,7 @@ func startOn(tb testing.TB, d storetest.Database, change func(*httpapi.Params)) 
 	tb.Cleanup(accepter.Close)
 	registry := prometheus.NewRegistry()
 	params := httpapi.Params{
-		Log: slog.New(slog.NewJSONHandler(g.Log, nil)), Store: d.Store, Accepter: accepter, Templates: template.New(d.Store.DB()), Feed: event.New(d.Store.DB()), Wake: func(...store.Lanes) { g.Wakes.Add(1) },
+		Log: slog.New(slog.NewJSONHandler(g.Log, nil)), Store: d.Store, Accepter: accepter, Templates: template.New(d.Store.DB()), Files: filestore.New(d.Store.DB()), Feed: event.New(d.Store.DB()), Wake: func(...store.Lanes) { g.Wakes.Add(1) },
 		Registry: registry, Ring: ring, EmailTTL: 24 * time.Hour, HasRabbitMQ: true,
 		Bucket: g.bucket(tb), Tokens: mailing.NewTokens(slog.New(slog.DiscardHandler)),
 		PublicURL: "https://mail.acme.example", UnsubscribeKeys: unsubscribeKeys(tb),

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -27,9 +28,11 @@ const (
 // above memoryBody, or without memory, go to disk.
 type bodies struct {
 	memory   *bodyMemory
-	spool    *spool.Dir // nil = no disk
+	rendered *bodyMemory // of contents that requests make; nil = they make none
+	spool    *spool.Dir  // nil = no disk
 	pace     pace
-	most     int64 // bytes of one body
+	most     int64         // bytes of one body
+	time     time.Duration // limits receiving one; 0 = bodyTime
 	tooLarge problem
 }
 
@@ -44,7 +47,7 @@ type inbound struct {
 }
 
 // limit runs before a handler that reads a body with readBody. It rejects a body whose
-// Content-Length is too large, and releases the body's memory after the handler.
+// Content-Length is too large, and releases the memory of the body, and of what is rendered, after the handler.
 func (bs *bodies) limit(c *gin.Context) error {
 	if c.Request.ContentLength > bs.most {
 		return bs.tooLarge
@@ -56,6 +59,9 @@ func (bs *bodies) limit(c *gin.Context) error {
 	}
 	v.body = b
 	defer b.release()
+	ctx, release := bs.withRoom(c.Request.Context(), b.company)
+	defer release()
+	c.Request = c.Request.WithContext(ctx)
 	c.Next()
 	return nil
 }
@@ -81,19 +87,45 @@ func (b *inbound) cut() { b.body.cut() }
 
 // readBody reads the whole request body.
 func readBody(c *gin.Context) ([]byte, error) {
+	text, size, err := receiveBody(c)
+	b := visitOf(c).body
+	defer b.closeFile()
+	if err != nil {
+		return nil, err
+	}
+	return b.loadFile(c, text, size)
+}
+
+// loadFile returns a complete body: the text that was received in memory, or the file's content.
+func (b *inbound) loadFile(c *gin.Context, text []byte, size int64) ([]byte, error) {
+	if b.file == nil {
+		return text, nil
+	}
+	if err := b.bodies.memory.load(c.Request.Context(), b, size); err != nil {
+		return nil, err
+	}
+	text, err := b.file.Bytes()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", busy, err)
+	}
+	return text, nil
+}
+
+// receiveBody receives the whole request body in memory, or into b.file.
+func receiveBody(c *gin.Context) (text []byte, size int64, err error) {
 	v := visitOf(c)
 	b := v.body
 	v.bodyRead = true
 	if err := liftWriteDeadline(c); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer extendWriteDeadline(c)
-	b.body = newSlowBody(c, b.bodies.most, b.bodies.pace, bodyTime)
+	b.body = newSlowBody(c, b.bodies.most, b.bodies.pace, cmp.Or(b.bodies.time, bodyTime))
 	if err := b.bodies.memory.enter(b); err != nil {
 		v.bodyRead = false
-		return nil, err
+		return nil, 0, err
 	}
-	text, size, err := b.receive(c.Request.ContentLength)
+	text, size, err = b.receive(c.Request.ContentLength)
 	if b.file != nil {
 		b.bodies.memory.shrink(b, 0)
 	}
@@ -102,19 +134,21 @@ func readBody(c *gin.Context) ([]byte, error) {
 	if err != nil {
 		v.bodyRead = false
 		closeAfterResponse(c)
-		return nil, b.problem(err)
+		return nil, size, b.problem(err)
 	}
-	if b.file == nil {
-		return text, nil
+	return text, size, nil
+}
+
+// Create creates a file for a part of the body.
+func (b *inbound) Create() (*spool.File, error) {
+	if b.bodies.spool == nil {
+		return nil, busy
 	}
-	defer b.closeFile()
-	if err := b.bodies.memory.load(c.Request.Context(), b, size); err != nil {
-		return nil, err
-	}
-	if text, err = b.file.Bytes(); err != nil {
+	file, err := b.bodies.spool.Create()
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", busy, err)
 	}
-	return text, nil
+	return file, nil
 }
 
 // receive reads the body into memory, or into b.file.
@@ -156,13 +190,10 @@ func (b *inbound) makeRoom(text []byte, room int64) ([]byte, error) {
 		copy(larger, text)
 		return larger, nil
 	}
-	if b.bodies.spool == nil {
-		return nil, busy
-	}
 	if b.file == nil {
-		file, err := b.bodies.spool.Create()
+		file, err := b.Create()
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", busy, err)
+			return nil, err
 		}
 		b.file = file
 	}

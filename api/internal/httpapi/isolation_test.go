@@ -134,7 +134,7 @@ func listed(id string, queries ...string) approach {
 	}}
 }
 
-// approaches defines an attempt for each operation that needs a key. A missing one fails the test: whoever
+// approaches defines an attempt for each operation that needs a key. A missing one fails the test: a developer who
 // adds a route must add it here.
 func approaches() map[string]approach {
 	return map[string]approach{

@@ -23,6 +23,7 @@ var owner = map[string]string{
 	"mailing_rejects":  "mailing_id IN (SELECT id FROM mailings WHERE company_id = $1)",
 	// What SES tells is applied to the email that it is about; no tenant's key leads here.
 	"ses_events": "", "provider_gate": "", "process_status": "", "dispatch_batches": "", "dropped_tasks": "", "mailing_marks": "", "goose_db_version": "", "goose_migration_lock": "", "owner_locks": "", "quota_defaults": "", "event_positions": "",
+	"reputation_defaults": "", "reputation_guard": "",
 }
 
 // state is a fingerprint of every row of the gateway's own company, one line per table.

@@ -23,6 +23,7 @@ type mailingDetails struct {
 	Status       store.MailingStatus `json:"status"`
 	DryRun       bool                `json:"dryRun"`
 	Subject      string              `json:"subject"`
+	Template     *templateRef        `json:"template,omitempty"`
 	From         string              `json:"from"`
 	ReplyTo      *string             `json:"replyTo,omitempty"`
 	Tags         []string            `json:"tags"`
@@ -77,6 +78,9 @@ func detailsOf(m store.Mailing) mailingDetails {
 		CreatedAt: m.CreatedAt.UTC(), UpdatedAt: m.UpdatedAt.UTC(), CountedAt: inUTC(m.CountedAt), CompletedAt: inUTC(m.CompletedAt),
 		EntriesDeletedAt: inUTC(m.EntriesDeletedAt),
 	}
+	if m.Template != nil {
+		d.Template = templateOf(*m.Template)
+	}
 	if d.Tags == nil {
 		d.Tags = []string{}
 	}
@@ -87,7 +91,10 @@ func detailsOf(m store.Mailing) mailingDetails {
 		}
 	}
 	if waits := m.WaitsFor(time.Now()); waits.For != "" {
-		d.WaitingFor, d.WaitingUntil = waits.For, &waits.Until
+		d.WaitingFor = waits.For
+		if !waits.Until.IsZero() {
+			d.WaitingUntil = &waits.Until
+		}
 	}
 	if left := m.Remaining(); left > 0 && d.WaitingFor == "" {
 		end := time.Now().Add(left).UTC().Truncate(time.Second)
@@ -188,9 +195,12 @@ func (a *API) moveMailing(c *gin.Context) error {
 // mailingProblem maps errors of a mailing; problemOf would map them to those of an email.
 func mailingProblem(err error) error {
 	var state *store.MailingStateError
+	var paused *store.MailingsPausedError
 	switch {
 	case errors.As(err, &state):
 		return mailingState(state)
+	case errors.As(err, &paused):
+		return mailingsPaused(paused)
 	case errors.Is(err, store.ErrNotFound):
 		return noSuchMailing
 	case errors.Is(err, store.ErrBusy):

@@ -14,8 +14,11 @@ import (
 
 	"email-gateway/api/internal/csvfile"
 	"email-gateway/api/internal/mailing"
+	"email-gateway/api/internal/templates"
+	"email-gateway/shared/draft"
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	"email-gateway/shared/unsubscribe"
 )
@@ -47,49 +50,106 @@ func (i *mailingService) longestLink() string {
 // request is a problem that lists every fault; other errors come from the storage.
 func (a *API) composeMailing(c *gin.Context, d *mailingDraft, up upload) (store.NewMailing, *mailing.Validator, error) {
 	ctx, v := c.Request.Context(), visitOf(c)
-	readable := !d.faults.Has(mailing.PartHTML)
-	templates, wrong := mailing.ParseTemplates(d.request.Subject, d.request.HTML, d.request.Text)
-	for _, f := range wrong {
-		d.faults.Add(f.Field, f.Code, f.Message)
+	content, ref, err := a.mailingContent(ctx, v.caller.CompanyID, d)
+	if err != nil {
+		return store.NewMailing{}, nil, err
 	}
-	if readable {
-		html := d.request.HTML
-		if templates.HTML != nil {
-			html = templates.Stored().HTML // the stored form, in which defaults cannot be taken for markup
-		}
-		if err := a.composer.checkTemplate(ctx, v.caller.CompanyID, html, &d.faults); err != nil {
-			return store.NewMailing{}, nil, err
-		}
+	files := draft.Draft{Email: &draft.Email{Attachments: d.files}, Faults: d.faults}
+	attached, _, err := a.files.attach(ctx, v.caller.CompanyID, &files, nil)
+	if err != nil {
+		return store.NewMailing{}, nil, err
 	}
+	d.faults, d.attached = files.Faults, attached
 	reading, err := a.openFile(ctx, d, up.file)
 	if err != nil {
 		return store.NewMailing{}, nil, err
 	}
 	if reading != nil {
 		defer func() { _ = reading.Close() }()
-		for _, f := range templates.CheckFields(reading.Header()) {
-			d.faults.Add(f.Field, f.Code, f.Message)
+		if content != nil {
+			for _, f := range content.CheckFields(reading.Header()) {
+				d.faults.Add(f.Field, f.Code, f.Message)
+			}
 		}
 	}
 	if len(d.faults) > 0 {
 		return store.NewMailing{}, nil, invalidMailing(d.faults)
 	}
 	validator, err := mailing.NewValidator(mailing.ValidatorParams{
-		Company: v.caller.CompanyID, Header: reading.Header(), Templates: templates, Ring: a.composer.ring, HashKey: a.composer.hashKey,
+		Company: v.caller.CompanyID, Header: reading.Header(), Templates: content, Ring: a.composer.ring, HashKey: a.composer.hashKey,
 		Tokens: a.mailings.tokens, DryRun: d.dryRun(), RejectEmpty: d.rejectsEmpty(), Unsubscribe: a.mailings.longestLink(),
 	})
 	if err != nil {
 		return store.NewMailing{}, nil, err
 	}
-	m := a.buildMailing(v, d, up, templates.Stored())
-	m.Answer = answerOf(&m, warningsOf(templates))
+	stored, err := content.Stored(reading.Header())
+	if err != nil {
+		return store.NewMailing{}, nil, err
+	}
+	m := a.buildMailing(v, d, up, stored)
+	m.Answer = answerOf(&m, warningsOf(content), ref)
 	m.EmailColumn = reading.Header().Columns()[reading.Header().Email]
 	if d.dryRun() {
-		d.preview, err = mailing.FirstEmails(reading, validator, unsubscribe.URL(a.mailings.publicURL, "preview"))
+		d.preview, err = mailing.FirstEmails(reading, validator, unsubscribe.URL(a.mailings.publicURL, "preview"), !m.NoAutoText)
 		return m, validator, fileProblem(err)
 	}
 	m.Tests, err = a.testEmails(v, d, &m, reading, validator)
 	return m, validator, err
+}
+
+// mailingContent parses and checks what the emails are made from. Faults are added to the draft; if no
+// fields can be compared with the file then, the content is nil. ref is that of a stored template.
+func (a *API) mailingContent(ctx context.Context, company uuid.UUID, d *mailingDraft) (content mailing.Content, ref *templateRef, err error) {
+	if d.request.Template != "" {
+		return a.storedContent(ctx, company, d)
+	}
+	readable := d.request.HTML != "" && !d.faults.Has(mailing.PartHTML)
+	parsed, wrong := mailing.ParseTemplates(d.request.Subject, d.request.HTML, d.request.Text)
+	for _, f := range wrong {
+		d.faults.Add(f.Field, f.Code, f.Message)
+	}
+	if readable {
+		html := d.request.HTML
+		if parsed.HTML != nil {
+			html = parsed.Checked()
+		}
+		if err := a.composer.checkTemplate(ctx, company, html, &d.faults); err != nil {
+			return nil, nil, err
+		}
+	}
+	return parsed, nil, nil
+}
+
+// storedContent is mailingContent for a mailing that names a template.
+func (a *API) storedContent(ctx context.Context, company uuid.UUID, d *mailingDraft) (mailing.Content, *templateRef, error) {
+	if d.faults.Has(mailing.PartVersion) {
+		return nil, nil, nil
+	}
+	found, wrong, err := a.templates.library.Find(ctx, company, templates.Use{Name: d.request.Template, Locale: d.request.Locale, Version: d.version})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, f := range wrong {
+		field := mailing.PartTemplate
+		if f.Field == "locale" {
+			field = mailing.PartLocale
+		}
+		d.faults.Add(field, f.Code, f.Message)
+	}
+	if len(wrong) > 0 {
+		return nil, nil, nil
+	}
+	if found.Source.HTML != "" {
+		var faults rules.Faults
+		if err := a.composer.checkTemplate(ctx, company, found.Source.HTML, &faults); err != nil {
+			return nil, nil, err
+		}
+		for _, f := range faults {
+			d.faults.Add(mailing.PartTemplate, f.Code, "has an html that "+f.Message)
+		}
+	}
+	content := &mailing.StoredTemplate{Ref: found.Ref(), Source: found.Source, Parsed: found.Parsed}
+	return content, &templateRef{Name: found.Name, Locale: found.Locale, Version: found.Version}, nil
 }
 
 // openFile opens the file and reads its header. Faults of the file are added to the draft.
@@ -107,17 +167,19 @@ func (a *API) openFile(ctx context.Context, d *mailingDraft, f mailing.File) (*m
 }
 
 // buildMailing requires a request without faults.
-func (a *API) buildMailing(v *requestState, d *mailingDraft, up upload, templates mailing.Stored) store.NewMailing {
-	file, html := up.file.Seen.SHA256, sha256.Sum256([]byte(templates.HTML))
+func (a *API) buildMailing(v *requestState, d *mailingDraft, up upload, content mailing.Stored) store.NewMailing {
+	file, html := up.file.Seen.SHA256, sha256.Sum256([]byte(content.HTML))
 	m := store.NewMailing{
 		ID: up.id, CompanyID: v.caller.CompanyID, RequestID: v.requestID,
 		Filename: d.filename, StorageURL: up.file.URL, FileBytes: up.file.Bytes, FileSHA256: keyed(file[:], a.composer.hashKey),
 		DryRun: d.dryRun(), Held: d.held(),
-		Subject: templates.Subject, HTML: templates.HTML, Text: templates.Text, NoAutoText: d.request.AutoText == "false", Fields: templates.Fields,
+		Subject: content.Subject, HTML: content.HTML, Text: content.Text, NoAutoText: d.request.AutoText == "false", Fields: content.Fields,
+		Template: content.Template, Variables: content.Variables,
 		HTMLSHA256: html[:], CheckerVersion: int(htmlcheck.Version),
 		Sender: d.sender, ReplyTo: value(d.request.ReplyTo, ""), Tags: d.request.Tags, Delivery: d.delivery(), SendAt: d.sendAt,
+		Attachments: d.attached,
 	}
-	if d.request.Subject != templates.Subject {
+	if content.Template == "" && d.request.Subject != content.Subject {
 		m.SubjectWritten = d.request.Subject
 	}
 	return m
@@ -161,8 +223,9 @@ func testEmail(v *requestState, m *store.NewMailing, address, link string, rende
 	html := sha256.Sum256([]byte(rendered.HTML))
 	return store.NewEmail{
 		ID: id, CompanyID: m.CompanyID, RequestID: v.requestID, Sender: m.Sender,
-		HTML: rendered.HTML, Text: rendered.Text, NoAutoText: m.NoAutoText, HTMLSHA256: html[:], CheckerVersion: m.CheckerVersion,
-		Priority: email.UrgentPriority, Delivery: m.Delivery, TTL: ttl, CreatedAt: timeOf(id),
+		HTML: rendered.HTML, Text: rendered.Text, NoAutoText: m.NoAutoText, Template: m.Template, HTMLSHA256: html[:], CheckerVersion: m.CheckerVersion,
+		Attachments: m.Attachments,
+		Priority:    email.UrgentPriority, Delivery: m.Delivery, TTL: ttl, CreatedAt: timeOf(id),
 		Job: email.SendJob{
 			OutboxID: id.String(), CompanyID: m.CompanyID.String(), RequestID: v.requestID,
 			To: address, Subject: rendered.Subject, HTMLRef: id.String(), ReplyTo: m.ReplyTo,

@@ -56,6 +56,13 @@ func filenameExists(id, filename string) problem {
 		"mailing %s has the filename %q and was created by a different request; set another name in the field name, which replaces the filename", id, filename)}
 }
 
+// mailingsPaused answers a request that would set a mailing going. A tenant cannot end the pause.
+func mailingsPaused(refused *store.MailingsPausedError) problem {
+	return problem{status: http.StatusConflict, code: "MAILINGS_PAUSED", detail: fmt.Sprintf(
+		"all mailings of the company are paused since %s, because too many of its emails bounced or drew complaints (see the event MAILINGS_PAUSED in /v1/events); the operator of this service can resume them",
+		refused.Since.UTC().Format(time.RFC3339))}
+}
+
 func mailingState(refused *store.MailingStateError) problem {
 	return problem{status: http.StatusConflict, code: "MAILING_STATE", detail: refused.Error()}
 }

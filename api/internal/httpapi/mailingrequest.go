@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -15,14 +16,18 @@ import (
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/file"
 )
 
 // mailingRequest holds the form fields of POST /mailings without the file. Fields that the
 // send request has too follow the same rules.
 type mailingRequest struct {
-	Subject  string   `json:"subject" validate:"required,line"`
-	HTML     string   `json:"html" validate:"required"`
+	Subject  string   `json:"subject" validate:"line"`
+	HTML     string   `json:"html"`
 	Text     string   `json:"text"`
+	Template string   `json:"template"` // the name of a stored template in place of the three
+	Locale   string   `json:"templateLocale"`
+	Version  string   `json:"templateVersion"`
 	AutoText string   `json:"autoText,omitempty" validate:"omitempty,oneof=true false"`
 	Name     string   `json:"name" validate:"line,max=255"`
 	From     *string  `json:"from" validate:"omitnil,max=1000,mailbox"`
@@ -38,6 +43,8 @@ type mailingRequest struct {
 	Delimiter string `json:"delimiter" validate:"delimiter"`
 	// EmptyFields says what to do with a row that leaves a template field empty.
 	EmptyFields string `json:"emptyFields" validate:"omitempty,oneof=send reject"`
+	// Attachments is a JSON array of stored files.
+	Attachments string `json:"attachments"`
 }
 
 func requestOf(f mailing.Form) mailingRequest {
@@ -49,12 +56,13 @@ func requestOf(f mailing.Form) mailingRequest {
 	}
 	return mailingRequest{
 		Subject: f.Values[mailing.PartSubject], HTML: f.Values[mailing.PartHTML], Text: f.Values[mailing.PartText],
+		Template: f.Values[mailing.PartTemplate], Locale: f.Values[mailing.PartLocale], Version: f.Values[mailing.PartVersion],
 		AutoText: f.Values[mailing.PartAutoText],
 		Name:     f.Values[mailing.PartName], From: optional(mailing.PartFrom), ReplyTo: optional(mailing.PartReplyTo),
 		SendAt: optional(mailing.PartSendAt), Tags: f.Lists[mailing.PartTags], Delivery: f.Values[mailing.PartDelivery],
 		DryRun: f.Values[mailing.PartDryRun], Test: f.Lists[mailing.PartTest], Start: f.Values[mailing.PartStart],
 		Encoding: f.Values[mailing.PartEncoding], Delimiter: f.Values[mailing.PartDelimiter],
-		EmptyFields: f.Values[mailing.PartEmpty],
+		EmptyFields: f.Values[mailing.PartEmpty], Attachments: f.Values[mailing.PartAttach],
 	}
 }
 
@@ -66,9 +74,12 @@ type mailingDraft struct {
 	filename string
 	reading  csvfile.Options
 	sender   string
+	version  int               // of the template; 0 = the published one
 	sendAt   time.Time         // zero = now
 	tests    []string          // distinct addresses in stored form
 	preview  []mailing.Preview // of a dry run
+	files    []draft.Attachment
+	attached []file.Attachment
 }
 
 // draftMailing validates the form fields.
@@ -76,6 +87,7 @@ func draftMailing(checks *rules.Rules, caller *store.Caller, form mailing.Form, 
 	d := &mailingDraft{request: requestOf(form), sender: caller.DefaultFrom}
 	d.faults = checks.Check(&d.request, form.Faults)
 	d.checkFile(form)
+	d.checkContent()
 	if d.request.From != nil && !d.faults.Has("from") {
 		d.sender = draft.Sender(caller.DefaultFrom, caller.SenderDomains, *d.request.From, &d.faults)
 	}
@@ -88,7 +100,52 @@ func draftMailing(checks *rules.Rules, caller *store.Caller, form mailing.Form, 
 		d.sendAt = draft.SendAt(*d.request.SendAt, now, &d.faults)
 	}
 	d.checkTests()
+	d.checkAttachments()
 	return d
+}
+
+// checkContent requires a subject and a body, or a template.
+func (d *mailingDraft) checkContent() {
+	r := &d.request
+	for _, part := range []struct{ name, value string }{{mailing.PartLocale, r.Locale}, {mailing.PartVersion, r.Version}} {
+		if part.value != "" && r.Template == "" {
+			d.faults.Add(part.name, rules.CodeNotAllowed, "must not be given without a template")
+		}
+	}
+	if r.Template == "" {
+		if r.Subject == "" {
+			d.faults.Add(mailing.PartSubject, rules.CodeRequired, "is required, unless there is a template")
+		}
+		if r.HTML == "" && r.Text == "" {
+			d.faults.Add(mailing.PartHTML, rules.CodeRequired, "is required, unless there is a text or a template")
+		}
+		return
+	}
+	for _, part := range []struct{ name, value string }{{mailing.PartSubject, r.Subject}, {mailing.PartHTML, r.HTML}, {mailing.PartText, r.Text}} {
+		if part.value != "" {
+			d.faults.Add(part.name, rules.CodeNotAllowed, "must not be given beside a template, which has it")
+		}
+	}
+	if r.Version != "" {
+		number, err := strconv.ParseInt(r.Version, 10, 32)
+		if d.version = int(number); err != nil || number < 1 {
+			d.faults.Add(mailing.PartVersion, rules.CodeOutOfRange, "must be a number of at least 1")
+		}
+	}
+}
+
+// checkAttachments parses and checks the attachments of all emails. They are stored files: a content would be in memory.
+func (d *mailingDraft) checkAttachments() {
+	if d.request.Attachments != "" {
+		decoder := json.NewDecoder(strings.NewReader(d.request.Attachments))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&d.files); err != nil || decoder.More() {
+			d.files = nil
+			d.faults.Add(mailing.PartAttach, "INVALID_JSON", "must be a JSON array of objects with filename, contentType, fileId, and perhaps contentId and disposition")
+			return
+		}
+	}
+	draft.CheckAttachments(d.files, d.request.HTML, &d.faults)
 }
 
 // checkFile requires a file with a name, or a name field.
@@ -148,6 +205,12 @@ func (d *mailingDraft) sum(file [sha256.Size]byte, hashKey []byte) ([]byte, erro
 	}
 	if r.AutoText == "false" {
 		all = append(all, "no text part")
+	}
+	if r.Template != "" { // as named: a publication does not make it another request
+		all = append(all, "template", r.Template, r.Locale, d.version)
+	}
+	if len(d.files) > 0 {
+		all = append(all, d.files)
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	stored "email-gateway/shared/store/file"
 	"email-gateway/shared/telemetry"
 )
 
@@ -43,6 +44,8 @@ type mailingAccepted struct {
 	// EmptyFields counts the accepted lines with an empty field that has no default.
 	EmptyFields int              `json:"emptyFields"`
 	Warnings    []mailingWarning `json:"warnings,omitempty"`
+	// Template is the version that the mailing keeps.
+	Template *templateRef `json:"template,omitempty"`
 }
 
 // dryAnswer is the response of a dry run, with the first emails as they would be sent. They
@@ -78,9 +81,9 @@ type mailingWarning struct {
 // warningsOf reports what is missing from a mailing's templates, for html and text separately:
 // a mail client shows one of them. The List-Unsubscribe header always has the link, but many
 // mail clients do not show it.
-func warningsOf(templates mailing.Templates) []mailingWarning {
+func warningsOf(content mailing.Content) []mailingWarning {
 	var warnings []mailingWarning
-	for _, part := range templates.Without(mailmerge.FieldUnsubscribeURL) {
+	for _, part := range content.Without(mailmerge.FieldUnsubscribeURL) {
 		warnings = append(warnings, mailingWarning{"NO_UNSUBSCRIBE_URL", part + " has no {{unsubscribe_url}}: recipients see no unsubscribe link"})
 	}
 	return warnings
@@ -196,12 +199,19 @@ func (a *API) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store
 			return answer, nil
 		}
 		return nil, err
+	case isGone(err):
+		return nil, invalidMailing([]rules.Fault{{Field: mailing.PartAttach, Code: codeFileNotFound, Message: "names a file that was deleted because nothing referred to it for a day"}})
 	case errors.Is(err, store.ErrInProgress) && m.Key != nil:
 		return nil, a.inProgress(ctx, sameKeyInProgress)
 	case errors.Is(err, store.ErrInProgress):
 		return nil, a.inProgress(ctx, mailingInProgress)
 	}
 	return answer, fileProblem(err)
+}
+
+func isGone(err error) bool {
+	_, gone := errors.AsType[*stored.GoneError](err)
+	return gone
 }
 
 // fileProblem maps faults of the file, which are the caller's, and failures of the storage.
@@ -218,7 +228,7 @@ func fileProblem(err error) error {
 }
 
 // answerOf returns the function that builds the 202 response from the counts.
-func answerOf(m *store.NewMailing, warnings []mailingWarning) func(store.MailingCounts) ([]byte, error) {
+func answerOf(m *store.NewMailing, warnings []mailingWarning, template *templateRef) func(store.MailingCounts) ([]byte, error) {
 	id, held, dry := m.ID.String(), m.Held, m.DryRun
 	return func(n store.MailingCounts) ([]byte, error) {
 		status := store.MailingQueued
@@ -228,7 +238,7 @@ func answerOf(m *store.NewMailing, warnings []mailingWarning) func(store.Mailing
 		case held:
 			status = store.MailingPaused
 		}
-		answer, err := json.Marshal(mailingAccepted{id, status, n.Accepted, n.Invalid, n.Duplicates, n.EmptyFields, warnings})
+		answer, err := json.Marshal(mailingAccepted{id, status, n.Accepted, n.Invalid, n.Duplicates, n.EmptyFields, warnings, template})
 		if err != nil {
 			return nil, fmt.Errorf("encode answer: %w", err)
 		}

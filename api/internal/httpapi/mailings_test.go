@@ -180,10 +180,11 @@ func TestMailing_EmptyFields(t *testing.T) {
 	for _, p := range previews {
 		shown, _ := p.(map[string]any)
 		html, _, _ := strings.Cut(fmt.Sprint(shown["html"]), "<a")
-		got = append(got, fmt.Sprint(shown["line"], " ", shown["email"], " ", shown["subject"], " ", html, " ", shown["text"]))
+		text, _, _ := strings.Cut(fmt.Sprint(shown["text"]), "\n") // made from html where the template's is empty
+		got = append(got, fmt.Sprint(shown["line"], " ", shown["email"], " ", shown["subject"], " ", html, " ", text))
 	}
 	want := []string{
-		"3 a@example.com Olá, Ana! <p>Ana de Recife</p> Ana", "5 b@example.com Olá, cliente! <p>cliente de </p> <nil>", "6 c@example.com Olá, Caio! <p>Caio de </p> Caio",
+		"3 a@example.com Olá, Ana! <p>Ana de Recife</p> Ana", "5 b@example.com Olá, cliente! <p>cliente de </p> cliente de", "6 c@example.com Olá, Caio! <p>Caio de </p> Caio",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

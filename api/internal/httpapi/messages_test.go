@@ -42,7 +42,8 @@ func TestSend_SaysWhatToDo(t *testing.T) {
 		"null in what is required": {with("to", nil), "to must be a string, not null: it needs a value"},
 		"null in a list":           {with("tags", []any{"a", nil}), "tags[1] must be a string, not null: leave it out of the array"},
 		"another address":          {person("email", "eva@example.com"), "recipient.email must be the same address as `to`, or be left out"},
-		"a known field":            {with("attachments", []any{}), "attachments is not supported: an email has no attachments; put a link into html"},
+		"a known field":            {with("tracking", true), "tracking is not supported: tracking of opens and clicks is set by the operator's SES configuration set"},
+		"another API's files":      {with("anexos", []any{}), "anexos is not a field; attachments is"},
 		"a template":               {with("template", "welcome"), "template must be an object, not a string"},
 		"another spelling":         {with("reply_to", "a@b.example"), "reply_to is not a field; replyTo is"},
 		"another name":             {with("body", "<p>x</p>"), "body is not a field; html is"},
@@ -61,7 +62,7 @@ func TestSend_SaysWhatToDo(t *testing.T) {
 	if got := said(t, g.do(t, call{Path: "/v1/emails?page_size=10"})); got != "page_size is not a parameter; limit is" {
 		t.Error(got)
 	}
-	if got := said(t, g.upload(t, append(mailingForm(), part{name: "template", value: "x"}), nil)); !strings.HasPrefix(got, "template is not supported: html, text and subject are the template") {
+	if got := said(t, g.upload(t, append(mailingForm(), part{name: "template", value: "x"}), nil)); !strings.HasPrefix(got, "subject must not be given beside a template, which has it") {
 		t.Error(got)
 	}
 }

@@ -116,7 +116,7 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 	wrong("a number among cc", with("cc", []any{"a@example.com", 2}), "cc[1] WRONG_TYPE")
 	wrong("a number among tags", with("tags", []any{1}), "tags[0] WRONG_TYPE")
 	wrong("a number among headers", with("headers", fields{"X-A": 1}), "headers.X-A WRONG_TYPE")
-	wrong("an unknown field", with("attachments", []any{}), "attachments UNKNOWN_FIELD")
+	wrong("an unknown field", with("tracking", []any{}), "tracking UNKNOWN_FIELD")
 	wrong("half an aggregate", with("aggregate", fields{"type": "invoice"}), "aggregate.id REQUIRED", "aggregate.eventType REQUIRED")
 	wrong("an aggregate of more", with("aggregate", fields{"type": "invoice", "id": "1", "eventType": "DUE", "at": "now"}), "aggregate.at UNKNOWN_FIELD")
 	wrong("names of an aggregate that are none", with("aggregate", fields{"type": "a/b", "id": "..", "eventType": "ana@example.com"}),

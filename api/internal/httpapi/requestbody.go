@@ -15,14 +15,19 @@ const maxBody = 2 << 20
 
 // readJSON reads the request's body, which must be one JSON object.
 func readJSON(c *gin.Context) (strictjson.Document, error) {
-	if !isJSON(c.Request.Header) {
-		return strictjson.Document{}, notJSON
-	}
-	text, err := readBody(c)
+	text, err := readJSONText(c)
 	if err != nil {
 		return strictjson.Document{}, err
 	}
 	return strictjson.Parse(text)
+}
+
+// readJSONText reads the request's body, which is yet to be parsed.
+func readJSONText(c *gin.Context) ([]byte, error) {
+	if !isJSON(c.Request.Header) {
+		return nil, notJSON
+	}
+	return readBody(c)
 }
 
 func isJSON(h http.Header) bool {

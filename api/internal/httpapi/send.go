@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -47,16 +48,17 @@ type accepted struct {
 // and commits both with the Idempotency-Key in one transaction (accept); then it answers 202. A
 // repeated request gets the first response.
 func (a *API) sendEmail(c *gin.Context) error {
-	document, err := readJSON(c)
+	document, contents, err := a.readSend(c)
 	if err != nil {
 		return err
 	}
+	defer contents.Close()
 	guard, err := guardOf(c.Request.Header, sendRoute, document, a.composer.hashKey)
 	if err != nil {
 		return err
 	}
 	v := visitOf(c)
-	mail, err := a.composer.compose(c.Request.Context(), v.caller, v.requestID, document)
+	mail, pending, err := a.composer.compose(c.Request.Context(), v.caller, v.requestID, document, contents)
 	if err != nil {
 		return a.replayInstead(c, guard, err)
 	}
@@ -73,8 +75,10 @@ func (a *API) sendEmail(c *gin.Context) error {
 	ctx, span := a.tracer.Start(c.Request.Context(), "accept", telemetry.Producer)
 	defer span.End()
 	mail.Job.Traceparent = telemetry.Traceparent(ctx)
-	err = a.accept(ctx, mail.ID, guard, acceptUnknown("email", id), func(ctx context.Context) error {
-		return a.accepter.Accept(ctx, mail)
+	err = a.acceptFiles(ctx, &mail, pending, func() error {
+		return a.accept(ctx, mail.ID, guard, acceptUnknown("email", id), func(ctx context.Context) error {
+			return a.accepter.Accept(ctx, mail)
+		})
 	})
 	var used *store.KeyUsedError
 	var taken *store.AggregateTakenError
@@ -118,6 +122,7 @@ func (a *API) answerAccepted(c *gin.Context, status int, answer []byte) {
 	if location := visitOf(c).location; location != "" {
 		c.Header("Location", location)
 	}
+	c.Header("Content-Length", strconv.Itoa(len(answer))) // net/http sets it for short responses only
 	c.Data(status, "application/json", answer)
 }
 

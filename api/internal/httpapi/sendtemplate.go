@@ -36,7 +36,7 @@ func (c *composer) renderTemplate(ctx context.Context, company uuid.UUID, reques
 	}
 	if !found.Has("subject", "html", "text", "template.version") {
 		var faults rules.Faults
-		made, faults, err := c.library.Render(ctx, company, "template", templates.Use{Name: use.Name, Locale: locale, Version: version, Data: use.Data})
+		made, faults, err := render(ctx, c.library, company, "template", templates.Use{Name: use.Name, Locale: locale, Version: version, Data: use.Data})
 		if err != nil {
 			return "", err
 		}

@@ -255,7 +255,7 @@ func TestSESEvents_NotOurs(t *testing.T) {
 	p := startProvider(t, nil)
 	id, token := p.attempt(t, "ana@example.com", nil)
 	before := steps(p.timeline(t, id, ""))
-	p.call(t, id, uuid.New(), "sim-bounce@example.com") // an attempt nobody made
+	p.call(t, id, uuid.New(), "sim-bounce@example.com") // an unknown attempt
 	p.call(t, uuid.New(), token, "sim-bounce@example.com")
 	p.settled(t, 4)
 	if after := steps(p.timeline(t, id, "")); after != before {

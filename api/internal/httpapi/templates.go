@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/apikey"
+	"email-gateway/api/internal/mailing"
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/api/internal/templates"
 	"email-gateway/shared/rules"
@@ -42,7 +43,7 @@ type templateService struct {
 	previews *strictjson.Reader[previewRequest]
 }
 
-func newTemplateService(s TemplateStore, fair fairStore) (*templateService, error) {
+func newTemplateService(s TemplateStore, fair fairStore, turns *mailing.Limiter) (*templateService, error) {
 	creates, err := strictjson.NewReader[templateRequest]()
 	if err != nil {
 		return nil, fmt.Errorf("prepare templates: %w", err)
@@ -56,7 +57,10 @@ func newTemplateService(s TemplateStore, fair fairStore) (*templateService, erro
 		return nil, fmt.Errorf("prepare previews: %w", err)
 	}
 	slots := fairTemplates{TemplateStore: s, fair: fair}
-	return &templateService{store: slots, library: templates.NewLibrary(slots), creates: creates, publishs: publishs, previews: previews}, nil
+	library := templates.NewLibrary(slots, func(ctx context.Context, company uuid.UUID, work func() error) error {
+		return inTurn(ctx, turns, company, func(context.Context) error { return work() })
+	})
+	return &templateService{store: slots, library: library, creates: creates, publishs: publishs, previews: previews}, nil
 }
 
 func (a *API) routeTemplates(r *gin.Engine) {
@@ -68,7 +72,7 @@ func (a *API) routeTemplates(r *gin.Engine) {
 	read := r.Group(templatesPath, a.answer(a.authenticate), a.answer(scope(apikey.TemplatesRead)))
 	read.GET("", a.answer(a.listTemplates))
 	read.GET("/:name", a.answer(a.showTemplate))
-	read.GET("/:name/versions/:version", a.answer(a.showTemplateVersion))
+	read.GET("/:name/versions/:version", a.answer(a.bodies.limit), a.answer(a.showTemplateVersion))
 	read.POST("/:name/preview", a.answer(a.bodies.limit), a.answer(a.previewTemplate))
 }
 
@@ -119,14 +123,12 @@ func (a *API) createTemplate(c *gin.Context) error {
 		source.Variables[i] = template.Variable(v)
 	}
 	v := visitOf(c)
-	if err := a.composer.checkHTML(c.Request.Context(), v.caller.CompanyID, source.HTML, func(context.Context) error {
-		_, more := template.Parse(source)
-		for _, f := range more {
-			wrong.Add(f.Field, f.Code, f.Message)
-		}
-		return nil
-	}); err != nil {
+	_, more, err := a.templates.library.Parse(c.Request.Context(), v.caller.CompanyID, source)
+	if err != nil {
 		return err
+	}
+	for _, f := range more {
+		wrong.Add(f.Field, f.Code, f.Message)
 	}
 	if source.HTML != "" && !wrong.Has("html") {
 		if err := a.composer.checkTemplate(c.Request.Context(), v.caller.CompanyID, source.HTML, &wrong); err != nil {
@@ -156,8 +158,14 @@ func (a *API) createTemplate(c *gin.Context) error {
 	return a.answerTemplateVersion(c, status, id, number)
 }
 
+// answerTemplateVersion responds with a version. Its memory is that of the request's room until the client has read it.
 func (a *API) answerTemplateVersion(c *gin.Context, status int, id stored.ID, number int) error {
-	found, err := a.templates.store.Find(c.Request.Context(), visitOf(c).caller.CompanyID, id, number)
+	ctx, company := c.Request.Context(), visitOf(c).caller.CompanyID
+	keep, err := roomOf(ctx).reserve(ctx, templateRoom)
+	if err != nil {
+		return err
+	}
+	found, err := a.templates.store.Find(ctx, company, id, number)
 	if errors.Is(err, store.ErrNotFound) {
 		return noSuchTemplate
 	}
@@ -168,10 +176,15 @@ func (a *API) answerTemplateVersion(c *gin.Context, status int, id stored.ID, nu
 	if err != nil {
 		return err
 	}
-	c.JSON(status, templateVersion{
+	answer, err := json.Marshal(templateVersion{
 		Name: found.Name, Locale: found.Locale, Version: found.Version, Published: found.Published, Subject: found.Subject,
 		HTML: found.HTML, Text: found.Text, Variables: source.Variables, CreatedBy: found.CreatedBy, CreatedAt: found.CreatedAt.UTC(),
 	})
+	if err != nil {
+		return fmt.Errorf("encode template version: %w", err)
+	}
+	keep(int64(len(answer)))
+	c.Data(status, "application/json; charset=utf-8", answer)
 	return nil
 }
 
@@ -246,6 +259,8 @@ type previewRequest struct {
 	Locale  *string         `json:"locale"`
 	Version *int            `json:"version" validate:"omitnil,min=1"`
 	Data    json.RawMessage `json:"data"`
+	// AutoText is as in a send.
+	AutoText *bool `json:"autoText"`
 }
 
 type previewAnswer struct {
@@ -269,7 +284,7 @@ func (a *API) previewTemplate(c *gin.Context) error {
 		return invalid(wrong)
 	}
 	company := visitOf(c).caller.CompanyID
-	made, wrong, err := a.templates.library.Render(c.Request.Context(), company, "", templates.Use{
+	made, wrong, err := render(c.Request.Context(), a.templates.library, company, "", templates.Use{
 		Name: c.Param("name"), Locale: value(request.Locale, ""), Version: value(request.Version, 0), Data: request.Data,
 	})
 	switch {
@@ -284,6 +299,11 @@ func (a *API) previewTemplate(c *gin.Context) error {
 	}
 	if len(wrong) > 0 {
 		return invalid(wrong)
+	}
+	if made.Rendered.Text == "" && value(request.AutoText, true) {
+		if made.Rendered.Text, err = a.composer.textOf(c.Request.Context(), company, made.Rendered.HTML); err != nil {
+			return err
+		}
 	}
 	c.JSON(http.StatusOK, previewAnswer{
 		Name: made.Name, Locale: made.Locale, Version: made.Version,

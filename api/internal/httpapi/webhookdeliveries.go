@@ -255,6 +255,9 @@ func deliveryID(c *gin.Context) (endpoint, delivery uuid.UUID, err error) {
 }
 
 func webhookDeliveryOf(d webhook.Delivery) webhookDeliveryAnswer {
+	if !webhook.IsOfEmail(d.Type) {
+		d.EmailID = nil
+	}
 	return webhookDeliveryAnswer{
 		ID: d.ID, EventID: d.EventID, Type: d.Type, OutboxID: d.EmailID, Status: d.Status, Attempts: d.Attempts, NextAttemptAt: inUTC(d.NextAt),
 		LastAttemptAt: inUTC(d.LastAttemptAt), LastStatus: d.LastStatus, LastError: d.LastError, LastTookMS: d.LastTookMS, CreatedAt: d.CreatedAt.UTC(),

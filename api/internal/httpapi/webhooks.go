@@ -315,19 +315,12 @@ func checkTypes(entries []string, wrong *rules.Faults) {
 }
 
 func webhookOf(e webhook.Endpoint) webhookAnswer {
-	answer := webhookAnswer{
+	return webhookAnswer{
 		ID: e.ID, URL: e.URL, Description: e.Description, Types: append([]string{}, e.Types...), Status: e.Status,
-		DisabledReason: e.DisabledReason, DisabledAt: inUTC(e.DisabledAt), Health: "ok", Failures: e.Failures, FailingSince: inUTC(e.FailingSince),
+		DisabledReason: e.DisabledReason, DisabledAt: inUTC(e.DisabledAt), Health: e.Health(), Failures: e.Failures, FailingSince: inUTC(e.FailingSince),
 		LastSuccessAt: inUTC(e.LastSuccessAt), LastFailureAt: inUTC(e.LastFailureAt), LastError: e.LastError, Open: e.Open,
 		OldSecretUntil: inUTC(e.OldSecretUntil), CreatedAt: e.CreatedAt.UTC(), UpdatedAt: e.UpdatedAt.UTC(),
 	}
-	switch {
-	case e.Down():
-		answer.Health = "down"
-	case e.Failures > 0 || e.Open > 0:
-		answer.Health = "failing"
-	}
-	return answer
 }
 
 func companyOf(c *gin.Context) uuid.UUID { return visitOf(c).caller.CompanyID }

@@ -22,6 +22,9 @@ const (
 	PartHTML      = "html"
 	PartText      = "text"
 	PartAutoText  = "autoText"
+	PartTemplate  = "template"
+	PartLocale    = "templateLocale"
+	PartVersion   = "templateVersion"
 	PartName      = "name"
 	PartFrom      = "from"
 	PartReplyTo   = "replyTo"
@@ -34,6 +37,7 @@ const (
 	PartEncoding  = "encoding"
 	PartDelimiter = "delimiter"
 	PartEmpty     = "emptyFields"
+	PartAttach    = "attachments"
 )
 
 // part describes how a form part is read.
@@ -50,21 +54,26 @@ func partOf(name string) (part, bool) {
 		return part{maxBytes: maxBody, verbatim: true}, true
 	case PartSubject, PartFrom:
 		return part{maxBytes: maxSubject}, true
+	case PartAttach:
+		return part{maxBytes: maxAttachments, verbatim: true}, true
 	case PartTags, PartTest:
 		return part{maxBytes: maxSubject, list: true}, true
 	case PartName, PartReplyTo:
 		return part{maxBytes: MaxName * utf8.UTFMax}, true
-	case PartSendAt, PartAutoText, PartDelivery, PartDryRun, PartStart, PartEncoding, PartDelimiter, PartEmpty:
-		return part{maxBytes: 64}, true
+	case PartSendAt, PartAutoText, PartTemplate, PartLocale, PartVersion, PartDelivery, PartDryRun, PartStart, PartEncoding, PartDelimiter, PartEmpty:
+		return part{maxBytes: 64}, true // a template's name is that long
 	}
 	return part{}, false
 }
 
 // formParts lists the parts for messages about unknown ones.
 var formParts = fieldhint.Request{Noun: "part", Known: []string{
-	PartFile, PartSubject, PartHTML, PartText, PartAutoText, PartName, PartFrom, PartReplyTo, PartSendAt, PartTags, PartDelivery, PartDryRun, PartTest, PartStart,
-	PartEncoding, PartDelimiter, PartEmpty,
+	PartFile, PartSubject, PartHTML, PartText, PartTemplate, PartLocale, PartVersion, PartAutoText, PartName, PartFrom, PartReplyTo, PartSendAt, PartTags, PartDelivery, PartDryRun, PartTest, PartStart,
+	PartEncoding, PartDelimiter, PartEmpty, PartAttach,
 }}
+
+// maxAttachments has room for ten attachments with the longest names, escaped (bytes).
+const maxAttachments = 64 << 10
 
 // maxParts is more than any valid form has, with every list written as single parts.
 const maxParts = 64

@@ -8,6 +8,7 @@ import (
 	"email-gateway/api/internal/csvfile"
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/store"
+	"email-gateway/shared/template"
 )
 
 // CodeNoRows: the file has only a header.
@@ -69,6 +70,10 @@ func FirstValid(r *Reading, j *Validator) (func(token, link string) (Rendered, e
 }
 
 func (j *Validator) renderAgain(token, link string) (Rendered, error) {
+	if j.stored != nil {
+		made, err := j.stored.row.Render(template.Values{Email: j.entry.Email, Token: token, UnsubscribeURL: link, Fields: j.entry.Fields})
+		return Rendered(made), err
+	}
 	before := j.values[mailmerge.ValueUnsubscribeURL]
 	j.values[mailmerge.ValueToken], j.values[mailmerge.ValueUnsubscribeURL] = token, link
 	defer func() { j.values[mailmerge.ValueUnsubscribeURL] = before }()
@@ -76,15 +81,19 @@ func (j *Validator) renderAgain(token, link string) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
-	html, err := j.templates.html.AppendTo(nil, j.values)
-	if err != nil {
-		return Rendered{}, err
-	}
-	var text []byte
-	if j.templates.text != nil {
-		if text, err = j.templates.text.AppendTo(nil, j.values); err != nil {
+	made := Rendered{Subject: string(subject)}
+	for _, body := range []struct {
+		bound *mailmerge.Bound
+		into  *string
+	}{{j.templates.html, &made.HTML}, {j.templates.text, &made.Text}} {
+		if body.bound == nil {
+			continue
+		}
+		text, err := body.bound.AppendTo(nil, j.values)
+		if err != nil {
 			return Rendered{}, err
 		}
+		*body.into = string(text)
 	}
-	return Rendered{Subject: string(subject), HTML: string(html), Text: string(text)}, nil
+	return made, nil
 }

@@ -1,6 +1,10 @@
 package mailing
 
-import "strings"
+import (
+	"strings"
+
+	"email-gateway/shared/plaintext"
+)
 
 // MaxPreview is how many rows a dry run shows as rendered emails.
 const MaxPreview = 3
@@ -11,7 +15,7 @@ type Preview struct {
 	Line    int    `json:"line"`
 	Email   string `json:"email"`
 	Subject string `json:"subject"`
-	HTML    string `json:"html"`
+	HTML    string `json:"html,omitempty"`
 	Text    string `json:"text,omitempty"`
 }
 
@@ -19,8 +23,8 @@ type Preview struct {
 const previewLines = 10_000
 
 // FirstEmails renders the first valid rows, with a placeholder token and unsubscribe link, so that
-// the result depends only on the file. The error is that of Lines.
-func FirstEmails(r *Reading, j *Validator, link string) ([]Preview, error) {
+// the result depends only on the file. autoText says that the worker makes a missing text part. The error is that of Lines.
+func FirstEmails(r *Reading, j *Validator, link string, autoText bool) ([]Preview, error) {
 	emails := []Preview{}
 	seen := map[string]bool{}
 	n := 0
@@ -33,6 +37,9 @@ func FirstEmails(r *Reading, j *Validator, link string) ([]Preview, error) {
 			rendered, err := j.renderAgain(tokenLike, link)
 			if err != nil {
 				return nil, err
+			}
+			if rendered.Text == "" && autoText {
+				rendered.Text = plaintext.FromHTML(rendered.HTML)
 			}
 			emails = append(emails, Preview{Line: e.Line, Email: e.Email, Subject: rendered.Subject, HTML: rendered.HTML, Text: rendered.Text})
 		}

@@ -18,9 +18,10 @@ const (
 	CodeUnknownField   = "UNKNOWN_MERGE_FIELD"
 	CodeForbiddenField = "FORBIDDEN_MERGE_FIELD"
 	CodeReservedColumn = "RESERVED_COLUMN"
+	CodeFieldClash     = "MERGE_FIELD_CLASH"
 )
 
-// Templates holds the templates of a mailing: subject, HTML and optional text.
+// Templates holds the templates of a mailing: subject, and HTML or text or both.
 type Templates struct {
 	Subject, HTML, Text *mailmerge.Template // nil if missing or invalid
 }
@@ -59,6 +60,7 @@ func (l Templates) parts(yield func(string, *mailmerge.Template) bool) {
 }
 
 // Without returns the names of the existing bodies, html and text, that do not use the field.
+// It implements Content, as CheckFields and Stored do.
 func (l Templates) Without(field string) []string {
 	var parts []string
 	for part, template := range l.parts {
@@ -83,7 +85,7 @@ func (l Templates) CheckFields(header *csvfile.Header) []rules.Fault {
 		for _, name := range template.Fields() {
 			switch column := header.Index(name); {
 			case isOwn(name):
-				if name != mailmerge.FieldEmail && column >= 0 {
+				if isReserved(name) && column >= 0 {
 					faults = addReserved(faults, name)
 				}
 			case column < 0:
@@ -94,16 +96,27 @@ func (l Templates) CheckFields(header *csvfile.Header) []rules.Fault {
 		}
 		switch {
 		case len(unknown) > 0:
-			faults = append(faults, rules.Fault{Field: part, Code: CodeUnknownField, Message: fmt.Sprintf(
-				"uses %s, but the file has no such column; its columns are %s; the gateway adds {{token}} and {{unsubscribe_url}}",
-				braced(unknown), listed(header.Columns()))})
+			faults = append(faults, unknownFields(part, unknown, header))
 		case len(forbidden) > 0:
-			faults = append(faults, rules.Fault{Field: part, Code: CodeForbiddenField, Message: fmt.Sprintf(
-				"uses %s: a CPF or CNPJ is never written into an email", braced(forbidden))})
+			faults = append(faults, forbiddenFields(part, forbidden))
 		}
 	}
 	return faults
 }
+
+func unknownFields(part string, unknown []string, header *csvfile.Header) rules.Fault {
+	return rules.Fault{Field: part, Code: CodeUnknownField, Message: fmt.Sprintf(
+		"uses %s, but the file has no such column; its columns are %s; the gateway adds {{token}} and {{unsubscribe_url}}",
+		listed(strings.Split(braced(unknown), ", ")), listed(header.Columns()))}
+}
+
+func forbiddenFields(part string, forbidden []string) rules.Fault {
+	return rules.Fault{Field: part, Code: CodeForbiddenField, Message: fmt.Sprintf(
+		"uses %s: a CPF or CNPJ is never written into an email", braced(forbidden))}
+}
+
+// isReserved reports whether a file must not have a column of this name beside content that uses it.
+func isReserved(name string) bool { return isOwn(name) && name != mailmerge.FieldEmail }
 
 func addReserved(faults []rules.Fault, name string) []rules.Fault {
 	if slices.ContainsFunc(faults, func(f rules.Fault) bool { return f.Code == CodeReservedColumn }) {
@@ -180,10 +193,13 @@ func (l Templates) expects(header *csvfile.Header) []int {
 type Stored struct {
 	Subject, HTML, Text string
 	Fields              []string // names of NewEntry.Fields, in order
+	Template, Variables string   // of a StoredTemplate: its version, and what that declares
 }
 
 // Stored requires existing templates without faults.
-func (l Templates) Stored() Stored {
+func (l Templates) Stored(*csvfile.Header) (Stored, error) { return l.plain(), nil }
+
+func (l Templates) plain() Stored {
 	slots := l.slots()
 	s := Stored{Fields: make([]string, len(slots))}
 	taken := map[string]bool{}
@@ -210,6 +226,9 @@ func (l Templates) Stored() Stored {
 	return s
 }
 
+// Checked is the HTML for package htmlcheck: the stored form, in which defaults cannot be taken for markup.
+func (l Templates) Checked() string { return l.plain().HTML }
+
 // keys returns the names by which the templates bind the slots.
 func keys(slots []mailmerge.Field) []string {
 	names := make([]string, len(slots))
@@ -222,7 +241,16 @@ func keys(slots []mailmerge.Field) []string {
 // bound holds templates whose fields are resolved to indexes of a row's values, in the order of
 // package mailmerge.
 type bound struct {
-	subject, html, text *mailmerge.Bound // text may be nil
+	subject, html, text *mailmerge.Bound // html or text may be nil
+}
+
+// bodies yields the existing bodies.
+func (b *bound) bodies(yield func(*mailmerge.Bound) bool) {
+	for _, body := range []*mailmerge.Bound{b.html, b.text} {
+		if body != nil && !yield(body) {
+			return
+		}
+	}
 }
 
 // bind requires templates that passed CheckFields.
@@ -231,11 +259,14 @@ func (l Templates) bind(used []string) (bound, error) {
 	var b bound
 	var missing, more []string
 	b.subject, missing = l.Subject.Bind(place)
-	b.html, more = l.HTML.Bind(place)
-	missing = append(missing, more...)
-	if l.Text != nil {
-		b.text, more = l.Text.Bind(place)
-		missing = append(missing, more...)
+	for _, body := range []struct {
+		template *mailmerge.Template
+		into     **mailmerge.Bound
+	}{{l.HTML, &b.html}, {l.Text, &b.text}} {
+		if body.template != nil {
+			*body.into, more = body.template.Bind(place)
+			missing = append(missing, more...)
+		}
 	}
 	if len(missing) > 0 {
 		return bound{}, errors.New("bind templates: no value for " + braced(missing))

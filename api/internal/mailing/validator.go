@@ -13,11 +13,11 @@ import (
 	"email-gateway/api/internal/csvfile"
 	"email-gateway/api/internal/disposable"
 	"email-gateway/shared/email"
-	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/store"
+	"email-gateway/shared/template"
 )
 
 // TokenSource provides verification tokens; see *Tokens.
@@ -30,10 +30,11 @@ type TokenSource interface {
 type Validator struct {
 	params    ValidatorParams
 	templates bound
+	stored    *rowTemplate      // instead of templates and slots; nil = none
 	names     []string          // of the columns, for validation results
 	slots     []mailmerge.Field // fields whose values an entry stores
-	columns   []int             // columns of the slots
-	inSubject []bool            // slots used in the subject, where line breaks are not allowed
+	columns   []int             // columns of the slots, or of the stored template's variables
+	inSubject []bool            // those used in the subject, where line breaks are not allowed
 	expects   []int             // columns that a template uses without a default
 	kept      []int             // all columns whose text an entry stores
 	taxIDs    []int             // columns with a CPF or CNPJ; the first non-empty one is used
@@ -51,7 +52,7 @@ type Validator struct {
 type ValidatorParams struct {
 	Company   uuid.UUID
 	Header    *csvfile.Header
-	Templates Templates // must have passed CheckFields
+	Templates Content // must have passed CheckFields
 	Ring      keyring.Ring
 	HashKey   []byte
 	Tokens    TokenSource
@@ -67,22 +68,18 @@ type ValidatorParams struct {
 
 // NewValidator creates the validator of one file.
 func NewValidator(p ValidatorParams) (*Validator, error) {
-	slots := p.Templates.slots()
-	templates, err := p.Templates.bind(keys(slots))
-	if err != nil {
-		return nil, err
-	}
-	j := &Validator{params: p, templates: templates, slots: slots, values: make([]string, mailmerge.OwnValues+len(slots))}
-	j.values[mailmerge.ValueUnsubscribeURL] = p.Unsubscribe
+	j := &Validator{params: p}
 	for _, name := range p.Header.Columns() {
 		j.names = append(j.names, shortColumn(name))
 	}
-	for _, f := range slots {
-		j.columns = append(j.columns, p.Header.Index(f.Name))
-		j.inSubject = append(j.inSubject, slices.Contains(p.Templates.Subject.Slots(), f))
+	switch content := p.Templates.(type) {
+	case *StoredTemplate:
+		j.useTemplate(content)
+	case Templates:
+		if err := j.useTemplates(content); err != nil {
+			return nil, err
+		}
 	}
-	j.expects = p.Templates.expects(p.Header)
-	j.mayShowNothing = !htmlcheck.Shows(p.Templates.HTML.Literals())
 	j.kept = slices.Concat([]int{p.Header.Email, p.Header.Nome, p.Header.RazaoSocial, p.Header.ExternalID}, j.columns)
 	for _, column := range []int{p.Header.CPFCNPJ, p.Header.CPF, p.Header.CNPJ} {
 		if column >= 0 {
@@ -92,8 +89,35 @@ func NewValidator(p ValidatorParams) (*Validator, error) {
 	return j, nil
 }
 
+// useTemplates prepares the validator for the templates of a request.
+func (j *Validator) useTemplates(l Templates) (err error) {
+	j.slots = l.slots()
+	if j.templates, err = l.bind(keys(j.slots)); err != nil {
+		return err
+	}
+	j.values = make([]string, mailmerge.OwnValues+len(j.slots))
+	j.values[mailmerge.ValueUnsubscribeURL] = j.params.Unsubscribe
+	for _, f := range j.slots {
+		j.columns = append(j.columns, j.params.Header.Index(f.Name))
+		j.inSubject = append(j.inSubject, slices.Contains(l.Subject.Slots(), f))
+	}
+	j.expects = l.expects(j.params.Header)
+	body := l.HTML
+	if body == nil {
+		body = l.Text
+	}
+	j.mayShowNothing = !shows(l.HTML == nil, body.Literals())
+	return nil
+}
+
 // Fields are the names of NewEntry.Fields, in order.
-func (j *Validator) Fields() []string { return j.params.Templates.Stored().Fields }
+func (j *Validator) Fields() []string {
+	if j.stored != nil {
+		return j.stored.names
+	}
+	content, _ := j.params.Templates.(Templates) // the only other one
+	return content.plain().Fields
+}
 
 // Validate validates a row. The result is valid until the next call. An error is an internal fault
 // of the gateway.
@@ -107,10 +131,7 @@ func (j *Validator) Validate(row csvfile.Row) (store.MailingLine, error) {
 		if line, err := j.person(row); line.Reject != nil || err != nil {
 			return line, err
 		}
-		if line := j.emptyFields(row); line.Reject != nil {
-			return line, nil
-		}
-		if line, err := j.render(row); line.Reject != nil || err != nil {
+		if line, err := j.content(row); line.Reject != nil || err != nil {
 			return line, err
 		}
 	}
@@ -251,6 +272,17 @@ func (j *Validator) person(row csvfile.Row) (store.MailingLine, error) {
 	return store.MailingLine{}, nil
 }
 
+// content checks that the row's email can be rendered.
+func (j *Validator) content(row csvfile.Row) (store.MailingLine, error) {
+	if j.stored != nil {
+		return j.renderStored(row)
+	}
+	if line := j.emptyFields(row); line.Reject != nil {
+		return line, nil
+	}
+	return j.render(row)
+}
+
 // emptyFields records the columns that a template uses without a default and that are empty in
 // the row.
 func (j *Validator) emptyFields(row csvfile.Row) store.MailingLine {
@@ -284,11 +316,15 @@ func (j *Validator) render(row csvfile.Row) (store.MailingLine, error) {
 	j.values[mailmerge.ValueEmail], j.values[mailmerge.ValueNome], j.values[mailmerge.ValueToken] = j.entry.Email, j.entry.Nome, tokenLike
 
 	var err error
-	if j.rendered, err = j.templates.subject.AppendTo(j.rendered[:0], j.values); err == nil {
-		err = j.templates.html.Check(j.values)
-	}
-	if err == nil && j.templates.text != nil {
-		err = j.templates.text.Check(j.values)
+	j.rendered, err = j.templates.subject.AppendTo(j.rendered[:0], j.values)
+	size := 0
+	for body := range j.templates.bodies {
+		if err == nil {
+			err = body.Check(j.values)
+		}
+		if err == nil {
+			size = max(size, body.Size(j.values))
+		}
 	}
 	if wrong, ok := errors.AsType[*mailmerge.ValueFault](err); ok {
 		return j.refuse(row.Line, j.params.Header.Index(wrong.Field), codeOfValue(wrong.Code)), nil
@@ -298,15 +334,19 @@ func (j *Validator) render(row csvfile.Row) (store.MailingLine, error) {
 		return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
 	case len(bytes.TrimLeftFunc(j.rendered, email.IsInvisible)) == 0:
 		return j.refuse(row.Line, -1, CodeSubjectLength), nil
-	case j.templates.html.Size(j.values) > email.MaxHTML, j.templates.text != nil && j.templates.text.Size(j.values) > email.MaxHTML:
+	case size > email.MaxHTML:
 		return j.refuse(row.Line, -1, CodeBodyTooLarge), nil
 	case !j.mayShowNothing:
 		return store.MailingLine{}, nil
 	}
-	if j.rendered, err = j.templates.html.AppendTo(j.rendered[:0], j.values); err != nil {
+	body := j.templates.html
+	if body == nil {
+		body = j.templates.text
+	}
+	if j.rendered, err = body.AppendTo(j.rendered[:0], j.values); err != nil {
 		return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
 	}
-	if !htmlcheck.Shows(string(j.rendered)) {
+	if !shows(j.templates.html == nil, string(j.rendered)) {
 		return j.refuse(row.Line, -1, CodeEmptyBody), nil
 	}
 	return store.MailingLine{}, nil
@@ -324,6 +364,8 @@ func codeOfValue(code string) string {
 		return CodeBadCharacter
 	case mailmerge.CodeSubjectLength:
 		return CodeSubjectLength
+	case template.CodeTooLarge:
+		return CodeBodyTooLarge
 	}
 	return code
 }

@@ -239,8 +239,9 @@ func TestValidator_EmptyFields(t *testing.T) {
 		Subject: "Olá, {{d2}}!", HTML: "<p>{{nome}} de {{d3}}{{uf}}{{d4}} {{Cidade}} {{email}}</p>", Text: "{{d1}} {{d2}}",
 		Fields: []string{"d2", "d3", "uf", "d4", "Cidade", "d1"},
 	}
-	if diff := cmp.Diff(stored, templates.Stored()); diff != "" || len(faults) > 0 {
-		t.Error(faults, diff)
+	plain, err := templates.Stored(nil)
+	if diff := cmp.Diff(stored, plain); diff != "" || len(faults) > 0 || err != nil {
+		t.Error(faults, err, diff)
 	}
 	if diff := cmp.Diff(stored.Fields, validator.Fields()); diff != "" {
 		t.Error(diff)

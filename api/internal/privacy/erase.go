@@ -24,7 +24,7 @@ type Erased struct {
 	DeadLetters  int       `json:"deadLetters"`
 	Recipients   int       `json:"recipients"` // including pending updates
 	Suppressions int       `json:"suppressions"`
-	Files        int       `json:"files"` // deleted files
+	Files        int       `json:"files"` // deleted files, of mailings and of attachments
 	// Busy emails are being sent, wait for SES's delivery event, or are locked by another
 	// transaction.
 	Busy int `json:"busy"`

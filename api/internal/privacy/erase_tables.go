@@ -9,6 +9,7 @@ import (
 
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/file"
 )
 
 // once scans everything except the recipients.
@@ -45,12 +46,42 @@ func (e *erasure) eraseEmails(ctx context.Context, ids []uuid.UUID, named addres
 			table string
 			ids   []string
 		}{
-			{tableOutbox, did.Emails}, {tableOutbox, did.News}, {tableIntakes, did.Intakes}, {tableLogs, did.Logs}, {tableEvents, did.Events}, {tableNotices, did.Notices},
+			{tableOutbox, did.Emails}, {tableOutbox, did.News}, {tableIntakes, did.Intakes}, {tableLogs, did.Logs}, {tableEvents, did.Events}, {tableNotices, did.Notices}, {tableAttachments, did.Attachments},
 		} {
 			e.ledger.addIDs(rows.table, rows.ids, named)
 		}
-		return did.Busy, err
+		if err != nil {
+			return did.Busy, err
+		}
+		return did.Busy, e.eraseFiles(ctx, did.Files)
 	})
+}
+
+// eraseFiles deletes the files that only erased emails attached. What a crash leaves is deleted by the dispatcher: the rows are
+// marked already, and an object without a row is an orphan.
+func (e *erasure) eraseFiles(ctx context.Context, files []string) error {
+	if len(files) == 0 {
+		return nil
+	}
+	ids := make([]uuid.UUID, len(files))
+	for i, text := range files {
+		var err error
+		if ids[i], err = uuid.Parse(text); err != nil {
+			return fmt.Errorf("read file id: %w", err)
+		}
+	}
+	gone, err := file.New(e.Store.DB()).DeleteErased(ctx, e.order.CompanyID, ids)
+	if err != nil {
+		return err
+	}
+	for _, object := range gone {
+		e.done.Files++
+		e.ledger.add(storedFiles)
+		if err := e.Bucket.Delete(ctx, object.Key()); err != nil {
+			return fmt.Errorf("delete stored file %s: %w", object.ID, err)
+		}
+	}
+	return nil
 }
 
 func (e *erasure) eraseCopies(ctx context.Context, ids []uuid.UUID, named addressesByID) error {

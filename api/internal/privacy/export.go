@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/file"
 )
 
 // Export holds everything stored about a person. Rows are those of the tables, column by column;
@@ -30,7 +31,8 @@ type Export struct {
 	DeadLetters  []json.RawMessage `json:"deadLetters"`
 	Suppressions []SuppressionRow  `json:"suppressions"`
 	Answers      []json.RawMessage `json:"idempotencyAnswers"`
-	Notices      []json.RawMessage `json:"sesEvents"` // SES events, masked as stored
+	Notices      []json.RawMessage `json:"sesEvents"`   // SES events, masked as stored
+	Attachments  []json.RawMessage `json:"attachments"` // of the emails, without their contents
 	Files        []FileLines       `json:"files"`
 	// Unread are mailings whose files cannot be decrypted, so that they may name the person.
 	Unread []uuid.UUID `json:"unreadFiles"`
@@ -158,9 +160,12 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 	if x.Notices, err = a.Store.PersonNotices(ctx, outboxIDs); err != nil {
 		return Export{}, err
 	}
+	if x.Attachments, err = file.New(a.Store.DB()).ExportAttachments(ctx, p.CompanyID, outboxIDs); err != nil {
+		return Export{}, err
+	}
 	x.Counts = map[string]int{
 		"recipients": len(x.Recipients), "emails": len(x.Emails), "copies": len(x.Copies), "emailLogs": len(x.EmailLogs), "mailingEntries": len(x.Entries),
-		"deadLetters": len(x.DeadLetters), "suppressions": len(x.Suppressions), "idempotencyAnswers": len(x.Answers), "sesEvents": len(x.Notices), "files": len(x.Files),
+		"deadLetters": len(x.DeadLetters), "suppressions": len(x.Suppressions), "idempotencyAnswers": len(x.Answers), "sesEvents": len(x.Notices), "files": len(x.Files), "attachments": len(x.Attachments),
 	}
 	return x, nil
 }

@@ -47,7 +47,9 @@ const (
 	tableReplays      = "dead_letter_replays"
 	tableSuppressions = "suppressions"
 	tableRecipients   = "recipients"
+	tableAttachments  = "attachments"
 	uploadedFiles     = "uploaded files"
+	storedFiles       = "stored files"
 )
 
 // place is an address in a table.

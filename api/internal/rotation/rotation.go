@@ -5,15 +5,12 @@ package rotation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 
 	"github.com/google/uuid"
 
-	"email-gateway/api/internal/mailing"
-	"email-gateway/shared/blob"
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/webhook"
@@ -46,6 +43,9 @@ type WebhookSecrets interface {
 
 // Files is the name of uploaded files in a KeyUsage, next to the table names.
 const Files = "files"
+
+// Attachments is the name of stored files for attachments in a KeyUsage.
+const Attachments = "attachments"
 
 // KeyUsage counts encrypted values by place and key id.
 type KeyUsage map[string]map[string]int
@@ -139,35 +139,11 @@ func (r *Rotation) scan(ctx context.Context, change bool) (KeyUsage, int, error)
 	if resealed += n; err != nil {
 		return nil, resealed, err
 	}
-	for after := uuid.Nil; ; {
-		files, err := r.Store.KeptFiles(ctx, after, filePage)
-		if err != nil {
-			return nil, resealed, err
-		}
-		for _, f := range files {
-			r.report(Files, found, resealed)
-			key, err := r.keyOf(ctx, f)
-			switch {
-			case errors.Is(err, blob.ErrNotFound), damaged.skip(err):
-				continue
-			case err != nil:
-				return nil, resealed, err
-			}
-			count(Files, key)
-			if change && r.old(key) {
-				switch err := r.resealFile(ctx, f); {
-				case err == nil:
-					resealed++
-				case !damaged.skip(err):
-					return nil, resealed, err
-				}
-			}
-		}
-		if len(files) < filePage {
-			return usage, resealed, damaged.err()
-		}
-		after = files[len(files)-1].MailingID
+	n, err = r.scanFiles(ctx, change, count, &damaged)
+	if resealed += n; err != nil {
+		return nil, resealed, err
 	}
+	return usage, resealed, damaged.err()
 }
 
 // old reports whether the key is in the ring but not the newest.
@@ -207,51 +183,6 @@ func (r *Rotation) reencrypt(v store.SealedValue) ([]byte, error) {
 
 func wrapped(table store.SealedTable, v store.SealedValue, err error) error {
 	return fmt.Errorf("%s %s: %w", table, v.ID, err)
-}
-
-func (r *Rotation) keyOf(ctx context.Context, f store.MailingFile) (key string, err error) {
-	stored, err := r.Bucket.Get(ctx, mailing.FileKey(f.CompanyID, f.MailingID))
-	if err != nil {
-		return "", fmt.Errorf("file of mailing %s: %w", f.MailingID, err)
-	}
-	defer func() { err = errors.Join(err, stored.Close()) }()
-	if key, err = keyring.KeyOfStream(stored); err != nil {
-		return "", fmt.Errorf("file of mailing %s: %w", f.MailingID, err)
-	}
-	return key, nil
-}
-
-// resealFile re-encrypts a file in place. The old file is replaced only when the new one is
-// complete; a damaged one is never taken for complete, because its end is authenticated.
-func (r *Rotation) resealFile(ctx context.Context, f store.MailingFile) (err error) {
-	key, binding := mailing.FileKey(f.CompanyID, f.MailingID), mailing.FileBinding(f.CompanyID, f.MailingID)
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("reseal the file of mailing %s: %w", f.MailingID, err)
-		}
-	}()
-	stored, err := r.Bucket.Get(ctx, key)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stored.Close()) }()
-	plain, err := r.Ring.DecryptReader(stored, binding)
-	if err != nil {
-		return err
-	}
-	reencrypted, err := r.Ring.EncryptReader(plain, binding)
-	if err != nil {
-		return err
-	}
-	if err := r.Bucket.Put(ctx, key, reencrypted); err != nil {
-		return err
-	}
-	// If retention deleted the file meanwhile, it must not reappear.
-	kept, err := r.Store.FileKept(ctx, f.MailingID)
-	if err == nil && !kept {
-		err = r.Bucket.Delete(ctx, key)
-	}
-	return err
 }
 
 func (r *Rotation) report(what string, found, resealed int) {

@@ -110,6 +110,14 @@ func (f *File) Write(p []byte) (written int, err error) {
 	return written, nil
 }
 
+// Reader reads the file from its beginning. Each reader is independent of the others.
+func (f *File) Reader() io.Reader {
+	return cipher.StreamReader{S: stream(f.block), R: io.NewSectionReader(f.file, 0, f.size)}
+}
+
+// Size is how many bytes were written.
+func (f *File) Size() int64 { return f.size }
+
 // Bytes reads the whole file.
 func (f *File) Bytes() ([]byte, error) {
 	all := make([]byte, f.size)

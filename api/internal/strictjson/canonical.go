@@ -26,6 +26,9 @@ func (d Document) SHA256() ([sha256.Size]byte, error) {
 	return sha256.Sum256(canonical), nil
 }
 
+// SHA256AsWritten is for documents without a canonical form: whitespace and the order of keys matter.
+func (d Document) SHA256AsWritten() [sha256.Size]byte { return sha256.Sum256([]byte(d.text)) }
+
 func appendCanonical(to []byte, value string, depth int) ([]byte, error) {
 	if depth > maxDepth {
 		return nil, errTooDeep

@@ -57,7 +57,7 @@ func TestFallback(t *testing.T) {
 
 func TestRef(t *testing.T) {
 	t.Parallel()
-	for _, m := range []Made{{Name: "a", Version: 3}, {Name: "a.b-c", Locale: "pt-BR", Version: 12}} {
+	for _, m := range []Identity{{Name: "a", Version: 3}, {Name: "a.b-c", Locale: "pt-BR", Version: 12}} {
 		if name, locale, number := ParseRef(m.Ref()); name != m.Name || locale != m.Locale || number != m.Version {
 			t.Errorf("%s: %s %s %d", m.Ref(), name, locale, number)
 		}

@@ -30,10 +30,21 @@ type Finder interface {
 type Library struct {
 	store Finder
 	cache *cache
+	turn  Turn
 }
 
+// Turn runs work that takes long, when the company has a turn to do so. Its error is that of work, or why there was
+// no turn.
+type Turn func(ctx context.Context, company uuid.UUID, work func() error) error
+
+// waitsFrom is from how many bytes on sources and data wait for a turn before they are parsed: 8 KiB of either take well
+// under a millisecond, 512 KiB up to 30 ms.
+const waitsFrom = 8 << 10
+
 // NewLibrary makes a Library.
-func NewLibrary(f Finder) *Library { return &Library{store: f, cache: newCache()} }
+func NewLibrary(f Finder, turn Turn) *Library {
+	return &Library{store: f, cache: newCache(), turn: turn}
+}
 
 // Use names a template and the data for it.
 type Use struct {
@@ -43,20 +54,42 @@ type Use struct {
 	Data    json.RawMessage
 }
 
+// Memory is what rendering takes at most, in bytes: the content, and the decoded data.
+func (u Use) Memory() int64 {
+	return 2*template.MaxBody + template.MaxSubject + int64(len(u.Data)) + template.DataMemory(len(u.Data))
+}
+
+// Identity names a version.
+type Identity struct {
+	Name    string
+	Locale  string // of the version; "" = the default
+	Version int
+}
+
 // Made is a rendered template.
 type Made struct {
-	Name     string
-	Locale   string // of the version; "" = the default
-	Version  int
+	Identity
 	Rendered template.Rendered
 }
 
+// Found is a version with its source.
+type Found struct {
+	Identity
+	Source template.Source
+	Parsed *template.Template
+}
+
 // Ref is how an email names the version it was made from: name@version or name/locale@version.
-func (m Made) Ref() string {
-	if m.Locale == "" {
-		return m.Name + "@" + strconv.Itoa(m.Version)
+func (i Identity) Ref() string {
+	if i.Locale == "" {
+		return i.Name + "@" + strconv.Itoa(i.Version)
 	}
-	return m.Name + "/" + m.Locale + "@" + strconv.Itoa(m.Version)
+	return i.Name + "/" + i.Locale + "@" + strconv.Itoa(i.Version)
+}
+
+// Memory is the size of the content in bytes.
+func (m Made) Memory() int64 {
+	return int64(len(m.Rendered.Subject) + len(m.Rendered.HTML) + len(m.Rendered.Text))
 }
 
 // ParseRef is the inverse of Ref.
@@ -71,28 +104,68 @@ func ParseRef(ref string) (name, locale string, version int) {
 const CodeNotFound = "TEMPLATE_NOT_FOUND"
 
 // Render renders a template. field is the path of the use in the request, such as "template"; "" for the whole
-// request. The error is the database's.
+// request. The error is the database's, or that of Turn.
 func (l *Library) Render(ctx context.Context, company uuid.UUID, field string, use Use) (Made, rules.Faults, error) {
-	var faults rules.Faults
-	CheckName(field, use.Name, &faults)
-	CheckLocale(field, use.Locale, &faults)
-	data, err := template.ReadData(use.Data)
-	if err != nil {
-		faults.Add(path(field, "data"), "INVALID_DATA", err.Error())
-	}
-	if len(faults) > 0 {
-		return Made{}, faults, nil
-	}
-	id, number, parsed, err := l.find(ctx, company, use)
-	if errors.Is(err, store.ErrNotFound) {
-		faults.Add(path(field, "name"), CodeNotFound, notFound(use))
-		return Made{}, faults, nil
-	}
+	id, parsed, faults, err := l.find(ctx, company, field, use)
+	made := Made{Identity: id}
+	dataField := path(field, "data")
 	if err != nil {
 		return Made{}, nil, err
 	}
-	rendered, faults := parsed.Render(path(field, "data"), data)
-	return Made{Name: id.Name, Locale: id.Locale, Version: number, Rendered: rendered}, faults, nil
+	var data template.Data
+	read := func() error {
+		var wrong error
+		if data, wrong = template.ReadData(use.Data); wrong != nil {
+			faults.Add(dataField, "INVALID_DATA", wrong.Error())
+		}
+		return nil
+	}
+	if err := l.maybeInTurn(ctx, company, len(use.Data), read); err != nil || len(faults) > 0 {
+		return Made{}, faults, err
+	}
+	var done bool
+	if made.Rendered, faults, done = parsed.RenderQuickly(dataField, data); done {
+		return made, faults, nil
+	}
+	err = l.turn(ctx, company, func() error {
+		made.Rendered, faults = parsed.Render(dataField, data)
+		return nil
+	})
+	return made, faults, err
+}
+
+// Find returns a version with its source. The faults name the fields name and locale.
+func (l *Library) Find(ctx context.Context, company uuid.UUID, use Use) (Found, rules.Faults, error) {
+	id, parsed, faults, err := l.find(ctx, company, "", use)
+	if err != nil || len(faults) > 0 {
+		return Found{}, faults, err
+	}
+	v, err := l.store.Find(ctx, company, stored.ID{Name: id.Name, Locale: id.Locale}, id.Version)
+	if errors.Is(err, store.ErrNotFound) { // deleted since
+		faults.Add("name", CodeNotFound, notFound(use))
+		return Found{}, faults, nil
+	}
+	if err != nil {
+		return Found{}, nil, err
+	}
+	source, err := SourceOf(v)
+	return Found{Identity: id, Source: source, Parsed: parsed}, nil, err
+}
+
+// Parse parses a source. The error is that of Turn.
+func (l *Library) Parse(ctx context.Context, company uuid.UUID, source template.Source) (parsed *template.Template, faults rules.Faults, err error) {
+	err = l.maybeInTurn(ctx, company, len(source.HTML)+len(source.Text), func() error {
+		parsed, faults = template.Parse(source)
+		return nil
+	})
+	return parsed, faults, err
+}
+
+func (l *Library) maybeInTurn(ctx context.Context, company uuid.UUID, size int, work func() error) error {
+	if size <= waitsFrom {
+		return work()
+	}
+	return l.turn(ctx, company, work)
 }
 
 func notFound(use Use) string {
@@ -102,8 +175,24 @@ func notFound(use Use) string {
 	return "has no published version for this locale, nor for the default"
 }
 
-// find reads the published version, or a certain one, in the first locale that has it.
-func (l *Library) find(ctx context.Context, company uuid.UUID, use Use) (stored.ID, int, *template.Template, error) {
+// find is resolve with faults: of the name and locale, or that there is no such version.
+func (l *Library) find(ctx context.Context, company uuid.UUID, field string, use Use) (Identity, *template.Template, rules.Faults, error) {
+	var faults rules.Faults
+	CheckName(field, use.Name, &faults)
+	CheckLocale(field, use.Locale, &faults)
+	if len(faults) > 0 {
+		return Identity{}, nil, faults, nil
+	}
+	id, number, parsed, err := l.resolve(ctx, company, use)
+	if errors.Is(err, store.ErrNotFound) {
+		faults.Add(path(field, "name"), CodeNotFound, notFound(use))
+		return Identity{}, nil, faults, nil
+	}
+	return Identity{id.Name, id.Locale, number}, parsed, nil, err
+}
+
+// resolve reads the published version, or a certain one, in the first locale that has it.
+func (l *Library) resolve(ctx context.Context, company uuid.UUID, use Use) (stored.ID, int, *template.Template, error) {
 	if use.Version == 0 {
 		id, number, err := l.store.Resolve(ctx, company, use.Name, Fallback(use.Locale))
 		if err != nil {
@@ -136,7 +225,10 @@ func (l *Library) version(ctx context.Context, company uuid.UUID, id stored.ID, 
 	if err != nil {
 		return nil, err
 	}
-	parsed, faults := template.Parse(source)
+	parsed, faults, err := l.Parse(ctx, company, source)
+	if err != nil {
+		return nil, err
+	}
 	if len(faults) > 0 {
 		return nil, fmt.Errorf("parse stored template %s version %d: %s %s", id.Name, number, faults[0].Field, faults[0].Code)
 	}

@@ -40,6 +40,10 @@ const (
 	InconsistentCounts = "inconsistent counts of a mailing"
 	// RecipientMismatch: a recipient differs from the data that were accepted about the person.
 	RecipientMismatch = "recipient differs from accepted data"
+	// MissingEvent: a reader of the events or a webhook endpoint did not get an event.
+	MissingEvent = "event not delivered"
+	// EventOrder: events came in another order than before, or than in the email's timeline.
+	EventOrder = "order of events"
 	// Slow: the quiet tenant's emails waited too long because of others.
 	Slow = "quiet tenant delayed"
 	// Unfinished: an unfinished task or row.
@@ -82,6 +86,7 @@ type Counts struct {
 	Recipients int                 `json:"recipients"`
 	Statements int                 `json:"statements"` // accepted about these recipients
 	Quiet      Quiet               `json:"quiet"`
+	Feed       FeedCounts          `json:"feed"`
 }
 
 // Failures are emails that failed with one error code; for NoRequest of them SES received no

@@ -19,8 +19,13 @@ func (c *Cluster) run(ctx context.Context, name string, args ...string) error {
 }
 
 func (c *Cluster) output(ctx context.Context, name string, args ...string) ([]byte, error) {
+	return c.outputWith(ctx, map[string]string{"DATABASE_URL": c.Postgres.URL}, name, args...)
+}
+
+// outputWith is output with other variables than a direct connection to the database.
+func (c *Cluster) outputWith(ctx context.Context, env map[string]string, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, c.bin(name), args...)
-	cmd.Env = c.environ(map[string]string{"DATABASE_URL": c.Postgres.URL})
+	cmd.Env = c.environ(env)
 	out, err := cmd.Output()
 	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
 		err = fmt.Errorf("%w: %s", err, failed.Stderr)
@@ -32,7 +37,7 @@ func (c *Cluster) output(ctx context.Context, name string, args ...string) ([]by
 }
 
 // scopes are all scopes of a tenant's key.
-const scopes = "emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write,deadletters:write,templates:write,templates:read"
+const scopes = "emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write,deadletters:write,templates:write,templates:read,webhooks:write,webhooks:read"
 
 // Companies returns the tenants that submit the emails.
 func Companies() []string { return []string{"Caos 1", "Caos 2", "Caos 3"} }

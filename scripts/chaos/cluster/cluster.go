@@ -21,6 +21,7 @@ import (
 	_ "github.com/lib/pq" // the driver of Cluster.Database
 	"github.com/redis/go-redis/v9"
 
+	"email-gateway/scripts/chaos/receiver"
 	"email-gateway/scripts/local"
 	"email-gateway/scripts/sessim"
 )
@@ -50,6 +51,8 @@ type Cluster struct {
 	Links    []*Link
 	Mail     *Mail
 	Database *sql.DB // direct connection to Postgres
+	// Receivers are the tenants' webhook endpoints; nil with Config.Single.
+	Receivers *receiver.Server
 
 	cfg       Config
 	balancer  *balancer
@@ -82,6 +85,11 @@ func (c *Cluster) open(ctx context.Context) error {
 	c.Database.SetMaxIdleConns(0) // an idle one may be dead: Postgres is killed often
 	if c.Mail, err = newMail(cmp.Or(c.cfg.SendRate, SendRate)); err != nil {
 		return err
+	}
+	if !c.cfg.Single {
+		if c.Receivers, err = receiver.New(endpoints()); err != nil {
+			return err
+		}
 	}
 	if err := c.run(ctx, "migrate", "up"); err != nil {
 		return err
@@ -116,6 +124,7 @@ func (c *Cluster) startPrograms(ctx context.Context) error {
 		"RECIPIENTS_RETRY_TTL_MS": "2000",
 		"SES_CONFIGURATION_SET":   "chaos", "SES_FEEDBACK_WINDOW": FeedbackWindow.String(),
 		"SES_EVENTS_TOPICS": topic, "SES_EVENTS_TRUSTED_URL": "http://" + c.Mail.Addr,
+		"WEBHOOK_ALLOW_PRIVATE": "true", "WEBHOOK_BACKOFF": webhookBackoff, "WEBHOOK_PROBE_INTERVAL": "3s",
 	}
 	maps.Copy(c.env, c.cfg.Env)
 	proxies := newProxies()
@@ -264,6 +273,9 @@ func (c *Cluster) Close() error {
 	if c.balancer != nil {
 		errs = append(errs, c.balancer.close())
 	}
+	if c.Receivers != nil {
+		errs = append(errs, c.Receivers.Close())
+	}
 	if c.Database != nil {
 		errs = append(errs, c.Database.Close())
 	}
@@ -302,6 +314,10 @@ func (c *Cluster) environ(own map[string]string) []string {
 
 // backoff is proportional to the default table, and lets five attempts finish within a run.
 const backoff = "300ms,700ms,1500ms,3s,5s"
+
+// webhookBackoff has the first waits of the default, and then so many short ones that no delivery of
+// a run has its last attempt.
+const webhookBackoff = "1s,2s,3s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s"
 
 // Concurrency is the number of emails that each worker has in flight.
 const Concurrency = 32

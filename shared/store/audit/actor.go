@@ -8,7 +8,7 @@ type Actor struct {
 	Name string // of ByAPI the key's id, of ByOperator the login
 }
 
-// The programs that people ask.
+// The programs that operators use.
 const (
 	ByAPI      = "api"
 	ByOperator = "gatewayctl"

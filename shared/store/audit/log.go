@@ -15,10 +15,9 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Operator is who changes something by hand, and why. Every method that is given one
-// writes it down in operator_audit, in the commit of the change; what changes nothing,
-// because it is so already or cannot be, it does not write down. What an operator looks
-// at, or has done in many commits, is written down by the methods named Record.
+// Operator is the person who changes something by hand, with the reason. Every method that takes one
+// writes an entry to operator_audit, in the commit of the change, unless it changes nothing. The methods
+// named Record write an entry for what an operator reads, or does in many commits.
 type Operator struct {
 	Name   string // by their own word; "" is refused
 	Reason string // "" = none given
@@ -27,7 +26,7 @@ type Operator struct {
 // Actor is the operator as rows and timelines tell of them.
 func (o Operator) Actor() Actor { return Actor{By: ByOperator, Name: o.Name} }
 
-// Change is a change as operator_audit tells of it.
+// Change is a change as recorded in operator_audit.
 type Change struct {
 	Action  string    // company.suspend
 	Company uuid.UUID // uuid.Nil = of none, or of all
@@ -46,8 +45,8 @@ type Entry struct {
 	ID       int64     `db:"id" json:"id"`
 	At       time.Time `db:"at" json:"at"`
 	Operator string    `db:"operator" json:"operator"`
-	// DatabaseRole is who the database took the operator for. Unlike Operator, it is
-	// nobody's own word.
+	// DatabaseRole is the role of the operator's database session. Unlike Operator, the database
+	// vouches for it.
 	DatabaseRole string          `db:"database_role" json:"databaseRole"`
 	Action       string          `db:"action" json:"action"`
 	CompanyID    *uuid.UUID      `db:"company_id" json:"companyId,omitempty"`
@@ -103,8 +102,8 @@ func writeChange(ctx context.Context, tx *sqlx.Tx, by Operator, a Change) error 
 	return pg.Translate(err)
 }
 
-// ApplyOne is Apply for one statement, which must hit the rows that it changes and no
-// others: an UPDATE to what stands there already leaves them out.
+// ApplyOne is Apply for one statement, which must match the rows that it changes and no
+// others: an UPDATE leaves out rows that have the new values already.
 func ApplyOne(ctx context.Context, db *pg.DB, by Operator, a Change, statement string, args ...any) (changed bool, err error) {
 	return Apply(ctx, db, by, a, func(tx *sqlx.Tx, _ *Change) error {
 		_, err := Affected(tx.ExecContext(ctx, statement, args...))
@@ -177,14 +176,14 @@ func (l *Log) Audit(ctx context.Context, f Filter) ([]Entry, error) {
 	return entries, nil
 }
 
-// cleanAuditSQL finds by operator_audit_age and locks what it deletes. The age stands in
-// the table's policy too: gateway_dispatcher could delete nothing younger.
+// cleanAuditSQL finds by operator_audit_age and locks what it deletes. The table's policy contains the age
+// too: gateway_dispatcher could not delete younger rows.
 const cleanAuditSQL = `
 DELETE FROM operator_audit WHERE id IN (
     SELECT id FROM operator_audit WHERE at < now() - interval '2 years' ORDER BY at, id LIMIT $1)`
 
-// CleanAudit deletes at most limit rows that are older than two years and says how many
-// there were.
+// CleanAudit deletes at most limit rows that are older than two years and returns their
+// number.
 func (l *Log) CleanAudit(ctx context.Context, limit int) (int, error) {
 	result, err := l.db.Exec(ctx, cleanAuditSQL, limit)
 	if err != nil {

@@ -20,20 +20,21 @@ type Store struct{ db *pg.DB }
 // New makes a Store.
 func New(db *pg.DB) *Store { return &Store{db: db} }
 
-// State is whether emails pass to the provider.
+// State is the state of the gate.
 type State string
 
-// The states of the provider's gate.
+// The states of the gate, in the words of the table provider_gate: an open gate is a closed circuit breaker, a shut gate is an
+// open one.
 const (
 	Open State = "open"
-	Shut State = "shut" // nothing passes but a probe
+	Shut State = "shut" // only a probe passes
 )
 
-// Gate is the brake before the provider that all workers share.
+// Gate is the row of the circuit breaker, which all workers share.
 type Gate struct {
 	State State     `db:"state" json:"state"`
 	Since time.Time `db:"since" json:"since"` // of the state
-	// Reason is the code of the answer that shut it; nil while it is open.
+	// Reason is the code of the answer that shut the gate; nil while it is open.
 	Reason *string `db:"reason" json:"reason,omitempty"`
 	// ChangedBy is the process that shut or opened it last.
 	ChangedBy *string `db:"changed_by" json:"changedBy,omitempty"`
@@ -50,18 +51,18 @@ type Gate struct {
 	HeldReason *string    `db:"held_reason" json:"heldReason,omitempty"`
 }
 
-// Pass is how a claim met the gate.
+// Pass is the state of the gate that a claim saw.
 type Pass struct {
 	Probe bool  // it was shut, and this is its probe
 	Shuts int64 // Gate.Shuts at the time
 }
 
-// ShutSince says whether the gate is shut, or was after the claim.
+// ShutSince reports whether the gate is shut, or was shut after the claim.
 func (g Gate) ShutSince(p Pass) bool { return g.State == Shut || g.Shuts != p.Shuts }
 
-// What waitSQL, loadSQL and advanceSQL ask of the gate, by provider_gate_pkey, once
-// per statement: who may pass, and how often it was shut. They read it without a lock, and
-// a gate that is not there is open.
+// The parts of waitSQL, loadSQL and advanceSQL that read the gate, by provider_gate_pkey, once
+// per statement: which emails may pass, and how often it was shut. They read it without a lock, and
+// a missing row means open.
 const (
 	IsOpenSQL   = `coalesce((SELECT state = 'open' AND held_at IS NULL FROM provider_gate WHERE id = 1), true)`
 	ProbeSQL    = `(SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL)`
@@ -99,13 +100,13 @@ func WriteError(err error) error {
 type Shutting struct {
 	Reason  string    // code
 	By      string    // process
-	Attempt uuid.UUID // whose answer asks for it
+	Attempt uuid.UUID // the attempt whose answer shuts it
 	Pass    Pass      // of that attempt
 }
 
 // shutGateSQL locks the one row if the gate is open and was not shut since the attempt's
-// claim; else it locks nothing. The first period of a probe begins now. Run twice for one
-// attempt, it says twice that this attempt shut it.
+// claim; else it locks nothing. The first period of a probe begins now. It may run twice for one
+// attempt, with the same result.
 const shutGateSQL = `
 WITH shut AS (
     UPDATE provider_gate SET state = 'shut', since = now(), reason = $2, changed_by = $3, attempt_id = $1, shuts = shuts + 1,
@@ -115,8 +116,8 @@ WITH shut AS (
 )
 SELECT EXISTS (SELECT FROM shut) OR EXISTS (SELECT FROM provider_gate WHERE id = 1 AND attempt_id = $1)`
 
-// ShutGate shuts the gate. shut is false when another attempt did so since this attempt's
-// claim: then the answer has no effect. ErrLocked: the gate is as it was.
+// ShutGate shuts the gate, that is, opens the circuit breaker. shut is false when another attempt did so since this attempt's
+// claim: then the answer has no effect. ErrLocked: the gate is unchanged.
 func (s *Store) ShutGate(ctx context.Context, w Shutting) (shut bool, err error) {
 	err = pg.Write(func(args []any) error {
 		return s.db.GetContext(ctx, &shut, shutGateSQL, args...)
@@ -127,15 +128,15 @@ func (s *Store) ShutGate(ctx context.Context, w Shutting) (shut bool, err error)
 	return shut, nil
 }
 
-// shutGateByAccountSQL locks the one row if the gate is open. That there is no attempt says
-// who shut it; probe_at lets a pause pass before the first probe.
+// shutGateByAccountSQL locks the one row if the gate is open. A NULL attempt means that the provider's
+// account shut it; probe_at delays the first probe by a pause.
 const shutGateByAccountSQL = `
 UPDATE provider_gate SET state = 'shut', since = now(), reason = $1, changed_by = $2, attempt_id = NULL, shuts = shuts + 1,
        probe_id = NULL, probe_at = now()
 WHERE id = 1 AND state = 'open' AND ` + WaitSQL
 
 // ShutGateByAccount shuts the gate because the provider says that the account may not send,
-// before any email meets that. shut is false when it is shut already. ErrLocked: it is as it was.
+// before an email is refused. shut is false when it is shut already. ErrLocked: it is unchanged.
 func (s *Store) ShutGateByAccount(ctx context.Context, reason, by string) (shut bool, err error) {
 	done, err := s.db.Exec(ctx, shutGateByAccountSQL, reason, by)
 	if err != nil {
@@ -145,7 +146,7 @@ func (s *Store) ShutGateByAccount(ctx context.Context, reason, by string) (shut 
 	return n > 0, pg.Wrap("shut gate by account", err)
 }
 
-// Reopened is what the gate was before it was opened.
+// Reopened is the state of the gate before it was opened.
 type Reopened struct {
 	Reason string        `db:"reason"`
 	After  time.Duration `db:"-"` // how long it was shut
@@ -160,7 +161,7 @@ WHERE g.id = was.id AND g.state = 'shut' AND g.shuts = $2 AND ` + WaitSQL + `
 RETURNING was.reason, was.millis`
 
 // OpenGate opens the gate that was shut when the probe passed. opened is false when it is
-// open, or was shut anew since. ErrLocked: it is as it was.
+// open, or was shut again since. ErrLocked: it is unchanged.
 func (s *Store) OpenGate(ctx context.Context, by string, p Pass) (was Reopened, opened bool, err error) {
 	return s.openGate(ctx, openGateSQL, by, p.Shuts)
 }
@@ -175,15 +176,15 @@ func (s *Store) openGate(ctx context.Context, statement string, args ...any) (wa
 	return rows[0], true, nil
 }
 
-// openGateByAccountSQL locks the one row, if no attempt has shut it.
+// openGateByAccountSQL locks the one row, if no attempt has shut the gate.
 const openGateByAccountSQL = `
 UPDATE provider_gate g SET state = 'open', since = now(), reason = NULL, changed_by = $1, probe_id = NULL, probe_at = NULL
 FROM (SELECT id, reason, (extract(epoch FROM now() - since) * 1000)::bigint AS millis FROM provider_gate WHERE id = 1) was
 WHERE g.id = was.id AND g.state = 'shut' AND g.attempt_id IS NULL AND ` + WaitSQL + `
 RETURNING was.reason, was.millis`
 
-// OpenGateByAccount takes ShutGateByAccount back. opened is false when the gate is open, or
-// was shut by an email's answer. ErrLocked: it is as it was.
+// OpenGateByAccount reverses ShutGateByAccount. opened is false when the gate is open, or
+// was shut by an email's answer. ErrLocked: it is unchanged.
 func (s *Store) OpenGateByAccount(ctx context.Context, by string) (was Reopened, opened bool, err error) {
 	return s.openGate(ctx, openGateByAccountSQL, by)
 }

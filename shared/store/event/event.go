@@ -1,5 +1,5 @@
-// Package event reads the feed of a company's events: every event of its emails, in an order that
-// never changes. GET /v1/events and webhooks read it.
+// Package event reads the feed of a company's events: every event of its emails, and those of the company
+// itself (company_events), in an order that never changes. GET /v1/events and webhooks read it.
 //
 // Events are inserted by whatever changes an email; a trigger adds a row to event_feed for each
 // statement and company (schema/migrations/00034_event_feed.sql). The row has no position until
@@ -32,7 +32,7 @@ import (
 // Store has the statements of the feed.
 type Store struct{ db *pg.DB }
 
-// New returns a Store on db, which is that of store.Open.
+// New returns a Store on db, the DB of store.Open.
 func New(db *pg.DB) *Store { return &Store{db: db} }
 
 // ErrExpired: the cursor is older than the feed's history, or of a database that was since restored
@@ -42,13 +42,14 @@ var ErrExpired = errors.New("the cursor is older than the history of events, or 
 // Event is one event of the feed.
 type Event struct {
 	Position  int64           `db:"position"` // of the row of event_feed
-	EmailID   uuid.UUID       `db:"email_id"`
+	EmailID   uuid.UUID       `db:"email_id"` // the event's own id if OfCompany
 	Seq       int             `db:"seq"`
+	OfCompany bool            `db:"of_company"` // it is about no email: its type is one of CompanyTypes
 	Type      email.EventType `db:"type"`
 	Metadata  json.RawMessage `db:"metadata"`
 	CreatedAt time.Time       `db:"created_at"`
 
-	// Of the email's log; the recipient of an erased person is store.ErasedAddress.
+	// Of the email's log, empty if OfCompany; the recipient of an erased person is store.ErasedAddress.
 	Recipient     string         `db:"recipient"`
 	RequestID     string         `db:"request_id"`
 	ExternalID    *string        `db:"external_id"`
@@ -69,8 +70,8 @@ func (e Event) Cursor() Cursor { return Cursor{Position: e.Position, email: e.em
 
 // Cursor is a place in the feed. The zero value is before its first event.
 type Cursor struct {
-	// Position is that of a row of event_feed; the place is behind the row's event seq of its email
-	// with the index email, or behind the whole row if email is wholeRow.
+	// Position is a row of event_feed; the place is after the row's event seq of its email
+	// with the index email, or after the whole row if email is wholeRow.
 	Position   int64
 	email, seq int
 }

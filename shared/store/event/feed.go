@@ -155,9 +155,10 @@ func emailsOf(rows []feedRow, after Cursor) (emails []feedEmail, all bool) {
 
 // eventsSQL reads events, logs and outbox rows by primary key, and the aggregates along
 // outbox_aggregates_outbox. $5 and $6 are the smallest and the greatest id, which choose the
-// partitions. It locks nothing.
+// partitions. Events of the company are read by primary key too: they are single events with the
+// number 1. It locks nothing.
 const eventsSQL = `
-SELECT t.n AS n, e.email_log_id AS email_id, e.seq, e.type, e.metadata, e.created_at,
+SELECT t.n AS n, e.email_log_id AS email_id, e.seq, false AS of_company, e.type, e.metadata, e.created_at,
        l.recipient, l.request_id, l.external_id, l.tags, a.aggregate_type, a.aggregate_id, a.event_type,
        substring(o.payload ->> 'htmlRef' FROM '^mailing:([0-9a-f-]{36})$')::uuid AS mailing_id
 FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS t(id, first, last, n)
@@ -166,7 +167,12 @@ JOIN email_logs l ON l.outbox_id = t.id AND l.outbox_id BETWEEN $5 AND $6 AND l.
 LEFT JOIN email_outbox o ON o.id = t.id AND o.company_id = $7
 LEFT JOIN outbox_aggregates a ON a.outbox_id = t.id AND a.company_id = $7
 WHERE cardinality($4::text[]) = 0 OR e.type = ANY ($4)
-ORDER BY t.n, e.seq`
+UNION ALL
+SELECT t.n, c.id, 1, true, c.type, c.metadata, c.created_at, '', '', NULL, NULL, NULL, NULL, NULL, NULL
+FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS t(id, first, last, n)
+JOIN company_events c ON c.id = t.id AND c.company_id = $7
+WHERE t.first = 1 AND t.last = 1 AND (cardinality($4::text[]) = 0 OR c.type = ANY ($4))
+ORDER BY 1, 3`
 
 func (s *Store) events(ctx context.Context, company uuid.UUID, emails []feedEmail, types []email.EventType) ([]Event, error) {
 	if len(emails) == 0 {

@@ -93,8 +93,14 @@ func TestAssignPositions_ReadsNoOldRows(t *testing.T) {
 // idleRound returns how many buffers a look for events without a position reads, and its plan.
 func idleRound(t *testing.T, d storetest.Database) (buffers int, plan string) {
 	t.Helper()
-	rows, err := d.SQL.QueryContext(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) SELECT EXISTS (
+	return buffersOf(t, d, `SELECT EXISTS (
 		SELECT FROM event_feed WHERE position IS NULL AND xid >= (SELECT from_xid FROM event_positions))`)
+}
+
+// buffersOf returns how many buffers a statement reads, and its plan.
+func buffersOf(t *testing.T, d storetest.Database, statement string, args ...any) (buffers int, plan string) {
+	t.Helper()
+	rows, err := d.SQL.QueryContext(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) `+statement, args...)
 	if err != nil {
 		t.Fatal(err)
 	}

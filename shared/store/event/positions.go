@@ -76,13 +76,13 @@ func (s *Store) Lag(ctx context.Context) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// newestSQL reads the only row of event_positions, and for each company at most one row of the feed
-// along event_feed_position. It locks nothing.
+// newestSQL reads for each company at most one row of the feed along event_feed_position: LIMIT keeps
+// Postgres from reading those of all companies instead. It locks nothing.
 const newestSQL = `
 SELECT c.id FROM unnest($1::uuid[], $2::bigint[]) AS c(id, position)
-WHERE EXISTS (SELECT FROM event_feed f WHERE f.company_id = c.id AND f.position > c.position)`
+CROSS JOIN LATERAL (SELECT FROM event_feed f WHERE f.company_id = c.id AND f.position > c.position ORDER BY f.position LIMIT 1) newer`
 
-// WithEvents returns those of the companies that have events behind their cursors' rows.
+// WithEvents returns those of the companies that have events after their cursors' rows.
 func (s *Store) WithEvents(ctx context.Context, after map[uuid.UUID]Cursor) ([]uuid.UUID, error) {
 	ids, positions := make([]string, 0, len(after)), make([]int64, 0, len(after))
 	for id, cursor := range after {
@@ -95,8 +95,8 @@ func (s *Store) WithEvents(ctx context.Context, after map[uuid.UUID]Cursor) ([]u
 	return found, nil
 }
 
-// purgeSQL deletes along the primary key, whose order is that of time, and remembers the highest
-// position that is gone. It waits for a process that is assigning positions, for some milliseconds.
+// purgeSQL deletes along the primary key, which sorts by time, and stores the highest
+// deleted position. It waits for a process that is assigning positions, for some milliseconds.
 const purgeSQL = `
 WITH old AS (
     DELETE FROM event_feed WHERE position IS NOT NULL AND created_at < now() - $1 * interval '1 ms'
@@ -107,8 +107,12 @@ WITH old AS (
 )
 SELECT count(*) FROM old`
 
-// Purge deletes rows of the feed that are older than age, at most limit, and returns how many.
+// Purge deletes rows of the feed that are older than age, at most limit, and returns how many. Events of
+// companies that are as old are deleted too.
 func (s *Store) Purge(ctx context.Context, age time.Duration, limit int) (int, error) {
+	if _, err := s.db.Exec(ctx, purgeCompanySQL, age.Milliseconds(), limit); err != nil {
+		return 0, fmt.Errorf("delete old events of companies: %w", err)
+	}
 	var deleted int
 	err := pg.Write(func(args []any) error { return s.db.GetContext(ctx, &deleted, purgeSQL, args...) }, age.Milliseconds(), limit)
 	return deleted, pg.Wrap("delete old events from the feed", err)

@@ -31,11 +31,11 @@ type Status struct {
 // which come every 5 s.
 const Life = 15 * time.Second
 
-// Live says that the process still counts as running.
+// Live reports whether the process still counts as running.
 func (p Status) Live() bool { return p.Age <= Life }
 
-// reportSQL writes the instance's one row and clears away instances that have been
-// silent for an hour: nobody asks for them any more.
+// reportSQL writes the instance's one row and deletes instances that have been
+// silent for an hour.
 const reportSQL = `
 WITH gone AS (DELETE FROM process_status WHERE updated_at < now() - interval '1 hour')
 INSERT INTO process_status (service, instance, started_at, details) VALUES ($1, $2, $3, $4)
@@ -57,7 +57,7 @@ func (s *Store) ReportStatus(ctx context.Context, service, instance string, star
 // withdrawSQL deletes one row by primary key.
 const withdrawSQL = `DELETE FROM process_status WHERE service = $1 AND instance = $2`
 
-// WithdrawStatus takes the instance's row away when it ends in good order.
+// WithdrawStatus deletes the instance's row when it shuts down cleanly.
 func (s *Store) WithdrawStatus(ctx context.Context, service, instance string) error {
 	if _, err := s.db.Exec(ctx, withdrawSQL, service, instance); err != nil {
 		return fmt.Errorf("withdraw status: %w", err)

@@ -38,8 +38,9 @@
 --   $28  aggregate_id         text[]
 --   $29  event_type           text[]
 --   $30  template             text[]
+--   $31  attachments          bigint[]
 --
--- EXPLAIN EXECUTE accept ('0', 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}');
+-- EXPLAIN EXECUTE accept ('0', 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}');
 WITH
 -- input adds the lane of each email (by dispatch_lanes' unique index, no lock). An email whose company has no lane for its
 -- queue is left out: nothing would ever send it.
@@ -74,10 +75,12 @@ input AS (
             $27::text[],        -- aggregate_type
             $28::text[],        -- aggregate_id
             $29::text[],        -- event_type
-            $30::text[]         -- template
+            $30::text[],        -- template
+            $31::bigint[]       -- attachments
         ) AS t(id, company_id, queue, request_id, payload, sender, html, text_body, auto_text, html_sha256,
                checker_version, cpf_cnpj_enc, priority, delivery, send_at, ttl_ms, created_at, keyed, route, key,
-               body_sha256, answer_status, answer, keep_ms, aggregate_type, aggregate_id, event_type, template)
+               body_sha256, answer_status, answer, keep_ms, aggregate_type, aggregate_id, event_type, template,
+               attachments)
         LIMIT $2 /* count */
     ) t
     JOIN dispatch_lanes l ON l.company_id = t.company_id AND l.queue = t.queue AND l.mailing_id IS NULL
@@ -98,9 +101,9 @@ keys AS (
 -- The emails (by primary key of email_outbox). An id that exists is this very email, since ids are new: the statement is
 -- run once more.
 INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, text_body, auto_text, html_sha256, checker_version,
-                          cpf_cnpj_enc, priority, delivery, aggregate_type, aggregate_id, event_type, template, created_at, next_at, expires_at)
+                          cpf_cnpj_enc, priority, delivery, aggregate_type, aggregate_id, event_type, template, attachments, created_at, next_at, expires_at)
 SELECT id, company_id, lane_id, request_id, payload, sender, html, text_body, auto_text, html_sha256, checker_version,
-       cpf_cnpj_enc, priority, delivery, aggregate_type, aggregate_id, event_type, template, created_at,
+       cpf_cnpj_enc, priority, delivery, aggregate_type, aggregate_id, event_type, template, attachments, created_at,
        greatest(now(), send_at), greatest(now(), send_at) + ttl_ms * interval '1 ms'
 FROM input
 WHERE NOT keyed OR id IN (SELECT outbox_id FROM keys)

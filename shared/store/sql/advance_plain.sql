@@ -52,7 +52,7 @@ found AS MATERIALIZED (
     SELECT t.*, o.status AS was, o.attempts, o.throttles, o.next_at, o.expires_at, o.lease_until, lane.mailing_id,
            coalesce(o.claim_token = t.token, false) AS same_token,
            lane.paused_at IS NULL AND lane.held_at IS NULL AND coalesce(lane.parked_until <= now(), true)
-               AND c.suspended_at IS NULL AND c.id IS NOT NULL AS open,
+               AND c.suspended_at IS NULL AND c.id IS NOT NULL AND (c.mailings_paused_at IS NULL OR lane.mailing_id IS NULL) AS open,
            coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL), false) AS probe,
            t.guard = 'claim' AND EXISTS (
                SELECT FROM suppressions s

@@ -69,10 +69,10 @@ locked_people AS MATERIALIZED (
 -- entry reads the PENDING ones of the entries (by primary key) with the mailing's lane (by dispatch_lanes' unique index)
 -- and their recipients (by primary key), without a lock.
 --
--- deleted: the recipient was deleted, and a list does not bring it back. The email names its recipientId, so that the
+-- deleted: the recipient was deleted, and a list does not restore it. The email names its recipientId, so that the
 -- worker fails it where the tenant sees it. After an erasure (gatewayctl person erase) a list that is uploaded later makes
 -- a new recipient.
--- nobody: the recipient does not exist, and none is made: the list is older than rows of deleted recipients are kept
+-- `nobody`: the recipient does not exist, and none is made: the list is older than rows of deleted recipients are kept
 -- (before people_from), or the company has as many recipients as it may (no_new_people). The email does not name its
 -- recipient, and is sent.
 -- unwritten: the recipient is locked, or with people = 2 new.

@@ -14,13 +14,14 @@
 SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
        o.next_at <= now() + interval '1 s' AS due, o.expires_at <= now() AS expired,
        l.id IS NOT NULL AND l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true)
-           AND c.suspended_at IS NULL AS lane_open,
+           AND c.suspended_at IS NULL AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL) AS lane_open,
        coalesce((SELECT state = 'open' AND held_at IS NULL FROM provider_gate WHERE id = 1), true)
            OR coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL), false) AS gate_open,
        coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL), false) AS probe,
        o.expires_at, o.payload, o.sender, coalesce(o.html, '') AS html, coalesce(o.text_body, '') AS text_body, o.auto_text,
        o.html_sha256, coalesce(o.checker_version, 0) AS checker_version, o.delivery,
-       -- The recipient that the email names exists at the address the email goes to, or its import is under way.
+       coalesce(o.attachments, 0) AS attachments,
+       -- The recipient that the email names exists at the address the email goes to, or its import is pending.
        r.id IS NOT NULL OR EXISTS (
            SELECT FROM recipient_intakes i
            WHERE i.recipient_id = (o.payload #>> '{recipient,recipientId}')::uuid AND i.company_id = o.company_id

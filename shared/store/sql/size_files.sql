@@ -1,6 +1,6 @@
 -- Generated from size_files.sql.tmpl and Go's description of the parameters by go generate: do not edit.
 --
--- Writes the sizes of the files of mailings (by primary key) whose size is not known: programs of the release before do
+-- Writes the sizes of the files of mailings (by primary key) whose size is not known: programs of the previous release do
 -- not write it. It locks the rows that it writes.
 --
 -- Parameters; each array has one element per row:

@@ -69,7 +69,7 @@ func (d Database) Run(tb testing.TB, statement string, args ...any) {
 	}
 }
 
-// Ask returns the one value that a query of the test's own yields.
+// Ask returns the one value of a query.
 func Ask[V any](tb testing.TB, d Database, query string, args ...any) V {
 	tb.Helper()
 	var value V

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Proxy stands between a store and Postgres and breaks connections on purpose.
+// Proxy is a proxy between a store and Postgres that breaks connections on purpose.
 type Proxy struct {
 	URL string // of the database, through the proxy
 
@@ -129,7 +129,7 @@ func (p *Proxy) CutAndStop() {
 	p.onAns = func() bool { p.Stop(); return false }
 }
 
-// Hush lets nothing of Postgres's through from now on, and keeps connections open.
+// Hush drops everything that Postgres sends from now on, and keeps connections open.
 func (p *Proxy) Hush(tb testing.TB) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

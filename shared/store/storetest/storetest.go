@@ -186,7 +186,7 @@ func exists(err error) bool {
 		(refused.Code == pqerror.DuplicateDatabase || refused.Code == pqerror.UniqueViolation)
 }
 
-// withIdle lets transactions of the test hold locks for as long as it likes.
+// withIdle removes the limit of idle transactions, so that the test can hold locks.
 func withIdle(databaseURL string) string {
 	u, err := url.Parse(databaseURL)
 	if err != nil {

@@ -20,9 +20,13 @@ import (
 const (
 	MaxVersions = 5000
 	MaxBytes    = 256 << 20
+	// MaxNames bounds names and locales, with those of deleted templates: their numbers continue, so their rows stay.
+	MaxNames = 20_000
+	// keptEvents is how many events of a template are kept, with all its locales.
+	keptEvents = 1000
 )
 
-// ErrFull: the company has as many versions or bytes of templates as it may have.
+// ErrFull: the company has as many versions, bytes or names of templates as it may have.
 var ErrFull = errors.New("the company has as many templates as it may have")
 
 // Store runs the statements. It is safe for concurrent use.
@@ -87,8 +91,26 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
 // addTotalsSQL finds by primary key the row that the transaction has locked.
 const addTotalsSQL = `UPDATE template_totals SET versions = versions + $2, bytes = bytes + $3 WHERE company_id = $1`
 
+// namesSQL reads along the primary key, at most MaxNames rows and one. Rows of others' locks do not matter: the caller
+// has locked the company's totals.
+const namesSQL = `SELECT count(*) FROM (SELECT FROM templates WHERE company_id = $1 LIMIT $2) t`
+
 // insertEventSQL inserts one row.
 const insertEventSQL = `INSERT INTO template_events (company_id, name, locale, version, action, actor) VALUES ($1, $2, $3, $4, $5, $6)`
+
+// oldEventsSQL reads template_events_template from its newest row back and locks what it deletes: one row, as a rule.
+const oldEventsSQL = `
+DELETE FROM template_events WHERE company_id = $1 AND name = $2 AND id <= (
+    SELECT id FROM template_events WHERE company_id = $1 AND name = $2 ORDER BY id DESC OFFSET $3 LIMIT 1)`
+
+// record inserts an event of a template and deletes its oldest.
+func record(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, actor string, id ID, version any, action string) error {
+	if _, err := tx.ExecContext(ctx, insertEventSQL, company, id.Name, id.Locale, version, action, actor); err != nil {
+		return pg.Translate(err)
+	}
+	_, err := tx.ExecContext(ctx, oldEventsSQL, company, id.Name, keptEvents)
+	return pg.Translate(err)
+}
 
 // publishSQL finds the template and the version by their primary keys and locks the template. It changes nothing if
 // the version is the published one already.
@@ -142,14 +164,22 @@ func insert(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, actor string, v
 	if err := tx.GetContext(ctx, &number, nextVersionSQL, company, v.Name, v.Locale); err != nil {
 		return 0, pg.Translate(err)
 	}
+	if number == 1 {
+		var names int
+		if err := tx.GetContext(ctx, &names, namesSQL, company, MaxNames+1); err != nil {
+			return 0, pg.Translate(err)
+		}
+		if names > MaxNames {
+			return 0, ErrFull
+		}
+	}
 	if _, err := tx.ExecContext(ctx, insertVersionSQL, company, v.Name, v.Locale, number, v.Subject, v.HTML, v.Text, v.Variables, sum, actor); err != nil {
 		return 0, pg.Translate(err)
 	}
 	if _, err := tx.ExecContext(ctx, addTotalsSQL, company, 1, v.size()); err != nil {
 		return 0, pg.Translate(err)
 	}
-	_, err = tx.ExecContext(ctx, insertEventSQL, company, v.Name, v.Locale, number, "CREATED", actor)
-	return number, pg.Translate(err)
+	return number, record(ctx, tx, company, actor, ID{v.Name, v.Locale}, number, "CREATED")
 }
 
 // publishIn reports whether the version was not published before.
@@ -161,8 +191,8 @@ func publishIn(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, actor string
 	if n, err := result.RowsAffected(); n == 0 || err != nil {
 		return false, err
 	}
-	_, err = tx.ExecContext(ctx, insertEventSQL, company, id.Name, id.Locale, version, "PUBLISHED", actor)
-	return err == nil, pg.Translate(err)
+	err = record(ctx, tx, company, actor, id, version, "PUBLISHED")
+	return err == nil, err
 }
 
 // Publish makes a version the one that is sent when no version is given. It is idempotent: only a change is
@@ -210,8 +240,7 @@ func (s *Store) Delete(ctx context.Context, company uuid.UUID, actor string, id 
 		if _, err := tx.ExecContext(ctx, addTotalsSQL, company, -gone.Versions, -gone.Bytes); err != nil {
 			return pg.Translate(err)
 		}
-		_, err = tx.ExecContext(ctx, insertEventSQL, company, id.Name, id.Locale, nil, "DELETED", actor)
-		return pg.Translate(err)
+		return record(ctx, tx, company, actor, id, nil, "DELETED")
 	}))
 }
 

@@ -110,3 +110,54 @@ func TestEmail_KeepsItsTemplate(t *testing.T) {
 		}
 	}
 }
+
+// A company that creates and deletes templates, or publishes versions in turn, stores a limited number of rows.
+func TestRows_AreLimited(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	s := template.New(d.Store.DB())
+	for _, c := range []uuid.UUID{company, other} {
+		if _, err := d.SQL.ExecContext(t.Context(), `
+INSERT INTO template_events (company_id, name, locale, version, action, actor) SELECT $1, 'hello', '', n, 'PUBLISHED', 'key:k' FROM generate_series(1, 1500) n`, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.SQL.ExecContext(t.Context(), `
+INSERT INTO templates (company_id, name, locale, latest, deleted_at) SELECT $1, 'gone-' || n, '', 3, now() FROM generate_series(1, $2::integer) n`, company, template.MaxNames-1); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Create(t.Context(), company, "key:k", hello("a"), true); err != nil {
+		t.Fatal(err)
+	}
+	events := func(c uuid.UUID) (n int) {
+		if err := d.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM template_events WHERE company_id = $1`, c).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := events(company); n != 1000 {
+		t.Errorf("%d events are kept", n)
+	}
+	if n := events(other); n != 1500 {
+		t.Errorf("%d events of another company are kept", n)
+	}
+	named := func(name string) error {
+		v := hello("a")
+		v.Name = name
+		_, _, err := s.Create(t.Context(), company, "key:k", v, false)
+		return err
+	}
+	if err := named("one-more"); !errors.Is(err, template.ErrFull) {
+		t.Errorf("a name too many: %v", err)
+	}
+	if err := named("gone-7"); err != nil {
+		t.Errorf("the name of a deleted template: %v", err)
+	}
+	if err := s.Delete(t.Context(), company, "key:k", template.ID{Name: "hello"}); err != nil {
+		t.Fatal(err)
+	}
+	if newest, err := s.History(t.Context(), company, "hello", 1); err != nil || newest[0].Action != "DELETED" || events(company) > 1001 {
+		t.Errorf("%+v, %v", newest, err)
+	}
+}

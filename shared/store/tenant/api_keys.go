@@ -26,16 +26,16 @@ type APIKey struct {
 	RatePerSecond int            `db:"rate_per_second" json:"ratePerSecond"` // 0 = no limit
 	Burst         int            `db:"burst" json:"burst"`
 	CreatedAt     time.Time      `db:"created_at" json:"createdAt"`
-	// RevokedAt is from when on it is shut out. It lies ahead while its successor is taken
-	// into use; nil = it is not.
+	// RevokedAt is when it stops working. It is in the future while its successor is being
+	// introduced; nil = not revoked.
 	RevokedAt *time.Time `db:"revoked_at" json:"revokedAt,omitempty"`
-	// ExpiresAt is when it ends by itself; nil = never.
+	// ExpiresAt is when it expires; nil = never.
 	ExpiresAt *time.Time `db:"expires_at" json:"expiresAt,omitempty"`
-	// Networks are whence it may be used, as CIDRs; none = from everywhere.
+	// Networks are the client addresses that may use it, as CIDRs; none = all.
 	Networks pq.StringArray `db:"networks" json:"networks,omitempty"`
 }
 
-// tell takes back what stands in revoked_at for programs of the release before, which do
+// tell undoes the copy of expires_at in revoked_at, which is for programs of the previous release: they do
 // not know expires_at.
 func (k *APIKey) tell() {
 	if k.RevokedAt != nil && k.ExpiresAt != nil && k.RevokedAt.Equal(*k.ExpiresAt) {
@@ -57,10 +57,10 @@ func (k *APIKey) Ends() time.Time {
 	return ends.UTC()
 }
 
-// Expired says whether the key has ended by itself by now.
+// Expired reports whether the key has expired.
 func (k *APIKey) Expired(now time.Time) bool { return k.ExpiresAt != nil && !now.Before(*k.ExpiresAt) }
 
-// Revoked says whether the key is shut out by now.
+// Revoked reports whether the key has been revoked.
 func (k *APIKey) Revoked(now time.Time) bool { return k.RevokedAt != nil && !now.Before(*k.RevokedAt) }
 
 const insertKeySQL = `
@@ -80,11 +80,11 @@ func (s *Store) CreateAPIKey(ctx context.Context, by audit.Operator, k APIKey) e
 	return pg.Wrap("create api key", err)
 }
 
-// revokeKeySQL locks one row by primary key, and no key that is shut out already.
+// revokeKeySQL locks one row by primary key, unless the key is revoked already.
 const revokeKeySQL = `UPDATE api_keys SET revoked_at = now() WHERE key_id = $1 AND (revoked_at IS NULL OR revoked_at > now()) RETURNING company_id`
 
-// RevokeAPIKey shuts a key out; an api process notices within its cache's 5 s. One that is
-// shut out stays so. ErrNotFound: there is no such key.
+// RevokeAPIKey revokes a key; an api process notices within its cache's 5 s. Revoking a key again
+// changes nothing. ErrNotFound: there is no such key.
 func (s *Store) RevokeAPIKey(ctx context.Context, by audit.Operator, keyID string) error {
 	_, err := audit.Apply(ctx, s.db, by, audit.Change{Action: "key.revoke", Subject: keyID}, func(tx *sqlx.Tx, a *audit.Change) error {
 		return pg.Translate(tx.GetContext(ctx, &a.Company, revokeKeySQL, keyID))

@@ -35,7 +35,9 @@ type Company struct {
 	DefaultFrom     string     `db:"default_from" json:"defaultFrom"`
 	SuspendedAt     *time.Time `db:"suspended_at" json:"suspendedAt,omitempty"`
 	SuspendedReason *string    `db:"suspended_reason" json:"suspendedReason,omitempty"`
-	CreatedAt       time.Time  `db:"created_at" json:"createdAt"`
+	// MailingsPausedAt is when the reputation guard paused the company's mailings; nil = it has not.
+	MailingsPausedAt *time.Time `db:"mailings_paused_at" json:"mailingsPausedAt,omitempty"`
+	CreatedAt        time.Time  `db:"created_at" json:"createdAt"`
 }
 
 // NewCompany is what a company is made from.
@@ -77,7 +79,7 @@ func (s *Store) CreateCompany(ctx context.Context, by audit.Operator, c NewCompa
 
 // listCompaniesSQL reads the whole table: it has one row per tenant.
 const listCompaniesSQL = `
-SELECT id, name, default_from, suspended_at, suspended_reason, created_at FROM companies ORDER BY name`
+SELECT id, name, default_from, suspended_at, suspended_reason, mailings_paused_at, created_at FROM companies ORDER BY name`
 
 // Companies lists all companies by name.
 func (s *Store) Companies(ctx context.Context) ([]Company, error) {
@@ -90,7 +92,7 @@ func (s *Store) Companies(ctx context.Context) ([]Company, error) {
 
 // findCompanySQL finds by primary key or by the unique name.
 const findCompanySQL = `
-SELECT id, name, default_from, suspended_at, suspended_reason, created_at FROM companies WHERE id = $1 OR name = $2`
+SELECT id, name, default_from, suspended_at, suspended_reason, mailings_paused_at, created_at FROM companies WHERE id = $1 OR name = $2`
 
 // FindCompany finds a company by its id or its exact name.
 func (s *Store) FindCompany(ctx context.Context, idOrName string) (Company, error) {

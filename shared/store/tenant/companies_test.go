@@ -14,7 +14,7 @@ import (
 	"email-gateway/shared/store/tenant"
 )
 
-// open is the store of a database, which wakes nobody.
+// open returns the store of a database, which wakes no dispatcher.
 func open(d storetest.Database) *tenant.Store {
 	return tenant.New(d.Store.DB(), func(context.Context, uuid.UUID) error { return nil })
 }

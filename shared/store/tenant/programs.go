@@ -12,17 +12,17 @@ import (
 )
 
 // Program is a database role that may write a company's emails with the functions for
-// programs that share the database, by itself or as what its members log in as.
+// programs that share the database, itself or through roles that are members of it.
 type Program struct {
 	Role      string    `db:"role_name" json:"role"`
 	CompanyID uuid.UUID `db:"company_id" json:"companyId"`
 	Company   string    `db:"company" json:"company"`
 	CreatedAt time.Time `db:"created_at" json:"createdAt"`
-	// What Postgres knows of the role. A leave stands when its role is gone.
+	// Exists: the role exists. A grant stays when its role is dropped.
 	Exists bool `db:"role_exists" json:"roleExists"`
 	// Granted: it may call the functions, being gateway_program or one of its members.
 	Granted bool `db:"granted" json:"granted"`
-	// Creates: it may make functions beside the gateway's tables, and is refused for that.
+	// Creates: it may create functions in the gateway's schema, and is refused for that.
 	Creates bool `db:"creates" json:"creates"`
 }
 
@@ -30,8 +30,8 @@ type Program struct {
 const allowProgramSQL = `
 INSERT INTO outbox_programs (role_name, company_id) SELECT rolname::text, $2::uuid FROM pg_roles WHERE rolname = $1 ON CONFLICT DO NOTHING`
 
-// AllowProgram lets a database role write the company's emails, from its next call on. One
-// that may already stays. ErrNotFound: there is no such role.
+// AllowProgram lets a database role write the company's emails, from its next call on. Allowing it
+// again changes nothing. ErrNotFound: there is no such role.
 func (s *Store) AllowProgram(ctx context.Context, by audit.Operator, company uuid.UUID, role string) error {
 	changed, err := audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "program.allow", Company: company, Subject: role}, allowProgramSQL, pg.WithoutNUL(role), company)
 	if err == nil && !changed {

@@ -25,13 +25,13 @@ type Retention struct {
 	// Logs: logs and timelines of emails after they were accepted, and the entries of
 	// mailings after their end; but none before the row of the outbox.
 	Logs *int `db:"logs_days" json:"logsDays,omitempty"`
-	// Hashes: CPF and CNPJ, as a hash and encrypted: of a recipient after the last time
-	// anything was written about him, of a mailing's entry after the mailing's end, of an
-	// email after its own. They go with what they stand on at the latest.
+	// Hashes: CPF and CNPJ, as a hash and encrypted: of a recipient, counted from the last
+	// write about the person, of a mailing's entry, from the mailing's end, of an
+	// email, from the email's end. They are deleted with their rows at the latest.
 	Hashes *int `db:"hashes_days" json:"hashesDays,omitempty"`
 }
 
-// RetentionError says which age cannot be.
+// RetentionError names the invalid retention.
 type RetentionError struct{ Field string }
 
 func (e *RetentionError) Error() string {

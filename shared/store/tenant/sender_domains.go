@@ -13,7 +13,7 @@ import (
 const addDomainSQL = `INSERT INTO sender_domains (company_id, domain) VALUES ($1, $2) ON CONFLICT DO NOTHING`
 
 // AddSenderDomain lets a company send from addresses of a domain, given in its
-// ASCII form and lower case. One that it has already stays.
+// ASCII form and lower case. Adding it again changes nothing.
 func (s *Store) AddSenderDomain(ctx context.Context, by audit.Operator, company uuid.UUID, domain string) error {
 	_, err := audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "domain.add", Company: company, Subject: domain}, addDomainSQL, company, domain)
 	return pg.Wrap("add sender domain", err)

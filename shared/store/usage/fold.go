@@ -42,7 +42,8 @@ type Folded struct {
 // foldSQL reads the companies behind $1 along usage_companies_pkey, and locks those that have rows of
 // the feed behind their cursor. One that another dispatcher has locked is left to it. For each, it reads
 // the next rows along event_feed_position. Rows that several transactions have inserted get their positions
-// in one commit at a time, so no row becomes visible below a position that was read.
+// in one commit at a time, so no row becomes visible below a position that was read. The LIMIT of the test for such
+// rows keeps the planner from a join, which would read the feeds of all companies.
 //
 // Only rows with events that SES reports look at the events, by primary key: an email counts with the
 // first event of each type, whatever SES reports again. A complaint of the type not-spam is none. OFFSET
@@ -52,7 +53,7 @@ type Folded struct {
 const foldSQL = `
 WITH behind AS MATERIALIZED (
     SELECT u.company_id, u.position FROM usage_companies u
-    WHERE u.company_id > $1 AND EXISTS (SELECT FROM event_feed f WHERE f.company_id = u.company_id AND f.position > u.position)
+    WHERE u.company_id > $1 AND (SELECT true FROM event_feed f WHERE f.company_id = u.company_id AND f.position > u.position ORDER BY f.position LIMIT 1)
     ORDER BY u.company_id LIMIT $2 FOR NO KEY UPDATE OF u SKIP LOCKED
 ), next AS MATERIALIZED (
     SELECT b.company_id, f.* FROM behind b CROSS JOIN LATERAL (

@@ -19,11 +19,17 @@ type DeliveryFilter struct {
 	Limit  int
 }
 
-// deliveriesSQL reads along webhook_deliveries_list, newest first, and locks nothing.
-const deliveriesSQL = `
+const (
+	// deliveriesSQL reads along webhook_deliveries_list, newest first, and locks nothing.
+	deliveriesSQL = `
 SELECT ` + deliveryColumns + ` FROM webhook_deliveries
-WHERE endpoint_id = $1 AND company_id = $2 AND ($3 = '' OR status = $3) AND id < $4
-ORDER BY id DESC LIMIT $5`
+WHERE endpoint_id = $1 AND company_id = $2 AND id < $3 ORDER BY id DESC LIMIT $4`
+
+	// deliveriesByStatusSQL is the same along webhook_deliveries_status.
+	deliveriesByStatusSQL = `
+SELECT ` + deliveryColumns + ` FROM webhook_deliveries
+WHERE endpoint_id = $1 AND company_id = $2 AND status = $5 AND id < $3 ORDER BY id DESC LIMIT $4`
+)
 
 // Deliveries lists stored deliveries of an endpoint of the company, newest first.
 func (s *Store) Deliveries(ctx context.Context, company, endpoint uuid.UUID, f DeliveryFilter) ([]Delivery, error) {
@@ -31,8 +37,12 @@ func (s *Store) Deliveries(ctx context.Context, company, endpoint uuid.UUID, f D
 	if before == uuid.Nil {
 		before = uuid.Max
 	}
+	statement, args := deliveriesSQL, []any{endpoint, company, before, f.Limit}
+	if f.Status != "" {
+		statement, args = deliveriesByStatusSQL, append(args, string(f.Status))
+	}
 	var all []Delivery
-	if err := s.selectAll(ctx, &all, deliveriesSQL, endpoint, company, string(f.Status), before, f.Limit); err != nil {
+	if err := s.selectAll(ctx, &all, statement, args...); err != nil {
 		return nil, fmt.Errorf("list webhook deliveries: %w", err)
 	}
 	return all, nil
@@ -55,7 +65,7 @@ const (
 	lockEndpointSQL = `SELECT status FROM webhook_endpoints WHERE id = $1 AND company_id = $2 FOR UPDATE`
 
 	// retrySQL makes one delivery due, by primary key. It waits if an earlier one of the same email is
-	// open, which webhook_deliveries_open tells.
+	// open, which is found by webhook_deliveries_open.
 	retrySQL = `
 UPDATE webhook_deliveries d SET
     status = CASE WHEN behind.yes THEN 'WAITING' ELSE 'RETRYING' END, next_at = CASE WHEN behind.yes THEN NULL ELSE now() END,
@@ -67,14 +77,17 @@ WHERE d.id = $3 AND d.endpoint_id = $1 AND d.company_id = $2 AND d.status <> 'WA
 RETURNING d.id`
 
 	// dueSQL recomputes the summary of an endpoint from its open deliveries, by webhook_deliveries_open
-	// and webhook_deliveries_retrying, and its running replays, which wait while the cursor has stopped. It locks the endpoint by primary key.
+	// and webhook_deliveries_retrying, and its running replays, which wait while the cursor has stopped. A
+	// replay is due on an endpoint that is down without open deliveries: nothing else would find out that it is
+	// up again. It locks the endpoint by primary key.
 	dueSQL = `
 UPDATE webhook_endpoints e SET
-    open_deliveries = (SELECT count(*) FROM webhook_deliveries d WHERE d.endpoint_id = $1 AND d.company_id = $2 AND d.status IN ('RETRYING', 'WAITING')),
+    open_deliveries = n.open,
     due_at = least(
         (SELECT min(next_at) FROM webhook_deliveries d WHERE d.endpoint_id = $1 AND d.company_id = $2 AND d.status = 'RETRYING'),
         (SELECT now() FROM webhook_replays r WHERE r.endpoint_id = $1 AND r.company_id = $2 AND r.status = 'RUNNING'
-            AND e.failures < $3 AND e.open_deliveries < $4 LIMIT 1))
+            AND (e.failures < $3 OR n.open = 0) AND n.open < $4 LIMIT 1))
+FROM (SELECT count(*) AS open FROM webhook_deliveries d WHERE d.endpoint_id = $1 AND d.company_id = $2 AND d.status IN ('RETRYING', 'WAITING')) n
 WHERE e.id = $1 AND e.company_id = $2`
 )
 

@@ -27,7 +27,7 @@ var (
 	ErrLeaseLost = errors.New("the lease of the webhook endpoint is lost")
 )
 
-// Status says whether an endpoint receives events.
+// Status is whether an endpoint receives events.
 type Status string
 
 const (
@@ -64,7 +64,7 @@ type Endpoint struct {
 	LastSuccessAt  *time.Time     `db:"last_success_at"`
 	LastFailureAt  *time.Time     `db:"last_failure_at"`
 	LastError      *string        `db:"last_error"`
-	NotBefore      *time.Time     `db:"not_before"`
+	NotBefore      *time.Time     `db:"not_before"` // the endpoint asked to be left alone until then; nil = it did not, or the time is over
 	Open           int            `db:"open_deliveries"`
 	CreatedAt      time.Time      `db:"created_at"`
 	UpdatedAt      time.Time      `db:"updated_at"`
@@ -81,6 +81,17 @@ const (
 
 // Down reports whether the endpoint counts as down.
 func (e Endpoint) Down() bool { return e.Failures >= DownFailures }
+
+// Health is ok, failing or down, as the company sees it.
+func (e Endpoint) Health() string {
+	switch {
+	case e.Down():
+		return "down"
+	case e.Failures > 0 || e.Open > 0:
+		return "failing"
+	}
+	return "ok"
+}
 
 // DeliveryStatus is the state of a delivery that has a row.
 type DeliveryStatus string
@@ -100,7 +111,7 @@ type Delivery struct {
 	EventID       string         `db:"event_id"`
 	Type          string         `db:"type"`
 	Position      int64          `db:"position"` // of the event; 0 = a test
-	EmailID       *uuid.UUID     `db:"email_id"`
+	EmailID       *uuid.UUID     `db:"email_id"` // the company, for its own events
 	Status        DeliveryStatus `db:"status"`
 	Attempts      int            `db:"attempts"`
 	NextAt        *time.Time     `db:"next_at"`
@@ -117,7 +128,7 @@ func (d Delivery) IsTest() bool { return d.Position == 0 }
 // TestType is the event type of tests.
 const TestType = "webhook.test"
 
-// ReplayStatus says whether a replay has finished.
+// ReplayStatus is whether a replay has finished.
 type ReplayStatus string
 
 const (

@@ -15,7 +15,8 @@ const endpointColumns = `
 id, company_id, url, description, types, status, disabled_reason, disabled_at, secret_enc, 
 CASE WHEN old_secret_until > now() THEN old_secret_enc END AS old_secret_enc, CASE WHEN old_secret_until > now() THEN old_secret_until END AS old_secret_until,
 feed_position, feed_number,
-failures, failing_since, last_success_at, last_failure_at, last_error, not_before, open_deliveries, created_at, updated_at`
+failures, failing_since, last_success_at, last_failure_at, last_error, CASE WHEN not_before > now() THEN not_before END AS not_before,
+open_deliveries, created_at, updated_at`
 
 // createSQL takes the company's first free slot, which it finds by webhook_endpoints_slot, and locks
 // the new row. It may run twice. A concurrent one may take the same slot: then it inserts nothing.
@@ -95,13 +96,15 @@ type Change struct {
 // Each of these locks one row by primary key, for as long as it takes to write it: the sender's
 // transactions lock the row too, and none of them is open during a request to the endpoint.
 const (
-	// A new URL is attempted at once: what is known about the old one does not apply.
+	// What is known about the failures of the old URL does not apply to a new one.
 	updateSQL = `
-UPDATE webhook_endpoints SET
-    url = coalesce($3, url), description = coalesce($4, description), types = coalesce($5, types),
-    failures = CASE WHEN $3 <> url THEN 0 ELSE failures END, failing_since = CASE WHEN $3 <> url THEN NULL ELSE failing_since END,
-    not_before = CASE WHEN $3 <> url THEN NULL ELSE not_before END, updated_at = now()
-WHERE id = $1 AND company_id = $2`
+UPDATE webhook_endpoints e SET
+    url = coalesce($3, e.url), description = coalesce($4, e.description), types = coalesce($5, e.types),
+    failures = CASE WHEN $3 <> e.url THEN 0 ELSE e.failures END, failing_since = CASE WHEN $3 <> e.url THEN NULL ELSE e.failing_since END,
+    not_before = CASE WHEN $3 <> e.url THEN NULL ELSE e.not_before END, updated_at = now()
+FROM (SELECT id, url FROM webhook_endpoints WHERE id = $1 AND company_id = $2 FOR UPDATE) was
+WHERE e.id = was.id AND e.company_id = $2
+RETURNING e.url <> was.url AS moved`
 
 	deleteSQL = `DELETE FROM webhook_endpoints WHERE id = $1 AND company_id = $2`
 
@@ -123,17 +126,31 @@ UPDATE webhook_deliveries SET next_at = now() WHERE endpoint_id = $1 AND company
 
 	disableSQL = `
 UPDATE webhook_endpoints SET
-    status = 'DISABLED', disabled_reason = $3, disabled_at = now(), lease_token = NULL, lease_until = NULL, updated_at = now()
-WHERE id = $1 AND company_id = $2 AND (status = 'ENABLED' OR $3 = 'OPERATOR')`
+    status = 'DISABLED', disabled_reason = 'REQUESTED', disabled_at = now(), lease_token = NULL, lease_until = NULL, updated_at = now()
+WHERE id = $1 AND company_id = $2 AND status = 'ENABLED'`
 )
 
-// Update sets the given fields.
+// Update sets the given fields. Open deliveries are attempted at a new URL at once.
 func (s *Store) Update(ctx context.Context, company, id uuid.UUID, c Change) error {
 	var types any
 	if c.Types != nil {
 		types = textArray(*c.Types)
 	}
-	return s.one(ctx, "update webhook endpoint", updateSQL, id, company, c.URL, c.Description, types)
+	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+		var moved bool
+		if err := tx.GetContext(ctx, &moved, updateSQL, id, company, c.URL, c.Description, types); err != nil || !moved {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, hurrySQL, id, company); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, dueSQL, id, company, DownFailures, MaxOpen)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("update webhook endpoint: %w", err)
+	}
+	return nil
 }
 
 // Delete deletes the endpoint with its deliveries and replays.
@@ -156,14 +173,10 @@ func (s *Store) Rotate(ctx context.Context, company, id uuid.UUID, secret []byte
 // ErrDisabledByOperator: only an operator may enable the endpoint.
 var ErrDisabledByOperator = errors.New("an operator has disabled the webhook endpoint")
 
-// Enable enables the endpoint. It goes on where it stopped: with the events since then.
+// Enable enables the endpoint for its company. It goes on where it stopped: with the events since then.
 func (s *Store) Enable(ctx context.Context, company, id uuid.UUID) error {
-	return s.enable(ctx, company, id, false)
-}
-
-func (s *Store) enable(ctx context.Context, company, id uuid.UUID, operator bool) error {
 	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
-		result, err := tx.ExecContext(ctx, enableSQL, id, company, operator)
+		result, err := tx.ExecContext(ctx, enableSQL, id, company, false)
 		if err != nil {
 			return err
 		}
@@ -185,7 +198,7 @@ func (s *Store) enable(ctx context.Context, company, id uuid.UUID, operator bool
 
 // Disable disables the endpoint for its company.
 func (s *Store) Disable(ctx context.Context, company, id uuid.UUID) error {
-	_, err := s.exec(ctx, disableSQL, id, company, Requested)
+	_, err := s.exec(ctx, disableSQL, id, company)
 	if err != nil {
 		return fmt.Errorf("disable webhook endpoint: %w", err)
 	}

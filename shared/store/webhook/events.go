@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,8 +33,10 @@ func (c Cursor) Behind(other Cursor) bool {
 // Event is an event of a company's feed.
 type Event struct {
 	Cursor
-	ID      string // the header webhook-id, and the id in GET /v1/events
-	Type    string // such as email.bounced
+	ID   string // the header webhook-id, and the id in GET /v1/events
+	Type string // such as email.bounced
+	// EmailID is the email, or the company for its own events: events with the same EmailID are delivered
+	// in order.
 	EmailID uuid.UUID
 	At      time.Time
 	Data    json.RawMessage
@@ -65,7 +66,7 @@ func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, filte
 	}
 	next := EventPage{Next: cursorOf(page.Next), Skipped: skipped}
 	for _, e := range page.Events {
-		shown, err := eventOf(e)
+		shown, err := eventOf(company, e)
 		if err != nil {
 			return EventPage{}, err
 		}
@@ -82,7 +83,7 @@ func (s *Store) FindEvents(ctx context.Context, company uuid.UUID, ids []string)
 	}
 	found := make(map[string]Event, len(all))
 	for _, e := range all {
-		shown, err := eventOf(e)
+		shown, err := eventOf(company, e)
 		if err != nil {
 			return nil, err
 		}
@@ -92,14 +93,20 @@ func (s *Store) FindEvents(ctx context.Context, company uuid.UUID, ids []string)
 }
 
 // catchUpSQL moves the cursors of endpoints without a new event to the newest position, so that an
-// endpoint whose company sends nothing does not fall behind the events that are kept. It reads
-// event_feed_position for each endpoint and locks those that it changes.
+// catchUpSQL moves the cursors of endpoints without a new event to the newest position, so that an
+// endpoint whose company sends nothing does not fall behind the events that are kept. It reads the
+// company's newest event of each endpoint by event_feed_position, as behindSQL does, and locks the
+// endpoints that it changes. An endpoint that another transaction has locked is left for the next
+// time: the statement would hold the others while it waits.
 const catchUpSQL = `
-UPDATE webhook_endpoints e SET feed_position = p.newest, feed_number = $1
-FROM event_positions p
-WHERE e.feed_position < p.newest AND (e.lease_until IS NULL OR e.lease_until < now())
-  AND NOT EXISTS (SELECT FROM event_feed f WHERE f.company_id = e.company_id
-    AND f.position >= e.feed_position AND (f.position > e.feed_position OR e.feed_number < $1::bigint))`
+WITH idle AS MATERIALIZED (
+    SELECT e.id, p.newest FROM webhook_endpoints e, event_positions p
+    WHERE e.feed_position < p.newest AND (e.lease_until IS NULL OR e.lease_until < now())
+      AND coalesce((SELECT f.position > e.feed_position OR e.feed_number < $1::bigint FROM event_feed f
+        WHERE f.company_id = e.company_id AND f.position >= e.feed_position ORDER BY f.position DESC LIMIT 1), false) = false
+    FOR UPDATE OF e SKIP LOCKED
+)
+UPDATE webhook_endpoints e SET feed_position = i.newest, feed_number = $1 FROM idle i WHERE e.id = i.id AND e.feed_position < i.newest`
 
 // CatchUp moves the cursors of endpoints that have no new event.
 func (s *Store) CatchUp(ctx context.Context) error {
@@ -109,17 +116,22 @@ func (s *Store) CatchUp(ctx context.Context) error {
 	return nil
 }
 
-// eventData is the field data of a delivery: what GET /v1/events shows of the event.
+// eventData is the field data of a delivery: what GET /v1/events shows of the event. An event of the
+// company has its metadata only.
 type eventData struct {
-	OutboxID   uuid.UUID       `json:"outboxId"`
-	Seq        int             `json:"seq"`
-	RequestID  string          `json:"requestId"`
-	To         string          `json:"to"`
-	ExternalID *string         `json:"externalId,omitempty"`
-	Tags       []string        `json:"tags"`
-	Aggregate  *aggregate      `json:"aggregate,omitempty"`
-	MailingID  *uuid.UUID      `json:"mailingId,omitempty"`
-	Metadata   json.RawMessage `json:"metadata"`
+	*emailData
+	Metadata json.RawMessage `json:"metadata"`
+}
+
+type emailData struct {
+	OutboxID   uuid.UUID  `json:"outboxId"`
+	Seq        int        `json:"seq"`
+	RequestID  string     `json:"requestId"`
+	To         string     `json:"to"`
+	ExternalID *string    `json:"externalId,omitempty"`
+	Tags       []string   `json:"tags"`
+	Aggregate  *aggregate `json:"aggregate,omitempty"`
+	MailingID  *uuid.UUID `json:"mailingId,omitempty"`
 }
 
 type aggregate struct {
@@ -128,22 +140,30 @@ type aggregate struct {
 	EventType string `json:"eventType"`
 }
 
-func eventOf(e event.Event) (Event, error) {
-	shown := eventData{
-		OutboxID: e.EmailID, Seq: e.Seq, RequestID: e.RequestID, To: e.Recipient, ExternalID: e.ExternalID,
-		Tags: append([]string{}, e.Tags...), MailingID: e.MailingID, Metadata: e.Metadata,
-	}
+func eventOf(company uuid.UUID, e event.Event) (Event, error) {
+	key, shown := company, eventData{Metadata: e.Metadata}
 	if len(shown.Metadata) == 0 || string(shown.Metadata) == "null" {
 		shown.Metadata = json.RawMessage("{}")
 	}
-	if e.AggregateType != nil {
-		shown.Aggregate = &aggregate{Type: *e.AggregateType, ID: text(e.AggregateID), EventType: text(e.EventType)}
+	if !e.OfCompany {
+		key, shown.emailData = e.EmailID, emailDataOf(e)
 	}
 	data, err := json.Marshal(shown)
 	if err != nil {
 		return Event{}, fmt.Errorf("encode event: %w", err)
 	}
-	return Event{Cursor: cursorOf(e.Cursor()), ID: e.ID(), Type: TypeOf(e.Type), EmailID: e.EmailID, At: e.CreatedAt, Data: data}, nil
+	return Event{Cursor: cursorOf(e.Cursor()), ID: e.ID(), Type: TypeOf(e.Type), EmailID: key, At: e.CreatedAt, Data: data}, nil
+}
+
+func emailDataOf(e event.Event) *emailData {
+	shown := emailData{
+		OutboxID: e.EmailID, Seq: e.Seq, RequestID: e.RequestID, To: e.Recipient, ExternalID: e.ExternalID,
+		Tags: append([]string{}, e.Tags...), MailingID: e.MailingID,
+	}
+	if e.AggregateType != nil {
+		shown.Aggregate = &aggregate{Type: *e.AggregateType, ID: text(e.AggregateID), EventType: text(e.EventType)}
+	}
+	return &shown
 }
 
 // internalTypes returns the types of email_events that a filter selects.
@@ -151,7 +171,7 @@ func internalTypes(filter []string) []email.EventType {
 	selected := standardwebhook.Matching(filter, Types())
 	all := make([]email.EventType, len(selected))
 	for i, t := range selected {
-		all[i] = email.EventType(strings.ToUpper(strings.TrimPrefix(t, emailPrefix)))
+		all[i] = internalType(t)
 	}
 	return all
 }

@@ -25,15 +25,17 @@ WHERE status = 'ENABLED' AND due_at IS NOT NULL
   AND (lease_until IS NULL OR lease_until < now()) AND (not_before IS NULL OR not_before <= now())
 ORDER BY due_at LIMIT $1`
 
-	// behindSQL reads every endpoint, and for each the company's newest event by event_feed_position. It
-	// locks nothing. Endpoints whose cursor has stopped are left out.
+	// behindSQL reads every endpoint, and for each the company's newest event by event_feed_position: LIMIT
+	// keeps Postgres from reading the events of all companies instead. It locks nothing. Endpoints whose
+	// cursor has stopped are left out.
 	behindSQL = `
 SELECT e.id, e.company_id FROM webhook_endpoints e
+CROSS JOIN LATERAL (SELECT f.position FROM event_feed f
+    WHERE f.company_id = e.company_id AND f.position >= e.feed_position ORDER BY f.position DESC LIMIT 1) newest
 WHERE e.status = 'ENABLED' AND e.open_deliveries < $4
   AND (e.failures < $2 OR e.open_deliveries = 0 AND e.last_failure_at <= now() - $3 * interval '1 ms')
   AND (e.lease_until IS NULL OR e.lease_until < now()) AND (e.not_before IS NULL OR e.not_before <= now())
-  AND EXISTS (SELECT FROM event_feed f WHERE f.company_id = e.company_id
-    AND f.position >= e.feed_position AND (f.position > e.feed_position OR e.feed_number < 4611686018427387904))
+  AND (newest.position > e.feed_position OR e.feed_number < 4611686018427387904)
 LIMIT $1`
 
 	// headSQL reads the one row.

@@ -3,9 +3,12 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/event"
 )
 
 // MaxReplays is how many replays of one endpoint run at the same time.
@@ -19,18 +22,42 @@ const (
 	runningReplaysSQL = `
 SELECT count(*) FROM webhook_replays WHERE endpoint_id = $1 AND company_id = $2 AND status = 'RUNNING' AND id <> $3`
 
-	// createReplaySQL may run twice. It remembers the newest event: later ones do not belong to the replay.
+	// createReplaySQL may run twice. A replay of failed deliveries has no end among the events.
 	createReplaySQL = `
 INSERT INTO webhook_replays (id, endpoint_id, company_id, since, until, feed_position, last_position)
-VALUES ($3, $1, $2, $4, $5, coalesce((SELECT position - 1 FROM event_feed WHERE company_id = $2 AND created_at >= $4::timestamptz - interval '1 min' AND position IS NOT NULL ORDER BY position LIMIT 1), 0), (SELECT newest FROM event_positions))
+VALUES ($3, $1, $2, $4, $5, $6, $7)
 ON CONFLICT (id) DO NOTHING`
 
 	// findReplaySQL finds by primary key and locks nothing.
 	findReplaySQL = `SELECT ` + replayColumns + ` FROM webhook_replays WHERE id = $3 AND endpoint_id = $1 AND company_id = $2`
 )
 
-// CreateReplay stores a replay, which the worker processes.
+// Ends reports whether no event behind the cursor belongs to the replay. The last row of the feed that belongs to
+// it may have more events than a page.
+func (r Replay) Ends(c Cursor) bool {
+	return c.Position > r.LastPosition || c.Position == r.LastPosition && c.Number == wholeRow
+}
+
+// wholeRow as the number of a cursor is behind all events of its row: see event.At.
+const wholeRow = 1 << 62
+
+// recordedLate is how long after it happened an event may be recorded and still be found by its time:
+// the provider reports deliveries and bounces late.
+const recordedLate = 24 * time.Hour
+
+// CreateReplay stores a replay, which the worker processes. The events of a range of time are searched
+// before the endpoint is locked.
 func (s *Store) CreateReplay(ctx context.Context, r Replay) error {
+	var from, to event.Cursor
+	if r.Since != nil {
+		var err error
+		if from, err = s.feed.Before(ctx, r.CompanyID, *r.Since); err == nil {
+			to, err = s.feed.After(ctx, r.CompanyID, r.Until.Add(recordedLate))
+		}
+		if err != nil {
+			return fmt.Errorf("create webhook replay: %w", err)
+		}
+	}
 	return s.change(ctx, "create webhook replay", r.CompanyID, r.EndpointID, func(tx *sqlx.Tx) error {
 		var running int
 		if err := tx.GetContext(ctx, &running, runningReplaysSQL, r.EndpointID, r.CompanyID, r.ID); err != nil {
@@ -39,7 +66,7 @@ func (s *Store) CreateReplay(ctx context.Context, r Replay) error {
 		if running >= MaxReplays {
 			return ErrTooManyReplays
 		}
-		_, err := tx.ExecContext(ctx, createReplaySQL, r.EndpointID, r.CompanyID, r.ID, r.Since, r.Until)
+		_, err := tx.ExecContext(ctx, createReplaySQL, r.EndpointID, r.CompanyID, r.ID, r.Since, r.Until, from.Position, to.Position)
 		return err
 	})
 }

@@ -98,7 +98,7 @@ type Result struct {
 	// Failures are the failed attempts since then, and Error the code of the last one.
 	Failures int
 	Error    string
-	// Gone: the endpoint asked to be disabled.
+	// Gone: the endpoint answered 410, which disables it.
 	Gone bool
 	// RetryAfter is how long the endpoint asked to be left alone; 0 = it did not.
 	RetryAfter time.Duration
@@ -238,7 +238,10 @@ func (s *Store) Record(ctx context.Context, l Lease, r Result, disableAfter time
 			return err
 		}
 		after.DisabledNow = n > 0
-		return tx.GetContext(ctx, &after.Endpoint, findSQL, before.ID, before.CompanyID)
+		if err := tx.GetContext(ctx, &after.Endpoint, findSQL, before.ID, before.CompanyID); err != nil || !after.DisabledNow {
+			return err
+		}
+		return addDisabled(ctx, tx, after.Endpoint)
 	})
 	if err != nil {
 		return Recorded{}, fmt.Errorf("record webhook deliveries: %w", err)

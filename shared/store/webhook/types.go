@@ -2,24 +2,42 @@ package webhook
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/event"
 )
 
 // Types lists the event types of a company's feed, sorted.
 func Types() []string {
 	var all []string
-	for _, t := range email.EventTypes() {
+	for _, t := range event.Types() {
 		all = append(all, TypeOf(t))
 	}
+	slices.Sort(all)
 	return all
 }
 
-const emailPrefix = "email."
+const emailPrefix, companyPrefix = "email.", "company."
 
-// TypeOf is the public name of an email's event type: email.delivery_delayed for DELIVERY_DELAYED.
-func TypeOf(t email.EventType) string { return emailPrefix + strings.ToLower(string(t)) }
+// TypeOf is the public name of an event type: email.delivery_delayed for DELIVERY_DELAYED, and
+// company.mailings_paused for MAILINGS_PAUSED.
+func TypeOf(t email.EventType) string {
+	if slices.Contains(event.CompanyTypes(), t) {
+		return companyPrefix + strings.ToLower(string(t))
+	}
+	return emailPrefix + strings.ToLower(string(t))
+}
+
+// internalType is the reverse of TypeOf.
+func internalType(public string) email.EventType {
+	_, name, _ := strings.Cut(public, ".")
+	return email.EventType(strings.ToUpper(name))
+}
+
+// IsOfEmail reports whether a public type is that of an email's event.
+func IsOfEmail(public string) bool { return strings.HasPrefix(public, emailPrefix) }
 
 func number(n *int) int64 {
 	if n == nil {

@@ -1,41 +1,31 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/worker/internal/config"
 	"email-gateway/worker/internal/mailing"
-	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/queue/rabbitmq"
 )
 
-// bulk has the resources for bulk jobs only: RabbitMQ, and the files of mailings.
+// bulk has the resources for bulk jobs only.
 type bulk struct {
 	publisher    *rabbitmq.Publisher
 	queueMetrics *rabbitmq.QueueMetrics
-	bucket       *blob.Bucket
 }
 
 // openBulk does not connect yet.
-func openBulk(ctx context.Context, c config.Dispatcher, log *slog.Logger, registry prometheus.Registerer) (*bulk, error) {
+func openBulk(c config.Dispatcher, log *slog.Logger, registry prometheus.Registerer) (*bulk, error) {
 	conn, err := rabbitmq.ParseURL(c.RabbitMQURL)
-	if err != nil {
-		return nil, err
-	}
-	bucket, err := blob.Open(ctx, c.StorageURL)
 	if err != nil {
 		return nil, err
 	}
 	mailings, people := rabbitmq.Mailing(), rabbitmq.Recipients(c.RetryTTL(), c.MaxRetries)
 	publisher := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{Log: log, Conn: conn, Topologies: []rabbitmq.Topology{mailings, people}})
 	return &bulk{
-		bucket:    bucket,
 		publisher: publisher,
 		queueMetrics: rabbitmq.NewQueueMetrics(rabbitmq.QueueMetricsParams{
 			Log: log, Publisher: publisher, Registry: registry,
@@ -44,7 +34,7 @@ func openBulk(ctx context.Context, c config.Dispatcher, log *slog.Logger, regist
 	}, nil
 }
 
-func (b *bulk) close() error { return errors.Join(b.publisher.Close(), b.bucket.Close()) }
+func (b *bulk) close() error { return b.publisher.Close() }
 
 // mailingParts are the loops for mailings. They also run without RabbitMQ: emails of existing
 // mailings are still sent, counted and cancelled.
@@ -60,9 +50,7 @@ func (p program) mailingParts(advancer mailing.Advancer) []service.Named {
 		{Name: "mailing counter", Service: mailing.NewCounter(mailing.CounterParams{Log: p.log, Store: p.db, Registry: p.registry})},
 	}
 	if p.bulk != nil {
-		parts = append(parts, service.Named{Name: "queue metrics", Service: p.bulk.queueMetrics}, service.Named{Name: "orphan sweeper", Service: maintenance.NewOrphanSweeper(maintenance.OrphanSweeperParams{
-			Log: p.log, Blobs: p.bulk.bucket, Mailings: p.db, Registry: p.registry,
-		})})
+		parts = append(parts, service.Named{Name: "queue metrics", Service: p.bulk.queueMetrics})
 	}
 	return parts
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
@@ -71,9 +72,14 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	defer func() { err = errors.Join(err, db.Close()) }()
 	publisher := asynqueue.NewPublisher(conn)
 	defer func() { err = errors.Join(err, publisher.Close()) }()
-	p := program{config: c, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, feed: event.New(db.DB()), publisher: publisher, listener: listener}
+	bucket, err := blob.Open(ctx, c.StorageURL)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bucket.Close()) }()
+	p := program{config: c, bucket: bucket, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, feed: event.New(db.DB()), publisher: publisher, listener: listener}
 	if c.RabbitMQURL != "" {
-		if p.bulk, err = openBulk(ctx, c, log, p.registry); err != nil {
+		if p.bulk, err = openBulk(c, log, p.registry); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, p.bulk.close()) }()

@@ -5,11 +5,15 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
+	"email-gateway/shared/store/file"
+	reputationstore "email-gateway/shared/store/reputation"
 	"email-gateway/shared/store/usage"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
@@ -17,6 +21,7 @@ import (
 	"email-gateway/worker/internal/eventfeed"
 	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/queue/asynqueue"
+	"email-gateway/worker/internal/reputation"
 	"email-gateway/worker/internal/status"
 	"email-gateway/worker/internal/steps"
 )
@@ -31,6 +36,7 @@ type program struct {
 	feed      *event.Store
 	publisher *asynqueue.Publisher
 	listener  *store.Listener
+	bucket    *blob.Bucket
 	bulk      *bulk // nil without RabbitMQ
 }
 
@@ -48,7 +54,7 @@ func (p program) parts() []service.Named {
 		Concurrency: c.StartConcurrency(), SendRate: c.SendRate, MaxAttempts: c.MaxAttempts, Tracer: p.traces.Tracer(),
 	}
 	if p.bulk != nil {
-		probes["rabbitmq"], probes["storage"] = p.bulk.publisher.Ping, p.bulk.bucket.Ping
+		probes["rabbitmq"], probes["storage"] = p.bulk.publisher.Ping, p.bucket.Ping
 		d.Bulk = p.bulk.publisher
 	}
 	drain := service.NewDrain(c.DrainDelay)
@@ -75,6 +81,9 @@ func (p program) parts() []service.Named {
 		})},
 		{Name: "task remover", Service: maintenance.NewTaskRemover(maintenance.TaskRemoverParams{Log: p.log, Store: p.db, Queue: p.publisher})},
 		{Name: "event sequencer", Service: eventfeed.NewSequencer(eventfeed.Params{Log: p.log, Store: p.feed, Registry: p.registry})},
+		{Name: "reputation guard", Service: reputation.NewGuard(reputation.Params{
+			Log: p.log, Store: p.reputation(), Registry: p.registry, Enabled: c.ReputationGuard, Rules: c.Rules(),
+		})},
 		{Name: "quota folder", Service: maintenance.NewQuotaFolder(maintenance.QuotaFolderParams{Log: p.log, Store: p.db})},
 		{Name: "usage folder", Service: maintenance.NewUsageFolder(maintenance.UsageFolderParams{Log: p.log, Store: usage.New(p.db.DB())})},
 		{Name: "partitioner", Service: maintenance.NewPartitioner(maintenance.PartitionerParams{
@@ -87,8 +96,18 @@ func (p program) parts() []service.Named {
 		})})
 	}
 	parts = append(parts, p.mailingParts(advancer)...)
+	parts = append(parts, service.Named{Name: "orphan sweeper", Service: maintenance.NewOrphanSweeper(maintenance.OrphanSweeperParams{
+		Log: p.log, Blobs: p.bucket, Mailings: p.db, Files: file.New(p.db.DB()), Registry: p.registry,
+	})})
 	parts = append(parts, maintenance.NewCleaners(p.cleaners(actions))...)
 	return append(parts, service.Named{Name: "drain", Service: drain})
+}
+
+// reputation is the store of the reputation guard.
+func (p program) reputation() *reputationstore.Store {
+	return reputationstore.New(p.db.DB(), func(ctx context.Context, company uuid.UUID) error {
+		return p.db.WakeLanes(ctx, []store.Lanes{{Company: company}})
+	})
 }
 
 // facts are Redis's settings for gatewayctl doctor, which does not connect to Redis.

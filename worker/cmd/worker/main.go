@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
@@ -89,7 +90,13 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	})
 	defer func() { err = errors.Join(err, monitor.Close()) }()
 
-	p := program{config: c, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, hooksDB: hooksDB, conn: conn, sender: sender, bucket: bucket, monitor: monitor}
+	files, err := blob.Open(ctx, c.StorageURL)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, files.Close()) }()
+
+	p := program{config: c, files: files, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, hooksDB: hooksDB, conn: conn, sender: sender, bucket: bucket, monitor: monitor}
 	all, err := p.parts()
 	if err != nil {
 		return err

@@ -8,11 +8,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/shared/sesevent"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/file"
 	hooks "email-gateway/shared/store/webhook"
 	"email-gateway/shared/telemetry"
+	"email-gateway/worker/internal/attachment"
 	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/config"
 	"email-gateway/worker/internal/feedback"
@@ -39,6 +42,7 @@ type program struct {
 	conn     asynqueue.Conn
 	sender   *ses.Sender
 	bucket   redis.UniversalClient // for send tokens
+	files    *blob.Bucket          // attachments
 	monitor  *asynqueue.Monitor
 }
 
@@ -62,7 +66,10 @@ func (p program) parts() ([]service.Named, error) {
 	line := pipeline.New(pipeline.Params{
 		Log: p.log, Loader: loader, Advancer: advancer, Outbox: p.db, Pacer: pacer, Sender: p.sender, Breaker: providerBreaker,
 		RetryRoom: asynqueue.NewRetryRoom(p.conn, p.bucket),
-		Templates: p.db, Links: pipeline.Links{Keys: c.UnsubscribeKeys, PublicURL: c.PublicURL},
+		Templates: p.db, Attachments: attachment.New(attachment.Params{
+			Store: file.New(p.db.DB()), Bucket: p.files, Ring: c.CPFCNPJKeys, Concurrency: limit.Limit,
+		}),
+		Links:   pipeline.Links{Keys: c.UnsubscribeKeys, PublicURL: c.PublicURL},
 		Metrics: pipeline.NewMetrics(p.registry), MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, TTL: c.TTL, FeedbackWindow: c.Window(),
 		Sent: limit.Sent, Tracer: tracer,
 	})

@@ -34,7 +34,7 @@ func (b *Breaker) accountRefuses(ctx context.Context, code string) {
 	}
 	b.refused = code
 	if shut {
-		b.metrics.shuts.WithLabelValues(code).Inc()
+		b.metrics.countOpen(code, 1)
 		b.log.Error("sending parked: the provider's account accepts no email. Nothing passes but a probe every few seconds, until the account or a probe says otherwise",
 			"code", code)
 	}

@@ -170,7 +170,7 @@ func (b *Breaker) trip(c Call, f *provider.Failure) (shut bool) {
 		b.log.Error("cannot open the circuit breaker", "code", f.Code, "error", err)
 		return true // the email's own outcome applies, as without a breaker
 	case shut:
-		b.metrics.shuts.WithLabelValues(f.Code).Inc()
+		b.metrics.countOpen(f.Code, 1)
 		b.log.Error("sending parked: nothing passes but a probe every few seconds, until the provider takes it",
 			"code", f.Code, "category", f.Category, "reason", email.MaskText(f.Reason))
 	}

@@ -13,26 +13,38 @@ const (
 	none = "none"
 )
 
+// metrics has each metric under its name and under that of the previous release, which the next release drops.
 type metrics struct {
-	state *prometheus.GaugeVec
-	shuts *prometheus.CounterVec
+	state []*prometheus.GaugeVec
+	opens []*prometheus.CounterVec
 	shown map[string]bool // reasons with a gauge; only used by the watching loop
 }
 
 func newMetrics(registry prometheus.Registerer, codes []string) *metrics {
-	m := &metrics{
-		state: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "provider_gate_shut", Help: "1 while only probes are sent to the provider, by reason code; 0 with the reason none while all emails are sent.",
-		}, []string{"reason"}),
-		shuts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "provider_gate_shuts_total", Help: "How often this process parked sending, by reason code.",
-		}, []string{"reason"}),
+	m := &metrics{}
+	for _, name := range []string{"provider_circuit_breaker_open", "provider_gate_shut"} {
+		m.state = append(m.state, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: name, Help: "1 while only probes are sent to the provider, by reason code; 0 with the reason none while all emails are sent.",
+		}, []string{"reason"}))
+		registry.MustRegister(m.state[len(m.state)-1])
+	}
+	for _, name := range []string{"provider_circuit_breaker_opens_total", "provider_gate_shuts_total"} {
+		m.opens = append(m.opens, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: name, Help: "How often this process opened the circuit breaker, by reason code.",
+		}, []string{"reason"}))
+		registry.MustRegister(m.opens[len(m.opens)-1])
 	}
 	for _, code := range codes {
-		m.shuts.WithLabelValues(code)
+		m.countOpen(code, 0)
 	}
-	registry.MustRegister(m.state, m.shuts)
 	return m
+}
+
+// countOpen adds n openings for the reason; with 0 the series exists from the start.
+func (m *metrics) countOpen(reason string, n float64) {
+	for _, opens := range m.opens {
+		opens.WithLabelValues(reason).Add(n)
+	}
 }
 
 // show sets the gauges of the current reasons before it deletes those of the former ones: a scrape
@@ -53,11 +65,15 @@ func (m *metrics) show(g store.Gate) {
 		if shut {
 			value = 1
 		}
-		m.state.WithLabelValues(reason).Set(value)
+		for _, state := range m.state {
+			state.WithLabelValues(reason).Set(value)
+		}
 	}
 	for reason := range m.shown {
 		if _, still := now[reason]; !still {
-			m.state.DeleteLabelValues(reason)
+			for _, state := range m.state {
+				state.DeleteLabelValues(reason)
+			}
 		}
 	}
 	m.shown = now

@@ -17,12 +17,12 @@ func TestMetrics_CountersStartAtZero(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	breaker.New(breaker.Params{Log: slog.New(slog.DiscardHandler), Registry: registry, Codes: []string{"SES_ACCESS_DENIED", paused}})
-	const want = `# HELP provider_gate_shuts_total How often this process parked sending, by reason code.
-# TYPE provider_gate_shuts_total counter
-provider_gate_shuts_total{reason="SES_ACCESS_DENIED"} 0
-provider_gate_shuts_total{reason="SES_ACCOUNT_SENDING_PAUSED"} 0
+	const want = `# HELP provider_circuit_breaker_opens_total How often this process opened the circuit breaker, by reason code.
+# TYPE provider_circuit_breaker_opens_total counter
+provider_circuit_breaker_opens_total{reason="SES_ACCESS_DENIED"} 0
+provider_circuit_breaker_opens_total{reason="SES_ACCOUNT_SENDING_PAUSED"} 0
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "provider_gate_shuts_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "provider_circuit_breaker_opens_total"); err != nil {
 		t.Error(err)
 	}
 }

@@ -78,7 +78,7 @@ func TestReadWorker_Defaults(t *testing.T) {
 		},
 		Mailings:   config.Mailings{PublicURL: "http://127.0.0.1:8080", Lead: 50_000},
 		Recipients: usualRecipients, Recovery: config.Recovery{StaleAfter: 30 * time.Second}, Webhooks: usualWebhooks,
-		Addr: "127.0.0.1:9092", Region: "us-east-1",
+		Addr: "127.0.0.1:9092", StorageURL: "file:///var/lib/email-gateway", Region: "us-east-1",
 	}
 	if diff := cmp.Diff(want, got, keysAside); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -14,6 +14,7 @@ type Dispatcher struct {
 	Recipients
 	Recovery
 	Retention
+	Reputation
 
 	// Addr is the address that serves /livez, /readyz and /metrics.
 	Addr string `env:"DISPATCHER_ADDR" envDefault:"127.0.0.1:9091"`
@@ -27,8 +28,8 @@ type Dispatcher struct {
 	// RescueAfter is how long an email is missing from its queue at most after its task was lost.
 	RescueAfter time.Duration `env:"RESCUE_AFTER" envDefault:"10s"`
 
-	// StorageURL is the location where the api stores uploaded files. Those under mailings/ that
-	// belong to no mailing are deleted after an hour.
+	// StorageURL is the location where the api stores uploaded files. Those under mailings/ and files/
+	// that no row names are deleted after an hour.
 	StorageURL string `env:"STORAGE_URL" envDefault:"file:///var/lib/email-gateway"`
 	// RecoveryInterval is how often the dispatcher looks for mailings whose expander died.
 	RecoveryInterval time.Duration `env:"MAILING_RECOVERY_INTERVAL" envDefault:"5m"`

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"email-gateway/shared/blob"
 	"email-gateway/shared/clientip"
 	"email-gateway/shared/environment"
 )
@@ -28,6 +29,9 @@ type Worker struct {
 	EventsQueue string `env:"SES_EVENTS_QUEUE"`
 	// Region is the AWS region whose SES sends.
 	Region string `env:"AWS_REGION" envDefault:"us-east-1"`
+	// StorageURL is the location where the api stores attachments: the same as its own, which the worker
+	// only reads. It decrypts them with CPFCNPJKeys.
+	StorageURL string `env:"STORAGE_URL" envDefault:"file:///var/lib/email-gateway"`
 	// MonitoringUser is the user name for /monitoring, with MonitoringPassword; without both it is
 	// disabled.
 	MonitoringUser string `env:"MONITORING_USER"`
@@ -53,6 +57,9 @@ func ReadWorker(environ []string) (Worker, error) {
 	}
 	f.RefusePublicSecrets(environ)
 	f.Address("WORKER_ADDR", w.Addr)
+	if err := blob.CheckURL(w.StorageURL); err != nil {
+		f.Must(false, "STORAGE_URL", err.Error())
+	}
 	if w.Endpoint != "" {
 		f.HTTPURL("SES_ENDPOINT", w.Endpoint)
 		f.Must(!environment.IsProduction(w.Environment) || strings.HasPrefix(strings.ToLower(w.Endpoint), "https:"), "SES_ENDPOINT",

@@ -11,6 +11,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/store"
+	"email-gateway/shared/template"
 	"email-gateway/worker/internal/mx"
 )
 
@@ -24,20 +25,30 @@ const (
 // sent; the subject is rendered here, since it is part of the task.
 type builder struct {
 	job            *store.MailingJob
-	subject        *mailmerge.Bound
-	linked         bool // the subject contains the unsubscribe link
+	subject        *mailmerge.Bound // nil if the mailing has a stored template
+	stored         *template.Row    // its subject; nil = none
+	linked         bool             // the subject contains the unsubscribe link
 	unsubscribeURL func(company, mailing uuid.UUID, address string) string
 }
 
 func newBuilder(job *store.MailingJob, unsubscribeURL func(company, mailing uuid.UUID, address string) string) (*builder, error) {
-	template, err := mailmerge.ParseSubject(job.Subject)
+	b := &builder{job: job, unsubscribeURL: unsubscribeURL}
+	if job.Template != "" {
+		parsed, err := template.ReadSubject(job.Subject, job.Variables)
+		if err != nil {
+			return nil, fmt.Errorf("template %s: %w", job.Template, err)
+		}
+		b.stored = parsed.Row(job.Fields)
+		b.linked = b.stored.Uses(mailmerge.FieldUnsubscribeURL)
+		return b, nil
+	}
+	subject, err := mailmerge.ParseSubject(job.Subject)
 	if err != nil {
 		return nil, fmt.Errorf("subject: %w", err)
 	}
-	b := &builder{job: job, unsubscribeURL: unsubscribeURL}
 	var missing []string
-	b.linked = template.Has(mailmerge.FieldUnsubscribeURL)
-	b.subject, missing = template.Bind(mailmerge.Place(job.Fields))
+	b.linked = subject.Has(mailmerge.FieldUnsubscribeURL)
+	b.subject, missing = subject.Bind(mailmerge.Place(job.Fields))
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("subject: no column for %q", missing)
 	}
@@ -69,9 +80,10 @@ func (b *builder) email(e *store.ExpandableEntry, domain mx.Result) (store.Expan
 	}
 	subject, err := b.render(e)
 	var fault *mailmerge.ValueFault
+	var rowFault *template.RowFault
 	switch {
-	case errors.As(err, &fault):
-		x.InvalidReason, x.Details = invalidSyntax, "subject: "+fault.Error()
+	case errors.As(err, &fault), errors.As(err, &rowFault):
+		x.InvalidReason, x.Details = invalidSyntax, "subject: "+err.Error()
 		return x, nil
 	case err != nil:
 		return x, fmt.Errorf("subject: %w", err)
@@ -88,6 +100,10 @@ func (b *builder) render(e *store.ExpandableEntry) (string, error) {
 	link := ""
 	if b.linked {
 		link = b.unsubscribeURL(b.job.CompanyID, b.job.ID, e.Email)
+	}
+	if b.stored != nil {
+		made, err := b.stored.Render(template.Values{Email: e.Email, Token: e.Token, UnsubscribeURL: link, Fields: e.Fields})
+		return made.Subject, err
 	}
 	subject, err := b.subject.AppendTo(nil, mailmerge.Values(e.Email, e.Token, e.Nome, link, e.Fields))
 	return string(subject), err

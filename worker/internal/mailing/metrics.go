@@ -13,13 +13,13 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mailing_jobs_total",
-			Help: "Mailing jobs by outcome: finished, continued by another job, waiting for a quota, obsolete, held by another job, silent holder, lost, failed, dead, or dead-lettered as invalid (buried).",
+			Help: "Mailing jobs by outcome: finished, continued by another job, waiting for a quota, paused by the reputation guard, obsolete, held by another job, silent holder, lost, failed, dead, or dead-lettered as invalid (buried).",
 		}, []string{"outcome"}),
 		entries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mailing_expanded_entries_total", Help: "Mailing entries that became emails (queued) or are invalid (syntax, mx).",
 		}, []string{"verdict"}),
 	}
-	for _, outcome := range []string{"finished", "continued", "quota", "obsolete", "held", "silent", "lost", "failed", "dead", "buried"} {
+	for _, outcome := range []string{"finished", "continued", "quota", "paused", "obsolete", "held", "silent", "lost", "failed", "dead", "buried"} {
 		m.jobs.WithLabelValues(outcome)
 	}
 	for _, verdict := range []string{"queued", "syntax", "mx"} {

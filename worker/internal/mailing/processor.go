@@ -38,6 +38,9 @@ const (
 	// quotaDelay is how often a mailing checks its company's quota again: an operator may raise it
 	// before the day is over.
 	quotaDelay = time.Minute
+	// pausedDelay is how often a mailing checks whether its company's mailings are still paused, and how
+	// long it takes at most to go on after they were resumed.
+	pausedDelay = 10 * time.Second
 	// batchSize is the number of entries per commit, which takes some 100 ms.
 	batchSize = 1000
 )

@@ -74,3 +74,24 @@ func TestProcessor_NoRoomForRecipients(t *testing.T) {
 	b.want(t, "3", `SELECT count(*)::text FROM email_outbox WHERE target = 'email:send' AND payload #>> '{recipient,recipientId}' IS NULL`)
 	b.want(t, "0", `SELECT count(*)::text FROM recipients`)
 }
+
+// While the reputation guard has paused its company's mailings a mailing makes no emails, and looks again
+// each 10 s.
+func TestProcessor_PausedByReputation(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, _ := b.mailing(t, many(5)...)
+	b.exec(t, `UPDATE companies SET mailings_paused_at = now()`)
+	if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, "QUEUED 0 2 0", `SELECT concat_ws(' ', status, processed_lines, generation, attempts) FROM mailings`)
+	b.want(t, "0", `SELECT count(*)::text FROM email_outbox WHERE target = 'email:send'`)
+	b.want(t, "true", `SELECT (next_at > now() - interval '3 min' AND next_at <= now() + interval '10 s')::text FROM email_outbox WHERE target = 'mailing.process'`)
+	b.exec(t, `UPDATE companies SET mailings_paused_at = NULL`)
+	if err := handle(t.Context(), b.params(), taskOf(id, 2)); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, "SENDING 5", `SELECT concat_ws(' ', status, processed_lines) FROM mailings`)
+	b.exec(t, `DELETE FROM email_outbox WHERE target = 'email:send'`)
+}

@@ -55,6 +55,8 @@ func (r *run) expand(stop, ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
+		case quota.Paused:
+			return r.pause(ctx)
 		case quota.Emails == 0:
 			return r.wait(ctx, quota.Until)
 		}
@@ -129,6 +131,20 @@ func (r *run) wait(ctx context.Context, until time.Time) error {
 	}
 	r.Metrics.job("quota")
 	r.log.Info("mailing waits for its company's quota", "quota", store.QuotaEmailsPerDay, "until", until)
+	return nil
+}
+
+// pause ends the job without a batch while the reputation guard has paused the company's mailings.
+func (r *run) pause(ctx context.Context) error {
+	x := store.Expansion{Waiting: store.Waiting{For: store.WaitsForReputation}}
+	if err := r.continueAfter(&x, pausedDelay); err != nil {
+		return err
+	}
+	if err := r.commit(ctx, x); err != nil {
+		return err
+	}
+	r.Metrics.job("paused")
+	r.log.Debug("mailing waits: the reputation guard has paused its company's mailings")
 	return nil
 }
 

@@ -258,3 +258,37 @@ func (a *brokenAdvancer) Advance(ctx context.Context, t store.Transition) (store
 	}
 	return a.Advancer.Advance(ctx, t)
 }
+
+// Another session has locked the row of a cancelled mailing, and an entry of another one. All other entries are
+// cancelled meanwhile, and these when their rows are free.
+func TestSettler_LockedRows(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	locked, _ := b.mailing(t, many(3)...)
+	other, entries := b.mailing(t, many(3)...)
+	for _, id := range []uuid.UUID{locked, other} {
+		if _, err := b.Store.CancelMailing(t.Context(), b.company, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tx, err := b.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	for id, lock := range map[uuid.UUID]string{
+		locked:     `SELECT FROM mailings WHERE id = $1 FOR UPDATE`,
+		entries[1]: `SELECT FROM mailing_entries WHERE id = $1 FOR UPDATE`,
+	} {
+		if _, err := tx.ExecContext(t.Context(), lock, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.settle(t, b.Store.NewAdvancer())
+	b.waitFor(t, `SELECT count(*) = 2 FROM mailing_entries WHERE mailing_id = $1 AND status = 'CANCELLED'`, other)
+	b.want(t, "PENDING", `SELECT status FROM mailing_entries WHERE id = $1`, entries[1])
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	b.waitFor(t, `SELECT count(*) = 6 AND NOT EXISTS (SELECT FROM mailings WHERE settling IS NOT NULL) FROM mailing_entries WHERE status = 'CANCELLED'`)
+}

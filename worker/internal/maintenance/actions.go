@@ -25,6 +25,7 @@ const (
 	feedExpired       = "event_feed_expired"
 	entryExpired      = "mailing_entry_expired"
 	fileExpired       = "mailing_file_expired"
+	storedFileDeleted = "stored_file_deleted"
 	aggregateExpired  = "aggregate_expired"
 	valueExpired      = "mailing_value_expired"
 	templateExpired   = "mailing_template_expired"
@@ -48,7 +49,7 @@ func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 		Name: "maintenance_actions_total", Help: "Rows and tasks that were repaired, deleted or erased, by action.",
 	}, []string{"action"})}
 	for _, action := range append(others, recipientReturned, keyExpired, noticeExpired, deadLetterExpired, replayExpired, webhookExpired, archiveExpired, auditExpired,
-		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, feedExpired, entryExpired, fileExpired, aggregateExpired, valueExpired, templateExpired, hashExpired, mailingCancelled, partitionMade, partitionDropped, partitionPostponed) {
+		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, feedExpired, entryExpired, fileExpired, storedFileDeleted, aggregateExpired, valueExpired, templateExpired, hashExpired, mailingCancelled, partitionMade, partitionDropped, partitionPostponed) {
 		a.done.WithLabelValues(action)
 	}
 	registry.MustRegister(a.done)

@@ -10,6 +10,7 @@ import (
 
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	stored "email-gateway/shared/store/file"
 )
 
 // Ages are the retention times; 0 = unlimited. Logs are kept at least as long as outbox rows.
@@ -51,8 +52,9 @@ type CleanersParams struct {
 	Store    CleanStore
 	Feed     EventFeedStore
 	Webhooks WebhookStore
+	Stored   StoredFiles
 	Archive  Archive
-	Files    Files // nil: there is no file storage
+	Files    Files
 	Actions  *Actions
 	Ages     Ages
 }
@@ -82,7 +84,7 @@ func NewCleaners(p CleanersParams) []service.Named {
 		kinds = append(kinds, kind{"deleted recipients", recipientExpired, always(older(p.Ages.DeletedRecipients, p.Store.CleanRecipients))})
 	}
 	if p.Files != nil {
-		kinds = append(kinds, kind{"mailing files", fileExpired, always(p.files)})
+		kinds = append(kinds, kind{"mailing files", fileExpired, always(p.files)}, kind{"unused files", storedFileDeleted, always(p.unusedFiles)})
 	}
 	cleaners := make([]service.Named, len(kinds))
 	for i, k := range kinds {
@@ -166,6 +168,23 @@ func days(n *int) time.Duration {
 // Files is the storage of uploaded files.
 type Files interface {
 	Delete(ctx context.Context, key string) error
+}
+
+// StoredFiles are the rows about files for attachments; see *stored.Store.
+type StoredFiles interface {
+	DeleteUnused(ctx context.Context, age time.Duration, limit int) ([]stored.Object, error)
+}
+
+// unusedAge is how long a file is kept that nothing attaches, after it was last uploaded.
+const unusedAge = 24 * time.Hour
+
+// unusedFiles deletes the rows first: the orphan sweeper deletes an object that is left.
+func (p CleanersParams) unusedFiles(ctx context.Context) (store.Cleaned, error) {
+	gone, err := p.Stored.DeleteUnused(ctx, unusedAge, fileBatch)
+	for _, object := range gone {
+		err = errors.Join(err, p.Files.Delete(ctx, object.Key()))
+	}
+	return store.Cleaned{Count: len(gone), More: len(gone) == fileBatch}, err
 }
 
 // fileBatch is how many files are deleted per commit that records it. Deleting a file twice does no

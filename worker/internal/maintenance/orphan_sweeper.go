@@ -14,6 +14,7 @@ import (
 
 	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
+	"email-gateway/shared/store/file"
 )
 
 const (
@@ -29,6 +30,7 @@ const (
 	orphanBatch = 500
 
 	mailingFiles = "mailings/"
+	storedFiles  = file.Prefix
 )
 
 // fileOf returns the key of a mailing's file; mailingFile parses it.
@@ -52,14 +54,23 @@ type MailingStore interface {
 	SizeFiles(ctx context.Context, mailings []uuid.UUID, bytes []int64) error
 }
 
-// OrphanSweeper deletes uploaded files that no mailing refers to: those of requests that failed or
-// were killed after the file was stored. It never deletes files under other names. It also records
+// storedFile matches the key of a file for attachments: company and file.
+var storedFile = regexp.MustCompile(`^files/[0-9a-f-]{36}/([0-9a-f-]{36})$`)
+
+// FileRows says which files for attachments exist; see *file.Store.
+type FileRows interface {
+	Exist(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]bool, error)
+}
+
+// OrphanSweeper deletes uploaded files that no row refers to: those of requests that failed or
+// were killed after the file was stored, and those of a cleaner or an erasure that was killed after it deleted the row. It never deletes files under other names. It also records
 // the size of files whose mailing row lacks it, such as those of the previous release.
 type OrphanSweeper struct {
 	*service.Loop
 	log      *slog.Logger
 	blobs    BlobStore
 	mailings MailingStore
+	files    FileRows
 	deleted  prometheus.Counter
 }
 
@@ -68,15 +79,16 @@ type OrphanSweeperParams struct {
 	Log      *slog.Logger
 	Blobs    BlobStore
 	Mailings MailingStore
+	Files    FileRows
 	Registry prometheus.Registerer
 }
 
 // NewOrphanSweeper makes a sweeper that is not running yet.
 func NewOrphanSweeper(p OrphanSweeperParams) *OrphanSweeper {
 	s := &OrphanSweeper{
-		log: p.Log, blobs: p.Blobs, mailings: p.Mailings,
+		log: p.Log, blobs: p.Blobs, mailings: p.Mailings, files: p.Files,
 		deleted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "storage_orphans_deleted_total", Help: "Uploaded files deleted because no mailing refers to them, and aborted multipart uploads.",
+			Name: "storage_orphans_deleted_total", Help: "Uploaded files deleted because no mailing and no stored file refers to them, and aborted multipart uploads.",
 		}),
 	}
 	p.Registry.MustRegister(s.deleted)
@@ -95,9 +107,18 @@ type swept struct {
 
 func (s *OrphanSweeper) runOnce(ctx context.Context) (more bool, err error) {
 	var round swept
-	err = s.sweepFiles(ctx, &round)
-	if err == nil {
-		round.unfinished, err = s.blobs.DropUnfinished(ctx, mailingFiles, time.Now().Add(-unfinishedAge))
+	err = errors.Join(
+		s.sweepFiles(ctx, &round, mailingFiles, mailingFile, s.ofMailings),
+		s.sweepFiles(ctx, &round, storedFiles, storedFile, func(ctx context.Context, batch map[uuid.UUID]blob.Object) (map[uuid.UUID]bool, error) {
+			return s.files.Exist(ctx, idsOf(batch))
+		}),
+	)
+	for _, prefix := range []string{mailingFiles, storedFiles} {
+		if err == nil {
+			var n int
+			n, err = s.blobs.DropUnfinished(ctx, prefix, time.Now().Add(-unfinishedAge))
+			round.unfinished += n
+		}
 	}
 	if n := round.files + round.unfinished; n > 0 {
 		s.deleted.Add(float64(n))
@@ -109,41 +130,37 @@ func (s *OrphanSweeper) runOnce(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
+// exister says which files of a batch have a row.
+type exister func(ctx context.Context, batch map[uuid.UUID]blob.Object) (map[uuid.UUID]bool, error)
+
 // sweepFiles holds one batch in memory, whatever the size of the storage.
-func (s *OrphanSweeper) sweepFiles(ctx context.Context, round *swept) error {
+func (s *OrphanSweeper) sweepFiles(ctx context.Context, round *swept, prefix string, ours *regexp.Regexp, existing exister) error {
 	old := time.Now().Add(-orphanAge)
 	batch := make(map[uuid.UUID]blob.Object, orphanBatch)
-	for object, err := range s.blobs.List(ctx, mailingFiles) {
+	for object, err := range s.blobs.List(ctx, prefix) {
 		if err != nil {
 			return err
 		}
-		id, ours := mailingOf(object.Key)
-		if !ours || !object.ModTime.Before(old) {
+		id, named := idIn(ours, object.Key)
+		if !named || !object.ModTime.Before(old) {
 			continue
 		}
 		if _, twice := batch[id]; twice || len(batch) == orphanBatch {
-			if err := s.sweepBatch(ctx, batch, round); err != nil {
+			if err := s.sweepBatch(ctx, batch, round, existing); err != nil {
 				return err
 			}
 			clear(batch)
 		}
 		batch[id] = object
 	}
-	return s.sweepBatch(ctx, batch, round)
+	return s.sweepBatch(ctx, batch, round, existing)
 }
 
-// sweepBatch continues after a file that cannot be deleted.
-func (s *OrphanSweeper) sweepBatch(ctx context.Context, batch map[uuid.UUID]blob.Object, round *swept) error {
-	if len(batch) == 0 {
-		return nil
-	}
-	ids := make([]uuid.UUID, 0, len(batch))
-	for id := range batch {
-		ids = append(ids, id)
-	}
-	exist, err := s.mailings.MailingsExist(ctx, ids)
+// ofMailings also records the sizes of files that have a mailing.
+func (s *OrphanSweeper) ofMailings(ctx context.Context, batch map[uuid.UUID]blob.Object) (map[uuid.UUID]bool, error) {
+	exist, err := s.mailings.MailingsExist(ctx, idsOf(batch))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var named []uuid.UUID
 	var sizes []int64
@@ -152,10 +169,28 @@ func (s *OrphanSweeper) sweepBatch(ctx context.Context, batch map[uuid.UUID]blob
 			named, sizes = append(named, id), append(sizes, object.Size)
 		}
 	}
-	if len(named) > 0 {
-		if err := s.mailings.SizeFiles(ctx, named, sizes); err != nil {
-			return err
-		}
+	if len(named) == 0 {
+		return exist, nil
+	}
+	return exist, s.mailings.SizeFiles(ctx, named, sizes)
+}
+
+func idsOf(batch map[uuid.UUID]blob.Object) []uuid.UUID {
+	ids := make([]uuid.UUID, 0, len(batch))
+	for id := range batch {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// sweepBatch continues after a file that cannot be deleted.
+func (s *OrphanSweeper) sweepBatch(ctx context.Context, batch map[uuid.UUID]blob.Object, round *swept, existing exister) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	exist, err := existing(ctx, batch)
+	if err != nil {
+		return err
 	}
 	for id, object := range batch {
 		if exist[id] {
@@ -176,8 +211,8 @@ func (s *OrphanSweeper) sweepBatch(ctx context.Context, batch map[uuid.UUID]blob
 	return nil
 }
 
-func mailingOf(key string) (id uuid.UUID, ours bool) {
-	found := mailingFile.FindStringSubmatch(key)
+func idIn(pattern *regexp.Regexp, key string) (id uuid.UUID, ours bool) {
+	found := pattern.FindStringSubmatch(key)
 	if found == nil {
 		return uuid.Nil, false
 	}

@@ -45,7 +45,7 @@ type UsageFolderParams struct {
 type UsageFolder struct {
 	*service.Loop
 	store UsageStore
-	// newest is the position up to which the pass under way counts, and counted the one of the last
+	// newest is the position up to which the current pass counts, and counted the one of the last
 	// complete pass.
 	newest, counted int64
 	after           uuid.UUID // the last company of the pass

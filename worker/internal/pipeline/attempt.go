@@ -31,6 +31,8 @@ type attempt struct {
 	html, text               string
 	autoText                 bool              // without text, one is made from html
 	unsubscribe              map[string]string // headers of a mailing's email
+	sharedFiles              int               // how many attachments a mailing's email has
+	attachments              []provider.Attachment
 	// tries and throttles include this attempt once its claim has succeeded.
 	tries, throttles int
 	pass             store.GatePass // the circuit breaker's state at the claim
@@ -159,7 +161,7 @@ func (a *attempt) message() provider.Message {
 	}
 	return provider.Message{
 		From: a.row.Sender, To: a.job.To, CC: a.job.CC, BCC: a.job.BCC, ReplyTo: a.job.ReplyTo,
-		Subject: a.job.Subject, HTML: a.html, Text: a.text, Headers: headers,
+		Subject: a.job.Subject, HTML: a.html, Text: a.text, Headers: headers, Attachments: a.attachments,
 		OutboxID: a.row.ID.String(), AttemptID: a.id.String(), CompanyID: a.row.CompanyID.String(),
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/store"
+	"email-gateway/shared/template"
 	"email-gateway/shared/unsubscribe"
 )
 
@@ -26,7 +27,7 @@ type Links struct {
 	PublicURL string
 }
 
-// bodiesKept is the size of the template cache. A template may be 1 MiB; more than a few at a time
+// bodiesKept is the size of the template cache. A template may be 1 MiB and, with 10,000 tags in each body, 6 MiB when parsed; more than a few at a time
 // come from different tenants, and a template is read in about a millisecond.
 const bodiesKept = 16
 
@@ -42,8 +43,10 @@ type bodies struct {
 
 // body is one mailing's parsed templates, bound to the order of its columns.
 type body struct {
-	html, text *mailmerge.Bound // text may be nil
+	html, text *mailmerge.Bound // one may be nil
+	stored     *template.Row    // a stored template instead of them; nil = none
 	autoText   bool
+	files      int // attachments of every email
 	// unusable is the error that keeps the templates from being used, or nil.
 	unusable error
 }
@@ -70,23 +73,33 @@ func (b *bodies) render(ctx context.Context, a *attempt) error {
 	link := unsubscribe.URL(b.links.PublicURL, b.links.Keys.Seal(unsubscribe.Link{
 		Company: a.row.CompanyID, Mailing: mailing, Address: a.job.To,
 	}))
-	values := mailmerge.Values(a.job.To, a.row.Token, a.job.Recipient.Nome, link, a.row.Fields)
-	html, err := made.html.AppendTo(nil, values)
-	if err != nil {
-		a.unrenderable = fmt.Errorf("html: %w", err)
-		return nil
-	}
-	a.html, a.autoText = string(html), made.autoText
-	if made.text != nil {
-		text, err := made.text.AppendTo(nil, values)
-		if err != nil {
-			a.unrenderable = fmt.Errorf("text: %w", err)
-			return nil
-		}
-		a.text = string(text)
-	}
-	a.unsubscribe = unsubscribe.Headers(link)
+	a.html, a.text, a.unrenderable = made.fill(a, link)
+	a.autoText, a.sharedFiles, a.unsubscribe = made.autoText, made.files, unsubscribe.Headers(link)
 	return nil
+}
+
+// fill renders the bodies of one email.
+func (b *body) fill(a *attempt, link string) (html, text string, err error) {
+	if b.stored != nil {
+		made, err := b.stored.Render(template.Values{Email: a.job.To, Token: a.row.Token, UnsubscribeURL: link, Fields: a.row.Fields})
+		return made.HTML, made.Text, err
+	}
+	values := mailmerge.Values(a.job.To, a.row.Token, a.job.Recipient.Nome, link, a.row.Fields)
+	for _, part := range []struct {
+		name  string
+		bound *mailmerge.Bound
+		into  *string
+	}{{"html", b.html, &html}, {"text", b.text, &text}} {
+		if part.bound == nil {
+			continue
+		}
+		made, err := part.bound.AppendTo(nil, values)
+		if err != nil {
+			return "", "", fmt.Errorf("%s: %w", part.name, err)
+		}
+		*part.into = string(made)
+	}
+	return html, text, nil
 }
 
 // of returns the mailing's body, from the cache or the database. Two concurrent misses both read
@@ -127,13 +140,21 @@ func (b *bodies) use(mailing uuid.UUID) *body {
 // bind parses templates that the api has parsed before. Values cannot change the result of the HTML
 // check, so it runs once per mailing, and only if the checker's version differs from the api's.
 func bind(t store.MailingTemplates) *body {
-	place := mailmerge.Place(t.Fields)
-	if t.CheckerVersion != int(htmlcheck.Version) {
+	if t.HTML != "" && t.CheckerVersion != int(htmlcheck.Version) {
 		if err := htmlcheck.Check(t.HTML); err != nil {
 			return &body{unusable: err}
 		}
 	}
-	made := body{autoText: t.AutoText}
+	made := body{autoText: t.AutoText, files: t.Attachments}
+	if t.Template != "" {
+		parsed, err := template.Read(template.Source{Subject: t.Subject, HTML: t.HTML, Text: t.Text}, t.Variables)
+		if err != nil {
+			return &body{unusable: fmt.Errorf("template %s: %w", t.Template, err)}
+		}
+		made.stored = parsed.Row(t.Fields)
+		return &made
+	}
+	place := mailmerge.Place(t.Fields)
 	for _, part := range []struct {
 		name, text string
 		parse      func(string) (*mailmerge.Template, error)
@@ -145,18 +166,15 @@ func bind(t store.MailingTemplates) *body {
 		if part.text == "" {
 			continue
 		}
-		template, err := part.parse(part.text)
+		parsed, err := part.parse(part.text)
 		if err != nil {
 			return &body{unusable: fmt.Errorf("%s: %w", part.name, err)}
 		}
-		bound, missing := template.Bind(place)
+		bound, missing := parsed.Bind(place)
 		if len(missing) > 0 {
 			return &body{unusable: fmt.Errorf("%s: no column for %q", part.name, missing)}
 		}
 		*part.bound = bound
-	}
-	if made.html == nil {
-		return &body{unusable: errors.New("html is empty")}
 	}
 	return &made
 }

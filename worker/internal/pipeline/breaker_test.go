@@ -312,9 +312,9 @@ func TestBreaker_OneLogLine(t *testing.T) {
 	if strings.Count(text, "sending parked") != 1 || strings.Count(text, "sending goes on") != 1 || strings.Count(text, "\n") != 3 {
 		t.Errorf("logged:\n%s", text) // the third line is about the sent email
 	}
-	counted := "# HELP provider_gate_shuts_total How often this process parked sending, by reason code.\n" +
-		"# TYPE provider_gate_shuts_total counter\nprovider_gate_shuts_total{reason=\"SES_ACCESS_DENIED\"} 1\n"
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(counted), "provider_gate_shuts_total"); err != nil {
+	counted := "# HELP provider_circuit_breaker_opens_total How often this process opened the circuit breaker, by reason code.\n" +
+		"# TYPE provider_circuit_breaker_opens_total counter\nprovider_circuit_breaker_opens_total{reason=\"SES_ACCESS_DENIED\"} 1\n"
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(counted), "provider_circuit_breaker_opens_total"); err != nil {
 		t.Error(err)
 	}
 }

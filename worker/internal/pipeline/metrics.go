@@ -18,6 +18,7 @@ type Metrics struct {
 	duration   *prometheus.HistogramVec
 	processing prometheus.Histogram
 	calls      *prometheus.HistogramVec
+	waits      *prometheus.CounterVec
 }
 
 // NewMetrics registers the pipeline's metrics.
@@ -38,6 +39,12 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "provider_call_duration_seconds", Help: "Duration of a provider call, by outcome.", Buckets: buckets,
 		}, []string{"verdict"}),
+		waits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pipeline_attachment_waits_total", Help: "Emails that were postponed, without spending a try, because their attachments could not be loaded.",
+		}, []string{"reason"}),
+	}
+	for _, reason := range []string{"busy", "unavailable"} {
+		m.waits.WithLabelValues(reason)
 	}
 	for _, state := range []email.EventType{email.EventReceived, email.EventValidated, email.EventValidationFailed, email.EventSentAttempt} {
 		m.duration.WithLabelValues(string(state))
@@ -45,7 +52,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, v := range []email.Validation{email.ValidationIntegrity, email.ValidationOutbox, email.ValidationRecipient, email.ValidationTemplate} {
 		m.validation.WithLabelValues(string(v))
 	}
-	registry.MustRegister(m.validation, m.duration, m.processing, m.calls)
+	registry.MustRegister(m.validation, m.duration, m.processing, m.calls, m.waits)
 	return m
 }
 
@@ -64,6 +71,8 @@ func (m *Metrics) reached(states []reached) {
 		m.duration.WithLabelValues(string(r.state)).Observe(r.after.Seconds())
 	}
 }
+
+func (m *Metrics) postponed(reason string) { m.waits.WithLabelValues(reason).Inc() }
 
 func (m *Metrics) final(status email.Status) { m.steps.Ended(status) }
 

@@ -86,6 +86,7 @@ type Params struct {
 	Breaker     Breaker
 	RetryRoom   RetryRoom
 	Templates   Templates
+	Attachments Attachments
 	Links       Links
 	Metrics     *Metrics
 	MaxAttempts int
@@ -237,6 +238,11 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 		return p.refuse(ctx, log, a, failed)
 	}
 	a.addText()
+	release, ok, err := p.loadAttachments(ctx, log, a)
+	if !ok {
+		return err
+	}
+	defer release()
 	a.reach(email.EventValidated)
 	if err := p.awaitPermit(ctx, permit, a.recipients()); err != nil {
 		return err

@@ -31,12 +31,23 @@ type Message struct {
 	HTML    string
 	Text    string
 	Headers map[string]string
+	// Attachments are sent in base64, so that they arrive unchanged.
+	Attachments []Attachment
 
 	// The three ids are sent to the provider as tags, so that its feedback can be matched to this
 	// attempt even if its answer was lost.
 	OutboxID  string
 	AttemptID string
 	CompanyID string
+}
+
+// Attachment is a file of a message.
+type Attachment struct {
+	Filename    string
+	ContentType string
+	ContentID   string // without < and >; "" = none
+	Inline      bool   // shown in the body
+	Content     []byte
 }
 
 // Receipt is the provider's confirmation that it accepted the message.

@@ -16,7 +16,7 @@ type item struct {
 	row   *hooks.Delivery // nil = none yet
 }
 
-// result is what became of an item.
+// result is the result of an item.
 type result struct {
 	state   state
 	outcome Outcome

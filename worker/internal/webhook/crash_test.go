@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -109,31 +108,4 @@ func TestService_DeathRepeatsAndNeverSkips(t *testing.T) {
 			r.check(t, w, 200)
 		})
 	}
-}
-
-// BenchmarkService_Idle reports the processor time of an idle program with 1,000 endpoints of 50 companies.
-func BenchmarkService_Idle(b *testing.B) {
-	w := newWorld(b)
-	for range 50 {
-		company := w.Company(b)
-		for range hooks.MaxEndpoints {
-			if err := w.Hooks.Create(b.Context(), hooks.Endpoint{ID: uuid.Must(uuid.NewV7()), CompanyID: company, URL: "https://hooks.acme.example", Secret: []byte("x")}); err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-	w.start(b, nil)
-	used := func() time.Duration {
-		var usage syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-			b.Fatal(err)
-		}
-		return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	}
-	before := used()
-	begun := time.Now()
-	for b.Loop() {
-		<-time.After(10 * time.Second)
-	}
-	b.ReportMetric(100*(used()-before).Seconds()/time.Since(begun).Seconds(), "%core")
 }

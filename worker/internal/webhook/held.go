@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -45,7 +46,7 @@ func (s *Service) renew(ctx context.Context, cancel context.CancelFunc, l hooks.
 		switch {
 		case err == nil:
 			h.renewed(begun)
-		case !h.mayAttempt():
+		case errors.Is(err, hooks.ErrLeaseLost), !h.mayAttempt():
 			return
 		}
 	}

@@ -64,7 +64,7 @@ func (s *server) page(ctx context.Context, r hooks.Round, secrets []standardwebh
 	if r.Down() {
 		limit = 1 // a probe
 	}
-	p, err := s.p.Store.Read(ctx, r.CompanyID, r.Cursor, r.Types, limit)
+	p, err := s.store.Read(ctx, r.CompanyID, r.Cursor, r.Types, limit)
 	if err != nil {
 		return false, err
 	}
@@ -85,12 +85,12 @@ func (s *server) page(ctx context.Context, r hooks.Round, secrets []standardwebh
 // replay attempts the next events of a replay.
 func (s *server) replay(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret) (more bool, err error) {
 	if r.Replay.Since == nil {
-		if _, err := s.p.Store.ReplayFailed(ctx, s.lease, *r.Replay, pageSize); err != nil {
+		if _, err := s.store.ReplayFailed(ctx, s.lease, *r.Replay, pageSize); err != nil {
 			return false, err
 		}
 		return true, nil
 	}
-	p, err := s.p.Store.Read(ctx, r.CompanyID, r.Replay.Cursor, r.Types, pageSize)
+	p, err := s.store.Read(ctx, r.CompanyID, r.Replay.Cursor, r.Types, pageSize)
 	if err != nil {
 		return false, err
 	}
@@ -114,7 +114,7 @@ func within(p hooks.EventPage, r hooks.Replay) (rest hooks.EventPage, finished b
 			rest.Events = append(rest.Events, e)
 		}
 	}
-	return rest, p.Next.Position >= r.LastPosition || !p.Next.Behind(r.Cursor)
+	return rest, r.Ends(p.Next) || !p.Next.Behind(r.Cursor)
 }
 
 // deliver attempts a page of events. handled is the cursor up to which every event is delivered or
@@ -154,9 +154,7 @@ func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardw
 
 // record commits a round. more is returned unless the endpoint asks to be left alone.
 func (s *server) record(ctx context.Context, r hooks.Result, more bool) (bool, error) {
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
-	defer cancel()
-	after, err := s.p.Store.Record(last, s.lease, r, s.p.DisableAfter)
+	after, err := s.store.Record(ctx, s.lease, r, s.p.DisableAfter)
 	if err != nil {
 		return false, err
 	}
@@ -178,7 +176,7 @@ func (s *server) itemsOf(ctx context.Context, r hooks.Round) (items []item, miss
 	}
 	events := map[string]Event{}
 	if len(ids) > 0 {
-		if events, err = s.p.Store.FindEvents(ctx, r.CompanyID, ids); err != nil {
+		if events, err = s.store.FindEvents(ctx, r.CompanyID, ids); err != nil {
 			return nil, nil, fmt.Errorf("read events of webhook deliveries: %w", err)
 		}
 	}

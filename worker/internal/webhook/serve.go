@@ -25,6 +25,7 @@ const (
 // server serves one endpoint while it has its lease.
 type server struct {
 	*Service
+	store turns
 	lease hooks.Lease
 	held  *held
 	width *width
@@ -32,7 +33,7 @@ type server struct {
 	replayed bool
 }
 
-// serve serves an endpoint until it has nothing to do.
+// serve serves an endpoint until it has nothing to do, or its turn is over.
 func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -54,13 +55,13 @@ func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 		}
 	}()
 	go s.renew(ctx, cancel, lease, h)
-	serving := &server{Service: s, lease: lease, held: h, width: newWidth(startWidth, mostConcurrent)}
+	serving := &server{Service: s, store: turns{s.p.Store, s.statements, w.CompanyID}, lease: lease, held: h, width: newWidth(startWidth, mostConcurrent)}
 	for {
 		more, err := serving.round(ctx)
 		if errors.Is(err, hooks.ErrLeaseLost) || ctx.Err() != nil {
 			return nil // disabled, deleted, another process serves it, or this one stops
 		}
-		if err != nil || !more {
+		if err != nil || !more || s.turnIsOver(w, begun) {
 			return err
 		}
 	}
@@ -68,9 +69,12 @@ func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 
 // round attempts what is due, then a page of new events or of a replay.
 func (s *server) round(ctx context.Context) (more bool, err error) {
-	r, err := s.p.Store.Load(ctx, s.lease, s.p.ProbeAfter)
+	r, err := s.store.Load(ctx, s.lease, s.p.ProbeAfter)
 	if err != nil {
 		return false, err
+	}
+	if r.NotBefore != nil { // the round before got the answer
+		return false, nil
 	}
 	secrets, err := s.secrets(r.Endpoint)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -37,6 +38,9 @@ const (
 	catchUpInterval = time.Hour
 	// mostActive bounds the endpoints that a process serves at the same time, in memory and connections.
 	mostActive = 256
+	// turnTime is how long an endpoint with more to do is served while others may be waiting because a
+	// process serves as many as it may.
+	turnTime = 10 * time.Second
 	// leaseTime is how long a lease lasts; it is renewed when a third has passed. Within leaseMargin of
 	// its end no attempt is started, so that two processes do not serve an endpoint at once.
 	leaseTime   = time.Minute
@@ -82,9 +86,11 @@ type Params struct {
 // Service finds endpoints that have something to do and serves them.
 type Service struct {
 	*service.Loop
-	p        Params
-	slots    *slots
-	schedule schedule
+	p     Params
+	slots *slots // of requests
+	// statements are slots of connections to the database.
+	statements *slots
+	schedule   schedule
 
 	// Used by the loop only.
 	counted time.Time
@@ -93,8 +99,12 @@ type Service struct {
 	caught  time.Time
 	head    int64
 
+	most     int // endpoints at the same time
+	turnTime time.Duration
+
 	mu      sync.Mutex
 	active  map[uuid.UUID]hooks.Work
+	left    map[uuid.UUID]time.Time // when an endpoint with more to do made room for others
 	running sync.WaitGroup
 	stop    context.CancelFunc
 	ctx     context.Context //nolint:containedctx // of the endpoints being served, which outlive a round
@@ -103,7 +113,8 @@ type Service struct {
 // New makes a Service that is not running yet.
 func New(p Params) *Service {
 	s := &Service{
-		p: p, slots: newSlots(p.Concurrency, p.ConcurrencyPerCompany), active: map[uuid.UUID]hooks.Work{},
+		p: p, slots: newSlots(p.Concurrency, p.ConcurrencyPerCompany), statements: newSlots(mostStatements, mostStatementsPerCompany),
+		most: mostActive, turnTime: turnTime, active: map[uuid.UUID]hooks.Work{}, left: map[uuid.UUID]time.Time{},
 		schedule: schedule{waits: p.Schedule, random: rand.Float64},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -178,11 +189,25 @@ func (s *Service) runOnce(ctx context.Context) (more bool, err error) {
 func (s *Service) free() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return mostActive - len(s.active)
+	return s.most - len(s.active)
 }
 
+// turnIsOver reports whether an endpoint that is served since begun makes room for others.
+func (s *Service) turnIsOver(w hooks.Work, begun time.Time) bool {
+	if time.Since(begun) < s.turnTime || s.free() > 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left[w.EndpointID] = time.Now()
+	return true
+}
+
+// leftFor is how long it counts that an endpoint has made room.
+const leftFor = time.Minute
+
 // choose returns at most free endpoints that are not served by this process. Companies take turns,
-// those with fewer served endpoints first.
+// those with fewer served endpoints first; of equal ones, endpoints that were served just now come last.
 func (s *Service) choose(work []hooks.Work, free int) []hooks.Work {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,7 +229,10 @@ func (s *Service) choose(work []hooks.Work, free int) []hooks.Work {
 		candidates = append(candidates, candidate{w, served[w.CompanyID]})
 		served[w.CompanyID]++
 	}
-	slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.turn, b.turn) })
+	maps.DeleteFunc(s.left, func(_ uuid.UUID, at time.Time) bool { return time.Since(at) > leftFor })
+	slices.SortStableFunc(candidates, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.turn, b.turn), s.left[a.EndpointID].Compare(s.left[b.EndpointID]))
+	})
 	chosen := make([]hooks.Work, 0, min(free, len(candidates)))
 	for _, c := range candidates[:min(free, len(candidates))] {
 		chosen = append(chosen, c.Work)

@@ -188,7 +188,8 @@ func TestService_Disables(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	company := w.Company(t)
-	gone, failing, busy := w.endpoint(t, company), w.endpoint(t, company), w.endpoint(t, company)
+	gone, failing, busy := w.endpoint(t, company, "email.*"), w.endpoint(t, company, "email.*"), w.endpoint(t, company, "email.*")
+	other := w.endpoint(t, company, "company.webhook_disabled")
 	gone.setAnswer(func(message) int { return http.StatusGone })
 	failing.setAnswer(func(message) int { return http.StatusMovedPermanently })
 	var throttle atomic.Bool
@@ -215,6 +216,10 @@ func TestService_Disables(t *testing.T) {
 		return e.Status == hooks.Disabled && *e.DisabledReason == hooks.Failing
 	})
 	w.emit(t, company, 2, 3)
+	eventually(t, "the events about both at another endpoint", func() bool {
+		w.assign(t)
+		return len(other.messages()) >= 2
+	})
 	for _, r := range []*receiver{gone, failing} {
 		r.setAnswer(nil)
 		if err := w.Hooks.Enable(t.Context(), company, r.ID); err != nil {

@@ -26,7 +26,7 @@ import (
 	"email-gateway/worker/internal/webhook"
 )
 
-// patience limits waits for conditions on a slow machine.
+// `patience` is the timeout of waits for conditions on a slow machine.
 const patience = 3 * time.Minute
 
 // world is a database with its webhooks.
@@ -49,6 +49,16 @@ func newWorld(t testing.TB) *world {
 // start starts a service. change may be nil. It stops with the test.
 func (w *world) start(t testing.TB, change func(*webhook.Params)) *webhook.Service {
 	t.Helper()
+	s := w.service(change)
+	if err := s.Start(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop(t.Context()) })
+	return s
+}
+
+// service makes a service that is not running yet.
+func (w *world) service(change func(*webhook.Params)) *webhook.Service {
 	p := webhook.Params{
 		Log: slog.New(slog.DiscardHandler), Store: w.Hooks, Ring: w.Ring, Metrics: webhook.NewMetrics(prometheus.NewRegistry()),
 		Sender: webhook.NewSender(webhook.SenderParams{AllowPrivate: true, Timeout: 10 * time.Second}), Schedule: scaled(time.Hour),
@@ -57,12 +67,7 @@ func (w *world) start(t testing.TB, change func(*webhook.Params)) *webhook.Servi
 	if change != nil {
 		change(&p)
 	}
-	s := webhook.New(p)
-	if err := s.Start(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Stop(t.Context()) })
-	return s
+	return webhook.New(p)
 }
 
 // scaled is the schedule with an hour of the given length.
@@ -83,6 +88,7 @@ type receiver struct {
 	mu      sync.Mutex
 	hook    *standard.Webhook
 	answer  func(m message) int // nil = 200
+	after   string              // Retry-After of other responses; "" = none
 	got     []message           // with a 2xx
 	tried   []message
 	refused []string
@@ -152,6 +158,8 @@ func (r *receiver) serve(w http.ResponseWriter, request *http.Request) {
 		r.mu.Lock()
 		r.got = append(r.got, m)
 		r.mu.Unlock()
+	} else if r.after != "" {
+		w.Header().Set("Retry-After", r.after)
 	}
 	w.WriteHeader(status)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Copy is a COPY … FROM STDIN that is under way. Its rows are written here, in the
-// text format, and handed to lib/pq by the piece: through database/sql each value is
-// boxed, looked at and converted, 18 allocations for a row of an upload. This makes
-// none but the pieces, and takes a quarter off the api's time for a row.
+// Copy is a running COPY … FROM STDIN. Its rows are written here, in the
+// text format, and passed to lib/pq in chunks: database/sql
+// boxes, inspects and converts each value, which takes 18 allocations for a row of an upload. This allocates
+// only the chunks, and saves a quarter of the api's time for a row.
 //
 // A row is its values in the order of the columns, then EndRow.
 type Copy struct {
@@ -141,7 +141,7 @@ func appendCopied(rows []byte, b byte) []byte {
 	return append(rows, b)
 }
 
-// EndRow may return what became of earlier rows.
+// EndRow may return an error of earlier rows.
 func (c *Copy) EndRow(ctx context.Context) error {
 	c.rows[len(c.rows)-1] = '\n'
 	if len(c.rows) < copyPiece {
@@ -150,8 +150,8 @@ func (c *Copy) EndRow(ctx context.Context) error {
 	return c.send(ctx)
 }
 
-// send hands over all rows. The end of ctx does not stop it: lib/pq would break the
-// connection off, which the caller wants to roll back on.
+// send sends all rows. The end of ctx does not stop it: lib/pq would close the
+// connection, on which the caller wants to roll back.
 func (c *Copy) send(ctx context.Context) error {
 	if len(c.rows) == 0 {
 		return nil
@@ -175,7 +175,7 @@ func (c *Copy) End(ctx context.Context) error {
 		})
 	}
 	if err != nil {
-		_ = c.Abandon() // it says the same once more
+		_ = c.Abandon() // it returns the same error again
 	}
 	return err
 }

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// AnswerTime is what a statement's answer may take on its way, on top of the
+// AnswerTime is how long a statement's answer may take to arrive, in addition to the
 // longest time that the statement itself may run.
 const AnswerTime = 5 * time.Second
 
-// dialer makes connections that give up on a server from which nothing has come
-// for so long: its machine or the network between is gone. TCP alone would wait a
+// dialer makes connections that fail when the server has sent nothing
+// for so long: its machine or the network is down. TCP alone would wait a
 // quarter of an hour, and the emails of one group with it.
 type dialer struct {
 	net     net.Dialer

@@ -1,5 +1,5 @@
 // Package pg is what the packages below shared/store have in common: connections to Postgres that notice a silent or
-// demoted server (DB), errors that say what became of a write, statements that are prepared once (Prepared), rows that many
+// demoted server (DB), errors that classify the outcome of a write, statements that are prepared once (Prepared), rows that many
 // goroutines write in one commit (Group), COPY, arrays and the parameters of grouped statements, bounded waits for the locks
 // of others (Bounded), and NOTIFY (Subscription). It has no table of its own.
 //

@@ -27,8 +27,8 @@ var (
 	ErrNotMigrated = errors.New("database is not migrated")
 )
 
-// IsOutage says that Postgres could not be asked, or did not answer whether it took a
-// write: the same write may go through another time.
+// IsOutage reports whether Postgres could not be reached, or did not confirm a
+// write: the same write may succeed later.
 func IsOutage(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome)
 }
@@ -55,8 +55,8 @@ func Translate(err error) error {
 	return err
 }
 
-// WriteError says of a failed write whether Postgres refused it (err as it is),
-// never got it (ErrUnavailable), or broke off in the middle (ErrUnknownOutcome).
+// WriteError classifies the error of a write: Postgres refused it (err unchanged),
+// never received it (ErrUnavailable), or may have applied it (ErrUnknownOutcome).
 func WriteError(err error) error {
 	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome) {
 		return err
@@ -137,9 +137,9 @@ func IsRefusal(err error) bool {
 	return errors.As(err, &refused) && !isPassing(err) && !isCutOff(err) && refused.Code.Class() != "XX"
 }
 
-// The constraints that a transition meets when its view of the log is out of date:
-// the numbers of its events are taken, or they do not follow what was the last one.
-// Run again, the statement sees the log as it is now.
+// The constraints that a transition violates when its snapshot of the log is out of date:
+// the numbers of its events are taken, or its events do not follow the last one.
+// Run again, the statement reads the current log.
 const eventsPath = "email_events_path"
 
 // isEventsKey: the primary key of a partition of email_events.

@@ -54,7 +54,7 @@ type Group[T, R any] struct {
 
 	mu         sync.Mutex
 	waiting    []*groupItem[T, R]
-	inFlight   int           // statements under way
+	inFlight   int           // running statements
 	join       int           // so many items start a second statement, or end the flush delay
 	flushDelay time.Duration // from a flush to the next one
 	lastFlush  time.Time     // its end
@@ -106,9 +106,9 @@ func (g *Group[T, R]) For(hands int) *Group[T, R] {
 	return g
 }
 
-// Do writes one item and returns its result. When ctx ends before the item's turn
-// came, it is not written; after that the outcome is open (ErrUnknownOutcome), and
-// a caller that needs to know must ask the database.
+// Do writes one item and returns its result. If ctx ends before the item's group
+// is written, it is not written; after that the outcome is unknown (ErrUnknownOutcome), and
+// a caller that needs it must query the database.
 func (g *Group[T, R]) Do(ctx context.Context, value T) (R, error) {
 	item := &groupItem[T, R]{value: value, key: g.key(value), size: g.size(value), ready: make(chan struct{})}
 	if g.owner != nil {
@@ -177,7 +177,7 @@ func (g *Group[T, R]) withdraw(item *groupItem[T, R]) bool {
 	return true
 }
 
-// Wait returns when nothing is under way any more.
+// Wait returns when no statement is running.
 func (g *Group[T, R]) Wait() { g.done.Wait() }
 
 // flush writes group after group until no item waits.
@@ -210,9 +210,9 @@ func (g *Group[T, R]) take(first bool) []*groupItem[T, R] {
 	return group
 }
 
-// settle writes a group and tells its callers. One bad row makes Postgres refuse the
-// whole statement, and one that waits for another transaction's lock holds it up, so such a
-// group is halved until that row is alone. blocked: a lock has held it up before.
+// settle writes a group and returns the results to its callers. One bad row makes Postgres refuse the
+// whole statement, and one that waits for another transaction's lock delays it, so such a
+// group is halved until that row is alone. blocked: a lock has delayed it before.
 func (g *Group[T, R]) settle(group []*groupItem[T, R], blocked bool) {
 	write := g.write
 	if blocked {

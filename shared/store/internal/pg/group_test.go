@@ -105,7 +105,7 @@ func TestGroup_WritesALoneItemAtOnce(t *testing.T) {
 	}
 }
 
-// While a group is under way, what comes waits and is then written together, in the
+// While a group is in flight, new items wait and are then written together, in the
 // order of the keys; each caller gets the result of its own item.
 func TestGroup_JoinsWhatWaits(t *testing.T) {
 	t.Parallel()
@@ -227,7 +227,7 @@ func TestGroup_PatienceBeginsAnew(t *testing.T) {
 }
 
 // A second group begins beside the first when enough have come, or when the first takes
-// its time: it may stand before a lock that concerns nobody else.
+// long: it may wait for a lock that the other items do not need.
 func TestGroup_SecondFlight(t *testing.T) {
 	t.Parallel()
 	many := make([]string, 32)

@@ -22,7 +22,7 @@ func (g *Group[T, R]) pick() (group []*groupItem[T, R]) {
 		if tooMuch && len(g.owners) < 2 {
 			break
 		}
-		// Those of one company stay in their order. Another company's may be smaller.
+		// The items of one company stay in order. Another company's may be smaller.
 		if full[item.owner] = full[item.owner] || tooMuch; twin || full[item.owner] {
 			continue
 		}
@@ -41,7 +41,7 @@ func (g *Group[T, R]) pick() (group []*groupItem[T, R]) {
 
 // inTurns lists those who wait one of each company after the other, beginning behind the
 // company that the last group began with. So a company with many or large items does not make
-// another one's wait for more than the groups under way and one more. g.mu is held.
+// another one's wait for more than the groups in flight and one more. g.mu is held.
 func (g *Group[T, R]) inTurns() []*groupItem[T, R] {
 	var order []uuid.UUID
 	queues := make(map[uuid.UUID][]*groupItem[T, R], len(g.owners))

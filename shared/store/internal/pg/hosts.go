@@ -12,12 +12,12 @@ import (
 	"github.com/lib/pq"
 )
 
-// headStart is how long a server has to answer before the next one is dialed beside it. All servers of a URL
-// with three hosts are asked within Confirm's 1.5 s, though connect_timeout gives each of them 5 s.
+// headStart is how long a server has to answer before the next one is dialed concurrently. All servers of a URL
+// with three hosts are dialed within Confirm's 1.5 s, though connect_timeout gives each of them 5 s.
 const headStart = 500 * time.Millisecond
 
-// errNotConnected: no connection was made, so nothing was run. Servers that answer are not what target_session_attrs
-// asks for, as between the end of a primary and the promotion of its standby; or the caller's time was over.
+// errNotConnected: no connection was made, so no statement was run. The servers that answer do not have the state that
+// target_session_attrs requires, as between the end of a primary and the promotion of its standby; or the caller's time was over.
 var errNotConnected = errors.New("not connected to a server")
 
 // hosts connects to one of several servers. It begins with the one that was connected to last: lib/pq would
@@ -99,7 +99,7 @@ func (h *hosts) Connect(ctx context.Context) (driver.Conn, error) {
 	return nil, explain(fmt.Errorf("connect to one of %d servers: %w", len(h.servers), errors.Join(errs...)))
 }
 
-// discard closes connections that nobody waits for any more.
+// discard closes connections that are no longer needed.
 func (h *hosts) discard(results <-chan connected, n int, remember bool) {
 	for range n {
 		r := <-results
@@ -113,7 +113,7 @@ func (h *hosts) discard(results <-chan connected, n int, remember bool) {
 	}
 }
 
-// explain adds errNotConnected to what lib/pq says about target_session_attrs, by its text: these errors have no type.
+// explain adds errNotConnected to lib/pq's errors about target_session_attrs, by their text: these errors have no type.
 func explain(err error) error {
 	if err != nil && (strings.Contains(err.Error(), "session is read-only") || strings.Contains(err.Error(), "hot standby mode")) {
 		return errors.Join(errNotConnected, err)

@@ -6,9 +6,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// IDRange is the smallest and the greatest id of the rows. A statement that is told
-// both looks only into the partitions between them: ids hold their time, and emails
-// that are in work together were mostly accepted in the same month.
+// IDRange returns the smallest and the greatest id of the rows. A statement with
+// both reads only the partitions between them: ids contain their time, and emails
+// that are processed together were mostly accepted in the same month.
 func IDRange[T any](rows []T, id func(*T) uuid.UUID) (first, last uuid.UUID) {
 	for i := range rows {
 		this := id(&rows[i])

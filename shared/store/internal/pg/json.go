@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Bounds of the JSON that is stored as it came. jsonb refuses numbers that numeric
-// cannot hold and values nested so deep that its parser runs out of stack; what no
-// program of ours would write need not be told apart exactly.
+// Limits of JSON that is stored unchanged. jsonb refuses numbers that numeric
+// cannot represent and values nested so deep that its parser runs out of stack; the limits
+// are narrower, since no program of ours writes such JSON.
 const (
 	plainDepth  = 100
 	plainNumber = 100 // characters
@@ -28,7 +28,7 @@ func JSON(raw []byte) string {
 	return string(quoted)
 }
 
-// isPlainJSON says whether jsonb takes the text. Besides the bounds it looks for
+// isPlainJSON reports whether jsonb accepts the text. Besides the limits it checks for
 // escaped halves of surrogate pairs, which decode to U+FFFD, and for U+0000.
 func isPlainJSON(text string) bool {
 	if !json.Valid([]byte(text)) {
@@ -62,8 +62,8 @@ func isPlainJSON(text string) bool {
 	}
 }
 
-// WithoutNUL removes U+0000 from text that came from outside: text and jsonb
-// columns would refuse it, and with it the news that the text is about.
+// WithoutNUL removes U+0000 from text of external origin: text and jsonb
+// columns would refuse it, and the whole record with it.
 func WithoutNUL(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\uFFFD")
 }

@@ -22,7 +22,7 @@ type Channel struct {
 	Name  string
 	About string // what notifications are about, for the log: "new emails"
 	// Received gets the payload of each notification. Missed is called where notifications may have been lost: when the
-	// connection is gone, and when there is a new one. nil = the caller needs Woken alone.
+	// connection breaks, and when there is a new one. nil = the caller needs Woken alone.
 	Received func(payload string)
 	Missed   func()
 }
@@ -45,8 +45,8 @@ type Subscription struct {
 }
 
 // NewSubscription makes a Subscription for the database named by a postgres:// URL, which
-// must lead to Postgres itself: a pooler that hands a session on between
-// transactions loses its LISTEN.
+// must lead to Postgres itself: LISTEN does not work through a pooler that pools
+// transactions.
 func NewSubscription(databaseURL string, channel Channel, log *slog.Logger) (*Subscription, error) {
 	dsn, err := DataSource(databaseURL, Options{})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// lockTries bounds the tries under way, and lockTriesOfEach those of one company.
+	// lockTries limits concurrent tries, and lockTriesOfEach those of one company.
 	lockTries, lockTriesOfEach = 6, 3
 	// tryWait is how long a try waits for a lock: longer than a commit takes.
 	tryWait = 200 * time.Millisecond
@@ -26,7 +26,7 @@ var (
 	ErrTries          = errors.New("too many requests at once of all companies that may need rows of other transactions")
 )
 
-// turn is a request that waits for a try. ready says whether a try is of use.
+// turn is a request that waits for a try. ready receives whether a try makes sense.
 type turn struct {
 	row   HeldRow
 	ready chan bool
@@ -46,7 +46,7 @@ func (t *turns) add(next *turn) {
 	t.of[company] = append(t.of[company], next)
 }
 
-// remove says whether the request was still waiting.
+// remove reports whether the request was still waiting.
 func (t *turns) remove(next *turn) bool {
 	company := next.row.Company
 	i := slices.Index(t.of[company], next)
@@ -93,8 +93,8 @@ func (t *turns) set(company uuid.UUID, left []*turn) {
 	t.order = slices.DeleteFunc(t.order, func(c uuid.UUID) bool { return c == company })
 }
 
-// try waits for a try of the row. false: a request waits for the row's lock already, so that a
-// try is of no use. After turnWait the error is ErrBusy if requests of the company meet locks,
+// try waits until it may try the row. false: a request waits for the row's lock already, so that a
+// try makes no sense. After turnWait the error is ErrBusy if requests of the company are blocked by locks,
 // else ErrTriesOfCompany or ErrTries.
 func (w *waits) try(ctx context.Context, row HeldRow) (bool, error) {
 	begun := time.Now()
@@ -134,7 +134,7 @@ func (w *waits) try(ctx context.Context, row HeldRow) (bool, error) {
 	return false, err
 }
 
-// noTry says why a request that has waited since begun got no try. w.mu is held.
+// noTry returns the error of a request that has waited since begun without a try. w.mu is held.
 func (w *waits) noTry(row HeldRow, begun time.Time) error {
 	if w.waiters[row.Company] > 0 || !w.met[row.Company].Before(begun) {
 		return ErrBusy
@@ -145,7 +145,7 @@ func (w *waits) noTry(row HeldRow, begun time.Time) error {
 	return ErrTries
 }
 
-// meet notes that a request of the company waited for a lock in vain.
+// meet records that a request of the company waited for a lock in vain.
 func (w *waits) meet(company uuid.UUID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

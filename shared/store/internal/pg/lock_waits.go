@@ -11,14 +11,14 @@ import (
 	"github.com/lib/pq"
 )
 
-// Bounds of the connections that requests hold while other transactions hold the rows that
+// Limits of the connections that requests hold while other transactions hold the rows that
 // they need: see lockTries too. Of a pool of 16, four are left to all others in the worst case,
-// and usually ten: a try that meets no lock takes two milliseconds.
+// and usually ten: a try without a lock takes two milliseconds.
 const lockWaits, lockWaitsOfEach = 6, 2
 
 // ErrBusy: another transaction holds a row that the request needs, and lockWaitsOfEach requests
 // of the company or lockWaits of all wait for such rows already. Or the request got no try in
-// turnWait because requests of its company meet such rows. Nothing was written.
+// turnWait because requests of its company are blocked by such rows. Nothing was written.
 var ErrBusy = errors.New("other transactions hold rows that the company's requests need, and too many requests wait already")
 
 // LockWait is how long somebody waits at most for a row that another transaction holds. It is less than the 5 s after which
@@ -61,11 +61,11 @@ func newWaits() *waits {
 
 // Bounded runs do, which may need a row that another transaction holds and waits for it as
 // long as its argument says. Most rows are free, so do is tried with a short wait first. A
-// request that meets a lock then waits for it until LockWait is over; at most
+// request that finds a lock then waits for it until LockWait is over; at most
 // lockWaitsOfEach requests of a company and lockWaits of all companies do. Further ones get
 // ErrBusy at once, joined with the error of a try. A request that gets no try in turnWait gets
-// ErrBusy if requests of its company meet locks, else ErrTriesOfCompany or ErrTries. do must write
-// nothing when it fails; it is repeated when it lost a race.
+// ErrBusy if requests of its company are blocked by locks, else ErrTriesOfCompany or ErrTries. do must write
+// nothing when it fails; it is repeated after a serialization failure or deadlock.
 func Bounded[R any](ctx context.Context, db *DB, row HeldRow, do func(wait time.Duration) ([]R, error)) ([]R, error) {
 	w, end := db.waits, time.Now().Add(LockWait)
 	tried, err := w.try(ctx, row)
@@ -138,8 +138,8 @@ func count(of map[uuid.UUID]int, company uuid.UUID, change int) {
 // place is how Postgres names the row that a statement waited for, in any language.
 var place = regexp.MustCompile(`\([0-9]+,[0-9]+\)`)
 
-// IsRowWait: the lock was a row's or a key's, and not that of a table, for which everybody
-// waits.
+// IsRowWait reports whether the lock was a row's or a key's, and not a table's, which blocks
+// every statement.
 func IsRowWait(err error) bool {
 	var refused *pq.Error
 	return IsLockTimeout(err) && errors.As(err, &refused) && place.MatchString(refused.Where)

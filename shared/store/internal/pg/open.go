@@ -21,17 +21,17 @@ type DB struct {
 	options   Options
 }
 
-// Options bound what one process asks of Postgres.
+// Options bound one process's use of Postgres.
 type Options struct {
 	// MaxConns is how many connections may be open at once (0 means 16).
 	MaxConns int
 	// StatementTimeout ends a statement that runs longer (0 means 30 s).
 	StatementTimeout time.Duration
-	// Hands is how many callers at once load and advance emails, one by one. The more there
-	// are, the longer they wait for each other (0 means that they do not).
+	// Hands is how many goroutines load and advance emails concurrently. The more there
+	// are, the longer a group waits for further items (0 means that it does not).
 	Hands int
-	// Pooled: a pooler gives each transaction another server connection. Then nothing is prepared, and what the
-	// connections of a program are set to must stand on its role (see schema/roles.sql).
+	// Pooled: a pooler gives each transaction another server connection. Then no statement is prepared, and the
+	// settings of a program's connections must be settings of its role (see schema/roles.sql).
 	Pooled bool
 	// AllowUnreachable opens also while Postgres cannot be reached: statements fail with
 	// ErrUnavailable until it can. What Postgres answers with a refusal (a password, a
@@ -66,7 +66,7 @@ func Open(ctx context.Context, databaseURL string, o Options) (*DB, error) {
 	return db, nil
 }
 
-// Select reads rows into a slice. Its errors are those of this package: so are those of Get, Exec and InTx.
+// Select reads rows into a slice. Its errors are those of this package, as are the errors of Get, Exec and InTx.
 func (db *DB) Select(ctx context.Context, into any, statement string, args ...any) error {
 	return Translate(db.SelectContext(ctx, into, statement, args...))
 }
@@ -87,8 +87,8 @@ func (o Options) statementTimeout() time.Duration {
 	return cmp.Or(o.StatementTimeout, 30*time.Second)
 }
 
-// DataSource adds what the programs rely on to the URL. binary_parameters sends a statement with its parameters in one
-// round trip, so that it works behind PgBouncer, and lets columns travel as they are. A pooler takes no
+// DataSource adds required settings to the URL. binary_parameters sends a statement with its parameters in one
+// round trip, so that it works behind PgBouncer, and avoids converting columns. A pooler accepts no
 // settings for one connection, so with Pooled the roles have them.
 func DataSource(databaseURL string, o Options) (string, error) {
 	u, err := pgurl.Parse(databaseURL)
@@ -120,10 +120,10 @@ var sessionSettings = []struct{ name, value string }{
 	// ("Planner settings") for what each reads without this.
 	{"enable_seqscan", "off"},
 	{"jit", "off"},                    // no statement here is worth compiling
-	{"client_min_messages", "notice"}, // a warning says that no standby has confirmed a commit
+	{"client_min_messages", "notice"}, // a warning reports that no standby has confirmed a commit
 }
 
-// Ping asks Postgres for a sign of life.
+// Ping checks the connection to Postgres.
 func (db *DB) Ping(ctx context.Context) error {
 	if err := db.PingContext(ctx); err != nil {
 		return fmt.Errorf("ping database: %w", Translate(err))

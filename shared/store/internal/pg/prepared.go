@@ -30,8 +30,8 @@ type Prepared struct {
 	off  atomic.Bool
 }
 
-// Prepare makes a statement that is prepared when it is first used. Behind a pooler it never is: its name could stand for another
-// statement, of another process, on the server connection that runs it.
+// Prepare makes a statement that is prepared when it is first used. Behind a pooler it never is: on the server connection that
+// runs it, its name could belong to another process's statement.
 func (db *DB) Prepare(text string) *Prepared {
 	p := &Prepared{db: db.DB, text: text}
 	p.off.Store(db.options.Pooled)

@@ -20,10 +20,10 @@ const confirmTime = 1500 * time.Millisecond
 // warningTime is how much longer Confirm waits for the warning of the commit that it has cancelled.
 const warningTime = 250 * time.Millisecond
 
-// ConfirmedColumn is a column of a statement that answers only when a synchronous standby has all that the
+// ConfirmedColumn is a column of a statement that returns only when a synchronous standby has everything that the
 // statement sees. A row whose commit no standby confirmed is visible nevertheless: its connection was cancelled or
-// ended while it waited, or Postgres was restarted. The column writes a message to the WAL, which nobody
-// reads, and so makes the statement's own commit wait; standbys confirm commits in their order. Without synchronous
+// ended while it waited, or Postgres was restarted. The column writes an unused message to the WAL
+// and so makes the statement's own commit wait; standbys confirm commits in their order. Without synchronous
 // standbys it writes nothing.
 const ConfirmedColumn = `CASE WHEN current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')
             THEN pg_logical_emit_message(true, 'email-gateway', '') END`
@@ -72,14 +72,14 @@ func (db *DB) confirm(ctx context.Context) error {
 // Unreplicated is how many commits of this process ended with ErrUnreplicated.
 func (db *DB) Unreplicated() int64 { return db.connector.unreplicated.Load() }
 
-// pooledTries is how often two connections are compared. PgBouncer hands out the most recently used
+// pooledTries is how often two connections are compared. PgBouncer assigns the most recently used
 // connection by default, so the first comparison finds it unless others use the pool.
 const pooledTries = 20
 
 const backendSQL = `SELECT pg_backend_pid()`
 
-// Pooled says whether a pooler between this program and Postgres gives a server connection to each transaction, and not
-// to each connection: two connections that are open at the same time have been seen on the same server connection,
+// Pooled reports whether a pooler between this program and Postgres assigns a server connection to each transaction
+// instead of each connection: two connections that are open at the same time were observed on the same server connection,
 // or one on several. It needs MaxConns ≥ 2.
 func (db *DB) Pooled(ctx context.Context) (bool, error) {
 	owners := map[int]int{} // backends, by the connection that was seen on them

@@ -85,8 +85,8 @@ func (s *session) notice(n *pq.Error) {
 const doubtTime = 30 * time.Second
 
 // ExplainTimeout adds ErrUnreplicated to the error of a write that had no answer in time shortly after a commit that no standby
-// has confirmed. The commits that wait take the connections of the pool, and a cancelled one
-// reports its warning only when another connection has brought the cancel to Postgres.
+// has confirmed. The commits that wait occupy the connections of the pool, and a cancelled one
+// reports its warning only when another connection has sent the cancel request to Postgres.
 func (db *DB) ExplainTimeout(ctx context.Context, err error) error {
 	if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, ErrUnreplicated) ||
 		time.Since(time.Unix(0, db.connector.doubted.Load())) > doubtTime {
@@ -173,7 +173,7 @@ func (s *session) BeginTx(ctx context.Context, options driver.TxOptions) (driver
 	return &sessionTx{Tx: tx, session: s, cancel: cancel}, nil
 }
 
-// sessionTx is a transaction, of which lib/pq has the context watched until it ends.
+// sessionTx is a transaction whose context lib/pq watches until it ends.
 type sessionTx struct {
 	driver.Tx
 	session *session

@@ -11,14 +11,14 @@ import (
 	"github.com/lib/pq"
 )
 
-// Write runs a statement that commits by itself and tells whether it may have been
+// Write runs a statement that commits by itself and reports whether it may have been
 // applied. args are its parameters, at least one.
 //
-// When a connection breaks, database/sql runs the statement once more on another.
-// That is welcome (after a restart of Postgres all idle connections are broken), so
-// a statement must be repeatable: run twice, it leaves what one run leaves. But only
-// the last run's error is returned: a statement cut off after its commit, and then a
-// refused connection, would look like a database that was away all along.
+// When a connection breaks, database/sql runs the statement once more on another one.
+// That is useful (after a restart of Postgres all idle connections are broken), so
+// a statement must be idempotent. But only
+// the last run's error is returned: a statement interrupted after its commit, followed by a
+// refused connection, would look like a database that was never reached.
 func Write(run func(args []any) error, args ...any) error {
 	_, err := WriteCounted(run, args...)
 	return err
@@ -41,7 +41,7 @@ func WriteCounted(run func(args []any) error, args ...any) (runs int, err error)
 }
 
 // counted is a parameter that counts how often its statement is run: database/sql
-// asks it for its value each time.
+// reads its value each time.
 type counted struct {
 	value any
 	runs  *int
@@ -62,8 +62,8 @@ func (db *DB) Exec(ctx context.Context, statement string, args ...any) (result s
 }
 
 // InTx runs do in one READ COMMITTED transaction and commits it if do returned
-// nil. COMMIT's own error is returned like any other; only that one can leave open
-// what became of the transaction.
+// nil. COMMIT's own error is returned like any other; it is the only one after which the
+// transaction may be committed or not.
 func (db *DB) InTx(ctx context.Context, do func(tx *sqlx.Tx) error) error {
 	tx, err := db.BeginTxx(ctx, nil)
 	var refused *pq.Error
@@ -130,7 +130,7 @@ func (db *DB) beginSteady(ctx context.Context) (SteadyTx, error) {
 func carryOut(tx *sqlx.Tx, do func(tx *sqlx.Tx) error) (err error) {
 	defer func() {
 		if err != nil {
-			// A rollback that fails leaves nothing behind either: the connection is gone.
+			// If the rollback fails, the connection is broken, and nothing is left of the transaction either.
 			_ = tx.Rollback()
 		}
 	}()

@@ -25,9 +25,9 @@ const BoundWaitSQL = `SELECT set_config('lock_timeout', $1, true)`
 // LockTimeout is a time as Postgres's setting takes it.
 func LockTimeout(wait time.Duration) string { return strconv.FormatInt(wait.Milliseconds(), 10) }
 
-// AlongKeySQL keeps a transaction's statements to an index's own order. A list of the
-// next entries is wanted of a table that has just grown by a million rows, of which the
-// planner may not have heard: it would collect them all and sort them, for each batch. And
-// what belongs to the entries is looked up by its own index: a hash or merge join would read
-// all of another table.
+// AlongKeySQL makes the planner read a transaction's statements in an index's order. A statement lists the
+// next entries of a table that has just grown by a million rows, which the
+// planner's statistics may not include: it would collect all rows and sort them, for each batch. The rows that
+// belong to the entries are looked up by their own index: a hash or merge join would read
+// all of the other table.
 const AlongKeySQL = `SET LOCAL enable_bitmapscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_material = off`

@@ -49,6 +49,8 @@ func (s *Sender) input(m provider.Message) (*sesv2.SendEmailInput, error) {
 			Subject: text(m.Subject),
 			Body:    &types.Body{},
 			Headers: headers(m.Headers),
+
+			Attachments: attachments(m.Attachments),
 		}},
 		EmailTags: tags(m),
 	}
@@ -74,6 +76,25 @@ func headers(h map[string]string) []types.MessageHeader {
 	var list []types.MessageHeader
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		list = append(list, types.MessageHeader{Name: aws.String(name), Value: aws.String(h[name])})
+	}
+	return list
+}
+
+// attachments sets the transfer encoding: without it, SES guesses, and damages PDFs.
+func attachments(all []provider.Attachment) []types.Attachment {
+	var list []types.Attachment
+	for _, a := range all {
+		one := types.Attachment{
+			FileName: aws.String(a.Filename), ContentType: aws.String(a.ContentType), RawContent: a.Content,
+			ContentDisposition: types.AttachmentContentDispositionAttachment, ContentTransferEncoding: types.AttachmentContentTransferEncodingBase64,
+		}
+		if a.Inline {
+			one.ContentDisposition = types.AttachmentContentDispositionInline
+		}
+		if a.ContentID != "" {
+			one.ContentId = aws.String(a.ContentID)
+		}
+		list = append(list, one)
 	}
 	return list
 }

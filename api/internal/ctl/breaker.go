@@ -12,13 +12,14 @@ import (
 )
 
 func (c *control) gate() *cobra.Command {
-	cmd := group("gate", "Show the circuit breaker of the email provider",
-		`All workers share one circuit breaker (the gate). They open it when the provider accepts no
+	cmd := group("breaker", "Show the circuit breaker of the email provider",
+		`All workers share one circuit breaker. They open it when the provider accepts no
 email at all: the account is paused, the credentials are wrong, the daily quota is used up,
 or there is an outage. Then one probe email is sent every 5 s; when one succeeds, the circuit
 breaker closes. Operators stop all sending with gatewayctl lane pause --all; probes do not
 undo that.`,
-		"  gatewayctl gate show")
+		"  gatewayctl breaker show")
+	cmd.Aliases = []string{"gate"} // the name in the previous release
 	cmd.AddCommand(c.gateShow())
 	return cmd
 }
@@ -32,7 +33,7 @@ type gateView struct {
 func (c *control) gateShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show", Short: "Show whether emails are sent to the provider, and if not, why",
-		Example: "  gatewayctl gate show",
+		Example: "  gatewayctl breaker show",
 		Args:    exactArgs(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, _ []string) (answer, error) {
 			return changeGate(ctx, s, "", func() error { return nil })

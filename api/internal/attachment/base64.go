@@ -1,0 +1,164 @@
+package attachment
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// pieceBytes is how much is read, decoded and written at a time.
+const pieceBytes = 32 << 10
+
+// errNotBase64 describes a text that is not base64.
+type errNotBase64 struct{ reason string }
+
+func (e errNotBase64) Error() string { return e.reason }
+
+// sextets maps the characters of the standard alphabet to their values.
+var sextets = func() (table [256]byte) {
+	for i := range table {
+		table[i] = 0xFF
+	}
+	for i, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/" {
+		table[c] = byte(i)
+	}
+	return table
+}()
+
+// decoder decodes base64 of the standard alphabet, character by character. It skips line breaks and spaces, as MIME has
+// them; padding may be missing.
+type decoder struct {
+	to      io.Writer
+	out     []byte
+	bits    uint32
+	have    int // sextets in bits: 0 to 3
+	padding int
+	read    int64 // characters
+}
+
+func newDecoder(to io.Writer) *decoder { return &decoder{to: to, out: make([]byte, 0, pieceBytes)} }
+
+func (d *decoder) add(c byte) error {
+	d.read++
+	switch value := sextets[c]; {
+	case value != 0xFF && d.padding == 0:
+		d.bits = d.bits<<6 | uint32(value)
+		if d.have++; d.have < 4 {
+			return nil
+		}
+		d.out = append(d.out, byte(d.bits>>16), byte(d.bits>>8), byte(d.bits))
+		d.bits, d.have = 0, 0
+		if len(d.out)+3 > cap(d.out) {
+			return d.flush()
+		}
+	case c == '\n' || c == '\r' || c == ' ' || c == '\t':
+	case c == '=' && d.have+d.padding >= 2 && d.have+d.padding < 4:
+		d.padding++
+	case c == '-' || c == '_':
+		return errNotBase64{fmt.Sprintf("must be base64 of the standard alphabet, with + and / instead of - and _ (character %d)", d.read)}
+	default:
+		return errNotBase64{fmt.Sprintf("must be base64: character %d does not belong to it", d.read)}
+	}
+	return nil
+}
+
+func (d *decoder) flush() error {
+	_, err := d.to.Write(d.out)
+	d.out = d.out[:0]
+	return err
+}
+
+// end decodes the last group.
+func (d *decoder) end() error {
+	switch {
+	case d.have == 1, d.padding > 0 && d.have+d.padding != 4:
+		return errNotBase64{"must be base64: it ends in the middle of a group"}
+	case d.have == 2:
+		d.out = append(d.out, byte(d.bits>>4))
+	case d.have == 3:
+		d.out = append(d.out, byte(d.bits>>10), byte(d.bits>>2))
+	}
+	return d.flush()
+}
+
+// errBroken: the JSON is not valid at this point.
+var errBroken = errors.New("invalid JSON")
+
+// decodeString reads the rest of a JSON string, after its first quote, and decodes it. A text that is not base64 is read to its
+// end. err is an error of the reader or of the disk, or errBroken.
+func decodeString(in *bufio.Reader, d *decoder) (invalid error, err error) {
+	add := func(c byte) {
+		if invalid == nil && err == nil {
+			failed := d.add(c)
+			if _, ok := errors.AsType[errNotBase64](failed); ok || errors.Is(failed, ErrTooLarge) {
+				invalid = failed
+			} else {
+				err = failed
+			}
+		}
+	}
+	for err == nil {
+		c, failed := in.ReadByte()
+		switch {
+		case failed != nil:
+			return invalid, failed
+		case c == '"':
+			if invalid == nil {
+				if failed := d.end(); failed != nil {
+					if _, ok := errors.AsType[errNotBase64](failed); ok || errors.Is(failed, ErrTooLarge) {
+						return failed, nil
+					}
+					return nil, failed
+				}
+			}
+			return invalid, nil
+		case c != '\\':
+			add(c)
+			continue
+		}
+		if c, failed = in.ReadByte(); failed != nil {
+			return invalid, failed
+		}
+		switch c {
+		case 'n':
+			add('\n')
+		case 'r':
+			add('\r')
+		case 't':
+			add('\t')
+		case 'u':
+			r, failed := hexRune(in)
+			if failed != nil {
+				return invalid, failed
+			}
+			add(r)
+		default: // an escaped slash, or a character that is not base64
+			add(c)
+		}
+	}
+	return invalid, err
+}
+
+// hexRune reads the four digits of an escape. Characters beyond ASCII become 0, which is not base64.
+func hexRune(in *bufio.Reader) (byte, error) {
+	var n uint32
+	for range 4 {
+		c, err := in.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		switch {
+		case c >= '0' && c <= '9':
+			n = n<<4 | uint32(c-'0')
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			n = n<<4 | uint32(c|0x20-'a'+10)
+		default:
+			return 0, errBroken
+		}
+	}
+	if n > 0x7F {
+		return 0, nil
+	}
+	return byte(n), nil
+}

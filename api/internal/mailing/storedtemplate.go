@@ -1,0 +1,169 @@
+package mailing
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"email-gateway/api/internal/csvfile"
+	"email-gateway/shared/email"
+	"email-gateway/shared/htmlcheck"
+	"email-gateway/shared/rules"
+	"email-gateway/shared/store"
+	"email-gateway/shared/template"
+)
+
+// Content is what the emails of a mailing are made from: Templates of the request, or a *StoredTemplate.
+type Content interface {
+	// CheckFields compares the fields with the columns of the file. A fault lists the unknown fields and the columns.
+	CheckFields(header *csvfile.Header) []rules.Fault
+	// Without returns the names of the existing bodies, html and text, that do not use the field.
+	Without(field string) []string
+	// Stored is the content as the worker reads it. It requires a content that passed CheckFields.
+	Stored(header *csvfile.Header) (Stored, error)
+}
+
+// StoredTemplate is a version of a stored template. The columns of the file are its variables; an empty cell is a
+// variable that is missing.
+type StoredTemplate struct {
+	Ref    string // name@version or name/locale@version
+	Source template.Source
+	Parsed *template.Template
+}
+
+// columnsOf are the columns of a file, whose names are compared as those of merge fields.
+func columnsOf(header *csvfile.Header) template.Columns {
+	var keys []string
+	for _, name := range header.Columns() {
+		keys = append(keys, csvfile.Normalize(name))
+	}
+	return template.Columns{
+		Has: func(name string) bool { return header.Index(name) >= 0 },
+		Begins: func(prefix string) bool {
+			prefix = csvfile.Normalize(prefix)
+			return slices.ContainsFunc(keys, func(key string) bool { return strings.HasPrefix(key, prefix) })
+		},
+	}
+}
+
+// CheckFields implements Content.
+func (s *StoredTemplate) CheckFields(header *csvfile.Header) []rules.Fault {
+	uses := s.Parsed.Uses(columnsOf(header))
+	var faults []rules.Fault
+	for _, name := range uses.Own {
+		if isReserved(name) && header.Index(name) >= 0 {
+			faults = addReserved(faults, name)
+		}
+	}
+	forbidden := slices.DeleteFunc(slices.Clone(uses.Names), func(name string) bool { return !header.IsTaxID(header.Index(name)) })
+	switch {
+	case len(uses.Missing) > 0:
+		faults = append(faults, unknownFields(PartTemplate, uses.Missing, header))
+	case len(forbidden) > 0:
+		faults = append(faults, forbiddenFields(PartTemplate, forbidden))
+	case len(uses.Clash) > 0:
+		faults = append(faults, rules.Fault{Field: PartTemplate, Code: CodeFieldClash, Message: fmt.Sprintf(
+			"uses %s: of two columns one cannot be a text and the other a part of it", braced(uses.Clash))})
+	}
+	return faults
+}
+
+// Without implements Content.
+func (s *StoredTemplate) Without(field string) []string {
+	var parts []string
+	for _, part := range []struct{ name, text string }{{PartHTML, s.Source.HTML}, {PartText, s.Source.Text}} {
+		if part.text != "" && !s.Parsed.Has(part.name, field) {
+			parts = append(parts, part.name)
+		}
+	}
+	return parts
+}
+
+// Stored implements Content.
+func (s *StoredTemplate) Stored(header *csvfile.Header) (Stored, error) {
+	declared, err := template.Declarations(s.Source.Variables)
+	if err != nil {
+		return Stored{}, err
+	}
+	return Stored{
+		Subject: s.Source.Subject, HTML: s.Source.HTML, Text: s.Source.Text, Fields: s.Parsed.Uses(columnsOf(header)).Names,
+		Template: s.Ref, Variables: declared,
+	}, nil
+}
+
+// rowTemplate is a stored template bound to the columns of a file.
+type rowTemplate struct {
+	row   *template.Row
+	names []string // of Fields
+}
+
+// useTemplate prepares the validator for a stored template.
+func (j *Validator) useTemplate(s *StoredTemplate) {
+	uses := s.Parsed.Uses(columnsOf(j.params.Header))
+	j.stored = &rowTemplate{row: s.Parsed.Row(uses.Names), names: uses.Names}
+	for _, name := range uses.Names {
+		j.columns = append(j.columns, j.params.Header.Index(name))
+	}
+	j.inSubject = uses.InSubject
+	j.mayShowNothing = !shows(s.Source.HTML == "", s.Parsed.Literals())
+}
+
+// shows reports whether a reader of a body would see anything.
+func shows(isText bool, body string) bool {
+	if isText {
+		return !email.IsBlank(body)
+	}
+	return htmlcheck.Shows(body)
+}
+
+// renderStored is render and emptyFields for a stored template.
+func (j *Validator) renderStored(row csvfile.Row) (store.MailingLine, error) {
+	for i, column := range j.columns {
+		if j.inSubject[i] {
+			j.entry.Fields = append(j.entry.Fields, j.keepLine(row.Field(column)))
+		} else {
+			j.entry.Fields = append(j.entry.Fields, j.keep(row.Field(column)))
+		}
+	}
+	made, buffer, empty, err := j.stored.row.AppendTo(j.rendered[:0], template.Values{
+		Email: j.entry.Email, Token: tokenLike, UnsubscribeURL: j.params.Unsubscribe, Fields: j.entry.Fields,
+	})
+	j.rendered = buffer
+	if fault, ok := errors.AsType[*template.RowFault](err); ok {
+		return j.refuse(row.Line, j.columnOf(fault), codeOfValue(fault.Code)), nil
+	}
+	if err != nil {
+		return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
+	}
+	if len(bytes.TrimLeftFunc(made.Subject, email.IsInvisible)) == 0 {
+		return j.refuse(row.Line, -1, CodeSubjectLength), nil
+	}
+	for _, i := range empty {
+		if j.params.RejectEmpty {
+			return j.refuse(row.Line, j.columns[i], store.CodeEmptyField), nil
+		}
+		j.entry.EmptyFields = append(j.entry.EmptyFields, j.names[j.columns[i]])
+	}
+	if j.mayShowNothing {
+		body, isText := made.HTML, len(made.HTML) == 0
+		if isText {
+			body = made.Text
+		}
+		if !shows(isText, string(body)) {
+			return j.refuse(row.Line, -1, CodeEmptyBody), nil
+		}
+	}
+	return store.MailingLine{}, nil
+}
+
+func (j *Validator) columnOf(fault *template.RowFault) int {
+	switch {
+	case fault.Column >= 0:
+		return j.columns[fault.Column]
+	case isOwn(fault.Field):
+		return j.params.Header.Index(fault.Field)
+	}
+	return -1
+}

@@ -1,0 +1,70 @@
+package templates
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store"
+	stored "email-gateway/shared/store/template"
+)
+
+// versions are stored versions by name, each published.
+type versions map[string]stored.Version
+
+func (v versions) Resolve(_ context.Context, _ uuid.UUID, name string, _ []string) (stored.ID, int, error) {
+	if _, ok := v[name]; !ok {
+		return stored.ID{}, 0, store.ErrNotFound
+	}
+	return stored.ID{Name: name}, 1, nil
+}
+
+func (v versions) Find(_ context.Context, _ uuid.UUID, id stored.ID, _ int) (stored.Version, error) {
+	return v[id.Name], nil
+}
+
+// What takes a processor for long waits for a turn of its company; what is usual does not, so that it is never behind
+// an expensive template.
+func TestRender_ExpensiveWaitsForATurn(t *testing.T) {
+	t.Parallel()
+	v := versions{
+		"usual": {Name: "usual", Subject: "s", HTML: "<p>{{#l}}{{.}}{{/l}}</p>", Variables: "[]"},
+		"large": {Name: "large", Subject: "s", Text: strings.Repeat("a", waitsFrom+1), Variables: "[]"},
+		"loops": {Name: "loops", Subject: "s", Text: "{{#l}}{{#l}}{{#l}}{{/l}}{{/l}}{{/l}}x", Variables: "[]"},
+		"grows": {Name: "grows", Subject: "s", Text: "{{#l}}" + strings.Repeat("0123456789", 100) + "{{/l}}", Variables: "[]"},
+		"wrong": {Name: "wrong", Subject: "s", Text: "{{#l}}{{gone}}{{/l}}", Variables: "[]"},
+	}
+	noTurn := errors.New("no turn")
+	for name, c := range map[string]struct {
+		template, data string
+		waits          bool
+	}{
+		"a short list":                  {"usual", `{"l": [1, 2]}`, false},
+		"a large source":                {"large", `{}`, true},
+		"data of many bytes":            {"usual", `{"l": ["` + strings.Repeat("a", waitsFrom) + `"]}`, true},
+		"many tags":                     {"loops", `{"l": [` + strings.Repeat("1,", 99) + `1]}`, true},
+		"a body of many bytes":          {"grows", `{"l": [` + strings.Repeat("1,", 99) + `1]}`, true},
+		"many faults, found at once":    {"wrong", `{"l": [` + strings.Repeat("1,", 2000) + `1]}`, false},
+		"a template that is not there":  {"other", `{}`, false},
+		"data that is no JSON is quick": {"usual", `{"l": `, false},
+	} {
+		waited := false
+		l := NewLibrary(v, func(context.Context, uuid.UUID, func() error) error {
+			waited = true
+			return noTurn
+		})
+		_, _, err := l.Render(t.Context(), uuid.New(), "template", Use{Name: c.template, Data: []byte(c.data)})
+		if waited != c.waits || errors.Is(err, noTurn) != c.waits {
+			t.Errorf("%s: waited %v, %v", name, waited, err)
+		}
+	}
+	// With a turn, the result is that of the whole limit.
+	l := NewLibrary(v, func(_ context.Context, _ uuid.UUID, work func() error) error { return work() })
+	made, faults, err := l.Render(t.Context(), uuid.New(), "template", Use{Name: "grows", Data: []byte(`{"l": [` + strings.Repeat("1,", 99) + `1]}`)})
+	if err != nil || len(faults) > 0 || len(made.Rendered.Text) != 100_000 {
+		t.Errorf("%d bytes, %v, %v", len(made.Rendered.Text), faults, err)
+	}
+}

@@ -1,0 +1,63 @@
+package htmlcheck
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+// mentionsContentID finds bodies that may refer to an attachment: a letter of the scheme may be a character reference, the
+// scheme's name usually is not.
+var mentionsContentID = regexp.MustCompile(`(?i)c[\s]*i[\s]*d[\s]*(?::|&)`)
+
+// contentAddress matches the addresses of attachments in an attribute or a style sheet: at the beginning, in a list of
+// addresses, and in url().
+var contentAddress = regexp.MustCompile(`(?i)(?:^|[\s,(;'"=])cid:([^\s"'(),;<>]+)`)
+
+// textAttributes are shown to the reader or read by programs: an address in them refers to nothing.
+var textAttributes = []string{"alt", "title", "content", "value", "summary", "placeholder", "aria-label"}
+
+// ContentIDs returns the content ids of the attachments that a body refers to by cid: addresses, each once, in order. A
+// comma, a semicolon, a quote and a parenthesis end an id.
+func ContentIDs(body string) []string {
+	if !mentionsContentID.MatchString(body) {
+		return nil
+	}
+	var ids []string
+	add := func(text string) {
+		for _, found := range contentAddress.FindAllStringSubmatch(text, -1) {
+			id := found[1]
+			if plain, err := url.PathUnescape(id); err == nil {
+				id = plain
+			}
+			if !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	tokens, inStyle := html.NewTokenizer(strings.NewReader(body)), false
+	for {
+		switch tokens.Next() {
+		case html.ErrorToken:
+			return ids
+		case html.StartTagToken, html.SelfClosingTagToken:
+			name, more := tokens.TagName()
+			inStyle = string(name) == "style"
+			for more {
+				var key, value []byte
+				if key, value, more = tokens.TagAttr(); len(value) > 0 && !slices.Contains(textAttributes, string(key)) {
+					add(strings.TrimSpace(string(value)))
+				}
+			}
+		case html.EndTagToken:
+			inStyle = false
+		case html.TextToken:
+			if inStyle {
+				add(string(tokens.Raw()))
+			}
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package file
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
+)
+
+// Dispositions of an attachment.
+const (
+	Attached = "attachment" // shown as a file
+	Inline   = "inline"     // shown in the body, where the html refers to its content id
+)
+
+// Attachment is a file as an email or a mailing has it. Size and SHA256 are the file's: Link does not need them.
+type Attachment struct {
+	FileID      uuid.UUID `db:"file_id"`
+	Filename    string    `db:"filename"`
+	ContentType string    `db:"content_type"`
+	ContentID   string    `db:"content_id"` // "" = none
+	Disposition string    `db:"disposition"`
+	Size        int64     `db:"size"`
+	SHA256      []byte    `db:"sha256"`
+}
+
+// Owned are the attachments of an email, by its outbox id, or of a mailing.
+type Owned struct {
+	Owner       uuid.UUID
+	Attachments []Attachment
+}
+
+// GoneError says that the company does not have these files, or no longer.
+type GoneError struct{ IDs []uuid.UUID }
+
+func (e *GoneError) Error() string { return fmt.Sprintf("%d files do not exist", len(e.IDs)) }
+
+// holdSQL finds the files by stored_files_company_id_id_key and locks them against deletion, in the order of their ids. Only a
+// deletion waits for this lock, and only for one does it wait.
+const holdSQL = `
+SELECT id FROM stored_files WHERE company_id = $1 AND id = ANY ($2::uuid[]) ORDER BY id FOR KEY SHARE`
+
+// Hold keeps the files of some emails of a company from being deleted until the transaction ends. It comes first in the
+// transaction, and its wait is bounded by the caller. *GoneError: some do not exist.
+func Hold(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, all ...Owned) error {
+	wanted := map[uuid.UUID]bool{}
+	for _, o := range all {
+		for _, a := range o.Attachments {
+			wanted[a.FileID] = true
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	ids := make([]uuid.UUID, 0, len(wanted))
+	for id := range wanted {
+		ids = append(ids, id)
+	}
+	var held []uuid.UUID
+	if err := tx.SelectContext(ctx, &held, holdSQL, company, pg.UUIDArray(ids)); err != nil {
+		return fmt.Errorf("hold files: %w", pg.Translate(err))
+	}
+	for _, id := range held {
+		delete(wanted, id)
+	}
+	if len(wanted) > 0 {
+		return &GoneError{IDs: slices.DeleteFunc(ids, func(id uuid.UUID) bool { return !wanted[id] })}
+	}
+	return nil
+}
+
+// linkSQL inserts the attachments of many emails. Each locks its file by stored_files_company_id_id_key, as holdSQL has done.
+const linkSQL = `
+INSERT INTO attachments (owner_id, position, company_id, file_id, filename, content_type, content_id, disposition)
+SELECT owner_id, position, $1, file_id, filename, content_type, nullif(content_id, ''), disposition
+FROM unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[])
+    AS t (owner_id, position, file_id, filename, content_type, content_id, disposition)`
+
+// Link adds the attachments of any number of new emails or mailings of a company, in the transaction that writes these and
+// that holds the files (Hold).
+func Link(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, all ...Owned) error {
+	type row struct {
+		Attachment
+		owner    uuid.UUID
+		position int64
+	}
+	var rows []row
+	for _, o := range all {
+		for i, a := range o.Attachments {
+			rows = append(rows, row{a, o.Owner, int64(i)})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, linkSQL, company,
+		pg.UUIDs(rows, func(r *row) uuid.UUID { return r.owner }),
+		pg.BigInts(rows, func(r *row) int64 { return r.position }),
+		pg.UUIDs(rows, func(r *row) uuid.UUID { return r.FileID }),
+		pg.Texts(rows, func(r *row) string { return r.Filename }),
+		pg.Texts(rows, func(r *row) string { return r.ContentType }),
+		pg.Texts(rows, func(r *row) string { return r.ContentID }),
+		pg.Texts(rows, func(r *row) string { return r.Disposition }),
+	)
+	return pg.Wrap("link files", pg.Translate(err))
+}
+
+// ofOwnersSQL is attachmentsSQL for many emails.
+const ofOwnersSQL = `
+SELECT jsonb_build_object('outboxId', a.owner_id, 'filename', a.filename, 'contentType', a.content_type, 'size', f.size, 'sha256', encode(f.sha256, 'hex'), 'fileId', f.id)
+FROM attachments a JOIN stored_files f ON f.company_id = a.company_id AND f.id = a.file_id
+WHERE a.owner_id = ANY ($2::uuid[]) AND a.company_id = $1 ORDER BY a.owner_id, a.position`
+
+// ExportAttachments returns the attachments of emails as JSON objects, for an export.
+func (s *Store) ExportAttachments(ctx context.Context, company uuid.UUID, owners []uuid.UUID) ([]json.RawMessage, error) {
+	rows := []json.RawMessage{}
+	if err := s.db.Select(ctx, &rows, ofOwnersSQL, company, pg.UUIDArray(owners)); err != nil {
+		return nil, fmt.Errorf("list attachments: %w", pg.Translate(err))
+	}
+	return rows, nil
+}
+
+// attachmentsSQL reads by attachments_pkey and stored_files_company_id_id_key, and locks nothing.
+const attachmentsSQL = `
+SELECT a.file_id, a.filename, a.content_type, coalesce(a.content_id, '') AS content_id, a.disposition, f.size, f.sha256
+FROM attachments a JOIN stored_files f ON f.company_id = a.company_id AND f.id = a.file_id
+WHERE a.owner_id = $2 AND a.company_id = $1 ORDER BY a.position`
+
+// Attachments returns those of an email or a mailing in their order.
+func (s *Store) Attachments(ctx context.Context, company, owner uuid.UUID) ([]Attachment, error) {
+	var all []Attachment
+	if err := s.db.Select(ctx, &all, attachmentsSQL, company, owner); err != nil {
+		return nil, fmt.Errorf("list attachments: %w", pg.Translate(err))
+	}
+	return all, nil
+}

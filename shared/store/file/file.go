@@ -1,0 +1,108 @@
+// Package file holds the statements of stored files and of attachments: which contents a company has stored, and which
+// email or mailing attaches them under which name. The contents themselves are objects in the file storage (Key).
+//
+// A content that is stored once is one row per company, whatever its names are: names belong to attachments.
+package file
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
+)
+
+// Prefix begins the keys of all stored files.
+const Prefix = "files/"
+
+// Key is the key of a file in the storage. The company is part of it, and no other row ever has the same one: deleting the
+// object of a deleted row cannot remove a content that was stored again.
+func Key(company, id uuid.UUID) string { return Prefix + company.String() + "/" + id.String() }
+
+// Binding is the encryption binding of a file.
+func Binding(company, id uuid.UUID) []byte { return append(company[:], id[:]...) }
+
+// File is a stored content of a company.
+type File struct {
+	ID        uuid.UUID `db:"id"`
+	CompanyID uuid.UUID `db:"company_id"`
+	SHA256    []byte    `db:"sha256"`
+	Size      int64     `db:"size"`       // bytes of the content
+	Bytes     int64     `db:"bytes"`      // bytes of the encrypted object
+	MediaType string    `db:"media_type"` // detected in the content
+	CreatedAt time.Time `db:"created_at"`
+}
+
+// columns are those of a File.
+const columns = `id, company_id, sha256, size, bytes, media_type, created_at`
+
+// Store runs the statements. It is safe for concurrent use.
+type Store struct{ db *pg.DB }
+
+// New makes a Store on connections.
+func New(db *pg.DB) *Store { return &Store{db: db} }
+
+// useSQL finds the row by stored_files_company_id_sha256_key and locks it. An attachment does not conflict with this lock.
+const useSQL = `UPDATE stored_files SET used_at = greatest(used_at, now()) WHERE company_id = $1 AND sha256 = $2 RETURNING ` + columns
+
+// UseFile finds the company's file with this content and keeps it for another day; ErrNotFound if there is none.
+func (s *Store) UseFile(ctx context.Context, company uuid.UUID, sha256 []byte) (File, error) {
+	var f File
+	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(useWait)); err != nil {
+			return pg.Translate(err)
+		}
+		return pg.Translate(tx.GetContext(ctx, &f, useSQL, company, sha256))
+	})
+	if pg.IsLockTimeout(err) {
+		err = fmt.Errorf("%w: %s", pg.ErrBusy, err.Error())
+	}
+	return f, pg.Wrap("use file", err)
+}
+
+// useWait limits the wait for a cleaner that is deleting the file: it takes two statements.
+const useWait = 2 * time.Second
+
+// insertSQL inserts a row. If another request has stored the same content meanwhile, it finds and locks that row by
+// stored_files_company_id_sha256_key.
+const insertSQL = `
+INSERT INTO stored_files AS f (id, company_id, sha256, size, bytes, media_type) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (company_id, sha256) DO UPDATE SET used_at = greatest(f.used_at, now()) RETURNING ` + columns
+
+// Insert adds a file whose object is stored, in a transaction that has checked the company's quota. The result has another
+// id if the content was stored meanwhile: the caller's object is then of no use.
+func Insert(ctx context.Context, tx *sqlx.Tx, f File) (added File, err error) {
+	err = tx.GetContext(ctx, &added, insertSQL, f.ID, f.CompanyID, f.SHA256, f.Size, f.Bytes, f.MediaType)
+	return added, pg.Translate(err)
+}
+
+// findSQL finds rows by stored_files_company_id_id_key and locks nothing.
+const findSQL = `SELECT ` + columns + ` FROM stored_files WHERE company_id = $1 AND id = ANY ($2::uuid[])`
+
+// Find returns those of the files that the company has.
+func (s *Store) Find(ctx context.Context, company uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]File, error) {
+	var rows []File
+	if err := s.db.Select(ctx, &rows, findSQL, company, pg.UUIDArray(ids)); err != nil {
+		return nil, fmt.Errorf("find files: %w", pg.Translate(err))
+	}
+	found := make(map[uuid.UUID]File, len(rows))
+	for _, f := range rows {
+		found[f.ID] = f
+	}
+	return found, nil
+}
+
+// listSQL goes backwards along stored_files_company_id_id_key and locks nothing.
+const listSQL = `SELECT ` + columns + ` FROM stored_files WHERE company_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3`
+
+// List returns at most limit files of the company, the newest first, beginning after the id before (uuid.Max = the newest).
+func (s *Store) List(ctx context.Context, company, before uuid.UUID, limit int) ([]File, error) {
+	files := []File{}
+	if err := s.db.Select(ctx, &files, listSQL, company, before, limit); err != nil {
+		return nil, fmt.Errorf("list files: %w", pg.Translate(err))
+	}
+	return files, nil
+}

@@ -1,0 +1,179 @@
+package file_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/storetest"
+)
+
+// add stores a row about a file.
+func add(tb testing.TB, d storetest.Database, company uuid.UUID, content byte) file.File {
+	tb.Helper()
+	f, err := d.Store.AddFile(tb.Context(), file.File{
+		ID: uuid.Must(uuid.NewV7()), CompanyID: company, SHA256: bytes.Repeat([]byte{content}, 32), Size: 10, Bytes: 100, MediaType: "text/plain",
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return f
+}
+
+func attaching(files ...file.File) func(*store.NewEmail) {
+	return func(e *store.NewEmail) {
+		for _, f := range files {
+			e.Attachments = append(e.Attachments, file.Attachment{FileID: f.ID, Filename: f.ID.String(), ContentType: "text/plain", Disposition: file.Attached})
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	files := file.New(d.Store.DB())
+	a, b := add(t, d, company, 1), add(t, d, company, 2)
+	if again := add(t, d, company, 1); again.ID != a.ID {
+		t.Error("the same content is another file")
+	}
+	if foreign := add(t, d, other, 1); foreign.ID == a.ID {
+		t.Error("two companies share a file")
+	}
+	id := d.Accept(t, company, attaching(b, a))
+	got, err := files.Attachments(t.Context(), company, id)
+	if err != nil || len(got) != 2 || got[0].FileID != b.ID || got[1].FileID != a.ID {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := files.Attachments(t.Context(), other, id); err != nil || len(got) != 0 {
+		t.Errorf("another company sees %v, %v", got, err)
+	}
+	err = d.Store.NewAccepter().Accept(t.Context(), storetest.NewEmail(other, attaching(a)))
+	if gone, ok := errors.AsType[*file.GoneError](err); !ok || len(gone.IDs) != 1 || gone.IDs[0] != a.ID {
+		t.Errorf("another company attaches the file: %v", err)
+	}
+	// Referenced files stay, and unreferenced ones are deleted after their time.
+	unused := add(t, d, company, 3)
+	d.Run(t, `UPDATE stored_files SET used_at = now() - interval '25 h'`)
+	if _, err := files.UseFile(t.Context(), company, bytes.Repeat([]byte{3}, 32)); err != nil {
+		t.Fatal(err)
+	}
+	gone, err := files.DeleteUnused(t.Context(), 24*time.Hour, 10)
+	if err != nil || len(gone) != 1 || gone[0].CompanyID != other {
+		t.Errorf("deleted %v, %v; want the other company's file alone", gone, err)
+	}
+	// The attachments are deleted with the body, by any statement that erases it.
+	d.Run(t, `UPDATE email_outbox SET status = 'CANCELLED', processed_at = now(), body_erased_at = now() WHERE id = $1`, id)
+	if got, err := files.Attachments(t.Context(), company, id); err != nil || len(got) != 0 {
+		t.Errorf("after the body: %v, %v", got, err)
+	}
+	second := d.Accept(t, company, attaching(a))
+	d.Run(t, `DELETE FROM email_outbox WHERE id = $1`, second)
+	if got, err := files.Attachments(t.Context(), company, second); err != nil || len(got) != 0 {
+		t.Errorf("after the row: %v, %v", got, err)
+	}
+	if gone, err := files.DeleteUnused(t.Context(), 24*time.Hour, 10); err != nil || len(gone) != 2 {
+		t.Errorf("deleted %v, %v", gone, err)
+	}
+	if gone, err := files.DeleteErased(t.Context(), company, []uuid.UUID{unused.ID}); err != nil || len(gone) != 1 {
+		t.Errorf("deleted %v, %v", gone, err)
+	}
+}
+
+// Accept with an idempotency key and with an aggregate links the files too.
+func TestFiles_Accept(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	f := add(t, d, company, 1)
+	for name, change := range map[string]func(*store.NewEmail){
+		"key": func(e *store.NewEmail) {
+			e.Idempotency = &store.IdempotencyKey{Route: "r", Key: "k", BodySHA256: make([]byte, 32), Status: 202, Answer: []byte("{}"), Keep: time.Hour}
+		},
+		"aggregate": func(e *store.NewEmail) { e.Aggregate = &store.Aggregate{Type: "t", ID: "1", EventType: "e"} },
+		"scheduled": func(e *store.NewEmail) { e.SendAt = time.Now().Add(time.Hour) },
+	} {
+		e := storetest.NewEmail(company, func(e *store.NewEmail) { attaching(f)(e); change(e) })
+		if err := d.Store.NewAccepter().Accept(t.Context(), e); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		loaded, err := d.Store.NewLoader().Load(t.Context(), e.ID)
+		if err != nil || loaded.Attachments != 1 {
+			t.Errorf("%s: %+v, %v", name, loaded, err)
+		}
+		if e.Idempotency == nil {
+			continue
+		}
+		again := storetest.NewEmail(company, func(n *store.NewEmail) { attaching(f)(n); n.Idempotency = e.Idempotency })
+		if _, used := errors.AsType[*store.KeyUsedError](d.Store.NewAccepter().Accept(t.Context(), again)); !used {
+			t.Errorf("%s: the key was not used", name)
+		}
+	}
+}
+
+// A cleaner and a transaction that attaches the file run at the same time: the first lock wins, and the other one sees that.
+func TestFiles_CleanerMeetsAttachment(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	files := file.New(d.Store.DB())
+	f := add(t, d, company, 1)
+	d.Run(t, `UPDATE stored_files SET used_at = '-infinity'`)
+	own := []file.Owned{{Owner: uuid.Must(uuid.NewV7()), Attachments: []file.Attachment{
+		{FileID: f.ID, Filename: "a.pdf", ContentType: "text/plain", Disposition: file.Attached},
+	}}}
+	inTx := func(do func(ctx context.Context, tx *sqlx.Tx)) {
+		if err := d.Store.DB().InTx(t.Context(), func(tx *sqlx.Tx) error {
+			do(t.Context(), tx)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clean := func() int {
+		gone, err := files.DeleteUnused(t.Context(), time.Hour, 10)
+		if err != nil {
+			t.Error(err)
+		}
+		return len(gone)
+	}
+	inTx(func(ctx context.Context, tx *sqlx.Tx) {
+		if err := file.Hold(ctx, tx, company, own...); err != nil {
+			t.Fatal(err)
+		}
+		if n := clean(); n != 0 {
+			t.Errorf("%d files deleted that a transaction holds", n)
+		}
+		if err := file.Link(ctx, tx, company, own...); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n := clean(); n != 0 {
+		t.Errorf("%d attached files deleted", n)
+	}
+	d.Run(t, `DELETE FROM attachments`)
+	// An accepted email waits for a cleaner that has locked the file, and then does not find it.
+	accepted := make(chan error, 1)
+	inTx(func(ctx context.Context, tx *sqlx.Tx) {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM stored_files`); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			accepted <- d.Store.NewAccepter().Accept(context.WithoutCancel(ctx), storetest.NewEmail(company, attaching(f)))
+		}()
+		// A company's plain emails do not wait behind it.
+		d.Accept(t, company, nil)
+		d.Accept(t, d.Company(t), nil)
+	})
+	err := <-accepted
+	if _, gone := errors.AsType[*file.GoneError](err); !gone {
+		t.Errorf("accepted with a deleted file: %v", err)
+	}
+}

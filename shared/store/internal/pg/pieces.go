@@ -1,0 +1,26 @@
+package pg
+
+import "iter"
+
+// Pieces splits rows that one transaction writes into parts as large as a group may be, in their
+// order: one statement for each. A statement with 10 MiB of parameters would need several times as
+// much memory on both sides.
+func Pieces[T any](rows []T, size func(T) int) iter.Seq[[]T] {
+	return func(yield func([]T) bool) {
+		for len(rows) > 0 {
+			n, bytes := 0, 0
+			for n < len(rows) && n < GroupRows {
+				more := size(rows[n])
+				if n > 0 && bytes+more > groupBytes {
+					break
+				}
+				bytes += more
+				n++
+			}
+			if !yield(rows[:n:n]) {
+				return
+			}
+			rows = rows[n:]
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package reputation
+
+// Measure is how many emails were sent in a rule's window, and how many of them bounced or drew a
+// complaint.
+type Measure struct {
+	Sent   int `json:"sent"`
+	Events int `json:"events"`
+}
+
+// Rate is the measured rate, rounded down.
+func (m Measure) Rate() Rate {
+	if m.Sent == 0 {
+		return 0
+	}
+	return Rate(int64(m.Events) * int64(wholeRate) / int64(m.Sent))
+}
+
+// reaches reports whether the measured rate is at least the given one.
+func (m Measure) reaches(r Rate) bool {
+	return int64(m.Events)*int64(wholeRate) >= int64(r)*int64(m.Sent)
+}
+
+// Finding is a rule whose threshold is reached, as events of the company tell of it.
+type Finding struct {
+	Rule Rule `json:"rule"`
+	Measure
+	RatePercent      float64 `json:"ratePercent"`
+	ThresholdPercent float64 `json:"thresholdPercent"`
+}
+
+// judgement is the result of a check.
+type judgement struct {
+	pause *Finding // the first rule that pauses
+	warn  []Finding
+	// near: a rate would count if more emails were sent. It is judged again without new feedback.
+	near bool
+}
+
+func judge(rules map[Rule]Thresholds, measured map[Rule]Measure) judgement {
+	var j judgement
+	for _, rule := range Rules() {
+		t, m := rules[rule], measured[rule]
+		found := Finding{Rule: rule, Measure: m, RatePercent: m.Rate().Percent()}
+		switch {
+		case m.Events < t.MinEvents || !m.reaches(t.Warn):
+			continue
+		case m.Sent < t.MinSent:
+			j.near = true
+			continue
+		case m.reaches(t.Pause):
+			found.ThresholdPercent = t.Pause.Percent()
+			if j.pause == nil {
+				j.pause = &found
+			}
+		default:
+			found.ThresholdPercent = t.Warn.Percent()
+			j.warn = append(j.warn, found)
+		}
+	}
+	return j
+}

@@ -1,0 +1,94 @@
+package reputation
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
+)
+
+const (
+	// kept is how long sends and feedback are kept: the longest window, and an hour for clocks and open
+	// transactions.
+	kept = 25 * time.Hour
+	// feedRows is how many rows of event_feed one statement reads: some 20 ms.
+	feedRows = 20_000
+)
+
+// feedSQL reads the company's newest rows of the feed along event_feed_position, from $3 down to the last
+// one that was counted, and sums up what they sent by minute. It locks nothing.
+const feedSQL = `
+WITH part AS MATERIALIZED (
+    SELECT position, created_at, sent FROM event_feed
+    WHERE company_id = $1 AND position > $2 AND position < $3 ORDER BY position DESC LIMIT $4
+)
+SELECT date_trunc('minute', created_at) AS minute, coalesce(sum(sent) FILTER (WHERE created_at > $5), 0) AS sent, count(*) AS rows,
+       min(position) AS first, max(position) AS last, max(created_at) AS newest
+FROM part GROUP BY 1`
+
+// minuteOfFeed is a row of feedSQL.
+type minuteOfFeed struct {
+	Minute time.Time `db:"minute"`
+	Sent   int64     `db:"sent"`
+	Rows   int       `db:"rows"`
+	First  int64     `db:"first"`
+	Last   int64     `db:"last"`
+	Newest time.Time `db:"newest"`
+}
+
+// addSendsSQL adds to rows by primary key, which the lock of company_reputation protects.
+const addSendsSQL = `
+INSERT INTO reputation_sends AS s (company_id, minute, sent)
+SELECT $1, n.minute, n.sent FROM unnest($2::timestamptz[], $3::bigint[]) AS n(minute, sent) ORDER BY n.minute
+ON CONFLICT (company_id, minute) DO UPDATE SET sent = s.sent + excluded.sent`
+
+// forgetSendsSQL deletes along the primary key.
+const forgetSendsSQL = `DELETE FROM reputation_sends WHERE company_id = $1 AND minute < now() - $2 * interval '1 ms'`
+
+// countSends brings reputation_sends up to date with the feed, and returns the position up to which it
+// is. counted is the position so far. Nothing that was sent before from is counted: the search ends where
+// all of a part is older, or older than what is kept.
+func countSends(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, counted int64, from, now time.Time) (int64, error) {
+	oldest := now.Add(-kept)
+	if from.After(oldest) {
+		oldest = from
+	}
+	sent := make(map[time.Time]int64)
+	newest, below := counted, int64(1<<62)
+	for {
+		var part []minuteOfFeed
+		if err := tx.SelectContext(ctx, &part, feedSQL, company, counted, below, feedRows, oldest); err != nil {
+			return 0, pg.Translate(err)
+		}
+		rows, last := 0, time.Time{}
+		for _, m := range part {
+			sent[m.Minute.UTC()] += m.Sent
+			rows += m.Rows
+			newest, below = max(newest, m.Last), min(below, m.First)
+			if m.Newest.After(last) {
+				last = m.Newest
+			}
+		}
+		if rows < feedRows || last.Before(oldest) {
+			break
+		}
+	}
+	var minutes []string
+	var numbers []int64
+	for minute, n := range sent {
+		if n > 0 {
+			minutes, numbers = append(minutes, minute.Format(time.RFC3339)), append(numbers, n)
+		}
+	}
+	if len(minutes) > 0 {
+		if _, err := tx.ExecContext(ctx, addSendsSQL, company, pq.Array(minutes), pq.Array(numbers)); err != nil {
+			return 0, pg.Translate(err)
+		}
+	}
+	_, err := tx.ExecContext(ctx, forgetSendsSQL, company, kept.Milliseconds())
+	return newest, pg.Translate(err)
+}

@@ -1,0 +1,66 @@
+// Package reputation decides from the provider's feedback whether the mailings of a company are paused.
+//
+// A rate is that of the emails that a company sent in a window: those of them that bounced for good, or
+// drew a complaint, divided by all of them. Numerator and denominator are about the same emails. So a
+// batch of feedback that comes late, feedback about emails of last week, and a quiet hour after a large
+// mailing distort no rate; and after the mailings were resumed, only emails sent since then count.
+//
+// Feedback is a row of reputation_feedback for each email and kind, which a trigger adds. Sends are read
+// from event_feed, only for companies with feedback, and summed up by minute in reputation_sends. Any
+// number of processes may check companies: each check locks its company's row of company_reputation.
+package reputation
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
+)
+
+// Store has the statements of the guard. It is safe for concurrent use.
+type Store struct {
+	db   *pg.DB
+	wake func(ctx context.Context, company uuid.UUID) error
+}
+
+// New returns a Store on db, which is that of store.Open. wake makes dispatchers look at a company's
+// lanes.
+func New(db *pg.DB, wake func(ctx context.Context, company uuid.UUID) error) *Store {
+	return &Store{db: db, wake: wake}
+}
+
+// dueSQL skips from company to company along reputation_feedback_unchecked, so it reads one entry per
+// company, however much feedback it has, and companies to check again along company_reputation_due. It
+// locks nothing.
+const dueSQL = `
+WITH RECURSIVE unchecked AS (
+    (SELECT company_id FROM reputation_feedback WHERE NOT checked ORDER BY company_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT f.company_id FROM reputation_feedback f WHERE NOT f.checked AND f.company_id > u.company_id ORDER BY f.company_id LIMIT 1)
+    FROM unchecked u WHERE u.company_id IS NOT NULL
+)
+SELECT company_id FROM unchecked WHERE company_id IS NOT NULL
+UNION
+SELECT company_id FROM company_reputation WHERE check_at <= now()`
+
+// Due lists the companies that have feedback which no check has seen, or that are to be checked again.
+func (s *Store) Due(ctx context.Context) ([]uuid.UUID, error) {
+	var due []uuid.UUID
+	if err := s.db.Select(ctx, &due, dueSQL); err != nil {
+		return nil, fmt.Errorf("look for companies to check: %w", err)
+	}
+	return due, nil
+}
+
+// countPausedSQL reads companies_paused and locks nothing.
+const countPausedSQL = `SELECT count(*) FROM companies WHERE mailings_paused_at IS NOT NULL`
+
+// CountPaused returns the number of companies whose mailings are paused.
+func (s *Store) CountPaused(ctx context.Context) (n int, err error) {
+	if err := s.db.Get(ctx, &n, countPausedSQL); err != nil {
+		return 0, fmt.Errorf("count companies with paused mailings: %w", err)
+	}
+	return n, nil
+}

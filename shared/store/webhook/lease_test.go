@@ -1,0 +1,115 @@
+package webhook_test
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store/webhook"
+)
+
+// Of many processes that want an endpoint at once one gets it, and the others do not wait.
+func TestTake_OneOfMany(t *testing.T) {
+	t.Parallel()
+	d, s := newStore(t)
+	company := d.Company(t)
+	id := newEndpoint(t, s, company)
+	var taken atomic.Int32
+	var taking sync.WaitGroup
+	for range 16 {
+		taking.Go(func() {
+			err := s.Take(t.Context(), webhook.Lease{EndpointID: id, Token: uuid.New()}, time.Minute)
+			switch {
+			case err == nil:
+				taken.Add(1)
+			case !errors.Is(err, webhook.ErrLeaseLost):
+				t.Error(err)
+			}
+		})
+	}
+	taking.Wait()
+	if taken.Load() != 1 {
+		t.Errorf("%d processes have the lease", taken.Load())
+	}
+}
+
+// An endpoint that another transaction has locked is left to it at once.
+func TestTake_LockedRow(t *testing.T) {
+	t.Parallel()
+	d, s := newStore(t)
+	company := d.Company(t)
+	id := newEndpoint(t, s, company)
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = 0; SELECT FROM webhook_endpoints FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Take(t.Context(), webhook.Lease{EndpointID: id, Token: uuid.New()}, time.Minute); !errors.Is(err, webhook.ErrLeaseLost) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A process whose lease has ended, was taken over, or whose endpoint was disabled or deleted, can write
+// nothing, also if it was frozen right before its commit.
+func TestRecord_LeaseLost(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(t *testing.T, run func(string, ...any), s *webhook.Store, e webhook.Endpoint){
+		"ended": func(_ *testing.T, run func(string, ...any), _ *webhook.Store, e webhook.Endpoint) {
+			run(`UPDATE webhook_endpoints SET lease_until = now() WHERE id = $1`, e.ID)
+		},
+		"taken over": func(t *testing.T, run func(string, ...any), s *webhook.Store, e webhook.Endpoint) {
+			run(`UPDATE webhook_endpoints SET lease_until = now() - interval '1 s' WHERE id = $1`, e.ID)
+			take(t, s, e.ID)
+		},
+		"disabled": func(t *testing.T, _ func(string, ...any), s *webhook.Store, e webhook.Endpoint) {
+			if err := s.Disable(t.Context(), e.CompanyID, e.ID); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"deleted": func(t *testing.T, _ func(string, ...any), s *webhook.Store, e webhook.Endpoint) {
+			if err := s.Delete(t.Context(), e.CompanyID, e.ID); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, s := newStore(t)
+			company := d.Company(t)
+			id := newEndpoint(t, s, company)
+			l := take(t, s, id)
+			if _, err := s.Load(t.Context(), l, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			lose(t, func(statement string, args ...any) { d.Run(t, statement, args...) }, s, find(t, s, company, id))
+			_, err := s.Record(t.Context(), l, webhook.Result{
+				New: []webhook.Attempted{failed(uuid.New(), 7)}, Cursor: webhook.Cursor{Position: 7}, Failures: 1, Error: "HTTP_500",
+			}, disableAfter)
+			if !errors.Is(err, webhook.ErrLeaseLost) {
+				t.Errorf("record: %v", err)
+			}
+			if err := s.Renew(t.Context(), l, time.Minute); !errors.Is(err, webhook.ErrLeaseLost) {
+				t.Errorf("renew: %v", err)
+			}
+			if _, err := s.Load(t.Context(), l, time.Hour); !errors.Is(err, webhook.ErrLeaseLost) {
+				t.Errorf("load: %v", err)
+			}
+			if _, err := s.ReplayFailed(t.Context(), l, webhook.Replay{ID: uuid.New()}, 10); !errors.Is(err, webhook.ErrLeaseLost) {
+				t.Errorf("replay: %v", err)
+			}
+			if err := s.Release(t.Context(), l); err != nil {
+				t.Errorf("release: %v", err)
+			}
+			if e, err := s.Find(t.Context(), company, id); err == nil && (e.Position == 7 || e.Failures != 0 || e.Open != 0) {
+				t.Errorf("written: %+v", e)
+			}
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package webhook_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/webhook"
+)
+
+// A round's cursor, deliveries and health are one commit. The cursor never moves back, and the next delivery
+// of an email is due when the one before has ended.
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	d, s := newStore(t)
+	company := d.Company(t)
+	id := newEndpoint(t, s, company)
+	l := take(t, s, id)
+	email := uuid.New()
+	first, second := failed(email, 1), failed(email, 2)
+	second.Status, second.Attempts = webhook.Waiting, 0
+	after, err := s.Record(t.Context(), l, webhook.Result{New: []webhook.Attempted{first, second}, Cursor: webhook.Cursor{Position: 5, Number: 9}, Failures: 1, Error: "HTTP_500"}, disableAfter)
+	if err != nil || after.Open != 2 || after.Failures != 1 || after.FailingSince == nil || after.Position != 5 || after.Number != 9 || after.DisabledNow {
+		t.Fatalf("%+v, %v", after, err)
+	}
+	round, err := s.Load(t.Context(), l, time.Hour)
+	if err != nil || len(round.Due) != 0 || len(round.OpenEmails) != 1 || round.OpenEmails[0] != email {
+		t.Fatalf("%+v, %v", round, err)
+	}
+	d.Run(t, `UPDATE webhook_deliveries SET next_at = now() WHERE status = 'RETRYING'`)
+	if round, err = s.Load(t.Context(), l, time.Hour); err != nil || len(round.Due) != 1 || round.Due[0].Position != 1 {
+		t.Fatalf("%+v, %v", round, err)
+	}
+	done := webhook.Attempted{Delivery: round.Due[0]}
+	done.Status = webhook.Delivered
+	after, err = s.Record(t.Context(), l, webhook.Result{Attempted: []webhook.Attempted{done}, Succeeded: true, Cursor: webhook.Cursor{Position: 4}}, disableAfter)
+	if err != nil || after.Open != 1 || after.Failures != 0 || after.FailingSince != nil || after.Position != 5 || after.Number != 9 {
+		t.Fatalf("%+v, %v", after, err)
+	}
+	if round, err = s.Load(t.Context(), l, time.Hour); err != nil || len(round.Due) != 1 || round.Due[0].Position != 2 {
+		t.Fatalf("the next one of the email: %+v, %v", round, err)
+	}
+	if n := storetest.Ask[int](t, d, `SELECT count(*) FROM webhook_deliveries`); n != 2 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+// 410 disables at once, failures after the given time. The lease ends, and what is open stays.
+func TestRecord_Disables(t *testing.T) {
+	t.Parallel()
+	d, s := newStore(t)
+	company := d.Company(t)
+	for reason, prepare := range map[webhook.Reason]func(id uuid.UUID, r *webhook.Result){
+		webhook.Gone: func(_ uuid.UUID, r *webhook.Result) { r.Gone = true },
+		webhook.Failing: func(id uuid.UUID, _ *webhook.Result) {
+			d.Run(t, `UPDATE webhook_endpoints SET failures = 3, failing_since = now() - interval '121 h' WHERE id = $1`, id)
+		},
+	} {
+		id := newEndpoint(t, s, company)
+		l := take(t, s, id)
+		r := webhook.Result{New: []webhook.Attempted{failed(uuid.New(), 1)}, Failures: 1, Error: "HTTP_410"}
+		prepare(id, &r)
+		after, err := s.Record(t.Context(), l, r, disableAfter)
+		if err != nil || !after.DisabledNow || after.Status != webhook.Disabled || *after.DisabledReason != reason || after.Open != 1 {
+			t.Fatalf("%s: %+v, %v", reason, after, err)
+		}
+		want := fmt.Sprintf(`{"reason": %q, "lastError": "HTTP_410", "webhookId": %q}`, reason, id)
+		if got := storetest.Ask[string](t, d, `SELECT metadata FROM company_events WHERE company_id = $1 AND type = 'WEBHOOK_DISABLED' ORDER BY id DESC LIMIT 1`, company); got != want {
+			t.Errorf("%s: the event %s, want %s", reason, got, want)
+		}
+		if err := s.Take(t.Context(), l, time.Minute); err == nil {
+			t.Errorf("%s: a disabled endpoint is served", reason)
+		}
+		if err := s.Enable(t.Context(), company, id); err != nil {
+			t.Fatal(err)
+		}
+		if e := find(t, s, company, id); e.Status != webhook.Enabled || e.Failures != 0 || e.FailingSince != nil || e.Open != 1 {
+			t.Errorf("%s, enabled: %+v", reason, e)
+		}
+	}
+}

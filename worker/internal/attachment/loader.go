@@ -1,0 +1,177 @@
+// Package attachment reads the attachments of emails from the file storage, decrypts them, and bounds how many the worker holds
+// at once.
+package attachment
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/blob"
+	"email-gateway/shared/keyring"
+	"email-gateway/shared/store/file"
+	"email-gateway/worker/internal/provider"
+)
+
+// Bucket reads objects; see *blob.Bucket.
+type Bucket interface {
+	Get(ctx context.Context, key string) (io.ReadCloser, error)
+}
+
+// Store lists attachments; see *file.Store.
+type Store interface {
+	Attachments(ctx context.Context, company, owner uuid.UUID) ([]file.Attachment, error)
+}
+
+var (
+	// ErrBusy: other attachments use all the memory or places. The email should be tried again soon.
+	ErrBusy = errors.New("other attachments are being sent")
+	// ErrUnavailable: the storage cannot be reached, or the key that the files are encrypted with is missing.
+	ErrUnavailable = errors.New("attachments cannot be read now")
+)
+
+// MissingError says that attachments can never be read: a file is gone or damaged.
+type MissingError struct{ reason string }
+
+func (e *MissingError) Error() string { return e.reason }
+
+const (
+	// readTime limits reading the attachments of one email.
+	readTime = 20 * time.Second
+	// restTime is how long the storage is left alone after a failure, except for one email at a time.
+	restTime = 5 * time.Second
+)
+
+// Loader reads attachments. It is safe for concurrent use.
+type Loader struct {
+	store  Store
+	bucket Bucket
+	ring   keyring.Ring
+	budget *budget
+
+	mu     sync.Mutex
+	failed time.Time // the last failure of the storage; zero = it works
+	trying bool      // an email tries whether it works again
+}
+
+// Params configure a Loader.
+type Params struct {
+	Store  Store
+	Bucket Bucket
+	Ring   keyring.Ring
+	// Concurrency is how many emails the worker has in flight; half of them may have attachments.
+	Concurrency func() int
+}
+
+// New makes a Loader.
+func New(p Params) *Loader {
+	return &Loader{
+		store: p.Store, bucket: p.Bucket, ring: p.Ring, budget: newBudget(func() int { return p.Concurrency() / 2 }),
+	}
+}
+
+// Load reads the attachments of an email or mailing. The caller releases them when the provider has answered. The error is
+// ErrBusy, ErrUnavailable, a *MissingError, or that of the database. count is how many there must be.
+func (l *Loader) Load(ctx context.Context, company, owner uuid.UUID, count int) (all []provider.Attachment, release func(), err error) {
+	listed, err := l.store.Attachments(ctx, company, owner)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(listed) != count {
+		return nil, nil, &MissingError{fmt.Sprintf("the email has %d attachments, %d are stored", count, len(listed))}
+	}
+	var size int64
+	for _, a := range listed {
+		size += a.Size
+	}
+	release, ok := l.budget.acquire(ctx, company, size)
+	if !ok {
+		return nil, nil, ErrBusy
+	}
+	defer func() {
+		if err != nil {
+			release()
+		}
+	}()
+	done, may := l.begin()
+	if !may {
+		return nil, nil, ErrUnavailable
+	}
+	all, err = l.readAll(ctx, company, listed)
+	done(errors.Is(err, ErrUnavailable) && ctx.Err() == nil)
+	return all, release, err
+}
+
+// begin reports whether the storage may be used now: after a failure only one email at a time tries it.
+func (l *Loader) begin() (done func(failed bool), may bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	probe := !l.failed.IsZero()
+	if probe && (l.trying || time.Since(l.failed) < restTime) {
+		return nil, false
+	}
+	l.trying = l.trying || probe
+	return func(failed bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if probe {
+			l.trying = false
+		}
+		switch {
+		case failed:
+			l.failed = time.Now()
+		case probe:
+			l.failed = time.Time{}
+		}
+	}, true
+}
+
+func (l *Loader) readAll(ctx context.Context, company uuid.UUID, listed []file.Attachment) ([]provider.Attachment, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	all := make([]provider.Attachment, len(listed))
+	for i, a := range listed {
+		content, err := l.read(ctx, company, a)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = provider.Attachment{
+			Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID, Inline: a.Disposition == file.Inline, Content: content,
+		}
+	}
+	return all, nil
+}
+
+// read reads one file and compares it with its row.
+func (l *Loader) read(ctx context.Context, company uuid.UUID, a file.Attachment) (content []byte, err error) {
+	stored, err := l.bucket.Get(ctx, file.Key(company, a.FileID))
+	switch {
+	case errors.Is(err, blob.ErrNotFound):
+		return nil, &MissingError{"the file " + a.FileID.String() + " is not in the storage"}
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	defer func() { err = errors.Join(err, stored.Close()) }()
+	plain, err := l.ring.DecryptReader(stored, file.Binding(company, a.FileID))
+	if err == nil {
+		content = make([]byte, a.Size)
+		if _, err = io.ReadFull(plain, content); err == nil {
+			_, err = io.ReadFull(plain, make([]byte, 1)) // the content is complete only at its end
+		}
+	}
+	sum := sha256.Sum256(content)
+	switch {
+	case errors.Is(err, io.EOF) && bytes.Equal(sum[:], a.SHA256):
+		return content, nil
+	case errors.Is(err, keyring.ErrUndecryptable), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), err == nil:
+		return nil, &MissingError{"the file " + a.FileID.String() + " is damaged"}
+	}
+	return nil, fmt.Errorf("%w: %w", ErrUnavailable, err) // the storage, or a key that is not in the ring
+}

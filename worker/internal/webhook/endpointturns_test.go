@@ -1,0 +1,35 @@
+package webhook_test
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+)
+
+// Endpoints that always have more to do make room for others when a process serves as many as it may.
+func TestService_EndpointsTakeTurns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one, two := w.Company(t), w.Company(t)
+	busy := w.endpoint(t, one, "email.received")
+	var served atomic.Bool
+	var attempts atomic.Int32
+	busy.setAnswer(func(message) int {
+		if attempts.Add(1)%50 == 0 && !served.Load() { // it never runs out of events
+			w.emit(t, one, 100, 1)
+		}
+		return http.StatusOK
+	})
+	w.emit(t, one, 200, 1)
+	s := w.service(nil)
+	s.SetTurns(1, 0)
+	if err := s.Start(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop(t.Context()) })
+	eventually(t, "the first events", func() bool { return len(busy.messages()) > 0 })
+	quiet := w.endpoint(t, two, "email.received")
+	w.emit(t, two, 1, 1)
+	defer served.Store(true)
+	eventually(t, "the other company's event", func() bool { return len(quiet.messages()) == 1 })
+}
