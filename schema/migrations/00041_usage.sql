@@ -27,7 +27,7 @@ CREATE TABLE usage_days (
     body_bytes  bigint NOT NULL DEFAULT 0, -- html and text of emails, and templates of mailings
     PRIMARY KEY (company_id, day)
 );
--- The row of today is updated every few seconds.
+-- The row of today is updated every 2 s while emails are accepted.
 ALTER TABLE usage_days SET (fillfactor = 50);
 
 CREATE TABLE usage_companies (

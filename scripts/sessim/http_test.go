@@ -136,7 +136,7 @@ func TestValidation(t *testing.T) {
 		"no body":                  {simple + ".Body", nil, "Body requires"},
 		"body without data":        {simple + ".Body.Html.Data", nil, "Data is required"},
 		"unknown charset":          {simple + ".Subject.Charset", "EBCDIC", "Invalid charset"},
-		"attachment":               {simple + ".Attachments", []any{map[string]any{}}, "no attachments"},
+		"attachment":               {simple + ".Attachments", []any{map[string]any{}}, "FileName is required"},
 		"15 headers":               {simple + ".Headers", headers(many[:30]...), ""},
 		"16 headers":               {simple + ".Headers", headers(many...), "exceeds 15"},
 		"header name with space":   {simple + ".Headers", headers("X A", "v"), "Invalid header name"},

@@ -26,7 +26,7 @@ func (c *control) usage() *cobra.Command {
 		Use: "usage", Short: "Show what the company used in a month, by day",
 		Long: `Shows how many emails the company sent in a month, by day, what SES reported about them, its mailings
 and bytes, and the use of its quotas. Days are UTC. Each count belongs to the day on which the gateway
-recorded it, so a late bounce counts in the month of SES's report. Counts are some seconds old.
+recorded it, so a late bounce counts in the month of SES's report. Counts are up to half a minute old.
 --csv writes a row per day and the total, for spreadsheets.
 
 It needs API_KEY with the scope emails:read. Operators use gatewayctl company usage.`,

@@ -85,7 +85,7 @@ CROSS JOIN LATERAL (SELECT m.begin, (m.begin AT TIME ZONE 'UTC' + interval '1 mo
 WHERE c.id = $1`
 
 // daysSQL reads a row per day along usage_days_pkey, and the mailings of each day along mailings_company. It locks
-// nothing. A day that is not over has what was counted some seconds ago.
+// nothing. A day that is not over has what was counted half a minute ago.
 const daysSQL = `
 SELECT d.day, coalesce(u.accepted, 0) AS accepted, coalesce(u.sent, 0) AS sent, coalesce(u.delivered, 0) AS delivered, coalesce(u.bounced, 0) AS bounced,
        coalesce(u.complained, 0) AS complained, m.mailings, coalesce(u.body_bytes, 0) + m.file_bytes AS bytes
@@ -95,6 +95,7 @@ FROM (
         interval '1 day') n
 ) d
 LEFT JOIN usage_days u ON u.company_id = $1 AND u.day = d.day
+     AND u.day >= ($2::timestamptz AT TIME ZONE 'UTC')::date AND u.day < ($2::timestamptz AT TIME ZONE 'UTC' + interval '1 month')::date
 CROSS JOIN LATERAL (
     SELECT count(*) AS mailings, coalesce(sum(file_bytes), 0)::bigint AS file_bytes FROM mailings
     WHERE company_id = $1 AND id >= first_id_at(d.day::timestamp AT TIME ZONE 'UTC') AND id < first_id_at((d.day + 1)::timestamp AT TIME ZONE 'UTC') AND NOT dry_run

@@ -62,7 +62,7 @@ func report(tb testing.TB, d storetest.Database, company, id, attempt uuid.UUID,
 	}
 }
 
-// count does what the dispatcher does every few seconds.
+// count does what the dispatcher does every half minute.
 func count(tb testing.TB, d storetest.Database) *usage.Store {
 	tb.Helper()
 	s, feed := usage.New(d.Store.DB()), event.New(d.Store.DB())

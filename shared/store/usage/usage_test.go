@@ -207,10 +207,10 @@ func TestFold_Concurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err = tx.ExecContext(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = 0`); err == nil {
-		_, err = tx.ExecContext(t.Context(), `SELECT FROM usage_companies WHERE company_id = $1 FOR UPDATE`, companies[0])
+	if _, err := tx.ExecContext(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+		t.Fatal(err)
 	}
-	if err != nil {
+	if _, err := tx.ExecContext(t.Context(), `SELECT FROM usage_companies WHERE company_id = $1 FOR UPDATE`, companies[0]); err != nil {
 		t.Fatal(err)
 	}
 	for _, company := range companies {

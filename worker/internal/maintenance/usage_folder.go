@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// usageInterval is how long a counted email may be missing in its company's usage. Looking for
-	// companies with new events takes some 3 µs for each company.
-	usageInterval = 5 * time.Second
+	// usageInterval is how long a counted email may be missing in its company's usage. While there
+	// are new events, a pass looks at each company by an index, in 20 µs on a busy machine: 200 ms for
+	// 10,000 companies, less than 1 % of a core.
+	usageInterval = 30 * time.Second
 	// usageCompanies and usageRows bound one statement. A row has the events of up to 256 emails. A
 	// company with more rows continues after all others had their turn.
 	usageCompanies = 100
