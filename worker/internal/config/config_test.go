@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/reputation"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
 )
@@ -58,6 +59,13 @@ func TestReadDispatcher_Defaults(t *testing.T) {
 		Recipients: usualRecipients, Recovery: config.Recovery{StaleAfter: 30 * time.Second}, Retention: usualRetention,
 		Addr: "127.0.0.1:9091", ListenURL: "postgres://gateway:hunter2@db/gateway", PollInterval: 250 * time.Millisecond,
 		RescueAfter: 10 * time.Second, StorageURL: "file:///var/lib/email-gateway", RecoveryInterval: 5 * time.Minute,
+		Reputation: config.Reputation{
+			ReputationGuard: true, // the rates are parts per million
+			Complaints1h:    reputation.Thresholds{Warn: 5_000, Pause: 10_000, MinSent: 200, MinEvents: 5},
+			Complaints24h:   reputation.Thresholds{Warn: 1_500, Pause: 3_000, MinSent: 1000, MinEvents: 10},
+			Bounces1h:       reputation.Thresholds{Warn: 50_000, Pause: 100_000, MinSent: 200, MinEvents: 20},
+			Bounces24h:      reputation.Thresholds{Warn: 25_000, Pause: 50_000, MinSent: 1000, MinEvents: 50},
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -102,7 +110,7 @@ func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 	got, err := config.ReadWorker([]string{
 		database, "REDIS_URL=redis-sentinel://a:26379,b:26379/1?master=mymaster", "RABBITMQ_URL=amqp://a:5672,b:5672,c/",
 		"ENVIRONMENT=production", "LOG_LEVEL=debug", "WORKER_ADDR=:80", "WORKER_CONCURRENCY=50", "SES_MAX_SEND_RATE=14.5",
-		"SES_ENDPOINT=https://127.0.0.1:8005", "SES_CONFIGURATION_SET=feedback", "AWS_REGION=sa-east-1",
+		"SES_ENDPOINT=https://127.0.0.1:8005", "STORAGE_URL=file:///srv/mail", "SES_CONFIGURATION_SET=feedback", "AWS_REGION=sa-east-1",
 		"EMAIL_MAX_ATTEMPTS=3", "EMAIL_BACKOFF=10ms, 20ms", "EMAIL_TTL=1h",
 		"MONITORING_USER=ops", "MONITORING_PASSWORD=hunter2", "MONITORING_WRITABLE=true",
 		"PUBLIC_URL=https://mail.acme.example", unsubscribeKey, "MAILING_LEAD=1000", "MX_RESOLVER=10.0.0.2:53", "MAILING_STALE_AFTER=1m",
@@ -132,7 +140,7 @@ func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 		Webhooks: config.Webhooks{
 			AllowPrivate: true, WebhookConcurrency: 8, WebhookBackoff: email.Backoff{time.Second, 2 * time.Second}, ProbeInterval: 3 * time.Second, DisableAfter: 4 * time.Second,
 		},
-		Addr: ":80", Endpoint: "https://127.0.0.1:8005", Region: "sa-east-1",
+		Addr: ":80", Endpoint: "https://127.0.0.1:8005", StorageURL: "file:///srv/mail", Region: "sa-east-1",
 		MonitoringUser: "ops", MonitoringPassword: "hunter2", MonitoringWritable: true,
 	}
 	if diff := cmp.Diff(want, got, keysAside); diff != "" {
