@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,14 +69,21 @@ func startSystemFrom(t *testing.T, bin string, db storetest.Database, env map[st
 	return s
 }
 
-// scopes are all scopes of a tenant's key.
-var scopes = []string{"emails:send", "emails:read", "mailings:write", "mailings:read", "recipients:write", "suppressions:write", "deadletters:write", "templates:write", "templates:read"}
+// scopes are those of a tenant's key that the previous release knows too; newScopes are those it does not know.
+var (
+	scopes    = []string{"emails:send", "emails:read", "mailings:write", "mailings:read", "recipients:write", "suppressions:write", "deadletters:write"}
+	newScopes = []string{"templates:write", "templates:read"}
+)
 
 // newKey creates a company and a key for it with gatewayctl.
 func (s *system) newKey(company, from string) string {
 	s.t.Helper()
 	s.gatewayctl("company", "create", "--name", company, "--default-from", from, "--json")
-	out := s.gatewayctl("key", "create", "--company", company, "--scopes", strings.Join(scopes, ","), "--rate", "0", "--json")
+	known := scopes
+	if s.bin == binDir {
+		known = slices.Concat(scopes, newScopes)
+	}
+	out := s.gatewayctl("key", "create", "--company", company, "--scopes", strings.Join(known, ","), "--rate", "0", "--json")
 	var made struct{ Key string }
 	if err := json.Unmarshal([]byte(out), &made); err != nil || made.Key == "" {
 		s.t.Fatalf("gatewayctl key create printed %q: %v", out, err)

@@ -72,8 +72,8 @@ func TestAccept(t *testing.T) {
 			missed++
 		}
 	}
-	if compared != 4 {
-		t.Errorf("%d comparisons, want two at each number of connections:\n%s", compared, text)
+	if compared != 5 {
+		t.Errorf("%d comparisons, want two at each number of connections and one of batches:\n%s", compared, text)
 	}
 	if (err == nil) != (missed == 0) {
 		t.Errorf("%d budgets were missed, the program exited with %v", missed, err)
@@ -81,9 +81,9 @@ func TestAccept(t *testing.T) {
 	if !bytes.Contains(out, []byte("fsync on, synchronous_commit on; redis appendonly yes, appendfsync everysec")) {
 		t.Error("the settings for durability are not printed, or are off")
 	}
-	// One per measurement of the api, compressed in pprof's format.
+	// One per measurement of the api in each round, compressed in pprof's format.
 	written, err := filepath.Glob(filepath.Join(profiles, "api-*.pprof"))
-	if err != nil || len(written) != 2 {
+	if err != nil || len(written) != 3 {
 		t.Errorf("profiles: %v %v", written, err)
 	}
 	for _, name := range written {
