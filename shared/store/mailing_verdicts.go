@@ -11,18 +11,17 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// verdictPage is how many rows of either kind are read at once. Between two pages no
-// connection and no lock is held, so a slow reader costs nothing.
+// verdictPage is the number of rows that one statement reads. No connection and no lock is held between two pages, so
+// a slow reader costs nothing.
 const verdictPage = 1000
 
-// rejectsSQL reads a mailing's rejected lines by primary key, in its order, and locks
-// nothing.
+// rejectsSQL reads a mailing's rejected lines in the order of the primary key, and locks nothing.
 const rejectsSQL = `
 SELECT line_no, coalesce(column_name, '') AS column_name, code FROM mailing_rejects
 WHERE mailing_id = $1 AND line_no > $2 ORDER BY line_no LIMIT $3`
 
-// emptyFieldsSQL reads the range of the primary key that holds the mailing's entries, as
-// entriesSQL does, and locks nothing. Each empty column is a row.
+// emptyFieldsSQL reads the range of the primary key that holds the mailing's entries, as entriesSQL does, and locks
+// nothing. It returns a row per empty column.
 const emptyFieldsSQL = `
 SELECT e.id, e.line_no, c.column_name, $6 AS code
 FROM (SELECT id, line_no, empty_fields FROM mailing_entries
@@ -31,11 +30,11 @@ FROM (SELECT id, line_no, empty_fields FROM mailing_entries
 CROSS JOIN LATERAL unnest(e.empty_fields) WITH ORDINALITY AS c (column_name, n)
 ORDER BY e.id, c.n`
 
-// MailingVerdicts yields what there is to tell about the lines of a mailing, in order: of
-// lines that will not be sent to, the reason (rejected lines, duplicates, and invalid entries,
-// whose column is "email" and whose code is the reason in capitals: SYNTAX, DISPOSABLE, MX);
-// of lines that are sent although they leave a field empty, EMPTY_FIELD for each. An error
-// ends it: ErrNotFound when the company has no such mailing.
+// MailingVerdicts yields the lines of a mailing that are not sent, with the reason, and the lines with an empty field,
+// ordered by line number. Lines that are not sent are rejected lines, duplicates and invalid entries; the column of an
+// invalid entry is "email", and its code is the reason in capitals (SYNTAX, DISPOSABLE, MX). A line that is sent with
+// empty fields yields EMPTY_FIELD for each of them. An error ends the sequence; it is ErrNotFound if the company has no
+// such mailing.
 func (s *Store) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[RejectedLine, error] {
 	return func(yield func(RejectedLine, error) bool) {
 		m, err := s.FindMailing(ctx, company, id)
@@ -89,8 +88,7 @@ func earliest(sources []*verdictPager) (next *verdictPager, err error) {
 	return next, nil
 }
 
-// emptyAfter returns the columns that entries behind the cursor leave empty, and where they
-// end.
+// emptyAfter returns the next page of empty columns after the cursor, and the new cursor.
 func (s *Store) emptyAfter(ctx context.Context, m Mailing, cursor uuid.UUID) ([]RejectedLine, uuid.UUID, error) {
 	var found []struct {
 		ID uuid.UUID `db:"id"`
@@ -115,7 +113,7 @@ func (s *Store) rejectsAfter(ctx context.Context, mailing uuid.UUID, line int) (
 	return page, nil
 }
 
-// invalidAfter returns the invalid entries behind the cursor, and where they end.
+// invalidAfter returns the next page of invalid entries after the cursor, and the new cursor.
 func (s *Store) invalidAfter(ctx context.Context, company, mailing, cursor uuid.UUID) ([]RejectedLine, uuid.UUID, error) {
 	entries, err := s.MailingEntries(ctx, company, mailing, EntryFilter{Status: EntryInvalid, After: cursor, Limit: verdictPage})
 	if err != nil {

@@ -162,7 +162,7 @@ func user(t *testing.T, db *sql.DB) (name string) {
 
 func status(t *testing.T, d storetest.Database, id uuid.UUID) email.Status {
 	t.Helper()
-	found, err := d.Store.FindSituation(t.Context(), id)
+	found, err := d.Store.FindEmailDiagnosis(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ var callers = map[string][]string{
 	},
 	"gateway_operator": { // gatewayctl
 		"tenant.ChangeCompany", "tenant.CreateCompany", "tenant.Companies", "tenant.FindCompany", "tenant.SuspendCompany", "tenant.ResumeCompany", "tenant.CreateAPIKey", "tenant.RotateAPIKey", "tenant.RevokeAPIKey", "tenant.APIKeys",
-		"tenant.AddSenderDomain", "tenant.RemoveSenderDomain", "tenant.SenderDomains", "tenant.AllowProgram", "tenant.RevokeProgram", "tenant.Programs", "tenant.ProgramRoles", "tenant.FindCaller", "FindSituation", "Timeline", "ListEmails", "CancelEmail", "ReplayEmail", "Wake", "WakeLanes",
+		"tenant.AddSenderDomain", "tenant.RemoveSenderDomain", "tenant.SenderDomains", "tenant.AllowProgram", "tenant.RevokeProgram", "tenant.Programs", "tenant.ProgramRoles", "tenant.FindCaller", "FindEmailDiagnosis", "Timeline", "ListEmails", "CancelEmail", "ReplayEmail", "Wake", "WakeLanes",
 		"process.ProcessStatuses", "Lanes", "HoldLanes", "ReleaseLanes", "breaker.Gate", "breaker.HoldGate", "breaker.ReleaseGate",
 		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetterAs", "DiscardDeadLetterAs",
 		"CreateReplayAs", "FindAnyReplay", "audit.Audit", "audit.RecordReveal", "audit.Apply", "audit.ApplyOne", "Suppressions", "SuppressAs", "UnsuppressAs", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "tenant.SetRetention", "tenant.FindRetention", "MissingLogPartitions", "SetQuotas", "CompanyQuotas", "Pooled", "Confirm",

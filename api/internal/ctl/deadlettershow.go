@@ -86,7 +86,7 @@ func viewDeadLetterDetails(ctx context.Context, s *store.Store, l store.DeadLett
 	if l.Target != email.TargetSend || l.OutboxID == nil {
 		return v, nil
 	}
-	found, err := s.FindSituation(ctx, *l.OutboxID)
+	found, err := s.FindEmailDiagnosis(ctx, *l.OutboxID)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return v, nil

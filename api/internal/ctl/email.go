@@ -42,14 +42,14 @@ func parseEmail(given string) (uuid.UUID, error) {
 }
 
 // findEmail finds any company's email by its id.
-func findEmail(ctx context.Context, s *store.Store, given string) (store.Situation, error) {
+func findEmail(ctx context.Context, s *store.Store, given string) (store.EmailDiagnosis, error) {
 	id, err := parseEmail(given)
 	if err != nil {
-		return store.Situation{}, err
+		return store.EmailDiagnosis{}, err
 	}
-	found, err := s.FindSituation(ctx, id)
+	found, err := s.FindEmailDiagnosis(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return store.Situation{}, fmt.Errorf("email %s not found: check that it is the outboxId of a 202 response and that DATABASE_URL is the right database", id)
+		return store.EmailDiagnosis{}, fmt.Errorf("email %s not found: check that it is the outboxId of a 202 response and that DATABASE_URL is the right database", id)
 	}
 	return found, err
 }
@@ -159,7 +159,7 @@ type emailView struct {
 	masked bool
 }
 
-func viewEmail(s store.Situation, events []store.TimelineEvent, allowed int, reveal bool) (emailView, error) {
+func viewEmail(s store.EmailDiagnosis, events []store.TimelineEvent, allowed int, reveal bool) (emailView, error) {
 	v := emailView{
 		emailSummary: summarize(s.Email, allowed, !reveal), From: text(s.Sender), CC: s.CC, BCC: s.BCC, ReplyTo: text(s.ReplyTo),
 		SendAt: inUTC(s.SendAt(events)), now: s.AskedAt, masked: !reveal,

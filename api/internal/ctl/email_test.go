@@ -32,7 +32,7 @@ func timeline(events ...any) []store.TimelineEvent {
 
 func TestEmailShow_InText(t *testing.T) {
 	t.Parallel()
-	details := func(s *store.Situation) {
+	details := func(s *store.EmailDiagnosis) {
 		s.Recipient, s.Subject, s.RequestID = "ana@example.com", "Sua fatura está disponível", "req-1"
 		s.CompanyID = uuid.MustParse("01990000-0000-7000-8000-000000000001")
 	}
@@ -40,14 +40,14 @@ func TestEmailShow_InText(t *testing.T) {
 	tests := []struct {
 		name   string
 		status email.Status
-		change func(*store.Situation)
+		change func(*store.EmailDiagnosis)
 		events []store.TimelineEvent
 		reveal bool
 	}{
 		{name: "accepted a moment ago", status: email.Pending},
 		{
 			name: "sent, perhaps twice", status: email.Sent,
-			change: func(s *store.Situation) {
+			change: func(s *store.EmailDiagnosis) {
 				s.Attempts, s.Throttles, s.PossibleDuplicate, s.OutcomeUnknown = 3, 1, true, true
 				s.ExternalID, s.Tags = to("CUST-1"), []string{"invoice", "november"}
 			},
@@ -69,7 +69,7 @@ func TestEmailShow_InText(t *testing.T) {
 		},
 		{
 			name: "failed, masked", status: email.Failed,
-			change: func(s *store.Situation) {
+			change: func(s *store.EmailDiagnosis) {
 				s.Subject, s.ExternalID, s.Tags = "Confirme ana@example.com", to("ana@example.com"), []string{"to:ana@example.com"}
 			},
 			events: timeline(
@@ -80,7 +80,7 @@ func TestEmailShow_InText(t *testing.T) {
 		},
 		{
 			name: "failed, revealed", status: email.Failed, reveal: true,
-			change: func(s *store.Situation) { s.OutcomeUnknown = true },
+			change: func(s *store.EmailDiagnosis) { s.OutcomeUnknown = true },
 			events: timeline(
 				0.004, email.EventReceived, nil,
 				0.004, email.EventValidated, nil,
@@ -101,7 +101,7 @@ func TestEmailShow_InText(t *testing.T) {
 	}
 	var all strings.Builder
 	for _, tt := range tests {
-		s := situation(tt.status)
+		s := unblockedEmail(tt.status)
 		details(&s)
 		if tt.change != nil {
 			tt.change(&s)

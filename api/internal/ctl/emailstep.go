@@ -113,8 +113,8 @@ func (v movedEmail) text(w io.Writer) {
 	}
 }
 
-func showMoved(ctx context.Context, s *store.Store, before store.Situation, done string) (answer, error) {
-	after, err := s.FindSituation(ctx, before.ID)
+func showMoved(ctx context.Context, s *store.Store, before store.EmailDiagnosis, done string) (answer, error) {
+	after, err := s.FindEmailDiagnosis(ctx, before.ID)
 	if err != nil {
 		return nil, err
 	}

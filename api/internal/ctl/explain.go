@@ -45,7 +45,7 @@ type explanation struct {
 	Findings []finding    `json:"findings"`
 
 	allowed   int // tries
-	at        store.Situation
+	at        store.EmailDiagnosis
 	processes []store.ProcessStatus
 }
 
@@ -72,7 +72,7 @@ func (x explanation) text(w io.Writer) {
 }
 
 // explain diagnoses every status and everything that can block an email.
-func explain(at store.Situation, processes []store.ProcessStatus, allowed int) explanation {
+func explain(at store.EmailDiagnosis, processes []store.ProcessStatus, allowed int) explanation {
 	x := explanation{
 		ID: at.ID, Company: at.CompanyName, Status: at.Status, AskedAt: at.AskedAt.UTC(),
 		Findings: []finding{}, allowed: allowed, at: at, processes: processes,

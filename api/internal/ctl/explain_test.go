@@ -21,9 +21,9 @@ func ago(d time.Duration) *time.Time { return in(-d) }
 func in(d time.Duration) *time.Time  { t := asked.Add(d); return &t }
 func to[T any](v T) *T               { return &v }
 
-// situation returns an unblocked email with the status.
-func situation(status email.Status) store.Situation {
-	s := store.Situation{
+// unblockedEmail returns an unblocked email with the status.
+func unblockedEmail(status email.Status) store.EmailDiagnosis {
+	s := store.EmailDiagnosis{
 		Email: store.Email{
 			ID: uuid.MustParse("01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"), Status: status,
 			CreatedAt: *ago(2 * time.Minute), ExpiresAt: *in(23*time.Hour + 58*time.Minute), NextAt: ago(2 * time.Minute),
@@ -72,13 +72,13 @@ func well() []store.ProcessStatus {
 type explainCase struct {
 	name   string
 	status email.Status
-	change func(s *store.Situation, processes *[]store.ProcessStatus)
+	change func(s *store.EmailDiagnosis, processes *[]store.ProcessStatus)
 	want   string
 }
 
 func explainCases() []explainCase {
 	type (
-		s = *store.Situation
+		s = *store.EmailDiagnosis
 		p = *[]store.ProcessStatus
 	)
 	nothing := func(s, p) {}
@@ -207,7 +207,7 @@ func TestExplain(t *testing.T) {
 	var sentences strings.Builder
 	covered := map[email.Status]bool{}
 	for _, tt := range explainCases() {
-		at, processes := situation(tt.status), well()
+		at, processes := unblockedEmail(tt.status), well()
 		tt.change(&at, &processes)
 		got := ctl.Explain(at, processes, email.MaxAttempts)
 		covered[tt.status] = true
@@ -238,37 +238,37 @@ func TestExplain_EveryStatusTimesEveryObstacle(t *testing.T) {
 	t.Parallel()
 	obstacles := []struct {
 		code   string
-		change func(*store.Situation, *[]store.ProcessStatus)
+		change func(*store.EmailDiagnosis, *[]store.ProcessStatus)
 		blocks []email.Status
 	}{
 		{
-			"COMPANY_SUSPENDED", func(s *store.Situation, _ *[]store.ProcessStatus) { s.SuspendedAt = ago(time.Hour) },
+			"COMPANY_SUSPENDED", func(s *store.EmailDiagnosis, _ *[]store.ProcessStatus) { s.SuspendedAt = ago(time.Hour) },
 			[]email.Status{email.Pending, email.Enqueued, email.RetryScheduled, email.Failed, email.Expired, email.Cancelled},
 		},
 		{
-			"LANE_PAUSED", func(s *store.Situation, _ *[]store.ProcessStatus) { s.PausedAt = ago(time.Hour) },
+			"LANE_PAUSED", func(s *store.EmailDiagnosis, _ *[]store.ProcessStatus) { s.PausedAt = ago(time.Hour) },
 			[]email.Status{email.Pending, email.Enqueued, email.RetryScheduled, email.Failed, email.Expired, email.Cancelled},
 		},
 		{
-			"LANE_PARKED", func(s *store.Situation, _ *[]store.ProcessStatus) { s.ParkedUntil = in(time.Hour) },
+			"LANE_PARKED", func(s *store.EmailDiagnosis, _ *[]store.ProcessStatus) { s.ParkedUntil = in(time.Hour) },
 			[]email.Status{email.Pending, email.Enqueued, email.RetryScheduled, email.Failed, email.Expired, email.Cancelled},
 		},
 		{
-			"OVERDUE", func(s *store.Situation, _ *[]store.ProcessStatus) { s.ExpiresAt = *ago(time.Second) },
+			"OVERDUE", func(s *store.EmailDiagnosis, _ *[]store.ProcessStatus) { s.ExpiresAt = *ago(time.Second) },
 			[]email.Status{email.Pending, email.Enqueued, email.RetryScheduled},
 		},
 		{
-			"NO_DISPATCHER", func(_ *store.Situation, p *[]store.ProcessStatus) { *p = (*p)[1:] },
+			"NO_DISPATCHER", func(_ *store.EmailDiagnosis, p *[]store.ProcessStatus) { *p = (*p)[1:] },
 			[]email.Status{email.Pending},
 		},
 		{
-			"NO_WORKER", func(_ *store.Situation, p *[]store.ProcessStatus) { *p = (*p)[:1] },
+			"NO_WORKER", func(_ *store.EmailDiagnosis, p *[]store.ProcessStatus) { *p = (*p)[:1] },
 			[]email.Status{email.Enqueued, email.RetryScheduled},
 		},
 	}
 	for _, status := range email.Statuses() {
 		for _, o := range obstacles {
-			at, processes := situation(status), well()
+			at, processes := unblockedEmail(status), well()
 			o.change(&at, &processes)
 			got := ctl.Explain(at, processes, email.MaxAttempts)
 			said := map[string]bool{}
@@ -288,7 +288,7 @@ func TestExplain_EveryStatusTimesEveryObstacle(t *testing.T) {
 // A provider's message cannot forge a line of the output.
 func TestExplain_EscapesControlCharacters(t *testing.T) {
 	t.Parallel()
-	at := situation(email.Failed)
+	at := unblockedEmail(email.Failed)
 	at.ErrorReason = to("no\n- It was sent.\x1b[2J")
 	if text := ctl.Explain(at, nil, email.MaxAttempts).Text(); strings.Contains(text, "\n- It was sent") || strings.Contains(text, "\x1b") {
 		t.Errorf("it says:\n%s", text)

@@ -43,7 +43,7 @@ func (x explanation) Text() string {
 }
 
 // ShowEmail returns the output of email show.
-func ShowEmail(s store.Situation, events []store.TimelineEvent, reveal bool) (string, error) {
+func ShowEmail(s store.EmailDiagnosis, events []store.TimelineEvent, reveal bool) (string, error) {
 	view, err := viewEmail(s, events, email.MaxAttempts, reveal)
 	if err != nil {
 		return "", err

@@ -11,9 +11,9 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Situation is an email with everything else that decides whether and
-// when it is sent: for an operator who wants to know why it is not sent yet.
-type Situation struct {
+// EmailDiagnosis is an email with everything that decides whether and when it is sent. `gatewayctl email explain`
+// shows an operator why an email has not been sent yet.
+type EmailDiagnosis struct {
 	Email
 	CompanyName     string     `db:"company_name"`
 	SuspendedAt     *time.Time `db:"suspended_at"`
@@ -21,7 +21,7 @@ type Situation struct {
 	// MailingsPausedAt is when the reputation guard paused the company's mailings; nil if the email is of
 	// no mailing.
 	MailingsPausedAt *time.Time `db:"mailings_paused_at"`
-	// LastEvent is the newest of its timeline; nil before the first.
+	// LastEvent is the newest event of the email; nil if there is none.
 	LastEvent *email.EventType `db:"last_event"`
 
 	// The following fields come from the outbox row and its lane, and are nil once the row is purged.
@@ -34,23 +34,23 @@ type Situation struct {
 	EnqueuedAt  *time.Time      `db:"enqueued_at"`
 	LeaseUntil  *time.Time      `db:"lease_until"`
 	ProcessedAt *time.Time      `db:"processed_at"`
-	// ErasedAt is when its body was past its time: it cannot be sent again since.
+	// ErasedAt is when the body was deleted at the end of its retention; the email cannot be sent again.
 	ErasedAt *time.Time `db:"body_erased_at"`
 
-	// The circuit breaker: since when and why it is open, nil if it is closed; and an
-	// operator's pause.
+	// GateShutAt and GateReason are set while the circuit breaker is open, GateHeldAt and GateHeldReason while an
+	// operator has stopped all sending.
 	GateShutAt     *time.Time `db:"gate_shut_at"`
 	GateReason     *string    `db:"gate_reason"`
 	GateHeldAt     *time.Time `db:"gate_held_at"`
 	GateHeldReason *string    `db:"gate_held_reason"`
 
-	// AskedAt is the moment of all this by Postgres's clock, which alone decides what is due.
+	// AskedAt is the time of the snapshot by the clock of Postgres, which decides what is due.
 	AskedAt time.Time `db:"asked_at"`
 }
 
-// situationSQL reads email_outbox, email_logs, companies, dispatch_lanes and
+// emailDiagnosisSQL reads email_outbox, email_logs, companies, dispatch_lanes and
 // provider_gate by primary key, in one snapshot, and locks nothing.
-const situationSQL = `
+const emailDiagnosisSQL = `
 SELECT ` + emailColumns + `,
        c.name AS company_name, c.suspended_at, c.suspended_reason, CASE WHEN lane.mailing_id IS NOT NULL THEN c.mailings_paused_at END AS mailings_paused_at, l.last_event,
        lane.queue, lane.paused_at, lane.parked_until, lane.held_at, lane.held_reason,
@@ -63,12 +63,12 @@ JOIN companies c ON c.id = coalesce(o.company_id, l.company_id)
 LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
 LEFT JOIN provider_gate g ON g.id = 1`
 
-// FindSituation returns an email of any company, or ErrNotFound. It is for
-// operators: a tenant's question goes through FindEmail.
-func (s *Store) FindSituation(ctx context.Context, id uuid.UUID) (Situation, error) {
-	var found Situation
-	if err := s.db.GetContext(ctx, &found, situationSQL, id); err != nil {
-		return Situation{}, fmt.Errorf("find email: %w", pg.Translate(err))
+// FindEmailDiagnosis returns an email of any company, or ErrNotFound. It is for operators; requests of tenants use
+// FindEmail.
+func (s *Store) FindEmailDiagnosis(ctx context.Context, id uuid.UUID) (EmailDiagnosis, error) {
+	var found EmailDiagnosis
+	if err := s.db.GetContext(ctx, &found, emailDiagnosisSQL, id); err != nil {
+		return EmailDiagnosis{}, fmt.Errorf("find email: %w", pg.Translate(err))
 	}
 	return found, nil
 }

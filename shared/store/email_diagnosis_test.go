@@ -12,14 +12,14 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-func TestFindSituation(t *testing.T) {
+func TestFindEmailDiagnosis(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
 	id := d.Accept(t, company, func(e *store.NewEmail) { e.SendAt = time.Now().Add(time.Hour) })
-	find := func() store.Situation {
+	find := func() store.EmailDiagnosis {
 		t.Helper()
-		found, err := d.Store.FindSituation(t.Context(), id)
+		found, err := d.Store.FindEmailDiagnosis(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,11 +76,11 @@ func TestFindSituation_AfterThePurge(t *testing.T) {
 	if _, err := d.SQL.ExecContext(t.Context(), `DELETE FROM email_outbox`); err != nil {
 		t.Fatal(err)
 	}
-	found, err := d.Store.FindSituation(t.Context(), id)
+	found, err := d.Store.FindEmailDiagnosis(t.Context(), id)
 	if err != nil || found.Status != email.Cancelled || *found.LastEvent != email.EventCancelled || found.Queue != nil || found.NextAt != nil || found.CompanyName == "" {
 		t.Errorf("found %+v, %v", found, err)
 	}
-	if _, err := d.Store.FindSituation(t.Context(), uuid.New()); !errors.Is(err, store.ErrNotFound) {
+	if _, err := d.Store.FindEmailDiagnosis(t.Context(), uuid.New()); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("no such email: %v, want ErrNotFound", err)
 	}
 }

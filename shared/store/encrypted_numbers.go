@@ -15,15 +15,15 @@ import (
 // SealedTable is a table that holds encrypted CPFs and CNPJs.
 type SealedTable string
 
-// All of them.
+// The tables with encrypted numbers.
 const (
 	SealedRecipients SealedTable = "recipients"
 	SealedEmails     SealedTable = "emails"         // until a worker moves the number to recipients
-	SealedEntries    SealedTable = "mailingEntries" // until the expander does
+	SealedEntries    SealedTable = "mailingEntries" // until the expander moves it to emails
 )
 
-// SealedTables lists them in the way of a number: what moves on while one goes through
-// them is met later.
+// SealedTables lists the tables in the order in which a number moves through them, so that a pass over all of them
+// also finds a number that moves during the pass.
 func SealedTables() []SealedTable {
 	return []SealedTable{SealedEntries, SealedEmails, SealedRecipients}
 }
@@ -31,19 +31,19 @@ func SealedTables() []SealedTable {
 // SealedValue is an encrypted number in a row.
 type SealedValue struct {
 	ID        uuid.UUID `db:"id"`
-	CompanyID uuid.UUID `db:"company_id"` // whose it is bound to
+	CompanyID uuid.UUID `db:"company_id"` // the encryption is bound to it
 	Sealed    []byte    `db:"cpf_cnpj_enc"`
 }
 
-// SealedPage is what one look at a table has found.
+// SealedPage holds the encrypted numbers of the next rows of a table.
 type SealedPage struct {
 	Values []SealedValue
-	Last   uuid.UUID // to look on behind
-	More   bool
+	Last   uuid.UUID // the next page begins after it
+	More   bool      // there are further rows
 }
 
-// Each looks at the next rows along the primary key and locks nothing. The company of an entry
-// is that of its mailing, by mailings_pkey.
+// Each reads the next rows in the order of the primary key and locks nothing. An entry has the company of its mailing,
+// found by mailings_pkey.
 const (
 	sealedRecipientsSQL = `
 WITH seen AS MATERIALIZED (SELECT id, company_id, cpf_cnpj_enc FROM recipients WHERE id > $1 ORDER BY id LIMIT $2)` + sealedPageSQL
@@ -61,7 +61,7 @@ FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS
 LEFT JOIN seen s ON s.cpf_cnpj_enc IS NOT NULL`
 )
 
-// SealedValues looks at the next rows of a table, behind after, for encrypted numbers.
+// SealedValues returns the encrypted numbers in the next rows of a table after the id.
 func (s *Store) SealedValues(ctx context.Context, table SealedTable, after uuid.UUID) (SealedPage, error) {
 	statement := map[SealedTable]string{SealedRecipients: sealedRecipientsSQL, SealedEmails: sealedEmailsSQL, SealedEntries: sealedEntriesSQL}[table]
 	var rows []struct {
@@ -89,7 +89,7 @@ func (s *Store) SealedValues(ctx context.Context, table SealedTable, after uuid.
 	return page, nil
 }
 
-// Each writes rows that hold what was read, and locks them by primary key.
+// Each updates the rows that still have the value that was read, and locks them by primary key.
 //
 //go:embed sql/reseal_recipients.sql
 var resealRecipientsSQL string
@@ -106,7 +106,7 @@ type resealed struct {
 	now []byte
 }
 
-// resealParameters are the parameters of the three.
+// resealParameters are the parameters of all three statements.
 var resealParameters = pg.Parameters[struct{}, resealed]{
 	Columns: []pg.Column[resealed]{
 		pg.Each("id", "uuid", pg.UUIDs, func(r *resealed) uuid.UUID { return r.ID }),
@@ -115,8 +115,8 @@ var resealParameters = pg.Parameters[struct{}, resealed]{
 	},
 }
 
-// Reseal replaces the encrypted values was by now, and returns
-// how many it replaced: a row that has changed since keeps its value.
+// Reseal replaces the encrypted values was with now, and returns the number of replaced values. A row that has changed
+// since it was read keeps its value.
 func (s *Store) Reseal(ctx context.Context, table SealedTable, was []SealedValue, now [][]byte) (int, error) {
 	statement := map[SealedTable]string{SealedRecipients: resealRecipientsSQL, SealedEmails: resealEmailsSQL, SealedEntries: resealEntriesSQL}[table]
 	values := make([]resealed, len(was))
@@ -126,11 +126,11 @@ func (s *Store) Reseal(ctx context.Context, table SealedTable, was []SealedValue
 	return s.erase(ctx, "reseal "+string(table), statement, resealParameters.Arguments(struct{}{}, values)...)
 }
 
-// keptFilesSQL goes along mailings_pkey and locks nothing.
+// keptFilesSQL reads in the order of mailings_pkey and locks nothing.
 const keptFilesSQL = `
 SELECT id, company_id FROM mailings WHERE id > $1 AND file_deleted_at IS NULL ORDER BY id LIMIT $2`
 
-// KeptFiles lists at most limit mailings behind after whose files are kept.
+// KeptFiles lists at most limit mailings after the id whose files are kept.
 func (s *Store) KeptFiles(ctx context.Context, after uuid.UUID, limit int) ([]MailingFile, error) {
 	var files []MailingFile
 	if err := s.db.SelectContext(ctx, &files, keptFilesSQL, after, limit); err != nil {
@@ -147,7 +147,7 @@ func (s *Store) FileKept(ctx context.Context, mailing uuid.UUID) (kept bool, err
 	return kept, pg.Wrap("look for file", pg.Translate(s.db.GetContext(ctx, &kept, fileKeptSQL, mailing)))
 }
 
-// RecordRotation writes an audit entry when an operator has encrypted everything with the newest key.
+// RecordRotation writes the audit entry of an operator who has encrypted all data with the newest key.
 func (s *Store) RecordRotation(ctx context.Context, by audit.Operator, details map[string]any) error {
 	return pg.Wrap("record rotation", audit.Record(ctx, s.db, by, audit.Change{Action: "encryption.rotate", Details: details}))
 }

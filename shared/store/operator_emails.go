@@ -13,11 +13,11 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// What an operator does with single emails and dead letters. Programs do the same by other
-// methods; these write it down in operator_audit.
+// The methods in this file are for operators: each change of an email or dead letter writes a row to operator_audit in
+// the same transaction.
 
-// CancelEmail cancels an email that no worker has claimed. Applied false means that it is too
-// late, and Status is the reason; no audit entry is written then.
+// CancelEmail cancels an email that no worker has claimed. Applied is false if it is too late: Status is then
+// the reason, and no audit entry is written.
 func (s *Store) CancelEmail(ctx context.Context, by audit.Operator, company, id uuid.UUID) (Advanced, error) {
 	return s.moveEmail(ctx, by, audit.Change{Action: "email.cancel", Company: company, Subject: id.String()}, Transition{
 		ID: id, Guard: GuardOpen, Status: email.Cancelled, Events: []email.Event{operatorEvent(by, email.EventCancelled)},
