@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -136,14 +137,18 @@ func (b *batch) follow(email uuid.UUID, c *chain) {
 
 // attempt makes one attempt. It returns false if the attempt had no outcome.
 func (b *batch) attempt(i int, email uuid.UUID) bool {
-	release, err := b.slots.enter(b.ctx, b.endpoint.CompanyID, b.width.troubled())
+	slot, err := b.slots.enter(b.ctx, b.endpoint.CompanyID, b.width.troubled())
 	if err != nil {
 		return false
 	}
-	defer release()
+	defer b.slots.leave(slot)
 	if !b.held.mayAttempt() {
 		return false
 	}
+	defer time.AfterFunc(slow, func() {
+		b.width.narrow() // further requests to the endpoint count as troubled from now on
+		b.slots.markSlow(slot)
+	}).Stop()
 	o, err := b.p.Sender.Send(b.ctx, Message{URL: b.endpoint.URL, ID: b.items[i].event.ID, Body: body(b.items[i].event), Secrets: b.secrets})
 	if err != nil {
 		return false

@@ -10,13 +10,16 @@ import (
 
 // slots limits the requests in flight in this process: in all, per company, and of endpoints that
 // are slow or failing, which together have at most half. Companies that wait take turns, so a
-// company with many endpoints, or endpoints that hang, delays only itself.
+// company with many endpoints, or endpoints that hang, delays only itself. A request that becomes slow
+// moves to a slot for slow requests if one is free: endpoints of many companies that begin to hang at the
+// same time occupy the other slots for 2 s, not until their requests time out.
 type slots struct {
-	most, perCompany, troubled int
+	most, perCompany, troubled, slow int
 
 	mu            sync.Mutex
 	used          int
 	usedTroubled  int
+	usedSlow      int
 	usedOfCompany map[uuid.UUID]int
 	waiting       map[uuid.UUID][]*waiter
 	turns         []uuid.UUID // companies that wait, the next one first
@@ -26,17 +29,23 @@ type waiter struct {
 	company  uuid.UUID
 	troubled bool
 	entered  chan struct{}
+
+	slow, left bool
 }
+
+// slowFactor is the number of slots for slow requests per other slot. A request that waits takes less than 64 KiB of
+// memory.
+const slowFactor = 4
 
 func newSlots(most, perCompany int) *slots {
 	return &slots{
-		most: most, perCompany: min(perCompany, most), troubled: max(most/2, 1),
+		most: most, perCompany: min(perCompany, most), troubled: max(most/2, 1), slow: slowFactor * most,
 		usedOfCompany: map[uuid.UUID]int{}, waiting: map[uuid.UUID][]*waiter{},
 	}
 }
 
-// enter waits for a slot. release must be called once.
-func (s *slots) enter(ctx context.Context, company uuid.UUID, troubled bool) (release func(), err error) {
+// enter waits for a slot. The caller must call leave once.
+func (s *slots) enter(ctx context.Context, company uuid.UUID, troubled bool) (*waiter, error) {
 	w := &waiter{company: company, troubled: troubled, entered: make(chan struct{})}
 	s.mu.Lock()
 	if len(s.waiting[company]) == 0 {
@@ -47,7 +56,7 @@ func (s *slots) enter(ctx context.Context, company uuid.UUID, troubled bool) (re
 	s.mu.Unlock()
 	select {
 	case <-w.entered:
-		return func() { s.leave(w) }, nil
+		return w, nil
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
@@ -67,10 +76,33 @@ func (s *slots) leave(w *waiter) {
 	s.release(w)
 }
 
-func (s *slots) release(w *waiter) {
+// markSlow moves a request to a slot for slow ones if there is one.
+func (s *slots) markSlow(w *waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.left || s.usedSlow >= s.slow {
+		return
+	}
+	w.slow = true
+	s.usedSlow++
+	s.vacate(w)
+	s.admit()
+}
+
+// vacate frees a slot that is not for slow requests.
+func (s *slots) vacate(w *waiter) {
 	s.used--
 	if w.troubled {
 		s.usedTroubled--
+	}
+}
+
+func (s *slots) release(w *waiter) {
+	w.left = true
+	if w.slow {
+		s.usedSlow--
+	} else {
+		s.vacate(w)
 	}
 	if s.usedOfCompany[w.company]--; s.usedOfCompany[w.company] == 0 {
 		delete(s.usedOfCompany, w.company)

@@ -23,11 +23,11 @@ type turns struct {
 
 // enter waits for a turn. A statement whose ctx has ended needs none.
 func (t turns) enter(ctx context.Context) (leave func()) {
-	leave, err := t.slots.enter(ctx, t.company, false)
+	slot, err := t.slots.enter(ctx, t.company, false)
 	if err != nil {
 		return func() {}
 	}
-	return leave
+	return func() { t.slots.leave(slot) }
 }
 
 func (t turns) Load(ctx context.Context, l hooks.Lease, probeAfter time.Duration) (hooks.Round, error) {

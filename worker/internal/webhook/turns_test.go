@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -104,4 +105,33 @@ func TestService_LeaseTakenOver(t *testing.T) {
 		return len(seen) == 16
 	})
 	r.check(t, w, 16)
+}
+
+// Endpoints of many companies begin to hang at the same time. They do not delay another company until their requests
+// time out.
+func TestService_ManyCompaniesHang(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	hold := make(chan struct{})
+	var hanging atomic.Int32
+	for range 10 {
+		company := w.Company(t)
+		for range 4 {
+			w.endpoint(t, company).setAnswer(func(message) int {
+				hanging.Add(1)
+				<-hold
+				return http.StatusOK
+			})
+		}
+		w.emit(t, company, 8, 1)
+	}
+	t.Cleanup(func() { close(hold) }) // before the servers are closed
+	quiet := w.Company(t)
+	other := w.endpoint(t, quiet)
+	w.start(t, func(p *webhook.Params) {
+		p.Sender = webhook.NewSender(webhook.SenderParams{AllowPrivate: true, Timeout: 10 * time.Minute})
+	})
+	eventually(t, "requests in all slots", func() bool { return hanging.Load() >= 64 })
+	w.emit(t, quiet, 5, 2)
+	eventually(t, "the other company's events", func() bool { return len(other.messages()) == 10 })
 }

@@ -54,14 +54,21 @@ func (w *width) leave() {
 
 // adapt sets the limit after an attempt.
 func (w *width) adapt(o Outcome) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if !o.Delivered || o.Took > slow {
-		w.limit = 1
+		w.narrow()
 		return
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.limit = min(w.limit+1, w.most)
 	w.freed.Broadcast()
+}
+
+// narrow limits the endpoint to one request in flight.
+func (w *width) narrow() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.limit = 1
 }
 
 // troubled reports whether the last attempt failed or was slow.
