@@ -1,6 +1,6 @@
 // Package e2e_test tests the built programs from outside: HTTP in, SES out, with real Postgres, Redis and RabbitMQ
 // between, each of which the tests stop, freeze or kill. The programs are built once, with the race detector (or as for a
-// release if MAILING_ROWS asks for large files). A program that exits with an error fails the test that started it.
+// release if MAILING_ROWS or ATTACHMENT_EMAILS ask for measurements). A program that exits with an error fails the test that started it.
 package e2e_test
 
 import (
@@ -27,7 +27,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	flavor, flags := "race", []string{"-race"}
-	if os.Getenv("MAILING_ROWS") != "" {
+	if os.Getenv("MAILING_ROWS")+os.Getenv("ATTACHMENT_EMAILS") != "" {
 		flavor, flags = "release", nil
 	}
 	binDir = filepath.Join(rootDir, ".local", "e2e", flavor)

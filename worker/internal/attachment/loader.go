@@ -30,12 +30,16 @@ type Store interface {
 	Attachments(ctx context.Context, company, owner uuid.UUID) ([]file.Attachment, error)
 }
 
-var (
-	// ErrBusy: other attachments use all the memory or places. The email should be tried again soon.
-	ErrBusy = errors.New("other attachments are being sent")
-	// ErrUnavailable: the storage cannot be reached, or the key that the files are encrypted with is missing.
-	ErrUnavailable = errors.New("attachments cannot be read now")
-)
+// ErrUnavailable: the storage cannot be reached, or the key that the files are encrypted with is missing.
+var ErrUnavailable = errors.New("attachments cannot be read now")
+
+// BusyError says that other attachments use all the memory or places.
+type BusyError struct {
+	// Delay is when the email should be tried again.
+	Delay time.Duration
+}
+
+func (e *BusyError) Error() string { return "other attachments are being sent" }
 
 // MissingError says that attachments can never be read: a file is gone or damaged.
 type MissingError struct{ reason string }
@@ -55,6 +59,7 @@ type Loader struct {
 	bucket Bucket
 	ring   keyring.Ring
 	budget *budget
+	pacing *pacing
 
 	mu     sync.Mutex
 	failed time.Time // the last failure of the storage; zero = it works
@@ -73,12 +78,12 @@ type Params struct {
 // New makes a Loader.
 func New(p Params) *Loader {
 	return &Loader{
-		store: p.Store, bucket: p.Bucket, ring: p.Ring, budget: newBudget(func() int { return p.Concurrency() / 2 }),
+		store: p.Store, bucket: p.Bucket, ring: p.Ring, budget: newBudget(func() int { return p.Concurrency() / 2 }), pacing: newPacing(),
 	}
 }
 
 // Load reads the attachments of an email or mailing. The caller releases them when the provider has answered. The error is
-// ErrBusy, ErrUnavailable, a *MissingError, or that of the database. count is how many there must be.
+// a *BusyError, ErrUnavailable, a *MissingError, or that of the database. count is how many there must be.
 func (l *Loader) Load(ctx context.Context, company, owner uuid.UUID, count int) (all []provider.Attachment, release func(), err error) {
 	listed, err := l.store.Attachments(ctx, company, owner)
 	if err != nil {
@@ -91,10 +96,14 @@ func (l *Loader) Load(ctx context.Context, company, owner uuid.UUID, count int) 
 	for _, a := range listed {
 		size += a.Size
 	}
-	release, ok := l.budget.acquire(ctx, company, size)
+	free, ok := l.budget.acquire(ctx, company, size)
 	if !ok {
-		return nil, nil, ErrBusy
+		return nil, nil, &BusyError{l.pacing.delay(company, time.Now())}
 	}
+	release = sync.OnceFunc(func() {
+		free()
+		l.pacing.done(company, time.Now())
+	})
 	defer func() {
 		if err != nil {
 			release()

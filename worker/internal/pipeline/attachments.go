@@ -19,13 +19,9 @@ type Attachments interface {
 	Load(ctx context.Context, company, owner uuid.UUID, count int) (all []provider.Attachment, release func(), err error)
 }
 
-const (
-	// filesBusyDelay is how long an email waits in the outbox while other attachments use the worker's memory, up to twice
-	// as long at random, so that not all come again at once.
-	filesBusyDelay = time.Second
-	// storageDelay is the same while the file storage cannot be reached. It spends no try.
-	storageDelay = 10 * time.Second
-)
+// storageDelay is how long an email waits in the outbox while the file storage cannot be reached, up to twice as long at random,
+// so that not all come again at once. It spends no try.
+const storageDelay = 10 * time.Second
 
 // loadAttachments reads the attachments before the email is claimed, so that it costs neither a try nor a part of the lease if
 // they cannot be read now. ok is false if the email was postponed or failed; then err is what the task returns.
@@ -40,13 +36,14 @@ func (p *Pipeline) loadAttachments(ctx context.Context, log *slog.Logger, a *att
 	loading, span := p.Tracer.Start(ctx, "load attachments", telemetry.Internal)
 	defer span.End()
 	a.attachments, release, err = p.Attachments.Load(loading, a.row.CompanyID, owner, count)
+	var busy *attachment.BusyError
 	var missing *attachment.MissingError
 	switch {
 	case err == nil:
 		return release, true, nil
-	case errors.Is(err, attachment.ErrBusy):
+	case errors.As(err, &busy):
 		p.Metrics.postponed("busy")
-		return nil, false, p.postpone(ctx, a, filesBusyDelay+time.Duration(jitter()*float64(filesBusyDelay)))
+		return nil, false, p.postpone(ctx, a, busy.Delay)
 	case errors.Is(err, attachment.ErrUnavailable):
 		p.Metrics.postponed("unavailable")
 		log.Warn("attachments cannot be read: the email waits for the file storage", "delay", storageDelay.String(), "error", email.MaskText(err.Error()))
