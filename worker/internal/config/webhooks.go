@@ -17,7 +17,8 @@ type Webhooks struct {
 	// tests and closed networks. Set the same for api and worker.
 	AllowPrivate bool `env:"WEBHOOK_ALLOW_PRIVATE" envDefault:"false"`
 	// WebhookConcurrency is the maximum number of requests to webhook endpoints that one worker has in flight, 4 to
-	// 1024. A company has a quarter of them, and endpoints that are slow or fail have half.
+	// 1024. A company has a quarter of them, and endpoints that are slow or fail have half. Requests slower than 2 s have
+	// places of their own, four times as many.
 	WebhookConcurrency int `env:"WEBHOOK_CONCURRENCY" envDefault:"64"`
 	// WebhookBackoff are the waits between the attempts of a failed webhook delivery; the last attempt follows the
 	// last wait.
