@@ -100,9 +100,10 @@ func (l *Loader) Load(ctx context.Context, company, owner uuid.UUID, count int) 
 	if !ok {
 		return nil, nil, &BusyError{l.pacing.delay(company, time.Now())}
 	}
+	gone := l.pacing.start(company, time.Now())
 	release = sync.OnceFunc(func() {
 		free()
-		l.pacing.done(company, time.Now())
+		gone(time.Now())
 	})
 	defer func() {
 		if err != nil {

@@ -12,15 +12,14 @@ const (
 	minDelay = time.Second
 	// maxDelay bounds how long an email waits after the emails in front of it have gone.
 	maxDelay = time.Minute
-	// startInterval is the time per email that is assumed before two emails of a company have been sent.
+	// startInterval is the time per email that is assumed before a company's first email has been sent.
 	startInterval = 100 * time.Millisecond
-	// idleTime is how long a company's pace is kept after its last email. A longer interval between two emails says nothing
-	// about how long an email takes.
+	// idleTime is how long a company's pace is kept after its last email.
 	idleTime = 10 * time.Second
 )
 
 // pacing spreads the postponed emails of each company over time: each is due one interval after the one before, and the interval
-// follows the time that the company's emails take. With a fixed delay, n waiting emails would come back n times for each that is
+// follows the time that the company's emails take, shared by those in flight together. With a fixed delay, n waiting emails would come back n times for each that is
 // sent.
 type pacing struct {
 	mu        sync.Mutex
@@ -29,7 +28,8 @@ type pacing struct {
 
 // pace is that of one company.
 type pace struct {
-	interval time.Duration // moving average of the time between two emails
+	interval time.Duration // moving average of the time per email
+	running  int           // emails in flight
 	sent     time.Time     // the last one
 	due      time.Time     // of the last postponed email
 }
@@ -54,15 +54,20 @@ func (p *pacing) delay(company uuid.UUID, now time.Time) time.Duration {
 	return c.due.Sub(now)
 }
 
-// done records that an email has gone.
-func (p *pacing) done(company uuid.UUID, now time.Time) {
+// start records that an email is in flight, and done that it has gone. The time between two emails would not do: it contains
+// the delays, so one slow email would keep the emails behind it apart for ever.
+func (p *pacing) start(company uuid.UUID, now time.Time) (done func(time.Time)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.of(company, now)
-	if took := now.Sub(c.sent); took < idleTime {
-		c.interval = (3*c.interval + took) / 4
+	c.running++
+	return func(end time.Time) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		c.interval = (3*c.interval + end.Sub(now)/time.Duration(c.running)) / 4
+		c.running--
+		c.sent = end
 	}
-	c.sent = now
 }
 
 // of returns a company's pace, and forgets those of companies without emails. p.mu must be held.
@@ -71,11 +76,11 @@ func (p *pacing) of(company uuid.UUID, now time.Time) *pace {
 		return c
 	}
 	for id, c := range p.companies {
-		if now.Sub(c.sent) > idleTime && now.After(c.due) {
+		if c.running == 0 && now.Sub(c.sent) > idleTime && now.After(c.due) {
 			delete(p.companies, id)
 		}
 	}
-	c := &pace{interval: startInterval, sent: now.Add(-idleTime)}
+	c := &pace{interval: startInterval, sent: now}
 	p.companies[company] = c
 	return c
 }

@@ -29,7 +29,7 @@ func TestPacing(t *testing.T) {
 			continue
 		}
 		free = now.Add(200 * time.Millisecond)
-		p.done(company, free)
+		p.start(company, now)(free)
 		due[next] = time.Time{}
 		sent++
 	}
@@ -57,5 +57,25 @@ func TestPacing_Companies(t *testing.T) {
 	p.delay(uuid.New(), now.Add(2*maxDelay))
 	if n := len(p.companies); n != 1 {
 		t.Errorf("the paces of %d companies are kept", n)
+	}
+}
+
+// After slow emails, quick ones are not kept apart.
+func TestPacing_Recovers(t *testing.T) {
+	t.Parallel()
+	p, company, now := newPacing(), uuid.New(), time.Now()
+	for range 5 {
+		done := p.start(company, now)
+		now = now.Add(20 * time.Second)
+		done(now)
+	}
+	for range 20 {
+		p.delay(company, now)
+		now = now.Add(8 * time.Second) // as far apart as the delays may be
+		p.start(company, now)(now.Add(100 * time.Millisecond))
+	}
+	first := p.delay(company, now)
+	if second := p.delay(company, now); second-first > time.Second {
+		t.Errorf("waiting emails are %v apart", second-first)
 	}
 }
