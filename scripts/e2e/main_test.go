@@ -1,6 +1,7 @@
 // Package e2e_test tests the built programs from outside: HTTP in, SES out, with real Postgres, Redis and RabbitMQ
 // between, each of which the tests stop, freeze or kill. The programs are built once, with the race detector (or as for a
-// release if MAILING_ROWS or ATTACHMENT_EMAILS ask for measurements). A program that exits with an error fails the test that started it.
+// release if MAILING_ROWS or ATTACHMENT_EMAILS ask for measurements). A program that exits with an error fails the test that
+// started it.
 package e2e_test
 
 import (

@@ -33,8 +33,8 @@ type waiter struct {
 	slow, left bool
 }
 
-// slowFactor is the number of slots for slow requests per other slot. A request that waits takes less than 64 KiB of
-// memory.
+// slowFactor is the number of slots for slow requests per other slot. A request that waits for its response takes memory
+// and a connection, but hardly any CPU time.
 const slowFactor = 4
 
 func newSlots(most, perCompany int) *slots {
