@@ -62,7 +62,7 @@ func TestFindEmailDiagnosis(t *testing.T) {
 }
 
 // An email can be asked after when its outbox row is gone.
-func TestFindSituation_AfterThePurge(t *testing.T) {
+func TestFindEmailDiagnosis_AfterThePurge(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	id := d.Accept(t, d.Company(t), nil)

@@ -50,7 +50,7 @@ func connectTime(t *testing.T, databaseURL string) time.Duration {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // nothing was written
+	defer s.Close()
 	_ = s.Confirm(t.Context())
 	return time.Since(began)
 }
@@ -71,7 +71,7 @@ func TestOpen_NoServerTakesWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // nothing was written
+	defer s.Close()
 	if _, err := s.Companies(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("read: %v, want ErrUnavailable", err)
 	}

@@ -23,7 +23,7 @@ func TestOpen_KeepsThePasswordToItself(t *testing.T) {
 	} {
 		s, err := store.Open(t.Context(), databaseURL, store.Options{})
 		if err == nil {
-			_ = s.Close()
+			s.Close()
 			t.Errorf("%s: opened", databaseURL)
 			continue
 		}

@@ -83,4 +83,4 @@ func (s *Store) Unreplicated() int64 { return s.db.Unreplicated() }
 func (s *Store) Pooled(ctx context.Context) (bool, error) { return s.db.Pooled(ctx) }
 
 // Close ends all connections. What is still running on them is rolled back.
-func (s *Store) Close() error { return s.db.Close() }
+func (s *Store) Close() { s.db.Close() }

@@ -58,7 +58,7 @@ func open(t *testing.T, databaseURL string, o store.Options) *store.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
+	t.Cleanup(s.Close)
 	return s
 }
 

@@ -82,8 +82,8 @@ func run(ctx context.Context, args, environ []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer db.Close()
 	accepter := db.NewAccepter()
-	err = serve(ctx, log, settings, traces, db, accepter)
-	accepter.Close()
-	return errors.Join(err, db.Close())
+	defer accepter.Close()
+	return serve(ctx, log, settings, traces, db, accepter)
 }

@@ -57,7 +57,7 @@ func (c *control) fromStore(ctx context.Context, ask func(s *store.Store) []stri
 	if err != nil {
 		return nil
 	}
-	defer s.Close() //nolint:errcheck // read only
+	defer s.Close()
 	return ask(s)
 }
 

@@ -70,16 +70,16 @@ func (c *control) examine(ctx context.Context, databaseURL string) (report docto
 	if s, err := store.Open(ctx, databaseURL, o); err != nil {
 		p.StoreErr = err
 	} else {
-		defer s.Close() //nolint:errcheck // read only
+		defer s.Close()
 		p.Store = s
 	}
 	if address := c.Getenv("DATABASE_LISTEN_URL"); address != "" {
-		p.ListenPooled = func(ctx context.Context) (pooled bool, err error) {
+		p.ListenPooled = func(ctx context.Context) (bool, error) {
 			s, err := store.Open(ctx, address, o)
 			if err != nil {
 				return false, err
 			}
-			defer func() { err = errors.Join(err, s.Close()) }()
+			defer s.Close()
 			return s.Pooled(ctx)
 		}
 	}

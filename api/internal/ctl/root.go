@@ -148,7 +148,7 @@ func group(name, short, long, example string) *cobra.Command {
 // run returns the RunE of an operator's command: do gets an open store, and its answer is
 // printed.
 func (c *control) run(do func(ctx context.Context, s *store.Store, args []string) (answer, error)) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) (err error) {
+	return func(cmd *cobra.Command, args []string) error {
 		c.parsed = true
 		databaseURL := c.Getenv("DATABASE_URL")
 		if databaseURL == "" {
@@ -164,7 +164,7 @@ func (c *control) run(do func(ctx context.Context, s *store.Store, args []string
 		if err != nil {
 			return fmt.Errorf("cannot use the database that DATABASE_URL names: %w", advise(err))
 		}
-		defer func() { err = errors.Join(err, s.Close()) }()
+		defer s.Close()
 		found, err := do(cmd.Context(), s, args)
 		if err != nil {
 			return advise(err)

@@ -170,7 +170,7 @@ func TestExamine_Database(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = again.Close() })
+	t.Cleanup(again.Close)
 	p.Store = again
 	wants(t, "a neglected database", doctor.Examine(t.Context(), p), "failure database: Commits of Postgres", "failure roles: No program has permissions on newcomer:",
 		"failure migrations: An interrupted migration left invalid indexes: operator_audit_age.")

@@ -24,7 +24,7 @@ func startBehind(t *testing.T) (*gateway, *faultProxy) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = through.Close() })
+	t.Cleanup(through.Close)
 	accepter := through.NewAccepter()
 	t.Cleanup(accepter.Close)
 	return startOn(t, d, func(p *httpapi.Params) { p.Store, p.Accepter = through, accepter }), w

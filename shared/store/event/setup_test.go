@@ -20,7 +20,7 @@ func open(tb testing.TB, d storetest.Database, name string) *event.Store {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = db.Close() })
+	tb.Cleanup(db.Close)
 	return event.New(db)
 }
 

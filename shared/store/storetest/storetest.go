@@ -72,7 +72,7 @@ func NewOn(tb testing.TB, admin string) Database {
 	if d.Store, err = store.Open(tb.Context(), d.URL, store.Options{}); err != nil {
 		tb.Fatalf("open test database: %v", err)
 	}
-	tb.Cleanup(func() { _ = d.Store.Close() })
+	tb.Cleanup(d.Store.Close)
 	if d.SQL, err = sql.Open("postgres", withIdle(d.URL)); err != nil {
 		tb.Fatalf("open test database: %v", err)
 	}

@@ -69,7 +69,7 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+	defer db.Close()
 	publisher := asynqueue.NewPublisher(conn)
 	defer func() { err = errors.Join(err, publisher.Close()) }()
 	bucket, err := blob.Open(ctx, c.StorageURL)

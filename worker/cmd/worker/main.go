@@ -77,12 +77,12 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+	defer db.Close()
 	hooksDB, err := store.Open(ctx, c.DatabaseURL, store.Options{MaxConns: webhookConns, Pooled: c.Pooled, AllowUnreachable: true})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, hooksDB.Close()) }()
+	defer hooksDB.Close()
 	bucket := conn.Client()
 	defer func() { err = errors.Join(err, bucket.Close()) }()
 	monitor := asynqueue.NewMonitor(asynqueue.MonitorConfig{

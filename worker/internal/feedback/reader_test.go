@@ -297,7 +297,7 @@ func TestReader_DatabaseAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cut.Close() })
+	t.Cleanup(cut.Close)
 	dead := servertest.NewQueue(t, servertest.SharedSQS(t), nil)
 	q := servertest.NewQueue(t, servertest.SharedSQS(t), map[string]string{
 		"VisibilityTimeout": "1", "RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"3"}`, dead.ARN),

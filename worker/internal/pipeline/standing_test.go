@@ -249,7 +249,7 @@ func TestHandle_LostClaimAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = s.Close() })
+		t.Cleanup(s.Close)
 		return s
 	}, nil)
 	// The first email prepares the statement, so that the next answer is the claim's.
