@@ -16,13 +16,18 @@ type Work struct {
 }
 
 const (
+	// activeSQL leaves out the endpoints of suspended companies: nothing is sent for these, as they can read
+	// nothing. It finds the company by primary key.
+	activeSQL = `NOT EXISTS (SELECT FROM companies c WHERE c.id = e.company_id AND c.suspended_at IS NOT NULL)`
+
 	// dueEndpointsSQL reads webhook_endpoints_due, which holds the endpoints with open deliveries and
 	// replays, and locks nothing. An endpoint that is down is due earlier, for a probe.
 	dueEndpointsSQL = `
-SELECT id, company_id FROM webhook_endpoints
+SELECT id, company_id FROM webhook_endpoints e
 WHERE status = 'ENABLED' AND due_at IS NOT NULL
   AND (due_at <= now() OR failures >= $2 AND last_failure_at <= now() - $3 * interval '1 ms')
   AND (lease_until IS NULL OR lease_until < now()) AND (not_before IS NULL OR not_before <= now())
+  AND ` + activeSQL + `
 ORDER BY due_at LIMIT $1`
 
 	// behindSQL reads every endpoint, and for each the company's newest event by event_feed_position: LIMIT
@@ -35,6 +40,7 @@ CROSS JOIN LATERAL (SELECT f.position FROM event_feed f
 WHERE e.status = 'ENABLED' AND e.open_deliveries < $4
   AND (e.failures < $2 OR e.open_deliveries = 0 AND e.last_failure_at <= now() - $3 * interval '1 ms')
   AND (e.lease_until IS NULL OR e.lease_until < now()) AND (e.not_before IS NULL OR e.not_before <= now())
+  AND ` + activeSQL + `
   AND (newest.position > e.feed_position OR e.feed_number < 4611686018427387904)
 LIMIT $1`
 

@@ -113,3 +113,47 @@ func TestRecord_LeaseLost(t *testing.T) {
 		})
 	}
 }
+
+// While a company is suspended, its endpoints are neither listed nor served, also by a process that has the lease. Afterwards
+// they go on where they were.
+func TestDue_SuspendedCompany(t *testing.T) {
+	t.Parallel()
+	d, s := newStore(t)
+	company := d.Company(t)
+	id := newEndpoint(t, s, company)
+	d.Run(t, `UPDATE webhook_endpoints SET due_at = now()`)
+	d.Run(t, `INSERT INTO event_feed (company_id, position, email_ids, first_seqs, last_seqs) VALUES ($1, 1000, ARRAY[gen_random_uuid()], '{1}', '{1}')`, company)
+	listed := func() (due, behind int) {
+		t.Helper()
+		dueNow, err := s.Due(t.Context(), time.Hour, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		behindNow, err := s.Behind(t.Context(), time.Hour, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(dueNow), len(behindNow)
+	}
+	if due, behind := listed(); due != 1 || behind != 1 {
+		t.Fatalf("before: %d due, %d behind", due, behind)
+	}
+	lease := take(t, s, id)
+	d.Run(t, `UPDATE companies SET suspended_at = now(), suspended_reason = 'abuse' WHERE id = $1`, company)
+	if _, err := s.Load(t.Context(), lease, time.Hour); !errors.Is(err, webhook.ErrLeaseLost) {
+		t.Errorf("load: %v", err)
+	}
+	if err := s.Release(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	if due, behind := listed(); due != 0 || behind != 0 {
+		t.Errorf("suspended: %d due, %d behind", due, behind)
+	}
+	d.Run(t, `UPDATE companies SET suspended_at = NULL, suspended_reason = NULL WHERE id = $1`, company)
+	if due, behind := listed(); due != 1 || behind != 1 {
+		t.Errorf("resumed: %d due, %d behind", due, behind)
+	}
+	if r, err := s.Load(t.Context(), take(t, s, id), time.Hour); err != nil || r.Position >= 1000 {
+		t.Errorf("resumed: %+v, %v", r.Cursor, err)
+	}
+}

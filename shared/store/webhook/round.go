@@ -31,7 +31,7 @@ type Round struct {
 
 const (
 	// heldSQL finds by primary key and locks nothing.
-	heldSQL = `SELECT ` + endpointColumns + ` FROM webhook_endpoints WHERE id = $1 AND lease_token = $2 AND lease_until > now()`
+	heldSQL = `SELECT ` + endpointColumns + ` FROM webhook_endpoints e WHERE id = $1 AND lease_token = $2 AND lease_until > now() AND ` + activeSQL
 
 	// dueDeliveriesSQL reads along webhook_deliveries_retrying.
 	dueDeliveriesSQL = `
@@ -55,7 +55,7 @@ WHERE endpoint_id = $1 AND status IN ('RETRYING', 'WAITING') AND email_id IS NOT
 )
 
 // Load reads what the endpoint of a lease has to do. probeAfter is how long after its last failure an
-// endpoint that is down gets a probe. ErrLeaseLost: the lease has ended.
+// endpoint that is down gets a probe. ErrLeaseLost: the lease has ended, or the company is suspended.
 func (s *Store) Load(ctx context.Context, l Lease, probeAfter time.Duration) (Round, error) {
 	var r Round
 	err := s.get(ctx, &r.Endpoint, heldSQL, l.EndpointID, l.Token)
