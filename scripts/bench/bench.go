@@ -40,7 +40,7 @@ type Section struct {
 
 // Sections returns all sections in the order of a run.
 func Sections() []Section {
-	return slices.Concat([]Section{accept(), dispatch(), send(), ingest(), whole(), mailing(), latency(), quiet(), scaleOut(), quota()},
+	return slices.Concat([]Section{accept(), dispatch(), send(), ingest(), whole(), mailing(), latency(), quiet(), scaleOut(), quota(), feed()},
 		tenants(), []Section{growth(), memory()})
 }
 

@@ -188,54 +188,17 @@ func runTenantsIdle(ctx context.Context, r *Environment, t *Table) error {
 	return nil
 }
 
-// snapshotRate is the account's send rate, and thus the dispatcher's window: more than the worker
-// sends, and low enough that the dispatcher takes emails until the end.
-const snapshotRate = 5000
-
 // runTenantsSnapshot compares sending with and without a transaction that prevents Postgres from
 // removing index entries of taken emails. Each measurement has a new database.
 func runTenantsSnapshot(ctx context.Context, r *Environment, t *Table) error {
 	n := scale(r, 200_000, 4_000)
-	measure := func(held bool) Measure {
-		return func(ctx context.Context) (float64, error) { return r.snapshotTurn(ctx, n, held) }
-	}
-	return t.Compare(ctx, Subject{Name: fmt.Sprintf("%d emails, a snapshot is held", n), Unit: "emails/s", Measure: measure(true)},
-		Reference{Name: "none is held", Budget: 0.8, Moonshot: 0.95, Measure: measure(false)})
-}
-
-// snapshotTurn measures the rate from the first eighth at SES until Postgres has the last email as
-// SENT.
-func (r *Environment) snapshotTurn(ctx context.Context, n int, held bool) (rate float64, err error) {
-	g, err := r.openGateway(ctx, gatewayOptions{rate: snapshotRate, env: map[string]string{"WORKER_CONCURRENCY": wholeConcurrency}})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, g.close(context.WithoutCancel(ctx))) }()
-	begun := time.Now()
-	if err := g.system.Seed(ctx, n); err != nil {
-		return 0, err
-	}
-	if err := g.system.Settle(ctx); err != nil {
-		return 0, err
-	}
-	if held {
-		release, err := g.system.hold(ctx)
-		if err != nil {
-			return 0, err
-		}
-		defer func() { err = errors.Join(err, release()) }()
-	}
-	if err := g.start(ctx, "dispatcher", "worker"); err != nil {
-		return 0, err
-	}
-	for g.ses.Taken() < int64(n/8) {
-		if err := service.Pause(ctx, 2*time.Millisecond); err != nil {
-			return 0, err
-		}
-	}
-	first, from := g.ses.Taken(), time.Now()
-	err = g.awaitSent(ctx, 0, begun, n)
-	return perSecond(n-int(first), time.Since(from)), err
+	return t.Compare(ctx,
+		Subject{Name: fmt.Sprintf("%d emails, a snapshot is held", n), Unit: "emails/s", Measure: func(ctx context.Context) (float64, error) {
+			return r.seededTurn(ctx, n, func(s *System) (end func() error, err error) { return s.hold(ctx) })
+		}},
+		Reference{Name: "none is held", Budget: 0.8, Moonshot: 0.95, Measure: func(ctx context.Context) (float64, error) {
+			return r.seededTurn(ctx, n, nil)
+		}})
 }
 
 // hold opens a transaction with a current snapshot, as a dump does, and returns a function that

@@ -1,0 +1,49 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"email-gateway/shared/service"
+)
+
+// seededRate is the account's send rate, and thus the dispatcher's window: more than the worker
+// sends, and low enough that the dispatcher takes emails until the end.
+const seededRate = 5000
+
+// seededTurn measures the rate at which a dispatcher and a worker send n emails of a new database, from the first eighth at
+// SES until Postgres has the last email as SENT. prepare may change the system before the programs start; end is called after
+// the measurement.
+func (r *Environment) seededTurn(ctx context.Context, n int, prepare func(*System) (end func() error, err error)) (rate float64, err error) {
+	g, err := r.openGateway(ctx, gatewayOptions{rate: seededRate, env: map[string]string{"WORKER_CONCURRENCY": wholeConcurrency}})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, g.close(context.WithoutCancel(ctx))) }()
+	begun := time.Now()
+	if err := g.system.Seed(ctx, n); err != nil {
+		return 0, err
+	}
+	if err := g.system.Settle(ctx); err != nil {
+		return 0, err
+	}
+	if prepare != nil {
+		end, err := prepare(g.system)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, end()) }()
+	}
+	if err := g.start(ctx, "dispatcher", "worker"); err != nil {
+		return 0, err
+	}
+	for g.ses.Taken() < int64(n/8) {
+		if err := service.Pause(ctx, 2*time.Millisecond); err != nil {
+			return 0, err
+		}
+	}
+	first, from := g.ses.Taken(), time.Now()
+	err = g.awaitSent(ctx, 0, begun, n)
+	return perSecond(n-int(first), time.Since(from)), err
+}
