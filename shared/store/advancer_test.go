@@ -20,16 +20,18 @@ import (
 func TestAdvancer_LeavesALockedEmailAlone(t *testing.T) {
 	t.Parallel()
 	claim := func(t *testing.T, d storetest.Database, company, id uuid.UUID) store.Transition {
-		c := claimOf(company, id, uuid.New(), "CUST-"+id.String())
+		c := storetest.ClaimOf(company, id, uuid.New(), "CUST-"+id.String())
 		c.Recipient.ID = uuid.NewSHA1(uuid.NameSpaceOID, id[:])
 		return c
 	}
 	result := func(t *testing.T, d storetest.Database, company, id uuid.UUID) store.Transition {
 		c := claim(t, d, company, id)
-		apply(t, d, c)
-		return sentOf(id, c.Token)
+		storetest.Apply(t, d, c)
+		return storetest.SentOf(id, c.Token)
 	}
-	cancel := func(_ *testing.T, _ storetest.Database, _, id uuid.UUID) store.Transition { return cancelOf(id) }
+	cancel := func(_ *testing.T, _ storetest.Database, _, id uuid.UUID) store.Transition {
+		return storetest.CancelOf(id)
+	}
 	person := `INSERT INTO recipients (id, company_id, email) SELECT $2, company_id, 'ana@example.com' FROM email_outbox WHERE id = $1`
 	for name, tt := range map[string]struct {
 		make    func(t *testing.T, d storetest.Database, company, id uuid.UUID) store.Transition
@@ -172,7 +174,7 @@ func TestAdvancer_LockedRecipientsOfOneCompany(t *testing.T) {
 
 // claimWithCompany is a claim that is given up when the email is locked, as the worker's is.
 func claimWithCompany(company, id uuid.UUID) store.Transition {
-	c := claimOf(company, id, uuid.New(), "CUST-"+id.String())
+	c := storetest.ClaimOf(company, id, uuid.New(), "CUST-"+id.String())
 	c.Recipient.ID, c.Company = uuid.NewSHA1(uuid.NameSpaceOID, id[:]), company
 	return c
 }
@@ -224,7 +226,7 @@ func TestAdvancer_LockedResultsLeaveThePoolToOthers(t *testing.T) {
 	results := make([]store.Transition, n)
 	for i := range results {
 		id, token := inStatus(t, d, company, email.Processing)
-		results[i] = sentOf(id, token)
+		results[i] = storetest.SentOf(id, token)
 	}
 	free, token := inStatus(t, d, company, email.Processing)
 	tx, err := d.SQL.BeginTx(t.Context(), nil)
@@ -266,7 +268,7 @@ func TestAdvancer_LockedResultsLeaveThePoolToOthers(t *testing.T) {
 		}
 	}
 	begun := time.Now()
-	if done, err := advancer.Advance(t.Context(), sentOf(free, token)); err != nil || !done.Applied || time.Since(begun) > 20*time.Second {
+	if done, err := advancer.Advance(t.Context(), storetest.SentOf(free, token)); err != nil || !done.Applied || time.Since(begun) > 20*time.Second {
 		t.Errorf("another result: %+v, %v after %s", done, err, time.Since(begun))
 	}
 	if err := tx.Rollback(); err != nil {

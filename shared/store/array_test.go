@@ -15,31 +15,10 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// direct opens a connection like the store's own, with prepared plans that stay.
-func direct(t *testing.T, d storetest.Database) *sql.DB {
-	t.Helper()
-	return connect(t, d, store.Options{})
-}
-
-func connect(t *testing.T, d storetest.Database, o store.Options) *sql.DB {
-	t.Helper()
-	dsn, err := store.DataSource(d.URL, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := sql.Open("postgres", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db.SetMaxOpenConns(1)
-	t.Cleanup(func() { _ = db.Close() })
-	return db
-}
-
 // Postgres reads a column's array as the values that went into it.
 func TestColumns(t *testing.T) {
 	t.Parallel()
-	db := direct(t, storetest.New(t))
+	db := storetest.Connect(t, storetest.New(t), store.Options{})
 	type row struct {
 		ID, OptionalID, Text, OptionalText sql.NullString
 		Bytes, JSON                        []byte

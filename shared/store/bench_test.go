@@ -70,7 +70,7 @@ func BenchmarkAttempt(b *testing.B) {
 	b.ResetTimer()
 	share(b, 64, func(i int) error {
 		token := uuid.New()
-		for _, t := range []store.Transition{claimOf(company, ids[i], token, fmt.Sprint("CUST-", i)), sentOf(ids[i], token)} {
+		for _, t := range []store.Transition{storetest.ClaimOf(company, ids[i], token, fmt.Sprint("CUST-", i)), storetest.SentOf(ids[i], token)} {
 			done, err := advancer.Advance(b.Context(), t)
 			if err == nil && !done.Applied {
 				err = fmt.Errorf("not applied: %+v", done)

@@ -136,7 +136,7 @@ func TestReplay_FailsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := uuid.New()
-	apply(t, d, claimOf(company, id, token, "C"), failedOf(id, token))
+	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.FailedOf(id, token))
 	if done := finish(t, d, made.ID, 1); done.Done != 4 {
 		t.Errorf("%+v", done)
 	}

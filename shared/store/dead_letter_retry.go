@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/internal/intake"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -145,7 +146,7 @@ func (r LetterRetry) metadata(l DeadLetter) map[string]any {
 // the import was accepted is not restored.
 const retryIntakeSQL = `
 WITH held AS MATERIALIZED (
-    SELECT o.*, ` + intakePersonSQL + ` AS recipient_id
+    SELECT o.*, ` + intake.PersonSQL + ` AS recipient_id
     FROM email_outbox o WHERE o.id = $1 AND o.target = 'recipients.upsert' FOR UPDATE
 ), back AS (
     UPDATE email_outbox o SET status = 'PENDING', processed_at = NULL, attempts = 0, next_at = now()

@@ -18,11 +18,11 @@ import (
 func giveUp(t *testing.T, d storetest.Database, company uuid.UUID, change func(*store.Transition)) uuid.UUID {
 	t.Helper()
 	id, token := d.Accept(t, company, nil), uuid.New()
-	end := failedOf(id, token)
+	end := storetest.FailedOf(id, token)
 	if change != nil {
 		change(&end)
 	}
-	apply(t, d, claimOf(company, id, token, "C"), end)
+	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), end)
 	return id
 }
 
@@ -140,7 +140,7 @@ func TestRetryDeadLetter_Recipient(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	ids := intake(t, d, company, known("1", "ana@example.com", "Ana"), known("2", "eva@example.com", "Eva"))
+	ids := storetest.Intake(t, d, company, storetest.KnownRecipient("1", "ana@example.com", "Ana"), storetest.KnownRecipient("2", "eva@example.com", "Eva"))
 	run(t, d, `UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now()`)
 	for _, id := range ids {
 		if err := d.Store.BuryIntake(t.Context(), id, "REFUSED", "poison", 4); err != nil {
@@ -159,13 +159,13 @@ func TestRetryDeadLetter_Recipient(t *testing.T) {
 		t.Errorf("its dead letter: %s", got)
 	}
 	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("key2")), "are PENDING")
-	upsert(t, d, ids[0])
+	storetest.Upsert(t, d, ids[0])
 	if n := ask[int](t, d, `SELECT count(*) FROM recipients WHERE nome = 'Ana' AND deleted_at IS NULL`); n != 1 {
 		t.Errorf("%d recipients", n)
 	}
 
 	// A person who was deleted in between stays deleted.
-	upsert(t, d, intake(t, d, company, known("2", "eva@example.com", "Eva"))...)
+	storetest.Upsert(t, d, storetest.Intake(t, d, company, storetest.KnownRecipient("2", "eva@example.com", "Eva"))...)
 	person := ask[uuid.UUID](t, d, `SELECT id FROM recipients WHERE nome = 'Eva'`)
 	if err := d.Store.DeleteRecipient(t.Context(), company, person); err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func TestDiscardDeadLetter(t *testing.T) {
 	// A late success is no person's doing.
 	late := giveUp(t, d, d.Company(t), nil)
 	token := ask[uuid.UUID](t, d, `SELECT claim_token FROM email_outbox WHERE id = $1`, late)
-	apply(t, d, sentOf(late, token))
+	storetest.Apply(t, d, storetest.SentOf(late, token))
 	if got := resolved(t, d, letterOf(t, d, late).ID); got != "t sent" {
 		t.Error(got)
 	}

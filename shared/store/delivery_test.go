@@ -176,9 +176,9 @@ func TestDelivery_OfAnEmail(t *testing.T) {
 		}
 	}
 	check("its acceptance", "")
-	apply(t, d, claimOf(company, id, token, "C"))
+	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"))
 	check("its claim", "")
-	apply(t, d, sentOf(id, token))
+	storetest.Apply(t, d, storetest.SentOf(id, token))
 	check("it was sent", "pending")
 	bounce := newsOf(company, id, token, func(f *store.Feedback) {
 		f.Kind, f.Event = "Bounce", email.EventBounced
@@ -216,7 +216,7 @@ func TestListEmails_ByDelivery(t *testing.T) {
 	send := func(name string, kinds ...string) uuid.UUID {
 		id, token := d.Accept(t, company, func(e *store.NewEmail) { e.Job.Tags = []string{name} }), uuid.New()
 		names[id] = name
-		apply(t, d, claimOf(company, id, token, "C"), sentOf(id, token))
+		storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
 		for _, kind := range kinds {
 			tell(t, d, newsOf(company, id, token, func(f *store.Feedback) {
 				f.Kind = kind
@@ -345,10 +345,10 @@ func TestPlans_DeliveryFilters(t *testing.T) {
 	run(t, d, `UPDATE email_logs SET delivery_problem = 'bounced', delivery_problem_at = now() WHERE outbox_id IN (SELECT outbox_id FROM email_logs ORDER BY outbox_id LIMIT 300)`)
 	run(t, d, `INSERT INTO suppressions (company_id, address, reason, created_at) SELECT $1, n || '@example.com', 'MANUAL', now() - n * interval '1 hour' FROM generate_series(1, 20000) n`, company)
 	run(t, d, `ANALYZE`)
-	db := direct(t, d)
+	db := storetest.Connect(t, d, store.Options{})
 	for index, plan := range map[string]string{
-		`_problem `:             explain(t, db, "(ANALYZE, TIMING OFF) "+store.ProblemIDsSQL, company, uuid.Max, uuid.Nil, "bounced", 50),
-		`suppressions_created `: explain(t, db, "(ANALYZE, TIMING OFF) "+store.NewSuppressionsSQL, company, "", "", "", "", 50, time.Now().Add(-100*time.Hour), time.Now().Add(-100*time.Hour)),
+		`_problem `:             storetest.Explain(t, db, "(ANALYZE, TIMING OFF) "+store.ProblemIDsSQL, company, uuid.Max, uuid.Nil, "bounced", 50),
+		`suppressions_created `: storetest.Explain(t, db, "(ANALYZE, TIMING OFF) "+store.NewSuppressionsSQL, company, "", "", "", "", 50, time.Now().Add(-100*time.Hour), time.Now().Add(-100*time.Hour)),
 	} {
 		if !strings.Contains(plan, index) && !strings.Contains(plan, "company_id_delivery_problem_outbox_id") {
 			t.Errorf("%s is not used:\n%s", index, plan)

@@ -51,7 +51,7 @@ func TestFindEmailDiagnosis(t *testing.T) {
 	}
 	exec(`UPDATE dispatch_lanes SET paused_at = now(), parked_until = now() + interval '1 min'`)
 	exec(`UPDATE email_outbox SET status = 'PROCESSING', claim_token = gen_random_uuid(), lease_until = now() + interval '1 min', enqueued_at = now()`)
-	if err := d.Store.SuspendCompany(t.Context(), because("unpaid"), company); err != nil {
+	if err := d.Store.SuspendCompany(t.Context(), storetest.Because("unpaid"), company); err != nil {
 		t.Fatal(err)
 	}
 	held := find()

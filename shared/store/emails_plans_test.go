@@ -141,7 +141,7 @@ func fillSent(t *testing.T, d storetest.Database, company uuid.UUID, n int) {
 // they read from tables.
 func explainPage(t *testing.T, d storetest.Database, company uuid.UUID, f store.EmailFilter) (plan string, read int) {
 	t.Helper()
-	db := direct(t, d)
+	db := storetest.Connect(t, d, store.Options{})
 	before := uuid.Max
 	if f.Until != uuid.Nil {
 		before = f.Until
@@ -163,7 +163,7 @@ func explainPage(t *testing.T, d storetest.Database, company uuid.UUID, f store.
 	case f.Recipient != "" || f.ExternalID != "" || f.RequestID != "":
 		statement, parameters = store.SearchIDsSQL, []any{company, before, f.From, scan, store.ListScan, f.Recipient, f.ExternalID, f.RequestID}
 	}
-	plan = explain(t, db, "(ANALYZE, TIMING OFF) "+statement, parameters...)
+	plan = storetest.Explain(t, db, "(ANALYZE, TIMING OFF) "+statement, parameters...)
 	rows, err := db.QueryContext(t.Context(), "SELECT coalesce(to_jsonb(found) ->> 'id', to_jsonb(found) ->> 'outbox_id') FROM ("+statement+") found WHERE coalesce(to_jsonb(found) ->> 'reached', 'false') = 'false'", parameters...)
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func explainPage(t *testing.T, d storetest.Database, company uuid.UUID, f store.
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	plan += explain(t, db, "(ANALYZE, TIMING OFF) "+store.PageRowsSQL, store.PageRowsParameters(ids, f)...)
+	plan += storetest.Explain(t, db, "(ANALYZE, TIMING OFF) "+store.PageRowsSQL, store.PageRowsParameters(ids, f)...)
 	scanned := regexp.MustCompile(`Scan .*\(actual rows=(\d+) loops=(\d+)\)`)
 	dropped := regexp.MustCompile(`Rows Removed by (?:Filter|Index Recheck): (\d+)`)
 	ofTable := false

@@ -10,6 +10,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -97,9 +98,9 @@ func TestScheduledEmail_GoesOn(t *testing.T) {
 		events  int
 	}{
 		"sent": {`UPDATE email_outbox SET next_at = now() WHERE id = $1`, func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{claimOf(company, id, token, "CUST-1"), sentOf(id, token)}
+			return []store.Transition{storetest.ClaimOf(company, id, token, "CUST-1"), storetest.SentOf(id, token)}
 		}, email.Sent, 4},
-		"cancelled": {"", func(id, _ uuid.UUID) []store.Transition { return []store.Transition{cancelOf(id)} }, email.Cancelled, 1},
+		"cancelled": {"", func(id, _ uuid.UUID) []store.Transition { return []store.Transition{storetest.CancelOf(id)} }, email.Cancelled, 1},
 		"expired": {`UPDATE email_outbox SET expires_at = now() WHERE id = $1`, func(id, _ uuid.UUID) []store.Transition {
 			return []store.Transition{expireOf(id)}
 		}, email.Expired, 1},
@@ -119,7 +120,7 @@ func TestScheduledEmail_GoesOn(t *testing.T) {
 		if tt.prepare != "" {
 			run(t, d, tt.prepare, id)
 		}
-		apply(t, d, tt.steps(id, uuid.New())...)
+		storetest.Apply(t, d, tt.steps(id, uuid.New())...)
 		check("at its end", tt.want)
 		events, err := d.Store.Timeline(t.Context(), id)
 		if err != nil || len(events) != tt.events || events[0].Seq != 1 {
@@ -155,7 +156,7 @@ func TestScheduledEmail_IsPurgedAndErased(t *testing.T) {
 		scheduled(e)
 		e.ID = uuid.MustParse("01000000-0000-7000-8000-000000000001") // accepted years ago
 	})
-	if done, err := d.Store.PurgeLogs(t.Context(), 24*time.Hour, 100); err != nil || done.Count != 0 || logged(t, d, id) == nil {
+	if done, err := retention.New(d.Store.DB()).PurgeLogs(t.Context(), 24*time.Hour, 100); err != nil || done.Count != 0 || logged(t, d, id) == nil {
 		t.Errorf("purged while it waits: %+v, %v", done, err)
 	}
 	for again := range 2 { // done twice, it changes nothing more
@@ -171,7 +172,7 @@ func TestScheduledEmail_IsPurgedAndErased(t *testing.T) {
 	run(t, d, `DELETE FROM email_events WHERE email_log_id = $1`, id)
 	run(t, d, `UPDATE email_logs SET event_seq = 0, last_event = NULL WHERE outbox_id = $1`, id)
 	run(t, d, `DELETE FROM retention_walks`)
-	if done, err := d.Store.PurgeLogs(t.Context(), 24*time.Hour, 100); err != nil || done.Count != 1 {
+	if done, err := retention.New(d.Store.DB()).PurgeLogs(t.Context(), 24*time.Hour, 100); err != nil || done.Count != 1 {
 		t.Errorf("after its outbox row: %+v, %v", done, err)
 	}
 }

@@ -44,13 +44,13 @@ func TestFindEmail(t *testing.T) {
 	if e := check("accepted", email.Pending); e.Attempts != 0 || e.SESMessageID != nil || e.NextAt == nil {
 		t.Errorf("%+v", e)
 	}
-	claim := claimOf(company, id, token, "C")
+	claim := storetest.ClaimOf(company, id, token, "C")
 	claim.Recipient = nil
-	apply(t, d, claim)
+	storetest.Apply(t, d, claim)
 	if e := check("claimed", email.Processing); e.Attempts != 1 {
 		t.Errorf("%+v", e)
 	}
-	apply(t, d, sentOf(id, token))
+	storetest.Apply(t, d, storetest.SentOf(id, token))
 	run(t, d, `DELETE FROM email_outbox`)
 	if e := check("purged", email.Sent); e.Attempts != 1 || *e.SESMessageID != "ses-"+id.String() || e.NextAt != nil || e.SentAt == nil {
 		t.Errorf("%+v", e)
@@ -72,9 +72,9 @@ func TestTimeline(t *testing.T) {
 		t.Errorf("before the first event: %v, %v", events, err)
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)
-	transition := cancelOf(id)
+	transition := storetest.CancelOf(id)
 	transition.Events = []email.Event{{Type: email.EventCancelled, At: at, Metadata: map[string]any{"by": "ana"}}}
-	apply(t, d, transition)
+	storetest.Apply(t, d, transition)
 	events, err := d.Store.Timeline(t.Context(), id)
 	if err != nil || len(events) != 1 || !events[0].CreatedAt.Equal(at) || string(events[0].Metadata) != `{"by": "ana"}` {
 		t.Errorf("%+v, %v", events, err)
@@ -136,7 +136,7 @@ func TestListEmails(t *testing.T) {
 			continue // no worker has seen it: it is found all the same
 		}
 		token := uuid.New()
-		apply(t, d, claimOf(company, id, token, "C"), sentOf(id, token))
+		storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
 		sent = append(sent, id)
 		if i%4 == 0 {
 			toBea = append(toBea, id)
@@ -186,7 +186,7 @@ func TestListEmails_WaitingOfAMailing(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	id := d.Accept(t, company, func(e *store.NewEmail) { e.RequestID = "req-m" })
-	mailing := ofMailing(t, d, company, id)
+	mailing := storetest.OfMailing(t, d, company, id)
 	for _, state := range []string{
 		`status = 'QUEUED'`, `status = 'PENDING'`, `status = 'PROCESSING'`, `status = 'SENDING'`, `status = 'PAUSED'`, `status = 'FAILED'`,
 		`status = 'CANCELLED', settling = 'cancel', settled_to = id`,

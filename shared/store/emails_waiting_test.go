@@ -33,11 +33,11 @@ func TestListEmails_Waiting(t *testing.T) {
 		d.Accept(t, other, func(e *store.NewEmail) { e.Job.Tags = []string{"reminder"} })
 		switch {
 		case i == 8:
-			ofMailing(t, d, company, id)
+			storetest.OfMailing(t, d, company, id)
 		case i%5 == 4:
 			run(t, d, `UPDATE email_outbox SET next_at = now() WHERE id = $1`, id)
 			token := uuid.New()
-			apply(t, d, claimOf(company, id, token, "C"), sentOf(id, token))
+			storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
 			continue
 		case i%5 == 3:
 			run(t, d, `UPDATE email_outbox SET status = 'RETRY_SCHEDULED', next_at = now() + interval '1 hour' WHERE id = $1`, id)

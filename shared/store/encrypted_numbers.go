@@ -10,6 +10,7 @@ import (
 
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/retention"
 )
 
 // SealedTable is a table that holds encrypted CPFs and CNPJs.
@@ -131,8 +132,8 @@ const keptFilesSQL = `
 SELECT id, company_id FROM mailings WHERE id > $1 AND file_deleted_at IS NULL ORDER BY id LIMIT $2`
 
 // KeptFiles lists at most limit mailings after the id whose files are kept.
-func (s *Store) KeptFiles(ctx context.Context, after uuid.UUID, limit int) ([]MailingFile, error) {
-	var files []MailingFile
+func (s *Store) KeptFiles(ctx context.Context, after uuid.UUID, limit int) ([]retention.MailingFile, error) {
+	var files []retention.MailingFile
 	if err := s.db.SelectContext(ctx, &files, keptFilesSQL, after, limit); err != nil {
 		return nil, fmt.Errorf("list files: %w", pg.Translate(err))
 	}

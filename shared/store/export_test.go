@@ -58,28 +58,10 @@ const (
 	ListMailingsSQL   = listMailingsSQL
 	RejectsSQL        = rejectsSQL
 
-	EraseEntryHashesSQL     = eraseEntryHashesSQL
-	EraseEntryValuesSQL     = eraseEntryValuesSQL
-	EraseTemplatesSQL       = eraseTemplatesSQL
-	EraseOutboxHashesSQL    = eraseOutboxHashesSQL
-	EraseRecipientHashesSQL = eraseRecipientHashesSQL
-
-	CleanEmailLettersSQL  = cleanEmailLettersSQL
-	CleanBulkLettersSQL   = cleanBulkLettersSQL
-	CleanFeedbackSQL      = cleanFeedbackSQL
-	CleanKeysSQL          = cleanKeysSQL
-	CleanRecipientsSQL    = cleanRecipientsSQL
-	DeleteEntriesSQL      = deleteEntriesSQL
-	DeleteRejectsSQL      = deleteRejectsSQL
-	DueFilesSQL           = dueFilesSQL
-	EraseBodiesSQL        = eraseBodiesSQL
-	EraseCompanyBodiesSQL = eraseCompanyBodiesSQL
-	KeptEntriesSQL        = keptEntriesSQL
-	PurgeAggregatesSQL    = purgeAggregatesSQL
-	PurgeCompanyLogsSQL   = purgeCompanyLogsSQL
-	PurgeEventsSQL        = purgeEventsSQL
-	PurgeLogsSQL          = purgeLogsSQL
-	PurgeOutboxSQL        = purgeOutboxSQL
+	CleanEmailLettersSQL = cleanEmailLettersSQL
+	CleanBulkLettersSQL  = cleanBulkLettersSQL
+	CleanFeedbackSQL     = cleanFeedbackSQL
+	CleanKeysSQL         = cleanKeysSQL
 )
 
 // Those that stand in files.

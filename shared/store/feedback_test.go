@@ -61,7 +61,7 @@ func TestRecordFeedback_MakesTheEmailSent(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	unknown := func(id, token uuid.UUID, to email.Status, events ...email.Event) store.Transition {
-		tr := endOf(id, token, to, append([]email.Event{event(email.EventOutcomeUnknown, nil)}, events...)...)
+		tr := storetest.EndOf(id, token, to, append([]email.Event{storetest.Event(email.EventOutcomeUnknown, nil)}, events...)...)
 		tr.OutcomeUnknown = true
 		return tr
 	}
@@ -71,12 +71,12 @@ func TestRecordFeedback_MakesTheEmailSent(t *testing.T) {
 		want string
 	}{
 		{"before the worker's own commit", func(_, _ uuid.UUID) []store.Transition { return nil }, tried + "SENT DELIVERED"},
-		{"sent", func(id, token uuid.UUID) []store.Transition { return []store.Transition{sentOf(id, token)} }, tried + "SENT DELIVERED"},
+		{"sent", func(id, token uuid.UUID) []store.Transition { return []store.Transition{storetest.SentOf(id, token)} }, tried + "SENT DELIVERED"},
 		{"unknown, to be tried again", func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{unknown(id, token, email.RetryScheduled, event(email.EventRetryScheduled, nil))}
+			return []store.Transition{unknown(id, token, email.RetryScheduled, storetest.Event(email.EventRetryScheduled, nil))}
 		}, tried + "OUTCOME_UNKNOWN RETRY_SCHEDULED SENT DELIVERED"},
 		{"unknown, given up", func(id, token uuid.UUID) []store.Transition {
-			tr := unknown(id, token, email.Failed, event(email.EventFailed, nil))
+			tr := unknown(id, token, email.Failed, storetest.Event(email.EventFailed, nil))
 			tr.DeadLetter, tr.ErrorCode = true, email.CodeOutcomeUnknown
 			return []store.Transition{tr}
 		}, tried + "OUTCOME_UNKNOWN FAILED SENT DELIVERED"},
@@ -84,18 +84,18 @@ func TestRecordFeedback_MakesTheEmailSent(t *testing.T) {
 			return []store.Transition{unknown(id, token, email.OutcomeUnknown)}
 		}, tried + "OUTCOME_UNKNOWN SENT DELIVERED"},
 		{"tried again already", func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{unknown(id, token, email.RetryScheduled, event(email.EventRetryScheduled, nil)), claimOf(company, id, uuid.New(), "C")}
+			return []store.Transition{unknown(id, token, email.RetryScheduled, storetest.Event(email.EventRetryScheduled, nil)), storetest.ClaimOf(company, id, uuid.New(), "C")}
 		}, tried + "OUTCOME_UNKNOWN RETRY_SCHEDULED " + tried + "SENT DELIVERED"},
 		{"cancelled meanwhile", func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{unknown(id, token, email.RetryScheduled, event(email.EventRetryScheduled, nil)), cancelOf(id)}
+			return []store.Transition{unknown(id, token, email.RetryScheduled, storetest.Event(email.EventRetryScheduled, nil)), storetest.CancelOf(id)}
 		}, tried + "OUTCOME_UNKNOWN RETRY_SCHEDULED CANCELLED SENT DELIVERED"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			id, token := d.Accept(t, company, nil), uuid.New()
-			apply(t, d, claimOf(company, id, token, "C"))
-			apply(t, d, tt.move(id, token)...)
+			storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"))
+			storetest.Apply(t, d, tt.move(id, token)...)
 			if r := tell(t, d, newsOf(company, id, token, nil)); r.Repeated || r.Unmatched || r.Duplicate {
 				t.Fatalf("%+v", r)
 			}
@@ -126,9 +126,9 @@ func TestRecordFeedback_ThenTheWorkersAnswer(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	for _, answer := range []func(id, token uuid.UUID) store.Transition{sentOf, failedOf, func(id, token uuid.UUID) store.Transition { return retryOf(id, token, 0) }} {
+	for _, answer := range []func(id, token uuid.UUID) store.Transition{storetest.SentOf, storetest.FailedOf, func(id, token uuid.UUID) store.Transition { return retryOf(id, token, 0) }} {
 		id, token := d.Accept(t, company, nil), uuid.New()
-		apply(t, d, claimOf(company, id, token, "C"))
+		storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"))
 		tell(t, d, newsOf(company, id, token, nil))
 		got, err := d.Store.Advance(t.Context(), answer(id, token))
 		if err != nil || got.Applied || !got.SameToken || got.Status != email.Sent {
@@ -145,7 +145,7 @@ func TestRecordFeedback_OnceOutOfOrderAndByTwoWays(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	id, token := d.Accept(t, company, nil), uuid.New()
-	apply(t, d, claimOf(company, id, token, "C"), sentOf(id, token))
+	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
 	opened := newsOf(company, id, token, func(f *store.Feedback) {
 		f.Kind, f.Event, f.Metadata = "Open", email.EventOpened, map[string]any{"at": 1}
 	})
@@ -169,7 +169,7 @@ func TestRecordFeedback_AtTheSameTime(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	id, token := d.Accept(t, company, nil), uuid.New()
-	apply(t, d, claimOf(company, id, token, "C"))
+	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"))
 	var all []store.Feedback
 	for n := range 6 {
 		f := newsOf(company, id, token, func(f *store.Feedback) { f.Metadata = map[string]any{"n": n} })
@@ -183,7 +183,7 @@ func TestRecordFeedback_AtTheSameTime(t *testing.T) {
 		}()
 	}
 	go func() {
-		_, err := d.Store.Advance(t.Context(), sentOf(id, token))
+		_, err := d.Store.Advance(t.Context(), storetest.SentOf(id, token))
 		errs <- err
 	}()
 	for range len(all) + 1 {

@@ -20,7 +20,7 @@ func TestRecordFeedback_NotOurs(t *testing.T) {
 	d := storetest.New(t)
 	company, stranger := d.Company(t), d.Company(t)
 	id, token := d.Accept(t, company, nil), uuid.New()
-	apply(t, d, claimOf(company, id, token, "C"), failedOf(id, token))
+	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.FailedOf(id, token))
 	before := story(t, d, id)
 	for name, change := range map[string]func(*store.Feedback){
 		"another attempt": func(f *store.Feedback) { f.AttemptID = uuid.New() },
@@ -49,10 +49,10 @@ func TestRecordFeedback_PurgedRow(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	for name, end := range map[string]func(id, token uuid.UUID) store.Transition{"sent": sentOf, "failed": failedOf} {
+	for name, end := range map[string]func(id, token uuid.UUID) store.Transition{"sent": storetest.SentOf, "failed": storetest.FailedOf} {
 		run(t, d, `DELETE FROM suppressions`)
 		id, token := d.Accept(t, company, nil), uuid.New()
-		apply(t, d, claimOf(company, id, token, "C"), end(id, token))
+		storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), end(id, token))
 		run(t, d, `DELETE FROM email_outbox WHERE id = $1`, id)
 		f := newsOf(company, id, token, func(f *store.Feedback) {
 			f.Event, f.Suppress, f.Addresses = email.EventBounced, store.Bounced, []string{"ANA@example.com", "eve@example.com"}
@@ -77,7 +77,7 @@ func TestRecordFeedback_Suppresses(t *testing.T) {
 	id, token := d.Accept(t, company, func(e *store.NewEmail) {
 		e.Job.To, e.Job.CC, e.Job.BCC = "Ana@Example.com", []string{"bia@example.com"}, []string{"caio@example.com"}
 	}), uuid.New()
-	apply(t, d, claimOf(company, id, token, "C"), sentOf(id, token))
+	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
 	bounce := newsOf(company, id, token, func(f *store.Feedback) {
 		f.Kind, f.Event, f.Suppress, f.Note = "Bounce", email.EventBounced, store.Bounced, "Permanent/General"
 		f.Addresses = []string{"caio@example.com", "ana@example.com", "ANA@example.com", "somebody@else.example"}
@@ -121,9 +121,9 @@ func TestRecordFeedback_ConfirmsADuplicate(t *testing.T) {
 	company := d.Company(t)
 	id, first, second := d.Accept(t, company, nil), uuid.New(), uuid.New()
 	lost := retryOf(id, first, 0)
-	lost.Events = slices.Insert(lost.Events, 0, event(email.EventOutcomeUnknown, nil))
+	lost.Events = slices.Insert(lost.Events, 0, storetest.Event(email.EventOutcomeUnknown, nil))
 	lost.OutcomeUnknown, lost.PossibleDuplicate = true, true
-	apply(t, d, claimOf(company, id, first, "C"), lost, claimOf(company, id, second, "C"), sentOf(id, second))
+	storetest.Apply(t, d, storetest.ClaimOf(company, id, first, "C"), lost, storetest.ClaimOf(company, id, second, "C"), storetest.SentOf(id, second))
 	old := func(kind string, e email.EventType) store.Feedback {
 		return newsOf(company, id, first, func(f *store.Feedback) { f.Kind, f.Event, f.SESMessageID = kind, e, "ses-other" })
 	}
@@ -151,9 +151,9 @@ func TestRecordFeedback_Entry(t *testing.T) {
 	mailing := d.Mailing(t, company, 1, nil)
 	run(t, d, `UPDATE mailing_entries SET id = $1, status = 'QUEUED' WHERE mailing_id = $2`, id, mailing)
 	run(t, d, `UPDATE email_outbox SET lane_id = (SELECT id FROM dispatch_lanes WHERE mailing_id = $2) WHERE id = $1`, id, mailing)
-	given := failedOf(id, token)
+	given := storetest.FailedOf(id, token)
 	given.OutcomeUnknown = true
-	apply(t, d, claimOf(company, id, token, "C"), given)
+	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), given)
 	tell(t, d, newsOf(company, id, token, nil))
 	if n := ask[int](t, d, `SELECT count(*) FROM mailing_entries WHERE id = $1 AND status = 'SENT' AND NOT outcome_unknown`, id); n != 1 {
 		t.Error("the entry did not follow")
@@ -169,7 +169,7 @@ func TestRecordFeedback_BoundedTimeline(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	id, token := d.Accept(t, company, nil), uuid.New()
-	apply(t, d, claimOf(company, id, token, "C"), sentOf(id, token))
+	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
 	for n := range 120 {
 		tell(t, d, newsOf(company, id, token, func(f *store.Feedback) { f.Event, f.Metadata = email.EventOpened, map[string]any{"n": n} }))
 	}

@@ -125,7 +125,7 @@ func TestIdempotencyKey_WaitsForTheFirst(t *testing.T) {
 			go func() {
 				told <- d.Store.NewAccepter().Accept(t.Context(), storetest.NewEmail(company, func(e *store.NewEmail) { e.Idempotency = keyFor("k") }))
 			}()
-			waitBlocked(t, d, 1)
+			storetest.WaitBlocked(t, d, 1)
 			end := tx.Rollback
 			if commit {
 				end = tx.Commit

@@ -19,7 +19,7 @@ func TestIngestMailing_ASlowClient(t *testing.T) {
 	s := open(t, d.URL+"&idle_in_transaction_session_timeout=2000", store.Options{})
 	slow := func() iter.Seq2[store.MailingLine, error] {
 		return func(yield func(store.MailingLine, error) bool) {
-			waitFor(t, d, `SELECT count(*) = 1 FROM pg_stat_activity
+			storetest.WaitFor(t, d, `SELECT count(*) = 1 FROM pg_stat_activity
 				WHERE datname = current_database() AND state = 'idle in transaction' AND state_change < now() - interval '2500 ms'`)
 			for line := range 3 {
 				if !yield(entry(line+1, []string{"a@example.com", "b@example.com", "c@example.com"}[line], ""), nil) {
@@ -37,7 +37,7 @@ func TestIngestMailing_ASlowClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	waitFor(t, d, `SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'`)
+	storetest.WaitFor(t, d, `SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'`)
 	if _, err := tx.ExecContext(t.Context(), `SELECT 1`); err == nil {
 		t.Error("a transaction that idles is not ended")
 	}

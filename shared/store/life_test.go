@@ -58,13 +58,13 @@ func TestAnyLifeOfAnEmail(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"claim": func(*rapid.T) {
 				token := uuid.New()
-				if l.advance(rt, claimOf(company, l.id, token, "C"), l.status.Claimable() && !l.over && !l.ahead) {
+				if l.advance(rt, storetest.ClaimOf(company, l.id, token, "C"), l.status.Claimable() && !l.over && !l.ahead) {
 					l.tokens, l.lapsed = append(l.tokens, token), false
 				}
 			},
 			"refuse":     func(*rapid.T) { l.advance(rt, refusalOf(l.id), l.status.Claimable() && !l.over && !l.ahead) },
-			"sent":       func(*rapid.T) { l.end(rt, sentOf(l.id, current())) },
-			"failed":     func(*rapid.T) { l.end(rt, failedOf(l.id, current())) },
+			"sent":       func(*rapid.T) { l.end(rt, storetest.SentOf(l.id, current())) },
+			"failed":     func(*rapid.T) { l.end(rt, storetest.FailedOf(l.id, current())) },
 			"retry":      func(*rapid.T) { l.end(rt, retryOf(l.id, current(), 0)) },
 			"released":   func(*rapid.T) { l.end(rt, releaseOf(l.id, current())) },
 			"unknown":    func(*rapid.T) { l.end(rt, unknownOf(l.id, current(), store.GuardAttempt)) },
@@ -75,20 +75,20 @@ func TestAnyLifeOfAnEmail(t *testing.T) {
 			},
 			"unresolved": func(*rapid.T) {
 				token := someToken()
-				verdict := rapid.SampledFrom([]func(id, token uuid.UUID) store.Transition{failedOf, duplicateOf}).Draw(rt, "verdict")(l.id, token)
+				verdict := rapid.SampledFrom([]func(id, token uuid.UUID) store.Transition{storetest.FailedOf, duplicateOf}).Draw(rt, "verdict")(l.id, token)
 				verdict.Guard = store.GuardUnresolved
 				l.advance(rt, verdict, l.status == email.OutcomeUnknown && token == current())
 			},
 			"feedback": func(*rapid.T) { l.hear(rt, someToken()) },
 			"late news": func(*rapid.T) {
-				make := rapid.SampledFrom([]func(id, token uuid.UUID) store.Transition{sentOf, failedOf, releaseOf}).Draw(rt, "news")
+				make := rapid.SampledFrom([]func(id, token uuid.UUID) store.Transition{storetest.SentOf, storetest.FailedOf, releaseOf}).Draw(rt, "news")
 				l.end(rt, make(l.id, someToken()))
 			},
-			"cancel":   func(*rapid.T) { l.advance(rt, cancelOf(l.id), l.status.Claimable()) },
+			"cancel":   func(*rapid.T) { l.advance(rt, storetest.CancelOf(l.id), l.status.Claimable()) },
 			"suppress": func(*rapid.T) { l.advance(rt, suppressOf(l.id), l.status.Claimable()) },
 			"expire":   func(*rapid.T) { l.advance(rt, expireOf(l.id), l.status.Claimable() && l.over) },
 			"replay": func(*rapid.T) {
-				if l.advance(rt, replayOf(l.id), l.status.Replayable()) {
+				if l.advance(rt, storetest.ReplayOf(l.id), l.status.Replayable()) {
 					l.over = false
 				}
 			},
@@ -207,11 +207,11 @@ func (l *life) nonsense(rt *rapid.T) {
 		return
 	}
 	types := rapid.SliceOfN(rapid.SampledFrom(email.EventTypes()), 1, 3).Draw(rt, "types")
-	t := cancelOf(l.id)
+	t := storetest.CancelOf(l.id)
 	t.Events = nil
 	legal, previous := true, l.last
 	for _, kind := range types {
-		t.Events = append(t.Events, event(kind, nil))
+		t.Events = append(t.Events, storetest.Event(kind, nil))
 		legal = legal && email.MayFollow(previous, kind)
 		previous = kind
 	}
@@ -289,23 +289,23 @@ func TestAnyLifeOfAnEmail_FromManySides(t *testing.T) {
 				var token uuid.UUID
 				var err error
 				for step := range 6 {
-					t := cancelOf(l.id)
+					t := storetest.CancelOf(l.id)
 					switch (seed>>(side*3) + uint64(step)) % 9 {
 					case 0, 1:
-						t = claimOf(company, l.id, uuid.New(), "C")
+						t = storetest.ClaimOf(company, l.id, uuid.New(), "C")
 					case 2:
 						t = retryOf(l.id, token, 0)
 					case 3:
 						t = releaseOf(l.id, token)
 					case 4:
-						t = failedOf(l.id, token)
+						t = storetest.FailedOf(l.id, token)
 					case 5:
-						t = replayOf(l.id)
+						t = storetest.ReplayOf(l.id)
 					case 6:
 						t = unknownOf(l.id, token, store.GuardAttempt)
 					case 7:
 						if token != uuid.Nil { // no provider says yes to what it was never asked
-							t = sentOf(l.id, token)
+							t = storetest.SentOf(l.id, token)
 						}
 					}
 					var got store.Advanced

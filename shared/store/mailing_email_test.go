@@ -12,28 +12,12 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// ofMailing turns an accepted email into one of a mailing in SENDING, the way the
-// expander leaves it, and returns the mailing's id.
-func ofMailing(t *testing.T, d storetest.Database, company, id uuid.UUID) uuid.UUID {
-	t.Helper()
-	mailing := uuid.Must(uuid.NewV7())
-	run(t, d, `INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, subject, html, html_sha256,
-			checker_version, fields, sender, status, first_entry, last_entry, expanded_to, expanded_at, total_lines, processed_lines, accepted, invalid, duplicates)
-		VALUES ($1, $2, 'r', 'a.csv', 'file:///a', sha256('a'), sha256('b'), '', 's', '<p>', sha256('c'), 1, '{cidade}', 'a@acme.example', 'SENDING', $3, $3, $3, now(), 1, 1, 1, 0, 0)`,
-		mailing, company, id)
-	run(t, d, `INSERT INTO dispatch_lanes (company_id, queue, mailing_id) VALUES ($1, 'email:send:low', $2)`, company, mailing)
-	run(t, d, `INSERT INTO mailing_entries (id, mailing_id, line_no, email, token, status, fields) VALUES ($1, $2, 2, 'ana@example.com', 'tok', 'QUEUED', '{Recife}')`, id, mailing)
-	run(t, d, `UPDATE email_outbox SET html = NULL, html_sha256 = NULL, checker_version = NULL, payload = payload || jsonb_build_object('htmlRef', 'mailing:' || $2::text),
-		lane_id = (SELECT id FROM dispatch_lanes WHERE mailing_id = $2::uuid) WHERE id = $1`, id, mailing.String())
-	return mailing
-}
-
 func TestLoad_EmailOfAMailing(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
 	id := d.Accept(t, company, nil)
-	mailing := ofMailing(t, d, company, id)
+	mailing := storetest.OfMailing(t, d, company, id)
 	got, err := d.Store.NewLoader().Load(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +60,7 @@ func TestLoad_Suppressed(t *testing.T) {
 				}
 			}
 			check("an email", tt.single, tt.copies)
-			ofMailing(t, d, company, id)
+			storetest.OfMailing(t, d, company, id)
 			check("a mailing's", tt.ofBulk, tt.bulkCopy)
 		})
 	}
@@ -88,7 +72,7 @@ func TestAdvance_EndsTheEntry(t *testing.T) {
 	d := storetest.New(t)
 	company, token := d.Company(t), uuid.New()
 	id := d.Accept(t, company, nil)
-	ofMailing(t, d, company, id)
+	storetest.OfMailing(t, d, company, id)
 	check := func(step, entry, mailing string, counted bool) {
 		t.Helper()
 		if got := ask[string](t, d, `SELECT status FROM mailing_entries`); got != entry {
@@ -102,15 +86,15 @@ func TestAdvance_EndsTheEntry(t *testing.T) {
 		}
 	}
 	run(t, d, `UPDATE mailings SET counted_at = now()`)
-	claim := claimOf(company, id, token, "C")
+	claim := storetest.ClaimOf(company, id, token, "C")
 	claim.Recipient = nil
-	apply(t, d, claim)
+	storetest.Apply(t, d, claim)
 	check("claimed", "QUEUED", "SENDING", true)
 	failed := store.Transition{
 		ID: id, Guard: store.GuardAttempt, Token: token, Status: email.Failed, ErrorCode: "SES_TIMEOUT", OutcomeUnknown: true, DeadLetter: true, Duration: time.Second,
 		Events: []email.Event{{Type: email.EventOutcomeUnknown, At: time.Now()}, {Type: email.EventFailed, At: time.Now()}},
 	}
-	apply(t, d, failed)
+	storetest.Apply(t, d, failed)
 	check("failed", "FAILED", "SENDING", true)
 	if !ask[bool](t, d, `SELECT outcome_unknown AND attempts = 1 AND last_attempt IS NOT NULL FROM mailing_entries`) {
 		t.Error("its outcome is not told")
@@ -120,11 +104,11 @@ func TestAdvance_EndsTheEntry(t *testing.T) {
 	}
 
 	run(t, d, `UPDATE mailings SET status = 'COMPLETED', unknown = 1, completed_at = now()`)
-	apply(t, d, store.Transition{ID: id, Guard: store.GuardReplay, Status: email.Pending, Renew: time.Hour, Events: []email.Event{{Type: email.EventReplayed, At: time.Now()}}})
+	storetest.Apply(t, d, store.Transition{ID: id, Guard: store.GuardReplay, Status: email.Pending, Renew: time.Hour, Events: []email.Event{{Type: email.EventReplayed, At: time.Now()}}})
 	check("replayed", "QUEUED", "SENDING", false)
 
 	run(t, d, `UPDATE mailings SET counted_at = now()`)
-	apply(t, d, sentOf(id, token)) // the first attempt's late success
+	storetest.Apply(t, d, storetest.SentOf(id, token)) // the first attempt's late success
 	check("sent", "SENT", "SENDING", true)
 	if got := ask[string](t, d, `SELECT external_id FROM mailing_entries`); got != "ses-"+id.String() {
 		t.Errorf("external id %s", got)
@@ -138,11 +122,11 @@ func TestAdvance_LockedPausedMailing(t *testing.T) {
 	d := storetest.New(t)
 	company, token := d.Company(t), uuid.New()
 	id := d.Accept(t, company, nil)
-	ofMailing(t, d, company, id)
+	storetest.OfMailing(t, d, company, id)
 	mailing := ask[uuid.UUID](t, d, `SELECT id FROM mailings`)
-	claim := claimOf(company, id, token, "C")
+	claim := storetest.ClaimOf(company, id, token, "C")
 	claim.Recipient = nil
-	apply(t, d, claim)
+	storetest.Apply(t, d, claim)
 	run(t, d, `UPDATE mailings SET status = 'PAUSED', accepted = 1, counted_at = now(), updated_at = now() - interval '2 min'`)
 	listed := func() bool {
 		t.Helper()
@@ -157,7 +141,7 @@ func TestAdvance_LockedPausedMailing(t *testing.T) {
 	}
 	release := lock(t, d, `SELECT FROM mailings FOR UPDATE`)
 	begun := time.Now()
-	done, err := d.Store.NewAdvancer().Advance(t.Context(), sentOf(id, token))
+	done, err := d.Store.NewAdvancer().Advance(t.Context(), storetest.SentOf(id, token))
 	if err != nil || !done.Applied {
 		t.Errorf("the end of an email: %+v, %v after %s", done, err, time.Since(begun))
 	}

@@ -62,7 +62,7 @@ func TestIngestMailing_WaitsForTheFirst(t *testing.T) {
 					})
 					told <- err
 				}()
-				waitBlocked(t, d, 1)
+				storetest.WaitBlocked(t, d, 1)
 				if read.Load() {
 					t.Error("lines were read while the first was under way")
 				}
@@ -225,7 +225,7 @@ func TestMailingControl_WaitsForABatch(t *testing.T) {
 		}
 		told <- m
 	}()
-	waitBlocked(t, d, 1)
+	storetest.WaitBlocked(t, d, 1)
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}

@@ -17,11 +17,11 @@ func TestAdvance_DeadlineFromTheFirstAttemptOn(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	id := d.Accept(t, company, nil)
-	ofMailing(t, d, company, id)
+	storetest.OfMailing(t, d, company, id)
 	run(t, d, `UPDATE email_outbox SET expires_at = now() + interval '10 years', attempts = 0`)
-	claim := claimOf(company, id, uuid.New(), "C")
+	claim := storetest.ClaimOf(company, id, uuid.New(), "C")
 	claim.Renew = time.Hour
-	apply(t, d, claim)
+	storetest.Apply(t, d, claim)
 	if !ask[bool](t, d, `SELECT attempts = 1 AND expires_at BETWEEN now() + interval '59 min' AND now() + interval '61 min' FROM email_outbox`) {
 		t.Error("the attempt is not counted, or the deadline is not an hour away")
 	}
@@ -36,10 +36,10 @@ func TestAdvance_ClaimsNothingForSomebodySuppressed(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	single, bulk := d.Accept(t, company, nil), d.Accept(t, company, nil)
-	ofMailing(t, d, company, bulk)
+	storetest.OfMailing(t, d, company, bulk)
 	claim := func(id uuid.UUID) bool {
 		t.Helper()
-		done, err := d.Store.Advance(t.Context(), claimOf(company, id, uuid.New(), "C"))
+		done, err := d.Store.Advance(t.Context(), storetest.ClaimOf(company, id, uuid.New(), "C"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,8 +71,8 @@ func TestAdvance_NoReplayOfACancelledMailing(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	id := d.Accept(t, company, nil)
-	ofMailing(t, d, company, id)
-	apply(t, d, cancelOf(id))
+	storetest.OfMailing(t, d, company, id)
+	storetest.Apply(t, d, storetest.CancelOf(id))
 	replay := store.Transition{
 		ID: id, Guard: store.GuardReplay, Status: email.Pending, Renew: time.Hour,
 		Events: []email.Event{{Type: email.EventReplayed, At: time.Now()}},
@@ -82,7 +82,7 @@ func TestAdvance_NoReplayOfACancelledMailing(t *testing.T) {
 		t.Errorf("%+v, %v", done, err)
 	}
 	run(t, d, `UPDATE mailings SET status = 'SENDING'`)
-	apply(t, d, replay)
+	storetest.Apply(t, d, replay)
 }
 
 // An email that was accepted before somebody told something newer changes nothing of it.
@@ -98,9 +98,9 @@ func TestAdvance_OlderThanWhatIsKnown(t *testing.T) {
 		e.ID = older
 		e.Job.OutboxID, e.Job.HTMLRef = older.String(), older.String()
 	})
-	claim := claimOf(company, id, uuid.New(), "C-1")
+	claim := storetest.ClaimOf(company, id, uuid.New(), "C-1")
 	claim.Recipient = &store.Recipient{ID: person, ExternalID: "C-1", Email: "old@example.com"}
-	apply(t, d, claim)
+	storetest.Apply(t, d, claim)
 	if got := ask[string](t, d, `SELECT email FROM recipients WHERE id = $1`, person); got != "new@example.com" {
 		t.Errorf("the recipient is at %s", got)
 	}

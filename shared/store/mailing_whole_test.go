@@ -31,7 +31,7 @@ func TestIngestMailing_AllOrNothing(t *testing.T) {
 		}},
 		"Postgres ends the connection": {want: store.ErrUnavailable, lines: func(t *testing.T, d storetest.Database, _ func()) iter.Seq2[store.MailingLine, error] {
 			return midway(func() (store.MailingLine, error) {
-				waitFor(t, d, `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%COPY mailing_entries%' AND pid <> pg_backend_pid()`)
+				storetest.WaitFor(t, d, `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%COPY mailing_entries%' AND pid <> pg_backend_pid()`)
 				run(t, d, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%COPY mailing_entries%' AND pid <> pg_backend_pid()`)
 				return entry(5000, "late@example.com", ""), nil
 			})

@@ -50,7 +50,7 @@ func TestMailingsPaused(t *testing.T) {
 	}
 	claim := func(id uuid.UUID) bool {
 		owner := ask[uuid.UUID](t, d, `SELECT company_id FROM email_outbox WHERE id = $1`, id)
-		done, err := d.Store.NewAdvancer().Advance(t.Context(), claimOf(owner, id, uuid.New(), "CUST-1"))
+		done, err := d.Store.NewAdvancer().Advance(t.Context(), storetest.ClaimOf(owner, id, uuid.New(), "CUST-1"))
 		if err != nil {
 			t.Fatal(err)
 		}

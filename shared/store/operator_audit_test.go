@@ -17,11 +17,6 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// because is an operator with a reason.
-func because(reason string) store.Operator {
-	return store.Operator{Name: "ana", Reason: reason}
-}
-
 // acted is what operator_audit tells since the entry, the newest first.
 func acted(t *testing.T, d storetest.Database, since int64) []store.AuditEntry {
 	t.Helper()
@@ -43,7 +38,7 @@ func TestAudit_OfEveryChange(t *testing.T) {
 	d := storetest.New(t)
 	s, ctx := d.Store, t.Context()
 	company := newCompany("Acme", "acme.example")
-	if err := s.CreateCompany(ctx, because("new customer"), company); err != nil {
+	if err := s.CreateCompany(ctx, storetest.Because("new customer"), company); err != nil {
 		t.Fatal(err)
 	}
 	key := store.APIKey{KeyID: "key1", CompanyID: company.ID, Name: "billing", Environment: "test", SecretSHA256: make([]byte, 32), Scopes: []string{"emails:send"}, Burst: 1}
@@ -113,7 +108,7 @@ func TestAudit_OfEveryChange(t *testing.T) {
 	}
 	for _, tt := range tests {
 		before := acted(t, d, 0)
-		if err := tt.do(because("why of " + tt.action)); err != nil {
+		if err := tt.do(storetest.Because("why of " + tt.action)); err != nil {
 			t.Errorf("%s: %v", tt.action, err)
 			continue
 		}
@@ -141,7 +136,7 @@ func TestAudit_OfEveryChange(t *testing.T) {
 		}
 	}
 	before := acted(t, d, 0)
-	if err := s.UnsuppressAs(ctx, because("again"), id, "ana@example.com", store.Manual); !errors.Is(err, store.ErrNotFound) || len(acted(t, d, before[0].ID)) != 0 {
+	if err := s.UnsuppressAs(ctx, storetest.Because("again"), id, "ana@example.com", store.Manual); !errors.Is(err, store.ErrNotFound) || len(acted(t, d, before[0].ID)) != 0 {
 		t.Errorf("what is not suppressed: %v, and %d rows", err, len(acted(t, d, before[0].ID)))
 	}
 	if now := status(t, d, gone); now != email.Pending {
@@ -180,22 +175,22 @@ func TestAudit_AllOrNothing(t *testing.T) {
 	before := len(acted(t, d, 0))
 	letter := letterOf(t, d, sent)
 	run(t, d, "UPDATE dead_letters SET resolved_at = now()")
-	if err := s.SuspendCompany(ctx, because("x"), uuid.New()); !errors.Is(err, store.ErrNotFound) {
+	if err := s.SuspendCompany(ctx, storetest.Because("x"), uuid.New()); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a company that is not there: %v", err)
 	}
-	if err := s.RevokeAPIKey(ctx, because("x"), "nokey"); !errors.Is(err, store.ErrNotFound) {
+	if err := s.RevokeAPIKey(ctx, storetest.Because("x"), "nokey"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a key that is not there: %v", err)
 	}
-	if err := s.AllowProgram(ctx, because("x"), company, "norole"); !errors.Is(err, store.ErrNotFound) {
+	if err := s.AllowProgram(ctx, storetest.Because("x"), company, "norole"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a role that is not there: %v", err)
 	}
-	if err := s.RevokeProgram(ctx, because("x"), company, user(t, d.SQL)); !errors.Is(err, store.ErrNotFound) {
+	if err := s.RevokeProgram(ctx, storetest.Because("x"), company, user(t, d.SQL)); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a leave that is not there: %v", err)
 	}
-	if moved, err := s.CancelEmail(ctx, because("x"), company, sent); err != nil || moved.Applied || moved.Status != email.Failed {
+	if moved, err := s.CancelEmail(ctx, storetest.Because("x"), company, sent); err != nil || moved.Applied || moved.Status != email.Failed {
 		t.Errorf("cancel what has failed: %+v, %v", moved, err)
 	}
-	if did, err := s.DiscardDeadLetterAs(ctx, because("x"), letter); err != nil || did {
+	if did, err := s.DiscardDeadLetterAs(ctx, storetest.Because("x"), letter); err != nil || did {
 		t.Errorf("discard what is resolved: %v, %v", did, err)
 	}
 	if n := len(acted(t, d, 0)); n != before {
@@ -206,7 +201,7 @@ func TestAudit_AllOrNothing(t *testing.T) {
 		t.Error("somebody without a name has suspended a company")
 	}
 	run(t, d, "ALTER TABLE operator_audit ADD CHECK (operator <> 'ana')")
-	if err := s.SuspendCompany(ctx, because("x"), company); err == nil {
+	if err := s.SuspendCompany(ctx, storetest.Because("x"), company); err == nil {
 		t.Error("what could not be written down was done")
 	}
 	found, err := s.FindCompany(ctx, company.String())
@@ -223,7 +218,7 @@ func TestAudit_OfWhatIsSoAlready(t *testing.T) {
 	s, ctx := d.Store, t.Context()
 	company, days := d.Company(t), 30
 	key := store.APIKey{KeyID: "key1", CompanyID: company, Name: "billing", Environment: "test", SecretSHA256: make([]byte, 32), Scopes: []string{"emails:send"}, Burst: 1}
-	if err := s.CreateAPIKey(ctx, because("x"), key); err != nil {
+	if err := s.CreateAPIKey(ctx, storetest.Because("x"), key); err != nil {
 		t.Fatal(err)
 	}
 	suppress := func(note *string) func(by store.Operator) error {
@@ -266,7 +261,7 @@ func TestAudit_OfWhatIsSoAlready(t *testing.T) {
 	} {
 		before := acted(t, d, 0)
 		for range 2 {
-			if err := tt.do(because(tt.why)); err != nil {
+			if err := tt.do(storetest.Because(tt.why)); err != nil {
 				t.Errorf("%s: %v", tt.what, err)
 			}
 		}
@@ -282,8 +277,8 @@ func TestAudit_Filter(t *testing.T) {
 	s, ctx := d.Store, t.Context()
 	acme, beta := d.Company(t), d.Company(t)
 	for _, do := range []error{
-		s.SuspendCompany(ctx, because("unpaid"), acme), s.SuspendCompany(ctx, store.Operator{Name: "eva"}, beta),
-		s.ResumeCompany(ctx, because(""), acme), s.HoldGate(ctx, because("drill")),
+		s.SuspendCompany(ctx, storetest.Because("unpaid"), acme), s.SuspendCompany(ctx, store.Operator{Name: "eva"}, beta),
+		s.ResumeCompany(ctx, storetest.Because(""), acme), s.HoldGate(ctx, storetest.Because("drill")),
 	} {
 		if do != nil {
 			t.Fatal(do)
@@ -331,7 +326,7 @@ func TestAudit_IsKeptTwoYearsAndNeverChanged(t *testing.T) {
 	}
 	company := d.Company(t)
 	for _, age := range []string{"2 years 1 hour", "1 year 364 days", "0"} {
-		if err := d.Store.SuspendCompany(t.Context(), because(age), company); err != nil {
+		if err := d.Store.SuspendCompany(t.Context(), storetest.Because(age), company); err != nil {
 			t.Fatal(err)
 		}
 		run(t, d, "UPDATE operator_audit SET at = now() - reason::interval WHERE reason = '"+age+"'")

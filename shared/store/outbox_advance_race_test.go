@@ -38,7 +38,7 @@ func TestAdvance_OneOfManyClaimsWins(t *testing.T) {
 			token := uuid.New()
 			wg.Go(func() {
 				<-start
-				claim := claimOf(company, id, token, "C")
+				claim := storetest.ClaimOf(company, id, token, "C")
 				got, err := advancers[i%len(advancers)].Advance(t.Context(), claim)
 				for err == nil && got.Locked { // by the one that wins
 					got, err = advancers[i%len(advancers)].Advance(t.Context(), claim)
@@ -64,7 +64,7 @@ func TestAdvance_OneOfManyClaimsWins(t *testing.T) {
 		if holder := ask[string](t, d, `SELECT claim_token FROM email_outbox WHERE id = $1`, id); holder != winner.Load().(uuid.UUID).String() {
 			t.Errorf("%s holds the claim, %s was told that it had won", holder, winner.Load())
 		}
-		if got := timeline(t, d, id); got != attempted {
+		if got := storetest.Timeline(t, d, id); got != attempted {
 			t.Error(got)
 		}
 	}
@@ -86,7 +86,7 @@ func TestAdvance_ClaimAgainstCancel(t *testing.T) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
 	for i, id := range ids {
-		for j, transition := range []store.Transition{claimOf(company, id, uuid.New(), "C"), cancelOf(id)} {
+		for j, transition := range []store.Transition{storetest.ClaimOf(company, id, uuid.New(), "C"), storetest.CancelOf(id)} {
 			wg.Go(func() {
 				<-start
 				got, err := advancers[i*j%2].Advance(t.Context(), transition)
@@ -105,7 +105,7 @@ func TestAdvance_ClaimAgainstCancel(t *testing.T) {
 		if applied[i].Load() != 1 {
 			t.Errorf("%d transitions applied", applied[i].Load())
 		}
-		status, story := readOutbox(t, d, id).Status, timeline(t, d, id)
+		status, story := readOutbox(t, d, id).Status, storetest.Timeline(t, d, id)
 		if end := status + " after " + story; end != "CANCELLED after CANCELLED" && end != "PROCESSING after "+attempted {
 			t.Errorf("%s after %s", status, story)
 		}
@@ -132,7 +132,7 @@ func TestAdvance_DecidesOnTheLockedRow(t *testing.T) {
 			d := storetest.New(t)
 			company := d.Company(t)
 			id := d.Accept(t, company, nil)
-			got := advanceWhile(t, d, claimOf(company, id, uuid.New(), "C"), func(tx *sql.Tx) error {
+			got := advanceWhile(t, d, storetest.ClaimOf(company, id, uuid.New(), "C"), func(tx *sql.Tx) error {
 				_, err := tx.ExecContext(t.Context(), tt.meanwhile)
 				return err
 			})
@@ -168,7 +168,7 @@ func advanceWhile(t *testing.T, d storetest.Database, transition store.Transitio
 			t.Error(err)
 		}
 	})
-	waitBlocked(t, d, 1)
+	storetest.WaitBlocked(t, d, 1)
 	if err := errors.Join(change(tx), tx.Commit()); err != nil {
 		t.Fatal(err)
 	}
@@ -197,9 +197,9 @@ func TestAdvance_ReadsTheLogAsItIsUnderTheLock(t *testing.T) {
 		id := d.Accept(t, company, nil)
 		// A cancel has the row; the replay that waits for it finds an email cancelled, of which its snapshot knows no log.
 		run(t, d, `UPDATE email_outbox SET status = 'FAILED', processed_at = now() WHERE id = $1`, id)
-		got := advanceWhile(t, d, replayOf(id), func(tx *sql.Tx) error { return write(tx, id, "CANCELLED", 1, sql.NullString{}, "CANCELLED") })
-		if !got.Applied || timeline(t, d, id) != "CANCELLED REPLAYED" {
-			t.Errorf("%+v, %s", got, timeline(t, d, id))
+		got := advanceWhile(t, d, storetest.ReplayOf(id), func(tx *sql.Tx) error { return write(tx, id, "CANCELLED", 1, sql.NullString{}, "CANCELLED") })
+		if !got.Applied || storetest.Timeline(t, d, id) != "CANCELLED REPLAYED" {
+			t.Errorf("%+v, %s", got, storetest.Timeline(t, d, id))
 		}
 		if n := ask[int](t, d, `SELECT count(*) FROM dead_letters WHERE outbox_id = $1 AND resolved_at IS NULL`, id); n != 0 {
 			t.Errorf("%d dead letters stayed open", n)
@@ -207,11 +207,11 @@ func TestAdvance_ReadsTheLogAsItIsUnderTheLock(t *testing.T) {
 	})
 	t.Run("further event", func(t *testing.T) {
 		id, _ := inStatus(t, d, company, email.Processing)
-		got := advanceWhile(t, d, claimOf(company, id, uuid.New(), "C"), func(tx *sql.Tx) error {
+		got := advanceWhile(t, d, storetest.ClaimOf(company, id, uuid.New(), "C"), func(tx *sql.Tx) error {
 			return write(tx, id, "PENDING", 4, sql.NullString{String: "SENT_ATTEMPT", Valid: true}, "RELEASED")
 		})
-		if want := attempted + " RELEASED " + attempted; !got.Applied || timeline(t, d, id) != want {
-			t.Errorf("%+v, %s", got, timeline(t, d, id))
+		if want := attempted + " RELEASED " + attempted; !got.Applied || storetest.Timeline(t, d, id) != want {
+			t.Errorf("%+v, %s", got, storetest.Timeline(t, d, id))
 		}
 	})
 }
@@ -225,25 +225,25 @@ func TestAdvance_LateAcceptance(t *testing.T) {
 		"retry":   func(id, token uuid.UUID) []store.Transition { return []store.Transition{retryOf(id, token, time.Hour)} },
 		"release": func(id, token uuid.UUID) []store.Transition { return []store.Transition{releaseOf(id, token)} },
 		"unknown": func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{endOf(id, token, email.OutcomeUnknown, event(email.EventOutcomeUnknown, nil))}
+			return []store.Transition{storetest.EndOf(id, token, email.OutcomeUnknown, storetest.Event(email.EventOutcomeUnknown, nil))}
 		},
-		"failed": func(id, token uuid.UUID) []store.Transition { return []store.Transition{failedOf(id, token)} },
+		"failed": func(id, token uuid.UUID) []store.Transition { return []store.Transition{storetest.FailedOf(id, token)} },
 		"cancelled": func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{retryOf(id, token, 0), cancelOf(id)}
+			return []store.Transition{retryOf(id, token, 0), storetest.CancelOf(id)}
 		},
 		"suppressed": func(id, token uuid.UUID) []store.Transition {
 			return []store.Transition{retryOf(id, token, 0), suppressOf(id)}
 		},
 		"replayed": func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{failedOf(id, token), replayOf(id)}
+			return []store.Transition{storetest.FailedOf(id, token), storetest.ReplayOf(id)}
 		},
 		"next attempt": func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{retryOf(id, token, 0), claimOf(company, id, uuid.New(), "C")}
+			return []store.Transition{retryOf(id, token, 0), storetest.ClaimOf(company, id, uuid.New(), "C")}
 		},
 	} {
 		id, token := inStatus(t, d, company, email.Processing)
-		apply(t, d, after(id, token)...)
-		apply(t, d, sentOf(id, token))
+		storetest.Apply(t, d, after(id, token)...)
+		storetest.Apply(t, d, storetest.SentOf(id, token))
 		e, err := d.Store.FindEmail(t.Context(), company, id)
 		if err != nil || e.Status != email.Sent || e.SentAt == nil || e.FailedAt != nil || e.ErrorCode != nil || e.ErrorReason != nil {
 			t.Errorf("%s: %+v, %v", name, e, err)
@@ -251,7 +251,7 @@ func TestAdvance_LateAcceptance(t *testing.T) {
 		if n := ask[int](t, d, `SELECT count(*) FROM dead_letters WHERE outbox_id = $1 AND resolved_at IS NULL`, id); n != 0 {
 			t.Errorf("%s: %d open dead letters of an email that was sent", name, n)
 		}
-		if story := timeline(t, d, id); !strings.HasSuffix(story, " SENT") {
+		if story := storetest.Timeline(t, d, id); !strings.HasSuffix(story, " SENT") {
 			t.Errorf("%s: %s", name, story)
 		}
 	}
@@ -263,16 +263,16 @@ func TestAdvance_StaleRefusalChangesNothing(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	id, old := inStatus(t, d, company, email.RetryScheduled)
-	apply(t, d, claimOf(company, id, uuid.New(), "C"))
-	story := timeline(t, d, id)
-	for _, stale := range []store.Transition{failedOf(id, old), retryOf(id, old, 0), releaseOf(id, old)} {
+	storetest.Apply(t, d, storetest.ClaimOf(company, id, uuid.New(), "C"))
+	story := storetest.Timeline(t, d, id)
+	for _, stale := range []store.Transition{storetest.FailedOf(id, old), retryOf(id, old, 0), releaseOf(id, old)} {
 		got, err := d.Store.Advance(t.Context(), stale)
 		if err != nil || got.Applied || got.SameToken || got.Status != email.Processing {
 			t.Errorf("%s: %+v, %v", stale.Status, got, err)
 		}
 	}
-	if r := readOutbox(t, d, id); r.Attempts != 2 || timeline(t, d, id) != story {
-		t.Errorf("%+v, %s", r, timeline(t, d, id))
+	if r := readOutbox(t, d, id); r.Attempts != 2 || storetest.Timeline(t, d, id) != story {
+		t.Errorf("%+v, %s", r, storetest.Timeline(t, d, id))
 	}
 }
 
@@ -283,23 +283,23 @@ func TestAdvance_Repeated(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	for name, end := range map[string]func(id, token uuid.UUID) store.Transition{
-		"sent": sentOf, "failed": failedOf, "release": releaseOf,
+		"sent": storetest.SentOf, "failed": storetest.FailedOf, "release": releaseOf,
 		"retry": func(id, token uuid.UUID) store.Transition { return retryOf(id, token, time.Hour) },
-		"claim": func(id, token uuid.UUID) store.Transition { return claimOf(company, id, token, "C") },
+		"claim": func(id, token uuid.UUID) store.Transition { return storetest.ClaimOf(company, id, token, "C") },
 	} {
 		id, token := d.Accept(t, company, nil), uuid.New()
 		if name != "claim" {
-			apply(t, d, claimOf(company, id, token, "C"))
+			storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"))
 		}
 		transition := end(id, token)
-		apply(t, d, transition)
-		row, story := readOutbox(t, d, id), timeline(t, d, id)
+		storetest.Apply(t, d, transition)
+		row, story := readOutbox(t, d, id), storetest.Timeline(t, d, id)
 		got, err := d.Store.Advance(t.Context(), transition)
 		if err != nil || got.Applied || !got.SameToken || got.Status != transition.Status {
 			t.Errorf("%s again: %+v, %v", name, got, err)
 		}
-		if again := readOutbox(t, d, id); again.Attempts != row.Attempts || timeline(t, d, id) != story {
-			t.Errorf("%s was applied twice: %+v, %s", name, again, timeline(t, d, id))
+		if again := readOutbox(t, d, id); again.Attempts != row.Attempts || storetest.Timeline(t, d, id) != story {
+			t.Errorf("%s was applied twice: %+v, %s", name, again, storetest.Timeline(t, d, id))
 		}
 	}
 }
@@ -311,7 +311,7 @@ func TestAdvance_ABadTransitionFailsAlone(t *testing.T) {
 	company := d.Company(t)
 	advancer := d.Store.NewAdvancer()
 	bad := map[int]func(*store.Transition){
-		7:  func(t *store.Transition) { t.Events = []email.Event{event(email.EventSent, nil)} },
+		7:  func(t *store.Transition) { t.Events = []email.Event{storetest.Event(email.EventSent, nil)} },
 		8:  func(t *store.Transition) { t.Events = nil },
 		30: func(t *store.Transition) { t.AddAttempts = -1 },
 		31: func(t *store.Transition) { t.Status = "UNHEARD_OF" },
@@ -324,7 +324,7 @@ func TestAdvance_ABadTransitionFailsAlone(t *testing.T) {
 	start := make(chan struct{})
 	for i := range n {
 		ids[i] = d.Accept(t, company, nil)
-		transition := claimOf(company, ids[i], uuid.New(), fmt.Sprint("C-", i))
+		transition := storetest.ClaimOf(company, ids[i], uuid.New(), fmt.Sprint("C-", i))
 		if spoil := bad[i]; spoil != nil {
 			spoil(&transition)
 		}
@@ -343,7 +343,7 @@ func TestAdvance_ABadTransitionFailsAlone(t *testing.T) {
 		if bad[i] != nil {
 			want = ""
 		}
-		if got := timeline(t, d, id); got != want {
+		if got := storetest.Timeline(t, d, id); got != want {
 			t.Errorf("email %d: %s", i, got)
 		}
 	}
@@ -367,10 +367,10 @@ func TestAdvancer_CallerGoesAway(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	told := make(chan error, 1)
 	go func() {
-		_, err := advancer.Advance(ctx, cancelOf(id))
+		_, err := advancer.Advance(ctx, storetest.CancelOf(id))
 		told <- err
 	}()
-	waitBlocked(t, d, 1)
+	storetest.WaitBlocked(t, d, 1)
 	cancel()
 	if err := <-told; !errors.Is(err, store.ErrUnknownOutcome) || !errors.Is(err, context.Canceled) {
 		t.Errorf("told %v", err)
@@ -379,7 +379,7 @@ func TestAdvancer_CallerGoesAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	advancer.Close()
-	if got := timeline(t, d, id); got != "CANCELLED" {
+	if got := storetest.Timeline(t, d, id); got != "CANCELLED" {
 		t.Errorf("the write under way was not finished: %q", got)
 	}
 }

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,34 +13,6 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// apply runs transitions one after the other, each of which must be applied.
-func apply(tb testing.TB, d storetest.Database, ts ...store.Transition) {
-	tb.Helper()
-	for _, t := range ts {
-		got, err := d.Store.Advance(tb.Context(), t)
-		if err != nil || !got.Applied || got.Status != t.Status {
-			tb.Fatalf("%s %s: %+v, %v", t.Guard, t.Status, got, err)
-		}
-	}
-}
-
-// timeline is the types of an email's events, in order.
-func timeline(tb testing.TB, d storetest.Database, id uuid.UUID) string {
-	tb.Helper()
-	events, err := d.Store.Timeline(tb.Context(), id)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	types := make([]string, len(events))
-	for i, e := range events {
-		types[i] = string(e.Type)
-		if e.Seq != i+1 {
-			tb.Errorf("event %d has the number %d", i+1, e.Seq)
-		}
-	}
-	return strings.Join(types, " ")
-}
-
 const attempted = "RECEIVED VALIDATED SENT_ATTEMPT"
 
 func TestAdvance_FromClaimToSent(t *testing.T) {
@@ -50,7 +21,7 @@ func TestAdvance_FromClaimToSent(t *testing.T) {
 	company := d.Company(t)
 	id, token := d.Accept(t, company, func(e *store.NewEmail) { e.Job.Tags, e.CPFCNPJ = []string{"a", "b"}, []byte("enc") }), uuid.New()
 
-	claim, err := d.Store.Advance(t.Context(), claimOf(company, id, token, "CUST-1"))
+	claim, err := d.Store.Advance(t.Context(), storetest.ClaimOf(company, id, token, "CUST-1"))
 	left := time.Until(claim.LeaseUntil)
 	claim.LeaseUntil = time.Time{}
 	want := store.Advanced{Applied: true, Status: email.Processing, Attempts: 1, CompanyID: company, RequestID: claim.RequestID}
@@ -63,11 +34,11 @@ func TestAdvance_FromClaimToSent(t *testing.T) {
 	if r := readOutbox(t, d, id); r.Status != "PROCESSING" || !r.Leased || r.Final || r.CPFCNPJ != nil {
 		t.Errorf("claimed: %+v", r)
 	}
-	apply(t, d, sentOf(id, token))
+	storetest.Apply(t, d, storetest.SentOf(id, token))
 	if r := readOutbox(t, d, id); r.Status != "SENT" || r.Leased || !r.Final || r.Attempts != 1 {
 		t.Errorf("sent: %+v", r)
 	}
-	if got := timeline(t, d, id); got != attempted+" SENT" {
+	if got := storetest.Timeline(t, d, id); got != attempted+" SENT" {
 		t.Error(got)
 	}
 	e, err := d.Store.FindEmail(t.Context(), company, id)
@@ -91,24 +62,24 @@ func TestAdvance_Guards(t *testing.T) {
 			make func(id, token uuid.UUID) store.Transition
 			from []email.Status
 		}{
-			"claim":    {func(id, token uuid.UUID) store.Transition { return claimOf(company, id, token, "C") }, waiting},
+			"claim":    {func(id, token uuid.UUID) store.Transition { return storetest.ClaimOf(company, id, token, "C") }, waiting},
 			"refuse":   {func(id, _ uuid.UUID) store.Transition { return refusalOf(id) }, waiting},
-			"cancel":   {func(id, _ uuid.UUID) store.Transition { return cancelOf(id) }, waiting},
+			"cancel":   {func(id, _ uuid.UUID) store.Transition { return storetest.CancelOf(id) }, waiting},
 			"suppress": {func(id, _ uuid.UUID) store.Transition { return suppressOf(id) }, waiting},
 			"expire":   {func(id, _ uuid.UUID) store.Transition { return expireOf(id) }, nil}, // its time has not come
-			"replay":   {func(id, _ uuid.UUID) store.Transition { return replayOf(id) }, []email.Status{email.Failed, email.Expired, email.Cancelled}},
-			"fail":     {failedOf, []email.Status{email.Processing, email.OutcomeUnknown}},
+			"replay":   {func(id, _ uuid.UUID) store.Transition { return storetest.ReplayOf(id) }, []email.Status{email.Failed, email.Expired, email.Cancelled}},
+			"fail":     {storetest.FailedOf, []email.Status{email.Processing, email.OutcomeUnknown}},
 			"release":  {releaseOf, []email.Status{email.Processing}},
 			"retry":    {func(id, token uuid.UUID) store.Transition { return retryOf(id, token, 0) }, []email.Status{email.Processing, email.OutcomeUnknown}},
 			"unheard-of": {func(id, token uuid.UUID) store.Transition {
-				t := cancelOf(id)
+				t := storetest.CancelOf(id)
 				t.Guard = "unheard-of"
 				return t
 			}, nil},
 		} {
 			id, token := inStatus(t, d, company, status)
 			before := readOutbox(t, d, id)
-			story := timeline(t, d, id)
+			story := storetest.Timeline(t, d, id)
 			got, err := d.Store.Advance(t.Context(), tt.make(id, token))
 			if want := slices.Contains(tt.from, status); err != nil || got.Applied != want {
 				t.Errorf("%s from %s: %+v, %v", name, status, got, err)
@@ -122,12 +93,12 @@ func TestAdvance_Guards(t *testing.T) {
 			before.NextIn, before.ExpiresIn = 0, 0
 			after := readOutbox(t, d, id)
 			after.NextIn, after.ExpiresIn = 0, 0
-			if diff := cmp.Diff(before, after); diff != "" || timeline(t, d, id) != story {
+			if diff := cmp.Diff(before, after); diff != "" || storetest.Timeline(t, d, id) != story {
 				t.Errorf("%s from %s was refused and changed %s", name, status, diff)
 			}
 		}
 	}
-	if got, err := d.Store.Advance(t.Context(), cancelOf(uuid.New())); err != nil || got.Applied || got.Status != "" {
+	if got, err := d.Store.Advance(t.Context(), storetest.CancelOf(uuid.New())); err != nil || got.Applied || got.Status != "" {
 		t.Errorf("an email that does not exist: %+v, %v", got, err)
 	}
 }
@@ -137,28 +108,28 @@ func TestAdvance_Guards(t *testing.T) {
 func inStatus(tb testing.TB, d storetest.Database, company uuid.UUID, status email.Status) (id, token uuid.UUID) {
 	tb.Helper()
 	id, token = d.Accept(tb, company, nil), uuid.New()
-	claim := claimOf(company, id, token, "C")
+	claim := storetest.ClaimOf(company, id, token, "C")
 	switch status {
 	case email.Pending:
 	case email.Enqueued:
 		run(tb, d, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = $1`, id)
 	case email.Processing:
-		apply(tb, d, claim)
+		storetest.Apply(tb, d, claim)
 	case email.RetryScheduled:
-		apply(tb, d, claim, retryOf(id, token, 0))
+		storetest.Apply(tb, d, claim, retryOf(id, token, 0))
 	case email.OutcomeUnknown:
-		apply(tb, d, claim, endOf(id, token, email.OutcomeUnknown, event(email.EventOutcomeUnknown, nil)))
+		storetest.Apply(tb, d, claim, storetest.EndOf(id, token, email.OutcomeUnknown, storetest.Event(email.EventOutcomeUnknown, nil)))
 	case email.Sent:
-		apply(tb, d, claim, sentOf(id, token))
+		storetest.Apply(tb, d, claim, storetest.SentOf(id, token))
 	case email.Failed:
-		apply(tb, d, claim, failedOf(id, token))
+		storetest.Apply(tb, d, claim, storetest.FailedOf(id, token))
 	case email.Expired:
 		run(tb, d, `UPDATE email_outbox SET expires_at = now() WHERE id = $1`, id)
-		apply(tb, d, expireOf(id))
+		storetest.Apply(tb, d, expireOf(id))
 	case email.Cancelled:
-		apply(tb, d, cancelOf(id))
+		storetest.Apply(tb, d, storetest.CancelOf(id))
 	case email.Suppressed:
-		apply(tb, d, suppressOf(id))
+		storetest.Apply(tb, d, suppressOf(id))
 	}
 	if got := readOutbox(tb, d, id).Status; got != string(status) {
 		tb.Fatalf("got to %s, want %s", got, status)
@@ -190,7 +161,7 @@ func TestAdvance_ClaimNeedsAnOpenLaneAndADueRow(t *testing.T) {
 			company := d.Company(t)
 			id := d.Accept(t, company, nil)
 			run(t, d, tt.change)
-			for _, transition := range []store.Transition{claimOf(company, id, uuid.New(), "C"), refusalOf(id)} {
+			for _, transition := range []store.Transition{storetest.ClaimOf(company, id, uuid.New(), "C"), refusalOf(id)} {
 				got, err := d.Store.Advance(t.Context(), transition)
 				if err != nil || got.Applied != tt.want {
 					t.Errorf("to %s: %+v, %v", transition.Status, got, err)
@@ -213,7 +184,7 @@ func TestAdvance_AttemptEndsInAClosedLane(t *testing.T) {
 		d := storetest.New(t)
 		id, token := inStatus(t, d, d.Company(t), email.Processing)
 		run(t, d, change)
-		apply(t, d, sentOf(id, token))
+		storetest.Apply(t, d, storetest.SentOf(id, token))
 	}
 }
 
@@ -224,10 +195,10 @@ func TestAdvance_StrangeTexts(t *testing.T) {
 	d := storetest.New(t)
 	id, token := inStatus(t, d, d.Company(t), email.Processing)
 	strange := "a\x00b\xff\\u0000 \"c\""
-	failed := failedOf(id, token)
+	failed := storetest.FailedOf(id, token)
 	failed.ErrorReason, failed.ErrorCode = strange, "X\x00"
 	failed.Events[0].Metadata = map[string]any{"errorMessage": strange, "\x00key": "\x00"}
-	apply(t, d, failed)
+	storetest.Apply(t, d, failed)
 	if got := ask[string](t, d, `SELECT error_code || error_reason FROM email_logs WHERE outbox_id = $1`, id); got != "Xab\uFFFD\\u0000 \"c\"" {
 		t.Errorf("%q", got)
 	}
@@ -245,7 +216,7 @@ func TestAdvance_CountsAndWaits(t *testing.T) {
 		t.Helper()
 		token := uuid.New()
 		run(t, d, `UPDATE email_outbox SET next_at = now()`)
-		apply(t, d, claimOf(company, id, token, "C"), end(token))
+		storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), end(token))
 		return readOutbox(t, d, id)
 	}
 	if r := attempt(func(token uuid.UUID) store.Transition { return retryOf(id, token, time.Minute) }); r.Attempts != 1 || r.Throttles != 0 || !about(r.NextIn, time.Minute) || r.LastError.String != "SES_UNAVAILABLE: 503" {
@@ -263,14 +234,14 @@ func TestAdvance_CountsAndWaits(t *testing.T) {
 		t.Errorf("released: %+v", r)
 	}
 	unknown := func(token uuid.UUID) store.Transition {
-		unknown := failedOf(id, token)
+		unknown := storetest.FailedOf(id, token)
 		unknown.OutcomeUnknown = true
 		return unknown
 	}
 	if r := attempt(unknown); !r.OutcomeUnknown || r.Duplicate || r.Attempts != 3 || !r.Final {
 		t.Errorf("unknown: %+v", r)
 	}
-	apply(t, d, replayOf(id))
+	storetest.Apply(t, d, storetest.ReplayOf(id))
 	// Sent again although it may have been sent: that is said. A new budget, a new day.
 	if r := readOutbox(t, d, id); !r.OutcomeUnknown || !r.Duplicate || r.Attempts != 0 || r.Throttles != 0 || r.Final || !about(r.ExpiresIn, 24*time.Hour) || !about(r.NextIn, 0) {
 		t.Errorf("replayed: %+v", r)
@@ -284,16 +255,16 @@ func TestAdvance_DeadLetters(t *testing.T) {
 	id, token := inStatus(t, d, company, email.Processing)
 	open := `SELECT count(*) FROM dead_letters WHERE outbox_id = $1 AND resolved_at IS NULL`
 	for round := range 2 {
-		apply(t, d, failedOf(id, token))
+		storetest.Apply(t, d, storetest.FailedOf(id, token))
 		if n := ask[int](t, d, open, id); n != 1 {
 			t.Errorf("round %d: %d open dead letters", round, n)
 		}
-		apply(t, d, replayOf(id))
+		storetest.Apply(t, d, storetest.ReplayOf(id))
 		if n := ask[int](t, d, open, id); n != 0 {
 			t.Errorf("round %d: %d open dead letters after the replay", round, n)
 		}
 		token = uuid.New()
-		apply(t, d, claimOf(company, id, token, "C"))
+		storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"))
 	}
 	got := ask[string](t, d, `SELECT concat_ws(' ', company_id = $2, target, email, reason, attempts, last_error, payload ->> 'outboxId' = outbox_id::text) FROM dead_letters WHERE outbox_id = $1 LIMIT 1`, id, company)
 	if want := "t email:send ana@example.com SES_REJECTED 1 no such mailbox t"; got != want {

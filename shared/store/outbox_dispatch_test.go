@@ -133,7 +133,7 @@ func TestOverdue(t *testing.T) {
 		if !overdue[e.ID] || !about(time.Until(e.ExpiresAt), 0) {
 			t.Errorf("%v is %s", e, readOutbox(t, d, e.ID).Status)
 		}
-		apply(t, d, expireOf(e.ID))
+		storetest.Apply(t, d, expireOf(e.ID))
 	}
 	if left, err := d.Store.Overdue(t.Context(), 100); len(left) != 0 || err != nil {
 		t.Errorf("%v, %v", left, err)

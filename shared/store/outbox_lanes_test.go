@@ -56,7 +56,7 @@ func TestProbeLanes_BesideManyLanes(t *testing.T) {
 
 func explainRun(t *testing.T, d storetest.Database, statement string, parameters ...any) (plan string) {
 	t.Helper()
-	rows, err := direct(t, d).QueryContext(t.Context(), `EXPLAIN (ANALYZE, BUFFERS) `+statement, parameters...)
+	rows, err := storetest.Connect(t, d, store.Options{}).QueryContext(t.Context(), `EXPLAIN (ANALYZE, BUFFERS) `+statement, parameters...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,14 +86,14 @@ func TestCancelIn_WritesWhatAdvanceDoes(t *testing.T) {
 		"untouched": func(uuid.UUID) {},
 		"tried once": func(id uuid.UUID) {
 			token := uuid.New()
-			apply(t, d, claimOf(company, id, token, "CUST-1"), retryOf(id, token, time.Minute))
+			storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "CUST-1"), retryOf(id, token, time.Minute))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			one, other := programEmail(t, d, company, about(name[:4]+"-1")), programEmail(t, d, company, about(name[:4]+"-2"))
 			prepare(one)
 			prepare(other)
-			apply(t, d, cancelOf(one))
+			storetest.Apply(t, d, storetest.CancelOf(one))
 			done, err := store.CancelIn(t.Context(), d.SQL, company, about(name[:4]+"-2"))
 			if err != nil || len(done) != 1 || !done[0].Done {
 				t.Fatalf("%+v, %v", done, err)
@@ -131,7 +131,7 @@ func TestAdvance_GivesWayToAProgram(t *testing.T) {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	claim := func(id uuid.UUID) store.Transition {
-		c := claimOf(company, id, uuid.New(), "C")
+		c := storetest.ClaimOf(company, id, uuid.New(), "C")
 		c.GiveWay = id != neighbour
 		return c
 	}
@@ -162,7 +162,7 @@ func TestCancelIn_AgainstTheClaim(t *testing.T) {
 	for range 50 {
 		about := store.Aggregate{Type: "interview", ID: uuid.NewString(), EventType: "REMINDER"}
 		id := programEmail(t, d, company, about)
-		claim := claimOf(company, id, uuid.New(), "C")
+		claim := storetest.ClaimOf(company, id, uuid.New(), "C")
 		claim.GiveWay = true
 		var claimed store.Advanced
 		var cancelled []store.ProgramResult
@@ -196,7 +196,7 @@ func TestCancelIn_ManyAtOnce(t *testing.T) {
 	var withdrawals []store.Transition
 	for _, event := range []string{"C", "A", "B"} {
 		id := programEmail(t, d, company, store.Aggregate{Type: "interview", ID: "42", EventType: event})
-		withdrawals = append(withdrawals, cancelOf(id))
+		withdrawals = append(withdrawals, storetest.CancelOf(id))
 	}
 	var group sync.WaitGroup
 	for range 4 {

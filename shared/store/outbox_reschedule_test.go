@@ -29,7 +29,7 @@ func TestReschedule_Deadline(t *testing.T) {
 	company := d.Company(t)
 	at := time.Now().Add(time.Hour).Truncate(time.Second)
 	single, mailed := d.Accept(t, company, nil), d.Accept(t, company, nil)
-	ofMailing(t, d, company, mailed)
+	storetest.OfMailing(t, d, company, mailed)
 	run(t, d, `UPDATE email_outbox SET expires_at = 'infinity' WHERE id = $1`, mailed)
 	for id, want := range map[uuid.UUID]string{single: `expires_at = next_at + interval '2 hours'`, mailed: `expires_at = 'infinity'`} {
 		if done, err := d.Store.Reschedule(t.Context(), moveOf(company, id, at, 2*time.Hour)); err != nil || !done.Applied || done.Status != email.Pending {
@@ -61,7 +61,7 @@ func TestReschedule_AgainstTheClaim(t *testing.T) {
 		id := d.Accept(t, company, nil)
 		claimed := make(chan store.Advanced)
 		go func() {
-			got, err := d.Store.Advance(t.Context(), claimOf(company, id, uuid.New(), "C"))
+			got, err := d.Store.Advance(t.Context(), storetest.ClaimOf(company, id, uuid.New(), "C"))
 			if err != nil {
 				t.Error(err)
 			}
@@ -103,9 +103,9 @@ func TestReschedule_WritesEvents(t *testing.T) {
 		reschedule(t, d, company, id, time.Time{})
 		reschedule(t, d, company, id, time.Time{}) // due already
 		token := uuid.New()
-		apply(t, d, claimOf(company, id, token, "C"), retryOf(id, token, time.Minute))
+		storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), retryOf(id, token, time.Minute))
 		reschedule(t, d, company, id, second)
-		apply(t, d, cancelOf(id))
+		storetest.Apply(t, d, storetest.CancelOf(id))
 		events, err := d.Store.Timeline(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
@@ -149,7 +149,7 @@ func TestRescheduleIn_WritesWhatRescheduleDoes(t *testing.T) {
 		"untouched": func(uuid.UUID) {},
 		"tried once": func(id uuid.UUID) {
 			token := uuid.New()
-			apply(t, d, claimOf(company, id, token, "CUST-1"), retryOf(id, token, time.Minute))
+			storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "CUST-1"), retryOf(id, token, time.Minute))
 		},
 		"moved before": func(id uuid.UUID) { reschedule(t, d, company, id, at.Add(time.Hour)) },
 	} {

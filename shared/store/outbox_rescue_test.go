@@ -40,9 +40,9 @@ func TestAdvance_RefusalOfAnUnknownOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			id, token := d.Accept(t, company, nil), uuid.New()
-			apply(t, d, claimOf(company, id, token, "C"))
+			storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"))
 			run(t, d, `UPDATE email_outbox SET lease_until = now() - interval '1 s' WHERE id = $1`, id)
-			apply(t, d, store.Transition{
+			storetest.Apply(t, d, store.Transition{
 				ID: id, Guard: store.GuardAbandoned, Token: token, Status: email.OutcomeUnknown, Delay: time.Hour, OutcomeUnknown: true,
 				Events: []email.Event{{Type: email.EventOutcomeUnknown, At: time.Now()}},
 			})

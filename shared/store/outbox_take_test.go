@@ -154,7 +154,7 @@ func TestTakeDue_Commits(t *testing.T) {
 	if r := readOutbox(t, d, id); r.Status != "ENQUEUED" {
 		t.Errorf("%+v", r)
 	}
-	if got, err := d.Store.Advance(t.Context(), claimOf(company, id, uuid.New(), "C")); err != nil || !got.Applied {
+	if got, err := d.Store.Advance(t.Context(), storetest.ClaimOf(company, id, uuid.New(), "C")); err != nil || !got.Applied {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -212,7 +212,7 @@ func TestRelease(t *testing.T) {
 	if err != nil || len(taken.Rows) != 6 {
 		t.Fatalf("%v, %v", taken, err)
 	}
-	if got, err := d.Store.Advance(t.Context(), claimOf(company, claimed, uuid.New(), "C")); err != nil || !got.Applied {
+	if got, err := d.Store.Advance(t.Context(), storetest.ClaimOf(company, claimed, uuid.New(), "C")); err != nil || !got.Applied {
 		t.Fatal(got, err)
 	}
 	run(t, d, `UPDATE email_outbox SET enqueued_at = now() + interval '1 s' WHERE id = $1`, again) // by another dispatcher

@@ -15,6 +15,7 @@ import (
 
 	"email-gateway/schema"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -58,8 +59,8 @@ func TestOwnerLocks_Strangers(t *testing.T) {
 	if _, err := d.Store.CancelMailing(t.Context(), company, mailing); err != nil {
 		t.Fatal(err)
 	}
-	for _, log := range []store.Log{store.EmailLogs, store.EmailEvents} {
-		pastPartition(t, d, log, 24)
+	for _, log := range []retention.Log{retention.EmailLogs, retention.EmailEvents} {
+		storetest.PastPartition(t, d, log, 24)
 	}
 	tx, err := stranger(t, d).BeginTx(t.Context(), nil)
 	if err != nil {
@@ -93,11 +94,13 @@ func TestOwnerLocks_Strangers(t *testing.T) {
 		}
 	}
 
-	if names := made(t, d, store.EmailLogs, 3); len(names) != 2 {
-		t.Errorf("made %v", names)
+	for n := range 3 { // two are missing
+		if name, err := retention.New(d.Store.DB()).MakeLogPartition(t.Context(), retention.EmailLogs, 3); err != nil || (name == "") != (n == 2) {
+			t.Errorf("make: %q, %v", name, err)
+		}
 	}
-	for _, log := range []store.Log{store.EmailLogs, store.EmailEvents} {
-		if dropped, err := d.Store.DropLogPartition(t.Context(), log, 365*day); err != nil || !dropped.Dropped {
+	for _, log := range []retention.Log{retention.EmailLogs, retention.EmailEvents} {
+		if dropped, err := retention.New(d.Store.DB()).DropLogPartition(t.Context(), log, 365*24*time.Hour); err != nil || !dropped.Dropped {
 			t.Errorf("drop: %+v, %v", dropped, err)
 		}
 	}
@@ -138,26 +141,26 @@ func TestOwnerLocks_OneMailingAtATime(t *testing.T) {
 func TestMissingLogPartitions(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	months := func() map[store.Log]int {
-		missing, err := d.Store.MissingLogPartitions(t.Context())
+	months := func() map[retention.Log]int {
+		missing, err := retention.New(d.Store.DB()).MissingLogPartitions(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := map[store.Log]int{}
+		found := map[retention.Log]int{}
 		for _, m := range missing {
 			found[m.Log] = m.Months
 		}
 		return found
 	}
-	if m := months(); len(m) != 2 || m[store.EmailLogs] != 0 || m[store.EmailEvents] != 0 {
+	if m := months(); len(m) != 2 || m[retention.EmailLogs] != 0 || m[retention.EmailEvents] != 0 {
 		t.Errorf("of a new database: %v", m)
 	}
-	run(t, d, `DROP TABLE email_events_`+monthsFromNow(1).Format("2006_01"))
-	if m := months(); m[store.EmailLogs] != 0 || m[store.EmailEvents] != 1 {
+	run(t, d, `DROP TABLE email_events_`+storetest.MonthsFromNow(1).Format("2006_01"))
+	if m := months(); m[retention.EmailLogs] != 0 || m[retention.EmailEvents] != 1 {
 		t.Errorf("without the next month: %v", m)
 	}
-	run(t, d, `DROP TABLE email_events_`+monthsFromNow(0).Format("2006_01"))
-	if m := months(); m[store.EmailEvents] != 2 {
+	run(t, d, `DROP TABLE email_events_`+storetest.MonthsFromNow(0).Format("2006_01"))
+	if m := months(); m[retention.EmailEvents] != 2 {
 		t.Errorf("without this one: %v", m)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/internal/intake"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -51,7 +52,7 @@ const askTasksSQL = `
 // another email attaches them. The dispatcher is requested to remove their tasks (erased_tasks_pkey).
 const eraseEmailsSQL = `
 WITH held AS MATERIALIZED (
-    SELECT o.id, o.target, o.processed_at IS NULL AND o.target = 'email:send' AS busy, ` + intakePersonSQL + ` AS recipient_id,
+    SELECT o.id, o.target, o.processed_at IS NULL AND o.target = 'email:send' AS busy, ` + intake.PersonSQL + ` AS recipient_id,
            o.payload ->> 'to' IS DISTINCT FROM $3 AS fresh
     FROM email_outbox o WHERE o.id = ANY ($2::uuid[]) AND o.company_id = $1 ORDER BY o.id FOR UPDATE
 ), emails AS (

@@ -17,39 +17,12 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// grow fills the tables with so many emails of 20 companies, most of them sent, of the
-// beginning of this month, and returns one of the companies and an email of it.
-func grow(t *testing.T, d storetest.Database, n int) (company, id uuid.UUID) {
-	t.Helper()
-	for range 20 {
-		company = d.Company(t)
-	}
-	id = d.Accept(t, company, nil)
-	run(t, d, `
-		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, status, processed_at, next_at, expires_at,
-		                          claim_token, lease_until, enqueued_at)
-		SELECT (left(first_id_at(date_trunc('month', now(), 'UTC') + n * interval '1 ms')::text, 13) || '-' || substr(md5(n::text), 1, 4) || '-' ||
-		        substr(md5(n::text), 5, 4) || '-' || substr(md5(n::text), 9, 12))::uuid, l.company_id, l.id, 'req-' || n,
-		       jsonb_build_object('to', 'user' || n || '@example.com', 'subject', 's', 'recipient', '{}'::jsonb), 'a@acme.example', '<p>', '', 1,
-		       s.status, CASE WHEN s.status = 'SENT' THEN now() END, now() - n * interval '1 ms', now() + (n % 2 - 0.5) * interval '1 day',
-		       CASE WHEN s.status IN ('PROCESSING', 'OUTCOME_UNKNOWN') THEN gen_random_uuid() END, CASE s.status WHEN 'PROCESSING' THEN now() END, now()
-		FROM generate_series(1, $1) n
-		JOIN (SELECT *, row_number() OVER (ORDER BY id) AS nth FROM dispatch_lanes) l ON l.nth = 1 + n % 60
-		CROSS JOIN LATERAL (SELECT CASE n % 100 WHEN 7 THEN 'PENDING' WHEN 8 THEN 'RETRY_SCHEDULED' WHEN 9 THEN 'ENQUEUED'
-		                               WHEN 10 THEN 'OUTCOME_UNKNOWN' WHEN 11 THEN 'PROCESSING' ELSE 'SENT' END AS status) s`, n)
-	run(t, d, `
-		INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, external_id, expires_at, created_at, sent_at, event_seq, last_event)
-		SELECT id, company_id, payload ->> 'to', 's', 'SENT', 1, request_id, 'CUST-' || request_id, expires_at, created_at, now(), 4, 'SENT'
-		FROM email_outbox WHERE status = 'SENT'`)
-	return company, id
-}
-
 // On tables that have grown, each hot statement goes by the index that its comment
 // names, by the planner's free choice.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	company, id := grow(t, d, 50000)
+	company, id := storetest.Grow(t, d, 50000)
 	run(t, d, `INSERT INTO dead_letter_replays (id, action, filter, requested_by, rate, matched, status, finished_at)
 		SELECT gen_random_uuid(), 'retry', '{}', 'test', 10, 1, CASE n WHEN 1 THEN 'RUNNING' ELSE 'COMPLETED' END, CASE WHEN n > 1 THEN now() END
 		FROM generate_series(1, 2000) n`)
@@ -99,7 +72,7 @@ func TestPlans(t *testing.T) {
 			`email_logs_\w+_tag1`, `email_logs_\w+_tag2`, `email_logs_\w+_tag3`, `email_logs_\w+_tag4`, `email_logs_\w+_tag5`)},
 		"load": {store.LoadSQL, []any{1, pq.Array([]string{id.String()})}, []string{"email_outbox_pkey"}},
 	} {
-		plan := explain(t, d.SQL, tt.statement, tt.parameters...)
+		plan := storetest.Explain(t, d.SQL, tt.statement, tt.parameters...)
 		for _, index := range tt.indexes {
 			if !regexp.MustCompile(` using ` + index + ` `).MatchString(plan) {
 				t.Errorf("%s does not use %s:\n%s", name, index, plan)
@@ -113,12 +86,12 @@ func TestPlans(t *testing.T) {
 		if full != "" {
 			run(t, d, full)
 		}
-		plan := explain(t, d.SQL, store.ReturnIntakesSQL, 900000, 1000)
+		plan := storetest.Explain(t, d.SQL, store.ReturnIntakesSQL, 900000, 1000)
 		if !strings.Contains(plan, "Index Cond: (id = i.outbox_id)") || !strings.Contains(plan, "Index Cond: (id = ANY ") {
 			t.Errorf("returnIntakes goes through the outbox:\n%s", plan)
 		}
 	}
-	claim := []store.Transition{claimOf(company, id, uuid.New(), "C")}
+	claim := []store.Transition{storetest.ClaimOf(company, id, uuid.New(), "C")}
 	for statement, parameters := range map[string]func([]store.Transition) ([]any, error){
 		store.AdvanceSQL: store.AdvanceParameters, store.AdvancePlainSQL: store.AdvancePlainParameters,
 	} {
@@ -126,7 +99,7 @@ func TestPlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan := explain(t, direct(t, d), statement, transitions...)
+		plan := storetest.Explain(t, storetest.Connect(t, d, store.Options{}), statement, transitions...)
 		if strings.Count(plan, " using email_outbox_pkey ") != 3 || !regexp.MustCompile(` using email_logs_\w+_pkey `).MatchString(plan) {
 			t.Errorf("advance:\n%s", plan)
 		}
@@ -134,27 +107,6 @@ func TestPlans(t *testing.T) {
 			t.Errorf("advance reads all that moved for each email of the group:\n%s", plan)
 		}
 	}
-}
-
-func explain(t *testing.T, db *sql.DB, statement string, parameters ...any) string {
-	t.Helper()
-	rows, err := db.QueryContext(t.Context(), "EXPLAIN "+statement, parameters...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	var plan strings.Builder
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			t.Fatal(err)
-		}
-		plan.WriteString(line + "\n")
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return plan.String()
 }
 
 // A prepared statement's plan is made once, on tables that may be nearly empty then.
@@ -171,7 +123,7 @@ func TestPlans_MadeOnSmallTables(t *testing.T) {
 					company := d.Company(t)
 					rowsRead := claimRows(t, d, company, pooled)
 					for range size {
-						apply(t, d, cancelOf(d.Accept(t, company, nil)))
+						storetest.Apply(t, d, storetest.CancelOf(d.Accept(t, company, nil)))
 					}
 					if analyzed {
 						run(t, d, `VACUUM ANALYZE`)
@@ -180,7 +132,7 @@ func TestPlans_MadeOnSmallTables(t *testing.T) {
 					for range 10 { // Postgres settles for one plan after five
 						before = rowsRead(d.Accept(t, company, nil))
 					}
-					grow(t, d, 20000)
+					storetest.Grow(t, d, 20000)
 					if n := rowsRead(d.Accept(t, company, nil)) - before; n > 200 { // of 20,000; each counts those before it too
 						t.Errorf("%d rows read for one email", n)
 					}
@@ -194,7 +146,7 @@ func TestPlans_MadeOnSmallTables(t *testing.T) {
 // how many rows that reads.
 func claimRows(t *testing.T, d storetest.Database, company uuid.UUID, pooled bool) func(id uuid.UUID) int {
 	t.Helper()
-	db := connect(t, d, store.Options{Pooled: pooled})
+	db := storetest.Connect(t, d, store.Options{Pooled: pooled})
 	statement := func(text string) func(tx *sql.Tx, parameters []any) error {
 		if pooled {
 			return func(tx *sql.Tx, parameters []any) error {
@@ -215,11 +167,11 @@ func claimRows(t *testing.T, d storetest.Database, company uuid.UUID, pooled boo
 	return func(id uuid.UUID) (rowsRead int) {
 		t.Helper()
 		token := uuid.New()
-		claim, err := store.AdvanceParameters([]store.Transition{claimOf(company, id, token, "C")})
+		claim, err := store.AdvanceParameters([]store.Transition{storetest.ClaimOf(company, id, token, "C")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		end, err := store.AdvancePlainParameters([]store.Transition{sentOf(id, token)})
+		end, err := store.AdvancePlainParameters([]store.Transition{storetest.SentOf(id, token)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,14 +222,14 @@ func TestPlans_OpenThePartitionsOfTheGroup(t *testing.T) {
 			END LOOP;
 		END
 		$$`)
-	db := direct(t, d)
+	db := storetest.Connect(t, d, store.Options{})
 	advance, err := db.PrepareContext(t.Context(), store.AdvanceSQL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer advance.Close()
 	for range 10 { // Postgres settles for one plan after five
-		claim, err := store.AdvanceParameters([]store.Transition{claimOf(company, d.Accept(t, company, nil), uuid.New(), "C")})
+		claim, err := store.AdvanceParameters([]store.Transition{storetest.ClaimOf(company, d.Accept(t, company, nil), uuid.New(), "C")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,11 +244,11 @@ func TestPlans_OpenThePartitionsOfTheGroup(t *testing.T) {
 	if whole != 5 || made != 5 {
 		t.Errorf("the same plan was used %d times, and made anew %d times", whole, made)
 	}
-	claim, err := store.AdvanceParameters([]store.Transition{claimOf(company, d.Accept(t, company, nil), uuid.New(), "C")})
+	claim, err := store.AdvanceParameters([]store.Transition{storetest.ClaimOf(company, d.Accept(t, company, nil), uuid.New(), "C")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := explain(t, db, store.AdvanceSQL, claim...)
+	plan := storetest.Explain(t, db, store.AdvanceSQL, claim...)
 	if !strings.Contains(plan, "Subplans Removed: 26") || strings.Count(plan, "on email_logs_") != 1 {
 		t.Errorf("of 27 partitions more than one is read:\n%s", plan)
 	}
@@ -314,11 +266,11 @@ func TestPlans_WaitingLanesOfABacklog(t *testing.T) {
 		FROM email_outbox, generate_series(1, 50000) n WHERE id = $1`, like)
 	run(t, d, `ANALYZE email_outbox`) // as autovacuum does, which leaves alone tables of a few rows
 	// A page of a table that has grown is far away, and there are many.
-	db := direct(t, d)
+	db := storetest.Connect(t, d, store.Options{})
 	if _, err := db.ExecContext(t.Context(), `SET random_page_cost = 40`); err != nil {
 		t.Fatal(err)
 	}
-	plan := explain(t, db, store.WaitingLanesSQL)
+	plan := storetest.Explain(t, db, store.WaitingLanesSQL)
 	if strings.Contains(plan, "Bitmap Heap Scan on email_outbox") || strings.Contains(plan, "Seq Scan on email_outbox") {
 		t.Errorf("it reads whole lanes:\n%s", plan)
 	}
@@ -329,11 +281,11 @@ func TestPlans_WaitingLanesOfABacklog(t *testing.T) {
 func TestPlans_LongEnqueuedAfterABacklog(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	grow(t, d, 20000)
+	storetest.Grow(t, d, 20000)
 	run(t, d, `UPDATE email_outbox SET status = 'ENQUEUED', processed_at = NULL, enqueued_at = now() - interval '1 hour' WHERE status = 'SENT' AND left(md5(id::text), 1) IN ('0', '1', '2')`)
 	run(t, d, `VACUUM ANALYZE email_outbox`)
 	for _, limit := range []int{1, 100, 500} {
-		plan := explain(t, d.SQL, store.LongEnqueuedSQL, 60000, uuid.Nil, limit)
+		plan := storetest.Explain(t, d.SQL, store.LongEnqueuedSQL, 60000, uuid.Nil, limit)
 		if !strings.Contains(plan, "on email_outbox_open ") || strings.Contains(plan, "email_outbox_pkey") || strings.Contains(plan, "Seq Scan on email_outbox") {
 			t.Errorf("%d of those long enqueued are not found along email_outbox_open:\n%s", limit, plan)
 		}

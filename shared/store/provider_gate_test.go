@@ -111,7 +111,9 @@ func TestClaim_AtTheGate(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	first, second := d.Accept(t, company, nil), d.Accept(t, company, nil)
-	claim := func(id uuid.UUID) store.Advanced { return outcomeOf(t, d, claimOf(company, id, uuid.New(), "C")) }
+	claim := func(id uuid.UUID) store.Advanced {
+		return outcomeOf(t, d, storetest.ClaimOf(company, id, uuid.New(), "C"))
+	}
 
 	shut(t, d, "SES_AUTH_FAILED")
 	if got := claim(first); got.Applied || got.Status != email.Pending {
@@ -411,7 +413,7 @@ func TestPickProbe_ReadsTheFirstOfALane(t *testing.T) {
 	run(t, d, `ANALYZE email_outbox`)
 	shut(t, d, "SES_TIMEOUT")
 	later(t, d)
-	tx, err := direct(t, d).BeginTx(t.Context(), nil)
+	tx, err := storetest.Connect(t, d, store.Options{}).BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -481,7 +483,7 @@ func TestShutGateByAccount(t *testing.T) {
 	if g.State != store.GateShut || *g.Reason != "SES_ACCOUNT_SENDING_PAUSED" || *g.ChangedBy != "worker-1" || g.AttemptID != nil || g.Shuts != 1 {
 		t.Fatalf("gate = %+v", g)
 	}
-	if got := outcomeOf(t, d, claimOf(company, id, uuid.New(), "C")); got.Applied {
+	if got := outcomeOf(t, d, storetest.ClaimOf(company, id, uuid.New(), "C")); got.Applied {
 		t.Error("an email passed")
 	}
 	was, opened, err := d.Store.OpenGateByAccount(t.Context(), "worker-2")
@@ -506,14 +508,14 @@ func TestHoldGate(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	id := d.Accept(t, company, nil)
-	if err := d.Store.HoldGate(t.Context(), because("drill")); err != nil {
+	if err := d.Store.HoldGate(t.Context(), storetest.Because("drill")); err != nil {
 		t.Fatal(err)
 	}
 	held := gateOf(t, d)
 	if held.HeldAt == nil || *held.HeldReason != "drill" || held.State != store.GateOpen {
 		t.Fatalf("gate = %+v", held)
 	}
-	claim := func() bool { return outcomeOf(t, d, claimOf(company, id, uuid.New(), "C")).Applied }
+	claim := func() bool { return outcomeOf(t, d, storetest.ClaimOf(company, id, uuid.New(), "C")).Applied }
 	if claim() || len(liveLanes(t, d)) > 0 {
 		t.Error("an email passed")
 	}
@@ -525,7 +527,7 @@ func TestHoldGate(t *testing.T) {
 	if _, opened, err := d.Store.OpenGate(t.Context(), "w", store.GatePass{Shuts: gateOf(t, d).Shuts}); err != nil || !opened {
 		t.Fatal(opened, err)
 	}
-	if err := d.Store.HoldGate(t.Context(), because("longer drill")); err != nil {
+	if err := d.Store.HoldGate(t.Context(), storetest.Because("longer drill")); err != nil {
 		t.Fatal(err)
 	}
 	if g := gateOf(t, d); claim() || g.HeldAt == nil || !g.HeldAt.Equal(*held.HeldAt) || *g.HeldReason != "longer drill" {
@@ -544,28 +546,28 @@ func TestHoldLanes(t *testing.T) {
 	d := storetest.New(t)
 	acme, beta := d.Company(t), d.Company(t)
 	waiting, other := d.Accept(t, acme, nil), d.Accept(t, beta, nil)
-	n, err := d.Store.HoldLanes(t.Context(), because("complaints"), acme, store.LaneFilter{Queue: email.QueueNormal})
+	n, err := d.Store.HoldLanes(t.Context(), storetest.Because("complaints"), acme, store.LaneFilter{Queue: email.QueueNormal})
 	if err != nil || n != 1 {
 		t.Fatalf("%d lanes held, %v", n, err)
 	}
-	if got := outcomeOf(t, d, claimOf(acme, waiting, uuid.New(), "C")); got.Applied {
+	if got := outcomeOf(t, d, storetest.ClaimOf(acme, waiting, uuid.New(), "C")); got.Applied {
 		t.Error("an email of a held lane passed")
 	}
-	if got := outcomeOf(t, d, claimOf(beta, other, uuid.New(), "C")); !got.Applied {
+	if got := outcomeOf(t, d, storetest.ClaimOf(beta, other, uuid.New(), "C")); !got.Applied {
 		t.Error("another company's lane is held too")
 	}
 	shown, err := d.Store.Lanes(t.Context(), store.LaneFilter{NotOpen: true}, 10)
 	if err != nil || len(shown) != 1 || shown[0].CompanyID != acme || shown[0].HeldReason == nil || *shown[0].HeldReason != "complaints" {
 		t.Errorf("lanes %+v, %v", shown, err)
 	}
-	if n, err = d.Store.HoldLanes(t.Context(), because("all"), acme, store.LaneFilter{}); err != nil || n < 3 {
+	if n, err = d.Store.HoldLanes(t.Context(), storetest.Because("all"), acme, store.LaneFilter{}); err != nil || n < 3 {
 		t.Errorf("%d lanes held, %v", n, err)
 	}
 	held := n
 	if n, err = d.Store.ReleaseLanes(t.Context(), storetest.Operator(), acme, store.LaneFilter{}); err != nil || n != held {
 		t.Errorf("%d lanes released, %v", n, err)
 	}
-	if got := outcomeOf(t, d, claimOf(acme, waiting, uuid.New(), "C")); !got.Applied {
+	if got := outcomeOf(t, d, storetest.ClaimOf(acme, waiting, uuid.New(), "C")); !got.Applied {
 		t.Error("nothing passes after the hold")
 	}
 }

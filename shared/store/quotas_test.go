@@ -17,6 +17,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -216,7 +217,7 @@ func TestQuota_HeldLock(t *testing.T) {
 	for range cap(held) {
 		go func() { held <- a.Accept(t.Context(), storetest.NewEmail(company, nil)) }()
 	}
-	waitBlocked(t, d, 1)
+	storetest.WaitBlocked(t, d, 1)
 	must(t, a.Accept(t.Context(), storetest.NewEmail(third, nil)))
 	must(t, a.Accept(t.Context(), storetest.NewEmail(other, nil)))
 	fold(t, d)
@@ -309,7 +310,7 @@ func TestQuota_StoredBodyBytes(t *testing.T) {
 
 	// Erased bodies, and deleted rows: two batches of the same ages.
 	run(t, d, `UPDATE email_outbox SET status = 'FAILED', processed_at = now() - interval '40 days', id = (left(first_id_at(now() - interval '41 days')::text, 23) || right(id::text, 13))::uuid`)
-	if _, err := d.Store.EraseBodies(t.Context(), 30*24*time.Hour, 1); err != nil {
+	if _, err := retention.New(d.Store.DB()).EraseBodies(t.Context(), 30*24*time.Hour, 1); err != nil {
 		t.Fatal(err)
 	}
 	if n := used(t, d, company, store.QuotaStoredBodyBytes); n != 12 {
@@ -317,7 +318,7 @@ func TestQuota_StoredBodyBytes(t *testing.T) {
 	}
 	must(t, accept(t, d, company, body))
 	refused(t, accept(t, d, company, body), store.QuotaStoredBodyBytes, 24, 24)
-	if _, err := d.Store.PurgeOutbox(t.Context(), 30*24*time.Hour, 10); err != nil {
+	if _, err := retention.New(d.Store.DB()).PurgeOutbox(t.Context(), 30*24*time.Hour, 10); err != nil {
 		t.Fatal(err)
 	}
 	if n := used(t, d, company, store.QuotaStoredBodyBytes); n != 12 {
@@ -335,20 +336,20 @@ func TestQuota_Recipients(t *testing.T) {
 	company := d.Company(t)
 	limit(t, d, company, store.QuotaRecipients, 3)
 	all := func(people ...store.NewRecipient) error {
-		return d.Store.AcceptRecipients(t.Context(), newRecipients(company, people...))
+		return d.Store.AcceptRecipients(t.Context(), storetest.NewRecipients(company, people...))
 	}
-	ana, bia, caio, davi := known("A", "ana@example.com", "Ana"), known("B", "bia@example.com", "Bia"), known("C", "caio@example.com", "Caio"), known("D", "davi@example.com", "Davi")
+	ana, bia, caio, davi := storetest.KnownRecipient("A", "ana@example.com", "Ana"), storetest.KnownRecipient("B", "bia@example.com", "Bia"), storetest.KnownRecipient("C", "caio@example.com", "Caio"), storetest.KnownRecipient("D", "davi@example.com", "Davi")
 	refused(t, all(ana, bia, caio, davi), store.QuotaRecipients, 3, 0)
 	nothingWritten(t, d)
-	ids := intake(t, d, company, ana, bia, ana) // the same person twice
+	ids := storetest.Intake(t, d, company, ana, bia, ana) // the same person twice
 	refused(t, all(caio, davi), store.QuotaRecipients, 3, 2)
-	upsert(t, d, ids...)
+	storetest.Upsert(t, d, ids...)
 	if n := used(t, d, company, store.QuotaRecipients); n != 2 {
 		t.Errorf("%d recipients", n)
 	}
-	upsert(t, d, intake(t, d, company, caio)...)
+	storetest.Upsert(t, d, storetest.Intake(t, d, company, caio)...)
 	refused(t, all(davi), store.QuotaRecipients, 3, 3)
-	upsert(t, d, intake(t, d, company, ana, bia)...) // news of people who are known
+	storetest.Upsert(t, d, storetest.Intake(t, d, company, ana, bia)...) // news of people who are known
 	if n := used(t, d, company, store.QuotaRecipients); n != 3 {
 		t.Errorf("%d recipients", n)
 	}
@@ -368,7 +369,7 @@ func TestQuota_Recipients(t *testing.T) {
 	if n := used(t, d, company, store.QuotaRecipients); n != 2 {
 		t.Errorf("%d recipients after one was deleted", n)
 	}
-	upsert(t, d, intake(t, d, company, davi)...)
+	storetest.Upsert(t, d, storetest.Intake(t, d, company, davi)...)
 	refused(t, all(ana), store.QuotaRecipients, 3, 3)
 	run(t, d, `DELETE FROM recipients`)
 	fold(t, d)
@@ -441,7 +442,7 @@ func TestQuota_Mailings(t *testing.T) {
 	refused(t, ingest(1, func(m *store.NewMailing) { m.FileBytes = 51 }), store.QuotaStoredFileBytes, 250, 200)
 	refused(t, ingest(1, func(m *store.NewMailing) { m.FileBytes, m.DryRun = 51, true }), store.QuotaStoredFileBytes, 250, 200) // it keeps the entries
 	must(t, ingest(1, func(m *store.NewMailing) { m.FileBytes = 50 }))
-	if _, err := d.Store.MarkFilesDeleted(t.Context(), []uuid.UUID{other}); err != nil {
+	if _, err := retention.New(d.Store.DB()).MarkFilesDeleted(t.Context(), []uuid.UUID{other}); err != nil {
 		t.Fatal(err)
 	}
 	must(t, ingest(1, func(m *store.NewMailing) { m.FileBytes = 100 }))
@@ -494,9 +495,9 @@ func TestQuota_MailingTemplates(t *testing.T) {
 
 	// Past their time: one that was never started, one that can be resumed, one whose email
 	// can be sent again.
-	sent := aged(t, d, company, 40*day, email.Failed)
+	sent := storetest.EndedEmail(t, d, company, 40*24*time.Hour, email.Failed)
 	body := used(t, d, company, store.QuotaStoredBodyBytes) - 100
-	retried := ofMailing(t, d, company, sent)
+	retried := storetest.OfMailing(t, d, company, sent)
 	run(t, d, `UPDATE mailings SET status = CASE id WHEN $1 THEN 'CANCELLED' ELSE 'FAILED' END, updated_at = now() - interval '31 days' WHERE id IN ($1, $2)`, unstarted, failed)
 	run(t, d, `UPDATE mailings SET status = 'COMPLETED', failed = 1, counted_at = now(), completed_at = now() - interval '31 days' WHERE id = $1`, retried)
 	of := func(id uuid.UUID) bool {
@@ -509,11 +510,11 @@ func TestQuota_MailingTemplates(t *testing.T) {
 	}
 	erase := func(want int) {
 		t.Helper()
-		if n := drained(t, d.Store.EraseTemplates, 30*day, 2); n != want {
+		if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseTemplates, 30*24*time.Hour, 2); n != want {
 			t.Errorf("%d are blanked, want %d", n, want)
 		}
 	}
-	if n := drained(t, d.Store.EraseTemplates, 0, 2); n != 0 {
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseTemplates, 0, 2); n != 0 {
 		t.Errorf("where bodies are kept for ever %d are blanked", n)
 	}
 	erase(1)
@@ -806,7 +807,7 @@ func TestCancelUnstarted(t *testing.T) {
 	if got := ask[string](t, d, `SELECT string_agg(status, ' ' ORDER BY id) FROM mailings`); got != "CANCELLED PAUSED PAUSED PAUSED" {
 		t.Error(got)
 	}
-	files, err := d.Store.DueFiles(t.Context(), 30*24*time.Hour, 10)
+	files, err := retention.New(d.Store.DB()).DueFiles(t.Context(), 30*24*time.Hour, 10)
 	if err != nil || len(files) != 1 || files[0].MailingID != old {
 		t.Errorf("%+v, %v", files, err)
 	}

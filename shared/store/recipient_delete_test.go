@@ -17,8 +17,8 @@ func TestFindRecipient(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
-	ana := known("1", "ana@example.com", "Ana")
-	ana.CPFCNPJHash, ana.RazaoSocial = hashOf('a'), "Ana Ltda"
+	ana := storetest.KnownRecipient("1", "ana@example.com", "Ana")
+	ana.CPFCNPJHash, ana.RazaoSocial = storetest.HashOf('a'), "Ana Ltda"
 	id := store.RecipientID(company, "1", "", "")
 	find := func(want store.KnownRecipient) {
 		t.Helper()
@@ -37,15 +37,15 @@ func TestFindRecipient(t *testing.T) {
 		}
 	}
 	missing(company)
-	want := store.KnownRecipient{ID: id, ExternalID: "1", CPFCNPJHash: hashOf('a'), RazaoSocial: "Ana Ltda", Nome: "Ana", Email: "ana@example.com", Pending: true}
-	ids := intake(t, d, company, known("1", "old@example.com", ""), ana)
+	want := store.KnownRecipient{ID: id, ExternalID: "1", CPFCNPJHash: storetest.HashOf('a'), RazaoSocial: "Ana Ltda", Nome: "Ana", Email: "ana@example.com", Pending: true}
+	ids := storetest.Intake(t, d, company, storetest.KnownRecipient("1", "old@example.com", ""), ana)
 	find(want)
 	missing(other)
-	upsert(t, d, ids...)
+	storetest.Upsert(t, d, ids...)
 	want.Pending = false
 	find(want)
 	missing(other)
-	intake(t, d, company, known("1", "new@example.com", ""))
+	storetest.Intake(t, d, company, storetest.KnownRecipient("1", "new@example.com", ""))
 	want.Pending = true
 	find(want)
 }
@@ -68,43 +68,43 @@ func TestDeleteRecipient(t *testing.T) {
 			t.Errorf("matches: %v, %v", got, err)
 		}
 	}
-	numbered := known("1", "ana@example.com", "Ana")
-	numbered.CPFCNPJHash, numbered.CPFCNPJ = hashOf('a'), []byte("enc")
+	numbered := storetest.KnownRecipient("1", "ana@example.com", "Ana")
+	numbered.CPFCNPJHash, numbered.CPFCNPJ = storetest.HashOf('a'), []byte("enc")
 	gone(company, store.ErrNotFound)
 
 	// While the only intake waits.
-	first := intake(t, d, company, numbered)
+	first := storetest.Intake(t, d, company, numbered)
 	matches(true)
 	gone(other, store.ErrNotFound)
 	gone(company, nil)
 	matches(false)
-	upsert(t, d, first...)
+	storetest.Upsert(t, d, first...)
 	matches(false)
 	if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE cpf_cnpj_enc IS NOT NULL`); n != 0 {
 		t.Error("the number of somebody who is deleted stays behind")
 	}
 
 	// A later one brings the person back.
-	second := intake(t, d, company, numbered)
+	second := storetest.Intake(t, d, company, numbered)
 	matches(true)
-	upsert(t, d, second...)
+	storetest.Upsert(t, d, second...)
 	matches(true)
-	if got := person(t, d, company, "1"); got != "1|aa|enc|Ana|ana@example.com|t" {
+	if got := storetest.RecipientRow(t, d, company, "1"); got != "1|aa|enc|Ana|ana@example.com|t" {
 		t.Error(got)
 	}
 	gone(other, store.ErrNotFound)
 
 	// Known, and with news that wait.
-	third := intake(t, d, company, numbered)
+	third := storetest.Intake(t, d, company, numbered)
 	gone(company, nil)
-	upsert(t, d, append(second, third...)...)
+	storetest.Upsert(t, d, append(second, third...)...)
 	matches(false)
-	if got := person(t, d, company, "1"); got != "1|aa|Ana|ana@example.com|f" {
+	if got := storetest.RecipientRow(t, d, company, "1"); got != "1|aa|Ana|ana@example.com|f" {
 		t.Error(got)
 	}
 	gone(company, nil) // again
 	matches(false)
-	if got := person(t, d, company, "1"); got != "1|aa|Ana|ana@example.com|f" {
+	if got := storetest.RecipientRow(t, d, company, "1"); got != "1|aa|Ana|ana@example.com|f" {
 		t.Error(got)
 	}
 }
@@ -114,7 +114,7 @@ func TestDeleteRecipient_MeetsTheWorker(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	ids := intake(t, d, company, known("1", "ana@example.com", "Ana"))
+	ids := storetest.Intake(t, d, company, storetest.KnownRecipient("1", "ana@example.com", "Ana"))
 	tx, err := d.SQL.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -131,14 +131,14 @@ func TestDeleteRecipient_MeetsTheWorker(t *testing.T) {
 	}
 	deleted := make(chan error, 1)
 	go func() { deleted <- d.Store.DeleteRecipient(t.Context(), company, id) }()
-	waitBlocked(t, d, 1)
+	storetest.WaitBlocked(t, d, 1)
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-deleted; err != nil {
 		t.Error(err)
 	}
-	upsert(t, d, ids...)
+	storetest.Upsert(t, d, ids...)
 	if n := ask[int](t, d, `SELECT count(*) FROM recipients WHERE deleted_at IS NOT NULL`); n != 1 {
 		t.Errorf("%d deleted", n)
 	}
@@ -164,7 +164,7 @@ func TestDeleteRecipient_AfterThePurge(t *testing.T) {
 			e.ID, e.CreatedAt, e.TTL = id, accepted, tt.age+24*time.Hour
 			e.Job.OutboxID, e.Job.HTMLRef = id.String(), id.String()
 		})
-		apply(t, d, claimOf(company, id, uuid.New(), externalID))
+		storetest.Apply(t, d, storetest.ClaimOf(company, id, uuid.New(), externalID))
 		if n := ask[int](t, d, `SELECT count(*) FROM recipients WHERE external_id = $1`, externalID); (n == 1) != tt.written {
 			t.Errorf("%s: %d recipients", externalID, n)
 		}

@@ -14,72 +14,25 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// intake accepts recipients in one request and returns their outbox ids.
-func intake(tb testing.TB, d storetest.Database, company uuid.UUID, people ...store.NewRecipient) []uuid.UUID {
-	tb.Helper()
-	n := newRecipients(company, people...)
-	if err := d.Store.AcceptRecipients(tb.Context(), n); err != nil {
-		tb.Fatal(err)
-	}
-	ids := make([]uuid.UUID, len(n.Recipients))
-	for i, r := range n.Recipients {
-		ids[i] = r.OutboxID
-	}
-	return ids
-}
-
-func newRecipients(company uuid.UUID, people ...store.NewRecipient) store.NewRecipients {
-	for i := range people {
-		r := &people[i]
-		r.OutboxID = uuid.Must(uuid.NewV7())
-		r.ID = store.RecipientID(company, r.ExternalID, r.CPFCNPJHash, r.Email)
-	}
-	return store.NewRecipients{CompanyID: company, RequestID: "req-1", CreatedAt: time.Now(), Recipients: people}
-}
-
-// known is a person with an external id.
-func known(externalID, address, nome string) store.NewRecipient {
-	return store.NewRecipient{Recipient: store.Recipient{ExternalID: externalID, Email: address, Nome: nome}}
-}
-
-func hashOf(digit byte) string { return strings.Repeat(string(digit), 64) }
-
-// upsert writes intakes down; all of them must pass.
-func upsert(tb testing.TB, d storetest.Database, ids ...uuid.UUID) {
-	tb.Helper()
-	for i, err := range d.Store.UpsertRecipients(tb.Context(), ids) {
-		if err != nil {
-			tb.Errorf("%d: %v", i, err)
-		}
-	}
-}
-
-// person is a recipient's row in one line.
-func person(tb testing.TB, d storetest.Database, company uuid.UUID, externalID string) string {
-	tb.Helper()
-	return ask[string](tb, d, `SELECT concat_ws('|', external_id, left(cpf_cnpj_hash, 2), convert_from(cpf_cnpj_enc, 'UTF8'), razao_social, nome, email, deleted_at IS NULL)
-		FROM recipients WHERE id = $1 AND company_id = $2`, store.RecipientID(company, externalID, "", ""), company)
-}
-
 func TestAcceptRecipients(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	ana := known("1", "ana@example.com", "Ana")
-	ana.CPFCNPJHash, ana.CPFCNPJ, ana.RazaoSocial = hashOf('a'), []byte("enc"), "Ana Ltda"
-	ids := intake(t, d, company, ana, known("2", "b@example.com", ""))
+	ana := storetest.KnownRecipient("1", "ana@example.com", "Ana")
+	ana.CPFCNPJHash, ana.CPFCNPJ, ana.RazaoSocial = storetest.HashOf('a'), []byte("enc"), "Ana Ltda"
+	ids := storetest.Intake(t, d, company, ana, storetest.KnownRecipient("2", "b@example.com", ""))
 	got := ask[string](t, d, `SELECT string_agg(concat_ws('|', o.status, o.payload - 'id', convert_from(o.cpf_cnpj_enc, 'UTF8'), l.queue, o.expires_at, o.next_at <= now(), o.request_id,
 			i.email, i.recipient_id::text = o.payload ->> 'id'), E'\n' ORDER BY o.id)
 		FROM email_outbox o JOIN dispatch_lanes l ON l.id = o.lane_id JOIN recipient_intakes i ON i.outbox_id = o.id
 		WHERE o.target = 'recipients.upsert' AND o.company_id = $1`, company)
-	want := `PENDING|{"nome": "Ana", "email": "ana@example.com", "externalId": "1", "cpfCnpjHash": "` + hashOf('a') + `", "razaoSocial": "Ana Ltda"}|enc|recipients_queue|infinity|t|req-1|ana@example.com|t` + "\n" +
+	want := `PENDING|{"nome": "Ana", "email": "ana@example.com", "externalId": "1", "cpfCnpjHash": "` + storetest.HashOf('a') + `", "razaoSocial": "Ana Ltda"}|enc|recipients_queue|infinity|t|req-1|ana@example.com|t` + "\n" +
 		`PENDING|{"email": "b@example.com", "externalId": "2"}|recipients_queue|infinity|t|req-1|b@example.com|t`
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%v\n%s", ids, diff)
 	}
 	// A company made without lanes.
 	run(t, d, `DELETE FROM dispatch_lanes WHERE company_id = $1`, company)
-	if err := d.Store.AcceptRecipients(t.Context(), newRecipients(company, known("3", "c@example.com", ""))); !errors.Is(err, store.ErrNoLane) {
+	if err := d.Store.AcceptRecipients(t.Context(), storetest.NewRecipients(company, storetest.KnownRecipient("3", "c@example.com", ""))); !errors.Is(err, store.ErrNoLane) {
 		t.Errorf("got %v, want ErrNoLane", err)
 	}
 }
@@ -90,7 +43,7 @@ func TestAcceptRecipients_OncePerKey(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	request := func() store.NewRecipients {
-		n := newRecipients(company, known("1", "a@example.com", ""), known("2", "b@example.com", ""))
+		n := storetest.NewRecipients(company, storetest.KnownRecipient("1", "a@example.com", ""), storetest.KnownRecipient("2", "b@example.com", ""))
 		n.Idempotency = &store.IdempotencyKey{
 			Route: "r", Key: "k", BodySHA256: make([]byte, 32), Status: 202, Answer: []byte(n.Recipients[0].OutboxID.String()), Keep: time.Hour,
 		}
@@ -123,10 +76,10 @@ func TestUpsertRecipients_LeavesLockedRowsAlone(t *testing.T) {
 	company := d.Company(t)
 	people := make([]store.NewRecipient, 300)
 	for i := range people {
-		people[i] = known(fmt.Sprint(i), fmt.Sprintf("p%d@example.com", i), "Ana")
+		people[i] = storetest.KnownRecipient(fmt.Sprint(i), fmt.Sprintf("p%d@example.com", i), "Ana")
 	}
-	ids := intake(t, d, company, people...)
-	upsert(t, d, intake(t, d, company, known("3", "before@example.com", ""))...)
+	ids := storetest.Intake(t, d, company, people...)
+	storetest.Upsert(t, d, storetest.Intake(t, d, company, storetest.KnownRecipient("3", "before@example.com", ""))...)
 	release := lock(t, d, `WITH person AS (SELECT FROM recipients FOR UPDATE), outbox AS (SELECT FROM email_outbox WHERE id = $1 FOR UPDATE), inserted AS (
 			INSERT INTO recipients (id, company_id, intake_id, external_id, email) SELECT $2, $3, $4, '200', 'p200@example.com'
 		) SELECT (SELECT count(*) FROM person), (SELECT count(*) FROM outbox)`,
@@ -144,7 +97,7 @@ func TestUpsertRecipients_LeavesLockedRowsAlone(t *testing.T) {
 		t.Errorf("%d written beside the locked rows, want 297", n)
 	}
 	release()
-	upsert(t, d, ids[3], ids[100], ids[200])
+	storetest.Upsert(t, d, ids[3], ids[100], ids[200])
 	if n := ask[int](t, d, `SELECT count(*) FROM recipients WHERE nome = 'Ana'`); n != 300 {
 		t.Errorf("%d written in the end, want 300", n)
 	}
@@ -157,25 +110,25 @@ func TestUpsertRecipients_OnceOrTwice(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	ana := known("1", "ana@example.com", "Ana")
-	ana.CPFCNPJHash, ana.CPFCNPJ = hashOf('a'), []byte("enc")
-	ids := intake(t, d, company, ana, known("2", "b@example.com", ""))
+	ana := storetest.KnownRecipient("1", "ana@example.com", "Ana")
+	ana.CPFCNPJHash, ana.CPFCNPJ = storetest.HashOf('a'), []byte("enc")
+	ids := storetest.Intake(t, d, company, ana, storetest.KnownRecipient("2", "b@example.com", ""))
 	run(t, d, `UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now()`)
 	state := func() string {
 		return ask[string](t, d, `SELECT concat_ws(E'\n',
 			(SELECT string_agg(r::text, E'\n' ORDER BY external_id) FROM recipients r),
 			(SELECT string_agg(concat(status, cpf_cnpj_enc), ' ') FROM email_outbox), (SELECT count(*) FROM recipient_intakes))`)
 	}
-	upsert(t, d, append(ids, ids[0])...) // the same twice in a batch, too
+	storetest.Upsert(t, d, append(ids, ids[0])...) // the same twice in a batch, too
 	once := state()
-	upsert(t, d, ids[1], ids[0])
+	storetest.Upsert(t, d, ids[1], ids[0])
 	if diff := cmp.Diff(once, state()); diff != "" {
 		t.Errorf("the second time: %s", diff)
 	}
 	if !strings.HasSuffix(once, "\nPUBLISHED PUBLISHED\n0") {
 		t.Errorf("intakes and numbers left behind: %s", once)
 	}
-	if got := person(t, d, company, "1"); got != "1|aa|enc|Ana|ana@example.com|t" {
+	if got := storetest.RecipientRow(t, d, company, "1"); got != "1|aa|enc|Ana|ana@example.com|t" {
 		t.Error(got)
 	}
 	unknown, email := uuid.New(), d.Accept(t, company, nil)
@@ -202,19 +155,19 @@ func TestUpsertRecipients_TheNewestWins(t *testing.T) {
 		"with an older one late": {[][]int{{1}, {0, 2}}, "X|bb|two|Ltda|B|c@example.com|t"},
 	} {
 		company := d.Company(t)
-		a, b, c := known("X", "a@example.com", "A"), known("X", "b@example.com", "B"), known("X", "c@example.com", "")
-		a.CPFCNPJHash, a.CPFCNPJ = hashOf('a'), []byte("one")
-		b.CPFCNPJHash, b.CPFCNPJ = hashOf('b'), []byte("two")
+		a, b, c := storetest.KnownRecipient("X", "a@example.com", "A"), storetest.KnownRecipient("X", "b@example.com", "B"), storetest.KnownRecipient("X", "c@example.com", "")
+		a.CPFCNPJHash, a.CPFCNPJ = storetest.HashOf('a'), []byte("one")
+		b.CPFCNPJHash, b.CPFCNPJ = storetest.HashOf('b'), []byte("two")
 		c.RazaoSocial = "Ltda"
-		ids := intake(t, d, company, a, b, c)
+		ids := storetest.Intake(t, d, company, a, b, c)
 		for _, batch := range tt.batches {
 			var chosen []uuid.UUID
 			for _, i := range batch {
 				chosen = append(chosen, ids[i])
 			}
-			upsert(t, d, chosen...)
+			storetest.Upsert(t, d, chosen...)
 		}
-		if got := person(t, d, company, "X"); got != tt.want {
+		if got := storetest.RecipientRow(t, d, company, "X"); got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}
 	}
@@ -229,8 +182,8 @@ func TestUpsertRecipients_NumberAndHash(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	told := func(hash byte, number string) store.NewRecipient {
-		r := known("X", "a@example.com", "")
-		r.CPFCNPJHash = hashOf(hash)
+		r := storetest.KnownRecipient("X", "a@example.com", "")
+		r.CPFCNPJHash = storetest.HashOf(hash)
 		if number != "" {
 			r.CPFCNPJ = []byte(number)
 		}
@@ -241,18 +194,18 @@ func TestUpsertRecipients_NumberAndHash(t *testing.T) {
 		want string
 	}{
 		{told('a', "one"), "X|aa|one|a@example.com|t"},
-		{known("X", "a@example.com", ""), "X|aa|one|a@example.com|t"},
+		{storetest.KnownRecipient("X", "a@example.com", ""), "X|aa|one|a@example.com|t"},
 		{told('a', ""), "X|aa|one|a@example.com|t"},
 		{told('b', ""), "X|bb|a@example.com|t"},
 		{told('b', "two"), "X|bb|two|a@example.com|t"},
 	} {
-		upsert(t, d, intake(t, d, company, step.r)...)
-		if got := person(t, d, company, "X"); got != step.want {
+		storetest.Upsert(t, d, storetest.Intake(t, d, company, step.r)...)
+		if got := storetest.RecipientRow(t, d, company, "X"); got != step.want {
 			t.Errorf("step %d: %s, want %s", i, got, step.want)
 		}
 	}
-	upsert(t, d, intake(t, d, company, told('c', "three"), told('a', ""))...)
-	if got, want := person(t, d, company, "X"), "X|aa|a@example.com|t"; got != want {
+	storetest.Upsert(t, d, storetest.Intake(t, d, company, told('c', "three"), told('a', ""))...)
+	if got, want := storetest.RecipientRow(t, d, company, "X"), "X|aa|a@example.com|t"; got != want {
 		t.Errorf("in one batch: %s, want %s", got, want)
 	}
 }
@@ -266,9 +219,9 @@ func TestUpsertRecipients_GuiltyRowsAlone(t *testing.T) {
 	people := make([]store.NewRecipient, 1000)
 	guilty := map[int]bool{0: true, 499: true, 500: true, 999: true}
 	for i := range people {
-		people[i] = known(fmt.Sprint(i), fmt.Sprintf("user%d@example.com", i), map[bool]string{true: "poison", false: "Ana"}[guilty[i]])
+		people[i] = storetest.KnownRecipient(fmt.Sprint(i), fmt.Sprintf("user%d@example.com", i), map[bool]string{true: "poison", false: "Ana"}[guilty[i]])
 	}
-	ids := intake(t, d, company, people...)
+	ids := storetest.Intake(t, d, company, people...)
 	run(t, d, `UPDATE email_outbox SET payload = payload - 'id' WHERE id = $1`, ids[7]) // not even ours
 	guilty[7] = true
 	for i, err := range d.Store.UpsertRecipients(t.Context(), ids) {
@@ -301,7 +254,7 @@ func TestUpsertRecipients_GuiltyRowsAlone(t *testing.T) {
 	}
 	// Given up is given up: their messages may come again.
 	run(t, d, `ALTER TABLE recipients DROP CONSTRAINT poison`)
-	upsert(t, d, ids[0], ids[499])
+	storetest.Upsert(t, d, ids[0], ids[499])
 	if n := ask[string](t, d, `SELECT concat((SELECT count(*) FROM recipients), ' ', (SELECT count(*) FROM recipient_intakes), ' ', (SELECT count(*) FROM email_outbox WHERE status = 'FAILED'))`); n != "995 1 5" {
 		t.Errorf("%s rows", n) // the intake of the payload without an id cannot be found
 	}
@@ -311,7 +264,7 @@ func TestUpsertRecipients_GuiltyRowsAlone(t *testing.T) {
 func TestUpsertRecipients_NotMigrated(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	ids := intake(t, d, d.Company(t), known("1", "a@example.com", ""), known("2", "b@example.com", ""))
+	ids := storetest.Intake(t, d, d.Company(t), storetest.KnownRecipient("1", "a@example.com", ""), storetest.KnownRecipient("2", "b@example.com", ""))
 	run(t, d, `ALTER TABLE recipients DROP COLUMN intake_id`)
 	for _, err := range d.Store.UpsertRecipients(t.Context(), ids) {
 		if errors.Is(err, store.ErrRefused) || !errors.Is(err, store.ErrNotMigrated) {
@@ -332,9 +285,9 @@ func TestUpsertRecipients_FromTwoProcesses(t *testing.T) {
 	for n := range batches {
 		var batch []store.NewRecipient
 		for i := range people {
-			batch = append(batch, known(fmt.Sprint((i*(n+1))%people), "a@example.com", fmt.Sprint(n)))
+			batch = append(batch, storetest.KnownRecipient(fmt.Sprint((i*(n+1))%people), "a@example.com", fmt.Sprint(n)))
 		}
-		ids := intake(t, d, company, batch...)
+		ids := storetest.Intake(t, d, company, batch...)
 		for _, s := range stores { // the broker delivers it twice
 			go func() {
 				err := store.ErrLocked

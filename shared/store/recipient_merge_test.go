@@ -50,7 +50,7 @@ func (p people) accept(s statement) statement {
 	if s.byEmail {
 		s.id = p.d.Accept(p.tb, p.company, func(e *store.NewEmail) { e.Job.To, e.CPFCNPJ = s.address, r.CPFCNPJ })
 	} else {
-		s.id = intake(p.tb, p.d, p.company, r)[0]
+		s.id = storetest.Intake(p.tb, p.d, p.company, r)[0]
 	}
 	return s
 }
@@ -65,11 +65,11 @@ func (p people) arrive(some ...statement) {
 			imports = append(imports, s.id)
 			continue
 		}
-		claim, r := claimOf(p.company, s.id, uuid.New(), ""), p.recipient(s)
+		claim, r := storetest.ClaimOf(p.company, s.id, uuid.New(), ""), p.recipient(s)
 		claim.Recipient = &r
 		claims = append(claims, claim)
 	}
-	upsert(p.tb, p.d, imports...)
+	storetest.Upsert(p.tb, p.d, imports...)
 	if len(claims) == 0 {
 		return
 	}
@@ -135,7 +135,7 @@ func drawStatement(rt *rapid.T, n int) statement {
 		s.razaoSocial = fmt.Sprint("R", n)
 	}
 	if digit := rapid.SampledFrom([]string{"", "a", "a", "b"}).Draw(rt, "hash"); digit != "" {
-		s.hash = hashOf(digit[0])
+		s.hash = storetest.HashOf(digit[0])
 		if rapid.Bool().Draw(rt, "number") {
 			s.number = fmt.Sprint(digit, n)
 		}
@@ -209,7 +209,7 @@ func TestRecipients_WrittenByTheReleaseBefore(t *testing.T) {
 	d := storetest.New(t)
 	p := people{t, d, d.Company(t), "C-1"}
 	first := p.accept(statement{nome: "N0", address: "a0@example.com"})
-	late := p.accept(statement{nome: "N1", razaoSocial: "R1", hash: hashOf('a'), number: "one", address: "a1@example.com"})
+	late := p.accept(statement{nome: "N1", razaoSocial: "R1", hash: storetest.HashOf('a'), number: "one", address: "a1@example.com"})
 	p.arrive(first)
 	older := uuid.Must(uuid.NewV7())
 	run(t, d, `UPDATE recipients SET nome = 'N2', email = 'a2@example.com', intake_id = $1`, older)
@@ -231,7 +231,7 @@ func TestRecipients_WrittenByTheReleaseBefore(t *testing.T) {
 	if fields, _ := p.row(); fields != "C-1|a|R1|N3|a3@example.com|f" {
 		t.Errorf("after the deletion: %s", fields)
 	}
-	waitFor(t, d, `SELECT date_trunc('milliseconds', deleted_at) < date_trunc('milliseconds', now()) FROM recipients`)
+	storetest.WaitFor(t, d, `SELECT date_trunc('milliseconds', deleted_at) < date_trunc('milliseconds', now()) FROM recipients`)
 	p.arrive(p.accept(statement{address: "a5@example.com"}))
 	if fields, _ := p.row(); fields != "C-1|a5@example.com|t" {
 		t.Errorf("the new person: %s", fields)

@@ -13,7 +13,7 @@ func TestReturnIntakes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	ids := intake(t, d, company, known("1", "a@example.com", "Ana"), known("2", "b@example.com", "Bia"), known("3", "c@example.com", "Caio"))
+	ids := storetest.Intake(t, d, company, storetest.KnownRecipient("1", "a@example.com", "Ana"), storetest.KnownRecipient("2", "b@example.com", "Bia"), storetest.KnownRecipient("3", "c@example.com", "Caio"))
 	lost, written, fresh := ids[0], ids[1], ids[2]
 	publish := func(age string) {
 		t.Helper()
@@ -31,17 +31,17 @@ func TestReturnIntakes(t *testing.T) {
 	if _, err := d.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET processed_at = now() WHERE id = $1`, fresh); err != nil {
 		t.Fatal(err)
 	}
-	upsert(t, d, written)
+	storetest.Upsert(t, d, written)
 	returned(1, "after 20 minutes")
 	if status := ask[string](t, d, `SELECT status FROM email_outbox WHERE id = $1 AND processed_at IS NULL AND next_at <= now()`, lost); status != "PENDING" {
 		t.Errorf("the lost one is %q", status)
 	}
-	upsert(t, d, fresh)
+	storetest.Upsert(t, d, fresh)
 	publish("20 min")
 	returned(0, "20 minutes after the second time")
 	publish("31 min")
 	returned(1, "31 minutes after the second time")
-	upsert(t, d, lost, lost)
+	storetest.Upsert(t, d, lost, lost)
 	publish("100 h")
 	returned(0, "all are written down")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/lib/pq"
 	"github.com/lib/pq/pqerror"
 
+	"email-gateway/shared/store/internal/intake"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -83,10 +84,6 @@ func (u upsertion) halves(ctx context.Context, ids []uuid.UUID, blocked bool) {
 	}
 }
 
-// intakePersonSQL is the recipient id of an import's outbox row o; NULL for a
-// payload in an unknown form.
-const intakePersonSQL = `CASE WHEN o.payload ->> 'id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN (o.payload ->> 'id')::uuid END`
-
 // upsertIntakesSQL merges imports into recipients.
 //
 //go:embed sql/upsert_recipients.sql
@@ -154,7 +151,7 @@ func refusal(err error) error {
 // encrypted on the outbox row, for a second chance.
 const buryIntakeSQL = `
 WITH held AS MATERIALIZED (
-    SELECT o.*, ` + intakePersonSQL + ` AS recipient_id
+    SELECT o.*, ` + intake.PersonSQL + ` AS recipient_id
     FROM email_outbox o WHERE o.id = $1 AND o.target = 'recipients.upsert' FOR UPDATE
 ), failed AS (
     UPDATE email_outbox o SET status = 'FAILED', processed_at = now(), attempts = $4, last_error = $2 || coalesce(': ' || nullif($3, ''), '')

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -21,6 +22,22 @@ type Recipient struct {
 	RazaoSocial string
 	Nome        string
 	Email       string
+}
+
+// DeletedKept is the minimum retention of a deleted recipient's row: an email usually waits at most a
+// year and its deadline. One that waits longer, because it was moved again
+// and again, was replayed late, or its mailing was paused, creates no recipient any more
+// (peopleFrom): a missing row may have been that of a deleted person.
+const DeletedKept = 367 * 24 * time.Hour
+
+// peopleFrom is the first id of an email or an entry that may make a recipient: those
+// before it were made longer ago than DeletedKept, by the clock of a process, as ids are.
+// To work it out in the statement would cost 25 to 90 µs each time.
+func peopleFrom() uuid.UUID {
+	// A UUIDv7 begins with milliseconds, in 48 bits.
+	var id uuid.UUID
+	binary.BigEndian.PutUint64(id[:8], uint64(time.Now().Add(-DeletedKept).UnixMilli())<<16) //nolint:gosec // our time is after 1970
+	return id
 }
 
 // RecipientID derives the id of a recipient that was given without one: UUIDv5

@@ -51,7 +51,7 @@ func TestRecipientMatches(t *testing.T) {
 	known, deleted := uuid.New(), uuid.New()
 	run(t, d, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'Ana@Example.com')`, known, company)
 	run(t, d, `INSERT INTO recipients (id, company_id, email, deleted_at) VALUES ($1, $2, 'ana@example.com', now())`, deleted, company)
-	intake(t, d, company, store.NewRecipient{Recipient: store.Recipient{ExternalID: "W", Email: "Wanda@Example.com"}})
+	storetest.Intake(t, d, company, store.NewRecipient{Recipient: store.Recipient{ExternalID: "W", Email: "Wanda@Example.com"}})
 	waiting := store.RecipientID(company, "W", "", "")
 	for name, tt := range map[string]struct {
 		company, id uuid.UUID
@@ -83,10 +83,10 @@ func TestClaim_WritesTheRecipientDown(t *testing.T) {
 	claim := func(taxID []byte, r store.Recipient) string {
 		t.Helper()
 		id := d.Accept(t, company, func(e *store.NewEmail) { e.CPFCNPJ = taxID })
-		transition := claimOf(company, id, uuid.New(), "CUST-1")
+		transition := storetest.ClaimOf(company, id, uuid.New(), "CUST-1")
 		r.ID = transition.Recipient.ID
 		transition.Recipient = &r
-		apply(t, d, transition)
+		storetest.Apply(t, d, transition)
 		if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE cpf_cnpj_enc IS NOT NULL`); n != 0 {
 			t.Errorf("%d outbox rows hold a number still", n)
 		}
@@ -128,7 +128,7 @@ func TestClaim_TheSamePeopleFromTwoProcesses(t *testing.T) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
 	for i := range emails {
-		transition := claimOf(company, d.Accept(t, company, nil), uuid.New(), fmt.Sprint("CUST-", (i*i+i/people)%people))
+		transition := storetest.ClaimOf(company, d.Accept(t, company, nil), uuid.New(), fmt.Sprint("CUST-", (i*i+i/people)%people))
 		wg.Go(func() {
 			<-start
 			if got, err := advancers[i%2].Advance(t.Context(), transition); err != nil || !got.Applied {

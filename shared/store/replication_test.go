@@ -53,14 +53,14 @@ func TestUnreplicated(t *testing.T) {
 			defer leave()
 			errs := make(chan error, 1)
 			go func() { errs <- unhurried.ReportStatus(ctx, "worker", "w2", time.Now(), nil) }()
-			waitFor(t, d, `SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
+			storetest.WaitFor(t, d, `SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
 			leave()
 			return <-errs
 		},
 		"rows, cancelled by an operator": func() error {
 			errs := make(chan error, 1)
 			go func() { errs <- unhurried.NewAccepter().Accept(t.Context(), alone) }()
-			waitFor(t, d, `SELECT count(pg_cancel_backend(pid)) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
+			storetest.WaitFor(t, d, `SELECT count(pg_cancel_backend(pid)) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
 			return <-errs
 		},
 	} {
@@ -90,7 +90,7 @@ func TestUnreplicated(t *testing.T) {
 	if err := s.Confirm(t.Context()); !errors.Is(err, store.ErrUnreplicated) {
 		t.Errorf("confirm: %v", err)
 	}
-	waitFor(t, d, `SELECT count(*) = 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
+	storetest.WaitFor(t, d, `SELECT count(*) = 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
 
 	busy := open(t, d.URL, store.Options{MaxConns: 1})
 	if err := busy.Confirm(t.Context()); !errors.Is(err, store.ErrUnreplicated) {

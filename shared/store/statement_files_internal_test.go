@@ -15,6 +15,7 @@ import (
 	"github.com/lib/pq/oid"
 
 	"email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/internal/intake"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -68,7 +69,7 @@ var fragments = template.FuncMap{
 	"gateProbe":       func() string { return breaker.ProbeSQL },
 	"gateShutTurn":    func() string { return breaker.ShutTurnSQL },
 	"insertJobSQL":    func() string { return insertJobSQL },
-	"intakePersonSQL": func() string { return intakePersonSQL },
+	"intakePersonSQL": func() string { return intake.PersonSQL },
 	"personSQL":       func() string { return personSQL },
 }
 

@@ -22,7 +22,7 @@ func TestStatementFiles_ArePreparedAndExplained(t *testing.T) {
 	for _, f := range store.StatementFiles {
 		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
-			db := direct(t, d)
+			db := storetest.Connect(t, d, store.Options{})
 			if _, err := db.ExecContext(t.Context(), "PREPARE "+f.Name+" AS "+f.SQL); err != nil {
 				t.Fatal(err)
 			}
@@ -40,7 +40,7 @@ func TestStatementFiles_ArePreparedAndExplained(t *testing.T) {
 			if execute == nil {
 				t.Fatal("no line of the header explains the statement")
 			}
-			explain(t, db, execute[1])
+			storetest.Explain(t, db, execute[1])
 		})
 	}
 }

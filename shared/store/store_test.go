@@ -27,25 +27,6 @@ func ask[V any](tb testing.TB, d storetest.Database, query string, args ...any) 
 	return storetest.Ask[V](tb, d, query, args...)
 }
 
-// waitFor asks until the query yields true. The pause between two askings is spent
-// in Postgres.
-func waitFor(tb testing.TB, d storetest.Database, query string, args ...any) {
-	tb.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); {
-		if ask[bool](tb, d, query, args...) {
-			return
-		}
-		run(tb, d, `SELECT pg_sleep(0.005)`)
-	}
-	tb.Fatalf("never came true: %s", query)
-}
-
-// waitBlocked waits until so many statements of this database wait for a lock.
-func waitBlocked(tb testing.TB, d storetest.Database, n int) {
-	tb.Helper()
-	waitFor(tb, d, `SELECT count(*) = $1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`, n)
-}
-
 func newCompany(name string, domains ...string) store.NewCompany {
 	return store.NewCompany{
 		ID: uuid.Must(uuid.NewV7()), Name: name, DefaultFrom: "Acme <billing@acme.example>", SenderDomains: domains,
@@ -211,7 +192,7 @@ func TestAnswerLostAfterTheCommit(t *testing.T) {
 			if took > 2*time.Minute { // without a limit it would be TCP's
 				t.Errorf("told after %s", took)
 			}
-			waitFor(t, d, `SELECT count(*) = 1 FROM email_outbox WHERE id = $1`, e.ID)
+			storetest.WaitFor(t, d, `SELECT count(*) = 1 FROM email_outbox WHERE id = $1`, e.ID)
 			if stands, err := d.Store.Exists(t.Context(), e.ID); !stands || err != nil {
 				t.Errorf("exists: %v, %v", stands, err)
 			}
@@ -228,11 +209,11 @@ func TestAnswerOfAClaimLost(t *testing.T) {
 	first, id, token := d.Accept(t, company, nil), d.Accept(t, company, nil), uuid.New()
 	p := storetest.NewProxy(t, d)
 	s := open(t, p.URL, store.Options{MaxConns: 1})
-	if _, err := s.Advance(t.Context(), claimOf(company, first, uuid.New(), "CUST-1")); err != nil {
+	if _, err := s.Advance(t.Context(), storetest.ClaimOf(company, first, uuid.New(), "CUST-1")); err != nil {
 		t.Fatal(err)
 	}
 	p.Cut(1)
-	got, err := s.Advance(t.Context(), claimOf(company, id, token, "CUST-1"))
+	got, err := s.Advance(t.Context(), storetest.ClaimOf(company, id, token, "CUST-1"))
 	if err != nil || got.Applied || !got.SameToken || got.Status != "PROCESSING" || got.Attempts != 1 {
 		t.Errorf("told %+v, %v", got, err)
 	}
@@ -295,7 +276,7 @@ func TestStatementTimeout(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), `SELECT FROM email_outbox FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Advance(t.Context(), cancelOf(id)); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome) {
+	if _, err := s.Advance(t.Context(), storetest.CancelOf(id)); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome) {
 		t.Errorf("got %v, want ErrUnavailable alone", err)
 	}
 }

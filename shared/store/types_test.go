@@ -98,7 +98,7 @@ func typedParameters() []typed {
 // Every type that a parameter has is the same value prepared and unprepared, there and back.
 func TestTypes_PreparedAndNot(t *testing.T) {
 	t.Parallel()
-	db := direct(t, storetest.New(t))
+	db := storetest.Connect(t, storetest.New(t), store.Options{})
 	for _, p := range typedParameters() {
 		query := "SELECT " + p.read
 		prepared, err := db.PrepareContext(t.Context(), query)

@@ -17,6 +17,7 @@ import (
 	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/retention"
 )
 
 // doctorTimeout limits the whole run: a dependency that hangs counts as unreachable.
@@ -71,7 +72,7 @@ func (c *control) examine(ctx context.Context, databaseURL string) (report docto
 		p.StoreErr = err
 	} else {
 		defer s.Close()
-		p.Store = s
+		p.Store, p.Partitions = s, retention.New(s.DB())
 	}
 	if address := c.Getenv("DATABASE_LISTEN_URL"); address != "" {
 		p.ListenPooled = func(ctx context.Context) (bool, error) {

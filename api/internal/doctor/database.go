@@ -162,7 +162,7 @@ func (x *examination) partitions(ctx context.Context) {
 	if version, err := x.Store.SchemaVersion(ctx); err != nil || version < x.Newest {
 		return // reported by migrations
 	}
-	missing, err := x.Store.MissingLogPartitions(ctx)
+	missing, err := x.Partitions.MissingLogPartitions(ctx)
 	if x.couldNot(check, err) {
 		return
 	}

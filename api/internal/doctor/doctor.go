@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/retention"
 )
 
 // Status is the result of a check.
@@ -46,13 +47,17 @@ type Report struct {
 	Findings  []Finding `json:"findings"`
 }
 
+// Partitions is the part of *retention.Store that the checks use.
+type Partitions interface {
+	MissingLogPartitions(ctx context.Context) ([]retention.MissingPartitions, error)
+}
+
 // Store is the part of *store.Store that the checks use.
 type Store interface {
 	Server(ctx context.Context) (store.Server, error)
 	Confirm(ctx context.Context) error
 	Pooled(ctx context.Context) (bool, error)
 	SchemaVersion(ctx context.Context) (int64, error)
-	MissingLogPartitions(ctx context.Context) ([]store.MissingPartitions, error)
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
 	Gate(ctx context.Context) (store.Gate, error)
 	Lanes(ctx context.Context, f store.LaneFilter, limit int) ([]store.Lane, error)
@@ -67,6 +72,8 @@ type Store interface {
 type Inputs struct {
 	Environ []string // "NAME=value" lines
 	Store   Store    // nil if the database is not usable; see StoreErr
+	// Partitions are those of the logs. Required with Store.
+	Partitions Partitions
 	// StoreErr is the error of opening the database.
 	StoreErr error
 	// Newest is the newest migration of this release.

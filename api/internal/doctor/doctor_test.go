@@ -17,6 +17,7 @@ import (
 	"email-gateway/api/internal/doctor"
 	"email-gateway/schema"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -44,7 +45,7 @@ func healthy(t *testing.T) (d storetest.Database, p doctor.Inputs) {
 			"DATABASE_URL=" + d.URL, "CPF_CNPJ_KEYS=a:" + secret, "CPF_CNPJ_HASH_KEY=" + secret, "RABBITMQ_URL=amqp://127.0.0.1",
 			"UNSUBSCRIBE_KEY=" + secret, "PUBLIC_URL=https://mail.acme.example", "SES_EVENTS_TOPICS=arn:aws:sns:us-east-1:123456789012:events",
 		},
-		Store: d.Store, Newest: newest,
+		Store: d.Store, Partitions: retention.New(d.Store.DB()), Newest: newest,
 		Health: func(context.Context) (h doctor.Health, err error) { h.Status = "ok"; return h, nil },
 		Ping:   func(context.Context) error { return nil },
 	}

@@ -10,6 +10,7 @@ import (
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/retention"
 )
 
 // once scans everything except the recipients.
@@ -217,7 +218,7 @@ func (e *erasure) deleteFile(ctx context.Context, m *store.PersonMailing) error 
 	if err := e.Bucket.Delete(ctx, mailing.FileKey(e.order.CompanyID, m.ID)); err != nil {
 		return fmt.Errorf("delete the file of mailing %s: %w", m.ID, err)
 	}
-	n, err := e.Store.MarkFilesDeleted(ctx, []uuid.UUID{m.ID})
+	n, err := retention.New(e.Store.DB()).MarkFilesDeleted(ctx, []uuid.UUID{m.ID})
 	e.done.Files += n
 	for range n {
 		e.ledger.add(uploadedFiles)

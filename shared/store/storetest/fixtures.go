@@ -17,6 +17,11 @@ func Operator() store.Operator {
 	return store.Operator{Name: "test", Reason: "a test needs it"}
 }
 
+// Because is an operator with this reason.
+func Because(reason string) store.Operator {
+	return store.Operator{Name: "ana", Reason: reason}
+}
+
 // Company creates a company that may send from the domain acme.example.
 func (d Database) Company(tb testing.TB) uuid.UUID {
 	tb.Helper()
@@ -77,4 +82,22 @@ func Ask[V any](tb testing.TB, d Database, query string, args ...any) V {
 		tb.Fatalf("%s: %v", query, err)
 	}
 	return value
+}
+
+// WaitFor asks until the query returns true. It pauses in Postgres.
+func WaitFor(tb testing.TB, d Database, query string, args ...any) {
+	tb.Helper()
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); {
+		if Ask[bool](tb, d, query, args...) {
+			return
+		}
+		d.Run(tb, `SELECT pg_sleep(0.005)`)
+	}
+	tb.Fatalf("never came true: %s", query)
+}
+
+// WaitBlocked waits until n statements of this database wait for a lock.
+func WaitBlocked(tb testing.TB, d Database, n int) {
+	tb.Helper()
+	WaitFor(tb, d, `SELECT count(*) = $1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`, n)
 }

@@ -14,6 +14,7 @@ import (
 	"email-gateway/shared/store/event"
 	"email-gateway/shared/store/file"
 	reputationstore "email-gateway/shared/store/reputation"
+	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/usage"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
@@ -87,7 +88,7 @@ func (p program) parts() []service.Named {
 		{Name: "quota folder", Service: maintenance.NewQuotaFolder(maintenance.QuotaFolderParams{Log: p.log, Store: p.db})},
 		{Name: "usage folder", Service: maintenance.NewUsageFolder(maintenance.UsageFolderParams{Log: p.log, Store: usage.New(p.db.DB())})},
 		{Name: "partitioner", Service: maintenance.NewPartitioner(maintenance.PartitionerParams{
-			Log: p.log, Store: p.db, Actions: actions, Registry: p.registry, Logs: time.Duration(c.Logs), Events: time.Duration(c.KeepEvents()),
+			Log: p.log, Store: retention.New(p.db.DB()), Actions: actions, Registry: p.registry, Logs: time.Duration(c.Logs), Events: time.Duration(c.KeepEvents()),
 		})},
 	}
 	if p.bulk != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/retention"
 )
 
 const (
@@ -24,13 +24,13 @@ const (
 )
 
 // batch deletes some expired data.
-type batch func(ctx context.Context) (store.Cleaned, error)
+type batch func(ctx context.Context) (retention.Cleaned, error)
 
 // limited makes a batch of a method that returns how many of at most cleanBatch it deleted.
 func limited(clean func(ctx context.Context, limit int) (int, error)) batch {
-	return func(ctx context.Context) (store.Cleaned, error) {
+	return func(ctx context.Context) (retention.Cleaned, error) {
 		n, err := clean(ctx, cleanBatch)
-		return store.Cleaned{Count: n, More: n == cleanBatch}, err
+		return retention.Cleaned{Count: n, More: n == cleanBatch}, err
 	}
 }
 
@@ -40,8 +40,8 @@ func older(age time.Duration, clean func(ctx context.Context, age time.Duration,
 }
 
 // aged makes a batch of a method that reports whether there is more.
-func aged(age time.Duration, clean func(context.Context, time.Duration, int) (store.Cleaned, error)) batch {
-	return func(ctx context.Context) (store.Cleaned, error) { return clean(ctx, age, cleanBatch) }
+func aged(age time.Duration, clean func(context.Context, time.Duration, int) (retention.Cleaned, error)) batch {
+	return func(ctx context.Context) (retention.Cleaned, error) { return clean(ctx, age, cleanBatch) }
 }
 
 // kind is a kind of data with a retention.

@@ -11,6 +11,7 @@ import (
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	stored "email-gateway/shared/store/file"
+	"email-gateway/shared/store/retention"
 )
 
 // Ages are the retention times; 0 = unlimited. Logs are kept at least as long as outbox rows.
@@ -26,37 +27,42 @@ type CleanStore interface {
 	FeedbackStore
 	DeadLetterStore
 	AuditStore
-	CleanRecipients(ctx context.Context, age time.Duration, limit int) (int, error)
-	PurgeOutbox(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
-	EraseBodies(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
-	EraseCompanyBodies(ctx context.Context, company uuid.UUID, age time.Duration, limit int) (store.Cleaned, error)
-	PurgeLogs(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
-	PurgeCompanyLogs(ctx context.Context, company uuid.UUID, age time.Duration, limit int) (store.Cleaned, error)
-	PurgeEvents(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
-	PurgeAggregates(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
-	PurgeEntries(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
-	EraseEntryValues(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
-	EraseTemplates(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
-	EraseEntryHashes(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
-	EraseOutboxHashes(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
-	EraseRecipientHashes(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error)
 	CancelUnstarted(ctx context.Context, age time.Duration, limit int) (int, error)
-	DueFiles(ctx context.Context, age time.Duration, limit int) ([]store.MailingFile, error)
-	MarkFilesDeleted(ctx context.Context, mailings []uuid.UUID) (int, error)
 	Retentions(ctx context.Context) ([]store.Retention, error)
+}
+
+// RetentionStore has the deletions of what is past its retention; see *retention.Store.
+type RetentionStore interface {
+	CleanRecipients(ctx context.Context, age time.Duration, limit int) (int, error)
+	PurgeOutbox(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error)
+	EraseBodies(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error)
+	EraseCompanyBodies(ctx context.Context, company uuid.UUID, age time.Duration, limit int) (retention.Cleaned, error)
+	PurgeLogs(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error)
+	PurgeCompanyLogs(ctx context.Context, company uuid.UUID, age time.Duration, limit int) (retention.Cleaned, error)
+	PurgeEvents(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error)
+	PurgeAggregates(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error)
+	PurgeEntries(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error)
+	EraseEntryValues(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error)
+	EraseTemplates(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error)
+	EraseEntryHashes(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error)
+	EraseOutboxHashes(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error)
+	EraseRecipientHashes(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error)
+	DueFiles(ctx context.Context, age time.Duration, limit int) ([]retention.MailingFile, error)
+	MarkFilesDeleted(ctx context.Context, mailings []uuid.UUID) (int, error)
 }
 
 // CleanersParams make the Cleaners.
 type CleanersParams struct {
-	Log      *slog.Logger
-	Store    CleanStore
-	Feed     EventFeedStore
-	Webhooks WebhookStore
-	Stored   StoredFiles
-	Archive  Archive
-	Files    Files
-	Actions  *Actions
-	Ages     Ages
+	Log       *slog.Logger
+	Store     CleanStore
+	Retention RetentionStore
+	Feed      EventFeedStore
+	Webhooks  WebhookStore
+	Stored    StoredFiles
+	Archive   Archive
+	Files     Files
+	Actions   *Actions
+	Ages      Ages
 }
 
 // NewCleaners makes a cleaner for each kind of data with a retention.
@@ -65,23 +71,23 @@ func NewCleaners(p CleanersParams) []service.Named {
 		idempotencyKeys(p.Store), notifications(p.Store), deadLetters(p.Store), replays(p.Store), webhooks(p.Webhooks), archivedTasks(p.Archive), auditRows(p.Store), eventFeed(p.Feed),
 		{"bodies", bodyExpired, p.bodies},
 		{"logs", logExpired, p.logs},
-		{"aggregates", aggregateExpired, always(aged(p.Ages.Logs, p.Store.PurgeAggregates))},
+		{"aggregates", aggregateExpired, always(aged(p.Ages.Logs, p.Retention.PurgeAggregates))},
 		{"hashes", hashExpired, p.hashes},
-		{"mailing values", valueExpired, always(aged(p.Ages.Bodies, p.Store.EraseEntryValues))},
-		{"mailing templates", templateExpired, always(aged(p.Ages.Bodies, p.Store.EraseTemplates))},
-		{"mailing entries", entryExpired, always(aged(p.Ages.Entries, p.Store.PurgeEntries))},
+		{"mailing values", valueExpired, always(aged(p.Ages.Bodies, p.Retention.EraseEntryValues))},
+		{"mailing templates", templateExpired, always(aged(p.Ages.Bodies, p.Retention.EraseTemplates))},
+		{"mailing entries", entryExpired, always(aged(p.Ages.Entries, p.Retention.PurgeEntries))},
 	}
 	if p.Ages.Outbox > 0 {
-		kinds = append(kinds, kind{"outbox rows", rowExpired, always(aged(p.Ages.Outbox, p.Store.PurgeOutbox))})
+		kinds = append(kinds, kind{"outbox rows", rowExpired, always(aged(p.Ages.Outbox, p.Retention.PurgeOutbox))})
 	}
 	if p.Ages.Events > 0 && p.Ages.Events != p.Ages.Logs {
-		kinds = append(kinds, kind{"events", eventExpired, always(aged(p.Ages.Events, p.Store.PurgeEvents))})
+		kinds = append(kinds, kind{"events", eventExpired, always(aged(p.Ages.Events, p.Retention.PurgeEvents))})
 	}
 	if p.Ages.Unstarted > 0 {
 		kinds = append(kinds, kind{"mailings never started", mailingCancelled, always(older(p.Ages.Unstarted, p.Store.CancelUnstarted))})
 	}
 	if p.Ages.DeletedRecipients > 0 {
-		kinds = append(kinds, kind{"deleted recipients", recipientExpired, always(older(p.Ages.DeletedRecipients, p.Store.CleanRecipients))})
+		kinds = append(kinds, kind{"deleted recipients", recipientExpired, always(older(p.Ages.DeletedRecipients, p.Retention.CleanRecipients))})
 	}
 	if p.Files != nil {
 		kinds = append(kinds, kind{"mailing files", fileExpired, always(p.files)}, kind{"unused files", storedFileDeleted, always(p.unusedFiles)})
@@ -98,9 +104,9 @@ func NewCleaners(p CleanersParams) []service.Named {
 func (p CleanersParams) bodies(ctx context.Context) (batches []batch, err error) {
 	shorter := func(age time.Duration) bool { return age > 0 && (p.Ages.Outbox == 0 || age < p.Ages.Outbox) }
 	if shorter(p.Ages.Bodies) {
-		batches = append(batches, aged(p.Ages.Bodies, p.Store.EraseBodies))
+		batches = append(batches, aged(p.Ages.Bodies, p.Retention.EraseBodies))
 	}
-	return p.perCompany(ctx, batches, p.Store.EraseCompanyBodies, func(r store.Retention) (time.Duration, bool) {
+	return p.perCompany(ctx, batches, p.Retention.EraseCompanyBodies, func(r store.Retention) (time.Duration, bool) {
 		age := days(r.Bodies)
 		return age, shorter(age)
 	})
@@ -110,9 +116,9 @@ func (p CleanersParams) bodies(ctx context.Context) (batches []batch, err error)
 // its own retention.
 func (p CleanersParams) logs(ctx context.Context) (batches []batch, err error) {
 	if p.Ages.Logs > 0 {
-		batches = append(batches, aged(p.Ages.Logs, p.Store.PurgeLogs))
+		batches = append(batches, aged(p.Ages.Logs, p.Retention.PurgeLogs))
 	}
-	return p.perCompany(ctx, batches, p.Store.PurgeCompanyLogs, func(r store.Retention) (time.Duration, bool) {
+	return p.perCompany(ctx, batches, p.Retention.PurgeCompanyLogs, func(r store.Retention) (time.Duration, bool) {
 		age := days(r.Logs)
 		return age, age > 0
 	})
@@ -134,22 +140,22 @@ func (p CleanersParams) hashes(ctx context.Context) ([]batch, error) {
 	if shortest == 0 {
 		return nil, nil
 	}
-	batches := []batch{aged(p.Ages.Hashes, p.Store.EraseRecipientHashes), aged(p.Ages.Hashes, p.Store.EraseEntryHashes)}
+	batches := []batch{aged(p.Ages.Hashes, p.Retention.EraseRecipientHashes), aged(p.Ages.Hashes, p.Retention.EraseEntryHashes)}
 	if p.Ages.Outbox == 0 || shortest < p.Ages.Outbox {
-		batches = append(batches, aged(p.Ages.Hashes, p.Store.EraseOutboxHashes))
+		batches = append(batches, aged(p.Ages.Hashes, p.Retention.EraseOutboxHashes))
 	}
 	return batches, nil
 }
 
 func (p CleanersParams) perCompany(
 	ctx context.Context, batches []batch,
-	clean func(context.Context, uuid.UUID, time.Duration, int) (store.Cleaned, error),
+	clean func(context.Context, uuid.UUID, time.Duration, int) (retention.Cleaned, error),
 	ageOf func(store.Retention) (time.Duration, bool),
 ) ([]batch, error) {
 	all, err := p.Store.Retentions(ctx)
 	for _, r := range all {
 		if age, ok := ageOf(r); ok {
-			batches = append(batches, aged(age, func(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error) {
+			batches = append(batches, aged(age, func(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error) {
 				return clean(ctx, r.CompanyID, age, limit)
 			}))
 		}
@@ -179,12 +185,12 @@ type StoredFiles interface {
 const unusedAge = 24 * time.Hour
 
 // unusedFiles deletes the rows first: the orphan sweeper deletes an object that is left.
-func (p CleanersParams) unusedFiles(ctx context.Context) (store.Cleaned, error) {
+func (p CleanersParams) unusedFiles(ctx context.Context) (retention.Cleaned, error) {
 	gone, err := p.Stored.DeleteUnused(ctx, unusedAge, fileBatch)
 	for _, object := range gone {
 		err = errors.Join(err, p.Files.Delete(ctx, object.Key()))
 	}
-	return store.Cleaned{Count: len(gone), More: len(gone) == fileBatch}, err
+	return retention.Cleaned{Count: len(gone), More: len(gone) == fileBatch}, err
 }
 
 // fileBatch is how many files are deleted per commit that records it. Deleting a file twice does no
@@ -192,10 +198,10 @@ func (p CleanersParams) unusedFiles(ctx context.Context) (store.Cleaned, error) 
 const fileBatch = 100
 
 // files continues after a file that cannot be deleted.
-func (p CleanersParams) files(ctx context.Context) (store.Cleaned, error) {
-	due, err := p.Store.DueFiles(ctx, p.Ages.Files, fileBatch)
+func (p CleanersParams) files(ctx context.Context) (retention.Cleaned, error) {
+	due, err := p.Retention.DueFiles(ctx, p.Ages.Files, fileBatch)
 	if err != nil || len(due) == 0 {
-		return store.Cleaned{}, err
+		return retention.Cleaned{}, err
 	}
 	deleted := make([]uuid.UUID, 0, len(due))
 	for _, file := range due {
@@ -205,6 +211,6 @@ func (p CleanersParams) files(ctx context.Context) (store.Cleaned, error) {
 		}
 		deleted = append(deleted, file.MailingID)
 	}
-	n, failed := p.Store.MarkFilesDeleted(ctx, deleted)
-	return store.Cleaned{Count: n, More: len(due) == fileBatch && n > 0}, errors.Join(err, failed)
+	n, failed := p.Retention.MarkFilesDeleted(ctx, deleted)
+	return retention.Cleaned{Count: n, More: len(due) == fileBatch && n > 0}, errors.Join(err, failed)
 }

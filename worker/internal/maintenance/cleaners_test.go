@@ -18,6 +18,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
+	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/webhook"
 	"email-gateway/worker/internal/maintenance"
@@ -34,7 +35,7 @@ func cleaners(t *testing.T, d storetest.Database, change func(*maintenance.Clean
 	t.Helper()
 	registry, log := prometheus.NewRegistry(), &lines{}
 	p := maintenance.CleanersParams{
-		Log: slog.New(slog.NewTextHandler(log, nil)), Store: d.Store, Feed: event.New(d.Store.DB()), Webhooks: webhook.New(d.Store.DB()), Archive: newQueue(t), Actions: maintenance.NewActions(registry), Ages: usualAges,
+		Log: slog.New(slog.NewTextHandler(log, nil)), Store: d.Store, Retention: retention.New(d.Store.DB()), Feed: event.New(d.Store.DB()), Webhooks: webhook.New(d.Store.DB()), Archive: newQueue(t), Actions: maintenance.NewActions(registry), Ages: usualAges,
 	}
 	if change != nil {
 		change(&p)
@@ -330,31 +331,31 @@ func TestCleaners_Files(t *testing.T) {
 
 // partitions is a database whose answers the test sets.
 type partitions struct {
-	make    func(store.Log) (string, error)
-	drop    func(store.Log, time.Duration) (store.DroppedPartition, error)
-	missing func(context.Context) ([]store.MissingPartitions, error)
-	overdue func(context.Context, store.Log, time.Duration) (int, error)
+	make    func(retention.Log) (string, error)
+	drop    func(retention.Log, time.Duration) (retention.DroppedPartition, error)
+	missing func(context.Context) ([]retention.MissingPartitions, error)
+	overdue func(context.Context, retention.Log, time.Duration) (int, error)
 }
 
-func (p partitions) MakeLogPartition(_ context.Context, log store.Log, _ int) (string, error) {
+func (p partitions) MakeLogPartition(_ context.Context, log retention.Log, _ int) (string, error) {
 	return p.make(log)
 }
 
-func (p partitions) MissingLogPartitions(ctx context.Context) ([]store.MissingPartitions, error) {
+func (p partitions) MissingLogPartitions(ctx context.Context) ([]retention.MissingPartitions, error) {
 	if p.missing == nil {
 		return nil, nil
 	}
 	return p.missing(ctx)
 }
 
-func (p partitions) OverdueLogPartitions(ctx context.Context, log store.Log, age time.Duration) (int, error) {
+func (p partitions) OverdueLogPartitions(ctx context.Context, log retention.Log, age time.Duration) (int, error) {
 	if p.overdue == nil {
 		return 0, nil
 	}
 	return p.overdue(ctx, log, age)
 }
 
-func (p partitions) DropLogPartition(_ context.Context, log store.Log, age time.Duration) (store.DroppedPartition, error) {
+func (p partitions) DropLogPartition(_ context.Context, log retention.Log, age time.Duration) (retention.DroppedPartition, error) {
 	return p.drop(log, age)
 }
 
@@ -367,7 +368,7 @@ func TestPartitioner(t *testing.T) {
 	registries := []*prometheus.Registry{prometheus.NewRegistry(), prometheus.NewRegistry()}
 	for _, registry := range registries { // two dispatchers
 		run(t, maintenance.NewPartitioner(maintenance.PartitionerParams{
-			Log: slog.New(slog.DiscardHandler), Store: d.Store, Actions: maintenance.NewActions(prometheus.NewRegistry()), Registry: registry, Logs: 365 * day,
+			Log: slog.New(slog.DiscardHandler), Store: retention.New(d.Store.DB()), Actions: maintenance.NewActions(prometheus.NewRegistry()), Registry: registry, Logs: 365 * day,
 		}))
 	}
 	eventually(t, "this month and three more, and the old one gone", func() bool {
@@ -412,8 +413,8 @@ func TestPartitioner_Missing(t *testing.T) {
 	run(t, maintenance.NewPartitioner(maintenance.PartitionerParams{
 		Log: slog.New(slog.NewTextHandler(log, nil)), Actions: maintenance.NewActions(prometheus.NewRegistry()), Registry: registry,
 		Store: partitions{
-			make:    func(store.Log) (string, error) { return "", fmt.Errorf("make: %w", store.ErrInUse) },
-			missing: d.Store.MissingLogPartitions,
+			make:    func(retention.Log) (string, error) { return "", fmt.Errorf("make: %w", retention.ErrInUse) },
+			missing: retention.New(d.Store.DB()).MissingLogPartitions,
 		},
 	}))
 	eventually(t, "the round has made none", func() bool { return strings.Count(log.String(), "postponed") == 2 })
@@ -434,11 +435,11 @@ func TestPartitioner_Overdue(t *testing.T) {
 	run(t, maintenance.NewPartitioner(maintenance.PartitionerParams{
 		Log: slog.New(slog.DiscardHandler), Actions: maintenance.NewActions(prometheus.NewRegistry()), Registry: registry, Logs: 365 * day,
 		Store: partitions{
-			make: func(store.Log) (string, error) { return "", nil },
-			drop: func(store.Log, time.Duration) (store.DroppedPartition, error) {
-				return store.DroppedPartition{Name: "email_logs_old"}, nil
+			make: func(retention.Log) (string, error) { return "", nil },
+			drop: func(retention.Log, time.Duration) (retention.DroppedPartition, error) {
+				return retention.DroppedPartition{Name: "email_logs_old"}, nil
 			},
-			overdue: d.Store.OverdueLogPartitions,
+			overdue: retention.New(d.Store.DB()).OverdueLogPartitions,
 		},
 	}))
 	eventually(t, "one of the logs is overdue, and the events are kept for ever", func() bool {
@@ -447,7 +448,7 @@ func TestPartitioner_Overdue(t *testing.T) {
 	// The longest retention of a company counts too.
 	company := d.Company(t)
 	execute(t, d, `INSERT INTO company_retention (company_id, logs_days) VALUES ('`+company.String()+`', 3650)`)
-	if n, err := d.Store.OverdueLogPartitions(t.Context(), store.EmailLogs, 365*day); n != 0 || err != nil {
+	if n, err := retention.New(d.Store.DB()).OverdueLogPartitions(t.Context(), retention.EmailLogs, 365*day); n != 0 || err != nil {
 		t.Error(n, err)
 	}
 }
@@ -459,12 +460,12 @@ func TestPartitioner_Postponed(t *testing.T) {
 	run(t, maintenance.NewPartitioner(maintenance.PartitionerParams{
 		Log: slog.New(slog.NewTextHandler(log, nil)), Actions: maintenance.NewActions(registry), Registry: registry, Logs: day, Events: day,
 		Store: partitions{
-			make: func(store.Log) (string, error) { return "", fmt.Errorf("make: %w", store.ErrInUse) },
-			drop: func(log store.Log, _ time.Duration) (store.DroppedPartition, error) {
-				if log == store.EmailEvents {
-					return store.DroppedPartition{}, errors.New("broken")
+			make: func(retention.Log) (string, error) { return "", fmt.Errorf("make: %w", retention.ErrInUse) },
+			drop: func(log retention.Log, _ time.Duration) (retention.DroppedPartition, error) {
+				if log == retention.EmailEvents {
+					return retention.DroppedPartition{}, errors.New("broken")
 				}
-				return store.DroppedPartition{Name: "email_logs_2020_01"}, nil
+				return retention.DroppedPartition{Name: "email_logs_2020_01"}, nil
 			},
 		},
 	}))

@@ -6,6 +6,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/retention"
 )
 
 // Retention times that are not configurable.
@@ -76,9 +77,9 @@ func webhooks(store WebhookStore) kind {
 func archivedTasks(archive Archive) kind {
 	var batches []batch
 	for _, queue := range email.Queues() {
-		batches = append(batches, func(ctx context.Context) (store.Cleaned, error) {
+		batches = append(batches, func(ctx context.Context) (retention.Cleaned, error) {
 			n, err := archive.CleanArchive(ctx, queue, store.EmailLettersKept)
-			return store.Cleaned{Count: n, More: n > 0}, err
+			return retention.Cleaned{Count: n, More: n > 0}, err
 		})
 	}
 	return kind{"archived tasks", archiveExpired, always(batches...)}
@@ -102,8 +103,8 @@ type AuditStore interface {
 // auditRows repeats until nothing is deleted: a program that may only delete the rows cannot lock
 // them, so two dispatchers find the same rows and share them, and a partial batch may leave more.
 func auditRows(audit AuditStore) kind {
-	return kind{"audit rows", auditExpired, always(func(ctx context.Context) (store.Cleaned, error) {
+	return kind{"audit rows", auditExpired, always(func(ctx context.Context) (retention.Cleaned, error) {
 		n, err := audit.CleanAudit(ctx, cleanBatch)
-		return store.Cleaned{Count: n, More: n > 0}, err
+		return retention.Cleaned{Count: n, More: n > 0}, err
 	})}
 }

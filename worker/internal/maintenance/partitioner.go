@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/retention"
 )
 
 const (
@@ -23,10 +23,10 @@ const (
 
 // PartitionStore has the database operations of the partitioner.
 type PartitionStore interface {
-	MakeLogPartition(ctx context.Context, log store.Log, monthsAhead int) (string, error)
-	DropLogPartition(ctx context.Context, log store.Log, age time.Duration) (store.DroppedPartition, error)
-	MissingLogPartitions(ctx context.Context) ([]store.MissingPartitions, error)
-	OverdueLogPartitions(ctx context.Context, log store.Log, age time.Duration) (int, error)
+	MakeLogPartition(ctx context.Context, log retention.Log, monthsAhead int) (string, error)
+	DropLogPartition(ctx context.Context, log retention.Log, age time.Duration) (retention.DroppedPartition, error)
+	MissingLogPartitions(ctx context.Context) ([]retention.MissingPartitions, error)
+	OverdueLogPartitions(ctx context.Context, log retention.Log, age time.Duration) (int, error)
 }
 
 // Partitioner creates the coming months' partitions of logs and events, and drops expired ones. It
@@ -56,8 +56,8 @@ func NewPartitioner(p PartitionerParams) *Partitioner {
 	}, []string{"log"})}
 	notYet := errors.New("not measured yet")
 	r.setMissing(nil, notYet)
-	r.setOverdue(store.EmailLogs, 0, notYet)
-	r.setOverdue(store.EmailEvents, 0, notYet)
+	r.setOverdue(retention.EmailLogs, 0, notYet)
+	r.setOverdue(retention.EmailEvents, 0, notYet)
 	p.Registry.MustRegister(r.missing, r.overdue)
 	r.Loop = service.NewLoop(service.LoopParams{
 		Log: p.Log, Interval: partitionInterval, RunOnce: r.runOnce, ErrorDelay: time.Minute,
@@ -67,9 +67,9 @@ func NewPartitioner(p PartitionerParams) *Partitioner {
 
 func (r *Partitioner) runOnce(ctx context.Context) (more bool, err error) {
 	for _, kept := range []struct {
-		log store.Log
+		log retention.Log
 		age time.Duration
-	}{{store.EmailLogs, r.params.Logs}, {store.EmailEvents, r.params.Events}} {
+	}{{retention.EmailLogs, r.params.Logs}, {retention.EmailEvents, r.params.Events}} {
 		err = errors.Join(err, r.orLater(r.make(ctx, kept.log)))
 		if kept.age > 0 {
 			err = errors.Join(err, r.orLater(r.drop(ctx, kept.log, kept.age)))
@@ -83,8 +83,8 @@ func (r *Partitioner) runOnce(ctx context.Context) (more bool, err error) {
 }
 
 // setMissing sets the metric: NaN if err is not nil.
-func (r *Partitioner) setMissing(missing []store.MissingPartitions, err error) {
-	for _, log := range []store.Log{store.EmailLogs, store.EmailEvents} {
+func (r *Partitioner) setMissing(missing []retention.MissingPartitions, err error) {
+	for _, log := range []retention.Log{retention.EmailLogs, retention.EmailEvents} {
 		months := 0.0
 		if err != nil {
 			months = math.NaN()
@@ -99,7 +99,7 @@ func (r *Partitioner) setMissing(missing []store.MissingPartitions, err error) {
 }
 
 // countOverdue counts the expired partitions that drop has left, for whatever reason.
-func (r *Partitioner) countOverdue(ctx context.Context, log store.Log, age time.Duration) (err error) {
+func (r *Partitioner) countOverdue(ctx context.Context, log retention.Log, age time.Duration) (err error) {
 	overdue := 0
 	if age > 0 {
 		overdue, err = r.params.Store.OverdueLogPartitions(ctx, log, age)
@@ -108,7 +108,7 @@ func (r *Partitioner) countOverdue(ctx context.Context, log store.Log, age time.
 	return err
 }
 
-func (r *Partitioner) setOverdue(log store.Log, overdue int, err error) {
+func (r *Partitioner) setOverdue(log retention.Log, overdue int, err error) {
 	value := float64(overdue)
 	if err != nil {
 		value = math.NaN()
@@ -116,7 +116,7 @@ func (r *Partitioner) setOverdue(log store.Log, overdue int, err error) {
 	r.overdue.WithLabelValues(string(log)).Set(value)
 }
 
-func (r *Partitioner) make(ctx context.Context, log store.Log) error {
+func (r *Partitioner) make(ctx context.Context, log retention.Log) error {
 	for {
 		name, err := r.params.Store.MakeLogPartition(ctx, log, monthsAhead)
 		if err != nil || name == "" {
@@ -127,7 +127,7 @@ func (r *Partitioner) make(ctx context.Context, log store.Log) error {
 	}
 }
 
-func (r *Partitioner) drop(ctx context.Context, log store.Log, age time.Duration) error {
+func (r *Partitioner) drop(ctx context.Context, log retention.Log, age time.Duration) error {
 	for {
 		p, err := r.params.Store.DropLogPartition(ctx, log, age)
 		switch {
@@ -145,7 +145,7 @@ func (r *Partitioner) drop(ctx context.Context, log store.Log, age time.Duration
 
 // orLater ignores ErrInUse: the table is in use, perhaps by a backup, and the next round retries.
 func (r *Partitioner) orLater(err error) error {
-	if !errors.Is(err, store.ErrInUse) {
+	if !errors.Is(err, retention.ErrInUse) {
 		return err
 	}
 	r.params.Actions.Count(partitionPostponed, 1)

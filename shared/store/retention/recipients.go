@@ -1,29 +1,10 @@
-package store
+package retention
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"time"
-
-	"github.com/google/uuid"
 )
-
-// DeletedKept is the minimum retention of a deleted recipient's row: an email usually waits at most a
-// year and its deadline. One that waits longer, because it was moved again
-// and again, was replayed late, or its mailing was paused, creates no recipient any more
-// (peopleFrom): a missing row may have been that of a deleted person.
-const DeletedKept = 367 * 24 * time.Hour
-
-// peopleFrom is the first id of an email or an entry that may make a recipient: those
-// before it were made longer ago than DeletedKept, by the clock of a process, as ids are.
-// To work it out in the statement would cost 25 to 90 µs each time.
-func peopleFrom() uuid.UUID {
-	// A UUIDv7 begins with milliseconds, in 48 bits.
-	var id uuid.UUID
-	binary.BigEndian.PutUint64(id[:8], uint64(time.Now().Add(-DeletedKept).UnixMilli())<<16) //nolint:gosec // our time is after 1970
-	return id
-}
 
 // cleanRecipientsSQL finds by recipients_deleted and locks what it deletes; rows that
 // another cleaner or a new import of the person has locked are skipped. A person

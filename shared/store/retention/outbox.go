@@ -1,9 +1,10 @@
-package store
+package retention
 
 import (
 	"context"
 	"time"
 
+	"email-gateway/shared/store/internal/intake"
 	"github.com/google/uuid"
 )
 
@@ -15,7 +16,7 @@ import (
 const purgeOutboxSQL = `
 WITH seen AS MATERIALIZED (
     SELECT o.id, o.processed_at < now() - $2 * interval '1 ms' AND (o.target <> 'recipients.upsert' OR NOT EXISTS (
-               SELECT FROM recipient_intakes i WHERE i.recipient_id = ` + intakePersonSQL + ` AND i.outbox_id = o.id)) AS past
+               SELECT FROM recipient_intakes i WHERE i.recipient_id = ` + intake.PersonSQL + ` AND i.outbox_id = o.id)) AS past
     FROM email_outbox o WHERE o.id > $1 AND o.id < first_id_at(now() - $2 * interval '1 ms')
     ORDER BY o.id LIMIT $3
 ), gone AS (

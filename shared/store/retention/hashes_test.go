@@ -1,4 +1,4 @@
-package store_test
+package retention_test
 
 import (
 	"errors"
@@ -10,21 +10,22 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 )
 
 // numbered is a recipient with a number, about whom something was written that long ago.
 func numbered(t *testing.T, d storetest.Database, company uuid.UUID, externalID string, age time.Duration) {
 	t.Helper()
-	ana := known(externalID, "ana@example.com", "Ana")
-	ana.CPFCNPJHash, ana.CPFCNPJ = hashOf('a'), []byte("enc")
-	upsert(t, d, intake(t, d, company, ana)...)
-	run(t, d, `UPDATE recipients SET updated_at = now() - $3 * interval '1 ms' WHERE external_id = $1 AND company_id = $2`, externalID, company, age.Milliseconds())
+	ana := storetest.KnownRecipient(externalID, "ana@example.com", "Ana")
+	ana.CPFCNPJHash, ana.CPFCNPJ = storetest.HashOf('a'), []byte("enc")
+	storetest.Upsert(t, d, storetest.Intake(t, d, company, ana)...)
+	d.Run(t, `UPDATE recipients SET updated_at = now() - $3 * interval '1 ms' WHERE external_id = $1 AND company_id = $2`, externalID, company, age.Milliseconds())
 }
 
 func ownHashes(t *testing.T, d storetest.Database, company uuid.UUID, days int) {
 	t.Helper()
-	if err := d.Store.SetRetention(t.Context(), because("their contract"), store.Retention{CompanyID: company, Hashes: &days}); err != nil {
+	if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: company, Hashes: &days}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -40,26 +41,26 @@ func TestEraseRecipientHashes(t *testing.T) {
 	numbered(t, d, other, "theirs, young", 6*day)
 	left := func() string {
 		t.Helper()
-		return ask[string](t, d, `SELECT coalesce(string_agg(external_id, ', ' ORDER BY external_id), '') FROM recipients WHERE cpf_cnpj_hash IS NOT NULL OR cpf_cnpj_enc IS NOT NULL`)
+		return storetest.Ask[string](t, d, `SELECT coalesce(string_agg(external_id, ', ' ORDER BY external_id), '') FROM recipients WHERE cpf_cnpj_hash IS NOT NULL OR cpf_cnpj_enc IS NOT NULL`)
 	}
-	if n := drained(t, d.Store.EraseRecipientHashes, 0, 2); n != 1 || left() != "old, theirs, young, young" {
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseRecipientHashes, 0, 2); n != 1 || left() != "old, theirs, young, young" {
 		t.Errorf("where they are kept for ever, but for one company: %d erased, left %s", n, left())
 	}
-	run(t, d, `DELETE FROM retention_walks`)
-	if n := drained(t, d.Store.EraseRecipientHashes, 30*day, 2); n != 1 || left() != "theirs, young, young" {
+	d.Run(t, `DELETE FROM retention_walks`)
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseRecipientHashes, 30*day, 2); n != 1 || left() != "theirs, young, young" {
 		t.Errorf("%d erased, left %s", n, left())
 	}
-	if who := person(t, d, company, "old"); who != "old|Ana|ana@example.com|t" {
+	if who := storetest.RecipientRow(t, d, company, "old"); who != "old|Ana|ana@example.com|t" {
 		t.Errorf("left of the recipient: %s", who)
 	}
 	// All are looked at once a day.
-	run(t, d, `UPDATE recipients SET updated_at = now() - interval '31 days' WHERE external_id = 'young'`)
-	if n := drained(t, d.Store.EraseRecipientHashes, 30*day, 2); n != 0 {
+	d.Run(t, `UPDATE recipients SET updated_at = now() - interval '31 days' WHERE external_id = 'young'`)
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseRecipientHashes, 30*day, 2); n != 0 {
 		t.Errorf("%d erased behind the walk", n)
 	}
-	run(t, d, `UPDATE retention_walks SET begun_at = now() - interval '25 hours'`)
-	drained(t, d.Store.EraseRecipientHashes, 30*day, 2)
-	if n := drained(t, d.Store.EraseRecipientHashes, 30*day, 2); n != 1 {
+	d.Run(t, `UPDATE retention_walks SET begun_at = now() - interval '25 hours'`)
+	storetest.Drain(t, retention.New(d.Store.DB()).EraseRecipientHashes, 30*day, 2)
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseRecipientHashes, 30*day, 2); n != 1 {
 		t.Errorf("%d erased a day later", n)
 	}
 }
@@ -72,20 +73,20 @@ func TestEraseRecipientHashes_TheNumberComesBack(t *testing.T) {
 	write := func() {
 		t.Helper()
 		id, token := d.Accept(t, company, nil), uuid.New()
-		claim := claimOf(company, id, token, "")
-		claim.Recipient = &store.Recipient{ID: store.RecipientID(company, "", hashOf('a'), "ana@example.com"), CPFCNPJHash: hashOf('a'), Email: "ana@example.com"}
-		apply(t, d, claim)
+		claim := storetest.ClaimOf(company, id, token, "")
+		claim.Recipient = &store.Recipient{ID: store.RecipientID(company, "", storetest.HashOf('a'), "ana@example.com"), CPFCNPJHash: storetest.HashOf('a'), Email: "ana@example.com"}
+		storetest.Apply(t, d, claim)
 	}
 	write()
-	run(t, d, `UPDATE recipients SET updated_at = now() - interval '31 days'`)
-	if n := drained(t, d.Store.EraseRecipientHashes, 30*day, 10); n != 1 {
+	d.Run(t, `UPDATE recipients SET updated_at = now() - interval '31 days'`)
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseRecipientHashes, 30*day, 10); n != 1 {
 		t.Fatalf("%d erased", n)
 	}
 	write()
-	if n := ask[int](t, d, `SELECT count(*) FROM recipients`); n != 1 {
+	if n := storetest.Ask[int](t, d, `SELECT count(*) FROM recipients`); n != 1 {
 		t.Errorf("%d recipients", n)
 	}
-	if hash := ask[string](t, d, `SELECT coalesce(cpf_cnpj_hash, '') FROM recipients`); hash != hashOf('a') {
+	if hash := storetest.Ask[string](t, d, `SELECT coalesce(cpf_cnpj_hash, '') FROM recipients`); hash != storetest.HashOf('a') {
 		t.Errorf("its number is %q", hash)
 	}
 }
@@ -105,13 +106,13 @@ func TestEraseRecipientHashes_NotWhoIsWrittenAbout(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), `UPDATE recipients SET updated_at = now() WHERE external_id = 'held'`); err != nil {
 		t.Fatal(err)
 	}
-	if n := drained(t, d.Store.EraseRecipientHashes, 30*day, 10); n != 1 {
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseRecipientHashes, 30*day, 10); n != 1 {
 		t.Errorf("%d erased", n)
 	}
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	if left := ask[string](t, d, `SELECT string_agg(external_id, ', ') FROM recipients WHERE cpf_cnpj_hash IS NOT NULL AND cpf_cnpj_enc IS NOT NULL`); left != "held" {
+	if left := storetest.Ask[string](t, d, `SELECT string_agg(external_id, ', ') FROM recipients WHERE cpf_cnpj_hash IS NOT NULL AND cpf_cnpj_enc IS NOT NULL`); left != "held" {
 		t.Errorf("left %s", left)
 	}
 }
@@ -124,12 +125,12 @@ func TestFindPerson_LongChain(t *testing.T) {
 	company := d.Company(t)
 	const chain = `INSERT INTO email_logs (outbox_id, company_id, recipient_id, recipient, subject, status, attempts, request_id, external_id, tags, expires_at, created_at, event_seq)
 		SELECT gen_random_uuid(), $1, md5('r' || n / 2)::uuid, 'p' || n || '@example.com', 's', 'PENDING', 0, 'r', 'x' || (n + 1) / 2, '{}', now(), now(), 0 FROM generate_series($2::int, $3::int) n`
-	run(t, d, chain, company, 0, 20)
+	d.Run(t, chain, company, 0, 20)
 	found, err := d.Store.FindPerson(t.Context(), company, "p0@example.com")
 	if err != nil || len(found.Addresses) != 21 {
 		t.Errorf("%d addresses, %v", len(found.Addresses), err)
 	}
-	run(t, d, chain, company, 21, 60)
+	d.Run(t, chain, company, 21, 60)
 	if found, err = d.Store.FindPerson(t.Context(), company, "p0@example.com"); !errors.Is(err, store.ErrNotFollowed) || len(found.Addresses) > 0 {
 		t.Errorf("%d addresses, %v", len(found.Addresses), err)
 	}
@@ -141,18 +142,18 @@ func TestFindPerson_WithoutHisNumber(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	ana := store.NewRecipient{Recipient: store.Recipient{ID: store.RecipientID(company, "", hashOf('a'), ""), CPFCNPJHash: hashOf('a'), Email: "ana@example.com"}}
-	upsert(t, d, intake(t, d, company, ana)...)
-	run(t, d, `UPDATE recipients SET updated_at = now() - interval '31 days'`)
-	if n := drained(t, d.Store.EraseRecipientHashes, 30*day, 10); n != 1 {
+	ana := store.NewRecipient{Recipient: store.Recipient{ID: store.RecipientID(company, "", storetest.HashOf('a'), ""), CPFCNPJHash: storetest.HashOf('a'), Email: "ana@example.com"}}
+	storetest.Upsert(t, d, storetest.Intake(t, d, company, ana)...)
+	d.Run(t, `UPDATE recipients SET updated_at = now() - interval '31 days'`)
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseRecipientHashes, 30*day, 10); n != 1 {
 		t.Fatalf("%d erased", n)
 	}
-	found, err := d.Store.FindPerson(t.Context(), company, "", hashOf('a'))
+	found, err := d.Store.FindPerson(t.Context(), company, "", storetest.HashOf('a'))
 	if err != nil || !slices.Equal(found.Addresses, []string{"ana@example.com"}) || !slices.Contains(found.Recipients, ana.ID) {
 		t.Errorf("%+v, %v", found, err)
 	}
-	run(t, d, `UPDATE recipients SET cpf_cnpj_hash = $1`, hashOf('b'))
-	if found, err = d.Store.FindPerson(t.Context(), company, "", hashOf('a')); err != nil || len(found.Addresses) > 0 {
+	d.Run(t, `UPDATE recipients SET cpf_cnpj_hash = $1`, storetest.HashOf('b'))
+	if found, err = d.Store.FindPerson(t.Context(), company, "", storetest.HashOf('a')); err != nil || len(found.Addresses) > 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
 }
@@ -162,9 +163,9 @@ func TestFindPerson_WithoutHisNumber(t *testing.T) {
 func numberedMailing(t *testing.T, d storetest.Database, company uuid.UUID, status string, age time.Duration) uuid.UUID {
 	t.Helper()
 	id := endedMailing(t, d, company, 2, status, age)
-	run(t, d, `UPDATE mailing_entries SET cpf_cnpj_hash = $2, cpf_cnpj_enc = 'enc', razao_social = 'Ana Ltda', status = CASE WHEN $3 = 'FAILED' THEN 'PENDING' ELSE status END,
+	d.Run(t, `UPDATE mailing_entries SET cpf_cnpj_hash = $2, cpf_cnpj_enc = 'enc', razao_social = 'Ana Ltda', status = CASE WHEN $3 = 'FAILED' THEN 'PENDING' ELSE status END,
 		id = (left(first_id_at(now() - ($4::bigint + 60000) * interval '1 ms')::text, 24) || right(id::text, 12))::uuid WHERE mailing_id = $1`,
-		id, hashOf('a'), status, age.Milliseconds())
+		id, storetest.HashOf('a'), status, age.Milliseconds())
 	return id
 }
 
@@ -183,17 +184,17 @@ func TestEraseEntryHashes(t *testing.T) {
 		numberedMailing(t, d, company, "CANCELLED", 32*day),
 		numberedMailing(t, d, other, "COMPLETED", 6*day),
 	}
-	run(t, d, `UPDATE mailings SET settling = 'cancel' WHERE id = $1`, stay[4]) // its entries are being ended
+	d.Run(t, `UPDATE mailings SET settling = 'cancel' WHERE id = $1`, stay[4]) // its entries are being ended
 	numberedMailing(t, d, other, "COMPLETED", 8*day)
-	if n := drained(t, d.Store.EraseEntryHashes, 0, 3); n != 2 {
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseEntryHashes, 0, 3); n != 2 {
 		t.Errorf("where they are kept for ever, but for one company: %d erased", n)
 	}
-	run(t, d, `DELETE FROM retention_walks`)
-	if n := drained(t, d.Store.EraseEntryHashes, 30*day, 3); n != 4 {
+	d.Run(t, `DELETE FROM retention_walks`)
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseEntryHashes, 30*day, 3); n != 4 {
 		t.Errorf("%d erased", n)
 	}
 	expectKept(t, d, "mailing_entries WHERE cpf_cnpj_hash IS NOT NULL AND cpf_cnpj_enc IS NOT NULL", "mailing_id", stay...)
-	if n := ask[int](t, d, `SELECT count(*) FROM mailing_entries WHERE token <> '' AND fields = '{Recife}' AND nome = 'Ana'`); n != 18 {
+	if n := storetest.Ask[int](t, d, `SELECT count(*) FROM mailing_entries WHERE token <> '' AND fields = '{Recife}' AND nome = 'Ana'`); n != 18 {
 		t.Errorf("%d entries have their values", n)
 	}
 }
@@ -204,7 +205,7 @@ func TestEraseEntryValues(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	seven := 7
-	if err := d.Store.SetRetention(t.Context(), because("their contract"), store.Retention{CompanyID: other, Bodies: &seven}); err != nil {
+	if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Bodies: &seven}); err != nil {
 		t.Fatal(err)
 	}
 	old := numberedMailing(t, d, company, "COMPLETED", 31*day) // as a dry run leaves it
@@ -216,21 +217,21 @@ func TestEraseEntryValues(t *testing.T) {
 		numberedMailing(t, d, company, "CANCELLED", 32*day),
 		numberedMailing(t, d, other, "COMPLETED", 6*day),
 	}
-	run(t, d, `UPDATE mailings SET settling = 'cancel' WHERE id = $1`, stay[4])
+	d.Run(t, `UPDATE mailings SET settling = 'cancel' WHERE id = $1`, stay[4])
 	numberedMailing(t, d, other, "CANCELLED", 8*day)
-	id := aged(t, d, company, 40*day, email.Failed) // can be sent again as long as it has its body
-	mailing := ofMailing(t, d, company, id)
-	run(t, d, `UPDATE mailings SET status = 'COMPLETED', failed = 1, counted_at = now(), completed_at = now() - interval '31 days' WHERE id = $1`, mailing)
+	id := storetest.EndedEmail(t, d, company, 40*day, email.Failed) // can be sent again as long as it has its body
+	mailing := storetest.OfMailing(t, d, company, id)
+	d.Run(t, `UPDATE mailings SET status = 'COMPLETED', failed = 1, counted_at = now(), completed_at = now() - interval '31 days' WHERE id = $1`, mailing)
 
-	if n := drained(t, d.Store.EraseEntryValues, 0, 3); n != 2 {
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseEntryValues, 0, 3); n != 2 {
 		t.Errorf("where bodies are kept for ever, but for one company: %d emptied", n)
 	}
-	run(t, d, `DELETE FROM retention_walks`)
-	if n := drained(t, d.Store.EraseEntryValues, 30*day, 3); n != 2 {
+	d.Run(t, `DELETE FROM retention_walks`)
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseEntryValues, 30*day, 3); n != 2 {
 		t.Errorf("%d emptied", n)
 	}
 	expectKept(t, d, "mailing_entries WHERE fields <> '{}' AND token <> ''", "mailing_id", append(stay, mailing)...)
-	left := ask[string](t, d, `SELECT string_agg(concat_ws('|', email, status, fields, token, nome, razao_social, cpf_cnpj_hash, cpf_cnpj_enc), ' ' ORDER BY line_no)
+	left := storetest.Ask[string](t, d, `SELECT string_agg(concat_ws('|', email, status, fields, token, nome, razao_social, cpf_cnpj_hash, cpf_cnpj_enc), ' ' ORDER BY line_no)
 		FROM mailing_entries WHERE mailing_id = $1`, old)
 	if left != "user2@example.com|CANCELLED|{}| user3@example.com|CANCELLED|{}|" {
 		t.Errorf("left of them: %s", left)

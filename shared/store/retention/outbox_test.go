@@ -1,8 +1,7 @@
-package store_test
+package retention_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"slices"
 	"sync"
@@ -13,61 +12,11 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 )
 
 const day = 24 * time.Hour
-
-// idOf is a UUIDv7 made that long ago.
-func idOf(age time.Duration) uuid.UUID {
-	id := uuid.Must(uuid.NewV7())
-	var ms [8]byte
-	binary.BigEndian.PutUint64(ms[:], uint64(time.Now().Add(-age).UnixMilli())) //nolint:gosec // our time is after 1970
-	copy(id[:6], ms[2:])
-	return id
-}
-
-// aged is an email that was accepted and came to its end that long ago. Without an end
-// it is still PENDING.
-func aged(t *testing.T, d storetest.Database, company uuid.UUID, age time.Duration, end email.Status) uuid.UUID {
-	t.Helper()
-	id := d.Accept(t, company, func(e *store.NewEmail) {
-		e.ID, e.CreatedAt = idOf(age), time.Now().Add(-age)
-		e.Text, e.Job.CC, e.Job.Recipient.CPFCNPJHash = "Olá", []string{"bia@example.com"}, hashOf('a')
-	})
-	switch end {
-	case email.Sent, email.Failed:
-		token := uuid.New()
-		apply(t, d, claimOf(company, id, token, "C-"+id.String()))
-		if end == email.Sent {
-			apply(t, d, sentOf(id, token))
-		} else {
-			apply(t, d, failedOf(id, token))
-		}
-	case email.Cancelled:
-		apply(t, d, cancelOf(id))
-	}
-	if end != email.Pending {
-		run(t, d, `UPDATE email_outbox SET processed_at = now() - $2 * interval '1 ms' WHERE id = $1`, id, age.Milliseconds())
-	}
-	return id
-}
-
-// drained calls a cleaning method until there is no more, and returns how much it has done.
-func drained(t *testing.T, clean func(context.Context, time.Duration, int) (store.Cleaned, error), age time.Duration, limit int) (total int) {
-	t.Helper()
-	for range 1000 {
-		done, err := clean(t.Context(), age, limit)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if total += done.Count; !done.More {
-			return total
-		}
-	}
-	t.Fatal("it never ends")
-	return 0
-}
 
 func kept(t *testing.T, d storetest.Database, table, key string) []uuid.UUID {
 	t.Helper()
@@ -105,17 +54,17 @@ func TestPurgeOutbox(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	old := []uuid.UUID{
-		aged(t, d, company, 40*day, email.Sent), aged(t, d, company, 35*day, email.Failed), aged(t, d, company, 31*day, email.Cancelled),
+		storetest.EndedEmail(t, d, company, 40*day, email.Sent), storetest.EndedEmail(t, d, company, 35*day, email.Failed), storetest.EndedEmail(t, d, company, 31*day, email.Cancelled),
 	}
 	stay := []uuid.UUID{
-		aged(t, d, company, 36*day, email.Pending), // scheduled far ahead
-		aged(t, d, company, 29*day, email.Sent),
-		aged(t, d, company, 0, email.Sent),
+		storetest.EndedEmail(t, d, company, 36*day, email.Pending), // scheduled far ahead
+		storetest.EndedEmail(t, d, company, 29*day, email.Sent),
+		storetest.EndedEmail(t, d, company, 0, email.Sent),
 	}
-	late := aged(t, d, company, 50*day, email.Sent)
-	run(t, d, `UPDATE email_outbox SET processed_at = now() - interval '10 days' WHERE id = $1`, late)
+	late := storetest.EndedEmail(t, d, company, 50*day, email.Sent)
+	d.Run(t, `UPDATE email_outbox SET processed_at = now() - interval '10 days' WHERE id = $1`, late)
 
-	if n := drained(t, d.Store.PurgeOutbox, 30*day, 2); n != len(old) {
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).PurgeOutbox, 30*day, 2); n != len(old) {
 		t.Errorf("%d deleted, want %d", n, len(old))
 	}
 	expectKept(t, d, "email_outbox", "id", append(stay, late)...)
@@ -128,13 +77,13 @@ func TestPurgeOutbox(t *testing.T) {
 	}
 
 	// What was passed by is found by the daily walk, and not looked at before.
-	run(t, d, `UPDATE email_outbox SET processed_at = now() - interval '31 days' WHERE id = $1`, late)
-	if n := drained(t, d.Store.PurgeOutbox, 30*day, 2); n != 0 {
+	d.Run(t, `UPDATE email_outbox SET processed_at = now() - interval '31 days' WHERE id = $1`, late)
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).PurgeOutbox, 30*day, 2); n != 0 {
 		t.Errorf("%d deleted behind the walk", n)
 	}
-	run(t, d, `UPDATE retention_walks SET begun_at = now() - interval '25 hours'`)
-	drained(t, d.Store.PurgeOutbox, 30*day, 2)
-	if n := drained(t, d.Store.PurgeOutbox, 30*day, 2); n != 1 {
+	d.Run(t, `UPDATE retention_walks SET begun_at = now() - interval '25 hours'`)
+	storetest.Drain(t, retention.New(d.Store.DB()).PurgeOutbox, 30*day, 2)
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).PurgeOutbox, 30*day, 2); n != 1 {
 		t.Errorf("%d deleted a day later", n)
 	}
 	expectKept(t, d, "email_outbox", "id", stay...)
@@ -144,7 +93,7 @@ func TestPurgeOutbox(t *testing.T) {
 func TestPurgeOutbox_NotWhatIsSentAgain(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	id := aged(t, d, d.Company(t), 40*day, email.Failed)
+	id := storetest.EndedEmail(t, d, d.Company(t), 40*day, email.Failed)
 	tx, err := d.SQL.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -153,15 +102,15 @@ func TestPurgeOutbox_NotWhatIsSentAgain(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), `UPDATE email_outbox SET status = 'PENDING', processed_at = NULL WHERE id = $1`, id); err != nil {
 		t.Fatal(err)
 	}
-	result := make(chan store.Cleaned, 1)
+	result := make(chan retention.Cleaned, 1)
 	go func() {
-		done, err := d.Store.PurgeOutbox(context.WithoutCancel(t.Context()), 30*day, 10)
+		done, err := retention.New(d.Store.DB()).PurgeOutbox(context.WithoutCancel(t.Context()), 30*day, 10)
 		if err != nil {
 			t.Error(err)
 		}
 		result <- done
 	}()
-	waitBlocked(t, d, 1)
+	storetest.WaitBlocked(t, d, 1)
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
@@ -175,13 +124,13 @@ func TestPurgeOutbox_NotWhatIsSentAgain(t *testing.T) {
 // written down the first one's.
 func oldIntakes(t *testing.T, d storetest.Database, company uuid.UUID, people ...store.NewRecipient) []uuid.UUID {
 	t.Helper()
-	ids := intake(t, d, company, people...)
-	run(t, d, `UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now() - interval '31 days'`)
-	upsert(t, d, ids[0])
+	ids := storetest.Intake(t, d, company, people...)
+	d.Run(t, `UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now() - interval '31 days'`)
+	storetest.Upsert(t, d, ids[0])
 	for i, id := range ids { // their ids are of today
-		old := idOf(time.Duration(40-i) * day)
-		run(t, d, `UPDATE email_outbox SET id = $2 WHERE id = $1`, id, old)
-		run(t, d, `UPDATE recipient_intakes SET outbox_id = $2 WHERE outbox_id = $1`, id, old)
+		old := storetest.IDOf(time.Duration(40-i) * day)
+		d.Run(t, `UPDATE email_outbox SET id = $2 WHERE id = $1`, id, old)
+		d.Run(t, `UPDATE recipient_intakes SET outbox_id = $2 WHERE outbox_id = $1`, id, old)
 		ids[i] = old
 	}
 	return ids
@@ -193,8 +142,8 @@ func TestPurgeOutbox_Jobs(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	ids := oldIntakes(t, d, company, known("C-1", "ana@example.com", "Ana"), known("C-2", "bia@example.com", "Bia"))
-	if n := drained(t, d.Store.PurgeOutbox, 30*day, 10); n != 1 {
+	ids := oldIntakes(t, d, company, storetest.KnownRecipient("C-1", "ana@example.com", "Ana"), storetest.KnownRecipient("C-2", "bia@example.com", "Bia"))
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).PurgeOutbox, 30*day, 10); n != 1 {
 		t.Errorf("%d deleted", n)
 	}
 	expectKept(t, d, "email_outbox", "id", ids[1])
@@ -206,7 +155,7 @@ func TestPurgeOutbox_ManyAtOnce(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	for i := range 40 {
-		aged(t, d, company, 40*day-time.Duration(i)*time.Hour/10, email.Cancelled)
+		storetest.EndedEmail(t, d, company, 40*day-time.Duration(i)*time.Hour/10, email.Cancelled)
 	}
 	var (
 		at    sync.WaitGroup
@@ -215,8 +164,8 @@ func TestPurgeOutbox_ManyAtOnce(t *testing.T) {
 	)
 	for range 8 {
 		at.Go(func() {
-			for ask[int](t, d, `SELECT count(*) FROM email_outbox`) > 0 {
-				done, err := d.Store.PurgeOutbox(t.Context(), 30*day, 3)
+			for storetest.Ask[int](t, d, `SELECT count(*) FROM email_outbox`) > 0 {
+				done, err := retention.New(d.Store.DB()).PurgeOutbox(t.Context(), 30*day, 3)
 				if err != nil {
 					t.Error(err)
 					return
@@ -239,38 +188,38 @@ func TestEraseBodies(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	seven := 7
-	if err := d.Store.SetRetention(t.Context(), because("their contract"), store.Retention{CompanyID: other, Bodies: &seven}); err != nil {
+	if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Bodies: &seven}); err != nil {
 		t.Fatal(err)
 	}
-	old, young := aged(t, d, company, 11*day, email.Failed), aged(t, d, company, 8*day, email.Failed)
-	theirs, theirsYoung := aged(t, d, other, 8*day, email.Sent), aged(t, d, other, 6*day, email.Sent)
-	open := aged(t, d, company, 12*day, email.Pending)
+	old, young := storetest.EndedEmail(t, d, company, 11*day, email.Failed), storetest.EndedEmail(t, d, company, 8*day, email.Failed)
+	theirs, theirsYoung := storetest.EndedEmail(t, d, other, 8*day, email.Sent), storetest.EndedEmail(t, d, other, 6*day, email.Sent)
+	open := storetest.EndedEmail(t, d, company, 12*day, email.Pending)
 	erased := func() []uuid.UUID {
 		t.Helper()
 		return kept(t, d, "email_outbox WHERE body_erased_at IS NOT NULL", "id")
 	}
 
-	if n := drained(t, d.Store.EraseBodies, 10*day, 2); n != 1 || !slices.Equal(erased(), []uuid.UUID{old}) {
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseBodies, 10*day, 2); n != 1 || !slices.Equal(erased(), []uuid.UUID{old}) {
 		t.Errorf("%d erased: %v", n, erased())
 	}
-	ofOther := func(ctx context.Context, age time.Duration, limit int) (store.Cleaned, error) {
-		return d.Store.EraseCompanyBodies(ctx, other, age, limit)
+	ofOther := func(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error) {
+		return retention.New(d.Store.DB()).EraseCompanyBodies(ctx, other, age, limit)
 	}
-	if n := drained(t, ofOther, 7*day, 2); n != 1 || !slices.Equal(erased(), []uuid.UUID{old, theirs}) {
+	if n := storetest.Drain(t, ofOther, 7*day, 2); n != 1 || !slices.Equal(erased(), []uuid.UUID{old, theirs}) {
 		t.Errorf("%d erased: %v, want %v too", n, erased(), theirs)
 	}
-	if left := ask[string](t, d, `SELECT concat_ws('|', html, text_body, payload - 'subject' - 'htmlRef') FROM email_outbox WHERE id = $1`, old); left != `|{"cc": ["bia@example.com"], "to": "ana@example.com"}` {
+	if left := storetest.Ask[string](t, d, `SELECT concat_ws('|', html, text_body, payload - 'subject' - 'htmlRef') FROM email_outbox WHERE id = $1`, old); left != `|{"cc": ["bia@example.com"], "to": "ana@example.com"}` {
 		t.Errorf("left of it: %s", left)
 	}
 	for id, want := range map[uuid.UUID]bool{old: true, young: false, open: false, theirsYoung: false} {
-		moved, err := d.Store.Advance(t.Context(), replayOf(id))
+		moved, err := d.Store.Advance(t.Context(), storetest.ReplayOf(id))
 		if err != nil || moved.Erased != want || moved.Applied != (id == young) {
 			t.Errorf("sending it again: %+v, %v", moved, err)
 		}
 	}
 	// It was accepted after all, which the provider says late.
-	token := ask[uuid.UUID](t, d, `SELECT claim_token FROM email_outbox WHERE id = $1`, old)
-	if moved, err := d.Store.Advance(t.Context(), sentOf(old, token)); err != nil || !moved.Applied {
+	token := storetest.Ask[uuid.UUID](t, d, `SELECT claim_token FROM email_outbox WHERE id = $1`, old)
+	if moved, err := d.Store.Advance(t.Context(), storetest.SentOf(old, token)); err != nil || !moved.Applied {
 		t.Errorf("a late success: %+v, %v", moved, err)
 	}
 	var refused *store.NotReplayableError
@@ -283,25 +232,23 @@ func TestEraseBodies(t *testing.T) {
 // Of a mailing's email, the entry's values are the body.
 func TestEraseBodies_OfAMailing(t *testing.T) {
 	t.Parallel()
-	for name, clean := range map[string]func(*store.Store) func(context.Context, time.Duration, int) (store.Cleaned, error){
-		"erased": func(s *store.Store) func(context.Context, time.Duration, int) (store.Cleaned, error) {
-			return s.EraseBodies
-		},
-		"purged": func(s *store.Store) func(context.Context, time.Duration, int) (store.Cleaned, error) {
-			return s.PurgeOutbox
-		},
+	for name, clean := range map[string]func(*retention.Store, context.Context, time.Duration, int) (retention.Cleaned, error){
+		"erased": (*retention.Store).EraseBodies,
+		"purged": (*retention.Store).PurgeOutbox,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := storetest.New(t)
 			company := d.Company(t)
-			id := aged(t, d, company, 40*day, email.Cancelled)
-			ofMailing(t, d, company, id)
-			run(t, d, `UPDATE mailing_entries SET nome = 'Ana', razao_social = 'Ana Ltda' WHERE id = $1`, id)
-			if n := drained(t, clean(d.Store), 30*day, 10); n != 1 {
+			id := storetest.EndedEmail(t, d, company, 40*day, email.Cancelled)
+			storetest.OfMailing(t, d, company, id)
+			d.Run(t, `UPDATE mailing_entries SET nome = 'Ana', razao_social = 'Ana Ltda' WHERE id = $1`, id)
+			if n := storetest.Drain(t, func(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error) {
+				return clean(retention.New(d.Store.DB()), ctx, age, limit)
+			}, 30*day, 10); n != 1 {
 				t.Fatalf("%d done", n)
 			}
-			if left := ask[string](t, d, `SELECT email || fields::text || token || concat(nome, razao_social) FROM mailing_entries WHERE id = $1`, id); left != "ana@example.com{}" {
+			if left := storetest.Ask[string](t, d, `SELECT email || fields::text || token || concat(nome, razao_social) FROM mailing_entries WHERE id = $1`, id); left != "ana@example.com{}" {
 				t.Errorf("left of the entry: %s", left)
 			}
 		})
@@ -315,7 +262,7 @@ func TestSetRetention(t *testing.T) {
 	one, none, many := 1, 0, store.MaxRetentionDays+1
 	for _, r := range []store.Retention{{Bodies: &one, Logs: &one}, {Files: &one}, {Hashes: &one}, {}} {
 		r.CompanyID = company
-		if err := d.Store.SetRetention(t.Context(), because("their contract"), r); err != nil {
+		if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), r); err != nil {
 			t.Fatal(err)
 		}
 		got, err := d.Store.FindRetention(t.Context(), company)
@@ -326,11 +273,11 @@ func TestSetRetention(t *testing.T) {
 	}
 	for field, r := range map[string]store.Retention{"bodiesDays": {Bodies: &none}, "filesDays": {Files: &many}, "logsDays": {Logs: &none}, "hashesDays": {Hashes: &many}} {
 		var cannot *store.RetentionError
-		if err := d.Store.SetRetention(t.Context(), because("their contract"), r); !errors.As(err, &cannot) || cannot.Field != field {
+		if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), r); !errors.As(err, &cannot) || cannot.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	if err := d.Store.SetRetention(t.Context(), because("their contract"), store.Retention{CompanyID: uuid.New(), Files: &one}); !errors.Is(err, store.ErrNotFound) {
+	if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: uuid.New(), Files: &one}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a company that is none: %v", err)
 	}
 	if _, err := d.Store.FindRetention(t.Context(), uuid.New()); !errors.Is(err, store.ErrNotFound) {

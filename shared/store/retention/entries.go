@@ -1,4 +1,4 @@
-package store
+package retention
 
 import (
 	"context"
@@ -10,59 +10,6 @@ import (
 
 	"email-gateway/shared/store/internal/pg"
 )
-
-// MailingFile is the uploaded file of a mailing.
-type MailingFile struct {
-	MailingID uuid.UUID `db:"id"`
-	CompanyID uuid.UUID `db:"company_id"`
-}
-
-// dueFilesSQL goes along mailings_files, and looks companies up by company_retention_pkey.
-// A mailing that was cancelled and never started has no use for its file. It locks nothing.
-const dueFilesSQL = `
-SELECT m.id, m.company_id
-FROM mailings m LEFT JOIN company_retention r ON r.company_id = m.company_id
-WHERE m.file_deleted_at IS NULL AND m.status IN ('COMPLETED', 'CANCELLED', 'FAILED')
-  AND (coalesce(m.completed_at, m.updated_at) < now() - coalesce(r.files_days * interval '1 day', $1 * interval '1 ms')
-       OR m.status = 'CANCELLED' AND m.generation = 0)
-ORDER BY coalesce(m.completed_at, m.updated_at) LIMIT $2`
-
-// DueFiles lists at most limit files of mailings that ended longer ago than age, or than
-// their company's own (age 0 = those with such a one alone), and of those that were cancelled
-// and never started.
-func (s *Store) DueFiles(ctx context.Context, age time.Duration, limit int) ([]MailingFile, error) {
-	var files []MailingFile
-	if err := s.db.SelectContext(ctx, &files, dueFilesSQL, milliseconds(age), limit); err != nil {
-		return nil, fmt.Errorf("list files past their time: %w", pg.Translate(err))
-	}
-	return files, nil
-}
-
-// milliseconds of an age; NULL for 0, which is for ever.
-func milliseconds(age time.Duration) *int64 {
-	if age == 0 {
-		return nil
-	}
-	ms := age.Milliseconds()
-	return &ms
-}
-
-// markFilesSQL locks the mailings' rows by primary key.
-const markFilesSQL = `UPDATE mailings SET file_deleted_at = now() WHERE id = ANY ($1::uuid[]) AND file_deleted_at IS NULL`
-
-// MarkFilesDeleted records that the files of these mailings are deleted, and returns how
-// many were not marked before.
-func (s *Store) MarkFilesDeleted(ctx context.Context, mailings []uuid.UUID) (int, error) {
-	result, err := s.db.Exec(ctx, markFilesSQL, pg.UUIDArray(mailings))
-	if err != nil {
-		return 0, fmt.Errorf("mark files deleted: %w", err)
-	}
-	n, err := result.RowsAffected()
-	if err != nil {
-		return 0, fmt.Errorf("mark files deleted: %w", err)
-	}
-	return int(n), nil
-}
 
 // keptEntriesSQL goes along mailings_kept, whose condition is its own, to the first mailing
 // past its time, and locks it; one that another process is at is left to it. Companies

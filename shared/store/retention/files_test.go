@@ -1,4 +1,4 @@
-package store_test
+package retention_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -15,9 +16,9 @@ import (
 func endedMailing(t *testing.T, d storetest.Database, company uuid.UUID, n int, status string, age time.Duration) uuid.UUID {
 	t.Helper()
 	id := d.Mailing(t, company, n, nil)
-	run(t, d, `INSERT INTO mailing_rejects (mailing_id, line_no, code) VALUES ($1, 99999, 'DUPLICATE')`, id)
-	run(t, d, `UPDATE mailing_entries SET status = 'CANCELLED' WHERE mailing_id = $1`, id)
-	run(t, d, `UPDATE mailings SET status = $2, cancelled = accepted, counted_at = now(), updated_at = now() - $3 * interval '1 ms',
+	d.Run(t, `INSERT INTO mailing_rejects (mailing_id, line_no, code) VALUES ($1, 99999, 'DUPLICATE')`, id)
+	d.Run(t, `UPDATE mailing_entries SET status = 'CANCELLED' WHERE mailing_id = $1`, id)
+	d.Run(t, `UPDATE mailings SET status = $2, cancelled = accepted, counted_at = now(), updated_at = now() - $3 * interval '1 ms',
 		completed_at = CASE WHEN $2 = 'COMPLETED' THEN now() - $3 * interval '1 ms' END WHERE id = $1`, id, status, age.Milliseconds())
 	return id
 }
@@ -27,7 +28,7 @@ func TestDueFiles(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	ninety := 90
-	if err := d.Store.SetRetention(t.Context(), because("their contract"), store.Retention{CompanyID: other, Files: &ninety}); err != nil {
+	if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Files: &ninety}); err != nil {
 		t.Fatal(err)
 	}
 	due := map[uuid.UUID]bool{}
@@ -41,7 +42,7 @@ func TestDueFiles(t *testing.T) {
 
 	list := func(age time.Duration) map[uuid.UUID]bool {
 		t.Helper()
-		files, err := d.Store.DueFiles(t.Context(), age, 100)
+		files, err := retention.New(d.Store.DB()).DueFiles(t.Context(), age, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +70,7 @@ func TestDueFiles(t *testing.T) {
 		ids = append(ids, id)
 	}
 	for _, want := range []int{3, 0} {
-		if n, err := d.Store.MarkFilesDeleted(t.Context(), ids); err != nil || n != want {
+		if n, err := retention.New(d.Store.DB()).MarkFilesDeleted(t.Context(), ids); err != nil || n != want {
 			t.Errorf("%d marked, %v, want %d", n, err, want)
 		}
 	}
@@ -88,18 +89,18 @@ func TestPurgeEntries(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	old := endedMailing(t, d, company, 25, "COMPLETED", 400*day)
-	run(t, d, `UPDATE mailings SET failed = 1, cancelled = cancelled - 1 WHERE id = $1`, old)
+	d.Run(t, `UPDATE mailings SET failed = 1, cancelled = cancelled - 1 WHERE id = $1`, old)
 	empty := endedMailing(t, d, company, 0, "CANCELLED", 390*day)
 	keep := []uuid.UUID{
 		endedMailing(t, d, company, 2, "COMPLETED", 300*day),
 		endedMailing(t, d, company, 2, "PAUSED", 400*day),
 	}
 	uncounted, settling := endedMailing(t, d, company, 2, "CANCELLED", 400*day), endedMailing(t, d, company, 2, "CANCELLED", 400*day)
-	run(t, d, `UPDATE mailings SET counted_at = NULL WHERE id = $1`, uncounted)
-	run(t, d, `UPDATE mailings SET settling = 'cancel' WHERE id = $1`, settling)
-	run(t, d, `DELETE FROM email_outbox`) // their jobs
+	d.Run(t, `UPDATE mailings SET counted_at = NULL WHERE id = $1`, uncounted)
+	d.Run(t, `UPDATE mailings SET settling = 'cancel' WHERE id = $1`, settling)
+	d.Run(t, `DELETE FROM email_outbox`) // their jobs
 
-	if n := drained(t, d.Store.PurgeEntries, 365*day, 10); n != 27 {
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).PurgeEntries, 365*day, 10); n != 27 {
 		t.Errorf("%d deleted", n)
 	}
 	expectKept(t, d, "mailing_entries", "mailing_id", append(keep, uncounted, settling)...)
@@ -128,20 +129,20 @@ func TestPurgeEntries_NotBeforeTheEmails(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	seven := 7
-	if err := d.Store.SetRetention(t.Context(), because("their contract"), store.Retention{CompanyID: company, Logs: &seven}); err != nil {
+	if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: company, Logs: &seven}); err != nil {
 		t.Fatal(err)
 	}
 	id := d.Accept(t, company, nil)
-	mailing := ofMailing(t, d, company, id)
-	apply(t, d, cancelOf(id))
-	run(t, d, `UPDATE mailings SET status = 'COMPLETED', cancelled = 1, counted_at = now(), completed_at = now() - interval '8 days' WHERE id = $1`, mailing)
+	mailing := storetest.OfMailing(t, d, company, id)
+	storetest.Apply(t, d, storetest.CancelOf(id))
+	d.Run(t, `UPDATE mailings SET status = 'COMPLETED', cancelled = 1, counted_at = now(), completed_at = now() - interval '8 days' WHERE id = $1`, mailing)
 	for _, age := range []time.Duration{0, 365 * day} {
-		if n := drained(t, d.Store.PurgeEntries, age, 10); n != 0 {
+		if n := storetest.Drain(t, retention.New(d.Store.DB()).PurgeEntries, age, 10); n != 0 {
 			t.Errorf("%d deleted", n)
 		}
 	}
-	run(t, d, `DELETE FROM email_outbox`)
-	if n := drained(t, d.Store.PurgeEntries, 0, 10); n != 1 { // by the company's own age
+	d.Run(t, `DELETE FROM email_outbox`)
+	if n := storetest.Drain(t, retention.New(d.Store.DB()).PurgeEntries, 0, 10); n != 1 { // by the company's own age
 		t.Errorf("%d deleted", n)
 	}
 }
@@ -150,15 +151,15 @@ func TestCleanRecipients(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	upsert(t, d, intake(t, d, company, known("old", "a@example.com", ""), known("young", "b@example.com", ""), known("there", "c@example.com", ""), known("waits", "d@example.com", ""))...)
-	run(t, d, `UPDATE recipients SET deleted_at = now() - CASE external_id WHEN 'young' THEN interval '399 days' ELSE interval '401 days' END WHERE external_id <> 'there'`)
-	run(t, d, `INSERT INTO recipient_intakes SELECT id, gen_random_uuid(), company_id, email FROM recipients WHERE external_id = 'waits'`)
+	storetest.Upsert(t, d, storetest.Intake(t, d, company, storetest.KnownRecipient("old", "a@example.com", ""), storetest.KnownRecipient("young", "b@example.com", ""), storetest.KnownRecipient("there", "c@example.com", ""), storetest.KnownRecipient("waits", "d@example.com", ""))...)
+	d.Run(t, `UPDATE recipients SET deleted_at = now() - CASE external_id WHEN 'young' THEN interval '399 days' ELSE interval '401 days' END WHERE external_id <> 'there'`)
+	d.Run(t, `INSERT INTO recipient_intakes SELECT id, gen_random_uuid(), company_id, email FROM recipients WHERE external_id = 'waits'`)
 	for _, want := range []int{1, 0} {
-		if n, err := d.Store.CleanRecipients(t.Context(), 400*day, 10); err != nil || n != want {
+		if n, err := retention.New(d.Store.DB()).CleanRecipients(t.Context(), 400*day, 10); err != nil || n != want {
 			t.Errorf("%d deleted, %v, want %d", n, err, want)
 		}
 	}
-	if left := ask[string](t, d, `SELECT string_agg(external_id, ' ' ORDER BY external_id) FROM recipients`); left != "there waits young" {
+	if left := storetest.Ask[string](t, d, `SELECT string_agg(external_id, ' ' ORDER BY external_id) FROM recipients`); left != "there waits young" {
 		t.Errorf("left: %s", left)
 	}
 }

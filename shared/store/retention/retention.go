@@ -1,0 +1,14 @@
+// Package retention deletes what is past its retention: rows of the outbox, what emails and mailings say, logs and their
+// partitions, numbers of persons, and deleted recipients. The ages are parameters; a company's own ages come from
+// company_retention.
+//
+// Most deletions are scans along a primary key, whose position is in retention_walks: see Store.walk.
+package retention
+
+import "email-gateway/shared/store/internal/pg"
+
+// Store has the deletions. Any number of processes may run them at once: each skips what another one has locked.
+type Store struct{ db *pg.DB }
+
+// New makes a Store on these connections.
+func New(db *pg.DB) *Store { return &Store{db: db} }

@@ -1,0 +1,75 @@
+package storetest
+
+import (
+	"database/sql"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/internal/pg"
+)
+
+// Connect opens one connection with the settings of the programs' own, whose prepared plans stay.
+func Connect(tb testing.TB, d Database, o store.Options) *sql.DB {
+	tb.Helper()
+	dsn, err := pg.DataSource(d.URL, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	db, err := sql.Open("postgres", dsn)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	tb.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// Explain returns the plan of a statement.
+func Explain(tb testing.TB, db *sql.DB, statement string, parameters ...any) string {
+	tb.Helper()
+	rows, err := db.QueryContext(tb.Context(), "EXPLAIN "+statement, parameters...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer rows.Close()
+	var plan strings.Builder
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			tb.Fatal(err)
+		}
+		plan.WriteString(line + "\n")
+	}
+	if err := rows.Err(); err != nil {
+		tb.Fatal(err)
+	}
+	return plan.String()
+}
+
+// CheckStep checks that the plan of a step that deletes or empties rows uses the indexes, sorts no more than what it picked,
+// and reads no whole table.
+func CheckStep(tb testing.TB, name, plan string, indexes []string) {
+	tb.Helper()
+	for _, index := range indexes {
+		if !regexp.MustCompile(` (using|Index Scan on) ` + index + ` `).MatchString(plan) {
+			tb.Errorf("%s does not use %s:\n%s", name, index, plan)
+		}
+	}
+	// The next rows in the index's order, not all of them sorted. What was picked may be.
+	for _, part := range strings.SplitAfter(plan, "CTE ") {
+		sorts := regexp.MustCompile(`->  Sort .*\n +Sort Key: (r\.deleted_at|mailing_rejects\.line_no|(\w+\.)?(expires_at|received_at|created_at))`)
+		if strings.HasPrefix(part, "seen\n") || strings.HasPrefix(part, "next\n") {
+			sorts = regexp.MustCompile(`->  Sort .*\n +Sort Key: .*`)
+		}
+		if found := sorts.FindString(part); found != "" {
+			tb.Errorf("%s: %s:\n%s", name, found, plan)
+		}
+	}
+	if reads := regexp.MustCompile(`Seq Scan on (email_outbox|mailing_entries|mailing_rejects|mailings|recipients|recipient_intakes|outbox_aggregates|idempotency_keys|ses_events|dead_letters|email_\w+` +
+		time.Now().UTC().Format("_2006_01") + `) `).FindString(plan); reads != "" {
+		tb.Errorf("%s: %s:\n%s", name, reads, plan)
+	}
+}

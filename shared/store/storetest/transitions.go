@@ -1,0 +1,93 @@
+package storetest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// ClaimOf is a worker's claim of an email for the recipient with this external id.
+func ClaimOf(company, id, token uuid.UUID, externalID string) store.Transition {
+	return store.Transition{
+		ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1,
+		Events: []email.Event{
+			Event(email.EventReceived, map[string]any{"attempt": 1, "jobId": id}),
+			Event(email.EventValidated, map[string]any{"validations": []string{"INTEGRITY", "OUTBOX", "RECIPIENT", "TEMPLATE"}}),
+			Event(email.EventSentAttempt, map[string]any{"attempt": 1, "attemptId": token}),
+		},
+		Recipient: &store.Recipient{
+			ID: store.RecipientID(company, externalID, "", ""), ExternalID: externalID, Nome: "Ana", Email: "ana@example.com",
+		},
+	}
+}
+
+// SentOf is the end of an attempt that the provider accepted.
+func SentOf(id, token uuid.UUID) store.Transition {
+	t := EndOf(id, token, email.Sent, Event(email.EventSent, map[string]any{"sesMessageId": "ses-" + id.String(), "attempt": 1}))
+	t.SESMessageID = "ses-" + id.String()
+	return t
+}
+
+// FailedOf is the end of an attempt that the provider refused for good.
+func FailedOf(id, token uuid.UUID) store.Transition {
+	t := EndOf(id, token, email.Failed, Event(email.EventFailed, map[string]any{"errorCode": "SES_REJECTED"}))
+	t.ErrorCode, t.ErrorReason, t.DeadLetter = "SES_REJECTED", "no such mailbox", true
+	return t
+}
+
+// EndOf is the end of an attempt.
+func EndOf(id, token uuid.UUID, to email.Status, events ...email.Event) store.Transition {
+	return store.Transition{
+		ID: id, Guard: store.GuardAttempt, Token: token, Status: to, Events: events, Duration: 80 * time.Millisecond,
+	}
+}
+
+// CancelOf cancels an email that was not sent.
+func CancelOf(id uuid.UUID) store.Transition {
+	return store.Transition{ID: id, Guard: store.GuardOpen, Status: email.Cancelled, Events: []email.Event{Event(email.EventCancelled, nil)}}
+}
+
+// ReplayOf makes a failed, expired or cancelled email pending again, for a day.
+func ReplayOf(id uuid.UUID) store.Transition {
+	return store.Transition{
+		ID: id, Guard: store.GuardReplay, Status: email.Pending, Renew: 24 * time.Hour, Events: []email.Event{Event(email.EventReplayed, nil)},
+	}
+}
+
+// Event is an event of now.
+func Event(kind email.EventType, metadata map[string]any) email.Event {
+	return email.Event{Type: kind, At: time.Now().UTC(), Metadata: metadata}
+}
+
+// Apply runs transitions one after the other, each of which must be applied.
+func Apply(tb testing.TB, d Database, ts ...store.Transition) {
+	tb.Helper()
+	for _, t := range ts {
+		got, err := d.Store.Advance(tb.Context(), t)
+		if err != nil || !got.Applied || got.Status != t.Status {
+			tb.Fatalf("%s %s: %+v, %v", t.Guard, t.Status, got, err)
+		}
+	}
+}
+
+// Timeline returns the types of an email's events, in order.
+func Timeline(tb testing.TB, d Database, id uuid.UUID) string {
+	tb.Helper()
+	events, err := d.Store.Timeline(tb.Context(), id)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	types := make([]string, len(events))
+	for i, e := range events {
+		types[i] = string(e.Type)
+		if e.Seq != i+1 {
+			tb.Errorf("event %d has the number %d", i+1, e.Seq)
+		}
+	}
+	return strings.Join(types, " ")
+}
