@@ -10,6 +10,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/person"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 )
@@ -160,7 +161,7 @@ func TestScheduledEmail_IsPurgedAndErased(t *testing.T) {
 		t.Errorf("purged while it waits: %+v, %v", done, err)
 	}
 	for again := range 2 { // done twice, it changes nothing more
-		done, err := d.Store.EraseEmails(t.Context(), storetest.Operator(), company, uuid.New(), []uuid.UUID{id})
+		done, err := person.New(d.Store.DB()).EraseEmails(t.Context(), storetest.Operator(), company, uuid.New(), []uuid.UUID{id})
 		if err != nil || len(done.Busy) != 0 || len(done.Logs) != 1-again {
 			t.Fatalf("%+v, %v", done, err)
 		}

@@ -47,3 +47,16 @@ func (s *Store) TasksRemoved(ctx context.Context, ids, found []uuid.UUID) error 
 	_, err := s.db.Exec(ctx, tasksRemovedSQL, pg.UUIDArray(ids), pg.UUIDArray(found))
 	return pg.Wrap("record removed tasks", err)
 }
+
+// oldestErasureSQL reads all of person_erasures, which holds what was not completed, and locks
+// nothing.
+const oldestErasureSQL = `SELECT coalesce(extract(epoch FROM now() - min(begun_at)), 0)::float8 FROM person_erasures`
+
+// OldestErasure is how long ago the oldest erasure that is not complete began, in seconds; 0 if
+// all are complete.
+func (s *Store) OldestErasure(ctx context.Context) (seconds float64, err error) {
+	if err := s.db.GetContext(ctx, &seconds, oldestErasureSQL); err != nil {
+		return 0, fmt.Errorf("look for the oldest erasure: %w", pg.Translate(err))
+	}
+	return seconds, nil
+}

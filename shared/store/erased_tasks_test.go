@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/person"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -20,8 +21,8 @@ func TestErasedTasks_Copies(t *testing.T) {
 	waiting, enqueued := d.Accept(t, company, copied), d.Accept(t, company, copied)
 	run(t, d, `UPDATE email_outbox SET status = 'RETRY_SCHEDULED', enqueued_at = now() WHERE id = $1`, enqueued)
 	erasure := uuid.Must(uuid.NewV7())
-	who := store.Person{CompanyID: company, Addresses: []string{"maria@example.com"}}
-	done, err := d.Store.EraseCopies(t.Context(), who, erasure, []uuid.UUID{waiting, enqueued})
+	who := person.Person{CompanyID: company, Addresses: []string{"maria@example.com"}}
+	done, err := person.New(d.Store.DB()).EraseCopies(t.Context(), who, erasure, []uuid.UUID{waiting, enqueued})
 	if err != nil || len(done.Emails) != 2 {
 		t.Fatalf("%+v, %v", done, err)
 	}
@@ -42,7 +43,7 @@ func TestErasedTasks_Copies(t *testing.T) {
 	listed(waiting)
 	must(t, d.Store.TasksRemoved(t.Context(), []uuid.UUID{waiting}, nil))
 	listed()
-	if n, err := d.Store.CountErasedTasks(t.Context(), []uuid.UUID{erasure}); n.Open != 1 || err != nil {
+	if n, err := person.New(d.Store.DB()).CountErasedTasks(t.Context(), []uuid.UUID{erasure}); n.Open != 1 || err != nil {
 		t.Errorf("%+v, %v", n, err)
 	}
 	run(t, d, `UPDATE email_outbox SET status = 'FAILED', processed_at = now() WHERE id = $1`, enqueued)

@@ -84,21 +84,29 @@ func (s *Store) advance(ctx context.Context, ts []Transition, wait time.Duration
 	return results, nil
 }
 
-// advanceIn applies one transition as a part of a transaction. One that lost a race is for
-// the caller to repeat as a whole.
+// advanceIn is AdvanceAllIn for one email.
 func advanceIn(ctx context.Context, tx *sqlx.Tx, t Transition) (Advanced, error) {
-	t, err := t.encoded()
-	if err != nil {
-		return Advanced{}, err
-	}
-	results, err := advanceAllIn(ctx, tx, []Transition{t}, aggregateWait)
+	results, err := AdvanceAllIn(ctx, tx, []Transition{t}, aggregateWait)
 	if err != nil {
 		return Advanced{}, err
 	}
 	return results[0], nil
 }
 
-// advanceAllIn is advanceIn for emails that differ.
+// AdvanceAllIn applies transitions of different emails as a part of a transaction, and waits at most wait for each lock. One
+// that lost a race is for the caller to repeat as a whole.
+func AdvanceAllIn(ctx context.Context, tx *sqlx.Tx, ts []Transition, wait time.Duration) ([]Advanced, error) {
+	ready := make([]Transition, len(ts))
+	for i, t := range ts {
+		var err error
+		if ready[i], err = t.encoded(); err != nil {
+			return nil, err
+		}
+	}
+	return advanceAllIn(ctx, tx, ready, wait)
+}
+
+// advanceAllIn is AdvanceAllIn for transitions that are encoded.
 func advanceAllIn(ctx context.Context, tx *sqlx.Tx, ts []Transition, wait time.Duration) ([]Advanced, error) {
 	return advanceWaiting(ts, wait, func(rows any, columns []any) error {
 		return pg.Translate(tx.SelectContext(ctx, rows, advanceWaitingSQL, columns...))

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/person"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -177,7 +178,7 @@ func TestRecipients_AnyOrderOfArrival(t *testing.T) {
 					fmt.Fprint(&trace, "delete; ")
 				}
 			case step == 11:
-				erased, err := d.Store.EraseRecipients(t.Context(), company, uuid.Must(uuid.NewV7()), []uuid.UUID{p.id()}, true)
+				erased, err := person.New(d.Store.DB()).EraseRecipients(t.Context(), company, uuid.Must(uuid.NewV7()), []uuid.UUID{p.id()}, true)
 				if err != nil {
 					t.Error(err)
 				}

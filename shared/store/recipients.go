@@ -24,6 +24,9 @@ type Recipient struct {
 	Email       string
 }
 
+// ErasedAddress replaces the address of an erased person. No mail can be sent to .invalid.
+const ErasedAddress = "erased@erased.invalid"
+
 // DeletedKept is the minimum retention of a deleted recipient's row: an email usually waits at most a
 // year and its deadline. One that waits longer, because it was moved again
 // and again, was replayed late, or its mailing was paused, creates no recipient any more

@@ -67,9 +67,9 @@ var callers = map[string][]string{
 		"usage.Month", "usage.Quotas",
 	},
 	"gateway_privacy": { // gatewayctl person, gatewayctl encryption
-		"tenant.FindCompany", "FindPerson", "TaxSample", "PersonRows", "PersonEntriesOf", "PersonMailings", "PersonSuppressions", "PersonAnswers", "PersonNotices", "RecordPerson",
-		"BeginErasure", "SaveReceipt", "Receipts", "FinishErasure", "CountErasedTasks", "Writers", "EraseMailingSenders", "EraseOtherNotes",
-		"EraseEmails", "EraseCopies", "EraseLetterCopies", "EraseEntries", "EraseDeadLetters", "EraseRecipients", "EraseSuppressions", "EraseReplays", "retention.MarkFilesDeleted",
+		"tenant.FindCompany", "person.Find", "person.TaxSample", "person.Rows", "person.EntriesOf", "person.Mailings", "person.Suppressions", "person.Answers", "person.Notices", "person.Record",
+		"person.BeginErasure", "person.SaveReceipt", "person.Receipts", "person.FinishErasure", "person.CountErasedTasks", "person.Writers", "person.EraseMailingSenders", "person.EraseOtherNotes",
+		"person.EraseEmails", "person.EraseCopies", "person.EraseLetterCopies", "person.EraseEntries", "person.EraseDeadLetters", "person.EraseRecipients", "person.EraseSuppressions", "person.EraseReplays", "retention.MarkFilesDeleted",
 		"audit.Record", "SealedValues", "Reseal", "KeptFiles", "FileKept", "RecordRotation",
 		"webhook.Secrets", "webhook.Reseal",
 		"file.DeleteErased", "file.ExportAttachments", "file.All", "file.Exist",

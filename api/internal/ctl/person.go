@@ -19,6 +19,7 @@ import (
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/store"
+	people "email-gateway/shared/store/person"
 )
 
 func (c *control) person() *cobra.Command {
@@ -111,7 +112,7 @@ func (c *control) archive(ctx context.Context, s *store.Store, name string, q *p
 		return nil, nil, err
 	}
 	p := c.progress()
-	a = &privacy.Archive{Store: s, Bucket: bucket, Ring: settings.Ring, HashKey: settings.HashKey}
+	a = &privacy.Archive{Store: s, People: people.New(s.DB()), Bucket: bucket, Ring: settings.Ring, HashKey: settings.HashKey}
 	a.Progress = func(what string, found int) {
 		p.update(step{what: "Searching", text: what + ", " + plurals(found, "row", "rows") + " so far"})
 	}

@@ -12,6 +12,7 @@ import (
 	"email-gateway/api/internal/privacy"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/person"
 )
 
 // open begins a transaction that the test ends.
@@ -44,7 +45,7 @@ func TestConcurrent_Import(t *testing.T) {
 	tx := h.open(t, newImport, id, h.company, store.RecipientID(h.company, "", hash, ""), hash, later)
 	var once sync.Once
 	h.archive.Progress = func(what string, _ int) {
-		if what != string(store.PersonRecipients) {
+		if what != string(person.Recipients) {
 			return
 		}
 		once.Do(func() {
@@ -88,7 +89,7 @@ func TestConcurrent_ImportedAgain(t *testing.T) {
 				}
 			}
 		}
-		erased = erased || what == string(store.PersonRecipients)
+		erased = erased || what == string(person.Recipients)
 	}
 	if done := h.eraseJoana(t, nil); !done.Complete() {
 		t.Errorf("%+v", done)

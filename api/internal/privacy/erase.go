@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/person"
 )
 
 // Erased is the result of an erasure. The counts are those of this run; the receipt includes those of the
@@ -84,7 +85,7 @@ type erasure struct {
 	copied  map[string]bool // emails to others that contain the person's address
 	busy    map[string]bool // ids of busy emails in this round
 	held    map[string]bool // emails that were busy in any round
-	scan    store.PersonScan
+	scan    person.Scan
 	saved   int         // changed, when the ledger was last saved
 	erasing []uuid.UUID // this run, and then the runs that it continues
 }
@@ -98,17 +99,17 @@ func (a *Archive) Erase(ctx context.Context, o Order) (Erased, error) {
 		return Erased{}, fmt.Errorf("make id: %w", err)
 	}
 	e := erasure{
-		Archive: a, order: o, ledger: newLedger(), copied: map[string]bool{}, busy: map[string]bool{}, held: map[string]bool{}, scan: store.PersonScan{Until: uuid.Max},
+		Archive: a, order: o, ledger: newLedger(), copied: map[string]bool{}, busy: map[string]bool{}, held: map[string]bool{}, scan: person.Scan{Until: uuid.Max},
 		done: Erased{Run: run, Unread: []uuid.UUID{}},
 	}
 	if e.person, err = a.find(ctx, o.Query); err != nil {
 		return e.done, err
 	}
 	// Audit the start too, in case the run never ends.
-	if err := a.Store.RecordPerson(ctx, o.By, "person.erase", o.CompanyID, run, map[string]any{"by": o.by(), "forgetSuppressions": o.Forget}); err != nil {
+	if err := a.People.Record(ctx, o.By, "person.erase", o.CompanyID, run, map[string]any{"by": o.by(), "forgetSuppressions": o.Forget}); err != nil {
 		return e.done, err
 	}
-	if e.erasing, err = a.Store.BeginErasure(ctx, run, &e.person.Person); err != nil {
+	if e.erasing, err = a.People.BeginErasure(ctx, run, &e.person.Person); err != nil {
 		return e.done, err
 	}
 	e.person = a.subject(e.person.Person, o.Query)
@@ -123,7 +124,7 @@ func (a *Archive) Erase(ctx context.Context, o Order) (Erased, error) {
 		return e.done, err
 	}
 	d := &e.done
-	return e.done, a.Store.RecordPerson(ctx, o.By, "person.erased", o.CompanyID, run, map[string]any{
+	return e.done, a.People.Record(ctx, o.By, "person.erased", o.CompanyID, run, map[string]any{
 		"cancelled": d.Cancelled, "emails": d.Emails, "copies": d.Copies, "emailLogs": d.EmailLogs, "mailingEntries": d.Entries,
 		"deadLetters": d.DeadLetters, "recipients": d.Recipients, "suppressions": d.Suppressions, "files": d.Files, "busy": d.Busy, "unreadFiles": len(d.Unread),
 		"addresses": len(e.person.Addresses), "sharedAddresses": d.Shared, "tables": d.Receipt.Tables,
@@ -187,7 +188,7 @@ func (e *erasure) changed() int {
 // awaitWriters waits until the currently open write transactions have ended. Only then are all
 // rows visible that were written before the recipients were deleted.
 func (e *erasure) awaitWriters(ctx context.Context, deadline time.Time) error {
-	open, err := e.Store.Writers(ctx)
+	open, err := e.People.Writers(ctx)
 	for {
 		e.done.Writing = len(open)
 		if err != nil || len(open) == 0 || time.Now().After(deadline) {
@@ -197,25 +198,25 @@ func (e *erasure) awaitWriters(ctx context.Context, deadline time.Time) error {
 			return err
 		}
 		var still []string
-		still, err = e.Store.Writers(ctx)
+		still, err = e.People.Writers(ctx)
 		open = slices.DeleteFunc(open, func(name string) bool { return !slices.Contains(still, name) })
 	}
 }
 
 // finish waits for the dispatchers and creates the receipt.
 func (e *erasure) finish(ctx context.Context) error {
-	tasks, err := e.Store.CountErasedTasks(ctx, e.erasing)
+	tasks, err := e.People.CountErasedTasks(ctx, e.erasing)
 	for deadline := time.Now().Add(e.order.TaskTimeout); err == nil && tasks.Open > 0 && time.Now().Before(deadline); {
 		e.report("tasks in Redis", e.changed())
 		if err := pause(ctx, askEvery/4); err != nil {
 			return err
 		}
-		tasks, err = e.Store.CountErasedTasks(ctx, e.erasing)
+		tasks, err = e.People.CountErasedTasks(ctx, e.erasing)
 	}
 	if err != nil {
 		return err
 	}
-	kept, err := e.Store.PersonSuppressions(ctx, e.person.Person)
+	kept, err := e.People.Suppressions(ctx, e.person.Person)
 	if err != nil {
 		return err
 	}
@@ -223,7 +224,7 @@ func (e *erasure) finish(ctx context.Context) error {
 		return err
 	}
 	// A concurrent run for the same person may have finished this one, so its own rows are not read back.
-	continued, err := e.Store.Receipts(ctx, e.erasing[1:])
+	continued, err := e.People.Receipts(ctx, e.erasing[1:])
 	if err != nil {
 		return err
 	}
@@ -234,7 +235,7 @@ func (e *erasure) finish(ctx context.Context) error {
 	if !e.done.Complete() {
 		return nil
 	}
-	return e.Store.FinishErasure(ctx, e.erasing)
+	return e.People.FinishErasure(ctx, e.erasing)
 }
 
 // emails calls do with batches of the emails. Emails that were busy before are processed one by

@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/mailing"
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/person"
 	"email-gateway/shared/store/retention"
 )
 
@@ -18,9 +18,9 @@ func (e *erasure) once(ctx context.Context) error {
 	if err := e.eraseMailings(ctx); err != nil {
 		return err
 	}
-	for _, table := range []store.PersonTable{store.PersonEmails, store.PersonLogs} {
+	for _, table := range []person.Table{person.Emails, person.Logs} {
 		e.report(string(table), e.changed())
-		if err := e.each(ctx, e.person, table, e.scan, func(rows []store.PersonRow) error {
+		if err := e.each(ctx, e.person, table, e.scan, func(rows []person.Row) error {
 			named := addressesOf(rows)
 			if err := e.eraseEmails(ctx, ids(rows, false), named); err != nil {
 				return err
@@ -38,7 +38,7 @@ func (e *erasure) once(ctx context.Context) error {
 
 func (e *erasure) eraseEmails(ctx context.Context, ids []uuid.UUID, named addressesByID) error {
 	return e.emails(ctx, ids, func(some []uuid.UUID) ([]string, error) {
-		did, err := e.Store.EraseEmails(ctx, e.order.By, e.order.CompanyID, e.done.Run, some)
+		did, err := e.People.EraseEmails(ctx, e.order.By, e.order.CompanyID, e.done.Run, some)
 		e.done.Cancelled += did.Cancelled
 		e.done.Emails += len(did.Emails)
 		e.done.EmailLogs += len(did.Logs)
@@ -87,7 +87,7 @@ func (e *erasure) eraseFiles(ctx context.Context, files []string) error {
 
 func (e *erasure) eraseCopies(ctx context.Context, ids []uuid.UUID, named addressesByID) error {
 	return e.emails(ctx, ids, func(some []uuid.UUID) ([]string, error) {
-		did, err := e.Store.EraseCopies(ctx, e.person.Person, e.done.Run, some)
+		did, err := e.People.EraseCopies(ctx, e.person.Person, e.done.Run, some)
 		e.ledger.addIDs(tableOutbox, did.Emails, named)
 		e.ledger.addIDs(tableLogs, did.Logs, named)
 		e.ledger.addIDs(tableEvents, did.Events, named)
@@ -102,11 +102,11 @@ func (e *erasure) eraseCopies(ctx context.Context, ids []uuid.UUID, named addres
 }
 
 func (e *erasure) eraseDeadLetters(ctx context.Context) error {
-	e.report(string(store.PersonDeadLetters), e.changed())
-	return e.each(ctx, e.person, store.PersonDeadLetters, e.scan, func(rows []store.PersonRow) error {
+	e.report(string(person.DeadLetters), e.changed())
+	return e.each(ctx, e.person, person.DeadLetters, e.scan, func(rows []person.Row) error {
 		named := addressesOf(rows)
 		if err := e.batches(ctx, ids(rows, false), func(some []uuid.UUID) error {
-			did, err := e.Store.EraseDeadLetters(ctx, e.order.By, e.order.CompanyID, e.done.Run, some)
+			did, err := e.People.EraseDeadLetters(ctx, e.order.By, e.order.CompanyID, e.done.Run, some)
 			e.done.DeadLetters += len(did)
 			e.ledger.addIDs(tableLetters, did, named)
 			return err
@@ -114,7 +114,7 @@ func (e *erasure) eraseDeadLetters(ctx context.Context) error {
 			return err
 		}
 		return e.batches(ctx, ids(rows, true), func(some []uuid.UUID) error {
-			did, err := e.Store.EraseLetterCopies(ctx, e.person.Person, some)
+			did, err := e.People.EraseLetterCopies(ctx, e.person.Person, some)
 			e.done.Copies += len(did)
 			e.ledger.addIDs(tableLetters, did, named)
 			return err
@@ -125,14 +125,14 @@ func (e *erasure) eraseDeadLetters(ctx context.Context) error {
 // eraseByAddress erases rows that are found only by an address.
 func (e *erasure) eraseByAddress(ctx context.Context) error {
 	p := e.person.Person
-	suppressed, err := e.Store.EraseSuppressions(ctx, p, e.order.Forget)
+	suppressed, err := e.People.EraseSuppressions(ctx, p, e.order.Forget)
 	for _, address := range suppressed {
 		e.ledger.add(tableSuppressions, address)
 	}
 	if err != nil {
 		return err
 	}
-	notes, err := e.Store.EraseOtherNotes(ctx, p)
+	notes, err := e.People.EraseOtherNotes(ctx, p)
 	for range notes {
 		e.ledger.add(tableSuppressions)
 	}
@@ -142,9 +142,9 @@ func (e *erasure) eraseByAddress(ctx context.Context) error {
 	}
 	for _, rows := range []struct {
 		table string
-		erase func(context.Context, store.Person) ([]string, error)
+		erase func(context.Context, person.Person) ([]string, error)
 	}{
-		{tableReplays, e.Store.EraseReplays}, {tableMailings, e.Store.EraseMailingSenders},
+		{tableReplays, e.People.EraseReplays}, {tableMailings, e.People.EraseMailingSenders},
 	} {
 		did, err := rows.erase(ctx, p)
 		if err != nil {
@@ -161,7 +161,7 @@ func (e *erasure) eraseByAddress(ctx context.Context) error {
 // perhaps by something that is not searched for in files, such as an id of the company; it is
 // deleted before the entry, which is the only evidence.
 func (e *erasure) eraseMailings(ctx context.Context) error {
-	mailings, err := e.Store.PersonMailings(ctx, e.order.CompanyID)
+	mailings, err := e.People.Mailings(ctx, e.order.CompanyID)
 	if err != nil {
 		return err
 	}
@@ -188,10 +188,10 @@ func (e *erasure) eraseMailings(ctx context.Context) error {
 	return nil
 }
 
-func (e *erasure) eraseEntries(ctx context.Context, m *store.PersonMailing) error {
-	return pages(e.scan, func(scan store.PersonScan) (store.PersonPage, error) {
-		return e.Store.PersonEntriesOf(ctx, e.person.Person, *m, scan)
-	}, func(rows []store.PersonRow) error {
+func (e *erasure) eraseEntries(ctx context.Context, m *person.Mailing) error {
+	return pages(e.scan, func(scan person.Scan) (person.Page, error) {
+		return e.People.EntriesOf(ctx, e.person.Person, *m, scan)
+	}, func(rows []person.Row) error {
 		if m.HasFile {
 			if err := e.deleteFile(ctx, m); err != nil {
 				return err
@@ -205,7 +205,7 @@ func (e *erasure) eraseEntries(ctx context.Context, m *store.PersonMailing) erro
 			}
 			// An email being sent may have to be created from its entry again.
 			ended := slices.DeleteFunc(slices.Clone(some), func(id uuid.UUID) bool { return e.busy[id.String()] })
-			did, cancelled, err := e.Store.EraseEntries(ctx, m.ID, ended)
+			did, cancelled, err := e.People.EraseEntries(ctx, m.ID, ended)
 			e.done.Entries += len(did)
 			e.done.Cancelled += cancelled
 			e.ledger.addIDs(tableEntries, did, named)
@@ -214,7 +214,7 @@ func (e *erasure) eraseEntries(ctx context.Context, m *store.PersonMailing) erro
 	})
 }
 
-func (e *erasure) deleteFile(ctx context.Context, m *store.PersonMailing) error {
+func (e *erasure) deleteFile(ctx context.Context, m *person.Mailing) error {
 	if err := e.Bucket.Delete(ctx, mailing.FileKey(e.order.CompanyID, m.ID)); err != nil {
 		return fmt.Errorf("delete the file of mailing %s: %w", m.ID, err)
 	}
@@ -233,10 +233,10 @@ func (e *erasure) deleteFile(ctx context.Context, m *store.PersonMailing) error 
 // eraseRecipients replaces each recipient by a tombstone with the time of the erasure. If all is
 // false, recipients that were written again since then are kept.
 func (e *erasure) eraseRecipients(ctx context.Context, deletion uuid.UUID, all bool) error {
-	e.report(string(store.PersonRecipients), e.changed())
-	return e.each(ctx, e.person, store.PersonRecipients, e.scan, func(rows []store.PersonRow) error {
+	e.report(string(person.Recipients), e.changed())
+	return e.each(ctx, e.person, person.Recipients, e.scan, func(rows []person.Row) error {
 		return e.batches(ctx, ids(rows, false), func(some []uuid.UUID) error {
-			did, err := e.Store.EraseRecipients(ctx, e.order.CompanyID, deletion, some, all)
+			did, err := e.People.EraseRecipients(ctx, e.order.CompanyID, deletion, some, all)
 			e.done.Recipients += len(did)
 			e.ledger.addIDs(tableRecipients, did, addressesOf(rows))
 			return err
@@ -245,7 +245,7 @@ func (e *erasure) eraseRecipients(ctx context.Context, deletion uuid.UUID, all b
 }
 
 // ids returns the ids of the person's own rows, or of copies.
-func ids(rows []store.PersonRow, copies bool) []uuid.UUID {
+func ids(rows []person.Row, copies bool) []uuid.UUID {
 	var some []uuid.UUID
 	for _, r := range rows {
 		if r.Copy == copies {

@@ -14,6 +14,7 @@ import (
 
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/person"
 )
 
 // Export holds everything stored about a person. Rows are those of the tables, column by column;
@@ -72,7 +73,7 @@ func (a *Archive) Export(ctx context.Context, by store.Operator, q Query) (Expor
 	if err != nil {
 		return Export{}, fmt.Errorf("make id: %w", err)
 	}
-	if err := a.Store.RecordPerson(ctx, by, "person.export", q.CompanyID, run, map[string]any{"by": q.by()}); err != nil {
+	if err := a.People.Record(ctx, by, "person.export", q.CompanyID, run, map[string]any{"by": q.by()}); err != nil {
 		return Export{}, err
 	}
 	return a.collect(ctx, p)
@@ -94,7 +95,7 @@ func (a *Archive) Count(ctx context.Context, q Query) (rows, people int, err err
 }
 
 // everything scans all rows with all columns.
-var everything = store.PersonScan{Until: uuid.Max, Whole: true}
+var everything = person.Scan{Until: uuid.Max, Whole: true}
 
 func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 	x := Export{
@@ -106,8 +107,8 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 	}
 	var outboxIDs []uuid.UUID
 	copies := map[uuid.UUID]bool{} // deduplicates an email's row, log and dead letter
-	collect := func(into *[]json.RawMessage, ids bool) func([]store.PersonRow) error {
-		return func(rows []store.PersonRow) error {
+	collect := func(into *[]json.RawMessage, ids bool) func([]person.Row) error {
+		return func(rows []person.Row) error {
 			for _, r := range rows {
 				if r.Copy {
 					id, copied, err := copyOf(r.Row)
@@ -134,30 +135,30 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 		}
 	}
 	for _, place := range []struct {
-		table store.PersonTable
+		table person.Table
 		into  *[]json.RawMessage
 	}{
-		{store.PersonEmails, &x.Emails}, {store.PersonLogs, &x.EmailLogs}, {store.PersonDeadLetters, &x.DeadLetters}, {store.PersonRecipients, &x.Recipients},
+		{person.Emails, &x.Emails}, {person.Logs, &x.EmailLogs}, {person.DeadLetters, &x.DeadLetters}, {person.Recipients, &x.Recipients},
 	} {
 		a.report(string(place.table), len(*place.into))
-		if err := a.each(ctx, p, place.table, everything, collect(place.into, place.table == store.PersonEmails || place.table == store.PersonLogs)); err != nil {
+		if err := a.each(ctx, p, place.table, everything, collect(place.into, place.table == person.Emails || place.table == person.Logs)); err != nil {
 			return Export{}, err
 		}
 	}
 	if err := a.collectMailings(ctx, p, &x, collect(&x.Entries, false)); err != nil {
 		return Export{}, err
 	}
-	suppressions, err := a.Store.PersonSuppressions(ctx, p.Person)
+	suppressions, err := a.People.Suppressions(ctx, p.Person)
 	if err != nil {
 		return Export{}, err
 	}
 	for _, s := range suppressions {
 		x.Suppressions = append(x.Suppressions, SuppressionRow{s.Address, string(s.Reason), s.MailingID, s.Note, s.CreatedAt.UTC()})
 	}
-	if x.Answers, err = a.Store.PersonAnswers(ctx, p.Person, outboxIDs); err != nil {
+	if x.Answers, err = a.People.Answers(ctx, p.Person, outboxIDs); err != nil {
 		return Export{}, err
 	}
-	if x.Notices, err = a.Store.PersonNotices(ctx, outboxIDs); err != nil {
+	if x.Notices, err = a.People.Notices(ctx, outboxIDs); err != nil {
 		return Export{}, err
 	}
 	if x.Attachments, err = file.New(a.Store.DB()).ExportAttachments(ctx, p.CompanyID, outboxIDs); err != nil {
@@ -170,17 +171,17 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 	return x, nil
 }
 
-func (a *Archive) collectMailings(ctx context.Context, p subject, x *Export, collect func([]store.PersonRow) error) error {
-	mailings, err := a.Store.PersonMailings(ctx, p.CompanyID)
+func (a *Archive) collectMailings(ctx context.Context, p subject, x *Export, collect func([]person.Row) error) error {
+	mailings, err := a.People.Mailings(ctx, p.CompanyID)
 	if err != nil {
 		return err
 	}
 	for _, m := range mailings {
 		a.report("mailing "+m.ID.String(), len(x.Entries))
 		var named []int // lines of the person's entries
-		err := pages(everything, func(scan store.PersonScan) (store.PersonPage, error) {
-			return a.Store.PersonEntriesOf(ctx, p.Person, m, scan)
-		}, func(rows []store.PersonRow) error {
+		err := pages(everything, func(scan person.Scan) (person.Page, error) {
+			return a.People.EntriesOf(ctx, p.Person, m, scan)
+		}, func(rows []person.Row) error {
 			for _, r := range rows {
 				var entry struct {
 					Line int `json:"line_no"`

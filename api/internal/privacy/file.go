@@ -14,7 +14,7 @@ import (
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/keyring"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/person"
 )
 
 // FileLines lists the lines of an uploaded file that name the person.
@@ -26,7 +26,7 @@ type FileLines struct {
 
 // linesOf scans a mailing's file. Without an error, the result is nil only if the file does not
 // exist.
-func (a *Archive) linesOf(ctx context.Context, p subject, m store.PersonMailing) (lines []int, err error) {
+func (a *Archive) linesOf(ctx context.Context, p subject, m person.Mailing) (lines []int, err error) {
 	stored, err := a.Bucket.Get(ctx, mailing.FileKey(p.CompanyID, m.ID))
 	switch {
 	case errors.Is(err, blob.ErrNotFound):

@@ -17,6 +17,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/person"
 )
 
 // Bucket stores uploaded files; see *blob.Bucket.
@@ -28,6 +29,7 @@ type Bucket interface {
 // Archive is where people are searched for.
 type Archive struct {
 	Store  *store.Store
+	People *person.Store
 	Bucket Bucket
 	// Ring and HashKey must be the api's; with others, numbers are not found.
 	Ring    keyring.Ring
@@ -53,7 +55,7 @@ func (q Query) by() string {
 
 // subject is the person with the spellings to search for.
 type subject struct {
-	store.Person
+	person.Person
 	taxID string
 	// spelled are the addresses as a file may spell them, including the Unicode forms of their
 	// domains.
@@ -74,12 +76,12 @@ func (a *Archive) find(ctx context.Context, q Query) (subject, error) {
 			hashes = append(hashes, email.HashTaxID(written, a.HashKey))
 		}
 	}
-	found, err := a.Store.FindPerson(ctx, q.CompanyID, q.Address, hashes...)
+	found, err := a.People.Find(ctx, q.CompanyID, q.Address, hashes...)
 	return a.subject(found, q), err
 }
 
 // subject adds the spellings of the addresses and the number to the person.
-func (a *Archive) subject(found store.Person, q Query) subject {
+func (a *Archive) subject(found person.Person, q Query) subject {
 	p := subject{Person: found, taxID: q.TaxID, spelled: slices.Clone(found.Addresses)}
 	for _, address := range found.Addresses {
 		local, domain, _ := strings.Cut(address, "@")
@@ -109,7 +111,7 @@ func spellings(taxID string) []string {
 // wrong keys nothing would be found, and the result would look like no data. One match is enough,
 // since other values may be damaged.
 func (a *Archive) checkKeys(ctx context.Context) error {
-	samples, err := a.Store.TaxSample(ctx)
+	samples, err := a.People.TaxSample(ctx)
 	if err != nil || len(samples) == 0 {
 		return err
 	}
@@ -127,13 +129,13 @@ func (a *Archive) checkKeys(ctx context.Context) error {
 }
 
 // each calls do with the rows of a table that name the person, page by page.
-func (a *Archive) each(ctx context.Context, p subject, table store.PersonTable, scan store.PersonScan, do func([]store.PersonRow) error) error {
-	return pages(scan, func(scan store.PersonScan) (store.PersonPage, error) {
-		return a.Store.PersonRows(ctx, p.Person, table, scan)
+func (a *Archive) each(ctx context.Context, p subject, table person.Table, scan person.Scan, do func([]person.Row) error) error {
+	return pages(scan, func(scan person.Scan) (person.Page, error) {
+		return a.People.Rows(ctx, p.Person, table, scan)
 	}, do)
 }
 
-func pages(scan store.PersonScan, next func(store.PersonScan) (store.PersonPage, error), do func([]store.PersonRow) error) error {
+func pages(scan person.Scan, next func(person.Scan) (person.Page, error), do func([]person.Row) error) error {
 	for {
 		page, err := next(scan)
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/person"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -104,7 +105,7 @@ func newArchive(t *testing.T, s *store.Store) (*blob.Bucket, privacy.Archive) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = bucket.Close() })
-	return bucket, privacy.Archive{Store: s, Bucket: bucket, Ring: ring}
+	return bucket, privacy.Archive{Store: s, People: person.New(s.DB()), Bucket: bucket, Ring: ring}
 }
 
 func (w *world) seal(t *testing.T, company uuid.UUID) []byte {
@@ -293,7 +294,7 @@ func TestExport_HoldsEverything(t *testing.T) {
 			t.Errorf("the export holds %s", word)
 		}
 	}
-	if wrong, err := (&privacy.Archive{Store: w.Store, Bucket: w.bucket, Ring: w.archive.Ring, HashKey: make([]byte, 32)}).Export(
+	if wrong, err := (&privacy.Archive{Store: w.Store, People: person.New(w.Store.DB()), Bucket: w.bucket, Ring: w.archive.Ring, HashKey: make([]byte, 32)}).Export(
 		t.Context(), storetest.Operator(), privacy.Query{CompanyID: w.company, TaxID: cpf}); !errors.Is(err, privacy.ErrForeignKeys) {
 		t.Errorf("with another hash key: %+v, %v", wrong, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/person"
 )
 
 // Receipt lists the number of rows that an erasure changed, by address and table. It includes the rows that
@@ -22,8 +23,8 @@ type Receipt struct {
 	// Tables counts each row once, regardless of its number of addresses.
 	Tables map[string]int `json:"tables"`
 	// Suppressions counts the kept suppressions, which have no note, by address.
-	Suppressions map[string]int         `json:"suppressionsKept"`
-	Tasks        store.ErasedTaskCounts `json:"tasks"` // tasks in Redis
+	Suppressions map[string]int          `json:"suppressionsKept"`
+	Tasks        person.ErasedTaskCounts `json:"tasks"` // tasks in Redis
 }
 
 // ReceiptRows is the number of rows of a table that contained an address of the person. A row with
@@ -85,7 +86,7 @@ func (l *ledger) addIDs(table string, ids []string, named addressesByID) {
 // the person.
 type addressesByID map[string][]string
 
-func addressesOf(rows []store.PersonRow) addressesByID {
+func addressesOf(rows []person.Row) addressesByID {
 	named := addressesByID{}
 	for _, r := range rows {
 		named[r.ID.String()] = r.Addresses
@@ -117,7 +118,7 @@ func (e *erasure) save(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := e.Store.SaveReceipt(ctx, e.done.Run, encoded); err != nil {
+	if err := e.People.SaveReceipt(ctx, e.done.Run, encoded); err != nil {
 		return err
 	}
 	e.saved = e.changed()
@@ -153,7 +154,7 @@ func (l *ledger) rows() []ReceiptRows {
 }
 
 // receipt creates the receipt of the erasure.
-func (l *ledger) receipt(p store.Person, kept []store.Suppression, tasks store.ErasedTaskCounts) Receipt {
+func (l *ledger) receipt(p person.Person, kept []store.Suppression, tasks person.ErasedTaskCounts) Receipt {
 	r := Receipt{
 		Addresses: list(p.Addresses), SharedAddresses: list(p.Shared), Rows: l.rows(), Tables: maps.Clone(l.tables), Suppressions: map[string]int{}, Tasks: tasks,
 	}

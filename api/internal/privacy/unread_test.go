@@ -12,6 +12,7 @@ import (
 	"email-gateway/api/internal/privacy"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/person"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -88,7 +89,7 @@ func TestUnreadable_File(t *testing.T) {
 	if !slices.Equal(done.Unread, []uuid.UUID{m.ID}) || done.Emails == 0 || done.Files != 1 {
 		t.Errorf("%+v", done)
 	}
-	if found, err := w.Store.FindPerson(t.Context(), w.company, "", email.HashTaxID(cpf, nil)); err != nil || len(found.Addresses) == 0 {
+	if found, err := person.New(w.Store.DB()).Find(t.Context(), w.company, "", email.HashTaxID(cpf, nil)); err != nil || len(found.Addresses) == 0 {
 		t.Errorf("her number leads to no address any more: %+v, %v", found, err)
 	}
 	if err := w.bucket.Delete(t.Context(), key); err != nil {

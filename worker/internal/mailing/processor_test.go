@@ -13,6 +13,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/person"
 	"email-gateway/worker/internal/queue"
 )
 
@@ -208,8 +209,8 @@ func TestProcessor_ErasedRecipient(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, _ := b.mailing(t, ana)
-	person := store.RecipientID(b.company, "C-1", "", "")
-	if erased, err := b.Store.EraseRecipients(t.Context(), b.company, uuid.Must(uuid.NewV7()), []uuid.UUID{person}, true); err != nil || len(erased) != 1 {
+	recipient := store.RecipientID(b.company, "C-1", "", "")
+	if erased, err := person.New(b.Store.DB()).EraseRecipients(t.Context(), b.company, uuid.Must(uuid.NewV7()), []uuid.UUID{recipient}, true); err != nil || len(erased) != 1 {
 		t.Fatal(erased, err)
 	}
 	b.want(t, "erased@erased.invalid false", `SELECT concat_ws('|', external_id, nome, email) || ' ' || (deleted_at IS NULL) FROM recipients`)

@@ -1,4 +1,4 @@
-package store
+package person
 
 import (
 	"context"
@@ -77,19 +77,6 @@ func (s *Store) Receipts(ctx context.Context, erasures []uuid.UUID) (receipts []
 		return nil, fmt.Errorf("load receipts of erasures: %w", pg.Translate(err))
 	}
 	return receipts, nil
-}
-
-// oldestErasureSQL reads all of person_erasures, which holds what was not completed, and locks
-// nothing.
-const oldestErasureSQL = `SELECT coalesce(extract(epoch FROM now() - min(begun_at)), 0)::float8 FROM person_erasures`
-
-// OldestErasure is how long ago the oldest erasure that is not complete began, in seconds; 0 if
-// all are complete.
-func (s *Store) OldestErasure(ctx context.Context) (seconds float64, err error) {
-	if err := s.db.GetContext(ctx, &seconds, oldestErasureSQL); err != nil {
-		return 0, fmt.Errorf("look for the oldest erasure: %w", pg.Translate(err))
-	}
-	return seconds, nil
 }
 
 // meets reports whether both have an identifier in common.

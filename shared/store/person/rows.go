@@ -1,4 +1,4 @@
-package store
+package person
 
 import (
 	"context"
@@ -12,24 +12,25 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"email-gateway/shared/store"
 	"email-gateway/shared/store/internal/pg"
 )
 
-// PersonTable is a table that contains rows about people.
-type PersonTable string
+// Table is a table that contains rows about people.
+type Table string
 
 // They are searched, and erased, in this order: recipients come last, because they say
 // what the others are known by.
 const (
-	PersonEntries     PersonTable = "mailingEntries"
-	PersonEmails      PersonTable = "emails" // of the outbox, with recipient imports that wait there
-	PersonLogs        PersonTable = "emailLogs"
-	PersonDeadLetters PersonTable = "deadLetters"
-	PersonRecipients  PersonTable = "recipients"
+	Entries     Table = "mailingEntries"
+	Emails      Table = "emails" // of the outbox, with recipient imports that wait there
+	Logs        Table = "emailLogs"
+	DeadLetters Table = "deadLetters"
+	Recipients  Table = "recipients"
 )
 
-// PersonRow is a row that names the person.
-type PersonRow struct {
+// Row is a row that names the person.
+type Row struct {
 	ID uuid.UUID
 	// Copy: it is about an email to somebody else that names the person too.
 	Copy bool
@@ -40,15 +41,15 @@ type PersonRow struct {
 	trace trace
 }
 
-// PersonPage is the result of reading one part of a table.
-type PersonPage struct {
-	Rows []PersonRow
+// Page is the result of reading one part of a table.
+type Page struct {
+	Rows []Row
 	Last uuid.UUID // the next part begins after it
 	More bool
 }
 
-// PersonScan selects which part of a table to read.
-type PersonScan struct {
+// Scan selects which part of a table to read.
+type Scan struct {
 	After uuid.UUID
 	// Until is the last id of emails, logs and entries; uuid.Max = no limit.
 	Until uuid.UUID
@@ -148,7 +149,7 @@ LEFT JOIN said n ON true`
     SELECT s.id, s.company_id = $1 AND (lower(s.email) = ANY ($4::text[]) OR s.cpf_cnpj_hash = ANY ($5::text[])
                OR s.id = ANY ($6::uuid[]) OR s.external_id = ANY ($7::text[])) IS TRUE AS own, false AS copied,
            s.email AS address, s.cpf_cnpj_hash AS hash, s.id::text AS recipient_id, s.external_id, '' AS told
-    FROM seen s WHERE s.email <> '` + ErasedAddress + `'
+    FROM seen s WHERE s.email <> '` + store.ErasedAddress + `'
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(r) FROM recipients r WHERE r.id = n.id) END AS row` + personPageSQL
 
@@ -165,20 +166,20 @@ LEFT JOIN said n ON true`
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(e) FROM mailing_entries e WHERE e.id = n.id) END AS row` + personPageSQL
 )
 
-// PersonRows reads the next rows of a table and returns those that name the person.
-func (s *Store) PersonRows(ctx context.Context, p Person, table PersonTable, scan PersonScan) (PersonPage, error) {
-	statement := map[PersonTable]string{
-		PersonEmails: personEmailsSQL, PersonLogs: personLogsSQL, PersonDeadLetters: personDeadLettersSQL, PersonRecipients: personRecipientsSQL,
+// Rows reads the next rows of a table and returns those that name the person.
+func (s *Store) Rows(ctx context.Context, p Person, table Table, scan Scan) (Page, error) {
+	statement := map[Table]string{
+		Emails: personEmailsSQL, Logs: personLogsSQL, DeadLetters: personDeadLettersSQL, Recipients: personRecipientsSQL,
 	}[table]
 	return s.personPage(ctx, statement, p.CompanyID, p, p.patterns(), scan)
 }
 
-// PersonEntriesOf is PersonRows for the entries of one mailing.
-func (s *Store) PersonEntriesOf(ctx context.Context, p Person, m PersonMailing, scan PersonScan) (PersonPage, error) {
+// EntriesOf is Rows for the entries of one mailing.
+func (s *Store) EntriesOf(ctx context.Context, p Person, m Mailing, scan Scan) (Page, error) {
 	return s.personPage(ctx, personEntriesSQL, m.ID, p, p.patterns(), scan, m.First, m.Last)
 }
 
-func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, p Person, patterns pq.StringArray, scan PersonScan, more ...any) (PersonPage, error) {
+func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, p Person, patterns pq.StringArray, scan Scan, more ...any) (Page, error) {
 	var rows []struct {
 		Seen   int            `db:"seen"`
 		Last   uuid.NullUUID  `db:"last"`
@@ -203,19 +204,19 @@ func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, 
 		return pg.Translate(tx.SelectContext(ctx, &rows, statement, args...))
 	})
 	if err != nil {
-		return PersonPage{}, fmt.Errorf("look for a person: %w", err)
+		return Page{}, fmt.Errorf("look for a person: %w", err)
 	}
-	page := PersonPage{Last: rows[0].Last.UUID, More: rows[0].Seen == personBatch}
+	page := Page{Last: rows[0].Last.UUID, More: rows[0].Seen == personBatch}
 	for _, r := range rows {
 		if !r.ID.Valid {
 			continue
 		}
-		row := PersonRow{ID: r.ID.UUID, Copy: r.Copied != nil && *r.Copied, Row: r.Row, Addresses: r.Copies}
+		row := Row{ID: r.ID.UUID, Copy: r.Copied != nil && *r.Copied, Row: r.Row, Addresses: r.Copies}
 		if !row.Copy {
 			row.trace = trace{address: text(r.Address), hash: text(r.Hash), externalID: text(r.ExternalID)}
 			row.trace.recipient, _ = uuid.Parse(text(r.RecipientID)) // uuid.Nil for what is none
 			own := strings.ToLower(row.trace.address)
-			row.Addresses = slices.DeleteFunc(append([]string{own}, r.Copies...), func(a string) bool { return a == "" || a == ErasedAddress })
+			row.Addresses = slices.DeleteFunc(append([]string{own}, r.Copies...), func(a string) bool { return a == "" || a == store.ErasedAddress })
 			slices.Sort(row.Addresses)
 			row.Addresses = slices.Compact(row.Addresses)
 		}

@@ -1,12 +1,14 @@
-package store
+package person
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"email-gateway/shared/store"
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 )
@@ -91,13 +93,13 @@ WITH intakes AS (
     RETURNING id, company_id, greatest($3, deletion_id, intake_id, external_id_by, cpf_cnpj_by, razao_social_by, nome_by) AS deletion_id
 )
 INSERT INTO recipients (id, company_id, email, intake_id, merged_by, deletion_id, deleted_at)
-SELECT id, company_id, '` + ErasedAddress + `', deletion_id, deletion_id, deletion_id, $4 FROM erased RETURNING id`
+SELECT id, company_id, '` + store.ErasedAddress + `', deletion_id, deletion_id, deletion_id, $4 FROM erased RETURNING id`
 
 // EraseRecipients takes everything from recipients of the company but their ids. deletion is
 // a UUIDv7: what was accepted before it is void. What somebody has become since then stays,
 // unless all is true.
 func (s *Store) EraseRecipients(ctx context.Context, company, deletion uuid.UUID, ids []uuid.UUID, all bool) ([]string, error) {
-	return s.erased(ctx, "erase recipients", eraseRecipientsSQL, company, pg.UUIDArray(ids), deletion, madeAt(deletion), all)
+	return s.erased(ctx, "erase recipients", eraseRecipientsSQL, company, pg.UUIDArray(ids), deletion, time.Unix(deletion.Time().UnixTime()).UTC(), all)
 }
 
 // eraseReplaysSQL reads the whole table, which holds the requests of a month. A running
@@ -111,7 +113,7 @@ RETURNING id`
 
 // EraseReplays takes the person's addresses out of requests to send dead letters again.
 func (s *Store) EraseReplays(ctx context.Context, p Person) ([]string, error) {
-	return s.erased(ctx, "erase replays", eraseReplaysSQL, p.CompanyID, pq.StringArray(p.Addresses), ErasedAddress, p.pattern())
+	return s.erased(ctx, "erase replays", eraseReplaysSQL, p.CompanyID, pq.StringArray(p.Addresses), store.ErasedAddress, p.pattern())
 }
 
 // erased runs a statement that returns what it has changed, by a text each.
@@ -126,21 +128,9 @@ func (s *Store) erased(ctx context.Context, what, statement string, args ...any)
 	return changed, pg.Wrap(what, err)
 }
 
-func (s *Store) erase(ctx context.Context, what, statement string, args ...any) (int, error) {
-	var n int64
-	_, err := pg.Repeat(func() ([]struct{}, error) {
-		result, err := s.db.Exec(ctx, statement, args...)
-		if err == nil {
-			n, err = result.RowsAffected()
-		}
-		return nil, err
-	})
-	return int(n), pg.Wrap(what, err)
-}
-
-// RecordPerson writes an audit entry when an operator exports or erases a person. The entry
+// Record writes an audit entry when an operator exports or erases a person. The entry
 // does not identify the person: run distinguishes one run from another.
-func (s *Store) RecordPerson(ctx context.Context, by audit.Operator, action string, company, run uuid.UUID, details map[string]any) error {
+func (s *Store) Record(ctx context.Context, by audit.Operator, action string, company, run uuid.UUID, details map[string]any) error {
 	a := audit.Change{Action: action, Company: company, Subject: run.String(), Details: details}
 	return pg.Wrap("record "+action, audit.Record(ctx, s.db, by, a))
 }

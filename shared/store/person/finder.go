@@ -1,4 +1,4 @@
-package store
+package person
 
 import (
 	"context"
@@ -8,12 +8,14 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store"
 )
 
 // trace is a set of identifiers of one person in a row of some table; "" and uuid.Nil are
 // missing ones.
 type trace struct {
-	table      PersonTable
+	table      Table
 	address    string // as it is written there
 	hash       string
 	recipient  uuid.UUID
@@ -62,15 +64,15 @@ func contains[T comparable](all, some []T) bool {
 // search collects the traces of all tables that contain one of p's addresses, hashes or ids.
 // Copies of emails to other people do not show whose an address is.
 func (f *finder) search(ctx context.Context, s *Store, p Person) error {
-	scan := func(table PersonTable, next func(PersonScan) (PersonPage, error)) error {
-		for at := (PersonScan{Until: uuid.Max}); ; {
+	scan := func(table Table, next func(Scan) (Page, error)) error {
+		for at := (Scan{Until: uuid.Max}); ; {
 			page, err := next(at)
 			if err != nil {
 				return err
 			}
 			for _, r := range page.Rows {
 				r.trace.table = table
-				if r.trace.address == ErasedAddress {
+				if r.trace.address == store.ErasedAddress {
 					r.trace.address = ""
 				}
 				f.traces[r.trace] = true
@@ -81,22 +83,22 @@ func (f *finder) search(ctx context.Context, s *Store, p Person) error {
 			at.After = page.Last
 		}
 	}
-	statements := map[PersonTable]string{
-		PersonEmails: personEmailsSQL, PersonLogs: personLogsSQL, PersonDeadLetters: personDeadLettersSQL, PersonRecipients: personRecipientsSQL,
+	statements := map[Table]string{
+		Emails: personEmailsSQL, Logs: personLogsSQL, DeadLetters: personDeadLettersSQL, Recipients: personRecipientsSQL,
 	}
 	for table, statement := range statements {
-		if err := scan(table, func(at PersonScan) (PersonPage, error) {
+		if err := scan(table, func(at Scan) (Page, error) {
 			return s.personPage(ctx, statement, f.company, p, pq.StringArray{}, at)
 		}); err != nil {
 			return err
 		}
 	}
-	mailings, err := s.PersonMailings(ctx, f.company)
+	mailings, err := s.Mailings(ctx, f.company)
 	if err != nil {
 		return err
 	}
 	for _, m := range mailings {
-		if err := scan(PersonEntries, func(at PersonScan) (PersonPage, error) {
+		if err := scan(Entries, func(at Scan) (Page, error) {
 			return s.personPage(ctx, personEntriesSQL, m.ID, p, pq.StringArray{}, at, m.First, m.Last)
 		}); err != nil {
 			return err
@@ -123,8 +125,8 @@ func (f *finder) person() Person {
 			if !own(t) {
 				continue
 			}
-			if id := t.externalID; id != "" && !externalIDs[id] && !owners.contested(RecipientID(f.company, id, "", ""), id) {
-				externalIDs[id], recipients[RecipientID(f.company, id, "", "")], grown = true, true, true
+			if id := t.externalID; id != "" && !externalIDs[id] && !owners.contested(store.RecipientID(f.company, id, "", ""), id) {
+				externalIDs[id], recipients[store.RecipientID(f.company, id, "", "")], grown = true, true, true
 			}
 			if id := t.recipient; id != uuid.Nil && !recipients[id] && !f.ofAddress(t) && !owners.contested(id, "") {
 				recipients[id], grown = true, true
@@ -146,7 +148,7 @@ func (f *finder) person() Person {
 	}
 	for t := range f.traces {
 		if a := strings.ToLower(t.address); known[a] && !shared[a] && a != "" {
-			recipients[RecipientID(f.company, "", "", t.address)] = true
+			recipients[store.RecipientID(f.company, "", "", t.address)] = true
 		}
 	}
 	for a := range known {
@@ -171,7 +173,7 @@ func (f *finder) person() Person {
 // ofAddress reports whether the trace's recipient id was derived from its address, so that the address
 // alone identifies the person.
 func (f *finder) ofAddress(t trace) bool {
-	return t.hash == "" && t.externalID == "" && t.recipient == RecipientID(f.company, "", "", t.address)
+	return t.hash == "" && t.externalID == "" && t.recipient == store.RecipientID(f.company, "", "", t.address)
 }
 
 // identifies reports whether the trace distinguishes people with the same address.
@@ -199,7 +201,7 @@ func (f *finder) owners() idOwners {
 		}
 		foreign := !slices.Contains(f.hashes, t.hash)
 		add := func(w owners) owners {
-			return owners{mine: w.mine || !foreign && t.table == PersonRecipients, foreign: w.foreign || foreign}
+			return owners{mine: w.mine || !foreign && t.table == Recipients, foreign: w.foreign || foreign}
 		}
 		o.recipients[t.recipient] = add(o.recipients[t.recipient])
 		if t.externalID != "" {
@@ -246,11 +248,11 @@ func (f *finder) people() []Person {
 		g := &group{at: strings.ToLower(t.address) == f.address}
 		if t.hash != "" {
 			g.Hashes = []string{t.hash}
-			g.Recipients = []uuid.UUID{RecipientID(f.company, "", t.hash, "")}
+			g.Recipients = []uuid.UUID{store.RecipientID(f.company, "", t.hash, "")}
 		}
 		if t.externalID != "" {
 			g.ExternalIDs = []string{t.externalID}
-			g.Recipients = append(g.Recipients, RecipientID(f.company, t.externalID, "", ""))
+			g.Recipients = append(g.Recipients, store.RecipientID(f.company, t.externalID, "", ""))
 		}
 		if t.recipient != uuid.Nil {
 			g.Recipients = append(g.Recipients, t.recipient)

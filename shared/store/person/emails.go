@@ -1,4 +1,4 @@
-package store
+package person
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store"
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/intake"
 	"email-gateway/shared/store/internal/pg"
@@ -139,28 +140,23 @@ func (s *Store) EraseEmails(ctx context.Context, by audit.Operator, company, era
 }
 
 func (s *Store) eraseEmails(ctx context.Context, by audit.Operator, company, erasure uuid.UUID, ids []uuid.UUID) (ErasedEmails, error) {
-	cancels := make([]Transition, len(ids))
+	cancels := make([]store.Transition, len(ids))
 	for i, id := range ids {
-		var err error
-		if cancels[i], err = (Transition{
-			ID: id, Guard: GuardOpen, Status: email.Cancelled,
+		cancels[i] = store.Transition{
+			ID: id, Guard: store.GuardOpen, Status: email.Cancelled,
 			Events: []email.Event{{Type: email.EventCancelled, At: time.Now().UTC(), Metadata: map[string]any{"by": by.Actor().By}}},
-		}).encoded(); err != nil {
-			return ErasedEmails{}, err
 		}
 	}
 	var done ErasedEmails
 	_, err := pg.Repeat(func() ([]struct{}, error) {
 		return nil, s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 			// It sets the time to wait for a lock, for all of the transaction.
-			moved, err := advance(cancels, advanceArguments(advanceParameters, cancels, eraseWait), func(rows any, columns []any) error {
-				return pg.Translate(tx.SelectContext(ctx, rows, advanceWaitingSQL, columns...))
-			})
+			moved, err := store.AdvanceAllIn(ctx, tx, cancels, eraseWait)
 			if err != nil {
 				return err
 			}
 			done = ErasedEmails{}
-			if err := tx.GetContext(ctx, &done, eraseEmailsSQL, company, pg.UUIDArray(ids), ErasedAddress, erasure); err != nil {
+			if err := tx.GetContext(ctx, &done, eraseEmailsSQL, company, pg.UUIDArray(ids), store.ErasedAddress, erasure); err != nil {
 				return pg.Translate(err)
 			}
 			for _, m := range moved {

@@ -1,4 +1,4 @@
-package store
+package person
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"email-gateway/shared/store"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -19,13 +20,13 @@ const withoutPersonSQL = `(CASE jsonb_typeof(t.payload) WHEN 'object' THEN (
                    WHEN p.key = 'tags' AND jsonb_typeof(p.value) = 'array'
                        THEN (SELECT coalesce(jsonb_agg(c), '[]') FROM jsonb_array_elements(p.value) c WHERE c #>> '{}' !~* $4)
                    WHEN p.key = 'headers' AND jsonb_typeof(p.value) = 'object'
-                       THEN (SELECT coalesce(jsonb_object_agg(h.key, regexp_replace(h.value, $4, '` + ErasedAddress + `', 'gi')), '{}') FROM jsonb_each_text(p.value) h)
+                       THEN (SELECT coalesce(jsonb_object_agg(h.key, regexp_replace(h.value, $4, '` + store.ErasedAddress + `', 'gi')), '{}') FROM jsonb_each_text(p.value) h)
                    ELSE p.value END), '{}')
         FROM jsonb_each(t.payload) p WHERE NOT (p.key = 'replyTo' AND (lower(p.value #>> '{}') = ANY ($3::text[])) IS TRUE))
     ELSE t.payload END)`
 
 // scrubSQL are the last arguments of regexp_replace, which does the same in a text.
-const scrubSQL = `, $4::text, '` + ErasedAddress + `', 'gi')`
+const scrubSQL = `, $4::text, '` + store.ErasedAddress + `', 'gi')`
 
 // Each finds by primary key and locks what it changes. What such an email is sent as is not
 // changed otherwise, but for a sender with the person's address, in whose place comes the

@@ -1,4 +1,4 @@
-package store
+package person
 
 import (
 	"context"
@@ -9,11 +9,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/shared/store"
 	"email-gateway/shared/store/internal/pg"
 )
-
-// ErasedAddress replaces the address of an erased person. No mail can be sent to .invalid.
-const ErasedAddress = "erased@erased.invalid"
 
 // Person is what the rows of one company may know somebody by.
 type Person struct {
@@ -42,7 +40,7 @@ const maxSearches = 32
 // ErrNotFollowed: after maxSearches searches the person's rows still led to others.
 var ErrNotFollowed = errors.New("the person's rows lead to ever more ids and addresses")
 
-// FindPerson finds the identifiers of a person in the company's rows, given an address, or the stored hashes
+// Find finds the identifiers of a person in the company's rows, given an address, or the stored hashes
 // of a CPF or CNPJ (of each form in which it may have been written); the other is left out.
 // From there it follows the ids and addresses that occur in the same rows of all tables,
 // former ones too. An address that also names another person somewhere is Shared,
@@ -50,16 +48,16 @@ var ErrNotFollowed = errors.New("the person's rows lead to ever more ids and add
 //
 // For an address that several people share, all of its current recipients are returned, and no
 // further rows are followed.
-func (s *Store) FindPerson(ctx context.Context, company uuid.UUID, address string, hashes ...string) (Person, error) {
+func (s *Store) Find(ctx context.Context, company uuid.UUID, address string, hashes ...string) (Person, error) {
 	hashes = slices.DeleteFunc(slices.Clone(hashes), func(h string) bool { return h == "" })
 	f := finder{company: company, address: strings.ToLower(address), hashes: hashes, traces: map[trace]bool{}}
 	if address == "" {
 		for _, hash := range hashes {
-			f.recipients = append(f.recipients, RecipientID(company, "", hash, ""))
+			f.recipients = append(f.recipients, store.RecipientID(company, "", hash, ""))
 		}
 		return f.follow(ctx, s)
 	}
-	at := Person{CompanyID: company, Addresses: []string{f.address}, Recipients: []uuid.UUID{RecipientID(company, "", "", address)}}
+	at := Person{CompanyID: company, Addresses: []string{f.address}, Recipients: []uuid.UUID{store.RecipientID(company, "", "", address)}}
 	if err := f.search(ctx, s, at); err != nil {
 		return Person{}, err
 	}
@@ -76,7 +74,7 @@ func (s *Store) FindPerson(ctx context.Context, company uuid.UUID, address strin
 	}
 	at.Numbers = len(people)
 	for t := range f.traces {
-		if t.table == PersonRecipients && strings.EqualFold(t.address, address) {
+		if t.table == Recipients && strings.EqualFold(t.address, address) {
 			at.Recipients, at.ExternalIDs = append(at.Recipients, t.recipient), append(at.ExternalIDs, t.externalID)
 		}
 	}

@@ -1,4 +1,4 @@
-package store
+package person
 
 import (
 	"context"
@@ -8,11 +8,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
+	"email-gateway/shared/store"
 	"email-gateway/shared/store/internal/pg"
 )
 
-// PersonMailing is a mailing that is looked through.
-type PersonMailing struct {
+// Mailing is a mailing that is looked through.
+type Mailing struct {
 	ID       uuid.UUID     `db:"id"`
 	Filename string        `db:"filename"`
 	First    uuid.NullUUID `db:"first_entry"`
@@ -24,9 +25,9 @@ type PersonMailing struct {
 const personMailingsSQL = `
 SELECT id, filename, first_entry, last_entry, file_deleted_at IS NULL AS has_file FROM mailings WHERE company_id = $1 ORDER BY id`
 
-// PersonMailings lists all mailings of a company.
-func (s *Store) PersonMailings(ctx context.Context, company uuid.UUID) ([]PersonMailing, error) {
-	var all []PersonMailing
+// Mailings lists all mailings of a company.
+func (s *Store) Mailings(ctx context.Context, company uuid.UUID) ([]Mailing, error) {
+	var all []Mailing
 	if err := s.db.SelectContext(ctx, &all, personMailingsSQL, company); err != nil {
 		return nil, fmt.Errorf("list mailings: %w", pg.Translate(err))
 	}
@@ -45,23 +46,23 @@ WHERE k.company_id = $1 AND k.outbox_id = ANY ($2::uuid[]) ORDER BY k.created_at
 	personNoticesSQL = `SELECT to_jsonb(n) FROM ses_events n WHERE n.outbox_id = ANY ($1::uuid[]) ORDER BY n.received_at, n.sns_message_id`
 )
 
-// PersonSuppressions lists those of the person's addresses that are suppressed.
-func (s *Store) PersonSuppressions(ctx context.Context, p Person) ([]Suppression, error) {
-	found := []Suppression{}
+// Suppressions lists those of the person's addresses that are suppressed.
+func (s *Store) Suppressions(ctx context.Context, p Person) ([]store.Suppression, error) {
+	found := []store.Suppression{}
 	if err := s.db.SelectContext(ctx, &found, personSuppressionsSQL, p.CompanyID, pq.StringArray(p.Addresses)); err != nil {
 		return nil, fmt.Errorf("list suppressions of a person: %w", pg.Translate(err))
 	}
 	return found, nil
 }
 
-// PersonAnswers lists the stored answers to the requests that created these emails or
+// Answers lists the stored answers to the requests that created these emails or
 // recipient imports.
-func (s *Store) PersonAnswers(ctx context.Context, p Person, outboxIDs []uuid.UUID) ([]json.RawMessage, error) {
+func (s *Store) Answers(ctx context.Context, p Person, outboxIDs []uuid.UUID) ([]json.RawMessage, error) {
 	return s.personJSON(ctx, "list stored answers", personAnswersSQL, p.CompanyID, pg.UUIDArray(outboxIDs))
 }
 
-// PersonNotices lists the notifications of SES about these emails.
-func (s *Store) PersonNotices(ctx context.Context, outboxIDs []uuid.UUID) ([]json.RawMessage, error) {
+// Notices lists the notifications of SES about these emails.
+func (s *Store) Notices(ctx context.Context, outboxIDs []uuid.UUID) ([]json.RawMessage, error) {
 	return s.personJSON(ctx, "list notifications", personNoticesSQL, pg.UUIDArray(outboxIDs))
 }
 

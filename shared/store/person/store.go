@@ -1,0 +1,13 @@
+// Package person finds what the tables of a company contain about a person, and erases it. Package privacy of gatewayctl decides
+// what is erased, and in which order.
+//
+// Person is what rows may know somebody by: Find collects it by following addresses, hashes and ids from row to row.
+package person
+
+import "email-gateway/shared/store/internal/pg"
+
+// Store has the queries and erasures. Erasures run in small transactions; repeating one changes nothing more.
+type Store struct{ db *pg.DB }
+
+// New makes a Store that uses the connections of db.
+func New(db *pg.DB) *Store { return &Store{db: db} }
