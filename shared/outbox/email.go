@@ -18,8 +18,9 @@ type Aggregate struct {
 	EventType string // "REMINDER_24H"
 }
 
-// Email has the fields of POST /v1/email/send, with the same rules. A blank text, 0, nil and the
-// zero time mean "not given".
+// Email has the fields of POST /v1/email/send, with the same rules, except attachments and template:
+// an email with these is sent with that request. A blank text, 0, nil and the zero time mean "not
+// given".
 type Email struct {
 	To      string
 	CC, BCC []string // at most 5 each

@@ -59,7 +59,8 @@ type Mailing struct {
 	ExpandedAt   *time.Time     `db:"expanded_at"`
 	WaitingFor   *string        `db:"waiting_for"` // see WaitsFor
 	WaitingUntil *time.Time     `db:"waiting_until"`
-	Settling     *string        `db:"settling"` // "cancel" or "retry-failed" while that is being carried out
+	Settling     *string        `db:"settling"`    // "cancel" or "retry-failed" while that is being carried out
+	Attachments  int            `db:"attachments"` // how many it was uploaded with; see file.Store.AttachmentsOf
 
 	Total      int `db:"total_lines"`
 	Processed  int `db:"processed_lines"` // entries that have become emails, or been found invalid
@@ -120,7 +121,7 @@ id, company_id, request_id, filename, storage_url, dry_run, coalesce(subject_wri
 status, generation, attempts, last_attempt, error_message, first_entry, last_entry, expanded_at, waiting_for, waiting_until, settling,
 total_lines, processed_lines, accepted, invalid, duplicates, empty_fields, invalid_by_reason,
 invalid_later, queued, sent, failed, suppressed, expired, cancelled, unknown, delivered, bounced, complained, unsubscribed, rate, counted_at,
-created_at, updated_at, completed_at, file_deleted_at, entries_deleted_at,
+created_at, updated_at, completed_at, file_deleted_at, entries_deleted_at, coalesce(attachments, 0) AS attachments,
 (SELECT c.mailings_paused_at FROM companies c WHERE c.id = company_id) AS company_paused_at`
 
 // findMailingSQL reads one row, by primary key or mailings_company, and locks nothing.

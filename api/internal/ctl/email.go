@@ -154,6 +154,8 @@ type emailView struct {
 	ReplyTo string      `json:"replyTo,omitempty"`
 	SendAt  *time.Time  `json:"sendAt,omitempty"`
 	Events  []eventView `json:"events"`
+	// Attachments are only a tenant's to see: the operator's database role cannot read them.
+	Attachments []attachedFile `json:"attachments,omitempty"`
 
 	now    time.Time
 	masked bool
@@ -233,6 +235,7 @@ func (v emailView) text(w io.Writer) {
 	add("bcc", strings.Join(v.BCC, ", "))
 	add("reply to", v.ReplyTo)
 	add("subject", v.Subject)
+	rows = append(rows, attachmentRows(v.Attachments)...)
 	add("request", v.RequestID)
 	add("external id", v.ExternalID)
 	add("tags", strings.Join(v.Tags, ", "))

@@ -38,14 +38,6 @@ type emailRequest struct {
 	Attachments []emailAttachment `json:"attachments,omitempty"`
 }
 
-// emailAttachment is a file that the command reads, or one that is stored.
-type emailAttachment struct {
-	Filename    string `json:"filename"`
-	ContentType string `json:"contentType"`
-	Content     []byte `json:"content,omitempty"` // base64 in JSON
-	FileID      string `json:"fileId,omitempty"`
-}
-
 type person struct {
 	RecipientID string `json:"recipientId,omitempty"`
 	ExternalID  string `json:"externalId,omitempty"`
@@ -105,7 +97,7 @@ func (o *sendOptions) flags(cmd *cobra.Command) {
 	flags.StringVar(&o.ReplyTo, "reply-to", "", "the Reply-To `ADDRESS`")
 	flags.StringArrayVar(&o.headers, "header", nil, "an additional header, as in 'X-Invoice: 42' (repeatable, at most 10 `HEADERS`)")
 	flags.StringSliceVar(&o.Tags, "tag", nil, "a `TAG` to search by (repeatable, at most 5)")
-	flags.StringArrayVar(&o.attach, "attach", nil, "attach `FILE`, or a stored file as ID=FILENAME (repeatable, at most 10)")
+	flags.StringArrayVar(&o.attach, "attach", nil, attachUsage)
 	flags.StringVar(&o.Recipient.ExternalID, "external-id", "", "the company's own `ID` of the recipient")
 	flags.StringVar(&o.Recipient.RecipientID, "recipient-id", "", "the gateway's `ID` of the recipient")
 	flags.StringVar(&o.Recipient.Nome, "name", "", "the recipient's `NAME`")
@@ -163,12 +155,12 @@ func (o *sendOptions) request(stdin io.Reader) (any, error) {
 		}
 		o.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
 	}
-	for _, text := range o.attach {
-		one, err := readAttachment(text)
-		if err != nil {
-			return nil, err
-		}
-		o.Attachments = append(o.Attachments, one)
+	files, err := parseAttach(o.attach)
+	if err != nil {
+		return nil, err
+	}
+	if o.Attachments, err = readAttachments(files); err != nil {
+		return nil, err
 	}
 	o.Recipient.Email = o.To
 	return o.emailRequest, nil
@@ -224,7 +216,7 @@ func (c *control) sendEmail(ctx context.Context, api *client.Client, o *sendOpti
 	}
 	var sent acceptedEmail
 	if err := api.Post(ctx, emailPath+"/send", request, &sent, once); err != nil {
-		return nil, err
+		return nil, atAttach(err, o.attach)
 	}
 	if !o.watch {
 		return sent, nil

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"mime"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,13 +19,15 @@ import (
 const filesPath = "/v1/files"
 
 func (c *control) file() *cobra.Command {
-	cmd := group("file", "Store files that emails attach",
-		`A file is stored once, and any number of emails can attach it by its id. A file that nothing
-attaches is deleted 24 hours after it was last uploaded. These commands use the HTTP API at
-API_URL with API_KEY, which needs the scope emails:send for upload and emails:read for list.`,
+	cmd := group("file", "Store files that emails and mailings attach",
+		`A file is stored once, and any number of emails and mailings can attach it by its id. A file
+that nothing attaches is deleted 24 hours after it was last uploaded. These commands use the
+HTTP API at API_URL with API_KEY, which needs the scope emails:send for upload and emails:read
+for list.`,
 		`  gatewayctl file upload terms.pdf
   gatewayctl file list
-  gatewayctl email send --to ana@example.com --external-id 42 --subject Olá --text Olá --attach ID=terms.pdf`)
+  gatewayctl email send --to ana@example.com --external-id 42 --subject Olá --text Olá --attach ID=terms.pdf
+  gatewayctl mailing create --file clientes.csv --template natal --attach ID=terms.pdf`)
 	cmd.AddCommand(c.fileUpload(), c.fileList())
 	return cmd
 }
@@ -55,18 +54,24 @@ func (c *control) fileUpload() *cobra.Command {
 		Args:    exactArgs("FILE"),
 	}
 	cmd.RunE = c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
-		file, err := os.Open(args[0])
+		stored, err := storeFile(ctx, api, args[0])
 		if err != nil {
-			return nil, usagef("%v", err)
-		}
-		defer file.Close()
-		var stored fileView
-		if err := api.PostFile(ctx, filesPath, file, &stored); err != nil {
 			return nil, err
 		}
 		return stored, nil
 	})
 	return cmd
+}
+
+// storeFile uploads a file.
+func storeFile(ctx context.Context, api *client.Client, path string) (stored fileView, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return fileView{}, usagef("%v", err)
+	}
+	defer file.Close()
+	err = api.PostFile(ctx, filesPath, file, &stored)
+	return stored, err
 }
 
 // fileRows is the answer of file list.
@@ -90,7 +95,8 @@ func (c *control) fileList() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "list", Short: "List stored files, the newest first",
-		Long:    "Lists stored files. Names belong to the emails that attach a file: see gatewayctl email show.",
+		Long: `Lists stored files. Names belong to the emails and mailings that attach a file: see
+gatewayctl email show and gatewayctl mailing show.`,
 		Example: "  gatewayctl file list --limit 10",
 		Args:    exactArgs(),
 	}
@@ -103,27 +109,4 @@ func (c *control) fileList() *cobra.Command {
 		return fileRows{found, more}, err
 	})
 	return cmd
-}
-
-// readAttachment reads the argument of --attach: a path, or ID=FILENAME.
-func readAttachment(text string) (emailAttachment, error) {
-	if id, name, found := strings.Cut(text, "="); found {
-		if _, err := uuid.Parse(id); err == nil {
-			return emailAttachment{Filename: name, ContentType: typeOfName(name), FileID: id}, nil
-		}
-	}
-	content, err := os.ReadFile(text)
-	if err != nil {
-		return emailAttachment{}, usagef("--attach: %v", err)
-	}
-	name := filepath.Base(text)
-	return emailAttachment{Filename: name, ContentType: typeOfName(name), Content: content}, nil
-}
-
-// typeOfName is the media type that a file's extension stands for.
-func typeOfName(name string) string {
-	if media := mime.TypeByExtension(filepath.Ext(name)); media != "" {
-		return media
-	}
-	return "application/octet-stream"
 }

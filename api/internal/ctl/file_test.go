@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestFile(t *testing.T) {
@@ -22,8 +24,14 @@ func TestFile(t *testing.T) {
 	}
 	sent := tenant.must(t, "email", "send", "--to", "ana@example.com", "--external-id", "42", "--subject", "Nota", "--text", "Nota",
 		"--attach", filepath.Join(dir, "nota.txt"), "--attach", id+"=termos de uso.txt", "--json")
-	shown := tenant.must(t, "email", "show", regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`).FindString(sent), "--json")
-	if !strings.Contains(sent, "PENDING") || shown == "" {
-		t.Errorf("%s %s", sent, shown)
+	email := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`).FindString(sent)
+	if diff := cmp.Diff(get(t, tenant, "/v1/email/"+email)["attachments"], tenant.object(t, "email", "show", email)["attachments"]); diff != "" {
+		t.Errorf("attachments (-api +gatewayctl):\n%s", diff)
+	}
+	shown := tenant.must(t, "email", "show", email)
+	for _, want := range []string{"nota.txt (text/plain; charset=utf-8, 11 bytes)", "termos de uso.txt (text/plain; charset=utf-8, 6 bytes)"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("show has no %q:\n%s", want, shown)
+		}
 	}
 }

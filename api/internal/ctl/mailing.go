@@ -49,6 +49,7 @@ type mailingView struct {
 	WaitingUntil *time.Time          `json:"waitingUntil,omitempty"`
 	Settling     string              `json:"settling,omitempty"`
 	ErrorMessage string              `json:"errorMessage,omitempty"`
+	Attachments  []attachedFile      `json:"attachments,omitempty"`
 
 	Total           int            `json:"total"`
 	Accepted        int            `json:"accepted"`
@@ -156,6 +157,7 @@ func (v mailingView) text(w io.Writer) {
 	}
 	add("reply to", v.ReplyTo)
 	add("tags", strings.Join(v.Tags, ", "))
+	rows = append(rows, attachmentRows(v.Attachments)...)
 	if v.StartsAt != nil {
 		add("starts", moment(*v.StartsAt, v.now))
 	} else if v.SendAt != nil {

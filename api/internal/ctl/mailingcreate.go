@@ -28,7 +28,7 @@ type mailingOptions struct {
 	emptyFields                                          string
 	template, locale                                     string
 	version                                              int
-	tags, tests                                          []string
+	tags, tests, attach                                  []string
 	once                                                 string
 	dryRun, hold, watch, noAutoText                      bool
 }
@@ -49,6 +49,9 @@ shows the first emails and sends none.
 the columns of the file. The mailing keeps the version that is published now, or the one of
 --version, whatever is published later.
 
+--attach stores a file, for which the key needs the scope emails:send too, and attaches it to
+every email. A file that was stored before is attached as ID=FILENAME: see gatewayctl file.
+
 Repeating the same upload returns the first response, so an interrupted command can simply be
 repeated. A different upload needs a different name, unless the mailing was CANCELLED or has
 FAILED.
@@ -58,7 +61,7 @@ on a terminal, else lines. Interrupting it does not stop the mailing. The exit c
 the mailing was cancelled or has failed.`,
 		Example: `  gatewayctl mailing create --file clientes.csv --subject 'Olá, {{nome}}' --html-file natal.html --watch
   gatewayctl mailing create --file clientes.csv --subject 'Olá' --html '<p>{{nome}}</p>' --dry-run
-  gatewayctl mailing create --file clientes.csv --template natal --locale pt-BR
+  gatewayctl mailing create --file clientes.csv --template natal --locale pt-BR --attach regulamento.pdf
   gatewayctl mailing create --file clientes.csv --subject 'Olá' --html-file natal.html \
       --hold --test eu@acme.example
   psql -c 'COPY (…) TO STDOUT CSV HEADER' |
@@ -90,6 +93,7 @@ func (o *mailingOptions) flags(cmd *cobra.Command) {
 	flags.StringVar(&o.sendAt, "send-at", "", "do not send before this `TIME`, as in 2026-03-01T09:00:00-03:00")
 	flags.StringSliceVar(&o.tags, "tag", nil, "a `TAG` to search by (repeatable, at most 5)")
 	flags.StringVar(&o.delivery, "delivery", "", "`MODE` if the outcome is unknown: at_least_once (send again) or at_most_once")
+	flags.StringArrayVar(&o.attach, "attach", nil, attachUsage)
 	flags.StringSliceVar(&o.tests, "test", nil, "an `ADDRESS` that gets the first row's email immediately (repeatable, at most 10)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "validate every line and send nothing")
 	flags.BoolVar(&o.hold, "hold", false, "do not start before gatewayctl mailing start")
@@ -103,6 +107,7 @@ func (o *mailingOptions) flags(cmd *cobra.Command) {
 	complete(cmd, "encoding", csvfile.Encodings())
 	_ = cmd.MarkFlagFilename("html-file", "html", "htm")
 	_ = cmd.MarkFlagFilename("file", "csv", "txt")
+	_ = cmd.MarkFlagFilename("attach")
 	cmd.MarkFlagsMutuallyExclusive("html", "html-file")
 	cmd.MarkFlagsMutuallyExclusive("text", "text-file")
 	cmd.MarkFlagsMutuallyExclusive("watch", "hold")

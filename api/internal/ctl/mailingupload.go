@@ -84,6 +84,10 @@ func (c *control) createMailing(ctx context.Context, api *client.Client, o *mail
 	if err != nil {
 		return nil, err
 	}
+	files, err := parseAttach(o.attach)
+	if err != nil {
+		return nil, err
+	}
 	file, size, err := c.openCSV(o)
 	if err != nil {
 		return nil, err
@@ -91,13 +95,20 @@ func (c *control) createMailing(ctx context.Context, api *client.Client, o *mail
 	defer file.Close()
 	p := c.progress()
 	defer p.end()
+	attachments, err := storeAttachments(ctx, api, files, p)
+	if err != nil {
+		return nil, err
+	}
+	if attachments != "" {
+		parts = append(parts, client.Part{Name: mailing.PartAttach, Value: attachments})
+	}
 	form := client.Upload{Path: mailingPath, Parts: parts, FileName: filepath.Base(o.file), FileSize: size, Once: o.once}
 	if o.file == "-" {
 		form.FileName = o.name
 	}
 	made, err := uploadFile(ctx, api, form, file, p)
 	if err != nil {
-		return nil, uploadAdvice(err)
+		return nil, uploadAdvice(atAttach(err, o.attach))
 	}
 	if !o.watch {
 		p.end()

@@ -29,3 +29,9 @@ func (f fairFiles) List(ctx context.Context, company, before uuid.UUID, limit in
 func (f fairFiles) Attachments(ctx context.Context, company, owner uuid.UUID) ([]file.Attachment, error) {
 	return inPlace(ctx, f.fair, company, func() ([]file.Attachment, error) { return f.FileStore.Attachments(ctx, company, owner) })
 }
+
+func (f fairFiles) AttachmentsOf(ctx context.Context, company uuid.UUID, owners []uuid.UUID) (map[uuid.UUID][]file.Attachment, error) {
+	return inPlace(ctx, f.fair, company, func() (map[uuid.UUID][]file.Attachment, error) {
+		return f.FileStore.AttachmentsOf(ctx, company, owners)
+	})
+}

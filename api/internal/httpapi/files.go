@@ -27,6 +27,7 @@ type FileStore interface {
 	Find(ctx context.Context, company uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]file.File, error)
 	List(ctx context.Context, company, before uuid.UUID, limit int) ([]file.File, error)
 	Attachments(ctx context.Context, company, owner uuid.UUID) ([]file.Attachment, error)
+	AttachmentsOf(ctx context.Context, company uuid.UUID, owners []uuid.UUID) (map[uuid.UUID][]file.Attachment, error)
 }
 
 const (

@@ -13,6 +13,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/file"
 )
 
 // mailingDetails is a mailing in a response.
@@ -34,6 +35,7 @@ type mailingDetails struct {
 	WaitingUntil *time.Time          `json:"waitingUntil,omitempty"`
 	Settling     *string             `json:"settling,omitempty"`
 	ErrorMessage *string             `json:"errorMessage,omitempty"`
+	Attachments  []attachmentDetails `json:"attachments,omitempty"`
 
 	Total           int             `json:"total"`
 	Accepted        int             `json:"accepted"`
@@ -66,11 +68,11 @@ type mailingDetails struct {
 	EntriesDeletedAt *time.Time `json:"entriesDeletedAt,omitempty"`
 }
 
-func detailsOf(m store.Mailing) mailingDetails {
+func detailsOf(m store.Mailing, attached []file.Attachment) mailingDetails {
 	d := mailingDetails{
 		MailingID: m.ID.String(), RequestID: m.RequestID, Filename: m.Filename, Status: m.Status, DryRun: m.DryRun,
 		Subject: m.Subject, From: m.Sender, ReplyTo: m.ReplyTo, Tags: m.Tags, Delivery: m.Delivery, SendAt: inUTC(m.SendAt),
-		Settling: m.Settling, ErrorMessage: m.ErrorMessage,
+		Settling: m.Settling, ErrorMessage: m.ErrorMessage, Attachments: detailsOfAttachments(attached),
 		Total: m.Total, Accepted: m.Accepted, Invalid: m.Invalid, InvalidByReason: m.InvalidByReason, Duplicates: m.Duplicates, EmptyFields: m.EmptyFields,
 		Expanded: min(m.Processed, m.Accepted), Queued: m.Queued, Sent: m.Sent, Failed: m.Failed, Suppressed: m.Suppressed, Expired: m.Expired,
 		Cancelled: m.Cancelled, Unknown: m.Unknown, InvalidLater: m.InvalidLater,
@@ -112,8 +114,34 @@ func (a *API) showMailing(c *gin.Context) error {
 	if err != nil {
 		return mailingProblem(err)
 	}
-	c.JSON(http.StatusOK, detailsOf(found))
+	all, err := a.withAttachments(c, []store.Mailing{found})
+	if err != nil {
+		return err
+	}
+	c.JSON(http.StatusOK, all[0])
 	return nil
+}
+
+// withAttachments describes mailings of the caller. One statement reads the attachments of all that were uploaded with some.
+func (a *API) withAttachments(c *gin.Context, mailings []store.Mailing) ([]mailingDetails, error) {
+	var owners []uuid.UUID
+	for _, m := range mailings {
+		if m.Attachments > 0 {
+			owners = append(owners, m.ID)
+		}
+	}
+	var attached map[uuid.UUID][]file.Attachment
+	if len(owners) > 0 {
+		var err error
+		if attached, err = a.files.store.AttachmentsOf(c.Request.Context(), visitOf(c).caller.CompanyID, owners); err != nil {
+			return nil, err
+		}
+	}
+	all := make([]mailingDetails, len(mailings))
+	for i, m := range mailings {
+		all[i] = detailsOf(m, attached[m.ID])
+	}
+	return all, nil
 }
 
 // mailingID parses the id in the path. A malformed id is reported as not found.
@@ -145,9 +173,9 @@ func (a *API) listMailings(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	page := mailingPage{Mailings: make([]mailingDetails, len(found))}
-	for i, m := range found {
-		page.Mailings[i] = detailsOf(m)
+	var page mailingPage
+	if page.Mailings, err = a.withAttachments(c, found); err != nil {
+		return err
 	}
 	if len(found) == limit {
 		page.NextCursor = cursorTo(found[limit-1].ID)
@@ -163,17 +191,30 @@ func (a *API) controlMailing(step func(ctx context.Context, company, id uuid.UUI
 		if err != nil {
 			return err
 		}
-		after, err := step(c.Request.Context(), visitOf(c).caller.CompanyID, id)
-		if err != nil {
-			return mailingProblem(err)
-		}
-		a.wake(store.Lanes{Company: visitOf(c).caller.CompanyID})
-		c.JSON(http.StatusOK, detailsOf(after))
-		return nil
+		return a.changeMailing(c, id, step)
 	})
 }
 
-// moveMailing changes the start time of a mailing that has not started. It is idempotent.
+// changeMailing changes a mailing and answers with it. The attachments are read before, because they do not change and the
+// answer must not fail once the change is committed, and without a slot: a company whose searches have all its slots must
+// still be able to pause a mailing.
+func (a *API) changeMailing(c *gin.Context, id uuid.UUID, step func(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)) error {
+	ctx, company := c.Request.Context(), visitOf(c).caller.CompanyID
+	attached, err := a.files.store.FileStore.Attachments(ctx, company, id)
+	if err != nil {
+		return err
+	}
+	after, err := step(ctx, company, id)
+	if err != nil {
+		return mailingProblem(err)
+	}
+	a.wake(store.Lanes{Company: company})
+	c.JSON(http.StatusOK, detailsOf(after, attached))
+	return nil
+}
+
+// moveMailing changes the start time of a mailing that has not started. It is idempotent. The new time may be earlier than
+// the one that the dispatchers know: changeMailing wakes them.
 func (a *API) moveMailing(c *gin.Context) error {
 	sendAt, err := a.readSendAt(c)
 	if err != nil {
@@ -183,13 +224,9 @@ func (a *API) moveMailing(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	moved, err := a.store.MoveMailing(c.Request.Context(), visitOf(c).caller.CompanyID, id, sendAt)
-	if err != nil {
-		return mailingProblem(err)
-	}
-	a.wake(store.Lanes{Company: visitOf(c).caller.CompanyID}) // the new time may be earlier than the one that the dispatchers know
-	c.JSON(http.StatusOK, detailsOf(moved))
-	return nil
+	return a.changeMailing(c, id, func(ctx context.Context, company, id uuid.UUID) (store.Mailing, error) {
+		return a.store.MoveMailing(ctx, company, id, sendAt)
+	})
 }
 
 // mailingProblem maps errors of a mailing; problemOf would map them to those of an email.

@@ -110,7 +110,7 @@ func Link(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, all ...Owned) err
 	return pg.Wrap("link files", pg.Translate(err))
 }
 
-// ofOwnersSQL is attachmentsSQL for many emails.
+// ofOwnersSQL is attachmentsOfSQL with a JSON object of each.
 const ofOwnersSQL = `
 SELECT jsonb_build_object('outboxId', a.owner_id, 'filename', a.filename, 'contentType', a.content_type, 'size', f.size, 'sha256', encode(f.sha256, 'hex'), 'fileId', f.id)
 FROM attachments a JOIN stored_files f ON f.company_id = a.company_id AND f.id = a.file_id
@@ -136,6 +136,28 @@ func (s *Store) Attachments(ctx context.Context, company, owner uuid.UUID) ([]At
 	var all []Attachment
 	if err := s.db.Select(ctx, &all, attachmentsSQL, company, owner); err != nil {
 		return nil, fmt.Errorf("list attachments: %w", pg.Translate(err))
+	}
+	return all, nil
+}
+
+// attachmentsOfSQL is attachmentsSQL for many owners.
+const attachmentsOfSQL = `
+SELECT a.owner_id, a.file_id, a.filename, a.content_type, coalesce(a.content_id, '') AS content_id, a.disposition, f.size, f.sha256
+FROM attachments a JOIN stored_files f ON f.company_id = a.company_id AND f.id = a.file_id
+WHERE a.owner_id = ANY ($2::uuid[]) AND a.company_id = $1 ORDER BY a.owner_id, a.position`
+
+// AttachmentsOf is Attachments for many emails or mailings of a company, by owner.
+func (s *Store) AttachmentsOf(ctx context.Context, company uuid.UUID, owners []uuid.UUID) (map[uuid.UUID][]Attachment, error) {
+	var rows []struct {
+		Owner uuid.UUID `db:"owner_id"`
+		Attachment
+	}
+	if err := s.db.Select(ctx, &rows, attachmentsOfSQL, company, pg.UUIDArray(owners)); err != nil {
+		return nil, fmt.Errorf("list attachments of many: %w", pg.Translate(err))
+	}
+	all := make(map[uuid.UUID][]Attachment, len(owners))
+	for _, r := range rows {
+		all[r.Owner] = append(all[r.Owner], r.Attachment)
 	}
 	return all, nil
 }

@@ -55,6 +55,15 @@ func TestFiles(t *testing.T) {
 	if got, err := files.Attachments(t.Context(), other, id); err != nil || len(got) != 0 {
 		t.Errorf("another company sees %v, %v", got, err)
 	}
+	one := d.Accept(t, company, attaching(a))
+	of, err := files.AttachmentsOf(t.Context(), company, []uuid.UUID{id, one, uuid.New()})
+	if err != nil || len(of) != 2 || len(of[id]) != 2 || of[id][0].FileID != b.ID || len(of[one]) != 1 || of[one][0].Size != 10 {
+		t.Errorf("of many: %v, %v", of, err)
+	}
+	if of, err := files.AttachmentsOf(t.Context(), other, []uuid.UUID{id}); err != nil || len(of) != 0 {
+		t.Errorf("another company sees %v, %v", of, err)
+	}
+	d.Run(t, `DELETE FROM email_outbox WHERE id = $1`, one)
 	err = d.Store.NewAccepter().Accept(t.Context(), storetest.NewEmail(other, attaching(a)))
 	if gone, ok := errors.AsType[*file.GoneError](err); !ok || len(gone.IDs) != 1 || gone.IDs[0] != a.ID {
 		t.Errorf("another company attaches the file: %v", err)

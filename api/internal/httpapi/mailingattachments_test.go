@@ -1,0 +1,69 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// attaching makes the part of a mailing's form that names stored files.
+func attaching(tb testing.TB, files ...fields) part {
+	tb.Helper()
+	text, err := json.Marshal(files)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return part{name: "attachments", value: string(text)}
+}
+
+func TestMailing_ShowsAttachments(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	rules, _ := g.uploadFile(t, pdf).json(t)["id"].(string)
+	logo, _ := g.uploadFile(t, png).json(t)["id"].(string)
+	files := attaching(t,
+		fields{"filename": "Regulamento março.pdf", "contentType": "application/pdf", "fileId": rules},
+		fields{"filename": "logo.png", "contentType": "image/png", "fileId": logo, "contentId": "logo"},
+	)
+	id := g.mail(t, given(files, part{name: "html", value: `<img src="cid:logo"><p>{{nome}}</p>`}, part{name: "start", value: "false"}))
+	want := []any{
+		map[string]any{
+			"fileId": rules, "filename": "Regulamento março.pdf", "contentType": "application/pdf",
+			"size": float64(len(pdf)), "sha256": sum(pdf), "disposition": "attachment",
+		},
+		map[string]any{
+			"fileId": logo, "filename": "logo.png", "contentType": "image/png",
+			"size": float64(len(png)), "sha256": sum(png), "contentId": "logo", "disposition": "inline",
+		},
+	}
+	compare := func(what string, mailing map[string]any) {
+		if diff := cmp.Diff(want, mailing["attachments"]); mailing["mailingId"] != id || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", what, mailing["mailingId"], diff)
+		}
+	}
+	compare("show", g.do(t, call{Path: "/v1/mailings/" + id}).json(t))
+	compare("start", g.do(t, call{Method: http.MethodPost, Path: "/v1/mailings/" + id + "/start"}).json(t))
+
+	// The second mailing has no attachments, and the third one is a dry run, which stores none.
+	g.mail(t, given(part{name: "name", value: "without files"}))
+	g.mail(t, given(files, part{name: "html", value: `<img src="cid:logo">`}, part{name: "dryRun", value: "true"}))
+	page, _ := g.do(t, call{Path: "/v1/mailings"}).json(t)["mailings"].([]any)
+	if len(page) != 3 {
+		t.Fatalf("%d mailings, want 3", len(page))
+	}
+	for _, one := range page[:2] {
+		if m, _ := one.(map[string]any); m["attachments"] != nil {
+			t.Errorf("%v has attachments: %v", m["filename"], m["attachments"])
+		}
+	}
+	oldest, _ := page[2].(map[string]any)
+	compare("list", oldest)
+
+	// Retention deletes the content of a mailing, and with it the attachments.
+	g.Database.Run(t, `UPDATE mailings SET html = '' WHERE id = $1`, id)
+	if m := g.do(t, call{Path: "/v1/mailings/" + id}).json(t); m["mailingId"] != id || m["attachments"] != nil {
+		t.Errorf("without content: %v", m)
+	}
+}
