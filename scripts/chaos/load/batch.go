@@ -17,9 +17,10 @@ import (
 const (
 	// batchSerials is the first serial of the emails in batches, batchSize the maximum number of
 	// emails in one. Their CPFs are not those of other emails: see TaxID.
-	batchSerials, batchSize = 4_300_000, 200
-	// batchPause is the pause between two batches.
-	batchPause = 1500 * time.Millisecond
+	batchSerials, batchSize = 4_300_000, 100
+	// batchPause is the pause between two batches: with most of them small, it is likely that some are
+	// in flight when a component is killed.
+	batchPause = 800 * time.Millisecond
 	// maxBatches limits those without a response: see maxPersons.
 	maxBatches = 8
 )
@@ -46,36 +47,47 @@ const (
 // batch is a batch of emails to be submitted.
 type batch struct {
 	Batch
+	kind    batchKind
 	emails  []email
 	request request
-	// abandoned: its tenant submits it once, whatever happens.
-	abandoned bool
 }
 
-// sendBatches sends batches until offering ends. Of five, three are strict and valid, one of which is
-// submitted once only; one is strict with an invalid email, and one is partial with invalid emails.
+// batchKind is a kind of batch.
+type batchKind int
+
+// The kinds of batches, which are submitted in turn. All but partialBatch are strict.
+const (
+	repeatedBatch   batchKind = iota // submitted again after its acceptance
+	concurrentBatch                  // submitted twice at the same time
+	partialBatch                     // with invalid emails, and submitted again
+	invalidBatch                     // with invalid emails
+	abandonedBatch                   // submitted once, whatever happens
+	batchKinds
+)
+
+// sendBatches sends batches until offering ends.
 func (l *Load) sendBatches(ctx, offering context.Context) {
 	repeat(offering, batchPause, maxBatches, func(n int) {
 		if l.awaitBacklog(offering) != nil {
 			return
 		}
 		b := l.newBatch(n)
-		for i, next := range b.emails {
+		for _, next := range b.emails {
 			if !l.prepare(ctx, next) {
 				return
 			}
-			b.emails[i] = next
 		}
-		b.submit(ctx, l, n%2 == 0)
+		b.submit(ctx, l)
 		l.Ledger.addBatch(b.Batch)
 	})
 }
 
 func (l *Load) newBatch(n int) *batch {
 	random := rand.New(rand.NewPCG(l.params.Seed, uint64(batchSerials+n)))
-	b := &batch{Batch: Batch{Name: fmt.Sprintf("lote-%d", n), Partial: n%5 == 2, Outcome: UnclearBatch}, abandoned: n%5 == 4}
-	size := 2 + random.IntN(20)
-	if random.IntN(10) == 0 {
+	kind := batchKind(n) % batchKinds
+	b := &batch{Batch: Batch{Name: fmt.Sprintf("lote-%d", n), Partial: kind == partialBatch, Outcome: UnclearBatch}, kind: kind}
+	size := 2 + random.IntN(12)
+	if random.IntN(20) == 0 {
 		size = 2 + random.IntN(batchSize-1)
 	}
 	key := l.params.Keys[n%len(l.params.Keys)]
@@ -85,7 +97,7 @@ func (l *Load) newBatch(n int) *batch {
 		if random.IntN(8) == 0 {
 			next.attachStored(l.newFile(n / sharedBy))
 		}
-		if invalid := i%7 == 1; invalid && (b.Partial || n%5 == 3) {
+		if i%7 == 1 && (kind == partialBatch || kind == invalidBatch) {
 			next.invalidate()
 			b.Invalid = append(b.Invalid, next.serial)
 		} else {
@@ -109,36 +121,32 @@ func (e *email) invalidate() {
 	e.request["html"], e.invalid = "<p>Sem assunto</p>", true
 }
 
-// submit submits the batch, and records its emails if it is accepted. It is submitted twice, possibly
-// at the same time: both responses must have the same bytes.
-func (b *batch) submit(ctx context.Context, l *Load, concurrent bool) {
+// submit submits the batch as its kind says.
+func (b *batch) submit(ctx context.Context, l *Load) {
 	list := make([]map[string]any, len(b.emails))
 	for i, next := range b.emails {
 		l.Ledger.addContent(next)
 		list[i] = next.request
 	}
 	b.request.body, _ = json.Marshal(map[string]any{"emails": list}) // maps of strings and numbers always can
-	switch {
-	case !b.Partial && len(b.Invalid) > 0:
+	switch b.kind {
+	case invalidBatch:
 		b.submitInvalid(ctx, l)
-		return
-	case b.abandoned:
-		got, err := l.client.do(ctx, b.request)
-		l.Ledger.countResponse(got.status)
-		switch {
-		case err == nil && got.status == http.StatusAccepted:
-			b.accept(ctx, l, got)
-		case err == nil && !retryable(got.status):
-			l.Ledger.addRefusal(b.Name + ": " + unexpectedResponse(got.status, got.body))
-		}
-		return
+	case abandonedBatch:
+		b.submitOnce(ctx, l)
+	default:
+		b.submitTwice(ctx, l)
 	}
+}
+
+// submitTwice submits the batch twice. Both responses must have the same bytes.
+func (b *batch) submitTwice(ctx context.Context, l *Load) {
 	var answers [2]response
 	var answered [2]bool
 	var submitting sync.WaitGroup
 	for i := range answers {
 		submitting.Go(func() { answers[i], answered[i] = l.retryUntilAccepted(ctx, b.request, b.Name) })
-		if !concurrent {
+		if b.kind != concurrentBatch {
 			submitting.Wait()
 		}
 	}
@@ -151,6 +159,19 @@ func (b *batch) submit(ctx context.Context, l *Load, concurrent bool) {
 			b.accept(ctx, l, answers[i])
 			return
 		}
+	}
+}
+
+// submitOnce submits the batch with a single request.
+func (b *batch) submitOnce(ctx context.Context, l *Load) {
+	got, err := l.client.do(ctx, b.request)
+	l.Ledger.countResponse(got.status)
+	switch {
+	case err != nil || retryable(got.status):
+	case got.status == http.StatusAccepted:
+		b.accept(ctx, l, got)
+	default:
+		l.Ledger.addRefusal(b.Name + ": " + unexpectedResponse(got.status, got.body))
 	}
 }
 
