@@ -138,7 +138,7 @@ func (r *Report) Print(out io.Writer) {
 	fmt.Fprintf(out, "accepted    %d emails, %d mailings and %d that were cancelled (%d rows), %d statements about %d recipients\n",
 		r.Emails, r.Mailings, r.Cancelled, r.Counts.Entries, r.Counts.Statements, r.Recipients)
 	b := r.Counts.Batches
-	fmt.Fprintf(out, "batches     %d accepted, of which %d partial; %d refused; %d not repeated without a 202, of which %d are stored; %d emails\n",
+	fmt.Fprintf(out, "batches     %d accepted, of which %d partial; %d refused; %d without a 202 were not repeated, of which %d are stored; %d emails in all\n",
 		b.Accepted, b.Partial, b.Refused, b.Unclear, b.Stored, b.Emails)
 	contents := r.Counts.Contents
 	fmt.Fprintf(out, "contents    %d emails arrived unchanged, %d of them made from a template\n", contents.Emails, contents.Templates)
