@@ -113,7 +113,16 @@ func (r *Report) compareWithMinimum(done fault.Result) {
 			r.Below = append(r.Below, fmt.Sprintf("no webhook endpoint had an outage of the kind %s", mode))
 		}
 	}
-	for _, component := range append(cluster.ProgramNames(""), cluster.Postgres, cluster.Redis, cluster.RabbitMQ) {
+	contents, batches := r.Counts.Contents, r.Counts.Batches
+	for what, n := range map[string]int{
+		"accepted batch": batches.Accepted, "partial batch": batches.Partial, "refused batch": batches.Refused, "email of a template": contents.Templates,
+		"email with attachments": contents.Attached - contents.Mailings, "stored file": contents.Files,
+	} {
+		if n == 0 && r.Duration >= shortRun.Seconds() {
+			r.Below = append(r.Below, "no "+what)
+		}
+	}
+	for _, component := range append(cluster.ProgramNames(""), cluster.ServiceNames()...) {
 		if got := r.Kills[component]; got < r.Minimum.Kills {
 			r.Below = append(r.Below, fmt.Sprintf("%s was killed %d times, want at least %d", component, got, r.Minimum.Kills))
 		}
@@ -128,6 +137,13 @@ func (r *Report) Print(out io.Writer) {
 	fmt.Fprintf(out, "restarts    %s (by the supervisor)\n", list(r.Restarts))
 	fmt.Fprintf(out, "accepted    %d emails, %d mailings and %d that were cancelled (%d rows), %d statements about %d recipients\n",
 		r.Emails, r.Mailings, r.Cancelled, r.Counts.Entries, r.Counts.Statements, r.Recipients)
+	b := r.Counts.Batches
+	fmt.Fprintf(out, "batches     %d accepted, of which %d partial; %d refused; %d without a 202 were not repeated, of which %d are stored; %d emails in all\n",
+		b.Accepted, b.Partial, b.Refused, b.Unclear, b.Stored, b.Emails)
+	contents := r.Counts.Contents
+	fmt.Fprintf(out, "contents    %d emails arrived unchanged, %d of them made from a template\n", contents.Emails, contents.Templates)
+	fmt.Fprintf(out, "attachments %d arrived whole in %d emails, of which %d of mailings; %d stored files\n",
+		contents.Attachments, contents.Attached, contents.Mailings, contents.Files)
 	fmt.Fprintf(out, "calibrated  %.0f emails/s without faults; %.0f s of outages; at least %d emails required\n", r.Calibrated, r.Outage, r.Minimum.Emails)
 	fmt.Fprintf(out, "tenants     %s\n", list(r.Steps))
 	fmt.Fprintf(out, "responses   %v; %d requests without a response were repeated, %d of them had been accepted\n", r.Responses, r.Resolved, r.Replayed)
@@ -153,6 +169,8 @@ func (r *Report) Print(out io.Writer) {
 		r.Seen.Keys, r.Seen.Broker>>10, r.Seen.Messages, r.Seen.Metrics)
 	fmt.Fprintf(out, "duplicates  %d of %d emails were sent more than once, %.2f %%\n", r.Counts.Duplicates, r.Counts.Taken, 100*r.Counts.DuplicateShare())
 	fmt.Fprintf(out, "lost        %d\n", r.FindingCount(checker.Lost))
+	fmt.Fprintf(out, "altered     %d emails arrived with another content; %d batches are stored in part\n",
+		r.FindingCount(checker.Altered), r.FindingCount(checker.PartOfBatch))
 	fmt.Fprintf(out, "unflagged   %d duplicates without a flag in their row\n", r.FindingCount(checker.Duplicate))
 	for _, f := range r.Findings {
 		fmt.Fprintf(out, "\nBROKEN: %s: %d\n  %s\n", f.Promise, f.Count, strings.Join(f.Examples, "\n  "))

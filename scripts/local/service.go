@@ -1,5 +1,5 @@
-// Package local provides the servers and programs of a run on this machine: private Postgres, Redis
-// and RabbitMQ servers of scripts/services.sh, and the gateway's programs, built from the checkout.
+// Package local provides the servers and programs of a run on this machine: private Postgres, Redis,
+// RabbitMQ and S3 servers of scripts/services.sh, and the gateway's programs, built from the checkout.
 // The chaos run and the benchmark use it.
 package local
 
@@ -20,12 +20,12 @@ import (
 	"syscall"
 )
 
-// Service is a private Postgres, Redis or RabbitMQ. It keeps its port across restarts.
+// Service is a private Postgres, Redis, RabbitMQ or S3 server. It keeps its port across restarts.
 type Service struct {
 	Name string
 	URL  string // as services.sh env prints it
 
-	Addr string // host:port of URL
+	Addr string // host:port that it listens on
 
 	root, dir string
 	kills     atomic.Int64
@@ -36,6 +36,7 @@ const (
 	Postgres = "postgres"
 	Redis    = "redis"
 	RabbitMQ = "rabbitmq"
+	S3       = "s3"
 )
 
 // NewService returns the service of that name of the checkout root, not started yet. Its data and
@@ -64,6 +65,9 @@ func (s *Service) Open(ctx context.Context) error {
 		return fmt.Errorf("read the URL of %s: %w", s.Name, err)
 	}
 	s.URL, s.Addr = found[1], u.Host
+	if s.Name == S3 { // its URL has the bucket as host
+		_, s.Addr, _ = strings.Cut(u.Query().Get("endpoint"), "://")
+	}
 	return nil
 }
 
@@ -131,7 +135,7 @@ func (s *Service) command(ctx context.Context, command string) error {
 func (s *Service) script(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.root, "scripts/services.sh"), args...)
 	cmd.Env = os.Environ()
-	for _, name := range []string{"POSTGRES_PORT", "REDIS_PORT", "RABBITMQ_PORT", "DATABASE_URL", "REDIS_URL", "RABBITMQ_URL"} {
+	for _, name := range []string{"POSTGRES_PORT", "REDIS_PORT", "RABBITMQ_PORT", "S3_PORT", "DATABASE_URL", "REDIS_URL", "RABBITMQ_URL", "S3_URL"} {
 		cmd.Env = append(cmd.Env, name+"=") // ignore the ports of the caller's own services
 	}
 	cmd.Env = append(cmd.Env, "LOCAL_DIR="+s.dir)

@@ -29,7 +29,7 @@ type sentAttachment struct {
 	RawContent              []byte // base64 in JSON
 }
 
-// Attachment is an attachment of an accepted email. The content itself is not kept.
+// Attachment is an attachment of an email. The content itself is not kept.
 type Attachment struct {
 	FileName         string `json:"fileName"`
 	ContentType      string `json:"contentType"`
@@ -57,15 +57,19 @@ func (a *sentAttachment) arrived() Attachment {
 			content[i] &= 0x7F
 		}
 	}
-	sum := sha256.Sum256(content)
 	made := Attachment{
 		FileName: a.FileName, ContentType: a.ContentType, Disposition: a.ContentDisposition, TransferEncoding: a.ContentTransferEncoding,
-		Size: len(content), SHA256: hex.EncodeToString(sum[:]),
+		Size: len(content), SHA256: digest(content),
 	}
 	if a.ContentId != nil {
 		made.ContentID = *a.ContentId
 	}
 	return made
+}
+
+func digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
 }
 
 func (in *sendEmailInput) attachmentProblem() string {

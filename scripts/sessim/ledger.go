@@ -17,6 +17,9 @@ type Entry struct {
 	CC        []string  `json:"cc,omitempty"`
 	BCC       []string  `json:"bcc,omitempty"`
 	Subject   string    `json:"subject"`
+	// HTMLSHA256 is the digest of the html as it would arrive; empty without html.
+	HTMLSHA256  string       `json:"htmlSha256,omitempty"`
+	Attachments []Attachment `json:"attachments,omitempty"`
 
 	// Fault is the name of the table row that determined the response, injected or caused by the
 	// settings. It is empty for a success and for an invalid mail; for the latter Error has the
@@ -87,21 +90,23 @@ func (l *ledger) add(sub *submission, f Fault) *record {
 		l.accepted++
 	}
 	r := &record{Entry: Entry{
-		Seq:        l.requests,
-		Time:       sub.received,
-		OutboxID:   sub.OutboxID,
-		AttemptID:  sub.AttemptID,
-		CompanyID:  sub.CompanyID,
-		To:         sub.To,
-		CC:         sub.CC,
-		BCC:        sub.BCC,
-		Subject:    sub.Subject,
-		Fault:      f.Name,
-		Status:     f.Status,
-		Error:      f.Message,
-		Accepted:   f.Accepted,
-		MessageID:  sub.MessageID,
-		RemoteAddr: sub.remote,
+		Seq:         l.requests,
+		Time:        sub.received,
+		OutboxID:    sub.OutboxID,
+		AttemptID:   sub.AttemptID,
+		CompanyID:   sub.CompanyID,
+		To:          sub.To,
+		CC:          sub.CC,
+		BCC:         sub.BCC,
+		Subject:     sub.Subject,
+		HTMLSHA256:  sub.htmlSHA256,
+		Attachments: sub.Attachments,
+		Fault:       f.Name,
+		Status:      f.Status,
+		Error:       f.Message,
+		Accepted:    f.Accepted,
+		MessageID:   sub.MessageID,
+		RemoteAddr:  sub.remote,
 	}}
 	if l.records.len() == l.limit {
 		l.forget(l.records.pop())

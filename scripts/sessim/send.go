@@ -54,6 +54,8 @@ type submission struct {
 	signed   bool
 	problem  string       // the message of a BadRequestException; empty if there is none
 	asked    addressFault // fault requested by its recipients
+
+	htmlSHA256 string
 }
 
 func (s *Server) sendEmail(w http.ResponseWriter, r *http.Request) {
@@ -106,6 +108,9 @@ func (s *Server) read(sub *submission, w http.ResponseWriter, r *http.Request) (
 		return "Could not parse request body into json: " + err.Error(), nil
 	}
 	in.fill(&sub.Mail)
+	if sub.HTML != "" {
+		sub.htmlSHA256 = digest([]byte(sub.HTML))
+	}
 	return in.problem(), nil
 }
 

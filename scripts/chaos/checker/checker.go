@@ -36,6 +36,10 @@ const (
 	Deadline = "past its deadline"
 	// Promise: the gateway did not act as an api's response said, or the response was wrong.
 	Promise = "broken promise"
+	// Altered: SES received another subject, html or attachment than was accepted.
+	Altered = "content altered"
+	// PartOfBatch: some emails of a batch are stored, and others are not.
+	PartOfBatch = "part of a batch"
 	// InconsistentCounts: a mailing's counts, entries and emails differ.
 	InconsistentCounts = "inconsistent counts of a mailing"
 	// RecipientMismatch: a recipient differs from the data that were accepted about the person.
@@ -87,6 +91,8 @@ type Counts struct {
 	Statements int                 `json:"statements"` // accepted about these recipients
 	Quiet      Quiet               `json:"quiet"`
 	Feed       FeedCounts          `json:"feed"`
+	Contents   Contents            `json:"contents"`
+	Batches    Batches             `json:"batches"`
 }
 
 // Failures are emails that failed with one error code; for NoRequest of them SES received no
@@ -143,6 +149,8 @@ func (c *Checker) Check(ctx context.Context) ([]Finding, error) {
 	}
 	c.checkAnswers()
 	c.checkEmails()
+	c.checkContents(c.cluster.Ledger())
+	c.checkBatches()
 	c.checkDuplicates()
 	c.checkQuiet()
 	c.checkUnknownOutcomes()

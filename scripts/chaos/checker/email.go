@@ -105,15 +105,20 @@ func (c *Checker) readRows(ctx context.Context) error {
 	return nil
 }
 
-// checkAnswers compares the rows with the apis' responses.
-func (c *Checker) checkAnswers() {
-	rowsOf := make(map[string]int, len(c.emails))
+// singleRows counts the rows of emails that belong to no mailing, by address. Each has an address of its own.
+func (c *Checker) singleRows() map[string]int {
+	rows := make(map[string]int, len(c.emails))
 	for _, r := range c.emails {
 		if r.mailing == "" {
-			rowsOf[r.to]++ // each email has an address of its own
+			rows[r.to]++
 		}
 	}
-	for address, n := range rowsOf {
+	return rows
+}
+
+// checkAnswers compares the rows with the apis' responses.
+func (c *Checker) checkAnswers() {
+	for address, n := range c.singleRows() {
 		if n > 1 {
 			c.AddFinding(TwoRows, "the request for %s became %d emails", address, n)
 		}

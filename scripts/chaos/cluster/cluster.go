@@ -1,5 +1,5 @@
-// Package cluster runs a whole gateway for tests. Postgres, Redis and RabbitMQ are private instances,
-// the programs are real processes, SES is the simulator, and between every two of them there is a
+// Package cluster runs a whole gateway for tests. Postgres, Redis, RabbitMQ and S3 are private
+// instances, the programs are real processes, SES is the simulator, and between every two of them there is a
 // link that can be cut, delayed and disturbed. The chaos run uses it, and the neighbour suite,
 // which needs no links.
 package cluster
@@ -44,7 +44,7 @@ type Config struct {
 
 // Cluster is a running gateway.
 type Cluster struct {
-	Postgres, Redis, RabbitMQ *local.Service
+	Postgres, Redis, RabbitMQ, S3 *local.Service
 
 	// Programs are all processes of the gateway, Links all links between components.
 	Programs []*Program
@@ -99,11 +99,11 @@ func (c *Cluster) open(ctx context.Context) error {
 
 func (c *Cluster) startServices(ctx context.Context) error {
 	dir := filepath.Join(c.cfg.Dir, "services")
-	c.Postgres, c.Redis, c.RabbitMQ = local.NewService(c.cfg.Root, dir, Postgres), local.NewService(c.cfg.Root, dir, Redis),
-		local.NewService(c.cfg.Root, dir, RabbitMQ)
+	c.Postgres, c.Redis = local.NewService(c.cfg.Root, dir, Postgres), local.NewService(c.cfg.Root, dir, Redis)
+	c.RabbitMQ, c.S3 = local.NewService(c.cfg.Root, dir, RabbitMQ), local.NewService(c.cfg.Root, dir, S3)
 	var starting sync.WaitGroup
-	errs := make([]error, 3)
-	for i, service := range []*local.Service{c.Postgres, c.Redis, c.RabbitMQ} {
+	errs := make([]error, len(ServiceNames()))
+	for i, service := range c.services() {
 		starting.Go(func() { errs[i] = service.Open(ctx) })
 	}
 	starting.Wait()
@@ -112,9 +112,9 @@ func (c *Cluster) startServices(ctx context.Context) error {
 
 func (c *Cluster) startPrograms(ctx context.Context) error {
 	c.env = map[string]string{
-		"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "chaos", "AWS_SECRET_ACCESS_KEY": "chaos",
+		"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "gateway", "AWS_SECRET_ACCESS_KEY": "gateway-secret", // of the S3 server; SES accepts any
 		"CPF_CNPJ_KEYS": "chaos:" + secret(), "UNSUBSCRIBE_KEY": secret(),
-		"STORAGE_URL": "file://" + filepath.Join(c.cfg.Dir, "storage"), "MX_RESOLVER": "off",
+		"STORAGE_URL": c.S3.URL, "MX_RESOLVER": "off",
 		"PUBLIC_URL": "https://mail.chaos.example", "LOG_LEVEL": "warn",
 		"QUOTA_RUNNING_MAILINGS": "10000", // a run may upload more than 20 at a time
 		"EMAIL_TTL":              "5m", "EMAIL_BACKOFF": backoff, "WORKER_CONCURRENCY": fmt.Sprint(Concurrency), "SES_MAX_SEND_RATE": fmt.Sprint(SendRate),
@@ -208,15 +208,17 @@ func (c *Cluster) urlThrough(dependency, addr string) string {
 	return c.Service(dependency).Through(addr)
 }
 
-// Service returns Postgres, Redis or RabbitMQ by name; nil for other names.
+// services returns all services; those that were not created are nil.
+func (c *Cluster) services() []*local.Service {
+	return []*local.Service{c.Postgres, c.Redis, c.RabbitMQ, c.S3}
+}
+
+// Service returns a service by name; nil for other names.
 func (c *Cluster) Service(name string) *local.Service {
-	switch name {
-	case Postgres:
-		return c.Postgres
-	case Redis:
-		return c.Redis
-	case RabbitMQ:
-		return c.RabbitMQ
+	for _, s := range c.services() {
+		if s.Name == name {
+			return s
+		}
 	}
 	return nil
 }
@@ -282,8 +284,8 @@ func (c *Cluster) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var destroying sync.WaitGroup
-	destroyed := make([]error, 3)
-	for i, service := range []*local.Service{c.Postgres, c.Redis, c.RabbitMQ} {
+	destroyed := make([]error, len(ServiceNames()))
+	for i, service := range c.services() {
 		if service != nil {
 			destroying.Go(func() { destroyed[i] = service.Destroy(ctx) })
 		}

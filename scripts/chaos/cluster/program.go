@@ -202,9 +202,10 @@ func (p *Program) Log() ([]byte, error) {
 	return text, err
 }
 
-// Panicked reports whether the log contains a panic or a fatal error of the Go runtime.
+// Panicked reports whether the log contains the stack of a panic, which programs also log when they
+// recover from it, or a fatal error of the Go runtime.
 func Panicked(log []byte) bool {
-	return bytes.Contains(log, []byte("\npanic: ")) || bytes.HasPrefix(log, []byte("panic: ")) || bytes.Contains(log, []byte("\nfatal error: "))
+	return bytes.Contains(log, []byte(" [running]:")) || bytes.Contains(log, []byte("\nfatal error: "))
 }
 
 // end kills the program in any state.

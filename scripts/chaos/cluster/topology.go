@@ -13,9 +13,9 @@ var roles = []struct {
 	count        int
 	dependencies []string
 }{
-	{kind: "api", count: 2, dependencies: []string{Postgres}},
-	{kind: "dispatcher", count: 2, dependencies: []string{Postgres, Redis, RabbitMQ}},
-	{kind: "worker", count: 2, dependencies: []string{Postgres, Redis, RabbitMQ, SES}},
+	{kind: "api", count: 2, dependencies: []string{Postgres, S3}},
+	{kind: "dispatcher", count: 2, dependencies: []string{Postgres, Redis, RabbitMQ, S3}},
+	{kind: "worker", count: 2, dependencies: []string{Postgres, Redis, RabbitMQ, S3, SES}},
 }
 
 // The dependencies of programs; API is the dependency of the load generator.
@@ -23,9 +23,13 @@ const (
 	Postgres = local.Postgres
 	Redis    = local.Redis
 	RabbitMQ = local.RabbitMQ
+	S3       = local.S3
 	SES      = "ses"
 	API      = "api"
 )
+
+// ServiceNames lists the services.
+func ServiceNames() []string { return []string{Postgres, Redis, RabbitMQ, S3} }
 
 // ProgramNames lists the programs: api-1, api-2, dispatcher-1 …; kind "" means all.
 func ProgramNames(kind string) []string {
@@ -62,5 +66,5 @@ func LinkNames(dependency string) []string {
 
 // variables are the settings with the address of each dependency.
 var variables = map[string]string{
-	Postgres: "DATABASE_URL", Redis: "REDIS_URL", RabbitMQ: "RABBITMQ_URL", SES: "SES_ENDPOINT",
+	Postgres: "DATABASE_URL", Redis: "REDIS_URL", RabbitMQ: "RABBITMQ_URL", S3: "STORAGE_URL", SES: "SES_ENDPOINT",
 }

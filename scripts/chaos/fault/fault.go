@@ -68,6 +68,9 @@ const (
 	healCall = 40*time.Second + healUnknown
 	// healJob: a mailing's job is retried after 10 s and after 30 s.
 	healJob = 45 * time.Second
+	// healStorage: reading the attachments of an email may last 20 s, and then the email waits for
+	// 10 s to 20 s. The storage is tried again within seconds after its last failure.
+	healStorage = 50 * time.Second
 	// healSoon: polls, backoffs, new connections.
 	healSoon = 15 * time.Second
 	// healEvent: SNS delivers an event again within seconds after an api failed to process it. The

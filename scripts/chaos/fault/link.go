@@ -22,6 +22,7 @@ func linkKinds() []Kind {
 		{"postgres", cluster.Postgres, healSoon},
 		{"redis", cluster.Redis, healTask},
 		{"rabbitmq", cluster.RabbitMQ, healJob},
+		{"s3", cluster.S3, healStorage},
 		{"ses", cluster.SES, healCall},
 	} {
 		subjects := append(cluster.LinkNames(way.dependency), everyLink+way.dependency)

@@ -76,7 +76,7 @@ func TestPlan_KillsEverything(t *testing.T) {
 			kills[s.Subject]++
 		}
 	}
-	for _, component := range append(cluster.ProgramNames(""), cluster.Postgres, cluster.Redis, cluster.RabbitMQ) {
+	for _, component := range append(cluster.ProgramNames(""), cluster.ServiceNames()...) {
 		if kills[component] < 12 {
 			t.Errorf("%s is killed %d times", component, kills[component])
 		}

@@ -24,8 +24,8 @@ const (
 func (p Injected) Reach() Reach {
 	component, _, _ := strings.Cut(p.Kind, "-")
 	switch {
-	case component == cluster.API, component == "client", component == cluster.RabbitMQ:
-		return ReachesNone // accepted single emails need none of these
+	case component == cluster.API, component == "client", component == cluster.RabbitMQ, component == cluster.S3:
+		return ReachesNone // accepted single emails without attachments need none of these
 	case component == "operator" && p.Subject != gate:
 		return ReachesNone // of other companies
 	case component == "dispatcher", component == "worker":

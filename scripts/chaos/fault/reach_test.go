@@ -18,6 +18,7 @@ func TestReach(t *testing.T) {
 		"tenants' link":    {"client-cut", "every:api", fault.ReachesNone},
 		"the broker":       {"rabbitmq-kill", "rabbitmq", fault.ReachesNone},
 		"its link":         {"rabbitmq-cut", "every:rabbitmq", fault.ReachesNone},
+		"the storage":      {"s3-kill", "s3", fault.ReachesNone},
 		"a company's lane": {"operator-lanes", "Caos 1", fault.ReachesNone},
 		"a worker":         {"worker-freeze", "worker-2", fault.ReachesSome},
 		"a dispatcher":     {"dispatcher-kill", "dispatcher-1", fault.ReachesSome},

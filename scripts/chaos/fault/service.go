@@ -8,7 +8,7 @@ import (
 	"email-gateway/scripts/chaos/cluster"
 )
 
-// serviceKinds returns the faults of Postgres, Redis and RabbitMQ.
+// serviceKinds returns the faults of Postgres, Redis, RabbitMQ and S3.
 func serviceKinds() []Kind {
 	kinds := []Kind{
 		{Name: "postgres-kill", Weight: 3, Shortest: 0, Longest: seconds(2), Heal: healSoon, Kills: true, make: killService},
@@ -29,9 +29,13 @@ func serviceKinds() []Kind {
 		{Name: "rabbitmq-restart", Weight: 1, Shortest: 0, Longest: seconds(4), Heal: healJob, make: restartService},
 		{Name: "rabbitmq-alarm", Weight: 2, Shortest: seconds(3), Longest: seconds(10), Heal: healJob, make: alarm},
 		{Name: "rabbitmq-pause", Weight: 2, Shortest: seconds(1), Longest: seconds(15), Heal: healJob, make: pauseService},
+
+		{Name: "s3-kill", Weight: 3, Shortest: 0, Longest: seconds(8), Heal: healStorage, Kills: true, make: killService},
+		{Name: "s3-restart", Weight: 1, Shortest: 0, Longest: seconds(8), Heal: healStorage, make: restartService},
+		{Name: "s3-pause", Weight: 2, Shortest: seconds(1), Longest: seconds(10), Heal: healStorage, make: pauseService},
 	}
 	for i := range kinds {
-		for _, name := range []string{cluster.Postgres, cluster.Redis, cluster.RabbitMQ} {
+		for _, name := range cluster.ServiceNames() {
 			if len(kinds[i].Name) > len(name) && kinds[i].Name[:len(name)] == name {
 				kinds[i].Subjects = []string{name}
 			}

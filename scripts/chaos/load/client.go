@@ -22,7 +22,7 @@ type client struct {
 func newClient(apis []string, seed uint64) *client {
 	return &client{
 		apis: balance.New(apis, seed),
-		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: senders + maxPersons + maxQuiet, IdleConnTimeout: 30 * time.Second}},
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: senders + maxPersons + maxQuiet + maxAttached + maxBatches, IdleConnTimeout: 30 * time.Second}},
 	}
 }
 

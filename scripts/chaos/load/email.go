@@ -2,11 +2,12 @@ package load
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Domain is the domain of all addresses of the run, by which leaked addresses are found.
@@ -23,10 +24,13 @@ func FindAddress(text []byte) []int {
 
 // email is one email to be submitted.
 type email struct {
-	serial int
-	key    string // the tenant's
-	body   []byte
+	serial  int
+	key     string // the tenant's
+	request map[string]any
+	content Content
+	files   []file // attached by their ids
 
+	invalid    bool // the api refuses it
 	atMostOnce bool
 	concurrent bool // submitted twice at the same time
 	cancel     bool // withdrawn right after its acceptance
@@ -37,35 +41,44 @@ type email struct {
 func Address(serial int) string  { return fmt.Sprintf("pessoa%d@%s", serial, Domain) }
 func external(serial int) string { return fmt.Sprintf("carta-%d", serial) }
 
-func newEmail(random *rand.Rand, serial int, key string, end time.Time) email {
-	l := email{serial: serial, key: key}
+// accepted returns the record of the email's acceptance.
+func (e *email) accepted(id uuid.UUID) Accepted {
+	return Accepted{Serial: e.serial, ID: id, AtMostOnce: e.atMostOnce, Suppressed: e.suppress}
+}
+
+// emailTo returns an email to the recipient.
+func emailTo(serial int, key string, recipient map[string]any, subject, html string) email {
+	e := email{serial: serial, key: key, request: map[string]any{"to": Address(serial), "recipient": recipient}}
+	e.write(subject, html)
+	return e
+}
+
+func (l *Load) newEmail(random *rand.Rand, serial int) email {
 	recipient := map[string]any{"externalId": external(serial), "nome": "João Assunção", "email": Address(serial)}
-	request := map[string]any{
-		"to": Address(serial), "subject": fmt.Sprintf("Sua fatura nº %d está disponível", serial),
-		"html":      "<p>Olá, <b>João</b>: a fatura já saiu.</p>" + padding(random),
-		"recipient": recipient,
-	}
+	e := emailTo(serial, l.params.Keys[serial%len(l.params.Keys)], recipient, fmt.Sprintf("Sua fatura nº %d está disponível", serial),
+		"<p>Olá, <b>João</b>: a fatura já saiu.</p>"+padding(random))
 	switch pick := random.IntN(100); {
 	case pick < 10:
-		request["delivery"], l.atMostOnce = "at_most_once", true
+		e.request["delivery"], e.atMostOnce = "at_most_once", true
 	case pick < 15:
-		request["cc"] = []string{fmt.Sprintf("copia%d@%s", serial, Domain)}
+		e.request["cc"] = []string{fmt.Sprintf("copia%d@%s", serial, Domain)}
 	case pick < 20: // due within the run
-		request["sendAt"] = scheduled(random, end).Format(time.RFC3339Nano)
+		e.request["sendAt"] = scheduled(random, l.end).Format(time.RFC3339Nano)
 	case pick < 22: // withdrawn long before it is due
-		request["sendAt"], l.cancel = time.Now().Add(time.Hour).Format(time.RFC3339), true
+		e.request["sendAt"], e.cancel = time.Now().Add(time.Hour).Format(time.RFC3339), true
 	case pick < 24: // withdrawn while it may be in flight
-		l.cancel = true
+		e.cancel = true
 	case pick < 28:
-		request["priority"] = 1 + random.IntN(10)
+		e.request["priority"] = 1 + random.IntN(10)
 	case pick < 31:
 		recipient["cpfCnpj"] = written(serial)
 	case pick < 32:
-		l.suppress = true
+		e.suppress = true
+	case pick < 42:
+		e.useTemplate(random)
 	}
-	l.concurrent = random.IntN(50) == 0
-	l.body, _ = json.Marshal(request) // maps of strings and numbers always can
-	return l
+	e.concurrent = random.IntN(50) == 0
+	return e
 }
 
 // scheduled returns a time in the next seconds, before the end of the run.

@@ -27,12 +27,20 @@ type Mailing struct {
 	Repeats int // rows with the address of another row
 	// CancelPlanned: its tenant will cancel it while it is being sent.
 	CancelPlanned bool
+	// Attachments are those of each of its emails.
+	Attachments []Attachment
 }
 
 // Records are the contents of a Ledger.
 type Records struct {
 	Emails   map[int]Accepted // by serial
 	Mailings []Mailing
+	Batches  []Batch
+	// Contents are those of single emails and emails of batches, by recipient's address, also of
+	// emails without a response.
+	Contents map[string]Content
+	// Files are the ids of stored files, by tenant and content.
+	Files map[string]uuid.UUID
 	// Statements are the accepted statements about persons.
 	Statements []Statement
 	// Cancelled are emails whose cancellation got a 200.
@@ -61,7 +69,7 @@ type Ledger struct {
 func newLedger() *Ledger {
 	return &Ledger{n: Records{
 		Emails: make(map[int]Accepted), Cancelled: make(map[uuid.UUID]bool), Stopped: make(map[uuid.UUID]time.Time),
-		Statuses: make(map[int]int), Steps: make(map[string]int),
+		Statuses: make(map[int]int), Steps: make(map[string]int), Contents: make(map[string]Content), Files: make(map[string]uuid.UUID),
 	}}
 }
 
@@ -117,6 +125,23 @@ func (l *Ledger) addAccepted(a Accepted) { l.update(func(n *Records) { n.Emails[
 
 func (l *Ledger) addMailing(m Mailing) {
 	l.update(func(n *Records) { n.Mailings = append(n.Mailings, m) })
+}
+
+func (l *Ledger) addBatch(b Batch) { l.update(func(n *Records) { n.Batches = append(n.Batches, b) }) }
+
+func (l *Ledger) addContent(e email) {
+	l.update(func(n *Records) { n.Contents[Address(e.serial)] = e.content })
+}
+
+// addFile returns the first id of the file.
+func (l *Ledger) addFile(file string, id uuid.UUID) (first uuid.UUID) {
+	l.update(func(n *Records) {
+		if _, known := n.Files[file]; !known {
+			n.Files[file] = id
+		}
+		first = n.Files[file]
+	})
+	return first
 }
 
 func (l *Ledger) addStatement(s Statement) {

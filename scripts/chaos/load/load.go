@@ -48,6 +48,7 @@ type Load struct {
 	client  *client
 	backlog atomic.Int64
 	rows    atomic.Int64 // of a mailing
+	end     time.Time    // of Run's load
 }
 
 // New returns a Load that has not started.
@@ -96,6 +97,8 @@ func (l *Load) Run(ctx context.Context) {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, l.params.Duration+l.params.RetryTimeout)
 	defer cancel()
+	l.end = time.Now().Add(l.params.Duration)
+	l.createTemplates(ctx)
 
 	emails := make(chan email)
 	var working sync.WaitGroup
@@ -107,6 +110,8 @@ func (l *Load) Run(ctx context.Context) {
 			}
 		})
 	}
+	working.Go(func() { l.sendAttached(ctx, offering) })
+	working.Go(func() { l.sendBatches(ctx, offering) })
 	working.Go(func() { l.importRecipients(ctx, offering) })
 	working.Go(func() { l.manage(ctx, offering) })
 	working.Go(func() { l.sendQuietly(ctx, offering) })
@@ -128,12 +133,10 @@ func (l *Load) generate(offering context.Context, emails chan<- email) {
 		if wait := time.Until(due); wait > 0 && service.Pause(offering, wait) != nil {
 			return
 		}
-		for serial%backlogEvery == 0 && int64(l.Ledger.Expected()-l.params.Sent()) > l.backlog.Load() {
-			if service.Pause(offering, backlogPause) != nil {
-				return
-			}
+		if serial%backlogEvery == 0 && l.awaitBacklog(offering) != nil {
+			return
 		}
-		next := newEmail(random, serial, l.params.Keys[serial%len(l.params.Keys)], begun.Add(l.params.Duration))
+		next := l.newEmail(random, serial)
 		select {
 		case emails <- next:
 		case <-offering.Done():

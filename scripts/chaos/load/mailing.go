@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"mime/multipart"
 	"net/http"
 	"sync"
@@ -33,7 +34,17 @@ func (l *Load) uploadMailing(ctx, offering context.Context, n int) {
 		}
 		defer importing.Wait()
 	}
-	body, contentType, err := form(name, file)
+	fields := maps.Clone(mailingFields)
+	if n%2 == 0 {
+		f := l.newFile(mailingFiles + n)
+		id, ok := l.storeFile(ctx, m.Key, f)
+		if !ok {
+			return
+		}
+		m.Attachments = []Attachment{f.Attachment}
+		fields["attachments"] = fmt.Sprintf(`[{"filename": %q, "contentType": %q, "fileId": %q}]`, f.Name, f.Type, id)
+	}
+	body, contentType, err := form(name, file, fields)
 	if err != nil {
 		l.Ledger.addRefusal(fmt.Sprintf("%s: %v", name, err))
 		return
@@ -103,15 +114,18 @@ func newSpreadsheet(n, rows int) (Mailing, []byte) {
 	return m, text.Bytes()
 }
 
+// mailingFields are the fields of every mailing.
+var mailingFields = map[string]string{
+	"subject": "Olá, {{nome}}",
+	"html":    `<p title="{{cidade}}">{{nome}}, seu código é {{token}}.</p><p><a href="{{unsubscribe_url}}">Sair</a></p>`,
+	"text":    "{{nome}}: {{token}}",
+}
+
 // form returns the upload as a browser encodes it.
-func form(name string, file []byte) (body []byte, contentType string, err error) {
+func form(name string, file []byte, fields map[string]string) (body []byte, contentType string, err error) {
 	var text bytes.Buffer
 	writer := multipart.NewWriter(&text)
-	for field, value := range map[string]string{
-		"subject": "Olá, {{nome}}",
-		"html":    `<p title="{{cidade}}">{{nome}}, seu código é {{token}}.</p><p><a href="{{unsubscribe_url}}">Sair</a></p>`,
-		"text":    "{{nome}}: {{token}}",
-	} {
+	for field, value := range fields {
 		if err := writer.WriteField(field, value); err != nil {
 			return nil, "", fmt.Errorf("write form: %w", err)
 		}

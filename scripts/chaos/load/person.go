@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"email-gateway/shared/service"
 )
 
 const (
@@ -39,26 +37,14 @@ type person struct {
 
 // describePersons makes statements about persons until offering ends.
 func (l *Load) describePersons(ctx, offering context.Context) {
-	random := rand.New(rand.NewPCG(l.params.Seed, 4))
-	var describing sync.WaitGroup
-	defer describing.Wait()
-	slots := make(chan struct{}, maxPersons)
-	for n := 0; service.Pause(offering, personPause) == nil; n++ {
-		select {
-		case slots <- struct{}{}:
-		case <-offering.Done():
-			return
-		}
+	repeat(offering, personPause, maxPersons, func(n int) {
 		p := &person{load: l, serial: personSerials + n*statementsEach, tenant: n % len(l.params.Keys)}
-		scenario, random := scenarios[n%len(scenarios)], rand.New(rand.NewPCG(random.Uint64(), 0))
+		scenario := scenarios[n%len(scenarios)]
 		if n%eraseEvery == eraseEvery/2 {
 			scenario = eraseAndReturn
 		}
-		describing.Go(func() {
-			defer func() { <-slots }()
-			scenario(ctx, p, random)
-		})
-	}
+		scenario(ctx, p, rand.New(rand.NewPCG(l.params.Seed, uint64(p.serial))))
+	})
 }
 
 // scenarios are sequences of statements about one person.
@@ -144,11 +130,7 @@ func (p *person) importWith(ctx context.Context, n int, f Fields) bool {
 // emailWith makes the person's n-th statement by an email, and reports whether it was accepted.
 func (p *person) emailWith(ctx context.Context, n int, f Fields) bool {
 	serial, f := p.complete(n, f)
-	request := map[string]any{
-		"to": f.Email, "subject": "Sua ficha", "html": fmt.Sprintf("<p>%d</p>", serial), "recipient": f.json(),
-	}
-	body, _ := json.Marshal(request) // maps of strings always can
-	row := p.load.submit(ctx, email{serial: serial, key: p.key(), body: body})
+	row := p.load.submit(ctx, emailTo(serial, p.key(), f.json(), "Sua ficha", fmt.Sprintf("<p>%d</p>", serial)))
 	if row == uuid.Nil {
 		return false
 	}

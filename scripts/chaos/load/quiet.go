@@ -2,9 +2,7 @@ package load
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"sync"
 	"time"
 
 	"email-gateway/shared/service"
@@ -21,31 +19,16 @@ const (
 	maxQuiet = 16
 )
 
-// sendQuietly sends the emails of the quiet tenant while the others load the gateway. Each is sent
-// in a goroutine of its own, so that none waits for the response to another.
+// sendQuietly sends the emails of the quiet tenant while the others load the gateway.
 func (l *Load) sendQuietly(ctx, offering context.Context) {
-	var sending sync.WaitGroup
-	defer sending.Wait()
 	if l.params.QuietKey == "" || service.Pause(offering, quietFrom) != nil {
 		return
 	}
-	slots := make(chan struct{}, maxQuiet)
-	for serial := QuietSerials; service.Pause(offering, quietPause) == nil; serial++ {
-		select {
-		case slots <- struct{}{}:
-		case <-offering.Done():
-			return
-		}
-		request := map[string]any{
-			"to": Address(serial), "subject": "Seu código de acesso", "html": fmt.Sprintf("<p>%d</p>", serial),
-			"recipient": Fields{ExternalID: external(serial), Email: Address(serial)}.json(),
-		}
-		body, _ := json.Marshal(request) // maps of strings always can
-		sending.Go(func() {
-			defer func() { <-slots }()
-			l.submit(ctx, email{serial: serial, key: l.params.QuietKey, body: body})
-		})
-	}
+	repeat(offering, quietPause, maxQuiet, func(n int) {
+		serial := QuietSerials + n
+		recipient := Fields{ExternalID: external(serial), Email: Address(serial)}.json()
+		l.submit(ctx, emailTo(serial, l.params.QuietKey, recipient, "Seu código de acesso", fmt.Sprintf("<p>%d</p>", serial)))
+	})
 }
 
 // Quiet reports whether the email is one of the quiet tenant's.

@@ -2,8 +2,10 @@ package load
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/google/uuid"
@@ -11,7 +13,7 @@ import (
 
 // send submits one email until it is accepted, once or twice concurrently.
 func (l *Load) send(ctx context.Context, next email) {
-	if next.suppress && !l.suppress(ctx, next) {
+	if !l.prepare(ctx, next) {
 		return
 	}
 	times := 1
@@ -32,11 +34,21 @@ func (l *Load) send(ctx context.Context, next email) {
 	}
 }
 
+// prepare makes the requests that precede the email's own, and reports whether it may be submitted.
+func (l *Load) prepare(ctx context.Context, next email) bool {
+	return (!next.suppress || l.suppress(ctx, next)) && l.storeFiles(ctx, next)
+}
+
 // submit submits the email until it is accepted.
 func (l *Load) submit(ctx context.Context, next email) uuid.UUID {
+	l.Ledger.addContent(next)
+	body, _ := json.Marshal(next.request) // maps of strings and numbers always can
 	r := request{
 		method: http.MethodPost, path: "/v1/email/send", key: next.key, contentType: "application/json",
-		idempotency: external(next.serial), body: next.body,
+		idempotency: external(next.serial), body: body,
+	}
+	if len(next.content.Attachments) > 0 {
+		r.timeout = uploadTimeout
 	}
 	got, ok := l.retryUntilAccepted(ctx, r, external(next.serial))
 	if !ok {
@@ -47,13 +59,18 @@ func (l *Load) submit(ctx context.Context, next email) uuid.UUID {
 		l.Ledger.addRefusal(fmt.Sprintf("email %d: %v", next.serial, err))
 		return uuid.Nil
 	}
-	l.Ledger.addAccepted(Accepted{Serial: next.serial, ID: accepted.OutboxID, AtMostOnce: next.atMostOnce, Suppressed: next.suppress})
+	l.Ledger.addAccepted(next.accepted(accepted.OutboxID))
 	return accepted.OutboxID
 }
 
-// retryUntilAccepted repeats a request until there is a 202. It records permanent refusals, and requests
-// without a response when ctx ends.
+// retryUntilAccepted repeats a request until there is a 202.
 func (l *Load) retryUntilAccepted(ctx context.Context, r request, what string) (got response, ok bool) {
+	return l.retryUntil(ctx, r, what, http.StatusAccepted)
+}
+
+// retryUntil repeats a request until there is a response with one of the statuses. It records permanent
+// refusals, and requests without a response when ctx ends.
+func (l *Load) retryUntil(ctx context.Context, r request, what string, statuses ...int) (got response, ok bool) {
 	unknown := false
 	for try := 1; ; try++ {
 		var err error
@@ -62,7 +79,7 @@ func (l *Load) retryUntilAccepted(ctx context.Context, r request, what string) (
 		switch {
 		case err != nil: // no response: the request may have been executed
 			unknown = true
-		case got.status == http.StatusAccepted:
+		case slices.Contains(statuses, got.status):
 			if unknown {
 				l.Ledger.countResolved(got.replayed)
 			}

@@ -101,13 +101,13 @@ func (l *Loader) Load(ctx context.Context, company, owner uuid.UUID, count int) 
 		return nil, nil, &BusyError{l.pacing.delay(company, time.Now())}
 	}
 	gone := l.pacing.start(company, time.Now())
-	release = sync.OnceFunc(func() {
+	held := sync.OnceFunc(func() { // not release, which a return with an error makes nil
 		free()
 		gone(time.Now())
 	})
 	defer func() {
 		if err != nil {
-			release()
+			held()
 		}
 	}()
 	done, may := l.begin()
@@ -116,7 +116,7 @@ func (l *Loader) Load(ctx context.Context, company, owner uuid.UUID, count int) 
 	}
 	all, err = l.readAll(ctx, company, listed)
 	done(errors.Is(err, ErrUnavailable) && ctx.Err() == nil)
-	return all, release, err
+	return all, held, err
 }
 
 // begin reports whether the storage may be used now: after a failure only one email at a time tries it.
