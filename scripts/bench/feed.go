@@ -15,10 +15,10 @@ func runFeed(ctx context.Context, r *Environment, t *Table) error {
 	n := scale(r, 60_000, 4_000)
 	return t.Compare(ctx,
 		Subject{Name: fmt.Sprintf("%d emails", n), Unit: "emails/s", Measure: func(ctx context.Context) (float64, error) {
-			return r.seededTurn(ctx, n, nil)
+			return r.seededTurn(ctx, t, "with the feed", n, nil)
 		}},
 		Reference{Name: "without the feed", Budget: 0.95, Measure: func(ctx context.Context) (float64, error) {
-			return r.seededTurn(ctx, n, func(s *System) (end func() error, err error) { return s.withoutFeed(ctx) })
+			return r.seededTurn(ctx, t, "without the feed", n, func(s *System) (end func() error, err error) { return s.withoutFeed(ctx) })
 		}})
 }
 

@@ -13,9 +13,11 @@ import (
 const seededRate = 5000
 
 // seededTurn measures the rate at which a dispatcher and a worker send n emails of a new database, from the first eighth at
-// SES until Postgres has the last email as SENT. prepare may change the system before the programs start; end is called after
-// the measurement.
-func (r *Environment) seededTurn(ctx context.Context, n int, prepare func(*System) (end func() error, err error)) (rate float64, err error) {
+// SES until Postgres has the last email as SENT, and records the CPU time per email, in a row that begins with name. prepare
+// may change the system before the programs start; end is called after the measurement.
+func (r *Environment) seededTurn(
+	ctx context.Context, t *Table, name string, n int, prepare func(*System) (end func() error, err error),
+) (rate float64, err error) {
 	g, err := r.openGateway(ctx, gatewayOptions{rate: seededRate, env: map[string]string{"WORKER_CONCURRENCY": wholeConcurrency}})
 	if err != nil {
 		return 0, err
@@ -43,7 +45,16 @@ func (r *Environment) seededTurn(ctx context.Context, n int, prepare func(*Syste
 			return 0, err
 		}
 	}
-	first, from := g.ses.Taken(), time.Now()
+	m := newMeter(r, []*Program{g.dispatcher, g.worker}, r.Postgres, r.Redis)
+	if err := m.start(); err != nil {
+		return 0, err
+	}
+	first := g.ses.Taken()
 	err = g.awaitSent(ctx, 0, begun, n)
-	return perSecond(n-int(first), time.Since(from)), err
+	if err := errors.Join(err, m.stop()); err != nil {
+		return 0, err
+	}
+	emails := n - int(first)
+	t.Record(Quantity{Name: name + ": cpu per email, dispatcher, worker, Postgres, Redis", Unit: "µs"}, each(m.Spent, emails))
+	return perSecond(emails, m.Length), nil
 }

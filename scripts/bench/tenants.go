@@ -194,10 +194,10 @@ func runTenantsSnapshot(ctx context.Context, r *Environment, t *Table) error {
 	n := scale(r, 200_000, 4_000)
 	return t.Compare(ctx,
 		Subject{Name: fmt.Sprintf("%d emails, a snapshot is held", n), Unit: "emails/s", Measure: func(ctx context.Context) (float64, error) {
-			return r.seededTurn(ctx, n, func(s *System) (end func() error, err error) { return s.hold(ctx) })
+			return r.seededTurn(ctx, t, "a snapshot is held", n, func(s *System) (end func() error, err error) { return s.hold(ctx) })
 		}},
 		Reference{Name: "none is held", Budget: 0.8, Moonshot: 0.95, Measure: func(ctx context.Context) (float64, error) {
-			return r.seededTurn(ctx, n, nil)
+			return r.seededTurn(ctx, t, "none is held", n, nil)
 		}})
 }
 
