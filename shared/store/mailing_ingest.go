@@ -369,7 +369,11 @@ func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID
 	if err := acceptInTx(ctx, tx, m.Tests); err != nil {
 		return err
 	}
-	return file.Link(ctx, tx, m.CompanyID, append(owned(m.Tests), file.Owned{Owner: m.ID, Attachments: m.Attachments})...)
+	attached := owned(m.Tests)
+	if status != MailingCompleted { // one that sends nothing keeps no files
+		attached = append(attached, file.Owned{Owner: m.ID, Attachments: m.Attachments})
+	}
+	return file.Link(ctx, tx, m.CompanyID, attached...)
 }
 
 // acceptInTx writes emails in a transaction of the caller's.

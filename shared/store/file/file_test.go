@@ -12,6 +12,7 @@ import (
 
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -184,5 +185,41 @@ func TestFiles_CleanerMeetsAttachment(t *testing.T) {
 	err := <-accepted
 	if _, gone := errors.AsType[*file.GoneError](err); !gone {
 		t.Errorf("accepted with a deleted file: %v", err)
+	}
+}
+
+// The attachments of a mailing are deleted with its content, whether it has html, text or both. A mailing that sends nothing keeps none.
+func TestFiles_OfMailing(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	f := add(t, d, company, 1)
+	for name, change := range map[string]func(*store.NewMailing){
+		"html": nil,
+		"text": func(m *store.NewMailing) { m.HTML, m.Text = "", "Olá" },
+		"both": func(m *store.NewMailing) { m.Text = "Olá" },
+	} {
+		for _, rows := range []int{0, 2} {
+			id := d.Mailing(t, company, rows, func(m *store.NewMailing) {
+				m.Attachments = []file.Attachment{{FileID: f.ID, Filename: "a.pdf", ContentType: "application/pdf", Disposition: "attachment"}}
+				if change != nil {
+					change(m)
+				}
+			})
+			of := func() int {
+				t.Helper()
+				return storetest.Ask[int](t, d, `SELECT count(*) FROM attachments WHERE owner_id = $1`, id)
+			}
+			if n := of(); n != min(rows, 1) {
+				t.Errorf("%s, %d rows: %d attachments", name, rows, n)
+			}
+			d.Run(t, `UPDATE mailings SET status = 'CANCELLED', entries_deleted_at = now(), updated_at = now() - interval '2 days' WHERE id = $1`, id)
+			if _, err := retention.New(d.Store.DB()).EraseTemplates(t.Context(), 24*time.Hour, 10); err != nil {
+				t.Fatal(err)
+			}
+			if n := of(); n != 0 {
+				t.Errorf("%s, %d rows, content erased: %d attachments", name, rows, n)
+			}
+		}
 	}
 }
