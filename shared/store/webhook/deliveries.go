@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 const deliveryColumns = `
@@ -65,7 +67,8 @@ const (
 	lockEndpointSQL = `SELECT status FROM webhook_endpoints WHERE id = $1 AND company_id = $2 FOR UPDATE`
 
 	// retrySQL makes one delivery due, by primary key. It waits if an earlier one of the same email is
-	// open, which is found by webhook_deliveries_open.
+	// open, which is found by webhook_deliveries_open. The earlier one may be waiting for this one, if it failed before and
+	// is replayed: advanceSQL makes it due then.
 	retrySQL = `
 UPDATE webhook_deliveries d SET
     status = CASE WHEN behind.yes THEN 'WAITING' ELSE 'RETRYING' END, next_at = CASE WHEN behind.yes THEN NULL ELSE now() END,
@@ -74,7 +77,7 @@ FROM (SELECT EXISTS (SELECT FROM webhook_deliveries w, webhook_deliveries o
     WHERE w.id = $3 AND w.company_id = $2 AND o.endpoint_id = $1 AND o.company_id = $2 AND o.email_id = w.email_id AND o.status IN ('RETRYING', 'WAITING')
         AND (o.position, o.id) < (w.position, w.id)) AS yes) behind
 WHERE d.id = $3 AND d.endpoint_id = $1 AND d.company_id = $2 AND d.status <> 'WAITING'
-RETURNING d.id`
+RETURNING d.id, d.email_id`
 
 	// dueSQL recomputes the summary of an endpoint from its open deliveries, by webhook_deliveries_open
 	// and webhook_deliveries_retrying, and its running replays, which wait while the cursor has stopped. A
@@ -94,7 +97,10 @@ WHERE e.id = $1 AND e.company_id = $2`
 // RetryDelivery makes a delivery due at once, with all its attempts, also one that was delivered.
 func (s *Store) RetryDelivery(ctx context.Context, company, endpoint, id uuid.UUID) error {
 	return s.change(ctx, "retry webhook delivery", company, endpoint, func(tx *sqlx.Tx) error {
-		var found []uuid.UUID
+		var found []struct {
+			ID    uuid.UUID     `db:"id"`
+			Email uuid.NullUUID `db:"email_id"`
+		}
 		if err := tx.SelectContext(ctx, &found, retrySQL, endpoint, company, id); err != nil {
 			return err
 		}
@@ -102,7 +108,11 @@ func (s *Store) RetryDelivery(ctx context.Context, company, endpoint, id uuid.UU
 			var d Delivery
 			return tx.GetContext(ctx, &d, findDeliverySQL, endpoint, company, id)
 		}
-		return nil
+		if !found[0].Email.Valid {
+			return nil
+		}
+		_, err := tx.ExecContext(ctx, advanceSQL, endpoint, pg.UUIDArray([]uuid.UUID{found[0].Email.UUID}))
+		return err
 	})
 }
 

@@ -127,3 +127,41 @@ func TestReplayFailed(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
+
+// A failed delivery that is replayed waits for a later one of its email that is open. If that one is retried by hand, the earlier
+// one is due first: they must not wait for each other.
+func TestRetryDelivery_AfterAReplay(t *testing.T) {
+	t.Parallel()
+	d, s := newStore(t)
+	company := d.Company(t)
+	id := newEndpoint(t, s, company)
+	l := take(t, s, id)
+	email := uuid.New()
+	first, second := failed(email, 5), failed(email, 8)
+	first.Status = webhook.Failed
+	if _, err := s.Record(t.Context(), l, webhook.Result{New: []webhook.Attempted{first, second}}, disableAfter); err != nil {
+		t.Fatal(err)
+	}
+	r := webhook.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: id, CompanyID: company}
+	if err := s.CreateReplay(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.FindReplay(t.Context(), company, id, r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.ReplayFailed(t.Context(), l, r, 10); err != nil || n != 1 {
+		t.Fatalf("%d, %v", n, err)
+	}
+	later := storetest.Ask[uuid.UUID](t, d, `SELECT id FROM webhook_deliveries WHERE position = 8`)
+	if err := s.RetryDelivery(t.Context(), company, id, later); err != nil {
+		t.Fatal(err)
+	}
+	due, err := s.Load(t.Context(), l, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(due.Due) != 1 || due.Due[0].Position != 5 || due.Open != 2 {
+		t.Errorf("due: %+v, %d open", due.Due, due.Open)
+	}
+}

@@ -48,6 +48,7 @@ type batch struct {
 	// Since the last success; before the first one of the round, those before the round count too.
 	failures int
 	stopped  bool
+	begun    time.Time // the first attempt
 	tally    hooks.Result // Succeeded, Failures, Error, Gone and RetryAfter
 }
 
@@ -63,7 +64,8 @@ func (s *server) newBatch(ctx context.Context, r hooks.Round, secrets []standard
 }
 
 // run attempts the items in order and returns when all attempts have ended. It stops early when
-// the endpoint counts as down, asks to be left alone, or the lease is about to end.
+// the endpoint counts as down, asks to be left alone, the lease is about to end, or the turn is over: a slow endpoint
+// would keep its place for minutes, and meanwhile nobody would see that it was changed or its company suspended.
 func (b *batch) run() {
 	var chains sync.WaitGroup
 	for i, it := range b.items {
@@ -135,6 +137,17 @@ func (b *batch) follow(email uuid.UUID, c *chain) {
 	}
 }
 
+// isOver reports whether the round has had attempts for longer than a turn. The first attempt is always made.
+func (b *batch) isOver() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.begun.IsZero() {
+		b.begun = time.Now()
+		return false
+	}
+	return time.Since(b.begun) > b.turnTime
+}
+
 // attempt makes one attempt. It returns false if the attempt had no outcome.
 func (b *batch) attempt(i int, email uuid.UUID) bool {
 	slot, err := b.slots.enter(b.ctx, b.endpoint.CompanyID, b.width.troubled())
@@ -142,7 +155,7 @@ func (b *batch) attempt(i int, email uuid.UUID) bool {
 		return false
 	}
 	defer b.slots.leave(slot)
-	if !b.held.mayAttempt() {
+	if !b.held.mayAttempt() || b.isOver() {
 		return false
 	}
 	defer time.AfterFunc(slow, func() {

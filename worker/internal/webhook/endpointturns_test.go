@@ -33,3 +33,35 @@ func TestService_EndpointsTakeTurns(t *testing.T) {
 	defer served.Store(true)
 	eventually(t, "the other company's event", func() bool { return len(quiet.messages()) == 1 })
 }
+
+// A slow endpoint, whose page of events would take minutes, makes room for others when its turn is over.
+func TestService_SlowEndpointEndsItsTurn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one, two := w.Company(t), w.Company(t)
+	slow := w.endpoint(t, one, "email.received")
+	released := make(chan struct{})
+	var attempts atomic.Int32
+	slow.setAnswer(func(message) int {
+		attempts.Add(1)
+		<-released
+		return http.StatusOK
+	})
+	w.emit(t, one, 60, 1)
+	s := w.service(nil)
+	s.SetTurns(1, 0)
+	if err := s.Start(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop(t.Context()) })
+	eventually(t, "the first attempt", func() bool { return attempts.Load() == 1 })
+	quiet := w.endpoint(t, two, "email.received")
+	w.emit(t, two, 1, 1)
+	released <- struct{}{}
+	eventually(t, "the other company's event", func() bool { return len(quiet.messages()) == 1 })
+	if n := attempts.Load(); n > 2 { // the second one begins the next turn
+		t.Errorf("the slow endpoint got %d requests meanwhile", n)
+	}
+	close(released)
+	eventually(t, "all events of the slow endpoint", func() bool { return len(slow.messages()) == 60 })
+}
