@@ -22,17 +22,15 @@ var refusedNetworks = []netip.Prefix{
 	netip.MustParsePrefix("203.0.113.0/24"),  // documentation
 	netip.MustParsePrefix("240.0.0.0/4"),     // reserved, with the broadcast address
 	netip.MustParsePrefix("168.63.129.16/32"),
-	netip.MustParsePrefix("::/96"),          // IPv4-compatible
-	netip.MustParsePrefix("64:ff9b::/96"),   // NAT64
-	netip.MustParsePrefix("64:ff9b:1::/48"), // NAT64 of a local network
-	netip.MustParsePrefix("100::/64"),       // discarded
-	netip.MustParsePrefix("2001::/23"),      // protocol assignments, with Teredo
-	netip.MustParsePrefix("2001:db8::/32"),  // documentation
-	netip.MustParsePrefix("2002::/16"),      // 6to4
-	netip.MustParsePrefix("3fff::/20"),      // documentation
-	netip.MustParsePrefix("5f00::/16"),      // segment routing
-	netip.MustParsePrefix("fec0::/10"),      // site-local
+	netip.MustParsePrefix("2001::/23"),     // protocol assignments, with Teredo
+	netip.MustParsePrefix("2001:db8::/32"), // documentation
+	netip.MustParsePrefix("2002::/16"),     // 6to4
+	netip.MustParsePrefix("3fff::/20"),     // documentation
 }
+
+// globalUnicast has the IPv6 addresses that IANA assigns to the public internet. Outside of it are translations of IPv4
+// addresses (NAT64, SIIT, IPv4-compatible), site-local addresses and segment routing.
+var globalUnicast = netip.MustParsePrefix("2000::/3")
 
 // PublicAddress reports whether an endpoint may have the address: a public unicast address.
 // Metadata services of clouds are link-local, unique-local or in refusedNetworks.
@@ -40,6 +38,9 @@ func PublicAddress(address netip.Addr) bool {
 	address = address.Unmap().WithZone("")
 	if !address.IsValid() || !address.IsGlobalUnicast() || address.IsPrivate() {
 		return false // loopback, link-local, multicast and unspecified addresses are not global unicast
+	}
+	if address.Is6() && !globalUnicast.Contains(address) {
+		return false
 	}
 	for _, network := range refusedNetworks {
 		if network.Contains(address) {

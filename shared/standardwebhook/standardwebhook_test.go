@@ -75,6 +75,7 @@ func TestPublicAddress(t *testing.T) {
 	for text, want := range map[string]bool{
 		"8.8.8.8": true, "2606:4700::1111": true, "::ffff:8.8.8.8": true, "172.32.0.1": true, "100.128.0.1": true, "192.169.0.1": true,
 		"10.1.2.3": false, "172.31.255.255": false, "100.127.255.255": false, "198.19.0.1": false, "::ffff:169.254.169.254": false, "64:ff9b::a00:1": false, "fd00:ec2::254": false,
+		"::ffff:0:10.0.0.1": false, "::10.0.0.1": false, "fec0::1": false, "5f00::1": false, "4000::1": false, "2002:0a00:0001::1": false, "2001:0:a00:1::1": false,
 	} {
 		if got := standardwebhook.PublicAddress(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s: %v", text, got)

@@ -18,7 +18,7 @@ import (
 const (
 	// lockWait is how long a check waits for a lock: its company's row in companies may be locked.
 	lockWait = time.Second
-	// checkAgain is when a company is checked again whose rate counts once it has sent more.
+	// checkAgain is when a company is checked again whose rate may reach a threshold without new feedback.
 	checkAgain = 20 * time.Second
 	// feedbackRows is how much new feedback one check takes.
 	feedbackRows = 5000

@@ -32,7 +32,8 @@ type Finding struct {
 type judgement struct {
 	pause *Finding // the first rule that pauses
 	warn  []Finding
-	// near: a rate would count if more emails were sent. It is judged again without new feedback.
+	// near: a rule has enough events, and its rate may reach a threshold when more emails are sent, or when earlier ones leave
+	// the window. It is judged again without new feedback.
 	near bool
 }
 
@@ -42,9 +43,9 @@ func judge(rules map[Rule]Thresholds, measured map[Rule]Measure) judgement {
 		t, m := rules[rule], measured[rule]
 		found := Finding{Rule: rule, Measure: m, RatePercent: m.Rate().Percent()}
 		switch {
-		case m.Events < t.MinEvents || !m.reaches(t.Warn):
+		case m.Events < t.MinEvents:
 			continue
-		case m.Sent < t.MinSent:
+		case !m.reaches(t.Warn), m.Sent < t.MinSent:
 			j.near = true
 			continue
 		case m.reaches(t.Pause):
@@ -53,6 +54,7 @@ func judge(rules map[Rule]Thresholds, measured map[Rule]Measure) judgement {
 				j.pause = &found
 			}
 		default:
+			j.near = true
 			found.ThresholdPercent = t.Warn.Percent()
 			j.warn = append(j.warn, found)
 		}
