@@ -48,7 +48,7 @@ type batch struct {
 	// Since the last success; before the first one of the round, those before the round count too.
 	failures int
 	stopped  bool
-	begun    time.Time // the first attempt
+	begun    time.Time    // the first attempt
 	tally    hooks.Result // Succeeded, Failures, Error, Gone and RetryAfter
 }
 
