@@ -62,7 +62,7 @@ func TestMailing_ShowsAttachments(t *testing.T) {
 	compare("list", oldest)
 
 	// Retention deletes the content of a mailing, and with it the attachments.
-	g.Database.Run(t, `UPDATE mailings SET html = '' WHERE id = $1`, id)
+	g.Run(t, `UPDATE mailings SET html = '' WHERE id = $1`, id)
 	if m := g.do(t, call{Path: "/v1/mailings/" + id}).json(t); m["mailingId"] != id || m["attachments"] != nil {
 		t.Errorf("without content: %v", m)
 	}

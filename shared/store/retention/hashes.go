@@ -2,8 +2,9 @@ package retention
 
 import (
 	"context"
-	"email-gateway/shared/store/internal/intake"
 	"time"
+
+	"email-gateway/shared/store/internal/intake"
 )
 
 // These statements remove a person's number, the hash and the encrypted value, and

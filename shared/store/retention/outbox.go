@@ -4,8 +4,9 @@ import (
 	"context"
 	"time"
 
-	"email-gateway/shared/store/internal/intake"
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/intake"
 )
 
 // purgeOutboxSQL looks at the next rows along email_outbox_pkey and deletes, by the same
