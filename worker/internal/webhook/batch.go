@@ -65,7 +65,7 @@ func (s *server) newBatch(ctx context.Context, r hooks.Round, secrets []standard
 
 // run attempts the items in order and returns when all attempts have ended. It stops early when
 // the endpoint counts as down, asks to be left alone, the lease is about to end, or the turn is over: a slow endpoint
-// would keep its place for minutes, and meanwhile nobody would see that it was changed or its company suspended.
+// would keep its place for minutes, and its changes and a suspension of its company would have no effect until then.
 func (b *batch) run() {
 	var chains sync.WaitGroup
 	for i, it := range b.items {
