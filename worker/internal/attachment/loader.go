@@ -89,8 +89,11 @@ func (l *Loader) Load(ctx context.Context, company, owner uuid.UUID, count int) 
 	for _, a := range listed {
 		size += a.Size
 	}
-	free, ok := l.budget.acquire(ctx, company, size)
-	if !ok {
+	free, err := l.budget.acquire(ctx, company, owner, size)
+	switch {
+	case errors.Is(err, errReserved):
+		return nil, nil, &BusyError{minDelay} // the room is kept free for it
+	case err != nil:
 		return nil, nil, &BusyError{l.pacing.delay(company, time.Now())}
 	}
 	gone := l.pacing.start(company, time.Now())

@@ -115,7 +115,7 @@ func TestLoad_ConnectionCut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer bucket.Close()
+			defer func() { _ = bucket.Close() }()
 			l := New(Params{Store: oneFile{content}, Bucket: bucket, Ring: ring, Concurrency: func() int { return 8 }})
 			all, _, err := l.Load(t.Context(), company, owner, 1)
 			if !c.want(err) {
@@ -187,7 +187,7 @@ func TestLoad_OneFileIsNoOutage(t *testing.T) {
 			t.Errorf("%s: another email cannot be sent: %v", name, err)
 		}
 	}
-	for _, owner := range []uuid.UUID{denied, other, good} { // the storage fails, as far as one can tell
+	for _, owner := range []uuid.UUID{denied, other, good} { // two files fail in a row: an outage
 		if err := load(owner); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("in an outage: %v", err)
 		}
