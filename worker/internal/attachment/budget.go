@@ -2,6 +2,7 @@ package attachment
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -32,6 +33,8 @@ type budget struct {
 	own     map[uuid.UUID]*share
 	waiting int
 	freed   chan struct{} // closed and replaced when there is more room
+
+	reserved reservations
 }
 
 // share is what a company's emails use.
@@ -49,11 +52,16 @@ func newBudget(emails func() int) *budget {
 // grows by doubling, and what the collector has not freed yet: measured with files of 5 MiB.
 func weight(size int64) int64 { return 6 * size }
 
-// acquire waits for a turn; ok is false if there is none in time, or if others wait already.
-func (b *budget) acquire(ctx context.Context, company uuid.UUID, size int64) (release func(), ok bool) {
+// errBusy: there is no room; errReserved: nor was there any in time for an email with a reservation, which keeps it for
+// returnTime.
+var (
+	errBusy     = errors.New("no room for the attachments")
+	errReserved = errors.New("no room for the attachments yet, it is reserved")
+)
+
+// acquire waits for a turn. It fails with errBusy or errReserved if there is none in time, or if others wait already.
+func (b *budget) acquire(ctx context.Context, company, owner uuid.UUID, size int64) (release func(), err error) {
 	n := min(weight(size), b.bytes) // the largest email goes alone
-	late := time.NewTimer(b.wait)
-	defer late.Stop()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.own[company]
@@ -62,32 +70,70 @@ func (b *budget) acquire(ctx context.Context, company uuid.UUID, size int64) (re
 		b.own[company] = s
 	}
 	defer b.forget(company, s)
-	for !b.fits(s, n) {
-		if !b.mayWait(s) {
-			return nil, false
+	c := b.reserved.ask(company, owner, s, n, time.Now())
+	late := time.NewTimer(b.wait)
+	defer late.Stop()
+	held := b.reserved.holder == c
+	if held {
+		late.Reset(reservedWait)
+	}
+	for !b.admits(c) {
+		switch now := time.Now(); {
+		case held && b.reserved.holder != c: // another email comes first
+			b.reserved.refuse(c, now)
+			return nil, errBusy
+		case !held && b.reserved.take(c, now):
+			held = true
+			late.Reset(reservedWait)
+			b.wake() // the holder before it stops waiting
+		case !held && !b.mayWait(s):
+			b.reserved.refuse(c, now)
+			return nil, errBusy
 		}
-		b.waiting++
-		s.waiting++
-		freed := b.freed
-		b.mu.Unlock()
-		stopped := false
-		select {
-		case <-freed:
-		case <-late.C:
-			stopped = true
-		case <-ctx.Done():
-			stopped = true
-		}
-		b.mu.Lock()
-		b.waiting--
-		s.waiting--
-		if stopped {
-			return nil, false
+		if !b.waitForRoom(ctx, s, late) {
+			return nil, b.late(ctx, c)
 		}
 	}
-	b.used, b.count = b.used+n, b.count+1
-	s.used, s.count = s.used+n, s.count+1
-	return sync.OnceFunc(func() { b.release(company, s, n) }), true
+	b.reserved.admitted(c, time.Now())
+	b.use(s, n)
+	if held {
+		b.wake() // what was reserved and not needed
+	}
+	return sync.OnceFunc(func() { b.release(company, s, n) }), nil
+}
+
+// waitForRoom waits until there may be more room; ok is false if the time is over. b.mu must be held.
+func (b *budget) waitForRoom(ctx context.Context, s *share, late *time.Timer) (ok bool) {
+	b.waiting++
+	s.waiting++
+	freed := b.freed
+	b.mu.Unlock()
+	select {
+	case <-freed:
+		ok = true
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	b.waiting--
+	s.waiting--
+	return ok
+}
+
+// late ends the wait of an email. b.mu must be held.
+func (b *budget) late(ctx context.Context, c *candidate) error {
+	now := time.Now()
+	b.reserved.refuse(c, now)
+	switch {
+	case b.reserved.holder != c:
+		return errBusy
+	case ctx.Err() != nil: // it may come back at another worker
+		b.reserved.holder = nil
+		b.wake()
+		return errBusy
+	}
+	c.away = now.Add(returnTime)
+	return errReserved
 }
 
 // mayWait leaves one of the places to another company.
@@ -95,14 +141,58 @@ func (b *budget) mayWait(s *share) bool {
 	return b.waiting < budgetWaiters && s.waiting < budgetWaiters-1
 }
 
+// admits reports whether an email fits beside the room of the email with the reservation. b.mu must be held.
+func (b *budget) admits(c *candidate) bool {
+	if !b.fits(c.own, c.weight) {
+		return false
+	}
+	h := b.reserved.leaveRoom(c, time.Now())
+	if h == nil {
+		return true
+	}
+	used, count := int64(0), 0 // by the holder's company
+	if own := b.own[h.company]; own != nil {
+		used, count = own.used, own.count
+	}
+	bytes, emails := b.ownLimits()
+	others, otherCount := b.used-used, b.count-count
+	if h.company == c.company {
+		used, count = used+c.weight, count+1
+		if used+h.weight > bytes || count+1 > emails {
+			return false
+		}
+	} else {
+		// The holder is admitted when its company uses no more than this.
+		others, otherCount = others+c.weight, otherCount+1
+		used, count = min(used, max(0, bytes-h.weight)), min(count, emails-1)
+		if h.weight > bytes {
+			count = 0
+		}
+	}
+	return others+used+h.weight <= b.bytes && otherCount+count+1 <= b.places()
+}
+
 func (b *budget) fits(s *share, n int64) bool {
 	switch {
-	case b.used+n > b.bytes, b.count >= max(2, b.emails()):
+	case b.used+n > b.bytes, b.count >= b.places():
 		return false
 	case s.count == 0:
 		return true
 	}
-	return s.used+n <= b.bytes/4*ownPart && s.count < max(1, b.emails()/4*ownPart)
+	bytes, emails := b.ownLimits()
+	return s.used+n <= bytes && s.count < emails
+}
+
+func (b *budget) places() int { return max(2, b.emails()) }
+
+// ownLimits are those of a company with more than one email in flight.
+func (b *budget) ownLimits() (bytes int64, emails int) {
+	return b.bytes / 4 * ownPart, max(1, b.emails()/4*ownPart)
+}
+
+func (b *budget) use(s *share, n int64) {
+	b.used, b.count = b.used+n, b.count+1
+	s.used, s.count = s.used+n, s.count+1
 }
 
 func (b *budget) release(company uuid.UUID, s *share, n int64) {
@@ -111,6 +201,11 @@ func (b *budget) release(company uuid.UUID, s *share, n int64) {
 	b.used, b.count = b.used-n, b.count-1
 	s.used, s.count = s.used-n, s.count-1
 	b.forget(company, s)
+	b.wake()
+}
+
+// wake makes the waiting emails look for room again. b.mu must be held.
+func (b *budget) wake() {
 	close(b.freed)
 	b.freed = make(chan struct{})
 }

@@ -46,12 +46,8 @@ type MissingError struct{ reason string }
 
 func (e *MissingError) Error() string { return e.reason }
 
-const (
-	// readTime limits reading the attachments of one email.
-	readTime = 20 * time.Second
-	// restTime is how long the storage is left alone after a failure, except for one email at a time.
-	restTime = 5 * time.Second
-)
+// readTime limits reading the attachments of one email.
+const readTime = 20 * time.Second
 
 // Loader reads attachments. It is safe for concurrent use.
 type Loader struct {
@@ -60,10 +56,7 @@ type Loader struct {
 	ring   keyring.Ring
 	budget *budget
 	pacing *pacing
-
-	mu     sync.Mutex
-	failed time.Time // the last failure of the storage; zero = it works
-	trying bool      // an email tries whether it works again
+	outage outage
 }
 
 // Params configure a Loader.
@@ -96,8 +89,11 @@ func (l *Loader) Load(ctx context.Context, company, owner uuid.UUID, count int) 
 	for _, a := range listed {
 		size += a.Size
 	}
-	free, ok := l.budget.acquire(ctx, company, size)
-	if !ok {
+	free, err := l.budget.acquire(ctx, company, owner, size)
+	switch {
+	case errors.Is(err, errReserved):
+		return nil, nil, &BusyError{minDelay} // the room is kept free for it
+	case err != nil:
 		return nil, nil, &BusyError{l.pacing.delay(company, time.Now())}
 	}
 	gone := l.pacing.start(company, time.Now())
@@ -110,53 +106,32 @@ func (l *Loader) Load(ctx context.Context, company, owner uuid.UUID, count int) 
 			held()
 		}
 	}()
-	done, may := l.begin()
+	end, may := l.outage.begin()
 	if !may {
 		return nil, nil, ErrUnavailable
 	}
-	all, err = l.readAll(ctx, company, listed)
-	done(errors.Is(err, ErrUnavailable) && ctx.Err() == nil)
+	all, unread, err := l.readAll(ctx, company, listed)
+	end(ctx, unread, err)
 	return all, held, err
 }
 
-// begin reports whether the storage may be used now: after a failure only one email at a time tries it.
-func (l *Loader) begin() (done func(failed bool), may bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	probe := !l.failed.IsZero()
-	if probe && (l.trying || time.Since(l.failed) < restTime) {
-		return nil, false
-	}
-	l.trying = l.trying || probe
-	return func(failed bool) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if probe {
-			l.trying = false
-		}
-		switch {
-		case failed:
-			l.failed = time.Now()
-		case probe:
-			l.failed = time.Time{}
-		}
-	}, true
-}
-
-func (l *Loader) readAll(ctx context.Context, company uuid.UUID, listed []file.Attachment) ([]provider.Attachment, error) {
+// readAll reads all files, or returns the first one that cannot be read.
+func (l *Loader) readAll(
+	ctx context.Context, company uuid.UUID, listed []file.Attachment,
+) (all []provider.Attachment, unread uuid.UUID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	all := make([]provider.Attachment, len(listed))
+	all = make([]provider.Attachment, len(listed))
 	for i, a := range listed {
 		content, err := l.read(ctx, company, a)
 		if err != nil {
-			return nil, err
+			return nil, a.FileID, err
 		}
 		all[i] = provider.Attachment{
 			Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID, Inline: a.Disposition == file.Inline, Content: content,
 		}
 	}
-	return all, nil
+	return all, uuid.Nil, nil
 }
 
 // read reads one file and compares it with its row.
@@ -180,6 +155,7 @@ func (l *Loader) read(ctx context.Context, company uuid.UUID, a file.Attachment)
 	switch {
 	case errors.Is(err, io.EOF) && bytes.Equal(sum[:], a.SHA256):
 		return content, nil
+	case errors.Is(err, blob.ErrUnavailable): // first: the error of a cut connection is also an io.ErrUnexpectedEOF
 	case errors.Is(err, keyring.ErrUndecryptable), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), err == nil:
 		return nil, &MissingError{"the file " + a.FileID.String() + " is damaged"}
 	}

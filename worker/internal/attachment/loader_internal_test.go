@@ -1,22 +1,32 @@
 package attachment
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
 	"email-gateway/shared/blob"
+	"email-gateway/shared/keyring"
 	"email-gateway/shared/store/file"
 )
 
-// oneFile is a Store in which each email has one attachment.
-type oneFile struct{}
+// oneFile is a Store in which each email has one attachment, whose id is that of the email.
+type oneFile struct{ content []byte }
 
-func (oneFile) Attachments(context.Context, uuid.UUID, uuid.UUID) ([]file.Attachment, error) {
-	return []file.Attachment{{Size: 1 << 20}}, nil
+func (f oneFile) Attachments(_ context.Context, _, owner uuid.UUID) ([]file.Attachment, error) {
+	sum := sha256.Sum256(f.content)
+	return []file.Attachment{{FileID: owner, Size: int64(len(f.content)), SHA256: sum[:]}}, nil
 }
 
 // broken is a Bucket whose every call fails.
@@ -28,17 +38,17 @@ func (b *broken) Get(context.Context, string) (io.ReadCloser, error) { return ni
 func TestLoad_OutageKeepsNoBudget(t *testing.T) {
 	t.Parallel()
 	bucket := &broken{err: blob.ErrUnavailable}
-	l := New(Params{Store: oneFile{}, Bucket: bucket, Concurrency: func() int { return 8 }})
+	l := New(Params{Store: oneFile{make([]byte, 1<<20)}, Bucket: bucket, Concurrency: func() int { return 8 }})
 	load := func() error {
 		_, _, err := l.Load(t.Context(), uuid.New(), uuid.New(), 1)
 		return err
 	}
-	for range 50 { // the first one reads, the others find that it failed
+	for range 50 { // the first two read, the others find that they failed
 		if err := load(); !errors.Is(err, ErrUnavailable) {
 			t.Fatalf("during the outage: %v", err)
 		}
 	}
-	l.failed = l.failed.Add(-restTime)
+	l.outage.failed = l.outage.failed.Add(-restTime)
 	bucket.err = blob.ErrNotFound
 	var missing *MissingError
 	if err := load(); !errors.As(err, &missing) {
@@ -50,6 +60,136 @@ func TestLoad_OutageKeepsNoBudget(t *testing.T) {
 	for company, p := range l.pacing.companies {
 		if p.running != 0 {
 			t.Errorf("company %s has %d emails in flight", company, p.running)
+		}
+	}
+}
+
+func ringOf(t *testing.T, id string) keyring.Ring {
+	t.Helper()
+	ring, err := keyring.Parse(id + ":" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ring
+}
+
+func encrypted(t *testing.T, ring keyring.Ring, company, owner uuid.UUID, content []byte) []byte {
+	t.Helper()
+	r, err := ring.EncryptReader(bytes.NewReader(content), file.Binding(company, owner))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored
+}
+
+// The connection to an S3 server is cut while a file is read: the email must wait, since nothing is wrong with the file. A file
+// that the server has only a part of is damaged.
+func TestLoad_ConnectionCut(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "gateway")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "gateway-secret")
+	content, ring, company, owner := make([]byte, 1<<20), ringOf(t, "k"), uuid.New(), uuid.New()
+	stored := encrypted(t, ring, company, owner, content)
+	for name, c := range map[string]struct {
+		cut, truncated int // bytes that arrive, of those that are stored
+		want           func(error) bool
+	}{
+		"whole":                 {len(stored), len(stored), func(err error) bool { return err == nil }},
+		"cut in the content":    {len(stored) / 2, len(stored), isUnavailable},
+		"cut in the header":     {10, len(stored), isUnavailable},
+		"cut at the end":        {len(stored) - 1, len(stored), isUnavailable},
+		"truncated":             {len(stored) / 2, len(stored) / 2, isMissing},
+		"truncated at the last": {len(stored) - 1, len(stored) - 1, isMissing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", strconv.Itoa(c.truncated))
+				w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+				_, _ = w.Write(stored[:c.cut]) // net/http closes the connection, since more was announced
+			}))
+			defer server.Close()
+			bucket, err := blob.Open(t.Context(), "s3://files?region=us-east-1&s3ForcePathStyle=true&endpoint="+server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = bucket.Close() }()
+			l := New(Params{Store: oneFile{content}, Bucket: bucket, Ring: ring, Concurrency: func() int { return 8 }})
+			all, _, err := l.Load(t.Context(), company, owner, 1)
+			if !c.want(err) {
+				t.Errorf("load: %v", err)
+			}
+			if err == nil && !bytes.Equal(all[0].Content, content) {
+				t.Error("other content")
+			}
+		})
+	}
+}
+
+func isUnavailable(err error) bool { return errors.Is(err, ErrUnavailable) }
+
+func isMissing(err error) bool {
+	var missing *MissingError
+	return errors.As(err, &missing)
+}
+
+// objects is a Bucket of some files; nil = access to it is denied.
+type objects map[string][]byte
+
+func (o objects) Get(_ context.Context, key string) (io.ReadCloser, error) {
+	switch stored, ok := o[key]; {
+	case !ok:
+		return nil, blob.ErrNotFound
+	case stored == nil:
+		return nil, blob.ErrUnavailable
+	default:
+		return io.NopCloser(bytes.NewReader(stored)), nil
+	}
+}
+
+// Files that cannot be read, each for its own reason, do not keep the emails of others waiting.
+func TestLoad_OneFileIsNoOutage(t *testing.T) {
+	t.Parallel()
+	company, content, ring := uuid.New(), []byte(strings.Repeat("x", 1000)), ringOf(t, "k")
+	good, denied, other, lost := uuid.New(), uuid.New(), uuid.New(), []uuid.UUID{uuid.New(), uuid.New()}
+	bucket := objects{
+		file.Key(company, good):   encrypted(t, ring, company, good, content),
+		file.Key(company, denied): nil,
+		file.Key(company, other):  nil,
+	}
+	for _, owner := range lost {
+		bucket[file.Key(company, owner)] = encrypted(t, ringOf(t, "lost"), company, owner, content)
+	}
+	l := New(Params{Store: oneFile{content}, Bucket: bucket, Ring: ring, Concurrency: func() int { return 8 }})
+	load := func(owner uuid.UUID) error {
+		_, release, err := l.Load(t.Context(), company, owner, 1)
+		if err == nil {
+			release()
+		}
+		return err
+	}
+	for name, owners := range map[string][]uuid.UUID{
+		"access is denied to one":        {denied, denied},
+		"the key of two is missing":      lost,
+		"one denied, and two of no key":  {denied, lost[0], lost[1]},
+		"two denied, a success between":  {denied, good, other},
+		"two denied, an answer between":  {denied, lost[0], other},
+		"two denied, a missing one, too": {denied, uuid.New(), other},
+	} {
+		for _, owner := range owners {
+			if err := load(owner); (err == nil) != (owner == good) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := load(good); err != nil {
+			t.Errorf("%s: another email cannot be sent: %v", name, err)
+		}
+	}
+	for _, owner := range []uuid.UUID{denied, other, good} { // two files fail in a row: an outage
+		if err := load(owner); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("in an outage: %v", err)
 		}
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/google/uuid"
 
@@ -123,6 +125,84 @@ func TestHandle_LockedEmailResultRecordedLater(t *testing.T) {
 			}
 		})
 	}
+}
+
+// oneAttachment makes the attachment of one email. It keeps only a weak pointer to the content.
+type oneAttachment struct {
+	content  weak.Pointer[byte]
+	released bool
+}
+
+func (o *oneAttachment) Load(context.Context, uuid.UUID, uuid.UUID, int) ([]provider.Attachment, func(), error) {
+	content := make([]byte, 10<<20)
+	o.content = weak.Make(&content[0])
+	return []provider.Attachment{{Filename: "a.pdf", Content: content}}, func() { o.released = true }, nil
+}
+
+// A result that is recorded later keeps no attachments in memory: their part of the budget is free already.
+func TestHandle_LockedEmailKeepsNoAttachments(t *testing.T) {
+	t.Parallel()
+	for name, failure := range map[string]*provider.Failure{
+		"sent":  nil,
+		"retry": {Outcome: provider.Retry, Code: "TEST", Category: provider.TransientError, Reason: "test"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			attachments, sender := &oneAttachment{}, &forgettingSender{failure: failure}
+			b := newBench(t, func(p *pipeline.Params) { p.Attachments, p.Sender = attachments, sender })
+			id := b.Accept(t, b.company, nil)
+			b.exec(t, `UPDATE email_outbox SET attachments = 1`)
+			sender.during = func() { sender.locked = b.lock(t, id) }
+			if err := b.handle(t, id); err != nil {
+				t.Errorf("handle = %v, want the result recorded later", err)
+			}
+			runtime.GC()
+			switch {
+			case sender.locked == nil || !attachments.released:
+				t.Error("the email was not sent")
+			case b.pipeline.Stop(ended(t)) == nil:
+				t.Error("the result is not waiting for the lock")
+			case attachments.content.Value() != nil:
+				t.Error("the attachments are still in memory")
+			}
+			if err := sender.locked.Rollback(); err != nil {
+				t.Error(err)
+			}
+			if err := b.pipeline.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+			want := email.Sent
+			if failure != nil {
+				want = email.RetryScheduled
+			}
+			if got := b.find(t, id).Status; got != want {
+				t.Errorf("status = %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// ended is a context that has ended.
+func ended(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+// forgettingSender keeps no messages.
+type forgettingSender struct {
+	during  func()
+	locked  *sql.Tx
+	failure *provider.Failure
+}
+
+func (s *forgettingSender) Send(context.Context, provider.Message) (provider.Receipt, error) {
+	s.during()
+	if s.failure != nil {
+		return provider.Receipt{}, s.failure
+	}
+	return provider.Receipt{MessageID: "ses-1"}, nil
 }
 
 // A claim's answer is lost, and the row is locked at the retry. The claim may be committed, so it

@@ -282,6 +282,7 @@ func (p *Pipeline) call(ctx context.Context, a *attempt) (provider.Receipt, erro
 	defer cancel()
 	a.called = time.Now()
 	receipt, err := p.Sender.Send(ctx, a.message())
+	a.attachments = nil // their part of the budget is free when the task ends, which may be before the result is recorded
 	crashpoint.At(crashpoint.SendAnswered)
 	p.Metrics.called(time.Since(a.called), err)
 	return receipt, err
