@@ -119,9 +119,24 @@ func (d *Draft) checkAttachments() {
 	if d.Email.HTML == "" || d.Faults.Has("html") {
 		return
 	}
-	for _, id := range htmlcheck.ContentIDs(d.Email.HTML) {
+	checkContentIDs(d.Email.HTML, ids, &d.Faults)
+}
+
+// CheckContentIDs checks that the attachments, which CheckAttachments has checked, have every content id to which html refers.
+func CheckContentIDs(all []Attachment, html string, f *rules.Faults) {
+	ids := map[string]bool{}
+	for _, a := range all {
+		if a.ContentID != nil {
+			ids[*a.ContentID] = true
+		}
+	}
+	checkContentIDs(html, ids, f)
+}
+
+func checkContentIDs(html string, ids map[string]bool, f *rules.Faults) {
+	for _, id := range htmlcheck.ContentIDs(html) {
 		if !ids[id] {
-			d.Faults.AddEach("html", CodeUnknownContentID, fmt.Sprintf("refers to cid:%.78s, and no attachment has this contentId", id))
+			f.AddEach("html", CodeUnknownContentID, fmt.Sprintf("refers to cid:%.78s, and no attachment has this contentId", id))
 		}
 	}
 }

@@ -51,6 +51,21 @@ func New(r *rules.Rules, e *Email, known rules.Faults, now time.Time) *Draft {
 	return d
 }
 
+// Content validates the subject, html and text of an email, and normalizes them, as New does. It does not check the references
+// of html to attachments. CheckHTML is to follow.
+func Content(r *rules.Rules, subject, html, text string) *Draft {
+	e := &Email{Subject: subject, HTML: html, Text: text}
+	e.dropBlank()
+	d := &Draft{Email: e}
+	for _, f := range r.Check(e, nil) {
+		if f.Field == "subject" || f.Field == "html" || f.Field == "text" {
+			d.Faults = append(d.Faults, f)
+		}
+	}
+	d.checkBody()
+	return d
+}
+
 // normalize converts the addresses to stored form, after the rules were applied.
 func (d *Draft) normalize() {
 	ascii := func(address *string) {

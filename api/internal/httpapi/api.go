@@ -223,7 +223,8 @@ func New(p Params) (*API, error) {
 		bodies:    requests,
 		files:     files,
 		batchBodies: &bodies{
-			memory: newBodyMemory(batchBodyLimits), spool: disk, pace: minPace, most: maxBatchBody, tooLarge: batchTooLarge,
+			memory: newBodyMemory(batchBodyLimits), rendered: newBodyMemory(batchRenderLimits), spool: disk, pace: minPace,
+			most: maxBatchBody, tooLarge: batchTooLarge,
 		},
 		batches: newBatchService(runtime.GOMAXPROCS(0)),
 		rules:   checks,

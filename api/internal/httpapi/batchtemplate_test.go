@@ -1,10 +1,20 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/template"
 )
 
 // Emails made from templates may have 10 MiB of content together: small items must not fill the memory.
@@ -30,5 +40,85 @@ func TestBatch_ContentFromTemplates(t *testing.T) {
 	}
 	if b := g.batch(t, "", "", items(20)).batch(t); b.Accepted != 20 {
 		t.Errorf("20 emails of 500 KB: %+v", b)
+	}
+}
+
+// resolveFunc is a template store that reports each email that is made from a template.
+type resolveFunc struct {
+	httpapi.TemplateStore
+	resolve func(ctx context.Context, company uuid.UUID)
+}
+
+func (f resolveFunc) Resolve(ctx context.Context, company uuid.UUID, name string, locales []string) (template.ID, int, error) {
+	f.resolve(ctx, company)
+	return f.TemplateStore.Resolve(ctx, company, name, locales)
+}
+
+// acceptBatchFunc is a store whose commits of batches wait.
+type acceptBatchFunc struct {
+	httpapi.Store
+	wait func(company uuid.UUID)
+}
+
+func (f acceptBatchFunc) AcceptBatch(ctx context.Context, b store.NewBatch) (store.BatchOutcome, error) {
+	f.wait(b.CompanyID)
+	return f.Store.AcceptBatch(ctx, b)
+}
+
+// Small batches that render large contents hold no more than the memory of their company until they are committed, and
+// other companies are served meanwhile.
+func TestBatch_RenderedMemoryPerCompany(t *testing.T) {
+	t.Parallel()
+	const size, limit = 500_000, 16 << 20
+	var loud uuid.UUID
+	var held, most, refused atomic.Int64
+	release := make(chan struct{})
+	g := start(t, func(p *httpapi.Params) {
+		p.Store = acceptBatchFunc{p.Store, func(company uuid.UUID) {
+			if company == loud {
+				<-release
+			}
+		}}
+		p.Templates = resolveFunc{p.Templates, func(ctx context.Context, company uuid.UUID) {
+			if company != loud {
+				return
+			}
+			for now, old := held.Add(size), most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
+			}
+			context.AfterFunc(ctx, func() { held.Add(-size) }) // when the request has ended
+		}}
+	})
+	loud = g.Company
+	quiet := g.newKey(t, g.Database.Company(t), nil).String()
+	for _, key := range []string{"", quiet} {
+		r := g.do(t, call{Method: http.MethodPost, Path: "/v1/templates", Key: key, Body: fmt.Sprintf(`{"name": "large", "subject": "s", "text": %q, "publish": true}`,
+			strings.Repeat("word\n", size/5))})
+		if r.Status != http.StatusCreated {
+			t.Fatalf("%d %.300s", r.Status, r.Body)
+		}
+	}
+	items := func(n int) string {
+		return batchBody(slices.Repeat([]string{`{"to": "ana@example.com", "recipient": {"externalId": "c-1"}, "template": {"name": "large"}}`}, n)...)
+	}
+	var batches sync.WaitGroup
+	for range 6 {
+		batches.Go(func() {
+			if r := g.batch(t, "", "", items(20)); r.Status == http.StatusTooManyRequests && r.problem(t).Code == "TOO_MANY_BODIES" {
+				refused.Add(1)
+			}
+		})
+	}
+	g.await(t, "a batch whose contents do not fit beside the first one's", func() bool { return most.Load() > 20*size })
+	if r := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/batch", Key: quiet, Body: items(20)}); r.Status != http.StatusAccepted {
+		t.Errorf("another company: %d %.300s", r.Status, r.Body)
+	}
+	g.await(t, "refusal of what does not fit", func() bool { return refused.Load() > 0 || most.Load() > limit })
+	if n := most.Load(); n > limit {
+		t.Errorf("one company's contents took %d bytes", n)
+	}
+	close(release)
+	batches.Wait()
+	if b := g.batch(t, "", "", items(20)).batch(t); b.Accepted != 20 {
+		t.Errorf("afterwards: %+v", b)
 	}
 }

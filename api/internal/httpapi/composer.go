@@ -58,7 +58,7 @@ func (c *composer) compose(ctx context.Context, caller *store.Caller, requestID 
 	}
 	d := draft.New(c.rules, &request, found, time.Now())
 	d.CheckSender(caller.DefaultFrom, caller.SenderDomains)
-	if err := c.checkHTML(ctx, caller.CompanyID, d.Email.HTML, func(ctx context.Context) error { return d.CheckHTML(ctx, c.html) }); err != nil {
+	if err := c.checkDraft(ctx, caller.CompanyID, d); err != nil {
 		return store.NewEmail{}, nil, err
 	}
 	if err := c.findRecipient(ctx, caller.CompanyID, d); err != nil {
@@ -113,6 +113,11 @@ func inTurn(ctx context.Context, turns *mailing.Limiter, company uuid.UUID, work
 		return busy
 	}
 	return err
+}
+
+// checkDraft checks the html of an email. Faults are added to d; the error is not about the html.
+func (c *composer) checkDraft(ctx context.Context, company uuid.UUID, d *draft.Draft) error {
+	return c.checkHTML(ctx, company, d.Email.HTML, func(ctx context.Context) error { return d.CheckHTML(ctx, c.html) })
 }
 
 // checkTemplate checks the field html of a mailing. Faults are added to f; the error is not about the template.

@@ -1,11 +1,17 @@
 package httpapi_test
 
 import (
+	"context"
 	"encoding/json"
+	"iter"
 	"net/http"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"email-gateway/api/internal/httpapi"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
 )
 
 // attaching makes the part of a mailing's form that names stored files.
@@ -65,5 +71,29 @@ func TestMailing_ShowsAttachments(t *testing.T) {
 	g.Run(t, `UPDATE mailings SET html = '' WHERE id = $1`, id)
 	if m := g.do(t, call{Path: "/v1/mailings/" + id}).json(t); m["mailingId"] != id || m["attachments"] != nil {
 		t.Errorf("without content: %v", m)
+	}
+}
+
+// A file that is deleted between the checks and the commit is named by its index.
+func TestMailing_AttachmentDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	g := startOn(t, d, func(p *httpapi.Params) {
+		p.Store = ingester{p.Store, func(ctx context.Context, m store.NewMailing, lines iter.Seq2[store.MailingLine, error]) (store.MailingCounts, []byte, error) {
+			d.Run(t, `DELETE FROM stored_files WHERE id = $1`, m.Attachments[1].FileID)
+			return d.Store.IngestMailing(ctx, m, lines)
+		}}
+	})
+	rules, _ := g.uploadFile(t, pdf).json(t)["id"].(string)
+	logo, _ := g.uploadFile(t, png).json(t)["id"].(string)
+	r := g.upload(t, given(attaching(t,
+		fields{"filename": "a.pdf", "contentType": "application/pdf", "fileId": rules},
+		fields{"filename": "logo.png", "contentType": "image/png", "fileId": logo},
+	)), nil)
+	if r.Status != http.StatusUnprocessableEntity {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	if found := r.problem(t).Errors; len(found) != 1 || found[0].Field != "attachments[1].fileId" || found[0].Code != "FILE_NOT_FOUND" {
+		t.Errorf("%v", found)
 	}
 }

@@ -144,8 +144,12 @@ func (a *API) storedContent(ctx context.Context, company uuid.UUID, d *mailingDr
 		if err := a.composer.checkTemplate(ctx, company, found.Source.HTML, &faults); err != nil {
 			return nil, nil, err
 		}
+		// draftMailing could not do this, without the html.
+		if !d.faults.Has(mailing.PartAttach) {
+			draft.CheckContentIDs(d.files, found.Source.HTML, &faults)
+		}
 		for _, f := range faults {
-			d.faults.Add(mailing.PartTemplate, f.Code, "has an html that "+f.Message)
+			d.faults.AddEach(mailing.PartTemplate, f.Code, "has an html that "+f.Message)
 		}
 	}
 	content := &mailing.StoredTemplate{Ref: found.Ref(), Source: found.Source, Parsed: found.Parsed}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -193,14 +194,15 @@ func (a *API) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store
 	}
 	_, answer, err := a.store.IngestMailing(ctx, m, mailing.Lines(reading, validator))
 	crashpoint.At(crashpoint.UploadCommitted)
+	gone, lost := errors.AsType[*stored.GoneError](err)
 	switch {
 	case errors.Is(err, store.ErrUnknownOutcome):
 		if found, _ := a.lookUp(ctx, a.store.MailingExists, m.ID, false); found {
 			return answer, nil
 		}
 		return nil, err
-	case isGone(err):
-		return nil, invalidMailing([]rules.Fault{{Field: mailing.PartAttach, Code: codeFileNotFound, Message: "names a file that was deleted because nothing referred to it for a day"}})
+	case lost:
+		return nil, invalidMailing(goneFaults(gone, m.Attachments))
 	case errors.Is(err, store.ErrInProgress) && m.Key != nil:
 		return nil, a.inProgress(ctx, sameKeyInProgress)
 	case errors.Is(err, store.ErrInProgress):
@@ -209,9 +211,14 @@ func (a *API) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store
 	return answer, fileProblem(err)
 }
 
-func isGone(err error) bool {
-	_, gone := errors.AsType[*stored.GoneError](err)
-	return gone
+// goneFaults are the faults of attachments whose files were deleted between the checks and the commit.
+func goneFaults(gone *stored.GoneError, attached []stored.Attachment) (faults rules.Faults) {
+	for i, one := range attached {
+		if slices.Contains(gone.IDs, one.FileID) {
+			faults.Add(fmt.Sprintf("%s[%d].fileId", mailing.PartAttach, i), codeFileNotFound, fileDeleted)
+		}
+	}
+	return faults
 }
 
 // fileProblem maps faults of the file, which are the caller's, and failures of the storage.

@@ -146,6 +146,49 @@ func TestMailing_TemplateRefused(t *testing.T) {
 	}
 }
 
+// The html of a template may only refer to attachments of the mailing.
+func TestMailing_TemplateContentIDs(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	if r := g.template(t, http.MethodPost, "", `{"name": "logo", "subject": "s", "html": "<img src='cid:logo'><img src='cid:map'>", "publish": true}`); r.Status != http.StatusCreated {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	id, _ := g.uploadFile(t, png).json(t)["id"].(string)
+	image := func(contentID string) fields {
+		return fields{"filename": contentID + ".png", "contentType": "image/png", "fileId": id, "contentId": contentID}
+	}
+	form := func(more ...part) []part {
+		return append([]part{{name: "template", value: "logo"}, {name: "file", filename: "a.csv", value: "email\na@example.com\n"}}, more...)
+	}
+	for name, c := range map[string]struct {
+		form []part
+		want []string
+	}{
+		"no attachments":   {form(), []string{"cid:logo", "cid:map"}},
+		"one is missing":   {form(attaching(t, image("logo"))), []string{"cid:map"}},
+		"with another one": {form(attaching(t, image("logo"), image("plan"))), []string{"cid:map"}},
+	} {
+		r := g.upload(t, c.form, nil)
+		if r.Status != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d %s", name, r.Status, r.Body)
+			continue
+		}
+		found := r.problem(t).Errors
+		if len(found) != len(c.want) {
+			t.Errorf("%s: %v, want %v", name, found, c.want)
+			continue
+		}
+		for i, f := range found {
+			if f.Field != "template" || f.Code != "UNKNOWN_CONTENT_ID" || !strings.Contains(f.Message, c.want[i]+",") {
+				t.Errorf("%s: %v, want %s", name, f, c.want[i])
+			}
+		}
+	}
+	if r := g.upload(t, form(attaching(t, image("logo"), image("map"))), nil); r.Status != http.StatusAccepted {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}
+
 // A mailing may have text alone, of the request or of a template.
 func TestMailing_TextAlone(t *testing.T) {
 	t.Parallel()

@@ -15,6 +15,10 @@ import (
 // content with its data fits into the memory of its company.
 var renderLimits = bodyLimits{ownMemory: 8 << 20, allMemory: 24 << 20, wait: 5 * time.Second}
 
+// batchRenderLimits are those of batches. A batch holds its contents until it is committed, at most maxBatchBody, while a
+// further item reserves up to 6 MiB (see templates.Use.Memory).
+var batchRenderLimits = bodyLimits{ownMemory: maxBatchBody + 6<<20, allMemory: 3 * (maxBatchBody + 6<<20), wait: 5 * time.Second}
+
 // templateRoom is the memory for a response with a template, before its size is known (bytes).
 const templateRoom = 4 << 20
 

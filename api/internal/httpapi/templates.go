@@ -16,6 +16,7 @@ import (
 	"email-gateway/api/internal/mailing"
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/api/internal/templates"
+	"email-gateway/shared/draft"
 	"email-gateway/shared/store"
 	stored "email-gateway/shared/store/template"
 	"email-gateway/shared/template"
@@ -291,22 +292,25 @@ func (a *API) previewTemplate(c *gin.Context) error {
 		return err
 	case wrong.Has("name"):
 		return noSuchTemplate
-	case len(wrong) == 0 && made.Rendered.HTML != "":
-		if err := a.composer.checkTemplate(c.Request.Context(), company, made.Rendered.HTML, &wrong); err != nil {
-			return err
-		}
-	}
-	if len(wrong) > 0 {
+	case len(wrong) > 0:
 		return invalid(wrong)
 	}
-	if made.Rendered.Text == "" && value(request.AutoText, true) {
-		if made.Rendered.Text, err = a.composer.textOf(c.Request.Context(), company, made.Rendered.HTML); err != nil {
+	d := draft.Content(a.rules, made.Rendered.Subject, made.Rendered.HTML, made.Rendered.Text)
+	if err := a.composer.checkDraft(c.Request.Context(), company, d); err != nil {
+		return err
+	}
+	if len(d.Faults) > 0 {
+		return invalid(d.Faults)
+	}
+	content := d.Email
+	if content.Text == "" && value(request.AutoText, true) {
+		if content.Text, err = a.composer.textOf(c.Request.Context(), company, content.HTML); err != nil {
 			return err
 		}
 	}
 	c.JSON(http.StatusOK, previewAnswer{
 		Name: made.Name, Locale: made.Locale, Version: made.Version,
-		Subject: made.Rendered.Subject, HTML: made.Rendered.HTML, Text: made.Rendered.Text,
+		Subject: content.Subject, HTML: content.HTML, Text: content.Text,
 	})
 	return nil
 }

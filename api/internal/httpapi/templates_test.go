@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"email-gateway/api/internal/apikey"
+	"email-gateway/shared/plaintext"
 	"email-gateway/shared/store"
 )
 
@@ -223,4 +224,80 @@ func TestTemplates_OtherCompanyAndScopes(t *testing.T) {
 	if r := g.do(t, call{Path: "/v1/templates/invoice", Key: reader.String()}); r.Status != http.StatusOK {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
+}
+
+// What a preview answers is what a send stores, or refuses, also if values leave a part blank.
+func TestTemplates_PreviewAndSendAgree(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	const mark = "\ufeff"
+	for name, c := range map[string]struct {
+		subject, html, text, data string
+		want                      string // subject|html|text, or field and code
+	}{
+		"byte order marks":   {mark + "S", mark + "<p>x</p>", mark + "T", `{}`, "S|<p>x</p>|T"},
+		"marks of values":    {"{{a}}S", "{{a}}<p>x</p>", "{{a}}T", `{"a": "\ufeff"}`, "S|<p>x</p>|T"},
+		"a blank text":       {"S", "<p>x</p>", "{{a}}\n", `{"a": ""}`, "S|<p>x</p>|x\n"},
+		"a blank html":       {"S", "{{a}}\n", "T", `{"a": " "}`, "S||T"},
+		"an html that shows": {"S", "<p>{{a}}</p>", "T", `{"a": ""}`, "html SHOWS_NOTHING"},
+		"a blank subject":    {"{{a}}", "<p>x</p>", "", `{"a": "  "}`, "subject REQUIRED"},
+		"no body":            {"S", "{{a}}\n", "{{a}} ", `{"a": ""}`, "html REQUIRED"},
+		"neither":            {"{{a}}", "{{a}}\n", "{{a}}\n", `{"a": "\u200b"}`, "subject REQUIRED, html REQUIRED"},
+	} {
+		source, err := json.Marshal(map[string]any{"name": "t", "subject": c.subject, "html": c.html, "text": c.text, "publish": true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := g.template(t, http.MethodPost, "", string(source)); r.Status != http.StatusCreated && r.Status != http.StatusOK {
+			t.Fatalf("%s: %d %s", name, r.Status, r.Body)
+		}
+		preview := g.template(t, http.MethodPost, "/t/preview", `{"data": `+c.data+`}`)
+		sent := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Body: `{"to": "ana@example.com", "recipient": {"externalId": "c-1"}, "template": {"name": "t", "data": ` + c.data + `}}`})
+		if got := g.sentContent(t, sent); got != c.want {
+			t.Errorf("%s: a send makes %q, want %q", name, got, c.want)
+		}
+		got := faultsIn(t, preview)
+		if preview.Status == http.StatusOK {
+			made := preview.json(t)
+			got = fmt.Sprint(made["subject"], "|", value(made, "html"), "|", value(made, "text"))
+		}
+		if got != c.want {
+			t.Errorf("%s: the preview is %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// value is a text of an answer, "" if it has none.
+func value(answer map[string]any, name string) string {
+	text, _ := answer[name].(string)
+	return text
+}
+
+func faultsIn(tb testing.TB, r reply) string {
+	tb.Helper()
+	if r.Status != http.StatusUnprocessableEntity {
+		return ""
+	}
+	var all []string
+	for _, f := range r.problem(tb).Errors {
+		all = append(all, f.Field+" "+f.Code)
+	}
+	return strings.Join(all, ", ")
+}
+
+// sentContent is what the worker sends of an email that was accepted, or the faults of one that was not.
+func (g *gateway) sentContent(tb testing.TB, r reply) string {
+	tb.Helper()
+	if r.Status != http.StatusAccepted {
+		return faultsIn(tb, r)
+	}
+	var subject, html, text string
+	err := g.SQL.QueryRowContext(tb.Context(), `SELECT payload ->> 'subject', html, coalesce(text_body, '') FROM email_outbox WHERE id = $1`, r.json(tb)["outboxId"]).Scan(&subject, &html, &text)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if text == "" {
+		text = plaintext.FromHTML(html)
+	}
+	return subject + "|" + html + "|" + text
 }

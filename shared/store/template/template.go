@@ -113,10 +113,11 @@ func record(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, actor string, i
 }
 
 // publishSQL finds the template and the version by their primary keys and locks the template. It changes nothing if
-// the version is the published one already.
+// the version is the published one already. After a wait for the lock, PostgreSQL checks the conditions on t again, but EXISTS
+// still reads the versions of before the wait: deleted_at excludes those that a concurrent Delete has deleted.
 const publishSQL = `
 UPDATE templates t SET published = $4, updated_at = now()
-WHERE t.company_id = $1 AND t.name = $2 AND t.locale = $3 AND t.published IS DISTINCT FROM $4 AND EXISTS (
+WHERE t.company_id = $1 AND t.name = $2 AND t.locale = $3 AND t.deleted_at IS NULL AND t.published IS DISTINCT FROM $4 AND EXISTS (
     SELECT FROM template_versions v WHERE v.company_id = $1 AND v.name = $2 AND v.locale = $3 AND v.version = $4)`
 
 // Create stores a new version and returns its number; the newest one's, and made = false, if that has the same

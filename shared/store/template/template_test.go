@@ -161,3 +161,41 @@ INSERT INTO templates (company_id, name, locale, latest, deleted_at) SELECT $1, 
 		t.Errorf("%+v, %v", newest, err)
 	}
 }
+
+// A publication that waits for a deletion in another transaction publishes no version that is deleted then.
+func TestPublish_DuringDelete(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	s := template.New(d.Store.DB())
+	if _, _, err := s.Create(t.Context(), company, "key:k", hello("a"), false); err != nil {
+		t.Fatal(err)
+	}
+	// The last statement of Delete inserts an event, which waits for this lock.
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), `LOCK TABLE template_events IN SHARE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.WithoutCancel(t.Context())
+	deleted, published := make(chan error, 1), make(chan error, 1)
+	go func() { deleted <- s.Delete(ctx, company, "key:k", template.ID{Name: "hello"}) }()
+	storetest.WaitBlocked(t, d, 1)
+	go func() { published <- s.Publish(ctx, company, "key:k", template.ID{Name: "hello"}, 1) }()
+	storetest.WaitBlocked(t, d, 2)
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(<-deleted, <-published); err != nil {
+		t.Error(err)
+	}
+	if _, version, err := s.Resolve(t.Context(), company, "hello", []string{""}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("version %d is published, %v", version, err)
+	}
+	if n := storetest.Ask[int](t, d, `SELECT count(*) FROM template_events WHERE action = 'PUBLISHED'`); n != 0 {
+		t.Errorf("%d events of publications", n)
+	}
+}
