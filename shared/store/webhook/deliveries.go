@@ -111,7 +111,7 @@ func (s *Store) RetryDelivery(ctx context.Context, company, endpoint, id uuid.UU
 		if !found[0].Email.Valid {
 			return nil
 		}
-		_, err := tx.ExecContext(ctx, advanceSQL, endpoint, pg.UUIDArray([]uuid.UUID{found[0].Email.UUID}))
+		_, err := tx.ExecContext(ctx, advanceSQL, endpoint, pg.UUIDArray([]uuid.UUID{found[0].Email.UUID}), company)
 		return err
 	})
 }

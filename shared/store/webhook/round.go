@@ -161,9 +161,9 @@ WHERE d.id = n.id AND d.endpoint_id = $1`
 	advanceSQL = `
 UPDATE webhook_deliveries d SET status = 'RETRYING', next_at = now(), updated_at = now()
 FROM unnest($2::uuid[]) AS e (email_id)
-WHERE d.endpoint_id = $1 AND d.status = 'WAITING' AND d.id = (
+WHERE d.endpoint_id = $1 AND d.company_id = $3 AND d.status = 'WAITING' AND d.id = (
     SELECT w.id FROM webhook_deliveries w
-    WHERE w.endpoint_id = $1 AND w.email_id = e.email_id AND w.status IN ('RETRYING', 'WAITING')
+    WHERE w.endpoint_id = $1 AND w.company_id = $3 AND w.email_id = e.email_id AND w.status IN ('RETRYING', 'WAITING')
     ORDER BY w.position, w.id LIMIT 1)`
 
 	// recordSQL locks the endpoint by primary key.
@@ -275,7 +275,7 @@ func writeDeliveries(ctx context.Context, tx *sqlx.Tx, e Endpoint, r Result) err
 	}
 	_, err := tx.ExecContext(ctx, updateDeliveriesSQL, e.ID, pq.Array(ids), pq.Array(status), pq.Array(attempts), pq.Array(waits), pq.Array(codes), pq.Array(errs), pq.Array(took))
 	if err == nil && len(ended) > 0 {
-		_, err = tx.ExecContext(ctx, advanceSQL, e.ID, pq.Array(ended))
+		_, err = tx.ExecContext(ctx, advanceSQL, e.ID, pq.Array(ended), e.CompanyID)
 	}
 	return err
 }
