@@ -29,8 +29,9 @@ const (
 	leaseGrace = 5 * time.Second
 	// rescueBatch bounds a round of ended leases; rescuers is the concurrency.
 	rescueBatch = 500
-	// rescuePage is how many ENQUEUED emails are read at once: one page holds most windows.
-	rescuePage = 5000
+	// rescuePage is how many ENQUEUED emails are read at once: one page holds nearly all windows, because Postgres reads
+	// all of these emails for each page.
+	rescuePage = 50_000
 	rescuers   = 64
 	// strayInterval is how often the queues' lists are checked for strays. A stray only makes the
 	// window smaller by one.
@@ -179,10 +180,13 @@ func (r *Rescuer) returnTasks(ctx context.Context) (returned int, err error) {
 		if err != nil || len(long) == 0 {
 			return returned, errors.Join(unanswered, err)
 		}
+		if listed, err := ready.list(ctx, r.params.Queue, long); listed {
+			unanswered = errors.Join(unanswered, err)
+			continue
+		}
 		after = long[len(long)-1].ID
 		full := len(long)
-		long, listing := ready.without(ctx, r.params.Queue, long)
-		missing, leftover, evicting := r.evict(ctx, long)
+		missing, leftover, evicting := r.evict(ctx, ready.without(long))
 		lost, err := r.returnLost(ctx, missing, age)
 		r.count(reasonLost, lost.Lost)
 		r.count(reasonUnpublished, lost.Unpublished)
@@ -190,7 +194,7 @@ func (r *Rescuer) returnTasks(ctx context.Context) (returned int, err error) {
 		left, returning := r.returnLost(ctx, leftover, age)
 		r.count(reasonLeftover, left.Lost+left.Unpublished+left.Dropped)
 		returned += lost.Lost + lost.Unpublished + lost.Dropped + left.Lost + left.Unpublished + left.Dropped
-		unanswered = errors.Join(unanswered, listing, evicting)
+		unanswered = errors.Join(unanswered, evicting)
 		if err := errors.Join(err, returning); err != nil || full < rescuePage {
 			return returned, errors.Join(unanswered, err)
 		}
@@ -209,26 +213,34 @@ func (r *Rescuer) returnLost(ctx context.Context, ids []uuid.UUID, age time.Dura
 // queue that did not answer has a nil map.
 type readyTasks map[string]map[string]bool
 
-// without removes the emails whose task is ready, and those of a queue that does not answer: in a
-// cluster other nodes may. The next round finds later changes.
-func (t readyTasks) without(ctx context.Context, tasks Tasks, long []store.LongEnqueued) (rest []store.LongEnqueued, err error) {
-	rest = make([]store.LongEnqueued, 0, len(long))
+// list reads the queues of these emails that have not been read in this round, and reports whether there was one. The
+// emails are then to be read again: a task that a worker took before its queue was listed is in no list, but its email is
+// no longer ENQUEUED. Without that order each round would look up hundreds of tasks of a busy queue.
+func (t readyTasks) list(ctx context.Context, tasks Tasks, long []store.LongEnqueued) (listed bool, err error) {
 	for _, e := range long {
-		if _, listed := t[e.Queue]; !listed {
-			ids, failed := tasks.Ready(ctx, e.Queue)
-			err = errors.Join(err, failed)
-			if t[e.Queue] = nil; failed == nil {
-				t[e.Queue] = make(map[string]bool, len(ids))
-			}
-			for _, id := range ids {
-				t[e.Queue][id] = true
-			}
+		if _, before := t[e.Queue]; before {
+			continue
 		}
-		if ready := t[e.Queue]; ready != nil && !ready[e.ID.String()] {
-			rest = append(rest, e)
+		listed = true
+		ids, failed := tasks.Ready(ctx, e.Queue)
+		err = errors.Join(err, failed)
+		if t[e.Queue] = nil; failed == nil {
+			t[e.Queue] = make(map[string]bool, len(ids))
+		}
+		for _, id := range ids {
+			t[e.Queue][id] = true
 		}
 	}
-	return rest, err
+	return listed, err
+}
+
+// without removes the emails whose task is ready, and those of a queue that does not answer: in a
+// cluster other nodes may. The next round finds later changes.
+func (t readyTasks) without(long []store.LongEnqueued) []store.LongEnqueued {
+	return slices.DeleteFunc(long, func(e store.LongEnqueued) bool {
+		ready := t[e.Queue]
+		return ready == nil || ready[e.ID.String()]
+	})
 }
 
 func (r *Rescuer) evict(ctx context.Context, long []store.LongEnqueued) (missing, leftover []uuid.UUID, err error) {
