@@ -32,7 +32,9 @@ const (
 	// rescuePage is how many ENQUEUED emails are read at once: one page holds nearly all windows, because Postgres reads
 	// all of these emails for each page.
 	rescuePage = 50_000
-	rescuers   = 64
+	// rescueChunk is how many of them are read again and then looked up on the queue.
+	rescueChunk = 500
+	rescuers    = 64
 	// strayInterval is how often the queues' lists are checked for strays. A stray only makes the
 	// window smaller by one.
 	strayInterval = 30 * time.Second
@@ -45,6 +47,7 @@ const (
 type RescueStore interface {
 	AbandonedClaims(ctx context.Context, grace time.Duration, limit int) ([]store.UnknownOutcome, error)
 	LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int) ([]store.LongEnqueued, error)
+	StillEnqueued(ctx context.Context, ids []uuid.UUID, age time.Duration) ([]uuid.UUID, error)
 	ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (store.Returned, error)
 	CleanBatches(ctx context.Context, age time.Duration) error
 	// Wake makes all dispatchers list all lanes: one may just have seen a lane empty.
@@ -180,25 +183,46 @@ func (r *Rescuer) returnTasks(ctx context.Context) (returned int, err error) {
 		if err != nil || len(long) == 0 {
 			return returned, errors.Join(unanswered, err)
 		}
-		if listed, err := ready.list(ctx, r.params.Queue, long); listed {
-			unanswered = errors.Join(unanswered, err)
-			continue
-		}
 		after = long[len(long)-1].ID
 		full := len(long)
-		missing, leftover, evicting := r.evict(ctx, ready.without(long))
-		lost, err := r.returnLost(ctx, missing, age)
-		r.count(reasonLost, lost.Lost)
-		r.count(reasonUnpublished, lost.Unpublished)
-		r.count(reasonDropped, lost.Dropped)
-		left, returning := r.returnLost(ctx, leftover, age)
-		r.count(reasonLeftover, left.Lost+left.Unpublished+left.Dropped)
-		returned += lost.Lost + lost.Unpublished + lost.Dropped + left.Lost + left.Unpublished + left.Dropped
-		unanswered = errors.Join(unanswered, evicting)
-		if err := errors.Join(err, returning); err != nil || full < rescuePage {
-			return returned, errors.Join(unanswered, err)
+		long, listing := ready.without(ctx, r.params.Queue, long)
+		unanswered = errors.Join(unanswered, listing)
+		for chunk := range slices.Chunk(long, rescueChunk) {
+			n, evicting, err := r.returnChunk(ctx, chunk, age)
+			returned += n
+			unanswered = errors.Join(unanswered, evicting)
+			if err != nil {
+				return returned, errors.Join(unanswered, err)
+			}
+		}
+		if full < rescuePage {
+			return returned, unanswered
 		}
 	}
+}
+
+// returnChunk returns those of the emails to the dispatcher that have no task, and returns their number. It first reads which
+// are still ENQUEUED: workers take and claim hundreds of tasks of a busy queue while it is listed, and each lookup scans
+// the queue's list, in which time Redis serves nobody else. unanswered is the error of lookups, after which others continue.
+func (r *Rescuer) returnChunk(ctx context.Context, chunk []store.LongEnqueued, age time.Duration) (returned int, unanswered, err error) {
+	ids := make([]uuid.UUID, len(chunk))
+	for i, e := range chunk {
+		ids[i] = e.ID
+	}
+	still, err := r.params.Store.StillEnqueued(ctx, ids, age)
+	if err != nil {
+		return 0, nil, err
+	}
+	chunk = slices.DeleteFunc(chunk, func(e store.LongEnqueued) bool { return !slices.Contains(still, e.ID) })
+	missing, leftover, unanswered := r.evict(ctx, chunk)
+	lost, err := r.returnLost(ctx, missing, age)
+	r.count(reasonLost, lost.Lost)
+	r.count(reasonUnpublished, lost.Unpublished)
+	r.count(reasonDropped, lost.Dropped)
+	left, returning := r.returnLost(ctx, leftover, age)
+	returned = lost.Lost + lost.Unpublished + lost.Dropped + left.Lost + left.Unpublished + left.Dropped
+	r.count(reasonLeftover, left.Lost+left.Unpublished+left.Dropped)
+	return returned, unanswered, errors.Join(err, returning)
 }
 
 func (r *Rescuer) returnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (store.Returned, error) {
@@ -213,34 +237,26 @@ func (r *Rescuer) returnLost(ctx context.Context, ids []uuid.UUID, age time.Dura
 // queue that did not answer has a nil map.
 type readyTasks map[string]map[string]bool
 
-// list reads the queues of these emails that have not been read in this round, and reports whether there was one. The
-// emails are then to be read again: a task that a worker took before its queue was listed is in no list, but its email is
-// no longer ENQUEUED. Without that order each round would look up hundreds of tasks of a busy queue.
-func (t readyTasks) list(ctx context.Context, tasks Tasks, long []store.LongEnqueued) (listed bool, err error) {
-	for _, e := range long {
-		if _, before := t[e.Queue]; before {
-			continue
-		}
-		listed = true
-		ids, failed := tasks.Ready(ctx, e.Queue)
-		err = errors.Join(err, failed)
-		if t[e.Queue] = nil; failed == nil {
-			t[e.Queue] = make(map[string]bool, len(ids))
-		}
-		for _, id := range ids {
-			t[e.Queue][id] = true
-		}
-	}
-	return listed, err
-}
-
 // without removes the emails whose task is ready, and those of a queue that does not answer: in a
 // cluster other nodes may. The next round finds later changes.
-func (t readyTasks) without(long []store.LongEnqueued) []store.LongEnqueued {
-	return slices.DeleteFunc(long, func(e store.LongEnqueued) bool {
-		ready := t[e.Queue]
-		return ready == nil || ready[e.ID.String()]
-	})
+func (t readyTasks) without(ctx context.Context, tasks Tasks, long []store.LongEnqueued) (rest []store.LongEnqueued, err error) {
+	rest = make([]store.LongEnqueued, 0, len(long))
+	for _, e := range long {
+		if _, listed := t[e.Queue]; !listed {
+			ids, failed := tasks.Ready(ctx, e.Queue)
+			err = errors.Join(err, failed)
+			if t[e.Queue] = nil; failed == nil {
+				t[e.Queue] = make(map[string]bool, len(ids))
+			}
+			for _, id := range ids {
+				t[e.Queue][id] = true
+			}
+		}
+		if ready := t[e.Queue]; ready != nil && !ready[e.ID.String()] {
+			rest = append(rest, e)
+		}
+	}
+	return rest, err
 }
 
 func (r *Rescuer) evict(ctx context.Context, long []store.LongEnqueued) (missing, leftover []uuid.UUID, err error) {
