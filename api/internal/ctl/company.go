@@ -192,7 +192,7 @@ func (c *control) companyShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show COMPANY", Short: "Show one company with its domains and keys",
 		Example: "  gatewayctl company show Acme",
-		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies,
+		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			company, err := findCompany(ctx, s, args[0])
 			if err != nil {

@@ -92,7 +92,7 @@ func (c *control) companyWebhookList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list COMPANY", Short: "List a company's webhook endpoints",
 		Example: "  gatewayctl company webhook list Acme",
-		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies,
+		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			company, err := findCompany(ctx, s, args[0])
 			if err != nil {
@@ -110,7 +110,7 @@ func (c *control) companyWebhookDisable() *cobra.Command {
 		Long: `Disables an endpoint, also one that is disabled for another reason. Requests in flight are finished, and
 their events are delivered again later.`,
 		Example: "  gatewayctl company webhook disable Acme 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --reason 'domain sold'",
-		Args:    exactArgs("COMPANY", "ID"), ValidArgsFunction: c.completeCompanies,
+		Args:    exactArgs("COMPANY", "ID"), ValidArgsFunction: c.completeCompanies(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			by, err := c.operatorWithReason(reason)
 			if err != nil {
@@ -131,7 +131,7 @@ func (c *control) companyWebhookEnable() *cobra.Command {
 		Long: `Enables an endpoint, also one that its company or the gateway has disabled. Its deliveries continue
 where they stopped, and open ones are attempted at once.`,
 		Example: "  gatewayctl company webhook enable Acme 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
-		Args:    exactArgs("COMPANY", "ID"), ValidArgsFunction: c.completeCompanies,
+		Args:    exactArgs("COMPANY", "ID"), ValidArgsFunction: c.completeCompanies(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			by, err := c.operatorIdentity(reason)
 			if err != nil {

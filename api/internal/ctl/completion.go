@@ -14,13 +14,12 @@ import (
 	"email-gateway/shared/store"
 )
 
-const (
-	// completionTimeout limits how long a shell completion may take; then nothing is
-	// offered.
-	completionTimeout = 2 * time.Second
-	// offered is how many ids are offered, newest first.
-	offered = 20
-)
+// completionTimeout limits how long a shell completion may take; then nothing is
+// offered.
+const completionTimeout = 2 * time.Second
+
+// offered is how many ids are offered, newest first.
+const offered = 20
 
 // completion returns words that begin with what is typed. A word may have a
 // description after a tab.
@@ -74,8 +73,8 @@ func (c *control) companyNames(ctx context.Context) []string {
 	})
 }
 
-func (c *control) completeCompanies(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return offer(false, func(ctx context.Context, _ *cobra.Command) []string { return c.companyNames(ctx) })(cmd, args, typed)
+func (c *control) completeCompanies() completion {
+	return offer(false, func(ctx context.Context, _ *cobra.Command) []string { return c.companyNames(ctx) })
 }
 
 func (c *control) completeCompanyFlag(cmd *cobra.Command) {
@@ -84,7 +83,7 @@ func (c *control) completeCompanyFlag(cmd *cobra.Command) {
 	}))
 }
 
-func (c *control) completeKeys(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (c *control) completeKeys() completion {
 	return offer(false, func(ctx context.Context, _ *cobra.Command) []string {
 		return c.fromStore(ctx, func(s *store.Store) (ids []string) {
 			all, err := s.Companies(ctx)
@@ -104,10 +103,10 @@ func (c *control) completeKeys(cmd *cobra.Command, args []string, typed string) 
 			}
 			return ids
 		})
-	})(cmd, args, typed)
+	})
 }
 
-func (c *control) completeProgramRoles(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (c *control) completeProgramRoles() completion {
 	return offer(false, func(ctx context.Context, _ *cobra.Command) []string {
 		return c.fromStore(ctx, func(s *store.Store) []string {
 			roles, err := s.ProgramRoles(ctx)
@@ -116,10 +115,10 @@ func (c *control) completeProgramRoles(cmd *cobra.Command, args []string, typed 
 			}
 			return roles
 		})
-	})(cmd, args, typed)
+	})
 }
 
-func (c *control) completePrograms(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (c *control) completePrograms() completion {
 	return offer(false, func(ctx context.Context, _ *cobra.Command) []string {
 		return c.fromStore(ctx, func(s *store.Store) (roles []string) {
 			all, err := s.Programs(ctx, uuid.Nil, "")
@@ -131,10 +130,10 @@ func (c *control) completePrograms(cmd *cobra.Command, args []string, typed stri
 			}
 			return roles
 		})
-	})(cmd, args, typed)
+	})
 }
 
-func (c *control) completeDeadLetters(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (c *control) completeDeadLetters() completion {
 	return offer(false, func(ctx context.Context, _ *cobra.Command) []string {
 		return c.fromStore(ctx, func(s *store.Store) (ids []string) {
 			page, err := s.ListAllDeadLetters(ctx, store.LetterQuery{Resolved: new(bool), Limit: offered})
@@ -146,7 +145,7 @@ func (c *control) completeDeadLetters(cmd *cobra.Command, args []string, typed s
 			}
 			return ids
 		})
-	})(cmd, args, typed)
+	})
 }
 
 // fromAPI returns the newest entries of a tenant's list if API_KEY is set.
@@ -170,20 +169,20 @@ func fromAPI[T any](ctx context.Context, c *control, path, field string, word fu
 	return words
 }
 
-func (c *control) completeMailings(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (c *control) completeMailings() completion {
 	return offer(false, func(ctx context.Context, _ *cobra.Command) []string {
 		return fromAPI(ctx, c, mailingPath, "mailings", func(m mailingView) string {
 			return m.ID.String() + "\t" + m.Filename + ", " + string(m.Status)
 		})
-	})(cmd, args, typed)
+	})
 }
 
 // completeEmails offers the tenant's newest emails. It offers none to operators, whose
 // list would span all companies.
-func (c *control) completeEmails(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (c *control) completeEmails() completion {
 	return offer(false, func(ctx context.Context, _ *cobra.Command) []string {
 		return fromAPI(ctx, c, emailPath+"s", "emails", func(e emailSummary) string {
 			return e.ID.String() + "\t" + string(e.Status) + ", " + printable(e.Subject)
 		})
-	})(cmd, args, typed)
+	})
 }

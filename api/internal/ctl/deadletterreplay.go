@@ -86,7 +86,7 @@ func (c *control) replayCommand(order *replayOptions, cmd *cobra.Command) *cobra
 	flags.IntVar(&order.rate, "rate", 100, "process at most `N` per second, 1 to 1000")
 	flags.BoolVar(&order.yes, "yes", false, "confirm; without it, a selection is only counted")
 	flags.BoolVar(&order.detach, "detach", false, "do not wait until a selection is processed")
-	cmd.ValidArgsFunction = c.completeDeadLetters
+	cmd.ValidArgsFunction = c.completeDeadLetters()
 	return auditReasonFlag(cmd, &order.reason, order.action == store.ReplayDiscard)
 }
 

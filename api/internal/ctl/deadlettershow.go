@@ -27,7 +27,7 @@ func (c *control) deadLetterShow() *cobra.Command {
 events of that email. With the id of a replay (printed by dlq retry and dlq discard), shows
 the replay's progress. Addresses are masked; --reveal shows them and writes an audit entry.`,
 		Example: "  gatewayctl dlq show 7d1e5a64-0b56-4a3e-8f0d-2f6a8f2f4c11",
-		Args:    exactArgs("ID"), ValidArgsFunction: c.completeDeadLetters,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeDeadLetters(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			found, err := findDeadLetter(ctx, s, args[0])
 			if id, bad := uuid.Parse(args[0]); err != nil && bad == nil {

@@ -62,7 +62,7 @@ func (c *control) emailShow() *cobra.Command {
 in the provider's messages; --reveal shows them and writes an audit entry.
 ` + accessHelp,
 		Example: "  gatewayctl email show 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
-		Args:    exactArgs("ID"), ValidArgsFunction: c.completeEmails,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeEmails(),
 	}
 	cmd.Flags().BoolVar(&reveal, "reveal", false, "operators only: show addresses in full; writes an audit entry")
 	return c.operatorOrTenant(cmd, operatorOrTenant{

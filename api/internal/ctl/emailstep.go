@@ -20,7 +20,7 @@ func (c *control) emailCancel() *cobra.Command {
 Cancelling a cancelled email changes nothing. Operators must give a --reason.
 ` + accessHelp,
 		Example: "  gatewayctl email cancel 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --reason 'wrong amount'",
-		Args:    exactArgs("ID"), ValidArgsFunction: c.completeEmails,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeEmails(),
 	}
 	auditReasonFlag(cmd, &reason, false)
 	return c.operatorOrTenant(cmd, operatorOrTenant{
@@ -60,7 +60,7 @@ for operators EMAIL_TTL from now (24h if it is not set here). If the outcome of 
 try is unknown, the email is marked possibleDuplicate from then on.
 ` + accessHelp,
 		Example: "  gatewayctl email retry 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --reason 'identity is verified now'",
-		Args:    exactArgs("ID"), ValidArgsFunction: c.completeEmails,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeEmails(),
 	}
 	auditReasonFlag(cmd, &reason, false)
 	return c.operatorOrTenant(cmd, operatorOrTenant{

@@ -20,7 +20,7 @@ func (c *control) emailExplain() *cobra.Command {
 looks at the email, its lane and company, and at the state that dispatcher and worker last
 reported.`,
 		Example: "  gatewayctl email explain 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
-		Args:    exactArgs("ID"), ValidArgsFunction: c.completeEmails,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeEmails(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			found, err := findEmail(ctx, s, args[0])
 			if err != nil {

@@ -235,7 +235,7 @@ func (c *control) keyRevoke() *cobra.Command {
 		Long: `Revokes a key permanently. Programs that still use it get 401 within 5 s. Emails that were
 accepted with it are still sent.`,
 		Example: "  gatewayctl key revoke 7qkz3w5hj2xn6b4c --reason 'leaked in a public repository'",
-		Args:    exactArgs("KEYID"), ValidArgsFunction: c.completeKeys,
+		Args:    exactArgs("KEYID"), ValidArgsFunction: c.completeKeys(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			by, err := c.operatorWithReason(reason)
 			if err != nil {

@@ -32,7 +32,7 @@ func (c *control) keyRotate() *cobra.Command {
 grace period, so that programs can switch over; then the old key expires automatically.
 Revoke it to end the grace period early.`,
 		Example: "  gatewayctl key rotate 7qkz3w5hj2xn6b4c --grace 72h --reason 'yearly'",
-		Args:    exactArgs("KEYID"), ValidArgsFunction: c.completeKeys,
+		Args:    exactArgs("KEYID"), ValidArgsFunction: c.completeKeys(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			if grace < 0 || grace > maxGrace {
 				return nil, usagef("--grace must be 0s to %s", maxGrace)

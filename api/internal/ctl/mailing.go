@@ -102,7 +102,7 @@ func (c *control) mailingShow() *cobra.Command {
 		Use: "show ID", Short: "Show a mailing and its progress",
 		Long:    "Shows a mailing's upload, the progress of its emails, and possible next commands.",
 		Example: "  gatewayctl mailing show 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
-		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings(),
 		RunE: c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
 			id, err := parseMailing(args[0])
 			if err != nil {

@@ -53,7 +53,7 @@ func (c *control) mailingControl(s mailingStep) *cobra.Command {
 	return &cobra.Command{
 		Use: s.name + " ID", Short: s.short, Long: s.long,
 		Example: "  gatewayctl mailing " + s.name + " 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
-		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings(),
 		RunE: c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
 			id, err := parseMailing(args[0])
 			if err != nil {
@@ -74,7 +74,7 @@ func (c *control) mailingMove() *cobra.Command {
 in the past means now. A mailing that is held or paused stays so, and starts at the new time
 at the earliest.`,
 		Example: "  gatewayctl mailing move 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --send-at 2026-03-02T10:00:00-03:00",
-		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings(),
 		RunE: c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
 			id, err := parseMailing(args[0])
 			if err != nil {

@@ -16,8 +16,11 @@ import (
 	"email-gateway/api/internal/client"
 )
 
-// maxList limits --limit; perPage is the api's page size.
-const maxList, perPage = 10_000, 100
+// maxList limits --limit.
+const maxList = 10_000
+
+// perPage is the api's page size.
+const perPage = 100
 
 // page is one page of a list of the api.
 type page[T any] struct {
@@ -141,7 +144,7 @@ func (c *control) mailingEntries() *cobra.Command {
 		Long: `Lists the addresses of a mailing with their status. The id of an entry is that of its email:
 pass it to gatewayctl email show.`,
 		Example: "  gatewayctl mailing entries 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --status FAILED --limit 500",
-		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings(),
 		RunE: c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
 			id, err := parseMailing(args[0])
 			if err != nil {

@@ -23,7 +23,7 @@ func (c *control) mailingRows() *cobra.Command {
 number, the address and status, why it is not sent, as a code and a text, and the delivery state of
 its email with time and reason. The output is streamed; if it breaks off, the exit code is 1.`,
 		Example: "  gatewayctl mailing rows 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --status FAILED > failed.csv",
-		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings(),
 		RunE: c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
 			id, err := parseMailing(args[0])
 			if err != nil {

@@ -22,7 +22,7 @@ func (c *control) mailingVerdicts() *cobra.Command {
 file: unreadable lines, duplicates and invalid addresses. It contains no values of the file.
 The output is streamed; if it breaks off, the exit code is 1.`,
 		Example: "  gatewayctl mailing verdicts 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b > verdicts.csv",
-		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings(),
 		RunE: c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
 			id, err := parseMailing(args[0])
 			if err != nil {

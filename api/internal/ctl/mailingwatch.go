@@ -14,12 +14,11 @@ import (
 	"email-gateway/shared/store"
 )
 
-const (
-	// watchInterval is how often a mailing is polled; the gateway counts about as often.
-	watchInterval = time.Second
-	// watchTimeout is how long the api may be unreachable: longer than a restart takes.
-	watchTimeout = 5 * time.Minute
-)
+// watchInterval is how often a mailing is polled; the gateway counts about as often.
+const watchInterval = time.Second
+
+// watchTimeout is how long the api may be unreachable: longer than a restart takes.
+const watchTimeout = 5 * time.Minute
 
 func (c *control) mailingWatch() *cobra.Command {
 	return &cobra.Command{
@@ -30,7 +29,7 @@ less than five minutes. Interrupting it does not stop the mailing.
 
 The exit code is 1 if the mailing was cancelled or has failed.`,
 		Example: "  gatewayctl mailing watch 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b",
-		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings,
+		Args:    exactArgs("ID"), ValidArgsFunction: c.completeMailings(),
 		RunE: c.call(func(ctx context.Context, api *client.Client, args []string) (answer, error) {
 			id, err := parseMailing(args[0])
 			if err != nil {

@@ -23,14 +23,17 @@ type failing interface {
 	failure() error
 }
 
-// print writes the whole answer with one call, so that a broken pipe is detected. nil means
-// that the command has written its output itself.
-func (c *control) print(a answer) error {
+// print prints the answer, as JSON if --json is set.
+func (c *control) print(a answer) error { return printAnswer(c.Stdout, a, c.json) }
+
+// printAnswer writes the whole answer with one call, so that a broken pipe is detected. nil
+// means that the command has written its output itself.
+func printAnswer(w io.Writer, a answer, asJSON bool) error {
 	if a == nil {
 		return nil
 	}
 	var page bytes.Buffer
-	if c.json {
+	if asJSON {
 		encoder := json.NewEncoder(&page)
 		encoder.SetEscapeHTML(false)
 		encoder.SetIndent("", "  ")
@@ -40,7 +43,7 @@ func (c *control) print(a answer) error {
 	} else {
 		a.text(&page)
 	}
-	if _, err := c.Stdout.Write(page.Bytes()); err != nil {
+	if _, err := w.Write(page.Bytes()); err != nil {
 		return fmt.Errorf("write answer: %w", err)
 	}
 	if bad, ok := a.(failing); ok {

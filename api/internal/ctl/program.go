@@ -110,7 +110,7 @@ own transactions. The role must exist: the administrator of Postgres creates it 
 ROLE … LOGIN IN ROLE gateway_program. Give its name as Postgres stores it: in lower case
 unless it was quoted. Allowing an allowed role changes nothing.`,
 		Example: "  gatewayctl program allow recruiting --company Acme --reason 'reminders of interviews'",
-		Args:    exactArgs("ROLE"), ValidArgsFunction: c.completeProgramRoles,
+		Args:    exactArgs("ROLE"), ValidArgsFunction: c.completeProgramRoles(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			role := args[0]
 			if role == allPrograms {
@@ -165,7 +165,7 @@ func (c *control) programRevoke() *cobra.Command {
 		Long: `Rejects further calls of the role for the company. Emails that it has committed are still
 sent; cancel them to stop that too.`,
 		Example: "  gatewayctl program revoke recruiting --company Acme --reason 'the program is switched off'",
-		Args:    exactArgs("ROLE"), ValidArgsFunction: c.completePrograms,
+		Args:    exactArgs("ROLE"), ValidArgsFunction: c.completePrograms(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			by, err := c.operatorWithReason(reason)
 			if err != nil {

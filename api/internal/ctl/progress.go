@@ -8,11 +8,12 @@ import (
 	"unicode/utf8"
 )
 
+// redrawEvery limits how often a bar is drawn.
+const redrawEvery = 100 * time.Millisecond
+
 const (
-	// redrawEvery limits how often a bar is drawn, lineEvery how often a line is written without
-	// a terminal: 720 lines an hour.
-	redrawEvery = 100 * time.Millisecond
-	lineEvery   = 5 * time.Second
+	// lineEvery limits how often a line is written without a terminal: 720 lines an hour.
+	lineEvery = 5 * time.Second
 	// widestBar is the bar's maximum width (columns): one percent is visible.
 	widestBar = 50
 )
@@ -31,12 +32,19 @@ type progress struct {
 	drawn   bool   // the cursor is on a drawn line
 }
 
+// progress returns the progress of a command, which --json hides.
 func (c *control) progress() *progress {
-	width := terminalWidth(c.Stderr)
-	if c.Getenv("TERM") == "dumb" {
-		width = 0
+	return newProgress(c.Stderr, c.Getenv("TERM") != "dumb", c.json)
+}
+
+// newProgress returns a progress that is written to w: as a bar if bar is set and w is a
+// terminal, not at all if quiet is set.
+func newProgress(w io.Writer, bar, quiet bool) *progress {
+	width := 0
+	if bar {
+		width = terminalWidth(w)
 	}
-	p := &progress{w: c.Stderr, width: width, quiet: c.json, now: time.Now}
+	p := &progress{w: w, width: width, quiet: quiet, now: time.Now}
 	if width == 0 {
 		p.shownAt = p.now() // a command that ends sooner writes no line
 	}

@@ -31,7 +31,7 @@ func (c *control) quotaShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show COMPANY", Short: "Show a company's quotas and current use",
 		Example: "  gatewayctl company quota show Acme",
-		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies,
+		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			company, err := findCompany(ctx, s, args[0])
 			if err != nil {
@@ -64,7 +64,7 @@ Quotas:
 			}
 			return nil
 		},
-		ValidArgsFunction: c.completeCompanies,
+		ValidArgsFunction: c.completeCompanies(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			limits, err := parseLimits(args[1:])
 			if err != nil {

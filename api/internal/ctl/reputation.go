@@ -40,7 +40,7 @@ func (c *control) reputationShow() *cobra.Command {
 		Long: `Shows the rates of the emails that the company sent in the last hour and the last 24 hours, with
 the thresholds. Sends are counted at each check of the company, which follows new feedback.`,
 		Example: "  gatewayctl company reputation show Acme",
-		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies,
+		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			company, err := findCompany(ctx, s, args[0])
 			if err != nil {
@@ -73,7 +73,7 @@ Rules:
 			}
 			return nil
 		},
-		ValidArgsFunction: c.completeCompanies,
+		ValidArgsFunction: c.completeCompanies(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			settings, err := parseReputation(args[1:])
 			if err != nil {
@@ -105,7 +105,7 @@ emails that are sent after the resume count. The tenant gets the event MAILINGS_
 
 Lanes that an operator has paused, and mailings that the tenant has paused, stay so.`,
 		Example: "  gatewayctl company reputation resume Acme --reason 'the list was cleaned'",
-		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies,
+		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			by, err := c.operatorWithReason(reason)
 			if err != nil {

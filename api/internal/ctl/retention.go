@@ -43,7 +43,7 @@ who is known by nothing else. Sending with the number again stores it again.`,
 		Example: `  gatewayctl company retention Acme
   gatewayctl company retention Acme --bodies 7d --logs 90d --reason 'their contract'
   gatewayctl company retention Acme --logs default`,
-		Args: exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies,
+		Args: exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies(),
 	}
 	cmd.RunE = c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 		company, err := findCompany(ctx, s, args[0])

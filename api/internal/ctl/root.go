@@ -28,7 +28,10 @@ const (
 )
 
 // Program is gatewayctl with its environment.
-type Program struct {
+type Program process
+
+// process is what a command gets from the process that runs it.
+type process struct {
 	Environ []string // "NAME=value" lines
 	Login   string   // login name of the user; "" = unknown
 	Stdin   io.Reader
@@ -37,7 +40,7 @@ type Program struct {
 }
 
 // Getenv returns the value of a variable, "" if it is not set.
-func (p Program) Getenv(name string) string {
+func (p process) Getenv(name string) string {
 	for _, line := range slices.Backward(p.Environ) { // the last one wins
 		if value, found := strings.CutPrefix(line, name+"="); found {
 			return value
@@ -48,7 +51,7 @@ func (p Program) Getenv(name string) string {
 
 // Run executes the command that args name and returns the exit code.
 func (p Program) Run(ctx context.Context, args []string) int {
-	c := &control{Program: p}
+	c := &control{process: process(p)}
 	root := c.root()
 	root.SetArgs(args)
 	root.SetOut(p.Stdout)
@@ -69,7 +72,7 @@ func (p Program) Run(ctx context.Context, args []string) int {
 
 // control is shared by all commands of one run.
 type control struct {
-	Program
+	process
 	json     bool
 	operator string // --operator
 	parsed   bool   // cobra has parsed the command line; later errors are the command's own
@@ -174,8 +177,8 @@ func (c *control) run(do func(ctx context.Context, s *store.Store, args []string
 }
 
 // storeOptions returns the options of a store with conns connections.
-func (p Program) storeOptions(conns int) store.Options {
-	pooled, _ := strconv.ParseBool(p.Getenv("DATABASE_POOLED"))
+func (c *control) storeOptions(conns int) store.Options {
+	pooled, _ := strconv.ParseBool(c.Getenv("DATABASE_POOLED"))
 	return store.Options{MaxConns: conns, Pooled: pooled}
 }
 

@@ -21,7 +21,7 @@ resumed, except for those whose deadline has passed by then.
 
 Suspending a suspended company changes the reason and keeps the time.`,
 		Example: "  gatewayctl company suspend Acme --reason 'complaints above 0.1 %'",
-		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies,
+		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			by, err := c.operatorWithReason(reason)
 			if err != nil {
@@ -42,7 +42,7 @@ func (c *control) companyResume() *cobra.Command {
 		Short:   "Resume a suspended company",
 		Long:    "Accepts the company's requests again and sends its waiting emails.",
 		Example: "  gatewayctl company resume Acme",
-		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies,
+		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			by, err := c.operatorIdentity(reason)
 			if err != nil {

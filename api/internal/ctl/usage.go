@@ -63,7 +63,7 @@ func (c *control) companyUsage() *cobra.Command {
 and bytes, and the use of its quotas, as GET /v1/usage does. Days are UTC. The current month is not
 over: until final is shown, counts are added.`,
 		Example: "  gatewayctl company usage Acme --month 2026-10",
-		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies,
+		Args:    exactArgs("COMPANY"), ValidArgsFunction: c.completeCompanies(),
 		RunE: c.run(func(ctx context.Context, s *store.Store, args []string) (answer, error) {
 			var at time.Time
 			if month != "" {
