@@ -66,11 +66,10 @@ func (c *control) replayCommand(order *replayOptions, cmd *cobra.Command) *cobra
 		if err := order.check(args); err != nil {
 			return nil, err
 		}
-		identity := c.operatorIdentity
+		by, err := c.operatorIdentity(order.reason)
 		if order.action == store.ReplayDiscard {
-			identity = c.operatorWithReason
+			by, err = c.operatorWithReason(order.reason)
 		}
-		by, err := identity(order.reason)
 		switch {
 		case err != nil:
 			return nil, err
