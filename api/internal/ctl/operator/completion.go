@@ -1,0 +1,24 @@
+package operator
+
+import (
+	"context"
+
+	"email-gateway/api/internal/ctl/command"
+	"email-gateway/shared/store"
+)
+
+// CompleteFromStore queries the database if DATABASE_URL is set.
+func CompleteFromStore(ctx context.Context, c *command.Invocation, ask func(s *store.Store) []string) []string {
+	address := c.Getenv("DATABASE_URL")
+	if address == "" {
+		return nil
+	}
+	o := StoreOptions(c, 1)
+	o.StatementTimeout = command.CompletionTimeout
+	s, err := store.Open(ctx, address, o)
+	if err != nil {
+		return nil
+	}
+	defer s.Close()
+	return ask(s)
+}

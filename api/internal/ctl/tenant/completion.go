@@ -1,0 +1,31 @@
+package tenant
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+
+	"email-gateway/api/internal/client"
+	"email-gateway/api/internal/ctl/command"
+)
+
+// Complete returns the newest entries of a tenant's list if API_KEY is set.
+func Complete[T any](ctx context.Context, c *command.Invocation, path, field string, word func(T) string) []string {
+	if c.Getenv("API_KEY") == "" {
+		return nil
+	}
+	api, err := client.New(cmp.Or(c.Getenv("API_URL"), DefaultURL), c.Getenv("API_KEY"))
+	if err != nil {
+		return nil
+	}
+	defer api.Close()
+	found, _, err := Pages[T](ctx, api, path, field, url.Values{}, command.CompletionLimit)
+	if err != nil {
+		return nil
+	}
+	var words []string
+	for _, row := range found {
+		words = append(words, word(row))
+	}
+	return words
+}
