@@ -35,18 +35,11 @@ func quotaShowCommand(c *command.Invocation) *cobra.Command {
 		Use: "show COMPANY", Short: "Show a company's quotas and current use",
 		Example: "  gatewayctl company quota show Acme",
 		Args:    command.ExactArgs("COMPANY"), ValidArgsFunction: operator.CompleteCompanies(c),
-		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, args []string) (output.Result, error) {
-			company, err := operator.FindCompany(ctx, s, args[0])
-			if err != nil {
-				return nil, err
-			}
-			return viewQuotas(ctx, s, company)
-		}),
+		RunE: show(c, viewQuotas),
 	}
 }
 
 func quotaSetCommand(c *command.Invocation) *cobra.Command {
-	var reason string
 	cmd := &cobra.Command{
 		Use: "set COMPANY QUOTA=LIMIT...", Short: "Set limits for one company",
 		Long: `Sets limits of the company; the others stay unchanged. A limit is a whole number; 0 is
@@ -61,33 +54,15 @@ Quotas:
 		Example: `  gatewayctl company quota set Acme emails_per_day=50000 running_mailings=5 --reason 'their contract'
   gatewayctl company quota set Acme stored_body_bytes=0
   gatewayctl company quota set Acme emails_per_day=default`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return command.Usagef("give a COMPANY and at least one QUOTA=LIMIT, such as emails_per_day=50000")
-			}
-			return nil
-		},
-		ValidArgsFunction: operator.CompleteCompanies(c),
-		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, args []string) (output.Result, error) {
-			limits, err := parseLimits(args[1:])
-			if err != nil {
-				return nil, err
-			}
-			company, err := operator.FindCompany(ctx, s, args[0])
-			if err != nil {
-				return nil, err
-			}
-			by, err := operator.Identity(c, reason)
-			if err != nil {
-				return nil, err
-			}
-			if err := s.SetQuotas(ctx, by, company.ID, limits); err != nil {
-				return nil, err
-			}
-			return viewQuotas(ctx, s, company)
-		}),
 	}
-	return operator.ReasonFlag(cmd, &reason, false)
+	return settings[map[store.Quota]*int64]{
+		usage: "QUOTA=LIMIT, such as emails_per_day=50000",
+		parse: parseLimits,
+		set: func(ctx context.Context, s *store.Store, by store.Operator, company uuid.UUID, limits map[store.Quota]*int64) error {
+			return s.SetQuotas(ctx, by, company, limits)
+		},
+		show: viewQuotas,
+	}.setCommand(c, cmd)
 }
 
 func quotaNames() string {

@@ -44,18 +44,11 @@ func reputationShowCommand(c *command.Invocation) *cobra.Command {
 the thresholds. Sends are counted at each check of the company, which follows new feedback.`,
 		Example: "  gatewayctl company reputation show Acme",
 		Args:    command.ExactArgs("COMPANY"), ValidArgsFunction: operator.CompleteCompanies(c),
-		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, args []string) (output.Result, error) {
-			company, err := operator.FindCompany(ctx, s, args[0])
-			if err != nil {
-				return nil, err
-			}
-			return viewReputation(ctx, s, company)
-		}),
+		RunE: show(c, viewReputation),
 	}
 }
 
 func reputationSetCommand(c *command.Invocation) *cobra.Command {
-	var reason string
 	cmd := &cobra.Command{
 		Use: "set COMPANY NAME=VALUE...", Short: "Set thresholds for one company, or turn its guard off",
 		Long: `Sets rules of the company; the others stay unchanged. A value is WARN,PAUSE,SENT,EVENTS: the rates
@@ -70,33 +63,15 @@ Rules:
 		Example: `  gatewayctl company reputation set Acme bounces_1h=8,15,500,50 --reason 'an old list, agreed'
   gatewayctl company reputation set Acme bounces_1h=default complaints_24h=default
   gatewayctl company reputation set Acme guard=off --reason 'tests of their own domain'`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return command.Usagef("give a COMPANY and at least one NAME=VALUE, such as bounces_1h=8,15,500,50 or guard=off")
-			}
-			return nil
-		},
-		ValidArgsFunction: operator.CompleteCompanies(c),
-		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, args []string) (output.Result, error) {
-			settings, err := parseReputation(args[1:])
-			if err != nil {
-				return nil, err
-			}
-			company, err := operator.FindCompany(ctx, s, args[0])
-			if err != nil {
-				return nil, err
-			}
-			by, err := operator.Identity(c, reason)
-			if err != nil {
-				return nil, err
-			}
-			if err := reputationOf(s).Set(ctx, by, company.ID, settings); err != nil {
-				return nil, err
-			}
-			return viewReputation(ctx, s, company)
-		}),
 	}
-	return operator.ReasonFlag(cmd, &reason, false)
+	return settings[reputation.Settings]{
+		usage: "NAME=VALUE, such as bounces_1h=8,15,500,50 or guard=off",
+		parse: parseReputation,
+		set: func(ctx context.Context, s *store.Store, by store.Operator, company uuid.UUID, values reputation.Settings) error {
+			return reputationOf(s).Set(ctx, by, company, values)
+		},
+		show: viewReputation,
+	}.setCommand(c, cmd)
 }
 
 func reputationResumeCommand(c *command.Invocation) *cobra.Command {

@@ -39,11 +39,7 @@ func showCommand(c *command.Invocation) *cobra.Command {
 		Use: "show COMPANY", Short: "Show one company with its domains and keys",
 		Example: "  gatewayctl company show Acme",
 		Args:    command.ExactArgs("COMPANY"), ValidArgsFunction: operator.CompleteCompanies(c),
-		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, args []string) (output.Result, error) {
-			company, err := operator.FindCompany(ctx, s, args[0])
-			if err != nil {
-				return nil, err
-			}
+		RunE: show(c, func(ctx context.Context, s *store.Store, company store.Company) (output.Result, error) {
 			return viewCompany(ctx, s, company)
 		}),
 	}

@@ -96,11 +96,7 @@ func webhookListCommand(c *command.Invocation) *cobra.Command {
 		Use: "list COMPANY", Short: "List a company's webhook endpoints",
 		Example: "  gatewayctl company webhook list Acme",
 		Args:    command.ExactArgs("COMPANY"), ValidArgsFunction: operator.CompleteCompanies(c),
-		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, args []string) (output.Result, error) {
-			company, err := operator.FindCompany(ctx, s, args[0])
-			if err != nil {
-				return nil, err
-			}
+		RunE: show(c, func(ctx context.Context, s *store.Store, company store.Company) (output.Result, error) {
 			return viewWebhooks(ctx, webhook.New(s.DB()), company)
 		}),
 	}
