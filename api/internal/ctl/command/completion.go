@@ -19,8 +19,8 @@ const CompletionLimit = 20
 // description after a tab.
 type Completion func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
 
-// Complete completes the first argument or a flag. Errors are dropped: a shell completion
-// has no place to report them.
+// Complete returns the completion of a flag, or of the first argument if flag is not set. Errors
+// are dropped: a shell completion has no place to report them.
 func Complete(flag bool, words func(ctx context.Context, cmd *cobra.Command) []string) Completion {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 && !flag {

@@ -11,7 +11,7 @@ import (
 	"email-gateway/api/internal/ctl/output"
 )
 
-// Process is what a command gets from the process that runs it.
+// Process is the environment, the user and the standard streams of gatewayctl.
 type Process struct {
 	Environ []string // "NAME=value" lines
 	Login   string   // login name of the user; "" = unknown
@@ -30,16 +30,16 @@ func (p Process) Getenv(name string) string {
 	return ""
 }
 
-// Invocation is shared by all commands of one run.
+// Invocation is one run of gatewayctl: its process and the global flags.
 type Invocation struct {
 	Process
-	JSON     bool
+	JSON     bool   // --json
 	Operator string // --operator
 	Parsed   bool   // cobra has parsed the command line; later errors are the command's own
 }
 
-// Print prints the answer, as JSON if --json is set.
-func (c *Invocation) Print(a output.Result) error { return output.Print(c.Stdout, a, c.JSON) }
+// Print prints the result, as JSON if --json is set.
+func (c *Invocation) Print(r output.Result) error { return output.Print(c.Stdout, r, c.JSON) }
 
 // Progress returns the progress of a command, which --json hides.
 func (c *Invocation) Progress() *output.Progress {

@@ -7,7 +7,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// CompleteFromStore queries the database if DATABASE_URL is set.
+// CompleteFromStore returns the words that ask reads from the database, none without DATABASE_URL.
 func CompleteFromStore(ctx context.Context, c *command.Invocation, ask func(s *store.Store) []string) []string {
 	address := c.Getenv("DATABASE_URL")
 	if address == "" {

@@ -1,10 +1,8 @@
 package output
 
-import (
-	"fmt"
-)
+import "fmt"
 
-// Plural is "1 try", "2 tries".
+// Plural formats a number with its noun: "1 try", "2 tries".
 func Plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -12,7 +10,7 @@ func Plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// Count is plural with thousands separators.
+// Count is Plural with thousands separators.
 func Count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

@@ -1,8 +1,6 @@
 package output
 
-import (
-	"testing"
-)
+import "testing"
 
 func TestThousands(t *testing.T) {
 	t.Parallel()

@@ -1,8 +1,6 @@
 package output
 
-import (
-	"time"
-)
+import "time"
 
 // Pace estimates the current rate.
 type Pace struct {

@@ -1,8 +1,6 @@
 package output
 
-import (
-	"strings"
-)
+import "strings"
 
 // ShellWord quotes s as one word of a shell command, so that printed commands can be pasted.
 func ShellWord(s string) string {

@@ -1,8 +1,6 @@
 package output
 
-import (
-	"strings"
-)
+import "strings"
 
 // CodeAndReason joins a code and its reason.
 func CodeAndReason(code, reason string) string {
@@ -13,7 +11,7 @@ func CodeAndReason(code, reason string) string {
 	return code + ": " + reason
 }
 
-// Optional returns the value of a nullable column.
+// Optional returns the value of a nullable column, "" for NULL.
 func Optional(s *string) string {
 	if s == nil {
 		return ""

@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// Timestamp formats a time to the second, TimestampMS to the millisecond. Both are UTC, as in the
-// logs.
+// Timestamp formats a time to the second (UTC, as in the logs).
 func Timestamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-// TimestampMS formats a time to the millisecond (UTC).
+// TimestampMS formats a time to the millisecond (UTC, as in the logs).
 func TimestampMS(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000Z") }
 
 // RelativeTime formats a time with its distance from now.

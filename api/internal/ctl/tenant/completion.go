@@ -9,7 +9,7 @@ import (
 	"email-gateway/api/internal/ctl/command"
 )
 
-// Complete returns the newest entries of a tenant's list if API_KEY is set.
+// Complete returns a word for each of the newest entries of a tenant's list, none without API_KEY.
 func Complete[T any](ctx context.Context, c *command.Invocation, path, field string, word func(T) string) []string {
 	if c.Getenv("API_KEY") == "" {
 		return nil

@@ -8,8 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -93,14 +91,3 @@ func adviceOn(code string) string {
 	}
 	return ""
 }
-
-// Transient reports whether the error may be transient.
-func Transient(err error) bool {
-	var unreachable *client.UnreachableError
-	var refused *client.Problem
-	return errors.As(err, &unreachable) || errors.As(err, &refused) &&
-		(refused.Status == http.StatusTooManyRequests || refused.Status >= http.StatusInternalServerError)
-}
-
-// WatchTimeout is how long the api may be unreachable: longer than a restart takes.
-const WatchTimeout = 5 * time.Minute
