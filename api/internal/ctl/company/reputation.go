@@ -229,7 +229,7 @@ func (v reputationView) WriteText(w io.Writer) {
 	output.Table(w, "  ", rows)
 }
 
-// reason tells what the mailings were paused for.
+// reason says why the mailings were paused.
 func (v reputationView) reason() string {
 	var f reputation.Finding
 	if json.Unmarshal(v.Pause, &f) != nil || f.Rule == "" {

@@ -24,6 +24,7 @@ func (v movedEmail) WriteText(w io.Writer) {
 	}
 }
 
+// showMoved returns the email as it is after an operator changed it.
 func showMoved(ctx context.Context, s *store.Store, before store.EmailDiagnosis, done string) (output.Result, error) {
 	after, err := s.FindEmailDiagnosis(ctx, before.ID)
 	if err != nil {
@@ -37,6 +38,7 @@ func showMoved(ctx context.Context, s *store.Store, before store.EmailDiagnosis,
 	return movedEmail{view, done}, err
 }
 
+// stepEmail calls the api's route that cancels or retries an email.
 func stepEmail(ctx context.Context, api *client.Client, given, step, done string) (output.Result, error) {
 	id, err := parseEmail(given)
 	if err != nil {

@@ -81,7 +81,7 @@ func Upload(ctx context.Context, api *client.Client, path string) (stored View, 
 	return stored, err
 }
 
-// fileRows is the answer of file list.
+// fileRows is the result of file list.
 type fileRows struct {
 	Files []View `json:"files"`
 	More  bool   `json:"more"`

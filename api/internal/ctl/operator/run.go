@@ -18,8 +18,8 @@ import (
 	"email-gateway/shared/store"
 )
 
-// Run returns the RunE of an operator's command: do gets an open store, and its answer is
-// printed.
+// Run returns the RunE of an operator's command: it calls do with an open store, and prints the
+// result.
 func Run(c *command.Invocation, do func(ctx context.Context, s *store.Store, args []string) (output.Result, error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c.Parsed = true

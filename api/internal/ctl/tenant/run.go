@@ -16,8 +16,8 @@ import (
 	"email-gateway/api/internal/ctl/output"
 )
 
-// Run returns the RunE of a tenant's command: do gets a client of the HTTP API, and its
-// answer is printed.
+// Run returns the RunE of a tenant's command: it calls do with a client of the HTTP API, and
+// prints the result.
 func Run(c *command.Invocation, do func(ctx context.Context, api *client.Client, args []string) (output.Result, error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c.Parsed = true
