@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/ctl"
+	"email-gateway/api/internal/ctl/goldentest"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
@@ -148,7 +149,7 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 		shown.Recipient != "a***@e***.com" || payload["to"] != "a***@e***.com" || shown.Detail != "not verified: a***@e***.com" || len(shown.Events) != 4 {
 		t.Errorf("%+v", shown)
 	}
-	golden(t, "dlq_show", timeless(stable(o.must(t, "dlq", "show", second))))
+	goldentest.Compare(t, "dlq_show", timeless(stable(o.must(t, "dlq", "show", second))))
 	if text := o.must(t, "dlq", "show", second, "--reveal"); !strings.Contains(text, "ana@example.com") {
 		t.Error(text)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"email-gateway/api/internal/ctl/goldentest"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 )
@@ -229,7 +230,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("no case covers %s", status)
 		}
 	}
-	golden(t, "explain", sentences.String())
+	goldentest.Compare(t, "explain", sentences.String())
 }
 
 // Everything that blocks a waiting email is reported, and so is its deadline.

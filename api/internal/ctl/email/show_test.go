@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/api/internal/ctl/goldentest"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 )
@@ -113,5 +114,5 @@ func TestEmailShow_InText(t *testing.T) {
 		}
 		all.WriteString("## " + tt.name + "\n" + text + "\n")
 	}
-	golden(t, "email_show", all.String())
+	goldentest.Compare(t, "email_show", all.String())
 }

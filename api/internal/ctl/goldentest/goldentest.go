@@ -1,28 +1,19 @@
-package email
+// Package goldentest compares output with the golden files of a test's package.
+package goldentest
 
 import (
 	"flag"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"email-gateway/api/internal/ctl/output"
 )
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
 
-// textOf returns the text output.
-func textOf(v output.Result) string {
-	var page strings.Builder
-	v.WriteText(&page)
-	return page.String()
-}
-
-// golden compares a text with testdata/name.golden.
-func golden(t *testing.T, name, got string) {
+// Compare compares a text with testdata/name.golden.
+func Compare(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".golden")
 	if *update {
