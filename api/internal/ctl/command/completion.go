@@ -21,7 +21,7 @@ type Completion func(cmd *cobra.Command, args []string, typed string) ([]string,
 
 // Complete returns the completion of a flag, or of the first argument if flag is not set. Errors
 // are dropped: a shell completion has no place to report them.
-func Complete(flag bool, words func(ctx context.Context, cmd *cobra.Command) []string) Completion {
+func Complete(flag bool, words func(ctx context.Context) []string) Completion {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 && !flag {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -29,7 +29,7 @@ func Complete(flag bool, words func(ctx context.Context, cmd *cobra.Command) []s
 		ctx, cancel := context.WithTimeout(cmd.Context(), CompletionTimeout)
 		defer cancel()
 		var fit []string
-		for _, word := range words(ctx, cmd) {
+		for _, word := range words(ctx) {
 			if strings.HasPrefix(word, typed) {
 				fit = append(fit, word)
 			}

@@ -101,16 +101,14 @@ func noSuchDeadLetter(id uuid.UUID) error {
 }
 
 func completeDeadLetters(c *command.Invocation) command.Completion {
-	return command.Complete(false, func(ctx context.Context, _ *cobra.Command) []string {
-		return operator.CompleteFromStore(ctx, c, func(s *store.Store) (ids []string) {
-			page, err := s.ListAllDeadLetters(ctx, store.LetterQuery{Resolved: new(bool), Limit: command.CompletionLimit})
-			if err != nil {
-				return nil
-			}
-			for _, l := range page.Letters {
-				ids = append(ids, l.ID.String()+"\t"+l.Reason+", "+output.Timestamp(l.CreatedAt))
-			}
-			return ids
-		})
+	return operator.Complete(c, func(ctx context.Context, s *store.Store) (ids []string) {
+		page, err := s.ListAllDeadLetters(ctx, store.LetterQuery{Resolved: new(bool), Limit: command.CompletionLimit})
+		if err != nil {
+			return nil
+		}
+		for _, l := range page.Letters {
+			ids = append(ids, l.ID.String()+"\t"+l.Reason+", "+output.Timestamp(l.CreatedAt))
+		}
+		return ids
 	})
 }

@@ -232,9 +232,7 @@ func (v emailList) WriteText(w io.Writer) {
 // completeEmails offers the tenant's newest emails. It offers none to operators, whose
 // list would span all companies.
 func completeEmails(c *command.Invocation) command.Completion {
-	return command.Complete(false, func(ctx context.Context, _ *cobra.Command) []string {
-		return tenant.Complete(ctx, c, emailPath+"s", "emails", func(e emailSummary) string {
-			return e.ID.String() + "\t" + string(e.Status) + ", " + output.Printable(e.Subject)
-		})
+	return tenant.Complete(c, emailPath+"s", "emails", func(e emailSummary) string {
+		return e.ID.String() + "\t" + string(e.Status) + ", " + output.Printable(e.Subject)
 	})
 }

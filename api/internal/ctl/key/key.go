@@ -34,24 +34,22 @@ func keyID(given string) string {
 }
 
 func completeKeys(c *command.Invocation) command.Completion {
-	return command.Complete(false, func(ctx context.Context, _ *cobra.Command) []string {
-		return operator.CompleteFromStore(ctx, c, func(s *store.Store) (ids []string) {
-			all, err := s.Companies(ctx)
+	return operator.Complete(c, func(ctx context.Context, s *store.Store) (ids []string) {
+		all, err := s.Companies(ctx)
+		if err != nil {
+			return nil
+		}
+		for _, company := range all {
+			keys, err := s.APIKeys(ctx, company.ID)
 			if err != nil {
 				return nil
 			}
-			for _, company := range all {
-				keys, err := s.APIKeys(ctx, company.ID)
-				if err != nil {
-					return nil
-				}
-				for _, k := range keys {
-					if !k.Revoked(time.Now()) {
-						ids = append(ids, k.KeyID+"\t"+company.Name+", "+k.Name)
-					}
+			for _, k := range keys {
+				if !k.Revoked(time.Now()) {
+					ids = append(ids, k.KeyID+"\t"+company.Name+", "+k.Name)
 				}
 			}
-			return ids
-		})
+		}
+		return ids
 	})
 }

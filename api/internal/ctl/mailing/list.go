@@ -131,9 +131,7 @@ func (v entryList) WriteText(w io.Writer) {
 }
 
 func completeMailings(c *command.Invocation) command.Completion {
-	return command.Complete(false, func(ctx context.Context, _ *cobra.Command) []string {
-		return tenant.Complete(ctx, c, mailingPath, "mailings", func(m mailingView) string {
-			return m.ID.String() + "\t" + m.Filename + ", " + string(m.Status)
-		})
+	return tenant.Complete(c, mailingPath, "mailings", func(m mailingView) string {
+		return m.ID.String() + "\t" + m.Filename + ", " + string(m.Status)
 	})
 }

@@ -43,27 +43,25 @@ func CompanyState(c store.Company) string {
 	return state
 }
 
-func companyNames(ctx context.Context, c *command.Invocation) []string {
-	return CompleteFromStore(ctx, c, func(s *store.Store) (names []string) {
-		all, err := s.Companies(ctx)
-		if err != nil {
-			return nil
-		}
-		for _, company := range all {
-			names = append(names, company.Name+"\t"+CompanyState(company))
-		}
-		return names
-	})
+func companyNames(ctx context.Context, s *store.Store) (names []string) {
+	all, err := s.Companies(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, company := range all {
+		names = append(names, company.Name+"\t"+CompanyState(company))
+	}
+	return names
 }
 
 // CompleteCompanies completes the first argument with the names of companies.
 func CompleteCompanies(c *command.Invocation) command.Completion {
-	return command.Complete(false, func(ctx context.Context, _ *cobra.Command) []string { return companyNames(ctx, c) })
+	return Complete(c, companyNames)
 }
 
 // CompleteCompanyFlag completes the flag --company with the names of companies.
 func CompleteCompanyFlag(c *command.Invocation, cmd *cobra.Command) {
-	_ = cmd.RegisterFlagCompletionFunc("company", command.Complete(true, func(ctx context.Context, _ *cobra.Command) []string {
-		return companyNames(ctx, c)
+	_ = cmd.RegisterFlagCompletionFunc("company", command.Complete(true, func(ctx context.Context) []string {
+		return wordsFromStore(ctx, c, companyNames)
 	}))
 }

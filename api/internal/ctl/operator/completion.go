@@ -7,8 +7,13 @@ import (
 	"email-gateway/shared/store"
 )
 
-// CompleteFromStore returns the words that ask reads from the database, none without DATABASE_URL.
-func CompleteFromStore(ctx context.Context, c *command.Invocation, ask func(s *store.Store) []string) []string {
+// Complete returns the completion of the first argument with the words that read finds in the
+// database, none without DATABASE_URL.
+func Complete(c *command.Invocation, read func(ctx context.Context, s *store.Store) []string) command.Completion {
+	return command.Complete(false, func(ctx context.Context) []string { return wordsFromStore(ctx, c, read) })
+}
+
+func wordsFromStore(ctx context.Context, c *command.Invocation, read func(ctx context.Context, s *store.Store) []string) []string {
 	address := c.Getenv("DATABASE_URL")
 	if address == "" {
 		return nil
@@ -20,5 +25,5 @@ func CompleteFromStore(ctx context.Context, c *command.Invocation, ask func(s *s
 		return nil
 	}
 	defer s.Close()
-	return ask(s)
+	return read(ctx, s)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/google/uuid"
-	"github.com/spf13/cobra"
 
 	"email-gateway/api/internal/ctl/command"
 	"email-gateway/api/internal/ctl/operator"
@@ -12,28 +11,24 @@ import (
 )
 
 func completeProgramRoles(c *command.Invocation) command.Completion {
-	return command.Complete(false, func(ctx context.Context, _ *cobra.Command) []string {
-		return operator.CompleteFromStore(ctx, c, func(s *store.Store) []string {
-			roles, err := s.ProgramRoles(ctx)
-			if err != nil {
-				return nil
-			}
-			return roles
-		})
+	return operator.Complete(c, func(ctx context.Context, s *store.Store) []string {
+		roles, err := s.ProgramRoles(ctx)
+		if err != nil {
+			return nil
+		}
+		return roles
 	})
 }
 
 func completePrograms(c *command.Invocation) command.Completion {
-	return command.Complete(false, func(ctx context.Context, _ *cobra.Command) []string {
-		return operator.CompleteFromStore(ctx, c, func(s *store.Store) (roles []string) {
-			all, err := s.Programs(ctx, uuid.Nil, "")
-			if err != nil {
-				return nil
-			}
-			for _, p := range all {
-				roles = append(roles, p.Role+"\t"+p.Company)
-			}
-			return roles
-		})
+	return operator.Complete(c, func(ctx context.Context, s *store.Store) (roles []string) {
+		all, err := s.Programs(ctx, uuid.Nil, "")
+		if err != nil {
+			return nil
+		}
+		for _, p := range all {
+			roles = append(roles, p.Role+"\t"+p.Company)
+		}
+		return roles
 	})
 }
