@@ -3,20 +3,13 @@ package ctl_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"email-gateway/api/internal/ctl"
 	"email-gateway/shared/store/storetest"
 )
-
-var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
 
 // operator runs gatewayctl in this process. The login name is ana.
 type operator struct {
@@ -69,28 +62,6 @@ func (o operator) decode(t *testing.T, into any, args ...string) {
 	}
 	if decoder.More() {
 		t.Fatalf("gatewayctl %s --json: more than one object", strings.Join(args, " "))
-	}
-}
-
-// golden compares a text with testdata/name.golden.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v (go test -update writes it)", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"email-gateway/api/internal/ctl/goldentest"
 	"email-gateway/shared/store"
 )
 
@@ -35,7 +36,7 @@ func TestLane_InText(t *testing.T) {
 	do("lane", "resume", "--company", "Acme")
 	exec(`UPDATE provider_gate SET state = 'open', reason = NULL, probe_id = NULL, probe_at = NULL`)
 	do("gate", "show")
-	golden(t, "lane", stable(session.String()))
+	goldentest.Compare(t, "lane", stable(session.String()))
 }
 
 func TestLane_JSON(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"email-gateway/api/internal/ctl"
+	"email-gateway/api/internal/ctl/goldentest"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -64,7 +65,7 @@ func TestMailing_InText(t *testing.T) {
 	do("mailing", "list")
 	do("mailing", "retry-failed", id)
 	do("mailing", "cancel", id)
-	golden(t, "mailing", timeless(stable(session.String())))
+	goldentest.Compare(t, "mailing", timeless(stable(session.String())))
 }
 
 func TestMailing_JSON(t *testing.T) {

@@ -100,14 +100,3 @@ func TestPerson(t *testing.T) {
 		}
 	}
 }
-
-// An erasure is incomplete while Redis may hold a task with the person's address.
-func TestPersonErase_OpenTask(t *testing.T) {
-	t.Parallel()
-	if err := ctl.ErasureFailure(1); err == nil || !strings.Contains(err.Error(), "1 task may still be in Redis") {
-		t.Errorf("got %v", err)
-	}
-	if err := ctl.ErasureFailure(0); err != nil {
-		t.Error(err)
-	}
-}

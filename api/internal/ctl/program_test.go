@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/ctl"
+	"email-gateway/api/internal/ctl/goldentest"
 	"email-gateway/schema"
 	"email-gateway/shared/store/storetest"
 )
@@ -62,7 +63,7 @@ func TestProgram_InText(t *testing.T) {
 	}
 	do("program", "allow", works, "--company", "Acme")
 	do("program", "revoke", works, "--company", "Acme", "--reason", "switched off")
-	golden(t, "program", stable(strings.NewReplacer(works, "recruiting_00000000", lost, "reporting_00000000").Replace(session.String())))
+	goldentest.Compare(t, "program", stable(strings.NewReplacer(works, "recruiting_00000000", lost, "reporting_00000000").Replace(session.String())))
 	if told := o.must(t, "audit", "list", "--action", "program"); strings.Count(told, "program.allow") != 2 || strings.Count(told, "program.revoke") != 1 {
 		t.Errorf("the audit tells\n%s", told)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"email-gateway/api/internal/ctl"
+	"email-gateway/api/internal/ctl/goldentest"
 	"email-gateway/shared/service"
 )
 
@@ -58,7 +59,7 @@ func TestHelp(t *testing.T) {
 		}
 		all.WriteString("$ gatewayctl " + strings.Join(args, " ") + "\n" + got.stdout + "\n")
 	}
-	golden(t, "help", all.String())
+	goldentest.Compare(t, "help", all.String())
 }
 
 func TestVersion(t *testing.T) {

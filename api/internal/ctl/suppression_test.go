@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"email-gateway/api/internal/ctl"
+	"email-gateway/api/internal/ctl/goldentest"
 )
 
 func TestSuppression_InText(t *testing.T) {
@@ -26,7 +27,7 @@ func TestSuppression_InText(t *testing.T) {
 	do("suppression", "list", "--address", "MARIA@cliente.example", "--reason", "MANUAL")
 	do("suppression", "remove", "maria@cliente.example", "--reason", "MANUAL")
 	do("suppression", "remove", "maria@cliente.example")
-	golden(t, "suppression", stable(session.String()))
+	goldentest.Compare(t, "suppression", stable(session.String()))
 }
 
 func TestSuppression_JSON(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"email-gateway/api/internal/apikey"
 	"email-gateway/api/internal/ctl"
+	"email-gateway/api/internal/ctl/goldentest"
 )
 
 // A session of an operator, as printed.
@@ -47,7 +48,7 @@ func TestTenant_InText(t *testing.T) {
 	do("company", "show", "Acme")
 	do("company", "resume", "Acme")
 	do("company", "resume", "Acme")
-	golden(t, "tenant", stable(session.String()))
+	goldentest.Compare(t, "tenant", stable(session.String()))
 }
 
 type company struct {

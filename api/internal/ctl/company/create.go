@@ -1,0 +1,136 @@
+package company
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/mail"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"email-gateway/api/internal/ctl/command"
+	"email-gateway/api/internal/ctl/operator"
+	"email-gateway/api/internal/ctl/output"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+type companyCreated struct{ companyView }
+
+func createCommand(c *command.Invocation) *cobra.Command {
+	var name, defaultFrom, reason string
+	var domains []string
+	cmd := &cobra.Command{
+		Use:   "create --name NAME --default-from MAILBOX",
+		Short: "Create a company",
+		Long: `Creates a company. Its emails use the default sender unless a request names another
+address of one of the company's sender domains. The domain of the default sender is
+registered as a sender domain automatically; --domain registers more.
+
+The provider must know the domains too: SES rejects identities that it has not verified.`,
+		Example: `  gatewayctl company create --name Acme --default-from billing@acme.example
+  gatewayctl company create --name 'Acme Ltda' --default-from 'Acme <billing@acme.example>' \
+      --domain mail.acme.example --domain acme.com.br`,
+		Args: command.ExactArgs(),
+		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, _ []string) (output.Result, error) {
+			company, err := newCompany(name, defaultFrom, domains)
+			if err != nil {
+				return nil, err
+			}
+			by, err := operator.Identity(c, reason)
+			if err != nil {
+				return nil, err
+			}
+			err = s.CreateCompany(ctx, by, company)
+			if errors.Is(err, store.ErrExists) {
+				return nil, fmt.Errorf("a company named %q already exists: choose another name, or run `gatewayctl company show %s`",
+					company.Name, output.ShellWord(company.Name))
+			}
+			if err != nil {
+				return nil, err
+			}
+			made, err := s.FindCompany(ctx, company.ID.String())
+			if err != nil {
+				return nil, err
+			}
+			view, err := viewCompany(ctx, s, made)
+			return companyCreated{view}, err
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&name, "name", "", "the company's unique `NAME`")
+	flags.StringVar(&defaultFrom, "default-from", "", "the default sender, a `MAILBOX`: an address, or 'Name <address>'")
+	flags.StringSliceVar(&domains, "domain", nil, "an additional sender `DOMAIN` (repeatable)")
+	return command.RequireFlags(operator.ReasonFlag(cmd, &reason, false), "name", "default-from")
+}
+
+// newCompany validates the flags of company create.
+func newCompany(name, defaultFrom string, domains []string) (store.NewCompany, error) {
+	name = strings.TrimSpace(name)
+	if name == "" || email.HasControl(name) {
+		return store.NewCompany{}, command.Usagef("--name must be one line of text without control characters, such as Acme")
+	}
+	sender, domain, err := parseSender(defaultFrom)
+	if err != nil {
+		return store.NewCompany{}, err
+	}
+	all := []string{domain}
+	for _, d := range domains {
+		ascii, err := operator.ParseDomain(d)
+		if err != nil {
+			return store.NewCompany{}, err
+		}
+		if !slices.Contains(all, ascii) {
+			all = append(all, ascii)
+		}
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return store.NewCompany{}, fmt.Errorf("make id: %w", err)
+	}
+	return store.NewCompany{ID: id, Name: name, DefaultFrom: sender, SenderDomains: all}, nil
+}
+
+// parseSender parses an RFC 5322 mailbox and returns it as stored: domain in ASCII,
+// lower case.
+func parseSender(text string) (sender, domain string, err error) {
+	parsed, err := mail.ParseAddress(text)
+	switch {
+	case err != nil, strings.HasSuffix(strings.TrimSpace(text), ";"), // a group
+		email.HasControl(text), email.HasControl(parsed.Name), utf8.RuneCountInString(parsed.Name) > email.MaxFieldLen:
+		return "", "", command.Usagef("--default-from %q is not a mailbox: give an address, or 'Name <address>'", text)
+	}
+	at := strings.LastIndexByte(parsed.Address, '@')
+	if domain, err = operator.ParseDomain(parsed.Address[at+1:]); err != nil {
+		return "", "", err
+	}
+	address := parsed.Address[:at+1] + domain
+	if err := email.CheckAddress(address); err != nil {
+		return "", "", command.Usagef("--default-from: %s %s", parsed.Address, err)
+	}
+	if parsed.Name == "" {
+		return address, domain, nil
+	}
+	// Keep the name readable if it needs neither quotes nor encoding.
+	plain := parsed.Name + " <" + address + ">"
+	if again, err := mail.ParseAddress(plain); err == nil && again.Name == parsed.Name && again.Address == address {
+		return plain, domain, nil
+	}
+	return (&mail.Address{Name: parsed.Name, Address: address}).String(), domain, nil
+}
+
+func (v companyCreated) WriteText(w io.Writer) {
+	fmt.Fprintf(w, "Created %s.\n\n", v.Name)
+	output.Table(w, "  ", [][]string{
+		{"id", v.ID.String()},
+		{"default sender", v.DefaultFrom},
+		{"sender domains", strings.Join(v.Domains, ", ")},
+	})
+	fmt.Fprintf(w, "\nThe domain of the default sender was registered as a sender domain. Next, create an API key:\n\n  gatewayctl key create --company %s\n",
+		output.ShellWord(v.Name))
+}

@@ -1,0 +1,193 @@
+// Package encryption implements gatewayctl encryption: operators rotate the keys that encrypt
+// tax ids and files.
+package encryption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"email-gateway/api/internal/ctl/command"
+	"email-gateway/api/internal/ctl/operator"
+	"email-gateway/api/internal/ctl/output"
+	"email-gateway/api/internal/rotation"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/webhook"
+)
+
+// Command returns the command `gatewayctl encryption` with its subcommands.
+func Command(c *command.Invocation) *cobra.Command {
+	cmd := command.Group("encryption", "Rotate the keys that encrypt CPFs, CNPJs and files",
+		`The first key of CPF_CNPJ_KEYS encrypts; every key decrypts. To replace it: put a new key in
+front, restart every api, run rotate with the same CPF_CNPJ_KEYS and STORAGE_URL, and remove
+the old key once status reports it as removable. Connect to the database as gateway_privacy
+(`+"`migrate roles`"+`).`,
+		`  gatewayctl encryption status
+  gatewayctl encryption rotate --reason 'yearly'`)
+	cmd.AddCommand(statusCommand(c), rotateCommand(c))
+	return cmd
+}
+
+// encryptionView counts the values that each key has encrypted.
+type encryptionView struct {
+	Newest   string            `json:"newest"` // encrypts
+	Keys     []encryptionKey   `json:"keys"`
+	Places   rotation.KeyUsage `json:"places"`
+	Resealed int               `json:"resealed"`
+	rotated  bool
+}
+
+type encryptionKey struct {
+	ID        string `json:"id"`
+	InRing    bool   `json:"inRing"` // listed in CPF_CNPJ_KEYS
+	Sealed    int    `json:"sealed"`
+	Removable bool   `json:"removable"` // may be removed from CPF_CNPJ_KEYS
+}
+
+func openRotation(ctx context.Context, c *command.Invocation, s *store.Store) (*rotation.Rotation, func(), error) {
+	settings, bucket, err := Open(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := c.Progress()
+	r := &rotation.Rotation{Store: s, Bucket: bucket, Ring: settings.Ring, Webhooks: webhook.New(s.DB())}
+	r.Progress = func(what string, found, resealed int) {
+		p.Update(output.Step{What: "Scanning", Text: what + ", " + output.Count(found, "value", "values") + ", " + output.Thousands(resealed) + " re-encrypted"})
+	}
+	done := func() {
+		p.End()
+		_ = bucket.Close() // nothing is being written
+	}
+	return r, done, nil
+}
+
+func viewEncryption(r *rotation.Rotation, usage rotation.KeyUsage) encryptionView {
+	v := encryptionView{Newest: r.Ring.Newest(), Keys: []encryptionKey{}, Places: usage}
+	ids := r.Ring.IDs()
+	for _, id := range ids {
+		n := usage.Of(id)
+		v.Keys = append(v.Keys, encryptionKey{ID: id, InRing: true, Sealed: n, Removable: n == 0 && id != v.Newest})
+	}
+	for _, id := range usage.Keys() {
+		if !slices.Contains(ids, id) {
+			v.Keys = append(v.Keys, encryptionKey{ID: id, Sealed: usage.Of(id)})
+		}
+	}
+	return v
+}
+
+func statusCommand(c *command.Invocation) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Count the values that each key has encrypted, and show which keys are removable",
+		Example: "  gatewayctl encryption status --json",
+		Args:    command.ExactArgs(),
+		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, _ []string) (output.Result, error) {
+			r, done, err := openRotation(ctx, c, s)
+			if err != nil {
+				return nil, err
+			}
+			defer done()
+			usage, err := r.Count(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return viewEncryption(r, usage), nil
+		}),
+	}
+}
+
+func rotateCommand(c *command.Invocation) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "rotate --reason WHY", Short: "Re-encrypt everything with the newest key",
+		Long: `Re-encrypts everything that older keys have encrypted with the first key of CPF_CNPJ_KEYS:
+numbers in the tables (500 per transaction) and uploaded files. The gateway keeps running
+meanwhile. If it is interrupted, run it again: it continues with what is left. Values that
+cannot be decrypted are skipped and listed at the end. Finally it counts, as status does.`,
+		Example: "  gatewayctl encryption rotate --reason 'yearly'",
+		Args:    command.ExactArgs(),
+		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, _ []string) (output.Result, error) {
+			by, err := operator.IdentityWithReason(c, reason)
+			if err != nil {
+				return nil, err
+			}
+			r, done, err := openRotation(ctx, c, s)
+			if err != nil {
+				return nil, err
+			}
+			defer done()
+			resealed, err := r.Run(ctx)
+			if resealed > 0 { // audit a partial rotation too
+				recorded := s.RecordRotation(context.WithoutCancel(ctx), by, map[string]any{"newest": r.Ring.Newest(), "resealed": resealed, "whole": err == nil})
+				err = errors.Join(err, recorded)
+			}
+			if err != nil {
+				return nil, err
+			}
+			usage, err := r.Count(ctx)
+			if err != nil {
+				return nil, err
+			}
+			v := viewEncryption(r, usage)
+			v.Resealed, v.rotated = resealed, true
+			return v, nil
+		}),
+	}
+	return operator.ReasonFlag(cmd, &reason, true)
+}
+
+func (v encryptionView) WriteText(w io.Writer) {
+	if v.rotated {
+		fmt.Fprintf(w, "%s re-encrypted with key %s.\n\n", output.Count(v.Resealed, "value was", "values were"), v.Newest)
+	}
+	rows := [][]string{{"KEY", "ENCRYPTED", "STATE"}}
+	var removable []string
+	for _, k := range v.Keys {
+		state := "old"
+		switch {
+		case !k.InRing:
+			state = "not in CPF_CNPJ_KEYS: its values cannot be decrypted"
+		case k.ID == v.Newest:
+			state = "current"
+		case k.Removable:
+			state = "removable"
+			removable = append(removable, k.ID)
+		}
+		rows = append(rows, []string{k.ID, output.Thousands(k.Sealed), state})
+	}
+	output.Table(w, "", rows)
+	if len(removable) > 0 {
+		fmt.Fprintf(w, `
+Nothing is encrypted with %s any more. Restart every api with %s in front, run this again to
+confirm, and then remove the old key from CPF_CNPJ_KEYS. Keep it as long as older backups exist.
+`, strings.Join(removable, ", "), v.Newest)
+	}
+}
+
+// Failure reports values that cannot be decrypted because their key is missing.
+func (v encryptionView) Failure() error {
+	for _, k := range v.Keys {
+		if !k.InRing {
+			return fmt.Errorf("%s encrypted with key %s, which is not in CPF_CNPJ_KEYS", output.Count(k.Sealed, "value is", "values are"), k.ID)
+		}
+	}
+	if old := v.left(); v.rotated && old > 0 {
+		return fmt.Errorf("%s encrypted with an old key meanwhile: restart every api with %s in front, and run this again", output.Count(old, "value was", "values were"), v.Newest)
+	}
+	return nil
+}
+
+// left counts the values that are still encrypted with an old key of the ring.
+func (v encryptionView) left() (n int) {
+	for _, k := range v.Keys {
+		if k.InRing && k.ID != v.Newest {
+			n += k.Sealed
+		}
+	}
+	return n
+}

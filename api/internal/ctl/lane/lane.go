@@ -1,0 +1,204 @@
+// Package lane implements gatewayctl lane: operators pause and resume lanes, the queues of one
+// company.
+package lane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"email-gateway/api/internal/ctl/breaker"
+	"email-gateway/api/internal/ctl/command"
+	"email-gateway/api/internal/ctl/operator"
+	"email-gateway/api/internal/ctl/output"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// laneLimit bounds one list: every mailing ever uploaded has a lane.
+const laneLimit = 1000
+
+// Command returns the command `gatewayctl lane` with its subcommands.
+func Command(c *command.Invocation) *cobra.Command {
+	cmd := command.Group("lane", "Pause, resume and list lanes (queues of one company)",
+		`A lane holds the emails of one company that wait for one queue; each mailing has its own
+lane. A lane that an operator paused stays paused until an operator resumes it, independent
+of the tenant's own pause and resume of a mailing.`,
+		`  gatewayctl lane pause --company Acme --reason 'complaints above 0.1 %'
+  gatewayctl lane pause --all --reason 'SES asked us to stop'
+  gatewayctl lane resume --all`)
+	cmd.AddCommand(pauseCommand(c), resumeCommand(c), listCommand(c))
+	return cmd
+}
+
+// laneChoice selects lanes by flags.
+type laneChoice struct {
+	company, mailing, queue string
+	all                     bool
+}
+
+func addFlags(c *command.Invocation, cmd *cobra.Command, l *laneChoice) *cobra.Command {
+	flags := cmd.Flags()
+	flags.StringVar(&l.company, "company", "", "the lanes of this `COMPANY` (id or exact name)")
+	flags.StringVar(&l.mailing, "mailing", "", "only the lane of the mailing with this `ID`")
+	flags.StringVar(&l.queue, "queue", "", "only the lanes of this `QUEUE`")
+	command.CompleteFlag(cmd, "queue", queues())
+	operator.CompleteCompanyFlag(c, cmd)
+	return cmd
+}
+
+func (l *laneChoice) allFlag(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolVar(&l.all, "all", false, "all emails of all companies, including future companies and mailings")
+	return cmd
+}
+
+func queues() []string { return slices.Concat(email.Queues(), email.BulkQueues()) }
+
+// check validates the flags that need no database.
+func (l *laneChoice) check() (store.LaneFilter, error) {
+	f := store.LaneFilter{Queue: l.queue}
+	if l.queue != "" && !slices.Contains(queues(), l.queue) {
+		return f, command.Usagef("--queue %q must be one of %s", l.queue, strings.Join(queues(), ", "))
+	}
+	if l.mailing != "" {
+		id, err := uuid.Parse(l.mailing)
+		if err != nil {
+			return f, command.Usagef("--mailing %q is not a mailing id", l.mailing)
+		}
+		f.Mailing = uuid.NullUUID{UUID: id, Valid: true}
+	}
+	return f, nil
+}
+
+// only is check for a command that changes lanes: the selection must be explicit.
+func (l *laneChoice) only() (store.LaneFilter, error) {
+	switch narrowed := l.company != "" || l.mailing != "" || l.queue != ""; {
+	case l.all && narrowed:
+		return store.LaneFilter{}, command.Usagef("--all selects every lane: it cannot be combined with --company, --mailing or --queue")
+	case !l.all && l.company == "":
+		return store.LaneFilter{}, command.Usagef("give --company COMPANY or --all")
+	}
+	return l.check()
+}
+
+func pauseCommand(c *command.Invocation) *cobra.Command {
+	var chosen laneChoice
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "pause (--company COMPANY [--mailing ID] [--queue QUEUE] | --all) --reason REASON",
+		Short: "Pause some or all lanes",
+		Long: `Pauses the lanes: their waiting emails are not sent. Emails that a worker is already
+processing are still sent. No email is lost: the lanes continue when they are resumed, except
+for emails whose deadline has passed by then.
+
+With --company, it pauses the lanes that the company has now; a mailing uploaded later is
+sent (gatewayctl company suspend stops everything of a company). With --all, it stops all
+sending at the provider's circuit breaker, for every company.
+
+Pausing a paused lane changes the reason and keeps the time.`,
+		Example: `  gatewayctl lane pause --company Acme --queue email:send:low --reason 'too many bounces'
+  gatewayctl lane pause --all --reason 'SES asked us to stop'`,
+		Args: command.ExactArgs(),
+		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, _ []string) (output.Result, error) {
+			by, err := operator.IdentityWithReason(c, reason)
+			if err != nil {
+				return nil, err
+			}
+			f, err := chosen.only()
+			if err != nil {
+				return nil, err
+			}
+			if chosen.all {
+				return breaker.Change(ctx, s, "All sending is paused: "+output.Printable(by.Reason)+".\nTo resume it: gatewayctl lane resume --all",
+					func() error { return s.HoldGate(ctx, by) })
+			}
+			return changeLanes(ctx, s, chosen.company, f, "paused", func(company store.Company) (int, error) {
+				return s.HoldLanes(ctx, by, company.ID, f)
+			})
+		}),
+	}
+	return operator.ReasonFlag(chosen.allFlag(addFlags(c, cmd, &chosen)), &reason, true)
+}
+
+func resumeCommand(c *command.Invocation) *cobra.Command {
+	var chosen laneChoice
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "resume (--company COMPANY [--mailing ID] [--queue QUEUE] | --all)",
+		Short: "Resume paused lanes",
+		Long: `Undoes gatewayctl lane pause. A mailing that its tenant paused stays paused, and so does a
+lane of a suspended company. --all undoes only lane pause --all: lanes that were paused
+individually stay paused.`,
+		Example: "  gatewayctl lane resume --company Acme\n  gatewayctl lane resume --all",
+		Args:    command.ExactArgs(),
+		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, _ []string) (output.Result, error) {
+			by, err := operator.Identity(c, reason)
+			if err != nil {
+				return nil, err
+			}
+			f, err := chosen.only()
+			if err != nil {
+				return nil, err
+			}
+			if chosen.all {
+				return breaker.Change(ctx, s, "Sending is no longer paused.", func() error { return s.ReleaseGate(ctx, by) })
+			}
+			return changeLanes(ctx, s, chosen.company, f, "resumed", func(company store.Company) (int, error) {
+				return s.ReleaseLanes(ctx, by, company.ID, f)
+			})
+		}),
+	}
+	return operator.ReasonFlag(chosen.allFlag(addFlags(c, cmd, &chosen)), &reason, false)
+}
+
+// lanesChanged is the result of pausing or resuming lanes.
+type lanesChanged struct {
+	Company string       `json:"company"`
+	Changed int          `json:"changed"`
+	Lanes   []store.Lane `json:"lanes"` // all selected lanes
+	done    string
+}
+
+func changeLanes(
+	ctx context.Context, s *store.Store, given string, f store.LaneFilter, done string, change func(store.Company) (int, error),
+) (output.Result, error) {
+	company, err := operator.FindCompany(ctx, s, given)
+	if err != nil {
+		return nil, err
+	}
+	f.Company = uuid.NullUUID{UUID: company.ID, Valid: true}
+	n, err := change(company)
+	if err != nil {
+		return nil, err
+	}
+	lanes, err := s.Lanes(ctx, f, laneLimit)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(lanes) == 0:
+		return nil, errors.New("no lane matches: run `gatewayctl lane list --company " + output.ShellWord(company.Name) + "` to see the company's lanes")
+	}
+	return lanesChanged{Company: company.Name, Changed: n, Lanes: lanes, done: done}, nil
+}
+
+func (v lanesChanged) WriteText(w io.Writer) {
+	if v.Changed == 0 {
+		fmt.Fprintf(w, "Nothing changed: the lanes of %s were already %s.\n\n", output.Printable(v.Company), v.done)
+	} else {
+		fmt.Fprintf(w, "%s of %s %s.\n\n", output.Plural(v.Changed, "lane", "lanes"), output.Printable(v.Company), v.done)
+	}
+	laneTable(w, v.Lanes[:min(len(v.Lanes), lanesShown)])
+	if more := len(v.Lanes) - lanesShown; more > 0 {
+		fmt.Fprintf(w, "\nand %d more: gatewayctl lane list --company %s\n", more, output.ShellWord(v.Company))
+	}
+}
+
+// lanesShown is how many of the changed lanes are printed: every mailing has one; the five
+// lanes of single emails and jobs come first.
+const lanesShown = 20

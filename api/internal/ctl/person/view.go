@@ -1,0 +1,122 @@
+package person
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/ctl/output"
+	"email-gateway/api/internal/privacy"
+)
+
+type exported struct {
+	*privacy.Export
+	out string
+}
+
+func (v exported) WriteText(io.Writer) {}
+
+func (v exported) Failure() error { return errors.Join(unread(v.Unread), unopened(v.Unopened)) }
+
+// unread reports files that cannot be decrypted. No program needs them any more.
+func unread(mailings []uuid.UUID) error {
+	if len(mailings) == 0 {
+		return nil
+	}
+	names := make([]string, len(mailings))
+	for i, id := range mailings {
+		names[i] = id.String()
+	}
+	return fmt.Errorf("%s cannot be decrypted, of mailing %s, and may name the person: is a key missing in CPF_CNPJ_KEYS? "+
+		"A damaged file can be deleted from the storage, since no program reads it any more. Then run this again",
+		output.Count(len(mailings), "file", "files"), strings.Join(names, ", "))
+}
+
+// unopened reports rows whose number cannot be decrypted.
+func unopened(rows []uuid.UUID) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the CPF or CNPJ of %s cannot be decrypted (see unreadNumbers) and was exported as stored: "+
+		"is a key missing in CPF_CNPJ_KEYS? Add it and run this again; a damaged value cannot be recovered", output.Count(len(rows), "row", "rows"))
+}
+
+// exportedTo summarizes an export to a file.
+type exportedTo struct {
+	Out    string         `json:"out"`
+	People int            `json:"people"` // distinct CPFs and CNPJs
+	Counts map[string]int `json:"counts"`
+	Unread []uuid.UUID    `json:"unreadFiles"`
+
+	Unopened []uuid.UUID `json:"unreadNumbers"`
+}
+
+func (v exportedTo) Failure() error { return errors.Join(unread(v.Unread), unopened(v.Unopened)) }
+
+func (v exportedTo) WriteText(w io.Writer) {
+	fmt.Fprintf(w, "Written to %s:\n\n", output.Printable(v.Out))
+	var rows [][]string
+	for _, name := range []string{"recipients", "emails", "copies", "emailLogs", "mailingEntries", "deadLetters", "suppressions", "idempotencyAnswers", "sesEvents", "files"} {
+		rows = append(rows, []string{name, output.Thousands(v.Counts[name])})
+	}
+	output.Table(w, "  ", rows)
+	if v.People > 1 {
+		fmt.Fprintf(w, "\nIt contains data of %d people who share the address: do not give it to one of them. Select one with --cpf-cnpj.\n", v.People)
+	}
+}
+
+type erased struct{ privacy.Erased }
+
+func (v erased) WriteText(w io.Writer) {
+	output.Table(w, "", [][]string{
+		{"cancelled, not sent", output.Thousands(v.Cancelled)},
+		{"emails", output.Thousands(v.Emails)},
+		{"copies of others' emails", output.Thousands(v.Copies)},
+		{"logs", output.Thousands(v.EmailLogs)},
+		{"entries of mailings", output.Thousands(v.Entries)},
+		{"dead letters", output.Thousands(v.DeadLetters)},
+		{"recipients", output.Thousands(v.Recipients)},
+		{"suppressions", output.Thousands(v.Suppressions)},
+		{"files deleted", output.Thousands(v.Files)},
+	})
+	fmt.Fprintln(w, "\nRows by address and table, each row at every address that it names:")
+	var rows [][]string
+	for _, r := range v.Receipt.Rows {
+		rows = append(rows, []string{cmp.Or(output.Printable(r.Address), "(no address)"), r.Table, output.Thousands(r.Rows)})
+	}
+	output.Table(w, "  ", rows)
+	for _, address := range v.Receipt.Addresses {
+		if !slices.ContainsFunc(v.Receipt.Rows, func(r privacy.ReceiptRows) bool { return r.Address == address }) {
+			fmt.Fprintf(w, "  %s is an address of the person that no row contains any more\n", output.Printable(address))
+		}
+	}
+	for _, address := range v.Receipt.SharedAddresses {
+		fmt.Fprintf(w, "\n%s is shared with other people: its suppressions are kept, and rows that contain nothing else of this person.\n", output.Printable(address))
+	}
+	for _, address := range slices.Sorted(maps.Keys(v.Receipt.Suppressions)) {
+		fmt.Fprintf(w, "\n%s stays suppressed, without a note (--forget-suppressions deletes the suppression).\n", output.Printable(address))
+	}
+	fmt.Fprintf(w, "\n%s removed from Redis.\n", output.Count(v.Receipt.Tasks.Removed, "task was", "tasks were"))
+	if n := v.Receipt.Tasks.Open; n > 0 {
+		fmt.Fprintf(w, "%s left: no dispatcher has checked Redis yet. It removes them when it runs.\n", output.Count(n, "possible task is", "possible tasks are"))
+	}
+}
+
+func (v erased) Failure() error {
+	switch {
+	case v.Busy > 0:
+		return fmt.Errorf("%s still being sent, locked by another transaction, or waiting for SES's delivery event: run this again in a few minutes", output.Count(v.Busy, "email is", "emails are"))
+	case v.Writing > 0:
+		return fmt.Errorf("%s that started before the erasure still open (a large upload?): run this again when it has finished", output.Count(v.Writing, "transaction is", "transactions are"))
+	}
+	if n := v.Receipt.Tasks.Open; n > 0 && len(v.Unread) == 0 {
+		return fmt.Errorf("%s may still be in Redis, because no dispatcher has checked yet: start one to remove them. Everything else is done", output.Count(n, "task", "tasks"))
+	}
+	return unread(v.Unread)
+}

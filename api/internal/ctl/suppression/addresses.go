@@ -1,0 +1,104 @@
+package suppression
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strings"
+
+	"email-gateway/api/internal/csvfile"
+	"email-gateway/api/internal/ctl/command"
+)
+
+// addressLine is one address of the file.
+type addressLine struct {
+	line                  int
+	address, reason, note string
+}
+
+// openAddresses opens the file and detects its format.
+func openAddresses(c *command.Invocation, path string, encoding csvfile.Encoding) (lines iter.Seq2[addressLine, error], done func(), err error) {
+	if path == "-" {
+		return addressesIn(c.Stdin), func() {}, nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, nil, command.Usagef("%v", err)
+	}
+	done = func() { _ = file.Close() }
+	inspector := csvfile.NewInspector()
+	if _, err := io.Copy(inspector, file); err != nil {
+		done()
+		return nil, nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		done()
+		return nil, nil, command.Usagef("%s cannot be read twice: pass it on standard input, one address per line", path)
+	}
+	seen := inspector.Inspection()
+	reader, err := csvfile.Open(file, seen, csvfile.Options{Encoding: encoding})
+	var wrong *csvfile.FileError
+	switch {
+	case err == nil:
+		return rowsIn(reader), done, nil
+	case errors.As(err, &wrong) && wrong.Code == csvfile.CodeNoHeader: // the first line is an address
+		var list io.Reader
+		if _, err = file.Seek(0, io.SeekStart); err == nil {
+			list, err = csvfile.Decode(file, seen, encoding)
+		}
+		if err == nil {
+			return addressesIn(list), done, nil
+		}
+	}
+	done()
+	return nil, nil, fmt.Errorf("%s: %w", path, err)
+}
+
+// addressesIn reads one address per line.
+func addressesIn(r io.Reader) iter.Seq2[addressLine, error] {
+	return func(yield func(addressLine, error) bool) {
+		scanner := bufio.NewScanner(r)
+		for n := 1; scanner.Scan(); n++ {
+			text := strings.TrimSpace(strings.TrimPrefix(scanner.Text(), "\ufeff"))
+			if text != "" && !strings.HasPrefix(text, "#") && !yield(addressLine{line: n, address: text}, nil) {
+				return
+			}
+		}
+		if err := scanner.Err(); err != nil {
+			yield(addressLine{}, fmt.Errorf("read addresses: %w", err))
+		}
+	}
+}
+
+// rowsIn reads the rows of a CSV file.
+func rowsIn(reader *csvfile.Reader) iter.Seq2[addressLine, error] {
+	header := reader.Header()
+	reason, note := header.Index("reason"), header.Index("note")
+	return func(yield func(addressLine, error) bool) {
+		for {
+			row, err := reader.Next()
+			var broken *csvfile.RowError
+			switch {
+			case errors.Is(err, io.EOF):
+				return
+			case errors.As(err, &broken):
+				if !yield(addressLine{line: broken.Line}, broken) {
+					return
+				}
+				continue
+			case err != nil:
+				yield(addressLine{}, err)
+				return
+			}
+			if !yield(addressLine{
+				line: row.Line, address: string(row.Field(header.Email)),
+				reason: strings.ToUpper(string(row.Field(reason))), note: string(row.Field(note)),
+			}, nil) {
+				return
+			}
+		}
+	}
+}
