@@ -58,10 +58,12 @@ type replayAnswer struct {
 	FinishedAt *time.Time         `json:"finishedAt,omitempty"`
 }
 
+// RetryAll retries all open dead letters that match the filter in the body.
 func (h *Handlers) RetryAll(c *gin.Context) error {
 	return h.replay(c, store.ReplayRetry)
 }
 
+// DiscardAll discards all open dead letters that match the filter in the body.
 func (h *Handlers) DiscardAll(c *gin.Context) error {
 	return h.replay(c, store.ReplayDiscard)
 }
@@ -129,6 +131,7 @@ func filterOf(r replayRequest, wrong *rules.Faults) store.LetterFilter {
 	return f
 }
 
+// ShowReplay shows the progress of a request to retry or discard dead letters.
 func (h *Handlers) ShowReplay(c *gin.Context) error {
 	id, err := rules.ParseID(c.Param("id"))
 	if err != nil {

@@ -96,6 +96,7 @@ func (h *Handlers) summaryOf(e store.Email) summary {
 	return s
 }
 
+// Show handles GET /v1/email/{id}: the email with its timeline.
 func (h *Handlers) Show(c *gin.Context) error {
 	found, err := h.find(c)
 	if err != nil {
@@ -116,6 +117,7 @@ func (h *Handlers) find(c *gin.Context) (store.Email, error) {
 	return h.Read(c, id)
 }
 
+// Read finds an email of the caller, and notes it in the state of the request.
 func (h *Handlers) Read(c *gin.Context, id uuid.UUID) (store.Email, error) {
 	v := reqctx.StateOf(c)
 	found, err := h.store.FindEmail(c.Request.Context(), v.Caller.CompanyID, id)

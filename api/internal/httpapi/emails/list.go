@@ -20,6 +20,7 @@ type listPage struct {
 	NextCursor string    `json:"nextCursor,omitempty"`
 }
 
+// List handles GET /v1/emails.
 func (h *Handlers) List(c *gin.Context) error {
 	filter, err := readFilter(c.Request.URL.RawQuery, h.rules)
 	if err != nil {

@@ -68,6 +68,7 @@ type eventRequest struct {
 	wait   time.Duration
 }
 
+// List handles GET /v1/events. If there is no event behind the cursor, it waits for one as long as the request asks.
 func (h *Handlers) List(c *gin.Context) error {
 	r, err := readRequest(c.Request.URL.RawQuery, h.rules)
 	if err != nil {

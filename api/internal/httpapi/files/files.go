@@ -104,6 +104,7 @@ func (h *Handlers) List(c *gin.Context) error {
 	return nil
 }
 
+// Show handles GET /v1/files/{id}.
 func (h *Handlers) Show(c *gin.Context) error {
 	id, err := rules.ParseID(c.Param("id"))
 	if err != nil {

@@ -39,6 +39,7 @@ type entryPage struct {
 
 const entryStatusRule = "oneof=PENDING INVALID QUEUED SENT FAILED EXPIRED CANCELLED SUPPRESSED"
 
+// ListEntries lists the addresses of a mailing.
 func (h *Handlers) ListEntries(c *gin.Context) error {
 	id, err := mailingID(c)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // Problems of mailings.
 var (
 	noSuchMailing = problem.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Detail: "there is no such mailing"}
-	uploadGaveWay = problem.Problem{
+	uploadAborted = problem.Problem{
 		Status: http.StatusRequestTimeout, Code: "BODY_TOO_SLOW", RetryAfter: 10 * time.Second,
 		Detail: fmt.Sprintf("the upload was aborted because others were waiting and it was slower than %.0f KiB/s: repeat the request over a faster connection, or when fewer uploads are in progress", reqbody.BusyRate/1024),
 	}
@@ -56,7 +56,7 @@ func wrongState(refused *store.MailingStateError) problem.Problem {
 	return problem.Problem{Status: http.StatusConflict, Code: "MAILING_STATE", Detail: refused.Error()}
 }
 
-// invalid is like invalid, but if all faults have the same code about the file or the
+// invalid is like problem.Invalid, but if all faults have the same code about the file or the
 // template fields, it becomes the code of the problem.
 func invalid(found []rules.Fault) problem.Problem {
 	p := problem.Invalid(found)

@@ -71,7 +71,7 @@ func (h *Handlers) readUpload(c *gin.Context) (upload, error) {
 		return err
 	})
 	if body.WasCut() && errors.Is(body.Err, os.ErrDeadlineExceeded) {
-		return u, uploadGaveWay
+		return u, uploadAborted
 	}
 	return u, uploadProblem(err, body.Err)
 }

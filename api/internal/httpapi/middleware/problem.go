@@ -14,8 +14,7 @@ var (
 	suspended   = problem.Problem{Status: http.StatusForbidden, Code: "COMPANY_SUSPENDED", Detail: "the company is suspended: ask the operator of the gateway"}
 )
 
-// The problems of a missing or invalid key. They share one code, and none reveals whether a key
-// with this id exists.
+// notBearer is one of the problems of a missing or invalid key, which share a code.
 var notBearer = problem.Problem{Status: http.StatusUnauthorized, Code: "UNAUTHORIZED", Detail: `the Authorization header has no Bearer token: write "Bearer", a space and the API key, or send the key alone as X-API-Key`}
 
 // wrongMethod lists the methods of the path.

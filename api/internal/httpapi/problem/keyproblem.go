@@ -14,6 +14,7 @@ var (
 	wrongKey     = Problem{Status: http.StatusUnauthorized, Code: "UNAUTHORIZED", Detail: "the API key is not valid: it is unknown, revoked, or its secret is wrong; check which installation it belongs to"}
 )
 
+// RateLimited is the problem of a key that has made too many requests.
 func RateLimited(q access.Quota) Problem {
 	return Problem{Status: http.StatusTooManyRequests, Code: "RATE_LIMITED", Detail: "the API key has made too many requests: repeat this one after Retry-After", RetryAfter: q.RetryAfter}
 }

@@ -30,6 +30,7 @@ type Problem struct {
 	OldestCursor string
 }
 
+// Error returns the code and the detail.
 func (p Problem) Error() string { return p.Code + ": " + p.Detail }
 
 // Codes used in several places.

@@ -26,7 +26,7 @@ const (
 	largestPage = 100
 )
 
-// Query parses a query string. Each method reads one parameter; close reports all invalid and
+// Query parses a query string. Each method reads one parameter; Close reports all invalid and
 // unknown parameters.
 type Query struct {
 	rules  *rules.Rules
@@ -35,6 +35,7 @@ type Query struct {
 	Faults rules.Faults
 }
 
+// Open parses a query string.
 func Open(raw string, checks *rules.Rules) (*Query, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -43,6 +44,7 @@ func Open(raw string, checks *rules.Rules) (*Query, error) {
 	return &Query{rules: checks, values: values}, nil
 }
 
+// Close reports all invalid and unknown parameters.
 func (q *Query) Close() error {
 	for name := range q.values {
 		if !slices.Contains(q.read, name) {
@@ -75,6 +77,7 @@ func (q *Query) Get(name string) (string, bool) {
 	return values[0], true
 }
 
+// Text reads a parameter that satisfies the rule; "" if there is none.
 func (q *Query) Text(name, rule string) string {
 	value, given := q.Get(name)
 	if !given {
@@ -103,6 +106,7 @@ func (q *Query) Address(name string) string {
 	return value
 }
 
+// Limit reads the size of a page.
 func (q *Query) Limit(name string) int { return q.Number(name, defaultPage, 1, largestPage) }
 
 // Number reads a number from least to most.
@@ -118,6 +122,7 @@ func (q *Query) Number(name string, missing, least, most int) int {
 	return n
 }
 
+// Cursor reads a cursor made by CursorTo.
 func (q *Query) Cursor(name string) uuid.UUID {
 	value, given := q.Get(name)
 	if !given {
@@ -171,6 +176,7 @@ func (q *Query) Moment(name string) *time.Time {
 	return &t
 }
 
+// ReasonableTimes is the fault of a time outside of WithinReason.
 const ReasonableTimes = "must be between 1970 and 9999"
 
 // WithinReason reports whether the year is within ReasonableTimes.
@@ -188,7 +194,7 @@ func EncodeCursor(last any) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(text), nil
 }
 
-// DecodeCursor undoes that; nil is an invalid cursor.
+// DecodeCursor decodes a cursor made by EncodeCursor; nil is an invalid one.
 func DecodeCursor(text string) []byte {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {

@@ -96,6 +96,7 @@ func (h *Handlers) Add(c *gin.Context) error {
 	return nil
 }
 
+// Show handles GET /v1/recipients/{id}.
 func (h *Handlers) Show(c *gin.Context) error {
 	id, err := recipientID(c)
 	if err != nil {

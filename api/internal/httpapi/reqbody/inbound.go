@@ -1,5 +1,3 @@
-// Package reqbody receives the bodies of requests: JSON, JSON with attachments, files and forms. It
-// limits the memory and the disk space of each company, the size of a body, and how slow its client may be.
 package reqbody
 
 import (
@@ -29,23 +27,8 @@ const (
 	bodyTime = time.Minute
 )
 
-// TimeOf returns how long receiving a body of the given size may take.
-func TimeOf(size int64) time.Duration { return bodyTime * time.Duration(size/MaxBody+1) }
-
-// Receiver receives request bodies: memory is accounted to the company as bytes arrive. Bodies
-// above memoryBody, or without memory, go to disk.
-type Receiver struct {
-	Memory   *Memory
-	Rendered *Memory    // of contents that requests make; nil = they make none
-	Spool    *spool.Dir // nil = no disk
-	Pace     Pace
-	Most     int64         // bytes of one body
-	Time     time.Duration // limits receiving one; 0 = bodyTime
-	TooLarge problem.Problem
-}
-
-// Inbound is a body being received.
-type Inbound struct {
+// inbound is a body being received.
+type inbound struct {
 	bodies  *Receiver
 	company uuid.UUID
 	owner   *bodyOwner
@@ -54,36 +37,8 @@ type Inbound struct {
 	file    *spool.File
 }
 
-const inboundKey = "inboundBody"
-
-// inboundOf returns the body of a request that Limit handles.
-func inboundOf(c *gin.Context) *Inbound {
-	b, _ := c.MustGet(inboundKey).(*Inbound)
-	return b
-}
-
-// Limit runs before a handler that reads a body with Read. It rejects a body whose
-// Content-Length is too large, and releases the memory of the body, and of what is rendered, after the handler.
-func (bs *Receiver) Limit(c *gin.Context) error {
-	if c.Request.ContentLength > bs.Most {
-		return bs.TooLarge
-	}
-	v := reqctx.StateOf(c)
-	b := &Inbound{bodies: bs}
-	if v.Caller != nil {
-		b.company = v.Caller.CompanyID
-	}
-	c.Set(inboundKey, b)
-	defer b.release()
-	ctx, release := bs.withRoom(c.Request.Context(), b.company)
-	defer release()
-	c.Request = c.Request.WithContext(ctx)
-	c.Next()
-	return nil
-}
-
 // release releases what the body uses.
-func (b *Inbound) release() {
+func (b *inbound) release() {
 	if b.owner != nil {
 		b.bodies.Memory.release(b)
 		b.owner = nil
@@ -91,7 +46,7 @@ func (b *Inbound) release() {
 	b.closeFile()
 }
 
-func (b *Inbound) closeFile() {
+func (b *inbound) closeFile() {
 	if b.file != nil {
 		_ = b.file.Close() // unlinked: closing it frees the space
 		b.file = nil
@@ -99,7 +54,7 @@ func (b *Inbound) closeFile() {
 }
 
 // cut aborts receiving a body; it may be called from another goroutine.
-func (b *Inbound) cut() { b.body.cut() }
+func (b *inbound) cut() { b.body.cut() }
 
 // Read reads the whole request body.
 func Read(c *gin.Context) ([]byte, error) {
@@ -113,7 +68,7 @@ func Read(c *gin.Context) ([]byte, error) {
 }
 
 // loadFile returns a complete body: the text that was received in memory, or the file's content.
-func (b *Inbound) loadFile(c *gin.Context, text []byte, size int64) ([]byte, error) {
+func (b *inbound) loadFile(c *gin.Context, text []byte, size int64) ([]byte, error) {
 	if b.file == nil {
 		return text, nil
 	}
@@ -156,7 +111,7 @@ func receiveBody(c *gin.Context) (text []byte, size int64, err error) {
 }
 
 // Create creates a file for a part of the body.
-func (b *Inbound) Create() (*spool.File, error) {
+func (b *inbound) Create() (*spool.File, error) {
 	if b.bodies.Spool == nil {
 		return nil, problem.Busy
 	}
@@ -168,7 +123,7 @@ func (b *Inbound) Create() (*spool.File, error) {
 }
 
 // receive reads the body into memory, or into b.file.
-func (b *Inbound) receive(length int64) (text []byte, size int64, err error) {
+func (b *inbound) receive(length int64) (text []byte, size int64, err error) {
 	room := int64(memoryBody + 1) // one byte more, to detect a larger body
 	switch {
 	case length > memoryBody && b.bodies.Spool != nil:
@@ -199,7 +154,7 @@ func (b *Inbound) receive(length int64) (text []byte, size int64, err error) {
 }
 
 // makeRoom enlarges a full buffer, or writes it to disk.
-func (b *Inbound) makeRoom(text []byte, room int64) ([]byte, error) {
+func (b *inbound) makeRoom(text []byte, room int64) ([]byte, error) {
 	have := int64(cap(text))
 	if next := min(2*have, room); b.file == nil && next > have && b.bodies.Memory.grow(b, next-have) {
 		larger := make([]byte, len(text), next)
@@ -223,7 +178,7 @@ func (b *Inbound) makeRoom(text []byte, room int64) ([]byte, error) {
 	return text[:0], nil
 }
 
-func (b *Inbound) write(text []byte) error {
+func (b *inbound) write(text []byte) error {
 	if err := b.bodies.Memory.spill(b, int64(len(text))); err != nil {
 		return err
 	}
@@ -234,7 +189,7 @@ func (b *Inbound) write(text []byte) error {
 }
 
 // problem maps the error of a body that was not received.
-func (b *Inbound) problem(err error) error {
+func (b *inbound) problem(err error) error {
 	var tooLarge *http.MaxBytesError
 	var known problem.Problem
 	switch {

@@ -26,16 +26,17 @@ type bodyUse struct{ memory, arriving, disk int64 }
 // bodyOwner is a company, or uuid.Nil for requests without a key.
 type bodyOwner struct {
 	use    bodyUse
-	bodies []*Inbound // being received, oldest first
+	bodies []*inbound // being received, oldest first
 	users  int        // bodies being received or processed
 }
 
+// NewMemory creates a Memory without bodies.
 func NewMemory(l Limits) *Memory {
 	return &Memory{limits: l, owners: map[uuid.UUID]*bodyOwner{}, freed: make(chan struct{})}
 }
 
 // enter registers a body that begins to arrive.
-func (m *Memory) enter(b *Inbound) error {
+func (m *Memory) enter(b *inbound) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	owner := m.ownerOf(b.company)
@@ -53,7 +54,7 @@ func (m *Memory) enter(b *Inbound) error {
 }
 
 // join registers memory that arrives from no client, for load.
-func (m *Memory) join(b *Inbound) {
+func (m *Memory) join(b *inbound) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b.owner = m.ownerOf(b.company)
@@ -71,14 +72,14 @@ func (m *Memory) ownerOf(company uuid.UUID) *bodyOwner {
 }
 
 // giveBack releases a part of the memory that load has reserved.
-func (m *Memory) giveBack(b *Inbound, n int64) {
+func (m *Memory) giveBack(b *inbound, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.take(b, bodyUse{memory: -n})
 }
 
 // grow reserves memory for a body being received, and reports whether there was enough.
-func (m *Memory) grow(b *Inbound, n int64) bool {
+func (m *Memory) grow(b *inbound, n int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for m.all.arriving+n > m.limits.allArriving || b.owner.use.arriving+n > m.limits.ownArriving ||
@@ -93,7 +94,7 @@ func (m *Memory) grow(b *Inbound, n int64) bool {
 
 // evictOldest cuts off the oldest other body that uses memory. Its memory counts as free
 // immediately: its handler releases it as soon as it notices. m.mu must be held.
-func (m *Memory) evictOldest(but *Inbound) bool {
+func (m *Memory) evictOldest(but *inbound) bool {
 	for _, other := range but.owner.bodies {
 		if other != but && other.use.arriving > 0 {
 			other.cut()
@@ -105,7 +106,7 @@ func (m *Memory) evictOldest(but *Inbound) bool {
 }
 
 // spill reserves disk space for a body being received.
-func (m *Memory) spill(b *Inbound, n int64) error {
+func (m *Memory) spill(b *inbound, n int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -119,14 +120,14 @@ func (m *Memory) spill(b *Inbound, n int64) error {
 }
 
 // free releases disk space of a body whose file was closed.
-func (m *Memory) free(b *Inbound, n int64) {
+func (m *Memory) free(b *inbound, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.take(b, bodyUse{disk: -n})
 }
 
 // load waits for memory for a body that was received to disk.
-func (m *Memory) load(ctx context.Context, b *Inbound, n int64) error {
+func (m *Memory) load(ctx context.Context, b *inbound, n int64) error {
 	late := time.NewTimer(m.limits.wait)
 	defer late.Stop()
 	for {
@@ -153,7 +154,7 @@ func (m *Memory) load(ctx context.Context, b *Inbound, n int64) error {
 }
 
 // take adds n, which may be negative, to the use of a body. m.mu must be held.
-func (m *Memory) take(b *Inbound, n bodyUse) {
+func (m *Memory) take(b *inbound, n bodyUse) {
 	for _, use := range []*bodyUse{&m.all, &b.owner.use, &b.use} {
 		use.memory += n.memory
 		use.arriving += n.arriving
@@ -166,7 +167,7 @@ func (m *Memory) take(b *Inbound, n bodyUse) {
 }
 
 // shrink releases the memory of a body that was written to disk, down to the given size.
-func (m *Memory) shrink(b *Inbound, to int64) {
+func (m *Memory) shrink(b *inbound, to int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if n := b.use.arriving - to; n > 0 {
@@ -175,7 +176,7 @@ func (m *Memory) shrink(b *Inbound, to int64) {
 }
 
 // arrived marks a body as complete: the memory it still has is used for processing.
-func (m *Memory) arrived(b *Inbound) {
+func (m *Memory) arrived(b *inbound) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.take(b, bodyUse{arriving: -b.use.arriving})
@@ -183,7 +184,7 @@ func (m *Memory) arrived(b *Inbound) {
 }
 
 // release releases everything that a body uses.
-func (m *Memory) release(b *Inbound) {
+func (m *Memory) release(b *inbound) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forget(b)
@@ -194,7 +195,7 @@ func (m *Memory) release(b *Inbound) {
 }
 
 // forget removes a body from those being received. m.mu must be held.
-func (m *Memory) forget(b *Inbound) {
+func (m *Memory) forget(b *inbound) {
 	for i, other := range b.owner.bodies {
 		if other == b {
 			b.owner.bodies = append(b.owner.bodies[:i], b.owner.bodies[i+1:]...)

@@ -10,10 +10,12 @@ import (
 	"email-gateway/api/internal/mailing"
 )
 
-// MaxForm is the largest file with room for all other parts (bytes).
-const MaxForm = mailing.MaxFile + 4<<20
-
 const (
+	// MaxForm is the largest file with room for all other parts (bytes).
+	MaxForm = mailing.MaxFile + 4<<20
+	// UploadTime limits an upload: 512 MiB at 2.4 Mbit/s. Together with the ingestion it is well
+	// below the hour after which a file without a mailing is deleted.
+	UploadTime = 30 * time.Minute
 	// uploadWaitLimit is how long an upload waits for a slot before the slowest upload of other
 	// companies is aborted. The rate of an upload is measured over at least this time.
 	uploadWaitLimit = 5 * time.Second
@@ -25,6 +27,7 @@ const (
 // OpenUploads are the uploads being received. Without it, four companies could occupy all slots
 // with uploads at MinPace.
 type OpenUploads struct {
+	// WaitLimit is how long an upload waits for a slot before it calls CutSlowest.
 	WaitLimit time.Duration
 
 	mu     sync.Mutex
@@ -32,6 +35,7 @@ type OpenUploads struct {
 	cutAt  time.Time               // when the last one was aborted
 }
 
+// NewOpenUploads creates OpenUploads without uploads.
 func NewOpenUploads() *OpenUploads {
 	return &OpenUploads{WaitLimit: uploadWaitLimit, bodies: map[*SlowBody]uuid.UUID{}}
 }
@@ -109,7 +113,3 @@ func (o *OpenUploads) slower(bodies []*SlowBody, now time.Time) (slowest *SlowBo
 	}
 	return slowest, least
 }
-
-// UploadTime limits an upload: 512 MiB at 2.4 Mbit/s. Together with the ingestion it is well
-// below the hour after which a file without a mailing is deleted.
-const UploadTime = 30 * time.Minute

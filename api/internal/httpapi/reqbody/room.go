@@ -2,14 +2,12 @@ package reqbody
 
 import (
 	"context"
-
-	"github.com/google/uuid"
 )
 
 // Room is memory of a request that its body does not use.
 type Room struct {
 	memory  *Memory
-	account Inbound
+	account inbound
 }
 
 // Reserve waits for n bytes. keep gives back what is not needed of them; the rest is released with the room.
@@ -39,13 +37,4 @@ type roomKey struct{}
 func RoomOf(ctx context.Context) *Room {
 	r, _ := ctx.Value(roomKey{}).(*Room)
 	return r
-}
-
-// withRoom returns a context with a room of the company. release must be called when the request ends.
-func (bs *Receiver) withRoom(ctx context.Context, company uuid.UUID) (with context.Context, release func()) {
-	if bs.Rendered == nil {
-		return ctx, func() {}
-	}
-	r := &Room{memory: bs.Rendered, account: Inbound{bodies: bs, company: company}}
-	return context.WithValue(ctx, roomKey{}, r), r.release
 }

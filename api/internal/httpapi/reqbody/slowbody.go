@@ -22,6 +22,7 @@ type Pace struct {
 	each  time.Duration
 }
 
+// MinPace is the minimum rate of all bodies.
 var MinPace = Pace{bytes: 64 << 10, each: 30 * time.Second}
 
 // SlowBody is a request body whose client must keep the pace and a total time limit. It keeps
@@ -29,12 +30,12 @@ var MinPace = Pace{bytes: 64 << 10, each: 30 * time.Second}
 type SlowBody struct {
 	body    io.Reader
 	control *http.ResponseController
-	pace Pace
+	pace    Pace
 	until   time.Time     // deadline of the whole body
 	due     time.Time     // the deadline currently set
 	waited  time.Duration // for the bytes of this interval
 	got     int64         // bytes of this interval
-	Err     error
+	Err     error         // the one it ended with
 	isCut   atomic.Bool
 	recent  recentRate // for progress, which is called by other goroutines
 }
@@ -90,6 +91,7 @@ func (r *recentRate) move(total arrival, window time.Duration) {
 	}
 }
 
+// NewSlowBody returns the body of a request. It may have limit bytes and take most to arrive.
 func NewSlowBody(c *gin.Context, limit int64, p Pace, most time.Duration) *SlowBody {
 	return &SlowBody{
 		body:    http.MaxBytesReader(c.Writer, c.Request.Body, limit),
@@ -99,6 +101,7 @@ func NewSlowBody(c *gin.Context, limit int64, p Pace, most time.Duration) *SlowB
 	}
 }
 
+// Read reads from the body. It fails with os.ErrDeadlineExceeded if the client is too slow.
 func (b *SlowBody) Read(p []byte) (int, error) {
 	begun := time.Now()
 	if err := b.extendDeadline(begun); err != nil {
@@ -150,6 +153,7 @@ func (b *SlowBody) cut() {
 	_ = b.control.SetReadDeadline(time.Unix(1, 0))
 }
 
+// WasCut reports whether the gateway aborted the body to make room for others.
 func (b *SlowBody) WasCut() bool { return b.isCut.Load() }
 
 // end removes the deadline of a complete body; an expired one would look like a disconnected client.

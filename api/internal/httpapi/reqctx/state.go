@@ -15,7 +15,7 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// Identity is the result of checking a request's key. retry > 0: the client's address has
+// Identity is the result of checking a request's key. Retry > 0: the client's address has
 // sent too many wrong keys.
 type Identity struct {
 	Caller *store.Caller

@@ -8,6 +8,7 @@ import (
 	"email-gateway/api/internal/httpapi/reqbody"
 )
 
+// BatchTooLarge is the problem of a batch whose body is larger than reqbody.MaxBatch.
 var BatchTooLarge = problem.Problem{
 	Status: http.StatusRequestEntityTooLarge, Code: "BODY_TOO_LARGE",
 	Detail: fmt.Sprintf("the body is larger than %d bytes: send several batches", reqbody.MaxBatch),

@@ -30,7 +30,7 @@ const maxBatchFaults = 5000
 // batchRequest is a batch whose items have been checked.
 type batchRequest struct {
 	partial bool
-	key   *accept.Key
+	key     *accept.Key
 	emails  []store.NewEmail   // of the valid items
 	refused []*problem.Problem // of each item; nil = it is valid
 	faults  int
@@ -88,7 +88,7 @@ func (h *Handlers) composeBatch(c *gin.Context, partial bool) (*batchRequest, er
 	return b, nil
 }
 
-// takeItems counts the items against the rate limit of the key. authenticate has counted the first.
+// takeItems counts the items against the rate limit of the key. middleware.Authenticate has counted the first.
 func (h *Handlers) takeItems(c *gin.Context, n int) error {
 	caller := reqctx.StateOf(c).Caller
 	quota := h.limiter.TakeItems(caller.KeyID, caller.RatePerSecond, caller.Burst, n-1)

@@ -95,6 +95,7 @@ func (h *Handlers) Remove(c *gin.Context) error {
 
 const reasonRule = "oneof=UNSUBSCRIBE BOUNCE COMPLAINT MANUAL"
 
+// List handles GET /v1/suppressions.
 func (h *Handlers) List(c *gin.Context) error {
 	filter, err := readFilter(c.Request.URL.RawQuery, h.rules)
 	if err != nil {

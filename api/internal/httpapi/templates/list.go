@@ -36,6 +36,7 @@ func summariesOf(found []stored.Summary) []summary {
 	return all
 }
 
+// List handles GET /v1/templates.
 func (h *Handlers) List(c *gin.Context) error {
 	q, err := query.Open(c.Request.URL.RawQuery, h.rules)
 	if err != nil {

@@ -29,13 +29,6 @@ type createRequest struct {
 	Types       []string `json:"types" validate:"max=50"`
 }
 
-// changeRequest is the body of PATCH /v1/webhooks/{id}.
-type changeRequest struct {
-	URL         *string   `json:"url" validate:"omitnil,min=1" blank:"refused"`
-	Description *string   `json:"description" validate:"omitnil,min=1,max=200,line"`
-	Types       *[]string `json:"types" validate:"omitnil,max=50"`
-}
-
 type endpointAnswer struct {
 	ID             uuid.UUID       `json:"id"`
 	URL            string          `json:"url"`
@@ -96,6 +89,7 @@ func (h *Handlers) Create(c *gin.Context) error {
 	return h.answer(c, http.StatusCreated, id, text)
 }
 
+// List handles GET /v1/webhooks.
 func (h *Handlers) List(c *gin.Context) error {
 	found, err := slots.Run(c.Request.Context(), h.slots, reqctx.CompanyOf(c), func() ([]webhook.Endpoint, error) {
 		return h.store.List(c.Request.Context(), reqctx.CompanyOf(c))
@@ -111,6 +105,7 @@ func (h *Handlers) List(c *gin.Context) error {
 	return nil
 }
 
+// Show handles GET /v1/webhooks/{id}.
 func (h *Handlers) Show(c *gin.Context) error {
 	id, err := endpointID(c)
 	if err != nil {
@@ -119,31 +114,7 @@ func (h *Handlers) Show(c *gin.Context) error {
 	return h.answer(c, http.StatusOK, id, "")
 }
 
-// Change sets the given fields.
-func (h *Handlers) Change(c *gin.Context) error {
-	id, err := endpointID(c)
-	if err != nil {
-		return err
-	}
-	document, err := reqbody.ReadJSON(c)
-	if err != nil {
-		return err
-	}
-	request, found := h.changes.Read(document)
-	wrong := h.rules.Check(&request, found)
-	if request.URL != nil {
-		h.checkURL(*request.URL, &wrong)
-	}
-	if request.Types != nil {
-		checkTypes(*request.Types, &wrong)
-	}
-	if len(wrong) > 0 {
-		return problem.Invalid(wrong)
-	}
-	change := webhook.Change{URL: request.URL, Description: request.Description, Types: request.Types}
-	return h.step(c, id, func(ctx context.Context, company uuid.UUID) error { return h.store.Update(ctx, company, id, change) })
-}
-
+// Delete deletes an endpoint.
 func (h *Handlers) Delete(c *gin.Context) error {
 	id, err := endpointID(c)
 	if err != nil {
@@ -154,49 +125,6 @@ func (h *Handlers) Delete(c *gin.Context) error {
 	}
 	c.Status(http.StatusNoContent)
 	return nil
-}
-
-// RotateSecret creates a new secret. The old one signs too for standardwebhook.RotationTime.
-func (h *Handlers) RotateSecret(c *gin.Context) error {
-	id, err := endpointID(c)
-	if err != nil {
-		return err
-	}
-	text, encrypted, err := h.newSecret(reqctx.CompanyOf(c))
-	if err != nil {
-		return err
-	}
-	err = h.do(c, func(ctx context.Context) error {
-		return h.store.Rotate(ctx, reqctx.CompanyOf(c), id, encrypted, standardwebhook.RotationTime)
-	})
-	if err != nil {
-		return err
-	}
-	return h.answer(c, http.StatusOK, id, text)
-}
-
-func (h *Handlers) Enable(c *gin.Context) error {
-	id, err := endpointID(c)
-	if err != nil {
-		return err
-	}
-	return h.step(c, id, func(ctx context.Context, company uuid.UUID) error { return h.store.Enable(ctx, company, id) })
-}
-
-func (h *Handlers) Disable(c *gin.Context) error {
-	id, err := endpointID(c)
-	if err != nil {
-		return err
-	}
-	return h.step(c, id, func(ctx context.Context, company uuid.UUID) error { return h.store.Disable(ctx, company, id) })
-}
-
-// step changes an endpoint and responds with it.
-func (h *Handlers) step(c *gin.Context, id uuid.UUID, do func(ctx context.Context, company uuid.UUID) error) error {
-	if err := h.do(c, func(ctx context.Context) error { return do(ctx, reqctx.CompanyOf(c)) }); err != nil {
-		return err
-	}
-	return h.answer(c, http.StatusOK, id, "")
 }
 
 // do runs a statement in a slot of the company.
@@ -216,18 +144,6 @@ func (h *Handlers) answer(c *gin.Context, status int, id uuid.UUID, secret strin
 	answer.Secret = secret
 	c.JSON(status, answer)
 	return nil
-}
-
-// newSecret returns a secret as text and encrypted.
-func (h *Handlers) newSecret(company uuid.UUID) (text string, encrypted []byte, err error) {
-	secret, err := standardwebhook.NewSecret()
-	if err != nil {
-		return "", nil, err
-	}
-	if encrypted, err = h.ring.Seal(company, secret.Text()); err != nil {
-		return "", nil, fmt.Errorf("encrypt webhook secret: %w", err)
-	}
-	return secret.Text(), encrypted, nil
 }
 
 func (h *Handlers) checkURL(text string, wrong *rules.Faults) {
