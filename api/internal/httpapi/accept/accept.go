@@ -1,6 +1,6 @@
 // Package accept commits the rows of a request once. It reads the Idempotency-Key, commits with a
-// deadline, looks up what became of a commit that Postgres did not confirm, and repeats the response
-// of an earlier request with the same key.
+// deadline, looks for the rows of a commit that Postgres did not confirm, and repeats the response of
+// an earlier request with the same key.
 package accept
 
 import (
