@@ -25,7 +25,7 @@ const (
 	// batchComposedPerCompany limits how many batches of a company are checked at a time: one can take a processor for
 	// seconds. All companies together use as many as there are processors, and one more.
 	batchComposedPerCompany = 1
-	// batchSlotWait limits how long a batch waits for its turn. It is less than the accept.sameKeyWait that is
+	// batchSlotWait limits how long a batch waits for its turn. It is less than the wait that is
 	// documented for a concurrent request with the same key.
 	batchSlotWait = store.LockWait
 	// batchLockPause is the time between two tries of a batch that needs a row another transaction has locked. It then
