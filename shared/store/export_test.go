@@ -36,6 +36,7 @@ const (
 	TakeFeedbackSQL   = takeFeedbackSQL
 	AbandonedSQL      = abandonedSQL
 	LongEnqueuedSQL   = longEnqueuedSQL
+	StillEnqueuedSQL  = stillEnqueuedSQL
 	UnresolvedSQL     = unresolvedSQL
 	UnknownCausesSQL  = unknownCausesSQL
 	AboutIDsSQL       = aboutIDsSQL

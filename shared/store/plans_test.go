@@ -58,6 +58,7 @@ func TestPlans(t *testing.T) {
 		"unresolved, first":    {store.UnresolvedSQL, []any{time.Time{}, uuid.Nil, 5000}, []string{"email_outbox_open"}},
 		"unknownCauses":        {store.UnknownCausesSQL, []any{pq.Array([]string{logged}), logged, logged}, []string{`email_events_\w+_pkey`}},
 		"longEnqueued":         {store.LongEnqueuedSQL, []any{60000, uuid.Nil, 500}, []string{"email_outbox_open"}},
+		"stillEnqueued":        {store.StillEnqueuedSQL, []any{"{" + uuid.NewString() + "}", 60000}, []string{"email_outbox_pkey"}},
 		"readFeedback":         {store.ReadFeedbackSQL, []any{logged, theirs, "", "SENT", "{}", ""}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
 		"takeFeedback":         {store.TakeFeedbackSQL, []any{"n", "Delivery", "", id, nil, "{}", nil}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
 		"appendFeedback":       {store.AppendFeedbackSQL, []any{id, "[]", "", false}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
