@@ -1,4 +1,4 @@
-package sessim
+package sesmail
 
 import (
 	"net/mail"
@@ -69,15 +69,15 @@ func notDotAtom(r rune) bool {
 
 // matchesAddress reports whether want, an address or "@domain", matches the recipient.
 func matchesAddress(recipient, want string) bool {
-	recipient = bareAddress(recipient)
+	recipient = BareAddress(recipient)
 	if strings.HasPrefix(want, "@") && len(recipient) > len(want) {
 		recipient = recipient[len(recipient)-len(want):]
 	}
 	return strings.EqualFold(recipient, want)
 }
 
-// bareAddress removes the display name from a valid address.
-func bareAddress(address string) string {
+// BareAddress removes the display name from a valid address.
+func BareAddress(address string) string {
 	if !strings.HasSuffix(address, ">") {
 		return address
 	}

@@ -1,4 +1,4 @@
-package sessim
+package sesmail
 
 import (
 	"strings"

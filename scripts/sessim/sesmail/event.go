@@ -1,4 +1,4 @@
-package sessim
+package sesmail
 
 import (
 	"encoding/json"
@@ -9,14 +9,14 @@ import (
 // stamp formats a time as SES does.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// event returns the JSON that SES publishes about a mail. kind is a name of eventKinds; about are
+// Event returns the JSON that SES publishes about a mail. kind is a name of eventKinds; about are
 // the recipients concerned.
-func event(m *Mail, kind string, about []string, now time.Time) (string, error) {
+func Event(m *Mail, kind string, about []string, now time.Time) (string, error) {
 	name, detail, _ := strings.Cut(kind, ":")
 	e := map[string]any{"eventType": name, "mail": mailObject(m)}
 	people := make([]map[string]any, len(about))
 	for i, address := range about {
-		people[i] = map[string]any{"emailAddress": bareAddress(address)}
+		people[i] = map[string]any{"emailAddress": BareAddress(address)}
 	}
 	at := stamp(now)
 	switch name {
@@ -24,7 +24,7 @@ func event(m *Mail, kind string, about []string, now time.Time) (string, error) 
 		e["send"] = map[string]any{}
 	case "Delivery":
 		e["delivery"] = map[string]any{
-			"timestamp": at, "processingTimeMillis": now.Sub(m.Time).Milliseconds(), "recipients": addressesOf(m),
+			"timestamp": at, "processingTimeMillis": now.Sub(m.Time).Milliseconds(), "recipients": AddressesOf(m),
 			"smtpResponse": "250 2.6.0 Message received", "remoteMtaIp": "192.0.2.25", "reportingMTA": "sim.smtp-out.amazonses.com",
 		}
 	case "DeliveryDelay":
@@ -42,7 +42,7 @@ func event(m *Mail, kind string, about []string, now time.Time) (string, error) 
 			sort = detail
 		}
 		e["complaint"] = map[string]any{
-			"complainedRecipients": people, "timestamp": at, "feedbackId": newRequestID(), "complaintSubType": nil,
+			"complainedRecipients": people, "timestamp": at, "feedbackId": NewRequestID(), "complaintSubType": nil,
 			"userAgent": "Amazon SES Mailbox Simulator", "complaintFeedbackType": sort, "arrivalDate": at,
 		}
 	case "Reject":
@@ -79,7 +79,7 @@ func bounceObject(detail string, people []map[string]any, at string) map[string]
 	}
 	return map[string]any{
 		"bounceType": sort, "bounceSubType": subType, "bouncedRecipients": people, "timestamp": at,
-		"feedbackId": newRequestID(), "reportingMTA": "dns; sim.smtp-out.amazonses.com",
+		"feedbackId": NewRequestID(), "reportingMTA": "dns; sim.smtp-out.amazonses.com",
 	}
 }
 
@@ -93,16 +93,17 @@ func mailObject(m *Mail) map[string]any {
 	return map[string]any{
 		"timestamp": stamp(m.Time), "messageId": m.MessageID, "source": m.From, "sendingAccountId": "123456789012",
 		"sourceArn":   "arn:aws:ses:us-east-1:123456789012:identity/sim",
-		"destination": addressesOf(m), "headersTruncated": false, "headers": append(headers, m.Headers...),
+		"destination": AddressesOf(m), "headersTruncated": false, "headers": append(headers, m.Headers...),
 		"commonHeaders": map[string]any{"from": []string{m.From}, "to": m.To, "messageId": m.MessageID, "subject": m.Subject},
 		"tags":          tags,
 	}
 }
 
-func addressesOf(m *Mail) []string {
+// AddressesOf returns the recipients of a mail without display names.
+func AddressesOf(m *Mail) []string {
 	list := []string{}
-	for r := range m.recipients {
-		list = append(list, bareAddress(r))
+	for r := range m.Recipients {
+		list = append(list, BareAddress(r))
 	}
 	return list
 }

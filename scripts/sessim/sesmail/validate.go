@@ -1,4 +1,4 @@
-package sessim
+package sesmail
 
 import (
 	"fmt"
@@ -16,14 +16,14 @@ const (
 	maxSetName     = 64
 )
 
-// problem returns the message of SES's BadRequestException, or "" for a valid mail.
-func (in *sendEmailInput) problem() string {
-	for _, check := range [...]func(*sendEmailInput) string{
-		(*sendEmailInput).addressProblem,
-		(*sendEmailInput).contentProblem,
-		(*sendEmailInput).attachmentProblem,
-		(*sendEmailInput).headerProblem,
-		(*sendEmailInput).tagProblem,
+// Problem returns the message of SES's BadRequestException, or "" for a valid mail.
+func (in *Input) Problem() string {
+	for _, check := range [...]func(*Input) string{
+		(*Input).addressProblem,
+		(*Input).contentProblem,
+		(*Input).attachmentProblem,
+		(*Input).headerProblem,
+		(*Input).tagProblem,
 	} {
 		if p := check(in); p != "" {
 			return p
@@ -32,7 +32,7 @@ func (in *sendEmailInput) problem() string {
 	return ""
 }
 
-func (in *sendEmailInput) addressProblem() string {
+func (in *Input) addressProblem() string {
 	if in.FromEmailAddress == "" {
 		return "Missing required header 'From'."
 	}
@@ -56,7 +56,7 @@ func (in *sendEmailInput) addressProblem() string {
 	return ""
 }
 
-func (in *sendEmailInput) contentProblem() string {
+func (in *Input) contentProblem() string {
 	c := in.Content.Simple
 	switch {
 	case in.Content.Raw != nil, in.Content.Template != nil:
@@ -84,7 +84,7 @@ func (in *sendEmailInput) contentProblem() string {
 	return ""
 }
 
-func (in *sendEmailInput) headerProblem() string {
+func (in *Input) headerProblem() string {
 	headers := in.Content.Simple.Headers
 	if len(headers) > maxHeaders {
 		return fmt.Sprintf("Header count exceeds %d.", maxHeaders)
@@ -104,7 +104,8 @@ func (in *sendEmailInput) headerProblem() string {
 	return ""
 }
 
-func notHeaderName(r rune) bool     { return r <= ' ' || r > '~' || r == ':' }
+func notHeaderName(r rune) bool { return r <= ' ' || r > '~' || r == ':' }
+
 func notPrintableASCII(r rune) bool { return r < ' ' || r > '~' }
 
 func hasHeader(headers []Pair, name string) bool {
@@ -138,7 +139,7 @@ func allowedOnce(name string) bool {
 	return false
 }
 
-func (in *sendEmailInput) tagProblem() string {
+func (in *Input) tagProblem() string {
 	if name := in.ConfigurationSetName; len(name) > maxSetName || strings.ContainsFunc(name, notTagText) {
 		return "Invalid configuration set name: '" + name + "'."
 	}

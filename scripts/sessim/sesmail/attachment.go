@@ -1,4 +1,4 @@
-package sessim
+package sesmail
 
 import (
 	"crypto/sha256"
@@ -59,7 +59,7 @@ func (a *sentAttachment) arrived() Attachment {
 	}
 	made := Attachment{
 		FileName: a.FileName, ContentType: a.ContentType, Disposition: a.ContentDisposition, TransferEncoding: a.ContentTransferEncoding,
-		Size: len(content), SHA256: digest(content),
+		Size: len(content), SHA256: Digest(content),
 	}
 	if a.ContentId != nil {
 		made.ContentID = *a.ContentId
@@ -67,12 +67,13 @@ func (a *sentAttachment) arrived() Attachment {
 	return made
 }
 
-func digest(content []byte) string {
+// Digest returns the SHA-256 of a content in hexadecimal.
+func Digest(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }
 
-func (in *sendEmailInput) attachmentProblem() string {
+func (in *Input) attachmentProblem() string {
 	for i := range in.Content.Simple.Attachments {
 		a := &in.Content.Simple.Attachments[i]
 		extension := strings.ToLower(path.Ext(a.FileName))
