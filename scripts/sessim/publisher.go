@@ -279,13 +279,10 @@ func (p *publisher) post(ctx context.Context, kind string, body []byte) (status 
 // dueHeap is a heap by due time.
 type dueHeap []*notification
 
-func (h dueHeap) Len() int { return len(h) }
-
+func (h dueHeap) Len() int           { return len(h) }
 func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-
-func (h dueHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-
-func (h *dueHeap) Push(n any) { *h = append(*h, n.(*notification)) } //nolint:forcetypeassert // heap.Interface knows no types
+func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *dueHeap) Push(n any)        { *h = append(*h, n.(*notification)) } //nolint:forcetypeassert // heap.Interface knows no types
 
 // Pop removes the last element.
 func (h *dueHeap) Pop() any {

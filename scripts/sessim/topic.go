@@ -4,7 +4,7 @@ import (
 	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha1"
+	"crypto/sha1" //nolint:gosec // what SNS signs version 1 with
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
