@@ -9,6 +9,10 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"time"
+
+	"email-gateway/scripts/bench/environment"
+	"email-gateway/scripts/bench/load"
+	"email-gateway/scripts/bench/results"
 )
 
 func accept() Section {
@@ -17,23 +21,23 @@ func accept() Section {
 
 // accepting holds the two servers and their load.
 type accepting struct {
-	environment     *Environment
-	table           *Table
-	ours            *System
-	referenceSystem *System // the reference's database
-	api             *Program
-	naive           *Program
-	emailTemplate   emailTemplate
+	environment     *environment.Environment
+	table           *results.Table
+	ours            *environment.System
+	referenceSystem *environment.System // the reference's database
+	api             *environment.Program
+	naive           *environment.Program
+	emailTemplate   environment.EmailTemplate
 	serial          atomic.Int64
 	statement       string // pgbench's script
 	warm            time.Duration
 	length          time.Duration
 }
 
-func runAccept(ctx context.Context, r *Environment, t *Table) (err error) {
+func runAccept(ctx context.Context, r *environment.Environment, t *results.Table) (err error) {
 	a := &accepting{
 		environment: r, table: t,
-		warm: scale(r, time.Second, 300*time.Millisecond), length: scale(r, 4*time.Second, time.Second),
+		warm: environment.Scale(r, time.Second, 300*time.Millisecond), length: environment.Scale(r, 4*time.Second, time.Second),
 	}
 	defer func() { err = errors.Join(err, a.close(context.WithoutCancel(ctx))) }()
 	if err := a.open(ctx); err != nil {
@@ -41,9 +45,9 @@ func runAccept(ctx context.Context, r *Environment, t *Table) (err error) {
 	}
 	for _, connections := range []int{64, 256} {
 		err := t.Compare(ctx,
-			Subject{Name: fmt.Sprintf("%d connections", connections), Unit: "emails/s", Measure: a.subject(connections)},
-			Reference{Name: "naive gin + one INSERT", Budget: 2.6, Measure: a.reference(connections)},
-			Reference{Name: "pgbench, one INSERT per commit, 64 clients", Moonshot: 1.5, Measure: a.pgbench},
+			results.Subject{Name: fmt.Sprintf("%d connections", connections), Unit: "emails/s", Measure: a.subject(connections)},
+			results.Reference{Name: "naive gin + one INSERT", Budget: 2.6, Measure: a.reference(connections)},
+			results.Reference{Name: "pgbench, one INSERT per commit, 64 clients", Moonshot: 1.5, Measure: a.pgbench},
 		)
 		if err != nil {
 			return err
@@ -53,7 +57,7 @@ func runAccept(ctx context.Context, r *Environment, t *Table) (err error) {
 }
 
 func (a *accepting) open(ctx context.Context) (err error) {
-	if a.emailTemplate, err = newEmailTemplate(); err != nil {
+	if a.emailTemplate, err = environment.NewEmailTemplate(); err != nil {
 		return err
 	}
 	if a.ours, err = a.environment.NewSystem(ctx, nil); err != nil {
@@ -76,7 +80,7 @@ func (a *accepting) open(ctx context.Context) (err error) {
 	if err := a.ours.Database.QueryRowContext(ctx, insertText).Scan(&row); err != nil {
 		return fmt.Errorf("read the row of an email: %w", err)
 	}
-	a.statement = filepath.Join(a.environment.cfg.Dir, "insert.sql")
+	a.statement = filepath.Join(a.environment.Dir(), "insert.sql")
 	if err := os.WriteFile(a.statement, []byte(row), 0o600); err != nil {
 		return fmt.Errorf("write pgbench's script: %w", err)
 	}
@@ -94,25 +98,25 @@ SELECT E'\\set tail random(0, 4611686018427387904)\n' ||
 FROM email_outbox LIMIT 1`
 
 // subject measures the api's rate with that number of connections.
-func (a *accepting) subject(connections int) Measure {
+func (a *accepting) subject(connections int) results.Measure {
 	return func(ctx context.Context) (float64, error) {
 		prefix := fmt.Sprintf("%d connections: ", connections)
-		m := newMeter(a.environment, []*Program{a.api}, a.environment.Postgres)
+		m := environment.NewMeter(a.environment, []*environment.Program{a.api}, a.environment.Postgres)
 		p, err := a.runLoad(ctx, a.ours, a.api, connections, m)
 		if err != nil {
 			return 0, err
 		}
-		a.table.Record(Quantity{Name: prefix + "answer after, p50", Unit: "ms"}, milliseconds(p.p50))
-		a.table.Record(Quantity{Name: prefix + "answer after, p99", Unit: "ms"}, milliseconds(p.p99))
-		m.record(a.table, prefix, "email", float64(p.responses))
-		return p.rate, nil
+		a.table.Record(results.Quantity{Name: prefix + "answer after, p50", Unit: "ms"}, milliseconds(p.P50))
+		a.table.Record(results.Quantity{Name: prefix + "answer after, p99", Unit: "ms"}, milliseconds(p.P99))
+		m.Record(a.table, prefix, "email", float64(p.Responses))
+		return p.Rate, nil
 	}
 }
 
-func (a *accepting) reference(connections int) Measure {
+func (a *accepting) reference(connections int) results.Measure {
 	return func(ctx context.Context) (float64, error) {
 		p, err := a.runLoad(ctx, a.referenceSystem, a.naive, connections, nil)
-		return p.rate, err
+		return p.Rate, err
 	}
 }
 
@@ -120,28 +124,28 @@ func (a *accepting) pgbench(ctx context.Context) (float64, error) {
 	if err := a.empty(ctx, a.referenceSystem); err != nil {
 		return 0, err
 	}
-	return pgbench(ctx, a.referenceSystem.DatabaseURL, a.statement, 64, max(1, int(a.length.Seconds())))
+	return environment.Pgbench(ctx, a.referenceSystem.DatabaseURL, a.statement, 64, max(1, int(a.length.Seconds())))
 }
 
 // runLoad runs the load generator and checks that every response has a row.
-func (a *accepting) runLoad(ctx context.Context, s *System, p *Program, connections int, m *meter) (loadResult, error) {
+func (a *accepting) runLoad(ctx context.Context, s *environment.System, p *environment.Program, connections int, m *environment.Meter) (load.Result, error) {
 	if err := a.empty(ctx, s); err != nil {
-		return loadResult{}, err
+		return load.Result{}, err
 	}
-	h := loadGenerator{addr: p.Addr, connections: connections, status: http.StatusAccepted, request: a.emailTemplate.request(s.Key), serial: &a.serial}
-	seen, err := h.run(ctx, a.warm, a.length, m)
+	h := load.Generator{Addr: p.Addr, Connections: connections, Status: http.StatusAccepted, Request: a.emailTemplate.Request(s.Key), Serial: &a.serial}
+	seen, err := h.Run(ctx, a.warm, a.length, m)
 	if err != nil {
-		return loadResult{}, err
+		return load.Result{}, err
 	}
 	rows, err := s.Count(ctx, "SELECT count(*) FROM email_outbox")
-	if err == nil && rows < int64(seen.responses) {
-		err = fmt.Errorf("%s accepted %d emails, but there are %d rows", p.Kind, seen.responses, rows)
+	if err == nil && rows < int64(seen.Responses) {
+		err = fmt.Errorf("%s accepted %d emails, but there are %d rows", p.Kind, seen.Responses, rows)
 	}
 	return seen, err
 }
 
 // empty truncates the tables, so that every measurement begins in the same state.
-func (a *accepting) empty(ctx context.Context, s *System) error {
+func (a *accepting) empty(ctx context.Context, s *environment.System) error {
 	if _, err := s.Database.ExecContext(ctx, "TRUNCATE email_outbox, idempotency_keys"); err != nil {
 		return fmt.Errorf("empty the outbox: %w", err)
 	}
@@ -149,8 +153,8 @@ func (a *accepting) empty(ctx context.Context, s *System) error {
 }
 
 func (a *accepting) close(ctx context.Context) error {
-	errs := []error{a.environment.stopPrograms(ctx)}
-	for _, s := range []*System{a.ours, a.referenceSystem} {
+	errs := []error{a.environment.StopPrograms(ctx)}
+	for _, s := range []*environment.System{a.ours, a.referenceSystem} {
 		if s != nil {
 			errs = append(errs, s.Close(ctx))
 		}

@@ -4,6 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+
+	"email-gateway/scripts/bench/environment"
+	"email-gateway/scripts/bench/load"
+	"email-gateway/scripts/bench/results"
 )
 
 const (
@@ -16,10 +20,10 @@ const (
 // compareBatches compares batches with single sends.
 func (a *accepting) compareBatches(ctx context.Context) error {
 	return a.table.Compare(ctx,
-		Subject{Name: fmt.Sprintf("batches of %d, %d connections", emailBatchSize, emailBatchConnections), Unit: "emails/s", Measure: a.batches},
-		Reference{Name: "single sends, 64 connections", Budget: 2, Measure: func(ctx context.Context) (float64, error) {
+		results.Subject{Name: fmt.Sprintf("batches of %d, %d connections", emailBatchSize, emailBatchConnections), Unit: "emails/s", Measure: a.batches},
+		results.Reference{Name: "single sends, 64 connections", Budget: 2, Measure: func(ctx context.Context) (float64, error) {
 			p, err := a.runLoad(ctx, a.ours, a.api, 64, nil)
-			return p.rate, err
+			return p.Rate, err
 		}},
 	)
 }
@@ -29,16 +33,16 @@ func (a *accepting) batches(ctx context.Context) (float64, error) {
 	if err := a.empty(ctx, a.ours); err != nil {
 		return 0, err
 	}
-	m := newMeter(a.environment, []*Program{a.api}, a.environment.Postgres)
-	h := loadGenerator{
-		addr: a.api.Addr, connections: emailBatchConnections, status: http.StatusAccepted,
-		request: a.emailTemplate.batchRequest(a.ours.Key), serial: &a.serial,
+	m := environment.NewMeter(a.environment, []*environment.Program{a.api}, a.environment.Postgres)
+	h := load.Generator{
+		Addr: a.api.Addr, Connections: emailBatchConnections, Status: http.StatusAccepted,
+		Request: batchRequest(a.emailTemplate, a.ours.Key), Serial: &a.serial,
 	}
-	seen, err := h.run(ctx, a.warm, a.length, m)
+	seen, err := h.Run(ctx, a.warm, a.length, m)
 	if err != nil {
 		return 0, err
 	}
-	emails := int64(seen.responses) * emailBatchSize
+	emails := int64(seen.Responses) * emailBatchSize
 	rows, err := a.ours.Count(ctx, "SELECT count(*) FROM email_outbox")
 	switch {
 	case err != nil:
@@ -46,25 +50,25 @@ func (a *accepting) batches(ctx context.Context) (float64, error) {
 	case rows < emails:
 		return 0, fmt.Errorf("the api accepted %d emails in batches, but there are %d rows", emails, rows)
 	}
-	a.table.Record(Quantity{Name: "batches: answer after, p50", Unit: "ms"}, milliseconds(seen.p50))
-	a.table.Record(Quantity{Name: "batches: answer after, p99", Unit: "ms"}, milliseconds(seen.p99))
-	m.record(a.table, "batches: ", "email", float64(emails))
-	return seen.rate * emailBatchSize, nil
+	a.table.Record(results.Quantity{Name: "batches: answer after, p50", Unit: "ms"}, milliseconds(seen.P50))
+	a.table.Record(results.Quantity{Name: "batches: answer after, p99", Unit: "ms"}, milliseconds(seen.P99))
+	m.Record(a.table, "batches: ", "email", float64(emails))
+	return seen.Rate * emailBatchSize, nil
 }
 
 // batchRequest returns a function that appends the whole HTTP request of a batch, with its own Idempotency-Key.
-func (l emailTemplate) batchRequest(key string) func(dst []byte, serial int64) []byte {
+func batchRequest(l environment.EmailTemplate, key string) func(dst []byte, serial int64) []byte {
 	const begin, end = `{"emails":[`, `]}`
-	length := len(begin) + emailBatchSize*(l.length()+len(",")) - len(",") + len(end)
+	length := len(begin) + emailBatchSize*(l.Length()+len(",")) - len(",") + len(end)
 	head := fmt.Sprintf("POST /v1/email/batch HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\nIdempotency-Key: lote-", key, length)
 	return func(dst []byte, serial int64) []byte {
-		dst = append(appendSerial(append(dst, head...), serial), "\r\n\r\n"+begin...)
+		dst = append(environment.AppendSerial(append(dst, head...), serial), "\r\n\r\n"+begin...)
 		for i := range int64(emailBatchSize) {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = l.append(dst, serial*emailBatchSize+i)
+			dst = l.Append(dst, serial*emailBatchSize+i)
 		}
 		return append(dst, end...)
 	}

@@ -2,6 +2,10 @@
 // same run on the same servers, alternately (A B A B), so that disturbances of the machine affect
 // both. It always uses the gateway's real programs with all features on. It is used by the program
 // bench and its tests.
+//
+// This package has the sections, each of which measures one path. Package environment runs the servers
+// and programs, load sends requests, reference has what the gateway is compared with, and results
+// the figures.
 package bench
 
 import (
@@ -12,6 +16,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"email-gateway/scripts/bench/environment"
+	"email-gateway/scripts/bench/results"
 )
 
 // Config describes a run.
@@ -35,7 +42,7 @@ type Config struct {
 type Section struct {
 	Name string
 	What string // description for --list
-	Run  func(ctx context.Context, r *Environment, t *Table) error
+	Run  func(ctx context.Context, r *environment.Environment, t *results.Table) error
 }
 
 // Sections returns all sections in the order of a run.
@@ -69,26 +76,26 @@ func Only(names string) ([]Section, error) {
 
 // Run runs the sections in a new environment. An error means that something could not be measured;
 // the report contains the measurements up to then. A missed budget is no error: see Report.Missed.
-func Run(ctx context.Context, cfg Config) (report Report, err error) {
+func Run(ctx context.Context, cfg Config) (report results.Report, err error) {
 	if len(cfg.Sections) == 0 {
-		return Report{}, errors.New("there is no section to run")
+		return results.Report{}, errors.New("there is no section to run")
 	}
 	report.Quick, report.Rounds = cfg.Quick, cfg.Rounds
-	environment, err := openEnvironment(ctx, cfg)
+	env, err := environment.Open(ctx, environment.Config{Quick: cfg.Quick, Root: cfg.Root, Dir: cfg.Dir, Profiles: cfg.Profiles, Out: cfg.Out})
 	if err != nil {
 		return report, err
 	}
-	defer func() { err = errors.Join(err, environment.close()) }()
-	if report.Durability, err = environment.durability(ctx); err != nil {
+	defer func() { err = errors.Join(err, env.Close()) }()
+	if report.Durability, err = env.Durability(ctx); err != nil {
 		return report, err
 	}
 	fmt.Fprintln(cfg.Out, report.Durability)
 	for _, section := range cfg.Sections {
 		begun := time.Now()
-		table := &Table{section: section.Name, rounds: cfg.Rounds, out: cfg.Out}
-		running := section.Run(ctx, environment, table)
-		report.Rows = append(report.Rows, table.finished()...)
-		running = errors.Join(running, environment.stopPrograms(context.WithoutCancel(ctx)))
+		table := results.NewTable(section.Name, cfg.Rounds, cfg.Out)
+		running := section.Run(ctx, env, table)
+		report.Rows = append(report.Rows, table.Finished()...)
+		running = errors.Join(running, env.StopPrograms(context.WithoutCancel(ctx)))
 		if running != nil {
 			return report, fmt.Errorf("section %s: %w", section.Name, running)
 		}

@@ -10,6 +10,9 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"email-gateway/scripts/bench/environment"
+	"email-gateway/scripts/bench/load"
+	"email-gateway/scripts/bench/results"
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 )
@@ -27,9 +30,9 @@ const (
 
 // dispatching holds a backlog and the programs that dispatch it.
 type dispatching struct {
-	environment *Environment
-	table       *Table
-	system      *System
+	environment *environment.Environment
+	table       *results.Table
+	system      *environment.System
 	redis       *redis.Client
 	asynq       *asynq.Client
 	portion     int64  // number of emails dispatched per round; the table has some more
@@ -37,9 +40,9 @@ type dispatching struct {
 	payload     []byte // of a task
 }
 
-func runDispatch(ctx context.Context, r *Environment, t *Table) (err error) {
-	backlog := scale(r, 1_000_000, 20_000)
-	d := &dispatching{environment: r, table: t, portion: scale[int64](r, 120_000, 6_000)}
+func runDispatch(ctx context.Context, r *environment.Environment, t *results.Table) (err error) {
+	backlog := environment.Scale(r, 1_000_000, 20_000)
+	d := &dispatching{environment: r, table: t, portion: environment.Scale[int64](r, 120_000, 6_000)}
 	if d.redis, err = r.RedisClient(); err != nil {
 		return err
 	}
@@ -64,9 +67,9 @@ func runDispatch(ctx context.Context, r *Environment, t *Table) (err error) {
 	}
 	d.payload = []byte(text[:len(text)-1] + `,"attempt":1,"enqueuedAt":"2026-01-01T00:00:00.000000000Z"}`)
 	return t.Compare(ctx,
-		Subject{Name: fmt.Sprintf("backlog of %d", backlog), Unit: "emails/s", Measure: d.subject},
-		Reference{Name: "asynq Client.Enqueue, 64 goroutines", Budget: 0.8, Moonshot: 1, Measure: d.enqueue},
-		Reference{Name: "poller: 100 rows, each published and updated, 1 s of sleep", Budget: 200, Measure: d.poll},
+		results.Subject{Name: fmt.Sprintf("backlog of %d", backlog), Unit: "emails/s", Measure: d.subject},
+		results.Reference{Name: "asynq Client.Enqueue, 64 goroutines", Budget: 0.8, Moonshot: 1, Measure: d.enqueue},
+		results.Reference{Name: "poller: 100 rows, each published and updated, 1 s of sleep", Budget: 200, Measure: d.poll},
 	)
 }
 
@@ -86,8 +89,8 @@ func (d *dispatching) subject(ctx context.Context) (rate float64, err error) {
 	if _, err := d.await(ctx, d.portion/8); err != nil {
 		return 0, err
 	}
-	m := newMeter(d.environment, []*Program{p}, d.environment.Postgres, d.environment.Redis)
-	if err := m.start(); err != nil {
+	m := environment.NewMeter(d.environment, []*environment.Program{p}, d.environment.Postgres, d.environment.Redis)
+	if err := m.Start(); err != nil {
 		return 0, err
 	}
 	first, err := d.await(ctx, 1)
@@ -98,10 +101,10 @@ func (d *dispatching) subject(ctx context.Context) (rate float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := errors.Join(m.stop(), p.Stop(ctx)); err != nil {
+	if err := errors.Join(m.Stop(), p.Stop(ctx)); err != nil {
 		return 0, err
 	}
-	m.record(d.table, "", "email", float64(last-first))
+	m.Record(d.table, "", "email", float64(last-first))
 	after, err := d.enqueued(ctx)
 	if err != nil {
 		return 0, err
@@ -152,7 +155,7 @@ func (d *dispatching) enqueue(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	const goroutines = 64
-	return measureRate(goroutines, int(d.portion), func(int64) error { return d.publish(ctx, uuid.Must(uuid.NewV7()).String()) })
+	return load.MeasureRate(goroutines, int(d.portion), func(int64) error { return d.publish(ctx, uuid.Must(uuid.NewV7()).String()) })
 }
 
 func (d *dispatching) publish(ctx context.Context, id string) error {
@@ -165,7 +168,7 @@ func (d *dispatching) publish(ctx context.Context, id string) error {
 }
 
 func (d *dispatching) close(ctx context.Context) error {
-	errs := []error{d.environment.stopPrograms(ctx), d.asynq.Close(), d.environment.EmptyRedis(ctx), d.redis.Close()}
+	errs := []error{d.environment.StopPrograms(ctx), d.asynq.Close(), d.environment.EmptyRedis(ctx), d.redis.Close()}
 	if d.system != nil {
 		errs = append(errs, d.system.Close(ctx))
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/scripts/bench/environment"
 	"email-gateway/shared/service"
 )
 
@@ -24,31 +25,31 @@ type gatewayOptions struct {
 	// onSend is called for every email that SES receives.
 	onSend func(body []byte)
 	// ses, if not nil, is the SES server to use, which the caller closes.
-	ses *SES
+	ses *environment.SES
 }
 
 // gateway is one of each program with a system and a SES of their own.
 type gateway struct {
-	environment   *Environment
-	system        *System
-	ses           *SES
+	environment   *environment.Environment
+	system        *environment.System
+	ses           *environment.SES
 	shared        bool   // ses is the caller's
 	key           string // of the sending tenant
-	emailTemplate emailTemplate
+	emailTemplate environment.EmailTemplate
 	serial        atomic.Int64 // of the last email
 
-	api, dispatcher, worker *Program // nil while they are stopped
-	tenant                  *tenant  // while there is an api
+	api, dispatcher, worker *environment.Program // nil while they are stopped
+	tenant                  *tenant              // while there is an api
 }
 
-func (r *Environment) openGateway(ctx context.Context, o gatewayOptions) (*gateway, error) {
-	text, err := newEmailTemplate()
+func openGateway(ctx context.Context, r *environment.Environment, o gatewayOptions) (*gateway, error) {
+	text, err := environment.NewEmailTemplate()
 	if err != nil {
 		return nil, err
 	}
 	g := &gateway{environment: r, emailTemplate: text, ses: o.ses, shared: o.ses != nil}
 	if !g.shared {
-		if g.ses, err = NewSES(ctx, o.rate, o.onSend); err != nil {
+		if g.ses, err = environment.NewSES(ctx, o.rate, o.onSend); err != nil {
 			return nil, err
 		}
 	}
@@ -104,7 +105,7 @@ func (g *gateway) stop(ctx context.Context, kinds ...string) error {
 	return errors.Join(errs...)
 }
 
-func (g *gateway) program(kind string) **Program {
+func (g *gateway) program(kind string) **environment.Program {
 	switch kind {
 	case "api":
 		return &g.api

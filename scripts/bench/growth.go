@@ -8,7 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/scripts/bench/environment"
 	"email-gateway/scripts/bench/history"
+	"email-gateway/scripts/bench/results"
 )
 
 func growth() Section {
@@ -17,10 +19,10 @@ func growth() Section {
 
 // runGrowth measures every step with three numbers of emails in the tables, alternately: each size
 // has a system of its own.
-func runGrowth(ctx context.Context, r *Environment, t *Table) (err error) {
-	few := scale(r, 10_000, 1_000)
-	sizes := scale(r, []int{1_000_000, 10_000_000}, []int{10_000, 100_000})
-	n := scale(r, 20_000, 4_000)
+func runGrowth(ctx context.Context, r *environment.Environment, t *results.Table) (err error) {
+	few := environment.Scale(r, 10_000, 1_000)
+	sizes := environment.Scale(r, []int{1_000_000, 10_000_000}, []int{10_000, 100_000})
+	n := environment.Scale(r, 20_000, 4_000)
 
 	var grown []*gateway
 	defer func() {
@@ -29,7 +31,7 @@ func runGrowth(ctx context.Context, r *Environment, t *Table) (err error) {
 		}
 	}()
 	for _, size := range sizes {
-		g, opening := r.openGateway(ctx, gatewayOptions{env: throughput()})
+		g, opening := openGateway(ctx, r, gatewayOptions{env: throughput()})
 		if opening != nil {
 			return opening
 		}
@@ -39,7 +41,7 @@ func runGrowth(ctx context.Context, r *Environment, t *Table) (err error) {
 		}
 	}
 	for range t.Rounds() {
-		small, err := r.smallRound(ctx, t, few, n)
+		small, err := smallRound(ctx, r, t, few, n)
 		if err != nil {
 			return err
 		}
@@ -48,7 +50,7 @@ func runGrowth(ctx context.Context, r *Environment, t *Table) (err error) {
 			if err != nil {
 				return err
 			}
-			t.recordGrowth(sizes[i], few, large, small)
+			recordGrowth(t, sizes[i], few, large, small)
 		}
 	}
 	return nil
@@ -56,8 +58,8 @@ func runGrowth(ctx context.Context, r *Environment, t *Table) (err error) {
 
 // smallRound runs a round on a new system: the emails of earlier rounds would soon be most of its
 // rows.
-func (r *Environment) smallRound(ctx context.Context, t *Table, size, n int) (result rates, err error) {
-	g, err := r.openGateway(ctx, gatewayOptions{env: throughput()})
+func smallRound(ctx context.Context, r *environment.Environment, t *results.Table, size, n int) (result rates, err error) {
+	g, err := openGateway(ctx, r, gatewayOptions{env: throughput()})
 	if err != nil {
 		return result, err
 	}
@@ -68,7 +70,7 @@ func (r *Environment) smallRound(ctx context.Context, t *Table, size, n int) (re
 	return g.round(ctx, n)
 }
 
-func (t *Table) recordGrowth(size, few int, large, small rates) {
+func recordGrowth(t *results.Table, size, few int, large, small rates) {
 	for _, step := range []struct {
 		name         string
 		large, small float64
@@ -78,10 +80,10 @@ func (t *Table) recordGrowth(size, few int, large, small rates) {
 		{"send", large.Send, small.Send},
 		{"whole way", large.Whole, small.Whole},
 	} {
-		t.Say("%s  %s emails/s at %d emails, %s at %d", step.name, figure(step.large), size, figure(step.small), few)
+		t.Say("%s  %s emails/s at %d emails, %s at %d", step.name, results.Figure(step.large), size, results.Figure(step.small), few)
 		t.RecordPair(
-			Subject{Name: fmt.Sprintf("%s at %d emails in the tables", step.name, size), Unit: "emails/s"},
-			Reference{Name: fmt.Sprintf("at %d", few), Budget: 0.8, Moonshot: 0.95},
+			results.Subject{Name: fmt.Sprintf("%s at %d emails in the tables", step.name, size), Unit: "emails/s"},
+			results.Reference{Name: fmt.Sprintf("at %d", few), Budget: 0.8, Moonshot: 0.95},
 			step.large, step.small,
 		)
 	}
@@ -89,7 +91,7 @@ func (t *Table) recordGrowth(size, few int, large, small rates) {
 
 // grow fills the tables with sent emails, copies of one that was really sent, and prints their
 // size.
-func (g *gateway) grow(ctx context.Context, t *Table, size int) error {
+func (g *gateway) grow(ctx context.Context, t *results.Table, size int) error {
 	begun := time.Now()
 	if err := g.environment.EmptyRedis(ctx); err != nil {
 		return err
@@ -108,7 +110,7 @@ func (g *gateway) grow(ctx context.Context, t *Table, size int) error {
 	if err := g.shorten(ctx, model); err != nil {
 		return err
 	}
-	if err := g.environment.withoutAutovacuum(ctx, func() error {
+	if err := withoutAutovacuum(ctx, g.environment, func() error {
 		if err := history.Add(ctx, g.system.Database, model, size); err != nil {
 			return err
 		}
@@ -126,10 +128,10 @@ func (g *gateway) grow(ctx context.Context, t *Table, size int) error {
 
 // withoutAutovacuum turns off autovacuum, which would repeatedly process the tables while they are
 // filled; work ends with a vacuum.
-func (r *Environment) withoutAutovacuum(ctx context.Context, work func() error) error {
+func withoutAutovacuum(ctx context.Context, r *environment.Environment, work func() error) error {
 	set := func(ctx context.Context, statement string) error {
 		for _, s := range []string{statement, "SELECT pg_reload_conf()"} {
-			if _, err := r.server.ExecContext(ctx, s); err != nil {
+			if _, err := r.Server.ExecContext(ctx, s); err != nil {
 				return fmt.Errorf("%s: %w", s, err)
 			}
 		}
@@ -145,5 +147,5 @@ func (r *Environment) withoutAutovacuum(ctx context.Context, work func() error) 
 // dozen gigabytes. The rows stay large enough: about 1.1 KB in the outbox, 400 bytes in the log,
 // 600 in four events.
 func (g *gateway) shorten(ctx context.Context, model uuid.UUID) error {
-	return g.system.exec(ctx, `UPDATE email_outbox SET html = left(html, 200) WHERE id = $1`, model)
+	return g.system.Exec(ctx, `UPDATE email_outbox SET html = left(html, 200) WHERE id = $1`, model)
 }

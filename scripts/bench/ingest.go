@@ -1,13 +1,16 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
+
+	"email-gateway/scripts/bench/environment"
+	"email-gateway/scripts/bench/load"
+	"email-gateway/scripts/bench/results"
 )
 
 func ingest() Section {
@@ -16,23 +19,23 @@ func ingest() Section {
 
 // ingesting holds a CSV and the two ways to import it into mailing_entries.
 type ingesting struct {
-	environment     *Environment
-	table           *Table
+	environment     *environment.Environment
+	table           *results.Table
 	rows            int
-	sheet           string  // the CSV
-	ready           string  // the rows of mailing_entries, as \copy reads them
-	ours            *System // imports the CSV
-	referenceSystem *System // imports the rows
-	api             *Program
+	sheet           string              // the CSV
+	ready           string              // the rows of mailing_entries, as \copy reads them
+	ours            *environment.System // imports the CSV
+	referenceSystem *environment.System // imports the rows
+	api             *environment.Program
 }
 
-func runIngest(ctx context.Context, r *Environment, t *Table) (err error) {
+func runIngest(ctx context.Context, r *environment.Environment, t *results.Table) (err error) {
 	in := &ingesting{
-		environment: r, table: t, rows: scale(r, 1_000_000, 20_000),
-		sheet: filepath.Join(r.cfg.Dir, "sheet.csv"), ready: filepath.Join(r.cfg.Dir, "entries.copy"),
+		environment: r, table: t, rows: environment.Scale(r, 1_000_000, 20_000),
+		sheet: filepath.Join(r.Dir(), "sheet.csv"), ready: filepath.Join(r.Dir(), "entries.copy"),
 	}
 	defer func() { err = errors.Join(err, in.close(context.WithoutCancel(ctx))) }()
-	if err := writeSheet(in.sheet, in.rows); err != nil {
+	if err := load.WriteSheet(in.sheet, in.rows); err != nil {
 		return err
 	}
 	if in.ours, err = r.NewSystem(ctx, nil); err != nil {
@@ -45,36 +48,9 @@ func runIngest(ctx context.Context, r *Environment, t *Table) (err error) {
 		return err
 	}
 	return t.Compare(ctx,
-		Subject{Name: fmt.Sprintf("CSV of %d rows", in.rows), Unit: "rows/s", Measure: in.subject},
-		Reference{Name: "psql \\copy of the same rows", Budget: 0.8, Moonshot: 1.2, Measure: in.reference},
+		results.Subject{Name: fmt.Sprintf("CSV of %d rows", in.rows), Unit: "rows/s", Measure: in.subject},
+		results.Reference{Name: "psql \\copy of the same rows", Budget: 0.8, Moonshot: 1.2, Measure: in.reference},
 	)
-}
-
-// sheetName and sheetCity are in every row of a CSV.
-const (
-	sheetName = "João Assunção"
-	sheetCity = "São Luís"
-)
-
-func sheetAddress(row int64) string { return fmt.Sprintf("cliente%09d@cliente.example", row) }
-
-func sheetInvoice(row int64) string { return fmt.Sprintf("fatura-%09d", row) }
-
-// writeSheet writes a CSV of about 75 bytes per row.
-func writeSheet(name string, rows int) error {
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("write CSV: %w", err)
-	}
-	out := bufio.NewWriterSize(file, 1<<20)
-	fmt.Fprint(out, "Nome,E-mail,Cidade,Fatura\r\n")
-	for i := range rows {
-		fmt.Fprintf(out, "%s,%s,%s,%s\r\n", sheetName, sheetAddress(int64(i)), sheetCity, sheetInvoice(int64(i)))
-	}
-	if err := errors.Join(out.Flush(), file.Close()); err != nil {
-		return fmt.Errorf("write CSV: %w", err)
-	}
-	return nil
 }
 
 // subject measures the rate from the first byte of the upload to the response, which follows the
@@ -83,22 +59,22 @@ func (in *ingesting) subject(ctx context.Context) (float64, error) {
 	if err := in.empty(ctx, in.ours); err != nil {
 		return 0, err
 	}
-	m := newMeter(in.environment, []*Program{in.api}, in.environment.Postgres)
-	if err := m.start(); err != nil {
+	m := environment.NewMeter(in.environment, []*environment.Program{in.api}, in.environment.Postgres)
+	if err := m.Start(); err != nil {
 		return 0, err
 	}
 	if err := in.upload(ctx); err != nil {
 		return 0, err
 	}
-	if err := m.stop(); err != nil {
+	if err := m.Stop(); err != nil {
 		return 0, err
 	}
-	m.record(in.table, "", "row", float64(in.rows))
+	m.Record(in.table, "", "row", float64(in.rows))
 	usage, err := in.api.Usage()
 	if err != nil {
 		return 0, err
 	}
-	in.table.Record(Quantity{Name: "most memory, api", Unit: "MB"}, float64(usage.Peak)/1e6)
+	in.table.Record(results.Quantity{Name: "most memory, api", Unit: "MB"}, float64(usage.Peak)/1e6)
 	if err := in.dump(ctx); err != nil {
 		return 0, err
 	}
@@ -110,7 +86,7 @@ func (in *ingesting) dump(ctx context.Context) error {
 	if _, err := os.Stat(in.ready); err == nil {
 		return nil
 	}
-	_, err := postgresRun(ctx, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", in.ours.DatabaseURL, "-c", `\copy mailing_entries TO '`+in.ready+`'`)
+	_, err := environment.PostgresRun(ctx, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", in.ours.DatabaseURL, "-c", `\copy mailing_entries TO '`+in.ready+`'`)
 	return err
 }
 
@@ -119,7 +95,7 @@ func (in *ingesting) reference(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	begun := time.Now()
-	if _, err := postgresRun(ctx, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", in.referenceSystem.DatabaseURL,
+	if _, err := environment.PostgresRun(ctx, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", in.referenceSystem.DatabaseURL,
 		"-c", `\copy mailing_entries FROM '`+in.ready+`'`); err != nil {
 		return 0, err
 	}
@@ -132,7 +108,7 @@ func (in *ingesting) reference(ctx context.Context) (float64, error) {
 }
 
 // empty removes the rows of earlier measurements.
-func (in *ingesting) empty(ctx context.Context, s *System) error {
+func (in *ingesting) empty(ctx context.Context, s *environment.System) error {
 	if _, err := s.Database.ExecContext(ctx, "TRUNCATE mailings, mailing_entries, mailing_rejects CASCADE"); err != nil {
 		return fmt.Errorf("empty the mailings: %w", err)
 	}
@@ -141,16 +117,16 @@ func (in *ingesting) empty(ctx context.Context, s *System) error {
 
 // upload uploads the CSV as a paused mailing, which is not sent.
 func (in *ingesting) upload(ctx context.Context) error {
-	_, err := upload{sheet: in.sheet, rows: in.rows, fields: map[string]string{
+	_, err := load.Upload{Sheet: in.sheet, Rows: in.rows, Fields: map[string]string{
 		"subject": "Olá, {{nome}}", "start": "false",
 		"html": `<p title="{{cidade}}">{{nome}}, sua fatura {{fatura}} saiu.</p><p><a href="{{unsubscribe_url}}">Sair</a></p>`,
-	}}.send(ctx, in.api.Addr, in.ours.Key)
+	}}.Send(ctx, in.api.Addr, in.ours.Key)
 	return err
 }
 
 func (in *ingesting) close(ctx context.Context) error {
-	errs := []error{in.environment.stopPrograms(ctx)}
-	for _, s := range []*System{in.ours, in.referenceSystem} {
+	errs := []error{in.environment.StopPrograms(ctx)}
+	for _, s := range []*environment.System{in.ours, in.referenceSystem} {
 		if s != nil {
 			errs = append(errs, s.Close(ctx))
 		}

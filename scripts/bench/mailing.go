@@ -10,6 +10,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/scripts/bench/environment"
+	"email-gateway/scripts/bench/load"
+	"email-gateway/scripts/bench/reference"
+	"email-gateway/scripts/bench/results"
 	"email-gateway/shared/service"
 )
 
@@ -29,38 +33,38 @@ const (
 // mailingRun holds a CSV, the environment of the programs that send it and the loop as their
 // reference.
 type mailingRun struct {
-	environment *Environment
-	table       *Table
-	upload      upload
-	ses         *SES // of the programs and of the loop
-	loop        *mailingLoop
+	environment *environment.Environment
+	table       *results.Table
+	upload      load.Upload
+	ses         *environment.SES // of the programs and of the loop
+	loop        *reference.MailingLoop
 }
 
 // runMailing measures a mailing from the first byte of its upload until Postgres has it as
 // COMPLETED. Each measurement has a new database, so that it inserts all recipients, and stops its
 // programs before the loop begins.
-func runMailing(ctx context.Context, r *Environment, t *Table) (err error) {
-	m := &mailingRun{environment: r, table: t, upload: upload{
-		rows: scale(r, 50_000, 5_000), sheet: filepath.Join(r.cfg.Dir, "mailing.csv"),
-		fields: map[string]string{"subject": mailingSubject, "html": mailingHTML()},
+func runMailing(ctx context.Context, r *environment.Environment, t *results.Table) (err error) {
+	m := &mailingRun{environment: r, table: t, upload: load.Upload{
+		Rows: environment.Scale(r, 50_000, 5_000), Sheet: filepath.Join(r.Dir(), "mailing.csv"),
+		Fields: map[string]string{"subject": reference.MailingSubject, "html": reference.MailingHTML()},
 	}}
-	if err := writeSheet(m.upload.sheet, m.upload.rows); err != nil {
+	if err := load.WriteSheet(m.upload.Sheet, m.upload.Rows); err != nil {
 		return err
 	}
-	if m.ses, err = NewSES(ctx, 0, nil); err != nil {
+	if m.ses, err = environment.NewSES(ctx, 0, nil); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.ses.Close()) }()
-	if m.loop, err = newMailingLoop(m.ses.URL, mailingConcurrency); err != nil {
+	if m.loop, err = reference.NewMailingLoop(m.ses.URL, mailingConcurrency); err != nil {
 		return err
 	}
-	name := fmt.Sprintf("CSV of %d rows, concurrency ", m.upload.rows)
+	name := fmt.Sprintf("CSV of %d rows, concurrency ", m.upload.Rows)
 	for range t.Rounds() {
 		many, err := m.turn(ctx, mailingConcurrency)
 		if err != nil {
 			return err
 		}
-		loop, err := m.loop.run(ctx, m.upload.rows)
+		loop, err := m.loop.Run(ctx, m.upload.Rows)
 		if err != nil {
 			return err
 		}
@@ -68,11 +72,11 @@ func runMailing(ctx context.Context, r *Environment, t *Table) (err error) {
 		if err != nil {
 			return err
 		}
-		t.Say("%s emails/s with %d, %s with %d, the loop %s", figure(many), mailingConcurrency, figure(few), fewConcurrency, figure(loop))
-		t.RecordPair(Subject{Name: name + strconv.Itoa(mailingConcurrency), Unit: "emails/s"},
-			Reference{Name: "render and SendEmail in a loop, same concurrency", Budget: 0.33, Moonshot: 0.5}, many, loop)
-		t.RecordPair(Subject{Name: name + strconv.Itoa(fewConcurrency), Unit: "emails/s"},
-			Reference{Name: "concurrency " + strconv.Itoa(mailingConcurrency), Budget: 0.9, Moonshot: 1}, few, many)
+		t.Say("%s emails/s with %d, %s with %d, the loop %s", results.Figure(many), mailingConcurrency, results.Figure(few), fewConcurrency, results.Figure(loop))
+		t.RecordPair(results.Subject{Name: name + strconv.Itoa(mailingConcurrency), Unit: "emails/s"},
+			results.Reference{Name: "render and SendEmail in a loop, same concurrency", Budget: 0.33, Moonshot: 0.5}, many, loop)
+		t.RecordPair(results.Subject{Name: name + strconv.Itoa(fewConcurrency), Unit: "emails/s"},
+			results.Reference{Name: "concurrency " + strconv.Itoa(mailingConcurrency), Budget: 0.9, Moonshot: 1}, few, many)
 	}
 	return nil
 }
@@ -81,7 +85,7 @@ func runMailing(ctx context.Context, r *Environment, t *Table) (err error) {
 func (m *mailingRun) turn(ctx context.Context, concurrency int) (rate float64, err error) {
 	env := throughput()
 	env["WORKER_CONCURRENCY"] = strconv.Itoa(concurrency)
-	g, err := m.environment.openGateway(ctx, gatewayOptions{env: env, ses: m.ses})
+	g, err := openGateway(ctx, m.environment, gatewayOptions{env: env, ses: m.ses})
 	if err != nil {
 		return 0, err
 	}
@@ -95,44 +99,44 @@ func (m *mailingRun) turn(ctx context.Context, concurrency int) (rate float64, e
 	if err := g.system.Settle(ctx); err != nil {
 		return 0, err
 	}
-	before, err := g.system.work(ctx)
+	before, err := workOf(ctx, g.system)
 	if err != nil {
 		return 0, err
 	}
-	w := newMeter(m.environment, []*Program{g.api, g.dispatcher, g.worker}, m.environment.Postgres, m.environment.Redis, m.environment.RabbitMQ)
-	if err := w.start(); err != nil {
+	w := environment.NewMeter(m.environment, []*environment.Program{g.api, g.dispatcher, g.worker}, m.environment.Postgres, m.environment.Redis, m.environment.RabbitMQ)
+	if err := w.Start(); err != nil {
 		return 0, err
 	}
 	times, err := m.send(ctx, g)
-	if err := errors.Join(err, w.stop()); err != nil {
+	if err := errors.Join(err, w.Stop()); err != nil {
 		return 0, err
 	}
-	after, err := g.system.work(ctx)
+	after, err := workOf(ctx, g.system)
 	if err != nil {
 		return 0, err
 	}
 
 	prefix := fmt.Sprintf("concurrency %d: ", concurrency)
-	w.record(m.table, prefix, "email", float64(m.upload.rows))
-	all := Quantity{Name: prefix + "cpu per email, all of these", Unit: "µs"}
+	w.Record(m.table, prefix, "email", float64(m.upload.Rows))
+	all := results.Quantity{Name: prefix + "cpu per email, all of these", Unit: "µs"}
 	if concurrency == mailingConcurrency {
 		all.Budget = mailingCPU
 	}
-	m.table.Record(all, each(w.Spent, m.upload.rows))
-	emails := float64(m.upload.rows)
-	m.table.Record(Quantity{Name: prefix + "WAL per email", Unit: "kB"}, float64(after.written-before.written)/1e3/emails)
-	m.table.Record(Quantity{Name: prefix + "transactions per 1,000 emails", Unit: ""}, float64(after.transactions-before.transactions)/emails*1e3)
-	m.table.Record(Quantity{Name: prefix + "first byte to the api's answer", Unit: "s"}, times.answered.Seconds())
-	m.table.Record(Quantity{Name: prefix + "last email at SES to COMPLETED", Unit: "s"}, (times.completed - times.sent).Seconds())
-	return perSecond(m.upload.rows, times.completed), nil
+	m.table.Record(all, each(w.Spent, m.upload.Rows))
+	emails := float64(m.upload.Rows)
+	m.table.Record(results.Quantity{Name: prefix + "WAL per email", Unit: "kB"}, float64(after.written-before.written)/1e3/emails)
+	m.table.Record(results.Quantity{Name: prefix + "transactions per 1,000 emails", Unit: ""}, float64(after.transactions-before.transactions)/emails*1e3)
+	m.table.Record(results.Quantity{Name: prefix + "first byte to the api's answer", Unit: "s"}, times.answered.Seconds())
+	m.table.Record(results.Quantity{Name: prefix + "last email at SES to COMPLETED", Unit: "s"}, (times.completed - times.sent).Seconds())
+	return perSecond(m.upload.Rows, times.completed), nil
 }
 
 // work are Postgres's counters: bytes of WAL since its creation, and transactions in the system's
 // database.
 type work struct{ written, transactions int64 }
 
-// work reads the counters. Those of other sessions are up to a second old.
-func (s *System) work(ctx context.Context) (w work, err error) {
+// workOf reads the counters. Those of other sessions are up to a second old.
+func workOf(ctx context.Context, s *environment.System) (w work, err error) {
 	if w.written, err = s.Count(ctx, "SELECT (pg_current_wal_lsn() - '0/0')::bigint"); err != nil {
 		return work{}, err
 	}
@@ -146,15 +150,15 @@ type mailingTimes struct{ answered, sent, completed time.Duration }
 // send uploads the CSV and waits until the mailing is COMPLETED and all its rows are SENT. It
 // queries Postgres only when SES has received all emails.
 func (m *mailingRun) send(ctx context.Context, g *gateway) (t mailingTimes, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, sendTimeout, fmt.Errorf("the mailing of %d rows did not end within %s", m.upload.rows, sendTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, sendTimeout, fmt.Errorf("the mailing of %d rows did not end within %s", m.upload.Rows, sendTimeout))
 	defer cancel()
 	taken, begun := g.ses.Taken(), time.Now()
-	id, err := m.upload.send(ctx, g.api.Addr, g.key)
+	id, err := m.upload.Send(ctx, g.api.Addr, g.key)
 	if err != nil {
 		return t, err
 	}
 	t.answered = time.Since(begun)
-	for g.ses.Taken() < taken+int64(m.upload.rows) {
+	for g.ses.Taken() < taken+int64(m.upload.Rows) {
 		if err := service.Pause(ctx, 2*time.Millisecond); err != nil {
 			return t, fmt.Errorf("SES took %d: %w", g.ses.Taken()-taken, err)
 		}
@@ -165,8 +169,8 @@ func (m *mailingRun) send(ctx context.Context, g *gateway) (t mailingTimes, err 
 		switch {
 		case err != nil:
 			return t, err
-		case status == "COMPLETED" && sent != m.upload.rows:
-			return t, fmt.Errorf("the mailing is COMPLETED with %d rows of %d sent", sent, m.upload.rows)
+		case status == "COMPLETED" && sent != m.upload.Rows:
+			return t, fmt.Errorf("the mailing is COMPLETED with %d rows of %d sent", sent, m.upload.Rows)
 		case status == "COMPLETED":
 			t.completed = time.Since(begun)
 			return t, nil

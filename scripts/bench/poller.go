@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"email-gateway/scripts/bench/environment"
 	"email-gateway/shared/service"
 )
 
@@ -26,7 +27,7 @@ func (d *dispatching) poll(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	begun, moved := time.Now(), 0
-	for range scale(d.environment, 4, 2) {
+	for range environment.Scale(d.environment, 4, 2) {
 		ids, err := d.page(ctx)
 		if err != nil {
 			return 0, err

@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"email-gateway/scripts/bench/environment"
+	"email-gateway/scripts/bench/load"
+	"email-gateway/scripts/bench/results"
 )
 
 const (
@@ -20,10 +24,10 @@ func quiet() Section {
 }
 
 // runQuiet measures how much another tenant's backlog delays a quiet tenant's email.
-func runQuiet(ctx context.Context, r *Environment, t *Table) error {
-	backlog := scale(r, 1_000_000, 20_000)
-	return r.compareQuiet(ctx, t, quietCase{
-		seed: func(s *System) error { return s.Seed(ctx, backlog) },
+func runQuiet(ctx context.Context, r *environment.Environment, t *results.Table) error {
+	backlog := environment.Scale(r, 1_000_000, 20_000)
+	return compareQuiet(ctx, r, t, quietCase{
+		seed: func(s *environment.System) error { return s.Seed(ctx, backlog) },
 		idle: "other tenant idle", busy: fmt.Sprintf("other tenant has %d queued", backlog), added: "added by the other tenant",
 		budget: 1200, moonshot: 200,
 	})
@@ -31,21 +35,21 @@ func runQuiet(ctx context.Context, r *Environment, t *Table) error {
 
 // quietCase describes the load of other tenants.
 type quietCase struct {
-	seed              func(*System) error // inserts the emails of others
-	idle, busy, added string              // names of the rows
-	budget, moonshot  float64             // of the increase of p99, in ms
+	seed              func(*environment.System) error // inserts the emails of others
+	idle, busy, added string                          // names of the rows
+	budget, moonshot  float64                         // of the increase of p99, in ms
 }
 
 // compareQuiet alternately measures two systems with the same two tenants, one of which has no
 // other load.
-func (r *Environment) compareQuiet(ctx context.Context, t *Table, c quietCase) (err error) {
-	timer := newStopwatch()
-	idle, err := r.openQuiet(ctx, timer)
+func compareQuiet(ctx context.Context, r *environment.Environment, t *results.Table, c quietCase) (err error) {
+	timer := load.NewStopwatch()
+	idle, err := openQuiet(ctx, r, timer)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, idle.close(context.WithoutCancel(ctx))) }()
-	busy, err := r.openQuiet(ctx, timer)
+	busy, err := openQuiet(ctx, r, timer)
 	if err != nil {
 		return err
 	}
@@ -59,7 +63,7 @@ func (r *Environment) compareQuiet(ctx context.Context, t *Table, c quietCase) (
 		return err
 	}
 	t.Say("%s after %s; SES accepts %d/s", c.busy, time.Since(begun).Round(time.Second), quietRate)
-	p := pace{n: scale(r, 100, 30), every: quietEvery, jitter: true}
+	p := load.Pace{N: environment.Scale(r, 100, 30), Every: quietEvery, Jitter: true}
 	for range t.Rounds() {
 		alone, err := idle.quietTurn(ctx, timer, p)
 		if err != nil {
@@ -74,19 +78,19 @@ func (r *Environment) compareQuiet(ctx context.Context, t *Table, c quietCase) (
 			percent          float64
 			budget, moonshot float64
 		}{{name: "p50", percent: 50}, {name: "p99", percent: 99, budget: c.budget, moonshot: c.moonshot}} {
-			with, without := percentile(beside, q.percent), percentile(alone, q.percent)
-			t.Say("%s: %s ms, %s ms with the load of others", q.name, figure(without), figure(with))
-			t.Record(Quantity{Name: "POST to SES, " + q.name + ", " + c.idle, Unit: "ms"}, without)
-			t.Record(Quantity{Name: "POST to SES, " + q.name + ", " + c.busy, Unit: "ms"}, with)
-			t.Record(Quantity{Name: c.added + ", " + q.name, Unit: "ms", Budget: q.budget, Moonshot: q.moonshot}, with-without)
+			with, without := load.Percentile(beside, q.percent), load.Percentile(alone, q.percent)
+			t.Say("%s: %s ms, %s ms with the load of others", q.name, results.Figure(without), results.Figure(with))
+			t.Record(results.Quantity{Name: "POST to SES, " + q.name + ", " + c.idle, Unit: "ms"}, without)
+			t.Record(results.Quantity{Name: "POST to SES, " + q.name + ", " + c.busy, Unit: "ms"}, with)
+			t.Record(results.Quantity{Name: c.added + ", " + q.name, Unit: "ms", Budget: q.budget, Moonshot: q.moonshot}, with-without)
 		}
 	}
 	return nil
 }
 
 // openQuiet returns a system with a quiet tenant in addition to the first one.
-func (r *Environment) openQuiet(ctx context.Context, timer *stopwatch) (*gateway, error) {
-	g, err := r.openGateway(ctx, gatewayOptions{rate: quietRate, onSend: timer.arrive})
+func openQuiet(ctx context.Context, r *environment.Environment, timer *load.Stopwatch) (*gateway, error) {
+	g, err := openGateway(ctx, r, gatewayOptions{rate: quietRate, onSend: timer.Arrive})
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +101,7 @@ func (r *Environment) openQuiet(ctx context.Context, timer *stopwatch) (*gateway
 }
 
 // quietTurn starts the system, waits until it works at its full rate, and measures.
-func (g *gateway) quietTurn(ctx context.Context, timer *stopwatch, p pace) ([]time.Duration, error) {
+func (g *gateway) quietTurn(ctx context.Context, timer *load.Stopwatch, p load.Pace) ([]time.Duration, error) {
 	if err := g.environment.EmptyRedis(ctx); err != nil {
 		return nil, err
 	}
@@ -105,7 +109,7 @@ func (g *gateway) quietTurn(ctx context.Context, timer *stopwatch, p pace) ([]ti
 		return nil, err
 	}
 	// The first emails wait until connections are open and the backlog fills the window.
-	if _, err := g.measureTimes(ctx, timer, pace{n: 20, every: p.every}); err != nil {
+	if _, err := g.measureTimes(ctx, timer, load.Pace{N: 20, Every: p.Every}); err != nil {
 		return nil, err
 	}
 	times, err := g.measureTimes(ctx, timer, p)

@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"email-gateway/scripts/bench/environment"
+	"email-gateway/scripts/bench/results"
 	"email-gateway/shared/service"
 )
 
@@ -34,7 +36,7 @@ func (a account) String() string {
 
 // runQuota measures how much of the account's rate the gateway uses while emails wait, with default
 // settings, and how many of its calls a provider with that rate would refuse.
-func runQuota(ctx context.Context, r *Environment, t *Table) error {
+func runQuota(ctx context.Context, r *environment.Environment, t *results.Table) error {
 	accounts := []account{{500, 100 * time.Millisecond, 1}, {500, 100 * time.Millisecond, 3}, {14, 50 * time.Millisecond, 1}}
 	for range t.Rounds() {
 		for _, a := range accounts {
@@ -50,12 +52,12 @@ func runQuota(ctx context.Context, r *Environment, t *Table) error {
 const idleTime = 10 * time.Second
 
 // measure records one round. It excludes the first seconds, in which the workers find their limits.
-func (a account) measure(ctx context.Context, r *Environment, t *Table) (err error) {
-	warmUp, seconds := scale(r, 10, 5), scale(r, 20, 6)
+func (a account) measure(ctx context.Context, r *environment.Environment, t *results.Table) (err error) {
+	warmUp, seconds := environment.Scale(r, 10, 5), environment.Scale(r, 20, 6)
 	// The provider's token bucket holds about one second of the rate.
 	allowed := rate.NewLimiter(rate.Limit(a.perSecond), a.perSecond)
 	var over atomic.Int64
-	ses, err := NewSES(ctx, float64(a.perSecond), func([]byte) {
+	ses, err := environment.NewSES(ctx, float64(a.perSecond), func([]byte) {
 		if !allowed.Allow() {
 			over.Add(1)
 		}
@@ -70,9 +72,9 @@ func (a account) measure(ctx context.Context, r *Environment, t *Table) (err err
 		return err
 	}
 	defer func() {
-		err = errors.Join(err, r.stopPrograms(context.WithoutCancel(ctx)), s.system.Close(context.WithoutCancel(ctx)))
+		err = errors.Join(err, r.StopPrograms(context.WithoutCancel(ctx)), s.system.Close(context.WithoutCancel(ctx)))
 	}()
-	workers := make([]*Program, a.workers)
+	workers := make([]*environment.Program, a.workers)
 	for i := range workers {
 		if workers[i], err = s.system.Start(ctx, "worker", nil); err != nil {
 			return err
@@ -101,27 +103,27 @@ func (a account) measure(ctx context.Context, r *Environment, t *Table) (err err
 		return err
 	}
 	sent := perSecond(int(ses.Taken()-first), time.Since(begun))
-	t.Say("%s: %s emails/s, %d calls over the rate", a, figure(sent), over.Load())
-	t.RecordPair(Subject{Name: a.String(), Unit: "emails/s"}, Reference{Name: "the account's rate", Budget: 0.95, Moonshot: 0.99}, sent, float64(a.perSecond))
-	t.Record(Quantity{Name: a.String() + ": calls within the rate", Unit: "%", Budget: 99.9, AtLeast: true}, 100*(1-float64(over.Load())/float64(ses.Taken())))
+	t.Say("%s: %s emails/s, %d calls over the rate", a, results.Figure(sent), over.Load())
+	t.RecordPair(results.Subject{Name: a.String(), Unit: "emails/s"}, results.Reference{Name: "the account's rate", Budget: 0.95, Moonshot: 0.99}, sent, float64(a.perSecond))
+	t.Record(results.Quantity{Name: a.String() + ": calls within the rate", Unit: "%", Budget: 99.9, AtLeast: true}, 100*(1-float64(over.Load())/float64(ses.Taken())))
 	return nil
 }
 
 // idle records the CPU time of idle workers.
-func (a account) idle(ctx context.Context, t *Table, workers []*Program) error {
-	m := newMeter(workers[0].environment, workers[:1])
+func (a account) idle(ctx context.Context, t *results.Table, workers []*environment.Program) error {
+	m := environment.NewMeter(workers[0].Environment, workers[:1])
 	if err := service.Pause(ctx, time.Second); err != nil { // after their startup
 		return err
 	}
-	if err := m.start(); err != nil {
+	if err := m.Start(); err != nil {
 		return err
 	}
 	if err := service.Pause(ctx, idleTime); err != nil {
 		return err
 	}
-	if err := m.stop(); err != nil {
+	if err := m.Stop(); err != nil {
 		return err
 	}
-	t.Record(Quantity{Name: fmt.Sprintf("an idle worker, %d in all", a.workers), Unit: "% of a core"}, 100*m.Spent[0].Seconds()/m.Length.Seconds())
+	t.Record(results.Quantity{Name: fmt.Sprintf("an idle worker, %d in all", a.workers), Unit: "% of a core"}, 100*m.Spent[0].Seconds()/m.Length.Seconds())
 	return nil
 }

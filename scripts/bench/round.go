@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"email-gateway/scripts/bench/environment"
 	"email-gateway/shared/service"
 )
 
@@ -60,13 +61,13 @@ func (g *gateway) dispatchAll(ctx context.Context, emails int) (rate float64, er
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	if err := g.system.exec(ctx, `UPDATE dispatch_lanes SET held_at = now(), held_reason = 'bench'`); err != nil {
+	if err := g.system.Exec(ctx, `UPDATE dispatch_lanes SET held_at = now(), held_reason = 'bench'`); err != nil {
 		return 0, err
 	}
 	if err := g.start(ctx, "dispatcher"); err != nil {
 		return 0, err
 	}
-	if err := g.system.exec(ctx, `UPDATE dispatch_lanes SET held_at = NULL, held_reason = NULL`); err != nil {
+	if err := g.system.Exec(ctx, `UPDATE dispatch_lanes SET held_at = NULL, held_reason = NULL`); err != nil {
 		return 0, err
 	}
 	first, err := awaitTasks(ctx, client, int64(emails)/8)
@@ -76,13 +77,6 @@ func (g *gateway) dispatchAll(ctx context.Context, emails int) (rate float64, er
 	begun := time.Now()
 	last, err := awaitTasks(ctx, client, int64(emails))
 	return perSecond(int(last-first), time.Since(begun)), err
-}
-
-func (s *System) exec(ctx context.Context, statement string, args ...any) error {
-	if _, err := s.Database.ExecContext(ctx, statement, args...); err != nil {
-		return fmt.Errorf("%s: %w", statement, err)
-	}
-	return nil
 }
 
 // sendAll starts the worker with a full queue and returns how many emails per second it sent, from
@@ -116,6 +110,6 @@ func perSecond(n int, took time.Duration) float64 { return float64(n) / took.Sec
 // dispatcher that fills the queue although no worker has reported a rate.
 func throughput() map[string]string {
 	return map[string]string{
-		"WORKER_CONCURRENCY": wholeConcurrency, "SES_MAX_SEND_RATE": strconv.Itoa(sendRate),
+		"WORKER_CONCURRENCY": wholeConcurrency, "SES_MAX_SEND_RATE": strconv.Itoa(environment.SendRate),
 	}
 }

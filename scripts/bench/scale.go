@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"email-gateway/scripts/bench/environment"
+	"email-gateway/scripts/bench/results"
 )
 
 func scaleOut() Section {
@@ -17,8 +20,8 @@ const answerTime = 100 * time.Millisecond
 // runScale measures how the sending rate grows with the number of workers if their concurrency is
 // the limit: each call mostly waits for SES. Where the CPU is the limit, as on one machine with a
 // SES that responds immediately, more workers only share the CPU.
-func runScale(ctx context.Context, r *Environment, t *Table) (err error) {
-	s := &sending{environment: r, table: t, concurrency: 25, portion: scale[int64](r, 3_000, 600)}
+func runScale(ctx context.Context, r *environment.Environment, t *results.Table) (err error) {
+	s := &sending{environment: r, table: t, concurrency: 25, portion: environment.Scale[int64](r, 3_000, 600)}
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
 	more := []int{2, 4}
 	if err := s.open(ctx, (t.Rounds()+1)*(1+len(more)), func([]byte) { <-time.After(answerTime) }); err != nil {
@@ -34,10 +37,10 @@ func runScale(ctx context.Context, r *Environment, t *Table) (err error) {
 			if err != nil {
 				return err
 			}
-			t.Say("%d workers  %s emails/s, one %s", workers, figure(several), figure(one))
+			t.Say("%d workers  %s emails/s, one %s", workers, results.Figure(several), results.Figure(one))
 			t.RecordPair(
-				Subject{Name: fmt.Sprintf("%d workers, concurrency %d each, SES answering after %s", workers, s.concurrency, answerTime), Unit: "emails/s"},
-				Reference{Name: "one worker"}, several, one,
+				results.Subject{Name: fmt.Sprintf("%d workers, concurrency %d each, SES answering after %s", workers, s.concurrency, answerTime), Unit: "emails/s"},
+				results.Reference{Name: "one worker"}, several, one,
 			)
 		}
 	}
@@ -46,7 +49,7 @@ func runScale(ctx context.Context, r *Environment, t *Table) (err error) {
 
 // rateOf measures the total rate of that number of workers.
 func (s *sending) rateOf(ctx context.Context, workers int) (rate float64, err error) {
-	err = s.with(ctx, workers, func([]*Program) error {
+	err = s.with(ctx, workers, func([]*environment.Program) error {
 		begun := time.Now()
 		emails, err := s.finish(ctx)
 		rate = perSecond(int(emails), time.Since(begun))

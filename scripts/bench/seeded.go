@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"email-gateway/scripts/bench/environment"
+	"email-gateway/scripts/bench/results"
 	"email-gateway/shared/service"
 )
 
@@ -15,10 +17,10 @@ const seededRate = 5000
 // seededTurn measures the rate at which a dispatcher and a worker send n emails of a new database, from the first eighth at
 // SES until Postgres has the last email as SENT, and records the CPU time per email, in a row that begins with name. prepare
 // may change the system before the programs start; end is called after the measurement.
-func (r *Environment) seededTurn(
-	ctx context.Context, t *Table, name string, n int, prepare func(*System) (end func() error, err error),
+func seededTurn(
+	ctx context.Context, r *environment.Environment, t *results.Table, name string, n int, prepare func(*environment.System) (end func() error, err error),
 ) (rate float64, err error) {
-	g, err := r.openGateway(ctx, gatewayOptions{rate: seededRate, env: map[string]string{"WORKER_CONCURRENCY": wholeConcurrency}})
+	g, err := openGateway(ctx, r, gatewayOptions{rate: seededRate, env: map[string]string{"WORKER_CONCURRENCY": wholeConcurrency}})
 	if err != nil {
 		return 0, err
 	}
@@ -45,16 +47,16 @@ func (r *Environment) seededTurn(
 			return 0, err
 		}
 	}
-	m := newMeter(r, []*Program{g.dispatcher, g.worker}, r.Postgres, r.Redis)
-	if err := m.start(); err != nil {
+	m := environment.NewMeter(r, []*environment.Program{g.dispatcher, g.worker}, r.Postgres, r.Redis)
+	if err := m.Start(); err != nil {
 		return 0, err
 	}
 	first := g.ses.Taken()
 	err = g.awaitSent(ctx, 0, begun, n)
-	if err := errors.Join(err, m.stop()); err != nil {
+	if err := errors.Join(err, m.Stop()); err != nil {
 		return 0, err
 	}
 	emails := n - int(first)
-	t.Record(Quantity{Name: name + ": cpu per email, dispatcher, worker, Postgres, Redis", Unit: "µs"}, each(m.Spent, emails))
+	t.Record(results.Quantity{Name: name + ": cpu per email, dispatcher, worker, Postgres, Redis", Unit: "µs"}, each(m.Spent, emails))
 	return perSecond(emails, m.Length), nil
 }

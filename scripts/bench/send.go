@@ -9,6 +9,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"email-gateway/scripts/bench/environment"
+	"email-gateway/scripts/bench/reference"
+	"email-gateway/scripts/bench/results"
 	"email-gateway/shared/service"
 )
 
@@ -18,31 +21,31 @@ func send() Section {
 
 // sending holds tasks on Redis and the environment of the workers that take them.
 type sending struct {
-	environment *Environment
-	table       *Table
-	system      *System
+	environment *environment.Environment
+	table       *results.Table
+	system      *environment.System
 	redis       *redis.Client
-	ses         *SES
+	ses         *environment.SES
 	concurrency int   // of each worker
 	portion     int64 // number of tasks on Redis before a round
 	end         int64 // number of emails at SES when a tenth of the portion is left
 }
 
-func runSend(ctx context.Context, r *Environment, t *Table) (err error) {
-	s := &sending{environment: r, table: t, concurrency: 256, portion: scale[int64](r, 50_000, 4_000)}
+func runSend(ctx context.Context, r *environment.Environment, t *results.Table) (err error) {
+	s := &sending{environment: r, table: t, concurrency: 256, portion: environment.Scale[int64](r, 50_000, 4_000)}
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
 	if err := s.open(ctx, t.Rounds()+1, nil); err != nil {
 		return err
 	}
-	bare, err := newBareClient(s.ses.URL, s.concurrency)
+	bare, err := reference.NewBareClient(s.ses.URL, s.concurrency)
 	if err != nil {
 		return err
 	}
 	return t.Compare(ctx,
-		Subject{Name: fmt.Sprintf("one worker, concurrency %d", s.concurrency), Unit: "emails/s", Measure: s.subject},
-		Reference{
+		results.Subject{Name: fmt.Sprintf("one worker, concurrency %d", s.concurrency), Unit: "emails/s", Measure: s.subject},
+		results.Reference{
 			Name: "bare sesv2 client loop, same concurrency", Budget: 0.36, Moonshot: 0.5,
-			Measure: func(ctx context.Context) (float64, error) { return bare.loop(ctx, int(s.portion)) },
+			Measure: func(ctx context.Context) (float64, error) { return bare.Loop(ctx, int(s.portion)) },
 		},
 	)
 }
@@ -52,7 +55,7 @@ func (s *sending) open(ctx context.Context, portions int, onSend func([]byte)) (
 	if s.redis, err = s.environment.RedisClient(); err != nil {
 		return err
 	}
-	if s.ses, err = NewSES(ctx, 0, onSend); err != nil {
+	if s.ses, err = environment.NewSES(ctx, 0, onSend); err != nil {
 		return err
 	}
 	s.system, err = s.environment.NewSystem(ctx, map[string]string{
@@ -72,21 +75,21 @@ func (s *sending) open(ctx context.Context, portions int, onSend func([]byte)) (
 
 // subject measures the rate and the resource usage of one worker.
 func (s *sending) subject(ctx context.Context) (rate float64, err error) {
-	err = s.with(ctx, 1, func(workers []*Program) error {
-		m := newMeter(s.environment, workers, s.environment.Postgres, s.environment.Redis)
-		if err := m.start(); err != nil {
+	err = s.with(ctx, 1, func(workers []*environment.Program) error {
+		m := environment.NewMeter(s.environment, workers, s.environment.Postgres, s.environment.Redis)
+		if err := m.Start(); err != nil {
 			return err
 		}
 		emails, err := s.finish(ctx)
-		if err := errors.Join(err, m.stop()); err != nil {
+		if err := errors.Join(err, m.Stop()); err != nil {
 			return err
 		}
 		usage, err := workers[0].Usage()
 		if err != nil {
 			return err
 		}
-		m.record(s.table, "", "email", float64(emails))
-		s.table.Record(Quantity{Name: "most memory, worker", Unit: "MB"}, float64(usage.Peak)/1e6)
+		m.Record(s.table, "", "email", float64(emails))
+		s.table.Record(results.Quantity{Name: "most memory, worker", Unit: "MB"}, float64(usage.Peak)/1e6)
 		rate = float64(emails) / m.Length.Seconds()
 		return nil
 	})
@@ -95,7 +98,7 @@ func (s *sending) subject(ctx context.Context) (rate float64, err error) {
 
 // with puts a portion on Redis, starts workers for it, and calls measure when they are sending.
 // Afterwards each email at SES must be SENT.
-func (s *sending) with(ctx context.Context, workers int, measure func([]*Program) error) error {
+func (s *sending) with(ctx context.Context, workers int, measure func([]*environment.Program) error) error {
 	if err := s.enqueue(ctx); err != nil {
 		return err
 	}
@@ -108,9 +111,9 @@ func (s *sending) with(ctx context.Context, workers int, measure func([]*Program
 	}
 	taken := s.ses.Taken()
 	s.end = taken + s.portion*9/10
-	running := make([]*Program, workers)
+	running := make([]*environment.Program, workers)
 	for i := range running {
-		if running[i], err = s.system.Start(ctx, "worker", map[string]string{"SES_MAX_SEND_RATE": strconv.Itoa(sendRate)}); err != nil {
+		if running[i], err = s.system.Start(ctx, "worker", map[string]string{"SES_MAX_SEND_RATE": strconv.Itoa(environment.SendRate)}); err != nil {
 			return err
 		}
 	}
@@ -171,7 +174,7 @@ func (s *sending) await(ctx context.Context, emails int64) (int64, error) {
 }
 
 func (s *sending) close(ctx context.Context) error {
-	errs := []error{s.environment.stopPrograms(ctx), s.environment.EmptyRedis(ctx)}
+	errs := []error{s.environment.StopPrograms(ctx), s.environment.EmptyRedis(ctx)}
 	if s.redis != nil {
 		errs = append(errs, s.redis.Close())
 	}

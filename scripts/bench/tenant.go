@@ -12,12 +12,15 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/scripts/bench/environment"
+	"email-gateway/scripts/bench/load"
 )
 
 // tenant is a client that sends emails: the address of an api and a key.
 type tenant struct {
 	addr, key     string
-	emailTemplate emailTemplate
+	emailTemplate environment.EmailTemplate
 	serial        *atomic.Int64 // of the last email; serials are unique
 	client        *http.Client
 }
@@ -25,7 +28,7 @@ type tenant struct {
 // post sends one email and returns its id. It keeps its connections, and opens as many as it needs.
 func (t *tenant) post(ctx context.Context, serial int64) (uuid.UUID, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+t.addr+"/v1/email/send",
-		bytes.NewReader(t.emailTemplate.append(nil, serial)))
+		bytes.NewReader(t.emailTemplate.Append(nil, serial)))
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("post email: %w", err)
 	}
@@ -58,10 +61,10 @@ func (t *tenant) postBatch(ctx context.Context, n int) (posted int, err error) {
 	defer cancel(nil)
 	var over, never atomic.Bool
 	first := t.serial.Load()
-	request := t.emailTemplate.request(t.key)
-	h := loadGenerator{
-		addr: t.addr, connections: batchConnections, status: http.StatusAccepted, serial: t.serial,
-		request: func(dst []byte, serial int64) []byte {
+	request := t.emailTemplate.Request(t.key)
+	h := load.Generator{
+		Addr: t.addr, Connections: batchConnections, Status: http.StatusAccepted, Serial: t.serial,
+		Request: func(dst []byte, serial int64) []byte {
 			if serial >= first+int64(n) {
 				over.Store(true)
 			}
@@ -70,9 +73,9 @@ func (t *tenant) postBatch(ctx context.Context, n int) (posted int, err error) {
 	}
 	var waits []time.Duration // stays empty: single responses are not measured
 	var posting sync.WaitGroup
-	for range h.connections {
+	for range h.Connections {
 		posting.Go(func() {
-			if err := h.connect(ctx, &never, &over, &waits); err != nil {
+			if err := h.Connect(ctx, &never, &over, &waits); err != nil {
 				cancel(err)
 			}
 		})

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"email-gateway/scripts/bench/environment"
 )
 
 // Emails that the connections post beyond n are counted: otherwise the batch would look faster than
@@ -22,7 +24,7 @@ func TestPostBatch_Count(t *testing.T) {
 		_, _ = io.WriteString(w, "{}")
 	}))
 	defer api.Close()
-	text, err := newEmailTemplate()
+	text, err := environment.NewEmailTemplate()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +45,7 @@ func TestPostBatch_Refused(t *testing.T) {
 	t.Parallel()
 	api := httptest.NewServer(http.NotFoundHandler())
 	defer api.Close()
-	text, err := newEmailTemplate()
+	text, err := environment.NewEmailTemplate()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"email-gateway/scripts/bench/environment"
+	"email-gateway/scripts/bench/results"
 	"email-gateway/shared/service"
 )
 
@@ -25,26 +27,26 @@ func tenants() []Section {
 // later is the delay of emails that must not become due during a measurement.
 const later = 12 * time.Hour
 
-func manyCompanies(r *Environment) int { return scale(r, 10_000, 200) }
+func manyCompanies(r *environment.Environment) int { return environment.Scale(r, 10_000, 200) }
 
 // runTenantsDispatch compares the dispatcher's rate for many companies with that for one. Each
 // measurement has a new database.
-func runTenantsDispatch(ctx context.Context, r *Environment, t *Table) error {
-	many := companies{name: "Empresa", count: manyCompanies(r), each: 50}
-	idle := companies{name: "Futura", count: many.count, each: 1, due: later}
+func runTenantsDispatch(ctx context.Context, r *environment.Environment, t *results.Table) error {
+	many := environment.Companies{Name: "Empresa", Count: manyCompanies(r), Each: 50}
+	idle := environment.Companies{Name: "Futura", Count: many.Count, Each: 1, Due: later}
 	return t.Compare(ctx,
-		Subject{
-			Name: fmt.Sprintf("%d companies with %d due emails each, %d lanes with later ones", many.count, many.each, idle.count), Unit: "emails/s",
+		results.Subject{
+			Name: fmt.Sprintf("%d companies with %d due emails each, %d lanes with later ones", many.Count, many.Each, idle.Count), Unit: "emails/s",
 			Measure: func(ctx context.Context) (float64, error) {
-				return r.dispatchRate(ctx, t, "many companies: ", many.emails(), func(s *System) error {
+				return dispatchRate(ctx, r, t, "many companies: ", many.Emails(), func(s *environment.System) error {
 					return errors.Join(s.AddCompanies(ctx, many), s.AddCompanies(ctx, idle))
 				})
 			},
 		},
-		Reference{
+		results.Reference{
 			Name: "one company", Budget: 0.8, Moonshot: 0.95,
 			Measure: func(ctx context.Context) (float64, error) {
-				return r.dispatchRate(ctx, t, "one company: ", many.emails(), func(s *System) error { return s.Seed(ctx, many.emails()) })
+				return dispatchRate(ctx, r, t, "one company: ", many.Emails(), func(s *environment.System) error { return s.Seed(ctx, many.Emails()) })
 			},
 		},
 	)
@@ -52,13 +54,13 @@ func runTenantsDispatch(ctx context.Context, r *Environment, t *Table) error {
 
 // dispatchRate measures the rate at which a dispatcher dispatches the emails that seed inserts,
 // from the first eighth until a sixteenth is left.
-func (r *Environment) dispatchRate(ctx context.Context, t *Table, prefix string, emails int, seed func(*System) error) (rate float64, err error) {
-	err = r.withDispatcher(ctx, seed, func(_ *System, p *Program, await func(tasks int) (int64, error)) error {
+func dispatchRate(ctx context.Context, r *environment.Environment, t *results.Table, prefix string, emails int, seed func(*environment.System) error) (rate float64, err error) {
+	err = withDispatcher(ctx, r, seed, func(_ *environment.System, p *environment.Program, await func(tasks int) (int64, error)) error {
 		if _, err := await(emails / 8); err != nil {
 			return err
 		}
-		m := newMeter(r, []*Program{p}, r.Postgres, r.Redis)
-		if err := m.start(); err != nil {
+		m := environment.NewMeter(r, []*environment.Program{p}, r.Postgres, r.Redis)
+		if err := m.Start(); err != nil {
 			return err
 		}
 		first, err := await(1)
@@ -66,10 +68,10 @@ func (r *Environment) dispatchRate(ctx context.Context, t *Table, prefix string,
 			return err
 		}
 		last, err := await(emails - emails/16)
-		if err := errors.Join(err, m.stop()); err != nil {
+		if err := errors.Join(err, m.Stop()); err != nil {
 			return err
 		}
-		m.record(t, prefix, "email", float64(last-first))
+		m.Record(t, prefix, "email", float64(last-first))
 		rate = float64(last-first) / m.Length.Seconds()
 		return nil
 	})
@@ -78,15 +80,15 @@ func (r *Environment) dispatchRate(ctx context.Context, t *Table, prefix string,
 
 // withDispatcher creates a system with the emails that seed inserts, starts a dispatcher with an
 // unlimited window, and calls measure.
-func (r *Environment) withDispatcher(
-	ctx context.Context, seed func(*System) error, measure func(s *System, p *Program, await func(tasks int) (int64, error)) error,
+func withDispatcher(
+	ctx context.Context, r *environment.Environment, seed func(*environment.System) error, measure func(s *environment.System, p *environment.Program, await func(tasks int) (int64, error)) error,
 ) (err error) {
 	s, err := r.NewSystem(ctx, map[string]string{"SES_MAX_SEND_RATE": "100000000", "RESCUE_AFTER": "1h"})
 	if err != nil {
 		return err
 	}
 	ending := context.WithoutCancel(ctx)
-	defer func() { err = errors.Join(err, r.stopPrograms(ending), s.Close(ending), r.EmptyRedis(ending)) }()
+	defer func() { err = errors.Join(err, r.StopPrograms(ending), s.Close(ending), r.EmptyRedis(ending)) }()
 	client, err := r.RedisClient()
 	if err != nil {
 		return err
@@ -106,43 +108,43 @@ func (r *Environment) withDispatcher(
 }
 
 // runTenantsQuiet measures how much many busy lanes delay a quiet tenant's email.
-func runTenantsQuiet(ctx context.Context, r *Environment, t *Table) error {
-	busy := companies{name: "Empresa", count: manyCompanies(r), each: 5}
-	lanes := fmt.Sprintf("%d lanes busy", busy.count)
-	return r.compareQuiet(ctx, t, quietCase{
-		seed: func(s *System) error { return s.AddCompanies(ctx, busy) },
+func runTenantsQuiet(ctx context.Context, r *environment.Environment, t *results.Table) error {
+	busy := environment.Companies{Name: "Empresa", Count: manyCompanies(r), Each: 5}
+	lanes := fmt.Sprintf("%d lanes busy", busy.Count)
+	return compareQuiet(ctx, r, t, quietCase{
+		seed: func(s *environment.System) error { return s.AddCompanies(ctx, busy) },
 		idle: "other lanes idle", busy: lanes, added: "added by " + lanes, budget: 1000, moonshot: 200,
 	})
 }
 
 // runTenantsTurns measures how the dispatcher divides its turns between companies. Both companies
 // have emails left when it ends.
-func runTenantsTurns(ctx context.Context, r *Environment, t *Table) error {
-	each := scale(r, 500, 100)
-	several := companies{name: "Varias", count: 1, mailings: 100, each: each}
-	single := companies{name: "Uma", count: 1, mailings: 1, each: several.emails()}
+func runTenantsTurns(ctx context.Context, r *environment.Environment, t *results.Table) error {
+	each := environment.Scale(r, 500, 100)
+	several := environment.Companies{Name: "Varias", Count: 1, Mailings: 100, Each: each}
+	single := environment.Companies{Name: "Uma", Count: 1, Mailings: 1, Each: several.Emails()}
 	for range t.Rounds() {
-		err := r.withDispatcher(ctx, func(s *System) error {
+		err := withDispatcher(ctx, r, func(s *environment.System) error {
 			return errors.Join(s.AddCompanies(ctx, several), s.AddCompanies(ctx, single))
-		}, func(s *System, p *Program, await func(tasks int) (int64, error)) error {
-			if _, err := await(several.emails() / 2); err != nil {
+		}, func(s *environment.System, p *environment.Program, await func(tasks int) (int64, error)) error {
+			if _, err := await(several.Emails() / 2); err != nil {
 				return err
 			}
 			if err := p.Stop(ctx); err != nil {
 				return err
 			}
 			const dispatched = "SELECT count(*) FROM email_outbox o JOIN companies c ON c.id = o.company_id WHERE o.status = 'ENQUEUED' AND c.name = $1 || ' 1'"
-			more, err := s.Count(ctx, dispatched, several.name)
+			more, err := s.Count(ctx, dispatched, several.Name)
 			if err != nil {
 				return err
 			}
-			fewer, err := s.Count(ctx, dispatched, single.name)
+			fewer, err := s.Count(ctx, dispatched, single.Name)
 			if err != nil {
 				return err
 			}
-			t.Say("%d emails of the company with %d mailings, %d of the one with one", more, several.mailings, fewer)
-			t.RecordPair(Subject{Name: fmt.Sprintf("dispatched of a company with %d mailings", several.mailings), Unit: "emails"},
-				Reference{Name: "of one with one mailing", Budget: 1.2, AtMost: true, Moonshot: 1}, float64(more), float64(fewer))
+			t.Say("%d emails of the company with %d mailings, %d of the one with one", more, several.Mailings, fewer)
+			t.RecordPair(results.Subject{Name: fmt.Sprintf("dispatched of a company with %d mailings", several.Mailings), Unit: "emails"},
+				results.Reference{Name: "of one with one mailing", Budget: 1.2, AtMost: true, Moonshot: 1}, float64(more), float64(fewer))
 			return nil
 		})
 		if err != nil {
@@ -153,32 +155,32 @@ func runTenantsTurns(ctx context.Context, r *Environment, t *Table) error {
 }
 
 // runTenantsIdle measures an idle dispatcher, for 30 s because it lists all lanes that often.
-func runTenantsIdle(ctx context.Context, r *Environment, t *Table) error {
-	idle := companies{name: "Futura", count: manyCompanies(r), each: 1, due: later}
-	watched := scale(r, 30*time.Second, 3*time.Second)
+func runTenantsIdle(ctx context.Context, r *environment.Environment, t *results.Table) error {
+	idle := environment.Companies{Name: "Futura", Count: manyCompanies(r), Each: 1, Due: later}
+	watched := environment.Scale(r, 30*time.Second, 3*time.Second)
 	for range t.Rounds() {
-		err := r.withDispatcher(ctx, func(s *System) error { return s.AddCompanies(ctx, idle) },
-			func(_ *System, p *Program, await func(tasks int) (int64, error)) error {
+		err := withDispatcher(ctx, r, func(s *environment.System) error { return s.AddCompanies(ctx, idle) },
+			func(_ *environment.System, p *environment.Program, await func(tasks int) (int64, error)) error {
 				if _, err := await(1); err != nil { // the copied email: the first listing is complete
 					return err
 				}
 				if err := service.Pause(ctx, 2*time.Second); err != nil {
 					return err
 				}
-				m := newMeter(r, []*Program{p}, r.Postgres)
-				if err := m.start(); err != nil {
+				m := environment.NewMeter(r, []*environment.Program{p}, r.Postgres)
+				if err := m.Start(); err != nil {
 					return err
 				}
 				if err := service.Pause(ctx, watched); err != nil {
 					return err
 				}
-				if err := m.stop(); err != nil {
+				if err := m.Stop(); err != nil {
 					return err
 				}
-				lanes := fmt.Sprintf(", %d lanes with later emails", idle.count)
+				lanes := fmt.Sprintf(", %d lanes with later emails", idle.Count)
 				part := func(spent time.Duration) float64 { return 100 * spent.Seconds() / m.Length.Seconds() }
-				t.Record(Quantity{Name: "idle dispatcher" + lanes, Unit: "% of a core", Budget: 2}, part(m.Spent[0]))
-				t.Record(Quantity{Name: "postgres meanwhile" + lanes, Unit: "% of a core"}, part(m.Spent[1]))
+				t.Record(results.Quantity{Name: "idle dispatcher" + lanes, Unit: "% of a core", Budget: 2}, part(m.Spent[0]))
+				t.Record(results.Quantity{Name: "postgres meanwhile" + lanes, Unit: "% of a core"}, part(m.Spent[1]))
 				return nil
 			})
 		if err != nil {
@@ -190,20 +192,20 @@ func runTenantsIdle(ctx context.Context, r *Environment, t *Table) error {
 
 // runTenantsSnapshot compares sending with and without a transaction that prevents Postgres from
 // removing index entries of taken emails. Each measurement has a new database.
-func runTenantsSnapshot(ctx context.Context, r *Environment, t *Table) error {
-	n := scale(r, 200_000, 4_000)
+func runTenantsSnapshot(ctx context.Context, r *environment.Environment, t *results.Table) error {
+	n := environment.Scale(r, 200_000, 4_000)
 	return t.Compare(ctx,
-		Subject{Name: fmt.Sprintf("%d emails, a snapshot is held", n), Unit: "emails/s", Measure: func(ctx context.Context) (float64, error) {
-			return r.seededTurn(ctx, t, "a snapshot is held", n, func(s *System) (end func() error, err error) { return s.hold(ctx) })
+		results.Subject{Name: fmt.Sprintf("%d emails, a snapshot is held", n), Unit: "emails/s", Measure: func(ctx context.Context) (float64, error) {
+			return seededTurn(ctx, r, t, "a snapshot is held", n, func(s *environment.System) (end func() error, err error) { return holdSnapshot(ctx, s) })
 		}},
-		Reference{Name: "none is held", Budget: 0.8, Moonshot: 0.95, Measure: func(ctx context.Context) (float64, error) {
-			return r.seededTurn(ctx, t, "none is held", n, nil)
+		results.Reference{Name: "none is held", Budget: 0.8, Moonshot: 0.95, Measure: func(ctx context.Context) (float64, error) {
+			return seededTurn(ctx, r, t, "none is held", n, nil)
 		}})
 }
 
-// hold opens a transaction with a current snapshot, as a dump does, and returns a function that
+// holdSnapshot opens a transaction with a current snapshot, as a dump does, and returns a function that
 // ends it.
-func (s *System) hold(ctx context.Context) (release func() error, err error) {
+func holdSnapshot(ctx context.Context, s *environment.System) (release func() error, err error) {
 	tx, err := s.Database.BeginTx(context.WithoutCancel(ctx), &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return nil, fmt.Errorf("hold a snapshot: %w", err)

@@ -7,7 +7,9 @@ import (
 	"os"
 	"time"
 
+	"email-gateway/scripts/bench/environment"
 	"email-gateway/scripts/bench/peer"
+	"email-gateway/scripts/bench/results"
 )
 
 // wholeConcurrency is the worker's concurrency here: more emails in flight make the groups of its
@@ -21,30 +23,30 @@ func whole() Section {
 // runWhole measures emails end to end from POST to SENT, as a closed batch, compared with River: as
 // many jobs of the same size, each inserted in a transaction of its own and completed by a no-op
 // worker. They do not run at the same time.
-func runWhole(ctx context.Context, r *Environment, t *Table) (err error) {
-	g, err := r.openGateway(ctx, gatewayOptions{env: throughput()})
+func runWhole(ctx context.Context, r *environment.Environment, t *results.Table) (err error) {
+	g, err := openGateway(ctx, r, gatewayOptions{env: throughput()})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.close(context.WithoutCancel(ctx))) }()
-	river, err := r.openRiver(ctx)
+	river, err := openRiver(ctx, r)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, river.close(context.WithoutCancel(ctx))) }()
 
-	n := scale(r, 20_000, 2_000)
+	n := environment.Scale(r, 20_000, 2_000)
 	return t.Compare(ctx,
-		Subject{Name: fmt.Sprintf("batch of %d", n), Unit: "emails/s", Measure: func(ctx context.Context) (float64, error) {
+		results.Subject{Name: fmt.Sprintf("batch of %d", n), Unit: "emails/s", Measure: func(ctx context.Context) (float64, error) {
 			return g.wholeTurn(ctx, t, n)
 		}},
-		Reference{Name: "River, insert and no-op work", Budget: 0.9, Moonshot: 1.2, Measure: func(ctx context.Context) (float64, error) {
+		results.Reference{Name: "River, insert and no-op work", Budget: 0.9, Moonshot: 1.2, Measure: func(ctx context.Context) (float64, error) {
 			return river.turn(ctx, t, n)
 		}})
 }
 
 // wholeTurn starts the programs, sends n emails and stops the programs.
-func (g *gateway) wholeTurn(ctx context.Context, t *Table, n int) (rate float64, err error) {
+func (g *gateway) wholeTurn(ctx context.Context, t *results.Table, n int) (rate float64, err error) {
 	if err := g.start(ctx); err != nil {
 		return 0, err
 	}
@@ -55,16 +57,16 @@ func (g *gateway) wholeTurn(ctx context.Context, t *Table, n int) (rate float64,
 	if err := g.system.Settle(ctx); err != nil {
 		return 0, err
 	}
-	m := newMeter(g.environment, []*Program{g.api, g.dispatcher, g.worker}, g.environment.Postgres, g.environment.Redis)
-	if err := m.start(); err != nil {
+	m := environment.NewMeter(g.environment, []*environment.Program{g.api, g.dispatcher, g.worker}, g.environment.Postgres, g.environment.Redis)
+	if err := m.Start(); err != nil {
 		return 0, err
 	}
 	b, err := g.sendBatch(ctx, n)
-	if err := errors.Join(err, m.stop()); err != nil {
+	if err := errors.Join(err, m.Stop()); err != nil {
 		return 0, err
 	}
-	m.record(t, "", "email", float64(b.emails))
-	t.Record(Quantity{Name: "cpu per email, all of these", Unit: "µs"}, each(m.Spent, b.emails))
+	m.Record(t, "", "email", float64(b.emails))
+	t.Record(results.Quantity{Name: "cpu per email, all of these", Unit: "µs"}, each(m.Spent, b.emails))
 	return perSecond(b.emails, b.sent), nil
 }
 
@@ -80,16 +82,16 @@ func each(spent []time.Duration, n int) float64 {
 // riverPeer is a River in this process, with a database of its own.
 type riverPeer struct {
 	*peer.River
-	environment *Environment
+	environment *environment.Environment
 }
 
 const riverDatabase = "bench_river"
 
-func (r *Environment) openRiver(ctx context.Context) (*riverPeer, error) {
-	if _, err := r.server.ExecContext(ctx, "CREATE DATABASE "+riverDatabase); err != nil {
+func openRiver(ctx context.Context, r *environment.Environment) (*riverPeer, error) {
+	if _, err := r.Server.ExecContext(ctx, "CREATE DATABASE "+riverDatabase); err != nil {
 		return nil, fmt.Errorf("create database: %w", err)
 	}
-	opened, err := peer.Open(ctx, r.databaseURL(riverDatabase))
+	opened, err := peer.Open(ctx, r.DatabaseURL(riverDatabase))
 	if err != nil {
 		return nil, err
 	}
@@ -98,40 +100,40 @@ func (r *Environment) openRiver(ctx context.Context) (*riverPeer, error) {
 
 func (p *riverPeer) close(ctx context.Context) error {
 	p.Close()
-	if _, err := p.environment.server.ExecContext(ctx, "DROP DATABASE "+riverDatabase+" WITH (FORCE)"); err != nil {
+	if _, err := p.environment.Server.ExecContext(ctx, "DROP DATABASE "+riverDatabase+" WITH (FORCE)"); err != nil {
 		return fmt.Errorf("drop database: %w", err)
 	}
 	return nil
 }
 
 // turn runs n jobs with the bodies of emails through River.
-func (p *riverPeer) turn(ctx context.Context, t *Table, n int) (rate float64, err error) {
-	text, err := newEmailTemplate()
+func (p *riverPeer) turn(ctx context.Context, t *results.Table, n int) (rate float64, err error) {
+	text, err := environment.NewEmailTemplate()
 	if err != nil {
 		return 0, err
 	}
 	jobs := make([]peer.Email, n)
 	for i := range jobs {
-		jobs[i].RawMessage = text.append(nil, int64(i))
+		jobs[i].RawMessage = text.Append(nil, int64(i))
 	}
-	if _, err := p.environment.server.ExecContext(ctx, "CHECKPOINT"); err != nil {
+	if _, err := p.environment.Server.ExecContext(ctx, "CHECKPOINT"); err != nil {
 		return 0, fmt.Errorf("checkpoint: %w", err)
 	}
 	// River and the inserters run in this process.
-	m := newMeter(p.environment, nil, p.environment.Postgres)
-	m.names, m.read = append(m.names, "river"), append(m.read, func() (Usage, error) { return usageOf(os.Getpid()) })
-	if err := m.start(); err != nil {
+	m := environment.NewMeter(p.environment, nil, p.environment.Postgres)
+	m.Add("river", func() (environment.Usage, error) { return environment.UsageOf(os.Getpid()) })
+	if err := m.Start(); err != nil {
 		return 0, err
 	}
 	took, err := p.Run(ctx, jobs)
-	if err := errors.Join(err, m.stop()); err != nil {
+	if err := errors.Join(err, m.Stop()); err != nil {
 		return 0, err
 	}
 	completed, err := p.Completed(ctx)
 	if err == nil && completed != n {
 		err = fmt.Errorf("river completed %d jobs of %d", completed, n)
 	}
-	m.record(t, "River: ", "job", float64(n))
-	t.Record(Quantity{Name: "River: cpu per job, all of these", Unit: "µs"}, each(m.Spent, n))
+	m.Record(t, "River: ", "job", float64(n))
+	t.Record(results.Quantity{Name: "River: cpu per job, all of these", Unit: "µs"}, each(m.Spent, n))
 	return perSecond(n, took), err
 }

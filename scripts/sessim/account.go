@@ -1,6 +1,8 @@
 package sessim
 
-import "net/http"
+import (
+	"net/http"
+)
 
 // getAccountOutput is GetAccount's response, with the fields that a sender reads.
 type getAccountOutput struct {

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"email-gateway/scripts/sessim/sesmail"
 )
 
 // decision is the decision about one request.
@@ -31,9 +33,9 @@ func (s *Server) decide(sub *submission) decision {
 	v.latency = time.Duration(s.settings.LatencyMS) * time.Millisecond
 	v.Message = expand(v.Message, sub)
 	if v.Accepted {
-		sub.MessageID = newMessageID(sub.received)
+		sub.MessageID = sesmail.NewMessageID(sub.received)
 		sub.Time = sub.received
-		s.quota.add(sub.received, sub.recipientCount())
+		s.quota.add(sub.received, sub.RecipientCount())
 		s.inbox.add(&sub.Mail)
 		if s.publisher != nil {
 			v.events, v.about = s.eventsOf(&sub.Mail)
@@ -58,9 +60,9 @@ func (s *Server) choose(sub *submission) decision {
 		return s.plain(faultSendingPaused)
 	case sub.problem != "":
 		return decision{Fault: Fault{Status: http.StatusBadRequest, ErrorType: "BadRequestException", Message: sub.problem}}
-	case st.DailyQuota > 0 && s.quota.sum(sub.received)+sub.recipientCount() > st.DailyQuota:
+	case st.DailyQuota > 0 && s.quota.sum(sub.received)+sub.RecipientCount() > st.DailyQuota:
 		return s.plain(faultDailyQuota)
-	case st.EnforceRate && !s.rate.take(sub.received, st.MaxSendRate, float64(sub.recipientCount())):
+	case st.EnforceRate && !s.rate.take(sub.received, st.MaxSendRate, float64(sub.RecipientCount())):
 		return s.plain(faultMaxSendRate)
 	}
 	if rule, ok := s.applyRule(&sub.Mail); ok {
@@ -81,9 +83,9 @@ func expand(message string, sub *submission) string {
 		return message
 	}
 	var first string
-	for r := range sub.recipients {
-		first = bareAddress(r)
+	for r := range sub.Recipients {
+		first = sesmail.BareAddress(r)
 		break
 	}
-	return strings.NewReplacer("{from}", bareAddress(sub.From), "{to}", first, "{set}", sub.ConfigurationSet).Replace(message)
+	return strings.NewReplacer("{from}", sesmail.BareAddress(sub.From), "{to}", first, "{set}", sub.ConfigurationSet).Replace(message)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"email-gateway/scripts/sessim/sesmail"
 )
 
 // EventRule determines the events of a mail. The first rule that matches an accepted mail is
@@ -95,7 +97,7 @@ func scenarioOf(address string) (EventRule, bool) {
 	if name, found := faultInAddress(address); found {
 		return scenario(name)
 	}
-	local, domain, _ := strings.Cut(strings.ToLower(bareAddress(address)), "@")
+	local, domain, _ := strings.Cut(strings.ToLower(sesmail.BareAddress(address)), "@")
 	if domain != "simulator.amazonses.com" {
 		return EventRule{}, false
 	}
@@ -140,7 +142,7 @@ func (s *Server) ClearEventRules() {
 }
 
 // eventsOf returns the events of an accepted mail, and the recipients concerned. s.mu is held.
-func (s *Server) eventsOf(m *Mail) (rule EventRule, about []string) {
+func (s *Server) eventsOf(m *sesmail.Mail) (rule EventRule, about []string) {
 	rule, about = s.chooseEvents(m)
 	if rule.Events == nil {
 		rule.Events = []string{"Send", "Delivery"}
@@ -150,12 +152,12 @@ func (s *Server) eventsOf(m *Mail) (rule EventRule, about []string) {
 		slices.Reverse(rule.Events)
 	}
 	if about == nil {
-		about = addressesOf(m)
+		about = sesmail.AddressesOf(m)
 	}
 	return rule, about
 }
 
-func (s *Server) chooseEvents(m *Mail) (EventRule, []string) {
+func (s *Server) chooseEvents(m *sesmail.Mail) (EventRule, []string) {
 	for i := range s.eventRules {
 		r := &s.eventRules[i]
 		asFault := Rule{Match: r.Match, Times: r.Times, Rate: r.Rate, Hits: r.Hits}
@@ -168,7 +170,7 @@ func (s *Server) chooseEvents(m *Mail) (EventRule, []string) {
 		}
 		return *r, nil
 	}
-	for address := range m.recipients {
+	for address := range m.Recipients {
 		if rule, found := scenarioOf(address); found {
 			return rule, []string{address}
 		}

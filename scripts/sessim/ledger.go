@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"email-gateway/scripts/sessim/sesmail"
 )
 
 // Entry is one SendEmail request that arrived in full.
@@ -18,8 +20,8 @@ type Entry struct {
 	BCC       []string  `json:"bcc,omitempty"`
 	Subject   string    `json:"subject"`
 	// HTMLSHA256 is the digest of the html as it would arrive; empty without html.
-	HTMLSHA256  string       `json:"htmlSha256,omitempty"`
-	Attachments []Attachment `json:"attachments,omitempty"`
+	HTMLSHA256  string               `json:"htmlSha256,omitempty"`
+	Attachments []sesmail.Attachment `json:"attachments,omitempty"`
 
 	// Fault is the name of the table row that determined the response, injected or caused by the
 	// settings. It is empty for a success and for an invalid mail; for the latter Error has the
@@ -193,8 +195,8 @@ func (s *Server) find(q ledgerQuery) []*record {
 }
 
 func (e *Entry) hasRecipient(address string) bool {
-	m := Mail{To: e.To, CC: e.CC, BCC: e.BCC}
-	return m.hasRecipient(address)
+	m := sesmail.Mail{To: e.To, CC: e.CC, BCC: e.BCC}
+	return m.HasRecipient(address)
 }
 
 func entries(records []*record) []Entry {

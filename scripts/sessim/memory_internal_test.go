@@ -1,6 +1,8 @@
 package sessim
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestTally_ForgetsTheOldest(t *testing.T) {
 	t.Parallel()

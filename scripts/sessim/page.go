@@ -7,6 +7,8 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+
+	"email-gateway/scripts/sessim/sesmail"
 )
 
 // inboxLimit is the default number of mails that the inbox shows.
@@ -36,7 +38,7 @@ func decoded(header string) string {
 // inboxView is the data of pages/inbox.html.
 type inboxView struct {
 	Query   inboxQueryText
-	Mails   []*Mail
+	Mails   []*sesmail.Mail
 	Summary Summary
 	Rules   []Rule
 }

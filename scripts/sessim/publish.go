@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"email-gateway/scripts/sessim/sesmail"
 )
 
 // Publication configures the endpoint of the events of accepted mails, through a simulated SNS.
@@ -93,7 +95,7 @@ func (s *Server) currentPublisher() *publisher {
 
 // publishEventsOf queues the events of an accepted mail, and waits for their delivery if they precede the
 // response.
-func (s *Server) publishEventsOf(r *http.Request, m *Mail, rule EventRule, about []string) {
+func (s *Server) publishEventsOf(r *http.Request, m *sesmail.Mail, rule EventRule, about []string) {
 	p := s.currentPublisher()
 	if p == nil || len(rule.Events) == 0 {
 		return

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"email-gateway/scripts/sessim/sesmail"
 )
 
 const (
@@ -33,7 +35,7 @@ func retryDelay(n int, longest time.Duration) time.Duration {
 
 // notification is one event of one mail to be delivered to the endpoint.
 type notification struct {
-	mail   *Mail // without its bodies
+	mail   *sesmail.Mail // without its bodies
 	kind   string
 	about  []string
 	copies int // still to be delivered
@@ -247,7 +249,7 @@ func (n *notification) prepare(t *topic, now time.Time) error {
 	if n.body != nil {
 		return nil
 	}
-	text, err := event(n.mail, n.kind, n.about, now)
+	text, err := sesmail.Event(n.mail, n.kind, n.about, now)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"email-gateway/scripts/sessim/sesmail"
 )
 
 // Rule makes requests fail. The first rule that matches a request is applied.
@@ -77,7 +79,7 @@ func (s *Server) Rules() []Rule {
 }
 
 // applyRule finds the rule for m and counts its hit. s.mu is held.
-func (s *Server) applyRule(m *Mail) (Rule, bool) {
+func (s *Server) applyRule(m *sesmail.Mail) (Rule, bool) {
 	for i := range s.rules {
 		if r := &s.rules[i]; r.wants(m) {
 			r.Hits++
@@ -87,10 +89,10 @@ func (s *Server) applyRule(m *Mail) (Rule, bool) {
 	return Rule{}, false
 }
 
-func (r *Rule) wants(m *Mail) bool {
+func (r *Rule) wants(m *sesmail.Mail) bool {
 	return (r.Times == 0 || r.Hits < r.Times) &&
 		(r.Match.OutboxID == "" || r.Match.OutboxID == m.OutboxID) &&
-		(r.Match.To == "" || m.hasRecipient(r.Match.To)) &&
+		(r.Match.To == "" || m.HasRecipient(r.Match.To)) &&
 		(r.Rate == 0 || rand.Float64() < r.Rate)
 }
 
@@ -112,8 +114,8 @@ var timesSuffix = regexp.MustCompile(`-x([0-9]{1,9})$`)
 
 // faultByAddress returns the fault of the first recipient that requests one. An unknown name is an
 // error of the request, so that a misspelt test fails.
-func (s *Server) faultByAddress(m *Mail) (asked addressFault, problem string) {
-	for recipient := range m.recipients {
+func (s *Server) faultByAddress(m *sesmail.Mail) (asked addressFault, problem string) {
+	for recipient := range m.Recipients {
 		name, found := faultInAddress(recipient)
 		if !found {
 			continue
@@ -121,7 +123,7 @@ func (s *Server) faultByAddress(m *Mail) (asked addressFault, problem string) {
 		if _, isScenario := scenario(name); isScenario {
 			continue // it requests events, and the mail is accepted
 		}
-		asked.address = strings.ToLower(bareAddress(recipient))
+		asked.address = strings.ToLower(sesmail.BareAddress(recipient))
 		if suffix := timesSuffix.FindStringSubmatch(name); suffix != nil {
 			name = strings.TrimSuffix(name, suffix[0])
 			asked.times, _ = strconv.Atoi(suffix[1]) // digits, and few
@@ -137,7 +139,7 @@ func (s *Server) faultByAddress(m *Mail) (asked addressFault, problem string) {
 // faultInAddress returns what follows "sim-" at the start of the local part or "+sim-"
 // within it.
 func faultInAddress(address string) (name string, found bool) {
-	local := bareAddress(address)
+	local := sesmail.BareAddress(address)
 	if at := strings.LastIndexByte(local, '@'); at >= 0 {
 		local = local[:at]
 	}

@@ -7,48 +7,17 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"email-gateway/scripts/sessim/sesmail"
 )
 
 // maxMessage is the maximum message size of SES v2. The simulator measures the request body, which
 // differs from the MIME message by a few per cent.
 const maxMessage = 40 << 20
 
-// sendEmailInput is the body of SendEmail, with the fields that the simulator reads.
-type sendEmailInput struct {
-	FromEmailAddress string
-	Destination      struct {
-		ToAddresses  []string
-		CcAddresses  []string
-		BccAddresses []string
-	}
-	ReplyToAddresses     []string
-	ConfigurationSetName string
-	EmailTags            []Pair
-	Content              struct {
-		Simple   *simpleContent
-		Raw      *struct{}
-		Template *struct{}
-	}
-}
-
-type simpleContent struct {
-	Subject *content
-	Body    struct {
-		Text *content
-		Html *content
-	}
-	Headers     []Pair
-	Attachments []sentAttachment
-}
-
-type content struct {
-	Data    *string
-	Charset string
-}
-
 // submission is one SendEmail request after all checks that need no state of the server.
 type submission struct {
-	Mail
+	sesmail.Mail
 	received time.Time
 	remote   string
 	signed   bool
@@ -103,45 +72,13 @@ func (s *Server) read(sub *submission, w http.ResponseWriter, r *http.Request) (
 		return fmt.Sprintf("Message length is more than %d bytes long: '%d'.", maxMessage, buf.Len()), nil
 	}
 
-	var in sendEmailInput
+	var in sesmail.Input
 	if err := json.Unmarshal(buf.Bytes(), &in); err != nil {
 		return "Could not parse request body into json: " + err.Error(), nil
 	}
-	in.fill(&sub.Mail)
+	in.Fill(&sub.Mail)
 	if sub.HTML != "" {
-		sub.htmlSHA256 = digest([]byte(sub.HTML))
+		sub.htmlSHA256 = sesmail.Digest([]byte(sub.HTML))
 	}
-	return in.problem(), nil
-}
-
-// fill copies the request's fields into m, valid or not: the ledger shows refused mails too.
-func (in *sendEmailInput) fill(m *Mail) {
-	m.From = in.FromEmailAddress
-	if m.To = in.Destination.ToAddresses; m.To == nil {
-		m.To = []string{} // "to" is always a list in our JSON
-	}
-	m.CC = in.Destination.CcAddresses
-	m.BCC = in.Destination.BccAddresses
-	m.ReplyTo = in.ReplyToAddresses
-	m.ConfigurationSet = in.ConfigurationSetName
-	m.Tags = in.EmailTags
-	for _, tag := range in.EmailTags {
-		switch tag.Name {
-		case "outbox_id":
-			m.OutboxID = tag.Value
-		case "attempt_id":
-			m.AttemptID = tag.Value
-		case "company_id":
-			m.CompanyID = tag.Value
-		}
-	}
-	if c := in.Content.Simple; c != nil {
-		m.Subject = c.Subject.asSent()
-		m.Text = c.Body.Text.asSent()
-		m.HTML = c.Body.Html.asSent()
-		m.Headers = c.Headers
-		for i := range c.Attachments {
-			m.Attachments = append(m.Attachments, c.Attachments[i].arrived())
-		}
-	}
+	return in.Problem(), nil
 }

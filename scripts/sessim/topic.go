@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"email-gateway/scripts/sessim/sesmail"
 )
 
 // topic signs messages as SNS does, with its own key and certificate.
@@ -50,7 +52,7 @@ func newTopic(p Publication, now time.Time) (*topic, error) {
 		return nil, fmt.Errorf("make a certificate: %w", err)
 	}
 	return &topic{
-		Publication: p, key: key, token: strings.ReplaceAll(newRequestID(), "-", ""),
+		Publication: p, key: key, token: strings.ReplaceAll(sesmail.NewRequestID(), "-", ""),
 		pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 	}, nil
 }
@@ -59,7 +61,7 @@ func newTopic(p Publication, now time.Time) (*topic, error) {
 // extra.
 func (t *topic) envelope(kind, message string, now time.Time, extra map[string]string) ([]byte, error) {
 	fields := map[string]string{
-		"Type": kind, "MessageId": newRequestID(), "TopicArn": t.TopicARN, "Message": message,
+		"Type": kind, "MessageId": sesmail.NewRequestID(), "TopicArn": t.TopicARN, "Message": message,
 		"Timestamp": now.UTC().Format("2006-01-02T15:04:05.000Z"),
 	}
 	for name, value := range extra {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"email-gateway/scripts/sessim/sesmail"
 )
 
 // isSigned reports whether the request has a signature. It does not verify it.
@@ -16,7 +18,7 @@ func isSigned(r *http.Request) bool {
 // SES's spelling.
 func setHead(w http.ResponseWriter, f Fault, contentType string, length int) http.Header {
 	h := w.Header()
-	h["x-amzn-RequestId"] = []string{newRequestID()}
+	h["x-amzn-RequestId"] = []string{sesmail.NewRequestID()}
 	h["Content-Length"] = []string{strconv.Itoa(length)}
 	if f.ErrorType != "" {
 		h["x-amzn-ErrorType"] = []string{f.ErrorType}

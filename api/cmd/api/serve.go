@@ -10,6 +10,7 @@ import (
 	"email-gateway/api"
 	"email-gateway/api/internal/config"
 	"email-gateway/api/internal/httpapi"
+	"email-gateway/api/internal/httpapi/events"
 	"email-gateway/api/internal/mailing"
 	"email-gateway/api/internal/sns"
 	"email-gateway/shared/blob"
@@ -33,7 +34,7 @@ func serve(
 	metrics.Handle("GET /metrics", telemetry.MetricsHandler(registry))
 	waker := httpapi.NewWaker(log, db.WakeLanes)
 	feed := event.New(db.DB())
-	polls := httpapi.NewEventPolls(log, feed)
+	polls := events.NewPolls(log, feed)
 	params := httpapi.Params{
 		Log: log, Store: db, Accepter: accepter, Templates: template.New(db.DB()), Files: file.New(db.DB()), AttachmentsMax: settings.AttachmentsMaxBytes, Feed: feed, Polls: polls, Wake: waker.Wake, Registry: registry, Tracer: traces.Tracer(),
 		Ring: settings.CPFCNPJKeys, HashKey: settings.CPFCNPJHashKey, EmailTTL: settings.EmailTTL, MaxAttempts: settings.MaxAttempts,

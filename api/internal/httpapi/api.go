@@ -2,15 +2,28 @@
 // responses. The api's main function serves it; openapi.yaml describes it, and a test compares
 // the two.
 //
-// A request passes these middlewares in order: startRequest (request id), trace (span), observe (log
-// and metrics), rescue (panics), authenticate (key, rate limit, company), scope, handler. A
-// handler returns an error; problem.go, and the problem files of single routes, map it to a
-// status.
+// This package builds the router: routes.go lists the routes. The packages below it handle them, a
+// package for each family of routes, which declares the few methods of the store that it calls:
+//
+//	sending          single emails and batches
+//	emails           showing, listing, cancelling, retrying and rescheduling emails
+//	events, usage    the feed of events; what a company used
+//	deadletters      dead letters
+//	recipients, suppressions, unsubscribepage
+//	mailings         mailings from CSV files
+//	templates, files what emails are made from
+//	webhooks         webhook endpoints
+//	sesevents        events of SES
+//	health           /livez, /readyz and /health
+//
+// These share other packages: middleware has what runs before and after every handler, reqctx the state
+// of a request, reqbody and query read requests, accept commits a request once, compose makes emails,
+// taxid protects CPFs and CNPJs, problem has the error responses, response what other responses share,
+// and slots limits the statements of a company.
 package httpapi
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -18,72 +31,50 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/api/internal/access"
-	"email-gateway/api/internal/apikey"
+	"email-gateway/api/internal/attachment"
+	"email-gateway/api/internal/httpapi/accept"
+	"email-gateway/api/internal/httpapi/compose"
+	"email-gateway/api/internal/httpapi/deadletters"
+	"email-gateway/api/internal/httpapi/emails"
+	"email-gateway/api/internal/httpapi/events"
+	"email-gateway/api/internal/httpapi/files"
+	"email-gateway/api/internal/httpapi/health"
+	"email-gateway/api/internal/httpapi/mailings"
+	"email-gateway/api/internal/httpapi/middleware"
+	"email-gateway/api/internal/httpapi/recipients"
+	"email-gateway/api/internal/httpapi/sending"
+	"email-gateway/api/internal/httpapi/sesevents"
+	"email-gateway/api/internal/httpapi/slots"
+	"email-gateway/api/internal/httpapi/suppressions"
+	"email-gateway/api/internal/httpapi/taxid"
+	"email-gateway/api/internal/httpapi/templates"
+	"email-gateway/api/internal/httpapi/unsubscribepage"
+	"email-gateway/api/internal/httpapi/usage"
+	"email-gateway/api/internal/httpapi/webhooks"
 	"email-gateway/api/internal/sns"
-	"email-gateway/api/internal/spool"
-	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/clientip"
-	"email-gateway/shared/draft"
 	"email-gateway/shared/email"
 	"email-gateway/shared/keyring"
-	"email-gateway/shared/rules"
-	"email-gateway/shared/sesevent"
 	"email-gateway/shared/store"
-	"email-gateway/shared/store/file"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
 )
-
-// Store is the part of *store.Store that requests use.
-type Store interface {
-	access.Finder
-	MailingStore
-	sesevent.Store
-	DeadLetterStore
-	FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (store.StoredAnswer, error)
-	Exists(ctx context.Context, id uuid.UUID) (bool, error)
-	Confirm(ctx context.Context) error
-	RecipientMatches(ctx context.Context, company, recipient uuid.UUID, address string) (bool, error)
-	FindEmail(ctx context.Context, company, id uuid.UUID) (store.Email, error)
-	Timeline(ctx context.Context, id uuid.UUID) ([]store.TimelineEvent, error)
-	ListEmails(ctx context.Context, company uuid.UUID, f store.EmailFilter) (store.EmailPage, error)
-	AdvanceAll(ctx context.Context, company uuid.UUID, ts []store.Transition) ([]store.Advanced, error)
-	Reschedule(ctx context.Context, m store.Move) (store.Advanced, error)
-	AggregateEmails(ctx context.Context, company uuid.UUID, aggregateType, aggregateID string) ([]store.AggregateEmail, error)
-	AcceptBatch(ctx context.Context, b store.NewBatch) (store.BatchOutcome, error)
-	AcceptRecipients(ctx context.Context, r store.NewRecipients) error
-	FindRecipient(ctx context.Context, company, recipient uuid.UUID) (store.KnownRecipient, error)
-	DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error
-	Suppress(ctx context.Context, company uuid.UUID, s store.Suppression) error
-	AddSuppression(ctx context.Context, company uuid.UUID, s store.Suppression) error
-	Unsuppress(ctx context.Context, company uuid.UUID, address string, reason store.SuppressionReason) error
-	Suppressions(ctx context.Context, company uuid.UUID, f store.SuppressionFilter) ([]store.Suppression, error)
-	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
-	Gate(ctx context.Context) (store.Gate, error)
-	AddFile(ctx context.Context, f file.File) (file.File, error)
-}
-
-// Accepter commits new emails. *store.Accepter is one.
-type Accepter interface {
-	Accept(ctx context.Context, e store.NewEmail) error
-}
 
 // Params are the dependencies of an API. All are required except HashKey, Tracer and SpoolDir.
 type Params struct {
 	Log      *slog.Logger
 	Store    Store
-	Accepter Accepter
+	Accepter sending.Accepter
 	// Feed is the feed of events; Polls lets requests wait for it. nil Polls: no request waits.
-	Feed  EventFeed
-	Polls *EventPolls
+	Feed  events.Feed
+	Polls *events.Polls
 	// Templates are the stored templates.
 	Templates TemplateStore
 	// Usage counts what companies use.
-	Usage UsageStore
+	Usage usage.Store
 	// Files are the stored files, whose contents are in Bucket. AttachmentsMax limits the attachments of one email
 	// together (bytes); 0 = the default.
 	Files          FileStore
@@ -117,149 +108,22 @@ type Params struct {
 	// Proxies are the proxies whose X-Forwarded-For is trusted.
 	Proxies clientip.Proxies
 	// Webhooks stores webhook endpoints. WebhookAllowPrivate permits http:// and private addresses.
-	Webhooks            WebhookStore
+	Webhooks            webhooks.Store
 	WebhookAllowPrivate bool
 	// OpenAPI is the document served as /openapi.yaml.
 	OpenAPI string
 }
 
 // API handles requests.
-type API struct {
-	log             *slog.Logger
-	store           fairStore
-	accepter        Accepter
-	events          EventFeed
-	polls           *EventPolls
-	usage           UsageStore
-	wake            func(lanes ...store.Lanes)
-	directory       *access.Directory
-	limiter         *access.Limiter
-	proxies         clientip.Proxies
-	guard           *clientip.Guard // limits attempts with wrong keys
-	bodies          *bodies
-	batchBodies     *bodies
-	batches         *batchService
-	rules           *rules.Rules
-	composer        *composer
-	recipients      *recipientReader
-	suppressions    *strictjson.Reader[suppressRequest]
-	reschedules     *strictjson.Reader[rescheduleRequest]
-	discards        *strictjson.Reader[discardRequest]
-	replays         *strictjson.Reader[replayRequest]
-	mailings        *mailingService
-	templates       *templateService
-	files           *fileService
-	unsubscribeKeys unsubscribe.Keys
-	ttl             time.Duration
-	maxAttempts     int
-	hasRabbitMQ     bool
-	health          *healthCheck
-	measure         *measure
-	tracer          telemetry.Tracer
-	router          *gin.Engine
-	literals        map[string]string // methods of the paths without a parameter
-}
+type API struct{ router *gin.Engine }
 
 // New creates an API. It fails on a mistake in this package or with a second API on the same registry.
 func New(p Params) (*API, error) {
-	fair := newFairStore(p.Store)
-	p.Store = fair
-	measure, err := newMeasure(p.Registry)
+	h, err := newHandlers(p)
 	if err != nil {
 		return nil, err
 	}
-	checks, err := newRules()
-	if err != nil {
-		return nil, fmt.Errorf("prepare rules: %w", err)
-	}
-	reader, err := strictjson.NewReader[draft.Email]()
-	if err != nil {
-		return nil, fmt.Errorf("prepare send requests: %w", err)
-	}
-	suppressions, err := strictjson.NewReader[suppressRequest]()
-	if err != nil {
-		return nil, fmt.Errorf("prepare suppressions: %w", err)
-	}
-	reschedules, err := strictjson.NewReader[rescheduleRequest]()
-	if err != nil {
-		return nil, fmt.Errorf("prepare reschedules: %w", err)
-	}
-	discards, err := strictjson.NewReader[discardRequest]()
-	if err != nil {
-		return nil, fmt.Errorf("prepare discards: %w", err)
-	}
-	replays, err := strictjson.NewReader[replayRequest]()
-	if err != nil {
-		return nil, fmt.Errorf("prepare replays: %w", err)
-	}
-	recipients, err := newRecipientReader(checks, taxIDs{ring: p.Ring, hashKey: p.HashKey})
-	if err != nil {
-		return nil, err
-	}
-	disk, err := spool.Open(p.SpoolDir)
-	if err != nil {
-		return nil, err
-	}
-	checker, turns := newTurns(runtime.GOMAXPROCS(0))
-	templates, err := newTemplateService(p.Templates, fair, turns)
-	if err != nil {
-		return nil, err
-	}
-	limits := tenantBodies.forBodies(p.AttachmentsMax)
-	requests := &bodies{memory: newBodyMemory(limits), rendered: newBodyMemory(renderLimits), spool: disk, pace: minPace, most: maxBody, tooLarge: bodyTooLarge}
-	files := newFileService(p, fair, requests)
-	a := &API{
-		log:       p.Log,
-		store:     fair,
-		accepter:  p.Accepter,
-		events:    p.Feed,
-		polls:     p.Polls,
-		usage:     p.Usage,
-		wake:      p.Wake,
-		directory: access.NewDirectory(p.Store),
-		limiter:   access.NewLimiter(),
-		proxies:   p.Proxies,
-		guard:     clientip.NewGuard(),
-		bodies:    requests,
-		files:     files,
-		batchBodies: &bodies{
-			memory: newBodyMemory(batchBodyLimits), rendered: newBodyMemory(batchRenderLimits), spool: disk, pace: minPace,
-			most: maxBatchBody, tooLarge: batchTooLarge,
-		},
-		batches: newBatchService(runtime.GOMAXPROCS(0)),
-		rules:   checks,
-		composer: &composer{
-			rules: checks, reader: reader, recipients: p.Store, html: checker, turns: turns, library: templates.library, files: files,
-			taxIDs: taxIDs{ring: p.Ring, hashKey: p.HashKey}, ttl: p.EmailTTL,
-		},
-		recipients:      recipients,
-		templates:       templates,
-		suppressions:    suppressions,
-		reschedules:     reschedules,
-		discards:        discards,
-		replays:         replays,
-		hasRabbitMQ:     p.HasRabbitMQ,
-		ttl:             p.EmailTTL,
-		maxAttempts:     cmp.Or(p.MaxAttempts, email.MaxAttempts),
-		mailings:        newMailingService(p),
-		unsubscribeKeys: p.UnsubscribeKeys,
-		health:          newHealthCheck(p),
-		measure:         measure,
-		tracer:          p.Tracer,
-	}
-	if err := p.Registry.Register(dependencies{telemetry.NewDependencies(), a.health}); err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
-	}
-	events, err := newSESEvents(p)
-	if err != nil {
-		return nil, err
-	}
-	hooks, err := newWebhookService(p, fair, checks)
-	if err != nil {
-		return nil, err
-	}
-	a.router = a.routes(p, events, hooks)
-	return a, nil
+	return &API{router: h.routes(p)}, nil
 }
 
 // ServeHTTP handles one request.
@@ -268,80 +132,104 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.Serve
 // Routes lists the routes, for the test that compares them with openapi.yaml.
 func (a *API) Routes() gin.RoutesInfo { return a.router.Routes() }
 
-func (a *API) routes(p Params, events *sesEvents, hooks *webhookService) *gin.Engine {
-	gin.SetMode(gin.ReleaseMode) // the other modes print to standard output
-	r := gin.New()
-	r.RedirectTrailingSlash = false
-	r.HandleMethodNotAllowed = true
-	r.Use(a.startRequest, a.trace, a.observe, a.rescue, a.refuseMethod)
-	r.NoRoute(a.answer(func(*gin.Context) error { return noSuchRoute }))
-	r.NoMethod(a.answer(func(c *gin.Context) error {
-		// gin adds the methods of parameterized paths that also match this one.
-		if allowed := a.literals[c.Request.URL.Path]; allowed != "" {
-			c.Header("Allow", allowed)
-		}
-		return wrongMethod(c.Request.Method, c.Writer.Header().Get("Allow"))
-	}))
-
-	r.GET("/livez", showLive)
-	r.GET("/readyz", a.showReady)
-	r.GET("/health", a.showHealth)
-	r.GET("/openapi.yaml", func(c *gin.Context) { c.Data(http.StatusOK, "application/yaml", []byte(p.OpenAPI)) })
-
-	send := r.Group("/v1", a.answer(a.authenticate), a.answer(scope(apikey.EmailsSend)))
-	send.POST("/email/send", a.answer(a.files.sends.limit), a.answer(a.sendEmail))
-	send.POST("/email/batch", a.answer(a.batchBodies.limit), a.answer(a.sendBatch))
-	send.POST("/email/:id/cancel", a.answer(a.cancelEmail))
-	send.POST("/email/:id/retry", a.answer(a.retryEmail))
-	send.PATCH("/email/:id", a.answer(a.bodies.limit), a.answer(a.rescheduleEmail))
-	send.POST("/aggregates/:type/:id/cancel", a.answer(a.cancelAggregate))
-
-	read := r.Group("/v1", a.answer(a.authenticate), a.answer(scope(apikey.EmailsRead)))
-	read.GET("/email/:id", a.answer(a.showEmail))
-	read.GET("/emails", a.answer(a.listEmails))
-	read.GET("/events", a.answer(a.listEvents))
-	read.GET("/usage", a.answer(a.showUsage))
-
-	people := r.Group("/v1/recipients", a.answer(a.authenticate), a.answer(scope(apikey.RecipientsWrite)))
-	people.POST("", a.answer(needsRabbitMQ(p.HasRabbitMQ)), a.answer(a.bodies.limit), a.answer(a.addRecipients))
-	people.GET("/:id", a.answer(a.showRecipient))
-	people.DELETE("/:id", a.answer(a.deleteRecipient))
-
-	suppress := r.Group("/v1/suppressions", a.answer(a.authenticate), a.answer(scope(apikey.SuppressionsWrite)))
-	suppress.GET("", a.answer(a.listSuppressions))
-	suppress.POST("", a.answer(a.bodies.limit), a.answer(a.addSuppression))
-	suppress.DELETE("", a.answer(a.removeSuppression))
-
-	letters := r.Group("/v1/dead-letters", a.answer(a.authenticate), a.answer(scope(apikey.DeadLettersWrite)))
-	letters.GET("", a.answer(a.listDeadLetters))
-	letters.GET("/:id", a.answer(a.showDeadLetter))
-	letters.POST("/:id/retry", a.answer(a.retryDeadLetter))
-	letters.POST("/:id/discard", a.answer(a.bodies.limit), a.answer(a.discardDeadLetter))
-	letters.POST("/retry", a.answer(a.bodies.limit), a.answer(a.retryDeadLetters))
-	letters.POST("/discard", a.answer(a.bodies.limit), a.answer(a.discardDeadLetters))
-
-	replays := r.Group(replayPath, a.answer(a.authenticate), a.answer(scope(apikey.DeadLettersWrite)))
-	replays.GET("/:id", a.answer(a.showReplay))
-
-	r.GET(unsubscribePath, a.answer(a.askToUnsubscribe))
-	r.POST(unsubscribePath, a.answer(a.unsubscribe))
-
-	notifications := &bodies{memory: newBodyMemory(anonymousBodies), pace: minPace, most: maxNotification, tooLarge: notificationTooLarge}
-	r.POST("/v1/ses/events", a.answer(notifications.limit), a.answer(events.receive))
-	a.routeMailings(r, p)
-	a.routeTemplates(r)
-	a.routeFiles(r)
-	a.routeWebhooks(r, hooks)
-	a.rememberLiterals(r.Routes())
-	a.measure.expect(r.Routes())
-	return r
+// handlers are the handlers of all routes.
+type handlers struct {
+	*middleware.Middleware
+	bodies       bodies
+	sending      *sending.Handlers
+	emails       *emails.Handlers
+	events       *events.Handlers
+	usage        *usage.Handlers
+	deadLetters  *deadletters.Handlers
+	recipients   *recipients.Handlers
+	suppressions *suppressions.Handlers
+	unsubscribe  *unsubscribepage.Handlers
+	mailings     *mailings.Handlers
+	templates    *templates.Handlers
+	files        *files.Handlers
+	webhooks     *webhooks.Handlers
+	sesEvents    *sesevents.Handlers
+	health       *health.Check
 }
 
-// answer makes a handler of a function that may return an error.
-func (a *API) answer(step func(*gin.Context) error) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		if err := step(c); err != nil {
-			a.fail(c, err)
-		}
+// newHandlers creates the handlers with what they share.
+func newHandlers(p Params) (h *handlers, err error) {
+	h = &handlers{}
+	fair := newFairStore(p.Store, slots.New())
+	storedFiles := fairFiles{FileStore: p.Files, fair: fair.Slots}
+	storedTemplates := fairTemplates{TemplateStore: p.Templates, fair: fair.Slots}
+	limiter := access.NewLimiter()
+	h.Middleware, err = middleware.New(middleware.Params{
+		Log: p.Log, Keys: fair, Limiter: limiter, Registry: p.Registry, Proxies: p.Proxies, Tracer: p.Tracer,
+	})
+	if err != nil {
+		return nil, err
 	}
+	checks, err := newRules()
+	if err != nil {
+		return nil, fmt.Errorf("prepare rules: %w", err)
+	}
+	sendAt, err := compose.NewSendAtReader(checks)
+	if err != nil {
+		return nil, err
+	}
+	if h.bodies, err = newBodies(p); err != nil {
+		return nil, err
+	}
+	html := compose.NewChecker(runtime.GOMAXPROCS(0))
+	library := html.NewLibrary(storedTemplates)
+	contents := &attachment.Library{Log: p.Log, Bucket: p.Bucket, Files: fileRows{storedFiles, p.Store}, Ring: p.Ring, Slots: compose.NewFileSlots()}
+	attachments := compose.NewFiles(storedFiles, contents, h.bodies.attachments)
+	commits := accept.New(fair)
+	taxIDs := taxid.Protector{Ring: p.Ring, HashKey: p.HashKey}
+
+	h.sending, err = sending.New(sending.Params{
+		Store: fair, Accepter: p.Accepter, Accept: commits, Limiter: limiter, Rules: checks, HTML: html, Library: library, Files: attachments,
+		TaxIDs: taxIDs, TTL: p.EmailTTL, Tracer: p.Tracer, Wake: p.Wake,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.emails = emails.New(emails.Params{
+		Store: fair, Timeline: fair.timelineOf, Attachments: storedFiles, Rules: checks, SendAt: sendAt,
+		TTL: p.EmailTTL, MaxAttempts: cmp.Or(p.MaxAttempts, email.MaxAttempts), Wake: p.Wake,
+	})
+	h.events = events.New(p.Feed, p.Polls, fair.Slots, checks)
+	h.usage = usage.New(p.Usage, fair.Slots, checks)
+	h.deadLetters, err = deadletters.New(deadletters.Params{
+		Store: fair, Emails: h.emails, Rules: checks, HasRabbitMQ: p.HasRabbitMQ, TTL: p.EmailTTL, Wake: p.Wake,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.recipients, err = recipients.New(recipients.Params{Store: fair, Accept: commits, Rules: checks, TaxIDs: taxIDs, Tracer: p.Tracer, Wake: p.Wake})
+	if err != nil {
+		return nil, err
+	}
+	if h.suppressions, err = suppressions.New(fair, checks); err != nil {
+		return nil, err
+	}
+	h.unsubscribe = unsubscribepage.New(p.Log, fair, p.UnsubscribeKeys)
+	h.mailings = mailings.New(mailings.Params{
+		Log: p.Log, Store: fair, AttachmentStore: p.Files, Slots: fair.Slots, Accept: commits, Attachments: attachments, HTML: html, Library: library,
+		Rules: checks, SendAt: sendAt, Ring: p.Ring, HashKey: p.HashKey, Bucket: p.Bucket, Tokens: p.Tokens,
+		PublicURL: p.PublicURL, Links: p.UnsubscribeKeys, TTL: p.EmailTTL, Tracer: p.Tracer, Wake: p.Wake,
+	})
+	if h.templates, err = templates.New(storedTemplates, library, html, checks); err != nil {
+		return nil, err
+	}
+	h.files = files.New(storedFiles, contents, checks)
+	check := health.Params{Store: fair, HasRabbitMQ: p.HasRabbitMQ}
+	if p.HasRabbitMQ {
+		check.PingStorage, check.AvailableTokens = p.Bucket.Ping, p.Tokens.Available
+	}
+	h.health = health.New(check)
+	if err := h.health.Register(p.Registry); err != nil {
+		return nil, err
+	}
+	if h.sesEvents, err = sesevents.New(p.Log, p.Events, fair, p.Registry); err != nil {
+		return nil, err
+	}
+	h.webhooks, err = webhooks.New(webhooks.Params{Store: p.Webhooks, Slots: fair.Slots, Rules: checks, Ring: p.Ring, AllowPrivate: p.WebhookAllowPrivate})
+	return h, err
 }

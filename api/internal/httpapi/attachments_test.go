@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/httpapi"
+	"email-gateway/api/internal/httpapi/sending"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/store"
 	filestore "email-gateway/shared/store/file"
@@ -367,7 +368,7 @@ func TestAttachments_Quota(t *testing.T) {
 
 // erasingAccepter deletes files between their storing and the commit that attaches them, as an erasure may do.
 type erasingAccepter struct {
-	httpapi.Accepter
+	sending.Accepter
 	erase func()
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/httpapi"
+	eventfeed "email-gateway/api/internal/httpapi/events"
 	"email-gateway/shared/store/event"
 )
 
@@ -162,9 +163,9 @@ func TestEvents_Refused(t *testing.T) {
 // so is one that begins while the api stops.
 func TestEvents_Wait(t *testing.T) {
 	t.Parallel()
-	var polls *httpapi.EventPolls
+	var polls *eventfeed.Polls
 	g := start(t, func(p *httpapi.Params) {
-		polls = httpapi.NewEventPolls(slog.New(slog.DiscardHandler), p.Feed)
+		polls = eventfeed.NewPolls(slog.New(slog.DiscardHandler), p.Feed)
 		p.Polls = polls
 	})
 	if err := polls.Start(t.Context(), func(error) {}); err != nil {

@@ -2,32 +2,13 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"time"
 
 	"github.com/google/uuid"
 
-	"email-gateway/api/internal/mailing"
+	"email-gateway/api/internal/httpapi/slots"
 	"email-gateway/shared/store"
-)
-
-const (
-	// statementSlots limits concurrent statements about companies' rows, statementSlotsPerCompany those of one
-	// company. A company with 50 requests per second needs four when Postgres is so busy that
-	// each statement takes 80 ms.
-	statementSlots, statementSlotsPerCompany = 8, 4
-	// lookUpSlots and lookUpSlotsPerCompany are the same for the lookups by key that accepting an email
-	// needs. A company's slow searches do not delay its emails.
-	lookUpSlots, lookUpSlotsPerCompany = 6, 4
-	// slotWait limits how long a request waits for a slot.
-	slotWait = 5 * time.Second
-)
-
-// A slot did not become free within slotWait, because of the company's own requests or of others.
-var (
-	errCompanyBusy = errors.New("too many requests of the company at once")
-	errAllBusy     = errors.New("too many requests of all companies at once")
 )
 
 // fairStore is the store with a concurrency limit per company, so that a company with many or
@@ -35,163 +16,120 @@ var (
 // which the store limits itself. A slow client holds no slot.
 type fairStore struct {
 	Store
-	slots, lookUps *mailing.Limiter
-	wait           time.Duration
+	slots.Slots
 }
 
-func newFairStore(s Store) fairStore {
-	return fairStore{
-		Store: s, wait: slotWait,
-		slots: mailing.NewLimiter(statementSlots, statementSlotsPerCompany), lookUps: mailing.NewLimiter(lookUpSlots, lookUpSlotsPerCompany),
-	}
-}
-
-// forLookUp returns the store with the slots of lookups.
-func (f fairStore) forLookUp() fairStore {
-	f.slots = f.lookUps
-	return f
-}
-
-// enter waits for a slot of the company.
-func (f fairStore) enter(ctx context.Context, company uuid.UUID) (release func(), err error) {
-	waiting, cancel := context.WithTimeout(ctx, f.wait)
-	defer cancel()
-	release, err = f.slots.Enter(waiting, company)
-	switch {
-	case err == nil || ctx.Err() != nil:
-		return release, err
-	case errors.Is(err, mailing.ErrOwnLimit):
-		return nil, errCompanyBusy
-	}
-	return nil, errAllBusy
-}
-
-// inPlace runs a statement that returns a value.
-func inPlace[R any](ctx context.Context, f fairStore, company uuid.UUID, do func() (R, error)) (R, error) {
-	release, err := f.enter(ctx, company)
-	if err != nil {
-		var none R
-		return none, err
-	}
-	defer release()
-	return do()
-}
-
-// doInPlace runs a statement that returns only an error.
-func (f fairStore) doInPlace(ctx context.Context, company uuid.UUID, do func() error) error {
-	_, err := inPlace(ctx, f, company, func() (struct{}, error) { return struct{}{}, do() })
-	return err
-}
+func newFairStore(s Store, limit slots.Slots) fairStore { return fairStore{Store: s, Slots: limit} }
 
 func (f fairStore) RecipientMatches(ctx context.Context, company, recipient uuid.UUID, address string) (bool, error) {
-	return inPlace(ctx, f.forLookUp(), company, func() (bool, error) { return f.Store.RecipientMatches(ctx, company, recipient, address) })
+	return slots.Run(ctx, f.ForLookUp(), company, func() (bool, error) { return f.Store.RecipientMatches(ctx, company, recipient, address) })
 }
 
 func (f fairStore) FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (store.StoredAnswer, error) {
-	return inPlace(ctx, f.forLookUp(), company, func() (store.StoredAnswer, error) { return f.Store.FindAnswer(ctx, company, route, key) })
+	return slots.Run(ctx, f.ForLookUp(), company, func() (store.StoredAnswer, error) { return f.Store.FindAnswer(ctx, company, route, key) })
 }
 
 func (f fairStore) FindEmail(ctx context.Context, company, id uuid.UUID) (store.Email, error) {
-	return inPlace(ctx, f, company, func() (store.Email, error) { return f.Store.FindEmail(ctx, company, id) })
+	return slots.Run(ctx, f.Slots, company, func() (store.Email, error) { return f.Store.FindEmail(ctx, company, id) })
 }
 
 // timelineOf is Timeline with a slot of the company.
 func (f fairStore) timelineOf(ctx context.Context, company, id uuid.UUID) ([]store.TimelineEvent, error) {
-	return inPlace(ctx, f, company, func() ([]store.TimelineEvent, error) { return f.Timeline(ctx, id) })
+	return slots.Run(ctx, f.Slots, company, func() ([]store.TimelineEvent, error) { return f.Timeline(ctx, id) })
 }
 
 func (f fairStore) ListEmails(ctx context.Context, company uuid.UUID, filter store.EmailFilter) (store.EmailPage, error) {
-	return inPlace(ctx, f, company, func() (store.EmailPage, error) { return f.Store.ListEmails(ctx, company, filter) })
+	return slots.Run(ctx, f.Slots, company, func() (store.EmailPage, error) { return f.Store.ListEmails(ctx, company, filter) })
 }
 
 func (f fairStore) AggregateEmails(ctx context.Context, company uuid.UUID, kind, id string) ([]store.AggregateEmail, error) {
-	return inPlace(ctx, f, company, func() ([]store.AggregateEmail, error) { return f.Store.AggregateEmails(ctx, company, kind, id) })
+	return slots.Run(ctx, f.Slots, company, func() ([]store.AggregateEmail, error) { return f.Store.AggregateEmails(ctx, company, kind, id) })
 }
 
 func (f fairStore) AcceptRecipients(ctx context.Context, r store.NewRecipients) error {
-	return f.doInPlace(ctx, r.CompanyID, func() error { return f.Store.AcceptRecipients(ctx, r) })
+	return f.Do(ctx, r.CompanyID, func() error { return f.Store.AcceptRecipients(ctx, r) })
 }
 
 func (f fairStore) FindRecipient(ctx context.Context, company, recipient uuid.UUID) (store.KnownRecipient, error) {
-	return inPlace(ctx, f, company, func() (store.KnownRecipient, error) { return f.Store.FindRecipient(ctx, company, recipient) })
+	return slots.Run(ctx, f.Slots, company, func() (store.KnownRecipient, error) { return f.Store.FindRecipient(ctx, company, recipient) })
 }
 
 func (f fairStore) DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error {
-	return f.doInPlace(ctx, company, func() error { return f.Store.DeleteRecipient(ctx, company, recipient) })
+	return f.Do(ctx, company, func() error { return f.Store.DeleteRecipient(ctx, company, recipient) })
 }
 
 func (f fairStore) Suppress(ctx context.Context, company uuid.UUID, s store.Suppression) error {
-	return f.doInPlace(ctx, company, func() error { return f.Store.Suppress(ctx, company, s) })
+	return f.Do(ctx, company, func() error { return f.Store.Suppress(ctx, company, s) })
 }
 
 func (f fairStore) AddSuppression(ctx context.Context, company uuid.UUID, s store.Suppression) error {
-	return f.doInPlace(ctx, company, func() error { return f.Store.AddSuppression(ctx, company, s) })
+	return f.Do(ctx, company, func() error { return f.Store.AddSuppression(ctx, company, s) })
 }
 
 func (f fairStore) Unsuppress(ctx context.Context, company uuid.UUID, address string, reason store.SuppressionReason) error {
-	return f.doInPlace(ctx, company, func() error { return f.Store.Unsuppress(ctx, company, address, reason) })
+	return f.Do(ctx, company, func() error { return f.Store.Unsuppress(ctx, company, address, reason) })
 }
 
 func (f fairStore) Suppressions(ctx context.Context, company uuid.UUID, filter store.SuppressionFilter) ([]store.Suppression, error) {
-	return inPlace(ctx, f, company, func() ([]store.Suppression, error) { return f.Store.Suppressions(ctx, company, filter) })
+	return slots.Run(ctx, f.Slots, company, func() ([]store.Suppression, error) { return f.Store.Suppressions(ctx, company, filter) })
 }
 
 func (f fairStore) FindMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error) {
-	return inPlace(ctx, f, company, func() (store.Mailing, error) { return f.Store.FindMailing(ctx, company, id) })
+	return slots.Run(ctx, f.Slots, company, func() (store.Mailing, error) { return f.Store.FindMailing(ctx, company, id) })
 }
 
 func (f fairStore) ListMailings(ctx context.Context, company, before uuid.UUID, limit int) ([]store.Mailing, error) {
-	return inPlace(ctx, f, company, func() ([]store.Mailing, error) { return f.Store.ListMailings(ctx, company, before, limit) })
+	return slots.Run(ctx, f.Slots, company, func() ([]store.Mailing, error) { return f.Store.ListMailings(ctx, company, before, limit) })
 }
 
 func (f fairStore) MailingEntries(ctx context.Context, company, id uuid.UUID, filter store.EntryFilter) ([]store.MailingEntry, error) {
-	return inPlace(ctx, f, company, func() ([]store.MailingEntry, error) { return f.Store.MailingEntries(ctx, company, id, filter) })
+	return slots.Run(ctx, f.Slots, company, func() ([]store.MailingEntry, error) { return f.Store.MailingEntries(ctx, company, id, filter) })
 }
 
 func (f fairStore) MailingRows(ctx context.Context, company, id uuid.UUID, filter store.RowFilter) (store.RowPage, error) {
-	return inPlace(ctx, f, company, func() (store.RowPage, error) { return f.Store.MailingRows(ctx, company, id, filter) })
+	return slots.Run(ctx, f.Slots, company, func() (store.RowPage, error) { return f.Store.MailingRows(ctx, company, id, filter) })
 }
 
 func (f fairStore) StartMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error) {
-	return inPlace(ctx, f, company, func() (store.Mailing, error) { return f.Store.StartMailing(ctx, company, id) })
+	return slots.Run(ctx, f.Slots, company, func() (store.Mailing, error) { return f.Store.StartMailing(ctx, company, id) })
 }
 
 func (f fairStore) PauseMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error) {
-	return inPlace(ctx, f, company, func() (store.Mailing, error) { return f.Store.PauseMailing(ctx, company, id) })
+	return slots.Run(ctx, f.Slots, company, func() (store.Mailing, error) { return f.Store.PauseMailing(ctx, company, id) })
 }
 
 func (f fairStore) ResumeMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error) {
-	return inPlace(ctx, f, company, func() (store.Mailing, error) { return f.Store.ResumeMailing(ctx, company, id) })
+	return slots.Run(ctx, f.Slots, company, func() (store.Mailing, error) { return f.Store.ResumeMailing(ctx, company, id) })
 }
 
 func (f fairStore) CancelMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error) {
-	return inPlace(ctx, f, company, func() (store.Mailing, error) { return f.Store.CancelMailing(ctx, company, id) })
+	return slots.Run(ctx, f.Slots, company, func() (store.Mailing, error) { return f.Store.CancelMailing(ctx, company, id) })
 }
 
 func (f fairStore) MoveMailing(ctx context.Context, company, id uuid.UUID, at time.Time) (store.Mailing, error) {
-	return inPlace(ctx, f, company, func() (store.Mailing, error) { return f.Store.MoveMailing(ctx, company, id, at) })
+	return slots.Run(ctx, f.Slots, company, func() (store.Mailing, error) { return f.Store.MoveMailing(ctx, company, id, at) })
 }
 
 func (f fairStore) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (store.Mailing, error) {
-	return inPlace(ctx, f, company, func() (store.Mailing, error) { return f.Store.RetryFailedEntries(ctx, company, id) })
+	return slots.Run(ctx, f.Slots, company, func() (store.Mailing, error) { return f.Store.RetryFailedEntries(ctx, company, id) })
 }
 
 func (f fairStore) ListDeadLetters(ctx context.Context, company uuid.UUID, q store.LetterQuery) (store.LetterPage, error) {
-	return inPlace(ctx, f, company, func() (store.LetterPage, error) { return f.Store.ListDeadLetters(ctx, company, q) })
+	return slots.Run(ctx, f.Slots, company, func() (store.LetterPage, error) { return f.Store.ListDeadLetters(ctx, company, q) })
 }
 
 func (f fairStore) FindDeadLetter(ctx context.Context, company, id uuid.UUID) (store.DeadLetter, error) {
-	return inPlace(ctx, f, company, func() (store.DeadLetter, error) { return f.Store.FindDeadLetter(ctx, company, id) })
+	return slots.Run(ctx, f.Slots, company, func() (store.DeadLetter, error) { return f.Store.FindDeadLetter(ctx, company, id) })
 }
 
 func (f fairStore) FindReplay(ctx context.Context, company, id uuid.UUID) (store.Replay, error) {
-	return inPlace(ctx, f, company, func() (store.Replay, error) { return f.Store.FindReplay(ctx, company, id) })
+	return slots.Run(ctx, f.Slots, company, func() (store.Replay, error) { return f.Store.FindReplay(ctx, company, id) })
 }
 
 // MailingVerdicts acquires a slot for each line, so that a slow download holds none.
 func (f fairStore) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[store.RejectedLine, error] {
 	return func(yield func(store.RejectedLine, error) bool) {
-		release, err := f.enter(ctx, company)
+		release, err := f.Enter(ctx, company)
 		if err != nil {
 			yield(store.RejectedLine{}, err)
 			return
@@ -204,7 +142,7 @@ func (f fairStore) MailingVerdicts(ctx context.Context, company, id uuid.UUID) i
 			if !more || !yield(line, failed) {
 				return
 			}
-			if release, err = f.enter(ctx, company); err != nil {
+			if release, err = f.Enter(ctx, company); err != nil {
 				yield(store.RejectedLine{}, err)
 				return
 			}

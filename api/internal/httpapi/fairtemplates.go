@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/api/internal/httpapi/slots"
 	stored "email-gateway/shared/store/template"
 )
 
@@ -12,11 +13,11 @@ import (
 // lookups, so that a company's uploads do not delay its emails.
 type fairTemplates struct {
 	TemplateStore
-	fair fairStore
+	fair slots.Slots
 }
 
 func (f fairTemplates) Resolve(ctx context.Context, company uuid.UUID, name string, locales []string) (id stored.ID, version int, err error) {
-	err = f.fair.forLookUp().doInPlace(ctx, company, func() error {
+	err = f.fair.ForLookUp().Do(ctx, company, func() error {
 		id, version, err = f.TemplateStore.Resolve(ctx, company, name, locales)
 		return err
 	})
@@ -24,11 +25,11 @@ func (f fairTemplates) Resolve(ctx context.Context, company uuid.UUID, name stri
 }
 
 func (f fairTemplates) Find(ctx context.Context, company uuid.UUID, id stored.ID, version int) (stored.Version, error) {
-	return inPlace(ctx, f.fair.forLookUp(), company, func() (stored.Version, error) { return f.TemplateStore.Find(ctx, company, id, version) })
+	return slots.Run(ctx, f.fair.ForLookUp(), company, func() (stored.Version, error) { return f.TemplateStore.Find(ctx, company, id, version) })
 }
 
 func (f fairTemplates) Create(ctx context.Context, company uuid.UUID, actor string, v stored.Version, publish bool) (number int, made bool, err error) {
-	err = f.fair.doInPlace(ctx, company, func() error {
+	err = f.fair.Do(ctx, company, func() error {
 		number, made, err = f.TemplateStore.Create(ctx, company, actor, v, publish)
 		return err
 	})
@@ -36,17 +37,17 @@ func (f fairTemplates) Create(ctx context.Context, company uuid.UUID, actor stri
 }
 
 func (f fairTemplates) Publish(ctx context.Context, company uuid.UUID, actor string, id stored.ID, version int) error {
-	return f.fair.doInPlace(ctx, company, func() error { return f.TemplateStore.Publish(ctx, company, actor, id, version) })
+	return f.fair.Do(ctx, company, func() error { return f.TemplateStore.Publish(ctx, company, actor, id, version) })
 }
 
 func (f fairTemplates) Delete(ctx context.Context, company uuid.UUID, actor string, id stored.ID) error {
-	return f.fair.doInPlace(ctx, company, func() error { return f.TemplateStore.Delete(ctx, company, actor, id) })
+	return f.fair.Do(ctx, company, func() error { return f.TemplateStore.Delete(ctx, company, actor, id) })
 }
 
 func (f fairTemplates) List(ctx context.Context, company uuid.UUID, after stored.ID, name string, limit int) ([]stored.Summary, error) {
-	return inPlace(ctx, f.fair, company, func() ([]stored.Summary, error) { return f.TemplateStore.List(ctx, company, after, name, limit) })
+	return slots.Run(ctx, f.fair, company, func() ([]stored.Summary, error) { return f.TemplateStore.List(ctx, company, after, name, limit) })
 }
 
 func (f fairTemplates) History(ctx context.Context, company uuid.UUID, name string, limit int) ([]stored.Event, error) {
-	return inPlace(ctx, f.fair, company, func() ([]stored.Event, error) { return f.TemplateStore.History(ctx, company, name, limit) })
+	return slots.Run(ctx, f.fair, company, func() ([]stored.Event, error) { return f.TemplateStore.History(ctx, company, name, limit) })
 }

@@ -28,11 +28,3 @@ func checkStatus(value string) error {
 	}
 	return errors.New("must be one of: " + strings.Join(names, ", "))
 }
-
-// value returns what p points to, or other.
-func value[T any](p *T, other T) T {
-	if p == nil {
-		return other
-	}
-	return *p
-}

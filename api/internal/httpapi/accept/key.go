@@ -1,0 +1,83 @@
+package accept
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/strictjson"
+	"email-gateway/shared/store"
+)
+
+// TimeOf returns the millisecond that a UUIDv7 begins with: created_at equals it, so lists can
+// be filtered by date with ids.
+func TimeOf(id uuid.UUID) time.Time {
+	return time.Unix(id.Time().UnixTime()).UTC()
+}
+
+const (
+	// maxIdempotencyKey is the maximum length of an Idempotency-Key.
+	maxIdempotencyKey = 255
+	// keepAnswers is how long a request may be repeated: over a long weekend.
+	keepAnswers = 72 * time.Hour
+)
+
+// Key is a request's Idempotency-Key with the hash of its body. nil means that the
+// client sent none.
+type Key struct {
+	Route string
+	Key   string
+	Sum   []byte // SHA-256 of the body; nil = the body has no canonical form and cannot be accepted
+}
+
+// KeyOf reads the key and hashes the body, which may contain a CPF: the hash is keyed with
+// hashKey if there is one.
+func KeyOf(h http.Header, route string, d strictjson.Document, hashKey []byte) (*Key, error) {
+	key, err := KeyWithoutSum(h, route)
+	if err != nil || key == nil {
+		return nil, err
+	}
+	if sum, err := d.SHA256(); err == nil {
+		key.Sum = Keyed(sum[:], hashKey)
+	}
+	return key, nil
+}
+
+// KeyWithoutSum reads only the key. route separates the keys of different operations.
+func KeyWithoutSum(h http.Header, route string) (*Key, error) {
+	values, sent := h["Idempotency-Key"]
+	if !sent {
+		return nil, nil
+	}
+	key := values[0]
+	printable := !strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' })
+	if len(values) > 1 || len(key) < 1 || len(key) > maxIdempotencyKey || !printable {
+		return nil, badIdempotencyKey
+	}
+	return &Key{Route: route, Key: key}, nil
+}
+
+// Keyed returns the hash, or HMAC(key, hash) if there is a key: a CPF in a short text could be
+// recovered from a plain hash.
+func Keyed(sum, hashKey []byte) []byte {
+	if len(hashKey) == 0 {
+		return sum
+	}
+	mac := hmac.New(sha256.New, hashKey)
+	mac.Write(sum)
+	return mac.Sum(nil)
+}
+
+// Record returns the key as stored with the row that it protects.
+func (g *Key) Record(answer []byte) *store.IdempotencyKey {
+	if g == nil {
+		return nil
+	}
+	return &store.IdempotencyKey{
+		Route: g.Route, Key: g.Key, BodySHA256: g.Sum, Status: http.StatusAccepted, Answer: answer, Keep: keepAnswers,
+	}
+}

@@ -1,0 +1,34 @@
+package accept
+
+import (
+	"encoding/json"
+
+	"email-gateway/api/internal/httpapi/reqctx"
+)
+
+// Paths of accepted objects, which the id follows.
+const (
+	EmailPath     = "/v1/email/"
+	RecipientPath = "/v1/recipients/"
+	MailingPath   = "/v1/mailings/"
+)
+
+// Note reads from a stored response which object it is about and where to look it up.
+func Note(v *reqctx.State, answer []byte) {
+	var made struct {
+		OutboxID    string `json:"outboxId"`
+		RecipientID string `json:"id"`
+		MailingID   string `json:"mailingId"`
+	}
+	if json.Unmarshal(answer, &made) != nil {
+		return
+	}
+	switch {
+	case made.OutboxID != "":
+		v.OutboxID, v.Location = made.OutboxID, EmailPath+made.OutboxID
+	case made.RecipientID != "":
+		v.Location = RecipientPath + made.RecipientID
+	case made.MailingID != "":
+		v.MailingID, v.Location = made.MailingID, MailingPath+made.MailingID
+	}
+}

@@ -1,0 +1,25 @@
+package compose
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"email-gateway/api/internal/httpapi/problem"
+)
+
+// Problems of uploads and of the storage for files.
+var (
+	StorageUnavailable = problem.Problem{
+		Status: http.StatusServiceUnavailable, Code: "STORAGE_UNAVAILABLE", RetryAfter: 5 * time.Second,
+		Detail: "the storage for files cannot be reached; nothing was accepted: repeat the request after Retry-After",
+	}
+	tooManyMailings = problem.Problem{
+		Status: http.StatusServiceUnavailable, Code: "BUSY", RetryAfter: 10 * time.Second,
+		Detail: "too many mailings are being uploaded at once: repeat the request after Retry-After",
+	}
+	tooManyUploads = problem.Problem{
+		Status: http.StatusTooManyRequests, Code: "TOO_MANY_UPLOADS", RetryAfter: 10 * time.Second,
+		Detail: fmt.Sprintf("the company has %d uploads in progress", UploadsOfEach),
+	}
+)

@@ -1,0 +1,22 @@
+package compose
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi/reqbody"
+	"email-gateway/api/internal/templates"
+	"email-gateway/shared/rules"
+)
+
+// Render renders a template with memory of the room in ctx.
+func Render(ctx context.Context, l *templates.Library, company uuid.UUID, field string, use templates.Use) (templates.Made, rules.Faults, error) {
+	keep, err := reqbody.RoomOf(ctx).Reserve(ctx, use.Memory())
+	if err != nil {
+		return templates.Made{}, nil, err
+	}
+	made, faults, err := l.Render(ctx, company, field, use)
+	keep(made.Memory())
+	return made, faults, err
+}

@@ -1,0 +1,178 @@
+package deadletters
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi/emails"
+	"email-gateway/api/internal/httpapi/query"
+	"email-gateway/api/internal/httpapi/reqctx"
+	"email-gateway/api/internal/httpapi/response"
+	"email-gateway/shared/email"
+	"email-gateway/shared/rules"
+	"email-gateway/shared/store"
+)
+
+// deadLetter is a dead letter in a list.
+type deadLetter struct {
+	ID         string            `json:"id"`
+	Target     string            `json:"target"`
+	Reason     string            `json:"reason"`
+	Detail     *string           `json:"detail,omitempty"`
+	Attempts   int               `json:"attempts"`
+	OutboxID   *uuid.UUID        `json:"outboxId,omitempty"`
+	MailingID  *uuid.UUID        `json:"mailingId,omitempty"`
+	Recipient  *string           `json:"recipient,omitempty"`
+	CreatedAt  time.Time         `json:"createdAt"`
+	ResolvedAt *time.Time        `json:"resolvedAt,omitempty"`
+	Resolution *store.Resolution `json:"resolution,omitempty"`
+	ResolvedBy *string           `json:"resolvedBy,omitempty"`
+	Note       *string           `json:"note,omitempty"`
+	ReplayID   *uuid.UUID        `json:"replayId,omitempty"`
+}
+
+// letterDetails is a single dead letter with its email.
+type letterDetails struct {
+	deadLetter
+	Payload any             `json:"payload"`
+	Email   *emails.Details `json:"email,omitempty"`
+}
+
+type listPage struct {
+	DeadLetters []deadLetter `json:"deadLetters"`
+	NextCursor  string       `json:"nextCursor,omitempty"`
+}
+
+// lastEvents is how many timeline events a dead letter shows: those of about two attempts.
+const lastEvents = 10
+
+const targetRule = "oneof=email:send mailing.process recipients.upsert"
+
+// List handles GET /v1/dead-letters.
+func (h *Handlers) List(c *gin.Context) error {
+	wanted, err := readQuery(c.Request.URL.RawQuery, h.rules)
+	if err != nil {
+		return err
+	}
+	found, err := h.store.ListDeadLetters(c.Request.Context(), reqctx.CompanyOf(c), wanted)
+	if err != nil {
+		return err
+	}
+	page := listPage{DeadLetters: make([]deadLetter, len(found.Letters))}
+	for i, l := range found.Letters {
+		page.DeadLetters[i] = deadLetterOf(l)
+	}
+	if found.Next != (store.LetterCursor{}) {
+		if page.NextCursor, err = query.EncodeCursor(letterCursor{found.Next.At.UTC(), found.Next.ID}); err != nil {
+			return err
+		}
+	}
+	c.JSON(http.StatusOK, page)
+	return nil
+}
+
+// letterCursor is the last row of a page.
+type letterCursor struct {
+	At time.Time `json:"t"`
+	ID uuid.UUID `json:"i"`
+}
+
+func readQuery(raw string, checks *rules.Rules) (store.LetterQuery, error) {
+	q, err := query.Open(raw, checks)
+	if err != nil {
+		return store.LetterQuery{}, err
+	}
+	wanted := store.LetterQuery{
+		LetterFilter: store.LetterFilter{
+			Reason: q.Text("reason", "max=64,printable"), Target: q.Text("target", targetRule), Recipient: q.Address("recipient"),
+			CreatedAfter: q.Moment("createdAfter"), CreatedBefore: q.Moment("createdBefore"),
+		},
+		Limit: q.Limit("limit"),
+	}
+	if id, err := rules.ParseID(q.Text("mailingId", "id")); err == nil {
+		wanted.MailingID = &id
+	}
+	if resolved := q.Text("resolved", "oneof=true false"); resolved != "" {
+		yes := resolved == "true"
+		wanted.Resolved = &yes
+	}
+	if text, given := q.Get("cursor"); given {
+		var last letterCursor
+		if json.Unmarshal(query.DecodeCursor(text), &last) != nil || !query.WithinReason(last.At) {
+			q.Faults.Add("cursor", "INVALID_CURSOR", "must be the nextCursor of a page")
+		}
+		wanted.Cursor = store.LetterCursor(last)
+	}
+	return wanted, q.Close()
+}
+
+func deadLetterOf(l store.DeadLetter) deadLetter {
+	return deadLetter{
+		ID: l.ID.String(), Target: l.Target, Reason: l.Reason, Detail: l.Detail, Attempts: l.Attempts, OutboxID: l.OutboxID,
+		MailingID: l.MailingID, Recipient: l.Recipient, CreatedAt: l.CreatedAt.UTC(), ResolvedAt: response.InUTC(l.ResolvedAt),
+		Resolution: l.Resolution, ResolvedBy: l.ResolvedBy, Note: l.Note, ReplayID: l.ReplayID,
+	}
+}
+
+// Show handles GET /v1/dead-letters/{id}: the dead letter with its email.
+func (h *Handlers) Show(c *gin.Context) error {
+	found, err := h.find(c)
+	if err != nil {
+		return err
+	}
+	return h.answer(c, http.StatusOK, found)
+}
+
+// find finds the dead letter with the id in the path.
+func (h *Handlers) find(c *gin.Context) (store.DeadLetter, error) {
+	id, err := rules.ParseID(c.Param("id"))
+	if err != nil {
+		return store.DeadLetter{}, noSuchDeadLetter
+	}
+	v := reqctx.StateOf(c)
+	found, err := h.store.FindDeadLetter(c.Request.Context(), v.Caller.CompanyID, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return store.DeadLetter{}, noSuchDeadLetter
+	case err != nil:
+		return store.DeadLetter{}, err
+	}
+	if found.OutboxID != nil {
+		v.OutboxID = found.OutboxID.String()
+	}
+	return found, nil
+}
+
+func (h *Handlers) answer(c *gin.Context, status int, l store.DeadLetter) error {
+	details := letterDetails{deadLetter: deadLetterOf(l)}
+	decoder := json.NewDecoder(bytes.NewReader(l.Payload))
+	decoder.UseNumber()
+	if err := decoder.Decode(&details.Payload); err != nil {
+		return fmt.Errorf("read payload: %w", err)
+	}
+	email.MaskHashes(details.Payload)
+	if l.Target == email.TargetSend && l.OutboxID != nil {
+		found, err := h.emails.Read(c, *l.OutboxID)
+		switch {
+		case errors.Is(err, store.ErrNotFound): // purged
+		case err != nil:
+			return err
+		default:
+			shown, err := h.emails.DetailsOf(c, found)
+			if err != nil {
+				return err
+			}
+			shown.Events = shown.Events[max(0, len(shown.Events)-lastEvents):]
+			details.Email = &shown
+		}
+	}
+	c.JSON(status, details)
+	return nil
+}

@@ -1,0 +1,66 @@
+// Package deadletters shows, lists, retries and discards dead letters, one at a time or all that
+// match a filter.
+package deadletters
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi/emails"
+	"email-gateway/api/internal/strictjson"
+	"email-gateway/shared/rules"
+	"email-gateway/shared/store"
+)
+
+// Store is the part of *store.Store that dead letters use.
+type Store interface {
+	ListDeadLetters(ctx context.Context, company uuid.UUID, q store.LetterQuery) (store.LetterPage, error)
+	FindDeadLetter(ctx context.Context, company, id uuid.UUID) (store.DeadLetter, error)
+	RetryDeadLetter(ctx context.Context, l store.DeadLetter, r store.LetterRetry) error
+	DiscardDeadLetter(ctx context.Context, l store.DeadLetter, by store.Actor, note string) (bool, error)
+	CreateReplay(ctx context.Context, n store.NewReplay) (store.Replay, error)
+	FindReplay(ctx context.Context, company, id uuid.UUID) (store.Replay, error)
+}
+
+// Params are the dependencies of Handlers. All are required except HasRabbitMQ.
+type Params struct {
+	Store  Store
+	Emails *emails.Handlers
+	Rules  *rules.Rules
+	// HasRabbitMQ is false if only dead letters of single emails can be retried.
+	HasRabbitMQ bool
+	// TTL is the new deadline of a retried email, from now.
+	TTL time.Duration
+	// Wake notifies the dispatchers that these lanes have work.
+	Wake func(lanes ...store.Lanes)
+}
+
+// Handlers handle the requests about dead letters.
+type Handlers struct {
+	store       Store
+	emails      *emails.Handlers
+	rules       *rules.Rules
+	hasRabbitMQ bool
+	ttl         time.Duration
+	wake        func(lanes ...store.Lanes)
+	discards    *strictjson.Reader[discardRequest]
+	replays     *strictjson.Reader[replayRequest]
+}
+
+// New creates Handlers.
+func New(p Params) (*Handlers, error) {
+	discards, err := strictjson.NewReader[discardRequest]()
+	if err != nil {
+		return nil, fmt.Errorf("prepare discards: %w", err)
+	}
+	replays, err := strictjson.NewReader[replayRequest]()
+	if err != nil {
+		return nil, fmt.Errorf("prepare replays: %w", err)
+	}
+	return &Handlers{
+		store: p.Store, emails: p.Emails, rules: p.Rules, hasRabbitMQ: p.HasRabbitMQ, ttl: p.TTL, wake: p.Wake, discards: discards, replays: replays,
+	}, nil
+}

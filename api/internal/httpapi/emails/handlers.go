@@ -1,0 +1,64 @@
+// Package emails shows, lists, cancels, retries and reschedules emails.
+package emails
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi/compose"
+	"email-gateway/shared/rules"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/file"
+)
+
+// Store is the part of *store.Store that requests about emails use.
+type Store interface {
+	FindEmail(ctx context.Context, company, id uuid.UUID) (store.Email, error)
+	ListEmails(ctx context.Context, company uuid.UUID, f store.EmailFilter) (store.EmailPage, error)
+	AggregateEmails(ctx context.Context, company uuid.UUID, aggregateType, aggregateID string) ([]store.AggregateEmail, error)
+	AdvanceAll(ctx context.Context, company uuid.UUID, ts []store.Transition) ([]store.Advanced, error)
+	Reschedule(ctx context.Context, m store.Move) (store.Advanced, error)
+}
+
+// AttachmentStore finds the attachments of an email or of its mailing.
+type AttachmentStore interface {
+	Attachments(ctx context.Context, company, owner uuid.UUID) ([]file.Attachment, error)
+}
+
+// Params are the dependencies of Handlers. All are required.
+type Params struct {
+	Store Store
+	// Timeline returns the events of an email.
+	Timeline    func(ctx context.Context, company, id uuid.UUID) ([]store.TimelineEvent, error)
+	Attachments AttachmentStore
+	Rules       *rules.Rules
+	SendAt      *compose.SendAtReader
+	// TTL is the time after acceptance within which an email must reach the provider.
+	TTL time.Duration
+	// MaxAttempts is how many tries an email has.
+	MaxAttempts int
+	// Wake notifies the dispatchers that these lanes have work.
+	Wake func(lanes ...store.Lanes)
+}
+
+// Handlers handle the requests about emails.
+type Handlers struct {
+	store       Store
+	timeline    func(ctx context.Context, company, id uuid.UUID) ([]store.TimelineEvent, error)
+	attachments AttachmentStore
+	rules       *rules.Rules
+	sendAt      *compose.SendAtReader
+	ttl         time.Duration
+	maxAttempts int
+	wake        func(lanes ...store.Lanes)
+}
+
+// New creates Handlers.
+func New(p Params) *Handlers {
+	return &Handlers{
+		store: p.Store, timeline: p.Timeline, attachments: p.Attachments, rules: p.Rules, sendAt: p.SendAt,
+		ttl: p.TTL, maxAttempts: p.MaxAttempts, wake: p.Wake,
+	}
+}

@@ -1,0 +1,38 @@
+package emails
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"email-gateway/api/internal/httpapi/reqctx"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+)
+
+// Reschedule changes the time of an email that no worker is processing. It is idempotent.
+func (h *Handlers) Reschedule(c *gin.Context) error {
+	sendAt, err := h.sendAt.Read(c)
+	if err != nil {
+		return err
+	}
+	found, err := h.find(c)
+	if err != nil {
+		return err
+	}
+	event := eventBy(reqctx.StateOf(c), email.EventRescheduled)
+	moved, err := h.store.Reschedule(c.Request.Context(), store.Move{
+		CompanyID: reqctx.CompanyOf(c), ID: found.ID, SendAt: sendAt, TTL: h.ttl, At: event.At, By: event.Metadata,
+	})
+	switch {
+	case errors.Is(err, store.ErrNotFound): // only its log is left
+		return rescheduleTooLate(found.Status)
+	case err != nil:
+		return err
+	case !moved.Applied:
+		return rescheduleTooLate(moved.Status)
+	}
+	h.wake(store.Lanes{Company: reqctx.CompanyOf(c)})
+	return h.answerCurrent(c, http.StatusOK, found)
+}

@@ -1,0 +1,33 @@
+// Package files stores files that emails attach, and shows what is stored.
+package files
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/attachment"
+	"email-gateway/shared/rules"
+	"email-gateway/shared/store/file"
+)
+
+// Path is the path of stored files.
+const Path = "/v1/files"
+
+// Store is the part of *file.Store that requests about files use.
+type Store interface {
+	Find(ctx context.Context, company uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]file.File, error)
+	List(ctx context.Context, company, before uuid.UUID, limit int) ([]file.File, error)
+}
+
+// Handlers handle the requests about files.
+type Handlers struct {
+	store   Store
+	library *attachment.Library
+	rules   *rules.Rules
+}
+
+// New creates Handlers.
+func New(s Store, library *attachment.Library, checks *rules.Rules) *Handlers {
+	return &Handlers{store: s, library: library, rules: checks}
+}

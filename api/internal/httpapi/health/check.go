@@ -1,0 +1,110 @@
+// Package health answers /livez, /readyz and /health, and exports as metrics which components the api
+// reaches.
+package health
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"email-gateway/api/internal/httpapi/reqctx"
+	"email-gateway/shared/store"
+)
+
+// Check combines the statuses of all processes. The api itself checks Postgres and, for
+// mailings, the blob store.
+type Check struct {
+	confirm     func(context.Context) (struct{}, error) // checks that commits go through
+	statuses    func(context.Context) ([]store.ProcessStatus, error)
+	gate        func(context.Context) (store.Gate, error)
+	hasRabbitMQ bool
+	storage     *storageCheck // nil without mailings
+	tokens      func() int    // nil without mailings
+}
+
+// Params are the dependencies of a Check.
+type Params struct {
+	Store       Store
+	HasRabbitMQ bool
+	// PingStorage and AvailableTokens are asked only with RabbitMQ, which mailings need.
+	PingStorage     func(context.Context) error
+	AvailableTokens func() int
+}
+
+// Store is the part of *store.Store that health checks use.
+type Store interface {
+	Confirm(ctx context.Context) error
+	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
+	Gate(ctx context.Context) (store.Gate, error)
+}
+
+// New creates a Check. It checks storage and tokens only if mailings are accepted.
+func New(p Params) *Check {
+	hc := &Check{confirm: shared(confirming(p.Store)), statuses: shared(p.Store.ProcessStatuses), gate: shared(p.Store.Gate), hasRabbitMQ: p.HasRabbitMQ}
+	if p.HasRabbitMQ {
+		hc.storage = &storageCheck{ping: p.PingStorage}
+		hc.tokens = p.AvailableTokens
+	}
+	return hc
+}
+
+// Show handles GET /health.
+func (hc *Check) Show(c *gin.Context) {
+	h := hc.check(c.Request.Context())
+	status := http.StatusOK
+	if h.Database.Status != connected {
+		status = http.StatusServiceUnavailable
+	}
+	c.Header("Cache-Control", "no-store")
+	c.JSON(status, h)
+}
+
+func (hc *Check) check(ctx context.Context) health {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	began := time.Now()
+	h := health{
+		Timestamp:    began.UTC(),
+		Database:     databaseHealth{Status: connected},
+		Redis:        partHealth{unknown},
+		RabbitMQ:     rabbitHealth{Status: unknown},
+		Storage:      partHealth{disabled},
+		SES:          sesHealth{partHealth: partHealth{unknown}},
+		SESEvents:    partHealth{disabled},
+		TokenManager: tokenHealth{Status: disabled},
+		Dispatcher:   processHealth{Status: unknown},
+		Worker:       processHealth{Status: unknown},
+	}
+	if !hc.hasRabbitMQ {
+		h.RabbitMQ.Status = disabled
+	}
+	if hc.tokens != nil {
+		h.TokenManager = tokenHealth{Status: "initialized", AvailableTokens: hc.tokens()}
+	}
+	storage, confirmed := make(chan string, 1), make(chan error, 1)
+	go func() { storage <- hc.storage.status(ctx) }()
+	go func() {
+		_, err := reqctx.WithDeadline(ctx, hc.confirm)
+		confirmed <- err
+	}()
+	statuses, err := reqctx.WithDeadline(ctx, hc.statuses)
+	h.Database.ResponseTime = time.Since(began).Milliseconds()
+	h.Storage.Status = <-storage
+	if err = errors.Join(<-confirmed, err); err != nil {
+		h.Status, h.Database.Status = "unavailable", databasePart(err).Status
+		return h
+	}
+	for _, s := range statuses {
+		if s.Live() {
+			h.add(s, hc.hasRabbitMQ)
+		}
+	}
+	if gate, err := reqctx.WithDeadline(ctx, hc.gate); err == nil {
+		h.SES.stop(gate)
+	}
+	h.Status = h.overall()
+	return h
+}

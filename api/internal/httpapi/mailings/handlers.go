@@ -1,0 +1,125 @@
+// Package mailings accepts mailings from CSV files, and shows and controls them. Create in create.go
+// is the path of an upload.
+package mailings
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi/accept"
+	"email-gateway/api/internal/httpapi/compose"
+	"email-gateway/api/internal/httpapi/reqbody"
+	"email-gateway/api/internal/httpapi/slots"
+	"email-gateway/api/internal/mailing"
+	"email-gateway/api/internal/templates"
+	"email-gateway/shared/keyring"
+	"email-gateway/shared/rules"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/file"
+	"email-gateway/shared/telemetry"
+	"email-gateway/shared/unsubscribe"
+)
+
+// Store is the part of *store.Store that mailings use.
+type Store interface {
+	IngestMailing(ctx context.Context, m store.NewMailing, lines iter.Seq2[store.MailingLine, error]) (store.MailingCounts, []byte, error)
+	MailingExists(ctx context.Context, id uuid.UUID) (bool, error)
+	FindMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
+	ListMailings(ctx context.Context, company, before uuid.UUID, limit int) ([]store.Mailing, error)
+	MailingEntries(ctx context.Context, company, id uuid.UUID, f store.EntryFilter) ([]store.MailingEntry, error)
+	MailingRows(ctx context.Context, company, id uuid.UUID, f store.RowFilter) (store.RowPage, error)
+	MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[store.RejectedLine, error]
+	StartMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
+	PauseMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
+	ResumeMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
+	CancelMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
+	MoveMailing(ctx context.Context, company, id uuid.UUID, at time.Time) (store.Mailing, error)
+	RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
+}
+
+// AttachmentStore finds the attachments of mailings. Its statements take no slots.
+type AttachmentStore interface {
+	Attachments(ctx context.Context, company, owner uuid.UUID) ([]file.Attachment, error)
+	AttachmentsOf(ctx context.Context, company uuid.UUID, owners []uuid.UUID) (map[uuid.UUID][]file.Attachment, error)
+}
+
+// Params are the dependencies of Handlers. All are required except HashKey and, without RabbitMQ,
+// Bucket and Tokens.
+type Params struct {
+	Log             *slog.Logger
+	Store           Store
+	AttachmentStore AttachmentStore
+	// Slots limits the statements of one company.
+	Slots       slots.Slots
+	Accept      *accept.Committer
+	Attachments *compose.Files
+	HTML        *compose.Checker
+	Library     *templates.Library
+	Rules       *rules.Rules
+	SendAt      *compose.SendAtReader
+	// Ring encrypts CPFs and CNPJs, HashKey keys their hashes.
+	Ring    keyring.Ring
+	HashKey []byte
+	Bucket  mailing.Bucket
+	Tokens  mailing.TokenSource
+	// PublicURL is the address at which recipients reach this api; Links encrypts the unsubscribe
+	// links that begin with it.
+	PublicURL string
+	Links     unsubscribe.Keys
+	// TTL is the time after acceptance within which a test email must reach the provider.
+	TTL    time.Duration
+	Tracer telemetry.Tracer
+	// Wake notifies the dispatchers that these lanes have work.
+	Wake func(lanes ...store.Lanes)
+}
+
+// Handlers handle the requests about mailings.
+type Handlers struct {
+	log             *slog.Logger
+	store           Store
+	attachmentStore AttachmentStore
+	slots           slots.Slots
+	accept          *accept.Committer
+	attachments     *compose.Files
+	html            *compose.Checker
+	library         *templates.Library
+	rules           *rules.Rules
+	sendAt          *compose.SendAtReader
+	ring            keyring.Ring
+	hashKey         []byte
+	files           mailing.FileStore
+	tokens          mailing.TokenSource
+	links           unsubscribe.Keys
+	publicURL       string
+	ttl             time.Duration
+	tracer          telemetry.Tracer
+	wake            func(lanes ...store.Lanes)
+
+	forms   *mailing.Limiter
+	uploads *mailing.Limiter
+	ingests *mailing.Limiter
+	pace    reqbody.Pace
+	open    *reqbody.OpenUploads
+}
+
+// New creates Handlers with the limits of uploads.
+func New(p Params) *Handlers {
+	h := &Handlers{
+		log: p.Log, store: p.Store, attachmentStore: p.AttachmentStore, slots: p.Slots, accept: p.Accept, attachments: p.Attachments,
+		html: p.HTML, library: p.Library, rules: p.Rules, sendAt: p.SendAt, ring: p.Ring, hashKey: p.HashKey,
+		files:  mailing.FileStore{Bucket: p.Bucket, Ring: p.Ring},
+		tokens: p.Tokens, links: p.Links, publicURL: p.PublicURL, ttl: p.TTL, tracer: p.Tracer, wake: p.Wake,
+		forms:   mailing.NewLimiter(formsAtOnce, formsOfEach),
+		uploads: mailing.NewLimiter(compose.UploadsAtOnce, compose.UploadsOfEach),
+		ingests: mailing.NewLimiter(ingestsAtOnce, ingestsOfEach),
+		pace:    reqbody.MinPace,
+		open:    reqbody.NewOpenUploads(),
+	}
+	h.forms.MakeRoom(h.open.WaitLimit, h.open.CutSlowest)
+	h.uploads.MakeRoom(h.open.WaitLimit, h.open.CutSlowest)
+	return h
+}

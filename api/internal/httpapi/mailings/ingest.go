@@ -1,0 +1,102 @@
+package mailings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"email-gateway/api/internal/csvfile"
+	"email-gateway/api/internal/httpapi/compose"
+	"email-gateway/api/internal/httpapi/problem"
+	"email-gateway/api/internal/mailing"
+	"email-gateway/shared/blob"
+	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/rules"
+	"email-gateway/shared/store"
+	stored "email-gateway/shared/store/file"
+	"email-gateway/shared/telemetry"
+)
+
+// ingestTime limits writing a mailing to Postgres: two million rows at a fiftieth of the usual
+// speed.
+const ingestTime = 15 * time.Minute
+
+// ingest writes the mailing with all its lines. A nil error means that it is stored. It
+// continues if the client disconnects.
+func (h *Handlers) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store.NewMailing, validator *mailing.Validator) ([]byte, error) {
+	release, err := compose.EnterUpload(c.Request.Context(), h.ingests, m.CompanyID)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { release() }()
+	m.Yield = func(wait func() error) (err error) {
+		release()
+		release = func() {}
+		if err := wait(); err != nil {
+			return err
+		}
+		again, err := compose.EnterUpload(c.Request.Context(), h.ingests, m.CompanyID)
+		if err == nil {
+			release = again
+		}
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request.Context()), ingestTime)
+	defer cancel()
+	reading, err := h.files.Open(ctx, file, d.reading)
+	if err != nil {
+		return nil, fileProblem(err)
+	}
+	defer func() { _ = reading.Close() }()
+	crashpoint.At(crashpoint.UploadStored)
+	ctx, span := h.tracer.Start(ctx, "ingest", telemetry.Producer)
+	defer span.End()
+	m.Traceparent = telemetry.Traceparent(ctx)
+	for i := range m.Tests {
+		m.Tests[i].Job.Traceparent = m.Traceparent
+	}
+	_, answer, err := h.store.IngestMailing(ctx, m, mailing.Lines(reading, validator))
+	crashpoint.At(crashpoint.UploadCommitted)
+	gone, lost := errors.AsType[*stored.GoneError](err)
+	switch {
+	case errors.Is(err, store.ErrUnknownOutcome):
+		if found, _ := h.accept.LookUp(ctx, h.store.MailingExists, m.ID, false); found {
+			return answer, nil
+		}
+		return nil, err
+	case lost:
+		return nil, invalid(goneFaults(gone, m.Attachments))
+	case errors.Is(err, store.ErrInProgress) && m.Key != nil:
+		return nil, h.accept.InProgress(ctx, problem.SameKeyInProgress)
+	case errors.Is(err, store.ErrInProgress):
+		return nil, h.accept.InProgress(ctx, inProgress)
+	}
+	return answer, fileProblem(err)
+}
+
+// goneFaults are the faults of attachments whose files were deleted between the checks and the commit.
+func goneFaults(gone *stored.GoneError, attached []stored.Attachment) (faults rules.Faults) {
+	for i, one := range attached {
+		if slices.Contains(gone.IDs, one.FileID) {
+			faults.Add(fmt.Sprintf("%s[%d].fileId", mailing.PartAttach, i), compose.CodeFileNotFound, compose.FileDeleted)
+		}
+	}
+	return faults
+}
+
+// fileProblem maps faults of the file, which are the caller's, and failures of the storage.
+func fileProblem(err error) error {
+	if wrong, ok := errors.AsType[*csvfile.FileError](err); ok {
+		var f rules.Faults
+		f.Add(mailing.PartFile, wrong.Code, wrong.Error())
+		return invalid(f)
+	}
+	if errors.Is(err, blob.ErrUnavailable) || errors.Is(err, blob.ErrNotFound) {
+		return fmt.Errorf("%w: %w", compose.StorageUnavailable, err)
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package mailings
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"email-gateway/api/internal/csvfile"
+	"email-gateway/api/internal/httpapi/problem"
+	"email-gateway/api/internal/httpapi/reqbody"
+	"email-gateway/api/internal/mailing"
+	"email-gateway/shared/rules"
+	"email-gateway/shared/store"
+)
+
+// Problems of mailings.
+var (
+	noSuchMailing = problem.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Detail: "there is no such mailing"}
+	uploadAborted = problem.Problem{
+		Status: http.StatusRequestTimeout, Code: "BODY_TOO_SLOW", RetryAfter: 10 * time.Second,
+		Detail: fmt.Sprintf("the upload was aborted because others were waiting and it was slower than %.0f KiB/s: repeat the request over a faster connection, or when fewer uploads are in progress", reqbody.BusyRate/1024),
+	}
+	fileTooLarge = problem.Problem{
+		Status: http.StatusRequestEntityTooLarge, Code: "FILE_TOO_LARGE",
+		Detail: fmt.Sprintf("the file is larger than %d bytes: split it", mailing.MaxFile),
+	}
+	notForm       = problem.Problem{Status: http.StatusUnsupportedMediaType, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "send multipart/form-data with a boundary, not compressed"}
+	malformedForm = problem.Problem{Status: http.StatusBadRequest, Code: "MALFORMED_FORM", Detail: "the body " + mailing.ErrMalformed.Error()}
+	inProgress    = problem.Problem{
+		Status: http.StatusConflict, Code: "MAILING_IN_PROGRESS", RetryAfter: 5 * time.Second,
+		Detail: "a mailing with this filename is being uploaded: repeat the request after Retry-After",
+	}
+	busy = problem.Problem{
+		Status: http.StatusConflict, Code: "MAILING_BUSY", RetryAfter: 2 * time.Second,
+		Detail: "another transaction is changing the mailing",
+	}
+	filenameTaken = problem.Problem{
+		Status: http.StatusConflict, Code: "FILENAME_EXISTS",
+		Detail: "another mailing uses the filename meanwhile; cancel that one first",
+	}
+)
+
+func filenameExists(id, filename string) problem.Problem {
+	return problem.Problem{Status: http.StatusConflict, Code: "FILENAME_EXISTS", Detail: fmt.Sprintf(
+		"mailing %s has the filename %q and was created by a different request; set another name in the field name, which replaces the filename", id, filename)}
+}
+
+// mailingsPaused answers a request that would set a mailing going. A tenant cannot end the pause.
+func mailingsPaused(refused *store.MailingsPausedError) problem.Problem {
+	return problem.Problem{Status: http.StatusConflict, Code: "MAILINGS_PAUSED", Detail: fmt.Sprintf(
+		"all mailings of the company are paused since %s, because too many of its emails bounced or drew complaints (see the event MAILINGS_PAUSED in /v1/events); the operator of this service can resume them",
+		refused.Since.UTC().Format(time.RFC3339))}
+}
+
+func wrongState(refused *store.MailingStateError) problem.Problem {
+	return problem.Problem{Status: http.StatusConflict, Code: "MAILING_STATE", Detail: refused.Error()}
+}
+
+// invalid is like problem.Invalid, but if all faults have the same code about the file or the
+// template fields, it becomes the code of the problem.
+func invalid(found []rules.Fault) problem.Problem {
+	p := problem.Invalid(found)
+	first := found[0].Code
+	for _, f := range found {
+		if f.Code != first {
+			return p
+		}
+	}
+	switch first {
+	case mailing.CodeNoRows, csvfile.CodeEmptyFile, csvfile.CodeBinaryFile, csvfile.CodeNoHeader, csvfile.CodeDuplicateColumn,
+		csvfile.CodeTooManyColumns, csvfile.CodeTooManyRows, csvfile.CodeLineTooLong, csvfile.CodeInvalidEncoding,
+		csvfile.CodeNoEmailColumn, mailing.CodeUnknownField, mailing.CodeForbiddenField, mailing.CodeReservedColumn:
+		p.Code = first
+	}
+	return p
+}

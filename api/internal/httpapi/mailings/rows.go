@@ -1,0 +1,219 @@
+package mailings
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/csvfile"
+	"email-gateway/api/internal/httpapi/query"
+	"email-gateway/api/internal/httpapi/reqctx"
+	"email-gateway/api/internal/httpapi/response"
+	"email-gateway/api/internal/mailing"
+	"email-gateway/api/internal/strictjson"
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
+)
+
+// mailingRow is a row of a mailing's file with its result. A rejected row has neither address
+// nor outboxId.
+type mailingRow struct {
+	Line           int        `json:"line"`
+	Email          string     `json:"email,omitempty"`
+	Status         string     `json:"status"`
+	ErrorCode      string     `json:"errorCode,omitempty"`
+	ErrorReason    string     `json:"errorReason,omitempty"`
+	Column         string     `json:"column,omitempty"`
+	EmptyFields    []string   `json:"emptyFields,omitempty"`
+	OutboxID       *uuid.UUID `json:"outboxId,omitempty"`
+	OutcomeUnknown bool       `json:"outcomeUnknown"`
+	Attempts       int        `json:"attempts"`
+	LastAttemptAt  *time.Time `json:"lastAttemptAt,omitempty"`
+	SESMessageID   *string    `json:"sesMessageId,omitempty"`
+	ExternalID     *string    `json:"externalId,omitempty"`
+
+	Delivery       *email.DeliveryState `json:"delivery,omitempty"`
+	DeliveryAt     *time.Time           `json:"deliveryAt,omitempty"`
+	DeliveryReason *string              `json:"deliveryReason,omitempty"`
+}
+
+type rowPage struct {
+	Rows       []mailingRow `json:"rows"`
+	NextCursor string       `json:"nextCursor,omitempty"`
+}
+
+// rowCursor is the last row of a page.
+type rowCursor struct {
+	Line  int       `json:"l"`
+	Entry uuid.UUID `json:"e"`
+}
+
+const (
+	rowStatusRule = entryStatusRule + " " + store.RowDuplicate
+	// rowsPerFetch is how many rows a download reads per query.
+	rowsPerFetch = 1000
+)
+
+// ListRows returns the rows of a mailing's file: a page as JSON, or all as CSV.
+func (h *Handlers) ListRows(c *gin.Context) error {
+	id, err := mailingID(c)
+	if err != nil {
+		return err
+	}
+	q, err := query.Open(c.Request.URL.RawQuery, h.rules)
+	if err != nil {
+		return err
+	}
+	format := q.Text("format", "oneof=json csv")
+	filter := store.RowFilter{Status: q.Text("status", rowStatusRule)}
+	asCSV := format == "csv" || format == "" && c.NegotiateFormat(gin.MIMEJSON, response.TypeCSV) == response.TypeCSV
+	c.Header("Vary", "Accept")
+	if asCSV {
+		for _, name := range []string{"cursor", "limit"} {
+			if _, given := q.Get(name); given {
+				q.Faults.Add(name, "NOT_ALLOWED", "is only for JSON pages: CSV contains all rows")
+			}
+		}
+		if err := q.Close(); err != nil {
+			return err
+		}
+		return h.downloadRows(c, id, filter)
+	}
+	filter.Limit = q.Limit("limit")
+	if text, given := q.Get("cursor"); given {
+		var last rowCursor
+		if json.Unmarshal(query.DecodeCursor(text), &last) != nil {
+			q.Faults.Add("cursor", "INVALID_CURSOR", "must be the nextCursor of a page")
+		}
+		filter.After = store.RowCursor(last)
+	}
+	if err := q.Close(); err != nil {
+		return err
+	}
+	found, err := h.store.MailingRows(c.Request.Context(), reqctx.CompanyOf(c), id, filter)
+	if err != nil {
+		return problemOf(err)
+	}
+	page := rowPage{Rows: make([]mailingRow, len(found.Rows))}
+	for i, r := range found.Rows {
+		page.Rows[i] = rowOf(r)
+	}
+	if found.More {
+		if page.NextCursor, err = query.EncodeCursor(rowCursor(found.End)); err != nil {
+			return err
+		}
+	}
+	c.JSON(http.StatusOK, page)
+	return nil
+}
+
+// downloadRows streams all rows. On an error the connection is closed, so that a client does
+// not take an incomplete list for complete.
+func (h *Handlers) downloadRows(c *gin.Context, id uuid.UUID, filter store.RowFilter) error {
+	filter.Limit = rowsPerFetch
+	company := reqctx.CompanyOf(c)
+	page, err := h.store.MailingRows(c.Request.Context(), company, id, filter)
+	if err != nil {
+		return problemOf(err) // nothing was written yet
+	}
+	c.Header("Content-Type", response.TypeCSV+"; charset=utf-8; header=present")
+	c.Header("Content-Disposition", `attachment; filename="mailing-`+id.String()+`-rows.csv"`)
+	c.Status(http.StatusOK)
+	out := csv.NewWriter(c.Writer)
+	out.UseCRLF = true // RFC 4180
+	_ = out.Write(rowColumns)
+	for {
+		response.ExtendWriteDeadline(c)
+		for _, r := range page.Rows {
+			_ = out.Write(rowCells(rowOf(r)))
+		}
+		out.Flush()
+		if err = out.Error(); err != nil || !page.More { // includes errors of Write
+			break
+		}
+		filter.After = page.End
+		if page, err = h.store.MailingRows(c.Request.Context(), company, id, filter); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		h.log.Warn("download of rows aborted", telemetry.RequestID, reqctx.StateOf(c).RequestID, "error", fmt.Sprint(err))
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// rowColumns are the column names of rowCells. Add new columns at the end.
+var rowColumns = []string{
+	"line", "email", "status", "errorCode", "errorReason", "column", "emptyFields", "outboxId", "attempts", "lastAttemptAt", "sesMessageId", "externalId",
+	"outcomeUnknown", "delivery", "deliveryAt", "deliveryReason",
+}
+
+func rowCells(r mailingRow) []string {
+	var outbox, last, delivered string
+	if r.OutboxID != nil {
+		outbox = r.OutboxID.String()
+	}
+	if r.LastAttemptAt != nil {
+		last = r.LastAttemptAt.Format(time.RFC3339)
+	}
+	if r.DeliveryAt != nil {
+		delivered = r.DeliveryAt.Format(time.RFC3339)
+	}
+	return []string{
+		strconv.Itoa(r.Line), harmless(r.Email), r.Status, r.ErrorCode, harmless(r.ErrorReason), harmless(r.Column), harmless(strings.Join(r.EmptyFields, "; ")),
+		outbox, strconv.Itoa(r.Attempts), last, harmless(strictjson.Or(r.SESMessageID, "")), harmless(strictjson.Or(r.ExternalID, "")),
+		strconv.FormatBool(r.OutcomeUnknown), string(strictjson.Or(r.Delivery, "")), delivered, harmless(strictjson.Or(r.DeliveryReason, "")),
+	}
+}
+
+func rowOf(r store.MailingRow) mailingRow {
+	shown := mailingRow{
+		Line: r.Line, Email: r.Email, Status: r.Status, ErrorCode: r.Code, ErrorReason: rowReason(r), Column: r.Column, EmptyFields: r.EmptyFields,
+		OutcomeUnknown: r.OutcomeUnknown, Attempts: r.Attempts, LastAttemptAt: response.InUTC(r.LastAttempt), SESMessageID: r.SESMessageID, ExternalID: r.ExternalID,
+		Delivery: r.Delivery, DeliveryAt: response.InUTC(r.DeliveryAt), DeliveryReason: r.DeliveryReason,
+	}
+	if r.ID.Valid {
+		shown.OutboxID = &r.ID.UUID
+	}
+	return shown
+}
+
+// rowReason returns the stored reason, or the meaning of the validation code.
+func rowReason(r store.MailingRow) string {
+	if r.Reason != "" {
+		return r.Reason
+	}
+	return codeMeanings[r.Code]
+}
+
+// codeMeanings describes the codes of validation results.
+var codeMeanings = map[string]string{
+	mailing.CodeMissingEmail:    "the row has no address",
+	mailing.CodeInvalidEmail:    "the row's address has no @",
+	"SYNTAX":                    "the address is not a valid email address",
+	"DISPOSABLE":                "the address is a disposable one",
+	"MX":                        "the domain of the address accepts no mail",
+	store.CodeDuplicate:         "an earlier row has the address",
+	mailing.CodeInvalidTaxID:    "the column has no valid CPF or CNPJ",
+	mailing.CodeTooLong:         "the column has a value that is too long",
+	mailing.CodeBadCharacter:    "the column has a control character",
+	mailing.CodeInvalidLink:     "the template uses the column as a link, but its value is not a valid link",
+	mailing.CodeSubjectLength:   "the subject would be empty or longer than 150 characters",
+	mailing.CodeBodyTooLarge:    "the body would be larger than 512 KiB",
+	mailing.CodeEmptyBody:       "the body would be empty",
+	store.CodeEmptyField:        "the column is empty, the template gives it no default, and emptyFields is reject",
+	csvfile.CodeWrongFieldCount: "the row has more cells than the header, or ends before the address",
+	csvfile.CodeUnclosedQuote:   "a quote in the row is not closed",
+	email.CodeSuppressed:        "the address is suppressed",
+	email.CodeExpired:           "its deadline passed before it was sent",
+	email.CodeOutcomeUnknown:    "the provider may have accepted it",
+}

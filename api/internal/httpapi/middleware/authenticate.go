@@ -1,0 +1,91 @@
+package middleware
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"email-gateway/api/internal/access"
+	"email-gateway/api/internal/httpapi/problem"
+	"email-gateway/api/internal/httpapi/reqctx"
+	"email-gateway/api/internal/httpapi/response"
+	"email-gateway/shared/clientip"
+	"email-gateway/shared/store"
+)
+
+// Authenticate accepts a request with a valid key within its rate limit, of a company that is
+// not suspended.
+func (m *Middleware) Authenticate(c *gin.Context) error {
+	v := reqctx.StateOf(c)
+	found := m.identify(c)
+	caller, err := found.Caller, found.Err
+	switch {
+	case found.Retry > 0:
+		return tooManyWrongKeys(found.Retry)
+	case errors.Is(err, access.ErrNoKey) && c.GetHeader("Authorization") != "":
+		return notBearer
+	case err != nil:
+		return err
+	}
+	v.Caller = caller
+	if !mayCallFrom(caller, v.Client) {
+		return otherNetwork(v.Client.String())
+	}
+	quota := m.limiter.Take(caller.KeyID, caller.RatePerSecond, caller.Burst)
+	response.SetRateLimitHeaders(c.Writer.Header(), quota)
+	if !quota.Allowed {
+		return problem.RateLimited(quota)
+	}
+	if caller.Suspended {
+		return suspended
+	}
+	return nil
+}
+
+// mayCallFrom reports whether the key may be used from the address. Networks that cannot be
+// parsed contain no address.
+func mayCallFrom(caller *store.Caller, client netip.Addr) bool {
+	if len(caller.Networks) == 0 {
+		return true
+	}
+	networks, err := clientip.ParseNetworks(strings.Join(caller.Networks, ","))
+	return err == nil && clientip.Contains(networks, client)
+}
+
+// identify checks the request's key, once, and counts a wrong one against the client's
+// address. A valid key is accepted regardless of other requests from the same address.
+func (m *Middleware) identify(c *gin.Context) *reqctx.Identity {
+	v := reqctx.StateOf(c)
+	if v.Identity == nil {
+		v.Identity = &reqctx.Identity{}
+		v.Identity.Caller, v.Identity.Err = m.directory.Authenticate(c.Request.Context(), credential(c.Request.Header))
+		if errors.Is(v.Identity.Err, access.ErrUnknownKey) {
+			v.Identity.Retry = m.guard.Wrong(v.Client)
+		}
+	}
+	return v.Identity
+}
+
+// credential returns the key as sent. A bearer token takes precedence over X-API-Key; other
+// schemes are ignored, since they may be meant for a proxy.
+func credential(h http.Header) string {
+	scheme, token, _ := strings.Cut(h.Get("Authorization"), " ")
+	if strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(token)
+	}
+	return h.Get("X-API-Key")
+}
+
+// RequireScope accepts only keys with the scope.
+func RequireScope(name string) func(*gin.Context) error {
+	return func(c *gin.Context) error {
+		if !slices.Contains(reqctx.StateOf(c).Caller.Scopes, name) {
+			return missingScope(name)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,55 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/store"
+)
+
+// measure counts and times requests.
+type measure struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	refusals *prometheus.CounterVec
+}
+
+func newMeasure(registry *prometheus.Registry) (*measure, error) {
+	m := &measure{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mailing_api_requests_total",
+			Help: "Requests answered, by method, path template and status.",
+		}, []string{"method", "path", "status"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "mailing_api_request_duration_seconds",
+			Help:    "Time from the request's headers to the end of its answer.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"method", "path"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quota_refusals_total",
+			Help: "Requests rejected because they would exceed a quota of their company, by quota.",
+		}, []string{"quota"}),
+	}
+	for _, quota := range store.Quotas() {
+		m.refusals.WithLabelValues(string(quota))
+	}
+	if err := errors.Join(registry.Register(m.requests), registry.Register(m.duration), registry.Register(m.refusals)); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return m, nil
+}
+
+// expect creates the counters of each route's server errors at the start: Prometheus's increase
+// ignores the first value of a counter.
+func (m *measure) expect(routes gin.RoutesInfo) {
+	for _, route := range routes {
+		for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable} {
+			m.requests.WithLabelValues(route.Method, route.Path, strconv.Itoa(status))
+		}
+	}
+}

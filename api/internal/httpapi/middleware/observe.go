@@ -1,0 +1,71 @@
+package middleware
+
+import (
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"email-gateway/api/internal/httpapi/reqctx"
+	"email-gateway/api/internal/httpapi/unsubscribepage"
+	"email-gateway/shared/telemetry"
+)
+
+// Observe writes one log line and counts one request. The path is the route's template: actual
+// paths and query strings may contain anything.
+func (m *Middleware) Observe(c *gin.Context) {
+	began := time.Now()
+	c.Next()
+	took := time.Since(began)
+
+	path, method := c.FullPath(), knownMethod(c.Request.Method)
+	if path == "" {
+		path = unmatched
+	}
+	status := c.Writer.Status()
+	m.measure.requests.WithLabelValues(method, path, strconv.Itoa(status)).Inc()
+	m.measure.duration.WithLabelValues(method, path).Observe(took.Seconds())
+
+	v := reqctx.StateOf(c)
+	attributes := make([]slog.Attr, 0, 14)
+	attributes = append(attributes,
+		slog.String(telemetry.RequestID, v.RequestID),
+		slog.String("method", method),
+		slog.String("path", path),
+		slog.Int("status", status),
+		slog.Int("bytes", c.Writer.Size()),
+		slog.Float64(telemetry.DurationMS, float64(took.Microseconds())/1000),
+	)
+	// People follow unsubscribe links: their addresses are not logged.
+	if v.Client.IsValid() && path != unsubscribepage.Path {
+		attributes = append(attributes, slog.String("client", v.Client.String()))
+	}
+	if v.Caller != nil {
+		attributes = append(attributes, slog.String("key", v.Caller.KeyID))
+	}
+	attributes = append(attributes, v.LogAttributes()...)
+	if trace := telemetry.TraceIDOf(c.Request.Context()); trace != "" {
+		attributes = append(attributes, slog.String(telemetry.TraceID, trace))
+	}
+	m.log.LogAttrs(c.Request.Context(), slog.LevelInfo, "request", attributes...)
+}
+
+// unmatched is logged for paths without a route.
+const unmatched = "unmatched"
+
+// knownMethod returns the request's method, or OTHER: clients choose the method, and the values
+// of a label must be bounded.
+func knownMethod(method string) string {
+	if slices.Contains(methods, method) {
+		return method
+	}
+	return "OTHER"
+}
+
+var methods = []string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
+	http.MethodPatch, http.MethodDelete, http.MethodOptions,
+}

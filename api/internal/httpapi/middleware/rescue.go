@@ -1,0 +1,33 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+
+	"github.com/gin-gonic/gin"
+
+	"email-gateway/api/internal/httpapi/reqctx"
+	"email-gateway/shared/email"
+	"email-gateway/shared/telemetry"
+)
+
+var errPanic = errors.New("panic")
+
+// Rescue turns a panic into a 500 and logs its stack.
+func (m *Middleware) Rescue(c *gin.Context) {
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+			panic(http.ErrAbortHandler)
+		}
+		m.log.Error("panic", telemetry.RequestID, reqctx.StateOf(c).RequestID, "path", c.FullPath(),
+			"error", email.MaskText(fmt.Sprint(cause)), "stack", string(debug.Stack()))
+		m.fail(c, errPanic)
+	}()
+	c.Next()
+}

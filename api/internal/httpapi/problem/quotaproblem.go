@@ -1,0 +1,32 @@
+package problem
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"email-gateway/shared/store"
+)
+
+// QuotaUse describes the quota that is used up.
+type QuotaUse struct {
+	Quota store.Quota `json:"quota"`
+	Limit int64       `json:"limit"`
+	Use   int64       `json:"use"`
+	Reset *time.Time  `json:"reset"` // null = when objects are deleted or finish
+}
+
+// QuotaExceeded sets Retry-After to the reset of a daily quota.
+func QuotaExceeded(e *store.QuotaError) Problem {
+	p := Problem{
+		Status: http.StatusTooManyRequests, Code: CodeQuotaExceeded,
+		Detail:     fmt.Sprintf("the company's quota %s would be exceeded: its limit is %d, %d are in use", e.Quota, e.Limit, e.Use),
+		RetryAfter: time.Minute,
+		Quota:      &QuotaUse{Quota: e.Quota, Limit: e.Limit, Use: e.Use, Reset: e.Reset},
+	}
+	if e.Reset != nil {
+		p.Detail += "; it resets at " + e.Reset.Format(time.RFC3339)
+		p.RetryAfter = max(time.Until(*e.Reset), time.Second)
+	}
+	return p
+}

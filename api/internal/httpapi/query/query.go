@@ -1,0 +1,204 @@
+// Package query reads query strings, and makes the cursors of pages.
+package query
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/fieldhint"
+	"email-gateway/api/internal/httpapi/problem"
+	"email-gateway/shared/email"
+	"email-gateway/shared/mailbox"
+	"email-gateway/shared/rules"
+)
+
+const (
+	defaultPage = 50
+	largestPage = 100
+)
+
+// Query parses a query string. Each method reads one parameter; Close reports all invalid and
+// unknown parameters.
+type Query struct {
+	rules  *rules.Rules
+	values url.Values
+	read   []string // the names read so far
+	Faults rules.Faults
+}
+
+// Open parses a query string.
+func Open(raw string, checks *rules.Rules) (*Query, error) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, problem.Problem{Status: http.StatusBadRequest, Code: "MALFORMED_QUERY", Detail: "the query string cannot be decoded"}
+	}
+	return &Query{rules: checks, values: values}, nil
+}
+
+// Close reports all invalid and unknown parameters.
+func (q *Query) Close() error {
+	for name := range q.values {
+		if !slices.Contains(q.read, name) {
+			q.Faults.Add(problem.PrintableName(name), "UNKNOWN_PARAMETER", fieldhint.Request{Noun: "parameter", Known: q.read}.Unknown("", name))
+		}
+	}
+	if len(q.Faults) > 0 {
+		return problem.Invalid(q.Faults)
+	}
+	return nil
+}
+
+// Get returns the parameter's only value, "" if there is none. A blank one counts as missing,
+// like a blank field.
+func (q *Query) Get(name string) (string, bool) {
+	q.read = append(q.read, name)
+	values, given := q.values[name]
+	switch {
+	case !given:
+		return "", false
+	case len(values) > 1:
+		q.Faults.Add(name, "DUPLICATE_PARAMETER", "appears twice")
+		return "", false
+	case email.IsBlank(values[0]):
+		return "", false
+	case !utf8.ValidString(values[0]):
+		q.Faults.Add(name, "BAD_CHARACTER", "must be UTF-8")
+		return "", false
+	}
+	return values[0], true
+}
+
+// Text reads a parameter that satisfies the rule; "" if there is none.
+func (q *Query) Text(name, rule string) string {
+	value, given := q.Get(name)
+	if !given {
+		return ""
+	}
+	if code, message := q.rules.CheckOne(value, rule); code != "" {
+		q.Faults.Add(name, code, message)
+		return ""
+	}
+	return value
+}
+
+// Needs requires other if name is given.
+func (q *Query) Needs(name, other string) {
+	if !email.IsBlank(q.values.Get(name)) && email.IsBlank(q.values.Get(other)) {
+		q.Faults.Add(other, rules.CodeRequired, "is required with "+name)
+	}
+}
+
+// Address reads an address in stored form.
+func (q *Query) Address(name string) string {
+	value := q.Text(name, "address")
+	if ascii, err := mailbox.ASCII(value); err == nil {
+		return ascii
+	}
+	return value
+}
+
+// Limit reads the size of a page.
+func (q *Query) Limit(name string) int { return q.Number(name, defaultPage, 1, largestPage) }
+
+// Number reads a number from least to most.
+func (q *Query) Number(name string, missing, least, most int) int {
+	value, given := q.Get(name)
+	if !given {
+		return missing
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < least || n > most {
+		q.Faults.Add(name, "OUT_OF_RANGE", fmt.Sprintf("must be a number from %d to %d", least, most))
+	}
+	return n
+}
+
+// Cursor reads a cursor made by CursorTo.
+func (q *Query) Cursor(name string) uuid.UUID {
+	value, given := q.Get(name)
+	if !given {
+		return uuid.Nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(value)
+	id, errID := uuid.FromBytes(raw)
+	if err != nil || errID != nil {
+		q.Faults.Add(name, "INVALID_CURSOR", "must be the nextCursor of a page")
+	}
+	return id
+}
+
+// Bound returns the smallest UUIDv7 of the first whole millisecond at or after a time: UUIDv7
+// ids sort by creation time, so a range of time is a range of ids.
+func (q *Query) Bound(name string) uuid.UUID {
+	value, given := q.Get(name)
+	if !given {
+		return uuid.Nil
+	}
+	t, err := rules.ParseTime(value)
+	if err != nil {
+		q.Faults.Add(name, "INVALID_TIMESTAMP", err.Error())
+		return uuid.Nil
+	}
+	ms := t.Add(time.Millisecond - 1).UnixMilli()
+	if ms < 1 || ms >= 1<<48 {
+		q.Faults.Add(name, "OUT_OF_RANGE", ReasonableTimes)
+		return uuid.Nil
+	}
+	var id uuid.UUID
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	return id
+}
+
+// Moment reads a time to compare a column with.
+func (q *Query) Moment(name string) *time.Time {
+	value, given := q.Get(name)
+	if !given {
+		return nil
+	}
+	t, err := rules.ParseTime(value)
+	switch {
+	case err != nil:
+		q.Faults.Add(name, "INVALID_TIMESTAMP", err.Error())
+	case !WithinReason(t):
+		q.Faults.Add(name, "OUT_OF_RANGE", ReasonableTimes)
+	}
+	return &t
+}
+
+// ReasonableTimes is the fault of a time outside of WithinReason.
+const ReasonableTimes = "must be between 1970 and 9999"
+
+// WithinReason reports whether the year is within ReasonableTimes.
+func WithinReason(t time.Time) bool { return t.UTC().Year() >= 1970 && t.UTC().Year() <= 9999 }
+
+// CursorTo is the cursor of the page that begins after id.
+func CursorTo(id uuid.UUID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+
+// EncodeCursor encodes the cursor of a list that is not sorted by id.
+func EncodeCursor(last any) (string, error) {
+	text, err := json.Marshal(last)
+	if err != nil {
+		return "", fmt.Errorf("encode cursor: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(text), nil
+}
+
+// DecodeCursor decodes a cursor made by EncodeCursor; nil is an invalid one.
+func DecodeCursor(text string) []byte {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return nil
+	}
+	return raw
+}

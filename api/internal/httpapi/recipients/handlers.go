@@ -1,0 +1,50 @@
+// Package recipients stores, shows and deletes recipients.
+package recipients
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi/accept"
+	"email-gateway/api/internal/httpapi/taxid"
+	"email-gateway/shared/rules"
+	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
+)
+
+// Store is the part of *store.Store that requests about recipients use.
+type Store interface {
+	AcceptRecipients(ctx context.Context, r store.NewRecipients) error
+	FindRecipient(ctx context.Context, company, recipient uuid.UUID) (store.KnownRecipient, error)
+	DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error
+}
+
+// Params are the dependencies of Handlers. All are required.
+type Params struct {
+	Store  Store
+	Accept *accept.Committer
+	Rules  *rules.Rules
+	TaxIDs taxid.Protector
+	Tracer telemetry.Tracer
+	// Wake notifies the dispatchers that these lanes have work.
+	Wake func(lanes ...store.Lanes)
+}
+
+// Handlers handle the requests about recipients.
+type Handlers struct {
+	store  Store
+	accept *accept.Committer
+	reader *reader
+	tracer telemetry.Tracer
+	wake   func(lanes ...store.Lanes)
+}
+
+// New creates Handlers.
+func New(p Params) (*Handlers, error) {
+	r, err := newReader(p.Rules, p.TaxIDs)
+	if err != nil {
+		return nil, err
+	}
+	return &Handlers{store: p.Store, accept: p.Accept, reader: r, tracer: p.Tracer, wake: p.Wake}, nil
+}

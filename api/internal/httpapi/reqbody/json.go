@@ -1,0 +1,44 @@
+package reqbody
+
+import (
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"email-gateway/api/internal/strictjson"
+)
+
+// ReadJSON reads the request's body, which must be one JSON object.
+func ReadJSON(c *gin.Context) (strictjson.Document, error) {
+	text, err := ReadJSONText(c)
+	if err != nil {
+		return strictjson.Document{}, err
+	}
+	return strictjson.Parse(text)
+}
+
+// ReadJSONText reads the request's body, which is yet to be parsed.
+func ReadJSONText(c *gin.Context) ([]byte, error) {
+	if !isJSON(c.Request.Header) {
+		return nil, notJSON
+	}
+	return Read(c)
+}
+
+func isJSON(h http.Header) bool {
+	if h.Get("Content-Encoding") != "" {
+		return false
+	}
+	contentType := h.Get("Content-Type")
+	if contentType == "application/json" {
+		return true
+	}
+	media, parameters, err := mime.ParseMediaType(contentType)
+	if err != nil || media != "application/json" {
+		return false
+	}
+	charset, given := parameters["charset"]
+	return !given || strings.EqualFold(charset, "utf-8")
+}

@@ -1,0 +1,136 @@
+package reqbody
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// received simulates a body of which n bytes arrived within the given time, in pieces per second.
+func received(bytesPerSecond float64, waited time.Duration) *SlowBody {
+	b := &SlowBody{control: http.NewResponseController(httptest.NewRecorder()), pace: MinPace}
+	b.receive(bytesPerSecond, waited)
+	return b
+}
+
+func (b *SlowBody) receive(bytesPerSecond float64, waited time.Duration) {
+	for ; waited > 0; waited -= time.Second {
+		took := min(waited, time.Second)
+		b.recent.arrived(int64(bytesPerSecond*took.Seconds()), took, b.pace.each)
+	}
+}
+
+// While uploads wait, too slow ones are aborted one by one, slowest first. Fast uploads and new ones
+// continue.
+func TestOpenUploads_CutSlowest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, testCutSlowest)
+}
+
+func testCutSlowest(t *testing.T) {
+	open := NewOpenUploads()
+	upload := func(bytesPerSecond float64, waited time.Duration) *SlowBody {
+		b := received(bytesPerSecond, waited)
+		t.Cleanup(open.Add(uuid.New(), b))
+		return b
+	}
+	fast, slow, slower := upload(BusyRate+1000, time.Hour), upload(BusyRate/2, time.Minute), upload(BusyRate/100, time.Minute)
+	begun := upload(0, uploadWaitLimit/2)
+	silent := upload(0, 0)
+	silent.recent.wait(time.Now().Add(-time.Minute)) // nothing has arrived
+	for _, want := range []*SlowBody{silent, slower, slow} {
+		if want.WasCut() {
+			t.Fatal("two ended at once")
+		}
+		if open.CutSlowest(); !want.WasCut() {
+			t.Fatal("another one ended")
+		}
+		for range 10 { // calls of other uploads that wait
+			<-time.After(uploadWaitLimit / 20)
+			open.CutSlowest()
+		}
+		<-time.After(uploadWaitLimit / 2)
+	}
+	if open.CutSlowest(); fast.WasCut() || begun.WasCut() {
+		t.Errorf("ended: the fast one %v, the new one %v", fast.WasCut(), begun.WasCut())
+	}
+}
+
+// The slower of two uploads of one company is aborted before the only upload of another company, whatever
+// their rates.
+func TestOpenUploads_CutTheSlowerOfTwo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, testCutTheSlowerOfTwo)
+}
+
+func testCutTheSlowerOfTwo(t *testing.T) {
+	open := NewOpenUploads()
+	upload := func(company uuid.UUID, bytesPerSecond float64, waited time.Duration) *SlowBody {
+		b := received(bytesPerSecond, waited)
+		t.Cleanup(open.Add(company, b))
+		return b
+	}
+	honest := upload(uuid.New(), BusyRate/10, time.Minute)
+	var slower, faster []*SlowBody
+	for n := range 3 {
+		company := uuid.New()
+		slower = append(slower, upload(company, BusyRate+float64(1000*n), time.Minute))
+		faster = append(faster, upload(company, BusyRate+50_000, time.Minute))
+	}
+	for n, want := range slower {
+		if open.CutSlowest(); !want.WasCut() {
+			t.Errorf("call %d did not end the slower of the slowest two", n)
+		}
+		<-time.After(uploadWaitLimit)
+	}
+	if honest.WasCut() {
+		t.Error("an only upload ended although companies had two")
+	}
+	young := uuid.New()
+	upload(young, BusyRate, time.Minute)
+	begun := upload(young, 0, uploadWaitLimit/2)
+	if open.CutSlowest(); honest.WasCut() || begun.WasCut() {
+		t.Errorf("beside two, one of which has just begun: the only one %v, the new one %v", honest.WasCut(), begun.WasCut())
+	}
+	begun.receive(BusyRate/2, uploadWaitLimit)
+	if open.CutSlowest(); !begun.WasCut() {
+		t.Error("the slower of two goes on")
+	}
+	<-time.After(uploadWaitLimit)
+	if open.CutSlowest(); !honest.WasCut() {
+		t.Error("the slow one goes on where no company has two")
+	}
+	for _, b := range faster {
+		if b.WasCut() {
+			t.Error("the faster of two ended")
+		}
+	}
+}
+
+// The rate of an upload is measured over its last interval of the pace.
+func TestSlowBody_ProgressForgets(t *testing.T) {
+	t.Parallel()
+	rate := func(b *SlowBody) float64 {
+		bytes, waited := b.progress(time.Now())
+		if waited < MinPace.each/2 {
+			t.Errorf("judged by %s", waited)
+		}
+		return float64(bytes) / waited.Seconds()
+	}
+	b := received(100<<20, 20*time.Second)
+	if got := rate(b); got < BusyRate {
+		t.Errorf("%.0f bytes/s while it is fast", got)
+	}
+	b.receive(3000, 45*time.Second)
+	if got := rate(b); got > 3001 {
+		t.Errorf("%.0f bytes/s, want 3000", got)
+	}
+	b.receive(2*BusyRate, MinPace.each)
+	if got := rate(b); got < BusyRate {
+		t.Errorf("%.0f bytes/s after it became fast again", got)
+	}
+}

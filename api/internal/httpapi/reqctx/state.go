@@ -1,0 +1,90 @@
+// Package reqctx has the state of a request: its id, its caller and the objects that it is about.
+package reqctx
+
+import (
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
+)
+
+// Identity is the result of checking a request's key. Retry > 0: the client's address has
+// sent too many wrong keys.
+type Identity struct {
+	Caller *store.Caller
+	Err    error
+	Retry  time.Duration
+}
+
+// State is the state of one request.
+type State struct {
+	RequestID string        // the client's own or a new one
+	Client    netip.Addr    // address of the client
+	Caller    *store.Caller // nil until authenticated
+	Identity  *Identity     // nil until the key is checked
+	Began     time.Time
+	OutboxID  string       // email of the request
+	Status    email.Status // of that email; "" = not read
+	attempt   int          // its tries that count towards the limit
+	MailingID string       // mailing of the request
+	Location  string       // Location of the created object
+	BodyRead  bool         // the body was read completely
+}
+
+// StateKey is the key of the State in a gin.Context.
+const StateKey = "requestState"
+
+// StateOf returns the state of a request.
+func StateOf(c *gin.Context) *State {
+	v, _ := c.MustGet(StateKey).(*State)
+	return v
+}
+
+// unreadTime limits how long a response waits for a body that no handler has read: net/http reads
+// a short one first, so that the connection can be reused.
+const unreadTime = 500 * time.Millisecond
+
+// LeaveBody makes the response of a request whose body was not read, such as one without a key,
+// not wait for the body.
+func (v *State) LeaveBody(c *gin.Context) {
+	if !v.BodyRead && c.Request.Body != nil && c.Request.Body != http.NoBody {
+		// If the deadline cannot be set, the server's applies.
+		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(unreadTime))
+	}
+}
+
+// SetEmail stores the email of the request.
+func (v *State) SetEmail(e store.Email) {
+	v.Status, v.attempt = e.Status, e.Attempts-e.Throttles
+	if e.MailingID != nil {
+		v.MailingID = e.MailingID.String()
+	}
+}
+
+// LogAttributes returns the log attributes that identify the objects of the request.
+func (v *State) LogAttributes() []slog.Attr {
+	attributes := make([]slog.Attr, 0, 6)
+	if v.Caller != nil {
+		attributes = append(attributes, slog.String(telemetry.CompanyID, v.Caller.CompanyID.String()))
+	}
+	if v.MailingID != "" {
+		attributes = append(attributes, slog.String(telemetry.MailingID, v.MailingID))
+	}
+	if v.OutboxID != "" {
+		attributes = append(attributes, slog.String(telemetry.OutboxID, v.OutboxID))
+		if v.Status != "" {
+			attributes = append(attributes, slog.Int(telemetry.Attempt, v.attempt), slog.String(telemetry.State, string(v.Status)))
+		}
+	}
+	return attributes
+}
+
+// CompanyOf returns the company of an authenticated request.
+func CompanyOf(c *gin.Context) uuid.UUID { return StateOf(c).Caller.CompanyID }

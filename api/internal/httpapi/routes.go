@@ -1,0 +1,147 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"email-gateway/api/internal/apikey"
+	"email-gateway/api/internal/httpapi/deadletters"
+	"email-gateway/api/internal/httpapi/files"
+	"email-gateway/api/internal/httpapi/health"
+	"email-gateway/api/internal/httpapi/middleware"
+	"email-gateway/api/internal/httpapi/templates"
+	"email-gateway/api/internal/httpapi/unsubscribepage"
+)
+
+// routes creates the router of all routes.
+func (h *handlers) routes(p Params) *gin.Engine {
+	gin.SetMode(gin.ReleaseMode) // the other modes print to standard output
+	r := gin.New()
+	r.RedirectTrailingSlash = false
+	r.HandleMethodNotAllowed = true
+	h.Use(r)
+
+	r.GET("/livez", health.ShowLive)
+	r.GET("/readyz", h.health.ShowReady)
+	r.GET("/health", h.health.Show)
+	r.GET("/openapi.yaml", func(c *gin.Context) { c.Data(http.StatusOK, "application/yaml", []byte(p.OpenAPI)) })
+
+	send := h.group(r, "/v1", apikey.EmailsSend)
+	send.POST("/email/send", h.Answer(h.bodies.sends.Limit), h.Answer(h.sending.Send))
+	send.POST("/email/batch", h.Answer(h.bodies.batches.Limit), h.Answer(h.sending.SendBatch))
+	send.POST("/email/:id/cancel", h.Answer(h.emails.Cancel))
+	send.POST("/email/:id/retry", h.Answer(h.emails.Retry))
+	send.PATCH("/email/:id", h.Answer(h.bodies.others.Limit), h.Answer(h.emails.Reschedule))
+	send.POST("/aggregates/:type/:id/cancel", h.Answer(h.emails.CancelAggregate))
+
+	read := h.group(r, "/v1", apikey.EmailsRead)
+	read.GET("/email/:id", h.Answer(h.emails.Show))
+	read.GET("/emails", h.Answer(h.emails.List))
+	read.GET("/events", h.Answer(h.events.List))
+	read.GET("/usage", h.Answer(h.usage.Show))
+
+	people := h.group(r, "/v1/recipients", apikey.RecipientsWrite)
+	people.POST("", h.Answer(middleware.RequireRabbitMQ(p.HasRabbitMQ)), h.Answer(h.bodies.others.Limit), h.Answer(h.recipients.Add))
+	people.GET("/:id", h.Answer(h.recipients.Show))
+	people.DELETE("/:id", h.Answer(h.recipients.Delete))
+
+	suppress := h.group(r, "/v1/suppressions", apikey.SuppressionsWrite)
+	suppress.GET("", h.Answer(h.suppressions.List))
+	suppress.POST("", h.Answer(h.bodies.others.Limit), h.Answer(h.suppressions.Add))
+	suppress.DELETE("", h.Answer(h.suppressions.Remove))
+
+	letters := h.group(r, "/v1/dead-letters", apikey.DeadLettersWrite)
+	letters.GET("", h.Answer(h.deadLetters.List))
+	letters.GET("/:id", h.Answer(h.deadLetters.Show))
+	letters.POST("/:id/retry", h.Answer(h.deadLetters.Retry))
+	letters.POST("/:id/discard", h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.Discard))
+	letters.POST("/retry", h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.RetryAll))
+	letters.POST("/discard", h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.DiscardAll))
+
+	replays := h.group(r, deadletters.ReplayPath, apikey.DeadLettersWrite)
+	replays.GET("/:id", h.Answer(h.deadLetters.ShowReplay))
+
+	r.GET(unsubscribepage.Path, h.Answer(h.unsubscribe.Ask))
+	r.POST(unsubscribepage.Path, h.Answer(h.unsubscribe.Unsubscribe))
+	r.POST("/v1/ses/events", h.Answer(h.bodies.notifications.Limit), h.Answer(h.sesEvents.Receive))
+
+	h.routeMailings(r, p)
+	h.routeTemplates(r)
+	h.routeFiles(r)
+	h.routeWebhooks(r)
+	h.Expect(r.Routes())
+	return r
+}
+
+// group creates a group of routes for which a key needs the scope.
+func (h *handlers) group(r *gin.Engine, path, scope string) *gin.RouterGroup {
+	return r.Group(path, h.Answer(h.Authenticate), h.Answer(middleware.RequireScope(scope)))
+}
+
+// routeMailings registers the routes under both prefixes: /mailings for existing clients, /v1
+// like all other routes. Without RabbitMQ, mailings cannot be started, but existing ones can be
+// read and stopped.
+func (h *handlers) routeMailings(r *gin.Engine, p Params) {
+	for _, prefix := range []string{"", "/v1"} {
+		read := h.group(r, prefix+"/mailings", apikey.MailingsRead)
+		read.GET("", h.Answer(h.mailings.List))
+		read.GET("/:id", h.Answer(h.mailings.Show))
+		read.GET("/:id/entries", h.Answer(h.mailings.ListEntries))
+		read.GET("/:id/rows", h.Answer(h.mailings.ListRows))
+		read.GET("/:id/verdicts", h.Answer(h.mailings.DownloadVerdicts))
+
+		write := h.group(r, prefix+"/mailings", apikey.MailingsWrite)
+		write.POST("/:id/pause", h.Answer(h.mailings.Pause))
+		write.POST("/:id/cancel", h.Answer(h.mailings.Cancel))
+
+		start := write.Group("", h.Answer(middleware.RequireRabbitMQ(p.HasRabbitMQ)))
+		start.POST("", h.Answer(h.mailings.Create))
+		start.PATCH("/:id", h.Answer(h.bodies.others.Limit), h.Answer(h.mailings.Reschedule))
+		start.POST("/:id/start", h.Answer(h.mailings.Start))
+		start.POST("/:id/resume", h.Answer(h.mailings.Resume))
+		start.POST("/:id/retry-failed", h.Answer(h.mailings.RetryFailed))
+	}
+}
+
+func (h *handlers) routeTemplates(r *gin.Engine) {
+	write := h.group(r, templates.Path, apikey.TemplatesWrite)
+	write.POST("", h.Answer(h.bodies.others.Limit), h.Answer(h.templates.Create))
+	write.POST("/:name/publish", h.Answer(h.bodies.others.Limit), h.Answer(h.templates.Publish))
+	write.DELETE("/:name", h.Answer(h.templates.Delete))
+
+	read := h.group(r, templates.Path, apikey.TemplatesRead)
+	read.GET("", h.Answer(h.templates.List))
+	read.GET("/:name", h.Answer(h.templates.Show))
+	read.GET("/:name/versions/:version", h.Answer(h.bodies.others.Limit), h.Answer(h.templates.ShowVersion))
+	read.POST("/:name/preview", h.Answer(h.bodies.others.Limit), h.Answer(h.templates.Preview))
+}
+
+func (h *handlers) routeFiles(r *gin.Engine) {
+	write := h.group(r, files.Path, apikey.EmailsSend)
+	write.POST("", h.Answer(h.bodies.files.Limit), h.Answer(h.files.Upload))
+
+	read := h.group(r, files.Path, apikey.EmailsRead)
+	read.GET("", h.Answer(h.files.List))
+	read.GET("/:id", h.Answer(h.files.Show))
+}
+
+func (h *handlers) routeWebhooks(r *gin.Engine) {
+	read := h.group(r, "/v1/webhooks", apikey.WebhooksRead)
+	read.GET("", h.Answer(h.webhooks.List))
+	read.GET("/:id", h.Answer(h.webhooks.Show))
+	read.GET("/:id/deliveries", h.Answer(h.webhooks.ListDeliveries))
+	read.GET("/:id/deliveries/:delivery", h.Answer(h.webhooks.ShowDelivery))
+	read.GET("/:id/replays/:replay", h.Answer(h.webhooks.ShowReplay))
+
+	write := h.group(r, "/v1/webhooks", apikey.WebhooksWrite)
+	write.POST("", h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Create))
+	write.PATCH("/:id", h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Change))
+	write.DELETE("/:id", h.Answer(h.webhooks.Delete))
+	write.POST("/:id/rotate-secret", h.Answer(h.webhooks.RotateSecret))
+	write.POST("/:id/enable", h.Answer(h.webhooks.Enable))
+	write.POST("/:id/disable", h.Answer(h.webhooks.Disable))
+	write.POST("/:id/test", h.Answer(h.webhooks.Test))
+	write.POST("/:id/deliveries/:delivery/retry", h.Answer(h.webhooks.RetryDelivery))
+	write.POST("/:id/replays", h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Replay))
+}

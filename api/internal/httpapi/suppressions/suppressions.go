@@ -1,0 +1,163 @@
+package suppressions
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi/problem"
+	"email-gateway/api/internal/httpapi/query"
+	"email-gateway/api/internal/httpapi/reqbody"
+	"email-gateway/api/internal/httpapi/reqctx"
+	"email-gateway/api/internal/strictjson"
+	"email-gateway/shared/mailbox"
+	"email-gateway/shared/rules"
+	"email-gateway/shared/store"
+)
+
+// addRequest is the body of POST /v1/suppressions.
+type addRequest struct {
+	Address string  `json:"address" validate:"required,address"`
+	Reason  *string `json:"reason" validate:"omitnil,oneof=UNSUBSCRIBE BOUNCE COMPLAINT MANUAL"`
+	Note    *string `json:"note" validate:"omitnil,min=1,max=200,line"`
+}
+
+type suppressionAnswer struct {
+	Address   string                  `json:"address"`
+	Reason    store.SuppressionReason `json:"reason"`
+	MailingID *uuid.UUID              `json:"mailingId,omitempty"`
+	Note      *string                 `json:"note,omitempty"`
+	CreatedAt time.Time               `json:"createdAt"`
+}
+
+type listPage struct {
+	Suppressions []suppressionAnswer `json:"suppressions"`
+	NextCursor   string              `json:"nextCursor,omitempty"`
+}
+
+// Add suppresses an address for the company. It is idempotent.
+func (h *Handlers) Add(c *gin.Context) error {
+	document, err := reqbody.ReadJSON(c)
+	if err != nil {
+		return err
+	}
+	request, found := h.reader.Read(document)
+	if wrong := h.rules.Check(&request, found); len(wrong) > 0 {
+		return problem.Invalid(wrong)
+	}
+	address, err := mailbox.ASCII(request.Address)
+	if err != nil {
+		return err
+	}
+	company := reqctx.CompanyOf(c)
+	s := store.Suppression{Address: address, Reason: store.SuppressionReason(strictjson.Or(request.Reason, string(store.Manual))), Note: request.Note}
+	if err := h.store.AddSuppression(c.Request.Context(), company, s); err != nil {
+		return err
+	}
+	stands, err := h.store.Suppressions(c.Request.Context(), company, store.SuppressionFilter{Address: s.Address, Reason: s.Reason, Limit: 1})
+	switch {
+	case err != nil:
+		return err
+	case len(stands) == 0:
+		return noSuchSuppression // removed concurrently
+	}
+	c.JSON(http.StatusOK, answerOf(stands[0]))
+	return nil
+}
+
+// Remove removes the suppressions of an address, or the one with the given reason.
+func (h *Handlers) Remove(c *gin.Context) error {
+	q, err := query.Open(c.Request.URL.RawQuery, h.rules)
+	if err != nil {
+		return err
+	}
+	address, reason := q.Address("address"), q.Text("reason", reasonRule)
+	if address == "" && !q.Faults.Has("address") {
+		q.Faults.Add("address", "REQUIRED", "is required")
+	}
+	if err := q.Close(); err != nil {
+		return err
+	}
+	err = h.store.Unsuppress(c.Request.Context(), reqctx.CompanyOf(c), address, store.SuppressionReason(reason))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return noSuchSuppression
+	case err != nil:
+		return err
+	}
+	c.Status(http.StatusNoContent)
+	return nil
+}
+
+const reasonRule = "oneof=UNSUBSCRIBE BOUNCE COMPLAINT MANUAL"
+
+// List handles GET /v1/suppressions.
+func (h *Handlers) List(c *gin.Context) error {
+	filter, err := readFilter(c.Request.URL.RawQuery, h.rules)
+	if err != nil {
+		return err
+	}
+	found, err := h.store.Suppressions(c.Request.Context(), reqctx.CompanyOf(c), filter)
+	if err != nil {
+		return err
+	}
+	answer := listPage{Suppressions: make([]suppressionAnswer, len(found))}
+	for i, s := range found {
+		answer.Suppressions[i] = answerOf(s)
+	}
+	if len(found) == filter.Limit {
+		last := found[len(found)-1]
+		cursor := suppressionCursor{Address: last.Address, Reason: last.Reason}
+		if !filter.CreatedAfter.IsZero() {
+			cursor.CreatedAt = &last.CreatedAt
+		}
+		if answer.NextCursor, err = query.EncodeCursor(cursor); err != nil {
+			return err
+		}
+	}
+	c.JSON(http.StatusOK, answer)
+	return nil
+}
+
+// suppressionCursor is the last row of a page.
+type suppressionCursor struct {
+	Address string                  `json:"a"`
+	Reason  store.SuppressionReason `json:"r"`
+	// CreatedAt is set in a list by creation.
+	CreatedAt *time.Time `json:"t,omitempty"`
+}
+
+func readFilter(raw string, checks *rules.Rules) (store.SuppressionFilter, error) {
+	q, err := query.Open(raw, checks)
+	if err != nil {
+		return store.SuppressionFilter{}, err
+	}
+	filter := store.SuppressionFilter{
+		Address: q.Address("address"),
+		Reason:  store.SuppressionReason(q.Text("reason", reasonRule)),
+		Limit:   q.Limit("limit"),
+	}
+	if after := q.Moment("createdAfter"); after != nil {
+		filter.CreatedAfter = *after
+	}
+	if text, given := q.Get("cursor"); given {
+		var last suppressionCursor
+		// A list keeps its order from page to page.
+		if json.Unmarshal(query.DecodeCursor(text), &last) != nil || (last.CreatedAt != nil) != !filter.CreatedAfter.IsZero() {
+			q.Faults.Add("cursor", "INVALID_CURSOR", "must be the nextCursor of a page")
+		}
+		filter.AfterAddress, filter.AfterReason = last.Address, last.Reason
+		if last.CreatedAt != nil {
+			filter.AfterTime = *last.CreatedAt
+		}
+	}
+	return filter, q.Close()
+}
+
+func answerOf(s store.Suppression) suppressionAnswer {
+	return suppressionAnswer{Address: s.Address, Reason: s.Reason, MailingID: s.MailingID, Note: s.Note, CreatedAt: s.CreatedAt.UTC()}
+}

@@ -1,0 +1,56 @@
+// Package templates stores, publishes, shows and previews the templates of companies.
+package templates
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi/compose"
+	"email-gateway/api/internal/strictjson"
+	"email-gateway/api/internal/templates"
+	"email-gateway/shared/rules"
+	stored "email-gateway/shared/store/template"
+)
+
+// Path is the path of templates.
+const Path = "/v1/templates"
+
+// Store is the part of *stored.Store that requests about templates use.
+type Store interface {
+	Find(ctx context.Context, company uuid.UUID, id stored.ID, version int) (stored.Version, error)
+	Create(ctx context.Context, company uuid.UUID, actor string, v stored.Version, publish bool) (number int, made bool, err error)
+	Publish(ctx context.Context, company uuid.UUID, actor string, id stored.ID, version int) error
+	Delete(ctx context.Context, company uuid.UUID, actor string, id stored.ID) error
+	List(ctx context.Context, company uuid.UUID, after stored.ID, name string, limit int) ([]stored.Summary, error)
+	History(ctx context.Context, company uuid.UUID, name string, limit int) ([]stored.Event, error)
+}
+
+// Handlers handle the requests about templates.
+type Handlers struct {
+	store    Store
+	library  *templates.Library
+	html     *compose.Checker
+	rules    *rules.Rules
+	creates  *strictjson.Reader[createRequest]
+	publishs *strictjson.Reader[publishRequest]
+	previews *strictjson.Reader[previewRequest]
+}
+
+// New creates Handlers.
+func New(s Store, library *templates.Library, html *compose.Checker, checks *rules.Rules) (*Handlers, error) {
+	creates, err := strictjson.NewReader[createRequest]()
+	if err != nil {
+		return nil, fmt.Errorf("prepare templates: %w", err)
+	}
+	publishs, err := strictjson.NewReader[publishRequest]()
+	if err != nil {
+		return nil, fmt.Errorf("prepare publications: %w", err)
+	}
+	previews, err := strictjson.NewReader[previewRequest]()
+	if err != nil {
+		return nil, fmt.Errorf("prepare previews: %w", err)
+	}
+	return &Handlers{store: s, library: library, html: html, rules: checks, creates: creates, publishs: publishs, previews: previews}, nil
+}

@@ -1,0 +1,15 @@
+package templates
+
+import (
+	"fmt"
+	"net/http"
+
+	"email-gateway/api/internal/httpapi/problem"
+	stored "email-gateway/shared/store/template"
+)
+
+// Problems of requests about templates.
+var (
+	noSuchTemplate = problem.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Detail: "there is no such template, locale or version"}
+	templatesFull  = problem.Problem{Status: http.StatusConflict, Code: "TEMPLATE_LIMIT", Detail: fmt.Sprintf("the company has %d versions of templates, %d bytes of them, or %d names, with those of deleted ones: delete versions, or use names again", stored.MaxVersions, stored.MaxBytes, stored.MaxNames)}
+)

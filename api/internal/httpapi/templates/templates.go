@@ -1,0 +1,205 @@
+package templates
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"email-gateway/api/internal/httpapi/problem"
+	"email-gateway/api/internal/httpapi/query"
+	"email-gateway/api/internal/httpapi/reqbody"
+	"email-gateway/api/internal/httpapi/reqctx"
+	"email-gateway/api/internal/strictjson"
+	"email-gateway/api/internal/templates"
+	"email-gateway/shared/store"
+	stored "email-gateway/shared/store/template"
+	"email-gateway/shared/template"
+)
+
+// versionRoom is the memory for a response with a template, before its size is known (bytes).
+const versionRoom = 4 << 20
+
+// createRequest is the body of POST /v1/templates.
+type createRequest struct {
+	Name      string     `json:"name" validate:"required"`
+	Locale    *string    `json:"locale"`
+	Subject   string     `json:"subject"`
+	HTML      string     `json:"html"`
+	Text      string     `json:"text"`
+	Variables []variable `json:"variables" validate:"max=200"`
+	Publish   *bool      `json:"publish"`
+}
+
+type variable struct {
+	Name        string          `json:"name"`
+	Required    *bool           `json:"required"`
+	Default     json.RawMessage `json:"default"`
+	Description string          `json:"description"`
+}
+
+type versionAnswer struct {
+	Name      string              `json:"name"`
+	Locale    string              `json:"locale,omitempty"`
+	Version   int                 `json:"version"`
+	Published bool                `json:"published"`
+	Subject   string              `json:"subject"`
+	HTML      string              `json:"html,omitempty"`
+	Text      string              `json:"text,omitempty"`
+	Variables []template.Variable `json:"variables"`
+	CreatedBy string              `json:"createdBy"`
+	CreatedAt time.Time           `json:"createdAt"`
+}
+
+// Create stores a version. If its content is that of the newest version, it creates none.
+func (h *Handlers) Create(c *gin.Context) error {
+	document, err := reqbody.ReadJSON(c)
+	if err != nil {
+		return err
+	}
+	request, found := h.creates.Read(document)
+	wrong := h.rules.Check(&request, found)
+	id := stored.ID{Name: request.Name, Locale: strictjson.Or(request.Locale, "")}
+	templates.CheckName("", id.Name, &wrong)
+	templates.CheckLocale("", id.Locale, &wrong)
+	source := template.Source{Subject: request.Subject, HTML: request.HTML, Text: request.Text, Variables: make([]template.Variable, len(request.Variables))}
+	for i, v := range request.Variables {
+		source.Variables[i] = template.Variable(v)
+	}
+	v := reqctx.StateOf(c)
+	_, more, err := h.library.Parse(c.Request.Context(), v.Caller.CompanyID, source)
+	if err != nil {
+		return err
+	}
+	for _, f := range more {
+		wrong.Add(f.Field, f.Code, f.Message)
+	}
+	if source.HTML != "" && !wrong.Has("html") {
+		if err := h.html.CheckTemplate(c.Request.Context(), v.Caller.CompanyID, source.HTML, &wrong); err != nil {
+			return err
+		}
+	}
+	if len(wrong) > 0 {
+		return problem.Invalid(wrong)
+	}
+	variables, err := json.Marshal(source.Variables)
+	if err != nil {
+		return fmt.Errorf("encode variables: %w", err)
+	}
+	number, made, err := h.store.Create(c.Request.Context(), v.Caller.CompanyID, "key:"+v.Caller.KeyID, stored.Version{
+		Name: id.Name, Locale: id.Locale, Subject: source.Subject, HTML: source.HTML, Text: source.Text, Variables: string(variables),
+	}, strictjson.Or(request.Publish, false))
+	switch {
+	case errors.Is(err, stored.ErrFull):
+		return templatesFull
+	case err != nil:
+		return err
+	}
+	status := http.StatusOK
+	if made {
+		status = http.StatusCreated
+	}
+	return h.answerVersion(c, status, id, number)
+}
+
+// answerVersion responds with a version. Its memory is that of the request's room until the client has read it.
+func (h *Handlers) answerVersion(c *gin.Context, status int, id stored.ID, number int) error {
+	ctx, company := c.Request.Context(), reqctx.CompanyOf(c)
+	keep, err := reqbody.RoomOf(ctx).Reserve(ctx, versionRoom)
+	if err != nil {
+		return err
+	}
+	found, err := h.store.Find(ctx, company, id, number)
+	if errors.Is(err, store.ErrNotFound) {
+		return noSuchTemplate
+	}
+	if err != nil {
+		return err
+	}
+	source, err := templates.SourceOf(found)
+	if err != nil {
+		return err
+	}
+	answer, err := json.Marshal(versionAnswer{
+		Name: found.Name, Locale: found.Locale, Version: found.Version, Published: found.Published, Subject: found.Subject,
+		HTML: found.HTML, Text: found.Text, Variables: source.Variables, CreatedBy: found.CreatedBy, CreatedAt: found.CreatedAt.UTC(),
+	})
+	if err != nil {
+		return fmt.Errorf("encode template version: %w", err)
+	}
+	keep(int64(len(answer)))
+	c.Data(status, "application/json; charset=utf-8", answer)
+	return nil
+}
+
+// templateID reads the name of the path and the locale of the query.
+func (h *Handlers) templateID(c *gin.Context) (stored.ID, error) {
+	q, err := query.Open(c.Request.URL.RawQuery, h.rules)
+	if err != nil {
+		return stored.ID{}, err
+	}
+	locale, _ := q.Get("locale")
+	templates.CheckLocale("", locale, &q.Faults)
+	return stored.ID{Name: c.Param("name"), Locale: locale}, q.Close()
+}
+
+// ShowVersion handles GET /v1/templates/{name}/versions/{version}.
+func (h *Handlers) ShowVersion(c *gin.Context) error {
+	id, err := h.templateID(c)
+	if err != nil {
+		return err
+	}
+	number, err := strconv.ParseInt(c.Param("version"), 10, 32)
+	if err != nil || number < 1 {
+		return noSuchTemplate
+	}
+	return h.answerVersion(c, http.StatusOK, id, int(number))
+}
+
+// publishRequest is the body of POST /v1/templates/{name}/publish.
+type publishRequest struct {
+	Version int     `json:"version" validate:"required,min=1"`
+	Locale  *string `json:"locale"`
+}
+
+// Publish is idempotent.
+func (h *Handlers) Publish(c *gin.Context) error {
+	document, err := reqbody.ReadJSON(c)
+	if err != nil {
+		return err
+	}
+	request, found := h.publishs.Read(document)
+	wrong := h.rules.Check(&request, found)
+	id := stored.ID{Name: c.Param("name"), Locale: strictjson.Or(request.Locale, "")}
+	templates.CheckLocale("", id.Locale, &wrong)
+	if len(wrong) > 0 {
+		return problem.Invalid(wrong)
+	}
+	v := reqctx.StateOf(c)
+	if err := h.store.Publish(c.Request.Context(), v.Caller.CompanyID, "key:"+v.Caller.KeyID, id, request.Version); err != nil {
+		return err
+	}
+	return h.answerVersion(c, http.StatusOK, id, request.Version)
+}
+
+// Delete deletes a template in one locale.
+func (h *Handlers) Delete(c *gin.Context) error {
+	id, err := h.templateID(c)
+	if err != nil {
+		return err
+	}
+	v := reqctx.StateOf(c)
+	err = h.store.Delete(c.Request.Context(), v.Caller.CompanyID, "key:"+v.Caller.KeyID, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return noSuchTemplate
+	case err != nil:
+		return err
+	}
+	c.Status(http.StatusNoContent)
+	return nil
+}

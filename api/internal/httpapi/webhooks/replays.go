@@ -1,0 +1,137 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi/problem"
+	"email-gateway/api/internal/httpapi/query"
+	"email-gateway/api/internal/httpapi/reqbody"
+	"email-gateway/api/internal/httpapi/reqctx"
+	"email-gateway/api/internal/httpapi/response"
+	"email-gateway/api/internal/httpapi/slots"
+	"email-gateway/shared/rules"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/webhook"
+)
+
+// replayRequest is the body of POST /v1/webhooks/{id}/replays: failed, or a range of time.
+type replayRequest struct {
+	Failed *bool   `json:"failed"`
+	Since  *string `json:"since" validate:"omitnil,timestamp" blank:"refused"`
+	Until  *string `json:"until" validate:"omitnil,timestamp" blank:"refused"`
+}
+
+type replayAnswer struct {
+	ReplayID   uuid.UUID            `json:"replayId"`
+	Status     webhook.ReplayStatus `json:"status"`
+	Failed     bool                 `json:"failed"`
+	Since      *time.Time           `json:"since,omitempty"`
+	Until      *time.Time           `json:"until,omitempty"`
+	Done       int                  `json:"done"`
+	CreatedAt  time.Time            `json:"createdAt"`
+	FinishedAt *time.Time           `json:"finishedAt,omitempty"`
+}
+
+// Replay stores a request to deliver events again. The worker processes it.
+func (h *Handlers) Replay(c *gin.Context) error {
+	endpoint, err := endpointID(c)
+	if err != nil {
+		return err
+	}
+	document, err := reqbody.ReadJSON(c)
+	if err != nil {
+		return err
+	}
+	request, found := h.replays.Read(document)
+	wrong := h.rules.Check(&request, found)
+	since, until := replayRange(request, &wrong)
+	if len(wrong) > 0 {
+		return problem.Invalid(wrong)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("make replay id: %w", err)
+	}
+	err = h.do(c, func(ctx context.Context) error {
+		return h.store.CreateReplay(ctx, webhook.Replay{ID: id, EndpointID: endpoint, CompanyID: reqctx.CompanyOf(c), Since: since, Until: until})
+	})
+	if err != nil {
+		return err
+	}
+	c.Header("Location", "/v1/webhooks/"+endpoint.String()+"/replays/"+id.String())
+	return h.answerReplay(c, http.StatusAccepted, endpoint, id)
+}
+
+// replayRange checks that the request has either failed or a range of time.
+func replayRange(r replayRequest, wrong *rules.Faults) (since, until *time.Time) {
+	moment := func(field string, text *string) *time.Time {
+		if text == nil {
+			return nil
+		}
+		t, err := rules.ParseTime(*text)
+		if err != nil {
+			return nil // reported by the rule
+		}
+		if !query.WithinReason(t) {
+			wrong.Add(field, "OUT_OF_RANGE", query.ReasonableTimes)
+		}
+		return &t
+	}
+	since, until = moment("since", r.Since), moment("until", r.Until)
+	failed := r.Failed != nil && *r.Failed
+	switch {
+	case failed && r.Since != nil:
+		wrong.Add("since", "NOT_ALLOWED", "must not be given with failed")
+	case failed && r.Until != nil:
+		wrong.Add("until", "NOT_ALLOWED", "must not be given with failed")
+	case failed:
+		return nil, nil
+	case r.Since == nil && !wrong.Has("since"):
+		wrong.Add("since", rules.CodeRequired, "is required, unless failed is true")
+	case since != nil && until == nil && r.Until == nil:
+		now := time.Now()
+		until = &now
+	}
+	if since != nil && until != nil && !until.After(*since) {
+		wrong.Add("until", "OUT_OF_RANGE", "must be after since")
+	}
+	return since, until
+}
+
+// ShowReplay shows the progress of a request to deliver events again.
+func (h *Handlers) ShowReplay(c *gin.Context) error {
+	endpoint, err := endpointID(c)
+	if err != nil {
+		return err
+	}
+	id, err := rules.ParseID(c.Param("replay"))
+	if err != nil {
+		return noSuchReplay
+	}
+	return h.answerReplay(c, http.StatusOK, endpoint, id)
+}
+
+func (h *Handlers) answerReplay(c *gin.Context, status int, endpoint, id uuid.UUID) error {
+	ctx := c.Request.Context()
+	r, err := slots.Run(ctx, h.slots, reqctx.CompanyOf(c), func() (webhook.Replay, error) {
+		return h.store.FindReplay(ctx, reqctx.CompanyOf(c), endpoint, id)
+	})
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return noSuchReplay
+	case err != nil:
+		return err
+	}
+	c.JSON(status, replayAnswer{
+		ReplayID: r.ID, Status: r.Status, Failed: r.Since == nil, Since: response.InUTC(r.Since), Until: response.InUTC(r.Until), Done: r.Done,
+		CreatedAt: r.CreatedAt.UTC(), FinishedAt: response.InUTC(r.FinishedAt),
+	})
+	return nil
+}

@@ -1,0 +1,198 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi/problem"
+	"email-gateway/api/internal/httpapi/reqbody"
+	"email-gateway/api/internal/httpapi/reqctx"
+	"email-gateway/api/internal/httpapi/response"
+	"email-gateway/api/internal/httpapi/slots"
+	"email-gateway/shared/rules"
+	"email-gateway/shared/standardwebhook"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/webhook"
+)
+
+// createRequest is the body of POST /v1/webhooks.
+type createRequest struct {
+	URL         string   `json:"url" validate:"required"`
+	Description *string  `json:"description" validate:"omitnil,min=1,max=200,line"`
+	Types       []string `json:"types" validate:"max=50"`
+}
+
+type endpointAnswer struct {
+	ID             uuid.UUID       `json:"id"`
+	URL            string          `json:"url"`
+	Description    *string         `json:"description,omitempty"`
+	Types          []string        `json:"types"`
+	Status         webhook.Status  `json:"status"`
+	DisabledReason *webhook.Reason `json:"disabledReason,omitempty"`
+	DisabledAt     *time.Time      `json:"disabledAt,omitempty"`
+	Health         string          `json:"health"`
+	Failures       int             `json:"consecutiveFailures"`
+	FailingSince   *time.Time      `json:"failingSince,omitempty"`
+	LastSuccessAt  *time.Time      `json:"lastSuccessAt,omitempty"`
+	LastFailureAt  *time.Time      `json:"lastFailureAt,omitempty"`
+	LastError      *string         `json:"lastError,omitempty"`
+	Open           int             `json:"openDeliveries"`
+	OldSecretUntil *time.Time      `json:"previousSecretExpiresAt,omitempty"`
+	CreatedAt      time.Time       `json:"createdAt"`
+	UpdatedAt      time.Time       `json:"updatedAt"`
+	// Secret is only in the response that creates or rotates it.
+	Secret string `json:"secret,omitempty"`
+}
+
+type endpointList struct {
+	Webhooks []endpointAnswer `json:"webhooks"`
+}
+
+// Create creates an endpoint. The response is the only one that shows its secret.
+func (h *Handlers) Create(c *gin.Context) error {
+	document, err := reqbody.ReadJSON(c)
+	if err != nil {
+		return err
+	}
+	request, found := h.creates.Read(document)
+	wrong := h.rules.Check(&request, found)
+	h.checkURL(request.URL, &wrong)
+	checkTypes(request.Types, &wrong)
+	if len(wrong) > 0 {
+		return problem.Invalid(wrong)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("make webhook id: %w", err)
+	}
+	company := reqctx.CompanyOf(c)
+	text, encrypted, err := h.newSecret(company)
+	if err != nil {
+		return err
+	}
+	err = h.do(c, func(ctx context.Context) error {
+		return h.store.Create(ctx, webhook.Endpoint{
+			ID: id, CompanyID: company, URL: request.URL, Description: request.Description, Types: request.Types, Secret: encrypted,
+		})
+	})
+	if err != nil {
+		return err
+	}
+	c.Header("Location", "/v1/webhooks/"+id.String())
+	return h.answer(c, http.StatusCreated, id, text)
+}
+
+// List handles GET /v1/webhooks.
+func (h *Handlers) List(c *gin.Context) error {
+	found, err := slots.Run(c.Request.Context(), h.slots, reqctx.CompanyOf(c), func() ([]webhook.Endpoint, error) {
+		return h.store.List(c.Request.Context(), reqctx.CompanyOf(c))
+	})
+	if err != nil {
+		return err
+	}
+	answer := endpointList{Webhooks: make([]endpointAnswer, len(found))}
+	for i, e := range found {
+		answer.Webhooks[i] = answerOf(e)
+	}
+	c.JSON(http.StatusOK, answer)
+	return nil
+}
+
+// Show handles GET /v1/webhooks/{id}.
+func (h *Handlers) Show(c *gin.Context) error {
+	id, err := endpointID(c)
+	if err != nil {
+		return err
+	}
+	return h.answer(c, http.StatusOK, id, "")
+}
+
+// Delete deletes an endpoint.
+func (h *Handlers) Delete(c *gin.Context) error {
+	id, err := endpointID(c)
+	if err != nil {
+		return err
+	}
+	if err := h.do(c, func(ctx context.Context) error { return h.store.Delete(ctx, reqctx.CompanyOf(c), id) }); err != nil {
+		return err
+	}
+	c.Status(http.StatusNoContent)
+	return nil
+}
+
+// do runs a statement in a slot of the company.
+func (h *Handlers) do(c *gin.Context, statement func(ctx context.Context) error) error {
+	ctx := c.Request.Context()
+	return problemOf(h.slots.Do(ctx, reqctx.CompanyOf(c), func() error { return statement(ctx) }))
+}
+
+// answer responds with the endpoint. secret is "" unless it was created by this request.
+func (h *Handlers) answer(c *gin.Context, status int, id uuid.UUID, secret string) error {
+	ctx := c.Request.Context()
+	found, err := slots.Run(ctx, h.slots, reqctx.CompanyOf(c), func() (webhook.Endpoint, error) { return h.store.Find(ctx, reqctx.CompanyOf(c), id) })
+	if err != nil {
+		return problemOf(err)
+	}
+	answer := answerOf(found)
+	answer.Secret = secret
+	c.JSON(status, answer)
+	return nil
+}
+
+func (h *Handlers) checkURL(text string, wrong *rules.Faults) {
+	if wrong.Has("url") {
+		return
+	}
+	if err := standardwebhook.CheckURL(text, h.private); err != nil {
+		wrong.Add("url", "INVALID_URL", err.Error())
+	}
+}
+
+func checkTypes(entries []string, wrong *rules.Faults) {
+	for i, entry := range entries {
+		if err := standardwebhook.CheckType(entry, webhook.Types()); err != nil {
+			wrong.Add("types["+strconv.Itoa(i)+"]", "INVALID_EVENT_TYPE", err.Error())
+		}
+	}
+}
+
+func answerOf(e webhook.Endpoint) endpointAnswer {
+	return endpointAnswer{
+		ID: e.ID, URL: e.URL, Description: e.Description, Types: append([]string{}, e.Types...), Status: e.Status,
+		DisabledReason: e.DisabledReason, DisabledAt: response.InUTC(e.DisabledAt), Health: e.Health(), Failures: e.Failures, FailingSince: response.InUTC(e.FailingSince),
+		LastSuccessAt: response.InUTC(e.LastSuccessAt), LastFailureAt: response.InUTC(e.LastFailureAt), LastError: e.LastError, Open: e.Open,
+		OldSecretUntil: response.InUTC(e.OldSecretUntil), CreatedAt: e.CreatedAt.UTC(), UpdatedAt: e.UpdatedAt.UTC(),
+	}
+}
+
+func endpointID(c *gin.Context) (uuid.UUID, error) {
+	id, err := rules.ParseID(c.Param("id"))
+	if err != nil {
+		return uuid.Nil, noSuchEndpoint
+	}
+	return id, nil
+}
+
+// problemOf maps the errors of the store.
+func problemOf(err error) error {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return noSuchEndpoint
+	case errors.Is(err, webhook.ErrTooManyEndpoints):
+		return tooManyEndpoints
+	case errors.Is(err, webhook.ErrTooManyReplays):
+		return tooManyReplays
+	case errors.Is(err, webhook.ErrDisabledByOperator):
+		return disabledByOperator
+	case errors.Is(err, webhook.ErrDisabled):
+		return disabled
+	}
+	return err
+}
