@@ -34,7 +34,7 @@ type gateway struct {
 	system        *environment.System
 	ses           *environment.SES
 	shared        bool   // ses is the caller's
-	key           string // of the sending tenant
+	keys          []string // of the sending tenants, which take turns
 	emailTemplate environment.EmailTemplate
 	serial        atomic.Int64 // of the last email
 
@@ -61,7 +61,7 @@ func openGateway(ctx context.Context, r *environment.Environment, o gatewayOptio
 	if g.system, err = r.NewSystem(ctx, env); err != nil {
 		return nil, errors.Join(err, g.closeSES())
 	}
-	g.key = g.system.Key
+	g.keys = []string{g.system.Key}
 	return g, nil
 }
 
@@ -80,7 +80,7 @@ func (g *gateway) start(ctx context.Context, kinds ...string) (err error) {
 		}
 		if kind == "api" {
 			g.tenant = &tenant{
-				addr: (*p).Addr, key: g.key, emailTemplate: g.emailTemplate, serial: &g.serial,
+				addr: (*p).Addr, keys: g.keys, emailTemplate: g.emailTemplate, serial: &g.serial,
 				client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
 			}
 		}

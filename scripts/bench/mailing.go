@@ -153,7 +153,7 @@ func (m *mailingRun) send(ctx context.Context, g *gateway) (t mailingTimes, err 
 	ctx, cancel := context.WithTimeoutCause(ctx, sendTimeout, fmt.Errorf("the mailing of %d rows did not end within %s", m.upload.Rows, sendTimeout))
 	defer cancel()
 	taken, begun := g.ses.Taken(), time.Now()
-	id, err := m.upload.Send(ctx, g.api.Addr, g.key)
+	id, err := m.upload.Send(ctx, g.api.Addr, g.keys[0])
 	if err != nil {
 		return t, err
 	}

@@ -27,7 +27,7 @@ func quiet() Section {
 func runQuiet(ctx context.Context, r *environment.Environment, t *results.Table) error {
 	backlog := environment.Scale(r, 1_000_000, 20_000)
 	return compareQuiet(ctx, r, t, quietCase{
-		seed: func(s *environment.System) error { return s.Seed(ctx, backlog) },
+		tenants: 1, seed: func(s *environment.System) error { return s.Seed(ctx, backlog) },
 		idle: "other tenant idle", busy: fmt.Sprintf("other tenant has %d queued", backlog), added: "added by the other tenant",
 		budget: 1200, moonshot: 200,
 	})
@@ -35,21 +35,25 @@ func runQuiet(ctx context.Context, r *environment.Environment, t *results.Table)
 
 // quietCase describes the load of other tenants.
 type quietCase struct {
+	tenants           int                             // quiet ones, which send in turn
 	seed              func(*environment.System) error // inserts the emails of others
 	idle, busy, added string                          // names of the rows
 	budget, moonshot  float64                         // of the increase of p99, in ms
 }
 
-// compareQuiet alternately measures two systems with the same two tenants, one of which has no
+// warmUps is how many emails a turn sends before those it measures.
+const warmUps = 20
+
+// compareQuiet alternately measures two systems with the same quiet tenants, one of which has no
 // other load.
 func compareQuiet(ctx context.Context, r *environment.Environment, t *results.Table, c quietCase) (err error) {
 	timer := load.NewStopwatch()
-	idle, err := openQuiet(ctx, r, timer)
+	idle, err := openQuiet(ctx, r, timer, c.tenants)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, idle.close(context.WithoutCancel(ctx))) }()
-	busy, err := openQuiet(ctx, r, timer)
+	busy, err := openQuiet(ctx, r, timer, c.tenants)
 	if err != nil {
 		return err
 	}
@@ -63,7 +67,7 @@ func compareQuiet(ctx context.Context, r *environment.Environment, t *results.Ta
 		return err
 	}
 	t.Say("%s after %s; SES accepts %d/s", c.busy, time.Since(begun).Round(time.Second), quietRate)
-	p := load.Pace{N: environment.Scale(r, 100, 30), Every: quietEvery, Jitter: true}
+	p := load.Pace{N: quietEmails(r), Every: quietEvery, Jitter: true}
 	for range t.Rounds() {
 		alone, err := idle.quietTurn(ctx, timer, p)
 		if err != nil {
@@ -88,14 +92,20 @@ func compareQuiet(ctx context.Context, r *environment.Environment, t *results.Ta
 	return nil
 }
 
-// openQuiet returns a system with a quiet tenant in addition to the first one.
-func openQuiet(ctx context.Context, r *environment.Environment, timer *load.Stopwatch) (*gateway, error) {
+// quietEmails is how many emails a turn measures.
+func quietEmails(r *environment.Environment) int { return environment.Scale(r, 100, 30) }
+
+// openQuiet returns a system with that many quiet tenants in addition to the first one.
+func openQuiet(ctx context.Context, r *environment.Environment, timer *load.Stopwatch, tenants int) (*gateway, error) {
 	g, err := openGateway(ctx, r, gatewayOptions{rate: quietRate, onSend: timer.Arrive})
 	if err != nil {
 		return nil, err
 	}
-	if g.key, err = g.system.Tenant(ctx, "Quieta", "Quieta <aviso@quieta.example>"); err != nil {
-		return nil, errors.Join(err, g.close(context.WithoutCancel(ctx)))
+	g.keys = make([]string, tenants)
+	for i := range g.keys {
+		if g.keys[i], err = g.system.Tenant(ctx, fmt.Sprintf("Quieta %d", i+1), fmt.Sprintf("Quieta <aviso@quieta%d.example>", i+1)); err != nil {
+			return nil, errors.Join(err, g.close(context.WithoutCancel(ctx)))
+		}
 	}
 	return g, nil
 }
@@ -109,7 +119,7 @@ func (g *gateway) quietTurn(ctx context.Context, timer *load.Stopwatch, p load.P
 		return nil, err
 	}
 	// The first emails wait until connections are open and the backlog fills the window.
-	if _, err := g.measureTimes(ctx, timer, load.Pace{N: 20, Every: p.Every}); err != nil {
+	if _, err := g.measureTimes(ctx, timer, load.Pace{N: warmUps, Every: p.Every}); err != nil {
 		return nil, err
 	}
 	times, err := g.measureTimes(ctx, timer, p)

@@ -17,9 +17,11 @@ import (
 	"email-gateway/scripts/bench/load"
 )
 
-// tenant is a client that sends emails: the address of an api and a key.
+// tenant is a client that sends emails: the address of an api and the keys of one or more tenants, which take turns. A batch
+// is sent by the first one.
 type tenant struct {
-	addr, key     string
+	addr          string
+	keys          []string
 	emailTemplate environment.EmailTemplate
 	serial        *atomic.Int64 // of the last email; serials are unique
 	client        *http.Client
@@ -32,7 +34,7 @@ func (t *tenant) post(ctx context.Context, serial int64) (uuid.UUID, error) {
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("post email: %w", err)
 	}
-	request.Header.Set("Authorization", "Bearer "+t.key)
+	request.Header.Set("Authorization", "Bearer "+t.keys[serial%int64(len(t.keys))])
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Idempotency-Key", fmt.Sprintf("fatura-%d", serial))
 	response, err := t.client.Do(request)
@@ -61,7 +63,7 @@ func (t *tenant) postBatch(ctx context.Context, n int) (posted int, err error) {
 	defer cancel(nil)
 	var over, never atomic.Bool
 	first := t.serial.Load()
-	request := t.emailTemplate.Request(t.key)
+	request := t.emailTemplate.Request(t.keys[0])
 	h := load.Generator{
 		Addr: t.addr, Connections: batchConnections, Status: http.StatusAccepted, Serial: t.serial,
 		Request: func(dst []byte, serial int64) []byte {

@@ -28,7 +28,7 @@ func TestPostBatch_Count(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenant := &tenant{addr: strings.TrimPrefix(api.URL, "http://"), key: "k", emailTemplate: text, serial: new(atomic.Int64)}
+	tenant := &tenant{addr: strings.TrimPrefix(api.URL, "http://"), keys: []string{"k"}, emailTemplate: text, serial: new(atomic.Int64)}
 	for _, n := range []int{1, 500} {
 		taken.Store(0)
 		posted, err := tenant.postBatch(t.Context(), n)
