@@ -1,5 +1,5 @@
 // Package access authenticates callers and limits their rates: it caches API keys with their
-// companies and keeps a token bucket per key. The middlewares of package httpapi use it before
+// companies and keeps a token bucket per key. The middlewares of httpapi/middleware use it before
 // anything of a request is read.
 package access
 

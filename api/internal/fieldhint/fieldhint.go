@@ -1,6 +1,6 @@
 // Package fieldhint explains unknown field names in a request: misspelled fields, fields of
 // another part of the API, and fields of other email APIs. Package strictjson uses it for JSON
-// bodies, package mailing for form parts, package httpapi for query parameters.
+// bodies, package mailing for form parts, package query for query parameters.
 package fieldhint
 
 import (

@@ -1,5 +1,5 @@
 // Package mailing ingests mailings: it reads the multipart form, streams the CSV file into the
-// blob store, validates its rows and renders test emails. Package httpapi uses it, validates the
+// blob store, validates its rows and renders test emails. Package mailings uses it, validates the
 // form fields, and commits the result with shared/store.
 //
 // A file is read twice. During the upload it is inspected, hashed, encrypted and stored, without

@@ -1,4 +1,4 @@
-// Package spool stores request bodies on disk while they are received. Package httpapi uses it for
+// Package spool stores request bodies on disk while they are received. Package reqbody uses it for
 // bodies that are too large, or arrive too slowly, to be kept in memory.
 //
 // A file has no name: it is unlinked as soon as it is created, so that it disappears when it is closed

@@ -1,5 +1,5 @@
 // Package strictjson decodes the JSON bodies of requests and reports all faults at once: unknown and
-// duplicate fields and values of the wrong type, each with its path. The handlers of package httpapi
+// duplicate fields and values of the wrong type, each with its path. The handlers below httpapi
 // use it.
 //
 // Package jsontext validates the JSON, three times as fast as encoding/json, which is used only for the
