@@ -33,7 +33,7 @@ type gateway struct {
 	environment   *environment.Environment
 	system        *environment.System
 	ses           *environment.SES
-	shared        bool   // ses is the caller's
+	shared        bool     // ses is the caller's
 	keys          []string // of the sending tenants, which take turns
 	emailTemplate environment.EmailTemplate
 	serial        atomic.Int64 // of the last email
