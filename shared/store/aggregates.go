@@ -59,7 +59,7 @@ func (s *Store) insertAbout(ctx context.Context, e NewEmail, nearQuota bool) (in
 	case e.Idempotency != nil:
 		row = e.key().row(e.CompanyID)
 	}
-	_, err = boundedly(ctx, s, row, func(tx *sqlx.Tx, wait time.Duration) ([]struct{}, error) {
+	_, err = pg.InBoundedTx(ctx, s.db, row, func(tx *sqlx.Tx, wait time.Duration) ([]struct{}, error) {
 		return nil, tryInsertAbout(ctx, tx, e, nearQuota, wait)
 	})
 	switch {
@@ -68,7 +68,7 @@ func (s *Store) insertAbout(ctx context.Context, e NewEmail, nearQuota bool) (in
 	case err != nil && e.Aggregate == nil && e.Idempotency != nil:
 		return false, fmt.Errorf("insert email: %w", heldKey(err))
 	case err != nil && e.Aggregate == nil:
-		return false, fmt.Errorf("insert email: %w", held(err))
+		return false, fmt.Errorf("insert email: %w", pg.Held(err))
 	case err != nil:
 		return false, fmt.Errorf("insert email: %w", heldEmail(err))
 	}

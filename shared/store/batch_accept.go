@@ -78,7 +78,7 @@ func (s *Store) AcceptBatch(ctx context.Context, b NewBatch) (BatchOutcome, erro
 			wanted[q] += n
 		}
 	}
-	near, err := s.quotas.near(ctx, b.CompanyID, wanted)
+	near, err := s.near(ctx, b.CompanyID, wanted)
 	if err != nil {
 		return BatchOutcome{}, err
 	}
@@ -122,7 +122,7 @@ func (t *batchTry) run(ctx context.Context, tx *sqlx.Tx) error {
 	if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(batchLockWait)); err != nil {
 		return pg.Translate(err)
 	}
-	if err := t.claimKey(ctx, tx); err != nil {
+	if err := claimKey(ctx, tx, t.CompanyID, t.Idempotency, t.ID); err != nil {
 		return err
 	}
 	followers, err := t.takeAggregates(ctx, tx)
@@ -131,10 +131,10 @@ func (t *batchTry) run(ctx context.Context, tx *sqlx.Tx) error {
 	}
 	fresh, _ := t.fresh()
 	if err := file.Hold(ctx, tx, t.CompanyID, owned(fresh)...); err != nil {
-		return held(err)
+		return pg.Held(err)
 	}
 	if err := t.takeQuotas(ctx, tx); err != nil {
-		return held(err)
+		return pg.Held(err)
 	}
 	for i, leader := range followers {
 		t.copyResult(i, leader)
@@ -143,21 +143,6 @@ func (t *batchTry) run(ctx context.Context, tx *sqlx.Tx) error {
 		return err
 	}
 	return t.answer(ctx, tx)
-}
-
-func (t *batchTry) claimKey(ctx context.Context, tx *sqlx.Tx) error {
-	k := t.Idempotency
-	if k == nil {
-		return nil
-	}
-	claimed, err := claims(tx.ExecContext(ctx, claimKeySQL, t.CompanyID, k.Route, k.Key, k.BodySHA256, k.Status, t.ID, k.Keep.Milliseconds()))
-	switch {
-	case err != nil:
-		return fmt.Errorf("claim idempotency key: %w", err)
-	case !claimed:
-		return errKeyTaken
-	}
-	return nil
 }
 
 // copyResult gives an email the result of an earlier one of the batch with the same aggregate and event type.
@@ -180,6 +165,5 @@ func (t *batchTry) answer(ctx context.Context, tx *sqlx.Tx) error {
 	if t.Idempotency == nil {
 		return nil
 	}
-	_, err = tx.ExecContext(ctx, answerKeySQL, t.CompanyID, t.Idempotency.Route, t.Idempotency.Key, t.outcome.Answer)
-	return pg.Translate(err)
+	return writeAnswer(ctx, tx, t.CompanyID, *t.Idempotency, t.outcome.Answer)
 }

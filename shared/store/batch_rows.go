@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -11,12 +10,8 @@ import (
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
 )
-
-// takeKeysSQL takes the keys of the aggregates of a batch's emails.
-//
-//go:embed sql/take_keys.sql
-var takeKeysSQL string
 
 // takeKeysParameters are those of take_keys.sql: the company, and the emails.
 var takeKeysParameters = pg.Parameters[uuid.UUID, NewEmail]{
@@ -58,7 +53,7 @@ func (t *batchTry) takeAggregates(ctx context.Context, tx *sqlx.Tx) (followers m
 		return followers, nil
 	}
 	var taken []struct{ Newcomer, Holder uuid.UUID }
-	if err := tx.SelectContext(ctx, &taken, takeKeysSQL, takeKeysParameters.Arguments(t.CompanyID, emails)...); err != nil {
+	if err := tx.SelectContext(ctx, &taken, sql.TakeKeys, takeKeysParameters.Arguments(t.CompanyID, emails)...); err != nil {
 		return nil, fmt.Errorf("take keys of aggregates: %w", pg.Translate(err))
 	}
 	held := map[uuid.UUID][]int{} // by their holder

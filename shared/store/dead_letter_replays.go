@@ -128,7 +128,7 @@ func (s *Store) CreateReplay(ctx context.Context, n NewReplay) (Replay, error) {
 // insertReplay inserts a replay of the company, whose quotas it locks: requests at the same time
 // count each other's replays.
 func (s *Store) insertReplay(ctx context.Context, company, id uuid.UUID, row []any) error {
-	_, err := boundedly(ctx, s, pg.HeldRow{Company: company, Name: "replays"}, func(tx *sqlx.Tx, _ time.Duration) ([]struct{}, error) {
+	_, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: company, Name: "replays"}, func(tx *sqlx.Tx, _ time.Duration) ([]struct{}, error) {
 		if err := lockQuotas(ctx, tx, company); err != nil {
 			return nil, err
 		}
@@ -138,7 +138,7 @@ func (s *Store) insertReplay(ctx context.Context, company, id uuid.UUID, row []a
 		_, err := tx.ExecContext(ctx, insertReplaySQL, row...)
 		return nil, pg.WriteError(err)
 	})
-	return held(err)
+	return pg.Held(err)
 }
 
 // mayReplay refuses a replay beyond MaxRunningReplays.

@@ -122,7 +122,7 @@ func (s *Store) retryEmail(ctx context.Context, l DeadLetter, r LetterRetry) err
 	return nil
 }
 
-// metadata is the event's metadata in the timeline. advanceSQL resolves the email's dead letters
+// metadata is the event's metadata in the timeline. sql.Advance resolves the email's dead letters
 // with these values.
 func (r LetterRetry) metadata(l DeadLetter) map[string]any {
 	m := map[string]any{"by": r.Actor.By, "deadLetterId": l.ID}
@@ -177,10 +177,10 @@ func (s *Store) retryIntake(ctx context.Context, l DeadLetter, r LetterRetry) er
 	if r.tx != nil {
 		err = pg.Translate(r.tx.SelectContext(ctx, &rows, retryIntakeSQL, args...))
 	} else {
-		rows, err = boundedly(ctx, s, pg.HeldRow{Company: l.company(), Name: l.OutboxID.String()}, func(tx *sqlx.Tx, _ time.Duration) (rows []retriedIntake, err error) {
+		rows, err = pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: l.company(), Name: l.OutboxID.String()}, func(tx *sqlx.Tx, _ time.Duration) (rows []retriedIntake, err error) {
 			return rows, pg.Translate(tx.SelectContext(ctx, &rows, retryIntakeSQL, args...))
 		})
-		err = held(err)
+		err = pg.Held(err)
 	}
 	switch {
 	case err != nil:
@@ -242,7 +242,7 @@ WHERE id IN (SELECT id FROM dead_letters WHERE id = ANY ($1::uuid[]) AND resolve
 // DiscardDeadLetter resolves an open dead letter without further action; note
 // is the reason. It returns false if the dead letter was resolved already.
 func (s *Store) DiscardDeadLetter(ctx context.Context, l DeadLetter, by audit.Actor, note string) (bool, error) {
-	discarded, err := s.changeBoundedly(ctx, pg.HeldRow{Company: l.company(), Name: l.ID.String()}, discardLettersSQL,
+	discarded, err := s.db.ChangeBounded(ctx, pg.HeldRow{Company: l.company(), Name: l.ID.String()}, discardLettersSQL,
 		pg.UUIDArray([]uuid.UUID{l.ID}), by.String(), pg.WithoutNUL(note), nil)
 	if err != nil {
 		return false, fmt.Errorf("discard dead letter: %w", err)

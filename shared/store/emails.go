@@ -205,6 +205,6 @@ func pageRowsParameters(ids []uuid.UUID, f EmailFilter) []any {
 	first, last := pg.IDRange(ids, func(id *uuid.UUID) uuid.UUID { return *id })
 	return []any{
 		pg.UUIDArray(ids), string(f.Status), f.Tag, max(f.Limit, 1), first, last, f.Recipient, f.ExternalID, f.RequestID,
-		string(f.Delivery), nullableTime(f.UpdatedAfter),
+		string(f.Delivery), pg.OptionalTime(f.UpdatedAfter),
 	}
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -11,6 +10,7 @@ import (
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/retention"
+	"email-gateway/shared/store/sql"
 )
 
 // SealedTable is a table that holds encrypted CPFs and CNPJs.
@@ -93,17 +93,6 @@ func (s *Store) SealedValues(ctx context.Context, table SealedTable, after uuid.
 	return page, nil
 }
 
-// Each updates the rows that still have the value that was read, and locks them by primary key.
-//
-//go:embed sql/reseal_recipients.sql
-var resealRecipientsSQL string
-
-//go:embed sql/reseal_emails.sql
-var resealEmailsSQL string
-
-//go:embed sql/reseal_entries.sql
-var resealEntriesSQL string
-
 // resealed is a value that was encrypted again.
 type resealed struct {
 	SealedValue
@@ -122,7 +111,7 @@ var resealParameters = pg.Parameters[struct{}, resealed]{
 // Reseal replaces the encrypted values was with now, and returns the number of replaced values. A row that has changed
 // since it was read keeps its value.
 func (s *Store) Reseal(ctx context.Context, table SealedTable, was []SealedValue, now [][]byte) (int, error) {
-	statement := map[SealedTable]string{SealedRecipients: resealRecipientsSQL, SealedEmails: resealEmailsSQL, SealedEntries: resealEntriesSQL}[table]
+	statement := map[SealedTable]string{SealedRecipients: sql.ResealRecipients, SealedEmails: sql.ResealEmails, SealedEntries: sql.ResealEntries}[table]
 	values := make([]resealed, len(was))
 	for i := range values {
 		values[i] = resealed{was[i], now[i]}

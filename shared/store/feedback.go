@@ -82,7 +82,7 @@ func (s *Store) RecordFeedback(ctx context.Context, f Feedback) (FeedbackResult,
 		f.masked = "{}"
 	}
 	row := pg.HeldRow{Company: f.CompanyID, Name: "feedback\x00" + f.OutboxID.String()}
-	results, err := boundedly(ctx, s, row, func(tx *sqlx.Tx, _ time.Duration) ([]FeedbackResult, error) {
+	results, err := pg.InBoundedTx(ctx, s.db, row, func(tx *sqlx.Tx, _ time.Duration) ([]FeedbackResult, error) {
 		r, err := applyFeedback(ctx, tx, f)
 		return []FeedbackResult{r}, err
 	})
@@ -135,18 +135,4 @@ func suppressAll(ctx context.Context, tx *sqlx.Tx, f Feedback, addresses []strin
 		return 0, fmt.Errorf("suppress addresses: %w", pg.Translate(err))
 	}
 	return len(addresses), nil
-}
-
-func nullable(id uuid.UUID) *uuid.UUID {
-	if id == uuid.Nil {
-		return nil
-	}
-	return &id
-}
-
-func nullableTime(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }

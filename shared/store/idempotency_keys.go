@@ -73,7 +73,7 @@ const dropExpiredKeySQL = `
 DELETE FROM idempotency_keys WHERE company_id = $1 AND route = $2 AND key = $3 AND expires_at <= now()`
 
 func (s *Store) dropExpiredKey(ctx context.Context, company uuid.UUID, k IdempotencyKey) error {
-	if _, err := s.changeBoundedly(ctx, k.row(company), dropExpiredKeySQL, company, k.Route, k.Key); err != nil {
+	if _, err := s.db.ChangeBounded(ctx, k.row(company), dropExpiredKeySQL, company, k.Route, k.Key); err != nil {
 		return fmt.Errorf("drop expired idempotency key: %w", err)
 	}
 	return nil

@@ -155,7 +155,7 @@ const runs = true
 // that another transaction does not let go of is ErrBusy. A control that may set the mailing
 // going locks the company's quotas first.
 func (s *Store) control(ctx context.Context, operation string, company, id uuid.UUID, change func(tx *sqlx.Tx, m *Mailing) error, starts ...bool) (Mailing, error) {
-	changed, err := boundedly(ctx, s, pg.HeldRow{Company: company, Name: id.String()}, func(tx *sqlx.Tx, _ time.Duration) ([]Mailing, error) {
+	changed, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: company, Name: id.String()}, func(tx *sqlx.Tx, _ time.Duration) ([]Mailing, error) {
 		if len(starts) > 0 {
 			if err := lockQuotas(ctx, tx, company); err != nil {
 				return nil, err
@@ -177,7 +177,7 @@ func (s *Store) control(ctx context.Context, operation string, company, id uuid.
 	case errors.As(err, &paused):
 		return Mailing{}, paused
 	case err != nil:
-		return Mailing{}, fmt.Errorf("%s: %w", operation, held(err))
+		return Mailing{}, fmt.Errorf("%s: %w", operation, pg.Held(err))
 	}
 	return changed[0], nil
 }

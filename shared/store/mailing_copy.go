@@ -1,13 +1,13 @@
 package store
 
 import (
-	_ "embed"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
 )
 
 // copyEntriesSQL adds to both indexes of mailing_entries and locks nothing: the rows
@@ -73,12 +73,6 @@ func (w *entryWriter) abandonCopy() {
 	}
 }
 
-// insertDoubtfulSQL inserts entries whose addresses the mailing may have already. What is left out
-// becomes a reject.
-//
-//go:embed sql/insert_doubtful_entries.sql
-var insertDoubtfulSQL string
-
 // doubtfulParameters are the parameters of insert_doubtful_entries.sql.
 var doubtfulParameters = pg.Parameters[*entryWriter, NewEntry]{
 	Scalars: []pg.Scalar[*entryWriter]{
@@ -103,11 +97,6 @@ var doubtfulParameters = pg.Parameters[*entryWriter, NewEntry]{
 	},
 }
 
-// insertRejectsSQL inserts lines that are not entries.
-//
-//go:embed sql/insert_rejects.sql
-var insertRejectsSQL string
-
 // rejectsParameters are the parameters of insert_rejects.sql: the mailing, and its lines.
 var rejectsParameters = pg.Parameters[uuid.UUID, RejectedLine]{
 	Scalars: []pg.Scalar[uuid.UUID]{pg.One("mailing_id", "uuid", func(mailing uuid.UUID) any { return mailing })},
@@ -127,7 +116,7 @@ func (w *entryWriter) flush() error {
 		return fmt.Errorf("insert entries: %w", pg.Translate(err))
 	}
 	if rejects := w.rejects; len(rejects) > 0 {
-		_, err := w.tx.ExecContext(w.ctx, insertRejectsSQL, rejectsParameters.Arguments(w.mailing, rejects)...)
+		_, err := w.tx.ExecContext(w.ctx, sql.InsertRejects, rejectsParameters.Arguments(w.mailing, rejects)...)
 		if err != nil {
 			return fmt.Errorf("insert rejected lines: %w", pg.Translate(err))
 		}
@@ -143,7 +132,7 @@ func (w *entryWriter) insertDoubtful() error {
 		return nil
 	}
 	var kept []uuid.UUID
-	if err := w.tx.SelectContext(w.ctx, &kept, insertDoubtfulSQL, doubtfulParameters.Arguments(w, entries)...); err != nil {
+	if err := w.tx.SelectContext(w.ctx, &kept, sql.InsertDoubtfulEntries, doubtfulParameters.Arguments(w, entries)...); err != nil {
 		return err
 	}
 	stands := make(map[uuid.UUID]bool, len(kept))

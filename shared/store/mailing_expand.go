@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
 )
 
 // ExpandedEntry is the result for an entry: an email, or INVALID.
@@ -59,9 +60,9 @@ const noDeadline = 10 * 365 * 24 * time.Hour
 // written, or nothing at all happens because the hold is lost (false). queued is how
 // many became emails. After a step that finishes or continues, the job holds nothing.
 //
-// A locked recipient delays one step of the company by lockWait. For asideTime after that, steps
+// A locked recipient delays one step of the company by pg.GroupWait. For pg.AsideTime after that, steps
 // skip locked recipients, and the claim of each email writes its recipient. A recipient that
-// another transaction is inserting still delays each step by lockWait. The error is ErrLocked if
+// another transaction is inserting still delays each step by pg.GroupWait. The error is ErrLocked if
 // another transaction holds the mailing's row for aggregateWait.
 func (s *Store) Expand(ctx context.Context, job *MailingJob, x Expansion) (queued int, held bool, err error) {
 	for i := range x.Entries {
@@ -79,7 +80,7 @@ func (s *Store) Expand(ctx context.Context, job *MailingJob, x Expansion) (queue
 		var steps []expanded
 		err := pg.Write(func(args []any) error {
 			steps = nil
-			return s.db.SelectContext(ctx, &steps, expandSQL, args...)
+			return s.db.SelectContext(ctx, &steps, sql.Expand, args...)
 		}, args...)
 		return steps, err
 	})
@@ -111,8 +112,8 @@ const (
 
 // expandPastLocks takes a step again that a lock held up, and writes fewer recipients each time.
 func (s *Store) expandPastLocks(company uuid.UUID, step func(people peopleMode, wait time.Duration) ([]expanded, error)) ([]expanded, error) {
-	people, wait := writeAllPeople, lockWait
-	if s.expanding.holds(company) {
+	people, wait := writeAllPeople, pg.GroupWait
+	if s.expanding.Holds(company) {
 		people = leaveLockedPeople
 	}
 	for {
@@ -120,7 +121,7 @@ func (s *Store) expandPastLocks(company uuid.UUID, step func(people peopleMode, 
 		if !pg.IsLockTimeout(err) || people == leaveNewPeople {
 			return steps, err
 		}
-		s.expanding.add(company)
+		s.expanding.Add(company)
 		if people++; people == leaveNewPeople {
 			wait = aggregateWait // what is left to wait for is the mailing's own row
 		}
@@ -130,11 +131,11 @@ func (s *Store) expandPastLocks(company uuid.UUID, step func(people peopleMode, 
 // expandWithinQuota runs a step in a transaction that has locked the company's quotas,
 // before it locks the mailing.
 func (s *Store) expandWithinQuota(ctx context.Context, company uuid.UUID, emails int64, args []any) ([]expanded, error) {
-	return withQuotas(ctx, s, func(tx *sqlx.Tx) (steps []expanded, err error) {
+	return withQuotas(ctx, s.db, func(tx *sqlx.Tx) (steps []expanded, err error) {
 		if err := takeFrom(ctx, tx, company, demand{QuotaEmailsPerDay: emails}, false); err != nil {
 			return nil, err
 		}
-		return steps, pg.Translate(tx.SelectContext(ctx, &steps, expandSQL, args...))
+		return steps, pg.Translate(tx.SelectContext(ctx, &steps, sql.Expand, args...))
 	})
 }
 

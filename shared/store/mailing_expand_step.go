@@ -1,8 +1,6 @@
 package store
 
 import (
-	"database/sql"
-	_ "embed"
 	"time"
 
 	"github.com/google/uuid"
@@ -10,11 +8,6 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
 )
-
-// expandSQL takes one step of a mailing's expansion.
-//
-//go:embed sql/expand.sql
-var expandSQL string
 
 // expandScalars are what expand.sql takes besides the entries.
 type expandScalars struct {
@@ -44,7 +37,7 @@ var expandParameters = pg.Parameters[expandScalars, ExpandedEntry]{
 		pg.One("lines", "integer", func(s expandScalars) any { return s.step.Lines }),
 		pg.One("finished", "bool", func(s expandScalars) any { return s.step.Finished }),
 		pg.One("waiting_for", "text", func(s expandScalars) any { return string(s.step.Waiting.For) }),
-		pg.One("waiting_until", "timestamptz", func(s expandScalars) any { return optionalTime(s.step.Waiting.Until) }),
+		pg.One("waiting_until", "timestamptz", func(s expandScalars) any { return pg.OptionalTime(s.step.Waiting.Until) }),
 		pg.One("job_id", "uuid", func(s expandScalars) any { return pg.OptionalUUID(s.next().ID) }),
 		pg.One("delay_ms", "bigint", func(s expandScalars) any { return s.next().Delay.Milliseconds() }),
 		pg.One("count", "bigint", func(s expandScalars) any { return len(s.step.Entries) }),
@@ -62,5 +55,3 @@ var expandParameters = pg.Parameters[expandScalars, ExpandedEntry]{
 		pg.Each("payload", "jsonb", pg.JSONBs, func(e *ExpandedEntry) []byte { return e.payload }),
 	},
 }
-
-func optionalTime(t time.Time) sql.NullTime { return sql.NullTime{Time: t, Valid: !t.IsZero()} }

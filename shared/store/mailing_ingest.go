@@ -12,8 +12,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
-	"github.com/lib/pq"
-	"github.com/lib/pq/pqerror"
 
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
@@ -85,13 +83,8 @@ func (e *FilenameUsedError) Error() string {
 	return "filename already used by mailing " + e.MailingID.String()
 }
 
-// ErrInProgress: another request with the same key or filename is being written, and
-// it took longer than this one waited for it, or as many requests as may wait already.
-var ErrInProgress = errors.New("another request with the same key or filename is being written")
-
-// The conflicts of a claim; the look-up that follows returns the details.
+// The conflicts of a claim, besides errKeyTaken; the look-up that follows returns the details.
 var (
-	errKeyTaken      = errors.New("idempotency key taken")
 	errFilenameTaken = errors.New("filename taken")
 	errClaimed       = errors.New("both were free") // rolls back what was claimed to wait for it
 )
@@ -150,7 +143,7 @@ func (s *Store) awaitTwin(ctx context.Context, m NewMailing) error {
 		row = m.Key.row(m.CompanyID)
 	}
 	wait := func() error {
-		_, err := boundedly(ctx, s, row, func(tx *sqlx.Tx, _ time.Duration) ([]struct{}, error) {
+		_, err := pg.InBoundedTx(ctx, s.db, row, func(tx *sqlx.Tx, _ time.Duration) ([]struct{}, error) {
 			in := ingest{mailing: m}
 			if err := in.claim(ctx, tx); err != nil {
 				return nil, err
@@ -186,16 +179,10 @@ type ingest struct {
 // lock_timeout bounds the waits; it is shorter than statement_timeout, whose error would look
 // like an unavailable database.
 //
-// claimKeySQL and insertMailingSQL insert by idempotency_keys' primary key and
-// mailings_filename, and lock nothing that others need: the foreign key locks the company's row FOR
+// insertMailingSQL inserts by mailings_filename and locks nothing that others need: the foreign key locks the company's row FOR
 // KEY SHARE, which blocks neither suspending nor resuming it.
 // Answer and counts are written when they are known.
 const (
-	claimKeySQL = `
-INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
-VALUES ($1, $2, $3, $4, $5, '', $6, now() + $7 * interval '1 ms')
-ON CONFLICT (company_id, route, key) DO NOTHING`
-
 	insertMailingSQL = `
 INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, dry_run,
                       subject, html, text_body, auto_text, html_sha256, checker_version, fields, sender, reply_to, tags, delivery, send_at,
@@ -248,15 +235,9 @@ func (in *ingest) run(ctx context.Context, tx pg.SteadyTx, lines iter.Seq2[Maili
 
 // claim takes key and filename.
 func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
-	m, k := in.mailing, in.mailing.Key
-	if k != nil {
-		claimed, err := claims(tx.ExecContext(ctx, claimKeySQL, m.CompanyID, k.Route, k.Key, k.BodySHA256, k.Status, m.ID, k.Keep.Milliseconds()))
-		switch {
-		case err != nil:
-			return fmt.Errorf("claim idempotency key: %w", err)
-		case !claimed:
-			return errKeyTaken
-		}
+	m := in.mailing
+	if err := claimKey(ctx, tx, m.CompanyID, m.Key, m.ID); err != nil {
+		return err
 	}
 	generation := 1
 	if m.Held {
@@ -281,20 +262,7 @@ func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 	return in.checkQuotas(ctx, tx, MailingCounts{Total: 1}, !m.DryRun && !m.Held, true)
 }
 
-// claims reports whether an INSERT … ON CONFLICT DO NOTHING wrote its row.
-func claims(result sql.Result, err error) (bool, error) {
-	var refused *pq.Error
-	if errors.As(err, &refused) && refused.Code == pqerror.LockNotAvailable {
-		return false, errors.Join(ErrInProgress, err)
-	}
-	if err != nil {
-		return false, pg.Translate(err)
-	}
-	n, err := result.RowsAffected()
-	return n == 1, err
-}
-
-// finishMailingSQL and answerKeySQL update, by primary key, rows that this
+// finishMailingSQL updates, by primary key, the row that this
 // transaction has inserted. A mailing that sends nothing keeps no templates. insertMailingLaneSQL adds a row that no other transaction references.
 const (
 	finishMailingSQL = `
@@ -304,8 +272,6 @@ UPDATE mailings SET
     file_bytes = $12, html = CASE WHEN $2 = 'COMPLETED' THEN '' ELSE html END, text_body = CASE WHEN $2 <> 'COMPLETED' THEN text_body END,
     template_variables = CASE WHEN $2 <> 'COMPLETED' THEN template_variables END
 WHERE id = $1`
-
-	answerKeySQL = `UPDATE idempotency_keys SET answer = $4 WHERE company_id = $1 AND route = $2 AND key = $3`
 
 	insertMailingLaneSQL = `
 INSERT INTO dispatch_lanes (company_id, queue, mailing_id, paused_at) VALUES ($1, $2, $3, CASE WHEN $4 THEN now() END)`
@@ -348,8 +314,8 @@ func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID
 		return fmt.Errorf("finish mailing: %w", pg.Translate(err))
 	}
 	if m.Key != nil {
-		if _, err := tx.ExecContext(ctx, answerKeySQL, m.CompanyID, m.Key.Route, m.Key.Key, in.answer); err != nil {
-			return fmt.Errorf("answer idempotency key: %w", pg.Translate(err))
+		if err := writeAnswer(ctx, tx, m.CompanyID, *m.Key, in.answer); err != nil {
+			return fmt.Errorf("answer idempotency key: %w", err)
 		}
 	}
 	if status != MailingCompleted {

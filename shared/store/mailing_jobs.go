@@ -77,7 +77,7 @@ FROM mailings WHERE id = $1`
 // for a job, or one whose holder has been silent for stale. A holder heard of less
 // than live ago is MailingHeld. The job is meaningful with MailingLocked only.
 //
-// The error is ErrLocked if another transaction holds the mailing's row for lockWait: the
+// The error is ErrLocked if another transaction holds the mailing's row for pg.GroupWait: the
 // worker expands one mailing at a time, so every wait here delays all other mailings.
 func (s *Store) LockMailing(
 	ctx context.Context, id uuid.UUID, generation int, stale, live time.Duration,
@@ -86,7 +86,7 @@ func (s *Store) LockMailing(
 	err := pg.Write(func(args []any) error {
 		jobs = nil
 		return s.db.SelectContext(ctx, &jobs, lockMailingSQL, args...)
-	}, id, generation, stale.Milliseconds(), pg.LockTimeout(lockWait))
+	}, id, generation, stale.Milliseconds(), pg.LockTimeout(pg.GroupWait))
 	switch {
 	case pg.IsLockTimeout(err):
 		return MailingJob{}, 0, fmt.Errorf("lock mailing: %w: %w", ErrLocked, err)

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
 )
 
 // demand is what the mailing adds, with so many lines. Its own row is counted already: see
@@ -179,11 +179,6 @@ func (s *Store) CancelUnstarted(ctx context.Context, age time.Duration, limit in
 	return len(cancelled), nil
 }
 
-// sizeFilesSQL writes the sizes of files that are not known.
-//
-//go:embed sql/size_files.sql
-var sizeFilesSQL string
-
 // sizedFile is the file of a mailing.
 type sizedFile struct {
 	mailing uuid.UUID
@@ -207,6 +202,6 @@ func (s *Store) SizeFiles(ctx context.Context, mailings []uuid.UUID, bytes []int
 	for i := range files {
 		files[i] = sizedFile{mailings[i], bytes[i]}
 	}
-	_, err := s.db.Exec(ctx, sizeFilesSQL, sizeFilesParameters.Arguments(struct{}{}, files)...)
+	_, err := s.db.Exec(ctx, sql.SizeFiles, sizeFilesParameters.Arguments(struct{}{}, files)...)
 	return pg.Wrap("size files", err)
 }

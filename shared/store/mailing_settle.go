@@ -88,7 +88,7 @@ SELECT EXISTS (SELECT FROM mailing_entries
 // Advance and returns those that are Locked. It leaves emails that a worker is sending: a
 // cancelled mailing is scanned again until none is left. Until the round is committed,
 // no other process takes the same entries; after a crash they are taken again. A round whose
-// mailing another transaction has locked for longer than lockWait is Left.
+// mailing another transaction has locked for longer than pg.GroupWait is Left.
 func (s *Store) SettleMailing(
 	ctx context.Context, id uuid.UUID, limit int, move func(context.Context, SettleKind, []uuid.UUID) (locked []uuid.UUID, err error),
 ) (Settled, error) {
@@ -113,7 +113,7 @@ func settle(
 	if err := pg.MayIdle(ctx, tx); err != nil {
 		return Settled{}, err
 	}
-	if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(lockWait)); err != nil {
+	if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(pg.GroupWait)); err != nil {
 		return Settled{}, pg.Translate(err)
 	}
 	var ours bool

@@ -159,7 +159,7 @@ const mailingExistsSQL = `SELECT EXISTS (SELECT FROM mailings WHERE id = $1) AS 
 // MailingExists reports whether a mailing was committed, as Exists does for an email, for a caller whose IngestMailing
 // returned ErrUnknownOutcome.
 func (s *Store) MailingExists(ctx context.Context, id uuid.UUID) (bool, error) {
-	found, err := s.existsConfirmed(ctx, mailingExistsSQL, id)
+	found, err := s.db.ExistsConfirmed(ctx, mailingExistsSQL, id)
 	if err != nil {
 		return false, fmt.Errorf("look up mailing: %w", err)
 	}

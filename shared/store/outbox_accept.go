@@ -52,7 +52,7 @@ var ErrNoLane = errors.New("company has no dispatch lane")
 type Accepter struct {
 	store *Store
 	group *pg.Group[NewEmail, accepted]
-	aside *aside[uuid.UUID] // companies
+	aside *pg.Aside[uuid.UUID] // companies
 	near  *nearQuotas
 }
 
@@ -63,13 +63,9 @@ type accepted struct {
 	held     bool
 }
 
-// keyWait is how long a group waits for another transaction that is inserting one of its
-// idempotency keys: longer than a commit takes.
-const keyWait = 100 * time.Millisecond
-
 // NewAccepter makes an Accepter on the store's connections.
 func (s *Store) NewAccepter() *Accepter {
-	return &Accepter{store: s, aside: newAside[uuid.UUID](), near: newNearQuotas(s), group: pg.NewGroup(
+	return &Accepter{store: s, aside: pg.NewAside[uuid.UUID](), near: newNearQuotas(s), group: pg.NewGroup(
 		func(e NewEmail) string { return e.ID.String() },
 		NewEmail.size,
 		s.insertGroup,
@@ -89,7 +85,7 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 	if e.payload, err = json.Marshal(e.Job); err != nil {
 		return fmt.Errorf("encode job: %w", err)
 	}
-	near, err := a.store.quotas.near(ctx, e.CompanyID, e.demand())
+	near, err := a.store.near(ctx, e.CompanyID, e.demand())
 	if err != nil {
 		return err
 	}
@@ -135,7 +131,7 @@ func (a *Accepter) insert(ctx context.Context, e NewEmail, near bool) (bool, err
 		return a.store.insertAbout(ctx, e, near)
 	case near:
 		return a.near.insertNear(ctx, e)
-	case e.Idempotency == nil || !a.aside.holds(e.CompanyID):
+	case e.Idempotency == nil || !a.aside.Holds(e.CompanyID):
 		if done, err := a.group.Do(ctx, e); err != nil || !done.held {
 			return done.inserted, err
 		}
@@ -149,7 +145,7 @@ func (a *Accepter) insertAlone(ctx context.Context, e NewEmail) (bool, error) {
 	inserted, err := pg.Bounded(ctx, a.store.db, e.key().row(e.CompanyID), func(wait time.Duration) ([]bool, error) {
 		inserted, err := a.store.insertEmails(ctx, []NewEmail{e}, wait)
 		if pg.IsLockTimeout(err) {
-			a.aside.add(e.CompanyID)
+			a.aside.Add(e.CompanyID)
 		}
 		return inserted, err
 	})
@@ -157,15 +153,6 @@ func (a *Accepter) insertAlone(ctx context.Context, e NewEmail) (bool, error) {
 		return false, heldKey(err)
 	}
 	return inserted[0], nil
-}
-
-// heldKey returns ErrInProgress for a lock error on a key: another transaction has held it for too long, or
-// too many requests wait for it already.
-func heldKey(err error) error {
-	if pg.IsRowWait(err) {
-		return errors.Join(ErrInProgress, err)
-	}
-	return held(err)
 }
 
 // insertGroup writes a group. When another transaction holds one of its keys, the emails
@@ -225,15 +212,9 @@ const existsSQL = `SELECT EXISTS (SELECT FROM email_outbox WHERE id = $1) AS fou
 // Exists reports whether an email was committed, on a synchronous standby too where there is one, for a caller
 // whose Accept returned ErrUnknownOutcome.
 func (s *Store) Exists(ctx context.Context, id uuid.UUID) (bool, error) {
-	found, err := s.existsConfirmed(ctx, existsSQL, id)
+	found, err := s.db.ExistsConfirmed(ctx, existsSQL, id)
 	if err != nil {
 		return false, fmt.Errorf("look up email: %w", err)
 	}
 	return found, nil
-}
-
-func (s *Store) existsConfirmed(ctx context.Context, statement string, id uuid.UUID) (bool, error) {
-	var row struct{ Found, Confirmed bool }
-	err := s.db.GetContext(ctx, &row, statement, id)
-	return row.Found && err == nil, pg.Translate(err)
 }

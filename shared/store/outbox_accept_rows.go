@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"slices"
 	"time"
@@ -11,24 +10,15 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
 )
-
-// insertEmailsSQL inserts a group of emails and their idempotency keys.
-//
-//go:embed sql/accept.sql
-var insertEmailsSQL string
-
-// insertScheduledSQL is insertEmailsSQL for a group with scheduled emails. It also inserts their logs.
-//
-//go:embed sql/accept_scheduled.sql
-var insertScheduledSQL string
 
 // acceptStatement is the statement that writes the emails.
 func acceptStatement(emails []NewEmail) string {
 	if anyScheduled(emails) {
-		return insertScheduledSQL
+		return sql.AcceptScheduled
 	}
-	return insertEmailsSQL
+	return sql.Accept
 }
 
 func anyScheduled(emails []NewEmail) bool {

@@ -2,13 +2,13 @@ package store
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"time"
 
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
 )
 
 // Advance applies one transition in a statement of its own, for callers with one email. It waits
@@ -22,7 +22,7 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 	results, err := pg.Repeat(func() ([]Advanced, error) {
 		return advanceWaiting([]Transition{t}, aggregateWait, func(rows any, columns []any) error {
 			return pg.Write(func(columns []any) error {
-				return s.db.SelectContext(ctx, rows, advanceWaitingSQL, columns...)
+				return s.db.SelectContext(ctx, rows, sql.AdvanceWaiting, columns...)
 			}, columns...)
 		})
 	})
@@ -34,25 +34,6 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 	}
 	return results[0], nil
 }
-
-// advanceSQL moves a group of emails. An email whose outbox row another transaction has
-// locked does not move and comes back as locked. Any other lock that is not granted in time
-// ends the statement, and the group is written again. See sql/advance.sql for what it
-// reads, locks and writes.
-//
-//go:embed sql/advance.sql
-var advanceSQL string
-
-// advancePlainSQL is advanceSQL for groups that need less of it, see plain. EXECUTE with an id that no email has, 1,500
-// times on a busy machine, took Postgres 1.3 to 1.5 ms of processor time each with advanceSQL, and 0.7 to 0.9 with this one.
-//
-//go:embed sql/advance_plain.sql
-var advancePlainSQL string
-
-// advanceWaitingSQL is advanceSQL for a single caller: it waits for locked outbox rows too.
-//
-//go:embed sql/advance_waiting.sql
-var advanceWaitingSQL string
 
 // tried is the result of a transition in a group.
 type tried struct {
@@ -109,7 +90,7 @@ func AdvanceAllIn(ctx context.Context, tx *sqlx.Tx, ts []Transition, wait time.D
 // advanceAllIn is AdvanceAllIn for transitions that are encoded.
 func advanceAllIn(ctx context.Context, tx *sqlx.Tx, ts []Transition, wait time.Duration) ([]Advanced, error) {
 	return advanceWaiting(ts, wait, func(rows any, columns []any) error {
-		return pg.Translate(tx.SelectContext(ctx, rows, advanceWaitingSQL, columns...))
+		return pg.Translate(tx.SelectContext(ctx, rows, sql.AdvanceWaiting, columns...))
 	})
 }
 

@@ -27,7 +27,7 @@ func (s *Store) AdvanceAll(ctx context.Context, company uuid.UUID, ts []Transiti
 	if len(ts) == 0 {
 		return nil, nil
 	}
-	all, err := boundedly(ctx, s, pg.HeldRow{Company: company, Name: ts[0].ID.String()}, func(tx *sqlx.Tx, wait time.Duration) (all []Advanced, err error) {
+	all, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: company, Name: ts[0].ID.String()}, func(tx *sqlx.Tx, wait time.Duration) (all []Advanced, err error) {
 		for some := range slices.Chunk(encoded, pg.GroupRows) {
 			done, err := advanceAllIn(ctx, tx, some, wait)
 			if err != nil {
@@ -59,50 +59,10 @@ func untilUnlocked(ctx context.Context, move func(context.Context, Transition) (
 	}
 }
 
-// boundedly runs do in one transaction that waits for the locks of other transactions as long
-// as bounded permits, and repeats it after a serialization failure or deadlock.
-func boundedly[R any](ctx context.Context, s *Store, row pg.HeldRow, do func(tx *sqlx.Tx, wait time.Duration) ([]R, error)) ([]R, error) {
-	return pg.Bounded(ctx, s.db, row, func(wait time.Duration) (done []R, err error) {
-		err = s.db.InTx(ctx, func(tx *sqlx.Tx) error {
-			if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(wait)); err != nil {
-				return pg.Translate(err)
-			}
-			done, err = do(tx, wait)
-			return err
-		})
-		return done, err
-	})
-}
-
-// changeBoundedly runs one statement boundedly and returns how many rows it changed. A row that
-// stays locked is ErrBusy.
-func (s *Store) changeBoundedly(ctx context.Context, row pg.HeldRow, statement string, args ...any) (int64, error) {
-	changed, err := boundedly(ctx, s, row, func(tx *sqlx.Tx, _ time.Duration) ([]int64, error) {
-		result, err := tx.ExecContext(ctx, statement, args...)
-		if err != nil {
-			return nil, pg.Translate(err)
-		}
-		n, err := result.RowsAffected()
-		return []int64{n}, err
-	})
-	if err != nil {
-		return 0, held(err)
-	}
-	return changed[0], nil
-}
-
 // heldEmail converts a lock timeout to the error for an email.
 func heldEmail(err error) error {
 	if pg.IsLockTimeout(err) && !errors.Is(err, pg.ErrBusy) {
 		return errors.Join(ErrAggregateBusy, err)
-	}
-	return err
-}
-
-// held converts a lock timeout to the error for any other row.
-func held(err error) error {
-	if pg.IsLockTimeout(err) && !errors.Is(err, pg.ErrBusy) {
-		return errors.Join(pg.ErrBusy, err)
 	}
 	return err
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"time"
 
@@ -91,11 +90,6 @@ func (l *Loader) SESMessageID(ctx context.Context, id uuid.UUID) (string, error)
 
 // Close waits for the groups in flight.
 func (l *Loader) Close() { l.group.Wait() }
-
-// loadSQL reads emails for their attempts.
-//
-//go:embed sql/load.sql
-var loadSQL string
 
 // loadParameters are the parameters of load.sql: how many emails, and their ids.
 var loadParameters = pg.Parameters[int, uuid.UUID]{

@@ -21,7 +21,7 @@ import (
 // It writes the event RESCHEDULED with both times, and the email_logs row (by primary key),
 // if there is none yet. A time that does not change, or that has passed both before
 // and after, adds no event. The log is read in the statement's snapshot: see
-// advanceSQL for the errors that may follow.
+// sql.Advance for the errors that may follow.
 const rescheduleSQL = `
 WITH found AS MATERIALIZED (
     SELECT o.id, o.status, o.next_at AS was_due, greatest(now(), $3) <> greatest(now(), o.next_at) AS changed,
@@ -88,7 +88,7 @@ func (s *Store) Reschedule(ctx context.Context, m Move) (Advanced, error) {
 		Applied bool         `db:"applied"`
 		Status  email.Status `db:"status"`
 	}
-	rows, err := boundedly(ctx, s, pg.HeldRow{Company: m.CompanyID, Name: m.ID.String()}, func(tx *sqlx.Tx, _ time.Duration) (rows []row, err error) {
+	rows, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: m.CompanyID, Name: m.ID.String()}, func(tx *sqlx.Tx, _ time.Duration) (rows []row, err error) {
 		if at != nil {
 			switch _, err := tx.ExecContext(ctx, scheduleSQL, m.CompanyID, m.ID, at); {
 			case pg.IsLockTimeout(err):

@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"fmt"
 	"slices"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
 )
 
 // Batch is what a dispatcher took from the outbox in one commit, in the order in which the
@@ -148,11 +148,6 @@ type Release struct {
 	NextAt time.Time
 }
 
-// releaseSQL returns rows to the outbox that are still as the batch left them.
-//
-//go:embed sql/release.sql
-var releaseSQL string
-
 // releaseParameters are the parameters of release.sql: when the batch was taken, and its rows.
 var releaseParameters = pg.Parameters[time.Time, Release]{
 	Scalars: []pg.Scalar[time.Time]{pg.One("taken_at", "timestamptz", func(takenAt time.Time) any { return takenAt })},
@@ -166,7 +161,7 @@ var releaseParameters = pg.Parameters[time.Time, Release]{
 // Release returns rows of a batch to the outbox. Rows that have moved on stay as they are.
 // left is how many another transaction has locked: they still count on a task.
 func (s *Store) Release(ctx context.Context, takenAt time.Time, rows []Release) (left int, err error) {
-	err = pg.Write(func(args []any) error { return s.db.GetContext(ctx, &left, releaseSQL, args...) }, releaseParameters.Arguments(takenAt, rows)...)
+	err = pg.Write(func(args []any) error { return s.db.GetContext(ctx, &left, sql.Release, args...) }, releaseParameters.Arguments(takenAt, rows)...)
 	if err != nil {
 		return 0, fmt.Errorf("release rows: %w", err)
 	}

@@ -41,36 +41,36 @@ func TestPlans(t *testing.T) {
 		parameters []any
 		indexes    []string
 	}{
-		"takeDue":              {store.TakeDueSQL, []any{lanes, since, ids, lanes, id, time.Now()}, []string{"email_outbox_lane_claim"}},
-		"takeProbe":            {store.TakeProbeSQL, []any{id, id}, []string{"email_outbox_pkey"}},
-		"pickProbe":            {store.PickProbeSQL, []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
-		"pickSafeProbe":        {store.PickSafeProbeSQL, []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
-		"pickEarlyProbe":       {store.PickEarlyProbeSQL, []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
-		"leaseJobs":            {store.LeaseJobsSQL, []any{lanes, since, ids, lanes}, []string{"email_outbox_lane_claim"}},
-		"release":              {store.ReleaseSQL, []any{time.Now(), pq.Array([]string{id.String()}), pq.Array([]int64{0}), pq.Array([]int64{0})}, []string{"email_outbox_pkey"}},
-		"waitingLanes":         {store.WaitingLanesSQL, nil, []string{"email_outbox_lane_claim"}},
-		"probeLanes":           {store.ProbeLanesSQL, []any{lanes, since, ids, 1000, 5000, 2000, lanes, since, ids}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
-		"oldestDue":            {store.OldestDueSQL, nil, []string{"email_outbox_lane_claim"}},
-		"countBacklog":         {store.BacklogSQL, []any{1000}, []string{"email_outbox_lane_claim", "email_outbox_open"}},
-		"overdue":              {store.OverdueSQL, []any{100}, []string{"email_outbox_open"}},
-		"abandoned":            {store.AbandonedSQL, []any{5000, 500}, []string{"email_outbox_open"}},
-		"unresolved":           {store.UnresolvedSQL, []any{time.Now(), uuid.Nil, 50}, []string{"email_outbox_open"}},
-		"unresolved, first":    {store.UnresolvedSQL, []any{time.Time{}, uuid.Nil, 5000}, []string{"email_outbox_open"}},
-		"unknownCauses":        {store.UnknownCausesSQL, []any{pq.Array([]string{logged}), logged, logged}, []string{`email_events_\w+_pkey`}},
-		"longEnqueued":         {store.LongEnqueuedSQL, []any{60000, uuid.Nil, 500}, []string{"email_outbox_open"}},
-		"readFeedback":         {store.ReadFeedbackSQL, []any{logged, theirs, "", "SENT", "{}", ""}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
-		"takeFeedback":         {store.TakeFeedbackSQL, []any{"n", "Delivery", "", id, nil, "{}", nil}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
-		"appendFeedback":       {store.AppendFeedbackSQL, []any{id, "[]", "", false}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
-		"dueReplays":           {store.DueReplaysSQL, nil, []string{"dead_letter_replays_open"}},
-		"runningReplays":       {store.RunningReplaysSQL, []any{company, id}, []string{"dead_letter_replays_open"}},
-		"saveReplay":           {store.SaveReplaySQL, []any{id, 1, 0, 0, nil, nil, false}, []string{"dead_letter_replays_pkey"}},
-		"listIDs":              {store.ListIDsSQL, []any{company, uuid.Max, uuid.Nil, 50}, []string{"email_outbox_company", `email_logs_\w+_company_id_outbox_id_idx`}},
-		"searchIDs, recipient": {store.SearchIDsSQL, search("User77@Example.com", "", ""), append(unreceived, `email_logs_\w+_company_id_lower_outbox_id_idx`)},
-		"searchIDs, external":  {store.SearchIDsSQL, search("", "CUST-77", ""), append(unreceived, `email_logs_\w+_company_id_external_id_outbox_id_idx`)},
-		"searchIDs, request":   {store.SearchIDsSQL, search("", "", "req-77"), append(unreceived, `email_logs_\w+_company_id_request_id_outbox_id_idx`)},
-		"taggedIDs": {store.TaggedIDsSQL, []any{company, uuid.Max, uuid.Nil, 50, 5000, "invoice"}, append(unreceived,
+		"takeDue":              {written(t, "takeDueSQL"), []any{lanes, since, ids, lanes, id, time.Now()}, []string{"email_outbox_lane_claim"}},
+		"takeProbe":            {written(t, "takeProbeSQL"), []any{id, id}, []string{"email_outbox_pkey"}},
+		"pickProbe":            {written(t, "pickProbeSQL"), []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
+		"pickSafeProbe":        {written(t, "pickSafeProbeSQL"), []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
+		"pickEarlyProbe":       {written(t, "pickEarlyProbeSQL"), []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
+		"leaseJobs":            {written(t, "leaseJobsSQL"), []any{lanes, since, ids, lanes}, []string{"email_outbox_lane_claim"}},
+		"release":              {written(t, "sql.Release"), []any{time.Now(), pq.Array([]string{id.String()}), pq.Array([]int64{0}), pq.Array([]int64{0})}, []string{"email_outbox_pkey"}},
+		"waitingLanes":         {written(t, "waitingLanesSQL"), nil, []string{"email_outbox_lane_claim"}},
+		"probeLanes":           {written(t, "probeLanesSQL"), []any{lanes, since, ids, 1000, 5000, 2000, lanes, since, ids}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
+		"oldestDue":            {written(t, "oldestDueSQL"), nil, []string{"email_outbox_lane_claim"}},
+		"countBacklog":         {written(t, "countBacklogSQL"), []any{1000}, []string{"email_outbox_lane_claim", "email_outbox_open"}},
+		"overdue":              {written(t, "overdueSQL"), []any{100}, []string{"email_outbox_open"}},
+		"abandoned":            {written(t, "abandonedSQL"), []any{5000, 500}, []string{"email_outbox_open"}},
+		"unresolved":           {written(t, "unresolvedSQL"), []any{time.Now(), uuid.Nil, 50}, []string{"email_outbox_open"}},
+		"unresolved, first":    {written(t, "unresolvedSQL"), []any{time.Time{}, uuid.Nil, 5000}, []string{"email_outbox_open"}},
+		"unknownCauses":        {written(t, "unknownCausesSQL"), []any{pq.Array([]string{logged}), logged, logged}, []string{`email_events_\w+_pkey`}},
+		"longEnqueued":         {written(t, "longEnqueuedSQL"), []any{60000, uuid.Nil, 500}, []string{"email_outbox_open"}},
+		"readFeedback":         {written(t, "readFeedbackSQL"), []any{logged, theirs, "", "SENT", "{}", ""}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
+		"takeFeedback":         {written(t, "takeFeedbackSQL"), []any{"n", "Delivery", "", id, nil, "{}", nil}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
+		"appendFeedback":       {written(t, "appendFeedbackSQL"), []any{id, "[]", "", false}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
+		"dueReplays":           {written(t, "dueReplaysSQL"), nil, []string{"dead_letter_replays_open"}},
+		"runningReplays":       {written(t, "runningReplaysSQL"), []any{company, id}, []string{"dead_letter_replays_open"}},
+		"saveReplay":           {written(t, "saveReplaySQL"), []any{id, 1, 0, 0, nil, nil, false}, []string{"dead_letter_replays_pkey"}},
+		"listIDs":              {written(t, "listIDsSQL"), []any{company, uuid.Max, uuid.Nil, 50}, []string{"email_outbox_company", `email_logs_\w+_company_id_outbox_id_idx`}},
+		"searchIDs, recipient": {written(t, "searchIDsSQL"), search("User77@Example.com", "", ""), append(unreceived, `email_logs_\w+_company_id_lower_outbox_id_idx`)},
+		"searchIDs, external":  {written(t, "searchIDsSQL"), search("", "CUST-77", ""), append(unreceived, `email_logs_\w+_company_id_external_id_outbox_id_idx`)},
+		"searchIDs, request":   {written(t, "searchIDsSQL"), search("", "", "req-77"), append(unreceived, `email_logs_\w+_company_id_request_id_outbox_id_idx`)},
+		"taggedIDs": {written(t, "taggedIDsSQL"), []any{company, uuid.Max, uuid.Nil, 50, 5000, "invoice"}, append(unreceived,
 			`email_logs_\w+_tag1`, `email_logs_\w+_tag2`, `email_logs_\w+_tag3`, `email_logs_\w+_tag4`, `email_logs_\w+_tag5`)},
-		"load": {store.LoadSQL, []any{1, pq.Array([]string{id.String()})}, []string{"email_outbox_pkey"}},
+		"load": {written(t, "sql.Load"), []any{1, pq.Array([]string{id.String()})}, []string{"email_outbox_pkey"}},
 	} {
 		plan := storetest.Explain(t, d.SQL, tt.statement, tt.parameters...)
 		for _, index := range tt.indexes {
@@ -86,14 +86,14 @@ func TestPlans(t *testing.T) {
 		if full != "" {
 			run(t, d, full)
 		}
-		plan := storetest.Explain(t, d.SQL, store.ReturnIntakesSQL, 900000, 1000)
+		plan := storetest.Explain(t, d.SQL, written(t, "returnIntakesSQL"), 900000, 1000)
 		if !strings.Contains(plan, "Index Cond: (id = i.outbox_id)") || !strings.Contains(plan, "Index Cond: (id = ANY ") {
 			t.Errorf("returnIntakes goes through the outbox:\n%s", plan)
 		}
 	}
 	claim := []store.Transition{storetest.ClaimOf(company, id, uuid.New(), "C")}
 	for statement, parameters := range map[string]func([]store.Transition) ([]any, error){
-		store.AdvanceSQL: store.AdvanceParameters, store.AdvancePlainSQL: store.AdvancePlainParameters,
+		written(t, "sql.Advance"): store.AdvanceParameters, written(t, "sql.AdvancePlain"): store.AdvancePlainParameters,
 	} {
 		transitions, err := parameters(claim)
 		if err != nil {
@@ -163,7 +163,7 @@ func claimRows(t *testing.T, d storetest.Database, company uuid.UUID, pooled boo
 			return one(own.QueryContext(t.Context(), parameters...))
 		}
 	}
-	load, advance, advancePlain := statement(store.LoadSQL), statement(store.AdvanceSQL), statement(store.AdvancePlainSQL)
+	load, advance, advancePlain := statement(written(t, "sql.Load")), statement(written(t, "sql.Advance")), statement(written(t, "sql.AdvancePlain"))
 	return func(id uuid.UUID) (rowsRead int) {
 		t.Helper()
 		token := uuid.New()
@@ -223,7 +223,7 @@ func TestPlans_OpenThePartitionsOfTheGroup(t *testing.T) {
 		END
 		$$`)
 	db := storetest.Connect(t, d, store.Options{})
-	advance, err := db.PrepareContext(t.Context(), store.AdvanceSQL)
+	advance, err := db.PrepareContext(t.Context(), written(t, "sql.Advance"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestPlans_OpenThePartitionsOfTheGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := storetest.Explain(t, db, store.AdvanceSQL, claim...)
+	plan := storetest.Explain(t, db, written(t, "sql.Advance"), claim...)
 	if !strings.Contains(plan, "Subplans Removed: 26") || strings.Count(plan, "on email_logs_") != 1 {
 		t.Errorf("of 27 partitions more than one is read:\n%s", plan)
 	}
@@ -270,7 +270,7 @@ func TestPlans_WaitingLanesOfABacklog(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), `SET random_page_cost = 40`); err != nil {
 		t.Fatal(err)
 	}
-	plan := storetest.Explain(t, db, store.WaitingLanesSQL)
+	plan := storetest.Explain(t, db, written(t, "waitingLanesSQL"))
 	if strings.Contains(plan, "Bitmap Heap Scan on email_outbox") || strings.Contains(plan, "Seq Scan on email_outbox") {
 		t.Errorf("it reads whole lanes:\n%s", plan)
 	}
@@ -285,7 +285,7 @@ func TestPlans_LongEnqueuedAfterABacklog(t *testing.T) {
 	run(t, d, `UPDATE email_outbox SET status = 'ENQUEUED', processed_at = NULL, enqueued_at = now() - interval '1 hour' WHERE status = 'SENT' AND left(md5(id::text), 1) IN ('0', '1', '2')`)
 	run(t, d, `VACUUM ANALYZE email_outbox`)
 	for _, limit := range []int{1, 100, 500} {
-		plan := storetest.Explain(t, d.SQL, store.LongEnqueuedSQL, 60000, uuid.Nil, limit)
+		plan := storetest.Explain(t, d.SQL, written(t, "longEnqueuedSQL"), 60000, uuid.Nil, limit)
 		if !strings.Contains(plan, "on email_outbox_open ") || strings.Contains(plan, "email_outbox_pkey") || strings.Contains(plan, "Seq Scan on email_outbox") {
 			t.Errorf("%d of those long enqueued are not found along email_outbox_open:\n%s", limit, plan)
 		}

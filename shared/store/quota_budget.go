@@ -125,9 +125,9 @@ func takeFrom(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted demand
 
 // withQuotas does something in a transaction that waits for locks for quotaWait at most,
 // each (ErrBusy), and repeats it when it lost a race.
-func withQuotas[R any](ctx context.Context, s *Store, do func(tx *sqlx.Tx) ([]R, error)) ([]R, error) {
+func withQuotas[R any](ctx context.Context, db *pg.DB, do func(tx *sqlx.Tx) ([]R, error)) ([]R, error) {
 	results, err := pg.Repeat(func() (done []R, err error) {
-		err = s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+		err = db.InTx(ctx, func(tx *sqlx.Tx) error {
 			if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(quotaWait)); err != nil {
 				return pg.Translate(err)
 			}

@@ -75,6 +75,11 @@ func (c *quotaCache) near(ctx context.Context, company uuid.UUID, wanted demand)
 	return false, nil
 }
 
+// near is quotaCache.near for the store's companies.
+func (s *Store) near(ctx context.Context, company uuid.UUID, wanted demand) (bool, error) {
+	return s.quotas.near(ctx, company, wanted)
+}
+
 // spent reports whether this process has used up its part of what is left of a quota.
 func (k *cachedUse) spent() bool {
 	for q, n := range k.added {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"sync"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
 )
 
 // demand is what the email adds to the use of its company. Somebody who is known already
@@ -31,11 +31,6 @@ func (e *NewEmail) person() uuid.UUID {
 	return RecipientID(e.CompanyID, r.ExternalID, r.CPFCNPJHash, r.Email)
 }
 
-// knownPeopleSQL finds those of the ids that are recipients of the company, or about to be.
-//
-//go:embed sql/known_people.sql
-var knownPeopleSQL string
-
 // knownPeopleParameters are the parameters of known_people.sql: the company, and the ids.
 var knownPeopleParameters = pg.Parameters[uuid.UUID, uuid.UUID]{
 	Scalars: []pg.Scalar[uuid.UUID]{pg.One("company_id", "uuid", func(company uuid.UUID) any { return company })},
@@ -45,7 +40,7 @@ var knownPeopleParameters = pg.Parameters[uuid.UUID, uuid.UUID]{
 // knownPeople returns those of the ids that are recipients of the company, or about to be.
 func knownPeople(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
 	var found []uuid.UUID
-	if err := tx.SelectContext(ctx, &found, knownPeopleSQL, knownPeopleParameters.Arguments(company, ids)...); err != nil {
+	if err := tx.SelectContext(ctx, &found, sql.KnownPeople, knownPeopleParameters.Arguments(company, ids)...); err != nil {
 		return nil, fmt.Errorf("look for recipients: %w", pg.Translate(err))
 	}
 	known := make(map[uuid.UUID]bool, len(found))
@@ -145,7 +140,7 @@ func (n *nearQuotas) waitNear() {
 // one commit, in their order. One whose idempotency key is used is not written and takes
 // nothing, so there may be room for others after it.
 func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, emails []NewEmail) ([]nearResult, error) {
-	return withQuotas(ctx, s, func(tx *sqlx.Tx) ([]nearResult, error) {
+	return withQuotas(ctx, s.db, func(tx *sqlx.Tx) ([]nearResult, error) {
 		if err := lockQuotas(ctx, tx, company); err != nil {
 			return nil, err
 		}

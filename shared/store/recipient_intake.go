@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
 )
 
 // NewRecipients are the recipients of one request, to be accepted together or not
@@ -41,7 +42,7 @@ func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 	if err != nil {
 		return err
 	}
-	near, err := s.quotas.near(ctx, r.CompanyID, demand{QuotaRecipients: int64(len(r.Recipients))})
+	near, err := s.near(ctx, r.CompanyID, demand{QuotaRecipients: int64(len(r.Recipients))})
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (s *Store) insertIntakes(ctx context.Context, r NewRecipients, rows []intak
 		row = r.Idempotency.row(r.CompanyID)
 	}
 	written, err := pg.Bounded(ctx, s.db, row, func(wait time.Duration) ([]int64, error) {
-		result, err := s.db.Exec(ctx, insertIntakesSQL, intakeParameters.Arguments(intakeScalars{r, wait}, rows)...)
+		result, err := s.db.Exec(ctx, sql.AcceptRecipients, intakeParameters.Arguments(intakeScalars{r, wait}, rows)...)
 		if err != nil {
 			return nil, err
 		}
@@ -94,7 +95,7 @@ func (s *Store) insertIntakes(ctx context.Context, r NewRecipients, rows []intak
 		if r.Idempotency != nil {
 			err = heldKey(err)
 		}
-		return false, fmt.Errorf("insert recipients: %w", held(err))
+		return false, fmt.Errorf("insert recipients: %w", pg.Held(err))
 	}
 	return written[0] > 0, nil
 }
@@ -102,7 +103,7 @@ func (s *Store) insertIntakes(ctx context.Context, r NewRecipients, rows []intak
 // insertIntakesWithinQuota counts who of the request is new to the company, under the lock
 // of its quotas.
 func (s *Store) insertIntakesWithinQuota(ctx context.Context, r NewRecipients, rows []intakeRow) (bool, error) {
-	inserted, err := withQuotas(ctx, s, func(tx *sqlx.Tx) ([]bool, error) {
+	inserted, err := withQuotas(ctx, s.db, func(tx *sqlx.Tx) ([]bool, error) {
 		if err := lockQuotas(ctx, tx, r.CompanyID); err != nil {
 			return nil, err
 		}
@@ -128,7 +129,7 @@ func (s *Store) insertIntakesWithinQuota(ctx context.Context, r NewRecipients, r
 		if err := b.take(wanted); err != nil {
 			return nil, err
 		}
-		result, err := tx.ExecContext(ctx, insertIntakesSQL, intakeParameters.Arguments(intakeScalars{r, quotaWait}, rows)...)
+		result, err := tx.ExecContext(ctx, sql.AcceptRecipients, intakeParameters.Arguments(intakeScalars{r, quotaWait}, rows)...)
 		if err != nil {
 			return nil, pg.Translate(err)
 		}

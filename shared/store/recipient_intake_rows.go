@@ -1,7 +1,6 @@
 package store
 
 import (
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -44,12 +43,6 @@ func intakeRows(n NewRecipients) ([]intakeRow, error) {
 	}
 	return rows, nil
 }
-
-// insertIntakesSQL inserts the outbox rows of a request's recipients and its idempotency key, or
-// nothing if the key exists.
-//
-//go:embed sql/accept_recipients.sql
-var insertIntakesSQL string
 
 // intakeScalars are what accept_recipients.sql takes besides the recipients.
 type intakeScalars struct {

@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"email-gateway/shared/store/internal/intake"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
 )
 
 // ErrRefused: Postgres will not have this row, now or later. Trying again is of no use.
@@ -24,7 +24,7 @@ var ErrRefused = errors.New("refused by the database")
 var ErrLocked = errors.New("locked by another transaction")
 
 // lockedTime bounds the search for the rows of a batch that another transaction holds up. Meanwhile the
-// batch locks no row for longer than partWait.
+// batch locks no row for longer than pg.PartWait.
 const lockedTime = 10 * time.Second
 
 // UpsertRecipients merges accepted imports into recipients and returns for each outbox
@@ -33,7 +33,7 @@ const lockedTime = 10 * time.Second
 // it may be tried again. It is idempotent.
 //
 // One bad row makes Postgres refuse the whole statement, so a refused batch is halved
-// until the bad row is alone. A batch that waits lockWait for another transaction's lock is
+// until the bad row is alone. A batch that waits pg.GroupWait for another transaction's lock is
 // written again without the locked rows, for which the result is ErrLocked.
 func (s *Store) UpsertRecipients(ctx context.Context, outboxIDs []uuid.UUID) []error {
 	sorted := slices.SortedFunc(slices.Values(outboxIDs), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
@@ -84,17 +84,6 @@ func (u upsertion) halves(ctx context.Context, ids []uuid.UUID, blocked bool) {
 	}
 }
 
-// upsertIntakesSQL merges imports into recipients.
-//
-//go:embed sql/upsert_recipients.sql
-var upsertIntakesSQL string
-
-// upsertFreeIntakesSQL is upsertIntakesSQL without the imports whose outbox row or recipient another
-// transaction has locked. A recipient that another transaction is inserting is still waited for.
-//
-//go:embed sql/upsert_free_recipients.sql
-var upsertFreeIntakesSQL string
-
 // upsertScalars are what the two statements take besides the imports' ids.
 type upsertScalars struct {
 	count int // of the imports
@@ -118,9 +107,9 @@ type upserted struct {
 
 // upsertIntakes writes the imports that exist: all of them, or, if blocked, those that are not locked.
 func (s *Store) upsertIntakes(ctx context.Context, ids []uuid.UUID, blocked bool) ([]upserted, error) {
-	statement, wait := upsertIntakesSQL, lockWait
+	statement, wait := sql.UpsertRecipients, pg.GroupWait
 	if blocked {
-		statement, wait = upsertFreeIntakesSQL, partWait
+		statement, wait = sql.UpsertFreeRecipients, pg.PartWait
 	}
 	found, err := pg.Repeat(func() (found []upserted, err error) {
 		err = pg.Write(func(args []any) error {

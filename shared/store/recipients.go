@@ -171,7 +171,7 @@ func (s *Store) DeleteRecipient(ctx context.Context, company, recipient uuid.UUI
 }
 
 func (s *Store) deleteRecipient(ctx context.Context, company, recipient, id uuid.UUID) error {
-	n, err := s.changeBoundedly(ctx, pg.HeldRow{Company: company, Name: recipient.String()}, deleteRecipientSQL, recipient, company, id, madeAt(id))
+	n, err := s.db.ChangeBounded(ctx, pg.HeldRow{Company: company, Name: recipient.String()}, deleteRecipientSQL, recipient, company, id, madeAt(id))
 	if err == nil && n == 0 {
 		err = pg.ErrNotFound
 	}

@@ -12,7 +12,7 @@ import (
 
 // takeFeedbackSQL inserts the notification, unless it exists: then it has been applied,
 // or is applied by a transaction that this statement waits for. It locks the email's
-// outbox row and log by primary key, in this order, which is that of advanceSQL. What is read
+// outbox row and log by primary key, in this order, which is that of sql.Advance. What is read
 // of them next stays unchanged until the commit.
 const takeFeedbackSQL = `
 WITH taken AS (
@@ -31,7 +31,7 @@ SELECT (SELECT count(*) FROM taken) AS taken, (SELECT count(*) FROM email) AS em
 func takeFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) (bool, error) {
 	var found struct{ Taken, Emails, Logs int }
 	err := tx.GetContext(ctx, &found, takeFeedbackSQL, f.NotificationID, pg.WithoutNUL(f.Kind), pg.WithoutNUL(f.SESMessageID),
-		nullable(f.OutboxID), nullable(f.AttemptID), f.masked, nullableTime(f.OccurredAt))
+		pg.OptionalUUID(f.OutboxID), pg.OptionalUUID(f.AttemptID), f.masked, pg.OptionalTime(f.OccurredAt))
 	if err != nil {
 		return false, fmt.Errorf("take notification: %w", pg.Translate(err))
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -298,6 +299,48 @@ func (s source) text(name symbol) (string, bool) {
 		return "", false
 	}
 	return eval(c.value)
+}
+
+var (
+	readOnce sync.Once
+	sources  source
+)
+
+// written is the text of a statement by its name, with that of its package: "webhook.takeSQL". Those of sql stand in files.
+func written(tb testing.TB, name string) string {
+	tb.Helper()
+	readOnce.Do(func() { sources = readSource(tb) })
+	of := symbol{"store", name}
+	if in, after, ok := strings.Cut(name, "."); ok {
+		of = symbol{in, after}
+	}
+	if text, ok := sources.file[of]; ok {
+		return text
+	}
+	text, ok := sources.text(of)
+	if !ok {
+		tb.Fatalf("there is no statement %s", name)
+	}
+	return text
+}
+
+// writtenNumber is the value of a constant by its name.
+func writtenNumber(tb testing.TB, name string) int {
+	tb.Helper()
+	readOnce.Do(func() { sources = readSource(tb) })
+	of := symbol{"store", name}
+	if in, after, ok := strings.Cut(name, "."); ok {
+		of = symbol{in, after}
+	}
+	literal, ok := sources.value[of].value.(*ast.BasicLit)
+	if !ok {
+		tb.Fatalf("there is no number %s", name)
+	}
+	n, err := strconv.Atoi(literal.Value)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return n
 }
 
 func methodsOf(value any) []string {

@@ -16,6 +16,7 @@ import (
 	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/process"
+	"email-gateway/shared/store/sql"
 	"email-gateway/shared/store/tenant"
 )
 
@@ -32,7 +33,7 @@ type Store struct {
 
 	quotas *quotaCache
 	// expanding has the companies whose mailings have met a locked recipient a moment ago.
-	expanding *aside[uuid.UUID]
+	expanding *pg.Aside[uuid.UUID]
 }
 
 // Open connects to the database named by a postgres:// URL and checks that it
@@ -48,13 +49,13 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 		breakers:  breaker.New(db),
 
 		db:            db,
-		insertEmail:   db.Prepare(insertEmailsSQL),
-		scheduleEmail: db.Prepare(insertScheduledSQL),
-		loadEmail:     db.Prepare(loadSQL),
-		advanceEmail:  db.Prepare(advanceSQL),
-		advancePlain:  db.Prepare(advancePlainSQL),
+		insertEmail:   db.Prepare(sql.Accept),
+		scheduleEmail: db.Prepare(sql.AcceptScheduled),
+		loadEmail:     db.Prepare(sql.Load),
+		advanceEmail:  db.Prepare(sql.Advance),
+		advancePlain:  db.Prepare(sql.AdvancePlain),
 
-		expanding: newAside[uuid.UUID](),
+		expanding: pg.NewAside[uuid.UUID](),
 	}
 	s.tenants = tenant.New(db, func(ctx context.Context, company uuid.UUID) error {
 		return s.WakeLanes(ctx, []Lanes{{Company: company}})

@@ -12,7 +12,7 @@ import (
 // AddFile adds a file whose object is in the storage. *QuotaError: the company has no room for it. The result has another
 // id if the company stored the same content meanwhile: the caller then deletes its object.
 func (s *Store) AddFile(ctx context.Context, f file.File) (file.File, error) {
-	added, err := withQuotas(ctx, s, func(tx *sqlx.Tx) ([]file.File, error) {
+	added, err := withQuotas(ctx, s.db, func(tx *sqlx.Tx) ([]file.File, error) {
 		if err := takeFrom(ctx, tx, f.CompanyID, demand{QuotaStoredFileBytes: f.Bytes}, true); err != nil {
 			return nil, err
 		}

@@ -58,7 +58,7 @@ WHERE excluded.note IS NOT NULL AND excluded.note IS DISTINCT FROM s.note`
 // unsubscribes, or the provider's feedback, from it.
 func (s *Store) Suppress(ctx context.Context, company uuid.UUID, n Suppression) error {
 	address := suppressionKey(n.Address)
-	if _, err := s.changeBoundedly(ctx, pg.HeldRow{Company: company, Name: address}, suppressSQL, company, address, n.Reason, n.MailingID, n.Note); err != nil {
+	if _, err := s.db.ChangeBounded(ctx, pg.HeldRow{Company: company, Name: address}, suppressSQL, company, address, n.Reason, n.MailingID, n.Note); err != nil {
 		return fmt.Errorf("suppress address: %w", err)
 	}
 	return nil
@@ -67,12 +67,12 @@ func (s *Store) Suppress(ctx context.Context, company uuid.UUID, n Suppression) 
 // AddSuppression is Suppress for a tenant, whom the quota of suppressions binds: *QuotaError.
 // What was suppressed already takes no room.
 func (s *Store) AddSuppression(ctx context.Context, company uuid.UUID, n Suppression) error {
-	near, err := s.quotas.near(ctx, company, demand{QuotaSuppressions: 1})
+	near, err := s.near(ctx, company, demand{QuotaSuppressions: 1})
 	if err == nil && !near {
 		return s.Suppress(ctx, company, n)
 	}
 	if err == nil {
-		_, err = withQuotas(ctx, s, func(tx *sqlx.Tx) ([]struct{}, error) { return nil, suppressWithinQuota(ctx, tx, company, n) })
+		_, err = withQuotas(ctx, s.db, func(tx *sqlx.Tx) ([]struct{}, error) { return nil, suppressWithinQuota(ctx, tx, company, n) })
 	}
 	return pg.Wrap("suppress address", err)
 }
@@ -140,7 +140,7 @@ DELETE FROM suppressions WHERE company_id = $1 AND address = $2 AND ($3 = '' OR 
 // ErrNotFound if there is none.
 func (s *Store) Unsuppress(ctx context.Context, company uuid.UUID, address string, reason SuppressionReason) error {
 	address = suppressionKey(address)
-	n, err := s.changeBoundedly(ctx, pg.HeldRow{Company: company, Name: address}, unsuppressSQL, company, address, reason)
+	n, err := s.db.ChangeBounded(ctx, pg.HeldRow{Company: company, Name: address}, unsuppressSQL, company, address, reason)
 	if err == nil && n == 0 {
 		err = pg.ErrNotFound
 	}

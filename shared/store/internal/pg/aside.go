@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"context"
@@ -7,30 +7,31 @@ import (
 )
 
 const (
-	// asideTime is how long a key is kept apart after its last wait, and how long a company's
+	// AsideTime is how long a key is kept apart after its last wait, and how long a company's
 	// claims skip locked recipients. The next try comes within two seconds.
-	asideTime = 5 * time.Second
+	AsideTime = 5 * time.Second
 	// asideSlots bounds the connections that wait for locks: of a pool of 16, most are
 	// left to all others, however many keys are locked.
 	asideSlots = 2
 )
 
-// aside remembers keys that another transaction's lock delayed a moment ago. They are
+// Aside remembers keys that another transaction's lock delayed a moment ago. They are
 // written by statements of their own, a few at a time, until the lock is released. Otherwise each
 // retry would delay the group that it joins.
-type aside[K comparable] struct {
+type Aside[K comparable] struct {
 	slots chan struct{}
 
 	mu    sync.Mutex
 	until map[K]time.Time
 }
 
-func newAside[K comparable]() *aside[K] {
-	return &aside[K]{slots: make(chan struct{}, asideSlots), until: map[K]time.Time{}}
+// NewAside makes an Aside without keys.
+func NewAside[K comparable]() *Aside[K] {
+	return &Aside[K]{slots: make(chan struct{}, asideSlots), until: map[K]time.Time{}}
 }
 
-// holds reports whether one of the keys has to be written alone.
-func (a *aside[K]) holds(keys ...K) bool {
+// Holds reports whether one of the keys has to be written alone.
+func (a *Aside[K]) Holds(keys ...K) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.until) == 0 {
@@ -45,8 +46,8 @@ func (a *aside[K]) holds(keys ...K) bool {
 	return false
 }
 
-// add keeps the keys apart from now on; a zero key is none.
-func (a *aside[K]) add(keys ...K) {
+// Add keeps the keys apart from now on; a zero key is none.
+func (a *Aside[K]) Add(keys ...K) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
@@ -58,13 +59,13 @@ func (a *aside[K]) add(keys ...K) {
 	var none K
 	for _, key := range keys {
 		if key != none {
-			a.until[key] = now.Add(asideTime)
+			a.until[key] = now.Add(AsideTime)
 		}
 	}
 }
 
-// remove allows the keys to be written in groups again.
-func (a *aside[K]) remove(keys ...K) {
+// Remove allows the keys to be written in groups again.
+func (a *Aside[K]) Remove(keys ...K) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, key := range keys {
@@ -72,8 +73,8 @@ func (a *aside[K]) remove(keys ...K) {
 	}
 }
 
-// enter waits for a slot.
-func (a *aside[K]) enter(ctx context.Context) error {
+// Enter waits for a slot.
+func (a *Aside[K]) Enter(ctx context.Context) error {
 	select {
 	case a.slots <- struct{}{}:
 		return nil
@@ -82,8 +83,8 @@ func (a *aside[K]) enter(ctx context.Context) error {
 	}
 }
 
-// tryEnter takes a slot if one is free within the wait.
-func (a *aside[K]) tryEnter(wait time.Duration) bool {
+// TryEnter takes a slot if one is free within the wait.
+func (a *Aside[K]) TryEnter(wait time.Duration) bool {
 	late := time.NewTimer(wait)
 	defer late.Stop()
 	select {
@@ -94,4 +95,5 @@ func (a *aside[K]) tryEnter(wait time.Duration) bool {
 	}
 }
 
-func (a *aside[K]) leave() { <-a.slots }
+// Leave frees the slot.
+func (a *Aside[K]) Leave() { <-a.slots }
