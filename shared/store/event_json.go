@@ -2,12 +2,14 @@ package store
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // appendEvents writes events as JSON that means the same as json.Marshal's. Most of an email's metadata are numbers, ids and
@@ -88,4 +90,13 @@ func appendText(dst []byte, text string) ([]byte, error) {
 func appendMarshaled(dst []byte, value any) ([]byte, error) {
 	encoded, err := json.Marshal(value)
 	return append(dst, encoded...), err
+}
+
+// encodeEvents makes the JSON of events that statements append to a timeline.
+func encodeEvents(events []email.Event) ([]byte, error) {
+	encoded, err := appendEvents(nil, events)
+	if err != nil {
+		return nil, fmt.Errorf("encode events: %w", err)
+	}
+	return pg.WithoutEscapedNUL(encoded), nil
 }

@@ -117,22 +117,8 @@ func applyFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) (FeedbackResult
 	if err != nil {
 		return r, err
 	}
-	if r.Suppressed, err = suppressAll(ctx, tx, f, addresses); err != nil {
+	if r.Suppressed, err = suppressAll(ctx, tx, f.CompanyID, addresses, f.Suppress, f.Note); err != nil {
 		return r, err
 	}
 	return r, markFeedback(ctx, tx, f)
-}
-
-func suppressAll(ctx context.Context, tx *sqlx.Tx, f Feedback, addresses []string) (int, error) {
-	if len(addresses) == 0 {
-		return 0, nil
-	}
-	var note *string
-	if text := pg.WithoutNUL(f.Note); text != "" {
-		note = &text
-	}
-	if _, err := tx.ExecContext(ctx, suppressAllSQL, f.CompanyID, pg.TextArray(addresses), f.Suppress, note); err != nil {
-		return 0, fmt.Errorf("suppress addresses: %w", pg.Translate(err))
-	}
-	return len(addresses), nil
 }

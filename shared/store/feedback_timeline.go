@@ -170,11 +170,11 @@ func appendFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback, events []email
 	if events == nil {
 		events = []email.Event{}
 	}
-	t, err := Transition{Events: events, SESMessageID: f.SESMessageID}.encoded()
+	encoded, err := encodeEvents(events)
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, appendFeedbackSQL, f.OutboxID, string(t.events), t.SESMessageID, duplicate); err != nil {
+	if _, err := tx.ExecContext(ctx, appendFeedbackSQL, f.OutboxID, string(encoded), pg.WithoutNUL(f.SESMessageID), duplicate); err != nil {
 		return fmt.Errorf("append to the timeline: %w", pg.Translate(err))
 	}
 	return nil

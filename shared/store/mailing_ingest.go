@@ -332,7 +332,7 @@ func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID
 	if m.DryRun {
 		return nil
 	}
-	if err := acceptInTx(ctx, tx, m.Tests); err != nil {
+	if err := acceptIn(ctx, tx, m.Tests, ingestWait); err != nil {
 		return err
 	}
 	attached := owned(m.Tests)
@@ -340,25 +340,4 @@ func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID
 		attached = append(attached, file.Owned{Owner: m.ID, Attachments: m.Attachments})
 	}
 	return file.Link(ctx, tx, m.CompanyID, attached...)
-}
-
-// acceptInTx writes emails in a transaction of the caller's.
-func acceptInTx(ctx context.Context, tx *sqlx.Tx, emails []NewEmail) error {
-	if len(emails) == 0 {
-		return nil
-	}
-	for i := range emails {
-		var err error
-		if emails[i].payload, err = json.Marshal(emails[i].Job); err != nil {
-			return fmt.Errorf("encode job: %w", err)
-		}
-	}
-	var inserted []uuid.UUID
-	if err := tx.SelectContext(ctx, &inserted, acceptStatement(emails), acceptArguments(emails, ingestWait)...); err != nil {
-		return fmt.Errorf("insert emails: %w", pg.Translate(err))
-	}
-	if len(inserted) != len(emails) {
-		return ErrNoLane
-	}
-	return nil
 }

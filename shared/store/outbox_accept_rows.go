@@ -2,11 +2,13 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
@@ -96,6 +98,27 @@ func (s *Store) insertEmails(ctx context.Context, emails []NewEmail, wait time.D
 		results[i] = done[emails[i].ID]
 	}
 	return results, nil
+}
+
+// acceptIn writes emails in a transaction of the caller's, which waits for a lock at most so long.
+func acceptIn(ctx context.Context, tx *sqlx.Tx, emails []NewEmail, wait time.Duration) error {
+	if len(emails) == 0 {
+		return nil
+	}
+	for i := range emails {
+		var err error
+		if emails[i].payload, err = json.Marshal(emails[i].Job); err != nil {
+			return fmt.Errorf("encode job: %w", err)
+		}
+	}
+	var inserted []uuid.UUID
+	if err := tx.SelectContext(ctx, &inserted, acceptStatement(emails), acceptArguments(emails, wait)...); err != nil {
+		return fmt.Errorf("insert emails: %w", pg.Translate(err))
+	}
+	if len(inserted) != len(emails) {
+		return ErrNoLane
+	}
+	return nil
 }
 
 // key is the email's idempotency key, the empty one if it has none.

@@ -131,6 +131,24 @@ INSERT INTO suppressions (company_id, address, reason, note)
 SELECT $1, address, $3, $4 FROM unnest($2::text[]) AS address ORDER BY address
 ON CONFLICT (company_id, address, reason) DO UPDATE SET note = coalesce(excluded.note, suppressions.note)`
 
+// suppressAll suppresses addresses, which are in the form of suppressionKey, in a transaction of the caller's, and returns
+// their number. "" = no note.
+func suppressAll(
+	ctx context.Context, tx *sqlx.Tx, company uuid.UUID, addresses []string, reason SuppressionReason, told string,
+) (int, error) {
+	if len(addresses) == 0 {
+		return 0, nil
+	}
+	var note *string
+	if text := pg.WithoutNUL(told); text != "" {
+		note = &text
+	}
+	if _, err := tx.ExecContext(ctx, suppressAllSQL, company, pg.TextArray(addresses), reason, note); err != nil {
+		return 0, fmt.Errorf("suppress addresses: %w", pg.Translate(err))
+	}
+	return len(addresses), nil
+}
+
 // unsuppressSQL finds by the first columns of the primary key and locks the rows of
 // one address, four at most.
 const unsuppressSQL = `

@@ -97,11 +97,10 @@ type Transition struct {
 // goroutine and not by the group's: an event that cannot be encoded must not take
 // its neighbours with it.
 func (t Transition) encoded() (Transition, error) {
-	events, err := appendEvents(nil, t.Events)
-	if err != nil {
-		return t, fmt.Errorf("encode events: %w", err)
+	var err error
+	if t.events, err = encodeEvents(t.Events); err != nil {
+		return t, err
 	}
-	t.events = pg.WithoutEscapedNUL(events)
 	t.ErrorCode, t.ErrorReason, t.SESMessageID = pg.WithoutNUL(t.ErrorCode), pg.WithoutNUL(t.ErrorReason), pg.WithoutNUL(t.SESMessageID)
 	return t, nil
 }
