@@ -44,10 +44,6 @@ type NewEmail struct {
 // size is about how many bytes the email adds to a statement.
 func (e NewEmail) size() int { return len(e.HTML) + len(e.Text) + len(e.payload) + len(e.CPFCNPJ) }
 
-// ErrNoLane: the company has no lane for the email's queue, so nothing would ever
-// pick it up. It is made with the company.
-var ErrNoLane = errors.New("company has no dispatch lane")
-
 // Accepter writes new emails, many at a time.
 type Accepter struct {
 	store *Store

@@ -24,7 +24,7 @@ import (
 var callers = map[string][]string{
 	"gateway_api": {
 		"tenant.FindCallers", "NewAccepter", "Accept", "AcceptBatch", "AcceptRecipients", "Exists", "FindAnswer", "RecipientMatches", "FindEmail", "Timeline", "ListEmails", "Advance",
-		"FindRecipient", "DeleteRecipient", "Suppress", "Unsuppress", "Suppressions", "process.ProcessStatuses", "breaker.Gate", "RecordFeedback", "Wake", "WakeLanes",
+		"FindRecipient", "DeleteRecipient", "Suppress", "Unsuppress", "Suppressions", "process.ProcessStatuses", "breaker.Gate", "RecordFeedback", "lane.Wake", "lane.WakeLanes",
 		"ListDeadLetters", "FindDeadLetter", "RetryDeadLetter", "DiscardDeadLetter", "CreateReplay", "FindReplay", "Reschedule", "AdvanceAll", "AggregateEmails",
 		"IngestMailing", "run", "flush", "add" /* of its writer */, "MailingExists", "FindMailing", "ListMailings", "MailingEntries", "MailingRows", "MailingVerdicts",
 		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "MoveMailing", "RetryFailedEntries", "SetQuotaDefaults", "AddSuppression", "Confirm",
@@ -36,7 +36,7 @@ var callers = map[string][]string{
 		"webhook.FindDelivery", "webhook.RetryDelivery", "webhook.CreateTest", "webhook.CreateReplay", "webhook.FindReplay",
 	},
 	"gateway_dispatcher": {
-		"WaitingLanes", "ProbeLanes", "TakeDue", "ForgetBatch", "LeaseJobs", "MarkPublished", "Release", "StillTaken", "PickProbe", "TakeProbe", "SkipProbe", "breaker.Gate", "CleanBatches", "CountAll", "CountExpiring", "OldestDue", "OldestErasure", "process.ProcessStatuses", "process.ReportStatus", "process.WithdrawStatus", "Advance", "Wake",
+		"WaitingLanes", "ProbeLanes", "TakeDue", "ForgetBatch", "LeaseJobs", "MarkPublished", "Release", "StillTaken", "PickProbe", "TakeProbe", "SkipProbe", "breaker.Gate", "CleanBatches", "CountAll", "CountExpiring", "OldestDue", "OldestErasure", "process.ProcessStatuses", "process.ReportStatus", "process.WithdrawStatus", "Advance", "lane.Wake",
 		"Overdue", "AbandonedClaims", "UnresolvedOutcomes", "LongEnqueued", "ReturnLost", "ReturnIntakes", "DueReplays", "WorkReplay", "RetryDeadLetter",
 		"CleanIdempotencyKeys", "CleanEmailLetters", "CleanBulkLetters", "CleanReplays", "CleanFeedback", "audit.CleanAudit", "retention.CleanRecipients", "retention.PurgeOutbox", "retention.EraseBodies", "retention.EraseCompanyBodies",
 		"retention.PurgeLogs", "retention.PurgeCompanyLogs", "retention.PurgeEvents", "retention.PurgeAggregates", "retention.PurgeEntries", "retention.EraseEntryValues", "retention.EraseTemplates", "retention.EraseEntryHashes", "retention.EraseOutboxHashes", "retention.EraseRecipientHashes",
@@ -50,7 +50,7 @@ var callers = map[string][]string{
 	},
 	"gateway_worker": {
 		"NewLoader", "Load", "SESMessageID", "Advance", "DropTask", "NoteDroppedTask", "BuryTask", "MailingTemplates", "breaker.Gate", "breaker.ShutGate", "breaker.OpenGate", "breaker.ShutGateByAccount", "breaker.OpenGateByAccount", "SkipProbe", "process.LiveProcesses",
-		"process.ReportStatus", "process.WithdrawStatus", "LockMailing", "HoldMailing", "CountLane", "NextEntries", "Expand", "FindMailingRoom", "FailJob", "Wake", "WakeLanes",
+		"process.ReportStatus", "process.WithdrawStatus", "LockMailing", "HoldMailing", "CountLane", "NextEntries", "Expand", "FindMailingRoom", "FailJob", "lane.Wake", "lane.WakeLanes",
 		"UpsertRecipients", "BuryIntake", "RecordFeedback", "Confirm",
 		"webhook.Count", "webhook.Head", "webhook.Due", "webhook.Behind", "webhook.Take", "webhook.Renew", "webhook.Release", "webhook.Load", "webhook.Record", "webhook.Read",
 		"webhook.FindEvents", "event.Read", "event.Find", "webhook.CatchUp", "webhook.ReplayFailed", "event.AddOfCompany",
@@ -58,8 +58,8 @@ var callers = map[string][]string{
 	},
 	"gateway_operator": { // gatewayctl
 		"tenant.ChangeCompany", "tenant.CreateCompany", "tenant.Companies", "tenant.FindCompany", "tenant.SuspendCompany", "tenant.ResumeCompany", "tenant.CreateAPIKey", "tenant.RotateAPIKey", "tenant.RevokeAPIKey", "tenant.APIKeys",
-		"tenant.AddSenderDomain", "tenant.RemoveSenderDomain", "tenant.SenderDomains", "tenant.AllowProgram", "tenant.RevokeProgram", "tenant.Programs", "tenant.ProgramRoles", "tenant.FindCaller", "FindEmailDiagnosis", "Timeline", "ListEmails", "CancelEmail", "ReplayEmail", "Wake", "WakeLanes",
-		"process.ProcessStatuses", "Lanes", "HoldLanes", "ReleaseLanes", "breaker.Gate", "breaker.HoldGate", "breaker.ReleaseGate",
+		"tenant.AddSenderDomain", "tenant.RemoveSenderDomain", "tenant.SenderDomains", "tenant.AllowProgram", "tenant.RevokeProgram", "tenant.Programs", "tenant.ProgramRoles", "tenant.FindCaller", "FindEmailDiagnosis", "Timeline", "ListEmails", "CancelEmail", "ReplayEmail", "lane.Wake", "lane.WakeLanes",
+		"process.ProcessStatuses", "lane.Lanes", "lane.HoldLanes", "lane.ReleaseLanes", "breaker.Gate", "breaker.HoldGate", "breaker.ReleaseGate",
 		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetterAs", "DiscardDeadLetterAs",
 		"CreateReplayAs", "FindAnyReplay", "audit.Audit", "audit.RecordReveal", "audit.Apply", "audit.ApplyOne", "Suppressions", "SuppressAs", "UnsuppressAs", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "tenant.SetRetention", "tenant.FindRetention", "retention.MissingLogPartitions", "SetQuotas", "CompanyQuotas", "Pooled", "Confirm",
 		"webhook.List", "webhook.Find", "webhook.DisableAs", "webhook.EnableAs",

@@ -15,6 +15,7 @@ import (
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/process"
 	"email-gateway/shared/store/sql"
 	"email-gateway/shared/store/tenant"
@@ -26,6 +27,7 @@ type Store struct {
 	*processes
 	*tenants
 	*breakers
+	*lanes
 
 	db *pg.DB
 	// The statements that every email goes through.
@@ -43,10 +45,12 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 	if err != nil {
 		return nil, err
 	}
+	dispatchLanes := lane.New(db)
 	s := &Store{
 		auditLog:  audit.New(db),
 		processes: process.New(db),
 		breakers:  breaker.New(db),
+		lanes:     dispatchLanes,
 
 		db:            db,
 		insertEmail:   db.Prepare(sql.Accept),
@@ -58,7 +62,7 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 		expanding: pg.NewAside[uuid.UUID](),
 	}
 	s.tenants = tenant.New(db, func(ctx context.Context, company uuid.UUID) error {
-		return s.WakeLanes(ctx, []Lanes{{Company: company}})
+		return dispatchLanes.WakeLanes(ctx, []lane.Lanes{{Company: company}})
 	})
 	s.quotas = newQuotaCache(func(ctx context.Context, company uuid.UUID) (map[Quota]QuotaUse, error) {
 		return quotaUse(ctx, db, company, false)

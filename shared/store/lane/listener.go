@@ -1,4 +1,4 @@
-package store
+package lane
 
 import (
 	"log/slog"
@@ -27,7 +27,7 @@ type Listener struct {
 // transactions.
 func NewListener(databaseURL string, log *slog.Logger) (*Listener, error) {
 	l := &Listener{named: make(map[int64]struct{})}
-	subscription, err := pg.NewSubscription(databaseURL, pg.Channel{Name: WakeChannel, About: "new emails", Received: l.received, Missed: l.missed}, log)
+	subscription, err := pg.NewSubscription(databaseURL, pg.Channel{Name: Channel, About: "new emails", Received: l.received, Missed: l.missed}, log)
 	if err != nil {
 		return nil, err
 	}

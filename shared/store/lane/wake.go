@@ -1,4 +1,4 @@
-package store
+package lane
 
 import (
 	"context"
@@ -11,16 +11,16 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// WakeChannel is the Postgres channel on which dispatchers learn of rows to look for. The
+// Channel is the Postgres channel on which dispatchers learn of rows to look for. The
 // payload is the ids of their lanes with commas in between; an empty one means any lane.
-const WakeChannel = "email_outbox"
+const Channel = "email_outbox"
 
 const wakeSQL = `SELECT pg_notify($1, $2)`
 
 // Wake makes every listening dispatcher look at all lanes. It must not run inside the
 // transaction that inserts: NOTIFY makes commits queue up behind one lock.
 func (s *Store) Wake(ctx context.Context) error {
-	if _, err := s.db.Exec(ctx, wakeSQL, WakeChannel, ""); err != nil {
+	if _, err := s.db.Exec(ctx, wakeSQL, Channel, ""); err != nil {
 		return fmt.Errorf("wake dispatchers: %w", err)
 	}
 	return nil
@@ -56,7 +56,7 @@ func (s *Store) WakeLanes(ctx context.Context, lanes []Lanes) error {
 	for i, l := range lanes {
 		companies[i], queues[i], mailings[i] = l.Company, l.Queue, l.Mailing
 	}
-	if _, err := s.db.Exec(ctx, wakeLanesSQL, WakeChannel, pg.UUIDArray(companies), pg.TextArray(queues), maxNamed, pg.UUIDArray(mailings)); err != nil {
+	if _, err := s.db.Exec(ctx, wakeLanesSQL, Channel, pg.UUIDArray(companies), pg.TextArray(queues), maxNamed, pg.UUIDArray(mailings)); err != nil {
 		return fmt.Errorf("wake dispatchers: %w", err)
 	}
 	return nil

@@ -1,7 +1,8 @@
-package store
+package lane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,8 +26,8 @@ type Lane struct {
 	HeldReason  *string    `db:"held_reason" json:"heldReason,omitempty"`
 }
 
-// LaneFilter chooses lanes.
-type LaneFilter struct {
+// Filter chooses lanes.
+type Filter struct {
 	Company uuid.NullUUID // invalid = of all companies
 	Mailing uuid.NullUUID // invalid = of all mailings, and of none
 	Queue   string        // "" = all
@@ -47,7 +48,7 @@ ORDER BY c.name, l.mailing_id NULLS FIRST, l.id
 LIMIT $5`
 
 // Lanes lists at most limit lanes by company, those without a mailing first.
-func (s *Store) Lanes(ctx context.Context, f LaneFilter, limit int) ([]Lane, error) {
+func (s *Store) Lanes(ctx context.Context, f Filter, limit int) ([]Lane, error) {
 	var found []Lane
 	if err := s.db.SelectContext(ctx, &found, listLanesSQL, f.Company, f.Mailing, f.Queue, f.NotOpen, limit); err != nil {
 		return nil, fmt.Errorf("list lanes: %w", pg.Translate(err))
@@ -71,12 +72,12 @@ WHERE company_id = $1 AND ($2::uuid IS NULL OR mailing_id = $2) AND ($3 = '' OR 
 // HoldLanes pauses the lanes of one company until ReleaseLanes, with the
 // operator's reason, and returns how many lanes it paused. Emails that a worker has
 // claimed already are still sent.
-func (s *Store) HoldLanes(ctx context.Context, by audit.Operator, company uuid.UUID, f LaneFilter) (int, error) {
+func (s *Store) HoldLanes(ctx context.Context, by audit.Operator, company uuid.UUID, f Filter) (int, error) {
 	return s.changeLanes(ctx, by, "lane.pause", company, f, holdLanesSQL, company, f.Mailing, f.Queue, by.Reason)
 }
 
 // ReleaseLanes reverses HoldLanes, and returns how many lanes were paused.
-func (s *Store) ReleaseLanes(ctx context.Context, by audit.Operator, company uuid.UUID, f LaneFilter) (int, error) {
+func (s *Store) ReleaseLanes(ctx context.Context, by audit.Operator, company uuid.UUID, f Filter) (int, error) {
 	n, err := s.changeLanes(ctx, by, "lane.resume", company, f, releaseLanesSQL, company, f.Mailing, f.Queue)
 	if n > 0 && err == nil {
 		_ = s.WakeLanes(ctx, []Lanes{{Company: company}}) // else they are found by the next full listing
@@ -85,7 +86,7 @@ func (s *Store) ReleaseLanes(ctx context.Context, by audit.Operator, company uui
 }
 
 func (s *Store) changeLanes(
-	ctx context.Context, by audit.Operator, action string, company uuid.UUID, f LaneFilter, statement string, args ...any,
+	ctx context.Context, by audit.Operator, action string, company uuid.UUID, f Filter, statement string, args ...any,
 ) (n int, err error) {
 	_, err = audit.Apply(ctx, s.db, by, audit.Change{Action: action, Company: company}, func(tx *sqlx.Tx, a *audit.Change) error {
 		changed, err := audit.Affected(tx.ExecContext(ctx, statement, args...))
@@ -100,3 +101,7 @@ func (s *Store) changeLanes(
 	})
 	return n, pg.Wrap(action, err)
 }
+
+// ErrNone: the company has no lane for the email's queue, so nothing would ever
+// pick it up. It is made with the company.
+var ErrNone = errors.New("company has no dispatch lane")
