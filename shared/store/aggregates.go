@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -57,7 +58,7 @@ func (s *Store) insertAbout(ctx context.Context, e NewEmail, nearQuota bool) (in
 	case e.Aggregate != nil:
 		row.Name = "aggregate\x00" + about.Type + "\x00" + about.ID + "\x00" + about.EventType
 	case e.Idempotency != nil:
-		row = e.key().row(e.CompanyID)
+		row = e.key().Row(e.CompanyID)
 	}
 	_, err = pg.InBoundedTx(ctx, s.db, row, func(tx *sqlx.Tx, wait time.Duration) ([]struct{}, error) {
 		return nil, tryInsertAbout(ctx, tx, e, nearQuota, wait)
@@ -66,7 +67,7 @@ func (s *Store) insertAbout(ctx context.Context, e NewEmail, nearQuota bool) (in
 	case errors.Is(err, errNotInserted):
 		return false, nil
 	case err != nil && e.Aggregate == nil && e.Idempotency != nil:
-		return false, fmt.Errorf("insert email: %w", heldKey(err))
+		return false, fmt.Errorf("insert email: %w", idempotency.Held(err))
 	case err != nil && e.Aggregate == nil:
 		return false, fmt.Errorf("insert email: %w", pg.Held(err))
 	case err != nil:

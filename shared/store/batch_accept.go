@@ -13,6 +13,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -88,8 +89,8 @@ func (s *Store) AcceptBatch(ctx context.Context, b NewBatch) (BatchOutcome, erro
 			return nil, s.db.InTx(ctx, func(tx *sqlx.Tx) error { return t.run(ctx, tx) })
 		})
 		switch {
-		case errors.Is(err, errKeyTaken):
-			used, err := s.usedKey(ctx, b.CompanyID, *b.Idempotency)
+		case errors.Is(err, idempotency.ErrTaken):
+			used, err := s.FindUsed(ctx, b.CompanyID, *b.Idempotency)
 			if err == nil {
 				return BatchOutcome{}, &KeyUsedError{Answer: used}
 			}
@@ -122,7 +123,7 @@ func (t *batchTry) run(ctx context.Context, tx *sqlx.Tx) error {
 	if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(batchLockWait)); err != nil {
 		return pg.Translate(err)
 	}
-	if err := claimKey(ctx, tx, t.CompanyID, t.Idempotency, t.ID); err != nil {
+	if err := idempotency.Claim(ctx, tx, t.CompanyID, t.Idempotency, t.ID); err != nil {
 		return err
 	}
 	followers, err := t.takeAggregates(ctx, tx)
@@ -165,5 +166,5 @@ func (t *batchTry) answer(ctx context.Context, tx *sqlx.Tx) error {
 	if t.Idempotency == nil {
 		return nil
 	}
-	return writeAnswer(ctx, tx, t.CompanyID, *t.Idempotency, t.outcome.Answer)
+	return idempotency.WriteAnswer(ctx, tx, t.CompanyID, *t.Idempotency, t.outcome.Answer)
 }

@@ -16,15 +16,11 @@ type (
 	lanes = lane.Store
 )
 
-// Constants of package lane.
-const (
-	WakeChannel = lane.Channel
-)
+// WakeChannel is lane.Channel.
+const WakeChannel = lane.Channel
 
-// Errors of package lane.
-var (
-	ErrNoLane = lane.ErrNone
-)
+// ErrNoLane is lane.ErrNone.
+var ErrNoLane = lane.ErrNone
 
 // NewListener makes a Listener for the database named by a postgres:// URL, which
 // must lead to Postgres itself: LISTEN does not work through a pooler that pools

@@ -16,6 +16,7 @@ import (
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -83,7 +84,7 @@ func (e *FilenameUsedError) Error() string {
 	return "filename already used by mailing " + e.MailingID.String()
 }
 
-// The conflicts of a claim, besides errKeyTaken; the look-up that follows returns the details.
+// The conflicts of a claim, besides idempotency.ErrTaken; the look-up that follows returns the details.
 var (
 	errFilenameTaken = errors.New("filename taken")
 	errClaimed       = errors.New("both were free") // rolls back what was claimed to wait for it
@@ -114,9 +115,9 @@ func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2
 			continue
 		}
 		switch {
-		case errors.Is(err, errKeyTaken):
+		case errors.Is(err, idempotency.ErrTaken):
 			var used StoredAnswer
-			if used, err = s.usedKey(ctx, m.CompanyID, *m.Key); err == nil {
+			if used, err = s.FindUsed(ctx, m.CompanyID, *m.Key); err == nil {
 				return MailingCounts{}, nil, &KeyUsedError{Answer: used}
 			}
 		case errors.Is(err, errFilenameTaken):
@@ -140,7 +141,7 @@ func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2
 func (s *Store) awaitTwin(ctx context.Context, m NewMailing) error {
 	row := pg.HeldRow{Company: m.CompanyID, Name: "filename\x00" + m.Filename}
 	if m.Key != nil {
-		row = m.Key.row(m.CompanyID)
+		row = m.Key.Row(m.CompanyID)
 	}
 	wait := func() error {
 		_, err := pg.InBoundedTx(ctx, s.db, row, func(tx *sqlx.Tx, _ time.Duration) ([]struct{}, error) {
@@ -151,7 +152,7 @@ func (s *Store) awaitTwin(ctx context.Context, m NewMailing) error {
 			return nil, errClaimed
 		})
 		switch {
-		case errors.Is(err, errClaimed), errors.Is(err, errKeyTaken), errors.Is(err, errFilenameTaken):
+		case errors.Is(err, errClaimed), errors.Is(err, idempotency.ErrTaken), errors.Is(err, errFilenameTaken):
 			return nil
 		case errors.Is(err, pg.ErrBusy):
 			return errors.Join(ErrInProgress, err)
@@ -204,7 +205,7 @@ func (in *ingest) run(ctx context.Context, tx pg.SteadyTx, lines iter.Seq2[Maili
 	if err := pg.MayIdle(ctx, tx.Tx); err != nil {
 		return fmt.Errorf("begin mailing: %w", err)
 	}
-	if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(keyWait)); err != nil {
+	if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(idempotency.InsertWait)); err != nil {
 		return fmt.Errorf("begin mailing: %w", pg.Translate(err))
 	}
 	if err := in.claim(ctx, tx.Tx); err != nil {
@@ -236,7 +237,7 @@ func (in *ingest) run(ctx context.Context, tx pg.SteadyTx, lines iter.Seq2[Maili
 // claim takes key and filename.
 func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 	m := in.mailing
-	if err := claimKey(ctx, tx, m.CompanyID, m.Key, m.ID); err != nil {
+	if err := idempotency.Claim(ctx, tx, m.CompanyID, m.Key, m.ID); err != nil {
 		return err
 	}
 	generation := 1
@@ -244,7 +245,7 @@ func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 		generation = 0 // no job has ever been written: that is what StartMailing looks for
 	}
 	html, text := m.templates()
-	inserted, err := claims(tx.ExecContext(ctx, insertMailingSQL,
+	inserted, err := idempotency.Inserted(tx.ExecContext(ctx, insertMailingSQL,
 		m.ID, m.CompanyID, pg.WithoutNUL(m.RequestID), pg.WithoutNUL(m.Filename), m.StorageURL, m.FileSHA256, m.RequestSHA256, m.DryRun,
 		pg.WithoutNUL(m.Subject), html, text, m.HTMLSHA256, m.CheckerVersion, pg.TextArray(m.Fields),
 		pg.WithoutNUL(m.Sender), pg.WithoutNUL(m.ReplyTo), pg.TextArray(m.Tags), string(cmp.Or(m.Delivery, email.AtLeastOnce)),
@@ -314,7 +315,7 @@ func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID
 		return fmt.Errorf("finish mailing: %w", pg.Translate(err))
 	}
 	if m.Key != nil {
-		if err := writeAnswer(ctx, tx, m.CompanyID, *m.Key, in.answer); err != nil {
+		if err := idempotency.WriteAnswer(ctx, tx, m.CompanyID, *m.Key, in.answer); err != nil {
 			return fmt.Errorf("answer idempotency key: %w", err)
 		}
 	}

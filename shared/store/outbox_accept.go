@@ -12,6 +12,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -106,7 +107,7 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 		if e.Idempotency == nil {
 			return ErrNoLane
 		}
-		used, err := a.store.usedKey(ctx, e.CompanyID, *e.Idempotency)
+		used, err := a.store.FindUsed(ctx, e.CompanyID, *e.Idempotency)
 		switch {
 		case err == nil:
 			return &KeyUsedError{Answer: used}
@@ -138,7 +139,7 @@ func (a *Accepter) insert(ctx context.Context, e NewEmail, near bool) (bool, err
 // insertAlone inserts an email with an idempotency key in a statement of its own, and waits for the key as
 // long as bounded permits.
 func (a *Accepter) insertAlone(ctx context.Context, e NewEmail) (bool, error) {
-	inserted, err := pg.Bounded(ctx, a.store.db, e.key().row(e.CompanyID), func(wait time.Duration) ([]bool, error) {
+	inserted, err := pg.Bounded(ctx, a.store.db, e.key().Row(e.CompanyID), func(wait time.Duration) ([]bool, error) {
 		inserted, err := a.store.insertEmails(ctx, []NewEmail{e}, wait)
 		if pg.IsLockTimeout(err) {
 			a.aside.Add(e.CompanyID)
@@ -146,7 +147,7 @@ func (a *Accepter) insertAlone(ctx context.Context, e NewEmail) (bool, error) {
 		return inserted, err
 	})
 	if err != nil {
-		return false, heldKey(err)
+		return false, idempotency.Held(err)
 	}
 	return inserted[0], nil
 }
@@ -155,7 +156,7 @@ func (a *Accepter) insertAlone(ctx context.Context, e NewEmail) (bool, error) {
 // without a key are written, and the others are left to be written one by one, so that a company waits only
 // for its own keys. A lock of a whole table is waited for: it blocks every email.
 func (s *Store) insertGroup(ctx context.Context, emails []NewEmail) ([]accepted, error) {
-	wait := keyWait
+	wait := idempotency.InsertWait
 	if !slices.ContainsFunc(emails, isKeyed) {
 		wait = 0
 	}

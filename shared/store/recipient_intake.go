@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/sql"
 )
@@ -67,7 +68,7 @@ func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 		if r.Idempotency == nil {
 			return ErrNoLane
 		}
-		used, err := s.usedKey(ctx, r.CompanyID, *r.Idempotency)
+		used, err := s.FindUsed(ctx, r.CompanyID, *r.Idempotency)
 		switch {
 		case err == nil:
 			return &KeyUsedError{Answer: used}
@@ -81,7 +82,7 @@ func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 func (s *Store) insertIntakes(ctx context.Context, r NewRecipients, rows []intakeRow) (inserted bool, err error) {
 	row := pg.HeldRow{Company: r.CompanyID, Name: r.Recipients[0].OutboxID.String()} // no other request's
 	if r.Idempotency != nil {
-		row = r.Idempotency.row(r.CompanyID)
+		row = r.Idempotency.Row(r.CompanyID)
 	}
 	written, err := pg.Bounded(ctx, s.db, row, func(wait time.Duration) ([]int64, error) {
 		result, err := s.db.Exec(ctx, sql.AcceptRecipients, intakeParameters.Arguments(intakeScalars{r, wait}, rows)...)
@@ -93,7 +94,7 @@ func (s *Store) insertIntakes(ctx context.Context, r NewRecipients, rows []intak
 	})
 	if err != nil {
 		if r.Idempotency != nil {
-			err = heldKey(err)
+			err = idempotency.Held(err)
 		}
 		return false, fmt.Errorf("insert recipients: %w", pg.Held(err))
 	}

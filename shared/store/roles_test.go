@@ -23,7 +23,7 @@ import (
 // with a program: a developer who adds one lists which program may run its statements.
 var callers = map[string][]string{
 	"gateway_api": {
-		"tenant.FindCallers", "NewAccepter", "Accept", "AcceptBatch", "AcceptRecipients", "Exists", "FindAnswer", "RecipientMatches", "FindEmail", "Timeline", "ListEmails", "Advance",
+		"tenant.FindCallers", "NewAccepter", "Accept", "AcceptBatch", "AcceptRecipients", "Exists", "idempotency.FindAnswer", "RecipientMatches", "FindEmail", "Timeline", "ListEmails", "Advance",
 		"FindRecipient", "DeleteRecipient", "Suppress", "Unsuppress", "Suppressions", "process.ProcessStatuses", "breaker.Gate", "RecordFeedback", "lane.Wake", "lane.WakeLanes",
 		"ListDeadLetters", "FindDeadLetter", "RetryDeadLetter", "DiscardDeadLetter", "CreateReplay", "FindReplay", "Reschedule", "AdvanceAll", "AggregateEmails",
 		"IngestMailing", "run", "flush", "add" /* of its writer */, "MailingExists", "FindMailing", "ListMailings", "MailingEntries", "MailingRows", "MailingVerdicts",
@@ -38,7 +38,7 @@ var callers = map[string][]string{
 	"gateway_dispatcher": {
 		"WaitingLanes", "ProbeLanes", "TakeDue", "ForgetBatch", "LeaseJobs", "MarkPublished", "Release", "StillTaken", "PickProbe", "TakeProbe", "SkipProbe", "breaker.Gate", "CleanBatches", "CountAll", "CountExpiring", "OldestDue", "OldestErasure", "process.ProcessStatuses", "process.ReportStatus", "process.WithdrawStatus", "Advance", "lane.Wake",
 		"Overdue", "AbandonedClaims", "UnresolvedOutcomes", "LongEnqueued", "ReturnLost", "ReturnIntakes", "DueReplays", "WorkReplay", "RetryDeadLetter",
-		"CleanIdempotencyKeys", "CleanEmailLetters", "CleanBulkLetters", "CleanReplays", "CleanFeedback", "audit.CleanAudit", "retention.CleanRecipients", "retention.PurgeOutbox", "retention.EraseBodies", "retention.EraseCompanyBodies",
+		"idempotency.CleanIdempotencyKeys", "CleanEmailLetters", "CleanBulkLetters", "CleanReplays", "CleanFeedback", "audit.CleanAudit", "retention.CleanRecipients", "retention.PurgeOutbox", "retention.EraseBodies", "retention.EraseCompanyBodies",
 		"retention.PurgeLogs", "retention.PurgeCompanyLogs", "retention.PurgeEvents", "retention.PurgeAggregates", "retention.PurgeEntries", "retention.EraseEntryValues", "retention.EraseTemplates", "retention.EraseEntryHashes", "retention.EraseOutboxHashes", "retention.EraseRecipientHashes",
 		"retention.DueFiles", "retention.MarkFilesDeleted", "tenant.Retentions", "retention.MakeLogPartition", "retention.DropLogPartition", "retention.MissingLogPartitions", "retention.OverdueLogPartitions", "ErasedTasks", "TasksRemoved",
 		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "FoldMailingFeedback", "MailingsExist", "SizeFiles", "CancelUnstarted", "FoldQuotas", "Confirm",

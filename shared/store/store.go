@@ -14,6 +14,7 @@ import (
 
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/process"
@@ -27,6 +28,7 @@ type Store struct {
 	*processes
 	*tenants
 	*breakers
+	*idempotencyKeys
 	*lanes
 
 	db *pg.DB
@@ -46,11 +48,13 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 		return nil, err
 	}
 	dispatchLanes := lane.New(db)
+	keys := idempotency.New(db)
 	s := &Store{
-		auditLog:  audit.New(db),
-		processes: process.New(db),
-		breakers:  breaker.New(db),
-		lanes:     dispatchLanes,
+		auditLog:        audit.New(db),
+		processes:       process.New(db),
+		breakers:        breaker.New(db),
+		idempotencyKeys: keys,
+		lanes:           dispatchLanes,
 
 		db:            db,
 		insertEmail:   db.Prepare(sql.Accept),

@@ -1,4 +1,4 @@
-package store
+package idempotency
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// IdempotencyKey is a client's duplicate guard, with the answer that its request
+// Key is a client's duplicate guard, with the answer that its request
 // gets: both are committed with the row the request makes, or not at all.
-type IdempotencyKey struct {
+type Key struct {
 	Route      string
 	Key        string
 	BodySHA256 []byte // of the canonical JSON body
@@ -22,8 +22,8 @@ type IdempotencyKey struct {
 	Keep       time.Duration
 }
 
-// row is what those wait for who use the key at the same time.
-func (k IdempotencyKey) row(company uuid.UUID) pg.HeldRow {
+// Row is what those wait for who use the key at the same time.
+func (k Key) Row(company uuid.UUID) pg.HeldRow {
 	return pg.HeldRow{Company: company, Name: "key\x00" + k.Route + "\x00" + k.Key}
 }
 
@@ -34,12 +34,12 @@ type StoredAnswer struct {
 	Answer     []byte `db:"answer"`
 }
 
-// KeyUsedError reports that the key existed already; Answer belongs to the first body.
-type KeyUsedError struct {
+// UsedError reports that the key existed already; Answer belongs to the first body.
+type UsedError struct {
 	Answer StoredAnswer
 }
 
-func (e *KeyUsedError) Error() string { return "idempotency key already used" }
+func (e *UsedError) Error() string { return "idempotency key already used" }
 
 // findKeySQL reads one row by primary key and locks nothing.
 const findKeySQL = `
@@ -55,9 +55,9 @@ func (s *Store) FindAnswer(ctx context.Context, company uuid.UUID, route, key st
 	return found, nil
 }
 
-// usedKey is FindAnswer after an insert met the key. A key past its time is taken
+// FindUsed is FindAnswer after an insert met the key. A key past its time is taken
 // away, so that the caller's next insert succeeds.
-func (s *Store) usedKey(ctx context.Context, company uuid.UUID, k IdempotencyKey) (StoredAnswer, error) {
+func (s *Store) FindUsed(ctx context.Context, company uuid.UUID, k Key) (StoredAnswer, error) {
 	found, err := s.FindAnswer(ctx, company, k.Route, k.Key)
 	if !errors.Is(err, pg.ErrNotFound) {
 		return found, err
@@ -72,8 +72,8 @@ func (s *Store) usedKey(ctx context.Context, company uuid.UUID, k IdempotencyKey
 const dropExpiredKeySQL = `
 DELETE FROM idempotency_keys WHERE company_id = $1 AND route = $2 AND key = $3 AND expires_at <= now()`
 
-func (s *Store) dropExpiredKey(ctx context.Context, company uuid.UUID, k IdempotencyKey) error {
-	if _, err := s.db.ChangeBounded(ctx, k.row(company), dropExpiredKeySQL, company, k.Route, k.Key); err != nil {
+func (s *Store) dropExpiredKey(ctx context.Context, company uuid.UUID, k Key) error {
+	if _, err := s.db.ChangeBounded(ctx, k.Row(company), dropExpiredKeySQL, company, k.Route, k.Key); err != nil {
 		return fmt.Errorf("drop expired idempotency key: %w", err)
 	}
 	return nil
