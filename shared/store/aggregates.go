@@ -13,6 +13,7 @@ import (
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/quota"
 )
 
 // Aggregate is what an email is about, in its sender's words, and which of the emails
@@ -99,7 +100,7 @@ func tryInsertAbout(ctx context.Context, tx *sqlx.Tx, e NewEmail, nearQuota bool
 		if err != nil {
 			return err
 		}
-		if err := takeFrom(ctx, tx, e.CompanyID, wanted[0], false); err != nil {
+		if err := quota.TakeFrom(ctx, tx, e.CompanyID, wanted[0], false); err != nil {
 			return err
 		}
 	}

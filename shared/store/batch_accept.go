@@ -15,6 +15,7 @@ import (
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/quota"
 )
 
 // NewBatch are emails of one company that are accepted in one commit: all of them or none.
@@ -68,7 +69,7 @@ const (
 // for Inserted, which is in the outcome.
 func (s *Store) AcceptBatch(ctx context.Context, b NewBatch) (BatchOutcome, error) {
 	b.Emails = slices.Clone(b.Emails)
-	wanted := demand{}
+	wanted := quota.Demand{}
 	for i := range b.Emails {
 		e := &b.Emails[i]
 		var err error
@@ -79,7 +80,7 @@ func (s *Store) AcceptBatch(ctx context.Context, b NewBatch) (BatchOutcome, erro
 			wanted[q] += n
 		}
 	}
-	near, err := s.near(ctx, b.CompanyID, wanted)
+	near, err := s.Near(ctx, b.CompanyID, wanted)
 	if err != nil {
 		return BatchOutcome{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/sql"
 )
 
@@ -124,14 +125,14 @@ func (t *batchTry) takeQuotas(ctx context.Context, tx *sqlx.Tx) error {
 	if !t.near || len(emails) == 0 {
 		return nil
 	}
-	if err := lockQuotas(ctx, tx, t.CompanyID); err != nil {
+	if err := quota.Lock(ctx, tx, t.CompanyID); err != nil {
 		return err
 	}
 	wanted, err := demandOf(ctx, tx, t.CompanyID, emails)
 	if err != nil {
 		return err
 	}
-	all, seen := demand{}, map[uuid.UUID]bool{}
+	all, seen := quota.Demand{}, map[uuid.UUID]bool{}
 	for i := range emails {
 		if person := emails[i].person(); wanted[i][QuotaRecipients] > 0 {
 			if seen[person] {
@@ -143,22 +144,22 @@ func (t *batchTry) takeQuotas(ctx context.Context, tx *sqlx.Tx) error {
 			all[q] += n
 		}
 	}
-	b, err := openBudget(ctx, tx, t.CompanyID, all, false)
+	b, err := quota.Open(ctx, tx, t.CompanyID, all, false)
 	if err != nil {
 		return err
 	}
 	if !t.Partial {
-		return b.take(all)
+		return b.Take(all)
 	}
 	return t.takeEach(b, emails, indexes, wanted)
 }
 
-func (t *batchTry) takeEach(b *budget, emails []NewEmail, indexes []int, wanted []demand) error {
+func (t *batchTry) takeEach(b *quota.Budget, emails []NewEmail, indexes []int, wanted []quota.Demand) error {
 	again := false
 	for n, i := range indexes {
-		over := b.lacks(wanted[n])
+		over := b.Lacks(wanted[n])
 		if over == nil {
-			b.add(wanted[n], 1)
+			b.Add(wanted[n], 1)
 			continue
 		}
 		t.over[i], t.outcome.Results[i].Over = over, over

@@ -12,6 +12,7 @@ import (
 
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/quota"
 )
 
 // ReplayAction is what a replay does to dead letters.
@@ -129,7 +130,7 @@ func (s *Store) CreateReplay(ctx context.Context, n NewReplay) (Replay, error) {
 // count each other's replays.
 func (s *Store) insertReplay(ctx context.Context, company, id uuid.UUID, row []any) error {
 	_, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: company, Name: "replays"}, func(tx *sqlx.Tx, _ time.Duration) ([]struct{}, error) {
-		if err := lockQuotas(ctx, tx, company); err != nil {
+		if err := quota.Lock(ctx, tx, company); err != nil {
 			return nil, err
 		}
 		if err := mayReplay(ctx, tx, company, id); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/quota"
 )
 
 // MailingStateError reports that a mailing's status, or the state of its entries,
@@ -157,7 +158,7 @@ const runs = true
 func (s *Store) control(ctx context.Context, operation string, company, id uuid.UUID, change func(tx *sqlx.Tx, m *Mailing) error, starts ...bool) (Mailing, error) {
 	changed, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: company, Name: id.String()}, func(tx *sqlx.Tx, _ time.Duration) ([]Mailing, error) {
 		if len(starts) > 0 {
-			if err := lockQuotas(ctx, tx, company); err != nil {
+			if err := quota.Lock(ctx, tx, company); err != nil {
 				return nil, err
 			}
 		}

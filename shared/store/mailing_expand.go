@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/sql"
 )
 
@@ -131,8 +132,8 @@ func (s *Store) expandPastLocks(company uuid.UUID, step func(people peopleMode, 
 // expandWithinQuota runs a step in a transaction that has locked the company's quotas,
 // before it locks the mailing.
 func (s *Store) expandWithinQuota(ctx context.Context, company uuid.UUID, emails int64, args []any) ([]expanded, error) {
-	return withQuotas(ctx, s.db, func(tx *sqlx.Tx) (steps []expanded, err error) {
-		if err := takeFrom(ctx, tx, company, demand{QuotaEmailsPerDay: emails}, false); err != nil {
+	return quota.InTx(ctx, s.db, func(tx *sqlx.Tx) (steps []expanded, err error) {
+		if err := quota.TakeFrom(ctx, tx, company, quota.Demand{QuotaEmailsPerDay: emails}, false); err != nil {
 			return nil, err
 		}
 		return steps, pg.Translate(tx.SelectContext(ctx, &steps, sql.Expand, args...))

@@ -10,14 +10,15 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/sql"
 )
 
 // demand is what the mailing adds, with so many lines. Its own row is counted already: see
 // ofOwnRow. The file of a dry run is not kept, but its entries hold the same data: they count
 // as much as the file, for as long as a file is kept.
-func (m *NewMailing) demand(counts MailingCounts) demand {
-	wanted := demand{QuotaMailingRowsPerDay: int64(counts.Total), QuotaStoredFileBytes: m.FileBytes}
+func (m *NewMailing) demand(counts MailingCounts) quota.Demand {
+	wanted := quota.Demand{QuotaMailingRowsPerDay: int64(counts.Total), QuotaStoredFileBytes: m.FileBytes}
 	if m.DryRun {
 		return wanted
 	}
@@ -46,8 +47,8 @@ func (m *NewMailing) templateBytes() int64 {
 
 // ofOwnRow is what the row of the mailing, QUEUED, adds to the use before the mailing is
 // checked.
-func (m *NewMailing) ofOwnRow() demand {
-	return demand{QuotaRunningMailings: 1, QuotaStoredBodyBytes: m.templateBytes()}
+func (m *NewMailing) ofOwnRow() quota.Demand {
+	return quota.Demand{QuotaRunningMailings: 1, QuotaStoredBodyBytes: m.templateBytes()}
 }
 
 // checkQuotas refuses a mailing that would exceed a quota. runs: it starts. Before
@@ -55,30 +56,30 @@ func (m *NewMailing) ofOwnRow() demand {
 func (in *ingest) checkQuotas(ctx context.Context, tx *sqlx.Tx, counts MailingCounts, runs, quick bool) error {
 	m := &in.mailing
 	if !quick {
-		if err := lockQuotas(ctx, tx, m.CompanyID); err != nil {
+		if err := quota.Lock(ctx, tx, m.CompanyID); err != nil {
 			return err
 		}
 	}
 	wanted := m.demand(counts)
-	b, err := openBudget(ctx, tx, m.CompanyID, wanted, true)
+	b, err := quota.Open(ctx, tx, m.CompanyID, wanted, true)
 	if err != nil {
 		return err
 	}
-	b.giveBack(m.ofOwnRow())
+	b.GiveBack(m.ofOwnRow())
 	if runs {
 		wanted[QuotaRunningMailings] = 1
 	}
-	return b.take(wanted)
+	return b.Take(wanted)
 }
 
 // checkRunning refuses to set a mailing going where as many run as may. The caller has
 // locked the company's quotas, if that must be exact.
 func checkRunning(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) error {
-	b, err := openBudget(ctx, tx, company, nil, true)
+	b, err := quota.Open(ctx, tx, company, nil, true)
 	if err != nil {
 		return err
 	}
-	return b.take(demand{QuotaRunningMailings: 1})
+	return b.Take(quota.Demand{QuotaRunningMailings: 1})
 }
 
 // Unlimited is a room that has no end.
@@ -98,7 +99,7 @@ const mailingsPausedSQL = `SELECT mailings_paused_at IS NOT NULL FROM companies 
 
 // FindMailingRoom returns what mailings of a company may make now.
 func (s *Store) FindMailingRoom(ctx context.Context, company uuid.UUID) (MailingRoom, error) {
-	use, err := quotaUse(ctx, s.db, company, false)
+	use, err := quota.Read(ctx, s.db, company, false)
 	if err != nil {
 		return MailingRoom{}, err
 	}

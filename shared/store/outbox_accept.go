@@ -82,7 +82,7 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 	if e.payload, err = json.Marshal(e.Job); err != nil {
 		return fmt.Errorf("encode job: %w", err)
 	}
-	near, err := a.store.near(ctx, e.CompanyID, e.demand())
+	near, err := a.store.Near(ctx, e.CompanyID, e.demand())
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/quota"
 )
 
 // Querier is a transaction of a program that shares the database. *sql.Tx and *sqlx.Tx
@@ -100,7 +101,7 @@ func programError(err error) error {
 	if errors.As(err, &refused) && refused.Code == transactionFull {
 		return errors.Join(ErrTransactionFull, err)
 	}
-	return quotaError(err)
+	return quota.Refusal(err)
 }
 
 // queryResults reads id, event type where there is one, done and status.

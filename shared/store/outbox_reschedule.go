@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/quota"
 )
 
 // rescheduleSQL locks one row by primary key and moves it unless a worker has claimed it. The
@@ -94,7 +95,7 @@ func (s *Store) Reschedule(ctx context.Context, m Move) (Advanced, error) {
 			case pg.IsLockTimeout(err):
 				return nil, fmt.Errorf("%w: %w", pg.ErrBusy, err)
 			case err != nil:
-				return nil, quotaError(pg.Translate(err))
+				return nil, quota.Refusal(pg.Translate(err))
 			}
 		}
 		err = tx.SelectContext(ctx, &rows, rescheduleSQL, m.ID, m.CompanyID, at, m.TTL.Milliseconds(), string(pg.WithoutEscapedNUL(by)), m.At)

@@ -9,13 +9,14 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/sql"
 )
 
 // demand is what the email adds to the use of its company. Somebody who is known already
 // adds no recipient: demandOf finds that out.
-func (e *NewEmail) demand() demand {
-	wanted := demand{QuotaEmailsPerDay: 1, QuotaStoredBodyBytes: int64(len(e.HTML) + len(e.Text))}
+func (e *NewEmail) demand() quota.Demand {
+	wanted := quota.Demand{QuotaEmailsPerDay: 1, QuotaStoredBodyBytes: int64(len(e.HTML) + len(e.Text))}
 	if !e.SendAt.IsZero() {
 		wanted[QuotaScheduledEmails] = 1
 	}
@@ -51,8 +52,8 @@ func knownPeople(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, ids []uuid
 }
 
 // demandOf is what each of the emails adds.
-func demandOf(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, emails []NewEmail) ([]demand, error) {
-	wanted := make([]demand, len(emails))
+func demandOf(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, emails []NewEmail) ([]quota.Demand, error) {
+	wanted := make([]quota.Demand, len(emails))
 	var people []uuid.UUID
 	for i := range emails {
 		if wanted[i] = emails[i].demand(); wanted[i][QuotaRecipients] > 0 {
@@ -140,21 +141,21 @@ func (n *nearQuotas) waitNear() {
 // one commit, in their order. One whose idempotency key is used is not written and takes
 // nothing, so there may be room for others after it.
 func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, emails []NewEmail) ([]nearResult, error) {
-	return withQuotas(ctx, s.db, func(tx *sqlx.Tx) ([]nearResult, error) {
-		if err := lockQuotas(ctx, tx, company); err != nil {
+	return quota.InTx(ctx, s.db, func(tx *sqlx.Tx) ([]nearResult, error) {
+		if err := quota.Lock(ctx, tx, company); err != nil {
 			return nil, err
 		}
 		wanted, err := demandOf(ctx, tx, company, emails)
 		if err != nil {
 			return nil, err
 		}
-		all := demand{}
+		all := quota.Demand{}
 		for _, w := range wanted {
 			for q, n := range w {
 				all[q] += n
 			}
 		}
-		b, err := openBudget(ctx, tx, company, all, false)
+		b, err := quota.Open(ctx, tx, company, all, false)
 		if err != nil {
 			return nil, err
 		}
@@ -167,7 +168,7 @@ func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, email
 			var fit []NewEmail
 			var fitting, over []int
 			for _, i := range left {
-				if results[i].over = b.take(wanted[i]); results[i].over != nil {
+				if results[i].over = b.Take(wanted[i]); results[i].over != nil {
 					over = append(over, i)
 					continue
 				}
@@ -183,7 +184,7 @@ func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, email
 			returned := false
 			for n, i := range fitting {
 				if results[i].inserted = inserted[fit[n].ID]; !results[i].inserted {
-					b.giveBack(wanted[i])
+					b.GiveBack(wanted[i])
 					returned = true
 				}
 			}
@@ -198,7 +199,7 @@ func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, email
 // insertEmailsIn writes emails in a transaction and reports which were written.
 func insertEmailsIn(ctx context.Context, tx *sqlx.Tx, emails []NewEmail) (map[uuid.UUID]bool, error) {
 	var ids []uuid.UUID
-	if err := tx.SelectContext(ctx, &ids, acceptStatement(emails), acceptArguments(emails, quotaWait)...); err != nil {
+	if err := tx.SelectContext(ctx, &ids, acceptStatement(emails), acceptArguments(emails, quota.LockWait)...); err != nil {
 		return nil, fmt.Errorf("insert emails: %w", pg.Translate(err))
 	}
 	inserted := make(map[uuid.UUID]bool, len(ids))

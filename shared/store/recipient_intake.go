@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/sql"
 )
 
@@ -43,7 +44,7 @@ func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 	if err != nil {
 		return err
 	}
-	near, err := s.near(ctx, r.CompanyID, demand{QuotaRecipients: int64(len(r.Recipients))})
+	near, err := s.Near(ctx, r.CompanyID, quota.Demand{QuotaRecipients: int64(len(r.Recipients))})
 	if err != nil {
 		return err
 	}
@@ -104,8 +105,8 @@ func (s *Store) insertIntakes(ctx context.Context, r NewRecipients, rows []intak
 // insertIntakesWithinQuota counts who of the request is new to the company, under the lock
 // of its quotas.
 func (s *Store) insertIntakesWithinQuota(ctx context.Context, r NewRecipients, rows []intakeRow) (bool, error) {
-	inserted, err := withQuotas(ctx, s.db, func(tx *sqlx.Tx) ([]bool, error) {
-		if err := lockQuotas(ctx, tx, r.CompanyID); err != nil {
+	inserted, err := quota.InTx(ctx, s.db, func(tx *sqlx.Tx) ([]bool, error) {
+		if err := quota.Lock(ctx, tx, r.CompanyID); err != nil {
 			return nil, err
 		}
 		ids := make([]uuid.UUID, len(r.Recipients))
@@ -116,21 +117,21 @@ func (s *Store) insertIntakesWithinQuota(ctx context.Context, r NewRecipients, r
 		if err != nil {
 			return nil, err
 		}
-		wanted := demand{}
+		wanted := quota.Demand{}
 		for _, id := range ids {
 			if !known[id] {
 				known[id] = true // a request may contain a person twice
 				wanted[QuotaRecipients]++
 			}
 		}
-		b, err := openBudget(ctx, tx, r.CompanyID, wanted, false)
+		b, err := quota.Open(ctx, tx, r.CompanyID, wanted, false)
 		if err != nil {
 			return nil, err
 		}
-		if err := b.take(wanted); err != nil {
+		if err := b.Take(wanted); err != nil {
 			return nil, err
 		}
-		result, err := tx.ExecContext(ctx, sql.AcceptRecipients, intakeParameters.Arguments(intakeScalars{r, quotaWait}, rows)...)
+		result, err := tx.ExecContext(ctx, sql.AcceptRecipients, intakeParameters.Arguments(intakeScalars{r, quota.LockWait}, rows)...)
 		if err != nil {
 			return nil, pg.Translate(err)
 		}

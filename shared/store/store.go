@@ -14,10 +14,12 @@ import (
 
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/process"
+	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/sql"
 	"email-gateway/shared/store/tenant"
 )
@@ -28,14 +30,15 @@ type Store struct {
 	*processes
 	*tenants
 	*breakers
+	*companyQuotas
 	*idempotencyKeys
 	*lanes
 
-	db *pg.DB
+	db    *pg.DB
+	files *file.Store
 	// The statements that every email goes through.
 	insertEmail, scheduleEmail, loadEmail, advanceEmail, advancePlain *pg.Prepared
 
-	quotas *quotaCache
 	// expanding has the companies whose mailings have met a locked recipient a moment ago.
 	expanding *pg.Aside[uuid.UUID]
 }
@@ -49,14 +52,17 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 	}
 	dispatchLanes := lane.New(db)
 	keys := idempotency.New(db)
+	quotas := quota.New(db)
 	s := &Store{
 		auditLog:        audit.New(db),
 		processes:       process.New(db),
 		breakers:        breaker.New(db),
+		companyQuotas:   quotas,
 		idempotencyKeys: keys,
 		lanes:           dispatchLanes,
 
 		db:            db,
+		files:         file.New(db),
 		insertEmail:   db.Prepare(sql.Accept),
 		scheduleEmail: db.Prepare(sql.AcceptScheduled),
 		loadEmail:     db.Prepare(sql.Load),
@@ -67,9 +73,6 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 	}
 	s.tenants = tenant.New(db, func(ctx context.Context, company uuid.UUID) error {
 		return dispatchLanes.WakeLanes(ctx, []lane.Lanes{{Company: company}})
-	})
-	s.quotas = newQuotaCache(func(ctx context.Context, company uuid.UUID) (map[Quota]QuotaUse, error) {
-		return quotaUse(ctx, db, company, false)
 	})
 	return s, nil
 }

@@ -12,6 +12,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/quota"
 )
 
 // SuppressionReason is why a company must not write to an address.
@@ -67,12 +68,12 @@ func (s *Store) Suppress(ctx context.Context, company uuid.UUID, n Suppression) 
 // AddSuppression is Suppress for a tenant, whom the quota of suppressions binds: *QuotaError.
 // What was suppressed already takes no room.
 func (s *Store) AddSuppression(ctx context.Context, company uuid.UUID, n Suppression) error {
-	near, err := s.near(ctx, company, demand{QuotaSuppressions: 1})
+	near, err := s.Near(ctx, company, quota.Demand{QuotaSuppressions: 1})
 	if err == nil && !near {
 		return s.Suppress(ctx, company, n)
 	}
 	if err == nil {
-		_, err = withQuotas(ctx, s.db, func(tx *sqlx.Tx) ([]struct{}, error) { return nil, suppressWithinQuota(ctx, tx, company, n) })
+		_, err = quota.InTx(ctx, s.db, func(tx *sqlx.Tx) ([]struct{}, error) { return nil, suppressWithinQuota(ctx, tx, company, n) })
 	}
 	return pg.Wrap("suppress address", err)
 }
@@ -81,7 +82,7 @@ func (s *Store) AddSuppression(ctx context.Context, company uuid.UUID, n Suppres
 const isSuppressedSQL = `SELECT EXISTS (SELECT FROM suppressions WHERE company_id = $1 AND address = $2 AND reason = $3)`
 
 func suppressWithinQuota(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, n Suppression) error {
-	if err := lockQuotas(ctx, tx, company); err != nil {
+	if err := quota.Lock(ctx, tx, company); err != nil {
 		return err
 	}
 	var stands bool
@@ -89,11 +90,11 @@ func suppressWithinQuota(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, n 
 		return pg.Translate(err)
 	}
 	if !stands {
-		b, err := openBudget(ctx, tx, company, nil, false)
+		b, err := quota.Open(ctx, tx, company, nil, false)
 		if err != nil {
 			return err
 		}
-		if err := b.take(demand{QuotaSuppressions: 1}); err != nil {
+		if err := b.Take(quota.Demand{QuotaSuppressions: 1}); err != nil {
 			return err
 		}
 	}

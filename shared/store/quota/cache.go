@@ -1,4 +1,4 @@
-package store
+package quota
 
 import (
 	"context"
@@ -24,11 +24,11 @@ const (
 	quotaCompanies = 4096
 )
 
-// quotaCache knows the usage of companies of some seconds ago, plus what this process
+// cache knows the usage of companies of some seconds ago, plus what this process
 // has added since. It refuses nothing: it finds the companies that are close to a quota. The requests of all
 // others cost no query.
-type quotaCache struct {
-	read func(ctx context.Context, company uuid.UUID) (map[Quota]QuotaUse, error)
+type cache struct {
+	read func(ctx context.Context, company uuid.UUID) (map[Quota]Use, error)
 
 	mu        sync.Mutex
 	companies map[uuid.UUID]*cachedUse
@@ -38,19 +38,19 @@ type quotaCache struct {
 // for that one query.
 type cachedUse struct {
 	mu    sync.Mutex
-	use   map[Quota]QuotaUse
-	added demand // since then, by this process
+	use   map[Quota]Use
+	added Demand // since then, by this process
 	until time.Time
 }
 
-func newQuotaCache(read func(ctx context.Context, company uuid.UUID) (map[Quota]QuotaUse, error)) *quotaCache {
-	return &quotaCache{read: read, companies: map[uuid.UUID]*cachedUse{}}
+func newCache(read func(ctx context.Context, company uuid.UUID) (map[Quota]Use, error)) *cache {
+	return &cache{read: read, companies: map[uuid.UUID]*cachedUse{}}
 }
 
 // near reports whether a request may exceed a quota of its company, so that it must be checked in the
 // transaction that writes it. Otherwise wanted is added to the known usage. For a nil cache
 // no company is close to a quota.
-func (c *quotaCache) near(ctx context.Context, company uuid.UUID, wanted demand) (bool, error) {
+func (c *cache) near(ctx context.Context, company uuid.UUID, wanted Demand) (bool, error) {
 	if c == nil {
 		return false, nil
 	}
@@ -62,7 +62,7 @@ func (c *quotaCache) near(ctx context.Context, company uuid.UUID, wanted demand)
 		if err != nil {
 			return false, err
 		}
-		known.use, known.added, known.until = use, demand{}, time.Now().Add(quotaFresh)
+		known.use, known.added, known.until = use, Demand{}, time.Now().Add(quotaFresh)
 	}
 	for q, n := range wanted {
 		if u := known.use[q]; n > 0 && u.Limit > 0 && u.Limit-u.Use-known.added[q]-n < marginOf(u) {
@@ -75,8 +75,8 @@ func (c *quotaCache) near(ctx context.Context, company uuid.UUID, wanted demand)
 	return false, nil
 }
 
-// near is quotaCache.near for the store's companies.
-func (s *Store) near(ctx context.Context, company uuid.UUID, wanted demand) (bool, error) {
+// Near is cache.near for the store's companies.
+func (s *Store) Near(ctx context.Context, company uuid.UUID, wanted Demand) (bool, error) {
 	return s.quotas.near(ctx, company, wanted)
 }
 
@@ -91,15 +91,15 @@ func (k *cachedUse) spent() bool {
 }
 
 // marginOf is how much of a quota is left to requests that are checked one by one.
-func marginOf(u QuotaUse) int64 {
-	if u.Quota == QuotaStoredBodyBytes {
+func marginOf(u Use) int64 {
+	if u.Quota == StoredBodyBytes {
 		return max(u.Limit/quotaMargin, quotaMarginBytes)
 	}
 	return max(u.Limit/quotaMargin, quotaMarginRows)
 }
 
 // of finds a company's entry, or makes one that has yet to be read.
-func (c *quotaCache) of(company uuid.UUID) *cachedUse {
+func (c *cache) of(company uuid.UUID) *cachedUse {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := c.companies[company]
@@ -114,7 +114,7 @@ func (c *quotaCache) of(company uuid.UUID) *cachedUse {
 }
 
 // dropOld drops entries past their time. c.mu is held; an entry in use is left.
-func (c *quotaCache) dropOld() {
+func (c *cache) dropOld() {
 	now := time.Now()
 	for company, known := range c.companies {
 		if known.mu.TryLock() {
@@ -126,13 +126,13 @@ func (c *quotaCache) dropOld() {
 	}
 }
 
-func (c *quotaCache) forget(company uuid.UUID) {
+func (c *cache) forget(company uuid.UUID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.companies, company)
 }
 
-func (c *quotaCache) clear() {
+func (c *cache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.companies)

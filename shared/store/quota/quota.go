@@ -1,4 +1,4 @@
-package store
+package quota
 
 import (
 	"context"
@@ -21,26 +21,26 @@ type Quota string
 
 // The quotas. Quotas per day refer to the UTC day.
 const (
-	QuotaScheduledEmails   Quota = "scheduled_emails"     // emails whose sendAt is still to come
-	QuotaEmailsPerDay      Quota = "emails_per_day"       // emails accepted, those made from mailings included
-	QuotaStoredBodyBytes   Quota = "stored_body_bytes"    // html and text of emails in the outbox, and of templates of mailings
-	QuotaRecipients        Quota = "recipients"           // recipients that are not deleted, pending imports included
-	QuotaSuppressions      Quota = "suppressions"         // suppressed addresses, one for each reason
-	QuotaStoredFileBytes   Quota = "stored_file_bytes"    // uploaded files that are kept, and as much for the entries of dry runs
-	QuotaRunningMailings   Quota = "running_mailings"     // mailings that are QUEUED, PENDING, PROCESSING or SENDING
-	QuotaMailingRowsPerDay Quota = "mailing_rows_per_day" // lines of uploaded files
+	ScheduledEmails   Quota = "scheduled_emails"     // emails whose sendAt is still to come
+	EmailsPerDay      Quota = "emails_per_day"       // emails accepted, those made from mailings included
+	StoredBodyBytes   Quota = "stored_body_bytes"    // html and text of emails in the outbox, and of templates of mailings
+	Recipients        Quota = "recipients"           // recipients that are not deleted, pending imports included
+	Suppressions      Quota = "suppressions"         // suppressed addresses, one for each reason
+	StoredFileBytes   Quota = "stored_file_bytes"    // uploaded files that are kept, and as much for the entries of dry runs
+	RunningMailings   Quota = "running_mailings"     // mailings that are QUEUED, PENDING, PROCESSING or SENDING
+	MailingRowsPerDay Quota = "mailing_rows_per_day" // lines of uploaded files
 )
 
-// Quotas lists all of them.
-func Quotas() []Quota {
+// All lists all of them.
+func All() []Quota {
 	return []Quota{
-		QuotaScheduledEmails, QuotaEmailsPerDay, QuotaStoredBodyBytes, QuotaRecipients,
-		QuotaSuppressions, QuotaStoredFileBytes, QuotaRunningMailings, QuotaMailingRowsPerDay,
+		ScheduledEmails, EmailsPerDay, StoredBodyBytes, Recipients,
+		Suppressions, StoredFileBytes, RunningMailings, MailingRowsPerDay,
 	}
 }
 
-// QuotaUse is how much of a quota a company uses.
-type QuotaUse struct {
+// Use is how much of a quota a company uses.
+type Use struct {
 	Quota Quota `db:"quota" json:"quota"`
 	Own   bool  `db:"own" json:"own"`    // the limit is the company's own, not the installation's
 	Limit int64 `db:"most" json:"limit"` // 0 = unlimited
@@ -49,23 +49,23 @@ type QuotaUse struct {
 	Reset *time.Time `db:"resets_at" json:"reset,omitempty"`
 }
 
-// QuotaError reports that a request would exceed a quota. Nothing of it was written.
-type QuotaError struct {
+// Error reports that a request would exceed a quota. Nothing of it was written.
+type Error struct {
 	Quota      Quota
 	Limit, Use int64
 	Reset      *time.Time
 }
 
-func (e *QuotaError) Error() string {
+func (e *Error) Error() string {
 	return fmt.Sprintf("quota %s is exceeded: the limit is %d, in use are %d", e.Quota, e.Limit, e.Use)
 }
 
 // quotaRefused is the SQLSTATE of a function that refuses because of a quota.
 const quotaRefused = "EG429"
 
-// quotaError reads the QuotaError in a refusal of one of the database's functions; other
+// Refusal reads the Error in a refusal of one of the database's functions; other
 // errors are returned as they are.
-func quotaError(err error) error {
+func Refusal(err error) error {
 	var refused *pq.Error
 	if !errors.As(err, &refused) || refused.Code != quotaRefused {
 		return err
@@ -79,7 +79,7 @@ func quotaError(err error) error {
 	if json.Unmarshal([]byte(refused.Detail), &told) != nil {
 		return err
 	}
-	return &QuotaError{Quota: told.Quota, Limit: told.Limit, Use: told.Use, Reset: told.Reset}
+	return &Error{Quota: told.Quota, Limit: told.Limit, Use: told.Use, Reset: told.Reset}
 }
 
 // setQuotaDefaultsSQL writes the only row of its table, by primary key, unless it has these
@@ -133,25 +133,25 @@ ON CONFLICT (company_id) DO UPDATE SET
     updated_at = now()
 WHERE EXISTS (SELECT FROM jsonb_each_text($2::jsonb) AS n WHERE n.value IS DISTINCT FROM to_jsonb(q) ->> n.key)`
 
-// ErrQuota: a limit that cannot be, or of no quota.
-var ErrQuota = errors.New("no such quota, or no such limit")
+// ErrInvalid: a limit that cannot be, or of no quota.
+var ErrInvalid = errors.New("no such quota, or no such limit")
 
 // SetQuotas gives the company limits of its own for these quotas; 0 is unlimited, and nil
 // the installation's limit. The programs act on it within 5 s. ErrNotFound: there is no
 // such company.
 func (s *Store) SetQuotas(ctx context.Context, by audit.Operator, company uuid.UUID, limits map[Quota]*int64) error {
 	details := make(map[string]any, len(limits))
-	for _, q := range Quotas() {
+	for _, q := range All() {
 		limit, given := limits[q]
 		switch {
 		case given && limit != nil && *limit < 0:
-			return fmt.Errorf("set quotas: %s: %w", q, ErrQuota)
+			return fmt.Errorf("set quotas: %s: %w", q, ErrInvalid)
 		case given:
 			details[string(q)] = limit
 		}
 	}
 	if len(details) != len(limits) {
-		return fmt.Errorf("set quotas: %w", ErrQuota)
+		return fmt.Errorf("set quotas: %w", ErrInvalid)
 	}
 	changes, err := json.Marshal(details)
 	if err != nil {
@@ -170,8 +170,8 @@ FROM companies c CROSS JOIN LATERAL email_gateway_use(c.id, true) u WHERE c.id =
 
 // CompanyQuotas returns all quotas of the company, with what it uses; ErrNotFound if there
 // is no such company.
-func (s *Store) CompanyQuotas(ctx context.Context, company uuid.UUID) ([]QuotaUse, error) {
-	var all []QuotaUse
+func (s *Store) CompanyQuotas(ctx context.Context, company uuid.UUID) ([]Use, error) {
+	var all []Use
 	err := s.db.SelectContext(ctx, &all, companyQuotasSQL, company)
 	switch {
 	case err != nil:
@@ -183,7 +183,7 @@ func (s *Store) CompanyQuotas(ctx context.Context, company uuid.UUID) ([]QuotaUs
 }
 
 // inUTC shows each reset as the midnight that it is.
-func inUTC(all []QuotaUse) []QuotaUse {
+func inUTC(all []Use) []Use {
 	for i := range all {
 		if all[i].Reset != nil {
 			at := all[i].Reset.UTC()
@@ -196,13 +196,13 @@ func inUTC(all []QuotaUse) []QuotaUse {
 // quotaUseSQL reads what email_gateway_use reads, and locks nothing.
 const quotaUseSQL = `SELECT quota, own, most, used, resets_at FROM email_gateway_use($1, $2)`
 
-// quotaUse reads the limits of a company and what it uses, in a transaction or outside.
-func quotaUse(ctx context.Context, on sqlx.QueryerContext, company uuid.UUID, ofMailings bool) (map[Quota]QuotaUse, error) {
-	var all []QuotaUse
+// Read reads the limits of a company and what it uses, in a transaction or outside.
+func Read(ctx context.Context, on sqlx.QueryerContext, company uuid.UUID, ofMailings bool) (map[Quota]Use, error) {
+	var all []Use
 	if err := sqlx.SelectContext(ctx, on, &all, quotaUseSQL, company, ofMailings); err != nil {
 		return nil, fmt.Errorf("read quotas: %w", pg.Translate(err))
 	}
-	use := make(map[Quota]QuotaUse, len(all))
+	use := make(map[Quota]Use, len(all))
 	for _, u := range inUTC(all) {
 		use[u.Quota] = u
 	}

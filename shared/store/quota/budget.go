@@ -1,4 +1,4 @@
-package store
+package quota
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// demand is what a request would add to the use of each quota.
-type demand map[Quota]int64
+// Demand is what a request would add to the use of each quota.
+type Demand map[Quota]int64
 
-// quotaWait is how long a request waits for others of its company that are close to a
+// LockWait is how long a request waits for others of its company that are close to a
 // quota: for some commits, but not for a process that hangs in one.
-const quotaWait = time.Second
+const LockWait = time.Second
 
 // The lock of a company's requests that are close to a quota: its row of quota_totals, by
 // primary key, until the end of the transaction. Each of them sees what those before it
@@ -26,7 +26,7 @@ const (
 	lockTotalSQL = `SELECT scheduled_at FROM quota_totals WHERE company_id = $1 FOR UPDATE`
 )
 
-func lockQuotas(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) error {
+func Lock(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) error {
 	if _, err := tx.ExecContext(ctx, addTotalSQL, company); err != nil {
 		return fmt.Errorf("lock quotas: %w", pg.Translate(err))
 	}
@@ -38,7 +38,7 @@ func lockQuotas(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) error {
 }
 
 // recountScheduledSQL counts the company's scheduled emails along email_outbox_lane_claim,
-// and writes the row that lockQuotas has locked. Count and deltas are of one snapshot. A
+// and writes the row that Lock has locked. Count and deltas are of one snapshot. A
 // count of 100,000 takes some 50 ms, so the next one comes 10 µs per email later.
 const recountScheduledSQL = `
 UPDATE quota_totals t SET scheduled_at = clock_timestamp(),
@@ -46,52 +46,52 @@ UPDATE quota_totals t SET scheduled_at = clock_timestamp(),
 WHERE t.company_id = $1
   AND coalesce(t.scheduled_at + greatest(t.scheduled, 0) * interval '10 us' < clock_timestamp(), true)`
 
-// budget is what a company may still use. Requests of one transaction take from it.
-type budget struct {
+// Budget is what a company may still use. Requests of one transaction take from it.
+type Budget struct {
 	company uuid.UUID
-	use     map[Quota]QuotaUse
+	use     map[Quota]Use
 }
 
-// openBudget reads a company's usage. The caller has locked its quotas if the result
+// Open reads a company's usage. The caller has locked its quotas if the result
 // must be exact. When a request for scheduled emails seems to exceed the quota,
 // they are counted: the number in quota_totals never decreases otherwise.
-func openBudget(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted demand, ofMailings bool) (*budget, error) {
-	use, err := quotaUse(ctx, tx, company, ofMailings)
+func Open(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted Demand, ofMailings bool) (*Budget, error) {
+	use, err := Read(ctx, tx, company, ofMailings)
 	if err != nil {
 		return nil, err
 	}
-	b := &budget{company: company, use: use}
-	if wanted[QuotaScheduledEmails] == 0 || b.check(QuotaScheduledEmails, wanted[QuotaScheduledEmails]) == nil {
+	b := &Budget{company: company, use: use}
+	if wanted[ScheduledEmails] == 0 || b.check(ScheduledEmails, wanted[ScheduledEmails]) == nil {
 		return b, nil
 	}
 	if _, err := tx.ExecContext(ctx, recountScheduledSQL, company); err != nil {
 		return nil, fmt.Errorf("count scheduled emails: %w", pg.Translate(err))
 	}
-	b.use, err = quotaUse(ctx, tx, company, ofMailings)
+	b.use, err = Read(ctx, tx, company, ofMailings)
 	return b, err
 }
 
 // check returns an error if more does not fit into the quota.
-func (b *budget) check(q Quota, more int64) *QuotaError {
+func (b *Budget) check(q Quota, more int64) *Error {
 	u := b.use[q]
 	if u.Limit == 0 || more <= 0 || u.Use+more <= u.Limit {
 		return nil
 	}
-	return &QuotaError{Quota: q, Limit: u.Limit, Use: u.Use, Reset: u.Reset}
+	return &Error{Quota: q, Limit: u.Limit, Use: u.Use, Reset: u.Reset}
 }
 
-// take takes all that is wanted, or nothing.
-func (b *budget) take(wanted demand) error {
-	if over := b.lacks(wanted); over != nil {
+// Take takes all that is wanted, or nothing.
+func (b *Budget) Take(wanted Demand) error {
+	if over := b.Lacks(wanted); over != nil {
 		return over
 	}
-	b.add(wanted, 1)
+	b.Add(wanted, 1)
 	return nil
 }
 
-// lacks is the first quota that has no room for all that is wanted; nil = there is room.
-func (b *budget) lacks(wanted demand) *QuotaError {
-	for _, q := range Quotas() {
+// Lacks is the first quota that has no room for all that is wanted; nil = there is room.
+func (b *Budget) Lacks(wanted Demand) *Error {
+	for _, q := range All() {
 		if over := b.check(q, wanted[q]); over != nil {
 			return over
 		}
@@ -99,10 +99,10 @@ func (b *budget) lacks(wanted demand) *QuotaError {
 	return nil
 }
 
-// giveBack undoes a take.
-func (b *budget) giveBack(wanted demand) { b.add(wanted, -1) }
+// GiveBack undoes a take.
+func (b *Budget) GiveBack(wanted Demand) { b.Add(wanted, -1) }
 
-func (b *budget) add(wanted demand, sign int64) {
+func (b *Budget) Add(wanted Demand, sign int64) {
 	for q, n := range wanted {
 		u := b.use[q]
 		u.Use += sign * n
@@ -110,25 +110,25 @@ func (b *budget) add(wanted demand, sign int64) {
 	}
 }
 
-// takeFrom locks a company's quotas and adds wanted to its usage, for a request that writes it
+// TakeFrom locks a company's quotas and adds wanted to its usage, for a request that writes it
 // in the same transaction.
-func takeFrom(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted demand, ofMailings bool) error {
-	if err := lockQuotas(ctx, tx, company); err != nil {
+func TakeFrom(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted Demand, ofMailings bool) error {
+	if err := Lock(ctx, tx, company); err != nil {
 		return err
 	}
-	b, err := openBudget(ctx, tx, company, wanted, ofMailings)
+	b, err := Open(ctx, tx, company, wanted, ofMailings)
 	if err != nil {
 		return err
 	}
-	return b.take(wanted)
+	return b.Take(wanted)
 }
 
-// withQuotas does something in a transaction that waits for locks for quotaWait at most,
+// InTx does something in a transaction that waits for locks for LockWait at most,
 // each (ErrBusy), and repeats it when it lost a race.
-func withQuotas[R any](ctx context.Context, db *pg.DB, do func(tx *sqlx.Tx) ([]R, error)) ([]R, error) {
+func InTx[R any](ctx context.Context, db *pg.DB, do func(tx *sqlx.Tx) ([]R, error)) ([]R, error) {
 	results, err := pg.Repeat(func() (done []R, err error) {
 		err = db.InTx(ctx, func(tx *sqlx.Tx) error {
-			if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(quotaWait)); err != nil {
+			if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(LockWait)); err != nil {
 				return pg.Translate(err)
 			}
 			done, err = do(tx)
