@@ -348,7 +348,7 @@ func TestPlans_DeliveryFilters(t *testing.T) {
 	db := storetest.Connect(t, d, store.Options{})
 	for index, plan := range map[string]string{
 		`_problem `:             storetest.Explain(t, db, "(ANALYZE, TIMING OFF) "+written(t, "problemIDsSQL"), company, uuid.Max, uuid.Nil, "bounced", 50),
-		`suppressions_created `: storetest.Explain(t, db, "(ANALYZE, TIMING OFF) "+written(t, "newSuppressionsSQL"), company, "", "", "", "", 50, time.Now().Add(-100*time.Hour), time.Now().Add(-100*time.Hour)),
+		`suppressions_created `: storetest.Explain(t, db, "(ANALYZE, TIMING OFF) "+written(t, "suppression.newSuppressionsSQL"), company, "", "", "", "", 50, time.Now().Add(-100*time.Hour), time.Now().Add(-100*time.Hour)),
 	} {
 		if !strings.Contains(plan, index) && !strings.Contains(plan, "company_id_delivery_problem_outbox_id") {
 			t.Errorf("%s is not used:\n%s", index, plan)

@@ -13,6 +13,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/suppression"
 )
 
 // Feedback is one notification of the provider about an email that it accepted.
@@ -117,7 +118,7 @@ func applyFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) (FeedbackResult
 	if err != nil {
 		return r, err
 	}
-	if r.Suppressed, err = suppressAll(ctx, tx, f.CompanyID, addresses, f.Suppress, f.Note); err != nil {
+	if r.Suppressed, err = suppression.AddAll(ctx, tx, f.CompanyID, addresses, f.Suppress, f.Note); err != nil {
 		return r, err
 	}
 	return r, markFeedback(ctx, tx, f)

@@ -14,6 +14,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/suppression"
 )
 
 // subject is the email that a notification is about.
@@ -85,11 +86,11 @@ func (s *subject) among(f Feedback) []string {
 	}
 	var known []string
 	for _, recipient := range s.Recipients {
-		known = append(known, suppressionKey(recipient))
+		known = append(known, suppression.Key(recipient))
 	}
 	named := make([]string, 0, len(f.Addresses))
 	for _, address := range f.Addresses {
-		if key := suppressionKey(address); slices.Contains(known, key) {
+		if key := suppression.Key(address); slices.Contains(known, key) {
 			named = append(named, key)
 		}
 	}
@@ -101,7 +102,7 @@ func (s *subject) among(f Feedback) []string {
 // contain. The person may have been erased.
 func (s *subject) tellsOfOthers(f Feedback) bool {
 	return slices.ContainsFunc(f.Addresses, func(told string) bool {
-		return !slices.ContainsFunc(s.Recipients, func(known string) bool { return suppressionKey(known) == suppressionKey(told) })
+		return !slices.ContainsFunc(s.Recipients, func(known string) bool { return suppression.Key(known) == suppression.Key(told) })
 	})
 }
 

@@ -24,10 +24,10 @@ import (
 var callers = map[string][]string{
 	"gateway_api": {
 		"tenant.FindCallers", "NewAccepter", "Accept", "AcceptBatch", "AcceptRecipients", "Exists", "idempotency.FindAnswer", "RecipientMatches", "FindEmail", "Timeline", "ListEmails", "Advance",
-		"FindRecipient", "DeleteRecipient", "Suppress", "Unsuppress", "Suppressions", "process.ProcessStatuses", "breaker.Gate", "RecordFeedback", "lane.Wake", "lane.WakeLanes", "quota.Lock", "quota.Open", "quota.TakeFrom", "quota.InTx", "quota.Read", "quota.Near", "idempotency.Claim", "idempotency.WriteAnswer", "idempotency.FindUsed",
+		"FindRecipient", "DeleteRecipient", "suppression.Suppress", "suppression.Unsuppress", "suppression.Suppressions", "process.ProcessStatuses", "breaker.Gate", "RecordFeedback", "lane.Wake", "lane.WakeLanes", "quota.Lock", "quota.Open", "quota.TakeFrom", "quota.InTx", "quota.Read", "quota.Near", "idempotency.Claim", "idempotency.WriteAnswer", "idempotency.FindUsed",
 		"ListDeadLetters", "FindDeadLetter", "RetryDeadLetter", "DiscardDeadLetter", "CreateReplay", "FindReplay", "Reschedule", "AdvanceAll", "AggregateEmails",
 		"IngestMailing", "run", "flush", "quota.Add" /* of its writer */, "MailingExists", "FindMailing", "ListMailings", "MailingEntries", "MailingRows", "MailingVerdicts",
-		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "MoveMailing", "RetryFailedEntries", "quota.SetQuotaDefaults", "AddSuppression", "Confirm",
+		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "MoveMailing", "RetryFailedEntries", "quota.SetQuotaDefaults", "suppression.AddSuppression", "Confirm",
 		"event.Read", "event.WithEvents", "event.Before", "event.After",
 		"usage.Month", "usage.Quotas",
 		"template.Create", "template.Publish", "template.Delete", "template.Resolve", "template.Find", "template.List", "template.History",
@@ -61,7 +61,7 @@ var callers = map[string][]string{
 		"tenant.AddSenderDomain", "tenant.RemoveSenderDomain", "tenant.SenderDomains", "tenant.AllowProgram", "tenant.RevokeProgram", "tenant.Programs", "tenant.ProgramRoles", "tenant.FindCaller", "FindEmailDiagnosis", "Timeline", "ListEmails", "CancelEmail", "ReplayEmail", "lane.Wake", "lane.WakeLanes",
 		"process.ProcessStatuses", "lane.Lanes", "lane.HoldLanes", "lane.ReleaseLanes", "breaker.Gate", "breaker.HoldGate", "breaker.ReleaseGate",
 		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetterAs", "DiscardDeadLetterAs",
-		"CreateReplayAs", "FindAnyReplay", "audit.Audit", "audit.RecordReveal", "audit.Apply", "audit.ApplyOne", "Suppressions", "SuppressAs", "UnsuppressAs", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "tenant.SetRetention", "tenant.FindRetention", "retention.MissingLogPartitions", "quota.SetQuotas", "quota.CompanyQuotas", "Pooled", "Confirm",
+		"CreateReplayAs", "FindAnyReplay", "audit.Audit", "audit.RecordReveal", "audit.Apply", "audit.ApplyOne", "suppression.Suppressions", "suppression.SuppressAs", "suppression.UnsuppressAs", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "tenant.SetRetention", "tenant.FindRetention", "retention.MissingLogPartitions", "quota.SetQuotas", "quota.CompanyQuotas", "Pooled", "Confirm",
 		"webhook.List", "webhook.Find", "webhook.DisableAs", "webhook.EnableAs",
 		"reputation.Set", "reputation.Find", "reputation.Resume", "event.AddOfCompany",
 		"usage.Month", "usage.Quotas",

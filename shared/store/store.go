@@ -21,6 +21,7 @@ import (
 	"email-gateway/shared/store/process"
 	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/sql"
+	"email-gateway/shared/store/suppression"
 	"email-gateway/shared/store/tenant"
 )
 
@@ -30,6 +31,7 @@ type Store struct {
 	*processes
 	*tenants
 	*breakers
+	*suppressions
 	*companyQuotas
 	*idempotencyKeys
 	*lanes
@@ -53,10 +55,12 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 	dispatchLanes := lane.New(db)
 	keys := idempotency.New(db)
 	quotas := quota.New(db)
+	suppressed := suppression.New(db, quotas)
 	s := &Store{
 		auditLog:        audit.New(db),
 		processes:       process.New(db),
 		breakers:        breaker.New(db),
+		suppressions:    suppressed,
 		companyQuotas:   quotas,
 		idempotencyKeys: keys,
 		lanes:           dispatchLanes,

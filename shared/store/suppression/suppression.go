@@ -1,4 +1,4 @@
-package store
+package suppression
 
 import (
 	"context"
@@ -15,37 +15,37 @@ import (
 	"email-gateway/shared/store/quota"
 )
 
-// SuppressionReason is why a company must not write to an address.
-type SuppressionReason string
+// Reason is why a company must not write to an address.
+type Reason string
 
 const (
 	// Unsubscribed stops mailings to the address, not single emails: an
 	// invoice is not what a person unsubscribes from.
-	Unsubscribed SuppressionReason = "UNSUBSCRIBE"
+	Unsubscribed Reason = "UNSUBSCRIBE"
 	// Bounced, Complained and Manual keep everything from it.
-	Bounced    SuppressionReason = "BOUNCE"
-	Complained SuppressionReason = "COMPLAINT"
-	Manual     SuppressionReason = "MANUAL"
+	Bounced    Reason = "BOUNCE"
+	Complained Reason = "COMPLAINT"
+	Manual     Reason = "MANUAL"
 )
 
-// SuppressionReasons lists all of them.
-func SuppressionReasons() []SuppressionReason {
-	return []SuppressionReason{Unsubscribed, Bounced, Complained, Manual}
+// Reasons lists all of them.
+func Reasons() []Reason {
+	return []Reason{Unsubscribed, Bounced, Complained, Manual}
 }
 
 // Suppression is an address that a company must not write to. There is one for each
 // reason.
 type Suppression struct {
-	Address   string            `db:"address"` // lower case
-	Reason    SuppressionReason `db:"reason"`
-	MailingID *uuid.UUID        `db:"mailing_id"` // whose unsubscribe link it was
-	Note      *string           `db:"note"`
-	CreatedAt time.Time         `db:"created_at"`
+	Address   string     `db:"address"` // lower case
+	Reason    Reason     `db:"reason"`
+	MailingID *uuid.UUID `db:"mailing_id"` // whose unsubscribe link it was
+	Note      *string    `db:"note"`
+	CreatedAt time.Time  `db:"created_at"`
 }
 
-// suppressionKey is the form in which addresses are compared: in lower case as a
+// Key is the form in which addresses are compared: in lower case as a
 // whole. Hosts that tell Ana@ from ana@ are not worth writing to somebody who said no.
-func suppressionKey(address string) string { return strings.ToLower(address) }
+func Key(address string) string { return strings.ToLower(address) }
 
 // suppressSQL locks at most the one row that it finds by primary key. It keeps the
 // first date and the newest note; it updates no row that has these values already.
@@ -58,7 +58,7 @@ WHERE excluded.note IS NOT NULL AND excluded.note IS DISTINCT FROM s.note`
 // outbox are stopped too, when a worker takes them. No quota keeps a reader who
 // unsubscribes, or the provider's feedback, from it.
 func (s *Store) Suppress(ctx context.Context, company uuid.UUID, n Suppression) error {
-	address := suppressionKey(n.Address)
+	address := Key(n.Address)
 	if _, err := s.db.ChangeBounded(ctx, pg.HeldRow{Company: company, Name: address}, suppressSQL, company, address, n.Reason, n.MailingID, n.Note); err != nil {
 		return fmt.Errorf("suppress address: %w", err)
 	}
@@ -68,7 +68,7 @@ func (s *Store) Suppress(ctx context.Context, company uuid.UUID, n Suppression) 
 // AddSuppression is Suppress for a tenant, whom the quota of suppressions binds: *QuotaError.
 // What was suppressed already takes no room.
 func (s *Store) AddSuppression(ctx context.Context, company uuid.UUID, n Suppression) error {
-	near, err := s.Near(ctx, company, quota.Demand{QuotaSuppressions: 1})
+	near, err := s.quotas.Near(ctx, company, quota.Demand{quota.Suppressions: 1})
 	if err == nil && !near {
 		return s.Suppress(ctx, company, n)
 	}
@@ -86,7 +86,7 @@ func suppressWithinQuota(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, n 
 		return err
 	}
 	var stands bool
-	if err := tx.GetContext(ctx, &stands, isSuppressedSQL, company, suppressionKey(n.Address), n.Reason); err != nil {
+	if err := tx.GetContext(ctx, &stands, isSuppressedSQL, company, Key(n.Address), n.Reason); err != nil {
 		return pg.Translate(err)
 	}
 	if !stands {
@@ -94,31 +94,31 @@ func suppressWithinQuota(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, n 
 		if err != nil {
 			return err
 		}
-		if err := b.Take(quota.Demand{QuotaSuppressions: 1}); err != nil {
+		if err := b.Take(quota.Demand{quota.Suppressions: 1}); err != nil {
 			return err
 		}
 	}
-	_, err := tx.ExecContext(ctx, suppressSQL, company, suppressionKey(n.Address), n.Reason, n.MailingID, n.Note)
+	_, err := tx.ExecContext(ctx, suppressSQL, company, Key(n.Address), n.Reason, n.MailingID, n.Note)
 	return pg.Translate(err)
 }
 
 // SuppressAs is Suppress by an operator.
 func (s *Store) SuppressAs(ctx context.Context, by audit.Operator, company uuid.UUID, n Suppression) error {
-	_, err := audit.ApplyOne(ctx, s.db, by, suppressionAct("suppression.add", company, n.Address, n.Reason),
-		suppressSQL, company, suppressionKey(n.Address), n.Reason, n.MailingID, n.Note)
+	_, err := audit.ApplyOne(ctx, s.db, by, change("suppression.add", company, n.Address, n.Reason),
+		suppressSQL, company, Key(n.Address), n.Reason, n.MailingID, n.Note)
 	return pg.Wrap("suppress address", err)
 }
 
 // UnsuppressAs is Unsuppress by an operator.
-func (s *Store) UnsuppressAs(ctx context.Context, by audit.Operator, company uuid.UUID, address string, reason SuppressionReason) error {
-	return pg.Wrap("take suppression back", audit.MustChange(audit.ApplyOne(ctx, s.db, by, suppressionAct("suppression.remove", company, address, reason),
-		unsuppressSQL, company, suppressionKey(address), reason)))
+func (s *Store) UnsuppressAs(ctx context.Context, by audit.Operator, company uuid.UUID, address string, reason Reason) error {
+	return pg.Wrap("take suppression back", audit.MustChange(audit.ApplyOne(ctx, s.db, by, change("suppression.remove", company, address, reason),
+		unsuppressSQL, company, Key(address), reason)))
 }
 
-// suppressionAct contains only the masked address: an audit
+// change contains only the masked address: an audit
 // entry outlives the suppression.
-func suppressionAct(action string, company uuid.UUID, address string, reason SuppressionReason) audit.Change {
-	a := audit.Change{Action: action, Company: company, Details: map[string]any{"address": email.MaskAddress(suppressionKey(address))}}
+func change(action string, company uuid.UUID, address string, reason Reason) audit.Change {
+	a := audit.Change{Action: action, Company: company, Details: map[string]any{"address": email.MaskAddress(Key(address))}}
 	if reason != "" {
 		a.Details["reason"] = reason
 	}
@@ -132,10 +132,10 @@ INSERT INTO suppressions (company_id, address, reason, note)
 SELECT $1, address, $3, $4 FROM unnest($2::text[]) AS address ORDER BY address
 ON CONFLICT (company_id, address, reason) DO UPDATE SET note = coalesce(excluded.note, suppressions.note)`
 
-// suppressAll suppresses addresses, which are in the form of suppressionKey, in a transaction of the caller's, and returns
+// AddAll suppresses addresses, which are in the form of Key, in a transaction of the caller's, and returns
 // their number. "" = no note.
-func suppressAll(
-	ctx context.Context, tx *sqlx.Tx, company uuid.UUID, addresses []string, reason SuppressionReason, told string,
+func AddAll(
+	ctx context.Context, tx *sqlx.Tx, company uuid.UUID, addresses []string, reason Reason, told string,
 ) (int, error) {
 	if len(addresses) == 0 {
 		return 0, nil
@@ -157,8 +157,8 @@ DELETE FROM suppressions WHERE company_id = $1 AND address = $2 AND ($3 = '' OR 
 
 // Unsuppress takes a suppression back, all of the address's when reason is "".
 // ErrNotFound if there is none.
-func (s *Store) Unsuppress(ctx context.Context, company uuid.UUID, address string, reason SuppressionReason) error {
-	address = suppressionKey(address)
+func (s *Store) Unsuppress(ctx context.Context, company uuid.UUID, address string, reason Reason) error {
+	address = Key(address)
 	n, err := s.db.ChangeBounded(ctx, pg.HeldRow{Company: company, Name: address}, unsuppressSQL, company, address, reason)
 	if err == nil && n == 0 {
 		err = pg.ErrNotFound
@@ -178,23 +178,23 @@ SELECT address, reason, mailing_id, note, created_at FROM suppressions
 WHERE company_id = $1 AND created_at >= $7 AND (created_at, address, reason) > ($8, $2, $3) AND ($4 = '' OR address = $4) AND ($5 = '' OR reason = $5)
 ORDER BY created_at, address, reason LIMIT $6`
 
-// SuppressionFilter selects suppressions to list: those after After, of an
+// Filter selects suppressions to list: those after After, of an
 // address, with a reason. Zero fields select all. With CreatedAfter they are listed in the
 // order of their creation, those created at that time or later.
-type SuppressionFilter struct {
+type Filter struct {
 	CreatedAfter time.Time
 	AfterTime    time.Time // the creation of the last one; only with CreatedAfter
 	AfterAddress string
-	AfterReason  SuppressionReason
+	AfterReason  Reason
 	Address      string
-	Reason       SuppressionReason
+	Reason       Reason
 	Limit        int
 }
 
 // Suppressions lists a company's suppressions by address, or by creation with CreatedAfter.
-func (s *Store) Suppressions(ctx context.Context, company uuid.UUID, f SuppressionFilter) ([]Suppression, error) {
+func (s *Store) Suppressions(ctx context.Context, company uuid.UUID, f Filter) ([]Suppression, error) {
 	found := []Suppression{}
-	statement, parameters := listSuppressionsSQL, []any{company, f.AfterAddress, f.AfterReason, suppressionKey(f.Address), f.Reason, f.Limit}
+	statement, parameters := listSuppressionsSQL, []any{company, f.AfterAddress, f.AfterReason, Key(f.Address), f.Reason, f.Limit}
 	if !f.CreatedAfter.IsZero() {
 		after := f.AfterTime
 		if after.IsZero() {
