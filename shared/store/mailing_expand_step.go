@@ -7,6 +7,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/recipient"
 )
 
 // expandScalars are what expand.sql takes besides the entries.
@@ -42,7 +43,7 @@ var expandParameters = pg.Parameters[expandScalars, ExpandedEntry]{
 		pg.One("delay_ms", "bigint", func(s expandScalars) any { return s.next().Delay.Milliseconds() }),
 		pg.One("count", "bigint", func(s expandScalars) any { return len(s.step.Entries) }),
 		pg.One("people", "integer", func(s expandScalars) any { return s.people }),
-		pg.One("people_from", "uuid", func(expandScalars) any { return peopleFrom() }),
+		pg.One("people_from", "uuid", func(expandScalars) any { return recipient.PeopleFrom() }),
 		pg.One("no_new_people", "bool", func(s expandScalars) any { return s.step.NoNewPeople }),
 		pg.One("priority", "smallint", func(expandScalars) any { return email.MailingPriority }),
 		pg.One("no_deadline_ms", "double precision", func(expandScalars) any { return noDeadline.Milliseconds() }),

@@ -10,7 +10,7 @@ import (
 
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/quota"
-	"email-gateway/shared/store/sql"
+	"email-gateway/shared/store/recipient"
 )
 
 // demand is what the email adds to the use of its company. Somebody who is known already
@@ -32,25 +32,6 @@ func (e *NewEmail) person() uuid.UUID {
 	return RecipientID(e.CompanyID, r.ExternalID, r.CPFCNPJHash, r.Email)
 }
 
-// knownPeopleParameters are the parameters of known_people.sql: the company, and the ids.
-var knownPeopleParameters = pg.Parameters[uuid.UUID, uuid.UUID]{
-	Scalars: []pg.Scalar[uuid.UUID]{pg.One("company_id", "uuid", func(company uuid.UUID) any { return company })},
-	Columns: []pg.Column[uuid.UUID]{pg.Each("id", "uuid", pg.UUIDs, func(id *uuid.UUID) uuid.UUID { return *id })},
-}
-
-// knownPeople returns those of the ids that are recipients of the company, or about to be.
-func knownPeople(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
-	var found []uuid.UUID
-	if err := tx.SelectContext(ctx, &found, sql.KnownPeople, knownPeopleParameters.Arguments(company, ids)...); err != nil {
-		return nil, fmt.Errorf("look for recipients: %w", pg.Translate(err))
-	}
-	known := make(map[uuid.UUID]bool, len(found))
-	for _, id := range found {
-		known[id] = true
-	}
-	return known, nil
-}
-
 // demandOf is what each of the emails adds.
 func demandOf(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, emails []NewEmail) ([]quota.Demand, error) {
 	wanted := make([]quota.Demand, len(emails))
@@ -63,7 +44,7 @@ func demandOf(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, emails []NewE
 	if len(people) == 0 {
 		return wanted, nil
 	}
-	known, err := knownPeople(ctx, tx, company, people)
+	known, err := recipient.KnownPeople(ctx, tx, company, people)
 	if err != nil {
 		return nil, err
 	}

@@ -8,16 +8,14 @@ import (
 	"email-gateway/shared/store/internal/intake"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/internal/statementtest"
+	"email-gateway/shared/store/recipient"
 )
-
-//go:generate go test -count=1 -run ^TestStatementFiles_AreGenerated$ . -update
 
 func statementFiles() statementtest.Package {
 	return statementtest.Package{
 		Name: "store", Folder: "sql",
 		Parameters: map[string][]pg.Parameter{
 			"accept":                  acceptParameters.List(),
-			"accept_recipients":       intakeParameters.List(),
 			"accept_scheduled":        acceptParameters.List(),
 			"advance":                 advanceParameters.List(),
 			"advance_plain":           plainParameters.List(),
@@ -25,7 +23,6 @@ func statementFiles() statementtest.Package {
 			"expand":                  expandParameters.List(),
 			"insert_doubtful_entries": doubtfulParameters.List(),
 			"insert_rejects":          rejectsParameters.List(),
-			"known_people":            knownPeopleParameters.List(),
 			"load":                    loadParameters.List(),
 			"release":                 releaseParameters.List(),
 			"reseal_emails":           resealParameters.List(),
@@ -33,8 +30,6 @@ func statementFiles() statementtest.Package {
 			"reseal_recipients":       resealParameters.List(),
 			"size_files":              sizeFilesParameters.List(),
 			"take_keys":               takeKeysParameters.List(),
-			"upsert_free_recipients":  upsertParameters.List(),
-			"upsert_recipients":       upsertParameters.List(),
 		},
 		Fragments: template.FuncMap{
 			"erasedAddress":   func() string { return ErasedAddress },
@@ -43,7 +38,7 @@ func statementFiles() statementtest.Package {
 			"gateShutTurn":    func() string { return breaker.ShutTurnSQL },
 			"insertJobSQL":    func() string { return insertJobSQL },
 			"intakePersonSQL": func() string { return intake.PersonSQL },
-			"personSQL":       func() string { return personSQL },
+			"personSQL":       func() string { return recipient.PersonSQL },
 		},
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/process"
 	"email-gateway/shared/store/quota"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/sql"
 	"email-gateway/shared/store/suppression"
 	"email-gateway/shared/store/tenant"
@@ -31,6 +32,7 @@ type Store struct {
 	*processes
 	*tenants
 	*breakers
+	*recipients
 	*suppressions
 	*companyQuotas
 	*idempotencyKeys
@@ -78,6 +80,7 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 	s.tenants = tenant.New(db, func(ctx context.Context, company uuid.UUID) error {
 		return dispatchLanes.WakeLanes(ctx, []lane.Lanes{{Company: company}})
 	})
+	s.recipients = recipient.New(db, keys, quotas, s.Exists)
 	return s, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/recipient"
 )
 
 // Guard selects which emails a transition may move; all others stay unchanged.
@@ -260,7 +261,7 @@ var plainParameters = pg.Parameters[advanceScalars, Transition]{
 // advanceParameters are the parameters of advance.sql and advance_waiting.sql.
 var advanceParameters = pg.Parameters[advanceScalars, Transition]{
 	Scalars: slices.Concat(plainParameters.Scalars, []pg.Scalar[advanceScalars]{
-		pg.One("people_from", "uuid", func(advanceScalars) any { return peopleFrom() }),
+		pg.One("people_from", "uuid", func(advanceScalars) any { return recipient.PeopleFrom() }),
 	}),
 	Columns: slices.Concat(plainParameters.Columns, []pg.Column[Transition]{
 		pg.Each("dead_letter", "bool", pg.Bools, func(t *Transition) bool { return t.DeadLetter }),

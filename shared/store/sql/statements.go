@@ -3,6 +3,8 @@ package sql
 
 import _ "embed" // the files
 
+//go:generate go test -count=1 -run ^TestStatementFiles_AreGenerated$ .. ../recipient -update
+
 // Accept inserts a group of emails and their idempotency keys.
 //
 //go:embed accept.sql

@@ -30,7 +30,7 @@ type File struct {
 func Files() []File {
 	return []File{
 		{Name: "accept", Owner: "store", Template: "accept.sql.tmpl"},
-		{Name: "accept_recipients", Owner: "store", Template: "accept_recipients.sql.tmpl"},
+		{Name: "accept_recipients", Owner: "recipient", Template: "accept_recipients.sql.tmpl"},
 		{Name: "accept_scheduled", Owner: "store", Template: "accept.sql.tmpl", Options: map[string]any{"Scheduled": true}},
 		{Name: "advance", Owner: "store", Template: "advance.sql.tmpl", Options: map[string]any{"SkipLocked": true}},
 		{Name: "advance_plain", Owner: "store", Template: "advance.sql.tmpl", Options: map[string]any{"SkipLocked": true, "Plain": true}},
@@ -38,7 +38,7 @@ func Files() []File {
 		{Name: "expand", Owner: "store", Template: "expand.sql.tmpl"},
 		{Name: "insert_doubtful_entries", Owner: "store", Template: "insert_doubtful_entries.sql.tmpl"},
 		{Name: "insert_rejects", Owner: "store", Template: "insert_rejects.sql.tmpl"},
-		{Name: "known_people", Owner: "store", Template: "known_people.sql.tmpl"},
+		{Name: "known_people", Owner: "recipient", Template: "known_people.sql.tmpl"},
 		{Name: "load", Owner: "store", Template: "load.sql.tmpl"},
 		{Name: "release", Owner: "store", Template: "release.sql.tmpl"},
 		{Name: "reseal_emails", Owner: "store", Template: "reseal.sql.tmpl", Options: map[string]any{"Table": "email_outbox"}},
@@ -46,8 +46,8 @@ func Files() []File {
 		{Name: "reseal_recipients", Owner: "store", Template: "reseal.sql.tmpl", Options: map[string]any{"Table": "recipients"}},
 		{Name: "size_files", Owner: "store", Template: "size_files.sql.tmpl"},
 		{Name: "take_keys", Owner: "store", Template: "take_keys.sql.tmpl"},
-		{Name: "upsert_free_recipients", Owner: "store", Template: "upsert_recipients.sql.tmpl", Options: map[string]any{"SkipLocked": true}},
-		{Name: "upsert_recipients", Owner: "store", Template: "upsert_recipients.sql.tmpl"},
+		{Name: "upsert_free_recipients", Owner: "recipient", Template: "upsert_recipients.sql.tmpl", Options: map[string]any{"SkipLocked": true}},
+		{Name: "upsert_recipients", Owner: "recipient", Template: "upsert_recipients.sql.tmpl"},
 	}
 }
 
@@ -105,7 +105,7 @@ func CheckGenerated(t *testing.T, p Package) {
 			continue
 		}
 		if written, err := os.ReadFile(name); err != nil || string(written) != generated {
-			t.Errorf("sql/%s.sql is not what %s and its parameters make: run go generate ./store in shared (%v)", f.Name, f.Template, err)
+			t.Errorf("sql/%s.sql is not what %s and its parameters make: run go generate ./store/sql in shared (%v)", f.Name, f.Template, err)
 		}
 	}
 	var names []string

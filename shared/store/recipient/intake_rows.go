@@ -1,4 +1,4 @@
-package store
+package recipient
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -51,9 +52,9 @@ type intakeScalars struct {
 }
 
 // key is the request's idempotency key, the empty one if it has none.
-func (n *intakeScalars) key() IdempotencyKey {
+func (n *intakeScalars) key() idempotency.Key {
 	if n.Idempotency == nil {
-		return IdempotencyKey{}
+		return idempotency.Key{}
 	}
 	return *n.Idempotency
 }

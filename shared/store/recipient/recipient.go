@@ -1,4 +1,4 @@
-package store
+package recipient
 
 import (
 	"cmp"
@@ -30,23 +30,23 @@ const ErasedAddress = "erased@erased.invalid"
 // DeletedKept is the minimum retention of a deleted recipient's row: an email usually waits at most a
 // year and its deadline. One that waits longer, because it was moved again
 // and again, was replayed late, or its mailing was paused, creates no recipient any more
-// (peopleFrom): a missing row may have been that of a deleted person.
+// (PeopleFrom): a missing row may have been that of a deleted person.
 const DeletedKept = 367 * 24 * time.Hour
 
-// peopleFrom is the first id of an email or an entry that may make a recipient: those
+// PeopleFrom is the first id of an email or an entry that may make a recipient: those
 // before it were made longer ago than DeletedKept, by the clock of a process, as ids are.
 // To work it out in the statement would cost 25 to 90 µs each time.
-func peopleFrom() uuid.UUID {
+func PeopleFrom() uuid.UUID {
 	// A UUIDv7 begins with milliseconds, in 48 bits.
 	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[:8], uint64(time.Now().Add(-DeletedKept).UnixMilli())<<16) //nolint:gosec // our time is after 1970
 	return id
 }
 
-// RecipientID derives the id of a recipient that was given without one: UUIDv5
+// ID derives the id of a recipient that was given without one: UUIDv5
 // over the company and the first identifier present, so that the same person has
 // the same id in every request.
-func RecipientID(company uuid.UUID, externalID, cpfCNPJHash, address string) uuid.UUID {
+func ID(company uuid.UUID, externalID, cpfCNPJHash, address string) uuid.UUID {
 	name := cmp.Or(
 		prefixed("externalId:", externalID),
 		prefixed("cpfCnpjHash:", cpfCNPJHash),
@@ -81,8 +81,8 @@ func (s *Store) RecipientMatches(ctx context.Context, company, recipient uuid.UU
 	return found, nil
 }
 
-// KnownRecipient is a recipient as it can be looked up.
-type KnownRecipient struct {
+// Known is a recipient as it can be looked up.
+type Known struct {
 	ID          uuid.UUID `db:"id"`
 	ExternalID  string    `db:"external_id"`
 	CPFCNPJHash string    `db:"cpf_cnpj_hash"`
@@ -118,10 +118,10 @@ WHERE r.id IS NOT NULL OR i.outbox_id IS NOT NULL`
 
 // FindRecipient finds a recipient of the company; ErrNotFound if there is none, or it
 // was deleted.
-func (s *Store) FindRecipient(ctx context.Context, company, recipient uuid.UUID) (KnownRecipient, error) {
-	var found KnownRecipient
+func (s *Store) FindRecipient(ctx context.Context, company, recipient uuid.UUID) (Known, error) {
+	var found Known
 	if err := s.db.GetContext(ctx, &found, findRecipientSQL, recipient, company); err != nil {
-		return KnownRecipient{}, fmt.Errorf("find recipient: %w", pg.Translate(err))
+		return Known{}, fmt.Errorf("find recipient: %w", pg.Translate(err))
 	}
 	return found, nil
 }

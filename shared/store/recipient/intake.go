@@ -1,4 +1,4 @@
-package store
+package recipient
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/sql"
 )
@@ -21,9 +22,9 @@ type NewRecipients struct {
 	CompanyID   uuid.UUID
 	RequestID   string
 	CreatedAt   time.Time
-	Recipients  []NewRecipient  // at least one
-	Idempotency *IdempotencyKey // nil = none
-	Traceparent string          // the trace they belong to; "" = none
+	Recipients  []NewRecipient   // at least one
+	Idempotency *idempotency.Key // nil = none
+	Traceparent string           // the trace they belong to; "" = none
 }
 
 // NewRecipient is a person to import. If a request contains the same person
@@ -44,7 +45,7 @@ func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 	if err != nil {
 		return err
 	}
-	near, err := s.Near(ctx, r.CompanyID, quota.Demand{QuotaRecipients: int64(len(r.Recipients))})
+	near, err := s.quotas.Near(ctx, r.CompanyID, quota.Demand{quota.Recipients: int64(len(r.Recipients))})
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 			return err
 		}
 		// The insert may have met itself: it is run again when its answer was lost.
-		stands, err := s.Exists(ctx, r.Recipients[0].OutboxID)
+		stands, err := s.exists(ctx, r.Recipients[0].OutboxID)
 		switch {
 		case err != nil:
 			return errors.Join(pg.ErrUnknownOutcome, err)
@@ -67,17 +68,17 @@ func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 			return nil
 		}
 		if r.Idempotency == nil {
-			return ErrNoLane
+			return lane.ErrNone
 		}
-		used, err := s.FindUsed(ctx, r.CompanyID, *r.Idempotency)
+		used, err := s.keys.FindUsed(ctx, r.CompanyID, *r.Idempotency)
 		switch {
 		case err == nil:
-			return &KeyUsedError{Answer: used}
+			return &idempotency.UsedError{Answer: used}
 		case !errors.Is(err, pg.ErrNotFound):
 			return err
 		}
 	}
-	return ErrNoLane
+	return lane.ErrNone
 }
 
 func (s *Store) insertIntakes(ctx context.Context, r NewRecipients, rows []intakeRow) (inserted bool, err error) {
@@ -113,7 +114,7 @@ func (s *Store) insertIntakesWithinQuota(ctx context.Context, r NewRecipients, r
 		for i := range r.Recipients {
 			ids[i] = r.Recipients[i].ID
 		}
-		known, err := knownPeople(ctx, tx, r.CompanyID, ids)
+		known, err := KnownPeople(ctx, tx, r.CompanyID, ids)
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +122,7 @@ func (s *Store) insertIntakesWithinQuota(ctx context.Context, r NewRecipients, r
 		for _, id := range ids {
 			if !known[id] {
 				known[id] = true // a request may contain a person twice
-				wanted[QuotaRecipients]++
+				wanted[quota.Recipients]++
 			}
 		}
 		b, err := quota.Open(ctx, tx, r.CompanyID, wanted, false)

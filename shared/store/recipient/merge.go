@@ -1,9 +1,9 @@
-package store
+package recipient
 
-// personSQL is the CTE with which every statement about people is written to recipients: imports, emails
+// PersonSQL is the CTE with which every statement about people is written to recipients: imports, emails
 // and entries of mailings. It reads the CTE statement, and its user closes it, after another condition
 // (AND …) if needed. The conditions below have their names in the text.
-const personSQL = `-- person merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id
+const PersonSQL = `-- person merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id
 -- order. statement has the columns recipient_id, company_id, id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social,
 -- nome, email, states_email.
 --
@@ -57,7 +57,7 @@ person AS (
     WHERE recipients.company_id = excluded.company_id
       AND (` + newAddress + ` OR ` + newExternalID + ` OR ` + newNumber + ` OR ` + missingEncrypted + ` OR ` + newRazaoSocial + ` OR ` + newNome + `)`
 
-// The conditions of personSQL. recipients is the current row, excluded is the
+// The conditions of PersonSQL. recipients is the current row, excluded is the
 // batch's. A field that the batch does not mention has no id in excluded, and is not new.
 const (
 	// noStatement is older than every statement.
