@@ -70,7 +70,7 @@ var callers = map[string][]string{
 		"tenant.FindCompany", "person.Find", "person.TaxSample", "person.Rows", "person.EntriesOf", "person.Mailings", "person.Suppressions", "person.Answers", "person.Notices", "person.Record",
 		"person.BeginErasure", "person.SaveReceipt", "person.Receipts", "person.FinishErasure", "person.CountErasedTasks", "person.Writers", "person.EraseMailingSenders", "person.EraseOtherNotes",
 		"person.EraseEmails", "person.EraseCopies", "person.EraseLetterCopies", "person.EraseEntries", "person.EraseDeadLetters", "person.EraseRecipients", "person.EraseSuppressions", "person.EraseReplays", "retention.MarkFilesDeleted",
-		"audit.Record", "SealedValues", "Reseal", "KeptFiles", "FileKept", "RecordRotation",
+		"audit.Record", "encryption.SealedValues", "encryption.Reseal", "encryption.KeptFiles", "encryption.FileKept", "encryption.RecordRotation",
 		"webhook.Secrets", "webhook.Reseal",
 		"file.DeleteErased", "file.ExportAttachments", "file.All", "file.Exist",
 	},

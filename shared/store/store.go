@@ -14,6 +14,7 @@ import (
 
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/encryption"
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
@@ -32,6 +33,7 @@ type Store struct {
 	*processes
 	*tenants
 	*breakers
+	*encryptedNumbers
 	*recipients
 	*suppressions
 	*companyQuotas
@@ -58,14 +60,16 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 	keys := idempotency.New(db)
 	quotas := quota.New(db)
 	suppressed := suppression.New(db, quotas)
+	sealed := encryption.New(db)
 	s := &Store{
-		auditLog:        audit.New(db),
-		processes:       process.New(db),
-		breakers:        breaker.New(db),
-		suppressions:    suppressed,
-		companyQuotas:   quotas,
-		idempotencyKeys: keys,
-		lanes:           dispatchLanes,
+		auditLog:         audit.New(db),
+		processes:        process.New(db),
+		breakers:         breaker.New(db),
+		encryptedNumbers: sealed,
+		suppressions:     suppressed,
+		companyQuotas:    quotas,
+		idempotencyKeys:  keys,
+		lanes:            dispatchLanes,
 
 		db:            db,
 		files:         file.New(db),
