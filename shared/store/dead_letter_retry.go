@@ -13,6 +13,7 @@ import (
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/intake"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/outbox"
 )
 
 // LetterRetry is how dead letters are sent again, and on whose behalf.
@@ -93,7 +94,7 @@ func (s *Store) retryEmail(ctx context.Context, l DeadLetter, r LetterRetry) err
 	move := r.Advance
 	switch {
 	case r.tx != nil:
-		move = func(ctx context.Context, t Transition) (Advanced, error) { return advanceIn(ctx, r.tx, t) }
+		move = func(ctx context.Context, t Transition) (Advanced, error) { return outbox.AdvanceIn(ctx, r.tx, t) }
 	case move == nil:
 		move = func(ctx context.Context, t Transition) (Advanced, error) {
 			all, err := s.AdvanceAll(ctx, l.company(), []Transition{t})
@@ -103,7 +104,7 @@ func (s *Store) retryEmail(ctx context.Context, l DeadLetter, r LetterRetry) err
 			return all[0], nil
 		}
 	}
-	moved, err := untilUnlocked(ctx, move, Transition{
+	moved, err := outbox.UntilUnlocked(ctx, move, Transition{
 		ID: *l.OutboxID, Guard: GuardReplay, Status: email.Pending, Renew: r.TTL,
 		Events: []email.Event{{Type: email.EventReplayed, At: time.Now().UTC(), Metadata: r.metadata(l)}},
 	})

@@ -14,6 +14,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/suppression"
 )
 
@@ -134,7 +135,7 @@ func (s *subject) news(f Feedback, suppressed []string, now time.Time) []email.E
 // confirm makes the email SENT, as the attempt's own answer would have.
 func confirm(ctx context.Context, tx *sqlx.Tx, f Feedback, events []email.Event) error {
 	// The locks have determined the outcome already.
-	_, err := advanceIn(ctx, tx, Transition{
+	_, err := outbox.AdvanceIn(ctx, tx, Transition{
 		ID: f.OutboxID, Guard: GuardFeedback, Token: f.AttemptID, Status: email.Sent, Events: events, SESMessageID: f.SESMessageID,
 	})
 	if err != nil {
@@ -171,7 +172,7 @@ func appendFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback, events []email
 	if events == nil {
 		events = []email.Event{}
 	}
-	encoded, err := encodeEvents(events)
+	encoded, err := outbox.EncodeEvents(events)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/quota"
 )
 
@@ -207,11 +208,11 @@ func resume(ctx context.Context, tx *sqlx.Tx, m *Mailing) error {
 	if err := changeMailing(ctx, tx, m, requeueMailingSQL, openLaneSQL); err != nil {
 		return err
 	}
-	job := mailingJob{mailing: m.ID, company: m.CompanyID, requestID: m.RequestID, storageURL: m.StorageURL, generation: m.Generation}
+	job := outbox.MailingJob{MailingID: m.ID, CompanyID: m.CompanyID, RequestID: m.RequestID, StorageURL: m.StorageURL, Generation: m.Generation}
 	if m.SendAt != nil {
-		job.sendAt = *m.SendAt
+		job.SendAt = *m.SendAt
 	}
-	return insertMailingJob(ctx, tx, job)
+	return outbox.InsertMailingJob(ctx, tx, job)
 }
 
 // changeMailing runs one of the updates above and, unless laneSQL is "", that of the

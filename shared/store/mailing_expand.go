@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/sql"
 )
@@ -64,7 +65,7 @@ const noDeadline = 10 * 365 * 24 * time.Hour
 // A locked recipient delays one step of the company by pg.GroupWait. For pg.AsideTime after that, steps
 // skip locked recipients, and the claim of each email writes its recipient. A recipient that
 // another transaction is inserting still delays each step by pg.GroupWait. The error is ErrLocked if
-// another transaction holds the mailing's row for aggregateWait.
+// another transaction holds the mailing's row for outbox.LockWait.
 func (s *Store) Expand(ctx context.Context, job *MailingJob, x Expansion) (queued int, held bool, err error) {
 	for i := range x.Entries {
 		encoded, err := json.Marshal(x.Entries[i].Job)
@@ -124,7 +125,7 @@ func (s *Store) expandPastLocks(company uuid.UUID, step func(people peopleMode, 
 		}
 		s.expanding.Add(company)
 		if people++; people == leaveNewPeople {
-			wait = aggregateWait // what is left to wait for is the mailing's own row
+			wait = outbox.LockWait // what is left to wait for is the mailing's own row
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/outbox"
 )
 
 // NewMailing is a mailing to accept: everything but its lines. Subject, HTML and Text
@@ -325,18 +326,18 @@ func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID
 		}
 	}
 	if status == MailingQueued {
-		job := mailingJob{mailing: m.ID, company: m.CompanyID, requestID: m.RequestID, storageURL: m.StorageURL, generation: 1, sendAt: m.begin(), trace: m.Traceparent}
-		if err := insertMailingJob(ctx, tx, job); err != nil {
+		job := outbox.MailingJob{MailingID: m.ID, CompanyID: m.CompanyID, RequestID: m.RequestID, StorageURL: m.StorageURL, Generation: 1, SendAt: m.begin(), Traceparent: m.Traceparent}
+		if err := outbox.InsertMailingJob(ctx, tx, job); err != nil {
 			return err
 		}
 	}
 	if m.DryRun {
 		return nil
 	}
-	if err := acceptIn(ctx, tx, m.Tests, ingestWait); err != nil {
+	if err := outbox.AcceptIn(ctx, tx, m.Tests, ingestWait); err != nil {
 		return err
 	}
-	attached := owned(m.Tests)
+	attached := outbox.Attached(m.Tests)
 	if status != MailingCompleted { // one that sends nothing keeps no files
 		attached = append(attached, file.Owned{Owner: m.ID, Attachments: m.Attachments})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/outbox"
 )
 
 // MailingJob is a mailing that a job has locked: what expanding it takes, and the
@@ -123,13 +124,13 @@ WHERE ` + heldSQL + ` AND (SELECT set_config('lock_timeout', $4, true)) IS NOT N
 RETURNING last_attempt`
 
 // HoldMailing writes a heartbeat. false: the hold is lost. The error is ErrLocked if another
-// transaction holds the mailing's row for aggregateWait.
+// transaction holds the mailing's row for outbox.LockWait.
 func (s *Store) HoldMailing(ctx context.Context, job *MailingJob) (bool, error) {
 	var beat []time.Time
 	err := pg.Write(func(args []any) error {
 		beat = nil
 		return s.db.SelectContext(ctx, &beat, holdMailingSQL, args...)
-	}, job.ID, job.Generation, job.Heartbeat, pg.LockTimeout(aggregateWait))
+	}, job.ID, job.Generation, job.Heartbeat, pg.LockTimeout(outbox.LockWait))
 	switch {
 	case pg.IsLockTimeout(err):
 		return false, fmt.Errorf("hold mailing: %w: %w", ErrLocked, err)
@@ -169,7 +170,7 @@ SELECT id FROM failed`
 
 // FailJob releases a mailing whose job returned an error. It returns false if the lock was lost
 // before, so that the mailing's state belongs to another job. The error is ErrLocked if another transaction
-// holds the mailing's row for aggregateWait.
+// holds the mailing's row for outbox.LockWait.
 func (s *Store) FailJob(ctx context.Context, job *MailingJob, f FailedJob) (bool, error) {
 	var taskID *uuid.UUID
 	if id, err := uuid.Parse(f.TaskID); err == nil {
@@ -179,7 +180,7 @@ func (s *Store) FailJob(ctx context.Context, job *MailingJob, f FailedJob) (bool
 	err := pg.Write(func(args []any) error {
 		failed = nil
 		return s.db.SelectContext(ctx, &failed, failJobSQL, args...)
-	}, job.ID, job.Generation, job.Heartbeat, f.Last, pg.WithoutNUL(f.Detail), uuid.New(), taskID, f.Reason, pg.JSON(f.Payload), pg.LockTimeout(aggregateWait))
+	}, job.ID, job.Generation, job.Heartbeat, f.Last, pg.WithoutNUL(f.Detail), uuid.New(), taskID, f.Reason, pg.JSON(f.Payload), pg.LockTimeout(outbox.LockWait))
 	switch {
 	case pg.IsLockTimeout(err):
 		return false, fmt.Errorf("fail mailing job: %w: %w", ErrLocked, err)

@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/outbox"
 )
 
 // Each updates the row that lockForControlSQL has locked. A held or paused mailing has no current
@@ -66,7 +67,7 @@ func moveJob(ctx context.Context, tx *sqlx.Tx, m *Mailing, sendAt sql.NullTime) 
 	if n, err := result.RowsAffected(); err != nil || n > 0 {
 		return err
 	}
-	return insertMailingJob(ctx, tx, mailingJob{
-		mailing: m.ID, company: m.CompanyID, requestID: m.RequestID, storageURL: m.StorageURL, generation: m.Generation, sendAt: sendAt.Time,
+	return outbox.InsertMailingJob(ctx, tx, outbox.MailingJob{
+		MailingID: m.ID, CompanyID: m.CompanyID, RequestID: m.RequestID, StorageURL: m.StorageURL, Generation: m.Generation, SendAt: sendAt.Time,
 	})
 }

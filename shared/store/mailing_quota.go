@@ -24,7 +24,7 @@ func (m *NewMailing) demand(counts MailingCounts) quota.Demand {
 	}
 	wanted[QuotaStoredBodyBytes] = m.templateBytes()
 	for i := range m.Tests {
-		for q, n := range m.Tests[i].demand() {
+		for q, n := range m.Tests[i].Demand() {
 			wanted[q] += n
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/outbox"
 )
 
 // The methods in this file are for operators: each change of an email or dead letter writes a row to operator_audit in
@@ -35,7 +36,7 @@ func (s *Store) ReplayEmail(ctx context.Context, by audit.Operator, company, id 
 
 func (s *Store) moveEmail(ctx context.Context, by audit.Operator, a audit.Change, t Transition) (moved Advanced, err error) {
 	_, err = audit.Apply(ctx, s.db, by, a, func(tx *sqlx.Tx, _ *audit.Change) error {
-		if moved, err = advanceIn(ctx, tx, t); err != nil {
+		if moved, err = outbox.AdvanceIn(ctx, tx, t); err != nil {
 			return err
 		}
 		if !moved.Applied {

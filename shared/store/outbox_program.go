@@ -38,7 +38,7 @@ SELECT outbox_id, event, cancelled, status FROM email_gateway_cancel($1::uuid, $
 type ProgramEmail struct {
 	CompanyID uuid.UUID
 	Aggregate Aggregate
-	Body      []byte        // JSON, as POST /v1/email/send takes it, without sendAt and aggregate
+	Body      []byte        // JSON, as POST /v1/email/send takes it, without outbox.SendAt and aggregate
 	SendAt    time.Time     // zero = now
 	TTL       time.Duration // from now or SendAt, whichever is later
 	RequestID string        // "" = the transaction's

@@ -15,18 +15,11 @@ func statementFiles() statementtest.Package {
 	return statementtest.Package{
 		Name: "store", Folder: "sql",
 		Parameters: map[string][]pg.Parameter{
-			"accept":                  acceptParameters.List(),
-			"accept_scheduled":        acceptParameters.List(),
-			"advance":                 advanceParameters.List(),
-			"advance_plain":           plainParameters.List(),
-			"advance_waiting":         advanceParameters.List(),
 			"expand":                  expandParameters.List(),
 			"insert_doubtful_entries": doubtfulParameters.List(),
 			"insert_rejects":          rejectsParameters.List(),
-			"load":                    loadParameters.List(),
 			"release":                 releaseParameters.List(),
 			"size_files":              sizeFilesParameters.List(),
-			"take_keys":               takeKeysParameters.List(),
 		},
 		Fragments: template.FuncMap{
 			"erasedAddress":   func() string { return ErasedAddress },

@@ -19,10 +19,10 @@ import (
 	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/process"
 	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/recipient"
-	"email-gateway/shared/store/sql"
 	"email-gateway/shared/store/suppression"
 	"email-gateway/shared/store/tenant"
 )
@@ -33,6 +33,7 @@ type Store struct {
 	*processes
 	*tenants
 	*breakers
+	*outboxes
 	*encryptedNumbers
 	*recipients
 	*suppressions
@@ -42,9 +43,6 @@ type Store struct {
 
 	db    *pg.DB
 	files *file.Store
-	// The statements that every email goes through.
-	insertEmail, scheduleEmail, loadEmail, advanceEmail, advancePlain *pg.Prepared
-
 	// expanding has the companies whose mailings have met a locked recipient a moment ago.
 	expanding *pg.Aside[uuid.UUID]
 }
@@ -61,30 +59,27 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 	quotas := quota.New(db)
 	suppressed := suppression.New(db, quotas)
 	sealed := encryption.New(db)
+	emails := outbox.New(db, keys, quotas)
 	s := &Store{
 		auditLog:         audit.New(db),
 		processes:        process.New(db),
 		breakers:         breaker.New(db),
+		outboxes:         emails,
+		recipients:       recipient.New(db, keys, quotas, emails.Exists),
 		encryptedNumbers: sealed,
 		suppressions:     suppressed,
 		companyQuotas:    quotas,
 		idempotencyKeys:  keys,
 		lanes:            dispatchLanes,
 
-		db:            db,
-		files:         file.New(db),
-		insertEmail:   db.Prepare(sql.Accept),
-		scheduleEmail: db.Prepare(sql.AcceptScheduled),
-		loadEmail:     db.Prepare(sql.Load),
-		advanceEmail:  db.Prepare(sql.Advance),
-		advancePlain:  db.Prepare(sql.AdvancePlain),
+		db:    db,
+		files: file.New(db),
 
 		expanding: pg.NewAside[uuid.UUID](),
 	}
 	s.tenants = tenant.New(db, func(ctx context.Context, company uuid.UUID) error {
 		return dispatchLanes.WakeLanes(ctx, []lane.Lanes{{Company: company}})
 	})
-	s.recipients = recipient.New(db, keys, quotas, s.Exists)
 	return s, nil
 }
 

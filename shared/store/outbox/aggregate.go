@@ -1,4 +1,4 @@
-package store
+package outbox
 
 import (
 	"context"
@@ -39,9 +39,9 @@ func (e *AggregateTakenError) Error() string {
 // aggregate and event type, and did not come to its end in time.
 var ErrAggregateBusy = errors.New("another transaction is changing an email of this aggregate and event type")
 
-// aggregateWait is how long somebody waits who wants to write, move or cancel an email that
+// LockWait is how long somebody waits who wants to write, move or cancel an email that
 // another transaction is changing: for a commit, but not for a program that sits on it.
-const aggregateWait = pg.LockWait
+const LockWait = pg.LockWait
 
 // The key of an email about something: see email_gateway_take_key in the migrations. It
 // reads and inserts by outbox_aggregates_pkey, and waits for another transaction that
@@ -72,7 +72,7 @@ func (s *Store) insertAbout(ctx context.Context, e NewEmail, nearQuota bool) (in
 	case err != nil && e.Aggregate == nil:
 		return false, fmt.Errorf("insert email: %w", pg.Held(err))
 	case err != nil:
-		return false, fmt.Errorf("insert email: %w", heldEmail(err))
+		return false, fmt.Errorf("insert email: %w", Held(err))
 	}
 	return true, nil
 }
@@ -91,7 +91,7 @@ func tryInsertAbout(ctx context.Context, tx *sqlx.Tx, e NewEmail, nearQuota bool
 			return &AggregateTakenError{ID: holder}
 		}
 	}
-	files := owned([]NewEmail{e})
+	files := Attached([]NewEmail{e})
 	if err := file.Hold(ctx, tx, e.CompanyID, files...); err != nil {
 		return err
 	}
@@ -123,14 +123,14 @@ func (s *Store) answeredBefore(ctx context.Context, e NewEmail, taken *Aggregate
 	if e.Idempotency == nil {
 		return taken
 	}
-	used, err := s.FindAnswer(ctx, e.CompanyID, e.Idempotency.Route, e.Idempotency.Key)
+	used, err := s.keys.FindAnswer(ctx, e.CompanyID, e.Idempotency.Route, e.Idempotency.Key)
 	switch {
 	case errors.Is(err, pg.ErrNotFound):
 		return taken
 	case err != nil:
 		return err
 	}
-	return &KeyUsedError{Answer: used}
+	return &idempotency.UsedError{Answer: used}
 }
 
 // AggregateEmail is the newest email of an event type about one thing.

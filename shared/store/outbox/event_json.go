@@ -1,4 +1,4 @@
-package store
+package outbox
 
 import (
 	"encoding/json"
@@ -92,8 +92,8 @@ func appendMarshaled(dst []byte, value any) ([]byte, error) {
 	return append(dst, encoded...), err
 }
 
-// encodeEvents makes the JSON of events that statements append to a timeline.
-func encodeEvents(events []email.Event) ([]byte, error) {
+// EncodeEvents makes the JSON of events that statements append to a timeline.
+func EncodeEvents(events []email.Event) ([]byte, error) {
 	encoded, err := appendEvents(nil, events)
 	if err != nil {
 		return nil, fmt.Errorf("encode events: %w", err)

@@ -1,4 +1,4 @@
-package store
+package outbox
 
 import (
 	"context"
@@ -73,7 +73,7 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 	case err == nil && done.SameToken && !done.Applied:
 		// An earlier run was applied, and its commit may be one that no standby confirmed. What follows from
 		// the transition, such as the call of the provider, must not be forgotten by a promoted standby.
-		if err := a.store.Confirm(ctx); err != nil {
+		if err := a.store.db.Confirm(ctx); err != nil {
 			return Advanced{}, fmt.Errorf("advance email: %w", errors.Join(pg.ErrUnknownOutcome, err))
 		}
 	}

@@ -1,4 +1,4 @@
-package store
+package outbox
 
 import (
 	"context"
@@ -13,15 +13,15 @@ import (
 	"email-gateway/shared/store/recipient"
 )
 
-// demand is what the email adds to the use of its company. Somebody who is known already
+// Demand is what the email adds to the use of its company. Somebody who is known already
 // adds no recipient: demandOf finds that out.
-func (e *NewEmail) demand() quota.Demand {
-	wanted := quota.Demand{QuotaEmailsPerDay: 1, QuotaStoredBodyBytes: int64(len(e.HTML) + len(e.Text))}
+func (e *NewEmail) Demand() quota.Demand {
+	wanted := quota.Demand{quota.EmailsPerDay: 1, quota.StoredBodyBytes: int64(len(e.HTML) + len(e.Text))}
 	if !e.SendAt.IsZero() {
-		wanted[QuotaScheduledEmails] = 1
+		wanted[quota.ScheduledEmails] = 1
 	}
 	if e.Job.Recipient.RecipientID == "" {
-		wanted[QuotaRecipients] = 1
+		wanted[quota.Recipients] = 1
 	}
 	return wanted
 }
@@ -29,7 +29,7 @@ func (e *NewEmail) demand() quota.Demand {
 // person is the id of the recipient that the worker makes of the email.
 func (e *NewEmail) person() uuid.UUID {
 	r := e.Job.Recipient
-	return RecipientID(e.CompanyID, r.ExternalID, r.CPFCNPJHash, r.Email)
+	return recipient.ID(e.CompanyID, r.ExternalID, r.CPFCNPJHash, r.Email)
 }
 
 // demandOf is what each of the emails adds.
@@ -37,7 +37,7 @@ func demandOf(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, emails []NewE
 	wanted := make([]quota.Demand, len(emails))
 	var people []uuid.UUID
 	for i := range emails {
-		if wanted[i] = emails[i].demand(); wanted[i][QuotaRecipients] > 0 {
+		if wanted[i] = emails[i].Demand(); wanted[i][quota.Recipients] > 0 {
 			people = append(people, emails[i].person())
 		}
 	}
@@ -49,8 +49,8 @@ func demandOf(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, emails []NewE
 		return nil, err
 	}
 	for i := range emails {
-		if wanted[i][QuotaRecipients] > 0 && known[emails[i].person()] {
-			delete(wanted[i], QuotaRecipients)
+		if wanted[i][quota.Recipients] > 0 && known[emails[i].person()] {
+			delete(wanted[i], quota.Recipients)
 		}
 	}
 	return wanted, nil

@@ -1,4 +1,4 @@
-package store
+package outbox
 
 import (
 	"context"
@@ -37,13 +37,13 @@ func (s *Store) AdvanceAll(ctx context.Context, company uuid.UUID, ts []Transiti
 		}
 		return all, nil
 	})
-	return all, heldEmail(err)
+	return all, Held(err)
 }
 
-// untilUnlocked moves an email again while another transaction has it locked, for as long as
+// UntilUnlocked moves an email again while another transaction has it locked, for as long as
 // somebody waits who asked for it. Between two tries it holds no connection.
-func untilUnlocked(ctx context.Context, move func(context.Context, Transition) (Advanced, error), t Transition) (Advanced, error) {
-	for end := time.Now().Add(aggregateWait); ; {
+func UntilUnlocked(ctx context.Context, move func(context.Context, Transition) (Advanced, error), t Transition) (Advanced, error) {
+	for end := time.Now().Add(LockWait); ; {
 		moved, err := move(ctx, t)
 		switch {
 		case err != nil || !moved.Locked:
@@ -52,15 +52,15 @@ func untilUnlocked(ctx context.Context, move func(context.Context, Transition) (
 			return Advanced{}, ErrAggregateBusy
 		}
 		select {
-		case <-time.After(aggregateWait / 16):
+		case <-time.After(LockWait / 16):
 		case <-ctx.Done():
 			return Advanced{}, context.Cause(ctx)
 		}
 	}
 }
 
-// heldEmail converts a lock timeout to the error for an email.
-func heldEmail(err error) error {
+// Held converts a lock timeout to the error for an email.
+func Held(err error) error {
 	if pg.IsLockTimeout(err) && !errors.Is(err, pg.ErrBusy) {
 		return errors.Join(ErrAggregateBusy, err)
 	}

@@ -1,4 +1,4 @@
-package store
+package outbox
 
 import (
 	"context"
@@ -11,7 +11,10 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/sql"
 )
 
@@ -100,8 +103,8 @@ func (s *Store) insertEmails(ctx context.Context, emails []NewEmail, wait time.D
 	return results, nil
 }
 
-// acceptIn writes emails in a transaction of the caller's, which waits for a lock at most so long.
-func acceptIn(ctx context.Context, tx *sqlx.Tx, emails []NewEmail, wait time.Duration) error {
+// AcceptIn writes emails in a transaction of the caller's, which waits for a lock at most so long.
+func AcceptIn(ctx context.Context, tx *sqlx.Tx, emails []NewEmail, wait time.Duration) error {
 	if len(emails) == 0 {
 		return nil
 	}
@@ -116,15 +119,15 @@ func acceptIn(ctx context.Context, tx *sqlx.Tx, emails []NewEmail, wait time.Dur
 		return fmt.Errorf("insert emails: %w", pg.Translate(err))
 	}
 	if len(inserted) != len(emails) {
-		return ErrNoLane
+		return lane.ErrNone
 	}
 	return nil
 }
 
 // key is the email's idempotency key, the empty one if it has none.
-func (e *NewEmail) key() IdempotencyKey {
+func (e *NewEmail) key() idempotency.Key {
 	if e.Idempotency == nil {
-		return IdempotencyKey{}
+		return idempotency.Key{}
 	}
 	return *e.Idempotency
 }
@@ -135,4 +138,15 @@ func (e *NewEmail) about() Aggregate {
 		return Aggregate{}
 	}
 	return *e.Aggregate
+}
+
+// Attached are the attachments of emails, for file.Hold and file.Link.
+func Attached(emails []NewEmail) []file.Owned {
+	var all []file.Owned
+	for i := range emails {
+		if e := &emails[i]; len(e.Attachments) > 0 {
+			all = append(all, file.Owned{Owner: e.ID, Attachments: e.Attachments})
+		}
+	}
+	return all
 }

@@ -1,4 +1,4 @@
-package store
+package outbox
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/sql"
 )
@@ -134,9 +135,9 @@ func (t *batchTry) takeQuotas(ctx context.Context, tx *sqlx.Tx) error {
 	}
 	all, seen := quota.Demand{}, map[uuid.UUID]bool{}
 	for i := range emails {
-		if person := emails[i].person(); wanted[i][QuotaRecipients] > 0 {
+		if person := emails[i].person(); wanted[i][quota.Recipients] > 0 {
 			if seen[person] {
-				delete(wanted[i], QuotaRecipients) // a batch creates a person once
+				delete(wanted[i], quota.Recipients) // a batch creates a person once
 			}
 			seen[person] = true
 		}
@@ -184,9 +185,9 @@ func (t *batchTry) insert(ctx context.Context, tx *sqlx.Tx) error {
 		case err != nil:
 			return err
 		case len(inserted) < len(piece):
-			return ErrNoLane
+			return lane.ErrNone
 		}
-		if err := file.Link(ctx, tx, t.CompanyID, owned(piece)...); err != nil {
+		if err := file.Link(ctx, tx, t.CompanyID, Attached(piece)...); err != nil {
 			return err
 		}
 		crashpoint.At(crashpoint.BatchPiece)

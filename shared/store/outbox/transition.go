@@ -1,4 +1,4 @@
-package store
+package outbox
 
 import (
 	"fmt"
@@ -81,8 +81,8 @@ type Transition struct {
 
 	ErrorCode, ErrorReason string
 	SESMessageID           string
-	Duration               time.Duration // of the attempt
-	Recipient              *Recipient    // the claim's statement about the person; its CPFCNPJ comes from the outbox row; without Email, the email's To applies and counts as no statement
+	Duration               time.Duration        // of the attempt
+	Recipient              *recipient.Recipient // the claim's statement about the person; its CPFCNPJ comes from the outbox row; without Email, the email's To applies and counts as no statement
 	DeadLetter             bool
 	// Company is set by callers who do something else when the email is Locked: it then waits
 	// for no locked recipient after another email of the company did, and for no connection of
@@ -99,7 +99,7 @@ type Transition struct {
 // its neighbours with it.
 func (t Transition) encoded() (Transition, error) {
 	var err error
-	if t.events, err = encodeEvents(t.Events); err != nil {
+	if t.events, err = EncodeEvents(t.Events); err != nil {
 		return t, err
 	}
 	t.ErrorCode, t.ErrorReason, t.SESMessageID = pg.WithoutNUL(t.ErrorCode), pg.WithoutNUL(t.ErrorReason), pg.WithoutNUL(t.SESMessageID)
@@ -120,9 +120,9 @@ func (t *Transition) waits() string {
 }
 
 // person is the recipient to write down, the empty one if there is none.
-func (t *Transition) person() Recipient {
+func (t *Transition) person() recipient.Recipient {
 	if t.Recipient == nil {
-		return Recipient{}
+		return recipient.Recipient{}
 	}
 	return *t.Recipient
 }

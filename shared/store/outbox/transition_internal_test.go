@@ -1,9 +1,10 @@
-package store
+package outbox
 
 import (
 	"testing"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/recipient"
 )
 
 // A group is written by advance_plain.sql only if no email of it needs what that statement lacks.
@@ -16,7 +17,7 @@ func TestPlain(t *testing.T) {
 	}
 	for name, change := range map[string]func(*Transition){
 		"gives way":     func(t *Transition) { t.GiveWay = true },
-		"a recipient":   func(t *Transition) { t.Recipient = &Recipient{} },
+		"a recipient":   func(t *Transition) { t.Recipient = &recipient.Recipient{} },
 		"a dead letter": func(t *Transition) { t.DeadLetter = true },
 		"a replay":      func(t *Transition) { t.Guard = GuardReplay },
 	} {

@@ -1,4 +1,4 @@
-package store
+package outbox
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/lane"
 )
 
 // NewEmail is one email to accept: the row the api writes before it answers 202.
@@ -34,9 +35,9 @@ type NewEmail struct {
 	SendAt         time.Time     // zero = now
 	TTL            time.Duration // from acceptance or SendAt, whichever is later
 	CreatedAt      time.Time
-	Idempotency    *IdempotencyKey // nil = none
-	Aggregate      *Aggregate      // what it is about; nil = nothing that anybody named
-	Template       string          // name@version or name/locale@version of the template it was made from; "" = none
+	Idempotency    *idempotency.Key // nil = none
+	Aggregate      *Aggregate       // what it is about; nil = nothing that anybody named
+	Template       string           // name@version or name/locale@version of the template it was made from; "" = none
 	Attachments    []file.Attachment
 
 	payload []byte
@@ -82,7 +83,7 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 	if e.payload, err = json.Marshal(e.Job); err != nil {
 		return fmt.Errorf("encode job: %w", err)
 	}
-	near, err := a.store.Near(ctx, e.CompanyID, e.demand())
+	near, err := a.store.quotas.Near(ctx, e.CompanyID, e.Demand())
 	if err != nil {
 		return err
 	}
@@ -105,17 +106,17 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 			return nil
 		}
 		if e.Idempotency == nil {
-			return ErrNoLane
+			return lane.ErrNone
 		}
-		used, err := a.store.FindUsed(ctx, e.CompanyID, *e.Idempotency)
+		used, err := a.store.keys.FindUsed(ctx, e.CompanyID, *e.Idempotency)
 		switch {
 		case err == nil:
-			return &KeyUsedError{Answer: used}
+			return &idempotency.UsedError{Answer: used}
 		case !errors.Is(err, pg.ErrNotFound):
 			return err
 		}
 	}
-	return ErrNoLane
+	return lane.ErrNone
 }
 
 // insert adds the email to a group. An email with an aggregate is written alone: a program's open

@@ -1,4 +1,4 @@
-package store
+package outbox
 
 import (
 	"context"
@@ -22,8 +22,8 @@ import (
 type NewBatch struct {
 	ID          uuid.UUID // UUIDv7
 	CompanyID   uuid.UUID
-	Emails      []NewEmail      // ids ascending; none has an idempotency key
-	Idempotency *IdempotencyKey // of the batch, whose Answer is what Answer returns; nil = none
+	Emails      []NewEmail       // ids ascending; none has an idempotency key
+	Idempotency *idempotency.Key // of the batch, whose Answer is what Answer returns; nil = none
 	// Partial leaves out the emails that quotas have no room for. Otherwise these refuse the batch.
 	Partial bool
 	// Answer makes the response from the results, which are in the order of Emails. It is called within the transaction, as
@@ -34,7 +34,7 @@ type NewBatch struct {
 // BatchResult is the result of one email of a batch. Without Earlier and Over it was inserted.
 type BatchResult struct {
 	Earlier *EarlierEmail // of the same aggregate and event type
-	Over    *QuotaError   // only in a partial batch
+	Over    *quota.Error  // only in a partial batch
 }
 
 // EarlierEmail is an email that exists already. Only ID is set if it is not stored any more.
@@ -76,24 +76,24 @@ func (s *Store) AcceptBatch(ctx context.Context, b NewBatch) (BatchOutcome, erro
 		if e.payload, err = json.Marshal(e.Job); err != nil {
 			return BatchOutcome{}, fmt.Errorf("encode job: %w", err)
 		}
-		for q, n := range e.demand() {
+		for q, n := range e.Demand() {
 			wanted[q] += n
 		}
 	}
-	near, err := s.Near(ctx, b.CompanyID, wanted)
+	near, err := s.quotas.Near(ctx, b.CompanyID, wanted)
 	if err != nil {
 		return BatchOutcome{}, err
 	}
-	t := batchTry{NewBatch: b, near: near, over: map[int]*QuotaError{}}
+	t := batchTry{NewBatch: b, near: near, over: map[int]*quota.Error{}}
 	for range batchTries {
 		_, err := pg.Repeat(func() ([]struct{}, error) {
 			return nil, s.db.InTx(ctx, func(tx *sqlx.Tx) error { return t.run(ctx, tx) })
 		})
 		switch {
 		case errors.Is(err, idempotency.ErrTaken):
-			used, err := s.FindUsed(ctx, b.CompanyID, *b.Idempotency)
+			used, err := s.keys.FindUsed(ctx, b.CompanyID, *b.Idempotency)
 			if err == nil {
-				return BatchOutcome{}, &KeyUsedError{Answer: used}
+				return BatchOutcome{}, &idempotency.UsedError{Answer: used}
 			}
 			if !errors.Is(err, pg.ErrNotFound) {
 				return BatchOutcome{}, err
@@ -113,7 +113,7 @@ var errOverQuota = errors.New("over quota")
 type batchTry struct {
 	NewBatch
 	near    bool
-	over    map[int]*QuotaError // emails that earlier tries had no room for
+	over    map[int]*quota.Error // emails that earlier tries had no room for
 	outcome BatchOutcome
 }
 
@@ -129,10 +129,10 @@ func (t *batchTry) run(ctx context.Context, tx *sqlx.Tx) error {
 	}
 	followers, err := t.takeAggregates(ctx, tx)
 	if err != nil {
-		return heldEmail(err)
+		return Held(err)
 	}
 	fresh, _ := t.fresh()
-	if err := file.Hold(ctx, tx, t.CompanyID, owned(fresh)...); err != nil {
+	if err := file.Hold(ctx, tx, t.CompanyID, Attached(fresh)...); err != nil {
 		return pg.Held(err)
 	}
 	if err := t.takeQuotas(ctx, tx); err != nil {

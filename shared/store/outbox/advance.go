@@ -1,4 +1,4 @@
-package store
+package outbox
 
 import (
 	"context"
@@ -20,7 +20,7 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 		return Advanced{}, err
 	}
 	results, err := pg.Repeat(func() ([]Advanced, error) {
-		return advanceWaiting([]Transition{t}, aggregateWait, func(rows any, columns []any) error {
+		return advanceWaiting([]Transition{t}, LockWait, func(rows any, columns []any) error {
 			return pg.Write(func(columns []any) error {
 				return s.db.SelectContext(ctx, rows, sql.AdvanceWaiting, columns...)
 			}, columns...)
@@ -65,9 +65,9 @@ func (s *Store) advance(ctx context.Context, ts []Transition, wait time.Duration
 	return results, nil
 }
 
-// advanceIn is AdvanceAllIn for one email.
-func advanceIn(ctx context.Context, tx *sqlx.Tx, t Transition) (Advanced, error) {
-	results, err := AdvanceAllIn(ctx, tx, []Transition{t}, aggregateWait)
+// AdvanceIn is AdvanceAllIn for one email.
+func AdvanceIn(ctx context.Context, tx *sqlx.Tx, t Transition) (Advanced, error) {
+	results, err := AdvanceAllIn(ctx, tx, []Transition{t}, LockWait)
 	if err != nil {
 		return Advanced{}, err
 	}

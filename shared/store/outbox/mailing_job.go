@@ -1,4 +1,4 @@
-package store
+package outbox
 
 import (
 	"context"
@@ -12,17 +12,18 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/lane"
 )
 
-// mailingJob is a message for the worker that turns a mailing's entries into emails.
-type mailingJob struct {
-	mailing    uuid.UUID
-	company    uuid.UUID
-	requestID  string
-	storageURL string
-	generation int       // a worker leaves a job of an older one alone
-	sendAt     time.Time // zero or past = now
-	trace      string    // the traceparent it belongs to; "" = none
+// MailingJob is a message for the worker that turns a mailing's entries into emails.
+type MailingJob struct {
+	MailingID   uuid.UUID
+	CompanyID   uuid.UUID
+	RequestID   string
+	StorageURL  string
+	Generation  int       // a worker leaves a job of an older one alone
+	SendAt      time.Time // zero or past = now
+	Traceparent string    // the traceparent it belongs to; "" = none
 }
 
 // insertMailingJobSQL finds the company's lane by dispatch_lanes' unique index and
@@ -32,8 +33,8 @@ INSERT INTO email_outbox (id, company_id, lane_id, target, request_id, payload, 
 SELECT $1, l.company_id, l.id, $2, $3, $4::jsonb, greatest(now(), $5), 'infinity'
 FROM dispatch_lanes l WHERE l.company_id = $6 AND l.queue = $7 AND l.mailing_id IS NULL`
 
-// insertMailingJob writes a mailing's job in the transaction that makes it necessary.
-func insertMailingJob(ctx context.Context, tx *sqlx.Tx, j mailingJob) error {
+// InsertMailingJob writes a mailing's job in the transaction that makes it necessary.
+func InsertMailingJob(ctx context.Context, tx *sqlx.Tx, j MailingJob) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return fmt.Errorf("make a job's id: %w", err)
@@ -43,17 +44,17 @@ func insertMailingJob(ctx context.Context, tx *sqlx.Tx, j mailingJob) error {
 		StorageURL  string `json:"storageUrl"`
 		Generation  int    `json:"generation"`
 		Traceparent string `json:"traceparent,omitempty"`
-	}{j.mailing.String(), j.storageURL, j.generation, j.trace})
+	}{j.MailingID.String(), j.StorageURL, j.Generation, j.Traceparent})
 	if err != nil {
 		return fmt.Errorf("encode mailing job: %w", err)
 	}
-	result, err := tx.ExecContext(ctx, insertMailingJobSQL, id, email.TargetMailing, pg.WithoutNUL(j.requestID), string(pg.WithoutEscapedNUL(payload)),
-		sql.NullTime{Time: j.sendAt, Valid: !j.sendAt.IsZero()}, j.company, email.QueueMailings)
+	result, err := tx.ExecContext(ctx, insertMailingJobSQL, id, email.TargetMailing, pg.WithoutNUL(j.RequestID), string(pg.WithoutEscapedNUL(payload)),
+		sql.NullTime{Time: j.SendAt, Valid: !j.SendAt.IsZero()}, j.CompanyID, email.QueueMailings)
 	if err != nil {
 		return fmt.Errorf("insert mailing job: %w", pg.Translate(err))
 	}
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
-		return fmt.Errorf("insert mailing job: %w", ErrNoLane)
+		return fmt.Errorf("insert mailing job: %w", lane.ErrNone)
 	}
 	return nil
 }
