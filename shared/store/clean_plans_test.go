@@ -29,7 +29,7 @@ func TestCleanPlans(t *testing.T) {
 				indexes    []string
 			}{
 				"keys":         {written(t, "idempotency.cleanKeysSQL"), []any{1000}, []string{"idempotency_keys_expiry"}},
-				"feedback":     {written(t, "cleanFeedbackSQL"), []any{hour, 1000}, []string{"ses_events_age", "ses_events_pkey"}},
+				"feedback":     {written(t, "feedback.cleanFeedbackSQL"), []any{hour, 1000}, []string{"ses_events_age", "ses_events_pkey"}},
 				"dead letters": {written(t, "cleanEmailLettersSQL"), []any{hour, 1000}, []string{"dead_letters_pkey"}},
 				"bulk letters": {written(t, "cleanBulkLettersSQL"), []any{hour, 1000}, []string{"dead_letters_age", "dead_letters_pkey"}},
 			} {

@@ -24,7 +24,7 @@ import (
 var callers = map[string][]string{
 	"gateway_api": {
 		"tenant.FindCallers", "outbox.NewAccepter", "outbox.Accept", "outbox.AcceptBatch", "recipient.AcceptRecipients", "outbox.Exists", "idempotency.FindAnswer", "recipient.RecipientMatches", "FindEmail", "Timeline", "ListEmails", "outbox.Advance",
-		"recipient.FindRecipient", "recipient.DeleteRecipient", "suppression.Suppress", "suppression.Unsuppress", "suppression.Suppressions", "process.ProcessStatuses", "breaker.Gate", "RecordFeedback", "lane.Wake", "lane.WakeLanes", "quota.Lock", "quota.Open", "quota.TakeFrom", "quota.InTx", "quota.Read", "quota.Near", "idempotency.Claim", "idempotency.WriteAnswer", "idempotency.FindUsed", "recipient.KnownPeople", "outbox.AdvanceIn", "outbox.AdvanceAllIn", "outbox.InsertMailingJob", "suppression.AddAll",
+		"recipient.FindRecipient", "recipient.DeleteRecipient", "suppression.Suppress", "suppression.Unsuppress", "suppression.Suppressions", "process.ProcessStatuses", "breaker.Gate", "feedback.RecordFeedback", "lane.Wake", "lane.WakeLanes", "quota.Lock", "quota.Open", "quota.TakeFrom", "quota.InTx", "quota.Read", "quota.Near", "idempotency.Claim", "idempotency.WriteAnswer", "idempotency.FindUsed", "recipient.KnownPeople", "outbox.AdvanceIn", "outbox.AdvanceAllIn", "outbox.InsertMailingJob", "outbox.UntilUnlocked", "outbox.AcceptIn", "outbox.Attached", "suppression.AddAll",
 		"ListDeadLetters", "FindDeadLetter", "RetryDeadLetter", "DiscardDeadLetter", "CreateReplay", "FindReplay", "Reschedule", "outbox.AdvanceAll", "outbox.AggregateEmails",
 		"IngestMailing", "outbox.run", "flush", "quota.Add" /* of its writer */, "MailingExists", "FindMailing", "ListMailings", "MailingEntries", "MailingRows", "MailingVerdicts",
 		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "MoveMailing", "RetryFailedEntries", "quota.SetQuotaDefaults", "suppression.AddSuppression", "Confirm",
@@ -38,7 +38,7 @@ var callers = map[string][]string{
 	"gateway_dispatcher": {
 		"WaitingLanes", "ProbeLanes", "TakeDue", "ForgetBatch", "LeaseJobs", "MarkPublished", "Release", "StillTaken", "PickProbe", "TakeProbe", "SkipProbe", "breaker.Gate", "CleanBatches", "CountAll", "CountExpiring", "OldestDue", "OldestErasure", "process.ProcessStatuses", "process.ReportStatus", "process.WithdrawStatus", "outbox.Advance", "lane.Wake", "lane.NewListener",
 		"Overdue", "AbandonedClaims", "UnresolvedOutcomes", "LongEnqueued", "ReturnLost", "recipient.ReturnIntakes", "DueReplays", "WorkReplay", "RetryDeadLetter",
-		"idempotency.CleanIdempotencyKeys", "CleanEmailLetters", "CleanBulkLetters", "CleanReplays", "CleanFeedback", "audit.CleanAudit", "retention.CleanRecipients", "retention.PurgeOutbox", "retention.EraseBodies", "retention.EraseCompanyBodies",
+		"idempotency.CleanIdempotencyKeys", "CleanEmailLetters", "CleanBulkLetters", "CleanReplays", "feedback.CleanFeedback", "audit.CleanAudit", "retention.CleanRecipients", "retention.PurgeOutbox", "retention.EraseBodies", "retention.EraseCompanyBodies",
 		"retention.PurgeLogs", "retention.PurgeCompanyLogs", "retention.PurgeEvents", "retention.PurgeAggregates", "retention.PurgeEntries", "retention.EraseEntryValues", "retention.EraseTemplates", "retention.EraseEntryHashes", "retention.EraseOutboxHashes", "retention.EraseRecipientHashes",
 		"retention.DueFiles", "retention.MarkFilesDeleted", "tenant.Retentions", "retention.MakeLogPartition", "retention.DropLogPartition", "retention.MissingLogPartitions", "retention.OverdueLogPartitions", "ErasedTasks", "TasksRemoved",
 		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "FoldMailingFeedback", "MailingsExist", "SizeFiles", "CancelUnstarted", "quota.FoldQuotas", "Confirm",
@@ -51,7 +51,7 @@ var callers = map[string][]string{
 	"gateway_worker": {
 		"outbox.NewAdvancer", "outbox.NewLoader", "outbox.Load", "outbox.SESMessageID", "outbox.Advance", "DropTask", "NoteDroppedTask", "BuryTask", "MailingTemplates", "breaker.Gate", "breaker.ShutGate", "breaker.OpenGate", "breaker.ShutGateByAccount", "breaker.OpenGateByAccount", "SkipProbe", "process.LiveProcesses",
 		"process.ReportStatus", "process.WithdrawStatus", "LockMailing", "HoldMailing", "CountLane", "NextEntries", "Expand", "FindMailingRoom", "FailJob", "lane.Wake", "lane.WakeLanes",
-		"recipient.UpsertRecipients", "recipient.BuryIntake", "RecordFeedback", "Confirm",
+		"recipient.UpsertRecipients", "recipient.BuryIntake", "feedback.RecordFeedback", "Confirm",
 		"webhook.Count", "webhook.Head", "webhook.Due", "webhook.Behind", "webhook.Take", "webhook.Renew", "webhook.Release", "webhook.Load", "webhook.Record", "webhook.Read",
 		"webhook.FindEvents", "event.Read", "event.Find", "webhook.CatchUp", "webhook.ReplayFailed", "event.AddOfCompany",
 		"file.Attachments",

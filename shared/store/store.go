@@ -15,6 +15,7 @@ import (
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/encryption"
+	"email-gateway/shared/store/feedback"
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
@@ -33,6 +34,7 @@ type Store struct {
 	*processes
 	*tenants
 	*breakers
+	*feedbacks
 	*outboxes
 	*encryptedNumbers
 	*recipients
@@ -60,10 +62,12 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 	suppressed := suppression.New(db, quotas)
 	sealed := encryption.New(db)
 	emails := outbox.New(db, keys, quotas)
+	notifications := feedback.New(db)
 	s := &Store{
 		auditLog:         audit.New(db),
 		processes:        process.New(db),
 		breakers:         breaker.New(db),
+		feedbacks:        notifications,
 		outboxes:         emails,
 		recipients:       recipient.New(db, keys, quotas, emails.Exists),
 		encryptedNumbers: sealed,

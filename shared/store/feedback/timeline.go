@@ -1,4 +1,4 @@
-package store
+package feedback
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/suppression"
 )
 
@@ -48,7 +49,7 @@ SELECT o.id IS NOT NULL AS in_outbox, coalesce(o.status, l.status, '') AS status
        CASE WHEN o.id IS NULL THEN ARRAY[l.recipient]
             ELSE (o.payload ->> 'to') || ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]') || coalesce(o.payload -> 'bcc', '[]')))
        END AS recipients,
-       l.recipient = '` + ErasedAddress + `' AS erased, l.event_seq AS events, coalesce(o.outcome_unknown, false) AS outcome_unknown,
+       l.recipient = '` + recipient.ErasedAddress + `' AS erased, l.event_seq AS events, coalesce(o.outcome_unknown, false) AS outcome_unknown,
        l.request_id, coalesce(o.attempts - o.throttles, l.attempts - l.throttles) AS attempt, lane.mailing_id,
        coalesce(e.attempted, false) AS attempted, coalesce(e.told, false) AS told, coalesce(e.doubled, false) AS doubled
 FROM (SELECT $1::uuid AS id) t
@@ -135,8 +136,8 @@ func (s *subject) news(f Feedback, suppressed []string, now time.Time) []email.E
 // confirm makes the email SENT, as the attempt's own answer would have.
 func confirm(ctx context.Context, tx *sqlx.Tx, f Feedback, events []email.Event) error {
 	// The locks have determined the outcome already.
-	_, err := outbox.AdvanceIn(ctx, tx, Transition{
-		ID: f.OutboxID, Guard: GuardFeedback, Token: f.AttemptID, Status: email.Sent, Events: events, SESMessageID: f.SESMessageID,
+	_, err := outbox.AdvanceIn(ctx, tx, outbox.Transition{
+		ID: f.OutboxID, Guard: outbox.GuardFeedback, Token: f.AttemptID, Status: email.Sent, Events: events, SESMessageID: f.SESMessageID,
 	})
 	if err != nil {
 		return fmt.Errorf("confirm the email: %w", err)
