@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/shared/store/emails"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -74,7 +75,7 @@ type LetterQuery struct {
 }
 
 // LetterPage is a page of a list. Next continues it; the zero cursor means the end. A
-// page can be short, or empty, and still have a Next: see listScan.
+// page can be short, or empty, and still have a Next: see emails.ListScan.
 type LetterPage struct {
 	Letters []DeadLetter
 	Next    LetterCursor
@@ -155,7 +156,7 @@ func pageOfLetters(ctx context.Context, db selecter, statement string, company *
 	}
 	limit := max(q.Limit, 1)
 	args := append([]any{company}, q.args(replay)...)
-	if err := db.SelectContext(ctx, &rows, statement, append(args, max(listScan, limit+1), limit)...); err != nil {
+	if err := db.SelectContext(ctx, &rows, statement, append(args, max(emails.ListScan, limit+1), limit)...); err != nil {
 		return LetterPage{}, fmt.Errorf("list dead letters: %w", pg.Translate(err))
 	}
 	page := LetterPage{Letters: []DeadLetter{}}

@@ -57,7 +57,7 @@ func TestPlans_SearchScheduled(t *testing.T) {
 		if !regexp.MustCompile(` (?:using|Bitmap Index Scan on) ` + tt.index + ` `).MatchString(plan) {
 			t.Errorf("by %s: %s is not used:\n%s", name, tt.index, plan)
 		}
-		if read > 4*writtenNumber(t, "listScan") {
+		if read > 4*writtenNumber(t, "emails.ListScan") {
 			t.Errorf("by %s: %d rows read:\n%s", name, read, plan)
 		}
 		var took []time.Duration
@@ -149,20 +149,20 @@ func explainPage(t *testing.T, d storetest.Database, company uuid.UUID, f store.
 	}
 	scan := f.Limit
 	if f.AboutType != "" {
-		scan = writtenNumber(t, "listScan")
+		scan = writtenNumber(t, "emails.ListScan")
 	}
-	statement, parameters := written(t, "listIDsSQL"), []any{company, before, f.From, scan}
+	statement, parameters := written(t, "emails.listIDsSQL"), []any{company, before, f.From, scan}
 	switch {
 	case f.AboutType != "":
-		statement, parameters = written(t, "aboutIDsSQL"), []any{company, before, f.From, f.AboutType, f.AboutID, f.EventType, scan}
+		statement, parameters = written(t, "emails.aboutIDsSQL"), []any{company, before, f.From, f.AboutType, f.AboutID, f.EventType, scan}
 	case f.Tag != "" && f.Status == email.Pending:
-		statement, parameters = written(t, "waitingIDsSQL"), []any{company, before, f.From, f.Tag, writtenNumber(t, "waitingScan"), f.Limit, string(f.Status)}
+		statement, parameters = written(t, "emails.waitingIDsSQL"), []any{company, before, f.From, f.Tag, writtenNumber(t, "emails.waitingScan"), f.Limit, string(f.Status)}
 	case f.Tag != "":
-		statement, parameters = written(t, "taggedIDsSQL"), []any{company, before, f.From, writtenNumber(t, "listScan"), writtenNumber(t, "waitingScan"), f.Tag}
+		statement, parameters = written(t, "emails.taggedIDsSQL"), []any{company, before, f.From, writtenNumber(t, "emails.ListScan"), writtenNumber(t, "emails.waitingScan"), f.Tag}
 	case f.Status != "":
-		statement, parameters = written(t, "stepIDsSQL"), []any{company, before, f.From, f.Tag, writtenNumber(t, "listScan"), f.Limit, string(f.Status)}
+		statement, parameters = written(t, "emails.stepIDsSQL"), []any{company, before, f.From, f.Tag, writtenNumber(t, "emails.ListScan"), f.Limit, string(f.Status)}
 	case f.Recipient != "" || f.ExternalID != "" || f.RequestID != "":
-		statement, parameters = written(t, "searchIDsSQL"), []any{company, before, f.From, scan, writtenNumber(t, "listScan"), f.Recipient, f.ExternalID, f.RequestID}
+		statement, parameters = written(t, "emails.searchIDsSQL"), []any{company, before, f.From, scan, writtenNumber(t, "emails.ListScan"), f.Recipient, f.ExternalID, f.RequestID}
 	}
 	plan = storetest.Explain(t, db, "(ANALYZE, TIMING OFF) "+statement, parameters...)
 	rows, err := db.QueryContext(t.Context(), "SELECT coalesce(to_jsonb(found) ->> 'id', to_jsonb(found) ->> 'outbox_id') FROM ("+statement+") found WHERE coalesce(to_jsonb(found) ->> 'reached', 'false') = 'false'", parameters...)
@@ -181,7 +181,7 @@ func explainPage(t *testing.T, d storetest.Database, company uuid.UUID, f store.
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	plan += storetest.Explain(t, db, "(ANALYZE, TIMING OFF) "+written(t, "pageRowsSQL"), pageRowsParameters(ids, f)...)
+	plan += storetest.Explain(t, db, "(ANALYZE, TIMING OFF) "+written(t, "emails.pageRowsSQL"), pageRowsParameters(ids, f)...)
 	scanned := regexp.MustCompile(`Scan .*\(actual rows=(\d+) loops=(\d+)\)`)
 	dropped := regexp.MustCompile(`Rows Removed by (?:Filter|Index Recheck): (\d+)`)
 	ofTable := false

@@ -10,6 +10,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/emails"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -64,7 +65,7 @@ FROM (SELECT id, line_no, email, status, outcome_unknown, attempts, last_attempt
       FROM mailing_entries
       WHERE id >= $1 AND id > $2 AND id <= $3 AND (mailing_id = $4) IS TRUE AND ($5 = '' OR status = $5)
       ORDER BY id LIMIT $6) e
-LEFT JOIN LATERAL (SELECT l.error_code, l.error_reason, ` + deliveryColumns + ` FROM email_logs l
+LEFT JOIN LATERAL (SELECT l.error_code, l.error_reason, ` + emails.DeliveryColumnsSQL + ` FROM email_logs l
                    WHERE l.outbox_id = e.id AND (l.company_id = $7) IS TRUE AND e.status NOT IN ('PENDING', 'INVALID') LIMIT 1) l ON true
 ORDER BY e.id`
 

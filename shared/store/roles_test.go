@@ -23,7 +23,7 @@ import (
 // with a program: a developer who adds one lists which program may run its statements.
 var callers = map[string][]string{
 	"gateway_api": {
-		"tenant.FindCallers", "outbox.NewAccepter", "outbox.Accept", "outbox.AcceptBatch", "recipient.AcceptRecipients", "outbox.Exists", "idempotency.FindAnswer", "recipient.RecipientMatches", "FindEmail", "Timeline", "ListEmails", "outbox.Advance",
+		"tenant.FindCallers", "outbox.NewAccepter", "outbox.Accept", "outbox.AcceptBatch", "recipient.AcceptRecipients", "outbox.Exists", "idempotency.FindAnswer", "recipient.RecipientMatches", "emails.FindEmail", "emails.Timeline", "emails.ListEmails", "outbox.Advance",
 		"recipient.FindRecipient", "recipient.DeleteRecipient", "suppression.Suppress", "suppression.Unsuppress", "suppression.Suppressions", "process.ProcessStatuses", "breaker.Gate", "feedback.RecordFeedback", "lane.Wake", "lane.WakeLanes", "quota.Lock", "quota.Open", "quota.TakeFrom", "quota.InTx", "quota.Read", "quota.Near", "idempotency.Claim", "idempotency.WriteAnswer", "idempotency.FindUsed", "recipient.KnownPeople", "outbox.AdvanceIn", "outbox.AdvanceAllIn", "outbox.InsertMailingJob", "outbox.UntilUnlocked", "outbox.AcceptIn", "outbox.Attached", "suppression.AddAll",
 		"ListDeadLetters", "FindDeadLetter", "RetryDeadLetter", "DiscardDeadLetter", "CreateReplay", "FindReplay", "Reschedule", "outbox.AdvanceAll", "outbox.AggregateEmails",
 		"IngestMailing", "outbox.run", "flush", "quota.Add" /* of its writer */, "MailingExists", "FindMailing", "ListMailings", "MailingEntries", "MailingRows", "MailingVerdicts",
@@ -58,7 +58,7 @@ var callers = map[string][]string{
 	},
 	"gateway_operator": { // gatewayctl
 		"tenant.ChangeCompany", "tenant.CreateCompany", "tenant.Companies", "tenant.FindCompany", "tenant.SuspendCompany", "tenant.ResumeCompany", "tenant.CreateAPIKey", "tenant.RotateAPIKey", "tenant.RevokeAPIKey", "tenant.APIKeys",
-		"tenant.AddSenderDomain", "tenant.RemoveSenderDomain", "tenant.SenderDomains", "tenant.AllowProgram", "tenant.RevokeProgram", "tenant.Programs", "tenant.ProgramRoles", "tenant.FindCaller", "FindEmailDiagnosis", "Timeline", "ListEmails", "CancelEmail", "ReplayEmail", "lane.Wake", "lane.WakeLanes",
+		"tenant.AddSenderDomain", "tenant.RemoveSenderDomain", "tenant.SenderDomains", "tenant.AllowProgram", "tenant.RevokeProgram", "tenant.Programs", "tenant.ProgramRoles", "tenant.FindCaller", "emails.FindEmailDiagnosis", "emails.Timeline", "emails.ListEmails", "emails.CancelEmail", "emails.ReplayEmail", "lane.Wake", "lane.WakeLanes",
 		"process.ProcessStatuses", "lane.Lanes", "lane.HoldLanes", "lane.ReleaseLanes", "breaker.Gate", "breaker.HoldGate", "breaker.ReleaseGate",
 		"ListAllDeadLetters", "ListDeadLetters", "CountDeadLetters", "FindAnyDeadLetter", "RetryDeadLetterAs", "DiscardDeadLetterAs",
 		"CreateReplayAs", "FindAnyReplay", "audit.Audit", "audit.RecordReveal", "audit.Apply", "audit.ApplyOne", "suppression.Suppressions", "suppression.SuppressAs", "suppression.UnsuppressAs", "Server", "SchemaVersion", "CountBacklog", "OldestDue", "tenant.SetRetention", "tenant.FindRetention", "retention.MissingLogPartitions", "quota.SetQuotas", "quota.CompanyQuotas", "Pooled", "Confirm",

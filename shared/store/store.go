@@ -14,6 +14,7 @@ import (
 
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/emails"
 	"email-gateway/shared/store/encryption"
 	"email-gateway/shared/store/feedback"
 	"email-gateway/shared/store/file"
@@ -34,6 +35,7 @@ type Store struct {
 	*processes
 	*tenants
 	*breakers
+	*emailReads
 	*feedbacks
 	*outboxes
 	*encryptedNumbers
@@ -61,15 +63,17 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 	quotas := quota.New(db)
 	suppressed := suppression.New(db, quotas)
 	sealed := encryption.New(db)
-	emails := outbox.New(db, keys, quotas)
+	outboxRows := outbox.New(db, keys, quotas)
 	notifications := feedback.New(db)
+	found := emails.New(db)
 	s := &Store{
 		auditLog:         audit.New(db),
 		processes:        process.New(db),
 		breakers:         breaker.New(db),
+		emailReads:       found,
 		feedbacks:        notifications,
-		outboxes:         emails,
-		recipients:       recipient.New(db, keys, quotas, emails.Exists),
+		outboxes:         outboxRows,
+		recipients:       recipient.New(db, keys, quotas, outboxRows.Exists),
 		encryptedNumbers: sealed,
 		suppressions:     suppressed,
 		companyQuotas:    quotas,

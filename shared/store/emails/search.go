@@ -1,4 +1,4 @@
-package store
+package emails
 
 import (
 	"context"
@@ -10,20 +10,20 @@ import (
 
 // pageIDs are emails that may be on the page, by the filter that leaves the fewest, and where
 // the next page begins if this one is not full; uuid.Nil means that there is none.
-func (s *Store) pageIDs(ctx context.Context, company, before uuid.UUID, f EmailFilter, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
+func (s *Store) pageIDs(ctx context.Context, company, before uuid.UUID, f Filter, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
 	scan := limit // pageRowsSQL filters what it is given by everything
 	if f.Delivery != "" || !f.UpdatedAfter.IsZero() {
-		limit = max(listScan, limit) // no other statement filters by these
+		limit = max(ListScan, limit) // no other statement filters by these
 	}
 	if f.Status != "" || f.Tag != "" || f.AboutType != "" {
-		scan = listScan
+		scan = ListScan
 	}
 	scan = max(scan, limit)
 	switch {
 	case f.AboutType != "":
 		err = s.db.SelectContext(ctx, &ids, aboutIDsSQL, company, before, f.From, f.AboutType, f.AboutID, f.EventType, scan)
 	case f.Recipient != "" || f.ExternalID != "" || f.RequestID != "":
-		err = s.db.SelectContext(ctx, &ids, searchIDsSQL, company, before, f.From, scan, listScan, f.Recipient, f.ExternalID, f.RequestID)
+		err = s.db.SelectContext(ctx, &ids, searchIDsSQL, company, before, f.From, scan, ListScan, f.Recipient, f.ExternalID, f.RequestID)
 	case isProblem(f.Delivery):
 		err = s.db.SelectContext(ctx, &ids, problemIDsSQL, company, before, f.From, string(f.Delivery), scan)
 	case f.Status == email.Pending || f.Status == email.RetryScheduled:

@@ -1,4 +1,4 @@
-package store
+package emails
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 )
 
 // waitingScan is how many waiting emails of a company one request looks at. It is more than
-// listScan because a waiting email is read in one table, and it covers the emails that most
+// ListScan because a waiting email is read in one table, and it covers the emails that most
 // companies have scheduled. A company with more is searched in steps.
 const waitingScan = 20000
 
@@ -38,7 +38,7 @@ UNION ALL
 // of stepIDs, so a list may change from one to the other between two pages.
 //
 // Without a tag stepIDs runs first: it costs less, and in a backlog it fills the page.
-func (s *Store) waitingIDs(ctx context.Context, company, before uuid.UUID, f EmailFilter, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
+func (s *Store) waitingIDs(ctx context.Context, company, before uuid.UUID, f Filter, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
 	if f.Tag == "" {
 		if ids, next, err = s.stepIDs(ctx, company, before, f, limit); err != nil || len(ids) == limit || next == uuid.Nil {
 			return ids, next, err

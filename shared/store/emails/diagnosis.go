@@ -1,4 +1,4 @@
-package store
+package emails
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// EmailDiagnosis is an email with everything that decides whether and when it is sent. `gatewayctl email explain`
+// Diagnosis is an email with everything that decides whether and when it is sent. `gatewayctl email explain`
 // shows an operator why an email has not been sent yet.
-type EmailDiagnosis struct {
+type Diagnosis struct {
 	Email
 	CompanyName     string     `db:"company_name"`
 	SuspendedAt     *time.Time `db:"suspended_at"`
@@ -65,10 +65,10 @@ LEFT JOIN provider_gate g ON g.id = 1`
 
 // FindEmailDiagnosis returns an email of any company, or ErrNotFound. It is for operators; requests of tenants use
 // FindEmail.
-func (s *Store) FindEmailDiagnosis(ctx context.Context, id uuid.UUID) (EmailDiagnosis, error) {
-	var found EmailDiagnosis
+func (s *Store) FindEmailDiagnosis(ctx context.Context, id uuid.UUID) (Diagnosis, error) {
+	var found Diagnosis
 	if err := s.db.GetContext(ctx, &found, emailDiagnosisSQL, id); err != nil {
-		return EmailDiagnosis{}, fmt.Errorf("find email: %w", pg.Translate(err))
+		return Diagnosis{}, fmt.Errorf("find email: %w", pg.Translate(err))
 	}
 	return found, nil
 }

@@ -1,4 +1,4 @@
-package store
+package emails
 
 import (
 	"slices"
@@ -18,8 +18,8 @@ WHEN l.last_event = 'DELIVERY_DELAYED' THEN 'delayed'
 WHEN l.last_event IN ('BOUNCED', 'COMPLAINED') THEN lower(l.last_event)
 WHEN l.status = 'SENT' THEN 'pending' END`
 
-// deliveryColumns are the state with its time and reason.
-const deliveryColumns = deliveryState + ` AS delivery,
+// DeliveryColumnsSQL are the state with its time and reason.
+const DeliveryColumnsSQL = deliveryState + ` AS delivery,
 CASE WHEN l.delivery_problem <> 'delayed' THEN l.delivery_problem_at ELSE coalesce(l.delivered_at, l.delivery_problem_at) END AS delivery_at,
 CASE WHEN l.delivery_problem <> 'delayed' OR l.delivered_at IS NULL THEN l.delivery_problem_reason END AS delivery_reason`
 

@@ -1,4 +1,4 @@
-package store
+package emails
 
 import (
 	"context"
@@ -6,10 +6,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// listScan is how many emails one request of a list may look at. The status is in no
+// ListScan is how many emails one request of a list may look at. The status is in no
 // index (one would cost every send more than it saves), so a rare one is looked for
 // in steps of this size, each some 20 ms.
-const listScan = 5000
+const ListScan = 5000
 
 // stepIDsSQL scans the same indexes over $5 emails and returns the newest $6 of them that
 // have the tag and the status, and where the scan stopped (reached), unless it came to the
@@ -31,8 +31,8 @@ UNION ALL
 (SELECT id, true FROM walked ORDER BY id DESC OFFSET $5 - 1)`
 
 // stepIDs is one step of a search by status alone, or by tag behind a long backlog.
-func (s *Store) stepIDs(ctx context.Context, company, before uuid.UUID, f EmailFilter, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
-	ids, next, err = s.selectStep(ctx, stepIDsSQL, company, before, f.From, f.Tag, max(listScan, limit), limit, string(f.Status))
+func (s *Store) stepIDs(ctx context.Context, company, before uuid.UUID, f Filter, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
+	ids, next, err = s.selectStep(ctx, stepIDsSQL, company, before, f.From, f.Tag, max(ListScan, limit), limit, string(f.Status))
 	if err != nil {
 		return nil, uuid.Nil, err
 	}

@@ -1,4 +1,4 @@
-package store
+package emails
 
 import (
 	"context"
@@ -30,7 +30,7 @@ UNION ALL
 
 // taggedIDs is a search by tag. It finds a rare tag in one request, however many newer emails
 // there are; while a longer backlog of the company waits for the dispatcher, it goes in steps.
-func (s *Store) taggedIDs(ctx context.Context, company, before uuid.UUID, f EmailFilter, scan, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
+func (s *Store) taggedIDs(ctx context.Context, company, before uuid.UUID, f Filter, scan, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
 	ids, crowded, err := s.selectStep(ctx, taggedIDsSQL, company, before, f.From, scan, waitingScan, f.Tag)
 	switch {
 	case err != nil:
