@@ -196,32 +196,12 @@ func (s *Store) retryIntake(ctx context.Context, l DeadLetter, r LetterRetry) er
 	return &NotReplayableError{Reason: "the recipient's news are " + rows[0].Status}
 }
 
-// resolveMailingLettersSQL goes along dead_letters_mailing.
-const resolveMailingLettersSQL = `
-UPDATE dead_letters SET resolved_at = now(), updated_at = now(), resolution = 'retried', resolved_by = $2, replay_id = $3
-WHERE mailing_id = $1 AND target = 'mailing.process' AND resolved_at IS NULL`
-
-func resolveMailingLetters(ctx context.Context, tx *sqlx.Tx, mailing uuid.UUID, by *string, replay *uuid.UUID) error {
-	_, err := tx.ExecContext(ctx, resolveMailingLettersSQL, mailing, by, replay)
-	return pg.Translate(err)
-}
-
 func (s *Store) retryMailing(ctx context.Context, l DeadLetter, r LetterRetry) error {
-	again := func(tx *sqlx.Tx, m *Mailing) error {
-		if m.Status != MailingFailed {
-			return &MailingStateError{Status: m.Status, Reason: "only one that has failed can be tried again"}
-		}
-		if err := resume(ctx, tx, m); err != nil {
-			return err
-		}
-		by := r.Actor.String()
-		return resolveMailingLetters(ctx, tx, m.ID, &by, pg.OptionalUUID(r.ReplayID))
-	}
 	var err error
 	if r.tx != nil {
-		_, err = controlIn(ctx, r.tx, *l.CompanyID, *l.MailingID, again)
+		err = retryMailingIn(ctx, r.tx, *l.CompanyID, *l.MailingID, r.Actor.String(), r.ReplayID)
 	} else {
-		_, err = s.control(ctx, "retry dead letter", *l.CompanyID, *l.MailingID, again, runs)
+		err = s.retryFailedMailing(ctx, *l.CompanyID, *l.MailingID, r.Actor.String(), r.ReplayID)
 	}
 	var refused *MailingStateError
 	switch {
