@@ -13,6 +13,7 @@ import (
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/intake"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/outbox"
 )
 
@@ -199,9 +200,9 @@ func (s *Store) retryIntake(ctx context.Context, l DeadLetter, r LetterRetry) er
 func (s *Store) retryMailing(ctx context.Context, l DeadLetter, r LetterRetry) error {
 	var err error
 	if r.tx != nil {
-		err = retryMailingIn(ctx, r.tx, *l.CompanyID, *l.MailingID, r.Actor.String(), r.ReplayID)
+		err = mailing.RetryFailedMailingIn(ctx, r.tx, *l.CompanyID, *l.MailingID, r.Actor.String(), r.ReplayID)
 	} else {
-		err = s.retryFailedMailing(ctx, *l.CompanyID, *l.MailingID, r.Actor.String(), r.ReplayID)
+		err = s.RetryFailedMailing(ctx, *l.CompanyID, *l.MailingID, r.Actor.String(), r.ReplayID)
 	}
 	var refused *MailingStateError
 	switch {

@@ -39,17 +39,17 @@ func TestMailingPlans(t *testing.T) {
 				parameters []any
 				indexes    string
 			}{
-				"nextEntries":  {written(t, "nextEntriesSQL"), []any{mailing, middle, last, middle, 1000}, "mailing_entries_pkey"},
-				"entryRows":    {written(t, "entryRowsSQL"), []any{first, middle, last, mailing, "", 1000, uuid.New()}, "mailing_entries_pkey"},
-				"rejectRows":   {written(t, "rejectRowsSQL"), []any{mailing, 1, "", 1000}, "mailing_rejects_pkey"},
-				"toCancel":     {written(t, "toCancelSQL"), []any{mailing, middle, last, middle, 1000}, "mailing_entries_pkey"},
-				"toRetry":      {written(t, "toRetrySQL"), []any{mailing, first, last, nil, 1000}, "mailing_entries_pkey"},
-				"tally":        {written(t, "tallySQL"), []any{mailing, first, last}, "mailing_entries_pkey"},
-				"moveJob":      {written(t, "moveJobSQL"), []any{mailing, nil, 2, uuid.New(), "mailing.jobs.process"}, "email_outbox_lane_claim"},
-				"countLane":    {written(t, "countLaneSQL"), []any{lane, 50_000}, "email_outbox_lane_claim"},
-				"openMailings": {written(t, "openMailingsSQL"), nil, "mailings_open"},
-				"settling":     {written(t, "settlingSQL"), nil, "mailings_open"},
-				"recover":      {written(t, "recoverSQL"), []any{pq.Array([]string{uuid.NewString()}), 30_000, 100_000}, "mailings_open email_outbox_lane_claim"},
+				"nextEntries":  {written(t, "mailing.nextEntriesSQL"), []any{mailing, middle, last, middle, 1000}, "mailing_entries_pkey"},
+				"entryRows":    {written(t, "mailing.entryRowsSQL"), []any{first, middle, last, mailing, "", 1000, uuid.New()}, "mailing_entries_pkey"},
+				"rejectRows":   {written(t, "mailing.rejectRowsSQL"), []any{mailing, 1, "", 1000}, "mailing_rejects_pkey"},
+				"toCancel":     {written(t, "mailing.toCancelSQL"), []any{mailing, middle, last, middle, 1000}, "mailing_entries_pkey"},
+				"toRetry":      {written(t, "mailing.toRetrySQL"), []any{mailing, first, last, nil, 1000}, "mailing_entries_pkey"},
+				"tally":        {written(t, "mailing.tallySQL"), []any{mailing, first, last}, "mailing_entries_pkey"},
+				"moveJob":      {written(t, "mailing.moveJobSQL"), []any{mailing, nil, 2, uuid.New(), "mailing.jobs.process"}, "email_outbox_lane_claim"},
+				"countLane":    {written(t, "mailing.countLaneSQL"), []any{lane, 50_000}, "email_outbox_lane_claim"},
+				"openMailings": {written(t, "mailing.openMailingsSQL"), nil, "mailings_open"},
+				"settling":     {written(t, "mailing.settlingSQL"), nil, "mailings_open"},
+				"recover":      {written(t, "mailing.recoverSQL"), []any{pq.Array([]string{uuid.NewString()}), 30_000, 100_000}, "mailings_open email_outbox_lane_claim"},
 			} {
 				plan := storetest.Explain(t, db, tt.statement, tt.parameters...)
 				for index := range strings.FieldsSeq(tt.indexes) {

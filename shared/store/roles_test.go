@@ -24,10 +24,10 @@ import (
 var callers = map[string][]string{
 	"gateway_api": {
 		"tenant.FindCallers", "outbox.NewAccepter", "outbox.Accept", "outbox.AcceptBatch", "recipient.AcceptRecipients", "outbox.Exists", "idempotency.FindAnswer", "recipient.RecipientMatches", "emails.FindEmail", "emails.Timeline", "emails.ListEmails", "outbox.Advance",
-		"recipient.FindRecipient", "recipient.DeleteRecipient", "suppression.Suppress", "suppression.Unsuppress", "suppression.Suppressions", "process.ProcessStatuses", "breaker.Gate", "feedback.RecordFeedback", "lane.Wake", "lane.WakeLanes", "quota.Lock", "quota.Open", "quota.TakeFrom", "quota.InTx", "quota.Read", "quota.Near", "idempotency.Claim", "idempotency.WriteAnswer", "idempotency.FindUsed", "recipient.KnownPeople", "outbox.AdvanceIn", "outbox.AdvanceAllIn", "outbox.InsertMailingJob", "outbox.UntilUnlocked", "outbox.AcceptIn", "outbox.Attached", "suppression.AddAll",
+		"recipient.FindRecipient", "recipient.DeleteRecipient", "suppression.Suppress", "suppression.Unsuppress", "suppression.Suppressions", "process.ProcessStatuses", "breaker.Gate", "feedback.RecordFeedback", "lane.Wake", "lane.WakeLanes", "quota.Lock", "quota.Open", "quota.TakeFrom", "quota.InTx", "quota.Read", "quota.Near", "idempotency.Claim", "idempotency.WriteAnswer", "idempotency.FindUsed", "recipient.KnownPeople", "outbox.AdvanceIn", "outbox.AdvanceAllIn", "outbox.InsertMailingJob", "outbox.UntilUnlocked", "outbox.AcceptIn", "outbox.Attached", "mailing.RetryFailedMailing", "mailing.RetryFailedMailingIn", "suppression.AddAll",
 		"ListDeadLetters", "FindDeadLetter", "RetryDeadLetter", "DiscardDeadLetter", "CreateReplay", "FindReplay", "Reschedule", "outbox.AdvanceAll", "outbox.AggregateEmails",
-		"IngestMailing", "outbox.run", "flush", "quota.Add" /* of its writer */, "MailingExists", "FindMailing", "ListMailings", "MailingEntries", "MailingRows", "MailingVerdicts",
-		"StartMailing", "PauseMailing", "ResumeMailing", "CancelMailing", "MoveMailing", "RetryFailedEntries", "quota.SetQuotaDefaults", "suppression.AddSuppression", "Confirm",
+		"mailing.IngestMailing", "outbox.run", "mailing.flush", "quota.Add" /* of its writer */, "mailing.MailingExists", "mailing.FindMailing", "mailing.ListMailings", "mailing.MailingEntries", "mailing.MailingRows", "mailing.MailingVerdicts",
+		"mailing.StartMailing", "mailing.PauseMailing", "mailing.ResumeMailing", "mailing.CancelMailing", "mailing.MoveMailing", "mailing.RetryFailedEntries", "quota.SetQuotaDefaults", "suppression.AddSuppression", "Confirm",
 		"event.Read", "event.WithEvents", "event.Before", "event.After",
 		"usage.Month", "usage.Quotas",
 		"template.Create", "template.Publish", "template.Delete", "template.Resolve", "template.Find", "template.List", "template.History",
@@ -41,7 +41,7 @@ var callers = map[string][]string{
 		"idempotency.CleanIdempotencyKeys", "CleanEmailLetters", "CleanBulkLetters", "CleanReplays", "feedback.CleanFeedback", "audit.CleanAudit", "retention.CleanRecipients", "retention.PurgeOutbox", "retention.EraseBodies", "retention.EraseCompanyBodies",
 		"retention.PurgeLogs", "retention.PurgeCompanyLogs", "retention.PurgeEvents", "retention.PurgeAggregates", "retention.PurgeEntries", "retention.EraseEntryValues", "retention.EraseTemplates", "retention.EraseEntryHashes", "retention.EraseOutboxHashes", "retention.EraseRecipientHashes",
 		"retention.DueFiles", "retention.MarkFilesDeleted", "tenant.Retentions", "retention.MakeLogPartition", "retention.DropLogPartition", "retention.MissingLogPartitions", "retention.OverdueLogPartitions", "ErasedTasks", "TasksRemoved",
-		"RecoverMailings", "SettlingMailings", "SettleMailing", "OpenMailings", "CountMailing", "FoldMailingFeedback", "MailingsExist", "SizeFiles", "CancelUnstarted", "quota.FoldQuotas", "Confirm",
+		"mailing.RecoverMailings", "mailing.SettlingMailings", "mailing.SettleMailing", "mailing.OpenMailings", "mailing.CountMailing", "mailing.FoldMailingFeedback", "mailing.MailingsExist", "mailing.SizeFiles", "mailing.CancelUnstarted", "quota.FoldQuotas", "Confirm",
 		"event.AssignPositions", "event.Lag", "event.Purge", "event.AddOfCompany",
 		"reputation.SetDefaults", "reputation.Due", "reputation.Check", "reputation.CountPaused", "reputation.Clean",
 		"usage.Newest", "usage.AddCompanies", "usage.Fold",
@@ -49,8 +49,8 @@ var callers = map[string][]string{
 		"file.DeleteUnused", "file.Exist",
 	},
 	"gateway_worker": {
-		"outbox.NewAdvancer", "outbox.NewLoader", "outbox.Load", "outbox.SESMessageID", "outbox.Advance", "DropTask", "NoteDroppedTask", "BuryTask", "MailingTemplates", "breaker.Gate", "breaker.ShutGate", "breaker.OpenGate", "breaker.ShutGateByAccount", "breaker.OpenGateByAccount", "SkipProbe", "process.LiveProcesses",
-		"process.ReportStatus", "process.WithdrawStatus", "LockMailing", "HoldMailing", "CountLane", "NextEntries", "Expand", "FindMailingRoom", "FailJob", "lane.Wake", "lane.WakeLanes",
+		"outbox.NewAdvancer", "outbox.NewLoader", "outbox.Load", "outbox.SESMessageID", "outbox.Advance", "DropTask", "NoteDroppedTask", "BuryTask", "mailing.MailingTemplates", "breaker.Gate", "breaker.ShutGate", "breaker.OpenGate", "breaker.ShutGateByAccount", "breaker.OpenGateByAccount", "SkipProbe", "process.LiveProcesses",
+		"process.ReportStatus", "process.WithdrawStatus", "mailing.LockMailing", "mailing.HoldMailing", "mailing.CountLane", "mailing.NextEntries", "mailing.Expand", "mailing.FindMailingRoom", "mailing.FailJob", "lane.Wake", "lane.WakeLanes",
 		"recipient.UpsertRecipients", "recipient.BuryIntake", "feedback.RecordFeedback", "Confirm",
 		"webhook.Count", "webhook.Head", "webhook.Due", "webhook.Behind", "webhook.Take", "webhook.Renew", "webhook.Release", "webhook.Load", "webhook.Record", "webhook.Read",
 		"webhook.FindEvents", "event.Read", "event.Find", "webhook.CatchUp", "webhook.ReplayFailed", "event.AddOfCompany",

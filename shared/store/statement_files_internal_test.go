@@ -2,33 +2,16 @@ package store
 
 import (
 	"testing"
-	"text/template"
 
-	"email-gateway/shared/store/breaker"
-	"email-gateway/shared/store/internal/intake"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/internal/statementtest"
-	"email-gateway/shared/store/recipient"
 )
 
 func statementFiles() statementtest.Package {
 	return statementtest.Package{
 		Name: "store", Folder: "sql",
 		Parameters: map[string][]pg.Parameter{
-			"expand":                  expandParameters.List(),
-			"insert_doubtful_entries": doubtfulParameters.List(),
-			"insert_rejects":          rejectsParameters.List(),
-			"release":                 releaseParameters.List(),
-			"size_files":              sizeFilesParameters.List(),
-		},
-		Fragments: template.FuncMap{
-			"erasedAddress":   func() string { return ErasedAddress },
-			"gateIsOpen":      func() string { return breaker.IsOpenSQL },
-			"gateProbe":       func() string { return breaker.ProbeSQL },
-			"gateShutTurn":    func() string { return breaker.ShutTurnSQL },
-			"insertJobSQL":    func() string { return insertJobSQL },
-			"intakePersonSQL": func() string { return intake.PersonSQL },
-			"personSQL":       func() string { return recipient.PersonSQL },
+			"release": releaseParameters.List(),
 		},
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/process"
 	"email-gateway/shared/store/quota"
@@ -35,6 +36,7 @@ type Store struct {
 	*processes
 	*tenants
 	*breakers
+	*mailings
 	*emailReads
 	*feedbacks
 	*outboxes
@@ -47,8 +49,6 @@ type Store struct {
 
 	db    *pg.DB
 	files *file.Store
-	// expanding has the companies whose mailings have met a locked recipient a moment ago.
-	expanding *pg.Aside[uuid.UUID]
 }
 
 // Open connects to the database named by a postgres:// URL and checks that it
@@ -66,10 +66,12 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 	outboxRows := outbox.New(db, keys, quotas)
 	notifications := feedback.New(db)
 	found := emails.New(db)
+	uploads := mailing.New(db, keys)
 	s := &Store{
 		auditLog:         audit.New(db),
 		processes:        process.New(db),
 		breakers:         breaker.New(db),
+		mailings:         uploads,
 		emailReads:       found,
 		feedbacks:        notifications,
 		outboxes:         outboxRows,
@@ -82,8 +84,6 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 
 		db:    db,
 		files: file.New(db),
-
-		expanding: pg.NewAside[uuid.UUID](),
 	}
 	s.tenants = tenant.New(db, func(ctx context.Context, company uuid.UUID) error {
 		return dispatchLanes.WakeLanes(ctx, []lane.Lanes{{Company: company}})

@@ -1,4 +1,4 @@
-package store
+package mailing
 
 import (
 	"context"
@@ -38,22 +38,22 @@ WHERE company_id = $4 AND id = (
     LIMIT 1 FOR UPDATE OF o SKIP LOCKED)`
 
 // MoveMailing has a mailing start at another time, as long as none of its entries has become
-// an email; the zero time is now. A paused one stays paused. *MailingStateError when it is
+// an email; the zero time is now. A paused one stays paused. *StateError when it is
 // too late.
 func (s *Store) MoveMailing(ctx context.Context, company, id uuid.UUID, at time.Time) (Mailing, error) {
 	sendAt := sql.NullTime{Time: at, Valid: !at.IsZero()}
 	return s.control(ctx, "move mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		begun := m.Processed > 0 || m.ExpandedAt != nil
 		switch {
-		case m.Status == MailingPaused && !begun:
+		case m.Status == Paused && !begun:
 			return pg.Translate(tx.GetContext(ctx, m, movePausedSQL, m.ID, sendAt))
-		case (m.Status == MailingQueued || m.Status == MailingPending) && !begun:
+		case (m.Status == Queued || m.Status == Pending) && !begun:
 			if err := tx.GetContext(ctx, m, moveWaitingSQL, m.ID, sendAt); err != nil {
 				return pg.Translate(err)
 			}
 			return moveJob(ctx, tx, m, sendAt)
 		default:
-			return &MailingStateError{Status: m.Status, Reason: "only one that has not begun can be moved to another time"}
+			return &StateError{Status: m.Status, Reason: "only one that has not begun can be moved to another time"}
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package store
+package mailing
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 // entries are EntryInvalid; the rest have their entry's status.
 const RowDuplicate = "DUPLICATE"
 
-// MailingRow is a row of a mailing's file with its outcome.
-type MailingRow struct {
+// Row is a row of a mailing's file with its outcome.
+type Row struct {
 	Line           int            `db:"line_no"`
 	ID             uuid.NullUUID  `db:"id"`          // of its email, or of the one it would have become; null of a row that is no entry
 	Email          string         `db:"email"`       // "" of a row that is no entry
@@ -78,7 +78,7 @@ WHERE mailing_id = $1 AND line_no > $2 AND ($3 = '' OR (code = '` + CodeDuplicat
 
 // RowPage is a part of a list of rows.
 type RowPage struct {
-	Rows []MailingRow
+	Rows []Row
 	End  RowCursor // of the last row
 	More bool      // there may be others
 }
@@ -91,7 +91,7 @@ func (s *Store) MailingRows(ctx context.Context, company, id uuid.UUID, f RowFil
 		return RowPage{}, err
 	}
 	limit := max(f.Limit, 1)
-	var rows, rejects []MailingRow
+	var rows, rejects []Row
 	if f.Status != RowDuplicate {
 		err := s.db.SelectContext(ctx, &rows, entryRowsSQL, m.FirstEntry.UUID, f.After.Entry, m.LastEntry.UUID, id, f.Status, limit, company)
 		if err != nil {
@@ -103,7 +103,7 @@ func (s *Store) MailingRows(ctx context.Context, company, id uuid.UUID, f RowFil
 			return RowPage{}, fmt.Errorf("list rejected rows: %w", pg.Translate(err))
 		}
 		rows = append(rows, rejects...)
-		slices.SortFunc(rows, func(a, b MailingRow) int { return a.Line - b.Line })
+		slices.SortFunc(rows, func(a, b Row) int { return a.Line - b.Line })
 	}
 	page := RowPage{Rows: rows[:min(limit, len(rows))], End: f.After, More: len(rows) >= limit}
 	for _, row := range page.Rows {

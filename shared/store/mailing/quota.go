@@ -1,4 +1,4 @@
-package store
+package mailing
 
 import (
 	"context"
@@ -17,18 +17,18 @@ import (
 // demand is what the mailing adds, with so many lines. Its own row is counted already: see
 // ofOwnRow. The file of a dry run is not kept, but its entries hold the same data: they count
 // as much as the file, for as long as a file is kept.
-func (m *NewMailing) demand(counts MailingCounts) quota.Demand {
-	wanted := quota.Demand{QuotaMailingRowsPerDay: int64(counts.Total), QuotaStoredFileBytes: m.FileBytes}
+func (m *NewMailing) demand(counts Counts) quota.Demand {
+	wanted := quota.Demand{quota.MailingRowsPerDay: int64(counts.Total), quota.StoredFileBytes: m.FileBytes}
 	if m.DryRun {
 		return wanted
 	}
-	wanted[QuotaStoredBodyBytes] = m.templateBytes()
+	wanted[quota.StoredBodyBytes] = m.templateBytes()
 	for i := range m.Tests {
 		for q, n := range m.Tests[i].Demand() {
 			wanted[q] += n
 		}
 	}
-	delete(wanted, QuotaRecipients) // tests name a line's recipient
+	delete(wanted, quota.Recipients) // tests name a line's recipient
 	return wanted
 }
 
@@ -48,12 +48,12 @@ func (m *NewMailing) templateBytes() int64 {
 // ofOwnRow is what the row of the mailing, QUEUED, adds to the use before the mailing is
 // checked.
 func (m *NewMailing) ofOwnRow() quota.Demand {
-	return quota.Demand{QuotaRunningMailings: 1, QuotaStoredBodyBytes: m.templateBytes()}
+	return quota.Demand{quota.RunningMailings: 1, quota.StoredBodyBytes: m.templateBytes()}
 }
 
 // checkQuotas refuses a mailing that would exceed a quota. runs: it starts. Before
 // the lines are read, a quick check without locks may refuse early, so that they need not be read.
-func (in *ingest) checkQuotas(ctx context.Context, tx *sqlx.Tx, counts MailingCounts, runs, quick bool) error {
+func (in *ingest) checkQuotas(ctx context.Context, tx *sqlx.Tx, counts Counts, runs, quick bool) error {
 	m := &in.mailing
 	if !quick {
 		if err := quota.Lock(ctx, tx, m.CompanyID); err != nil {
@@ -67,7 +67,7 @@ func (in *ingest) checkQuotas(ctx context.Context, tx *sqlx.Tx, counts MailingCo
 	}
 	b.GiveBack(m.ofOwnRow())
 	if runs {
-		wanted[QuotaRunningMailings] = 1
+		wanted[quota.RunningMailings] = 1
 	}
 	return b.Take(wanted)
 }
@@ -79,14 +79,14 @@ func checkRunning(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) error {
 	if err != nil {
 		return err
 	}
-	return b.Take(quota.Demand{QuotaRunningMailings: 1})
+	return b.Take(quota.Demand{quota.RunningMailings: 1})
 }
 
 // Unlimited is a room that has no end.
 const Unlimited int64 = -1
 
-// MailingRoom is what mailings of a company may still make.
-type MailingRoom struct {
+// Room is what mailings of a company may still make.
+type Room struct {
 	Emails     int64     // of the day, or Unlimited
 	Recipients int64     // or Unlimited
 	Until      time.Time // when the day is over
@@ -98,22 +98,22 @@ type MailingRoom struct {
 const mailingsPausedSQL = `SELECT mailings_paused_at IS NOT NULL FROM companies WHERE id = $1`
 
 // FindMailingRoom returns what mailings of a company may make now.
-func (s *Store) FindMailingRoom(ctx context.Context, company uuid.UUID) (MailingRoom, error) {
+func (s *Store) FindMailingRoom(ctx context.Context, company uuid.UUID) (Room, error) {
 	use, err := quota.Read(ctx, s.db, company, false)
 	if err != nil {
-		return MailingRoom{}, err
+		return Room{}, err
 	}
-	room := MailingRoom{Emails: roomIn(use[QuotaEmailsPerDay]), Recipients: roomIn(use[QuotaRecipients])}
-	if reset := use[QuotaEmailsPerDay].Reset; reset != nil {
+	room := Room{Emails: roomIn(use[quota.EmailsPerDay]), Recipients: roomIn(use[quota.Recipients])}
+	if reset := use[quota.EmailsPerDay].Reset; reset != nil {
 		room.Until = *reset
 	}
 	if err := s.db.GetContext(ctx, &room.Paused, mailingsPausedSQL, company); err != nil {
-		return MailingRoom{}, fmt.Errorf("find out whether mailings are paused: %w", pg.Translate(err))
+		return Room{}, fmt.Errorf("find out whether mailings are paused: %w", pg.Translate(err))
 	}
 	return room, nil
 }
 
-func roomIn(u QuotaUse) int64 {
+func roomIn(u quota.Use) int64 {
 	if u.Limit == 0 {
 		return Unlimited
 	}
@@ -122,20 +122,20 @@ func roomIn(u QuotaUse) int64 {
 
 // Waiting is why a mailing waits, and until when.
 type Waiting struct {
-	For   Quota
+	For   quota.Quota
 	Until time.Time // zero = until an operator resumes the company's mailings
 }
 
 // WaitsForReputation as the reason of a Waiting: the reputation guard has paused the mailings of the
 // company.
-const WaitsForReputation Quota = "reputation"
+const WaitsForReputation quota.Quota = "reputation"
 
 // WaitsFor is what a mailing waits for at this time, a quota or WaitsForReputation, and until when; "" =
 // nothing.
 func (m Mailing) WaitsFor(now time.Time) Waiting {
 	if m.CompanyPausedAt != nil {
 		switch m.Status {
-		case MailingQueued, MailingPending, MailingProcessing, MailingSending:
+		case Queued, Pending, Processing, Sending:
 			return Waiting{For: WaitsForReputation}
 		}
 	}
@@ -143,8 +143,8 @@ func (m Mailing) WaitsFor(now time.Time) Waiting {
 		return Waiting{}
 	}
 	switch m.Status {
-	case MailingQueued, MailingPending, MailingProcessing:
-		return Waiting{For: Quota(*m.WaitingFor), Until: m.WaitingUntil.UTC()}
+	case Queued, Pending, Processing:
+		return Waiting{For: quota.Quota(*m.WaitingFor), Until: m.WaitingUntil.UTC()}
 	}
 	return Waiting{}
 }

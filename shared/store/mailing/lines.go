@@ -1,4 +1,4 @@
-package store
+package mailing
 
 import (
 	"bytes"
@@ -42,9 +42,9 @@ type RejectedLine struct {
 	Code   string `db:"code"`
 }
 
-// MailingLine is one line of a mailing's file: exactly one of the two is set. What
+// Line is one line of a mailing's file: exactly one of the two is set. What
 // they point to may be used again for the next line.
-type MailingLine struct {
+type Line struct {
 	Entry  *NewEntry
 	Reject *RejectedLine
 }
@@ -84,7 +84,7 @@ type entryWriter struct {
 	line        int // the last one taken
 	taken       uuid.UUID
 	first, last uuid.UUID // of the entries written
-	counts      MailingCounts
+	counts      Counts
 	reasons     map[string]int // counts.Invalid by code
 }
 
@@ -97,7 +97,7 @@ func newEntryWriter(ctx context.Context, tx pg.SteadyTx, m NewMailing, copyTime 
 
 // writeAll writes all lines, or returns an error after which the transaction must be
 // rolled back. Either way no COPY is open any more.
-func (w *entryWriter) writeAll(lines iter.Seq2[MailingLine, error]) error {
+func (w *entryWriter) writeAll(lines iter.Seq2[Line, error]) error {
 	for line, err := range lines {
 		if err == nil {
 			err = w.take(line)
@@ -110,7 +110,7 @@ func (w *entryWriter) writeAll(lines iter.Seq2[MailingLine, error]) error {
 	return w.flush()
 }
 
-func (w *entryWriter) take(line MailingLine) error {
+func (w *entryWriter) take(line Line) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}

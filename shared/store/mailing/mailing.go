@@ -1,4 +1,4 @@
-package store
+package mailing
 
 import (
 	"context"
@@ -13,19 +13,19 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// MailingStatus is the state of a mailing.
-type MailingStatus string
+// Status is the state of a mailing.
+type Status string
 
 // The states of a mailing; schema/README.md draws the ways between them.
 const (
-	MailingQueued     MailingStatus = "QUEUED"     // its job waits
-	MailingPending    MailingStatus = "PENDING"    // its job was lost and waits again
-	MailingProcessing MailingStatus = "PROCESSING" // entries are being turned into emails
-	MailingSending    MailingStatus = "SENDING"    // all entries are emails, not all have ended
-	MailingPaused     MailingStatus = "PAUSED"
-	MailingCompleted  MailingStatus = "COMPLETED"
-	MailingCancelled  MailingStatus = "CANCELLED"
-	MailingFailed     MailingStatus = "FAILED" // its job was tried three times
+	Queued     Status = "QUEUED"     // its job waits
+	Pending    Status = "PENDING"    // its job was lost and waits again
+	Processing Status = "PROCESSING" // entries are being turned into emails
+	Sending    Status = "SENDING"    // all entries are emails, not all have ended
+	Paused     Status = "PAUSED"
+	Completed  Status = "COMPLETED"
+	Cancelled  Status = "CANCELLED"
+	Failed     Status = "FAILED" // its job was tried three times
 )
 
 // mailingQueue is the queue of a mailing's emails, by their priority; its lane is named by it.
@@ -49,7 +49,7 @@ type Mailing struct {
 	Tags         pq.StringArray `db:"tags"`
 	Delivery     email.Delivery `db:"delivery"`
 	SendAt       *time.Time     `db:"send_at"`
-	Status       MailingStatus  `db:"status"`
+	Status       Status         `db:"status"`
 	Generation   int            `db:"generation"` // 0 = never started
 	Attempts     int            `db:"attempts"`   // tries of its job in a row that failed
 	LastAttempt  *time.Time     `db:"last_attempt"`
@@ -110,7 +110,7 @@ func (m Mailing) Ended() int {
 // Remaining is how long the rest will take at the latest rate; 0 = not known, or done.
 func (m Mailing) Remaining() time.Duration {
 	left := m.Accepted - m.Ended()
-	if m.Rate <= 0 || left <= 0 || m.Status == MailingCancelled {
+	if m.Rate <= 0 || left <= 0 || m.Status == Cancelled {
 		return 0
 	}
 	return time.Duration(float64(left) / m.Rate * float64(time.Second))

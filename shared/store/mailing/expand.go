@@ -1,4 +1,4 @@
-package store
+package mailing
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/quota"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/sql"
 )
 
@@ -66,7 +67,7 @@ const noDeadline = 10 * 365 * 24 * time.Hour
 // skip locked recipients, and the claim of each email writes its recipient. A recipient that
 // another transaction is inserting still delays each step by pg.GroupWait. The error is ErrLocked if
 // another transaction holds the mailing's row for outbox.LockWait.
-func (s *Store) Expand(ctx context.Context, job *MailingJob, x Expansion) (queued int, held bool, err error) {
+func (s *Store) Expand(ctx context.Context, job *Job, x Expansion) (queued int, held bool, err error) {
 	for i := range x.Entries {
 		encoded, err := json.Marshal(x.Entries[i].Job)
 		if err != nil {
@@ -88,7 +89,7 @@ func (s *Store) Expand(ctx context.Context, job *MailingJob, x Expansion) (queue
 	})
 	switch {
 	case pg.IsLockTimeout(err):
-		return 0, false, fmt.Errorf("expand mailing: %w: %w", ErrLocked, err)
+		return 0, false, fmt.Errorf("expand mailing: %w: %w", recipient.ErrLocked, err)
 	case err != nil:
 		return 0, false, fmt.Errorf("expand mailing: %w", err)
 	case len(steps) == 0:
@@ -134,7 +135,7 @@ func (s *Store) expandPastLocks(company uuid.UUID, step func(people peopleMode, 
 // before it locks the mailing.
 func (s *Store) expandWithinQuota(ctx context.Context, company uuid.UUID, emails int64, args []any) ([]expanded, error) {
 	return quota.InTx(ctx, s.db, func(tx *sqlx.Tx) (steps []expanded, err error) {
-		if err := quota.TakeFrom(ctx, tx, company, quota.Demand{QuotaEmailsPerDay: emails}, false); err != nil {
+		if err := quota.TakeFrom(ctx, tx, company, quota.Demand{quota.EmailsPerDay: emails}, false); err != nil {
 			return nil, err
 		}
 		return steps, pg.Translate(tx.SelectContext(ctx, &steps, sql.Expand, args...))

@@ -1,4 +1,4 @@
-package store
+package mailing
 
 import (
 	"context"
@@ -17,9 +17,9 @@ const (
 	EntryQueued  = "QUEUED"  // an email that is not final yet
 )
 
-// MailingEntry describes one address of a mailing. Its id is that
+// Entry describes one address of a mailing. Its id is that
 // of the email made from it.
-type MailingEntry struct {
+type Entry struct {
 	ID                uuid.UUID     `db:"id"`
 	Line              int           `db:"line_no"`
 	Email             string        `db:"email"`
@@ -59,12 +59,12 @@ ORDER BY id LIMIT $6`
 
 // MailingEntries returns a page of a mailing's entries; ErrNotFound when the company
 // has no such mailing.
-func (s *Store) MailingEntries(ctx context.Context, company, id uuid.UUID, f EntryFilter) ([]MailingEntry, error) {
+func (s *Store) MailingEntries(ctx context.Context, company, id uuid.UUID, f EntryFilter) ([]Entry, error) {
 	m, err := s.FindMailing(ctx, company, id)
 	if err != nil {
 		return nil, err
 	}
-	page := []MailingEntry{}
+	page := []Entry{}
 	err = s.db.SelectContext(ctx, &page, entriesSQL, m.FirstEntry.UUID, f.After, m.LastEntry.UUID, id, f.Status, max(f.Limit, 1))
 	if err != nil {
 		return nil, fmt.Errorf("list entries: %w", pg.Translate(err))

@@ -1,4 +1,4 @@
-package store
+package mailing
 
 import (
 	"context"
@@ -19,23 +19,23 @@ func resolveMailingLetters(ctx context.Context, tx *sqlx.Tx, mailing uuid.UUID, 
 	return pg.Translate(err)
 }
 
-// retryFailedMailing starts a mailing that has FAILED again and resolves its dead letters: by whom, and by which replay, if by
-// any. It returns *MailingStateError for a mailing in another status.
-func (s *Store) retryFailedMailing(ctx context.Context, company, id uuid.UUID, by string, replay uuid.UUID) error {
+// RetryFailedMailing starts a mailing that has FAILED again and resolves its dead letters: by whom, and by which replay, if by
+// any. It returns *StateError for a mailing in another status.
+func (s *Store) RetryFailedMailing(ctx context.Context, company, id uuid.UUID, by string, replay uuid.UUID) error {
 	_, err := s.control(ctx, "retry dead letter", company, id, retryFailed(ctx, by, replay), runs)
 	return err
 }
 
-// retryMailingIn is retryFailedMailing as a part of a transaction.
-func retryMailingIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID, by string, replay uuid.UUID) error {
+// RetryFailedMailingIn is RetryFailedMailing as a part of a transaction.
+func RetryFailedMailingIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID, by string, replay uuid.UUID) error {
 	_, err := controlIn(ctx, tx, company, id, retryFailed(ctx, by, replay))
 	return err
 }
 
 func retryFailed(ctx context.Context, by string, replay uuid.UUID) func(tx *sqlx.Tx, m *Mailing) error {
 	return func(tx *sqlx.Tx, m *Mailing) error {
-		if m.Status != MailingFailed {
-			return &MailingStateError{Status: m.Status, Reason: "only one that has failed can be tried again"}
+		if m.Status != Failed {
+			return &StateError{Status: m.Status, Reason: "only one that has failed can be tried again"}
 		}
 		if err := resume(ctx, tx, m); err != nil {
 			return err

@@ -1,4 +1,4 @@
-package store
+package mailing
 
 import (
 	"cmp"
@@ -50,8 +50,8 @@ type NewMailing struct {
 	Tags           []string
 	Delivery       email.Delivery    // "" = at_least_once
 	SendAt         time.Time         // zero = now; the job is due then
-	Tests          []NewEmail        // complete emails of their own, accepted in the same commit
-	Key            *IdempotencyKey   // nil = none; its Answer is filled in from Answer
+	Tests          []outbox.NewEmail // complete emails of their own, accepted in the same commit
+	Key            *idempotency.Key  // nil = none; its Answer is filled in from Answer
 	Traceparent    string            // the trace that its first job belongs to; "" = none
 	Attachments    []file.Attachment // of every email
 	// Yield runs wait, which waits until a concurrent request with the same key or filename is
@@ -59,11 +59,11 @@ type NewMailing struct {
 	Yield func(wait func() error) error
 	// Answer makes the answer to the request from what was counted. It is stored, and
 	// given again when the request is repeated.
-	Answer func(MailingCounts) ([]byte, error)
+	Answer func(Counts) ([]byte, error)
 }
 
-// MailingCounts are the counts of a mailing's lines: Total = Accepted + Invalid + Duplicates.
-type MailingCounts struct {
+// Counts are the counts of a mailing's lines: Total = Accepted + Invalid + Duplicates.
+type Counts struct {
 	Total      int
 	Accepted   int
 	Invalid    int // entries with an address that cannot be sent to, and lines that are no entries
@@ -103,38 +103,38 @@ var (
 // for *KeyUsedError, *FilenameUsedError, *QuotaError, ErrInProgress, ErrNoLane and ErrUnavailable.
 // After ErrUnknownOutcome, counts and answer are valid if MailingExists finds the mailing. Between two
 // lines there must be at most about 20 s: Postgres ends an idle transaction after that.
-func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2[MailingLine, error]) (MailingCounts, []byte, error) {
+func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2[Line, error]) (Counts, []byte, error) {
 	// The conflicting row may have disappeared when it is looked up: a key expired, a mailing
 	// was cancelled. No line has been read by then.
 	for range 3 {
 		in := ingest{mailing: m, copyTime: s.db.CopyTime()}
 		err := s.db.InSteadyTx(ctx, func(tx pg.SteadyTx) error { return in.run(ctx, tx, lines) })
-		if errors.Is(err, ErrInProgress) {
+		if errors.Is(err, idempotency.ErrInProgress) {
 			if err := s.awaitTwin(ctx, m); err != nil {
-				return MailingCounts{}, nil, fmt.Errorf("ingest mailing: %w", err)
+				return Counts{}, nil, fmt.Errorf("ingest mailing: %w", err)
 			}
 			continue
 		}
 		switch {
 		case errors.Is(err, idempotency.ErrTaken):
-			var used StoredAnswer
-			if used, err = s.FindUsed(ctx, m.CompanyID, *m.Key); err == nil {
-				return MailingCounts{}, nil, &KeyUsedError{Answer: used}
+			var used idempotency.StoredAnswer
+			if used, err = s.keys.FindUsed(ctx, m.CompanyID, *m.Key); err == nil {
+				return Counts{}, nil, &idempotency.UsedError{Answer: used}
 			}
 		case errors.Is(err, errFilenameTaken):
 			holder := &FilenameUsedError{}
 			if err = s.db.GetContext(ctx, holder, filenameHolderSQL, m.CompanyID, pg.WithoutNUL(m.Filename)); err == nil {
-				return MailingCounts{}, nil, holder
+				return Counts{}, nil, holder
 			}
 			err = pg.Translate(err)
 		default:
 			return in.counts, in.answer, err
 		}
 		if !errors.Is(err, pg.ErrNotFound) {
-			return MailingCounts{}, nil, fmt.Errorf("ingest mailing: %w", err)
+			return Counts{}, nil, fmt.Errorf("ingest mailing: %w", err)
 		}
 	}
-	return MailingCounts{}, nil, ErrInProgress
+	return Counts{}, nil, idempotency.ErrInProgress
 }
 
 // awaitTwin waits, as long as bounded permits, until no concurrent request is writing a mailing with the
@@ -156,7 +156,7 @@ func (s *Store) awaitTwin(ctx context.Context, m NewMailing) error {
 		case errors.Is(err, errClaimed), errors.Is(err, idempotency.ErrTaken), errors.Is(err, errFilenameTaken):
 			return nil
 		case errors.Is(err, pg.ErrBusy):
-			return errors.Join(ErrInProgress, err)
+			return errors.Join(idempotency.ErrInProgress, err)
 		}
 		return err
 	}
@@ -170,7 +170,7 @@ func (s *Store) awaitTwin(ctx context.Context, m NewMailing) error {
 type ingest struct {
 	mailing  NewMailing
 	copyTime time.Duration
-	counts   MailingCounts
+	counts   Counts
 	answer   []byte
 	reasons  map[string]int // counts.Invalid by code
 }
@@ -202,7 +202,7 @@ WHERE company_id = $1 AND filename = $2 AND NOT dry_run AND NOT nothing_to_send 
 // ingestWait is how long the writing of a mailing waits for a lock.
 const ingestWait = 5 * time.Second
 
-func (in *ingest) run(ctx context.Context, tx pg.SteadyTx, lines iter.Seq2[MailingLine, error]) error {
+func (in *ingest) run(ctx context.Context, tx pg.SteadyTx, lines iter.Seq2[Line, error]) error {
 	if err := pg.MayIdle(ctx, tx.Tx); err != nil {
 		return fmt.Errorf("begin mailing: %w", err)
 	}
@@ -222,7 +222,7 @@ func (in *ingest) run(ctx context.Context, tx pg.SteadyTx, lines iter.Seq2[Maili
 	}
 	crashpoint.At(crashpoint.UploadWritten)
 	in.counts, in.reasons = w.counts, w.reasons
-	err := in.checkQuotas(ctx, tx.Tx, in.counts, in.status() == MailingQueued, false)
+	err := in.checkQuotas(ctx, tx.Tx, in.counts, in.status() == Queued, false)
 	if err != nil {
 		return err
 	}
@@ -261,7 +261,7 @@ func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 	if err := file.Hold(ctx, tx, m.CompanyID, file.Owned{Owner: m.ID, Attachments: m.Attachments}); err != nil {
 		return err
 	}
-	return in.checkQuotas(ctx, tx, MailingCounts{Total: 1}, !m.DryRun && !m.Held, true)
+	return in.checkQuotas(ctx, tx, Counts{Total: 1}, !m.DryRun && !m.Held, true)
 }
 
 // finishMailingSQL updates, by primary key, the row that this
@@ -291,14 +291,14 @@ func (m *NewMailing) begin() time.Time {
 }
 
 // status is the mailing's status after its ingest.
-func (in *ingest) status() MailingStatus {
+func (in *ingest) status() Status {
 	switch {
 	case in.mailing.DryRun, in.counts.Accepted == 0:
-		return MailingCompleted
+		return Completed
 	case in.mailing.Held:
-		return MailingPaused
+		return Paused
 	}
-	return MailingQueued
+	return Queued
 }
 
 // finish writes what depends on the lines.
@@ -320,12 +320,12 @@ func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID
 			return fmt.Errorf("answer idempotency key: %w", err)
 		}
 	}
-	if status != MailingCompleted {
+	if status != Completed {
 		if _, err := tx.ExecContext(ctx, insertMailingLaneSQL, m.CompanyID, mailingQueue, m.ID, m.Held); err != nil {
 			return fmt.Errorf("insert lane: %w", pg.Translate(err))
 		}
 	}
-	if status == MailingQueued {
+	if status == Queued {
 		job := outbox.MailingJob{MailingID: m.ID, CompanyID: m.CompanyID, RequestID: m.RequestID, StorageURL: m.StorageURL, Generation: 1, SendAt: m.begin(), Traceparent: m.Traceparent}
 		if err := outbox.InsertMailingJob(ctx, tx, job); err != nil {
 			return err
@@ -338,7 +338,7 @@ func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID
 		return err
 	}
 	attached := outbox.Attached(m.Tests)
-	if status != MailingCompleted { // one that sends nothing keeps no files
+	if status != Completed { // one that sends nothing keeps no files
 		attached = append(attached, file.Owned{Owner: m.ID, Attachments: m.Attachments})
 	}
 	return file.Link(ctx, tx, m.CompanyID, attached...)

@@ -1,4 +1,4 @@
-package store
+package mailing
 
 import (
 	"context"
@@ -51,7 +51,7 @@ WHERE id >= $2 AND id <= $3 AND id <> $4 AND (mailing_id = $1) IS TRUE
 ORDER BY id LIMIT $5`
 
 // NextEntries lists at most limit entries behind the job's cursor.
-func (s *Store) NextEntries(ctx context.Context, job *MailingJob, limit int) ([]ExpandableEntry, error) {
+func (s *Store) NextEntries(ctx context.Context, job *Job, limit int) ([]ExpandableEntry, error) {
 	from := job.ExpandedTo
 	if from == uuid.Nil {
 		from = job.FirstEntry

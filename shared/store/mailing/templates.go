@@ -1,4 +1,4 @@
-package store
+package mailing
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// MailingTemplates is what the emails of a mailing are made from. It never changes until
+// Templates is what the emails of a mailing are made from. It never changes until
 // EraseTemplates blanks it.
-type MailingTemplates struct {
+type Templates struct {
 	HTML           string         `db:"html"`
 	Text           string         `db:"text_body"` // "" = none
 	AutoText       bool           `db:"auto_text"` // without Text, a text part is made from the rendered HTML
@@ -31,15 +31,15 @@ SELECT html, coalesce(text_body, '') AS text_body, auto_text, html_sha256, check
        coalesce(template, '') AS template, coalesce(template_variables, '') AS template_variables
 FROM mailings WHERE id = $1`
 
-// MailingTemplates reads them; ErrNotFound if there is no such mailing, or its templates are
+// Templates reads them; ErrNotFound if there is no such mailing, or its templates are
 // not kept any more.
-func (s *Store) MailingTemplates(ctx context.Context, mailing uuid.UUID) (MailingTemplates, error) {
-	var t MailingTemplates
+func (s *Store) MailingTemplates(ctx context.Context, mailing uuid.UUID) (Templates, error) {
+	var t Templates
 	if err := s.db.GetContext(ctx, &t, mailingTemplatesSQL, mailing); err != nil {
-		return MailingTemplates{}, fmt.Errorf("read mailing's templates: %w", pg.Translate(err))
+		return Templates{}, fmt.Errorf("read mailing's templates: %w", pg.Translate(err))
 	}
 	if t.HTML == "" && t.Text == "" {
-		return MailingTemplates{}, fmt.Errorf("read mailing's templates: %w", pg.ErrNotFound)
+		return Templates{}, fmt.Errorf("read mailing's templates: %w", pg.ErrNotFound)
 	}
 	return t, nil
 }

@@ -1,4 +1,4 @@
-package store
+package mailing
 
 import (
 	"context"
@@ -48,8 +48,8 @@ func (s *Store) OpenMailings(ctx context.Context) ([]OpenMailing, error) {
 	return open, nil
 }
 
-// MailingTally is what a count of a mailing's entries found.
-type MailingTally struct {
+// Tally is what a count of a mailing's entries found.
+type Tally struct {
 	// Applied: the numbers were written. Otherwise the mailing has moved since they were
 	// begun, or another one is at it.
 	Applied bool `db:"-"`
@@ -138,7 +138,7 @@ SELECT status FROM written`
 
 // CountMailing counts a mailing's entries and writes the numbers down. A mailing in
 // SENDING all of whose entries have ended becomes COMPLETED.
-func (s *Store) CountMailing(ctx context.Context, id uuid.UUID) (MailingTally, error) {
+func (s *Store) CountMailing(ctx context.Context, id uuid.UUID) (Tally, error) {
 	tally, final, err := s.countMailing(ctx, id, false)
 	if err == nil && final {
 		tally, _, err = s.countMailing(ctx, id, true)
@@ -148,14 +148,14 @@ func (s *Store) CountMailing(ctx context.Context, id uuid.UUID) (MailingTally, e
 
 // countMailing counts once. last requests a count that may be the mailing's last one;
 // final reports that such a count is needed.
-func (s *Store) countMailing(ctx context.Context, id uuid.UUID, last bool) (tally MailingTally, final bool, err error) {
+func (s *Store) countMailing(ctx context.Context, id uuid.UUID, last bool) (tally Tally, final bool, err error) {
 	err = s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 		state := countStateSQL
 		if last {
 			state = lockCountStateSQL
 		}
 		var states []struct {
-			Status    MailingStatus `db:"status"`
+			Status    Status        `db:"status"`
 			Settling  *string       `db:"settling"`
 			CountedAt *time.Time    `db:"counted_at"`
 			Version   string        `db:"version"`
@@ -171,22 +171,22 @@ func (s *Store) countMailing(ctx context.Context, id uuid.UUID, last bool) (tall
 		if err := tx.GetContext(ctx, &tally, tallySQL, id, m.First, m.Last); err != nil {
 			return pg.Translate(err)
 		}
-		done := tally.Queued == 0 && (m.Status == MailingSending && tally.Pending == 0 || m.Status == MailingCancelled || m.Status == MailingFailed)
-		if final = m.Settling == nil && (done || m.Status == MailingCompleted); final && !last {
+		done := tally.Queued == 0 && (m.Status == Sending && tally.Pending == 0 || m.Status == Cancelled || m.Status == Failed)
+		if final = m.Settling == nil && (done || m.Status == Completed); final && !last {
 			return nil
 		}
-		var status []MailingStatus
+		var status []Status
 		err := tx.SelectContext(ctx, &status, writeTallySQL, id, string(m.Status), m.Settling, m.CountedAt, last, tally.Pending, tally.Queued,
 			tally.Sent, tally.Failed, tally.Unknown, tally.Suppressed, tally.Expired, tally.Cancelled, tally.InvalidLater, m.Version, m.Marks)
 		if err != nil {
 			return pg.Translate(err)
 		}
 		tally.Applied = len(status) == 1
-		tally.Completed = tally.Applied && status[0] == MailingCompleted && m.Status != MailingCompleted
+		tally.Completed = tally.Applied && status[0] == Completed && m.Status != Completed
 		return nil
 	})
 	if err != nil {
-		return MailingTally{}, false, fmt.Errorf("count mailing: %w", err)
+		return Tally{}, false, fmt.Errorf("count mailing: %w", err)
 	}
 	return tally, final, nil
 }

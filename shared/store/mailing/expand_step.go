@@ -1,4 +1,4 @@
-package store
+package mailing
 
 import (
 	"time"
@@ -12,7 +12,7 @@ import (
 
 // expandScalars are what expand.sql takes besides the entries.
 type expandScalars struct {
-	job    *MailingJob
+	job    *Job
 	step   *Expansion
 	people peopleMode
 	wait   time.Duration

@@ -1,4 +1,4 @@
-package store
+package mailing
 
 import (
 	"context"
@@ -14,22 +14,22 @@ import (
 	"email-gateway/shared/store/quota"
 )
 
-// MailingStateError reports that a mailing's status, or the state of its entries,
+// StateError reports that a mailing's status, or the state of its entries,
 // does not allow the operation. Nothing was changed.
-type MailingStateError struct {
-	Status MailingStatus
+type StateError struct {
+	Status Status
 	Reason string // in words, for people
 }
 
-func (e *MailingStateError) Error() string {
+func (e *StateError) Error() string {
 	return fmt.Sprintf("mailing is %s: %s", e.Status, e.Reason)
 }
 
-// MailingsPausedError says that the reputation guard has paused the mailings of the company, so none can
+// PausedError says that the reputation guard has paused the mailings of the company, so none can
 // be set going. Nothing was changed.
-type MailingsPausedError struct{ Since time.Time }
+type PausedError struct{ Since time.Time }
 
-func (e *MailingsPausedError) Error() string {
+func (e *PausedError) Error() string {
 	return "the reputation guard has paused the company's mailings since " + e.Since.UTC().Format(time.RFC3339)
 }
 
@@ -75,40 +75,40 @@ UPDATE dispatch_lanes SET paused_at = NULL WHERE company_id = $1 AND queue = $2 
 )
 
 // StartMailing starts one that was uploaded to be held and has never run.
-// *MailingStateError when it is not such a one; *QuotaError when as many run as may;
-// *MailingsPausedError when the company's mailings are paused.
+// *StateError when it is not such a one; *QuotaError when as many run as may;
+// *PausedError when the company's mailings are paused.
 func (s *Store) StartMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "start mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
-		if m.Status != MailingPaused || m.Generation != 0 {
-			return &MailingStateError{Status: m.Status, Reason: "only one that waits to be started can be"}
+		if m.Status != Paused || m.Generation != 0 {
+			return &StateError{Status: m.Status, Reason: "only one that waits to be started can be"}
 		}
 		return resume(ctx, tx, m)
 	}, runs)
 }
 
 // PauseMailing stops further emails of the mailing from starting; calls to the provider in flight end.
-// It returns *MailingStateError if the mailing is not running.
+// It returns *StateError if the mailing is not running.
 func (s *Store) PauseMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "pause mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		switch m.Status {
-		case MailingQueued, MailingPending, MailingProcessing, MailingSending:
+		case Queued, Pending, Processing, Sending:
 			return changeMailing(ctx, tx, m, pauseMailingSQL, closeLaneSQL)
 		default:
-			return &MailingStateError{Status: m.Status, Reason: "only one on its way can be paused"}
+			return &StateError{Status: m.Status, Reason: "only one on its way can be paused"}
 		}
 	})
 }
 
 // ResumeMailing continues a paused or failed mailing where it stopped. A failed one has
 // released its filename: ErrExists when another mailing has it now.
-// *MailingStateError when it is neither paused nor failed; *QuotaError when the limit of running mailings is reached;
-// *MailingsPausedError when the company's mailings are paused.
+// *StateError when it is neither paused nor failed; *QuotaError when the limit of running mailings is reached;
+// *PausedError when the company's mailings are paused.
 func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "resume mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
-		if m.Status != MailingPaused && m.Status != MailingFailed {
-			return &MailingStateError{Status: m.Status, Reason: "only one that is paused or has failed can be resumed"}
+		if m.Status != Paused && m.Status != Failed {
+			return &StateError{Status: m.Status, Reason: "only one that is paused or has failed can be resumed"}
 		}
-		failed := m.Status == MailingFailed
+		failed := m.Status == Failed
 		if err := resume(ctx, tx, m); err != nil || !failed {
 			return err
 		}
@@ -117,31 +117,31 @@ func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Maili
 }
 
 // CancelMailing ends a mailing: no further email starts, and what waits is ended by a
-// loop. *MailingStateError when it has ended already.
+// loop. *StateError when it has ended already.
 func (s *Store) CancelMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "cancel mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
-		if m.Status == MailingCompleted || m.Status == MailingCancelled {
-			return &MailingStateError{Status: m.Status, Reason: "it has ended"}
+		if m.Status == Completed || m.Status == Cancelled {
+			return &StateError{Status: m.Status, Reason: "it has ended"}
 		}
 		return changeMailing(ctx, tx, m, cancelMailingSQL, closeLaneSQL)
 	})
 }
 
 // RetryFailedEntries has a loop replay the entries that failed or expired, save those which
-// the provider may have taken. *MailingStateError when the mailing is not being sent, has
-// not been, or none has failed; *QuotaError when as many run as may; *MailingsPausedError when
+// the provider may have taken. *StateError when the mailing is not being sent, has
+// not been, or none has failed; *QuotaError when as many run as may; *PausedError when
 // the company's mailings are paused.
 func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "retry failed entries", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		switch {
 		case m.DryRun:
-			return &MailingStateError{Status: m.Status, Reason: "a dry run has sent nothing"}
-		case m.Status != MailingSending && m.Status != MailingCompleted:
-			return &MailingStateError{Status: m.Status, Reason: "only one that is being sent, or was, can be tried again"}
+			return &StateError{Status: m.Status, Reason: "a dry run has sent nothing"}
+		case m.Status != Sending && m.Status != Completed:
+			return &StateError{Status: m.Status, Reason: "only one that is being sent, or was, can be tried again"}
 		case m.Failed+m.Expired == 0:
-			return &MailingStateError{Status: m.Status, Reason: "no entry has failed or expired"}
+			return &StateError{Status: m.Status, Reason: "no entry has failed or expired"}
 		}
-		if m.Status != MailingSending {
+		if m.Status != Sending {
 			if err := checkRunning(ctx, tx, m.CompanyID); err != nil {
 				return err
 			}
@@ -165,14 +165,14 @@ func (s *Store) control(ctx context.Context, operation string, company, id uuid.
 		}
 		controlled, err := controlIn(ctx, tx, company, id, func(tx *sqlx.Tx, m *Mailing) error {
 			if len(starts) > 0 && m.CompanyPausedAt != nil {
-				return &MailingsPausedError{Since: *m.CompanyPausedAt}
+				return &PausedError{Since: *m.CompanyPausedAt}
 			}
 			return change(tx, m)
 		})
 		return []Mailing{controlled}, err
 	})
-	var refused *MailingStateError
-	var paused *MailingsPausedError
+	var refused *StateError
+	var paused *PausedError
 	switch {
 	case errors.As(err, &refused):
 		return Mailing{}, refused
@@ -191,7 +191,7 @@ func controlIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID, change f
 		return m, pg.Translate(err)
 	}
 	if m.EntriesDeletedAt != nil {
-		return m, &MailingStateError{Status: m.Status, Reason: "its entries are not kept any more"}
+		return m, &StateError{Status: m.Status, Reason: "its entries are not kept any more"}
 	}
 	return m, change(tx, &m)
 }

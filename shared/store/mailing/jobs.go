@@ -1,4 +1,4 @@
-package store
+package mailing
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 )
 
-// MailingJob is a mailing that a job has locked: what expanding it takes, and the
+// Job is a mailing that a job has locked: what expanding it takes, and the
 // job's hold on it. The hold is the generation together with the heartbeat that the
 // job wrote last: another job that takes over writes its own, and from then on
 // nothing of the first one applies.
-type MailingJob struct {
+type Job struct {
 	ID         uuid.UUID      `db:"id"`
 	CompanyID  uuid.UUID      `db:"company_id"`
 	RequestID  string         `db:"request_id"`
@@ -34,22 +35,22 @@ type MailingJob struct {
 	ExpandedTo uuid.UUID      `db:"expanded_to"` // uuid.Nil = not begun
 }
 
-// MailingLock is whether a job acquired its mailing, and if not, why.
-type MailingLock int
+// Lock is whether a job acquired its mailing, and if not, why.
+type Lock int
 
 const (
-	// MailingLocked: the job holds it.
-	MailingLocked MailingLock = iota
-	// MailingUnknown: there is no such mailing.
-	MailingUnknown
-	// MailingObsolete: a newer job has taken this one's place, or the mailing's status
+	// Locked: the job holds it.
+	Locked Lock = iota
+	// Unknown: there is no such mailing.
+	Unknown
+	// Obsolete: a newer job has taken this one's place, or the mailing's status
 	// is none in which it is expanded.
-	MailingObsolete
-	// MailingHeld: another job is at it and was heard of just now.
-	MailingHeld
-	// MailingSilent: another job holds it and has not been heard of for a while, but not
+	Obsolete
+	// Held: another job is at it and was heard of just now.
+	Held
+	// Silent: another job holds it and has not been heard of for a while, but not
 	// for long enough to take its place; or the mailing has become free this moment.
-	MailingSilent
+	Silent
 )
 
 // lockMailingSQL takes one mailing by primary key and waits $4 ms for its row's lock. Of two
@@ -76,42 +77,42 @@ FROM mailings WHERE id = $1`
 
 // LockMailing gets hold of a mailing for the job of this generation: one that waits
 // for a job, or one whose holder has been silent for stale. A holder heard of less
-// than live ago is MailingHeld. The job is meaningful with MailingLocked only.
+// than live ago is Held. The job is meaningful with Locked only.
 //
 // The error is ErrLocked if another transaction holds the mailing's row for pg.GroupWait: the
 // worker expands one mailing at a time, so every wait here delays all other mailings.
 func (s *Store) LockMailing(
 	ctx context.Context, id uuid.UUID, generation int, stale, live time.Duration,
-) (MailingJob, MailingLock, error) {
-	var jobs []MailingJob
+) (Job, Lock, error) {
+	var jobs []Job
 	err := pg.Write(func(args []any) error {
 		jobs = nil
 		return s.db.SelectContext(ctx, &jobs, lockMailingSQL, args...)
 	}, id, generation, stale.Milliseconds(), pg.LockTimeout(pg.GroupWait))
 	switch {
 	case pg.IsLockTimeout(err):
-		return MailingJob{}, 0, fmt.Errorf("lock mailing: %w: %w", ErrLocked, err)
+		return Job{}, 0, fmt.Errorf("lock mailing: %w: %w", recipient.ErrLocked, err)
 	case err != nil:
-		return MailingJob{}, 0, fmt.Errorf("lock mailing: %w", err)
+		return Job{}, 0, fmt.Errorf("lock mailing: %w", err)
 	case len(jobs) == 1:
-		return jobs[0], MailingLocked, nil
+		return jobs[0], Locked, nil
 	}
 	var why []struct {
 		Current bool `db:"current"`
 		Live    bool `db:"live"`
 	}
 	if err := s.db.SelectContext(ctx, &why, whyNotLockedSQL, id, generation, live.Milliseconds()); err != nil {
-		return MailingJob{}, 0, fmt.Errorf("look up mailing: %w", pg.Translate(err))
+		return Job{}, 0, fmt.Errorf("look up mailing: %w", pg.Translate(err))
 	}
 	switch {
 	case len(why) == 0:
-		return MailingJob{}, MailingUnknown, nil
+		return Job{}, Unknown, nil
 	case !why[0].Current:
-		return MailingJob{}, MailingObsolete, nil
+		return Job{}, Obsolete, nil
 	case why[0].Live:
-		return MailingJob{}, MailingHeld, nil
+		return Job{}, Held, nil
 	}
-	return MailingJob{}, MailingSilent, nil
+	return Job{}, Silent, nil
 }
 
 // heldSQL is the guard of everything a job writes: its hold, as $1 to $3.
@@ -125,7 +126,7 @@ RETURNING last_attempt`
 
 // HoldMailing writes a heartbeat. false: the hold is lost. The error is ErrLocked if another
 // transaction holds the mailing's row for outbox.LockWait.
-func (s *Store) HoldMailing(ctx context.Context, job *MailingJob) (bool, error) {
+func (s *Store) HoldMailing(ctx context.Context, job *Job) (bool, error) {
 	var beat []time.Time
 	err := pg.Write(func(args []any) error {
 		beat = nil
@@ -133,7 +134,7 @@ func (s *Store) HoldMailing(ctx context.Context, job *MailingJob) (bool, error) 
 	}, job.ID, job.Generation, job.Heartbeat, pg.LockTimeout(outbox.LockWait))
 	switch {
 	case pg.IsLockTimeout(err):
-		return false, fmt.Errorf("hold mailing: %w: %w", ErrLocked, err)
+		return false, fmt.Errorf("hold mailing: %w: %w", recipient.ErrLocked, err)
 	case err != nil:
 		return false, fmt.Errorf("hold mailing: %w", err)
 	}
@@ -171,7 +172,7 @@ SELECT id FROM failed`
 // FailJob releases a mailing whose job returned an error. It returns false if the lock was lost
 // before, so that the mailing's state belongs to another job. The error is ErrLocked if another transaction
 // holds the mailing's row for outbox.LockWait.
-func (s *Store) FailJob(ctx context.Context, job *MailingJob, f FailedJob) (bool, error) {
+func (s *Store) FailJob(ctx context.Context, job *Job, f FailedJob) (bool, error) {
 	var taskID *uuid.UUID
 	if id, err := uuid.Parse(f.TaskID); err == nil {
 		taskID = &id
@@ -183,7 +184,7 @@ func (s *Store) FailJob(ctx context.Context, job *MailingJob, f FailedJob) (bool
 	}, job.ID, job.Generation, job.Heartbeat, f.Last, pg.WithoutNUL(f.Detail), uuid.New(), taskID, f.Reason, pg.JSON(f.Payload), pg.LockTimeout(outbox.LockWait))
 	switch {
 	case pg.IsLockTimeout(err):
-		return false, fmt.Errorf("fail mailing job: %w: %w", ErrLocked, err)
+		return false, fmt.Errorf("fail mailing job: %w: %w", recipient.ErrLocked, err)
 	case err != nil:
 		return false, fmt.Errorf("fail mailing job: %w", err)
 	}
