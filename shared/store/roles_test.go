@@ -25,7 +25,7 @@ var callers = map[string][]string{
 	"gateway_api": {
 		"tenant.FindCallers", "outbox.NewAccepter", "outbox.Accept", "outbox.AcceptBatch", "recipient.AcceptRecipients", "outbox.Exists", "idempotency.FindAnswer", "recipient.RecipientMatches", "emails.FindEmail", "emails.Timeline", "emails.ListEmails", "outbox.Advance",
 		"recipient.FindRecipient", "recipient.DeleteRecipient", "suppression.Suppress", "suppression.Unsuppress", "suppression.Suppressions", "process.ProcessStatuses", "breaker.Gate", "feedback.RecordFeedback", "lane.Wake", "lane.WakeLanes", "quota.Lock", "quota.Open", "quota.TakeFrom", "quota.InTx", "quota.Read", "quota.Near", "idempotency.Claim", "idempotency.WriteAnswer", "idempotency.FindUsed", "recipient.KnownPeople", "outbox.AdvanceIn", "outbox.AdvanceAllIn", "outbox.InsertMailingJob", "outbox.UntilUnlocked", "outbox.AcceptIn", "outbox.Attached", "mailing.RetryFailedMailing", "mailing.RetryFailedMailingIn", "suppression.AddAll",
-		"ListDeadLetters", "FindDeadLetter", "RetryDeadLetter", "DiscardDeadLetter", "CreateReplay", "FindReplay", "Reschedule", "outbox.AdvanceAll", "outbox.AggregateEmails",
+		"ListDeadLetters", "FindDeadLetter", "RetryDeadLetter", "DiscardDeadLetter", "CreateReplay", "FindReplay", "outbox.Reschedule", "outbox.AdvanceAll", "outbox.AggregateEmails",
 		"mailing.IngestMailing", "outbox.run", "mailing.flush", "quota.Add" /* of its writer */, "mailing.MailingExists", "mailing.FindMailing", "mailing.ListMailings", "mailing.MailingEntries", "mailing.MailingRows", "mailing.MailingVerdicts",
 		"mailing.StartMailing", "mailing.PauseMailing", "mailing.ResumeMailing", "mailing.CancelMailing", "mailing.MoveMailing", "mailing.RetryFailedEntries", "quota.SetQuotaDefaults", "suppression.AddSuppression", "Confirm",
 		"event.Read", "event.WithEvents", "event.Before", "event.After",
@@ -74,7 +74,7 @@ var callers = map[string][]string{
 		"webhook.Secrets", "webhook.Reseal",
 		"file.DeleteErased", "file.ExportAttachments", "file.All", "file.Exist",
 	},
-	"gateway_program": {"EnqueueIn", "RescheduleIn", "CancelIn"}, // a tenant's own
+	"gateway_program": {"outbox.EnqueueIn", "outbox.RescheduleIn", "outbox.CancelIn"}, // a tenant's own
 }
 
 var kinds = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}

@@ -1,4 +1,4 @@
-package store
+package outbox
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
-	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/quota"
 )
 
@@ -106,7 +105,7 @@ func (s *Store) Reschedule(ctx context.Context, m Move) (Advanced, error) {
 		err = pg.ErrNotFound
 	}
 	if err != nil {
-		return Advanced{}, fmt.Errorf("reschedule email: %w", outbox.Held(err))
+		return Advanced{}, fmt.Errorf("reschedule email: %w", Held(err))
 	}
 	return Advanced{Applied: rows[0].Applied, Status: rows[0].Status}, nil
 }
