@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/deadletter"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -88,9 +89,9 @@ type ExpiringLetters struct {
 
 // countExpiringSQL counts along dead_letters_of_emails and dead_letters_age. It locks nothing.
 const countExpiringSQL = `
-SELECT (SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL AND ` + letterOfEmail + `
+SELECT (SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL AND ` + deadletter.OfEmailSQL + `
             AND created_at < now() - $1 * interval '1 ms') AS emails,
-       (SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL AND NOT ` + letterOfEmail + `
+       (SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL AND NOT ` + deadletter.OfEmailSQL + `
             AND created_at < now() - $2 * interval '1 ms') AS bulk`
 
 // CountExpiring counts the open dead letters that are kept for less than the given time yet.

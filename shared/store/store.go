@@ -14,6 +14,7 @@ import (
 
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/deadletter"
 	"email-gateway/shared/store/emails"
 	"email-gateway/shared/store/encryption"
 	"email-gateway/shared/store/feedback"
@@ -36,6 +37,7 @@ type Store struct {
 	*processes
 	*tenants
 	*breakers
+	*deadLetters
 	*mailings
 	*emailReads
 	*feedbacks
@@ -67,10 +69,12 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 	notifications := feedback.New(db)
 	found := emails.New(db)
 	uploads := mailing.New(db, keys)
+	letters := deadletter.New(db, outboxRows, uploads)
 	s := &Store{
 		auditLog:         audit.New(db),
 		processes:        process.New(db),
 		breakers:         breaker.New(db),
+		deadLetters:      letters,
 		mailings:         uploads,
 		emailReads:       found,
 		feedbacks:        notifications,

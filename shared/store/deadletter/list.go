@@ -1,4 +1,4 @@
-package store
+package deadletter
 
 import (
 	"context"
@@ -24,8 +24,8 @@ const (
 	SentAfterAll Resolution = "sent"
 )
 
-// DeadLetter is something that was given up.
-type DeadLetter struct {
+// Letter is something that was given up.
+type Letter struct {
 	ID         uuid.UUID   `db:"id"`
 	CompanyID  *uuid.UUID  `db:"company_id"` // nil = of a task that could not be decoded
 	MailingID  *uuid.UUID  `db:"mailing_id"`
@@ -77,7 +77,7 @@ type LetterQuery struct {
 // LetterPage is a page of a list. Next continues it; the zero cursor means the end. A
 // page can be short, or empty, and still have a Next: see emails.ListScan.
 type LetterPage struct {
-	Letters []DeadLetter
+	Letters []Letter
 	Next    LetterCursor
 }
 
@@ -150,7 +150,7 @@ type selecter interface {
 
 func pageOfLetters(ctx context.Context, db selecter, statement string, company *uuid.UUID, q LetterQuery, replay *uuid.UUID) (LetterPage, error) {
 	var rows []struct {
-		DeadLetter
+		Letter
 		Fits bool `db:"fits"`
 		More bool `db:"more"` // there may be further rows
 	}
@@ -159,22 +159,22 @@ func pageOfLetters(ctx context.Context, db selecter, statement string, company *
 	if err := db.SelectContext(ctx, &rows, statement, append(args, max(emails.ListScan, limit+1), limit)...); err != nil {
 		return LetterPage{}, fmt.Errorf("list dead letters: %w", pg.Translate(err))
 	}
-	page := LetterPage{Letters: []DeadLetter{}}
+	page := LetterPage{Letters: []Letter{}}
 	for _, r := range rows {
 		if r.Fits && len(page.Letters) < limit {
-			page.Letters = append(page.Letters, r.DeadLetter)
+			page.Letters = append(page.Letters, r.Letter)
 		}
 	}
 	switch n := len(rows); {
 	case n > limit && rows[limit].Fits: // the page is full, and its successor is there
-		page.Next = cursorAt(rows[limit-1].DeadLetter)
+		page.Next = cursorAt(rows[limit-1].Letter)
 	case n > 0 && rows[n-1].More:
-		page.Next = cursorAt(rows[n-1].DeadLetter)
+		page.Next = cursorAt(rows[n-1].Letter)
 	}
 	return page, nil
 }
 
-func cursorAt(l DeadLetter) LetterCursor { return LetterCursor{At: l.CreatedAt, ID: l.ID} }
+func cursorAt(l Letter) LetterCursor { return LetterCursor{At: l.CreatedAt, ID: l.ID} }
 
 // args are $2 to $11.
 func (q *LetterQuery) args(replay *uuid.UUID) []any {
@@ -222,19 +222,19 @@ const (
 
 // FindDeadLetter returns one dead letter of the company with its payload, or
 // ErrNotFound.
-func (s *Store) FindDeadLetter(ctx context.Context, company, id uuid.UUID) (DeadLetter, error) {
+func (s *Store) FindDeadLetter(ctx context.Context, company, id uuid.UUID) (Letter, error) {
 	return s.findLetter(ctx, findLetterSQL, id, company)
 }
 
 // FindAnyDeadLetter is FindDeadLetter for operators: of any company, or of none.
-func (s *Store) FindAnyDeadLetter(ctx context.Context, id uuid.UUID) (DeadLetter, error) {
+func (s *Store) FindAnyDeadLetter(ctx context.Context, id uuid.UUID) (Letter, error) {
 	return s.findLetter(ctx, findAnyLetterSQL, id)
 }
 
-func (s *Store) findLetter(ctx context.Context, statement string, args ...any) (DeadLetter, error) {
-	var found DeadLetter
+func (s *Store) findLetter(ctx context.Context, statement string, args ...any) (Letter, error) {
+	var found Letter
 	if err := s.db.GetContext(ctx, &found, statement, args...); err != nil {
-		return DeadLetter{}, fmt.Errorf("find dead letter: %w", pg.Translate(err))
+		return Letter{}, fmt.Errorf("find dead letter: %w", pg.Translate(err))
 	}
 	return found, nil
 }

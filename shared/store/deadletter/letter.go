@@ -1,4 +1,4 @@
-package store
+package deadletter
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// DeadTask is a task that gave up without an email to write it on: undecodable, or
+// Task is a task that gave up without an email to write it on: undecodable, or
 // naming an email that does not exist.
-type DeadTask struct {
+type Task struct {
 	Target  string
 	Reason  string // a code
 	Detail  string
@@ -27,7 +27,7 @@ INSERT INTO dead_letters (id, target, reason, last_error, payload, outbox_id) VA
 ON CONFLICT (id) DO NOTHING`
 
 // BuryTask writes the dead letter of such a task.
-func (s *Store) BuryTask(ctx context.Context, t DeadTask) error {
+func (s *Store) BuryTask(ctx context.Context, t Task) error {
 	var outboxID *uuid.UUID
 	if id, err := uuid.Parse(t.TaskID); err == nil {
 		outboxID = &id
@@ -47,9 +47,9 @@ const (
 	BulkLettersKept  = 30 * 24 * time.Hour
 )
 
-// letterOfEmail selects the dead letters of emails, whatever their queue: the predicate of
+// OfEmailSQL selects the dead letters of emails, whatever their queue: the predicate of
 // the index dead_letters_of_emails.
-const letterOfEmail = `(target NOT IN ('` + email.TargetMailing + `', '` + email.TargetRecipients + `'))`
+const OfEmailSQL = `(target NOT IN ('` + email.TargetMailing + `', '` + email.TargetRecipients + `'))`
 
 // cleanEmailLettersSQL finds by dead_letters_of_emails, cleanBulkLettersSQL by
 // dead_letters_age: what is as old as that goes, whatever it is. Both lock what they delete; rows that another cleaner holds are left to it. Those found are asked for
@@ -57,7 +57,7 @@ const letterOfEmail = `(target NOT IN ('` + email.TargetMailing + `', '` + email
 const (
 	cleanEmailLettersSQL = `
 DELETE FROM dead_letters WHERE id = ANY (ARRAY(
-    SELECT id FROM dead_letters WHERE ` + letterOfEmail + ` AND created_at < now() - $1 * interval '1 ms'
+    SELECT id FROM dead_letters WHERE ` + OfEmailSQL + ` AND created_at < now() - $1 * interval '1 ms'
     ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
 	cleanBulkLettersSQL = `
 DELETE FROM dead_letters WHERE id = ANY (ARRAY(

@@ -1,4 +1,4 @@
-package store
+package deadletter
 
 import (
 	"context"
@@ -252,7 +252,7 @@ type ReplayRound struct {
 // taken again: what the replay itself has resolved counts as done. The zero round means that
 // nothing is due now, or another process is working on the replay.
 func (s *Store) WorkReplay(
-	ctx context.Context, id uuid.UUID, limit int, retry func(context.Context, Replay, []DeadLetter) (ReplayCounts, error),
+	ctx context.Context, id uuid.UUID, limit int, retry func(context.Context, Replay, []Letter) (ReplayCounts, error),
 ) (ReplayRound, error) {
 	rounds, err := pg.Repeat(func() ([]ReplayRound, error) {
 		var round ReplayRound
@@ -269,7 +269,7 @@ func (s *Store) WorkReplay(
 }
 
 func workReplay(
-	ctx context.Context, tx *sqlx.Tx, id uuid.UUID, limit int, retry func(context.Context, Replay, []DeadLetter) (ReplayCounts, error),
+	ctx context.Context, tx *sqlx.Tx, id uuid.UUID, limit int, retry func(context.Context, Replay, []Letter) (ReplayCounts, error),
 ) (ReplayRound, error) {
 	if err := pg.MayIdle(ctx, tx); err != nil {
 		return ReplayRound{}, err
@@ -286,7 +286,7 @@ func workReplay(
 		return ReplayRound{}, err
 	}
 	round := ReplayRound{Replay: r}
-	var open []DeadLetter
+	var open []Letter
 	for _, l := range page.Letters {
 		if l.ResolvedAt == nil {
 			open = append(open, l)
@@ -350,7 +350,7 @@ func nextOfReplay(ctx context.Context, tx *sqlx.Tx, r Replay, limit int) (Letter
 }
 
 // discardLetters returns how many of them were still open.
-func discardLetters(ctx context.Context, tx *sqlx.Tx, r Replay, letters []DeadLetter) (int, error) {
+func discardLetters(ctx context.Context, tx *sqlx.Tx, r Replay, letters []Letter) (int, error) {
 	ids := make([]uuid.UUID, len(letters))
 	for i, l := range letters {
 		ids[i] = l.ID

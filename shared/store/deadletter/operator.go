@@ -1,4 +1,4 @@
-package store
+package deadletter
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 )
 
 // RetryDeadLetterAs is RetryDeadLetter by an operator.
-func (s *Store) RetryDeadLetterAs(ctx context.Context, by audit.Operator, l DeadLetter, ttl time.Duration) error {
+func (s *Store) RetryDeadLetterAs(ctx context.Context, by audit.Operator, l Letter, ttl time.Duration) error {
 	_, err := audit.Apply(ctx, s.db, by, l.act("dlq.retry"), func(tx *sqlx.Tx, _ *audit.Change) error {
 		// Not RetryDeadLetter, which looks again on another connection: this one is in use.
 		return s.retryDeadLetter(ctx, l, LetterRetry{Actor: by.Actor(), TTL: ttl, tx: tx})
@@ -24,12 +24,12 @@ func (s *Store) RetryDeadLetterAs(ctx context.Context, by audit.Operator, l Dead
 
 // DiscardDeadLetterAs is DiscardDeadLetter by an operator, whose reason is the note. false:
 // it is not open any more.
-func (s *Store) DiscardDeadLetterAs(ctx context.Context, by audit.Operator, l DeadLetter) (bool, error) {
+func (s *Store) DiscardDeadLetterAs(ctx context.Context, by audit.Operator, l Letter) (bool, error) {
 	did, err := audit.ApplyOne(ctx, s.db, by, l.act("dlq.discard"), discardLettersSQL, pg.UUIDArray([]uuid.UUID{l.ID}), by.Actor().String(), pg.WithoutNUL(by.Reason), nil)
 	return did, pg.Wrap("discard dead letter", err)
 }
 
-func (l DeadLetter) act(action string) audit.Change {
+func (l Letter) act(action string) audit.Change {
 	a := audit.Change{Action: action, Subject: l.ID.String(), Details: map[string]any{"reason": l.Reason, "target": l.Target}}
 	if l.CompanyID != nil {
 		a.Company = *l.CompanyID

@@ -1,4 +1,4 @@
-package store
+package deadletter
 
 import (
 	"context"
@@ -24,7 +24,7 @@ type LetterRetry struct {
 	ReplayID  uuid.UUID     // uuid.Nil = a single one
 	TTL       time.Duration // the new deadline of an email, from now on
 	// Advance moves an email; nil means Store.Advance. Many at a time take an Advancer's.
-	Advance func(ctx context.Context, t Transition) (Advanced, error)
+	Advance func(ctx context.Context, t outbox.Transition) (outbox.Advanced, error)
 
 	tx *sqlx.Tx // the surrounding transaction; nil = one of its own
 }
@@ -41,7 +41,7 @@ func (e *NotReplayableError) Error() string { return "not replayable: " + e.Reas
 // the same commit: an email with a new budget of tries and a new deadline, a recipient
 // import, or a failed mailing. It returns *NotReplayableError if the dead letter is not open, or
 // there is nothing left to send.
-func (s *Store) RetryDeadLetter(ctx context.Context, l DeadLetter, r LetterRetry) error {
+func (s *Store) RetryDeadLetter(ctx context.Context, l Letter, r LetterRetry) error {
 	err := s.retryDeadLetter(ctx, l, r)
 	var refused *NotReplayableError
 	if l.ResolvedAt != nil || !errors.As(err, &refused) {
@@ -62,7 +62,7 @@ func (s *Store) RetryDeadLetter(ctx context.Context, l DeadLetter, r LetterRetry
 }
 
 // company is uuid.Nil where the task named none.
-func (l *DeadLetter) company() uuid.UUID {
+func (l *Letter) company() uuid.UUID {
 	if l.CompanyID == nil {
 		return uuid.Nil
 	}
@@ -71,13 +71,13 @@ func (l *DeadLetter) company() uuid.UUID {
 
 // retriedBy reports whether the dead letter was resolved by this very retry, as far as its row
 // distinguishes retries.
-func (l *DeadLetter) retriedBy(r LetterRetry) bool {
+func (l *Letter) retriedBy(r LetterRetry) bool {
 	return l.Resolution != nil && *l.Resolution == Retried &&
 		l.ResolvedBy != nil && *l.ResolvedBy == r.Actor.String() &&
 		(l.ReplayID == nil) == (r.ReplayID == uuid.Nil) && (l.ReplayID == nil || *l.ReplayID == r.ReplayID)
 }
 
-func (s *Store) retryDeadLetter(ctx context.Context, l DeadLetter, r LetterRetry) error {
+func (s *Store) retryDeadLetter(ctx context.Context, l Letter, r LetterRetry) error {
 	switch {
 	case l.ResolvedAt != nil:
 		return &NotReplayableError{Reason: "the dead letter is resolved already"}
@@ -91,22 +91,24 @@ func (s *Store) retryDeadLetter(ctx context.Context, l DeadLetter, r LetterRetry
 	return &NotReplayableError{Reason: "the task names nothing that is there"}
 }
 
-func (s *Store) retryEmail(ctx context.Context, l DeadLetter, r LetterRetry) error {
+func (s *Store) retryEmail(ctx context.Context, l Letter, r LetterRetry) error {
 	move := r.Advance
 	switch {
 	case r.tx != nil:
-		move = func(ctx context.Context, t Transition) (Advanced, error) { return outbox.AdvanceIn(ctx, r.tx, t) }
+		move = func(ctx context.Context, t outbox.Transition) (outbox.Advanced, error) {
+			return outbox.AdvanceIn(ctx, r.tx, t)
+		}
 	case move == nil:
-		move = func(ctx context.Context, t Transition) (Advanced, error) {
-			all, err := s.AdvanceAll(ctx, l.company(), []Transition{t})
+		move = func(ctx context.Context, t outbox.Transition) (outbox.Advanced, error) {
+			all, err := s.emails.AdvanceAll(ctx, l.company(), []outbox.Transition{t})
 			if err != nil {
-				return Advanced{}, err
+				return outbox.Advanced{}, err
 			}
 			return all[0], nil
 		}
 	}
-	moved, err := outbox.UntilUnlocked(ctx, move, Transition{
-		ID: *l.OutboxID, Guard: GuardReplay, Status: email.Pending, Renew: r.TTL,
+	moved, err := outbox.UntilUnlocked(ctx, move, outbox.Transition{
+		ID: *l.OutboxID, Guard: outbox.GuardReplay, Status: email.Pending, Renew: r.TTL,
 		Events: []email.Event{{Type: email.EventReplayed, At: time.Now().UTC(), Metadata: r.metadata(l)}},
 	})
 	switch {
@@ -126,7 +128,7 @@ func (s *Store) retryEmail(ctx context.Context, l DeadLetter, r LetterRetry) err
 
 // metadata is the event's metadata in the timeline. sql.Advance resolves the email's dead letters
 // with these values.
-func (r LetterRetry) metadata(l DeadLetter) map[string]any {
+func (r LetterRetry) metadata(l Letter) map[string]any {
 	m := map[string]any{"by": r.Actor.By, "deadLetterId": l.ID}
 	switch {
 	case r.Actor.By == audit.ByAPI:
@@ -172,7 +174,7 @@ type retriedIntake struct {
 	Applied bool   `db:"applied"`
 }
 
-func (s *Store) retryIntake(ctx context.Context, l DeadLetter, r LetterRetry) error {
+func (s *Store) retryIntake(ctx context.Context, l Letter, r LetterRetry) error {
 	args := []any{*l.OutboxID, r.Actor.String(), pg.OptionalUUID(r.ReplayID)}
 	var rows []retriedIntake
 	var err error
@@ -197,14 +199,14 @@ func (s *Store) retryIntake(ctx context.Context, l DeadLetter, r LetterRetry) er
 	return &NotReplayableError{Reason: "the recipient's news are " + rows[0].Status}
 }
 
-func (s *Store) retryMailing(ctx context.Context, l DeadLetter, r LetterRetry) error {
+func (s *Store) retryMailing(ctx context.Context, l Letter, r LetterRetry) error {
 	var err error
 	if r.tx != nil {
 		err = mailing.RetryFailedMailingIn(ctx, r.tx, *l.CompanyID, *l.MailingID, r.Actor.String(), r.ReplayID)
 	} else {
-		err = s.RetryFailedMailing(ctx, *l.CompanyID, *l.MailingID, r.Actor.String(), r.ReplayID)
+		err = s.mailings.RetryFailedMailing(ctx, *l.CompanyID, *l.MailingID, r.Actor.String(), r.ReplayID)
 	}
-	var refused *MailingStateError
+	var refused *mailing.StateError
 	switch {
 	case errors.As(err, &refused):
 		return &NotReplayableError{Reason: fmt.Sprintf("the mailing is %s", refused.Status)}
@@ -223,7 +225,7 @@ WHERE id IN (SELECT id FROM dead_letters WHERE id = ANY ($1::uuid[]) AND resolve
 
 // DiscardDeadLetter resolves an open dead letter without further action; note
 // is the reason. It returns false if the dead letter was resolved already.
-func (s *Store) DiscardDeadLetter(ctx context.Context, l DeadLetter, by audit.Actor, note string) (bool, error) {
+func (s *Store) DiscardDeadLetter(ctx context.Context, l Letter, by audit.Actor, note string) (bool, error) {
 	discarded, err := s.db.ChangeBounded(ctx, pg.HeldRow{Company: l.company(), Name: l.ID.String()}, discardLettersSQL,
 		pg.UUIDArray([]uuid.UUID{l.ID}), by.String(), pg.WithoutNUL(note), nil)
 	if err != nil {
