@@ -38,23 +38,23 @@ func TestPlans(t *testing.T) {
 		parameters []any
 		indexes    []string
 	}{
-		"takeDue":              {written(t, "takeDueSQL"), []any{lanes, since, ids, lanes, id, time.Now()}, []string{"email_outbox_lane_claim"}},
-		"takeProbe":            {written(t, "takeProbeSQL"), []any{id, id}, []string{"email_outbox_pkey"}},
-		"pickProbe":            {written(t, "pickProbeSQL"), []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
-		"pickSafeProbe":        {written(t, "pickSafeProbeSQL"), []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
-		"pickEarlyProbe":       {written(t, "pickEarlyProbeSQL"), []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
-		"leaseJobs":            {written(t, "leaseJobsSQL"), []any{lanes, since, ids, lanes}, []string{"email_outbox_lane_claim"}},
+		"takeDue":              {written(t, "dispatch.takeDueSQL"), []any{lanes, since, ids, lanes, id, time.Now()}, []string{"email_outbox_lane_claim"}},
+		"takeProbe":            {written(t, "dispatch.takeProbeSQL"), []any{id, id}, []string{"email_outbox_pkey"}},
+		"pickProbe":            {written(t, "dispatch.pickProbeSQL"), []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
+		"pickSafeProbe":        {written(t, "dispatch.pickSafeProbeSQL"), []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
+		"pickEarlyProbe":       {written(t, "dispatch.pickEarlyProbeSQL"), []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
+		"leaseJobs":            {written(t, "dispatch.leaseJobsSQL"), []any{lanes, since, ids, lanes}, []string{"email_outbox_lane_claim"}},
 		"release":              {written(t, "sql.Release"), []any{time.Now(), pq.Array([]string{id.String()}), pq.Array([]int64{0}), pq.Array([]int64{0})}, []string{"email_outbox_pkey"}},
-		"waitingLanes":         {written(t, "waitingLanesSQL"), nil, []string{"email_outbox_lane_claim"}},
-		"probeLanes":           {written(t, "probeLanesSQL"), []any{lanes, since, ids, 1000, 5000, 2000, lanes, since, ids}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
-		"oldestDue":            {written(t, "oldestDueSQL"), nil, []string{"email_outbox_lane_claim"}},
-		"countBacklog":         {written(t, "countBacklogSQL"), []any{1000}, []string{"email_outbox_lane_claim", "email_outbox_open"}},
-		"overdue":              {written(t, "overdueSQL"), []any{100}, []string{"email_outbox_open"}},
-		"abandoned":            {written(t, "abandonedSQL"), []any{5000, 500}, []string{"email_outbox_open"}},
-		"unresolved":           {written(t, "unresolvedSQL"), []any{time.Now(), uuid.Nil, 50}, []string{"email_outbox_open"}},
-		"unresolved, first":    {written(t, "unresolvedSQL"), []any{time.Time{}, uuid.Nil, 5000}, []string{"email_outbox_open"}},
-		"unknownCauses":        {written(t, "unknownCausesSQL"), []any{pq.Array([]string{logged}), logged, logged}, []string{`email_events_\w+_pkey`}},
-		"longEnqueued":         {written(t, "longEnqueuedSQL"), []any{60000, uuid.Nil, 500}, []string{"email_outbox_open"}},
+		"waitingLanes":         {written(t, "dispatch.waitingLanesSQL"), nil, []string{"email_outbox_lane_claim"}},
+		"probeLanes":           {written(t, "dispatch.probeLanesSQL"), []any{lanes, since, ids, 1000, 5000, 2000, lanes, since, ids}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
+		"oldestDue":            {written(t, "dispatch.oldestDueSQL"), nil, []string{"email_outbox_lane_claim"}},
+		"countBacklog":         {written(t, "dispatch.countBacklogSQL"), []any{1000}, []string{"email_outbox_lane_claim", "email_outbox_open"}},
+		"overdue":              {written(t, "dispatch.overdueSQL"), []any{100}, []string{"email_outbox_open"}},
+		"abandoned":            {written(t, "dispatch.abandonedSQL"), []any{5000, 500}, []string{"email_outbox_open"}},
+		"unresolved":           {written(t, "dispatch.unresolvedSQL"), []any{time.Now(), uuid.Nil, 50}, []string{"email_outbox_open"}},
+		"unresolved, first":    {written(t, "dispatch.unresolvedSQL"), []any{time.Time{}, uuid.Nil, 5000}, []string{"email_outbox_open"}},
+		"unknownCauses":        {written(t, "dispatch.unknownCausesSQL"), []any{pq.Array([]string{logged}), logged, logged}, []string{`email_events_\w+_pkey`}},
+		"longEnqueued":         {written(t, "dispatch.longEnqueuedSQL"), []any{60000, uuid.Nil, 500}, []string{"email_outbox_open"}},
 		"readFeedback":         {written(t, "feedback.readFeedbackSQL"), []any{logged, theirs, "", "SENT", "{}", ""}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
 		"takeFeedback":         {written(t, "feedback.takeFeedbackSQL"), []any{"n", "Delivery", "", id, nil, "{}", nil}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
 		"appendFeedback":       {written(t, "feedback.appendFeedbackSQL"), []any{id, "[]", "", false}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
@@ -106,7 +106,7 @@ func TestPlans_WaitingLanesOfABacklog(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), `SET random_page_cost = 40`); err != nil {
 		t.Fatal(err)
 	}
-	plan := storetest.Explain(t, db, written(t, "waitingLanesSQL"))
+	plan := storetest.Explain(t, db, written(t, "dispatch.waitingLanesSQL"))
 	if strings.Contains(plan, "Bitmap Heap Scan on email_outbox") || strings.Contains(plan, "Seq Scan on email_outbox") {
 		t.Errorf("it reads whole lanes:\n%s", plan)
 	}
@@ -121,7 +121,7 @@ func TestPlans_LongEnqueuedAfterABacklog(t *testing.T) {
 	run(t, d, `UPDATE email_outbox SET status = 'ENQUEUED', processed_at = NULL, enqueued_at = now() - interval '1 hour' WHERE status = 'SENT' AND left(md5(id::text), 1) IN ('0', '1', '2')`)
 	run(t, d, `VACUUM ANALYZE email_outbox`)
 	for _, limit := range []int{1, 100, 500} {
-		plan := storetest.Explain(t, d.SQL, written(t, "longEnqueuedSQL"), 60000, uuid.Nil, limit)
+		plan := storetest.Explain(t, d.SQL, written(t, "dispatch.longEnqueuedSQL"), 60000, uuid.Nil, limit)
 		if !strings.Contains(plan, "on email_outbox_open ") || strings.Contains(plan, "email_outbox_pkey") || strings.Contains(plan, "Seq Scan on email_outbox") {
 			t.Errorf("%d of those long enqueued are not found along email_outbox_open:\n%s", limit, plan)
 		}

@@ -1,7 +1,6 @@
-// Package store holds every SQL statement of the gateway's programs: one file per
-// table (one per step for the outbox), each statement beside the
-// one method that runs it, with the index it uses and the rows it locks. The packages
-// below it hold those of one subject each.
+// Package store opens the database and joins the packages below it, each of which holds the SQL statements of one subject: every
+// statement beside the one method that runs it, with the index it uses and the rows it locks. It has names of its own
+// for what callers of several subjects use, one file per package.
 //
 // It is used by the api, by dispatcher and worker, and by gatewayctl. None of them
 // contains SQL; each declares the few methods it calls as an interface of its own.
@@ -15,6 +14,7 @@ import (
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/deadletter"
+	"email-gateway/shared/store/dispatch"
 	"email-gateway/shared/store/emails"
 	"email-gateway/shared/store/encryption"
 	"email-gateway/shared/store/feedback"
@@ -34,20 +34,21 @@ import (
 // Store runs the statements. It is safe for concurrent use.
 type Store struct {
 	*auditLog
-	*processes
-	*tenants
 	*breakers
-	*deadLetters
-	*mailings
-	*emailReads
-	*feedbacks
-	*outboxes
-	*encryptedNumbers
-	*recipients
-	*suppressions
 	*companyQuotas
+	*deadLetters
+	*dispatching
+	*emailReads
+	*encryptedNumbers
+	*feedbacks
 	*idempotencyKeys
 	*lanes
+	*mailings
+	*outboxes
+	*processes
+	*recipients
+	*suppressions
+	*tenants
 
 	db    *pg.DB
 	files *file.Store
@@ -60,37 +61,28 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 	if err != nil {
 		return nil, err
 	}
-	dispatchLanes := lane.New(db)
-	keys := idempotency.New(db)
-	quotas := quota.New(db)
-	suppressed := suppression.New(db, quotas)
-	sealed := encryption.New(db)
-	outboxRows := outbox.New(db, keys, quotas)
-	notifications := feedback.New(db)
-	found := emails.New(db)
-	uploads := mailing.New(db, keys)
-	letters := deadletter.New(db, outboxRows, uploads)
 	s := &Store{
 		auditLog:         audit.New(db),
-		processes:        process.New(db),
 		breakers:         breaker.New(db),
-		deadLetters:      letters,
-		mailings:         uploads,
-		emailReads:       found,
-		feedbacks:        notifications,
-		outboxes:         outboxRows,
-		recipients:       recipient.New(db, keys, quotas, outboxRows.Exists),
-		encryptedNumbers: sealed,
-		suppressions:     suppressed,
-		companyQuotas:    quotas,
-		idempotencyKeys:  keys,
-		lanes:            dispatchLanes,
+		companyQuotas:    quota.New(db),
+		emailReads:       emails.New(db),
+		encryptedNumbers: encryption.New(db),
+		feedbacks:        feedback.New(db),
+		idempotencyKeys:  idempotency.New(db),
+		lanes:            lane.New(db),
+		processes:        process.New(db),
 
 		db:    db,
 		files: file.New(db),
 	}
+	s.suppressions = suppression.New(db, s.companyQuotas)
+	s.outboxes = outbox.New(db, s.idempotencyKeys, s.companyQuotas)
+	s.recipients = recipient.New(db, s.idempotencyKeys, s.companyQuotas, s.outboxes.Exists)
+	s.mailings = mailing.New(db, s.idempotencyKeys)
+	s.deadLetters = deadletter.New(db, s.outboxes, s.mailings)
+	s.dispatching = dispatch.New(db, s.breakers)
 	s.tenants = tenant.New(db, func(ctx context.Context, company uuid.UUID) error {
-		return dispatchLanes.WakeLanes(ctx, []lane.Lanes{{Company: company}})
+		return s.WakeLanes(ctx, []Lanes{{Company: company}})
 	})
 	return s, nil
 }

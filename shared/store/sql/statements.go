@@ -3,7 +3,7 @@ package sql
 
 import _ "embed" // the files
 
-//go:generate go test -count=1 -run ^TestStatementFiles_AreGenerated$ .. ../encryption ../mailing ../outbox ../recipient -update
+//go:generate go test -count=1 -run ^TestStatementFiles_AreGenerated$ ../dispatch ../encryption ../mailing ../outbox ../recipient -update
 
 // Accept inserts a group of emails and their idempotency keys.
 //

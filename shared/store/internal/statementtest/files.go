@@ -40,7 +40,7 @@ func Files() []File {
 		{Name: "insert_rejects", Owner: "mailing", Template: "insert_rejects.sql.tmpl"},
 		{Name: "known_people", Owner: "recipient", Template: "known_people.sql.tmpl"},
 		{Name: "load", Owner: "outbox", Template: "load.sql.tmpl"},
-		{Name: "release", Owner: "store", Template: "release.sql.tmpl"},
+		{Name: "release", Owner: "dispatch", Template: "release.sql.tmpl"},
 		{Name: "reseal_emails", Owner: "encryption", Template: "reseal.sql.tmpl", Options: map[string]any{"Table": "email_outbox"}},
 		{Name: "reseal_entries", Owner: "encryption", Template: "reseal.sql.tmpl", Options: map[string]any{"Table": "mailing_entries"}},
 		{Name: "reseal_recipients", Owner: "encryption", Template: "reseal.sql.tmpl", Options: map[string]any{"Table": "recipients"}},

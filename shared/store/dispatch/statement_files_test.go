@@ -1,17 +1,23 @@
-package store
+package dispatch
 
 import (
 	"testing"
+	"text/template"
 
+	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/internal/statementtest"
 )
 
 func statementFiles() statementtest.Package {
 	return statementtest.Package{
-		Name: "store", Folder: "sql",
+		Name: "dispatch", Folder: "../sql",
 		Parameters: map[string][]pg.Parameter{
 			"release": releaseParameters.List(),
+		},
+		Fragments: template.FuncMap{
+			"gateProbe":  func() string { return breaker.ProbeSQL },
+			"gateIsOpen": func() string { return breaker.IsOpenSQL },
 		},
 	}
 }

@@ -1,4 +1,4 @@
-package store
+package dispatch
 
 import (
 	"context"
@@ -104,7 +104,7 @@ RETURNING chosen.id, chosen.queue`
 // With early it reads up to 100 emails of each lane even if none is a candidate. While the breaker
 // is closed, or another transaction has locked its row, it reads one row.
 func (s *Store) PickProbe(ctx context.Context, pause time.Duration, early bool) (picked Probe, found bool, err error) {
-	g, err := s.Gate(ctx)
+	g, err := s.gate.Gate(ctx)
 	if err != nil || g.State == breaker.Open || g.HeldAt != nil {
 		return Probe{}, false, err
 	}

@@ -1,4 +1,4 @@
-package store
+package dispatch
 
 import (
 	"context"
@@ -97,7 +97,7 @@ SELECT (SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL AND ` + dead
 // CountExpiring counts the open dead letters that are kept for less than the given time yet.
 func (s *Store) CountExpiring(ctx context.Context, within time.Duration) (ExpiringLetters, error) {
 	var n ExpiringLetters
-	err := s.db.GetContext(ctx, &n, countExpiringSQL, (EmailLettersKept - within).Milliseconds(), (BulkLettersKept - within).Milliseconds())
+	err := s.db.GetContext(ctx, &n, countExpiringSQL, (deadletter.EmailLettersKept - within).Milliseconds(), (deadletter.BulkLettersKept - within).Milliseconds())
 	if err != nil {
 		return ExpiringLetters{}, fmt.Errorf("count dead letters that expire: %w", pg.Translate(err))
 	}
