@@ -24,14 +24,14 @@ import (
 var callers = map[string][]string{
 	"gateway_api": {
 		"tenant.FindCallers", "outbox.NewAccepter", "outbox.Accept", "outbox.AcceptBatch", "recipient.AcceptRecipients", "outbox.Exists", "idempotency.FindAnswer", "recipient.RecipientMatches", "emails.FindEmail", "emails.Timeline", "emails.ListEmails", "outbox.Advance",
-		"recipient.FindRecipient", "recipient.DeleteRecipient", "suppression.Suppress", "suppression.Unsuppress", "suppression.Suppressions", "process.ProcessStatuses", "breaker.Gate", "feedback.RecordFeedback", "lane.Wake", "lane.WakeLanes", "quota.Lock", "quota.Open", "quota.TakeFrom", "quota.InTx", "quota.Read", "quota.Near", "idempotency.Claim", "idempotency.WriteAnswer", "idempotency.FindUsed", "recipient.KnownPeople", "outbox.AdvanceIn", "outbox.AdvanceAllIn", "outbox.InsertMailingJob", "outbox.UntilUnlocked", "outbox.AcceptIn", "outbox.Attached", "mailing.RetryFailedMailing", "mailing.RetryFailedMailingIn", "suppression.AddAll",
+		"recipient.FindRecipient", "recipient.DeleteRecipient", "suppression.Suppress", "suppression.Unsuppress", "suppression.Suppressions", "process.ProcessStatuses", "breaker.Gate", "feedback.RecordFeedback", "lane.Wake", "lane.WakeLanes", "quota.Lock", "quota.OpenBudget", "quota.TakeFrom", "quota.InTx", "quota.Read", "quota.Near", "idempotency.Claim", "idempotency.WriteAnswer", "idempotency.FindUsed", "recipient.KnownPeople", "outbox.AdvanceIn", "outbox.AdvanceAllIn", "outbox.InsertMailingJob", "outbox.UntilUnlocked", "outbox.AcceptIn", "outbox.Attached", "mailing.RetryFailedMailing", "mailing.RetryFailedMailingIn", "suppression.AddAll",
 		"deadletter.ListDeadLetters", "deadletter.FindDeadLetter", "deadletter.RetryDeadLetter", "deadletter.DiscardDeadLetter", "deadletter.CreateReplay", "deadletter.FindReplay", "outbox.Reschedule", "outbox.AdvanceAll", "outbox.AggregateEmails",
-		"mailing.IngestMailing", "outbox.run", "mailing.flush", "quota.Add" /* of its writer */, "mailing.MailingExists", "mailing.FindMailing", "mailing.ListMailings", "mailing.MailingEntries", "mailing.MailingRows", "mailing.MailingVerdicts",
+		"mailing.IngestMailing", "mailing.run", "mailing.flush", "mailing.add" /* of its writer */, "outbox.run", "mailing.MailingExists", "mailing.FindMailing", "mailing.ListMailings", "mailing.MailingEntries", "mailing.MailingRows", "mailing.MailingVerdicts",
 		"mailing.StartMailing", "mailing.PauseMailing", "mailing.ResumeMailing", "mailing.CancelMailing", "mailing.MoveMailing", "mailing.RetryFailedEntries", "quota.SetQuotaDefaults", "suppression.AddSuppression", "Confirm",
 		"event.Read", "event.WithEvents", "event.Before", "event.After",
 		"usage.Month", "usage.Quotas",
 		"template.Create", "template.Publish", "template.Delete", "template.Resolve", "template.Find", "template.List", "template.History",
-		"AddFile", "file.Add", "file.Insert", "file.UseFile", "file.Find", "file.List", "file.Attachments", "file.AttachmentsOf", "file.Hold", "file.Link",
+		"file.AddFile", "file.Insert", "file.UseFile", "file.Find", "file.List", "file.Attachments", "file.AttachmentsOf", "file.Hold", "file.Link",
 		"webhook.Create", "webhook.List", "webhook.Find", "webhook.Update", "webhook.Delete", "webhook.Rotate", "webhook.Enable", "webhook.Disable", "webhook.Deliveries",
 		"webhook.FindDelivery", "webhook.RetryDelivery", "webhook.CreateTest", "webhook.CreateReplay", "webhook.FindReplay",
 	},

@@ -6,7 +6,7 @@ import (
 	"email-gateway/shared/store/file"
 )
 
-// AddFile is file.Store.Add.
+// AddFile is file.Store.AddFile.
 func (s *Store) AddFile(ctx context.Context, f file.File) (file.File, error) {
-	return s.files.Add(ctx, f)
+	return s.files.AddFile(ctx, f)
 }

@@ -129,7 +129,7 @@ func (s *Store) PickProbe(ctx context.Context, pause time.Duration, early bool) 
 // skipProbeSQL makes room, on the one row, for another probe at once.
 const skipProbeSQL = `UPDATE provider_gate SET probe_at = NULL WHERE id = 1 AND state = 'shut' AND probe_id = $1 AND ` + breaker.WaitSQL
 
-// SkipProbe records that the probe did not reach the provider. ErrGateLocked: the next one comes after the pause.
+// SkipProbe records that the probe did not reach the provider. breaker.ErrLocked: the next one comes after the pause.
 func (s *Store) SkipProbe(ctx context.Context, id uuid.UUID) error {
 	if _, err := s.db.Exec(ctx, skipProbeSQL, id); err != nil {
 		return fmt.Errorf("skip probe: %w", breaker.WriteError(err))

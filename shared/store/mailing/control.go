@@ -75,7 +75,7 @@ UPDATE dispatch_lanes SET paused_at = NULL WHERE company_id = $1 AND queue = $2 
 )
 
 // StartMailing starts one that was uploaded to be held and has never run.
-// *StateError when it is not such a one; *QuotaError when as many run as may;
+// *StateError when it is not such a one; *quota.Error when as many run as may;
 // *PausedError when the company's mailings are paused.
 func (s *Store) StartMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "start mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
@@ -101,7 +101,7 @@ func (s *Store) PauseMailing(ctx context.Context, company, id uuid.UUID) (Mailin
 
 // ResumeMailing continues a paused or failed mailing where it stopped. A failed one has
 // released its filename: ErrExists when another mailing has it now.
-// *StateError when it is neither paused nor failed; *QuotaError when the limit of running mailings is reached;
+// *StateError when it is neither paused nor failed; *quota.Error when the limit of running mailings is reached;
 // *PausedError when the company's mailings are paused.
 func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "resume mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
@@ -129,7 +129,7 @@ func (s *Store) CancelMailing(ctx context.Context, company, id uuid.UUID) (Maili
 
 // RetryFailedEntries has a loop replay the entries that failed or expired, save those which
 // the provider may have taken. *StateError when the mailing is not being sent, has
-// not been, or none has failed; *QuotaError when as many run as may; *PausedError when
+// not been, or none has failed; *quota.Error when as many run as may; *PausedError when
 // the company's mailings are paused.
 func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "retry failed entries", company, id, func(tx *sqlx.Tx, m *Mailing) error {

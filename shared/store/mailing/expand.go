@@ -41,7 +41,7 @@ type Expansion struct {
 	Continue *Continuation
 	// Waiting is why that job waits; the zero value = for no reason that is reported.
 	Waiting Waiting
-	// NearQuota: the emails may exceed the day's quota, which is a *QuotaError then.
+	// NearQuota: the emails may exceed the day's quota, which is a *quota.Error then.
 	NearQuota bool
 	// NoNewPeople: as many recipients are there as may. An email to somebody new does not
 	// name its recipient, and is sent.
@@ -65,7 +65,7 @@ const noDeadline = 10 * 365 * 24 * time.Hour
 //
 // A locked recipient delays one step of the company by pg.GroupWait. For pg.AsideTime after that, steps
 // skip locked recipients, and the claim of each email writes its recipient. A recipient that
-// another transaction is inserting still delays each step by pg.GroupWait. The error is ErrLocked if
+// another transaction is inserting still delays each step by pg.GroupWait. The error is recipient.ErrLocked if
 // another transaction holds the mailing's row for outbox.LockWait.
 func (s *Store) Expand(ctx context.Context, job *Job, x Expansion) (queued int, held bool, err error) {
 	for i := range x.Entries {

@@ -100,7 +100,7 @@ var (
 // at once, as a dry run is: it has neither lane nor job.
 //
 // An error that lines yields is returned unchanged, and nothing was written. The same holds
-// for *KeyUsedError, *FilenameUsedError, *QuotaError, ErrInProgress, ErrNoLane and ErrUnavailable.
+// for *idempotency.UsedError, *FilenameUsedError, *quota.Error, idempotency.ErrInProgress, lane.ErrNone and ErrUnavailable.
 // After ErrUnknownOutcome, counts and answer are valid if MailingExists finds the mailing. Between two
 // lines there must be at most about 20 s: Postgres ends an idle transaction after that.
 func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2[Line, error]) (Counts, []byte, error) {
@@ -137,7 +137,7 @@ func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2
 	return Counts{}, nil, idempotency.ErrInProgress
 }
 
-// awaitTwin waits, as long as bounded permits, until no concurrent request is writing a mailing with the
+// awaitTwin waits, as long as pg.Bounded permits, until no concurrent request is writing a mailing with the
 // key or the filename.
 func (s *Store) awaitTwin(ctx context.Context, m NewMailing) error {
 	row := pg.HeldRow{Company: m.CompanyID, Name: "filename\x00" + m.Filename}

@@ -79,7 +79,7 @@ FROM mailings WHERE id = $1`
 // for a job, or one whose holder has been silent for stale. A holder heard of less
 // than live ago is Held. The job is meaningful with Locked only.
 //
-// The error is ErrLocked if another transaction holds the mailing's row for pg.GroupWait: the
+// The error is recipient.ErrLocked if another transaction holds the mailing's row for pg.GroupWait: the
 // worker expands one mailing at a time, so every wait here delays all other mailings.
 func (s *Store) LockMailing(
 	ctx context.Context, id uuid.UUID, generation int, stale, live time.Duration,
@@ -124,7 +124,7 @@ UPDATE mailings SET last_attempt = now(), updated_at = now()
 WHERE ` + heldSQL + ` AND (SELECT set_config('lock_timeout', $4, true)) IS NOT NULL
 RETURNING last_attempt`
 
-// HoldMailing writes a heartbeat. false: the hold is lost. The error is ErrLocked if another
+// HoldMailing writes a heartbeat. false: the hold is lost. The error is recipient.ErrLocked if another
 // transaction holds the mailing's row for outbox.LockWait.
 func (s *Store) HoldMailing(ctx context.Context, job *Job) (bool, error) {
 	var beat []time.Time
@@ -170,7 +170,7 @@ WITH failed AS (
 SELECT id FROM failed`
 
 // FailJob releases a mailing whose job returned an error. It returns false if the lock was lost
-// before, so that the mailing's state belongs to another job. The error is ErrLocked if another transaction
+// before, so that the mailing's state belongs to another job. The error is recipient.ErrLocked if another transaction
 // holds the mailing's row for outbox.LockWait.
 func (s *Store) FailJob(ctx context.Context, job *Job, f FailedJob) (bool, error) {
 	var taskID *uuid.UUID

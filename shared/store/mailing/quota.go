@@ -61,7 +61,7 @@ func (in *ingest) checkQuotas(ctx context.Context, tx *sqlx.Tx, counts Counts, r
 		}
 	}
 	wanted := m.demand(counts)
-	b, err := quota.Open(ctx, tx, m.CompanyID, wanted, true)
+	b, err := quota.OpenBudget(ctx, tx, m.CompanyID, wanted, true)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (in *ingest) checkQuotas(ctx context.Context, tx *sqlx.Tx, counts Counts, r
 // checkRunning refuses to set a mailing going where as many run as may. The caller has
 // locked the company's quotas, if that must be exact.
 func checkRunning(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) error {
-	b, err := quota.Open(ctx, tx, company, nil, true)
+	b, err := quota.OpenBudget(ctx, tx, company, nil, true)
 	if err != nil {
 		return err
 	}

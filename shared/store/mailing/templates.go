@@ -19,7 +19,7 @@ type Templates struct {
 	HTMLSHA256     []byte         `db:"html_sha256"`
 	CheckerVersion int            `db:"checker_version"`
 	Attachments    int            `db:"attachments"` // how many files every email has
-	Fields         pq.StringArray `db:"fields"`      // the names that LoadedEmail.Fields holds values of
+	Fields         pq.StringArray `db:"fields"`      // the names that outbox.LoadedEmail.Fields holds values of
 	Subject        string         `db:"subject"`
 	Template       string         `db:"template"`           // the version of a stored template that the others are of; "" = none
 	Variables      string         `db:"template_variables"` // JSON: what that version declares
@@ -31,7 +31,7 @@ SELECT html, coalesce(text_body, '') AS text_body, auto_text, html_sha256, check
        coalesce(template, '') AS template, coalesce(template_variables, '') AS template_variables
 FROM mailings WHERE id = $1`
 
-// Templates reads them; ErrNotFound if there is no such mailing, or its templates are
+// MailingTemplates reads them; ErrNotFound if there is no such mailing, or its templates are
 // not kept any more.
 func (s *Store) MailingTemplates(ctx context.Context, mailing uuid.UUID) (Templates, error) {
 	var t Templates

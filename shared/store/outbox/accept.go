@@ -73,10 +73,10 @@ func (s *Store) NewAccepter() *Accepter {
 // Accept commits the email and returns nil: from here on it cannot be lost.
 //
 // A used idempotency key is not an error of the database: the result is a
-// *KeyUsedError with the stored answer, and nothing was written. A taken aggregate is an
-// *AggregateTakenError in the same way. *file.GoneError: an attached file does not exist (any more). *QuotaError: a quota of the
+// *idempotency.UsedError with the stored answer, and nothing was written. A taken aggregate is an
+// *AggregateTakenError in the same way. *file.GoneError: an attached file does not exist (any more). *quota.Error: a quota of the
 // company would be exceeded; the caller looks up the answer of an idempotency key itself.
-// Other errors: ErrNoLane, ErrAggregateBusy, ErrInProgress, ErrBusy, ErrUnavailable (nothing
+// Other errors: lane.ErrNone, ErrAggregateBusy, idempotency.ErrInProgress, ErrBusy, ErrUnavailable (nothing
 // written), ErrUnknownOutcome (call Exists).
 func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 	var err error
@@ -138,7 +138,7 @@ func (a *Accepter) insert(ctx context.Context, e NewEmail, near bool) (bool, err
 }
 
 // insertAlone inserts an email with an idempotency key in a statement of its own, and waits for the key as
-// long as bounded permits.
+// long as pg.Bounded permits.
 func (a *Accepter) insertAlone(ctx context.Context, e NewEmail) (bool, error) {
 	inserted, err := pg.Bounded(ctx, a.store.db, e.key().Row(e.CompanyID), func(wait time.Duration) ([]bool, error) {
 		inserted, err := a.store.insertEmails(ctx, []NewEmail{e}, wait)

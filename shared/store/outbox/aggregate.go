@@ -51,7 +51,7 @@ const takeKeySQL = `SELECT email_gateway_take_key($1, $2, $3, $4, $5)`
 // insertAbout writes an email, takes its aggregate's key if it has an aggregate, and attaches its files, in one
 // transaction. inserted is false when its idempotency key was used, or there is no
 // lane; a used aggregate key is an *AggregateTakenError. nearQuota: the email may exceed a
-// quota, a *QuotaError. The key comes first, because a program's transaction may hold it: a
+// quota, a *quota.Error. The key comes first, because a program's transaction may hold it: a
 // request that waits for it must not hold the quotas.
 func (s *Store) insertAbout(ctx context.Context, e NewEmail, nearQuota bool) (inserted bool, err error) {
 	row := pg.HeldRow{Company: e.CompanyID, Name: "files"}

@@ -64,7 +64,7 @@ const (
 // AcceptBatch commits the emails and returns nil: from here on none of them can be lost. It waits for locks of other
 // transactions for a moment only.
 //
-// Errors, all with nothing written: *KeyUsedError, *QuotaError, *file.GoneError, ErrNoLane, ErrUnavailable; and ErrInProgress (key),
+// Errors, all with nothing written: *idempotency.UsedError, *quota.Error, *file.GoneError, lane.ErrNone, ErrUnavailable; and idempotency.ErrInProgress (key),
 // ErrAggregateBusy or ErrBusy (quotas, files) for a lock, after which the batch may be repeated. After ErrUnknownOutcome ask Exists
 // for Inserted, which is in the outcome.
 func (s *Store) AcceptBatch(ctx context.Context, b NewBatch) (BatchOutcome, error) {

@@ -145,7 +145,7 @@ func (t *batchTry) takeQuotas(ctx context.Context, tx *sqlx.Tx) error {
 			all[q] += n
 		}
 	}
-	b, err := quota.Open(ctx, tx, t.CompanyID, all, false)
+	b, err := quota.OpenBudget(ctx, tx, t.CompanyID, all, false)
 	if err != nil {
 		return err
 	}

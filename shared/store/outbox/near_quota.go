@@ -72,7 +72,7 @@ type nearQuotas struct {
 // nearResult is the result for one email.
 type nearResult struct {
 	inserted bool
-	over     error // a *QuotaError
+	over     error // a *quota.Error
 }
 
 func newNearQuotas(s *Store) *nearQuotas {
@@ -136,7 +136,7 @@ func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, email
 				all[q] += n
 			}
 		}
-		b, err := quota.Open(ctx, tx, company, all, false)
+		b, err := quota.OpenBudget(ctx, tx, company, all, false)
 		if err != nil {
 			return nil, err
 		}

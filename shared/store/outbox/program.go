@@ -58,7 +58,7 @@ var ErrTransactionFull = errors.New("the transaction has written as many emails 
 // transactionFull is the SQLSTATE of a function that refuses because of it.
 const transactionFull = "EG413"
 
-// EnqueueIn writes an email into the transaction. *QuotaError: a quota of the company would
+// EnqueueIn writes an email into the transaction. *quota.Error: a quota of the company would
 // be exceeded. ErrTransactionFull: the program must commit first. Postgres's other errors are
 // returned unchanged; SQLSTATE 55P03 means that the company is close to a quota, and another
 // transaction is using what is left. After any of them the transaction must be rolled back.

@@ -18,14 +18,14 @@ type Demand map[Quota]int64
 // quota: for some commits, but not for a process that hangs in one.
 const LockWait = time.Second
 
-// The lock of a company's requests that are close to a quota: its row of quota_totals, by
-// primary key, until the end of the transaction. Each of them sees what those before it
-// have written. A transaction that also locks a mailing's row takes this lock first.
+// Both find the company's row of quota_totals by primary key; the second one locks it.
 const (
 	addTotalSQL  = `INSERT INTO quota_totals (company_id) SELECT $1 WHERE NOT EXISTS (SELECT FROM quota_totals WHERE company_id = $1) ON CONFLICT DO NOTHING`
 	lockTotalSQL = `SELECT scheduled_at FROM quota_totals WHERE company_id = $1 FOR UPDATE`
 )
 
+// Lock takes the lock of a company's requests that are close to a quota until the end of the transaction. Each of them sees
+// what those before it have written. A transaction that also locks a mailing's row takes this lock first.
 func Lock(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) error {
 	if _, err := tx.ExecContext(ctx, addTotalSQL, company); err != nil {
 		return fmt.Errorf("lock quotas: %w", pg.Translate(err))
@@ -52,10 +52,10 @@ type Budget struct {
 	use     map[Quota]Use
 }
 
-// Open reads a company's usage. The caller has locked its quotas if the result
+// OpenBudget reads a company's usage. The caller has locked its quotas if the result
 // must be exact. When a request for scheduled emails seems to exceed the quota,
 // they are counted: the number in quota_totals never decreases otherwise.
-func Open(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted Demand, ofMailings bool) (*Budget, error) {
+func OpenBudget(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted Demand, ofMailings bool) (*Budget, error) {
 	use, err := Read(ctx, tx, company, ofMailings)
 	if err != nil {
 		return nil, err
@@ -102,6 +102,7 @@ func (b *Budget) Lacks(wanted Demand) *Error {
 // GiveBack undoes a take.
 func (b *Budget) GiveBack(wanted Demand) { b.Add(wanted, -1) }
 
+// Add adds what is wanted, so many times; with -1 it is taken off.
 func (b *Budget) Add(wanted Demand, sign int64) {
 	for q, n := range wanted {
 		u := b.use[q]
@@ -116,7 +117,7 @@ func TakeFrom(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted Demand
 	if err := Lock(ctx, tx, company); err != nil {
 		return err
 	}
-	b, err := Open(ctx, tx, company, wanted, ofMailings)
+	b, err := OpenBudget(ctx, tx, company, wanted, ofMailings)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ type NewRecipient struct {
 // AcceptRecipients commits the recipients and returns nil: from here on none of them
 // can be lost, and an email may name them before RabbitMQ has delivered them.
 //
-// Errors are those of Accepter.Accept: *KeyUsedError, *QuotaError, ErrNoLane, ErrInProgress, ErrBusy,
+// Errors are those of Accepter.Accept: *idempotency.UsedError, *quota.Error, lane.ErrNone, idempotency.ErrInProgress, ErrBusy,
 // ErrUnavailable (nothing written), ErrUnknownOutcome (call Exists for the first OutboxID).
 func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 	rows, err := intakeRows(r)
@@ -125,7 +125,7 @@ func (s *Store) insertIntakesWithinQuota(ctx context.Context, r NewRecipients, r
 				wanted[quota.Recipients]++
 			}
 		}
-		b, err := quota.Open(ctx, tx, r.CompanyID, wanted, false)
+		b, err := quota.OpenBudget(ctx, tx, r.CompanyID, wanted, false)
 		if err != nil {
 			return nil, err
 		}

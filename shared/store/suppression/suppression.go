@@ -65,7 +65,7 @@ func (s *Store) Suppress(ctx context.Context, company uuid.UUID, n Suppression) 
 	return nil
 }
 
-// AddSuppression is Suppress for a tenant, whom the quota of suppressions binds: *QuotaError.
+// AddSuppression is Suppress for a tenant, whom the quota of suppressions binds: *quota.Error.
 // What was suppressed already takes no room.
 func (s *Store) AddSuppression(ctx context.Context, company uuid.UUID, n Suppression) error {
 	near, err := s.quotas.Near(ctx, company, quota.Demand{quota.Suppressions: 1})
@@ -90,7 +90,7 @@ func suppressWithinQuota(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, n 
 		return pg.Translate(err)
 	}
 	if !stands {
-		b, err := quota.Open(ctx, tx, company, nil, false)
+		b, err := quota.OpenBudget(ctx, tx, company, nil, false)
 		if err != nil {
 			return err
 		}
