@@ -18,8 +18,12 @@ func dispatch() Section {
 	return Section{Name: "dispatch", What: "1 M due emails from the outbox to Redis, compared with asynq's own Enqueue and a poller", Run: runDispatch}
 }
 
-// pendingKey is the list on Redis in which asynq keeps the ids of waiting tasks.
-const pendingKey = "asynq:{" + email.QueueNormal + "}:pending"
+// pendingKey is the list on Redis in which asynq keeps the ids of waiting tasks, and retryKey the sorted set
+// of those that wait for their next delivery, as do the few that a worker had when it was stopped.
+const (
+	pendingKey = "asynq:{" + email.QueueNormal + "}:pending"
+	retryKey   = "asynq:{" + email.QueueNormal + "}:retry"
+)
 
 // dispatching holds a backlog and the programs that dispatch it.
 type dispatching struct {
@@ -128,8 +132,13 @@ func awaitTasks(ctx context.Context, client *redis.Client, tasks int64) (n int64
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
-		if n, err = client.LLen(ctx, pendingKey).Result(); err != nil || n >= tasks {
-			return n, err
+		pipe := client.Pipeline()
+		pending, delayed := pipe.LLen(ctx, pendingKey), pipe.ZCard(ctx, retryKey)
+		if _, err := pipe.Exec(ctx); err != nil {
+			return 0, fmt.Errorf("count tasks: %w", err)
+		}
+		if n = pending.Val() + delayed.Val(); n >= tasks {
+			return n, nil
 		}
 		if err := service.Pause(ctx, 10*time.Millisecond); err != nil {
 			return 0, fmt.Errorf("wait for %d tasks on redis, there are %d: %w", tasks, n, err)

@@ -55,6 +55,7 @@ func TestPlans(t *testing.T) {
 		"unresolved, first":    {written(t, "dispatch.unresolvedSQL"), []any{time.Time{}, uuid.Nil, 5000}, []string{"email_outbox_open"}},
 		"unknownCauses":        {written(t, "dispatch.unknownCausesSQL"), []any{pq.Array([]string{logged}), logged, logged}, []string{`email_events_\w+_pkey`}},
 		"longEnqueued":         {written(t, "dispatch.longEnqueuedSQL"), []any{60000, uuid.Nil, 500}, []string{"email_outbox_open"}},
+		"stillEnqueued":        {written(t, "dispatch.stillEnqueuedSQL"), []any{"{" + uuid.NewString() + "}", 60000}, []string{"email_outbox_pkey"}},
 		"readFeedback":         {written(t, "feedback.readFeedbackSQL"), []any{logged, theirs, "", "SENT", "{}", ""}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
 		"takeFeedback":         {written(t, "feedback.takeFeedbackSQL"), []any{"n", "Delivery", "", id, nil, "{}", nil}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
 		"appendFeedback":       {written(t, "feedback.appendFeedbackSQL"), []any{id, "[]", "", false}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},

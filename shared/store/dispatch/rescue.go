@@ -119,6 +119,20 @@ func (s *Store) LongEnqueued(ctx context.Context, age time.Duration, after uuid.
 	return found, nil
 }
 
+// stillEnqueuedSQL reads rows by primary key and locks nothing.
+const stillEnqueuedSQL = `
+SELECT id FROM email_outbox
+WHERE id = ANY ($1::uuid[]) AND status = 'ENQUEUED' AND enqueued_at < now() - $2 * interval '1 ms'`
+
+// StillEnqueued returns which of these emails have been on their queue for longer than age, in no order.
+func (s *Store) StillEnqueued(ctx context.Context, ids []uuid.UUID, age time.Duration) ([]uuid.UUID, error) {
+	var found []uuid.UUID
+	if err := s.db.SelectContext(ctx, &found, stillEnqueuedSQL, pg.UUIDArray(ids), age.Milliseconds()); err != nil {
+		return nil, fmt.Errorf("list emails still enqueued: %w", pg.Translate(err))
+	}
+	return found, nil
+}
+
 // returnLostSQL changes rows by primary key. One that was put on its queue again since it was
 // listed stays there, and one that another transaction has locked is left for the next time. The
 // batch of an email whose task was never published is found by dispatch_batches_pkey, and the note

@@ -19,7 +19,6 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
-	"email-gateway/worker/internal/provider/ses"
 	"email-gateway/worker/internal/queue/asynqueue"
 )
 
@@ -66,10 +65,7 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	if err != nil {
 		return err
 	}
-	sender, err := ses.New(ctx, ses.Config{
-		Region: c.Region, Endpoint: c.Endpoint, ConfigurationSet: c.ConfigurationSet, Concurrency: c.MaxConcurrency(),
-		Tracer: traces.Tracer(),
-	})
+	sender, err := newProvider(ctx, c, traces.Tracer())
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,6 @@ import (
 	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/pace"
 	"email-gateway/worker/internal/pipeline"
-	"email-gateway/worker/internal/provider/ses"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/asynqueue"
 	"email-gateway/worker/internal/queue/sqsqueue"
@@ -40,7 +39,7 @@ type program struct {
 	db       *store.Store
 	hooksDB  *store.Store // for webhooks
 	conn     asynqueue.Conn
-	sender   *ses.Sender
+	sender   emailProvider
 	bucket   redis.UniversalClient // for send tokens
 	files    *blob.Bucket          // attachments
 	monitor  *asynqueue.Monitor
@@ -53,7 +52,7 @@ func (p program) parts() ([]service.Named, error) {
 	tracer := p.traces.Tracer()
 	pacer := pace.New(p.bucket, c.SendRate)
 	providerBreaker := breaker.New(breaker.Params{
-		Log: p.log, Store: p.db, Instance: status.Instance(), Registry: p.registry, Codes: ses.BreakerCodes(), Reach: p.sender.Reach,
+		Log: p.log, Store: p.db, Instance: status.Instance(), Registry: p.registry, Codes: p.sender.BreakerCodes(), Reach: p.sender.Reach,
 	})
 	loader, advancer := p.db.NewLoader(), p.db.NewAdvancer()
 	limit := inflight.New(inflight.Params{
@@ -118,7 +117,7 @@ func (p program) parts() ([]service.Named, error) {
 			},
 		})},
 		{Name: "quota", Service: pace.NewQuota(pace.QuotaParams{
-			Log: p.log, Pacer: pacer, Account: limits{p.sender}, Breaker: providerBreaker, Peers: peers(p.db), Registry: p.registry, Fallback: c.SendRate,
+			Log: p.log, Pacer: pacer, Account: p.sender, Breaker: providerBreaker, Peers: peers(p.db), Registry: p.registry, Fallback: c.SendRate,
 		})},
 		{Name: "gate", Service: providerBreaker.Watch()},
 		{Name: "results", Service: line},
@@ -155,14 +154,4 @@ func (p program) webhooks() *webhook.Service {
 // peers counts the live workers.
 func peers(db *store.Store) pace.Peers {
 	return func(ctx context.Context) (int, error) { return db.LiveProcesses(ctx, "worker") }
-}
-
-// limits adapts the account to package pace.
-type limits struct{ sender *ses.Sender }
-
-func (l limits) Limits(ctx context.Context) (pace.Limits, error) {
-	account, err := l.sender.Account(ctx)
-	return pace.Limits{
-		PerSecond: account.MaxSendRate, PerDay: account.Max24HourSend, SentToday: account.SentLast24Hours, Refusal: account.Refusal(),
-	}, err
 }

@@ -29,9 +29,12 @@ const (
 	leaseGrace = 5 * time.Second
 	// rescueBatch bounds a round of ended leases; rescuers is the concurrency.
 	rescueBatch = 500
-	// rescuePage is how many ENQUEUED emails are read at once: one page holds most windows.
-	rescuePage = 5000
-	rescuers   = 64
+	// rescuePage is how many ENQUEUED emails are read at once: one page holds nearly all windows, because Postgres reads
+	// all of these emails for each page.
+	rescuePage = 50_000
+	// rescueChunk is how many of them are read again and then looked up on the queue.
+	rescueChunk = 500
+	rescuers    = 64
 	// strayInterval is how often the queues' lists are checked for strays. A stray only makes the
 	// window smaller by one.
 	strayInterval = 30 * time.Second
@@ -44,6 +47,7 @@ const (
 type RescueStore interface {
 	AbandonedClaims(ctx context.Context, grace time.Duration, limit int) ([]store.UnknownOutcome, error)
 	LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int) ([]store.LongEnqueued, error)
+	StillEnqueued(ctx context.Context, ids []uuid.UUID, age time.Duration) ([]uuid.UUID, error)
 	ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (store.Returned, error)
 	CleanBatches(ctx context.Context, age time.Duration) error
 	// Wake makes all dispatchers list all lanes: one may just have seen a lane empty.
@@ -182,19 +186,43 @@ func (r *Rescuer) returnTasks(ctx context.Context) (returned int, err error) {
 		after = long[len(long)-1].ID
 		full := len(long)
 		long, listing := ready.without(ctx, r.params.Queue, long)
-		missing, leftover, evicting := r.evict(ctx, long)
-		lost, err := r.returnLost(ctx, missing, age)
-		r.count(reasonLost, lost.Lost)
-		r.count(reasonUnpublished, lost.Unpublished)
-		r.count(reasonDropped, lost.Dropped)
-		left, returning := r.returnLost(ctx, leftover, age)
-		r.count(reasonLeftover, left.Lost+left.Unpublished+left.Dropped)
-		returned += lost.Lost + lost.Unpublished + lost.Dropped + left.Lost + left.Unpublished + left.Dropped
-		unanswered = errors.Join(unanswered, listing, evicting)
-		if err := errors.Join(err, returning); err != nil || full < rescuePage {
-			return returned, errors.Join(unanswered, err)
+		unanswered = errors.Join(unanswered, listing)
+		for chunk := range slices.Chunk(long, rescueChunk) {
+			n, evicting, err := r.returnChunk(ctx, chunk, age)
+			returned += n
+			unanswered = errors.Join(unanswered, evicting)
+			if err != nil {
+				return returned, errors.Join(unanswered, err)
+			}
+		}
+		if full < rescuePage {
+			return returned, unanswered
 		}
 	}
+}
+
+// returnChunk returns those of the emails to the dispatcher that have no task, and returns their number. It first reads which
+// are still ENQUEUED: workers take and claim hundreds of tasks of a busy queue while it is listed, and each lookup scans
+// the queue's list, in which time Redis serves nobody else. unanswered is the error of lookups, after which others continue.
+func (r *Rescuer) returnChunk(ctx context.Context, chunk []store.LongEnqueued, age time.Duration) (returned int, unanswered, err error) {
+	ids := make([]uuid.UUID, len(chunk))
+	for i, e := range chunk {
+		ids[i] = e.ID
+	}
+	still, err := r.params.Store.StillEnqueued(ctx, ids, age)
+	if err != nil {
+		return 0, nil, err
+	}
+	chunk = slices.DeleteFunc(chunk, func(e store.LongEnqueued) bool { return !slices.Contains(still, e.ID) })
+	missing, leftover, unanswered := r.evict(ctx, chunk)
+	lost, err := r.returnLost(ctx, missing, age)
+	r.count(reasonLost, lost.Lost)
+	r.count(reasonUnpublished, lost.Unpublished)
+	r.count(reasonDropped, lost.Dropped)
+	left, returning := r.returnLost(ctx, leftover, age)
+	returned = lost.Lost + lost.Unpublished + lost.Dropped + left.Lost + left.Unpublished + left.Dropped
+	r.count(reasonLeftover, left.Lost+left.Unpublished+left.Dropped)
+	return returned, unanswered, errors.Join(err, returning)
 }
 
 func (r *Rescuer) returnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (store.Returned, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -277,6 +278,41 @@ func TestRescuer_ListsQueueOnce(t *testing.T) {
 	eventually(t, "the lost one is back", func() bool { return status(t, d, lost) == email.Pending })
 	if asked, listed := q.asked.Load(), q.listed.Load(); asked > 2 || listed > 4 {
 		t.Errorf("looked up single tasks %d times, listed %d times", asked, listed)
+	}
+}
+
+// busy has workers that take these emails' tasks, and send them, just before the queue is listed.
+type busy struct {
+	counting
+	send func()
+}
+
+func (b *busy) Ready(ctx context.Context, queue string) ([]string, error) {
+	b.send()
+	return b.counting.Ready(ctx, queue)
+}
+
+// Tasks that workers take while the rescuer looks are not looked up one by one: each lookup scans the queue's list.
+func TestRescuer_BusyQueue(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	taken := make([]uuid.UUID, 20)
+	for i := range taken {
+		taken[i] = d.Accept(t, company, nil)
+		set(t, d, taken[i], `status = 'ENQUEUED', enqueued_at = now() - interval '2 min'`)
+	}
+	lost := d.Accept(t, company, nil)
+	set(t, d, lost, `status = 'ENQUEUED', enqueued_at = now() - interval '2 min'`)
+	q := &busy{counting: counting{Publisher: newQueue(t)}, send: sync.OnceFunc(func() {
+		for _, id := range taken {
+			set(t, d, id, `status = 'SENT', processed_at = now()`)
+		}
+	})}
+	rescue(t, d, q, 0)
+	eventually(t, "the lost one is back", func() bool { return status(t, d, lost) == email.Pending })
+	if asked := q.asked.Load(); asked > 2 {
+		t.Errorf("looked up single tasks %d times, want once per rescuer at most", asked)
 	}
 }
 

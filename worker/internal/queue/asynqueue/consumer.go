@@ -1,6 +1,7 @@
 package asynqueue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,10 +24,11 @@ const (
 	// other, 9,000 to 12,000 per second on a small machine at any concurrency; two in one process
 	// take twice as many.
 	perServer = 64
-	// pickup is how often an idle Server polls for tasks: a task waits 6 ms on average and 15 ms at
-	// most. Each poll takes three small scripts, 6 % of a core in this process and 2 % in Redis; a
-	// busy Server does not poll.
-	pickup = 10 * time.Millisecond
+	// defaultMaxIdle is ConsumerConfig's MaxIdle: what a task waits at most if its announcement is lost. Each look at the
+	// queues takes four small scripts.
+	defaultMaxIdle = 25 * time.Millisecond
+	// pickup is how long a Server sleeps when all queues were empty, before idling delays its next look.
+	pickup = time.Millisecond
 	// forward is how often due delayed tasks are moved to pending. The first Server does this for
 	// all, and deletes expired completed tasks; the others do both once an hour.
 	forward = 250 * time.Millisecond
@@ -46,6 +48,8 @@ type ConsumerConfig struct {
 	// Admission admits each task before it is taken. nil: tasks are taken whenever fewer than
 	// Concurrency are active.
 	Admission Admission
+	// MaxIdle is the time after which an idle consumer looks at the queues although no task was announced. 0: 25 ms.
+	MaxIdle time.Duration
 }
 
 // Consumer passes the tasks of all email queues to a handler, in proportion to the queues' weights.
@@ -58,6 +62,9 @@ type Consumer struct {
 	admit   Admission // may be nil
 	servers []*asynq.Server
 	workers *workers
+	// subscriber wakes idle servers.
+	subscriber *subscriber
+	listening  sync.WaitGroup
 
 	stopping context.Context // ends when Stop begins
 	stop     context.CancelFunc
@@ -65,7 +72,7 @@ type Consumer struct {
 
 // NewConsumer makes a Consumer with its own connections.
 func NewConsumer(c ConsumerConfig) *Consumer {
-	consumer := &Consumer{log: c.Log, conn: c.Conn, handler: c.Handler, admit: c.Admission, redis: c.Conn.open()}
+	consumer := &Consumer{log: c.Log, conn: c.Conn, handler: c.Handler, admit: c.Admission, redis: c.Conn.open(), subscriber: newSubscriber()}
 	// The first hook is the outer one: commands that it answers are not sent.
 	consumer.redis.AddHook(sweeps{})
 	consumer.redis.AddHook(&coalescer{client: consumer.redis})
@@ -84,6 +91,10 @@ func NewConsumer(c ConsumerConfig) *Consumer {
 		}
 		if c.Admission != nil {
 			client = &admitted{UniversalClient: consumer.redis, admission: c.Admission, others: others, stopping: consumer.stopping}
+		}
+		client = &idling{
+			UniversalClient: client, subscriber: consumer.subscriber, queues: len(queues),
+			maxIdle: cmp.Or(c.MaxIdle, defaultMaxIdle), stopping: consumer.stopping,
 		}
 		others += share
 		consumer.servers = append(consumer.servers, asynq.NewServerFromRedisClient(client, asynq.Config{
@@ -117,6 +128,7 @@ func shares(concurrency int) []int {
 
 // Start starts taking tasks.
 func (c *Consumer) Start(context.Context, func(error)) error {
+	c.listening.Go(func() { c.subscriber.listen(c.stopping, c.redis, c.conn.announcements()) })
 	for _, server := range c.servers {
 		if err := server.Start(c.workers); err != nil {
 			return fmt.Errorf("start consumer: %w", err)
@@ -138,6 +150,7 @@ func (c *Consumer) Stop(ctx context.Context) error {
 		}
 		stopping.Wait()
 		c.workers.stop()
+		c.listening.Wait()
 	}()
 	select {
 	case <-done:

@@ -19,18 +19,19 @@ import (
 // KEYS: hash, pending, active, lease, scheduled, retry, archived, completed, marker; ARGV: id, the
 // time before which a lease is over, "all" to remove a delayed task too, and the marker's expiry in
 // seconds. An active task has a lease; without one, or with one that was not renewed, it is a
-// leftover of a crash. The script returns a taskState.
+// leftover of a crash. The lease is read first, because LPOS reads the whole list of pending tasks if the task is active:
+// 0.5 ms with 50,000 of them, in which Redis serves nobody else. The script returns a taskState.
 //
 // The marker records for a while that a leftover was removed: a second caller that asks about the
 // same task, or asks again after a crash, gets the same answer and does not report the task as
 // lost. SET fails if Redis is full; the removal is reported nevertheless.
 var clearScript = redis.NewScript(`
-if redis.call("HEXISTS", KEYS[1], "msg") == 1 and redis.call("LPOS", KEYS[2], ARGV[1]) then
-    return 0
-end
 local lease = redis.call("ZSCORE", KEYS[4], ARGV[1])
 if lease and tonumber(lease) >= tonumber(ARGV[2]) then
     return 1
+end
+if redis.call("HEXISTS", KEYS[1], "msg") == 1 and redis.call("LPOS", KEYS[2], ARGV[1]) then
+    return 0
 end
 if ARGV[3] ~= "all" and (redis.call("ZSCORE", KEYS[5], ARGV[1]) or redis.call("ZSCORE", KEYS[6], ARGV[1])) then
     return 2

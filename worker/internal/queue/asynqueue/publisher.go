@@ -38,12 +38,13 @@ const (
 
 // Publisher puts tasks on the queues.
 type Publisher struct {
-	conn    Conn
-	redis   redis.UniversalClient
-	client  *asynq.Client
-	repairs repairs
-	holder  string // owner of the reservations
-	names   *registrar
+	conn      Conn
+	redis     redis.UniversalClient
+	client    *asynq.Client
+	repairs   repairs
+	holder    string // owner of the reservations
+	names     *registrar
+	announcer *announcer
 }
 
 // NewPublisher makes a Publisher with its own connections. It does not connect yet: Redis may start
@@ -53,6 +54,7 @@ func NewPublisher(conn Conn) *Publisher {
 	p := &Publisher{conn: conn, redis: r, client: asynq.NewClientFromRedisClient(r), holder: uuid.NewString()}
 	_, several := r.(*redis.ClusterClient)
 	p.names = &registrar{background: several, repairs: &p.repairs}
+	p.announcer = &announcer{redis: r, channel: conn.announcements()}
 	r.AddHook(p.names)
 	r.AddHook(&coalescer{client: r})
 	return p
@@ -75,6 +77,7 @@ func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed,
 		_, err := p.client.EnqueueContext(ctx, asynq.NewTaskWithHeaders(taskType, task.Payload, headers),
 			asynq.TaskID(task.ID), asynq.Queue(name), asynq.MaxRetry(maxRetry), asynq.Timeout(taskTimeout))
 		if err == nil {
+			p.announcer.announce()
 			return placed, nil
 		}
 		if !errors.Is(err, asynq.ErrTaskIDConflict) {
@@ -118,6 +121,7 @@ func (p *Publisher) Ping(ctx context.Context) error { return p.conn.ping(ctx, p.
 
 // Close closes the connections.
 func (p *Publisher) Close() error {
+	p.announcer.sending.Wait()
 	err := p.redis.Close()
 	p.names.adding.Wait()
 	return wrapped("close redis", err)

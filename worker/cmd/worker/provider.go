@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+
+	"email-gateway/shared/telemetry"
+	"email-gateway/worker/internal/config"
+	"email-gateway/worker/internal/pace"
+	"email-gateway/worker/internal/provider"
+	"email-gateway/worker/internal/provider/ses"
+)
+
+// emailProvider has everything that the worker calls of a provider. newProvider is the only place that names one: another
+// provider is a package beside ses with its test, its settings in package config, and a case in newProvider.
+type emailProvider interface {
+	provider.Sender
+	// Reach returns nil if the provider answers. It may cost a call of which the account has few: see status.Seldom.
+	Reach(ctx context.Context) error
+	// Limits returns the account's rate and quota.
+	Limits(ctx context.Context) (pace.Limits, error)
+	// BreakerCodes are the codes of failures that may open the circuit breaker.
+	BreakerCodes() []string
+}
+
+func newProvider(ctx context.Context, c config.Worker, tracer telemetry.Tracer) (emailProvider, error) {
+	sender, err := ses.New(ctx, ses.Config{
+		Region: c.Region, Endpoint: c.Endpoint, ConfigurationSet: c.ConfigurationSet, Concurrency: c.MaxConcurrency(), Tracer: tracer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return sesProvider{sender}, nil
+}
+
+// sesProvider adapts SES's account to package pace.
+type sesProvider struct{ *ses.Sender }
+
+func (sesProvider) BreakerCodes() []string { return ses.BreakerCodes() }
+
+func (p sesProvider) Limits(ctx context.Context) (pace.Limits, error) {
+	account, err := p.Account(ctx)
+	return pace.Limits{
+		PerSecond: account.MaxSendRate, PerDay: account.Max24HourSend, SentToday: account.SentLast24Hours, Refusal: account.Refusal(),
+	}, err
+}
