@@ -1,5 +1,5 @@
 // Package lane holds the statements of dispatch lanes, in which the rows of the outbox wait: operators hold and release them, and
-// whoever has written rows wakes the dispatchers, which look for them in the lanes that are named.
+// a program that has written rows wakes the dispatchers, which look for them in the lanes that are named.
 package lane
 
 import (
