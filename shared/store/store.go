@@ -77,7 +77,7 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 	}
 	s.suppressions = suppression.New(db, s.companyQuotas)
 	s.outboxes = outbox.New(db, s.idempotencyKeys, s.companyQuotas)
-	s.recipients = recipient.New(db, s.idempotencyKeys, s.companyQuotas, s.outboxes.Exists)
+	s.recipients = recipient.New(db, s.idempotencyKeys, s.companyQuotas, s.Exists)
 	s.mailings = mailing.New(db, s.idempotencyKeys)
 	s.deadLetters = deadletter.New(db, s.outboxes, s.mailings)
 	s.dispatching = dispatch.New(db, s.breakers)
