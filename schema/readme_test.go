@@ -63,7 +63,7 @@ SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND rel
 		files = append(files, found...)
 	}
 	declared := map[string]bool{}
-	declaration := regexp.MustCompile(`(\w+SQL)(?:\s*= | string\n)`) // a constant, or a variable that a file is embedded into
+	declaration := regexp.MustCompile(`(\w+SQL)\s*= `)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -76,6 +76,11 @@ SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND rel
 			if match := declaration.FindStringSubmatch(line); match != nil {
 				declared[match[1]] = true
 			}
+		}
+	}
+	for _, file := range regexp.MustCompile("`(\\w+\\.sql)`").FindAllStringSubmatch(section, -1) {
+		if _, err := os.Stat("../shared/store/sql/" + file[1]); err != nil {
+			t.Errorf("shared/store/sql has no %s", file[1])
 		}
 	}
 	for _, constant := range regexp.MustCompile("`(\\w+SQL)`").FindAllStringSubmatch(section, -1) {

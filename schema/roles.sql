@@ -57,7 +57,7 @@ REVOKE CREATE ON SCHEMA public FROM PUBLIC; -- as Postgres 15 does in new databa
 
 -- The api accepts and shows data. It creates no company and no key, sends nothing, and does not
 -- change the circuit breaker. A cancel or retry uses the single statement of all transitions
--- (advanceSQL), which is why some tables are in every list.
+-- (advance.sql), which is why some tables are in every list.
 GRANT SELECT                         ON companies, api_keys, sender_domains, provider_gate, process_status TO gateway_api;
 GRANT SELECT, INSERT                 ON email_events, mailing_rejects, dead_letter_replays TO gateway_api;
 GRANT INSERT                         ON mailing_marks TO gateway_api;

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -27,8 +28,8 @@ func TestColumns(t *testing.T) {
 		At                                 sql.NullTime
 	}
 	text := rapid.StringOf(rapid.OneOf(rapid.SampledFrom([]rune(`"\{},' NULL`+"\n")), rapid.Rune().Filter(func(r rune) bool { return r != 0 })))
-	cell := rapid.Custom(func(t *rapid.T) store.Cell {
-		c := store.Cell{Text: text.Draw(t, "text"), N: rapid.Int64().Draw(t, "n"), Yes: rapid.Bool().Draw(t, "yes"), JSON: []byte(`{}`)}
+	anyCell := rapid.Custom(func(t *rapid.T) cell {
+		c := cell{Text: text.Draw(t, "text"), N: rapid.Int64().Draw(t, "n"), Yes: rapid.Bool().Draw(t, "yes"), JSON: []byte(`{}`)}
 		if rapid.Bool().Draw(t, "not NULL") {
 			c.ID = uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
 			c.Bytes = append([]byte{}, rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")...)
@@ -38,11 +39,11 @@ func TestColumns(t *testing.T) {
 		return c
 	})
 	rapid.Check(t, func(rt *rapid.T) {
-		cells := rapid.SliceOfN(cell, 0, 20).Draw(rt, "cells")
+		cells := rapid.SliceOfN(anyCell, 0, 20).Draw(rt, "cells")
 		rows, err := db.QueryContext(t.Context(), `
 			SELECT id, optional_id, text, optional_text, bytes, json, n, optional_n, yes, at
 			FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::jsonb[], $7::bigint[], $8::bigint[], $9::bool[], $10::timestamptz[])
-			AS t(id, optional_id, text, optional_text, bytes, json, n, optional_n, yes, at)`, store.Columns(cells)...)
+			AS t(id, optional_id, text, optional_text, bytes, json, n, optional_n, yes, at)`, columnsOf(cells)...)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -80,4 +81,26 @@ func TestColumns(t *testing.T) {
 			rt.Fatalf("%d of %d rows, %v", i, len(cells), err)
 		}
 	})
+}
+
+// cell is one value of each kind that a column can hold.
+type cell struct {
+	ID    uuid.UUID
+	Text  string
+	Bytes []byte
+	JSON  []byte
+	N     int64
+	Yes   bool
+	At    time.Time
+}
+
+// columnsOf lays the cells out as uuid, uuid or NULL, text, text or NULL, bytea,
+// jsonb, bigint, bigint or NULL, boolean and timestamptz arrays.
+func columnsOf(cells []cell) []any {
+	id, text, n := func(c *cell) uuid.UUID { return c.ID }, func(c *cell) string { return c.Text }, func(c *cell) int64 { return c.N }
+	return []any{
+		pg.UUIDs(cells, id), pg.OptionalUUIDs(cells, id), pg.Texts(cells, text), pg.OptionalTexts(cells, text),
+		pg.Byteas(cells, func(c *cell) []byte { return c.Bytes }), pg.JSONBs(cells, func(c *cell) []byte { return c.JSON }),
+		pg.BigInts(cells, n), pg.OptionalBigInts(cells, n), pg.Bools(cells, func(c *cell) bool { return c.Yes }), pg.Times(cells, func(c *cell) time.Time { return c.At }),
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -29,10 +28,10 @@ func TestCleanPlans(t *testing.T) {
 				parameters []any
 				indexes    []string
 			}{
-				"keys":         {store.CleanKeysSQL, []any{1000}, []string{"idempotency_keys_expiry"}},
-				"feedback":     {store.CleanFeedbackSQL, []any{hour, 1000}, []string{"ses_events_age", "ses_events_pkey"}},
-				"dead letters": {store.CleanEmailLettersSQL, []any{hour, 1000}, []string{"dead_letters_pkey"}},
-				"bulk letters": {store.CleanBulkLettersSQL, []any{hour, 1000}, []string{"dead_letters_age", "dead_letters_pkey"}},
+				"keys":         {written(t, "idempotency.cleanKeysSQL"), []any{1000}, []string{"idempotency_keys_expiry"}},
+				"feedback":     {written(t, "feedback.cleanFeedbackSQL"), []any{hour, 1000}, []string{"ses_events_age", "ses_events_pkey"}},
+				"dead letters": {written(t, "deadletter.cleanEmailLettersSQL"), []any{hour, 1000}, []string{"dead_letters_pkey"}},
+				"bulk letters": {written(t, "deadletter.cleanBulkLettersSQL"), []any{hour, 1000}, []string{"dead_letters_age", "dead_letters_pkey"}},
 			} {
 				storetest.CheckStep(t, name, storetest.Explain(t, d.SQL, tt.statement, tt.parameters...), tt.indexes)
 			}
@@ -47,7 +46,7 @@ func TestCleanPlans_DeadLettersOfEmails(t *testing.T) {
 	run(t, d, `INSERT INTO dead_letters (id, target, reason, payload, created_at)
 		SELECT gen_random_uuid(), CASE WHEN n % 100 = 0 THEN 'email:send' ELSE 'recipients.upsert' END, 'X', '{}', now() - n * interval '1 min' FROM generate_series(1, 40000) n`)
 	run(t, d, `ANALYZE dead_letters`)
-	if plan := storetest.Explain(t, d.SQL, store.CleanEmailLettersSQL, time.Hour.Milliseconds(), 1000); !strings.Contains(plan, " dead_letters_of_emails ") {
+	if plan := storetest.Explain(t, d.SQL, written(t, "deadletter.cleanEmailLettersSQL"), time.Hour.Milliseconds(), 1000); !strings.Contains(plan, " dead_letters_of_emails ") {
 		t.Error(plan)
 	}
 }

@@ -114,7 +114,7 @@ func TestListDeadLetters_RareAndAtOnce(t *testing.T) {
 		t.Errorf("%d pages: %s", pages, diff)
 	}
 	run(t, d, `ANALYZE dead_letters`)
-	plan := storetest.Explain(t, storetest.Connect(t, d, store.Options{}), store.ListLettersSQL, company, nil, nil, nil, nil, "", "", nil, "", "", nil, 5000, 50)
+	plan := storetest.Explain(t, storetest.Connect(t, d, store.Options{}), written(t, "deadletter.listLettersSQL"), company, nil, nil, nil, nil, "", "", nil, "", "", nil, 5000, 50)
 	if !strings.Contains(plan, " using dead_letters_company ") || strings.Contains(plan, "Seq Scan on dead_letters") {
 		t.Errorf("the plan:\n%s", plan)
 	}

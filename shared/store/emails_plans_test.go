@@ -15,6 +15,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -56,7 +57,7 @@ func TestPlans_SearchScheduled(t *testing.T) {
 		if !regexp.MustCompile(` (?:using|Bitmap Index Scan on) ` + tt.index + ` `).MatchString(plan) {
 			t.Errorf("by %s: %s is not used:\n%s", name, tt.index, plan)
 		}
-		if read > 4*store.ListScan {
+		if read > 4*writtenNumber(t, "emails.ListScan") {
 			t.Errorf("by %s: %d rows read:\n%s", name, read, plan)
 		}
 		var took []time.Duration
@@ -148,20 +149,20 @@ func explainPage(t *testing.T, d storetest.Database, company uuid.UUID, f store.
 	}
 	scan := f.Limit
 	if f.AboutType != "" {
-		scan = store.ListScan
+		scan = writtenNumber(t, "emails.ListScan")
 	}
-	statement, parameters := store.ListIDsSQL, []any{company, before, f.From, scan}
+	statement, parameters := written(t, "emails.listIDsSQL"), []any{company, before, f.From, scan}
 	switch {
 	case f.AboutType != "":
-		statement, parameters = store.AboutIDsSQL, []any{company, before, f.From, f.AboutType, f.AboutID, f.EventType, scan}
+		statement, parameters = written(t, "emails.aboutIDsSQL"), []any{company, before, f.From, f.AboutType, f.AboutID, f.EventType, scan}
 	case f.Tag != "" && f.Status == email.Pending:
-		statement, parameters = store.WaitingIDsSQL, []any{company, before, f.From, f.Tag, store.WaitingScan, f.Limit, string(f.Status)}
+		statement, parameters = written(t, "emails.waitingIDsSQL"), []any{company, before, f.From, f.Tag, writtenNumber(t, "emails.waitingScan"), f.Limit, string(f.Status)}
 	case f.Tag != "":
-		statement, parameters = store.TaggedIDsSQL, []any{company, before, f.From, store.ListScan, store.WaitingScan, f.Tag}
+		statement, parameters = written(t, "emails.taggedIDsSQL"), []any{company, before, f.From, writtenNumber(t, "emails.ListScan"), writtenNumber(t, "emails.waitingScan"), f.Tag}
 	case f.Status != "":
-		statement, parameters = store.StepIDsSQL, []any{company, before, f.From, f.Tag, store.ListScan, f.Limit, string(f.Status)}
+		statement, parameters = written(t, "emails.stepIDsSQL"), []any{company, before, f.From, f.Tag, writtenNumber(t, "emails.ListScan"), f.Limit, string(f.Status)}
 	case f.Recipient != "" || f.ExternalID != "" || f.RequestID != "":
-		statement, parameters = store.SearchIDsSQL, []any{company, before, f.From, scan, store.ListScan, f.Recipient, f.ExternalID, f.RequestID}
+		statement, parameters = written(t, "emails.searchIDsSQL"), []any{company, before, f.From, scan, writtenNumber(t, "emails.ListScan"), f.Recipient, f.ExternalID, f.RequestID}
 	}
 	plan = storetest.Explain(t, db, "(ANALYZE, TIMING OFF) "+statement, parameters...)
 	rows, err := db.QueryContext(t.Context(), "SELECT coalesce(to_jsonb(found) ->> 'id', to_jsonb(found) ->> 'outbox_id') FROM ("+statement+") found WHERE coalesce(to_jsonb(found) ->> 'reached', 'false') = 'false'", parameters...)
@@ -180,7 +181,7 @@ func explainPage(t *testing.T, d storetest.Database, company uuid.UUID, f store.
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	plan += storetest.Explain(t, db, "(ANALYZE, TIMING OFF) "+store.PageRowsSQL, store.PageRowsParameters(ids, f)...)
+	plan += storetest.Explain(t, db, "(ANALYZE, TIMING OFF) "+written(t, "emails.pageRowsSQL"), pageRowsParameters(ids, f)...)
 	scanned := regexp.MustCompile(`Scan .*\(actual rows=(\d+) loops=(\d+)\)`)
 	dropped := regexp.MustCompile(`Rows Removed by (?:Filter|Index Recheck): (\d+)`)
 	ofTable := false
@@ -205,4 +206,13 @@ func number(t *testing.T, digits string) int {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// pageRowsParameters are those of pageRowsSQL.
+func pageRowsParameters(ids []uuid.UUID, f store.EmailFilter) []any {
+	first, last := pg.IDRange(ids, func(id *uuid.UUID) uuid.UUID { return *id })
+	return []any{
+		pg.UUIDArray(ids), string(f.Status), f.Tag, max(f.Limit, 1), first, last, f.Recipient, f.ExternalID, f.RequestID,
+		string(f.Delivery), pg.OptionalTime(f.UpdatedAfter),
+	}
 }

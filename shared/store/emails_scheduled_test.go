@@ -33,7 +33,7 @@ func scheduled(e *store.NewEmail) {
 }
 
 // A scheduled email has its log from acceptance on, with what the worker would write,
-// whichever statement accepts it. An email that is due has none, in the same group too.
+// whichever statement accepts it. An email that is due has none.
 func TestAccept_LogsScheduledEmails(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -75,14 +75,6 @@ func TestAccept_LogsScheduledEmails(t *testing.T) {
 		if got := logged(t, d, id); got != nil {
 			t.Errorf("an email that is due: %v", got)
 		}
-	}
-	// A group of both kinds is one statement.
-	group := []store.NewEmail{storetest.NewEmail(company, scheduled), storetest.NewEmail(company, nil)}
-	if inserted, err := store.InsertEmails(t.Context(), d.Store, group); err != nil || !inserted[0] || !inserted[1] {
-		t.Fatal(inserted, err)
-	}
-	if logged(t, d, group[0].ID) == nil || logged(t, d, group[1].ID) != nil {
-		t.Error("in one group: not the scheduled one alone is logged")
 	}
 }
 

@@ -76,7 +76,7 @@ func TestListEmails_Waiting(t *testing.T) {
 		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, status, processed_at, expires_at, created_at)
 		SELECT ('ffffffff-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, o.company_id, o.lane_id, 'newer', '{"to": "a@example.com", "subject": "s"}', o.sender, '<p>', '', 1,
 		       'SENT', now(), now() + interval '1 day', now()
-		FROM email_outbox o, generate_series(1, $2) n WHERE o.id = $1`, pending[0], store.ListScan+100)
+		FROM email_outbox o, generate_series(1, $2) n WHERE o.id = $1`, pending[0], writtenNumber(t, "emails.ListScan")+100)
 	for name, list := range lists {
 		check("behind many", name, 3, 100)
 		list.filter.Limit = 100
@@ -88,7 +88,7 @@ func TestListEmails_Waiting(t *testing.T) {
 		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, status, expires_at, created_at)
 		SELECT gen_random_uuid(), o.company_id, o.lane_id, 'crowd', '{"to": "a@example.com", "subject": "s"}', o.sender, '<p>', '', 1,
 		       'RETRY_SCHEDULED', now() + interval '1 day', now()
-		FROM email_outbox o, generate_series(1, $2) WHERE o.id = $1`, pending[0], store.WaitingScan)
+		FROM email_outbox o, generate_series(1, $2) WHERE o.id = $1`, pending[0], writtenNumber(t, "emails.waitingScan"))
 	for _, name := range []string{"pending", "tag", "from until"} {
 		check("many wait", name, 3, 100)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -25,7 +26,7 @@ func TestMailingPlans(t *testing.T) {
 			}
 			db := storetest.Connect(t, d, store.Options{})
 			db.SetMaxOpenConns(1) // the setting below is its connection's
-			if _, err := db.ExecContext(t.Context(), strings.ReplaceAll(store.AlongKeySQL, "LOCAL ", "")); err != nil {
+			if _, err := db.ExecContext(t.Context(), strings.ReplaceAll(pg.AlongKeySQL, "LOCAL ", "")); err != nil {
 				t.Fatal(err)
 			}
 			var first, last, middle uuid.UUID
@@ -38,17 +39,17 @@ func TestMailingPlans(t *testing.T) {
 				parameters []any
 				indexes    string
 			}{
-				"nextEntries":  {store.NextEntriesSQL, []any{mailing, middle, last, middle, 1000}, "mailing_entries_pkey"},
-				"entryRows":    {store.EntryRowsSQL, []any{first, middle, last, mailing, "", 1000, uuid.New()}, "mailing_entries_pkey"},
-				"rejectRows":   {store.RejectRowsSQL, []any{mailing, 1, "", 1000}, "mailing_rejects_pkey"},
-				"toCancel":     {store.ToCancelSQL, []any{mailing, middle, last, middle, 1000}, "mailing_entries_pkey"},
-				"toRetry":      {store.ToRetrySQL, []any{mailing, first, last, nil, 1000}, "mailing_entries_pkey"},
-				"tally":        {store.TallySQL, []any{mailing, first, last}, "mailing_entries_pkey"},
-				"moveJob":      {store.MoveJobSQL, []any{mailing, nil, 2, uuid.New(), "mailing.jobs.process"}, "email_outbox_lane_claim"},
-				"countLane":    {store.CountLaneSQL, []any{lane, 50_000}, "email_outbox_lane_claim"},
-				"openMailings": {store.OpenMailingsSQL, nil, "mailings_open"},
-				"settling":     {store.SettlingSQL, nil, "mailings_open"},
-				"recover":      {store.RecoverSQL, []any{pq.Array([]string{uuid.NewString()}), 30_000, 100_000}, "mailings_open email_outbox_lane_claim"},
+				"nextEntries":  {written(t, "mailing.nextEntriesSQL"), []any{mailing, middle, last, middle, 1000}, "mailing_entries_pkey"},
+				"entryRows":    {written(t, "mailing.entryRowsSQL"), []any{first, middle, last, mailing, "", 1000, uuid.New()}, "mailing_entries_pkey"},
+				"rejectRows":   {written(t, "mailing.rejectRowsSQL"), []any{mailing, 1, "", 1000}, "mailing_rejects_pkey"},
+				"toCancel":     {written(t, "mailing.toCancelSQL"), []any{mailing, middle, last, middle, 1000}, "mailing_entries_pkey"},
+				"toRetry":      {written(t, "mailing.toRetrySQL"), []any{mailing, first, last, nil, 1000}, "mailing_entries_pkey"},
+				"tally":        {written(t, "mailing.tallySQL"), []any{mailing, first, last}, "mailing_entries_pkey"},
+				"moveJob":      {written(t, "mailing.moveJobSQL"), []any{mailing, nil, 2, uuid.New(), "mailing.jobs.process"}, "email_outbox_lane_claim"},
+				"countLane":    {written(t, "mailing.countLaneSQL"), []any{lane, 50_000}, "email_outbox_lane_claim"},
+				"openMailings": {written(t, "mailing.openMailingsSQL"), nil, "mailings_open"},
+				"settling":     {written(t, "mailing.settlingSQL"), nil, "mailings_open"},
+				"recover":      {written(t, "mailing.recoverSQL"), []any{pq.Array([]string{uuid.NewString()}), 30_000, 100_000}, "mailings_open email_outbox_lane_claim"},
 			} {
 				plan := storetest.Explain(t, db, tt.statement, tt.parameters...)
 				for index := range strings.FieldsSeq(tt.indexes) {

@@ -43,7 +43,7 @@ func TestProbeLanes_BesideManyLanes(t *testing.T) {
 	company := d.Company(t)
 	due := d.Accept(t, company, nil)
 	lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+due.String()+`'`)
-	plan := explainRun(t, d, store.ProbeLanesSQL, pq.Array([]int64{lane}), pq.Array([]string{"-infinity"}), pq.Array([]string{uuid.Nil.String()}), 0, 5000, 2000,
+	plan := explainRun(t, d, written(t, "dispatch.probeLanesSQL"), pq.Array([]int64{lane}), pq.Array([]string{"-infinity"}), pq.Array([]string{uuid.Nil.String()}), 0, 5000, 2000,
 		pq.Array([]int64{}), pq.Array([]string{}), pq.Array([]string{}))
 	if n := buffers(t, plan); n > 200 {
 		t.Errorf("it reads %d buffers:\n%s", n, plan)
@@ -285,7 +285,7 @@ func TestTakeDue_BoundBesideAnOldSnapshot(t *testing.T) {
 	}
 	first := looked.Lanes[0].First
 	read := func(nextAt string, id uuid.UUID) int {
-		return buffers(t, explainRun(t, d, store.TakeDueSQL, pq.Array([]int64{lane}), pq.Array([]string{nextAt}), pq.Array([]string{id.String()}),
+		return buffers(t, explainRun(t, d, written(t, "dispatch.takeDueSQL"), pq.Array([]int64{lane}), pq.Array([]string{nextAt}), pq.Array([]string{id.String()}),
 			pq.Array([]int64{1}), uuid.New(), time.Now()))
 	}
 	bounded := read(first.NextAt.UTC().Format(time.RFC3339Nano), first.ID)

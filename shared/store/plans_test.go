@@ -1,9 +1,6 @@
 package store_test
 
 import (
-	"database/sql"
-	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -41,37 +38,37 @@ func TestPlans(t *testing.T) {
 		parameters []any
 		indexes    []string
 	}{
-		"takeDue":              {store.TakeDueSQL, []any{lanes, since, ids, lanes, id, time.Now()}, []string{"email_outbox_lane_claim"}},
-		"takeProbe":            {store.TakeProbeSQL, []any{id, id}, []string{"email_outbox_pkey"}},
-		"pickProbe":            {store.PickProbeSQL, []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
-		"pickSafeProbe":        {store.PickSafeProbeSQL, []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
-		"pickEarlyProbe":       {store.PickEarlyProbeSQL, []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
-		"leaseJobs":            {store.LeaseJobsSQL, []any{lanes, since, ids, lanes}, []string{"email_outbox_lane_claim"}},
-		"release":              {store.ReleaseSQL, []any{time.Now(), pq.Array([]string{id.String()}), pq.Array([]int64{0}), pq.Array([]int64{0})}, []string{"email_outbox_pkey"}},
-		"waitingLanes":         {store.WaitingLanesSQL, nil, []string{"email_outbox_lane_claim"}},
-		"probeLanes":           {store.ProbeLanesSQL, []any{lanes, since, ids, 1000, 5000, 2000, lanes, since, ids}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
-		"oldestDue":            {store.OldestDueSQL, nil, []string{"email_outbox_lane_claim"}},
-		"countBacklog":         {store.BacklogSQL, []any{1000}, []string{"email_outbox_lane_claim", "email_outbox_open"}},
-		"overdue":              {store.OverdueSQL, []any{100}, []string{"email_outbox_open"}},
-		"abandoned":            {store.AbandonedSQL, []any{5000, 500}, []string{"email_outbox_open"}},
-		"unresolved":           {store.UnresolvedSQL, []any{time.Now(), uuid.Nil, 50}, []string{"email_outbox_open"}},
-		"unresolved, first":    {store.UnresolvedSQL, []any{time.Time{}, uuid.Nil, 5000}, []string{"email_outbox_open"}},
-		"unknownCauses":        {store.UnknownCausesSQL, []any{pq.Array([]string{logged}), logged, logged}, []string{`email_events_\w+_pkey`}},
-		"longEnqueued":         {store.LongEnqueuedSQL, []any{60000, uuid.Nil, 500}, []string{"email_outbox_open"}},
-		"stillEnqueued":        {store.StillEnqueuedSQL, []any{"{" + uuid.NewString() + "}", 60000}, []string{"email_outbox_pkey"}},
-		"readFeedback":         {store.ReadFeedbackSQL, []any{logged, theirs, "", "SENT", "{}", ""}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
-		"takeFeedback":         {store.TakeFeedbackSQL, []any{"n", "Delivery", "", id, nil, "{}", nil}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
-		"appendFeedback":       {store.AppendFeedbackSQL, []any{id, "[]", "", false}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
-		"dueReplays":           {store.DueReplaysSQL, nil, []string{"dead_letter_replays_open"}},
-		"runningReplays":       {store.RunningReplaysSQL, []any{company, id}, []string{"dead_letter_replays_open"}},
-		"saveReplay":           {store.SaveReplaySQL, []any{id, 1, 0, 0, nil, nil, false}, []string{"dead_letter_replays_pkey"}},
-		"listIDs":              {store.ListIDsSQL, []any{company, uuid.Max, uuid.Nil, 50}, []string{"email_outbox_company", `email_logs_\w+_company_id_outbox_id_idx`}},
-		"searchIDs, recipient": {store.SearchIDsSQL, search("User77@Example.com", "", ""), append(unreceived, `email_logs_\w+_company_id_lower_outbox_id_idx`)},
-		"searchIDs, external":  {store.SearchIDsSQL, search("", "CUST-77", ""), append(unreceived, `email_logs_\w+_company_id_external_id_outbox_id_idx`)},
-		"searchIDs, request":   {store.SearchIDsSQL, search("", "", "req-77"), append(unreceived, `email_logs_\w+_company_id_request_id_outbox_id_idx`)},
-		"taggedIDs": {store.TaggedIDsSQL, []any{company, uuid.Max, uuid.Nil, 50, 5000, "invoice"}, append(unreceived,
+		"takeDue":              {written(t, "dispatch.takeDueSQL"), []any{lanes, since, ids, lanes, id, time.Now()}, []string{"email_outbox_lane_claim"}},
+		"takeProbe":            {written(t, "dispatch.takeProbeSQL"), []any{id, id}, []string{"email_outbox_pkey"}},
+		"pickProbe":            {written(t, "dispatch.pickProbeSQL"), []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
+		"pickSafeProbe":        {written(t, "dispatch.pickSafeProbeSQL"), []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
+		"pickEarlyProbe":       {written(t, "dispatch.pickEarlyProbeSQL"), []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
+		"leaseJobs":            {written(t, "dispatch.leaseJobsSQL"), []any{lanes, since, ids, lanes}, []string{"email_outbox_lane_claim"}},
+		"release":              {written(t, "sql.Release"), []any{time.Now(), pq.Array([]string{id.String()}), pq.Array([]int64{0}), pq.Array([]int64{0})}, []string{"email_outbox_pkey"}},
+		"waitingLanes":         {written(t, "dispatch.waitingLanesSQL"), nil, []string{"email_outbox_lane_claim"}},
+		"probeLanes":           {written(t, "dispatch.probeLanesSQL"), []any{lanes, since, ids, 1000, 5000, 2000, lanes, since, ids}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
+		"oldestDue":            {written(t, "dispatch.oldestDueSQL"), nil, []string{"email_outbox_lane_claim"}},
+		"countBacklog":         {written(t, "dispatch.countBacklogSQL"), []any{1000}, []string{"email_outbox_lane_claim", "email_outbox_open"}},
+		"overdue":              {written(t, "dispatch.overdueSQL"), []any{100}, []string{"email_outbox_open"}},
+		"abandoned":            {written(t, "dispatch.abandonedSQL"), []any{5000, 500}, []string{"email_outbox_open"}},
+		"unresolved":           {written(t, "dispatch.unresolvedSQL"), []any{time.Now(), uuid.Nil, 50}, []string{"email_outbox_open"}},
+		"unresolved, first":    {written(t, "dispatch.unresolvedSQL"), []any{time.Time{}, uuid.Nil, 5000}, []string{"email_outbox_open"}},
+		"unknownCauses":        {written(t, "dispatch.unknownCausesSQL"), []any{pq.Array([]string{logged}), logged, logged}, []string{`email_events_\w+_pkey`}},
+		"longEnqueued":         {written(t, "dispatch.longEnqueuedSQL"), []any{60000, uuid.Nil, 500}, []string{"email_outbox_open"}},
+		"stillEnqueued":        {written(t, "dispatch.stillEnqueuedSQL"), []any{"{" + uuid.NewString() + "}", 60000}, []string{"email_outbox_pkey"}},
+		"readFeedback":         {written(t, "feedback.readFeedbackSQL"), []any{logged, theirs, "", "SENT", "{}", ""}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
+		"takeFeedback":         {written(t, "feedback.takeFeedbackSQL"), []any{"n", "Delivery", "", id, nil, "{}", nil}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
+		"appendFeedback":       {written(t, "feedback.appendFeedbackSQL"), []any{id, "[]", "", false}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
+		"dueReplays":           {written(t, "deadletter.dueReplaysSQL"), nil, []string{"dead_letter_replays_open"}},
+		"runningReplays":       {written(t, "deadletter.runningReplaysSQL"), []any{company, id}, []string{"dead_letter_replays_open"}},
+		"saveReplay":           {written(t, "deadletter.saveReplaySQL"), []any{id, 1, 0, 0, nil, nil, false}, []string{"dead_letter_replays_pkey"}},
+		"listIDs":              {written(t, "emails.listIDsSQL"), []any{company, uuid.Max, uuid.Nil, 50}, []string{"email_outbox_company", `email_logs_\w+_company_id_outbox_id_idx`}},
+		"searchIDs, recipient": {written(t, "emails.searchIDsSQL"), search("User77@Example.com", "", ""), append(unreceived, `email_logs_\w+_company_id_lower_outbox_id_idx`)},
+		"searchIDs, external":  {written(t, "emails.searchIDsSQL"), search("", "CUST-77", ""), append(unreceived, `email_logs_\w+_company_id_external_id_outbox_id_idx`)},
+		"searchIDs, request":   {written(t, "emails.searchIDsSQL"), search("", "", "req-77"), append(unreceived, `email_logs_\w+_company_id_request_id_outbox_id_idx`)},
+		"taggedIDs": {written(t, "emails.taggedIDsSQL"), []any{company, uuid.Max, uuid.Nil, 50, 5000, "invoice"}, append(unreceived,
 			`email_logs_\w+_tag1`, `email_logs_\w+_tag2`, `email_logs_\w+_tag3`, `email_logs_\w+_tag4`, `email_logs_\w+_tag5`)},
-		"load": {store.LoadSQL, []any{1, pq.Array([]string{id.String()})}, []string{"email_outbox_pkey"}},
+		"load": {written(t, "sql.Load"), []any{1, pq.Array([]string{id.String()})}, []string{"email_outbox_pkey"}},
 	} {
 		plan := storetest.Explain(t, d.SQL, tt.statement, tt.parameters...)
 		for _, index := range tt.indexes {
@@ -87,171 +84,10 @@ func TestPlans(t *testing.T) {
 		if full != "" {
 			run(t, d, full)
 		}
-		plan := storetest.Explain(t, d.SQL, store.ReturnIntakesSQL, 900000, 1000)
+		plan := storetest.Explain(t, d.SQL, written(t, "recipient.returnIntakesSQL"), 900000, 1000)
 		if !strings.Contains(plan, "Index Cond: (id = i.outbox_id)") || !strings.Contains(plan, "Index Cond: (id = ANY ") {
 			t.Errorf("returnIntakes goes through the outbox:\n%s", plan)
 		}
-	}
-	claim := []store.Transition{storetest.ClaimOf(company, id, uuid.New(), "C")}
-	for statement, parameters := range map[string]func([]store.Transition) ([]any, error){
-		store.AdvanceSQL: store.AdvanceParameters, store.AdvancePlainSQL: store.AdvancePlainParameters,
-	} {
-		transitions, err := parameters(claim)
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan := storetest.Explain(t, storetest.Connect(t, d, store.Options{}), statement, transitions...)
-		if strings.Count(plan, " using email_outbox_pkey ") != 3 || !regexp.MustCompile(` using email_logs_\w+_pkey `).MatchString(plan) {
-			t.Errorf("advance:\n%s", plan)
-		}
-		if !strings.HasPrefix(plan, "Append ") || !strings.Contains(plan, "NOT (hashed SubPlan ") {
-			t.Errorf("advance reads all that moved for each email of the group:\n%s", plan)
-		}
-	}
-}
-
-// A prepared statement's plan is made once, on tables that may be nearly empty then.
-// It must still be good when they have grown without an ANALYZE. Behind a pooler
-// nothing is prepared and the connection has no settings: the planner sees how large the tables are.
-func TestPlans_MadeOnSmallTables(t *testing.T) {
-	t.Parallel()
-	for _, size := range []int{0, 2, 10, 100} {
-		for _, analyzed := range []bool{true, false} {
-			for _, pooled := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%d emails, analyzed %v, pooled %v", size, analyzed, pooled), func(t *testing.T) {
-					t.Parallel()
-					d := storetest.New(t)
-					company := d.Company(t)
-					rowsRead := claimRows(t, d, company, pooled)
-					for range size {
-						storetest.Apply(t, d, storetest.CancelOf(d.Accept(t, company, nil)))
-					}
-					if analyzed {
-						run(t, d, `VACUUM ANALYZE`)
-					}
-					before := 0
-					for range 10 { // Postgres settles for one plan after five
-						before = rowsRead(d.Accept(t, company, nil))
-					}
-					storetest.Grow(t, d, 20000)
-					if n := rowsRead(d.Accept(t, company, nil)) - before; n > 200 { // of 20,000; each counts those before it too
-						t.Errorf("%d rows read for one email", n)
-					}
-				})
-			}
-		}
-	}
-}
-
-// claimRows returns a function that loads, claims and ends an email on a connection of a program, and tells
-// how many rows that reads.
-func claimRows(t *testing.T, d storetest.Database, company uuid.UUID, pooled bool) func(id uuid.UUID) int {
-	t.Helper()
-	db := storetest.Connect(t, d, store.Options{Pooled: pooled})
-	statement := func(text string) func(tx *sql.Tx, parameters []any) error {
-		if pooled {
-			return func(tx *sql.Tx, parameters []any) error {
-				return one(tx.QueryContext(t.Context(), text, parameters...))
-			}
-		}
-		prepared, err := db.PrepareContext(t.Context(), text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return func(tx *sql.Tx, parameters []any) error {
-			own := tx.StmtContext(t.Context(), prepared)
-			defer own.Close()
-			return one(own.QueryContext(t.Context(), parameters...))
-		}
-	}
-	load, advance, advancePlain := statement(store.LoadSQL), statement(store.AdvanceSQL), statement(store.AdvancePlainSQL)
-	return func(id uuid.UUID) (rowsRead int) {
-		t.Helper()
-		token := uuid.New()
-		claim, err := store.AdvanceParameters([]store.Transition{storetest.ClaimOf(company, id, token, "C")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		end, err := store.AdvancePlainParameters([]store.Transition{storetest.SentOf(id, token)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		tx, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tx.Rollback()
-		if err := errors.Join(load(tx, store.LoadParameters(id)), advance(tx, claim), advancePlain(tx, end)); err != nil {
-			t.Fatal(err)
-		}
-		err = tx.QueryRowContext(t.Context(), `SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_xact_user_tables WHERE relname LIKE 'email_%'`).Scan(&rowsRead)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return rowsRead
-	}
-}
-
-// one reads the rows of a statement that returns one.
-func one(rows *sql.Rows, err error) error {
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	n := 0
-	for rows.Next() {
-		n++
-	}
-	if n != 1 {
-		return fmt.Errorf("%d rows", n)
-	}
-	return rows.Err()
-}
-
-// However many partitions there are, the one plan that is made for all groups opens those
-// that the group's emails are in.
-func TestPlans_OpenThePartitionsOfTheGroup(t *testing.T) {
-	t.Parallel()
-	d := storetest.New(t)
-	company := d.Company(t)
-	run(t, d, `
-		DO $$
-		BEGIN
-			FOR n IN 1..24 LOOP
-				EXECUTE format('CREATE TABLE %I PARTITION OF email_logs FOR VALUES FROM (%L) TO (%L)', 'email_logs_past_' || n,
-					first_id_at('2020-01-01'::timestamptz + n * interval '31 days'), first_id_at('2020-01-01'::timestamptz + (n + 1) * interval '31 days'));
-			END LOOP;
-		END
-		$$`)
-	db := storetest.Connect(t, d, store.Options{})
-	advance, err := db.PrepareContext(t.Context(), store.AdvanceSQL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer advance.Close()
-	for range 10 { // Postgres settles for one plan after five
-		claim, err := store.AdvanceParameters([]store.Transition{storetest.ClaimOf(company, d.Accept(t, company, nil), uuid.New(), "C")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := one(advance.QueryContext(t.Context(), claim...)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var whole, made int
-	if err := db.QueryRowContext(t.Context(), `SELECT sum(generic_plans), sum(custom_plans) FROM pg_prepared_statements WHERE statement LIKE '%found AS%'`).Scan(&whole, &made); err != nil {
-		t.Fatal(err)
-	}
-	if whole != 5 || made != 5 {
-		t.Errorf("the same plan was used %d times, and made anew %d times", whole, made)
-	}
-	claim, err := store.AdvanceParameters([]store.Transition{storetest.ClaimOf(company, d.Accept(t, company, nil), uuid.New(), "C")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan := storetest.Explain(t, db, store.AdvanceSQL, claim...)
-	if !strings.Contains(plan, "Subplans Removed: 26") || strings.Count(plan, "on email_logs_") != 1 {
-		t.Errorf("of 27 partitions more than one is read:\n%s", plan)
 	}
 }
 
@@ -271,7 +107,7 @@ func TestPlans_WaitingLanesOfABacklog(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), `SET random_page_cost = 40`); err != nil {
 		t.Fatal(err)
 	}
-	plan := storetest.Explain(t, db, store.WaitingLanesSQL)
+	plan := storetest.Explain(t, db, written(t, "dispatch.waitingLanesSQL"))
 	if strings.Contains(plan, "Bitmap Heap Scan on email_outbox") || strings.Contains(plan, "Seq Scan on email_outbox") {
 		t.Errorf("it reads whole lanes:\n%s", plan)
 	}
@@ -286,7 +122,7 @@ func TestPlans_LongEnqueuedAfterABacklog(t *testing.T) {
 	run(t, d, `UPDATE email_outbox SET status = 'ENQUEUED', processed_at = NULL, enqueued_at = now() - interval '1 hour' WHERE status = 'SENT' AND left(md5(id::text), 1) IN ('0', '1', '2')`)
 	run(t, d, `VACUUM ANALYZE email_outbox`)
 	for _, limit := range []int{1, 100, 500} {
-		plan := storetest.Explain(t, d.SQL, store.LongEnqueuedSQL, 60000, uuid.Nil, limit)
+		plan := storetest.Explain(t, d.SQL, written(t, "dispatch.longEnqueuedSQL"), 60000, uuid.Nil, limit)
 		if !strings.Contains(plan, "on email_outbox_open ") || strings.Contains(plan, "email_outbox_pkey") || strings.Contains(plan, "Seq Scan on email_outbox") {
 			t.Errorf("%d of those long enqueued are not found along email_outbox_open:\n%s", limit, plan)
 		}

@@ -418,7 +418,7 @@ func TestPickProbe_ReadsTheFirstOfALane(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	for i, statement := range []string{store.PickSafeProbeSQL, store.PickProbeSQL} {
+	for i, statement := range []string{written(t, "dispatch.pickSafeProbeSQL"), written(t, "dispatch.pickProbeSQL")} {
 		var before, after int
 		const rowsRead = `SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_xact_user_tables WHERE relname = 'email_outbox'`
 		if err := tx.QueryRowContext(t.Context(), rowsRead).Scan(&before); err != nil {

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -24,7 +25,7 @@ func TestPreparedStatementsOfOthers(t *testing.T) {
 		if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE id = $1`, e.ID); n != 1 {
 			t.Fatalf("email %d: %d rows", i, n)
 		}
-		if err := s.Replace(t.Context()); err != nil {
+		if err := replacePrepared(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -38,7 +39,7 @@ func TestPooled_PreparesNothing(t *testing.T) {
 	if err := s.NewAccepter().Accept(t.Context(), storetest.NewEmail(d.Company(t), nil)); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := s.PreparedStatements(t.Context()); err != nil || n != 0 {
+	if n, err := preparedStatements(t.Context(), s); err != nil || n != 0 {
 		t.Errorf("%d prepared statements, %v", n, err)
 	}
 }
@@ -58,7 +59,7 @@ func TestReadOnlyServerIsLeft(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	s := open(t, d.URL, store.Options{MaxConns: 2})
-	if err := s.TurnReadOnly(t.Context(), 2); err != nil {
+	if err := turnReadOnly(t.Context(), s, 2); err != nil {
 		t.Fatal(err)
 	}
 	accepter := s.NewAccepter()
@@ -80,4 +81,36 @@ func TestConfirm(t *testing.T) {
 	if err := s.Confirm(t.Context()); err != nil || s.Unreplicated() != 0 {
 		t.Errorf("%v, %d", err, s.Unreplicated())
 	}
+}
+
+// forgetPrepared drops all prepared statements of a connection behind the driver's back.
+func forgetPrepared(ctx context.Context, s *store.Store) error {
+	_, err := s.DB().ExecContext(ctx, `DEALLOCATE ALL`)
+	return err
+}
+
+// replacePrepared puts other statements in the place of those that a connection has prepared.
+func replacePrepared(ctx context.Context, s *store.Store) error {
+	_, err := s.DB().ExecContext(ctx, `DEALLOCATE ALL; PREPARE "1" AS SELECT $1::int; PREPARE "2" AS SELECT $1::int; PREPARE "3" AS SELECT $1::int`)
+	return err
+}
+
+// preparedStatements are those of a connection.
+func preparedStatements(ctx context.Context, s *store.Store) (n int, err error) {
+	return n, s.DB().GetContext(ctx, &n, `SELECT count(*) FROM pg_prepared_statements`)
+}
+
+// turnReadOnly makes n connections those of a server that takes no writes.
+func turnReadOnly(ctx context.Context, s *store.Store, n int) error {
+	for range n {
+		conn, err := s.DB().Connx(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close() //nolint:errcheck // it goes back to the pool
+		if _, err := conn.ExecContext(ctx, `SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY`); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/internal/statementtest"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -19,15 +20,17 @@ import (
 func TestStatementFiles_ArePreparedAndExplained(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	for _, f := range store.StatementFiles {
+	for _, f := range statementtest.Files() {
 		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
 			db := storetest.Connect(t, d, store.Options{})
-			if _, err := db.ExecContext(t.Context(), "PREPARE "+f.Name+" AS "+f.SQL); err != nil {
+			statement := statementFile(t, f.Name)
+			parameters := statementtest.Parameters(statement)
+			if _, err := db.ExecContext(t.Context(), "PREPARE "+f.Name+" AS "+statement); err != nil {
 				t.Fatal(err)
 			}
-			described := make([]string, len(f.Parameters))
-			for i, p := range f.Parameters {
+			described := make([]string, len(parameters))
+			for i, p := range parameters {
 				described[i] = p.Type
 			}
 			var found, want string
@@ -36,7 +39,7 @@ func TestStatementFiles_ArePreparedAndExplained(t *testing.T) {
 			if err != nil || found != want {
 				t.Errorf("Postgres takes the parameters for %s, they are described as %s (%v)", found, want, err)
 			}
-			execute := regexp.MustCompile(`(?m)^-- EXPLAIN (EXECUTE .*;)$`).FindStringSubmatch(f.SQL)
+			execute := regexp.MustCompile(`(?m)^-- EXPLAIN (EXECUTE .*;)$`).FindStringSubmatch(statement)
 			if execute == nil {
 				t.Fatal("no line of the header explains the statement")
 			}
@@ -60,7 +63,7 @@ func TestStatementFiles_ReadmesCommandExplainsThem(t *testing.T) {
 		t.Fatal("README.md has no command for advance")
 	}
 	d := storetest.New(t)
-	for _, f := range store.StatementFiles {
+	for _, f := range statementtest.Files() {
 		script := strings.Replace(string(block[1]), "name=advance\n", fmt.Sprintf("name=%s\n", f.Name), 1)
 		shell := exec.CommandContext(t.Context(), "sh", "-ec", script)
 		shell.Dir = "../.."
@@ -70,4 +73,14 @@ func TestStatementFiles_ReadmesCommandExplainsThem(t *testing.T) {
 			t.Errorf("%s: %v\n%s", f.Name, err, output)
 		}
 	}
+}
+
+// statementFile reads a file of sql.
+func statementFile(tb testing.TB, name string) string {
+	tb.Helper()
+	text, err := os.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(text)
 }

@@ -12,7 +12,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+
+	"email-gateway/shared/email"
 )
 
 // symbol is a name that a package declares at its top level, or the name of a method or field with a dot before it.
@@ -298,6 +301,56 @@ func (s source) text(name symbol) (string, bool) {
 		return "", false
 	}
 	return eval(c.value)
+}
+
+var (
+	readOnce sync.Once
+	sources  source
+)
+
+// lookUp reads the source once, for tests that look a statement up.
+func lookUp(tb testing.TB, name string) symbol {
+	tb.Helper()
+	readOnce.Do(func() {
+		sources = readSource(tb)
+		// Constants of package email, which is not read.
+		for name, value := range map[string]string{"TargetMailing": email.TargetMailing, "TargetRecipients": email.TargetRecipients} {
+			sources.value[symbol{"", name}] = constant{value: &ast.BasicLit{Kind: token.STRING, Value: strconv.Quote(value)}}
+		}
+	})
+	if in, of, ok := strings.Cut(name, "."); ok {
+		return symbol{in, of}
+	}
+	return symbol{"store", name}
+}
+
+// written is the text of a statement by its name, with that of its package: "webhook.takeSQL". Those of sql stand in files.
+func written(tb testing.TB, name string) string {
+	tb.Helper()
+	of := lookUp(tb, name)
+	if text, ok := sources.file[of]; ok {
+		return text
+	}
+	text, ok := sources.text(of)
+	if !ok {
+		tb.Fatalf("there is no statement %s", name)
+	}
+	return text
+}
+
+// writtenNumber is the value of a constant by its name.
+func writtenNumber(tb testing.TB, name string) int {
+	tb.Helper()
+	of := lookUp(tb, name)
+	literal, ok := sources.value[of].value.(*ast.BasicLit)
+	if !ok {
+		tb.Fatalf("there is no number %s", name)
+	}
+	n, err := strconv.Atoi(literal.Value)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return n
 }
 
 func methodsOf(value any) []string {

@@ -1,7 +1,6 @@
-// Package store holds every SQL statement of the gateway's programs: one file per
-// table (one per step for the outbox), each statement beside the
-// one method that runs it, with the index it uses and the rows it locks. The packages
-// below it hold those of one subject each.
+// Package store opens the database and joins the packages below it, each of which holds the SQL statements of one subject: every
+// statement beside the one method that runs it, with the index it uses and the rows it locks. It has names of its own
+// for what callers of several subjects use, one file per package.
 //
 // It is used by the api, by dispatcher and worker, and by gatewayctl. None of them
 // contains SQL; each declares the few methods it calls as an interface of its own.
@@ -14,25 +13,45 @@ import (
 
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/deadletter"
+	"email-gateway/shared/store/dispatch"
+	"email-gateway/shared/store/emails"
+	"email-gateway/shared/store/encryption"
+	"email-gateway/shared/store/feedback"
+	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/process"
+	"email-gateway/shared/store/quota"
+	"email-gateway/shared/store/recipient"
+	"email-gateway/shared/store/suppression"
 	"email-gateway/shared/store/tenant"
 )
 
 // Store runs the statements. It is safe for concurrent use.
 type Store struct {
 	*auditLog
-	*processes
-	*tenants
 	*breakers
+	*companyQuotas
+	*deadLetters
+	*dispatching
+	*emailReads
+	*encryptedNumbers
+	*feedbacks
+	*idempotencyKeys
+	*lanes
+	*mailings
+	*outboxes
+	*processes
+	*recipients
+	*suppressions
+	*tenants
 
-	db *pg.DB
-	// The statements that every email goes through.
-	insertEmail, scheduleEmail, loadEmail, advanceEmail, advancePlain *pg.Prepared
-
-	quotas *quotaCache
-	// expanding has the companies whose mailings have met a locked recipient a moment ago.
-	expanding *aside[uuid.UUID]
+	db    *pg.DB
+	files *file.Store
 }
 
 // Open connects to the database named by a postgres:// URL and checks that it
@@ -43,24 +62,27 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 		return nil, err
 	}
 	s := &Store{
-		auditLog:  audit.New(db),
-		processes: process.New(db),
-		breakers:  breaker.New(db),
+		auditLog:         audit.New(db),
+		breakers:         breaker.New(db),
+		companyQuotas:    quota.New(db),
+		emailReads:       emails.New(db),
+		encryptedNumbers: encryption.New(db),
+		feedbacks:        feedback.New(db),
+		idempotencyKeys:  idempotency.New(db),
+		lanes:            lane.New(db),
+		processes:        process.New(db),
 
-		db:            db,
-		insertEmail:   db.Prepare(insertEmailsSQL),
-		scheduleEmail: db.Prepare(insertScheduledSQL),
-		loadEmail:     db.Prepare(loadSQL),
-		advanceEmail:  db.Prepare(advanceSQL),
-		advancePlain:  db.Prepare(advancePlainSQL),
-
-		expanding: newAside[uuid.UUID](),
+		db:    db,
+		files: file.New(db),
 	}
+	s.suppressions = suppression.New(db, s.companyQuotas)
+	s.outboxes = outbox.New(db, s.idempotencyKeys, s.companyQuotas)
+	s.recipients = recipient.New(db, s.idempotencyKeys, s.companyQuotas, s.Exists)
+	s.mailings = mailing.New(db, s.idempotencyKeys)
+	s.deadLetters = deadletter.New(db, s.outboxes, s.mailings)
+	s.dispatching = dispatch.New(db, s.breakers)
 	s.tenants = tenant.New(db, func(ctx context.Context, company uuid.UUID) error {
 		return s.WakeLanes(ctx, []Lanes{{Company: company}})
-	})
-	s.quotas = newQuotaCache(func(ctx context.Context, company uuid.UUID) (map[Quota]QuotaUse, error) {
-		return quotaUse(ctx, db, company, false)
 	})
 	return s, nil
 }

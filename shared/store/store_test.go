@@ -12,6 +12,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -234,7 +235,7 @@ func TestPreparedStatementsGetLost(t *testing.T) {
 		if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE id = $1`, e.ID); n != 1 {
 			t.Fatalf("%d rows", n)
 		}
-		if err := s.Forget(t.Context()); err != nil {
+		if err := forgetPrepared(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -242,7 +243,7 @@ func TestPreparedStatementsGetLost(t *testing.T) {
 
 func TestDataSource(t *testing.T) {
 	t.Parallel()
-	text, err := store.DataSource("postgres://u:p@h:5432/x?sslmode=disable&binary_parameters=no&statement_timeout=7", store.Options{})
+	text, err := pg.DataSource("postgres://u:p@h:5432/x?sslmode=disable&binary_parameters=no&statement_timeout=7", store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/internal/statementtest"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -46,8 +47,8 @@ func typedParameters() []typed {
 	id, at := uuid.MustParse("0190a5d0-0000-7000-8000-00000000ff5c"), time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC)
 	const text = "a\"'\\{}\n"
 	data := []byte{0, 1, 0xff, '\\'}
-	columns := store.Columns([]store.Cell{{}, {ID: id, Text: text, Bytes: data, JSON: []byte(`{"a": 1}`), N: -7, Yes: true, At: at}})
-	columns[5] = store.Columns([]store.Cell{{JSON: []byte(`{}`)}, {JSON: []byte(`{"a": 1}`)}})[5]
+	columns := columnsOf([]cell{{}, {ID: id, Text: text, Bytes: data, JSON: []byte(`{"a": 1}`), N: -7, Yes: true, At: at}})
+	columns[5] = columnsOf([]cell{{JSON: []byte(`{}`)}, {JSON: []byte(`{"a": 1}`)}})[5]
 	const uuids, optionalUUIDs, texts, optionalTexts, byteas, jsonbs, bigints, optionalBigints, bools, times = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 	return []typed{
 		parameter("uuid", id, id),
@@ -150,7 +151,7 @@ func TestTypes_AreThoseOfTheStatements(t *testing.T) {
 	used := map[string]string{} // where each is used
 	for _, folder := range sourceFolders(t) {
 		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
-		statements, err2 := filepath.Glob(filepath.Join(folder, "sql", "*.sql"))
+		statements, err2 := filepath.Glob(filepath.Join(folder, "*.sql"))
 		if files = append(files, statements...); err != nil || err2 != nil || len(files) == 0 {
 			t.Fatal(files, err, err2)
 		}
@@ -167,8 +168,8 @@ func TestTypes_AreThoseOfTheStatements(t *testing.T) {
 			}
 		}
 	}
-	for _, f := range store.StatementFiles {
-		for _, p := range f.Parameters {
+	for _, f := range statementtest.Files() {
+		for _, p := range statementtest.Parameters(statementFile(t, f.Name)) {
 			used[longName(p.Type)] = f.Name
 		}
 	}

@@ -60,7 +60,7 @@ type Pass struct {
 // ShutSince reports whether the gate is shut, or was shut after the claim.
 func (g Gate) ShutSince(p Pass) bool { return g.State == Shut || g.Shuts != p.Shuts }
 
-// The parts of waitSQL, loadSQL and advanceSQL that read the gate, by provider_gate_pkey, once
+// The parts of dispatch.waitSQL, sql.Load and sql.Advance that read the gate, by provider_gate_pkey, once
 // per statement: which emails may pass, and how often it was shut. They read it without a lock, and
 // a missing row means open.
 const (

@@ -1,7 +1,7 @@
 // Package pg is what the packages below shared/store have in common: connections to Postgres that notice a silent or
 // demoted server (DB), errors that classify the outcome of a write, statements that are prepared once (Prepared), rows that many
 // goroutines write in one commit (Group), COPY, arrays and the parameters of grouped statements, bounded waits for the locks
-// of others (Bounded), and NOTIFY (Subscription). It has no table of its own.
+// of others (Bounded, InBoundedTx), keys that such a lock delays (Aside), and NOTIFY (Subscription). It has no table of its own.
 //
 // A package of one subject, here shared/store/event, is written so:
 //

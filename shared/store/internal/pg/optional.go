@@ -1,6 +1,10 @@
 package pg
 
-import "github.com/google/uuid"
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
 
 // OptionalUUID is a parameter that is NULL for uuid.Nil.
 func OptionalUUID(id uuid.UUID) *uuid.UUID {
@@ -8,4 +12,12 @@ func OptionalUUID(id uuid.UUID) *uuid.UUID {
 		return nil
 	}
 	return &id
+}
+
+// OptionalTime is a parameter that is NULL for the zero time.
+func OptionalTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
 }

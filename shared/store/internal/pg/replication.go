@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 )
 
@@ -108,4 +109,12 @@ func (db *DB) Pooled(ctx context.Context) (bool, error) {
 		}
 	}
 	return len(owners) > len(conns), nil
+}
+
+// ExistsConfirmed reports whether the row of the id was committed, on a synchronous standby too where there is one. The
+// statement has the columns found, and confirmed from ConfirmedColumn.
+func (db *DB) ExistsConfirmed(ctx context.Context, statement string, id uuid.UUID) (bool, error) {
+	var row struct{ Found, Confirmed bool }
+	err := db.GetContext(ctx, &row, statement, id)
+	return row.Found && err == nil, Translate(err)
 }

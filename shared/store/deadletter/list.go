@@ -1,0 +1,240 @@
+package deadletter
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store/emails"
+	"email-gateway/shared/store/internal/pg"
+)
+
+// Resolution is how a dead letter was resolved.
+type Resolution string
+
+const (
+	// Retried: the email, import or mailing was started again.
+	Retried Resolution = "retried"
+	// Discarded: somebody decided that nothing more is to be done.
+	Discarded Resolution = "discarded"
+	// SentAfterAll: later feedback of the provider showed that it had accepted the email.
+	SentAfterAll Resolution = "sent"
+)
+
+// Letter is something that was given up.
+type Letter struct {
+	ID         uuid.UUID   `db:"id"`
+	CompanyID  *uuid.UUID  `db:"company_id"` // nil = of a task that could not be decoded
+	MailingID  *uuid.UUID  `db:"mailing_id"`
+	OutboxID   *uuid.UUID  `db:"outbox_id"`
+	Target     string      `db:"target"`
+	Recipient  *string     `db:"email"`
+	Reason     string      `db:"reason"` // a code
+	Attempts   int         `db:"attempts"`
+	Detail     *string     `db:"last_error"`
+	CreatedAt  time.Time   `db:"created_at"`
+	ResolvedAt *time.Time  `db:"resolved_at"` // nil = open
+	Resolution *Resolution `db:"resolution"`
+	ResolvedBy *string     `db:"resolved_by"` // an Actor's text
+	Note       *string     `db:"resolution_note"`
+	ReplayID   *uuid.UUID  `db:"replay_id"`
+	// Payload is what the task held, as JSON. A list leaves it out.
+	Payload json.RawMessage `db:"payload"`
+}
+
+const letterColumns = `
+d.id, d.company_id, d.mailing_id, d.outbox_id, d.target, d.email, d.reason, d.attempts, d.last_error, d.created_at,
+d.resolved_at, d.resolution, d.resolved_by, d.resolution_note, d.replay_id`
+
+// LetterFilter chooses dead letters; zero fields do not filter. It is also what a
+// replay keeps of the request that made it.
+type LetterFilter struct {
+	Reason        string     `json:"reason,omitempty"`
+	Target        string     `json:"target,omitempty"`
+	MailingID     *uuid.UUID `json:"mailingId,omitempty"`
+	Recipient     string     `json:"recipient,omitempty"` // in any case
+	CreatedAfter  *time.Time `json:"createdAfter,omitempty"`
+	CreatedBefore *time.Time `json:"createdBefore,omitempty"` // exclusive
+}
+
+// LetterCursor is a place in the list of dead letters. The zero value is its beginning.
+type LetterCursor struct {
+	At time.Time
+	ID uuid.UUID
+}
+
+// LetterQuery selects a page of dead letters, newest first.
+type LetterQuery struct {
+	LetterFilter
+	Resolved *bool // nil = open ones and resolved ones
+	Cursor   LetterCursor
+	Limit    int
+}
+
+// LetterPage is a page of a list. Next continues it; the zero cursor means the end. A
+// page can be short, or empty, and still have a Next: see emails.ListScan.
+type LetterPage struct {
+	Letters []Letter
+	Next    LetterCursor
+}
+
+// Parts of the statements below. $1 is the company; $2 and $3 are the cursor, $4
+// to $9 the filter, $10 is empty or a list of ids, and $11 is a replay: the dead letters that it
+// has resolved match too. Only time is in an index: the other filters are applied to the next
+// $12 rows, each page a few ms.
+const (
+	ofCompanySQL = `company_id = $1`
+	ofAllSQL     = `$1::uuid IS NULL`
+
+	inTimeSQL = `created_at >= coalesce($4::timestamptz, '-infinity') AND created_at < coalesce($5::timestamptz, 'infinity')`
+	fitsSQL   = `
+($6 = '' OR reason = $6) AND ($7 = '' OR target = $7) AND ($8::uuid IS NULL OR mailing_id = $8) AND ($9 = '' OR lower(email) = lower($9))
+AND ($10 = '' OR (resolved_at IS NOT NULL) = ($10 = 'true') OR replay_id = $11::uuid)`
+
+	behindSQL = ` AND (created_at, id) < (coalesce($2::timestamptz, 'infinity'), coalesce($3::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')) AND ` + inTimeSQL
+	aheadSQL  = ` AND (created_at, id) > (coalesce($2::timestamptz, '-infinity'), coalesce($3::uuid, '00000000-0000-0000-0000-000000000000')) AND ` + inTimeSQL
+
+	scanSQL = `
+WITH scanned AS MATERIALIZED (
+    SELECT id, created_at, ` + fitsSQL + ` AS fits FROM dead_letters WHERE `
+
+	newestFirstSQL = `
+    ORDER BY created_at DESC, id DESC LIMIT $12
+), chosen AS (
+    SELECT *, (SELECT count(*) FROM scanned) = $12 AS more FROM scanned
+    WHERE fits OR id = (SELECT id FROM scanned ORDER BY created_at, id LIMIT 1)
+    ORDER BY created_at DESC, id DESC LIMIT $13 + 1
+)
+SELECT ` + letterColumns + `, coalesce(c.fits, false) AS fits, c.more
+FROM chosen c JOIN dead_letters d ON d.id = c.id ORDER BY c.created_at DESC, c.id DESC`
+
+	oldestFirstSQL = `
+    ORDER BY created_at, id LIMIT $12
+), chosen AS (
+    SELECT *, (SELECT count(*) FROM scanned) = $12 AS more FROM scanned
+    WHERE fits OR id = (SELECT id FROM scanned ORDER BY created_at DESC, id DESC LIMIT 1)
+    ORDER BY created_at, id LIMIT $13 + 1
+)
+SELECT ` + letterColumns + `, coalesce(c.fits, false) AS fits, c.more
+FROM chosen c JOIN dead_letters d ON d.id = c.id ORDER BY c.created_at, c.id`
+)
+
+// The lists lock nothing. A company's go along dead_letters_company, everybody's along
+// dead_letters_age; the rows of the page are read by primary key. The last row that was
+// looked at comes too, whether it fits or not: the next page begins there.
+const (
+	listLettersSQL      = scanSQL + ofCompanySQL + behindSQL + newestFirstSQL
+	listAllLettersSQL   = scanSQL + ofAllSQL + behindSQL + newestFirstSQL
+	nextLettersSQL      = scanSQL + ofCompanySQL + aheadSQL + oldestFirstSQL
+	nextOfAllLettersSQL = scanSQL + ofAllSQL + aheadSQL + oldestFirstSQL
+)
+
+// ListDeadLetters returns a page of the company's dead letters, newest first.
+func (s *Store) ListDeadLetters(ctx context.Context, company uuid.UUID, q LetterQuery) (LetterPage, error) {
+	return pageOfLetters(ctx, s.db, listLettersSQL, &company, q, nil)
+}
+
+// ListAllDeadLetters returns a page of the dead letters of all companies, and of none.
+// It is for operators.
+func (s *Store) ListAllDeadLetters(ctx context.Context, q LetterQuery) (LetterPage, error) {
+	return pageOfLetters(ctx, s.db, listAllLettersSQL, nil, q, nil)
+}
+
+// selecter is a database or a transaction.
+type selecter interface {
+	SelectContext(ctx context.Context, dest any, query string, args ...any) error
+}
+
+func pageOfLetters(ctx context.Context, db selecter, statement string, company *uuid.UUID, q LetterQuery, replay *uuid.UUID) (LetterPage, error) {
+	var rows []struct {
+		Letter
+		Fits bool `db:"fits"`
+		More bool `db:"more"` // there may be further rows
+	}
+	limit := max(q.Limit, 1)
+	args := append([]any{company}, q.args(replay)...)
+	if err := db.SelectContext(ctx, &rows, statement, append(args, max(emails.ListScan, limit+1), limit)...); err != nil {
+		return LetterPage{}, fmt.Errorf("list dead letters: %w", pg.Translate(err))
+	}
+	page := LetterPage{Letters: []Letter{}}
+	for _, r := range rows {
+		if r.Fits && len(page.Letters) < limit {
+			page.Letters = append(page.Letters, r.Letter)
+		}
+	}
+	switch n := len(rows); {
+	case n > limit && rows[limit].Fits: // the page is full, and its successor is there
+		page.Next = cursorAt(rows[limit-1].Letter)
+	case n > 0 && rows[n-1].More:
+		page.Next = cursorAt(rows[n-1].Letter)
+	}
+	return page, nil
+}
+
+func cursorAt(l Letter) LetterCursor { return LetterCursor{At: l.CreatedAt, ID: l.ID} }
+
+// args are $2 to $11.
+func (q *LetterQuery) args(replay *uuid.UUID) []any {
+	var at *time.Time
+	var id *uuid.UUID
+	if q.Cursor != (LetterCursor{}) {
+		at, id = &q.Cursor.At, &q.Cursor.ID
+	}
+	resolved := ""
+	if q.Resolved != nil {
+		resolved = fmt.Sprint(*q.Resolved)
+	}
+	return []any{at, id, q.CreatedAfter, q.CreatedBefore, q.Reason, q.Target, q.MailingID, q.Recipient, resolved, replay}
+}
+
+// letterCount is where counting stops.
+const letterCount = 1_000_000
+
+// They read as the lists do, and no further than what was asked for.
+const (
+	countLettersSQL    = `SELECT count(*) FROM (SELECT FROM dead_letters WHERE ` + ofCompanySQL + aheadSQL + ` AND ` + fitsSQL + ` LIMIT $12) counted`
+	countAllLettersSQL = `SELECT count(*) FROM (SELECT FROM dead_letters WHERE ` + ofAllSQL + aheadSQL + ` AND ` + fitsSQL + ` LIMIT $12) counted`
+)
+
+// CountDeadLetters counts the open dead letters that the filter matches, up to a
+// million. company nil counts those of all companies, for operators.
+func (s *Store) CountDeadLetters(ctx context.Context, company *uuid.UUID, f LetterFilter) (int, error) {
+	statement, open := countLettersSQL, false
+	if company == nil {
+		statement = countAllLettersSQL
+	}
+	q := LetterQuery{LetterFilter: f, Resolved: &open}
+	var n int
+	if err := s.db.GetContext(ctx, &n, statement, append(append([]any{company}, q.args(nil)...), letterCount)...); err != nil {
+		return 0, fmt.Errorf("count dead letters: %w", pg.Translate(err))
+	}
+	return n, nil
+}
+
+// Both find by primary key and lock nothing.
+const (
+	findAnyLetterSQL = `SELECT ` + letterColumns + `, d.payload FROM dead_letters d WHERE d.id = $1`
+	findLetterSQL    = findAnyLetterSQL + ` AND d.company_id = $2`
+)
+
+// FindDeadLetter returns one dead letter of the company with its payload, or
+// ErrNotFound.
+func (s *Store) FindDeadLetter(ctx context.Context, company, id uuid.UUID) (Letter, error) {
+	return s.findLetter(ctx, findLetterSQL, id, company)
+}
+
+// FindAnyDeadLetter is FindDeadLetter for operators: of any company, or of none.
+func (s *Store) FindAnyDeadLetter(ctx context.Context, id uuid.UUID) (Letter, error) {
+	return s.findLetter(ctx, findAnyLetterSQL, id)
+}
+
+func (s *Store) findLetter(ctx context.Context, statement string, args ...any) (Letter, error) {
+	var found Letter
+	if err := s.db.GetContext(ctx, &found, statement, args...); err != nil {
+		return Letter{}, fmt.Errorf("find dead letter: %w", pg.Translate(err))
+	}
+	return found, nil
+}

@@ -1,0 +1,235 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/internal/intake"
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
+)
+
+// LetterRetry is how dead letters are sent again, and on whose behalf.
+type LetterRetry struct {
+	Actor     audit.Actor
+	RequestID string
+	ReplayID  uuid.UUID     // uuid.Nil = a single one
+	TTL       time.Duration // the new deadline of an email, from now on
+	// Advance moves an email; nil means Store.Advance. Many at a time take an Advancer's.
+	Advance func(ctx context.Context, t outbox.Transition) (outbox.Advanced, error)
+
+	tx *sqlx.Tx // the surrounding transaction; nil = one of its own
+}
+
+// NotReplayableError reports that nothing can be sent again for a dead letter, now or
+// later. Nothing was changed.
+type NotReplayableError struct {
+	Reason string // in words, for people
+}
+
+func (e *NotReplayableError) Error() string { return "not replayable: " + e.Reason }
+
+// RetryDeadLetter starts the subject of an open dead letter again, and resolves the dead letter in
+// the same commit: an email with a new budget of tries and a new deadline, a recipient
+// import, or a failed mailing. It returns *NotReplayableError if the dead letter is not open, or
+// there is nothing left to send.
+func (s *Store) RetryDeadLetter(ctx context.Context, l Letter, r LetterRetry) error {
+	err := s.retryDeadLetter(ctx, l, r)
+	var refused *NotReplayableError
+	if l.ResolvedAt != nil || !errors.As(err, &refused) {
+		return err
+	}
+	// It was open a moment ago. When Postgres's answer is lost, the statement runs
+	// once more and finds its own result.
+	now, findErr := s.FindAnyDeadLetter(ctx, l.ID)
+	switch {
+	case errors.Is(findErr, pg.ErrNotFound):
+		return err
+	case findErr != nil:
+		return fmt.Errorf("retry dead letter: look it up: %w", findErr)
+	case now.retriedBy(r):
+		return nil
+	}
+	return err
+}
+
+// company is uuid.Nil where the task named none.
+func (l *Letter) company() uuid.UUID {
+	if l.CompanyID == nil {
+		return uuid.Nil
+	}
+	return *l.CompanyID
+}
+
+// retriedBy reports whether the dead letter was resolved by this very retry, as far as its row
+// distinguishes retries.
+func (l *Letter) retriedBy(r LetterRetry) bool {
+	return l.Resolution != nil && *l.Resolution == Retried &&
+		l.ResolvedBy != nil && *l.ResolvedBy == r.Actor.String() &&
+		(l.ReplayID == nil) == (r.ReplayID == uuid.Nil) && (l.ReplayID == nil || *l.ReplayID == r.ReplayID)
+}
+
+func (s *Store) retryDeadLetter(ctx context.Context, l Letter, r LetterRetry) error {
+	switch {
+	case l.ResolvedAt != nil:
+		return &NotReplayableError{Reason: "the dead letter is resolved already"}
+	case l.Target == email.TargetSend && l.OutboxID != nil:
+		return s.retryEmail(ctx, l, r)
+	case l.Target == email.TargetRecipients && l.OutboxID != nil:
+		return s.retryIntake(ctx, l, r)
+	case l.Target == email.TargetMailing && l.MailingID != nil && l.CompanyID != nil:
+		return s.retryMailing(ctx, l, r)
+	}
+	return &NotReplayableError{Reason: "the task names nothing that is there"}
+}
+
+func (s *Store) retryEmail(ctx context.Context, l Letter, r LetterRetry) error {
+	move := r.Advance
+	switch {
+	case r.tx != nil:
+		move = func(ctx context.Context, t outbox.Transition) (outbox.Advanced, error) {
+			return outbox.AdvanceIn(ctx, r.tx, t)
+		}
+	case move == nil:
+		move = func(ctx context.Context, t outbox.Transition) (outbox.Advanced, error) {
+			all, err := s.emails.AdvanceAll(ctx, l.company(), []outbox.Transition{t})
+			if err != nil {
+				return outbox.Advanced{}, err
+			}
+			return all[0], nil
+		}
+	}
+	moved, err := outbox.UntilUnlocked(ctx, move, outbox.Transition{
+		ID: *l.OutboxID, Guard: outbox.GuardReplay, Status: email.Pending, Renew: r.TTL,
+		Events: []email.Event{{Type: email.EventReplayed, At: time.Now().UTC(), Metadata: r.metadata(l)}},
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("retry dead letter: %w", err)
+	case !moved.Applied && moved.Status == "":
+		return &NotReplayableError{Reason: "the email is not kept any more, or never was"}
+	case !moved.Applied && moved.Erased:
+		return &NotReplayableError{Reason: "what the email said is not kept any more"}
+	case !moved.Applied && moved.Replaced:
+		return &NotReplayableError{Reason: "another email of its aggregate and event type has taken its place"}
+	case !moved.Applied:
+		return &NotReplayableError{Reason: fmt.Sprintf("the email is %s", moved.Status)}
+	}
+	return nil
+}
+
+// metadata is the event's metadata in the timeline. sql.Advance resolves the email's dead letters
+// with these values.
+func (r LetterRetry) metadata(l Letter) map[string]any {
+	m := map[string]any{"by": r.Actor.By, "deadLetterId": l.ID}
+	switch {
+	case r.Actor.By == audit.ByAPI:
+		m["keyId"] = r.Actor.Name
+	case r.Actor.Name != "":
+		m["operator"] = r.Actor.Name
+	}
+	if r.RequestID != "" {
+		m["requestId"] = r.RequestID
+	}
+	if r.ReplayID != uuid.Nil {
+		m["replayId"] = r.ReplayID
+	}
+	return m
+}
+
+// retryIntakeSQL finds the outbox row by primary key and locks it, writes the import, and
+// resolves the row's dead letters (along dead_letters_open). A person who was deleted after
+// the import was accepted is not restored.
+const retryIntakeSQL = `
+WITH held AS MATERIALIZED (
+    SELECT o.*, ` + intake.PersonSQL + ` AS recipient_id
+    FROM email_outbox o WHERE o.id = $1 AND o.target = 'recipients.upsert' FOR UPDATE
+), back AS (
+    UPDATE email_outbox o SET status = 'PENDING', processed_at = NULL, attempts = 0, next_at = now()
+    FROM held h
+    WHERE o.id = h.id AND h.status = 'FAILED'
+      AND NOT EXISTS (SELECT FROM recipients r WHERE r.id = h.recipient_id AND (r.deletion_id > h.id OR r.deleted_at > h.created_at))
+    RETURNING o.id, o.company_id, o.payload, h.recipient_id
+), intake AS (
+    INSERT INTO recipient_intakes (recipient_id, outbox_id, company_id, email)
+    SELECT recipient_id, id, company_id, payload ->> 'email' FROM back WHERE recipient_id IS NOT NULL
+    ON CONFLICT DO NOTHING
+), resolved AS (
+    UPDATE dead_letters d SET resolved_at = now(), updated_at = now(), resolution = 'retried', resolved_by = $2, replay_id = $3
+    FROM back b WHERE d.outbox_id = b.id AND d.resolved_at IS NULL
+)
+SELECT h.status, b.id IS NOT NULL AS applied FROM held h LEFT JOIN back b ON b.id = h.id`
+
+// retriedIntake is the result of retrying an import.
+type retriedIntake struct {
+	Status  string `db:"status"` // before
+	Applied bool   `db:"applied"`
+}
+
+func (s *Store) retryIntake(ctx context.Context, l Letter, r LetterRetry) error {
+	args := []any{*l.OutboxID, r.Actor.String(), pg.OptionalUUID(r.ReplayID)}
+	var rows []retriedIntake
+	var err error
+	if r.tx != nil {
+		err = pg.Translate(r.tx.SelectContext(ctx, &rows, retryIntakeSQL, args...))
+	} else {
+		rows, err = pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: l.company(), Name: l.OutboxID.String()}, func(tx *sqlx.Tx, _ time.Duration) (rows []retriedIntake, err error) {
+			return rows, pg.Translate(tx.SelectContext(ctx, &rows, retryIntakeSQL, args...))
+		})
+		err = pg.Held(err)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("retry dead letter: %w", err)
+	case len(rows) == 0:
+		return &NotReplayableError{Reason: "the recipient's news are not kept any more, or never were"}
+	case rows[0].Applied:
+		return nil
+	case rows[0].Status == string(email.Failed):
+		return &NotReplayableError{Reason: "the recipient was deleted since"}
+	}
+	return &NotReplayableError{Reason: "the recipient's news are " + rows[0].Status}
+}
+
+func (s *Store) retryMailing(ctx context.Context, l Letter, r LetterRetry) error {
+	var err error
+	if r.tx != nil {
+		err = mailing.RetryFailedMailingIn(ctx, r.tx, *l.CompanyID, *l.MailingID, r.Actor.String(), r.ReplayID)
+	} else {
+		err = s.mailings.RetryFailedMailing(ctx, *l.CompanyID, *l.MailingID, r.Actor.String(), r.ReplayID)
+	}
+	var refused *mailing.StateError
+	switch {
+	case errors.As(err, &refused):
+		return &NotReplayableError{Reason: fmt.Sprintf("the mailing is %s", refused.Status)}
+	case errors.Is(err, pg.ErrExists):
+		return &NotReplayableError{Reason: "another mailing has its filename by now"}
+	case errors.Is(err, pg.ErrNotFound):
+		return &NotReplayableError{Reason: "there is no such mailing"}
+	}
+	return err
+}
+
+// discardLettersSQL finds by primary key and locks in id order.
+const discardLettersSQL = `
+UPDATE dead_letters SET resolved_at = now(), updated_at = now(), resolution = 'discarded', resolved_by = $2, resolution_note = nullif($3, ''), replay_id = $4
+WHERE id IN (SELECT id FROM dead_letters WHERE id = ANY ($1::uuid[]) AND resolved_at IS NULL ORDER BY id FOR UPDATE)`
+
+// DiscardDeadLetter resolves an open dead letter without further action; note
+// is the reason. It returns false if the dead letter was resolved already.
+func (s *Store) DiscardDeadLetter(ctx context.Context, l Letter, by audit.Actor, note string) (bool, error) {
+	discarded, err := s.db.ChangeBounded(ctx, pg.HeldRow{Company: l.company(), Name: l.ID.String()}, discardLettersSQL,
+		pg.UUIDArray([]uuid.UUID{l.ID}), by.String(), pg.WithoutNUL(note), nil)
+	if err != nil {
+		return false, fmt.Errorf("discard dead letter: %w", err)
+	}
+	return discarded > 0, nil
+}

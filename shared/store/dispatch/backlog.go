@@ -1,0 +1,162 @@
+package dispatch
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store/deadletter"
+	"email-gateway/shared/store/internal/pg"
+)
+
+// Backlog is how much there is of what somebody may have to look at.
+type Backlog struct {
+	Pending     int `db:"pending"`      // outbox rows that wait for the dispatcher
+	Unknown     int `db:"unknown"`      // emails whose send outcome is unknown
+	DeadLetters int `db:"dead_letters"` // unresolved ones
+}
+
+// countBacklogSQL counts along email_outbox_lane_claim, email_outbox_open and
+// dead_letters_open, and stops at $1 each. It locks nothing.
+const countBacklogSQL = `
+SELECT (SELECT count(*) FROM (
+            SELECT FROM email_outbox WHERE status = 'PENDING' AND lane_id IS NOT NULL LIMIT $1) p) AS pending,
+       (SELECT count(*) FROM (
+            SELECT FROM email_outbox WHERE status = 'OUTCOME_UNKNOWN' AND target = 'email:send' LIMIT $1) u) AS unknown,
+       (SELECT count(*) FROM (
+            SELECT FROM dead_letters WHERE resolved_at IS NULL LIMIT $1) d) AS dead_letters`
+
+// countOpenSQL counts a page of the emails in a status along email_outbox_open, which holds
+// all that it reads, and locks nothing. Emails with the same deadline are in one page.
+const countOpenSQL = `
+SELECT count(*) AS seen, max(expires_at) AS last FROM (
+    SELECT expires_at FROM email_outbox
+    WHERE status = $1 AND target = 'email:send' AND expires_at > $2
+    ORDER BY expires_at FETCH FIRST $3 ROWS WITH TIES) page`
+
+// countJobsSQL counts the jobs and recipients that wait, lane by lane along
+// email_outbox_lane_claim, and the open dead letters along dead_letters_open. It locks
+// nothing.
+const countJobsSQL = `
+SELECT coalesce((SELECT sum(waiting.n) FROM dispatch_lanes l CROSS JOIN LATERAL (
+            SELECT count(*) AS n FROM email_outbox o WHERE o.lane_id = l.id AND o.status = 'PENDING') waiting
+        WHERE l.queue = ANY ($1::text[])), 0) AS pending,
+       0 AS unknown, (SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL) AS dead_letters`
+
+// countPage is what one statement of CountAll reads: some 50 ms, so that no snapshot is held
+// for long, however many emails wait.
+const countPage = 100_000
+
+// CountAll is CountBacklog without a limit. It takes half a second per million emails that
+// wait, and what moves meanwhile may be counted twice or not at all.
+func (s *Store) CountAll(ctx context.Context) (Backlog, error) {
+	var b Backlog
+	if err := s.db.GetContext(ctx, &b, countJobsSQL, pg.TextArray(email.BulkQueues())); err != nil {
+		return Backlog{}, fmt.Errorf("count jobs: %w", pg.Translate(err))
+	}
+	emails, err := s.countOpen(ctx, email.Pending)
+	if err != nil {
+		return Backlog{}, err
+	}
+	b.Pending += emails
+	b.Unknown, err = s.countOpen(ctx, email.OutcomeUnknown)
+	return b, err
+}
+
+func (s *Store) countOpen(ctx context.Context, status email.Status) (total int, err error) {
+	var page struct {
+		Seen int          `db:"seen"`
+		Last sql.NullTime `db:"last"`
+	}
+	for last := (time.Time{}); ; last = page.Last.Time {
+		if err := s.db.GetContext(ctx, &page, countOpenSQL, string(status), last, countPage); err != nil {
+			return 0, fmt.Errorf("count emails in %s: %w", status, pg.Translate(err))
+		}
+		total += page.Seen
+		if page.Seen < countPage {
+			return total, nil
+		}
+	}
+}
+
+// ExpiringLetters is how many open dead letters of a kind are deleted soon.
+type ExpiringLetters struct {
+	Emails int `db:"emails"`
+	Bulk   int `db:"bulk"` // of mailings and recipients
+}
+
+// countExpiringSQL counts along dead_letters_of_emails and dead_letters_age. It locks nothing.
+const countExpiringSQL = `
+SELECT (SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL AND ` + deadletter.OfEmailSQL + `
+            AND created_at < now() - $1 * interval '1 ms') AS emails,
+       (SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL AND NOT ` + deadletter.OfEmailSQL + `
+            AND created_at < now() - $2 * interval '1 ms') AS bulk`
+
+// CountExpiring counts the open dead letters that are kept for less than the given time yet.
+func (s *Store) CountExpiring(ctx context.Context, within time.Duration) (ExpiringLetters, error) {
+	var n ExpiringLetters
+	err := s.db.GetContext(ctx, &n, countExpiringSQL, (deadletter.EmailLettersKept - within).Milliseconds(), (deadletter.BulkLettersKept - within).Milliseconds())
+	if err != nil {
+		return ExpiringLetters{}, fmt.Errorf("count dead letters that expire: %w", pg.Translate(err))
+	}
+	return n, nil
+}
+
+// CountBacklog counts up to limit: an exact larger number would cost too much.
+func (s *Store) CountBacklog(ctx context.Context, limit int) (Backlog, error) {
+	var b Backlog
+	if err := s.db.GetContext(ctx, &b, countBacklogSQL, limit); err != nil {
+		return Backlog{}, fmt.Errorf("count backlog: %w", pg.Translate(err))
+	}
+	return b, nil
+}
+
+// LaneAge is how long the oldest due row has been due, in all lanes
+// of a queue; lanes of mailings and other lanes are separate.
+type LaneAge struct {
+	Queue   string  `db:"queue"`
+	Mailing bool    `db:"mailing"`
+	Seconds float64 `db:"seconds"`
+}
+
+// Age is Seconds as a duration.
+func (l LaneAge) Age() time.Duration { return time.Duration(l.Seconds * float64(time.Second)) }
+
+// oldestDueSQL jumps from lane to lane along email_outbox_lane_claim and takes the first
+// due row of each, so its cost is the number of lanes with waiting rows and not the
+// number of rows. It locks nothing. Lanes paused by an operator are left out, because their
+// emails are meant to wait.
+const oldestDueSQL = `
+WITH RECURSIVE lane AS (
+    (SELECT lane_id FROM email_outbox
+     WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane_id IS NOT NULL
+     ORDER BY lane_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.lane_id FROM email_outbox o
+            WHERE o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.lane_id > lane.lane_id
+            ORDER BY o.lane_id LIMIT 1)
+    FROM lane WHERE lane.lane_id IS NOT NULL
+)
+SELECT l.queue, l.mailing_id IS NOT NULL AS mailing, extract(epoch FROM now() - min(due.next_at))::float8 AS seconds
+FROM lane
+JOIN dispatch_lanes l ON l.id = lane.lane_id
+JOIN companies c ON c.id = l.company_id
+CROSS JOIN LATERAL (
+    SELECT o.next_at FROM email_outbox o
+    WHERE o.lane_id = l.id AND ` + dueSQL + `
+    ORDER BY o.next_at, o.id LIMIT 1
+) due
+WHERE l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
+  AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL)
+GROUP BY l.queue, mailing`
+
+// OldestDue returns an entry for each kind of lane in which a row is due.
+func (s *Store) OldestDue(ctx context.Context) ([]LaneAge, error) {
+	var ages []LaneAge
+	if err := s.db.SelectContext(ctx, &ages, oldestDueSQL); err != nil {
+		return nil, fmt.Errorf("look for the oldest due rows: %w", pg.Translate(err))
+	}
+	return ages, nil
+}

@@ -1,0 +1,61 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
+)
+
+// DueRow is an outbox row that a dispatcher has taken because it was due.
+type DueRow struct {
+	ID        uuid.UUID       `db:"id"`
+	LaneID    int64           `db:"lane_id"`
+	Payload   json.RawMessage `db:"payload"`
+	Attempts  int             `db:"attempts"`
+	Throttles int             `db:"throttles"`
+	NextAt    time.Time       `db:"next_at"`
+	TakenAt   time.Time       `db:"enqueued_at"`
+	// HadTask: a task that waited on the queue was to bring this retry back, and is overdue.
+	HadTask bool `db:"had_task"`
+}
+
+// dueSQL is the condition under which row o is due for a dispatcher. A retry whose task waits on the
+// queue (enqueued_at is set) is due only when the task is 5 s late: asynq counts in whole
+// seconds, and may be late by one.
+const dueSQL = `o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.next_at <= now() AND o.expires_at > now()
+          AND (o.status = 'PENDING' OR o.enqueued_at IS NULL OR o.next_at <= now() - interval '5 s')`
+
+// OverdueEmail is an email whose deadline passed while it waited.
+type OverdueEmail struct {
+	ID        uuid.UUID `db:"id"`
+	ExpiresAt time.Time `db:"expires_at"`
+	About     bool      `db:"about"` // something: a program may be changing it
+}
+
+// overdueSQL finds by email_outbox_open, a short range of it for each status. It skips
+// rows that another transaction has locked, so that they do not fill the list: it shares the
+// locks of the others until the end of the statement.
+const overdueSQL = `
+SELECT due.id, due.expires_at, due.about
+FROM unnest('{PENDING,ENQUEUED,RETRY_SCHEDULED}'::text[]) AS waits(status)
+CROSS JOIN LATERAL (
+    SELECT id, expires_at, aggregate_type IS NOT NULL AS about FROM email_outbox
+    WHERE status = waits.status AND status IN ('PENDING', 'ENQUEUED', 'PROCESSING', 'RETRY_SCHEDULED', 'OUTCOME_UNKNOWN')
+      AND target = 'email:send' AND expires_at <= now()
+    ORDER BY expires_at LIMIT $1 FOR SHARE SKIP LOCKED
+) due
+ORDER BY due.expires_at LIMIT $1`
+
+// Overdue lists at most limit overdue emails.
+func (s *Store) Overdue(ctx context.Context, limit int) ([]OverdueEmail, error) {
+	var overdue []OverdueEmail
+	if err := s.db.SelectContext(ctx, &overdue, overdueSQL, limit); err != nil {
+		return nil, fmt.Errorf("list overdue emails: %w", pg.Translate(err))
+	}
+	return overdue, nil
+}

@@ -1,0 +1,229 @@
+package dispatch
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/internal/pg"
+)
+
+// WaitingLane is an open lane in which rows wait for a dispatcher.
+type WaitingLane struct {
+	ID        int64     `db:"id"`
+	CompanyID uuid.UUID `db:"company_id"`
+	Queue     string    `db:"queue"`
+	// Wait is the number of seconds until a row is due: 0 or less if one is.
+	Wait float64 `db:"wait"`
+	// First is the position of the lane's first row, locked or not, or the time of the look if that
+	// is earlier.
+	First Position
+}
+
+// Position is a place in the order in which the rows of a lane are taken.
+type Position struct {
+	NextAt time.Time // zero = before all rows
+	ID     uuid.UUID
+}
+
+// Before reports whether a row at p is taken before one at other.
+func (p Position) Before(other Position) bool {
+	return cmp.Or(p.NextAt.Compare(other.NextAt), bytes.Compare(p.ID[:], other.ID[:])) < 0
+}
+
+// nextAt is NextAt as a timestamptz.
+func (p Position) nextAt() string {
+	if p.NextAt.IsZero() {
+		return "-infinity"
+	}
+	return p.NextAt.UTC().Format(time.RFC3339Nano)
+}
+
+// WaitingLanes is what a look at lanes found.
+type WaitingLanes struct {
+	// Open: the circuit breaker is closed. While it is open no email is taken from any lane.
+	Open  bool
+	Lanes []WaitingLane
+}
+
+// Due lists, by queue, the lanes in which a row may be taken now.
+func (w WaitingLanes) Due() map[string][]int64 {
+	lanes := make(map[string][]int64)
+	for _, l := range w.Lanes {
+		if l.Wait <= 0 && (w.Open || email.QueueWeight(l.Queue) == 0) {
+			lanes[l.Queue] = append(lanes[l.Queue], l.ID)
+		}
+	}
+	return lanes
+}
+
+// LaneProbe selects one lane.
+type LaneProbe struct {
+	ID int64
+	// Since is a lower bound of the positions of its rows; zero = none is known.
+	Since Position
+}
+
+// everyLaneSQL jumps from lane to lane along email_outbox_lane_claim, one index probe each,
+// so its cost is the number of lanes with waiting rows and not the number of rows.
+const everyLaneSQL = `
+WITH RECURSIVE jump AS (
+    (SELECT lane_id FROM email_outbox
+     WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane_id IS NOT NULL
+     ORDER BY lane_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.lane_id FROM email_outbox o
+            WHERE o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.lane_id > jump.lane_id
+            ORDER BY o.lane_id LIMIT 1)
+    FROM jump WHERE jump.lane_id IS NOT NULL
+), lane AS (
+    SELECT lane_id AS id, '-infinity'::timestamptz AS since, '` + beforeAllIDs + `'::uuid AS since_id FROM jump WHERE lane_id IS NOT NULL
+)`
+
+// NewRows selects the lanes of new rows.
+type NewRows struct {
+	// Within is how long ago their ids were made at most; 0 = new rows are not looked for.
+	Within time.Duration
+	// Bounds are the lanes with a known lower bound. The others are read from their start.
+	Bounds []LaneProbe
+}
+
+const (
+	// beforeAllIDs is no row's id.
+	beforeAllIDs = `00000000-0000-0000-0000-000000000000`
+	// newestRows is how many of the newest rows a look for new ones reads at most.
+	newestRows = 5000
+	// clockSkew is how far an id may be ahead of Postgres's clock. Rows with greater ids, such as
+	// those of an api whose clock is wrong and those with a UUIDv4, are not found by a search for new
+	// rows, and do not displace others in it: a wake-up or a full listing finds them.
+	clockSkew = 2 * time.Second
+)
+
+// theseLanesSQL is the lanes $1, each from the position $2, $3 on, and those of the rows whose id was made in
+// the last $4 milliseconds, found by email_outbox_pkey; $4 = 0 searches for none. Of these the
+// lanes $7 are read from the position $8, $9 on.
+const theseLanesSQL = `
+WITH lane AS (
+    SELECT named.id, named.since, named.since_id FROM unnest($1::bigint[], $2::timestamptz[], $3::uuid[]) AS named(id, since, since_id)
+    UNION ALL
+    (SELECT DISTINCT newest.lane_id, coalesce(known.since, '-infinity'), coalesce(known.since_id, '` + beforeAllIDs + `') FROM (
+        SELECT lane_id, status FROM email_outbox
+        WHERE $4::bigint > 0 AND id >= first_id_at(now() - $4::bigint * interval '1 ms') AND id < first_id_at(now() + $6::bigint * interval '1 ms')
+        ORDER BY id DESC LIMIT $5
+     ) newest
+     LEFT JOIN unnest($7::bigint[], $8::timestamptz[], $9::uuid[]) AS known(id, since, since_id) ON known.id = newest.lane_id
+     WHERE newest.status = 'PENDING' AND newest.lane_id <> ALL ($1::bigint[]))
+)`
+
+// waitSQL finds, for each of the open lanes, the first row along email_outbox_lane_claim and
+// the first that is or becomes due. A retry whose task waits on the queue is due 5 s late, as
+// in dueSQL: if it is the first row, its lane is read again then. The test for a due row is not an EXISTS: the
+// planner makes a join of that, which may read all of a lane's rows, dead ones too. It
+// locks nothing. A row without a lane carries only the circuit breaker's state.
+const waitSQL = `
+SELECT gate.open, found.* FROM (SELECT ` + breaker.IsOpenSQL + ` AS open) gate
+LEFT JOIN (
+    SELECT l.id, l.company_id, l.queue, least(earliest.next_at, now()) AS first,
+           CASE WHEN earliest.next_at <= now() THEN earliest.id ELSE '` + beforeAllIDs + `' END AS first_id,
+           extract(epoch FROM greatest(least(due.next_at, earliest.late_at), l.parked_until) - now())::float8 AS wait
+    FROM lane
+    JOIN dispatch_lanes l ON l.id = lane.id
+    JOIN companies c ON c.id = l.company_id
+    CROSS JOIN LATERAL (
+        SELECT o.next_at, o.id, CASE WHEN o.status = 'RETRY_SCHEDULED' AND o.enqueued_at IS NOT NULL AND o.next_at > now() - interval '5 s'
+                               THEN o.next_at + interval '5 s' END AS late_at
+        FROM email_outbox o
+        WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND (o.next_at, o.id) >= (lane.since, lane.since_id)
+        ORDER BY o.next_at, o.id LIMIT 1
+    ) earliest
+    LEFT JOIN LATERAL (
+        SELECT o.next_at FROM email_outbox o
+        WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND (o.next_at, o.id) >= (earliest.next_at, earliest.id) AND o.expires_at > now()
+          AND (o.status = 'PENDING' OR o.enqueued_at IS NULL OR o.next_at <= now() - interval '5 s')
+        ORDER BY o.next_at, o.id LIMIT 1
+    ) due ON true
+    WHERE l.paused_at IS NULL AND l.held_at IS NULL AND c.suspended_at IS NULL AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL)
+      AND (due.next_at IS NOT NULL OR earliest.late_at IS NOT NULL)
+) found ON true`
+
+const (
+	waitingLanesSQL = everyLaneSQL + waitSQL
+	probeLanesSQL   = theseLanesSQL + waitSQL
+)
+
+// WaitingLanes lists all open lanes in which rows wait, due or not.
+func (s *Store) WaitingLanes(ctx context.Context) (WaitingLanes, error) {
+	return s.look(ctx, waitingLanesSQL)
+}
+
+// ProbeLanes is WaitingLanes for these lanes and for those of new rows. Lanes that are missing in the
+// answer are closed or hold no row.
+func (s *Store) ProbeLanes(ctx context.Context, lanes []LaneProbe, made NewRows) (WaitingLanes, error) {
+	named, known := probeArrays(lanes), probeArrays(made.Bounds)
+	args := append(named, made.Within.Milliseconds(), newestRows, clockSkew.Milliseconds())
+	return s.look(ctx, probeLanesSQL, append(args, known...)...)
+}
+
+// probeArrays are the ids of lanes and the positions from which each is read.
+func probeArrays(lanes []LaneProbe) []any {
+	id, nextAt, rowID := make([]int64, len(lanes)), make([]string, len(lanes)), make([]uuid.UUID, len(lanes))
+	for i, l := range lanes {
+		id[i], nextAt[i], rowID[i] = l.ID, l.Since.nextAt(), l.Since.ID
+	}
+	return []any{pq.Array(id), pq.Array(nextAt), pg.UUIDArray(rowID)}
+}
+
+func (s *Store) look(ctx context.Context, statement string, args ...any) (WaitingLanes, error) {
+	var rows []struct {
+		Open      bool          `db:"open"`
+		ID        *int64        `db:"id"`
+		CompanyID uuid.NullUUID `db:"company_id"`
+		Queue     *string       `db:"queue"`
+		Wait      *float64      `db:"wait"`
+		First     *time.Time    `db:"first"`
+		FirstID   uuid.NullUUID `db:"first_id"`
+	}
+	if err := s.db.SelectContext(ctx, &rows, statement, args...); err != nil {
+		return WaitingLanes{}, fmt.Errorf("look at lanes: %w", pg.Translate(err))
+	}
+	var found WaitingLanes
+	for _, r := range rows {
+		found.Open = r.Open
+		if r.ID != nil {
+			first := Position{NextAt: *r.First, ID: r.FirstID.UUID}
+			found.Lanes = append(found.Lanes, WaitingLane{ID: *r.ID, CompanyID: r.CompanyID.UUID, Queue: *r.Queue, Wait: *r.Wait, First: first})
+		}
+	}
+	return found, nil
+}
+
+// LaneTurn is how much a dispatcher takes from a lane at most.
+type LaneTurn struct {
+	LaneProbe
+	Most int
+}
+
+// turnArrays are the parameters of dueInLanesSQL.
+func turnArrays(turns []LaneTurn) []any {
+	probes, most := make([]LaneProbe, len(turns)), make([]int64, len(turns))
+	for i, t := range turns {
+		probes[i], most[i] = t.LaneProbe, int64(t.Most)
+	}
+	return append(probeArrays(probes), pq.Array(most))
+}
+
+// EvenTurns are turns of as many rows at each of the lanes.
+func EvenTurns(lanes []int64, most int) []LaneTurn {
+	turns := make([]LaneTurn, len(lanes))
+	for i, id := range lanes {
+		turns[i] = LaneTurn{LaneProbe: LaneProbe{ID: id}, Most: most}
+	}
+	return turns
+}

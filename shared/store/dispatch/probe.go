@@ -1,0 +1,138 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/internal/pg"
+)
+
+// Probe is the email that may pass an open circuit breaker.
+type Probe struct {
+	ID    uuid.UUID `db:"id"`
+	Queue string    `db:"queue"`
+}
+
+// pickProbeSQL chooses, in each open lane, the email that has been due for longest, and of
+// those the oldest one of the next company by id after that of the last probe, cyclically:
+// many bad emails of one company do not keep the emails of the others from probing. If the
+// last probe is unknown, it chooses the oldest of all. Its cost is the number of lanes, by the
+// jumps of everyLaneSQL and one probe of email_outbox_lane_claim for each lane. It locks
+// the breaker's one row first, and finds nothing if another session has locked that: of several
+// that pick at once only one reads the lanes. In each lane it skips rows that another
+// session has locked, since the worker could not claim them, and locks the one it finds until
+// the statement ends. The condition for due rows is that of TakeProbe.
+const (
+	pickProbeSQL = pickProbeLanesSQL + `
+        SELECT o.id, o.next_at FROM email_outbox o
+        WHERE o.lane_id = l.id AND o.target = 'email:send' AND ` + dueSQL + `
+        ORDER BY o.next_at, o.id LIMIT 1 FOR UPDATE SKIP LOCKED` + pickProbeTurnSQL
+
+	// pickSafeProbeSQL takes no email with delivery at_most_once. It reads at most the first
+	// 100 due emails of a lane by the same index, and locks one of them by email_outbox_pkey.
+	pickSafeProbeSQL = pickProbeLanesSQL + `
+        SELECT o.id, o.next_at FROM (
+            SELECT o.id, o.next_at, o.delivery FROM email_outbox o
+            WHERE o.lane_id = l.id AND o.target = 'email:send' AND ` + dueSQL + `
+            ORDER BY o.next_at, o.id LIMIT 100
+        ) early JOIN email_outbox o ON o.id = early.id
+        WHERE early.delivery <> 'at_most_once' AND ` + dueSQL + `
+        ORDER BY early.next_at, early.id LIMIT 1 FOR UPDATE OF o SKIP LOCKED` + pickProbeTurnSQL
+
+	// pickEarlyProbeSQL takes a retry before its time, by the same index, of the first 100 waiting
+	// emails of a lane. It takes none that the provider may have accepted, since their wait protects
+	// the recipient from duplicates, and none with delivery at_most_once. A task of it that waits on
+	// the queue is replaced.
+	pickEarlyProbeSQL = pickProbeLanesSQL + `
+        SELECT o.id, early.next_at FROM (
+            SELECT o.id, o.next_at FROM email_outbox o
+            WHERE o.lane_id = l.id AND o.target = 'email:send' AND o.status IN ('PENDING', 'RETRY_SCHEDULED')
+            ORDER BY o.next_at, o.id LIMIT 100
+        ) early JOIN email_outbox o ON o.id = early.id
+        WHERE o.status = 'RETRY_SCHEDULED' AND NOT o.outcome_unknown AND o.delivery <> 'at_most_once' AND o.expires_at > now()
+        ORDER BY early.next_at, early.id LIMIT 1 FOR UPDATE OF o SKIP LOCKED` + pickProbeOrderSQL + `, early AS (
+    UPDATE email_outbox o SET next_at = now(), enqueued_at = NULL FROM chosen WHERE o.id = chosen.id
+)` + pickProbeSetSQL
+
+	pickProbeLanesSQL = `
+WITH RECURSIVE gate AS MATERIALIZED (
+    SELECT id, probe_id FROM provider_gate
+    WHERE id = 1 AND state = 'shut' AND held_at IS NULL AND coalesce(probe_at <= now() - $2 * interval '1 ms', true)
+    FOR UPDATE SKIP LOCKED
+), last AS MATERIALIZED (
+    SELECT company_id FROM email_outbox WHERE id = (SELECT probe_id FROM gate)
+), lane AS (
+    (SELECT lane_id FROM email_outbox
+     WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane_id IS NOT NULL AND (SELECT id FROM gate) = 1
+     ORDER BY lane_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.lane_id FROM email_outbox o
+            WHERE o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.lane_id > lane.lane_id
+            ORDER BY o.lane_id LIMIT 1)
+    FROM lane WHERE lane.lane_id IS NOT NULL
+), chosen AS (
+    SELECT due.id, l.queue FROM lane
+    JOIN dispatch_lanes l ON l.id = lane.lane_id
+    JOIN companies c ON c.id = l.company_id
+    CROSS JOIN LATERAL (`
+	pickProbeTurnSQL  = pickProbeOrderSQL + pickProbeSetSQL
+	pickProbeOrderSQL = `
+    ) due
+    LEFT JOIN last ON true
+    WHERE l.queue = ANY ($1::text[]) AND l.paused_at IS NULL AND l.held_at IS NULL
+      AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL)
+    ORDER BY c.id <= last.company_id, CASE WHEN last.company_id IS NOT NULL THEN c.id END, due.next_at, due.id LIMIT 1
+)`
+	pickProbeSetSQL = `
+UPDATE provider_gate g SET probe_id = chosen.id, probe_at = now()
+FROM chosen
+WHERE g.id = 1 AND g.state = 'shut' AND g.held_at IS NULL AND coalesce(g.probe_at <= now() - $2 * interval '1 ms', true)
+RETURNING chosen.id, chosen.queue`
+)
+
+// PickProbe chooses the next probe, if the circuit breaker is open, the last probe was chosen at least
+// pause ago, and an email is due that is not locked. Companies take turns. An email with
+// delivery at_most_once is chosen only if no other is among the first 100 due emails of any
+// lane: if its answer is lost, it fails. If no email is due and early is set, the earliest retry
+// is chosen and is due from now on: an outage may end while all emails wait for their next try.
+// With early it reads up to 100 emails of each lane even if none is a candidate. While the breaker
+// is closed, or another transaction has locked its row, it reads one row.
+func (s *Store) PickProbe(ctx context.Context, pause time.Duration, early bool) (picked Probe, found bool, err error) {
+	g, err := s.gate.Gate(ctx)
+	if err != nil || g.State == breaker.Open || g.HeldAt != nil {
+		return Probe{}, false, err
+	}
+	statements := []string{pickSafeProbeSQL, pickProbeSQL}
+	if early {
+		statements = append(statements, pickEarlyProbeSQL)
+	}
+	var rows []Probe
+	for _, statement := range statements {
+		err = pg.Write(func(args []any) error { return s.db.SelectContext(ctx, &rows, statement, args...) },
+			pq.Array(email.Queues()), pause.Milliseconds())
+		if err != nil || len(rows) > 0 {
+			break
+		}
+	}
+	if err != nil || len(rows) == 0 {
+		return Probe{}, false, pg.Wrap("pick probe", err)
+	}
+	return rows[0], true, nil
+}
+
+// skipProbeSQL makes room, on the one row, for another probe at once.
+const skipProbeSQL = `UPDATE provider_gate SET probe_at = NULL WHERE id = 1 AND state = 'shut' AND probe_id = $1 AND ` + breaker.WaitSQL
+
+// SkipProbe records that the probe did not reach the provider. breaker.ErrLocked: the next one comes after the pause.
+func (s *Store) SkipProbe(ctx context.Context, id uuid.UUID) error {
+	if _, err := s.db.Exec(ctx, skipProbeSQL, id); err != nil {
+		return fmt.Errorf("skip probe: %w", breaker.WriteError(err))
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
+)
+
+// UnknownOutcome is an email whose last attempt has an unknown outcome.
+type UnknownOutcome struct {
+	ID        uuid.UUID      `db:"id"`
+	Token     uuid.UUID      `db:"claim_token"`
+	Attempts  int            `db:"attempts"`
+	Throttles int            `db:"throttles"`
+	Delivery  email.Delivery `db:"delivery"`
+
+	// Category and OriginalCode describe the cause: the category of the failed
+	// call, and the provider's code or, without one, ours. Both are empty for an abandoned
+	// claim, of which no call was recorded.
+	Category     string `db:"-"`
+	OriginalCode string `db:"-"`
+	// InOutage: the failed call met an outage of the provider, and its try does not count.
+	InOutage bool `db:"-"`
+}
+
+// abandonedSQL finds along email_outbox_open the emails in PROCESSING, which are at most as many
+// as the workers' concurrency, and locks nothing.
+const abandonedSQL = `
+SELECT id, claim_token, attempts, throttles, delivery FROM email_outbox
+WHERE status = 'PROCESSING' AND target = 'email:send' AND lease_until < now() - $1 * interval '1 ms'
+LIMIT $2`
+
+// AbandonedClaims lists at most limit emails whose lease ended longer ago than grace:
+// their worker has died or does not respond.
+func (s *Store) AbandonedClaims(ctx context.Context, grace time.Duration, limit int) ([]UnknownOutcome, error) {
+	var found []UnknownOutcome
+	if err := s.db.SelectContext(ctx, &found, abandonedSQL, grace.Milliseconds(), limit); err != nil {
+		return nil, fmt.Errorf("list abandoned claims: %w", pg.Translate(err))
+	}
+	return found, nil
+}
+
+// unresolvedSQL reads a page of the emails in OUTCOME_UNKNOWN along email_outbox_open, by
+// deadline and id, and locks nothing. When they are due is in no index that has them, and
+// after an outage there are many: so they are read a page at a time, due or not.
+const unresolvedSQL = `
+SELECT id, claim_token, attempts, throttles, delivery, expires_at, next_at <= now() AS due FROM email_outbox
+WHERE status = 'OUTCOME_UNKNOWN' AND target = 'email:send'
+  AND expires_at >= $1::timestamptz AND (expires_at, id) > ($1::timestamptz, $2::uuid)
+ORDER BY expires_at, id LIMIT $3`
+
+// UnresolvedPlace is the cursor of a scan over the emails in OUTCOME_UNKNOWN; the zero
+// value is the beginning.
+type UnresolvedPlace struct {
+	ExpiresAt time.Time
+	ID        uuid.UUID
+}
+
+// UnresolvedOutcomes looks at the next emails in OUTCOME_UNKNOWN after the cursor, limit at
+// most, and lists those that have waited long enough for the provider's feedback. next is
+// the cursor for the next call: the beginning again when the scan has reached the end.
+func (s *Store) UnresolvedOutcomes(ctx context.Context, after UnresolvedPlace, limit int) (due []UnknownOutcome, next UnresolvedPlace, err error) {
+	var page []struct {
+		UnknownOutcome
+		ExpiresAt time.Time `db:"expires_at"`
+		Due       bool      `db:"due"`
+	}
+	if err := s.db.SelectContext(ctx, &page, unresolvedSQL, after.ExpiresAt, after.ID, limit); err != nil {
+		return nil, after, fmt.Errorf("list unresolved outcomes: %w", pg.Translate(err))
+	}
+	for _, row := range page {
+		if row.Due {
+			due = append(due, row.UnknownOutcome)
+		}
+	}
+	if err := s.readCauses(ctx, due); err != nil {
+		return nil, after, err
+	}
+	if len(page) == limit {
+		last := page[limit-1]
+		next = UnresolvedPlace{ExpiresAt: last.ExpiresAt, ID: last.ID}
+	}
+	return due, next, nil
+}
+
+// LongEnqueued is an email whose task should have been taken long ago.
+type LongEnqueued struct {
+	ID    uuid.UUID `db:"id"`
+	Queue string    `db:"queue"`
+}
+
+// longEnqueuedSQL finds along email_outbox_open the emails in ENQUEUED, which are as many
+// as the windows hold, and locks nothing. It goes by id from page to page, among those it
+// found: of a statement in one piece the planner may think, while its statistics are from
+// a time when many were waiting, that the next ones by id are soon found along the primary
+// key, and read the whole outbox for them.
+const longEnqueuedSQL = `
+WITH waiting AS MATERIALIZED (
+    SELECT id, lane_id FROM email_outbox
+    WHERE status = 'ENQUEUED' AND target = 'email:send' AND enqueued_at < now() - $1 * interval '1 ms'
+)
+SELECT w.id, l.queue FROM waiting w
+JOIN dispatch_lanes l ON l.id = w.lane_id
+WHERE w.id > $2
+ORDER BY w.id LIMIT $3`
+
+// LongEnqueued lists at most limit emails that were put on their queue longer ago than
+// age, by id, those behind after.
+func (s *Store) LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int) ([]LongEnqueued, error) {
+	var found []LongEnqueued
+	if err := s.db.SelectContext(ctx, &found, longEnqueuedSQL, age.Milliseconds(), after, limit); err != nil {
+		return nil, fmt.Errorf("list emails long enqueued: %w", pg.Translate(err))
+	}
+	return found, nil
+}
+
+// stillEnqueuedSQL reads rows by primary key and locks nothing.
+const stillEnqueuedSQL = `
+SELECT id FROM email_outbox
+WHERE id = ANY ($1::uuid[]) AND status = 'ENQUEUED' AND enqueued_at < now() - $2 * interval '1 ms'`
+
+// StillEnqueued returns which of these emails have been on their queue for longer than age, in no order.
+func (s *Store) StillEnqueued(ctx context.Context, ids []uuid.UUID, age time.Duration) ([]uuid.UUID, error) {
+	var found []uuid.UUID
+	if err := s.db.SelectContext(ctx, &found, stillEnqueuedSQL, pg.UUIDArray(ids), age.Milliseconds()); err != nil {
+		return nil, fmt.Errorf("list emails still enqueued: %w", pg.Translate(err))
+	}
+	return found, nil
+}
+
+// returnLostSQL changes rows by primary key. One that was put on its queue again since it was
+// listed stays there, and one that another transaction has locked is left for the next time. The
+// batch of an email whose task was never published is found by dispatch_batches_pkey, and the note
+// about a task that its worker dropped by dropped_tasks_pkey.
+const returnLostSQL = `
+WITH lost AS MATERIALIZED (
+    SELECT id, enqueued_at FROM email_outbox
+    WHERE id = ANY ($1::uuid[]) AND status = 'ENQUEUED' AND enqueued_at < now() - $2 * interval '1 ms'
+    FOR UPDATE SKIP LOCKED
+), returned AS (
+    UPDATE email_outbox SET status = 'PENDING', enqueued_at = NULL WHERE id = ANY (ARRAY(SELECT id FROM lost))
+), dropped AS (
+    DELETE FROM dropped_tasks d USING lost WHERE d.enqueued_at = lost.enqueued_at AND d.outbox_id = lost.id
+    RETURNING d.outbox_id
+)
+SELECT count(*) FILTER (WHERE d.outbox_id IS NULL AND b.taken_at IS NULL) AS lost,
+       count(*) FILTER (WHERE d.outbox_id IS NULL AND b.taken_at IS NOT NULL) AS unpublished, count(d.outbox_id) AS dropped
+FROM lost
+LEFT JOIN dropped d ON d.outbox_id = lost.id
+LEFT JOIN (SELECT DISTINCT taken_at FROM dispatch_batches) b ON b.taken_at = lost.enqueued_at`
+
+// Returned is how many emails without a task went back to the dispatcher.
+type Returned struct {
+	Lost        int `db:"lost"`        // the queue had their task once
+	Unpublished int `db:"unpublished"` // their dispatcher stopped before it published them
+	Dropped     int `db:"dropped"`     // a worker dropped it, as the email was locked
+}
+
+// ReturnLost returns emails whose task does not exist to the dispatcher.
+func (s *Store) ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (n Returned, err error) {
+	err = pg.Write(func(args []any) error {
+		return s.db.GetContext(ctx, &n, returnLostSQL, args...)
+	}, pg.UUIDArray(ids), age.Milliseconds())
+	if err != nil {
+		return Returned{}, fmt.Errorf("return lost emails: %w", err)
+	}
+	return n, nil
+}
+
+// cleanBatchesSQL reads dispatch_batches_pkey and dropped_tasks_pkey up to the given time.
+const cleanBatchesSQL = `
+WITH dropped AS (DELETE FROM dropped_tasks WHERE enqueued_at < now() - $1 * interval '1 ms')
+DELETE FROM dispatch_batches WHERE taken_at < now() - $1 * interval '1 ms'`
+
+// CleanBatches deletes batches that their dispatcher never confirmed as published, and notes about
+// dropped tasks, when they are older than age.
+func (s *Store) CleanBatches(ctx context.Context, age time.Duration) error {
+	if _, err := s.db.Exec(ctx, cleanBatchesSQL, age.Milliseconds()); err != nil {
+		return fmt.Errorf("clean batches: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+package dispatch
+
+import (
+	"testing"
+	"text/template"
+
+	"email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/statementtest"
+)
+
+func statementFiles() statementtest.Package {
+	return statementtest.Package{
+		Name: "dispatch", Folder: "../sql",
+		Parameters: map[string][]pg.Parameter{
+			"release": releaseParameters.List(),
+		},
+		Fragments: template.FuncMap{
+			"gateProbe":  func() string { return breaker.ProbeSQL },
+			"gateIsOpen": func() string { return breaker.IsOpenSQL },
+		},
+	}
+}
+
+// The files of sql are what their templates and the descriptions of the parameters say. With -update they are
+// written (go generate).
+func TestStatementFiles_AreGenerated(t *testing.T) {
+	t.Parallel()
+	statementtest.CheckGenerated(t, statementFiles())
+}
+
+// The function that lays a column out makes an array of the type that is written beside it.
+func TestStatementFiles_ColumnsHaveTheirType(t *testing.T) {
+	t.Parallel()
+	statementtest.CheckColumns(t, statementFiles())
+}

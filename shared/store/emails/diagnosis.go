@@ -1,0 +1,74 @@
+package emails
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
+)
+
+// Diagnosis is an email with everything that decides whether and when it is sent. `gatewayctl email explain`
+// shows an operator why an email has not been sent yet.
+type Diagnosis struct {
+	Email
+	CompanyName     string     `db:"company_name"`
+	SuspendedAt     *time.Time `db:"suspended_at"`
+	SuspendedReason *string    `db:"suspended_reason"`
+	// MailingsPausedAt is when the reputation guard paused the company's mailings; nil if the email is of
+	// no mailing.
+	MailingsPausedAt *time.Time `db:"mailings_paused_at"`
+	// LastEvent is the newest event of the email; nil if there is none.
+	LastEvent *email.EventType `db:"last_event"`
+
+	// The following fields come from the outbox row and its lane, and are nil once the row is purged.
+	Queue       *string         `db:"queue"`
+	PausedAt    *time.Time      `db:"paused_at"`
+	ParkedUntil *time.Time      `db:"parked_until"`
+	HeldAt      *time.Time      `db:"held_at"` // its lane, by an operator
+	HeldReason  *string         `db:"held_reason"`
+	Delivery    *email.Delivery `db:"delivery"`
+	EnqueuedAt  *time.Time      `db:"enqueued_at"`
+	LeaseUntil  *time.Time      `db:"lease_until"`
+	ProcessedAt *time.Time      `db:"processed_at"`
+	// ErasedAt is when the body was deleted at the end of its retention; the email cannot be sent again.
+	ErasedAt *time.Time `db:"body_erased_at"`
+
+	// GateShutAt and GateReason are set while the circuit breaker is open, GateHeldAt and GateHeldReason while an
+	// operator has stopped all sending.
+	GateShutAt     *time.Time `db:"gate_shut_at"`
+	GateReason     *string    `db:"gate_reason"`
+	GateHeldAt     *time.Time `db:"gate_held_at"`
+	GateHeldReason *string    `db:"gate_held_reason"`
+
+	// AskedAt is the time of the snapshot by the clock of Postgres, which decides what is due.
+	AskedAt time.Time `db:"asked_at"`
+}
+
+// emailDiagnosisSQL reads email_outbox, email_logs, companies, dispatch_lanes and
+// provider_gate by primary key, in one snapshot, and locks nothing.
+const emailDiagnosisSQL = `
+SELECT ` + emailColumns + `,
+       c.name AS company_name, c.suspended_at, c.suspended_reason, CASE WHEN lane.mailing_id IS NOT NULL THEN c.mailings_paused_at END AS mailings_paused_at, l.last_event,
+       lane.queue, lane.paused_at, lane.parked_until, lane.held_at, lane.held_reason,
+       CASE WHEN g.state = 'shut' THEN g.since END AS gate_shut_at, g.reason AS gate_reason, g.held_at AS gate_held_at, g.held_reason AS gate_held_reason,
+       o.delivery, o.enqueued_at, o.lease_until, o.processed_at, o.body_erased_at, now() AS asked_at
+FROM (SELECT * FROM email_outbox WHERE id = $1 AND target = 'email:send') o
+FULL JOIN (SELECT * FROM email_logs WHERE outbox_id = $1) l ON l.outbox_id = o.id
+JOIN companies c ON c.id = coalesce(o.company_id, l.company_id)
+` + joinAggregate + `
+LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
+LEFT JOIN provider_gate g ON g.id = 1`
+
+// FindEmailDiagnosis returns an email of any company, or ErrNotFound. It is for operators; requests of tenants use
+// FindEmail.
+func (s *Store) FindEmailDiagnosis(ctx context.Context, id uuid.UUID) (Diagnosis, error) {
+	var found Diagnosis
+	if err := s.db.GetContext(ctx, &found, emailDiagnosisSQL, id); err != nil {
+		return Diagnosis{}, fmt.Errorf("find email: %w", pg.Translate(err))
+	}
+	return found, nil
+}

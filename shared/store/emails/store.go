@@ -1,0 +1,12 @@
+// Package emails holds the statements that show emails and their timelines, and an operator's changes of one email.
+package emails
+
+import (
+	"email-gateway/shared/store/internal/pg"
+)
+
+// Store runs the statements. It is safe for concurrent use.
+type Store struct{ db *pg.DB }
+
+// New makes a Store on connections.
+func New(db *pg.DB) *Store { return &Store{db: db} }

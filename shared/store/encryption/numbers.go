@@ -1,0 +1,154 @@
+package encryption
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/retention"
+	"email-gateway/shared/store/sql"
+)
+
+// SealedTable is a table that holds encrypted CPFs and CNPJs.
+type SealedTable string
+
+// The tables with encrypted numbers.
+const (
+	SealedRecipients SealedTable = "recipients"
+	SealedEmails     SealedTable = "emails"         // until a worker moves the number to recipients
+	SealedEntries    SealedTable = "mailingEntries" // until the expander moves it to emails
+)
+
+// SealedTables lists the tables in the order in which a number moves through them, so that a pass over all of them
+// also finds a number that moves during the pass.
+func SealedTables() []SealedTable {
+	return []SealedTable{SealedEntries, SealedEmails, SealedRecipients}
+}
+
+// SealedValue is an encrypted number in a row.
+type SealedValue struct {
+	ID        uuid.UUID `db:"id"`
+	CompanyID uuid.UUID `db:"company_id"` // the encryption is bound to it
+	Sealed    []byte    `db:"cpf_cnpj_enc"`
+}
+
+// SealedPage holds the encrypted numbers of the next rows of a table.
+type SealedPage struct {
+	Values []SealedValue
+	Last   uuid.UUID // the next page begins after it
+	More   bool      // there are further rows
+}
+
+// Each reads the next rows in the order of the primary key and locks nothing. An entry has the company of its mailing,
+// found by mailings_pkey.
+const (
+	sealedRecipientsSQL = `
+WITH seen AS MATERIALIZED (SELECT id, company_id, cpf_cnpj_enc FROM recipients WHERE id > $1 ORDER BY id LIMIT $2)` + sealedPageSQL
+	sealedEmailsSQL = `
+WITH seen AS MATERIALIZED (SELECT id, company_id, cpf_cnpj_enc FROM email_outbox WHERE id > $1 ORDER BY id LIMIT $2)` + sealedPageSQL
+	sealedEntriesSQL = `
+WITH seen AS MATERIALIZED (
+    SELECT n.id, m.company_id, n.cpf_cnpj_enc
+    FROM (SELECT id, mailing_id, cpf_cnpj_enc FROM mailing_entries WHERE id > $1 ORDER BY id LIMIT $2) n
+    LEFT JOIN mailings m ON m.id = n.mailing_id AND n.cpf_cnpj_enc IS NOT NULL
+)` + sealedPageSQL
+	sealedPageSQL = `
+SELECT t.seen, t.last, s.id, s.company_id, s.cpf_cnpj_enc
+FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last FROM seen) t
+LEFT JOIN seen s ON s.cpf_cnpj_enc IS NOT NULL`
+)
+
+// encryptedBatch is how many rows one statement looks at: some 20 ms.
+const encryptedBatch = 5000
+
+// SealedValues returns the encrypted numbers in the next rows of a table after the id.
+func (s *Store) SealedValues(ctx context.Context, table SealedTable, after uuid.UUID) (SealedPage, error) {
+	statement := map[SealedTable]string{SealedRecipients: sealedRecipientsSQL, SealedEmails: sealedEmailsSQL, SealedEntries: sealedEntriesSQL}[table]
+	var rows []struct {
+		Seen      int           `db:"seen"`
+		Last      uuid.NullUUID `db:"last"`
+		ID        uuid.NullUUID `db:"id"`
+		CompanyID uuid.NullUUID `db:"company_id"`
+		Sealed    []byte        `db:"cpf_cnpj_enc"`
+	}
+	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, pg.AlongKeySQL); err != nil {
+			return pg.Translate(err)
+		}
+		return pg.Translate(tx.SelectContext(ctx, &rows, statement, after, encryptedBatch))
+	})
+	if err != nil {
+		return SealedPage{}, fmt.Errorf("list sealed numbers of %s: %w", table, err)
+	}
+	page := SealedPage{Last: rows[0].Last.UUID, More: rows[0].Seen == encryptedBatch}
+	for _, r := range rows {
+		if r.ID.Valid {
+			page.Values = append(page.Values, SealedValue{r.ID.UUID, r.CompanyID.UUID, r.Sealed})
+		}
+	}
+	return page, nil
+}
+
+// resealed is a value that was encrypted again.
+type resealed struct {
+	SealedValue
+	now []byte
+}
+
+// resealParameters are the parameters of all three statements.
+var resealParameters = pg.Parameters[struct{}, resealed]{
+	Columns: []pg.Column[resealed]{
+		pg.Each("id", "uuid", pg.UUIDs, func(r *resealed) uuid.UUID { return r.ID }),
+		pg.Each("was", "bytea", pg.Byteas, func(r *resealed) []byte { return r.Sealed }),
+		pg.Each("now", "bytea", pg.Byteas, func(r *resealed) []byte { return r.now }),
+	},
+}
+
+// Reseal replaces the encrypted values was with now, and returns the number of replaced values. A row that has changed
+// since it was read keeps its value.
+func (s *Store) Reseal(ctx context.Context, table SealedTable, was []SealedValue, now [][]byte) (int, error) {
+	statement := map[SealedTable]string{SealedRecipients: sql.ResealRecipients, SealedEmails: sql.ResealEmails, SealedEntries: sql.ResealEntries}[table]
+	values := make([]resealed, len(was))
+	for i := range values {
+		values[i] = resealed{was[i], now[i]}
+	}
+	var n int64
+	_, err := pg.Repeat(func() ([]struct{}, error) {
+		result, err := s.db.Exec(ctx, statement, resealParameters.Arguments(struct{}{}, values)...)
+		if err == nil {
+			n, err = result.RowsAffected()
+		}
+		return nil, err
+	})
+	return int(n), pg.Wrap("reseal "+string(table), err)
+}
+
+// keptFilesSQL reads in the order of mailings_pkey and locks nothing.
+const keptFilesSQL = `
+SELECT id, company_id FROM mailings WHERE id > $1 AND file_deleted_at IS NULL ORDER BY id LIMIT $2`
+
+// KeptFiles lists at most limit mailings after the id whose files are kept.
+func (s *Store) KeptFiles(ctx context.Context, after uuid.UUID, limit int) ([]retention.MailingFile, error) {
+	var files []retention.MailingFile
+	if err := s.db.SelectContext(ctx, &files, keptFilesSQL, after, limit); err != nil {
+		return nil, fmt.Errorf("list files: %w", pg.Translate(err))
+	}
+	return files, nil
+}
+
+// fileKeptSQL reads by primary key.
+const fileKeptSQL = `SELECT EXISTS (SELECT FROM mailings WHERE id = $1 AND file_deleted_at IS NULL)`
+
+// FileKept reports whether a mailing's file is still needed.
+func (s *Store) FileKept(ctx context.Context, mailing uuid.UUID) (kept bool, err error) {
+	return kept, pg.Wrap("look for file", pg.Translate(s.db.GetContext(ctx, &kept, fileKeptSQL, mailing)))
+}
+
+// RecordRotation writes the audit entry of an operator who has encrypted all data with the newest key.
+func (s *Store) RecordRotation(ctx context.Context, by audit.Operator, details map[string]any) error {
+	return pg.Wrap("record rotation", audit.Record(ctx, s.db, by, audit.Change{Action: "encryption.rotate", Details: details}))
+}

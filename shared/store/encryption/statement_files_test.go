@@ -1,0 +1,32 @@
+package encryption
+
+import (
+	"testing"
+
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/statementtest"
+)
+
+func statementFiles() statementtest.Package {
+	return statementtest.Package{
+		Name: "encryption", Folder: "../sql",
+		Parameters: map[string][]pg.Parameter{
+			"reseal_emails":     resealParameters.List(),
+			"reseal_entries":    resealParameters.List(),
+			"reseal_recipients": resealParameters.List(),
+		},
+	}
+}
+
+// The files of sql are what their templates and the descriptions of the parameters say. With -update they are
+// written (go generate).
+func TestStatementFiles_AreGenerated(t *testing.T) {
+	t.Parallel()
+	statementtest.CheckGenerated(t, statementFiles())
+}
+
+// The function that lays a column out makes an array of the type that is written beside it.
+func TestStatementFiles_ColumnsHaveTheirType(t *testing.T) {
+	t.Parallel()
+	statementtest.CheckColumns(t, statementFiles())
+}

@@ -1,0 +1,26 @@
+package file
+
+import (
+	"context"
+
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/quota"
+)
+
+// AddFile adds a file whose object is in the storage. *quota.Error: the company has no room for it. The result has another
+// id if the company stored the same content meanwhile: the caller then deletes its object.
+func (s *Store) AddFile(ctx context.Context, f File) (File, error) {
+	added, err := quota.InTx(ctx, s.db, func(tx *sqlx.Tx) ([]File, error) {
+		if err := quota.TakeFrom(ctx, tx, f.CompanyID, quota.Demand{quota.StoredFileBytes: f.Bytes}, true); err != nil {
+			return nil, err
+		}
+		added, err := Insert(ctx, tx, f)
+		return []File{added}, err
+	})
+	if err != nil {
+		return File{}, pg.Wrap("add file", err)
+	}
+	return added[0], nil
+}

@@ -1,0 +1,13 @@
+// Package idempotency holds the statements of idempotency keys: a client's key is committed with what its request writes, and
+// with the answer that a repeated request gets.
+package idempotency
+
+import (
+	"email-gateway/shared/store/internal/pg"
+)
+
+// Store runs the statements. It is safe for concurrent use.
+type Store struct{ db *pg.DB }
+
+// New makes a Store on connections.
+func New(db *pg.DB) *Store { return &Store{db: db} }

@@ -1,0 +1,107 @@
+package lane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/internal/pg"
+)
+
+// Lane is a line in which rows of one company, or of one of its mailings, wait for one queue.
+type Lane struct {
+	ID          int64      `db:"id" json:"id"`
+	CompanyID   uuid.UUID  `db:"company_id" json:"companyId"`
+	Company     string     `db:"company" json:"company"`
+	Queue       string     `db:"queue" json:"queue"`
+	MailingID   *uuid.UUID `db:"mailing_id" json:"mailingId,omitempty"`
+	PausedAt    *time.Time `db:"paused_at" json:"pausedAt,omitempty"` // by the mailing's own controls
+	ParkedUntil *time.Time `db:"parked_until" json:"parkedUntil,omitempty"`
+	HeldAt      *time.Time `db:"held_at" json:"heldAt,omitempty"` // by an operator
+	HeldReason  *string    `db:"held_reason" json:"heldReason,omitempty"`
+}
+
+// Filter chooses lanes.
+type Filter struct {
+	Company uuid.NullUUID // invalid = of all companies
+	Mailing uuid.NullUUID // invalid = of all mailings, and of none
+	Queue   string        // "" = all
+	// NotOpen leaves out the lanes that nothing holds back.
+	NotOpen bool
+}
+
+// listLanesSQL reads a company's lanes by dispatch_lanes_company_id_queue_mailing_id_key,
+// and without a company the whole table: some per company and one per mailing.
+const listLanesSQL = `
+SELECT l.id, l.company_id, c.name AS company, l.queue, l.mailing_id, l.paused_at,
+       CASE WHEN l.parked_until > now() THEN l.parked_until END AS parked_until, l.held_at, l.held_reason
+FROM dispatch_lanes l
+JOIN companies c ON c.id = l.company_id
+WHERE ($1::uuid IS NULL OR l.company_id = $1) AND ($2::uuid IS NULL OR l.mailing_id = $2) AND ($3 = '' OR l.queue = $3)
+  AND (NOT $4 OR l.paused_at IS NOT NULL OR l.held_at IS NOT NULL OR coalesce(l.parked_until > now(), false))
+ORDER BY c.name, l.mailing_id NULLS FIRST, l.id
+LIMIT $5`
+
+// Lanes lists at most limit lanes by company, those without a mailing first.
+func (s *Store) Lanes(ctx context.Context, f Filter, limit int) ([]Lane, error) {
+	var found []Lane
+	if err := s.db.SelectContext(ctx, &found, listLanesSQL, f.Company, f.Mailing, f.Queue, f.NotOpen, limit); err != nil {
+		return nil, fmt.Errorf("list lanes: %w", pg.Translate(err))
+	}
+	return found, nil
+}
+
+// An operator's hold. Both lock the lanes of one company, found as in listLanesSQL, which
+// the hot statements only read. Holding what is held changes the reason and keeps the time;
+// a lane that is as it is to be is not hit.
+const (
+	holdLanesSQL = `
+UPDATE dispatch_lanes SET held_at = coalesce(held_at, now()), held_reason = $4
+WHERE company_id = $1 AND ($2::uuid IS NULL OR mailing_id = $2) AND ($3 = '' OR queue = $3)
+  AND (held_at IS NULL OR held_reason IS DISTINCT FROM $4)`
+	releaseLanesSQL = `
+UPDATE dispatch_lanes SET held_at = NULL, held_reason = NULL
+WHERE company_id = $1 AND ($2::uuid IS NULL OR mailing_id = $2) AND ($3 = '' OR queue = $3) AND held_at IS NOT NULL`
+)
+
+// HoldLanes pauses the lanes of one company until ReleaseLanes, with the
+// operator's reason, and returns how many lanes it paused. Emails that a worker has
+// claimed already are still sent.
+func (s *Store) HoldLanes(ctx context.Context, by audit.Operator, company uuid.UUID, f Filter) (int, error) {
+	return s.changeLanes(ctx, by, "lane.pause", company, f, holdLanesSQL, company, f.Mailing, f.Queue, by.Reason)
+}
+
+// ReleaseLanes reverses HoldLanes, and returns how many lanes were paused.
+func (s *Store) ReleaseLanes(ctx context.Context, by audit.Operator, company uuid.UUID, f Filter) (int, error) {
+	n, err := s.changeLanes(ctx, by, "lane.resume", company, f, releaseLanesSQL, company, f.Mailing, f.Queue)
+	if n > 0 && err == nil {
+		_ = s.WakeLanes(ctx, []Lanes{{Company: company}}) // else they are found by the next full listing
+	}
+	return n, err
+}
+
+func (s *Store) changeLanes(
+	ctx context.Context, by audit.Operator, action string, company uuid.UUID, f Filter, statement string, args ...any,
+) (n int, err error) {
+	_, err = audit.Apply(ctx, s.db, by, audit.Change{Action: action, Company: company}, func(tx *sqlx.Tx, a *audit.Change) error {
+		changed, err := audit.Affected(tx.ExecContext(ctx, statement, args...))
+		n, a.Details = changed, map[string]any{"lanes": changed}
+		if f.Queue != "" {
+			a.Details["queue"] = f.Queue
+		}
+		if f.Mailing.Valid {
+			a.Subject = f.Mailing.UUID.String()
+		}
+		return err
+	})
+	return n, pg.Wrap(action, err)
+}
+
+// ErrNone: the company has no lane for the email's queue, so nothing would ever
+// pick it up. It is made with the company.
+var ErrNone = errors.New("company has no dispatch lane")

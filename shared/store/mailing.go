@@ -1,0 +1,69 @@
+package store
+
+import (
+	"email-gateway/shared/store/mailing"
+)
+
+// Types of package mailing.
+type (
+	MailingStateError   = mailing.StateError
+	MailingsPausedError = mailing.PausedError
+	OpenMailing         = mailing.OpenMailing
+	MailingTally        = mailing.Tally
+	MailingEntry        = mailing.Entry
+	EntryFilter         = mailing.EntryFilter
+	ExpandedEntry       = mailing.ExpandedEntry
+	Expansion           = mailing.Expansion
+	Continuation        = mailing.Continuation
+	NewMailing          = mailing.NewMailing
+	MailingCounts       = mailing.Counts
+	FilenameUsedError   = mailing.FilenameUsedError
+	MailingJob          = mailing.Job
+	MailingLock         = mailing.Lock
+	FailedJob           = mailing.FailedJob
+	NewEntry            = mailing.NewEntry
+	RejectedLine        = mailing.RejectedLine
+	MailingLine         = mailing.Line
+	ExpandableEntry     = mailing.ExpandableEntry
+	MailingRoom         = mailing.Room
+	Waiting             = mailing.Waiting
+	RecoveredMailing    = mailing.RecoveredMailing
+	MailingRow          = mailing.Row
+	RowCursor           = mailing.RowCursor
+	RowFilter           = mailing.RowFilter
+	RowPage             = mailing.RowPage
+	SettleKind          = mailing.SettleKind
+	Settled             = mailing.Settled
+	MailingTemplates    = mailing.Templates
+	MailingStatus       = mailing.Status
+	Mailing             = mailing.Mailing
+
+	mailings = mailing.Store
+)
+
+// Constants of package mailing.
+const (
+	EntryPending       = mailing.EntryPending
+	EntryInvalid       = mailing.EntryInvalid
+	EntryQueued        = mailing.EntryQueued
+	MailingLocked      = mailing.Locked
+	MailingUnknown     = mailing.Unknown
+	MailingObsolete    = mailing.Obsolete
+	MailingHeld        = mailing.Held
+	MailingSilent      = mailing.Silent
+	CodeDuplicate      = mailing.CodeDuplicate
+	CodeEmptyField     = mailing.CodeEmptyField
+	Unlimited          = mailing.Unlimited
+	WaitsForReputation = mailing.WaitsForReputation
+	RowDuplicate       = mailing.RowDuplicate
+	SettleCancel       = mailing.SettleCancel
+	SettleRetryFailed  = mailing.SettleRetryFailed
+	MailingQueued      = mailing.Queued
+	MailingPending     = mailing.Pending
+	MailingProcessing  = mailing.Processing
+	MailingSending     = mailing.Sending
+	MailingPaused      = mailing.Paused
+	MailingCompleted   = mailing.Completed
+	MailingCancelled   = mailing.Cancelled
+	MailingFailed      = mailing.Failed
+)

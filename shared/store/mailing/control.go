@@ -1,0 +1,233 @@
+package mailing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/quota"
+)
+
+// StateError reports that a mailing's status, or the state of its entries,
+// does not allow the operation. Nothing was changed.
+type StateError struct {
+	Status Status
+	Reason string // in words, for people
+}
+
+func (e *StateError) Error() string {
+	return fmt.Sprintf("mailing is %s: %s", e.Status, e.Reason)
+}
+
+// PausedError says that the reputation guard has paused the mailings of the company, so none can
+// be set going. Nothing was changed.
+type PausedError struct{ Since time.Time }
+
+func (e *PausedError) Error() string {
+	return "the reputation guard has paused the company's mailings since " + e.Since.UTC().Format(time.RFC3339)
+}
+
+// lockForControlSQL locks the mailing's row, found like findMailingSQL's, until the end
+// of the transaction: two controls of one mailing come one after the other, and so do a
+// control and a batch of its job, which looks at status and generation under the same
+// lock.
+const lockForControlSQL = findMailingSQL + ` FOR UPDATE`
+
+// Each updates the row that lockForControlSQL has locked. The job reads
+// status and generation; last_attempt is its heartbeat, and is cleared because no job is running any more.
+const (
+	pauseMailingSQL = `
+UPDATE mailings SET status = 'PAUSED', last_attempt = NULL, counted_at = NULL, updated_at = now()
+WHERE id = $1 RETURNING ` + mailingColumns
+
+	requeueMailingSQL = `
+UPDATE mailings SET status = 'QUEUED', generation = generation + 1, attempts = 0, last_attempt = NULL, error_message = NULL, updated_at = now()
+WHERE id = $1 RETURNING ` + mailingColumns
+
+	continueMailingSQL = `
+UPDATE mailings SET status = 'SENDING', attempts = 0, last_attempt = NULL, error_message = NULL, counted_at = NULL, updated_at = now()
+WHERE id = $1 RETURNING ` + mailingColumns
+
+	cancelMailingSQL = `
+UPDATE mailings SET status = 'CANCELLED', settling = 'cancel', settled_to = NULL, last_attempt = NULL, counted_at = NULL, updated_at = now()
+WHERE id = $1 RETURNING ` + mailingColumns
+
+	retryFailedSQL = `
+UPDATE mailings SET status = 'SENDING', settling = 'retry-failed', settled_to = NULL, counted_at = NULL, completed_at = NULL, updated_at = now()
+WHERE id = $1 RETURNING ` + mailingColumns
+)
+
+// Both find the mailing's lane by dispatch_lanes' unique index and lock it. The fence
+// and the dispatcher read it: no email of the mailing starts after the commit of the
+// first, however many wait.
+const (
+	closeLaneSQL = `
+UPDATE dispatch_lanes SET paused_at = coalesce(paused_at, now()) WHERE company_id = $1 AND queue = $2 AND mailing_id = $3`
+
+	openLaneSQL = `
+UPDATE dispatch_lanes SET paused_at = NULL WHERE company_id = $1 AND queue = $2 AND mailing_id = $3`
+)
+
+// StartMailing starts one that was uploaded to be held and has never run.
+// *StateError when it is not such a one; *quota.Error when as many run as may;
+// *PausedError when the company's mailings are paused.
+func (s *Store) StartMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
+	return s.control(ctx, "start mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
+		if m.Status != Paused || m.Generation != 0 {
+			return &StateError{Status: m.Status, Reason: "only one that waits to be started can be"}
+		}
+		return resume(ctx, tx, m)
+	}, runs)
+}
+
+// PauseMailing stops further emails of the mailing from starting; calls to the provider in flight end.
+// It returns *StateError if the mailing is not running.
+func (s *Store) PauseMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
+	return s.control(ctx, "pause mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
+		switch m.Status {
+		case Queued, Pending, Processing, Sending:
+			return changeMailing(ctx, tx, m, pauseMailingSQL, closeLaneSQL)
+		default:
+			return &StateError{Status: m.Status, Reason: "only one on its way can be paused"}
+		}
+	})
+}
+
+// ResumeMailing continues a paused or failed mailing where it stopped. A failed one has
+// released its filename: ErrExists when another mailing has it now.
+// *StateError when it is neither paused nor failed; *quota.Error when the limit of running mailings is reached;
+// *PausedError when the company's mailings are paused.
+func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
+	return s.control(ctx, "resume mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
+		if m.Status != Paused && m.Status != Failed {
+			return &StateError{Status: m.Status, Reason: "only one that is paused or has failed can be resumed"}
+		}
+		failed := m.Status == Failed
+		if err := resume(ctx, tx, m); err != nil || !failed {
+			return err
+		}
+		return resolveMailingLetters(ctx, tx, m.ID, nil, nil)
+	}, runs)
+}
+
+// CancelMailing ends a mailing: no further email starts, and what waits is ended by a
+// loop. *StateError when it has ended already.
+func (s *Store) CancelMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
+	return s.control(ctx, "cancel mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
+		if m.Status == Completed || m.Status == Cancelled {
+			return &StateError{Status: m.Status, Reason: "it has ended"}
+		}
+		return changeMailing(ctx, tx, m, cancelMailingSQL, closeLaneSQL)
+	})
+}
+
+// RetryFailedEntries has a loop replay the entries that failed or expired, save those which
+// the provider may have taken. *StateError when the mailing is not being sent, has
+// not been, or none has failed; *quota.Error when as many run as may; *PausedError when
+// the company's mailings are paused.
+func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
+	return s.control(ctx, "retry failed entries", company, id, func(tx *sqlx.Tx, m *Mailing) error {
+		switch {
+		case m.DryRun:
+			return &StateError{Status: m.Status, Reason: "a dry run has sent nothing"}
+		case m.Status != Sending && m.Status != Completed:
+			return &StateError{Status: m.Status, Reason: "only one that is being sent, or was, can be tried again"}
+		case m.Failed+m.Expired == 0:
+			return &StateError{Status: m.Status, Reason: "no entry has failed or expired"}
+		}
+		if m.Status != Sending {
+			if err := checkRunning(ctx, tx, m.CompanyID); err != nil {
+				return err
+			}
+		}
+		return changeMailing(ctx, tx, m, retryFailedSQL, "")
+	}, runs)
+}
+
+// runs marks a control that may start the mailing.
+const runs = true
+
+// control changes one mailing in one commit, under its lock. change brings m up to date. A lock
+// that another transaction does not let go of is ErrBusy. A control that may set the mailing
+// going locks the company's quotas first.
+func (s *Store) control(ctx context.Context, operation string, company, id uuid.UUID, change func(tx *sqlx.Tx, m *Mailing) error, starts ...bool) (Mailing, error) {
+	changed, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: company, Name: id.String()}, func(tx *sqlx.Tx, _ time.Duration) ([]Mailing, error) {
+		if len(starts) > 0 {
+			if err := quota.Lock(ctx, tx, company); err != nil {
+				return nil, err
+			}
+		}
+		controlled, err := controlIn(ctx, tx, company, id, func(tx *sqlx.Tx, m *Mailing) error {
+			if len(starts) > 0 && m.CompanyPausedAt != nil {
+				return &PausedError{Since: *m.CompanyPausedAt}
+			}
+			return change(tx, m)
+		})
+		return []Mailing{controlled}, err
+	})
+	var refused *StateError
+	var paused *PausedError
+	switch {
+	case errors.As(err, &refused):
+		return Mailing{}, refused
+	case errors.As(err, &paused):
+		return Mailing{}, paused
+	case err != nil:
+		return Mailing{}, fmt.Errorf("%s: %w", operation, pg.Held(err))
+	}
+	return changed[0], nil
+}
+
+// controlIn is control as a part of a transaction.
+func controlIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID, change func(tx *sqlx.Tx, m *Mailing) error) (Mailing, error) {
+	var m Mailing
+	if err := tx.GetContext(ctx, &m, lockForControlSQL, id, company); err != nil {
+		return m, pg.Translate(err)
+	}
+	if m.EntriesDeletedAt != nil {
+		return m, &StateError{Status: m.Status, Reason: "its entries are not kept any more"}
+	}
+	return m, change(tx, &m)
+}
+
+// resume opens the mailing's lane and, unless all entries are emails already, writes a
+// job that no older one can be mistaken for.
+func resume(ctx context.Context, tx *sqlx.Tx, m *Mailing) error {
+	if err := checkRunning(ctx, tx, m.CompanyID); err != nil {
+		return err
+	}
+	if m.ExpandedAt != nil {
+		return changeMailing(ctx, tx, m, continueMailingSQL, openLaneSQL)
+	}
+	if err := changeMailing(ctx, tx, m, requeueMailingSQL, openLaneSQL); err != nil {
+		return err
+	}
+	job := outbox.MailingJob{MailingID: m.ID, CompanyID: m.CompanyID, RequestID: m.RequestID, StorageURL: m.StorageURL, Generation: m.Generation}
+	if m.SendAt != nil {
+		job.SendAt = *m.SendAt
+	}
+	return outbox.InsertMailingJob(ctx, tx, job)
+}
+
+// changeMailing runs one of the updates above and, unless laneSQL is "", that of the
+// lane. The mailing always comes first: its lock decides between concurrent changes.
+func changeMailing(ctx context.Context, tx *sqlx.Tx, m *Mailing, mailingSQL, laneSQL string) error {
+	var changed Mailing
+	if err := tx.GetContext(ctx, &changed, mailingSQL, m.ID); err != nil {
+		return pg.Translate(err)
+	}
+	*m = changed
+	if laneSQL == "" {
+		return nil
+	}
+	if _, err := tx.ExecContext(ctx, laneSQL, m.CompanyID, mailingQueue, m.ID); err != nil {
+		return pg.Translate(err)
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package mailing
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
+)
+
+// OpenMailing is a mailing whose entries are still moving, or whose numbers may be out of
+// date.
+type OpenMailing struct {
+	ID uuid.UUID `db:"id"`
+	// CountedAt is nil when the numbers are known to be out of date.
+	CountedAt *time.Time `db:"counted_at"`
+	AgeMS     int64      `db:"age_ms"`
+}
+
+// Age is how long ago it was counted, by Postgres's clock.
+func (m OpenMailing) Age() time.Duration { return time.Duration(m.AgeMS) * time.Millisecond }
+
+// openMailingsSQL goes along mailings_open, reads all of mailing_marks, finds the marked mailings
+// by primary key, and locks nothing. A PAUSED mailing is listed only while it is marked: an email
+// of it that ends leaves a mark. A transaction that
+// began before the pause may not have seen it and leaves no mark, and no transaction lasts
+// longer than a minute, so the mailing is also listed until a count a minute after the pause.
+// That count covers the pause of a program of the previous release, which leaves no mark either.
+const openMailingsSQL = `
+SELECT id, counted_at, coalesce((extract(epoch FROM now() - counted_at) * 1000)::bigint, 0) AS age_ms FROM mailings
+WHERE NOT dry_run AND (status IN ('QUEUED', 'PENDING', 'PROCESSING', 'SENDING') OR settling IS NOT NULL OR counted_at IS NULL
+    OR status = 'PAUSED' AND counted_at < updated_at + interval '1 minute')
+  AND id NOT IN (SELECT mailing_id FROM mailing_marks)
+UNION ALL
+SELECT id, NULL, 0 FROM mailings WHERE NOT dry_run AND id IN (SELECT mailing_id FROM mailing_marks)
+ORDER BY id`
+
+// OpenMailings lists the mailings to count.
+func (s *Store) OpenMailings(ctx context.Context) ([]OpenMailing, error) {
+	var open []OpenMailing
+	if err := s.db.SelectContext(ctx, &open, openMailingsSQL); err != nil {
+		return nil, fmt.Errorf("list open mailings: %w", pg.Translate(err))
+	}
+	return open, nil
+}
+
+// Tally is what a count of a mailing's entries found.
+type Tally struct {
+	// Applied: the numbers were written. Otherwise the mailing has moved since they were
+	// begun, or another one is at it.
+	Applied bool `db:"-"`
+	// Completed: with this count the mailing has come to its end.
+	Completed bool `db:"-"`
+
+	Pending      int `db:"pending"` // not expanded yet
+	Queued       int `db:"queued"`
+	Sent         int `db:"sent"`
+	Failed       int `db:"failed"`
+	Unknown      int `db:"unknown"` // FAILED, and the provider may have taken it
+	Suppressed   int `db:"suppressed"`
+	Expired      int `db:"expired"`
+	Cancelled    int `db:"cancelled"`
+	InvalidLater int `db:"invalid_later"`
+}
+
+// The row whose entries are counted, by primary key, and its marks by mailing_marks_pkey. A count that may be the last one
+// locks it first: a change that takes an entry out of a final state (a replay, late feedback) updates this
+// row too, so either the count includes it, or it finds the mailing completed and reopens it.
+const (
+	countStateSQL = `
+SELECT status, settling, counted_at, xmin::text AS version, first_entry, last_entry,
+       ARRAY(SELECT k.id FROM mailing_marks k WHERE k.mailing_id = m.id) AS marks
+FROM mailings m WHERE id = $1 AND NOT dry_run`
+	lockCountStateSQL = countStateSQL + ` FOR NO KEY UPDATE SKIP LOCKED`
+)
+
+// tallySQL reads a range of the primary key of mailing_entries and locks nothing. What
+// the expander found to be invalid has a last_attempt, what the upload did has none.
+const tallySQL = `
+SELECT count(*) FILTER (WHERE status = 'PENDING') AS pending,
+       count(*) FILTER (WHERE status = 'QUEUED') AS queued,
+       count(*) FILTER (WHERE status = 'SENT') AS sent,
+       count(*) FILTER (WHERE status = 'FAILED' AND NOT outcome_unknown) AS failed,
+       count(*) FILTER (WHERE status = 'FAILED' AND outcome_unknown) AS unknown,
+       count(*) FILTER (WHERE status = 'SUPPRESSED') AS suppressed,
+       count(*) FILTER (WHERE status = 'EXPIRED') AS expired,
+       count(*) FILTER (WHERE status = 'CANCELLED') AS cancelled,
+       count(*) FILTER (WHERE status = 'INVALID' AND last_attempt IS NOT NULL) AS invalid_later
+FROM mailing_entries WHERE id >= $2 AND id <= $3 AND mailing_id = $1`
+
+// writeTallySQL locks the mailing's row by primary key. A count is not written if another one
+// has overtaken it, if it was begun before the mailing's last change, or if another
+// transaction has locked the mailing: the next round counts again. A row whose counted_at
+// is cleared twice while it is counted shows that by its version alone. The marks $16 that the
+// count includes are deleted with it (mailing_marks_pkey).
+//
+// The rate is a mean over about the last 10 s. updated_at stays as it is, unless the
+// status changes: a count is no change of the mailing. A mailing that is no longer open
+// stays out of date as long as its emails are being sent.
+const writeTallySQL = `
+WITH tally AS (
+    SELECT m.id, n.*, w.whole, extract(epoch FROM now() - m.counted_at)::double precision AS seconds,
+           n.ended - (m.sent + m.failed + m.unknown + m.suppressed + m.expired + m.cancelled + m.invalid_later) AS more,
+           CASE WHEN $5 AND m.status = 'SENDING' AND m.settling IS NULL AND w.whole THEN 'COMPLETED'
+                WHEN m.status = 'COMPLETED' AND NOT w.whole THEN 'SENDING' ELSE m.status END AS status
+    FROM mailings m
+    CROSS JOIN LATERAL (
+        SELECT c.*, sent + failed + unknown + suppressed + expired + cancelled + invalid_later AS ended
+        FROM (SELECT $6::integer AS pending, $7::integer AS queued, $8::integer AS sent, $9::integer AS failed, $10::integer AS unknown,
+                     $11::integer AS suppressed, $12::integer AS expired, $13::integer AS cancelled, $14::integer AS invalid_later) c
+    ) n
+    CROSS JOIN LATERAL (SELECT n.ended = m.accepted AND n.pending + n.queued = 0 AS whole) w
+    WHERE m.id = $1
+    FOR NO KEY UPDATE OF m SKIP LOCKED
+), written AS (
+    UPDATE mailings m SET
+        queued = t.queued, sent = t.sent, failed = t.failed, unknown = t.unknown, suppressed = t.suppressed, expired = t.expired,
+        cancelled = t.cancelled, invalid_later = t.invalid_later,
+        rate = CASE WHEN t.pending + t.queued = 0 OR m.status = 'PAUSED' THEN 0
+                    WHEN t.seconds > 0 THEN greatest(0, m.rate + (1 - exp(-t.seconds / 10)) * (t.more / t.seconds - m.rate))
+                    ELSE m.rate END,
+        status = t.status,
+        completed_at = CASE WHEN t.status = m.status THEN m.completed_at WHEN t.status = 'COMPLETED' THEN now() END,
+        updated_at = CASE WHEN t.status = m.status THEN m.updated_at ELSE now() END,
+        counted_at = CASE WHEN m.status IN ('CANCELLED', 'FAILED') AND (t.queued > 0 OR m.settling IS NOT NULL OR NOT $5) THEN NULL ELSE now() END
+    FROM tally t
+    WHERE m.id = t.id AND m.status = $2 AND m.settling IS NOT DISTINCT FROM $3 AND m.counted_at IS NOT DISTINCT FROM $4
+      AND (m.counted_at IS NOT NULL OR m.xmin::text = $15)
+    RETURNING m.status
+), unmarked AS (
+    DELETE FROM mailing_marks WHERE mailing_id = $1 AND id = ANY ($16::bigint[]) AND EXISTS (SELECT FROM written)
+)
+SELECT status FROM written`
+
+// CountMailing counts a mailing's entries and writes the numbers down. A mailing in
+// SENDING all of whose entries have ended becomes COMPLETED.
+func (s *Store) CountMailing(ctx context.Context, id uuid.UUID) (Tally, error) {
+	tally, final, err := s.countMailing(ctx, id, false)
+	if err == nil && final {
+		tally, _, err = s.countMailing(ctx, id, true)
+	}
+	return tally, err
+}
+
+// countMailing counts once. last requests a count that may be the mailing's last one;
+// final reports that such a count is needed.
+func (s *Store) countMailing(ctx context.Context, id uuid.UUID, last bool) (tally Tally, final bool, err error) {
+	err = s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+		state := countStateSQL
+		if last {
+			state = lockCountStateSQL
+		}
+		var states []struct {
+			Status    Status        `db:"status"`
+			Settling  *string       `db:"settling"`
+			CountedAt *time.Time    `db:"counted_at"`
+			Version   string        `db:"version"`
+			First     *uuid.UUID    `db:"first_entry"`
+			Last      *uuid.UUID    `db:"last_entry"`
+			Marks     pq.Int64Array `db:"marks"`
+		}
+		if err := tx.SelectContext(ctx, &states, state, id); err != nil || len(states) == 0 {
+			return pg.Translate(err)
+		}
+		m := states[0]
+		// A statement of its own: it sees everything that was committed before the lock.
+		if err := tx.GetContext(ctx, &tally, tallySQL, id, m.First, m.Last); err != nil {
+			return pg.Translate(err)
+		}
+		done := tally.Queued == 0 && (m.Status == Sending && tally.Pending == 0 || m.Status == Cancelled || m.Status == Failed)
+		if final = m.Settling == nil && (done || m.Status == Completed); final && !last {
+			return nil
+		}
+		var status []Status
+		err := tx.SelectContext(ctx, &status, writeTallySQL, id, string(m.Status), m.Settling, m.CountedAt, last, tally.Pending, tally.Queued,
+			tally.Sent, tally.Failed, tally.Unknown, tally.Suppressed, tally.Expired, tally.Cancelled, tally.InvalidLater, m.Version, m.Marks)
+		if err != nil {
+			return pg.Translate(err)
+		}
+		tally.Applied = len(status) == 1
+		tally.Completed = tally.Applied && status[0] == Completed && m.Status != Completed
+		return nil
+	})
+	if err != nil {
+		return Tally{}, false, fmt.Errorf("count mailing: %w", err)
+	}
+	return tally, final, nil
+}

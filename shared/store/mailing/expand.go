@@ -1,0 +1,159 @@
+package mailing
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/quota"
+	"email-gateway/shared/store/recipient"
+	"email-gateway/shared/store/sql"
+)
+
+// ExpandedEntry is the result for an entry: an email, or INVALID.
+type ExpandedEntry struct {
+	ID            uuid.UUID
+	InvalidReason string // "" = it becomes an email
+	Details       string // why it is invalid
+	RecipientID   uuid.UUID
+	Job           email.SendJob // Attempt and EnqueuedAt are the dispatcher's to fill in
+
+	payload []byte
+}
+
+// Expansion is one step of a job, and one commit.
+type Expansion struct {
+	Entries []ExpandedEntry // of those that were pending
+	// To is the last entry that was read, Lines how many of the accepted ones were; uuid.Nil
+	// and 0 leave the cursor where it is.
+	To    uuid.UUID
+	Lines int
+	// Finished: To is the mailing's last entry. It is in SENDING from here on.
+	Finished bool
+	// Continue releases the mailing and leaves the rest to another job.
+	Continue *Continuation
+	// Waiting is why that job waits; the zero value = for no reason that is reported.
+	Waiting Waiting
+	// NearQuota: the emails may exceed the day's quota, which is a *quota.Error then.
+	NearQuota bool
+	// NoNewPeople: as many recipients are there as may. An email to somebody new does not
+	// name its recipient, and is sent.
+	NoNewPeople bool
+}
+
+// Continuation is the job that goes on.
+type Continuation struct {
+	ID    uuid.UUID // of its outbox row, UUIDv7
+	Delay time.Duration
+}
+
+// noDeadline replaces the deadline, which an email of a mailing gets with its first
+// attempt. Until then it waits for its turn, or for a paused mailing, and a
+// large mailing may take days. Go's time cannot represent Postgres's infinity.
+const noDeadline = 10 * 365 * 24 * time.Hour
+
+// Expand takes one step: entries become emails, the cursor moves and the heartbeat is
+// written, or nothing at all happens because the hold is lost (false). queued is how
+// many became emails. After a step that finishes or continues, the job holds nothing.
+//
+// A locked recipient delays one step of the company by pg.GroupWait. For pg.AsideTime after that, steps
+// skip locked recipients, and the claim of each email writes its recipient. A recipient that
+// another transaction is inserting still delays each step by pg.GroupWait. The error is recipient.ErrLocked if
+// another transaction holds the mailing's row for outbox.LockWait.
+func (s *Store) Expand(ctx context.Context, job *Job, x Expansion) (queued int, held bool, err error) {
+	for i := range x.Entries {
+		encoded, err := json.Marshal(x.Entries[i].Job)
+		if err != nil {
+			return 0, false, fmt.Errorf("encode job: %w", err)
+		}
+		x.Entries[i].payload = pg.WithoutEscapedNUL(encoded)
+	}
+	steps, err := s.expandPastLocks(job.CompanyID, func(people peopleMode, wait time.Duration) ([]expanded, error) {
+		args := expandParameters.Arguments(expandScalars{job, &x, people, wait}, x.Entries)
+		if x.NearQuota {
+			return s.expandWithinQuota(ctx, job.CompanyID, int64(x.emails()), args)
+		}
+		var steps []expanded
+		err := pg.Write(func(args []any) error {
+			steps = nil
+			return s.db.SelectContext(ctx, &steps, sql.Expand, args...)
+		}, args...)
+		return steps, err
+	})
+	switch {
+	case pg.IsLockTimeout(err):
+		return 0, false, fmt.Errorf("expand mailing: %w: %w", recipient.ErrLocked, err)
+	case err != nil:
+		return 0, false, fmt.Errorf("expand mailing: %w", err)
+	case len(steps) == 0:
+		return 0, false, nil
+	}
+	if x.To != uuid.Nil {
+		job.ExpandedTo = x.To
+	}
+	if steps[0].Heartbeat != nil {
+		job.Heartbeat = *steps[0].Heartbeat
+	}
+	return steps[0].Queued, true, nil
+}
+
+// peopleMode selects which recipients a step writes.
+type peopleMode int
+
+const (
+	writeAllPeople peopleMode = iota
+	leaveLockedPeople
+	leaveNewPeople // and locked ones: a recipient that another transaction is inserting is in no snapshot
+)
+
+// expandPastLocks takes a step again that a lock held up, and writes fewer recipients each time.
+func (s *Store) expandPastLocks(company uuid.UUID, step func(people peopleMode, wait time.Duration) ([]expanded, error)) ([]expanded, error) {
+	people, wait := writeAllPeople, pg.GroupWait
+	if s.expanding.Holds(company) {
+		people = leaveLockedPeople
+	}
+	for {
+		steps, err := pg.Repeat(func() ([]expanded, error) { return step(people, wait) })
+		if !pg.IsLockTimeout(err) || people == leaveNewPeople {
+			return steps, err
+		}
+		s.expanding.Add(company)
+		if people++; people == leaveNewPeople {
+			wait = outbox.LockWait // what is left to wait for is the mailing's own row
+		}
+	}
+}
+
+// expandWithinQuota runs a step in a transaction that has locked the company's quotas,
+// before it locks the mailing.
+func (s *Store) expandWithinQuota(ctx context.Context, company uuid.UUID, emails int64, args []any) ([]expanded, error) {
+	return quota.InTx(ctx, s.db, func(tx *sqlx.Tx) (steps []expanded, err error) {
+		if err := quota.TakeFrom(ctx, tx, company, quota.Demand{quota.EmailsPerDay: emails}, false); err != nil {
+			return nil, err
+		}
+		return steps, pg.Translate(tx.SelectContext(ctx, &steps, sql.Expand, args...))
+	})
+}
+
+// emails is how many of the entries become emails.
+func (x *Expansion) emails() (n int) {
+	for _, e := range x.Entries {
+		if e.InvalidReason == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// expanded is what a step leaves: no heartbeat if it let go of the mailing.
+type expanded struct {
+	Heartbeat *time.Time `db:"last_attempt"`
+	Queued    int        `db:"queued"`
+}

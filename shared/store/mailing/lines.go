@@ -1,0 +1,229 @@
+package mailing
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
+)
+
+// NewEntry is an address of a mailing. In its texts U+0000 is removed, and U+FFFD
+// replaces bytes that are not UTF-8: Postgres can store neither.
+type NewEntry struct {
+	ID            uuid.UUID // UUIDv7, ascending with the lines; the id of the email made from it
+	Line          int       // in the file, from 1
+	Email         string    // at most 255 characters; of an invalid one the rest is cut off
+	Token         string
+	InvalidReason string   // "", "syntax" or "disposable"; an invalid entry is kept and never sent
+	Fields        []string // in the order of NewMailing.Fields
+	Nome          string
+	RazaoSocial   string
+	ExternalID    string
+	CPFCNPJHash   string
+	CPFCNPJ       []byte // encrypted; nil = none
+	// EmptyFields are the columns that a template uses and this line leaves empty. It is sent
+	// all the same.
+	EmptyFields []string
+}
+
+// RejectedLine is a line that cannot be sent to, and why. Column is "" when the line
+// as a whole is at fault.
+type RejectedLine struct {
+	Line   int    `db:"line_no"`
+	Column string `db:"column_name"`
+	Code   string `db:"code"`
+}
+
+// Line is one line of a mailing's file: exactly one of the two is set. What
+// they point to may be used again for the next line.
+type Line struct {
+	Entry  *NewEntry
+	Reject *RejectedLine
+}
+
+// CodeDuplicate is the code of a line whose address an earlier line has.
+const CodeDuplicate = "DUPLICATE"
+
+// CodeEmptyField is the code of a line that leaves a column empty which a template uses.
+const CodeEmptyField = "EMPTY_FIELD"
+
+const maxEntryAddress = 255 // characters: mailing_entries_email_check
+
+// Limits of the lines that wait in memory for the COPY.
+const (
+	heldRows  = 1000
+	heldBytes = 1 << 20
+)
+
+// entryWriter takes lines and writes them. New addresses are written
+// into the table by COPY, which is three times as fast as any INSERT but fails
+// as a whole when one row violates a unique index. So lines that the filter has seen, or may
+// have seen, are kept back, and are written by an INSERT that leaves duplicates out.
+type entryWriter struct {
+	ctx         context.Context //nolint:containedctx // of the one call that it lives in
+	tx          pg.SteadyTx
+	mailing     uuid.UUID
+	emailColumn string
+	copyTime    time.Duration
+
+	seen      *addressFilter
+	copying   *pg.Copy // nil = no COPY is open
+	begun     time.Time
+	doubtful  []NewEntry
+	rejects   []RejectedLine
+	heldBytes int
+
+	line        int // the last one taken
+	taken       uuid.UUID
+	first, last uuid.UUID // of the entries written
+	counts      Counts
+	reasons     map[string]int // counts.Invalid by code
+}
+
+func newEntryWriter(ctx context.Context, tx pg.SteadyTx, m NewMailing, copyTime time.Duration) *entryWriter {
+	return &entryWriter{
+		ctx: ctx, tx: tx, mailing: m.ID, emailColumn: pg.WithoutNUL(m.EmailColumn), copyTime: copyTime, seen: newAddressFilter(),
+		reasons: map[string]int{},
+	}
+}
+
+// writeAll writes all lines, or returns an error after which the transaction must be
+// rolled back. Either way no COPY is open any more.
+func (w *entryWriter) writeAll(lines iter.Seq2[Line, error]) error {
+	for line, err := range lines {
+		if err == nil {
+			err = w.take(line)
+		}
+		if err != nil {
+			w.abandonCopy()
+			return err
+		}
+	}
+	return w.flush()
+}
+
+func (w *entryWriter) take(line Line) error {
+	if err := w.ctx.Err(); err != nil {
+		return err
+	}
+	switch e, r := line.Entry, line.Reject; {
+	case e != nil && r == nil:
+		if e.Line <= w.line || bytes.Compare(e.ID[:], w.taken[:]) <= 0 {
+			return fmt.Errorf("line %d: lines and ids of entries must ascend", e.Line)
+		}
+		w.line, w.taken = e.Line, e.ID
+		w.counts.Total++
+		if err := w.takeEntry(*e); err != nil {
+			return err
+		}
+	case r != nil && e == nil:
+		if r.Line <= w.line {
+			return fmt.Errorf("line %d: lines must ascend", r.Line)
+		}
+		w.line = r.Line
+		w.counts.Total++
+		w.counts.Invalid++
+		w.reasons[pg.WithoutNUL(r.Code)]++
+		w.rejects = append(w.rejects, *r)
+		w.heldBytes += len(r.Column) + len(r.Code)
+	default:
+		return fmt.Errorf("after line %d: a line is either an entry or rejected", w.line)
+	}
+	if len(w.doubtful) >= heldRows || len(w.rejects) >= heldRows || w.heldBytes >= heldBytes {
+		return w.flush()
+	}
+	return nil
+}
+
+func (w *entryWriter) takeEntry(e NewEntry) error {
+	for _, text := range []*string{&e.Email, &e.Token, &e.Nome, &e.RazaoSocial, &e.ExternalID} {
+		*text = pg.WithoutNUL(*text)
+	}
+	if e.InvalidReason != "" && utf8.RuneCountInString(e.Email) > maxEntryAddress {
+		e.Email = string([]rune(e.Email)[:maxEntryAddress])
+	}
+	if seen := w.seen.add(e.Email); seen || !isASCII(e.Email) {
+		e.Fields, e.EmptyFields, e.CPFCNPJ = slices.Clone(e.Fields), slices.Clone(e.EmptyFields), bytes.Clone(e.CPFCNPJ)
+		w.doubtful = append(w.doubtful, e)
+		w.heldBytes += e.size()
+		return nil
+	}
+	w.count(e)
+	return w.copyEntry(&e)
+}
+
+func (w *entryWriter) count(e NewEntry) {
+	if e.InvalidReason == "" {
+		w.counts.Accepted++
+		if len(e.EmptyFields) > 0 {
+			w.counts.EmptyFields++
+		}
+	} else {
+		w.counts.Invalid++
+		w.reasons[codeOfReason(e.InvalidReason)]++
+	}
+	if w.first == uuid.Nil || bytes.Compare(e.ID[:], w.first[:]) < 0 {
+		w.first = e.ID
+	}
+	if bytes.Compare(e.ID[:], w.last[:]) > 0 {
+		w.last = e.ID
+	}
+}
+
+func (e *NewEntry) size() int {
+	n := 256 + len(e.Email) + len(e.Token) + len(e.Nome) + len(e.RazaoSocial) + len(e.ExternalID) + len(e.CPFCNPJ)
+	for _, field := range e.Fields {
+		n += len(field)
+	}
+	for _, name := range e.EmptyFields {
+		n += len(name)
+	}
+	return n
+}
+
+func (e *NewEntry) status() string {
+	if e.InvalidReason != "" {
+		return EntryInvalid
+	}
+	return EntryPending
+}
+
+// fields is the entry's fields as Postgres writes an array.
+func (e *NewEntry) fields() string { return arrayLiteral(e.Fields) }
+
+// emptyFields is "" where there are none.
+func (e *NewEntry) emptyFields() string {
+	if len(e.EmptyFields) == 0 {
+		return ""
+	}
+	return arrayLiteral(e.EmptyFields)
+}
+
+func arrayLiteral(values []string) string {
+	if len(values) == 0 {
+		return "{}"
+	}
+	literal, err := pq.StringArray(values).Value()
+	text, ok := literal.(string)
+	if err != nil || !ok {
+		return "{}" // not reached: strings always have a literal
+	}
+	return pg.WithoutNUL(text)
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,45 @@
+package mailing
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
+)
+
+// resolveMailingLettersSQL goes along dead_letters_mailing.
+const resolveMailingLettersSQL = `
+UPDATE dead_letters SET resolved_at = now(), updated_at = now(), resolution = 'retried', resolved_by = $2, replay_id = $3
+WHERE mailing_id = $1 AND target = 'mailing.process' AND resolved_at IS NULL`
+
+func resolveMailingLetters(ctx context.Context, tx *sqlx.Tx, mailing uuid.UUID, by *string, replay *uuid.UUID) error {
+	_, err := tx.ExecContext(ctx, resolveMailingLettersSQL, mailing, by, replay)
+	return pg.Translate(err)
+}
+
+// RetryFailedMailing starts a mailing that has FAILED again and resolves its dead letters: by whom, and by which replay, if by
+// any. It returns *StateError for a mailing in another status.
+func (s *Store) RetryFailedMailing(ctx context.Context, company, id uuid.UUID, by string, replay uuid.UUID) error {
+	_, err := s.control(ctx, "retry dead letter", company, id, retryFailed(ctx, by, replay), runs)
+	return err
+}
+
+// RetryFailedMailingIn is RetryFailedMailing as a part of a transaction.
+func RetryFailedMailingIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID, by string, replay uuid.UUID) error {
+	_, err := controlIn(ctx, tx, company, id, retryFailed(ctx, by, replay))
+	return err
+}
+
+func retryFailed(ctx context.Context, by string, replay uuid.UUID) func(tx *sqlx.Tx, m *Mailing) error {
+	return func(tx *sqlx.Tx, m *Mailing) error {
+		if m.Status != Failed {
+			return &StateError{Status: m.Status, Reason: "only one that has failed can be tried again"}
+		}
+		if err := resume(ctx, tx, m); err != nil {
+			return err
+		}
+		return resolveMailingLetters(ctx, tx, m.ID, &by, pg.OptionalUUID(replay))
+	}
+}

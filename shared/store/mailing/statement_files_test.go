@@ -1,0 +1,40 @@
+package mailing
+
+import (
+	"testing"
+	"text/template"
+
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/statementtest"
+	"email-gateway/shared/store/recipient"
+)
+
+func statementFiles() statementtest.Package {
+	return statementtest.Package{
+		Name: "mailing", Folder: "../sql",
+		Parameters: map[string][]pg.Parameter{
+			"expand":                  expandParameters.List(),
+			"insert_doubtful_entries": doubtfulParameters.List(),
+			"insert_rejects":          rejectsParameters.List(),
+			"size_files":              sizeFilesParameters.List(),
+		},
+		Fragments: template.FuncMap{
+			"erasedAddress": func() string { return recipient.ErasedAddress },
+			"insertJobSQL":  func() string { return insertJobSQL },
+			"personSQL":     func() string { return recipient.PersonSQL },
+		},
+	}
+}
+
+// The files of sql are what their templates and the descriptions of the parameters say. With -update they are
+// written (go generate).
+func TestStatementFiles_AreGenerated(t *testing.T) {
+	t.Parallel()
+	statementtest.CheckGenerated(t, statementFiles())
+}
+
+// The function that lays a column out makes an array of the type that is written beside it.
+func TestStatementFiles_ColumnsHaveTheirType(t *testing.T) {
+	t.Parallel()
+	statementtest.CheckColumns(t, statementFiles())
+}

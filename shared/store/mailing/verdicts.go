@@ -1,0 +1,163 @@
+package mailing
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
+)
+
+// verdictPage is the number of rows that one statement reads. No connection and no lock is held between two pages, so
+// a slow reader costs nothing.
+const verdictPage = 1000
+
+// rejectsSQL reads a mailing's rejected lines in the order of the primary key, and locks nothing.
+const rejectsSQL = `
+SELECT line_no, coalesce(column_name, '') AS column_name, code FROM mailing_rejects
+WHERE mailing_id = $1 AND line_no > $2 ORDER BY line_no LIMIT $3`
+
+// emptyFieldsSQL reads the range of the primary key that holds the mailing's entries, as entriesSQL does, and locks
+// nothing. It returns a row per empty column.
+const emptyFieldsSQL = `
+SELECT e.id, e.line_no, c.column_name, $6 AS code
+FROM (SELECT id, line_no, empty_fields FROM mailing_entries
+      WHERE id >= $1 AND id > $2 AND id <= $3 AND (mailing_id = $4) IS TRUE AND empty_fields IS NOT NULL AND status <> 'INVALID'
+      ORDER BY id LIMIT $5) e
+CROSS JOIN LATERAL unnest(e.empty_fields) WITH ORDINALITY AS c (column_name, n)
+ORDER BY e.id, c.n`
+
+// MailingVerdicts yields the lines of a mailing that are not sent, with the reason, and the lines with an empty field,
+// ordered by line number. Lines that are not sent are rejected lines, duplicates and invalid entries; the column of an
+// invalid entry is "email", and its code is the reason in capitals (SYNTAX, DISPOSABLE, MX). A line that is sent with
+// empty fields yields EMPTY_FIELD for each of them. An error ends the sequence; it is ErrNotFound if the company has no
+// such mailing.
+func (s *Store) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[RejectedLine, error] {
+	return func(yield func(RejectedLine, error) bool) {
+		m, err := s.FindMailing(ctx, company, id)
+		if err != nil {
+			yield(RejectedLine{}, err)
+			return
+		}
+		var invalid, empty uuid.UUID // cursors
+		sources := []*verdictPager{
+			{fetch: func(after int) ([]RejectedLine, bool, error) {
+				page, err := s.rejectsAfter(ctx, id, after)
+				return page, len(page) < verdictPage, err
+			}},
+			{fetch: func(int) (page []RejectedLine, last bool, err error) {
+				page, invalid, err = s.invalidAfter(ctx, company, id, invalid)
+				return page, len(page) < verdictPage, err
+			}},
+			{fetch: func(int) (page []RejectedLine, last bool, err error) {
+				page, empty, err = s.emptyAfter(ctx, m, empty)
+				return page, len(page) == 0, err
+			}},
+		}
+		if m.EmptyFields == 0 {
+			sources = sources[:2]
+		}
+		for {
+			next, err := earliest(sources)
+			if err != nil {
+				yield(RejectedLine{}, err)
+				return
+			}
+			if next == nil || !yield(next.take(), nil) {
+				return
+			}
+		}
+	}
+}
+
+// earliest returns the source with the smallest line number, nil when all have ended.
+func earliest(sources []*verdictPager) (next *verdictPager, err error) {
+	line := 0
+	for _, source := range sources {
+		verdict, err := source.peek()
+		switch {
+		case err != nil:
+			return nil, err
+		case verdict != nil && (next == nil || verdict.Line < line):
+			next, line = source, verdict.Line
+		}
+	}
+	return next, nil
+}
+
+// emptyAfter returns the next page of empty columns after the cursor, and the new cursor.
+func (s *Store) emptyAfter(ctx context.Context, m Mailing, cursor uuid.UUID) ([]RejectedLine, uuid.UUID, error) {
+	var found []struct {
+		ID uuid.UUID `db:"id"`
+		RejectedLine
+	}
+	err := s.db.SelectContext(ctx, &found, emptyFieldsSQL, m.FirstEntry.UUID, cursor, m.LastEntry.UUID, m.ID, verdictPage, CodeEmptyField)
+	if err != nil {
+		return nil, cursor, fmt.Errorf("list empty fields: %w", pg.Translate(err))
+	}
+	page := make([]RejectedLine, len(found))
+	for i, f := range found {
+		page[i], cursor = f.RejectedLine, f.ID
+	}
+	return page, cursor, nil
+}
+
+func (s *Store) rejectsAfter(ctx context.Context, mailing uuid.UUID, line int) ([]RejectedLine, error) {
+	var page []RejectedLine
+	if err := s.db.SelectContext(ctx, &page, rejectsSQL, mailing, line, verdictPage); err != nil {
+		return nil, fmt.Errorf("list rejected lines: %w", pg.Translate(err))
+	}
+	return page, nil
+}
+
+// invalidAfter returns the next page of invalid entries after the cursor, and the new cursor.
+func (s *Store) invalidAfter(ctx context.Context, company, mailing, cursor uuid.UUID) ([]RejectedLine, uuid.UUID, error) {
+	entries, err := s.MailingEntries(ctx, company, mailing, EntryFilter{Status: EntryInvalid, After: cursor, Limit: verdictPage})
+	if err != nil {
+		return nil, cursor, err
+	}
+	page := make([]RejectedLine, len(entries))
+	for i, e := range entries {
+		page[i] = RejectedLine{Line: e.Line, Column: "email"}
+		if e.InvalidReason != nil {
+			page[i].Code = codeOfReason(*e.InvalidReason)
+		}
+		cursor = e.ID
+	}
+	return page, cursor, nil
+}
+
+// codeOfReason is the error code of an entry that is invalid for the reason.
+func codeOfReason(reason string) string { return strings.ToUpper(reason) }
+
+// verdictPager returns rejected lines one by one and fetches the next page when it has none left.
+type verdictPager struct {
+	fetch func(afterLine int) (page []RejectedLine, last bool, err error)
+	page  []RejectedLine
+	line  int // of the last one taken
+	ended bool
+}
+
+// peek returns the next rejected line without consuming it, nil at the end.
+func (p *verdictPager) peek() (*RejectedLine, error) {
+	if len(p.page) == 0 && !p.ended {
+		page, last, err := p.fetch(p.line)
+		if err != nil {
+			return nil, err
+		}
+		p.page, p.ended = page, last
+	}
+	if len(p.page) == 0 {
+		return nil, nil //nolint:nilnil // the end is not an error
+	}
+	return &p.page[0], nil
+}
+
+func (p *verdictPager) take() RejectedLine {
+	v := p.page[0]
+	p.page, p.line = p.page[1:], v.Line
+	return v
+}

@@ -1,0 +1,218 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/lane"
+)
+
+// NewEmail is one email to accept: the row the api writes before it answers 202.
+type NewEmail struct {
+	ID             uuid.UUID // UUIDv7
+	CompanyID      uuid.UUID
+	RequestID      string
+	Job            email.SendJob // Attempt and EnqueuedAt are the dispatcher's to fill in
+	Sender         string        // From, with its display name
+	HTML           string        // "" = none
+	Text           string        // "" = none
+	NoAutoText     bool          // without Text there is no text part; otherwise the worker makes one from HTML
+	HTMLSHA256     []byte
+	CheckerVersion int
+	CPFCNPJ        []byte // encrypted; nil = none
+	Priority       int
+	Delivery       email.Delivery
+	SendAt         time.Time     // zero = now
+	TTL            time.Duration // from acceptance or SendAt, whichever is later
+	CreatedAt      time.Time
+	Idempotency    *idempotency.Key // nil = none
+	Aggregate      *Aggregate       // what it is about; nil = nothing that anybody named
+	Template       string           // name@version or name/locale@version of the template it was made from; "" = none
+	Attachments    []file.Attachment
+
+	payload []byte
+}
+
+// size is about how many bytes the email adds to a statement.
+func (e NewEmail) size() int { return len(e.HTML) + len(e.Text) + len(e.payload) + len(e.CPFCNPJ) }
+
+// Accepter writes new emails, many at a time.
+type Accepter struct {
+	store *Store
+	group *pg.Group[NewEmail, accepted]
+	aside *pg.Aside[uuid.UUID] // companies
+	near  *nearQuotas
+}
+
+// accepted is the result for one email of a group. held: it was not written, because another
+// transaction holds the idempotency key of this or another email of the group.
+type accepted struct {
+	inserted bool
+	held     bool
+}
+
+// NewAccepter makes an Accepter on the store's connections.
+func (s *Store) NewAccepter() *Accepter {
+	return &Accepter{store: s, aside: pg.NewAside[uuid.UUID](), near: newNearQuotas(s), group: pg.NewGroup(
+		func(e NewEmail) string { return e.ID.String() },
+		NewEmail.size,
+		s.insertGroup,
+	).Fair(func(e NewEmail) uuid.UUID { return e.CompanyID })}
+}
+
+// Accept commits the email and returns nil: from here on it cannot be lost.
+//
+// A used idempotency key is not an error of the database: the result is a
+// *idempotency.UsedError with the stored answer, and nothing was written. A taken aggregate is an
+// *AggregateTakenError in the same way. *file.GoneError: an attached file does not exist (any more). *quota.Error: a quota of the
+// company would be exceeded; the caller looks up the answer of an idempotency key itself.
+// Other errors: lane.ErrNone, ErrAggregateBusy, idempotency.ErrInProgress, ErrBusy, ErrUnavailable (nothing
+// written), ErrUnknownOutcome (call Exists).
+func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
+	var err error
+	if e.payload, err = json.Marshal(e.Job); err != nil {
+		return fmt.Errorf("encode job: %w", err)
+	}
+	near, err := a.store.quotas.Near(ctx, e.CompanyID, e.Demand())
+	if err != nil {
+		return err
+	}
+	// A key that expires between the insert and the look-up makes a second round.
+	for range 3 {
+		inserted, err := a.insert(ctx, e, near)
+		var taken *AggregateTakenError
+		if errors.As(err, &taken) {
+			return a.store.answeredBefore(ctx, e, taken)
+		}
+		if err != nil || inserted {
+			return err
+		}
+		// The insert may have met itself: it is run again when its answer was lost.
+		stands, err := a.store.Exists(ctx, e.ID)
+		switch {
+		case err != nil:
+			return errors.Join(pg.ErrUnknownOutcome, err)
+		case stands:
+			return nil
+		}
+		if e.Idempotency == nil {
+			return lane.ErrNone
+		}
+		used, err := a.store.keys.FindUsed(ctx, e.CompanyID, *e.Idempotency)
+		switch {
+		case err == nil:
+			return &idempotency.UsedError{Answer: used}
+		case !errors.Is(err, pg.ErrNotFound):
+			return err
+		}
+	}
+	return lane.ErrNone
+}
+
+// insert adds the email to a group. An email with an aggregate is written alone: a program's open
+// transaction may hold its key, and other emails must not wait for that. So is one with attachments, because a
+// cleaner may hold a file, and one with an
+// idempotency key of a company one of whose keys another transaction held a moment ago.
+func (a *Accepter) insert(ctx context.Context, e NewEmail, near bool) (bool, error) {
+	switch {
+	case e.Aggregate != nil, len(e.Attachments) > 0:
+		return a.store.insertAbout(ctx, e, near)
+	case near:
+		return a.near.insertNear(ctx, e)
+	case e.Idempotency == nil || !a.aside.Holds(e.CompanyID):
+		if done, err := a.group.Do(ctx, e); err != nil || !done.held {
+			return done.inserted, err
+		}
+	}
+	return a.insertAlone(ctx, e)
+}
+
+// insertAlone inserts an email with an idempotency key in a statement of its own, and waits for the key as
+// long as pg.Bounded permits.
+func (a *Accepter) insertAlone(ctx context.Context, e NewEmail) (bool, error) {
+	inserted, err := pg.Bounded(ctx, a.store.db, e.key().Row(e.CompanyID), func(wait time.Duration) ([]bool, error) {
+		inserted, err := a.store.insertEmails(ctx, []NewEmail{e}, wait)
+		if pg.IsLockTimeout(err) {
+			a.aside.Add(e.CompanyID)
+		}
+		return inserted, err
+	})
+	if err != nil {
+		return false, idempotency.Held(err)
+	}
+	return inserted[0], nil
+}
+
+// insertGroup writes a group. When another transaction holds one of its keys, the emails
+// without a key are written, and the others are left to be written one by one, so that a company waits only
+// for its own keys. A lock of a whole table is waited for: it blocks every email.
+func (s *Store) insertGroup(ctx context.Context, emails []NewEmail) ([]accepted, error) {
+	wait := idempotency.InsertWait
+	if !slices.ContainsFunc(emails, isKeyed) {
+		wait = 0
+	}
+	inserted, err := s.insertEmails(ctx, emails, wait)
+	switch {
+	case pg.IsRowWait(err):
+		return s.insertUnkeyed(ctx, emails)
+	case pg.IsLockTimeout(err):
+		inserted, err = s.insertEmails(ctx, emails, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	results := make([]accepted, len(emails))
+	for i := range results {
+		results[i].inserted = inserted[i]
+	}
+	return results, nil
+}
+
+func (s *Store) insertUnkeyed(ctx context.Context, emails []NewEmail) ([]accepted, error) {
+	free := slices.DeleteFunc(slices.Clone(emails), isKeyed)
+	var inserted []bool
+	if len(free) > 0 {
+		var err error
+		if inserted, err = s.insertEmails(ctx, free, 0); err != nil {
+			return nil, err
+		}
+	}
+	results := make([]accepted, len(emails))
+	for i, e := range emails {
+		if results[i].held = isKeyed(e); !results[i].held {
+			results[i].inserted, inserted = inserted[0], inserted[1:]
+		}
+	}
+	return results, nil
+}
+
+func isKeyed(e NewEmail) bool { return e.Idempotency != nil }
+
+// Close waits for the groups in flight.
+func (a *Accepter) Close() {
+	a.group.Wait()
+	a.near.waitNear()
+}
+
+// existsSQL reads one row by primary key and locks nothing.
+const existsSQL = `SELECT EXISTS (SELECT FROM email_outbox WHERE id = $1) AS found, ` + pg.ConfirmedColumn + ` IS NOT NULL AS confirmed`
+
+// Exists reports whether an email was committed, on a synchronous standby too where there is one, for a caller
+// whose Accept returned ErrUnknownOutcome.
+func (s *Store) Exists(ctx context.Context, id uuid.UUID) (bool, error) {
+	found, err := s.db.ExistsConfirmed(ctx, existsSQL, id)
+	if err != nil {
+		return false, fmt.Errorf("look up email: %w", err)
+	}
+	return found, nil
+}

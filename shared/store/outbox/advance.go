@@ -1,0 +1,105 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
+)
+
+// Advance applies one transition in a statement of its own, for callers with one email. It waits
+// at most 4 s for a row that another transaction has locked: then it returns ErrAggregateBusy,
+// and nothing was changed.
+func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
+	t, err := t.encoded()
+	if err != nil {
+		return Advanced{}, err
+	}
+	results, err := pg.Repeat(func() ([]Advanced, error) {
+		return advanceWaiting([]Transition{t}, LockWait, func(rows any, columns []any) error {
+			return pg.Write(func(columns []any) error {
+				return s.db.SelectContext(ctx, rows, sql.AdvanceWaiting, columns...)
+			}, columns...)
+		})
+	})
+	switch {
+	case pg.IsLockTimeout(err):
+		return Advanced{}, errors.Join(ErrAggregateBusy, err)
+	case err != nil:
+		return Advanced{}, err
+	}
+	return results[0], nil
+}
+
+// tried is the result of a transition in a group.
+type tried struct {
+	Advanced
+	// rerun: the connection broke and the statement was run once more. An earlier run of it
+	// may still be running, and may be what has locked the email.
+	rerun bool
+}
+
+// advance applies the transitions of a group, and waits at most so long for a lock that is
+// not of an outbox row.
+func (s *Store) advance(ctx context.Context, ts []Transition, wait time.Duration) ([]tried, error) {
+	statement, parameters := s.advanceEmail, advanceParameters
+	if plain(ts) {
+		statement, parameters = s.advancePlain, plainParameters
+	}
+	runs := 0
+	moved, err := advance(ts, advanceArguments(parameters, ts, wait), func(rows any, columns []any) (err error) {
+		runs, err = pg.WriteCounted(func(columns []any) error { return statement.Select(ctx, rows, columns...) }, columns...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	results := make([]tried, len(moved))
+	for i := range moved {
+		results[i] = tried{moved[i], runs > 1}
+	}
+	return results, nil
+}
+
+// AdvanceIn is AdvanceAllIn for one email.
+func AdvanceIn(ctx context.Context, tx *sqlx.Tx, t Transition) (Advanced, error) {
+	results, err := AdvanceAllIn(ctx, tx, []Transition{t}, LockWait)
+	if err != nil {
+		return Advanced{}, err
+	}
+	return results[0], nil
+}
+
+// AdvanceAllIn applies transitions of different emails as a part of a transaction, and waits at most wait for each lock. One
+// that lost a race is for the caller to repeat as a whole.
+func AdvanceAllIn(ctx context.Context, tx *sqlx.Tx, ts []Transition, wait time.Duration) ([]Advanced, error) {
+	ready := make([]Transition, len(ts))
+	for i, t := range ts {
+		var err error
+		if ready[i], err = t.encoded(); err != nil {
+			return nil, err
+		}
+	}
+	return advanceAllIn(ctx, tx, ready, wait)
+}
+
+// advanceAllIn is AdvanceAllIn for transitions that are encoded.
+func advanceAllIn(ctx context.Context, tx *sqlx.Tx, ts []Transition, wait time.Duration) ([]Advanced, error) {
+	return advanceWaiting(ts, wait, func(rows any, columns []any) error {
+		return pg.Translate(tx.SelectContext(ctx, rows, sql.AdvanceWaiting, columns...))
+	})
+}
+
+// advanceWaiting waits at most so long for each lock.
+func advanceWaiting(ts []Transition, wait time.Duration, run func(rows any, columns []any) error) ([]Advanced, error) {
+	results, err := advance(ts, advanceArguments(advanceParameters, ts, wait), run)
+	for i := range results {
+		// A row that is not there after the wait was deleted meanwhile.
+		results[i].Locked = results[i].Locked && ts[i].GiveWay
+	}
+	return results, err
+}

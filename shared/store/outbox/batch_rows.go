@@ -1,0 +1,197 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/quota"
+	"email-gateway/shared/store/sql"
+)
+
+// takeKeysParameters are those of take_keys.sql: the company, and the emails.
+var takeKeysParameters = pg.Parameters[uuid.UUID, NewEmail]{
+	Scalars: []pg.Scalar[uuid.UUID]{pg.One("company_id", "uuid", func(company uuid.UUID) any { return company })},
+	Columns: []pg.Column[NewEmail]{
+		pg.Each("id", "uuid", pg.UUIDs, func(e *NewEmail) uuid.UUID { return e.ID }),
+		pg.Each("aggregate_type", "text", pg.Texts, func(e *NewEmail) string { return e.about().Type }),
+		pg.Each("aggregate_id", "text", pg.Texts, func(e *NewEmail) string { return e.about().ID }),
+		pg.Each("event_type", "text", pg.Texts, func(e *NewEmail) string { return e.about().EventType }),
+	},
+}
+
+// takeAggregates finds the emails whose aggregate and event type has an email already, and takes the keys of the others. followers
+// are the emails with the same aggregate and event type as an earlier one of the batch, whose result is theirs too.
+func (t *batchTry) takeAggregates(ctx context.Context, tx *sqlx.Tx) (followers map[int]int, err error) {
+	followers = map[int]int{}
+	leaders, of := map[Aggregate]int{}, map[uuid.UUID]int{}
+	var emails []NewEmail
+	for i := range t.Emails {
+		e := &t.Emails[i]
+		over, known := t.over[i]
+		if known {
+			t.outcome.Results[i].Over = over
+		}
+		if e.Aggregate == nil {
+			continue
+		}
+		if leader, found := leaders[*e.Aggregate]; found {
+			followers[i] = leader
+			continue
+		}
+		leaders[*e.Aggregate] = i
+		if !known {
+			of[e.ID] = i
+			emails = append(emails, *e)
+		}
+	}
+	if len(emails) == 0 {
+		return followers, nil
+	}
+	var taken []struct{ Newcomer, Holder uuid.UUID }
+	if err := tx.SelectContext(ctx, &taken, sql.TakeKeys, takeKeysParameters.Arguments(t.CompanyID, emails)...); err != nil {
+		return nil, fmt.Errorf("take keys of aggregates: %w", pg.Translate(err))
+	}
+	held := map[uuid.UUID][]int{} // by their holder
+	for _, key := range taken {
+		if key.Holder != key.Newcomer {
+			held[key.Holder] = append(held[key.Holder], of[key.Newcomer])
+		}
+	}
+	return followers, t.describeEarlier(ctx, tx, held)
+}
+
+// earlierEmailsSQL reads email_outbox and email_logs by primary key and locks nothing.
+const earlierEmailsSQL = `
+SELECT k.id, coalesce(o.request_id, l.request_id) AS request_id, coalesce(o.status, l.status) AS status, coalesce(o.created_at, l.created_at) AS created_at
+FROM unnest($2::uuid[]) AS k(id)
+LEFT JOIN email_outbox o ON o.id = k.id AND o.company_id = $1
+LEFT JOIN email_logs l ON l.outbox_id = k.id AND l.company_id = $1
+WHERE coalesce(o.id, l.outbox_id) IS NOT NULL`
+
+// describeEarlier sets the results of emails by the earlier ones that hold their keys.
+func (t *batchTry) describeEarlier(ctx context.Context, tx *sqlx.Tx, held map[uuid.UUID][]int) error {
+	if len(held) == 0 {
+		return nil
+	}
+	ids := make([]uuid.UUID, 0, len(held))
+	for id, all := range held {
+		ids = append(ids, id)
+		for _, i := range all {
+			t.outcome.Results[i].Earlier = &EarlierEmail{ID: id}
+		}
+	}
+	var found []EarlierEmail
+	if err := tx.SelectContext(ctx, &found, earlierEmailsSQL, t.CompanyID, pg.UUIDArray(ids)); err != nil {
+		return fmt.Errorf("find earlier emails: %w", pg.Translate(err))
+	}
+	for _, e := range found {
+		e.CreatedAt = e.CreatedAt.UTC()
+		for _, i := range held[e.ID] {
+			t.outcome.Results[i].Earlier = &e
+		}
+	}
+	return nil
+}
+
+// fresh are the emails to insert, and their indexes. An email with the aggregate and event type of an earlier one of the batch is not
+// among them.
+func (t *batchTry) fresh() (emails []NewEmail, indexes []int) {
+	seen := map[Aggregate]bool{}
+	for i := range t.Emails {
+		e := &t.Emails[i]
+		if e.Aggregate != nil {
+			if seen[*e.Aggregate] {
+				continue
+			}
+			seen[*e.Aggregate] = true
+		}
+		if t.outcome.Results[i].inserted() {
+			emails, indexes = append(emails, *e), append(indexes, i)
+		}
+	}
+	return emails, indexes
+}
+
+// takeQuotas checks that the quotas have room, under the lock of the company's quotas, if the company is close to one. In a partial batch
+// an email without room is marked. If its aggregate was taken, the transaction begins again without it.
+func (t *batchTry) takeQuotas(ctx context.Context, tx *sqlx.Tx) error {
+	emails, indexes := t.fresh()
+	if !t.near || len(emails) == 0 {
+		return nil
+	}
+	if err := quota.Lock(ctx, tx, t.CompanyID); err != nil {
+		return err
+	}
+	wanted, err := demandOf(ctx, tx, t.CompanyID, emails)
+	if err != nil {
+		return err
+	}
+	all, seen := quota.Demand{}, map[uuid.UUID]bool{}
+	for i := range emails {
+		if person := emails[i].person(); wanted[i][quota.Recipients] > 0 {
+			if seen[person] {
+				delete(wanted[i], quota.Recipients) // a batch creates a person once
+			}
+			seen[person] = true
+		}
+		for q, n := range wanted[i] {
+			all[q] += n
+		}
+	}
+	b, err := quota.OpenBudget(ctx, tx, t.CompanyID, all, false)
+	if err != nil {
+		return err
+	}
+	if !t.Partial {
+		return b.Take(all)
+	}
+	return t.takeEach(b, emails, indexes, wanted)
+}
+
+func (t *batchTry) takeEach(b *quota.Budget, emails []NewEmail, indexes []int, wanted []quota.Demand) error {
+	again := false
+	for n, i := range indexes {
+		over := b.Lacks(wanted[n])
+		if over == nil {
+			b.Add(wanted[n], 1)
+			continue
+		}
+		t.over[i], t.outcome.Results[i].Over = over, over
+		again = again || emails[n].Aggregate != nil
+	}
+	if again {
+		return errOverQuota
+	}
+	return nil
+}
+
+// insert writes the emails, a statement for each piece of them.
+func (t *batchTry) insert(ctx context.Context, tx *sqlx.Tx) error {
+	emails, _ := t.fresh()
+	if len(emails) > 0 {
+		t.outcome.Inserted = emails[0].ID
+	}
+	crashpoint.At(crashpoint.BatchClaimed)
+	for piece := range pg.Pieces(emails, NewEmail.size) {
+		inserted, err := insertEmailsIn(ctx, tx, piece)
+		switch {
+		case err != nil:
+			return err
+		case len(inserted) < len(piece):
+			return lane.ErrNone
+		}
+		if err := file.Link(ctx, tx, t.CompanyID, Attached(piece)...); err != nil {
+			return err
+		}
+		crashpoint.At(crashpoint.BatchPiece)
+	}
+	crashpoint.At(crashpoint.BatchWritten)
+	return nil
+}

@@ -1,0 +1,114 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
+)
+
+// LoadedEmail is an outbox row as a worker needs it to decide about an attempt.
+type LoadedEmail struct {
+	ID             uuid.UUID      `db:"id"`
+	CompanyID      uuid.UUID      `db:"company_id"`
+	RequestID      string         `db:"request_id"`
+	Status         email.Status   `db:"status"`
+	Attempts       int            `db:"attempts"`
+	Throttles      int            `db:"throttles"`
+	Due            bool           `db:"due"` // next_at has come, give or take a second
+	Expired        bool           `db:"expired"`
+	LaneOpen       bool           `db:"lane_open"` // neither lane nor company is paused
+	GateOpen       bool           `db:"gate_open"` // the circuit breaker lets it pass
+	Probe          bool           `db:"probe"`     // it is the one email that passes an open circuit breaker
+	ExpiresAt      time.Time      `db:"expires_at"`
+	Payload        []byte         `db:"payload"`
+	Sender         string         `db:"sender"`
+	HTML           string         `db:"html"`
+	Text           string         `db:"text_body"`
+	AutoText       bool           `db:"auto_text"` // without Text, a text part is made from HTML
+	HTMLSHA256     []byte         `db:"html_sha256"`
+	CheckerVersion int            `db:"checker_version"`
+	Delivery       email.Delivery `db:"delivery"`
+	Attachments    int            `db:"attachments"` // how many it has of its own
+	// RecipientKnown reports, for an email with a recipientId, whether the company
+	// has this recipient, not deleted and with the address of the email, or has a
+	// pending import of it.
+	RecipientKnown bool `db:"recipient_known"`
+	// Suppressed is why the company must not write to the email's To; "" if it may.
+	Suppressed string `db:"suppressed"`
+	// SuppressedCopies are the suppressed addresses among cc and bcc, which must be left out.
+	SuppressedCopies pq.StringArray `db:"suppressed_copies"`
+	// About: the email has an aggregate, so a program may be changing it.
+	About bool `db:"about"`
+
+	// MailingID is set for the email of a mailing: it has no body of its own, it is
+	// made from the mailing's templates with these values.
+	MailingID uuid.NullUUID  `db:"mailing_id"`
+	Token     string         `db:"token"`
+	Fields    pq.StringArray `db:"fields"`
+}
+
+// Loader reads emails, many at a time.
+type Loader struct {
+	group *pg.Group[uuid.UUID, *LoadedEmail]
+	store *Store
+}
+
+// NewLoader makes a Loader on the store's connections.
+func (s *Store) NewLoader() *Loader {
+	return &Loader{store: s, group: pg.NewGroup(uuid.UUID.String, func(uuid.UUID) int { return 4096 }, s.loadEmails).For(s.db.Workers())}
+}
+
+// For sets how many goroutines load emails from now on, see Options.Hands.
+func (l *Loader) For(hands int) { l.group.For(hands) }
+
+// Load reads one email; ErrNotFound if there is none.
+func (l *Loader) Load(ctx context.Context, id uuid.UUID) (*LoadedEmail, error) {
+	found, err := l.group.Do(ctx, id)
+	if err == nil && found == nil {
+		err = pg.ErrNotFound
+	}
+	return found, err
+}
+
+// sentIDSQL reads email_logs by primary key and locks nothing.
+const sentIDSQL = `SELECT coalesce(max(ses_message_id), '') FROM email_logs WHERE outbox_id = $1`
+
+// SESMessageID is the provider's id of an email, "" if it is not known.
+func (l *Loader) SESMessageID(ctx context.Context, id uuid.UUID) (string, error) {
+	var found string
+	if err := l.store.db.GetContext(ctx, &found, sentIDSQL, id); err != nil {
+		return "", fmt.Errorf("read the id of a sent email: %w", pg.Translate(err))
+	}
+	return found, nil
+}
+
+// Close waits for the groups in flight.
+func (l *Loader) Close() { l.group.Wait() }
+
+// loadParameters are the parameters of load.sql: how many emails, and their ids.
+var loadParameters = pg.Parameters[int, uuid.UUID]{
+	Scalars: []pg.Scalar[int]{pg.One("count", "bigint", func(count int) any { return count })},
+	Columns: []pg.Column[uuid.UUID]{pg.Each("id", "uuid", pg.UUIDs, func(id *uuid.UUID) uuid.UUID { return *id })},
+}
+
+func (s *Store) loadEmails(ctx context.Context, ids []uuid.UUID) ([]*LoadedEmail, error) {
+	var rows []LoadedEmail
+	if err := s.loadEmail.Select(ctx, &rows, loadParameters.Arguments(len(ids), ids)...); err != nil {
+		return nil, fmt.Errorf("load emails: %w", pg.Translate(err))
+	}
+	byID := make(map[uuid.UUID]*LoadedEmail, len(rows))
+	for i := range rows {
+		byID[rows[i].ID] = &rows[i]
+	}
+	found := make([]*LoadedEmail, len(ids))
+	for i, id := range ids {
+		found[i] = byID[id]
+	}
+	return found, nil
+}

@@ -1,0 +1,191 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/quota"
+	"email-gateway/shared/store/recipient"
+)
+
+// Demand is what the email adds to the use of its company. Somebody who is known already
+// adds no recipient: demandOf finds that out.
+func (e *NewEmail) Demand() quota.Demand {
+	wanted := quota.Demand{quota.EmailsPerDay: 1, quota.StoredBodyBytes: int64(len(e.HTML) + len(e.Text))}
+	if !e.SendAt.IsZero() {
+		wanted[quota.ScheduledEmails] = 1
+	}
+	if e.Job.Recipient.RecipientID == "" {
+		wanted[quota.Recipients] = 1
+	}
+	return wanted
+}
+
+// person is the id of the recipient that the worker makes of the email.
+func (e *NewEmail) person() uuid.UUID {
+	r := e.Job.Recipient
+	return recipient.ID(e.CompanyID, r.ExternalID, r.CPFCNPJHash, r.Email)
+}
+
+// demandOf is what each of the emails adds.
+func demandOf(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, emails []NewEmail) ([]quota.Demand, error) {
+	wanted := make([]quota.Demand, len(emails))
+	var people []uuid.UUID
+	for i := range emails {
+		if wanted[i] = emails[i].Demand(); wanted[i][quota.Recipients] > 0 {
+			people = append(people, emails[i].person())
+		}
+	}
+	if len(people) == 0 {
+		return wanted, nil
+	}
+	known, err := recipient.KnownPeople(ctx, tx, company, people)
+	if err != nil {
+		return nil, err
+	}
+	for i := range emails {
+		if wanted[i][quota.Recipients] > 0 && known[emails[i].person()] {
+			delete(wanted[i], quota.Recipients)
+		}
+	}
+	return wanted, nil
+}
+
+// nearSlots bounds the connections of requests close to a quota, of all companies.
+const nearSlots = 4
+
+// nearQuotas writes emails of companies that are close to a quota, each company's in groups
+// of its own: the emails of one company wait for each other, and those of other companies do not.
+type nearQuotas struct {
+	store *Store
+	slots chan struct{}
+
+	mu     sync.Mutex
+	groups map[uuid.UUID]*pg.Group[NewEmail, nearResult]
+}
+
+// nearResult is the result for one email.
+type nearResult struct {
+	inserted bool
+	over     error // a *quota.Error
+}
+
+func newNearQuotas(s *Store) *nearQuotas {
+	return &nearQuotas{store: s, slots: make(chan struct{}, nearSlots), groups: map[uuid.UUID]*pg.Group[NewEmail, nearResult]{}}
+}
+
+func (n *nearQuotas) insertNear(ctx context.Context, e NewEmail) (bool, error) {
+	result, err := n.groupFor(e.CompanyID).Do(ctx, e)
+	if err == nil {
+		err = result.over
+	}
+	return result.inserted, err
+}
+
+func (n *nearQuotas) groupFor(company uuid.UUID) *pg.Group[NewEmail, nearResult] {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	g := n.groups[company]
+	if g == nil {
+		g = pg.NewGroup(
+			func(e NewEmail) string { return e.ID.String() },
+			NewEmail.size,
+			func(ctx context.Context, emails []NewEmail) ([]nearResult, error) {
+				select {
+				case n.slots <- struct{}{}:
+				case <-ctx.Done():
+					return nil, context.Cause(ctx)
+				}
+				defer func() { <-n.slots }()
+				return n.store.insertWithinQuotas(ctx, company, emails)
+			})
+		n.groups[company] = g
+	}
+	return g
+}
+
+// waitNear returns when no group is in flight.
+func (n *nearQuotas) waitNear() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, g := range n.groups {
+		g.Wait()
+	}
+}
+
+// insertWithinQuotas writes those emails of one company that its quotas have room for, in
+// one commit, in their order. One whose idempotency key is used is not written and takes
+// nothing, so there may be room for others after it.
+func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, emails []NewEmail) ([]nearResult, error) {
+	return quota.InTx(ctx, s.db, func(tx *sqlx.Tx) ([]nearResult, error) {
+		if err := quota.Lock(ctx, tx, company); err != nil {
+			return nil, err
+		}
+		wanted, err := demandOf(ctx, tx, company, emails)
+		if err != nil {
+			return nil, err
+		}
+		all := quota.Demand{}
+		for _, w := range wanted {
+			for q, n := range w {
+				all[q] += n
+			}
+		}
+		b, err := quota.OpenBudget(ctx, tx, company, all, false)
+		if err != nil {
+			return nil, err
+		}
+		results := make([]nearResult, len(emails))
+		left := make([]int, len(emails))
+		for i := range emails {
+			left[i] = i
+		}
+		for {
+			var fit []NewEmail
+			var fitting, over []int
+			for _, i := range left {
+				if results[i].over = b.Take(wanted[i]); results[i].over != nil {
+					over = append(over, i)
+					continue
+				}
+				fit, fitting = append(fit, emails[i]), append(fitting, i)
+			}
+			if len(fit) == 0 {
+				return results, nil
+			}
+			inserted, err := insertEmailsIn(ctx, tx, fit)
+			if err != nil {
+				return nil, err
+			}
+			returned := false
+			for n, i := range fitting {
+				if results[i].inserted = inserted[fit[n].ID]; !results[i].inserted {
+					b.GiveBack(wanted[i])
+					returned = true
+				}
+			}
+			if len(over) == 0 || !returned {
+				return results, nil
+			}
+			left = over
+		}
+	})
+}
+
+// insertEmailsIn writes emails in a transaction and reports which were written.
+func insertEmailsIn(ctx context.Context, tx *sqlx.Tx, emails []NewEmail) (map[uuid.UUID]bool, error) {
+	var ids []uuid.UUID
+	if err := tx.SelectContext(ctx, &ids, acceptStatement(emails), acceptArguments(emails, quota.LockWait)...); err != nil {
+		return nil, fmt.Errorf("insert emails: %w", pg.Translate(err))
+	}
+	inserted := make(map[uuid.UUID]bool, len(ids))
+	for _, id := range ids {
+		inserted[id] = true
+	}
+	return inserted, nil
+}

@@ -1,0 +1,111 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/quota"
+)
+
+// rescheduleSQL locks one row by primary key and moves it unless a worker has claimed it. The
+// row becomes PENDING, so that the dispatcher acts at the new time: a task that is queued for
+// the old time finds at the fence that the email is not due, and is acknowledged. The
+// deadline moves too; an email of a mailing that was not tried yet has none.
+//
+// It writes the event RESCHEDULED with both times, and the email_logs row (by primary key),
+// if there is none yet. A time that does not change, or that has passed both before
+// and after, adds no event. The log is read in the statement's snapshot: see
+// sql.Advance for the errors that may follow.
+const rescheduleSQL = `
+WITH found AS MATERIALIZED (
+    SELECT o.id, o.status, o.next_at AS was_due, greatest(now(), $3) <> greatest(now(), o.next_at) AS changed,
+           l.mailing_id IS NOT NULL AND o.attempts = 0 AS without_deadline
+    FROM email_outbox o LEFT JOIN dispatch_lanes l ON l.id = o.lane_id
+    WHERE o.id = $1 AND o.company_id = $2 AND o.target = 'email:send'
+    FOR UPDATE OF o
+), moved AS (
+    UPDATE email_outbox o SET status = 'PENDING', enqueued_at = NULL, next_at = greatest(now(), $3),
+        expires_at = CASE WHEN f.without_deadline THEN o.expires_at ELSE greatest(now(), $3) + $4 * interval '1 ms' END
+    FROM found f WHERE o.id = f.id AND f.status IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED')
+    RETURNING o.*, f.was_due, f.changed
+), logged AS (
+    INSERT INTO email_logs (outbox_id, company_id, recipient_id, recipient, subject, status, attempts, throttles, request_id, external_id, tags,
+                            possible_duplicate, expires_at, created_at, event_seq, last_event, send_at)
+    SELECT m.id, m.company_id, (m.payload #>> '{recipient,recipientId}')::uuid, m.payload ->> 'to', m.payload ->> 'subject', m.status, m.attempts,
+           m.throttles, m.request_id, m.payload #>> '{recipient,externalId}',
+           ARRAY(SELECT jsonb_array_elements_text(coalesce(m.payload -> 'tags', '[]'))), m.possible_duplicate, m.expires_at, m.created_at,
+           1, 'RESCHEDULED', m.next_at
+    FROM moved m WHERE m.changed
+    ON CONFLICT (outbox_id) DO UPDATE SET
+        status = excluded.status, expires_at = excluded.expires_at, event_seq = email_logs.event_seq + 1, last_event = excluded.last_event,
+        send_at = excluded.send_at
+), timeline AS (
+    INSERT INTO email_events (email_log_id, seq, previous, type, metadata, created_at)
+    SELECT m.id, coalesce(l.event_seq, 0) + 1, l.last_event, 'RESCHEDULED', $5::jsonb || jsonb_build_object(
+               'oldSendAt', to_char(m.was_due AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+               'newSendAt', to_char(m.next_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')), $6
+    FROM moved m LEFT JOIN email_logs l ON l.outbox_id = m.id AND l.outbox_id = $1
+    WHERE m.changed
+)
+SELECT m.id IS NOT NULL AS applied, CASE WHEN m.id IS NULL THEN f.status ELSE 'PENDING' END AS status
+FROM found f LEFT JOIN moved m ON m.id = f.id`
+
+// scheduleSQL counts an email that was due and is moved to a later time, or refuses that:
+// see email_gateway_schedule in the migrations. Close to the quota it locks the company's
+// quotas.
+const scheduleSQL = `SELECT email_gateway_schedule($1, $2, $3)`
+
+// Move names an email and the time to move it to.
+type Move struct {
+	CompanyID uuid.UUID
+	ID        uuid.UUID
+	SendAt    time.Time      // zero = now
+	TTL       time.Duration  // the deadline is so much later
+	At        time.Time      // of the event
+	By        map[string]any // the event's metadata, which gets both times too
+}
+
+// Reschedule moves the company's email to another time. Applied false means that it is too
+// late: Status is the reason. ErrNotFound: there is no such email, or its row is no longer
+// stored. ErrAggregateBusy, ErrBusy: a program's open transaction holds it. *quota.Error: it was
+// due, and the quota of scheduled emails is used up.
+func (s *Store) Reschedule(ctx context.Context, m Move) (Advanced, error) {
+	var at *time.Time
+	if !m.SendAt.IsZero() {
+		at = &m.SendAt
+	}
+	by, err := json.Marshal(m.By)
+	if err != nil {
+		return Advanced{}, fmt.Errorf("reschedule email: encode metadata: %w", err)
+	}
+	type row struct {
+		Applied bool         `db:"applied"`
+		Status  email.Status `db:"status"`
+	}
+	rows, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: m.CompanyID, Name: m.ID.String()}, func(tx *sqlx.Tx, _ time.Duration) (rows []row, err error) {
+		if at != nil {
+			switch _, err := tx.ExecContext(ctx, scheduleSQL, m.CompanyID, m.ID, at); {
+			case pg.IsLockTimeout(err):
+				return nil, fmt.Errorf("%w: %w", pg.ErrBusy, err)
+			case err != nil:
+				return nil, quota.Refusal(pg.Translate(err))
+			}
+		}
+		err = tx.SelectContext(ctx, &rows, rescheduleSQL, m.ID, m.CompanyID, at, m.TTL.Milliseconds(), string(pg.WithoutEscapedNUL(by)), m.At)
+		return rows, pg.Translate(err)
+	})
+	if err == nil && len(rows) == 0 {
+		err = pg.ErrNotFound
+	}
+	if err != nil {
+		return Advanced{}, fmt.Errorf("reschedule email: %w", Held(err))
+	}
+	return Advanced{Applied: rows[0].Applied, Status: rows[0].Status}, nil
+}

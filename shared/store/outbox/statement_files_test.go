@@ -1,0 +1,46 @@
+package outbox
+
+import (
+	"testing"
+	"text/template"
+
+	"email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/statementtest"
+	"email-gateway/shared/store/recipient"
+)
+
+func statementFiles() statementtest.Package {
+	return statementtest.Package{
+		Name: "outbox", Folder: "../sql",
+		Parameters: map[string][]pg.Parameter{
+			"accept":           acceptParameters.List(),
+			"accept_scheduled": acceptParameters.List(),
+			"advance":          advanceParameters.List(),
+			"advance_plain":    plainParameters.List(),
+			"advance_waiting":  advanceParameters.List(),
+			"load":             loadParameters.List(),
+			"take_keys":        takeKeysParameters.List(),
+		},
+		Fragments: template.FuncMap{
+			"erasedAddress": func() string { return recipient.ErasedAddress },
+			"gateIsOpen":    func() string { return breaker.IsOpenSQL },
+			"gateProbe":     func() string { return breaker.ProbeSQL },
+			"gateShutTurn":  func() string { return breaker.ShutTurnSQL },
+			"personSQL":     func() string { return recipient.PersonSQL },
+		},
+	}
+}
+
+// The files of sql are what their templates and the descriptions of the parameters say. With -update they are
+// written (go generate).
+func TestStatementFiles_AreGenerated(t *testing.T) {
+	t.Parallel()
+	statementtest.CheckGenerated(t, statementFiles())
+}
+
+// The function that lays a column out makes an array of the type that is written beside it.
+func TestStatementFiles_ColumnsHaveTheirType(t *testing.T) {
+	t.Parallel()
+	statementtest.CheckColumns(t, statementFiles())
+}

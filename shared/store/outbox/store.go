@@ -1,0 +1,31 @@
+// Package outbox holds the statements that every email goes through: it is accepted, alone or in a batch, loaded by a worker,
+// and moved from one status to the next, each with its event, log and dead letter in the same commit.
+package outbox
+
+import (
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/quota"
+	"email-gateway/shared/store/sql"
+)
+
+// Store runs the statements. It is safe for concurrent use.
+type Store struct {
+	db     *pg.DB
+	keys   *idempotency.Store
+	quotas *quota.Store
+
+	insertEmail, scheduleEmail, loadEmail, advanceEmail, advancePlain *pg.Prepared
+}
+
+// New makes a Store on connections.
+func New(db *pg.DB, keys *idempotency.Store, quotas *quota.Store) *Store {
+	return &Store{
+		db: db, keys: keys, quotas: quotas,
+		insertEmail:   db.Prepare(sql.Accept),
+		scheduleEmail: db.Prepare(sql.AcceptScheduled),
+		loadEmail:     db.Prepare(sql.Load),
+		advanceEmail:  db.Prepare(sql.Advance),
+		advancePlain:  db.Prepare(sql.AdvancePlain),
+	}
+}

@@ -1,0 +1,145 @@
+package quota
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
+)
+
+// Demand is what a request would add to the use of each quota.
+type Demand map[Quota]int64
+
+// LockWait is how long a request waits for others of its company that are close to a
+// quota: for some commits, but not for a process that hangs in one.
+const LockWait = time.Second
+
+// Both find the company's row of quota_totals by primary key; the second one locks it.
+const (
+	addTotalSQL  = `INSERT INTO quota_totals (company_id) SELECT $1 WHERE NOT EXISTS (SELECT FROM quota_totals WHERE company_id = $1) ON CONFLICT DO NOTHING`
+	lockTotalSQL = `SELECT scheduled_at FROM quota_totals WHERE company_id = $1 FOR UPDATE`
+)
+
+// Lock takes the lock of a company's requests that are close to a quota until the end of the transaction. Each of them sees
+// what those before it have written. A transaction that also locks a mailing's row takes this lock first.
+func Lock(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) error {
+	if _, err := tx.ExecContext(ctx, addTotalSQL, company); err != nil {
+		return fmt.Errorf("lock quotas: %w", pg.Translate(err))
+	}
+	var counted *time.Time
+	if err := tx.GetContext(ctx, &counted, lockTotalSQL, company); err != nil {
+		return fmt.Errorf("lock quotas: %w", pg.Translate(err))
+	}
+	return nil
+}
+
+// recountScheduledSQL counts the company's scheduled emails along email_outbox_lane_claim,
+// and writes the row that Lock has locked. Count and deltas are of one snapshot. A
+// count of 100,000 takes some 50 ms, so the next one comes 10 µs per email later.
+const recountScheduledSQL = `
+UPDATE quota_totals t SET scheduled_at = clock_timestamp(),
+    scheduled = email_gateway_scheduled($1) - (SELECT coalesce(sum(d.scheduled), 0) FROM quota_deltas d WHERE d.company_id = $1)
+WHERE t.company_id = $1
+  AND coalesce(t.scheduled_at + greatest(t.scheduled, 0) * interval '10 us' < clock_timestamp(), true)`
+
+// Budget is what a company may still use. Requests of one transaction take from it.
+type Budget struct {
+	company uuid.UUID
+	use     map[Quota]Use
+}
+
+// OpenBudget reads a company's usage. The caller has locked its quotas if the result
+// must be exact. When a request for scheduled emails seems to exceed the quota,
+// they are counted: the number in quota_totals never decreases otherwise.
+func OpenBudget(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted Demand, ofMailings bool) (*Budget, error) {
+	use, err := Read(ctx, tx, company, ofMailings)
+	if err != nil {
+		return nil, err
+	}
+	b := &Budget{company: company, use: use}
+	if wanted[ScheduledEmails] == 0 || b.check(ScheduledEmails, wanted[ScheduledEmails]) == nil {
+		return b, nil
+	}
+	if _, err := tx.ExecContext(ctx, recountScheduledSQL, company); err != nil {
+		return nil, fmt.Errorf("count scheduled emails: %w", pg.Translate(err))
+	}
+	b.use, err = Read(ctx, tx, company, ofMailings)
+	return b, err
+}
+
+// check returns an error if more does not fit into the quota.
+func (b *Budget) check(q Quota, more int64) *Error {
+	u := b.use[q]
+	if u.Limit == 0 || more <= 0 || u.Use+more <= u.Limit {
+		return nil
+	}
+	return &Error{Quota: q, Limit: u.Limit, Use: u.Use, Reset: u.Reset}
+}
+
+// Take takes all that is wanted, or nothing.
+func (b *Budget) Take(wanted Demand) error {
+	if over := b.Lacks(wanted); over != nil {
+		return over
+	}
+	b.Add(wanted, 1)
+	return nil
+}
+
+// Lacks is the first quota that has no room for all that is wanted; nil = there is room.
+func (b *Budget) Lacks(wanted Demand) *Error {
+	for _, q := range All() {
+		if over := b.check(q, wanted[q]); over != nil {
+			return over
+		}
+	}
+	return nil
+}
+
+// GiveBack undoes a take.
+func (b *Budget) GiveBack(wanted Demand) { b.Add(wanted, -1) }
+
+// Add adds what is wanted, so many times; with -1 it is taken off.
+func (b *Budget) Add(wanted Demand, sign int64) {
+	for q, n := range wanted {
+		u := b.use[q]
+		u.Use += sign * n
+		b.use[q] = u
+	}
+}
+
+// TakeFrom locks a company's quotas and adds wanted to its usage, for a request that writes it
+// in the same transaction.
+func TakeFrom(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted Demand, ofMailings bool) error {
+	if err := Lock(ctx, tx, company); err != nil {
+		return err
+	}
+	b, err := OpenBudget(ctx, tx, company, wanted, ofMailings)
+	if err != nil {
+		return err
+	}
+	return b.Take(wanted)
+}
+
+// InTx does something in a transaction that waits for locks for LockWait at most,
+// each (ErrBusy), and repeats it when it lost a race.
+func InTx[R any](ctx context.Context, db *pg.DB, do func(tx *sqlx.Tx) ([]R, error)) ([]R, error) {
+	results, err := pg.Repeat(func() (done []R, err error) {
+		err = db.InTx(ctx, func(tx *sqlx.Tx) error {
+			if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(LockWait)); err != nil {
+				return pg.Translate(err)
+			}
+			done, err = do(tx)
+			return err
+		})
+		return done, err
+	})
+	if pg.IsLockTimeout(err) {
+		// Not wrapped: a group whose error is a lock timeout is written in halves, and each would wait.
+		err = fmt.Errorf("%w: %s", pg.ErrBusy, err.Error())
+	}
+	return results, err
+}

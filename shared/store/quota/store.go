@@ -1,0 +1,24 @@
+// Package quota holds the statements of quotas: the limits on what a company may use, what it uses, and the lock under which
+// requests of a company that is close to a limit are checked one by one.
+package quota
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
+)
+
+// Store runs the statements. It is safe for concurrent use.
+type Store struct {
+	db     *pg.DB
+	quotas *cache
+}
+
+// New makes a Store on connections.
+func New(db *pg.DB) *Store {
+	return &Store{db: db, quotas: newCache(func(ctx context.Context, company uuid.UUID) (map[Quota]Use, error) {
+		return Read(ctx, db, company, false)
+	})}
+}

@@ -1,0 +1,39 @@
+package recipient
+
+import (
+	"testing"
+	"text/template"
+
+	"email-gateway/shared/store/internal/intake"
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/statementtest"
+)
+
+func statementFiles() statementtest.Package {
+	return statementtest.Package{
+		Name: "recipient", Folder: "../sql",
+		Parameters: map[string][]pg.Parameter{
+			"accept_recipients":      intakeParameters.List(),
+			"known_people":           knownPeopleParameters.List(),
+			"upsert_free_recipients": upsertParameters.List(),
+			"upsert_recipients":      upsertParameters.List(),
+		},
+		Fragments: template.FuncMap{
+			"intakePersonSQL": func() string { return intake.PersonSQL },
+			"personSQL":       func() string { return PersonSQL },
+		},
+	}
+}
+
+// The files of sql are what their templates and the descriptions of the parameters say. With -update they are
+// written (go generate).
+func TestStatementFiles_AreGenerated(t *testing.T) {
+	t.Parallel()
+	statementtest.CheckGenerated(t, statementFiles())
+}
+
+// The function that lays a column out makes an array of the type that is written beside it.
+func TestStatementFiles_ColumnsHaveTheirType(t *testing.T) {
+	t.Parallel()
+	statementtest.CheckColumns(t, statementFiles())
+}

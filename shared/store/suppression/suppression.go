@@ -1,0 +1,210 @@
+package suppression
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/quota"
+)
+
+// Reason is why a company must not write to an address.
+type Reason string
+
+const (
+	// Unsubscribed stops mailings to the address, not single emails: an
+	// invoice is not what a person unsubscribes from.
+	Unsubscribed Reason = "UNSUBSCRIBE"
+	// Bounced, Complained and Manual keep everything from it.
+	Bounced    Reason = "BOUNCE"
+	Complained Reason = "COMPLAINT"
+	Manual     Reason = "MANUAL"
+)
+
+// Reasons lists all of them.
+func Reasons() []Reason {
+	return []Reason{Unsubscribed, Bounced, Complained, Manual}
+}
+
+// Suppression is an address that a company must not write to. There is one for each
+// reason.
+type Suppression struct {
+	Address   string     `db:"address"` // lower case
+	Reason    Reason     `db:"reason"`
+	MailingID *uuid.UUID `db:"mailing_id"` // whose unsubscribe link it was
+	Note      *string    `db:"note"`
+	CreatedAt time.Time  `db:"created_at"`
+}
+
+// Key is the form in which addresses are compared: in lower case as a
+// whole. Hosts that tell Ana@ from ana@ are not worth writing to somebody who said no.
+func Key(address string) string { return strings.ToLower(address) }
+
+// suppressSQL locks at most the one row that it finds by primary key. It keeps the
+// first date and the newest note; it updates no row that has these values already.
+const suppressSQL = `
+INSERT INTO suppressions AS s (company_id, address, reason, mailing_id, note) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (company_id, address, reason) DO UPDATE SET note = excluded.note
+WHERE excluded.note IS NOT NULL AND excluded.note IS DISTINCT FROM s.note`
+
+// Suppress keeps the company's emails from an address from now on. Those in the
+// outbox are stopped too, when a worker takes them. No quota keeps a reader who
+// unsubscribes, or the provider's feedback, from it.
+func (s *Store) Suppress(ctx context.Context, company uuid.UUID, n Suppression) error {
+	address := Key(n.Address)
+	if _, err := s.db.ChangeBounded(ctx, pg.HeldRow{Company: company, Name: address}, suppressSQL, company, address, n.Reason, n.MailingID, n.Note); err != nil {
+		return fmt.Errorf("suppress address: %w", err)
+	}
+	return nil
+}
+
+// AddSuppression is Suppress for a tenant, whom the quota of suppressions binds: *quota.Error.
+// What was suppressed already takes no room.
+func (s *Store) AddSuppression(ctx context.Context, company uuid.UUID, n Suppression) error {
+	near, err := s.quotas.Near(ctx, company, quota.Demand{quota.Suppressions: 1})
+	if err == nil && !near {
+		return s.Suppress(ctx, company, n)
+	}
+	if err == nil {
+		_, err = quota.InTx(ctx, s.db, func(tx *sqlx.Tx) ([]struct{}, error) { return nil, suppressWithinQuota(ctx, tx, company, n) })
+	}
+	return pg.Wrap("suppress address", err)
+}
+
+// isSuppressedSQL finds by primary key and locks nothing.
+const isSuppressedSQL = `SELECT EXISTS (SELECT FROM suppressions WHERE company_id = $1 AND address = $2 AND reason = $3)`
+
+func suppressWithinQuota(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, n Suppression) error {
+	if err := quota.Lock(ctx, tx, company); err != nil {
+		return err
+	}
+	var stands bool
+	if err := tx.GetContext(ctx, &stands, isSuppressedSQL, company, Key(n.Address), n.Reason); err != nil {
+		return pg.Translate(err)
+	}
+	if !stands {
+		b, err := quota.OpenBudget(ctx, tx, company, nil, false)
+		if err != nil {
+			return err
+		}
+		if err := b.Take(quota.Demand{quota.Suppressions: 1}); err != nil {
+			return err
+		}
+	}
+	_, err := tx.ExecContext(ctx, suppressSQL, company, Key(n.Address), n.Reason, n.MailingID, n.Note)
+	return pg.Translate(err)
+}
+
+// SuppressAs is Suppress by an operator.
+func (s *Store) SuppressAs(ctx context.Context, by audit.Operator, company uuid.UUID, n Suppression) error {
+	_, err := audit.ApplyOne(ctx, s.db, by, change("suppression.add", company, n.Address, n.Reason),
+		suppressSQL, company, Key(n.Address), n.Reason, n.MailingID, n.Note)
+	return pg.Wrap("suppress address", err)
+}
+
+// UnsuppressAs is Unsuppress by an operator.
+func (s *Store) UnsuppressAs(ctx context.Context, by audit.Operator, company uuid.UUID, address string, reason Reason) error {
+	return pg.Wrap("take suppression back", audit.MustChange(audit.ApplyOne(ctx, s.db, by, change("suppression.remove", company, address, reason),
+		unsuppressSQL, company, Key(address), reason)))
+}
+
+// change contains only the masked address: an audit
+// entry outlives the suppression.
+func change(action string, company uuid.UUID, address string, reason Reason) audit.Change {
+	a := audit.Change{Action: action, Company: company, Details: map[string]any{"address": email.MaskAddress(Key(address))}}
+	if reason != "" {
+		a.Details["reason"] = reason
+	}
+	return a
+}
+
+// suppressAllSQL is suppressSQL for several addresses, in their order, so that two
+// commits with the same ones wait for each other.
+const suppressAllSQL = `
+INSERT INTO suppressions (company_id, address, reason, note)
+SELECT $1, address, $3, $4 FROM unnest($2::text[]) AS address ORDER BY address
+ON CONFLICT (company_id, address, reason) DO UPDATE SET note = coalesce(excluded.note, suppressions.note)`
+
+// AddAll suppresses addresses, which are in the form of Key, in a transaction of the caller's, and returns
+// their number. "" = no note.
+func AddAll(
+	ctx context.Context, tx *sqlx.Tx, company uuid.UUID, addresses []string, reason Reason, told string,
+) (int, error) {
+	if len(addresses) == 0 {
+		return 0, nil
+	}
+	var note *string
+	if text := pg.WithoutNUL(told); text != "" {
+		note = &text
+	}
+	if _, err := tx.ExecContext(ctx, suppressAllSQL, company, pg.TextArray(addresses), reason, note); err != nil {
+		return 0, fmt.Errorf("suppress addresses: %w", pg.Translate(err))
+	}
+	return len(addresses), nil
+}
+
+// unsuppressSQL finds by the first columns of the primary key and locks the rows of
+// one address, four at most.
+const unsuppressSQL = `
+DELETE FROM suppressions WHERE company_id = $1 AND address = $2 AND ($3 = '' OR reason = $3)`
+
+// Unsuppress takes a suppression back, all of the address's when reason is "".
+// ErrNotFound if there is none.
+func (s *Store) Unsuppress(ctx context.Context, company uuid.UUID, address string, reason Reason) error {
+	address = Key(address)
+	n, err := s.db.ChangeBounded(ctx, pg.HeldRow{Company: company, Name: address}, unsuppressSQL, company, address, reason)
+	if err == nil && n == 0 {
+		err = pg.ErrNotFound
+	}
+	return pg.Wrap("take suppression back", err)
+}
+
+// listSuppressionsSQL reads along the primary key and locks nothing.
+const listSuppressionsSQL = `
+SELECT address, reason, mailing_id, note, created_at FROM suppressions
+WHERE company_id = $1 AND (address, reason) > ($2, $3) AND ($4 = '' OR address = $4) AND ($5 = '' OR reason = $5)
+ORDER BY address, reason LIMIT $6`
+
+// newSuppressionsSQL reads along suppressions_created, in its order, and locks nothing.
+const newSuppressionsSQL = `
+SELECT address, reason, mailing_id, note, created_at FROM suppressions
+WHERE company_id = $1 AND created_at >= $7 AND (created_at, address, reason) > ($8, $2, $3) AND ($4 = '' OR address = $4) AND ($5 = '' OR reason = $5)
+ORDER BY created_at, address, reason LIMIT $6`
+
+// Filter selects suppressions to list: those after After, of an
+// address, with a reason. Zero fields select all. With CreatedAfter they are listed in the
+// order of their creation, those created at that time or later.
+type Filter struct {
+	CreatedAfter time.Time
+	AfterTime    time.Time // the creation of the last one; only with CreatedAfter
+	AfterAddress string
+	AfterReason  Reason
+	Address      string
+	Reason       Reason
+	Limit        int
+}
+
+// Suppressions lists a company's suppressions by address, or by creation with CreatedAfter.
+func (s *Store) Suppressions(ctx context.Context, company uuid.UUID, f Filter) ([]Suppression, error) {
+	found := []Suppression{}
+	statement, parameters := listSuppressionsSQL, []any{company, f.AfterAddress, f.AfterReason, Key(f.Address), f.Reason, f.Limit}
+	if !f.CreatedAfter.IsZero() {
+		after := f.AfterTime
+		if after.IsZero() {
+			after = f.CreatedAfter // every address is behind ""
+		}
+		statement, parameters = newSuppressionsSQL, append(parameters, f.CreatedAfter, after)
+	}
+	err := s.db.SelectContext(ctx, &found, statement, parameters...)
+	if err != nil {
+		return nil, fmt.Errorf("list suppressions: %w", pg.Translate(err))
+	}
+	return found, nil
+}
