@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"email-gateway/shared/service"
 )
 
 const (
@@ -48,8 +50,8 @@ func (a *announcer) run() {
 	for a.next() {
 		ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
 		_ = a.redis.Publish(ctx, a.channel, "").Err()
+		_ = service.Pause(ctx, announceEvery)
 		cancel()
-		time.Sleep(announceEvery)
 	}
 }
 

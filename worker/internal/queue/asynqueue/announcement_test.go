@@ -55,7 +55,7 @@ func TestConsumer_Announcements(t *testing.T) {
 	if !ok {
 		t.Fatal("not a redis client")
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	for n := range 3 {
 		if err := client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err(); err != nil {
 			t.Fatal(err)
@@ -74,7 +74,7 @@ func TestConsumer_TaskWithoutAnnouncement(t *testing.T) {
 	if !ok {
 		t.Fatal("not a redis client")
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	for n := range 3 {
 		id := fmt.Sprintf("00000000-0000-7000-8000-00000000000%d", n)
 		if _, err := asynq.NewClientFromRedisClient(client).EnqueueContext(t.Context(), asynq.NewTask("email:send", nil), asynq.TaskID(id), asynq.Queue(email.QueueNormal)); err != nil {
