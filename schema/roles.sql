@@ -28,7 +28,7 @@ $$;
 -- Session settings of the programs. PgBouncer refuses startup parameters that it does not know, or
 -- ignores those listed in ignore_startup_parameters, so the roles carry them. They abort idle
 -- transactions after 5 s, limit the time of statements, make plans use indexes (see prepared.go in
--- shared/store), and deliver the warning that no standby confirmed a commit. A setting that a role
+-- shared/store/internal/pg), and deliver the warning that no standby confirmed a commit. A setting that a role
 -- already has is kept. If the caller may not alter a role, the role keeps its settings and a
 -- warning is printed.
 DO $$

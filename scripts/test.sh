@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: scripts/test.sh [--long] [--rerun] [go test arguments]      e.g. scripts/test.sh ./worker/internal/pipeline/ -run Retry
+# Usage: scripts/test.sh [--long] [--rerun] [go test arguments]      e.g. scripts/test.sh ./worker/internal/pipeline/ -run TestBreaker
 #
 # Runs the tests of every module but those of long-tests.txt, or with --long only those, one package at a time. With
 # packages as arguments it runs all their tests, and with -run all those that match. All run with the race detector and

@@ -4,8 +4,8 @@
 // bench and its tests.
 //
 // This package has the sections, each of which measures one path. Package environment runs the servers
-// and programs, load sends requests, reference has what the gateway is compared with, and results
-// the figures.
+// and programs, load sends requests, reference and peer do without the gateway what it is compared with,
+// history fills its tables, and results has the figures.
 package bench
 
 import (

@@ -153,7 +153,7 @@ func (d *Draft) CheckHTML(ctx context.Context, checker *htmlcheck.Checker) error
 // maxViolations is how many violations of one body are reported.
 const maxViolations = 20
 
-// CheckHTML checks a field html without an email.
+// CheckHTML checks the field html of a request that is not one email, such as a mailing or a stored template.
 func CheckHTML(ctx context.Context, checker *htmlcheck.Checker, html string, f *rules.Faults) error {
 	found, err := checker.CheckAll(ctx, html, maxViolations)
 	for i, v := range found {

@@ -1,6 +1,6 @@
-// Package store opens the database and joins the packages below it, each of which holds the SQL statements of one subject: every
-// statement beside the one method that runs it, with the index it uses and the rows it locks. It has names of its own
-// for what callers of several subjects use, one file per package.
+// Package store opens the database and combines the packages below it in one Store. Each of them holds the SQL statements of one
+// subject: every statement beside the one method that runs it, with the index it uses and the rows it locks. Types and
+// constants of these packages have aliases here, in one file per package.
 //
 // It is used by the api, by dispatcher and worker, and by gatewayctl. None of them
 // contains SQL; each declares the few methods it calls as an interface of its own.

@@ -1,5 +1,5 @@
 // Package environment runs the gateway's real programs with private servers, for the sections of the
-// benchmark and for what they are compared with.
+// benchmark and their references.
 package environment
 
 import (

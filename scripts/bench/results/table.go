@@ -1,5 +1,5 @@
-// Package results has the figures of a run of the benchmark: measurements beside those of their
-// references, and budgets.
+// Package results collects and prints the figures of a benchmark run: each measurement, that of its reference,
+// and its budget.
 package results
 
 import (

@@ -67,8 +67,8 @@ func (l *Load) Pace(rate float64) {
 }
 
 const (
-	// backlogTime is how long the machine may need for the backlog; the rest of the minute is for
-	// retries.
+	// backlogTime is how long sending the backlog may take on this machine. The rest of the minute
+	// after the run is for retries.
 	backlogTime = 25 * time.Second
 	// leastBacklog and maxBacklog limit it on any machine.
 	leastBacklog, maxBacklog = 500, 6000

@@ -9,7 +9,7 @@ import (
 // stamp formats a time as SES does.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// Event returns the JSON that SES publishes about a mail. kind is a name of eventKinds; about are
+// Event returns the JSON that SES publishes about a mail. kind is one of sessim.EventKinds; about are
 // the recipients concerned.
 func Event(m *Mail, kind string, about []string, now time.Time) (string, error) {
 	name, detail, _ := strings.Cut(kind, ":")

@@ -1,4 +1,4 @@
-// Package audit records in operator_audit what operators change by hand, in the commit of the change.
+// Package audit records the changes that operators make in operator_audit, each in the transaction of the change.
 package audit
 
 import (
@@ -123,8 +123,7 @@ func Affected(result sql.Result, err error) (int, error) {
 	return int(n), err
 }
 
-// MustChange turns a change of nothing into ErrNotFound, where what is changed is what is
-// looked for.
+// MustChange passes on the results of ApplyOne, and returns pg.ErrNotFound if the statement changed no row.
 func MustChange(changed bool, err error) error {
 	if err == nil && !changed {
 		return pg.ErrNotFound

@@ -1,5 +1,5 @@
-// Package breaker holds the circuit breaker before the provider, the one row of provider_gate: its state, who opened and closed
-// it, and an operator's hold.
+// Package breaker holds the statements of the email provider's circuit breaker, the one row of provider_gate: its state, who
+// opened and closed it, and an operator's hold.
 package breaker
 
 import (

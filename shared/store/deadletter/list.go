@@ -190,10 +190,10 @@ func (q *LetterQuery) args(replay *uuid.UUID) []any {
 	return []any{at, id, q.CreatedAfter, q.CreatedBefore, q.Reason, q.Target, q.MailingID, q.Recipient, resolved, replay}
 }
 
-// letterCount is where counting stops.
+// letterCount is the number at which counting dead letters stops.
 const letterCount = 1_000_000
 
-// They read as the lists do, and no further than what was asked for.
+// They read along the same indexes as the lists, and at most $12 rows.
 const (
 	countLettersSQL    = `SELECT count(*) FROM (SELECT FROM dead_letters WHERE ` + ofCompanySQL + aheadSQL + ` AND ` + fitsSQL + ` LIMIT $12) counted`
 	countAllLettersSQL = `SELECT count(*) FROM (SELECT FROM dead_letters WHERE ` + ofAllSQL + aheadSQL + ` AND ` + fitsSQL + ` LIMIT $12) counted`
@@ -221,7 +221,7 @@ const (
 )
 
 // FindDeadLetter returns one dead letter of the company with its payload, or
-// ErrNotFound.
+// pg.ErrNotFound.
 func (s *Store) FindDeadLetter(ctx context.Context, company, id uuid.UUID) (Letter, error) {
 	return s.findLetter(ctx, findLetterSQL, id, company)
 }

@@ -180,7 +180,7 @@ const (
 	findReplaySQL    = findAnyReplaySQL + ` AND company_id = $2`
 )
 
-// FindReplay returns a replay of the company, or ErrNotFound.
+// FindReplay returns a replay of the company, or pg.ErrNotFound.
 func (s *Store) FindReplay(ctx context.Context, company, id uuid.UUID) (Replay, error) {
 	return findReplay(ctx, s.db, findReplaySQL, id, company)
 }

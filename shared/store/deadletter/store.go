@@ -1,5 +1,5 @@
-// Package deadletter holds the statements of dead letters: what was given up, how it is tried again or discarded, one by one or
-// many at a time (a replay).
+// Package deadletter holds the statements of dead letters: they are listed, retried and discarded, one at a time or all that
+// match a filter (a replay).
 package deadletter
 
 import (

@@ -1,5 +1,6 @@
-// Package dispatch holds the dispatcher's statements: which lanes have due rows, taking and releasing them, the email that tries
-// a provider behind an open circuit breaker, what was lost on the way, and how much waits.
+// Package dispatch holds the dispatcher's statements. They list the lanes with due rows, take and release rows, choose the email
+// that probes the provider while the circuit breaker is open, find emails whose task or outcome was lost, and count the
+// backlog.
 package dispatch
 
 import (

@@ -63,7 +63,7 @@ JOIN companies c ON c.id = coalesce(o.company_id, l.company_id)
 LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
 LEFT JOIN provider_gate g ON g.id = 1`
 
-// FindEmailDiagnosis returns an email of any company, or ErrNotFound. It is for operators; requests of tenants use
+// FindEmailDiagnosis returns an email of any company, or pg.ErrNotFound. It is for operators; requests of tenants use
 // FindEmail.
 func (s *Store) FindEmailDiagnosis(ctx context.Context, id uuid.UUID) (Diagnosis, error) {
 	var found Diagnosis

@@ -88,7 +88,7 @@ FROM (SELECT * FROM email_outbox WHERE id = $1 AND company_id = $2 AND target = 
 FULL JOIN (SELECT * FROM email_logs WHERE outbox_id = $1 AND company_id = $2) l ON l.outbox_id = o.id
 ` + joinAggregate
 
-// FindEmail returns one email of the company, or ErrNotFound.
+// FindEmail returns one email of the company, or pg.ErrNotFound.
 func (s *Store) FindEmail(ctx context.Context, company, id uuid.UUID) (Email, error) {
 	var e Email
 	if err := s.db.GetContext(ctx, &e, findEmailSQL, id, company); err != nil {

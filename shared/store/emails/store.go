@@ -1,4 +1,4 @@
-// Package emails holds the statements that show emails and their timelines, and an operator's changes of one email.
+// Package emails holds the statements that show emails and their timelines, and those by which an operator changes one email.
 package emails
 
 import (

@@ -1,4 +1,5 @@
-// Package encryption lists what is encrypted in the database and in files, and replaces it when the keys are rotated.
+// Package encryption holds the statements of a rotation of keys: it lists the encrypted CPFs and CNPJs and replaces them, and
+// lists the encrypted files of mailings.
 package encryption
 
 import (

@@ -69,7 +69,7 @@ func (s *Store) delete(ctx context.Context, what, lock string, args ...any) (gon
 // allSQL goes along stored_files_pkey and locks nothing.
 const allSQL = `SELECT id, company_id FROM stored_files WHERE id > $1 ORDER BY id LIMIT $2`
 
-// All lists at most limit files behind after, of all companies.
+// All returns the next files of all companies by id: at most limit, with ids greater than after.
 func (s *Store) All(ctx context.Context, after uuid.UUID, limit int) ([]Object, error) {
 	var page []Object
 	if err := s.db.Select(ctx, &page, allSQL, after, limit); err != nil {

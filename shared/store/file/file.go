@@ -1,7 +1,7 @@
 // Package file holds the statements of stored files and of attachments: which contents a company has stored, and which
 // email or mailing attaches them under which name. The contents themselves are objects in the file storage (Key).
 //
-// A content that is stored once is one row per company, whatever its names are: names belong to attachments.
+// The same content is stored once per company, as one row, under any number of names: names belong to attachments.
 package file
 
 import (
@@ -48,7 +48,7 @@ func New(db *pg.DB) *Store { return &Store{db: db} }
 // useSQL finds the row by stored_files_company_id_sha256_key and locks it. An attachment does not conflict with this lock.
 const useSQL = `UPDATE stored_files SET used_at = greatest(used_at, now()) WHERE company_id = $1 AND sha256 = $2 RETURNING ` + columns
 
-// UseFile finds the company's file with this content and keeps it for another day; ErrNotFound if there is none.
+// UseFile finds the company's file with this content and keeps it for another day; pg.ErrNotFound if there is none.
 func (s *Store) UseFile(ctx context.Context, company uuid.UUID, sha256 []byte) (File, error) {
 	var f File
 	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {

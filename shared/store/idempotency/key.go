@@ -46,7 +46,7 @@ const findKeySQL = `
 SELECT body_sha256, status, answer FROM idempotency_keys
 WHERE company_id = $1 AND route = $2 AND key = $3 AND expires_at > now()`
 
-// FindAnswer returns what the key's first request was answered, or ErrNotFound.
+// FindAnswer returns what the key's first request was answered, or pg.ErrNotFound.
 func (s *Store) FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (StoredAnswer, error) {
 	var found StoredAnswer
 	if err := s.db.GetContext(ctx, &found, findKeySQL, company, route, key); err != nil {

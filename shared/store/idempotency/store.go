@@ -1,5 +1,5 @@
-// Package idempotency holds the statements of idempotency keys: a client's key is committed with what its request writes, and
-// with the answer that a repeated request gets.
+// Package idempotency holds the statements of idempotency keys: a client's key is committed together with the rows of its
+// request and the response that a repeated request gets.
 package idempotency
 
 import (

@@ -1,5 +1,5 @@
-// Package lane holds the statements of dispatch lanes, in which the rows of the outbox wait: operators hold and release them, and
-// a program that has written rows wakes the dispatchers, which look for them in the lanes that are named.
+// Package lane holds the statements of dispatch lanes, the queues in which rows of the outbox wait for a dispatcher. Operators
+// hold and release lanes; a program that has written rows notifies the dispatchers of the lanes that have new ones.
 package lane
 
 import (

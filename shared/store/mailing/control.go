@@ -100,7 +100,7 @@ func (s *Store) PauseMailing(ctx context.Context, company, id uuid.UUID) (Mailin
 }
 
 // ResumeMailing continues a paused or failed mailing where it stopped. A failed one has
-// released its filename: ErrExists when another mailing has it now.
+// released its filename: pg.ErrExists when another mailing has it now.
 // *StateError when it is neither paused nor failed; *quota.Error when the limit of running mailings is reached;
 // *PausedError when the company's mailings are paused.
 func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
@@ -154,7 +154,7 @@ func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (
 const runs = true
 
 // control changes one mailing in one commit, under its lock. change brings m up to date. A lock
-// that another transaction does not let go of is ErrBusy. A control that may set the mailing
+// that another transaction does not let go of is pg.ErrBusy. A control that may set the mailing
 // going locks the company's quotas first.
 func (s *Store) control(ctx context.Context, operation string, company, id uuid.UUID, change func(tx *sqlx.Tx, m *Mailing) error, starts ...bool) (Mailing, error) {
 	changed, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: company, Name: id.String()}, func(tx *sqlx.Tx, _ time.Duration) ([]Mailing, error) {

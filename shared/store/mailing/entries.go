@@ -57,7 +57,7 @@ FROM mailing_entries
 WHERE id >= $1 AND id > $2 AND id <= $3 AND (mailing_id = $4) IS TRUE AND ($5 = '' OR status = $5)
 ORDER BY id LIMIT $6`
 
-// MailingEntries returns a page of a mailing's entries; ErrNotFound when the company
+// MailingEntries returns a page of a mailing's entries; pg.ErrNotFound when the company
 // has no such mailing.
 func (s *Store) MailingEntries(ctx context.Context, company, id uuid.UUID, f EntryFilter) ([]Entry, error) {
 	m, err := s.FindMailing(ctx, company, id)

@@ -127,7 +127,7 @@ created_at, updated_at, completed_at, file_deleted_at, entries_deleted_at, coale
 // findMailingSQL reads one row, by primary key or mailings_company, and locks nothing.
 const findMailingSQL = `SELECT ` + mailingColumns + ` FROM mailings WHERE id = $1 AND company_id = $2`
 
-// FindMailing returns one mailing of the company, or ErrNotFound.
+// FindMailing returns one mailing of the company, or pg.ErrNotFound.
 func (s *Store) FindMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	var m Mailing
 	if err := s.db.GetContext(ctx, &m, findMailingSQL, id, company); err != nil {
@@ -157,7 +157,7 @@ func (s *Store) ListMailings(ctx context.Context, company, before uuid.UUID, lim
 const mailingExistsSQL = `SELECT EXISTS (SELECT FROM mailings WHERE id = $1) AS found, ` + pg.ConfirmedColumn + ` IS NOT NULL AS confirmed`
 
 // MailingExists reports whether a mailing was committed, as Exists does for an email, for a caller whose IngestMailing
-// returned ErrUnknownOutcome.
+// returned pg.ErrUnknownOutcome.
 func (s *Store) MailingExists(ctx context.Context, id uuid.UUID) (bool, error) {
 	found, err := s.db.ExistsConfirmed(ctx, mailingExistsSQL, id)
 	if err != nil {

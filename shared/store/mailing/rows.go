@@ -83,7 +83,7 @@ type RowPage struct {
 	More bool      // there may be others
 }
 
-// MailingRows returns a page of a mailing's rows; ErrNotFound when the company has no such
+// MailingRows returns a page of a mailing's rows; pg.ErrNotFound when the company has no such
 // mailing.
 func (s *Store) MailingRows(ctx context.Context, company, id uuid.UUID, f RowFilter) (RowPage, error) {
 	m, err := s.FindMailing(ctx, company, id)

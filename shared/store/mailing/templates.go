@@ -11,7 +11,7 @@ import (
 )
 
 // Templates is what the emails of a mailing are made from. It never changes until
-// EraseTemplates blanks it.
+// EraseTemplates of package retention blanks it.
 type Templates struct {
 	HTML           string         `db:"html"`
 	Text           string         `db:"text_body"` // "" = none
@@ -31,7 +31,7 @@ SELECT html, coalesce(text_body, '') AS text_body, auto_text, html_sha256, check
        coalesce(template, '') AS template, coalesce(template_variables, '') AS template_variables
 FROM mailings WHERE id = $1`
 
-// MailingTemplates reads them; ErrNotFound if there is no such mailing, or its templates are
+// MailingTemplates reads them; pg.ErrNotFound if there is no such mailing, or its templates are
 // not kept any more.
 func (s *Store) MailingTemplates(ctx context.Context, mailing uuid.UUID) (Templates, error) {
 	var t Templates

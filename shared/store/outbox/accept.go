@@ -76,8 +76,8 @@ func (s *Store) NewAccepter() *Accepter {
 // *idempotency.UsedError with the stored answer, and nothing was written. A taken aggregate is an
 // *AggregateTakenError in the same way. *file.GoneError: an attached file does not exist (any more). *quota.Error: a quota of the
 // company would be exceeded; the caller looks up the answer of an idempotency key itself.
-// Other errors: lane.ErrNone, ErrAggregateBusy, idempotency.ErrInProgress, ErrBusy, ErrUnavailable (nothing
-// written), ErrUnknownOutcome (call Exists).
+// Other errors: lane.ErrNone, ErrAggregateBusy, idempotency.ErrInProgress, pg.ErrBusy, pg.ErrUnavailable (nothing
+// written), pg.ErrUnknownOutcome (call Exists).
 func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 	var err error
 	if e.payload, err = json.Marshal(e.Job); err != nil {
@@ -208,7 +208,7 @@ func (a *Accepter) Close() {
 const existsSQL = `SELECT EXISTS (SELECT FROM email_outbox WHERE id = $1) AS found, ` + pg.ConfirmedColumn + ` IS NOT NULL AS confirmed`
 
 // Exists reports whether an email was committed, on a synchronous standby too where there is one, for a caller
-// whose Accept returned ErrUnknownOutcome.
+// whose Accept returned pg.ErrUnknownOutcome.
 func (s *Store) Exists(ctx context.Context, id uuid.UUID) (bool, error) {
 	found, err := s.db.ExistsConfirmed(ctx, existsSQL, id)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // AdvanceAll applies transitions of different emails of a company in one commit, for a client
 // that waits for the answer, and returns their results in order. A program's open
 // transaction may hold an email for any time: after 4 s that is
-// ErrAggregateBusy, or ErrBusy at once when too many others wait already, and nothing was changed.
+// ErrAggregateBusy, or pg.ErrBusy at once when too many others wait already, and nothing was changed.
 func (s *Store) AdvanceAll(ctx context.Context, company uuid.UUID, ts []Transition) ([]Advanced, error) {
 	encoded := make([]Transition, len(ts))
 	for i, t := range ts {

@@ -45,7 +45,7 @@ type EarlierEmail struct {
 	CreatedAt time.Time    `db:"created_at"`
 }
 
-// BatchOutcome is a batch that was committed, or may have been (ErrUnknownOutcome).
+// BatchOutcome is a batch that was committed, or may have been (pg.ErrUnknownOutcome).
 type BatchOutcome struct {
 	Results  []BatchResult
 	Answer   []byte
@@ -64,9 +64,9 @@ const (
 // AcceptBatch commits the emails and returns nil: from here on none of them can be lost. It waits for locks of other
 // transactions for a moment only.
 //
-// Errors, all with nothing written: *idempotency.UsedError, *quota.Error, *file.GoneError, lane.ErrNone, ErrUnavailable; and idempotency.ErrInProgress (key),
-// ErrAggregateBusy or ErrBusy (quotas, files) for a lock, after which the batch may be repeated. After ErrUnknownOutcome ask Exists
-// for Inserted, which is in the outcome.
+// Errors, all with nothing written: *idempotency.UsedError, *quota.Error, *file.GoneError, lane.ErrNone, pg.ErrUnavailable; and idempotency.ErrInProgress (key),
+// ErrAggregateBusy or pg.ErrBusy (quotas, files) for a lock, after which the batch may be repeated. After pg.ErrUnknownOutcome call Exists
+// with the outcome's Inserted.
 func (s *Store) AcceptBatch(ctx context.Context, b NewBatch) (BatchOutcome, error) {
 	b.Emails = slices.Clone(b.Emails)
 	wanted := quota.Demand{}

@@ -67,7 +67,7 @@ func (s *Store) NewLoader() *Loader {
 // For sets how many goroutines load emails from now on, see Options.Hands.
 func (l *Loader) For(hands int) { l.group.For(hands) }
 
-// Load reads one email; ErrNotFound if there is none.
+// Load reads one email; pg.ErrNotFound if there is none.
 func (l *Loader) Load(ctx context.Context, id uuid.UUID) (*LoadedEmail, error) {
 	found, err := l.group.Do(ctx, id)
 	if err == nil && found == nil {

@@ -68,7 +68,7 @@ func EnqueueIn(ctx context.Context, tx Querier, e ProgramEmail) (ProgramResult, 
 	return only("enqueue email", results, err)
 }
 
-// RescheduleIn moves an email in the transaction; ErrNotFound if there is none.
+// RescheduleIn moves an email in the transaction; pg.ErrNotFound if there is none.
 func RescheduleIn(ctx context.Context, tx Querier, company uuid.UUID, a Aggregate, sendAt time.Time, ttl time.Duration) (ProgramResult, error) {
 	results, err := queryResults(ctx, tx, false, rescheduleAggregateSQL, company.String(), a.Type, a.ID, a.EventType,
 		sql.NullTime{Time: sendAt, Valid: !sendAt.IsZero()}, ttl.Milliseconds())

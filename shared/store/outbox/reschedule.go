@@ -73,8 +73,8 @@ type Move struct {
 }
 
 // Reschedule moves the company's email to another time. Applied false means that it is too
-// late: Status is the reason. ErrNotFound: there is no such email, or its row is no longer
-// stored. ErrAggregateBusy, ErrBusy: a program's open transaction holds it. *quota.Error: it was
+// late: Status is the reason. pg.ErrNotFound: there is no such email, or its row is no longer
+// stored. ErrAggregateBusy, pg.ErrBusy: a program's open transaction holds it. *quota.Error: it was
 // due, and the quota of scheduled emails is used up.
 func (s *Store) Reschedule(ctx context.Context, m Move) (Advanced, error) {
 	var at *time.Time

@@ -35,15 +35,15 @@ const (
 	GuardOpen Guard = "open"
 	// GuardOverdue is GuardOpen for an email past its deadline.
 	GuardOverdue Guard = "overdue"
-	// GuardAbandoned is GuardAttempt for somebody else: PROCESSING under the transition's
-	// token, and its lease has ended.
+	// GuardAbandoned is GuardAttempt for a process other than the one that made the attempt: PROCESSING
+	// under the transition's token, and its lease has expired.
 	GuardAbandoned Guard = "abandoned"
 	// GuardUnresolved is OUTCOME_UNKNOWN under the transition's token, whose wait for the
 	// provider's feedback is over.
 	GuardUnresolved Guard = "unresolved"
-	// GuardReplay is a person's second chance, with a full budget of tries: FAILED,
-	// EXPIRED or CANCELLED, its body not erased, not of a mailing that was cancelled as a
-	// whole, and not replaced by another one about the same.
+	// GuardReplay is a retry requested by an operator or a tenant; the count of attempts begins at 0 again.
+	// The email is FAILED, EXPIRED or CANCELLED, its body is not erased, its mailing was not cancelled as a
+	// whole, and no newer email about the same aggregate has replaced it.
 	GuardReplay Guard = "replay"
 )
 

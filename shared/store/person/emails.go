@@ -49,7 +49,7 @@ const askTasksSQL = `
 // them. Logs are found by email_logs_pkey, events by email_events_pkey, notifications by
 // ses_events_outbox. Recipient imports are deleted, with their mark in recipient_intakes (by
 // primary key). A trigger deletes attachments (found by attachments_pkey); their files (by
-// stored_files_company_id_id_key) are deleted by DeleteErased, or by the next cleaner, unless
+// stored_files_company_id_id_key) are deleted by file.Store.DeleteErased, or by the next cleaner, unless
 // another email attaches them. The dispatcher is requested to remove their tasks (erased_tasks_pkey).
 const eraseEmailsSQL = `
 WITH held AS MATERIALIZED (

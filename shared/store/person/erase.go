@@ -83,7 +83,7 @@ func (s *Store) EraseDeadLetters(ctx context.Context, by audit.Operator, company
 // eraseRecipientsSQL deletes by primary key, and the marks of waiting imports by that of
 // recipient_intakes. It replaces a row by one that contains nothing but the id and the time of
 // the erasure: a statement that was accepted before ($3, at $4) and arrives later must not
-// restore the person. CleanRecipients deletes it.
+// restore the person. CleanRecipients of package retention deletes it.
 const eraseRecipientsSQL = `
 WITH intakes AS (
     DELETE FROM recipient_intakes WHERE recipient_id = ANY ($2::uuid[]) AND company_id = $1 AND outbox_id <= $3

@@ -1,7 +1,7 @@
-// Package person finds what the tables of a company contain about a person, and erases it. Package privacy of gatewayctl decides
-// what is erased, and in which order.
+// Package person finds what the tables of a company contain about a person, and erases it. Package
+// api/internal/privacy decides what is erased, and in which order.
 //
-// Person is what rows may know somebody by: Find collects it by following addresses, hashes and ids from row to row.
+// Person holds the identifiers of a person. Find collects them by following addresses, hashes and ids from row to row.
 package person
 
 import "email-gateway/shared/store/internal/pg"

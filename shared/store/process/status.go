@@ -1,4 +1,4 @@
-// Package process holds what each dispatcher and worker reports about itself, in the table process_status.
+// Package process holds the statements of process_status, in which each dispatcher and worker reports its own state.
 package process
 
 import (
@@ -41,7 +41,7 @@ WITH gone AS (DELETE FROM process_status WHERE updated_at < now() - interval '1 
 INSERT INTO process_status (service, instance, started_at, details) VALUES ($1, $2, $3, $4)
 ON CONFLICT (service, instance) DO UPDATE SET updated_at = now(), started_at = excluded.started_at, details = excluded.details`
 
-// ReportStatus records a process's view of itself. details is encoded as JSON. A timeout is ErrUnreplicated too where it
+// ReportStatus records a process's view of itself. details is encoded as JSON. A timeout is pg.ErrUnreplicated too where it
 // follows a commit that no standby has confirmed, see Confirm.
 func (s *Store) ReportStatus(ctx context.Context, service, instance string, startedAt time.Time, details any) error {
 	text, err := json.Marshal(details)

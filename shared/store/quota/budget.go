@@ -125,7 +125,7 @@ func TakeFrom(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted Demand
 }
 
 // InTx does something in a transaction that waits for locks for LockWait at most,
-// each (ErrBusy), and repeats it when it lost a race.
+// each (pg.ErrBusy), and repeats it when it lost a race.
 func InTx[R any](ctx context.Context, db *pg.DB, do func(tx *sqlx.Tx) ([]R, error)) ([]R, error) {
 	results, err := pg.Repeat(func() (done []R, err error) {
 		err = db.InTx(ctx, func(tx *sqlx.Tx) error {

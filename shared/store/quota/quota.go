@@ -137,7 +137,7 @@ WHERE EXISTS (SELECT FROM jsonb_each_text($2::jsonb) AS n WHERE n.value IS DISTI
 var ErrInvalid = errors.New("no such quota, or no such limit")
 
 // SetQuotas gives the company limits of its own for these quotas; 0 is unlimited, and nil
-// the installation's limit. The programs act on it within 5 s. ErrNotFound: there is no
+// the installation's limit. The programs act on it within 5 s. pg.ErrNotFound: there is no
 // such company.
 func (s *Store) SetQuotas(ctx context.Context, by audit.Operator, company uuid.UUID, limits map[Quota]*int64) error {
 	details := make(map[string]any, len(limits))
@@ -168,7 +168,7 @@ const companyQuotasSQL = `
 SELECT u.quota, u.own, u.most, CASE u.quota WHEN 'scheduled_emails' THEN email_gateway_scheduled($1) ELSE u.used END AS used, u.resets_at
 FROM companies c CROSS JOIN LATERAL email_gateway_use(c.id, true) u WHERE c.id = $1`
 
-// CompanyQuotas returns all quotas of the company, with what it uses; ErrNotFound if there
+// CompanyQuotas returns all quotas of the company, with what it uses; pg.ErrNotFound if there
 // is no such company.
 func (s *Store) CompanyQuotas(ctx context.Context, company uuid.UUID) ([]Use, error) {
 	var all []Use

@@ -1,5 +1,5 @@
 // Package quota holds the statements of quotas: the limits on what a company may use, what it uses, and the lock under which
-// requests of a company that is close to a limit are checked one by one.
+// requests of a company that is close to a limit are checked one at a time.
 package quota
 
 import (

@@ -38,8 +38,8 @@ type NewRecipient struct {
 // AcceptRecipients commits the recipients and returns nil: from here on none of them
 // can be lost, and an email may name them before RabbitMQ has delivered them.
 //
-// Errors are those of Accepter.Accept: *idempotency.UsedError, *quota.Error, lane.ErrNone, idempotency.ErrInProgress, ErrBusy,
-// ErrUnavailable (nothing written), ErrUnknownOutcome (call Exists for the first OutboxID).
+// Errors are those of outbox.Accepter.Accept: *idempotency.UsedError, *quota.Error, lane.ErrNone, idempotency.ErrInProgress, pg.ErrBusy,
+// pg.ErrUnavailable (nothing written), pg.ErrUnknownOutcome (call outbox.Store.Exists with the first OutboxID).
 func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 	rows, err := intakeRows(r)
 	if err != nil {

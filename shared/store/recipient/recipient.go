@@ -116,7 +116,7 @@ LEFT JOIN LATERAL (
 ) i ON true
 WHERE r.id IS NOT NULL OR i.outbox_id IS NOT NULL`
 
-// FindRecipient finds a recipient of the company; ErrNotFound if there is none, or it
+// FindRecipient finds a recipient of the company; pg.ErrNotFound if there is none, or it
 // was deleted.
 func (s *Store) FindRecipient(ctx context.Context, company, recipient uuid.UUID) (Known, error) {
 	var found Known
@@ -153,7 +153,7 @@ ON CONFLICT (id) DO UPDATE SET
 WHERE recipients.company_id = excluded.company_id`
 
 // DeleteRecipient marks a recipient of the company as deleted, again if it is deleted
-// already. ErrNotFound if there is none. What was accepted before the deletion changes
+// already. pg.ErrNotFound if there is none. What was accepted before the deletion changes
 // nothing any more, however late it arrives; an email or an import that is accepted later
 // makes a new person under the same id.
 func (s *Store) DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error {

@@ -29,7 +29,7 @@ const lockedTime = 10 * time.Second
 
 // UpsertRecipients merges accepted imports into recipients and returns for each outbox
 // id, in the order given: nil (merged, or void because the person was deleted since),
-// ErrNotFound (no such import), ErrRefused, or another error of the database, after which
+// pg.ErrNotFound (no such import), ErrRefused, or another error of the database, after which
 // it may be tried again. It is idempotent.
 //
 // One bad row makes Postgres refuse the whole statement, so a refused batch is halved

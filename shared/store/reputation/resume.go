@@ -29,7 +29,7 @@ WHERE company_id = $1`
 )
 
 // Resume lets the company's mailings go on, for the operator's reason. From now on only emails that are
-// sent after this moment count. resumed is false if the mailings are not paused; ErrNotFound without the
+// sent after this moment count. resumed is false if the mailings are not paused; pg.ErrNotFound without the
 // company.
 func (s *Store) Resume(ctx context.Context, by audit.Operator, company uuid.UUID) (resumed bool, err error) {
 	resumed, err = audit.Apply(ctx, s.db, by, audit.Change{Action: "company.resume-mailings", Company: company}, func(tx *sqlx.Tx, a *audit.Change) error {

@@ -198,7 +198,7 @@ SELECT coalesce(r.enabled, g.enabled) AS enabled, r.enabled IS NOT NULL AS own_e
 FROM companies c JOIN reputation_guard g ON g.singleton LEFT JOIN company_reputation r ON r.company_id = c.id
 WHERE c.id = $1`
 
-// Find returns the company's settings and numbers, or ErrNotFound.
+// Find returns the company's settings and numbers, or pg.ErrNotFound.
 func (s *Store) Find(ctx context.Context, company uuid.UUID) (Status, error) {
 	var found Status
 	if err := s.db.Get(ctx, &found, statusSQL, company); err != nil {

@@ -78,7 +78,7 @@ const (
 	complaint  = `{"complaintFeedbackType": "abuse"}`
 )
 
-// feedback applies a notification about each email, as store.RecordFeedback does at its end.
+// feedback applies a notification about each email, as feedback.Store.RecordFeedback does at its end.
 func (b *bench) feedback(t *testing.T, kind, payload string, ids ...uuid.UUID) {
 	t.Helper()
 	texts := make([]string, len(ids))

@@ -1,9 +1,9 @@
 // Package reputation decides from the provider's feedback whether the mailings of a company are paused.
 //
-// A rate is that of the emails that a company sent in a window: those of them that bounced for good, or
-// drew a complaint, divided by all of them. Numerator and denominator are about the same emails. So a
-// batch of feedback that comes late, feedback about emails of last week, and a quiet hour after a large
-// mailing distort no rate; and after the mailings were resumed, only emails sent since then count.
+// A rate is the number of emails that bounced permanently, or drew a complaint, divided by the number of
+// emails. Both count the emails that the company sent in the same window, so late feedback, feedback about
+// emails of last week, and a quiet hour after a large mailing distort no rate. After the mailings were
+// resumed, only emails sent since then count.
 //
 // Feedback is a row of reputation_feedback for each email and kind, which a trigger adds. Sends are read
 // from event_feed, only for companies with feedback, and summed up by minute in reputation_sends. Any

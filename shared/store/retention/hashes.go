@@ -84,7 +84,7 @@ WITH seen AS MATERIALIZED (
 // EraseRecipientHashes looks at the next limit recipients and removes the number of those
 // about whom nothing was written for longer than age, or than their company's own retention; age 0
 // = only those with such a retention. The recipient stays under the same id: the id of a person
-// who was known by the number alone is derived from it (RecipientID), so that an email
+// who was known by the number alone is derived from it (store.RecipientID), so that an email
 // with the same number finds the row and restores the number.
 func (s *Store) EraseRecipientHashes(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkRecipientHashes, everybody, age, limit, eraseRecipientHashesSQL)

@@ -19,7 +19,7 @@ DELETE FROM recipients WHERE id = ANY (ARRAY(
 
 // CleanRecipients deletes at most limit recipients who were deleted longer ago than age
 // and returns their number. Their rows prevent emails that were accepted before from
-// restoring them, so the age must be DeletedKept or more.
+// restoring them, so the age must be recipient.DeletedKept or more.
 func (s *Store) CleanRecipients(ctx context.Context, age time.Duration, limit int) (int, error) {
 	result, err := s.db.Exec(ctx, cleanRecipientsSQL, age.Milliseconds(), limit)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package retention deletes what is past its retention: rows of the outbox, what emails and mailings say, logs and their
-// partitions, numbers of persons, and deleted recipients. The ages are parameters; a company's own ages come from
+// Package retention deletes data older than its retention: rows of the outbox, bodies of emails and mailings, logs and their
+// partitions, CPFs and CNPJs, and deleted recipients. The ages are parameters; a company's own ages come from
 // company_retention.
 //
 // Most deletions are scans along a primary key, whose position is in retention_walks: see Store.walk.

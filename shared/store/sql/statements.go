@@ -1,4 +1,4 @@
-// Package sql holds the grouped statements: each is a file of this folder, embedded as it is. See README.md.
+// Package sql holds the statements that read or write many rows at once. Each is an embedded file of this folder: see README.md.
 package sql
 
 import _ "embed" // the files

@@ -156,7 +156,7 @@ const unsuppressSQL = `
 DELETE FROM suppressions WHERE company_id = $1 AND address = $2 AND ($3 = '' OR reason = $3)`
 
 // Unsuppress takes a suppression back, all of the address's when reason is "".
-// ErrNotFound if there is none.
+// pg.ErrNotFound if there is none.
 func (s *Store) Unsuppress(ctx context.Context, company uuid.UUID, address string, reason Reason) error {
 	address = Key(address)
 	n, err := s.db.ChangeBounded(ctx, pg.HeldRow{Company: company, Name: address}, unsuppressSQL, company, address, reason)

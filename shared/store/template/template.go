@@ -221,7 +221,7 @@ SELECT count(*) AS versions, coalesce(sum(bytes), 0) AS bytes FROM gone`
 )
 
 // Delete deletes all versions of a template in one locale. Emails and mailings made from them keep their content.
-// ErrNotFound: there is no such template.
+// pg.ErrNotFound: there is no such template.
 func (s *Store) Delete(ctx context.Context, company uuid.UUID, actor string, id ID) error {
 	return pg.Wrap("delete template", s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 		var totals, gone struct{ Versions, Bytes int64 }
@@ -251,7 +251,7 @@ SELECT t.locale, t.published AS version FROM templates t
 WHERE t.company_id = $1 AND t.name = $2 AND t.locale = ANY ($3) AND t.published IS NOT NULL
 ORDER BY array_position($3, t.locale) LIMIT 1`
 
-// Resolve returns the published version in the first of the locales that has one, or ErrNotFound.
+// Resolve returns the published version in the first of the locales that has one, or pg.ErrNotFound.
 func (s *Store) Resolve(ctx context.Context, company uuid.UUID, name string, locales []string) (id ID, version int, err error) {
 	var row struct {
 		Locale  string
@@ -270,7 +270,7 @@ SELECT v.name, v.locale, v.version, v.subject, v.html, v.text_body, v.variables,
 FROM template_versions v JOIN templates t ON t.company_id = v.company_id AND t.name = v.name AND t.locale = v.locale
 WHERE v.company_id = $1 AND v.name = $2 AND v.locale = $3 AND v.version = $4`
 
-// Find returns one version, or ErrNotFound.
+// Find returns one version, or pg.ErrNotFound.
 func (s *Store) Find(ctx context.Context, company uuid.UUID, id ID, version int) (Version, error) {
 	var v Version
 	if err := s.db.Get(ctx, &v, findVersionSQL, company, id.Name, id.Locale, version); err != nil {

@@ -84,7 +84,7 @@ func (s *Store) CreateAPIKey(ctx context.Context, by audit.Operator, k APIKey) e
 const revokeKeySQL = `UPDATE api_keys SET revoked_at = now() WHERE key_id = $1 AND (revoked_at IS NULL OR revoked_at > now()) RETURNING company_id`
 
 // RevokeAPIKey revokes a key; an api process notices within its cache's 5 s. Revoking a key again
-// changes nothing. ErrNotFound: there is no such key.
+// changes nothing. pg.ErrNotFound: there is no such key.
 func (s *Store) RevokeAPIKey(ctx context.Context, by audit.Operator, keyID string) error {
 	_, err := audit.Apply(ctx, s.db, by, audit.Change{Action: "key.revoke", Subject: keyID}, func(tx *sqlx.Tx, a *audit.Change) error {
 		return pg.Translate(tx.GetContext(ctx, &a.Company, revokeKeySQL, keyID))
@@ -107,7 +107,7 @@ INSERT INTO api_keys (key_id, company_id, name, environment, secret_sha256, scop
 SELECT $2, company_id, name, environment, $3, scopes, rate_per_second, burst, networks, ends, ends FROM old RETURNING company_id`
 
 // RotateAPIKey gives a key a successor, which may do the same, and shuts the old one out
-// after the grace. ErrNotFound: there is no such key, or it is revoked already.
+// after the grace. pg.ErrNotFound: there is no such key, or it is revoked already.
 func (s *Store) RotateAPIKey(ctx context.Context, by audit.Operator, oldID, newID string, secretSHA256 []byte, grace time.Duration) error {
 	a := audit.Change{Action: "key.rotate", Subject: oldID, Details: map[string]any{"successor": newID, "graceSeconds": int(grace.Seconds())}}
 	_, err := audit.Apply(ctx, s.db, by, a, func(tx *sqlx.Tx, a *audit.Change) error {
@@ -165,7 +165,7 @@ func (s *Store) FindCallers(ctx context.Context, keyIDs []string) (map[string]*C
 }
 
 // FindCaller returns the key and its company, revoked or suspended as they may be;
-// ErrNotFound if there is no such key.
+// pg.ErrNotFound if there is no such key.
 func (s *Store) FindCaller(ctx context.Context, keyID string) (Caller, error) {
 	found, err := s.FindCallers(ctx, []string{keyID})
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package tenant holds the companies, with what belongs to each: API keys, sender domains, programs that share the database,
+// Package tenant holds the statements of companies and of what belongs to each: API keys, sender domains, programs that share the database,
 // and retention ages.
 package tenant
 
@@ -58,7 +58,7 @@ const (
 )
 
 // CreateCompany adds a company with one lane per queue and its sender domains.
-// ErrExists: the name is taken.
+// pg.ErrExists: the name is taken.
 func (s *Store) CreateCompany(ctx context.Context, by audit.Operator, c NewCompany) error {
 	a := audit.Change{Action: "company.create", Company: c.ID, Details: map[string]any{"name": c.Name}}
 	_, err := audit.Apply(ctx, s.db, by, a, func(tx *sqlx.Tx, _ *audit.Change) error {
@@ -131,7 +131,8 @@ func (s *Store) ResumeCompany(ctx context.Context, by audit.Operator, id uuid.UU
 	return nil
 }
 
-// ChangeCompany is auditedOne for what may be so already; ErrNotFound without the company.
+// ChangeCompany is audit.ApplyOne for a statement that changes nothing if the company is in the requested state already;
+// pg.ErrNotFound if there is no such company.
 func ChangeCompany(ctx context.Context, db *pg.DB, by audit.Operator, a audit.Change, statement string, args ...any) error {
 	changed, err := audit.ApplyOne(ctx, db, by, a, statement, args...)
 	if err == nil && !changed {

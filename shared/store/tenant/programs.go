@@ -31,7 +31,7 @@ const allowProgramSQL = `
 INSERT INTO outbox_programs (role_name, company_id) SELECT rolname::text, $2::uuid FROM pg_roles WHERE rolname = $1 ON CONFLICT DO NOTHING`
 
 // AllowProgram lets a database role write the company's emails, from its next call on. Allowing it
-// again changes nothing. ErrNotFound: there is no such role.
+// again changes nothing. pg.ErrNotFound: there is no such role.
 func (s *Store) AllowProgram(ctx context.Context, by audit.Operator, company uuid.UUID, role string) error {
 	changed, err := audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "program.allow", Company: company, Subject: role}, allowProgramSQL, pg.WithoutNUL(role), company)
 	if err == nil && !changed {
@@ -47,7 +47,7 @@ func (s *Store) AllowProgram(ctx context.Context, by audit.Operator, company uui
 const revokeProgramSQL = `DELETE FROM outbox_programs WHERE role_name = $1 AND company_id = $2`
 
 // RevokeProgram takes that back, from the role's next call on; what it has committed is
-// sent. ErrNotFound: the role has no such leave.
+// sent. pg.ErrNotFound: the role has no such grant.
 func (s *Store) RevokeProgram(ctx context.Context, by audit.Operator, company uuid.UUID, role string) error {
 	return pg.Wrap("revoke program", audit.MustChange(audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "program.revoke", Company: company, Subject: role},
 		revokeProgramSQL, pg.WithoutNUL(role), company)))

@@ -50,7 +50,7 @@ WHERE (r.bodies_days, r.files_days, r.logs_days, r.hashes_days)
     IS DISTINCT FROM (excluded.bodies_days, excluded.files_days, excluded.logs_days, excluded.hashes_days)`
 
 // SetRetention gives the company ages of its own, in place of those it had.
-// *RetentionError: one of them cannot be. ErrNotFound: there is no such company.
+// *RetentionError: one of them cannot be. pg.ErrNotFound: there is no such company.
 func (s *Store) SetRetention(ctx context.Context, by audit.Operator, r Retention) error {
 	for field, days := range map[string]*int{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs, "hashesDays": r.Hashes} {
 		if days != nil && (*days < 1 || *days > MaxRetentionDays) {
@@ -69,7 +69,7 @@ const findRetentionSQL = `
 SELECT c.id AS company_id, r.bodies_days, r.files_days, r.logs_days, r.hashes_days
 FROM companies c LEFT JOIN company_retention r ON r.company_id = c.id WHERE c.id = $1`
 
-// FindRetention returns the company's ages; ErrNotFound if there is no such company.
+// FindRetention returns the company's ages; pg.ErrNotFound if there is no such company.
 func (s *Store) FindRetention(ctx context.Context, company uuid.UUID) (Retention, error) {
 	var r Retention
 	if err := s.db.GetContext(ctx, &r, findRetentionSQL, company); err != nil {

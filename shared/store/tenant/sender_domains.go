@@ -23,7 +23,7 @@ func (s *Store) AddSenderDomain(ctx context.Context, by audit.Operator, company 
 const removeDomainSQL = `DELETE FROM sender_domains WHERE company_id = $1 AND domain = $2`
 
 // RemoveSenderDomain takes that back; emails already accepted keep their sender.
-// ErrNotFound: the company has no such domain.
+// pg.ErrNotFound: the company has no such domain.
 func (s *Store) RemoveSenderDomain(ctx context.Context, by audit.Operator, company uuid.UUID, domain string) error {
 	a := audit.Change{Action: "domain.remove", Company: company, Subject: domain}
 	return pg.Wrap("remove sender domain", audit.MustChange(audit.ApplyOne(ctx, s.db, by, a, removeDomainSQL, company, domain)))

@@ -1,6 +1,6 @@
 // Package usage counts what companies use: emails, what SES reports about them, mailings and bytes, by
 // UTC day. GET /v1/usage and gatewayctl read it, and the dispatcher's usage folder writes it.
-// schema/migrations/00041_usage.sql says what is counted where.
+// schema/migrations/00041_usage.sql describes where each of them is counted.
 package usage
 
 import (
@@ -103,7 +103,7 @@ CROSS JOIN LATERAL (
 ORDER BY d.day`
 
 // Month returns the usage of a company in the month of a time; the zero time is now. ErrFuture and
-// ErrUncounted come with a Month that has Begin and CountedFrom. ErrNotFound: there is no such company.
+// ErrUncounted come with a Month that has Begin and CountedFrom. pg.ErrNotFound: there is no such company.
 func (s *Store) Month(ctx context.Context, company uuid.UUID, at time.Time) (Month, error) {
 	var state struct {
 		Begin       time.Time `db:"begin"`

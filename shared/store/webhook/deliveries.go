@@ -53,7 +53,7 @@ func (s *Store) Deliveries(ctx context.Context, company, endpoint uuid.UUID, f D
 // findDeliverySQL finds by primary key and locks nothing.
 const findDeliverySQL = `SELECT ` + deliveryColumns + ` FROM webhook_deliveries WHERE id = $3 AND endpoint_id = $1 AND company_id = $2`
 
-// FindDelivery returns a delivery of an endpoint of the company, or ErrNotFound.
+// FindDelivery returns a delivery of an endpoint of the company, or pg.ErrNotFound.
 func (s *Store) FindDelivery(ctx context.Context, company, endpoint, id uuid.UUID) (Delivery, error) {
 	var d Delivery
 	if err := s.get(ctx, &d, findDeliverySQL, endpoint, company, id); err != nil {

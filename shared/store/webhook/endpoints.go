@@ -77,7 +77,7 @@ func (s *Store) List(ctx context.Context, company uuid.UUID) ([]Endpoint, error)
 // findSQL finds by primary key and locks nothing.
 const findSQL = `SELECT ` + endpointColumns + ` FROM webhook_endpoints WHERE id = $1 AND company_id = $2`
 
-// Find returns an endpoint of the company, or ErrNotFound.
+// Find returns an endpoint of the company, or pg.ErrNotFound.
 func (s *Store) Find(ctx context.Context, company, id uuid.UUID) (Endpoint, error) {
 	var e Endpoint
 	if err := s.get(ctx, &e, findSQL, id, company); err != nil {

@@ -71,7 +71,7 @@ func (s *Store) CreateReplay(ctx context.Context, r Replay) error {
 	})
 }
 
-// FindReplay returns a replay of an endpoint of the company, or ErrNotFound.
+// FindReplay returns a replay of an endpoint of the company, or pg.ErrNotFound.
 func (s *Store) FindReplay(ctx context.Context, company, endpoint, id uuid.UUID) (Replay, error) {
 	var r Replay
 	if err := s.get(ctx, &r, findReplaySQL, endpoint, company, id); err != nil {

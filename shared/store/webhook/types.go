@@ -53,7 +53,7 @@ func text(s *string) string {
 	return *s
 }
 
-// oneRow returns ErrNotFound for a statement without a row.
+// oneRow returns pg.ErrNotFound for a statement without a row.
 func oneRow(what string, n int64, err error) error {
 	if err == nil && n == 0 {
 		err = errNotFound

@@ -26,7 +26,8 @@ const (
 // batch deletes some expired data.
 type batch func(ctx context.Context) (retention.Cleaned, error)
 
-// limited makes a batch of a method that returns how many of at most cleanBatch it deleted.
+// limited makes a batch from a method that deletes at most limit rows and returns their number. If it
+// deletes cleanBatch rows, there may be more.
 func limited(clean func(ctx context.Context, limit int) (int, error)) batch {
 	return func(ctx context.Context) (retention.Cleaned, error) {
 		n, err := clean(ctx, cleanBatch)
@@ -34,12 +35,12 @@ func limited(clean func(ctx context.Context, limit int) (int, error)) batch {
 	}
 }
 
-// older is limited for a method with an age.
+// older is limited for a method that deletes rows older than age.
 func older(age time.Duration, clean func(ctx context.Context, age time.Duration, limit int) (int, error)) batch {
 	return limited(func(ctx context.Context, limit int) (int, error) { return clean(ctx, age, limit) })
 }
 
-// aged makes a batch of a method that reports whether there is more.
+// aged makes a batch from a method that deletes data older than age and reports itself whether there is more.
 func aged(age time.Duration, clean func(context.Context, time.Duration, int) (retention.Cleaned, error)) batch {
 	return func(ctx context.Context) (retention.Cleaned, error) { return clean(ctx, age, cleanBatch) }
 }

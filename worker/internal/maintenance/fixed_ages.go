@@ -53,7 +53,8 @@ type Archive interface {
 	CleanArchive(ctx context.Context, queue string, age time.Duration) (int, error)
 }
 
-// deadLetters are kept as long as package store defines: those of emails for a shorter time.
+// deadLetters deletes dead letters. Package store/deadletter defines how long they are kept: those of emails shorter than
+// those of bulk jobs.
 func deadLetters(store DeadLetterStore) kind {
 	return kind{"dead letters", deadLetterExpired, always(limited(store.CleanEmailLetters), limited(store.CleanBulkLetters))}
 }

@@ -29,12 +29,12 @@ import (
 const (
 	// tick is how often new events are looked for.
 	tick = 250 * time.Millisecond
-	// countInterval is how often endpoints are counted. Without an enabled one nothing else is done.
+	// countInterval is how often endpoints are counted. While none is enabled, the service does nothing else.
 	countInterval = 2 * time.Second
 	// relistInterval is how often endpoints with events are listed although no event is new.
 	relistInterval = 30 * time.Second
-	// catchUpInterval is how often the cursors of endpoints without events are moved: shorter than events
-	// are kept.
+	// catchUpInterval is how often the cursors of endpoints without new events are advanced. It must be
+	// shorter than the retention of events.
 	catchUpInterval = time.Hour
 	// mostActive bounds the endpoints that a process serves at the same time, in memory and connections.
 	mostActive = 256

@@ -62,7 +62,7 @@ func (cm *Committer) Commit(ctx context.Context, id uuid.UUID, key *Key, unknown
 }
 
 // InProgress returns conflict, the 409 for a request that a concurrent one blocks, or
-// ErrUnreplicated: while Postgres confirms no commits, the other request cannot finish. Any other
+// store.ErrUnreplicated: while Postgres confirms no commits, the other request cannot finish. Any other
 // failure of the check is ignored, because Postgres has just answered that the row is locked: many
 // blocked requests at once make the check slow, which is not an outage.
 func (cm *Committer) InProgress(ctx context.Context, conflict error) error {

@@ -38,7 +38,7 @@ type eventPoll struct {
 	found chan struct{} // closed when the company has events behind after
 }
 
-// NewPolls makes EventPolls that are not running yet.
+// NewPolls makes Polls that are not running yet.
 func NewPolls(log *slog.Logger, feed Feed) *Polls {
 	p := &Polls{feed: feed, waiting: make(map[uuid.UUID]map[*eventPoll]struct{})}
 	p.loop = service.NewLoop(service.LoopParams{Log: log, Interval: pollInterval, RunOnce: p.runOnce})
@@ -64,7 +64,7 @@ func (p *Polls) Stop(ctx context.Context) error {
 }
 
 // wait returns true when the company has events behind after, and false when ctx ends, the process
-// stops, or too many requests wait already. A nil EventPolls never waits.
+// stops, or too many requests wait already. A nil *Polls never waits.
 func (p *Polls) wait(ctx context.Context, company uuid.UUID, after event.Cursor) bool {
 	if p == nil || ctx.Err() != nil {
 		return false

@@ -1,4 +1,4 @@
-// Package files stores files that emails attach, and shows what is stored.
+// Package files stores the files that emails can attach, and shows and lists them.
 package files
 
 import (

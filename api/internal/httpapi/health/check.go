@@ -1,5 +1,5 @@
-// Package health answers /livez, /readyz and /health, and exports as metrics which components the api
-// reaches.
+// Package health answers /livez, /readyz and /health, and exports metrics of the components that the api
+// can reach.
 package health
 
 import (

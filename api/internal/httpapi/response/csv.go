@@ -1,4 +1,5 @@
-// Package response has what the responses of several families of routes share.
+// Package response has the parts of responses that several families of routes share: objects in JSON, headers of rate limits
+// and locations, and deadlines for writing.
 package response
 
 // TypeCSV is the media type of CSV.

@@ -1,4 +1,4 @@
-// Package unsubscribepage serves the unsubscribe links of mailings: the page that asks, and the
+// Package unsubscribepage serves the unsubscribe links of mailings: the confirmation page, and the
 // one-click POST of RFC 8058.
 package unsubscribepage
 

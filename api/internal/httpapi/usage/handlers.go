@@ -1,4 +1,4 @@
-// Package usage shows what a company used in a month, and its quotas.
+// Package usage shows a company its usage of a month and its quotas.
 package usage
 
 import (

@@ -1,4 +1,4 @@
-// Package intake has what packages of the store share about recipient imports: rows of email_outbox whose target is
+// Package intake has what several packages of the store need for recipient imports: rows of email_outbox whose target is
 // recipients.upsert.
 package intake
 

@@ -106,7 +106,7 @@ func (c *Copy) OptionalBytea(b []byte) {
 
 func (c *Copy) Null() { c.rows = append(c.rows, '\\', 'N', '\t') }
 
-// Texts is an array of texts, of which each is cleaned as NewEntry says.
+// Texts adds an array of texts. Each is cleaned as mailing.NewEntry says.
 func (c *Copy) Texts(values []string) {
 	c.rows = append(c.rows, '{')
 	for i, value := range values {

@@ -16,7 +16,7 @@ import (
 //
 // The plan may be made while the tables are nearly empty, where reading one whole
 // looks cheapest, and is in use long after they have grown. Three things keep it
-// right: the settings in dataSource leave no scans of whole tables; a LIMIT by
+// right: sessionSettings switch off scans of whole tables; a LIMIT by
 // a parameter makes the planner expect so few rows that it begins with them; and what
 // is asked of email_outbox besides its id is put so that it needs the list of ids too (a
 // CASE). Without that the planner would believe that one row of the table is left, and

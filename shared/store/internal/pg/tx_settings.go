@@ -25,9 +25,8 @@ const BoundWaitSQL = `SELECT set_config('lock_timeout', $1, true)`
 // LockTimeout is a time as Postgres's setting takes it.
 func LockTimeout(wait time.Duration) string { return strconv.FormatInt(wait.Milliseconds(), 10) }
 
-// AlongKeySQL makes the planner read a transaction's statements in an index's order. A statement lists the
-// next entries of a table that has just grown by a million rows, which the
-// planner's statistics may not include: it would collect all rows and sort them, for each batch. The rows that
-// belong to the entries are looked up by their own index: a hash or merge join would read
-// all of the other table.
+// AlongKeySQL makes the planner read tables along an index for the rest of the transaction. It is for statements that read the
+// next rows of a table batch by batch. The planner's statistics may not include a million rows that were just inserted: it
+// would then read and sort all rows for each batch, or read all of another table for a hash or merge join instead of
+// looking up the rows that belong to the batch.
 const AlongKeySQL = `SET LOCAL enable_bitmapscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_material = off`
