@@ -2,19 +2,19 @@ package store
 
 import "email-gateway/shared/store/audit"
 
-// Operator is the person who changes something by hand, with the reason.
+// Operator is the person who makes a change with gatewayctl, with the reason.
 type Operator = audit.Operator
 
-// Actor is who asked for something that a row and a timeline tell of later.
+// Actor is the requester of a change, as rows and timelines record it.
 type Actor = audit.Actor
 
-// AuditEntry is a row of operator_audit, and AuditFilter chooses some.
+// AuditEntry is a row of operator_audit; AuditFilter selects rows.
 type (
 	AuditEntry  = audit.Entry
 	AuditFilter = audit.Filter
 )
 
-// The programs that operators use.
+// The values of Actor.By: the program through which the request came.
 const (
 	ByAPI      = audit.ByAPI
 	ByOperator = audit.ByOperator

@@ -13,7 +13,7 @@ type (
 	breakers = breaker.Store
 )
 
-// The states of the provider's gate.
+// The states of the circuit breaker: GateOpen lets emails pass, GateShut only a probe.
 const (
 	GateOpen = breaker.Open
 	GateShut = breaker.Shut

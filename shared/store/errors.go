@@ -5,7 +5,7 @@ import "email-gateway/shared/store/internal/pg"
 // Options bound one process's use of Postgres.
 type Options = pg.Options
 
-// What callers tell apart of a failed statement, see package pg.
+// Errors that callers distinguish: see package pg.
 var (
 	ErrNotFound       = pg.ErrNotFound
 	ErrExists         = pg.ErrExists

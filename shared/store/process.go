@@ -2,11 +2,10 @@ package store
 
 import "email-gateway/shared/store/process"
 
-// ProcessStatus is what one dispatcher or worker last said about itself and the
-// parts it talks to.
+// ProcessStatus is the last report of a dispatcher or worker about itself and its dependencies.
 type ProcessStatus = process.Status
 
-// StatusLife is how long a process's word about itself counts.
+// StatusLife is how long after its last report a process counts as running.
 const StatusLife = process.Life
 
 type processes = process.Store

@@ -15,7 +15,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Operator is the person who changes something by hand, with the reason. Every method that takes one
+// Operator is the person who makes a change with gatewayctl, with the reason. Every method that takes one
 // writes an entry to operator_audit, in the commit of the change, unless it changes nothing. The methods
 // named Record write an entry for what an operator reads, or does in many commits.
 type Operator struct {
@@ -23,7 +23,7 @@ type Operator struct {
 	Reason string // "" = none given
 }
 
-// Actor is the operator as rows and timelines tell of them.
+// Actor returns the operator as rows and timelines record them.
 func (o Operator) Actor() Actor { return Actor{By: ByOperator, Name: o.Name} }
 
 // Change is a change as recorded in operator_audit.

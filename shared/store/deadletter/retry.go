@@ -23,7 +23,7 @@ type LetterRetry struct {
 	RequestID string
 	ReplayID  uuid.UUID     // uuid.Nil = a single one
 	TTL       time.Duration // the new deadline of an email, from now on
-	// Advance moves an email; nil means Store.Advance. Many at a time take an Advancer's.
+	// Advance moves an email; nil means outbox.Store.Advance. A caller that retries many at a time passes outbox.Advancer.Advance.
 	Advance func(ctx context.Context, t outbox.Transition) (outbox.Advanced, error)
 
 	tx *sqlx.Tx // the surrounding transaction; nil = one of its own

@@ -11,7 +11,7 @@ import (
 // dispatcher's main function starts.
 //
 // What is sent while it is not connected is lost. Every new connection counts as a Wake for
-// this reason, and Listening reports whether there is one. New rows are found meanwhile, since dispatchers look for
+// this reason, and Listening reports whether there is a connection. New rows are found meanwhile, since dispatchers look for
 // them at each poll; rows that were moved to an earlier time, released or resumed wait until then, when every lane is
 // listed.
 type Listener struct {

@@ -156,7 +156,7 @@ func (s *Store) ListMailings(ctx context.Context, company, before uuid.UUID, lim
 // mailingExistsSQL reads one row by primary key and locks nothing.
 const mailingExistsSQL = `SELECT EXISTS (SELECT FROM mailings WHERE id = $1) AS found, ` + pg.ConfirmedColumn + ` IS NOT NULL AS confirmed`
 
-// MailingExists reports whether a mailing was committed, as Exists does for an email, for a caller whose IngestMailing
+// MailingExists reports whether a mailing was committed, as outbox.Store.Exists does for an email, for a caller whose IngestMailing
 // returned pg.ErrUnknownOutcome.
 func (s *Store) MailingExists(ctx context.Context, id uuid.UUID) (bool, error) {
 	found, err := s.db.ExistsConfirmed(ctx, mailingExistsSQL, id)

@@ -167,7 +167,7 @@ WITH due AS MATERIALIZED (
 SELECT id FROM cancelled`
 
 // CancelUnstarted cancels at most limit mailings that were uploaded longer ago than age, to
-// be held, and have never been started. Their files can be deleted at once: see DueFiles.
+// be held, and have never been started. Their files can be deleted at once: see retention.Store.DueFiles.
 func (s *Store) CancelUnstarted(ctx context.Context, age time.Duration, limit int) (int, error) {
 	var cancelled []uuid.UUID
 	err := pg.Write(func(args []any) error {

@@ -40,7 +40,7 @@ func (s *Store) NewAdvancer() *Advancer {
 	return a
 }
 
-// For sets how many goroutines advance emails from now on, see Options.Hands.
+// For sets how many goroutines advance emails from now on, see pg.Options.Hands.
 func (a *Advancer) For(hands int) { a.group.For(hands) }
 
 // Advance applies one transition. Its errors are the database's; a guard that did

@@ -27,8 +27,8 @@ type Status struct {
 	Details   json.RawMessage `db:"details"`
 }
 
-// Life is how long a process's word about itself counts: three of its reports,
-// which come every 5 s.
+// Life is how long after its last report a process counts as running: three times the interval of
+// reports, which is 5 s.
 const Life = 15 * time.Second
 
 // Live reports whether the process still counts as running.
@@ -42,7 +42,7 @@ INSERT INTO process_status (service, instance, started_at, details) VALUES ($1, 
 ON CONFLICT (service, instance) DO UPDATE SET updated_at = now(), started_at = excluded.started_at, details = excluded.details`
 
 // ReportStatus records a process's view of itself. details is encoded as JSON. A timeout is pg.ErrUnreplicated too where it
-// follows a commit that no standby has confirmed, see Confirm.
+// follows a commit that no standby has confirmed, see store.Store.Confirm.
 func (s *Store) ReportStatus(ctx context.Context, service, instance string, startedAt time.Time, details any) error {
 	text, err := json.Marshal(details)
 	if err != nil {
