@@ -26,7 +26,7 @@ type Server struct {
 	// Ungranted are tables that none of these roles may touch: newer than the grants.
 	Ungranted pq.StringArray `db:"ungranted"`
 	// Granted: one of the roles has rights on a table. Roles belong to a whole
-	// cluster, so existing ones may be for another database in it.
+	// cluster, so a role that exists may have been created for another of its databases.
 	Granted bool `db:"granted"`
 	// SyncStandbys are the standbys that a commit waits for, as Postgres's setting names them; "" = none.
 	SyncStandbys string `db:"sync_standbys"`

@@ -2,13 +2,13 @@ package audit
 
 import "strings"
 
-// Actor is who asked for something that a row and a timeline tell of later.
+// Actor is the requester of a change, as rows and timelines record it.
 type Actor struct {
 	By   string // the program: ByAPI or ByOperator
 	Name string // of ByAPI the key's id, of ByOperator the login
 }
 
-// The programs that operators use.
+// The values of Actor.By.
 const (
 	ByAPI      = "api"
 	ByOperator = "gatewayctl"

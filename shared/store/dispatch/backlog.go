@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Backlog is how much there is of what somebody may have to look at.
+// Backlog has the counts of emails and dead letters that an operator may have to look at.
 type Backlog struct {
 	Pending     int `db:"pending"`      // outbox rows that wait for the dispatcher
 	Unknown     int `db:"unknown"`      // emails whose send outcome is unknown

@@ -94,11 +94,10 @@ type LongEnqueued struct {
 	Queue string    `db:"queue"`
 }
 
-// longEnqueuedSQL finds along email_outbox_open the emails in ENQUEUED, which are as many
-// as the windows hold, and locks nothing. It goes by id from page to page, among those it
-// found: of a statement in one piece the planner may think, while its statistics are from
-// a time when many were waiting, that the next ones by id are soon found along the primary
-// key, and read the whole outbox for them.
+// longEnqueuedSQL reads the ENQUEUED emails along email_outbox_open and locks nothing. They are as many as
+// the windows hold. It selects the page by id from these emails in a second step: for one plain query the
+// planner may choose the primary key, if its statistics are from a time when many emails were waiting,
+// and would read the whole outbox.
 const longEnqueuedSQL = `
 WITH waiting AS MATERIALIZED (
     SELECT id, lane_id FROM email_outbox

@@ -40,8 +40,8 @@ type GoneError struct{ IDs []uuid.UUID }
 
 func (e *GoneError) Error() string { return fmt.Sprintf("%d files do not exist", len(e.IDs)) }
 
-// holdSQL finds the files by stored_files_company_id_id_key and locks them against deletion, in the order of their ids. Only a
-// deletion waits for this lock, and only for one does it wait.
+// holdSQL finds the files by stored_files_company_id_id_key and locks them against deletion, in the order of their ids. This lock
+// conflicts with deletions only.
 const holdSQL = `
 SELECT id FROM stored_files WHERE company_id = $1 AND id = ANY ($2::uuid[]) ORDER BY id FOR KEY SHARE`
 

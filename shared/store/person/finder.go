@@ -107,7 +107,7 @@ func (f *finder) search(ctx context.Context, s *Store, p Person) error {
 	return nil
 }
 
-// person is what the traces say by now.
+// person returns the identifiers found so far.
 func (f *finder) person() Person {
 	recipients, externalIDs, owners := map[uuid.UUID]bool{}, map[string]bool{}, f.owners()
 	for _, id := range f.recipients {

@@ -86,7 +86,7 @@ func (rr *reader) read(company uuid.UUID, document strictjson.Document) ([]store
 	return people, nil
 }
 
-// person requires a request without faults.
+// person converts a request that has no faults to a recipient of the store.
 func (rr *reader) person(company uuid.UUID, r newRecipientRequest, taxID string) (store.NewRecipient, error) {
 	outboxID, err := uuid.NewV7()
 	if err != nil {

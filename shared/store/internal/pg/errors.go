@@ -129,9 +129,8 @@ func isRepeatable(err error) bool {
 			isEventsKey(refused.Constraint) || refused.Constraint == eventsPath)
 }
 
-// IsRefusal: Postgres said no to what the statement holds (a constraint, a value),
-// so nothing was applied and one of its rows is at fault. An internal error (XX) is
-// no row's fault.
+// IsRefusal reports whether Postgres rejected the statement's data (a constraint, a value). Nothing was
+// applied, and one of the statement's rows is the cause. Internal errors (class XX) are not refusals.
 func IsRefusal(err error) bool {
 	var refused *pq.Error
 	return errors.As(err, &refused) && !isPassing(err) && !isCutOff(err) && refused.Code.Class() != "XX"

@@ -33,8 +33,8 @@ type HeldRow struct {
 }
 
 // waits bounds the requests that wait for the locks of other transactions: a program that
-// sits on its transaction must not hold the connections of everybody. Each process counts for
-// itself.
+// keeps its transaction open must not take up the connections of all requests. Each process counts
+// its own requests.
 type waits struct {
 	mu      sync.Mutex
 	trying  map[HeldRow]struct{}
