@@ -6,7 +6,8 @@
 // ctl/company, in the file quota.go.
 //
 //   - Operators: audit, breaker, company, dlq, doctor, domain, encryption, key, lane, person and
-//     program read and change rows through shared/store and never touch a queue.
+//     program read and change rows through shared/store and never touch a queue. doctor also
+//     calls the api, without a key.
 //   - Tenants: events, file, mailing, template, usage and webhook call the HTTP API.
 //   - Both: email and suppression.
 //
