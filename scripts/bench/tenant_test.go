@@ -49,7 +49,7 @@ func TestPostBatch_Refused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenant := &tenant{addr: strings.TrimPrefix(api.URL, "http://"), emailTemplate: text, serial: new(atomic.Int64)}
+	tenant := &tenant{addr: strings.TrimPrefix(api.URL, "http://"), keys: []string{"k"}, emailTemplate: text, serial: new(atomic.Int64)}
 	if _, err := tenant.postBatch(t.Context(), 1000); err == nil || !strings.Contains(err.Error(), "404") {
 		t.Errorf("got %v", err)
 	}
