@@ -1,4 +1,7 @@
 package event
 
-// BeforeSQL is the statement for a look at its plan.
-const BeforeSQL = beforeSQL
+// Statements for a look at their plans.
+const (
+	BeforeSQL  = beforeSQL
+	WaitingSQL = waitingSQL
+)
