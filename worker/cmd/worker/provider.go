@@ -10,11 +10,11 @@ import (
 	"email-gateway/worker/internal/provider/ses"
 )
 
-// emailProvider has everything that the worker calls of a provider. newProvider is the only place that names one: another
-// provider is a package beside ses with its test, its settings in package config, and a case in newProvider.
+// emailProvider lists the methods of a provider that the worker calls. newProvider is the only place that names one: another
+// provider is a package beside ses with its test, its settings in package config, and a branch in newProvider.
 type emailProvider interface {
 	provider.Sender
-	// Reach returns nil if the provider answers. It may cost a call of which the account has few: see status.Seldom.
+	// Reach returns nil if the provider answers. It may use a rate-limited call: see status.Seldom.
 	Reach(ctx context.Context) error
 	// Limits returns the account's rate and quota.
 	Limits(ctx context.Context) (pace.Limits, error)

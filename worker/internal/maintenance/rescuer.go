@@ -203,7 +203,7 @@ func (r *Rescuer) returnTasks(ctx context.Context) (returned int, err error) {
 
 // returnChunk returns those of the emails to the dispatcher that have no task, and returns their number. It first reads which
 // are still ENQUEUED: workers take and claim hundreds of tasks of a busy queue while it is listed, and each lookup scans
-// the queue's list, in which time Redis serves no other client. unanswered is the error of lookups, after which others continue.
+// the queue's list, while Redis serves no other client. unanswered is the error of lookups, after which others continue.
 func (r *Rescuer) returnChunk(ctx context.Context, chunk []store.LongEnqueued, age time.Duration) (returned int, unanswered, err error) {
 	ids := make([]uuid.UUID, len(chunk))
 	for i, e := range chunk {

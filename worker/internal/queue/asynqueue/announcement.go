@@ -15,12 +15,14 @@ const (
 	// announceEvery limits a publisher to 200 announcements per second. An announcement serves all tasks that were
 	// published since the last one.
 	announceEvery = 5 * time.Millisecond
-	// announcementBuffer is how many announcements a subscriber holds until it has passed on the first one.
+	// announcementBuffer is the size of the subscription's channel.
 	announcementBuffer = 16
 )
 
 // announcements is the pub/sub channel on which publishers announce that they have put tasks on any queue. The messages
-// are empty. One that is lost does no harm: an idle consumer looks at the queues every MaxIdle.
+// are empty. If one is lost, an idle consumer looks at the queues after MaxIdle. So it does if the ACL of Redis refuses the
+// channel, and in a cluster while the node of the channel is down. Gateways in several databases of one Redis share the
+// channel, and wake each other.
 func (c Conn) announcements() string { return "email-gateway:" + c.prefix + "published" }
 
 // announcer announces published tasks, in the background.
@@ -70,7 +72,7 @@ type subscriber struct {
 
 func newSubscriber() *subscriber { return &subscriber{next: make(chan struct{})} }
 
-// listen receives announcements until ctx ends. go-redis checks the connection every few seconds and connects again.
+// listen receives announcements until ctx ends. go-redis sends a PING every few seconds, and connects again after an error.
 func (s *subscriber) listen(ctx context.Context, client redis.UniversalClient, channel string) {
 	subscription := client.Subscribe(ctx, channel)
 	stop := context.AfterFunc(ctx, func() { _ = subscription.Close() })
@@ -104,16 +106,26 @@ type idling struct {
 	maxIdle    time.Duration
 	stopping   context.Context
 
-	empty     int             // how many queues were empty since the last task or delay
-	announced <-chan struct{} // of the time before the first of them was looked at
+	empty     int // how many queues were empty since the last task or wait
+	begun     time.Time
+	announced <-chan struct{} // obtained before the first look, so that no announcement is missed during the looks
 }
+
+// maxWait bounds a wait after which a task may be taken. asynq computes the task's lease of 30 s before it sends the
+// script, and would abandon a task whose lease has ended: after a wait that was longer, because the process was frozen,
+// asynq has to ask again.
+const maxWait = time.Second
 
 // EvalSha implements redis.Scripter.
 func (i *idling) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
 	if !takes(keys) {
 		return i.UniversalClient.EvalSha(ctx, sha1, keys, args...)
 	}
-	i.wait()
+	if waited := i.wait(); waited > maxWait {
+		refused := redis.NewCmd(ctx)
+		refused.SetErr(errNotAdmitted)
+		return refused
+	}
 	return i.count(i.UniversalClient.EvalSha(ctx, sha1, keys, args...))
 }
 
@@ -126,30 +138,34 @@ func (i *idling) Eval(ctx context.Context, script string, keys []string, args ..
 	return i.count(answer)
 }
 
-// wait returns when a look at the next queue is due. The announcement that it waits for may have come during the looks
-// at the queues, after the one at the announced task's queue.
-func (i *idling) wait() {
+// wait blocks if the last looks found all queues empty, and returns how long. Two rounds of looks begin at least
+// announceEvery apart, whatever the number of publishers.
+func (i *idling) wait() (waited time.Duration) {
 	if i.empty >= i.queues {
 		i.empty = 0
-		timer := time.NewTimer(i.maxIdle)
-		defer timer.Stop()
+		from := time.Now()
+		waiting, cancel := context.WithTimeout(i.stopping, i.maxIdle)
 		select {
 		case <-i.announced:
-		case <-timer.C:
-		case <-i.stopping.Done():
+			_ = service.Pause(waiting, announceEvery-time.Since(i.begun))
+		case <-waiting.Done():
 		}
+		cancel()
+		waited = time.Since(from)
 	}
 	if i.empty == 0 {
-		i.announced = i.subscriber.announced()
+		i.begun, i.announced = time.Now(), i.subscriber.announced()
 	}
+	return waited
 }
 
+// count counts an empty queue. After an error asynq begins again with the first queue.
 func (i *idling) count(answer *redis.Cmd) *redis.Cmd {
 	switch err := answer.Err(); {
-	case err == nil:
-		i.empty = 0
 	case errors.Is(err, redis.Nil):
 		i.empty++
+	case !redis.HasErrorPrefix(err, "NOSCRIPT"): // EVAL follows
+		i.empty = 0
 	}
 	return answer
 }

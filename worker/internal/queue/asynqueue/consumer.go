@@ -25,7 +25,7 @@ const (
 	// take twice as many.
 	perServer = 64
 	// defaultMaxIdle is ConsumerConfig's MaxIdle: what a task waits at most if its announcement is lost. Each look at the
-	// queues takes four small scripts.
+	// queues takes three small scripts.
 	defaultMaxIdle = 25 * time.Millisecond
 	// pickup is how long a Server sleeps when all queues were empty, before idling delays its next look.
 	pickup = time.Millisecond

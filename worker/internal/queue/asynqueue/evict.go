@@ -20,7 +20,7 @@ import (
 // time before which a lease is over, "all" to remove a delayed task too, and the marker's expiry in
 // seconds. An active task has a lease; without one, or with one that was not renewed, it is a
 // leftover of a crash. The lease is read first, because LPOS reads the whole list of pending tasks if the task is active:
-// 0.5 ms with 50,000 of them, in which Redis serves no other client. The script returns a taskState.
+// 0.5 ms with 50,000 of them, while Redis serves no other client. The script returns a taskState.
 //
 // The marker records for a while that a leftover was removed: a second caller that asks about the
 // same task, or asks again after a crash, gets the same answer and does not report the task as
@@ -72,7 +72,7 @@ const clockSkew = 5 * time.Second
 
 // Evict looks up the task of this id and removes it if no worker will ever receive it.
 //
-// The lists are as long as the window; searching them takes Redis microseconds.
+// The lists are as long as the window: with 50,000 tasks a search takes Redis 0.5 to 1 ms.
 func (p *Publisher) Evict(ctx context.Context, queueName, id string) (queue.Found, error) {
 	state, err := p.clear(ctx, queueName, id, false)
 	switch {
