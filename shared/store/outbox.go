@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/outbox"
@@ -49,4 +50,34 @@ var ErrAggregateBusy = outbox.ErrAggregateBusy
 // that lost a race is for the caller to repeat as a whole.
 func AdvanceAllIn(ctx context.Context, tx *sqlx.Tx, ts []Transition, wait time.Duration) ([]Advanced, error) {
 	return outbox.AdvanceAllIn(ctx, tx, ts, wait)
+}
+
+// Types of emails that programs write into transactions of their own, and of moves to another time.
+type (
+	Querier       = outbox.Querier
+	ProgramEmail  = outbox.ProgramEmail
+	ProgramResult = outbox.ProgramResult
+	Move          = outbox.Move
+)
+
+// ErrTransactionFull is outbox.ErrTransactionFull.
+var ErrTransactionFull = outbox.ErrTransactionFull
+
+// EnqueueIn writes an email into the transaction. *QuotaError: a quota of the company would
+// be exceeded. ErrTransactionFull: the program must commit first. Postgres's other errors are
+// returned unchanged; SQLSTATE 55P03 means that the company is close to a quota, and another
+// transaction is using what is left. After any of them the transaction must be rolled back.
+func EnqueueIn(ctx context.Context, tx Querier, e ProgramEmail) (ProgramResult, error) {
+	return outbox.EnqueueIn(ctx, tx, e)
+}
+
+// RescheduleIn moves an email in the transaction; ErrNotFound if there is none.
+func RescheduleIn(ctx context.Context, tx Querier, company uuid.UUID, a Aggregate, sendAt time.Time, ttl time.Duration) (ProgramResult, error) {
+	return outbox.RescheduleIn(ctx, tx, company, a, sendAt, ttl)
+}
+
+// CancelIn withdraws the emails of an aggregate in the transaction; of one event type
+// where a names it.
+func CancelIn(ctx context.Context, tx Querier, company uuid.UUID, a Aggregate) ([]ProgramResult, error) {
+	return outbox.CancelIn(ctx, tx, company, a)
 }

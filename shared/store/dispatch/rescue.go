@@ -123,7 +123,7 @@ const stillEnqueuedSQL = `
 SELECT id FROM email_outbox
 WHERE id = ANY ($1::uuid[]) AND status = 'ENQUEUED' AND enqueued_at < now() - $2 * interval '1 ms'`
 
-// StillEnqueued returns which of these emails have been on their queue for longer than age, in no order.
+// StillEnqueued returns which of these emails have been on their queue for longer than age, in unspecified order.
 func (s *Store) StillEnqueued(ctx context.Context, ids []uuid.UUID, age time.Duration) ([]uuid.UUID, error) {
 	var found []uuid.UUID
 	if err := s.db.SelectContext(ctx, &found, stillEnqueuedSQL, pg.UUIDArray(ids), age.Milliseconds()); err != nil {
@@ -159,6 +159,9 @@ type Returned struct {
 	Unpublished int `db:"unpublished"` // their dispatcher stopped before it published them
 	Dropped     int `db:"dropped"`     // a worker dropped it, as the email was locked
 }
+
+// All is how many there were.
+func (r Returned) All() int { return r.Lost + r.Unpublished + r.Dropped }
 
 // ReturnLost returns emails whose task does not exist to the dispatcher.
 func (s *Store) ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (n Returned, err error) {
