@@ -167,69 +167,71 @@ func (r *Rescuer) rescueClaims(ctx context.Context) (more bool, err error) {
 // task return to the dispatcher. A second task of an email is stopped by the fence, so a mistake
 // here costs a task and no duplicate email.
 func (r *Rescuer) rescueTasks(ctx context.Context) error {
-	returned, err := r.returnTasks(ctx)
-	if returned > 0 {
+	lost, leftover, err := r.returnTasks(ctx)
+	r.count(reasonLost, lost.Lost)
+	r.count(reasonUnpublished, lost.Unpublished)
+	r.count(reasonDropped, lost.Dropped)
+	r.count(reasonLeftover, leftover.All())
+	if lost.All()+leftover.All() > 0 {
 		err = errors.Join(err, r.params.Store.Wake(ctx))
 	}
 	return err
 }
 
-// returnTasks returns emails without a task to the dispatcher, and returns their number.
-func (r *Rescuer) returnTasks(ctx context.Context) (returned int, err error) {
+// returnTasks returns emails without a task to the dispatcher: those that had none, and those whose task no worker would
+// have received.
+func (r *Rescuer) returnTasks(ctx context.Context) (lost, leftover store.Returned, err error) {
 	after, ready, age := uuid.Nil, make(readyTasks), r.params.After/2
 	var unanswered error
 	for {
 		long, err := r.params.Store.LongEnqueued(ctx, age, after, rescuePage)
 		if err != nil || len(long) == 0 {
-			return returned, errors.Join(unanswered, err)
+			return lost, leftover, errors.Join(unanswered, err)
 		}
 		after = long[len(long)-1].ID
 		full := len(long)
 		long, listing := ready.without(ctx, r.params.Queue, long)
 		unanswered = errors.Join(unanswered, listing)
 		for chunk := range slices.Chunk(long, rescueChunk) {
-			n, evicting, err := r.returnChunk(ctx, chunk, age)
-			returned += n
-			unanswered = errors.Join(unanswered, evicting)
+			chunk, err := r.stillEnqueued(ctx, chunk, age)
 			if err != nil {
-				return returned, errors.Join(unanswered, err)
+				return lost, leftover, errors.Join(unanswered, err)
+			}
+			missing, left, evicting := r.evict(ctx, chunk)
+			unanswered = errors.Join(unanswered, evicting)
+			err = errors.Join(r.returnLost(ctx, missing, age, &lost), r.returnLost(ctx, left, age, &leftover))
+			if err != nil {
+				return lost, leftover, errors.Join(unanswered, err)
 			}
 		}
 		if full < rescuePage {
-			return returned, unanswered
+			return lost, leftover, unanswered
 		}
 	}
 }
 
-// returnChunk returns those of the emails to the dispatcher that have no task, and returns their number. It first reads which
-// are still ENQUEUED: workers take and claim hundreds of tasks of a busy queue while it is listed, and each lookup scans
-// the queue's list, while Redis serves no other client. unanswered is the error of lookups, after which others continue.
-func (r *Rescuer) returnChunk(ctx context.Context, chunk []store.LongEnqueued, age time.Duration) (returned int, unanswered, err error) {
+// stillEnqueued returns those of the emails that are still ENQUEUED. Workers take and claim hundreds of tasks of a busy
+// queue while it is listed, and each lookup scans the queue's list, while Redis serves no other client.
+func (r *Rescuer) stillEnqueued(ctx context.Context, chunk []store.LongEnqueued, age time.Duration) ([]store.LongEnqueued, error) {
 	ids := make([]uuid.UUID, len(chunk))
 	for i, e := range chunk {
 		ids[i] = e.ID
 	}
 	still, err := r.params.Store.StillEnqueued(ctx, ids, age)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	chunk = slices.DeleteFunc(chunk, func(e store.LongEnqueued) bool { return !slices.Contains(still, e.ID) })
-	missing, leftover, unanswered := r.evict(ctx, chunk)
-	lost, err := r.returnLost(ctx, missing, age)
-	r.count(reasonLost, lost.Lost)
-	r.count(reasonUnpublished, lost.Unpublished)
-	r.count(reasonDropped, lost.Dropped)
-	left, returning := r.returnLost(ctx, leftover, age)
-	returned = lost.Lost + lost.Unpublished + lost.Dropped + left.Lost + left.Unpublished + left.Dropped
-	r.count(reasonLeftover, left.Lost+left.Unpublished+left.Dropped)
-	return returned, unanswered, errors.Join(err, returning)
+	return slices.DeleteFunc(chunk, func(e store.LongEnqueued) bool { return !slices.Contains(still, e.ID) }), nil
 }
 
-func (r *Rescuer) returnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (store.Returned, error) {
+// returnLost returns the emails to the dispatcher, and adds them to sum.
+func (r *Rescuer) returnLost(ctx context.Context, ids []uuid.UUID, age time.Duration, sum *store.Returned) error {
 	if len(ids) == 0 {
-		return store.Returned{}, nil
+		return nil
 	}
-	return r.params.Store.ReturnLost(ctx, ids, age)
+	n, err := r.params.Store.ReturnLost(ctx, ids, age)
+	sum.Lost, sum.Unpublished, sum.Dropped = sum.Lost+n.Lost, sum.Unpublished+n.Unpublished, sum.Dropped+n.Dropped
+	return err
 }
 
 // readyTasks are the ids that wait for a worker, by queue, as read in this round. If workers are
