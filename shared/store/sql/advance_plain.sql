@@ -48,6 +48,9 @@ WITH
 -- beginning with email_outbox. The CASE around first_id and last_id hides their values from it: only the executor leaves
 -- out partitions of email_logs. With bare parameters the planner would leave them out, find the plan for these values
 -- cheaper than the plan for all, and plan the prepared statement anew each time, which takes longer than to run it.
+-- The log is found by BETWEEN and ORDER BY, because only the primary key has that order. With = the planner took other
+-- indexes for as good, whose last column is outbox_id, if the month's partition was analyzed while it was empty: until it
+-- is analyzed again, each email then read such an index whole.
 found AS MATERIALIZED (
     SELECT t.*, o.status AS was, o.attempts, o.throttles, o.next_at, o.expires_at, o.lease_until, lane.mailing_id,
            coalesce(o.claim_token = t.token, false) AS same_token,
@@ -89,10 +92,10 @@ found AS MATERIALIZED (
     LEFT JOIN companies c ON c.id = lane.company_id
     LEFT JOIN LATERAL (
         SELECT event_seq, last_event FROM email_logs
-        WHERE outbox_id = o.id
+        WHERE outbox_id BETWEEN o.id AND o.id
           AND outbox_id >= CASE WHEN now() IS NOT NULL THEN $3::uuid /* first_id */ END
           AND outbox_id <= CASE WHEN now() IS NOT NULL THEN $4::uuid /* last_id */ END
-        LIMIT 1
+        ORDER BY outbox_id LIMIT 1
     ) l ON true
     ORDER BY o.id FOR UPDATE OF o SKIP LOCKED
 ),
