@@ -16,7 +16,7 @@ import (
 func TestShares(t *testing.T) {
 	t.Parallel()
 	for concurrency, want := range map[int][]int{
-		0: {1}, 1: {1}, 10: {10}, 64: {64}, 65: {33, 32}, 128: {64, 64}, 200: {50, 50, 50, 50}, 130: {44, 43, 43},
+		0: {1}, 1: {1}, 10: {10}, 17: {9, 8}, 64: {16, 16, 16, 16}, 200: {50, 50, 50, 50}, 256: {64, 64, 64, 64}, 260: {52, 52, 52, 52, 52},
 	} {
 		if diff := cmp.Diff(want, shares(concurrency)); diff != "" {
 			t.Errorf("%d (-want +got)\n%s", concurrency, diff)
