@@ -2,10 +2,12 @@ package store_test
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,8 +45,7 @@ func TestProbeLanes_BesideManyLanes(t *testing.T) {
 	company := d.Company(t)
 	due := d.Accept(t, company, nil)
 	lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+due.String()+`'`)
-	plan := explainRun(t, d, written(t, "dispatch.probeLanesSQL"), pq.Array([]int64{lane}), pq.Array([]string{"-infinity"}), pq.Array([]string{uuid.Nil.String()}), 0, 5000, 2000,
-		pq.Array([]int64{}), pq.Array([]string{}), pq.Array([]string{}))
+	plan := explainRun(t, d, written(t, "dispatch.namedLanesSQL"), pq.Array([]int64{lane}), pq.Array([]string{"-infinity"}), pq.Array([]string{uuid.Nil.String()}), 1)
 	if n := buffers(t, plan); n > 200 {
 		t.Errorf("it reads %d buffers:\n%s", n, plan)
 	}
@@ -286,11 +287,83 @@ func TestTakeDue_BoundBesideAnOldSnapshot(t *testing.T) {
 	first := looked.Lanes[0].First
 	read := func(nextAt string, id uuid.UUID) int {
 		return buffers(t, explainRun(t, d, written(t, "dispatch.takeDueSQL"), pq.Array([]int64{lane}), pq.Array([]string{nextAt}), pq.Array([]string{id.String()}),
-			pq.Array([]int64{1}), uuid.New(), time.Now()))
+			pq.Array([]int64{1}), 1, uuid.New(), time.Now()))
 	}
 	bounded := read(first.NextAt.UTC().Format(time.RFC3339Nano), first.ID)
 	if whole := read("-infinity", uuid.Nil); bounded > 200 || whole < 2000 {
 		t.Errorf("%d buffers are read from the bound on, %d from the start on", bounded, whole)
+	}
+}
+
+// The statements of a wake-up are prepared. A plan that was made on tables with a few rows, which were analyzed then, still reads few
+// pages when there are many lanes and rows.
+func TestWakeUp_PlansMadeOnSmallTables(t *testing.T) {
+	t.Parallel()
+	for _, emails := range []int{2, 10, 100} {
+		t.Run(strconv.Itoa(emails), func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			company := d.Company(t)
+			for range emails {
+				d.Accept(t, company, nil)
+			}
+			d.Run(t, `VACUUM ANALYZE`)
+			conn, err := storetest.Connect(t, d, store.Options{}).Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			execute := func(statement string) {
+				t.Helper()
+				if _, err := conn.ExecContext(t.Context(), statement); err != nil {
+					t.Fatalf("%s: %v", statement, err)
+				}
+			}
+			execute(`SET plan_cache_mode = force_generic_plan`)
+			execute(`PREPARE take_due AS ` + written(t, "dispatch.takeDueSQL"))
+			execute(`PREPARE named_lanes AS ` + written(t, "dispatch.namedLanesSQL"))
+			execute(`PREPARE wake_lanes AS ` + written(t, "lane.wakeLanesSQL"))
+			executions := func(lane int64, company uuid.UUID) []string {
+				since := fmt.Sprintf(`'{%d}', '{-infinity}', '{%s}'`, lane, uuid.Nil)
+				return []string{
+					fmt.Sprintf(`take_due(%s, '{10}', 1, '%s', '-infinity')`, since, uuid.Nil),
+					fmt.Sprintf(`named_lanes(%s, 1)`, since),
+					fmt.Sprintf(`wake_lanes('channel', '{%s}', '{email:send}', 390, '{%s}', 1)`, company, uuid.Nil),
+				}
+			}
+			for _, execution := range executions(1, uuid.New()) {
+				execute(`EXECUTE ` + execution)
+			}
+			storetest.Grow(t, d, 20_000)
+			run(t, d, `WITH company AS (
+					INSERT INTO companies (id, name, default_from) SELECT gen_random_uuid(), 'crowd ' || n, 'a@acme.example' FROM generate_series(1, 5000) n RETURNING id
+				) INSERT INTO dispatch_lanes (company_id, queue) SELECT id, 'email:send' FROM company`)
+			company = d.Company(t)
+			lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+d.Accept(t, company, nil).String()+`'`)
+			for _, execution := range executions(lane, company) {
+				execute(`BEGIN`)
+				rows, err := conn.QueryContext(t.Context(), `EXPLAIN (ANALYZE, BUFFERS) EXECUTE `+execution)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var lines []string
+				for rows.Next() {
+					var line string
+					if err := rows.Scan(&line); err != nil {
+						t.Fatal(err)
+					}
+					lines = append(lines, line)
+				}
+				if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+					t.Fatal(err)
+				}
+				execute(`ROLLBACK`)
+				plan := strings.Join(lines, "\n")
+				if n := buffers(t, plan); n > 200 {
+					t.Errorf("%s reads %d buffers:\n%s", execution, n, plan)
+				}
+			}
+		})
 	}
 }
 

@@ -106,16 +106,24 @@ const (
 	clockSkew = 2 * time.Second
 )
 
-// theseLanesSQL is the lanes $1, each from the position $2, $3 on, and those of the rows whose id was made in
-// the last $4 milliseconds, found by email_outbox_pkey; $4 = 0 searches for none. Of these the
-// lanes $7 are read from the position $8, $9 on.
+// theseLanesSQL is the lanes $1, $4 of them, each from the position $2, $3 on.
 const theseLanesSQL = `
+WITH lane AS (
+    SELECT named.id, named.since, named.since_id
+    FROM (SELECT * FROM unnest($1::bigint[], $2::timestamptz[], $3::uuid[]) AS named(id, since, since_id) LIMIT $4) named
+)`
+
+// newLanesSQL is the lanes $1, each from the position $2, $3 on, and those of the rows whose id was made in
+// the last $4 milliseconds, found by email_outbox_pkey. Of these the
+// lanes $7 are read from the position $8, $9 on. It is not prepared: with thousands of lanes, a plan that was made for a few
+// would compare each of them with each row.
+const newLanesSQL = `
 WITH lane AS (
     SELECT named.id, named.since, named.since_id FROM unnest($1::bigint[], $2::timestamptz[], $3::uuid[]) AS named(id, since, since_id)
     UNION ALL
     (SELECT DISTINCT newest.lane_id, coalesce(known.since, '-infinity'), coalesce(known.since_id, '` + beforeAllIDs + `') FROM (
         SELECT lane_id, status FROM email_outbox
-        WHERE $4::bigint > 0 AND id >= first_id_at(now() - $4::bigint * interval '1 ms') AND id < first_id_at(now() + $6::bigint * interval '1 ms')
+        WHERE id >= first_id_at(now() - $4::bigint * interval '1 ms') AND id < first_id_at(now() + $6::bigint * interval '1 ms')
         ORDER BY id DESC LIMIT $5
      ) newest
      LEFT JOIN unnest($7::bigint[], $8::timestamptz[], $9::uuid[]) AS known(id, since, since_id) ON known.id = newest.lane_id
@@ -134,8 +142,9 @@ LEFT JOIN (
            CASE WHEN earliest.next_at <= now() THEN earliest.id ELSE '` + beforeAllIDs + `' END AS first_id,
            extract(epoch FROM greatest(least(due.next_at, earliest.late_at), l.parked_until) - now())::float8 AS wait
     FROM lane
-    JOIN dispatch_lanes l ON l.id = lane.id
+    JOIN dispatch_lanes l ON l.id = lane.id AND CASE WHEN lane.id IS NOT NULL THEN l.paused_at IS NULL AND l.held_at IS NULL END
     JOIN companies c ON c.id = l.company_id
+        AND CASE WHEN l.id IS NOT NULL THEN c.suspended_at IS NULL AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL) END
     CROSS JOIN LATERAL (
         SELECT o.next_at, o.id, CASE WHEN o.status = 'RETRY_SCHEDULED' AND o.enqueued_at IS NOT NULL AND o.next_at > now() - interval '5 s'
                                THEN o.next_at + interval '5 s' END AS late_at
@@ -149,26 +158,30 @@ LEFT JOIN (
           AND (o.status = 'PENDING' OR o.enqueued_at IS NULL OR o.next_at <= now() - interval '5 s')
         ORDER BY o.next_at, o.id LIMIT 1
     ) due ON true
-    WHERE l.paused_at IS NULL AND l.held_at IS NULL AND c.suspended_at IS NULL AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL)
-      AND (due.next_at IS NOT NULL OR earliest.late_at IS NOT NULL)
+    WHERE due.next_at IS NOT NULL OR earliest.late_at IS NOT NULL
 ) found ON true`
 
 const (
 	waitingLanesSQL = everyLaneSQL + waitSQL
-	probeLanesSQL   = theseLanesSQL + waitSQL
+	namedLanesSQL   = theseLanesSQL + waitSQL
+	probeLanesSQL   = newLanesSQL + waitSQL
 )
 
 // WaitingLanes lists all open lanes in which rows wait, due or not.
 func (s *Store) WaitingLanes(ctx context.Context) (WaitingLanes, error) {
-	return s.look(ctx, waitingLanesSQL)
+	return s.look(func(rows any) error { return s.db.SelectContext(ctx, rows, waitingLanesSQL) })
 }
 
 // ProbeLanes is WaitingLanes for these lanes and for those of new rows. Lanes that are missing in the
 // answer are closed or hold no row.
 func (s *Store) ProbeLanes(ctx context.Context, lanes []LaneProbe, made NewRows) (WaitingLanes, error) {
-	named, known := probeArrays(lanes), probeArrays(made.Bounds)
+	named := probeArrays(lanes)
+	if made.Within <= 0 {
+		return s.look(func(rows any) error { return s.namedLanes.Select(ctx, rows, append(named, len(lanes))...) })
+	}
 	args := append(named, made.Within.Milliseconds(), newestRows, clockSkew.Milliseconds())
-	return s.look(ctx, probeLanesSQL, append(args, known...)...)
+	args = append(args, probeArrays(made.Bounds)...)
+	return s.look(func(rows any) error { return s.db.SelectContext(ctx, rows, probeLanesSQL, args...) })
 }
 
 // probeArrays are the ids of lanes and the positions from which each is read.
@@ -180,7 +193,8 @@ func probeArrays(lanes []LaneProbe) []any {
 	return []any{pq.Array(id), pq.Array(nextAt), pg.UUIDArray(rowID)}
 }
 
-func (s *Store) look(ctx context.Context, statement string, args ...any) (WaitingLanes, error) {
+// look runs a statement with the columns of waitSQL.
+func (s *Store) look(run func(rows any) error) (WaitingLanes, error) {
 	var rows []struct {
 		Open      bool          `db:"open"`
 		ID        *int64        `db:"id"`
@@ -190,7 +204,7 @@ func (s *Store) look(ctx context.Context, statement string, args ...any) (Waitin
 		First     *time.Time    `db:"first"`
 		FirstID   uuid.NullUUID `db:"first_id"`
 	}
-	if err := s.db.SelectContext(ctx, &rows, statement, args...); err != nil {
+	if err := run(&rows); err != nil {
 		return WaitingLanes{}, fmt.Errorf("look at lanes: %w", pg.Translate(err))
 	}
 	var found WaitingLanes
@@ -216,7 +230,7 @@ func turnArrays(turns []LaneTurn) []any {
 	for i, t := range turns {
 		probes[i], most[i] = t.LaneProbe, int64(t.Most)
 	}
-	return append(probeArrays(probes), pq.Array(most))
+	return append(probeArrays(probes), pq.Array(most), len(turns))
 }
 
 // EvenTurns are turns of as many rows at each of the lanes.

@@ -12,7 +12,13 @@ import (
 type Store struct {
 	db   *pg.DB
 	gate *breaker.Store
+
+	// A wake-up for a single email runs each once: parsed and planned each time, they made up a quarter of the time
+	// from its POST to SES.
+	namedLanes, takeDue *pg.Prepared
 }
 
 // New makes a Store on connections.
-func New(db *pg.DB, gate *breaker.Store) *Store { return &Store{db: db, gate: gate} }
+func New(db *pg.DB, gate *breaker.Store) *Store {
+	return &Store{db: db, gate: gate, namedLanes: db.Prepare(namedLanesSQL), takeDue: db.Prepare(takeDueSQL)}
+}

@@ -35,12 +35,14 @@ type Slot struct {
 const hadTaskSQL = `o.status = 'RETRY_SCHEDULED' AND o.enqueued_at IS NOT NULL
                    AND NOT EXISTS (SELECT FROM dropped_tasks d WHERE d.enqueued_at = o.enqueued_at AND d.outbox_id = o.id)`
 
-// dueInLanesSQL finds due rows in each of the lanes $1 along email_outbox_lane_claim, from the position
+// dueInLanesSQL finds due rows in each of the lanes $1, $5 of them, along email_outbox_lane_claim, from the position
 // $2, $3 on, at most as many as $4 says for the lane, and locks them. Rows that another transaction has
 // locked are left out.
 const dueInLanesSQL = `
 WITH due AS MATERIALIZED (
-    SELECT due.* FROM unnest($1::bigint[], $2::timestamptz[], $3::uuid[], $4::bigint[]) AS lane(id, since, since_id, most)
+    SELECT due.* FROM (
+        SELECT * FROM unnest($1::bigint[], $2::timestamptz[], $3::uuid[], $4::bigint[]) AS lane(id, since, since_id, most) LIMIT $5
+    ) lane
     CROSS JOIN LATERAL (
         SELECT o.id, o.next_at, ` + hadTaskSQL + ` AS had_task FROM email_outbox o
         WHERE o.lane_id = lane.id AND (o.next_at, o.id) >= (lane.since, lane.since_id) AND ` + dueSQL + `
@@ -49,16 +51,18 @@ WITH due AS MATERIALIZED (
     ) due
 )`
 
-// takeDueSQL marks its rows as ENQUEUED, by primary key. The batch is written down in the
+// takeDueSQL marks its rows as ENQUEUED, by primary key and in its order. The CASE keeps the planner from beginning with
+// email_outbox when it has seen a few rows only. The batch is written down in the
 // same commit, in place of the slot's last one (dispatch_batches_pkey).
 const takeDueSQL = dueInLanesSQL + `, batch AS (
-    INSERT INTO dispatch_batches (slot, taken_at) SELECT $5, now() WHERE EXISTS (SELECT FROM due)
+    INSERT INTO dispatch_batches (slot, taken_at) SELECT $6, now() WHERE EXISTS (SELECT FROM due)
 ), published AS (
-    DELETE FROM dispatch_batches WHERE slot = $5 AND taken_at = $6
+    DELETE FROM dispatch_batches WHERE slot = $6 AND taken_at = $7
 )
-UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = ANY (ARRAY(SELECT id FROM due))
-RETURNING id, lane_id, payload, attempts, throttles, next_at, enqueued_at,
-          id = ANY (ARRAY(SELECT id FROM due WHERE had_task)) AS had_task`
+UPDATE email_outbox o SET status = 'ENQUEUED', enqueued_at = now()
+FROM (SELECT id, had_task FROM due ORDER BY id) due
+WHERE o.id = due.id AND CASE WHEN due.id IS NOT NULL THEN o.target = 'email:send' END
+RETURNING o.id, o.lane_id, o.payload, o.attempts, o.throttles, o.next_at, o.enqueued_at, due.had_task`
 
 // takeProbeSQL is takeDueSQL for one row, found by primary key.
 const takeProbeSQL = `
@@ -77,19 +81,22 @@ RETURNING id, lane_id, payload, attempts, throttles, next_at, enqueued_at, EXIST
 // between leaves emails without a task, which the rescuer finds. After an error the emails
 // may have been taken or not.
 func (s *Store) TakeDue(ctx context.Context, slot Slot, turns []LaneTurn) (Batch, error) {
-	return s.take(ctx, takeDueSQL, append(turnArrays(turns), slot.ID, slot.Published)...)
+	return s.take(func(rows any) error {
+		return s.takeDue.Select(ctx, rows, append(turnArrays(turns), slot.ID, slot.Published)...)
+	})
 }
 
 // TakeProbe is TakeDue for the one email that may pass the provider's closed gate. The batch
 // is empty if the email is not due any more, or another transaction has locked it. The caller then
 // calls ForgetBatch, since probes are rare.
 func (s *Store) TakeProbe(ctx context.Context, slot Slot, id uuid.UUID) (Batch, error) {
-	return s.take(ctx, takeProbeSQL, id, slot.ID)
+	return s.take(func(rows any) error { return s.db.SelectContext(ctx, rows, takeProbeSQL, id, slot.ID) })
 }
 
-func (s *Store) take(ctx context.Context, statement string, args ...any) (Batch, error) {
+// take runs a statement that returns the columns of DueRow.
+func (s *Store) take(run func(rows any) error) (Batch, error) {
 	var b Batch
-	if err := s.db.SelectContext(ctx, &b.Rows, statement, args...); err != nil {
+	if err := run(&b.Rows); err != nil {
 		return Batch{}, fmt.Errorf("take due rows: %w", pg.Translate(err))
 	}
 	if len(b.Rows) > 0 {
@@ -122,7 +129,7 @@ RETURNING o.id, o.lane_id, o.payload, o.attempts, o.throttles, due.next_at, o.en
 // publishes them and calls MarkPublished when the broker has confirmed. Jobs whose lease ends
 // before that are taken again: consumers are idempotent.
 func (s *Store) LeaseJobs(ctx context.Context, turns []LaneTurn) (Batch, error) {
-	return s.take(ctx, leaseJobsSQL, turnArrays(turns)...)
+	return s.take(func(rows any) error { return s.db.SelectContext(ctx, rows, leaseJobsSQL, turnArrays(turns)...) })
 }
 
 // markPublishedSQL finds its rows by primary key. A row that another transaction has locked is

@@ -7,7 +7,11 @@ import (
 )
 
 // Store runs the statements. It is safe for concurrent use.
-type Store struct{ db *pg.DB }
+type Store struct {
+	db *pg.DB
+
+	wakeLanes *pg.Prepared // runs once for each group of accepted emails
+}
 
 // New makes a Store on connections.
-func New(db *pg.DB) *Store { return &Store{db: db} }
+func New(db *pg.DB) *Store { return &Store{db: db, wakeLanes: db.Prepare(wakeLanesSQL)} }

@@ -38,13 +38,16 @@ type Lanes struct {
 const maxNamed = 390
 
 // wakeLanesSQL finds lanes by dispatch_lanes_company_id_queue_mailing_id_key and locks nothing.
-// No lane, or too many of them, make an empty payload.
+// No lane, or too many of them, make an empty payload. $6 is the length of the lists.
 const wakeLanesSQL = `
 SELECT pg_notify($1, coalesce((
     SELECT CASE WHEN count(*) <= $4 THEN string_agg(named.id::text, ',') END FROM (
-        SELECT l.id FROM unnest($2::uuid[], $3::text[], $5::uuid[]) AS wanted(company_id, queue, mailing_id)
+        SELECT l.id FROM (
+            SELECT * FROM unnest($2::uuid[], $3::text[], $5::uuid[]) AS wanted(company_id, queue, mailing_id) LIMIT $6
+        ) wanted
         JOIN dispatch_lanes l ON l.company_id = wanted.company_id
-            AND (wanted.queue = '' OR l.queue = wanted.queue AND coalesce(l.mailing_id, '00000000-0000-0000-0000-000000000000') = wanted.mailing_id)
+            AND CASE WHEN wanted.queue = '' THEN true
+                     ELSE l.queue = wanted.queue AND coalesce(l.mailing_id, '00000000-0000-0000-0000-000000000000') = wanted.mailing_id END
         LIMIT $4 + 1) named), ''))`
 
 // WakeLanes is Wake for some lanes, and without any Wake itself.
@@ -56,7 +59,11 @@ func (s *Store) WakeLanes(ctx context.Context, lanes []Lanes) error {
 	for i, l := range lanes {
 		companies[i], queues[i], mailings[i] = l.Company, l.Queue, l.Mailing
 	}
-	if _, err := s.db.Exec(ctx, wakeLanesSQL, Channel, pg.UUIDArray(companies), pg.TextArray(queues), maxNamed, pg.UUIDArray(mailings)); err != nil {
+	err := pg.Write(func(args []any) error {
+		var notified []string // pg_notify returns nothing, in a row
+		return s.wakeLanes.Select(ctx, &notified, args...)
+	}, Channel, pg.UUIDArray(companies), pg.TextArray(queues), maxNamed, pg.UUIDArray(mailings), len(lanes))
+	if err != nil {
 		return fmt.Errorf("wake dispatchers: %w", err)
 	}
 	return nil

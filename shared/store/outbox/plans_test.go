@@ -49,7 +49,7 @@ func TestPlans_MadeOnSmallTables(t *testing.T) {
 	for _, size := range []int{0, 2, 10, 100} {
 		for _, analyzed := range []bool{true, false} {
 			modes := []string{"auto", "pooled"}
-			if size == 0 && analyzed {
+			if size <= 2 && analyzed {
 				modes = append(modes, "force_generic_plan")
 			}
 			for _, mode := range modes {

@@ -80,7 +80,7 @@ locked_people AS MATERIALIZED (
 -- of a cancelled one among those about one thing. With both there would be two of them, and a cancel would find one.
 --
 -- set_config sets the lock_timeout of this statement and of its transaction. The CASE in the join keeps the planner from
--- beginning with email_outbox. The CASE around first_id and last_id hides their values from it: only the executor leaves
+-- beginning with email_outbox, here and in moved, when it has seen a few rows only. The CASE around first_id and last_id hides their values from it: only the executor leaves
 -- out partitions of email_logs. With bare parameters the planner would leave them out, find the plan for these values
 -- cheaper than the plan for all, and plan the prepared statement anew each time, which takes longer than to run it.
 -- The log is found by BETWEEN and ORDER BY, because only the primary key has that order. With = the planner took other
@@ -168,7 +168,7 @@ moved AS (
         possible_duplicate = o.possible_duplicate OR f.possible_duplicate OR (f.guard = 'replay' AND o.outcome_unknown),
         cpf_cnpj_enc = CASE WHEN f.recipient_id IS NULL THEN o.cpf_cnpj_enc END
     FROM found f
-    WHERE o.id = f.id AND CASE f.guard
+    WHERE o.id = f.id AND CASE WHEN f.id IS NOT NULL THEN o.target = 'email:send' END AND CASE f.guard
         WHEN 'claim' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.open
                       AND (f.probe OR coalesce((SELECT state = 'open' AND held_at IS NULL FROM provider_gate WHERE id = 1), true))
                       AND f.next_at <= now() + interval '1 s' AND f.expires_at > now() AND NOT f.suppressed

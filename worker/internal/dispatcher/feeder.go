@@ -19,7 +19,7 @@ const (
 	// batch is the maximum number of rows per batch. A few batches of this size per second use the
 	// database well, and each ends within 0.1 s.
 	batch = 1000
-	// overlap is how many batches run concurrently if there is room for them: while one waits for
+	// overlap is how many batches run concurrently while lanes have more rows than one takes, if there is room for them: while one waits for
 	// the broker, Postgres takes or marks the next.
 	overlap = 2
 	// trial is the batch size after a failure: the broker may answer and still refuse tasks. With
@@ -58,6 +58,7 @@ type feeder struct {
 	live      []liveLane // lanes that may still have due rows
 	liveUntil time.Time
 	turns     turns
+	more      bool // the last batches left lanes that may have more due rows
 	outage    *outage
 	failures  int       // consecutive failed rounds
 	taken     time.Time // when a batch was last taken that idle has not confirmed
@@ -131,12 +132,13 @@ func (f *feeder) fill(ctx context.Context, room int, reserved time.Time) (more b
 	}
 	f.taken = time.Now()
 	if err := f.takeAll(ctx, room, reserved); err != nil {
-		f.live = nil // a lane may hold the taken rows again
+		f.live, f.more = nil, false // a lane may hold the taken rows again
 		return false, err
 	}
 	// Rows added to the other lanes since they were listed come with a wake-up. If no row was taken
 	// and no lane is left, another dispatcher has the rows.
-	return len(f.live) > 0, nil
+	f.more = len(f.live) > 0
+	return f.more, nil
 }
 
 // idle confirms the last batch of each source, once.
@@ -157,9 +159,12 @@ func (f *feeder) confirm(ctx context.Context) error {
 }
 
 // takeAll moves at most room rows in up to overlap concurrent batches, and removes lanes that
-// returned fewer rows than asked for from the live list.
+// returned fewer rows than asked for from the live list. After a wake-up for a few emails a second batch would find none.
 func (f *feeder) takeAll(ctx context.Context, room int, reserved time.Time) error {
-	concurrent := min(max(room/batch, 1), overlap)
+	concurrent := 1
+	if f.more {
+		concurrent = min(max(room/batch, 1), overlap)
+	}
 	drained := make([]map[int64]bool, concurrent)
 	perCompany := make([]map[uuid.UUID]int, concurrent)
 	errs := make([]error, concurrent)
