@@ -60,7 +60,7 @@ func (s *sending) open(ctx context.Context, portions int, onSend func([]byte)) (
 	}
 	s.system, err = s.environment.NewSystem(ctx, map[string]string{
 		"SES_ENDPOINT": s.ses.URL, "WORKER_CONCURRENCY": strconv.Itoa(s.concurrency),
-		"SES_MAX_SEND_RATE": strconv.FormatInt(s.portion, 10), // the window is one second of it: the portion
+		"SES_MAX_SEND_RATE": strconv.FormatInt(s.portion*4/3, 10), // the window is three quarters of a second of it: the portion
 	})
 	if err != nil {
 		return err

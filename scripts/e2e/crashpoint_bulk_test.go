@@ -102,7 +102,7 @@ func TestCrashPoints_Recipients(t *testing.T) {
 func TestCrashPoints_Expand(t *testing.T) {
 	t.Parallel()
 	env := bulk(t, brokerURL(t))
-	// A window of 400 emails and a lead of 1,500: while nothing is sent, the second job has no room for its whole
+	// A window of 150 emails and a lead of 1,500: while nothing is sent, the second job has no room for its whole
 	// batch and leaves the rest to a third.
 	env["SES_MAX_SEND_RATE"], env["MAILING_LEAD"], env["MAILING_RECOVERY_INTERVAL"] = "200", "1500", "1s"
 	s := startSystem(t, env)

@@ -93,10 +93,10 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 }
 
 // window is the maximum time that an email waits because of others, by design: the dispatcher keeps
-// at most max(2 × concurrency, 1 s × send rate) tasks on a queue, and the worker sends them at the
+// at most max(2 × concurrency, 0.75 s × send rate) tasks on a queue, and the worker sends them at the
 // send rate.
 func window() time.Duration {
-	return max(2*concurrency, sendRate) * time.Second / sendRate
+	return max(2*concurrency, sendRate*3/4) * time.Second / sendRate
 }
 
 // settings resets the settings that package cluster shortens for chaos runs to those of production.

@@ -335,7 +335,7 @@ func (c *Cluster) OpenRedis() (*redis.Client, error) {
 }
 
 // SendRate is SES's limit in recipients per second: about what two cores can send while they run
-// everything else. The window of a queue on Redis is one second of it.
+// everything else. The window of a queue on Redis is three quarters of a second of it.
 const SendRate = 500
 
 // Ledger returns all requests that SES received, oldest first.

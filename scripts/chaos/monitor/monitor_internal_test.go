@@ -96,7 +96,7 @@ func TestTell(t *testing.T) {
 			}
 		})
 	}
-	if got := configured().limit(); got != 564 {
+	if got := configured().limit(); got != 439 {
 		t.Errorf("the README's limit is not %d", got)
 	}
 }
@@ -123,9 +123,9 @@ func TestCapacity(t *testing.T) {
 		reports []string
 		want    int64
 	}{
-		"by rate":        {[]string{`{"concurrency":32,"sendRate":1000}`, `{"concurrency":32,"sendRate":1000}`}, 1064},
+		"by rate":        {[]string{`{"concurrency":32,"sendRate":1000}`, `{"concurrency":32,"sendRate":1000}`}, 814},
 		"by concurrency": {[]string{`{"concurrency":32,"sendRate":14}`, `{"concurrency":8,"sendRate":14.5}`}, 120},
-		"unreadable":     {[]string{`{"concurrency":32,"sendRate":1000}`, `{"concurrency":"many"}`}, 1032},
+		"unreadable":     {[]string{`{"concurrency":32,"sendRate":1000}`, `{"concurrency":"many"}`}, 782},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,7 +20,7 @@ const (
 	// report for 15 s, and a queue needs time to drain after its window shrinks.
 	limitLife = 30 * time.Second
 	// windowSeconds of the send rate are one queue's window, which all dispatchers share.
-	windowSeconds = 1
+	windowSeconds = 0.75
 	// spare is the part of the limit that must stay unused.
 	spare = 0.1
 )

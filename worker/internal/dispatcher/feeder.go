@@ -118,14 +118,11 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 
 // fill takes up to room due rows of the live lanes. reserved is the time of the reservation.
 func (f *feeder) fill(ctx context.Context, room int, reserved time.Time) (more bool, err error) {
-	if len(f.live) == 0 || time.Now().After(f.liveUntil) {
-		f.live, f.liveUntil, err = f.lanes.of(ctx, f.name)
-		if err != nil {
-			return false, err
-		}
-		if len(f.live) == 0 {
-			return false, f.idle(ctx)
-		}
+	if err := f.refresh(ctx); err != nil {
+		return false, err
+	}
+	if len(f.live) == 0 {
+		return false, f.idle(ctx)
 	}
 	if time.Since(reserved) > pollTime {
 		return true, nil
@@ -139,6 +136,24 @@ func (f *feeder) fill(ctx context.Context, room int, reserved time.Time) (more b
 	// and no lane is left, another dispatcher has the rows.
 	f.more = len(f.live) > 0
 	return f.more, nil
+}
+
+// refresh brings the live lanes up to date: all of them when they are no longer valid, and those that became live meanwhile.
+func (f *feeder) refresh(ctx context.Context) (err error) {
+	if len(f.live) == 0 || time.Now().After(f.liveUntil) {
+		f.live, f.liveUntil, err = f.lanes.of(ctx, f.name)
+		return err
+	}
+	added, err := f.lanes.added(ctx, f.name)
+	if err != nil {
+		return err
+	}
+	for _, l := range added {
+		if i, found := slices.BinarySearchFunc(f.live, l, liveLane.compare); !found {
+			f.live = slices.Insert(f.live, i, l)
+		}
+	}
+	return nil
 }
 
 // idle confirms the last batch of each source, once.

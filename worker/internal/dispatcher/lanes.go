@@ -59,6 +59,7 @@ type lanes struct {
 	open   bool // the circuit breaker lets emails pass
 	begun  time.Time
 	until  time.Time
+	named  time.Time // when the last probe of named lanes alone began
 	newest time.Time // last search for new rows
 	listed time.Time // when the last full listing began
 	lost   time.Time // a listing begun before then may lack rows that no later poll finds
@@ -92,6 +93,43 @@ func (l *lanes) of(ctx context.Context, queue string) (live []liveLane, until ti
 		return nil, l.until, nil
 	}
 	return l.schedule.of(queue), l.until, nil
+}
+
+// added returns the queue's lanes that have become live since the feeder last asked. While the last poll's result is
+// valid, a wake-up makes it probe the named lanes alone, at most once in maxApart: a company with little to send does not wait
+// until the lanes of many busy ones are polled again. It does not wait for a poll of another feeder.
+func (l *lanes) added(ctx context.Context, queue string) ([]liveLane, error) {
+	select {
+	case l.turn <- struct{}{}:
+		err := l.probeNamed(ctx)
+		l.end()
+		if err != nil {
+			return nil, err
+		}
+	default:
+	}
+	return l.schedule.added(queue), nil
+}
+
+// probeNamed probes the lanes that were named since the last poll, and leaves a wake-up that names none to the next poll.
+func (l *lanes) probeNamed(ctx context.Context) error {
+	outdated := l.outdated.Load()
+	last := l.begun
+	if l.named.After(last) {
+		last = l.named
+	}
+	if outdated == nil || last.After(*outdated) || time.Since(last) < maxApart {
+		return nil
+	}
+	l.named = time.Now()
+	named, all := l.wakes.Named()
+	if all {
+		l.lost = time.Now()
+	}
+	if len(named) == 0 {
+		return nil
+	}
+	return l.probe(ctx, l.named, l.schedule.probes(l.named, named), store.NewRows{})
 }
 
 func (l *lanes) begin(ctx context.Context) error {
@@ -147,9 +185,19 @@ func (l *lanes) update(ctx context.Context, begun time.Time) error {
 	if age := begun.Sub(l.newest); age >= newEvery {
 		made = store.NewRows{Within: min(age, maxAge) + lateIDs, Bounds: l.schedule.bounds()}
 	}
-	probes := l.schedule.due(begun, named)
+	if err := l.probe(ctx, begun, l.schedule.due(begun, named), made); err != nil {
+		return err
+	}
+	if made.Within > 0 {
+		l.newest = begun
+	}
+	return nil
+}
+
+func (l *lanes) probe(ctx context.Context, begun time.Time, probes []store.LaneProbe, made store.NewRows) error {
 	found, err := l.outbox.ProbeLanes(ctx, probes, made)
 	if err != nil {
+		l.lost = time.Now() // the named lanes are lost with the failed probe
 		return err
 	}
 	if found.Open && !l.open {
@@ -157,9 +205,6 @@ func (l *lanes) update(ctx context.Context, begun time.Time) error {
 	}
 	l.open = found.Open
 	l.schedule.apply(probes, found.Lanes, begun)
-	if made.Within > 0 {
-		l.newest = begun
-	}
 	return nil
 }
 

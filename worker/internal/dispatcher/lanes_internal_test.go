@@ -108,6 +108,71 @@ func TestLanes_OnePollForAllFeeders(t *testing.T) {
 	})
 }
 
+// While the list of live lanes is valid, a feeder with live lanes gets the lanes that wake-ups name, at the price of a probe of
+// these lanes: the list may be that of 10,000 busy companies.
+func TestFeeder_NamedLanesWhileTheListIsValid(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		wakes := &heard{}
+		outbox := &listing{found: store.WaitingLanes{Open: true, Lanes: []store.WaitingLane{waiting(1, "a", 0), waiting(5, "a", 0), waiting(9, "b", 0)}}}
+		f := &feeder{name: "a", lanes: newLanes(outbox, wakes, 0)}
+		want := func(when string, looks int, probed, live []int64) {
+			t.Helper()
+			if err := f.refresh(t.Context()); err != nil || outbox.looks != looks || !cmp.Equal(probed, outbox.probed) || !cmp.Equal(live, ids(f.live)) {
+				t.Errorf("%s: %d looks, probed %v, live %v, %v", when, outbox.looks, outbox.probed, ids(f.live), err)
+			}
+		}
+		name := func(lanes ...int64) {
+			<-time.After(time.Millisecond)
+			wakes.named = append(wakes.named, lanes...)
+			f.lanes.outdate()
+			<-time.After(time.Millisecond)
+		}
+		want("at first", 0, nil, []int64{1, 5})
+		valid := time.Now().Add(10 * time.Second)
+		f.liveUntil, f.lanes.until = valid, valid
+		<-time.After(maxApart)
+		want("without a wake-up", 0, nil, []int64{1, 5})
+
+		outbox.found.Lanes = append(outbox.found.Lanes, waiting(3, "a", 0), waiting(4, "b", 0), waiting(7, "a", 60))
+		name(3, 4, 7)
+		want("when others were named", 1, []int64{3, 4, 7}, []int64{1, 3, 5})
+		outbox.found.Lanes = append(outbox.found.Lanes, waiting(8, "a", 0))
+		name(8, 3)
+		want("soon after", 1, []int64{3, 4, 7}, []int64{1, 3, 5})
+		<-time.After(maxApart)
+		want("later", 2, []int64{3, 8}, []int64{1, 3, 5, 8})
+		if other, err := f.lanes.added(t.Context(), "b"); err != nil || !cmp.Equal([]int64{9, 4}, ids(other)) && !cmp.Equal([]int64{4, 9}, ids(other)) {
+			t.Errorf("another feeder gets %v, %v", ids(other), err)
+		}
+
+		<-time.After(maxApart)
+		wakes.all = true
+		name()
+		want("when no lane was named", 2, []int64{3, 8}, []int64{1, 3, 5, 8})
+		<-time.After(time.Until(valid) + time.Millisecond)
+		listed := outbox.listed
+		want("when the list is old", 2, []int64{3, 8}, []int64{1, 3, 5, 8})
+		if outbox.listed != listed+1 {
+			t.Error("a wake-up that named no lane was lost")
+		}
+
+		f.liveUntil, f.lanes.until = valid.Add(time.Minute), valid.Add(time.Minute)
+		<-time.After(maxApart)
+		name(1)
+		outbox.err = errors.New("connection refused")
+		if err := f.refresh(t.Context()); err == nil {
+			t.Error("no error")
+		}
+		outbox.err = nil
+		<-time.After(time.Until(f.liveUntil) + time.Millisecond)
+		listed = outbox.listed
+		if err := f.refresh(t.Context()); err != nil || outbox.listed != listed+1 {
+			t.Errorf("after a failed probe: listed %d times, %v", outbox.listed-listed, err)
+		}
+	})
+}
+
 // A poll probes the lanes that were named and those that are due, and no others.
 func TestLanes_ProbesDueLanes(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ func TestOutage_Redis(t *testing.T) {
 			b := newBenchOn(t, server.URL, "")
 			like := b.Accept(t, b.Company(t), nil)
 			p := b.params()
-			p.SendRate = 5_000
+			p.SendRate = 6_700
 			b.dispatch(t, p)
 			b.expectStatus(t, like, email.Enqueued)
 
@@ -55,7 +55,7 @@ func TestOutage_SessionsTerminated(t *testing.T) {
 	b := newBench(t)
 	like := b.Accept(t, b.Company(t), nil)
 	p := b.params()
-	p.SendRate = 5_000
+	p.SendRate = 6_700
 	b.acceptMany(t, like, 4_999)
 	b.dispatch(t, p)
 	for range 3 {

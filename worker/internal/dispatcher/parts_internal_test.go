@@ -99,7 +99,7 @@ func TestWindowSize(t *testing.T) {
 		sendRate    float64
 		want        int64
 	}{
-		{10, 100, 100}, {200, 100, 400}, {1, 14.2, 15}, {0, 0, 1},
+		{10, 100, 75}, {200, 100, 400}, {1, 14.2, 11}, {0, 0, 1},
 	} {
 		if got := windowSize(test.concurrency, test.sendRate); got != test.want {
 			t.Errorf("concurrency %d, %g per second: %d, want %d", test.concurrency, test.sendRate, got, test.want)

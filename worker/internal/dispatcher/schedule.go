@@ -70,6 +70,11 @@ type liveLane struct {
 	since   store.Position
 }
 
+// compare orders lanes by company.
+func (l liveLane) compare(other liveLane) int {
+	return cmp.Or(bytes.Compare(l.company[:], other.company[:]), cmp.Compare(l.id, other.id))
+}
+
 // schedule orders the lanes by the time of their next poll.
 type schedule struct {
 	mu       sync.Mutex
@@ -77,11 +82,14 @@ type schedule struct {
 	times    laneHeap                   // lanes in which a row may become due
 	rechecks laneHeap                   // lanes that are live, or being probed
 	live     map[string]map[int64]*lane // by queue
+	turned   map[string]map[int64]*lane // those that became live since the queue's feeder last asked
 	long     map[int64]*lane            // lanes that may have a bound
 }
 
 func newSchedule() *schedule {
-	return &schedule{lanes: make(map[int64]*lane), live: make(map[string]map[int64]*lane), long: make(map[int64]*lane)}
+	return &schedule{
+		lanes: make(map[int64]*lane), live: make(map[string]map[int64]*lane), turned: make(map[string]map[int64]*lane), long: make(map[int64]*lane),
+	}
 }
 
 // bounds returns the lanes that have a lower bound of next_at.
@@ -102,21 +110,37 @@ func (a *schedule) bounds() (bounds []store.LaneProbe) {
 func (a *schedule) of(queue string) []liveLane {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	live := make([]liveLane, 0, len(a.live[queue]))
-	for _, l := range a.live[queue] {
+	delete(a.turned, queue)
+	return ordered(a.live[queue])
+}
+
+// added returns the queue's lanes that became live since the last call of of or added, ordered by company.
+func (a *schedule) added(queue string) []liveLane {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	turned := a.turned[queue]
+	delete(a.turned, queue)
+	return ordered(turned)
+}
+
+func ordered(lanes map[int64]*lane) []liveLane {
+	live := make([]liveLane, 0, len(lanes))
+	for _, l := range lanes {
 		live = append(live, liveLane{id: l.id, company: l.company, since: l.since()})
 	}
-	slices.SortFunc(live, func(x, y liveLane) int {
-		return cmp.Or(bytes.Compare(x.company[:], y.company[:]), cmp.Compare(x.id, y.id))
-	})
+	slices.SortFunc(live, liveLane.compare)
 	return live
 }
 
-// due returns the lanes a poll must probe: the named ones and those whose time has come.
-func (a *schedule) due(now time.Time, named []int64) []store.LaneProbe {
+// probes returns what a poll of the named lanes must probe.
+func (a *schedule) probes(now time.Time, named []int64) []store.LaneProbe {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var probes []store.LaneProbe
+	return a.namedProbes(now, named)
+}
+
+// namedProbes is probes for a caller that has locked a.mu.
+func (a *schedule) namedProbes(now time.Time, named []int64) (probes []store.LaneProbe) {
 	for _, id := range named {
 		probe := store.LaneProbe{ID: id}
 		if l, known := a.lanes[id]; known {
@@ -125,6 +149,14 @@ func (a *schedule) due(now time.Time, named []int64) []store.LaneProbe {
 		}
 		probes = append(probes, probe)
 	}
+	return probes
+}
+
+// due returns the lanes a poll must probe: the named ones and those whose time has come.
+func (a *schedule) due(now time.Time, named []int64) []store.LaneProbe {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	probes := a.namedProbes(now, named)
 	probe := func(h *laneHeap, most int) {
 		for most = len(probes) + most; len(probes) < most && len(*h) > 0 && !(*h)[0].next.After(now); {
 			l := (*h)[0]
@@ -265,14 +297,22 @@ func (a *schedule) visited(queue string, v laneShare) *lane {
 }
 
 func (a *schedule) setLive(l *lane, live bool) {
-	if l.live = live; !live {
+	switch {
+	case !live:
 		delete(a.live[l.queue], l.id)
-		return
+		delete(a.turned[l.queue], l.id)
+	case !l.live:
+		keep(a.live, l)
+		keep(a.turned, l)
 	}
-	if a.live[l.queue] == nil {
-		a.live[l.queue] = make(map[int64]*lane)
+	l.live = live
+}
+
+func keep(lanes map[string]map[int64]*lane, l *lane) {
+	if lanes[l.queue] == nil {
+		lanes[l.queue] = make(map[int64]*lane)
 	}
-	a.live[l.queue][l.id] = l
+	lanes[l.queue][l.id] = l
 }
 
 // put sets the time of the lane's next poll in one of the schedule's heaps.
@@ -286,29 +326,4 @@ func (a *schedule) put(h *laneHeap, l *lane, next time.Time) {
 	}
 	heap.Push(h, l)
 	l.in = h
-}
-
-// laneHeap is a heap of lanes ordered by next.
-type laneHeap []*lane
-
-func (h laneHeap) Len() int           { return len(h) }
-func (h laneHeap) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
-func (h laneHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
-}
-
-// Push implements heap.Interface.
-func (h *laneHeap) Push(x any) {
-	l := x.(*lane) //nolint:forcetypeassert // only *lane is pushed
-	l.place = len(*h)
-	*h = append(*h, l)
-}
-
-// Pop implements heap.Interface.
-func (h *laneHeap) Pop() any {
-	last := len(*h) - 1
-	l := (*h)[last]
-	*h, l.in = (*h)[:last], nil
-	return l
 }

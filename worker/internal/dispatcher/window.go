@@ -14,9 +14,9 @@ import (
 const (
 	windowInterval = 2 * time.Second
 	// windowSeconds is the window in seconds of the send rate: the longest delay of an idle
-	// tenant's email because of others, and how long workers have tasks if all dispatchers are
-	// down.
-	windowSeconds = 1
+	// tenant's email because of others, which has to stay below a second together with the dispatcher's round, and how long
+	// workers have tasks if all dispatchers are down.
+	windowSeconds = 0.75
 )
 
 const (

@@ -20,7 +20,7 @@ func TestWindow_BoundsTheQueue(t *testing.T) {
 	b.dispatch(t, b.params())
 	eventually(t, "a full window", func() bool { return b.count(t, email.Enqueued) == 200 })
 	eventually(t, "200 tasks", func() bool { return b.depth(t, email.QueueNormal) == 200 })
-	// Two workers report more than the configured values: 2 s at 200 per second.
+	// Two workers report more than the configured values.
 	for _, instance := range []string{"a", "b"} {
 		details := map[string]any{"concurrency": 150, "sendRate": 200.0}
 		if err := b.Store.ReportStatus(t.Context(), "worker", instance, time.Now(), details); err != nil {
@@ -101,7 +101,7 @@ func TestWindow_MoreLanesThanRoom(t *testing.T) {
 	b.consume(t, 2, func(context.Context, queue.Task) error { return nil })
 	r := &recorder{Publisher: b.publisher}
 	p := b.params()
-	p.Queue, p.Concurrency, p.SendRate = r, 3, 3.5 // a window of 7
+	p.Queue, p.Concurrency, p.SendRate = r, 3, 9 // a window of 7
 	b.dispatch(t, p)
 	eventually(t, "everything on its way", func() bool { return b.count(t, email.Enqueued) == 3*lanes })
 	had := make(map[uuid.UUID]int)
@@ -123,7 +123,7 @@ func TestTwoDispatchers(t *testing.T) {
 	r := &recorder{Publisher: b.publisher}
 	for range 2 {
 		p := b.params()
-		p.Queue, p.SendRate = r, 2_000
+		p.Queue, p.SendRate = r, 2_700
 		b.dispatch(t, p)
 	}
 	eventually(t, "all on the queue", func() bool { return b.depth(t, email.QueueNormal) == 2_000 })
