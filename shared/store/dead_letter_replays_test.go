@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
 
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
@@ -276,5 +278,25 @@ func TestDueReplays_CompaniesTakeTurns(t *testing.T) {
 	due, err := d.Store.DueReplays(t.Context())
 	if err != nil || len(due) != store.MaxRunningReplays+1 || due[1] != last.ID {
 		t.Errorf("%v, %v; the other company's is %s", due, err, last.ID)
+	}
+}
+
+// A dead letter that another transaction has locked ends a round that discards it soon: the replays of other companies wait for that.
+func TestWorkReplay_LockedDeadLetter(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	for range 3 {
+		giveUp(t, d, company, nil)
+	}
+	made := replay(t, d, &company, func(n *store.NewReplay) { n.Action = store.ReplayDiscard })
+	release := lock(t, d, `SELECT FROM dead_letters FOR UPDATE`)
+	_, err := d.Store.WorkReplay(t.Context(), made.ID, 10, oneByOne(d))
+	if refused := (*pq.Error)(nil); !errors.As(err, &refused) || refused.Code != pqerror.LockNotAvailable {
+		t.Errorf("while it is locked: %v", err)
+	}
+	release()
+	if round, err := d.Store.WorkReplay(t.Context(), made.ID, 10, oneByOne(d)); err != nil || round.Now.Done != 3 {
+		t.Errorf("after that: %+v, %v", round, err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
@@ -133,6 +135,24 @@ func TestRetryDeadLetter_AnswerLost(t *testing.T) {
 	if got := ask[string](t, d, `SELECT concat_ws(' ', status, (SELECT count(*) FROM email_events WHERE email_log_id = $1 AND type = 'REPLAYED')) FROM email_outbox WHERE id = $1`, id); got != "PENDING 1" {
 		t.Errorf("the email: %s", got)
 	}
+}
+
+// An import whose row another transaction has locked is buried later: its message's batch does not wait for it.
+func TestBuryIntake_LockedRow(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	id := storetest.Intake(t, d, d.Company(t), storetest.KnownRecipient("1", "ana@example.com", "Ana"))[0]
+	run(t, d, `UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now()`)
+	release := lock(t, d, `SELECT FROM email_outbox FOR UPDATE`)
+	err := d.Store.BuryIntake(t.Context(), id, "REFUSED", "poison", 4)
+	if refused := (*pq.Error)(nil); !errors.As(err, &refused) || refused.Code != pqerror.LockNotAvailable {
+		t.Errorf("while it is locked: %v", err)
+	}
+	release()
+	if err := d.Store.BuryIntake(t.Context(), id, "REFUSED", "poison", 4); err != nil {
+		t.Error(err)
+	}
+	letterOf(t, d, id)
 }
 
 // The news of a recipient go the whole way again and are written down.

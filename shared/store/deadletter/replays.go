@@ -349,11 +349,18 @@ func nextOfReplay(ctx context.Context, tx *sqlx.Tx, r Replay, limit int) (Letter
 	return pageOfLetters(ctx, tx, statement, r.CompanyID, q, &r.ID)
 }
 
+// discardWait is how long a round waits for a dead letter that another transaction has locked. After that the round is rolled back,
+// and the rounds of other companies' replays follow.
+const discardWait = 500 * time.Millisecond
+
 // discardLetters returns how many of them were still open.
 func discardLetters(ctx context.Context, tx *sqlx.Tx, r Replay, letters []Letter) (int, error) {
 	ids := make([]uuid.UUID, len(letters))
 	for i, l := range letters {
 		ids[i] = l.ID
+	}
+	if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(discardWait)); err != nil {
+		return 0, pg.Translate(err)
 	}
 	result, err := tx.ExecContext(ctx, discardLettersSQL, pg.UUIDArray(ids), r.RequestedBy, r.Note, r.ID)
 	if err != nil {

@@ -141,7 +141,7 @@ func refusal(err error) error {
 const buryIntakeSQL = `
 WITH held AS MATERIALIZED (
     SELECT o.*, ` + intake.PersonSQL + ` AS recipient_id
-    FROM email_outbox o WHERE o.id = $1 AND o.target = 'recipients.upsert' FOR UPDATE
+    FROM email_outbox o WHERE o.id = $1 AND o.target = 'recipients.upsert' AND (SELECT set_config('lock_timeout', $5, true)) IS NOT NULL FOR UPDATE
 ), failed AS (
     UPDATE email_outbox o SET status = 'FAILED', processed_at = now(), attempts = $4, last_error = $2 || coalesce(': ' || nullif($3, ''), '')
     FROM held h
@@ -154,12 +154,16 @@ WITH held AS MATERIALIZED (
 INSERT INTO dead_letters (id, company_id, outbox_id, target, email, reason, attempts, last_error, payload)
 SELECT gen_random_uuid(), company_id, id, 'recipients.upsert', payload ->> 'email', $2, $4, nullif($3, ''), payload FROM failed`
 
+// buryWait is how long BuryIntake waits for the locks of other transactions. The message of the import is then tried again later, and
+// the batch's other imports do not wait for it.
+const buryWait = time.Second
+
 // BuryIntake ends an import as failed, in one commit: its outbox row becomes FAILED, and a
 // dead letter records the cause. reason is a code, detail is for people and contains nothing that
 // must not be logged. It is idempotent: there is one dead letter.
 func (s *Store) BuryIntake(ctx context.Context, outboxID uuid.UUID, reason, detail string, attempts int) error {
 	_, err := pg.Repeat(func() ([]struct{}, error) {
-		_, err := s.db.Exec(ctx, buryIntakeSQL, outboxID, reason, pg.WithoutNUL(detail), attempts)
+		_, err := s.db.Exec(ctx, buryIntakeSQL, outboxID, reason, pg.WithoutNUL(detail), attempts, pg.LockTimeout(buryWait))
 		return nil, err
 	})
 	if err != nil {

@@ -89,11 +89,11 @@ func listCommand(c *command.Invocation) *cobra.Command {
 	flags.StringVar(&since, "since", "", "only entries since this `TIME`: 90m or 36h ago, or 2026-03-01T10:00:00-03:00")
 	flags.StringVar(&until, "until", "", "only entries before this `TIME`")
 	command.CompleteFlag(cmd, "action", []string{
-		"company", "company.create", "company.suspend", "company.resume", "key", "key.create", "key.rotate", "key.revoke", "domain", "domain.add", "domain.remove",
+		"company", "company.create", "company.suspend", "company.resume", "company.resume-mailings", "company.quota", "company.retention", "company.reputation", "key", "key.create", "key.rotate", "key.revoke", "domain", "domain.add", "domain.remove",
 		"program", "program.allow", "program.revoke",
 		"lane", "lane.pause", "lane.resume", "gate", "gate.hold", "gate.release", "email", "email.cancel", "email.retry", "email.reveal",
 		"dlq", "dlq.retry", "dlq.retry-many", "dlq.discard", "dlq.discard-many", "dlq.reveal",
-		"suppression", "suppression.add", "suppression.remove", "suppression.reveal",
+		"webhook", "webhook.disable", "webhook.enable", "suppression", "suppression.add", "suppression.remove", "suppression.reveal",
 		"person", "person.export", "person.erase", "person.erased", "encryption", "encryption.rotate",
 	})
 	operator.CompleteCompanyFlag(c, cmd)
