@@ -22,7 +22,7 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 	results, err := pg.Repeat(func() ([]Advanced, error) {
 		return advanceWaiting([]Transition{t}, LockWait, func(rows any, columns []any) error {
 			return pg.Write(func(columns []any) error {
-				return s.db.SelectContext(ctx, rows, sql.AdvanceWaiting, columns...)
+				return s.advanceWaiting.Select(ctx, rows, columns...)
 			}, columns...)
 		})
 	})

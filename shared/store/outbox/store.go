@@ -15,17 +15,18 @@ type Store struct {
 	keys   *idempotency.Store
 	quotas *quota.Store
 
-	insertEmail, scheduleEmail, loadEmail, advanceEmail, advancePlain *pg.Prepared
+	insertEmail, scheduleEmail, loadEmail, advanceEmail, advancePlain, advanceWaiting *pg.Prepared
 }
 
 // New makes a Store on connections.
 func New(db *pg.DB, keys *idempotency.Store, quotas *quota.Store) *Store {
 	return &Store{
 		db: db, keys: keys, quotas: quotas,
-		insertEmail:   db.Prepare(sql.Accept),
-		scheduleEmail: db.Prepare(sql.AcceptScheduled),
-		loadEmail:     db.Prepare(sql.Load),
-		advanceEmail:  db.Prepare(sql.Advance),
-		advancePlain:  db.Prepare(sql.AdvancePlain),
+		insertEmail:    db.Prepare(sql.Accept),
+		scheduleEmail:  db.Prepare(sql.AcceptScheduled),
+		loadEmail:      db.Prepare(sql.Load),
+		advanceEmail:   db.Prepare(sql.Advance),
+		advancePlain:   db.Prepare(sql.AdvancePlain),
+		advanceWaiting: db.Prepare(sql.AdvanceWaiting),
 	}
 }
