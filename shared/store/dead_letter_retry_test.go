@@ -137,7 +137,7 @@ func TestRetryDeadLetter_AnswerLost(t *testing.T) {
 	}
 }
 
-// An import whose row another transaction has locked is buried later: its message's batch does not wait for it.
+// An import whose row another transaction has locked gets its dead letter later: its message's batch does not wait for it.
 func TestBuryIntake_LockedRow(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

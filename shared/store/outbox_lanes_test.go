@@ -1,13 +1,12 @@
 package store_test
 
 import (
+	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -57,7 +56,16 @@ func TestProbeLanes_BesideManyLanes(t *testing.T) {
 
 func explainRun(t *testing.T, d storetest.Database, statement string, parameters ...any) (plan string) {
 	t.Helper()
-	rows, err := storetest.Connect(t, d, store.Options{}).QueryContext(t.Context(), `EXPLAIN (ANALYZE, BUFFERS) `+statement, parameters...)
+	return explainOn(t, storetest.Connect(t, d, store.Options{}), statement, parameters...)
+}
+
+// explainOn runs a statement on a connection, or on one of a pool, and returns its plan.
+func explainOn(t *testing.T, on interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}, statement string, parameters ...any,
+) (plan string) {
+	t.Helper()
+	rows, err := on.QueryContext(t.Context(), `EXPLAIN (ANALYZE, BUFFERS) `+statement, parameters...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +83,6 @@ func explainRun(t *testing.T, d storetest.Database, statement string, parameters
 	return plan
 }
 
-// buffers is how many an executed plan has read.
 func buffers(t *testing.T, plan string) int {
 	t.Helper()
 	found := regexp.MustCompile(`Buffers: shared hit=(\d+)(?: read=(\d+))?`).FindStringSubmatch(plan)
@@ -342,23 +349,8 @@ func TestWakeUp_PlansMadeOnSmallTables(t *testing.T) {
 			lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+d.Accept(t, company, nil).String()+`'`)
 			for _, execution := range executions(lane, company) {
 				execute(`BEGIN`)
-				rows, err := conn.QueryContext(t.Context(), `EXPLAIN (ANALYZE, BUFFERS) EXECUTE `+execution)
-				if err != nil {
-					t.Fatal(err)
-				}
-				var lines []string
-				for rows.Next() {
-					var line string
-					if err := rows.Scan(&line); err != nil {
-						t.Fatal(err)
-					}
-					lines = append(lines, line)
-				}
-				if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-					t.Fatal(err)
-				}
+				plan := explainOn(t, conn, `EXECUTE `+execution)
 				execute(`ROLLBACK`)
-				plan := strings.Join(lines, "\n")
 				if n := buffers(t, plan); n > 200 {
 					t.Errorf("%s reads %d buffers:\n%s", execution, n, plan)
 				}
