@@ -136,9 +136,9 @@ func TestAdvancer_LockedRecipientsOfOneCompany(t *testing.T) {
 	release := lock(t, d, `SELECT FROM recipients WHERE company_id = $1 FOR UPDATE`, company)
 	stop := make(chan struct{})
 	var claiming sync.WaitGroup
-	for hand := range 16 { // as a worker's do, each with one task after the other
+	for worker := range 16 { // as a worker's do, each with one task after the other
 		claiming.Go(func() {
-			for i := hand; ; i = (i + 16) % locked {
+			for i := worker; ; i = (i + 16) % locked {
 				select {
 				case <-stop:
 					return

@@ -9,8 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"github.com/lib/pq"
-	"github.com/lib/pq/pqerror"
 
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
@@ -292,7 +290,7 @@ func TestWorkReplay_LockedDeadLetter(t *testing.T) {
 	made := replay(t, d, &company, func(n *store.NewReplay) { n.Action = store.ReplayDiscard })
 	release := lock(t, d, `SELECT FROM dead_letters FOR UPDATE`)
 	_, err := d.Store.WorkReplay(t.Context(), made.ID, 10, oneByOne(d))
-	if refused := (*pq.Error)(nil); !errors.As(err, &refused) || refused.Code != pqerror.LockNotAvailable {
+	if !errors.Is(err, store.ErrReplayLocked) {
 		t.Errorf("while it is locked: %v", err)
 	}
 	release()

@@ -42,3 +42,6 @@ const (
 
 // ErrTooManyReplays is deadletter.ErrTooManyReplays.
 var ErrTooManyReplays = deadletter.ErrTooManyReplays
+
+// ErrReplayLocked: another transaction has locked a dead letter that a round of WorkReplay was to discard. Nothing was discarded.
+var ErrReplayLocked = deadletter.ErrReplayLocked

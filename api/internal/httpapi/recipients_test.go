@@ -18,7 +18,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-func (g *gateway) hand(tb testing.TB, body string, header ...string) reply {
+func (g *gateway) importRecipient(tb testing.TB, body string, header ...string) reply {
 	tb.Helper()
 	c := call{Method: http.MethodPost, Path: "/v1/recipients", Body: body, Header: map[string]string{}}
 	for i := 0; i+1 < len(header); i += 2 {
@@ -63,7 +63,7 @@ func TestRecipients_One(t *testing.T) {
 	t.Parallel()
 	hashKey := []byte(strings.Repeat("k", 32))
 	g := start(t, func(p *httpapi.Params) { p.HashKey = hashKey })
-	r := g.hand(t, `{"externalId": "C-1", "cpfCnpj": "529.982.247-25", "razaoSocial": "Ana & Cia", "nome": "Ana", "email": "Ana@Exämple.com"}`, "X-Request-Id", "req-1")
+	r := g.importRecipient(t, `{"externalId": "C-1", "cpfCnpj": "529.982.247-25", "razaoSocial": "Ana & Cia", "nome": "Ana", "email": "Ana@Exämple.com"}`, "X-Request-Id", "req-1")
 	id := store.RecipientID(g.Company, "C-1", "", "").String()
 	if want := fmt.Sprintf(`{"id":%q,"requestId":"req-1"}`, id); r.Status != http.StatusAccepted || r.Body != want || r.Header.Get("Location") != "/v1/recipients/"+id {
 		t.Fatalf("%d %v %s, want %s", r.Status, r.Header, r.Body, want)
@@ -126,7 +126,7 @@ func TestRecipients_Many(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := g.hand(t, string(body))
+	r := g.importRecipient(t, string(body))
 	answer := r.json(t)
 	if diff := cmp.Diff(want, answer["ids"]); diff != "" || r.Status != http.StatusAccepted || answer["id"] != nil || r.Header.Get("Location") != "" {
 		t.Errorf("%d %v %s", r.Status, r.Header, diff)
@@ -172,7 +172,7 @@ func TestRecipients_Refused(t *testing.T) {
 			},
 		},
 	} {
-		r := g.hand(t, tt.body)
+		r := g.importRecipient(t, tt.body)
 		var got []string
 		for _, e := range r.problem(t).Errors {
 			got = append(got, e.Field+" "+e.Code)
@@ -183,11 +183,11 @@ func TestRecipients_Refused(t *testing.T) {
 		}
 	}
 	for body, want := range map[string]int{`[{"email": "a@example.com"}]`: 400, `{`: 400} {
-		if r := g.hand(t, body); r.Status != want {
+		if r := g.importRecipient(t, body); r.Status != want {
 			t.Errorf("%s: %d", body, r.Status)
 		}
 	}
-	if r := g.hand(t, `{"email": "a@example.com"}`, "Content-Type", "text/plain"); r.Status != http.StatusUnsupportedMediaType {
+	if r := g.importRecipient(t, `{"email": "a@example.com"}`, "Content-Type", "text/plain"); r.Status != http.StatusUnsupportedMediaType {
 		t.Error(r.Status)
 	}
 	if n := g.rows(t); n != 0 || g.Wakes.Load() != 0 {
@@ -220,13 +220,13 @@ func TestRecipients_Idempotency(t *testing.T) {
 		"many": `{"recipients": [{"externalId": "1", "email": "a@example.com"}]}`,
 	} {
 		before := len(g.intakes(t))
-		first := g.hand(t, body, "Idempotency-Key", name)
-		again := g.hand(t, " "+body, "Idempotency-Key", name)
+		first := g.importRecipient(t, body, "Idempotency-Key", name)
+		again := g.importRecipient(t, " "+body, "Idempotency-Key", name)
 		if again.Status != http.StatusAccepted || again.Body != first.Body || again.Header.Get("Idempotent-Replayed") != "true" ||
 			again.Header.Get("Location") != first.Header.Get("Location") || first.Header.Get("Idempotent-Replayed") != "" {
 			t.Errorf("%s: %d %v %s, first %s", name, again.Status, again.Header, again.Body, first.Body)
 		}
-		other := g.hand(t, strings.Replace(body, "a@", "b@", 1), "Idempotency-Key", name)
+		other := g.importRecipient(t, strings.Replace(body, "a@", "b@", 1), "Idempotency-Key", name)
 		if other.Status != http.StatusUnprocessableEntity || other.problem(t).Code != "IDEMPOTENCY_KEY_REUSED" {
 			t.Errorf("%s: %d %s", name, other.Status, other.Body)
 		}
@@ -245,7 +245,7 @@ func TestRecipients_Idempotency(t *testing.T) {
 func TestRecipients_AndEmails(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	id, _ := g.hand(t, `{"externalId": "1", "email": "ana@example.com"}`).json(t)["id"].(string)
+	id, _ := g.importRecipient(t, `{"externalId": "1", "email": "ana@example.com"}`).json(t)["id"].(string)
 	send := func(to, want string) {
 		t.Helper()
 		r := g.send(t, emailBody(func(f fields) {
@@ -262,7 +262,7 @@ func TestRecipients_AndEmails(t *testing.T) {
 	send("bia@example.com", "RECIPIENT_NOT_FOUND")
 
 	// While an update is pending, both addresses are accepted.
-	g.hand(t, `{"externalId": "1", "email": "bia@example.com"}`)
+	g.importRecipient(t, `{"externalId": "1", "email": "bia@example.com"}`)
 	send("ana@example.com", "")
 	send("bia@example.com", "")
 
@@ -289,7 +289,7 @@ func TestRecipients_AndEmails(t *testing.T) {
 		}
 		g.writeDown(t)
 	}
-	g.hand(t, `{"externalId": "1", "email": "ana@example.com"}`)
+	g.importRecipient(t, `{"externalId": "1", "email": "ana@example.com"}`)
 	g.writeDown(t)
 	send("ana@example.com", "")
 }

@@ -42,7 +42,7 @@ func TestRecipients_AnswerLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := start(t, func(p *httpapi.Params) { p.Store = unsure{p.Store, tt.err, tt.there, nil} })
-			r := g.hand(t, `{"email": "a@example.com"}`)
+			r := g.importRecipient(t, `{"email": "a@example.com"}`)
 			if code, _ := r.json(t)["code"].(string); r.Status != tt.status || code != tt.code {
 				t.Errorf("%d %s", r.Status, r.Body)
 			}
@@ -81,7 +81,7 @@ func TestRecipients_BlockedByTheSameKey(t *testing.T) {
 func TestRecipients_WithoutRabbitMQ(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(p *httpapi.Params) { p.HasRabbitMQ = false })
-	if r := g.hand(t, `{"email": "a@example.com"}`); r.Status != http.StatusServiceUnavailable || r.problem(t).Code != "BULK_DISABLED" {
+	if r := g.importRecipient(t, `{"email": "a@example.com"}`); r.Status != http.StatusServiceUnavailable || r.problem(t).Code != "BULK_DISABLED" {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 	id := uuid.New()

@@ -15,7 +15,7 @@ import (
 
 const (
 	// quietWait is how long an email of the quiet tenant may wait because of other tenants by
-	// design: the window, 2 s at the send rate.
+	// design: more than the window, which is 0.75 s of the send rate.
 	quietWait = 2 * time.Second
 	// quietMargin is for a machine whose CPU is shared by the whole gateway, its services and its
 	// load generator.

@@ -37,11 +37,11 @@ func explanations(injected []fault.Injected) []explanation {
 		if kind != "worker" && kind != cluster.Postgres && kind != cluster.SES {
 			continue
 		}
-		hands := cluster.Concurrency
+		calls := cluster.Concurrency
 		if !strings.HasPrefix(p.Subject, "worker-") {
-			hands *= len(cluster.ProgramNames("worker"))
+			calls *= len(cluster.ProgramNames("worker"))
 		}
-		list = append(list, explanation{p, hands * (1 + int(p.To.Sub(p.From)/maxCallTime))})
+		list = append(list, explanation{p, calls * (1 + int(p.To.Sub(p.From)/maxCallTime))})
 	}
 	slices.SortFunc(list, func(a, b explanation) int { return a.To.Compare(b.To) })
 	return list

@@ -349,8 +349,11 @@ func nextOfReplay(ctx context.Context, tx *sqlx.Tx, r Replay, limit int) (Letter
 	return pageOfLetters(ctx, tx, statement, r.CompanyID, q, &r.ID)
 }
 
-// discardWait is how long a round waits for a dead letter that another transaction has locked. After that the round is rolled back,
-// and the rounds of other companies' replays follow.
+// ErrReplayLocked: another transaction has locked a dead letter that the round was to discard. Nothing was discarded.
+var ErrReplayLocked = errors.New("another transaction has locked a dead letter")
+
+// discardWait is how long a round waits for each dead letter that another transaction has locked. After that the round is
+// rolled back, and the rounds of other companies' replays follow.
 const discardWait = 500 * time.Millisecond
 
 // discardLetters returns how many of them were still open.
@@ -363,7 +366,10 @@ func discardLetters(ctx context.Context, tx *sqlx.Tx, r Replay, letters []Letter
 		return 0, pg.Translate(err)
 	}
 	result, err := tx.ExecContext(ctx, discardLettersSQL, pg.UUIDArray(ids), r.RequestedBy, r.Note, r.ID)
-	if err != nil {
+	switch {
+	case pg.IsLockTimeout(err):
+		return 0, errors.Join(ErrReplayLocked, err)
+	case err != nil:
 		return 0, pg.Translate(err)
 	}
 	n, err := result.RowsAffected()

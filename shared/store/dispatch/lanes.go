@@ -106,7 +106,7 @@ const (
 	clockSkew = 2 * time.Second
 )
 
-// theseLanesSQL is the lanes $1, $4 of them, each from the position $2, $3 on.
+// theseLanesSQL is the lanes $1, each from the position $2, $3 on; $4 is the number of lanes.
 const theseLanesSQL = `
 WITH lane AS (
     SELECT named.id, named.since, named.since_id

@@ -110,7 +110,7 @@ func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2
 		in := ingest{mailing: m, copyTime: s.db.CopyTime()}
 		err := s.db.InSteadyTx(ctx, func(tx pg.SteadyTx) error { return in.run(ctx, tx, lines) })
 		if errors.Is(err, idempotency.ErrInProgress) {
-			if err := s.awaitTwin(ctx, m); err != nil {
+			if err := s.awaitSameUpload(ctx, m); err != nil {
 				return Counts{}, nil, fmt.Errorf("ingest mailing: %w", err)
 			}
 			continue
@@ -137,9 +137,9 @@ func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2
 	return Counts{}, nil, idempotency.ErrInProgress
 }
 
-// awaitTwin waits, as long as pg.Bounded permits, until no concurrent request is writing a mailing with the
+// awaitSameUpload waits, as long as pg.Bounded permits, until no concurrent request is writing a mailing with the
 // key or the filename.
-func (s *Store) awaitTwin(ctx context.Context, m NewMailing) error {
+func (s *Store) awaitSameUpload(ctx context.Context, m NewMailing) error {
 	row := pg.HeldRow{Company: m.CompanyID, Name: "filename\x00" + m.Filename}
 	if m.Key != nil {
 		row = m.Key.Row(m.CompanyID)
@@ -177,7 +177,7 @@ type ingest struct {
 
 // The claims come before the lines, so that of two equal requests only one does the
 // work. The other waits for its commit: inserting a row under the same
-// unique key waits for the transaction that inserts the first. It waits on a connection of its own (awaitTwin).
+// unique key waits for the transaction that inserts the first. It waits on a connection of its own (awaitSameUpload).
 // lock_timeout bounds the waits; it is shorter than statement_timeout, whose error would look
 // like an unavailable database.
 //

@@ -40,8 +40,8 @@ func (s *Store) NewAdvancer() *Advancer {
 	return a
 }
 
-// For sets how many goroutines advance emails from now on, see pg.Options.Hands.
-func (a *Advancer) For(hands int) { a.group.For(hands) }
+// For sets how many goroutines advance emails from now on, see pg.Options.Workers.
+func (a *Advancer) For(workers int) { a.group.For(workers) }
 
 // Advance applies one transition. Its errors are the database's; a guard that did
 // not hold is Applied == false, and so is an email that is Locked.

@@ -64,8 +64,8 @@ func (s *Store) NewLoader() *Loader {
 	return &Loader{store: s, group: pg.NewGroup(uuid.UUID.String, func(uuid.UUID) int { return 4096 }, s.loadEmails).For(s.db.Workers())}
 }
 
-// For sets how many goroutines load emails from now on, see pg.Options.Hands.
-func (l *Loader) For(hands int) { l.group.For(hands) }
+// For sets how many goroutines load emails from now on, see pg.Options.Workers.
+func (l *Loader) For(workers int) { l.group.For(workers) }
 
 // Load reads one email; pg.ErrNotFound if there is none.
 func (l *Loader) Load(ctx context.Context, id uuid.UUID) (*LoadedEmail, error) {

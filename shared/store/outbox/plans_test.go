@@ -113,6 +113,7 @@ func claimWork(t *testing.T, d storetest.Database, mode string) func(company, id
 		return func(parameters []any) error { return one(prepared.QueryContext(t.Context(), parameters...)) }
 	}
 	load, advance, advancePlain := statement(statements.Load), statement(statements.Advance), statement(statements.AdvancePlain)
+	advanceWaiting := statement(statements.AdvanceWaiting)
 	read := func() (w tableWork) {
 		t.Helper()
 		if _, err := db.ExecContext(t.Context(), `SELECT pg_stat_force_next_flush()`); err != nil {
@@ -136,13 +137,17 @@ func claimWork(t *testing.T, d storetest.Database, mode string) func(company, id
 		if err != nil {
 			t.Fatal(err)
 		}
+		again, err := outbox.AdvanceParameters([]outbox.Transition{storetest.SentOf(id, token)})
+		if err != nil {
+			t.Fatal(err)
+		}
 		begun := read()
 		run := func(text string) error {
 			_, err := db.ExecContext(t.Context(), text)
 			return err
 		}
 		// Not an sql.Tx: in one, statements of the connection would be prepared anew.
-		if err := errors.Join(run(`BEGIN`), load(outbox.LoadParameters(id)), advance(claim), advancePlain(end), run(`ROLLBACK`)); err != nil {
+		if err := errors.Join(run(`BEGIN`), load(outbox.LoadParameters(id)), advance(claim), advancePlain(end), advanceWaiting(again), run(`ROLLBACK`)); err != nil {
 			t.Fatal(err)
 		}
 		ended := read()

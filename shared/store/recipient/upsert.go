@@ -154,7 +154,7 @@ WITH held AS MATERIALIZED (
 INSERT INTO dead_letters (id, company_id, outbox_id, target, email, reason, attempts, last_error, payload)
 SELECT gen_random_uuid(), company_id, id, 'recipients.upsert', payload ->> 'email', $2, $4, nullif($3, ''), payload FROM failed`
 
-// buryWait is how long BuryIntake waits for the locks of other transactions. The message of the import is then tried again later, and
+// buryWait is how long BuryIntake waits for each lock of another transaction. The message of the import is then tried again later, and
 // the batch's other imports do not wait for it.
 const buryWait = time.Second
 

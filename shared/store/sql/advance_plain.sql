@@ -44,13 +44,13 @@ WITH
 -- found locks the emails' rows of email_outbox (by primary key, in id order) and reads what the guards ask for:
 -- dispatch_lanes, companies, provider_gate, suppressions and email_logs by primary key.
 --
--- set_config sets the lock_timeout of this statement and of its transaction. The CASE in the join keeps the planner from
--- beginning with email_outbox, here and in moved, when it has seen a few rows only. The CASE around first_id and last_id hides their values from it: only the executor leaves
+-- set_config sets the lock_timeout of this statement and of its transaction. The CASE in the join, here and in moved, keeps
+-- the planner from beginning with email_outbox after statistics of a few rows. The CASE around first_id and last_id hides their values from it: only the executor leaves
 -- out partitions of email_logs. With bare parameters the planner would leave them out, find the plan for these values
 -- cheaper than the plan for all, and plan the prepared statement anew each time, which takes longer than to run it.
--- The log is found by BETWEEN and ORDER BY, because only the primary key has that order. With = the planner took other
--- indexes for as good, whose last column is outbox_id, if the month's partition was analyzed while it was empty: until it
--- is analyzed again, each email then read such an index whole.
+-- The log is found by BETWEEN and ORDER BY, because only the primary key has that order. With = the planner estimated the same
+-- cost for indexes whose last column is outbox_id, if the month's partition had been analyzed while it was empty: until
+-- the next ANALYZE each email read such an index whole.
 found AS MATERIALIZED (
     SELECT t.*, o.status AS was, o.attempts, o.throttles, o.next_at, o.expires_at, o.lease_until, lane.mailing_id,
            coalesce(o.claim_token = t.token, false) AS same_token,

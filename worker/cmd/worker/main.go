@@ -69,7 +69,7 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	if err != nil {
 		return err
 	}
-	db, err := store.Open(ctx, c.DatabaseURL, store.Options{Hands: c.StartConcurrency(), Pooled: c.Pooled, AllowUnreachable: true})
+	db, err := store.Open(ctx, c.DatabaseURL, store.Options{Workers: c.StartConcurrency(), Pooled: c.Pooled, AllowUnreachable: true})
 	if err != nil {
 		return err
 	}

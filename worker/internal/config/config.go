@@ -51,7 +51,7 @@ type Process struct {
 	// worker has reported.
 	Concurrency int `env:"WORKER_CONCURRENCY"`
 	// SendRate is the limit of recipients per second if the provider does not report its own. The
-	// dispatcher keeps a second's worth on each queue.
+	// dispatcher keeps three quarters of a second's worth on each queue.
 	SendRate float64 `env:"SES_MAX_SEND_RATE" envDefault:"100"`
 	// MaxAttempts is the maximum number of attempts per email; an attempt that ended in a
 	// provider's quota is not counted.

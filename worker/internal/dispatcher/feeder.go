@@ -27,7 +27,7 @@ const (
 	// Postgres little.
 	trial = 100
 	// fullPause is the delay before a full queue is measured again: at 1,000 emails per second, 15
-	// of a window of 1,000 have left by then.
+	// of a window of 750 have left by then.
 	fullPause = 15 * time.Millisecond
 	// busyPause delays an email whose last task is still being processed.
 	busyPause = 200 * time.Millisecond
@@ -122,6 +122,7 @@ func (f *feeder) fill(ctx context.Context, room int, reserved time.Time) (more b
 		return false, err
 	}
 	if len(f.live) == 0 {
+		f.more = false
 		return false, f.idle(ctx)
 	}
 	if time.Since(reserved) > pollTime {
@@ -144,14 +145,24 @@ func (f *feeder) refresh(ctx context.Context) (err error) {
 		f.live, f.liveUntil, err = f.lanes.of(ctx, f.name)
 		return err
 	}
-	added, err := f.lanes.added(ctx, f.name)
-	if err != nil {
+	added, closed, err := f.lanes.added(ctx, f.name)
+	switch {
+	case err != nil:
 		return err
+	case closed:
+		f.live = nil
+		return nil
 	}
+	known := len(f.live)
 	for _, l := range added {
-		if i, found := slices.BinarySearchFunc(f.live, l, liveLane.compare); !found {
-			f.live = slices.Insert(f.live, i, l)
+		if i, found := slices.BinarySearchFunc(f.live[:known], l, liveLane.compare); found {
+			f.live[i] = l // with the bound that it has now
+		} else {
+			f.live = append(f.live, l)
 		}
+	}
+	if len(f.live) > known {
+		slices.SortFunc(f.live, liveLane.compare)
 	}
 	return nil
 }

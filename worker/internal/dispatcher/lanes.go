@@ -12,7 +12,7 @@ import (
 
 const (
 	// relist is the minimum validity of a poll's result. It is valid for ten times the poll's
-	// duration, at most maxRelist: an idle tenant's new email must be seen well within the window.
+	// duration, at most maxRelist. Lanes that a wake-up names are probed before that, see added.
 	relist    = 100 * time.Millisecond
 	maxRelist = time.Second
 	// apart is the minimum time between two polls. Each email taken since the last poll adds
@@ -98,17 +98,19 @@ func (l *lanes) of(ctx context.Context, queue string) (live []liveLane, until ti
 // added returns the queue's lanes that have become live since the feeder last asked. While the last poll's result is
 // valid, a wake-up makes it probe the named lanes alone, at most once in maxApart: a company with little to send does not wait
 // until the lanes of many busy ones are polled again. It does not wait for a poll of another feeder.
-func (l *lanes) added(ctx context.Context, queue string) ([]liveLane, error) {
+// closed: the circuit breaker has opened, and the feeder must not go on with the lanes that it has.
+func (l *lanes) added(ctx context.Context, queue string) (lanes []liveLane, closed bool, err error) {
 	select {
 	case l.turn <- struct{}{}:
-		err := l.probeNamed(ctx)
+		err = l.probeNamed(ctx)
+		closed = !l.open && email.QueueWeight(queue) > 0
 		l.end()
-		if err != nil {
-			return nil, err
+		if err != nil || closed {
+			return nil, closed, err
 		}
 	default:
 	}
-	return l.schedule.added(queue), nil
+	return l.schedule.added(queue), false, nil
 }
 
 // probeNamed probes the lanes that were named since the last poll, and leaves a wake-up that names none to the next poll.

@@ -142,8 +142,8 @@ func TestFeeder_NamedLanesWhileTheListIsValid(t *testing.T) {
 		want("soon after", 1, []int64{3, 4, 7}, []int64{1, 3, 5})
 		<-time.After(maxApart)
 		want("later", 2, []int64{3, 8}, []int64{1, 3, 5, 8})
-		if other, err := f.lanes.added(t.Context(), "b"); err != nil || !cmp.Equal([]int64{9, 4}, ids(other)) && !cmp.Equal([]int64{4, 9}, ids(other)) {
-			t.Errorf("another feeder gets %v, %v", ids(other), err)
+		if other, closed, err := f.lanes.added(t.Context(), "b"); err != nil || closed || !cmp.Equal([]int64{4, 9}, ids(other)) {
+			t.Errorf("another feeder gets %v, closed %t, %v", ids(other), closed, err)
 		}
 
 		<-time.After(maxApart)
@@ -157,7 +157,17 @@ func TestFeeder_NamedLanesWhileTheListIsValid(t *testing.T) {
 			t.Error("a wake-up that named no lane was lost")
 		}
 
-		f.liveUntil, f.lanes.until = valid.Add(time.Minute), valid.Add(time.Minute)
+		f.name, f.lanes.open = email.QueueNormal, true
+		f.live, f.liveUntil, f.lanes.until = []liveLane{{id: 1}}, valid.Add(time.Minute), valid.Add(time.Minute)
+		<-time.After(maxApart)
+		name(1)
+		outbox.found.Open = false
+		if err := f.refresh(t.Context()); err != nil || len(f.live) != 0 {
+			t.Errorf("after the circuit breaker has opened: live %v, %v", ids(f.live), err)
+		}
+		outbox.found.Open = true
+
+		f.live, f.lanes.open = []liveLane{{id: 1}}, true
 		<-time.After(maxApart)
 		name(1)
 		outbox.err = errors.New("connection refused")

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -135,4 +136,29 @@ func TestPayload_KeepsOtherMembers(t *testing.T) {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
 	})
+}
+
+// takes is a source that counts takes and returns no row.
+type takes struct {
+	source
+	n int
+}
+
+func (s *takes) take(context.Context, []store.LaneTurn) (store.Batch, error) {
+	s.n++
+	return store.Batch{}, nil
+}
+
+func (s *takes) idle(context.Context) error { return nil }
+
+// A second concurrent batch is for lanes that have more rows than one takes: after a wake-up for a single email it would find none.
+func TestFeeder_SecondBatch(t *testing.T) {
+	t.Parallel()
+	for more, want := range map[bool]int{false: 0, true: 1} {
+		first, second := &takes{}, &takes{}
+		f := &feeder{name: "a", lanes: newLanes(nil, nil, 0), sources: [overlap]source{first, second}, live: []liveLane{{id: 1}, {id: 2}}, more: more}
+		if err := f.takeAll(t.Context(), overlap*batch, time.Now()); err != nil || first.n != 1 || second.n != want {
+			t.Errorf("more %t: %d and %d takes, want 1 and %d, %v", more, first.n, second.n, want, err)
+		}
+	}
 }

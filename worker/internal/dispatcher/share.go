@@ -15,7 +15,7 @@ const sharedFor = 2 * time.Second
 
 // shares divides the window among the full queues in proportion to their weights, as workers take
 // from them. If all are full, three tenths of what is sent come from the queue of priority 4 to 7;
-// a full window there would be more than three seconds' worth.
+// a full window there would take 2.5 s to empty.
 //
 // A queue with an occasional email does not count: it takes almost nothing from the others, and
 // with smaller windows their workers would wait for tasks.

@@ -81,6 +81,10 @@ func (r *Replayer) runOnce(ctx context.Context) (more bool, err error) {
 	for _, id := range due {
 		again, err := r.work(ctx, id)
 		more = more || again
+		if errors.Is(err, store.ErrReplayLocked) { // this must not slow down the replays of other companies
+			r.params.Log.Warn("bulk discard waits for a locked dead letter", "replayId", id)
+			continue
+		}
 		errs = append(errs, err)
 	}
 	err = errors.Join(errs...)

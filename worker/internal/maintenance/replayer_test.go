@@ -122,6 +122,38 @@ func TestReplayer(t *testing.T) {
 	}
 }
 
+// A dead letter that another transaction has locked holds up the bulk discard of its company, and no other replay.
+func TestReplayer_LockedDeadLetter(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	blocked, other := d.Company(t), d.Company(t)
+	giveUp(t, d, blocked, 3)
+	locking, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locking.Rollback() }()
+	if _, err := locking.ExecContext(t.Context(), `SELECT FROM dead_letters FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.SQL.ExecContext(t.Context(), `INSERT INTO dead_letters (id, company_id, outbox_id, target, reason, payload)
+		SELECT gen_random_uuid(), $1, gen_random_uuid(), 'email:send', 'OUTBOX_NOT_FOUND', '{}' FROM generate_series(1, 5)`, other); err != nil {
+		t.Fatal(err)
+	}
+	discard := func(n *store.NewReplay) { n.Action, n.Rate = store.ReplayDiscard, 2 } // a dead letter per round
+	waits, passes := ask(t, d, blocked, discard), ask(t, d, other, discard)
+	replayOn(t, d, d.Store)
+	if r := ended(t, d, passes.ID); r.Done != 5 {
+		t.Errorf("%+v", r)
+	}
+	if err := locking.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if r := ended(t, d, waits.ID); r.Done != 3 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // refusing is a database that refuses one kind of row.
 type refusing struct{ *store.Store }
 

@@ -14,7 +14,7 @@ import (
 const (
 	// A retry that is this late is treated as lost by Redis.
 	retryLost = 5 * time.Second
-	// The dispatcher keeps about one second of work in a queue, so a minute is unusual.
+	// The dispatcher keeps less than a second of work in a queue, so a minute is unusual.
 	longInQueue = time.Minute
 )
 

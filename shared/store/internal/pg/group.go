@@ -28,10 +28,10 @@ const (
 	// items (in eighths) end it early. 256 goroutines that have each email for 70 ms anyway cost Postgres 190 µs per email
 	// with 8 µs and 32 items, 148 with 24 µs and these. 64 goroutines wrote 1,000 emails in 232 and 288 transactions with
 	// 24 µs each, and write them in 175 (bench --section mailing).
-	flushDelayPerHand = 150 * time.Microsecond
-	longestFlushDelay = 8 * time.Millisecond
-	joinPerHand       = 3
-	groupTimeout      = 30 * time.Second
+	flushDelayPerWorker = 150 * time.Microsecond
+	longestFlushDelay   = 8 * time.Millisecond
+	joinPerWorker       = 3
+	groupTimeout        = 30 * time.Second
 	// maxTries is how often a write may lose a race: each time, another one has won it.
 	maxTries = 5
 )
@@ -98,11 +98,11 @@ func (g *Group[T, R]) Fair(owner func(T) uuid.UUID) *Group[T, R] {
 // For sets a flush delay that is proportional to the number of goroutines that call Do, up to longestFlushDelay. It is for callers
 // that come one by one and are not urgent: without it, they loaded in groups of five, each of which cost as much
 // as three more rows. It may be called at any time.
-func (g *Group[T, R]) For(hands int) *Group[T, R] {
+func (g *Group[T, R]) For(workers int) *Group[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.flushDelay = min(time.Duration(hands)*flushDelayPerHand, longestFlushDelay)
-	g.join = max(groupJoin, hands*joinPerHand/8)
+	g.flushDelay = min(time.Duration(workers)*flushDelayPerWorker, longestFlushDelay)
+	g.join = max(groupJoin, workers*joinPerWorker/8)
 	return g
 }
 

@@ -130,7 +130,7 @@ func TestGroup_JoinsWhatWaits(t *testing.T) {
 // immediately.
 func TestGroup_FlushDelay(t *testing.T) {
 	t.Parallel()
-	const hands, delay, enough = 20, 3 * time.Millisecond, 32
+	const workers, delay, enough = 20, 3 * time.Millisecond, 32
 	many := make([]string, enough)
 	for i := range many {
 		many[i] = fmt.Sprintf("m%02d", i)
@@ -154,7 +154,7 @@ func TestGroup_FlushDelay(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := &writer{gate: make(chan struct{})}
-				g := newGroup(w).For(hands)
+				g := newGroup(w).For(workers)
 				time.AfterFunc(tt.lasts, func() { close(w.gate) })
 				wait := all(t.Context(), g, "x")
 				synctest.Wait()

@@ -27,9 +27,9 @@ type Options struct {
 	MaxConns int
 	// StatementTimeout ends a statement that runs longer (0 means 30 s).
 	StatementTimeout time.Duration
-	// Hands is how many goroutines load and advance emails concurrently. The more there
+	// Workers is how many goroutines load and advance emails concurrently. The more there
 	// are, the longer a group waits for further items (0 means that it does not).
-	Hands int
+	Workers int
 	// Pooled: a pooler gives each transaction another server connection. Then no statement is prepared, and the
 	// settings of a program's connections must be settings of its role (see schema/roles.sql).
 	Pooled bool
@@ -76,8 +76,8 @@ func (db *DB) Get(ctx context.Context, into any, statement string, args ...any) 
 	return Translate(db.GetContext(ctx, into, statement, args...))
 }
 
-// Workers is Options.Hands.
-func (db *DB) Workers() int { return db.options.Hands }
+// Workers is Options.Workers.
+func (db *DB) Workers() int { return db.options.Workers }
 
 // CopyTime is how long one COPY may go on. It is one statement: it must be over well before the connection gives
 // up on it.

@@ -25,7 +25,7 @@ const (
 	// take twice as many.
 	perServer = 64
 	// Up to fewServers are started for fewPerServer tasks each. One Server alone waits for a round trip after each task, and
-	// the commands of several share one: with a concurrency of 64, four Servers instead of one save a tenth of the CPU time
+	// the commands of several Servers share a round trip: with a concurrency of 64, four Servers instead of one save a tenth of the CPU time
 	// of an email (bench --section mailing).
 	fewServers   = 4
 	fewPerServer = 16
