@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,8 +30,9 @@ func (l *Load) send(ctx context.Context, next email) {
 	if next.concurrent && ids[0] != ids[1] && ids[0] != uuid.Nil && ids[1] != uuid.Nil {
 		l.Ledger.addRefusal(fmt.Sprintf("email %d: the responses to one Idempotency-Key have the ids %s and %s", next.serial, ids[0], ids[1]))
 	}
-	if next.cancel && ids[0] != uuid.Nil {
-		l.withdraw(ctx, next, ids[0])
+	// One of two concurrent requests may be given up: the email is the other one's.
+	if id := cmp.Or(ids...); next.cancel && id != uuid.Nil {
+		l.withdraw(ctx, next, id)
 	}
 }
 
