@@ -35,9 +35,9 @@ type Slot struct {
 const hadTaskSQL = `o.status = 'RETRY_SCHEDULED' AND o.enqueued_at IS NOT NULL
                    AND NOT EXISTS (SELECT FROM dropped_tasks d WHERE d.enqueued_at = o.enqueued_at AND d.outbox_id = o.id)`
 
-// dueInLanesSQL finds due rows in each of the lanes $1 along email_outbox_lane_claim; $5 is the number of lanes. It reads a lane from the position
-// $2, $3 on, at most as many as $4 says for the lane, and locks them. Rows that another transaction has
-// locked are left out.
+// dueInLanesSQL finds due rows in each of the lanes $1 along email_outbox_lane_claim, from the lane's position $2, $3 on, at
+// most as many as $4 says for the lane, and locks them. $5 is the number of lanes. Rows that another transaction has locked
+// are left out.
 const dueInLanesSQL = `
 WITH due AS MATERIALIZED (
     SELECT due.* FROM (

@@ -87,7 +87,7 @@ type tableWork struct {
 	pages int
 }
 
-// claimWork returns a function that loads, claims and ends an email on a connection of a program, and tells what that reads.
+// claimWork returns a function that loads, claims and ends an email on a connection of a program, and returns what that reads.
 // mode is the connection's plan_cache_mode, or "pooled".
 func claimWork(t *testing.T, d storetest.Database, mode string) func(company, id uuid.UUID) tableWork {
 	t.Helper()

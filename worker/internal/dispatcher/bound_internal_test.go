@@ -103,7 +103,7 @@ func TestSchedule_ListingLowersBound(t *testing.T) {
 	if got := a.of("a")[0].since; got != position(at, 8) {
 		t.Errorf("from %v on", got)
 	}
-	if probes := a.due(time.Now().Add(time.Minute), nil); len(probes) != 1 {
+	if probes := a.due(time.Now().Add(time.Minute)); len(probes) != 1 {
 		t.Errorf("%d lanes are polled", len(probes))
 	}
 }

@@ -145,11 +145,11 @@ func (f *feeder) refresh(ctx context.Context) (err error) {
 		f.live, f.liveUntil, err = f.lanes.of(ctx, f.name)
 		return err
 	}
-	added, closed, err := f.lanes.added(ctx, f.name)
+	added, breakerOpen, err := f.lanes.added(ctx, f.name)
 	switch {
 	case err != nil:
 		return err
-	case closed:
+	case breakerOpen:
 		f.live = nil
 		return nil
 	}

@@ -98,15 +98,15 @@ func (l *lanes) of(ctx context.Context, queue string) (live []liveLane, until ti
 // added returns the queue's lanes that have become live since the feeder last asked. While the last poll's result is
 // valid, a wake-up makes it probe the named lanes alone, at most once in maxApart: a company with little to send does not wait
 // until the lanes of many busy ones are polled again. It does not wait for a poll of another feeder.
-// closed: the circuit breaker has opened, and the feeder must not go on with the lanes that it has.
-func (l *lanes) added(ctx context.Context, queue string) (lanes []liveLane, closed bool, err error) {
+// breakerOpen: the circuit breaker has opened, and the feeder must not continue with the lanes that it has.
+func (l *lanes) added(ctx context.Context, queue string) (lanes []liveLane, breakerOpen bool, err error) {
 	select {
 	case l.turn <- struct{}{}:
 		err = l.probeNamed(ctx)
-		closed = !l.open && email.QueueWeight(queue) > 0
+		breakerOpen = !l.open && email.QueueWeight(queue) > 0
 		l.end()
-		if err != nil || closed {
-			return nil, closed, err
+		if err != nil || breakerOpen {
+			return nil, breakerOpen, err
 		}
 	default:
 	}
@@ -131,7 +131,11 @@ func (l *lanes) probeNamed(ctx context.Context) error {
 	if len(named) == 0 {
 		return nil
 	}
-	return l.probe(ctx, l.named, l.schedule.probes(l.named, named), store.NewRows{})
+	err := l.probe(ctx, l.named, l.schedule.probes(l.named, named), store.NewRows{})
+	if err != nil {
+		l.lost = time.Now() // the named lanes are lost with the failed probe
+	}
+	return err
 }
 
 func (l *lanes) begin(ctx context.Context) error {
@@ -187,7 +191,8 @@ func (l *lanes) update(ctx context.Context, begun time.Time) error {
 	if age := begun.Sub(l.newest); age >= newEvery {
 		made = store.NewRows{Within: min(age, maxAge) + lateIDs, Bounds: l.schedule.bounds()}
 	}
-	if err := l.probe(ctx, begun, l.schedule.due(begun, named), made); err != nil {
+	probes := append(l.schedule.probes(begun, named), l.schedule.due(begun)...)
+	if err := l.probe(ctx, begun, probes, made); err != nil {
 		return err
 	}
 	if made.Within > 0 {
@@ -199,7 +204,6 @@ func (l *lanes) update(ctx context.Context, begun time.Time) error {
 func (l *lanes) probe(ctx context.Context, begun time.Time, probes []store.LaneProbe, made store.NewRows) error {
 	found, err := l.outbox.ProbeLanes(ctx, probes, made)
 	if err != nil {
-		l.lost = time.Now() // the named lanes are lost with the failed probe
 		return err
 	}
 	if found.Open && !l.open {

@@ -142,8 +142,8 @@ func TestFeeder_NamedLanesWhileTheListIsValid(t *testing.T) {
 		want("soon after", 1, []int64{3, 4, 7}, []int64{1, 3, 5})
 		<-time.After(maxApart)
 		want("later", 2, []int64{3, 8}, []int64{1, 3, 5, 8})
-		if other, closed, err := f.lanes.added(t.Context(), "b"); err != nil || closed || !cmp.Equal([]int64{4, 9}, ids(other)) {
-			t.Errorf("another feeder gets %v, closed %t, %v", ids(other), closed, err)
+		if other, breakerOpen, err := f.lanes.added(t.Context(), "b"); err != nil || breakerOpen || !cmp.Equal([]int64{4, 9}, ids(other)) {
+			t.Errorf("another feeder gets %v, breaker open %t, %v", ids(other), breakerOpen, err)
 		}
 
 		<-time.After(maxApart)
@@ -346,7 +346,7 @@ func TestSchedule_RechecksAndDueLanes(t *testing.T) {
 		}
 		a.apply(nil, found, begun)
 		live, due := 0, 0
-		for _, p := range a.due(begun.Add(time.Minute), nil) {
+		for _, p := range a.due(begun.Add(time.Minute)) {
 			if p.ID < int64(tt.live) {
 				live++
 			} else {
@@ -373,7 +373,7 @@ func TestSchedule_ReleasedAfterPoll(t *testing.T) {
 			t.Fatalf("%s: %d lanes after an empty poll", name, len(a.lanes))
 		}
 		end(a, []laneShare{{liveLane{id: 1, company: companyA}, 5}})
-		if probes := a.due(time.Now(), nil); len(probes) != 1 || probes[0].ID != 1 {
+		if probes := a.due(time.Now()); len(probes) != 1 || probes[0].ID != 1 {
 			t.Errorf("%s: %v are polled", name, probes)
 		}
 	}
@@ -389,7 +389,7 @@ func TestSchedule_ActiveLane(t *testing.T) {
 		looks, gap, last := 0, time.Duration(0), time.Now()
 		for range 10 * 60 * 2 {
 			<-time.After(100 * time.Millisecond)
-			if probes := a.due(time.Now(), nil); len(probes) > 0 {
+			if probes := a.due(time.Now()); len(probes) > 0 {
 				looks++
 				gap, last = max(gap, time.Since(last)), time.Now()
 				a.apply(probes, nil, time.Now())

@@ -133,14 +133,9 @@ func ordered(lanes map[int64]*lane) []liveLane {
 }
 
 // probes returns what a poll of the named lanes must probe.
-func (a *schedule) probes(now time.Time, named []int64) []store.LaneProbe {
+func (a *schedule) probes(now time.Time, named []int64) (probes []store.LaneProbe) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.namedProbes(now, named)
-}
-
-// namedProbes is probes for a caller that has locked a.mu.
-func (a *schedule) namedProbes(now time.Time, named []int64) (probes []store.LaneProbe) {
 	for _, id := range named {
 		probe := store.LaneProbe{ID: id}
 		if l, known := a.lanes[id]; known {
@@ -152,11 +147,10 @@ func (a *schedule) namedProbes(now time.Time, named []int64) (probes []store.Lan
 	return probes
 }
 
-// due returns the lanes a poll must probe: the named ones and those whose time has come.
-func (a *schedule) due(now time.Time, named []int64) []store.LaneProbe {
+// due returns the lanes whose time to be probed has come.
+func (a *schedule) due(now time.Time) (probes []store.LaneProbe) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	probes := a.namedProbes(now, named)
 	probe := func(h *laneHeap, most int) {
 		for most = len(probes) + most; len(probes) < most && len(*h) > 0 && !(*h)[0].next.After(now); {
 			l := (*h)[0]
@@ -164,9 +158,8 @@ func (a *schedule) due(now time.Time, named []int64) []store.LaneProbe {
 			a.put(&a.rechecks, l, now.Add(recheck))
 		}
 	}
-	before := len(probes)
 	probe(&a.times, maxProbes)
-	probe(&a.rechecks, max(maxProbes-(len(probes)-before), minRechecks))
+	probe(&a.rechecks, max(maxProbes-len(probes), minRechecks))
 	return probes
 }
 

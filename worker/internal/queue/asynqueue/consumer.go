@@ -25,8 +25,8 @@ const (
 	// take twice as many.
 	perServer = 64
 	// Up to fewServers are started for fewPerServer tasks each. One Server alone waits for a round trip after each task, and
-	// the commands of several Servers share a round trip: with a concurrency of 64, four Servers instead of one save a tenth of the CPU time
-	// of an email (bench --section mailing).
+	// the commands of several Servers share a round trip: with a concurrency of 64, four Servers instead of one save a tenth of
+	// an email's CPU time (bench --section mailing).
 	fewServers   = 4
 	fewPerServer = 16
 	// defaultMaxIdle is ConsumerConfig's MaxIdle: what a task waits at most if its announcement is lost. Each look at the
