@@ -1,7 +1,7 @@
 package load
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,9 +30,8 @@ func (l *Load) send(ctx context.Context, next email) {
 	if next.concurrent && ids[0] != ids[1] && ids[0] != uuid.Nil && ids[1] != uuid.Nil {
 		l.Ledger.addRefusal(fmt.Sprintf("email %d: the responses to one Idempotency-Key have the ids %s and %s", next.serial, ids[0], ids[1]))
 	}
-	// One of two concurrent requests may be given up: the email is the other one's.
-	if id := cmp.Or(ids...); next.cancel && id != uuid.Nil {
-		l.withdraw(ctx, next, id)
+	if next.cancel && ids[0] != uuid.Nil {
+		l.withdraw(ctx, next, ids[0])
 	}
 }
 
@@ -106,9 +105,9 @@ func (l *Load) withdraw(ctx context.Context, next email, id uuid.UUID) {
 		case err == nil && got.status == http.StatusOK:
 			l.Ledger.addCancelled(id)
 			return
-		case err == nil && got.status == http.StatusConflict: // too late
+		case err == nil && got.status == http.StatusConflict && bytes.Contains(got.body, []byte(`"CANCEL_TOO_LATE"`)):
 			return
-		case err == nil && !retryable(got.status):
+		case err == nil && !retryable(got.status): // another 409 says that the email's row is locked
 			l.Ledger.addRefusal(fmt.Sprintf("cancel %s: %s", id, unexpectedResponse(got.status, got.body)))
 			return
 		}
