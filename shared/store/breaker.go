@@ -4,20 +4,20 @@ import "email-gateway/shared/store/breaker"
 
 // Types of package breaker.
 type (
-	Gate      = breaker.Gate
-	GateState = breaker.State
-	GatePass  = breaker.Pass
-	Shutting  = breaker.Shutting
-	Reopened  = breaker.Reopened
+	Breaker      = breaker.Breaker
+	BreakerState = breaker.State
+	BreakerPass  = breaker.Pass
+	Opening      = breaker.Opening
+	LastOpening  = breaker.LastOpening
 
 	breakers = breaker.Store
 )
 
-// The states of the circuit breaker: GateOpen lets emails pass, GateShut only a probe.
+// The states of the circuit breaker: BreakerClosed lets emails pass, BreakerOpen only a probe.
 const (
-	GateOpen = breaker.Open
-	GateShut = breaker.Shut
+	BreakerClosed = breaker.Closed
+	BreakerOpen   = breaker.Open
 )
 
-// ErrGateLocked: another transaction has locked the circuit breaker's row. Nothing was written.
-var ErrGateLocked = breaker.ErrLocked
+// ErrBreakerLocked: another transaction has locked the circuit breaker's row. Nothing was written.
+var ErrBreakerLocked = breaker.ErrLocked

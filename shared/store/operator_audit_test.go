@@ -69,8 +69,8 @@ func TestAudit_OfEveryChange(t *testing.T) {
 			return err
 		}, "lane.pause", &id, "", `"lanes": 1`},
 		{func(by store.Operator) error { _, err := s.ReleaseLanes(ctx, by, id, store.LaneFilter{}); return err }, "lane.resume", &id, "", `"lanes": 1`},
-		{func(by store.Operator) error { return s.HoldGate(ctx, by) }, "gate.hold", nil, "", "{}"},
-		{func(by store.Operator) error { return s.ReleaseGate(ctx, by) }, "gate.release", nil, "", "{}"},
+		{func(by store.Operator) error { return s.HoldBreaker(ctx, by) }, "gate.hold", nil, "", "{}"},
+		{func(by store.Operator) error { return s.ReleaseBreaker(ctx, by) }, "gate.release", nil, "", "{}"},
 		{func(by store.Operator) error { _, err := s.CancelEmail(ctx, by, id, open); return err }, "email.cancel", &id, open.String(), "{}"},
 		{func(by store.Operator) error { _, err := s.ReplayEmail(ctx, by, id, open, time.Hour); return err }, "email.retry", &id, open.String(), "{}"},
 		{func(by store.Operator) error { return s.RecordReveal(ctx, by, "email", id, open.String()) }, "email.reveal", &id, open.String(), "{}"},
@@ -252,9 +252,9 @@ func TestAudit_OfWhatIsSoAlready(t *testing.T) {
 			_, err := s.ReleaseLanes(ctx, by, company, store.LaneFilter{})
 			return err
 		}, 1},
-		{"hold the gate", "drill", func(by store.Operator) error { return s.HoldGate(ctx, by) }, 1},
-		{"hold the gate for another reason", "SES asked", func(by store.Operator) error { return s.HoldGate(ctx, by) }, 1},
-		{"release the gate", "", func(by store.Operator) error { return s.ReleaseGate(ctx, by) }, 1},
+		{"hold the circuit breaker", "drill", func(by store.Operator) error { return s.HoldBreaker(ctx, by) }, 1},
+		{"hold the circuit breaker for another reason", "SES asked", func(by store.Operator) error { return s.HoldBreaker(ctx, by) }, 1},
+		{"release the circuit breaker", "", func(by store.Operator) error { return s.ReleaseBreaker(ctx, by) }, 1},
 		{"suppress", "", suppress(nil), 1},
 		{"suppress with a note", "", suppress(&key.Name), 1},
 		{"suppress without one", "", suppress(nil), 0},
@@ -278,7 +278,7 @@ func TestAudit_Filter(t *testing.T) {
 	acme, beta := d.Company(t), d.Company(t)
 	for _, do := range []error{
 		s.SuspendCompany(ctx, storetest.Because("unpaid"), acme), s.SuspendCompany(ctx, store.Operator{Name: "eva"}, beta),
-		s.ResumeCompany(ctx, storetest.Because(""), acme), s.HoldGate(ctx, storetest.Because("drill")),
+		s.ResumeCompany(ctx, storetest.Because(""), acme), s.HoldBreaker(ctx, storetest.Because("drill")),
 	} {
 		if do != nil {
 			t.Fatal(do)

@@ -49,8 +49,8 @@ func TestProbeLanes_BesideManyLanes(t *testing.T) {
 		t.Errorf("it reads %d buffers:\n%s", n, plan)
 	}
 	all, err := d.Store.WaitingLanes(t.Context())
-	if err != nil || len(all.Lanes) < 10_001 || !all.Open {
-		t.Errorf("%d lanes, open %t, %v", len(all.Lanes), all.Open, err)
+	if err != nil || len(all.Lanes) < 10_001 || !all.BreakerClosed {
+		t.Errorf("%d lanes, open %t, %v", len(all.Lanes), all.BreakerClosed, err)
 	}
 }
 

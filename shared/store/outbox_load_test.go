@@ -31,7 +31,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &store.LoadedEmail{
-		ID: e.ID, CompanyID: company, RequestID: e.RequestID, Status: email.Enqueued, Attempts: 3, Throttles: 1, Due: true, LaneOpen: true, GateOpen: true,
+		ID: e.ID, CompanyID: company, RequestID: e.RequestID, Status: email.Enqueued, Attempts: 3, Throttles: 1, Due: true, LaneOpen: true, BreakerClosed: true,
 		Sender: e.Sender, HTML: e.HTML, Text: "Olá", AutoText: true, HTMLSHA256: e.HTMLSHA256, CheckerVersion: e.CheckerVersion, Delivery: email.AtMostOnce,
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(store.LoadedEmail{}, "Payload", "ExpiresAt"), cmpopts.EquateEmpty()); diff != "" {

@@ -43,9 +43,9 @@ func TestLane_JSON(t *testing.T) {
 	t.Parallel()
 	o, _ := newOperator(t)
 	o.must(t, "company", "create", "--name", "Acme", "--default-from", "billing@acme.example")
-	var held store.Gate
+	var held store.Breaker
 	o.decode(t, &held, "lane", "pause", "--all", "--reason", "drill")
-	if held.HeldAt == nil || held.HeldReason == nil || *held.HeldReason != "drill" || held.State != store.GateOpen {
+	if held.HeldAt == nil || held.HeldReason == nil || *held.HeldReason != "drill" || held.State != store.BreakerClosed {
 		t.Errorf("gate %+v", held)
 	}
 	var changed struct {
@@ -58,7 +58,7 @@ func TestLane_JSON(t *testing.T) {
 		t.Errorf("changed %+v", changed)
 	}
 	var listed struct {
-		Gate  store.Gate
+		Gate  store.Breaker
 		Lanes []store.Lane
 	}
 	o.decode(t, &listed, "lane", "list")

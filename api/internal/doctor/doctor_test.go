@@ -208,7 +208,7 @@ func TestExamine_Traffic(t *testing.T) {
 	if _, err := s.HoldLanes(ctx, by, company[0].ID, store.LaneFilter{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.HoldGate(ctx, by); err != nil {
+	if err := s.HoldBreaker(ctx, by); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, d, "UPDATE dispatch_lanes SET paused_at = now() WHERE id = (SELECT min(id) FROM dispatch_lanes)")
@@ -216,7 +216,7 @@ func TestExamine_Traffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants(t, "held", doctor.Examine(ctx, p), "warning gate: An operator has paused all sending since ", "warning lanes: ", "warning deadLetters: 1 dead letter is open")
-	if err := s.ReleaseGate(ctx, by); err != nil {
+	if err := s.ReleaseBreaker(ctx, by); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.ReleaseLanes(ctx, by, company[0].ID, store.LaneFilter{}); err != nil {

@@ -16,19 +16,19 @@ const (
 	waitsLong, waitsTooLong = 30 * time.Second, 5 * time.Minute
 )
 
-// gate checks the circuit breaker of the provider.
-func (x *examination) gate(ctx context.Context) {
+// circuitBreaker checks the circuit breaker of the provider.
+func (x *examination) circuitBreaker(ctx context.Context) {
 	const check = "gate"
-	g, err := x.Store.Gate(ctx)
+	b, err := x.Store.Breaker(ctx)
 	switch {
 	case x.couldNot(check, err):
-	case g.HeldAt != nil:
-		x.add(check, Warning, "If the reason no longer applies: gatewayctl lane resume --all", "An operator has paused all sending since %s: %s.", when(*g.HeldAt), text(g.HeldReason))
-	case g.State == store.GateShut:
+	case b.HeldAt != nil:
+		x.add(check, Warning, "If the reason no longer applies: gatewayctl lane resume --all", "An operator has paused all sending since %s: %s.", when(*b.HeldAt), text(b.HeldReason))
+	case b.State == store.BreakerOpen:
 		x.add(check, Failure, "Check SES's account, credentials and quota. A probe email is sent every 5 s; sending resumes when SES accepts one.",
-			"The circuit breaker of the provider has been open since %s: %s.", when(g.Since), text(g.Reason))
+			"The circuit breaker of the provider has been open since %s: %s.", when(b.Since), text(b.Reason))
 	default:
-		x.add(check, OK, "", "The circuit breaker of the provider is closed; it has opened %d times.", g.Shuts)
+		x.add(check, OK, "", "The circuit breaker of the provider is closed; it has opened %d times.", b.Openings)
 	}
 }
 

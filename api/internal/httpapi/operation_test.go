@@ -82,7 +82,7 @@ func TestReady(t *testing.T) {
 }
 
 // The state of the circuit breaker takes precedence over the reachability of SES.
-func TestHealth_AtTheGate(t *testing.T) {
+func TestHealth_OpenBreaker(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	g.exec(t, `INSERT INTO process_status (service, instance, started_at, details) SELECT s, s, now(),

@@ -325,7 +325,7 @@ func TestSend_Envelope(t *testing.T) {
 	}
 	reader := g.newKey(t, g.Company, func(k *store.APIKey) { k.Scopes = []string{"emails:read"} })
 	shut := g.Database.Company(t)
-	ofShut := g.newKey(t, shut, nil)
+	ofSuspended := g.newKey(t, shut, nil)
 	if err := g.Store.SuspendCompany(t.Context(), storetest.Operator(), shut); err != nil {
 		t.Fatal(err)
 	}
@@ -358,7 +358,7 @@ func TestSend_Envelope(t *testing.T) {
 		"another environment":             {key(strings.Replace(g.Key.String(), "_test_", "_live_", 1)), 401, "UNAUTHORIZED"},
 		"basic authentication":            {header("Authorization", "Basic "+g.Key.String()), 401, "UNAUTHORIZED"},
 		"a reader's key":                  {key(reader.String()), 403, "SCOPE_MISSING"},
-		"a suspended company":             {key(ofShut.String()), 403, "COMPANY_SUSPENDED"},
+		"a suspended company":             {key(ofSuspended.String()), 403, "COMPANY_SUSPENDED"},
 		"no content type":                 {header("Content-Type", ""), 415, "UNSUPPORTED_MEDIA_TYPE"},
 		"a form":                          {header("Content-Type", "application/x-www-form-urlencoded"), 415, "UNSUPPORTED_MEDIA_TYPE"},
 		"text":                            {header("Content-Type", "text/json"), 415, "UNSUPPORTED_MEDIA_TYPE"},

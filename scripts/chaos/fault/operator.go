@@ -9,14 +9,14 @@ import (
 	"email-gateway/shared/service"
 )
 
-// gate is the subject of a pause of all emails.
-const gate = "gate"
+// everything is the subject of a pause of all emails.
+const everything = "gate"
 
 // operatorKinds returns the pauses by an operator with gatewayctl.
 func operatorKinds() []Kind {
 	return []Kind{
 		{Name: "operator-lanes", Weight: 2, Shortest: seconds(1), Longest: seconds(6), Heal: healSoon, Subjects: cluster.Companies(), make: hold},
-		{Name: "operator-gate", Weight: 1, Shortest: seconds(1), Longest: seconds(4), Heal: healSoon, Subjects: []string{gate}, make: hold},
+		{Name: "operator-gate", Weight: 1, Shortest: seconds(1), Longest: seconds(4), Heal: healSoon, Subjects: []string{everything}, make: hold},
 	}
 }
 
@@ -25,7 +25,7 @@ const holdTimeout = 30 * time.Second
 
 func hold(c *cluster.Cluster, subject string, _ *rand.Rand) Fault {
 	company := subject
-	if subject == gate {
+	if subject == everything {
 		company = ""
 	}
 	return hooks{

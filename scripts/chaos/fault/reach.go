@@ -26,7 +26,7 @@ func (p Injected) Reach() Reach {
 	switch {
 	case component == cluster.API, component == "client", component == cluster.RabbitMQ, component == cluster.S3:
 		return ReachesNone // accepted single emails without attachments need none of these
-	case component == "operator" && p.Subject != gate:
+	case component == "operator" && p.Subject != everything:
 		return ReachesNone // of other companies
 	case component == "dispatcher", component == "worker":
 		return ReachesSome

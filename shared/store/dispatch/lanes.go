@@ -48,16 +48,16 @@ func (p Position) nextAt() string {
 
 // WaitingLanes is what a look at lanes found.
 type WaitingLanes struct {
-	// Open: the circuit breaker is closed. While it is open no email is taken from any lane.
-	Open  bool
-	Lanes []WaitingLane
+	// BreakerClosed: while the circuit breaker is open no email is taken from any lane.
+	BreakerClosed bool
+	Lanes         []WaitingLane
 }
 
 // Due lists, by queue, the lanes in which a row may be taken now.
 func (w WaitingLanes) Due() map[string][]int64 {
 	lanes := make(map[string][]int64)
 	for _, l := range w.Lanes {
-		if l.Wait <= 0 && (w.Open || email.QueueWeight(l.Queue) == 0) {
+		if l.Wait <= 0 && (w.BreakerClosed || email.QueueWeight(l.Queue) == 0) {
 			lanes[l.Queue] = append(lanes[l.Queue], l.ID)
 		}
 	}
@@ -136,7 +136,7 @@ WITH lane AS (
 // planner makes a join of that, which may read all of a lane's rows, dead ones too. It
 // locks nothing. A row without a lane carries only the circuit breaker's state.
 const waitSQL = `
-SELECT gate.open, found.* FROM (SELECT ` + breaker.IsOpenSQL + ` AS open) gate
+SELECT breaker.closed, found.* FROM (SELECT ` + breaker.IsClosedSQL + ` AS closed) breaker
 LEFT JOIN (
     SELECT l.id, l.company_id, l.queue, least(earliest.next_at, now()) AS first,
            CASE WHEN earliest.next_at <= now() THEN earliest.id ELSE '` + beforeAllIDs + `' END AS first_id,
@@ -196,7 +196,7 @@ func probeArrays(lanes []LaneProbe) []any {
 // look runs a statement with the columns of waitSQL.
 func (s *Store) look(run func(rows any) error) (WaitingLanes, error) {
 	var rows []struct {
-		Open      bool          `db:"open"`
+		Closed    bool          `db:"closed"`
 		ID        *int64        `db:"id"`
 		CompanyID uuid.NullUUID `db:"company_id"`
 		Queue     *string       `db:"queue"`
@@ -209,7 +209,7 @@ func (s *Store) look(run func(rows any) error) (WaitingLanes, error) {
 	}
 	var found WaitingLanes
 	for _, r := range rows {
-		found.Open = r.Open
+		found.BreakerClosed = r.Closed
 		if r.ID != nil {
 			first := Position{NextAt: *r.First, ID: r.FirstID.UUID}
 			found.Lanes = append(found.Lanes, WaitingLane{ID: *r.ID, CompanyID: r.CompanyID.UUID, Queue: *r.Queue, Wait: *r.Wait, First: first})

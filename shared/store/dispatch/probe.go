@@ -61,15 +61,15 @@ const (
 )` + pickProbeSetSQL
 
 	pickProbeLanesSQL = `
-WITH RECURSIVE gate AS MATERIALIZED (
+WITH RECURSIVE breaker AS MATERIALIZED (
     SELECT id, probe_id FROM provider_gate
     WHERE id = 1 AND state = 'shut' AND held_at IS NULL AND coalesce(probe_at <= now() - $2 * interval '1 ms', true)
     FOR UPDATE SKIP LOCKED
 ), last AS MATERIALIZED (
-    SELECT company_id FROM email_outbox WHERE id = (SELECT probe_id FROM gate)
+    SELECT company_id FROM email_outbox WHERE id = (SELECT probe_id FROM breaker)
 ), lane AS (
     (SELECT lane_id FROM email_outbox
-     WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane_id IS NOT NULL AND (SELECT id FROM gate) = 1
+     WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane_id IS NOT NULL AND (SELECT id FROM breaker) = 1
      ORDER BY lane_id LIMIT 1)
     UNION ALL
     SELECT (SELECT o.lane_id FROM email_outbox o
@@ -104,8 +104,8 @@ RETURNING chosen.id, chosen.queue`
 // With early it reads up to 100 emails of each lane even if none is a candidate. While the breaker
 // is closed, or another transaction has locked its row, it reads one row.
 func (s *Store) PickProbe(ctx context.Context, pause time.Duration, early bool) (picked Probe, found bool, err error) {
-	g, err := s.gate.Gate(ctx)
-	if err != nil || g.State == breaker.Open || g.HeldAt != nil {
+	g, err := s.breakers.Breaker(ctx)
+	if err != nil || g.State == breaker.Closed || g.HeldAt != nil {
 		return Probe{}, false, err
 	}
 	statements := []string{pickSafeProbeSQL, pickProbeSQL}

@@ -16,8 +16,8 @@ func statementFiles() statementtest.Package {
 			"release": releaseParameters.List(),
 		},
 		Fragments: template.FuncMap{
-			"gateProbe":  func() string { return breaker.ProbeSQL },
-			"gateIsOpen": func() string { return breaker.IsOpenSQL },
+			"breakerProbe":    func() string { return breaker.ProbeSQL },
+			"breakerIsClosed": func() string { return breaker.IsClosedSQL },
 		},
 	}
 }

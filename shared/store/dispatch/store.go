@@ -10,8 +10,8 @@ import (
 
 // Store runs the statements. It is safe for concurrent use.
 type Store struct {
-	db   *pg.DB
-	gate *breaker.Store
+	db       *pg.DB
+	breakers *breaker.Store
 
 	// A wake-up for a single email runs each once. Without preparation Postgres parsed and planned them each time, which took
 	// a quarter of the time from the email's POST to SES.
@@ -19,6 +19,6 @@ type Store struct {
 }
 
 // New makes a Store on connections.
-func New(db *pg.DB, gate *breaker.Store) *Store {
-	return &Store{db: db, gate: gate, namedLanes: db.Prepare(namedLanesSQL), takeDue: db.Prepare(takeDueSQL)}
+func New(db *pg.DB, breakers *breaker.Store) *Store {
+	return &Store{db: db, breakers: breakers, namedLanes: db.Prepare(namedLanesSQL), takeDue: db.Prepare(takeDueSQL)}
 }

@@ -86,7 +86,7 @@ func (s *Store) TakeDue(ctx context.Context, slot Slot, turns []LaneTurn) (Batch
 	})
 }
 
-// TakeProbe is TakeDue for the one email that may pass the provider's closed gate. The batch
+// TakeProbe is TakeDue for the one email that is sent while the circuit breaker is open. The batch
 // is empty if the email is not due any more, or another transaction has locked it. The caller then
 // calls ForgetBatch, since probes are rare.
 func (s *Store) TakeProbe(ctx context.Context, slot Slot, id uuid.UUID) (Batch, error) {

@@ -37,12 +37,12 @@ type Diagnosis struct {
 	// ErasedAt is when the body was deleted at the end of its retention; the email cannot be sent again.
 	ErasedAt *time.Time `db:"body_erased_at"`
 
-	// GateShutAt and GateReason are set while the circuit breaker is open, GateHeldAt and GateHeldReason while an
+	// BreakerOpenedAt and BreakerReason are set while the circuit breaker is open, BreakerHeldAt and BreakerHeldReason while an
 	// operator has stopped all sending.
-	GateShutAt     *time.Time `db:"gate_shut_at"`
-	GateReason     *string    `db:"gate_reason"`
-	GateHeldAt     *time.Time `db:"gate_held_at"`
-	GateHeldReason *string    `db:"gate_held_reason"`
+	BreakerOpenedAt   *time.Time `db:"breaker_opened_at"`
+	BreakerReason     *string    `db:"breaker_reason"`
+	BreakerHeldAt     *time.Time `db:"breaker_held_at"`
+	BreakerHeldReason *string    `db:"breaker_held_reason"`
 
 	// AskedAt is the time of the snapshot by the clock of Postgres, which decides what is due.
 	AskedAt time.Time `db:"asked_at"`
@@ -54,7 +54,7 @@ const emailDiagnosisSQL = `
 SELECT ` + emailColumns + `,
        c.name AS company_name, c.suspended_at, c.suspended_reason, CASE WHEN lane.mailing_id IS NOT NULL THEN c.mailings_paused_at END AS mailings_paused_at, l.last_event,
        lane.queue, lane.paused_at, lane.parked_until, lane.held_at, lane.held_reason,
-       CASE WHEN g.state = 'shut' THEN g.since END AS gate_shut_at, g.reason AS gate_reason, g.held_at AS gate_held_at, g.held_reason AS gate_held_reason,
+       CASE WHEN g.state = 'shut' THEN g.since END AS breaker_opened_at, g.reason AS breaker_reason, g.held_at AS breaker_held_at, g.held_reason AS breaker_held_reason,
        o.delivery, o.enqueued_at, o.lease_until, o.processed_at, o.body_erased_at, now() AS asked_at
 FROM (SELECT * FROM email_outbox WHERE id = $1 AND target = 'email:send') o
 FULL JOIN (SELECT * FROM email_logs WHERE outbox_id = $1) l ON l.outbox_id = o.id

@@ -22,9 +22,9 @@ type LoadedEmail struct {
 	Throttles      int            `db:"throttles"`
 	Due            bool           `db:"due"` // next_at has come, give or take a second
 	Expired        bool           `db:"expired"`
-	LaneOpen       bool           `db:"lane_open"` // neither lane nor company is paused
-	GateOpen       bool           `db:"gate_open"` // the circuit breaker lets it pass
-	Probe          bool           `db:"probe"`     // it is the one email that passes an open circuit breaker
+	LaneOpen       bool           `db:"lane_open"`      // neither lane nor company is paused
+	BreakerClosed  bool           `db:"breaker_closed"` // the circuit breaker lets it pass
+	Probe          bool           `db:"probe"`          // it is the one email that passes an open circuit breaker
 	ExpiresAt      time.Time      `db:"expires_at"`
 	Payload        []byte         `db:"payload"`
 	Sender         string         `db:"sender"`

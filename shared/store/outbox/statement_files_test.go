@@ -23,11 +23,11 @@ func statementFiles() statementtest.Package {
 			"take_keys":        takeKeysParameters.List(),
 		},
 		Fragments: template.FuncMap{
-			"erasedAddress": func() string { return recipient.ErasedAddress },
-			"gateIsOpen":    func() string { return breaker.IsOpenSQL },
-			"gateProbe":     func() string { return breaker.ProbeSQL },
-			"gateShutTurn":  func() string { return breaker.ShutTurnSQL },
-			"personSQL":     func() string { return recipient.PersonSQL },
+			"erasedAddress":   func() string { return recipient.ErasedAddress },
+			"breakerIsClosed": func() string { return breaker.IsClosedSQL },
+			"breakerProbe":    func() string { return breaker.ProbeSQL },
+			"breakerOpenings": func() string { return breaker.OpeningsSQL },
+			"personSQL":       func() string { return recipient.PersonSQL },
 		},
 	}
 }

@@ -158,8 +158,8 @@ type Advanced struct {
 	// Replaced: a replay was refused because another email of the same aggregate has replaced this
 	// one: it stays cancelled.
 	Replaced bool
-	// Gate is how the transition met the provider's gate.
-	Gate breaker.Pass
+	// Breaker is the state of the circuit breaker when the transition was made.
+	Breaker breaker.Pass
 
 	// CompanyID, RequestID and MailingID name the email in the log; only with Applied.
 	CompanyID uuid.UUID
@@ -181,7 +181,7 @@ func advance(ts []Transition, arguments []any, run func(rows any, columns []any)
 		Erased    bool         `db:"erased"`
 		Replaced  bool         `db:"replaced"`
 		Probe     bool         `db:"probe"`
-		Shuts     int64        `db:"shuts"`
+		Openings  int64        `db:"openings"`
 		Locked    bool         `db:"locked"`
 
 		CompanyID uuid.NullUUID `db:"company_id"`
@@ -198,7 +198,7 @@ func advance(ts []Transition, arguments []any, run func(rows any, columns []any)
 	for _, r := range rows {
 		byID[r.ID] = Advanced{
 			Applied: r.Applied, Locked: r.Locked, Status: r.Status, Attempts: r.Attempts, Throttles: r.Throttles,
-			LeaseUntil: until, SameToken: r.SameToken, Erased: r.Erased, Replaced: r.Replaced, Gate: breaker.Pass{Probe: r.Probe, Shuts: r.Shuts},
+			LeaseUntil: until, SameToken: r.SameToken, Erased: r.Erased, Replaced: r.Replaced, Breaker: breaker.Pass{Probe: r.Probe, Openings: r.Openings},
 			CompanyID: r.CompanyID.UUID, RequestID: r.RequestID, MailingID: r.MailingID.UUID,
 		}
 	}

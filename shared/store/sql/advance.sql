@@ -346,7 +346,7 @@ paused AS (
 -- joined: for a join, whose planner expects one email, all that moved would be read again for each email of the group.
 -- Locked emails are looked for, by primary key and without a lock, only if some email was not found.
 SELECT m.id, true AS applied, m.status, m.attempts, m.throttles, m.same_token, m.erased, m.replaced, m.probe,
-       coalesce((SELECT shuts FROM provider_gate WHERE id = 1), 0) AS shuts, false AS locked, m.company_id, m.request_id, m.mailing_id
+       coalesce((SELECT shuts FROM provider_gate WHERE id = 1), 0) AS openings, false AS locked, m.company_id, m.request_id, m.mailing_id
 FROM moved m
 UNION ALL
 SELECT f.id, false, f.was, f.attempts, f.throttles, f.same_token, f.erased, f.replaced, f.probe,

@@ -16,7 +16,7 @@ SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
        l.id IS NOT NULL AND l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true)
            AND c.suspended_at IS NULL AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL) AS lane_open,
        coalesce((SELECT state = 'open' AND held_at IS NULL FROM provider_gate WHERE id = 1), true)
-           OR coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL), false) AS gate_open,
+           OR coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL), false) AS breaker_closed,
        coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL), false) AS probe,
        o.expires_at, o.payload, o.sender, coalesce(o.html, '') AS html, coalesce(o.text_body, '') AS text_body, o.auto_text,
        o.html_sha256, coalesce(o.checker_version, 0) AS checker_version, o.delivery,

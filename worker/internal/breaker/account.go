@@ -27,13 +27,13 @@ func (b *Breaker) Account(ctx context.Context, refusal string) {
 }
 
 func (b *Breaker) accountRefuses(ctx context.Context, code string) {
-	shut, err := b.store.ShutGateByAccount(ctx, code, b.instance)
+	opened, err := b.store.OpenBreakerByAccount(ctx, code, b.instance)
 	if err != nil {
 		b.log.Log(ctx, levelOf(err), "cannot open the circuit breaker, retrying at the next account check", "code", code, "error", err)
 		return
 	}
 	b.refused = code
-	if shut {
+	if opened {
 		b.metrics.countOpen(code, 1)
 		b.log.Error("sending parked: the provider's account accepts no email. Nothing passes but a probe every few seconds, until the account or a probe says otherwise",
 			"code", code)
@@ -42,11 +42,11 @@ func (b *Breaker) accountRefuses(ctx context.Context, code string) {
 
 func (b *Breaker) accountAccepts(ctx context.Context) {
 	b.refused = ""
-	was, opened, err := b.store.OpenGateByAccount(ctx, b.instance)
+	was, closed, err := b.store.CloseBreakerByAccount(ctx, b.instance)
 	switch {
 	case err != nil:
 		b.log.Log(ctx, levelOf(err), "cannot close the circuit breaker, retrying at the next probe or account check", "error", err)
-	case opened:
-		b.log.Info("sending goes on: the provider's account accepts email again", "code", was.Reason, "parked", was.After.Round(time.Millisecond).String())
+	case closed:
+		b.log.Info("sending goes on: the provider's account accepts email again", "code", was.Reason, "parked", was.Duration.Round(time.Millisecond).String())
 	}
 }

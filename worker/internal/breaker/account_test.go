@@ -25,9 +25,9 @@ func newBreakerWithReach(d storetest.Database, reach func(context.Context) error
 	})
 }
 
-func expect(t *testing.T, d storetest.Database, when string, state store.GateState) store.Gate {
+func expect(t *testing.T, d storetest.Database, when string, state store.BreakerState) store.Breaker {
 	t.Helper()
-	g, err := d.Store.Gate(t.Context())
+	g, err := d.Store.Breaker(t.Context())
 	if err != nil || g.State != state {
 		t.Fatalf("%s: %+v, %v, want %s", when, g, err, state)
 	}
@@ -40,13 +40,13 @@ func TestAccount(t *testing.T) {
 	d := storetest.New(t)
 	g := newBreaker(d)
 	g.Account(t.Context(), "")
-	expect(t, d, "it sends", store.GateOpen)
+	expect(t, d, "it sends", store.BreakerClosed)
 	g.Account(t.Context(), paused)
-	expect(t, d, "it may not", store.GateShut)
+	expect(t, d, "it may not", store.BreakerOpen)
 	g.Account(t.Context(), "")
-	expect(t, d, "it may again", store.GateOpen)
+	expect(t, d, "it may again", store.BreakerClosed)
 	g.Account(t.Context(), "SES_DAILY_QUOTA_EXCEEDED")
-	if now := expect(t, d, "its quota is spent", store.GateShut); *now.Reason != "SES_DAILY_QUOTA_EXCEEDED" {
+	if now := expect(t, d, "its quota is spent", store.BreakerOpen); *now.Reason != "SES_DAILY_QUOTA_EXCEEDED" {
 		t.Errorf("breaker = %+v", now)
 	}
 }
@@ -58,14 +58,14 @@ func TestAccount_ProbeOverridesAccount(t *testing.T) {
 	d := storetest.New(t)
 	g := newBreaker(d)
 	g.Account(t.Context(), paused)
-	now := expect(t, d, "it may not", store.GateShut)
-	g.Answered(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: store.GatePass{Probe: true, Shuts: now.Shuts}})
-	expect(t, d, "a probe passed", store.GateOpen)
+	now := expect(t, d, "it may not", store.BreakerOpen)
+	g.Answered(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: store.BreakerPass{Probe: true, Openings: now.Openings}})
+	expect(t, d, "a probe passed", store.BreakerClosed)
 	g.Account(t.Context(), paused)
-	expect(t, d, "it says so still", store.GateOpen)
+	expect(t, d, "it says so still", store.BreakerClosed)
 	g.Account(t.Context(), "")
 	g.Account(t.Context(), paused)
-	expect(t, d, "it says so anew", store.GateShut)
+	expect(t, d, "it says so anew", store.BreakerOpen)
 }
 
 // The failure of an email overrides the account's report.
@@ -76,12 +76,12 @@ func TestAccount_EmailFailureOverridesAccount(t *testing.T) {
 	unspent := g.Failed(breaker.Call{Email: uuid.New(), Attempt: uuid.New()}, &provider.Failure{
 		Outcome: provider.Failed, Code: paused, Category: provider.PermanentError, AccountWide: true,
 	})
-	expect(t, d, "an email was refused", store.GateShut)
+	expect(t, d, "an email was refused", store.BreakerOpen)
 	if unspent {
 		t.Error("the try of the email that opened it does not count")
 	}
 	g.Account(t.Context(), "")
-	expect(t, d, "the account says that it sends", store.GateShut)
+	expect(t, d, "the account says that it sends", store.BreakerOpen)
 }
 
 // A probe that fails in an outage after another probe has closed the breaker does not count as a
@@ -91,13 +91,13 @@ func TestFailed_ProbeAfterClose(t *testing.T) {
 	d := storetest.New(t)
 	g := newBreaker(d)
 	g.Account(t.Context(), paused)
-	pass := store.GatePass{Probe: true, Shuts: expect(t, d, "it may not", store.GateShut).Shuts}
+	pass := store.BreakerPass{Probe: true, Openings: expect(t, d, "it may not", store.BreakerOpen).Openings}
 	g.Answered(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: pass})
 	late := &provider.Failure{Outcome: provider.Unknown, Code: "SES_TIMEOUT", Category: provider.TimeoutError, Outage: true}
 	if !g.Failed(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: pass}, late) {
 		t.Error("the late probe's try counts")
 	}
-	expect(t, d, "a late probe", store.GateOpen)
+	expect(t, d, "a late probe", store.BreakerClosed)
 }
 
 // While an outage is only suspected, the last try of an email does not count.
@@ -112,7 +112,7 @@ func TestFailed_LastTryInSuspectedOutage(t *testing.T) {
 			t.Errorf("call %d: unspent %v, want %v", i+1, unspent, want)
 		}
 	}
-	expect(t, d, "eight calls", store.GateOpen)
+	expect(t, d, "eight calls", store.BreakerClosed)
 }
 
 // The last try of a single email does not count while the provider does not answer the account call
@@ -148,7 +148,7 @@ func TestFailed_LastTryOfSingleEmail(t *testing.T) {
 					t.Errorf("try %d: unspent %v", try+1, unspent)
 				}
 			}
-			expect(t, d, "seven tries of one email", store.GateOpen)
+			expect(t, d, "seven tries of one email", store.BreakerClosed)
 			if asked > 1 {
 				t.Errorf("the provider was called %d times within a moment", asked)
 			}

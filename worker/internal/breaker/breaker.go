@@ -4,8 +4,8 @@
 // and sending is then parked except for probes, one email at a time; it closes when a probe
 // succeeds.
 //
-// The claim in Postgres enforces the state; the dispatcher chooses the probes. The table, the
-// metrics and package store call the breaker a gate: an open breaker is a shut gate.
+// The claim in Postgres enforces the state; the dispatcher chooses the probes. The table and the
+// metrics of the previous release call it a gate, which is shut while the breaker is open.
 package breaker
 
 import (
@@ -34,11 +34,11 @@ const (
 
 // Store stores the state.
 type Store interface {
-	Gate(ctx context.Context) (store.Gate, error)
-	ShutGate(ctx context.Context, w store.Shutting) (shut bool, err error)
-	OpenGate(ctx context.Context, by string, p store.GatePass) (was store.Reopened, opened bool, err error)
-	ShutGateByAccount(ctx context.Context, reason, by string) (shut bool, err error)
-	OpenGateByAccount(ctx context.Context, by string) (was store.Reopened, opened bool, err error)
+	Breaker(ctx context.Context) (store.Breaker, error)
+	OpenBreaker(ctx context.Context, w store.Opening) (opened bool, err error)
+	CloseBreaker(ctx context.Context, by string, p store.BreakerPass) (was store.LastOpening, closed bool, err error)
+	OpenBreakerByAccount(ctx context.Context, reason, by string) (opened bool, err error)
+	CloseBreakerByAccount(ctx context.Context, by string) (was store.LastOpening, closed bool, err error)
 	SkipProbe(ctx context.Context, id uuid.UUID) error
 }
 
@@ -71,7 +71,7 @@ type Breaker struct {
 // Call is one call of the provider.
 type Call struct {
 	Email, Attempt uuid.UUID
-	Pass           store.GatePass // the breaker's state at the attempt's claim
+	Pass           store.BreakerPass // the breaker's state at the attempt's claim
 	// Last means that the email has no try left after this one.
 	Last bool
 }
@@ -89,7 +89,7 @@ func (b *Breaker) Watch() *service.Loop {
 }
 
 func (b *Breaker) watch(ctx context.Context) (more bool, err error) {
-	now, err := b.store.Gate(ctx)
+	now, err := b.store.Breaker(ctx)
 	if err != nil {
 		return false, nil // /readyz and the pipeline report the outage
 	}
@@ -150,64 +150,64 @@ func (b *Breaker) Skipped(id uuid.UUID) {
 
 // trip reports whether this attempt opened the breaker, and not an earlier one. If the write fails,
 // the email is treated as the one that opened it.
-func (b *Breaker) trip(c Call, f *provider.Failure) (shut bool) {
-	w := store.Shutting{Reason: f.Code, By: b.instance, Attempt: c.Attempt, Pass: c.Pass}
+func (b *Breaker) trip(c Call, f *provider.Failure) (opened bool) {
+	w := store.Opening{Reason: f.Code, By: b.instance, Attempt: c.Attempt, Pass: c.Pass}
 	shared, err := b.opening.do(func() error {
 		return insist(func(ctx context.Context) (err error) {
-			shut, err = b.store.ShutGate(ctx, w)
+			opened, err = b.store.OpenBreaker(ctx, w)
 			return err
 		})
 	})
 	switch {
-	case errors.Is(err, store.ErrGateLocked):
+	case errors.Is(err, store.ErrBreakerLocked):
 		level := slog.LevelWarn
 		if shared {
 			level = slog.LevelDebug
 		}
-		b.log.Log(context.Background(), level, "cannot open the circuit breaker, retrying at the next failing call", "code", f.Code, "error", store.ErrGateLocked)
+		b.log.Log(context.Background(), level, "cannot open the circuit breaker, retrying at the next failing call", "code", f.Code, "error", store.ErrBreakerLocked)
 		return !b.openedSince(c.Pass) // the lock may be held by an attempt whose commit takes longer
 	case err != nil:
 		b.log.Error("cannot open the circuit breaker", "code", f.Code, "error", err)
 		return true // the email's own outcome applies, as without a breaker
-	case shut:
+	case opened:
 		b.metrics.countOpen(f.Code, 1)
 		b.log.Error("sending parked: nothing passes but a probe every few seconds, until the provider takes it",
 			"code", f.Code, "category", f.Category, "reason", email.MaskText(f.Reason))
 	}
-	return shut
+	return opened
 }
 
-func (b *Breaker) openedSince(pass store.GatePass) (shut bool) {
+func (b *Breaker) openedSince(pass store.BreakerPass) (opened bool) {
 	err := insist(func(ctx context.Context) error {
-		now, err := b.store.Gate(ctx)
-		shut = now.ShutSince(pass)
+		now, err := b.store.Breaker(ctx)
+		opened = now.OpenedSince(pass)
 		return err
 	})
 	if err != nil {
 		b.log.Error("cannot read the circuit breaker's state", "error", err)
 		return false
 	}
-	return shut
+	return opened
 }
 
-func (b *Breaker) close(pass store.GatePass) {
+func (b *Breaker) close(pass store.BreakerPass) {
 	if !pass.Probe {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
-	was, opened, err := b.store.OpenGate(ctx, b.instance, pass)
+	was, closed, err := b.store.CloseBreaker(ctx, b.instance, pass)
 	switch {
 	case err != nil:
 		b.log.Log(ctx, levelOf(err), "cannot close the circuit breaker, retrying at the next probe", "error", err)
-	case opened:
-		b.log.Info("sending goes on: the provider answered the probe", "code", was.Reason, "parked", was.After.Round(time.Millisecond).String())
+	case closed:
+		b.log.Info("sending goes on: the provider answered the probe", "code", was.Reason, "parked", was.Duration.Round(time.Millisecond).String())
 	}
 }
 
 // levelOf is the log level of a failed write that will be retried later.
 func levelOf(err error) slog.Level {
-	if errors.Is(err, store.ErrGateLocked) {
+	if errors.Is(err, store.ErrBreakerLocked) {
 		return slog.LevelWarn
 	}
 	return slog.LevelError
@@ -219,7 +219,7 @@ func insist(do func(ctx context.Context) error) error {
 	ctx := context.Background()
 	for {
 		err := do(ctx)
-		if !store.IsOutage(err) || errors.Is(err, store.ErrGateLocked) {
+		if !store.IsOutage(err) || errors.Is(err, store.ErrBreakerLocked) {
 			return err
 		}
 		if err := service.Pause(ctx, repeatDelay); err != nil {

@@ -49,20 +49,20 @@ func (m *metrics) countOpen(reason string, n float64) {
 
 // show sets the gauges of the current reasons before it deletes those of the former ones: a scrape
 // in between must not see a closed breaker.
-func (m *metrics) show(g store.Gate) {
+func (m *metrics) show(b store.Breaker) {
 	now := make(map[string]bool, 2)
-	if g.Reason != nil {
-		now[*g.Reason] = true
+	if b.Reason != nil {
+		now[*b.Reason] = true
 	}
-	if g.HeldAt != nil {
+	if b.HeldAt != nil {
 		now[held] = true
 	}
 	if len(now) == 0 {
 		now[none] = false
 	}
-	for reason, shut := range now {
+	for reason, open := range now {
 		value := 0.0
-		if shut {
+		if open {
 			value = 1
 		}
 		for _, state := range m.state {

@@ -51,11 +51,11 @@ type run struct {
 func (r *run) ended(c Call, f *provider.Failure, now time.Time) (b belief, answers bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.Pass.Probe || c.Pass.Shuts < r.turn {
+	if c.Pass.Probe || c.Pass.Openings < r.turn {
 		return unsuspected, false
 	}
-	if c.Pass.Shuts > r.turn {
-		r.turn, r.outages, r.unreadables, r.answered = c.Pass.Shuts, 0, 0, false
+	if c.Pass.Openings > r.turn {
+		r.turn, r.outages, r.unreadables, r.answered = c.Pass.Openings, 0, 0, false
 	}
 	switch {
 	case f == nil:

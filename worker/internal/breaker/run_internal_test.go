@@ -16,7 +16,7 @@ import (
 type step struct {
 	after time.Duration
 	f     *provider.Failure
-	pass  store.GatePass
+	pass  store.BreakerPass
 	email int
 	want  belief
 }
@@ -42,7 +42,7 @@ func TestRun(t *testing.T) {
 		}
 		return all
 	}
-	second := store.GatePass{Shuts: 1}
+	second := store.BreakerPass{Openings: 1}
 	for name, steps := range map[string][]step{
 		"twenty in a row":         join(times(5, step{f: away}), times(14, step{f: away, want: suspected}), step{f: away, want: certain}),
 		"twenty unknown outcomes": join(times(5, step{f: broken}), times(14, step{f: broken, want: suspected}), step{f: broken, want: certain}),
@@ -65,7 +65,7 @@ func TestRun(t *testing.T) {
 		"after the breaker closed again": join(times(5, step{f: away}), times(14, step{f: away, want: suspected}), step{f: away, want: certain},
 			times(5, step{f: away, pass: second}), step{f: away, pass: second, want: suspected}),
 		"late result of an earlier period": join(step{f: away, pass: second}, times(40, step{f: away})),
-		"probes":                           join(times(40, step{f: away, after: time.Second, pass: store.GatePass{Probe: true}})),
+		"probes":                           join(times(40, step{f: away, after: time.Second, pass: store.BreakerPass{Probe: true}})),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,7 +21,7 @@ type lockTry struct {
 	locked bool
 }
 
-// do runs write, unless a concurrent write returns ErrGateLocked: then it returns that error with
+// do runs write, unless a concurrent write returns ErrBreakerLocked: then it returns that error with
 // shared = true.
 func (s *sharedTry) do(write func() error) (shared bool, err error) {
 	s.mu.Lock()
@@ -29,7 +29,7 @@ func (s *sharedTry) do(write func() error) (shared bool, err error) {
 	if other != nil {
 		s.mu.Unlock()
 		if <-other.done; other.locked {
-			return true, store.ErrGateLocked
+			return true, store.ErrBreakerLocked
 		}
 		return false, write()
 	}
@@ -37,7 +37,7 @@ func (s *sharedTry) do(write func() error) (shared bool, err error) {
 	s.underWay = mine
 	s.mu.Unlock()
 	err = write()
-	mine.locked = errors.Is(err, store.ErrGateLocked)
+	mine.locked = errors.Is(err, store.ErrBreakerLocked)
 	s.mu.Lock()
 	s.underWay = nil
 	s.mu.Unlock()

@@ -56,13 +56,13 @@ type lanes struct {
 	taken    atomic.Int64              // emails taken since the last poll began
 	turn     chan struct{}             // mutex of the fields below
 
-	open   bool // the circuit breaker lets emails pass
-	begun  time.Time
-	until  time.Time
-	named  time.Time // when the last probe of named lanes alone began
-	newest time.Time // last search for new rows
-	listed time.Time // when the last full listing began
-	lost   time.Time // a listing begun before then may lack rows that no later poll finds
+	breakerClosed bool
+	begun         time.Time
+	until         time.Time
+	named         time.Time // when the last probe of named lanes alone began
+	newest        time.Time // last search for new rows
+	listed        time.Time // when the last full listing began
+	lost          time.Time // a listing begun before then may lack rows that no later poll finds
 }
 
 func newLanes(outbox Outbox, wakes Wakes, interval time.Duration) *lanes {
@@ -89,7 +89,7 @@ func (l *lanes) of(ctx context.Context, queue string) (live []liveLane, until ti
 			return nil, time.Time{}, err
 		}
 	}
-	if !l.open && email.QueueWeight(queue) > 0 {
+	if !l.breakerClosed && email.QueueWeight(queue) > 0 {
 		return nil, l.until, nil
 	}
 	return l.schedule.of(queue), l.until, nil
@@ -103,7 +103,7 @@ func (l *lanes) added(ctx context.Context, queue string) (lanes []liveLane, brea
 	select {
 	case l.turn <- struct{}{}:
 		err = l.probeNamed(ctx)
-		breakerOpen = !l.open && email.QueueWeight(queue) > 0
+		breakerOpen = !l.breakerClosed && email.QueueWeight(queue) > 0
 		l.end()
 		if err != nil || breakerOpen {
 			return nil, breakerOpen, err
@@ -206,10 +206,10 @@ func (l *lanes) probe(ctx context.Context, begun time.Time, probes []store.LaneP
 	if err != nil {
 		return err
 	}
-	if found.Open && !l.open {
+	if found.BreakerClosed && !l.breakerClosed {
 		l.lost = time.Now() // workers returned rows while the circuit breaker was open
 	}
-	l.open = found.Open
+	l.breakerClosed = found.BreakerClosed
 	l.schedule.apply(probes, found.Lanes, begun)
 	return nil
 }
@@ -217,7 +217,7 @@ func (l *lanes) probe(ctx context.Context, begun time.Time, probes []store.LaneP
 // replace stores a full listing. Results of polls that began later are kept.
 func (l *lanes) replace(found store.WaitingLanes, begun time.Time) {
 	if !l.begun.After(begun) {
-		l.open = found.Open
+		l.breakerClosed = found.BreakerClosed
 	}
 	if l.listed.Before(begun) {
 		l.listed = begun

@@ -39,7 +39,7 @@ func (l *listing) WaitingLanes(context.Context) (store.WaitingLanes, error) {
 func (l *listing) ProbeLanes(_ context.Context, lanes []store.LaneProbe, _ store.NewRows) (store.WaitingLanes, error) {
 	l.looks++
 	l.probed, l.since = nil, nil
-	found := store.WaitingLanes{Open: l.found.Open}
+	found := store.WaitingLanes{BreakerClosed: l.found.BreakerClosed}
 	for _, p := range lanes {
 		l.probed, l.since = append(l.probed, p.ID), append(l.since, p.Since)
 		for _, w := range l.found.Lanes {
@@ -84,7 +84,7 @@ func ids(live []liveLane) (ids []int64) {
 func TestLanes_OnePollForAllFeeders(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		outbox := &listing{found: store.WaitingLanes{Open: true, Lanes: []store.WaitingLane{waiting(1, "a", 0), waiting(2, "a", -1), waiting(3, "b", 0), waiting(4, "b", 9)}}}
+		outbox := &listing{found: store.WaitingLanes{BreakerClosed: true, Lanes: []store.WaitingLane{waiting(1, "a", 0), waiting(2, "a", -1), waiting(3, "b", 0), waiting(4, "b", 9)}}}
 		l := newLanes(outbox, nil, 0)
 		expect := func(when string, listed int) {
 			t.Helper()
@@ -114,7 +114,7 @@ func TestFeeder_NamedLanesWhileTheListIsValid(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		wakes := &heard{}
-		outbox := &listing{found: store.WaitingLanes{Open: true, Lanes: []store.WaitingLane{waiting(1, "a", 0), waiting(5, "a", 0), waiting(9, "b", 0)}}}
+		outbox := &listing{found: store.WaitingLanes{BreakerClosed: true, Lanes: []store.WaitingLane{waiting(1, "a", 0), waiting(5, "a", 0), waiting(9, "b", 0)}}}
 		f := &feeder{name: "a", lanes: newLanes(outbox, wakes, 0)}
 		want := func(when string, looks int, probed, live []int64) {
 			t.Helper()
@@ -157,17 +157,17 @@ func TestFeeder_NamedLanesWhileTheListIsValid(t *testing.T) {
 			t.Error("a wake-up that named no lane was lost")
 		}
 
-		f.name, f.lanes.open = email.QueueNormal, true
+		f.name, f.lanes.breakerClosed = email.QueueNormal, true
 		f.live, f.liveUntil, f.lanes.until = []liveLane{{id: 1}}, valid.Add(time.Minute), valid.Add(time.Minute)
 		<-time.After(maxApart)
 		name(1)
-		outbox.found.Open = false
+		outbox.found.BreakerClosed = false
 		if err := f.refresh(t.Context()); err != nil || len(f.live) != 0 {
 			t.Errorf("after the circuit breaker has opened: live %v, %v", ids(f.live), err)
 		}
-		outbox.found.Open = true
+		outbox.found.BreakerClosed = true
 
-		f.live, f.lanes.open = []liveLane{{id: 1}}, true
+		f.live, f.lanes.breakerClosed = []liveLane{{id: 1}}, true
 		<-time.After(maxApart)
 		name(1)
 		outbox.err = errors.New("connection refused")
@@ -188,7 +188,7 @@ func TestLanes_ProbesDueLanes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		wakes := &heard{}
-		outbox := &listing{found: store.WaitingLanes{Open: true, Lanes: []store.WaitingLane{waiting(1, "a", 10), waiting(2, "a", 20), waiting(3, "a", 1000)}}}
+		outbox := &listing{found: store.WaitingLanes{BreakerClosed: true, Lanes: []store.WaitingLane{waiting(1, "a", 10), waiting(2, "a", 20), waiting(3, "a", 1000)}}}
 		l := newLanes(outbox, wakes, 0)
 		want := func(when string, probed, live []int64) {
 			t.Helper()
@@ -237,7 +237,7 @@ func TestLanes_CircuitBreaker(t *testing.T) {
 		outbox := &listing{found: store.WaitingLanes{Lanes: []store.WaitingLane{waiting(1, email.QueueNormal, 0), waiting(2, email.QueueMailings, 0)}}}
 		l := newLanes(outbox, &heard{}, 0)
 		for _, open := range []bool{false, true, false} {
-			outbox.found.Open = open
+			outbox.found.BreakerClosed = open
 			emails, _, err := l.of(t.Context(), email.QueueNormal)
 			jobs, _, _ := l.of(t.Context(), email.QueueMailings)
 			if err != nil || len(jobs) != 1 || (len(emails) == 1) != open {
@@ -252,7 +252,7 @@ func TestLanes_CircuitBreaker(t *testing.T) {
 func TestLanes_FullListing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		outbox := &listing{found: store.WaitingLanes{Open: true}}
+		outbox := &listing{found: store.WaitingLanes{BreakerClosed: true}}
 		l := newLanes(outbox, &heard{}, 10*time.Second)
 		live := func() []int64 {
 			got, _, err := l.of(t.Context(), "a")
@@ -300,7 +300,7 @@ func TestLanes_FailedListing(t *testing.T) {
 func TestLanes_PollsDuringListing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		outbox, wakes := &listing{found: store.WaitingLanes{Open: true}}, &heard{}
+		outbox, wakes := &listing{found: store.WaitingLanes{BreakerClosed: true}}, &heard{}
 		l := newLanes(outbox, wakes, 10*time.Second)
 		look := func() {
 			<-time.After(relist + time.Millisecond) // the test bubble's clock
@@ -309,10 +309,10 @@ func TestLanes_PollsDuringListing(t *testing.T) {
 		look()
 		<-time.After(10 * time.Second)
 		outbox.during = func() {
-			outbox.during, outbox.found.Open = nil, false
+			outbox.during, outbox.found.BreakerClosed = nil, false
 			look()
 		}
-		if _, err := l.list(t.Context()); err != nil || l.open {
+		if _, err := l.list(t.Context()); err != nil || l.breakerClosed {
 			t.Errorf("open is the listing's value, %v", err)
 		}
 		<-time.After(10 * time.Second)

@@ -15,15 +15,15 @@ import (
 	"email-gateway/worker/internal/dispatcher"
 )
 
-func (b *bench) shutGate(t *testing.T) {
+func (b *bench) openBreaker(t *testing.T) {
 	t.Helper()
-	g, err := b.Store.Gate(t.Context())
+	g, err := b.Store.Breaker(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := store.Shutting{Reason: "SES_TIMEOUT", By: "worker-1", Attempt: uuid.New(), Pass: store.GatePass{Shuts: g.Shuts}}
-	if done, err := b.Store.ShutGate(t.Context(), w); err != nil || !done {
-		t.Fatalf("shut: %v, %v", done, err)
+	w := store.Opening{Reason: "SES_TIMEOUT", By: "worker-1", Attempt: uuid.New(), Pass: store.BreakerPass{Openings: g.Openings}}
+	if done, err := b.Store.OpenBreaker(t.Context(), w); err != nil || !done {
+		t.Fatalf("opened: %v, %v", done, err)
 	}
 }
 
@@ -41,7 +41,7 @@ func TestProber(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	company := b.Company(t)
-	b.shutGate(t)
+	b.openBreaker(t)
 	var ids []string
 	for i, priority := range []int{9, 5, 1, 5, 5} {
 		id := b.Accept(t, company, withPriority(priority))
@@ -60,11 +60,11 @@ func TestProber(t *testing.T) {
 		b.expectStatus(t, uuid.MustParse(ids[i]), email.Enqueued)
 		eventually(t, "the next one is published", func() bool { return slices.Equal(seen.published(), ids[:i+1]) })
 	}
-	g, err := b.Store.Gate(t.Context())
+	g, err := b.Store.Breaker(t.Context())
 	if err != nil || g.ProbeID == nil || g.ProbeID.String() != ids[2] {
-		t.Fatalf("gate = %+v, %v", g, err)
+		t.Fatalf("circuit breaker = %+v, %v", g, err)
 	}
-	if _, opened, err := b.Store.OpenGate(t.Context(), "worker-1", store.GatePass{Shuts: g.Shuts}); err != nil || !opened {
+	if _, opened, err := b.Store.CloseBreaker(t.Context(), "worker-1", store.BreakerPass{Openings: g.Openings}); err != nil || !opened {
 		t.Fatal(opened, err)
 	}
 	b.expectStatus(t, uuid.MustParse(ids[4]), email.Enqueued)
@@ -75,7 +75,7 @@ func TestProber_RefusedProbeIsSkipped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	company := b.Company(t)
-	b.shutGate(t)
+	b.openBreaker(t)
 	oldest, next := b.Accept(t, company, nil), b.Accept(t, company, nil)
 	b.set(t, oldest, "next_at = now() - interval '1 h'")
 	p := b.params()
@@ -100,7 +100,7 @@ func TestProber_LockedRow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	company := b.Company(t)
-	b.shutGate(t)
+	b.openBreaker(t)
 	oldest, next := b.Accept(t, company, nil), b.Accept(t, company, nil)
 	b.set(t, oldest, "next_at = now() - interval '1 h'")
 	tx, err := b.SQL.BeginTx(t.Context(), nil)
@@ -124,7 +124,7 @@ func TestProber_BulkJobsPass(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	company := b.Company(t)
-	b.shutGate(t)
+	b.openBreaker(t)
 	id := b.Accept(t, company, nil)
 	if _, err := b.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET target = 'recipients.upsert',
 		lane_id = (SELECT id FROM dispatch_lanes WHERE company_id = $1 AND queue = $2)`, company, email.QueueRecipients); err != nil {
@@ -159,7 +159,7 @@ func (c *probeCounter) PickProbe(ctx context.Context, pause time.Duration, early
 func TestProber_SearchesRetriesOncePerPause(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.shutGate(t)
+	b.openBreaker(t)
 	p := b.params()
 	counted := &probeCounter{Outbox: b.Store}
 	p.Outbox = counted

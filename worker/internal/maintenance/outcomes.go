@@ -31,7 +31,7 @@ type Outcomes struct {
 
 // Breaker is the provider's circuit breaker.
 type Breaker interface {
-	Gate(ctx context.Context) (store.Gate, error)
+	Breaker(ctx context.Context) (store.Breaker, error)
 }
 
 const unknownReason = "the attempt's outcome is unknown"
@@ -45,9 +45,9 @@ func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard
 			return 0, err
 		}
 	}
-	var breaker store.Gate
+	var breaker store.Breaker
 	if o.Breaker != nil {
-		if breaker, err = o.Breaker.Gate(ctx); err != nil {
+		if breaker, err = o.Breaker.Breaker(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -56,7 +56,7 @@ func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard
 	working.SetLimit(rescuers)
 	for i, u := range unknown {
 		working.Go(func() error {
-			done, err := o.Advancer.Advance(ctx, o.next(u, guard, breaker.State == store.GateShut))
+			done, err := o.Advancer.Advance(ctx, o.next(u, guard, breaker.State == store.BreakerOpen))
 			moved[i] = done.Applied
 			return err
 		})

@@ -237,7 +237,7 @@ func TestOutcomeResolver_ParkedSendingFailsNoEmail(t *testing.T) {
 			}
 			set(t, d, id, `next_at = now(), `+c.counters)
 			if c.parked {
-				if _, err := d.Store.ShutGateByAccount(t.Context(), "SES_TIMEOUT", "worker-1"); err != nil {
+				if _, err := d.Store.OpenBreakerByAccount(t.Context(), "SES_TIMEOUT", "worker-1"); err != nil {
 					t.Fatal(err)
 				}
 			}

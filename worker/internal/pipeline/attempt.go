@@ -35,8 +35,8 @@ type attempt struct {
 	attachments              []provider.Attachment
 	// tries and throttles include this attempt once its claim has succeeded.
 	tries, throttles int
-	pass             store.GatePass // the circuit breaker's state at the claim
-	called           time.Time      // when the provider call began; zero = no call yet
+	pass             store.BreakerPass // the circuit breaker's state at the claim
+	called           time.Time         // when the provider call began; zero = no call yet
 	state            email.EventType
 	reached          []reached // the states so far; counted when the claim or the refusal is committed
 	unspent          bool      // the try is not counted: there was no call, or none that counts
@@ -58,7 +58,7 @@ func newAttempt(row *store.LoadedEmail, task email.SendJob, queue string, receiv
 func (a *attempt) number() int { return a.tries - a.throttles }
 
 func (a *attempt) won(claim store.Advanced) {
-	a.tries, a.throttles, a.pass = claim.Attempts, claim.Throttles, claim.Gate
+	a.tries, a.throttles, a.pass = claim.Attempts, claim.Throttles, claim.Breaker
 }
 
 func (a *attempt) logger(ctx context.Context, log *slog.Logger) *slog.Logger {

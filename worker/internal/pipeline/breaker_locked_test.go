@@ -83,7 +83,7 @@ func TestBreaker_LockedRow(t *testing.T) {
 				}
 				b.expect(t, id, email.Sent, 1, 0)
 			}
-			if g := b.gate(t); g.State != store.GateOpen || strings.Contains(lines.String(), "level=ERROR") || !strings.Contains(lines.String(), "level=WARN") {
+			if g := b.breakerRow(t); g.State != store.BreakerClosed || strings.Contains(lines.String(), "level=ERROR") || !strings.Contains(lines.String(), "level=WARN") {
 				t.Errorf("the breaker is %s; logged:\n%s", g.State, lines.String())
 			}
 			if err := tx.Rollback(); err != nil {
@@ -93,7 +93,7 @@ func TestBreaker_LockedRow(t *testing.T) {
 			for _, id := range after {
 				_ = b.handle(t, id)
 			}
-			if g := b.gate(t); g.State != store.GateShut || *g.Reason != c.failure.Code {
+			if g := b.breakerRow(t); g.State != store.BreakerOpen || *g.Reason != c.failure.Code {
 				t.Errorf("after the lock the breaker is %+v", g)
 			}
 		})
@@ -110,7 +110,7 @@ func TestBreaker_ProbeWithLockedRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	undisturbed := time.Since(begun)
-	b.shut(t, denied)
+	b.openBreaker(t, denied)
 	probe, next := b.Accept(t, b.company, nil), b.Accept(t, b.company, nil)
 	b.probe(t, probe)
 	tx, err := b.SQL.BeginTx(t.Context(), nil)
@@ -130,7 +130,7 @@ func TestBreaker_ProbeWithLockedRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.probe(t, next)
-	if err := b.handle(t, next); err != nil || b.gate(t).State != store.GateOpen {
-		t.Errorf("next probe: %v, %+v", err, b.gate(t))
+	if err := b.handle(t, next); err != nil || b.breakerRow(t).State != store.BreakerClosed {
+		t.Errorf("next probe: %v, %+v", err, b.breakerRow(t))
 	}
 }

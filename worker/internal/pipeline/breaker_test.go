@@ -34,21 +34,21 @@ var (
 	unwritten = provider.Failure{Outcome: provider.Failed, Code: "SES_INVALID_REQUEST", Category: provider.ValidationError}
 )
 
-func (b *bench) gate(t *testing.T) store.Gate {
+func (b *bench) breakerRow(t *testing.T) store.Breaker {
 	t.Helper()
-	g, err := b.Store.Gate(t.Context())
+	g, err := b.Store.Breaker(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g
 }
 
-// shut opens the circuit breaker with the failures of an email of its own.
-func (b *bench) shut(t *testing.T, f provider.Failure) {
+// openBreaker opens the circuit breaker with the failures of an email of its own.
+func (b *bench) openBreaker(t *testing.T, f provider.Failure) {
 	t.Helper()
 	b.sender.fail(1, f)
 	_ = b.handle(t, b.Accept(t, b.company, nil))
-	if b.gate(t).State != store.GateShut {
+	if b.breakerRow(t).State != store.BreakerOpen {
 		t.Fatalf("the breaker is still closed after %s", f.Code)
 	}
 	b.sender.sent = nil
@@ -88,9 +88,9 @@ func TestBreaker_OneEmailOpensItForAll(t *testing.T) {
 			b.sender.fail(1, c.failure)
 			_ = b.handle(t, first)
 			b.expect(t, first, c.status, c.attempts, c.throttles)
-			g := b.gate(t)
-			if g.State != store.GateShut || *g.Reason != c.failure.Code || *g.ChangedBy != "worker-1" {
-				t.Fatalf("gate = %+v", g)
+			g := b.breakerRow(t)
+			if g.State != store.BreakerOpen || *g.Reason != c.failure.Code || *g.ChangedBy != "worker-1" {
+				t.Fatalf("circuit breaker = %+v", g)
 			}
 			b.exec(t, "UPDATE email_outbox SET status = 'ENQUEUED' WHERE id = $1", second)
 			if err := b.pipeline.Handle(t.Context(), b.task(t, second)); err != nil {
@@ -116,8 +116,8 @@ func TestBreaker_InFlightAndProbeAreReleased(t *testing.T) {
 			other := uuid.New()
 			b.sender.fail(1, f)
 			b.sender.during = func() {
-				if done, err := b.Store.ShutGate(t.Context(), store.Shutting{Reason: "FIRST", By: "worker-2", Attempt: other}); err != nil || !done {
-					t.Errorf("shut: %v, %v", done, err)
+				if done, err := b.Store.OpenBreaker(t.Context(), store.Opening{Reason: "FIRST", By: "worker-2", Attempt: other}); err != nil || !done {
+					t.Errorf("opened: %v, %v", done, err)
 				}
 			}
 			if err := b.handle(t, inFlight); err != nil {
@@ -136,8 +136,8 @@ func TestBreaker_InFlightAndProbeAreReleased(t *testing.T) {
 			if got, want := b.events(t, probe), timeline(firstTry, email.EventReleased); !slices.Equal(got, want) {
 				t.Errorf("events %v, want %v", got, want)
 			}
-			if g := b.gate(t); g.State != store.GateShut || g.Shuts != 1 || *g.Reason != "FIRST" {
-				t.Errorf("gate = %+v", g)
+			if g := b.breakerRow(t); g.State != store.BreakerOpen || g.Openings != 1 || *g.Reason != "FIRST" {
+				t.Errorf("circuit breaker = %+v", g)
 			}
 		})
 	}
@@ -149,20 +149,20 @@ func TestBreaker_ProbeOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer *provider.Failure
 		status email.Status
-		want   store.GateState
+		want   store.BreakerState
 	}{
-		"sent":            {nil, email.Sent, store.GateOpen},
-		"rejected":        {&rejected, email.Failed, store.GateOpen},
-		"never left":      {&unwritten, email.Failed, store.GateShut},
-		"unreadable":      {&garbled, email.Failed, store.GateShut},
-		"throttled":       {&provider.Failure{Outcome: provider.Throttled, Code: "SES_THROTTLING"}, email.RetryScheduled, store.GateShut},
-		"connection lost": {&broken, email.RetryScheduled, store.GateShut},
-		"still denied":    {&denied, email.Pending, store.GateShut},
+		"sent":            {nil, email.Sent, store.BreakerClosed},
+		"rejected":        {&rejected, email.Failed, store.BreakerClosed},
+		"never left":      {&unwritten, email.Failed, store.BreakerOpen},
+		"unreadable":      {&garbled, email.Failed, store.BreakerOpen},
+		"throttled":       {&provider.Failure{Outcome: provider.Throttled, Code: "SES_THROTTLING"}, email.RetryScheduled, store.BreakerOpen},
+		"connection lost": {&broken, email.RetryScheduled, store.BreakerOpen},
+		"still denied":    {&denied, email.Pending, store.BreakerOpen},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, nil)
-			b.shut(t, denied)
+			b.openBreaker(t, denied)
 			probe, other := b.Accept(t, b.company, nil), b.Accept(t, b.company, nil)
 			b.probe(t, probe)
 			if c.answer != nil {
@@ -173,8 +173,8 @@ func TestBreaker_ProbeOutcomes(t *testing.T) {
 			if got := b.find(t, probe).Status; got != c.status || len(b.sender.sent) != 1 {
 				t.Errorf("status %s after %d calls, want %s after one", got, len(b.sender.sent), c.status)
 			}
-			if got := b.gate(t).State; got != c.want {
-				t.Errorf("gate %s, want %s", got, c.want)
+			if got := b.breakerRow(t).State; got != c.want {
+				t.Errorf("circuit breaker %s, want %s", got, c.want)
 			}
 		})
 	}
@@ -186,7 +186,7 @@ func TestBreaker_OldSuccessDoesNotCloseIt(t *testing.T) {
 	b := newBench(t, nil)
 	id := b.Accept(t, b.company, nil)
 	b.sender.during = func() {
-		_, err := b.Store.ShutGate(t.Context(), store.Shutting{Reason: "X", By: "worker-2", Attempt: uuid.New()})
+		_, err := b.Store.OpenBreaker(t.Context(), store.Opening{Reason: "X", By: "worker-2", Attempt: uuid.New()})
 		if err != nil {
 			t.Error(err)
 		}
@@ -195,8 +195,8 @@ func TestBreaker_OldSuccessDoesNotCloseIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.expect(t, id, email.Sent, 1, 0)
-	if got := b.gate(t).State; got != store.GateShut {
-		t.Errorf("gate %s", got)
+	if got := b.breakerRow(t).State; got != store.BreakerOpen {
+		t.Errorf("circuit breaker %s", got)
 	}
 }
 
@@ -263,8 +263,8 @@ func TestBreaker_ThreeUnreadableResponses(t *testing.T) {
 			t.Errorf("email %d is %s, outcomeUnknown %v", i+1, got.Status, got.OutcomeUnknown)
 		}
 	}
-	if g := b.gate(t); g.State != store.GateShut || *g.Reason != garbled.Code {
-		t.Errorf("gate = %+v", g)
+	if g := b.breakerRow(t); g.State != store.BreakerOpen || *g.Reason != garbled.Code {
+		t.Errorf("circuit breaker = %+v", g)
 	}
 }
 
@@ -272,15 +272,15 @@ func TestBreaker_ThreeUnreadableResponses(t *testing.T) {
 func TestBreaker_SkippedProbe(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
-	b.shut(t, denied)
+	b.openBreaker(t, denied)
 	id := b.Accept(t, b.company, func(e *store.NewEmail) { e.HTML = "" })
 	b.probe(t, id)
 	var dead *queue.Dead
 	if err := b.handle(t, id); !errors.As(err, &dead) {
 		t.Fatalf("handle = %v", err)
 	}
-	if g := b.gate(t); g.ProbeAt != nil || g.State != store.GateShut {
-		t.Errorf("gate = %+v, want room for another probe", g)
+	if g := b.breakerRow(t); g.ProbeAt != nil || g.State != store.BreakerOpen {
+		t.Errorf("circuit breaker = %+v, want room for another probe", g)
 	}
 }
 

@@ -53,12 +53,12 @@ func TestOutage_UnknownOutcomesFailNoEmail(t *testing.T) {
 			}
 			for range 2 * email.MaxAttempts { // until 20 calls have failed: three emails need more than their tries for that
 				for _, id := range ids {
-					if b.gate(t).State == store.GateOpen {
+					if b.breakerRow(t).State == store.BreakerClosed {
 						_ = b.handle(t, id)
 					}
 				}
 			}
-			if g := b.gate(t); g.State != store.GateShut || *g.Reason != broken.Code {
+			if g := b.breakerRow(t); g.State != store.BreakerOpen || *g.Reason != broken.Code {
 				t.Fatalf("breaker = %+v after %d calls", g, len(b.sender.sent))
 			}
 			// The test does not wait for backoffs longer than a pause.
@@ -85,12 +85,12 @@ func TestOutage_UnknownOutcomesFailNoEmail(t *testing.T) {
 			}
 			b.sender.fail(0, broken)
 			tries := 0
-			for b.gate(t).State != store.GateOpen && tries < 30 { // with few emails the longest wait has to pass
+			for b.breakerRow(t).State != store.BreakerClosed && tries < 30 { // with few emails the longest wait has to pass
 				b.probeOnce(t)
 				tries++
 			}
-			if b.gate(t).State != store.GateOpen || name == "many" && tries > 2 {
-				t.Fatalf("the outage is over: breaker %s after %d pauses between probes", b.gate(t).State, tries)
+			if b.breakerRow(t).State != store.BreakerClosed || name == "many" && tries > 2 {
+				t.Fatalf("the outage is over: breaker %s after %d pauses between probes", b.breakerRow(t).State, tries)
 			}
 			for _, id := range ids {
 				if b.find(t, id).Status != email.Sent {
@@ -108,7 +108,7 @@ func TestOutage_UnknownOutcomesFailNoEmail(t *testing.T) {
 func TestOutage_WaitsForFeedback(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(p *pipeline.Params) { p.FeedbackWindow = time.Minute })
-	b.shut(t, denied)
+	b.openBreaker(t, denied)
 	id := b.Accept(t, b.company, nil)
 	b.probe(t, id)
 	b.sender.fail(1, broken)
@@ -129,7 +129,7 @@ func TestOutage_WaitsForFeedback(t *testing.T) {
 func TestOutage_AtMostOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
-	b.shut(t, denied)
+	b.openBreaker(t, denied)
 	id := b.Accept(t, b.company, func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
 	b.probe(t, id)
 	b.sender.fail(1, broken)
@@ -147,8 +147,8 @@ func TestOutage_OneFailingEmailDoesNotOpen(t *testing.T) {
 		_ = b.handle(t, id)
 	}
 	b.expect(t, id, email.Failed, email.MaxAttempts, 0)
-	if g := b.gate(t); g.State != store.GateOpen || g.Shuts != 0 {
-		t.Errorf("gate = %+v", g)
+	if g := b.breakerRow(t); g.State != store.BreakerClosed || g.Openings != 0 {
+		t.Errorf("circuit breaker = %+v", g)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestOutage_UnknownInFlight(t *testing.T) {
 	b.exec(t, "UPDATE email_outbox SET attempts = $2 WHERE id = $1", id, email.MaxAttempts-1)
 	b.sender.fail(1, broken)
 	b.sender.during = func() {
-		if _, err := b.Store.ShutGate(t.Context(), store.Shutting{Reason: "X", By: "worker-2", Attempt: uuid.New()}); err != nil {
+		if _, err := b.Store.OpenBreaker(t.Context(), store.Opening{Reason: "X", By: "worker-2", Attempt: uuid.New()}); err != nil {
 			t.Error(err)
 		}
 	}

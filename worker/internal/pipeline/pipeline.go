@@ -219,7 +219,7 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 		return nil
 	case row.Expired:
 		return p.expire(ctx, log, a)
-	case !row.Due || !row.LaneOpen || !row.GateOpen:
+	case !row.Due || !row.LaneOpen || !row.BreakerClosed:
 		return p.dropTask(ctx, log, a, row.Status)
 	case row.Suppressed != "":
 		return p.suppress(ctx, log, a)

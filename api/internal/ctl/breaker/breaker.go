@@ -30,9 +30,9 @@ undo that.`,
 	return cmd
 }
 
-// gateView is the state of the circuit breaker, after a change if done is set.
-type gateView struct {
-	store.Gate
+// breakerView is the state of the circuit breaker, after a change if done is set.
+type breakerView struct {
+	store.Breaker
 	done string // a sentence
 }
 
@@ -53,18 +53,18 @@ func Change(ctx context.Context, s *store.Store, done string, change func() erro
 	if err := change(); err != nil {
 		return nil, err
 	}
-	gate, err := s.Gate(ctx)
-	return gateView{Gate: gate, done: done}, err
+	b, err := s.Breaker(ctx)
+	return breakerView{Breaker: b, done: done}, err
 }
 
-func (v gateView) WriteText(w io.Writer) {
+func (v breakerView) WriteText(w io.Writer) {
 	if v.done != "" {
 		fmt.Fprintf(w, "%s\n\n", v.done)
 	}
-	fmt.Fprintln(w, State(v.Gate))
+	fmt.Fprintln(w, State(v.Breaker))
 	fmt.Fprintln(w)
 	state := "closed"
-	if v.State == store.GateShut {
+	if v.State == store.BreakerOpen {
 		state = "open"
 	}
 	rows := [][]string{{"state", state + " since " + output.Timestamp(v.Since)}}
@@ -77,15 +77,15 @@ func (v gateView) WriteText(w io.Writer) {
 	if v.ChangedBy != nil {
 		rows = append(rows, []string{"by", *v.ChangedBy})
 	}
-	output.Table(w, "  ", append(rows, []string{"times opened", strconv.FormatInt(v.Shuts, 10)}))
+	output.Table(w, "  ", append(rows, []string{"times opened", strconv.FormatInt(v.Openings, 10)}))
 }
 
 // State summarizes the state in one sentence.
-func State(g store.Gate) string {
+func State(g store.Breaker) string {
 	switch {
 	case g.HeldAt != nil:
 		return "No email is sent: an operator has paused all sending since " + output.Timestamp(*g.HeldAt) + ": " + output.Printable(output.Optional(g.HeldReason)) + "."
-	case g.State == store.GateShut:
+	case g.State == store.BreakerOpen:
 		return "The circuit breaker has been open since " + output.Timestamp(g.Since) + ": " + output.Optional(g.Reason) + ". One probe email is sent every 5 s; when one succeeds, it closes."
 	}
 	return "The circuit breaker is closed: emails are sent."

@@ -40,13 +40,13 @@ func (x *explanation) held() bool {
 		x.add("LANE_HELD", "Its lane, %s's emails on the queue %s, has been paused by an operator since %s: %s. To resume it: gatewayctl lane resume --company %s",
 			x.Company, output.Optional(x.at.Queue), x.moment(*x.at.HeldAt), output.Optional(x.at.HeldReason), output.ShellWord(x.Company))
 	}
-	if x.at.GateHeldAt != nil {
+	if x.at.BreakerHeldAt != nil {
 		x.add("ALL_HELD", "An operator has paused all emails since %s: %s. To resume them: gatewayctl lane resume --all",
-			x.moment(*x.at.GateHeldAt), output.Optional(x.at.GateHeldReason))
+			x.moment(*x.at.BreakerHeldAt), output.Optional(x.at.BreakerHeldReason))
 	}
-	if x.at.GateShutAt != nil {
+	if x.at.BreakerOpenedAt != nil {
 		x.add("GATE_SHUT", "The circuit breaker of the provider has been open since %s: %s. One probe email is sent every 5 s; when one succeeds, sending resumes. Emails that wait use up no tries.",
-			x.moment(*x.at.GateShutAt), output.Optional(x.at.GateReason))
+			x.moment(*x.at.BreakerOpenedAt), output.Optional(x.at.BreakerReason))
 	}
 	return len(x.Findings) > before
 }

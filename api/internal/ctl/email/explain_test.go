@@ -87,8 +87,8 @@ func explainCases() []explainCase {
 	paused := only(func(s s) { s.PausedAt = ago(time.Hour) })
 	parked := only(func(s s) { s.ParkedUntil = in(4 * time.Minute) })
 	laneHeld := only(func(s s) { s.HeldAt, s.HeldReason = ago(time.Hour), to("complaints") })
-	gateShut := only(func(s s) { s.GateShutAt, s.GateReason = ago(10*time.Minute), to("SES_ACCOUNT_SENDING_PAUSED") })
-	allHeld := only(func(s s) { s.GateHeldAt, s.GateHeldReason = ago(time.Minute), to("drill") })
+	breakerOpen := only(func(s s) { s.BreakerOpenedAt, s.BreakerReason = ago(10*time.Minute), to("SES_ACCOUNT_SENDING_PAUSED") })
+	allHeld := only(func(s s) { s.BreakerHeldAt, s.BreakerHeldReason = ago(time.Minute), to("drill") })
 	overdue := only(func(s s) { s.ExpiresAt = *ago(5 * time.Second) })
 	noDispatcher := func(_ s, p p) {
 		*p = slices.DeleteFunc(*p, func(s store.ProcessStatus) bool { return s.Service == "dispatcher" })
@@ -118,7 +118,7 @@ func explainCases() []explainCase {
 		{"lane paused", email.Pending, paused, "LANE_PAUSED DUE DEADLINE"},
 		{"lane parked", email.Pending, parked, "LANE_PARKED DUE DEADLINE"},
 		{"lane held by an operator", email.Pending, laneHeld, "LANE_HELD DUE DEADLINE"},
-		{"provider's gate shut", email.Pending, gateShut, "GATE_SHUT DUE DEADLINE"},
+		{"circuit breaker open", email.Pending, breakerOpen, "GATE_SHUT DUE DEADLINE"},
 		{"everything held by an operator", email.Pending, allHeld, "ALL_HELD DUE DEADLINE"},
 		{"lane was parked until a while ago", email.Pending, only(func(s s) { s.ParkedUntil = ago(time.Second) }), "DUE DEADLINE"},
 		{"no dispatcher", email.Pending, noDispatcher, "NO_DISPATCHER DUE DEADLINE"},
@@ -138,7 +138,7 @@ func explainCases() []explainCase {
 		{"company suspended", email.Enqueued, suspended, "ENQUEUED COMPANY_SUSPENDED WILL_BE_RETURNED DEADLINE"},
 		{"lane paused", email.Enqueued, paused, "ENQUEUED LANE_PAUSED WILL_BE_RETURNED DEADLINE"},
 		{"lane parked", email.Enqueued, parked, "ENQUEUED LANE_PARKED WILL_BE_RETURNED DEADLINE"},
-		{"provider's gate shut", email.Enqueued, gateShut, "ENQUEUED GATE_SHUT WILL_BE_RETURNED DEADLINE"},
+		{"circuit breaker open", email.Enqueued, breakerOpen, "ENQUEUED GATE_SHUT WILL_BE_RETURNED DEADLINE"},
 		{"no dispatcher", email.Enqueued, noDispatcher, "ENQUEUED NEXT_WORKER DEADLINE"},
 		{"no worker", email.Enqueued, noWorker, "ENQUEUED NO_WORKER DEADLINE"},
 		{"worker silent", email.Enqueued, silent, "ENQUEUED NO_WORKER DEADLINE"},

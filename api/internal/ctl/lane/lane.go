@@ -116,7 +116,7 @@ Pausing a paused lane changes the reason and keeps the time.`,
 			}
 			if chosen.all {
 				return breaker.Change(ctx, s, "All sending is paused: "+output.Printable(by.Reason)+".\nTo resume it: gatewayctl lane resume --all",
-					func() error { return s.HoldGate(ctx, by) })
+					func() error { return s.HoldBreaker(ctx, by) })
 			}
 			return changeLanes(ctx, s, chosen.company, f, "paused", func(company store.Company) (int, error) {
 				return s.HoldLanes(ctx, by, company.ID, f)
@@ -147,7 +147,7 @@ individually stay paused.`,
 				return nil, err
 			}
 			if chosen.all {
-				return breaker.Change(ctx, s, "Sending is no longer paused.", func() error { return s.ReleaseGate(ctx, by) })
+				return breaker.Change(ctx, s, "Sending is no longer paused.", func() error { return s.ReleaseBreaker(ctx, by) })
 			}
 			return changeLanes(ctx, s, chosen.company, f, "resumed", func(company store.Company) (int, error) {
 				return s.ReleaseLanes(ctx, by, company.ID, f)

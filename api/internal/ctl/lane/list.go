@@ -18,9 +18,9 @@ import (
 
 // laneList is a list of lanes with the state of the circuit breaker.
 type laneList struct {
-	Gate  store.Gate   `json:"gate"`
-	Lanes []store.Lane `json:"lanes"`
-	all   bool         // not only blocked lanes
+	Breaker store.Breaker `json:"gate"`
+	Lanes   []store.Lane  `json:"lanes"`
+	all     bool          // not only blocked lanes
 }
 
 func listCommand(c *command.Invocation) *cobra.Command {
@@ -45,20 +45,20 @@ all companies. It shows at most %d lanes.`, laneLimit),
 				}
 				f.Company = uuid.NullUUID{UUID: company.ID, Valid: true}
 			}
-			gate, err := s.Gate(ctx)
+			b, err := s.Breaker(ctx)
 			if err != nil {
 				return nil, err
 			}
 			lanes, err := s.Lanes(ctx, f, laneLimit)
-			return laneList{Gate: gate, Lanes: append([]store.Lane{}, lanes...), all: !f.NotOpen}, err
+			return laneList{Breaker: b, Lanes: append([]store.Lane{}, lanes...), all: !f.NotOpen}, err
 		}),
 	}
 	return addFlags(c, cmd, &chosen)
 }
 
 func (v laneList) WriteText(w io.Writer) {
-	if v.Gate.HeldAt != nil || v.Gate.State == store.GateShut {
-		fmt.Fprintf(w, "%s\n\n", breaker.State(v.Gate))
+	if v.Breaker.HeldAt != nil || v.Breaker.State == store.BreakerOpen {
+		fmt.Fprintf(w, "%s\n\n", breaker.State(v.Breaker))
 	}
 	switch {
 	case len(v.Lanes) > 0:

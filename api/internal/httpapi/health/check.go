@@ -19,7 +19,7 @@ import (
 type Check struct {
 	confirm     func(context.Context) (struct{}, error) // checks that commits go through
 	statuses    func(context.Context) ([]store.ProcessStatus, error)
-	gate        func(context.Context) (store.Gate, error)
+	breaker     func(context.Context) (store.Breaker, error)
 	hasRabbitMQ bool
 	storage     *storageCheck // nil without mailings
 	tokens      func() int    // nil without mailings
@@ -38,12 +38,12 @@ type Params struct {
 type Store interface {
 	Confirm(ctx context.Context) error
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
-	Gate(ctx context.Context) (store.Gate, error)
+	Breaker(ctx context.Context) (store.Breaker, error)
 }
 
 // New creates a Check. It checks storage and tokens only if mailings are accepted.
 func New(p Params) *Check {
-	hc := &Check{confirm: shared(confirming(p.Store)), statuses: shared(p.Store.ProcessStatuses), gate: shared(p.Store.Gate), hasRabbitMQ: p.HasRabbitMQ}
+	hc := &Check{confirm: shared(confirming(p.Store)), statuses: shared(p.Store.ProcessStatuses), breaker: shared(p.Store.Breaker), hasRabbitMQ: p.HasRabbitMQ}
 	if p.HasRabbitMQ {
 		hc.storage = &storageCheck{ping: p.PingStorage}
 		hc.tokens = p.AvailableTokens
@@ -102,8 +102,8 @@ func (hc *Check) check(ctx context.Context) health {
 			h.add(s, hc.hasRabbitMQ)
 		}
 	}
-	if gate, err := reqctx.WithDeadline(ctx, hc.gate); err == nil {
-		h.SES.stop(gate)
+	if breaker, err := reqctx.WithDeadline(ctx, hc.breaker); err == nil {
+		h.SES.stop(breaker)
 	}
 	h.Status = h.overall()
 	return h

@@ -138,11 +138,11 @@ func storageWord(said string) string {
 }
 
 // stop applies the circuit breaker: SES may be reachable while nothing is sent.
-func (s *sesHealth) stop(g store.Gate) {
+func (s *sesHealth) stop(g store.Breaker) {
 	switch {
 	case g.HeldAt != nil:
 		s.Status, s.Reason, s.Since = paused, heldByOperator, g.HeldAt
-	case g.State == store.GateShut && g.Reason != nil:
+	case g.State == store.BreakerOpen && g.Reason != nil:
 		s.Status, s.Reason, s.Since = parked, *g.Reason, &g.Since
 	default:
 		return

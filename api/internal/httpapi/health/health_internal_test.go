@@ -25,7 +25,7 @@ func TestHealth_DatabaseThatAcceptsNothing(t *testing.T) {
 		hc := &Check{
 			confirm:  func(context.Context) (struct{}, error) { return struct{}{}, c.confirm },
 			statuses: func(context.Context) ([]store.ProcessStatus, error) { return nil, c.listing },
-			gate:     func(context.Context) (store.Gate, error) { return store.Gate{}, nil },
+			breaker:  func(context.Context) (store.Breaker, error) { return store.Breaker{}, nil },
 		}
 		if h := hc.check(t.Context()); h.Status != c.status || h.Database.Status != c.database {
 			t.Errorf("%s: %s, database %s; want %s, %s", c.name, h.Status, h.Database.Status, c.status, c.database)

@@ -11,33 +11,33 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// No statement of the programs waits long for the gate's row while another session holds it, and none writes then.
-func TestGate_LockedRow(t *testing.T) {
+// No statement of the programs waits long for the row of the circuit breaker while another session holds it, and none writes then.
+func TestBreaker_LockedRow(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		shut string // the gate's reason before; "" = open
+		open string // the reason for which the breaker is open before; "" = closed
 		run  func(d storetest.Database) error
 		want error
 	}{
-		"shut": {"", func(d storetest.Database) error {
-			_, err := d.Store.ShutGate(t.Context(), store.Shutting{Reason: "SES_TIMEOUT", By: "w", Attempt: uuid.New()})
+		"open": {"", func(d storetest.Database) error {
+			_, err := d.Store.OpenBreaker(t.Context(), store.Opening{Reason: "SES_TIMEOUT", By: "w", Attempt: uuid.New()})
 			return err
-		}, store.ErrGateLocked},
-		"shut by the account": {"", func(d storetest.Database) error {
-			_, err := d.Store.ShutGateByAccount(t.Context(), "SES_ACCOUNT_SENDING_PAUSED", "w")
+		}, store.ErrBreakerLocked},
+		"open by account": {"", func(d storetest.Database) error {
+			_, err := d.Store.OpenBreakerByAccount(t.Context(), "SES_ACCOUNT_SENDING_PAUSED", "w")
 			return err
-		}, store.ErrGateLocked},
-		"open": {"SES_TIMEOUT", func(d storetest.Database) error {
-			_, _, err := d.Store.OpenGate(t.Context(), "w", store.GatePass{Probe: true, Shuts: 1})
+		}, store.ErrBreakerLocked},
+		"close": {"SES_TIMEOUT", func(d storetest.Database) error {
+			_, _, err := d.Store.CloseBreaker(t.Context(), "w", store.BreakerPass{Probe: true, Openings: 1})
 			return err
-		}, store.ErrGateLocked},
-		"open by the account": {"SES_ACCOUNT_SENDING_PAUSED", func(d storetest.Database) error {
-			_, _, err := d.Store.OpenGateByAccount(t.Context(), "w")
+		}, store.ErrBreakerLocked},
+		"close by account": {"SES_ACCOUNT_SENDING_PAUSED", func(d storetest.Database) error {
+			_, _, err := d.Store.CloseBreakerByAccount(t.Context(), "w")
 			return err
-		}, store.ErrGateLocked},
+		}, store.ErrBreakerLocked},
 		"skip a probe": {"SES_TIMEOUT", func(d storetest.Database) error {
 			return d.Store.SkipProbe(t.Context(), ask[uuid.UUID](t, d, `SELECT probe_id FROM provider_gate`))
-		}, store.ErrGateLocked},
+		}, store.ErrBreakerLocked},
 		"pick a probe": {"SES_TIMEOUT", func(d storetest.Database) error {
 			_, found, err := d.Store.PickProbe(t.Context(), probePause, true)
 			if found {
@@ -50,8 +50,8 @@ func TestGate_LockedRow(t *testing.T) {
 			t.Parallel()
 			d := storetest.New(t)
 			id := d.Accept(t, d.Company(t), nil)
-			if c.shut != "" {
-				run(t, d, `UPDATE provider_gate SET state = 'shut', reason = $1, shuts = 1, probe_at = now() - interval '1 min', probe_id = $2`, c.shut, id)
+			if c.open != "" {
+				run(t, d, `UPDATE provider_gate SET state = 'shut', reason = $1, shuts = 1, probe_at = now() - interval '1 min', probe_id = $2`, c.open, id)
 			}
 			before := ask[string](t, d, `SELECT to_jsonb(g) FROM provider_gate g`)
 			tx, err := d.SQL.BeginTx(t.Context(), nil)
@@ -70,7 +70,7 @@ func TestGate_LockedRow(t *testing.T) {
 				t.Fatal(err)
 			}
 			if now := ask[string](t, d, `SELECT to_jsonb(g) FROM provider_gate g`); now != before {
-				t.Errorf("the gate changed from %s to %s", before, now)
+				t.Errorf("the circuit breaker changed from %s to %s", before, now)
 			}
 			if c.want == nil {
 				return

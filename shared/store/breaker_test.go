@@ -16,23 +16,23 @@ import (
 
 const probePause = 5 * time.Second
 
-func gateOf(t *testing.T, d storetest.Database) store.Gate {
+func breakerOf(t *testing.T, d storetest.Database) store.Breaker {
 	t.Helper()
-	g, err := d.Store.Gate(t.Context())
+	g, err := d.Store.Breaker(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g
 }
 
-// shut shuts the gate as an attempt that met it open for the last time.
-func shut(t *testing.T, d storetest.Database, reason string) {
+// openBreaker opens the circuit breaker as an attempt that was claimed while it was closed.
+func openBreaker(t *testing.T, d storetest.Database, reason string) {
 	t.Helper()
-	done, err := d.Store.ShutGate(t.Context(), store.Shutting{
-		Reason: reason, By: "worker-1", Attempt: uuid.New(), Pass: store.GatePass{Shuts: gateOf(t, d).Shuts},
+	done, err := d.Store.OpenBreaker(t.Context(), store.Opening{
+		Reason: reason, By: "worker-1", Attempt: uuid.New(), Pass: store.BreakerPass{Openings: breakerOf(t, d).Openings},
 	})
 	if err != nil || !done {
-		t.Fatalf("shut: %v, %v", done, err)
+		t.Fatalf("opened: %v, %v", done, err)
 	}
 }
 
@@ -51,61 +51,61 @@ func later(t *testing.T, d storetest.Database) {
 	run(t, d, `UPDATE provider_gate SET probe_at = probe_at - interval '5 s'`)
 }
 
-// Of all attempts that were in flight when the gate shut, one shut it, and reports so each
+// Of all attempts that were in flight when the circuit breaker opened, one opened it, and reports so each
 // time.
-func TestShutGate_OnceForAllInFlight(t *testing.T) {
+func TestOpenBreaker_OnceForAllInFlight(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	before := store.GatePass{Shuts: gateOf(t, d).Shuts}
-	var shutters atomic.Int64
+	before := store.BreakerPass{Openings: breakerOf(t, d).Openings}
+	var openers atomic.Int64
 	var one atomic.Value
 	var group sync.WaitGroup
 	for range 16 {
 		group.Go(func() {
-			w := store.Shutting{Reason: "SES_ACCOUNT_SENDING_PAUSED", By: "worker-1", Attempt: uuid.New(), Pass: before}
-			done, err := d.Store.ShutGate(t.Context(), w)
+			w := store.Opening{Reason: "SES_ACCOUNT_SENDING_PAUSED", By: "worker-1", Attempt: uuid.New(), Pass: before}
+			done, err := d.Store.OpenBreaker(t.Context(), w)
 			if err != nil {
 				t.Error(err)
 			}
 			if done {
-				shutters.Add(1)
+				openers.Add(1)
 				one.Store(w)
 			}
 		})
 	}
 	group.Wait()
-	if n := shutters.Load(); n != 1 {
-		t.Fatalf("%d attempts shut it, want 1", n)
+	if n := openers.Load(); n != 1 {
+		t.Fatalf("%d attempts opened it, want 1", n)
 	}
-	again, err := d.Store.ShutGate(t.Context(), one.Load().(store.Shutting))
+	again, err := d.Store.OpenBreaker(t.Context(), one.Load().(store.Opening))
 	if err != nil || !again {
 		t.Errorf("asked again: %v, %v; its answer may have been lost", again, err)
 	}
-	g := gateOf(t, d)
-	if g.State != store.GateShut || g.Reason == nil || *g.Reason != "SES_ACCOUNT_SENDING_PAUSED" || g.Shuts != before.Shuts+1 || g.ChangedBy == nil {
-		t.Errorf("gate = %+v", g)
+	g := breakerOf(t, d)
+	if g.State != store.BreakerOpen || g.Reason == nil || *g.Reason != "SES_ACCOUNT_SENDING_PAUSED" || g.Openings != before.Openings+1 || g.ChangedBy == nil {
+		t.Errorf("circuit breaker = %+v", g)
 	}
 
-	// A probe opens it. A call that was in flight all the time does not shut it again.
-	probe := store.GatePass{Probe: true, Shuts: g.Shuts}
-	was, opened, err := d.Store.OpenGate(t.Context(), "worker-2", probe)
+	// A probe closes it. A call that was in flight all the time does not open it again.
+	probe := store.BreakerPass{Probe: true, Openings: g.Openings}
+	was, opened, err := d.Store.CloseBreaker(t.Context(), "worker-2", probe)
 	if err != nil || !opened || was.Reason != "SES_ACCOUNT_SENDING_PAUSED" {
 		t.Fatalf("open: %+v, %v, %v", was, opened, err)
 	}
-	if _, opened, err = d.Store.OpenGate(t.Context(), "worker-2", probe); err != nil || opened {
+	if _, opened, err = d.Store.CloseBreaker(t.Context(), "worker-2", probe); err != nil || opened {
 		t.Errorf("opened twice: %v, %v", opened, err)
 	}
-	late, err := d.Store.ShutGate(t.Context(), store.Shutting{Reason: "X", By: "worker-1", Attempt: uuid.New(), Pass: before})
-	if err != nil || late || gateOf(t, d).State != store.GateOpen {
-		t.Errorf("a call from before shut it: %v, %v", late, err)
+	late, err := d.Store.OpenBreaker(t.Context(), store.Opening{Reason: "X", By: "worker-1", Attempt: uuid.New(), Pass: before})
+	if err != nil || late || breakerOf(t, d).State != store.BreakerClosed {
+		t.Errorf("a call from before opened it: %v, %v", late, err)
 	}
-	shut(t, d, "SES_TIMEOUT")
-	if _, opened, err = d.Store.OpenGate(t.Context(), "worker-2", probe); err != nil || opened {
+	openBreaker(t, d, "SES_TIMEOUT")
+	if _, opened, err = d.Store.CloseBreaker(t.Context(), "worker-2", probe); err != nil || opened {
 		t.Errorf("a probe of another time opened it: %v, %v", opened, err)
 	}
 }
 
-// From the commit that shuts the gate on, the fence lets the probe through and nothing else.
+// After the commit that opens the circuit breaker, the fence lets the probe through and nothing else.
 func TestClaim_AtTheGate(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -115,15 +115,15 @@ func TestClaim_AtTheGate(t *testing.T) {
 		return outcomeOf(t, d, storetest.ClaimOf(company, id, uuid.New(), "C"))
 	}
 
-	shut(t, d, "SES_AUTH_FAILED")
+	openBreaker(t, d, "SES_AUTH_FAILED")
 	if got := claim(first); got.Applied || got.Status != email.Pending {
-		t.Fatalf("claimed at a shut gate: %+v", got)
+		t.Fatalf("claimed while the circuit breaker is open: %+v", got)
 	}
 	if lanes := liveLanes(t, d); len(lanes) != 0 {
 		t.Errorf("live lanes %v", lanes)
 	}
 	if _, found := pick(t, d); found {
-		t.Error("a probe right after the gate was shut")
+		t.Error("a probe right after the circuit breaker was opened")
 	}
 	later(t, d)
 	probe, found := pick(t, d)
@@ -135,14 +135,14 @@ func TestClaim_AtTheGate(t *testing.T) {
 	}
 	for id, want := range map[uuid.UUID]bool{first: true, second: false} {
 		row, err := d.Store.NewLoader().Load(t.Context(), id)
-		if err != nil || row.GateOpen != want || row.Probe != want {
-			t.Errorf("loaded: gate open %v, probe %v (%v), want %v", row.GateOpen, row.Probe, err, want)
+		if err != nil || row.BreakerClosed != want || row.Probe != want {
+			t.Errorf("loaded: circuit breaker closed %v, probe %v (%v), want %v", row.BreakerClosed, row.Probe, err, want)
 		}
 	}
 	if got := claim(second); got.Applied {
 		t.Error("another one passed beside the probe")
 	}
-	if got := claim(first); !got.Applied || !got.Gate.Probe || got.Gate.Shuts != gateOf(t, d).Shuts {
+	if got := claim(first); !got.Applied || !got.Breaker.Probe || got.Breaker.Openings != breakerOf(t, d).Openings {
 		t.Errorf("the probe: %+v", got)
 	}
 
@@ -151,11 +151,11 @@ func TestClaim_AtTheGate(t *testing.T) {
 	if probe, found = pick(t, d); !found || probe.ID != second {
 		t.Errorf("next probe %+v, %v", probe, found)
 	}
-	if _, opened, err := d.Store.OpenGate(t.Context(), "w", store.GatePass{Shuts: gateOf(t, d).Shuts}); err != nil || !opened {
+	if _, opened, err := d.Store.CloseBreaker(t.Context(), "w", store.BreakerPass{Openings: breakerOf(t, d).Openings}); err != nil || !opened {
 		t.Fatal(opened, err)
 	}
-	if got := claim(second); !got.Applied || got.Gate.Probe {
-		t.Errorf("at the open gate: %+v", got)
+	if got := claim(second); !got.Applied || got.Breaker.Probe {
+		t.Errorf("while the circuit breaker is closed: %+v", got)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestPickProbe_TakesTheOldestThatMaySendAtAll(t *testing.T) {
 			if name != "nothing" {
 				run(t, d, inTheWay, older)
 			}
-			shut(t, d, "SES_TIMEOUT")
+			openBreaker(t, d, "SES_TIMEOUT")
 			later(t, d)
 			want := young
 			if name == "nothing" {
@@ -202,7 +202,7 @@ func TestPickProbe_SkippedAndRetry(t *testing.T) {
 	company := d.Company(t)
 	id := d.Accept(t, company, nil)
 	run(t, d, `UPDATE email_outbox SET status = 'RETRY_SCHEDULED', next_at = now()`)
-	shut(t, d, "NETWORK_ERROR")
+	openBreaker(t, d, "NETWORK_ERROR")
 	later(t, d)
 	if probe, found := pick(t, d); !found || probe.ID != id {
 		t.Fatalf("probe %+v, %v", probe, found)
@@ -248,7 +248,7 @@ func TestPickProbe_EarlyRetry(t *testing.T) {
 			if name == "an earlier one waits" {
 				run(t, d, `UPDATE email_outbox SET status = 'RETRY_SCHEDULED', next_at = now() + interval '1 min' WHERE id = $1`, d.Accept(t, company, nil))
 			}
-			shut(t, d, "NETWORK_ERROR")
+			openBreaker(t, d, "NETWORK_ERROR")
 			later(t, d)
 			probe, found := pick(t, d)
 			if early := found && probe.ID == id; early != c.early {
@@ -276,7 +276,7 @@ func TestPickProbe_DueBeforeEarly(t *testing.T) {
 	retry := d.Accept(t, company, nil)
 	run(t, d, `UPDATE email_outbox SET status = 'RETRY_SCHEDULED', next_at = now() + interval '2 min'`)
 	due := d.Accept(t, company, func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
-	shut(t, d, "NETWORK_ERROR")
+	openBreaker(t, d, "NETWORK_ERROR")
 	later(t, d)
 	if probe, found := pick(t, d); !found || probe.ID != due {
 		t.Errorf("probe %+v, %v, want %s", probe, found, due)
@@ -310,7 +310,7 @@ func TestPickProbe_PassesOverLockedRows(t *testing.T) {
 			if _, err := tx.ExecContext(t.Context(), lock, oldest); err != nil {
 				t.Fatal(err)
 			}
-			shut(t, d, "SES_TIMEOUT")
+			openBreaker(t, d, "SES_TIMEOUT")
 			later(t, d)
 			want := second
 			if name == "its lane" {
@@ -331,7 +331,7 @@ func TestPickProbe_AtMostOnceIsTheLast(t *testing.T) {
 	fragile := d.Accept(t, company, func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
 	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 min' WHERE id = $1`, fragile)
 	other := d.Accept(t, company, nil)
-	shut(t, d, "SES_INTERNAL_ERROR")
+	openBreaker(t, d, "SES_INTERNAL_ERROR")
 	for _, want := range []uuid.UUID{other, fragile} {
 		later(t, d)
 		if probe, found := pick(t, d); !found || probe.ID != want {
@@ -353,7 +353,7 @@ func TestPickProbe_CompaniesTakeTurns(t *testing.T) {
 		old = append(old, id)
 	}
 	quiet := d.Accept(t, d.Company(t), nil)
-	shut(t, d, "SES_TIMEOUT")
+	openBreaker(t, d, "SES_TIMEOUT")
 	for i, want := range []uuid.UUID{old[0], quiet, old[1], quiet, old[2]} {
 		later(t, d)
 		if probe, found := pick(t, d); !found || probe.ID != want {
@@ -385,7 +385,7 @@ func TestPickProbe_OneCycle(t *testing.T) {
 			run(t, d, `UPDATE email_outbox SET next_at = now() - $2 * interval '1 min' WHERE id = $1`, id, 1+i*i%5)
 		}
 	}
-	shut(t, d, "SES_TIMEOUT")
+	openBreaker(t, d, "SES_TIMEOUT")
 	for range 6 {
 		later(t, d)
 		probe, found := pick(t, d)
@@ -411,7 +411,7 @@ func TestPickProbe_ReadsTheFirstOfALane(t *testing.T) {
 		       status, delivery, next_at
 		FROM email_outbox, generate_series(1, 20000) n WHERE id = $1`, like)
 	run(t, d, `ANALYZE email_outbox`)
-	shut(t, d, "SES_TIMEOUT")
+	openBreaker(t, d, "SES_TIMEOUT")
 	later(t, d)
 	tx, err := storetest.Connect(t, d, store.Options{}).BeginTx(t.Context(), nil)
 	if err != nil {
@@ -448,7 +448,7 @@ func TestPickProbe_OneOfMany(t *testing.T) {
 	for range 8 {
 		d.Accept(t, company, nil)
 	}
-	shut(t, d, "SES_TIMEOUT")
+	openBreaker(t, d, "SES_TIMEOUT")
 	later(t, d)
 	var picked atomic.Int64
 	var group sync.WaitGroup
@@ -467,73 +467,73 @@ func TestPickProbe_OneOfMany(t *testing.T) {
 	}
 }
 
-// What the account has shut, the account opens; what an email's answer has shut, it does not.
-func TestShutGateByAccount(t *testing.T) {
+// The account closes a circuit breaker that the account opened, but not one that the answer to an email opened.
+func TestOpenBreakerByAccount(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
 	id := d.Accept(t, company, nil)
 	for _, want := range []bool{true, false} {
-		done, err := d.Store.ShutGateByAccount(t.Context(), "SES_ACCOUNT_SENDING_PAUSED", "worker-1")
+		done, err := d.Store.OpenBreakerByAccount(t.Context(), "SES_ACCOUNT_SENDING_PAUSED", "worker-1")
 		if err != nil || done != want {
-			t.Fatalf("shut: %v, %v, want %v", done, err, want)
+			t.Fatalf("opened: %v, %v, want %v", done, err, want)
 		}
 	}
-	g := gateOf(t, d)
-	if g.State != store.GateShut || *g.Reason != "SES_ACCOUNT_SENDING_PAUSED" || *g.ChangedBy != "worker-1" || g.AttemptID != nil || g.Shuts != 1 {
-		t.Fatalf("gate = %+v", g)
+	g := breakerOf(t, d)
+	if g.State != store.BreakerOpen || *g.Reason != "SES_ACCOUNT_SENDING_PAUSED" || *g.ChangedBy != "worker-1" || g.AttemptID != nil || g.Openings != 1 {
+		t.Fatalf("circuit breaker = %+v", g)
 	}
 	if got := outcomeOf(t, d, storetest.ClaimOf(company, id, uuid.New(), "C")); got.Applied {
 		t.Error("an email passed")
 	}
-	was, opened, err := d.Store.OpenGateByAccount(t.Context(), "worker-2")
-	if err != nil || !opened || was.Reason != "SES_ACCOUNT_SENDING_PAUSED" || gateOf(t, d).State != store.GateOpen {
+	was, opened, err := d.Store.CloseBreakerByAccount(t.Context(), "worker-2")
+	if err != nil || !opened || was.Reason != "SES_ACCOUNT_SENDING_PAUSED" || breakerOf(t, d).State != store.BreakerClosed {
 		t.Fatalf("open: %+v, %v, %v", was, opened, err)
 	}
-	if _, opened, err = d.Store.OpenGateByAccount(t.Context(), "worker-2"); err != nil || opened {
+	if _, opened, err = d.Store.CloseBreakerByAccount(t.Context(), "worker-2"); err != nil || opened {
 		t.Errorf("opened twice: %v, %v", opened, err)
 	}
-	shut(t, d, "SES_ACCOUNT_SENDING_PAUSED")
-	if _, opened, err = d.Store.OpenGateByAccount(t.Context(), "worker-2"); err != nil || opened {
-		t.Errorf("opened what an email has shut: %v, %v", opened, err)
+	openBreaker(t, d, "SES_ACCOUNT_SENDING_PAUSED")
+	if _, opened, err = d.Store.CloseBreakerByAccount(t.Context(), "worker-2"); err != nil || opened {
+		t.Errorf("closed a circuit breaker that an email opened: %v, %v", opened, err)
 	}
-	if done, err := d.Store.ShutGateByAccount(t.Context(), "SES_DAILY_QUOTA_EXCEEDED", "worker-1"); err != nil || done || *gateOf(t, d).Reason != "SES_ACCOUNT_SENDING_PAUSED" {
-		t.Errorf("shut what is shut: %v, %v", done, err)
+	if done, err := d.Store.OpenBreakerByAccount(t.Context(), "SES_DAILY_QUOTA_EXCEEDED", "worker-1"); err != nil || done || *breakerOf(t, d).Reason != "SES_ACCOUNT_SENDING_PAUSED" {
+		t.Errorf("opened an open circuit breaker: %v, %v", done, err)
 	}
 }
 
 // An operator's hold stands whatever the provider says, and ends when he says so.
-func TestHoldGate(t *testing.T) {
+func TestHoldBreaker(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
 	id := d.Accept(t, company, nil)
-	if err := d.Store.HoldGate(t.Context(), storetest.Because("drill")); err != nil {
+	if err := d.Store.HoldBreaker(t.Context(), storetest.Because("drill")); err != nil {
 		t.Fatal(err)
 	}
-	held := gateOf(t, d)
-	if held.HeldAt == nil || *held.HeldReason != "drill" || held.State != store.GateOpen {
-		t.Fatalf("gate = %+v", held)
+	held := breakerOf(t, d)
+	if held.HeldAt == nil || *held.HeldReason != "drill" || held.State != store.BreakerClosed {
+		t.Fatalf("circuit breaker = %+v", held)
 	}
 	claim := func() bool { return outcomeOf(t, d, storetest.ClaimOf(company, id, uuid.New(), "C")).Applied }
 	if claim() || len(liveLanes(t, d)) > 0 {
 		t.Error("an email passed")
 	}
-	shut(t, d, "SES_TIMEOUT")
+	openBreaker(t, d, "SES_TIMEOUT")
 	later(t, d)
 	if probe, found := pick(t, d); found {
 		t.Errorf("probe %+v", probe)
 	}
-	if _, opened, err := d.Store.OpenGate(t.Context(), "w", store.GatePass{Shuts: gateOf(t, d).Shuts}); err != nil || !opened {
+	if _, opened, err := d.Store.CloseBreaker(t.Context(), "w", store.BreakerPass{Openings: breakerOf(t, d).Openings}); err != nil || !opened {
 		t.Fatal(opened, err)
 	}
-	if err := d.Store.HoldGate(t.Context(), storetest.Because("longer drill")); err != nil {
+	if err := d.Store.HoldBreaker(t.Context(), storetest.Because("longer drill")); err != nil {
 		t.Fatal(err)
 	}
-	if g := gateOf(t, d); claim() || g.HeldAt == nil || !g.HeldAt.Equal(*held.HeldAt) || *g.HeldReason != "longer drill" {
-		t.Errorf("gate = %+v", g)
+	if g := breakerOf(t, d); claim() || g.HeldAt == nil || !g.HeldAt.Equal(*held.HeldAt) || *g.HeldReason != "longer drill" {
+		t.Errorf("circuit breaker = %+v", g)
 	}
-	if err := d.Store.ReleaseGate(t.Context(), storetest.Operator()); err != nil {
+	if err := d.Store.ReleaseBreaker(t.Context(), storetest.Operator()); err != nil {
 		t.Fatal(err)
 	}
 	if !claim() {

@@ -1,0 +1,210 @@
+// Package breaker holds the statements of the email provider's circuit breaker, the one row of provider_gate: its state, which
+// attempt or account opened it, which process closed it, and an operator's hold.
+package breaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/internal/pg"
+)
+
+// Store reads and writes the circuit breaker, which all processes share. It is safe for concurrent use.
+type Store struct{ db *pg.DB }
+
+// New makes a Store.
+func New(db *pg.DB) *Store { return &Store{db: db} }
+
+// State is the state of the circuit breaker.
+type State string
+
+// The states of the circuit breaker. Their values are those of provider_gate.state, which has the words of a gate: emails
+// pass while it is open.
+const (
+	Closed State = "open"
+	Open   State = "shut" // only a probe is sent
+)
+
+// Breaker is the row of the circuit breaker. Its JSON has the words of the table.
+type Breaker struct {
+	State State     `db:"state" json:"state"`
+	Since time.Time `db:"since" json:"since"` // of the state
+	// Reason is the code of the answer that opened the breaker; nil while it is closed.
+	Reason *string `db:"reason" json:"reason,omitempty"`
+	// ChangedBy is the process that opened or closed it last.
+	ChangedBy *string `db:"changed_by" json:"changedBy,omitempty"`
+	// AttemptID is the attempt that opened it last; nil if the state of the provider's account did.
+	AttemptID *uuid.UUID `db:"attempt_id" json:"attemptId,omitempty"`
+	Openings  int64      `db:"shuts" json:"shuts"` // how many times it was opened
+
+	ProbeID *uuid.UUID `db:"probe_id" json:"probeId,omitempty"`
+	ProbeAt *time.Time `db:"probe_at" json:"probeAt,omitempty"`
+
+	// HeldAt is the time at which an operator stopped all sending, whatever the state: probes are not sent either.
+	HeldAt     *time.Time `db:"held_at" json:"heldAt,omitempty"`
+	HeldReason *string    `db:"held_reason" json:"heldReason,omitempty"`
+}
+
+// Pass is the state of the circuit breaker when an email was claimed.
+type Pass struct {
+	Probe    bool  // it was open, and the email is its probe
+	Openings int64 // Breaker.Openings
+}
+
+// OpenedSince reports whether the breaker is open, or was opened after the claim.
+func (b Breaker) OpenedSince(p Pass) bool { return b.State == Open || b.Openings != p.Openings }
+
+// The parts of dispatch.waitSQL, sql.Load and sql.Advance that read the circuit breaker, by provider_gate_pkey, once
+// per statement: whether emails may pass, which email is the probe, and how many times the breaker was opened. They read it
+// without a lock, and a missing row means closed.
+const (
+	IsClosedSQL = `coalesce((SELECT state = 'open' AND held_at IS NULL FROM provider_gate WHERE id = 1), true)`
+	ProbeSQL    = `(SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL)`
+	OpeningsSQL = `coalesce((SELECT shuts FROM provider_gate WHERE id = 1), 0)`
+)
+
+const findSQL = `
+SELECT state, since, reason, changed_by, attempt_id, shuts, probe_id, probe_at, held_at, held_reason FROM provider_gate WHERE id = 1`
+
+// Breaker returns the circuit breaker as it is now.
+func (s *Store) Breaker(ctx context.Context) (Breaker, error) {
+	var b Breaker
+	if err := s.db.GetContext(ctx, &b, findSQL); err != nil {
+		return Breaker{}, fmt.Errorf("read circuit breaker: %w", pg.Translate(err))
+	}
+	return b, nil
+}
+
+// ErrLocked: another transaction has locked the row of provider_gate. Nothing was written.
+var ErrLocked = errors.New("another transaction has locked the row of provider_gate")
+
+// WaitSQL bounds the wait of its statement for the row: the programs lock it for milliseconds, and without the bound the lock
+// of another program would occupy a connection until statement_timeout.
+const WaitSQL = `(SELECT set_config('lock_timeout', '200ms', true)) IS NOT NULL`
+
+// WriteError is the error of a statement with WaitSQL.
+func WriteError(err error) error {
+	if pg.IsLockTimeout(err) {
+		return errors.Join(ErrLocked, err)
+	}
+	return err
+}
+
+// Opening is a request to open the circuit breaker, which stops sending.
+type Opening struct {
+	Reason  string    // code
+	By      string    // process
+	Attempt uuid.UUID // the attempt whose answer opens it
+	Pass    Pass      // of that attempt
+}
+
+// openSQL locks the one row if the breaker is closed and was not opened since the attempt's claim; else it locks nothing. The
+// period until the first probe begins now. It may run twice for one attempt, with the same result.
+const openSQL = `
+WITH opened AS (
+    UPDATE provider_gate SET state = 'shut', since = now(), reason = $2, changed_by = $3, attempt_id = $1, shuts = shuts + 1,
+           probe_id = NULL, probe_at = now()
+    WHERE id = 1 AND state = 'open' AND shuts = $4 AND ` + WaitSQL + `
+    RETURNING id
+)
+SELECT EXISTS (SELECT FROM opened) OR EXISTS (SELECT FROM provider_gate WHERE id = 1 AND attempt_id = $1)`
+
+// OpenBreaker opens the circuit breaker. opened is false when another attempt opened it since this attempt's claim: then the
+// answer has no effect. ErrLocked: the breaker is unchanged.
+func (s *Store) OpenBreaker(ctx context.Context, o Opening) (opened bool, err error) {
+	err = pg.Write(func(args []any) error {
+		return s.db.GetContext(ctx, &opened, openSQL, args...)
+	}, o.Attempt, o.Reason, o.By, o.Pass.Openings)
+	if err != nil {
+		return false, fmt.Errorf("open circuit breaker: %w", WriteError(err))
+	}
+	return opened, nil
+}
+
+// openByAccountSQL locks the one row if the breaker is closed. A NULL attempt means that the state of the provider's account
+// opened it; probe_at delays the first probe by a pause.
+const openByAccountSQL = `
+UPDATE provider_gate SET state = 'shut', since = now(), reason = $1, changed_by = $2, attempt_id = NULL, shuts = shuts + 1,
+       probe_id = NULL, probe_at = now()
+WHERE id = 1 AND state = 'open' AND ` + WaitSQL
+
+// OpenBreakerByAccount opens the circuit breaker because the provider reports that the account may not send, before an email
+// is refused. opened is false when it is open already. ErrLocked: it is unchanged.
+func (s *Store) OpenBreakerByAccount(ctx context.Context, reason, by string) (opened bool, err error) {
+	done, err := s.db.Exec(ctx, openByAccountSQL, reason, by)
+	if err != nil {
+		return false, fmt.Errorf("open circuit breaker by account: %w", WriteError(err))
+	}
+	n, err := done.RowsAffected()
+	return n > 0, pg.Wrap("open circuit breaker by account", err)
+}
+
+// LastOpening says why and for how long the circuit breaker was open.
+type LastOpening struct {
+	Reason   string        `db:"reason"`
+	Duration time.Duration `db:"-"`
+	Millis   int64         `db:"millis"`
+}
+
+// closeSQL locks the one row if the breaker is open and was not closed and opened again since.
+const closeSQL = `
+UPDATE provider_gate g SET state = 'open', since = now(), reason = NULL, changed_by = $1, probe_id = NULL, probe_at = NULL
+FROM (SELECT id, reason, (extract(epoch FROM now() - since) * 1000)::bigint AS millis FROM provider_gate WHERE id = 1) was
+WHERE g.id = was.id AND g.state = 'shut' AND g.shuts = $2 AND ` + WaitSQL + `
+RETURNING was.reason, was.millis`
+
+// CloseBreaker closes the circuit breaker that was open when the probe was claimed. closed is false when it is closed, or was
+// opened again since. ErrLocked: it is unchanged.
+func (s *Store) CloseBreaker(ctx context.Context, by string, p Pass) (was LastOpening, closed bool, err error) {
+	return s.closeBreaker(ctx, closeSQL, by, p.Openings)
+}
+
+func (s *Store) closeBreaker(ctx context.Context, statement string, args ...any) (was LastOpening, closed bool, err error) {
+	var rows []LastOpening
+	err = pg.Write(func(args []any) error { return s.db.SelectContext(ctx, &rows, statement, args...) }, args...)
+	if err != nil || len(rows) == 0 {
+		return LastOpening{}, false, pg.Wrap("close circuit breaker", WriteError(err))
+	}
+	rows[0].Duration = time.Duration(rows[0].Millis) * time.Millisecond
+	return rows[0], true, nil
+}
+
+// closeByAccountSQL locks the one row if the state of the account opened the breaker.
+const closeByAccountSQL = `
+UPDATE provider_gate g SET state = 'open', since = now(), reason = NULL, changed_by = $1, probe_id = NULL, probe_at = NULL
+FROM (SELECT id, reason, (extract(epoch FROM now() - since) * 1000)::bigint AS millis FROM provider_gate WHERE id = 1) was
+WHERE g.id = was.id AND g.state = 'shut' AND g.attempt_id IS NULL AND ` + WaitSQL + `
+RETURNING was.reason, was.millis`
+
+// CloseBreakerByAccount reverses OpenBreakerByAccount. closed is false when the breaker is closed, or was opened by the answer
+// to an email. ErrLocked: it is unchanged.
+func (s *Store) CloseBreakerByAccount(ctx context.Context, by string) (was LastOpening, closed bool, err error) {
+	return s.closeBreaker(ctx, closeByAccountSQL, by)
+}
+
+// An operator's hold, on the one row. The update is a no-op if the hold is already the requested one. It is
+// independent of the state: a probe never ends it.
+const (
+	holdSQL = `
+UPDATE provider_gate SET held_at = coalesce(held_at, now()), held_reason = $1
+WHERE id = $2 AND (held_at IS NULL OR held_reason IS DISTINCT FROM $1)`
+	releaseSQL = `UPDATE provider_gate SET held_at = NULL, held_reason = NULL WHERE id = $1 AND held_at IS NOT NULL`
+)
+
+// HoldBreaker holds back every email of every company until ReleaseBreaker, for the operator's reason. A second hold changes
+// the reason and keeps the time.
+func (s *Store) HoldBreaker(ctx context.Context, by audit.Operator) error {
+	_, err := audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "gate.hold"}, holdSQL, by.Reason, 1)
+	return pg.Wrap("hold circuit breaker", err)
+}
+
+// ReleaseBreaker ends the hold.
+func (s *Store) ReleaseBreaker(ctx context.Context, by audit.Operator) error {
+	_, err := audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "gate.release"}, releaseSQL, 1)
+	return pg.Wrap("release circuit breaker", err)
+}
