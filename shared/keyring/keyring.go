@@ -87,32 +87,32 @@ func (r Ring) Seal(company uuid.UUID, bare string) ([]byte, error) {
 		return nil, ErrNoKey
 	}
 	k := r.keys[0]
-	sealed := append([]byte{version, byte(len(k.id))}, k.id...)
-	header := len(sealed)
-	sealed = append(sealed, make([]byte, k.aead.NonceSize())...)
-	nonce := sealed[header:]
+	encrypted := append([]byte{version, byte(len(k.id))}, k.id...)
+	header := len(encrypted)
+	encrypted = append(encrypted, make([]byte, k.aead.NonceSize())...)
+	nonce := encrypted[header:]
 	if _, err := rand.Read(nonce); err != nil {
 		return nil, fmt.Errorf("make nonce: %w", err)
 	}
-	return k.aead.Seal(sealed, nonce, []byte(bare), authenticated(company, sealed[:header])), nil
+	return k.aead.Seal(encrypted, nonce, []byte(bare), authenticated(company, encrypted[:header])), nil
 }
 
 // Open decrypts a value of Seal for the company. ErrNoKey: its key is not in the ring;
 // ErrUndecryptable: damaged, or encrypted for another company.
-func (r Ring) Open(company uuid.UUID, sealed []byte) (string, error) {
-	if len(sealed) < 2 || sealed[0] != version || len(sealed) < 2+int(sealed[1]) {
+func (r Ring) Open(company uuid.UUID, encrypted []byte) (string, error) {
+	if len(encrypted) < 2 || encrypted[0] != version || len(encrypted) < 2+int(encrypted[1]) {
 		return "", ErrUndecryptable
 	}
-	header := 2 + int(sealed[1])
-	k, ok := r.find(string(sealed[2:header]))
+	header := 2 + int(encrypted[1])
+	k, ok := r.find(string(encrypted[2:header]))
 	if !ok {
 		return "", ErrNoKey
 	}
-	if len(sealed) < header+k.aead.NonceSize() {
+	if len(encrypted) < header+k.aead.NonceSize() {
 		return "", ErrUndecryptable
 	}
-	nonce, box := sealed[header:header+k.aead.NonceSize()], sealed[header+k.aead.NonceSize():]
-	bare, err := k.aead.Open(nil, nonce, box, authenticated(company, sealed[:header]))
+	nonce, box := encrypted[header:header+k.aead.NonceSize()], encrypted[header+k.aead.NonceSize():]
+	bare, err := k.aead.Open(nil, nonce, box, authenticated(company, encrypted[:header]))
 	if err != nil {
 		return "", ErrUndecryptable
 	}
@@ -138,11 +138,11 @@ func (r Ring) IDs() []string {
 
 // KeyOf returns the id of the key of an encrypted value, in the ring or not. ErrUndecryptable: it is
 // not an encrypted value.
-func KeyOf(sealed []byte) (string, error) {
-	if len(sealed) < 2 || sealed[0] != version || len(sealed) < 2+int(sealed[1]) {
+func KeyOf(encrypted []byte) (string, error) {
+	if len(encrypted) < 2 || encrypted[0] != version || len(encrypted) < 2+int(encrypted[1]) {
 		return "", ErrUndecryptable
 	}
-	return string(sealed[2 : 2+int(sealed[1])]), nil
+	return string(encrypted[2 : 2+int(encrypted[1])]), nil
 }
 
 func (r Ring) find(id string) (key, bool) {

@@ -33,53 +33,53 @@ func TestSealAndOpen(t *testing.T) {
 	old := mustParse(t, entry("2025", 1))
 	rotated := mustParse(t, entry("2026", 2)+", "+entry("2025", 1))
 
-	sealed, err := old.Seal(company, cpf)
+	encrypted, err := old.Seal(company, cpf)
 	if err != nil {
 		t.Fatal(err)
 	}
 	again, err := old.Seal(company, cpf)
-	if err != nil || bytes.Equal(sealed, again) {
-		t.Errorf("the same number was sealed alike twice (%v)", err)
+	if err != nil || bytes.Equal(encrypted, again) {
+		t.Errorf("the same number was encrypted alike twice (%v)", err)
 	}
-	if bytes.Contains(sealed, []byte(cpf)) || !bytes.Contains(sealed, []byte("2025")) {
-		t.Errorf("sealed: %q", sealed)
+	if bytes.Contains(encrypted, []byte(cpf)) || !bytes.Contains(encrypted, []byte("2025")) {
+		t.Errorf("encrypted: %q", encrypted)
 	}
 	for name, ring := range map[string]keyring.Ring{"same ring": old, "rotated ring": rotated} {
-		if got, err := ring.Open(company, sealed); got != cpf || err != nil {
+		if got, err := ring.Open(company, encrypted); got != cpf || err != nil {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	sealed, err = rotated.Seal(company, cpf)
+	encrypted, err = rotated.Seal(company, cpf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := old.Open(company, sealed); !errors.Is(err, keyring.ErrNoKey) {
-		t.Errorf("the old ring opened what the new key sealed: %v", err)
+	if _, err := old.Open(company, encrypted); !errors.Is(err, keyring.ErrNoKey) {
+		t.Errorf("the old ring opened what the new key encrypted: %v", err)
 	}
 }
 
 func TestOpen_Refuses(t *testing.T) {
 	t.Parallel()
 	company, ring := uuid.New(), mustParse(t, entry("k", 1))
-	sealed, err := ring.Seal(company, cpf)
+	encrypted, err := ring.Seal(company, cpf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ring.Open(uuid.New(), sealed); !errors.Is(err, keyring.ErrUndecryptable) {
+	if _, err := ring.Open(uuid.New(), encrypted); !errors.Is(err, keyring.ErrUndecryptable) {
 		t.Errorf("opened for another company: %v", err)
 	}
-	for n := range sealed {
-		if _, err := ring.Open(company, sealed[:n]); err == nil {
+	for n := range encrypted {
+		if _, err := ring.Open(company, encrypted[:n]); err == nil {
 			t.Errorf("opened the first %d bytes", n)
 		}
-		damaged := bytes.Clone(sealed)
+		damaged := bytes.Clone(encrypted)
 		damaged[n] ^= 1
 		if _, err := ring.Open(company, damaged); err == nil {
 			t.Errorf("opened with byte %d changed", n)
 		}
 	}
 	if _, err := (keyring.Ring{}).Seal(company, cpf); err == nil {
-		t.Error("an empty ring sealed")
+		t.Error("an empty ring encrypted")
 	}
 }
 

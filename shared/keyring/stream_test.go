@@ -16,9 +16,9 @@ import (
 
 // The layout of an encrypted file whose key id has four letters.
 const (
-	headerBytes = 2 + 4 + 32 + 7
-	plainBytes  = 64 << 10
-	sealedBytes = plainBytes + 16
+	headerBytes    = 2 + 4 + 32 + 7
+	plainBytes     = 64 << 10
+	encryptedBytes = plainBytes + 16
 )
 
 var binding = []byte("company/mailing")
@@ -30,23 +30,23 @@ func TestStream_RoundTrip(t *testing.T) {
 		0, 1, 1000, plainBytes - 1, plainBytes, plainBytes + 1, 2*plainBytes - 1, 2 * plainBytes, 2*plainBytes + 1, 5*plainBytes + 77,
 	} {
 		plain := random(size)
-		sealed := encrypt(t, ring, plain)
+		encrypted := encrypt(t, ring, plain)
 		chunks := max(1, (size+plainBytes-1)/plainBytes)
-		if want := headerBytes + size + 16*chunks; len(sealed) != want {
-			t.Errorf("%d bytes: sealed to %d, want %d", size, len(sealed), want)
+		if want := headerBytes + size + 16*chunks; len(encrypted) != want {
+			t.Errorf("%d bytes: encrypted to %d, want %d", size, len(encrypted), want)
 		}
-		if size > 100 && bytes.Contains(sealed, plain[:50]) {
+		if size > 100 && bytes.Contains(encrypted, plain[:50]) {
 			t.Errorf("%d bytes: stand there in clear", size)
 		}
 		for name, from := range map[string]io.Reader{
-			"at once": bytes.NewReader(sealed), "by halves": iotest.HalfReader(bytes.NewReader(sealed)), "with the end": iotest.DataErrReader(bytes.NewReader(sealed)),
+			"at once": bytes.NewReader(encrypted), "by halves": iotest.HalfReader(bytes.NewReader(encrypted)), "with the end": iotest.DataErrReader(bytes.NewReader(encrypted)),
 		} {
 			if opened, err := decrypt(ring, from, binding); err != nil || !bytes.Equal(opened, plain) {
 				t.Errorf("%d bytes, read %s: %d came back (%v)", size, name, len(opened), err)
 			}
 		}
 		if size <= 2*plainBytes {
-			r, err := ring.DecryptReader(bytes.NewReader(sealed), binding)
+			r, err := ring.DecryptReader(bytes.NewReader(encrypted), binding)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,8 +54,8 @@ func TestStream_RoundTrip(t *testing.T) {
 				t.Errorf("%d bytes: %v", size, err)
 			}
 		}
-		if bytes.Equal(sealed[headerBytes:], encrypt(t, ring, plain)[headerBytes:]) {
-			t.Errorf("%d bytes: sealed alike twice", size)
+		if bytes.Equal(encrypted[headerBytes:], encrypt(t, ring, plain)[headerBytes:]) {
+			t.Errorf("%d bytes: encrypted alike twice", size)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func TestStream_Rotation(t *testing.T) {
 		t.Errorf("the rotated ring: %v", err)
 	}
 	if _, err := decrypt(old, bytes.NewReader(encrypt(t, rotated, plain)), binding); !errors.Is(err, keyring.ErrNoKey) {
-		t.Errorf("the old ring opened what the new key sealed: %v", err)
+		t.Errorf("the old ring opened what the new key encrypted: %v", err)
 	}
 	impostor := mustParse(t, entry("2025", 9))
 	if _, err := decrypt(impostor, bytes.NewReader(encrypt(t, old, plain)), binding); !errors.Is(err, keyring.ErrUndecryptable) {
@@ -84,44 +84,44 @@ func TestStream_Damage(t *testing.T) {
 	t.Parallel()
 	ring := mustParse(t, entry("2026", 2))
 	plain := random(3*plainBytes + 500)
-	sealed, other := encrypt(t, ring, plain), encrypt(t, ring, plain)
-	header, chunk := sealed[:headerBytes], func(n int) []byte {
-		return sealed[headerBytes+n*sealedBytes : min(headerBytes+(n+1)*sealedBytes, len(sealed))]
+	encrypted, other := encrypt(t, ring, plain), encrypt(t, ring, plain)
+	header, chunk := encrypted[:headerBytes], func(n int) []byte {
+		return encrypted[headerBytes+n*encryptedBytes : min(headerBytes+(n+1)*encryptedBytes, len(encrypted))]
 	}
 	damaged := map[string][]byte{
 		"nothing":                     nil,
-		"an empty last chunk":         append(bytes.Clone(sealed), make([]byte, 16)...),
-		"one byte appended":           append(bytes.Clone(sealed), 0),
-		"the file twice":              append(bytes.Clone(sealed), sealed...),
+		"an empty last chunk":         append(bytes.Clone(encrypted), make([]byte, 16)...),
+		"one byte appended":           append(bytes.Clone(encrypted), 0),
+		"the file twice":              append(bytes.Clone(encrypted), encrypted...),
 		"chunks swapped":              slices.Concat(header, chunk(1), chunk(0), chunk(2), chunk(3)),
 		"a chunk taken out":           slices.Concat(header, chunk(0), chunk(2), chunk(3)),
 		"the first chunk taken out":   slices.Concat(header, chunk(1), chunk(2), chunk(3)),
 		"a chunk doubled":             slices.Concat(header, chunk(0), chunk(1), chunk(1), chunk(2), chunk(3)),
 		"the last chunk first":        slices.Concat(header, chunk(3)),
-		"another file's header":       slices.Concat(other[:headerBytes], sealed[headerBytes:]),
-		"another file's second chunk": slices.Concat(header, chunk(0), other[headerBytes+sealedBytes:]),
+		"another file's header":       slices.Concat(other[:headerBytes], encrypted[headerBytes:]),
+		"another file's second chunk": slices.Concat(header, chunk(0), other[headerBytes+encryptedBytes:]),
 	}
-	for _, border := range []int{0, headerBytes, headerBytes + sealedBytes, headerBytes + 2*sealedBytes, headerBytes + 3*sealedBytes, len(sealed)} {
+	for _, border := range []int{0, headerBytes, headerBytes + encryptedBytes, headerBytes + 2*encryptedBytes, headerBytes + 3*encryptedBytes, len(encrypted)} {
 		for _, cut := range []int{border - 17, border - 16, border - 1, border, border + 1, border + 16, border + 17} {
-			if cut >= 0 && cut < len(sealed) {
-				damaged["cut off at "+strconv.Itoa(cut)] = sealed[:cut]
+			if cut >= 0 && cut < len(encrypted) {
+				damaged["cut off at "+strconv.Itoa(cut)] = encrypted[:cut]
 			}
 		}
 		for _, at := range []int{border - 16, border - 1, border, border + 1, border + 1000} {
-			if at >= 0 && at < len(sealed) {
-				flipped := bytes.Clone(sealed)
+			if at >= 0 && at < len(encrypted) {
+				flipped := bytes.Clone(encrypted)
 				flipped[at] ^= 0x10
 				damaged["changed at "+strconv.Itoa(at)] = flipped
 			}
 		}
 	}
 	for at := range headerBytes {
-		flipped := bytes.Clone(sealed)
+		flipped := bytes.Clone(encrypted)
 		flipped[at] ^= 1
 		damaged["header changed at "+strconv.Itoa(at)] = flipped
 	}
-	for what, sealed := range damaged {
-		opened, err := decrypt(ring, bytes.NewReader(sealed), binding)
+	for what, encrypted := range damaged {
+		opened, err := decrypt(ring, bytes.NewReader(encrypted), binding)
 		if !errors.Is(err, keyring.ErrUndecryptable) && !errors.Is(err, keyring.ErrNoKey) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -130,12 +130,12 @@ func TestStream_Damage(t *testing.T) {
 		}
 	}
 	for _, wrong := range []string{"", "company/mailinh", "company/mailing/", "company/mailin"} {
-		if opened, err := decrypt(ring, bytes.NewReader(sealed), []byte(wrong)); !errors.Is(err, keyring.ErrUndecryptable) || len(opened) > 0 {
+		if opened, err := decrypt(ring, bytes.NewReader(encrypted), []byte(wrong)); !errors.Is(err, keyring.ErrUndecryptable) || len(opened) > 0 {
 			t.Errorf("bound to %q: %d bytes, %v", wrong, len(opened), err)
 		}
 	}
 	// Two ids of the same key: the file is bound to the id it was encrypted with.
-	renamed := bytes.Clone(sealed)
+	renamed := bytes.Clone(encrypted)
 	renamed[5] ^= 1 // 2026 → 2027
 	twins := mustParse(t, entry("2026", 2)+","+entry("2027", 2))
 	if _, err := decrypt(twins, bytes.NewReader(renamed), binding); !errors.Is(err, keyring.ErrUndecryptable) {
@@ -146,7 +146,7 @@ func TestStream_Damage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := decrypt(ring, bytes.NewReader(append(value, make([]byte, 100)...)), binding); !errors.Is(err, keyring.ErrUndecryptable) {
-		t.Errorf("a sealed value taken for a file: %v", err)
+		t.Errorf("an encrypted value taken for a file: %v", err)
 	}
 }
 
@@ -166,8 +166,8 @@ func TestStream_ReaderFails(t *testing.T) {
 			if _, err := r.Read(make([]byte, 1)); !errors.Is(err, cause) {
 				t.Errorf("encrypt, once more: %v", err)
 			}
-			sealed := encrypt(t, ring, random(3*plainBytes))[:size]
-			if _, err := decrypt(ring, io.MultiReader(bytes.NewReader(sealed), iotest.ErrReader(cause)), binding); !errors.Is(err, cause) {
+			encrypted := encrypt(t, ring, random(3*plainBytes))[:size]
+			if _, err := decrypt(ring, io.MultiReader(bytes.NewReader(encrypted), iotest.ErrReader(cause)), binding); !errors.Is(err, cause) {
 				t.Errorf("decrypt, %v after %d bytes: %v", cause, size, err)
 			}
 		}
@@ -180,11 +180,11 @@ func TestStream_Memory(t *testing.T) {
 	used := func(size int64) uint64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		sealed, err := ring.EncryptReader(io.LimitReader(zeros{}, size), binding)
+		encrypted, err := ring.EncryptReader(io.LimitReader(zeros{}, size), binding)
 		if err != nil {
 			t.Fatal(err)
 		}
-		opened, err := ring.DecryptReader(sealed, binding)
+		opened, err := ring.DecryptReader(encrypted, binding)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,14 +227,14 @@ func BenchmarkDecryptReader(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	sealed, err := io.ReadAll(r)
+	encrypted, err := io.ReadAll(r)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.SetBytes(16 << 20)
 	b.ReportAllocs()
 	for b.Loop() {
-		r, err := ring.DecryptReader(bytes.NewReader(sealed), binding)
+		r, err := ring.DecryptReader(bytes.NewReader(encrypted), binding)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -250,15 +250,15 @@ func encrypt(t *testing.T, ring keyring.Ring, plain []byte) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := io.ReadAll(r)
+	encrypted, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sealed
+	return encrypted
 }
 
-func decrypt(ring keyring.Ring, sealed io.Reader, binding []byte) ([]byte, error) {
-	r, err := ring.DecryptReader(sealed, binding)
+func decrypt(ring keyring.Ring, encrypted io.Reader, binding []byte) ([]byte, error) {
+	r, err := ring.DecryptReader(encrypted, binding)
 	if err != nil {
 		return nil, err
 	}

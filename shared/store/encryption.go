@@ -6,20 +6,20 @@ import (
 
 // Types of package encryption.
 type (
-	SealedTable = encryption.SealedTable
-	SealedValue = encryption.SealedValue
-	SealedPage  = encryption.SealedPage
+	EncryptedTable = encryption.EncryptedTable
+	EncryptedValue = encryption.EncryptedValue
+	EncryptedPage  = encryption.EncryptedPage
 
 	encryptedNumbers = encryption.Store
 )
 
 // Constants of package encryption.
 const (
-	SealedRecipients = encryption.SealedRecipients
-	SealedEmails     = encryption.SealedEmails
-	SealedEntries    = encryption.SealedEntries
+	EncryptedRecipients = encryption.EncryptedRecipients
+	EncryptedEmails     = encryption.EncryptedEmails
+	EncryptedEntries    = encryption.EncryptedEntries
 )
 
-// SealedTables lists the tables in the order in which a number moves through them, so that a pass over all of them
+// EncryptedTables lists the tables in the order in which a number moves through them, so that a pass over all of them
 // also finds a number that moves during the pass.
-func SealedTables() []SealedTable { return encryption.SealedTables() }
+func EncryptedTables() []EncryptedTable { return encryption.EncryptedTables() }

@@ -70,8 +70,8 @@ var callers = map[string][]string{
 		"tenant.FindCompany", "person.Find", "person.TaxSample", "person.Rows", "person.EntriesOf", "person.Mailings", "person.Suppressions", "person.Answers", "person.Notices", "person.Record",
 		"person.BeginErasure", "person.SaveReceipt", "person.Receipts", "person.FinishErasure", "person.CountErasedTasks", "person.Writers", "person.EraseMailingSenders", "person.EraseOtherNotes",
 		"person.EraseEmails", "person.EraseCopies", "person.EraseLetterCopies", "person.EraseEntries", "person.EraseDeadLetters", "person.EraseRecipients", "person.EraseSuppressions", "person.EraseReplays", "retention.MarkFilesDeleted",
-		"audit.Record", "encryption.SealedValues", "encryption.Reseal", "encryption.KeptFiles", "encryption.FileKept", "encryption.RecordRotation",
-		"webhook.Secrets", "webhook.Reseal",
+		"audit.Record", "encryption.EncryptedValues", "encryption.Reencrypt", "encryption.KeptFiles", "encryption.FileKept", "encryption.RecordRotation",
+		"webhook.Secrets", "webhook.Reencrypt",
 		"file.DeleteErased", "file.ExportAttachments", "file.All", "file.Exist",
 	},
 	"gateway_program": {"outbox.EnqueueIn", "outbox.RescheduleIn", "outbox.CancelIn"}, // a tenant's own

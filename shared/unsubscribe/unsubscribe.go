@@ -31,12 +31,12 @@ const (
 	tagBytes     = 16
 	idBytes      = 16
 	addressBytes = 254 // maximum length of an address
-	minSealed    = 1 + nonceBytes + 2*idBytes + 1 + tagBytes
-	maxSealed    = minSealed - 1 + addressBytes
+	minEncrypted = 1 + nonceBytes + 2*idBytes + 1 + tagBytes
+	maxEncrypted = minEncrypted - 1 + addressBytes
 )
 
 // MaxToken is the maximum length of a token in characters.
-const MaxToken = (maxSealed*8 + 5) / 6
+const MaxToken = (maxEncrypted*8 + 5) / 6
 
 // ErrInvalid is returned by Open for a token that Seal did not make with one of the keys. The
 // reason is omitted, because it would only help a forger.
@@ -57,16 +57,16 @@ func (k Keys) Seal(link Link) string {
 	if len(k.keys) == 0 {
 		return ""
 	}
-	plain := make([]byte, 0, maxSealed)
+	plain := make([]byte, 0, maxEncrypted)
 	plain = append(plain, link.Company[:]...)
 	plain = append(plain, link.Mailing[:]...)
 	plain = append(plain, email.NormalAddress(link.Address)...)
 
 	first := k.keys[0]
-	sealed := append(make([]byte, 0, maxSealed), version)
-	sealed = append(sealed, first.nonce(plain)...)
-	sealed = first.aead.Seal(sealed, sealed[1:], plain, sealed[:1])
-	return base64.RawURLEncoding.EncodeToString(sealed)
+	encrypted := append(make([]byte, 0, maxEncrypted), version)
+	encrypted = append(encrypted, first.nonce(plain)...)
+	encrypted = first.aead.Seal(encrypted, encrypted[1:], plain, encrypted[:1])
+	return base64.RawURLEncoding.EncodeToString(encrypted)
 }
 
 // Open decrypts a token. It returns ErrInvalid for anything but the exact result of Seal with one
@@ -75,11 +75,11 @@ func (k Keys) Open(token string) (Link, error) {
 	if len(token) > MaxToken {
 		return Link{}, ErrInvalid
 	}
-	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(sealed) < minSealed || sealed[0] != version || strings.ContainsAny(token, "\r\n") {
+	encrypted, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	if err != nil || len(encrypted) < minEncrypted || encrypted[0] != version || strings.ContainsAny(token, "\r\n") {
 		return Link{}, ErrInvalid // the decoder skips line breaks
 	}
-	header, nonce, box := sealed[:1], sealed[1:1+nonceBytes], sealed[1+nonceBytes:]
+	header, nonce, box := encrypted[:1], encrypted[1:1+nonceBytes], encrypted[1+nonceBytes:]
 	for _, key := range k.keys {
 		plain, err := key.aead.Open(nil, nonce, box, header)
 		if err != nil {

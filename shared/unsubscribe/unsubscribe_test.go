@@ -103,17 +103,17 @@ func TestKeys_SealIsDeterministic(t *testing.T) {
 func TestKeys_SealHides(t *testing.T) {
 	t.Parallel()
 	token := keys(t, secret(1)).Seal(link)
-	sealed, err := base64.RawURLEncoding.DecodeString(token)
+	encrypted, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, part := range []string{"maria", "silva", "example", ".com", string(link.Company[:]), string(link.Mailing[8:])} {
-		if bytes.Contains(sealed, []byte(part)) || strings.Contains(strings.ToLower(token), part) {
+		if bytes.Contains(encrypted, []byte(part)) || strings.Contains(strings.ToLower(token), part) {
 			t.Errorf("%q is readable", part)
 		}
 	}
-	if sealed[0] != 1 {
-		t.Errorf("version %d", sealed[0])
+	if encrypted[0] != 1 {
+		t.Errorf("version %d", encrypted[0])
 	}
 }
 
@@ -127,18 +127,18 @@ func TestKeys_OpenTampered(t *testing.T) {
 			t.Errorf("%s: %+v, %v", what, got, err)
 		}
 	}
-	sealed, err := base64.RawURLEncoding.DecodeString(token)
+	encrypted, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range sealed {
+	for i := range encrypted {
 		for bit := range 8 {
-			changed := bytes.Clone(sealed)
+			changed := bytes.Clone(encrypted)
 			changed[i] ^= 1 << bit
 			refused(fmt.Sprintf("bit %d of byte %d", bit, i), base64.RawURLEncoding.EncodeToString(changed))
 		}
-		refused(fmt.Sprintf("cut to %d bytes", i), base64.RawURLEncoding.EncodeToString(sealed[:i]))
-		refused(fmt.Sprintf("without the first %d bytes", i+1), base64.RawURLEncoding.EncodeToString(sealed[i+1:]))
+		refused(fmt.Sprintf("cut to %d bytes", i), base64.RawURLEncoding.EncodeToString(encrypted[:i]))
+		refused(fmt.Sprintf("without the first %d bytes", i+1), base64.RawURLEncoding.EncodeToString(encrypted[i+1:]))
 	}
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	for i := range token {
@@ -179,7 +179,7 @@ func TestKeys_Zero(t *testing.T) {
 	t.Parallel()
 	var none unsubscribe.Keys
 	if token := none.Seal(link); token != "" {
-		t.Errorf("sealed %s", token)
+		t.Errorf("encrypted %s", token)
 	}
 	if _, err := none.Open(keys(t, secret(1)).Seal(link)); !errors.Is(err, unsubscribe.ErrInvalid) {
 		t.Error(err)

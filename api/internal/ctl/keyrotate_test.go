@@ -83,11 +83,11 @@ func TestEncryption(t *testing.T) {
 		t.Fatal(err)
 	}
 	company := d.Company(t)
-	sealed, err := old.Seal(company, "52998224725")
+	encrypted, err := old.Seal(company, "52998224725")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Accept(t, company, func(e *store.NewEmail) { e.CPFCNPJ = sealed })
+	d.Accept(t, company, func(e *store.NewEmail) { e.CPFCNPJ = encrypted })
 	if v := by.object(t, "encryption", "rotate", "--reason", "yearly"); v["resealed"] != 1.0 {
 		t.Errorf("%v", v)
 	}

@@ -98,10 +98,10 @@ func TestMailing_Entries(t *testing.T) {
 		}
 	}
 	var fields, hash, token string
-	var sealed []byte
+	var encrypted []byte
 	err := g.SQL.QueryRowContext(t.Context(), `SELECT fields::text, cpf_cnpj_hash, cpf_cnpj_enc, token FROM mailing_entries WHERE email = 'maria@example.com'`).
-		Scan(&fields, &hash, &sealed, &token)
-	bare, errOpen := g.Ring.Open(g.Company, sealed)
+		Scan(&fields, &hash, &encrypted, &token)
+	bare, errOpen := g.Ring.Open(g.Company, encrypted)
 	if err != nil || errOpen != nil || bare != "52998224725" || len(hash) != 64 || fields != "{Brasília}" || len(token) != 26 {
 		t.Errorf("%v %v %q %q %q %q", err, errOpen, bare, hash, fields, token)
 	}

@@ -73,8 +73,8 @@ func TestRecipients_One(t *testing.T) {
 	}
 	hash := email.HashTaxID("52998224725", hashKey)
 	var payload, requestID string
-	var sealed []byte
-	err := g.SQL.QueryRowContext(t.Context(), `SELECT payload::text, cpf_cnpj_enc, request_id FROM email_outbox WHERE id = $1`, g.intakes(t)[0]).Scan(&payload, &sealed, &requestID)
+	var encrypted []byte
+	err := g.SQL.QueryRowContext(t.Context(), `SELECT payload::text, cpf_cnpj_enc, request_id FROM email_outbox WHERE id = $1`, g.intakes(t)[0]).Scan(&payload, &encrypted, &requestID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestRecipients_One(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || requestID != "req-1" {
 		t.Errorf("%s %s", requestID, diff)
 	}
-	if bare, err := g.Ring.Open(g.Company, sealed); bare != "52998224725" || err != nil {
+	if bare, err := g.Ring.Open(g.Company, encrypted); bare != "52998224725" || err != nil {
 		t.Errorf("%s, %v", bare, err)
 	}
 

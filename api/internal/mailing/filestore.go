@@ -56,11 +56,11 @@ func (v *FileStore) Keep(ctx context.Context, company, mailing uuid.UUID, conten
 	f.URL = v.Bucket.URL(f.Key)
 	inspector := csvfile.NewInspector()
 	plain := io.TeeReader(&limited{r: content, left: MaxFile}, inspector)
-	sealed, err := v.Ring.EncryptReader(plain, f.binding)
+	encrypted, err := v.Ring.EncryptReader(plain, f.binding)
 	if err != nil {
 		return f, fmt.Errorf("encrypt file: %w", err)
 	}
-	stored := &counting{Reader: sealed}
+	stored := &counting{Reader: encrypted}
 	if err := v.Bucket.Put(ctx, f.Key, stored); err != nil {
 		return f, fmt.Errorf("store file: %w", err)
 	}

@@ -228,13 +228,13 @@ func (a *Archive) opened(p subject, row json.RawMessage) (opened json.RawMessage
 	if err := p.withoutOthers(columns); err != nil {
 		return nil, false, err
 	}
-	var sealed *string
-	if err := json.Unmarshal(orNull(columns["cpf_cnpj_enc"]), &sealed); err != nil {
+	var encrypted *string
+	if err := json.Unmarshal(orNull(columns["cpf_cnpj_enc"]), &encrypted); err != nil {
 		return nil, false, fmt.Errorf("read an encrypted number: %w", err)
 	}
 	whole = true
-	if sealed != nil {
-		raw, err := hex.DecodeString(strings.TrimPrefix(*sealed, `\x`))
+	if encrypted != nil {
+		raw, err := hex.DecodeString(strings.TrimPrefix(*encrypted, `\x`))
 		if err != nil {
 			return nil, false, fmt.Errorf("read an encrypted number: %w", err)
 		}

@@ -117,7 +117,7 @@ func (a *Archive) checkKeys(ctx context.Context) error {
 	}
 	refused := ErrForeignKeys
 	for _, sample := range samples {
-		bare, err := a.Ring.Open(sample.CompanyID, sample.Sealed)
+		bare, err := a.Ring.Open(sample.CompanyID, sample.Encrypted)
 		switch {
 		case err != nil:
 			refused = fmt.Errorf("%w: %w", ErrForeignKeys, err)

@@ -110,18 +110,18 @@ func newArchive(t *testing.T, s *store.Store) (*blob.Bucket, privacy.Archive) {
 
 func (w *world) seal(t *testing.T, company uuid.UUID) []byte {
 	t.Helper()
-	sealed, err := w.archive.Ring.Seal(company, cpf)
+	encrypted, err := w.archive.Ring.Seal(company, cpf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sealed
+	return encrypted
 }
 
 func (w *world) toMaria(t *testing.T, company uuid.UUID) uuid.UUID {
 	t.Helper()
-	sealed := w.seal(t, company)
+	encrypted := w.seal(t, company)
 	return w.Accept(t, company, func(e *store.NewEmail) {
-		e.HTML, e.Job.Subject, e.Job.To, e.CPFCNPJ = "<p>corpo sigiloso</p>", "assunto sigiloso", address, sealed
+		e.HTML, e.Job.Subject, e.Job.To, e.CPFCNPJ = "<p>corpo sigiloso</p>", "assunto sigiloso", address, encrypted
 		e.Job.Tags = []string{"c-maria"}
 		e.Job.Recipient = email.JobRecipient{ExternalID: "c-maria", CPFCNPJHash: email.HashTaxID(cpf, nil), Nome: name, Email: address}
 	})
@@ -188,11 +188,11 @@ func (w *world) newMailing(t *testing.T) {
 
 func (w *world) put(t *testing.T, id uuid.UUID, file string) {
 	t.Helper()
-	sealed, err := w.archive.Ring.EncryptReader(strings.NewReader(file), mailing.FileBinding(w.company, id))
+	encrypted, err := w.archive.Ring.EncryptReader(strings.NewReader(file), mailing.FileBinding(w.company, id))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.bucket.Put(t.Context(), mailing.FileKey(w.company, id), sealed); err != nil {
+	if err := w.bucket.Put(t.Context(), mailing.FileKey(w.company, id), encrypted); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -78,7 +78,7 @@ func TestUnreadable_File(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := mailing.FileKey(w.company, m.ID)
-	if err := w.bucket.Put(t.Context(), key, strings.NewReader("not what was sealed")); err != nil {
+	if err := w.bucket.Put(t.Context(), key, strings.NewReader("not what was encrypted")); err != nil {
 		t.Fatal(err)
 	}
 	x, err := w.archive.Export(t.Context(), storetest.Operator(), privacy.Query{CompanyID: w.company, TaxID: cpf})

@@ -23,11 +23,11 @@ type object struct {
 }
 
 // scanFiles counts the keys of all objects, and re-encrypts those with an old key if change is set.
-func (r *Rotation) scanFiles(ctx context.Context, change bool, count func(place, key string), damaged *undecryptable) (resealed int, err error) {
+func (r *Rotation) scanFiles(ctx context.Context, change bool, count func(place, key string), damaged *undecryptable) (changed int, err error) {
 	for after := uuid.Nil; ; {
 		files, err := r.Store.KeptFiles(ctx, after, filePage)
 		if err != nil {
-			return resealed, err
+			return changed, err
 		}
 		for _, f := range files {
 			one := object{
@@ -35,8 +35,8 @@ func (r *Rotation) scanFiles(ctx context.Context, change bool, count func(place,
 				func(ctx context.Context) (bool, error) { return r.Store.FileKept(ctx, f.MailingID) },
 			}
 			n, err := r.scanFile(ctx, one, change, func(key string) { count(Files, key) }, damaged)
-			if resealed += n; err != nil {
-				return resealed, err
+			if changed += n; err != nil {
+				return changed, err
 			}
 		}
 		if len(files) < filePage {
@@ -48,7 +48,7 @@ func (r *Rotation) scanFiles(ctx context.Context, change bool, count func(place,
 	for after := uuid.Nil; ; {
 		files, err := stored.All(ctx, after, filePage)
 		if err != nil {
-			return resealed, err
+			return changed, err
 		}
 		for _, f := range files {
 			one := object{
@@ -59,18 +59,18 @@ func (r *Rotation) scanFiles(ctx context.Context, change bool, count func(place,
 				},
 			}
 			n, err := r.scanFile(ctx, one, change, func(key string) { count(Attachments, key) }, damaged)
-			if resealed += n; err != nil {
-				return resealed, err
+			if changed += n; err != nil {
+				return changed, err
 			}
 		}
 		if len(files) < filePage {
-			return resealed, nil
+			return changed, nil
 		}
 		after = files[len(files)-1].ID
 	}
 }
 
-func (r *Rotation) scanFile(ctx context.Context, o object, change bool, count func(key string), damaged *undecryptable) (resealed int, err error) {
+func (r *Rotation) scanFile(ctx context.Context, o object, change bool, count func(key string), damaged *undecryptable) (changed int, err error) {
 	r.report(Files, 0, 0)
 	key, err := r.keyOf(ctx, o)
 	switch {
@@ -83,7 +83,7 @@ func (r *Rotation) scanFile(ctx context.Context, o object, change bool, count fu
 	if !change || !r.old(key) {
 		return 0, nil
 	}
-	switch err := r.resealFile(ctx, o); {
+	switch err := r.reencryptFile(ctx, o); {
 	case err == nil:
 		return 1, nil
 	case !damaged.skip(err):
@@ -104,12 +104,12 @@ func (r *Rotation) keyOf(ctx context.Context, o object) (key string, err error) 
 	return key, nil
 }
 
-// resealFile re-encrypts an object in place. The old one is replaced only when the new one is
+// reencryptFile re-encrypts an object in place. The old one is replaced only when the new one is
 // complete; a damaged one is never taken for complete, because its end is authenticated.
-func (r *Rotation) resealFile(ctx context.Context, o object) (err error) {
+func (r *Rotation) reencryptFile(ctx context.Context, o object) (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("reseal the %s: %w", o.name, err)
+			err = fmt.Errorf("encrypt again the %s: %w", o.name, err)
 		}
 	}()
 	stored, err := r.Bucket.Get(ctx, o.key)

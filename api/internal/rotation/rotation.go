@@ -32,13 +32,13 @@ type Rotation struct {
 	Webhooks WebhookSecrets
 	// Progress is called with what is being scanned, how many values were found and how many were
 	// re-encrypted so far.
-	Progress func(what string, found, resealed int)
+	Progress func(what string, found, changed int)
 }
 
 // WebhookSecrets stores the secrets of webhook endpoints; see *webhook.Store.
 type WebhookSecrets interface {
 	Secrets(ctx context.Context, after uuid.UUID, limit int) ([]webhook.Secrets, error)
-	Reseal(ctx context.Context, was, now webhook.Secrets) error
+	Reencrypt(ctx context.Context, was, now webhook.Secrets) error
 }
 
 // Files is the name of uploaded files in a KeyUsage, next to the table names.
@@ -86,19 +86,19 @@ func (r *Rotation) Count(ctx context.Context) (KeyUsage, error) {
 // Run re-encrypts the values of older keys of the ring and returns their number. Values whose key is
 // not in the ring are kept. Values that are damaged, or encrypted with another key of the same id,
 // are kept too; the error, keyring.ErrUndecryptable, then lists some of them.
-func (r *Rotation) Run(ctx context.Context) (resealed int, err error) {
+func (r *Rotation) Run(ctx context.Context) (changed int, err error) {
 	if r.Ring.Newest() == "" {
 		return 0, keyring.ErrNoKey
 	}
-	_, resealed, err = r.scan(ctx, true)
-	return resealed, err
+	_, changed, err = r.scan(ctx, true)
+	return changed, err
 }
 
 // scan scans all tables and files once.
 func (r *Rotation) scan(ctx context.Context, change bool) (KeyUsage, int, error) {
 	usage := KeyUsage{}
 	var damaged undecryptable
-	found, resealed := 0, 0
+	found, changed := 0, 0
 	count := func(place, key string) {
 		if usage[place] == nil {
 			usage[place] = map[string]int{}
@@ -106,16 +106,16 @@ func (r *Rotation) scan(ctx context.Context, change bool) (KeyUsage, int, error)
 		usage[place][key]++
 		found++
 	}
-	for _, table := range store.SealedTables() {
+	for _, table := range store.EncryptedTables() {
 		for after := uuid.Nil; ; {
-			r.report(string(table), found, resealed)
-			page, err := r.Store.SealedValues(ctx, table, after)
+			r.report(string(table), found, changed)
+			page, err := r.Store.EncryptedValues(ctx, table, after)
 			if err != nil {
-				return nil, resealed, err
+				return nil, changed, err
 			}
-			var old []store.SealedValue
+			var old []store.EncryptedValue
 			for _, v := range page.Values {
-				key, err := keyring.KeyOf(v.Sealed)
+				key, err := keyring.KeyOf(v.Encrypted)
 				if err != nil {
 					damaged.skip(wrapped(table, v, err))
 					continue
@@ -125,9 +125,9 @@ func (r *Rotation) scan(ctx context.Context, change bool) (KeyUsage, int, error)
 					old = append(old, v)
 				}
 			}
-			n, err := r.reseal(ctx, table, old, &damaged)
-			if resealed += n; err != nil {
-				return nil, resealed, err
+			n, err := r.reencryptRows(ctx, table, old, &damaged)
+			if changed += n; err != nil {
+				return nil, changed, err
 			}
 			if !page.More {
 				break
@@ -136,14 +136,14 @@ func (r *Rotation) scan(ctx context.Context, change bool) (KeyUsage, int, error)
 		}
 	}
 	n, err := r.scanWebhooks(ctx, change, func(key string) { count(webhookSecrets, key) }, &damaged)
-	if resealed += n; err != nil {
-		return nil, resealed, err
+	if changed += n; err != nil {
+		return nil, changed, err
 	}
 	n, err = r.scanFiles(ctx, change, count, &damaged)
-	if resealed += n; err != nil {
-		return nil, resealed, err
+	if changed += n; err != nil {
+		return nil, changed, err
 	}
-	return usage, resealed, damaged.err()
+	return usage, changed, damaged.err()
 }
 
 // old reports whether the key is in the ring but not the newest.
@@ -151,9 +151,9 @@ func (r *Rotation) old(key string) bool {
 	return key != r.Ring.Newest() && slices.Contains(r.Ring.IDs(), key)
 }
 
-func (r *Rotation) reseal(ctx context.Context, table store.SealedTable, values []store.SealedValue, damaged *undecryptable) (resealed int, err error) {
+func (r *Rotation) reencryptRows(ctx context.Context, table store.EncryptedTable, values []store.EncryptedValue, damaged *undecryptable) (changed int, err error) {
 	for some := range slices.Chunk(values, batch) {
-		var was []store.SealedValue
+		var was []store.EncryptedValue
 		var now [][]byte
 		for _, v := range some {
 			reencrypted, err := r.reencrypt(v)
@@ -161,32 +161,32 @@ func (r *Rotation) reseal(ctx context.Context, table store.SealedTable, values [
 				if err = wrapped(table, v, err); damaged.skip(err) {
 					continue
 				}
-				return resealed, err
+				return changed, err
 			}
 			was, now = append(was, v), append(now, reencrypted)
 		}
-		n, err := r.Store.Reseal(ctx, table, was, now)
-		if resealed += n; err != nil {
-			return resealed, err
+		n, err := r.Store.Reencrypt(ctx, table, was, now)
+		if changed += n; err != nil {
+			return changed, err
 		}
 	}
-	return resealed, nil
+	return changed, nil
 }
 
-func (r *Rotation) reencrypt(v store.SealedValue) ([]byte, error) {
-	bare, err := r.Ring.Open(v.CompanyID, v.Sealed)
+func (r *Rotation) reencrypt(v store.EncryptedValue) ([]byte, error) {
+	bare, err := r.Ring.Open(v.CompanyID, v.Encrypted)
 	if err != nil {
 		return nil, err
 	}
 	return r.Ring.Seal(v.CompanyID, bare)
 }
 
-func wrapped(table store.SealedTable, v store.SealedValue, err error) error {
+func wrapped(table store.EncryptedTable, v store.EncryptedValue, err error) error {
 	return fmt.Errorf("%s %s: %w", table, v.ID, err)
 }
 
-func (r *Rotation) report(what string, found, resealed int) {
+func (r *Rotation) report(what string, found, changed int) {
 	if r.Progress != nil {
-		r.Progress(what, found, resealed)
+		r.Progress(what, found, changed)
 	}
 }

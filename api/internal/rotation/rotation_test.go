@@ -56,11 +56,11 @@ func newWorld(t *testing.T, old keyring.Ring) *world {
 	d := storetest.New(t)
 	w := &world{Database: d, bucket: bucket, company: d.Company(t)}
 	seal := func() []byte {
-		sealed, err := old.Seal(w.company, cpf)
+		encrypted, err := old.Seal(w.company, cpf)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return sealed
+		return encrypted
 	}
 	w.Accept(t, w.company, func(e *store.NewEmail) { e.CPFCNPJ = seal() })
 	intakes := store.NewRecipients{CompanyID: w.company, RequestID: "r", CreatedAt: time.Now()}
@@ -88,11 +88,11 @@ func newWorld(t *testing.T, old keyring.Ring) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := old.EncryptReader(strings.NewReader(file), mailing.FileBinding(w.company, w.mailing))
+	encrypted, err := old.EncryptReader(strings.NewReader(file), mailing.FileBinding(w.company, w.mailing))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := bucket.Put(t.Context(), mailing.FileKey(w.company, w.mailing), sealed); err != nil {
+	if err := bucket.Put(t.Context(), mailing.FileKey(w.company, w.mailing), encrypted); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -132,9 +132,9 @@ func TestRun_Interrupted(t *testing.T) {
 				cancel()
 			}
 		}
-		resealed, err := r.Run(ctx)
+		changed, err := r.Run(ctx)
 		cancel()
-		if total += resealed; err == nil {
+		if total += changed; err == nil {
 			break
 		}
 		if rounds > 20 {
@@ -142,7 +142,7 @@ func TestRun_Interrupted(t *testing.T) {
 		}
 	}
 	if total != all || rounds < 3 {
-		t.Errorf("%d values sealed reencrypted in %d rounds, want %d", total, rounds, all)
+		t.Errorf("%d values encrypted again in %d rounds, want %d", total, rounds, all)
 	}
 	usage := w.count(t, both)
 	if usage.Of("k1") != 0 || usage.Of("k2") != all {
@@ -151,13 +151,13 @@ func TestRun_Interrupted(t *testing.T) {
 	if n, err := w.rotation(fresh).Run(t.Context()); n != 0 || err != nil {
 		t.Errorf("once more: %d, %v", n, err)
 	}
-	for _, table := range store.SealedTables() {
-		page, err := w.Store.SealedValues(t.Context(), table, uuid.Nil)
+	for _, table := range store.EncryptedTables() {
+		page, err := w.Store.EncryptedValues(t.Context(), table, uuid.Nil)
 		if err != nil || len(page.Values) == 0 {
 			t.Fatalf("%s: %v", table, err)
 		}
 		for _, v := range page.Values {
-			if bare, err := fresh.Open(w.company, v.Sealed); bare != cpf || err != nil {
+			if bare, err := fresh.Open(w.company, v.Encrypted); bare != cpf || err != nil {
 				t.Fatalf("%s: %q, %v", table, bare, err)
 			}
 		}
@@ -218,18 +218,18 @@ func TestRun_Damaged(t *testing.T) {
 }
 
 // A row that changes between reading and writing is not overwritten.
-func TestReseal_OnlyWhatWasRead(t *testing.T) {
+func TestReencrypt_OnlyWhatWasRead(t *testing.T) {
 	t.Parallel()
 	old := ring(t, entry("k1", 1))
 	w := newWorld(t, old)
-	page, err := w.Store.SealedValues(t.Context(), store.SealedEmails, uuid.Nil)
+	page, err := w.Store.EncryptedValues(t.Context(), store.EncryptedEmails, uuid.Nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET cpf_cnpj_enc = NULL`); err != nil {
 		t.Fatal(err)
 	}
-	n, err := w.Store.Reseal(t.Context(), store.SealedEmails, page.Values, make([][]byte, len(page.Values)))
+	n, err := w.Store.Reencrypt(t.Context(), store.EncryptedEmails, page.Values, make([][]byte, len(page.Values)))
 	if n != 0 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}

@@ -15,11 +15,11 @@ const webhookSecrets = "webhookSecrets"
 
 // scanWebhooks counts the secrets of webhook endpoints by key, and re-encrypts those of older keys if
 // change is set.
-func (r *Rotation) scanWebhooks(ctx context.Context, change bool, count func(key string), damaged *undecryptable) (resealed int, err error) {
+func (r *Rotation) scanWebhooks(ctx context.Context, change bool, count func(key string), damaged *undecryptable) (changed int, err error) {
 	for after := uuid.Nil; ; {
 		page, err := r.Webhooks.Secrets(ctx, after, batch)
 		if err != nil {
-			return resealed, err
+			return changed, err
 		}
 		for _, was := range page {
 			now, n := was, 0
@@ -29,7 +29,7 @@ func (r *Rotation) scanWebhooks(ctx context.Context, change bool, count func(key
 					if err = fmt.Errorf("%s %s: %w", webhookSecrets, was.ID, err); damaged.skip(err) {
 						continue
 					}
-					return resealed, err
+					return changed, err
 				}
 				if fresh != nil {
 					*secret = fresh
@@ -37,15 +37,15 @@ func (r *Rotation) scanWebhooks(ctx context.Context, change bool, count func(key
 				}
 			}
 			if n > 0 {
-				if err := r.Webhooks.Reseal(ctx, was, now); err != nil {
-					return resealed, err
+				if err := r.Webhooks.Reencrypt(ctx, was, now); err != nil {
+					return changed, err
 				}
-				resealed += n
+				changed += n
 			}
 			after = was.ID
 		}
 		if len(page) < batch {
-			return resealed, nil
+			return changed, nil
 		}
 	}
 }

@@ -98,9 +98,9 @@ func (f *File) Write(p []byte) (written int, err error) {
 		if cap(f.buf) < len(piece) {
 			f.buf = make([]byte, len(piece))
 		}
-		sealed := f.buf[:len(piece)]
-		f.in.XORKeyStream(sealed, piece)
-		n, err := f.file.Write(sealed)
+		encrypted := f.buf[:len(piece)]
+		f.in.XORKeyStream(encrypted, piece)
+		n, err := f.file.Write(encrypted)
 		f.size += int64(n)
 		written += n
 		if err != nil {

@@ -13,32 +13,32 @@ import (
 	"email-gateway/shared/store/sql"
 )
 
-// SealedTable is a table that holds encrypted CPFs and CNPJs.
-type SealedTable string
+// EncryptedTable is a table that holds encrypted CPFs and CNPJs.
+type EncryptedTable string
 
 // The tables with encrypted numbers.
 const (
-	SealedRecipients SealedTable = "recipients"
-	SealedEmails     SealedTable = "emails"         // until a worker moves the number to recipients
-	SealedEntries    SealedTable = "mailingEntries" // until the expander moves it to emails
+	EncryptedRecipients EncryptedTable = "recipients"
+	EncryptedEmails     EncryptedTable = "emails"         // until a worker moves the number to recipients
+	EncryptedEntries    EncryptedTable = "mailingEntries" // until the expander moves it to emails
 )
 
-// SealedTables lists the tables in the order in which a number moves through them, so that a pass over all of them
+// EncryptedTables lists the tables in the order in which a number moves through them, so that a pass over all of them
 // also finds a number that moves during the pass.
-func SealedTables() []SealedTable {
-	return []SealedTable{SealedEntries, SealedEmails, SealedRecipients}
+func EncryptedTables() []EncryptedTable {
+	return []EncryptedTable{EncryptedEntries, EncryptedEmails, EncryptedRecipients}
 }
 
-// SealedValue is an encrypted number in a row.
-type SealedValue struct {
+// EncryptedValue is an encrypted number in a row.
+type EncryptedValue struct {
 	ID        uuid.UUID `db:"id"`
 	CompanyID uuid.UUID `db:"company_id"` // the encryption is bound to it
-	Sealed    []byte    `db:"cpf_cnpj_enc"`
+	Encrypted []byte    `db:"cpf_cnpj_enc"`
 }
 
-// SealedPage holds the encrypted numbers of the next rows of a table.
-type SealedPage struct {
-	Values []SealedValue
+// EncryptedPage holds the encrypted numbers of the next rows of a table.
+type EncryptedPage struct {
+	Values []EncryptedValue
 	Last   uuid.UUID // the next page begins after it
 	More   bool      // there are further rows
 }
@@ -46,17 +46,17 @@ type SealedPage struct {
 // Each reads the next rows in the order of the primary key and locks nothing. An entry has the company of its mailing,
 // found by mailings_pkey.
 const (
-	sealedRecipientsSQL = `
-WITH seen AS MATERIALIZED (SELECT id, company_id, cpf_cnpj_enc FROM recipients WHERE id > $1 ORDER BY id LIMIT $2)` + sealedPageSQL
-	sealedEmailsSQL = `
-WITH seen AS MATERIALIZED (SELECT id, company_id, cpf_cnpj_enc FROM email_outbox WHERE id > $1 ORDER BY id LIMIT $2)` + sealedPageSQL
-	sealedEntriesSQL = `
+	encryptedRecipientsSQL = `
+WITH seen AS MATERIALIZED (SELECT id, company_id, cpf_cnpj_enc FROM recipients WHERE id > $1 ORDER BY id LIMIT $2)` + encryptedPageSQL
+	encryptedEmailsSQL = `
+WITH seen AS MATERIALIZED (SELECT id, company_id, cpf_cnpj_enc FROM email_outbox WHERE id > $1 ORDER BY id LIMIT $2)` + encryptedPageSQL
+	encryptedEntriesSQL = `
 WITH seen AS MATERIALIZED (
     SELECT n.id, m.company_id, n.cpf_cnpj_enc
     FROM (SELECT id, mailing_id, cpf_cnpj_enc FROM mailing_entries WHERE id > $1 ORDER BY id LIMIT $2) n
     LEFT JOIN mailings m ON m.id = n.mailing_id AND n.cpf_cnpj_enc IS NOT NULL
-)` + sealedPageSQL
-	sealedPageSQL = `
+)` + encryptedPageSQL
+	encryptedPageSQL = `
 SELECT t.seen, t.last, s.id, s.company_id, s.cpf_cnpj_enc
 FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last FROM seen) t
 LEFT JOIN seen s ON s.cpf_cnpj_enc IS NOT NULL`
@@ -65,15 +65,15 @@ LEFT JOIN seen s ON s.cpf_cnpj_enc IS NOT NULL`
 // encryptedBatch is how many rows one statement looks at: some 20 ms.
 const encryptedBatch = 5000
 
-// SealedValues returns the encrypted numbers in the next rows of a table after the id.
-func (s *Store) SealedValues(ctx context.Context, table SealedTable, after uuid.UUID) (SealedPage, error) {
-	statement := map[SealedTable]string{SealedRecipients: sealedRecipientsSQL, SealedEmails: sealedEmailsSQL, SealedEntries: sealedEntriesSQL}[table]
+// EncryptedValues returns the encrypted numbers in the next rows of a table after the id.
+func (s *Store) EncryptedValues(ctx context.Context, table EncryptedTable, after uuid.UUID) (EncryptedPage, error) {
+	statement := map[EncryptedTable]string{EncryptedRecipients: encryptedRecipientsSQL, EncryptedEmails: encryptedEmailsSQL, EncryptedEntries: encryptedEntriesSQL}[table]
 	var rows []struct {
 		Seen      int           `db:"seen"`
 		Last      uuid.NullUUID `db:"last"`
 		ID        uuid.NullUUID `db:"id"`
 		CompanyID uuid.NullUUID `db:"company_id"`
-		Sealed    []byte        `db:"cpf_cnpj_enc"`
+		Encrypted []byte        `db:"cpf_cnpj_enc"`
 	}
 	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, pg.AlongKeySQL); err != nil {
@@ -82,49 +82,49 @@ func (s *Store) SealedValues(ctx context.Context, table SealedTable, after uuid.
 		return pg.Translate(tx.SelectContext(ctx, &rows, statement, after, encryptedBatch))
 	})
 	if err != nil {
-		return SealedPage{}, fmt.Errorf("list sealed numbers of %s: %w", table, err)
+		return EncryptedPage{}, fmt.Errorf("list encrypted numbers of %s: %w", table, err)
 	}
-	page := SealedPage{Last: rows[0].Last.UUID, More: rows[0].Seen == encryptedBatch}
+	page := EncryptedPage{Last: rows[0].Last.UUID, More: rows[0].Seen == encryptedBatch}
 	for _, r := range rows {
 		if r.ID.Valid {
-			page.Values = append(page.Values, SealedValue{r.ID.UUID, r.CompanyID.UUID, r.Sealed})
+			page.Values = append(page.Values, EncryptedValue{r.ID.UUID, r.CompanyID.UUID, r.Encrypted})
 		}
 	}
 	return page, nil
 }
 
-// resealed is a value that was encrypted again.
-type resealed struct {
-	SealedValue
+// reencrypted is a value that was encrypted again.
+type reencrypted struct {
+	EncryptedValue
 	now []byte
 }
 
-// resealParameters are the parameters of all three statements.
-var resealParameters = pg.Parameters[struct{}, resealed]{
-	Columns: []pg.Column[resealed]{
-		pg.Each("id", "uuid", pg.UUIDs, func(r *resealed) uuid.UUID { return r.ID }),
-		pg.Each("was", "bytea", pg.Byteas, func(r *resealed) []byte { return r.Sealed }),
-		pg.Each("now", "bytea", pg.Byteas, func(r *resealed) []byte { return r.now }),
+// reencryptParameters are the parameters of all three statements.
+var reencryptParameters = pg.Parameters[struct{}, reencrypted]{
+	Columns: []pg.Column[reencrypted]{
+		pg.Each("id", "uuid", pg.UUIDs, func(r *reencrypted) uuid.UUID { return r.ID }),
+		pg.Each("was", "bytea", pg.Byteas, func(r *reencrypted) []byte { return r.Encrypted }),
+		pg.Each("now", "bytea", pg.Byteas, func(r *reencrypted) []byte { return r.now }),
 	},
 }
 
-// Reseal replaces the encrypted values was with now, and returns the number of replaced values. A row that has changed
+// Reencrypt replaces the encrypted values was with now, and returns the number of replaced values. A row that has changed
 // since it was read keeps its value.
-func (s *Store) Reseal(ctx context.Context, table SealedTable, was []SealedValue, now [][]byte) (int, error) {
-	statement := map[SealedTable]string{SealedRecipients: sql.ResealRecipients, SealedEmails: sql.ResealEmails, SealedEntries: sql.ResealEntries}[table]
-	values := make([]resealed, len(was))
+func (s *Store) Reencrypt(ctx context.Context, table EncryptedTable, was []EncryptedValue, now [][]byte) (int, error) {
+	statement := map[EncryptedTable]string{EncryptedRecipients: sql.ReencryptRecipients, EncryptedEmails: sql.ReencryptEmails, EncryptedEntries: sql.ReencryptEntries}[table]
+	values := make([]reencrypted, len(was))
 	for i := range values {
-		values[i] = resealed{was[i], now[i]}
+		values[i] = reencrypted{was[i], now[i]}
 	}
 	var n int64
 	_, err := pg.Repeat(func() ([]struct{}, error) {
-		result, err := s.db.Exec(ctx, statement, resealParameters.Arguments(struct{}{}, values)...)
+		result, err := s.db.Exec(ctx, statement, reencryptParameters.Arguments(struct{}{}, values)...)
 		if err == nil {
 			n, err = result.RowsAffected()
 		}
 		return nil, err
 	})
-	return int(n), pg.Wrap("reseal "+string(table), err)
+	return int(n), pg.Wrap("encrypt again: "+string(table), err)
 }
 
 // keptFilesSQL reads in the order of mailings_pkey and locks nothing.

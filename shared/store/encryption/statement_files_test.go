@@ -11,9 +11,9 @@ func statementFiles() statementtest.Package {
 	return statementtest.Package{
 		Name: "encryption", Folder: "../sql",
 		Parameters: map[string][]pg.Parameter{
-			"reseal_emails":     resealParameters.List(),
-			"reseal_entries":    resealParameters.List(),
-			"reseal_recipients": resealParameters.List(),
+			"reencrypt_emails":     reencryptParameters.List(),
+			"reencrypt_entries":    reencryptParameters.List(),
+			"reencrypt_recipients": reencryptParameters.List(),
 		},
 	}
 }

@@ -100,7 +100,7 @@ WHERE id > $1 AND cpf_cnpj_enc IS NOT NULL AND cpf_cnpj_hash IS NOT NULL ORDER B
 // TaxSample is a number as it is stored, both ways.
 type TaxSample struct {
 	CompanyID uuid.UUID `db:"company_id"`
-	Sealed    []byte    `db:"cpf_cnpj_enc"`
+	Encrypted []byte    `db:"cpf_cnpj_enc"`
 	Hash      string    `db:"cpf_cnpj_hash"`
 }
 
@@ -109,7 +109,7 @@ type TaxSample struct {
 func (s *Store) TaxSample(ctx context.Context) ([]TaxSample, error) {
 	var found []TaxSample
 	if err := s.db.SelectContext(ctx, &found, taxSampleSQL, uuid.Nil); err != nil {
-		return nil, fmt.Errorf("read sealed numbers: %w", pg.Translate(err))
+		return nil, fmt.Errorf("read encrypted numbers: %w", pg.Translate(err))
 	}
 	return found, nil
 }

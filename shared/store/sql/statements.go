@@ -71,20 +71,20 @@ var Load string
 //go:embed release.sql
 var Release string
 
-// ResealEmails updates the rows of email_outbox that still have the value that was read, and locks them by primary key.
+// ReencryptEmails updates the rows of email_outbox that still have the value that was read, and locks them by primary key.
 //
-//go:embed reseal_emails.sql
-var ResealEmails string
+//go:embed reencrypt_emails.sql
+var ReencryptEmails string
 
-// ResealEntries updates the rows of mailing_entries that still have the value that was read, and locks them by primary key.
+// ReencryptEntries updates the rows of mailing_entries that still have the value that was read, and locks them by primary key.
 //
-//go:embed reseal_entries.sql
-var ResealEntries string
+//go:embed reencrypt_entries.sql
+var ReencryptEntries string
 
-// ResealRecipients updates the rows of recipients that still have the value that was read, and locks them by primary key.
+// ReencryptRecipients updates the rows of recipients that still have the value that was read, and locks them by primary key.
 //
-//go:embed reseal_recipients.sql
-var ResealRecipients string
+//go:embed reencrypt_recipients.sql
+var ReencryptRecipients string
 
 // SizeFiles writes the sizes of files that are not known.
 //

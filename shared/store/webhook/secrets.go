@@ -22,8 +22,8 @@ const (
 	// secretsSQL reads along webhook_endpoints_pkey and locks nothing.
 	secretsSQL = `SELECT id, company_id, secret_enc, old_secret_enc FROM webhook_endpoints WHERE id > $1 ORDER BY id LIMIT $2`
 
-	// resealSecretsSQL locks one row by primary key. A secret that was rotated meanwhile is kept.
-	resealSecretsSQL = `
+	// reencryptSecretsSQL locks one row by primary key. A secret that was rotated meanwhile is kept.
+	reencryptSecretsSQL = `
 UPDATE webhook_endpoints SET
     secret_enc = CASE WHEN secret_enc = $2 THEN $3 ELSE secret_enc END,
     old_secret_enc = CASE WHEN old_secret_enc = $4 THEN $5 ELSE old_secret_enc END
@@ -39,9 +39,9 @@ func (s *Store) Secrets(ctx context.Context, after uuid.UUID, limit int) ([]Secr
 	return all, nil
 }
 
-// Reseal replaces secrets that were encrypted with an older key.
-func (s *Store) Reseal(ctx context.Context, was, now Secrets) error {
-	if _, err := s.exec(ctx, resealSecretsSQL, was.ID, was.Secret, now.Secret, was.OldSecret, now.OldSecret); err != nil {
+// Reencrypt replaces secrets that were encrypted with an older key.
+func (s *Store) Reencrypt(ctx context.Context, was, now Secrets) error {
+	if _, err := s.exec(ctx, reencryptSecretsSQL, was.ID, was.Secret, now.Secret, was.OldSecret, now.OldSecret); err != nil {
 		return fmt.Errorf("encrypt webhook secrets again: %w", err)
 	}
 	return nil

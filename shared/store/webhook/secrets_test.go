@@ -37,7 +37,7 @@ func TestRotate(t *testing.T) {
 }
 
 // Encrypting secrets again keeps one that was rotated meanwhile.
-func TestReseal_RotatedMeanwhile(t *testing.T) {
+func TestReencrypt_RotatedMeanwhile(t *testing.T) {
 	t.Parallel()
 	d, s := newStore(t)
 	company := d.Company(t)
@@ -49,7 +49,7 @@ func TestReseal_RotatedMeanwhile(t *testing.T) {
 	if err := s.Rotate(t.Context(), company, id, []byte("second"), time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Reseal(t.Context(), all[0], webhook.Secrets{ID: id, Secret: []byte("first, newer key")}); err != nil {
+	if err := s.Reencrypt(t.Context(), all[0], webhook.Secrets{ID: id, Secret: []byte("first, newer key")}); err != nil {
 		t.Fatal(err)
 	}
 	if e := find(t, s, company, id); string(e.Secret) != "second" || string(e.OldSecret) != "first" {
@@ -58,7 +58,7 @@ func TestReseal_RotatedMeanwhile(t *testing.T) {
 	if all, err = s.Secrets(t.Context(), uuid.Nil, 10); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Reseal(t.Context(), all[0], webhook.Secrets{ID: id, Secret: []byte("second, newer key"), OldSecret: []byte("first, newer key")}); err != nil {
+	if err := s.Reencrypt(t.Context(), all[0], webhook.Secrets{ID: id, Secret: []byte("second, newer key"), OldSecret: []byte("first, newer key")}); err != nil {
 		t.Fatal(err)
 	}
 	if e := find(t, s, company, id); string(e.Secret) != "second, newer key" || string(e.OldSecret) != "first, newer key" {

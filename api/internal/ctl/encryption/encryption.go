@@ -35,17 +35,17 @@ the old key once status reports it as removable. Connect to the database as gate
 
 // encryptionView counts the values that each key has encrypted.
 type encryptionView struct {
-	Newest   string            `json:"newest"` // encrypts
-	Keys     []encryptionKey   `json:"keys"`
-	Places   rotation.KeyUsage `json:"places"`
-	Resealed int               `json:"resealed"`
-	rotated  bool
+	Newest      string            `json:"newest"` // encrypts
+	Keys        []encryptionKey   `json:"keys"`
+	Places      rotation.KeyUsage `json:"places"`
+	Reencrypted int               `json:"resealed"`
+	rotated     bool
 }
 
 type encryptionKey struct {
 	ID        string `json:"id"`
 	InRing    bool   `json:"inRing"` // listed in CPF_CNPJ_KEYS
-	Sealed    int    `json:"sealed"`
+	Encrypted int    `json:"sealed"`
 	Removable bool   `json:"removable"` // may be removed from CPF_CNPJ_KEYS
 }
 
@@ -56,8 +56,8 @@ func openRotation(ctx context.Context, c *command.Invocation, s *store.Store) (*
 	}
 	p := c.Progress()
 	r := &rotation.Rotation{Store: s, Bucket: bucket, Ring: settings.Ring, Webhooks: webhook.New(s.DB())}
-	r.Progress = func(what string, found, resealed int) {
-		p.Update(output.Step{What: "Scanning", Text: what + ", " + output.Count(found, "value", "values") + ", " + output.Thousands(resealed) + " re-encrypted"})
+	r.Progress = func(what string, found, changed int) {
+		p.Update(output.Step{What: "Scanning", Text: what + ", " + output.Count(found, "value", "values") + ", " + output.Thousands(changed) + " re-encrypted"})
 	}
 	done := func() {
 		p.End()
@@ -71,11 +71,11 @@ func viewEncryption(r *rotation.Rotation, usage rotation.KeyUsage) encryptionVie
 	ids := r.Ring.IDs()
 	for _, id := range ids {
 		n := usage.Of(id)
-		v.Keys = append(v.Keys, encryptionKey{ID: id, InRing: true, Sealed: n, Removable: n == 0 && id != v.Newest})
+		v.Keys = append(v.Keys, encryptionKey{ID: id, InRing: true, Encrypted: n, Removable: n == 0 && id != v.Newest})
 	}
 	for _, id := range usage.Keys() {
 		if !slices.Contains(ids, id) {
-			v.Keys = append(v.Keys, encryptionKey{ID: id, Sealed: usage.Of(id)})
+			v.Keys = append(v.Keys, encryptionKey{ID: id, Encrypted: usage.Of(id)})
 		}
 	}
 	return v
@@ -121,9 +121,9 @@ cannot be decrypted are skipped and listed at the end. Finally it counts, as sta
 				return nil, err
 			}
 			defer done()
-			resealed, err := r.Run(ctx)
-			if resealed > 0 { // audit a partial rotation too
-				recorded := s.RecordRotation(context.WithoutCancel(ctx), by, map[string]any{"newest": r.Ring.Newest(), "resealed": resealed, "whole": err == nil})
+			changed, err := r.Run(ctx)
+			if changed > 0 { // audit a partial rotation too
+				recorded := s.RecordRotation(context.WithoutCancel(ctx), by, map[string]any{"newest": r.Ring.Newest(), "resealed": changed, "whole": err == nil})
 				err = errors.Join(err, recorded)
 			}
 			if err != nil {
@@ -134,7 +134,7 @@ cannot be decrypted are skipped and listed at the end. Finally it counts, as sta
 				return nil, err
 			}
 			v := viewEncryption(r, usage)
-			v.Resealed, v.rotated = resealed, true
+			v.Reencrypted, v.rotated = changed, true
 			return v, nil
 		}),
 	}
@@ -143,7 +143,7 @@ cannot be decrypted are skipped and listed at the end. Finally it counts, as sta
 
 func (v encryptionView) WriteText(w io.Writer) {
 	if v.rotated {
-		fmt.Fprintf(w, "%s re-encrypted with key %s.\n\n", output.Count(v.Resealed, "value was", "values were"), v.Newest)
+		fmt.Fprintf(w, "%s re-encrypted with key %s.\n\n", output.Count(v.Reencrypted, "value was", "values were"), v.Newest)
 	}
 	rows := [][]string{{"KEY", "ENCRYPTED", "STATE"}}
 	var removable []string
@@ -158,7 +158,7 @@ func (v encryptionView) WriteText(w io.Writer) {
 			state = "removable"
 			removable = append(removable, k.ID)
 		}
-		rows = append(rows, []string{k.ID, output.Thousands(k.Sealed), state})
+		rows = append(rows, []string{k.ID, output.Thousands(k.Encrypted), state})
 	}
 	output.Table(w, "", rows)
 	if len(removable) > 0 {
@@ -173,7 +173,7 @@ confirm, and then remove the old key from CPF_CNPJ_KEYS. Keep it as long as olde
 func (v encryptionView) Failure() error {
 	for _, k := range v.Keys {
 		if !k.InRing {
-			return fmt.Errorf("%s encrypted with key %s, which is not in CPF_CNPJ_KEYS", output.Count(k.Sealed, "value is", "values are"), k.ID)
+			return fmt.Errorf("%s encrypted with key %s, which is not in CPF_CNPJ_KEYS", output.Count(k.Encrypted, "value is", "values are"), k.ID)
 		}
 	}
 	if old := v.left(); v.rotated && old > 0 {
@@ -186,7 +186,7 @@ func (v encryptionView) Failure() error {
 func (v encryptionView) left() (n int) {
 	for _, k := range v.Keys {
 		if k.InRing && k.ID != v.Newest {
-			n += k.Sealed
+			n += k.Encrypted
 		}
 	}
 	return n

@@ -96,7 +96,7 @@ func (rr *reader) person(company uuid.UUID, r newRecipientRequest, taxID string)
 	if err != nil {
 		return store.NewRecipient{}, fmt.Errorf("read address: %w", err)
 	}
-	hash, sealed, err := rr.Protect(company, taxID, r.CPFCNPJHash)
+	hash, encrypted, err := rr.Protect(company, taxID, r.CPFCNPJHash)
 	if err != nil {
 		return store.NewRecipient{}, err
 	}
@@ -107,6 +107,6 @@ func (rr *reader) person(company uuid.UUID, r newRecipientRequest, taxID string)
 			ID:         store.RecipientID(company, externalID, hash, address),
 			ExternalID: externalID, CPFCNPJHash: hash, RazaoSocial: r.RazaoSocial, Nome: r.Nome, Email: address,
 		},
-		CPFCNPJ: sealed,
+		CPFCNPJ: encrypted,
 	}, nil
 }

@@ -17,13 +17,13 @@ type Protector struct {
 }
 
 // Protect takes a bare number, or a hash given instead of it; both may be missing.
-func (t Protector) Protect(company uuid.UUID, bare string, given *string) (hash string, sealed []byte, err error) {
+func (t Protector) Protect(company uuid.UUID, bare string, given *string) (hash string, encrypted []byte, err error) {
 	switch {
 	case bare != "":
-		if sealed, err = t.Ring.Seal(company, bare); err != nil {
+		if encrypted, err = t.Ring.Seal(company, bare); err != nil {
 			return "", nil, fmt.Errorf("encrypt cpfCnpj: %w", err)
 		}
-		return email.HashTaxID(bare, t.HashKey), sealed, nil
+		return email.HashTaxID(bare, t.HashKey), encrypted, nil
 	case given != nil:
 		return email.KeyTaxIDHash(*given, t.HashKey), nil, nil
 	}

@@ -1,4 +1,4 @@
--- Generated from reseal.sql.tmpl and Go's description of the parameters by go generate: do not edit.
+-- Generated from reencrypt.sql.tmpl and Go's description of the parameters by go generate: do not edit.
 --
 -- Writes the newly encrypted numbers of rows of email_outbox that hold what was read. It locks the rows by primary key.
 --
@@ -7,6 +7,6 @@
 --   $2   was                  bytea[]
 --   $3   now                  bytea[]
 --
--- EXPLAIN EXECUTE reseal_emails ('{}', '{}', '{}');
+-- EXPLAIN EXECUTE reencrypt_emails ('{}', '{}', '{}');
 UPDATE email_outbox r SET cpf_cnpj_enc = t.now
 FROM unnest($1::uuid[], $2::bytea[], $3::bytea[]) AS t(id, was, now) WHERE r.id = t.id AND r.cpf_cnpj_enc = t.was
