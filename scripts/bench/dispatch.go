@@ -58,7 +58,7 @@ func runDispatch(ctx context.Context, r *environment.Environment, t *results.Tab
 	if err := d.system.Seed(ctx, backlog+t.Rounds()*int(d.portion)*5/4); err != nil {
 		return err
 	}
-	if err := d.system.Settle(ctx); err != nil {
+	if err := d.system.Vacuum(ctx); err != nil {
 		return err
 	}
 	var text string

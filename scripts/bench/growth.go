@@ -114,7 +114,7 @@ func (g *gateway) grow(ctx context.Context, t *results.Table, size int) error {
 		if err := history.Add(ctx, g.system.Database, model, size); err != nil {
 			return err
 		}
-		return g.system.Settle(ctx)
+		return g.system.Vacuum(ctx)
 	}); err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func (m *mailingRun) turn(ctx context.Context, concurrency int) (rate float64, e
 	if err := g.warmUp(ctx); err != nil {
 		return 0, err
 	}
-	if err := g.system.Settle(ctx); err != nil {
+	if err := g.system.Vacuum(ctx); err != nil {
 		return 0, err
 	}
 	before, err := workOf(ctx, g.system)

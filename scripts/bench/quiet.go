@@ -63,7 +63,7 @@ func compareQuiet(ctx context.Context, r *environment.Environment, t *results.Ta
 	if err := c.seed(busy.system); err != nil {
 		return err
 	}
-	if err := busy.system.Settle(ctx); err != nil {
+	if err := busy.system.Vacuum(ctx); err != nil {
 		return err
 	}
 	t.Say("%s after %s; SES accepts %d/s", c.busy, time.Since(begun).Round(time.Second), quietRate)

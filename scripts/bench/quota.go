@@ -86,7 +86,7 @@ func (a account) measure(ctx context.Context, r *environment.Environment, t *res
 	if err := s.system.Seed(ctx, a.perSecond*(warmUp+seconds+5)); err != nil {
 		return err
 	}
-	if err := s.system.Settle(ctx); err != nil {
+	if err := s.system.Vacuum(ctx); err != nil {
 		return err
 	}
 	if _, err := s.system.Start(ctx, "dispatcher", nil); err != nil {

@@ -29,7 +29,7 @@ func seededTurn(
 	if err := g.system.Seed(ctx, n); err != nil {
 		return 0, err
 	}
-	if err := g.system.Settle(ctx); err != nil {
+	if err := g.system.Vacuum(ctx); err != nil {
 		return 0, err
 	}
 	if prepare != nil {

@@ -70,7 +70,7 @@ func (s *sending) open(ctx context.Context, portions int, onSend func([]byte)) (
 	if err := s.system.Seed(ctx, emails); err != nil {
 		return err
 	}
-	return s.system.Settle(ctx)
+	return s.system.Vacuum(ctx)
 }
 
 // subject measures the rate and the resource usage of one worker.

@@ -97,7 +97,7 @@ func withDispatcher(
 	if err := seed(s); err != nil {
 		return err
 	}
-	if err := s.Settle(ctx); err != nil {
+	if err := s.Vacuum(ctx); err != nil {
 		return err
 	}
 	p, err := s.Start(ctx, "dispatcher", nil)

@@ -54,7 +54,7 @@ func (g *gateway) wholeTurn(ctx context.Context, t *results.Table, n int) (rate 
 	if err := g.warmUp(ctx); err != nil {
 		return 0, err
 	}
-	if err := g.system.Settle(ctx); err != nil {
+	if err := g.system.Vacuum(ctx); err != nil {
 		return 0, err
 	}
 	m := environment.NewMeter(g.environment, []*environment.Program{g.api, g.dispatcher, g.worker}, g.environment.Postgres, g.environment.Redis)

@@ -18,7 +18,7 @@ type markup struct {
 //
 // The tokens are those of the document with a probe in place of each value. All
 // clients must agree on them up to the last field; where they might not (see
-// settled), the template is refused.
+// selfContained), the template is refused.
 func placeInMarkup(src *source) ([]place, *Fault) {
 	m := &markup{source: src}
 	if len(src.spots) == 0 {
@@ -109,7 +109,7 @@ func (m *markup) rawText(start, end int, element string) *Fault {
 	markedUp := strings.IndexByte(m.doc[start:end], '<') >= 0
 	switch {
 	case !m.holds(end):
-		if markedUp && !settled(m.doc[start:end]) {
+		if markedUp && !selfContained(m.doc[start:end]) {
 			return m.ambiguous(start, "the content of "+element+" holds markup that clients read differently; close its tags and quotes")
 		}
 		return nil
@@ -149,7 +149,7 @@ func (m *markup) comment(start, end int) *Fault {
 	if m.holds(end) {
 		return m.refuse(end, CodeInComment, "a field must not stand in a comment or declaration")
 	}
-	if !commentSettled(m.doc[start:end]) {
+	if !commentSelfContained(m.doc[start:end]) {
 		return m.ambiguous(start, "a conditional comment must hold complete tags, because Outlook reads them")
 	}
 	return nil

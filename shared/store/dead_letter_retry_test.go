@@ -100,7 +100,7 @@ func TestRetryDeadLetter_NothingThere(t *testing.T) {
 		{email.TargetMailing, uuid.NewString(), "names nothing"},
 		{"sms:send", uuid.NewString(), "names nothing"},
 	} {
-		if err := d.Store.BuryTask(t.Context(), store.DeadTask{Target: tt.target, Reason: "X", TaskID: tt.taskID}); err != nil {
+		if err := d.Store.DeadLetterTask(t.Context(), store.DeadTask{Target: tt.target, Reason: "X", TaskID: tt.taskID}); err != nil {
 			t.Fatal(err)
 		}
 		letter, err := d.Store.FindAnyDeadLetter(t.Context(), ask[uuid.UUID](t, d, `SELECT id FROM dead_letters WHERE reason = 'X'`))
@@ -138,18 +138,18 @@ func TestRetryDeadLetter_AnswerLost(t *testing.T) {
 }
 
 // An import whose row another transaction has locked gets its dead letter later: its message's batch does not wait for it.
-func TestBuryIntake_LockedRow(t *testing.T) {
+func TestDeadLetterImport_LockedRow(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	id := storetest.Intake(t, d, d.Company(t), storetest.KnownRecipient("1", "ana@example.com", "Ana"))[0]
 	run(t, d, `UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now()`)
 	release := lock(t, d, `SELECT FROM email_outbox FOR UPDATE`)
-	err := d.Store.BuryIntake(t.Context(), id, "REFUSED", "poison", 4)
+	err := d.Store.DeadLetterImport(t.Context(), id, "REFUSED", "poison", 4)
 	if refused := (*pq.Error)(nil); !errors.As(err, &refused) || refused.Code != pqerror.LockNotAvailable {
 		t.Errorf("while it is locked: %v", err)
 	}
 	release()
-	if err := d.Store.BuryIntake(t.Context(), id, "REFUSED", "poison", 4); err != nil {
+	if err := d.Store.DeadLetterImport(t.Context(), id, "REFUSED", "poison", 4); err != nil {
 		t.Error(err)
 	}
 	letterOf(t, d, id)
@@ -163,7 +163,7 @@ func TestRetryDeadLetter_Recipient(t *testing.T) {
 	ids := storetest.Intake(t, d, company, storetest.KnownRecipient("1", "ana@example.com", "Ana"), storetest.KnownRecipient("2", "eva@example.com", "Eva"))
 	run(t, d, `UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now()`)
 	for _, id := range ids {
-		if err := d.Store.BuryIntake(t.Context(), id, "REFUSED", "poison", 4); err != nil {
+		if err := d.Store.DeadLetterImport(t.Context(), id, "REFUSED", "poison", 4); err != nil {
 			t.Fatal(err)
 		}
 	}

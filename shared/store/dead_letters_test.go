@@ -10,7 +10,7 @@ import (
 )
 
 // Whatever a task holds, its dead letter can be written and tells of it.
-func TestBuryTask(t *testing.T) {
+func TestDeadLetterTask(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	id := uuid.NewString()
@@ -27,7 +27,7 @@ func TestBuryTask(t *testing.T) {
 		"number":    {store.DeadTask{Payload: []byte(`1e999999999`)}, `"1e999999999"||`},
 	} {
 		tt.task.Target, tt.task.Reason = "email:send", "INVALID_PAYLOAD"
-		if err := d.Store.BuryTask(t.Context(), tt.task); err != nil {
+		if err := d.Store.DeadLetterTask(t.Context(), tt.task); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}

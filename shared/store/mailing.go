@@ -32,8 +32,8 @@ type (
 	RowCursor           = mailing.RowCursor
 	RowFilter           = mailing.RowFilter
 	RowPage             = mailing.RowPage
-	SettleKind          = mailing.SettleKind
-	Settled             = mailing.Settled
+	EntryAction         = mailing.EntryAction
+	EntryActionResult   = mailing.EntryActionResult
 	MailingTemplates    = mailing.Templates
 	MailingStatus       = mailing.Status
 	Mailing             = mailing.Mailing
@@ -56,8 +56,8 @@ const (
 	Unlimited          = mailing.Unlimited
 	WaitsForReputation = mailing.WaitsForReputation
 	RowDuplicate       = mailing.RowDuplicate
-	SettleCancel       = mailing.SettleCancel
-	SettleRetryFailed  = mailing.SettleRetryFailed
+	ActionCancel       = mailing.ActionCancel
+	ActionRetryFailed  = mailing.ActionRetryFailed
 	MailingQueued      = mailing.Queued
 	MailingPending     = mailing.Pending
 	MailingProcessing  = mailing.Processing

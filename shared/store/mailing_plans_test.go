@@ -48,7 +48,7 @@ func TestMailingPlans(t *testing.T) {
 				"moveJob":      {written(t, "mailing.moveJobSQL"), []any{mailing, nil, 2, uuid.New(), "mailing.jobs.process"}, "email_outbox_lane_claim"},
 				"countLane":    {written(t, "mailing.countLaneSQL"), []any{lane, 50_000}, "email_outbox_lane_claim"},
 				"openMailings": {written(t, "mailing.openMailingsSQL"), nil, "mailings_open"},
-				"settling":     {written(t, "mailing.settlingSQL"), nil, "mailings_open"},
+				"settling":     {written(t, "mailing.entryActionsSQL"), nil, "mailings_open"},
 				"recover":      {written(t, "mailing.recoverSQL"), []any{pq.Array([]string{uuid.NewString()}), 30_000, 100_000}, "mailings_open email_outbox_lane_claim"},
 			} {
 				plan := storetest.Explain(t, db, tt.statement, tt.parameters...)

@@ -104,8 +104,8 @@ func TestOwnerLocks_Strangers(t *testing.T) {
 			t.Errorf("drop: %+v, %v", dropped, err)
 		}
 	}
-	settled, err := d.Store.SettleMailing(t.Context(), mailing, 10, nil)
-	if err != nil || settled.Kind != store.SettleCancel || settled.Cancelled != 3 {
+	settled, err := d.Store.ApplyEntryAction(t.Context(), mailing, 10, nil)
+	if err != nil || settled.Kind != store.ActionCancel || settled.Cancelled != 3 {
 		t.Errorf("settle: %+v, %v", settled, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

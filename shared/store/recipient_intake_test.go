@@ -235,12 +235,12 @@ func TestUpsertRecipients_GuiltyRowsAlone(t *testing.T) {
 
 	for range 2 {
 		for i := range guilty {
-			if err := d.Store.BuryIntake(t.Context(), ids[i], "POISON", "because\x00", 4); err != nil {
+			if err := d.Store.DeadLetterImport(t.Context(), ids[i], "POISON", "because\x00", 4); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := d.Store.BuryIntake(t.Context(), ids[1], "POISON", "", 4); err != nil {
+	if err := d.Store.DeadLetterImport(t.Context(), ids[1], "POISON", "", 4); err != nil {
 		t.Fatal(err)
 	}
 	got := ask[string](t, d, `SELECT string_agg(concat_ws('|', x.email, x.reason, x.last_error, x.attempts, x.target, o.status, o.last_error, o.processed_at IS NOT NULL, x.payload = o.payload, x.company_id = $1), E'\n' ORDER BY o.id)

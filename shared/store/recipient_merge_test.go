@@ -261,14 +261,14 @@ func TestRecipients_NothingNew(t *testing.T) {
 
 // An import that the database refuses is a dead letter, also if an email has written
 // something newer about the person.
-func TestBuryIntake_AfterANewerEmail(t *testing.T) {
+func TestDeadLetterImport_AfterANewerEmail(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	p := people{t, d, d.Company(t), "C-1"}
 	run(t, d, `ALTER TABLE recipients ADD CONSTRAINT poison CHECK (nome <> 'poison')`)
 	refused := p.accept(statement{nome: "poison", address: "a0@example.com"})
 	p.arrive(p.accept(statement{byEmail: true, address: "a1@example.com"}))
-	if err := d.Store.BuryIntake(t.Context(), refused.id, "REFUSED", "poison", 4); err != nil {
+	if err := d.Store.DeadLetterImport(t.Context(), refused.id, "REFUSED", "poison", 4); err != nil {
 		t.Fatal(err)
 	}
 	if n := ask[int](t, d, `SELECT count(*) FROM dead_letters WHERE outbox_id = $1`, refused.id); n != 1 {

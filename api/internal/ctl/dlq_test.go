@@ -116,7 +116,7 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 	}
 	first, second := giveUp(t, d, acme.ID), giveUp(t, d, acme.ID)
 	giveUp(t, d, d.Company(t))
-	if err := d.Store.BuryTask(t.Context(), store.DeadTask{Target: "email:send", Reason: "INVALID_PAYLOAD", Payload: []byte("ana@example.com {")}); err != nil {
+	if err := d.Store.DeadLetterTask(t.Context(), store.DeadTask{Target: "email:send", Reason: "INVALID_PAYLOAD", Payload: []byte("ana@example.com {")}); err != nil {
 		t.Fatal(err)
 	}
 	o.must(t, "dlq", "discard", first, "--reason", "known")

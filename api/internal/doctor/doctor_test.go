@@ -212,7 +212,7 @@ func TestExamine_Traffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	exec(t, d, "UPDATE dispatch_lanes SET paused_at = now() WHERE id = (SELECT min(id) FROM dispatch_lanes)")
-	if err := s.BuryTask(ctx, store.DeadTask{Target: "email:send", Reason: "INVALID_PAYLOAD", Payload: []byte("{")}); err != nil {
+	if err := s.DeadLetterTask(ctx, store.DeadTask{Target: "email:send", Reason: "INVALID_PAYLOAD", Payload: []byte("{")}); err != nil {
 		t.Fatal(err)
 	}
 	wants(t, "held", doctor.Examine(ctx, p), "warning gate: An operator has paused all sending since ", "warning lanes: ", "warning deadLetters: 1 dead letter is open")

@@ -32,8 +32,8 @@ func heldEmail(f fields) {
 	f["recipient"] = fields{"externalId": heldExternal, "email": heldAddress}
 }
 
-// settle creates one object of every kind for the gateway's own company.
-func (g *gateway) settle(tb testing.TB) holdings {
+// createOneOfEach creates one object of every kind for the gateway's own company.
+func (g *gateway) createOneOfEach(tb testing.TB) holdings {
 	tb.Helper()
 	var h holdings
 	ok := func(r reply) reply {
@@ -211,7 +211,7 @@ func approaches() map[string]approach {
 func TestIsolation_EveryOperation(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	h := g.settle(t)
+	h := g.createOneOfEach(t)
 	known := approaches()
 	for _, o := range operations(t) {
 		if o.Public {
@@ -293,7 +293,7 @@ func (g *gateway) strangerSees(t *testing.T, r reply, o operation, want int, h h
 func TestIsolation_RecipientOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	h := g.settle(t)
+	h := g.createOneOfEach(t)
 	stranger := g.newKey(t, g.Database.Company(t), nil).String()
 	r := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Key: stranger, Body: emailBody(func(f fields) {
 		f["to"], f["recipient"] = heldAddress, fields{"recipientId": h.recipient, "email": heldAddress}

@@ -97,7 +97,7 @@ func TestSESEvents_TwiceIsOnce(t *testing.T) {
 	p := startProvider(t, nil)
 	id, token := p.attempt(t, "sim-events-twice@example.com", nil)
 	p.call(t, id, token, "sim-events-twice@example.com")
-	p.settled(t, 4)
+	p.awaitDelivered(t, 4)
 	if got := steps(p.timeline(t, id, "")); got != tried+"SENT DELIVERED" {
 		t.Error(got)
 	}
@@ -257,7 +257,7 @@ func TestSESEvents_NotOurs(t *testing.T) {
 	before := steps(p.timeline(t, id, ""))
 	p.call(t, id, uuid.New(), "sim-bounce@example.com") // an unknown attempt
 	p.call(t, uuid.New(), token, "sim-bounce@example.com")
-	p.settled(t, 4)
+	p.awaitDelivered(t, 4)
 	if after := steps(p.timeline(t, id, "")); after != before {
 		t.Errorf("%s became %s", before, after)
 	}

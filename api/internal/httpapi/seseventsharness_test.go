@@ -170,8 +170,8 @@ func steps(shown map[string]any) string {
 	return strings.Join(types, " ")
 }
 
-// settled waits until the simulator has delivered n notifications.
-func (p *provider) settled(t *testing.T, delivered int64) {
+// awaitDelivered waits until the simulator has delivered n notifications.
+func (p *provider) awaitDelivered(t *testing.T, delivered int64) {
 	t.Helper()
 	deadline := time.After(3 * time.Minute)
 	for {

@@ -150,7 +150,7 @@ func TestErase_DeadTask(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := w.Store.BuryTask(t.Context(), store.DeadTask{TaskID: uuid.NewString(), Target: email.TargetSend, Reason: "OUTBOX_NOT_FOUND", Payload: payload}); err != nil {
+			if err := w.Store.DeadLetterTask(t.Context(), store.DeadTask{TaskID: uuid.NewString(), Target: email.TargetSend, Reason: "OUTBOX_NOT_FOUND", Payload: payload}); err != nil {
 				t.Fatal(err)
 			}
 		}

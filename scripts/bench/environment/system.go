@@ -68,9 +68,9 @@ func (s *System) Tenant(ctx context.Context, name, from string) (key string, err
 	return s.environment.tenant(ctx, s.DatabaseURL, name, from)
 }
 
-// Settle runs VACUUM, which autovacuum would run during the measurements, and updates the planner's
+// Vacuum runs VACUUM, which autovacuum would run during the measurements, and updates the planner's
 // statistics.
-func (s *System) Settle(ctx context.Context) error {
+func (s *System) Vacuum(ctx context.Context) error {
 	if _, err := s.Database.ExecContext(ctx, "VACUUM (ANALYZE)"); err != nil {
 		return fmt.Errorf("vacuum: %w", err)
 	}

@@ -26,8 +26,8 @@ const insertDeadTaskSQL = `
 INSERT INTO dead_letters (id, target, reason, last_error, payload, outbox_id) VALUES ($1, $2, $3, nullif($4, ''), $5, $6)
 ON CONFLICT (id) DO NOTHING`
 
-// BuryTask writes the dead letter of such a task.
-func (s *Store) BuryTask(ctx context.Context, t Task) error {
+// DeadLetterTask writes the dead letter of such a task.
+func (s *Store) DeadLetterTask(ctx context.Context, t Task) error {
 	var outboxID *uuid.UUID
 	if id, err := uuid.Parse(t.TaskID); err == nil {
 		outboxID = &id
@@ -35,7 +35,7 @@ func (s *Store) BuryTask(ctx context.Context, t Task) error {
 	_, err := s.db.Exec(ctx, insertDeadTaskSQL,
 		uuid.New(), t.Target, t.Reason, pg.WithoutNUL(t.Detail), pg.JSON(t.Payload), outboxID)
 	if err != nil {
-		return fmt.Errorf("bury task: %w", err)
+		return fmt.Errorf("dead-letter task: %w", err)
 	}
 	return nil
 }

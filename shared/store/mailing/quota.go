@@ -151,7 +151,7 @@ func (m Mailing) WaitsFor(now time.Time) Waiting {
 
 // cancelUnstartedSQL goes along mailings_open, which holds mailings at work, and locks those
 // that it changes, and their lanes (by the unique index of dispatch_lanes); one that somebody
-// has locked is left for the next round. The settler ends the entries.
+// has locked is left for the next round. The EntryActionLoop cancels the entries.
 const cancelUnstartedSQL = `
 WITH due AS MATERIALIZED (
     SELECT id FROM mailings WHERE status = 'PAUSED' AND generation = 0 AND created_at < now() - $1 * interval '1 ms'

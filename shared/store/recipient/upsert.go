@@ -134,11 +134,11 @@ func refusal(err error) error {
 	return err
 }
 
-// buryIntakeSQL locks the outbox row and deletes the import's mark in recipient_intakes,
+// deadLetterImportSQL locks the outbox row and deletes the import's mark in recipient_intakes,
 // both by primary key. It does nothing to an import without a mark: it is dead-lettered or
 // written already, or its person was deleted since. The number stays
 // encrypted on the outbox row, for a second chance.
-const buryIntakeSQL = `
+const deadLetterImportSQL = `
 WITH held AS MATERIALIZED (
     SELECT o.*, ` + intake.PersonSQL + ` AS recipient_id
     FROM email_outbox o WHERE o.id = $1 AND o.target = 'recipients.upsert' AND (SELECT set_config('lock_timeout', $5, true)) IS NOT NULL FOR UPDATE
@@ -154,20 +154,20 @@ WITH held AS MATERIALIZED (
 INSERT INTO dead_letters (id, company_id, outbox_id, target, email, reason, attempts, last_error, payload)
 SELECT gen_random_uuid(), company_id, id, 'recipients.upsert', payload ->> 'email', $2, $4, nullif($3, ''), payload FROM failed`
 
-// buryWait is how long BuryIntake waits for each lock of another transaction. The message of the import is then tried again later, and
+// deadLetterWait is how long DeadLetterImport waits for each lock of another transaction. The message of the import is then tried again later, and
 // the batch's other imports do not wait for it.
-const buryWait = time.Second
+const deadLetterWait = time.Second
 
-// BuryIntake ends an import as failed, in one commit: its outbox row becomes FAILED, and a
+// DeadLetterImport ends an import as failed, in one commit: its outbox row becomes FAILED, and a
 // dead letter records the cause. reason is a code, detail is for people and contains nothing that
 // must not be logged. It is idempotent: there is one dead letter.
-func (s *Store) BuryIntake(ctx context.Context, outboxID uuid.UUID, reason, detail string, attempts int) error {
+func (s *Store) DeadLetterImport(ctx context.Context, outboxID uuid.UUID, reason, detail string, attempts int) error {
 	_, err := pg.Repeat(func() ([]struct{}, error) {
-		_, err := s.db.Exec(ctx, buryIntakeSQL, outboxID, reason, pg.WithoutNUL(detail), attempts, pg.LockTimeout(buryWait))
+		_, err := s.db.Exec(ctx, deadLetterImportSQL, outboxID, reason, pg.WithoutNUL(detail), attempts, pg.LockTimeout(deadLetterWait))
 		return nil, err
 	})
 	if err != nil {
-		return fmt.Errorf("bury recipient: %w", err)
+		return fmt.Errorf("dead-letter recipient import: %w", err)
 	}
 	return nil
 }

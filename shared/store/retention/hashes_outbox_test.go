@@ -88,7 +88,7 @@ func TestEraseOutboxHashes_GivenUp(t *testing.T) {
 	ana.CPFCNPJHash, ana.CPFCNPJ = storetest.HashOf('a'), []byte("enc")
 	id := storetest.Intake(t, d, company, ana)[0]
 	d.Run(t, `UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now()`)
-	if err := d.Store.BuryIntake(t.Context(), id, "REFUSED", "poison", 4); err != nil {
+	if err := d.Store.DeadLetterImport(t.Context(), id, "REFUSED", "poison", 4); err != nil {
 		t.Fatal(err)
 	}
 	letter, err := d.Store.FindAnyDeadLetter(t.Context(), storetest.Ask[uuid.UUID](t, d, `SELECT id FROM dead_letters WHERE outbox_id = $1`, id))

@@ -44,7 +44,7 @@ func (p program) mailingParts(advancer mailing.Advancer) []service.Named {
 		{Name: "mailing recovery", Service: mailing.NewRecovery(mailing.RecoveryParams{
 			Log: p.log, Store: p.db, Registry: p.registry, Interval: c.RecoveryInterval, StaleAfter: c.StaleAfter,
 		})},
-		{Name: "mailing settler", Service: mailing.NewSettler(mailing.SettlerParams{
+		{Name: "mailing entry actions", Service: mailing.NewEntryActionLoop(mailing.EntryActionLoopParams{
 			Log: p.log, Store: p.db, Advancer: advancer, Registry: p.registry, TTL: c.TTL,
 		})},
 		{Name: "mailing counter", Service: mailing.NewCounter(mailing.CounterParams{Log: p.log, Store: p.db, Registry: p.registry})},

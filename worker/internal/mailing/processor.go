@@ -1,6 +1,6 @@
 // Package mailing expands mailings into emails and tracks them until they complete. The worker
 // registers a Processor as the handler of mailing jobs; the dispatcher runs three loops: Recovery,
-// Settler and Counter. Any number of each may run at once.
+// EntryActionLoop and Counter. Any number of each may run at once.
 //
 // A job's message names a mailing and the generation of its jobs. All state is in Postgres, so a
 // message may be delivered twice, late or not at all.
@@ -54,7 +54,7 @@ type Store interface {
 	FindMailingRoom(ctx context.Context, company uuid.UUID) (store.MailingRoom, error)
 	Expand(ctx context.Context, job *store.MailingJob, x store.Expansion) (queued int, held bool, err error)
 	FailJob(ctx context.Context, job *store.MailingJob, f store.FailedJob) (bool, error)
-	BuryTask(ctx context.Context, t store.DeadTask) error
+	DeadLetterTask(ctx context.Context, t store.DeadTask) error
 	WakeLanes(ctx context.Context, lanes []store.Lanes) error
 }
 
@@ -229,7 +229,7 @@ func (p *Processor) unwritten(log *slog.Logger, err error) error {
 
 // deadLetter stores a dead letter for a message that does not name a job.
 func (p *Processor) deadLetter(ctx context.Context, task queue.Task, code string, cause error) error {
-	err := p.Store.BuryTask(ctx, store.DeadTask{
+	err := p.Store.DeadLetterTask(ctx, store.DeadTask{
 		Target: email.TargetMailing, Reason: code, Detail: cause.Error(), Payload: task.Payload, TaskID: task.ID,
 	})
 	if err != nil {

@@ -41,7 +41,7 @@ func (p *Pipeline) open(
 
 // deadLetterTask stores a dead letter for a task that has no email.
 func (p *Pipeline) deadLetterTask(ctx context.Context, task queue.Task, received time.Time, code string, cause error) error {
-	err := p.Outbox.BuryTask(ctx, store.DeadTask{
+	err := p.Outbox.DeadLetterTask(ctx, store.DeadTask{
 		Target: task.Queue, Reason: code, Detail: cause.Error(), Payload: task.Payload, TaskID: task.ID,
 	})
 	if err != nil {

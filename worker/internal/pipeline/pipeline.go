@@ -40,7 +40,7 @@ type Advancer interface {
 type Outbox interface {
 	DropTask(ctx context.Context, id uuid.UUID, delay time.Duration) (locked bool, err error)
 	NoteDroppedTask(ctx context.Context, id uuid.UUID) error
-	BuryTask(ctx context.Context, t store.DeadTask) error
+	DeadLetterTask(ctx context.Context, t store.DeadTask) error
 	// WakeLanes makes the dispatchers read the lanes again because emails in them are due.
 	WakeLanes(ctx context.Context, lanes []store.Lanes) error
 }

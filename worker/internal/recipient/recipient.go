@@ -34,8 +34,8 @@ const batchTime = 30 * time.Second
 // Store has the database operations of the Upserter. *store.Store implements it.
 type Store interface {
 	UpsertRecipients(ctx context.Context, outboxIDs []uuid.UUID) []error
-	BuryIntake(ctx context.Context, outboxID uuid.UUID, reason, detail string, attempts int) error
-	BuryTask(ctx context.Context, t store.DeadTask) error
+	DeadLetterImport(ctx context.Context, outboxID uuid.UUID, reason, detail string, attempts int) error
+	DeadLetterTask(ctx context.Context, t store.DeadTask) error
 }
 
 // Params configure an Upserter. All are required.
@@ -80,7 +80,7 @@ func (in *Upserter) HandleDead(ctx context.Context, tasks []queue.Task) []error 
 		}
 		// The first try, the retries, and the one just made.
 		attempts := task.Retried + 2
-		if failed := in.store.BuryIntake(ctx, id, CodeRefused, explain(err), attempts); failed != nil {
+		if failed := in.store.DeadLetterImport(ctx, id, CodeRefused, explain(err), attempts); failed != nil {
 			return in.later(failed)
 		}
 		in.deadLettered(task, CodeRefused, err)
@@ -156,7 +156,7 @@ func outboxID(payload []byte) (uuid.UUID, error) {
 
 // deadLetter stores a dead letter for a message without an outbox row.
 func (in *Upserter) deadLetter(ctx context.Context, task queue.Task, code string, cause error) error {
-	err := in.store.BuryTask(ctx, store.DeadTask{
+	err := in.store.DeadLetterTask(ctx, store.DeadTask{
 		Target: email.TargetRecipients, Reason: code, Detail: explain(cause), Payload: task.Payload, TaskID: task.ID,
 	})
 	if err != nil {

@@ -91,8 +91,8 @@ func (r *receiver) post(ctx context.Context, company uuid.UUID, body io.Reader) 
 	return string(text)
 }
 
-// settled waits until the memory in use has the expected value.
-func (r *receiver) settled(t *testing.T, what string, is func(all bodyUse, owners int) bool) {
+// waitFor waits until the memory in use has the expected value.
+func (r *receiver) waitFor(t *testing.T, what string, is func(all bodyUse, owners int) bool) {
 	t.Helper()
 	end := time.Now().Add(3 * time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -136,14 +136,14 @@ func TestBodyMemory(t *testing.T) {
 		body, _ := begun(100)
 		senders.Go(func() { r.post(ctx, company, body) })
 	}
-	r.settled(t, "bodies that have begun", func(all bodyUse, owners int) bool {
+	r.waitFor(t, "bodies that have begun", func(all bodyUse, owners int) bool {
 		return owners == 1 && all.memory == 0 && r.arriving(company) == 40
 	})
 	for range 8 {
 		body, _ := begun(200 << 10)
 		senders.Go(func() { r.post(ctx, company, body) })
 	}
-	r.settled(t, "bodies for which there is no memory", func(all bodyUse, _ int) bool {
+	r.waitFor(t, "bodies for which there is no memory", func(all bodyUse, _ int) bool {
 		return all.arriving > 0 && all.arriving <= limits.ownArriving && all.disk > 700<<10
 	})
 	if got := r.post(t.Context(), company, strings.NewReader(strings.Repeat("x", 1<<20))); got != fmt.Sprint(1<<20) {
@@ -151,11 +151,11 @@ func TestBodyMemory(t *testing.T) {
 	}
 	leave()
 	senders.Wait()
-	r.settled(t, "after the clients left", nothing)
+	r.waitFor(t, "after the clients left", nothing)
 	for _, size := range []int{0, 1, 2 << 20, 2<<20 + 1} {
 		r.post(t.Context(), company, io.MultiReader(strings.NewReader(strings.Repeat("x", size))))
 	}
-	r.settled(t, "after bodies of many sizes", nothing)
+	r.waitFor(t, "after bodies of many sizes", nothing)
 }
 
 func (r *receiver) arriving(company uuid.UUID) int {
@@ -178,7 +178,7 @@ func TestBodyMemory_OfOneCompany(t *testing.T) {
 	for range 4 {
 		senders.Go(func() { r.post(t.Context(), company, strings.NewReader(large)) })
 	}
-	r.settled(t, "four bodies", func(all bodyUse, _ int) bool { return all.memory == 8<<20 })
+	r.waitFor(t, "four bodies", func(all bodyUse, _ int) bool { return all.memory == 8<<20 })
 	if got := r.post(t.Context(), company, strings.NewReader(large)); got != `"TOO_MANY_BODIES"` {
 		t.Errorf("the fifth: %q", got)
 	}
@@ -187,7 +187,7 @@ func TestBodyMemory_OfOneCompany(t *testing.T) {
 	}
 	close(r.handled)
 	senders.Wait()
-	r.settled(t, "at the end", nothing)
+	r.waitFor(t, "at the end", nothing)
 
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -195,7 +195,7 @@ func TestBodyMemory_OfOneCompany(t *testing.T) {
 		body, _ := begun(1)
 		senders.Go(func() { r.post(ctx, company, body) })
 	}
-	r.settled(t, "four that begin", func(bodyUse, int) bool { return r.arriving(company) == 4 })
+	r.waitFor(t, "four that begin", func(bodyUse, int) bool { return r.arriving(company) == 4 })
 	if got := r.post(t.Context(), company, strings.NewReader("x")); got != `"TOO_MANY_BODIES"` {
 		t.Errorf("the fifth at once: %q", got)
 	}
@@ -258,5 +258,5 @@ func TestBodies_Pace(t *testing.T) {
 	if got := r.post(t.Context(), uuid.New(), body); got != `"BODY_TOO_SLOW"` {
 		t.Errorf("one that stops: %q", got)
 	}
-	r.settled(t, "at the end", nothing)
+	r.waitFor(t, "at the end", nothing)
 }

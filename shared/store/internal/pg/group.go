@@ -189,7 +189,7 @@ func (g *Group[T, R]) flush() {
 			return
 		}
 		slices.SortFunc(group, func(a, b *groupItem[T, R]) int { return cmp.Compare(a.key, b.key) })
-		g.settle(group, false)
+		g.resolve(group, false)
 	}
 }
 
@@ -210,10 +210,10 @@ func (g *Group[T, R]) take(first bool) []*groupItem[T, R] {
 	return group
 }
 
-// settle writes a group and returns the results to its callers. One bad row makes Postgres refuse the
+// resolve writes a group and returns the results to its callers. One bad row makes Postgres refuse the
 // whole statement, and one that waits for another transaction's lock delays it, so such a
 // group is halved until that row is alone. blocked: a lock has delayed it before.
-func (g *Group[T, R]) settle(group []*groupItem[T, R], blocked bool) {
+func (g *Group[T, R]) resolve(group []*groupItem[T, R], blocked bool) {
 	write := g.write
 	if blocked {
 		write = g.parts
@@ -224,8 +224,8 @@ func (g *Group[T, R]) settle(group []*groupItem[T, R], blocked bool) {
 		results, err = g.attempt(group, g.parts)
 	}
 	if len(group) > 1 && (IsRefusal(err) || IsLockTimeout(err)) {
-		g.settle(group[:len(group)/2], blocked)
-		g.settle(group[len(group)/2:], blocked)
+		g.resolve(group[:len(group)/2], blocked)
+		g.resolve(group[len(group)/2:], blocked)
 		return
 	}
 	for i, item := range group {

@@ -17,14 +17,14 @@ func isRaw(element string) bool {
 	return false
 }
 
-// settled reports whether a client that reads content as markup is in the same state after it as a
+// selfContained reports whether a client that reads content as markup is in the same state after it as a
 // client that reads it as text: outside of tags, comments and elements of raw text. Otherwise a
 // quote opened in the content could close after a field that appears to be in an attribute.
 //
-// Elements of raw text inside the content must be settled themselves. Their nesting is bounded by
+// Elements of raw text inside the content must be self-contained too. Their nesting is bounded by
 // the number of such elements, because the content of one cannot contain its own end tag, and one
-// that is not closed is not settled.
-func settled(content string) bool {
+// that is not closed is not self-contained.
+func selfContained(content string) bool {
 	if strings.IndexByte(content, '<') < 0 {
 		return true
 	}
@@ -44,28 +44,28 @@ func settled(content string) bool {
 		raw = false
 		switch kind {
 		case html.TextToken:
-			if wasRaw && !settled(content[start:end]) {
+			if wasRaw && !selfContained(content[start:end]) {
 				return false
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
 			name, _ := z.TagName()
 			raw = isRaw(string(name))
 		case html.CommentToken:
-			if !commentSettled(content[start:end]) {
+			if !commentSelfContained(content[start:end]) {
 				return false
 			}
 		}
 	}
 }
 
-// commentSettled is settled for a conditional comment, whose content is live in
+// commentSelfContained is selfContained for a conditional comment, whose content is live in
 // Outlook. Other comments are live nowhere.
-func commentSettled(comment string) bool {
+func commentSelfContained(comment string) bool {
 	body, ok := strings.CutPrefix(comment, "<!--")
 	if !ok || !isConditional(body) {
 		return true
 	}
-	return settled(strings.ReplaceAll(body, "<!--", "    "))
+	return selfContained(strings.ReplaceAll(body, "<!--", "    "))
 }
 
 // isConditional reports whether a comment contains "[if", however spaced.

@@ -19,9 +19,9 @@ import (
 	"email-gateway/worker/internal/mailing"
 )
 
-func (b bench) settle(t *testing.T, advancer mailing.Advancer) {
+func (b bench) applyActions(t *testing.T, advancer mailing.Advancer) {
 	t.Helper()
-	start(t, mailing.NewSettler(mailing.SettlerParams{
+	start(t, mailing.NewEntryActionLoop(mailing.EntryActionLoopParams{
 		Log: slog.New(slog.DiscardHandler), Store: b.Store, Advancer: advancer, Registry: prometheus.NewRegistry(), TTL: 2 * time.Hour,
 	}))
 }
@@ -70,7 +70,7 @@ func events(types ...email.EventType) []email.Event {
 	return list
 }
 
-func TestSettler_Cancel(t *testing.T) {
+func TestEntryActionLoop_Cancel(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	entries := many(9)
@@ -94,7 +94,7 @@ func TestSettler_Cancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		b.settle(t, b.Store.NewAdvancer())
+		b.applyActions(t, b.Store.NewAdvancer())
 	}
 	b.waitFor(t, `SELECT count(*) = 6 FROM mailing_entries WHERE status = 'CANCELLED'`)
 	b.want(t, "CANCELLED CANCELLED CANCELLED SENT QUEUED QUEUED CANCELLED CANCELLED CANCELLED", `SELECT string_agg(status, ' ' ORDER BY id) FROM mailing_entries`)
@@ -115,7 +115,7 @@ func TestSettler_Cancel(t *testing.T) {
 	b.want(t, id.String(), `SELECT metadata ->> 'mailingId' FROM email_events WHERE email_log_id = $1`, ids[0])
 }
 
-func TestSettler_RetryFailed(t *testing.T) {
+func TestEntryActionLoop_RetryFailed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id, ids := b.expanded(t, 5)
@@ -131,7 +131,7 @@ func TestSettler_RetryFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		b.settle(t, b.Store.NewAdvancer())
+		b.applyActions(t, b.Store.NewAdvancer())
 	}
 	b.waitFor(t, `SELECT settling IS NULL FROM mailings`)
 	b.want(t, "QUEUED QUEUED FAILED SENT QUEUED", `SELECT string_agg(status, ' ' ORDER BY id) FROM mailing_entries`)
@@ -144,7 +144,7 @@ func TestSettler_RetryFailed(t *testing.T) {
 }
 
 // More than one round, while one email cannot be written and another process dies.
-func TestSettler_RoundsAndErrors(t *testing.T) {
+func TestEntryActionLoop_RoundsAndErrors(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id, ids := b.expanded(t, 1400)
@@ -152,7 +152,7 @@ func TestSettler_RoundsAndErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := &brokenAdvancer{Advancer: b.Store.NewAdvancer(), id: ids[700]}
-	b.settle(t, broken)
+	b.applyActions(t, broken)
 	b.waitFor(t, `SELECT count(*) = 1399 FROM mailing_entries WHERE status = 'CANCELLED'`)
 	b.want(t, "cancel", `SELECT settling FROM mailings`)
 	broken.repair()
@@ -162,7 +162,7 @@ func TestSettler_RoundsAndErrors(t *testing.T) {
 
 // Some emails are locked while the failed ones are sent again: the others, more than a round of
 // them, are sent meanwhile, and these after the lock is gone.
-func TestSettler_RetryFailedSkipsLockedEmails(t *testing.T) {
+func TestEntryActionLoop_RetryFailedSkipsLockedEmails(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const n = 1300
@@ -192,7 +192,7 @@ func TestSettler_RetryFailedSkipsLockedEmails(t *testing.T) {
 	if _, err := b.Store.RetryFailedEntries(t.Context(), b.company, id); err != nil {
 		t.Fatal(err)
 	}
-	b.settle(t, advancer)
+	b.applyActions(t, advancer)
 	b.waitFor(t, `SELECT count(*) = 1298 FROM mailing_entries WHERE status = 'QUEUED'`)
 	b.want(t, "retry-failed", `SELECT settling FROM mailings`)
 	if err := tx.Rollback(); err != nil {
@@ -204,7 +204,7 @@ func TestSettler_RetryFailedSkipsLockedEmails(t *testing.T) {
 
 // A round belongs to one process, a crash in it loses nothing, and the next round takes the same
 // entries.
-func TestSettleMailing_OneProcessPerRound(t *testing.T) {
+func TestApplyEntryAction_OneProcessPerRound(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id, ids := b.expanded(t, 5)
@@ -213,10 +213,10 @@ func TestSettleMailing_OneProcessPerRound(t *testing.T) {
 	}
 	died := errors.New("died")
 	var seen []string
-	round := func(limit int, err error) (store.Settled, error) {
-		return b.Store.SettleMailing(t.Context(), id, limit, func(ctx context.Context, kind store.SettleKind, emails []uuid.UUID) ([]uuid.UUID, error) {
+	round := func(limit int, err error) (store.EntryActionResult, error) {
+		return b.Store.ApplyEntryAction(t.Context(), id, limit, func(ctx context.Context, kind store.EntryAction, emails []uuid.UUID) ([]uuid.UUID, error) {
 			seen = append(seen, fmt.Sprintf("%s of %d from the first: %v", kind, len(emails), emails[0] == ids[0]))
-			if other, err := b.Store.SettleMailing(ctx, id, limit, nil); err != nil || other.Kind != "" {
+			if other, err := b.Store.ApplyEntryAction(ctx, id, limit, nil); err != nil || other.Kind != "" {
 				t.Errorf("another process is let in: %+v, %v", other, err)
 			}
 			return nil, err
@@ -225,7 +225,7 @@ func TestSettleMailing_OneProcessPerRound(t *testing.T) {
 	if _, err := round(3, died); !errors.Is(err, died) {
 		t.Errorf("%v", err)
 	}
-	for i, want := range []store.Settled{{Kind: store.SettleCancel, More: true}, {Kind: store.SettleCancel, Left: true}} {
+	for i, want := range []store.EntryActionResult{{Kind: store.ActionCancel, More: true}, {Kind: store.ActionCancel, Left: true}} {
 		if got, err := round(3, nil); err != nil || got != want {
 			t.Errorf("round %d: %+v, %v", i, got, err)
 		}
@@ -261,7 +261,7 @@ func (a *brokenAdvancer) Advance(ctx context.Context, t store.Transition) (store
 
 // Another session has locked the row of a cancelled mailing, and an entry of another one. All other entries are
 // cancelled meanwhile, and these when their rows are free.
-func TestSettler_LockedRows(t *testing.T) {
+func TestEntryActionLoop_LockedRows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	locked, _ := b.mailing(t, many(3)...)
@@ -284,7 +284,7 @@ func TestSettler_LockedRows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.settle(t, b.Store.NewAdvancer())
+	b.applyActions(t, b.Store.NewAdvancer())
 	b.waitFor(t, `SELECT count(*) = 2 FROM mailing_entries WHERE mailing_id = $1 AND status = 'CANCELLED'`, other)
 	b.want(t, "PENDING", `SELECT status FROM mailing_entries WHERE id = $1`, entries[1])
 	if err := tx.Rollback(); err != nil {
