@@ -3,6 +3,7 @@ package mailing
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -66,7 +67,8 @@ const noDeadline = 10 * 365 * 24 * time.Hour
 // A locked recipient delays one step of the company by pg.GroupWait. For pg.AsideTime after that, steps
 // skip locked recipients, and the claim of each email writes its recipient. A recipient that
 // another transaction is inserting still delays each step by pg.GroupWait. The error is recipient.ErrLocked if
-// another transaction holds the mailing's row for outbox.LockWait.
+// another transaction holds the mailing's row for outbox.LockWait, or with NearQuota for pg.GroupWait, or the
+// company's quotas for quota.LockWait.
 func (s *Store) Expand(ctx context.Context, job *Job, x Expansion) (queued int, held bool, err error) {
 	for i := range x.Entries {
 		encoded, err := json.Marshal(x.Entries[i].Job)
@@ -76,6 +78,10 @@ func (s *Store) Expand(ctx context.Context, job *Job, x Expansion) (queued int, 
 		x.Entries[i].payload = pg.WithoutEscapedNUL(encoded)
 	}
 	steps, err := s.expandPastLocks(job.CompanyID, func(people peopleMode, wait time.Duration) ([]expanded, error) {
+		if x.NearQuota {
+			// The transaction holds the lock of the quotas, which requests of the company wait for.
+			wait = min(wait, pg.GroupWait)
+		}
 		args := expandParameters.Arguments(expandScalars{job, &x, people, wait}, x.Entries)
 		if x.NearQuota {
 			return s.expandWithinQuota(ctx, job.CompanyID, int64(x.emails()), args)
@@ -88,7 +94,7 @@ func (s *Store) Expand(ctx context.Context, job *Job, x Expansion) (queued int, 
 		return steps, err
 	})
 	switch {
-	case pg.IsLockTimeout(err):
+	case pg.IsLockTimeout(err) && !errors.Is(err, recipient.ErrLocked):
 		return 0, false, fmt.Errorf("expand mailing: %w: %w", recipient.ErrLocked, err)
 	case err != nil:
 		return 0, false, fmt.Errorf("expand mailing: %w", err)
@@ -113,7 +119,8 @@ const (
 	leaveNewPeople // and locked ones: a recipient that another transaction is inserting is in no snapshot
 )
 
-// expandPastLocks takes a step again that a lock held up, and writes fewer recipients each time.
+// expandPastLocks takes a step again that a lock held up, and writes fewer recipients each time. It returns
+// recipient.ErrLocked unchanged: that lock is not a recipient's.
 func (s *Store) expandPastLocks(company uuid.UUID, step func(people peopleMode, wait time.Duration) ([]expanded, error)) ([]expanded, error) {
 	people, wait := writeAllPeople, pg.GroupWait
 	if s.expanding.Holds(company) {
@@ -121,7 +128,7 @@ func (s *Store) expandPastLocks(company uuid.UUID, step func(people peopleMode, 
 	}
 	for {
 		steps, err := pg.Repeat(func() ([]expanded, error) { return step(people, wait) })
-		if !pg.IsLockTimeout(err) || people == leaveNewPeople {
+		if !pg.IsLockTimeout(err) || errors.Is(err, recipient.ErrLocked) || people == leaveNewPeople {
 			return steps, err
 		}
 		s.expanding.Add(company)
@@ -132,14 +139,23 @@ func (s *Store) expandPastLocks(company uuid.UUID, step func(people peopleMode, 
 }
 
 // expandWithinQuota runs a step in a transaction that has locked the company's quotas,
-// before it locks the mailing.
-func (s *Store) expandWithinQuota(ctx context.Context, company uuid.UUID, emails int64, args []any) ([]expanded, error) {
-	return quota.InTx(ctx, s.db, func(tx *sqlx.Tx) (steps []expanded, err error) {
-		if err := quota.TakeFrom(ctx, tx, company, quota.Demand{quota.EmailsPerDay: emails}, false); err != nil {
-			return nil, err
+// before it locks the mailing. If another transaction holds that lock for quota.LockWait, the error is
+// recipient.ErrLocked. quota.InTx does not fit here: its error hides the lock timeout from expandPastLocks.
+func (s *Store) expandWithinQuota(ctx context.Context, company uuid.UUID, emails int64, args []any) (steps []expanded, err error) {
+	err = s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(quota.LockWait)); err != nil {
+			return pg.Translate(err)
 		}
-		return steps, pg.Translate(tx.SelectContext(ctx, &steps, sql.Expand, args...))
+		err := quota.TakeFrom(ctx, tx, company, quota.Demand{quota.EmailsPerDay: emails}, false)
+		switch {
+		case pg.IsLockTimeout(err):
+			return fmt.Errorf("%w: %w", recipient.ErrLocked, err)
+		case err != nil:
+			return err
+		}
+		return pg.Translate(tx.SelectContext(ctx, &steps, sql.Expand, args...))
 	})
+	return steps, err
 }
 
 // emails is how many of the entries become emails.

@@ -2,6 +2,7 @@ package mailing_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,15 +18,19 @@ import (
 )
 
 // Another session has locked a recipient, or is inserting one. The mailing is expanded meanwhile,
-// and the claim of the email stores what its entry says about that recipient.
+// and the claim of the email stores what its entry says about that recipient. A batch close to the daily
+// quota, which is written in the transaction that checks the quota, does the same.
 func TestProcessor_LockedRecipient(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		prepare, lock string
 		others        bool // are stored at once
+		quota         int64
 	}{
-		"locked":         {`INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'old@example.com')`, `SELECT $2::uuid FROM recipients WHERE id = $1 FOR UPDATE`, true},
-		"being inserted": {``, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'old@example.com')`, false},
+		"locked":                           {`INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'old@example.com')`, `SELECT $2::uuid FROM recipients WHERE id = $1 FOR UPDATE`, true, 0},
+		"being inserted":                   {``, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'old@example.com')`, false, 0},
+		"locked, close to the daily quota": {`INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'old@example.com')`, `SELECT $2::uuid FROM recipients WHERE id = $1 FOR UPDATE`, true, 100},
+		"being inserted, close to the daily quota": {``, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'old@example.com')`, false, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -35,6 +40,7 @@ func TestProcessor_LockedRecipient(t *testing.T) {
 			entries[17] = entry{email: "ana@example.com", nome: "Ana", cidade: "Recife", externalID: "C-x", hash: hash, enc: []byte("sealed")}
 			entries[18] = entry{email: "bia@example.com", nome: "Ana"} // identified by the id of its address alone
 			id, ids := b.mailing(t, entries...)
+			b.limitEmailsPerDay(t, c.quota)
 			person, byAddress := store.RecipientID(b.company, "C-x", hash, "ana@example.com"), store.RecipientID(b.company, "", "", "bia@example.com")
 			tx, err := b.SQL.BeginTx(t.Context(), nil)
 			if err != nil {
@@ -151,6 +157,74 @@ func TestProcessor_LockedMailingDelaysNoOther(t *testing.T) {
 		t.Fatal(results[0])
 	}
 	b.want(t, "6 SENDING", `SELECT (SELECT count(*) FROM email_outbox WHERE target = 'email:send') || ' ' || status FROM mailings WHERE id = $1`, held)
+}
+
+// Another session has locked the company's quotas for longer than the tries of a job take. No try is
+// counted, and the mailing is expanded once the lock is released.
+func TestProcessor_LockedQuotas(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, ids := b.mailing(t, many(3)...)
+	b.limitEmailsPerDay(t, 1000)
+	tx, err := b.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	b.exec(t, `INSERT INTO quota_totals (company_id) VALUES ($1) ON CONFLICT DO NOTHING`, b.company)
+	if _, err := tx.ExecContext(t.Context(), `SELECT FROM quota_totals WHERE company_id = $1 FOR UPDATE`, b.company); err != nil {
+		t.Fatal(err)
+	}
+	task := taskOf(id, 1)
+	for try := range 4 {
+		task.LastTry = try >= 2
+		wantUncounted(t, handle(t.Context(), b.params(), task))
+		b.want(t, "PROCESSING 0 0", `SELECT status || ' ' || attempts || ' ' || (SELECT count(*) FROM dead_letters) FROM mailings`)
+		b.exec(t, `UPDATE mailings SET last_attempt = now() - interval '31 s'`)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := handle(t.Context(), b.params(), task); err != nil {
+		t.Fatal(err)
+	}
+	b.expandedOnce(t, id, len(ids))
+}
+
+// Another session locks the mailing while its job writes a batch. Close to the daily quota the job waits less
+// for it, because other requests of the company wait for the quotas that the job has locked.
+func TestProcessor_LockedMailingCloseToQuota(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	expand := func() time.Duration {
+		id, _ := b.mailing(t, many(3)...)
+		p := b.params()
+		var tx *sql.Tx
+		var begun time.Time
+		p.Store = &steppedStore{Store: b.Store, before: func(step string) (err error) {
+			if step != "Expand" {
+				return nil
+			}
+			if tx, err = b.SQL.BeginTx(context.WithoutCancel(t.Context()), nil); err != nil {
+				return err
+			}
+			_, err = tx.ExecContext(t.Context(), `SELECT FROM mailings WHERE id = $1 FOR UPDATE`, id)
+			begun = time.Now()
+			return err
+		}}
+		wantUncounted(t, handle(t.Context(), p, taskOf(id, 1)))
+		took := time.Since(begun)
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		b.want(t, "PROCESSING 0 0", `SELECT status || ' ' || attempts || ' ' || (SELECT count(*) FROM dead_letters) FROM mailings WHERE id = $1`, id)
+		return took
+	}
+	usual := expand()
+	b.limitEmailsPerDay(t, 1000)
+	if took := expand(); 2*took > usual {
+		t.Errorf("the quotas are locked for %v, and without a quota the job waits %v", took, usual)
+	}
 }
 
 // Another session locks the mailing while its job runs. A heartbeat and the record of a failure

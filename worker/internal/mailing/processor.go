@@ -207,12 +207,12 @@ func (p *Processor) fail(ctx context.Context, log *slog.Logger, job *store.Maili
 	return &queue.RetryLater{Reason: reason, Uncounted: store.IsOutage(cause)}
 }
 
-// locked is the result when another transaction has locked the mailing's row: the job is retried
-// later, so that other mailings can run.
+// locked is the result when another transaction has locked the mailing's row or its company's quotas: the
+// job is retried later, so that other mailings can run.
 func (p *Processor) locked(log *slog.Logger, err error) error {
 	p.Metrics.job("lost")
-	log.Warn("another transaction has locked the mailing, retrying its job", "error", email.MaskText(err.Error()))
-	return &queue.RetryLater{Delay: p.live(), Uncounted: true, Reason: "another transaction has locked the mailing"}
+	log.Warn("another transaction has locked the mailing or its company's quotas, retrying the job", "error", email.MaskText(err.Error()))
+	return &queue.RetryLater{Delay: p.live(), Uncounted: true, Reason: "another transaction has locked the mailing or its company's quotas"}
 }
 
 // unwritten is the result when nothing could be written. The mailing keeps its heartbeat and is

@@ -14,10 +14,7 @@ func TestProcessor_WaitsForDailyQuota(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id, _ := b.mailing(t, many(5)...)
-	three := int64(3)
-	if err := b.Store.SetQuotas(t.Context(), storetest.Operator(), b.company, map[store.Quota]*int64{store.QuotaEmailsPerDay: &three}); err != nil {
-		t.Fatal(err)
-	}
+	b.limitEmailsPerDay(t, 3)
 	p := b.params()
 	p.BatchSize = 2
 	if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {

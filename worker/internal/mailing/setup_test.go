@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/service"
+	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/worker/internal/mailing"
 	"email-gateway/worker/internal/mx"
@@ -95,6 +96,15 @@ func (b bench) mailing(t *testing.T, entries ...entry) (uuid.UUID, []uuid.UUID) 
 		id, b.company, first, last, len(ids), len(ids)-invalid, invalid)
 	b.exec(t, `INSERT INTO dispatch_lanes (company_id, queue, mailing_id) VALUES ($1, 'email:send:low', $2)`, b.company, id)
 	return id, ids
+}
+
+// limitEmailsPerDay sets the company's daily quota of emails; 0 is unlimited.
+func (b bench) limitEmailsPerDay(t *testing.T, limit int64) {
+	t.Helper()
+	err := b.Store.SetQuotas(t.Context(), storetest.Operator(), b.company, map[store.Quota]*int64{store.QuotaEmailsPerDay: &limit})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // many returns n plain entries.
