@@ -65,12 +65,15 @@ type Breaker struct {
 	run          run
 	opening      sharedTry
 	reachability reachability
+	refusals     refusals
 	refused      string // code of the account's last handled refusal; only used by Account
 }
 
 // Call is one call of the provider.
 type Call struct {
 	Email, Attempt uuid.UUID
+	Sender         string // domain of the From address
+	Began          time.Time
 	Pass           store.BreakerPass // the breaker's state at the attempt's claim
 	// Last means that the email has no try left after this one.
 	Last bool
@@ -100,6 +103,7 @@ func (b *Breaker) watch(ctx context.Context) (more bool, err error) {
 // Answered reports that the provider accepted an email. If it was the probe, the breaker closes.
 func (b *Breaker) Answered(c Call) {
 	b.run.ended(c, nil, time.Now())
+	b.refusals.answered(c)
 	b.close(c.Pass)
 }
 
@@ -112,6 +116,9 @@ func (b *Breaker) Answered(c Call) {
 // provider has answered another email since the previous failure: then only the account's API may
 // be down.
 //
+// An ambiguous Park opens the breaker, unless this process knows that the account works for others: then it concerns only the
+// email's sender, and the try counts. A single sender that the account may not use does not stop the others.
+//
 // Failed repeats its reads and writes until the database answers. But it does not wait for another
 // session's lock on the breaker's row: the state is then unchanged, the email's own outcome applies
 // (in a certain outage its try does not count), and the next failing call tries to open the
@@ -119,6 +126,8 @@ func (b *Breaker) Answered(c Call) {
 func (b *Breaker) Failed(c Call, f *provider.Failure) (unspent bool) {
 	belief, answers := b.run.ended(c, f, time.Now())
 	switch {
+	case f.Outcome == provider.Park && f.Ambiguous && !c.Pass.Probe && !b.refusals.concernAccount(c, time.Now()):
+		return false
 	case f.Outcome == provider.Park, f.Outage && belief == certain:
 		b.trip(c, f)
 		return true

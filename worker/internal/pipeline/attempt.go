@@ -91,7 +91,9 @@ func (a *attempt) transition(guard store.Guard, to email.Status) store.Transitio
 
 // call describes this attempt to the circuit breaker.
 func (a *attempt) call(maxAttempts int) breaker.Call {
-	return breaker.Call{Email: a.row.ID, Attempt: a.id, Pass: a.pass, Last: a.number() >= maxAttempts}
+	return breaker.Call{
+		Email: a.row.ID, Attempt: a.id, Sender: email.DomainOf(a.row.Sender), Began: a.called, Pass: a.pass, Last: a.number() >= maxAttempts,
+	}
 }
 
 // end returns a transition out of PROCESSING, guarded by this attempt's claim token.

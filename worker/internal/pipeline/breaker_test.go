@@ -336,3 +336,58 @@ func (b *safeBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.all.String()
 }
+
+// A refusal that may concern only its sender opens the circuit breaker once. When the account has then accepted the email of
+// another sender, the next refusal is that sender's own: its tries count, and the breaker stays closed for the others.
+func TestBreaker_OneSenderIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	unclear := denied
+	unclear.Ambiguous = true
+	from := func(domain string) uuid.UUID {
+		id := b.Accept(t, b.company, nil)
+		b.exec(t, "UPDATE email_outbox SET sender = $2 WHERE id = $1", id, "Shop <shop@"+domain+">")
+		return id
+	}
+	state := func(when string, want store.BreakerState, openings int64) {
+		t.Helper()
+		if got := b.breakerRow(t); got.State != want || got.Openings != openings {
+			t.Errorf("%s: %s, opened %d times; want %s, %d", when, got.State, got.Openings, want, openings)
+		}
+	}
+	refuse := func(id uuid.UUID) error {
+		b.sender.fail(1, unclear)
+		return b.handle(t, id)
+	}
+
+	first := from("refused.example")
+	if err := refuse(first); err != nil {
+		t.Fatal(err)
+	}
+	b.expect(t, first, email.Pending, 0, 0)
+	state("the first refusal", store.BreakerOpen, 1)
+
+	probe := from("works.example")
+	b.probe(t, probe)
+	if err := b.handle(t, probe); err != nil {
+		t.Fatal(err)
+	}
+	state("another sender's probe", store.BreakerClosed, 1)
+
+	b.exec(t, "UPDATE email_outbox SET next_at = now() WHERE id = $1", first)
+	_ = refuse(first)
+	b.expect(t, first, email.RetryScheduled, 1, 0)
+	second := from("refused.example")
+	_ = refuse(second)
+	b.expect(t, second, email.RetryScheduled, 1, 0)
+	state("the same sender again", store.BreakerClosed, 1)
+
+	// The sender is allowed now. If it is refused later, it may be the account again.
+	if err := b.handle(t, from("refused.example")); err != nil {
+		t.Fatal(err)
+	}
+	if err := refuse(from("refused.example")); err != nil {
+		t.Fatal(err)
+	}
+	state("refused after it was accepted", store.BreakerOpen, 2)
+}

@@ -58,7 +58,7 @@ func (p *Pipeline) recordFailure(log *slog.Logger, a *attempt, f *provider.Failu
 	case provider.Throttled:
 		a.throttles++
 		return p.retry(log, a, f)
-	case provider.Retry:
+	case provider.Retry, provider.Park: // Park gets here only if it concerns this email or its sender
 		if a.number() >= p.MaxAttempts {
 			return p.fail(log, a, f)
 		}
@@ -72,7 +72,7 @@ func (p *Pipeline) recordFailure(log *slog.Logger, a *attempt, f *provider.Failu
 			return p.retry(log, a, f)
 		}
 		return p.fail(log, a, f)
-	case provider.Park, provider.Unspent:
+	case provider.Unspent:
 		return p.release(log, a, slog.LevelWarn, f.Code, f)
 	}
 	return fmt.Errorf("record failure: unknown outcome %q", f.Outcome)

@@ -73,7 +73,8 @@ const (
 	// so it is never retried automatically.
 	Unreadable Outcome = "UNREADABLE"
 	// Park: the email is fine, but the account, the credentials or the endpoint is not. The try
-	// does not count.
+	// does not count, unless the failure is Ambiguous and the account is known to work: then it
+	// counts like that of Retry.
 	Park Outcome = "PARK"
 	// Unspent: the call ended on our side before there was a connection. The try does not count.
 	Unspent Outcome = "UNSPENT"
@@ -103,6 +104,9 @@ type Failure struct {
 	// AccountWide means that the next email would get the same answer (a paused account, an
 	// exhausted daily quota), which opens the circuit breaker. Park implies it and does not set it.
 	AccountWide bool
+	// Ambiguous, of a Park, means that the answer does not say whether it concerns the account or
+	// only the email or its sender.
+	Ambiguous bool
 	// Outage means that the provider does not work: it is unavailable, answers 5xx, cannot be
 	// reached, breaks the connection or does not answer in time. A single such failure may be
 	// caused by the email; failures of several emails in a row open the circuit breaker.

@@ -15,11 +15,12 @@ import (
 // answer is an HTTP response other than a receipt. It may come from SES or from a proxy; only SES
 // names its errors.
 type answer struct {
-	status  int
-	code    string // the error's name, "" when the answer has none
-	message string
-	skewed  bool // the SDK found a clock skew of minutes
-	err     error
+	status   int
+	code     string // the error's name, "" when the answer has none
+	message  string
+	skewed   bool // the SDK found a clock skew of minutes
+	namesSet bool // the request named a configuration set
+	err      error
 }
 
 // answerOf extracts the response from the error of a call, if there was one.
@@ -86,14 +87,17 @@ func (a answer) byName() *provider.Failure {
 		if a.says("not verified") {
 			return a.failure(provider.Failed, codeIdentityNotVerified, provider.ConfigurationError)
 		}
+		if a.says("paused for this account") { // the v1 API's name for SendingPaused
+			return accountWide(a.failure(provider.Failed, codeAccountPaused, provider.PermanentError))
+		}
 		return a.failure(provider.Failed, codeMessageRejected, provider.PermanentError)
 	case "MailFromDomainNotVerified":
 		return a.failure(provider.Failed, codeMailFromNotVerified, provider.ConfigurationError)
 	case "ConfigurationSetDoesNotExist":
-		return a.failure(provider.Failed, codeConfigurationSet, provider.ConfigurationError)
+		return a.missingConfigurationSet()
 	case "NotFound":
 		if a.missesConfigurationSet() {
-			return a.failure(provider.Failed, codeConfigurationSet, provider.ConfigurationError)
+			return a.missingConfigurationSet()
 		}
 		return a.failure(provider.Failed, codeResourceNotFound, provider.ConfigurationError)
 	case "BadRequest":
@@ -131,7 +135,8 @@ func (a answer) byName() *provider.Failure {
 		if a.skewed {
 			return a.failure(provider.Park, codeAuthFailed, provider.ConfigurationError)
 		}
-		return a.failure(provider.Park, codeAccessDenied, provider.ConfigurationError)
+		// The text names an identity, also if the credentials may send as none.
+		return ambiguous(a.failure(provider.Park, codeAccessDenied, provider.ConfigurationError))
 	}
 	return nil
 }
@@ -140,9 +145,9 @@ func (a answer) byName() *provider.Failure {
 func (a answer) byStatus() *provider.Failure {
 	switch a.status {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return a.failure(provider.Park, codeAccessDenied, provider.ConfigurationError)
+		return ambiguous(a.failure(provider.Park, codeAccessDenied, provider.ConfigurationError))
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		return a.failure(provider.Park, codeUnexpectedResponse, provider.ConfigurationError)
+		return ambiguous(a.failure(provider.Park, codeUnexpectedResponse, provider.ConfigurationError))
 	case http.StatusRequestTimeout:
 		return a.failure(provider.Retry, codeTimeout, provider.TimeoutError)
 	case http.StatusRequestEntityTooLarge:
@@ -150,7 +155,8 @@ func (a answer) byStatus() *provider.Failure {
 	case http.StatusTooManyRequests:
 		return a.throttled()
 	case http.StatusServiceUnavailable:
-		return outage(a.failure(provider.Retry, codeServiceUnavailable, provider.TransientError))
+		// Without SES's name it is a proxy's, which may have lost its connection to SES after it had forwarded the email.
+		return outage(a.failure(provider.Unknown, codeServiceUnavailable, provider.TransientError))
 	}
 	switch {
 	case a.status >= 500:
@@ -159,9 +165,9 @@ func (a answer) byStatus() *provider.Failure {
 	case a.status >= 400 && (a.code != "" || a.message != ""):
 		return a.failure(provider.Failed, codeBadRequest, provider.PermanentError)
 	default:
-		// A redirect, or an error that is not in SES's format: the endpoint is wrong, and every
-		// email would get the same response.
-		return a.failure(provider.Park, codeUnexpectedResponse, provider.ConfigurationError)
+		// A redirect, or an error that is not in SES's format: the endpoint is wrong and every email
+		// would get the same response, or a proxy refuses this one.
+		return ambiguous(a.failure(provider.Park, codeUnexpectedResponse, provider.ConfigurationError))
 	}
 }
 
@@ -182,6 +188,15 @@ func (a answer) missesConfigurationSet() bool {
 	return a.says("configuration set") && a.says("exist")
 }
 
+// missingConfigurationSet parks the email: every request names the same set. Requests that name none get this answer only
+// because of the default set of their identity.
+func (a answer) missingConfigurationSet() *provider.Failure {
+	if a.namesSet {
+		return a.failure(provider.Park, codeConfigurationSet, provider.ConfigurationError)
+	}
+	return a.failure(provider.Failed, codeConfigurationSet, provider.ConfigurationError)
+}
+
 func (a answer) says(fragment string) bool {
 	return strings.Contains(strings.ToLower(a.message), fragment)
 }
@@ -192,6 +207,11 @@ func (a answer) failure(v provider.Outcome, code string, c provider.Category) *p
 
 func accountWide(f *provider.Failure) *provider.Failure {
 	f.AccountWide = true
+	return f
+}
+
+func ambiguous(f *provider.Failure) *provider.Failure {
+	f.Ambiguous = true
 	return f
 }
 

@@ -47,19 +47,19 @@ const (
 // concern a single email.
 func BreakerCodes() []string {
 	return []string{
-		codeAccountPaused, codeAccountSuspended, codeAccessDenied, codeAuthFailed, codeCredentialsExpired, codeCredentialsMissing,
+		codeAccountPaused, codeAccountSuspended, codeAccessDenied, codeAuthFailed, codeConfigurationSet, codeCredentialsExpired, codeCredentialsMissing,
 		codeDailyQuota, codeEndpointInvalid, codeInternalError, codeNetworkError, codeResponseUnreadable, codeSendCancelled,
 		codeServiceUnavailable, codeTimeout, codeTLSError, codeUnexpectedResponse,
 	}
 }
 
 // classify maps the error of one SendEmail call to a Failure. connected reports whether the call
-// had a connection.
+// had a connection, namesSet whether the request named a configuration set.
 //
 // The order of the checks matters. The SDK wraps one error in another, and the outer ones mislead:
 // a failure to fetch credentials has the HTTP status of another service, a transport error is a
 // response with status 0, and an unreadable response still has a usable status.
-func classify(err error, connected bool) *provider.Failure {
+func classify(err error, connected, namesSet bool) *provider.Failure {
 	if refusedByClient(err) {
 		return invalid(err)
 	}
@@ -67,6 +67,7 @@ func classify(err error, connected bool) *provider.Failure {
 		return failure(provider.Park, codeCredentialsMissing, provider.ConfigurationError, err)
 	}
 	if a, ok := answerOf(err); ok {
+		a.namesSet = namesSet
 		return a.classify()
 	}
 	return classifySilence(err, connected)

@@ -71,6 +71,15 @@ func refused() []outcome {
 			want: named("ConfigurationSetDoesNotExistException", failed("SES_CONFIGURATION_SET_DOES_NOT_EXIST", provider.ConfigurationError)),
 		},
 		{
+			name: "the worker's configuration set missing", at: refuses(404, "NotFoundException", noSet), requests: 1,
+			config: func(c *ses.Config) { c.ConfigurationSet = "feedback" },
+			want:   named("NotFoundException", parks("SES_CONFIGURATION_SET_DOES_NOT_EXIST")),
+		},
+		{
+			name: "account paused, as in v1", at: refuses(400, "MessageRejected", "Sending paused for this account. For more information, check the inbox."), requests: 1,
+			want: accountWide(named("MessageRejected", failed("SES_ACCOUNT_SENDING_PAUSED", provider.PermanentError))),
+		},
+		{
 			name: "something else missing", at: refuses(404, "NotFoundException", "Tenant acme was not found."), requests: 1,
 			want: named("NotFoundException", failed("SES_RESOURCE_NOT_FOUND", provider.ConfigurationError)),
 		},
@@ -146,7 +155,7 @@ func throttled() []outcome {
 
 // broken: server failures. Only some of them mean that the email was certainly not accepted.
 func broken() []outcome {
-	unavailable := outage(retries("SES_SERVICE_UNAVAILABLE", provider.TransientError))
+	unavailable := unknown("SES_SERVICE_UNAVAILABLE", provider.TransientError) // a proxy's
 	internal := unknown("SES_INTERNAL_ERROR", provider.TransientError)
 	return []outcome{
 		{
@@ -185,9 +194,11 @@ func denied() []outcome {
 		"UnrecognizedClientException": "SES_AUTH_FAILED", "InvalidClientTokenId": "SES_AUTH_FAILED",
 		"MissingAuthenticationTokenException": "SES_AUTH_FAILED", "IncompleteSignature": "SES_AUTH_FAILED",
 		"SignatureDoesNotMatch": "SES_AUTH_FAILED", "InvalidSignatureException": "SES_AUTH_FAILED",
-		"AccessDeniedException": "SES_ACCESS_DENIED", "AccessDenied": "SES_ACCESS_DENIED", "OptInRequired": "SES_ACCESS_DENIED",
 	} {
 		all = append(all, outcome{name: name, at: refuses(403, name, "No."), requests: 1, want: named(name, parks(code))})
+	}
+	for _, name := range []string{"AccessDeniedException", "AccessDenied", "OptInRequired"} {
+		all = append(all, outcome{name: name, at: refuses(403, name, "No."), requests: 1, want: named(name, ambiguous(parks("SES_ACCESS_DENIED")))})
 	}
 	late := func(name string) func(*testing.T) endpoint {
 		return serve(func(w http.ResponseWriter, _ *http.Request) {
@@ -208,8 +219,8 @@ func denied() []outcome {
 			name: "clock skew reported as denied", at: late("AccessDeniedException"), requests: 1,
 			want: named("AccessDeniedException", parks("SES_AUTH_FAILED")),
 		},
-		outcome{name: "403 with a page", at: says(403, page), requests: 1, want: parks("SES_ACCESS_DENIED")},
-		outcome{name: "401 with nothing", at: says(401, ``), requests: 1, want: parks("SES_ACCESS_DENIED")},
+		outcome{name: "403 with a page", at: says(403, page), requests: 1, want: ambiguous(parks("SES_ACCESS_DENIED"))},
+		outcome{name: "401 with nothing", at: says(401, ``), requests: 1, want: ambiguous(parks("SES_ACCESS_DENIED"))},
 	)
 }
 
@@ -223,7 +234,7 @@ func misled() []outcome {
 			w.WriteHeader(status)
 		})
 	}
-	unexpected := parks("SES_UNEXPECTED_RESPONSE")
+	unexpected := ambiguous(parks("SES_UNEXPECTED_RESPONSE"))
 	return []outcome{
 		{name: "301 without an address", at: elsewhere(301, ""), requests: 1, want: unexpected},
 		{name: "302", at: elsewhere(302, "/login"), requests: 1, want: unexpected},

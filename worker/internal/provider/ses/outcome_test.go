@@ -69,7 +69,7 @@ func TestBreakerCodes(t *testing.T) {
 // happen makes the call, checks the number of requests and returns the error.
 func (o outcome) happen(t *testing.T) error {
 	if o.err != nil {
-		return ses.Classify(o.err, false)
+		return ses.Classify(o.err, false, false)
 	}
 	e := o.at(t)
 	c := ses.Config{Endpoint: e.url}
@@ -96,6 +96,11 @@ func failed(code string, c provider.Category) *provider.Failure {
 
 func parks(code string) *provider.Failure {
 	return &provider.Failure{Outcome: provider.Park, Code: code, Category: provider.ConfigurationError}
+}
+
+func ambiguous(f *provider.Failure) *provider.Failure {
+	f.Ambiguous = true
+	return f
 }
 
 func throttles(code string) *provider.Failure {

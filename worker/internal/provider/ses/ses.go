@@ -148,7 +148,7 @@ func (s *Sender) send(ctx context.Context, m provider.Message) (provider.Receipt
 	ctx, call := watch(ctx)
 	output, err := s.client.SendEmail(ctx, input)
 	if err != nil {
-		return provider.Receipt{}, classify(err, call.connected.Load())
+		return provider.Receipt{}, classify(err, call.connected.Load(), s.configurationSet != "")
 	}
 	// The SDK reads `{}` and an empty body as success without an id.
 	if id := aws.ToString(output.MessageId); id != "" {
