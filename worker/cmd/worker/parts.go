@@ -45,8 +45,8 @@ type program struct {
 	monitor  *asynqueue.Monitor
 }
 
-// parts lists the program's parts in their start order. They stop in reverse order: first the
-// consumer stops taking tasks and finishes the active ones, last the HTTP listener stops.
+// parts lists the program's parts in their start order. They stop in reverse order: first all
+// consumers stop taking work, at the same time, and finish what they have; last the HTTP listener stops.
 func (p program) parts() ([]service.Named, error) {
 	c := p.config
 	tracer := p.traces.Tracer()
@@ -80,13 +80,14 @@ func (p program) parts() ([]service.Named, error) {
 		// AWS allows one such call per second for the whole account.
 		"ses": status.Seldom(time.Minute, p.sender.Reach),
 	}
-	var bulk []service.Named
+	taking := []service.Named{{Name: "emails", Service: consumer}}
 	var takers consumers
 	if c.RabbitMQURL != "" {
-		var err error
-		if bulk, takers, err = p.bulkParts(); err != nil {
+		bulk, all, err := p.bulkParts()
+		if err != nil {
 			return nil, err
 		}
+		taking, takers = append(taking, bulk...), all
 		probes["rabbitmq"] = takers.ping
 	}
 	if c.EventsQueue != "" {
@@ -94,17 +95,17 @@ func (p program) parts() ([]service.Named, error) {
 		if err != nil {
 			return nil, err
 		}
-		bulk = append(bulk, service.Named{Name: "SES events", Service: reader})
+		taking = append(taking, service.Named{Name: "SES events", Service: reader})
 		probes["sesEvents"] = reader.Ping
 	}
 	if c.CPFCNPJKeys.Newest() != "" {
-		bulk = append(bulk, service.Named{Name: "webhooks", Service: p.webhooks()})
+		taking = append(taking, service.Named{Name: "webhooks", Service: p.webhooks()})
 	}
 	drain := service.NewDrain(c.DrainDelay)
 	ready := map[string]status.Probe{"database": p.db.Confirm, "redis": consumer.Ping}
 	mux := status.Handler(p.registry, ready)
 	mux.Handle(asynqueue.MonitorPath+"/", p.monitor)
-	parts := append([]service.Named{
+	return []service.Named{
 		{Name: "traces", Service: p.traces},
 		{Name: "http", Service: service.NewHTTP(p.log, c.Addr, drain.Handler(mux))},
 		{Name: "status", Service: status.NewReporter(status.Params{
@@ -119,12 +120,12 @@ func (p program) parts() ([]service.Named, error) {
 		{Name: "quota", Service: pace.NewQuota(pace.QuotaParams{
 			Log: p.log, Pacer: pacer, Account: p.sender, Breaker: providerBreaker, Peers: peers(p.db), Registry: p.registry, Fallback: c.SendRate,
 		})},
-		{Name: "gate", Service: providerBreaker.Watch()},
+		{Name: "circuit breaker", Service: providerBreaker.Watch()},
 		{Name: "results", Service: line},
 		{Name: "concurrency", Service: limit},
-		{Name: "consumer", Service: consumer},
-	}, bulk...)
-	return append(parts, service.Named{Name: "drain", Service: drain}), nil
+		{Name: "consumers", Service: service.Together(taking...)},
+		{Name: "drain", Service: drain},
+	}, nil
 }
 
 // eventsReader makes the reader of the queue of SES events.

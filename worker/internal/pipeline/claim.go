@@ -46,9 +46,10 @@ func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error
 }
 
 // insist repeats a write that failed in an outage or on another transaction's lock until the
-// database answers. It holds no connection between two tries.
+// database answers, and for refusedTime a write of an acceptance that the database refuses. It holds
+// no connection between two tries.
 func (p *Pipeline) insist(ctx context.Context, t store.Transition) (store.Advanced, error) {
-	delay := repeatDelay
+	delay, begun := repeatDelay, time.Now()
 	for {
 		if err := service.Pause(ctx, delay); err != nil {
 			return store.Advanced{}, err
@@ -57,7 +58,7 @@ func (p *Pipeline) insist(ctx context.Context, t store.Transition) (store.Advanc
 		switch {
 		case store.IsOutage(err):
 			delay = repeatDelay
-		case done.Locked:
+		case done.Locked, err != nil && t.Status == email.Sent && time.Since(begun) < refusedTime:
 			delay = min(2*delay, lockedDelay)
 		default:
 			return done, err

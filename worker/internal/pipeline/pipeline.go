@@ -7,6 +7,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -133,6 +134,9 @@ const (
 	lockedDelay = time.Second
 	// repeatDelay is the pause between two tries of a write during a database outage.
 	repeatDelay = 250 * time.Millisecond
+	// refusedTime is how long the write of an acceptance is repeated that the database refuses: as
+	// long as a lease. After that the email's outcome is unknown to the others.
+	refusedTime = time.Minute
 	// releaseDelay is how long a released email waits in the outbox.
 	releaseDelay = 5 * time.Second
 	// outagePause and outageDelay apply while the database is unavailable: the pause of a worker
@@ -155,9 +159,17 @@ const (
 // Handle is the queue's handler for one email task. It returns nil when the task is done, including
 // when there is nothing left to do. If ctx ends, the worker is stopping: a read or write that this
 // interrupts is not an error, and the task returns to the queue.
-func (p *Pipeline) Handle(ctx context.Context, task queue.Task) error {
+func (p *Pipeline) Handle(ctx context.Context, task queue.Task) (err error) {
 	begun := time.Now()
-	err := p.handle(ctx, task)
+	defer func() {
+		switch cause := recover(); {
+		case cause != nil && task.Retried > 0:
+			err = p.faultAgain(ctx, task, begun, fmt.Errorf("panic: %v", cause))
+		case cause != nil:
+			panic(cause) // the queue's adapter logs it with its stack and retries the task
+		}
+	}()
+	err = p.handle(ctx, task)
 	switch {
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || store.IsOutage(err)):
 		return stopped()

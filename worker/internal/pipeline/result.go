@@ -179,9 +179,10 @@ func (p *Pipeline) release(log *slog.Logger, a *attempt, level slog.Level, why s
 // record writes the result of an attempt. The provider has answered, so the write is repeated until
 // the database answers. While another transaction has locked the email it is repeated in the
 // background, if there is a slot; applied is then false. An error means that the database rejected
-// the statement, which is a bug. applied is also false if the lease ran out and another attempt has
-// changed the email: a late failure is ignored. A late acceptance is recorded, unless there is one
-// already.
+// the statement, because of a fault of the schema or of this program. An acceptance is then repeated
+// in the same way for refusedTime, since the email would be sent again without it. applied is also
+// false if the lease ran out and another attempt has changed the email: a late failure is ignored. A
+// late acceptance is recorded, unless there is one already.
 func (p *Pipeline) record(log *slog.Logger, a *attempt, t store.Transition) (applied bool, err error) {
 	ctx := context.Background() // neither a shutdown nor the queue may interrupt this
 	done, err := p.Advancer.Advance(ctx, t)
@@ -189,13 +190,18 @@ func (p *Pipeline) record(log *slog.Logger, a *attempt, t store.Transition) (app
 		log.Error("cannot record the attempt's result, repeating until the database answers", "error", err)
 		done, err = p.insist(ctx, t)
 	}
-	if done.Locked {
+	switch refused := err != nil && t.Status == email.Sent; {
+	case refused:
+		log.Error("the database refuses the result of an accepted email, repeating", "error", email.MaskText(err.Error()))
+	case done.Locked:
 		log.Warn("email locked by another transaction, repeating until the attempt's result is recorded", "ended", t.Status)
-		if p.recordLater(log, a, t) {
-			return false, nil
-		}
-		done, err = p.insist(ctx, t)
+	default:
+		return p.recorded(log, a, t, done, err)
 	}
+	if p.recordLater(log, a, t) {
+		return false, nil
+	}
+	done, err = p.insist(ctx, t)
 	return p.recorded(log, a, t, done, err)
 }
 
