@@ -183,6 +183,49 @@ func TestTemplates_Send(t *testing.T) {
 	}
 }
 
+// Half of a surrogate pair and U+0000 in the data of a template are faults of their field, with and without
+// an Idempotency-Key.
+func TestTemplates_DataWithBadCharacters(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	if r := g.template(t, http.MethodPost, "", `{"name": "hello", "subject": "Olá {{nome}}", "html": "<p>x</p>", "publish": true}`); r.Status != http.StatusCreated {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	refused := func(r reply, field string) {
+		t.Helper()
+		if r.Status != http.StatusUnprocessableEntity || len(r.problem(t).Errors) != 1 {
+			t.Errorf("%d %s", r.Status, r.Body)
+			return
+		}
+		if f := r.problem(t).Errors[0]; f.Field != field || f.Code != "BAD_CHARACTER" {
+			t.Errorf("%+v, want a fault of %s", f, field)
+		}
+	}
+	before := g.rows(t)
+	for _, bad := range []string{`Ana \ud83d`, `\ude00`, `a\u0000b`} {
+		data := fmt.Sprintf(`{"nome": "%s"}`, bad)
+		email := `{"to": "ana@example.com", "recipient": {"externalId": "1"}, "template": {"name": "hello", "data": ` + data + `}}`
+		for range 2 {
+			refused(g.keyed(t, "k1", email), "template.data.nome")
+		}
+		refused(g.send(t, email), "template.data.nome")
+		refused(g.batch(t, "", "", batchBody(email)), "emails[0].template.data.nome")
+		if b := g.batch(t, "?mode=partial", "", batchBody(email, emailBody(nil))).batch(t); b.Rejected != 1 || b.Emails[0].Error.Errors[0].Field != "emails[0].template.data.nome" {
+			t.Errorf("%+v", b)
+		}
+		before++ // the valid email of the partial batch
+		refused(g.template(t, http.MethodPost, "/hello/preview", `{"data": `+data+`}`), "data.nome")
+		refused(g.template(t, http.MethodPost, "", `{"name": "b", "subject": "s", "html": "<p>x</p>", "variables": [{"name": "nome", "default": {"a": ["`+bad+`"]}}]}`), "variables[0].default.a[0]")
+	}
+	if n := g.rows(t); n != before {
+		t.Errorf("%d rows, want %d", n, before)
+	}
+	// The key is not used up.
+	if r := g.keyed(t, "k1", `{"to": "ana@example.com", "recipient": {"externalId": "1"}, "template": {"name": "hello", "data": {"nome": "Ana \ud83d\ude00"}}}`); r.Status != http.StatusAccepted {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}
+
 // A replay answers as the first request did, whatever was published since.
 func TestTemplates_Replay(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package strictjson
 
 import (
+	"errors"
 	"reflect"
 	"strconv"
 	"strings"
@@ -54,7 +55,10 @@ type decoder struct {
 
 func (w *decoder) value(s *shape, text string, into reflect.Value) {
 	if s.goType == rawType {
-		into.SetBytes([]byte(text))
+		known := len(w.faults)
+		if w.checkRaw(text); len(w.faults) == known {
+			into.SetBytes([]byte(text))
+		}
 		return
 	}
 	if found := kindOf(text); found != s.wants {
@@ -163,18 +167,27 @@ func (w *decoder) object(s *shape, text string, into reflect.Value) {
 	}
 }
 
-// text decodes a string. U+0000 is rejected in every field, because Postgres cannot store it.
+// text decodes a string.
 func (w *decoder) text(literal string) string {
+	decoded, err := storable(literal)
+	if err != nil {
+		w.fault(rules.CodeBadCharacter, err.Error())
+	}
+	return decoded
+}
+
+var errNUL = errors.New("holds the character U+0000")
+
+// storable decodes a string. U+0000 is an error in every field, because Postgres cannot store it.
+func storable(literal string) (string, error) {
 	decoded, err := unquote(literal)
 	switch {
 	case err != nil:
-		w.fault(rules.CodeBadCharacter, err.Error())
+		return "", err
 	case strings.IndexByte(decoded, 0) >= 0:
-		w.fault(rules.CodeBadCharacter, "holds the character U+0000")
-	default:
-		return decoded
+		return "", errNUL
 	}
-	return ""
+	return decoded, nil
 }
 
 func (w *decoder) within(piece string, step func()) {

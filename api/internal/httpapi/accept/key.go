@@ -31,19 +31,21 @@ const (
 type Key struct {
 	Route string
 	Key   string
-	Sum   []byte // SHA-256 of the body; nil = the body has no canonical form and cannot be accepted
+	Sum   []byte // SHA-256 of the body; nil until the body of a mailing has been read
 }
 
-// KeyOf reads the key and hashes the body, which may contain a CPF: the hash is keyed with
-// hashKey if there is one.
+// KeyOf reads the key and hashes the body: as written if it has no canonical form. The body may contain
+// a CPF, so the hash is keyed with hashKey if there is one.
 func KeyOf(h http.Header, route string, d strictjson.Document, hashKey []byte) (*Key, error) {
 	key, err := KeyWithoutSum(h, route)
 	if err != nil || key == nil {
 		return nil, err
 	}
-	if sum, err := d.SHA256(); err == nil {
-		key.Sum = Keyed(sum[:], hashKey)
+	sum, err := d.SHA256()
+	if err != nil {
+		sum = d.SHA256AsWritten()
 	}
+	key.Sum = Keyed(sum[:], hashKey)
 	return key, nil
 }
 

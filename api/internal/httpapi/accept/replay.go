@@ -17,7 +17,7 @@ import (
 // accepted the first time: since then the sender's domain may have been removed, the HTML
 // rules tightened, or a quota used up. Only rejected requests cause the query.
 func (cm *Committer) ReplayInstead(c *gin.Context, g *Key, refusal error) error {
-	if g == nil || g.Sum == nil {
+	if g == nil {
 		return refusal
 	}
 	if p := problem.Of(refusal); p.Status != http.StatusUnprocessableEntity && p.Code != problem.CodeQuotaExceeded {

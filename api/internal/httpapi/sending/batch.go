@@ -16,7 +16,6 @@ import (
 	"email-gateway/api/internal/httpapi/query"
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/httpapi/response"
-	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/email"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
@@ -107,17 +106,9 @@ func (h *Handlers) batchMode(c *gin.Context) (partial bool, err error) {
 	return mode == batchPartial, q.Close()
 }
 
-// setBatchSum gives a body without canonical form a hash, because a partial batch accepts its valid items. It
-// makes the key of a partial batch differ from that of a strict one with the same body.
-func setBatchSum(key *accept.Key, d strictjson.Document, hashKey []byte, partial bool) {
-	if key == nil {
-		return
-	}
-	if key.Sum == nil {
-		sum := d.SHA256AsWritten()
-		key.Sum = accept.Keyed(sum[:], hashKey)
-	}
-	if partial {
+// setPartialSum makes the key of a partial batch differ from that of a strict one with the same body.
+func setPartialSum(key *accept.Key) {
+	if key != nil {
 		sum := sha256.Sum256(append([]byte(batchPartial), key.Sum...))
 		key.Sum = sum[:]
 	}

@@ -70,7 +70,9 @@ func (h *Handlers) composeBatch(c *gin.Context, partial bool) (*batchRequest, er
 	if b.key, err = accept.KeyOf(c.Request.Header, batchRoute, document, h.composer.HashKey); err != nil {
 		return nil, err
 	}
-	setBatchSum(b.key, document, h.composer.HashKey, partial)
+	if partial {
+		setPartialSum(b.key)
+	}
 	for i, item := range all.Objects {
 		if wrong, found := all.Wrong[i]; found {
 			b.refuse(i, rules.Faults{wrong})

@@ -2,6 +2,8 @@ package sending
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -35,7 +37,8 @@ func (c *composer) renderTemplate(ctx context.Context, company uuid.UUID, reques
 	if use.Locale != nil {
 		locale = *use.Locale
 	}
-	if !found.Has("subject", "html", "text", "template.version") {
+	inData := func(f rules.Fault) bool { return strings.HasPrefix(f.Field, "template.data") }
+	if !found.Has("subject", "html", "text", "template.version") && !slices.ContainsFunc(*found, inData) {
 		var faults rules.Faults
 		made, faults, err := compose.Render(ctx, c.library, company, "template", templates.Use{Name: use.Name, Locale: locale, Version: version, Data: use.Data})
 		if err != nil {
