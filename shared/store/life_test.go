@@ -29,6 +29,8 @@ type life struct {
 	ahead  bool // it is not due yet
 	lapsed bool // the lease of its claim has ended
 
+	attempts int
+
 	unknown, duplicate bool // as its row should say
 }
 
@@ -144,7 +146,12 @@ func (l *life) advance(rt *rapid.T, t store.Transition, want bool) bool {
 	if got.Applied {
 		l.duplicate = l.duplicate || t.PossibleDuplicate || t.Guard == store.GuardReplay && l.unknown
 		l.unknown = l.unknown || t.OutcomeUnknown
-		l.ahead = l.ahead && t.Status.Final() // what waits from here on waits for no time
+		reversed := t.Guard == store.GuardReplay && l.status == email.Cancelled && l.attempts == 0
+		l.ahead = l.ahead && (t.Status.Final() || reversed) // other transitions make it due
+		l.attempts += t.AddAttempts
+		if t.Guard == store.GuardReplay {
+			l.attempts = 0
+		}
 		l.status, l.last, l.events = t.Status, t.Events[len(t.Events)-1].Type, l.events+len(t.Events)
 	}
 	if got.Status != l.status {

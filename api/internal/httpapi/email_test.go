@@ -257,6 +257,28 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// A retry reverses a cancel: a scheduled email is sent at its time and not at once.
+func TestRetry_CancelledBeforeItsTime(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	sendAt := time.Now().Add(48 * time.Hour).UTC().Truncate(time.Second)
+	id := g.accept(t, emailBody(func(f fields) { f["sendAt"] = sendAt.Format(time.RFC3339) }))
+	if r := g.step(t, id, "cancel"); r.Status != http.StatusOK {
+		t.Fatalf("cancel: %d %s", r.Status, r.Body)
+	}
+	r := g.step(t, id, "retry")
+	if r.Status != http.StatusAccepted || r.json(t)["sendAt"] != sendAt.Format(time.RFC3339) {
+		t.Fatalf("retry: %d %s", r.Status, r.Body)
+	}
+	if expires, err := time.Parse(time.RFC3339, r.json(t)["expiresAt"].(string)); err != nil || expires.Sub(sendAt) < 23*time.Hour {
+		t.Errorf("expires %v", r.json(t)["expiresAt"])
+	}
+	var kept bool
+	if err := g.SQL.QueryRowContext(t.Context(), `SELECT next_at = $2 FROM email_outbox WHERE id = $1`, id, sendAt).Scan(&kept); err != nil || !kept {
+		t.Errorf("due at its time: %v, %v", kept, err)
+	}
+}
+
 // The sender, copies and tries of an email are shown; the tries come from one statement that the list
 // also uses.
 func TestShow_WhatWasAskedFor(t *testing.T) {

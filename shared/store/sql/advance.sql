@@ -100,6 +100,7 @@ found AS MATERIALIZED (
            t.guard = 'replay' AND EXISTS (
                SELECT FROM outbox_aggregates a JOIN outbox_aggregates later USING (company_id, aggregate_type, aggregate_id, event_type)
                WHERE a.outbox_id = o.id AND later.turn > a.turn) AS replaced,
+           CASE WHEN t.guard = 'replay' AND o.status = 'CANCELLED' AND o.attempts = 0 THEN greatest(o.next_at, now()) ELSE now() END AS start_at,
            coalesce(l.event_seq, 0) AS seq, l.last_event
     FROM (
         SELECT * FROM unnest(
@@ -157,9 +158,9 @@ moved AS (
         status = f.status,
         attempts = CASE WHEN f.guard = 'replay' THEN 0 ELSE o.attempts + f.add_attempts END,
         throttles = CASE WHEN f.guard = 'replay' THEN 0 ELSE o.throttles + f.add_throttles END,
-        next_at = CASE WHEN f.waits <> '' THEN now() + f.delay_ms * interval '1 ms' ELSE o.next_at END,
+        next_at = CASE WHEN f.waits <> '' THEN f.start_at + f.delay_ms * interval '1 ms' ELSE o.next_at END,
         enqueued_at = CASE f.waits WHEN 'queue' THEN coalesce(o.enqueued_at, now()) WHEN 'outbox' THEN NULL ELSE o.enqueued_at END,
-        expires_at = CASE WHEN f.renew_ms > 0 THEN now() + f.renew_ms * interval '1 ms' ELSE o.expires_at END,
+        expires_at = CASE WHEN f.renew_ms > 0 THEN f.start_at + f.renew_ms * interval '1 ms' ELSE o.expires_at END,
         last_error = coalesce(f.error_code || coalesce(': ' || f.error_reason, ''), o.last_error),
         processed_at = CASE WHEN f.status IN ('SENT', 'FAILED', 'EXPIRED', 'CANCELLED', 'SUPPRESSED') THEN now() END,
         claim_token = coalesce(f.token, o.claim_token),
