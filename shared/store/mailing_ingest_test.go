@@ -355,3 +355,18 @@ func TestIngestMailing_Key(t *testing.T) {
 		t.Errorf("past its time: %v", err)
 	}
 }
+
+// Another session has locked the company's quotas when the last line is written.
+func TestIngestMailing_LockedQuotas(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	release := lock(t, d, `SELECT FROM quota_totals FOR UPDATE`)
+	_, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, nil), storetest.Lines(3))
+	if !errors.Is(err, store.ErrBusy) {
+		t.Errorf("got %v, want ErrBusy", err)
+	}
+	nothingWritten(t, d)
+	release()
+	ingested(t, d, storetest.NewMailing(company, nil), storetest.Lines(3))
+}

@@ -100,7 +100,8 @@ var (
 // at once, as a dry run is: it has neither lane nor job.
 //
 // An error that lines yields is returned unchanged, and nothing was written. The same holds
-// for *idempotency.UsedError, *FilenameUsedError, *quota.Error, idempotency.ErrInProgress, lane.ErrNone and pg.ErrUnavailable.
+// for *idempotency.UsedError, *FilenameUsedError, *quota.Error, idempotency.ErrInProgress, pg.ErrBusy (another transaction
+// has locked the company's quotas), lane.ErrNone and pg.ErrUnavailable.
 // After pg.ErrUnknownOutcome, counts and answer are valid if MailingExists finds the mailing. Between two
 // lines there must be at most about 20 s: Postgres ends an idle transaction after that.
 func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2[Line, error]) (Counts, []byte, error) {

@@ -53,17 +53,18 @@ func (m *NewMailing) ofOwnRow() quota.Demand {
 
 // checkQuotas refuses a mailing that would exceed a quota. runs: it starts. Before
 // the lines are read, a quick check without locks may refuse early, so that they need not be read.
+// pg.ErrBusy: another transaction has locked the quotas.
 func (in *ingest) checkQuotas(ctx context.Context, tx *sqlx.Tx, counts Counts, runs, quick bool) error {
 	m := &in.mailing
 	if !quick {
 		if err := quota.Lock(ctx, tx, m.CompanyID); err != nil {
-			return err
+			return pg.Held(err)
 		}
 	}
 	wanted := m.demand(counts)
 	b, err := quota.OpenBudget(ctx, tx, m.CompanyID, wanted, true)
 	if err != nil {
-		return err
+		return pg.Held(err)
 	}
 	b.GiveBack(m.ofOwnRow())
 	if runs {

@@ -171,7 +171,6 @@ func TestProcessor_LockedQuotas(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	b.exec(t, `INSERT INTO quota_totals (company_id) VALUES ($1) ON CONFLICT DO NOTHING`, b.company)
 	if _, err := tx.ExecContext(t.Context(), `SELECT FROM quota_totals WHERE company_id = $1 FOR UPDATE`, b.company); err != nil {
 		t.Fatal(err)
 	}
