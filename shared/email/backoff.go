@@ -33,15 +33,24 @@ func (b Backoff) Delay(n int, u float64) time.Duration {
 	return time.Duration(float64(base) * (1 - BackoffJitter + 2*BackoffJitter*u))
 }
 
-// outageTry is the last try whose delay grows during a provider outage.
-const outageTry = 4
+// outageTry is the try from which on the delay doubles during a provider outage, up to outageMax.
+const (
+	outageTry = 4
+	outageMax = time.Hour
+)
 
-// OutageDelay is the delay after try n of an email that an outage left with an unknown outcome: at
-// most the fourth of the table. Each further try may be delivered again, so the delay grows at
-// first; and such emails may be the only ones that detect the end of the outage, so it does not
-// grow further.
+// OutageDelay is the delay after try n of an email that an outage left with an unknown outcome. It is the table's up to the
+// fourth, and then doubles. Each further try may be delivered again, so an outage of a day costs some 30 of them at most; and
+// such emails may be the only ones that detect the end of the outage, so they wait for less than twice the time that it has lasted.
 func (b Backoff) OutageDelay(n int, u float64) time.Duration {
-	return b.Delay(min(n, outageTry), u)
+	d := b.Delay(min(n, outageTry), u)
+	for range n - outageTry {
+		if 2*d > outageMax {
+			return max(d, outageMax)
+		}
+		d *= 2
+	}
+	return d
 }
 
 // UnmarshalText parses "1s,5s,30s,2m,10m".
