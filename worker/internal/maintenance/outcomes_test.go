@@ -210,15 +210,15 @@ func TestOutcomeResolver_ParkedSendingFailsNoEmail(t *testing.T) {
 		delivery email.Delivery
 		want     email.Status
 		counters string
-		attempts int // tries that count
-		late     bool
+		attempts int           // tries that count
+		delay    time.Duration // until the next one, ± 25 %
 	}{
-		"parked":          {true, false, email.AtLeastOnce, email.RetryScheduled, "attempts = 5", email.MaxAttempts - 1, false},
-		"parked for long": {true, true, email.AtLeastOnce, email.RetryScheduled, "attempts = 45, throttles = 40", email.MaxAttempts - 1, false},
-		"open again":      {false, true, email.AtLeastOnce, email.RetryScheduled, "attempts = 45, throttles = 41", email.MaxAttempts - 1, false},
-		"throttled":       {false, false, email.AtLeastOnce, email.RetryScheduled, "attempts = 45, throttles = 41", email.MaxAttempts - 1, true},
-		"open":            {false, false, email.AtLeastOnce, email.Failed, "attempts = 5", email.MaxAttempts, false},
-		"at most once":    {true, true, email.AtMostOnce, email.Failed, "attempts = 5", email.MaxAttempts, false},
+		"parked":          {true, false, email.AtLeastOnce, email.RetryScheduled, "attempts = 5", email.MaxAttempts - 1, 4 * time.Minute},
+		"parked for long": {true, true, email.AtLeastOnce, email.RetryScheduled, "attempts = 45, throttles = 40", email.MaxAttempts - 1, time.Hour},
+		"open again":      {false, true, email.AtLeastOnce, email.RetryScheduled, "attempts = 45, throttles = 41", email.MaxAttempts - 1, time.Hour},
+		"throttled":       {false, false, email.AtLeastOnce, email.RetryScheduled, "attempts = 45, throttles = 41", email.MaxAttempts - 1, 10 * time.Minute},
+		"open":            {false, false, email.AtLeastOnce, email.Failed, "attempts = 5", email.MaxAttempts, 0},
+		"at most once":    {true, true, email.AtMostOnce, email.Failed, "attempts = 5", email.MaxAttempts, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -248,13 +248,13 @@ func TestOutcomeResolver_ParkedSendingFailsNoEmail(t *testing.T) {
 			eventually(t, string(c.want), func() bool { return status(t, d, id) == c.want })
 			var (
 				attempts int
-				late     bool // later than the fourth delay of the table
+				wait     float64 // seconds
 			)
-			if err := d.SQL.QueryRowContext(t.Context(), "SELECT attempts - throttles, next_at > now() + interval '150 s' FROM email_outbox WHERE id = $1", id).Scan(&attempts, &late); err != nil || attempts != c.attempts {
+			if err := d.SQL.QueryRowContext(t.Context(), "SELECT attempts - throttles, extract(epoch FROM next_at - now()) FROM email_outbox WHERE id = $1", id).Scan(&attempts, &wait); err != nil || attempts != c.attempts {
 				t.Errorf("%d attempts, %v, want %d", attempts, err, c.attempts)
 			}
-			if late != c.late {
-				t.Errorf("its next try is later than 2 min ± 25 %%: %v", late)
+			if got := time.Duration(wait * float64(time.Second)); c.want == email.RetryScheduled && (got < c.delay*7/10 || got > c.delay*13/10) {
+				t.Errorf("its next try is in %s, want %s", got, c.delay)
 			}
 		})
 	}
