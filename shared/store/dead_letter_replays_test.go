@@ -298,3 +298,36 @@ func TestWorkReplay_LockedDeadLetter(t *testing.T) {
 		t.Errorf("after that: %+v, %v", round, err)
 	}
 }
+
+// A round ends before a dead letter that retry leaves for later: its cursor and counts are those of the dead letters before it, the
+// next round is due 5 s later, and what was retried behind it counts then, once.
+func TestWorkReplay_Postponed(t *testing.T) {
+	t.Parallel()
+	for _, left := range []int{0, 2} {
+		t.Run(fmt.Sprint(left, " before it"), func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			company := d.Company(t)
+			for range 5 {
+				giveUp(t, d, company, nil)
+			}
+			made := replay(t, d, &company, func(n *store.NewReplay) { n.Most = 4 })
+			round, err := d.Store.WorkReplay(t.Context(), made.ID, 10, func(ctx context.Context, r store.Replay, letters []store.DeadLetter) (store.ReplayCounts, error) {
+				n, err := oneByOne(d)(ctx, r, letters[:left])
+				if _, err := oneByOne(d)(ctx, r, letters[left+1:]); err != nil {
+					t.Error(err)
+				}
+				return n, err
+			})
+			if err != nil || !round.Postponed || round.Finished || round.More || round.Now.Done != left {
+				t.Errorf("%+v, %v", round, err)
+			}
+			if due := ask[bool](t, d, `SELECT next_at BETWEEN now() + interval '1 s' AND now() + interval '5 s' FROM dead_letter_replays`); !due {
+				t.Error(ask[string](t, d, `SELECT r::text FROM dead_letter_replays r`))
+			}
+			if done := finish(t, d, made.ID, 10); done.Done != 4 || done.Skipped != 0 || done.Failed != 0 {
+				t.Errorf("%+v", done)
+			}
+		})
+	}
+}

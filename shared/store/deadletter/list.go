@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -172,6 +173,16 @@ func pageOfLetters(ctx context.Context, db selecter, statement string, company *
 		page.Next = cursorAt(rows[n-1].Letter)
 	}
 	return page, nil
+}
+
+// before returns the part of the page before a letter of it. Its Next is zero if the letter is the first: the page
+// then begins where it began.
+func (p LetterPage) before(id uuid.UUID) LetterPage {
+	n := slices.IndexFunc(p.Letters, func(l Letter) bool { return l.ID == id })
+	if n == 0 {
+		return LetterPage{Letters: p.Letters[:0]}
+	}
+	return LetterPage{Letters: p.Letters[:n], Next: cursorAt(p.Letters[n-1])}
 }
 
 func cursorAt(l Letter) LetterCursor { return LetterCursor{At: l.CreatedAt, ID: l.ID} }

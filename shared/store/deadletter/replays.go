@@ -221,6 +221,9 @@ func (s *Store) DueReplays(ctx context.Context) ([]uuid.UUID, error) {
 //
 // A round of n dead letters uses up n / rate seconds. Unused time of the last
 // second may be used later, so that the rate is reached even if rounds are rare.
+//
+// The round after one that a lock ended begins 5 s later: it may wait 4 s for the same lock, and the replays of other
+// companies wait for it.
 const (
 	lockReplaySQL = `
 SELECT ` + replayColumns + ` FROM dead_letter_replays
@@ -232,7 +235,9 @@ WHERE id = $1 AND status = 'RUNNING' AND next_at <= now() FOR UPDATE SKIP LOCKED
 UPDATE dead_letter_replays SET
     done = done + $2, skipped = skipped + $3, failed = failed + $4,
     cursor_at = coalesce($5, cursor_at), cursor_id = coalesce($6, cursor_id),
-    next_at = greatest(next_at, now() - interval '1 s') + ($2 + $3 + $4) * interval '1 s' / rate,
+    next_at = greatest(
+        greatest(next_at, now() - interval '1 s') + ($2 + $3 + $4) * interval '1 s' / rate,
+        CASE WHEN $8 THEN clock_timestamp() + interval '5 s' END),
     status = CASE WHEN $7 THEN 'COMPLETED' ELSE status END, finished_at = CASE WHEN $7 THEN now() END, updated_at = now()
 WHERE id = $1 RETURNING status = 'RUNNING' AND next_at <= now()`
 )
@@ -244,10 +249,17 @@ type ReplayRound struct {
 	// More: the next round may begin at once.
 	More     bool
 	Finished bool
+	// Postponed: retry left a dead letter for later. The next round begins with it.
+	Postponed bool
 }
+
+// of is the number of dead letters that are counted.
+func (c ReplayCounts) of() int { return c.Done + c.Skipped + c.Failed }
 
 // WorkReplay takes the replay's next dead letters, at most limit of them. retry sends
 // them again and returns the number of each resolution; those to discard are discarded here.
+// If the numbers are those of fewer dead letters than retry received, they count the first ones: the round then ends
+// before the next one, and the next round begins with it, 5 s later.
 // Until the round is committed no other process takes the same ones. After a crash they are
 // taken again: what the replay itself has resolved counts as done. The zero round means that
 // nothing is due now, or another process is working on the replay.
@@ -285,7 +297,7 @@ func workReplay(
 	if err != nil {
 		return ReplayRound{}, err
 	}
-	round := ReplayRound{Replay: r}
+	round := ReplayRound{Replay: r, Finished: page.Next == (LetterCursor{})}
 	var open []Letter
 	for _, l := range page.Letters {
 		if l.ResolvedAt == nil {
@@ -302,14 +314,17 @@ func workReplay(
 	if err != nil {
 		return ReplayRound{}, err
 	}
+	if n := round.Now.of(); r.Action == ReplayRetry && n < len(open) {
+		page = page.before(open[n].ID)
+		open, round.Finished, round.Postponed = open[:n], false, true
+	}
 	round.Now.Done += len(page.Letters) - len(open)
-	took := r.Done + r.Skipped + r.Failed + len(page.Letters)
-	round.Finished = page.Next == (LetterCursor{}) || (r.Most != nil && took >= *r.Most)
+	round.Finished = round.Finished || (r.Most != nil && r.of()+len(page.Letters) >= *r.Most)
 	var at *time.Time
 	if !page.Next.At.IsZero() {
 		at = &page.Next.At
 	}
-	err = tx.GetContext(ctx, &round.More, saveReplaySQL, id, round.Now.Done, round.Now.Skipped, round.Now.Failed, at, pg.OptionalUUID(page.Next.ID), round.Finished)
+	err = tx.GetContext(ctx, &round.More, saveReplaySQL, id, round.Now.Done, round.Now.Skipped, round.Now.Failed, at, pg.OptionalUUID(page.Next.ID), round.Finished, round.Postponed)
 	return round, pg.Translate(err)
 }
 
@@ -318,7 +333,7 @@ func workReplay(
 func (r *Replay) share(limit int) int {
 	limit = min(limit, max(1, r.Rate/2))
 	if r.Most != nil {
-		limit = min(limit, *r.Most-r.Done-r.Skipped-r.Failed)
+		limit = min(limit, *r.Most-r.of())
 	}
 	return limit
 }

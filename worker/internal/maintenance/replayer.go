@@ -105,41 +105,86 @@ func (r *Replayer) work(ctx context.Context, id uuid.UUID) (more bool, err error
 		r.params.Log.Info("dead letters replayed", "replayId", id, "action", round.Action, "done", round.Done+round.Now.Done,
 			"skipped", round.Skipped+round.Now.Skipped, "failed", round.Failed+round.Now.Failed)
 	}
-	if round.Action == store.ReplayRetry && round.Now.Done > 0 {
+	if round.Action == store.ReplayRetry && (round.Now.Done > 0 || round.Postponed) { // a postponed round may have retried later dead letters
 		err = r.params.Store.Wake(ctx)
 	}
 	return round.More, err
 }
 
-// retry retries dead letters and counts the results. A letter that cannot be written must not block
+// retry retries dead letters and counts the results, up to the first one that is left for a later round because another
+// transaction has locked its row, or because Postgres is slow. A letter that cannot be written must not block
 // the others; a database outage ends the round, which then starts again.
 func (r *Replayer) retry(ctx context.Context, replay store.Replay, letters []store.DeadLetter) (store.ReplayCounts, error) {
 	how := replay.Retry()
 	how.TTL, how.Advance = r.params.TTL, r.params.Advancer.Advance
-	var done, skipped, failed atomic.Int64
+	results := make([]letterResult, len(letters))
+	var busy atomic.Bool
 	var sending errgroup.Group
 	sending.SetLimit(replayers)
-	for _, l := range letters {
-		sending.Go(func() error {
-			err := r.params.Store.RetryDeadLetter(ctx, l, how)
-			var nothing *store.NotReplayableError
-			var over *store.QuotaError // a mailing, while the maximum number of mailings is running
-			switch {
-			case err == nil:
-				done.Add(1)
-			case errors.As(err, &nothing), errors.As(err, &over):
-				skipped.Add(1)
-			case isPassing(ctx, err):
-				return err
-			default:
-				failed.Add(1)
-				r.params.Log.Error("cannot retry the dead letter", "deadLetterId", l.ID, telemetry.OutboxID, l.OutboxID, "replayId", replay.ID, "error", email.MaskText(err.Error()))
+	for i, l := range letters {
+		sending.Go(func() (err error) {
+			if busy.Load() {
+				return nil
 			}
-			return nil
+			results[i], err = r.retryOne(ctx, replay, l, how)
+			if isBusy(err) {
+				if !busy.Swap(true) {
+					r.params.Log.Warn("bulk retry waits for a locked row or a slow database", "deadLetterId", l.ID, telemetry.OutboxID, l.OutboxID,
+						"replayId", replay.ID, "error", email.MaskText(err.Error()))
+				}
+				return nil
+			}
+			return err
 		})
 	}
 	err := sending.Wait()
-	return store.ReplayCounts{Done: int(done.Load()), Skipped: int(skipped.Load()), Failed: int(failed.Load())}, err
+	var n store.ReplayCounts
+	for _, result := range results {
+		switch result {
+		case letterDone:
+			n.Done++
+		case letterSkipped:
+			n.Skipped++
+		case letterFailed:
+			n.Failed++
+		case letterLeft: // those after it that are done are found, and counted, by the next round
+			return n, err
+		}
+	}
+	return n, err
+}
+
+// letterResult is the result of retrying a dead letter.
+type letterResult int
+
+const (
+	letterLeft letterResult = iota // for a later round
+	letterDone
+	letterSkipped
+	letterFailed
+)
+
+// retryOne returns letterLeft with an error that is temporary, and no other error.
+func (r *Replayer) retryOne(ctx context.Context, replay store.Replay, l store.DeadLetter, how store.LetterRetry) (letterResult, error) {
+	err := r.params.Store.RetryDeadLetter(ctx, l, how)
+	var nothing *store.NotReplayableError
+	var over *store.QuotaError // a mailing, while the maximum number of mailings is running
+	switch {
+	case err == nil:
+		return letterDone, nil
+	case errors.As(err, &nothing), errors.As(err, &over):
+		return letterSkipped, nil
+	case isBusy(err), isPassing(ctx, err):
+		return letterLeft, err
+	}
+	r.params.Log.Error("cannot retry the dead letter", "deadLetterId", l.ID, telemetry.OutboxID, l.OutboxID, "replayId", replay.ID, "error", email.MaskText(err.Error()))
+	return letterFailed, nil
+}
+
+// isBusy reports whether a row was locked, or Postgres so slow that no transaction could begin in time. Nothing was written.
+// The error of a lock may be one of an outage too.
+func isBusy(err error) bool {
+	return errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrTries) || errors.Is(err, store.ErrTriesOfCompany) || errors.Is(err, store.ErrAggregateBusy)
 }
 
 // isPassing reports whether the error is temporary and says nothing about the dead letter.

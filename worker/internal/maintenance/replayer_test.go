@@ -19,15 +19,16 @@ import (
 	"email-gateway/worker/internal/maintenance"
 )
 
-// flaky is a store that is unavailable for the first retries.
+// flaky is a store whose first retries return err.
 type flaky struct {
 	*store.Store
+	err      error
 	failures atomic.Int64
 }
 
 func (f *flaky) RetryDeadLetter(ctx context.Context, l store.DeadLetter, r store.LetterRetry) error {
 	if f.failures.Add(-1) >= 0 {
-		return fmt.Errorf("retry: %w", store.ErrUnavailable)
+		return fmt.Errorf("retry: %w", f.err)
 	}
 	return f.Store.RetryDeadLetter(ctx, l, r)
 }
@@ -73,14 +74,15 @@ func ended(t *testing.T, d storetest.Database, id uuid.UUID) (r store.Replay) {
 // giveUp inserts n failed emails of the company with their dead letters.
 func giveUp(t *testing.T, d storetest.Database, company uuid.UUID, n int) {
 	t.Helper()
+	const given = `status = 'FAILED' AND company_id = (SELECT company_id FROM email_outbox WHERE id = $1)`
 	for _, statement := range []string{
 		`INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at, status, processed_at, attempts)
 		 SELECT gen_random_uuid(), company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, now(), 'FAILED', now(), 5
 		 FROM email_outbox, generate_series(1, $2) WHERE id = $1`,
 		`INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, failed_at, event_seq, last_event)
-		 SELECT id, company_id, 'ana@example.com', 's', 'FAILED', 5, request_id, expires_at, created_at, now(), 5, 'FAILED' FROM email_outbox WHERE status = 'FAILED' AND id <> $1 LIMIT $2`,
+		 SELECT id, company_id, 'ana@example.com', 's', 'FAILED', 5, request_id, expires_at, created_at, now(), 5, 'FAILED' FROM email_outbox WHERE ` + given + ` LIMIT $2`,
 		`INSERT INTO dead_letters (id, company_id, outbox_id, target, reason, payload)
-		 SELECT gen_random_uuid(), company_id, id, 'email:send', 'SES_REJECTED', payload FROM email_outbox WHERE status = 'FAILED' AND id <> $1 LIMIT $2`,
+		 SELECT gen_random_uuid(), company_id, id, 'email:send', 'SES_REJECTED', payload FROM email_outbox WHERE ` + given + ` LIMIT $2`,
 	} {
 		if _, err := d.SQL.ExecContext(t.Context(), statement, d.Accept(t, company, nil), n); err != nil {
 			t.Fatal(err)
@@ -104,7 +106,7 @@ func TestReplayer(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := ask(t, d, company, nil)
-	broken := &flaky{Store: d.Store}
+	broken := &flaky{Store: d.Store, err: store.ErrUnavailable}
 	broken.failures.Store(30)
 	replayOn(t, d, broken)
 	replayOn(t, d, d.Store)
@@ -150,6 +152,106 @@ func TestReplayer_LockedDeadLetter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := ended(t, d, waits.ID); r.Done != 3 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// An email that another transaction has locked postpones the bulk retry of its company: what comes before it is saved, the email
+// is not counted as failed, and the replay of another company ends meanwhile.
+func TestReplayer_LockedEmail(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	blocked, other := d.Company(t), d.Company(t)
+	giveUp(t, d, blocked, 3)
+	locking, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locking.Rollback() }()
+	const second = `(SELECT outbox_id FROM dead_letters WHERE company_id = $1 ORDER BY created_at, id LIMIT 1 OFFSET 1)`
+	if _, err := locking.ExecContext(t.Context(), `SELECT FROM email_outbox WHERE id = `+second+` FOR UPDATE`, blocked); err != nil {
+		t.Fatal(err)
+	}
+	waits := ask(t, d, blocked, nil)
+	giveUp(t, d, other, 5)
+	passes := ask(t, d, other, nil)
+	replayOn(t, d, d.Store)
+	if r := ended(t, d, passes.ID); r.Done != 5 || r.Failed != 0 {
+		t.Errorf("the other company's: %+v", r)
+	}
+	eventually(t, "what comes before the locked email is saved", func() bool {
+		r, err := d.Store.FindAnyReplay(t.Context(), waits.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Done == 1 || r.Status == store.ReplayCompleted
+	})
+	if err := locking.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if r := ended(t, d, waits.ID); r.Done != 3 || r.Failed != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// While Postgres is slow, or rows are locked, for some seconds, no dead letter counts as failed.
+func TestReplayer_BusyIsNoFailure(t *testing.T) {
+	t.Parallel()
+	for _, busy := range []error{store.ErrBusy, store.ErrTries, store.ErrTriesOfCompany, store.ErrAggregateBusy, errors.Join(store.ErrBusy, store.ErrUnavailable)} {
+		t.Run(busy.Error(), func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			company := d.Company(t)
+			giveUp(t, d, company, 100)
+			made := ask(t, d, company, nil)
+			slow := &flaky{Store: d.Store, err: busy}
+			slow.failures.Store(3)
+			replayOn(t, d, slow)
+			if r := ended(t, d, made.ID); r.Done != 100 || r.Failed != 0 {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// Imports whose rows another transaction has locked are retried after that: those that find no place among the ones that wait
+// for the lock do not count as failed.
+func TestReplayer_LockedImports(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	const n = 20
+	known := make([]store.NewRecipient, n)
+	for i := range known {
+		known[i] = storetest.KnownRecipient(fmt.Sprint(i), fmt.Sprintf("%d@example.com", i), "")
+	}
+	storetest.Intake(t, d, company, known...)
+	for _, statement := range []string{
+		`UPDATE email_outbox SET status = 'FAILED', processed_at = now()`,
+		`INSERT INTO dead_letters (id, company_id, outbox_id, target, reason, payload)
+		 SELECT gen_random_uuid(), company_id, id, target, 'RECIPIENT_REFUSED', '{}' FROM email_outbox`,
+	} {
+		if _, err := d.SQL.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	locking, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locking.Rollback() }()
+	if _, err := locking.ExecContext(t.Context(), `SELECT FROM email_outbox FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	made := ask(t, d, company, nil)
+	replayOn(t, d, d.Store)
+	eventually(t, "the replay is postponed", func() bool {
+		return number(t, d, `SELECT count(*) FROM dead_letter_replays WHERE status = 'COMPLETED' OR next_at > created_at + interval '5 s'`) == 1
+	})
+	if err := locking.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if r := ended(t, d, made.ID); r.Done != n || r.Failed != 0 {
 		t.Errorf("%+v", r)
 	}
 }
