@@ -31,7 +31,12 @@ var (
 	}
 	cpfCNPJNames = []string{
 		"cpfcnpj", "cpf/cnpj", "cnpjcpf", "cnpj/cpf", "cpfoucnpj", "cnpjoucpf", "cpfecnpj", "cpf(cnpj)", "cpf|cnpj", "cpf.cnpj",
-		"documento", "document", "numerododocumento", "numerodocumento", "nodocumento", "nododocumento", "documentnumber", "taxid",
+		"taxid",
+	}
+	// documentNames are the names of a CPF or CNPJ that many files use for the number of another document
+	// (an RG, an invoice). They are used if no column has a name of cpfCNPJNames.
+	documentNames = []string{
+		"documento", "document", "numerododocumento", "numerodocumento", "nodocumento", "nododocumento", "documentnumber",
 	}
 	razaoSocialNames = []string{
 		"razaosocial", "companyname", "empresa", "company", "nomedaempresa", "nomeempresa", "legalname", "corporatename",

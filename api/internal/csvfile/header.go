@@ -45,7 +45,7 @@ func newHeader(names []string) (*Header, error) {
 	h.Nome = h.first(nomeNames)
 	h.CPF = h.first(cpfNames)
 	h.CNPJ = h.first(cnpjNames)
-	h.CPFCNPJ = h.first(cpfCNPJNames)
+	h.CPFCNPJ = h.first(slices.Concat(cpfCNPJNames, documentNames))
 	h.RazaoSocial = h.first(razaoSocialNames)
 	h.ExternalID = h.first(externalIDNames)
 	return h, nil
@@ -124,6 +124,7 @@ func (h *Header) Index(name string) int {
 		{cpfNames, h.CPF},
 		{cnpjNames, h.CNPJ},
 		{cpfCNPJNames, h.CPFCNPJ},
+		{documentNames, h.CPFCNPJ},
 		{razaoSocialNames, h.RazaoSocial},
 		{externalIDNames, h.ExternalID},
 	} {
@@ -141,5 +142,11 @@ func (h *Header) IsTaxID(column int) bool {
 		return false
 	}
 	key := Normalize(h.names[column])
-	return strings.Contains(key, "cpf") || strings.Contains(key, "cnpj") || slices.Contains(cpfCNPJNames, key)
+	return strings.Contains(key, "cpf") || strings.Contains(key, "cnpj") || slices.Contains(cpfCNPJNames, key) || slices.Contains(documentNames, key)
+}
+
+// MayBeOtherDocument reports whether the column CPFCNPJ has a general name, such as documento, and the file has
+// another column for CPFs or CNPJs: its values may be numbers of other documents.
+func (h *Header) MayBeOtherDocument() bool {
+	return h.CPFCNPJ >= 0 && (h.CPF >= 0 || h.CNPJ >= 0) && slices.Contains(documentNames, Normalize(h.names[h.CPFCNPJ]))
 }

@@ -41,6 +41,7 @@ func TestHeader_Meaning(t *testing.T) {
 		"email;CPF / CNPJ":                 with(func(c *columns) { c.Email, c.CPFCNPJ = 0, 1 }),
 		"email;Documento":                  with(func(c *columns) { c.Email, c.CPFCNPJ = 0, 1 }),
 		"email;Nº do documento":            with(func(c *columns) { c.Email, c.CPFCNPJ = 0, 1 }),
+		"email;documento;tax_id":           with(func(c *columns) { c.Email, c.CPFCNPJ = 0, 2 }),
 		"email;Razão Social":               with(func(c *columns) { c.Email, c.RazaoSocial = 0, 1 }),
 		"email;RAZA\u0303O-SOCIAL;empresa": with(func(c *columns) { c.Email, c.RazaoSocial = 0, 1 }),
 		"email;empresa":                    with(func(c *columns) { c.Email, c.RazaoSocial = 0, 1 }),
@@ -88,6 +89,29 @@ func TestHeader_Index(t *testing.T) {
 	want := []string{"E-mail", "Full name", "Razão Social", "Cidade", "CPF do titular", "Documento", "", "Desconto (%)", "Desconto (R$)"}
 	if diff := cmp.Diff(want, h.Columns(), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("Columns: (-want +got)\n%s", diff)
+	}
+}
+
+func TestHeader_OtherDocuments(t *testing.T) {
+	t.Parallel()
+	for header, want := range map[string]struct{ otherDocument, isTaxID bool }{
+		"email;Documento":          {false, true},
+		"email;Documento;cpf":      {true, true},
+		"email;Document No.;cpf":   {false, false},
+		"email;Nº documento;cnpj":  {true, true},
+		"email;tax id;cpf":         {false, true},
+		"email;cpf/cnpj;cpf":       {false, true},
+		"email;documento;cpf/cnpj": {false, true},
+		"email;nome;cpf":           {false, false},
+	} {
+		r, err := open(t, header+"\n", csvfile.Options{Delimiter: ';'})
+		if err != nil {
+			t.Errorf("%s: %v", header, err)
+			continue
+		}
+		if h := r.Header(); h.MayBeOtherDocument() != want.otherDocument || h.IsTaxID(1) != want.isTaxID {
+			t.Errorf("%s: %v, %v, want %v", header, h.MayBeOtherDocument(), h.IsTaxID(1), want)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -38,6 +39,7 @@ type Validator struct {
 	expects   []int             // columns that a template uses without a default
 	kept      []int             // all columns whose text an entry stores
 	taxIDs    []int             // columns with a CPF or CNPJ; the first non-empty one is used
+	documents int               // the one of taxIDs whose values may be numbers of other documents; -1 = none
 	// mayShowNothing: the body consists of fields only, so that a row can make it empty.
 	mayShowNothing bool
 
@@ -68,7 +70,7 @@ type ValidatorParams struct {
 
 // NewValidator creates the validator of one file.
 func NewValidator(p ValidatorParams) (*Validator, error) {
-	j := &Validator{params: p}
+	j := &Validator{params: p, documents: -1}
 	for _, name := range p.Header.Columns() {
 		j.names = append(j.names, shortColumn(name))
 	}
@@ -85,6 +87,9 @@ func NewValidator(p ValidatorParams) (*Validator, error) {
 		if column >= 0 {
 			j.taxIDs = append(j.taxIDs, column)
 		}
+	}
+	if p.Header.MayBeOtherDocument() {
+		j.documents = p.Header.CPFCNPJ
 	}
 	return j, nil
 }
@@ -190,6 +195,8 @@ func mayBreak(field []byte) bool {
 	return false
 }
 
+func isLetterOrNumber(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
+
 func isLineBreak(r rune) bool {
 	return r >= '\t' && r <= '\r' || r == '\u0085' || r == '\u2028' || r == '\u2029'
 }
@@ -255,7 +262,10 @@ func (j *Validator) person(row csvfile.Row) (store.MailingLine, error) {
 			continue
 		}
 		bare, err := email.ParseTaxID(string(field))
-		if err != nil {
+		switch {
+		case err != nil && (column == j.documents || !bytes.ContainsFunc(field, isLetterOrNumber)):
+			continue // another document's number, or an empty mask such as "   .   .   -  "
+		case err != nil:
 			return j.refuse(row.Line, column, CodeInvalidTaxID), nil
 		}
 		if j.entry.CPFCNPJHash != "" {

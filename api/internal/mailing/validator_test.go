@@ -56,6 +56,9 @@ type templateSet struct{ subject, html, text string }
 
 var plain = templateSet{subject: "Oi {{nome}}", html: `<p>{{nome}}</p><a href="{{unsubscribe_url}}">sair</a>`}
 
+// noFields fits files without a name.
+var noFields = templateSet{subject: "Oi", html: "<p>Oi</p>"}
+
 // openedFile is a file, kept and opened, with its validator.
 func openedFile(t *testing.T, l templateSet, file string) (*mailing.Reading, *mailing.Validator, keyring.Ring, uuid.UUID) {
 	t.Helper()
@@ -152,6 +155,18 @@ func TestValidator(t *testing.T) {
 		"tax ids": {plain, "email;nome;cpf;cnpj\na@example.com;A;529.982.247-25;\nb@example.com;B;;11.222.333/0001-81\nc@example.com;C;529.982.247-26;\nd@example.com;D;52998224725;123\ne@example.com;E;;\nf@example.com;F;529\u2011982.247–25;11.222.333⁄0001\u00a0−81\n=\"g@example.com\";G;=\"52998224725\";\n", []string{
 			"2 a@example.com", "3 b@example.com", "4 cpf INVALID_CPF_CNPJ", "5 cnpj INVALID_CPF_CNPJ", "6 e@example.com", "7 f@example.com", "8 g@example.com",
 		}},
+		"tax ids, empty masks": {noFields, "email;cpf;cnpj\na@example.com;   .   .   -  ;__.___.___/____-__\nb@example.com;-;11.222.333/0001-81\nc@example.com;***.***.***-**;–\nd@example.com;___.___.___-_1;\ne@example.com;000.000.000-00;\nf@example.com;n/a;\n", []string{
+			"2 a@example.com", "3 b@example.com", "4 c@example.com", "5 cpf INVALID_CPF_CNPJ", "6 cpf INVALID_CPF_CNPJ", "7 cpf INVALID_CPF_CNPJ",
+		}},
+		"tax ids, beside a document's number": {noFields, "email;documento;cpf\na@example.com;12.345.678-9;529.982.247-25\nb@example.com;NF 4711;\nc@example.com;529.982.247-25;\nd@example.com;529.982.247-26;529.982.247-26\n", []string{
+			"2 a@example.com", "3 b@example.com", "4 c@example.com", "5 cpf INVALID_CPF_CNPJ",
+		}},
+		"tax ids, under a document's name alone": {noFields, "email;Nº do documento\na@example.com;12.345.678-9\nb@example.com;529.982.247-25\nc@example.com;-\n", []string{
+			"2 Nº do documento INVALID_CPF_CNPJ", "3 b@example.com", "4 c@example.com",
+		}},
+		"tax ids, beside a document's number that is not used": {noFields, "email;documento;cpf/cnpj\na@example.com;12.345.678-9;529.982.247-25\nb@example.com;529.982.247-25;12.345.678-9\n", []string{
+			"2 a@example.com", "3 cpf/cnpj INVALID_CPF_CNPJ",
+		}},
 		"links": {
 			templateSet{"Oi", `<a href="{{link}}">x</a><a href="https://{{loja}}.example.com/">y</a>`, "{{link}}"},
 			"email;link;loja\na@example.com;https://x.example/a;um\nb@example.com;javascript:alert(1);um\nc@example.com;https://x.example;u m\nd@example.com;;um\n",
@@ -203,6 +218,44 @@ func TestValidator_Entry(t *testing.T) {
 		if e.Nome != "Ana" || e.RazaoSocial != "Acme" || e.ExternalID != "C-1" || e.Token != "TOKEN000000000000000000001" || e.ID.Version() != 7 {
 			t.Errorf("%+v", e)
 		}
+	}
+}
+
+// A row's CPF or CNPJ is the one of the column that has one: neither an empty mask nor the number of another
+// document takes its place.
+func TestValidator_TaxIDOfRow(t *testing.T) {
+	t.Parallel()
+	const cpf, cnpj = "52998224725", "11222333000181"
+	for name, c := range map[string]struct {
+		file string
+		want []string // per row, "" = none
+	}{
+		"masks":                      {"email;cpf;cnpj\na@example.com;   .   .   -  ;11.222.333/0001-81\nb@example.com;___.___.___-__;-\n", []string{cnpj, ""}},
+		"another document":           {"email;documento;cpf\na@example.com;12.345.678-9;529.982.247-25\nb@example.com;12.345.678-9;\n", []string{cpf, ""}},
+		"another document, cnpj":     {"email;cnpj;Document number\na@example.com;11.222.333/0001-81;4711\n", []string{cnpj}},
+		"a CPF under a general name": {"email;documento;cnpj\na@example.com;529.982.247-25;\nb@example.com;529.982.247-25;11.222.333/0001-81\n", []string{cpf, cpf}},
+		"a general name, unused":     {"email;documento;tax id\na@example.com;529.982.247-25;11.222.333/0001-81\nb@example.com;529.982.247-25;\n", []string{cnpj, ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reading, validator, ring, company := openedFile(t, noFields, c.file)
+			var got []string
+			for line, err := range mailing.Lines(reading, validator) {
+				if err != nil || line.Entry == nil {
+					t.Fatal(err, line.Reject)
+				}
+				number := ""
+				if line.Entry.CPFCNPJHash != "" {
+					if number, err = ring.Open(company, line.Entry.CPFCNPJ); err != nil {
+						t.Fatal(err)
+					}
+				}
+				got = append(got, number)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 
