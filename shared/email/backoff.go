@@ -33,20 +33,23 @@ func (b Backoff) Delay(n int, u float64) time.Duration {
 	return time.Duration(float64(base) * (1 - BackoffJitter + 2*BackoffJitter*u))
 }
 
-// outageTry is the try from which on the delay doubles during a provider outage, up to outageMax.
 const (
+	// outageTry is the last try whose delay grows during a provider outage of up to half an hour.
 	outageTry = 4
-	outageMax = time.Hour
+	// longOutageTry is the try from which on the delay doubles, up to longOutageDelay: with the default table it is made after
+	// half an hour.
+	longOutageTry   = 20
+	longOutageDelay = time.Hour
 )
 
-// OutageDelay is the delay after try n of an email that an outage left with an unknown outcome. It is the table's up to the
-// fourth, and then doubles. Each further try may be delivered again, so an outage of a day costs some 30 of them at most; and
-// such emails may be the only ones that detect the end of the outage, so they wait for less than twice the time that it has lasted.
+// OutageDelay is the delay after try n of an email that an outage left with an unknown outcome. Each further try may be
+// delivered again, but such emails may be the only ones that detect the end of the outage. So the delay is at most the fourth
+// of the table for half an hour, and doubles after that: an outage of a day costs some 50 tries and not 700.
 func (b Backoff) OutageDelay(n int, u float64) time.Duration {
 	d := b.Delay(min(n, outageTry), u)
-	for range n - outageTry {
-		if 2*d > outageMax {
-			return max(d, outageMax)
+	for range n - longOutageTry {
+		if 2*d > longOutageDelay {
+			return max(d, longOutageDelay)
 		}
 		d *= 2
 	}

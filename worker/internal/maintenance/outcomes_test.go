@@ -213,7 +213,7 @@ func TestOutcomeResolver_ParkedSendingFailsNoEmail(t *testing.T) {
 		attempts int           // tries that count
 		delay    time.Duration // until the next one, ± 25 %
 	}{
-		"parked":          {true, false, email.AtLeastOnce, email.RetryScheduled, "attempts = 5", email.MaxAttempts - 1, 4 * time.Minute},
+		"parked":          {true, false, email.AtLeastOnce, email.RetryScheduled, "attempts = 5", email.MaxAttempts - 1, 2 * time.Minute},
 		"parked for long": {true, true, email.AtLeastOnce, email.RetryScheduled, "attempts = 45, throttles = 40", email.MaxAttempts - 1, time.Hour},
 		"open again":      {false, true, email.AtLeastOnce, email.RetryScheduled, "attempts = 45, throttles = 41", email.MaxAttempts - 1, time.Hour},
 		"throttled":       {false, false, email.AtLeastOnce, email.RetryScheduled, "attempts = 45, throttles = 41", email.MaxAttempts - 1, 10 * time.Minute},
