@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -152,14 +153,35 @@ func (c *Checker) lookUp(ctx context.Context, name string) (Result, error) {
 	case !isNotFound(err):
 		return Result{}, fmt.Errorf("look up MX: %w", err)
 	}
-	addresses, err := c.resolver.LookupNetIP(ctx, "ip", name)
+	found, err := c.hasAddress(ctx, name)
 	switch {
-	case len(addresses) > 0:
-		return Result{Valid: true}, nil
-	case err != nil && !isNotFound(err):
+	case err != nil:
 		return Result{}, fmt.Errorf("look up addresses: %w", err)
+	case found:
+		return Result{Valid: true}, nil
 	}
 	return Result{Detail: "the domain has neither MX nor address records"}, nil
+}
+
+// hasAddress looks up A and AAAA records at the same time. They are separate lookups: the error of a lookup of
+// both is the first that arrives, so that an empty answer for one of them would hide a failure of the other.
+func (c *Checker) hasAddress(ctx context.Context, name string) (found bool, err error) {
+	networks := [...]string{"ip4", "ip6"}
+	var errs [len(networks)]error
+	var asking sync.WaitGroup
+	for i, network := range networks {
+		asking.Go(func() { _, errs[i] = c.resolver.LookupNetIP(ctx, network, name) })
+	}
+	asking.Wait()
+	for _, failed := range errs {
+		switch {
+		case failed == nil:
+			return true, nil
+		case !isNotFound(failed):
+			err = failed
+		}
+	}
+	return false, err
 }
 
 // isNotFound reports whether the name does not exist or has no such record. A server that fails,

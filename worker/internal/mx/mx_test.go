@@ -56,6 +56,7 @@ func TestCheck(t *testing.T) {
 		"strange.example":   {mx: []string{"not_a_host!.example."}, address: "192.0.2.1"},
 		"null.example":      {mx: []string{"."}, address: "192.0.2.1"},
 		"address.example":   {address: "192.0.2.1"},
+		"ip6.example":       {ip6: "2001:db8::1"},
 		"empty.example":     {},
 		"broken.example":    {code: dnsmessage.RCodeServerFailure},
 		"refused.example":   {code: dnsmessage.RCodeRefused},
@@ -69,6 +70,7 @@ func TestCheck(t *testing.T) {
 		"strange.example":   true, // an unusable MX record is a misconfiguration, but not a definite no
 		"null.example":      false,
 		"address.example":   true,
+		"ip6.example":       true,
 		"empty.example":     false,
 		"missing.example":   false,
 		"broken.example":    true,
@@ -104,6 +106,32 @@ func TestCheck_AddressLookupFails(t *testing.T) {
 	}()
 	if got := check(t, c, "slow.example"); !got.Valid {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A domain without MX records whose A or AAAA lookup fails may have the address that the lookup would have returned,
+// although the other lookup says that there is none.
+func TestCheck_OneAddressLookupFails(t *testing.T) {
+	t.Parallel()
+	failing := func(lookup dnsmessage.Type, code dnsmessage.RCode) map[dnsmessage.Type]dnsmessage.RCode {
+		return map[dnsmessage.Type]dnsmessage.RCode{lookup: code}
+	}
+	s := newServer(t, map[string]answer{
+		"a-fails.example":             {codes: failing(dnsmessage.TypeA, dnsmessage.RCodeServerFailure)},
+		"aaaa-fails.example":          {codes: failing(dnsmessage.TypeAAAA, dnsmessage.RCodeServerFailure)},
+		"a-is-refused.example":        {codes: failing(dnsmessage.TypeA, dnsmessage.RCodeRefused)},
+		"aaaa-is-refused.example":     {codes: failing(dnsmessage.TypeAAAA, dnsmessage.RCodeRefused)},
+		"a-fails-with-aaaa.example":   {ip6: "2001:db8::1", codes: failing(dnsmessage.TypeA, dnsmessage.RCodeServerFailure)},
+		"aaaa-does-not-exist.example": {address: "192.0.2.1", codes: failing(dnsmessage.TypeAAAA, dnsmessage.RCodeNameError)},
+	})
+	c := newChecker(t, s.address)
+	for domain := range s.zone {
+		if got := check(t, c, domain); !got.Valid {
+			t.Errorf("%s: %+v", domain, got)
+		}
+		if s.count("A "+domain) == 0 || s.count("AAAA "+domain) == 0 {
+			t.Errorf("%s: not both kinds of addresses are looked up", domain)
+		}
 	}
 }
 

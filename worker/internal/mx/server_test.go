@@ -13,7 +13,9 @@ import (
 type answer struct {
 	code    dnsmessage.RCode
 	mx      []string
-	address string // of an A record
+	address string                               // of an A record
+	ip6     string                               // of an AAAA record
+	codes   map[dnsmessage.Type]dnsmessage.RCode // instead of code
 	silent  bool
 	hold    <-chan struct{} // respond when it is closed
 }
@@ -116,6 +118,9 @@ func (s *server) reply(t *testing.T, packet []byte) []byte {
 	if !exists {
 		reply.RCode = dnsmessage.RCodeNameError
 	}
+	if code, ok := a.codes[question.Type]; ok {
+		reply.RCode = code
+	}
 	header := dnsmessage.ResourceHeader{Name: question.Name, Class: dnsmessage.ClassINET, TTL: 60}
 	switch question.Type {
 	case dnsmessage.TypeMX:
@@ -125,6 +130,10 @@ func (s *server) reply(t *testing.T, packet []byte) []byte {
 	case dnsmessage.TypeA:
 		if a.address != "" {
 			reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: [4]byte(net.ParseIP(a.address).To4())}})
+		}
+	case dnsmessage.TypeAAAA:
+		if a.ip6 != "" {
+			reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AAAAResource{AAAA: [16]byte(net.ParseIP(a.ip6))}})
 		}
 	}
 	packed, err := reply.Pack()
