@@ -16,7 +16,6 @@ type (
 	Position        = dispatch.Position
 	WaitingLanes    = dispatch.WaitingLanes
 	LaneProbe       = dispatch.LaneProbe
-	NewRows         = dispatch.NewRows
 	LaneTurn        = dispatch.LaneTurn
 	UnknownOutcome  = dispatch.UnknownOutcome
 	UnresolvedPlace = dispatch.UnresolvedPlace

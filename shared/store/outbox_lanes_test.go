@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -94,7 +95,8 @@ func buffers(t *testing.T, plan string) int {
 	return hit + read
 }
 
-// What a probe says of a lane follows what happens to its rows and to the lane.
+// What a probe says of a lane follows what happens to its rows and to the lane. A probe returns open lanes without rows too, a
+// listing does not if the lane has no waiting row at all.
 func TestProbeLanes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -104,9 +106,10 @@ func TestProbeLanes(t *testing.T) {
 	outbox := func(set string) string { return fmt.Sprintf(`UPDATE email_outbox SET %s WHERE id = '%s'`, set, id) }
 	lanes := func(set string) string { return fmt.Sprintf(`UPDATE dispatch_lanes SET %s WHERE id = %d`, set, lane) }
 	const minute = 60
+	never := math.Inf(1)
 	for _, step := range []struct {
 		name, change string
-		found        bool
+		open         bool
 		least, most  float64 // of Wait
 	}{
 		{"due", outbox(`next_at = now() - interval '1 minute'`), true, -1e9, 0},
@@ -114,8 +117,8 @@ func TestProbeLanes(t *testing.T) {
 		{"a task on the queue", outbox(`status = 'RETRY_SCHEDULED', enqueued_at = now(), next_at = now() + interval '1 hour'`), true, 59 * minute, 60*minute + 5},
 		{"a task that is late", outbox(`next_at = now() - interval '6 s'`), true, -1e9, 0},
 		{"a retry without a task", outbox(`enqueued_at = NULL, next_at = now() + interval '1 hour'`), true, 59 * minute, 60 * minute},
-		{"expired", outbox(`status = 'PENDING', next_at = now() - interval '1 hour', expires_at = now() - interval '1 s'`), false, 0, 0},
-		{"on the queue", outbox(`status = 'ENQUEUED', enqueued_at = now(), expires_at = now() + interval '1 day'`), false, 0, 0},
+		{"expired", outbox(`status = 'PENDING', next_at = now() - interval '1 hour', expires_at = now() - interval '1 s'`), true, never, never},
+		{"on the queue", outbox(`status = 'ENQUEUED', enqueued_at = now(), expires_at = now() + interval '1 day'`), true, never, never},
 		{"back", outbox(`status = 'PENDING', enqueued_at = NULL`), true, -1e9, 0},
 		{"parked", lanes(`parked_until = now() + interval '1 hour'`), true, 59 * minute, 60 * minute},
 		{"paused", lanes(`parked_until = NULL, paused_at = now()`), false, 0, 0},
@@ -125,7 +128,7 @@ func TestProbeLanes(t *testing.T) {
 		run(t, d, step.change)
 		for what, look := range map[string]func() (store.WaitingLanes, error){
 			"probe": func() (store.WaitingLanes, error) {
-				return d.Store.ProbeLanes(t.Context(), []store.LaneProbe{{ID: lane}}, store.NewRows{})
+				return d.Store.ProbeLanes(t.Context(), []store.LaneProbe{{ID: lane}})
 			},
 			"listing": func() (store.WaitingLanes, error) { return d.Store.WaitingLanes(t.Context()) },
 		} {
@@ -133,11 +136,13 @@ func TestProbeLanes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if (len(got.Lanes) == 1) != step.found {
+			if found := step.open && (what == "probe" || step.name != "on the queue"); (len(got.Lanes) == 1) != found {
 				t.Errorf("%s, %s: %+v", step.name, what, got.Lanes)
 				continue
+			} else if !found {
+				continue
 			}
-			if step.found && (got.Lanes[0].Wait > step.most || got.Lanes[0].Wait < step.least-minute || got.Lanes[0].CompanyID != company) {
+			if got.Lanes[0].Wait > step.most || got.Lanes[0].Wait < step.least-minute || got.Lanes[0].CompanyID != company {
 				t.Errorf("%s, %s: %+v", step.name, what, got.Lanes[0])
 			}
 		}
@@ -145,55 +150,38 @@ func TestProbeLanes(t *testing.T) {
 }
 
 // New rows are found without their lane's name.
-func TestProbeLanes_NewRows(t *testing.T) {
+func TestNewLanes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	d.Accept(t, d.Company(t), nil)
-	for made, want := range map[time.Duration]int{0: 0, time.Hour: 1} {
-		got, err := d.Store.ProbeLanes(t.Context(), nil, store.NewRows{Within: made})
-		if err != nil || len(got.Lanes) != want {
-			t.Errorf("made within %s: %+v, %v", made, got.Lanes, err)
+	id := d.Accept(t, d.Company(t), nil)
+	lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+id.String()+`'`)
+	want := func(when string, within time.Duration, want ...int64) {
+		t.Helper()
+		if got, err := d.Store.NewLanes(t.Context(), within); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: lanes %v, want %v, %v", when, got, want, err)
 		}
 	}
+	want("a new row", time.Hour, lane)
+	want("made before", -time.Minute)
+	run(t, d, `UPDATE email_outbox SET status = 'ENQUEUED'`)
+	want("on the queue", time.Hour)
 }
 
 // Rows whose ids are ahead of the clock do not hide new ones, however many there are.
-func TestProbeLanes_IDsAheadOfTheClock(t *testing.T) {
+func TestNewLanes_IDsAheadOfTheClock(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	crowd(t, d, 6000) // with ids of all times to come
 	id := d.Accept(t, d.Company(t), nil)
 	lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+id.String()+`'`)
-	got, err := d.Store.ProbeLanes(t.Context(), nil, store.NewRows{Within: time.Hour})
-	if err != nil || !slices.ContainsFunc(got.Lanes, func(w store.WaitingLane) bool { return w.ID == lane }) {
-		t.Errorf("%d lanes without that of the new row, %v", len(got.Lanes), err)
+	got, err := d.Store.NewLanes(t.Context(), time.Hour)
+	if err != nil || !slices.Contains(got, lane) {
+		t.Errorf("%d lanes without that of the new row, %v", len(got), err)
 	}
 }
 
 // since is before the rows that are due at a time as seen from now.
 func since(ago time.Duration) store.Position { return store.Position{NextAt: time.Now().Add(ago)} }
-
-// A lane of new rows is read from its bound, if one is known.
-func TestProbeLanes_NewRowsFromTheBound(t *testing.T) {
-	t.Parallel()
-	d := storetest.New(t)
-	company := d.Company(t)
-	id := d.Accept(t, company, nil)
-	d.Accept(t, company, nil)
-	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 hour' WHERE id = $1`, id)
-	lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+id.String()+`'`)
-	for name, bounds := range map[string][]store.LaneProbe{
-		"known": {{ID: lane, Since: since(-30 * time.Minute)}}, "of another lane": {{ID: lane + 1, Since: since(0)}},
-	} {
-		got, err := d.Store.ProbeLanes(t.Context(), nil, store.NewRows{Within: time.Hour, Bounds: bounds})
-		if err != nil || len(got.Lanes) != 1 {
-			t.Fatalf("%s: %+v, %v", name, got.Lanes, err)
-		}
-		if passed := time.Since(got.Lanes[0].First.NextAt) < 30*time.Minute; passed != (name == "known") {
-			t.Errorf("%s: read from %s on", name, got.Lanes[0].First.NextAt)
-		}
-	}
-}
 
 // The bound of a lane is not passed by a row that another transaction has locked, and what lies
 // before a bound is found without it.
@@ -222,15 +210,15 @@ func TestTakeDue_Bound(t *testing.T) {
 		}
 	}
 	take(store.Position{}, 1) // the second
-	found, err := d.Store.ProbeLanes(t.Context(), []store.LaneProbe{probe}, store.NewRows{})
-	if err != nil || len(found.Lanes) != 1 || time.Since(found.Lanes[0].First.NextAt) < 30*time.Minute {
+	found, err := d.Store.ProbeLanes(t.Context(), []store.LaneProbe{probe})
+	if err != nil || len(found.Lanes) != 1 || time.Since(found.Lanes[0].Since.NextAt) < 30*time.Minute {
 		t.Fatalf("%+v, %v", found.Lanes, err)
 	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
 	take(since(-time.Minute), 0) // beyond it
-	take(found.Lanes[0].First, 1)
+	take(found.Lanes[0].Since, 1)
 }
 
 // A bound lies among rows that are due at the same time, as those of a scheduled mailing are. The bound is what the look
@@ -251,25 +239,27 @@ func TestTakeDue_BoundAmongRowsOfOneTime(t *testing.T) {
 		if err != nil || len(batch.Rows) != 10 || batch.Rows[0].ID != ids[took] {
 			t.Fatalf("took %d rows after %d, %v", len(batch.Rows), took, err)
 		}
-		looked, err := d.Store.ProbeLanes(t.Context(), []store.LaneProbe{{ID: lane, Since: first}}, store.NewRows{})
-		if err != nil || len(looked.Lanes) != 1-took/10 {
+		looked, err := d.Store.ProbeLanes(t.Context(), []store.LaneProbe{{ID: lane, Since: first}})
+		if err != nil || len(looked.Lanes) != 1 {
 			t.Fatalf("after %d: %+v, %v", took, looked, err)
 		}
-		if len(looked.Lanes) > 0 {
-			first = looked.Lanes[0].First
+		first = looked.Lanes[0].Since
+		if took == 0 && first.ID != ids[10] {
+			t.Errorf("the lane begins at %v, want %s", first, ids[10])
 		}
 	}
-	if first.ID != ids[10] {
-		t.Errorf("the lane begins at %v, want %s", first, ids[10])
+	if age := time.Since(first.NextAt); age > 30*time.Second || first.ID != uuid.Nil {
+		t.Errorf("the empty lane begins at %v", first)
 	}
 }
 
-// A session that keeps an old snapshot keeps the index entries of all rows that were taken. A take reads them from the
-// lane's start on, and none from its bound on, though all rows are due at the same time.
+// A session that keeps an old snapshot keeps the index entries of all rows that were taken. Takes and probes read them from the
+// lane's start on, and none from its bound on, though all rows are due at the same time. An empty lane has a bound too.
 func TestTakeDue_BoundBesideAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	like := d.Accept(t, d.Company(t), nil)
+	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 minute'`)
 	run(t, d, `
 		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at, next_at)
 		SELECT gen_random_uuid(), company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at, next_at
@@ -283,22 +273,28 @@ func TestTakeDue_BoundBesideAnOldSnapshot(t *testing.T) {
 	if _, err := snapshot.ExecContext(t.Context(), `SELECT count(*) FROM email_outbox`); err != nil {
 		t.Fatal(err)
 	}
-	batch, err := d.Store.TakeDue(t.Context(), slot(), store.EvenTurns([]int64{lane}, 2990))
-	if err != nil || len(batch.Rows) != 2990 {
-		t.Fatalf("took %d rows, %v", len(batch.Rows), err)
-	}
-	looked, err := d.Store.ProbeLanes(t.Context(), []store.LaneProbe{{ID: lane}}, store.NewRows{})
-	if err != nil || len(looked.Lanes) != 1 {
-		t.Fatalf("%+v, %v", looked, err)
-	}
-	first := looked.Lanes[0].First
-	read := func(nextAt string, id uuid.UUID) int {
-		return buffers(t, explainRun(t, d, written(t, "dispatch.takeDueSQL"), pq.Array([]int64{lane}), pq.Array([]string{nextAt}), pq.Array([]string{id.String()}),
-			pq.Array([]int64{1}), 1, uuid.New(), time.Now()))
-	}
-	bounded := read(first.NextAt.UTC().Format(time.RFC3339Nano), first.ID)
-	if whole := read("-infinity", uuid.Nil); bounded > 200 || whole < 2000 {
-		t.Errorf("%d buffers are read from the bound on, %d from the start on", bounded, whole)
+	for _, drained := range []bool{false, true} {
+		batch, err := d.Store.TakeDue(t.Context(), slot(), store.EvenTurns([]int64{lane}, 2990))
+		if err != nil || len(batch.Rows) == 0 {
+			t.Fatalf("took %d rows, %v", len(batch.Rows), err)
+		}
+		looked, err := d.Store.ProbeLanes(t.Context(), []store.LaneProbe{{ID: lane}})
+		if err != nil || len(looked.Lanes) != 1 || math.IsInf(looked.Lanes[0].Wait, 1) != drained {
+			t.Fatalf("%+v, %v", looked, err)
+		}
+		since := looked.Lanes[0].Since
+		for statement, more := range map[string][]any{
+			"dispatch.takeDueSQL": {pq.Array([]int64{1}), 1, uuid.New(), time.Now()}, "dispatch.namedLanesSQL": {1},
+		} {
+			read := func(nextAt string, id uuid.UUID) int {
+				parameters := append([]any{pq.Array([]int64{lane}), pq.Array([]string{nextAt}), pq.Array([]string{id.String()})}, more...)
+				return buffers(t, explainRun(t, d, written(t, statement), parameters...))
+			}
+			bounded := read(since.NextAt.UTC().Format(time.RFC3339Nano), since.ID)
+			if whole := read("-infinity", uuid.Nil); bounded > 200 || whole < 2000 {
+				t.Errorf("%s, drained %t: %d buffers are read from the bound on, %d from the start on", statement, drained, bounded, whole)
+			}
+		}
 	}
 }
 

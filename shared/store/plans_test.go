@@ -47,7 +47,7 @@ func TestPlans(t *testing.T) {
 		"release":              {written(t, "sql.Release"), []any{time.Now(), pq.Array([]string{id.String()}), pq.Array([]int64{0}), pq.Array([]int64{0})}, []string{"email_outbox_pkey"}},
 		"waitingLanes":         {written(t, "dispatch.waitingLanesSQL"), nil, []string{"email_outbox_lane_claim"}},
 		"namedLanes":           {written(t, "dispatch.namedLanesSQL"), []any{lanes, since, ids, 3}, []string{"email_outbox_lane_claim"}},
-		"probeLanes":           {written(t, "dispatch.probeLanesSQL"), []any{lanes, since, ids, 1000, 5000, 2000, lanes, since, ids}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
+		"newLanes":             {written(t, "dispatch.newLanesSQL"), []any{1000, 2000, 5000}, []string{"email_outbox_pkey"}},
 		"oldestDue":            {written(t, "dispatch.oldestDueSQL"), nil, []string{"email_outbox_lane_claim"}},
 		"countBacklog":         {written(t, "dispatch.countBacklogSQL"), []any{1000}, []string{"email_outbox_lane_claim", "email_outbox_open"}},
 		"overdue":              {written(t, "dispatch.overdueSQL"), []any{100}, []string{"email_outbox_open"}},

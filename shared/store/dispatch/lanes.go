@@ -15,16 +15,17 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// WaitingLane is an open lane in which rows wait for a dispatcher.
+// WaitingLane is an open lane.
 type WaitingLane struct {
 	ID        int64     `db:"id"`
 	CompanyID uuid.UUID `db:"company_id"`
 	Queue     string    `db:"queue"`
-	// Wait is the number of seconds until a row is due: 0 or less if one is.
+	// Wait is the number of seconds until a row is due: 0 or less if one is, +Inf if no row waits.
 	Wait float64 `db:"wait"`
-	// First is the position of the lane's first row, locked or not, or the time of the look if that
-	// is earlier.
-	First Position
+	// Since is where the next read of the lane may start: the position of the first row, locked or
+	// not, or the time of this read minus 5 s, whichever is earlier. A row
+	// that is committed within 5 s of its next_at is not before it.
+	Since Position
 }
 
 // Position is a place in the order in which the rows of a lane are taken.
@@ -87,18 +88,10 @@ WITH RECURSIVE jump AS (
     SELECT lane_id AS id, '-infinity'::timestamptz AS since, '` + beforeAllIDs + `'::uuid AS since_id FROM jump WHERE lane_id IS NOT NULL
 )`
 
-// NewRows selects the lanes of new rows.
-type NewRows struct {
-	// Within is how long ago their ids were made at most; 0 = new rows are not looked for.
-	Within time.Duration
-	// Bounds are the lanes with a known lower bound. The others are read from their start.
-	Bounds []LaneProbe
-}
-
 const (
 	// beforeAllIDs is no row's id.
 	beforeAllIDs = `00000000-0000-0000-0000-000000000000`
-	// newestRows is how many of the newest rows a look for new ones reads at most.
+	// newestRows is how many of the newest rows a search for new ones reads at most.
 	newestRows = 5000
 	// clockSkew is how far an id may be ahead of Postgres's clock. Rows with greater ids, such as
 	// those of an api whose clock is wrong and those with a UUIDv4, are not found by a search for new
@@ -113,75 +106,75 @@ WITH lane AS (
     FROM (SELECT * FROM unnest($1::bigint[], $2::timestamptz[], $3::uuid[]) AS named(id, since, since_id) LIMIT $4) named
 )`
 
-// newLanesSQL is the lanes $1, each from the position $2, $3 on, and those of the rows whose id was made in
-// the last $4 milliseconds, found by email_outbox_pkey. Of these the
-// lanes $7 are read from the position $8, $9 on. It is not prepared: with thousands of lanes, a plan that was made for a few
-// would compare each of them with each row.
+// newLanesSQL returns the lanes of the rows whose id was made in the last $1 milliseconds, found by email_outbox_pkey. It locks
+// nothing.
 const newLanesSQL = `
-WITH lane AS (
-    SELECT named.id, named.since, named.since_id FROM unnest($1::bigint[], $2::timestamptz[], $3::uuid[]) AS named(id, since, since_id)
-    UNION ALL
-    (SELECT DISTINCT newest.lane_id, coalesce(known.since, '-infinity'), coalesce(known.since_id, '` + beforeAllIDs + `') FROM (
-        SELECT lane_id, status FROM email_outbox
-        WHERE id >= first_id_at(now() - $4::bigint * interval '1 ms') AND id < first_id_at(now() + $6::bigint * interval '1 ms')
-        ORDER BY id DESC LIMIT $5
-     ) newest
-     LEFT JOIN unnest($7::bigint[], $8::timestamptz[], $9::uuid[]) AS known(id, since, since_id) ON known.id = newest.lane_id
-     WHERE newest.status = 'PENDING' AND newest.lane_id <> ALL ($1::bigint[]))
-)`
+SELECT DISTINCT lane_id FROM (
+    SELECT lane_id, status FROM email_outbox
+    WHERE id >= first_id_at(now() - $1::bigint * interval '1 ms') AND id < first_id_at(now() + $2::bigint * interval '1 ms')
+    ORDER BY id DESC LIMIT $3
+) newest
+WHERE status = 'PENDING' AND lane_id IS NOT NULL`
 
 // waitSQL finds, for each of the open lanes, the first row along email_outbox_lane_claim and
-// the first that is or becomes due. A retry whose task waits on the queue is due 5 s late, as
+// the first that is or becomes due. An open lane without rows has an infinite wait; a closed one is not returned. A retry whose
+// task waits on the queue is due 5 s late, as
 // in dueSQL: if it is the first row, its lane is read again then. The test for a due row is not an EXISTS: the
 // planner makes a join of that, which may read all of a lane's rows, dead ones too. It
 // locks nothing. A row without a lane carries only the circuit breaker's state.
+//
+// The next read may start 5 s before this one, since a row may be committed later than its next_at: the gateway's statements
+// take now(), and then wait for locks for at most 4 s (pg.LockWait).
 const waitSQL = `
 SELECT breaker.closed, found.* FROM (SELECT ` + breaker.IsClosedSQL + ` AS closed) breaker
 LEFT JOIN (
-    SELECT l.id, l.company_id, l.queue, least(earliest.next_at, now()) AS first,
-           CASE WHEN earliest.next_at <= now() THEN earliest.id ELSE '` + beforeAllIDs + `' END AS first_id,
-           extract(epoch FROM greatest(least(due.next_at, earliest.late_at), l.parked_until) - now())::float8 AS wait
+    SELECT l.id, l.company_id, l.queue, least(earliest.next_at, now() - interval '5 s') AS since,
+           CASE WHEN earliest.next_at <= now() - interval '5 s' THEN earliest.id ELSE '` + beforeAllIDs + `' END AS since_id,
+           CASE WHEN due.next_at IS NULL AND earliest.late_at IS NULL THEN 'infinity'
+                ELSE extract(epoch FROM greatest(least(due.next_at, earliest.late_at), l.parked_until) - now())::float8 END AS wait
     FROM lane
     JOIN dispatch_lanes l ON l.id = lane.id AND CASE WHEN lane.id IS NOT NULL THEN l.paused_at IS NULL AND l.held_at IS NULL END
     JOIN companies c ON c.id = l.company_id
         AND CASE WHEN l.id IS NOT NULL THEN c.suspended_at IS NULL AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL) END
-    CROSS JOIN LATERAL (
+    LEFT JOIN LATERAL (
         SELECT o.next_at, o.id, CASE WHEN o.status = 'RETRY_SCHEDULED' AND o.enqueued_at IS NOT NULL AND o.next_at > now() - interval '5 s'
                                THEN o.next_at + interval '5 s' END AS late_at
         FROM email_outbox o
         WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND (o.next_at, o.id) >= (lane.since, lane.since_id)
         ORDER BY o.next_at, o.id LIMIT 1
-    ) earliest
+    ) earliest ON true
     LEFT JOIN LATERAL (
         SELECT o.next_at FROM email_outbox o
-        WHERE o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND (o.next_at, o.id) >= (earliest.next_at, earliest.id) AND o.expires_at > now()
+        WHERE earliest.id IS NOT NULL
+          AND o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND (o.next_at, o.id) >= (earliest.next_at, earliest.id) AND o.expires_at > now()
           AND (o.status = 'PENDING' OR o.enqueued_at IS NULL OR o.next_at <= now() - interval '5 s')
         ORDER BY o.next_at, o.id LIMIT 1
     ) due ON true
-    WHERE due.next_at IS NOT NULL OR earliest.late_at IS NOT NULL
 ) found ON true`
 
 const (
 	waitingLanesSQL = everyLaneSQL + waitSQL
 	namedLanesSQL   = theseLanesSQL + waitSQL
-	probeLanesSQL   = newLanesSQL + waitSQL
 )
 
-// WaitingLanes lists all open lanes in which rows wait, due or not.
+// WaitingLanes lists all open lanes in which rows wait, due or not, and reads each from its start.
 func (s *Store) WaitingLanes(ctx context.Context) (WaitingLanes, error) {
 	return s.look(func(rows any) error { return s.db.SelectContext(ctx, rows, waitingLanesSQL) })
 }
 
-// ProbeLanes is WaitingLanes for these lanes and for those of new rows. Lanes that are missing in the
-// answer are closed or hold no row.
-func (s *Store) ProbeLanes(ctx context.Context, lanes []LaneProbe, made NewRows) (WaitingLanes, error) {
-	named := probeArrays(lanes)
-	if made.Within <= 0 {
-		return s.look(func(rows any) error { return s.namedLanes.Select(ctx, rows, append(named, len(lanes))...) })
+// ProbeLanes is WaitingLanes for these lanes, and also returns those that are open and in which no row
+// waits. Lanes that are missing in the answer are closed.
+func (s *Store) ProbeLanes(ctx context.Context, lanes []LaneProbe) (WaitingLanes, error) {
+	return s.look(func(rows any) error { return s.namedLanes.Select(ctx, rows, append(probeArrays(lanes), len(lanes))...) })
+}
+
+// NewLanes returns the lanes of rows whose ids were made within that time.
+func (s *Store) NewLanes(ctx context.Context, within time.Duration) ([]int64, error) {
+	var lanes []int64
+	if err := s.db.SelectContext(ctx, &lanes, newLanesSQL, within.Milliseconds(), clockSkew.Milliseconds(), newestRows); err != nil {
+		return nil, fmt.Errorf("search new rows: %w", pg.Translate(err))
 	}
-	args := append(named, made.Within.Milliseconds(), newestRows, clockSkew.Milliseconds())
-	args = append(args, probeArrays(made.Bounds)...)
-	return s.look(func(rows any) error { return s.db.SelectContext(ctx, rows, probeLanesSQL, args...) })
+	return lanes, nil
 }
 
 // probeArrays are the ids of lanes and the positions from which each is read.
@@ -201,8 +194,8 @@ func (s *Store) look(run func(rows any) error) (WaitingLanes, error) {
 		CompanyID uuid.NullUUID `db:"company_id"`
 		Queue     *string       `db:"queue"`
 		Wait      *float64      `db:"wait"`
-		First     *time.Time    `db:"first"`
-		FirstID   uuid.NullUUID `db:"first_id"`
+		Since     *time.Time    `db:"since"`
+		SinceID   uuid.NullUUID `db:"since_id"`
 	}
 	if err := run(&rows); err != nil {
 		return WaitingLanes{}, fmt.Errorf("look at lanes: %w", pg.Translate(err))
@@ -211,8 +204,8 @@ func (s *Store) look(run func(rows any) error) (WaitingLanes, error) {
 	for _, r := range rows {
 		found.BreakerClosed = r.Closed
 		if r.ID != nil {
-			first := Position{NextAt: *r.First, ID: r.FirstID.UUID}
-			found.Lanes = append(found.Lanes, WaitingLane{ID: *r.ID, CompanyID: r.CompanyID.UUID, Queue: *r.Queue, Wait: *r.Wait, First: first})
+			since := Position{NextAt: *r.Since, ID: r.SinceID.UUID}
+			found.Lanes = append(found.Lanes, WaitingLane{ID: *r.ID, CompanyID: r.CompanyID.UUID, Queue: *r.Queue, Wait: *r.Wait, Since: since})
 		}
 	}
 	return found, nil

@@ -30,7 +30,8 @@ import (
 // Outbox has the database operations of the dispatcher.
 type Outbox interface {
 	WaitingLanes(ctx context.Context) (store.WaitingLanes, error)
-	ProbeLanes(ctx context.Context, lanes []store.LaneProbe, made store.NewRows) (store.WaitingLanes, error)
+	ProbeLanes(ctx context.Context, lanes []store.LaneProbe) (store.WaitingLanes, error)
+	NewLanes(ctx context.Context, within time.Duration) ([]int64, error)
 	TakeDue(ctx context.Context, slot store.Slot, turns []store.LaneTurn) (store.Batch, error)
 	ForgetBatch(ctx context.Context, slot store.Slot) error
 	LeaseJobs(ctx context.Context, turns []store.LaneTurn) (store.Batch, error)

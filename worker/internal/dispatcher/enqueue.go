@@ -56,9 +56,14 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 	var (
 		published []uuid.UUID
 		released  []store.Release
-		taskless  []uuid.UUID // late retries that had no task when they were published
+		returned  []store.DueRow // the rows of released
+		taskless  []uuid.UUID    // late retries that had no task when they were published
 		postponed []string
 	)
+	release := func(row store.DueRow, r store.Release) {
+		r.ID = row.ID
+		released, returned = append(released, r), append(returned, row)
+	}
 	for i, row := range taken.Rows {
 		switch results[i] {
 		case enqueued, replaced, alreadyQueued:
@@ -67,16 +72,16 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 				taskless = append(taskless, row.ID)
 			}
 		case busy:
-			released = append(released, store.Release{ID: row.ID, Delay: busyPause})
+			release(row, store.Release{Delay: busyPause})
 		case refused:
 			postponed = append(postponed, row.ID.String())
-			released = append(released, store.Release{ID: row.ID, Delay: busyPause, NextAt: row.NextAt})
+			release(row, store.Release{Delay: busyPause, NextAt: row.NextAt})
 		case unconfirmed:
 			if !from.leased() {
-				released = append(released, store.Release{ID: row.ID, NextAt: row.NextAt})
+				release(row, store.Release{NextAt: row.NextAt})
 			}
 		case notSent:
-			released = append(released, store.Release{ID: row.ID, NextAt: row.NextAt})
+			release(row, store.Release{NextAt: row.NextAt})
 		}
 	}
 	if len(published) == 0 && len(taken.Rows) > 1 { // all rows failed: the broker is failing, not the rows
@@ -85,7 +90,9 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 		}
 	}
 	f.countLost(committing, taken.TakenAt, taskless)
-	if err := from.record(committing, taken, published, released); err != nil {
+	err := from.record(committing, taken, published, released)
+	f.lanes.schedule.lower(returned)
+	if err != nil {
 		return 0, errors.Join(failure, err)
 	}
 	crashpoint.At(crashpoint.DispatchRecorded)

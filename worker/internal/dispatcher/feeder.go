@@ -200,7 +200,7 @@ func (f *feeder) takeAll(ctx context.Context, room int, reserved time.Time) erro
 		moving.Go(func() {
 			drained[i], perCompany[i], errs[i] = f.move(ctx, f.sources[i], chosen, reserved)
 			if errs[i] != nil {
-				f.lanes.schedule.distrust(f.name, chosen)
+				f.lanes.schedule.recheck(f.name, chosen)
 			}
 		})
 	}
@@ -252,7 +252,7 @@ func (f *feeder) move(ctx context.Context, from source, chosen []laneShare, rese
 		perCompany[companies[row.LaneID]] += recipients(row.Payload)
 	}
 	if released > 0 { // a released row may be its lane's only one
-		f.lanes.schedule.distrust(f.name, chosen)
+		f.lanes.schedule.recheck(f.name, chosen)
 		return nil, perCompany, nil
 	}
 	count := make(map[int64]int, len(chosen))

@@ -23,10 +23,12 @@ const (
 	apartPerEmail = time.Millisecond
 	maxApart      = 50 * time.Millisecond
 	// newEvery is how often the poll also looks for new rows that no wake-up named, such as those
-	// inserted by programs, and those that arrive before the listener notices a dead connection.
+	// inserted by programs, and those that arrive before the listener notices a dead connection. A
+	// poll of named lanes does so after newAtLeast only, since a wake-up should cost one statement.
 	// lateIDs is the maximum age of a row's id at its commit, by Postgres's clock.
-	newEvery = 200 * time.Millisecond
-	lateIDs  = 2 * time.Second
+	newEvery   = 200 * time.Millisecond
+	newAtLeast = time.Second
+	lateIDs    = 2 * time.Second
 	// listInterval is how often all lanes are listed. The loop checks listParts times per interval
 	// whether a poll has made a listing in between.
 	listInterval = 30 * time.Second
@@ -131,7 +133,7 @@ func (l *lanes) probeNamed(ctx context.Context) error {
 	if len(named) == 0 {
 		return nil
 	}
-	err := l.probe(ctx, l.named, l.schedule.probes(l.named, named), store.NewRows{})
+	err := l.probe(ctx, l.named, l.schedule.probes(l.named, named))
 	if err != nil {
 		l.lost = time.Now() // the named lanes are lost with the failed probe
 	}
@@ -187,22 +189,26 @@ func (l *lanes) update(ctx context.Context, begun time.Time) error {
 		l.replace(found, begun)
 		return nil
 	}
-	var made store.NewRows
-	if age := begun.Sub(l.newest); age >= newEvery {
-		made = store.NewRows{Within: min(age, maxAge) + lateIDs, Bounds: l.schedule.bounds()}
+	age := begun.Sub(l.newest)
+	search := age >= newEvery && len(named) == 0 || age >= newAtLeast
+	if search {
+		made, err := l.outbox.NewLanes(ctx, min(age, maxAge)+lateIDs)
+		if err != nil {
+			return err
+		}
+		named = append(named, made...)
 	}
-	probes := append(l.schedule.probes(begun, named), l.schedule.due(begun)...)
-	if err := l.probe(ctx, begun, probes, made); err != nil {
+	if err := l.probe(ctx, begun, append(l.schedule.probes(begun, named), l.schedule.due(begun)...)); err != nil {
 		return err
 	}
-	if made.Within > 0 {
+	if search {
 		l.newest = begun
 	}
 	return nil
 }
 
-func (l *lanes) probe(ctx context.Context, begun time.Time, probes []store.LaneProbe, made store.NewRows) error {
-	found, err := l.outbox.ProbeLanes(ctx, probes, made)
+func (l *lanes) probe(ctx context.Context, begun time.Time, probes []store.LaneProbe) error {
+	found, err := l.outbox.ProbeLanes(ctx, probes)
 	if err != nil {
 		return err
 	}

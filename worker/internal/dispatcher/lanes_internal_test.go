@@ -15,7 +15,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// listing answers WaitingLanes and ProbeLanes and counts the calls.
+// listing answers WaitingLanes, ProbeLanes and NewLanes and counts the calls.
 type listing struct {
 	Outbox
 	found  store.WaitingLanes
@@ -36,7 +36,9 @@ func (l *listing) WaitingLanes(context.Context) (store.WaitingLanes, error) {
 	return found, err
 }
 
-func (l *listing) ProbeLanes(_ context.Context, lanes []store.LaneProbe, _ store.NewRows) (store.WaitingLanes, error) {
+func (l *listing) NewLanes(context.Context, time.Duration) ([]int64, error) { return nil, l.err }
+
+func (l *listing) ProbeLanes(_ context.Context, lanes []store.LaneProbe) (store.WaitingLanes, error) {
 	l.looks++
 	l.probed, l.since = nil, nil
 	found := store.WaitingLanes{BreakerClosed: l.found.BreakerClosed}
@@ -71,7 +73,7 @@ func (h *heard) Named() (lanes []int64, all bool) {
 var companyA = uuid.UUID{1}
 
 func waiting(id int64, queue string, wait float64) store.WaitingLane {
-	return store.WaitingLane{ID: id, CompanyID: companyA, Queue: queue, Wait: wait, First: store.Position{NextAt: time.Now()}}
+	return store.WaitingLane{ID: id, CompanyID: companyA, Queue: queue, Wait: wait, Since: store.Position{NextAt: time.Now()}}
 }
 
 func ids(live []liveLane) (ids []int64) {
@@ -363,7 +365,7 @@ func TestSchedule_RechecksAndDueLanes(t *testing.T) {
 func TestSchedule_ReleasedAfterPoll(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(a *schedule, asked []laneShare){
-		"released": func(a *schedule, asked []laneShare) { a.distrust("a", asked) },
+		"released": func(a *schedule, asked []laneShare) { a.recheck("a", asked) },
 		"taken":    func(a *schedule, asked []laneShare) { a.took("a", asked, map[int64]int{1: 1}) },
 	} {
 		a := newSchedule()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"container/heap"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -28,9 +29,8 @@ const (
 	activeFor   = time.Minute
 	activeEvery = 250 * time.Millisecond
 	activePart  = 8
-	// boundFrom is the number of rows taken between two listings from which on a lane is read from
-	// its bound.
-	boundFrom = 1000
+	// forgetAfter is how long a lane without rows keeps its lower bound.
+	forgetAfter = time.Hour
 )
 
 // lane is what the dispatcher knows about a lane.
@@ -42,18 +42,13 @@ type lane struct {
 	in      *laneHeap // the heap it is in; nil = none
 	place   int       // index in that heap
 	live    bool      // the last poll found a due row
-	looked  time.Time // when the last poll began
 	took    time.Time // when rows were last taken
-	flow    int       // rows taken, halved by each listing
-	bound   bound
-}
-
-// since is the position from which the lane is read: the start for a lane with little traffic.
-func (l *lane) since() store.Position {
-	if l.flow < boundFrom {
-		return store.Position{}
-	}
-	return l.bound.position
+	// since is a lower bound of the positions of the lane's rows; zero = unknown. Polls and takes
+	// start there, so that they do not read the index entries of taken rows, which an old snapshot
+	// keeps. The full listing finds rows that appear before it and lowers it.
+	since store.Position
+	// looked is when the last poll began, or when rows were released after that.
+	looked time.Time
 }
 
 func (l *lane) active(now time.Time) bool { return now.Sub(l.took) < activeFor }
@@ -83,27 +78,10 @@ type schedule struct {
 	rechecks laneHeap                   // lanes that are live, or being probed
 	live     map[string]map[int64]*lane // by queue
 	turned   map[string]map[int64]*lane // those that became live since the queue's feeder last asked
-	long     map[int64]*lane            // lanes that may have a bound
 }
 
 func newSchedule() *schedule {
-	return &schedule{
-		lanes: make(map[int64]*lane), live: make(map[string]map[int64]*lane), turned: make(map[string]map[int64]*lane), long: make(map[int64]*lane),
-	}
-}
-
-// bounds returns the lanes that have a lower bound of next_at.
-func (a *schedule) bounds() (bounds []store.LaneProbe) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for id, l := range a.long {
-		if l.flow < boundFrom {
-			delete(a.long, id)
-		} else if since := l.since(); since != (store.Position{}) {
-			bounds = append(bounds, store.LaneProbe{ID: id, Since: since})
-		}
-	}
-	return bounds
+	return &schedule{lanes: make(map[int64]*lane), live: make(map[string]map[int64]*lane), turned: make(map[string]map[int64]*lane)}
 }
 
 // of returns a queue's live lanes, ordered by company.
@@ -126,7 +104,7 @@ func (a *schedule) added(queue string) []liveLane {
 func ordered(lanes map[int64]*lane) []liveLane {
 	live := make([]liveLane, 0, len(lanes))
 	for _, l := range lanes {
-		live = append(live, liveLane{id: l.id, company: l.company, since: l.since()})
+		live = append(live, liveLane{id: l.id, company: l.company, since: l.since})
 	}
 	slices.SortFunc(live, liveLane.compare)
 	return live
@@ -139,7 +117,7 @@ func (a *schedule) probes(now time.Time, named []int64) (probes []store.LaneProb
 	for _, id := range named {
 		probe := store.LaneProbe{ID: id}
 		if l, known := a.lanes[id]; known {
-			probe.Since = l.since()
+			probe.Since = l.since
 			a.put(&a.rechecks, l, now.Add(recheck))
 		}
 		probes = append(probes, probe)
@@ -154,7 +132,7 @@ func (a *schedule) due(now time.Time) (probes []store.LaneProbe) {
 	probe := func(h *laneHeap, most int) {
 		for most = len(probes) + most; len(probes) < most && len(*h) > 0 && !(*h)[0].next.After(now); {
 			l := (*h)[0]
-			probes = append(probes, store.LaneProbe{ID: l.id, Since: l.since()})
+			probes = append(probes, store.LaneProbe{ID: l.id, Since: l.since})
 			a.put(&a.rechecks, l, now.Add(recheck))
 		}
 	}
@@ -163,7 +141,7 @@ func (a *schedule) due(now time.Time) (probes []store.LaneProbe) {
 	return probes
 }
 
-// apply stores the result of a poll: the lanes it found, and those it probed without finding a row.
+// apply stores the result of a poll: the lanes it found, and those it probed that are closed.
 func (a *schedule) apply(probes []store.LaneProbe, found []store.WaitingLane, begun time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -172,69 +150,80 @@ func (a *schedule) apply(probes []store.LaneProbe, found []store.WaitingLane, be
 	}
 	for _, p := range probes {
 		if l, known := a.lanes[p.ID]; known && l.looked.Before(begun) {
-			a.empty(l, begun)
+			a.closed(l, begun)
 		}
 	}
 }
 
-// replace stores the result of a full listing. Results of polls that began later are kept.
+// replace stores the result of a full listing. A lane that should have rows and that the listing did not find is closed or
+// empty: the next poll tells.
 func (a *schedule) replace(found []store.WaitingLane, begun time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, w := range found {
-		l, known := a.lanes[w.ID]
-		if !known || l.looked.Before(begun) {
-			a.found(w, begun)
-			continue
-		}
-		if l.bound.lower(w.First) { // the later poll read the lane from its bound only
-			a.put(&a.times, l, begun)
-		}
+		a.found(w, begun)
 	}
 	for _, l := range a.lanes {
-		if l.looked.Before(begun) {
-			a.empty(l, begun)
+		switch {
+		case !l.looked.Before(begun):
+		case l.in != nil:
+			a.setLive(l, false)
+			a.put(&a.times, l, begun)
+		case begun.Sub(l.looked) > forgetAfter:
+			delete(a.lanes, l.id)
 		}
-		l.flow /= 2
 	}
 }
 
-// found stores when a lane's first row is due.
+// found stores when a lane's first row is due. A result that is older than the lane's bound only lowers it.
 func (a *schedule) found(w store.WaitingLane, begun time.Time) {
 	l, known := a.lanes[w.ID]
 	if !known {
 		l = &lane{id: w.ID, company: w.CompanyID, queue: w.Queue}
 		a.lanes[l.id] = l
 	}
-	l.looked = begun
-	l.bound.saw(w.First, begun)
-	a.setLive(l, w.Wait <= 0)
-	if l.live {
-		a.put(&a.rechecks, l, begun.Add(recheck))
+	if l.looked.After(begun) {
+		if w.Since.Before(l.since) {
+			l.since = w.Since
+			a.put(&a.times, l, begun)
+		}
 		return
 	}
-	const year = 365 * 24 * 3600
-	next := begun.Add(time.Duration(min(w.Wait, year) * float64(time.Second)))
-	if again := l.again(begun); l.active(begun) && again.Before(next) {
-		next = again
+	l.looked, l.since = begun, w.Since
+	a.setLive(l, w.Wait <= 0)
+	switch {
+	case l.live:
+		a.put(&a.rechecks, l, begun.Add(recheck))
+	case math.IsInf(w.Wait, 1):
+		a.rest(l, begun)
+	default:
+		const year = 365 * 24 * 3600
+		next := begun.Add(time.Duration(min(w.Wait, year) * float64(time.Second)))
+		if again := l.again(begun); l.active(begun) && again.Before(next) {
+			next = again
+		}
+		a.put(&a.times, l, next)
 	}
-	a.put(&a.times, l, next)
 }
 
-// empty marks a lane as closed or without rows. It is read from its start when it has rows again:
-// workers return rows of a closed lane with the next_at that they had.
-func (a *schedule) empty(l *lane, begun time.Time) {
-	l.looked, l.flow, l.bound = begun, 0, bound{}
+// closed forgets a lane, unless rows were taken from it lately. It is read from its start when it is open again: workers
+// return rows of a closed lane with the next_at that they had.
+func (a *schedule) closed(l *lane, begun time.Time) {
+	l.looked, l.since = begun, store.Position{}
 	a.setLive(l, false)
+	a.rest(l, begun)
+	if l.in == nil {
+		delete(a.lanes, l.id)
+	}
+}
+
+// rest schedules the next poll of a lane without rows while it is active, and none after that.
+func (a *schedule) rest(l *lane, begun time.Time) {
 	if l.active(begun) {
 		a.put(&a.times, l, l.again(begun))
-		return
-	}
-	if l.in != nil {
+	} else if l.in != nil {
 		heap.Remove(l.in, l.place)
 	}
-	delete(a.lanes, l.id)
-	delete(a.long, l.id)
 }
 
 // took stores the result of a take: the number of rows per lane, compared with the number asked
@@ -247,9 +236,6 @@ func (a *schedule) took(queue string, asked []laneShare, rows map[int64]int) {
 	for _, v := range asked {
 		n := rows[v.id]
 		l := a.visited(queue, v)
-		if l.flow += n; l.flow >= boundFrom {
-			a.long[l.id] = l
-		}
 		if n > 0 {
 			l.took = now
 		}
@@ -265,15 +251,32 @@ func (a *schedule) took(queue string, asked []laneShare, rows map[int64]int) {
 	}
 }
 
-// distrust schedules an immediate poll of these lanes from their start: rows may have been
-// released.
-func (a *schedule) distrust(queue string, asked []laneShare) {
+// lower lowers the bounds of the lanes of rows that may have been released. The result of a poll that began before does not
+// raise them.
+func (a *schedule) lower(rows []store.DueRow) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	for _, row := range rows {
+		l, known := a.lanes[row.LaneID]
+		if !known {
+			continue
+		}
+		l.looked = now
+		if first := (store.Position{NextAt: row.NextAt, ID: row.ID}); first.Before(l.since) {
+			l.since = first
+		}
+	}
+}
+
+// recheck schedules an immediate poll of these lanes.
+func (a *schedule) recheck(queue string, asked []laneShare) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
 	for _, v := range asked {
 		l := a.visited(queue, v)
-		l.flow, l.bound, l.took = 0, bound{}, now
+		l.took, l.looked = now, now
 		a.put(&a.times, l, now)
 	}
 }

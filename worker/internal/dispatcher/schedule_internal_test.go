@@ -1,0 +1,121 @@
+package dispatcher
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store"
+)
+
+// position is the nth row of those that are due at the same time.
+func position(at time.Time, n byte) store.Position {
+	return store.Position{NextAt: at, ID: uuid.UUID{n}}
+}
+
+// beginsAt is a lane with a due row that is read from this position on next time.
+func beginsAt(since store.Position) []store.WaitingLane {
+	return []store.WaitingLane{{ID: 1, CompanyID: companyA, Queue: "a", Since: since}}
+}
+
+// emptyFrom is an open lane without rows that is read from this position on next time.
+func emptyFrom(since store.Position) []store.WaitingLane {
+	return []store.WaitingLane{{ID: 1, CompanyID: companyA, Queue: "a", Wait: math.Inf(1), Since: since}}
+}
+
+// sinceOf is the position from which the next poll reads lane 1.
+func sinceOf(a *schedule) store.Position {
+	return a.probes(time.Now(), []int64{1})[0].Since
+}
+
+// A lane keeps its lower bound while it is open, with or without rows, and is read from its start after it was closed.
+func TestSchedule_Bound(t *testing.T) {
+	t.Parallel()
+	a, at, begun := newSchedule(), time.Now().Add(-time.Hour), time.Now()
+	probes := []store.LaneProbe{{ID: 1}}
+	for _, poll := range []struct {
+		name  string
+		found []store.WaitingLane
+		want  store.Position
+	}{
+		{"with a row", beginsAt(position(at, 1)), position(at, 1)},
+		{"with a later row", beginsAt(position(at, 2)), position(at, 2)},
+		{"empty", emptyFrom(position(at.Add(time.Minute), 0)), position(at.Add(time.Minute), 0)},
+		{"with a row again", beginsAt(position(at.Add(time.Hour), 0)), position(at.Add(time.Hour), 0)},
+		{"closed", nil, store.Position{}},
+		{"with a row that was returned while it was closed", beginsAt(position(at, 3)), position(at, 3)},
+	} {
+		begun = begun.Add(time.Second)
+		a.apply(probes, poll.found, begun)
+		if got := sinceOf(a); got != poll.want {
+			t.Errorf("%s: from %v on, want %v", poll.name, got, poll.want)
+		}
+	}
+}
+
+// A lane that is drained by each take keeps its bound between the takes.
+func TestSchedule_BoundOfDrainedLane(t *testing.T) {
+	t.Parallel()
+	a, begun := newSchedule(), time.Now()
+	asked := []laneShare{{liveLane{id: 1, company: companyA}, 5}}
+	for n := range byte(3) {
+		since := position(begun, n)
+		a.apply(nil, beginsAt(since), begun)
+		if got := a.of("a")[0].since; got != since {
+			t.Errorf("take %d starts at %v, want %v", n, got, since)
+		}
+		a.took("a", asked, map[int64]int{1: 1})
+		if got := sinceOf(a); got != since {
+			t.Errorf("the poll after take %d starts at %v, want %v", n, got, since)
+		}
+	}
+}
+
+// Released rows lower the bounds of their lanes, and no others. A poll that began before the release does not raise them.
+func TestSchedule_BoundAfterRelease(t *testing.T) {
+	t.Parallel()
+	a, at, begun := newSchedule(), time.Now().Add(-time.Hour), time.Now()
+	found := append(beginsAt(position(at, 5)), store.WaitingLane{ID: 2, Queue: "a", Since: position(at, 5)})
+	a.apply(nil, found, begun)
+	a.lower([]store.DueRow{
+		{LaneID: 1, NextAt: at, ID: uuid.UUID{4}}, {LaneID: 1, NextAt: at, ID: uuid.UUID{3}}, {LaneID: 1, NextAt: at, ID: uuid.UUID{6}}, {LaneID: 9, NextAt: at},
+	})
+	want := func(when string, first, second store.Position) {
+		t.Helper()
+		if probes := a.probes(begun, []int64{1, 2}); probes[0].Since != first || probes[1].Since != second {
+			t.Errorf("%s: the lanes are read from %v and %v on", when, probes[0].Since, probes[1].Since)
+		}
+	}
+	want("after the release", position(at, 3), position(at, 5))
+	a.apply(nil, []store.WaitingLane{{ID: 1, Queue: "a", Since: position(at, 8)}}, begun)
+	want("after a poll that began before it", position(at, 3), position(at, 5))
+	a.apply(nil, []store.WaitingLane{{ID: 1, Queue: "a", Since: position(at, 8)}}, time.Now().Add(time.Second))
+	want("after a poll that began later", position(at, 8), position(at, 5))
+}
+
+// A listing lowers the bound of a lane that a later poll has read from its bound only, and keeps that of a lane without rows.
+func TestSchedule_BoundAfterListing(t *testing.T) {
+	t.Parallel()
+	a, at, begun := newSchedule(), time.Now().Add(-time.Minute), time.Now()
+	a.apply(nil, emptyFrom(position(at, 9)), begun.Add(time.Second))
+	a.replace(beginsAt(position(at, 8)), begun)
+	if got := sinceOf(a); got != position(at, 8) {
+		t.Errorf("from %v on", got)
+	}
+	a.replace(beginsAt(position(at, 8)), begun)
+	if probes := a.due(begun.Add(time.Minute)); len(probes) != 1 {
+		t.Errorf("%d lanes are polled", len(probes))
+	}
+	a.apply(nil, emptyFrom(position(at, 9)), begun.Add(2*time.Second))
+	a.replace(nil, begun.Add(forgetAfter))
+	if got := sinceOf(a); got != position(at, 9) {
+		t.Errorf("after a listing without the lane: from %v on", got)
+	}
+	a.apply(nil, emptyFrom(position(at, 9)), begun.Add(3*time.Second))
+	a.replace(nil, begun.Add(forgetAfter+4*time.Second))
+	if len(a.lanes) > 0 {
+		t.Error("a lane without rows is never forgotten")
+	}
+}
