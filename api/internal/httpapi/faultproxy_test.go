@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -22,6 +23,8 @@ type faultProxy struct {
 	// connection: the server did the work, and its answer is lost.
 	lose []byte
 	lost int // how many times more; 0 = off
+	// last: all connections are cut when the answer to a statement that contains it is forwarded; nil = off.
+	last []byte
 	// frozen: while the channel is open, connections stay open and nothing is forwarded.
 	frozen chan struct{}
 }
@@ -88,7 +91,7 @@ func (w *faultProxy) awaitThaw() {
 func (w *faultProxy) restore() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.down = false
+	w.down, w.last = false, nil
 }
 
 // dropResponses drops the responses to the next n statements that contain text. It returns how many of the
@@ -99,6 +102,27 @@ func (w *faultProxy) dropResponses(text string, n int) (left int) {
 	left = w.lost
 	w.lose, w.lost = []byte(text), n
 	return left
+}
+
+// cutAfter cuts all connections once the client has the answer to the next statement that contains text, and rejects new
+// ones.
+func (w *faultProxy) cutAfter(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = []byte(text)
+}
+
+// isCut reports whether the connections are cut.
+func (w *faultProxy) isCut() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.down
+}
+
+func (w *faultProxy) isLast(statement []byte) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last != nil && bytes.Contains(statement, w.last)
 }
 
 func (w *faultProxy) carry(client net.Conn) {
@@ -113,7 +137,8 @@ func (w *faultProxy) carry(client net.Conn) {
 		return
 	}
 	mute := make(chan struct{})
-	go w.back(client, server, mute)
+	var last atomic.Bool
+	go w.back(client, server, mute, &last)
 	buffer := make([]byte, 256<<10)
 	muted := false
 	for {
@@ -126,6 +151,9 @@ func (w *faultProxy) carry(client net.Conn) {
 			muted = true
 			close(mute)
 		}
+		if w.isLast(buffer[:n]) {
+			last.Store(true)
+		}
 		if _, err := server.Write(buffer[:n]); err != nil {
 			return
 		}
@@ -133,8 +161,8 @@ func (w *faultProxy) carry(client net.Conn) {
 }
 
 // back forwards the server's responses until it is muted: then it reads the next one, so that the server has
-// finished, and closes both ends.
-func (w *faultProxy) back(client, server net.Conn, mute <-chan struct{}) {
+// finished, and closes both ends. After the response to the last statement it cuts all connections.
+func (w *faultProxy) back(client, server net.Conn, mute <-chan struct{}, last *atomic.Bool) {
 	defer client.Close()
 	buffer := make([]byte, 256<<10)
 	for {
@@ -151,14 +179,20 @@ func (w *faultProxy) back(client, server net.Conn, mute <-chan struct{}) {
 		if _, err := client.Write(buffer[:n]); err != nil {
 			return
 		}
+		if last.Load() && bytes.HasSuffix(buffer[:n], readyForQuery) {
+			w.cut()
+			return
+		}
 	}
 }
 
+// readyForQuery ends the response to a statement that is not in a transaction, and to COMMIT.
+var readyForQuery = []byte{'Z', 0, 0, 0, 5, 'I'}
+
 // readToReady waits for ReadyForQuery, which ends a response.
 func (w *faultProxy) readToReady(server io.Reader, seen []byte) {
-	ready := []byte{'Z', 0, 0, 0, 5, 'I'}
 	buffer := make([]byte, 64<<10)
-	for !bytes.HasSuffix(seen, ready) {
+	for !bytes.HasSuffix(seen, readyForQuery) {
 		n, err := server.Read(buffer)
 		if err != nil {
 			return

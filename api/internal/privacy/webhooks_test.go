@@ -22,7 +22,7 @@ func TestErase_EventsAndWebhooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	endpoint := webhook.Endpoint{ID: uuid.Must(uuid.NewV7()), CompanyID: h.company, URL: "https://erp.acme.example/hooks", Secret: []byte("x")}
-	if err := hooks.Create(t.Context(), endpoint); err != nil {
+	if _, err := hooks.Create(t.Context(), endpoint); err != nil {
 		t.Fatal(err)
 	}
 	before := h.read(t, hooks)

@@ -95,8 +95,9 @@ WHERE e.id = $1 AND e.company_id = $2`
 )
 
 // RetryDelivery makes a delivery due at once, with all its attempts, also one that was delivered.
-func (s *Store) RetryDelivery(ctx context.Context, company, endpoint, id uuid.UUID) error {
-	return s.change(ctx, "retry webhook delivery", company, endpoint, func(tx *sqlx.Tx) error {
+func (s *Store) RetryDelivery(ctx context.Context, company, endpoint, id uuid.UUID) (Delivery, error) {
+	var d Delivery
+	err := s.change(ctx, "retry webhook delivery", company, endpoint, func(tx *sqlx.Tx) error {
 		var found []struct {
 			ID    uuid.UUID     `db:"id"`
 			Email uuid.NullUUID `db:"email_id"`
@@ -104,16 +105,15 @@ func (s *Store) RetryDelivery(ctx context.Context, company, endpoint, id uuid.UU
 		if err := tx.SelectContext(ctx, &found, retrySQL, endpoint, company, id); err != nil {
 			return err
 		}
-		if len(found) == 0 { // it waits already, or is not there
-			var d Delivery
-			return tx.GetContext(ctx, &d, findDeliverySQL, endpoint, company, id)
+		// None is found if it waits already, or does not exist.
+		if len(found) == 1 && found[0].Email.Valid {
+			if _, err := tx.ExecContext(ctx, advanceSQL, endpoint, pg.UUIDArray([]uuid.UUID{found[0].Email.UUID}), company); err != nil {
+				return err
+			}
 		}
-		if !found[0].Email.Valid {
-			return nil
-		}
-		_, err := tx.ExecContext(ctx, advanceSQL, endpoint, pg.UUIDArray([]uuid.UUID{found[0].Email.UUID}), company)
-		return err
+		return tx.GetContext(ctx, &d, findDeliverySQL, endpoint, company, id)
 	})
+	return d, err
 }
 
 // createTestSQL may run twice.
@@ -130,14 +130,18 @@ DELETE FROM webhook_deliveries WHERE company_id = $2 AND id IN (
     SELECT id FROM webhook_deliveries WHERE endpoint_id = $1 AND company_id = $2 AND position = 0 ORDER BY id DESC OFFSET $3)`
 
 // CreateTest creates a test delivery, which is due at once, and deletes old ones.
-func (s *Store) CreateTest(ctx context.Context, company, endpoint, id uuid.UUID) error {
-	return s.change(ctx, "create webhook test", company, endpoint, func(tx *sqlx.Tx) error {
+func (s *Store) CreateTest(ctx context.Context, company, endpoint, id uuid.UUID) (Delivery, error) {
+	var d Delivery
+	err := s.change(ctx, "create webhook test", company, endpoint, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, createTestSQL, endpoint, company, id, "test_"+id.String(), TestType); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, oldTestsSQL, endpoint, company, keptTests)
-		return err
+		if _, err := tx.ExecContext(ctx, oldTestsSQL, endpoint, company, keptTests); err != nil {
+			return err
+		}
+		return tx.GetContext(ctx, &d, findDeliverySQL, endpoint, company, id)
 	})
+	return d, err
 }
 
 // change changes deliveries of an enabled endpoint of the company and updates its summary.

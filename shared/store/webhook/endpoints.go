@@ -4,12 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store/internal/pg"
 )
+
+// Each method that changes an endpoint, a delivery or a replay returns the row as its commit leaves it, so that no read
+// follows whose failure would hide the change.
 
 const endpointColumns = `
 id, company_id, url, description, types, status, disabled_reason, disabled_at, secret_enc, 
@@ -27,39 +33,34 @@ SELECT $1, $2, s.slot, $3, $4, $5, $6, (SELECT newest FROM event_positions)
 FROM generate_series(1, 20) AS s (slot)
 WHERE NOT EXISTS (SELECT FROM webhook_endpoints e WHERE e.company_id = $2 AND e.slot = s.slot)
 ORDER BY s.slot LIMIT 1
-ON CONFLICT DO NOTHING`
+ON CONFLICT DO NOTHING RETURNING ` + endpointColumns
 
 // Create stores a new endpoint, which receives the events from now on. ErrTooManyEndpoints: nothing
 // was stored.
-func (s *Store) Create(ctx context.Context, e Endpoint) error {
+func (s *Store) Create(ctx context.Context, e Endpoint) (Endpoint, error) {
 	for range MaxEndpoints {
-		n, err := s.exec(ctx, createSQL, e.ID, e.CompanyID, e.URL, e.Description, textArray(e.Types), e.Secret)
+		var made []Endpoint
+		runs, err := s.write(ctx, &made, createSQL, e.ID, e.CompanyID, e.URL, e.Description, textArray(e.Types), e.Secret)
 		if err != nil {
-			return fmt.Errorf("create webhook endpoint: %w", err)
+			return Endpoint{}, fmt.Errorf("create webhook endpoint: %w", err)
 		}
-		if n == 1 {
-			return nil
+		if len(made) == 1 {
+			return made[0], nil
 		}
 		all, err := s.List(ctx, e.CompanyID)
+		own := slices.IndexFunc(all, func(one Endpoint) bool { return one.ID == e.ID })
 		switch {
+		case err != nil && runs > 1: // an earlier run may have inserted the row
+			return Endpoint{}, fmt.Errorf("create webhook endpoint: %w", errors.Join(pg.ErrUnknownOutcome, err))
 		case err != nil:
-			return err
-		case has(all, e.ID):
-			return nil // the statement ran twice
+			return Endpoint{}, err
+		case own >= 0: // the statement ran twice
+			return all[own], nil
 		case len(all) >= MaxEndpoints:
-			return ErrTooManyEndpoints
+			return Endpoint{}, ErrTooManyEndpoints
 		}
 	}
-	return ErrTooManyEndpoints // others took each slot
-}
-
-func has(all []Endpoint, id uuid.UUID) bool {
-	for _, e := range all {
-		if e.ID == id {
-			return true
-		}
-	}
-	return false
+	return Endpoint{}, ErrTooManyEndpoints // others took each slot
 }
 
 // listSQL reads by webhook_endpoints_slot and locks nothing.
@@ -108,10 +109,13 @@ RETURNING e.url <> was.url AS moved`
 
 	deleteSQL = `DELETE FROM webhook_endpoints WHERE id = $1 AND company_id = $2`
 
+	// It may run twice: a secret that the endpoint has already replaces none.
 	rotateSQL = `
 UPDATE webhook_endpoints SET
-    old_secret_enc = secret_enc, old_secret_until = now() + $4 * interval '1 ms', secret_enc = $3, updated_at = now()
-WHERE id = $1 AND company_id = $2 AND secret_enc <> $3`
+    old_secret_enc = CASE WHEN secret_enc = $3 THEN old_secret_enc ELSE secret_enc END,
+    old_secret_until = CASE WHEN secret_enc = $3 THEN old_secret_until ELSE now() + $4 * interval '1 ms' END,
+    secret_enc = $3, updated_at = now()
+WHERE id = $1 AND company_id = $2 RETURNING ` + endpointColumns
 
 	// What is known about its failures is forgotten, and every open delivery is due. A process that
 	// serves the endpoint goes on.
@@ -131,12 +135,12 @@ WHERE id = $1 AND company_id = $2 AND status = 'ENABLED'`
 )
 
 // Update sets the given fields. Open deliveries are attempted at a new URL at once.
-func (s *Store) Update(ctx context.Context, company, id uuid.UUID, c Change) error {
+func (s *Store) Update(ctx context.Context, company, id uuid.UUID, c Change) (Endpoint, error) {
 	var types any
 	if c.Types != nil {
 		types = textArray(*c.Types)
 	}
-	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+	return s.changeEndpoint(ctx, "update webhook endpoint", company, id, func(tx *sqlx.Tx) error {
 		var moved bool
 		if err := tx.GetContext(ctx, &moved, updateSQL, id, company, c.URL, c.Description, types); err != nil || !moved {
 			return err
@@ -147,10 +151,21 @@ func (s *Store) Update(ctx context.Context, company, id uuid.UUID, c Change) err
 		_, err := tx.ExecContext(ctx, dueSQL, id, company, DownFailures, MaxOpen)
 		return err
 	})
+}
+
+// changeEndpoint runs do in one transaction, and reads the endpoint before the commit.
+func (s *Store) changeEndpoint(ctx context.Context, what string, company, id uuid.UUID, do func(tx *sqlx.Tx) error) (Endpoint, error) {
+	var e Endpoint
+	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+		if err := do(tx); err != nil {
+			return err
+		}
+		return tx.GetContext(ctx, &e, findSQL, id, company)
+	})
 	if err != nil {
-		return fmt.Errorf("update webhook endpoint: %w", err)
+		return Endpoint{}, fmt.Errorf("%s: %w", what, err)
 	}
-	return nil
+	return e, nil
 }
 
 // Delete deletes the endpoint with its deliveries and replays.
@@ -159,23 +174,24 @@ func (s *Store) Delete(ctx context.Context, company, id uuid.UUID) error {
 }
 
 // Rotate replaces the secret; the old one signs too for the given time.
-func (s *Store) Rotate(ctx context.Context, company, id uuid.UUID, secret []byte, keep time.Duration) error {
-	n, err := s.exec(ctx, rotateSQL, id, company, secret, keep.Milliseconds())
-	if err == nil && n == 0 {
-		_, err = s.Find(ctx, company, id) // the statement ran twice, or there is no endpoint
+func (s *Store) Rotate(ctx context.Context, company, id uuid.UUID, secret []byte, keep time.Duration) (Endpoint, error) {
+	var rotated []Endpoint
+	_, err := s.write(ctx, &rotated, rotateSQL, id, company, secret, keep.Milliseconds())
+	if err == nil && len(rotated) == 0 {
+		err = errNotFound
 	}
 	if err != nil {
-		return fmt.Errorf("rotate webhook secret: %w", err)
+		return Endpoint{}, fmt.Errorf("rotate webhook secret: %w", err)
 	}
-	return nil
+	return rotated[0], nil
 }
 
 // ErrDisabledByOperator: only an operator may enable the endpoint.
 var ErrDisabledByOperator = errors.New("an operator has disabled the webhook endpoint")
 
 // Enable enables the endpoint for its company. It goes on where it stopped: with the events since then.
-func (s *Store) Enable(ctx context.Context, company, id uuid.UUID) error {
-	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+func (s *Store) Enable(ctx context.Context, company, id uuid.UUID) (Endpoint, error) {
+	e, err := s.changeEndpoint(ctx, "enable webhook endpoint", company, id, func(tx *sqlx.Tx) error {
 		result, err := tx.ExecContext(ctx, enableSQL, id, company, false)
 		if err != nil {
 			return err
@@ -186,24 +202,18 @@ func (s *Store) Enable(ctx context.Context, company, id uuid.UUID) error {
 		_, err = tx.ExecContext(ctx, hurrySQL, id, company)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("enable webhook endpoint: %w", err)
+	if err == nil && e.DisabledReason != nil && *e.DisabledReason == ByOperator { // enableSQL changed nothing
+		return Endpoint{}, ErrDisabledByOperator
 	}
-	now, err := s.Find(ctx, company, id)
-	if err == nil && now.DisabledReason != nil && *now.DisabledReason == ByOperator {
-		return ErrDisabledByOperator
-	}
-	return err
+	return e, err
 }
 
 // Disable disables the endpoint for its company.
-func (s *Store) Disable(ctx context.Context, company, id uuid.UUID) error {
-	_, err := s.exec(ctx, disableSQL, id, company)
-	if err != nil {
-		return fmt.Errorf("disable webhook endpoint: %w", err)
-	}
-	_, err = s.Find(ctx, company, id)
-	return err
+func (s *Store) Disable(ctx context.Context, company, id uuid.UUID) (Endpoint, error) {
+	return s.changeEndpoint(ctx, "disable webhook endpoint", company, id, func(tx *sqlx.Tx) error {
+		_, err := tx.ExecContext(ctx, disableSQL, id, company)
+		return err
+	})
 }
 
 func textArray(texts []string) any {

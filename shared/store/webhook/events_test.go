@@ -20,7 +20,7 @@ func TestCatchUp_LockedEndpoint(t *testing.T) {
 	for range 3 {
 		id := uuid.Must(uuid.NewV7())
 		ids = append(ids, id)
-		if err := s.Create(t.Context(), webhook.Endpoint{ID: id, CompanyID: company, URL: "https://erp.example/hook", Secret: []byte{1}}); err != nil {
+		if _, err := s.Create(t.Context(), webhook.Endpoint{ID: id, CompanyID: company, URL: "https://erp.example/hook", Secret: []byte{1}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -69,7 +69,7 @@ func TestRecord_LeaseLost(t *testing.T) {
 			take(t, s, e.ID)
 		},
 		"disabled": func(t *testing.T, _ func(string, ...any), s *webhook.Store, e webhook.Endpoint) {
-			if err := s.Disable(t.Context(), e.CompanyID, e.ID); err != nil {
+			if _, err := s.Disable(t.Context(), e.CompanyID, e.ID); err != nil {
 				t.Fatal(err)
 			}
 		},

@@ -2,12 +2,12 @@ package webhook
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/internal/pg"
 )
 
 // disableAsSQL locks the endpoint by primary key. It changes the reason of an endpoint that is disabled
@@ -19,7 +19,7 @@ WHERE id = $1 AND company_id = $2 AND disabled_reason IS DISTINCT FROM 'OPERATOR
 
 // DisableAs disables the endpoint for an operator: its company cannot enable it.
 func (s *Store) DisableAs(ctx context.Context, by audit.Operator, company, id uuid.UUID) error {
-	_, err := audit.Apply(ctx, s.db, by, audit.Change{Action: "webhook.disable", Company: company, Subject: id.String()}, func(tx *sqlx.Tx, _ *audit.Change) error {
+	changed, err := audit.Apply(ctx, s.db, by, audit.Change{Action: "webhook.disable", Company: company, Subject: id.String()}, func(tx *sqlx.Tx, _ *audit.Change) error {
 		if _, err := audit.Affected(tx.ExecContext(ctx, disableAsSQL, id, company)); err != nil {
 			return err
 		}
@@ -29,25 +29,23 @@ func (s *Store) DisableAs(ctx context.Context, by audit.Operator, company, id uu
 		}
 		return addDisabled(ctx, tx, e)
 	})
-	if err != nil {
-		return fmt.Errorf("disable webhook endpoint: %w", err)
+	if err == nil && !changed { // it is disabled already, or does not exist
+		_, err = s.Find(ctx, company, id)
 	}
-	_, err = s.Find(ctx, company, id)
-	return err
+	return pg.Wrap("disable webhook endpoint", err)
 }
 
 // EnableAs enables the endpoint for an operator, also if an operator has disabled it.
 func (s *Store) EnableAs(ctx context.Context, by audit.Operator, company, id uuid.UUID) error {
-	_, err := audit.Apply(ctx, s.db, by, audit.Change{Action: "webhook.enable", Company: company, Subject: id.String()}, func(tx *sqlx.Tx, _ *audit.Change) error {
+	changed, err := audit.Apply(ctx, s.db, by, audit.Change{Action: "webhook.enable", Company: company, Subject: id.String()}, func(tx *sqlx.Tx, _ *audit.Change) error {
 		if _, err := audit.Affected(tx.ExecContext(ctx, enableSQL, id, company, true)); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, hurrySQL, id, company)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("enable webhook endpoint: %w", err)
+	if err == nil && !changed { // it is enabled already, or does not exist
+		_, err = s.Find(ctx, company, id)
 	}
-	_, err = s.Find(ctx, company, id)
-	return err
+	return pg.Wrap("enable webhook endpoint", err)
 }

@@ -74,7 +74,7 @@ func TestRecord_Disables(t *testing.T) {
 		if err := s.Take(t.Context(), l, time.Minute); err == nil {
 			t.Errorf("%s: a disabled endpoint is served", reason)
 		}
-		if err := s.Enable(t.Context(), company, id); err != nil {
+		if _, err := s.Enable(t.Context(), company, id); err != nil {
 			t.Fatal(err)
 		}
 		if e := find(t, s, company, id); e.Status != webhook.Enabled || e.Failures != 0 || e.FailingSince != nil || e.Open != 1 {

@@ -47,7 +47,7 @@ const recordedLate = 24 * time.Hour
 
 // CreateReplay stores a replay, which the worker processes. The events of a range of time are searched
 // before the endpoint is locked.
-func (s *Store) CreateReplay(ctx context.Context, r Replay) error {
+func (s *Store) CreateReplay(ctx context.Context, r Replay) (Replay, error) {
 	var from, to event.Cursor
 	if r.Since != nil {
 		var err error
@@ -55,10 +55,11 @@ func (s *Store) CreateReplay(ctx context.Context, r Replay) error {
 			to, err = s.feed.After(ctx, r.CompanyID, r.Until.Add(recordedLate))
 		}
 		if err != nil {
-			return fmt.Errorf("create webhook replay: %w", err)
+			return Replay{}, fmt.Errorf("create webhook replay: %w", err)
 		}
 	}
-	return s.change(ctx, "create webhook replay", r.CompanyID, r.EndpointID, func(tx *sqlx.Tx) error {
+	var made Replay
+	err := s.change(ctx, "create webhook replay", r.CompanyID, r.EndpointID, func(tx *sqlx.Tx) error {
 		var running int
 		if err := tx.GetContext(ctx, &running, runningReplaysSQL, r.EndpointID, r.CompanyID, r.ID); err != nil {
 			return err
@@ -66,9 +67,12 @@ func (s *Store) CreateReplay(ctx context.Context, r Replay) error {
 		if running >= MaxReplays {
 			return ErrTooManyReplays
 		}
-		_, err := tx.ExecContext(ctx, createReplaySQL, r.EndpointID, r.CompanyID, r.ID, r.Since, r.Until, from.Position, to.Position)
-		return err
+		if _, err := tx.ExecContext(ctx, createReplaySQL, r.EndpointID, r.CompanyID, r.ID, r.Since, r.Until, from.Position, to.Position); err != nil {
+			return err
+		}
+		return tx.GetContext(ctx, &made, findReplaySQL, r.EndpointID, r.CompanyID, r.ID)
 	})
+	return made, err
 }
 
 // FindReplay returns a replay of an endpoint of the company, or pg.ErrNotFound.

@@ -27,7 +27,7 @@ SELECT $1, n, ARRAY[gen_random_uuid()], '{1}', '{1}', now() - (39000 - n) * inte
 	since, until := time.Now().Add(-10*24*time.Hour), time.Now().Add(-9*24*time.Hour)
 	r := webhook.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: id, CompanyID: company, Since: &since, Until: &until}
 	for range 2 {
-		if err := s.CreateReplay(t.Context(), r); err != nil {
+		if _, err := s.CreateReplay(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -44,18 +44,18 @@ SELECT $1, n, ARRAY[gen_random_uuid()], '{1}', '{1}', now() - (39000 - n) * inte
 	}
 	for range webhook.MaxReplays - 1 {
 		r.ID = uuid.Must(uuid.NewV7())
-		if err := s.CreateReplay(t.Context(), r); err != nil {
+		if _, err := s.CreateReplay(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.ID = uuid.Must(uuid.NewV7())
-	if err := s.CreateReplay(t.Context(), r); !errors.Is(err, webhook.ErrTooManyReplays) {
+	if _, err := s.CreateReplay(t.Context(), r); !errors.Is(err, webhook.ErrTooManyReplays) {
 		t.Errorf("one more: %v", err)
 	}
-	if err := s.Disable(t.Context(), company, id); err != nil {
+	if _, err := s.Disable(t.Context(), company, id); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CreateReplay(t.Context(), r); !errors.Is(err, webhook.ErrDisabled) {
+	if _, err := s.CreateReplay(t.Context(), r); !errors.Is(err, webhook.ErrDisabled) {
 		t.Errorf("of a disabled endpoint: %v", err)
 	}
 }
@@ -75,7 +75,7 @@ func TestCreateReplay_LockedEndpoint(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = 0; SELECT FROM webhook_endpoints FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CreateReplay(t.Context(), webhook.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: id, CompanyID: company}); err == nil {
+	if _, err := s.CreateReplay(t.Context(), webhook.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: id, CompanyID: company}); err == nil {
 		t.Error("no error while the endpoint was locked")
 	}
 }
@@ -99,7 +99,7 @@ func TestReplayFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := webhook.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: id, CompanyID: company}
-	if err := s.CreateReplay(t.Context(), r); err != nil {
+	if _, err := s.CreateReplay(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	r, err := s.FindReplay(t.Context(), company, id, r.ID)
@@ -143,7 +143,7 @@ func TestRetryDelivery_AfterAReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := webhook.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: id, CompanyID: company}
-	if err := s.CreateReplay(t.Context(), r); err != nil {
+	if _, err := s.CreateReplay(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	r, err := s.FindReplay(t.Context(), company, id, r.ID)
@@ -154,7 +154,7 @@ func TestRetryDelivery_AfterAReplay(t *testing.T) {
 		t.Fatalf("%d, %v", n, err)
 	}
 	later := storetest.Ask[uuid.UUID](t, d, `SELECT id FROM webhook_deliveries WHERE position = 8`)
-	if err := s.RetryDelivery(t.Context(), company, id, later); err != nil {
+	if _, err := s.RetryDelivery(t.Context(), company, id, later); err != nil {
 		t.Fatal(err)
 	}
 	due, err := s.Load(t.Context(), l, time.Hour)

@@ -16,7 +16,7 @@ func TestRotate(t *testing.T) {
 	company, other := d.Company(t), d.Company(t)
 	id := newEndpoint(t, s, company)
 	for range 2 { // the statement may run twice
-		if err := s.Rotate(t.Context(), company, id, []byte("second"), time.Hour); err != nil {
+		if _, err := s.Rotate(t.Context(), company, id, []byte("second"), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -31,7 +31,7 @@ func TestRotate(t *testing.T) {
 	if e := find(t, s, company, id); e.OldSecret != nil || e.OldSecretUntil != nil {
 		t.Errorf("after its time: %+v", e)
 	}
-	if err := s.Rotate(t.Context(), other, id, []byte("theirs"), time.Hour); err == nil {
+	if _, err := s.Rotate(t.Context(), other, id, []byte("theirs"), time.Hour); err == nil {
 		t.Error("another company rotated the secret")
 	}
 }
@@ -46,7 +46,7 @@ func TestReencrypt_RotatedMeanwhile(t *testing.T) {
 	if err != nil || len(all) != 1 || string(all[0].Secret) != "first" || all[0].OldSecret != nil {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	if err := s.Rotate(t.Context(), company, id, []byte("second"), time.Hour); err != nil {
+	if _, err := s.Rotate(t.Context(), company, id, []byte("second"), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Reencrypt(t.Context(), all[0], webhook.Secrets{ID: id, Secret: []byte("first, newer key")}); err != nil {

@@ -23,7 +23,7 @@ func newStore(tb testing.TB) (storetest.Database, *webhook.Store) {
 func newEndpoint(tb testing.TB, s *webhook.Store, company uuid.UUID) uuid.UUID {
 	tb.Helper()
 	id := uuid.Must(uuid.NewV7())
-	if err := s.Create(tb.Context(), webhook.Endpoint{ID: id, CompanyID: company, URL: "https://erp.acme.example/hooks", Secret: []byte("first")}); err != nil {
+	if _, err := s.Create(tb.Context(), webhook.Endpoint{ID: id, CompanyID: company, URL: "https://erp.acme.example/hooks", Secret: []byte("first")}); err != nil {
 		tb.Fatal(err)
 	}
 	return id

@@ -41,6 +41,11 @@ func (s *Store) exec(ctx context.Context, statement string, args ...any) (int64,
 	return result.RowsAffected()
 }
 
+// write runs a statement that writes and returns its rows. runs is how often it was run: more than once if the connection broke.
+func (s *Store) write(ctx context.Context, into any, statement string, args ...any) (runs int, err error) {
+	return pg.WriteCounted(func(args []any) error { return s.db.SelectContext(ctx, into, statement, args...) }, args...)
+}
+
 // one is exec for a statement that must find its row.
 func (s *Store) one(ctx context.Context, what, statement string, args ...any) error {
 	n, err := s.exec(ctx, statement, args...)

@@ -20,7 +20,7 @@ func BenchmarkService_Idle(b *testing.B) {
 	for range 50 {
 		company := w.Company(b)
 		for range hooks.MaxEndpoints {
-			if err := w.Hooks.Create(b.Context(), hooks.Endpoint{ID: uuid.Must(uuid.NewV7()), CompanyID: company, URL: "https://hooks.acme.example", Secret: []byte("x")}); err != nil {
+			if _, err := w.Hooks.Create(b.Context(), hooks.Endpoint{ID: uuid.Must(uuid.NewV7()), CompanyID: company, URL: "https://hooks.acme.example", Secret: []byte("x")}); err != nil {
 				b.Fatal(err)
 			}
 		}

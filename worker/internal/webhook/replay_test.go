@@ -21,7 +21,7 @@ func TestService_ReplayOfMoreThanPage(t *testing.T) {
 	r := w.endpoint(t, company)
 	since, until := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	replay := hooks.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company, Since: &since, Until: &until}
-	if err := w.Hooks.CreateReplay(t.Context(), replay); err != nil {
+	if _, err := w.Hooks.CreateReplay(t.Context(), replay); err != nil {
 		t.Fatal(err)
 	}
 	w.emit(t, company, 1, 1) // does not belong to it
@@ -63,7 +63,7 @@ func TestService_ReplayAfterLongOutage(t *testing.T) {
 	w := newWorld(t)
 	company := w.Company(t)
 	r := w.down(t, company)
-	if err := w.Hooks.CreateReplay(t.Context(), hooks.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company}); err != nil {
+	if _, err := w.Hooks.CreateReplay(t.Context(), hooks.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company}); err != nil {
 		t.Fatal(err)
 	}
 	w.start(t, nil)
@@ -88,7 +88,7 @@ func TestService_RetryAfterDuringReplay(t *testing.T) {
 	})
 	w.emit(t, company, 2*page, 1)
 	since, until := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	if err := w.Hooks.CreateReplay(t.Context(), hooks.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company, Since: &since, Until: &until}); err != nil {
+	if _, err := w.Hooks.CreateReplay(t.Context(), hooks.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company, Since: &since, Until: &until}); err != nil {
 		t.Fatal(err)
 	}
 	w.start(t, nil)

@@ -132,18 +132,18 @@ VALUES ($1, $2, 'b@cliente.example', 's', 'PENDING', 0, 'r', now(), now(), 1, 'R
 	eventually(t, "the event behind it", func() bool { return len(r.messages()) == 12 })
 
 	broken.Store(nil)
-	if err := w.Hooks.CreateReplay(t.Context(), hooks.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company}); err != nil {
+	if _, err := w.Hooks.CreateReplay(t.Context(), hooks.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the replay of failed ones", func() bool { return len(w.deliveries(t, r, hooks.Delivered)) == 2 && len(r.messages()) == 13 })
-	if err := w.Hooks.RetryDelivery(t.Context(), company, r.ID, failed.ID); err != nil {
+	if _, err := w.Hooks.RetryDelivery(t.Context(), company, r.ID, failed.ID); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the replay of one", func() bool { return len(r.messages()) == 14 })
 
 	since, until := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	replay := hooks.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company, Since: &since, Until: &until}
-	if err := w.Hooks.CreateReplay(t.Context(), replay); err != nil {
+	if _, err := w.Hooks.CreateReplay(t.Context(), replay); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the replay of a range", func() bool {
@@ -168,7 +168,7 @@ func TestService_Test(t *testing.T) {
 	r.setAnswer(func(message) int { return http.StatusTeapot })
 	w.start(t, nil)
 	id := uuid.Must(uuid.NewV7())
-	if err := w.Hooks.CreateTest(t.Context(), company, r.ID, id); err != nil {
+	if _, err := w.Hooks.CreateTest(t.Context(), company, r.ID, id); err != nil {
 		t.Fatal(err)
 	}
 	var d hooks.Delivery
@@ -222,7 +222,7 @@ func TestService_Disables(t *testing.T) {
 	})
 	for _, r := range []*receiver{gone, failing} {
 		r.setAnswer(nil)
-		if err := w.Hooks.Enable(t.Context(), company, r.ID); err != nil {
+		if _, err := w.Hooks.Enable(t.Context(), company, r.ID); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "enabled again", func() bool {

@@ -118,7 +118,7 @@ func (w *world) endpoint(t *testing.T, company uuid.UUID, types ...string) *rece
 	r := &receiver{ID: uuid.Must(uuid.NewV7()), company: company, hook: hook}
 	r.Server = httptest.NewServer(http.HandlerFunc(r.serve))
 	t.Cleanup(r.Close)
-	if err := w.Hooks.Create(t.Context(), hooks.Endpoint{ID: r.ID, CompanyID: company, URL: r.URL, Types: types, Secret: encrypted}); err != nil {
+	if _, err := w.Hooks.Create(t.Context(), hooks.Endpoint{ID: r.ID, CompanyID: company, URL: r.URL, Types: types, Secret: encrypted}); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -20,7 +20,7 @@ func TestService_NewURL(t *testing.T) {
 	w.start(t, func(p *webhook.Params) { p.Schedule = scaled(1000 * time.Hour) })
 	eventually(t, "three open deliveries", func() bool { return w.find(t, before).Open == 3 })
 	after.hook = before.hook // the endpoint keeps its secret
-	if err := w.Hooks.Update(t.Context(), company, before.ID, hooks.Change{URL: &after.URL}); err != nil {
+	if _, err := w.Hooks.Update(t.Context(), company, before.ID, hooks.Change{URL: &after.URL}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "all events", func() bool { return len(after.messages()) == 3 })

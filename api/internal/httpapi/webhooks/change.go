@@ -24,8 +24,7 @@ type changeRequest struct {
 
 // Change sets the given fields.
 func (h *Handlers) Change(c *gin.Context) error {
-	id, err := endpointID(c)
-	if err != nil {
+	if _, err := endpointID(c); err != nil {
 		return err
 	}
 	document, err := reqbody.ReadJSON(c)
@@ -44,7 +43,9 @@ func (h *Handlers) Change(c *gin.Context) error {
 		return problem.Invalid(wrong)
 	}
 	change := webhook.Change{URL: request.URL, Description: request.Description, Types: request.Types}
-	return h.step(c, id, func(ctx context.Context, company uuid.UUID) error { return h.store.Update(ctx, company, id, change) })
+	return h.step(c, func(ctx context.Context, company, id uuid.UUID) (webhook.Endpoint, error) {
+		return h.store.Update(ctx, company, id, change)
+	})
 }
 
 // RotateSecret creates a new secret. The old one signs too for standardwebhook.RotationTime.
@@ -57,39 +58,34 @@ func (h *Handlers) RotateSecret(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	err = h.do(c, func(ctx context.Context) error {
+	rotated, err := run(c, h, func(ctx context.Context) (webhook.Endpoint, error) {
 		return h.store.Rotate(ctx, reqctx.CompanyOf(c), id, encrypted, standardwebhook.RotationTime)
 	})
 	if err != nil {
-		return err
+		return problemOf(err)
 	}
-	return h.answer(c, http.StatusOK, id, text)
+	respond(c, http.StatusOK, rotated, text)
+	return nil
 }
 
 // Enable enables an endpoint that was disabled.
-func (h *Handlers) Enable(c *gin.Context) error {
-	id, err := endpointID(c)
-	if err != nil {
-		return err
-	}
-	return h.step(c, id, func(ctx context.Context, company uuid.UUID) error { return h.store.Enable(ctx, company, id) })
-}
+func (h *Handlers) Enable(c *gin.Context) error { return h.step(c, h.store.Enable) }
 
 // Disable stops deliveries to an endpoint.
-func (h *Handlers) Disable(c *gin.Context) error {
+func (h *Handlers) Disable(c *gin.Context) error { return h.step(c, h.store.Disable) }
+
+// step finds or changes an endpoint and responds with it.
+func (h *Handlers) step(c *gin.Context, do func(ctx context.Context, company, id uuid.UUID) (webhook.Endpoint, error)) error {
 	id, err := endpointID(c)
 	if err != nil {
 		return err
 	}
-	return h.step(c, id, func(ctx context.Context, company uuid.UUID) error { return h.store.Disable(ctx, company, id) })
-}
-
-// step changes an endpoint and responds with it.
-func (h *Handlers) step(c *gin.Context, id uuid.UUID, do func(ctx context.Context, company uuid.UUID) error) error {
-	if err := h.do(c, func(ctx context.Context) error { return do(ctx, reqctx.CompanyOf(c)) }); err != nil {
-		return err
+	e, err := run(c, h, func(ctx context.Context) (webhook.Endpoint, error) { return do(ctx, reqctx.CompanyOf(c), id) })
+	if err != nil {
+		return problemOf(err)
 	}
-	return h.answer(c, http.StatusOK, id, "")
+	respond(c, http.StatusOK, e, "")
+	return nil
 }
 
 // newSecret returns a secret as text and encrypted.

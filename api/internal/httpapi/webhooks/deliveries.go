@@ -13,7 +13,6 @@ import (
 	"email-gateway/api/internal/httpapi/query"
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/httpapi/response"
-	"email-gateway/api/internal/httpapi/slots"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/webhook"
@@ -56,8 +55,7 @@ func (h *Handlers) ListDeliveries(c *gin.Context) error {
 	if err := q.Close(); err != nil {
 		return err
 	}
-	ctx := c.Request.Context()
-	found, err := slots.Run(ctx, h.slots, reqctx.CompanyOf(c), func() ([]webhook.Delivery, error) {
+	found, err := run(c, h, func(ctx context.Context) ([]webhook.Delivery, error) {
 		if _, err := h.store.Find(ctx, reqctx.CompanyOf(c), id); err != nil {
 			return nil, err
 		}
@@ -79,28 +77,29 @@ func (h *Handlers) ListDeliveries(c *gin.Context) error {
 
 // ShowDelivery shows a stored delivery.
 func (h *Handlers) ShowDelivery(c *gin.Context) error {
-	id, delivery, err := deliveryID(c)
-	if err != nil {
-		return err
-	}
-	return h.answerDelivery(c, http.StatusOK, id, delivery)
+	return h.stepDelivery(c, http.StatusOK, h.store.FindDelivery)
 }
 
 // RetryDelivery makes a delivery due now with all its attempts.
 func (h *Handlers) RetryDelivery(c *gin.Context) error {
-	id, delivery, err := deliveryID(c)
+	return h.stepDelivery(c, http.StatusAccepted, h.store.RetryDelivery)
+}
+
+// stepDelivery finds or changes a delivery and responds with it.
+func (h *Handlers) stepDelivery(c *gin.Context, status int, do func(ctx context.Context, company, endpoint, id uuid.UUID) (webhook.Delivery, error)) error {
+	endpoint, id, err := deliveryID(c)
 	if err != nil {
 		return err
 	}
-	ctx := c.Request.Context()
-	err = h.slots.Do(ctx, reqctx.CompanyOf(c), func() error { return h.store.RetryDelivery(ctx, reqctx.CompanyOf(c), id, delivery) })
+	d, err := run(c, h, func(ctx context.Context) (webhook.Delivery, error) { return do(ctx, reqctx.CompanyOf(c), endpoint, id) })
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return noSuchDelivery
 	case err != nil:
 		return problemOf(err)
 	}
-	return h.answerDelivery(c, http.StatusAccepted, id, delivery)
+	c.JSON(status, deliveryOf(d))
+	return nil
 }
 
 // Test creates a delivery of a test event. The worker makes its only attempt.
@@ -113,25 +112,14 @@ func (h *Handlers) Test(c *gin.Context) error {
 	if err != nil {
 		return fmt.Errorf("make delivery id: %w", err)
 	}
-	if err := h.do(c, func(ctx context.Context) error { return h.store.CreateTest(ctx, reqctx.CompanyOf(c), id, delivery) }); err != nil {
-		return err
+	made, err := run(c, h, func(ctx context.Context) (webhook.Delivery, error) {
+		return h.store.CreateTest(ctx, reqctx.CompanyOf(c), id, delivery)
+	})
+	if err != nil {
+		return problemOf(err)
 	}
 	c.Header("Location", "/v1/webhooks/"+id.String()+"/deliveries/"+delivery.String())
-	return h.answerDelivery(c, http.StatusAccepted, id, delivery)
-}
-
-func (h *Handlers) answerDelivery(c *gin.Context, status int, endpoint, delivery uuid.UUID) error {
-	ctx := c.Request.Context()
-	found, err := slots.Run(ctx, h.slots, reqctx.CompanyOf(c), func() (webhook.Delivery, error) {
-		return h.store.FindDelivery(ctx, reqctx.CompanyOf(c), endpoint, delivery)
-	})
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return noSuchDelivery
-	case err != nil:
-		return err
-	}
-	c.JSON(status, deliveryOf(found))
+	c.JSON(http.StatusAccepted, deliveryOf(made))
 	return nil
 }
 

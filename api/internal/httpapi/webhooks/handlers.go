@@ -15,21 +15,22 @@ import (
 	"email-gateway/shared/store/webhook"
 )
 
-// Store is the part of *webhook.Store that requests use.
+// Store is the part of *webhook.Store that requests use. What changes a row returns it: a read in a slot of its own could fail
+// after the change is committed, and a client that repeats such a request would create a second endpoint or secret.
 type Store interface {
-	Create(ctx context.Context, e webhook.Endpoint) error
+	Create(ctx context.Context, e webhook.Endpoint) (webhook.Endpoint, error)
 	List(ctx context.Context, company uuid.UUID) ([]webhook.Endpoint, error)
 	Find(ctx context.Context, company, id uuid.UUID) (webhook.Endpoint, error)
-	Update(ctx context.Context, company, id uuid.UUID, c webhook.Change) error
+	Update(ctx context.Context, company, id uuid.UUID, c webhook.Change) (webhook.Endpoint, error)
 	Delete(ctx context.Context, company, id uuid.UUID) error
-	Rotate(ctx context.Context, company, id uuid.UUID, secret []byte, keep time.Duration) error
-	Enable(ctx context.Context, company, id uuid.UUID) error
-	Disable(ctx context.Context, company, id uuid.UUID) error
+	Rotate(ctx context.Context, company, id uuid.UUID, secret []byte, keep time.Duration) (webhook.Endpoint, error)
+	Enable(ctx context.Context, company, id uuid.UUID) (webhook.Endpoint, error)
+	Disable(ctx context.Context, company, id uuid.UUID) (webhook.Endpoint, error)
 	Deliveries(ctx context.Context, company, endpoint uuid.UUID, f webhook.DeliveryFilter) ([]webhook.Delivery, error)
 	FindDelivery(ctx context.Context, company, endpoint, id uuid.UUID) (webhook.Delivery, error)
-	RetryDelivery(ctx context.Context, company, endpoint, id uuid.UUID) error
-	CreateTest(ctx context.Context, company, endpoint, id uuid.UUID) error
-	CreateReplay(ctx context.Context, r webhook.Replay) error
+	RetryDelivery(ctx context.Context, company, endpoint, id uuid.UUID) (webhook.Delivery, error)
+	CreateTest(ctx context.Context, company, endpoint, id uuid.UUID) (webhook.Delivery, error)
+	CreateReplay(ctx context.Context, r webhook.Replay) (webhook.Replay, error)
 	FindReplay(ctx context.Context, company, endpoint, id uuid.UUID) (webhook.Replay, error)
 }
 

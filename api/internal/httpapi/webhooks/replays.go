@@ -15,7 +15,6 @@ import (
 	"email-gateway/api/internal/httpapi/reqbody"
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/httpapi/response"
-	"email-gateway/api/internal/httpapi/slots"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/webhook"
@@ -59,14 +58,15 @@ func (h *Handlers) Replay(c *gin.Context) error {
 	if err != nil {
 		return fmt.Errorf("make replay id: %w", err)
 	}
-	err = h.do(c, func(ctx context.Context) error {
+	made, err := run(c, h, func(ctx context.Context) (webhook.Replay, error) {
 		return h.store.CreateReplay(ctx, webhook.Replay{ID: id, EndpointID: endpoint, CompanyID: reqctx.CompanyOf(c), Since: since, Until: until})
 	})
 	if err != nil {
-		return err
+		return problemOf(err)
 	}
 	c.Header("Location", "/v1/webhooks/"+endpoint.String()+"/replays/"+id.String())
-	return h.answerReplay(c, http.StatusAccepted, endpoint, id)
+	answerReplay(c, http.StatusAccepted, made)
+	return nil
 }
 
 // replayRange checks that the request has either failed or a range of time.
@@ -115,12 +115,7 @@ func (h *Handlers) ShowReplay(c *gin.Context) error {
 	if err != nil {
 		return noSuchReplay
 	}
-	return h.answerReplay(c, http.StatusOK, endpoint, id)
-}
-
-func (h *Handlers) answerReplay(c *gin.Context, status int, endpoint, id uuid.UUID) error {
-	ctx := c.Request.Context()
-	r, err := slots.Run(ctx, h.slots, reqctx.CompanyOf(c), func() (webhook.Replay, error) {
+	found, err := run(c, h, func(ctx context.Context) (webhook.Replay, error) {
 		return h.store.FindReplay(ctx, reqctx.CompanyOf(c), endpoint, id)
 	})
 	switch {
@@ -129,9 +124,13 @@ func (h *Handlers) answerReplay(c *gin.Context, status int, endpoint, id uuid.UU
 	case err != nil:
 		return err
 	}
+	answerReplay(c, http.StatusOK, found)
+	return nil
+}
+
+func answerReplay(c *gin.Context, status int, r webhook.Replay) {
 	c.JSON(status, replayAnswer{
 		ReplayID: r.ID, Status: r.Status, Failed: r.Since == nil, Since: response.InUTC(r.Since), Until: response.InUTC(r.Until), Done: r.Done,
 		CreatedAt: r.CreatedAt.UTC(), FinishedAt: response.InUTC(r.FinishedAt),
 	})
-	return nil
 }

@@ -77,23 +77,22 @@ func (h *Handlers) Create(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	err = h.do(c, func(ctx context.Context) error {
+	made, err := run(c, h, func(ctx context.Context) (webhook.Endpoint, error) {
 		return h.store.Create(ctx, webhook.Endpoint{
 			ID: id, CompanyID: company, URL: request.URL, Description: request.Description, Types: request.Types, Secret: encrypted,
 		})
 	})
 	if err != nil {
-		return err
+		return problemOf(err)
 	}
 	c.Header("Location", "/v1/webhooks/"+id.String())
-	return h.answer(c, http.StatusCreated, id, text)
+	respond(c, http.StatusCreated, made, text)
+	return nil
 }
 
 // List handles GET /v1/webhooks.
 func (h *Handlers) List(c *gin.Context) error {
-	found, err := slots.Run(c.Request.Context(), h.slots, reqctx.CompanyOf(c), func() ([]webhook.Endpoint, error) {
-		return h.store.List(c.Request.Context(), reqctx.CompanyOf(c))
-	})
+	found, err := run(c, h, func(ctx context.Context) ([]webhook.Endpoint, error) { return h.store.List(ctx, reqctx.CompanyOf(c)) })
 	if err != nil {
 		return err
 	}
@@ -106,13 +105,7 @@ func (h *Handlers) List(c *gin.Context) error {
 }
 
 // Show handles GET /v1/webhooks/{id}.
-func (h *Handlers) Show(c *gin.Context) error {
-	id, err := endpointID(c)
-	if err != nil {
-		return err
-	}
-	return h.answer(c, http.StatusOK, id, "")
-}
+func (h *Handlers) Show(c *gin.Context) error { return h.step(c, h.store.Find) }
 
 // Delete deletes an endpoint.
 func (h *Handlers) Delete(c *gin.Context) error {
@@ -120,30 +113,25 @@ func (h *Handlers) Delete(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.do(c, func(ctx context.Context) error { return h.store.Delete(ctx, reqctx.CompanyOf(c), id) }); err != nil {
-		return err
+	ctx, company := c.Request.Context(), reqctx.CompanyOf(c)
+	if err := h.slots.Do(ctx, company, func() error { return h.store.Delete(ctx, company, id) }); err != nil {
+		return problemOf(err)
 	}
 	c.Status(http.StatusNoContent)
 	return nil
 }
 
-// do runs a statement in a slot of the company.
-func (h *Handlers) do(c *gin.Context, statement func(ctx context.Context) error) error {
+// run runs a statement, or a transaction, in a slot of the company.
+func run[R any](c *gin.Context, h *Handlers, statement func(ctx context.Context) (R, error)) (R, error) {
 	ctx := c.Request.Context()
-	return problemOf(h.slots.Do(ctx, reqctx.CompanyOf(c), func() error { return statement(ctx) }))
+	return slots.Run(ctx, h.slots, reqctx.CompanyOf(c), func() (R, error) { return statement(ctx) })
 }
 
-// answer responds with the endpoint. secret is "" unless it was created by this request.
-func (h *Handlers) answer(c *gin.Context, status int, id uuid.UUID, secret string) error {
-	ctx := c.Request.Context()
-	found, err := slots.Run(ctx, h.slots, reqctx.CompanyOf(c), func() (webhook.Endpoint, error) { return h.store.Find(ctx, reqctx.CompanyOf(c), id) })
-	if err != nil {
-		return problemOf(err)
-	}
-	answer := answerOf(found)
-	answer.Secret = secret
-	c.JSON(status, answer)
-	return nil
+// respond responds with the endpoint. secret is "" unless it was created by this request.
+func respond(c *gin.Context, status int, e webhook.Endpoint, secret string) {
+	shown := answerOf(e)
+	shown.Secret = secret
+	c.JSON(status, shown)
 }
 
 func (h *Handlers) checkURL(text string, wrong *rules.Faults) {

@@ -1,0 +1,123 @@
+package httpapi_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/event"
+	filestore "email-gateway/shared/store/file"
+	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/template"
+	"email-gateway/shared/store/webhook"
+)
+
+// startWhollyBehind creates a gateway that reaches its database through a proxy with every statement.
+func startWhollyBehind(t *testing.T) (*gateway, *faultProxy) {
+	t.Helper()
+	d := storetest.New(t)
+	w := newFaultProxy(t, d.URL)
+	through, err := store.Open(t.Context(), w.URL, store.Options{StatementTimeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(through.Close)
+	accepter := through.NewAccepter()
+	t.Cleanup(accepter.Close)
+	return startOn(t, d, func(p *httpapi.Params) {
+		p.Store, p.Accepter, p.Feed, p.Templates = through, accepter, event.New(through.DB()), template.New(through.DB())
+		p.Files, p.Webhooks = filestore.New(through.DB()), webhook.New(through.DB())
+	}), w
+}
+
+// commit is what the driver sends to commit a transaction.
+const commit = "Q\x00\x00\x00\x0bCOMMIT\x00"
+
+// Postgres is lost right after the commit of a change. The answer shows the change: no statement follows whose failure would
+// hide it, and with it a secret that is shown once.
+func TestCommitted_DatabaseIsLost(t *testing.T) {
+	t.Parallel()
+	g, w := startWhollyBehind(t)
+	hook, secret := g.webhook(t, `{"url": "https://erp.acme.example/hooks"}`)
+	hooks := webhooksPath + "/" + hook
+	test := g.post(t, hooks+"/test", "").Header.Get("Location")
+	for _, tt := range []struct {
+		call
+		last   string // the statement that commits; "" = COMMIT
+		status int
+		shows  string // a part of the answer
+	}{
+		{call{Method: http.MethodPost, Path: webhooksPath, Body: `{"url": "https://erp.acme.example/v2"}`}, "INSERT INTO webhook_endpoints", http.StatusCreated, `"secret":"whsec_`},
+		{call{Method: http.MethodPost, Path: hooks + "/rotate-secret"}, "UPDATE webhook_endpoints SET\n    old_secret_enc", http.StatusOK, `"secret":"whsec_`},
+		{call{Method: http.MethodPatch, Path: hooks, Body: `{"url": "https://erp.acme.example/v3"}`}, "", http.StatusOK, `"url":"https://erp.acme.example/v3"`},
+		{call{Method: http.MethodPost, Path: hooks + "/test"}, "", http.StatusAccepted, `"type":"webhook.test"`},
+		{call{Method: http.MethodPost, Path: test + "/retry"}, "", http.StatusAccepted, `"status":"RETRYING"`},
+		{call{Method: http.MethodPost, Path: hooks + "/replays", Body: `{"failed": true}`}, "", http.StatusAccepted, `"status":"RUNNING"`},
+		{call{Method: http.MethodPost, Path: hooks + "/disable"}, "", http.StatusOK, `"disabledReason":"REQUESTED"`},
+		{call{Method: http.MethodPost, Path: hooks + "/enable"}, "", http.StatusOK, `"status":"ENABLED"`},
+	} {
+		last := tt.last
+		if last == "" {
+			last = commit
+		}
+		g.do(t, call{Path: "/v1/emails"}) // the key is cached from here on, and broken connections have left the pool
+		w.cutAfter(last)
+		r := g.do(t, tt.call)
+		if !w.isCut() {
+			t.Errorf("%s %s: the statement did not run", tt.Method, tt.Path)
+		}
+		w.restore()
+		if r.Status != tt.status || !strings.Contains(r.Body, tt.shows) || strings.Contains(r.Body, secret) {
+			t.Errorf("%s %s: %d %s, want %d with %s", tt.Method, tt.Path, r.Status, r.Body, tt.status, tt.shows)
+		}
+	}
+}
+
+// The company's searches take every slot that becomes free, and the new secret is shown nevertheless: the answer needs no
+// second slot.
+func TestCommitted_SlotsAreBusy(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	id, _ := g.webhook(t, `{"url": "https://erp.acme.example/hooks"}`)
+	g.hold(t, `SET LOCAL idle_in_transaction_session_timeout = 0; LOCK TABLE dead_letters IN ACCESS EXCLUSIVE MODE`)
+	ctx, leave := context.WithCancel(t.Context())
+	var searching sync.WaitGroup
+	defer searching.Wait()
+	defer leave()
+	var sent atomic.Int64
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent.Add(1) }})
+	search := func() { _, _ = g.try(t, call{Path: "/v1/dead-letters", Context: traced}) }
+	for range 3 {
+		searching.Go(search)
+	}
+	g.awaitLocked(t, 3)
+	release := g.hold(t, `SELECT FROM webhook_endpoints WHERE id = $1 FOR UPDATE`, uuid.MustParse(id))
+	rotated := make(chan reply, 1)
+	searching.Go(func() {
+		r, _ := g.try(t, call{Method: http.MethodPost, Path: webhooksPath + "/" + id + "/rotate-secret"})
+		rotated <- r
+	})
+	g.awaitLocked(t, 4)
+	for range 12 { // they wait for the slot of the rotation, and after it for those of each other
+		searching.Go(func() {
+			for ctx.Err() == nil {
+				search()
+			}
+		})
+	}
+	g.await(t, "searches", func() bool { return sent.Load() >= 3+12 })
+	release()
+	r := <-rotated
+	if r.Status != http.StatusOK || r.json(t)["secret"] == nil {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}
