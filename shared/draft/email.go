@@ -22,7 +22,7 @@ type Email struct {
 	Delivery  *string           `json:"delivery,omitempty" validate:"omitnil,oneof=at_least_once at_most_once"`
 	Aggregate *Aggregate        `json:"aggregate,omitempty" validate:"omitnil"`
 	// Attachments are at most 10. Their contents are checked by the api, which stores them.
-	Attachments []Attachment `json:"attachments,omitempty"`
+	Attachments []Attachment `json:"attachments,omitempty" most:"10"`
 	// Template replaces Subject, HTML and Text. The api renders it before New, which rejects it.
 	Template *Template `json:"template,omitempty"`
 }

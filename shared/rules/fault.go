@@ -26,7 +26,7 @@ const (
 	CodeInvalidCPFCNPJ = "INVALID_CPF_CNPJ"
 	CodeInvalidTime    = "INVALID_TIMESTAMP"
 	CodeInvalidHeader  = "INVALID_HEADER_VALUE"
-	codeTooMany        = "TOO_MANY"
+	CodeTooMany        = "TOO_MANY"
 )
 
 // Faults collects the errors of a request: one per field, except for those added by AddEach.

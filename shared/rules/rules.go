@@ -133,7 +133,7 @@ func (r *Rules) explain(f validator.FieldError) (code, message string) {
 	case "bytes":
 		return CodeTooLong, "must be at most " + f.Param() + " bytes of UTF-8"
 	case "entries":
-		return codeTooMany, "must have at most " + f.Param() + " entries"
+		return CodeTooMany, "must have at most " + f.Param() + " entries"
 	case "min", "max":
 		return explainBound(f)
 	}
@@ -175,6 +175,6 @@ func explainBound(f validator.FieldError) (code, message string) {
 	case least:
 		return CodeRequired, "must not be empty"
 	default:
-		return codeTooMany, "must have at most " + f.Param() + " entries"
+		return CodeTooMany, "must have at most " + f.Param() + " entries"
 	}
 }

@@ -11,10 +11,17 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is deeper than any valid request. A deeper document is rejected for its fields anyway.
-const maxDepth = 16
+// A document that exceeds these limits has no canonical form: it is rejected for its fields anyway.
+const (
+	maxDepth = 16
+	// maxMembers limits the fields of an object, which are sorted in memory. The data of a template has up to 20,000 values.
+	maxMembers = 32 << 10
+)
 
-var errTooDeep = errors.New("nested too deep")
+var (
+	errTooDeep = errors.New("nested too deep")
+	errTooMany = errors.New("an object has too many fields")
+)
 
 // SHA256 is equal for equivalent documents: the order of keys, whitespace and escapes do not matter
 // (RFC 8785). Numbers are compared as written: 5 and 5.0 differ.
@@ -62,6 +69,9 @@ func appendObject(to []byte, object string, depth int) ([]byte, error) {
 		key, err := unquote(literal)
 		if err != nil {
 			return nil, err
+		}
+		if len(sorted) == maxMembers {
+			return nil, errTooMany
 		}
 		sorted = append(sorted, member{key, literal, value})
 	}

@@ -18,6 +18,10 @@ const (
 	CodeWrongType    = "WRONG_TYPE"
 )
 
+// maxEntries limits the entries of an array or map that Read decodes. The largest number that a rule allows is 1000, but blank and
+// repeated entries of some fields do not count.
+const maxEntries = 10_000
+
 // Reader decodes documents into one struct type. It is safe for concurrent use.
 type Reader[T any] struct {
 	shape   *shape
@@ -37,6 +41,9 @@ func NewReader[T any]() (*Reader[T], error) {
 // Read returns the document's fields. Fields with a fault stay zero, and so do blank texts: they count
 // as missing. A blank value in a map is removed with its key; in a list it becomes "", so that the
 // indexes of the others do not change. Fields for which blank is invalid have the tag blank:"refused".
+//
+// Read decodes only the beginning of an array or map with more than maxEntries entries, blank ones included, because an element
+// takes much more memory than its text. It reports rules.CodeTooMany with the limit of the field's rule.
 func (r *Reader[T]) Read(d Document) (T, []rules.Fault) {
 	var value T
 	w := decoder{request: &r.request}
@@ -108,6 +115,10 @@ func (w *decoder) list(s *shape, text string, into reflect.Value) {
 		w.instead = "leave it out of the array"
 		w.within("["+strconv.Itoa(n)+"]", func() { w.value(s.element, value, element) })
 		list = reflect.Append(list, element)
+		if n == maxEntries {
+			w.tooMany(s)
+			break
+		}
 	}
 	into.Set(list)
 }
@@ -115,8 +126,13 @@ func (w *decoder) list(s *shape, text string, into reflect.Value) {
 func (w *decoder) dictionary(s *shape, text string, into reflect.Value) {
 	entries := reflect.MakeMap(s.goType)
 	w.hint = ""
+	n := 0
 	for literal, value := range members(text) {
 		if len(w.faults) >= rules.MaxFaults {
+			break
+		}
+		if n++; n > maxEntries {
+			w.tooMany(s)
 			break
 		}
 		key := reflect.ValueOf(w.text(literal))
@@ -135,6 +151,10 @@ func (w *decoder) dictionary(s *shape, text string, into reflect.Value) {
 		})
 	}
 	into.Set(entries)
+}
+
+func (w *decoder) tooMany(s *shape) {
+	w.fault(rules.CodeTooMany, "must have at most "+strconv.Itoa(s.most)+" entries")
 }
 
 func (w *decoder) object(s *shape, text string, into reflect.Value) {

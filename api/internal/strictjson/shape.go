@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -14,6 +15,7 @@ type shape struct {
 	kind    reflect.Kind
 	wants   string // expected kind of JSON value, as returned by kindOf
 	element *shape // of a slice, map or pointer
+	most    int    // entries of a slice or map that the field's rule allows
 	fields  map[string]structField
 	names   []string // field names, in order
 }
@@ -43,10 +45,10 @@ func shapeOf(t reflect.Type) (*shape, error) {
 	case reflect.Bool:
 		s.wants = "a boolean"
 	case reflect.Slice:
-		s.wants = "an array"
+		s.wants, s.most = "an array", maxEntries
 		s.element, err = shapeOf(t.Elem())
 	case reflect.Map:
-		s.wants = "an object"
+		s.wants, s.most = "an object", maxEntries
 		s.element, err = shapeOf(t.Elem())
 	case reflect.Struct:
 		s.wants = "an object"
@@ -77,6 +79,9 @@ func fieldsOf(t reflect.Type) (map[string]structField, []string, error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("field %s of %s: %w", f.Name, t, err)
 		}
+		if err := s.limit(f.Tag); err != nil {
+			return nil, nil, fmt.Errorf("field %s of %s: %w", f.Name, t, err)
+		}
 		fields[name] = structField{
 			index: i, shape: s, refusesBlank: f.Tag.Get("blank") == "refused",
 			required: slices.Contains(strings.Split(f.Tag.Get("validate"), ","), "required"), hint: f.Tag.Get("hint"),
@@ -84,6 +89,35 @@ func fieldsOf(t reflect.Type) (map[string]structField, []string, error) {
 		names = append(names, name)
 	}
 	return fields, names, nil
+}
+
+// limit sets most of a slice or map, or of one behind a pointer, to the number in the field's tag "most" or in its rule "max" or
+// "entries". A number above maxEntries is an error, because Read would reject valid arrays.
+func (s *shape) limit(tag reflect.StructTag) error {
+	if s.kind == reflect.Pointer {
+		return s.element.limit(tag)
+	}
+	if s.most == 0 {
+		return nil
+	}
+	number := tag.Get("most")
+	for rule := range strings.SplitSeq(tag.Get("validate"), ",") {
+		if rule == "dive" { // the rest is about the elements
+			break
+		}
+		if name, parameter, _ := strings.Cut(rule, "="); name == "max" || name == "entries" {
+			number = parameter
+		}
+	}
+	if number == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 0 || n > maxEntries {
+		return fmt.Errorf("the maximum of %s entries is not a number up to %d", number, maxEntries)
+	}
+	s.most = n
+	return nil
 }
 
 // paths lists all fields below in the format of faults, with [] for any index.
