@@ -5,6 +5,7 @@ package status
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,14 +64,18 @@ type Store interface {
 	WithdrawStatus(ctx context.Context, service, instance string) error
 }
 
-// Instance names this process uniquely within its service.
-func Instance() string {
+// Instance names this process uniquely within its service, with the same name in each call. The random part
+// distinguishes containers with the same host name, such as those that use the host's network, whose programs all have
+// process id 1.
+func Instance() string { return instance() }
+
+var instance = sync.OnceValue(func() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown-host"
 	}
-	return fmt.Sprintf("%s-%d", host, os.Getpid())
-}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:6]))
+})
 
 // Params configure a Reporter.
 type Params struct {

@@ -4,11 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -60,6 +65,38 @@ func TestReporter_WritesAndDeletesRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitForRows(t, d.Store, 0)
+}
+
+// The names of two processes differ although their hosts' names and process ids may be the same, as those of containers that use
+// the host's network.
+func TestInstance_DiffersBetweenProcesses(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("PRINT_INSTANCE") != "" {
+		fmt.Fprintln(os.Stdout, "instance", status.Instance(), status.Instance())
+		return
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for range 2 {
+		other := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestInstance_DiffersBetweenProcesses$")
+		other.Env = append(os.Environ(), "PRINT_INSTANCE=yes")
+		output, err := other.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+		names := regexp.MustCompile(`(?m)^instance (\S+) (\S+)$`).FindStringSubmatch(string(output))
+		if names == nil || names[1] != names[2] {
+			t.Fatalf("%q: want the same name twice", output)
+		}
+		suffix, found := strings.CutPrefix(names[1], fmt.Sprintf("%s-%d-", host, other.Process.Pid))
+		if !found || seen[suffix] {
+			t.Errorf("%s: want host, process id and characters that no other process has", names[1])
+		}
+		seen[suffix] = true
+	}
 }
 
 // away is a database that is down.
