@@ -34,7 +34,7 @@ func (s *system) replay(id string) replayView {
 }
 
 // SES rejects everything permanently. When that is fixed, one request sends all of it again, although a dispatcher is
-// killed meanwhile: none is missing and none is sent twice, whatever their number. The queue keeps only 10,000
+// killed meanwhile: none is missing and none is sent twice, whatever their number. The queue keeps only 500
 // archived tasks.
 func TestReplayOfPermanentFailures(t *testing.T) {
 	t.Parallel()

@@ -16,6 +16,7 @@ const (
 	replayExpired     = "replay_expired"
 	webhookExpired    = "webhook_delivery_expired"
 	archiveExpired    = "archived_task_expired"
+	archiveTrimmed    = "archived_task_trimmed"
 	auditExpired      = "audit_expired"
 	recipientExpired  = "recipient_expired"
 	rowExpired        = "outbox_row_expired"
@@ -48,7 +49,7 @@ func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 	a := &Actions{prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "maintenance_actions_total", Help: "Rows and tasks that were repaired, deleted or erased, by action.",
 	}, []string{"action"})}
-	for _, action := range append(others, recipientReturned, keyExpired, noticeExpired, deadLetterExpired, replayExpired, webhookExpired, archiveExpired, auditExpired,
+	for _, action := range append(others, recipientReturned, keyExpired, noticeExpired, deadLetterExpired, replayExpired, webhookExpired, archiveExpired, archiveTrimmed, auditExpired,
 		recipientExpired, rowExpired, bodyExpired, logExpired, eventExpired, feedExpired, entryExpired, fileExpired, storedFileDeleted, aggregateExpired, valueExpired, templateExpired, hashExpired, mailingCancelled, partitionMade, partitionDropped, partitionPostponed) {
 		a.done.WithLabelValues(action)
 	}

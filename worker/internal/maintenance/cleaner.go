@@ -67,10 +67,10 @@ type Cleaner struct {
 }
 
 // newCleaner makes a cleaner that is not running yet. It calls k.batches each round.
-func newCleaner(log *slog.Logger, actions *Actions, k kind) *Cleaner {
+func newCleaner(log *slog.Logger, actions *Actions, interval time.Duration, k kind) *Cleaner {
 	c := &Cleaner{log: log, actions: actions, kind: k}
 	c.Loop = service.NewLoop(service.LoopParams{
-		Log: log, Interval: cleanInterval, RunOnce: c.runOnce, ErrorDelay: time.Minute,
+		Log: log, Interval: interval, RunOnce: c.runOnce, ErrorDelay: time.Minute,
 	})
 	return c
 }

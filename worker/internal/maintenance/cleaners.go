@@ -92,10 +92,14 @@ func NewCleaners(p CleanersParams) []service.Named {
 	if p.Files != nil {
 		kinds = append(kinds, kind{"mailing files", fileExpired, always(p.files)}, kind{"unused files", storedFileDeleted, always(p.unusedFiles)})
 	}
-	cleaners := make([]service.Named, len(kinds))
-	for i, k := range kinds {
-		cleaners[i] = service.Named{Name: "cleaner of " + k.name, Service: newCleaner(p.Log, p.Actions, k)}
+	var cleaners []service.Named
+	every := func(interval time.Duration, k kind) {
+		cleaners = append(cleaners, service.Named{Name: "cleaner of " + k.name, Service: newCleaner(p.Log, p.Actions, interval, k)})
 	}
+	for _, k := range kinds {
+		every(cleanInterval, k)
+	}
+	every(trimInterval, archiveSize(p.Archive))
 	return cleaners
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"email-gateway/shared/blob"
 	"email-gateway/shared/email"
@@ -22,6 +23,8 @@ import (
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/webhook"
 	"email-gateway/worker/internal/maintenance"
+	"email-gateway/worker/internal/queue/asynqueue"
+	"email-gateway/worker/internal/queue/redistest"
 )
 
 const day = 24 * time.Hour
@@ -184,6 +187,43 @@ func TestCleaners(t *testing.T) {
 			eventually(t, "each is counted once", func() bool { return done(t, action, first, second) == tt.gone })
 		})
 	}
+}
+
+// The archive of each queue keeps its newest 500 tasks, however young the others are: their payloads would fill Redis.
+func TestCleaners_ArchiveSize(t *testing.T) {
+	t.Parallel()
+	const archived, kept = 1600, 500
+	d := storetest.New(t)
+	url, prefix := redistest.Shared(t)
+	conn, err := asynqueue.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn = conn.WithPrefix(prefix)
+	publisher, client := asynqueue.NewPublisher(conn), conn.Client()
+	t.Cleanup(func() { _ = errors.Join(publisher.Close(), client.Close()) })
+	now := time.Now().Unix()
+	for _, queue := range email.Queues() {
+		base, pipe := "asynq:{"+prefix+queue+"}:", client.Pipeline()
+		for i := range archived {
+			id := fmt.Sprint("t", i)
+			pipe.ZAdd(t.Context(), base+"archived", redis.Z{Score: float64(now - archived + int64(i)), Member: id})
+			pipe.HSet(t.Context(), base+"t:"+id, "state", "archived", "msg", strings.Repeat("x", 100))
+		}
+		if _, err := pipe.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	registry, _ := cleaners(t, d, func(p *maintenance.CleanersParams) { p.Archive = publisher })
+	for _, queue := range email.Queues() {
+		base := "asynq:{" + prefix + queue + "}:"
+		eventually(t, "the older tasks of "+queue+" are deleted", func() bool { return client.ZCard(t.Context(), base+"archived").Val() <= kept })
+		left := client.ZRange(t.Context(), base+"archived", 0, -1).Val()
+		if len(left) != kept || left[0] != fmt.Sprint("t", archived-kept) || client.Exists(t.Context(), base+"t:t0").Val() != 0 {
+			t.Errorf("%s: %d are left, the oldest is %s", queue, len(left), left[0])
+		}
+	}
+	eventually(t, "each is counted", func() bool { return done(t, "archived_task_trimmed", registry) == len(email.Queues())*(archived-kept) })
 }
 
 // A company's shorter retention applies to it; unlimited retention keeps everything.

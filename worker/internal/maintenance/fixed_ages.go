@@ -51,6 +51,7 @@ type DeadLetterStore interface {
 // Archive is the queue's archived tasks.
 type Archive interface {
 	CleanArchive(ctx context.Context, queue string, age time.Duration) (int, error)
+	TrimArchive(ctx context.Context, queue string, keep int) (int, error)
 }
 
 // deadLetters deletes dead letters. Package store/deadletter defines how long they are kept: those of emails shorter than
@@ -84,6 +85,27 @@ func archivedTasks(archive Archive) kind {
 		})
 	}
 	return kind{"archived tasks", archiveExpired, always(batches...)}
+}
+
+const (
+	// archiveKept is how many archived tasks each queue keeps. Operators look at recent failures in asynqmon, and Postgres has
+	// the dead letters. A task's payload has up to 20 KB: 500 in each of three queues are 30 MB, the 9,999 that asynq keeps
+	// would be 600 MB, and Redis refuses the tasks of all tenants when its memory is full.
+	archiveKept = 500
+	// trimInterval limits the growth in between: at 500 failures a second, 5,000 tasks.
+	trimInterval = 10 * time.Second
+)
+
+// archiveSize deletes archived tasks beyond archiveKept, oldest first.
+func archiveSize(archive Archive) kind {
+	var batches []batch
+	for _, queue := range email.Queues() {
+		batches = append(batches, func(ctx context.Context) (retention.Cleaned, error) {
+			n, err := archive.TrimArchive(ctx, queue, archiveKept)
+			return retention.Cleaned{Count: n, More: n > 0}, err
+		})
+	}
+	return kind{"size of the archive", archiveTrimmed, always(batches...)}
 }
 
 // EventFeedStore has the database operations for the feed of events.

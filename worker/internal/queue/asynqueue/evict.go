@@ -137,7 +137,31 @@ func (p *Publisher) CleanArchive(ctx context.Context, queueName string, age time
 	if err != nil || len(ids) == 0 {
 		return 0, wrapped("list archived tasks", err)
 	}
-	keys, members := []string{archived}, make([]any, len(ids))
+	return p.unarchive(ctx, name, ids)
+}
+
+// excessScript lists the oldest archived tasks beyond the newest ARGV[1], at most ARGV[2]. It is one step, so that a second
+// dispatcher that deletes tasks meanwhile does not make the others seem to be in excess.
+var excessScript = redis.NewScript(`
+local n = redis.call("ZCARD", KEYS[1]) - tonumber(ARGV[1])
+if n <= 0 then
+    return {}
+end
+return redis.call("ZRANGE", KEYS[1], 0, math.min(n, tonumber(ARGV[2])) - 1)`)
+
+// TrimArchive deletes all archived tasks but the newest keep, at most archivePage, and returns their number.
+func (p *Publisher) TrimArchive(ctx context.Context, queueName string, keep int) (int, error) {
+	name := p.conn.queueName(queueName)
+	ids, err := excessScript.Run(ctx, p.redis, []string{"asynq:{" + name + "}:archived"}, keep, archivePage).StringSlice()
+	if err != nil || len(ids) == 0 {
+		return 0, wrapped("list archived tasks", err)
+	}
+	return p.unarchive(ctx, name, ids)
+}
+
+// unarchive deletes archived tasks of the queue that Redis calls name, and returns how many it deleted.
+func (p *Publisher) unarchive(ctx context.Context, name string, ids []string) (int, error) {
+	keys, members := []string{"asynq:{" + name + "}:archived"}, make([]any, len(ids))
 	for i, id := range ids {
 		keys, members[i] = append(keys, "asynq:{"+name+"}:t:"+id), id
 	}

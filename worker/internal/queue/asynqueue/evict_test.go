@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"email-gateway/shared/email"
 	"email-gateway/worker/internal/queue"
@@ -122,6 +124,59 @@ func TestCleanArchive(t *testing.T) {
 	}
 	if n := r.Exists(t.Context(), base+"t:t0", base+"t:t1").Val(); n != 1 {
 		t.Errorf("%d hashes are left", n)
+	}
+}
+
+// The newest archived tasks stay, and each call deletes a bounded number of the older ones, with their payloads. Two dispatchers
+// that trim at the same time delete no more than that.
+func TestTrimArchive(t *testing.T) {
+	t.Parallel()
+	const tasks, kept = 1203, 100
+	url, prefix := redistest.Shared(t)
+	conn := parse(t, url).WithPrefix(prefix)
+	r := conn.Client()
+	t.Cleanup(func() { _ = r.Close() })
+	base := "asynq:{" + prefix + email.QueueNormal + "}:"
+	pipe := r.Pipeline()
+	for i := range tasks {
+		id := fmt.Sprint("t", i)
+		pipe.ZAdd(t.Context(), base+"archived", redis.Z{Score: float64(1_700_000_000 + i), Member: id})
+		pipe.HSet(t.Context(), base+"t:"+id, "state", "archived")
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var group errgroup.Group
+	var deleted, most atomic.Int64
+	for range 2 {
+		publisher := asynqueue.NewPublisher(conn)
+		t.Cleanup(func() { _ = publisher.Close() })
+		group.Go(func() error {
+			for range 2 * tasks {
+				n, err := publisher.TrimArchive(t.Context(), email.QueueNormal, kept)
+				if err != nil {
+					return err
+				}
+				most.Store(max(most.Load(), int64(n)))
+				if deleted.Add(int64(n)) >= tasks-kept {
+					return nil
+				}
+			}
+			return errors.New("the archive is not trimmed")
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if deleted.Load() != tasks-kept || most.Load() > 500 {
+		t.Errorf("deleted %d, at most %d per call", deleted.Load(), most.Load())
+	}
+	left := r.ZRange(t.Context(), base+"archived", 0, -1).Val()
+	if len(left) != kept || left[0] != fmt.Sprint("t", tasks-kept) {
+		t.Errorf("%d are left, the oldest is %s", len(left), left[0])
+	}
+	if n := len(r.Keys(t.Context(), "asynq:{"+prefix+"*}:t:*").Val()); n != kept {
+		t.Errorf("%d payloads are left", n)
 	}
 }
 
