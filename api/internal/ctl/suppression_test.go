@@ -159,6 +159,19 @@ func TestSuppressionImport(t *testing.T) {
 	if v.Suppressed != 1 || got.code != ctl.ExitOK {
 		t.Errorf("MS-DOS: %+v %+v", v, got)
 	}
+	// The line ends of old Macs, of a file and of standard input.
+	old := "i@example.com\r\r# a comment\rj@example.com\rnobody\rk@example.com"
+	tenant.stdin = old + "\r"
+	for _, from := range []string{file(t, "mac.txt", old), "-"} {
+		v, got = importing(tenant, from)
+		if v.Lines != 4 || v.Suppressed != 3 || v.Refused != 1 || v.Faults[0].Line != 5 {
+			t.Errorf("CR: %+v %+v", v, got)
+		}
+	}
+	tenant.stdin = "l@example.com\r\n" + strings.Repeat("x", 64<<10) + "\r\n" + strings.Repeat("y", 65<<10) + "\nm@example.com\n"
+	if got := tenant.run(t, "suppression", "import", "-"); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "line 3 is longer than 65536 bytes") {
+		t.Errorf("a long line: %+v", got)
+	}
 	var many strings.Builder
 	for i := range 250 {
 		fmt.Fprintf(&many, "user%d@example.com\n%d\n", i, i)

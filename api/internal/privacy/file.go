@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/blob"
@@ -56,17 +58,18 @@ func unreadable(err error) bool {
 // longer lines are examined in overlapping parts.
 const maxLine, overlap = 1 << 20, 1 << 10
 
-// linesIn finds the lines, counted from 1, that contain an address or the number of the person, in
-// any column and punctuation. It does not parse columns, because unreadable lines contain
-// personal data too. The NULs of UTF-16 are ignored.
+// linesIn finds the lines, counted from 1 as csvfile counts them, that contain an address or the number of the
+// person, in any column and punctuation. It does not parse columns, because unreadable lines contain
+// personal data too.
 func (p *subject) linesIn(r io.Reader) ([]int, error) {
 	found := []int{}
-	reader := bufio.NewReaderSize(r, maxLine)
+	decoded := transform.NewReader(r, unicode.BOMOverride(transform.Nop))
+	reader := bufio.NewReaderSize(&lineFeeds{from: decoded}, maxLine)
 	last := 0 // last line found
 	var tail []byte
 	for n := 1; ; {
 		part, err := reader.ReadSlice('\n')
-		if last != n && p.names(append(tail, bytes.ReplaceAll(part, []byte{0}, nil)...)) {
+		if last != n && p.names(append(tail, part...)) {
 			found, last = append(found, n), n
 		}
 		switch {
@@ -80,6 +83,41 @@ func (p *subject) linesIn(r io.Reader) ([]int, error) {
 			return nil, err
 		}
 	}
+}
+
+// lineFeeds reads a text with an LF for each line end (LF, CRLF or CR), and without the NULs of UTF-16 text that
+// begins without a byte order mark.
+type lineFeeds struct {
+	from    io.Reader
+	afterCR bool // the last byte was a CR; an LF belongs to it
+}
+
+func (l *lineFeeds) Read(p []byte) (int, error) {
+	for {
+		n, err := l.from.Read(p)
+		kept := l.convert(p[:n])
+		if kept > 0 || n == 0 || err != nil {
+			return kept, err
+		}
+	}
+}
+
+// convert converts a part of the text in place and returns its new length.
+func (l *lineFeeds) convert(part []byte) (kept int) {
+	for _, b := range part {
+		if b == 0 {
+			continue
+		}
+		second := b == '\n' && l.afterCR
+		if l.afterCR = b == '\r'; l.afterCR {
+			b = '\n'
+		}
+		if !second {
+			part[kept] = b
+			kept++
+		}
+	}
+	return kept
 }
 
 // names reports whether a line contains an identifier of the person.

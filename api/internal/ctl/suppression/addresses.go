@@ -2,6 +2,7 @@ package suppression
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -57,20 +58,47 @@ func openAddresses(c *command.Invocation, path string, encoding csvfile.Encoding
 	return nil, nil, fmt.Errorf("%s: %w", path, err)
 }
 
+// maxAddressLine is the maximum length of a line (bytes), as that of a CSV file.
+const maxAddressLine = 64 << 10
+
 // addressesIn reads one address per line.
 func addressesIn(r io.Reader) iter.Seq2[addressLine, error] {
 	return func(yield func(addressLine, error) bool) {
 		scanner := bufio.NewScanner(r)
-		for n := 1; scanner.Scan(); n++ {
+		scanner.Buffer(nil, maxAddressLine+len("\r\n"))
+		scanner.Split(splitLines)
+		n := 1
+		for ; scanner.Scan(); n++ {
 			text := strings.TrimSpace(strings.TrimPrefix(scanner.Text(), "\ufeff"))
 			if text != "" && !strings.HasPrefix(text, "#") && !yield(addressLine{line: n, address: text}, nil) {
 				return
 			}
 		}
-		if err := scanner.Err(); err != nil {
+		switch err := scanner.Err(); {
+		case errors.Is(err, bufio.ErrTooLong):
+			yield(addressLine{}, fmt.Errorf("line %d is longer than %d bytes: the file must contain one address per line, or be a CSV file whose first row contains the column names", n, maxAddressLine))
+		case err != nil:
 			yield(addressLine{}, fmt.Errorf("read addresses: %w", err))
 		}
 	}
+}
+
+// splitLines is bufio.ScanLines for lines that end with LF, CRLF or CR.
+func splitLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
+	end := bytes.IndexAny(data, "\r\n")
+	switch {
+	case end < 0 && atEOF && len(data) > 0:
+		return len(data), data, nil
+	case end < 0:
+		return 0, nil, nil
+	case data[end] == '\n':
+		return end + 1, data[:end], nil
+	case end+1 == len(data) && !atEOF: // an LF may follow the CR
+		return 0, nil, nil
+	case end+1 < len(data) && data[end+1] == '\n':
+		return end + 2, data[:end], nil
+	}
+	return end + 1, data[:end], nil
 }
 
 // rowsIn reads the rows of a CSV file.
