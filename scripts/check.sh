@@ -11,6 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 LOCAL_DIR=${LOCAL_DIR:-.local}
 [[ $LOCAL_DIR == /* ]] || LOCAL_DIR=$PWD/$LOCAL_DIR
 mkdir -p "$LOCAL_DIR/bin"
+export GOFLAGS="-trimpath ${GOFLAGS:-}" # as scripts/test.sh, so that both use the same compiled packages
 mapfile -t modules < <(go list -m -f '{{.Dir}}')
 failed=()
 

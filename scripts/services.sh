@@ -2,12 +2,12 @@
 # Usage: scripts/services.sh start|stop|restart|kill|status|env|destroy [postgres] [redis] [rabbitmq] [s3] [sqs] [sesv2]
 #        scripts/services.sh rabbitmqctl ARGUMENTS...      e.g. list_queues name type messages arguments
 #
-# Private instances of the services under $LOCAL_DIR (default .local), listening on loopback only. Without a name the
-# command applies to postgres, redis and rabbitmq; stop and destroy also stop s3, sqs and sesv2, which only tests need. POSTGRES_PORT,
-# REDIS_PORT, RABBITMQ_PORT, S3_PORT, SQS_PORT and SESV2_PORT set their ports; a port that is not set is chosen once and remembered. A
-# DATABASE_URL, REDIS_URL, RABBITMQ_URL, S3_URL, SQS_URL or SESV2_URL of another server is shown by env, and that server is otherwise not
-# touched. TLS_DIR, a folder with ca.pem, server.pem and server.key, makes postgres, redis and rabbitmq use TLS. kill is
-# SIGKILL, for crash tests; stop keeps the data, destroy removes it.
+# Private instances of the services under $LOCAL_DIR (default .local), or with links from there under $SERVICES_BASE, listening on
+# loopback only. Without a name the command applies to postgres, redis and rabbitmq; stop and destroy also stop s3, sqs and sesv2,
+# which only tests need. POSTGRES_PORT, REDIS_PORT, RABBITMQ_PORT, S3_PORT, SQS_PORT and SESV2_PORT set their ports; a port that is
+# not set is chosen once and remembered. A DATABASE_URL, REDIS_URL, RABBITMQ_URL, S3_URL, SQS_URL or SESV2_URL of another server is
+# shown by env, and that server is otherwise not touched. TLS_DIR, a folder with ca.pem, server.pem and server.key, makes postgres,
+# redis and rabbitmq use TLS. kill is SIGKILL, for crash tests; stop keeps the data, destroy removes it.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

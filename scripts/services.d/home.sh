@@ -9,7 +9,7 @@ as_account() {
 	((EUID)) || as=(setpriv "--reuid=$("$1_account")" "--regid=$("$1_account")" --clear-groups)
 }
 
-# The name of the directory below /tmp that replaces $LOCAL_DIR, see make_home.
+# The name of the directory that replaces $LOCAL_DIR, see make_home.
 stand_in() { printf 'email-gateway-%s' "$(printf '%s' "$LOCAL_DIR" | sha256sum | cut -c1-12)"; }
 
 # drop_stale_link SERVICE: removes a link whose target is missing, or that belongs to another checkout.
@@ -18,17 +18,17 @@ drop_stale_link() {
 	if [[ -L $home && (! -d $home || $(readlink "$home") != */"$(stand_in)/$1") ]]; then rm "$home"; fi
 }
 
-# make_home SERVICE: $LOCAL_DIR/SERVICE, or a link to a private directory below /tmp if the account cannot access $LOCAL_DIR
-# (such as a checkout below /root).
+# make_home SERVICE: $LOCAL_DIR/SERVICE, or a link to a private directory: below $SERVICES_BASE if that is set (such as a file
+# system in memory), or below /tmp if the account cannot access $LOCAL_DIR (such as a checkout below /root).
 make_home() {
 	local home=$LOCAL_DIR/$1 as base private
 	[[ ! -d $home ]] || return 0
 	as_account "$1"
-	if "${as[@]}" test -x "$LOCAL_DIR"; then
+	if [[ -z ${SERVICES_BASE:-} ]] && "${as[@]}" test -x "$LOCAL_DIR"; then
 		own_directory "$1" "$home"
 		return
 	fi
-	for base in "${TMPDIR:-/tmp}" /tmp; do
+	for base in "${SERVICES_BASE:-${TMPDIR:-/tmp}}" /tmp; do
 		"${as[@]}" test -x "$base" || continue
 		private=$base/$(stand_in)
 		mkdir -m 711 "$private" 2>/dev/null || [[ -O $private && ! -L $private ]] || die "$private belongs to someone else"

@@ -26,7 +26,8 @@ postgres_ready() { "$(postgres_bin)/pg_isready" -q -h 127.0.0.1 -p "$POSTGRES_PO
 
 # No unix socket: its path is limited to 107 bytes, which a checkout's path may exceed.
 postgres_run() {
-	local tls=()
+	local tls=() wal=4GB
+	[[ -z ${SERVICES_BASE:-} ]] || wal=1GB # which may be memory
 	[[ -d data ]] || postgres_create "${@:2}"
 	if speaks_tls postgres; then
 		echo 'hostssl all all 127.0.0.1/32 trust' >tls/pg_hba.conf
@@ -37,7 +38,7 @@ postgres_run() {
 	exec "$@" "$(postgres_bin)/postgres" -D data \
 		-c listen_addresses=127.0.0.1 -c port="$POSTGRES_PORT" -c unix_socket_directories= \
 		-c fsync=on -c synchronous_commit=on \
-		-c max_connections=500 -c shared_buffers=256MB -c max_wal_size=4GB "${tls[@]}"
+		-c max_connections=500 -c shared_buffers=256MB -c max_wal_size="$wal" "${tls[@]}"
 }
 
 # postgres_create: uses a temporary name until it is complete, so that an interrupted creation starts again. The database
