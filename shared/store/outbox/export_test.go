@@ -30,6 +30,19 @@ func argumentsFor(p pg.Parameters[advanceScalars, Transition], ts []Transition) 
 // LoadParameters are those of sql.Load.
 func LoadParameters(ids ...uuid.UUID) []any { return loadParameters.Arguments(len(ids), ids) }
 
+// LoadGroup loads one group of emails.
+func LoadGroup(ctx context.Context, s *Store, ids ...uuid.UUID) ([]*LoadedEmail, error) {
+	return s.loadEmails(ctx, ids)
+}
+
+// NewCountingLoader makes a Loader that calls loaded with the size of each group.
+func NewCountingLoader(s *Store, loaded func(emails int)) *Loader {
+	return s.newLoader(func(ctx context.Context, ids []uuid.UUID) ([]*LoadedEmail, error) {
+		loaded(len(ids))
+		return s.loadEmails(ctx, ids)
+	})
+}
+
 // InsertEmails writes one group of emails.
 func InsertEmails(ctx context.Context, s *Store, emails []NewEmail) ([]bool, error) {
 	for i := range emails {

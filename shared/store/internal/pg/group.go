@@ -15,7 +15,7 @@ import (
 // a group of large bodies from making its small neighbours wait.
 const (
 	GroupRows  = 256
-	groupBytes = 1 << 20
+	GroupBytes = 1 << 20
 	// Two groups at a time: while one waits for its commit the next one is built.
 	// More gain nothing on few cores and make the groups smaller.
 	groupsInFlight = 2

@@ -18,7 +18,7 @@ func (g *Group[T, R]) pick() (group []*groupItem[T, R]) {
 			break
 		}
 		_, twin := keys[item.key]
-		tooMuch := len(group) > 0 && bytes+item.size > groupBytes
+		tooMuch := len(group) > 0 && bytes+item.size > GroupBytes
 		if tooMuch && len(g.owners) < 2 {
 			break
 		}

@@ -11,7 +11,7 @@ func Pieces[T any](rows []T, size func(T) int) iter.Seq[[]T] {
 			n, bytes := 0, 0
 			for n < len(rows) && n < GroupRows {
 				more := size(rows[n])
-				if n > 0 && bytes+more > groupBytes {
+				if n > 0 && bytes+more > GroupBytes {
 					break
 				}
 				bytes += more
