@@ -12,6 +12,7 @@ type (
 	LaneFilter = lane.Filter
 	Listener   = lane.Listener
 	Lanes      = lane.Lanes
+	NamedLane  = lane.Named
 
 	lanes = lane.Store
 )

@@ -127,7 +127,12 @@ func hearUntil(t *testing.T, listener *store.Listener, expected func(lanes []int
 	t.Helper()
 	deadline := time.After(3 * time.Minute)
 	for {
-		if lanes, all := listener.Named(); expected(lanes, all) {
+		named, all := listener.Named()
+		var lanes []int64
+		for _, l := range named {
+			lanes = append(lanes, l.ID)
+		}
+		if expected(lanes, all) {
 			return
 		}
 		select {

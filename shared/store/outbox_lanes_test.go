@@ -354,35 +354,3 @@ func TestWakeUp_PlansMadeOnSmallTables(t *testing.T) {
 		})
 	}
 }
-
-// A wake-up names the lanes of its companies, or none if there are too many.
-func TestWakeLanes(t *testing.T) {
-	t.Parallel()
-	d := storetest.New(t)
-	listener := listenTo(t, d)
-	wakeUntilHeard(t, d, listener)
-	_, _ = listener.Named()
-	company := d.Company(t)
-	normal := ask[int64](t, d, `SELECT id FROM dispatch_lanes WHERE queue = 'email:send'`)
-	if err := d.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company, Queue: "email:send"}}); err != nil {
-		t.Fatal(err)
-	}
-	hearUntil(t, listener, func(lanes []int64, _ bool) bool { return len(lanes) == 1 && lanes[0] == normal })
-	if err := d.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company}}); err != nil {
-		t.Fatal(err)
-	}
-	all := ask[int](t, d, `SELECT count(*) FROM dispatch_lanes`)
-	hearUntil(t, listener, func(lanes []int64, _ bool) bool { return len(lanes) == all })
-	mailing := uuid.New()
-	run(t, d, `INSERT INTO dispatch_lanes (company_id, queue, mailing_id) VALUES ($1, 'email:send', $2)`, company, mailing)
-	if err := d.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company, Queue: "email:send", Mailing: mailing}}); err != nil {
-		t.Fatal(err)
-	}
-	own := ask[int64](t, d, `SELECT id FROM dispatch_lanes WHERE mailing_id IS NOT NULL`)
-	hearUntil(t, listener, func(lanes []int64, _ bool) bool { return slices.Equal(lanes, []int64{own}) })
-	run(t, d, `INSERT INTO dispatch_lanes (company_id, queue, mailing_id) SELECT company_id, queue, gen_random_uuid() FROM dispatch_lanes, generate_series(1, 400) WHERE id = $1`, normal)
-	if err := d.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company}}); err != nil {
-		t.Fatal(err)
-	}
-	hearUntil(t, listener, func(_ []int64, any bool) bool { return any })
-}

@@ -9,11 +9,13 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/lane"
 )
 
 // UnknownOutcome is an email whose last attempt has an unknown outcome.
 type UnknownOutcome struct {
 	ID        uuid.UUID      `db:"id"`
+	LaneID    int64          `db:"lane_id"`
 	Token     uuid.UUID      `db:"claim_token"`
 	Attempts  int            `db:"attempts"`
 	Throttles int            `db:"throttles"`
@@ -31,7 +33,7 @@ type UnknownOutcome struct {
 // abandonedSQL finds along email_outbox_open the emails in PROCESSING, which are at most as many
 // as the workers' concurrency, and locks nothing.
 const abandonedSQL = `
-SELECT id, claim_token, attempts, throttles, delivery FROM email_outbox
+SELECT id, lane_id, claim_token, attempts, throttles, delivery FROM email_outbox
 WHERE status = 'PROCESSING' AND target = 'email:send' AND lease_until < now() - $1 * interval '1 ms'
 LIMIT $2`
 
@@ -49,7 +51,7 @@ func (s *Store) AbandonedClaims(ctx context.Context, grace time.Duration, limit 
 // deadline and id, and locks nothing. When they are due is in no index that has them, and
 // after an outage there are many: so they are read a page at a time, due or not.
 const unresolvedSQL = `
-SELECT id, claim_token, attempts, throttles, delivery, expires_at, next_at <= now() AS due FROM email_outbox
+SELECT id, lane_id, claim_token, attempts, throttles, delivery, expires_at, next_at <= now() AS due FROM email_outbox
 WHERE status = 'OUTCOME_UNKNOWN' AND target = 'email:send'
   AND expires_at >= $1::timestamptz AND (expires_at, id) > ($1::timestamptz, $2::uuid)
 ORDER BY expires_at, id LIMIT $3`
@@ -138,7 +140,7 @@ func (s *Store) StillEnqueued(ctx context.Context, ids []uuid.UUID, age time.Dur
 // about a task that its worker dropped by dropped_tasks_pkey.
 const returnLostSQL = `
 WITH lost AS MATERIALIZED (
-    SELECT id, enqueued_at FROM email_outbox
+    SELECT id, enqueued_at, lane_id, next_at FROM email_outbox
     WHERE id = ANY ($1::uuid[]) AND status = 'ENQUEUED' AND enqueued_at < now() - $2 * interval '1 ms'
     FOR UPDATE SKIP LOCKED
 ), returned AS (
@@ -147,11 +149,12 @@ WITH lost AS MATERIALIZED (
     DELETE FROM dropped_tasks d USING lost WHERE d.enqueued_at = lost.enqueued_at AND d.outbox_id = lost.id
     RETURNING d.outbox_id
 )
-SELECT count(*) FILTER (WHERE d.outbox_id IS NULL AND b.taken_at IS NULL) AS lost,
+SELECT lost.lane_id, min(lost.next_at) AS next_at, count(*) FILTER (WHERE d.outbox_id IS NULL AND b.taken_at IS NULL) AS lost,
        count(*) FILTER (WHERE d.outbox_id IS NULL AND b.taken_at IS NOT NULL) AS unpublished, count(d.outbox_id) AS dropped
 FROM lost
 LEFT JOIN dropped d ON d.outbox_id = lost.id
-LEFT JOIN (SELECT DISTINCT taken_at FROM dispatch_batches) b ON b.taken_at = lost.enqueued_at`
+LEFT JOIN (SELECT DISTINCT taken_at FROM dispatch_batches) b ON b.taken_at = lost.enqueued_at
+GROUP BY lost.lane_id`
 
 // Returned is how many emails without a task went back to the dispatcher.
 type Returned struct {
@@ -163,15 +166,27 @@ type Returned struct {
 // All is how many there were.
 func (r Returned) All() int { return r.Lost + r.Unpublished + r.Dropped }
 
-// ReturnLost returns emails whose task does not exist to the dispatcher.
+// ReturnLost returns emails whose task does not exist to the dispatchers, and wakes them for the emails' lanes. With an error of
+// the wake-up, the emails are returned.
 func (s *Store) ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (n Returned, err error) {
+	var perLane []struct {
+		Returned
+		LaneID int64     `db:"lane_id"`
+		NextAt time.Time `db:"next_at"`
+	}
 	err = pg.Write(func(args []any) error {
-		return s.db.GetContext(ctx, &n, returnLostSQL, args...)
+		perLane = nil
+		return s.db.SelectContext(ctx, &perLane, returnLostSQL, args...)
 	}, pg.UUIDArray(ids), age.Milliseconds())
 	if err != nil {
 		return Returned{}, fmt.Errorf("return lost emails: %w", err)
 	}
-	return n, nil
+	lanes := make([]lane.Named, len(perLane))
+	for i, l := range perLane {
+		lanes[i] = lane.Named{ID: l.LaneID, From: l.NextAt}
+		n.Lost, n.Unpublished, n.Dropped = n.Lost+l.Lost, n.Unpublished+l.Unpublished, n.Dropped+l.Dropped
+	}
+	return n, s.wake(ctx, lanes)
 }
 
 // cleanBatchesSQL reads dispatch_batches_pkey and dropped_tasks_pkey up to the given time.

@@ -4,21 +4,25 @@
 package dispatch
 
 import (
+	"context"
+
 	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/lane"
 )
 
 // Store runs the statements. It is safe for concurrent use.
 type Store struct {
 	db       *pg.DB
 	breakers *breaker.Store
+	wake     func(ctx context.Context, lanes []lane.Named) error // the dispatchers
 
 	// A wake-up for a single email runs each once. Without preparation Postgres parsed and planned them each time, which took
 	// a quarter of the time from the email's POST to SES.
 	namedLanes, takeDue *pg.Prepared
 }
 
-// New makes a Store on connections.
-func New(db *pg.DB, breakers *breaker.Store) *Store {
-	return &Store{db: db, breakers: breakers, namedLanes: db.Prepare(namedLanesSQL), takeDue: db.Prepare(takeDueSQL)}
+// New makes a Store on connections. It calls wake for the lanes to which it has returned rows.
+func New(db *pg.DB, breakers *breaker.Store, wake func(ctx context.Context, lanes []lane.Named) error) *Store {
+	return &Store{db: db, breakers: breakers, wake: wake, namedLanes: db.Prepare(namedLanesSQL), takeDue: db.Prepare(takeDueSQL)}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/sql"
 )
 
@@ -198,20 +199,32 @@ WITH found AS MATERIALIZED (
     UPDATE email_outbox SET enqueued_at = NULL, status = CASE status WHEN 'ENQUEUED' THEN 'PENDING' ELSE status END,
         next_at = CASE WHEN $2 > 0 THEN greatest(next_at, now() + $2 * interval '1 ms') ELSE next_at END
     WHERE id = ANY (ARRAY(SELECT id FROM found))
+    RETURNING lane_id, next_at
 )
 SELECT NOT EXISTS (SELECT FROM found) AND EXISTS (
-    SELECT FROM email_outbox WHERE id = $1 AND (status = 'ENQUEUED' OR status = 'RETRY_SCHEDULED' AND enqueued_at IS NOT NULL))`
+           SELECT FROM email_outbox WHERE id = $1 AND (status = 'ENQUEUED' OR status = 'RETRY_SCHEDULED' AND enqueued_at IS NOT NULL)) AS locked,
+       due.lane_id, due.next_at
+FROM (SELECT) one LEFT JOIN (SELECT * FROM dropped WHERE next_at <= now()) due ON true`
 
 // DropTask records that the email's task is acknowledged without having done anything: the
-// dispatcher acts when the email is due, and not before delay has passed. locked means that
+// dispatcher acts when the email is due, and not before delay has passed. If it is due already, DropTask wakes the dispatchers:
+// they may not read the email's lane from its next_at on. locked means that
 // another transaction has locked the row, which then still relies on its task: the caller keeps
 // the task, or calls NoteDroppedTask.
 func (s *Store) DropTask(ctx context.Context, id uuid.UUID, delay time.Duration) (locked bool, err error) {
-	err = pg.Write(func(args []any) error { return s.db.GetContext(ctx, &locked, dropTaskSQL, args...) }, id, delay.Milliseconds())
+	var dropped struct {
+		Locked bool       `db:"locked"`
+		LaneID *int64     `db:"lane_id"`
+		NextAt *time.Time `db:"next_at"`
+	}
+	err = pg.Write(func(args []any) error { return s.db.GetContext(ctx, &dropped, dropTaskSQL, args...) }, id, delay.Milliseconds())
 	if err != nil {
 		return false, fmt.Errorf("drop task: %w", err)
 	}
-	return locked, nil
+	if dropped.LaneID != nil {
+		_ = s.wake(ctx, []lane.Named{{ID: *dropped.LaneID, From: *dropped.NextAt}}) // else the next full listing finds the email
+	}
+	return dropped.Locked, nil
 }
 
 // noteDroppedTaskSQL reads one row by primary key as it was last committed, and locks nothing.

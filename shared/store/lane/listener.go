@@ -3,6 +3,7 @@ package lane
 import (
 	"log/slog"
 	"sync"
+	"time"
 
 	"email-gateway/shared/store/internal/pg"
 )
@@ -18,15 +19,15 @@ type Listener struct {
 	*pg.Subscription
 
 	mu    sync.Mutex
-	named map[int64]struct{} // lanes since Named was last called
-	all   bool               // a Wake was among them
+	named map[int64]time.Time // lanes since Named was last called, with the earliest From
+	all   bool                // a Wake was among them
 }
 
 // NewListener makes a Listener for the database named by a postgres:// URL, which
 // must lead to Postgres itself: LISTEN does not work through a pooler that pools
 // transactions.
 func NewListener(databaseURL string, log *slog.Logger) (*Listener, error) {
-	l := &Listener{named: make(map[int64]struct{})}
+	l := &Listener{named: make(map[int64]time.Time)}
 	subscription, err := pg.NewSubscription(databaseURL, pg.Channel{Name: Channel, About: "new emails", Received: l.received, Missed: l.missed}, log)
 	if err != nil {
 		return nil, err
@@ -37,11 +38,11 @@ func NewListener(databaseURL string, log *slog.Logger) (*Listener, error) {
 
 // Named returns the lanes that were named since it was last called; all means that any lane
 // may hold something new.
-func (l *Listener) Named() (lanes []int64, all bool) {
+func (l *Listener) Named() (lanes []Named, all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for id := range l.named {
-		lanes = append(lanes, id)
+	for id, from := range l.named {
+		lanes = append(lanes, Named{ID: id, From: from})
 	}
 	all = l.all
 	clear(l.named)
@@ -63,7 +64,9 @@ func (l *Listener) received(payload string) {
 		l.all = true
 		return
 	}
-	for _, id := range lanes {
-		l.named[id] = struct{}{}
+	for _, n := range lanes {
+		if from := l.named[n.ID]; from.IsZero() || !n.From.IsZero() && n.From.Before(from) {
+			l.named[n.ID] = n.From
+		}
 	}
 }

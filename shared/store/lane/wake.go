@@ -3,16 +3,18 @@ package lane
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Channel is the Postgres channel on which dispatchers learn of rows to look for. The
-// payload is the ids of their lanes with commas in between; an empty one means any lane.
+// Channel is the Postgres channel of the dispatchers' wake-ups. The payload is the ids of lanes, separated by commas, each with
+// the Unix time in microseconds of Named.From behind an @ if there is one; any other payload means all lanes.
 const Channel = "email_outbox"
 
 const wakeSQL = `SELECT pg_notify($1, $2)`
@@ -69,15 +71,65 @@ func (s *Store) WakeLanes(ctx context.Context, lanes []Lanes) error {
 	return nil
 }
 
-// namedLanes reads a wake-up's payload; false means any lane.
-func namedLanes(payload string) ([]int64, bool) {
-	var lanes []int64
+// Named is a lane that a wake-up names.
+type Named struct {
+	ID int64
+	// From is the earliest next_at of the rows that were returned to the lane with the next_at that they had; zero = none were.
+	// A dispatcher reads the lane from there on, where it would otherwise begin at a later row.
+	From time.Time
+}
+
+// maxReturned is how many lanes with a time a payload names at most: each takes up to 38 characters.
+const maxReturned = 200
+
+// wakeNamedSQL sends a wake-up for each payload.
+const wakeNamedSQL = `SELECT pg_notify($1, payload) FROM unnest($2::text[]) payload`
+
+// WakeNamed makes the dispatchers read these lanes.
+func (s *Store) WakeNamed(ctx context.Context, lanes []Named) error {
+	if len(lanes) == 0 {
+		return nil
+	}
+	var payloads []string
+	for chunk := range slices.Chunk(lanes, maxReturned) {
+		names := make([]string, len(chunk))
+		for i, l := range chunk {
+			names[i] = l.String()
+		}
+		payloads = append(payloads, strings.Join(names, ","))
+	}
+	if _, err := s.db.Exec(ctx, wakeNamedSQL, Channel, pg.TextArray(payloads)); err != nil {
+		return fmt.Errorf("wake dispatchers: %w", err)
+	}
+	return nil
+}
+
+// String is the lane in a payload.
+func (n Named) String() string {
+	if n.From.IsZero() {
+		return strconv.FormatInt(n.ID, 10)
+	}
+	return fmt.Sprintf("%d@%d", n.ID, n.From.UnixMicro())
+}
+
+// namedLanes parses a payload; false means all lanes.
+func namedLanes(payload string) ([]Named, bool) {
+	var lanes []Named
 	for text := range strings.SplitSeq(payload, ",") {
-		id, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
+		var l Named
+		id, from, timed := strings.Cut(text, "@")
+		var err error
+		if l.ID, err = strconv.ParseInt(id, 10, 64); err != nil {
 			return nil, false
 		}
-		lanes = append(lanes, id)
+		if timed {
+			micros, err := strconv.ParseInt(from, 10, 64)
+			if err != nil {
+				return nil, false
+			}
+			l.From = time.UnixMicro(micros)
+		}
+		lanes = append(lanes, l)
 	}
 	return lanes, true
 }

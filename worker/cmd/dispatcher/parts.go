@@ -46,7 +46,7 @@ func (p program) parts() []service.Named {
 	c, advancer := p.config, steps.New(p.registry).Watch(p.db.NewAdvancer(), p.log)
 	outcomes := maintenance.Outcomes{
 		Advancer: advancer, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, Window: c.Window(), Processes: p.db, Breaker: p.db,
-		Wake: p.db.Wake,
+		Wake: p.db.WakeNamed,
 	}
 	actions := maintenance.NewActions(p.registry, asynqueue.TaskEvicted, asynqueue.TaskReplaced, asynqueue.StrayRemoved, asynqueue.QueueRestored)
 	probes := map[string]status.Probe{"redis": p.publisher.Ping}

@@ -41,7 +41,7 @@ const (
 type Wakes interface {
 	Woken() <-chan struct{}
 	// Named returns the lanes named since the last call; all = any lane.
-	Named() (lanes []int64, all bool)
+	Named() (lanes []store.NamedLane, all bool)
 	// Listening reports whether wake-ups arrive. While they do not, each poll lists all lanes.
 	Listening() bool
 }
@@ -176,7 +176,7 @@ func (l *lanes) look(ctx context.Context) error {
 
 func (l *lanes) update(ctx context.Context, begun time.Time) error {
 	all := true
-	var named []int64
+	var named []store.NamedLane
 	if l.wakes != nil {
 		named, all = l.wakes.Named()
 		all = all || !l.wakes.Listening()
@@ -196,7 +196,9 @@ func (l *lanes) update(ctx context.Context, begun time.Time) error {
 		if err != nil {
 			return err
 		}
-		named = append(named, made...)
+		for _, id := range made {
+			named = append(named, store.NamedLane{ID: id})
+		}
 	}
 	if err := l.probe(ctx, begun, append(l.schedule.probes(begun, named), l.schedule.due(begun)...)); err != nil {
 		return err

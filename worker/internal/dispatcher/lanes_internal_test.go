@@ -64,8 +64,11 @@ type heard struct {
 func (h *heard) Woken() <-chan struct{} { return nil }
 func (h *heard) Listening() bool        { return !h.deaf }
 
-func (h *heard) Named() (lanes []int64, all bool) {
-	lanes, all = h.named, h.all
+func (h *heard) Named() (lanes []store.NamedLane, all bool) {
+	for _, id := range h.named {
+		lanes = append(lanes, store.NamedLane{ID: id})
+	}
+	all = h.all
 	h.named, h.all = nil, false
 	return lanes, all
 }

@@ -110,13 +110,16 @@ func ordered(lanes map[int64]*lane) []liveLane {
 	return live
 }
 
-// probes returns what a poll of the named lanes must probe.
-func (a *schedule) probes(now time.Time, named []int64) (probes []store.LaneProbe) {
+// probes returns what a poll of the named lanes must probe, and lowers the bounds of those to which rows were returned.
+func (a *schedule) probes(now time.Time, named []store.NamedLane) (probes []store.LaneProbe) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, id := range named {
-		probe := store.LaneProbe{ID: id}
-		if l, known := a.lanes[id]; known {
+	for _, n := range named {
+		probe := store.LaneProbe{ID: n.ID}
+		if l, known := a.lanes[n.ID]; known {
+			if first := (store.Position{NextAt: n.From}); !n.From.IsZero() && first.Before(l.since) {
+				l.since = first
+			}
 			probe.Since = l.since
 			a.put(&a.rechecks, l, now.Add(recheck))
 		}

@@ -27,7 +27,7 @@ func emptyFrom(since store.Position) []store.WaitingLane {
 
 // sinceOf is the position from which the next poll reads lane 1.
 func sinceOf(a *schedule) store.Position {
-	return a.probes(time.Now(), []int64{1})[0].Since
+	return a.probes(time.Now(), []store.NamedLane{{ID: 1}})[0].Since
 }
 
 // A lane keeps its lower bound while it is open, with or without rows, and is read from its start after it was closed.
@@ -84,7 +84,7 @@ func TestSchedule_BoundAfterRelease(t *testing.T) {
 	})
 	want := func(when string, first, second store.Position) {
 		t.Helper()
-		if probes := a.probes(begun, []int64{1, 2}); probes[0].Since != first || probes[1].Since != second {
+		if probes := a.probes(begun, []store.NamedLane{{ID: 1}, {ID: 2}}); probes[0].Since != first || probes[1].Since != second {
 			t.Errorf("%s: the lanes are read from %v and %v on", when, probes[0].Since, probes[1].Since)
 		}
 	}
@@ -93,6 +93,26 @@ func TestSchedule_BoundAfterRelease(t *testing.T) {
 	want("after a poll that began before it", position(at, 3), position(at, 5))
 	a.apply(nil, []store.WaitingLane{{ID: 1, Queue: "a", Since: position(at, 8)}}, time.Now().Add(time.Second))
 	want("after a poll that began later", position(at, 8), position(at, 5))
+}
+
+// A wake-up about a returned row lowers the bound of its lane, and one about new rows does not.
+func TestSchedule_BoundAfterWakeUp(t *testing.T) {
+	t.Parallel()
+	a, at := newSchedule(), time.Now().Add(-time.Hour)
+	a.apply(nil, emptyFrom(position(at, 5)), time.Now())
+	for _, step := range []struct {
+		name string
+		from time.Time
+		want store.Position
+	}{
+		{"new rows", time.Time{}, position(at, 5)},
+		{"a later row", at.Add(time.Second), position(at, 5)},
+		{"an earlier row", at.Add(-time.Second), position(at.Add(-time.Second), 0)},
+	} {
+		if probes := a.probes(time.Now(), []store.NamedLane{{ID: 1, From: step.from}}); probes[0].Since != step.want {
+			t.Errorf("%s: from %v on, want %v", step.name, probes[0].Since, step.want)
+		}
+	}
 }
 
 // A listing lowers the bound of a lane that a later poll has read from its bound only, and keeps that of a lane without rows.

@@ -134,3 +134,19 @@ func TestDispatch_FindsRowsMovedByProgram(t *testing.T) {
 	}
 	b.expectStatus(t, id, email.Enqueued)
 }
+
+// An email that a worker drops becomes due with the next_at that it had. The wake-up that follows makes the dispatcher read the
+// lane from there on.
+func TestDispatch_FindsDroppedRows(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	company := b.Company(t)
+	b.dispatch(t, b.listen(t, time.Hour))
+	id := b.Accept(t, company, nil)
+	b.expectStatus(t, id, email.Enqueued)
+	b.set(t, id, `next_at = now() - interval '1 hour'`)
+	if locked, err := b.Store.DropTask(t.Context(), id, 0); err != nil || locked {
+		t.Fatalf("locked %t, %v", locked, err)
+	}
+	b.expectStatus(t, id, email.Enqueued)
+}

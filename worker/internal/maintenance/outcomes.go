@@ -25,8 +25,8 @@ type Outcomes struct {
 	Window    time.Duration
 	Processes Processes
 	Breaker   Breaker // nil = sending is never parked
-	// Wake makes all dispatchers list all lanes: one may just have seen a lane empty.
-	Wake func(ctx context.Context) error
+	// Wake makes all dispatchers read the lanes of the emails: one may just have seen a lane empty.
+	Wake func(ctx context.Context, lanes []store.NamedLane) error
 }
 
 // Breaker is the provider's circuit breaker.
@@ -62,11 +62,17 @@ func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard
 		})
 	}
 	err = working.Wait()
-	n := count(moved)
-	if n > 0 {
-		err = errors.Join(err, o.Wake(ctx))
+	lanes := make(map[int64]bool)
+	for i, u := range unknown {
+		if moved[i] {
+			lanes[u.LaneID] = true
+		}
 	}
-	return n, err
+	named := make([]store.NamedLane, 0, len(lanes))
+	for id := range lanes {
+		named = append(named, store.NamedLane{ID: id})
+	}
+	return count(moved), errors.Join(err, o.Wake(ctx, named))
 }
 
 // next returns the transition of an email: from an abandoned claim to the wait for feedback, if

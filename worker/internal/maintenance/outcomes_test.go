@@ -125,7 +125,7 @@ func TestOutcomes_Cause(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			outcomes := maintenance.Outcomes{
 				Advancer: steps.New(registry).Watch(d.Store.NewAdvancer(), slog.New(slog.DiscardHandler)), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(),
-				Window: time.Hour, Processes: d.Store, Wake: d.Store.Wake,
+				Window: time.Hour, Processes: d.Store, Wake: d.Store.WakeNamed,
 			}
 			run(t, maintenance.NewRescuer(maintenance.RescuerParams{
 				Log: slog.New(slog.DiscardHandler), Store: d.Store, Outcomes: outcomes, Queue: newQueue(t), Registry: registry,
@@ -187,7 +187,7 @@ func TestOutcomeResolver_Pages(t *testing.T) {
 	set(t, d, ids[4], `next_at = now()`)
 	run(t, maintenance.NewOutcomeResolver(maintenance.ResolverParams{
 		Log: slog.New(slog.DiscardHandler), Store: d.Store, Registry: prometheus.NewRegistry(), Page: 2,
-		Outcomes: maintenance.Outcomes{Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Wake: d.Store.Wake},
+		Outcomes: maintenance.Outcomes{Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Wake: d.Store.WakeNamed},
 	}))
 	for _, due := range []uuid.UUID{ids[1], ids[4]} {
 		eventually(t, "sent again", func() bool { return status(t, d, due) == email.RetryScheduled })
@@ -243,7 +243,7 @@ func TestOutcomeResolver_ParkedSendingFailsNoEmail(t *testing.T) {
 			}
 			run(t, maintenance.NewOutcomeResolver(maintenance.ResolverParams{
 				Log: slog.New(slog.DiscardHandler), Store: d.Store, Registry: prometheus.NewRegistry(),
-				Outcomes: maintenance.Outcomes{Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Breaker: d.Store, Wake: d.Store.Wake},
+				Outcomes: maintenance.Outcomes{Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Breaker: d.Store, Wake: d.Store.WakeNamed},
 			}))
 			eventually(t, string(c.want), func() bool { return status(t, d, id) == c.want })
 			var (

@@ -48,10 +48,9 @@ type RescueStore interface {
 	AbandonedClaims(ctx context.Context, grace time.Duration, limit int) ([]store.UnknownOutcome, error)
 	LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int) ([]store.LongEnqueued, error)
 	StillEnqueued(ctx context.Context, ids []uuid.UUID, age time.Duration) ([]uuid.UUID, error)
+	// ReturnLost returns emails to the dispatchers and wakes these.
 	ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (store.Returned, error)
 	CleanBatches(ctx context.Context, age time.Duration) error
-	// Wake makes all dispatchers list all lanes: one may just have seen a lane empty.
-	Wake(ctx context.Context) error
 }
 
 // Tasks has the queue operations of the rescuer.
@@ -172,9 +171,6 @@ func (r *Rescuer) rescueTasks(ctx context.Context) error {
 	r.count(reasonUnpublished, lost.Unpublished)
 	r.count(reasonDropped, lost.Dropped)
 	r.count(reasonLeftover, leftover.All())
-	if lost.All()+leftover.All() > 0 {
-		err = errors.Join(err, r.params.Store.Wake(ctx))
-	}
 	return err
 }
 

@@ -30,7 +30,7 @@ func rescue(t *testing.T, d storetest.Database, q maintenance.Tasks, window time
 	for range 2 {
 		registry := prometheus.NewRegistry()
 		outcomes := maintenance.Outcomes{
-			Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Window: window, Processes: d.Store, Wake: d.Store.Wake,
+			Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Window: window, Processes: d.Store, Wake: d.Store.WakeNamed,
 		}
 		run(t, maintenance.NewRescuer(maintenance.RescuerParams{
 			Log: log, Store: d.Store, Outcomes: outcomes, Queue: q, Registry: registry, Actions: maintenance.NewActions(registry), After: time.Minute,
