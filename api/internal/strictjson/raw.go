@@ -20,6 +20,13 @@ func (c container) piece() string {
 	return "[" + strconv.Itoa(c.index) + "]"
 }
 
+// HasBadCharacter reports whether Read would reject a string or name of the document for its characters.
+func (d Document) HasBadCharacter() bool {
+	var w decoder
+	w.checkRaw(d.text)
+	return len(w.faults) > 0
+}
+
 // checkRaw reports the strings and names of a raw value that text would reject. It reads the value once
 // and does not recurse, because the client chooses its size and depth.
 func (w *decoder) checkRaw(value string) {

@@ -103,10 +103,10 @@ func readQuery(raw string, checks *rules.Rules) (store.LetterQuery, error) {
 		yes := resolved == "true"
 		wanted.Resolved = &yes
 	}
-	if text, given := q.Get("cursor"); given {
-		var last letterCursor
-		if json.Unmarshal(query.DecodeCursor(text), &last) != nil || !query.WithinReason(last.At) {
-			q.Faults.Add("cursor", "INVALID_CURSOR", "must be the nextCursor of a page")
+	var last letterCursor
+	if q.CursorInto("cursor", &last) {
+		if !query.WithinReason(last.At) {
+			q.RejectCursor("cursor")
 		}
 		wanted.Cursor = store.LetterCursor(last)
 	}

@@ -79,7 +79,7 @@ func (h *Handlers) List(c *gin.Context) error {
 	limit, before := q.Limit("limit"), uuid.Max
 	if text, given := q.Get("cursor"); given {
 		if before, err = rules.ParseID(text); err != nil {
-			q.Faults.Add("cursor", "INVALID_CURSOR", "must be the nextCursor of a page")
+			q.RejectCursor("cursor")
 		}
 	}
 	if err := q.Close(); err != nil {

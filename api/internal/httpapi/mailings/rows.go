@@ -2,8 +2,8 @@ package mailings
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -88,10 +88,10 @@ func (h *Handlers) ListRows(c *gin.Context) error {
 		return h.downloadRows(c, id, filter)
 	}
 	filter.Limit = q.Limit("limit")
-	if text, given := q.Get("cursor"); given {
-		var last rowCursor
-		if json.Unmarshal(query.DecodeCursor(text), &last) != nil {
-			q.Faults.Add("cursor", "INVALID_CURSOR", "must be the nextCursor of a page")
+	var last rowCursor
+	if q.CursorInto("cursor", &last) {
+		if last.Line < 0 || last.Line > math.MaxInt32 { // the type of the column
+			q.RejectCursor("cursor")
 		}
 		filter.After = store.RowCursor(last)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -16,6 +17,7 @@ import (
 
 	"email-gateway/api/internal/fieldhint"
 	"email-gateway/api/internal/httpapi/problem"
+	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/email"
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/rules"
@@ -71,7 +73,10 @@ func (q *Query) Get(name string) (string, bool) {
 	case email.IsBlank(values[0]):
 		return "", false
 	case !utf8.ValidString(values[0]):
-		q.Faults.Add(name, "BAD_CHARACTER", "must be UTF-8")
+		q.Faults.Add(name, rules.CodeBadCharacter, "must be UTF-8")
+		return "", false
+	case strings.Contains(values[0], "\x00"): // Postgres cannot store it
+		q.Faults.Add(name, rules.CodeBadCharacter, "holds the character U+0000")
 		return "", false
 	}
 	return values[0], true
@@ -131,9 +136,32 @@ func (q *Query) Cursor(name string) uuid.UUID {
 	raw, err := base64.RawURLEncoding.DecodeString(value)
 	id, errID := uuid.FromBytes(raw)
 	if err != nil || errID != nil {
-		q.Faults.Add(name, "INVALID_CURSOR", "must be the nextCursor of a page")
+		q.RejectCursor(name)
 	}
 	return id
+}
+
+// CursorInto reads a cursor made by EncodeCursor into last, a pointer, and reports whether it did. It rejects texts that
+// Postgres cannot store: the client can change a cursor.
+func (q *Query) CursorInto(name string, last any) bool {
+	value, given := q.Get(name)
+	if !given {
+		return false
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(value)
+	if err == nil {
+		var document strictjson.Document
+		if document, err = strictjson.Parse(raw); err == nil && !document.HasBadCharacter() && json.Unmarshal(raw, last) == nil {
+			return true
+		}
+	}
+	q.RejectCursor(name)
+	return false
+}
+
+// RejectCursor reports a cursor that the gateway did not make for this list.
+func (q *Query) RejectCursor(name string) {
+	q.Faults.Add(name, "INVALID_CURSOR", "must be the nextCursor of a page")
 }
 
 // Bound returns the smallest UUIDv7 of the first whole millisecond at or after a time: UUIDv7
@@ -185,20 +213,11 @@ func WithinReason(t time.Time) bool { return t.UTC().Year() >= 1970 && t.UTC().Y
 // CursorTo is the cursor of the page that begins after id.
 func CursorTo(id uuid.UUID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
-// EncodeCursor encodes the cursor of a list that is not sorted by id.
+// EncodeCursor encodes the cursor of a list that is not sorted by id; CursorInto reads it.
 func EncodeCursor(last any) (string, error) {
 	text, err := json.Marshal(last)
 	if err != nil {
 		return "", fmt.Errorf("encode cursor: %w", err)
 	}
 	return base64.RawURLEncoding.EncodeToString(text), nil
-}
-
-// DecodeCursor decodes a cursor made by EncodeCursor; nil is an invalid one.
-func DecodeCursor(text string) []byte {
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil {
-		return nil
-	}
-	return raw
 }

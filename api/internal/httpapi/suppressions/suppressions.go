@@ -1,7 +1,6 @@
 package suppressions
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
@@ -144,11 +143,11 @@ func readFilter(raw string, checks *rules.Rules) (store.SuppressionFilter, error
 	if after := q.Moment("createdAfter"); after != nil {
 		filter.CreatedAfter = *after
 	}
-	if text, given := q.Get("cursor"); given {
-		var last suppressionCursor
+	var last suppressionCursor
+	if q.CursorInto("cursor", &last) {
 		// A list keeps its order from page to page.
-		if json.Unmarshal(query.DecodeCursor(text), &last) != nil || (last.CreatedAt != nil) != !filter.CreatedAfter.IsZero() {
-			q.Faults.Add("cursor", "INVALID_CURSOR", "must be the nextCursor of a page")
+		if (last.CreatedAt != nil) != !filter.CreatedAfter.IsZero() {
+			q.RejectCursor("cursor")
 		}
 		filter.AfterAddress, filter.AfterReason = last.Address, last.Reason
 		if last.CreatedAt != nil {

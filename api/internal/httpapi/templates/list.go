@@ -1,7 +1,6 @@
 package templates
 
 import (
-	"encoding/json"
 	"net/http"
 	"time"
 
@@ -9,8 +8,6 @@ import (
 
 	"email-gateway/api/internal/httpapi/query"
 	"email-gateway/api/internal/httpapi/reqctx"
-	"email-gateway/api/internal/templates"
-	"email-gateway/shared/rules"
 	stored "email-gateway/shared/store/template"
 )
 
@@ -44,9 +41,7 @@ func (h *Handlers) List(c *gin.Context) error {
 	}
 	limit := q.Limit("limit")
 	var after stored.ID
-	if text, given := q.Get("cursor"); given && json.Unmarshal(query.DecodeCursor(text), &after) != nil {
-		q.Faults.Add("cursor", "INVALID_CURSOR", "must be the nextCursor of a page")
-	}
+	q.CursorInto("cursor", &after)
 	if err := q.Close(); err != nil {
 		return err
 	}
@@ -83,10 +78,10 @@ type templateAnswer struct {
 
 // Show lists the locales of a template and who created, published and deleted its versions.
 func (h *Handlers) Show(c *gin.Context) error {
-	company, name := reqctx.CompanyOf(c), c.Param("name")
-	var wrong rules.Faults
-	if templates.CheckName("", name, &wrong); len(wrong) > 0 {
-		return noSuchTemplate
+	company := reqctx.CompanyOf(c)
+	name, err := nameOf(c)
+	if err != nil {
+		return err
 	}
 	found, err := h.store.List(c.Request.Context(), company, stored.ID{}, name, maxLocales)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/api/internal/templates"
+	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	stored "email-gateway/shared/store/template"
 	"email-gateway/shared/template"
@@ -136,15 +137,29 @@ func (h *Handlers) answerVersion(c *gin.Context, status int, id stored.ID, numbe
 	return nil
 }
 
+// nameOf reads the name in the path. There is no template with a malformed one.
+func nameOf(c *gin.Context) (string, error) {
+	name := c.Param("name")
+	var wrong rules.Faults
+	if templates.CheckName("", name, &wrong); len(wrong) > 0 {
+		return "", noSuchTemplate
+	}
+	return name, nil
+}
+
 // templateID reads the name of the path and the locale of the query.
 func (h *Handlers) templateID(c *gin.Context) (stored.ID, error) {
+	name, err := nameOf(c)
+	if err != nil {
+		return stored.ID{}, err
+	}
 	q, err := query.Open(c.Request.URL.RawQuery, h.rules)
 	if err != nil {
 		return stored.ID{}, err
 	}
 	locale, _ := q.Get("locale")
 	templates.CheckLocale("", locale, &q.Faults)
-	return stored.ID{Name: c.Param("name"), Locale: locale}, q.Close()
+	return stored.ID{Name: name, Locale: locale}, q.Close()
 }
 
 // ShowVersion handles GET /v1/templates/{name}/versions/{version}.
@@ -168,13 +183,17 @@ type publishRequest struct {
 
 // Publish is idempotent.
 func (h *Handlers) Publish(c *gin.Context) error {
+	name, err := nameOf(c)
+	if err != nil {
+		return err
+	}
 	document, err := reqbody.ReadJSON(c)
 	if err != nil {
 		return err
 	}
 	request, found := h.publishs.Read(document)
 	wrong := h.rules.Check(&request, found)
-	id := stored.ID{Name: c.Param("name"), Locale: strictjson.Or(request.Locale, "")}
+	id := stored.ID{Name: name, Locale: strictjson.Or(request.Locale, "")}
 	templates.CheckLocale("", id.Locale, &wrong)
 	if len(wrong) > 0 {
 		return problem.Invalid(wrong)
