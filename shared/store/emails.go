@@ -11,6 +11,8 @@ type (
 	TimelineEvent  = emails.TimelineEvent
 	EmailFilter    = emails.Filter
 	EmailPage      = emails.Page
+	ShownEmail     = emails.Shown
+	ChangedEmail   = emails.Changed
 
 	emailReads = emails.Store
 )

@@ -30,8 +30,8 @@ func TestReschedule_Deadline(t *testing.T) {
 	at := time.Now().Add(time.Hour).Truncate(time.Second)
 	single, mailed := d.Accept(t, company, nil), d.Accept(t, company, nil)
 	storetest.OfMailing(t, d, company, mailed)
-	run(t, d, `UPDATE email_outbox SET expires_at = 'infinity' WHERE id = $1`, mailed)
-	for id, want := range map[uuid.UUID]string{single: `expires_at = next_at + interval '2 hours'`, mailed: `expires_at = 'infinity'`} {
+	run(t, d, `UPDATE email_outbox SET expires_at = '2099-01-01' WHERE id = $1`, mailed)
+	for id, want := range map[uuid.UUID]string{single: `expires_at = next_at + interval '2 hours'`, mailed: `expires_at = '2099-01-01'`} {
 		if done, err := d.Store.Reschedule(t.Context(), moveOf(company, id, at, 2*time.Hour)); err != nil || !done.Applied || done.Status != email.Pending {
 			t.Fatalf("%+v, %v", done, err)
 		}

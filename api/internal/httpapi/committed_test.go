@@ -50,6 +50,8 @@ func TestCommitted_DatabaseIsLost(t *testing.T) {
 	hook, secret := g.webhook(t, `{"url": "https://erp.acme.example/hooks"}`)
 	hooks := webhooksPath + "/" + hook
 	test := g.post(t, hooks+"/test", "").Header.Get("Location")
+	mail, mailing := "/v1/email/"+g.accept(t, emailBody(nil)), "/v1/mailings/"+g.mail(t, mailingForm())
+	tomorrow := time.Now().UTC().Add(24 * time.Hour).Truncate(time.Second).Format(time.RFC3339)
 	for _, tt := range []struct {
 		call
 		last   string // the statement that commits; "" = COMMIT
@@ -64,6 +66,11 @@ func TestCommitted_DatabaseIsLost(t *testing.T) {
 		{call{Method: http.MethodPost, Path: hooks + "/replays", Body: `{"failed": true}`}, "", http.StatusAccepted, `"status":"RUNNING"`},
 		{call{Method: http.MethodPost, Path: hooks + "/disable"}, "", http.StatusOK, `"disabledReason":"REQUESTED"`},
 		{call{Method: http.MethodPost, Path: hooks + "/enable"}, "", http.StatusOK, `"status":"ENABLED"`},
+		{call{Method: http.MethodPatch, Path: mail, Body: `{"sendAt": "` + tomorrow + `"}`}, "", http.StatusOK, `"sendAt":"` + tomorrow},
+		{call{Method: http.MethodPost, Path: mail + "/cancel"}, "", http.StatusOK, `"type":"CANCELLED"`},
+		{call{Method: http.MethodPost, Path: mail + "/retry"}, "", http.StatusAccepted, `"type":"REPLAYED"`},
+		{call{Method: http.MethodPost, Path: mailing + "/pause"}, "", http.StatusOK, `"status":"PAUSED"`},
+		{call{Method: http.MethodPost, Path: mailing + "/resume"}, "", http.StatusOK, `"status":"QUEUED"`},
 	} {
 		last := tt.last
 		if last == "" {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
@@ -90,8 +91,13 @@ FULL JOIN (SELECT * FROM email_logs WHERE outbox_id = $1 AND company_id = $2) l 
 
 // FindEmail returns one email of the company, or pg.ErrNotFound.
 func (s *Store) FindEmail(ctx context.Context, company, id uuid.UUID) (Email, error) {
+	return findEmail(ctx, s.db, company, id)
+}
+
+// findEmail is FindEmail on connections or in a transaction.
+func findEmail(ctx context.Context, db sqlx.QueryerContext, company, id uuid.UUID) (Email, error) {
 	var e Email
-	if err := s.db.GetContext(ctx, &e, findEmailSQL, id, company); err != nil {
+	if err := sqlx.GetContext(ctx, db, &e, findEmailSQL, id, company); err != nil {
 		return Email{}, fmt.Errorf("find email: %w", pg.Translate(err))
 	}
 	return e, nil
@@ -128,8 +134,13 @@ const timelineSQL = `SELECT seq, type, metadata, created_at FROM email_events WH
 
 // Timeline lists an email's events in order. The caller has checked whose it is.
 func (s *Store) Timeline(ctx context.Context, id uuid.UUID) ([]TimelineEvent, error) {
+	return readTimeline(ctx, s.db, id)
+}
+
+// readTimeline is Timeline on connections or in a transaction.
+func readTimeline(ctx context.Context, db sqlx.QueryerContext, id uuid.UUID) ([]TimelineEvent, error) {
 	events := []TimelineEvent{}
-	if err := s.db.SelectContext(ctx, &events, timelineSQL, id); err != nil {
+	if err := sqlx.SelectContext(ctx, db, &events, timelineSQL, id); err != nil {
 		return nil, fmt.Errorf("read timeline: %w", pg.Translate(err))
 	}
 	return events, nil

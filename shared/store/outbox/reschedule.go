@@ -72,40 +72,32 @@ type Move struct {
 	By        map[string]any // the event's metadata, which gets both times too
 }
 
-// Reschedule moves the company's email to another time. Applied false means that it is too
+// MoveIn moves the company's email to another time in the transaction. Applied false means that it is too
 // late: Status is the reason. pg.ErrNotFound: there is no such email, or its row is no longer
-// stored. ErrAggregateBusy, pg.ErrBusy: a program's open transaction holds it. *quota.Error: it was
-// due, and the quota of scheduled emails is used up.
-func (s *Store) Reschedule(ctx context.Context, m Move) (Advanced, error) {
+// stored. *quota.Error: it was due, and the quota of scheduled emails is used up.
+func MoveIn(ctx context.Context, tx *sqlx.Tx, m Move) (Advanced, error) {
 	var at *time.Time
 	if !m.SendAt.IsZero() {
 		at = &m.SendAt
 	}
 	by, err := json.Marshal(m.By)
 	if err != nil {
-		return Advanced{}, fmt.Errorf("reschedule email: encode metadata: %w", err)
+		return Advanced{}, fmt.Errorf("encode metadata: %w", err)
 	}
-	type row struct {
+	if at != nil {
+		switch _, err := tx.ExecContext(ctx, scheduleSQL, m.CompanyID, m.ID, at); {
+		case pg.IsLockTimeout(err):
+			return Advanced{}, fmt.Errorf("%w: %w", pg.ErrBusy, err)
+		case err != nil:
+			return Advanced{}, quota.Refusal(pg.Translate(err))
+		}
+	}
+	var moved struct {
 		Applied bool         `db:"applied"`
 		Status  email.Status `db:"status"`
 	}
-	rows, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: m.CompanyID, Name: m.ID.String()}, func(tx *sqlx.Tx, _ time.Duration) (rows []row, err error) {
-		if at != nil {
-			switch _, err := tx.ExecContext(ctx, scheduleSQL, m.CompanyID, m.ID, at); {
-			case pg.IsLockTimeout(err):
-				return nil, fmt.Errorf("%w: %w", pg.ErrBusy, err)
-			case err != nil:
-				return nil, quota.Refusal(pg.Translate(err))
-			}
-		}
-		err = tx.SelectContext(ctx, &rows, rescheduleSQL, m.ID, m.CompanyID, at, m.TTL.Milliseconds(), string(pg.WithoutEscapedNUL(by)), m.At)
-		return rows, pg.Translate(err)
-	})
-	if err == nil && len(rows) == 0 {
-		err = pg.ErrNotFound
+	if err := tx.GetContext(ctx, &moved, rescheduleSQL, m.ID, m.CompanyID, at, m.TTL.Milliseconds(), string(pg.WithoutEscapedNUL(by)), m.At); err != nil {
+		return Advanced{}, pg.Translate(err)
 	}
-	if err != nil {
-		return Advanced{}, fmt.Errorf("reschedule email: %w", Held(err))
-	}
-	return Advanced{Applied: rows[0].Applied, Status: rows[0].Status}, nil
+	return Advanced{Applied: moved.Applied, Status: moved.Status}, nil
 }

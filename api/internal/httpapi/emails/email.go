@@ -15,6 +15,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/file"
 )
 
 // summary is an email in a list.
@@ -136,29 +137,40 @@ func (h *Handlers) answer(c *gin.Context, status int, found store.Email) error {
 	return nil
 }
 
-// DetailsOf adds the timeline.
+// DetailsOf adds the timeline and the attachments.
 func (h *Handlers) DetailsOf(c *gin.Context, found store.Email) (Details, error) {
 	timeline, err := h.timeline(c.Request.Context(), reqctx.CompanyOf(c), found.ID)
 	if err != nil {
 		return Details{}, err
 	}
+	attached, err := h.Attached(c, found)
+	if err != nil {
+		return Details{}, err
+	}
+	return h.Describe(store.ShownEmail{Email: found, Timeline: timeline}, attached), nil
+}
+
+// Attached lists the attachments of an email, which are those of its mailing if it has one.
+func (h *Handlers) Attached(c *gin.Context, found store.Email) ([]file.Attachment, error) {
 	owner := found.ID
 	if found.MailingID != nil {
 		owner = *found.MailingID
 	}
-	attached, err := h.attachments.Attachments(c.Request.Context(), reqctx.CompanyOf(c), owner)
-	if err != nil {
-		return Details{}, err
-	}
+	return h.attachments.Attachments(c.Request.Context(), reqctx.CompanyOf(c), owner)
+}
+
+// Describe describes an email that has been read.
+func (h *Handlers) Describe(shown store.ShownEmail, attached []file.Attachment) Details {
+	found := shown.Email
 	details := Details{
 		summary: h.summaryOf(found), From: strictjson.Or(found.Sender, ""), CC: found.CC, BCC: found.BCC, ReplyTo: strictjson.Or(found.ReplyTo, ""),
-		SendAt: response.InUTC(found.SendAt(timeline)), Events: make([]timelineEvent, len(timeline)), Attachments: response.Attachments(attached),
+		SendAt: response.InUTC(found.SendAt(shown.Timeline)), Events: make([]timelineEvent, len(shown.Timeline)), Attachments: response.Attachments(attached),
 	}
-	for i, e := range timeline {
+	for i, e := range shown.Timeline {
 		if len(e.Metadata) == 0 || string(e.Metadata) == "null" {
 			e.Metadata = json.RawMessage("{}")
 		}
 		details.Events[i] = timelineEvent{Seq: e.Seq, Type: e.Type, CreatedAt: e.CreatedAt.UTC(), Metadata: e.Metadata}
 	}
-	return details, nil
+	return details
 }

@@ -19,7 +19,8 @@ type Store interface {
 	ListEmails(ctx context.Context, company uuid.UUID, f store.EmailFilter) (store.EmailPage, error)
 	AggregateEmails(ctx context.Context, company uuid.UUID, aggregateType, aggregateID string) ([]store.AggregateEmail, error)
 	AdvanceAll(ctx context.Context, company uuid.UUID, ts []store.Transition) ([]store.Advanced, error)
-	Reschedule(ctx context.Context, m store.Move) (store.Advanced, error)
+	ChangeEmail(ctx context.Context, company uuid.UUID, t store.Transition) (store.ChangedEmail, error)
+	Reschedule(ctx context.Context, m store.Move) (store.ChangedEmail, error)
 }
 
 // AttachmentStore finds the attachments of an email or of its mailing.

@@ -17,12 +17,12 @@ func (h *Handlers) Reschedule(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	found, err := h.find(c)
+	found, attached, err := h.findToChange(c)
 	if err != nil {
 		return err
 	}
 	event := eventBy(reqctx.StateOf(c), email.EventRescheduled)
-	moved, err := h.store.Reschedule(c.Request.Context(), store.Move{
+	changed, err := h.store.Reschedule(c.Request.Context(), store.Move{
 		CompanyID: reqctx.CompanyOf(c), ID: found.ID, SendAt: sendAt, TTL: h.ttl, At: event.At, By: event.Metadata,
 	})
 	switch {
@@ -30,9 +30,10 @@ func (h *Handlers) Reschedule(c *gin.Context) error {
 		return rescheduleTooLate(found.Status)
 	case err != nil:
 		return err
-	case !moved.Applied:
-		return rescheduleTooLate(moved.Status)
+	case !changed.Applied:
+		return rescheduleTooLate(changed.Status)
 	}
 	h.wake(store.Lanes{Company: reqctx.CompanyOf(c)})
-	return h.answerCurrent(c, http.StatusOK, found)
+	h.answerChanged(c, http.StatusOK, changed, attached)
+	return nil
 }

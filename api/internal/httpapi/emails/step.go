@@ -10,51 +10,71 @@ import (
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/file"
 )
 
 // Cancel cancels an email that no worker is processing. It is idempotent.
 func (h *Handlers) Cancel(c *gin.Context) error {
-	found, err := h.find(c)
+	found, attached, err := h.findToChange(c)
 	if err != nil {
 		return err
 	}
-	moved, err := h.store.AdvanceAll(c.Request.Context(), reqctx.CompanyOf(c), []store.Transition{{
+	changed, err := h.store.ChangeEmail(c.Request.Context(), reqctx.CompanyOf(c), store.Transition{
 		ID: found.ID, Guard: store.GuardOpen, Status: email.Cancelled,
 		Events: []email.Event{eventBy(reqctx.StateOf(c), email.EventCancelled)},
-	}})
+	})
 	if err != nil {
 		return err
 	}
-	if now := statusNow(moved[0], found.Status); !moved[0].Applied && now != email.Cancelled {
+	if now := statusNow(changed.Advanced, found.Status); !changed.Applied && now != email.Cancelled {
 		return cancelTooLate(now)
 	}
-	return h.answerCurrent(c, http.StatusOK, found)
+	h.answerChanged(c, http.StatusOK, changed, attached)
+	return nil
 }
 
 // Retry gives a final email all its tries again and a new deadline.
 func (h *Handlers) Retry(c *gin.Context) error {
-	found, err := h.find(c)
+	found, attached, err := h.findToChange(c)
 	if err != nil {
 		return err
 	}
-	all, err := h.store.AdvanceAll(c.Request.Context(), reqctx.CompanyOf(c), []store.Transition{{
+	changed, err := h.store.ChangeEmail(c.Request.Context(), reqctx.CompanyOf(c), store.Transition{
 		ID: found.ID, Guard: store.GuardReplay, Token: uuid.New(), Status: email.Pending, Renew: h.ttl,
 		Events: []email.Event{eventBy(reqctx.StateOf(c), email.EventReplayed)},
-	}})
+	})
 	if err != nil {
 		return err
 	}
-	switch moved := all[0]; {
-	case moved.Applied, moved.SameToken: // the latter: an earlier run of the statement committed, but its response was lost
-	case moved.Status == "", moved.Erased:
+	switch {
+	case changed.Applied, changed.SameToken: // the latter: an earlier run of the statement committed, but its response was lost
+	case changed.Status == "", changed.Erased:
 		return contentGone()
-	case moved.Replaced:
+	case changed.Replaced:
 		return replaced()
 	default:
-		return notReplayable(moved.Status)
+		return notReplayable(changed.Status)
 	}
 	h.wake(store.Lanes{Company: reqctx.CompanyOf(c)})
-	return h.answerCurrent(c, http.StatusAccepted, found)
+	h.answerChanged(c, http.StatusAccepted, changed, attached)
+	return nil
+}
+
+// findToChange finds the email with the id in the path, and its attachments: they do not change, and the answer must not fail
+// once the change is committed.
+func (h *Handlers) findToChange(c *gin.Context) (store.Email, []file.Attachment, error) {
+	found, err := h.find(c)
+	if err != nil {
+		return store.Email{}, nil, err
+	}
+	attached, err := h.Attached(c, found)
+	return found, attached, err
+}
+
+// answerChanged responds with the email as the commit of its change left it.
+func (h *Handlers) answerChanged(c *gin.Context, status int, changed store.ChangedEmail, attached []file.Attachment) {
+	reqctx.StateOf(c).SetEmail(changed.Email)
+	c.JSON(status, h.Describe(changed.Shown, attached))
 }
 
 // statusNow returns the status of the row at the time of the step, or that of the log if the
@@ -71,13 +91,4 @@ func eventBy(v *reqctx.State, eventType email.EventType) email.Event {
 	return email.Event{Type: eventType, At: time.Now().UTC(), Metadata: map[string]any{
 		"by": "api", "keyId": v.Caller.KeyID, "requestId": v.RequestID,
 	}}
-}
-
-// answerCurrent responds with the email after the step.
-func (h *Handlers) answerCurrent(c *gin.Context, status int, before store.Email) error {
-	after, err := h.Read(c, before.ID)
-	if err != nil {
-		return err
-	}
-	return h.answer(c, status, after)
 }
