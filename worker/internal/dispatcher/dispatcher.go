@@ -39,8 +39,8 @@ type Outbox interface {
 	Release(ctx context.Context, takenAt time.Time, rows []store.Release) (left int, err error)
 	// StillTaken counts the emails of a batch that are not finished.
 	StillTaken(ctx context.Context, takenAt time.Time, ids []uuid.UUID) (int, error)
-	// Wake makes all dispatchers list all lanes.
-	Wake(ctx context.Context) error
+	// WakeNamed makes all dispatchers read these lanes.
+	WakeNamed(ctx context.Context, lanes []store.NamedLane) error
 	PickProbe(ctx context.Context, pause time.Duration, early bool) (picked store.Probe, found bool, err error)
 	TakeProbe(ctx context.Context, slot store.Slot, id uuid.UUID) (store.Batch, error)
 	SkipProbe(ctx context.Context, id uuid.UUID) error
@@ -118,7 +118,7 @@ func New(p Params) *Dispatcher {
 		probes.feeders[name] = f
 	}
 	d.parts = append(d.parts,
-		service.NewLoop(service.LoopParams{Log: p.Log, Interval: d.lanes.interval / listParts, ErrorDelay: d.lanes.interval / listParts, RunOnce: d.lanes.list}),
+		service.NewLoop(service.LoopParams{Log: p.Log, Interval: d.lanes.interval / listParts, Wake: d.lanes.requests, RunOnce: d.lanes.list}),
 		service.NewLoop(service.LoopParams{Log: p.Log, Interval: probePoll, RunOnce: probes.runOnce}))
 	if p.Bulk != nil {
 		bulk := &outage{log: p.Log, failing: make(map[string]bool)}
@@ -179,14 +179,12 @@ func (d *Dispatcher) forwardWakes(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-d.lanes.turned: // by a listing
 		case <-woken:
 			d.lanes.outdate()
-			for _, wake := range d.wakes {
-				select {
-				case wake <- struct{}{}:
-				default: // it is running or has a wake-up pending
-				}
-			}
+		}
+		for _, wake := range d.wakes {
+			signal(wake)
 		}
 	}
 }

@@ -98,10 +98,9 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 	crashpoint.At(crashpoint.DispatchRecorded)
 	f.metrics.done(len(published), len(released))
 	// Other dispatchers may have seen these lanes empty, and this one is stopping or has lost its
-	// broker. The rows keep their next_at, which may be before the bound from which another
-	// dispatcher reads a lane, so the wake-up asks for a full listing.
+	// broker.
 	if len(released) > 0 && failure != nil && (len(published) == 0 || ctx.Err() != nil) {
-		if err := f.lanes.outbox.Wake(committing); err != nil {
+		if err := f.lanes.outbox.WakeNamed(committing, namedLanes(returned)); err != nil {
 			f.log.Debug("cannot wake the dispatchers: their next listing finds the rows", "error", err)
 		}
 	}
@@ -113,6 +112,20 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 			telemetry.OutboxID, telemetry.IDs(n, func(i int) string { return postponed[i] }), "error", email.MaskText(failure.Error()))
 	}
 	return len(released), nil
+}
+
+// namedLanes returns the lanes of rows, each with its earliest row's next_at.
+func namedLanes(rows []store.DueRow) (lanes []store.NamedLane) {
+	from := make(map[int64]time.Time)
+	for _, row := range rows {
+		if earliest, known := from[row.LaneID]; !known || row.NextAt.Before(earliest) {
+			from[row.LaneID] = row.NextAt
+		}
+	}
+	for id, at := range from {
+		lanes = append(lanes, store.NamedLane{ID: id, From: at})
+	}
+	return lanes
 }
 
 // countLost reports retries whose task no longer existed. A retry that is late for another reason

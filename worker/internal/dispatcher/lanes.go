@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -29,12 +30,10 @@ const (
 	newEvery   = 200 * time.Millisecond
 	newAtLeast = time.Second
 	lateIDs    = 2 * time.Second
-	// listInterval is how often all lanes are listed. The loop checks listParts times per interval
-	// whether a poll has made a listing in between.
-	listInterval = 30 * time.Second
-	listParts    = 6
-	// maxAge bounds the search for new rows.
+	// maxAge bounds the search for new rows: after a longer time without one, a listing finds the rest.
 	maxAge = time.Minute
+	// maxKept is how many names of lanes are kept after failed polls.
+	maxKept = 10_000
 )
 
 // Wakes trigger polls of the lanes. *store.Listener implements it.
@@ -42,13 +41,14 @@ type Wakes interface {
 	Woken() <-chan struct{}
 	// Named returns the lanes named since the last call; all = any lane.
 	Named() (lanes []store.NamedLane, all bool)
-	// Listening reports whether wake-ups arrive. While they do not, each poll lists all lanes.
+	// Listening reports whether wake-ups arrive. While they do not, each poll requests a listing.
 	Listening() bool
 }
 
 // lanes caches the lanes of all queues for all feeders: a wake-up starts a round of each, and one
 // poll serves them all. A poll probes the lanes that are due, that were named, or that have new
-// rows, so its cost does not grow with the number of lanes that only have later rows.
+// rows, so its cost does not grow with the number of lanes that only have later rows. The full listing reads the others in a
+// loop of its own: see list.
 type lanes struct {
 	outbox   Outbox
 	wakes    Wakes // nil = none
@@ -56,22 +56,29 @@ type lanes struct {
 	schedule *schedule
 	outdated atomic.Pointer[time.Time] // a poll begun before then is outdated
 	taken    atomic.Int64              // emails taken since the last poll began
+	requests chan struct{}             // wakes the listing loop
+	turned   chan struct{}             // a listing has made lanes live
+	resume   time.Time                 // when the listing loop may list again
 	turn     chan struct{}             // mutex of the fields below
 
 	breakerClosed bool
 	begun         time.Time
 	until         time.Time
-	named         time.Time // when the last probe of named lanes alone began
-	newest        time.Time // last search for new rows
-	listed        time.Time // when the last full listing began
-	lost          time.Time // a listing begun before then may lack rows that no later poll finds
+	named         []store.NamedLane // not probed yet
+	probed        time.Time         // when the last probe of named lanes alone began
+	newest        time.Time         // last search for new rows
+	listed        time.Time         // when the last full listing began
+	lost          time.Time         // a listing begun before then may lack rows that no later poll finds
 }
 
 func newLanes(outbox Outbox, wakes Wakes, interval time.Duration) *lanes {
 	if interval == 0 {
 		interval = listInterval
 	}
-	return &lanes{outbox: outbox, wakes: wakes, interval: interval, schedule: newSchedule(), turn: make(chan struct{}, 1)}
+	return &lanes{
+		outbox: outbox, wakes: wakes, interval: interval, schedule: newSchedule(),
+		requests: make(chan struct{}, 1), turned: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+	}
 }
 
 // outdate makes the next feeder poll again.
@@ -119,25 +126,34 @@ func (l *lanes) added(ctx context.Context, queue string) (lanes []liveLane, brea
 func (l *lanes) probeNamed(ctx context.Context) error {
 	outdated := l.outdated.Load()
 	last := l.begun
-	if l.named.After(last) {
-		last = l.named
+	if l.probed.After(last) {
+		last = l.probed
 	}
 	if outdated == nil || last.After(*outdated) || time.Since(last) < maxApart {
 		return nil
 	}
-	l.named = time.Now()
-	named, all := l.wakes.Named()
-	if all {
-		l.lost = time.Now()
-	}
-	if len(named) == 0 {
+	l.probed = time.Now()
+	l.hear()
+	if len(l.named) == 0 {
 		return nil
 	}
-	err := l.probe(ctx, l.named, l.schedule.probes(l.named, named))
-	if err != nil {
-		l.lost = time.Now() // the named lanes are lost with the failed probe
+	return l.probe(ctx, l.probed, l.schedule.probes(l.probed, l.named))
+}
+
+// hear adds the lanes that wake-ups have named since it was last called. It requests a listing if a wake-up named none, and while
+// wake-ups do not arrive.
+func (l *lanes) hear() {
+	if l.wakes == nil {
+		l.request()
+		return
 	}
-	return err
+	named, all := l.wakes.Named()
+	if l.named = append(l.named, named...); len(l.named) > maxKept {
+		l.named, all = nil, true
+	}
+	if all || !l.wakes.Listening() {
+		l.request()
+	}
 }
 
 func (l *lanes) begin(ctx context.Context) error {
@@ -166,7 +182,6 @@ func (l *lanes) look(ctx context.Context) error {
 	}
 	begun := time.Now()
 	if err := l.update(ctx, begun); err != nil {
-		l.lost = time.Now() // the named lanes are lost with the failed poll
 		return err
 	}
 	l.begun = begun
@@ -175,21 +190,12 @@ func (l *lanes) look(ctx context.Context) error {
 }
 
 func (l *lanes) update(ctx context.Context, begun time.Time) error {
-	all := true
-	var named []store.NamedLane
-	if l.wakes != nil {
-		named, all = l.wakes.Named()
-		all = all || !l.wakes.Listening()
-	}
-	if all || l.listed.IsZero() || l.listed.Before(l.lost) {
-		found, err := l.outbox.WaitingLanes(ctx)
-		if err != nil {
-			return err
-		}
-		l.replace(found, begun)
-		return nil
-	}
+	l.hear()
+	named := slices.Clone(l.named)
 	age := begun.Sub(l.newest)
+	if age > maxAge {
+		l.request()
+	}
 	search := age >= newEvery && len(named) == 0 || age >= newAtLeast
 	if search {
 		made, err := l.outbox.NewLanes(ctx, min(age, maxAge)+lateIDs)
@@ -215,47 +221,10 @@ func (l *lanes) probe(ctx context.Context, begun time.Time, probes []store.LaneP
 		return err
 	}
 	if found.BreakerClosed && !l.breakerClosed {
-		l.lost = time.Now() // workers returned rows while the circuit breaker was open
+		l.request() // workers returned rows while the circuit breaker was open
 	}
+	l.named = nil
 	l.breakerClosed = found.BreakerClosed
 	l.schedule.apply(probes, found.Lanes, begun)
 	return nil
-}
-
-// replace stores a full listing. Results of polls that began later are kept.
-func (l *lanes) replace(found store.WaitingLanes, begun time.Time) {
-	if !l.begun.After(begun) {
-		l.breakerClosed = found.BreakerClosed
-	}
-	if l.listed.Before(begun) {
-		l.listed = begun
-	}
-	if l.newest.Before(begun) {
-		l.newest = begun
-	}
-	l.schedule.replace(found.Lanes, begun)
-}
-
-// list makes the full listing, which finds rows that no poll finds: those committed late, and those
-// of lanes that opened without a wake-up. Feeders run meanwhile.
-func (l *lanes) list(ctx context.Context) (more bool, err error) {
-	if err := l.begin(ctx); err != nil {
-		return false, nil
-	}
-	recent := time.Since(l.listed) < l.interval-l.interval/listParts
-	l.end()
-	if recent {
-		return false, nil
-	}
-	begun := time.Now()
-	found, err := l.outbox.WaitingLanes(ctx)
-	if err != nil {
-		return false, err
-	}
-	if err := l.begin(ctx); err != nil {
-		return false, nil
-	}
-	defer l.end()
-	l.replace(found, begun)
-	return false, nil
 }

@@ -22,6 +22,7 @@ type listing struct {
 	err    error
 	listed int
 	during func()  // runs during a listing
+	made   []int64 // lanes of new rows
 	probed []int64 // by the last probe
 	since  []store.Position
 	looks  int
@@ -36,7 +37,7 @@ func (l *listing) WaitingLanes(context.Context) (store.WaitingLanes, error) {
 	return found, err
 }
 
-func (l *listing) NewLanes(context.Context, time.Duration) ([]int64, error) { return nil, l.err }
+func (l *listing) NewLanes(context.Context, time.Duration) ([]int64, error) { return l.made, l.err }
 
 func (l *listing) ProbeLanes(_ context.Context, lanes []store.LaneProbe) (store.WaitingLanes, error) {
 	l.looks++
@@ -79,6 +80,26 @@ func waiting(id int64, queue string, wait float64) store.WaitingLane {
 	return store.WaitingLane{ID: id, CompanyID: companyA, Queue: queue, Wait: wait, Since: store.Position{NextAt: time.Now()}}
 }
 
+// listed makes lanes that have listed all lanes once.
+func listed(t *testing.T, outbox *listing, wakes Wakes, interval time.Duration) *lanes {
+	t.Helper()
+	l := newLanes(outbox, wakes, interval)
+	if _, err := l.list(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// requested reports whether a listing was requested since the last call.
+func requested(l *lanes) bool {
+	select {
+	case <-l.requests:
+		return true
+	default:
+		return false
+	}
+}
+
 func ids(live []liveLane) (ids []int64) {
 	for _, l := range live {
 		ids = append(ids, l.id)
@@ -90,8 +111,8 @@ func TestLanes_OnePollForAllFeeders(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		outbox := &listing{found: store.WaitingLanes{BreakerClosed: true, Lanes: []store.WaitingLane{waiting(1, "a", 0), waiting(2, "a", -1), waiting(3, "b", 0), waiting(4, "b", 9)}}}
-		l := newLanes(outbox, nil, 0)
-		expect := func(when string, listed int) {
+		l := listed(t, outbox, nil, 0)
+		expect := func(when string, looks int) {
 			t.Helper()
 			for queue, want := range map[string][]int64{"a": {1, 2}, "b": {3}, "c": nil} {
 				got, _, err := l.of(t.Context(), queue)
@@ -99,8 +120,8 @@ func TestLanes_OnePollForAllFeeders(t *testing.T) {
 					t.Errorf("%s, %s: %v, %v", when, queue, got, err)
 				}
 			}
-			if outbox.listed != listed {
-				t.Errorf("%s: listed %d times, want %d", when, outbox.listed, listed)
+			if outbox.looks != looks {
+				t.Errorf("%s: %d polls, want %d", when, outbox.looks, looks)
 			}
 		}
 		expect("at first", 1)
@@ -120,7 +141,7 @@ func TestFeeder_NamedLanesWhileTheListIsValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wakes := &heard{}
 		outbox := &listing{found: store.WaitingLanes{BreakerClosed: true, Lanes: []store.WaitingLane{waiting(1, "a", 0), waiting(5, "a", 0), waiting(9, "b", 0)}}}
-		f := &feeder{name: "a", lanes: newLanes(outbox, wakes, 0)}
+		f := &feeder{name: "a", lanes: listed(t, outbox, wakes, 0)}
 		want := func(when string, looks int, probed, live []int64) {
 			t.Helper()
 			if err := f.refresh(t.Context()); err != nil || outbox.looks != looks || !cmp.Equal(probed, outbox.probed) || !cmp.Equal(live, ids(f.live)) {
@@ -133,20 +154,20 @@ func TestFeeder_NamedLanesWhileTheListIsValid(t *testing.T) {
 			f.lanes.outdate()
 			<-time.After(time.Millisecond)
 		}
-		want("at first", 0, nil, []int64{1, 5})
+		want("at first", 1, nil, []int64{1, 5})
 		valid := time.Now().Add(10 * time.Second)
 		f.liveUntil, f.lanes.until = valid, valid
 		<-time.After(maxApart)
-		want("without a wake-up", 0, nil, []int64{1, 5})
+		want("without a wake-up", 1, nil, []int64{1, 5})
 
 		outbox.found.Lanes = append(outbox.found.Lanes, waiting(3, "a", 0), waiting(4, "b", 0), waiting(7, "a", 60))
 		name(3, 4, 7)
-		want("when others were named", 1, []int64{3, 4, 7}, []int64{1, 3, 5})
+		want("when others were named", 2, []int64{3, 4, 7}, []int64{1, 3, 5})
 		outbox.found.Lanes = append(outbox.found.Lanes, waiting(8, "a", 0))
 		name(8, 3)
-		want("soon after", 1, []int64{3, 4, 7}, []int64{1, 3, 5})
+		want("soon after", 2, []int64{3, 4, 7}, []int64{1, 3, 5})
 		<-time.After(maxApart)
-		want("later", 2, []int64{3, 8}, []int64{1, 3, 5, 8})
+		want("later", 3, []int64{3, 8}, []int64{1, 3, 5, 8})
 		if other, breakerOpen, err := f.lanes.added(t.Context(), "b"); err != nil || breakerOpen || !cmp.Equal([]int64{4, 9}, ids(other)) {
 			t.Errorf("another feeder gets %v, breaker open %t, %v", ids(other), breakerOpen, err)
 		}
@@ -154,13 +175,13 @@ func TestFeeder_NamedLanesWhileTheListIsValid(t *testing.T) {
 		<-time.After(maxApart)
 		wakes.all = true
 		name()
-		want("when no lane was named", 2, []int64{3, 8}, []int64{1, 3, 5, 8})
-		<-time.After(time.Until(valid) + time.Millisecond)
-		listed := outbox.listed
-		want("when the list is old", 2, []int64{3, 8}, []int64{1, 3, 5, 8})
-		if outbox.listed != listed+1 {
+		_ = requested(f.lanes)
+		want("when no lane was named", 3, []int64{3, 8}, []int64{1, 3, 5, 8})
+		if !requested(f.lanes) {
 			t.Error("a wake-up that named no lane was lost")
 		}
+		<-time.After(time.Until(valid) + time.Millisecond)
+		want("when the list is old", 4, []int64{1, 3, 4, 5, 8, 9}, []int64{1, 3, 5, 8})
 
 		f.name, f.lanes.breakerClosed = email.QueueNormal, true
 		f.live, f.liveUntil, f.lanes.until = []liveLane{{id: 1}}, valid.Add(time.Minute), valid.Add(time.Minute)
@@ -180,10 +201,11 @@ func TestFeeder_NamedLanesWhileTheListIsValid(t *testing.T) {
 			t.Error("no error")
 		}
 		outbox.err = nil
-		<-time.After(time.Until(f.liveUntil) + time.Millisecond)
-		listed = outbox.listed
-		if err := f.refresh(t.Context()); err != nil || outbox.listed != listed+1 {
-			t.Errorf("after a failed probe: listed %d times, %v", outbox.listed-listed, err)
+		<-time.After(maxApart)
+		f.lanes.outdate()
+		<-time.After(time.Millisecond)
+		if err := f.refresh(t.Context()); err != nil || !slices.Equal(outbox.probed, []int64{1}) {
+			t.Errorf("after a failed probe: %d are probed, %v", outbox.probed, err)
 		}
 	})
 }
@@ -194,7 +216,7 @@ func TestLanes_ProbesDueLanes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wakes := &heard{}
 		outbox := &listing{found: store.WaitingLanes{BreakerClosed: true, Lanes: []store.WaitingLane{waiting(1, "a", 10), waiting(2, "a", 20), waiting(3, "a", 1000)}}}
-		l := newLanes(outbox, wakes, 0)
+		l := listed(t, outbox, wakes, 0)
 		want := func(when string, probed, live []int64) {
 			t.Helper()
 			outbox.probed = nil
@@ -220,17 +242,19 @@ func TestLanes_ProbesDueLanes(t *testing.T) {
 		<-time.After(recheck)
 		outbox.found.Lanes = outbox.found.Lanes[1:]
 		want("when one was paused", []int64{1, 3}, nil)
-		if outbox.listed != 1 {
-			t.Errorf("listed %d times", outbox.listed)
-		}
-		wakes.all = true
-		<-time.After(relist)
-		want("when any may be new", nil, nil)
-		wakes.deaf = true
-		<-time.After(relist)
-		want("when wake-ups are lost", nil, nil)
-		if outbox.listed != 3 {
-			t.Errorf("listed %d times", outbox.listed)
+		for what, change := range map[string]func(){
+			"any may be new":      func() { wakes.all = true },
+			"wake-ups are lost":   func() { wakes.deaf = true },
+			"nothing has changed": func() {},
+		} {
+			_ = requested(l)
+			change()
+			<-time.After(relist)
+			_, _, err := l.of(t.Context(), "a")
+			if got := requested(l); err != nil || got != (what != "nothing has changed") {
+				t.Errorf("when %s, a listing is requested: %t, %v", what, got, err)
+			}
+			wakes.deaf = false
 		}
 	})
 }
@@ -240,7 +264,7 @@ func TestLanes_CircuitBreaker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		outbox := &listing{found: store.WaitingLanes{Lanes: []store.WaitingLane{waiting(1, email.QueueNormal, 0), waiting(2, email.QueueMailings, 0)}}}
-		l := newLanes(outbox, &heard{}, 0)
+		l := listed(t, outbox, &heard{}, 0)
 		for _, open := range []bool{false, true, false} {
 			outbox.found.BreakerClosed = open
 			emails, _, err := l.of(t.Context(), email.QueueNormal)
@@ -258,7 +282,7 @@ func TestLanes_FullListing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		outbox := &listing{found: store.WaitingLanes{BreakerClosed: true}}
-		l := newLanes(outbox, &heard{}, 10*time.Second)
+		l := listed(t, outbox, &heard{}, 10*time.Second)
 		live := func() []int64 {
 			got, _, err := l.of(t.Context(), "a")
 			if err != nil {
@@ -287,121 +311,6 @@ func TestLanes_FullListing(t *testing.T) {
 		l.schedule.replace(nil, time.Now().Add(time.Second))
 		if got := live(); len(got) > 0 {
 			t.Errorf("a new listing left %v", got)
-		}
-	})
-}
-
-// A failed listing is reported, since no poll may be failing at the time.
-func TestLanes_FailedListing(t *testing.T) {
-	t.Parallel()
-	outbox := &listing{err: errors.New("connection refused")}
-	if _, err := newLanes(outbox, nil, 0).list(t.Context()); !errors.Is(err, outbox.err) {
-		t.Errorf("the error is %v", err)
-	}
-}
-
-// A listing keeps the results of polls made since it began: the circuit breaker's state, and that
-// named lanes were lost.
-func TestLanes_PollsDuringListing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		outbox, wakes := &listing{found: store.WaitingLanes{BreakerClosed: true}}, &heard{}
-		l := newLanes(outbox, wakes, 10*time.Second)
-		look := func() {
-			<-time.After(relist + time.Millisecond) // the test bubble's clock
-			_, _, _ = l.of(t.Context(), "a")
-		}
-		look()
-		<-time.After(10 * time.Second)
-		outbox.during = func() {
-			outbox.during, outbox.found.BreakerClosed = nil, false
-			look()
-		}
-		if _, err := l.list(t.Context()); err != nil || l.breakerClosed {
-			t.Errorf("open is the listing's value, %v", err)
-		}
-		<-time.After(10 * time.Second)
-		outbox.during = func() {
-			outbox.during, outbox.err, wakes.named = nil, errors.New("connection refused"), []int64{1}
-			look()
-		}
-		if _, err := l.list(t.Context()); err != nil {
-			t.Error(err)
-		}
-		outbox.err = nil
-		listed := outbox.listed
-		look()
-		if outbox.listed != listed+1 {
-			t.Error("no listing follows a failure that lost a named lane")
-		}
-	})
-}
-
-// Due lanes are polled however many live lanes must be rechecked, and the other way round.
-func TestSchedule_RechecksAndDueLanes(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct{ live, due int }{"many live": {5 * maxProbes, 10}, "many due": {10, 5 * maxProbes}} {
-		a, begun := newSchedule(), time.Now()
-		var found []store.WaitingLane
-		for id := range tt.live {
-			found = append(found, store.WaitingLane{ID: int64(id), Queue: "a"})
-		}
-		for id := range tt.due {
-			found = append(found, store.WaitingLane{ID: int64(tt.live + id), Queue: "a", Wait: 10})
-		}
-		a.apply(nil, found, begun)
-		live, due := 0, 0
-		for _, p := range a.due(begun.Add(time.Minute)) {
-			if p.ID < int64(tt.live) {
-				live++
-			} else {
-				due++
-			}
-		}
-		if live < min(tt.live, minRechecks) || due < min(tt.due, maxProbes) || live+due > maxProbes+minRechecks {
-			t.Errorf("%s: %d live lanes and %d others are polled", name, live, due)
-		}
-	}
-}
-
-// A poll during publishing finds the lane empty. Rows released afterwards are found.
-func TestSchedule_ReleasedAfterPoll(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(a *schedule, asked []laneShare){
-		"released": func(a *schedule, asked []laneShare) { a.recheck("a", asked) },
-		"taken":    func(a *schedule, asked []laneShare) { a.took("a", asked, map[int64]int{1: 1}) },
-	} {
-		a := newSchedule()
-		a.apply(nil, []store.WaitingLane{{ID: 1, CompanyID: companyA, Queue: "a"}}, time.Now())
-		a.apply([]store.LaneProbe{{ID: 1}}, nil, time.Now().Add(time.Millisecond))
-		if len(a.lanes) != 0 {
-			t.Fatalf("%s: %d lanes after an empty poll", name, len(a.lanes))
-		}
-		end(a, []laneShare{{liveLane{id: 1, company: companyA}, 5}})
-		if probes := a.due(time.Now()); len(probes) != 1 || probes[0].ID != 1 {
-			t.Errorf("%s: %v are polled", name, probes)
-		}
-	}
-}
-
-// A lane is polled for a while after a take, with growing intervals.
-func TestSchedule_ActiveLane(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := newSchedule()
-		a.apply(nil, []store.WaitingLane{{ID: 1, Queue: "a"}}, time.Now())
-		a.took("a", []laneShare{{liveLane{id: 1}, 5}}, map[int64]int{1: 1})
-		looks, gap, last := 0, time.Duration(0), time.Now()
-		for range 10 * 60 * 2 {
-			<-time.After(100 * time.Millisecond)
-			if probes := a.due(time.Now()); len(probes) > 0 {
-				looks++
-				gap, last = max(gap, time.Since(last)), time.Now()
-				a.apply(probes, nil, time.Now())
-			}
-		}
-		if looks < 10 || looks > 60 || gap > activeFor/activePart+time.Second || len(a.lanes)+len(a.times)+len(a.rechecks) > 0 {
-			t.Errorf("%d polls, %s between two; %d lanes are left", looks, gap, len(a.lanes))
 		}
 	})
 }
@@ -445,27 +354,35 @@ func TestLanes_Spacing(t *testing.T) {
 	}
 }
 
+// A failed poll keeps the lanes that were named for the next one, and makes no listing.
 func TestLanes_Failure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		wakes, outbox := &heard{}, &listing{err: errors.New("connection refused")}
-		l := newLanes(outbox, wakes, 0)
-		for listed := 1; listed <= 2; listed++ {
-			if _, _, err := l.of(t.Context(), "a"); !errors.Is(err, outbox.err) || outbox.listed != listed {
-				t.Errorf("listed %d times: %v", outbox.listed, err)
+		wakes, outbox := &heard{}, &listing{found: store.WaitingLanes{BreakerClosed: true}}
+		l := listed(t, outbox, wakes, 0)
+		_, _, _ = l.of(t.Context(), "a")
+		_ = requested(l)
+		outbox.err = errors.New("connection refused")
+		for looks := 2; looks <= 3; looks++ {
+			wakes.named = []int64{int64(looks)}
+			<-time.After(relist)
+			if _, _, err := l.of(t.Context(), "a"); !errors.Is(err, outbox.err) || outbox.looks != looks || requested(l) {
+				t.Errorf("%d polls: %v", outbox.looks, err)
 			}
 		}
-		outbox.err = nil
-		_, _, _ = l.of(t.Context(), "a")
-		outbox.err = errors.New("connection refused")
-		wakes.named = []int64{1}
-		<-time.After(relist)
-		if _, _, err := l.of(t.Context(), "a"); !errors.Is(err, outbox.err) || outbox.looks != 1 {
-			t.Errorf("a failed probe: %v", err)
+		outbox.err, outbox.found.Lanes = nil, []store.WaitingLane{waiting(2, "a", 0), waiting(3, "a", 0)}
+		if got, _, err := l.of(t.Context(), "a"); err != nil || len(got) != 2 {
+			t.Errorf("after failures: %v, %v", got, err)
 		}
-		outbox.err, outbox.found.Lanes = nil, []store.WaitingLane{waiting(1, "a", 0)}
-		if got, _, err := l.of(t.Context(), "a"); err != nil || len(got) != 1 || outbox.listed != 4 {
-			t.Errorf("after a failure that lost a named lane: %v, %v", got, err)
+		outbox.err = errors.New("connection refused")
+		wakes.named = make([]int64, maxKept+1)
+		<-time.After(relist)
+		if _, _, err := l.of(t.Context(), "a"); err == nil || !requested(l) {
+			t.Errorf("too many names: %v", err)
+		}
+		<-time.After(maxAge)
+		if _, _, err := l.of(t.Context(), "a"); err == nil || !requested(l) {
+			t.Errorf("after a minute of failures: %v", err)
 		}
 		l.turn <- struct{}{} // another feeder's poll takes long
 		ctx, cancel := context.WithCancel(t.Context())

@@ -19,12 +19,12 @@ type slowPolls struct {
 	over <-chan struct{}
 }
 
-func (s slowPolls) WaitingLanes(ctx context.Context) (store.WaitingLanes, error) {
+func (s slowPolls) ProbeLanes(ctx context.Context, lanes []store.LaneProbe) (store.WaitingLanes, error) {
 	select {
 	case <-s.over:
 	case <-ctx.Done():
 	}
-	return s.Outbox.WaitingLanes(ctx)
+	return s.Outbox.ProbeLanes(ctx, lanes)
 }
 
 // reservations counts the reservations of one queue, and those that were granted room.

@@ -1,15 +1,11 @@
 package dispatcher
 
 import (
-	"bytes"
-	"cmp"
 	"container/heap"
 	"math"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
 )
@@ -22,53 +18,9 @@ const (
 	minRechecks = maxProbes / 4
 	// recheck is how long a lane counts as live without checking that it is still open.
 	recheck = time.Second
-	// activeFor is how long a lane is polled after rows were taken from it, because workers return
-	// rows for a retry without a wake-up. Rows returned later are delayed for longer than the time
-	// between two listings. The first poll is after activeEvery, each further one after
-	// 1/activePart of the time since the take.
-	activeFor   = time.Minute
-	activeEvery = 250 * time.Millisecond
-	activePart  = 8
 	// forgetAfter is how long a lane without rows keeps its lower bound.
 	forgetAfter = time.Hour
 )
-
-// lane is what the dispatcher knows about a lane.
-type lane struct {
-	id      int64
-	company uuid.UUID
-	queue   string
-	next    time.Time // next poll
-	in      *laneHeap // the heap it is in; nil = none
-	place   int       // index in that heap
-	live    bool      // the last poll found a due row
-	took    time.Time // when rows were last taken
-	// since is a lower bound of the positions of the lane's rows; zero = unknown. Polls and takes
-	// start there, so that they do not read the index entries of taken rows, which an old snapshot
-	// keeps. The full listing finds rows that appear before it and lowers it.
-	since store.Position
-	// looked is when the last poll began, or when rows were released after that.
-	looked time.Time
-}
-
-func (l *lane) active(now time.Time) bool { return now.Sub(l.took) < activeFor }
-
-// again returns the time of an active lane's next poll.
-func (l *lane) again(now time.Time) time.Time {
-	return now.Add(max(activeEvery, now.Sub(l.took)/activePart))
-}
-
-// liveLane is a lane with a due row.
-type liveLane struct {
-	id      int64
-	company uuid.UUID
-	since   store.Position
-}
-
-// compare orders lanes by company.
-func (l liveLane) compare(other liveLane) int {
-	return cmp.Or(bytes.Compare(l.company[:], other.company[:]), cmp.Compare(l.id, other.id))
-}
 
 // schedule orders the lanes by the time of their next poll.
 type schedule struct {
@@ -159,12 +111,12 @@ func (a *schedule) apply(probes []store.LaneProbe, found []store.WaitingLane, be
 }
 
 // replace stores the result of a full listing. A lane that should have rows and that the listing did not find is closed or
-// empty: the next poll tells.
-func (a *schedule) replace(found []store.WaitingLane, begun time.Time) {
+// empty: the next poll tells. It returns whether feeders have lanes to take from or to poll that they do not know.
+func (a *schedule) replace(found []store.WaitingLane, begun time.Time) (turned bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, w := range found {
-		a.found(w, begun)
+		turned = a.found(w, begun) || turned
 	}
 	for _, l := range a.lanes {
 		switch {
@@ -176,22 +128,25 @@ func (a *schedule) replace(found []store.WaitingLane, begun time.Time) {
 			delete(a.lanes, l.id)
 		}
 	}
+	return turned
 }
 
-// found stores when a lane's first row is due. A result that is older than the lane's bound only lowers it.
-func (a *schedule) found(w store.WaitingLane, begun time.Time) {
+// found stores when a lane's first row is due. A result that is older than the lane's bound only lowers it. found returns whether
+// the lane has become live or must be polled again.
+func (a *schedule) found(w store.WaitingLane, begun time.Time) (turned bool) {
 	l, known := a.lanes[w.ID]
 	if !known {
 		l = &lane{id: w.ID, company: w.CompanyID, queue: w.Queue}
 		a.lanes[l.id] = l
 	}
 	if l.looked.After(begun) {
-		if w.Since.Before(l.since) {
+		if turned = w.Since.Before(l.since); turned {
 			l.since = w.Since
 			a.put(&a.times, l, begun)
 		}
-		return
+		return turned
 	}
+	turned = w.Wait <= 0 && !l.live
 	l.looked, l.since = begun, w.Since
 	a.setLive(l, w.Wait <= 0)
 	switch {
@@ -207,6 +162,7 @@ func (a *schedule) found(w store.WaitingLane, begun time.Time) {
 		}
 		a.put(&a.times, l, next)
 	}
+	return turned
 }
 
 // closed forgets a lane, unless rows were taken from it lately. It is read from its start when it is open again: workers

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -138,4 +139,73 @@ func TestSchedule_BoundAfterListing(t *testing.T) {
 	if len(a.lanes) > 0 {
 		t.Error("a lane without rows is never forgotten")
 	}
+}
+
+// Due lanes are polled however many live lanes must be rechecked, and the other way round.
+func TestSchedule_RechecksAndDueLanes(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ live, due int }{"many live": {5 * maxProbes, 10}, "many due": {10, 5 * maxProbes}} {
+		a, begun := newSchedule(), time.Now()
+		var found []store.WaitingLane
+		for id := range tt.live {
+			found = append(found, store.WaitingLane{ID: int64(id), Queue: "a"})
+		}
+		for id := range tt.due {
+			found = append(found, store.WaitingLane{ID: int64(tt.live + id), Queue: "a", Wait: 10})
+		}
+		a.apply(nil, found, begun)
+		live, due := 0, 0
+		for _, p := range a.due(begun.Add(time.Minute)) {
+			if p.ID < int64(tt.live) {
+				live++
+			} else {
+				due++
+			}
+		}
+		if live < min(tt.live, minRechecks) || due < min(tt.due, maxProbes) || live+due > maxProbes+minRechecks {
+			t.Errorf("%s: %d live lanes and %d others are polled", name, live, due)
+		}
+	}
+}
+
+// A poll during publishing finds the lane empty. Rows released afterwards are found.
+func TestSchedule_ReleasedAfterPoll(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(a *schedule, asked []laneShare){
+		"released": func(a *schedule, asked []laneShare) { a.recheck("a", asked) },
+		"taken":    func(a *schedule, asked []laneShare) { a.took("a", asked, map[int64]int{1: 1}) },
+	} {
+		a := newSchedule()
+		a.apply(nil, []store.WaitingLane{{ID: 1, CompanyID: companyA, Queue: "a"}}, time.Now())
+		a.apply([]store.LaneProbe{{ID: 1}}, nil, time.Now().Add(time.Millisecond))
+		if len(a.lanes) != 0 {
+			t.Fatalf("%s: %d lanes after an empty poll", name, len(a.lanes))
+		}
+		end(a, []laneShare{{liveLane{id: 1, company: companyA}, 5}})
+		if probes := a.due(time.Now()); len(probes) != 1 || probes[0].ID != 1 {
+			t.Errorf("%s: %v are polled", name, probes)
+		}
+	}
+}
+
+// A lane is polled for a while after a take, with growing intervals.
+func TestSchedule_ActiveLane(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newSchedule()
+		a.apply(nil, []store.WaitingLane{{ID: 1, Queue: "a"}}, time.Now())
+		a.took("a", []laneShare{{liveLane{id: 1}, 5}}, map[int64]int{1: 1})
+		looks, gap, last := 0, time.Duration(0), time.Now()
+		for range 10 * 60 * 2 {
+			<-time.After(100 * time.Millisecond)
+			if probes := a.due(time.Now()); len(probes) > 0 {
+				looks++
+				gap, last = max(gap, time.Since(last)), time.Now()
+				a.apply(probes, nil, time.Now())
+			}
+		}
+		if looks < 10 || looks > 60 || gap > activeFor/activePart+time.Second || len(a.lanes)+len(a.times)+len(a.rechecks) > 0 {
+			t.Errorf("%d polls, %s between two; %d lanes are left", looks, gap, len(a.lanes))
+		}
+	})
 }

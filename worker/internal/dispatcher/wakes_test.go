@@ -150,3 +150,42 @@ func TestDispatch_FindsDroppedRows(t *testing.T) {
 	}
 	b.expectStatus(t, id, email.Enqueued)
 }
+
+// stuckListings is an outbox whose listings take until the test ends.
+type stuckListings struct {
+	dispatcher.Outbox
+	begun chan<- struct{}
+}
+
+func (s stuckListings) WaitingLanes(ctx context.Context) (store.WaitingLanes, error) {
+	select {
+	case s.begun <- struct{}{}:
+	default:
+	}
+	<-ctx.Done()
+	return store.WaitingLanes{}, ctx.Err()
+}
+
+// A dispatcher takes rows of lanes that wake-ups name, and new rows, while a listing runs, its first one too.
+func TestDispatch_DuringListing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	named, older := b.Company(t), b.Accept(t, b.Company(t), nil)
+	b.set(t, older, `id = first_id_at(now() - interval '1 hour')`)
+	p, begun := b.listen(t, time.Hour), make(chan struct{}, 1)
+	p.Outbox = stuckListings{Outbox: p.Outbox, begun: begun}
+	b.dispatch(t, p)
+	<-begun
+	b.expectStatus(t, b.Accept(t, b.Company(t), nil), email.Enqueued)
+	if err := b.Store.Wake(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	id := b.Accept(t, named, nil)
+	if err := b.Store.WakeLanes(t.Context(), []store.Lanes{{Company: named}}); err != nil {
+		t.Fatal(err)
+	}
+	b.expectStatus(t, id, email.Enqueued)
+	if n := b.count(t, email.Pending); n != 1 {
+		t.Errorf("%d emails wait for the listing, want the older one", n)
+	}
+}

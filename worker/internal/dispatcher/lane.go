@@ -1,0 +1,58 @@
+package dispatcher
+
+import (
+	"bytes"
+	"cmp"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store"
+)
+
+const (
+	// activeFor is how long a lane is polled after rows were taken from it, because workers return
+	// rows for a retry without a wake-up. Rows returned later are delayed for longer than the time
+	// between two listings. The first poll is after activeEvery, each further one after
+	// 1/activePart of the time since the take.
+	activeFor   = time.Minute
+	activeEvery = 250 * time.Millisecond
+	activePart  = 8
+)
+
+// lane is what the dispatcher knows about a lane.
+type lane struct {
+	id      int64
+	company uuid.UUID
+	queue   string
+	next    time.Time // next poll
+	in      *laneHeap // the heap it is in; nil = none
+	place   int       // index in that heap
+	live    bool      // the last poll found a due row
+	took    time.Time // when rows were last taken
+	// since is a lower bound of the positions of the lane's rows; zero = unknown. Polls and takes
+	// start there, so that they do not read the index entries of taken rows, which an old snapshot
+	// keeps. The full listing finds rows that appear before it and lowers it.
+	since store.Position
+	// looked is when the last poll began, or when rows were released after that.
+	looked time.Time
+}
+
+func (l *lane) active(now time.Time) bool { return now.Sub(l.took) < activeFor }
+
+// again returns the time of an active lane's next poll.
+func (l *lane) again(now time.Time) time.Time {
+	return now.Add(max(activeEvery, now.Sub(l.took)/activePart))
+}
+
+// liveLane is a lane with a due row.
+type liveLane struct {
+	id      int64
+	company uuid.UUID
+	since   store.Position
+}
+
+// compare orders lanes by company.
+func (l liveLane) compare(other liveLane) int {
+	return cmp.Or(bytes.Compare(l.company[:], other.company[:]), cmp.Compare(l.id, other.id))
+}

@@ -1,0 +1,76 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"email-gateway/shared/service"
+	"email-gateway/shared/store"
+)
+
+const (
+	// listInterval is how often all lanes are listed. The loop checks listParts times per interval
+	// whether a listing is due.
+	listInterval = 30 * time.Second
+	listParts    = 6
+	// listPause bounds the load of listings: the next one starts after listPause times the duration
+	// of the last one, failed or not. An old snapshot makes a listing read an index entry for each
+	// email that was sent since.
+	listPause = 4
+)
+
+// request requests a listing: rows may wait that no poll finds.
+func (l *lanes) request() {
+	l.lost = time.Now()
+	signal(l.requests)
+}
+
+// list makes the full listing, which finds rows that no poll finds: those committed late, and those
+// of lanes that opened without a wake-up. Feeders poll and take rows meanwhile.
+func (l *lanes) list(ctx context.Context) (more bool, err error) {
+	if err := service.Pause(ctx, time.Until(l.resume)); err != nil {
+		return false, nil
+	}
+	if err := l.begin(ctx); err != nil {
+		return false, nil
+	}
+	recent := time.Since(l.listed) < l.interval-l.interval/listParts && l.listed.After(l.lost)
+	l.end()
+	if recent {
+		return false, nil
+	}
+	begun := time.Now()
+	found, err := l.outbox.WaitingLanes(ctx)
+	l.resume = time.Now().Add(listPause * time.Since(begun))
+	if err != nil {
+		return false, err
+	}
+	if err := l.begin(ctx); err != nil {
+		return false, nil
+	}
+	defer l.end()
+	l.replace(found, begun)
+	return false, nil
+}
+
+// replace stores a full listing. Results of polls that began later are kept.
+func (l *lanes) replace(found store.WaitingLanes, begun time.Time) {
+	if !l.begun.After(begun) {
+		l.breakerClosed = found.BreakerClosed
+	}
+	if l.newest.Before(begun) {
+		l.newest = begun
+	}
+	l.listed = begun
+	if l.schedule.replace(found.Lanes, begun) {
+		signal(l.turned)
+	}
+}
+
+// signal wakes a receiver, now or when it receives next.
+func signal(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default: // it is signalled already
+	}
+}
