@@ -47,6 +47,28 @@ func TestCrashPoints_Upload(t *testing.T) {
 	s.deliveredOnce(sheet)
 }
 
+// The worker is killed while it holds a mailing, and started again at once, so that RabbitMQ redelivers the job while
+// the dead job's heartbeat is new. The new worker goes on as soon as the silence shows that the job is dead, without
+// a recovery.
+func TestCrashPoints_ReplacedWorker(t *testing.T) {
+	t.Parallel()
+	env := bulk(t, brokerURL(t))
+	env["MAILING_STALE_AFTER"], env["MAILING_RECOVERY_INTERVAL"] = "30s", "1h"
+	s := startSystem(t, env)
+	sheet := newSpreadsheet(t, 50)
+	s.worker.stop()
+	id := s.mail("clientes.csv", sheet, nil)
+	s.startCrashing("worker", crashpoint.ExpandLocked, 1, nil).awaitCrash(crashpoint.ExpandLocked)
+	s.worker = startProgram(t, "worker", s.env)
+	if done := s.awaitMailing(id, "COMPLETED"); done.Sent != len(sheet.people) {
+		t.Errorf("%+v", done)
+	}
+	if n := s.count("SELECT generation FROM mailings"); n != 1 {
+		t.Errorf("generation %d, want 1: another job was made", n)
+	}
+	s.deliveredOnce(sheet)
+}
+
 // Programs crash while they accept recipients, write them, and forward those that the database refuses. Each
 // recipient is written once, and the refused one is reported.
 func TestCrashPoints_Recipients(t *testing.T) {

@@ -50,12 +50,20 @@ func TestProcessor_CrashAtEachStep(t *testing.T) {
 			if dead && err != nil {
 				wantUncounted(t, err)
 			}
-			// The message is redelivered at once, and again when the silence has lasted.
+			// The message is redelivered at once, and again when the silence has lasted, until it is acknowledged.
+			task, acknowledged := taskOf(id, 1), false
+			task.Redelivered = true
 			for _, silence := range []string{"1 s", "15 s", "31 s"} {
 				b.exec(t, `UPDATE mailings SET last_attempt = now() - $1::interval WHERE status = 'PROCESSING'`, silence)
-				if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
+				if err := handle(t.Context(), p, task); err != nil {
 					wantUncounted(t, err)
+					continue
 				}
+				acknowledged = true
+				break
+			}
+			if !acknowledged {
+				t.Error("the message is not acknowledged")
 			}
 			b.expandedOnce(t, id, len(ids))
 			if t.Failed() {

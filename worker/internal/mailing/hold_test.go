@@ -126,32 +126,70 @@ func TestProcessor_PausedOrCancelledMeanwhile(t *testing.T) {
 	}
 }
 
+// A message is redelivered while the job of its first delivery still runs, because the connection was lost. It is
+// retried without counting, and acknowledged once that job has ended.
+func TestProcessor_RedeliveredWhileJobRuns(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id, ids := b.mailing(t, many(10)...)
+	task := taskOf(id, 1)
+	again := task
+	again.Redelivered = true
+	p := b.params()
+	p.BatchSize, p.JobTime = 4, time.Hour
+	first := p
+	batches := 0
+	first.Store = &steppedStore{Store: b.Store, before: func(step string) error {
+		if step == "NextEntries" {
+			batches++
+			wantUncounted(t, handle(t.Context(), p, again))
+		}
+		return nil
+	}}
+	if err := handle(t.Context(), first, task); err != nil {
+		t.Fatal(err)
+	}
+	if batches != 3 {
+		t.Errorf("%d batches, want 3", batches)
+	}
+	b.expandedOnce(t, id, len(ids))
+	if err := handle(t.Context(), p, again); err != nil {
+		t.Errorf("after the job: %v", err)
+	}
+	b.expandedOnce(t, id, len(ids))
+}
+
 func TestProcessor_MailingHolder(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		change    string
-		expanded  bool
-		uncounted bool
+		change      string
+		expanded    bool
+		uncounted   bool
+		redelivered bool
 	}{
-		"no job":                        {`status = 'QUEUED'`, true, false},
-		"recovered":                     {`status = 'PENDING'`, true, false},
-		"a live job":                    {`status = 'PROCESSING', last_attempt = now() - interval '5 s'`, false, false},
-		"a silent job":                  {`status = 'PROCESSING', last_attempt = now() - interval '15 s'`, false, true},
-		"a dead job":                    {`status = 'PROCESSING', last_attempt = now() - interval '31 s'`, true, false},
-		"a job without a heartbeat":     {`status = 'PROCESSING', last_attempt = NULL`, true, false},
-		"a newer generation":            {`generation = 2`, false, false},
-		"a newer generation's dead job": {`generation = 2, status = 'PROCESSING', last_attempt = NULL`, false, false},
-		"paused":                        {`status = 'PAUSED'`, false, false},
-		"cancelled":                     {`status = 'CANCELLED'`, false, false},
-		"failed":                        {`status = 'FAILED'`, false, false},
-		"expanded":                      {`status = 'SENDING'`, false, false},
+		"no job":                        {`status = 'QUEUED'`, true, false, false},
+		"recovered":                     {`status = 'PENDING'`, true, false, false},
+		"a live job":                    {`status = 'PROCESSING', last_attempt = now() - interval '5 s'`, false, false, false},
+		"a live job, redelivered":       {`status = 'PROCESSING', last_attempt = now() - interval '5 s'`, false, true, true},
+		"a silent job":                  {`status = 'PROCESSING', last_attempt = now() - interval '15 s'`, false, true, false},
+		"a dead job":                    {`status = 'PROCESSING', last_attempt = now() - interval '31 s'`, true, false, false},
+		"a job without a heartbeat":     {`status = 'PROCESSING', last_attempt = NULL`, true, false, false},
+		"a newer generation":            {`generation = 2`, false, false, false},
+		"a newer generation's dead job": {`generation = 2, status = 'PROCESSING', last_attempt = NULL`, false, false, false},
+		"paused":                        {`status = 'PAUSED'`, false, false, false},
+		"cancelled":                     {`status = 'CANCELLED'`, false, false, false},
+		"failed":                        {`status = 'FAILED'`, false, false, false},
+		"expanded, redelivered":         {`status = 'SENDING'`, false, false, true},
+		"expanded":                      {`status = 'SENDING'`, false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			id, _ := b.mailing(t, many(2)...)
 			b.exec(t, `UPDATE mailings SET `+tt.change)
-			err := handle(t.Context(), b.params(), taskOf(id, 1))
+			task := taskOf(id, 1)
+			task.Redelivered = tt.redelivered
+			err := handle(t.Context(), b.params(), task)
 			if tt.uncounted {
 				wantUncounted(t, err)
 			} else if err != nil {

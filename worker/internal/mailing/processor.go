@@ -158,6 +158,11 @@ func (p *Processor) handle(stop context.Context, task queue.Task) error {
 	case store.MailingHeld:
 		p.Metrics.job("held")
 		log.Info("another job is processing the mailing")
+		if task.Redelivered {
+			// The heartbeat may be that of this task's last delivery, whose worker was killed a moment ago. The retries
+			// end when the other job does: its generation is over then, or it falls silent and is replaced.
+			return &queue.RetryLater{Delay: p.live(), Uncounted: true, Reason: "another job is processing the mailing, or died a moment ago"}
+		}
 		return nil
 	default:
 		p.Metrics.job("obsolete")

@@ -23,6 +23,9 @@ type Task struct {
 	// Retried is how often the broker delivered the task before. Postgres counts an email's tries;
 	// on a broker that counts them itself (rabbitmq) Retried is the count.
 	Retried int
+	// Redelivered: the task was delivered before and not acknowledged, because its worker died or lost its
+	// connection, or requested a retry. What that delivery began may still run. Only rabbitmq sets it.
+	Redelivered bool
 	// Admitted is when the send rate admitted the task, for one recipient, before it was taken;
 	// zero if the consumer admits tasks regardless of the rate.
 	Admitted time.Time

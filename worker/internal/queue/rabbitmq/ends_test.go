@@ -35,9 +35,17 @@ func TestCrashBeforeAck(t *testing.T) {
 	if again.tasks[0].ID != task.ID || again.tasks[0].Retried != 0 {
 		t.Errorf("received: %+v", again.tasks[0])
 	}
+	if inHand.tasks[0].Redelivered || !again.tasks[0].Redelivered {
+		t.Errorf("Redelivered: %v, then %v, want false, then true", inHand.tasks[0].Redelivered, again.tasks[0].Redelivered)
+	}
 	inHand.all(nil) // too late: this acknowledges nothing, least of all the other consumer's task
 	eventually(t, "the late answer", func() bool { return s.log.count("not acknowledged") == 1 })
-	again.all(nil)
+	again.all(&queue.RetryLater{Reason: "held by another worker", Uncounted: true})
+	last := tasks.next(t)
+	if got := last.tasks[0]; got.ID != task.ID || got.Retried != 0 || !got.Redelivered {
+		t.Errorf("received after a retry: %+v", got)
+	}
+	last.all(nil)
 	s.expect(s.topology.Main.Name, 0)
 }
 

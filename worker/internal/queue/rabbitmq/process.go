@@ -68,8 +68,9 @@ var errNoResult = errors.New("the handler returned no result")
 func (c *Consumer) task(d amqp.Delivery) queue.Task {
 	retried := retries(d.Headers)
 	trace, _ := d.Headers[headerTrace].(string)
+	_, republished := d.Headers[headerReason] // by route, as a new message
 	return queue.Task{
-		ID: d.MessageId, Queue: c.config.Queue, Payload: d.Body, Retried: retried, Traceparent: trace,
+		ID: d.MessageId, Queue: c.config.Queue, Payload: d.Body, Retried: retried, Traceparent: trace, Redelivered: d.Redelivered || republished,
 		LastTry: !c.dlq && retried >= c.config.Topology.MaxRetries,
 	}
 }

@@ -23,7 +23,7 @@ func TestRetries(t *testing.T) {
 	for try, wait := range waits {
 		got := tasks.next(t)
 		want := task
-		want.Retried, want.LastTry = try, try == 2
+		want.Retried, want.LastTry, want.Redelivered = try, try == 2, try > 0
 		if diff := cmp.Diff(want, got.tasks[0]); diff != "" {
 			t.Errorf("try %d (-want +got)\n%s", try, diff)
 		}
