@@ -1,7 +1,6 @@
 package strictjson
 
 import (
-	"errors"
 	"reflect"
 	"strconv"
 	"strings"
@@ -194,20 +193,6 @@ func (w *decoder) text(literal string) string {
 		w.fault(rules.CodeBadCharacter, err.Error())
 	}
 	return decoded
-}
-
-var errNUL = errors.New("holds the character U+0000")
-
-// storable decodes a string. U+0000 is an error in every field, because Postgres cannot store it.
-func storable(literal string) (string, error) {
-	decoded, err := unquote(literal)
-	switch {
-	case err != nil:
-		return "", err
-	case strings.IndexByte(decoded, 0) >= 0:
-		return "", errNUL
-	}
-	return decoded, nil
 }
 
 func (w *decoder) within(piece string, step func()) {

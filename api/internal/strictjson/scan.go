@@ -135,6 +135,20 @@ func unquote(literal string) (string, error) {
 	return b.String(), nil
 }
 
+var errNUL = errors.New("holds the character U+0000")
+
+// storable decodes a string. U+0000 is an error in every field, because Postgres cannot store it.
+func storable(literal string) (string, error) {
+	decoded, err := unquote(literal)
+	switch {
+	case err != nil:
+		return "", err
+	case strings.IndexByte(decoded, 0) >= 0:
+		return "", errNUL
+	}
+	return decoded, nil
+}
+
 // unescape decodes the escape at the beginning of text and returns its length. A surrogate pair is one
 // character.
 func unescape(text string) (rune, int) {
