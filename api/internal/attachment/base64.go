@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unicode/utf8"
 )
 
 // pieceBytes is how much is read, decoded and written at a time.
@@ -85,8 +86,15 @@ func (d *decoder) end() error {
 // errBroken: the JSON is not valid at this point.
 var errBroken = errors.New("invalid JSON")
 
+// brokenString is an errBroken within a string.
+type brokenString struct{ read []byte } // the invalid character or escape, as far as it was read
+
+func (b *brokenString) Error() string { return fmt.Sprintf("invalid JSON string: %q", b.read) }
+
+func (b *brokenString) Unwrap() error { return errBroken }
+
 // decodeString reads the rest of a JSON string, after its first quote, and decodes it. A text that is not base64 is read to its
-// end. err is an error of the reader or of the disk, or errBroken.
+// end. err is an error of the reader or of the disk, or a *brokenString.
 func decodeString(in *bufio.Reader, d *decoder) (invalid error, err error) {
 	add := func(c byte) {
 		if invalid == nil && err == nil {
@@ -113,48 +121,75 @@ func decodeString(in *bufio.Reader, d *decoder) (invalid error, err error) {
 				}
 			}
 			return invalid, nil
-		case c != '\\':
-			add(c)
-			continue
+		case c < ' ':
+			return invalid, &brokenString{[]byte{c}}
+		case c >= utf8.RuneSelf:
+			failed = readRune(in, c)
+		case c == '\\':
+			c, failed = unescape(in)
 		}
-		if c, failed = in.ReadByte(); failed != nil {
+		if failed != nil {
 			return invalid, failed
 		}
-		switch c {
-		case 'n':
-			add('\n')
-		case 'r':
-			add('\r')
-		case 't':
-			add('\t')
-		case 'u':
-			r, failed := hexRune(in)
-			if failed != nil {
-				return invalid, failed
-			}
-			add(r)
-		default: // an escaped slash, or a character that is not base64
-			add(c)
-		}
+		add(c)
 	}
 	return invalid, err
+}
+
+// readRune reads the rest of a character beyond ASCII, which is not base64.
+func readRune(in *bufio.Reader, first byte) error {
+	if err := in.UnreadByte(); err != nil {
+		return err
+	}
+	r, size, err := in.ReadRune()
+	if err == nil && r == utf8.RuneError && size == 1 {
+		return &brokenString{[]byte{first}}
+	}
+	return err
+}
+
+// unescape reads an escape, after its backslash.
+func unescape(in *bufio.Reader) (byte, error) {
+	c, err := in.ReadByte()
+	if err != nil {
+		return 0, err
+	}
+	switch c {
+	case '"', '\\', '/':
+		return c, nil
+	case 'b':
+		return '\b', nil
+	case 'f':
+		return '\f', nil
+	case 'n':
+		return '\n', nil
+	case 'r':
+		return '\r', nil
+	case 't':
+		return '\t', nil
+	case 'u':
+		return hexRune(in)
+	}
+	return 0, &brokenString{[]byte{'\\', c}}
 }
 
 // hexRune reads the four digits of an escape. Characters beyond ASCII become 0, which is not base64.
 func hexRune(in *bufio.Reader) (byte, error) {
 	var n uint32
+	read := []byte(`\u`)
 	for range 4 {
 		c, err := in.ReadByte()
 		if err != nil {
 			return 0, err
 		}
+		read = append(read, c)
 		switch {
 		case c >= '0' && c <= '9':
 			n = n<<4 | uint32(c-'0')
 		case c|0x20 >= 'a' && c|0x20 <= 'f':
 			n = n<<4 | uint32(c|0x20-'a'+10)
 		default:
-			return 0, errBroken
+			return 0, &brokenString{read}
 		}
 	}
 	if n > 0x7F {

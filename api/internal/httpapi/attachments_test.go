@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -290,6 +291,68 @@ func TestAttachments_LargeBody(t *testing.T) {
 	over := emailBody(withFiles(attached("a.pdf", "application/pdf", strings.Repeat("x", 17<<20))))
 	if r := g.send(t, over); r.Status != http.StatusRequestEntityTooLarge {
 		t.Errorf("too large: %d %s", r.Status, r.Body)
+	}
+}
+
+// A body that is received on disk gets the same answer as a small one.
+func TestAttachments_LargeBodyIsCheckedLikeASmallOne(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	before := g.rows(t)
+	document := func(content, more string) string {
+		body := emailBody(withFiles(fields{"filename": "a.txt", "contentType": "text/plain", "content": "CONTENT"}))
+		return strings.Replace(strings.Replace(body, "CONTENT", content, 1), "]", more+"]", 1)
+	}
+	position := regexp.MustCompile(` \(after byte \d+\)`)
+	space := strings.Repeat(" ", 2<<20)
+	large := `,{"filename":"b.txt","contentType":"text/plain","content":"` + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("olá\n"), 1<<19)) + `"}`
+	for name, tt := range map[string]struct {
+		body   string
+		status int
+		code   string
+	}{
+		"line break":               {document("QUJD\nREVG", ""), 400, "MALFORMED_JSON"},
+		"tab":                      {document("QUJD\tREVG", ""), 400, "MALFORMED_JSON"},
+		"U+0001":                   {document("QUJD\x01", ""), 400, "MALFORMED_JSON"},
+		"unknown escape":           {document(`QUJD\qREVG`, ""), 400, "MALFORMED_JSON"},
+		"unknown escape and quote": {document(`QUJD\q"REVG`, ""), 400, "MALFORMED_JSON"},
+		"escaped line break":       {document("QUJD\\\nREVG", ""), 400, "MALFORMED_JSON"},
+		"escape of two digits":     {document(`QUJD\u41`, ""), 400, "MALFORMED_JSON"},
+		"invalid UTF-8":            {document("QUJD\xff", ""), 400, "MALFORMED_JSON"},
+		"quote":                    {document(`QUJD"REVG`, ""), 400, "MALFORMED_JSON"},
+		"two numbers":              {strings.Replace(document("QUJD", ""), "{", `{"priority": 1 0,`, 1), 400, "MALFORMED_JSON"},
+		"no end":                   {strings.TrimSuffix(document("QUJD", ""), "}"), 400, "MALFORMED_JSON"},
+		"two documents":            {document("QUJD", "") + "{}", 400, "MALFORMED_JSON"},
+		"escaped backspace":        {document(`QU\bJD`, ""), 422, "VALIDATION_FAILED"},
+		"character beyond ASCII":   {document("QUJDé", ""), 422, "VALIDATION_FAILED"},
+		"half a surrogate pair":    {document(`QUJD\ud83d`, ""), 422, "VALIDATION_FAILED"},
+	} {
+		small := g.send(t, tt.body)
+		want := small.problem(t)
+		if small.Status != tt.status || want.Code != tt.code {
+			t.Errorf("%s: %d %s", name, small.Status, small.Body)
+		}
+		for padding, body := range map[string]string{
+			"white space": strings.Replace(tt.body, "{", "{"+space, 1), "white space at its end": tt.body + space,
+			"another content": strings.Replace(tt.body, "]", large+"]", 1),
+		} {
+			r := g.send(t, body)
+			got := r.problem(t)
+			if r.Status != small.Status || got.Code != want.Code || got.Detail != position.ReplaceAllString(want.Detail, "") || fmt.Sprint(got.Errors) != fmt.Sprint(want.Errors) {
+				t.Errorf("%s with %s: %d %.500s, want %s", name, padding, r.Status, r.Body, small.Body)
+			}
+		}
+	}
+	for _, content := range []string{`QUJD\nREVG\r\n`, `\u0051UJ\u0044`} {
+		for _, more := range []string{"", large} {
+			if r := g.send(t, document(content, more)); r.Status != http.StatusAccepted {
+				t.Errorf("%s: %d %s", content, r.Status, r.Body)
+			}
+			before++
+		}
+	}
+	if n := g.rows(t); n != before {
+		t.Errorf("%d rows, want %d", n, before)
 	}
 }
 

@@ -26,9 +26,18 @@ type Document struct {
 // SyntaxError says why a body is not a JSON object.
 type SyntaxError struct {
 	reason string
+	after  int64 // bytes before the error, with the one that is wrong; 0 = unknown
 }
 
-func (e *SyntaxError) Error() string { return e.reason }
+func (e *SyntaxError) Error() string {
+	if e.after == 0 {
+		return e.reason
+	}
+	return fmt.Sprintf("%s (after byte %d)", e.reason, e.after)
+}
+
+// WithoutPosition returns the error for a body of which the document was only a part.
+func (e *SyntaxError) WithoutPosition() *SyntaxError { return &SyntaxError{reason: e.reason} }
 
 // Parse accepts exactly one JSON object. It skips a byte order mark, as RFC 8259 allows: Windows
 // programs write one. Its error is a *SyntaxError.
@@ -42,7 +51,7 @@ func Parse(body []byte) (Document, error) {
 	}
 	// Duplicate names and lone surrogates are reported with their path when the fields are read.
 	if !jsontext.Value(body).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
-		return Document{}, &SyntaxError{reason: whyInvalid(body)}
+		return Document{}, whyInvalid(body)
 	}
 	text := strings.Trim(string(body), space)
 	if text[0] != '{' {
@@ -62,13 +71,13 @@ func (d Document) Has(name string) bool {
 }
 
 // whyInvalid uses encoding/json to find the position of the error.
-func whyInvalid(body []byte) string {
+func whyInvalid(body []byte) *SyntaxError {
 	if strings.Trim(string(body), space) == "" {
-		return "the body is empty"
+		return &SyntaxError{reason: "the body is empty"}
 	}
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(body, new(any)); errors.As(err, &syntax) {
-		return fmt.Sprintf("%s (after byte %d)", syntax.Error(), syntax.Offset)
+		return &SyntaxError{reason: syntax.Error(), after: syntax.Offset}
 	}
-	return "the body is not valid JSON"
+	return &SyntaxError{reason: "the body is not valid JSON"}
 }

@@ -57,6 +57,9 @@ func parseReduced(text []byte, contents *attachment.Contents, err error) (strict
 		return strictjson.Document{}, nil, err
 	}
 	document, err := strictjson.Parse(text)
+	if invalid, ok := errors.AsType[*strictjson.SyntaxError](err); ok {
+		err = invalid.WithoutPosition()
+	}
 	if err != nil {
 		contents.Close()
 		return strictjson.Document{}, nil, err
