@@ -242,8 +242,9 @@ func TestDiscardDeadLetter(t *testing.T) {
 	id := giveUp(t, d, d.Company(t), nil)
 	letter := letterOf(t, d, id)
 	for _, first := range []bool{true, false} {
-		if did, err := d.Store.DiscardDeadLetter(t.Context(), letter, store.Actor{By: store.ByOperator, Name: "ana"}, "known\x00"); did != first || err != nil {
-			t.Errorf("%v, %v", did, err)
+		shown, did, err := d.Store.DiscardOne(t.Context(), letter, store.Actor{By: store.ByOperator, Name: "ana"}, "known\x00")
+		if did != first || err != nil || shown.ID != letter.ID || *shown.Resolution != store.Discarded || shown.Email == nil || shown.Email.Email.ID != id {
+			t.Errorf("%+v, %v, %v", shown, did, err)
 		}
 	}
 	if got := resolved(t, d, letter.ID); got != "t discarded gatewayctl:ana known" {

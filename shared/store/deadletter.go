@@ -8,6 +8,7 @@ import (
 type (
 	Resolution         = deadletter.Resolution
 	DeadLetter         = deadletter.Letter
+	ShownDeadLetter    = deadletter.Shown
 	LetterFilter       = deadletter.LetterFilter
 	LetterCursor       = deadletter.LetterCursor
 	LetterQuery        = deadletter.LetterQuery

@@ -79,7 +79,7 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 	s.outboxes = outbox.New(db, s.idempotencyKeys, s.companyQuotas)
 	s.recipients = recipient.New(db, s.idempotencyKeys, s.companyQuotas, s.Exists)
 	s.mailings = mailing.New(db, s.idempotencyKeys)
-	s.deadLetters = deadletter.New(db, s.outboxes, s.mailings)
+	s.deadLetters = deadletter.New(db, s.mailings)
 	s.dispatching = dispatch.New(db, s.breakers, s.WakeNamed)
 	s.tenants = tenant.New(db, func(ctx context.Context, company uuid.UUID) error {
 		return s.WakeLanes(ctx, []Lanes{{Company: company}})

@@ -95,7 +95,6 @@ var acrossCompanies = map[string]string{
 	"feedback.appendFeedbackSQL: email_logs l":                             byAttempt,
 	"feedback.appendFeedbackSQL: email_outbox email_outbox":                byAttempt,
 	"deadletter.countAllLettersSQL: dead_letters dead_letters":             operatorsOnly,
-	"deadletter.findAnyLetterSQL: dead_letters d":                          operatorsOnly,
 }
 
 // Every statement that the api may run names the company in each table that has a

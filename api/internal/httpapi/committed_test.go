@@ -51,6 +51,7 @@ func TestCommitted_DatabaseIsLost(t *testing.T) {
 	hooks := webhooksPath + "/" + hook
 	test := g.post(t, hooks+"/test", "").Header.Get("Location")
 	mail, mailing := "/v1/email/"+g.accept(t, emailBody(nil)), "/v1/mailings/"+g.mail(t, mailingForm())
+	_, letters := g.makeDeadLetters(t, 3)
 	tomorrow := time.Now().UTC().Add(24 * time.Hour).Truncate(time.Second).Format(time.RFC3339)
 	for _, tt := range []struct {
 		call
@@ -69,6 +70,9 @@ func TestCommitted_DatabaseIsLost(t *testing.T) {
 		{call{Method: http.MethodPatch, Path: mail, Body: `{"sendAt": "` + tomorrow + `"}`}, "", http.StatusOK, `"sendAt":"` + tomorrow},
 		{call{Method: http.MethodPost, Path: mail + "/cancel"}, "", http.StatusOK, `"type":"CANCELLED"`},
 		{call{Method: http.MethodPost, Path: mail + "/retry"}, "", http.StatusAccepted, `"type":"REPLAYED"`},
+		{call{Method: http.MethodPost, Path: "/v1/dead-letters/" + letters[0] + "/retry"}, "", http.StatusAccepted, `"type":"REPLAYED"`},
+		{call{Method: http.MethodPost, Path: "/v1/dead-letters/" + letters[1] + "/discard"}, "", http.StatusOK, `"resolution":"discarded"`},
+		{call{Method: http.MethodPost, Path: "/v1/dead-letters/retry", Body: `{}`}, "", http.StatusAccepted, `"matched":1`},
 		{call{Method: http.MethodPost, Path: mailing + "/pause"}, "", http.StatusOK, `"status":"PAUSED"`},
 		{call{Method: http.MethodPost, Path: mailing + "/resume"}, "", http.StatusOK, `"status":"QUEUED"`},
 	} {

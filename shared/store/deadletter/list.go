@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/emails"
 	"email-gateway/shared/store/internal/pg"
@@ -234,17 +235,17 @@ const (
 // FindDeadLetter returns one dead letter of the company with its payload, or
 // pg.ErrNotFound.
 func (s *Store) FindDeadLetter(ctx context.Context, company, id uuid.UUID) (Letter, error) {
-	return s.findLetter(ctx, findLetterSQL, id, company)
+	return findLetter(ctx, s.db, findLetterSQL, id, company)
 }
 
 // FindAnyDeadLetter is FindDeadLetter for operators: of any company, or of none.
 func (s *Store) FindAnyDeadLetter(ctx context.Context, id uuid.UUID) (Letter, error) {
-	return s.findLetter(ctx, findAnyLetterSQL, id)
+	return findLetter(ctx, s.db, findAnyLetterSQL, id)
 }
 
-func (s *Store) findLetter(ctx context.Context, statement string, args ...any) (Letter, error) {
+func findLetter(ctx context.Context, db sqlx.QueryerContext, statement string, args ...any) (Letter, error) {
 	var found Letter
-	if err := s.db.GetContext(ctx, &found, statement, args...); err != nil {
+	if err := sqlx.GetContext(ctx, db, &found, statement, args...); err != nil {
 		return Letter{}, fmt.Errorf("find dead letter: %w", pg.Translate(err))
 	}
 	return found, nil

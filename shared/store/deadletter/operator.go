@@ -58,8 +58,10 @@ func (s *Store) CreateReplayAs(ctx context.Context, by audit.Operator, n NewRepl
 	if n.CompanyID != nil {
 		a.Company = *n.CompanyID
 	}
-	if _, err := audit.ApplyOne(ctx, s.db, by, a, insertReplaySQL, row...); err != nil {
-		return Replay{}, fmt.Errorf("create replay: %w", err)
-	}
-	return s.FindAnyReplay(ctx, n.ID)
+	var made Replay
+	_, err = audit.Apply(ctx, s.db, by, a, func(tx *sqlx.Tx, _ *audit.Change) (err error) {
+		made, err = insertReplay(ctx, tx, n.ID, row)
+		return err
+	})
+	return made, pg.Wrap("create replay", err)
 }

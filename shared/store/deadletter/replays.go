@@ -115,31 +115,47 @@ func (s *Store) CreateReplay(ctx context.Context, n NewReplay) (Replay, error) {
 	if err != nil {
 		return Replay{}, err
 	}
+	var made Replay
 	if n.CompanyID == nil {
-		_, err = s.db.Exec(ctx, insertReplaySQL, row...)
+		err = s.db.InTx(ctx, func(tx *sqlx.Tx) (err error) {
+			made, err = insertReplay(ctx, tx, n.ID, row)
+			return err
+		})
 	} else {
-		err = s.insertReplay(ctx, *n.CompanyID, n.ID, row)
+		made, err = s.insertWithinLimit(ctx, *n.CompanyID, n.ID, row)
 	}
 	if err != nil {
 		return Replay{}, fmt.Errorf("create replay: %w", err)
 	}
-	return s.FindAnyReplay(ctx, n.ID)
+	return made, nil
 }
 
-// insertReplay inserts a replay of the company, whose quotas it locks: requests at the same time
+// insertWithinLimit inserts a replay of the company, whose quotas it locks: requests at the same time
 // count each other's replays.
-func (s *Store) insertReplay(ctx context.Context, company, id uuid.UUID, row []any) error {
-	_, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: company, Name: "replays"}, func(tx *sqlx.Tx, _ time.Duration) ([]struct{}, error) {
+func (s *Store) insertWithinLimit(ctx context.Context, company, id uuid.UUID, row []any) (Replay, error) {
+	made, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: company, Name: "replays"}, func(tx *sqlx.Tx, _ time.Duration) ([]Replay, error) {
 		if err := quota.Lock(ctx, tx, company); err != nil {
 			return nil, err
 		}
 		if err := mayReplay(ctx, tx, company, id); err != nil {
 			return nil, err
 		}
-		_, err := tx.ExecContext(ctx, insertReplaySQL, row...)
-		return nil, pg.WriteError(err)
+		made, err := insertReplay(ctx, tx, id, row)
+		return []Replay{made}, err
 	})
-	return pg.Held(err)
+	if err != nil {
+		return Replay{}, pg.Held(err)
+	}
+	return made[0], nil
+}
+
+// insertReplay inserts a replay and reads it in the same transaction: a read after the commit could fail and hide that the
+// replay was created.
+func insertReplay(ctx context.Context, tx *sqlx.Tx, id uuid.UUID, row []any) (Replay, error) {
+	if _, err := tx.ExecContext(ctx, insertReplaySQL, row...); err != nil {
+		return Replay{}, pg.Translate(err)
+	}
+	return findReplay(ctx, tx, findAnyReplaySQL, id)
 }
 
 // mayReplay refuses a replay beyond MaxRunningReplays.

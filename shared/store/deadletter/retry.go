@@ -27,6 +27,8 @@ type LetterRetry struct {
 	Advance func(ctx context.Context, t outbox.Transition) (outbox.Advanced, error)
 
 	tx *sqlx.Tx // the surrounding transaction; nil = one of its own
+	// read is called in the transaction of the retry, before its commit; nil = nothing is read.
+	read func(tx *sqlx.Tx) error
 }
 
 // NotReplayableError reports that nothing can be sent again for a dead letter, now or
@@ -100,11 +102,7 @@ func (s *Store) retryEmail(ctx context.Context, l Letter, r LetterRetry) error {
 		}
 	case move == nil:
 		move = func(ctx context.Context, t outbox.Transition) (outbox.Advanced, error) {
-			all, err := s.emails.AdvanceAll(ctx, l.company(), []outbox.Transition{t})
-			if err != nil {
-				return outbox.Advanced{}, err
-			}
-			return all[0], nil
+			return s.advance(ctx, l, t, r.read)
 		}
 	}
 	moved, err := outbox.UntilUnlocked(ctx, move, outbox.Transition{
@@ -124,6 +122,21 @@ func (s *Store) retryEmail(ctx context.Context, l Letter, r LetterRetry) error {
 		return &NotReplayableError{Reason: fmt.Sprintf("the email is %s", moved.Status)}
 	}
 	return nil
+}
+
+// advance moves an email of the company in a transaction of its own, and calls read before the commit.
+func (s *Store) advance(ctx context.Context, l Letter, t outbox.Transition, read func(tx *sqlx.Tx) error) (outbox.Advanced, error) {
+	all, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: l.company(), Name: t.ID.String()}, func(tx *sqlx.Tx, wait time.Duration) ([]outbox.Advanced, error) {
+		all, err := outbox.AdvanceAllIn(ctx, tx, []outbox.Transition{t}, wait)
+		if err != nil || read == nil || !all[0].Applied {
+			return all, err
+		}
+		return all, read(tx)
+	})
+	if err != nil {
+		return outbox.Advanced{}, outbox.Held(err)
+	}
+	return all[0], nil
 }
 
 // metadata is the event's metadata in the timeline. sql.Advance resolves the email's dead letters
@@ -182,7 +195,13 @@ func (s *Store) retryIntake(ctx context.Context, l Letter, r LetterRetry) error 
 		err = pg.Translate(r.tx.SelectContext(ctx, &rows, retryIntakeSQL, args...))
 	} else {
 		rows, err = pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: l.company(), Name: l.OutboxID.String()}, func(tx *sqlx.Tx, _ time.Duration) (rows []retriedIntake, err error) {
-			return rows, pg.Translate(tx.SelectContext(ctx, &rows, retryIntakeSQL, args...))
+			if err := tx.SelectContext(ctx, &rows, retryIntakeSQL, args...); err != nil {
+				return nil, pg.Translate(err)
+			}
+			if r.read == nil || len(rows) == 0 || !rows[0].Applied {
+				return rows, nil
+			}
+			return rows, r.read(tx)
 		})
 		err = pg.Held(err)
 	}
@@ -204,7 +223,7 @@ func (s *Store) retryMailing(ctx context.Context, l Letter, r LetterRetry) error
 	if r.tx != nil {
 		err = mailing.RetryFailedMailingIn(ctx, r.tx, *l.CompanyID, *l.MailingID, r.Actor.String(), r.ReplayID)
 	} else {
-		err = s.mailings.RetryFailedMailing(ctx, *l.CompanyID, *l.MailingID, r.Actor.String(), r.ReplayID)
+		err = s.mailings.RetryFailedMailing(ctx, *l.CompanyID, *l.MailingID, r.Actor.String(), r.ReplayID, r.read)
 	}
 	var refused *mailing.StateError
 	switch {
@@ -216,20 +235,4 @@ func (s *Store) retryMailing(ctx context.Context, l Letter, r LetterRetry) error
 		return &NotReplayableError{Reason: "there is no such mailing"}
 	}
 	return err
-}
-
-// discardLettersSQL finds by primary key and locks in id order.
-const discardLettersSQL = `
-UPDATE dead_letters SET resolved_at = now(), updated_at = now(), resolution = 'discarded', resolved_by = $2, resolution_note = nullif($3, ''), replay_id = $4
-WHERE id IN (SELECT id FROM dead_letters WHERE id = ANY ($1::uuid[]) AND resolved_at IS NULL ORDER BY id FOR UPDATE)`
-
-// DiscardDeadLetter resolves an open dead letter without further action; note
-// is the reason. It returns false if the dead letter was resolved already.
-func (s *Store) DiscardDeadLetter(ctx context.Context, l Letter, by audit.Actor, note string) (bool, error) {
-	discarded, err := s.db.ChangeBounded(ctx, pg.HeldRow{Company: l.company(), Name: l.ID.String()}, discardLettersSQL,
-		pg.UUIDArray([]uuid.UUID{l.ID}), by.String(), pg.WithoutNUL(note), nil)
-	if err != nil {
-		return false, fmt.Errorf("discard dead letter: %w", err)
-	}
-	return discarded > 0, nil
 }

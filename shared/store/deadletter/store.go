@@ -5,17 +5,15 @@ package deadletter
 import (
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/mailing"
-	"email-gateway/shared/store/outbox"
 )
 
 // Store runs the statements. It is safe for concurrent use.
 type Store struct {
 	db       *pg.DB
-	emails   *outbox.Store
 	mailings *mailing.Store
 }
 
 // New makes a Store on connections.
-func New(db *pg.DB, emails *outbox.Store, mailings *mailing.Store) *Store {
-	return &Store{db: db, emails: emails, mailings: mailings}
+func New(db *pg.DB, mailings *mailing.Store) *Store {
+	return &Store{db: db, mailings: mailings}
 }

@@ -20,9 +20,16 @@ func resolveMailingLetters(ctx context.Context, tx *sqlx.Tx, mailing uuid.UUID, 
 }
 
 // RetryFailedMailing starts a mailing that has FAILED again and resolves its dead letters: by whom, and by which replay, if by
-// any. It returns *StateError for a mailing in another status.
-func (s *Store) RetryFailedMailing(ctx context.Context, company, id uuid.UUID, by string, replay uuid.UUID) error {
-	_, err := s.control(ctx, "retry dead letter", company, id, retryFailed(ctx, by, replay), runs)
+// any. It calls read in its transaction, before the commit; nil = nothing is read. It returns *StateError for a mailing in another
+// status.
+func (s *Store) RetryFailedMailing(ctx context.Context, company, id uuid.UUID, by string, replay uuid.UUID, read func(tx *sqlx.Tx) error) error {
+	retry := retryFailed(ctx, by, replay)
+	_, err := s.control(ctx, "retry dead letter", company, id, func(tx *sqlx.Tx, m *Mailing) error {
+		if err := retry(tx, m); err != nil || read == nil {
+			return err
+		}
+		return read(tx)
+	}, runs)
 	return err
 }
 

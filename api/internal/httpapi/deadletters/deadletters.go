@@ -150,29 +150,56 @@ func (h *Handlers) find(c *gin.Context) (store.DeadLetter, error) {
 	return found, nil
 }
 
+// answer responds with the dead letter.
 func (h *Handlers) answer(c *gin.Context, status int, l store.DeadLetter) error {
-	details := letterDetails{deadLetter: deadLetterOf(l)}
-	decoder := json.NewDecoder(bytes.NewReader(l.Payload))
-	decoder.UseNumber()
-	if err := decoder.Decode(&details.Payload); err != nil {
-		return fmt.Errorf("read payload: %w", err)
+	payload, err := payloadOf(l)
+	if err != nil {
+		return err
 	}
-	email.MaskHashes(details.Payload)
-	if l.Target == email.TargetSend && l.OutboxID != nil {
-		found, err := h.emails.Read(c, *l.OutboxID)
-		switch {
-		case errors.Is(err, store.ErrNotFound): // purged
-		case err != nil:
+	found, err := h.emailOf(c, l)
+	if err != nil {
+		return err
+	}
+	details := letterDetails{deadLetter: deadLetterOf(l), Payload: payload}
+	if found != nil {
+		shown, err := h.emails.DetailsOf(c, *found)
+		if err != nil {
 			return err
-		default:
-			shown, err := h.emails.DetailsOf(c, found)
-			if err != nil {
-				return err
-			}
-			shown.Events = shown.Events[max(0, len(shown.Events)-lastEvents):]
-			details.Email = &shown
 		}
+		details.show(shown)
 	}
 	c.JSON(status, details)
 	return nil
+}
+
+// show adds the email with its last events.
+func (d *letterDetails) show(mail emails.Details) {
+	mail.Events = mail.Events[max(0, len(mail.Events)-lastEvents):]
+	d.Email = &mail
+}
+
+// payloadOf decodes the payload, without hashes.
+func payloadOf(l store.DeadLetter) (payload any, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(l.Payload))
+	decoder.UseNumber()
+	if err := decoder.Decode(&payload); err != nil {
+		return nil, fmt.Errorf("read payload: %w", err)
+	}
+	email.MaskHashes(payload)
+	return payload, nil
+}
+
+// emailOf finds the email of a dead letter; nil if it is of none, or the email is purged.
+func (h *Handlers) emailOf(c *gin.Context, l store.DeadLetter) (*store.Email, error) {
+	if l.Target != email.TargetSend || l.OutboxID == nil {
+		return nil, nil //nolint:nilnil // it has no email
+	}
+	found, err := h.emails.Read(c, *l.OutboxID)
+	switch {
+	case errors.Is(err, store.ErrNotFound): // purged
+		return nil, nil //nolint:nilnil // it has no email any more
+	case err != nil:
+		return nil, err
+	}
+	return &found, nil
 }

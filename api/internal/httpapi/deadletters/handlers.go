@@ -19,8 +19,8 @@ import (
 type Store interface {
 	ListDeadLetters(ctx context.Context, company uuid.UUID, q store.LetterQuery) (store.LetterPage, error)
 	FindDeadLetter(ctx context.Context, company, id uuid.UUID) (store.DeadLetter, error)
-	RetryDeadLetter(ctx context.Context, l store.DeadLetter, r store.LetterRetry) error
-	DiscardDeadLetter(ctx context.Context, l store.DeadLetter, by store.Actor, note string) (bool, error)
+	RetryOne(ctx context.Context, l store.DeadLetter, r store.LetterRetry) (store.ShownDeadLetter, error)
+	DiscardOne(ctx context.Context, l store.DeadLetter, by store.Actor, note string) (store.ShownDeadLetter, bool, error)
 	CreateReplay(ctx context.Context, n store.NewReplay) (store.Replay, error)
 	FindReplay(ctx context.Context, company, id uuid.UUID) (store.Replay, error)
 }

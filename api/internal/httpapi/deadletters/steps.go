@@ -12,28 +12,32 @@ import (
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/file"
 )
 
 // Retry retries one dead letter.
 func (h *Handlers) Retry(c *gin.Context) error {
-	found, err := h.find(c)
+	b, err := h.findBefore(c)
 	switch {
 	case err != nil:
 		return err
-	case found.Target != email.TargetSend && !h.hasRabbitMQ:
+	case b.letter.Target != email.TargetSend && !h.hasRabbitMQ:
 		return problem.BulkDisabled
 	}
 	v := reqctx.StateOf(c)
-	err = h.store.RetryDeadLetter(c.Request.Context(), found, store.LetterRetry{Actor: actorOf(v), RequestID: v.RequestID, TTL: h.ttl})
+	after, err := h.store.RetryOne(c.Request.Context(), b.letter, store.LetterRetry{Actor: actorOf(v), RequestID: v.RequestID, TTL: h.ttl})
 	var nothing *store.NotReplayableError
 	switch {
 	case errors.As(err, &nothing):
 		return notReplayable(nothing.Reason)
+	case errors.Is(err, store.ErrNotFound):
+		return noSuchDeadLetter
 	case err != nil:
 		return err
 	}
 	h.wake(store.Lanes{Company: reqctx.CompanyOf(c)})
-	return h.answerCurrent(c, http.StatusAccepted)
+	h.answerAfter(c, http.StatusAccepted, b, after)
+	return nil
 }
 
 // discardRequest is the optional body of a discard.
@@ -43,7 +47,7 @@ type discardRequest struct {
 
 // Discard resolves one dead letter without retrying it. It is idempotent.
 func (h *Handlers) Discard(c *gin.Context) error {
-	found, err := h.find(c)
+	b, err := h.findBefore(c)
 	if err != nil {
 		return err
 	}
@@ -59,28 +63,51 @@ func (h *Handlers) Discard(c *gin.Context) error {
 		}
 		request = read
 	}
-	discarded, err := h.store.DiscardDeadLetter(c.Request.Context(), found, actorOf(reqctx.StateOf(c)), strictjson.Or(request.Note, ""))
-	if err != nil {
+	after, discarded, err := h.store.DiscardOne(c.Request.Context(), b.letter, actorOf(reqctx.StateOf(c)), strictjson.Or(request.Note, ""))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return noSuchDeadLetter
+	case err != nil:
 		return err
+	case !discarded && strictjson.Or(after.Resolution, store.Retried) != store.Discarded:
+		return alreadyResolved
 	}
-	if !discarded {
-		now, err := h.find(c)
-		if err != nil {
-			return err
-		}
-		if strictjson.Or(now.Resolution, store.Retried) != store.Discarded {
-			return alreadyResolved
-		}
-	}
-	return h.answerCurrent(c, http.StatusOK)
+	h.answerAfter(c, http.StatusOK, b, after)
+	return nil
 }
 
 func actorOf(v *reqctx.State) store.Actor { return store.Actor{By: store.ByAPI, Name: v.Caller.KeyID} }
 
-func (h *Handlers) answerCurrent(c *gin.Context, status int) error {
-	found, err := h.find(c)
-	if err != nil {
-		return err
+// before is a dead letter before it is resolved, with the parts of the answer that do not change: the answer must not fail once
+// the change is committed.
+type before struct {
+	letter   store.DeadLetter
+	payload  any
+	attached []file.Attachment // to its email
+}
+
+// findBefore finds the dead letter with the id in the path.
+func (h *Handlers) findBefore(c *gin.Context) (b before, err error) {
+	if b.letter, err = h.find(c); err != nil {
+		return b, err
 	}
-	return h.answer(c, status, found)
+	if b.payload, err = payloadOf(b.letter); err != nil {
+		return b, err
+	}
+	found, err := h.emailOf(c, b.letter)
+	if err != nil || found == nil {
+		return b, err
+	}
+	b.attached, err = h.emails.Attached(c, *found)
+	return b, err
+}
+
+// answerAfter responds with the dead letter as the commit that resolved it left it.
+func (h *Handlers) answerAfter(c *gin.Context, status int, b before, after store.ShownDeadLetter) {
+	details := letterDetails{deadLetter: deadLetterOf(after.Letter), Payload: b.payload}
+	if after.Email != nil {
+		reqctx.StateOf(c).SetEmail(after.Email.Email)
+		details.show(h.emails.Describe(*after.Email, b.attached))
+	}
+	c.JSON(status, details)
 }
