@@ -11,8 +11,8 @@ type addressFilter struct {
 	bits  []uint64
 }
 
-// filterBits is how many bits the filter has: 2 MiB, for each upload in progress. Each
-// address sets two of them.
+// filterBits is the size of the filter in bits: 2 MiB for each upload in progress. Each
+// address sets two bits.
 const filterBits = 1 << 24
 
 func newAddressFilter() *addressFilter {

@@ -18,29 +18,28 @@ import (
 // does not allow the operation. Nothing was changed.
 type StateError struct {
 	Status Status
-	Reason string // in words, for people
+	Reason string // human-readable
 }
 
 func (e *StateError) Error() string {
 	return fmt.Sprintf("mailing is %s: %s", e.Status, e.Reason)
 }
 
-// PausedError says that the reputation guard has paused the mailings of the company, so none can
-// be set going. Nothing was changed.
+// PausedError reports that the reputation guard has paused the company's mailings, so that none can
+// be started. Nothing was changed.
 type PausedError struct{ Since time.Time }
 
 func (e *PausedError) Error() string {
 	return "the reputation guard has paused the company's mailings since " + e.Since.UTC().Format(time.RFC3339)
 }
 
-// lockForControlSQL locks the mailing's row, found like findMailingSQL's, until the end
-// of the transaction: two controls of one mailing come one after the other, and so do a
-// control and a batch of its job, which looks at status and generation under the same
-// lock.
+// lockForControlSQL locks the row that findMailingSQL finds until the end of the transaction.
+// The lock serializes the controls of one mailing with each other and with the steps of its
+// job, which checks status and generation under the same lock.
 const lockForControlSQL = findMailingSQL + ` FOR UPDATE`
 
-// Each updates the row that lockForControlSQL has locked. The job reads
-// status and generation; last_attempt is its heartbeat, and is cleared because no job is running any more.
+// These statements update the row that lockForControlSQL has locked. A job checks status and generation.
+// last_attempt is the job's heartbeat; it is NULL while no job holds the mailing.
 const (
 	pauseMailingSQL = `
 UPDATE mailings SET status = 'PAUSED', last_attempt = NULL, counted_at = NULL, updated_at = now()
@@ -63,9 +62,9 @@ UPDATE mailings SET status = 'SENDING', settling = 'retry-failed', settled_to = 
 WHERE id = $1 RETURNING ` + mailingColumns
 )
 
-// Both find the mailing's lane by dispatch_lanes' unique index and lock it. The fence
-// and the dispatcher read it: no email of the mailing starts after the commit of the
-// first, however many wait.
+// Both statements find the mailing's lane by the unique index of dispatch_lanes and lock it.
+// The fence and the dispatcher read paused_at, so no email of the mailing starts after
+// closeLaneSQL is committed.
 const (
 	closeLaneSQL = `
 UPDATE dispatch_lanes SET paused_at = coalesce(paused_at, now()) WHERE company_id = $1 AND queue = $2 AND mailing_id = $3`
@@ -74,9 +73,9 @@ UPDATE dispatch_lanes SET paused_at = coalesce(paused_at, now()) WHERE company_i
 UPDATE dispatch_lanes SET paused_at = NULL WHERE company_id = $1 AND queue = $2 AND mailing_id = $3`
 )
 
-// StartMailing starts one that was uploaded to be held and has never run.
-// *StateError when it is not such a one; *quota.Error when as many run as may;
-// *PausedError when the company's mailings are paused.
+// StartMailing starts a mailing that was uploaded as held and was never started. It returns
+// *StateError for any other mailing, *quota.Error if the quota of running mailings is used up,
+// and *PausedError if the company's mailings are paused.
 func (s *Store) StartMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "start mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		if m.Status != Paused || m.Generation != 0 {
@@ -86,7 +85,7 @@ func (s *Store) StartMailing(ctx context.Context, company, id uuid.UUID) (Mailin
 	}, runs)
 }
 
-// PauseMailing stops further emails of the mailing from starting; calls to the provider in flight end.
+// PauseMailing stops further emails of the mailing from starting; provider calls in flight are completed.
 // It returns *StateError if the mailing is not running.
 func (s *Store) PauseMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "pause mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
@@ -99,10 +98,10 @@ func (s *Store) PauseMailing(ctx context.Context, company, id uuid.UUID) (Mailin
 	})
 }
 
-// ResumeMailing continues a paused or failed mailing where it stopped. A failed one has
-// released its filename: pg.ErrExists when another mailing has it now.
-// *StateError when it is neither paused nor failed; *quota.Error when the limit of running mailings is reached;
-// *PausedError when the company's mailings are paused.
+// ResumeMailing continues a paused or failed mailing where it stopped. It returns *StateError if the
+// mailing is neither paused nor failed, *quota.Error if the quota of running mailings is used up,
+// *PausedError if the company's mailings are paused, and pg.ErrExists if another mailing now has the
+// filename, which a failed mailing releases.
 func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "resume mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		if m.Status != Paused && m.Status != Failed {
@@ -116,8 +115,8 @@ func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Maili
 	}, runs)
 }
 
-// CancelMailing ends a mailing: no further email starts, and what waits is ended by a
-// loop. *StateError when it has ended already.
+// CancelMailing cancels a mailing: no further email starts, and the EntryActionLoop cancels the
+// waiting entries. It returns *StateError if the mailing is already completed or cancelled.
 func (s *Store) CancelMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "cancel mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		if m.Status == Completed || m.Status == Cancelled {
@@ -127,10 +126,10 @@ func (s *Store) CancelMailing(ctx context.Context, company, id uuid.UUID) (Maili
 	})
 }
 
-// RetryFailedEntries has a loop replay the entries that failed or expired, save those which
-// the provider may have taken. *StateError when the mailing is not being sent, has
-// not been, or none has failed; *quota.Error when as many run as may; *PausedError when
-// the company's mailings are paused.
+// RetryFailedEntries makes the EntryActionLoop replay the failed and expired entries, except those
+// that the provider may have accepted. It returns *StateError if the mailing is a dry run, is neither
+// SENDING nor COMPLETED, or has no failed or expired entry; *quota.Error if the quota of running
+// mailings is used up; and *PausedError if the company's mailings are paused.
 func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "retry failed entries", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		switch {
@@ -153,9 +152,9 @@ func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (
 // runs marks a control that may start the mailing.
 const runs = true
 
-// control changes one mailing in one commit, under its lock. change brings m up to date. A lock
-// that another transaction does not let go of is pg.ErrBusy. A control that may set the mailing
-// going locks the company's quotas first.
+// control locks one mailing and changes it, in one commit. change updates the row and m. The error is
+// pg.ErrBusy if another transaction does not release a lock in time. A control that may start the
+// mailing locks the company's quotas first.
 func (s *Store) control(ctx context.Context, operation string, company, id uuid.UUID, change func(tx *sqlx.Tx, m *Mailing) error, starts ...bool) (Mailing, error) {
 	changed, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: company, Name: id.String()}, func(tx *sqlx.Tx, _ time.Duration) ([]Mailing, error) {
 		if len(starts) > 0 {
@@ -184,7 +183,7 @@ func (s *Store) control(ctx context.Context, operation string, company, id uuid.
 	return changed[0], nil
 }
 
-// controlIn is control as a part of a transaction.
+// controlIn is control inside the caller's transaction.
 func controlIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID, change func(tx *sqlx.Tx, m *Mailing) error) (Mailing, error) {
 	var m Mailing
 	if err := tx.GetContext(ctx, &m, lockForControlSQL, id, company); err != nil {
@@ -196,8 +195,8 @@ func controlIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID, change f
 	return m, change(tx, &m)
 }
 
-// resume opens the mailing's lane and, unless all entries are emails already, writes a
-// job that no older one can be mistaken for.
+// resume opens the mailing's lane and, unless all entries are expanded already, writes a job
+// with a new generation, so that older jobs have no effect.
 func resume(ctx context.Context, tx *sqlx.Tx, m *Mailing) error {
 	if err := checkRunning(ctx, tx, m.CompanyID); err != nil {
 		return err
@@ -215,8 +214,8 @@ func resume(ctx context.Context, tx *sqlx.Tx, m *Mailing) error {
 	return outbox.InsertMailingJob(ctx, tx, job)
 }
 
-// changeMailing runs one of the updates above and, unless laneSQL is "", that of the
-// lane. The mailing always comes first: its lock decides between concurrent changes.
+// changeMailing runs mailingSQL and, unless it is "", laneSQL. It updates the mailing first: the
+// lock on the mailing's row serializes concurrent changes.
 func changeMailing(ctx context.Context, tx *sqlx.Tx, m *Mailing, mailingSQL, laneSQL string) error {
 	var changed Mailing
 	if err := tx.GetContext(ctx, &changed, mailingSQL, m.ID); err != nil {

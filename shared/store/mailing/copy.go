@@ -10,8 +10,8 @@ import (
 	"email-gateway/shared/store/sql"
 )
 
-// copyEntriesSQL adds to both indexes of mailing_entries and locks nothing: the rows
-// are unknown to everybody else until the commit.
+// copyEntriesSQL inserts into both indexes of mailing_entries. It locks no existing row, and other
+// transactions do not see the new rows before the commit.
 const copyEntriesSQL = `
 COPY mailing_entries (id, mailing_id, line_no, email, token, status, invalid_reason, fields,
                       nome, razao_social, recipient_external_id, cpf_cnpj_hash, cpf_cnpj_enc, empty_fields) FROM STDIN`
@@ -52,7 +52,7 @@ func (w *entryWriter) copyEntry(e *NewEntry) error {
 	return nil
 }
 
-// endCopy waits until Postgres has taken what was sent.
+// endCopy ends the open COPY, if any, and waits until Postgres has accepted its rows.
 func (w *entryWriter) endCopy() error {
 	if w.copying == nil {
 		return nil
@@ -97,7 +97,7 @@ var doubtfulParameters = pg.Parameters[*entryWriter, NewEntry]{
 	},
 }
 
-// rejectsParameters are the parameters of insert_rejects.sql: the mailing, and its lines.
+// rejectsParameters are the parameters of insert_rejects.sql: the mailing and its rejected lines.
 var rejectsParameters = pg.Parameters[uuid.UUID, RejectedLine]{
 	Scalars: []pg.Scalar[uuid.UUID]{pg.One("mailing_id", "uuid", func(mailing uuid.UUID) any { return mailing })},
 	Columns: []pg.Column[RejectedLine]{
@@ -107,7 +107,7 @@ var rejectsParameters = pg.Parameters[uuid.UUID, RejectedLine]{
 	},
 }
 
-// flush ends the COPY and writes what was held back.
+// flush ends the COPY and inserts the entries and rejected lines that are held in memory.
 func (w *entryWriter) flush() error {
 	if err := w.endCopy(); err != nil {
 		return err

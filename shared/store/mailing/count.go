@@ -12,24 +12,24 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// OpenMailing is a mailing whose entries are still moving, or whose numbers may be out of
+// OpenMailing is a mailing whose entries still change state, or whose counts may be out of
 // date.
 type OpenMailing struct {
 	ID uuid.UUID `db:"id"`
-	// CountedAt is nil when the numbers are known to be out of date.
+	// CountedAt is nil if the counts are known to be out of date.
 	CountedAt *time.Time `db:"counted_at"`
 	AgeMS     int64      `db:"age_ms"`
 }
 
-// Age is how long ago it was counted, by Postgres's clock.
+// Age returns how long ago the mailing was counted, by Postgres's clock.
 func (m OpenMailing) Age() time.Duration { return time.Duration(m.AgeMS) * time.Millisecond }
 
-// openMailingsSQL goes along mailings_open, reads all of mailing_marks, finds the marked mailings
-// by primary key, and locks nothing. A PAUSED mailing is listed only while it is marked: an email
-// of it that ends leaves a mark. A transaction that
-// began before the pause may not have seen it and leaves no mark, and no transaction lasts
-// longer than a minute, so the mailing is also listed until a count a minute after the pause.
-// That count covers the pause of a program of the previous release, which leaves no mark either.
+// openMailingsSQL scans mailings_open, reads all of mailing_marks, finds the marked mailings by
+// primary key, and locks nothing. A PAUSED mailing is listed while it is marked: each of its emails
+// that becomes final adds a mark. A transaction that began before the pause may not see it and then
+// adds no mark. No transaction lasts longer than a minute, so a PAUSED mailing is also listed until
+// it was counted a minute after the pause. That count also covers a pause by a program of the
+// previous release, which adds no mark.
 const openMailingsSQL = `
 SELECT id, counted_at, coalesce((extract(epoch FROM now() - counted_at) * 1000)::bigint, 0) AS age_ms FROM mailings
 WHERE NOT dry_run AND (status IN ('QUEUED', 'PENDING', 'PROCESSING', 'SENDING') OR settling IS NOT NULL OR counted_at IS NULL
@@ -50,26 +50,26 @@ func (s *Store) OpenMailings(ctx context.Context) ([]OpenMailing, error) {
 
 // Tally is what a count of a mailing's entries found.
 type Tally struct {
-	// Applied: the numbers were written. Otherwise the mailing has moved since they were
-	// begun, or another one is at it.
+	// Applied: the counts were written. Otherwise the mailing changed during the count, or another
+	// transaction has locked it.
 	Applied bool `db:"-"`
-	// Completed: with this count the mailing has come to its end.
+	// Completed: this count made the mailing COMPLETED.
 	Completed bool `db:"-"`
 
 	Pending      int `db:"pending"` // not expanded yet
 	Queued       int `db:"queued"`
 	Sent         int `db:"sent"`
 	Failed       int `db:"failed"`
-	Unknown      int `db:"unknown"` // FAILED, and the provider may have taken it
+	Unknown      int `db:"unknown"` // FAILED, and the provider may have accepted it
 	Suppressed   int `db:"suppressed"`
 	Expired      int `db:"expired"`
 	Cancelled    int `db:"cancelled"`
 	InvalidLater int `db:"invalid_later"`
 }
 
-// The row whose entries are counted, by primary key, and its marks by mailing_marks_pkey. A count that may be the last one
-// locks it first: a change that takes an entry out of a final state (a replay, late feedback) updates this
-// row too, so either the count includes it, or it finds the mailing completed and reopens it.
+// Both statements read the mailing by primary key and its marks by mailing_marks_pkey. A count that may be the last
+// one locks the row first. A change that takes an entry out of a final state (a replay, late feedback) updates this row
+// too: either the count includes the change, or the change finds the mailing completed and reopens it.
 const (
 	countStateSQL = `
 SELECT status, settling, counted_at, xmin::text AS version, first_entry, last_entry,
@@ -78,8 +78,8 @@ FROM mailings m WHERE id = $1 AND NOT dry_run`
 	lockCountStateSQL = countStateSQL + ` FOR NO KEY UPDATE SKIP LOCKED`
 )
 
-// tallySQL reads a range of the primary key of mailing_entries and locks nothing. What
-// the expander found to be invalid has a last_attempt, what the upload did has none.
+// tallySQL reads a range of the primary key of mailing_entries and locks nothing. An entry that
+// the expander found invalid has a last_attempt; one that the upload found invalid has none.
 const tallySQL = `
 SELECT count(*) FILTER (WHERE status = 'PENDING') AS pending,
        count(*) FILTER (WHERE status = 'QUEUED') AS queued,
@@ -92,15 +92,15 @@ SELECT count(*) FILTER (WHERE status = 'PENDING') AS pending,
        count(*) FILTER (WHERE status = 'INVALID' AND last_attempt IS NOT NULL) AS invalid_later
 FROM mailing_entries WHERE id >= $2 AND id <= $3 AND mailing_id = $1`
 
-// writeTallySQL locks the mailing's row by primary key. A count is not written if another one
-// has overtaken it, if it was begun before the mailing's last change, or if another
-// transaction has locked the mailing: the next round counts again. A row whose counted_at
-// is cleared twice while it is counted shows that by its version alone. The marks $16 that the
-// count includes are deleted with it (mailing_marks_pkey).
+// writeTallySQL locks the mailing's row by primary key. It does not write a count if another
+// count was written since this one began, if the mailing changed since, or if another transaction
+// has locked the mailing: the next round counts again. If counted_at was NULL when the count began
+// and was cleared again since, only the row version $15 shows the change. The statement also
+// deletes the marks $16, which the count includes (by mailing_marks_pkey).
 //
-// The rate is a mean over about the last 10 s. updated_at stays as it is, unless the
-// status changes: a count is no change of the mailing. A mailing that is no longer open
-// stays out of date as long as its emails are being sent.
+// The rate is a mean over about the last 10 s. updated_at changes only if the status changes.
+// counted_at of a cancelled or failed mailing stays NULL while it has queued entries or an
+// EntryAction, and until its last count.
 const writeTallySQL = `
 WITH tally AS (
     SELECT m.id, n.*, w.whole, extract(epoch FROM now() - m.counted_at)::double precision AS seconds,
@@ -136,8 +136,8 @@ WITH tally AS (
 )
 SELECT status FROM written`
 
-// CountMailing counts a mailing's entries and writes the numbers down. A mailing in
-// SENDING all of whose entries have ended becomes COMPLETED.
+// CountMailing counts a mailing's entries and stores the counts. A SENDING mailing becomes
+// COMPLETED if all of its entries are final.
 func (s *Store) CountMailing(ctx context.Context, id uuid.UUID) (Tally, error) {
 	tally, final, err := s.countMailing(ctx, id, false)
 	if err == nil && final {
@@ -167,7 +167,7 @@ func (s *Store) countMailing(ctx context.Context, id uuid.UUID, last bool) (tall
 			return pg.Translate(err)
 		}
 		m := states[0]
-		// A statement of its own: it sees everything that was committed before the lock.
+		// A separate statement has a newer snapshot: it sees everything that was committed before the lock.
 		if err := tx.GetContext(ctx, &tally, tallySQL, id, m.First, m.Last); err != nil {
 			return pg.Translate(err)
 		}

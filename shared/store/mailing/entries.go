@@ -10,15 +10,14 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// The states of an entry before its email has ended; then it has the email's.
+// The states of an entry before its email is final. Afterwards the entry has the email's status.
 const (
 	EntryPending = "PENDING" // not an email yet
-	EntryInvalid = "INVALID" // never will be one
+	EntryInvalid = "INVALID" // never becomes an email
 	EntryQueued  = "QUEUED"  // an email that is not final yet
 )
 
-// Entry describes one address of a mailing. Its id is that
-// of the email made from it.
+// Entry describes one address of a mailing. The email made from it has the same id.
 type Entry struct {
 	ID                uuid.UUID     `db:"id"`
 	Line              int           `db:"line_no"`
@@ -45,11 +44,11 @@ type EntryFilter struct {
 	Limit  int
 }
 
-// entriesSQL reads the range of the primary key that holds the mailing's entries, in
-// its order, and locks nothing. Mailings uploaded at the same time share a range, therefore
-// the comparison of mailing_id; IS TRUE keeps it from being answered by
-// mailing_entries_address, which would read all entries and sort them. A rare status
-// makes it read on to the end: a million entries take about half a second.
+// entriesSQL reads the range of the primary key that contains the mailing's entries, in id
+// order, and locks nothing. Mailings uploaded at the same time share a range, so mailing_id is
+// compared too. IS TRUE keeps the planner from using mailing_entries_address, with which it would
+// read and sort all entries. For a rare status the scan may reach the end of the range: a million
+// entries take about half a second.
 const entriesSQL = `
 SELECT id, line_no, email, status, outcome_unknown, attempts, last_attempt, external_id, invalid_reason, validation_details,
        nome, razao_social, recipient_external_id, recipient_id, created_at, updated_at
@@ -57,8 +56,8 @@ FROM mailing_entries
 WHERE id >= $1 AND id > $2 AND id <= $3 AND (mailing_id = $4) IS TRUE AND ($5 = '' OR status = $5)
 ORDER BY id LIMIT $6`
 
-// MailingEntries returns a page of a mailing's entries; pg.ErrNotFound when the company
-// has no such mailing.
+// MailingEntries returns a page of a mailing's entries, or pg.ErrNotFound if the company has no
+// such mailing.
 func (s *Store) MailingEntries(ctx context.Context, company, id uuid.UUID, f EntryFilter) ([]Entry, error) {
 	m, err := s.FindMailing(ctx, company, id)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 type EntryAction string
 
 const (
-	// ActionCancel ends the entries that wait, after the mailing was cancelled.
+	// ActionCancel cancels the waiting entries of a cancelled mailing.
 	ActionCancel EntryAction = "cancel"
-	// ActionRetryFailed sends the entries that failed once more.
+	// ActionRetryFailed sends the failed and expired entries again.
 	ActionRetryFailed EntryAction = "retry-failed"
 )
 
-// entryActionsSQL goes along mailings_open and locks nothing.
+// entryActionsSQL scans mailings_open and locks nothing.
 const entryActionsSQL = `SELECT id FROM mailings WHERE settling IS NOT NULL ORDER BY id`
 
 // MailingsWithEntryAction lists the mailings with an EntryAction.
@@ -37,25 +37,25 @@ type EntryActionResult struct {
 	Kind EntryAction // "" = nothing: no action is set, or another process applies it
 	// More: the round did not reach the mailing's last entry.
 	More bool
-	// Left: it did, and entries that a worker is sending, or that are locked, remain to be
-	// processed.
+	// Left: the round reached the last entry, but entries that a worker is sending, or that are
+	// locked, remain to be processed.
 	Left bool
 	// Cancelled entries had not become emails yet.
 	Cancelled int
 }
 
-// A round belongs to one process, so that two do not do the same work twice. The lock
-// is not the mailing's row, which the replay of an email updates, but one of 256 rows of
-// owner_locks by primary key, which only the tables' owner can lock otherwise; it
-// ends with the transaction and is not waited for.
+// actionLockSQL takes the lock that limits a round to one process, without waiting, until the end
+// of the transaction. It locks one of the 256 rows of owner_locks by primary key, which otherwise
+// only the owner of the tables can lock. It does not lock the mailing's row, which the replay of
+// an email updates.
 const actionLockSQL = `SELECT hold_settling($1)`
 
 // actionStateSQL reads one row by primary key.
 const actionStateSQL = `
 SELECT settling, coalesce(settled_to, first_entry) AS from_entry, settled_to, last_entry FROM mailings WHERE id = $1 AND settling IS NOT NULL`
 
-// The entries of a round are a range of the primary key of mailing_entries, read in its
-// order: see nextEntriesSQL. Nothing is locked.
+// The statements read a range of the primary key of mailing_entries in id order, as
+// nextEntriesSQL does, and lock nothing.
 const (
 	actionRangeSQL = `
 SELECT id, status <> 'PENDING' AS email FROM mailing_entries
@@ -71,8 +71,8 @@ const cancelEntriesSQL = `
 UPDATE mailing_entries SET status = 'CANCELLED', cpf_cnpj_enc = NULL, updated_at = now()
 WHERE id = ANY (ARRAY(SELECT id FROM mailing_entries WHERE id = ANY ($1::uuid[]) AND status = 'PENDING' FOR UPDATE SKIP LOCKED))`
 
-// The end of a round, on the mailing's row by primary key. A mailing that got another
-// command during the round is left alone, and processed again.
+// These statements end a round. They find the mailing's row by primary key, and change nothing if
+// the mailing's action was replaced during the round: the next round applies the new one.
 const (
 	actionPositionSQL = `UPDATE mailings SET settled_to = $3 WHERE id = $1 AND settling = $2`
 	actionDoneSQL     = `
@@ -83,12 +83,12 @@ SELECT EXISTS (SELECT FROM mailing_entries
                  AND (mailing_id = $1) IS TRUE AND status IN ('PENDING', 'QUEUED'))`
 )
 
-// ApplyEntryAction takes at most limit of a mailing's entries. It cancels those without an email
-// itself, and calls move with the ids of the other emails: move changes them with Advance and
-// returns those that are Locked. It leaves emails that a worker is sending: a
-// cancelled mailing is scanned again until none is left. Until the round is committed,
-// no other process takes the same entries; after a crash they are taken again. A round whose
-// mailing another transaction has locked for longer than pg.GroupWait is Left.
+// ApplyEntryAction processes at most limit of a mailing's entries. It cancels the entries without an
+// email, and calls move with the ids of the others: move changes their emails with Advance and returns
+// those that are Locked. Emails that a worker is sending are skipped; a cancelled mailing is scanned
+// again until none is left. No other process handles the same entries until the round is committed;
+// after a crash they are processed again. The result has Left set if another transaction keeps the
+// mailing's row locked for longer than pg.GroupWait.
 func (s *Store) ApplyEntryAction(
 	ctx context.Context, id uuid.UUID, limit int, move func(context.Context, EntryAction, []uuid.UUID) (locked []uuid.UUID, err error),
 ) (EntryActionResult, error) {
@@ -99,7 +99,7 @@ func (s *Store) ApplyEntryAction(
 		return err
 	})
 	switch {
-	case pg.IsLockTimeout(err): // the emails have moved, the rest is rolled back
+	case pg.IsLockTimeout(err): // move has changed the emails, the rest is rolled back
 		return EntryActionResult{Kind: done.Kind, Left: true}, nil
 	case err != nil:
 		return EntryActionResult{}, fmt.Errorf("apply entry action: %w", err)
@@ -156,7 +156,7 @@ func applyEntryAction(
 	if len(emails) > 0 {
 		var err error
 		if locked, err = move(ctx, state.Kind, emails); err != nil {
-			return EntryActionResult{}, err // not the database's
+			return EntryActionResult{}, err // of move, not of the database
 		}
 	}
 	done := EntryActionResult{Kind: state.Kind, More: len(entries) == limit}
@@ -171,9 +171,8 @@ func applyEntryAction(
 		}
 		done.Cancelled = int(n)
 	}
-	// Failed entries are scanned once, so the next round begins with the first locked
-	// one. Entries after it that were moved are not failed any more, so that the next round
-	// advances further than this one.
+	// Failed entries are scanned once, so the next round begins with the first locked one.
+	// The entries after it that were moved are no longer failed, so the next round gets further.
 	if state.Kind == ActionRetryFailed && len(locked) > 0 {
 		first, _ := pg.IDRange(locked, func(id *uuid.UUID) uuid.UUID { return *id })
 		done.More = done.More && len(locked) < limit

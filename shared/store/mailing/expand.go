@@ -24,45 +24,46 @@ type ExpandedEntry struct {
 	InvalidReason string // "" = it becomes an email
 	Details       string // why it is invalid
 	RecipientID   uuid.UUID
-	Job           email.SendJob // Attempt and EnqueuedAt are the dispatcher's to fill in
+	Job           email.SendJob // the dispatcher sets Attempt and EnqueuedAt
 
 	payload []byte
 }
 
-// Expansion is one step of a job, and one commit.
+// Expansion is one step of a job, committed as a whole.
 type Expansion struct {
-	Entries []ExpandedEntry // of those that were pending
-	// To is the last entry that was read, Lines how many of the accepted ones were; uuid.Nil
-	// and 0 leave the cursor where it is.
+	Entries []ExpandedEntry // the results of the pending entries
+	// To is the last entry that was read, Lines how many accepted lines were read. uuid.Nil and 0
+	// leave the cursor unchanged.
 	To    uuid.UUID
 	Lines int
-	// Finished: To is the mailing's last entry. It is in SENDING from here on.
+	// Finished: To is the mailing's last entry. The mailing becomes SENDING.
 	Finished bool
 	// Continue releases the mailing and leaves the rest to another job.
 	Continue *Continuation
-	// Waiting is why that job waits; the zero value = for no reason that is reported.
+	// Waiting is the reported reason why that job waits; the zero value = none.
 	Waiting Waiting
-	// NearQuota: the emails may exceed the day's quota, which is a *quota.Error then.
+	// NearQuota: the emails may exceed the daily quota. Expand then checks the quota and returns
+	// *quota.Error if they do.
 	NearQuota bool
-	// NoNewPeople: as many recipients are there as may. An email to somebody new does not
-	// name its recipient, and is sent.
+	// NoNewPeople: the quota of recipients is used up. An email to a new recipient is sent without
+	// creating the recipient.
 	NoNewPeople bool
 }
 
-// Continuation is the job that goes on.
+// Continuation is the job that continues the expansion.
 type Continuation struct {
 	ID    uuid.UUID // of its outbox row, UUIDv7
 	Delay time.Duration
 }
 
-// noDeadline replaces the deadline, which an email of a mailing gets with its first
-// attempt. Until then it waits for its turn, or for a paused mailing, and a
-// large mailing may take days. Go's time cannot represent Postgres's infinity.
+// noDeadline is the deadline of a mailing's email until its first attempt, which sets the real
+// one. Before that, an email of a large or paused mailing may wait for days. Go's time cannot
+// represent Postgres's infinity.
 const noDeadline = 10 * 365 * 24 * time.Hour
 
-// Expand takes one step: entries become emails, the cursor moves and the heartbeat is
-// written, or nothing at all happens because the hold is lost (false). queued is how
-// many became emails. After a step that finishes or continues, the job holds nothing.
+// Expand commits one step: it turns entries into emails, moves the cursor and writes the
+// heartbeat. held is false if the job no longer holds the mailing: then nothing is written.
+// queued is how many entries became emails. A step with Finished or Continue releases the mailing.
 //
 // A locked recipient delays one step of the company by pg.GroupWait. For pg.AsideTime after that, steps
 // skip locked recipients, and the claim of each email writes its recipient. A recipient that
@@ -79,7 +80,7 @@ func (s *Store) Expand(ctx context.Context, job *Job, x Expansion) (queued int, 
 	}
 	steps, err := s.expandPastLocks(job.CompanyID, func(people peopleMode, wait time.Duration) ([]expanded, error) {
 		if x.NearQuota {
-			// The transaction holds the lock of the quotas, which requests of the company wait for.
+			// The transaction holds the lock of the quotas, for which requests of the company wait.
 			wait = min(wait, pg.GroupWait)
 		}
 		args := expandParameters.Arguments(expandScalars{job, &x, people, wait}, x.Entries)
@@ -116,11 +117,11 @@ type peopleMode int
 const (
 	writeAllPeople peopleMode = iota
 	leaveLockedPeople
-	leaveNewPeople // and locked ones: a recipient that another transaction is inserting is in no snapshot
+	leaveNewPeople // and locked ones: no snapshot contains a recipient that another transaction is inserting
 )
 
-// expandPastLocks takes a step again that a lock held up, and writes fewer recipients each time. It returns
-// recipient.ErrLocked unchanged: that lock is not a recipient's.
+// expandPastLocks repeats a step that timed out waiting for a lock, and writes fewer recipients each time. It
+// returns recipient.ErrLocked unchanged: that lock is not a recipient's.
 func (s *Store) expandPastLocks(company uuid.UUID, step func(people peopleMode, wait time.Duration) ([]expanded, error)) ([]expanded, error) {
 	people, wait := writeAllPeople, pg.GroupWait
 	if s.expanding.Holds(company) {
@@ -133,7 +134,7 @@ func (s *Store) expandPastLocks(company uuid.UUID, step func(people peopleMode, 
 		}
 		s.expanding.Add(company)
 		if people++; people == leaveNewPeople {
-			wait = outbox.LockWait // what is left to wait for is the mailing's own row
+			wait = outbox.LockWait // only the mailing's own row can still be locked
 		}
 	}
 }
@@ -158,7 +159,7 @@ func (s *Store) expandWithinQuota(ctx context.Context, company uuid.UUID, emails
 	return steps, err
 }
 
-// emails is how many of the entries become emails.
+// emails returns how many of the entries become emails.
 func (x *Expansion) emails() (n int) {
 	for _, e := range x.Entries {
 		if e.InvalidReason == "" {
@@ -168,7 +169,7 @@ func (x *Expansion) emails() (n int) {
 	return n
 }
 
-// expanded is what a step leaves: no heartbeat if it let go of the mailing.
+// expanded is the result of a step. Heartbeat is nil if the step released the mailing.
 type expanded struct {
 	Heartbeat *time.Time `db:"last_attempt"`
 	Queued    int        `db:"queued"`

@@ -10,7 +10,7 @@ import (
 	"email-gateway/shared/store/recipient"
 )
 
-// expandScalars are what expand.sql takes besides the entries.
+// expandScalars are the parameters of expand.sql besides the entries.
 type expandScalars struct {
 	job    *Job
 	step   *Expansion
@@ -18,7 +18,7 @@ type expandScalars struct {
 	wait   time.Duration
 }
 
-// next is the job that goes on, the empty one if there is none.
+// next returns the job that continues the expansion, or the zero value if there is none.
 func (s expandScalars) next() Continuation {
 	if s.step.Continue == nil {
 		return Continuation{}

@@ -8,9 +8,9 @@ import (
 )
 
 // foldMailingFeedbackSQL adds the changes in mailing_feedback to the counts of their mailings. It
-// skips from mailing to mailing along mailing_feedback_pkey and finds the mailings by primary key.
-// A mailing that another transaction has locked keeps its changes until the next round, and delays
-// no other.
+// finds the distinct mailings by a skip scan of mailing_feedback_pkey, and their rows by primary key.
+// The changes of a mailing that another transaction has locked stay until the next round, and do not
+// delay other mailings.
 const foldMailingFeedbackSQL = `
 WITH RECURSIVE waiting AS (
     (SELECT mailing_id FROM mailing_feedback ORDER BY mailing_id LIMIT 1)
@@ -30,7 +30,7 @@ FROM (SELECT mailing_id, sum(delivered) AS delivered, sum(bounced) AS bounced, s
 WHERE m.id = c.mailing_id`
 
 // FoldMailingFeedback updates the counts of delivered, bounced, complained and unsubscribed of the
-// mailings that feedback has come for, and returns how many mailings these are. It waits for no lock.
+// mailings with new feedback, and returns how many mailings it updated. It does not wait for locks.
 func (s *Store) FoldMailingFeedback(ctx context.Context) (int, error) {
 	done, err := s.db.ExecContext(ctx, foldMailingFeedbackSQL)
 	if err != nil {

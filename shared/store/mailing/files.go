@@ -12,8 +12,7 @@ import (
 // mailingsExistSQL looks up each id by mailings_pkey and locks nothing.
 const mailingsExistSQL = `SELECT id FROM mailings WHERE id = ANY ($1)`
 
-// MailingsExist returns those of the ids that name a mailing, of any company and
-// in any status.
+// MailingsExist returns which of the ids are ids of mailings, of any company and in any status.
 func (s *Store) MailingsExist(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
 	var found []uuid.UUID
 	if err := s.db.SelectContext(ctx, &found, mailingsExistSQL, pg.UUIDArray(ids)); err != nil {

@@ -21,8 +21,8 @@ import (
 	"email-gateway/shared/store/outbox"
 )
 
-// NewMailing is a mailing to accept: everything but its lines. Subject, HTML and Text
-// are templates, checked by the caller.
+// NewMailing is a mailing to accept, without its lines. Subject, HTML and Text are templates,
+// which the caller has checked.
 type NewMailing struct {
 	ID             uuid.UUID // UUIDv7
 	CompanyID      uuid.UUID
@@ -31,16 +31,16 @@ type NewMailing struct {
 	StorageURL     string // of the encrypted file, stored already
 	FileBytes      int64  // of the stored file
 	FileSHA256     []byte
-	RequestSHA256  []byte // of all that the request said, the file included
+	RequestSHA256  []byte // of the whole request, including the file
 	DryRun         bool   // check only: COMPLETED at once, nothing is ever sent
 	Held           bool   // PAUSED until StartMailing
 	Subject        string
-	SubjectWritten string // the subject to show where that is another; "" = it is not
+	SubjectWritten string // the subject to display, if it differs from Subject; "" = it does not
 	HTML           string // "" = none, if there is a Text
 	Text           string // "" = none
-	Template       string // name@version or name/locale@version of the stored template that the three are of; "" = none
-	Variables      string // JSON: what its version declares; "" without Template
-	NoAutoText     bool   // without Text, emails have no text part; otherwise it is made from their html
+	Template       string // name@version or name/locale@version of the stored template of these three; "" = none
+	Variables      string // JSON: the variables that this version declares; "" without Template
+	NoAutoText     bool   // do not generate a text part from the HTML if Text is ""
 	HTMLSHA256     []byte
 	CheckerVersion int
 	Fields         []string // the columns that the templates use, in the order of NewEntry.Fields
@@ -50,15 +50,15 @@ type NewMailing struct {
 	Tags           []string
 	Delivery       email.Delivery    // "" = at_least_once
 	SendAt         time.Time         // zero = now; the job is due then
-	Tests          []outbox.NewEmail // complete emails of their own, accepted in the same commit
+	Tests          []outbox.NewEmail // complete separate emails, accepted in the same commit
 	Key            *idempotency.Key  // nil = none; its Answer is filled in from Answer
-	Traceparent    string            // the trace that its first job belongs to; "" = none
+	Traceparent    string            // the trace of its first job; "" = none
 	Attachments    []file.Attachment // of every email
 	// Yield runs wait, which waits until a concurrent request with the same key or filename is
 	// committed, and lets other mailings be ingested during the wait. nil = it is not called.
 	Yield func(wait func() error) error
-	// Answer makes the answer to the request from what was counted. It is stored, and
-	// given again when the request is repeated.
+	// Answer builds the response to the request from the counts. The response is stored, and
+	// returned again if the request is repeated.
 	Answer func(Counts) ([]byte, error)
 }
 
@@ -66,15 +66,14 @@ type NewMailing struct {
 type Counts struct {
 	Total      int
 	Accepted   int
-	Invalid    int // entries with an address that cannot be sent to, and lines that are no entries
-	Duplicates int // of an earlier entry's address, which may be an invalid one
-	// EmptyFields is how many of the accepted lines leave a column empty that a template uses.
+	Invalid    int // entries with an invalid address, and rejected lines
+	Duplicates int // lines with the address of an earlier entry, which may be invalid
+	// EmptyFields is how many accepted lines leave a column empty that a template uses.
 	EmptyFields int
 }
 
 // FilenameUsedError reports that a mailing of the company has the filename and is neither
-// CANCELLED nor FAILED. RequestSHA256 identifies its request, Answer is the response to
-// it.
+// CANCELLED nor FAILED. RequestSHA256 and Answer are those of its request.
 type FilenameUsedError struct {
 	MailingID     uuid.UUID `db:"id"`
 	RequestSHA256 []byte    `db:"request_sha256"`
@@ -88,7 +87,7 @@ func (e *FilenameUsedError) Error() string {
 // The conflicts of a claim, besides idempotency.ErrTaken; the look-up that follows returns the details.
 var (
 	errFilenameTaken = errors.New("filename taken")
-	errClaimed       = errors.New("both were free") // rolls back what was claimed to wait for it
+	errClaimed       = errors.New("both were free") // rolls back a claim that was made only to wait
 )
 
 // IngestMailing writes a mailing with all its lines, its lane, its job and its test
@@ -105,8 +104,8 @@ var (
 // After pg.ErrUnknownOutcome, counts and answer are valid if MailingExists finds the mailing. Between two
 // lines there must be at most about 20 s: Postgres ends an idle transaction after that.
 func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2[Line, error]) (Counts, []byte, error) {
-	// The conflicting row may have disappeared when it is looked up: a key expired, a mailing
-	// was cancelled. No line has been read by then.
+	// The conflicting row may be gone when it is looked up, because the key expired or the mailing
+	// was cancelled. No line has been read by then, so the ingest can be repeated.
 	for range 3 {
 		in := ingest{mailing: m, copyTime: s.db.CopyTime()}
 		err := s.db.InSteadyTx(ctx, func(tx pg.SteadyTx) error { return in.run(ctx, tx, lines) })
@@ -138,7 +137,7 @@ func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2
 	return Counts{}, nil, idempotency.ErrInProgress
 }
 
-// awaitSameUpload waits, as long as pg.Bounded permits, until no concurrent request is writing a mailing with the
+// awaitSameUpload waits, as long as pg.InBoundedTx permits, until no concurrent request is writing a mailing with the
 // key or the filename.
 func (s *Store) awaitSameUpload(ctx context.Context, m NewMailing) error {
 	row := pg.HeldRow{Company: m.CompanyID, Name: "filename\x00" + m.Filename}
@@ -176,15 +175,15 @@ type ingest struct {
 	reasons  map[string]int // counts.Invalid by code
 }
 
-// The claims come before the lines, so that of two equal requests only one does the
-// work. The other waits for its commit: inserting a row under the same
-// unique key waits for the transaction that inserts the first. It waits on a connection of its own (awaitSameUpload).
-// lock_timeout bounds the waits; it is shorter than statement_timeout, whose error would look
-// like an unavailable database.
+// Key and filename are claimed before the lines are read, so that only one of two identical
+// requests does the work. The other one waits for its commit, because an insert waits for the
+// transaction that has inserted the same unique key. It waits on a separate connection
+// (awaitSameUpload). lock_timeout bounds the waits; it is shorter than statement_timeout, whose
+// error would look like an unavailable database.
 //
-// insertMailingSQL inserts by mailings_filename and locks nothing that others need: the foreign key locks the company's row FOR
-// KEY SHARE, which blocks neither suspending nor resuming it.
-// Answer and counts are written when they are known.
+// insertMailingSQL checks the filename by mailings_filename. Its foreign key locks the company's row
+// FOR KEY SHARE, which blocks neither suspending nor resuming the company. finishMailingSQL writes
+// answer and counts.
 const (
 	insertMailingSQL = `
 INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, dry_run,
@@ -200,7 +199,7 @@ SELECT id, request_sha256, answer FROM mailings
 WHERE company_id = $1 AND filename = $2 AND NOT dry_run AND NOT nothing_to_send AND status NOT IN ('CANCELLED', 'FAILED')`
 )
 
-// ingestWait is how long the writing of a mailing waits for a lock.
+// ingestWait bounds the wait for each lock after the claim.
 const ingestWait = 5 * time.Second
 
 func (in *ingest) run(ctx context.Context, tx pg.SteadyTx, lines iter.Seq2[Line, error]) error {
@@ -233,10 +232,10 @@ func (in *ingest) run(ctx context.Context, tx pg.SteadyTx, lines iter.Seq2[Line,
 	if err := in.finish(ctx, tx.Tx, w.first, w.last); err != nil {
 		return err
 	}
-	return ctx.Err() // the transaction itself would commit although the client has left
+	return ctx.Err() // the transaction would commit although the client has disconnected
 }
 
-// claim takes key and filename.
+// claim inserts the idempotency key and the mailing, which claims its filename.
 func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 	m := in.mailing
 	if err := idempotency.Claim(ctx, tx, m.CompanyID, m.Key, m.ID); err != nil {
@@ -244,7 +243,7 @@ func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 	}
 	generation := 1
 	if m.Held {
-		generation = 0 // no job has ever been written: that is what StartMailing looks for
+		generation = 0 // no job was ever written: StartMailing requires 0
 	}
 	html, text := m.templates()
 	inserted, err := idempotency.Inserted(tx.ExecContext(ctx, insertMailingSQL,
@@ -265,8 +264,9 @@ func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 	return in.checkQuotas(ctx, tx, Counts{Total: 1}, !m.DryRun && !m.Held, true)
 }
 
-// finishMailingSQL updates, by primary key, the row that this
-// transaction has inserted. A mailing that sends nothing keeps no templates. insertMailingLaneSQL adds a row that no other transaction references.
+// finishMailingSQL updates, by primary key, the row that this transaction has inserted. A mailing
+// that sends nothing keeps no templates. insertMailingLaneSQL adds a row that no other transaction
+// references.
 const (
 	finishMailingSQL = `
 UPDATE mailings SET
@@ -280,10 +280,10 @@ WHERE id = $1`
 INSERT INTO dispatch_lanes (company_id, queue, mailing_id, paused_at) VALUES ($1, $2, $3, CASE WHEN $4 THEN now() END)`
 )
 
-// testsFirst is the head start that the test emails have of the others.
+// testsFirst is the delay of the other emails, so that the test emails are sent first.
 const testsFirst = 5 * time.Second
 
-// begin is when the mailing's first job is due.
+// begin returns when the mailing's first job is due.
 func (m *NewMailing) begin() time.Time {
 	if ahead := time.Now().Add(testsFirst); len(m.Tests) > 0 && m.SendAt.Before(ahead) {
 		return ahead
@@ -291,7 +291,7 @@ func (m *NewMailing) begin() time.Time {
 	return m.SendAt
 }
 
-// status is the mailing's status after its ingest.
+// status returns the mailing's status after its ingest.
 func (in *ingest) status() Status {
 	switch {
 	case in.mailing.DryRun, in.counts.Accepted == 0:
@@ -302,7 +302,7 @@ func (in *ingest) status() Status {
 	return Queued
 }
 
-// finish writes what depends on the lines.
+// finish writes the counts, the answer, the lane, the first job and the test emails.
 func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID) error {
 	m, n := in.mailing, in.counts
 	status := in.status()
@@ -339,7 +339,7 @@ func (in *ingest) finish(ctx context.Context, tx *sqlx.Tx, first, last uuid.UUID
 		return err
 	}
 	attached := outbox.Attached(m.Tests)
-	if status != Completed { // one that sends nothing keeps no files
+	if status != Completed { // a mailing that sends nothing keeps no files
 		attached = append(attached, file.Owned{Owner: m.ID, Attachments: m.Attachments})
 	}
 	return file.Link(ctx, tx, m.CompanyID, attached...)

@@ -13,10 +13,9 @@ import (
 	"email-gateway/shared/store/recipient"
 )
 
-// Job is a mailing that a job has locked: what expanding it takes, and the
-// job's hold on it. The hold is the generation together with the heartbeat that the
-// job wrote last: another job that takes over writes its own, and from then on
-// nothing of the first one applies.
+// Job is a mailing that a job holds, with the data that the expansion needs. The job holds the
+// mailing as long as its generation and the heartbeat that it wrote last are those of the row:
+// a job that takes over writes its own heartbeat, and later writes of the first job have no effect.
 type Job struct {
 	ID         uuid.UUID      `db:"id"`
 	CompanyID  uuid.UUID      `db:"company_id"`
@@ -26,8 +25,8 @@ type Job struct {
 	LaneID     int64          `db:"lane_id"` // of its emails
 	Subject    string         `db:"subject"` // a template
 	Fields     pq.StringArray `db:"fields"`
-	Template   string         `db:"template"`           // the version of a stored template that Subject is of; "" = none
-	Variables  string         `db:"template_variables"` // JSON: what that version declares
+	Template   string         `db:"template"`           // the stored template version of Subject; "" = none
+	Variables  string         `db:"template_variables"` // JSON: the variables that this version declares
 	ReplyTo    string         `db:"reply_to"`
 	Tags       pq.StringArray `db:"tags"`
 	FirstEntry uuid.UUID      `db:"first_entry"` // uuid.Nil = it has no entries
@@ -35,7 +34,7 @@ type Job struct {
 	ExpandedTo uuid.UUID      `db:"expanded_to"` // uuid.Nil = not begun
 }
 
-// Lock is whether a job acquired its mailing, and if not, why.
+// Lock is whether a job locked its mailing, and if not, why.
 type Lock int
 
 const (
@@ -43,18 +42,18 @@ const (
 	Locked Lock = iota
 	// Unknown: there is no such mailing.
 	Unknown
-	// Obsolete: a newer job has taken this one's place, or the mailing's status
-	// is none in which it is expanded.
+	// Obsolete: a newer job has replaced this one, or mailings with this status are not
+	// expanded.
 	Obsolete
-	// Held: another job is at it and was heard of just now.
+	// Held: another job holds it, with a recent heartbeat.
 	Held
-	// Silent: another job holds it and has not been heard of for a while, but not
-	// for long enough to take its place; or the mailing has become free this moment.
+	// Silent: another job holds it, with a heartbeat that is neither recent nor old enough
+	// to take the mailing over; or the mailing became free after LockMailing had tried.
 	Silent
 )
 
-// lockMailingSQL takes one mailing by primary key and waits $4 ms for its row's lock. Of two
-// jobs that run it at the same time the second one finds a heartbeat that is new.
+// lockMailingSQL updates one mailing by primary key and waits $4 ms for the lock on its row. If two
+// jobs run it at the same time, the second one finds the first one's heartbeat and updates nothing.
 const lockMailingSQL = `
 WITH locked AS (
     UPDATE mailings SET status = 'PROCESSING', last_attempt = now(), updated_at = now()
@@ -75,9 +74,9 @@ SELECT generation = $2 AND status IN ('QUEUED', 'PENDING', 'PROCESSING') AS curr
        coalesce(status = 'PROCESSING' AND last_attempt > now() - $3 * interval '1 ms', false) AS live
 FROM mailings WHERE id = $1`
 
-// LockMailing gets hold of a mailing for the job of this generation: one that waits
-// for a job, or one whose holder has been silent for stale. A holder heard of less
-// than live ago is Held. The job is meaningful with Locked only.
+// LockMailing locks a mailing for the job of this generation, if the mailing waits for a job or the
+// last heartbeat of its job is older than stale. It returns Held if another job wrote a heartbeat
+// less than live ago. The Job is valid only with Locked.
 //
 // The error is recipient.ErrLocked if another transaction holds the mailing's row for pg.GroupWait: the
 // worker expands one mailing at a time, so every wait here delays all other mailings.
@@ -115,7 +114,7 @@ func (s *Store) LockMailing(
 	return Job{}, Silent, nil
 }
 
-// heldSQL is the guard of everything a job writes: its hold, as $1 to $3.
+// heldSQL is the condition of every write of a job: it still holds the mailing. The parameters are $1 to $3.
 const heldSQL = `id = $1 AND status = 'PROCESSING' AND generation = $2 AND last_attempt = $3`
 
 // holdMailingSQL locks the mailing's row by primary key and waits $4 ms for the lock.
@@ -124,8 +123,8 @@ UPDATE mailings SET last_attempt = now(), updated_at = now()
 WHERE ` + heldSQL + ` AND (SELECT set_config('lock_timeout', $4, true)) IS NOT NULL
 RETURNING last_attempt`
 
-// HoldMailing writes a heartbeat. false: the hold is lost. The error is recipient.ErrLocked if another
-// transaction holds the mailing's row for outbox.LockWait.
+// HoldMailing writes a heartbeat. It returns false if the job no longer holds the mailing. The error is
+// recipient.ErrLocked if another transaction holds the mailing's row for outbox.LockWait.
 func (s *Store) HoldMailing(ctx context.Context, job *Job) (bool, error) {
 	var beat []time.Time
 	err := pg.Write(func(args []any) error {
@@ -144,18 +143,18 @@ func (s *Store) HoldMailing(ctx context.Context, job *Job) (bool, error) {
 	return len(beat) == 1, nil
 }
 
-// FailedJob is a job that did not come to its end.
+// FailedJob describes a job that failed.
 type FailedJob struct {
-	Reason  string // a code, of the dead letter
-	Detail  string // for the tenant and for operators; holds nothing that a log may not
+	Reason  string // the reason code of the dead letter
+	Detail  string // for the tenant and for operators; contains nothing that must not be logged
 	TaskID  string // the job's outbox id
 	Payload []byte // the job, any bytes
-	// Last: there will be no other try. The mailing becomes FAILED, with a dead letter.
+	// Last: this was the last attempt. The mailing becomes FAILED, with a dead letter.
 	Last bool
 }
 
-// failJobSQL locks the mailing's row by primary key and waits $10 ms for the lock. A mailing
-// that failed is counted once more, and after that as long as its emails are not final.
+// failJobSQL locks the mailing's row by primary key and waits $10 ms for the lock. It clears
+// counted_at of a mailing that becomes FAILED, which is then counted until its emails are final.
 const failJobSQL = `
 WITH failed AS (
     UPDATE mailings SET status = CASE WHEN $4 THEN 'FAILED' ELSE 'PENDING' END,
@@ -169,9 +168,9 @@ WITH failed AS (
 )
 SELECT id FROM failed`
 
-// FailJob releases a mailing whose job returned an error. It returns false if the lock was lost
-// before, so that the mailing's state belongs to another job. The error is recipient.ErrLocked if another transaction
-// holds the mailing's row for outbox.LockWait.
+// FailJob releases a mailing whose job returned an error. It returns false and changes nothing if the
+// job no longer holds the mailing. The error is recipient.ErrLocked if another transaction holds the
+// mailing's row for outbox.LockWait.
 func (s *Store) FailJob(ctx context.Context, job *Job, f FailedJob) (bool, error) {
 	var taskID *uuid.UUID
 	if id, err := uuid.Parse(f.TaskID); err == nil {

@@ -15,12 +15,12 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// NewEntry is an address of a mailing. In its texts U+0000 is removed, and U+FFFD
-// replaces bytes that are not UTF-8: Postgres can store neither.
+// NewEntry is an address of a mailing. IngestMailing removes U+0000 from its texts and replaces
+// bytes that are not UTF-8 with U+FFFD: Postgres can store neither.
 type NewEntry struct {
 	ID            uuid.UUID // UUIDv7, ascending with the lines; the id of the email made from it
 	Line          int       // in the file, from 1
-	Email         string    // at most 255 characters; of an invalid one the rest is cut off
+	Email         string    // at most 255 characters; a longer invalid one is truncated
 	Token         string
 	InvalidReason string   // "", "syntax" or "disposable"; an invalid entry is kept and never sent
 	Fields        []string // in the order of NewMailing.Fields
@@ -29,21 +29,20 @@ type NewEntry struct {
 	ExternalID    string
 	CPFCNPJHash   string
 	CPFCNPJ       []byte // encrypted; nil = none
-	// EmptyFields are the columns that a template uses and this line leaves empty. It is sent
-	// all the same.
+	// EmptyFields are the columns that a template uses and this line leaves empty. The line is
+	// sent nevertheless.
 	EmptyFields []string
 }
 
-// RejectedLine is a line that cannot be sent to, and why. Column is "" when the line
-// as a whole is at fault.
+// RejectedLine is a line with its error code. Column is "" if the code refers to the whole line.
 type RejectedLine struct {
 	Line   int    `db:"line_no"`
 	Column string `db:"column_name"`
 	Code   string `db:"code"`
 }
 
-// Line is one line of a mailing's file: exactly one of the two is set. What
-// they point to may be used again for the next line.
+// Line is one line of a mailing's file: exactly one of the two fields is set. The caller may reuse
+// the value that it points to for the next line.
 type Line struct {
 	Entry  *NewEntry
 	Reject *RejectedLine
@@ -52,7 +51,7 @@ type Line struct {
 // CodeDuplicate is the code of a line whose address an earlier line has.
 const CodeDuplicate = "DUPLICATE"
 
-// CodeEmptyField is the code of a line that leaves a column empty which a template uses.
+// CodeEmptyField is the code of a line that leaves a column empty that a template uses.
 const CodeEmptyField = "EMPTY_FIELD"
 
 const maxEntryAddress = 255 // characters: mailing_entries_email_check
@@ -63,12 +62,12 @@ const (
 	heldBytes = 1 << 20
 )
 
-// entryWriter takes lines and writes them. New addresses are written
-// into the table by COPY, which is three times as fast as any INSERT but fails
-// as a whole when one row violates a unique index. So lines that the filter has seen, or may
-// have seen, are kept back, and are written by an INSERT that leaves duplicates out.
+// entryWriter writes lines to the database. It writes new addresses by COPY, which is three times
+// as fast as any INSERT but fails as a whole if one row violates a unique index. It therefore holds
+// lines whose address may have occurred before in memory, and writes them by an INSERT that skips
+// duplicates.
 type entryWriter struct {
-	ctx         context.Context //nolint:containedctx // of the one call that it lives in
+	ctx         context.Context //nolint:containedctx // an entryWriter lives for one call
 	tx          pg.SteadyTx
 	mailing     uuid.UUID
 	emailColumn string
@@ -81,7 +80,7 @@ type entryWriter struct {
 	rejects   []RejectedLine
 	heldBytes int
 
-	line        int // the last one taken
+	line        int // the last one processed
 	taken       uuid.UUID
 	first, last uuid.UUID // of the entries written
 	counts      Counts
@@ -95,8 +94,8 @@ func newEntryWriter(ctx context.Context, tx pg.SteadyTx, m NewMailing, copyTime 
 	}
 }
 
-// writeAll writes all lines, or returns an error after which the transaction must be
-// rolled back. Either way no COPY is open any more.
+// writeAll writes all lines, or returns an error after which the transaction must be rolled back.
+// No COPY is open when it returns.
 func (w *entryWriter) writeAll(lines iter.Seq2[Line, error]) error {
 	for line, err := range lines {
 		if err == nil {
@@ -196,10 +195,10 @@ func (e *NewEntry) status() string {
 	return EntryPending
 }
 
-// fields is the entry's fields as Postgres writes an array.
+// fields returns the entry's fields as an array literal of Postgres.
 func (e *NewEntry) fields() string { return arrayLiteral(e.Fields) }
 
-// emptyFields is "" where there are none.
+// emptyFields returns the names as an array literal, "" if there are none.
 func (e *NewEntry) emptyFields() string {
 	if len(e.EmptyFields) == 0 {
 		return ""

@@ -16,30 +16,29 @@ import (
 // Status is the state of a mailing.
 type Status string
 
-// The states of a mailing; schema/README.md draws the ways between them.
+// The states of a mailing. schema/README.md shows the transitions.
 const (
-	Queued     Status = "QUEUED"     // its job waits
-	Pending    Status = "PENDING"    // its job was lost and waits again
+	Queued     Status = "QUEUED"     // its job is queued
+	Pending    Status = "PENDING"    // its job failed or was lost, and is queued again
 	Processing Status = "PROCESSING" // entries are being turned into emails
-	Sending    Status = "SENDING"    // all entries are emails, not all have ended
+	Sending    Status = "SENDING"    // all entries are emails, not all are final
 	Paused     Status = "PAUSED"
 	Completed  Status = "COMPLETED"
 	Cancelled  Status = "CANCELLED"
-	Failed     Status = "FAILED" // its job was tried three times
+	Failed     Status = "FAILED" // its job failed three times
 )
 
-// mailingQueue is the queue of a mailing's emails, by their priority; its lane is named by it.
+// mailingQueue is the queue of the emails of mailings, and of the lanes of mailings.
 const mailingQueue = email.QueueLow
 
-// Mailing is what there is to tell about a mailing. Accepted to Duplicates are as of
-// the upload and Total is their sum; the numbers from InvalidLater on are counted from
-// the entries by a loop, as of CountedAt.
+// Mailing is a mailing with its counts. Accepted, Invalid and Duplicates are as of the upload, and
+// Total is their sum. A loop counts InvalidLater to Unknown from the entries, as of CountedAt.
 type Mailing struct {
 	ID           uuid.UUID      `db:"id"`
 	CompanyID    uuid.UUID      `db:"company_id"`
 	RequestID    string         `db:"request_id"`
 	Filename     string         `db:"filename"`
-	StorageURL   string         `db:"storage_url"` // for the programs; not for the tenant
+	StorageURL   string         `db:"storage_url"` // internal; not shown to the tenant
 	DryRun       bool           `db:"dry_run"`
 	Subject      string         `db:"subject"`  // the template
 	Template     *string        `db:"template"` // name@version or name/locale@version of a stored template; nil = none
@@ -51,7 +50,7 @@ type Mailing struct {
 	SendAt       *time.Time     `db:"send_at"`
 	Status       Status         `db:"status"`
 	Generation   int            `db:"generation"` // 0 = never started
-	Attempts     int            `db:"attempts"`   // tries of its job in a row that failed
+	Attempts     int            `db:"attempts"`   // consecutive failed attempts of its job
 	LastAttempt  *time.Time     `db:"last_attempt"`
 	ErrorMessage *string        `db:"error_message"`
 	FirstEntry   uuid.NullUUID  `db:"first_entry"`
@@ -59,55 +58,55 @@ type Mailing struct {
 	ExpandedAt   *time.Time     `db:"expanded_at"`
 	WaitingFor   *string        `db:"waiting_for"` // see WaitsFor
 	WaitingUntil *time.Time     `db:"waiting_until"`
-	Settling     *string        `db:"settling"`    // "cancel" or "retry-failed" while that is being carried out
-	Attachments  int            `db:"attachments"` // how many it was uploaded with; see file.Store.AttachmentsOf
+	Settling     *string        `db:"settling"`    // the EntryAction in progress: "cancel" or "retry-failed"
+	Attachments  int            `db:"attachments"` // their number at upload; see file.Store.AttachmentsOf
 
 	Total      int `db:"total_lines"`
-	Processed  int `db:"processed_lines"` // entries that have become emails, or been found invalid
+	Processed  int `db:"processed_lines"` // entries that became emails or were found invalid
 	Accepted   int `db:"accepted"`
 	Invalid    int `db:"invalid"`
 	Duplicates int `db:"duplicates"`
-	// EmptyFields is how many of Accepted leave a column empty that a template uses without a
+	// EmptyFields is how many accepted lines leave a column empty that a template uses without a
 	// default.
 	EmptyFields int `db:"empty_fields"`
 	// InvalidByReason is Invalid as a JSON object of counts by error code.
 	InvalidByReason json.RawMessage `db:"invalid_by_reason"`
 
-	InvalidLater int `db:"invalid_later"` // found when it was expanded
+	InvalidLater int `db:"invalid_later"` // found invalid by the expander
 	Queued       int `db:"queued"`
 	Sent         int `db:"sent"`
 	Failed       int `db:"failed"`
 	Suppressed   int `db:"suppressed"`
 	Expired      int `db:"expired"`
 	Cancelled    int `db:"cancelled"`
-	Unknown      int `db:"unknown"` // FAILED, and the provider may have taken it
-	// Emails by delivery: each counts once, by its present state. Unsubscribed counts the
+	Unknown      int `db:"unknown"` // FAILED, and the provider may have accepted it
+	// Emails by delivery state: each counts once, by its current state. Unsubscribed counts the
 	// recipients who used the mailing's unsubscribe link.
 	Delivered    int        `db:"delivered"`
 	Bounced      int        `db:"bounced"`
 	Complained   int        `db:"complained"`
 	Unsubscribed int        `db:"unsubscribed"`
-	Rate         float64    `db:"rate"` // entries that ended per second, lately
+	Rate         float64    `db:"rate"` // entries per second that became final, over about the last 10 s
 	CountedAt    *time.Time `db:"counted_at"`
 
 	CreatedAt   time.Time  `db:"created_at"`
 	UpdatedAt   time.Time  `db:"updated_at"`
 	CompletedAt *time.Time `db:"completed_at"`
 
-	// When what is past its time was deleted; nil = it is there.
+	// When data older than its retention was deleted; nil = it was not.
 	FileDeletedAt    *time.Time `db:"file_deleted_at"`
-	EntriesDeletedAt *time.Time `db:"entries_deleted_at"` // the numbers stay
+	EntriesDeletedAt *time.Time `db:"entries_deleted_at"` // the counts stay
 
 	// CompanyPausedAt is when the reputation guard paused the mailings of the company; nil = it has not.
 	CompanyPausedAt *time.Time `db:"company_paused_at"`
 }
 
-// Ended is how many of the accepted entries have come to an end.
+// Ended returns how many of the accepted entries are final.
 func (m Mailing) Ended() int {
 	return m.InvalidLater + m.Sent + m.Failed + m.Suppressed + m.Expired + m.Cancelled + m.Unknown
 }
 
-// Remaining is how long the rest will take at the latest rate; 0 = not known, or done.
+// Remaining returns how long the remaining entries take at the current rate; 0 = unknown, or done.
 func (m Mailing) Remaining() time.Duration {
 	left := m.Accepted - m.Ended()
 	if m.Rate <= 0 || left <= 0 || m.Status == Cancelled {
@@ -156,8 +155,8 @@ func (s *Store) ListMailings(ctx context.Context, company, before uuid.UUID, lim
 // mailingExistsSQL reads one row by primary key and locks nothing.
 const mailingExistsSQL = `SELECT EXISTS (SELECT FROM mailings WHERE id = $1) AS found, ` + pg.ConfirmedColumn + ` IS NOT NULL AS confirmed`
 
-// MailingExists reports whether a mailing was committed, as outbox.Store.Exists does for an email, for a caller whose IngestMailing
-// returned pg.ErrUnknownOutcome.
+// MailingExists reports whether a mailing was committed, for a caller whose IngestMailing returned
+// pg.ErrUnknownOutcome. outbox.Store.Exists does the same for an email.
 func (s *Store) MailingExists(ctx context.Context, id uuid.UUID) (bool, error) {
 	found, err := s.db.ExistsConfirmed(ctx, mailingExistsSQL, id)
 	if err != nil {

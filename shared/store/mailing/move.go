@@ -14,9 +14,9 @@ import (
 	"email-gateway/shared/store/outbox"
 )
 
-// Each updates the row that lockForControlSQL has locked. A held or paused mailing has no current
-// job: the next one is written when it starts. One that waits for its job gets a new
-// generation, so that a job for the old time finds nothing to do.
+// These statements update the row that lockForControlSQL has locked. A held or paused mailing has no
+// current job: the next one is written when the mailing starts. A mailing that waits for its job gets
+// a new generation, so that a job for the old time has no effect.
 const (
 	movePausedSQL = `UPDATE mailings SET send_at = $2, updated_at = now() WHERE id = $1 RETURNING ` + mailingColumns
 
@@ -27,8 +27,8 @@ WHERE id = $1 RETURNING ` + mailingColumns
 )
 
 // moveJobSQL finds the mailing's job along email_outbox_lane_claim, in the company's lane of
-// jobs, and locks it. A job that the dispatcher may be publishing (enqueued_at), or has
-// locked, is left alone: it is of the old generation.
+// jobs, and locks it. It skips a job that the dispatcher may be publishing (enqueued_at) or has
+// locked: with its old generation, that job has no effect.
 const moveJobSQL = `
 UPDATE email_outbox SET next_at = greatest(now(), $2), payload = jsonb_set(payload, '{generation}', to_jsonb($3::integer))
 WHERE company_id = $4 AND id = (
@@ -37,9 +37,8 @@ WHERE company_id = $4 AND id = (
       AND o.status = 'PENDING' AND o.enqueued_at IS NULL AND o.payload ->> 'mailingId' = $1::text
     LIMIT 1 FOR UPDATE OF o SKIP LOCKED)`
 
-// MoveMailing has a mailing start at another time, as long as none of its entries has become
-// an email; the zero time is now. A paused one stays paused. *StateError when it is
-// too late.
+// MoveMailing changes the start time of a mailing; the zero time is now. A paused mailing stays
+// paused. It returns *StateError if the expansion of the mailing has begun.
 func (s *Store) MoveMailing(ctx context.Context, company, id uuid.UUID, at time.Time) (Mailing, error) {
 	sendAt := sql.NullTime{Time: at, Valid: !at.IsZero()}
 	return s.control(ctx, "move mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
@@ -58,7 +57,7 @@ func (s *Store) MoveMailing(ctx context.Context, company, id uuid.UUID, at time.
 	})
 }
 
-// moveJob moves the job that waits in the outbox, or writes one where there is none.
+// moveJob moves the job that waits in the outbox, or writes one if there is none.
 func moveJob(ctx context.Context, tx *sqlx.Tx, m *Mailing, sendAt sql.NullTime) error {
 	result, err := tx.ExecContext(ctx, moveJobSQL, m.ID, sendAt, m.Generation, m.CompanyID, email.QueueMailings)
 	if err != nil {

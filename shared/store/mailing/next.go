@@ -11,13 +11,13 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// countLaneSQL counts along email_outbox_lane_claim, and stops at $2. It locks nothing.
+// countLaneSQL counts along email_outbox_lane_claim up to $2 rows. It locks nothing.
 const countLaneSQL = `
 SELECT count(*) FROM (
     SELECT FROM email_outbox WHERE lane_id = $1 AND status IN ('PENDING', 'RETRY_SCHEDULED') LIMIT $2
 ) waiting`
 
-// CountLane is how many rows of a lane wait to be sent, limit at most.
+// CountLane returns how many rows of a lane wait to be sent, limit at most.
 func (s *Store) CountLane(ctx context.Context, lane int64, limit int) (int, error) {
 	var n int
 	if err := s.db.GetContext(ctx, &n, countLaneSQL, lane, limit); err != nil {
@@ -40,9 +40,9 @@ type ExpandableEntry struct {
 	CPFCNPJHash string         `db:"cpf_cnpj_hash"`
 }
 
-// nextEntriesSQL reads a range of the primary key of mailing_entries, in its order, and
-// locks nothing. Entries of mailings that were uploaded at the same time lie in between;
-// IS TRUE keeps the comparison from being answered by mailing_entries_address.
+// nextEntriesSQL reads a range of the primary key of mailing_entries in id order and locks
+// nothing. The range contains entries of mailings that were uploaded at the same time. IS TRUE
+// keeps the planner from using mailing_entries_address.
 const nextEntriesSQL = `
 SELECT id, status = 'PENDING' AS pending, email, token, fields, coalesce(nome, '') AS nome, coalesce(razao_social, '') AS razao_social,
        coalesce(recipient_external_id, '') AS recipient_external_id, coalesce(cpf_cnpj_hash, '') AS cpf_cnpj_hash
@@ -50,7 +50,7 @@ FROM mailing_entries
 WHERE id >= $2 AND id <= $3 AND id <> $4 AND (mailing_id = $1) IS TRUE
 ORDER BY id LIMIT $5`
 
-// NextEntries lists at most limit entries behind the job's cursor.
+// NextEntries lists at most limit entries after the job's cursor.
 func (s *Store) NextEntries(ctx context.Context, job *Job, limit int) ([]ExpandableEntry, error) {
 	from := job.ExpandedTo
 	if from == uuid.Nil {

@@ -14,9 +14,9 @@ import (
 	"email-gateway/shared/store/sql"
 )
 
-// demand is what the mailing adds, with so many lines. Its own row is counted already: see
-// ofOwnRow. The file of a dry run is not kept, but its entries hold the same data: they count
-// as much as the file, for as long as a file is kept.
+// demand returns what the mailing with these counts adds to the usage. The usage includes the
+// mailing's own row already: see ofOwnRow. The file of a dry run is not kept, but its entries hold
+// the same data: they count as many bytes as the file, for the retention of files.
 func (m *NewMailing) demand(counts Counts) quota.Demand {
 	wanted := quota.Demand{quota.MailingRowsPerDay: int64(counts.Total), quota.StoredFileBytes: m.FileBytes}
 	if m.DryRun {
@@ -32,7 +32,7 @@ func (m *NewMailing) demand(counts Counts) quota.Demand {
 	return wanted
 }
 
-// templates returns the html and text to store: those of a dry run are never used.
+// templates returns the HTML and text to store. A dry run stores none, because it never uses them.
 func (m *NewMailing) templates() (html, text string) {
 	if m.DryRun {
 		return "", ""
@@ -45,15 +45,15 @@ func (m *NewMailing) templateBytes() int64 {
 	return int64(len(html) + len(text))
 }
 
-// ofOwnRow is what the row of the mailing, QUEUED, adds to the use before the mailing is
-// checked.
+// ofOwnRow returns what the mailing's row, inserted as QUEUED, adds to the usage before
+// checkQuotas runs.
 func (m *NewMailing) ofOwnRow() quota.Demand {
 	return quota.Demand{quota.RunningMailings: 1, quota.StoredBodyBytes: m.templateBytes()}
 }
 
-// checkQuotas refuses a mailing that would exceed a quota. runs: it starts. Before
-// the lines are read, a quick check without locks may refuse early, so that they need not be read.
-// pg.ErrBusy: another transaction has locked the quotas.
+// checkQuotas returns *quota.Error if the mailing would exceed a quota, and pg.ErrBusy if another
+// transaction has locked the quotas. runs: the mailing starts. quick: check without the lock; this
+// may refuse the mailing before its lines are read.
 func (in *ingest) checkQuotas(ctx context.Context, tx *sqlx.Tx, counts Counts, runs, quick bool) error {
 	m := &in.mailing
 	if !quick {
@@ -73,8 +73,8 @@ func (in *ingest) checkQuotas(ctx context.Context, tx *sqlx.Tx, counts Counts, r
 	return b.Take(wanted)
 }
 
-// checkRunning refuses to set a mailing going where as many run as may. The caller has
-// locked the company's quotas, if that must be exact.
+// checkRunning returns *quota.Error if the quota of running mailings is used up. The check is exact
+// only if the caller has locked the company's quotas.
 func checkRunning(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) error {
 	b, err := quota.OpenBudget(ctx, tx, company, nil, true)
 	if err != nil {
@@ -83,14 +83,14 @@ func checkRunning(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) error {
 	return b.Take(quota.Demand{quota.RunningMailings: 1})
 }
 
-// Unlimited is a room that has no end.
+// Unlimited is the value of a Room's field without a limit.
 const Unlimited int64 = -1
 
-// Room is what mailings of a company may still make.
+// Room is how many emails and recipients the mailings of a company may still create.
 type Room struct {
-	Emails     int64     // of the day, or Unlimited
+	Emails     int64     // until the end of the day, or Unlimited
 	Recipients int64     // or Unlimited
-	Until      time.Time // when the day is over
+	Until      time.Time // the end of the day
 	// Paused: the reputation guard has paused the mailings of the company.
 	Paused bool
 }
@@ -98,7 +98,7 @@ type Room struct {
 // mailingsPausedSQL reads one row by primary key and locks nothing.
 const mailingsPausedSQL = `SELECT mailings_paused_at IS NOT NULL FROM companies WHERE id = $1`
 
-// FindMailingRoom returns what mailings of a company may make now.
+// FindMailingRoom returns the current Room of a company.
 func (s *Store) FindMailingRoom(ctx context.Context, company uuid.UUID) (Room, error) {
 	use, err := quota.Read(ctx, s.db, company, false)
 	if err != nil {
@@ -127,12 +127,12 @@ type Waiting struct {
 	Until time.Time // zero = until an operator resumes the company's mailings
 }
 
-// WaitsForReputation as the reason of a Waiting: the reputation guard has paused the mailings of the
-// company.
+// WaitsForReputation is the reason of a Waiting if the reputation guard has paused the mailings of
+// the company.
 const WaitsForReputation quota.Quota = "reputation"
 
-// WaitsFor is what a mailing waits for at this time, a quota or WaitsForReputation, and until when; "" =
-// nothing.
+// WaitsFor returns what the mailing waits for now, a quota or WaitsForReputation, and until when. For
+// is "" if the mailing does not wait.
 func (m Mailing) WaitsFor(now time.Time) Waiting {
 	if m.CompanyPausedAt != nil {
 		switch m.Status {
@@ -150,9 +150,9 @@ func (m Mailing) WaitsFor(now time.Time) Waiting {
 	return Waiting{}
 }
 
-// cancelUnstartedSQL goes along mailings_open, which holds mailings at work, and locks those
-// that it changes, and their lanes (by the unique index of dispatch_lanes); one that somebody
-// has locked is left for the next round. The EntryActionLoop cancels the entries.
+// cancelUnstartedSQL scans mailings_open, which contains the mailings in progress. It locks the
+// mailings that it changes and their lanes (by the unique index of dispatch_lanes), and leaves
+// locked mailings to the next round. The EntryActionLoop cancels the entries.
 const cancelUnstartedSQL = `
 WITH due AS MATERIALIZED (
     SELECT id FROM mailings WHERE status = 'PAUSED' AND generation = 0 AND created_at < now() - $1 * interval '1 ms'
@@ -167,8 +167,8 @@ WITH due AS MATERIALIZED (
 )
 SELECT id FROM cancelled`
 
-// CancelUnstarted cancels at most limit mailings that were uploaded longer ago than age, to
-// be held, and have never been started. Their files can be deleted at once: see retention.Store.DueFiles.
+// CancelUnstarted cancels at most limit mailings that were uploaded as held longer ago than age and
+// were never started. Their files can be deleted at once: see retention.Store.DueFiles.
 func (s *Store) CancelUnstarted(ctx context.Context, age time.Duration, limit int) (int, error) {
 	var cancelled []uuid.UUID
 	err := pg.Write(func(args []any) error {
@@ -181,7 +181,7 @@ func (s *Store) CancelUnstarted(ctx context.Context, age time.Duration, limit in
 	return len(cancelled), nil
 }
 
-// sizedFile is the file of a mailing.
+// sizedFile is the size of a mailing's file.
 type sizedFile struct {
 	mailing uuid.UUID
 	bytes   int64
@@ -195,7 +195,7 @@ var sizeFilesParameters = pg.Parameters[struct{}, sizedFile]{
 	},
 }
 
-// SizeFiles writes down how many bytes the files of mailings have where that is not known.
+// SizeFiles stores the sizes of the files of mailings whose size is unknown.
 func (s *Store) SizeFiles(ctx context.Context, mailings []uuid.UUID, bytes []int64) error {
 	if len(mailings) != len(bytes) {
 		return errors.New("size files: one size per mailing expected")

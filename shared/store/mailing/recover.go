@@ -10,9 +10,9 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// insertJobSQL is the tail of a statement whose CTE "next" holds mailings and, as
-// job_id and delay_ms, the id of the job that each is to get and how long it waits. A
-// company without a lane for jobs would lose the job: its row is refused.
+// insertJobSQL is the end of a statement whose CTE "next" contains mailings and, as job_id and
+// delay_ms, the id and the delay of each mailing's new job. If the company has no lane for jobs,
+// the LEFT JOIN makes the insert fail, so that the job is not lost silently.
 const insertJobSQL = `
     INSERT INTO email_outbox (id, company_id, lane_id, target, request_id, payload, next_at, expires_at)
     SELECT n.job_id, n.company_id, l.id, 'mailing.process', n.request_id,
@@ -24,11 +24,10 @@ const insertJobSQL = `
 // recoverSQL finds mailings along mailings_open and locks them, skipping those that
 // another transaction has locked.
 //
-// A job that has been silent for $2 is replaced by raising the generation. A mailing that
-// waits for a job, has none in the outbox (found along email_outbox_lane_claim, in the
-// company's lane of jobs) and has not moved for $3 gets another job of the same
-// generation: its previous message may still be in a long queue, and is equivalent to the new
-// one; of the two, the second finds nothing to do.
+// It replaces a job without a heartbeat for $2 by raising the generation. A mailing that waits
+// for a job, has none in the outbox (looked up along email_outbox_lane_claim, in the company's
+// lane of jobs) and has not changed for $3 gets another job of the same generation. The previous
+// message may still be in a long queue; whichever of the two jobs runs second has no effect.
 const recoverSQL = `
 WITH found AS (
     SELECT m.id, m.status FROM mailings m
@@ -54,15 +53,15 @@ SELECT id, stale FROM moved ORDER BY id`
 // RecoveredMailing is a mailing that was given a new job.
 type RecoveredMailing struct {
 	ID    uuid.UUID `db:"id"`
-	Stale bool      `db:"stale"` // its job had died; otherwise the job's message was lost
+	Stale bool      `db:"stale"` // its job wrote no heartbeat; false: the job's message was lost
 }
 
 // recoverBatch bounds one call.
 const recoverBatch = 100
 
-// RecoverMailings gives a new job to mailings whose job has been silent for stale, and
-// to those whose job must have been lost in transit, because nothing happened for
-// lost. more: there may be others.
+// RecoverMailings writes a new job for mailings whose job wrote no heartbeat for stale, and for
+// those whose job's message is assumed lost because they did not change for lost. more reports
+// whether there may be others.
 func (s *Store) RecoverMailings(ctx context.Context, stale, lost time.Duration) (recovered []RecoveredMailing, more bool, err error) {
 	jobs := make([]uuid.UUID, recoverBatch)
 	for i := range jobs {

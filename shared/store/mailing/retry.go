@@ -9,7 +9,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// resolveMailingLettersSQL goes along dead_letters_mailing.
+// resolveMailingLettersSQL finds rows by dead_letters_mailing.
 const resolveMailingLettersSQL = `
 UPDATE dead_letters SET resolved_at = now(), updated_at = now(), resolution = 'retried', resolved_by = $2, replay_id = $3
 WHERE mailing_id = $1 AND target = 'mailing.process' AND resolved_at IS NULL`
@@ -19,9 +19,9 @@ func resolveMailingLetters(ctx context.Context, tx *sqlx.Tx, mailing uuid.UUID, 
 	return pg.Translate(err)
 }
 
-// RetryFailedMailing starts a mailing that has FAILED again and resolves its dead letters: by whom, and by which replay, if by
-// any. It calls read in its transaction, before the commit; nil = nothing is read. It returns *StateError for a mailing in another
-// status.
+// RetryFailedMailing starts a FAILED mailing again and resolves its dead letters; by is who resolves them, replay the replay that
+// does so (uuid.Nil = none). It calls read, unless it is nil, in its transaction before the commit. It returns *StateError for a
+// mailing in another status.
 func (s *Store) RetryFailedMailing(ctx context.Context, company, id uuid.UUID, by string, replay uuid.UUID, read func(tx *sqlx.Tx) error) error {
 	retry := retryFailed(ctx, by, replay)
 	_, err := s.control(ctx, "retry dead letter", company, id, func(tx *sqlx.Tx, m *Mailing) error {
@@ -33,7 +33,7 @@ func (s *Store) RetryFailedMailing(ctx context.Context, company, id uuid.UUID, b
 	return err
 }
 
-// RetryFailedMailingIn is RetryFailedMailing as a part of a transaction.
+// RetryFailedMailingIn is RetryFailedMailing inside the caller's transaction.
 func RetryFailedMailingIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID, by string, replay uuid.UUID) error {
 	_, err := controlIn(ctx, tx, company, id, retryFailed(ctx, by, replay))
 	return err

@@ -14,32 +14,32 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// RowDuplicate is the status of a row whose address an earlier row has. Other rows that are no
-// entries are EntryInvalid; the rest have their entry's status.
+// RowDuplicate is the status of a row whose address an earlier row has. Other rows without an entry
+// have EntryInvalid; rows with an entry have its status.
 const RowDuplicate = "DUPLICATE"
 
 // Row is a row of a mailing's file with its outcome.
 type Row struct {
 	Line           int            `db:"line_no"`
-	ID             uuid.NullUUID  `db:"id"`          // of its email, or of the one it would have become; null of a row that is no entry
-	Email          string         `db:"email"`       // "" of a row that is no entry
-	Column         string         `db:"column_name"` // at fault, of a row that is no entry; "" = the row as a whole
+	ID             uuid.NullUUID  `db:"id"`          // of its entry, and of the email made from it; null without an entry
+	Email          string         `db:"email"`       // "" without an entry
+	Column         string         `db:"column_name"` // the invalid column of a row without an entry; "" = the whole row
 	Status         string         `db:"status"`
-	Code           string         `db:"code"`   // why it was not sent, or why its last try failed; "" = nothing is known
-	Reason         string         `db:"reason"` // the same in words; "" = nothing is known besides the code
+	Code           string         `db:"code"`   // why it was not sent, or why its last attempt failed; "" = unknown
+	Reason         string         `db:"reason"` // human-readable; "" = only the code is known
 	OutcomeUnknown bool           `db:"outcome_unknown"`
 	Attempts       int            `db:"attempts"`
 	LastAttempt    *time.Time     `db:"last_attempt"`
 	SESMessageID   *string        `db:"external_id"`
 	ExternalID     *string        `db:"recipient_external_id"`
-	EmptyFields    pq.StringArray `db:"empty_fields"` // columns that it leaves empty and a template uses
-	// Of its email; see Email.
+	EmptyFields    pq.StringArray `db:"empty_fields"` // the columns that a template uses and it leaves empty
+	// The delivery state of its email; see emails.Email.
 	Delivery       *email.DeliveryState `db:"delivery"`
 	DeliveryAt     *time.Time           `db:"delivery_at"`
 	DeliveryReason *string              `db:"delivery_reason"`
 }
 
-// RowCursor is how far a list of rows has come. The zero one is its beginning.
+// RowCursor is a position in a list of rows. The zero value is the beginning.
 type RowCursor struct {
 	Line  int       // the last row
 	Entry uuid.UUID // the last row that is an entry
@@ -54,8 +54,8 @@ type RowFilter struct {
 
 // entryRowsSQL reads the range of the primary key that holds the mailing's entries, as
 // entriesSQL does, and the logs of those that became emails by primary key. It locks
-// nothing. LIMIT 1 keeps the planner from reading all logs to join them, and IS TRUE from an
-// index of the company's logs.
+// nothing. LIMIT 1 keeps the planner from reading all logs for a join, and IS TRUE keeps it
+// from using an index of the company's logs.
 const entryRowsSQL = `
 SELECT e.id, e.line_no, e.email, e.status, e.outcome_unknown, e.attempts, e.last_attempt, e.external_id, e.recipient_external_id, e.empty_fields,
        CASE e.status WHEN 'INVALID' THEN upper(e.invalid_reason) WHEN 'SENT' THEN '' ELSE coalesce(l.error_code, '') END AS code,
@@ -83,7 +83,7 @@ type RowPage struct {
 	More bool      // there may be others
 }
 
-// MailingRows returns a page of a mailing's rows; pg.ErrNotFound when the company has no such
+// MailingRows returns a page of a mailing's rows, or pg.ErrNotFound if the company has no such
 // mailing.
 func (s *Store) MailingRows(ctx context.Context, company, id uuid.UUID, f RowFilter) (RowPage, error) {
 	m, err := s.FindMailing(ctx, company, id)

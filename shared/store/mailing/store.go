@@ -1,5 +1,5 @@
-// Package mailing holds the statements of mailings: the upload of their lines, the expansion into emails, the controls that
-// pause, resume, cancel and repeat them, and their counts.
+// Package mailing contains the SQL statements of mailings: the upload of their lines, the expansion into emails, the
+// controls that start, pause, resume, move, cancel and retry them, and their counts.
 package mailing
 
 import (
@@ -13,11 +13,11 @@ import (
 type Store struct {
 	db   *pg.DB
 	keys *idempotency.Store
-	// expanding has the companies whose mailings have met a locked recipient a moment ago.
+	// expanding contains the companies whose mailings recently waited for a locked recipient.
 	expanding *pg.Aside[uuid.UUID]
 }
 
-// New makes a Store on connections.
+// New returns a Store that uses the connections of db.
 func New(db *pg.DB, keys *idempotency.Store) *Store {
 	return &Store{db: db, keys: keys, expanding: pg.NewAside[uuid.UUID]()}
 }

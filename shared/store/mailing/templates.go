@@ -10,8 +10,8 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Templates is what the emails of a mailing are made from. It never changes until
-// EraseTemplates of package retention blanks it.
+// Templates is what the emails of a mailing are made from. It does not change until
+// retention.Store.EraseTemplates blanks it.
 type Templates struct {
 	HTML           string         `db:"html"`
 	Text           string         `db:"text_body"` // "" = none
@@ -19,10 +19,10 @@ type Templates struct {
 	HTMLSHA256     []byte         `db:"html_sha256"`
 	CheckerVersion int            `db:"checker_version"`
 	Attachments    int            `db:"attachments"` // how many files every email has
-	Fields         pq.StringArray `db:"fields"`      // the names that outbox.LoadedEmail.Fields holds values of
+	Fields         pq.StringArray `db:"fields"`      // the names of the values in outbox.LoadedEmail.Fields
 	Subject        string         `db:"subject"`
-	Template       string         `db:"template"`           // the version of a stored template that the others are of; "" = none
-	Variables      string         `db:"template_variables"` // JSON: what that version declares
+	Template       string         `db:"template"`           // the stored template version of the other fields; "" = none
+	Variables      string         `db:"template_variables"` // JSON: the variables that this version declares
 }
 
 // mailingTemplatesSQL reads one row by primary key and locks nothing.
@@ -31,8 +31,8 @@ SELECT html, coalesce(text_body, '') AS text_body, auto_text, html_sha256, check
        coalesce(template, '') AS template, coalesce(template_variables, '') AS template_variables
 FROM mailings WHERE id = $1`
 
-// MailingTemplates reads them; pg.ErrNotFound if there is no such mailing, or its templates are
-// not kept any more.
+// MailingTemplates returns a mailing's templates, or pg.ErrNotFound if there is no such mailing or
+// its templates are no longer kept.
 func (s *Store) MailingTemplates(ctx context.Context, mailing uuid.UUID) (Templates, error) {
 	var t Templates
 	if err := s.db.GetContext(ctx, &t, mailingTemplatesSQL, mailing); err != nil {

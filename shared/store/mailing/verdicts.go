@@ -73,7 +73,7 @@ func (s *Store) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter
 	}
 }
 
-// earliest returns the source with the smallest line number, nil when all have ended.
+// earliest returns the source with the smallest line number, or nil if all have ended.
 func earliest(sources []*verdictPager) (next *verdictPager, err error) {
 	line := 0
 	for _, source := range sources {
@@ -130,7 +130,7 @@ func (s *Store) invalidAfter(ctx context.Context, company, mailing, cursor uuid.
 	return page, cursor, nil
 }
 
-// codeOfReason is the error code of an entry that is invalid for the reason.
+// codeOfReason returns the error code of an invalid entry's reason.
 func codeOfReason(reason string) string { return strings.ToUpper(reason) }
 
 // verdictPager returns rejected lines one by one and fetches the next page when it has none left.
