@@ -22,11 +22,11 @@ type NewEmail struct {
 	ID             uuid.UUID // UUIDv7
 	CompanyID      uuid.UUID
 	RequestID      string
-	Job            email.SendJob // Attempt and EnqueuedAt are the dispatcher's to fill in
+	Job            email.SendJob // the dispatcher sets Attempt and EnqueuedAt
 	Sender         string        // From, with its display name
 	HTML           string        // "" = none
 	Text           string        // "" = none
-	NoAutoText     bool          // without Text there is no text part; otherwise the worker makes one from HTML
+	NoAutoText     bool          // send no text part if Text is empty; otherwise the worker generates one from HTML
 	HTMLSHA256     []byte
 	CheckerVersion int
 	CPFCNPJ        []byte // encrypted; nil = none
@@ -36,14 +36,14 @@ type NewEmail struct {
 	TTL            time.Duration // from acceptance or SendAt, whichever is later
 	CreatedAt      time.Time
 	Idempotency    *idempotency.Key // nil = none
-	Aggregate      *Aggregate       // what it is about; nil = nothing that anybody named
-	Template       string           // name@version or name/locale@version of the template it was made from; "" = none
+	Aggregate      *Aggregate       // what the email is about; nil = none
+	Template       string           // name@version or name/locale@version of its template; "" = none
 	Attachments    []file.Attachment
 
 	payload []byte
 }
 
-// size is about how many bytes the email adds to a statement.
+// size is the approximate number of bytes that the email adds to a statement.
 func (e NewEmail) size() int { return len(e.HTML) + len(e.Text) + len(e.payload) + len(e.CPFCNPJ) }
 
 // Accepter writes new emails, many at a time.
@@ -54,8 +54,8 @@ type Accepter struct {
 	near  *nearQuotas
 }
 
-// accepted is the result for one email of a group. held: it was not written, because another
-// transaction holds the idempotency key of this or another email of the group.
+// accepted is the result for one email of a group. held means that the email was not written, because another
+// transaction holds its idempotency key or that of another email of the group.
 type accepted struct {
 	inserted bool
 	held     bool
@@ -70,14 +70,13 @@ func (s *Store) NewAccepter() *Accepter {
 	).Fair(func(e NewEmail) uuid.UUID { return e.CompanyID })}
 }
 
-// Accept commits the email and returns nil: from here on it cannot be lost.
+// Accept commits the email. After it returns nil, the email cannot be lost.
 //
-// A used idempotency key is not an error of the database: the result is a
-// *idempotency.UsedError with the stored answer, and nothing was written. A taken aggregate is an
-// *AggregateTakenError in the same way. *file.GoneError: an attached file does not exist (any more). *quota.Error: a quota of the
-// company would be exceeded; the caller looks up the answer of an idempotency key itself.
-// Other errors: lane.ErrNone, ErrAggregateBusy, idempotency.ErrInProgress, pg.ErrBusy, pg.ErrUnavailable (nothing
-// written), pg.ErrUnknownOutcome (call Exists).
+// If it returns one of these errors, nothing was written: *idempotency.UsedError with the stored response, if the
+// idempotency key was used; *AggregateTakenError; *file.GoneError, if an attached file does not exist; *quota.Error, if
+// the email would exceed a quota of the company (the caller then looks up the response of the idempotency key itself);
+// lane.ErrNone, ErrAggregateBusy, idempotency.ErrInProgress, pg.ErrBusy and pg.ErrUnavailable. After
+// pg.ErrUnknownOutcome the email may have been written: call Exists.
 func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 	var err error
 	if e.payload, err = json.Marshal(e.Job); err != nil {
@@ -87,7 +86,7 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 	if err != nil {
 		return err
 	}
-	// A key that expires between the insert and the look-up makes a second round.
+	// If the key expires between the insert and the look-up, the next round inserts the email.
 	for range 3 {
 		inserted, err := a.insert(ctx, e, near)
 		var taken *AggregateTakenError
@@ -97,7 +96,7 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 		if err != nil || inserted {
 			return err
 		}
-		// The insert may have met itself: it is run again when its answer was lost.
+		// The email may exist already: database/sql runs the insert again when the connection breaks before the answer.
 		stands, err := a.store.Exists(ctx, e.ID)
 		switch {
 		case err != nil:
@@ -119,10 +118,10 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 	return lane.ErrNone
 }
 
-// insert adds the email to a group. An email with an aggregate is written alone: a program's open
-// transaction may hold its key, and other emails must not wait for that. So is one with attachments, because a
-// cleaner may hold a file, and one with an
-// idempotency key of a company one of whose keys another transaction held a moment ago.
+// insert adds the email to a group. Three kinds of email are written alone, so that other emails do not wait for their
+// locks: one with an aggregate, whose key a program's open transaction may hold; one with attachments, because a
+// cleaner may hold a file; and one with an idempotency key, if another transaction held a key of its company a moment
+// ago.
 func (a *Accepter) insert(ctx context.Context, e NewEmail, near bool) (bool, error) {
 	switch {
 	case e.Aggregate != nil, len(e.Attachments) > 0:
@@ -137,8 +136,8 @@ func (a *Accepter) insert(ctx context.Context, e NewEmail, near bool) (bool, err
 	return a.insertAlone(ctx, e)
 }
 
-// insertAlone inserts an email with an idempotency key in a statement of its own, and waits for the key as
-// long as pg.Bounded permits.
+// insertAlone inserts an email with an idempotency key in its own statement, and waits for the key as long as
+// pg.Bounded permits.
 func (a *Accepter) insertAlone(ctx context.Context, e NewEmail) (bool, error) {
 	inserted, err := pg.Bounded(ctx, a.store.db, e.key().Row(e.CompanyID), func(wait time.Duration) ([]bool, error) {
 		inserted, err := a.store.insertEmails(ctx, []NewEmail{e}, wait)
@@ -153,9 +152,9 @@ func (a *Accepter) insertAlone(ctx context.Context, e NewEmail) (bool, error) {
 	return inserted[0], nil
 }
 
-// insertGroup writes a group. When another transaction holds one of its keys, the emails
-// without a key are written, and the others are left to be written one by one, so that a company waits only
-// for its own keys. A lock of a whole table is waited for: it blocks every email.
+// insertGroup writes a group. If another transaction holds one of its keys, insertGroup writes only the emails without
+// a key and marks the others as held; they are then written one by one, so that a company waits only for its own keys.
+// If a whole table is locked, insertGroup waits for the lock, because it blocks every email.
 func (s *Store) insertGroup(ctx context.Context, emails []NewEmail) ([]accepted, error) {
 	wait := idempotency.InsertWait
 	if !slices.ContainsFunc(emails, isKeyed) {
@@ -207,8 +206,8 @@ func (a *Accepter) Close() {
 // existsSQL reads one row by primary key and locks nothing.
 const existsSQL = `SELECT EXISTS (SELECT FROM email_outbox WHERE id = $1) AS found, ` + pg.ConfirmedColumn + ` IS NOT NULL AS confirmed`
 
-// Exists reports whether an email was committed, on a synchronous standby too where there is one, for a caller
-// whose Accept returned pg.ErrUnknownOutcome.
+// Exists reports whether an email was committed, and confirmed by a synchronous standby where there is one. It is for
+// callers whose Accept returned pg.ErrUnknownOutcome.
 func (s *Store) Exists(ctx context.Context, id uuid.UUID) (bool, error) {
 	found, err := s.db.ExistsConfirmed(ctx, existsSQL, id)
 	if err != nil {

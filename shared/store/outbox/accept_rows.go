@@ -18,7 +18,7 @@ import (
 	"email-gateway/shared/store/sql"
 )
 
-// acceptStatement is the statement that writes the emails.
+// acceptStatement returns the statement that inserts the emails.
 func acceptStatement(emails []NewEmail) string {
 	if anyScheduled(emails) {
 		return sql.AcceptScheduled
@@ -30,7 +30,7 @@ func anyScheduled(emails []NewEmail) bool {
 	return slices.ContainsFunc(emails, func(e NewEmail) bool { return !e.SendAt.IsZero() })
 }
 
-// acceptScalars are what accept.sql takes besides the emails.
+// acceptScalars are the scalar parameters of accept.sql and accept_scheduled.sql.
 type acceptScalars struct {
 	count int // of the emails
 	wait  time.Duration
@@ -103,7 +103,7 @@ func (s *Store) insertEmails(ctx context.Context, emails []NewEmail, wait time.D
 	return results, nil
 }
 
-// AcceptIn writes emails in a transaction of the caller's, which waits for a lock at most so long.
+// AcceptIn writes emails in the caller's transaction and waits for each lock at most as long as wait.
 func AcceptIn(ctx context.Context, tx *sqlx.Tx, emails []NewEmail, wait time.Duration) error {
 	if len(emails) == 0 {
 		return nil
@@ -124,7 +124,7 @@ func AcceptIn(ctx context.Context, tx *sqlx.Tx, emails []NewEmail, wait time.Dur
 	return nil
 }
 
-// key is the email's idempotency key, the empty one if it has none.
+// key returns the email's idempotency key, or the zero Key if it has none.
 func (e *NewEmail) key() idempotency.Key {
 	if e.Idempotency == nil {
 		return idempotency.Key{}
@@ -132,7 +132,7 @@ func (e *NewEmail) key() idempotency.Key {
 	return *e.Idempotency
 }
 
-// about is what the email is about, the empty one if that has no name.
+// about returns the email's aggregate, or the zero Aggregate if it has none.
 func (e *NewEmail) about() Aggregate {
 	if e.Aggregate == nil {
 		return Aggregate{}
@@ -140,7 +140,7 @@ func (e *NewEmail) about() Aggregate {
 	return *e.Aggregate
 }
 
-// Attached are the attachments of emails, for file.Hold and file.Link.
+// Attached returns the attachments of emails, for file.Hold and file.Link.
 func Attached(emails []NewEmail) []file.Owned {
 	var all []file.Owned
 	for i := range emails {

@@ -11,9 +11,8 @@ import (
 	"email-gateway/shared/store/sql"
 )
 
-// Advance applies one transition in a statement of its own, for callers with one email. It waits
-// at most 4 s for a row that another transaction has locked: then it returns ErrAggregateBusy,
-// and nothing was changed.
+// Advance applies one transition in its own statement, for callers with one email. It waits at most LockWait (4 s) for
+// a row that another transaction has locked. It then returns ErrAggregateBusy, and nothing was changed.
 func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 	t, err := t.encoded()
 	if err != nil {
@@ -38,13 +37,13 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 // tried is the result of a transition in a group.
 type tried struct {
 	Advanced
-	// rerun: the connection broke and the statement was run once more. An earlier run of it
-	// may still be running, and may be what has locked the email.
+	// rerun means that the connection broke and database/sql ran the statement again. The earlier run may still be
+	// running, and may hold the lock on the email.
 	rerun bool
 }
 
-// advance applies the transitions of a group, and waits at most so long for a lock that is
-// not of an outbox row.
+// advance applies the transitions of a group. It does not wait for locked outbox rows, and waits for any other lock at
+// most as long as wait.
 func (s *Store) advance(ctx context.Context, ts []Transition, wait time.Duration) ([]tried, error) {
 	statement, parameters := s.advanceEmail, advanceParameters
 	if plain(ts) {
@@ -74,8 +73,8 @@ func AdvanceIn(ctx context.Context, tx *sqlx.Tx, t Transition) (Advanced, error)
 	return results[0], nil
 }
 
-// AdvanceAllIn applies transitions of different emails as a part of a transaction, and waits at most wait for each lock. One
-// that lost a race is for the caller to repeat as a whole.
+// AdvanceAllIn applies transitions of different emails in the caller's transaction, and waits for each lock at most as
+// long as wait. If the statement loses a race with another transaction, the caller must repeat its whole transaction.
 func AdvanceAllIn(ctx context.Context, tx *sqlx.Tx, ts []Transition, wait time.Duration) ([]Advanced, error) {
 	ready := make([]Transition, len(ts))
 	for i, t := range ts {
@@ -87,18 +86,18 @@ func AdvanceAllIn(ctx context.Context, tx *sqlx.Tx, ts []Transition, wait time.D
 	return advanceAllIn(ctx, tx, ready, wait)
 }
 
-// advanceAllIn is AdvanceAllIn for transitions that are encoded.
+// advanceAllIn is AdvanceAllIn for encoded transitions.
 func advanceAllIn(ctx context.Context, tx *sqlx.Tx, ts []Transition, wait time.Duration) ([]Advanced, error) {
 	return advanceWaiting(ts, wait, func(rows any, columns []any) error {
 		return pg.Translate(tx.SelectContext(ctx, rows, sql.AdvanceWaiting, columns...))
 	})
 }
 
-// advanceWaiting waits at most so long for each lock.
+// advanceWaiting applies encoded transitions, and waits for each lock at most as long as wait.
 func advanceWaiting(ts []Transition, wait time.Duration, run func(rows any, columns []any) error) ([]Advanced, error) {
 	results, err := advance(ts, advanceArguments(advanceParameters, ts, wait), run)
 	for i := range results {
-		// A row that is not there after the wait was deleted meanwhile.
+		// The statement waits for locked rows, so without GiveWay a row that it did not find was deleted meanwhile.
 		results[i].Locked = results[i].Locked && ts[i].GiveWay
 	}
 	return results, err

@@ -12,10 +12,10 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// AdvanceAll applies transitions of different emails of a company in one commit, for a client
-// that waits for the answer, and returns their results in order. A program's open
-// transaction may hold an email for any time: after 4 s that is
-// ErrAggregateBusy, or pg.ErrBusy at once when too many others wait already, and nothing was changed.
+// AdvanceAll applies transitions of different emails of one company in one commit, and returns their results in order.
+// It is for requests whose client waits. A program's open transaction may hold an email for any length of time:
+// AdvanceAll returns ErrAggregateBusy after LockWait (4 s), or pg.ErrBusy at once if too many other requests wait
+// already. Nothing was changed then.
 func (s *Store) AdvanceAll(ctx context.Context, company uuid.UUID, ts []Transition) ([]Advanced, error) {
 	encoded := make([]Transition, len(ts))
 	for i, t := range ts {
@@ -40,8 +40,8 @@ func (s *Store) AdvanceAll(ctx context.Context, company uuid.UUID, ts []Transiti
 	return all, Held(err)
 }
 
-// UntilUnlocked moves an email again while another transaction has it locked, for as long as
-// somebody waits who asked for it. Between two tries it holds no connection.
+// UntilUnlocked calls move again while another transaction has the email locked. After LockWait it returns
+// ErrAggregateBusy. It holds no connection between two calls.
 func UntilUnlocked(ctx context.Context, move func(context.Context, Transition) (Advanced, error), t Transition) (Advanced, error) {
 	for end := time.Now().Add(LockWait); ; {
 		moved, err := move(ctx, t)
@@ -59,7 +59,7 @@ func UntilUnlocked(ctx context.Context, move func(context.Context, Transition) (
 	}
 }
 
-// Held converts a lock timeout to the error for an email.
+// Held converts a lock timeout to ErrAggregateBusy.
 func Held(err error) error {
 	if pg.IsLockTimeout(err) && !errors.Is(err, pg.ErrBusy) {
 		return errors.Join(ErrAggregateBusy, err)

@@ -11,18 +11,16 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// slotWait is how long a claim waits for a connection to be written alone, before its email
-// is left for a second: the claims of one company must not hold all workers.
+// slotWait is how long a claim waits for a slot to be written alone. After that its email is reported as Locked, so
+// that the claims of one company do not occupy all workers.
 const slotWait = 100 * time.Millisecond
 
-// Advancer applies transitions, many at a time. It does not wait for an email that another
-// transaction has locked, nor do the others that are written with that email.
+// Advancer applies transitions in groups. It never waits for an outbox row that another transaction has locked.
 //
-// It never waits for a locked outbox row. A locked recipient costs one group pg.GroupWait: most
-// locks on recipients are those of our own commits, which are worth waiting for. That group, and
-// then for a while every claim of the company, skips locked recipients without a wait,
-// however many there are. A transition that waits for another lock is written in a statement of
-// its own, a few at a time.
+// A locked recipient delays one group by pg.GroupWait: most locks on recipients are held by commits of this system,
+// which take less time. That group, and for pg.AsideTime every further claim of the company, then skips locked
+// recipients without waiting. A transition that timed out on another lock is written in its own statement; only a few
+// of these run at the same time.
 type Advancer struct {
 	store *Store
 	group *pg.Group[Transition, tried]
@@ -43,8 +41,8 @@ func (s *Store) NewAdvancer() *Advancer {
 // For sets how many goroutines advance emails from now on, see pg.Options.Workers.
 func (a *Advancer) For(workers int) { a.group.For(workers) }
 
-// Advance applies one transition. Its errors are the database's; a guard that did
-// not hold is Applied == false, and so is an email that is Locked.
+// Advance applies one transition. Its errors are the database's. If the guard does not match, or the email is Locked,
+// the error is nil and Applied is false.
 func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) {
 	t, err := t.encoded()
 	if err != nil {
@@ -71,8 +69,8 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 	case done.Locked && done.rerun:
 		return Advanced{}, fmt.Errorf("advance email: %w", errors.Join(pg.ErrUnknownOutcome, errLockedByRerun))
 	case err == nil && done.SameToken && !done.Applied:
-		// An earlier run was applied, and its commit may be one that no standby confirmed. What follows from
-		// the transition, such as the call of the provider, must not be forgotten by a promoted standby.
+		// An earlier run of this statement was applied, but possibly no standby has confirmed its commit. The caller
+		// must not act on it, such as by calling the provider, while a promoted standby could lack it.
 		if err := a.store.db.Confirm(ctx); err != nil {
 			return Advanced{}, fmt.Errorf("advance email: %w", errors.Join(pg.ErrUnknownOutcome, err))
 		}
@@ -80,14 +78,13 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 	return done.Advanced, err
 }
 
-// errLockedByRerun: the connection broke, and when the statement was run again on another
-// one, a transaction had locked the row, which may be that of the first run.
+// errLockedByRerun: the connection broke, database/sql ran the statement again on another one, and a transaction had
+// locked the row: possibly that of the first run.
 var errLockedByRerun = errors.New("the connection broke, and the email is locked")
 
-// advancePart writes a group again that waited for a lock, or a part of it, without the emails
-// whose recipients are locked. For a while the next claims of their companies skip locked
-// recipients at once. What these skip does not prolong that: it may be locked by our own
-// commits, which are worth waiting for.
+// advancePart writes a group, or a part of one, that timed out on a lock. It skips the emails whose recipients are
+// locked, and makes further claims of their companies skip locked recipients for pg.AsideTime. A recipient that such a
+// claim skips does not extend this time: its lock may be held by a commit of this system, which is worth waiting for.
 func (a *Advancer) advancePart(ctx context.Context, ts []Transition) ([]tried, error) {
 	for i := range ts {
 		ts[i].skipLockedPerson = true
@@ -104,7 +101,7 @@ func (a *Advancer) advancePart(ctx context.Context, ts []Transition) ([]tried, e
 	return results, nil
 }
 
-// alone writes one email that a lock held up a moment ago. A claim has entered already.
+// alone writes one email that a lock delayed a moment ago. For a claim, the caller has taken the slot already.
 func (a *Advancer) alone(ctx context.Context, t Transition) (tried, error) {
 	if t.Company == uuid.Nil {
 		if err := a.aside.Enter(ctx); err != nil {

@@ -16,17 +16,16 @@ import (
 	"email-gateway/shared/store/quota"
 )
 
-// Aggregate is what an email is about, in its sender's words, and which of the emails
-// about it this is. A company has at most one email that is not cancelled per aggregate and
-// event type.
+// Aggregate identifies what an email is about and, by EventType, which email about it this is. The sender chooses the
+// names. A company has at most one email per aggregate and event type, not counting cancelled ones.
 type Aggregate struct {
-	Type      string // "interview"
-	ID        string // the interview's
-	EventType string // "REMINDER_24H"
+	Type      string // such as "interview"
+	ID        string // such as the interview's id
+	EventType string // such as "REMINDER_24H"
 }
 
-// AggregateTakenError reports that an email of this aggregate and event type existed
-// already.
+// AggregateTakenError reports that an email of this aggregate and event type exists already. ID is the id of that
+// email.
 type AggregateTakenError struct {
 	ID uuid.UUID
 }
@@ -35,24 +34,24 @@ func (e *AggregateTakenError) Error() string {
 	return "an email of this aggregate and event type exists"
 }
 
-// ErrAggregateBusy: another transaction is about to write, move or cancel an email of this
-// aggregate and event type, and did not come to its end in time.
+// ErrAggregateBusy: another transaction is writing, moving or cancelling an email of this aggregate and event type, and
+// the wait for it timed out.
 var ErrAggregateBusy = errors.New("another transaction is changing an email of this aggregate and event type")
 
-// LockWait is how long somebody waits who wants to write, move or cancel an email that
-// another transaction is changing: for a commit, but not for a program that sits on it.
+// LockWait is the maximum wait for an email that another transaction is changing. It is longer than a commit takes; a
+// program may keep its transaction open longer.
 const LockWait = pg.LockWait
 
-// The key of an email about something: see email_gateway_take_key in the migrations. It
-// reads and inserts by outbox_aggregates_pkey, and waits for another transaction that
-// has inserted the same key, for as long as pg.BoundWaitSQL says.
+// takeKeySQL takes the key of an aggregate and event type: see email_gateway_take_key in the migrations. It reads and
+// inserts by outbox_aggregates_pkey. If another transaction has inserted the same key, it waits as long as
+// pg.BoundWaitSQL permits.
 const takeKeySQL = `SELECT email_gateway_take_key($1, $2, $3, $4, $5)`
 
-// insertAbout writes an email, takes its aggregate's key if it has an aggregate, and attaches its files, in one
-// transaction. inserted is false when its idempotency key was used, or there is no
-// lane; a used aggregate key is an *AggregateTakenError. nearQuota: the email may exceed a
-// quota, a *quota.Error. The key comes first, because a program's transaction may hold it: a
-// request that waits for it must not hold the quotas.
+// insertAbout writes one email in its own transaction, takes the aggregate's key if the email has an aggregate, and
+// attaches its files. inserted is false if the idempotency key was used or the company has no lane. If the aggregate's
+// key is taken, the error is an *AggregateTakenError. nearQuota means that the email may exceed a quota: the error is
+// then a *quota.Error. The key is taken first because a program's transaction may hold it: a request that waits for the
+// key must not hold the quotas.
 func (s *Store) insertAbout(ctx context.Context, e NewEmail, nearQuota bool) (inserted bool, err error) {
 	row := pg.HeldRow{Company: e.CompanyID, Name: "files"}
 	switch about := e.about(); {
@@ -77,7 +76,7 @@ func (s *Store) insertAbout(ctx context.Context, e NewEmail, nearQuota bool) (in
 	return true, nil
 }
 
-// errNotInserted rolls back what was taken for an email that then was not inserted.
+// errNotInserted rolls back what the transaction took for an email that it did not insert.
 var errNotInserted = errors.New("not inserted")
 
 func tryInsertAbout(ctx context.Context, tx *sqlx.Tx, e NewEmail, nearQuota bool, wait time.Duration) error {
@@ -114,8 +113,8 @@ func tryInsertAbout(ctx context.Context, tx *sqlx.Tx, e NewEmail, nearQuota bool
 	return file.Link(ctx, tx, e.CompanyID, files...)
 }
 
-// answeredBefore resolves an email whose aggregate is taken: it returns the answer to the email's own
-// first request if that request took the aggregate, else taken. The insert may have conflicted with itself.
+// answeredBefore resolves an email whose aggregate is taken. It returns nil if an earlier run of the email's own insert
+// took it, the stored response if the email's idempotency key has one, and otherwise taken.
 func (s *Store) answeredBefore(ctx context.Context, e NewEmail, taken *AggregateTakenError) error {
 	if taken.ID == e.ID {
 		return nil
@@ -140,8 +139,8 @@ type AggregateEmail struct {
 	Status    email.Status `db:"status"`
 }
 
-// aggregateEmailsSQL reads by outbox_aggregates_pkey, of each event type the last turn,
-// and email_outbox and email_logs by primary key. It locks nothing.
+// aggregateEmailsSQL reads the last turn of each event type by outbox_aggregates_pkey, and email_outbox and email_logs
+// by primary key. It locks nothing.
 const aggregateEmailsSQL = `
 SELECT newest.outbox_id, newest.event_type, coalesce(o.status, l.status, '') AS status
 FROM (SELECT DISTINCT ON (event_type) outbox_id, event_type FROM outbox_aggregates
@@ -151,8 +150,7 @@ LEFT JOIN email_outbox o ON o.id = newest.outbox_id AND o.company_id = $1
 LEFT JOIN email_logs l ON l.outbox_id = newest.outbox_id AND l.company_id = $1
 ORDER BY newest.event_type`
 
-// AggregateEmails lists the company's emails about one thing, one per event type; those
-// that were cancelled and have a successor are left out.
+// AggregateEmails lists the company's newest email of each event type about one thing.
 func (s *Store) AggregateEmails(ctx context.Context, company uuid.UUID, aggregateType, aggregateID string) ([]AggregateEmail, error) {
 	found := []AggregateEmail{}
 	if err := s.db.SelectContext(ctx, &found, aggregateEmailsSQL, company, aggregateType, aggregateID); err != nil {

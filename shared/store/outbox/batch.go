@@ -23,11 +23,12 @@ type NewBatch struct {
 	ID          uuid.UUID // UUIDv7
 	CompanyID   uuid.UUID
 	Emails      []NewEmail       // ids ascending; none has an idempotency key
-	Idempotency *idempotency.Key // of the batch, whose Answer is what Answer returns; nil = none
-	// Partial leaves out the emails that quotas have no room for. Otherwise these refuse the batch.
+	Idempotency *idempotency.Key // of the batch; its stored response is what Answer returns; nil = none
+	// Partial means that emails which would exceed a quota are left out. Otherwise one such email rejects the whole
+	// batch.
 	Partial bool
-	// Answer makes the response from the results, which are in the order of Emails. It is called within the transaction, as
-	// the response is committed with the key.
+	// Answer makes the response from the results, which are in the order of Emails. It is called in the transaction,
+	// because the response is committed with the key.
 	Answer func([]BatchResult) ([]byte, error)
 }
 
@@ -37,7 +38,7 @@ type BatchResult struct {
 	Over    *quota.Error  // only in a partial batch
 }
 
-// EarlierEmail is an email that exists already. Only ID is set if it is not stored any more.
+// EarlierEmail is an email that exists already. If it is no longer stored, only ID is set.
 type EarlierEmail struct {
 	ID        uuid.UUID    `db:"id"`
 	RequestID string       `db:"request_id"`
@@ -45,28 +46,30 @@ type EarlierEmail struct {
 	CreatedAt time.Time    `db:"created_at"`
 }
 
-// BatchOutcome is a batch that was committed, or may have been (pg.ErrUnknownOutcome).
+// BatchOutcome is the result of a batch that was committed or, with pg.ErrUnknownOutcome, may have been committed.
 type BatchOutcome struct {
 	Results  []BatchResult
 	Answer   []byte
-	Inserted uuid.UUID // the id of one of the emails that were inserted; uuid.Nil = none was
+	Inserted uuid.UUID // the id of one of the inserted emails; uuid.Nil = none was inserted
 }
 
 const (
-	// batchLockWait is how long a batch waits for another transaction's lock: longer than a commit takes. A batch that waits
-	// holds locks and a connection, so the caller repeats it instead of waiting longer. It is less than Postgres's deadlock_timeout (1 s): in a
-	// deadlock with a program that takes its keys in another order, the batch is what fails, never the program.
+	// batchLockWait is how long a batch waits for another transaction's lock. It is longer than a commit takes. A batch
+	// that waits holds locks and a connection, so the caller repeats the batch instead of waiting longer. The wait is
+	// less than Postgres's deadlock_timeout (1 s): in a deadlock with a program that takes its keys in another order,
+	// the batch fails and not the program.
 	batchLockWait = 200 * time.Millisecond
-	// batchTries is how often a batch begins again because a key has expired or a quota has less room than it seemed to.
+	// batchTries is how often a batch is tried if the key expires or a quota turns out to have less room than expected.
 	batchTries = 5
 )
 
-// AcceptBatch commits the emails and returns nil: from here on none of them can be lost. It waits for locks of other
-// transactions for a moment only.
+// AcceptBatch commits the emails. After it returns a nil error, none of them can be lost. It waits at most
+// batchLockWait for a lock of another transaction.
 //
-// Errors, all with nothing written: *idempotency.UsedError, *quota.Error, *file.GoneError, lane.ErrNone, pg.ErrUnavailable; and idempotency.ErrInProgress (key),
-// ErrAggregateBusy or pg.ErrBusy (quotas, files) for a lock, after which the batch may be repeated. After pg.ErrUnknownOutcome call Exists
-// with the outcome's Inserted.
+// If it returns one of these errors, nothing was written: *idempotency.UsedError, *quota.Error, *file.GoneError,
+// lane.ErrNone and pg.ErrUnavailable; and, if a lock timed out, idempotency.ErrInProgress (key), ErrAggregateBusy
+// (aggregates) or pg.ErrBusy (quotas, files): the caller may then repeat the batch. After pg.ErrUnknownOutcome call
+// Exists with the outcome's Inserted.
 func (s *Store) AcceptBatch(ctx context.Context, b NewBatch) (BatchOutcome, error) {
 	b.Emails = slices.Clone(b.Emails)
 	wanted := quota.Demand{}
@@ -106,19 +109,19 @@ func (s *Store) AcceptBatch(ctx context.Context, b NewBatch) (BatchOutcome, erro
 	return BatchOutcome{}, fmt.Errorf("accept batch: %w", pg.ErrBusy)
 }
 
-// errOverQuota rolls back what was taken for emails that quotas then had no room for.
+// errOverQuota rolls back a try that took the keys of aggregates for emails that exceed a quota.
 var errOverQuota = errors.New("over quota")
 
 // batchTry is one try to accept a batch.
 type batchTry struct {
 	NewBatch
 	near    bool
-	over    map[int]*quota.Error // emails that earlier tries had no room for
+	over    map[int]*quota.Error // emails that exceeded a quota in earlier tries
 	outcome BatchOutcome
 }
 
-// run does everything but the commit. The idempotency key comes first, so that concurrent requests with the same key wait;
-// aggregates come before quotas, since what waits for a program's transaction must not hold the quotas.
+// run does everything but the commit. The idempotency key comes first, so that concurrent requests with the same key
+// wait. Aggregates come before quotas: a batch that waits for a program's transaction must not hold the quotas.
 func (t *batchTry) run(ctx context.Context, tx *sqlx.Tx) error {
 	t.outcome = BatchOutcome{Results: make([]BatchResult, len(t.Emails))}
 	if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(batchLockWait)); err != nil {

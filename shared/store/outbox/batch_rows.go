@@ -15,7 +15,7 @@ import (
 	"email-gateway/shared/store/sql"
 )
 
-// takeKeysParameters are those of take_keys.sql: the company, and the emails.
+// takeKeysParameters are the parameters of take_keys.sql.
 var takeKeysParameters = pg.Parameters[uuid.UUID, NewEmail]{
 	Scalars: []pg.Scalar[uuid.UUID]{pg.One("company_id", "uuid", func(company uuid.UUID) any { return company })},
 	Columns: []pg.Column[NewEmail]{
@@ -26,8 +26,9 @@ var takeKeysParameters = pg.Parameters[uuid.UUID, NewEmail]{
 	},
 }
 
-// takeAggregates finds the emails whose aggregate and event type has an email already, and takes the keys of the others. followers
-// are the emails with the same aggregate and event type as an earlier one of the batch, whose result is theirs too.
+// takeAggregates finds the emails whose aggregate and event type have an email already, and takes the keys of the
+// others. If an earlier email of the batch has the same aggregate and event type, followers maps the email's index to
+// that of the earlier one, and both have the same result.
 func (t *batchTry) takeAggregates(ctx context.Context, tx *sqlx.Tx) (followers map[int]int, err error) {
 	followers = map[int]int{}
 	leaders, of := map[Aggregate]int{}, map[uuid.UUID]int{}
@@ -58,7 +59,7 @@ func (t *batchTry) takeAggregates(ctx context.Context, tx *sqlx.Tx) (followers m
 	if err := tx.SelectContext(ctx, &taken, sql.TakeKeys, takeKeysParameters.Arguments(t.CompanyID, emails)...); err != nil {
 		return nil, fmt.Errorf("take keys of aggregates: %w", pg.Translate(err))
 	}
-	held := map[uuid.UUID][]int{} // by their holder
+	held := map[uuid.UUID][]int{} // indexes of emails, by the email that holds their key
 	for _, key := range taken {
 		if key.Holder != key.Newcomer {
 			held[key.Holder] = append(held[key.Holder], of[key.Newcomer])
@@ -75,7 +76,7 @@ LEFT JOIN email_outbox o ON o.id = k.id AND o.company_id = $1
 LEFT JOIN email_logs l ON l.outbox_id = k.id AND l.company_id = $1
 WHERE coalesce(o.id, l.outbox_id) IS NOT NULL`
 
-// describeEarlier sets the results of emails by the earlier ones that hold their keys.
+// describeEarlier sets Earlier in the results of the emails whose keys other emails hold.
 func (t *batchTry) describeEarlier(ctx context.Context, tx *sqlx.Tx, held map[uuid.UUID][]int) error {
 	if len(held) == 0 {
 		return nil
@@ -100,8 +101,8 @@ func (t *batchTry) describeEarlier(ctx context.Context, tx *sqlx.Tx, held map[uu
 	return nil
 }
 
-// fresh are the emails to insert, and their indexes. An email with the aggregate and event type of an earlier one of the batch is not
-// among them.
+// fresh returns the emails to insert and their indexes. It leaves out an email with the aggregate and event type of an
+// earlier email of the batch.
 func (t *batchTry) fresh() (emails []NewEmail, indexes []int) {
 	seen := map[Aggregate]bool{}
 	for i := range t.Emails {
@@ -119,8 +120,9 @@ func (t *batchTry) fresh() (emails []NewEmail, indexes []int) {
 	return emails, indexes
 }
 
-// takeQuotas checks that the quotas have room, under the lock of the company's quotas, if the company is close to one. In a partial batch
-// an email without room is marked. If its aggregate was taken, the transaction begins again without it.
+// takeQuotas checks the quotas under the lock of the company's quotas, if the company is close to one. In a partial
+// batch it marks each email that would exceed a quota. If the key of such an email's aggregate was taken, the
+// transaction begins again without the email.
 func (t *batchTry) takeQuotas(ctx context.Context, tx *sqlx.Tx) error {
 	emails, indexes := t.fresh()
 	if !t.near || len(emails) == 0 {
@@ -172,7 +174,7 @@ func (t *batchTry) takeEach(b *quota.Budget, emails []NewEmail, indexes []int, w
 	return nil
 }
 
-// insert writes the emails, a statement for each piece of them.
+// insert writes the emails, one statement per piece.
 func (t *batchTry) insert(ctx context.Context, tx *sqlx.Tx) error {
 	emails, _ := t.fresh()
 	if len(emails) > 0 {

@@ -21,19 +21,19 @@ type MailingJob struct {
 	CompanyID   uuid.UUID
 	RequestID   string
 	StorageURL  string
-	Generation  int       // a worker leaves a job of an older one alone
+	Generation  int       // a worker ignores a job of an older generation
 	SendAt      time.Time // zero or past = now
-	Traceparent string    // the traceparent it belongs to; "" = none
+	Traceparent string    // of the job's trace; "" = none
 }
 
-// insertMailingJobSQL finds the company's lane by dispatch_lanes' unique index and
-// locks nothing. A job does not expire: it is due until it is done.
+// insertMailingJobSQL finds the company's lane by dispatch_lanes' unique index and locks nothing. A job does not
+// expire: it stays due until it is done.
 const insertMailingJobSQL = `
 INSERT INTO email_outbox (id, company_id, lane_id, target, request_id, payload, next_at, expires_at)
 SELECT $1, l.company_id, l.id, $2, $3, $4::jsonb, greatest(now(), $5), 'infinity'
 FROM dispatch_lanes l WHERE l.company_id = $6 AND l.queue = $7 AND l.mailing_id IS NULL`
 
-// InsertMailingJob writes a mailing's job in the transaction that makes it necessary.
+// InsertMailingJob inserts a mailing's job in the caller's transaction.
 func InsertMailingJob(ctx context.Context, tx *sqlx.Tx, j MailingJob) error {
 	id, err := uuid.NewV7()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"email-gateway/shared/store/recipient"
 )
 
-// Demand is what the email adds to the use of its company. Somebody who is known already
-// adds no recipient: demandOf finds that out.
+// Demand returns what the email adds to the company's usage. It counts a recipient without an id as a new one; demandOf
+// corrects that for recipients that are stored already.
 func (e *NewEmail) Demand() quota.Demand {
 	wanted := quota.Demand{quota.EmailsPerDay: 1, quota.StoredBodyBytes: int64(len(e.HTML) + len(e.Text))}
 	if !e.SendAt.IsZero() {
@@ -26,13 +26,13 @@ func (e *NewEmail) Demand() quota.Demand {
 	return wanted
 }
 
-// person is the id of the recipient that the worker makes of the email.
+// person returns the id of the recipient that the worker creates from the email.
 func (e *NewEmail) person() uuid.UUID {
 	r := e.Job.Recipient
 	return recipient.ID(e.CompanyID, r.ExternalID, r.CPFCNPJHash, r.Email)
 }
 
-// demandOf is what each of the emails adds.
+// demandOf returns what each of the emails adds to the company's usage.
 func demandOf(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, emails []NewEmail) ([]quota.Demand, error) {
 	wanted := make([]quota.Demand, len(emails))
 	var people []uuid.UUID
@@ -56,11 +56,11 @@ func demandOf(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, emails []NewE
 	return wanted, nil
 }
 
-// nearSlots bounds the connections of requests close to a quota, of all companies.
+// nearSlots limits the connections of requests close to a quota, for all companies together.
 const nearSlots = 4
 
-// nearQuotas writes emails of companies that are close to a quota, each company's in groups
-// of its own: the emails of one company wait for each other, and those of other companies do not.
+// nearQuotas writes emails of companies that are close to a quota, in groups of one company each: the emails of one
+// company wait for each other, and not for those of other companies.
 type nearQuotas struct {
 	store *Store
 	slots chan struct{}
@@ -109,7 +109,7 @@ func (n *nearQuotas) groupFor(company uuid.UUID) *pg.Group[NewEmail, nearResult]
 	return g
 }
 
-// waitNear returns when no group is in flight.
+// waitNear waits until no group is in flight.
 func (n *nearQuotas) waitNear() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -118,9 +118,8 @@ func (n *nearQuotas) waitNear() {
 	}
 }
 
-// insertWithinQuotas writes those emails of one company that its quotas have room for, in
-// one commit, in their order. One whose idempotency key is used is not written and takes
-// nothing, so there may be room for others after it.
+// insertWithinQuotas writes the emails of one company that fit its quotas, in order, in one commit. An email whose
+// idempotency key was used is not written and uses no quota, so the emails that did not fit are tried again.
 func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, emails []NewEmail) ([]nearResult, error) {
 	return quota.InTx(ctx, s.db, func(tx *sqlx.Tx) ([]nearResult, error) {
 		if err := quota.Lock(ctx, tx, company); err != nil {

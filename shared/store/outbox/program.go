@@ -15,15 +15,13 @@ import (
 	"email-gateway/shared/store/quota"
 )
 
-// Querier is a transaction of a program that shares the database. *sql.Tx and *sqlx.Tx
-// are ones, whatever the driver.
+// Querier is a transaction of a program that shares the database. *sql.Tx and *sqlx.Tx implement it, with any driver.
 type Querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// The functions that a program may call, which are all that its role (gateway_program)
-// may do: see the migrations for what each reads and locks. They are here and not with a
-// Store because they run in the program's own transaction.
+// These functions are all that a program's role (gateway_program) may call: see the migrations for what each reads and
+// locks. They need no Store, because they run in the program's own transaction.
 const (
 	enqueueSQL = `
 SELECT outbox_id, created, status FROM email_gateway_enqueue(
@@ -38,7 +36,7 @@ SELECT outbox_id, event, cancelled, status FROM email_gateway_cancel($1::uuid, $
 type ProgramEmail struct {
 	CompanyID uuid.UUID
 	Aggregate Aggregate
-	Body      []byte        // JSON, as POST /v1/email/send takes it, without outbox.SendAt and aggregate
+	Body      []byte        // JSON body of POST /v1/email/send, without sendAt and aggregate
 	SendAt    time.Time     // zero = now
 	TTL       time.Duration // from now or SendAt, whichever is later
 	RequestID string        // "" = the transaction's
@@ -47,36 +45,35 @@ type ProgramEmail struct {
 // ProgramResult is the result for an email that a program wrote, moved or cancelled.
 type ProgramResult struct {
 	ID        uuid.UUID
-	EventType string       // of a cancel
-	Done      bool         // false: it was there already, or it is too late
+	EventType string       // only set by CancelIn
+	Done      bool         // false: the email existed already, or it is too late to change it
 	Status    email.Status // as of this transaction
 }
 
 // ErrTransactionFull: the transaction has written as many emails of the company as it may.
 var ErrTransactionFull = errors.New("the transaction has written as many emails of the company as it may")
 
-// transactionFull is the SQLSTATE of a function that refuses because of it.
+// transactionFull is the SQLSTATE that the functions raise for ErrTransactionFull.
 const transactionFull = "EG413"
 
-// EnqueueIn writes an email into the transaction. *quota.Error: a quota of the company would
-// be exceeded. ErrTransactionFull: the program must commit first. Postgres's other errors are
-// returned unchanged; SQLSTATE 55P03 means that the company is close to a quota, and another
-// transaction is using what is left. After any of them the transaction must be rolled back.
+// EnqueueIn writes an email in the transaction. *quota.Error: a quota of the company would be exceeded.
+// ErrTransactionFull: the program must commit first. Other errors of Postgres are returned unchanged; SQLSTATE 55P03
+// means that the company is close to a quota and another transaction is using the rest of it. After any error the
+// transaction must be rolled back.
 func EnqueueIn(ctx context.Context, tx Querier, e ProgramEmail) (ProgramResult, error) {
 	results, err := queryResults(ctx, tx, false, enqueueSQL, e.CompanyID.String(), e.Aggregate.Type, e.Aggregate.ID, e.Aggregate.EventType,
 		string(e.Body), sql.NullTime{Time: e.SendAt, Valid: !e.SendAt.IsZero()}, e.TTL.Milliseconds(), e.RequestID)
 	return only("enqueue email", results, err)
 }
 
-// RescheduleIn moves an email in the transaction; pg.ErrNotFound if there is none.
+// RescheduleIn moves an email to another time in the transaction, or returns pg.ErrNotFound if there is none.
 func RescheduleIn(ctx context.Context, tx Querier, company uuid.UUID, a Aggregate, sendAt time.Time, ttl time.Duration) (ProgramResult, error) {
 	results, err := queryResults(ctx, tx, false, rescheduleAggregateSQL, company.String(), a.Type, a.ID, a.EventType,
 		sql.NullTime{Time: sendAt, Valid: !sendAt.IsZero()}, ttl.Milliseconds())
 	return only("reschedule email", results, err)
 }
 
-// CancelIn withdraws the emails of an aggregate in the transaction; of one event type
-// where a names it.
+// CancelIn cancels the emails of an aggregate in the transaction, or only that of a.EventType if it is set.
 func CancelIn(ctx context.Context, tx Querier, company uuid.UUID, a Aggregate) ([]ProgramResult, error) {
 	results, err := queryResults(ctx, tx, true, cancelAggregateSQL, company.String(), a.Type, a.ID, a.EventType)
 	if err != nil {
@@ -95,7 +92,7 @@ func only(operation string, results []ProgramResult, err error) (ProgramResult, 
 	return results[0], nil
 }
 
-// programError reads what a refusal of one of the functions means.
+// programError maps an error of one of the functions to ErrTransactionFull or *quota.Error.
 func programError(err error) error {
 	var refused *pq.Error
 	if errors.As(err, &refused) && refused.Code == transactionFull {
@@ -104,7 +101,7 @@ func programError(err error) error {
 	return quota.Refusal(err)
 }
 
-// queryResults reads id, event type where there is one, done and status.
+// queryResults reads the columns id, event type (only if named), done and status.
 func queryResults(ctx context.Context, tx Querier, named bool, statement string, args ...any) (results []ProgramResult, err error) {
 	rows, err := tx.QueryContext(ctx, statement, args...)
 	if err != nil {

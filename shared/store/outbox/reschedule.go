@@ -14,15 +14,14 @@ import (
 	"email-gateway/shared/store/quota"
 )
 
-// rescheduleSQL locks one row by primary key and moves it unless a worker has claimed it. The
-// row becomes PENDING, so that the dispatcher acts at the new time: a task that is queued for
-// the old time finds at the fence that the email is not due, and is acknowledged. The
-// deadline moves too; an email of a mailing that was not tried yet has none.
+// rescheduleSQL locks one row by primary key and moves it unless a worker has claimed it. The row becomes PENDING, so
+// that the dispatcher enqueues it at the new time. A task that is still queued for the old time cannot claim the email,
+// because it is not due, and is acknowledged. The deadline moves too; an email of a mailing that was not tried yet has
+// none.
 //
-// It writes the event RESCHEDULED with both times, and the email_logs row (by primary key),
-// if there is none yet. A time that does not change, or that has passed both before
-// and after, adds no event. The log is read in the statement's snapshot: see
-// sql.Advance for the errors that may follow.
+// The statement writes the event RESCHEDULED with both times, and inserts or updates the email_logs row (by primary
+// key). If the time does not change, or has passed both before and after, it writes neither. It reads the log in its
+// own snapshot: see sql.Advance for the errors that may follow.
 const rescheduleSQL = `
 WITH found AS MATERIALIZED (
     SELECT o.id, o.status, o.next_at AS was_due, greatest(now(), $3) <> greatest(now(), o.next_at) AS changed,
@@ -57,9 +56,9 @@ WITH found AS MATERIALIZED (
 SELECT m.id IS NOT NULL AS applied, CASE WHEN m.id IS NULL THEN f.status ELSE 'PENDING' END AS status
 FROM found f LEFT JOIN moved m ON m.id = f.id`
 
-// scheduleSQL counts an email that was due and is moved to a later time, or refuses that:
-// see email_gateway_schedule in the migrations. Close to the quota it locks the company's
-// quotas.
+// scheduleSQL counts an email that was due and is moved to a later time as scheduled, or refuses the move if the quota
+// is used up: see email_gateway_schedule in the migrations. If the company is close to the quota, it locks the
+// company's quotas.
 const scheduleSQL = `SELECT email_gateway_schedule($1, $2, $3)`
 
 // Move names an email and the time to move it to.
@@ -67,14 +66,14 @@ type Move struct {
 	CompanyID uuid.UUID
 	ID        uuid.UUID
 	SendAt    time.Time      // zero = now
-	TTL       time.Duration  // the deadline is so much later
+	TTL       time.Duration  // from the new time to the deadline
 	At        time.Time      // of the event
-	By        map[string]any // the event's metadata, which gets both times too
+	By        map[string]any // the event's metadata, to which both times are added
 }
 
-// MoveIn moves the company's email to another time in the transaction. Applied false means that it is too
-// late: Status is the reason. pg.ErrNotFound: there is no such email, or its row is no longer
-// stored. *quota.Error: it was due, and the quota of scheduled emails is used up.
+// MoveIn moves the company's email to another time in the transaction. If Applied is false, it is too late, and Status
+// is the reason. pg.ErrNotFound: there is no such email, or its row is no longer stored. *quota.Error: the email was
+// due, and the quota of scheduled emails is used up. pg.ErrBusy: a lock timed out.
 func MoveIn(ctx context.Context, tx *sqlx.Tx, m Move) (Advanced, error) {
 	var at *time.Time
 	if !m.SendAt.IsZero() {

@@ -1,5 +1,5 @@
-// Package outbox holds the statements that every email goes through: it is accepted, alone or in a batch, loaded by a worker,
-// and moved from one status to the next, each with its event, log and dead letter in the same commit.
+// Package outbox accepts emails, alone or in a batch, loads them for workers, and moves them from one status to the
+// next. Each move writes its event, log and dead letter in the same commit.
 package outbox
 
 import (

@@ -17,63 +17,60 @@ import (
 type Guard string
 
 const (
-	// GuardClaim is the fence before the provider call: PENDING, ENQUEUED or
-	// RETRY_SCHEDULED, due within a second, not expired, lane and company active, and the
-	// circuit breaker closed, or the email is its probe; and the recipient was not suppressed since
-	// the email was loaded. Only one task can win it per attempt, whatever the queue delivers.
+	// GuardClaim is checked before the provider call. The email is PENDING, ENQUEUED or RETRY_SCHEDULED, due within a
+	// second and not expired; its lane and company are active; the circuit breaker is closed, or the email is its
+	// probe; and the recipient was not suppressed since the email was loaded. Only one task can claim an attempt, even
+	// if the queue delivers several.
 	GuardClaim Guard = "claim"
-	// GuardAttempt is the end of an attempt: PROCESSING under the transition's own
-	// token. A refusal (FAILED or RETRY_SCHEDULED, outcome known) passes from
-	// OUTCOME_UNKNOWN under that token too: the worker was slow, and has the outcome that is
-	// waited for. An acceptance (SENT) passes from every status but SENT, because the
-	// provider has accepted the email; a stale attempt's refusal changes nothing.
+	// GuardAttempt is the end of an attempt: PROCESSING under the transition's own token. A refusal (FAILED or
+	// RETRY_SCHEDULED, outcome known) is also applied to OUTCOME_UNKNOWN under that token: a slow worker reports the
+	// outcome late. An acceptance (SENT) is applied to every status but SENT, because the provider has accepted the
+	// email. A refusal of a stale attempt changes nothing.
 	GuardAttempt Guard = "attempt"
-	// GuardFeedback is feedback of the provider that it accepted the
-	// transition's attempt: every status but SENT passes. The outcome is known from then on.
+	// GuardFeedback is feedback of the provider that it accepted the transition's attempt. It matches every status but
+	// SENT, and makes the outcome known.
 	GuardFeedback Guard = "feedback"
-	// GuardOpen is a stop from outside: PENDING, ENQUEUED or RETRY_SCHEDULED.
+	// GuardOpen matches an email that no worker has claimed: PENDING, ENQUEUED or RETRY_SCHEDULED.
 	GuardOpen Guard = "open"
 	// GuardOverdue is GuardOpen for an email past its deadline.
 	GuardOverdue Guard = "overdue"
-	// GuardAbandoned is GuardAttempt for a process other than the one that made the attempt: PROCESSING
-	// under the transition's token, and its lease has expired.
+	// GuardAbandoned is GuardAttempt for a process that did not make the attempt: PROCESSING under the transition's
+	// token, with an expired lease.
 	GuardAbandoned Guard = "abandoned"
-	// GuardUnresolved is OUTCOME_UNKNOWN under the transition's token, whose wait for the
-	// provider's feedback is over.
+	// GuardUnresolved is OUTCOME_UNKNOWN under the transition's token, after the wait for the provider's feedback is
+	// over.
 	GuardUnresolved Guard = "unresolved"
-	// GuardReplay is a retry requested by an operator or a tenant; the count of attempts begins at 0 again.
-	// The email is FAILED, EXPIRED or CANCELLED, its body is not erased, its mailing was not cancelled as a
-	// whole, and no newer email about the same aggregate has replaced it.
+	// GuardReplay is a retry requested by an operator or a tenant, which resets the count of attempts to 0. The email
+	// is FAILED, EXPIRED or CANCELLED, its body is not erased, its mailing was not cancelled as a whole, and no newer
+	// email about the same aggregate has replaced it.
 	GuardReplay Guard = "replay"
 )
 
-// lease is how long a claim holds. It covers the provider's 30 s and our own
-// writes; less than 31 s left before the call means giving the email back.
+// lease is how long a claim holds. It covers the provider's timeout (30 s) and the process's own writes. If less than
+// 31 s remain before the call, the worker releases the email.
 const lease = 60 * time.Second
 
-// Transition moves one email to a status and writes, in the same commit, its log,
-// its events and, when it gave up, its dead letter. Every move that has an event is
-// made by one; what the dispatcher does has none.
+// Transition moves one email to a status and writes its log, its events and, if it has failed for good, its dead letter
+// in the same commit. Status changes by the dispatcher write no event and are not Transitions.
 type Transition struct {
 	ID    uuid.UUID
 	Guard Guard
-	// Token is the attempt: it becomes the claim with GuardClaim, and must be it with
-	// GuardAttempt. With GuardReplay it is the replay's own, for it to be known again.
+	// Token identifies the attempt. GuardClaim stores it as the row's claim, and GuardAttempt requires that claim. With
+	// GuardReplay it identifies the replay, so that a repeated write is recognized.
 	Token  uuid.UUID
 	Status email.Status
 	Events []email.Event
 
-	// GiveWay leaves an email alone that a program's open transaction is moving or
-	// cancelling, instead of waiting for its end: it is Locked then. Only for emails about
-	// something, and only from a resting place.
+	// GiveWay means that the statement does not wait for a program's open transaction that is moving or cancelling the
+	// email: the result is Locked. It is only for emails with an aggregate.
 	GiveWay bool
 
-	AddAttempts  int           // +1 claims a try, −1 gives it back
-	AddThrottles int           // +1: the try was refused by a quota or met an outage, and is not counted
-	Delay        time.Duration // next_at = now + Delay, when Status waits for something
-	Renew        time.Duration // > 0: a new deadline this far away
-	// TaskWaits: with RETRY_SCHEDULED, the email's task waits on the queue until then.
-	// Otherwise the dispatcher makes a new one.
+	AddAttempts  int           // +1 counts an attempt, −1 undoes that
+	AddThrottles int           // +1: a quota or an outage stopped the attempt, which is not counted
+	Delay        time.Duration // next_at = now + Delay, if Status has a due time
+	Renew        time.Duration // > 0: the time until a new deadline
+	// TaskWaits: with RETRY_SCHEDULED, the email's task stays on the queue until the email is due. Otherwise the
+	// dispatcher enqueues a new task.
 	TaskWaits bool
 
 	OutcomeUnknown    bool // sticky; cleared by GuardFeedback only
@@ -82,11 +79,11 @@ type Transition struct {
 	ErrorCode, ErrorReason string
 	SESMessageID           string
 	Duration               time.Duration        // of the attempt
-	Recipient              *recipient.Recipient // the claim's statement about the person; its CPFCNPJ comes from the outbox row; without Email, the email's To applies and counts as no statement
+	Recipient              *recipient.Recipient // data about the recipient to store; CPFCNPJ comes from the outbox row, and an empty Email means To
 	DeadLetter             bool
-	// Company is set by callers who do something else when the email is Locked: it then waits
-	// for no locked recipient after another email of the company did, and for no connection of
-	// its own.
+	// Company is set by callers that can do other work when the email is Locked. The transition then waits for no
+	// locked recipient for a while after another email of the company did, and at most slotWait for a slot to be
+	// written alone.
 	Company uuid.UUID
 
 	// skipLockedPerson: the email is Locked if its recipient's row is.
@@ -94,9 +91,8 @@ type Transition struct {
 	events           []byte // Events as JSON
 }
 
-// encoded is the transition as its columns take it. It is made by the caller's
-// goroutine and not by the group's: an event that cannot be encoded must not take
-// its neighbours with it.
+// encoded returns the transition with its events and texts encoded for the statement. The caller's goroutine calls it,
+// and not the group's, so that an event that cannot be encoded does not fail the other transitions of the group.
 func (t Transition) encoded() (Transition, error) {
 	var err error
 	if t.events, err = EncodeEvents(t.Events); err != nil {
@@ -119,7 +115,7 @@ func (t *Transition) waits() string {
 	return ""
 }
 
-// person is the recipient to write down, the empty one if there is none.
+// person returns the recipient to write, or the zero Recipient if there is none.
 func (t *Transition) person() recipient.Recipient {
 	if t.Recipient == nil {
 		return recipient.Recipient{}
@@ -127,8 +123,8 @@ func (t *Transition) person() recipient.Recipient {
 	return *t.Recipient
 }
 
-// skipCompany is the company whose recipient the email leaves alone if it is locked; uuid.Nil
-// if the email waits for it.
+// skipCompany returns the transition's company if a locked recipient makes the email Locked, or uuid.Nil if the
+// statement waits for the recipient.
 func (t *Transition) skipCompany() uuid.UUID {
 	if !t.skipLockedPerson {
 		return uuid.Nil
@@ -139,24 +135,23 @@ func (t *Transition) skipCompany() uuid.UUID {
 // Advanced is the result of a Transition.
 type Advanced struct {
 	Applied bool
-	// Locked: another transaction holds a row of the email, or what it writes besides, and
-	// nothing was changed. The same transition may be applied another time.
+	// Locked means that another transaction holds a row that the transition needs. Nothing was changed, and the caller
+	// may apply the same transition again.
 	Locked bool
 	// Status is the email's status now; "" if there is no such email, or it is Locked.
 	Status   email.Status
 	Attempts int
-	// Throttles of those attempts were refused by a quota or met an outage.
+	// Throttles is how many of these attempts a quota or an outage stopped.
 	Throttles int
-	// LeaseUntil is how long a won claim holds, by our own clock.
+	// LeaseUntil is when the lease of a successful claim ends, by this process's clock.
 	LeaseUntil time.Time
-	// SameToken: the row's claim is the transition's own. With Applied
-	// false, an earlier try of the same write succeeded.
+	// SameToken means that the row's claim is the transition's own. If Applied is false, an earlier try of the same
+	// write succeeded.
 	SameToken bool
-	// Erased: the email's body was deleted by its retention: it cannot be
-	// sent again.
+	// Erased means that the email's body was deleted by its retention: the email cannot be sent again.
 	Erased bool
-	// Replaced: a replay was refused because another email of the same aggregate has replaced this
-	// one: it stays cancelled.
+	// Replaced means that a replay was refused because another email of the same aggregate has replaced this one, which
+	// stays cancelled.
 	Replaced bool
 	// Breaker is the state of the circuit breaker when the transition was made.
 	Breaker breaker.Pass
@@ -164,11 +159,10 @@ type Advanced struct {
 	// CompanyID, RequestID and MailingID name the email in the log; only with Applied.
 	CompanyID uuid.UUID
 	RequestID string
-	MailingID uuid.UUID // uuid.Nil = it is of no mailing
+	MailingID uuid.UUID // uuid.Nil = none
 }
 
-// advance calls run with the statement's arguments, and returns the result of each
-// transition.
+// advance calls run with the statement's arguments and returns the result of each transition.
 func advance(ts []Transition, arguments []any, run func(rows any, columns []any) error) ([]Advanced, error) {
 	begun := time.Now()
 	var rows []struct {
@@ -191,8 +185,8 @@ func advance(ts []Transition, arguments []any, run func(rows any, columns []any)
 	if err := run(&rows, arguments); err != nil {
 		return nil, fmt.Errorf("advance emails: %w", err)
 	}
-	// The lease began on Postgres's clock somewhere after begun on ours: counting
-	// from begun never believes in more of it than there is.
+	// The lease began on Postgres's clock after begun on this process's clock. Counting from begun, LeaseUntil is never
+	// later than the real end.
 	until := begun.Add(lease)
 	byID := make(map[uuid.UUID]Advanced, len(rows))
 	for _, r := range rows {
@@ -209,15 +203,15 @@ func advance(ts []Transition, arguments []any, run func(rows any, columns []any)
 	return results, nil
 }
 
-// advanceScalars are what advance.sql takes besides the transitions.
+// advanceScalars are the scalar parameters of advance.sql.
 type advanceScalars struct {
 	count       int // of the transitions
 	first, last uuid.UUID
 	wait        time.Duration
 }
 
-// plain reports whether advance_plain.sql can apply the transitions. It lacks what a recipient, a dead letter, an email that
-// is replaced and a replay need. Emails of mailings need none of it: the expansion has written their recipients.
+// plain reports whether advance_plain.sql can apply the transitions: it supports no GiveWay, recipient, dead letter or
+// replay. Emails of mailings need none of these, because the expansion has written their recipients.
 func plain(ts []Transition) bool {
 	return !slices.ContainsFunc(ts, func(t Transition) bool {
 		return t.GiveWay || t.Recipient != nil || t.DeadLetter || t.Guard == GuardReplay
