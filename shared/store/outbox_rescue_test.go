@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"database/sql"
 	"testing"
 	"time"
 
@@ -66,5 +67,69 @@ func TestAdvance_RefusalOfAnUnknownOutcome(t *testing.T) {
 				t.Errorf("decided about before its time, or again: %+v, %v", moved, err)
 			}
 		})
+	}
+}
+
+// The scans for abandoned claims and lost tasks begin at a deadline, and return the earliest of the emails in their status. While
+// an old snapshot keeps the index entries of emails that were sent, a scan from this deadline on reads none of these.
+func TestRescueScans_BoundBesideAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	like := d.Accept(t, company, nil)
+	run(t, d, `
+		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, next_at, enqueued_at, expires_at, status, claim_token, lease_until)
+		SELECT gen_random_uuid(), company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, next_at, now() - interval '1 hour', now() + interval '23 hours',
+			open.status, gen_random_uuid(), CASE open.status WHEN 'PROCESSING' THEN now() - interval '1 hour' END
+		FROM email_outbox, generate_series(1, 3000), unnest('{ENQUEUED,PROCESSING}'::text[]) open(status) WHERE id = $1`, like)
+	run(t, d, `DELETE FROM email_outbox WHERE id = $1`, like)
+	snapshot, err := d.SQL.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Rollback()
+	if _, err := snapshot.ExecContext(t.Context(), `SELECT count(*) FROM email_outbox`); err != nil {
+		t.Fatal(err)
+	}
+	run(t, d, `UPDATE email_outbox SET status = 'SENT', processed_at = now(), lease_until = NULL`)
+	run(t, d, `VACUUM ANALYZE email_outbox`)
+	for _, status := range []string{"ENQUEUED", "PROCESSING"} {
+		for _, expires := range []string{"24 hours", "25 hours"} {
+			run(t, d, `
+				INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, next_at, enqueued_at, expires_at, status, claim_token, lease_until)
+				SELECT gen_random_uuid(), company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, next_at, now() - interval '1 hour', now() + $2::interval,
+					$1, gen_random_uuid(), CASE $1 WHEN 'PROCESSING' THEN now() - interval '1 hour' END
+				FROM email_outbox LIMIT 1`, status, expires)
+		}
+	}
+	long, earliest, err := d.Store.LongEnqueued(t.Context(), time.Minute, uuid.Nil, 10, time.Time{})
+	if err != nil || len(long) != 2 {
+		t.Fatalf("long enqueued: %v, %v", long, err)
+	}
+	claims, earliestClaim, err := d.Store.AbandonedClaims(t.Context(), time.Minute, 10, time.Time{})
+	if err != nil || len(claims) != 2 {
+		t.Fatalf("abandoned: %v, %v", claims, err)
+	}
+	for what, since := range map[string]time.Time{"enqueued": earliest, "claimed": earliestClaim} {
+		if left := time.Until(since); left < 23*time.Hour+30*time.Minute || left > 24*time.Hour {
+			t.Errorf("the earliest of the %s is due in %s", what, left)
+		}
+	}
+	for statement, parameters := range map[string][]any{
+		"dispatch.longEnqueuedSQL": {60000, uuid.Nil, 10, earliest}, "dispatch.abandonedSQL": {60000, 10, earliestClaim},
+	} {
+		bounded := buffers(t, explainRun(t, d, written(t, statement), parameters...))
+		parameters[len(parameters)-1] = time.Time{}
+		if whole := buffers(t, explainRun(t, d, written(t, statement), parameters...)); bounded > 100 || whole < 500 {
+			t.Errorf("%s: %d buffers are read from the deadline on, %d without it", statement, bounded, whole)
+		}
+	}
+	// An email with a task that is not overdue counts for the earliest deadline, and is not returned.
+	run(t, d, `UPDATE email_outbox SET enqueued_at = now(), lease_until = CASE status WHEN 'PROCESSING' THEN now() END WHERE status IN ('ENQUEUED', 'PROCESSING')`)
+	if long, again, err := d.Store.LongEnqueued(t.Context(), time.Minute, uuid.Nil, 10, earliest); err != nil || len(long) > 0 || !again.Equal(earliest) {
+		t.Errorf("long enqueued: %v, %s, %v", long, again, err)
+	}
+	if claims, again, err := d.Store.AbandonedClaims(t.Context(), time.Minute, 10, earliestClaim); err != nil || len(claims) > 0 || !again.Equal(earliestClaim) {
+		t.Errorf("abandoned: %v, %s, %v", claims, again, err)
 	}
 }

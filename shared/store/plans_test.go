@@ -51,11 +51,11 @@ func TestPlans(t *testing.T) {
 		"oldestDue":            {written(t, "dispatch.oldestDueSQL"), nil, []string{"email_outbox_lane_claim"}},
 		"countBacklog":         {written(t, "dispatch.countBacklogSQL"), []any{1000}, []string{"email_outbox_lane_claim", "email_outbox_open"}},
 		"overdue":              {written(t, "dispatch.overdueSQL"), []any{100}, []string{"email_outbox_open"}},
-		"abandoned":            {written(t, "dispatch.abandonedSQL"), []any{5000, 500}, []string{"email_outbox_open"}},
+		"abandoned":            {written(t, "dispatch.abandonedSQL"), []any{5000, 500, time.Now()}, []string{"email_outbox_open"}},
 		"unresolved":           {written(t, "dispatch.unresolvedSQL"), []any{time.Now(), uuid.Nil, 50}, []string{"email_outbox_open"}},
 		"unresolved, first":    {written(t, "dispatch.unresolvedSQL"), []any{time.Time{}, uuid.Nil, 5000}, []string{"email_outbox_open"}},
 		"unknownCauses":        {written(t, "dispatch.unknownCausesSQL"), []any{pq.Array([]string{logged}), logged, logged}, []string{`email_events_\w+_pkey`}},
-		"longEnqueued":         {written(t, "dispatch.longEnqueuedSQL"), []any{60000, uuid.Nil, 500}, []string{"email_outbox_open"}},
+		"longEnqueued":         {written(t, "dispatch.longEnqueuedSQL"), []any{60000, uuid.Nil, 500, time.Now()}, []string{"email_outbox_open"}},
 		"stillEnqueued":        {written(t, "dispatch.stillEnqueuedSQL"), []any{"{" + uuid.NewString() + "}", 60000}, []string{"email_outbox_pkey"}},
 		"readFeedback":         {written(t, "feedback.readFeedbackSQL"), []any{logged, theirs, "", "SENT", "{}", ""}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
 		"takeFeedback":         {written(t, "feedback.takeFeedbackSQL"), []any{"n", "Delivery", "", id, nil, "{}", nil}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
@@ -123,7 +123,7 @@ func TestPlans_LongEnqueuedAfterABacklog(t *testing.T) {
 	run(t, d, `UPDATE email_outbox SET status = 'ENQUEUED', processed_at = NULL, enqueued_at = now() - interval '1 hour' WHERE status = 'SENT' AND left(md5(id::text), 1) IN ('0', '1', '2')`)
 	run(t, d, `VACUUM ANALYZE email_outbox`)
 	for _, limit := range []int{1, 100, 500} {
-		plan := storetest.Explain(t, d.SQL, written(t, "dispatch.longEnqueuedSQL"), 60000, uuid.Nil, limit)
+		plan := storetest.Explain(t, d.SQL, written(t, "dispatch.longEnqueuedSQL"), 60000, uuid.Nil, limit, time.Time{})
 		if !strings.Contains(plan, "on email_outbox_open ") || strings.Contains(plan, "email_outbox_pkey") || strings.Contains(plan, "Seq Scan on email_outbox") {
 			t.Errorf("%d of those long enqueued are not found along email_outbox_open:\n%s", limit, plan)
 		}

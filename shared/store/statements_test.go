@@ -265,7 +265,7 @@ func (s source) follow(name symbol, seen map[symbol]bool, found map[string]strin
 	}
 	for _, used := range s.uses[name] {
 		// What every Store has, and names that several types have: callers names those.
-		if !slices.Contains([]string{".Close", "Open", ".Ping", ".run", ".flush", ".add"}, used.name) {
+		if !slices.Contains([]string{".Close", "Open", ".Ping", ".run", ".flush", ".add", ".Lanes"}, used.name) {
 			s.follow(used, seen, found)
 		}
 	}

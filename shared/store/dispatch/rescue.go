@@ -30,21 +30,39 @@ type UnknownOutcome struct {
 	InOutage bool `db:"-"`
 }
 
-// abandonedSQL finds along email_outbox_open the emails in PROCESSING, which are at most as many
-// as the workers' concurrency, and locks nothing.
+// abandonedSQL reads along email_outbox_open the emails in PROCESSING with a deadline from $3 on, which are at most as many
+// as the workers' concurrency, and locks nothing. It returns those whose lease has ended before the one with the earliest deadline.
 const abandonedSQL = `
-SELECT id, lane_id, claim_token, attempts, throttles, delivery FROM email_outbox
-WHERE status = 'PROCESSING' AND target = 'email:send' AND lease_until < now() - $1 * interval '1 ms'
-LIMIT $2`
+WITH claimed AS MATERIALIZED (
+    SELECT id, lane_id, claim_token, attempts, throttles, delivery, expires_at, coalesce(lease_until < now() - $1 * interval '1 ms', false) AS due
+    FROM email_outbox
+    WHERE status = 'PROCESSING' AND target = 'email:send' AND expires_at >= $3
+), earliest AS (
+    SELECT id, expires_at FROM claimed ORDER BY expires_at LIMIT 1
+)
+SELECT c.id, c.lane_id, c.claim_token, c.attempts, c.throttles, c.delivery, c.due, e.expires_at AS earliest
+FROM claimed c, earliest e
+WHERE c.due OR c.id = e.id
+ORDER BY c.due DESC LIMIT $2`
 
 // AbandonedClaims lists at most limit emails whose lease ended longer ago than grace:
-// their worker has died or does not respond.
-func (s *Store) AbandonedClaims(ctx context.Context, grace time.Duration, limit int) ([]UnknownOutcome, error) {
-	var found []UnknownOutcome
-	if err := s.db.SelectContext(ctx, &found, abandonedSQL, grace.Milliseconds(), limit); err != nil {
-		return nil, fmt.Errorf("list abandoned claims: %w", pg.Translate(err))
+// their worker has died or does not respond. It reads only claimed emails with a deadline from since on, and returns the earliest
+// deadline of these; zero = there was none.
+func (s *Store) AbandonedClaims(ctx context.Context, grace time.Duration, limit int, since time.Time) (found []UnknownOutcome, earliest time.Time, err error) {
+	var claimed []struct {
+		UnknownOutcome
+		Due      bool      `db:"due"`
+		Earliest time.Time `db:"earliest"`
 	}
-	return found, nil
+	if err := s.db.SelectContext(ctx, &claimed, abandonedSQL, grace.Milliseconds(), limit, since); err != nil {
+		return nil, time.Time{}, fmt.Errorf("list abandoned claims: %w", pg.Translate(err))
+	}
+	for _, c := range claimed {
+		if earliest = c.Earliest; c.Due {
+			found = append(found, c.UnknownOutcome)
+		}
+	}
+	return found, earliest, nil
 }
 
 // unresolvedSQL reads a page of the emails in OUTCOME_UNKNOWN along email_outbox_open, by
@@ -96,28 +114,43 @@ type LongEnqueued struct {
 	Queue string    `db:"queue"`
 }
 
-// longEnqueuedSQL reads the ENQUEUED emails along email_outbox_open and locks nothing. They are as many as
+// longEnqueuedSQL reads the ENQUEUED emails with a deadline from $4 on along email_outbox_open and locks nothing. They are as many as
 // the windows hold. It selects the page by id from these emails in a second step: for one plain query the
 // planner may choose the primary key, if its statistics are from a time when many emails were waiting,
-// and would read the whole outbox.
+// and would read the whole outbox. It returns this page before the email with the earliest deadline.
 const longEnqueuedSQL = `
 WITH waiting AS MATERIALIZED (
-    SELECT id, lane_id FROM email_outbox
-    WHERE status = 'ENQUEUED' AND target = 'email:send' AND enqueued_at < now() - $1 * interval '1 ms'
+    SELECT id, lane_id, expires_at, coalesce(enqueued_at < now() - $1 * interval '1 ms', false) AND id > $2 AS due FROM email_outbox
+    WHERE status = 'ENQUEUED' AND target = 'email:send' AND expires_at >= $4
+), earliest AS (
+    SELECT id, expires_at FROM waiting ORDER BY expires_at LIMIT 1
 )
-SELECT w.id, l.queue FROM waiting w
+SELECT w.id, l.queue, w.due, e.expires_at AS earliest
+FROM waiting w CROSS JOIN earliest e
 JOIN dispatch_lanes l ON l.id = w.lane_id
-WHERE w.id > $2
-ORDER BY w.id LIMIT $3`
+WHERE w.due OR w.id = e.id
+ORDER BY w.due DESC, w.id LIMIT $3`
 
 // LongEnqueued lists at most limit emails that were put on their queue longer ago than
-// age, by id, those behind after.
-func (s *Store) LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int) ([]LongEnqueued, error) {
-	var found []LongEnqueued
-	if err := s.db.SelectContext(ctx, &found, longEnqueuedSQL, age.Milliseconds(), after, limit); err != nil {
-		return nil, fmt.Errorf("list emails long enqueued: %w", pg.Translate(err))
+// age, by id, those behind after. It reads only ENQUEUED emails with a deadline from since on, and returns the earliest deadline
+// of these; zero = there was none.
+func (s *Store) LongEnqueued(
+	ctx context.Context, age time.Duration, after uuid.UUID, limit int, since time.Time,
+) (found []LongEnqueued, earliest time.Time, err error) {
+	var waiting []struct {
+		LongEnqueued
+		Due      bool      `db:"due"`
+		Earliest time.Time `db:"earliest"`
 	}
-	return found, nil
+	if err := s.db.SelectContext(ctx, &waiting, longEnqueuedSQL, age.Milliseconds(), after, limit, since); err != nil {
+		return nil, time.Time{}, fmt.Errorf("list emails long enqueued: %w", pg.Translate(err))
+	}
+	for _, w := range waiting {
+		if earliest = w.Earliest; w.Due {
+			found = append(found, w.LongEnqueued)
+		}
+	}
+	return found, earliest, nil
 }
 
 // stillEnqueuedSQL reads rows by primary key and locks nothing.

@@ -45,8 +45,10 @@ const (
 
 // RescueStore has the database operations of the rescuer.
 type RescueStore interface {
-	AbandonedClaims(ctx context.Context, grace time.Duration, limit int) ([]store.UnknownOutcome, error)
-	LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int) ([]store.LongEnqueued, error)
+	// AbandonedClaims and LongEnqueued read emails with a deadline from since on, and return the earliest deadline of those in
+	// their status.
+	AbandonedClaims(ctx context.Context, grace time.Duration, limit int, since time.Time) (found []store.UnknownOutcome, earliest time.Time, err error)
+	LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int, since time.Time) (found []store.LongEnqueued, earliest time.Time, err error)
 	StillEnqueued(ctx context.Context, ids []uuid.UUID, age time.Duration) ([]uuid.UUID, error)
 	// ReturnLost returns emails to the dispatchers and wakes these.
 	ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (store.Returned, error)
@@ -68,12 +70,14 @@ type Tasks interface {
 // Rescuer recovers emails after crashes: those claimed by a worker that is gone, and those whose
 // task the queue has lost. It also removes queue entries that no worker will ever take. It reads
 // only emails in flight and the queue's window, so its cost does not grow with the number of sent
-// emails.
+// emails, except in the scans without a bound: see scanBound.
 type Rescuer struct {
 	*service.Loop
 	params  RescuerParams
 	rescued *prometheus.CounterVec
 	strays  time.Time // when strays are removed next
+
+	claimed, enqueued scanBound
 }
 
 // RescuerParams configure a Rescuer.
@@ -153,7 +157,11 @@ func (r *Rescuer) logRepairs(ctx context.Context) {
 
 // rescueClaims ends attempts whose worker has not recorded a result.
 func (r *Rescuer) rescueClaims(ctx context.Context) (more bool, err error) {
-	abandoned, err := r.params.Store.AbandonedClaims(ctx, leaseGrace, rescueBatch)
+	var abandoned []store.UnknownOutcome
+	err = r.claimed.scan(func(since time.Time) (earliest time.Time, err error) {
+		abandoned, earliest, err = r.params.Store.AbandonedClaims(ctx, leaseGrace, rescueBatch, since)
+		return earliest, err
+	})
 	if err != nil || len(abandoned) == 0 {
 		return false, err
 	}
@@ -178,17 +186,25 @@ func (r *Rescuer) rescueTasks(ctx context.Context) error {
 // have received.
 func (r *Rescuer) returnTasks(ctx context.Context) (lost, leftover store.Returned, err error) {
 	after, ready, age := uuid.Nil, make(readyTasks), r.params.After/2
-	var unanswered error
+	var (
+		unanswered error
+		since      time.Time
+		long       []store.LongEnqueued
+	)
+	err = r.enqueued.scan(func(from time.Time) (earliest time.Time, err error) {
+		since = from
+		long, earliest, err = r.params.Store.LongEnqueued(ctx, age, after, rescuePage, since)
+		return earliest, err
+	})
 	for {
-		long, err := r.params.Store.LongEnqueued(ctx, age, after, rescuePage)
 		if err != nil || len(long) == 0 {
 			return lost, leftover, errors.Join(unanswered, err)
 		}
 		after = long[len(long)-1].ID
 		full := len(long)
-		long, listing := ready.without(ctx, r.params.Queue, long)
+		rest, listing := ready.without(ctx, r.params.Queue, long)
 		unanswered = errors.Join(unanswered, listing)
-		for chunk := range slices.Chunk(long, rescueChunk) {
+		for chunk := range slices.Chunk(rest, rescueChunk) {
 			chunk, err := r.stillEnqueued(ctx, chunk, age)
 			if err != nil {
 				return lost, leftover, errors.Join(unanswered, err)
@@ -203,6 +219,7 @@ func (r *Rescuer) returnTasks(ctx context.Context) (lost, leftover store.Returne
 		if full < rescuePage {
 			return lost, leftover, unanswered
 		}
+		long, _, err = r.params.Store.LongEnqueued(ctx, age, after, rescuePage, since)
 	}
 }
 
@@ -228,33 +245,6 @@ func (r *Rescuer) returnLost(ctx context.Context, ids []uuid.UUID, age time.Dura
 	n, err := r.params.Store.ReturnLost(ctx, ids, age)
 	sum.Lost, sum.Unpublished, sum.Dropped = sum.Lost+n.Lost, sum.Unpublished+n.Unpublished, sum.Dropped+n.Dropped
 	return err
-}
-
-// readyTasks are the ids that wait for a worker, by queue, as read in this round. If workers are
-// down these are nearly all tasks, and looking each one up would scan the queue's whole list. A
-// queue that did not answer has a nil map.
-type readyTasks map[string]map[string]bool
-
-// without removes the emails whose task is ready, and those of a queue that does not answer: in a
-// cluster other nodes may. The next round finds later changes.
-func (t readyTasks) without(ctx context.Context, tasks Tasks, long []store.LongEnqueued) (rest []store.LongEnqueued, err error) {
-	rest = make([]store.LongEnqueued, 0, len(long))
-	for _, e := range long {
-		if _, listed := t[e.Queue]; !listed {
-			ids, failed := tasks.Ready(ctx, e.Queue)
-			err = errors.Join(err, failed)
-			if t[e.Queue] = nil; failed == nil {
-				t[e.Queue] = make(map[string]bool, len(ids))
-			}
-			for _, id := range ids {
-				t[e.Queue][id] = true
-			}
-		}
-		if ready := t[e.Queue]; ready != nil && !ready[e.ID.String()] {
-			rest = append(rest, e)
-		}
-	}
-	return rest, err
 }
 
 func (r *Rescuer) evict(ctx context.Context, long []store.LongEnqueued) (missing, leftover []uuid.UUID, err error) {
