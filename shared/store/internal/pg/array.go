@@ -9,12 +9,11 @@ import (
 	"github.com/lib/pq/oid"
 )
 
-// A group of rows goes to Postgres as one array per column, in the protocol's
-// binary form: lib/pq sends a []byte parameter as it is. Its own arrays are text,
-// in which every quote of a body is escaped here and unescaped there, and a bytea
-// that should be NULL becomes an empty one.
+// Grouped statements send one array per column in the protocol's binary form: lib/pq sends a []byte parameter
+// unchanged. The arrays of lib/pq are text: each quote in a body is escaped by the client and unescaped by the server,
+// and a bytea that should be NULL becomes an empty one.
 //
-// Each function below makes the column of what at names for every row.
+// Each function below encodes one column: at returns the value of a row.
 
 func UUIDs[T any](rows []T, at func(*T) uuid.UUID) []byte {
 	return encodeArray(rows, oid.T_uuid, 16*len(rows), func(b []byte, row *T) []byte {
@@ -23,7 +22,7 @@ func UUIDs[T any](rows []T, at func(*T) uuid.UUID) []byte {
 	})
 }
 
-// OptionalUUIDs is uuids with NULL for uuid.Nil.
+// OptionalUUIDs is UUIDs with NULL for uuid.Nil.
 func OptionalUUIDs[T any](rows []T, at func(*T) uuid.UUID) []byte {
 	return encodeArray(rows, oid.T_uuid, 16*len(rows), func(b []byte, row *T) []byte {
 		id := at(row)
@@ -38,7 +37,7 @@ func Texts[T any](rows []T, at func(*T) string) []byte {
 	return encodeArray(rows, oid.T_text, length(rows, at), func(b []byte, row *T) []byte { return append(b, at(row)...) })
 }
 
-// OptionalTexts is texts with NULL for "".
+// OptionalTexts is Texts with NULL for "".
 func OptionalTexts[T any](rows []T, at func(*T) string) []byte {
 	return encodeArray(rows, oid.T_text, length(rows, at), func(b []byte, row *T) []byte {
 		text := at(row)
@@ -49,7 +48,7 @@ func OptionalTexts[T any](rows []T, at func(*T) string) []byte {
 	})
 }
 
-// Byteas has NULL for nil.
+// Byteas encodes nil as NULL.
 func Byteas[T any](rows []T, at func(*T) []byte) []byte {
 	return encodeArray(rows, oid.T_bytea, length(rows, at), func(b []byte, row *T) []byte {
 		value := at(row)
@@ -60,7 +59,7 @@ func Byteas[T any](rows []T, at func(*T) []byte) []byte {
 	})
 }
 
-// JSONBs takes encoded JSON. Its binary form is a version, 1, and the text.
+// JSONBs takes encoded JSON. The binary form of jsonb is a version byte, 1, and the text.
 func JSONBs[T any](rows []T, at func(*T) []byte) []byte {
 	return encodeArray(rows, oid.T_jsonb, len(rows)+length(rows, at), func(b []byte, row *T) []byte {
 		return append(append(b, 1), at(row)...)
@@ -73,7 +72,7 @@ func BigInts[T any](rows []T, at func(*T) int64) []byte {
 	})
 }
 
-// OptionalBigInts is bigints with NULL for 0.
+// OptionalBigInts is BigInts with NULL for 0.
 func OptionalBigInts[T any](rows []T, at func(*T) int64) []byte {
 	return encodeArray(rows, oid.T_int8, 8*len(rows), func(b []byte, row *T) []byte {
 		n := at(row)
@@ -93,7 +92,7 @@ func Bools[T any](rows []T, at func(*T) bool) []byte {
 	})
 }
 
-// Times has NULL for the zero time. A timestamptz is the microseconds since 2000.
+// Times encodes the zero time as NULL. The binary form of timestamptz is the number of microseconds since 2000.
 func Times[T any](rows []T, at func(*T) time.Time) []byte {
 	epoch := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 	return encodeArray(rows, oid.T_timestamptz, 8*len(rows), func(b []byte, row *T) []byte {
@@ -105,7 +104,7 @@ func Times[T any](rows []T, at func(*T) time.Time) []byte {
 	})
 }
 
-// TextArray is the texts as Postgres writes an array, an empty one for none.
+// TextArray returns the texts as an array parameter, which is empty and not NULL if there are none. It removes U+0000.
 func TextArray(values []string) pq.StringArray {
 	clean := make(pq.StringArray, len(values))
 	for i, value := range values {
@@ -118,9 +117,8 @@ func UUIDArray(ids []uuid.UUID) []byte {
 	return UUIDs(ids, func(id *uuid.UUID) uuid.UUID { return *id })
 }
 
-// encodeArray lays out an array of one dimension that begins at 1, whose values have so
-// many bytes. value appends a row's value to b; when it returns nil instead, the
-// element is NULL.
+// encodeArray encodes an array of one dimension with lower bound 1. size is the number of bytes of all values. value
+// appends a row's value to b, or returns nil for NULL.
 func encodeArray[T any](rows []T, element oid.Oid, size int, value func(b []byte, row *T) []byte) []byte {
 	const dimensions, mayHoldNulls, begin = 1, 1, 1
 	header := []uint32{dimensions, mayHoldNulls, uint32(element), uint32(len(rows)), begin}

@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// AsideTime is how long a key is kept apart after its last wait, and how long a company's
-	// claims skip locked recipients. The next try comes within two seconds.
+	// AsideTime is how long a key stays in an Aside after its last lock timeout, and how long a company's claims skip
+	// locked recipients. The next try comes within two seconds.
 	AsideTime = 5 * time.Second
-	// asideSlots bounds the connections that wait for locks: of a pool of 16, most are
-	// left to all others, however many keys are locked.
+	// asideSlots limits the connections that wait for locks. Most of a pool of 16 stay free for other statements,
+	// however many keys are locked.
 	asideSlots = 2
 )
 
-// Aside remembers keys that another transaction's lock delayed a moment ago. They are
-// written by statements of their own, a few at a time, until the lock is released. Otherwise each
-// retry would delay the group that it joins.
+// Aside holds keys for which a statement waited for another transaction's lock a moment ago. They are written in
+// statements of their own, a few at a time, until the lock is released. Otherwise each retry would delay the group that
+// it joins.
 type Aside[K comparable] struct {
 	slots chan struct{}
 
@@ -30,7 +30,7 @@ func NewAside[K comparable]() *Aside[K] {
 	return &Aside[K]{slots: make(chan struct{}, asideSlots), until: map[K]time.Time{}}
 }
 
-// Holds reports whether one of the keys has to be written alone.
+// Holds reports whether one of the keys must be written alone.
 func (a *Aside[K]) Holds(keys ...K) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -46,7 +46,7 @@ func (a *Aside[K]) Holds(keys ...K) bool {
 	return false
 }
 
-// Add keeps the keys apart from now on; a zero key is none.
+// Add adds the keys for AsideTime. It ignores zero keys.
 func (a *Aside[K]) Add(keys ...K) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -64,7 +64,7 @@ func (a *Aside[K]) Add(keys ...K) {
 	}
 }
 
-// Remove allows the keys to be written in groups again.
+// Remove removes the keys, which are then written in groups again.
 func (a *Aside[K]) Remove(keys ...K) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -83,7 +83,7 @@ func (a *Aside[K]) Enter(ctx context.Context) error {
 	}
 }
 
-// TryEnter takes a slot if one is free within the wait.
+// TryEnter waits for a slot at most as long as wait, and reports whether it took one.
 func (a *Aside[K]) TryEnter(wait time.Duration) bool {
 	late := time.NewTimer(wait)
 	defer late.Stop()

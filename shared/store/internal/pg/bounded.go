@@ -8,8 +8,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// InBoundedTx runs do in one transaction that waits for the locks of other transactions as long
-// as Bounded permits, and repeats it after a serialization failure or deadlock.
+// InBoundedTx runs do in one transaction, which waits for the locks of other transactions as long as Bounded permits.
+// It repeats the transaction after a serialization failure or deadlock.
 func InBoundedTx[R any](ctx context.Context, db *DB, row HeldRow, do func(tx *sqlx.Tx, wait time.Duration) ([]R, error)) ([]R, error) {
 	return Bounded(ctx, db, row, func(wait time.Duration) (done []R, err error) {
 		err = db.InTx(ctx, func(tx *sqlx.Tx) error {
@@ -23,8 +23,8 @@ func InBoundedTx[R any](ctx context.Context, db *DB, row HeldRow, do func(tx *sq
 	})
 }
 
-// ChangeBounded runs one statement in a bounded transaction and returns how many rows it changed. A row that
-// stays locked is ErrBusy.
+// ChangeBounded runs one statement in a bounded transaction and returns how many rows it changed. If a row stays
+// locked, it returns ErrBusy.
 func (db *DB) ChangeBounded(ctx context.Context, row HeldRow, statement string, args ...any) (int64, error) {
 	changed, err := InBoundedTx(ctx, db, row, func(tx *sqlx.Tx, _ time.Duration) ([]int64, error) {
 		result, err := tx.ExecContext(ctx, statement, args...)

@@ -12,31 +12,30 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Copy is a running COPY … FROM STDIN. Its rows are written here, in the
-// text format, and passed to lib/pq in chunks: database/sql
-// boxes, inspects and converts each value, which takes 18 allocations for a row of an upload. This allocates
-// only the chunks, and saves a quarter of the api's time for a row.
+// Copy is a running COPY … FROM STDIN. It writes the rows in the text format itself and passes them to lib/pq in
+// chunks: database/sql boxes, inspects and converts each value, which takes 18 allocations per row of an upload. Copy
+// allocates only the chunks, which saves a quarter of the api's time per row.
 //
-// A row is its values in the order of the columns, then EndRow.
+// A row is written as its values in the order of the columns, followed by EndRow.
 type Copy struct {
 	conn *sqlx.Conn
 	to   copyStream
 	rows []byte // not sent yet; each value ends with a tab, or a line end if it is the row's last
 }
 
-// copyStream is lib/pq's statement of a COPY. CopyData copies what it is given.
+// copyStream is lib/pq's statement of a COPY. CopyData copies its argument.
 type copyStream interface {
 	CopyData(ctx context.Context, rows string) (driver.Result, error)
-	Exec(none []driver.Value) (driver.Result, error) // ends the COPY and waits for what came of it
+	Exec(none []driver.Value) (driver.Result, error) // ends the COPY and waits for its result
 	Close() error
 }
 
-// copyPiece is how many bytes are handed over at once, or somewhat more: what lib/pq
-// makes one message of. It has room for another KiB then, which rows as most are fit in.
+// copyPiece is the size in bytes from which the rows are sent: about the size of one message of lib/pq. The buffer has
+// room for one more KiB, in which most rows fit.
 const copyPiece = 63 << 10
 
-// BeginCopy begins a COPY in the transaction that is open on the connection. Until it
-// is ended or abandoned nothing else may be sent there.
+// BeginCopy begins a COPY in the open transaction of the connection. No other statement may run on the connection until
+// End or Abandon.
 func BeginCopy(ctx context.Context, conn *sqlx.Conn, statement string) (*Copy, error) {
 	c := &Copy{conn: conn, rows: make([]byte, 0, copyPiece+1<<10)}
 	err := c.raw(func(driverConn any) error {
@@ -59,8 +58,8 @@ func BeginCopy(ctx context.Context, conn *sqlx.Conn, statement string) (*Copy, e
 	return c, nil
 }
 
-// raw is sqlx.Conn.Raw, which waits for ever when it is to return driver.ErrBadConn: it
-// closes the connection then, and that waits for the transaction to end.
+// raw is sqlx.Conn.Raw, but never lets it return driver.ErrBadConn: Raw would then close the connection, wait for the
+// transaction to end, and so block forever.
 func (c *Copy) raw(do func(driverConn any) error) error {
 	var failed error
 	err := c.conn.Raw(func(driverConn any) error {
@@ -85,7 +84,7 @@ func (c *Copy) Text(s string) {
 	c.rows = append(c.rows, '\t')
 }
 
-// OptionalText is text with NULL for "".
+// OptionalText is Text with NULL for "".
 func (c *Copy) OptionalText(s string) {
 	if s == "" {
 		c.Null()
@@ -94,7 +93,7 @@ func (c *Copy) OptionalText(s string) {
 	c.Text(s)
 }
 
-// OptionalBytea has NULL for nil.
+// OptionalBytea writes NULL for nil.
 func (c *Copy) OptionalBytea(b []byte) {
 	if b == nil {
 		c.Null()
@@ -106,7 +105,7 @@ func (c *Copy) OptionalBytea(b []byte) {
 
 func (c *Copy) Null() { c.rows = append(c.rows, '\\', 'N', '\t') }
 
-// Texts adds an array of texts. Each is cleaned as mailing.NewEntry says.
+// Texts writes an array of texts. It cleans each text as mailing.NewEntry says.
 func (c *Copy) Texts(values []string) {
 	c.rows = append(c.rows, '{')
 	for i, value := range values {
@@ -126,7 +125,7 @@ func (c *Copy) Texts(values []string) {
 	c.rows = append(c.rows, '}', '\t')
 }
 
-// appendCopied appends a byte of a value as COPY reads it.
+// appendCopied appends a byte of a value, escaped for COPY.
 func appendCopied(rows []byte, b byte) []byte {
 	switch b {
 	case '\\':
@@ -150,8 +149,8 @@ func (c *Copy) EndRow(ctx context.Context) error {
 	return c.send(ctx)
 }
 
-// send sends all rows. The end of ctx does not stop it: lib/pq would close the
-// connection, on which the caller wants to roll back.
+// send sends all rows. It ignores the end of ctx: lib/pq would close the connection, on which the caller wants to roll
+// back.
 func (c *Copy) send(ctx context.Context) error {
 	if len(c.rows) == 0 {
 		return nil
@@ -164,8 +163,8 @@ func (c *Copy) send(ctx context.Context) error {
 	})
 }
 
-// End sends the rest and waits until Postgres has taken all. Nothing is open any more,
-// whatever it returns: after a refusal lib/pq still reads on, and only Close waits for that.
+// End sends the remaining rows and waits until Postgres has read all. It ends the COPY even if it returns an error:
+// after a refusal lib/pq still reads from the connection, and only Close waits for that.
 func (c *Copy) End(ctx context.Context) error {
 	err := c.send(ctx)
 	if err == nil {

@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// AnswerTime is how long a statement's answer may take to arrive, in addition to the
-// longest time that the statement itself may run.
+// AnswerTime is how long the answer to a statement may take to arrive, in addition to the maximum run time of the
+// statement.
 const AnswerTime = 5 * time.Second
 
-// dialer makes connections that fail when the server has sent nothing
-// for so long: its machine or the network is down. TCP alone would wait a
-// quarter of an hour, and the emails of one group with it.
+// dialer makes connections that fail if the server has sent nothing for the time silence, because its machine or the
+// network is down. TCP alone would wait a quarter of an hour, and block the emails of one group for that time.
 type dialer struct {
 	net     net.Dialer
 	silence time.Duration
@@ -39,7 +38,7 @@ func (d dialer) DialContext(ctx context.Context, network, address string) (net.C
 type impatientConn struct {
 	net.Conn
 	silence time.Duration
-	bounded bool // the driver has set a deadline of its own, for the handshake
+	bounded bool // the driver has set its own deadline, for the handshake
 }
 
 func (c *impatientConn) SetDeadline(t time.Time) error {

@@ -14,26 +14,25 @@ import (
 )
 
 var (
-	// ErrNotFound: no such row, or one of another company.
+	// ErrNotFound: there is no such row, or it belongs to another company.
 	ErrNotFound = errors.New("not found")
 	// ErrExists: a row with this key is already there.
 	ErrExists = errors.New("already exists")
 	// ErrUnavailable: Postgres cannot be reached or is not answering. Nothing was written.
 	ErrUnavailable = errors.New("database unavailable")
-	// ErrUnknownOutcome: Postgres was asked and did not answer, because the connection
-	// broke or the caller waited no longer. The write may have been applied.
+	// ErrUnknownOutcome: the statement was sent, but no answer came because the connection broke or the caller stopped
+	// waiting. The write may have been applied.
 	ErrUnknownOutcome = errors.New("no answer from the database, outcome unknown")
 	// ErrNotMigrated: the database lacks a table or a column that a statement names.
 	ErrNotMigrated = errors.New("database is not migrated")
 )
 
-// IsOutage reports whether Postgres could not be reached, or did not confirm a
-// write: the same write may succeed later.
+// IsOutage reports whether Postgres was unreachable or did not confirm a write. The same write may succeed later.
 func IsOutage(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome)
 }
 
-// Translate maps the driver's errors of a read onto the package's, keeping the cause.
+// Translate converts the driver's error of a read to an error of this package, which wraps the cause.
 func Translate(err error) error {
 	if err == nil {
 		return nil
@@ -71,7 +70,7 @@ func WriteError(err error) error {
 	return errors.Join(ErrUnknownOutcome, err)
 }
 
-// neverBegan: there was no connection to run anything on.
+// neverBegan reports whether there was no connection to run the statement on.
 func neverBegan(err error) bool {
 	if errors.Is(err, errNotConnected) {
 		return true
@@ -84,23 +83,22 @@ func neverBegan(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// isLost: the connection broke, or every one in the pool was broken already.
+// isLost reports whether the connection broke, or every connection in the pool was broken already.
 func isLost(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// isCutOff: the server ended the connection while it ran our statement. The commit
-// may have gone through just before.
+// isCutOff reports whether the server ended the connection while it ran the statement. The statement may have committed
+// before that.
 func isCutOff(err error) bool {
 	var refused *pq.Error
 	return errors.As(err, &refused) &&
 		(refused.Code == pqerror.AdminShutdown || refused.Code == pqerror.CrashShutdown || refused.Code.Class() == "08" && !isMismatch(refused))
 }
 
-// isPassing: Postgres refused for reasons of its own (no memory, no disk, a
-// statement that took too long, a lock that others fought over, a standby that may
-// not write). Nothing was written, and the same write will pass another time.
+// isPassing reports whether Postgres refused the statement for a temporary reason: no memory, no disk space, a timeout,
+// a lock conflict, or a standby that does not accept writes. Nothing was written, and the same write may succeed later.
 func isPassing(err error) bool {
 	var refused *pq.Error
 	if !errors.As(err, &refused) {
@@ -113,15 +111,15 @@ func isPassing(err error) bool {
 	return refused.Code == pqerror.LockNotAvailable || refused.Code == pqerror.ReadOnlySQLTransaction || isMismatch(refused)
 }
 
-// IsLockTimeout: the statement waited for another transaction's lock as long as it may, and
-// nothing was written.
+// IsLockTimeout reports whether the statement reached lock_timeout while it waited for another transaction's lock.
+// Nothing was written.
 func IsLockTimeout(err error) bool {
 	var refused *pq.Error
 	return errors.As(err, &refused) && refused.Code == pqerror.LockNotAvailable && !errors.Is(err, ErrUnknownOutcome)
 }
 
-// isRepeatable: the statement lost a race with another transaction and would pass
-// if run again at once.
+// isRepeatable reports whether the statement lost a race with another transaction and would succeed if it ran again at
+// once.
 func isRepeatable(err error) bool {
 	var refused *pq.Error
 	return errors.As(err, &refused) &&
@@ -136,12 +134,11 @@ func IsRefusal(err error) bool {
 	return errors.As(err, &refused) && !isPassing(err) && !isCutOff(err) && refused.Code.Class() != "XX"
 }
 
-// The constraints that a transition violates when its snapshot of the log is out of date:
-// the numbers of its events are taken, or its events do not follow the last one.
-// Run again, the statement reads the current log.
+// A transition violates these constraints if its snapshot of the log is out of date: the numbers of its events are
+// taken, or its events do not follow the last one. When the statement runs again, it reads the current log.
 const eventsPath = "email_events_path"
 
-// isEventsKey: the primary key of a partition of email_events.
+// isEventsKey reports whether the constraint is the primary key of a partition of email_events.
 func isEventsKey(constraint string) bool {
 	return strings.HasPrefix(constraint, "email_events_") && strings.HasSuffix(constraint, "_pkey")
 }

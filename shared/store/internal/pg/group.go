@@ -11,43 +11,41 @@ import (
 	"github.com/google/uuid"
 )
 
-// Bounds of one group. 256 rows fill a commit well on a small machine; 1 MiB keeps
-// a group of large bodies from making its small neighbours wait.
+// Limits of one group. 256 rows fill a commit well on a small machine. 1 MiB prevents a group of large bodies from
+// delaying small items.
 const (
 	GroupRows  = 256
 	GroupBytes = 1 << 20
-	// Two groups at a time: while one waits for its commit the next one is built.
-	// More gain nothing on few cores and make the groups smaller.
+	// Two groups run at a time: while one waits for its commit, the next one is built. More than two gain nothing on
+	// few cores and make the groups smaller.
 	groupsInFlight = 2
-	// The second one begins when it is worth a statement of its own, or when its items have waited
-	// for the first one for groupPatience, which may be waiting for a lock. When it began at once, emails that
-	// 64 goroutines sent cost Postgres 397 µs each, and now 209 (bench --section send).
+	// The second group begins when groupJoin items wait, or when items have waited groupPatience for the first group,
+	// which may be waiting for a lock. When it began at once, emails that 64 goroutines sent cost Postgres 397 µs each,
+	// and now 209 (bench --section send).
 	groupJoin     = 32
 	groupPatience = 10 * time.Millisecond
-	// For each goroutine that loads and advances emails one by one: the flush delay, up to a longest one, and how many
-	// items (in eighths) end it early. 256 goroutines that have each email for 70 ms anyway cost Postgres 190 µs per email
-	// with 8 µs and 32 items, 148 with 24 µs and these. 64 goroutines wrote 1,000 emails in 232 and 288 transactions with
-	// 24 µs each, and write them in 175 (bench --section mailing).
+	// Per goroutine that loads and advances emails one by one: the flush delay, with its maximum, and how many items
+	// (in eighths) end the delay early. 256 goroutines that have each email for 70 ms anyway cost Postgres 190 µs per
+	// email with 8 µs and 32 items, and 148 µs with 24 µs and these values. 64 goroutines wrote 1,000 emails in 232 and
+	// 288 transactions with 24 µs each, and write them in 175 (bench --section mailing).
 	flushDelayPerWorker = 150 * time.Microsecond
 	longestFlushDelay   = 8 * time.Millisecond
 	joinPerWorker       = 3
 	groupTimeout        = 30 * time.Second
-	// maxTries is how often a write may lose a race: each time, another one has won it.
+	// maxTries limits the runs of a write that loses races. Each lost race means that another write has succeeded.
 	maxTries = 5
 )
 
-// Group joins what many goroutines want written at the same time into one
-// statement and one commit, each caller getting its own row's result. An idle group
-// flushes immediately; the flush delay applies only for a moment after another flush.
+// Group combines rows that many goroutines write at the same time into one statement and one commit. Each caller gets
+// the result of its own row. An idle group flushes immediately; the flush delay applies only for a moment after another
+// flush.
 type Group[T, R any] struct {
-	// Rows are written in the order of their keys, so that two groups cannot
-	// deadlock, and no two rows of a group have the same: what the first one does is
-	// for the second one to see.
+	// Rows are written in the order of their keys, so that two groups cannot deadlock. A group has no two rows with the
+	// same key, so that the second one sees the effect of the first.
 	key   func(T) string
 	size  func(T) int // bytes
 	write func(context.Context, []T) ([]R, error)
-	// parts writes a group again that another transaction's lock held up, and then its parts;
-	// nil = as any other group.
+	// parts writes a group, and then its parts, after another transaction's lock has delayed it; nil = use write.
 	parts func(context.Context, []T) ([]R, error)
 	// owner is the company of an item; nil = all items are treated alike.
 	owner func(T) uuid.UUID
@@ -55,10 +53,10 @@ type Group[T, R any] struct {
 	mu         sync.Mutex
 	waiting    []*groupItem[T, R]
 	inFlight   int           // running statements
-	join       int           // so many items start a second statement, or end the flush delay
+	join       int           // number of items that start a second statement or end the flush delay
 	flushDelay time.Duration // from a flush to the next one
-	lastFlush  time.Time     // its end
-	due        time.Time     // of the timer that flushes; zero = no timer is set
+	lastFlush  time.Time     // end of the last flush
+	due        time.Time     // when the flush timer fires; zero = no timer is set
 	done       sync.WaitGroup
 	owners     map[uuid.UUID]int // how many items of each company wait
 	first      uuid.UUID         // the company that the last group began with
@@ -75,29 +73,27 @@ type groupItem[T, R any] struct {
 	ready  chan struct{}
 }
 
-// NewGroup makes a group whose items write puts into the database. write returns
-// one result per item, in the order given.
+// NewGroup makes a Group that writes items with write, which returns one result per item in the given order.
 func NewGroup[T, R any](key func(T) string, size func(T) int, write func(context.Context, []T) ([]R, error)) *Group[T, R] {
 	return &Group[T, R]{key: key, size: size, write: write, join: groupJoin}
 }
 
-// Parts sets how a group is written again, first as a whole and then in parts, when another
-// transaction's lock has held it up: with less time to wait, since most of its items need not
-// wait at all.
+// Parts sets how a group is written after another transaction's lock has delayed it, first as a whole and then in
+// parts: with a shorter lock timeout, since most of its items are not locked.
 func (g *Group[T, R]) Parts(write func(context.Context, []T) ([]R, error)) *Group[T, R] {
 	g.parts = write
 	return g
 }
 
-// Fair makes companies take turns, each by one item.
+// Fair makes a group take one item of each company in turn.
 func (g *Group[T, R]) Fair(owner func(T) uuid.UUID) *Group[T, R] {
 	g.owner = owner
 	return g
 }
 
-// For sets a flush delay that is proportional to the number of goroutines that call Do, up to longestFlushDelay. It is for callers
-// that come one by one and are not urgent: without it, they loaded in groups of five, each of which cost as much
-// as three more rows. It may be called at any time.
+// For sets a flush delay that is proportional to the number of goroutines that call Do, up to longestFlushDelay. It is
+// for callers that come one by one and are not urgent: without the delay, emails were loaded in groups of five, and
+// each group cost as much as three more rows. It may be called at any time.
 func (g *Group[T, R]) For(workers int) *Group[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -106,9 +102,9 @@ func (g *Group[T, R]) For(workers int) *Group[T, R] {
 	return g
 }
 
-// Do writes one item and returns its result. If ctx ends before the item's group
-// is written, it is not written; after that the outcome is unknown (ErrUnknownOutcome), and
-// a caller that needs it must query the database.
+// Do writes one item and returns its result. If ctx ends before the group of the item is written, the item is not
+// written. If ctx ends later, the error is ErrUnknownOutcome, and a caller that needs the outcome must query the
+// database.
 func (g *Group[T, R]) Do(ctx context.Context, value T) (R, error) {
 	item := &groupItem[T, R]{value: value, key: g.key(value), size: g.size(value), ready: make(chan struct{})}
 	if g.owner != nil {
@@ -132,7 +128,7 @@ func (g *Group[T, R]) Do(ctx context.Context, value T) (R, error) {
 	return none, errors.Join(ErrUnknownOutcome, context.Cause(ctx))
 }
 
-// launch starts a flush of the waiting items, if it is time for one. g.mu is held.
+// launch starts a flush of the waiting items, or a timer for it. overdue: the timer has fired. g.mu is held.
 func (g *Group[T, R]) launch(overdue bool) {
 	switch early := g.flushDelay - time.Since(g.lastFlush); {
 	case len(g.waiting) == 0 || g.inFlight == groupsInFlight:
@@ -164,7 +160,7 @@ func (g *Group[T, R]) lookAgain(wait time.Duration) {
 	})
 }
 
-// withdraw takes an item out of the queue, if it is still there.
+// withdraw removes an item from the queue and reports whether it was still there.
 func (g *Group[T, R]) withdraw(item *groupItem[T, R]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -180,7 +176,7 @@ func (g *Group[T, R]) withdraw(item *groupItem[T, R]) bool {
 // Wait returns when no statement is running.
 func (g *Group[T, R]) Wait() { g.done.Wait() }
 
-// flush writes group after group until no item waits.
+// flush writes groups until no item waits.
 func (g *Group[T, R]) flush() {
 	defer g.done.Done()
 	for first := true; ; first = false {
@@ -193,8 +189,8 @@ func (g *Group[T, R]) flush() {
 	}
 }
 
-// take removes the next group from the queue, or ends the flush if the queue is empty or has too few items
-// for a second one.
+// take removes the next group from the queue. It ends the flush if the queue is empty, or has too few items for another
+// group.
 func (g *Group[T, R]) take(first bool) []*groupItem[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -210,9 +206,9 @@ func (g *Group[T, R]) take(first bool) []*groupItem[T, R] {
 	return group
 }
 
-// resolve writes a group and returns the results to its callers. One bad row makes Postgres refuse the
-// whole statement, and one that waits for another transaction's lock delays it, so such a
-// group is halved until that row is alone. blocked: a lock has delayed it before.
+// resolve writes a group and returns the results to its callers. Postgres refuses the whole statement because of one
+// bad row, and one row that waits for another transaction's lock delays the statement. resolve halves such a group
+// until that row is alone. blocked: a lock has delayed the group before.
 func (g *Group[T, R]) resolve(group []*groupItem[T, R], blocked bool) {
 	write := g.write
 	if blocked {
@@ -250,7 +246,7 @@ func (g *Group[T, R]) attempt(group []*groupItem[T, R], write func(context.Conte
 	return results, err
 }
 
-// Repeat runs a write again that lost a race with another one.
+// Repeat runs a write again, at most maxTries times in all, if it loses a race with another transaction.
 func Repeat[R any](write func() ([]R, error)) ([]R, error) {
 	for try := 1; ; try++ {
 		results, err := write()

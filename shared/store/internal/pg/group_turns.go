@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// pick takes the next group out of those who wait. g.mu is held.
+// pick removes the next group from the waiting items. g.mu is held.
 func (g *Group[T, R]) pick() (group []*groupItem[T, R]) {
 	candidates := g.waiting
 	if len(g.owners) > 1 {
@@ -22,7 +22,7 @@ func (g *Group[T, R]) pick() (group []*groupItem[T, R]) {
 		if tooMuch && len(g.owners) < 2 {
 			break
 		}
-		// The items of one company stay in order. Another company's may be smaller.
+		// The items of one company stay in order. An item of another company may be smaller and still fit.
 		if full[item.owner] = full[item.owner] || tooMuch; twin || full[item.owner] {
 			continue
 		}
@@ -39,9 +39,9 @@ func (g *Group[T, R]) pick() (group []*groupItem[T, R]) {
 	return group
 }
 
-// inTurns lists those who wait one of each company after the other, beginning behind the
-// company that the last group began with. So a company with many or large items does not make
-// another one's wait for more than the groups in flight and one more. g.mu is held.
+// inTurns lists the waiting items, one of each company in turn, beginning after the company that the last group began
+// with. A company with many or large items therefore delays the items of another one by the groups in flight and one
+// more at most. g.mu is held.
 func (g *Group[T, R]) inTurns() []*groupItem[T, R] {
 	var order []uuid.UUID
 	queues := make(map[uuid.UUID][]*groupItem[T, R], len(g.owners))
@@ -49,7 +49,7 @@ func (g *Group[T, R]) inTurns() []*groupItem[T, R] {
 		if queues[item.owner] == nil {
 			order = append(order, item.owner)
 		}
-		// More than a group holds need not be put in order.
+		// A group holds at most GroupRows items, so further items of a company need not be listed.
 		if len(queues[item.owner]) < GroupRows {
 			queues[item.owner] = append(queues[item.owner], item)
 		}
@@ -71,7 +71,7 @@ func (g *Group[T, R]) inTurns() []*groupItem[T, R] {
 	return listed
 }
 
-// count keeps the number of each company's items that wait. g.mu is held.
+// count updates the number of waiting items of the item's company. g.mu is held.
 func (g *Group[T, R]) count(item *groupItem[T, R], change int) {
 	if g.owner == nil {
 		return

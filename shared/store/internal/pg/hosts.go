@@ -12,19 +12,21 @@ import (
 	"github.com/lib/pq"
 )
 
-// headStart is how long a server has to answer before the next one is dialed concurrently. All servers of a URL
-// with three hosts are dialed within Confirm's 1.5 s, though connect_timeout gives each of them 5 s.
+// headStart is how long a server has to answer before the next one is dialed too. All servers of a URL with three hosts
+// are thus dialed within Confirm's 1.5 s, though connect_timeout gives each of them 5 s.
 const headStart = 500 * time.Millisecond
 
-// errNotConnected: no connection was made, so no statement was run. The servers that answer do not have the state that
-// target_session_attrs requires, as between the end of a primary and the promotion of its standby; or the caller's time was over.
+// errNotConnected: no connection was made, so no statement was run. Either no server that answers has the state that
+// target_session_attrs requires, as between the failure of a primary and the promotion of its standby, or the caller's
+// deadline passed.
 var errNotConnected = errors.New("not connected to a server")
 
-// hosts connects to one of several servers. It begins with the one that was connected to last: lib/pq would
-// wait for connect_timeout at each host before that, and callers with less time would never get past a silent one.
+// hosts connects to one of several servers, beginning with the one that it connected to last. lib/pq would wait for
+// connect_timeout at each host listed before that one, and callers with less time would never reach a host behind a
+// silent one.
 type hosts struct {
 	servers []*pq.Connector
-	latest  atomic.Int64 // index of the one that was connected to last
+	latest  atomic.Int64 // index of the server of the last connection
 }
 
 func newHosts(dsn string, d pq.Dialer) (*hosts, error) {
@@ -52,7 +54,7 @@ func newHosts(dsn string, d pq.Dialer) (*hosts, error) {
 	return h, nil
 }
 
-// Driver is lib/pq's.
+// Driver returns lib/pq's driver.
 func (h *hosts) Driver() driver.Driver { return h.servers[0].Driver() }
 
 type connected struct {
@@ -61,7 +63,8 @@ type connected struct {
 	err    error
 }
 
-// Connect returns the first connection that is made. A server that answers when ctx has ended is remembered.
+// Connect returns the first connection that is made. If a server answers after ctx has ended, the next Connect begins
+// with it.
 func (h *hosts) Connect(ctx context.Context) (driver.Conn, error) {
 	if len(h.servers) == 1 {
 		conn, err := h.servers[0].Connect(ctx)
@@ -74,7 +77,7 @@ func (h *hosts) Connect(ctx context.Context) (driver.Conn, error) {
 		var next <-chan time.Time
 		if begun < len(h.servers) {
 			server := (first + begun) % len(h.servers)
-			// lib/pq does not end a handshake with its context, but after connect_timeout.
+			// lib/pq ends a handshake after connect_timeout, and not when its context ends.
 			go func() {
 				conn, err := h.servers[server].Connect(context.WithoutCancel(ctx))
 				results <- connected{server, conn, err}
@@ -99,7 +102,7 @@ func (h *hosts) Connect(ctx context.Context) (driver.Conn, error) {
 	return nil, explain(fmt.Errorf("connect to one of %d servers: %w", len(h.servers), errors.Join(errs...)))
 }
 
-// discard closes connections that are no longer needed.
+// discard closes connections that are not needed. remember: the next Connect begins with a server that answered.
 func (h *hosts) discard(results <-chan connected, n int, remember bool) {
 	for range n {
 		r := <-results
@@ -113,7 +116,8 @@ func (h *hosts) discard(results <-chan connected, n int, remember bool) {
 	}
 }
 
-// explain adds errNotConnected to lib/pq's errors about target_session_attrs, by their text: these errors have no type.
+// explain adds errNotConnected to lib/pq's errors about target_session_attrs. It recognizes them by their text, because
+// they have no type.
 func explain(err error) error {
 	if err != nil && (strings.Contains(err.Error(), "session is read-only") || strings.Contains(err.Error(), "hot standby mode")) {
 		return errors.Join(errNotConnected, err)

@@ -6,9 +6,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// IDRange returns the smallest and the greatest id of the rows. A statement with
-// both reads only the partitions between them: ids contain their time, and emails
-// that are processed together were mostly accepted in the same month.
+// IDRange returns the smallest and the greatest id of the rows. A statement with both reads only the partitions between
+// them: ids contain their time, and most emails that are processed together were accepted in the same month.
 func IDRange[T any](rows []T, id func(*T) uuid.UUID) (first, last uuid.UUID) {
 	for i := range rows {
 		this := id(&rows[i])
@@ -22,7 +21,7 @@ func IDRange[T any](rows []T, id func(*T) uuid.UUID) (first, last uuid.UUID) {
 	return first, last
 }
 
-// IDBefore is the greatest id that is less than this one.
+// IDBefore returns the greatest id that is less than id.
 func IDBefore(id uuid.UUID) uuid.UUID {
 	for i := len(id) - 1; i >= 0; i-- {
 		id[i]--

@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// Limits of JSON that is stored unchanged. jsonb refuses numbers that numeric
-// cannot represent and values nested so deep that its parser runs out of stack; the limits
-// are narrower, since no program of ours writes such JSON.
+// Limits of JSON that is stored unchanged. jsonb refuses numbers that numeric cannot represent, and values nested so
+// deeply that its parser runs out of stack. The limits are narrower, since this system writes no such JSON.
 const (
 	plainDepth  = 100
 	plainNumber = 100 // characters
 )
 
-// JSON is the bytes as a jsonb column takes them: themselves when they are plain
-// JSON, a JSON string of them otherwise. jsonb cannot hold U+0000, so it is dropped.
+// JSON returns raw for a jsonb column: unchanged if it is plain JSON, otherwise as a JSON string. It drops U+0000,
+// which jsonb cannot hold.
 func JSON(raw []byte) string {
 	text := strings.ToValidUTF8(string(raw), "\uFFFD")
 	if isPlainJSON(text) {
@@ -28,8 +27,8 @@ func JSON(raw []byte) string {
 	return string(quoted)
 }
 
-// isPlainJSON reports whether jsonb accepts the text. Besides the limits it checks for
-// escaped halves of surrogate pairs, which decode to U+FFFD, and for U+0000.
+// isPlainJSON reports whether jsonb accepts the text. Besides the limits it checks for U+0000 and for escaped halves of
+// surrogate pairs, which decode to U+FFFD.
 func isPlainJSON(text string) bool {
 	if !json.Valid([]byte(text)) {
 		return false
@@ -62,14 +61,14 @@ func isPlainJSON(text string) bool {
 	}
 }
 
-// WithoutNUL removes U+0000 from text of external origin: text and jsonb
-// columns would refuse it, and the whole record with it.
+// WithoutNUL removes U+0000 from text of external origin, and replaces invalid UTF-8: text and jsonb columns would
+// refuse the whole record.
 func WithoutNUL(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\uFFFD")
 }
 
-// WithoutEscapedNUL does the same to encoded JSON, in which U+0000 is the escape
-// \u0000, unless its backslash is itself escaped.
+// WithoutEscapedNUL removes U+0000 from encoded JSON, where it is the escape \u0000 unless its backslash is itself
+// escaped.
 func WithoutEscapedNUL(encoded []byte) []byte {
 	nul := []byte(`\u0000`)
 	if !bytes.Contains(encoded, nul) {

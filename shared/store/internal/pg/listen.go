@@ -9,8 +9,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// Bounds of a Subscription's attempts to connect again, and how often it makes sure that
-// its connection lives: a firewall drops an idle one without telling.
+// Minimum and maximum time between a Subscription's attempts to reconnect, and the interval of its pings: a firewall
+// may drop an idle connection silently.
 const (
 	firstReconnect = 100 * time.Millisecond
 	lastReconnect  = 5 * time.Second
@@ -20,17 +20,17 @@ const (
 // Channel is what a Subscription listens to.
 type Channel struct {
 	Name  string
-	About string // what notifications are about, for the log: "new emails"
-	// Received gets the payload of each notification. Missed is called where notifications may have been lost: when the
-	// connection breaks, and when there is a new one. nil = the caller needs Woken alone.
+	About string // subject of the notifications, for the log, such as "new emails"
+	// Received gets the payload of each notification. Missed is called when notifications may have been lost: when the
+	// connection breaks, and when a new one is made. nil = the caller needs only Woken.
 	Received func(payload string)
 	Missed   func()
 }
 
-// Subscription listens to a channel of NOTIFY, on a connection of its own. It is a service.Service.
+// Subscription listens to a channel of NOTIFY on its own connection. It is a service.Service.
 //
-// What is sent while it is not connected is lost, so every new connection counts as a notification. A connection that a
-// network has silently dropped counts as one until listenPing + AnswerTime (15 s) after its last byte.
+// Notifications that are sent while it is not connected are lost, so it treats every new connection as a notification.
+// A connection that the network has dropped silently is detected listenPing + AnswerTime (15 s) after its last byte.
 type Subscription struct {
 	dsn     string
 	log     *slog.Logger
@@ -44,9 +44,8 @@ type Subscription struct {
 	done   chan struct{}
 }
 
-// NewSubscription makes a Subscription for the database named by a postgres:// URL, which
-// must lead to Postgres itself: LISTEN does not work through a pooler that pools
-// transactions.
+// NewSubscription makes a Subscription for the database named by a postgres:// URL, which must lead to Postgres itself:
+// LISTEN does not work through a pooler in transaction mode.
 func NewSubscription(databaseURL string, channel Channel, log *slog.Logger) (*Subscription, error) {
 	dsn, err := DataSource(databaseURL, Options{})
 	if err != nil {
@@ -72,10 +71,10 @@ func (s *Subscription) connected(now bool) {
 	s.mu.Lock()
 	s.listening = now
 	s.mu.Unlock()
-	s.channel.Missed() // what was sent before is lost
+	s.channel.Missed() // notifications sent before are lost
 }
 
-// Woken yields once for any number of notifications since it last did.
+// Woken returns a channel that receives one value for any number of notifications since the last receive.
 func (s *Subscription) Woken() <-chan struct{} { return s.woken }
 
 // Start connects in the background.
@@ -85,7 +84,7 @@ func (s *Subscription) Start(ctx context.Context, _ func(error)) error {
 	return nil
 }
 
-// Stop ends the connection.
+// Stop closes the connection.
 func (s *Subscription) Stop(ctx context.Context) error {
 	s.cancel()
 	select {
@@ -98,12 +97,11 @@ func (s *Subscription) Stop(ctx context.Context) error {
 
 func (s *Subscription) run(ctx context.Context) {
 	defer close(s.done)
-	// A ping waits for its answer, and closing the listener waits for the ping: a server that is
-	// silent is given up, else a stop would last as long as TCP repeats its packets.
+	// A ping waits for its answer, and closing the listener waits for the ping. The dialer gives up a silent server;
+	// otherwise a stop would last as long as TCP retransmits.
 	listener := pq.NewDialListener(dialer{silence: listenPing + AnswerTime}, s.dsn, firstReconnect, lastReconnect, s.report)
 	defer listener.Close() //nolint:errcheck // it is closed already, or goes away now
-	// Both of these wait for a connection, so neither may hold up the loop below;
-	// closing the listener ends them.
+	// Both of these wait for a connection, so they must not block the loop below. Closing the listener ends them.
 	go func() {
 		if listener.Listen(s.channel.Name) == nil {
 			s.connected(true)

@@ -14,28 +14,28 @@ const (
 	lockTries, lockTriesOfEach = 6, 3
 	// tryWait is how long a try waits for a lock: longer than a commit takes.
 	tryWait = 200 * time.Millisecond
-	// turnWait is how long a request waits, without a connection, for its try. With the try it
-	// is answered within 5 s.
+	// turnWait is how long a request waits for its try, without a connection. Together with the try, it is answered
+	// within 5 s.
 	turnWait = LockWait
 )
 
-// No try became free within turnWait, and no request of the company met a lock in that time: the
-// database may be slow. Nothing was written.
+// ErrTriesOfCompany and ErrTries: no try became free within turnWait, and no request of the company waited for a lock
+// in that time. The database may be slow. Nothing was written.
 var (
 	ErrTriesOfCompany = errors.New("too many requests at once of the company that may need rows of other transactions")
 	ErrTries          = errors.New("too many requests at once of all companies that may need rows of other transactions")
 )
 
-// turn is a request that waits for a try. ready receives whether a try makes sense.
+// turn is a request that waits for a try. ready receives whether the request may try.
 type turn struct {
 	row   HeldRow
 	ready chan bool
 }
 
-// turns are the requests that wait for a try. Companies take turns, each by one request.
+// turns holds the requests that wait for a try. Companies take turns, one request each.
 type turns struct {
-	of    map[uuid.UUID][]*turn // of each company, in the order in which they came
-	order []uuid.UUID           // of companies; the one that was served last is at the end
+	of    map[uuid.UUID][]*turn // of each company, in order of arrival
+	order []uuid.UUID           // of companies; the last served one is at the end
 }
 
 func (t *turns) add(next *turn) {
@@ -46,7 +46,7 @@ func (t *turns) add(next *turn) {
 	t.of[company] = append(t.of[company], next)
 }
 
-// remove reports whether the request was still waiting.
+// remove removes the request and reports whether it was still waiting.
 func (t *turns) remove(next *turn) bool {
 	company := next.row.Company
 	i := slices.Index(t.of[company], next)
@@ -56,7 +56,7 @@ func (t *turns) remove(next *turn) bool {
 	return i >= 0
 }
 
-// take removes the first request that may go, in the order of the companies, or returns nil.
+// take removes the first request for which may returns true, in the order of the companies, or returns nil.
 func (t *turns) take(may func(HeldRow) bool) *turn {
 	for at, company := range t.order {
 		i := slices.IndexFunc(t.of[company], func(next *turn) bool { return may(next.row) })
@@ -71,7 +71,7 @@ func (t *turns) take(may func(HeldRow) bool) *turn {
 	return nil
 }
 
-// takeAll removes the requests that wait to try a row.
+// takeAll removes and returns the requests that wait to try the row.
 func (t *turns) takeAll(row HeldRow) (taken []*turn) {
 	left := slices.DeleteFunc(slices.Clone(t.of[row.Company]), func(next *turn) bool {
 		if next.row == row {
@@ -83,7 +83,7 @@ func (t *turns) takeAll(row HeldRow) (taken []*turn) {
 	return taken
 }
 
-// set keeps only the companies with requests.
+// set stores the remaining requests of a company, and removes a company without requests.
 func (t *turns) set(company uuid.UUID, left []*turn) {
 	if len(left) > 0 {
 		t.of[company] = left
@@ -93,8 +93,8 @@ func (t *turns) set(company uuid.UUID, left []*turn) {
 	t.order = slices.DeleteFunc(t.order, func(c uuid.UUID) bool { return c == company })
 }
 
-// try waits until it may try the row. false: a request waits for the row's lock already, so that a
-// try makes no sense. After turnWait the error is ErrBusy if requests of the company are blocked by locks,
+// try waits until the request may try the row. It returns false if another request waits for the row's lock already, so
+// that a try would be useless. After turnWait the error is ErrBusy if requests of the company are blocked by locks,
 // else ErrTriesOfCompany or ErrTries.
 func (w *waits) try(ctx context.Context, row HeldRow) (bool, error) {
 	begun := time.Now()
@@ -145,22 +145,22 @@ func (w *waits) noTry(row HeldRow, begun time.Time) error {
 	return ErrTries
 }
 
-// meet records that a request of the company waited for a lock in vain.
+// meet records that a request of the company timed out on a lock.
 func (w *waits) meet(company uuid.UUID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.met[company] = time.Now()
 }
 
-// forget removes what no request of the company needs any more. w.mu is held.
+// forget removes the lock time of a company without requests. w.mu is held.
 func (w *waits) forget(company uuid.UUID) {
 	if w.tries[company] == 0 && w.waiters[company] == 0 && len(w.turns.of[company]) == 0 {
 		delete(w.met, company)
 	}
 }
 
-// mayTry takes a try if the company may have one more, and no other request of this process
-// is trying the same row: that one's transaction ends soon. w.mu is held.
+// mayTry takes a try if the company may have one more and no other request of this process is trying the same row: the
+// transaction of that request ends soon. w.mu is held.
 func (w *waits) mayTry(row HeldRow) bool {
 	if _, twin := w.trying[row]; twin || len(w.trying) == lockTries || w.tries[row.Company] == lockTriesOfEach {
 		return false
@@ -170,7 +170,7 @@ func (w *waits) mayTry(row HeldRow) bool {
 	return true
 }
 
-// endTry gives the try to requests that wait for one.
+// endTry releases the try, and starts the waiting requests that may now try.
 func (w *waits) endTry(row HeldRow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

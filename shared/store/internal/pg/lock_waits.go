@@ -11,30 +11,28 @@ import (
 	"github.com/lib/pq"
 )
 
-// Limits of the connections that requests hold while other transactions hold the rows that
-// they need: see lockTries too. Of a pool of 16, four are left to all others in the worst case,
-// and usually ten: a try without a lock takes two milliseconds.
+// Limits of the connections that requests hold while they wait for rows locked by other transactions; see also
+// lockTries. In a pool of 16, four connections stay free in the worst case, and usually ten: a try without a lock takes
+// two milliseconds.
 const lockWaits, lockWaitsOfEach = 6, 2
 
-// ErrBusy: another transaction holds a row that the request needs, and lockWaitsOfEach requests
-// of the company or lockWaits of all wait for such rows already. Or the request got no try in
-// turnWait because requests of its company are blocked by such rows. Nothing was written.
+// ErrBusy: another transaction holds a row that the request needs, and lockWaitsOfEach requests of the company, or
+// lockWaits of all companies, wait for such rows already; or the request got no try within turnWait because requests of
+// its company are blocked by such rows. Nothing was written.
 var ErrBusy = errors.New("other transactions hold rows that the company's requests need, and too many requests wait already")
 
-// LockWait is how long somebody waits at most for a row that another transaction holds. It is less than the 5 s after which
-// Postgres ends an idle transaction.
+// LockWait is the maximum wait for a row that another transaction holds. It is less than the 5 s after which Postgres
+// ends an idle transaction.
 const LockWait = 4 * time.Second
 
-// HeldRow names what a request needs alone: requests with the same name wait for the same
-// lock.
+// HeldRow identifies the lock that a request needs: requests with the same HeldRow wait for the same lock.
 type HeldRow struct {
 	Company uuid.UUID
 	Name    string
 }
 
-// waits bounds the requests that wait for the locks of other transactions: a program that
-// keeps its transaction open must not take up the connections of all requests. Each process counts
-// its own requests.
+// waits limits the requests that wait for the locks of other transactions: a program that keeps its transaction open
+// must not occupy the connections of all requests. Each process counts its own requests.
 type waits struct {
 	mu      sync.Mutex
 	trying  map[HeldRow]struct{}
@@ -43,10 +41,10 @@ type waits struct {
 	all     int               // requests that wait for a lock
 	waiters map[uuid.UUID]int // of each company
 	waiting map[HeldRow]*heldBy
-	met     map[uuid.UUID]time.Time // when a request of each company last waited for a lock in vain
+	met     map[uuid.UUID]time.Time // when a request of each company last timed out on a lock
 }
 
-// heldBy counts the requests that wait for a row. cause is the error of the first one's try.
+// heldBy counts the requests that wait for a row. cause is the error of the first request's try.
 type heldBy struct {
 	requests int
 	cause    error
@@ -59,13 +57,12 @@ func newWaits() *waits {
 	}
 }
 
-// Bounded runs do, which may need a row that another transaction holds and waits for it as
-// long as its argument says. Most rows are free, so do is tried with a short wait first. A
-// request that finds a lock then waits for it until LockWait is over; at most
-// lockWaitsOfEach requests of a company and lockWaits of all companies do. Further ones get
-// ErrBusy at once, joined with the error of a try. A request that gets no try in turnWait gets
-// ErrBusy if requests of its company are blocked by locks, else ErrTriesOfCompany or ErrTries. do must write
-// nothing when it fails; it is repeated after a serialization failure or deadlock.
+// Bounded runs do, which may need a row that another transaction holds and waits for it as long as its argument says.
+// Most rows are free, so Bounded first runs do with a short wait. If that times out, the request waits for the lock
+// until LockWait is over. At most lockWaitsOfEach requests of a company and lockWaits of all companies wait so; further
+// ones get ErrBusy at once, joined with the error of a try. A request that gets no try within turnWait gets ErrBusy if
+// requests of its company are blocked by locks, else ErrTriesOfCompany or ErrTries. do must write nothing if it fails;
+// it is repeated after a serialization failure or deadlock.
 func Bounded[R any](ctx context.Context, db *DB, row HeldRow, do func(wait time.Duration) ([]R, error)) ([]R, error) {
 	w, end := db.waits, time.Now().Add(LockWait)
 	tried, err := w.try(ctx, row)
@@ -94,7 +91,7 @@ func Bounded[R any](ctx context.Context, db *DB, row HeldRow, do func(wait time.
 	return Repeat(func() ([]R, error) { return do(wait) })
 }
 
-// enter makes the request one that waits for the row, or refuses it.
+// enter counts the request as one that waits for the row, or returns ErrBusy.
 func (w *waits) enter(row HeldRow, cause error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,18 +125,18 @@ func (w *waits) leave(row HeldRow) {
 	}
 }
 
-// count keeps only the companies that have any.
+// count adds change to a company's number, and removes a company whose number is 0.
 func count(of map[uuid.UUID]int, company uuid.UUID, change int) {
 	if of[company] += change; of[company] == 0 {
 		delete(of, company)
 	}
 }
 
-// place is how Postgres names the row that a statement waited for, in any language.
+// place matches the position of the row that a statement waited for, which Postgres writes alike in every language.
 var place = regexp.MustCompile(`\([0-9]+,[0-9]+\)`)
 
-// IsRowWait reports whether the lock was a row's or a key's, and not a table's, which blocks
-// every statement.
+// IsRowWait reports whether a lock timeout was due to a row or a key. A locked table, by contrast, blocks every
+// statement.
 func IsRowWait(err error) bool {
 	var refused *pq.Error
 	return IsLockTimeout(err) && errors.As(err, &refused) && place.MatchString(refused.Where)

@@ -27,20 +27,19 @@ type Options struct {
 	MaxConns int
 	// StatementTimeout ends a statement that runs longer (0 means 30 s).
 	StatementTimeout time.Duration
-	// Workers is how many goroutines load and advance emails concurrently. The more there
-	// are, the longer a group waits for further items (0 means that it does not).
+	// Workers is how many goroutines load and advance emails concurrently. The more there are, the longer a group waits
+	// for further items. 0 means that groups do not wait.
 	Workers int
-	// Pooled: a pooler gives each transaction another server connection. Then no statement is prepared, and the
-	// settings of a program's connections must be settings of its role (see schema/roles.sql).
+	// Pooled means that a pooler gives each transaction another server connection. Statements are then not prepared,
+	// and the settings of a program's connections must be settings of its role (see schema/roles.sql).
 	Pooled bool
-	// AllowUnreachable opens also while Postgres cannot be reached: statements fail with
-	// ErrUnavailable until it can. What Postgres answers with a refusal (a password, a
-	// certificate, a missing database) is an error of Open all the same.
+	// AllowUnreachable makes Open succeed while Postgres cannot be reached: statements fail with ErrUnavailable until
+	// it can. If Postgres answers with a refusal (of a password, a certificate or a missing database), Open still
+	// fails.
 	AllowUnreachable bool
 }
 
-// Open connects to the database named by a postgres:// URL and checks that it
-// answers, see Options.AllowUnreachable.
+// Open connects to the database named by a postgres:// URL and checks that it answers; see Options.AllowUnreachable.
 func Open(ctx context.Context, databaseURL string, o Options) (*DB, error) {
 	dsn, err := DataSource(databaseURL, o)
 	if err != nil {
@@ -56,7 +55,7 @@ func Open(ctx context.Context, databaseURL string, o Options) (*DB, error) {
 	if conns == 0 {
 		conns = 16
 	}
-	// As many idle as open: a burst must not pay for new connections each time.
+	// The pool keeps as many idle connections as may be open, so that a burst does not wait for new ones.
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
@@ -66,7 +65,7 @@ func Open(ctx context.Context, databaseURL string, o Options) (*DB, error) {
 	return db, nil
 }
 
-// Select reads rows into a slice. Its errors are those of this package, as are the errors of Get, Exec and InTx.
+// Select reads rows into a slice. Select, Get, Exec and InTx return the errors of this package.
 func (db *DB) Select(ctx context.Context, into any, statement string, args ...any) error {
 	return Translate(db.SelectContext(ctx, into, statement, args...))
 }
@@ -79,17 +78,16 @@ func (db *DB) Get(ctx context.Context, into any, statement string, args ...any) 
 // Workers is Options.Workers.
 func (db *DB) Workers() int { return db.options.Workers }
 
-// CopyTime is how long one COPY may go on. It is one statement: it must be over well before the connection gives
-// up on it.
+// CopyTime is how long one COPY may last. A COPY is one statement, so it must end well before the connection times out.
 func (db *DB) CopyTime() time.Duration { return db.options.statementTimeout() / 6 }
 
 func (o Options) statementTimeout() time.Duration {
 	return cmp.Or(o.StatementTimeout, 30*time.Second)
 }
 
-// DataSource adds required settings to the URL. binary_parameters sends a statement with its parameters in one
-// round trip, so that it works behind PgBouncer, and avoids converting columns. A pooler accepts no
-// settings for one connection, so with Pooled the roles have them.
+// DataSource adds required settings to the URL. binary_parameters sends a statement with its parameters in one round
+// trip, which works behind PgBouncer and avoids the conversion of columns. A pooler accepts no settings per connection,
+// so with Pooled the roles have them.
 func DataSource(databaseURL string, o Options) (string, error) {
 	u, err := pgurl.Parse(databaseURL)
 	if err != nil {
@@ -113,11 +111,11 @@ func DataSource(databaseURL string, o Options) (string, error) {
 	return u.String(), nil
 }
 
-// sessionSettings are what every connection is set to. schema/roles.sql gives the same to the roles, and
-// idle_in_transaction_session_timeout to them alone: it has to hold behind a pooler too, and for other programs of a role.
+// sessionSettings are the settings of every connection. schema/roles.sql gives the roles the same settings, and also
+// idle_in_transaction_session_timeout, which must hold behind a pooler and for other programs of a role too.
 var sessionSettings = []struct{ name, value string }{
-	// Prepared statements and the searches of emails follow an index, whatever statistics there are: see README.md
-	// ("Planner settings") for what each reads without this.
+	// Prepared statements and the searches of emails use an index whatever the statistics are: see README.md ("Planner
+	// settings") for what each reads without this setting.
 	{"enable_seqscan", "off"},
 	{"jit", "off"},                    // no statement here is worth compiling
 	{"client_min_messages", "notice"}, // a warning reports that no standby has confirmed a commit
@@ -131,6 +129,6 @@ func (db *DB) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close ends all connections. What is still running on them is rolled back. It returns no error: what was committed has
-// been confirmed, and a connection that the server ended first is closed all the same.
+// Close closes all connections. Postgres rolls back what is still running on them. Close returns no error: commits are
+// confirmed already, and a connection that the server ended first is closed all the same.
 func (db *DB) Close() { _ = db.DB.Close() }

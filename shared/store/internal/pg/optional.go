@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// OptionalUUID is a parameter that is NULL for uuid.Nil.
+// OptionalUUID returns a parameter that is NULL for uuid.Nil.
 func OptionalUUID(id uuid.UUID) *uuid.UUID {
 	if id == uuid.Nil {
 		return nil
@@ -14,7 +14,7 @@ func OptionalUUID(id uuid.UUID) *uuid.UUID {
 	return &id
 }
 
-// OptionalTime is a parameter that is NULL for the zero time.
+// OptionalTime returns a parameter that is NULL for the zero time.
 func OptionalTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

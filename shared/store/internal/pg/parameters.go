@@ -6,15 +6,15 @@ import (
 	"github.com/lib/pq/oid"
 )
 
-// Parameters describes what a grouped statement takes, one line per parameter: its name, its
-// Postgres type and its value in Go. A grouped statement works on many rows at once: each
-// column of the rows is one array (see array.go), and a scalar holds for the whole statement.
+// Parameters describes the parameters of a grouped statement, one line each: name, Postgres type and value in Go. A
+// grouped statement works on many rows at once: each column of the rows is one array (see array.go), and a scalar
+// applies to the whole statement.
 //
-// The arguments of a call and the numbers in the statement's file come from this description,
-// so no number is written by hand. sql/README.md says how to change a statement.
+// The arguments of a call and the parameter numbers in the statement's file are generated from this description.
+// sql/README.md says how to change a statement.
 type Parameters[S, T any] struct {
-	Scalars []Scalar[S] // $1 and on
-	Columns []Column[T] // the numbers after those of the scalars
+	Scalars []Scalar[S] // from $1
+	Columns []Column[T] // numbered after the scalars
 }
 
 // Scalar is a parameter with one value.
@@ -34,12 +34,12 @@ func One[S any](name, kind string, value func(S) any) Scalar[S] {
 	return Scalar[S]{Name: name, Type: kind, value: value}
 }
 
-// Each describes a column. array is the function of array.go that lays it out, and fits kind.
+// Each describes a column. array is the function of array.go that encodes it, and must fit kind.
 func Each[T, V any](name, kind string, array func([]T, func(*T) V) []byte, value func(*T) V) Column[T] {
 	return Column[T]{Name: name, Type: kind, Array: func(rows []T) []byte { return array(rows, value) }}
 }
 
-// Arguments are the values of a call in the order of their numbers. The slice is the caller's.
+// Arguments returns the values of a call in the order of their numbers. The caller owns the slice.
 func (p Parameters[S, T]) Arguments(scalars S, rows []T) []any {
 	args := make([]any, 0, len(p.Scalars)+len(p.Columns))
 	for _, s := range p.Scalars {
@@ -54,11 +54,11 @@ func (p Parameters[S, T]) Arguments(scalars S, rows []T) []any {
 // Parameter is a parameter of a statement: its name, and its Postgres type.
 type Parameter struct {
 	Name, Type string
-	// Element is the type of the values that a column's function lays out; 0 = a scalar.
+	// Element is the type of the values that a column's function encodes; 0 = a scalar.
 	Element oid.Oid
 }
 
-// List is the description as the statement's file shows it.
+// List returns the parameters as the statement's file shows them.
 func (p Parameters[S, T]) List() []Parameter {
 	var all []Parameter
 	for _, s := range p.Scalars {

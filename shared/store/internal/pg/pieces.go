@@ -2,9 +2,8 @@ package pg
 
 import "iter"
 
-// Pieces splits rows that one transaction writes into parts as large as a group may be, in their
-// order: one statement for each. A statement with 10 MiB of parameters would need several times as
-// much memory on both sides.
+// Pieces splits rows that one transaction writes into parts of at most the size of a group, in order: one statement for
+// each. A statement with 10 MiB of parameters would need several times as much memory in both client and server.
 func Pieces[T any](rows []T, size func(T) int) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		for len(rows) > 0 {

@@ -11,16 +11,14 @@ import (
 	"github.com/lib/pq/pqerror"
 )
 
-// Prepared is a statement that each connection parses and plans once instead of
-// each time, which is half the work of a small group.
+// Prepared is a statement that each connection parses and plans once instead of each time: that is half the work of a
+// small group.
 //
-// The plan may be made while the tables are nearly empty, where reading one whole
-// looks cheapest, and is in use long after they have grown. Three things keep it
-// right: sessionSettings switch off scans of whole tables; a LIMIT by
-// a parameter makes the planner expect so few rows that it begins with them; and what
-// is asked of email_outbox besides its id is put so that it needs the list of ids too (a
-// CASE). Without that the planner would believe that one row of the table is left, and
-// find it as cheap to begin with the table.
+// Postgres may make the plan while the tables are nearly empty, when a scan of a whole table looks cheapest, and use it
+// long after they have grown. Three things keep the plan right: sessionSettings disable sequential scans; a LIMIT with
+// a parameter makes the planner expect few rows and start with them; and conditions on email_outbox other than its id
+// are written as a CASE that needs the list of ids too. Without that CASE the planner would estimate that the condition
+// leaves one row of the table, and might start with the table.
 type Prepared struct {
 	db   *sqlx.DB
 	text string
@@ -30,16 +28,16 @@ type Prepared struct {
 	off  atomic.Bool
 }
 
-// Prepare makes a statement that is prepared when it is first used. Behind a pooler it never is: on the server connection that
-// runs it, its name could belong to another process's statement.
+// Prepare makes a statement that is prepared at its first use. Behind a pooler it is never prepared: on the server
+// connection that runs it, its name could belong to another process's statement.
 func (db *DB) Prepare(text string) *Prepared {
 	p := &Prepared{db: db.DB, text: text}
 	p.off.Store(db.options.Pooled)
 	return p
 }
 
-// Select runs the statement and scans its rows into dest. When the server connection does not know it, the
-// statement is sent whole, this time and from now on.
+// Select runs the statement and scans its rows into dest. If the server connection does not know the prepared
+// statement, Select sends the text, this time and from then on.
 func (p *Prepared) Select(ctx context.Context, dest any, args ...any) error {
 	if !p.off.Load() {
 		stmt, err := p.prepare(ctx) //nolint:sqlclosecheck // it lives as long as the database handle, which closes it
@@ -65,8 +63,8 @@ func (p *Prepared) prepare(ctx context.Context) (*sqlx.Stmt, error) {
 	return stmt, err
 }
 
-// isUnprepared: the connection has lost the statement, has another of this name, or
-// a migration has changed what it returns. It was not run.
+// isUnprepared reports whether the connection has lost the statement, has another one of this name, or a migration has
+// changed the columns that it returns. The statement was not run.
 func isUnprepared(err error) bool {
 	var refused *pq.Error
 	if !errors.As(err, &refused) {
@@ -79,9 +77,9 @@ func isUnprepared(err error) bool {
 	return isMismatch(refused)
 }
 
-// isMismatch: Postgres refused to bind the parameters, since its statement of this name is another one, with another number
-// of them. Nothing was run. PgBouncer uses the same SQLSTATE for every error of its own, such as a server connection that
-// broke; those do not name the function of Postgres that raised them.
+// isMismatch reports whether Postgres refused to bind the parameters, because its statement of this name is a different
+// one with another number of parameters. Nothing was run. PgBouncer uses the same SQLSTATE for each of its own errors,
+// such as a broken server connection, but these name no function of Postgres that raised them.
 func isMismatch(refused *pq.Error) bool {
 	return refused.Code == pqerror.ProtocolViolation && refused.Routine != ""
 }

@@ -10,31 +10,29 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// ErrUnreplicated: a commit waits for a synchronous standby, and none confirms it. When the wait of a commit is
-// cancelled, Postgres keeps what was committed and reports success with a warning; a promoted standby may
-// not have it.
+// ErrUnreplicated: no synchronous standby has confirmed a commit. If the wait of a commit is cancelled, Postgres keeps
+// the commit and reports success with a warning; a promoted standby may lack it.
 var ErrUnreplicated = errors.New("committed on the primary, and no synchronous standby confirms it")
 
 // confirmTime is how long Confirm waits for a standby: less than the 2 s of a readiness check.
 const confirmTime = 1500 * time.Millisecond
 
-// warningTime is how much longer Confirm waits for the warning of the commit that it has cancelled.
+// warningTime is how much longer Confirm waits for the warning of the commit whose wait it has cancelled.
 const warningTime = 250 * time.Millisecond
 
-// ConfirmedColumn is a column of a statement that returns only when a synchronous standby has everything that the
-// statement sees. A row whose commit no standby confirmed is visible nevertheless: its connection was cancelled or
-// ended while it waited, or Postgres was restarted. The column writes an unused message to the WAL
-// and so makes the statement's own commit wait; standbys confirm commits in their order. Without synchronous
-// standbys it writes nothing.
+// ConfirmedColumn is a column that makes a statement return only when a synchronous standby has everything that the
+// statement sees. A commit that no standby confirmed is visible nevertheless, if its connection was cancelled or ended
+// during the wait, or Postgres was restarted. The column writes an unused message to the WAL, which makes the
+// statement's own commit wait; standbys confirm commits in order. Without synchronous standbys it writes nothing.
 const ConfirmedColumn = `CASE WHEN current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')
             THEN pg_logical_emit_message(true, 'email-gateway', '') END`
 
 // confirmSQL reads no table and locks nothing.
 const confirmSQL = `SELECT ` + ConfirmedColumn
 
-// Confirm returns nil when Postgres answers, and a synchronous standby, where there is one, has all that
-// was visible before. ErrUnreplicated: no standby confirms it, or Postgres did not answer in time and no standby confirmed a
-// commit of the last 30 s. It takes less than 2 s.
+// Confirm returns nil if Postgres answers and a synchronous standby, where there is one, has everything that was
+// visible before. It returns ErrUnreplicated if no standby confirms that, or if Postgres did not answer in time and no
+// standby confirmed a commit of the last 30 s. It takes less than 2 s.
 func (db *DB) Confirm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmTime)
 	defer cancel()
@@ -49,12 +47,12 @@ func (db *DB) Confirm(ctx context.Context) error {
 	return fmt.Errorf("confirm commits: %w", db.ExplainTimeout(ctx, err))
 }
 
-// confirm runs the statement. lib/pq opens a connection to cancel a statement, and returns when Postgres has answered:
-// that may take longer than the caller waits.
+// confirm runs the statement. lib/pq opens a connection to cancel a statement and returns when Postgres has answered,
+// which may take longer than the caller waits.
 func (db *DB) confirm(ctx context.Context) error {
 	confirmed := make(chan error, 1)
 	go func() {
-		_, err := db.ExecContext(ctx, confirmSQL) // it reads on to the warning, which a query that is cancelled does not
+		_, err := db.ExecContext(ctx, confirmSQL) // Exec reads up to the warning; a cancelled query does not
 		confirmed <- err
 	}()
 	select {
@@ -73,17 +71,17 @@ func (db *DB) confirm(ctx context.Context) error {
 // Unreplicated is how many commits of this process ended with ErrUnreplicated.
 func (db *DB) Unreplicated() int64 { return db.connector.unreplicated.Load() }
 
-// pooledTries is how often two connections are compared. PgBouncer assigns the most recently used
-// connection by default, so the first comparison finds it unless others use the pool.
+// pooledTries is how often two connections are compared. PgBouncer assigns the most recently used server connection by
+// default, so the first comparison detects it unless others use the pool.
 const pooledTries = 20
 
 const backendSQL = `SELECT pg_backend_pid()`
 
 // Pooled reports whether a pooler between this program and Postgres assigns a server connection to each transaction
-// instead of each connection: two connections that are open at the same time were observed on the same server connection,
-// or one on several. It needs MaxConns ≥ 2.
+// instead of each client connection. It detects this if two open connections ran on the same server connection, or one
+// connection on several. It needs MaxConns ≥ 2.
 func (db *DB) Pooled(ctx context.Context) (bool, error) {
-	owners := map[int]int{} // backends, by the connection that was seen on them
+	owners := map[int]int{} // backend to the index of the connection that ran on it
 	var conns [2]*sqlx.Conn
 	if db.Stats().MaxOpenConnections < len(conns) {
 		return false, errors.New("look for a pooler: it takes two connections")
@@ -111,8 +109,8 @@ func (db *DB) Pooled(ctx context.Context) (bool, error) {
 	return len(owners) > len(conns), nil
 }
 
-// ExistsConfirmed reports whether the row of the id was committed, on a synchronous standby too where there is one. The
-// statement has the columns found, and confirmed from ConfirmedColumn.
+// ExistsConfirmed reports whether the row of the id was committed, and confirmed by a synchronous standby where there
+// is one. The statement returns the columns found, and confirmed from ConfirmedColumn.
 func (db *DB) ExistsConfirmed(ctx context.Context, statement string, id uuid.UUID) (bool, error) {
 	var row struct{ Found, Confirmed bool }
 	err := db.GetContext(ctx, &row, statement, id)

@@ -13,27 +13,28 @@ import (
 	"github.com/lib/pq/pqerror"
 )
 
-// cancelTime is how much longer than statement_timeout a statement may take before it is cancelled. What
-// Postgres does not end by statement_timeout is the wait of a commit for a synchronous standby. Without the
-// cancel each such wait would hold a server connection for ever, and a new one would be opened every time
-// that the dialer gives up.
+// cancelTime is how much longer than statement_timeout a statement may take before it is cancelled. statement_timeout
+// does not end the wait of a commit for a synchronous standby. Without the cancel each such wait would hold a server
+// connection forever, and a new connection would be opened each time the dialer gives up.
 const cancelTime = 2 * time.Second
 
-// readOnlyPause is the least time between two replacements of all connections: see failed.
+// readOnlyPause is the minimum time between two replacements of all connections: see failed.
 const readOnlyPause = time.Second
 
-// connector makes connections that report what lib/pq leaves out: that a commit which it reports as done
-// was not confirmed by a synchronous standby (see ErrUnreplicated), and that the server takes no writes any
-// more, since another one was promoted.
+// connector makes connections that report two things that lib/pq does not: that no synchronous standby has confirmed a
+// commit that lib/pq reports as successful (see ErrUnreplicated), and that the server refuses writes because another
+// one was promoted.
 type connector struct {
 	driver.Connector
 	limit        time.Duration // of a statement, and of a COMMIT
 	unreplicated atomic.Int64  // commits that no standby has confirmed
-	// doubted is when a standby was last found not to confirm, in Unix nanoseconds; 0 after one has confirmed.
+	// doubted is when a commit was last not confirmed by a standby, in Unix nanoseconds; 0 after a standby has
+	// confirmed one.
 	doubted atomic.Int64
-	// generation is raised when a server refuses a write: connections of an earlier one are closed before their next use.
+	// generation is raised when a server refuses a write. Connections of an earlier generation are closed before their
+	// next use.
 	generation atomic.Int64
-	raised     atomic.Int64 // when, in Unix nanoseconds
+	raised     atomic.Int64 // when generation was last raised, in Unix nanoseconds
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -51,7 +52,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return s, nil
 }
 
-// pqConn is what lib/pq's connections can do.
+// pqConn has the interfaces that lib/pq's connections implement.
 type pqConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -69,11 +70,11 @@ type session struct {
 	pqConn
 	connector    *connector
 	generation   int64
-	unreplicated atomic.Bool // the latest commit: set by a notice, which a COPY's goroutine may read
+	unreplicated atomic.Bool // no standby confirmed the latest commit; set by notice, which may run in a COPY's goroutine
 }
 
-// notice recognizes the warning by the function that raises it: text and severity are in the server's
-// language, and the SQLSTATE is that of any warning.
+// notice recognizes the warning by the function that raises it: its text and severity are in the server's language, and
+// its SQLSTATE is that of any warning.
 func (s *session) notice(n *pq.Error) {
 	if n.Routine == "SyncRepWaitForLSN" {
 		s.unreplicated.Store(true)
@@ -81,12 +82,12 @@ func (s *session) notice(n *pq.Error) {
 	}
 }
 
-// doubtTime is how long a commit that no standby has confirmed explains statements that time out.
+// doubtTime is how long after an unconfirmed commit ExplainTimeout attributes timeouts to it.
 const doubtTime = 30 * time.Second
 
-// ExplainTimeout adds ErrUnreplicated to the error of a write that had no answer in time shortly after a commit that no standby
-// has confirmed. The commits that wait occupy the connections of the pool, and a cancelled one
-// reports its warning only when another connection has sent the cancel request to Postgres.
+// ExplainTimeout adds ErrUnreplicated to the error of a write that timed out shortly after a commit that no standby has
+// confirmed. Commits that wait for a standby occupy the connections of the pool, and a cancelled commit reports its
+// warning only after another connection has sent the cancel request to Postgres.
 func (db *DB) ExplainTimeout(ctx context.Context, err error) error {
 	if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, ErrUnreplicated) ||
 		time.Since(time.Unix(0, db.connector.doubted.Load())) > doubtTime {
@@ -95,7 +96,7 @@ func (db *DB) ExplainTimeout(ctx context.Context, err error) error {
 	return errors.Join(err, ErrUnreplicated)
 }
 
-// checked is the error of something that may have committed.
+// checked returns the error of a call that may have committed.
 func (s *session) checked(err error) error {
 	if s.unreplicated.Swap(false) && (err == nil || errors.Is(err, io.EOF)) {
 		s.connector.unreplicated.Add(1)
@@ -104,8 +105,8 @@ func (s *session) checked(err error) error {
 	return s.connector.failed(err)
 }
 
-// failed has all connections replaced when a server refuses a write: it is no longer the primary. The error
-// stays as it is: nothing was written.
+// failed replaces all connections if a server refuses a write, since it is no longer the primary. It returns err
+// unchanged: nothing was written.
 func (c *connector) failed(err error) error {
 	var refused *pq.Error
 	if err != nil && errors.As(err, &refused) && refused.Code == pqerror.ReadOnlySQLTransaction {
@@ -142,8 +143,8 @@ func (s *session) QueryContext(ctx context.Context, query string, args []driver.
 	return s.result(found, err, cancel)
 }
 
-// result takes over cancel, which would end the query while its rows are read. Rows of a statement that lib/pq has
-// cancelled end with the context's error, so the warning is not needed there.
+// result takes over cancel: calling it earlier would end the query while its rows are read. Rows of a statement that
+// lib/pq has cancelled end with the context's error, so the warning is not needed there.
 func (s *session) result(found driver.Rows, err error, cancel context.CancelFunc) (driver.Rows, error) {
 	if err != nil {
 		cancel()
@@ -173,7 +174,7 @@ func (s *session) BeginTx(ctx context.Context, options driver.TxOptions) (driver
 	return &sessionTx{Tx: tx, session: s, cancel: cancel}, nil
 }
 
-// sessionTx is a transaction whose context lib/pq watches until it ends.
+// sessionTx is a transaction whose context lib/pq watches until the transaction ends.
 type sessionTx struct {
 	driver.Tx
 	session *session
@@ -192,7 +193,7 @@ func (t *sessionTx) Rollback() error {
 	return t.Tx.Rollback()
 }
 
-// pqStmt is what lib/pq's prepared statements can do.
+// pqStmt has the interfaces that lib/pq's prepared statements implement.
 type pqStmt interface {
 	driver.Stmt
 	driver.StmtExecContext
@@ -217,7 +218,7 @@ func (p *sessionStmt) QueryContext(ctx context.Context, args []driver.NamedValue
 	return p.session.result(found, err, cancel)
 }
 
-// sessionRows are the rows of a statement, which commits when the last of them was read.
+// sessionRows are the rows of a statement, which commits when the last row has been read.
 type sessionRows struct {
 	driver.Rows
 	session *session

@@ -11,20 +11,19 @@ import (
 	"github.com/lib/pq"
 )
 
-// Write runs a statement that commits by itself and reports whether it may have been
-// applied. args are its parameters, at least one.
+// Write runs a statement in autocommit mode, and its error says whether the statement may have been applied. args are
+// its parameters, at least one.
 //
-// When a connection breaks, database/sql runs the statement once more on another one.
-// That is useful (after a restart of Postgres all idle connections are broken), so
-// a statement must be idempotent. But only
-// the last run's error is returned: a statement interrupted after its commit, followed by a
-// refused connection, would look like a database that was never reached.
+// If a connection breaks, database/sql runs the statement again on another one. That is useful, because a restart of
+// Postgres breaks all idle connections, but the statement must be idempotent. database/sql returns only the error of
+// the last run: a statement that was interrupted after its commit, followed by a refused connection, would look like a
+// database that was never reached.
 func Write(run func(args []any) error, args ...any) error {
 	_, err := WriteCounted(run, args...)
 	return err
 }
 
-// WriteCounted is write for callers that need to know how often the statement was run.
+// WriteCounted is Write for callers that need to know how often the statement was run.
 func WriteCounted(run func(args []any) error, args ...any) (runs int, err error) {
 	args[0] = counted{args[0], &runs}
 	err = run(args)
@@ -40,8 +39,7 @@ func WriteCounted(run func(args []any) error, args ...any) (runs int, err error)
 	return runs, WriteError(err)
 }
 
-// counted is a parameter that counts how often its statement is run: database/sql
-// reads its value each time.
+// counted is a parameter that counts the runs of its statement: database/sql reads its value in each run.
 type counted struct {
 	value any
 	runs  *int
@@ -52,7 +50,7 @@ func (c counted) Value() (driver.Value, error) {
 	return driver.DefaultParameterConverter.ConvertValue(c.value)
 }
 
-// Exec is write for a statement without rows.
+// Exec is Write for a statement without rows.
 func (db *DB) Exec(ctx context.Context, statement string, args ...any) (result sql.Result, err error) {
 	err = Write(func(args []any) error {
 		result, err = db.ExecContext(ctx, statement, args...)
@@ -61,9 +59,8 @@ func (db *DB) Exec(ctx context.Context, statement string, args ...any) (result s
 	return result, err
 }
 
-// InTx runs do in one READ COMMITTED transaction and commits it if do returned
-// nil. COMMIT's own error is returned like any other; it is the only one after which the
-// transaction may be committed or not.
+// InTx runs do in one READ COMMITTED transaction and commits it if do returns nil. Only after an error of COMMIT itself
+// may the transaction have been committed.
 func (db *DB) InTx(ctx context.Context, do func(tx *sqlx.Tx) error) error {
 	tx, err := db.BeginTxx(ctx, nil)
 	var refused *pq.Error
@@ -76,22 +73,22 @@ func (db *DB) InTx(ctx context.Context, do func(tx *sqlx.Tx) error) error {
 	return fmt.Errorf("begin: %w", Translate(err))
 }
 
-// SteadyTx is a transaction and the connection that it is on, for a COPY.
+// SteadyTx is a transaction and its connection, for a COPY.
 type SteadyTx struct {
 	*sqlx.Tx
 	Conn *sqlx.Conn
 }
 
-// InSteadyTx is InTx for a transaction with a COPY. Once begun, the end of ctx does not
-// end it: database/sql would then send ROLLBACK into the middle of the COPY, from
-// another goroutine. So do looks at ctx itself, and leaves no COPY open.
+// InSteadyTx is InTx for a transaction with a COPY. Once the transaction has begun, the end of ctx does not end it:
+// database/sql would then send ROLLBACK from another goroutine into the middle of the COPY. So do must check ctx
+// itself, and must leave no COPY open.
 func (db *DB) InSteadyTx(ctx context.Context, do func(tx SteadyTx) error) error {
 	steady, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	unlink := context.AfterFunc(ctx, cancel)
 	tx, err := db.beginSteady(steady)
 	if tx.Conn != nil {
-		// After the end of the transaction; closed already where the connection broke.
+		// The connection is closed after the transaction has ended; it may be closed already if it broke.
 		defer func() { _ = tx.Conn.Close() }()
 	}
 	if !unlink() {
@@ -106,10 +103,9 @@ func (db *DB) InSteadyTx(ctx context.Context, do func(tx SteadyTx) error) error 
 	return carryOut(tx.Tx, func(*sqlx.Tx) error { return do(tx) })
 }
 
-// beginSteady begins where nothing has been sent yet on a connection that still lives.
-// After a restart of Postgres all idle ones are dead, which each of them finds out when
-// it is used, and leaves the pool; database/sql goes on to the next only where it picks
-// the connection itself.
+// beginSteady begins a transaction on the first connection that works. A restart of Postgres breaks all idle
+// connections; each of them reports this at its next use and leaves the pool. database/sql tries the next connection
+// only if it picks the connection itself.
 func (db *DB) beginSteady(ctx context.Context) (SteadyTx, error) {
 	for left := db.Stats().MaxOpenConnections; ; left-- {
 		conn, err := db.Connx(ctx)
@@ -130,7 +126,7 @@ func (db *DB) beginSteady(ctx context.Context) (SteadyTx, error) {
 func carryOut(tx *sqlx.Tx, do func(tx *sqlx.Tx) error) (err error) {
 	defer func() {
 		if err != nil {
-			// If the rollback fails, the connection is broken, and nothing is left of the transaction either.
+			// If the rollback fails, the connection is broken, and Postgres has ended the transaction.
 			_ = tx.Rollback()
 		}
 	}()

@@ -8,10 +8,10 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// mayIdleSQL gives the transaction a minute between two statements, instead of the 5 s after which Postgres ends an idle
-// transaction of the roles in schema/roles.sql, so that a program that does not run releases its locks. It is for those that lock nothing which
-// others wait for: an upload, whose lines come as fast as its client sends them, and rounds
-// that move emails on other connections meanwhile.
+// mayIdleSQL lets the transaction be idle for a minute between two statements. For the roles in schema/roles.sql
+// Postgres ends a transaction after 5 s of idle time, so that a program that does not run releases its locks. It is for
+// transactions without locks that others wait for: an upload, whose lines come as fast as its client sends them, and
+// rounds that move emails on other connections meanwhile.
 const mayIdleSQL = `SET LOCAL idle_in_transaction_session_timeout = '60s'`
 
 func MayIdle(ctx context.Context, tx *sqlx.Tx) error {
@@ -19,10 +19,11 @@ func MayIdle(ctx context.Context, tx *sqlx.Tx) error {
 	return Translate(err)
 }
 
-// BoundWaitSQL sets how long the statements of a transaction wait for the locks of others. Its parameter is a LockTimeout.
+// BoundWaitSQL sets how long the statements of a transaction wait for the locks of other transactions. Its parameter is
+// a LockTimeout.
 const BoundWaitSQL = `SELECT set_config('lock_timeout', $1, true)`
 
-// LockTimeout is a time as Postgres's setting takes it.
+// LockTimeout returns a value for Postgres's setting lock_timeout.
 func LockTimeout(wait time.Duration) string { return strconv.FormatInt(wait.Milliseconds(), 10) }
 
 // AlongKeySQL makes the planner read tables along an index for the rest of the transaction. It is for statements that read the
