@@ -13,7 +13,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Lane is a line in which rows of one company, or of one of its mailings, wait for one queue.
+// Lane is a queue of outbox rows of one company, or of one of its mailings, for one task queue.
 type Lane struct {
 	ID          int64      `db:"id" json:"id"`
 	CompanyID   uuid.UUID  `db:"company_id" json:"companyId"`
@@ -29,14 +29,14 @@ type Lane struct {
 // Filter chooses lanes.
 type Filter struct {
 	Company uuid.NullUUID // invalid = of all companies
-	Mailing uuid.NullUUID // invalid = of all mailings, and of none
+	Mailing uuid.NullUUID // invalid = lanes with and without a mailing
 	Queue   string        // "" = all
-	// NotOpen leaves out the lanes that nothing holds back.
+	// NotOpen selects only lanes that are paused, parked or held.
 	NotOpen bool
 }
 
-// listLanesSQL reads a company's lanes by dispatch_lanes_company_id_queue_mailing_id_key,
-// and without a company the whole table: some per company and one per mailing.
+// listLanesSQL reads a company's lanes by dispatch_lanes_company_id_queue_mailing_id_key. Without a company it reads
+// the whole table: a few rows per company and one per mailing.
 const listLanesSQL = `
 SELECT l.id, l.company_id, c.name AS company, l.queue, l.mailing_id, l.paused_at,
        CASE WHEN l.parked_until > now() THEN l.parked_until END AS parked_until, l.held_at, l.held_reason
@@ -56,9 +56,9 @@ func (s *Store) Lanes(ctx context.Context, f Filter, limit int) ([]Lane, error) 
 	return found, nil
 }
 
-// An operator's hold. Both lock the lanes of one company, found as in listLanesSQL, which
-// the hot statements only read. Holding what is held changes the reason and keeps the time;
-// a lane that is as it is to be is not hit.
+// holdLanesSQL and releaseLanesSQL set and clear an operator's hold. Both lock the lanes of one company, found as in
+// listLanesSQL; frequent statements only read these rows. A hold of a held lane changes the reason and keeps the time.
+// A lane that is already in the requested state is not updated.
 const (
 	holdLanesSQL = `
 UPDATE dispatch_lanes SET held_at = coalesce(held_at, now()), held_reason = $4
@@ -69,18 +69,17 @@ UPDATE dispatch_lanes SET held_at = NULL, held_reason = NULL
 WHERE company_id = $1 AND ($2::uuid IS NULL OR mailing_id = $2) AND ($3 = '' OR queue = $3) AND held_at IS NOT NULL`
 )
 
-// HoldLanes pauses the lanes of one company until ReleaseLanes, with the
-// operator's reason, and returns how many lanes it paused. Emails that a worker has
-// claimed already are still sent.
+// HoldLanes pauses the lanes of one company until ReleaseLanes, with the operator's reason, and returns how many lanes
+// it changed. Emails that a worker has claimed already are still sent.
 func (s *Store) HoldLanes(ctx context.Context, by audit.Operator, company uuid.UUID, f Filter) (int, error) {
 	return s.changeLanes(ctx, by, "lane.pause", company, f, holdLanesSQL, company, f.Mailing, f.Queue, by.Reason)
 }
 
-// ReleaseLanes reverses HoldLanes, and returns how many lanes were paused.
+// ReleaseLanes ends the hold of HoldLanes and returns how many lanes were held.
 func (s *Store) ReleaseLanes(ctx context.Context, by audit.Operator, company uuid.UUID, f Filter) (int, error) {
 	n, err := s.changeLanes(ctx, by, "lane.resume", company, f, releaseLanesSQL, company, f.Mailing, f.Queue)
 	if n > 0 && err == nil {
-		_ = s.WakeLanes(ctx, []Lanes{{Company: company}}) // else they are found by the next full listing
+		_ = s.WakeLanes(ctx, []Lanes{{Company: company}}) // if it fails, the next full listing finds the lanes
 	}
 	return n, err
 }
@@ -102,6 +101,6 @@ func (s *Store) changeLanes(
 	return n, pg.Wrap(action, err)
 }
 
-// ErrNone: the company has no lane for the email's queue, so nothing would ever
-// pick it up. It is made with the company.
+// ErrNone: the company has no lane for the email's queue, so no dispatcher would enqueue the email. Lanes are created
+// with the company.
 var ErrNone = errors.New("company has no dispatch lane")

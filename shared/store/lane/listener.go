@@ -8,24 +8,21 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Listener hears Wake, on a connection of its own. It is a service.Service that the
-// dispatcher's main function starts.
+// Listener receives wake-ups on its own connection. It is a service.Service that the dispatcher's main function starts.
 //
-// What is sent while it is not connected is lost. Every new connection counts as a Wake for
-// this reason, and Listening reports whether there is a connection. New rows are found meanwhile, since dispatchers look for
-// them at each poll; rows that were moved to an earlier time, released or resumed wait until then, when every lane is
-// listed.
+// Wake-ups that are sent while it is not connected are lost. Every new connection therefore counts as a Wake, and
+// Listening reports whether there is a connection. Without one, dispatchers find new rows at each poll; rows that were
+// moved to an earlier time, released or resumed wait until the next listing of all lanes.
 type Listener struct {
 	*pg.Subscription
 
 	mu    sync.Mutex
 	named map[int64]time.Time // lanes since Named was last called, with the earliest From
-	all   bool                // a Wake was among them
+	all   bool                // a wake-up for all lanes was received
 }
 
-// NewListener makes a Listener for the database named by a postgres:// URL, which
-// must lead to Postgres itself: LISTEN does not work through a pooler that pools
-// transactions.
+// NewListener makes a Listener for the database named by a postgres:// URL, which must lead to Postgres itself: LISTEN
+// does not work through a pooler in transaction mode.
 func NewListener(databaseURL string, log *slog.Logger) (*Listener, error) {
 	l := &Listener{named: make(map[int64]time.Time)}
 	subscription, err := pg.NewSubscription(databaseURL, pg.Channel{Name: Channel, About: "new emails", Received: l.received, Missed: l.missed}, log)
@@ -36,8 +33,7 @@ func NewListener(databaseURL string, log *slog.Logger) (*Listener, error) {
 	return l, nil
 }
 
-// Named returns the lanes that were named since it was last called; all means that any lane
-// may hold something new.
+// Named returns the lanes that wake-ups have named since its last call. all means that any lane may have new rows.
 func (l *Listener) Named() (lanes []Named, all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package lane holds the statements of dispatch lanes, the queues in which rows of the outbox wait for a dispatcher. Operators
-// hold and release lanes; a program that has written rows notifies the dispatchers of the lanes that have new ones.
+// Package lane holds the statements of dispatch lanes, the queues in which rows of the outbox wait for a dispatcher.
+// Operators hold and release lanes. A program that has written rows notifies the dispatchers of the lanes that have new
+// ones.
 package lane
 
 import (

@@ -13,14 +13,14 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Channel is the Postgres channel of the dispatchers' wake-ups. The payload is the ids of lanes, separated by commas, each with
-// the Unix time in microseconds of Named.From behind an @ if there is one; any other payload means all lanes.
+// Channel is the Postgres channel of the dispatchers' wake-ups. The payload is a list of lane ids, separated by commas.
+// An id may be followed by @ and Named.From as Unix time in microseconds. Any other payload means all lanes.
 const Channel = "email_outbox"
 
 const wakeSQL = `SELECT pg_notify($1, $2)`
 
-// Wake makes every listening dispatcher look at all lanes. It must not run inside the
-// transaction that inserts: NOTIFY makes commits queue up behind one lock.
+// Wake makes every listening dispatcher check all lanes. It must not run in the transaction that inserts the rows:
+// NOTIFY makes commits wait for one lock.
 func (s *Store) Wake(ctx context.Context) error {
 	if _, err := s.db.Exec(ctx, wakeSQL, Channel, ""); err != nil {
 		return fmt.Errorf("wake dispatchers: %w", err)
@@ -35,12 +35,12 @@ type Lanes struct {
 	Mailing uuid.UUID // uuid.Nil = the queue's lane without a mailing
 }
 
-// maxNamed is how many lanes a wake-up names at most: each id has up to 19 digits and a comma,
-// and Postgres limits a payload to less than 8,000 bytes.
+// maxNamed is the maximum number of lanes in a wake-up without times: each id has up to 19 digits and a comma, and
+// Postgres limits a payload to less than 8,000 bytes.
 const maxNamed = 390
 
-// wakeLanesSQL finds lanes by dispatch_lanes_company_id_queue_mailing_id_key and locks nothing.
-// No lane, or too many of them, make an empty payload. $6 is the length of the lists.
+// wakeLanesSQL finds lanes by dispatch_lanes_company_id_queue_mailing_id_key and locks nothing. If it finds no lane, or
+// too many, the payload is empty. $6 is the length of the lists.
 const wakeLanesSQL = `
 SELECT pg_notify($1, coalesce((
     SELECT CASE WHEN count(*) <= $4 THEN string_agg(named.id::text, ',') END FROM (
@@ -52,7 +52,7 @@ SELECT pg_notify($1, coalesce((
                      ELSE l.queue = wanted.queue AND coalesce(l.mailing_id, '00000000-0000-0000-0000-000000000000') = wanted.mailing_id END
         LIMIT $4 + 1) named), ''))`
 
-// WakeLanes is Wake for some lanes, and without any Wake itself.
+// WakeLanes is Wake for some lanes. Without lanes, or with more than maxNamed, it wakes all.
 func (s *Store) WakeLanes(ctx context.Context, lanes []Lanes) error {
 	if len(lanes) == 0 || len(lanes) > maxNamed {
 		return s.Wake(ctx)
@@ -62,7 +62,7 @@ func (s *Store) WakeLanes(ctx context.Context, lanes []Lanes) error {
 		companies[i], queues[i], mailings[i] = l.Company, l.Queue, l.Mailing
 	}
 	err := pg.Write(func(args []any) error {
-		var notified []string // pg_notify returns nothing, in a row
+		var notified []string // pg_notify returns one empty row
 		return s.wakeLanes.Select(ctx, &notified, args...)
 	}, Channel, pg.UUIDArray(companies), pg.TextArray(queues), maxNamed, pg.UUIDArray(mailings), len(lanes))
 	if err != nil {
@@ -74,12 +74,12 @@ func (s *Store) WakeLanes(ctx context.Context, lanes []Lanes) error {
 // Named is a lane that a wake-up names.
 type Named struct {
 	ID int64
-	// From is the earliest next_at of the rows that were returned to the lane with the next_at that they had; zero = none were.
-	// A dispatcher reads the lane from there on, where it would otherwise begin at a later row.
+	// From is the earliest next_at of the rows that were returned to the lane with their previous next_at; zero = none
+	// were. A dispatcher reads the lane from there, where it would otherwise begin at a later row.
 	From time.Time
 }
 
-// maxReturned is how many lanes with a time a payload names at most: each takes up to 38 characters.
+// maxReturned is the maximum number of lanes with times in a payload: each takes up to 38 characters.
 const maxReturned = 200
 
 // wakeNamedSQL sends a wake-up for each payload.
@@ -104,7 +104,7 @@ func (s *Store) WakeNamed(ctx context.Context, lanes []Named) error {
 	return nil
 }
 
-// String is the lane in a payload.
+// String returns the lane as a payload names it.
 func (n Named) String() string {
 	if n.From.IsZero() {
 		return strconv.FormatInt(n.ID, 10)
