@@ -11,14 +11,15 @@ import (
 	"email-gateway/shared/store/outbox"
 )
 
-// Shown is an email with its timeline, as one commit leaves them.
+// Shown is an email with its timeline, both as of one commit.
 type Shown struct {
 	Email    Email
 	Timeline []TimelineEvent
 }
 
-// ShowIn reads an email of the company in a transaction that changes it: the answer to the change then needs no read after
-// the commit, whose failure would hide the change. pg.ErrNotFound: neither its row nor its log is stored.
+// ShowIn reads an email of the company in the transaction that changes it. The response to the change then needs no
+// read after the commit, whose failure would hide the change. pg.ErrNotFound: neither the email's row nor its log is
+// stored.
 func ShowIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID) (shown Shown, err error) {
 	if shown.Email, err = findEmail(ctx, tx, company, id); err != nil {
 		return Shown{}, err
@@ -33,8 +34,8 @@ type Changed struct {
 	Shown
 }
 
-// ChangeEmail is outbox.Store.AdvanceAll for one email of the company. It returns the email as the commit leaves it, also if the
-// transition was not applied. pg.ErrNotFound: there is no such email.
+// ChangeEmail is outbox.Store.AdvanceAll for one email of the company. It returns the email as the commit leaves it,
+// even if the transition was not applied. pg.ErrNotFound: there is no such email.
 func (s *Store) ChangeEmail(ctx context.Context, company uuid.UUID, t outbox.Transition) (Changed, error) {
 	changed, err := s.change(ctx, company, t.ID, func(tx *sqlx.Tx, wait time.Duration) (outbox.Advanced, error) {
 		all, err := outbox.AdvanceAllIn(ctx, tx, []outbox.Transition{t}, wait)
@@ -46,8 +47,8 @@ func (s *Store) ChangeEmail(ctx context.Context, company uuid.UUID, t outbox.Tra
 	return changed, pg.Wrap("change email", err)
 }
 
-// Reschedule moves the company's email to another time, see outbox.MoveIn, and returns the email as the commit leaves it.
-// outbox.ErrAggregateBusy, pg.ErrBusy: a program's open transaction holds it.
+// Reschedule moves the company's email to another time, see outbox.MoveIn, and returns the email as the commit leaves
+// it. outbox.ErrAggregateBusy, pg.ErrBusy: a program's open transaction holds the email.
 func (s *Store) Reschedule(ctx context.Context, m outbox.Move) (Changed, error) {
 	changed, err := s.change(ctx, m.CompanyID, m.ID, func(tx *sqlx.Tx, _ time.Duration) (outbox.Advanced, error) {
 		return outbox.MoveIn(ctx, tx, m)
@@ -55,7 +56,7 @@ func (s *Store) Reschedule(ctx context.Context, m outbox.Move) (Changed, error) 
 	return changed, pg.Wrap("reschedule email", err)
 }
 
-// change changes one email in a transaction that waits for locks within the bounds of pg.InBoundedTx, and reads it before the commit.
+// change changes one email in a pg.InBoundedTx and reads the email before the commit.
 func (s *Store) change(ctx context.Context, company, id uuid.UUID, do func(tx *sqlx.Tx, wait time.Duration) (outbox.Advanced, error)) (Changed, error) {
 	changed, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: company, Name: id.String()}, func(tx *sqlx.Tx, wait time.Duration) ([]Changed, error) {
 		moved, err := do(tx, wait)

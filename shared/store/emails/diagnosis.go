@@ -11,15 +11,14 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Diagnosis is an email with everything that decides whether and when it is sent. `gatewayctl email explain`
-// shows an operator why an email has not been sent yet.
+// Diagnosis is an email with everything that decides whether and when it is sent. `gatewayctl email explain` shows it.
 type Diagnosis struct {
 	Email
 	CompanyName     string     `db:"company_name"`
 	SuspendedAt     *time.Time `db:"suspended_at"`
 	SuspendedReason *string    `db:"suspended_reason"`
-	// MailingsPausedAt is when the reputation guard paused the company's mailings; nil if the email is of
-	// no mailing.
+	// MailingsPausedAt is when the reputation guard paused the company's mailings; nil if the email belongs to no
+	// mailing.
 	MailingsPausedAt *time.Time `db:"mailings_paused_at"`
 	// LastEvent is the newest event of the email; nil if there is none.
 	LastEvent *email.EventType `db:"last_event"`
@@ -28,7 +27,7 @@ type Diagnosis struct {
 	Queue       *string         `db:"queue"`
 	PausedAt    *time.Time      `db:"paused_at"`
 	ParkedUntil *time.Time      `db:"parked_until"`
-	HeldAt      *time.Time      `db:"held_at"` // its lane, by an operator
+	HeldAt      *time.Time      `db:"held_at"` // when an operator held its lane
 	HeldReason  *string         `db:"held_reason"`
 	Delivery    *email.Delivery `db:"delivery"`
 	EnqueuedAt  *time.Time      `db:"enqueued_at"`
@@ -44,7 +43,7 @@ type Diagnosis struct {
 	BreakerHeldAt     *time.Time `db:"breaker_held_at"`
 	BreakerHeldReason *string    `db:"breaker_held_reason"`
 
-	// AskedAt is the time of the snapshot by the clock of Postgres, which decides what is due.
+	// AskedAt is the time of the snapshot by Postgres's clock, which decides what is due.
 	AskedAt time.Time `db:"asked_at"`
 }
 

@@ -16,8 +16,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Email is what there is to tell about an email: from its outbox row while there
-// is one, and from its log.
+// Email is the stored data of an email: from its outbox row while that exists, and from its log.
 type Email struct {
 	ID                uuid.UUID      `db:"id"`
 	CompanyID         uuid.UUID      `db:"company_id"`
@@ -41,29 +40,29 @@ type Email struct {
 	NextAt            *time.Time     `db:"next_at"` // nil once the outbox row is purged
 	SentAt            *time.Time     `db:"sent_at"`
 	FailedAt          *time.Time     `db:"failed_at"`
-	// Delivery is nil until the provider has accepted the email. DeliveryAt is by the provider's
-	// clock; nil if the report is older than these columns. Addresses in DeliveryReason are masked.
+	// Delivery is nil until the provider has accepted the email. DeliveryAt is by the provider's clock; it is nil if
+	// the feedback is older than these columns. Addresses in DeliveryReason are masked.
 	Delivery       *email.DeliveryState `db:"delivery"`
 	DeliveryAt     *time.Time           `db:"delivery_at"`
 	DeliveryReason *string              `db:"delivery_reason"`
-	// ScheduledFor is the time in the log; SendAt takes later moves into account.
+	// ScheduledFor is the time in the log. The method SendAt also considers later moves.
 	ScheduledFor *time.Time `db:"send_at"`
-	// The aggregate; all three are nil for an email without one.
+	// The aggregate: AggregateType, AggregateID and EventType are nil for an email without one.
 	AggregateType *string `db:"aggregate_type"`
-	// What only the outbox row holds; empty once it is purged.
+	// Sender to MailingID are only in the outbox row, and empty once it is purged.
 	Sender      *string        `db:"sender"`
 	CC          pq.StringArray `db:"cc"`
 	BCC         pq.StringArray `db:"bcc"`
 	ReplyTo     *string        `db:"reply_to"`
-	MailingID   *uuid.UUID     `db:"mailing_id"` // whose entry it was made from
+	MailingID   *uuid.UUID     `db:"mailing_id"` // the mailing that the email belongs to
 	AggregateID *string        `db:"aggregate_id"`
 	EventType   *string        `db:"event_type"`
 	// Template is name@version or name/locale@version; nil = none.
 	Template *string `db:"template"`
 }
 
-// emailColumns merges an outbox row o with its log l; either may be missing. What the
-// email is about, a, is found by outbox_aggregates_outbox: it outlives the outbox row.
+// emailColumns merges an outbox row o with its log l; either may be missing. The aggregate a is found by
+// outbox_aggregates_outbox; it outlives the outbox row.
 const emailColumns = `
 coalesce(o.id, l.outbox_id) AS id, coalesce(o.company_id, l.company_id) AS company_id, coalesce(o.request_id, l.request_id) AS request_id,
 coalesce(o.status, l.status) AS status, coalesce(l.recipient, o.payload ->> 'to') AS recipient,
@@ -103,9 +102,9 @@ func findEmail(ctx context.Context, db sqlx.QueryerContext, company, id uuid.UUI
 	return e, nil
 }
 
-// SendAt is the time that the email was scheduled for: that of its last move, or else the
-// stored one. It is nil if the email was not scheduled, and if that is not known: the release
-// before accepted it. That release's moves are in the timeline only.
+// SendAt returns the time that the email is scheduled for: that of its last move, or else the stored one. It returns
+// nil if the email was not scheduled, or if the previous release accepted it, so that the time is unknown. Moves made
+// by that release are only in the timeline.
 func (e Email) SendAt(timeline []TimelineEvent) *time.Time {
 	for _, event := range slices.Backward(timeline) {
 		if event.Type != email.EventRescheduled {
@@ -129,10 +128,10 @@ type TimelineEvent struct {
 	CreatedAt time.Time       `db:"created_at"`
 }
 
-// timelineSQL reads by the leading column of the primary key, in its order.
+// timelineSQL reads by the leading column of the primary key, in the order of that key.
 const timelineSQL = `SELECT seq, type, metadata, created_at FROM email_events WHERE email_log_id = $1 ORDER BY seq`
 
-// Timeline lists an email's events in order. The caller has checked whose it is.
+// Timeline lists an email's events in order. The caller must have checked that the email belongs to its company.
 func (s *Store) Timeline(ctx context.Context, id uuid.UUID) ([]TimelineEvent, error) {
 	return readTimeline(ctx, s.db, id)
 }
@@ -150,28 +149,28 @@ func readTimeline(ctx context.Context, db sqlx.QueryerContext, id uuid.UUID) ([]
 type Filter struct {
 	Before     uuid.UUID // only emails with a smaller id: the cursor
 	From       uuid.UUID // the smallest id of the date range (ids hold their time)
-	Until      uuid.UUID // the first id after it
+	Until      uuid.UUID // the first id after the date range
 	Status     email.Status
 	Tag        string
 	Recipient  string
 	ExternalID string
 	RequestID  string
-	// AboutType and AboutID choose the emails about one thing, EventType one kind of them.
+	// AboutType and AboutID select the emails about one aggregate, EventType those of one event type.
 	AboutType, AboutID, EventType string
 	Delivery                      email.DeliveryState
-	UpdatedAfter                  time.Time // accepted, or with an event, at this time or later
+	UpdatedAfter                  time.Time // only emails accepted, or with an event, at this time or later
 	Limit                         int
 }
 
-// Page is a page of a list. Next continues it; uuid.Nil means the end. A page
-// can be short, or empty, and still have a Next: see ListScan.
+// Page is a page of a list. Next is the cursor of the next page; uuid.Nil means the end. A page may be short or empty
+// and still have a Next: see ListScan.
 type Page struct {
 	Emails []Email
 	Next   uuid.UUID
 }
 
-// pageRowsSQL reads both tables by primary key, and of the logs' partitions those that
-// the ids, from $5 to $6, may be in. The newest event is found by email_events_pkey.
+// pageRowsSQL reads both tables by primary key. Of the partitions of email_logs it reads only those that the ids from
+// $5 to $6 may be in. It finds the newest event by email_events_pkey.
 const pageRowsSQL = `
 SELECT ` + emailColumns + `
 FROM unnest($1::uuid[]) AS page(id)

@@ -8,12 +8,12 @@ import (
 	"email-gateway/shared/email"
 )
 
-// pageIDs are emails that may be on the page, by the filter that leaves the fewest, and where
-// the next page begins if this one is not full; uuid.Nil means that there is none.
+// pageIDs returns ids of emails that may be on the page, found by the most selective filter, and the cursor of the next
+// page if this one does not fill up; uuid.Nil means that there is none.
 func (s *Store) pageIDs(ctx context.Context, company, before uuid.UUID, f Filter, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
-	scan := limit // pageRowsSQL filters what it is given by everything
+	scan := limit // pageRowsSQL applies all filters to these ids
 	if f.Delivery != "" || !f.UpdatedAfter.IsZero() {
-		limit = max(ListScan, limit) // no other statement filters by these
+		limit = max(ListScan, limit) // only pageRowsSQL applies these filters
 	}
 	if f.Status != "" || f.Tag != "" || f.AboutType != "" {
 		scan = ListScan
@@ -41,9 +41,9 @@ func (s *Store) pageIDs(ctx context.Context, company, before uuid.UUID, f Filter
 	return ids, next, err
 }
 
-// listIDsSQL scans email_outbox_company and email_logs_company from the cursor down
-// and merges them by id, so that the list includes emails that no worker has received
-// yet. A list without From probes every partition of email_logs once. No locks.
+// listIDsSQL scans email_outbox_company and email_logs_company from the cursor down and merges the results by id, so
+// that the list includes emails that no worker has received yet. Without From it probes every partition of email_logs
+// once. It locks nothing.
 const listIDsSQL = `
 SELECT id FROM (
     (SELECT outbox_id AS id FROM email_logs WHERE company_id = $1 AND outbox_id < $2 AND outbox_id >= $3 ORDER BY outbox_id DESC LIMIT $4)
@@ -51,16 +51,15 @@ SELECT id FROM (
     (SELECT id FROM email_outbox WHERE company_id = $1 AND id < $2 AND id >= $3 AND target = 'email:send' ORDER BY id DESC LIMIT $4)
 ) merged ORDER BY id DESC LIMIT $4`
 
-// aboutIDsSQL reads what there is about one thing, which is little, by
-// outbox_aggregates_pkey.
+// aboutIDsSQL reads the emails of one aggregate, which are few, by outbox_aggregates_pkey. It locks nothing.
 const aboutIDsSQL = `
 SELECT outbox_id FROM outbox_aggregates
 WHERE company_id = $1 AND aggregate_type = $4 AND aggregate_id = $5 AND ($6 = '' OR event_type = $6)
   AND outbox_id < $2 AND outbox_id >= $3
 ORDER BY outbox_id DESC LIMIT $7`
 
-// searchIDsSQL finds by email_logs_recipient, email_logs_external or email_logs_request,
-// from the cursor down, and adds what is due and has no log yet: unreceivedSQL. No locks.
+// searchIDsSQL searches by email_logs_recipient, email_logs_external or email_logs_request, from the cursor down, and
+// adds due emails without a log: unreceivedSQL. It locks nothing.
 const searchIDsSQL = `
 SELECT id FROM (
     (SELECT outbox_id AS id FROM email_logs
@@ -74,17 +73,16 @@ SELECT id FROM (
      ORDER BY id DESC LIMIT $4)
 ) found ORDER BY id DESC LIMIT $4`
 
-// unreceivedSQL selects the company's emails that a worker may not have received yet. Only these
-// have no log: a scheduled email gets its log when it is accepted. So they are due, or will
-// be within a minute if a retry or a pause has delayed them.
+// unreceivedSQL selects the company's emails that a worker may not have received yet. Only these have no log: a
+// scheduled email gets its log when it is accepted. So they are due, or will be within a minute if a retry or a pause
+// has delayed them.
 //
-// Those that wait for the dispatcher are read along email_outbox_lane_claim, of each lane
-// the newest, at most $5 in all: with a longer backlog an older email is found once a worker
-// has received it. The lanes are those of single emails, of running mailings (QUEUED is
-// also the state between two parts of an expansion), of FAILED ones, whose emails are still sent, and
-// of those being finalized. Those on a queue are read along email_outbox_open: those of all
-// companies, since the queues' windows keep them few, and without the LIMIT the planner may
-// read all of the company's emails.
+// Emails that wait for the dispatcher are read along email_outbox_lane_claim, the newest of each lane, at most $5 in
+// all. If the backlog is longer, an older email is found once a worker has received it. The lanes are those of single
+// emails, of running mailings (QUEUED is also the state between two parts of an expansion), of FAILED mailings, whose
+// emails are still sent, and of mailings that are being finalized. Emails on a task queue are read along
+// email_outbox_open, for all companies: the queues' windows keep them few, and without the LIMIT the planner may read
+// all of the company's emails.
 const unreceivedSQL = `
     (SELECT o.id, o.payload, o.request_id
      FROM (SELECT id FROM dispatch_lanes

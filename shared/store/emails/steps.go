@@ -6,15 +6,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// ListScan is how many emails one request of a list may look at. The status is in no
-// index (one would cost every send more than it saves), so a rare one is looked for
-// in steps of this size, each some 20 ms.
+// ListScan is how many emails one request of a list may read. No index contains the status, because it would cost every
+// send more than it saves. So the search for a rare status runs in steps of this size, each some 20 ms.
 const ListScan = 5000
 
-// stepIDsSQL scans the same indexes over $5 emails and returns the newest $6 of them that
-// have the tag and the status, and where the scan stopped (reached), unless it came to the
-// end. The status is in the outbox row, or in the log if that row is purged; the tags are in the
-// log, or in the row for a PENDING or ENQUEUED email, which may have no log. No locks.
+// stepIDsSQL scans the indexes of listIDsSQL over $5 emails. It returns the newest $6 of them that have the tag and the
+// status, and the email where the scan stopped (reached), unless the scan came to the end. The status is in the outbox
+// row, or in the log if that row is purged. The tags are in the log, or, for a PENDING or ENQUEUED email, which may
+// have no log, in the row. It locks nothing.
 const stepIDsSQL = `
 WITH walked AS MATERIALIZED (
     SELECT id, bool_or(tagged) AS tagged, coalesce(max(outbox_status), max(log_status)) AS status FROM (
@@ -30,7 +29,7 @@ WITH walked AS MATERIALIZED (
 UNION ALL
 (SELECT id, true FROM walked ORDER BY id DESC OFFSET $5 - 1)`
 
-// stepIDs is one step of a search by status alone, or by tag behind a long backlog.
+// stepIDs runs one step of a search by status alone, or by tag in a long backlog.
 func (s *Store) stepIDs(ctx context.Context, company, before uuid.UUID, f Filter, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
 	ids, next, err = s.selectStep(ctx, stepIDsSQL, company, before, f.From, f.Tag, max(ListScan, limit), limit, string(f.Status))
 	if err != nil {
@@ -42,8 +41,7 @@ func (s *Store) stepIDs(ctx context.Context, company, before uuid.UUID, f Filter
 	return ids, next, nil
 }
 
-// selectStep returns the emails that a statement found and, if its scan reached its bound,
-// the email where that was.
+// selectStep returns the emails that a statement found and, if its scan reached its limit, the email where it stopped.
 func (s *Store) selectStep(ctx context.Context, statement string, parameters ...any) (ids []uuid.UUID, reached uuid.UUID, err error) {
 	var found []struct {
 		ID      uuid.UUID `db:"id"`

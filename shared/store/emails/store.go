@@ -1,4 +1,4 @@
-// Package emails holds the statements that show emails and their timelines, and those by which an operator changes one email.
+// Package emails reads emails and their timelines, and holds the changes of one email by requests and by operators.
 package emails
 
 import (

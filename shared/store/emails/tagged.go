@@ -6,10 +6,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// taggedIDsSQL finds emails by tag, from the cursor down: along email_logs_tag1 to email_logs_tag5,
-// one for each position of a tag (email.MaxTags), and among due emails without a
-// log. A row with reached = true means that unreceivedSQL reached its limit, so that the result
-// may be incomplete. No locks.
+// taggedIDsSQL searches by tag from the cursor down: along email_logs_tag1 to email_logs_tag5, one for each position of
+// a tag (email.MaxTags), and among due emails without a log. A row with reached = true means that unreceivedSQL reached
+// its limit, so that the result may be incomplete. It locks nothing.
 const taggedIDsSQL = `
 WITH unreceived AS MATERIALIZED (` + unreceivedSQL + `)
 (SELECT id, false AS reached FROM (
@@ -28,8 +27,8 @@ WITH unreceived AS MATERIALIZED (` + unreceivedSQL + `)
 UNION ALL
 (SELECT id, true FROM unreceived OFFSET $5 - 1 LIMIT 1)`
 
-// taggedIDs is a search by tag. It finds a rare tag in one request, however many newer emails
-// there are; while a longer backlog of the company waits for the dispatcher, it goes in steps.
+// taggedIDs searches by tag. It finds a rare tag in one request, however many newer emails there are. While a longer
+// backlog of the company waits for the dispatcher, the search runs in steps.
 func (s *Store) taggedIDs(ctx context.Context, company, before uuid.UUID, f Filter, scan, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
 	ids, crowded, err := s.selectStep(ctx, taggedIDsSQL, company, before, f.From, scan, waitingScan, f.Tag)
 	switch {

@@ -6,15 +6,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// waitingScan is how many waiting emails of a company one request looks at. It is more than
-// ListScan because a waiting email is read in one table, and it covers the emails that most
-// companies have scheduled. A company with more is searched in steps.
+// waitingScan is how many waiting emails of a company one request reads. It is larger than ListScan because a waiting
+// email is read from one table. It covers the scheduled emails of most companies; a company with more is searched in
+// steps.
 const waitingScan = 20000
 
-// waitingIDsSQL reads the company's emails that wait for their time or for the dispatcher
-// along email_outbox_lane_claim, of all its lanes, at most $5 in all, and returns the newest
-// $6 that have the status and the tag. A row with reached = true means that there are $5 or
-// more, so that the result may be incomplete. No locks.
+// waitingIDsSQL reads the company's emails that wait for their time or for the dispatcher, along
+// email_outbox_lane_claim, of all its lanes, at most $5 in all. It returns the newest $6 that have the status and the
+// tag. A row with reached = true means that there are $5 or more, so that the result may be incomplete. It locks
+// nothing.
 //
 // The LIMIT is below the filters of tag and range, so that it bounds the rows that are read.
 const waitingIDsSQL = `
@@ -33,9 +33,9 @@ WITH waiting AS MATERIALIZED (
 UNION ALL
 (SELECT id, true FROM waiting OFFSET $5 - 1 LIMIT 1)`
 
-// waitingIDs searches emails of a status that email_outbox_lane_claim contains. It finds a
-// scheduled email in one request, however many newer ones there are. Order and cursor are those
-// of stepIDs, so a list may change from one to the other between two pages.
+// waitingIDs searches emails of a status that email_outbox_lane_claim contains. It finds a scheduled email in one
+// request, however many newer emails there are. Its order and cursor are those of stepIDs, so two pages of a list may
+// come from different functions.
 //
 // Without a tag stepIDs runs first: it costs less, and in a backlog it fills the page.
 func (s *Store) waitingIDs(ctx context.Context, company, before uuid.UUID, f Filter, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
@@ -52,7 +52,7 @@ func (s *Store) waitingIDs(ctx context.Context, company, before uuid.UUID, f Fil
 		return waiting, waiting[limit-1], nil
 	case reached == uuid.Nil:
 		return waiting, uuid.Nil, nil
-	case f.Tag == "": // the step has been taken
+	case f.Tag == "": // stepIDs has already run
 		return ids, next, nil
 	}
 	return s.stepIDs(ctx, company, before, f, limit)
