@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// Counts are the numbers of endpoints of all companies.
+// Counts are numbers of endpoints and open deliveries of all companies.
 type Counts struct {
 	Enabled  int `db:"enabled"`
-	Down     int `db:"down"` // of the enabled ones
+	Down     int `db:"down"` // enabled endpoints that are down
 	Disabled int `db:"disabled"`
-	Open     int `db:"open"` // deliveries
+	Open     int `db:"open"` // open deliveries
 }
 
 // countSQL reads every endpoint: some thousands at most. It locks nothing.

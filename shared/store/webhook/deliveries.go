@@ -17,7 +17,7 @@ last_took_ms, created_at`
 // DeliveryFilter selects a page of deliveries.
 type DeliveryFilter struct {
 	Status DeliveryStatus // "" = all
-	Before uuid.UUID      // the last id of the page before; uuid.Nil = the newest
+	Before uuid.UUID      // the last id of the previous page; uuid.Nil = from the newest
 	Limit  int
 }
 
@@ -63,12 +63,12 @@ func (s *Store) FindDelivery(ctx context.Context, company, endpoint, id uuid.UUI
 }
 
 const (
-	// lockEndpointSQL locks the endpoint by primary key: changes of its deliveries take turns.
+	// lockEndpointSQL locks the endpoint by primary key, so that changes of its deliveries run one after the other.
 	lockEndpointSQL = `SELECT status FROM webhook_endpoints WHERE id = $1 AND company_id = $2 FOR UPDATE`
 
-	// retrySQL makes one delivery due, by primary key. It waits if an earlier one of the same email is
-	// open, which is found by webhook_deliveries_open. The earlier one may be waiting for this one, if it failed before and
-	// is replayed: advanceSQL makes it due then.
+	// retrySQL makes one delivery due, by primary key, or WAITING if an earlier delivery of the same email is open,
+	// which it finds by webhook_deliveries_open. If the earlier one failed before and is replayed, it may itself be
+	// waiting for this one: advanceSQL then makes it due.
 	retrySQL = `
 UPDATE webhook_deliveries d SET
     status = CASE WHEN behind.yes THEN 'WAITING' ELSE 'RETRYING' END, next_at = CASE WHEN behind.yes THEN NULL ELSE now() END,
@@ -79,10 +79,10 @@ FROM (SELECT EXISTS (SELECT FROM webhook_deliveries w, webhook_deliveries o
 WHERE d.id = $3 AND d.endpoint_id = $1 AND d.company_id = $2 AND d.status <> 'WAITING'
 RETURNING d.id, d.email_id`
 
-	// dueSQL recomputes the summary of an endpoint from its open deliveries, by webhook_deliveries_open
-	// and webhook_deliveries_retrying, and its running replays, which wait while the cursor has stopped. A
-	// replay is due on an endpoint that is down without open deliveries: nothing else would find out that it is
-	// up again. It locks the endpoint by primary key.
+	// dueSQL recomputes the summary of an endpoint from its open deliveries, by webhook_deliveries_open and
+	// webhook_deliveries_retrying, and from its running replays, which wait while the cursor has stopped. On an
+	// endpoint that is down and has no open delivery a replay is due: otherwise no attempt would detect that the
+	// endpoint is up again. It locks the endpoint by primary key.
 	dueSQL = `
 UPDATE webhook_endpoints e SET
     open_deliveries = n.open,
@@ -94,7 +94,7 @@ FROM (SELECT count(*) AS open FROM webhook_deliveries d WHERE d.endpoint_id = $1
 WHERE e.id = $1 AND e.company_id = $2`
 )
 
-// RetryDelivery makes a delivery due at once, with all its attempts, also one that was delivered.
+// RetryDelivery makes a delivery due at once with a full budget of attempts, even if it was delivered already.
 func (s *Store) RetryDelivery(ctx context.Context, company, endpoint, id uuid.UUID) (Delivery, error) {
 	var d Delivery
 	err := s.change(ctx, "retry webhook delivery", company, endpoint, func(tx *sqlx.Tx) error {
@@ -105,7 +105,7 @@ func (s *Store) RetryDelivery(ctx context.Context, company, endpoint, id uuid.UU
 		if err := tx.SelectContext(ctx, &found, retrySQL, endpoint, company, id); err != nil {
 			return err
 		}
-		// None is found if it waits already, or does not exist.
+		// No row is found if the delivery is WAITING or does not exist.
 		if len(found) == 1 && found[0].Email.Valid {
 			if _, err := tx.ExecContext(ctx, advanceSQL, endpoint, pg.UUIDArray([]uuid.UUID{found[0].Email.UUID}), company); err != nil {
 				return err

@@ -1,8 +1,8 @@
-// Package webhook stores webhook endpoints, their failed deliveries and replays. The api manages
-// them for one company; the worker's sender serves them, one process at a time per endpoint.
+// Package webhook stores webhook endpoints, their failed deliveries and replays. The api manages them for one company;
+// the worker's sender serves them, one process at a time per endpoint.
 //
-// Events are those of package event: an endpoint is a cursor over its company's feed. An event whose
-// first attempt succeeds leaves no row. A row refers to its event and holds nothing of it.
+// Events are those of package event: an endpoint is a cursor over its company's feed. An event whose first attempt
+// succeeds has no row in webhook_deliveries. A row refers to its event and contains no event data.
 package webhook
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/lib/pq"
 )
 
-// MaxEndpoints is how many endpoints a company may have: the CHECK on webhook_endpoints.slot.
+// MaxEndpoints is the maximum number of endpoints per company. The CHECK on webhook_endpoints.slot enforces it.
 const MaxEndpoints = 20
 
 var (
@@ -27,7 +27,7 @@ var (
 	ErrLeaseLost = errors.New("the lease of the webhook endpoint is lost")
 )
 
-// Status is whether an endpoint receives events.
+// Status says whether an endpoint receives events.
 type Status string
 
 const (
@@ -42,7 +42,7 @@ const (
 	Requested  Reason = "REQUESTED" // by its company
 	ByOperator Reason = "OPERATOR"
 	Gone       Reason = "GONE"    // it answered 410
-	Failing    Reason = "FAILING" // for too long
+	Failing    Reason = "FAILING" // its attempts failed for too long
 )
 
 // Endpoint is a URL that receives a company's events.
@@ -56,33 +56,33 @@ type Endpoint struct {
 	DisabledReason *Reason        `db:"disabled_reason"`
 	DisabledAt     *time.Time     `db:"disabled_at"`
 	Secret         []byte         `db:"secret_enc"`     // encrypted
-	OldSecret      []byte         `db:"old_secret_enc"` // encrypted; nil = none that still signs
+	OldSecret      []byte         `db:"old_secret_enc"` // encrypted; nil = no old secret signs
 	OldSecretUntil *time.Time     `db:"old_secret_until"`
 	Cursor                        // of the last event handled
-	Failures       int            `db:"failures"` // attempts that failed since the last success
+	Failures       int            `db:"failures"` // failed attempts since the last success
 	FailingSince   *time.Time     `db:"failing_since"`
 	LastSuccessAt  *time.Time     `db:"last_success_at"`
 	LastFailureAt  *time.Time     `db:"last_failure_at"`
 	LastError      *string        `db:"last_error"`
-	NotBefore      *time.Time     `db:"not_before"` // the endpoint asked to be left alone until then; nil = it did not, or the time is over
+	NotBefore      *time.Time     `db:"not_before"` // end of the pause that the endpoint requested; nil = none
 	Open           int            `db:"open_deliveries"`
 	CreatedAt      time.Time      `db:"created_at"`
 	UpdatedAt      time.Time      `db:"updated_at"`
 }
 
 const (
-	// DownFailures is after how many failed attempts without a success an endpoint counts as down:
-	// its cursor stops, and only deliveries that have rows are attempted.
+	// DownFailures is the number of failed attempts without a success after which an endpoint is down: its cursor
+	// stops, and only deliveries that have rows are attempted.
 	DownFailures = 10
-	// MaxOpen is how many open deliveries stop an endpoint's cursor. A page that was begun with fewer
-	// is finished, so there may be a page more.
+	// MaxOpen is the number of open deliveries that stops an endpoint's cursor. A page that was begun with fewer is
+	// finished, so one more page of deliveries may be open.
 	MaxOpen = 1000
 )
 
-// Down reports whether the endpoint counts as down.
+// Down reports whether the endpoint is down: see DownFailures.
 func (e Endpoint) Down() bool { return e.Failures >= DownFailures }
 
-// Health is ok, failing or down, as the company sees it.
+// Health returns ok, failing or down, as shown to the company.
 func (e Endpoint) Health() string {
 	switch {
 	case e.Down():
@@ -97,8 +97,8 @@ func (e Endpoint) Health() string {
 type DeliveryStatus string
 
 const (
-	Retrying  DeliveryStatus = "RETRYING"  // is attempted again
-	Waiting   DeliveryStatus = "WAITING"   // behind an earlier one of the same email
+	Retrying  DeliveryStatus = "RETRYING"  // will be attempted again
+	Waiting   DeliveryStatus = "WAITING"   // for an earlier delivery of the same email
 	Delivered DeliveryStatus = "DELIVERED" // after a failure
 	Failed    DeliveryStatus = "FAILED"    // every attempt failed
 )
@@ -111,7 +111,7 @@ type Delivery struct {
 	EventID       string         `db:"event_id"`
 	Type          string         `db:"type"`
 	Position      int64          `db:"position"` // of the event; 0 = a test
-	EmailID       *uuid.UUID     `db:"email_id"` // the company, for its own events
+	EmailID       *uuid.UUID     `db:"email_id"` // the company for events of the company
 	Status        DeliveryStatus `db:"status"`
 	Attempts      int            `db:"attempts"`
 	NextAt        *time.Time     `db:"next_at"`
@@ -122,13 +122,13 @@ type Delivery struct {
 	CreatedAt     time.Time      `db:"created_at"`
 }
 
-// IsTest reports whether the delivery is a test: it has no event of the feed and one attempt.
+// IsTest reports whether the delivery is a test, which has no event in the feed and one attempt.
 func (d Delivery) IsTest() bool { return d.Position == 0 }
 
 // TestType is the event type of tests.
 const TestType = "webhook.test"
 
-// ReplayStatus is whether a replay has finished.
+// ReplayStatus says whether a replay has finished.
 type ReplayStatus string
 
 const (
@@ -136,12 +136,12 @@ const (
 	ReplayCompleted ReplayStatus = "COMPLETED"
 )
 
-// Replay is a request to deliver events again: the failed ones, or those of a range of time.
+// Replay is a request to deliver events again: the failed ones, or those of a time range.
 type Replay struct {
 	ID           uuid.UUID    `db:"id"`
 	EndpointID   uuid.UUID    `db:"endpoint_id"`
 	CompanyID    uuid.UUID    `db:"company_id"`
-	Since        *time.Time   `db:"since"` // nil = the failed ones
+	Since        *time.Time   `db:"since"` // nil = replay the failed deliveries
 	Until        *time.Time   `db:"until"`
 	Cursor                    // of the last event handled
 	LastPosition int64        `db:"last_position"` // of the last event that belongs to it

@@ -14,8 +14,8 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Each method that changes an endpoint, a delivery or a replay returns the row as its commit leaves it, so that no read
-// follows whose failure would hide the change.
+// Each method that changes an endpoint, a delivery or a replay returns the row as its commit leaves it. No read follows
+// the commit, because its failure would hide the change.
 
 const endpointColumns = `
 id, company_id, url, description, types, status, disabled_reason, disabled_at, secret_enc, 
@@ -24,9 +24,8 @@ feed_position, feed_number,
 failures, failing_since, last_success_at, last_failure_at, last_error, CASE WHEN not_before > now() THEN not_before END AS not_before,
 open_deliveries, created_at, updated_at`
 
-// createSQL takes the company's first free slot, which it finds by webhook_endpoints_slot, and locks
-// the new row. It may run twice. A concurrent one may take the same slot: then it inserts nothing.
-// The cursor starts at the newest event.
+// createSQL takes the company's first free slot, which it finds by webhook_endpoints_slot, and locks the new row. It
+// may run twice. If a concurrent run takes the same slot, it inserts nothing. The cursor starts at the newest event.
 const createSQL = `
 INSERT INTO webhook_endpoints (id, company_id, slot, url, description, types, secret_enc, feed_position)
 SELECT $1, $2, s.slot, $3, $4, $5, $6, (SELECT newest FROM event_positions)
@@ -35,8 +34,7 @@ WHERE NOT EXISTS (SELECT FROM webhook_endpoints e WHERE e.company_id = $2 AND e.
 ORDER BY s.slot LIMIT 1
 ON CONFLICT DO NOTHING RETURNING ` + endpointColumns
 
-// Create stores a new endpoint, which receives the events from now on. ErrTooManyEndpoints: nothing
-// was stored.
+// Create stores a new endpoint, which receives events from now on. ErrTooManyEndpoints: nothing was stored.
 func (s *Store) Create(ctx context.Context, e Endpoint) (Endpoint, error) {
 	for range MaxEndpoints {
 		var made []Endpoint
@@ -60,7 +58,7 @@ func (s *Store) Create(ctx context.Context, e Endpoint) (Endpoint, error) {
 			return Endpoint{}, ErrTooManyEndpoints
 		}
 	}
-	return Endpoint{}, ErrTooManyEndpoints // others took each slot
+	return Endpoint{}, ErrTooManyEndpoints // concurrent requests took each slot
 }
 
 // listSQL reads by webhook_endpoints_slot and locks nothing.
@@ -94,10 +92,10 @@ type Change struct {
 	Types       *[]string
 }
 
-// Each of these locks one row by primary key, for as long as it takes to write it: the sender's
-// transactions lock the row too, and none of them is open during a request to the endpoint.
+// Each of these statements locks one row by primary key, only for the duration of its transaction. The sender's
+// transactions lock the row too, but none of them is open during a request to the endpoint.
 const (
-	// What is known about the failures of the old URL does not apply to a new one.
+	// A new URL resets the failures, which were those of the old one.
 	updateSQL = `
 UPDATE webhook_endpoints e SET
     url = coalesce($3, e.url), description = coalesce($4, e.description), types = coalesce($5, e.types),
@@ -109,7 +107,7 @@ RETURNING e.url <> was.url AS moved`
 
 	deleteSQL = `DELETE FROM webhook_endpoints WHERE id = $1 AND company_id = $2`
 
-	// It may run twice: a secret that the endpoint has already replaces none.
+	// It may run twice: if the endpoint has the new secret already, the old one is kept.
 	rotateSQL = `
 UPDATE webhook_endpoints SET
     old_secret_enc = CASE WHEN secret_enc = $3 THEN old_secret_enc ELSE secret_enc END,
@@ -117,8 +115,8 @@ UPDATE webhook_endpoints SET
     secret_enc = $3, updated_at = now()
 WHERE id = $1 AND company_id = $2 RETURNING ` + endpointColumns
 
-	// What is known about its failures is forgotten, and every open delivery is due. A process that
-	// serves the endpoint goes on.
+	// It resets the failures and makes the endpoint due if it has open deliveries. A process that serves the endpoint
+	// keeps its lease.
 	enableSQL = `
 UPDATE webhook_endpoints SET
     status = 'ENABLED', disabled_reason = NULL, disabled_at = NULL, failures = 0, failing_since = NULL, not_before = NULL,
@@ -173,7 +171,7 @@ func (s *Store) Delete(ctx context.Context, company, id uuid.UUID) error {
 	return s.one(ctx, "delete webhook endpoint", deleteSQL, id, company)
 }
 
-// Rotate replaces the secret; the old one signs too for the given time.
+// Rotate replaces the secret. The old secret also signs for the time keep.
 func (s *Store) Rotate(ctx context.Context, company, id uuid.UUID, secret []byte, keep time.Duration) (Endpoint, error) {
 	var rotated []Endpoint
 	_, err := s.write(ctx, &rotated, rotateSQL, id, company, secret, keep.Milliseconds())
@@ -189,7 +187,7 @@ func (s *Store) Rotate(ctx context.Context, company, id uuid.UUID, secret []byte
 // ErrDisabledByOperator: only an operator may enable the endpoint.
 var ErrDisabledByOperator = errors.New("an operator has disabled the webhook endpoint")
 
-// Enable enables the endpoint for its company. It goes on where it stopped: with the events since then.
+// Enable enables the endpoint for its company. Delivery continues with the events since the endpoint was disabled.
 func (s *Store) Enable(ctx context.Context, company, id uuid.UUID) (Endpoint, error) {
 	e, err := s.changeEndpoint(ctx, "enable webhook endpoint", company, id, func(tx *sqlx.Tx) error {
 		result, err := tx.ExecContext(ctx, enableSQL, id, company, false)

@@ -14,7 +14,7 @@ import (
 	"email-gateway/shared/store/event"
 )
 
-// Cursor is an event.Cursor as it is stored: its Place.
+// Cursor is an event.Cursor in stored form: its Place.
 type Cursor struct {
 	Position int64 `db:"feed_position"`
 	Number   int64 `db:"feed_number"`
@@ -25,7 +25,7 @@ func cursorOf(c event.Cursor) Cursor {
 	return Cursor{Position: position, Number: number}
 }
 
-// Behind reports whether c is behind other.
+// Behind reports whether c is before other in the feed.
 func (c Cursor) Behind(other Cursor) bool {
 	return c.Position > other.Position || c.Position == other.Position && c.Number > other.Number
 }
@@ -33,9 +33,9 @@ func (c Cursor) Behind(other Cursor) bool {
 // Event is an event of a company's feed.
 type Event struct {
 	Cursor
-	ID   string // the header webhook-id, and the id in GET /v1/events
+	ID   string // value of the header webhook-id, and of id in GET /v1/events
 	Type string // such as email.bounced
-	// EmailID is the email, or the company for its own events: events with the same EmailID are delivered
+	// EmailID is the email, or the company for events of the company. Events with the same EmailID are delivered
 	// in order.
 	EmailID uuid.UUID
 	At      time.Time
@@ -45,14 +45,14 @@ type Event struct {
 // EventPage is a page of events.
 type EventPage struct {
 	Events []Event
-	// Next is the cursor behind the page, also behind events that the filter left out.
+	// Next is the cursor after the page, including events that the filter left out.
 	Next Cursor
-	// Skipped: events between the cursor and the page are no longer kept.
+	// Skipped means that events between the cursor and the page are no longer kept.
 	Skipped bool
 }
 
-// Read reads at most limit of the company's events behind a cursor whose types a filter selects. If
-// the cursor is older than the oldest event that is kept, it reads from there.
+// Read reads at most limit of the company's events after a cursor, of the types that filter selects. If the cursor is
+// older than the oldest stored event, it reads from that event.
 func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, filter []string, limit int) (EventPage, error) {
 	types := internalTypes(filter)
 	from := event.At(after.Position, after.Number)
@@ -75,7 +75,7 @@ func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, filte
 	return next, nil
 }
 
-// FindEvents reads events of the company by id. Those that are no longer kept are left out.
+// FindEvents reads events of the company by id. It leaves out events that are no longer stored.
 func (s *Store) FindEvents(ctx context.Context, company uuid.UUID, ids []string) (map[string]Event, error) {
 	all, err := s.feed.Find(ctx, company, ids)
 	if err != nil {
@@ -92,12 +92,10 @@ func (s *Store) FindEvents(ctx context.Context, company uuid.UUID, ids []string)
 	return found, nil
 }
 
-// catchUpSQL moves the cursors of endpoints without a new event to the newest position, so that an
-// catchUpSQL moves the cursors of endpoints without a new event to the newest position, so that an
-// endpoint whose company sends nothing does not fall behind the events that are kept. It reads the
-// company's newest event of each endpoint by event_feed_position, as behindSQL does, and locks the
-// endpoints that it changes. An endpoint that another transaction has locked is left for the next
-// time: the statement would hold the others while it waits.
+// catchUpSQL moves the cursors of endpoints without a new event to the newest position, so that the cursor of a company
+// that sends nothing does not become older than the stored events. It reads the company's newest event of each endpoint
+// by event_feed_position, as behindSQL does, and locks the endpoints that it changes. It skips endpoints that another
+// transaction has locked, because it would hold the others while it waits.
 const catchUpSQL = `
 WITH idle AS MATERIALIZED (
     SELECT e.id, p.newest FROM webhook_endpoints e, event_positions p
@@ -116,8 +114,8 @@ func (s *Store) CatchUp(ctx context.Context) error {
 	return nil
 }
 
-// eventData is the field data of a delivery: what GET /v1/events shows of the event. An event of the
-// company has its metadata only.
+// eventData is the field data of a delivery: what GET /v1/events shows of the event. An event of the company has only
+// its metadata.
 type eventData struct {
 	*emailData
 	Metadata json.RawMessage `json:"metadata"`

@@ -9,19 +9,19 @@ import (
 	"github.com/google/uuid"
 )
 
-// Work names an endpoint that may have something to do.
+// Work identifies an endpoint that may have deliveries, replays or new events.
 type Work struct {
 	EndpointID uuid.UUID `db:"id"`
 	CompanyID  uuid.UUID `db:"company_id"`
 }
 
 const (
-	// activeSQL leaves out the endpoints of suspended companies: nothing is sent for these, as they can read
-	// nothing. It finds the company by primary key.
+	// activeSQL leaves out the endpoints of suspended companies, which receive nothing, as these companies may not read
+	// either. It finds the company by primary key.
 	activeSQL = `NOT EXISTS (SELECT FROM companies c WHERE c.id = e.company_id AND c.suspended_at IS NOT NULL)`
 
-	// dueEndpointsSQL reads webhook_endpoints_due, which holds the endpoints with open deliveries and
-	// replays, and locks nothing. An endpoint that is down is due earlier, for a probe.
+	// dueEndpointsSQL reads the index webhook_endpoints_due, which contains the endpoints with open deliveries and
+	// replays, and locks nothing. An endpoint that is down is also due for a probe before due_at.
 	dueEndpointsSQL = `
 SELECT id, company_id FROM webhook_endpoints e
 WHERE status = 'ENABLED' AND due_at IS NOT NULL
@@ -30,9 +30,9 @@ WHERE status = 'ENABLED' AND due_at IS NOT NULL
   AND ` + activeSQL + `
 ORDER BY due_at LIMIT $1`
 
-	// behindSQL reads every endpoint, and for each the company's newest event by event_feed_position: LIMIT
-	// keeps Postgres from reading the events of all companies instead. It locks nothing. Endpoints whose
-	// cursor has stopped are left out.
+	// behindSQL reads every endpoint, and for each the company's newest event by event_feed_position. The LIMIT
+	// prevents Postgres from reading the events of all companies instead. It leaves out endpoints whose cursor has
+	// stopped. It locks nothing.
 	behindSQL = `
 SELECT e.id, e.company_id FROM webhook_endpoints e
 CROSS JOIN LATERAL (SELECT f.position FROM event_feed f
@@ -44,12 +44,12 @@ WHERE e.status = 'ENABLED' AND e.open_deliveries < $4
   AND (newest.position > e.feed_position OR e.feed_number < 4611686018427387904)
 LIMIT $1`
 
-	// headSQL reads the one row.
+	// headSQL reads the only row of event_positions and locks nothing.
 	headSQL = `SELECT newest FROM event_positions`
 )
 
-// Head returns the position of the newest event of all companies: while it does not change, no
-// endpoint has a new event.
+// Head returns the position of the newest event of all companies. While it does not change, no endpoint has a new
+// event.
 func (s *Store) Head(ctx context.Context) (int64, error) {
 	var head int64
 	if err := s.get(ctx, &head, headSQL); err != nil {
@@ -58,8 +58,8 @@ func (s *Store) Head(ctx context.Context) (int64, error) {
 	return head, nil
 }
 
-// Due lists endpoints with deliveries or replays that are due. probeAfter is how long after its last
-// failure an endpoint that is down gets a probe.
+// Due lists endpoints with deliveries or replays that are due. probeAfter is the time from the last failure of an
+// endpoint that is down to its next probe.
 func (s *Store) Due(ctx context.Context, probeAfter time.Duration, limit int) ([]Work, error) {
 	var all []Work
 	if err := s.selectAll(ctx, &all, dueEndpointsSQL, limit, DownFailures, probeAfter.Milliseconds()); err != nil {
@@ -68,7 +68,7 @@ func (s *Store) Due(ctx context.Context, probeAfter time.Duration, limit int) ([
 	return all, nil
 }
 
-// Behind lists endpoints with events behind their cursor.
+// Behind lists endpoints with events after their cursor.
 func (s *Store) Behind(ctx context.Context, probeAfter time.Duration, limit int) ([]Work, error) {
 	var all []Work
 	if err := s.selectAll(ctx, &all, behindSQL, limit, DownFailures, probeAfter.Milliseconds(), MaxOpen); err != nil {
@@ -84,7 +84,7 @@ type Lease struct {
 }
 
 const (
-	// leaseSQL locks one row by primary key, and none that another transaction has locked.
+	// leaseSQL locks one row by primary key. It skips a row that another transaction has locked.
 	leaseSQL = `
 UPDATE webhook_endpoints SET lease_token = $2, lease_until = now() + $3 * interval '1 ms'
 WHERE id = (SELECT id FROM webhook_endpoints
@@ -99,12 +99,13 @@ WHERE id = $1 AND lease_token = $2 AND lease_until > now() RETURNING id`
 	releaseSQL = `UPDATE webhook_endpoints SET lease_token = NULL, lease_until = NULL WHERE id = $1 AND lease_token = $2`
 )
 
-// Take takes the lease of an endpoint. ErrLeaseLost: another process has it.
+// Take takes the lease of an endpoint. ErrLeaseLost: another process has the lease or has locked the endpoint, or the
+// endpoint is disabled.
 func (s *Store) Take(ctx context.Context, l Lease, d time.Duration) error {
 	return s.lease(ctx, "lease webhook endpoint", leaseSQL, l, d)
 }
 
-// Renew extends a lease that has not ended.
+// Renew extends a lease that has not expired.
 func (s *Store) Renew(ctx context.Context, l Lease, d time.Duration) error {
 	return s.lease(ctx, "renew lease of webhook endpoint", renewSQL, l, d)
 }
@@ -121,7 +122,7 @@ func (s *Store) lease(ctx context.Context, what, statement string, l Lease, d ti
 	return nil
 }
 
-// Release gives up a lease. One that is lost already is not an error.
+// Release releases a lease. It returns no error for a lease that is lost already.
 func (s *Store) Release(ctx context.Context, l Lease) error {
 	if _, err := s.exec(ctx, releaseSQL, l.EndpointID, l.Token); err != nil {
 		return fmt.Errorf("release lease of webhook endpoint: %w", err)

@@ -10,14 +10,14 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// disableAsSQL locks the endpoint by primary key. It changes the reason of an endpoint that is disabled
-// already, so that its company cannot enable it.
+// disableAsSQL locks the endpoint by primary key. If the endpoint is disabled already, it changes the reason, so that
+// the company cannot enable it.
 const disableAsSQL = `
 UPDATE webhook_endpoints SET
     status = 'DISABLED', disabled_reason = 'OPERATOR', disabled_at = coalesce(disabled_at, now()), lease_token = NULL, lease_until = NULL, updated_at = now()
 WHERE id = $1 AND company_id = $2 AND disabled_reason IS DISTINCT FROM 'OPERATOR'`
 
-// DisableAs disables the endpoint for an operator: its company cannot enable it.
+// DisableAs disables the endpoint for an operator. Its company cannot enable it then.
 func (s *Store) DisableAs(ctx context.Context, by audit.Operator, company, id uuid.UUID) error {
 	changed, err := audit.Apply(ctx, s.db, by, audit.Change{Action: "webhook.disable", Company: company, Subject: id.String()}, func(tx *sqlx.Tx, _ *audit.Change) error {
 		if _, err := audit.Affected(tx.ExecContext(ctx, disableAsSQL, id, company)); err != nil {
@@ -35,7 +35,7 @@ func (s *Store) DisableAs(ctx context.Context, by audit.Operator, company, id uu
 	return pg.Wrap("disable webhook endpoint", err)
 }
 
-// EnableAs enables the endpoint for an operator, also if an operator has disabled it.
+// EnableAs enables the endpoint for an operator, even if an operator has disabled it.
 func (s *Store) EnableAs(ctx context.Context, by audit.Operator, company, id uuid.UUID) error {
 	changed, err := audit.Apply(ctx, s.db, by, audit.Change{Action: "webhook.enable", Company: company, Subject: id.String()}, func(tx *sqlx.Tx, _ *audit.Change) error {
 		if _, err := audit.Affected(tx.ExecContext(ctx, enableSQL, id, company, true)); err != nil {

@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/store/event"
 )
 
-// MaxReplays is how many replays of one endpoint run at the same time.
+// MaxReplays is the maximum number of running replays of one endpoint.
 const MaxReplays = 5
 
 const replayColumns = `
@@ -22,7 +22,7 @@ const (
 	runningReplaysSQL = `
 SELECT count(*) FROM webhook_replays WHERE endpoint_id = $1 AND company_id = $2 AND status = 'RUNNING' AND id <> $3`
 
-	// createReplaySQL may run twice. A replay of failed deliveries has no end among the events.
+	// createReplaySQL may run twice. A replay of failed deliveries has no last event.
 	createReplaySQL = `
 INSERT INTO webhook_replays (id, endpoint_id, company_id, since, until, feed_position, last_position)
 VALUES ($3, $1, $2, $4, $5, $6, $7)
@@ -32,21 +32,21 @@ ON CONFLICT (id) DO NOTHING`
 	findReplaySQL = `SELECT ` + replayColumns + ` FROM webhook_replays WHERE id = $3 AND endpoint_id = $1 AND company_id = $2`
 )
 
-// Ends reports whether no event behind the cursor belongs to the replay. The last row of the feed that belongs to
-// it may have more events than a page.
+// Ends reports whether no event after the cursor belongs to the replay. The replay's last row of the feed may have more
+// events than a page.
 func (r Replay) Ends(c Cursor) bool {
 	return c.Position > r.LastPosition || c.Position == r.LastPosition && c.Number == wholeRow
 }
 
-// wholeRow as the number of a cursor is behind all events of its row: see event.At.
+// wholeRow as the number of a cursor means after all events of its row: see event.At.
 const wholeRow = 1 << 62
 
-// recordedLate is how long after it happened an event may be recorded and still be found by its time:
-// the provider reports deliveries and bounces late.
+// recordedLate is how long after it happened an event may be recorded and still be found by its time. The provider
+// reports deliveries and bounces late.
 const recordedLate = 24 * time.Hour
 
-// CreateReplay stores a replay, which the worker processes. The events of a range of time are searched
-// before the endpoint is locked.
+// CreateReplay stores a replay, which the worker processes. It searches the events of a time range before it locks the
+// endpoint.
 func (s *Store) CreateReplay(ctx context.Context, r Replay) (Replay, error) {
 	var from, to event.Cursor
 	if r.Since != nil {
@@ -84,9 +84,9 @@ func (s *Store) FindReplay(ctx context.Context, company, endpoint, id uuid.UUID)
 	return r, nil
 }
 
-// replayFailedSQL takes the failed deliveries along webhook_deliveries_failed and locks them. One that
-// comes behind another open delivery of its email waits for it. Those that fail again are newer than
-// the replay, by updated_at.
+// replayFailedSQL selects failed deliveries along webhook_deliveries_failed and locks them. A delivery behind another
+// open one of its email becomes WAITING. Deliveries that fail again have a later updated_at than the replay, so they
+// are not selected again.
 const replayFailedSQL = `
 WITH next AS (
     SELECT d.id, d.email_id, d.position FROM webhook_deliveries d
@@ -101,8 +101,8 @@ UPDATE webhook_deliveries d SET
     status = CASE WHEN r.first THEN 'RETRYING' ELSE 'WAITING' END, next_at = CASE WHEN r.first THEN now() END, attempts = 0, updated_at = now()
 FROM ranked r WHERE d.id = r.id RETURNING d.id`
 
-// ReplayFailed makes the next failed deliveries of a replay due, at most limit of them, and records the
-// progress. ErrLeaseLost: nothing was written.
+// ReplayFailed makes the next failed deliveries of a replay due, at most limit, and records the progress. ErrLeaseLost:
+// nothing was written.
 func (s *Store) ReplayFailed(ctx context.Context, l Lease, r Replay, limit int) (n int, err error) {
 	err = s.inTx(ctx, func(tx *sqlx.Tx) error {
 		var held Endpoint

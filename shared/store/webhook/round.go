@@ -12,20 +12,20 @@ import (
 	"github.com/lib/pq"
 )
 
-// RoundSize is how many deliveries a round attempts at most.
+// RoundSize is the maximum number of deliveries that a round attempts.
 const RoundSize = 100
 
-// Round is what an endpoint has to do now.
+// Round is the work of an endpoint that is due now.
 type Round struct {
 	Endpoint
-	// Due are the deliveries to attempt, at most one of each email.
+	// Due holds the deliveries to attempt, at most one per email.
 	Due []Delivery
-	// Probe: the endpoint is down and Due is one delivery that is not due: it is attempted to find out
-	// whether the endpoint is up again, and a failure does not count as an attempt of the delivery.
+	// Probe means that the endpoint is down, and Due is one delivery that is not due. It is attempted to check whether
+	// the endpoint is up again; a failure does not count as an attempt of the delivery.
 	Probe bool
-	// OpenEmails are the emails with open deliveries: later events of them wait.
+	// OpenEmails are the emails with open deliveries. Later events of these emails wait.
 	OpenEmails []uuid.UUID
-	// Replay is the oldest running one; nil = none.
+	// Replay is the oldest running replay; nil = none.
 	Replay *Replay
 }
 
@@ -38,14 +38,15 @@ const (
 SELECT ` + deliveryColumns + ` FROM webhook_deliveries
 WHERE endpoint_id = $1 AND status = 'RETRYING' AND next_at <= now() ORDER BY next_at, id LIMIT $2`
 
-	// probeSQL is the same without the time, if the endpoint's last failure is old enough.
+	// probeSQL reads along webhook_deliveries_retrying without the condition on next_at, if the endpoint's last failure
+	// is old enough.
 	probeSQL = `
 SELECT ` + deliveryColumns + ` FROM webhook_deliveries d
 WHERE endpoint_id = $1 AND status = 'RETRYING'
   AND (SELECT last_failure_at <= now() - $2 * interval '1 ms' FROM webhook_endpoints e WHERE e.id = $1)
 ORDER BY next_at, id LIMIT 1`
 
-	// openEmailsSQL reads webhook_deliveries_open, which holds little more than MaxOpen rows of an endpoint.
+	// openEmailsSQL reads webhook_deliveries_open, which has little more than MaxOpen rows per endpoint.
 	openEmailsSQL = `
 SELECT DISTINCT email_id FROM webhook_deliveries
 WHERE endpoint_id = $1 AND status IN ('RETRYING', 'WAITING') AND email_id IS NOT NULL`
@@ -54,8 +55,8 @@ WHERE endpoint_id = $1 AND status IN ('RETRYING', 'WAITING') AND email_id IS NOT
 	runningReplaySQL = `SELECT ` + replayColumns + ` FROM webhook_replays WHERE endpoint_id = $1 AND status = 'RUNNING' ORDER BY id LIMIT 1`
 )
 
-// Load reads what the endpoint of a lease has to do. probeAfter is how long after its last failure an
-// endpoint that is down gets a probe. ErrLeaseLost: the lease has ended, or the company is suspended.
+// Load reads the work of the endpoint of a lease. probeAfter is the time from the last failure of an endpoint that is
+// down to its next probe. ErrLeaseLost: the lease has expired, or the company is suspended.
 func (s *Store) Load(ctx context.Context, l Lease, probeAfter time.Duration) (Round, error) {
 	var r Round
 	err := s.get(ctx, &r.Endpoint, heldSQL, l.EndpointID, l.Token)
@@ -85,22 +86,22 @@ func (s *Store) Load(ctx context.Context, l Lease, probeAfter time.Duration) (Ro
 	return r, nil
 }
 
-// Result is what a round did.
+// Result is the result of a round.
 type Result struct {
-	// New are deliveries without a row so far that failed, or wait behind one of the same email.
+	// New holds deliveries without a row that failed, or that wait for an earlier one of the same email.
 	New []Attempted
-	// Attempted are deliveries with a row, in their new state. Wait is the time until NextAt.
+	// Attempted holds deliveries with a row, in their new state. Wait is the time until NextAt.
 	Attempted []Attempted
-	// Cursor is the endpoint's new one; the zero Cursor = unchanged.
+	// Cursor is the endpoint's new cursor; the zero Cursor = unchanged.
 	Cursor
-	// Succeeded: at least one attempt succeeded, and the failures before it are forgotten.
+	// Succeeded means that at least one attempt succeeded, which resets the earlier failures.
 	Succeeded bool
-	// Failures are the failed attempts since then, and Error the code of the last one.
+	// Failures is the number of failed attempts since the last success, and Error the code of the last one.
 	Failures int
 	Error    string
-	// Gone: the endpoint answered 410, which disables it.
+	// Gone means that the endpoint answered 410, which disables it.
 	Gone bool
-	// RetryAfter is how long the endpoint asked to be left alone; 0 = it did not.
+	// RetryAfter is the pause that the endpoint requested; 0 = none.
 	RetryAfter time.Duration
 	// Replay is the replay's progress; nil = none.
 	Replay *ReplayProgress
@@ -112,7 +113,7 @@ type Attempted struct {
 	Wait time.Duration // until the next attempt, for RETRYING
 }
 
-// ReplayProgress is how far a round took a replay.
+// ReplayProgress is the progress of a replay in a round.
 type ReplayProgress struct {
 	ID uuid.UUID
 	Cursor
@@ -123,7 +124,7 @@ type ReplayProgress struct {
 // Recorded is the endpoint after a round.
 type Recorded struct {
 	Endpoint
-	// DisabledNow: this round disabled it.
+	// DisabledNow means that this round disabled the endpoint.
 	DisabledNow bool
 }
 
@@ -131,8 +132,8 @@ const (
 	// lockHeldSQL locks the endpoint by primary key.
 	lockHeldSQL = `SELECT ` + endpointColumns + ` FROM webhook_endpoints WHERE id = $1 AND lease_token = $2 AND lease_until > now() FOR UPDATE`
 
-	// insertDeliveriesSQL locks the rows that it inserts. A replay may repeat an event that has a row: it
-	// is attempted again unless it is open.
+	// insertDeliveriesSQL locks the rows that it inserts. A replay may repeat an event that has a row: the statement
+	// then updates that row unless it is open.
 	insertDeliveriesSQL = `
 INSERT INTO webhook_deliveries AS d
     (id, endpoint_id, company_id, event_id, type, position, email_id, status, attempts, next_at, last_attempt_at, last_status, last_error, last_took_ms)
@@ -156,7 +157,7 @@ FROM unnest($2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7
     AS n (id, status, attempts, wait, last_status, last_error, took)
 WHERE d.id = n.id AND d.endpoint_id = $1`
 
-	// advanceSQL makes the next delivery of each email due whose earlier one has ended. It reads
+	// advanceSQL makes the next waiting delivery of each email due after an earlier one has ended. It reads
 	// webhook_deliveries_open and locks the rows that it changes.
 	advanceSQL = `
 UPDATE webhook_deliveries d SET status = 'RETRYING', next_at = now(), updated_at = now()
@@ -193,9 +194,9 @@ UPDATE webhook_replays SET
 WHERE id = $2 AND endpoint_id = $1 AND status = 'RUNNING'`
 )
 
-// Record commits what a round did: the cursor, the deliveries and the endpoint's health in one
-// transaction. After a crash before it, the whole round is repeated. disableAfter is how long an endpoint may
-// fail before it is disabled. ErrLeaseLost: nothing was written.
+// Record commits the result of a round: the cursor, the deliveries and the endpoint's health in one transaction. After
+// a crash before the commit the whole round is repeated. disableAfter is how long an endpoint may fail before it is
+// disabled. ErrLeaseLost: nothing was written.
 func (s *Store) Record(ctx context.Context, l Lease, r Result, disableAfter time.Duration) (Recorded, error) {
 	var after Recorded
 	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
@@ -249,8 +250,7 @@ func (s *Store) Record(ctx context.Context, l Lease, r Result, disableAfter time
 	return after, nil
 }
 
-// writeDeliveries inserts the new rows, updates the attempted ones, and makes those due that waited
-// for them.
+// writeDeliveries inserts the new rows, updates the attempted ones, and makes the deliveries due that waited for them.
 func writeDeliveries(ctx context.Context, tx *sqlx.Tx, e Endpoint, r Result) error {
 	if len(r.New) > 0 {
 		if err := insertDeliveries(ctx, tx, e, r.New); err != nil {

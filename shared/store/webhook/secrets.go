@@ -13,7 +13,7 @@ import (
 // Secrets are the encrypted secrets of one endpoint.
 type Secrets struct {
 	ID        uuid.UUID `db:"id"`
-	CompanyID uuid.UUID `db:"company_id"` // to which they are bound
+	CompanyID uuid.UUID `db:"company_id"` // the encryption is bound to it
 	Secret    []byte    `db:"secret_enc"`
 	OldSecret []byte    `db:"old_secret_enc"` // nil = none
 }
@@ -22,7 +22,7 @@ const (
 	// secretsSQL reads along webhook_endpoints_pkey and locks nothing.
 	secretsSQL = `SELECT id, company_id, secret_enc, old_secret_enc FROM webhook_endpoints WHERE id > $1 ORDER BY id LIMIT $2`
 
-	// reencryptSecretsSQL locks one row by primary key. A secret that was rotated meanwhile is kept.
+	// reencryptSecretsSQL locks one row by primary key. It keeps a secret that was rotated meanwhile.
 	reencryptSecretsSQL = `
 UPDATE webhook_endpoints SET
     secret_enc = CASE WHEN secret_enc = $2 THEN $3 ELSE secret_enc END,
@@ -30,7 +30,7 @@ UPDATE webhook_endpoints SET
 WHERE id = $1`
 )
 
-// Secrets lists the secrets of at most limit endpoints of all companies behind after.
+// Secrets lists the secrets of at most limit endpoints of all companies, by id, after the id after.
 func (s *Store) Secrets(ctx context.Context, after uuid.UUID, limit int) ([]Secrets, error) {
 	var all []Secrets
 	if err := s.selectAll(ctx, &all, secretsSQL, after, limit); err != nil {
@@ -47,7 +47,7 @@ func (s *Store) Reencrypt(ctx context.Context, was, now Secrets) error {
 	return nil
 }
 
-// Each deletes the oldest rows along the primary key, whose ids hold their time, and locks them.
+// Each of these statements deletes the oldest rows along the primary key, whose ids contain their time, and locks them.
 const (
 	cleanDeliveriesSQL = `
 DELETE FROM webhook_deliveries WHERE id IN (
@@ -59,7 +59,7 @@ DELETE FROM webhook_replays WHERE id IN (
     SELECT id FROM webhook_replays WHERE id < $1 AND finished_at < now() - $2 * interval '1 ms' ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED)`
 )
 
-// CleanDeliveries deletes deliveries that ended longer than age ago, at most limit, and returns how many.
+// CleanDeliveries deletes deliveries that ended longer than age ago, at most limit, and returns the number deleted.
 func (s *Store) CleanDeliveries(ctx context.Context, age time.Duration, limit int) (int, error) {
 	n, err := s.exec(ctx, cleanDeliveriesSQL, idAt(time.Now().Add(-age)), age.Milliseconds(), limit)
 	return int(n), pg.Wrap("clean webhook deliveries", err)
@@ -71,7 +71,7 @@ func (s *Store) CleanReplays(ctx context.Context, age time.Duration, limit int) 
 	return int(n), pg.Wrap("clean webhook replays", err)
 }
 
-// idAt is the smallest UUIDv7 of a time.
+// idAt returns the smallest UUIDv7 of a time.
 func idAt(t time.Time) (id uuid.UUID) {
 	for i, ms := 5, t.UnixMilli(); i >= 0; i, ms = i-1, ms>>8 {
 		id[i] = byte(ms)

@@ -32,7 +32,7 @@ func (s *Store) selectAll(ctx context.Context, into any, statement string, args 
 	return s.db.Select(ctx, into, statement, args...)
 }
 
-// exec returns the number of rows.
+// exec returns the number of affected rows.
 func (s *Store) exec(ctx context.Context, statement string, args ...any) (int64, error) {
 	result, err := s.db.Exec(ctx, statement, args...)
 	if err != nil {
@@ -41,7 +41,8 @@ func (s *Store) exec(ctx context.Context, statement string, args ...any) (int64,
 	return result.RowsAffected()
 }
 
-// write runs a statement that writes and returns its rows. runs is how often it was run: more than once if the connection broke.
+// write runs a statement that writes, and scans its rows into into. runs is how often it ran: more than once if the
+// connection broke.
 func (s *Store) write(ctx context.Context, into any, statement string, args ...any) (runs int, err error) {
 	return pg.WriteCounted(func(args []any) error { return s.db.SelectContext(ctx, into, statement, args...) }, args...)
 }
@@ -52,8 +53,8 @@ func (s *Store) one(ctx context.Context, what, statement string, args ...any) er
 	return oneRow(what, n, err)
 }
 
-// inTx is a transaction, with a limit for the wait for locks: an endpoint whose row another
-// transaction has locked delays only itself, and not for long.
+// inTx runs do in a transaction with a lock timeout: an endpoint whose row another transaction has locked delays only
+// itself, for 2 s at most.
 func (s *Store) inTx(ctx context.Context, do func(tx *sqlx.Tx) error) error {
 	return s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, lockTimeoutSQL); err != nil {
@@ -63,5 +64,5 @@ func (s *Store) inTx(ctx context.Context, do func(tx *sqlx.Tx) error) error {
 	})
 }
 
-// lockTimeoutSQL holds until the end of the transaction.
+// lockTimeoutSQL applies until the end of the transaction.
 const lockTimeoutSQL = `SET LOCAL lock_timeout = '2s'`

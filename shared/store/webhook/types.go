@@ -21,7 +21,7 @@ func Types() []string {
 
 const emailPrefix, companyPrefix = "email.", "company."
 
-// TypeOf is the public name of an event type: email.delivery_delayed for DELIVERY_DELAYED, and
+// TypeOf returns the public name of an event type: email.delivery_delayed for DELIVERY_DELAYED, and
 // company.mailings_paused for MAILINGS_PAUSED.
 func TypeOf(t email.EventType) string {
 	if slices.Contains(event.CompanyTypes(), t) {
@@ -53,7 +53,7 @@ func text(s *string) string {
 	return *s
 }
 
-// oneRow returns pg.ErrNotFound for a statement without a row.
+// oneRow returns pg.ErrNotFound if a statement affected no row.
 func oneRow(what string, n int64, err error) error {
 	if err == nil && n == 0 {
 		err = errNotFound
