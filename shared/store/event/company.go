@@ -13,8 +13,8 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Types of events of a company, which are about none of its emails. The reputation guard writes them, and
-// package webhook WebhookDisabled.
+// Types of events of a company, which are about none of its emails. Package webhook writes WebhookDisabled, the
+// reputation guard the others.
 const (
 	ReputationWarning email.EventType = "REPUTATION_WARNING"
 	MailingsPaused    email.EventType = "MAILINGS_PAUSED"
@@ -34,7 +34,7 @@ func Types() []email.EventType {
 	return all
 }
 
-// addSQL inserts one row; a trigger adds it to the feed, behind all events that the feed has.
+// addSQL inserts one row. A trigger adds it to the feed, after all events of the feed.
 const addSQL = `INSERT INTO company_events (id, company_id, type, metadata) VALUES ($1, $2, $3, $4)`
 
 // AddOfCompany adds an event of the company in the caller's transaction.

@@ -1,15 +1,13 @@
-// Package event reads the feed of a company's events: every event of its emails, and those of the company
-// itself (company_events), in an order that never changes. GET /v1/events and webhooks read it.
+// Package event reads the feed of a company's events: every event of its emails, and those of the company itself
+// (company_events), in an order that never changes. GET /v1/events and webhooks read it.
 //
-// Events are inserted by whatever changes an email; a trigger adds a row to event_feed for each
-// statement and company (schema/migrations/00034_event_feed.sql). The row has no position until
-// AssignPositions gives it one, after its transaction has committed. So a row that commits late has
-// a late position, nothing ever appears behind a position that a reader has seen, and no reader
-// waits for an open transaction.
+// Every statement that changes an email inserts events. For each statement and company a trigger adds a row to
+// event_feed (schema/migrations/00034_event_feed.sql). The row has no position until AssignPositions gives it one,
+// after its transaction has committed. So a row that commits late gets a late position, nothing ever appears before a
+// position that a reader has seen, and no reader waits for an open transaction.
 //
-// Two statements about the same email lock its row, so the later one begins after the commit of
-// the earlier one and has the higher id. Positions are assigned by id among all rows that are
-// visible, so they follow each email's timeline.
+// Two statements about the same email lock its row, so the later one begins after the commit of the earlier one and has
+// the higher id. Positions are assigned by id among all visible rows, so they follow each email's timeline.
 package event
 
 import (
@@ -35,8 +33,7 @@ type Store struct{ db *pg.DB }
 // New returns a Store on db, the DB of store.Open.
 func New(db *pg.DB) *Store { return &Store{db: db} }
 
-// ErrExpired: the cursor is older than the feed's history, or of a database that was since restored
-// to an earlier time.
+// ErrExpired: the cursor is older than the stored events, or the database was restored to a time before the cursor.
 var ErrExpired = errors.New("the cursor is older than the history of events, or the database was restored to an earlier time")
 
 // Event is one event of the feed.
@@ -44,7 +41,7 @@ type Event struct {
 	Position  int64           `db:"position"` // of the row of event_feed
 	EmailID   uuid.UUID       `db:"email_id"` // the event's own id if OfCompany
 	Seq       int             `db:"seq"`
-	OfCompany bool            `db:"of_company"` // it is about no email: its type is one of CompanyTypes
+	OfCompany bool            `db:"of_company"` // not about an email; its type is one of CompanyTypes
 	Type      email.EventType `db:"type"`
 	Metadata  json.RawMessage `db:"metadata"`
 	CreatedAt time.Time       `db:"created_at"`
@@ -62,37 +59,37 @@ type Event struct {
 	email int // the index of the email in its row of event_feed
 }
 
-// ID identifies the event: the same for each reader, at any time.
+// ID returns the id of the event, which never changes and is the same for every reader.
 func (e Event) ID() string { return e.EmailID.String() + "." + strconv.Itoa(e.Seq) }
 
-// Cursor returns the cursor behind the event.
+// Cursor returns the cursor after the event.
 func (e Event) Cursor() Cursor { return Cursor{Position: e.Position, email: e.email, seq: e.Seq} }
 
 // Cursor is a place in the feed. The zero value is before its first event.
 type Cursor struct {
-	// Position is a row of event_feed; the place is after the row's event seq of its email
-	// with the index email, or after the whole row if email is wholeRow.
+	// Position is a row of event_feed. The cursor is after event seq of the email with the index email in that row, or
+	// after the whole row if email is wholeRow.
 	Position   int64
 	email, seq int
 }
 
-// wholeRow as the email of a cursor means that all of the row was read.
+// wholeRow as the email of a cursor means after all events of the row.
 const wholeRow = 1 << 30
 
-// Behind returns the cursor behind all rows up to position.
+// Behind returns the cursor after all rows up to position.
 func Behind(position int64) Cursor { return Cursor{Position: position, email: wholeRow} }
 
-// Place returns the cursor as two numbers that compare as cursors do, for tables that store it.
+// Place returns the cursor as two numbers that sort like cursors, for tables that store it.
 func (c Cursor) Place() (position, number int64) {
 	return c.Position, int64(c.email)<<32 | int64(c.seq)
 }
 
-// At is the reverse of Place. A number of 1<<62 is behind the whole row.
+// At is the reverse of Place. A number of 1<<62 means after the whole row.
 func At(position, number int64) Cursor {
 	return Cursor{Position: position, email: int(number >> 32), seq: int(number & math.MaxUint32)}
 }
 
-// ParseID returns the email and the seq that ID names.
+// ParseID returns the email and the seq of an id that Event.ID returned.
 func ParseID(id string) (emailID uuid.UUID, seq int, err error) {
 	first, last, found := strings.Cut(id, ".")
 	emailID, err = uuid.Parse(first)
@@ -103,7 +100,7 @@ func ParseID(id string) (emailID uuid.UUID, seq int, err error) {
 	return emailID, seq, nil
 }
 
-// String is the cursor as clients see it.
+// String returns the cursor in the form that clients see.
 func (c Cursor) String() string {
 	text := strconv.FormatInt(c.Position, 10)
 	if c.email != wholeRow && c.Position > 0 {
@@ -112,7 +109,7 @@ func (c Cursor) String() string {
 	return base64.RawURLEncoding.EncodeToString([]byte("e" + text))
 }
 
-// ParseCursor reads what String has written.
+// ParseCursor parses a cursor that String returned.
 func ParseCursor(text string) (Cursor, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	numbers := strings.Split(strings.TrimPrefix(string(raw), "e"), ".")

@@ -14,11 +14,10 @@ import (
 )
 
 const (
-	// rowsPerRead is how many rows of event_feed one query reads: a row has the events of up to 256
-	// emails.
+	// rowsPerRead is the number of rows of event_feed that one query reads. A row has the events of up to 256 emails.
 	rowsPerRead = 100
-	// emailsPerRead bounds the emails whose events one query reads, and scanned those that one Read
-	// passes over because their events have other types.
+	// emailsPerRead limits the emails whose events one query reads. scanned limits the emails that one Read reads,
+	// including those without an event of the requested types.
 	emailsPerRead = 500
 	scanned       = 10_000
 )
@@ -26,17 +25,17 @@ const (
 // Page is a part of a company's feed.
 type Page struct {
 	Events []Event
-	// Next continues after the page; it also moves on where no event has one of the types.
+	// Next is the cursor of the next page. It also moves past events of other types.
 	Next Cursor
-	// More: there is more behind Next now.
+	// More means that the feed has rows after Next now.
 	More bool
-	// Oldest is the oldest cursor that is valid, and Newest the one behind all events of now.
+	// Oldest is the oldest valid cursor, and Newest the cursor after all current events.
 	Oldest, Newest Cursor
 }
 
-// Read returns the company's events behind the cursor, of the types or all if there are none, at
-// most limit. It reads a limited number of emails, so a page may be short, or empty, and have More.
-// ErrExpired comes with a Page that has Oldest and Newest.
+// Read returns at most limit of the company's events after the cursor, of the given types, or of all types if there are
+// none. It reads a limited number of emails, so a page may be short or empty and still have More. With ErrExpired it
+// returns a Page that has Oldest and Newest.
 func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, types []email.EventType, limit int) (Page, error) {
 	page := Page{Next: after}
 	for read := 0; ; {
@@ -77,8 +76,7 @@ func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, types
 	}
 }
 
-// Find returns events of the company by their ids, in that order. Those that are no longer kept are
-// left out.
+// Find returns events of the company by their ids, in that order. It leaves out events that are no longer stored.
 func (s *Store) Find(ctx context.Context, company uuid.UUID, ids []string) ([]Event, error) {
 	emails := make([]feedEmail, len(ids))
 	for i, id := range ids {
@@ -95,8 +93,8 @@ func (s *Store) Find(ctx context.Context, company uuid.UUID, ids []string) ([]Ev
 	return found, nil
 }
 
-// feedRow is a row of event_feed with the bounds of the feed; a feed without further rows has one
-// without emails.
+// feedRow is a row of event_feed with the bounds of the feed. If the feed has no further row, the query returns one
+// feedRow without emails.
 type feedRow struct {
 	Newest    int64          `db:"newest"`
 	Deleted   int64          `db:"deleted"`
@@ -106,8 +104,8 @@ type feedRow struct {
 	LastSeqs  pq.Int64Array  `db:"last_seqs"`
 }
 
-// rowsSQL reads along event_feed_position, and the bounds in the same snapshot: all rows up to
-// newest are visible in it. It locks nothing.
+// rowsSQL reads along event_feed_position, and the bounds in the same snapshot, in which all rows up to newest are
+// visible. It locks nothing.
 const rowsSQL = `
 SELECT p.newest, p.deleted, coalesce(f.position, 0) AS position, f.email_ids::text[] AS email_ids, f.first_seqs, f.last_seqs
 FROM event_positions p LEFT JOIN LATERAL (
@@ -135,8 +133,8 @@ type feedEmail struct {
 	first, last int
 }
 
-// emailsOf returns the emails that have events behind the cursor, at most emailsPerRead, and
-// whether these are all that the feed has.
+// emailsOf returns the emails that have events after the cursor, at most emailsPerRead. all means that the feed has no
+// others.
 func emailsOf(rows []feedRow, after Cursor) (emails []feedEmail, all bool) {
 	for _, row := range rows {
 		for i, id := range row.EmailIDs {
@@ -153,10 +151,9 @@ func emailsOf(rows []feedRow, after Cursor) (emails []feedEmail, all bool) {
 	return emails, len(rows) < rowsPerRead
 }
 
-// eventsSQL reads events, logs and outbox rows by primary key, and the aggregates along
-// outbox_aggregates_outbox. $5 and $6 are the smallest and the greatest id, which choose the
-// partitions. Events of the company are read by primary key too: they are single events with the
-// number 1. It locks nothing.
+// eventsSQL reads events, logs and outbox rows by primary key, and the aggregates along outbox_aggregates_outbox. $5
+// and $6 are the smallest and the greatest id, which select the partitions. It reads events of the company by primary
+// key too: each of them is a single event with seq 1. It locks nothing.
 const eventsSQL = `
 SELECT t.n AS n, e.email_log_id AS email_id, e.seq, false AS of_company, e.type, e.metadata, e.created_at,
        l.recipient, l.request_id, l.external_id, l.tags, a.aggregate_type, a.aggregate_id, a.event_type,

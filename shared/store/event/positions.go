@@ -11,28 +11,26 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// waitingSQL looks along event_feed_waiting, from the transactions on that the last completed round
-// may have missed. from_xid is ignored if this cluster has not come so far: a restored database has
-// another count of transactions. It locks nothing. ORDER BY makes Postgres read the index: from statistics of a time when many
-// rows had no position it would expect to find one soon, and read the whole feed. In an EXISTS it would ignore ORDER BY.
+// waitingSQL reads along event_feed_waiting, starting at the transactions that the last completed round may have
+// missed. It ignores from_xid if this cluster has not reached it: a restored database has another transaction counter.
+// It locks nothing. ORDER BY makes Postgres use the index: with statistics from a time when many rows had no position,
+// the planner would expect to find one soon and scan the whole feed. In an EXISTS it would ignore ORDER BY.
 const waitingSQL = `
 SELECT (
     SELECT xid FROM event_feed WHERE position IS NULL AND xid >= (
         SELECT CASE WHEN from_xid <= pg_snapshot_xmax(pg_current_snapshot()) THEN from_xid ELSE '0' END FROM event_positions)
     ORDER BY xid LIMIT 1) IS NOT NULL`
 
-// assignSQL gives positions to the visible rows with the smallest ids, which it finds along
-// event_feed_waiting and locks by primary key, if it can lock the only row of event_positions: a
-// process that finds it locked leaves the round to the one that has it. It is one statement, so a
-// process that is frozen does not hold the lock.
+// assignSQL gives positions to the visible rows with the smallest ids. It finds them along event_feed_waiting and locks
+// them by primary key, if it can lock the only row of event_positions. A process that finds that row locked does
+// nothing, since another process runs the round. It is one statement, so a process that is frozen does not hold the
+// lock.
 //
-// Its snapshot may be older than the lock. Rows that another process has given positions in between
-// are left out by the UPDATE, which reads their newest version, and the others get higher positions.
-// A row that the other process saw has been visible together with all earlier ones of its email, so
-// the order holds.
+// Its snapshot may be older than the lock. The UPDATE leaves out rows to which another process has given positions in
+// between, because it reads their newest version; the other rows get higher positions. A row that the other process saw
+// was visible together with all earlier ones of its email, so the order holds.
 //
-// When it leaves no row, all transactions below the oldest one that still runs are done with, and
-// from_xid moves there.
+// If no row is left, all transactions older than the oldest running one are complete, and from_xid moves there.
 const assignSQL = `
 WITH lead AS MATERIALIZED (
     SELECT newest FROM event_positions WHERE singleton FOR NO KEY UPDATE SKIP LOCKED
@@ -52,8 +50,8 @@ WITH lead AS MATERIALIZED (
 )
 SELECT count(*) FROM positioned`
 
-// AssignPositions gives committed rows of the feed their positions, at most limit, in one commit. It
-// returns how many; 0 also while another process does it.
+// AssignPositions assigns positions to committed rows of the feed, at most limit, in one commit. It returns how many; 0
+// also if another process is assigning positions.
 func (s *Store) AssignPositions(ctx context.Context, limit int) (assigned int, err error) {
 	var waiting bool
 	if err := s.db.Get(ctx, &waiting, waitingSQL); err != nil || !waiting {
@@ -63,13 +61,13 @@ func (s *Store) AssignPositions(ctx context.Context, limit int) (assigned int, e
 	return assigned, pg.Wrap("assign positions to events", err)
 }
 
-// lagSQL reads the row that waits longest along event_feed_waiting. It locks nothing.
+// lagSQL reads the oldest row without a position along event_feed_waiting. It locks nothing.
 const lagSQL = `
 SELECT coalesce(extract(epoch FROM clock_timestamp() - min(created_at)) * 1000, 0)::bigint
 FROM event_feed WHERE position IS NULL AND xid >= (
     SELECT CASE WHEN from_xid <= pg_snapshot_xmax(pg_current_snapshot()) THEN from_xid ELSE '0' END FROM event_positions)`
 
-// Lag returns the age of the oldest event that is committed and has no position; 0 if there is none.
+// Lag returns the age of the oldest committed event without a position, or 0 if there is none.
 func (s *Store) Lag(ctx context.Context) (time.Duration, error) {
 	var ms int64
 	if err := s.db.Get(ctx, &ms, lagSQL); err != nil {
@@ -78,13 +76,13 @@ func (s *Store) Lag(ctx context.Context) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// newestSQL reads for each company at most one row of the feed along event_feed_position: LIMIT keeps
-// Postgres from reading those of all companies instead. It locks nothing.
+// newestSQL reads at most one row of the feed per company along event_feed_position. The LIMIT prevents Postgres from
+// reading the rows of all companies instead. It locks nothing.
 const newestSQL = `
 SELECT c.id FROM unnest($1::uuid[], $2::bigint[]) AS c(id, position)
 CROSS JOIN LATERAL (SELECT FROM event_feed f WHERE f.company_id = c.id AND f.position > c.position ORDER BY f.position LIMIT 1) newer`
 
-// WithEvents returns those of the companies that have events after their cursors' rows.
+// WithEvents returns the companies that have events after the row of their cursor.
 func (s *Store) WithEvents(ctx context.Context, after map[uuid.UUID]Cursor) ([]uuid.UUID, error) {
 	ids, positions := make([]string, 0, len(after)), make([]int64, 0, len(after))
 	for id, cursor := range after {
@@ -97,8 +95,8 @@ func (s *Store) WithEvents(ctx context.Context, after map[uuid.UUID]Cursor) ([]u
 	return found, nil
 }
 
-// purgeSQL deletes along the primary key, which sorts by time, and stores the highest
-// deleted position. It waits for a process that is assigning positions, for some milliseconds.
+// purgeSQL deletes along the primary key, which sorts by time, and stores the highest deleted position. If a process is
+// assigning positions, purgeSQL waits for it, some milliseconds.
 const purgeSQL = `
 WITH old AS (
     DELETE FROM event_feed WHERE position IS NOT NULL AND created_at < now() - $1 * interval '1 ms'
@@ -109,8 +107,8 @@ WITH old AS (
 )
 SELECT count(*) FROM old`
 
-// Purge deletes rows of the feed that are older than age, at most limit, and returns how many. Events of
-// companies that are as old are deleted too.
+// Purge deletes rows of the feed that are older than age, at most limit, and returns how many. It also deletes
+// company_events of that age.
 func (s *Store) Purge(ctx context.Context, age time.Duration, limit int) (int, error) {
 	if _, err := s.db.Exec(ctx, purgeCompanySQL, age.Milliseconds(), limit); err != nil {
 		return 0, fmt.Errorf("delete old events of companies: %w", err)

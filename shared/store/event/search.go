@@ -8,9 +8,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// beforeSQL searches along event_feed_position by halving the range of positions: it reads one row in each
-// of some 40 steps, however many the company has. Behind low all rows are of the time or later, up to it
-// they are older. It locks nothing.
+// beforeSQL is a binary search over positions along event_feed_position. It reads one row in each of some 40 steps,
+// however many rows the company has. Rows after low were recorded at the given time or later, rows up to low before it.
+// It locks nothing.
 const beforeSQL = `
 WITH RECURSIVE search (low, high) AS (
     SELECT deleted, newest + 1 FROM event_positions
@@ -24,12 +24,12 @@ WITH RECURSIVE search (low, high) AS (
 )
 SELECT low FROM search ORDER BY high - low LIMIT 1`
 
-// longestTransaction is how much older than its position a row of the feed may be: it has the time at
-// which its transaction began. Those of the gateway take a minute at most.
+// longestTransaction is the maximum age of a row of the feed when it gets its position: created_at is the time when its
+// transaction began. Transactions of the gateway take a minute at most.
 const longestTransaction = time.Hour
 
-// Before returns a cursor before all of the company's events that were recorded at the time or later. Up
-// to an hour of earlier ones may follow it.
+// Before returns a cursor before all of the company's events that were recorded at the time or later. Up to an hour of
+// earlier events may follow it.
 func (s *Store) Before(ctx context.Context, company uuid.UUID, at time.Time) (Cursor, error) {
 	var position int64
 	if err := s.db.Get(ctx, &position, beforeSQL, company, at.Add(-longestTransaction)); err != nil {
@@ -38,8 +38,8 @@ func (s *Store) Before(ctx context.Context, company uuid.UUID, at time.Time) (Cu
 	return Behind(position), nil
 }
 
-// After returns a cursor behind all of the company's events that were recorded before the time. It may
-// also be behind later ones.
+// After returns a cursor after all of the company's events that were recorded before the time. It may also be after
+// later events.
 func (s *Store) After(ctx context.Context, company uuid.UUID, at time.Time) (Cursor, error) {
 	var position int64
 	if err := s.db.Get(ctx, &position, beforeSQL, company, at.Add(longestTransaction)); err != nil {
