@@ -24,7 +24,7 @@ type NewRecipients struct {
 	CreatedAt   time.Time
 	Recipients  []NewRecipient   // at least one
 	Idempotency *idempotency.Key // nil = none
-	Traceparent string           // the trace they belong to; "" = none
+	Traceparent string           // the trace of the request; "" = none
 }
 
 // NewRecipient is a person to import. If a request contains the same person
@@ -35,8 +35,8 @@ type NewRecipient struct {
 	CPFCNPJ []byte // encrypted; nil = none
 }
 
-// AcceptRecipients commits the recipients and returns nil: from here on none of them
-// can be lost, and an email may name them before RabbitMQ has delivered them.
+// AcceptRecipients commits the recipients and returns nil: after that, none of them can be lost,
+// and an email may name them before RabbitMQ has delivered them.
 //
 // Errors are those of outbox.Accepter.Accept: *idempotency.UsedError, *quota.Error, lane.ErrNone, idempotency.ErrInProgress, pg.ErrBusy,
 // pg.ErrUnavailable (nothing written), pg.ErrUnknownOutcome (call outbox.Store.Exists with the first OutboxID).
@@ -49,7 +49,7 @@ func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 	if err != nil {
 		return err
 	}
-	// A key that expires between the insert and the look-up makes a second round.
+	// If a key expires between the insert and the look-up, the insert is repeated.
 	for range 3 {
 		insert := s.insertIntakes
 		if near {
@@ -59,7 +59,7 @@ func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 		if err != nil || inserted {
 			return err
 		}
-		// The insert may have met itself: it is run again when its answer was lost.
+		// The conflict may be with the same insert, which is repeated if its result was lost.
 		stands, err := s.exists(ctx, r.Recipients[0].OutboxID)
 		switch {
 		case err != nil:
@@ -82,7 +82,7 @@ func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 }
 
 func (s *Store) insertIntakes(ctx context.Context, r NewRecipients, rows []intakeRow) (inserted bool, err error) {
-	row := pg.HeldRow{Company: r.CompanyID, Name: r.Recipients[0].OutboxID.String()} // no other request's
+	row := pg.HeldRow{Company: r.CompanyID, Name: r.Recipients[0].OutboxID.String()} // no other request waits for this row
 	if r.Idempotency != nil {
 		row = r.Idempotency.Row(r.CompanyID)
 	}
@@ -103,8 +103,8 @@ func (s *Store) insertIntakes(ctx context.Context, r NewRecipients, rows []intak
 	return written[0] > 0, nil
 }
 
-// insertIntakesWithinQuota counts who of the request is new to the company, under the lock
-// of its quotas.
+// insertIntakesWithinQuota counts the recipients of the request that are new to the company, under
+// the lock of its quotas, and inserts all of them if the quota permits.
 func (s *Store) insertIntakesWithinQuota(ctx context.Context, r NewRecipients, rows []intakeRow) (bool, error) {
 	inserted, err := quota.InTx(ctx, s.db, func(tx *sqlx.Tx) ([]bool, error) {
 		if err := quota.Lock(ctx, tx, r.CompanyID); err != nil {

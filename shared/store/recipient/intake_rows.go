@@ -12,8 +12,8 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// intakePayload is the payload of a recipient import's outbox row: everything but the number,
-// which is encrypted in a column of its own.
+// intakePayload is the payload of a recipient import's outbox row: everything but the CPF or CNPJ,
+// which is stored encrypted in a separate column.
 type intakePayload struct {
 	ID          uuid.UUID `json:"id"`
 	ExternalID  string    `json:"externalId,omitempty"`
@@ -24,7 +24,7 @@ type intakePayload struct {
 	Traceparent string    `json:"traceparent,omitempty"` // for the dispatcher
 }
 
-// intakeRow is a recipient of a request, and what its outbox row holds.
+// intakeRow is a recipient of a request, with the payload of its outbox row.
 type intakeRow struct {
 	NewRecipient
 	payload []byte
@@ -45,13 +45,13 @@ func intakeRows(n NewRecipients) ([]intakeRow, error) {
 	return rows, nil
 }
 
-// intakeScalars are what accept_recipients.sql takes besides the recipients.
+// intakeScalars are the parameters of accept_recipients.sql besides the recipients.
 type intakeScalars struct {
 	NewRecipients
 	wait time.Duration
 }
 
-// key is the request's idempotency key, the empty one if it has none.
+// key returns the request's idempotency key, or the zero value if it has none.
 func (n *intakeScalars) key() idempotency.Key {
 	if n.Idempotency == nil {
 		return idempotency.Key{}

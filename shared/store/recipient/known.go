@@ -11,13 +11,13 @@ import (
 	"email-gateway/shared/store/sql"
 )
 
-// knownPeopleParameters are the parameters of known_people.sql: the company, and the ids.
+// knownPeopleParameters are the parameters of known_people.sql: the company and the ids.
 var knownPeopleParameters = pg.Parameters[uuid.UUID, uuid.UUID]{
 	Scalars: []pg.Scalar[uuid.UUID]{pg.One("company_id", "uuid", func(company uuid.UUID) any { return company })},
 	Columns: []pg.Column[uuid.UUID]{pg.Each("id", "uuid", pg.UUIDs, func(id *uuid.UUID) uuid.UUID { return *id })},
 }
 
-// KnownPeople returns those of the ids that are recipients of the company, or about to be.
+// KnownPeople returns which of the ids are recipients of the company or have a pending import.
 func KnownPeople(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
 	var found []uuid.UUID
 	if err := tx.SelectContext(ctx, &found, sql.KnownPeople, knownPeopleParameters.Arguments(company, ids)...); err != nil {

@@ -1,8 +1,8 @@
 package recipient
 
-// PersonSQL is the CTE with which every statement about people is written to recipients: imports, emails
-// and entries of mailings. It reads the CTE statement, and its user closes it, after another condition
-// (AND …) if needed. The conditions below have their names in the text.
+// PersonSQL is the CTE that merges imports, emails and entries of mailings into recipients. It reads the
+// CTE statement. The SQL that uses it adds another condition (AND …) if needed, and the closing
+// parenthesis. The conditions below occur in the text with their names as comments.
 const PersonSQL = `-- person merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id
 -- order. statement has the columns recipient_id, company_id, id, external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social,
 -- nome, email, states_email.
@@ -57,19 +57,19 @@ person AS (
     WHERE recipients.company_id = excluded.company_id
       AND (` + newAddress + ` OR ` + newExternalID + ` OR ` + newNumber + ` OR ` + missingEncrypted + ` OR ` + newRazaoSocial + ` OR ` + newNome + `)`
 
-// The conditions of PersonSQL. recipients is the current row, excluded is the
-// batch's. A field that the batch does not mention has no id in excluded, and is not new.
+// The conditions of PersonSQL. recipients is the current row, excluded the row of the batch. A field
+// that the batch does not mention has no id in excluded, and is not new.
 const (
 	// noStatement is older than every statement.
 	noStatement = `'00000000-0000-0000-0000-000000000000'::uuid`
 	alive       = `recipients.deleted_at IS NULL`
-	// mergedBefore: the columns …_by are those of the row's last write. A program of the
-	// previous release that wrote later has left them unchanged.
+	// mergedBefore: the columns …_by belong to the row's last write. They do not if a program of the
+	// previous release, which leaves them unchanged, has written the row since.
 	mergedBefore = `recipients.merged_by = recipients.intake_id`
-	// tombstone is the last statement that a deleted row makes void, by a program of the
-	// release before too, which keeps the time of the deletion and no id.
+	// tombstone is the last statement that a deleted row makes void. A program of the previous
+	// release stores only the time of the deletion and no id.
 	tombstone = `CASE WHEN recipients.deleted_at IS NOT NULL THEN greatest(recipients.intake_id, first_id_at(recipients.deleted_at))`
-	// newerThan is followed by the case of the row's field.
+	// newerThan is followed by the ELSE branch for the row's field, and END.
 	newerThan = ` > greatest(` + noStatement + `, recipients.deletion_id, ` + tombstone
 
 	newAddress     = `/* newAddress */ excluded.intake_id` + newerThan + ` ELSE recipients.intake_id END)`
@@ -78,10 +78,10 @@ const (
 	newRazaoSocial = `/* newRazaoSocial */ coalesce(excluded.razao_social_by` + newerThan + ` WHEN recipients.razao_social IS NULL THEN NULL WHEN ` + mergedBefore + ` THEN recipients.razao_social_by ELSE recipients.intake_id END), false)`
 	newNome        = `/* newNome */ coalesce(excluded.nome_by` + newerThan + ` WHEN recipients.nome IS NULL THEN NULL WHEN ` + mergedBefore + ` THEN recipients.nome_by ELSE recipients.intake_id END), false)`
 	sameNumber     = alive + ` AND recipients.cpf_cnpj_hash = excluded.cpf_cnpj_hash`
-	// notVoid: of a batch about somebody deleted, the hash may be newer than the deletion and
-	// the encrypted number older.
+	// notVoid: the encrypted number is newer than a deletion of the person. In one batch, the hash
+	// may be newer than the deletion and the encrypted number older.
 	notVoid = `excluded.cpf_cnpj_enc IS NOT NULL AND excluded.cpf_cnpj_enc_by` + newerThan + ` END)`
-	// missingEncrypted: an older statement has the encrypted number that belongs to the hash.
+	// missingEncrypted: the row has the hash without an encrypted number, and the batch has that number.
 	missingEncrypted = `/* missingEncrypted */ coalesce(` + sameNumber + ` AND recipients.cpf_cnpj_enc IS NULL AND ` + notVoid + `, false)`
 	newEncrypted     = `/* newEncrypted */ (` + newNumber + ` AND ` + notVoid + ` OR ` + missingEncrypted + `)`
 	keptEncrypted    = `/* keptEncrypted */ ` + alive + ` AND (NOT ` + newNumber + ` OR recipients.cpf_cnpj_hash = excluded.cpf_cnpj_hash)`

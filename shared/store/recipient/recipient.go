@@ -28,14 +28,14 @@ type Recipient struct {
 const ErasedAddress = "erased@erased.invalid"
 
 // DeletedKept is the minimum retention of a deleted recipient's row: an email usually waits at most a
-// year and its deadline. One that waits longer, because it was moved again
-// and again, was replayed late, or its mailing was paused, creates no recipient any more
-// (PeopleFrom): a missing row may have been that of a deleted person.
+// year and its deadline. An email that waits longer, because it was rescheduled repeatedly or replayed
+// late, or its mailing was paused, does not create a recipient (PeopleFrom): the missing row may have
+// been that of a deleted person.
 const DeletedKept = 367 * 24 * time.Hour
 
-// PeopleFrom is the first id of an email or an entry that may make a recipient: those
-// before it were made longer ago than DeletedKept, by the clock of a process, as ids are.
-// To work it out in the statement would cost 25 to 90 µs each time.
+// PeopleFrom returns the smallest id of an email or an entry that may create a recipient: smaller ids
+// were made longer ago than DeletedKept. Like the ids, it comes from the clock of a process. Computing
+// it in the statement would cost 25 to 90 µs each time.
 func PeopleFrom() uuid.UUID {
 	// A UUIDv7 begins with milliseconds, in 48 bits.
 	var id uuid.UUID
@@ -43,9 +43,8 @@ func PeopleFrom() uuid.UUID {
 	return id
 }
 
-// ID derives the id of a recipient that was given without one: UUIDv5
-// over the company and the first identifier present, so that the same person has
-// the same id in every request.
+// ID derives the id of a recipient that a request names without an id: a UUIDv5 over the company and
+// the first identifier present, so that the same person has the same id in every request.
 func ID(company uuid.UUID, externalID, cpfCNPJHash, address string) uuid.UUID {
 	name := cmp.Or(
 		prefixed("externalId:", externalID),
@@ -81,7 +80,7 @@ func (s *Store) RecipientMatches(ctx context.Context, company, recipient uuid.UU
 	return found, nil
 }
 
-// Known is a recipient as it can be looked up.
+// Known is a recipient that FindRecipient found.
 type Known struct {
 	ID          uuid.UUID `db:"id"`
 	ExternalID  string    `db:"external_id"`
@@ -116,7 +115,7 @@ LEFT JOIN LATERAL (
 ) i ON true
 WHERE r.id IS NOT NULL OR i.outbox_id IS NOT NULL`
 
-// FindRecipient finds a recipient of the company; pg.ErrNotFound if there is none, or it
+// FindRecipient finds a recipient of the company. It returns pg.ErrNotFound if there is none, or it
 // was deleted.
 func (s *Store) FindRecipient(ctx context.Context, company, recipient uuid.UUID) (Known, error) {
 	var found Known
@@ -126,10 +125,10 @@ func (s *Store) FindRecipient(ctx context.Context, company, recipient uuid.UUID)
 	return found, nil
 }
 
-// deleteRecipientSQL locks the recipient and its waiting imports, by primary key.
-// The row stays, for the emails that name it, without the encrypted number. The deletion's
-// own id ($3, accepted at $4) makes every statement before it void; so are those that it
-// finds, should their ids come from a faster clock. A row is made where only imports wait.
+// deleteRecipientSQL locks the recipient and its waiting imports, by primary key. The row stays,
+// because emails name it, but without the encrypted number. Every statement with an id below the
+// deletion's id ($3, accepted at $4) is void, and so is every statement found here, even if a faster
+// clock made its id. If only imports wait, a row is inserted.
 const deleteRecipientSQL = `
 WITH waiting AS (
     DELETE FROM recipient_intakes WHERE recipient_id = $1 AND company_id = $2 RETURNING outbox_id, email
@@ -152,17 +151,16 @@ ON CONFLICT (id) DO UPDATE SET
     deleted_at = greatest(recipients.deleted_at, excluded.deleted_at)
 WHERE recipients.company_id = excluded.company_id`
 
-// DeleteRecipient marks a recipient of the company as deleted, again if it is deleted
-// already. pg.ErrNotFound if there is none. What was accepted before the deletion changes
-// nothing any more, however late it arrives; an email or an import that is accepted later
-// makes a new person under the same id.
+// DeleteRecipient marks a recipient of the company as deleted, also if it is deleted already. It
+// returns pg.ErrNotFound if there is none. Statements accepted before the deletion have no effect,
+// however late they arrive. An email or import accepted later creates a new person with the same id.
 func (s *Store) DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return fmt.Errorf("make id of deletion: %w", err)
 	}
-	// A worker may be writing the person's only import: it is not seen as waiting
-	// any more, nor as a recipient yet. A second look sees the recipient.
+	// While a worker writes the person's only import, the statement may see neither the waiting import
+	// nor the recipient. The second call sees the recipient.
 	err = s.deleteRecipient(ctx, company, recipient, id)
 	if errors.Is(err, pg.ErrNotFound) {
 		err = s.deleteRecipient(ctx, company, recipient, id)
@@ -181,7 +179,7 @@ func (s *Store) deleteRecipient(ctx context.Context, company, recipient, id uuid
 	return nil
 }
 
-// madeAt is when a UUIDv7 was made, to the millisecond.
+// madeAt returns when a UUIDv7 was made, to the millisecond.
 func madeAt(id uuid.UUID) time.Time {
 	return time.Unix(id.Time().UnixTime()).UTC()
 }

@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// returnIntakesSQL finds the recipient imports that no worker has applied by reading
-// recipient_intakes, which holds only pending ones, and their outbox rows by
-// email_outbox_pkey, one after the other; it locks those rows, skipping
-// locked ones. For a join, or IN, the planner may choose the other direction and read ten
-// million emails every minute to find no import. Each return doubles the wait before the next
-// one, up to 64 times: a message that only waits in a long queue, or that the database
-// refuses for now, gets few duplicates.
+// returnIntakesSQL reads recipient_intakes, which contains only the imports that no worker has
+// applied, and looks up the outbox row of each by email_outbox_pkey. It locks those rows and skips
+// locked ones. For a join, or IN, the planner may choose the other direction and read ten million
+// emails every minute to find no import. Each return doubles the time until the next one, up to 64
+// times the age: a message that only waits in a long queue, or that the database refuses
+// temporarily, gets few duplicates.
 const returnIntakesSQL = `
 UPDATE email_outbox SET status = 'PENDING', processed_at = NULL, next_at = now(), attempts = attempts + 1
 WHERE id = ANY (ARRAY(
@@ -23,9 +22,9 @@ WHERE id = ANY (ARRAY(
         LIMIT 1 FOR UPDATE SKIP LOCKED
     ) lost LIMIT $2))`
 
-// ReturnIntakes makes the dispatcher publish again at most limit recipient imports whose message was
-// published longer ago than age, and that are not applied. It returns their number.
-// A message that is delivered twice changes nothing.
+// ReturnIntakes makes the dispatcher republish at most limit recipient imports that were published
+// longer ago than age and are not applied. It returns their number. A message that is delivered
+// twice has no further effect.
 func (s *Store) ReturnIntakes(ctx context.Context, age time.Duration, limit int) (int, error) {
 	result, err := s.db.Exec(ctx, returnIntakesSQL, age.Milliseconds(), limit)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package recipient holds the statements of the people that companies write to: imports, which are accepted as rows of the
-// outbox and merged into the table by workers, look-ups and deletions.
+// Package recipient contains the SQL statements of recipients, the people that companies write to: imports, which are
+// accepted as rows of the outbox and merged into the table by workers, look-ups and deletions.
 package recipient
 
 import (
@@ -20,7 +20,7 @@ type Store struct {
 	exists func(ctx context.Context, outboxID uuid.UUID) (bool, error)
 }
 
-// New makes a Store on connections. exists reports whether a row of the outbox was committed.
+// New returns a Store that uses the connections of db. exists reports whether a row of the outbox was committed.
 func New(db *pg.DB, keys *idempotency.Store, quotas *quota.Store, exists func(ctx context.Context, outboxID uuid.UUID) (bool, error)) *Store {
 	return &Store{db: db, keys: keys, quotas: quotas, exists: exists}
 }

@@ -17,23 +17,23 @@ import (
 	"email-gateway/shared/store/sql"
 )
 
-// ErrRefused: Postgres will not have this row, now or later. Trying again is of no use.
+// ErrRefused means that Postgres refuses the row permanently: a retry cannot succeed.
 var ErrRefused = errors.New("refused by the database")
 
-// ErrLocked: another transaction has locked the row. It was left alone, and is to be tried again.
+// ErrLocked means that another transaction has locked the row. It is unchanged; the caller retries.
 var ErrLocked = errors.New("locked by another transaction")
 
-// lockedTime bounds the search for the rows of a batch that another transaction holds up. Meanwhile the
-// batch locks no row for longer than pg.PartWait.
+// lockedTime bounds the search for the rows of a batch that another transaction has locked. During the
+// search the batch locks no row for longer than pg.PartWait.
 const lockedTime = 10 * time.Second
 
-// UpsertRecipients merges accepted imports into recipients and returns for each outbox
+// UpsertRecipients merges accepted imports into recipients and returns a result for each outbox
 // id, in the order given: nil (merged, or void because the person was deleted since),
-// pg.ErrNotFound (no such import), ErrRefused, or another error of the database, after which
-// it may be tried again. It is idempotent.
+// pg.ErrNotFound (no such import), ErrRefused, or another error of the database, which permits a
+// retry. It is idempotent.
 //
-// One bad row makes Postgres refuse the whole statement, so a refused batch is halved
-// until the bad row is alone. A batch that waits pg.GroupWait for another transaction's lock is
+// One invalid row makes Postgres refuse the whole statement, so a refused batch is halved until
+// the invalid row is alone. A batch that waits pg.GroupWait for another transaction's lock is
 // written again without the locked rows, for which the result is ErrLocked.
 func (s *Store) UpsertRecipients(ctx context.Context, outboxIDs []uuid.UUID) []error {
 	sorted := slices.SortedFunc(slices.Values(outboxIDs), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
@@ -50,10 +50,11 @@ func (s *Store) UpsertRecipients(ctx context.Context, outboxIDs []uuid.UUID) []e
 type upsertion struct {
 	store  *Store
 	became map[uuid.UUID]error
-	until  time.Time // the end of the search for rows that are held up
+	until  time.Time // the end of the search for locked rows
 }
 
-// halves goes from old to new. blocked: another transaction's lock has held the batch up before.
+// halves writes the imports, oldest first, and splits the batch if needed. blocked: an earlier attempt timed out
+// waiting for another transaction's lock.
 func (u upsertion) halves(ctx context.Context, ids []uuid.UUID, blocked bool) {
 	if len(ids) == 0 {
 		return
@@ -84,7 +85,7 @@ func (u upsertion) halves(ctx context.Context, ids []uuid.UUID, blocked bool) {
 	}
 }
 
-// upsertScalars are what the two statements take besides the imports' ids.
+// upsertScalars are the parameters of the two statements besides the imports' ids.
 type upsertScalars struct {
 	count int // of the imports
 	wait  time.Duration
@@ -99,7 +100,7 @@ var upsertParameters = pg.Parameters[upsertScalars, uuid.UUID]{
 	Columns: []pg.Column[uuid.UUID]{pg.Each("id", "uuid", pg.UUIDs, func(id *uuid.UUID) uuid.UUID { return *id })},
 }
 
-// upserted is the result for an import: written is false when another transaction had locked it.
+// upserted is the result for an import. Written is false if another transaction had locked it.
 type upserted struct {
 	ID      uuid.UUID `db:"id"`
 	Written bool      `db:"written"`
@@ -124,8 +125,8 @@ func (s *Store) upsertIntakes(ctx context.Context, ids []uuid.UUID, blocked bool
 	return found, nil
 }
 
-// refusal marks an error that a row is to blame for. A statement that the database
-// does not understand (class 42) is our own mistake, or a migration that is missing.
+// refusal marks an error that is caused by a row. An error of class 42 is caused by the statement: it
+// is a defect of the program or a missing migration.
 func refusal(err error) error {
 	var refused *pq.Error
 	if pg.IsRefusal(err) && errors.As(err, &refused) && refused.Code.Class() != "42" && refused.Code != pqerror.FeatureNotSupported {
@@ -135,9 +136,9 @@ func refusal(err error) error {
 }
 
 // deadLetterImportSQL locks the outbox row and deletes the import's mark in recipient_intakes,
-// both by primary key. It does nothing to an import without a mark: it is dead-lettered or
-// written already, or its person was deleted since. The number stays
-// encrypted on the outbox row, for a second chance.
+// both by primary key. It does not change an import without a mark, which is dead-lettered or
+// written already, or whose person was deleted since. The encrypted number stays in the outbox
+// row, for a replay.
 const deadLetterImportSQL = `
 WITH held AS MATERIALIZED (
     SELECT o.*, ` + intake.PersonSQL + ` AS recipient_id
@@ -154,13 +155,13 @@ WITH held AS MATERIALIZED (
 INSERT INTO dead_letters (id, company_id, outbox_id, target, email, reason, attempts, last_error, payload)
 SELECT gen_random_uuid(), company_id, id, 'recipients.upsert', payload ->> 'email', $2, $4, nullif($3, ''), payload FROM failed`
 
-// deadLetterWait is how long DeadLetterImport waits for each lock of another transaction. The message of the import is then tried again later, and
-// the batch's other imports do not wait for it.
+// deadLetterWait is how long DeadLetterImport waits for each lock of another transaction. After a timeout the message of
+// the import is retried later, without delaying the batch's other imports.
 const deadLetterWait = time.Second
 
-// DeadLetterImport ends an import as failed, in one commit: its outbox row becomes FAILED, and a
-// dead letter records the cause. reason is a code, detail is for people and contains nothing that
-// must not be logged. It is idempotent: there is one dead letter.
+// DeadLetterImport fails an import in one commit: its outbox row becomes FAILED, and a dead letter
+// records the cause. reason is a code, detail is human-readable and contains nothing that must not
+// be logged. It is idempotent: there is one dead letter.
 func (s *Store) DeadLetterImport(ctx context.Context, outboxID uuid.UUID, reason, detail string, attempts int) error {
 	_, err := pg.Repeat(func() ([]struct{}, error) {
 		_, err := s.db.Exec(ctx, deadLetterImportSQL, outboxID, reason, pg.WithoutNUL(detail), attempts, pg.LockTimeout(deadLetterWait))
