@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// purgeAggregatesSQL looks at the next keys along outbox_aggregates_outbox and deletes
-// those whose email is neither in the outbox nor in the log any more (by their primary
-// keys). It looks at keys older than the shortest retention of a log, because a key does not
-// say which retention its log had.
+// purgeAggregatesSQL reads the next keys along outbox_aggregates_outbox and deletes those whose
+// email is no longer in the outbox or in the log (by their primary keys). It reads all keys older
+// than the shortest retention of logs, because a key does not contain its company.
 const purgeAggregatesSQL = `
 WITH seen AS MATERIALIZED (
     SELECT a.outbox_id AS id FROM outbox_aggregates a
@@ -21,9 +20,9 @@ WITH seen AS MATERIALIZED (
     RETURNING a.outbox_id
 )` + walkedSQL
 
-// PurgeAggregates looks at the next limit keys of emails accepted longer ago than age,
-// the retention of logs, and deletes those of emails that are no longer stored. age 0 =
-// those older than the shortest retention that a company has of its own.
+// PurgeAggregates reads the next limit keys of emails accepted longer ago than age, the retention
+// of logs, or than the shortest retention of a company, and deletes those of emails that are no
+// longer stored. age 0 = only the retentions of companies apply.
 func (s *Store) PurgeAggregates(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkAggregates, everybody, age, limit, purgeAggregatesSQL)
 }

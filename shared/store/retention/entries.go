@@ -11,11 +11,11 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// keptEntriesSQL goes along mailings_kept, whose condition is its own, to the first mailing
-// past its time, and locks it; one that another process is at is left to it. Companies
-// are looked up by company_retention_pkey. As long as an email of it is in the outbox (a
-// range of email_outbox_pkey) its entry stays; and one that has yet to be counted must be
-// first, because after this there is nothing to count.
+// keptEntriesSQL scans mailings_kept, whose predicate is its condition, finds the first mailing
+// older than its retention, and locks it. It skips mailings that another process has locked.
+// Companies are looked up by company_retention_pkey. The entries stay while an email of the
+// mailing is in the outbox (a range of email_outbox_pkey), and until the mailing was counted,
+// because the count needs the entries.
 const keptEntriesSQL = `
 SELECT m.id, m.first_entry, m.last_entry
 FROM mailings m LEFT JOIN company_retention r ON r.company_id = m.company_id
@@ -27,8 +27,8 @@ WHERE (m.entries_deleted_at IS NULL OR m.first_entry IS NOT NULL) AND m.status I
 ORDER BY coalesce(m.completed_at, m.updated_at) LIMIT 1
 FOR UPDATE OF m SKIP LOCKED`
 
-// Both delete along the primary key of their table: entries from the mailing's first one
-// on, which moves with them.
+// Both statements delete along the primary key of their table. entriesDeletedSQL sets first_entry to
+// the last deleted entry, from which the next call continues.
 const (
 	deleteEntriesSQL = `
 WITH next AS MATERIALIZED (
@@ -48,9 +48,9 @@ UPDATE mailings SET
 WHERE id = $1`
 )
 
-// PurgeEntries deletes at most limit entries, and as many rejects, of a mailing that
-// ended longer ago than age, or than its company's own. Its numbers stay. age 0 = those
-// with such a one alone.
+// PurgeEntries deletes at most limit entries and limit rejected lines of a mailing that ended longer
+// ago than age, or than its company's own retention; age 0 = only companies with such a retention.
+// The counts of the mailing stay.
 func (s *Store) PurgeEntries(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	var done Cleaned
 	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {

@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// eraseEntryValuesSQL empties entries that never became emails: invalid ones,
-// those of a dry run, those that were cancelled before. eraseBodiesSQL and
-// purgeOutboxSQL remove the values of the others. It looks at the next entries along
-// mailing_entries_pkey, reads their mailings by mailings_pkey, their company's own
-// retention by company_retention_pkey and their email by email_outbox_pkey, and locks those
-// that it empties; an entry that is locked is found the next day. A failed mailing may be
-// resumed, and needs all of its entries.
+// eraseEntryValuesSQL empties entries that never became emails: invalid entries, entries of a dry
+// run, and entries cancelled before their expansion. eraseBodiesSQL and purgeOutboxSQL remove the
+// values of the others. The statement reads the next entries along mailing_entries_pkey, their
+// mailings by mailings_pkey, the company's own retention by company_retention_pkey and the email by
+// email_outbox_pkey. It locks the entries that it empties and skips locked ones until the next day.
+// It skips failed mailings: they may be resumed, and then need all of their entries.
 const eraseEntryValuesSQL = `
 WITH seen AS MATERIALIZED (
     SELECT id, mailing_id FROM mailing_entries
@@ -29,10 +28,10 @@ WITH seen AS MATERIALIZED (
     ` + emptyEntriesSQL + ` WHERE e.id = ANY (ARRAY(SELECT id FROM past)) RETURNING e.id
 )` + walkedSQL
 
-// EraseEntryValues looks at the next limit entries of mailings and empties those that
-// never became an email and whose mailing was completed or cancelled longer ago than age,
-// the retention of bodies, or than their company's own; age 0 = only those with such a
-// retention. Their addresses and outcomes stay until the entries are deleted.
+// EraseEntryValues reads the next limit entries of mailings and empties those that never became
+// an email and whose mailing was completed or cancelled longer ago than age, the retention of
+// bodies, or than the company's own retention; age 0 = only companies with such a retention. The
+// addresses and outcomes stay until the entries are deleted.
 func (s *Store) EraseEntryValues(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkEntryValues, everybody, age, limit, eraseEntryValuesSQL)
 }

@@ -16,8 +16,8 @@ type MailingFile struct {
 	CompanyID uuid.UUID `db:"company_id"`
 }
 
-// dueFilesSQL goes along mailings_files, and looks companies up by company_retention_pkey.
-// A mailing that was cancelled and never started has no use for its file. It locks nothing.
+// dueFilesSQL scans mailings_files and looks companies up by company_retention_pkey. It locks
+// nothing. A mailing that was cancelled and never started does not need its file.
 const dueFilesSQL = `
 SELECT m.id, m.company_id
 FROM mailings m LEFT JOIN company_retention r ON r.company_id = m.company_id
@@ -26,9 +26,9 @@ WHERE m.file_deleted_at IS NULL AND m.status IN ('COMPLETED', 'CANCELLED', 'FAIL
        OR m.status = 'CANCELLED' AND m.generation = 0)
 ORDER BY coalesce(m.completed_at, m.updated_at) LIMIT $2`
 
-// DueFiles lists at most limit files of mailings that ended longer ago than age, or than
-// their company's own (age 0 = those with such a one alone), and of those that were cancelled
-// and never started.
+// DueFiles lists at most limit files of mailings that ended longer ago than age, or than their
+// company's own retention (age 0 = only companies with such a retention), and of mailings that
+// were cancelled and never started.
 func (s *Store) DueFiles(ctx context.Context, age time.Duration, limit int) ([]MailingFile, error) {
 	var files []MailingFile
 	if err := s.db.SelectContext(ctx, &files, dueFilesSQL, milliseconds(age), limit); err != nil {
@@ -37,7 +37,7 @@ func (s *Store) DueFiles(ctx context.Context, age time.Duration, limit int) ([]M
 	return files, nil
 }
 
-// milliseconds of an age; NULL for 0, which is for ever.
+// milliseconds returns an age in ms, or NULL for 0, which means unlimited.
 func milliseconds(age time.Duration) *int64 {
 	if age == 0 {
 		return nil

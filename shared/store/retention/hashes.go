@@ -7,15 +7,14 @@ import (
 	"email-gateway/shared/store/internal/intake"
 )
 
-// These statements remove a person's number, the hash and the encrypted value, and
-// keep the row. Each looks at the next rows along its table's primary key, reads the company's
-// own retention (by company_retention_pkey), and locks the rows that it
-// changes; a row that is locked is skipped, and found the next day. $2 is NULL
-// when only companies with a retention of their own are processed. Related rows are selected by an array
-// of keys, for which the planner expects about ten rows: for a join it may decide to read
-// the whole table for each batch.
+// These statements remove a person's CPF or CNPJ, as a hash and encrypted, and keep the row. Each
+// reads the next rows along its table's primary key and the company's own retention (by
+// company_retention_pkey), and locks the rows that it changes; it skips locked rows until the next
+// day. $2 is NULL if only companies with a retention of their own are processed. Related rows are
+// selected by an array of keys, for which the planner expects about ten rows: for a join it may
+// read the whole table for each batch.
 const (
-	// Along recipients_pkey, whose ids are not ordered by time: all rows are looked at once a
+	// It scans recipients_pkey, whose ids are not ordered by time: all rows are read once a
 	// day. The age is the time since the last write about the person.
 	eraseRecipientHashesSQL = `
 WITH seen AS MATERIALIZED (
@@ -29,8 +28,8 @@ WITH seen AS MATERIALIZED (
     UPDATE recipients p SET cpf_cnpj_hash = NULL, cpf_cnpj_enc = NULL WHERE p.id = ANY (ARRAY(SELECT id FROM past)) RETURNING p.id
 )` + walkedSQL
 
-	// Along mailing_entries_pkey, and mailings_pkey. Only of a mailing that is never
-	// expanded again: a failed one may be resumed, and its entries become recipients then.
+	// It scans mailing_entries_pkey and looks up mailings_pkey. It skips failed mailings, which may
+	// be resumed: their entries then become recipients.
 	eraseEntryHashesSQL = `
 WITH seen AS MATERIALIZED (
     SELECT id, mailing_id FROM mailing_entries WHERE id > $1 AND id < ` + youngest + `hashes_days` + ofAll + ` ORDER BY id LIMIT $3
@@ -45,12 +44,12 @@ WITH seen AS MATERIALIZED (
     WHERE e.id = ANY (ARRAY(SELECT id FROM past)) RETURNING e.id
 )` + walkedSQL
 
-	// Along email_outbox_pkey. Recipient imports that no worker has applied yet (by
-	// recipient_intakes_pkey) keep the number until then, and failed imports keep it as
-	// long as their dead letter is open (by dead_letters_open): they can be retried.
-	// An email that names its recipient by the number alone could not be sent again without
-	// it, or would get another row of recipients: its body is deleted too, and with it (by
-	// mailing_entries_pkey) the values from which it was made, as in eraseBodiesSQL.
+	// It scans email_outbox_pkey. Recipient imports keep the number until a worker has applied
+	// them (by recipient_intakes_pkey), and failed imports as long as their dead letter is open
+	// (by dead_letters_open), because they can be retried. An email that names its recipient by
+	// the number alone could not be sent again without it, or would get another row of recipients:
+	// its body is deleted too, with the values from which it was made (by mailing_entries_pkey),
+	// as in eraseBodiesSQL.
 	eraseOutboxHashesSQL = `
 WITH seen AS MATERIALIZED (
     SELECT id FROM email_outbox WHERE id > $1 AND id < ` + youngest + `hashes_days` + ofAll + ` ORDER BY id LIMIT $3
@@ -77,30 +76,30 @@ WITH seen AS MATERIALIZED (
     ` + emptyEntriesSQL + ` WHERE e.id = ANY (ARRAY(SELECT id FROM gone WHERE of_mailing))
 )` + walkedSQL
 
-	// What is older than that goes; of everybody without an age it is NULL.
+	// Older numbers are removed. It is NULL for companies without a retention if age is 0.
 	hashesBeforeSQL = `now() - coalesce(r.hashes_days * interval '1 day', $2 * interval '1 ms')`
 )
 
-// EraseRecipientHashes looks at the next limit recipients and removes the number of those
-// about whom nothing was written for longer than age, or than their company's own retention; age 0
-// = only those with such a retention. The recipient stays under the same id: the id of a person
-// who was known by the number alone is derived from it (store.RecipientID), so that an email
-// with the same number finds the row and restores the number.
+// EraseRecipientHashes reads the next limit recipients and removes the number of those that were
+// not written for longer than age, or than their company's own retention; age 0 = only companies
+// with such a retention. The recipient keeps its id: the id of a person who was known by the number
+// alone is derived from it (store.RecipientID), so that an email with the same number finds the row
+// and restores the number.
 func (s *Store) EraseRecipientHashes(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkRecipientHashes, everybody, age, limit, eraseRecipientHashesSQL)
 }
 
-// EraseEntryHashes looks at the next limit entries of mailings and takes the number from
-// those whose mailing was completed or cancelled longer ago than age, or than their
-// company's own; age 0 = those with such a one alone.
+// EraseEntryHashes reads the next limit entries of mailings and removes the number of those whose
+// mailing was completed or cancelled longer ago than age, or than their company's own retention;
+// age 0 = only companies with such a retention.
 func (s *Store) EraseEntryHashes(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkEntryHashes, everybody, age, limit, eraseEntryHashesSQL)
 }
 
-// EraseOutboxHashes looks at the next limit outbox rows and takes the number from those
-// that came to their end longer ago than age, or than their company's own; age 0 = those
-// with such a one alone. What names its recipient otherwise can be sent again as
-// before; what knew him by the number alone cannot.
+// EraseOutboxHashes reads the next limit outbox rows and removes the number of those that became
+// final longer ago than age, or than their company's own retention; age 0 = only companies with
+// such a retention. An email that named its recipient by the number alone cannot be sent again
+// after that; others can.
 func (s *Store) EraseOutboxHashes(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkOutboxHashes, everybody, age, limit, eraseOutboxHashesSQL)
 }

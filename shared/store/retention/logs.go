@@ -7,14 +7,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// A month's partition is dropped whole. These statements delete row by row what dropping
-// does not reach: rows in the default partition or in the partition before the first
-// month, and rows of companies with a shorter retention. While a company
-// has a longer retention, which its partitions then have, the months are scanned
-// too. Rows of companies with a retention of their own (by company_retention_pkey) are left to
-// purgeCompanyLogsSQL. A log is never deleted before its outbox row (by email_outbox_pkey).
+// DropLogPartition drops a month's partition as a whole. These statements delete the other rows one
+// by one: rows in the default partition or in the partition before the first month, and rows of
+// companies with a shorter retention. While a company has a longer retention, partitions are dropped
+// only after that, so the months are scanned too. purgeCompanyLogsSQL deletes the rows of companies
+// with a retention of their own (by company_retention_pkey). A log is never deleted before its
+// outbox row (by email_outbox_pkey).
 const (
-	// It goes along email_logs_pkey.
+	// It scans email_logs_pkey.
 	purgeLogsSQL = `
 WITH months AS MATERIALIZED (
     SELECT first_id FROM log_partitions WHERE log = 'email_logs' AND first_id IS NOT NULL AND NOT EXISTS (` + keptLongerSQL + `)
@@ -25,7 +25,7 @@ WITH months AS MATERIALIZED (
     ORDER BY l.outbox_id LIMIT $3
 )` + purgeSeenLogsSQL
 
-	// It goes along email_logs_company.
+	// It scans email_logs_company.
 	purgeCompanyLogsSQL = `
 WITH seen AS MATERIALIZED (
     SELECT outbox_id AS id, false AS own FROM email_logs
@@ -33,7 +33,7 @@ WITH seen AS MATERIALIZED (
     ORDER BY outbox_id LIMIT $3
 )` + purgeSeenLogsSQL
 
-	// Along email_events_pkey; the logs are found by email_logs_pkey.
+	// It scans email_events_pkey and finds the logs by email_logs_pkey.
 	// The events of an email are deleted together.
 	purgeEventsSQL = `
 WITH months AS MATERIALIZED (
@@ -51,10 +51,11 @@ WITH months AS MATERIALIZED (
     RETURNING e.seq
 )` + walkedSQL
 
-	// The end of the range that is older than the age, or that is in no month's partition.
+	// The end of the range to scan: ids older than the age and, unless a company keeps its logs longer,
+	// below the first month's partition.
 	beforeMonthsSQL = `least(first_id_at(now() - $2 * interval '1 ms'), (SELECT first_id FROM months))`
 
-	// Somebody wants logs kept for longer than that.
+	// The companies with a retention of logs longer than $2.
 	keptLongerSQL = `SELECT FROM company_retention r WHERE r.logs_days * interval '1 day' > $2 * interval '1 ms'`
 
 	purgeSeenLogsSQL = `, past AS MATERIALIZED (
@@ -67,22 +68,22 @@ WITH months AS MATERIALIZED (
 )` + walkedSQL
 )
 
-// PurgeLogs looks at the next limit logs outside the months' partitions and
-// deletes those of emails accepted longer ago than age, with their timelines. Companies
-// with a retention of their own are left out.
+// PurgeLogs reads the next limit logs outside the months' partitions and
+// deletes those of emails accepted longer ago than age, with their timelines. It skips companies
+// with a retention of their own.
 func (s *Store) PurgeLogs(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkLogs, everybody, age, limit, purgeLogsSQL)
 }
 
-// PurgeCompanyLogs looks at the next limit logs of the company and deletes those of
+// PurgeCompanyLogs reads the next limit logs of the company and deletes those of
 // emails accepted longer ago than age, with their timelines.
 func (s *Store) PurgeCompanyLogs(ctx context.Context, company uuid.UUID, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkLogs, company, age, limit, purgeCompanyLogsSQL)
 }
 
-// PurgeEvents looks at the next limit events outside the months' partitions
-// and deletes those of emails accepted longer ago than age. Companies with a retention of
-// their own are left out: their timelines are deleted with their logs.
+// PurgeEvents reads the next limit events outside the months' partitions and deletes those of
+// emails accepted longer ago than age. It skips companies with a retention of their own:
+// PurgeCompanyLogs deletes their timelines with the logs.
 func (s *Store) PurgeEvents(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkEvents, everybody, age, limit, purgeEventsSQL)
 }

@@ -9,11 +9,11 @@ import (
 	"email-gateway/shared/store/internal/intake"
 )
 
-// purgeOutboxSQL looks at the next rows along email_outbox_pkey and deletes, by the same
-// key and in its order, those that became final longer ago than $2. A row that is being
-// replayed is waited for, and stays. So does a recipient import that no worker has
-// applied yet (by recipient_intakes_pkey). The values from which a mailing's email was
-// made are emptied too (by mailing_entries_pkey).
+// purgeOutboxSQL reads the next rows along email_outbox_pkey and deletes, by the same key and in
+// its order, those that became final longer ago than $2. It waits for the lock on a row that is
+// being replayed, and keeps that row. It also keeps a recipient import that no worker has applied
+// yet (by recipient_intakes_pkey). It empties the entry from which a mailing's email was made
+// (by mailing_entries_pkey).
 const purgeOutboxSQL = `
 WITH seen AS MATERIALIZED (
     SELECT o.id, o.processed_at < now() - $2 * interval '1 ms' AND (o.target <> 'recipients.upsert' OR NOT EXISTS (
@@ -29,24 +29,24 @@ WITH seen AS MATERIALIZED (
 )` + walkedSQL
 
 const (
-	// ofMailingSQL is true of an outbox row o whose body is made from a mailing's entry.
+	// ofMailingSQL is true for an outbox row o whose body is made from a mailing's entry.
 	ofMailingSQL = `o.target = 'email:send' AND starts_with(coalesce(o.payload ->> 'htmlRef', ''), 'mailing:')`
-	// keptPayloadSQL is what is kept of the payload of an outbox row o whose body goes.
+	// keptPayloadSQL is the payload of an outbox row o without what is deleted with its body.
 	keptPayloadSQL = `(SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM jsonb_each(o.payload) WHERE key IN ('to', 'cc', 'bcc', 'subject', 'htmlRef'))`
-	// emptyEntriesSQL removes from mailing_entries e what only sending needs, with the name. The
-	// address and the outcome stay until the entry is deleted.
+	// emptyEntriesSQL removes from mailing_entries e the names, the CPF or CNPJ, and what only
+	// sending needs. The address and the outcome stay until the entry is deleted.
 	emptyEntriesSQL = `UPDATE mailing_entries e SET fields = '{}', token = '', nome = NULL, razao_social = NULL, cpf_cnpj_hash = NULL, cpf_cnpj_enc = NULL, updated_at = now()`
 )
 
-// PurgeOutbox looks at the next limit outbox rows and deletes those that became
+// PurgeOutbox reads the next limit outbox rows and deletes those that became
 // final longer ago than age. The email's history stays in its log.
 func (s *Store) PurgeOutbox(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkOutbox, everybody, age, limit, purgeOutboxSQL)
 }
 
-// eraseBodiesSQL is purgeOutboxSQL for what emails say: the rows stay, with the addresses
-// that a notification of the provider may still speak of. Rows of companies with an age
-// of their own (by company_retention_pkey) are left to eraseCompanyBodiesSQL.
+// eraseBodiesSQL is purgeOutboxSQL for the contents of emails: the rows stay, with the addresses,
+// which a later notification of the provider may name. eraseCompanyBodiesSQL handles the rows of
+// companies with a retention of their own (by company_retention_pkey).
 const (
 	eraseBodiesSQL = `
 WITH seen AS MATERIALIZED (
@@ -56,7 +56,7 @@ WITH seen AS MATERIALIZED (
     ORDER BY o.id LIMIT $3
 )` + eraseSeenSQL
 
-	// It goes along email_outbox_company.
+	// It scans email_outbox_company.
 	eraseCompanyBodiesSQL = `
 WITH seen AS MATERIALIZED (
     SELECT o.id, ` + bodyPastSQL + ` AS past
@@ -75,9 +75,9 @@ WITH seen AS MATERIALIZED (
 )` + walkedSQL
 )
 
-// EraseBodies looks at the next limit outbox rows and takes away what those emails said
-// that came to their end longer ago than age: bodies, headers, recipient. They cannot be
-// sent again then. Companies with an age of their own are left out.
+// EraseBodies reads the next limit outbox rows and removes bodies, headers and recipient data of
+// emails that became final longer ago than age. These emails cannot be sent again. It skips
+// companies with a retention of their own.
 func (s *Store) EraseBodies(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.walk(ctx, walkBodies, everybody, age, limit, eraseBodiesSQL)
 }

@@ -12,10 +12,10 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// ErrInUse: somebody else uses the table, and was not waited for. Nothing was done.
+// ErrInUse means that another transaction uses the table, so that the lock timed out. Nothing was changed.
 var ErrInUse = errors.New("the table is in use")
 
-// inUse marks the error of a lock that was not to be had.
+// inUse adds ErrInUse to the error of a lock timeout.
 func inUse(err error) error {
 	var refused *pq.Error
 	if errors.As(err, &refused) && refused.Code == pqerror.LockNotAvailable {
@@ -33,13 +33,13 @@ const (
 	EmailEvents Log = "email_events"
 )
 
-// makePartitionSQL locks the log's default partition while it looks into it; the log
-// itself stays in use.
+// makePartitionSQL locks the log's default partition while it reads it. Other transactions can
+// still use the log.
 const makePartitionSQL = `SELECT coalesce(make_log_partition($1, $2), '')`
 
-// MakeLogPartition makes the first partition that the log lacks, of this month and the
-// next ones, and returns its name; "" when none is missing, or another process is at it.
-// ErrInUse: there was no lock to be had within 200 ms.
+// MakeLogPartition creates the first missing partition of the log, for this month and the next
+// monthsAhead ones, and returns its name. It returns "" if none is missing or another process is
+// creating it, and ErrInUse if it could not take a lock within 200 ms.
 func (s *Store) MakeLogPartition(ctx context.Context, log Log, monthsAhead int) (string, error) {
 	var name string
 	if err := s.db.GetContext(ctx, &name, makePartitionSQL, string(log), monthsAhead); err != nil {
@@ -58,7 +58,7 @@ LEFT JOIN (SELECT date_trunc('month', now() AT TIME ZONE 'UTC') + n * interval '
         WHERE p.log = l.log AND coalesce(p.first_id <= first_id_at(m.utc AT TIME ZONE 'UTC'), true) AND p.end_id > first_id_at(m.utc AT TIME ZONE 'UTC'))
 GROUP BY l.log ORDER BY l.log`
 
-// MissingPartitions is how many of this month and the next a log has no partition for.
+// MissingPartitions is for how many of this and the next month a log has no partition.
 type MissingPartitions struct {
 	Log    Log `db:"log"`
 	Months int `db:"months"`
@@ -80,7 +80,7 @@ SELECT count(*) FROM log_partitions p
 WHERE p.log = $1 AND p.end_id <= first_id_at(now() - greatest($2 * interval '1 ms', (SELECT max(logs_days) * interval '1 day' FROM company_retention)))`
 
 // OverdueLogPartitions returns how many partitions of the log DropLogPartition would drop:
-// each of their emails was accepted longer ago than age, and than the longest age of a company.
+// each of their emails was accepted longer ago than age, and than the longest retention of a company.
 func (s *Store) OverdueLogPartitions(ctx context.Context, log Log, age time.Duration) (int, error) {
 	var overdue int
 	if err := s.db.GetContext(ctx, &overdue, overduePartitionsSQL, string(log), age.Milliseconds()); err != nil {
@@ -101,9 +101,9 @@ type DroppedPartition struct {
 }
 
 // DropLogPartition drops the log's oldest partition, if each of its emails was accepted
-// longer ago than age (a day or more), and than the longest retention of a company. The zero
-// DroppedPartition means that there is none, or another process is dropping it. ErrInUse: the
-// lock could not be taken within 200 ms.
+// longer ago than age (a day or more), and than the longest retention of a company. It returns the
+// zero DroppedPartition if there is none or another process is dropping it, and ErrInUse if it
+// could not take the lock within 200 ms.
 func (s *Store) DropLogPartition(ctx context.Context, log Log, age time.Duration) (DroppedPartition, error) {
 	var found []DroppedPartition
 	err := s.db.SelectContext(ctx, &found, dropPartitionSQL, string(log), age.Milliseconds())

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// cleanRecipientsSQL finds by recipients_deleted and locks what it deletes; rows that
-// another cleaner or a new import of the person has locked are skipped. A person
-// with a pending import (by recipient_intakes_pkey) stays: the row shows which imports
-// are older than the deletion. The rows found are selected by an array of keys: for a join the
-// planner may think that reading all of recipients is cheaper, for each batch.
+// cleanRecipientsSQL finds rows by recipients_deleted and locks those that it deletes. It skips rows
+// that another cleaner or a new import of the person has locked, and recipients with a pending
+// import (by recipient_intakes_pkey): the row shows which imports are older than the deletion. The
+// rows found are selected by an array of keys: for a join the planner may read all of recipients for
+// each batch.
 const cleanRecipientsSQL = `
 DELETE FROM recipients WHERE id = ANY (ARRAY(
     SELECT r.id FROM recipients r

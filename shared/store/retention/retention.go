@@ -7,8 +7,8 @@ package retention
 
 import "email-gateway/shared/store/internal/pg"
 
-// Store has the deletions. Any number of processes may run them at once: each skips what another one has locked.
+// Store runs the deletions. Any number of processes may run them at once: each skips rows that another one has locked.
 type Store struct{ db *pg.DB }
 
-// New makes a Store on these connections.
+// New returns a Store that uses the connections of db.
 func New(db *pg.DB) *Store { return &Store{db: db} }

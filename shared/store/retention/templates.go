@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// templateBatch bounds what one statement reads: the check of a mailing may read as many
+// templateBatch bounds the mailings of one statement: the check of a mailing may read as many
 // outbox rows as the mailing has emails.
 const templateBatch = 20
 
@@ -27,8 +27,8 @@ WITH past AS MATERIALIZED (
 )
 UPDATE mailings m SET html = '', text_body = NULL, template_variables = NULL FROM past WHERE m.id = past.id`
 
-// EraseTemplates blanks html and text of at most limit mailings that ended longer ago than
-// age, the retention of bodies, or than their company's own; age 0 = only those with such a
+// EraseTemplates blanks HTML and text of at most limit mailings that ended longer ago than age, the
+// retention of bodies, or than their company's own retention; age 0 = only companies with such a
 // retention.
 func (s *Store) EraseTemplates(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	limit = min(limit, templateBatch)

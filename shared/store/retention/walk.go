@@ -31,22 +31,22 @@ const (
 
 // Parts of the statements that are steps of a scan.
 const (
-	// No row after this one exceeds any retention, with the retention's column between the two
-	// parts. NULL: there is no retention.
+	// youngest, a retention column of company_retention and ofAll are the first id that is younger
+	// than every retention. It is NULL if there is no retention.
 	youngest = `first_id_at(now() - least($2 * interval '1 ms', (SELECT min(`
 	ofAll    = `) FROM company_retention) * interval '1 day'))`
 
-	// walkedSQL returns the effect of a step: seen are the rows that it looked at, gone those
-	// that it deleted or emptied.
+	// walkedSQL returns the effect of a step: seen are the rows that it read, gone those that it
+	// deleted or emptied.
 	walkedSQL = `
 SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS done, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last`
 )
 
-// everybody represents the companies without a retention of their own.
+// everybody is the company_id of a scan that is not limited to one company.
 var everybody = uuid.Nil
 
-// The row of a scan is inserted once, found by primary key, and locked during a step:
-// another process finds nothing to do then.
+// The row of a scan is inserted once, found by primary key, and locked during a step, so that
+// only one process at a time makes a step of the scan.
 const (
 	beginWalkSQL = `INSERT INTO retention_walks (kind, company_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`
 	holdWalkSQL  = `
@@ -55,30 +55,28 @@ SELECT reached, begun_at < now() - interval '1 day' AS old FROM retention_walks 
 UPDATE retention_walks SET reached = $3, begun_at = CASE WHEN $4 THEN now() ELSE begun_at END WHERE kind = $1 AND company_id = $2`
 )
 
-// step is the effect of one statement of a scan: it looked at so many rows, up to the
-// last one, and removed those older than the retention.
+// step is the result of one statement of a scan: how many rows it read, how many of them it
+// removed, and the last id that it read.
 type step struct {
 	Seen int           `db:"seen"`
 	Done int           `db:"done"`
 	Last uuid.NullUUID `db:"last"`
 }
 
-// Cleaned is what one call of a cleaning method has done. More: it did not come to the
-// end, and may be called again at once.
+// Cleaned is the result of one call of a cleaning method. More: there may be further rows, and the
+// method can be called again at once.
 type Cleaned struct {
 	Count int
 	More  bool
 }
 
 // walk continues a scan through a table in the order of its ids, at most limit rows, from where it
-// stopped last: the rows after that were too young before, since UUIDv7 ids sort by creation
-// time. Rows that were skipped because they were not old enough yet are found by a daily scan
-// from the beginning. So each row is looked at once when it is old enough, and only
-// the few skipped ones once a day.
+// stopped last: the rows after that were too young before, since UUIDv7 ids sort by creation time.
+// Rows that were read but could not be removed yet are found by a daily scan from the beginning.
 //
-// statement is a step: it takes the id reached, the age in ms (NULL for age 0, which
-// means unlimited), how many rows to look at, and the company unless it is everybody. Rows that are too
-// young end the scan.
+// statement is a step. Its parameters are the id reached, the age in ms (NULL for age 0, which means
+// unlimited), how many rows to read, and the company unless it is everybody. The scan ends at the
+// first row that is too young.
 func (s *Store) walk(ctx context.Context, kind walkKind, company uuid.UUID, age time.Duration, limit int, statement string) (Cleaned, error) {
 	var done Cleaned
 	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {
