@@ -11,8 +11,8 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// withoutPersonSQL is the payload of t without some addresses ($3): in cc, bcc and replyTo,
-// and anywhere in the texts of headers and tags ($4). A payload of another target is unchanged.
+// withoutPersonSQL is the payload of t without the addresses $3 in cc, bcc and replyTo. It also
+// removes tags that match the pattern $4 of these addresses, and replaces the matches in headers.
 const withoutPersonSQL = `(CASE jsonb_typeof(t.payload) WHEN 'object' THEN (
         SELECT coalesce(jsonb_object_agg(p.key, CASE
                    WHEN p.key IN ('cc', 'bcc') AND jsonb_typeof(p.value) = 'array'
@@ -25,13 +25,14 @@ const withoutPersonSQL = `(CASE jsonb_typeof(t.payload) WHEN 'object' THEN (
         FROM jsonb_each(t.payload) p WHERE NOT (p.key = 'replyTo' AND (lower(p.value #>> '{}') = ANY ($3::text[])) IS TRUE))
     ELSE t.payload END)`
 
-// scrubSQL are the last arguments of regexp_replace, which does the same in a text.
+// scrubSQL is the end of a call of regexp_replace that replaces the addresses in a text.
 const scrubSQL = `, $4::text, '` + store.ErasedAddress + `', 'gi')`
 
-// Each finds by primary key and locks what it changes. What such an email is sent as is not
-// changed otherwise, but for a sender with the person's address, in whose place comes the
-// company's default (companies_pkey). Its timeline outlives its outbox row. The dispatcher
-// is asked for a task with the old payload that Redis may still hold, or archive later.
+// These statements find rows by primary key and lock those that they change. Apart from the removed
+// addresses, such an email is sent unchanged; if the sender has the person's address, the company's
+// default sender replaces it (companies_pkey). The timeline is changed separately because it outlives
+// the outbox row. The dispatcher is requested to remove the task with the old payload, which Redis
+// may still hold, or archive later.
 const (
 	eraseCopiesSQL = `
 WITH changed AS (
@@ -59,7 +60,7 @@ SELECT (SELECT coalesce(array_agg(id), '{}') FROM changed) AS emails, (SELECT co
 	otherSenderSQL = `CASE WHEN lower(coalesce(substring(t.sender FROM '<([^<>]+)>\s*$'), t.sender)) = ANY ($3::text[])
             THEN (SELECT c.default_from FROM companies c WHERE c.id = $1) ELSE t.sender END`
 
-	// Like the search, it takes the company of a task without an outbox row from the payload.
+	// Like the search, it reads the company of a task without an outbox row from the payload.
 	eraseLetterCopiesSQL = `
 UPDATE dead_letters t SET payload = ` + withoutPersonSQL + `, last_error = regexp_replace(t.last_error` + scrubSQL + `,
     resolution_note = regexp_replace(t.resolution_note` + scrubSQL + `, updated_at = now()
@@ -67,8 +68,8 @@ WHERE t.id IN (SELECT d.id FROM dead_letters d WHERE d.id = ANY ($2::uuid[]) AND
   AND (t.payload, t.last_error, t.resolution_note) IS DISTINCT FROM (` + withoutPersonSQL + `, regexp_replace(t.last_error` + scrubSQL + `, regexp_replace(t.resolution_note` + scrubSQL + `)
 RETURNING t.id`
 
-	// It goes along mailings_company: a company has some thousands. A mailing's emails have
-	// copied its sender, and are changed by eraseCopiesSQL.
+	// It scans mailings_company: a company has some thousands of mailings. eraseCopiesSQL changes
+	// the emails of the mailings, which have a copy of the sender.
 	eraseMailingSendersSQL = `
 UPDATE mailings t SET reply_to = CASE WHEN lower(t.reply_to) <> ALL ($2::text[]) THEN t.reply_to END,
     sender = CASE WHEN lower(coalesce(substring(t.sender FROM '<([^<>]+)>\s*$'), t.sender)) = ANY ($2::text[]) THEN c.default_from ELSE t.sender END
@@ -78,15 +79,15 @@ WHERE c.id = $1 AND t.company_id = $1 AND (lower(t.reply_to) = ANY ($2::text[])
 RETURNING t.id`
 )
 
-// ErasedCopies is what EraseCopies has changed, by the ids of the emails.
+// ErasedCopies is the effect of EraseCopies, by the ids of the emails.
 type ErasedCopies struct {
 	Emails, Logs, Events pq.StringArray
-	// Busy are locked by another transaction, and are left as they are.
+	// Busy emails are locked by another transaction, and are unchanged.
 	Busy pq.StringArray `db:"-"`
 }
 
-// EraseCopies takes the person's addresses out of emails to others. It waits at most a second
-// for a row that another transaction has locked, and then leaves that email alone.
+// EraseCopies removes the person's addresses from emails to other people. It waits at most a second
+// for a row that another transaction has locked, and then skips that email.
 func (s *Store) EraseCopies(ctx context.Context, p Person, erasure uuid.UUID, ids []uuid.UUID) (ErasedCopies, error) {
 	erase := func(ids []uuid.UUID) (done ErasedCopies, err error) {
 		err = s.erasing(ctx, func(tx *sqlx.Tx) error {
@@ -113,12 +114,12 @@ func (s *Store) EraseCopies(ctx context.Context, p Person, erasure uuid.UUID, id
 	return all, nil
 }
 
-// EraseLetterCopies is EraseCopies for dead letters, which stay open to be sent again.
+// EraseLetterCopies is EraseCopies for dead letters, which stay open and can be replayed.
 func (s *Store) EraseLetterCopies(ctx context.Context, p Person, ids []uuid.UUID) ([]string, error) {
 	return s.erased(ctx, "erase copies of dead letters", eraseLetterCopiesSQL, p.CompanyID, pg.UUIDArray(ids), pq.StringArray(p.Addresses), p.pattern())
 }
 
-// EraseMailingSenders takes the person's addresses out of the From and Reply-To of mailings.
+// EraseMailingSenders removes the person's addresses from the From and Reply-To of mailings.
 func (s *Store) EraseMailingSenders(ctx context.Context, p Person) ([]string, error) {
 	return s.erased(ctx, "erase senders of mailings", eraseMailingSendersSQL, p.CompanyID, pq.StringArray(p.Addresses))
 }

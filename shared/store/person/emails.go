@@ -16,16 +16,16 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// safeMetadataSQL keeps of an event e what names no person.
+// safeMetadataSQL is the metadata of an event e without the values that may identify a person.
 const safeMetadataSQL = `(SELECT coalesce(jsonb_object_agg(m.key, m.value), '{}') FROM jsonb_each(e.metadata) m
     WHERE m.key IN ('attemptId', 'attempt', 'sesMessageId', 'feedback', 'by', 'keyId', 'mailingId', 'replayId', 'code', 'errorCode', 'category',
                     'oldSendAt', 'newSendAt'))`
 
-// eraseWait is how long an erasure waits for a row that another transaction has locked. Such
-// an email is left to the next round.
+// eraseWait is how long an erasure waits for a row that another transaction has locked. After that
+// it leaves the email to the next round.
 const eraseWait = time.Second
 
-// erasing runs do in one transaction that waits at most eraseWait for each lock.
+// erasing runs do in a transaction that waits at most eraseWait for each lock.
 func (s *Store) erasing(ctx context.Context, do func(tx *sqlx.Tx) error) error {
 	_, err := pg.Repeat(func() ([]struct{}, error) {
 		return nil, s.db.InTx(ctx, func(tx *sqlx.Tx) error {
@@ -38,14 +38,14 @@ func (s *Store) erasing(ctx context.Context, do func(tx *sqlx.Tx) error) error {
 	return err
 }
 
-// askTasksSQL requests that the dispatcher removes a task from Redis. A repeated erasure
-// requests it again, unless this erasure has found the task already: the receipt counts it once.
+// askTasksSQL requests the dispatcher to remove a task from Redis. A repeated erasure requests it
+// again, unless the task was already found for this erasure: the receipt counts it once.
 const askTasksSQL = `
     ON CONFLICT (outbox_id) DO UPDATE SET erasure_id = excluded.erasure_id, done_at = NULL, found = false, final = erased_tasks.final OR excluded.final
     WHERE erased_tasks.company_id = excluded.company_id AND NOT (erased_tasks.found AND erased_tasks.erasure_id = excluded.erasure_id)`
 
 // eraseEmailsSQL locks the outbox rows by primary key, in the order of their ids. Rows
-// that are not final stay unchanged, with their logs and timelines: a worker is sending
+// that are not final stay unchanged, with their logs and timelines, because a worker is sending
 // them. Logs are found by email_logs_pkey, events by email_events_pkey, notifications by
 // ses_events_outbox. Recipient imports are deleted, with their mark in recipient_intakes (by
 // primary key). A trigger deletes attachments (found by attachments_pkey); their files (by
@@ -102,17 +102,17 @@ type ErasedEmails struct {
 	// Emails are outbox rows, Notices are notifications of SES, News are recipient imports, deleted with
 	// their Intakes.
 	Emails, Logs, Events, Notices, News, Intakes pq.StringArray
-	// Attachments are deleted, and Files are those that they named.
+	// Attachments are deleted, Files are the files that they named.
 	Attachments, Files pq.StringArray
-	// Busy are being sent right now, or wait for SES to say whether it took them, or another
-	// transaction has them locked. They stay, to be erased when that is over.
+	// Busy emails are being sent, wait for SES to report whether it accepted them, or are locked by
+	// another transaction. They are unchanged and must be erased later.
 	Busy pq.StringArray
 }
 
-// EraseEmails cancels those of the company's emails that have not been sent, and
-// removes recipient and content from their rows, logs and timelines. What
-// remains says that there was an email, when, and how it ended. At most some hundred
-// ids at a time. A second call changes nothing more.
+// EraseEmails cancels those of the company's emails that have not been sent, and removes recipient
+// and content from the rows, logs and timelines of all of them. The rows then show only that there
+// was an email, its times and its outcome. Pass at most some hundred ids. A repeated call has no
+// further effect.
 //
 // It waits at most a second for a row that another transaction has locked, and then skips
 // that email.
@@ -150,7 +150,7 @@ func (s *Store) eraseEmails(ctx context.Context, by audit.Operator, company, era
 	var done ErasedEmails
 	_, err := pg.Repeat(func() ([]struct{}, error) {
 		return nil, s.db.InTx(ctx, func(tx *sqlx.Tx) error {
-			// It sets the time to wait for a lock, for all of the transaction.
+			// AdvanceAllIn sets the lock timeout of the whole transaction.
 			moved, err := store.AdvanceAllIn(ctx, tx, cancels, eraseWait)
 			if err != nil {
 				return err

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// lockErasedMailingSQL waits for a step of the expander, by primary key.
+	// lockErasedMailingSQL locks the mailing by primary key. It waits for a step of the expander.
 	lockErasedMailingSQL = `SELECT id FROM mailings WHERE id = $1 FOR UPDATE`
-	// eraseEntriesSQL locks entries by primary key. An address is still unique within its
-	// mailing. An entry that has not become an email counts as cancelled.
+	// eraseEntriesSQL locks entries by primary key. The replaced addresses are unique within the
+	// mailing. An entry that is not an email yet becomes CANCELLED.
 	eraseEntriesSQL = `
 WITH erased AS (
     UPDATE mailing_entries e SET email = 'line-' || e.line_no || '@erased.invalid', fields = '{}', token = '', nome = NULL, razao_social = NULL,
@@ -28,12 +28,12 @@ WITH erased AS (
     RETURNING e.id, was.status = 'PENDING' AS cancelled
 )
 SELECT coalesce(array_agg(id), '{}') AS entries, count(*) FILTER (WHERE cancelled) AS cancelled FROM erased`
-	// recountSQL has the mailing counted again, by primary key.
+	// recountSQL marks the counts of the mailing as out of date, by primary key.
 	recountSQL = `UPDATE mailings SET counted_at = NULL WHERE id = $1`
 )
 
-// EraseEntries takes whom they were for out of entries of a mailing. Those that are not
-// emails yet never will be: they count as cancelled, so that the mailing's numbers add up.
+// EraseEntries removes the recipients from entries of a mailing. Entries that are not emails yet
+// become CANCELLED, so that the mailing's counts add up.
 func (s *Store) EraseEntries(ctx context.Context, mailing uuid.UUID, ids []uuid.UUID) (entries []string, cancelled int, err error) {
 	_, err = pg.Repeat(func() ([]struct{}, error) {
 		return nil, s.db.InTx(ctx, func(tx *sqlx.Tx) error {
@@ -58,8 +58,8 @@ func (s *Store) EraseEntries(ctx context.Context, mailing uuid.UUID, ids []uuid.
 	return entries, cancelled, pg.Wrap("erase entries", err)
 }
 
-// eraseDeadLettersSQL locks rows by primary key. What is open is discarded. A task that gave
-// up may still be in the archive of Redis.
+// eraseDeadLettersSQL locks rows by primary key and discards open dead letters. It requests the
+// removal of their tasks, which may still be in the archive of Redis.
 const eraseDeadLettersSQL = `
 WITH gone AS (
     UPDATE dead_letters d SET email = NULL, payload = '{}', last_error = NULL, updated_at = now(), resolution_note = NULL,
@@ -75,15 +75,15 @@ WITH gone AS (
 )
 SELECT id FROM gone`
 
-// EraseDeadLetters takes the person out of dead letters, and discards those still open.
+// EraseDeadLetters removes personal data from dead letters, and discards those that are open.
 func (s *Store) EraseDeadLetters(ctx context.Context, by audit.Operator, company, erasure uuid.UUID, ids []uuid.UUID) ([]string, error) {
 	return s.erased(ctx, "erase dead letters", eraseDeadLettersSQL, company, pg.UUIDArray(ids), by.Actor().String(), erasure)
 }
 
-// eraseRecipientsSQL deletes by primary key, and the marks of waiting imports by that of
-// recipient_intakes. It replaces a row by one that contains nothing but the id and the time of
-// the erasure: a statement that was accepted before ($3, at $4) and arrives later must not
-// restore the person. CleanRecipients of package retention deletes it.
+// eraseRecipientsSQL deletes recipients and their waiting imports by primary key. It replaces each
+// row by one that contains only the id and the time of the erasure: a statement that was accepted
+// before the erasure ($3, at $4) and arrives later must not restore the person.
+// retention.Store.CleanRecipients deletes the new row.
 const eraseRecipientsSQL = `
 WITH intakes AS (
     DELETE FROM recipient_intakes WHERE recipient_id = ANY ($2::uuid[]) AND company_id = $1 AND outbox_id <= $3
@@ -95,28 +95,28 @@ WITH intakes AS (
 INSERT INTO recipients (id, company_id, email, intake_id, merged_by, deletion_id, deleted_at)
 SELECT id, company_id, '` + store.ErasedAddress + `', deletion_id, deletion_id, deletion_id, $4 FROM erased RETURNING id`
 
-// EraseRecipients takes everything from recipients of the company but their ids. deletion is
-// a UUIDv7: what was accepted before it is void. What somebody has become since then stays,
+// EraseRecipients removes everything except the ids from recipients of the company. deletion is a
+// UUIDv7: statements accepted before it are void. A recipient with a newer statement is unchanged
 // unless all is true.
 func (s *Store) EraseRecipients(ctx context.Context, company, deletion uuid.UUID, ids []uuid.UUID, all bool) ([]string, error) {
 	return s.erased(ctx, "erase recipients", eraseRecipientsSQL, company, pg.UUIDArray(ids), deletion, time.Unix(deletion.Time().UnixTime()).UTC(), all)
 }
 
-// eraseReplaysSQL reads the whole table, which holds the requests of a month. A running
-// replay finds no more rows of this person; an operator's, which covers
-// all companies, is completed first.
+// eraseReplaysSQL reads the whole table, which contains the requests of a month. A running replay
+// then finds no more rows of the person. It changes an operator's replay of all companies only
+// after the replay is completed.
 const eraseReplaysSQL = `
 UPDATE dead_letter_replays SET note = NULL,
     filter = CASE WHEN lower(filter ->> 'recipient') = ANY ($2::text[]) THEN jsonb_set(filter, '{recipient}', to_jsonb($3::text)) ELSE filter END
 WHERE (company_id = $1 OR company_id IS NULL AND status = 'COMPLETED') AND (lower(filter ->> 'recipient') = ANY ($2::text[]) OR note ~* $4)
 RETURNING id`
 
-// EraseReplays takes the person's addresses out of requests to send dead letters again.
+// EraseReplays removes the person's addresses from requests to replay dead letters.
 func (s *Store) EraseReplays(ctx context.Context, p Person) ([]string, error) {
 	return s.erased(ctx, "erase replays", eraseReplaysSQL, p.CompanyID, pq.StringArray(p.Addresses), store.ErasedAddress, p.pattern())
 }
 
-// erased runs a statement that returns what it has changed, by a text each.
+// erased runs a statement that returns one text for each row that it changed.
 func (s *Store) erased(ctx context.Context, what, statement string, args ...any) ([]string, error) {
 	changed, err := pg.Repeat(func() (changed []string, err error) {
 		err = pg.Write(func(args []any) error {

@@ -13,23 +13,23 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Each finds by primary key, but for openErasuresSQL: it reads all of person_erasures, which holds
-// what was not completed.
+// These statements find rows by primary key, except openErasuresSQL, which reads all of person_erasures: the table
+// contains only unfinished erasures.
 const (
 	beginErasureSQL  = `INSERT INTO person_erasures (id, company_id, person) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING`
 	openErasuresSQL  = `SELECT id, person FROM person_erasures WHERE company_id = $1 ORDER BY id`
 	saveReceiptSQL   = `UPDATE person_erasures SET receipt = $2 WHERE id = $1`
 	receiptsSQL      = `SELECT receipt FROM person_erasures WHERE id = ANY ($1::uuid[]) AND receipt IS NOT NULL ORDER BY id`
 	finishErasureSQL = `DELETE FROM person_erasures WHERE id = ANY ($1::uuid[])`
-	// forgetTasksSQL finds by erased_tasks_erasure, and reads what an erasure has left that
-	// ended without a dispatcher.
+	// forgetTasksSQL finds rows by erased_tasks_erasure. It also deletes tasks that a dispatcher
+	// removed more than a day ago, possibly after their erasure was finished.
 	forgetTasksSQL = `DELETE FROM erased_tasks WHERE done_at IS NOT NULL AND (erasure_id = ANY ($1::uuid[]) OR done_at < now() - interval '1 day')`
 )
 
-// BeginErasure writes down whom an erasure is about, until FinishErasure. While it goes on,
-// the rows that tell it are erased. An earlier erasure that was not completed and is about
-// one of the same addresses, numbers or ids is continued: p gets what that one knew, and
-// FinishErasure ends all that are returned.
+// BeginErasure stores the identifiers of the person until FinishErasure, because the erasure removes
+// them from other rows. It also continues unfinished erasures that have an address, hash or id in
+// common with p: it adds their identifiers to p and returns their ids too. Pass all returned ids to
+// FinishErasure.
 func (s *Store) BeginErasure(ctx context.Context, id uuid.UUID, p *Person) (erasures []uuid.UUID, err error) {
 	var open []struct {
 		ID     uuid.UUID `db:"id"`
@@ -65,13 +65,13 @@ func (s *Store) BeginErasure(ctx context.Context, id uuid.UUID, p *Person) (eras
 	return erasures, pg.Wrap("begin erasure", err)
 }
 
-// SaveReceipt stores what an erasure has changed so far, until FinishErasure.
+// SaveReceipt stores the changes of an erasure so far, until FinishErasure.
 func (s *Store) SaveReceipt(ctx context.Context, erasure uuid.UUID, receipt []byte) error {
 	_, err := s.db.Exec(ctx, saveReceiptSQL, erasure, string(pg.WithoutEscapedNUL(receipt)))
 	return pg.Wrap("save receipt of erasure", err)
 }
 
-// Receipts returns what SaveReceipt stored for those of the erasures that are not finished, oldest first.
+// Receipts returns what SaveReceipt stored for the unfinished ones of these erasures, oldest first.
 func (s *Store) Receipts(ctx context.Context, erasures []uuid.UUID) (receipts [][]byte, err error) {
 	if err := s.db.SelectContext(ctx, &receipts, receiptsSQL, pg.UUIDArray(erasures)); err != nil {
 		return nil, fmt.Errorf("load receipts of erasures: %w", pg.Translate(err))
@@ -79,7 +79,7 @@ func (s *Store) Receipts(ctx context.Context, erasures []uuid.UUID) (receipts []
 	return receipts, nil
 }
 
-// meets reports whether both have an identifier in common.
+// meets reports whether p and q have an identifier in common.
 func (p *Person) meets(q Person) bool {
 	return !disjoint(p.Addresses, q.Addresses) || !disjoint(p.Hashes, q.Hashes) || !disjoint(p.Recipients, q.Recipients) || !disjoint(p.ExternalIDs, q.ExternalIDs)
 }
@@ -88,7 +88,7 @@ func disjoint[T comparable](a, b []T) bool {
 	return !slices.ContainsFunc(a, func(v T) bool { return slices.Contains(b, v) })
 }
 
-// FinishErasure forgets whom the erasures were about.
+// FinishErasure deletes the stored identifiers, receipts and completed tasks of the erasures.
 func (s *Store) FinishErasure(ctx context.Context, erasures []uuid.UUID) error {
 	return pg.Wrap("finish erasure", s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 		for _, statement := range []string{finishErasureSQL, forgetTasksSQL} {
@@ -100,14 +100,14 @@ func (s *Store) FinishErasure(ctx context.Context, erasures []uuid.UUID) error {
 	}))
 }
 
-// countTasksSQL finds by erased_tasks_erasure and locks nothing.
+// countTasksSQL finds rows by erased_tasks_erasure and locks nothing.
 const countTasksSQL = `
 SELECT count(*) FILTER (WHERE found) AS removed, count(*) FILTER (WHERE done_at IS NULL) AS open FROM erased_tasks WHERE erasure_id = ANY ($1::uuid[])`
 
 // ErasedTaskCounts is how many tasks of erased emails the dispatchers have processed.
 type ErasedTaskCounts struct {
 	Removed int `json:"removed"` // Redis had them
-	Open    int `json:"open"`    // no dispatcher has looked yet
+	Open    int `json:"open"`    // no dispatcher has processed them yet
 }
 
 // CountErasedTasks counts the tasks of erasures.
@@ -118,16 +118,16 @@ func (s *Store) CountErasedTasks(ctx context.Context, erasures []uuid.UUID) (n E
 	return n, nil
 }
 
-// writersSQL reads the locks of the server, not its tables. Every transaction that writes a
-// table holds this lock on it until its end.
+// writersSQL reads the locks of the server, not its tables. Every transaction that writes to a
+// table holds a ROW EXCLUSIVE lock on it until the transaction ends.
 const writersSQL = `
 SELECT DISTINCT virtualtransaction FROM pg_locks
 WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted AND pid <> pg_backend_pid()
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND relation IN ('email_outbox'::regclass, 'recipients'::regclass, 'mailings'::regclass, 'mailing_entries'::regclass, 'suppressions'::regclass)`
 
-// Writers names the transactions that are writing about people at present. What one of
-// them has written is not visible before it ends.
+// Writers returns the transactions that currently write to tables with personal data. Their changes
+// are not visible before they are committed.
 func (s *Store) Writers(ctx context.Context) ([]string, error) {
 	var names pq.StringArray
 	if err := s.db.SelectContext(ctx, (*[]string)(&names), writersSQL); err != nil {

@@ -16,17 +16,17 @@ import (
 // missing ones.
 type trace struct {
 	table      Table
-	address    string // as it is written there
+	address    string // as stored in the row
 	hash       string
 	recipient  uuid.UUID
 	externalID string
 }
 
-// finder follows a person through the rows of one company.
+// finder collects the identifiers of a person from the rows of one company.
 type finder struct {
 	company uuid.UUID
-	// address, hashes, recipients and externalIDs are what the person is known by from the
-	// beginning.
+	// address, hashes, recipients and externalIDs are the identifiers with which the search
+	// begins.
 	address     string
 	hashes      []string
 	recipients  []uuid.UUID
@@ -42,7 +42,7 @@ func (f *finder) follow(ctx context.Context, s *Store) (Person, error) {
 	for range maxSearches {
 		p := f.person()
 		next := p
-		next.Addresses = slices.Concat(p.Addresses, p.Shared) // who else is there?
+		next.Addresses = slices.Concat(p.Addresses, p.Shared) // to find other people with the same address
 		if contains(searched.Addresses, next.Addresses) && contains(searched.Recipients, p.Recipients) && contains(searched.ExternalIDs, p.ExternalIDs) && searched.CompanyID != uuid.Nil {
 			return p, nil
 		}
@@ -62,7 +62,7 @@ func contains[T comparable](all, some []T) bool {
 }
 
 // search collects the traces of all tables that contain one of p's addresses, hashes or ids.
-// Copies of emails to other people do not show whose an address is.
+// It ignores copies of emails to other people: they do not show to whom an address belongs.
 func (f *finder) search(ctx context.Context, s *Store, p Person) error {
 	scan := func(table Table, next func(Scan) (Page, error)) error {
 		for at := (Scan{Until: uuid.Max}); ; {
@@ -181,9 +181,9 @@ func (f *finder) identifies(t trace) bool {
 	return t.hash != "" || t.externalID != "" || t.recipient != uuid.Nil && !f.ofAddress(t)
 }
 
-// owners are the numbers that occur beside an id in the traces.
+// owners describes the numbers that occur together with an id in the traces.
 type owners struct {
-	mine    bool // its recipient's row of today has this person's number
+	mine    bool // the current row of its recipient has this person's number
 	foreign bool // a row of some table has another number
 }
 
@@ -211,15 +211,15 @@ func (f *finder) owners() idOwners {
 	return o
 }
 
-// contested reports whether an id belongs to a person with another number than this one's: by the
-// recipient's current row, or, if there is none, by any other row. For an external id, the
-// recipient is the one whose id is derived from it.
+// contested reports whether an id may belong to a person with another number: a row has the id with
+// another number, and the recipient's current row does not have this person's number. For an external
+// id, the recipient is the one whose id is derived from it.
 func (o idOwners) contested(recipient uuid.UUID, externalID string) bool {
 	r, e := o.recipients[recipient], o.externalIDs[externalID]
 	return !r.mine && !e.mine && (r.foreign || e.foreign)
 }
 
-// whoAt is everybody who is named together with the address.
+// whoAt returns the identifiers of all people that occur together with the address.
 func (f *finder) whoAt() Person {
 	p := Person{CompanyID: f.company, Addresses: []string{f.address}}
 	for t := range f.traces {
@@ -233,8 +233,8 @@ func (f *finder) whoAt() Person {
 	return p.sorted()
 }
 
-// people are those who are named together with the address, each with all identifiers that the traces
-// connect: two ids in one row are one person's.
+// people returns the people that occur together with the address, each with all identifiers that the
+// traces connect: two ids in one row belong to one person.
 func (f *finder) people() []Person {
 	type group struct {
 		Person

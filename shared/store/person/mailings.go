@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Mailing is a mailing that is looked through.
+// Mailing is a mailing to search for a person.
 type Mailing struct {
 	ID       uuid.UUID     `db:"id"`
 	Filename string        `db:"filename"`
@@ -21,7 +21,7 @@ type Mailing struct {
 	HasFile  bool          `db:"has_file"`
 }
 
-// personMailingsSQL goes along mailings_company and locks nothing.
+// personMailingsSQL scans mailings_company and locks nothing.
 const personMailingsSQL = `
 SELECT id, filename, first_entry, last_entry, file_deleted_at IS NULL AS has_file FROM mailings WHERE company_id = $1 ORDER BY id`
 
@@ -34,9 +34,9 @@ func (s *Store) Mailings(ctx context.Context, company uuid.UUID) ([]Mailing, err
 	return all, nil
 }
 
-// Each reads what is about a few addresses or emails: suppressions along their primary key,
-// stored answers along the first column of theirs, notifications by ses_events_outbox. They
-// lock nothing.
+// These statements read the rows of a few addresses or emails and lock nothing: suppressions by
+// their primary key, stored answers by the first column of their primary key, notifications by
+// ses_events_outbox.
 const (
 	personSuppressionsSQL = `
 SELECT address, reason, mailing_id, note, created_at FROM suppressions WHERE company_id = $1 AND address = ANY ($2::text[]) ORDER BY address, reason`
@@ -46,7 +46,7 @@ WHERE k.company_id = $1 AND k.outbox_id = ANY ($2::uuid[]) ORDER BY k.created_at
 	personNoticesSQL = `SELECT to_jsonb(n) FROM ses_events n WHERE n.outbox_id = ANY ($1::uuid[]) ORDER BY n.received_at, n.sns_message_id`
 )
 
-// Suppressions lists those of the person's addresses that are suppressed.
+// Suppressions lists the suppressions of the person's addresses.
 func (s *Store) Suppressions(ctx context.Context, p Person) ([]store.Suppression, error) {
 	found := []store.Suppression{}
 	if err := s.db.SelectContext(ctx, &found, personSuppressionsSQL, p.CompanyID, pq.StringArray(p.Addresses)); err != nil {

@@ -13,38 +13,38 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Person is what the rows of one company may know somebody by.
+// Person holds the identifiers by which rows of one company may name a person.
 type Person struct {
 	CompanyID  uuid.UUID   `json:"companyId"`
 	Addresses  []string    `json:"addresses"` // in lower case
 	Hashes     []string    `json:"hashes"`    // of the CPF or CNPJ, as they are stored
 	Recipients []uuid.UUID `json:"recipients"`
-	// ExternalIDs are the company's own, of the person.
+	// ExternalIDs are the ids that the company itself uses for the person.
 	ExternalIDs []string `json:"externalIds"`
-	// Shared are addresses of the person that other people of the company have too. They are
-	// none of Addresses: a row that names nothing else of the person is left to the others.
+	// Shared are addresses of the person that other people of the company have too. They are not
+	// in Addresses: a row with no other identifier of the person belongs to the other people.
 	Shared []string `json:"shared"`
-	// Numbers is how many people are found. More than one: they share an address.
+	// Numbers is how many people were found. More than one: they share the address.
 	Numbers int `json:"-"`
 }
 
-// personBatch is how many rows one statement of a search looks at: 20 ms, of logs with their
-// timelines some 50.
+// personBatch is how many rows one statement of a search reads: about 20 ms, or 50 ms for logs with
+// their timelines.
 const personBatch = 5000
 
-// maxSearches bounds how often all tables are searched for what the last search has found.
-// Each further search needs a row that names the person by an id, and another one by a new
+// maxSearches bounds how often all tables are searched for the identifiers that the previous search
+// found. Each further search needs a row that names the person by an id, and another one by a new
 // id and a new address.
 const maxSearches = 32
 
-// ErrNotFollowed: after maxSearches searches the person's rows still led to others.
+// ErrNotFollowed means that after maxSearches searches the person's rows still led to new identifiers.
 var ErrNotFollowed = errors.New("the person's rows lead to ever more ids and addresses")
 
 // Find finds the identifiers of a person in the company's rows, given an address, or the stored hashes
 // of a CPF or CNPJ (of each form in which it may have been written); the other is left out.
-// From there it follows the ids and addresses that occur in the same rows of all tables,
-// former ones too. An address that also names another person somewhere is Shared,
-// and is not followed to other rows. ErrNotFollowed is returned instead of an incomplete result.
+// From there it follows the ids and addresses that occur in the same rows of all tables, including
+// former ones. An address that also names another person is added to Shared and is not followed to
+// other rows. Find returns ErrNotFollowed instead of an incomplete result.
 //
 // For an address that several people share, all of its current recipients are returned, and no
 // further rows are followed.
@@ -81,7 +81,7 @@ func (s *Store) Find(ctx context.Context, company uuid.UUID, address string, has
 	return at.sorted(), nil
 }
 
-// sorted has each list sorted, without repetitions and "".
+// sorted returns p with each list sorted, without duplicates and empty strings.
 func (p Person) sorted() Person {
 	for _, list := range []*[]string{&p.Addresses, &p.Hashes, &p.ExternalIDs, &p.Shared} {
 		slices.Sort(*list)
@@ -92,20 +92,20 @@ func (p Person) sorted() Person {
 	return p
 }
 
-// taxSampleSQL reads along recipients_pkey up to the third row with both; it locks nothing.
+// taxSampleSQL scans recipients_pkey up to the third row with both; it locks nothing.
 const taxSampleSQL = `
 SELECT cpf_cnpj_enc, cpf_cnpj_hash, company_id FROM recipients
 WHERE id > $1 AND cpf_cnpj_enc IS NOT NULL AND cpf_cnpj_hash IS NOT NULL ORDER BY id LIMIT 3`
 
-// TaxSample is a number as it is stored, both ways.
+// TaxSample is a CPF or CNPJ in both of its stored forms.
 type TaxSample struct {
 	CompanyID uuid.UUID `db:"company_id"`
 	Encrypted []byte    `db:"cpf_cnpj_enc"`
 	Hash      string    `db:"cpf_cnpj_hash"`
 }
 
-// TaxSample returns some numbers that are stored both encrypted and as a hash, by which
-// one can tell whether one's keys are the api's. Several, since one may be damaged.
+// TaxSample returns up to three numbers that are stored both encrypted and as a hash. With them a
+// program can check that its keys are those of the api. One of them may be undecryptable.
 func (s *Store) TaxSample(ctx context.Context) ([]TaxSample, error) {
 	var found []TaxSample
 	if err := s.db.SelectContext(ctx, &found, taxSampleSQL, uuid.Nil); err != nil {

@@ -19,11 +19,11 @@ import (
 // Table is a table that contains rows about people.
 type Table string
 
-// They are searched, and erased, in this order: recipients come last, because they say
-// what the others are known by.
+// The tables are searched and erased in this order. Recipients is last, because its rows connect
+// the identifiers in the other tables.
 const (
 	Entries     Table = "mailingEntries"
-	Emails      Table = "emails" // of the outbox, with recipient imports that wait there
+	Emails      Table = "emails" // of the outbox, including recipient imports
 	Logs        Table = "emailLogs"
 	DeadLetters Table = "deadLetters"
 	Recipients  Table = "recipients"
@@ -32,11 +32,11 @@ const (
 // Row is a row that names the person.
 type Row struct {
 	ID uuid.UUID
-	// Copy: it is about an email to somebody else that names the person too.
+	// Copy: the row is about an email to another person that also names this one.
 	Copy bool
-	// Addresses are those by which it names the person, in lower case.
+	// Addresses are the person's addresses that occur in the row, in lower case.
 	Addresses []string
-	Row       json.RawMessage // all of its columns; nil unless asked for
+	Row       json.RawMessage // all of its columns; nil unless Scan.Whole is set
 
 	trace trace
 }
@@ -57,7 +57,7 @@ type Scan struct {
 	Whole bool
 }
 
-// A payload is that of an email or of a recipient import.
+// The payload is that of an email or of a recipient import.
 const (
 	payloadNamesSQL = `(lower(coalesce(s.payload ->> 'to', s.payload ->> 'email')) = ANY ($4::text[])
         OR coalesce(s.payload #>> '{recipient,cpfCnpjHash}', s.payload ->> 'cpfCnpjHash') = ANY ($5::text[])
@@ -70,20 +70,20 @@ const (
            coalesce(s.payload #>> '{recipient,cpfCnpjHash}', s.payload ->> 'cpfCnpjHash') AS hash,
            coalesce(s.payload #>> '{recipient,recipientId}', s.payload ->> 'id') AS recipient_id,
            coalesce(s.payload #>> '{recipient,externalId}', s.payload ->> 'externalId') AS external_id`
-	// payloadToldSQL is what else of an email may name somebody, as text.
+	// payloadToldSQL are the other parts of an email's payload that may contain addresses.
 	payloadToldSQL = `s.payload ->> 'replyTo', s.payload -> 'cc', s.payload -> 'bcc', s.payload -> 'headers', s.payload -> 'tags'`
 	// senderAddressSQL is the address in the From header of the outbox row s.
 	senderAddressSQL = `lower(coalesce(substring(s.sender FROM '<([^<>]+)>\s*$'), s.sender))`
-	// letterOfSQL is true of a dead letter d of the company.
+	// letterOfSQL is true for a dead letter d of the company.
 	letterOfSQL = `coalesce(d.company_id::text, lower(d.payload ->> 'companyId')) = $1::uuid::text`
 
-	// personArgsSQL gives every parameter a type, also where a table has no use for it.
+	// personArgsSQL gives every parameter a type, even if the statement does not use it.
 	personArgsSQL = `
 WITH args AS (
     SELECT $1::uuid, $4::text[], $5::text[], $6::text[], $7::text[], $9::text[], $10::uuid
 ), `
-	// personPageSQL returns how far the scan went even when it found nothing. told is the text
-	// of the row that names the person besides its own address.
+	// personPageSQL returns how far the scan went even if it found nothing. told is the text of the
+	// row, other than its address, in which personKnownSQL searches the person's addresses.
 	personPageSQL = `
 FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last FROM seen) t
 LEFT JOIN (SELECT * FROM named WHERE own OR copied) n ON true`
@@ -91,9 +91,9 @@ LEFT JOIN (SELECT * FROM named WHERE own OR copied) n ON true`
        ARRAY(SELECT u.address FROM unnest($4::text[], $9::text[]) AS u (address, pattern) WHERE n.told ~* u.pattern) AS copies`
 )
 
-// Each looks at the next rows of a table in the order of their ids and locks nothing.
+// These statements read the next rows of a table in the order of their ids and lock nothing.
 const (
-	// It goes along email_outbox_company, and to what it found by primary key.
+	// It scans email_outbox_company, and reads the rows that it found by primary key.
 	personEmailsSQL = personArgsSQL + `seen AS MATERIALIZED (
     SELECT id, payload, sender, last_error FROM email_outbox WHERE company_id = $1 AND id > $2 AND id <= $10 ORDER BY id LIMIT $3
 ), named AS (
@@ -104,10 +104,10 @@ const (
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(o) FROM email_outbox o WHERE o.id = n.id) END AS row` + personPageSQL
 
-	// Along email_logs_company. The timeline is found by email_events_pkey: for an
-	// email to another person whose outbox row is purged, only the timeline names the recipients of copies. A log has
-	// no hash; that of its outbox row, found by primary key, identifies the person if several
-	// people had the same external id.
+	// It scans email_logs_company and finds the timelines by email_events_pkey: for an email to another
+	// person whose outbox row is purged, only the timeline names the recipients of copies. A log has no
+	// hash; the hash in its outbox row, found by primary key, identifies the person if several people
+	// had the same external id.
 	personLogsSQL = personArgsSQL + `seen AS MATERIALIZED (
     SELECT outbox_id AS id, recipient, recipient_id, external_id, error_reason, tags FROM email_logs
     WHERE company_id = $1 AND outbox_id > $2 AND outbox_id <= $10 ORDER BY outbox_id LIMIT $3
@@ -130,8 +130,8 @@ const (
 FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last FROM seen) t
 LEFT JOIN said n ON true`
 
-	// Along dead_letters_pkey: they are few, and kept for days. A dead letter of a task
-	// without an email has its company in the payload only.
+	// It scans dead_letters_pkey: dead letters are few, and kept for days. A dead letter of a task
+	// without an email has its company only in the payload.
 	personDeadLettersSQL = personArgsSQL + `seen AS MATERIALIZED (
     SELECT id, email, payload, last_error, resolution_note, (` + letterOfSQL + `) IS TRUE AS ours FROM dead_letters d WHERE id > $2 ORDER BY id LIMIT $3
 ), named AS (
@@ -142,7 +142,7 @@ LEFT JOIN said n ON true`
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(d) FROM dead_letters d WHERE d.id = n.id) END AS row` + personPageSQL
 
-	// It goes along recipients_pkey, and leaves out what an erasure has left.
+	// It scans recipients_pkey, and skips rows that an erasure has emptied.
 	personRecipientsSQL = personArgsSQL + `seen AS MATERIALIZED (
     SELECT id, company_id, email, cpf_cnpj_hash, external_id FROM recipients WHERE id > $2 ORDER BY id LIMIT $3
 ), named AS (
@@ -153,7 +153,7 @@ LEFT JOIN said n ON true`
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(r) FROM recipients r WHERE r.id = n.id) END AS row` + personPageSQL
 
-	// It goes through the range of mailing_entries_pkey that holds the mailing's entries.
+	// It scans the range of mailing_entries_pkey that contains the mailing's entries.
 	personEntriesSQL = personArgsSQL + `seen AS MATERIALIZED (
     SELECT id, email, cpf_cnpj_hash, recipient_id, recipient_external_id FROM mailing_entries
     WHERE id >= $11 AND id > $2 AND id <= $12 AND id <= $10 AND (mailing_id = $1) IS TRUE ORDER BY id LIMIT $3
@@ -214,7 +214,7 @@ func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, 
 		row := Row{ID: r.ID.UUID, Copy: r.Copied != nil && *r.Copied, Row: r.Row, Addresses: r.Copies}
 		if !row.Copy {
 			row.trace = trace{address: text(r.Address), hash: text(r.Hash), externalID: text(r.ExternalID)}
-			row.trace.recipient, _ = uuid.Parse(text(r.RecipientID)) // uuid.Nil for what is none
+			row.trace.recipient, _ = uuid.Parse(text(r.RecipientID)) // uuid.Nil if it is not a UUID
 			own := strings.ToLower(row.trace.address)
 			row.Addresses = slices.DeleteFunc(append([]string{own}, r.Copies...), func(a string) bool { return a == "" || a == store.ErasedAddress })
 			slices.Sort(row.Addresses)
@@ -225,8 +225,8 @@ func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, 
 	return page, nil
 }
 
-// patterns match a text that contains one of the person's addresses as a whole, not as a
-// part of a longer one, in the order of the addresses. A line's end is written \n in JSON.
+// patterns returns a regular expression for each of the person's addresses, in their order. It matches
+// a text that contains the address, but not as a part of a longer one. In JSON a line break is \n.
 func (p *Person) patterns() pq.StringArray {
 	patterns := make(pq.StringArray, len(p.Addresses))
 	for i, address := range p.Addresses {
@@ -235,8 +235,8 @@ func (p *Person) patterns() pq.StringArray {
 	return patterns
 }
 
-// pattern matches each of the addresses in a text, for regexp_replace. Without an address it
-// matches nothing.
+// pattern returns a regular expression for regexp_replace that matches each of the addresses.
+// Without an address it matches nothing.
 func (p *Person) pattern() string {
 	quoted := make([]string, len(p.Addresses))
 	for i, address := range p.Addresses {
@@ -248,7 +248,7 @@ func (p *Person) pattern() string {
 	return `(?<![a-z0-9._%+-])(?:` + strings.Join(quoted, "|") + `)(?![a-z0-9-]|\.[a-z0-9])`
 }
 
-// recipientTexts are the ids as an array of text, which Postgres reads as one of ids too.
+// recipientTexts returns the ids as an array of texts, which Postgres also accepts as an array of UUIDs.
 func (p *Person) recipientTexts() pq.StringArray {
 	texts := make(pq.StringArray, len(p.Recipients))
 	for i, id := range p.Recipients {

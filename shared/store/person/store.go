@@ -1,4 +1,4 @@
-// Package person finds what the tables of a company contain about a person, and erases it. Package
+// Package person finds and erases the data of a person in the rows of a company. Package
 // api/internal/privacy decides what is erased, and in which order.
 //
 // Person holds the identifiers of a person. Find collects them by following addresses, hashes and ids from row to row.
@@ -6,8 +6,8 @@ package person
 
 import "email-gateway/shared/store/internal/pg"
 
-// Store has the queries and erasures. Erasures run in small transactions; repeating one changes nothing more.
+// Store runs the queries and erasures. Erasures run in small transactions and are idempotent.
 type Store struct{ db *pg.DB }
 
-// New makes a Store that uses the connections of db.
+// New returns a Store that uses the connections of db.
 func New(db *pg.DB) *Store { return &Store{db: db} }

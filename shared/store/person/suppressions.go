@@ -10,9 +10,9 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// The first two find by the first columns of suppressions_pkey. The last goes along it, a
-// part at a time, and locks the rows whose note names the person: what somebody wrote
-// about another address.
+// The first two statements find rows by the first columns of suppressions_pkey. eraseOtherNotesSQL
+// scans that index page by page, and locks the rows whose note names the person: notes about other
+// addresses.
 const (
 	eraseSuppressionNotesSQL = `
 UPDATE suppressions SET note = NULL, mailing_id = NULL WHERE company_id = $1 AND address = ANY ($2::text[]) AND (note IS NOT NULL OR mailing_id IS NOT NULL)
@@ -30,9 +30,9 @@ SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM changed) AS ch
 FROM (SELECT 1) one LEFT JOIN (SELECT address, reason FROM seen ORDER BY address DESC, reason DESC LIMIT 1) l ON true`
 )
 
-// EraseSuppressions takes the notes from the suppressions of the person's addresses, and
-// with forget deletes them: the person may be written to again then. It returns the address
-// of each row.
+// EraseSuppressions removes notes and mailings from the suppressions of the person's addresses. With
+// forget it deletes the suppressions, so that the company may write to the person again. It returns
+// the address of each row.
 func (s *Store) EraseSuppressions(ctx context.Context, p Person, forget bool) ([]string, error) {
 	statement := eraseSuppressionNotesSQL
 	if forget {
