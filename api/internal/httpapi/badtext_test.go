@@ -133,9 +133,13 @@ func TestBadText_InCursors(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	for _, tt := range []struct{ path, cursor string }{
-		{"/v1/suppressions", `{"a":"\u0000","r":"MANUAL"}`}, {"/v1/suppressions", `{"a":"a@example.com","r":"\u0000"}`},
-		{"/v1/suppressions", `{"a":"a\ud83d","r":"MANUAL"}`}, {"/v1/suppressions", "{\"a\":\"\xff\",\"r\":\"MANUAL\"}"},
-		{"/v1/templates", `{"Name":"\u0000"}`}, {"/v1/templates", `{"Name":"a","Locale":"\u0000"}`}, {"/v1/templates", "{\"Name\":\"\xff\"}"},
+		{"/v1/suppressions", `{"a":"\u0000","r":"MANUAL"}`},
+		{"/v1/suppressions", `{"a":"a@example.com","r":"\u0000"}`},
+		{"/v1/suppressions", `{"a":"a\ud83d","r":"MANUAL"}`},
+		{"/v1/suppressions", "{\"a\":\"\xff\",\"r\":\"MANUAL\"}"},
+		{"/v1/templates", `{"Name":"\u0000"}`},
+		{"/v1/templates", `{"Name":"a","Locale":"\u0000"}`},
+		{"/v1/templates", "{\"Name\":\"\xff\"}"},
 		{"/v1/dead-letters", `{"t":"\u0000"}`},
 	} {
 		r := g.do(t, call{Path: tt.path + "?cursor=" + base64.RawURLEncoding.EncodeToString([]byte(tt.cursor))})
