@@ -11,7 +11,8 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Connect opens one connection with the settings of the programs' own, whose prepared plans stay.
+// Connect opens a handle with a single connection, so that prepared plans are kept, and with the settings of the programs'
+// connections.
 func Connect(tb testing.TB, d Database, o store.Options) *sql.DB {
 	tb.Helper()
 	dsn, err := pg.DataSource(d.URL, o)
@@ -49,8 +50,8 @@ func Explain(tb testing.TB, db *sql.DB, statement string, parameters ...any) str
 	return plan.String()
 }
 
-// CheckStep checks that the plan of a step that deletes or empties rows uses the indexes, sorts no more than what it picked,
-// and reads no whole table.
+// CheckStep checks that the plan of a step that deletes or empties rows uses the indexes, sorts only the selected rows,
+// and scans no whole table.
 func CheckStep(tb testing.TB, name, plan string, indexes []string) {
 	tb.Helper()
 	for _, index := range indexes {
@@ -58,7 +59,7 @@ func CheckStep(tb testing.TB, name, plan string, indexes []string) {
 			tb.Errorf("%s does not use %s:\n%s", name, index, plan)
 		}
 	}
-	// The next rows in the index's order, not all of them sorted. What was picked may be.
+	// The plan must read the next rows in the index's order instead of sorting all rows. It may sort the selected rows.
 	for _, part := range strings.SplitAfter(plan, "CTE ") {
 		sorts := regexp.MustCompile(`->  Sort .*\n +Sort Key: (r\.deleted_at|mailing_rejects\.line_no|(\w+\.)?(expires_at|received_at|created_at))`)
 		if strings.HasPrefix(part, "seen\n") || strings.HasPrefix(part, "next\n") {

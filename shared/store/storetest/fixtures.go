@@ -12,12 +12,12 @@ import (
 	"email-gateway/shared/store"
 )
 
-// Operator is who makes what a test needs.
+// Operator returns an operator for changes that a test needs.
 func Operator() store.Operator {
 	return store.Operator{Name: "test", Reason: "a test needs it"}
 }
 
-// Because is an operator with this reason.
+// Because returns an operator with this reason.
 func Because(reason string) store.Operator {
 	return store.Operator{Name: "ana", Reason: reason}
 }
@@ -34,7 +34,7 @@ func (d Database) Company(tb testing.TB) uuid.UUID {
 	return company.ID
 }
 
-// NewEmail is a valid email of the company, ready to accept. change may be nil.
+// NewEmail returns a valid email of the company, ready to accept. change may be nil.
 func NewEmail(company uuid.UUID, change func(*store.NewEmail)) store.NewEmail {
 	id := uuid.Must(uuid.NewV7())
 	html := "<p>Olá, sua fatura chegou.</p>"
@@ -66,7 +66,7 @@ func (d Database) Accept(tb testing.TB, company uuid.UUID, change func(*store.Ne
 	return e.ID
 }
 
-// Run runs a statement of the test's own.
+// Run executes a statement of the test.
 func (d Database) Run(tb testing.TB, statement string, args ...any) {
 	tb.Helper()
 	if _, err := d.SQL.ExecContext(tb.Context(), statement, args...); err != nil {
@@ -74,7 +74,7 @@ func (d Database) Run(tb testing.TB, statement string, args ...any) {
 	}
 }
 
-// Ask returns the one value of a query.
+// Ask returns the single value of a query.
 func Ask[V any](tb testing.TB, d Database, query string, args ...any) V {
 	tb.Helper()
 	var value V
@@ -84,7 +84,7 @@ func Ask[V any](tb testing.TB, d Database, query string, args ...any) V {
 	return value
 }
 
-// WaitFor asks until the query returns true. It pauses in Postgres.
+// WaitFor repeats the query until it returns true. It pauses in Postgres.
 func WaitFor(tb testing.TB, d Database, query string, args ...any) {
 	tb.Helper()
 	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); {

@@ -12,8 +12,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// NewMailing is a valid mailing of the company, ready to ingest, with the column
-// "cidade". change may be nil.
+// NewMailing returns a valid mailing of the company, ready to ingest, with the column "cidade". change may be nil.
 func NewMailing(company uuid.UUID, change func(*store.NewMailing)) store.NewMailing {
 	id := uuid.Must(uuid.NewV7())
 	html := "<p>Olá {{nome}}, de {{cidade}}.</p>"
@@ -34,7 +33,7 @@ func NewMailing(company uuid.UUID, change func(*store.NewMailing)) store.NewMail
 	return m
 }
 
-// Lines are the lines 2 to n+1 of a file: entries user2@example.com and so on.
+// Lines returns the lines 2 to n+1 of a file: entries user2@example.com and so on.
 func Lines(n int) iter.Seq2[store.MailingLine, error] {
 	return func(yield func(store.MailingLine, error) bool) {
 		for line := 2; line < n+2; line++ {
@@ -45,7 +44,7 @@ func Lines(n int) iter.Seq2[store.MailingLine, error] {
 	}
 }
 
-// NewEntry is a valid entry of the line. Later calls make greater ids.
+// NewEntry returns a valid entry of the line. Later calls return greater ids.
 func NewEntry(line int) *store.NewEntry {
 	return &store.NewEntry{
 		ID: uuid.Must(uuid.NewV7()), Line: line, Email: fmt.Sprintf("user%d@example.com", line), Token: fmt.Sprintf("token-%d", line),

@@ -17,11 +17,11 @@ type Proxy struct {
 	upstream string
 
 	mu    sync.Mutex
-	onAns func() bool // asked when Postgres answers: false ends the connection instead
+	onAns func() bool // called when Postgres answers; false closes the connection instead
 	conns []net.Conn
 }
 
-// NewProxy starts a proxy before the database. It ends with the test.
+// NewProxy starts a proxy in front of the database. It stops when the test ends.
 func NewProxy(tb testing.TB, d Database) *Proxy {
 	tb.Helper()
 	u, err := url.Parse(d.URL)
@@ -41,7 +41,7 @@ func NewProxy(tb testing.TB, d Database) *Proxy {
 	return p
 }
 
-// Restart takes connections again after Stop, on the same address.
+// Restart accepts connections again after Stop, on the same address.
 func (p *Proxy) Restart(tb testing.TB) {
 	tb.Helper()
 	var config net.ListenConfig
@@ -97,8 +97,8 @@ func (p *Proxy) answer(client, server net.Conn) {
 	}
 }
 
-// Cut ends connections from now on as soon as Postgres has answered, which it does
-// after its commit: at most so many times.
+// Cut closes the connection on each of the next answers of Postgres, which follow its commits, the given number of
+// times.
 func (p *Proxy) Cut(times int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +110,7 @@ func (p *Proxy) Cut(times int) {
 	}
 }
 
-// CutAnswer ends the connection on which Postgres gives its n-th answer from now on.
+// CutAnswer closes the connection on the n-th answer of Postgres from now on.
 func (p *Proxy) CutAnswer(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,24 +122,24 @@ func (p *Proxy) CutAnswer(n int) {
 	}
 }
 
-// CutAndStop ends the connection on Postgres's next answer and takes no others.
+// CutAndStop closes the connection on Postgres's next answer and accepts no others.
 func (p *Proxy) CutAndStop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.onAns = func() bool { p.Stop(); return false }
 }
 
-// Hush drops everything that Postgres sends from now on, and keeps connections open.
+// Hush drops everything that Postgres sends from now on, and keeps the connections open.
 func (p *Proxy) Hush(tb testing.TB) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.onAns = func() bool { <-tb.Context().Done(); return false }
 }
 
-// Stop takes no connections any more; those there are go on.
+// Stop accepts no more connections. Existing ones continue.
 func (p *Proxy) Stop() { _ = p.listener.Close() }
 
-// CutAll ends all connections there are.
+// CutAll closes all connections.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// NewRecipients is a request that imports recipients. It gives them ids.
+// NewRecipients returns a request that imports the recipients, with new ids.
 func NewRecipients(company uuid.UUID, people ...store.NewRecipient) store.NewRecipients {
 	for i := range people {
 		r := &people[i]
@@ -20,12 +20,12 @@ func NewRecipients(company uuid.UUID, people ...store.NewRecipient) store.NewRec
 	return store.NewRecipients{CompanyID: company, RequestID: "req-1", CreatedAt: time.Now(), Recipients: people}
 }
 
-// KnownRecipient is a recipient with an external id.
+// KnownRecipient returns a recipient with an external id.
 func KnownRecipient(externalID, address, nome string) store.NewRecipient {
 	return store.NewRecipient{Recipient: store.Recipient{ExternalID: externalID, Email: address, Nome: nome}}
 }
 
-// HashOf is a CPF/CNPJ hash that consists of one digit.
+// HashOf returns a CPF/CNPJ hash that consists of one repeated digit.
 func HashOf(digit byte) string { return strings.Repeat(string(digit), 64) }
 
 // Intake accepts recipients in one request and returns their outbox ids.

@@ -13,7 +13,7 @@ import (
 	"email-gateway/shared/store/retention"
 )
 
-// IDOf is a UUIDv7 made that long ago.
+// IDOf returns a UUIDv7 of the given age.
 func IDOf(age time.Duration) uuid.UUID {
 	id := uuid.Must(uuid.NewV7())
 	var ms [8]byte
@@ -22,8 +22,8 @@ func IDOf(age time.Duration) uuid.UUID {
 	return id
 }
 
-// EndedEmail is an email that was accepted and came to its end that long ago. Without an end
-// it is still PENDING.
+// EndedEmail accepts an email of the given age, moves it to the status end, and returns its id. With end PENDING the
+// email is not moved.
 func EndedEmail(tb testing.TB, d Database, company uuid.UUID, age time.Duration, end email.Status) uuid.UUID {
 	tb.Helper()
 	id := d.Accept(tb, company, func(e *store.NewEmail) {
@@ -48,7 +48,7 @@ func EndedEmail(tb testing.TB, d Database, company uuid.UUID, age time.Duration,
 	return id
 }
 
-// Drain calls a cleaning method until there is no more, and returns how much it has done.
+// Drain calls a cleaning method until nothing is left to clean, and returns the total number of rows cleaned.
 func Drain(tb testing.TB, clean func(context.Context, time.Duration, int) (retention.Cleaned, error), age time.Duration, limit int) (total int) {
 	tb.Helper()
 	for range 1000 {
@@ -64,7 +64,7 @@ func Drain(tb testing.TB, clean func(context.Context, time.Duration, int) (reten
 	return 0
 }
 
-// PastPartition makes the partition of the month that lies so many months back.
+// PastPartition creates the partition of the month that is back months ago.
 func PastPartition(tb testing.TB, d Database, log retention.Log, back int) (name string) {
 	tb.Helper()
 	name = string(log) + "_" + MonthsFromNow(-back).Format("2006_01")
@@ -73,7 +73,7 @@ func PastPartition(tb testing.TB, d Database, log retention.Log, back int) (name
 	return name
 }
 
-// MonthsFromNow is the beginning of that month.
+// MonthsFromNow returns the beginning of the month n months from now.
 func MonthsFromNow(n int) time.Time {
 	now := time.Now().UTC()
 	return time.Date(now.Year(), now.Month()+time.Month(n), 1, 0, 0, 0, 0, time.UTC)

@@ -1,6 +1,6 @@
-// Package storetest gives a test a database of its own: migrated, empty, dropped
-// after the test has passed and kept, with its URL in the log, when it fails. The tests
-// of store, api, worker and scripts use it; no program does.
+// Package storetest creates a database per test: migrated and empty. It is dropped after the test has passed; if the
+// test fails, the database is kept and its URL logged. The tests of store, api, worker and scripts use the package; no
+// program does.
 package storetest
 
 import (
@@ -24,17 +24,16 @@ import (
 	"email-gateway/shared/store"
 )
 
-// Database is one test's own.
+// Database is the database of one test.
 type Database struct {
 	URL   string
 	Store *store.Store
-	// SQL is for looking at rows, and for breaking them on purpose.
+	// SQL reads rows and corrupts them on purpose.
 	SQL *sql.DB
 }
 
-// New clones the template database, which takes some tens of milliseconds however
-// many migrations there are. It needs DATABASE_URL to name a server on which
-// databases may be created; without it the test fails.
+// New clones the template database, which takes some tens of milliseconds, however many migrations there are.
+// DATABASE_URL must name a server on which databases may be created; without it the test fails.
 func New(tb testing.TB) Database {
 	tb.Helper()
 	admin := os.Getenv("DATABASE_URL")
@@ -55,7 +54,7 @@ func NewOn(tb testing.TB, admin string) Database {
 	if err := clone(tb.Context(), admin, template, name); err != nil {
 		tb.Fatalf("clone template database: %v", err)
 	}
-	// What schema/roles.sql gives the programs' roles: here they log in as a superuser.
+	// schema/roles.sql sets this on the programs' roles, but tests log in as a superuser.
 	if err := execute(tb.Context(), admin, "ALTER DATABASE "+name+" SET idle_in_transaction_session_timeout = '5s'"); err != nil {
 		tb.Fatalf("set up test database: %v", err)
 	}
@@ -80,8 +79,8 @@ func NewOn(tb testing.TB, admin string) Database {
 	return d
 }
 
-// prepareTemplate makes, once per process and server, the migrated database that
-// tests are cloned from. Its name holds the migrations' fingerprint.
+// prepareTemplate creates the migrated database that tests are cloned from, once per process and server. Its name
+// contains the fingerprint of the migrations.
 var prepareTemplate = func() func(admin string) (string, error) {
 	var mu sync.Mutex
 	made := map[string]string{}
@@ -105,8 +104,8 @@ func makeTemplate(ctx context.Context, admin string) (string, error) {
 		return "", err
 	}
 	name := "template_" + fingerprint
-	// Several test processes race for this: one creates, the others wait in Up for
-	// its migration lock, and then find nothing left to do.
+	// Several test processes may run this at the same time: one creates the database, the others wait in Up for its
+	// migration lock and then find nothing to do.
 	if err := execute(ctx, admin, "CREATE DATABASE "+name); err != nil && !exists(err) {
 		return "", err
 	}
@@ -117,24 +116,23 @@ func makeTemplate(ctx context.Context, admin string) (string, error) {
 	return name, errors.Join(schema.Up(ctx, db), db.Close(), dropDiscarded(ctx, admin))
 }
 
-// discarded is the comment of databases that no test needs any more.
+// discarded is the comment that marks databases to be dropped.
 const discarded = "discarded"
 
-// discard has a database dropped while other tests go on: DROP DATABASE waits for a
-// checkpoint, which takes seconds on a busy disk. One that is left when the process ends is
-// dropped by a later process.
+// discard marks a database and drops it in the background: DROP DATABASE waits for a checkpoint, which takes seconds on
+// a busy disk. A later process drops databases that are left when the process exits.
 func discard(admin, name string) error {
 	err := execute(context.Background(), admin, fmt.Sprintf("COMMENT ON DATABASE %s IS '%s'", name, discarded))
 	go func() { _ = drop(admin, name) }()
 	return err
 }
 
-// drop ends connections that the code under test left open.
+// drop drops a database and closes connections that the code under test left open.
 func drop(admin, name string) error {
 	return execute(context.Background(), admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
 }
 
-// dropDiscarded drops what earlier processes left.
+// dropDiscarded drops databases that earlier processes left.
 func dropDiscarded(ctx context.Context, admin string) error {
 	db, err := sqlx.Open("postgres", admin)
 	if err != nil {
@@ -152,8 +150,8 @@ func dropDiscarded(ctx context.Context, admin string) error {
 	return errors.Join(err, db.Close())
 }
 
-// clone copies the template. Postgres refuses while anyone is connected to it,
-// which another process migrating it may be for a moment.
+// clone copies the template. Postgres refuses the copy while any connection to the template is open, such as that of
+// another process that migrates it.
 func clone(ctx context.Context, admin, template, name string) error {
 	statement := fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY wal_log", name, template)
 	deadline := time.Now().Add(3 * time.Minute)
@@ -186,7 +184,7 @@ func exists(err error) bool {
 		(refused.Code == pqerror.DuplicateDatabase || refused.Code == pqerror.UniqueViolation)
 }
 
-// withIdle removes the limit of idle transactions, so that the test can hold locks.
+// withIdle removes the timeout of idle transactions, so that the test can hold locks.
 func withIdle(databaseURL string) string {
 	u, err := url.Parse(databaseURL)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Grow fills the tables with n emails of 20 companies, most of them sent, of the beginning of this month, and returns one of
-// the companies and an email of it.
+// Grow inserts n emails of 20 companies, most of them sent, dated at the beginning of this month. It returns one of the
+// companies and one of its emails.
 func Grow(tb testing.TB, d Database, n int) (company, id uuid.UUID) {
 	tb.Helper()
 	for range 20 {
@@ -33,8 +33,8 @@ func Grow(tb testing.TB, d Database, n int) (company, id uuid.UUID) {
 	return company, id
 }
 
-// FillMailings makes 500 old mailings and two that were uploaded at the same time, with 10,000 entries each, and returns one
-// of the two and a lane.
+// FillMailings creates 500 old mailings, and two that were uploaded at the same time, with 10,000 entries each. It
+// returns one of the two and a lane.
 func FillMailings(tb testing.TB, d Database) (mailing uuid.UUID, lane int64) {
 	tb.Helper()
 	company := d.Company(tb)

@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/store"
 )
 
-// ClaimOf is a worker's claim of an email for the recipient with this external id.
+// ClaimOf returns a worker's claim of an email for the recipient with this external id.
 func ClaimOf(company, id, token uuid.UUID, externalID string) store.Transition {
 	return store.Transition{
 		ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1,
@@ -26,45 +26,45 @@ func ClaimOf(company, id, token uuid.UUID, externalID string) store.Transition {
 	}
 }
 
-// SentOf is the end of an attempt that the provider accepted.
+// SentOf returns the end of an attempt that the provider accepted.
 func SentOf(id, token uuid.UUID) store.Transition {
 	t := EndOf(id, token, email.Sent, Event(email.EventSent, map[string]any{"sesMessageId": "ses-" + id.String(), "attempt": 1}))
 	t.SESMessageID = "ses-" + id.String()
 	return t
 }
 
-// FailedOf is the end of an attempt that the provider refused for good.
+// FailedOf returns the end of an attempt that the provider refused permanently.
 func FailedOf(id, token uuid.UUID) store.Transition {
 	t := EndOf(id, token, email.Failed, Event(email.EventFailed, map[string]any{"errorCode": "SES_REJECTED"}))
 	t.ErrorCode, t.ErrorReason, t.DeadLetter = "SES_REJECTED", "no such mailbox", true
 	return t
 }
 
-// EndOf is the end of an attempt.
+// EndOf returns the end of an attempt.
 func EndOf(id, token uuid.UUID, to email.Status, events ...email.Event) store.Transition {
 	return store.Transition{
 		ID: id, Guard: store.GuardAttempt, Token: token, Status: to, Events: events, Duration: 80 * time.Millisecond,
 	}
 }
 
-// CancelOf cancels an email that was not sent.
+// CancelOf returns the cancellation of an email that was not sent.
 func CancelOf(id uuid.UUID) store.Transition {
 	return store.Transition{ID: id, Guard: store.GuardOpen, Status: email.Cancelled, Events: []email.Event{Event(email.EventCancelled, nil)}}
 }
 
-// ReplayOf makes a failed, expired or cancelled email pending again, for a day.
+// ReplayOf returns the replay of a failed, expired or cancelled email, with a deadline in a day.
 func ReplayOf(id uuid.UUID) store.Transition {
 	return store.Transition{
 		ID: id, Guard: store.GuardReplay, Status: email.Pending, Renew: 24 * time.Hour, Events: []email.Event{Event(email.EventReplayed, nil)},
 	}
 }
 
-// Event is an event of now.
+// Event returns an event with the current time.
 func Event(kind email.EventType, metadata map[string]any) email.Event {
 	return email.Event{Type: kind, At: time.Now().UTC(), Metadata: metadata}
 }
 
-// Apply runs transitions one after the other, each of which must be applied.
+// Apply runs transitions one after the other. Each must be applied.
 func Apply(tb testing.TB, d Database, ts ...store.Transition) {
 	tb.Helper()
 	for _, t := range ts {
