@@ -13,7 +13,7 @@ type (
 	breakers = breaker.Store
 )
 
-// The states of the circuit breaker: BreakerClosed lets emails pass, BreakerOpen only a probe.
+// States of the circuit breaker: BreakerClosed lets all emails pass, BreakerOpen only a probe.
 const (
 	BreakerClosed = breaker.Closed
 	BreakerOpen   = breaker.Open

@@ -44,5 +44,5 @@ const (
 // ErrTooManyReplays is deadletter.ErrTooManyReplays.
 var ErrTooManyReplays = deadletter.ErrTooManyReplays
 
-// ErrReplayLocked: another transaction has locked a dead letter that a round of WorkReplay was to discard. Nothing was discarded.
+// ErrReplayLocked: another transaction has locked a dead letter that WorkReplay had to discard. Nothing was discarded.
 var ErrReplayLocked = deadletter.ErrReplayLocked

@@ -29,5 +29,5 @@ type (
 	dispatching = dispatch.Store
 )
 
-// EvenTurns are turns of as many rows at each of the lanes.
+// EvenTurns returns a turn of at most most rows for each of the lanes.
 func EvenTurns(lanes []int64, most int) []LaneTurn { return dispatch.EvenTurns(lanes, most) }

@@ -20,6 +20,6 @@ const (
 	EncryptedEntries    = encryption.EncryptedEntries
 )
 
-// EncryptedTables lists the tables in the order in which a number moves through them, so that a pass over all of them
+// EncryptedTables lists the tables in the order in which a number moves through them, so that one pass over all of them
 // also finds a number that moves during the pass.
 func EncryptedTables() []EncryptedTable { return encryption.EncryptedTables() }

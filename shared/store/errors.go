@@ -2,7 +2,7 @@ package store
 
 import "email-gateway/shared/store/internal/pg"
 
-// Options bound one process's use of Postgres.
+// Options limits one process's use of Postgres.
 type Options = pg.Options
 
 // Errors that callers distinguish: see package pg.
@@ -18,9 +18,8 @@ var (
 	ErrTriesOfCompany = pg.ErrTriesOfCompany
 )
 
-// IsOutage reports whether Postgres could not be reached, or did not confirm a
-// write: the same write may succeed later.
+// IsOutage reports whether Postgres was unreachable or did not confirm a write. The same write may succeed later.
 func IsOutage(err error) bool { return pg.IsOutage(err) }
 
-// LockWait is how long a request waits at most for rows that another transaction has locked.
+// LockWait is the maximum wait of a request for rows that another transaction has locked.
 const LockWait = pg.LockWait

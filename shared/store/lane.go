@@ -23,9 +23,8 @@ const WakeChannel = lane.Channel
 // ErrNoLane is lane.ErrNone.
 var ErrNoLane = lane.ErrNone
 
-// NewListener makes a Listener for the database named by a postgres:// URL, which
-// must lead to Postgres itself: LISTEN does not work through a pooler that pools
-// transactions.
+// NewListener makes a Listener for the database named by a postgres:// URL, which must lead to Postgres itself: LISTEN
+// does not work through a pooler in transaction mode.
 func NewListener(databaseURL string, log *slog.Logger) (*Listener, error) {
 	return lane.NewListener(databaseURL, log)
 }

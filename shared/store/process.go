@@ -2,7 +2,7 @@ package store
 
 import "email-gateway/shared/store/process"
 
-// ProcessStatus is the last report of a dispatcher or worker about itself and its dependencies.
+// ProcessStatus is the last status report of a dispatcher or worker, with its dependencies.
 type ProcessStatus = process.Status
 
 // StatusLife is how long after its last report a process counts as running.

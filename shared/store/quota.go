@@ -28,5 +28,5 @@ const (
 // ErrQuota is quota.ErrInvalid.
 var ErrQuota = quota.ErrInvalid
 
-// Quotas lists all of them.
+// Quotas lists all quotas.
 func Quotas() []Quota { return quota.All() }

@@ -28,9 +28,8 @@ var (
 	ErrLocked  = recipient.ErrLocked
 )
 
-// RecipientID derives the id of a recipient that was given without one: UUIDv5
-// over the company and the first identifier present, so that the same person has
-// the same id in every request.
+// RecipientID derives the id of a recipient that was given without one: a UUIDv5 of the company and the first
+// identifier present, so that the same person gets the same id in every request.
 func RecipientID(company uuid.UUID, externalID, cpfCNPJHash, address string) uuid.UUID {
 	return recipient.ID(company, externalID, cpfCNPJHash, address)
 }

@@ -14,32 +14,33 @@ import (
 type Server struct {
 	Version   int       `db:"version"` // 170002 is 17.2
 	Now       time.Time `db:"now"`
-	Role      string    `db:"role"` // that this connection has logged in as
+	Role      string    `db:"role"` // role of this connection
 	Superuser bool      `db:"superuser"`
-	TLS       bool      `db:"tls"`     // of this connection
-	Standby   bool      `db:"standby"` // one that takes no writes
-	// Durable: what was committed stays, whatever loses its power.
+	TLS       bool      `db:"tls"`     // this connection uses TLS
+	Standby   bool      `db:"standby"` // the server accepts no writes
+	// Durable means that committed data survives a power failure.
 	Durable        bool           `db:"durable"`
 	Connections    int            `db:"connections"`
 	MaxConnections int            `db:"max_connections"`
-	Roles          pq.StringArray `db:"roles"` // the programs' that there are
-	// Ungranted are tables that none of these roles may touch: newer than the grants.
+	Roles          pq.StringArray `db:"roles"` // existing roles of the programs
+	// Ungranted are tables to which none of these roles has a grant, because they are newer than the grants.
 	Ungranted pq.StringArray `db:"ungranted"`
-	// Granted: one of the roles has rights on a table. Roles belong to a whole
-	// cluster, so a role that exists may have been created for another of its databases.
+	// Granted means that one of the roles has rights on a table. Roles belong to the whole cluster, so an existing role
+	// may have been created for another of its databases.
 	Granted bool `db:"granted"`
-	// SyncStandbys are the standbys that a commit waits for, as Postgres's setting names them; "" = none.
+	// SyncStandbys are the standbys that a commit waits for, in the form of Postgres's setting; "" = none.
 	SyncStandbys string `db:"sync_standbys"`
-	// Unset are the settings that a program's role lacks, each as "role: setting". Where a pooler is in between, the roles
-	// alone can have them.
+	// Unset are the settings that a program's role lacks, each as "role: setting". Behind a pooler, only roles can have
+	// them.
 	Unset pq.StringArray `db:"unset"`
-	// EndsIdle: Postgres ends idle transactions of this connection, because idle_in_transaction_session_timeout is not 0.
+	// EndsIdle means that Postgres ends idle transactions of this connection: idle_in_transaction_session_timeout is
+	// not 0.
 	EndsIdle bool `db:"ends_idle"`
 	// Broken are indexes that an interrupted migration has left behind.
 	Broken pq.StringArray `db:"broken"`
 }
 
-// serverSQL reads Postgres's own catalogs and locks nothing.
+// serverSQL reads Postgres's system catalogs and locks nothing.
 const serverSQL = `
 SELECT current_setting('server_version_num')::int AS version, clock_timestamp() AS now, session_user::text AS role,
        (SELECT rolsuper FROM pg_roles WHERE rolname = session_user) AS superuser,
@@ -76,11 +77,10 @@ func (s *Store) Server(ctx context.Context) (Server, error) {
 	return found, nil
 }
 
-// schemaVersionSQL reads the migrations' own table, a row for each.
+// schemaVersionSQL reads the table of migrations, which has one row each.
 const schemaVersionSQL = `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`
 
-// SchemaVersion is the number of the newest migration that was applied; ErrNotMigrated if
-// none ever was.
+// SchemaVersion returns the number of the newest applied migration, or ErrNotMigrated if none was applied.
 func (s *Store) SchemaVersion(ctx context.Context) (int64, error) {
 	var version int64
 	if err := s.db.GetContext(ctx, &version, schemaVersionSQL); err != nil {

@@ -1,9 +1,10 @@
-// Package store opens the database and combines the packages below it in one Store. Each of them holds the SQL statements of one
-// subject: every statement beside the one method that runs it, with the index it uses and the rows it locks. Types and
-// constants of these packages have aliases here, in one file per package.
+// Package store opens the database and combines the packages below it in one Store. Each of them holds the SQL
+// statements of one subject. Every statement is next to the one method that runs it, with a comment that names the
+// index it uses and the rows it locks. Types and constants of these packages have aliases here, in one file per
+// package.
 //
-// It is used by the api, by dispatcher and worker, and by gatewayctl. None of them
-// contains SQL; each declares the few methods it calls as an interface of its own.
+// The api, the dispatcher, the worker and gatewayctl use it. None of them contains SQL; each declares an interface with
+// the methods that it calls.
 package store
 
 import (
@@ -54,8 +55,7 @@ type Store struct {
 	files *file.Store
 }
 
-// Open connects to the database named by a postgres:// URL and checks that it
-// answers, see Options.AllowUnreachable.
+// Open connects to the database named by a postgres:// URL and checks that it answers; see Options.AllowUnreachable.
 func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error) {
 	db, err := pg.Open(ctx, databaseURL, o)
 	if err != nil {
@@ -87,22 +87,22 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 	return s, nil
 }
 
-// DB is the connections to the database, for the packages below this one: event.New(s.DB()).
+// DB returns the connections to the database, for the packages below this one: event.New(s.DB()).
 func (s *Store) DB() *pg.DB { return s.db }
 
 // Ping checks the connection to Postgres.
 func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
 
-// Confirm returns nil when Postgres answers, and a synchronous standby, where there is one, has all that
-// was visible before. See ErrUnreplicated.
+// Confirm returns nil if Postgres answers and a synchronous standby, where there is one, has everything that was
+// visible before. See ErrUnreplicated.
 func (s *Store) Confirm(ctx context.Context) error { return s.db.Confirm(ctx) }
 
-// Unreplicated is how many commits of this process ended with ErrUnreplicated.
+// Unreplicated returns how many commits of this process ended with ErrUnreplicated.
 func (s *Store) Unreplicated() int64 { return s.db.Unreplicated() }
 
 // Pooled reports whether a pooler between this program and Postgres assigns a server connection to each transaction
-// instead of each connection.
+// instead of each client connection.
 func (s *Store) Pooled(ctx context.Context) (bool, error) { return s.db.Pooled(ctx) }
 
-// Close ends all connections. What is still running on them is rolled back.
+// Close closes all connections. Postgres rolls back what is still running on them.
 func (s *Store) Close() { s.db.Close() }

@@ -21,5 +21,5 @@ const (
 	Manual       = suppression.Manual
 )
 
-// SuppressionReasons lists all of them.
+// SuppressionReasons lists all reasons.
 func SuppressionReasons() []SuppressionReason { return suppression.Reasons() }

@@ -15,5 +15,5 @@ type (
 	tenants = tenant.Store
 )
 
-// MaxRetentionDays bounds the ages of a Retention.
+// MaxRetentionDays is the maximum of the ages of a Retention.
 const MaxRetentionDays = tenant.MaxRetentionDays
