@@ -14,7 +14,7 @@ import (
 	"email-gateway/shared/rules"
 )
 
-// check returns the email in stored form and when it is due, or an *InvalidError.
+// check validates the email. It returns the stored form and the due time, or an *InvalidError.
 func (o *Outbox) check(ctx context.Context, about Aggregate, e Email) (body []byte, sendAt time.Time, err error) {
 	now := time.Now()
 	request := e.draft(about)
@@ -39,7 +39,7 @@ func (o *Outbox) check(ctx context.Context, about Aggregate, e Email) (body []by
 	if hash := request.Recipient.CPFCNPJHash; hash != nil {
 		request.Recipient.CPFCNPJHash = given(email.KeyTaxIDHash(*hash, o.hashKey))
 	}
-	request.Aggregate = nil // passed separately
+	request.Aggregate = nil // Enqueue passes it separately
 	if body, err = json.Marshal(request); err != nil {
 		return nil, time.Time{}, fmt.Errorf("encode email: %w", err)
 	}
@@ -67,7 +67,7 @@ func (o *Outbox) checkCancel(about Aggregate) error {
 	return nil
 }
 
-// names wraps an Aggregate without an email; faults use the same field names.
+// names wraps an Aggregate for the validation without an email, so that faults have the same field names.
 type names struct {
 	Aggregate draft.Aggregate `json:"aggregate"`
 }

@@ -9,42 +9,41 @@ import (
 	"email-gateway/shared/rules"
 )
 
-// Aggregate identifies what an email is about, in the program's own terms, and which of the emails
-// about it this is. Each part starts with a letter or digit and contains letters, digits and . _ :
-// = ~ - only; Type and EventType have at most 64 characters, ID 200.
+// Aggregate identifies what an email is about and, by EventType, which email about it this is. The program chooses the
+// names. Each part starts with a letter or digit and contains only letters, digits and . _ : = ~ -. Type and EventType
+// have at most 64 characters, ID 200.
 type Aggregate struct {
-	Type      string // "interview"
-	ID        string // the interview's
-	EventType string // "REMINDER_24H"
+	Type      string // such as "interview"
+	ID        string // such as the interview's id
+	EventType string // such as "REMINDER_24H"
 }
 
-// Email has the fields of POST /v1/email/send, with the same rules, except attachments and template:
-// an email with these is sent with that request. A blank text, 0, nil and the zero time mean "not
-// given".
+// Email has the fields of POST /v1/email/send, with the same rules, except attachments and template: send such an email
+// with that request. A blank text, 0, nil and the zero time mean "not given".
 type Email struct {
 	To      string
 	CC, BCC []string // at most 5 each
 	Subject string   // 1 to 150 characters
 	HTML    string   // HTML or Text is required; at most 512 KiB
-	Text    string   // the same
-	// NoAutoText: no text part is made from HTML if there is no Text.
+	Text    string   // Text or HTML is required; at most 512 KiB
+	// NoAutoText means that no text part is generated from HTML if Text is empty.
 	NoAutoText bool
 	ReplyTo    string
-	From       string // the company's default sender if it is not given
+	From       string // default: the company's default sender
 	Headers    map[string]string
 	Tags       []string
 	// Recipient is the person at To, identified by at least one of its first three fields.
 	Recipient Recipient
-	Priority  int // 1, the most urgent, to 10; 5 if it is not given
+	Priority  int // 1 (most urgent) to 10; default: 5
 	Delivery  email.Delivery
 	SendAt    time.Time // within a year; a past time means now
-	// RequestID appears in logs and lists; the default is an id of the transaction, the same for
-	// all emails written in it.
+	// RequestID appears in logs and lists. The default is an id of the transaction, which all emails written in it
+	// share.
 	RequestID string
 }
 
-// Recipient is the person at the address; Email defaults to To. A CPF or CNPJ itself is only
-// accepted by the HTTP API, which has the key to encrypt it.
+// Recipient is the person at the address; Email defaults to To. Only the HTTP API accepts a CPF or CNPJ itself, because
+// it has the key to encrypt the number.
 type Recipient struct {
 	RecipientID string // a UUID
 	ExternalID  string
@@ -54,7 +53,7 @@ type Recipient struct {
 	Email       string
 }
 
-// InvalidError lists all faults of an email. The database was not used yet.
+// InvalidError lists all faults of an email. Nothing was sent to the database.
 type InvalidError struct {
 	Faults []rules.Fault
 }
@@ -67,8 +66,8 @@ func (e *InvalidError) Error() string {
 	return "the email is not valid: " + strings.Join(said, "; ")
 }
 
-// draft is the email in the form for validation. It shares no memory with e, since validation
-// normalizes addresses.
+// draft returns the email in the form for validation. It shares no slices with e, because validation normalizes
+// addresses.
 func (e Email) draft(about Aggregate) *draft.Email {
 	d := &draft.Email{
 		To: e.To, CC: append([]string(nil), e.CC...), BCC: append([]string(nil), e.BCC...), Subject: e.Subject, HTML: e.HTML, Text: e.Text,

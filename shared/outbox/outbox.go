@@ -51,22 +51,21 @@ type Tx interface {
 // ErrNotFound: the company has had no email of this aggregate and event type.
 var ErrNotFound = store.ErrNotFound
 
-// ErrTransactionFull: the transaction has already enqueued, rescheduled or cancelled 10,000 emails
-// of the company. It is aborted like by any failed statement: commit earlier, and continue in
-// another transaction. The driver lib/pq returns this error; others return their own with SQLSTATE
-// EG413.
+// ErrTransactionFull: the transaction has already enqueued, rescheduled or cancelled 10,000 emails of the company. Like
+// any failed statement, the error aborts the transaction: commit earlier, and continue in another transaction. With the
+// driver lib/pq this error is returned; other drivers return their own error with SQLSTATE EG413.
 var ErrTransactionFull = store.ErrTransactionFull
 
 // Params configure an Outbox.
 type Params struct {
-	// CompanyID is the emails' company. The program's database role needs the permission to write
-	// them: gatewayctl program allow.
+	// CompanyID is the company of the emails. The program's database role needs the permission to write them:
+	// gatewayctl program allow.
 	CompanyID uuid.UUID
 	// EmailTTL is how long an email may take to reach the provider, from its commit or its SendAt:
 	// 1 minute to 720 hours, 0 = 24 hours.
 	EmailTTL time.Duration
-	// HashKey is the installation's CPF_CNPJ_HASH_KEY, nil if it has none. Without it a cpfCnpjHash
-	// does not match the person that the api stored under the same hash.
+	// HashKey is the installation's CPF_CNPJ_HASH_KEY, or nil if it has none. Without the right key a cpfCnpjHash does
+	// not match the person that the api stored under the same hash.
 	HashKey []byte
 }
 
@@ -80,7 +79,7 @@ type Outbox struct {
 	html    *htmlcheck.Checker
 }
 
-// Bounds of EmailTTL, the same as those of the variable EMAIL_TTL.
+// Default and limits of EmailTTL, the same as those of the variable EMAIL_TTL.
 const (
 	defaultTTL  = 24 * time.Hour
 	shortestTTL = time.Minute
@@ -106,15 +105,15 @@ func New(p Params) (*Outbox, error) {
 // Enqueued is the result of Enqueue, valid once the transaction commits.
 type Enqueued struct {
 	ID uuid.UUID
-	// Created is false if an email of this aggregate and event type existed already: it stays
-	// unchanged, whatever the new one says.
+	// Created is false if an email of this aggregate and event type exists already. That email stays unchanged, even if
+	// the new one differs.
 	Created bool
 	Status  email.Status
 }
 
-// Enqueue inserts an email, once per aggregate and event type: the first one stays, until it is
-// cancelled. A validation failure is an *InvalidError and leaves the transaction usable; other
-// errors are the database's and abort it.
+// Enqueue inserts an email, once per aggregate and event type: the first email stays until it is cancelled. A
+// validation failure is an *InvalidError and leaves the transaction usable. Other errors come from the database and
+// abort the transaction.
 func (o *Outbox) Enqueue(ctx context.Context, tx Tx, about Aggregate, e Email) (Enqueued, error) {
 	if email.IsBlank(e.RequestID) {
 		e.RequestID = ""
@@ -138,9 +137,9 @@ type Rescheduled struct {
 	Status email.Status
 }
 
-// Reschedule moves an email to another time; the zero time and a past time mean now. If Moved is
-// true and the transaction commits, the email is not sent earlier and not twice, whatever task of
-// it is queued. ErrNotFound if there is no such email.
+// Reschedule moves an email to another time; the zero time and a past time mean now. If Moved is true and the
+// transaction commits, the email is not sent earlier and not twice, even if a task for it is queued. ErrNotFound: there
+// is no such email.
 func (o *Outbox) Reschedule(ctx context.Context, tx Tx, about Aggregate, sendAt time.Time) (Rescheduled, error) {
 	sendAt, err := o.checkMove(about, sendAt)
 	if err != nil {
@@ -154,13 +153,13 @@ func (o *Outbox) Reschedule(ctx context.Context, tx Tx, about Aggregate, sendAt 
 type Cancelled struct {
 	ID        uuid.UUID
 	EventType string
-	// Cancelled is false if it is too late: Status says why.
+	// Cancelled is false if it is too late: Status is the reason.
 	Cancelled bool
 	Status    email.Status
 }
 
-// Cancel cancels all emails about something, or with an EventType that one. Already cancelled ones
-// stay cancelled; no email is not an error. A cancelled email's event type may be enqueued again.
+// Cancel cancels all emails about an aggregate, or only that of EventType if it is set. Cancelled emails stay
+// cancelled. It is not an error if there is no email. A cancelled email's event type may be enqueued again.
 func (o *Outbox) Cancel(ctx context.Context, tx Tx, about Aggregate) ([]Cancelled, error) {
 	if err := o.checkCancel(about); err != nil {
 		return nil, err
