@@ -9,8 +9,8 @@ import (
 	"email-gateway/shared/mailbox"
 )
 
-// dropBlank treats blank texts as not given, before the rules are applied. List elements stay, as
-// "", until the rules have reported the others by index; compact removes them.
+// dropBlank treats blank texts as not given, before the rules are applied. A blank list element stays as "" until the
+// rules have reported the other elements by index; compact removes it.
 func (e *Email) dropBlank() {
 	for _, text := range []*string{&e.To, &e.Subject, &e.HTML, &e.Text} {
 		dropBlank(text)
@@ -36,7 +36,7 @@ func (e *Email) dropBlank() {
 			dropBlank(text)
 		}
 	}
-	// A file saved with a byte order mark and copied into a field begins with one.
+	// A text copied from a file with a byte order mark begins with that mark.
 	for _, text := range []*string{&e.Subject, &e.HTML, &e.Text} {
 		*text = strings.TrimLeft(*text, "\ufeff")
 	}
@@ -54,16 +54,15 @@ func dropBlankPointer(text **string) {
 	}
 }
 
-// comparedCopies is how many different addresses of one email are converted to the IDNA form for
-// comparison: a long address takes a millisecond, and a body has room for thousands of addresses.
-// An email may have ten copies.
+// comparedCopies is the maximum number of different addresses of one email that are converted to the IDNA form for
+// comparison. A long address takes a millisecond, and a body has room for thousands of addresses. An email may have ten
+// copies.
 const comparedCopies = 100
 
-// dropRepeated replaces by "" each address of cc and bcc that occurs earlier in to, cc or bcc, in
-// this order. Letter case and the form of an international domain do not matter. It runs before the
-// rules, so that a repeated address does not count toward a list's limit. SQL's
-// email_gateway_present compares without the IDNA form: there, one address in both forms counts
-// twice.
+// dropRepeated replaces by "" each address of cc and bcc that occurs earlier in to, cc or bcc, in this order. It
+// ignores letter case and the form of an international domain. It runs before the rules, so that a repeated address
+// does not count toward a list's limit. SQL's email_gateway_present compares without the IDNA form, so it counts an
+// address in both forms twice.
 func (e *Email) dropRepeated() {
 	forms, seen := map[string]string{}, map[string]bool{}
 	again := func(address string) bool {

@@ -15,7 +15,7 @@ import (
 	"email-gateway/shared/rules"
 )
 
-// Limits of attachments. SES has those of the texts.
+// Limits of attachments. Those of the texts are limits of SES.
 const (
 	MaxAttachments  = 10
 	maxFilename     = 255
@@ -32,11 +32,11 @@ const (
 	CodeInvalidFilename   = "INVALID_FILENAME"   // a path, a control character or the like
 	CodeInvalidType       = "INVALID_TYPE"       // not a media type
 	CodeInvalidContentID  = "INVALID_CONTENT_ID" // characters that do not fit a header, or used twice
-	CodeUnknownContentID  = "UNKNOWN_CONTENT_ID" // the html refers to an attachment that is not there
-	CodeDuplicateFilename = "DUPLICATE_FILENAME" // mail clients would hide or rename one
+	CodeUnknownContentID  = "UNKNOWN_CONTENT_ID" // html refers to an attachment that does not exist
+	CodeDuplicateFilename = "DUPLICATE_FILENAME" // mail clients would hide or rename one of the files
 )
 
-// Attachment is a file of an email: given as Content, or stored before and named by FileID.
+// Attachment is a file of an email, given as Content or as the FileID of a stored file.
 type Attachment struct {
 	Filename    string  `json:"filename"`
 	ContentType string  `json:"contentType"`
@@ -46,17 +46,16 @@ type Attachment struct {
 	Disposition *string `json:"disposition,omitempty"`
 }
 
-// blockedExtensions are those that SES rejects:
-// https://docs.aws.amazon.com/ses/latest/dg/mime-types.html
+// blockedExtensions are the extensions that SES rejects: https://docs.aws.amazon.com/ses/latest/dg/mime-types.html
 var blockedExtensions = strings.Fields(`
 	ade adp app asp bas bat cer chm cmd com cpl crt csh der exe fxp gadget hlp hta inf ins isp its js jse ksh lib lnk mad maf mag mam
 	maq mar mas mat mau mav maw mda mdb mde mdt mdw mdz msc msh msh1 msh2 mshxml msh1xml msh2xml msi msp mst ops pcd pif plg prf prg
 	ps1 ps1xml ps2 ps2xml psc1 psc2 reg scf scr sct shb shs sys tmp url vb vbe vbs vps vsmacros vss vst vsw vxd ws wsc wsf wsh xnk`)
 
-// contentID matches the characters that are the same in a header and in an address of html.
+// contentID matches characters that are the same in a header and in a URL of html.
 var contentID = regexp.MustCompile(`^[A-Za-z0-9!#$&'*+/=?^_{|}~.@-]+$`)
 
-// CheckFilename reports why a file must not have this name: code and message, or "".
+// CheckFilename returns the code and message of the fault of a file name, or "" if it is valid.
 func CheckFilename(name string) (code, message string) {
 	bad := func(r rune) bool {
 		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
@@ -81,7 +80,7 @@ func CheckFilename(name string) (code, message string) {
 	return "", ""
 }
 
-// CheckContentType reports why a text is not a media type: code and message, or "".
+// CheckContentType returns the code and message of the fault of a media type, or "" if it is valid.
 func CheckContentType(text string) (code, message string) {
 	switch media, _, err := mime.ParseMediaType(text); {
 	case text == "":
@@ -96,7 +95,7 @@ func CheckContentType(text string) (code, message string) {
 	return "", ""
 }
 
-// CheckAttachments checks attachments without an email, and the references of html to them.
+// CheckAttachments validates attachments without an email, and the references of html to them.
 func CheckAttachments(all []Attachment, html string, f *rules.Faults) {
 	e := Email{Attachments: all, HTML: html}
 	e.dropBlankAttachments()
@@ -105,7 +104,7 @@ func CheckAttachments(all []Attachment, html string, f *rules.Faults) {
 	*f = d.Faults
 }
 
-// checkAttachments validates what does not depend on the contents, and the html's references to them.
+// checkAttachments validates the attachments except their contents, and the references of html to them.
 func (d *Draft) checkAttachments() {
 	all := d.Email.Attachments
 	if len(all) > MaxAttachments {
@@ -122,7 +121,8 @@ func (d *Draft) checkAttachments() {
 	checkContentIDs(d.Email.HTML, ids, &d.Faults)
 }
 
-// CheckContentIDs checks that the attachments, which CheckAttachments has checked, have every content id to which html refers.
+// CheckContentIDs checks that every content id to which html refers is one of the attachments, which CheckAttachments
+// has validated.
 func CheckContentIDs(all []Attachment, html string, f *rules.Faults) {
 	ids := map[string]bool{}
 	for _, a := range all {

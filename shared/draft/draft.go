@@ -1,6 +1,6 @@
-// Package draft validates emails by the rules of the contract: single fields, and their
-// combinations. The worker accepts every email that passes. The api uses it for POST
-// /v1/email/send, package outbox for programs that write to the outbox themselves.
+// Package draft validates emails by the rules of the contract: single fields, and their combinations. The worker
+// accepts every valid email. The api uses it for POST /v1/email/send, and package outbox for programs that write to the
+// outbox themselves.
 package draft
 
 import (
@@ -30,8 +30,8 @@ type Draft struct {
 	TaxID  string    // a bare CPF or CNPJ; "" = none
 }
 
-// New validates everything that does not depend on the company. known are faults found before, such
-// as fields of the wrong type.
+// New validates everything that does not depend on the company. known are faults that were found before, such as fields
+// of the wrong type.
 func New(r *rules.Rules, e *Email, known rules.Faults, now time.Time) *Draft {
 	e.dropBlank()
 	e.dropRepeated()
@@ -51,8 +51,8 @@ func New(r *rules.Rules, e *Email, known rules.Faults, now time.Time) *Draft {
 	return d
 }
 
-// Content validates the subject, html and text of an email, and normalizes them, as New does. It does not check the references
-// of html to attachments. CheckHTML is to follow.
+// Content validates and normalizes the subject, html and text of an email, as New does. It does not check the
+// references of html to attachments. The caller must also call CheckHTML.
 func Content(r *rules.Rules, subject, html, text string) *Draft {
 	e := &Email{Subject: subject, HTML: html, Text: text}
 	e.dropBlank()
@@ -66,7 +66,7 @@ func Content(r *rules.Rules, subject, html, text string) *Draft {
 	return d
 }
 
-// normalize converts the addresses to stored form, after the rules were applied.
+// normalize converts the addresses to stored form. It runs after the rules were applied.
 func (d *Draft) normalize() {
 	ascii := func(address *string) {
 		if normal, err := mailbox.ASCII(*address); err == nil {
@@ -94,7 +94,7 @@ func (d *Draft) normalize() {
 	}
 }
 
-// checkBody: an email has at least one of html and text.
+// checkBody checks that the email has html or text.
 func (d *Draft) checkBody() {
 	if d.Email.HTML == "" && d.Email.Text == "" && !d.Faults.Has("html", "text") {
 		d.Faults.Add("html", rules.CodeRequired, "is required unless text is given")
@@ -116,8 +116,8 @@ func (d *Draft) checkRecipient() {
 	d.TaxID = TaxID(r.CPFCNPJ, r.CPFCNPJHash, "recipient.", &d.Faults)
 }
 
-// checkHeaders: JSON distinguishes x-foo from X-Foo, email does not. Name and value have separate
-// limits, and a common one.
+// checkHeaders rejects names that differ only in letter case, which JSON distinguishes and email does not. Name and
+// value have separate limits, and a common one.
 func (d *Draft) checkHeaders() {
 	seen := make(map[string]bool, len(d.Email.Headers))
 	for _, name := range slices.Sorted(maps.Keys(d.Email.Headers)) {
@@ -132,8 +132,8 @@ func (d *Draft) checkHeaders() {
 	}
 }
 
-// CheckSender sets From: the email's own if the company may use it, else usual, the company's
-// default sender.
+// CheckSender sets Sender: the email's own From if the company may use it, or usual, the company's default sender, if
+// the email has none.
 func (d *Draft) CheckSender(usual string, domains []string) {
 	d.Sender = usual
 	if d.Email.From != nil && !d.Faults.Has("from") {
@@ -141,8 +141,8 @@ func (d *Draft) CheckSender(usual string, domains []string) {
 	}
 }
 
-// CheckHTML checks the body for forbidden content. An error is not a result of the check: ctx ended
-// while a large body waited for a slot.
+// CheckHTML checks the body for forbidden content. It returns an error only if ctx ended while a large body waited for
+// a slot.
 func (d *Draft) CheckHTML(ctx context.Context, checker *htmlcheck.Checker) error {
 	if d.Email.HTML == "" || d.Faults.Has("html") {
 		return nil

@@ -2,8 +2,8 @@ package draft
 
 import "encoding/json"
 
-// Email has the fields of POST /v1/email/send. A blank text counts as omitted. The tags name rules
-// of package rules; New checks the rest, such as recipient.email being equal to to.
+// Email has the fields of POST /v1/email/send. A blank text counts as omitted. The tags name rules of package rules;
+// New checks the other rules, such as that recipient.email equals to.
 type Email struct {
 	To        string            `json:"to" validate:"required,address" hint:"one recipient per email; cc and bcc take up to 5 more, POST /mailings a file of recipients"`
 	CC        []string          `json:"cc,omitempty" validate:"entries=5,dive,omitempty,address"`
@@ -11,7 +11,7 @@ type Email struct {
 	Subject   string            `json:"subject" validate:"required,line,max=150"`
 	HTML      string            `json:"html,omitempty" validate:"bytes=524288"` // or Text, or both
 	Text      string            `json:"text,omitempty" validate:"bytes=524288"`
-	AutoText  *bool             `json:"autoText,omitempty"` // false: no text part is made from HTML
+	AutoText  *bool             `json:"autoText,omitempty"` // false: no text part is generated from HTML
 	ReplyTo   *string           `json:"replyTo,omitempty" validate:"omitnil,address"`
 	From      *string           `json:"from,omitempty" validate:"omitnil,max=1000,mailbox" hint:"name and address in one, such as \"Acme <billing@acme.example>\""`
 	Headers   map[string]string `json:"headers,omitempty" validate:"max=10,dive,keys,headername,unreserved,endkeys,headervalue"`
@@ -21,7 +21,7 @@ type Email struct {
 	SendAt    *string           `json:"sendAt,omitempty" validate:"omitnil,timestamp"`
 	Delivery  *string           `json:"delivery,omitempty" validate:"omitnil,oneof=at_least_once at_most_once"`
 	Aggregate *Aggregate        `json:"aggregate,omitempty" validate:"omitnil"`
-	// Attachments are at most 10. Their contents are checked by the api, which stores them.
+	// Attachments has at most 10 elements. The api checks and stores their contents.
 	Attachments []Attachment `json:"attachments,omitempty" most:"10"`
 	// Template replaces Subject, HTML and Text. The api renders it before New, which rejects it.
 	Template *Template `json:"template,omitempty"`
@@ -38,14 +38,14 @@ type Recipient struct {
 	Email       string  `json:"email,omitempty" validate:"omitempty,address"` // default: to
 }
 
-// Identified reports whether the person is identified by anything but an address.
+// Identified reports whether the recipient has an identifier other than an address.
 func (r *Recipient) Identified() bool {
 	return r.RecipientID != nil || r.ExternalID != nil || r.CPFCNPJ != nil || r.CPFCNPJHash != nil
 }
 
-// Aggregate is what the email is about in its sender's own terms, and which of the emails about it
-// this is: an interview, its number, its reminder of the day before. A company has one email per
-// aggregate and event type.
+// Aggregate identifies what the email is about and which email about it this is, by names that the sender chooses: such
+// as an interview, its number, and its reminder of the day before. A company has one email per aggregate and event
+// type.
 type Aggregate struct {
 	Type      string `json:"type" validate:"required,max=64,name"`
 	ID        string `json:"id" validate:"required,max=200,name"`

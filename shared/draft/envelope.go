@@ -14,8 +14,8 @@ import (
 // CodeSenderNotAllowed: the company must not use this sender address.
 const CodeSenderNotAllowed = "SENDER_NOT_ALLOWED"
 
-// Sender returns From in stored form for the field from: usual, which is the company's default
-// sender, or an address of one of its domains. Otherwise it returns "" and adds a fault.
+// Sender validates the field from and returns it in stored form. The address must be that of usual, the company's
+// default sender, or of one of the company's domains. Otherwise Sender returns "" and adds a fault.
 func Sender(usual string, domains []string, text string, f *rules.Faults) string {
 	from, err := mailbox.Parse(text)
 	if err != nil {
@@ -38,7 +38,7 @@ func Sender(usual string, domains []string, text string, f *rules.Faults) string
 	return header
 }
 
-// SendAt parses the field sendAt: within a year; a past time means now, which is the zero time.
+// SendAt parses the field sendAt, which must be within a year. A past time means now, which is the zero time.
 func SendAt(text string, now time.Time, f *rules.Faults) time.Time {
 	at, err := rules.ParseTime(text)
 	if err != nil {
@@ -59,8 +59,8 @@ func Due(at, now time.Time, f *rules.Faults) time.Time {
 	return time.Time{}
 }
 
-// TaxID parses the fields cpfCnpj and cpfCnpjHash of the object whose fields begin with path. It
-// returns the bare number; "" means none, or that it has added faults.
+// TaxID parses the fields cpfCnpj and cpfCnpjHash of the object whose fields begin with path. It returns the bare
+// number, or "" if there is none or it is invalid. It adds a fault to f for each invalid field.
 func TaxID(number, hash *string, path string, f *rules.Faults) string {
 	if number == nil || f.Has(path+"cpfCnpj") {
 		return ""
