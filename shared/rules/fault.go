@@ -32,14 +32,14 @@ const (
 // Faults collects the errors of a request: one per field, except for those added by AddEach.
 type Faults []Fault
 
-// Add adds a fault, unless the field has one already or there are MaxFaults.
+// Add adds a fault, unless the field has one already or MaxFaults is reached.
 func (f *Faults) Add(field, code, message string) {
 	if !f.Has(field) && len(*f) < MaxFaults {
 		*f = append(*f, Fault{Field: field, Code: code, Message: message})
 	}
 }
 
-// AddEach adds one of several faults of a field, unless there are MaxFaults.
+// AddEach adds one of several faults of a field, unless MaxFaults is reached.
 func (f *Faults) AddEach(field, code, message string) {
 	if len(*f) < MaxFaults {
 		*f = append(*f, Fault{Field: field, Code: code, Message: message})

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The limits of SES. They apply to the sent form, which is ASCII only, one byte per character.
+// Limits of SES. They apply to the sent form, which is ASCII with one byte per character.
 const (
 	maxHeaderName  = 126
 	maxHeaderValue = 995

@@ -1,8 +1,7 @@
-// Package rules validates single fields of a request and formats the faults. The api's handlers use
-// it for HTTP requests, package draft for all emails.
+// Package rules validates single fields of a request and formats the faults. The api's handlers use it for HTTP
+// requests, and package draft for all emails.
 //
-// The tags on a struct name its rules: those of go-playground/validator, and the ones in text.go,
-// header.go and this file.
+// The tags on a struct name its rules: those of go-playground/validator, and those of text.go, header.go and this file.
 package rules
 
 import (
@@ -18,7 +17,7 @@ import (
 	"email-gateway/shared/mailbox"
 )
 
-// Rule is a tag for texts: what it rejects and the error code.
+// Rule is a tag for texts: a check and the error code of a rejected text.
 type Rule struct {
 	Code  string
 	Check func(value string) error // nil = valid
@@ -49,7 +48,7 @@ func ownRules() map[string]Rule {
 	}
 }
 
-// New makes Rules with additional tags; nil for none. It fails if the validator rejects a tag.
+// New makes Rules with additional tags; nil = none. It fails if the validator rejects a tag.
 func New(more map[string]Rule) (*Rules, error) {
 	r := &Rules{validate: validator.New(validator.WithRequiredStructEnabled()), own: ownRules()}
 	maps.Copy(r.own, more)
@@ -81,8 +80,8 @@ func New(more map[string]Rule) (*Rules, error) {
 	return r, errors.Join(errs...)
 }
 
-// Check adds the faults of request, a pointer to a struct, to the known ones. A field has at most
-// one fault: a field left empty because of a wrong type is not reported as missing too.
+// Check adds the faults of request, a pointer to a struct, to the known ones. A field has at most one fault: a field
+// that is empty because of a wrong type is not also reported as missing.
 func (r *Rules) Check(request any, known Faults) Faults {
 	err := r.validate.Struct(request)
 	var found validator.ValidationErrors
@@ -140,8 +139,7 @@ func (r *Rules) explain(f validator.FieldError) (code, message string) {
 	return "INVALID", "does not satisfy " + f.Tag()
 }
 
-// placeOf names the field for the rest of the value, if an address comes with a name or with other
-// addresses.
+// placeOf names the field for the rest of the value, if the value has an address with a name or several addresses.
 func placeOf(err error, f validator.FieldError) string {
 	path := fieldPath(f.Namespace())
 	parent, last := "", path

@@ -26,9 +26,8 @@ func checkPrintable(value string) error {
 	return nil
 }
 
-// namePattern allows what needs no escaping in a path, except the @: an address is not a name here.
-// The first character excludes "." and "..", which clients resolve. CHECKs on outbox_aggregates
-// have the same pattern.
+// namePattern allows the characters that need no escaping in a path, except @, so that an address is not a valid name.
+// The first character excludes "." and "..", which clients resolve. CHECKs on outbox_aggregates use the same pattern.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:=~-]*$`)
 
 func checkName(value string) error {
@@ -38,8 +37,8 @@ func checkName(value string) error {
 	return nil
 }
 
-// CheckRequestID validates the id that a sender gives a request: 1 to 128 printable ASCII
-// characters without spaces and @. The id is in every log line, which must not have addresses.
+// CheckRequestID validates the id that a sender gives a request: 1 to 128 printable ASCII characters without spaces and
+// @. Every log line contains the id, and logs must not contain addresses.
 func CheckRequestID(id string) error {
 	if len(id) < 1 || len(id) > 128 || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' || r == '@' }) {
 		return errors.New("must have 1 to 128 printable ASCII characters without space and @")
@@ -54,7 +53,7 @@ func checkTaxIDHash(value string) error {
 	return nil
 }
 
-// ParseID parses a UUID in its usual form; uuid.Parse accepts others.
+// ParseID parses a UUID in its usual form of 36 characters. uuid.Parse also accepts other forms.
 func ParseID(text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil || len(text) != 36 {
@@ -63,7 +62,7 @@ func ParseID(text string) (uuid.UUID, error) {
 	return id, nil
 }
 
-// ParseTime parses RFC 3339, which always has a zone.
+// ParseTime parses a time in RFC 3339, which always has a time zone.
 func ParseTime(value string) (time.Time, error) {
 	var t time.Time
 	if err := t.UnmarshalText([]byte(value)); err != nil {
