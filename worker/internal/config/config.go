@@ -1,9 +1,8 @@
-// Package config reads the environment of the dispatcher and the worker into one
-// struct each. The two main functions use it; every other package is given the
-// values it needs.
+// Package config reads the environment of the dispatcher and the worker into one struct each. Only the two main
+// functions use it and pass the values on.
 //
-// All mistakes are reported together, each with the name of its variable, and no
-// message repeats a URL: URLs hold passwords.
+// All faults are reported together, each with the name of its variable. No message contains a URL, because URLs may
+// contain passwords.
 package config
 
 import (
@@ -17,7 +16,7 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// Process is what dispatcher and worker have in common.
+// Process has the variables that dispatcher and worker share.
 type Process struct {
 	// DatabaseURL is the Postgres URL: postgres://, version 15 or newer. Separate several hosts by
 	// commas and add target_session_attrs=read-write to connect to the primary.
@@ -84,26 +83,25 @@ func (p *Process) check(f *environment.Faults) {
 	f.Must(p.MaxAttempts >= 1 && p.MaxAttempts <= email.AttemptLimit, "EMAIL_MAX_ATTEMPTS", fmt.Sprintf("must be 1 to %d", email.AttemptLimit))
 }
 
-// Limits of the number of emails in flight that follows the send rate.
+// Limits of the number of emails in flight if it follows the send rate.
 const (
-	// LeastConcurrency sends 200 per second where the provider takes 50 ms, before anything was
-	// measured.
+	// LeastConcurrency is the limit before the latency is known. It sends 200 emails per second at a latency of 50 ms.
 	LeastConcurrency = 10
-	// MostConcurrency bounds a worker's memory. It sends 1,000 per second where the provider takes half a second.
+	// MostConcurrency limits a worker's memory. It sends 1,000 emails per second at a latency of half a second.
 	MostConcurrency = 512
 )
 
-// StartConcurrency is the number of emails in flight that a worker begins with.
+// StartConcurrency returns the limit of emails in flight with which a worker starts.
 func (p *Process) StartConcurrency() int { return cmp.Or(p.Concurrency, LeastConcurrency) }
 
-// MaxConcurrency is the largest number of emails in flight.
+// MaxConcurrency returns the maximum number of emails in flight.
 func (p *Process) MaxConcurrency() int { return cmp.Or(p.Concurrency, MostConcurrency) }
 
-// usualFeedbackWindow: nearly all events come within a minute, though SNS repeats a delivery
-// for an hour. A longer window delays the retry of every email whose outcome is unknown.
+// usualFeedbackWindow is the default of FeedbackWindow. Nearly all events arrive within a minute, though SNS retries a
+// delivery for an hour. A longer window delays the retry of every email whose outcome is unknown.
 const usualFeedbackWindow = 2 * time.Minute
 
-// Window is FeedbackWindow with its default.
+// Window returns FeedbackWindow or its default.
 func (p *Process) Window() time.Duration {
 	switch {
 	case p.FeedbackWindow != nil:

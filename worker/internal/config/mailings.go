@@ -8,8 +8,7 @@ import (
 	"email-gateway/shared/unsubscribe"
 )
 
-// Mailings is what the worker is told about mailings. It counts only where there is a
-// RabbitMQ.
+// Mailings has the worker's variables for mailings. They are used only with RabbitMQ.
 type Mailings struct {
 	// PublicURL is the URL at which readers of mail reach the api; unsubscribe links begin with it.
 	PublicURL string `env:"PUBLIC_URL" envDefault:"http://127.0.0.1:8080"`
@@ -35,7 +34,7 @@ func (m *Mailings) check(f *environment.Faults) {
 	}
 }
 
-// Recovery says when a mailing's expander is taken to be gone.
+// Recovery configures when a mailing's expander counts as dead.
 type Recovery struct {
 	// StaleAfter is how long a mailing's job may go without a heartbeat before it counts as dead.
 	// It sends one every 5 s.

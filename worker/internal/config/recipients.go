@@ -6,7 +6,7 @@ import (
 	"email-gateway/shared/environment"
 )
 
-// Recipients is the environment of the intake of recipients over RabbitMQ.
+// Recipients has the variables for the import of recipients over RabbitMQ.
 type Recipients struct {
 	// RetryTTLMS is how long a recipient's message waits before a retry, in milliseconds. To change
 	// it, delete the retry queue.
@@ -24,17 +24,16 @@ type Recipients struct {
 	BatchConcurrency int `env:"RECIPIENTS_BATCH_CONCURRENCY" envDefault:"2"`
 }
 
-// RetryTTL is RetryTTLMS as a duration.
+// RetryTTL returns RetryTTLMS as a duration.
 func (r *Recipients) RetryTTL() time.Duration { return time.Duration(r.RetryTTLMS) * time.Millisecond }
 
-// BatchTimeout is BatchTimeoutMS as a duration.
+// BatchTimeout returns BatchTimeoutMS as a duration.
 func (r *Recipients) BatchTimeout() time.Duration {
 	return time.Duration(r.BatchTimeoutMS) * time.Millisecond
 }
 
-// Prefetch is how many messages a worker holds at most: those of the batches that are
-// being written, and of one that is being collected. AMQP allows 65,535; the limits
-// below stay under it.
+// Prefetch returns the maximum number of messages that a worker holds: those of the batches that are being written, and
+// of one that is being collected. AMQP allows 65,535; the limits below keep it lower.
 func (r *Recipients) Prefetch() int { return r.BatchSize * (r.BatchConcurrency + 1) }
 
 func (r *Recipients) checkRecipients(f *environment.Faults) {

@@ -2,11 +2,10 @@ package config
 
 import "email-gateway/shared/store/reputation"
 
-// Reputation configures the reputation guard for companies without settings of their own
-// (`gatewayctl company reputation`). Thresholds are WARN,PAUSE,SENT,EVENTS: the rates in percent at which the
-// guard warns and pauses, and how many emails of the window must have been sent, and how many of them have
-// bounced or drawn a complaint. All dispatchers must have the same values: the one started last writes them to
-// the database.
+// Reputation configures the reputation guard for companies without their own settings (`gatewayctl company
+// reputation`). Thresholds are WARN,PAUSE,SENT,EVENTS: the rates in percent at which the guard warns and pauses, the
+// minimum number of emails sent in the window, and the minimum number of these that bounced or drew a complaint. All
+// dispatchers must have the same values: each dispatcher writes them to the database when it starts.
 type Reputation struct {
 	// ReputationGuard has the mailings of a company paused when too many of its emails bounce or draw
 	// complaints. Without feedback from SES it does nothing.

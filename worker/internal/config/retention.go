@@ -10,14 +10,14 @@ import (
 	"email-gateway/shared/store"
 )
 
-// Age is how long something is kept; 0 = for ever.
+// Age is a retention period; 0 = forever.
 type Age time.Duration
 
 const day = Age(24 * time.Hour)
 
 var errAge = errors.New("must be days or hours, such as 30d or 36h, or 0 for ever")
 
-// UnmarshalText reads 30d, 36h or 0.
+// UnmarshalText parses 30d, 36h or 0.
 func (a *Age) UnmarshalText(text []byte) error {
 	word := string(text)
 	if days, ok := strings.CutSuffix(word, "d"); ok {
@@ -36,8 +36,7 @@ func (a *Age) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Retention is how long what has ended is kept. A company may have ages of its own in
-// the database.
+// Retention has the default retention periods. The database may have other ages for a company.
 type Retention struct {
 	// Outbox: rows of the outbox after their final state, in days or hours (30d, 36h); 0 is for
 	// ever. After that GET reads the log.
@@ -66,7 +65,7 @@ type Retention struct {
 	DeletedRecipients Age `env:"RETENTION_DELETED_RECIPIENTS" envDefault:"400d"`
 }
 
-// KeepBodies is Bodies with its default.
+// KeepBodies returns Bodies or its default.
 func (r *Retention) KeepBodies() Age {
 	if r.Bodies == nil {
 		return r.Outbox
@@ -74,7 +73,7 @@ func (r *Retention) KeepBodies() Age {
 	return *r.Bodies
 }
 
-// KeepEvents is Events with its default.
+// KeepEvents returns Events or its default.
 func (r *Retention) KeepEvents() Age {
 	if r.Events == nil {
 		return r.Logs
@@ -84,12 +83,11 @@ func (r *Retention) KeepEvents() Age {
 
 const (
 	maxAge = 3650 * day
-	// scheduled is how far ahead an email may be accepted for, with its deadline, and how
-	// long after its acceptance it may make a recipient.
+	// scheduled is the minimum of DeletedRecipients: how long after its acceptance an email may create a recipient.
 	scheduled = Age(store.DeletedKept)
 )
 
-// atLeast compares ages, of which 0 is the greatest.
+// atLeast compares ages. 0 is the longest.
 func (a Age) atLeast(b Age) bool { return a == 0 || b != 0 && a >= b }
 
 func (r *Retention) check(f *environment.Faults) {
@@ -109,8 +107,8 @@ func (r *Retention) check(f *environment.Faults) {
 	} {
 		f.Must(kept.age == 0 || kept.age >= day && kept.age <= maxAge, kept.name, "must be 1d to 3650d, or 0 for ever")
 	}
-	// A log tells what there is to tell once the row is gone, and the next step of an email
-	// stands on the last one: log and timeline never go before the row.
+	// Requests read the log once the row is deleted, and each event of an email refers to the previous one. So log and
+	// timeline must not be deleted before the row.
 	f.Must(r.Outbox.atLeast(r.KeepBodies()), "RETENTION_BODIES", "must not be longer than RETENTION_OUTBOX")
 	f.Must(r.Entries.atLeast(r.Outbox), "RETENTION_ENTRIES", "must not be shorter than RETENTION_OUTBOX")
 	f.Must(r.Logs.atLeast(r.Outbox), "RETENTION_LOGS", "must not be shorter than RETENTION_OUTBOX")

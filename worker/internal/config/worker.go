@@ -78,10 +78,10 @@ func ReadWorker(environ []string) (Worker, error) {
 	return w, f.Err()
 }
 
-// longestWait is how long an email that is refused every time takes from its first
-// to its last try, each wait at the far end of its jitter.
+// longestWait returns the time from the first to the last attempt of an email that is refused every time, with each
+// wait extended by the maximum jitter.
 func (w *Worker) longestWait() time.Duration {
-	if len(w.Backoff) == 0 { // it could not be read, which is a fault of its own
+	if len(w.Backoff) == 0 { // EMAIL_BACKOFF is invalid, which is reported separately
 		return 0
 	}
 	var sum time.Duration
