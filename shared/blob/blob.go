@@ -94,7 +94,7 @@ func (b *Bucket) Put(ctx context.Context, key string, r io.Reader) error {
 }
 
 // Get opens the file for reading; the caller closes it. Its Read returns ErrUnavailable if the
-// storage fails meanwhile.
+// storage fails meanwhile. Both return ErrUnavailable when the storage has sent nothing for 8 s.
 func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err := checkKey(key); err != nil {
 		return nil, fmt.Errorf("get: %w", err)
@@ -103,11 +103,14 @@ func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, failure(ctx, "get "+key, err)
 	}
-	r, err := stored.NewReader(ctx, key, nil)
-	switch {
-	case err == nil:
-		return &reader{ReadCloser: r, ctx: ctx, key: key}, nil
-	case b.missing(err):
+	limit := limitRead(ctx)
+	r, err := stored.NewReader(limit.ctx, key, nil)
+	err = limit.end(err)
+	if err == nil {
+		return &reader{ReadCloser: r, ctx: ctx, limit: limit, key: key}, nil
+	}
+	limit.release()
+	if b.missing(err) {
 		return nil, fmt.Errorf("get %s: %w", key, ErrNotFound)
 	}
 	return nil, failure(ctx, "get "+key, err)

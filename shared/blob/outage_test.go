@@ -96,6 +96,54 @@ func TestServerFrozen(t *testing.T) {
 	asking.Wait()
 }
 
+// A server that hangs before the header of a response, or within a file, ends the read, although the caller would
+// wait for minutes.
+func TestServerFrozen_Reads(t *testing.T) {
+	t.Parallel()
+	server := blobtest.Start(t)
+	b := open(t, server.URL)
+	if err := b.Put(t.Context(), "mailings/whole.csv", io.LimitReader(endless{}, 60*mib)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	half, err := b.Get(ctx, "mailings/whole.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = half.Close() }()
+	if _, err := io.CopyN(io.Discard, half, mib); err != nil {
+		t.Fatal(err)
+	}
+	server.Freeze()
+	t.Cleanup(server.Thaw)
+	var asking sync.WaitGroup
+	for name, ask := range map[string]func() error{
+		"get":  func() error { _, err := b.Get(ctx, "mailings/whole.csv"); return err },
+		"read": func() error { _, err := io.Copy(io.Discard, half); return err },
+	} {
+		asking.Go(func() {
+			err := ask()
+			if !errors.Is(err, blob.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	asking.Wait()
+	if _, err := half.Read(make([]byte, 1)); !errors.Is(err, blob.ErrUnavailable) {
+		t.Errorf("read after that: %v", err)
+	}
+	server.Thaw()
+	r, err := b.Get(ctx, "mailings/whole.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	if n, err := io.Copy(io.Discard, r); err != nil || n != 60*mib {
+		t.Errorf("read %d bytes afterwards: %v", n, err)
+	}
+}
+
 // A missing bucket is not a missing file: a caller that looks for one must not give up.
 func TestServerWithoutBucket(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ const (
 	partBytes     = 5 << 20
 	partsInFlight = 2
 	// dialTimeout and attemptTimeout detect an unresponsive server: uploading a part of 5 MiB takes
-	// that long at 90 kB/s. Reading a file is limited by its context only.
+	// that long at 90 kB/s. Reading a file has readTimeout.
 	dialTimeout    = 5 * time.Second
 	attemptTimeout = time.Minute
 	// maxBackoff keeps the three attempts close together, because a client waits for the upload.
@@ -89,7 +89,7 @@ func setLimits(o *s3.Options) {
 func limitAttempt(
 	ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler,
 ) (middleware.FinalizeOutput, middleware.Metadata, error) {
-	if awsmiddleware.GetOperationName(ctx) != "GetObject" { // its body is read after it has returned
+	if awsmiddleware.GetOperationName(ctx) != "GetObject" { // its body is read after it has returned: see readLimit
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()

@@ -3,7 +3,9 @@ package blob
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"time"
 )
 
 // source is the content of a Put. It remembers its own error, to distinguish it from one of the
@@ -28,14 +30,62 @@ func (s *source) Read(p []byte) (int, error) {
 // reader is an open file.
 type reader struct {
 	io.ReadCloser
-	ctx context.Context
-	key string
+	ctx   context.Context // of the caller of Get
+	limit *readLimit
+	key   string
 }
 
 func (r *reader) Read(p []byte) (int, error) {
+	r.limit.begin()
 	n, err := r.ReadCloser.Read(p)
+	err = r.limit.end(err)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = failure(r.ctx, "read "+r.key, err)
 	}
 	return n, err
+}
+
+func (r *reader) Close() error {
+	defer r.limit.release()
+	return r.ReadCloser.Close()
+}
+
+// readTimeout is how long the storage may send nothing: from the request to the header of its response, retries
+// included, and in each read of the content. Between two reads the time is the caller's. The lines of a mailing are
+// copied to Postgres while its file is read, and a COPY may have run for 1.7 s when a read begins. The api's
+// statement_timeout, 10 s, ends a COPY that waits longer than this limit, so that a slow storage would look like an
+// outage of the database.
+const readTimeout = 8 * time.Second
+
+var errSilent = fmt.Errorf("the storage has sent nothing for %s", readTimeout)
+
+// readLimit cancels a request to the storage that sends nothing for readTimeout.
+type readLimit struct {
+	ctx    context.Context // of the request
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+}
+
+// limitRead makes a readLimit whose first read has begun.
+func limitRead(ctx context.Context) *readLimit {
+	l := &readLimit{}
+	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	l.timer = time.AfterFunc(readTimeout, func() { l.cancel(errSilent) })
+	return l
+}
+
+func (l *readLimit) begin() { l.timer.Reset(readTimeout) }
+
+// end ends a read and replaces its error if the limit has caused it.
+func (l *readLimit) end(err error) error {
+	l.timer.Stop()
+	if err != nil && !errors.Is(err, io.EOF) && errors.Is(context.Cause(l.ctx), errSilent) {
+		return errSilent
+	}
+	return err
+}
+
+func (l *readLimit) release() {
+	l.timer.Stop()
+	l.cancel(nil)
 }
