@@ -1,9 +1,9 @@
-// Package feedback reads SES events from a queue and records them, beside the api, which receives
-// them from SNS. The worker's main package runs its Reader.
+// Package feedback reads SES events from a queue and records them. The api records the events that it receives from
+// SNS. The worker's main package runs the Reader.
 //
-// A message is deleted only after the commit that records its event; a crash in between delivers it
-// again, which changes nothing. What cannot be recorded stays in the queue and becomes visible again
-// after the queue's visibility timeout; the queue's redrive policy decides how often.
+// A message is deleted only after the commit that records its event. After a crash in between the queue delivers it
+// again, which changes nothing. A message that cannot be recorded stays in the queue and becomes visible again after
+// the queue's visibility timeout; the queue's redrive policy decides how often.
 package feedback
 
 import (
@@ -20,7 +20,7 @@ type Message struct {
 
 // Queue is the queue of events. worker/internal/queue/sqsqueue implements it.
 type Queue interface {
-	// Receive waits for messages, for wait at most, and returns at most 10.
+	// Receive waits for messages, at most for wait, and returns at most 10.
 	Receive(ctx context.Context, wait time.Duration) ([]Message, error)
 	// Delete deletes received messages, at most 10.
 	Delete(ctx context.Context, messages []Message) error

@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// lockedCompanies are the companies whose rows another transaction holds. Their events are left in
-// the queue for lockedTime, except for one at a time, so that they do not occupy all batches.
+// lockedCompanies holds the companies whose rows another transaction has locked. For lockedTime their events are left
+// in the queue, and then one at a time is recorded as a probe, so that they do not occupy all batches.
 type lockedCompanies struct {
 	mu    sync.Mutex
 	until map[uuid.UUID]time.Time
@@ -19,8 +19,8 @@ func newLockedCompanies() *lockedCompanies {
 	return &lockedCompanies{until: map[uuid.UUID]time.Time{}, now: time.Now}
 }
 
-// enter reports whether an event of the company may be recorded now, and whether it is the one that
-// finds out if the rows are free again.
+// enter reports whether an event of the company may be recorded now, and whether it is the probe that checks if the
+// rows are free again.
 func (l *lockedCompanies) enter(company uuid.UUID) (may, probe bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,7 +35,7 @@ func (l *lockedCompanies) enter(company uuid.UUID) (may, probe bool) {
 	return true, true
 }
 
-// passed ends the wait of the company if the event was its probe.
+// passed removes the company if the event was its probe.
 func (l *lockedCompanies) passed(company uuid.UUID, probe bool) {
 	if !probe {
 		return
@@ -45,7 +45,7 @@ func (l *lockedCompanies) passed(company uuid.UUID, probe bool) {
 	delete(l.until, company)
 }
 
-// failed begins the wait of the company, and forgets those of companies that had no event since.
+// failed adds the company for lockedTime, and removes companies that have had no event for a minute.
 func (l *lockedCompanies) failed(company uuid.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

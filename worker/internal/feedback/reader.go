@@ -16,25 +16,23 @@ import (
 )
 
 const (
-	// batches is the number of batches in progress. A batch that waits for a locked row delays the
-	// others only when as many wait.
+	// batches is the number of batches in progress. A batch that waits for a locked row delays the others only if all
+	// batches wait.
 	batches = 10
-	// pollTime is the longest that SQS allows.
+	// pollTime is the duration of a long poll: the maximum of SQS.
 	pollTime = 20 * time.Second
-	// firstPause and longestPause are the pauses before a call after one, and after several, that
-	// failed.
+	// firstPause and longestPause are the pauses before a call after one failed call and after several.
 	firstPause, longestPause = time.Second, 30 * time.Second
 	// recordTime limits the recording of one event. It is shorter than SQS's default visibility
 	// timeout of 30 s.
 	recordTime = 10 * time.Second
-	// deleteTime limits a deletion. It is not cancelled by a stop: the messages are done.
+	// deleteTime limits a deletion. A stop does not cancel it, because the messages are done.
 	deleteTime = 10 * time.Second
-	// lockedTime is how long events of a company are left in the queue after one of them waited for a
-	// locked row in vain.
+	// lockedTime is how long events of a company are left in the queue after one of them timed out on a locked row.
 	lockedTime = 5 * time.Second
 )
 
-// errNotAsked is Ping's result before the first answer of the queue.
+// errNotAsked is Ping's result before the first response of the queue.
 var errNotAsked = errors.New("the queue has not been asked yet")
 
 // Recorder records events. *sesevent.Recorder implements it.
@@ -48,17 +46,17 @@ type Params struct {
 	Log      *slog.Logger
 	Queue    Queue
 	Recorder Recorder
-	// Confirm reports whether Postgres commits.
+	// Confirm returns nil if Postgres commits.
 	Confirm func(ctx context.Context) error
 }
 
-// Reader is the service that reads the queue. Several, of several processes, may read one queue.
+// Reader is the service that reads the queue. Several Readers, in several processes, may read one queue.
 type Reader struct {
 	p      Params
 	cancel context.CancelFunc
 	done   chan struct{}
 	locked *lockedCompanies
-	// suspect is set when an event could not be recorded: Postgres may be away.
+	// suspect is set after an event could not be recorded: Postgres may be unavailable.
 	suspect atomic.Bool
 
 	mu   sync.Mutex
@@ -70,7 +68,7 @@ func NewReader(p Params) *Reader {
 	return &Reader{p: p, done: make(chan struct{}), locked: newLockedCompanies(), last: errNotAsked}
 }
 
-// Start begins to read.
+// Start starts reading.
 func (r *Reader) Start(ctx context.Context, _ func(error)) error {
 	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	go r.run(ctx)
@@ -95,7 +93,7 @@ func (r *Reader) Ping(context.Context) error {
 	return r.last
 }
 
-// answered notes the result of a call to the queue and logs the beginning and the end of an outage.
+// answered stores the result of a call to the queue, and logs the beginning and the end of an outage.
 func (r *Reader) answered(err error) {
 	r.mu.Lock()
 	before := r.last
@@ -116,7 +114,7 @@ func (r *Reader) run(ctx context.Context) {
 	free := make(chan struct{}, batches)
 	failures := 0
 	for ctx.Err() == nil {
-		// Receiving counts as a delivery: without Postgres, messages stay in the queue.
+		// SQS counts each receive as a delivery, so messages stay in the queue while Postgres is unavailable.
 		if r.suspect.Load() && !r.awaitDatabase(ctx) {
 			return
 		}
@@ -127,7 +125,7 @@ func (r *Reader) run(ctx context.Context) {
 		}
 		wait := pollTime
 		if r.Ping(ctx) != nil {
-			wait = 0 // whether the queue answers is known at once
+			wait = 0 // do not wait for messages: Ping is updated at once
 		}
 		messages, err := r.p.Queue.Receive(ctx, wait)
 		if ctx.Err() == nil {
@@ -142,13 +140,13 @@ func (r *Reader) run(ctx context.Context) {
 		failures = 0
 		running.Go(func() {
 			defer func() { <-free }()
-			// A batch that has begun is finished: a stop waits for it.
+			// Stop waits for batches in progress.
 			r.work(context.WithoutCancel(ctx), messages)
 		})
 	}
 }
 
-// awaitDatabase returns when Postgres commits, false if the reader is stopped before.
+// awaitDatabase waits until Postgres commits. It returns false if the Reader is stopped before that.
 func (r *Reader) awaitDatabase(ctx context.Context) bool {
 	for failures := 1; ; failures++ {
 		if r.confirm(ctx) == nil {
@@ -199,13 +197,13 @@ func (r *Reader) work(ctx context.Context, messages []Message) {
 	crashpoint.At(crashpoint.FeedbackRecorded)
 	ctx, cancel := context.WithTimeout(ctx, deleteTime)
 	defer cancel()
-	// What is not deleted is delivered again, and found to be repeated.
+	// A message that is not deleted is delivered again and recognized as a repetition.
 	if err := r.p.Queue.Delete(ctx, done); err != nil {
 		r.answered(err)
 	}
 }
 
-// record reports whether the message is done.
+// record records the event of a message and reports whether the message is done.
 func (r *Reader) record(ctx context.Context, m Message, begun time.Time) (done bool) {
 	f, err := sesevent.ParseQueued(m.Body)
 	switch {
