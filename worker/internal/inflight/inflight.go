@@ -1,7 +1,6 @@
-// Package inflight limits how many emails a worker has in flight, and admits each before its task
-// is taken from the queue, so that a task is active on the queue only while a worker processes it.
-// The limit is fixed, or follows the rate and the measured latency. Only the worker's main package
-// uses it.
+// Package inflight limits how many emails a worker has in flight. It admits each email before its task is taken from
+// the queue, so that a task is active on the queue only while a worker processes it. The limit is fixed, or follows the
+// rate and the measured latency. Only the worker's main package uses it.
 package inflight
 
 import (
@@ -16,18 +15,18 @@ import (
 )
 
 const (
-	// round is how often the limit is adjusted, unless two latencies are longer: emails that
-	// started together end together, and a shorter round would see all of them or none.
+	// round is the interval at which the limit is adjusted, unless two latencies are longer: emails that start together
+	// end together, and a shorter round would see all of them or none.
 	round = 250 * time.Millisecond
-	// longestRound bounds a round when calls time out.
+	// longestRound is the maximum length of a round, for when calls time out.
 	longestRound = 10 * time.Second
-	// longestCall is the maximum time an accepted email is in flight: its call ends after 30 s. If
-	// recording its result takes longer, that is not the provider's latency.
+	// longestCall is the maximum time that an accepted email is in flight, because its call ends after 30 s. Further
+	// time for recording its result is not the provider's latency.
 	longestCall = 32 * time.Second
-	// beginTime is how long a taken task may take to reach its handler, usually microseconds. After
-	// it the task counts as lost.
+	// beginTime is how long a taken task may take to reach its handler, which usually takes microseconds. After that
+	// the task counts as lost.
 	beginTime = 30 * time.Second
-	// smoothing is the weight of a round's latency.
+	// smoothing is the weight of the newest round in the mean latency.
 	smoothing = 0.5
 )
 
@@ -35,7 +34,7 @@ const (
 type Pacer interface {
 	Wait(ctx context.Context, recipients int) error
 	Return(recipients int)
-	// OwnRate is this worker's part of the rate.
+	// OwnRate is this worker's share of the rate.
 	OwnRate() float64
 }
 
@@ -60,12 +59,12 @@ type Limiter struct {
 
 	mu   sync.Mutex // guards the next two fields
 	sent int
-	took time.Duration // total of those emails
+	took time.Duration // total latency of the sent emails
 
 	// The fields below are used by the loop only.
 	rule     rule
-	begun    time.Time // of the round
-	settling bool      // a step up has not taken effect yet
+	begun    time.Time // start of the round
+	settling bool      // a higher limit has not taken effect yet
 	latency  time.Duration
 }
 
@@ -92,15 +91,14 @@ func New(p Params) *Limiter {
 	return l
 }
 
-// Limit is the current limit.
+// Limit returns the current limit.
 func (l *Limiter) Limit() int {
 	limit, _ := l.slots.current()
 	return limit
 }
 
-// Admit returns when a task may be taken: a slot is free and the rate allows one more recipient. It
-// must be followed by exactly one call of Unused or Used. others is the total concurrency of the
-// Servers before the caller's: see joins.
+// Admit waits until a task may be taken: a slot is free and the rate allows one more recipient. The caller must then
+// call Unused or Used exactly once. others is the total concurrency of the Servers before the caller's: see joins.
 func (l *Limiter) Admit(ctx context.Context, others int) (admitted time.Time, err error) {
 	if err := l.slots.acquire(ctx, others); err != nil {
 		return time.Time{}, err
@@ -113,7 +111,7 @@ func (l *Limiter) Admit(ctx context.Context, others int) (admitted time.Time, er
 	return l.now(), nil
 }
 
-// Unused returns an admission: there was no task.
+// Unused gives up an admission for which there was no task.
 func (l *Limiter) Unused() {
 	l.params.Pacer.Return(1)
 	l.slots.unused()
@@ -122,17 +120,17 @@ func (l *Limiter) Unused() {
 // Used records that a task was taken. Begin and End of its handler follow.
 func (l *Limiter) Used(admitted time.Time) { l.slots.use(admitted) }
 
-// Begin records that a task's handler starts, and returns when the task was admitted; zero if
+// Begin records that a task's handler starts, and returns the time when the task was admitted, or zero if it is
 // unknown.
 func (l *Limiter) Begin() (admitted time.Time) { return l.slots.begin() }
 
 // End records that a task's handler has ended.
 func (l *Limiter) End() { l.slots.release() }
 
-// Sent records the time from an accepted email's take to its recorded result. Other emails say
-// nothing about the latency: they end early or time out. A hanging call counts only once it is
-// accepted: during an outage more emails in flight would only mean more unknown outcomes, and a
-// window that delays other tenants afterwards.
+// Sent records the time from the receipt of an accepted email's task to its recorded result. Other emails do not
+// measure the latency: they end early or time out. A hanging call counts only once it is accepted. During an outage
+// more emails in flight would only cause more unknown outcomes, and a longer queue window that delays other tenants
+// afterwards.
 func (l *Limiter) Sent(took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,9 +149,9 @@ func (l *Limiter) runOnce(context.Context) (bool, error) {
 	}
 	length := now.Sub(l.begun)
 	if l.settling {
-		// The effect of additional emails in flight shows when the first of them have ended.
+		// The effect of a higher limit shows only after the first additional emails have ended.
 		if length > min(l.latency, longestCall) {
-			l.measured(length) // the emails sent meanwhile say nothing about the new limit
+			l.measured(length) // discard the emails sent meanwhile: they do not measure the new limit
 			l.begun, l.settling = now, false
 		}
 		return false, nil
@@ -171,7 +169,7 @@ func (l *Limiter) runOnce(context.Context) (bool, error) {
 	return false, nil
 }
 
-// mean is the mean latency of this round so far, 0 if nothing was sent.
+// mean returns the mean latency of this round so far, or 0 if nothing was sent.
 func (l *Limiter) mean() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// The limit follows Little's law: sending at the rate needs rate × latency emails in flight.
+// The limit follows Little's law: to send at the rate, rate × latency emails must be in flight.
 const (
-	// headroom and spare allow for varying latencies, and for other workers that send less than
-	// their part of the rate.
+	// headroom and spare allow for varying latencies, and for other workers that send less than their share of the
+	// rate.
 	headroom = 1.5
 	spare    = 4
-	// growth bounds one step up. A step is measured before it is kept, so it must be large enough
-	// to show in the throughput.
+	// growth limits one step up. A step is measured before it is kept, so it must be large enough to show in the
+	// throughput.
 	growth = 4
-	// leastGain is the required gain of a step up: four times as many emails in flight must send
-	// 1.3 times as many per second. Otherwise the machine is the bottleneck, not the provider's
-	// latency, and more emails in flight only wait for each other.
+	// leastGain is the required gain of a step up: four times as many emails in flight must send 1.3 times as many per
+	// second. Otherwise the bottleneck is the machine and not the provider's latency, and more emails in flight only
+	// wait for each other.
 	leastGain = 0.1
-	// changed is the growth of the latency during a trial, relative to the limit's, from which on
-	// the trial is inconclusive. An overloaded machine rarely sends less than half as much.
+	// changed is the growth of the latency during a trial, relative to that of the limit, above which the trial is
+	// inconclusive. An overloaded machine rarely sends less than half as much.
 	changed = 2
-	// restRounds is the pause after a step without gain: 10 s or longer.
+	// restRounds is the pause in rounds after a step without gain: 10 s or longer.
 	restRounds = 40
-	// shrink is the part of the limit by which one round lowers it: by half in 11 s.
+	// shrink is the divisor by which one round lowers the limit: the limit halves in 11 s.
 	shrink = 64
 )
 
 // sample is a worker's measurement of one round.
 type sample struct {
-	rate    float64       // emails per second that this worker may send
-	latency time.Duration // mean time from an email's take to its recorded result; 0 = none was sent
+	rate    float64       // maximum emails per second of this worker
+	latency time.Duration // mean time from the receipt of a task to its recorded result; 0 = none was sent
 	sent    float64       // emails per second
 	full    bool          // the limit was reached for most of the round
 }
@@ -40,20 +40,20 @@ type rule struct {
 	least, most int
 	limit       int
 
-	from   int           // the limit before the step up on trial; 0 = no trial
+	from   int           // the limit before the step up that is on trial; 0 = no trial
 	before float64       // throughput before the step
 	lasted time.Duration // latency before the step
 	rest   int           // rounds until the next step up
 }
 
-// next is the rule's state after a round.
+// next returns the rule's state after a round.
 func (r rule) next(s sample) rule {
 	if r.from > 0 {
 		from, least := r.from, r.before*(1+leastGain*(float64(r.limit)/float64(r.from)-1))
 		r.from = 0
 		if s.full && s.sent < least {
-			// If the step gained nothing, the latency has grown like the limit. If it has grown far
-			// more, the provider has become slower meanwhile, and the step is tried again.
+			// If the step gained nothing, the latency has grown like the limit. If it has grown much more, the provider
+			// has become slower meanwhile, and the step may be tried again without a pause.
 			if s.latency <= changed*r.lasted*time.Duration(r.limit)/time.Duration(from) {
 				r.rest = restRounds
 			}
@@ -75,7 +75,7 @@ func (r rule) next(s sample) rule {
 	return r
 }
 
-// want is the limit that the rate needs at the measured latency.
+// want returns the limit that the rate needs at the measured latency.
 func (r rule) want(s sample) int {
 	emails := math.Ceil(s.rate*s.latency.Seconds()*headroom) + spare
 	return int(min(max(emails, float64(r.least)), float64(r.most)))

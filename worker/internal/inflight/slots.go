@@ -8,14 +8,13 @@ import (
 	"time"
 )
 
-// joins: a Server takes one task after the other, so a single one is too slow for the rate if the
-// machine is busy or Redis is far away. The next Server takes tasks too while a quarter of the
-// concurrency of those before it is in flight, or while the last answers were tasks.
+// joins decides when the next Server takes tasks too. A Server takes one task after the other, so a single one is too
+// slow for the rate if the machine is busy or the latency to Redis is high. The next Server joins while at least
+// 1/joins of the concurrency of the Servers before it is in flight, or while the last answers were tasks.
 const (
 	joins = 4
-	// inRow is the number of tasks after which more are assumed to be ready, and dry the number of
-	// consecutive empty answers after which none are: each of eight Servers asks up to three queues
-	// for its next task.
+	// inRow is the number of tasks after which more tasks are assumed to be ready, and dry the number of consecutive
+	// empty answers after which none are: each of eight Servers checks up to three queues for its next task.
 	inRow = 16
 	dry   = 24
 )
@@ -27,11 +26,10 @@ type slots struct {
 	limit   int
 	taken   int
 	waiting []*waiter
-	// expected has the admissions whose tasks were taken and whose handlers have not started,
-	// oldest first.
+	// expected holds the admissions whose tasks were taken and whose handlers have not started, oldest first.
 	expected []admission
 
-	tasks int // taken since the queues were last empty
+	tasks int // tasks taken since the queues were last empty
 	empty int // consecutive empty answers
 
 	since time.Time     // last change of taken or limit
@@ -46,7 +44,7 @@ type waiter struct {
 	granted chan struct{}
 }
 
-// admission is a used admission.
+// admission is an admission whose task was taken.
 type admission struct{ admitted, taken time.Time }
 
 func newSlots(limit int) *slots {
@@ -83,7 +81,7 @@ func (s *slots) release() {
 	s.change(-1)
 }
 
-// unused frees the slot of an admission for which there was no task.
+// unused frees the slot of an admission without a task.
 func (s *slots) unused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +91,7 @@ func (s *slots) unused() {
 	s.change(-1)
 }
 
-// use records that an admission has become a task, whose handler starts soon.
+// use records that a task was taken for an admission. Its handler starts soon.
 func (s *slots) use(admitted time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,9 +100,9 @@ func (s *slots) use(admitted time.Time) {
 	s.grant()
 }
 
-// begin returns when the starting task was admitted; zero if unknown, in which case the task takes
-// a slot beyond the limit. Tasks taken at the same time may start in another order: the difference
-// between their times is negligible.
+// begin returns the time when the starting task was admitted, or zero if it is unknown: the task then takes a slot
+// beyond the limit. Tasks that were taken at the same time may start in another order, but the difference between their
+// times is negligible.
 func (s *slots) begin() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,14 +110,14 @@ func (s *slots) begin() time.Time {
 		s.change(+1)
 		return time.Time{}
 	}
-	// The newest: one whose handler never starts stays the oldest, and is removed by forget.
+	// Use the newest admission: one whose handler never starts becomes the oldest, and forget removes it.
 	last := s.expected[len(s.expected)-1]
 	s.expected = s.expected[:len(s.expected)-1]
 	return last.admitted
 }
 
-// forget frees the slots of tasks that were taken before then and whose handlers have not started:
-// the queue's client has dropped them.
+// forget frees the slots of tasks that were taken before then and whose handlers have not started: the queue's client
+// has dropped these tasks. It returns their number.
 func (s *slots) forget(then time.Time) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +129,7 @@ func (s *slots) forget(then time.Time) (n int) {
 	return n
 }
 
-// setLimit changes the limit. Emails beyond a lower limit end normally.
+// setLimit changes the limit. Emails in flight above a lower limit end normally.
 func (s *slots) setLimit(limit int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,12 +145,11 @@ func (s *slots) change(n int) {
 	s.grant()
 }
 
-// grant admits waiters in their order. An admission may enable an earlier waiter. s.mu must be
-// held.
+// grant admits waiters in order. An admission may enable an earlier waiter. s.mu must be held.
 func (s *slots) grant() {
 	for i := 0; i < len(s.waiting) && s.taken < s.limit; i++ {
 		w := s.waiting[i]
-		// The Servers before it get tasks first.
+		// The Servers before the waiter's get tasks first.
 		if s.tasks < inRow && (s.limit <= w.others || s.taken < w.others/joins) {
 			continue
 		}
@@ -164,7 +161,7 @@ func (s *slots) grant() {
 	}
 }
 
-// measure adds the time since the last change. s.mu must be held.
+// measure adds the time since the last change to the totals. s.mu must be held.
 func (s *slots) measure() {
 	now := time.Now()
 	length := now.Sub(s.since)
@@ -175,7 +172,7 @@ func (s *slots) measure() {
 	s.since = now
 }
 
-// fullTime is how long the limit was reached since the last call.
+// fullTime returns how long the limit was reached since the last call.
 func (s *slots) fullTime() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +182,7 @@ func (s *slots) fullTime() time.Duration {
 	return full
 }
 
-// mean is the mean number of emails in flight since the last call.
+// mean returns the mean number of emails in flight since the last call.
 func (s *slots) mean() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
