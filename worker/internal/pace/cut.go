@@ -9,35 +9,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The rate after a throttling answer. It is halved at once and returns to the previous rate within
-// regainTime, ever more slowly, and from there to the full rate within recovery, ever faster. So it
-// stays a little below the rate that the provider really accepts for most of the time, and soon
-// detects a higher one.
+// The rate after a throttling response. It is halved at once and returns to the previous rate within regainTime, at a
+// decreasing speed, and then to the full rate within recovery, at an increasing speed. Most of the time it is thus a
+// little below the rate that the provider really accepts, and a higher accepted rate is detected soon.
 const (
 	cutFactor  = 0.5
 	regainTime = 30 * time.Second
 	recovery   = time.Minute
-	// doubling bounds how fast the rate returns after consecutive cuts, when it is far below from:
-	// a provider that refuses all calls is called ever less often, and one that accepts them again
-	// is at half of its rate 10 s later if it refused for 5 s.
+	// doubling limits how fast the rate returns after consecutive cuts, when it is far below from. The pacer calls a
+	// provider that refuses all calls less and less often. If the provider refused for 5 s, the rate is at half of its
+	// previous value 10 s after the provider accepts calls again.
 	doubling = 2 * time.Second
-	// cutPause is the minimum time between two cuts. Providers measure the rate over about a
-	// second: until it is over they keep refusing because of the calls before the cut.
+	// cutPause is the minimum time between two cuts. Providers measure the rate over about a second, so they keep
+	// refusing for that time because of the calls before the cut.
 	cutPause = time.Second
-	// leastRate is the minimum rate after cuts: without calls a higher accepted rate cannot be
-	// detected.
+	// leastRate is the minimum rate after cuts: without calls the pacer cannot detect a higher accepted rate.
 	leastRate = 1
 )
 
 // cut is the last throttling.
 type cut struct {
 	at time.Time // by this process's clock; zero = never
-	// from is the rate reached again within regainTime. low is the rate right after the cut.
+	// from is the rate that is reached again within regainTime. low is the rate right after the cut.
 	from, low float64
 	stamp     string // at, by Redis's clock, as stored in Redis; "" = not in Redis
 }
 
-// rate is the current send rate, if the account allows full.
+// rate returns the current send rate if the account allows full.
 func (c cut) rate(full float64, now time.Time) float64 {
 	since := now.Sub(c.at)
 	if c.at.IsZero() || since >= recovery {
@@ -54,10 +52,9 @@ func (c cut) rate(full float64, now time.Time) float64 {
 	return ceiling + (full-ceiling)*beyond*beyond*beyond
 }
 
-// next returns the cut that follows c. The rate is halved. If the provider has accepted calls since
-// c, it accepts less than the current rate, and the rate returns to that. If it has accepted none,
-// it refuses calls at any rate: that says nothing about the rate to return to, which each further
-// second would otherwise halve too.
+// next returns the cut that follows c, which halves the rate. If the provider has accepted calls since c, it accepts
+// less than the current rate, and from is that rate. If it has accepted none, it refuses calls at any rate, so from
+// stays: otherwise each further second would halve it too.
 func (c cut) next(full float64, now time.Time, accepted bool) cut {
 	rate := c.rate(full, now)
 	next := cut{at: now, from: rate, low: rate * cutFactor}
@@ -67,13 +64,12 @@ func (c cut) next(full float64, now time.Time, accepted bool) cut {
 	return next
 }
 
-// cutRate cuts the rate now and empties the bucket, if ARGV[1] is the time of the last cut and that
-// was at least ARGV[5] microseconds ago: a process that does not know the last cut does not know
-// the rate either. It returns the time of the last cut, its age in milliseconds and its two rates.
+// cutRate cuts the rate now and empties the bucket, if ARGV[1] is the time of the last cut and at least ARGV[5]
+// microseconds have passed since then: a process that does not know the last cut does not know the rate either. It
+// returns the time of the last cut, its age in milliseconds and its two rates.
 //
-// KEYS[1] bucket, ARGV[1] the last cut, ARGV[2] and ARGV[3] the rate to return to if the provider
-// has accepted a call since the last cut and if it has not, ARGV[4] the new rate, ARGV[5] the
-// minimum pause
+// KEYS[1] bucket, ARGV[1] the last cut, ARGV[2] and ARGV[3] the rate to return to if the provider has accepted a call
+// since the last cut and if it has not, ARGV[4] the new rate, ARGV[5] the minimum pause
 var cutRate = redis.NewScript(`
 local now = redis.call('TIME')
 local at = now[1] * 1000000 + now[2]
@@ -87,8 +83,8 @@ if last == ARGV[1] and at - (tonumber(last) or 0) >= tonumber(ARGV[5]) then
 end
 return {last, math.floor((at - (tonumber(last) or at)) / 1000), from, low}`)
 
-// Throttled halves the rate for all processes, because the provider refused a call that began then.
-// It ignores calls that began before the last cut, and everything within cutPause of it.
+// Throttled halves the rate for all processes, because the provider refused a call that began at begun. It ignores
+// calls that began before the last cut, and all calls within cutPause after it.
 func (p *Pacer) Throttled(begun time.Time) {
 	p.cutting.Lock()
 	defer p.cutting.Unlock()
@@ -101,8 +97,8 @@ func (p *Pacer) Throttled(begun time.Time) {
 	}
 }
 
-// Accepted records that the provider accepted a call that began then. Other processes learn it when
-// this one takes its next tokens.
+// Accepted records that the provider accepted a call that began at begun. This process reports it to the others when it
+// next fetches tokens.
 func (p *Pacer) Accepted(begun time.Time) {
 	at := begun.UnixNano()
 	for {
@@ -113,14 +109,14 @@ func (p *Pacer) Accepted(begun time.Time) {
 	}
 }
 
-// nextCut returns the cut that a throttling answer makes now.
+// nextCut returns the cut for a throttling response that arrives now.
 func (p *Pacer) nextCut() cut {
 	last := p.last.Load()
 	return last.next(p.FullRate(), p.now(), p.accepted.Load() >= last.at.UnixNano())
 }
 
-// cutShared cuts the rate in Redis because of a call that began then, or adopts another process's
-// cut. It returns false if Redis does not answer.
+// cutShared cuts the rate in Redis because of a call that began at begun, or adopts another process's cut. It returns
+// false if Redis does not answer.
 func (p *Pacer) cutShared(last *cut, begun time.Time) bool {
 	if p.redis == nil {
 		return false
@@ -165,7 +161,7 @@ func (p *Pacer) cutOf(answer []any) (last cut, known bool) {
 	if stamp == "" || from <= 0 {
 		return cut{}, false
 	}
-	if low <= 0 || low > from { // made by a process of an older release, which only stores from
+	if low <= 0 || low > from { // a process of an older release stores only from
 		low = from * cutFactor
 	}
 	return cut{at: p.now().Add(-time.Duration(age) * time.Millisecond), from: from, low: low, stamp: stamp}, true

@@ -6,7 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics show the account's limits. All workers report the same account: use the minimum.
+// metrics has the account's limits. All workers report the same account, so use the minimum of a metric and not the
+// sum.
 type metrics struct {
 	rate, limit, left prometheus.Gauge
 }

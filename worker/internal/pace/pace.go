@@ -1,6 +1,6 @@
-// Package pace limits the send rate of all workers together: the account's rate, and less for a
-// minute after the provider throttled. All processes share one token bucket in Redis; if Redis does
-// not answer, each process uses its share of the rate. Only the worker uses it.
+// Package pace limits the send rate of all workers together to the account's rate, and to less for a minute after the
+// provider throttled. All processes share one token bucket in Redis. If Redis does not answer, each process uses its
+// share of the rate. Only the worker uses it.
 package pace
 
 import (
@@ -17,31 +17,29 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// key is the bucket. There is one per Redis, because there is one provider account.
+// key is the Redis key of the bucket. There is one per Redis, because there is one provider account.
 const key = "email-gateway:pace"
 
 const (
-	// burst is the part of a second's rate that may be sent at once: providers measure the rate
-	// over about a second, so a tenth stays within it.
+	// burst is the fraction of a second's rate that may be sent at once. Providers measure the rate over about a
+	// second, so a tenth stays within it.
 	burst = 0.1
-	// grant is the part of a second's rate fetched per Redis call. At 1,000 emails/s that is one
-	// call per 50 emails; below 20/s it is one per email.
+	// grant is the fraction of a second's rate that is fetched per Redis call. At 1,000 emails/s that is one call per
+	// 50 emails; below 20/s it is one per email.
 	grant = 0.05
-	// grantLife is how long fetched tokens are valid: the time in which the rate produces a grant.
-	// Older ones are returned to the bucket, which holds at most a burst: otherwise the tokens of
-	// an idle process and those produced meanwhile would be one burst too many.
+	// grantLife is how long fetched tokens are valid: the time in which the rate produces a grant. Older tokens are
+	// returned to the bucket, which holds at most a burst. Otherwise the tokens of an idle process and those produced
+	// meanwhile would exceed the limit by one burst.
 	grantLife = time.Duration(grant * float64(time.Second))
-	// redisTimeout is how long an email waits for the bucket before the process falls back to its
-	// own share.
+	// redisTimeout is how long an email waits for the bucket before the process uses its own share.
 	redisTimeout = 500 * time.Millisecond
-	// fallbackFor is how long the process then does not call Redis.
+	// fallbackFor is how long the process does not call Redis after that.
 	fallbackFor = 2 * time.Second
 )
 
-// take refills the bucket by Redis's clock and with ARGV[4] unused tokens, and takes up to ARGV[3]
-// tokens. It returns the number taken and, if none, the milliseconds until there is one; then
-// cutRate's result for the last cut. ARGV[5] is how many microseconds ago a call began that the
-// provider accepted.
+// take refills the bucket by Redis's clock, adds ARGV[4] unused tokens, and takes up to ARGV[3] tokens. It returns the
+// number of tokens taken; if none, the milliseconds until there is one; and then cutRate's result for the last cut.
+// ARGV[5] is how many microseconds ago a call began that the provider accepted.
 //
 //	KEYS[1] bucket (hash: tokens, cut_from, cut_low; in microseconds at, cut_at, accepted_at)
 //	ARGV[1] tokens per second, ARGV[2] capacity, ARGV[3] tokens wanted, ARGV[4] tokens returned,
@@ -67,7 +65,7 @@ if taken == 0 then wait = math.ceil((1 - tokens) * 1000 / per_second) end
 local cut_at = bucket[3] or ''
 return {taken, wait, cut_at, math.floor((at - (tonumber(cut_at) or at)) / 1000), bucket[4] or '0', bucket[5] or '0'}`)
 
-// errAvoided: Redis failed a moment ago and is not called yet.
+// errAvoided: Redis failed a moment ago, and the process does not call it yet.
 var errAvoided = errors.New("not calling redis after an error")
 
 // Pacer limits the send rate.
@@ -80,9 +78,9 @@ type Pacer struct {
 	// accepted is the start of the newest call that the provider accepted, in Unix nanoseconds.
 	accepted atomic.Int64
 
-	changed  chan struct{} // receives when the rate was cut
+	changed  chan struct{} // receives a value after the rate was cut
 	balance  atomic.Int64  // tokens returned minus tokens owed since the last Wait read it
-	returned chan struct{} // receives when tokens were returned
+	returned chan struct{} // receives a value after tokens were returned
 	cutting  sync.Mutex    // held while a cut is made or adopted
 
 	turn   chan struct{} // mutex of the fields below; holds one item
@@ -110,14 +108,14 @@ func New(client redis.Scripter, perSecond float64) *Pacer {
 // SetRate changes the account's rate from now on.
 func (p *Pacer) SetRate(perSecond float64) { p.full.Store(math.Float64bits(perSecond)) }
 
-// FullRate is the account's rate, in recipients per second.
+// FullRate returns the account's rate, in recipients per second.
 func (p *Pacer) FullRate() float64 { return math.Float64frombits(p.full.Load()) }
 
-// Rate is the current rate, in recipients per second: below FullRate for a minute after the
-// provider throttled.
+// Rate returns the current rate, in recipients per second. It is below FullRate for a minute after the provider
+// throttled.
 func (p *Pacer) Rate() float64 { return p.last.Load().rate(p.FullRate(), p.now()) }
 
-// Changed receives when this process or another one has cut the rate.
+// Changed returns a channel that receives a value after this process or another one has cut the rate.
 func (p *Pacer) Changed() <-chan struct{} { return p.changed }
 
 // SetProcesses sets the number of processes that share the rate during a Redis outage.
@@ -125,11 +123,11 @@ func (p *Pacer) SetProcesses(n int) {
 	p.share.Store(math.Float64bits(1 / float64(max(n, 1))))
 }
 
-// OwnRate is this process's part of Rate if all processes send equally.
+// OwnRate returns this process's share of Rate, if all processes send equally.
 func (p *Pacer) OwnRate() float64 { return p.Rate() * math.Float64frombits(p.share.Load()) }
 
-// Wait returns when an email to this many recipients may be sent, or when ctx ends. Owed tokens are
-// paid first. Providers count recipients, not messages.
+// Wait waits until an email to this many recipients may be sent, or until ctx ends. Owed tokens are paid first.
+// Providers count recipients, not messages.
 func (p *Pacer) Wait(ctx context.Context, recipients int) error {
 	select {
 	case <-p.turn:
@@ -150,11 +148,11 @@ func (p *Pacer) Wait(ctx context.Context, recipients int) error {
 	}
 }
 
-// use takes up to wanted of the available tokens, after the debt is paid, and returns their number.
-// Expired tokens are left for fetch to return.
+// use takes up to wanted of the available tokens, after it has paid the debt, and returns their number. It leaves
+// expired tokens, which fetch returns to the bucket.
 func (p *Pacer) use(wanted int) int {
 	select {
-	case <-p.returned: // what it announces is in the balance
+	case <-p.returned: // the returned tokens are in the balance
 	default:
 	}
 	if change := int(p.balance.Swap(0)); change < 0 {
@@ -175,8 +173,7 @@ func (p *Pacer) use(wanted int) int {
 	return used
 }
 
-// gain fetches at least one token, or waits for one for a while; it returns early when tokens are
-// returned meanwhile.
+// gain fetches tokens, or waits until a token may be available. It returns early if tokens are returned meanwhile.
 func (p *Pacer) gain(ctx context.Context) error {
 	wait, err := p.fetch(ctx)
 	switch {
@@ -206,7 +203,7 @@ func (p *Pacer) pause(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// Return returns the tokens of an email that was not sent, for the next one. It does not block.
+// Return gives the tokens of an email that was not sent to the next email. It does not block.
 func (p *Pacer) Return(recipients int) {
 	if recipients <= 0 {
 		return
@@ -218,15 +215,14 @@ func (p *Pacer) Return(recipients int) {
 	}
 }
 
-// Owe records recipients that Wait did not include when it admitted the email: the next emails wait
-// for them. It does not block.
+// Owe records recipients that Wait did not include when it admitted the email. The next emails wait for them. It does
+// not block.
 //
-// So an email is sent before the tokens of its other recipients exist. The provider counts them all
-// at the time of the call anyway. The maximum sent at once is a burst of emails, and a grant of
-// each process that was idle: with 11 recipients each, the maximum of an email, that is 1.1 times a
-// second's rate, and 0.55 times more for each of these processes, after which this process waits as
-// long as the rate requires. At a rate below 11/s such an email exceeds a second's rate whenever it
-// is sent.
+// So an email may be sent before the tokens of its other recipients exist; the provider counts all of them at the time
+// of the call anyway. At most a burst of emails is sent at once, and a grant of each process that was idle. With 11
+// recipients each, the maximum of an email, that is 1.1 times a second's rate, and 0.55 times more for each of these
+// processes. After that, this process waits as long as the rate requires. At a rate below 11/s such an email always
+// exceeds a second's rate.
 func (p *Pacer) Owe(recipients int) { p.balance.Add(-int64(recipients)) }
 
 // fetch exchanges the remaining tokens for new ones from Redis, or returns how long to wait for
@@ -262,7 +258,7 @@ func (p *Pacer) fetch(ctx context.Context) (time.Duration, error) {
 func (p *Pacer) ownShare(ctx context.Context) error {
 	p.own.SetLimit(rate.Limit(p.OwnRate()))
 	if err := p.own.Wait(ctx); err != nil {
-		// The limiter fails at once if the token would come after ctx's end.
+		// The limiter fails at once if the token would be available only after ctx ends.
 		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
 	p.tokens, p.fresh = 1, time.Now()

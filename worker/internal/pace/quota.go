@@ -13,15 +13,15 @@ import (
 // Peers counts the processes that share the rate during a Redis outage, including this one.
 type Peers func(ctx context.Context) (int, error)
 
-// quotaInterval is how often the account is read: it changes rarely, and the provider allows one
-// such call per second for the whole account.
+// quotaInterval is how often the account is read. The account rarely changes, and the provider allows one such call per
+// second for the whole account.
 const quotaInterval = time.Minute
 
 // quotaRetry is the interval after a failed call.
 const quotaRetry = 10 * time.Second
 
-// startTime bounds the first call, for which the program's start waits: an account that may not
-// send is detected before the first email is taken.
+// startTime limits the first call. The start of the program waits for it, so that an account that may not send is
+// detected before the first email is taken.
 const startTime = 5 * time.Second
 
 // Limits are the limits of the provider account.
@@ -70,7 +70,7 @@ type Quota struct {
 	metrics *metrics
 	now     func() time.Time
 	unknown bool      // the last call failed
-	asked   time.Time // when it was last read
+	asked   time.Time // when the account was last read
 }
 
 // Start reads the account before it returns, and then every minute.
