@@ -32,8 +32,8 @@ const (
 	behind // an earlier event of the same email is not delivered
 )
 
-// batch attempts the items of a round. Items of one email are attempted one after the other, in
-// order; a failure stops the rest of the email. Emails are attempted concurrently.
+// batch attempts the items of a round. Items of one email are attempted one after the other, in order; after a failure
+// the rest of the email is not attempted. Emails are attempted concurrently.
 type batch struct {
 	*server
 	ctx      context.Context //nolint:containedctx // of one round
@@ -45,7 +45,7 @@ type batch struct {
 	mu      sync.Mutex
 	chains  map[uuid.UUID]*chain
 	blocked map[uuid.UUID]bool // emails with an open delivery
-	// Since the last success; before the first one of the round, those before the round count too.
+	// Failed attempts since the last success, including those of earlier rounds.
 	failures int
 	stopped  bool
 	begun    time.Time    // the first attempt
@@ -63,13 +63,13 @@ func (s *server) newBatch(ctx context.Context, r hooks.Round, secrets []standard
 	return b
 }
 
-// run attempts the items in order and returns when all attempts have ended. It stops early when
-// the endpoint counts as down, asks to be left alone, the lease is about to end, or the turn is over: a slow endpoint
-// would keep its place for minutes, and its changes and a suspension of its company would have no effect until then.
+// run attempts the items in order and returns when all attempts have ended. It stops early if the endpoint is down or
+// requests a pause, the lease is about to expire, or the turn is over. Otherwise a slow endpoint would keep its place
+// for minutes, and changes of the endpoint and a suspension of its company would have no effect until then.
 func (b *batch) run() {
 	var chains sync.WaitGroup
 	for i, it := range b.items {
-		email := uuid.New() // an event of no email is a chain of its own
+		email := uuid.New() // an event without an email has its own chain
 		if it.event.EmailID != uuid.Nil {
 			email = it.event.EmailID
 		}
@@ -94,7 +94,7 @@ func (b *batch) run() {
 			break
 		}
 		b.mu.Lock()
-		if b.stopped { // while it waited
+		if b.stopped { // stopped during the wait
 			b.mu.Unlock()
 			b.width.leave()
 			break
@@ -148,7 +148,7 @@ func (b *batch) isOver() bool {
 	return time.Since(b.begun) > b.turnTime
 }
 
-// attempt makes one attempt. It returns false if the attempt had no outcome.
+// attempt makes one attempt. It returns false if the attempt was not made or has no outcome.
 func (b *batch) attempt(i int, email uuid.UUID) bool {
 	slot, err := b.slots.enter(b.ctx, b.endpoint.CompanyID, b.width.troubled())
 	if err != nil {
@@ -159,7 +159,7 @@ func (b *batch) attempt(i int, email uuid.UUID) bool {
 		return false
 	}
 	defer time.AfterFunc(slow, func() {
-		b.width.narrow() // further requests to the endpoint count as troubled from now on
+		b.width.narrow() // further requests to the endpoint count as troubled
 		b.slots.markSlow(slot)
 	}).Stop()
 	o, err := b.p.Sender.Send(b.ctx, Message{URL: b.endpoint.URL, ID: b.items[i].event.ID, Body: body(b.items[i].event), Secrets: b.secrets})
@@ -179,7 +179,7 @@ func (b *batch) attempt(i int, email uuid.UUID) bool {
 	b.results[i].state = failed
 	b.blocked[email] = true
 	if row := b.items[i].row; row != nil && row.IsTest() {
-		return true // says nothing about the endpoint's health
+		return true // a test does not count for the endpoint's health
 	}
 	b.failures++
 	b.tally.Failures++

@@ -9,8 +9,8 @@ import (
 	hooks "email-gateway/shared/store/webhook"
 )
 
-// held knows until when this process has a lease, by its own clock. The clock is read before the
-// database is asked, so the lease ends later in the database.
+// held stores until when this process has a lease, by its own clock. It reads the clock before the database call, so
+// the lease in the database ends later.
 type held struct{ until atomic.Pointer[time.Time] }
 
 func newHeld(begun time.Time) *held {
@@ -24,8 +24,8 @@ func (h *held) renewed(begun time.Time) {
 	h.until.Store(&until)
 }
 
-// mayAttempt reports whether an attempt that begins now ends before the lease. It is false in a
-// process that was frozen.
+// mayAttempt reports whether an attempt that begins now ends before the lease does. It returns false after the process
+// was frozen.
 func (h *held) mayAttempt() bool { return time.Until(*h.until.Load()) > leaseMargin }
 
 // renew extends the lease until ctx ends. It calls cancel when the lease is lost.

@@ -7,17 +7,17 @@ import (
 	hooks "email-gateway/shared/store/webhook"
 )
 
-// CodeEventGone: the event of a failed delivery is no longer kept.
+// CodeEventGone: the event of a failed delivery is no longer stored.
 const CodeEventGone = "EVENT_EXPIRED"
 
 // Event is one event of a company, or a test.
 type Event = hooks.Event
 
-// maxBody is the specification's limit of a body, in bytes.
+// maxBody is the maximum size of a body in the specification, in bytes.
 const maxBody = 20_000
 
-// body returns the JSON that is sent. An event without its data would be of no use, so data that is too
-// large loses its details only.
+// body returns the JSON body of a request. If the data is too large, body drops only its details, because an event
+// without data would be useless.
 func body(e Event) []byte {
 	payload := struct {
 		Type      string          `json:"type"`
@@ -58,7 +58,7 @@ func brief(data json.RawMessage) json.RawMessage {
 	return text
 }
 
-// testEvent is the event of a test delivery.
+// testEvent returns the event of a test delivery.
 func testEvent(d hooks.Delivery, now time.Time) Event {
 	return Event{ID: d.EventID, Type: d.Type, At: now, Data: json.RawMessage(`{"message":"A test of this webhook endpoint. No email is involved."}`)}
 }

@@ -6,7 +6,7 @@ import (
 	hooks "email-gateway/shared/store/webhook"
 )
 
-// Metrics are the metrics of webhooks. No label carries a tenant.
+// Metrics are the metrics of webhooks. No label contains a tenant.
 type Metrics struct {
 	attempts  *prometheus.CounterVec
 	duration  prometheus.Histogram

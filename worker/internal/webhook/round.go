@@ -29,7 +29,7 @@ func (s *server) retryDue(ctx context.Context, r hooks.Round, secrets []standard
 			record.Attempted = append(record.Attempted, hooks.Attempted{Delivery: attempted(*it.row, hooks.Delivered, o)})
 		case failed:
 			if r.Probe {
-				continue // it does not count
+				continue // a failed probe does not count as an attempt
 			}
 			record.Attempted = append(record.Attempted, s.again(*it.row, o))
 		case untouched, behind:
@@ -40,7 +40,7 @@ func (s *server) retryDue(ctx context.Context, r hooks.Round, secrets []standard
 	return s.record(ctx, record, touched && ctx.Err() == nil)
 }
 
-// again is a delivery after a failed attempt.
+// again returns a delivery after a failed attempt.
 func (s *server) again(d hooks.Delivery, o Outcome) hooks.Attempted {
 	wait, last := s.schedule.after(d.Attempts + 1)
 	if last || d.IsTest() {
@@ -57,8 +57,7 @@ func attempted(d hooks.Delivery, status hooks.DeliveryStatus, o Outcome) hooks.D
 	return d
 }
 
-// page attempts the next new events and moves the cursor behind those that are delivered or have a
-// row.
+// page attempts the next new events, and moves the cursor past the events that are delivered or have a row.
 func (s *server) page(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret) (more bool, err error) {
 	limit := pageSize
 	if r.Down() {
@@ -106,7 +105,7 @@ func (s *server) replay(ctx context.Context, r hooks.Round, secrets []standardwe
 	return s.record(ctx, record, ctx.Err() == nil && (handled.Behind(r.Replay.Cursor) || record.Replay.Finished))
 }
 
-// within leaves the events of a page that belong to a replay. finished: there are no more behind it.
+// within returns the events of a page that belong to a replay. finished means that no later event belongs to it.
 func within(p hooks.EventPage, r hooks.Replay) (rest hooks.EventPage, finished bool) {
 	rest = hooks.EventPage{Next: p.Next}
 	for _, e := range p.Events {
@@ -117,8 +116,7 @@ func within(p hooks.EventPage, r hooks.Replay) (rest hooks.EventPage, finished b
 	return rest, r.Ends(p.Next) || !p.Next.Behind(r.Cursor)
 }
 
-// deliver attempts a page of events. handled is the cursor up to which every event is delivered or
-// has a row.
+// deliver attempts a page of events. Every event up to the cursor handled is delivered or has a row.
 func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret, p hooks.EventPage) (record hooks.Result, handled hooks.Cursor) {
 	items := make([]item, len(p.Events))
 	for i, e := range p.Events {
@@ -152,7 +150,7 @@ func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardw
 	return record, handled
 }
 
-// record commits a round. more is returned unless the endpoint asks to be left alone.
+// record commits the result of a round. It returns more, or false if the endpoint was disabled or requested a pause.
 func (s *server) record(ctx context.Context, r hooks.Result, more bool) (bool, error) {
 	after, err := s.store.Record(ctx, s.lease, r, s.p.DisableAfter)
 	if err != nil {
@@ -166,7 +164,7 @@ func (s *server) record(ctx context.Context, r hooks.Result, more bool) (bool, e
 	return more && !after.DisabledNow && r.RetryAfter == 0, nil
 }
 
-// itemsOf reads the events of the due deliveries. missing are deliveries whose event is no longer kept.
+// itemsOf reads the events of the due deliveries. missing are the deliveries whose event is no longer stored.
 func (s *server) itemsOf(ctx context.Context, r hooks.Round) (items []item, missing []hooks.Attempted, err error) {
 	var ids []string
 	for _, d := range r.Due {
@@ -195,5 +193,5 @@ func (s *server) itemsOf(ctx context.Context, r hooks.Round) (items []item, miss
 	return items, missing, nil
 }
 
-// before is the cursor right before an event.
+// before returns the cursor right before an event.
 func before(e Event) hooks.Cursor { return hooks.Cursor{Position: e.Position, Number: e.Number - 1} }

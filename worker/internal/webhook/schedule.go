@@ -6,8 +6,8 @@ import (
 	"email-gateway/shared/email"
 )
 
-// DefaultSchedule returns the waits between the attempts of a delivery, which are those that the
-// specification recommends: the tenth attempt is made after 75.6 hours.
+// DefaultSchedule returns the waits between the attempts of a delivery that the specification recommends. The tenth
+// attempt is made after 75.6 hours.
 func DefaultSchedule() email.Backoff {
 	return email.Backoff{
 		5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour,
@@ -15,7 +15,7 @@ func DefaultSchedule() email.Backoff {
 	}
 }
 
-// jitter is by how much a wait is extended at most. A wait is never shortened: the schedule is how
+// jitter is the maximum fraction by which a wait is extended. A wait is never shortened, because the schedule is how
 // long an endpoint may be down without losing a delivery.
 const jitter = 0.1
 
@@ -26,10 +26,10 @@ type schedule struct {
 	random func() float64
 }
 
-// attempts is how many attempts a delivery has.
+// attempts returns the number of attempts of a delivery.
 func (s schedule) attempts() int { return len(s.waits) + 1 }
 
-// after returns the wait after the n-th attempt (1 = the first); last is true if there is no further one.
+// after returns the wait after the n-th attempt, where 1 is the first. last means that no further attempt follows.
 func (s schedule) after(n int) (wait time.Duration, last bool) {
 	if n >= s.attempts() {
 		return 0, true

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// attemptTime limits a whole attempt, from resolving the name to the status line.
+	// attemptTime limits a whole attempt, from the resolution of the host name to the response headers.
 	attemptTime = 15 * time.Second
 	dialTime    = 5 * time.Second
-	// drainTime and drainBytes limit what is read of a response's body, so that its connection can be
-	// used again. The content is ignored.
+	// drainTime and drainBytes limit how much of a response's body is read and discarded, so that its connection can be
+	// reused.
 	drainTime  = time.Second
 	drainBytes = 16 << 10
 	// headerBytes limits a response's headers.
 	headerBytes = 16 << 10
-	// maxRetryAfter bounds Retry-After: the longest wait of the schedule.
+	// maxRetryAfter limits Retry-After to the longest wait of the schedule.
 	maxRetryAfter = 24 * time.Hour
 )
 
-// Codes of failed attempts. A response's is HTTP_ and its status.
+// Codes of failed attempts. The code of a response is HTTP_ and its status.
 const (
 	CodeTimeout        = "TIMEOUT"
 	CodeNameNotFound   = "NAME_NOT_FOUND"
@@ -54,13 +54,13 @@ type Message struct {
 type Outcome struct {
 	Delivered bool
 	Status    int    // of the response; 0 = none
-	Code      string // why it failed; "" = it did not
+	Code      string // why the attempt failed; "" = it did not fail
 	Took      time.Duration
-	// RetryAfter is how long the endpoint asks to be left alone; 0 = it does not.
+	// RetryAfter is the pause that the endpoint requested; 0 = none.
 	RetryAfter time.Duration
 }
 
-// Gone reports whether the endpoint asks to receive nothing more.
+// Gone reports whether the endpoint answered 410: it wants no further events.
 func (o Outcome) Gone() bool { return o.Status == http.StatusGone }
 
 // Sender makes attempts. It is safe for concurrent use.
@@ -86,7 +86,7 @@ func NewSender(p SenderParams) *Sender {
 		timeout = attemptTime
 	}
 	transport := &http.Transport{
-		Proxy:                  nil, // a proxy of the environment would connect in the sender's place
+		Proxy:                  nil, // with a proxy from the environment the dialer could not check addresses
 		DialContext:            newDialer(p.AllowPrivate, p.Resolver).DialContext,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.RootCAs},
 		TLSHandshakeTimeout:    timeout,
@@ -107,7 +107,7 @@ func NewSender(p SenderParams) *Sender {
 // Close closes idle connections.
 func (s *Sender) Close() { s.client.CloseIdleConnections() }
 
-// Send makes one attempt. The error is ctx's: the outcome is then unknown.
+// Send makes one attempt. It returns an error only if ctx has ended: the outcome is then unknown.
 func (s *Sender) Send(ctx context.Context, m Message) (Outcome, error) {
 	begun := time.Now()
 	if standardwebhook.CheckURL(m.URL, s.private) != nil {
@@ -143,15 +143,15 @@ func (s *Sender) Send(ctx context.Context, m Message) (Outcome, error) {
 	return o, nil
 }
 
-// drain reads the rest of a short body, so that the connection can be used again.
+// drain reads the rest of a short body, so that the connection can be reused.
 func drain(body io.ReadCloser, cancel context.CancelFunc) {
 	timer := time.AfterFunc(drainTime, cancel)
 	_, _ = io.CopyN(io.Discard, body, drainBytes)
 	timer.Stop()
-	_ = body.Close() // what is not read closes the connection
+	_ = body.Close() // closes the connection if the body was not read to its end
 }
 
-// retryAfter parses seconds or a date, at most maxRetryAfter; 0 for anything else.
+// retryAfter parses seconds or a date, and returns at most maxRetryAfter. It returns 0 for any other text.
 func retryAfter(text string, now time.Time) time.Duration {
 	var wait time.Duration
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
@@ -162,7 +162,7 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return min(max(wait, 0), maxRetryAfter)
 }
 
-// codeOf classifies an attempt without a response.
+// codeOf returns the code of an attempt without a response.
 func codeOf(err error) string {
 	var name *net.DNSError
 	var certificate *tls.CertificateVerificationError

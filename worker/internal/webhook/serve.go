@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// pageSize is how many events a page has.
+	// pageSize is the number of events in a page.
 	pageSize = 100
-	// startWidth is how many requests to an endpoint are in flight at first. Successes raise it to
-	// mostConcurrent, and a failure or a slow response lowers it to 1.
+	// startWidth is the initial maximum of requests in flight to an endpoint. Successes raise it to mostConcurrent; a
+	// failure or a slow response lowers it to 1.
 	startWidth     = 4
 	mostConcurrent = 16
 )
@@ -29,11 +29,11 @@ type server struct {
 	lease hooks.Lease
 	held  *held
 	width *width
-	// replayed: the round before was a replay's.
+	// replayed means that the previous round was that of a replay.
 	replayed bool
 }
 
-// serve serves an endpoint until it has nothing to do, or its turn is over.
+// serve serves an endpoint until nothing is due, or its turn is over.
 func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -59,7 +59,7 @@ func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 	for {
 		more, err := serving.round(ctx)
 		if errors.Is(err, hooks.ErrLeaseLost) || ctx.Err() != nil {
-			return nil // disabled, deleted, another process serves it, or this one stops
+			return nil // the endpoint is disabled, deleted or served by another process, or this process stops
 		}
 		if err != nil || !more || s.turnIsOver(w, begun) {
 			return err
@@ -67,13 +67,13 @@ func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 	}
 }
 
-// round attempts what is due, then a page of new events or of a replay.
+// round attempts the due deliveries. If there are none, it attempts a page of new events or of a replay.
 func (s *server) round(ctx context.Context) (more bool, err error) {
 	r, err := s.store.Load(ctx, s.lease, s.p.ProbeAfter)
 	if err != nil {
 		return false, err
 	}
-	if r.NotBefore != nil { // the round before got the answer
+	if r.NotBefore != nil { // the endpoint requested a pause in an earlier round
 		return false, nil
 	}
 	secrets, err := s.secrets(r.Endpoint)
@@ -86,7 +86,7 @@ func (s *server) round(ctx context.Context) (more bool, err error) {
 	if r.Open >= hooks.MaxOpen || r.Down() && r.Open > 0 {
 		return false, nil // the cursor has stopped
 	}
-	// New events and a replay take turns.
+	// New events and a replay alternate.
 	if s.replayed = r.Replay != nil && !s.replayed; s.replayed {
 		return s.replay(ctx, r, secrets)
 	}
@@ -94,7 +94,7 @@ func (s *server) round(ctx context.Context) (more bool, err error) {
 	return more || r.Replay != nil, err
 }
 
-// secrets decrypts the secrets that sign.
+// secrets decrypts the secrets that sign requests.
 func (s *Service) secrets(e hooks.Endpoint) ([]standardwebhook.Secret, error) {
 	var all []standardwebhook.Secret
 	for _, encrypted := range [][]byte{e.Secret, e.OldSecret} {

@@ -1,10 +1,10 @@
-// Package webhook delivers events to the companies' webhook endpoints, by the Standard Webhooks
-// specification. The worker runs its service; any number of workers may run.
+// Package webhook delivers events to the companies' webhook endpoints, by the Standard Webhooks specification. The
+// worker runs its service; any number of workers may run.
 //
-// An endpoint is a cursor over its company's events (package event). One process at a time serves it,
-// under a lease: it reads a page of events, sends them, and commits the cursor together with a row for each
-// delivery that failed. A crash before that commit repeats the page, so events are delivered at least once,
-// with the same webhook-id. Events of one email are delivered in order: behind a failed one they wait.
+// An endpoint is a cursor over its company's events (package event). One process at a time serves it, under a lease: it
+// reads a page of events, sends them, and commits the cursor together with a row for each delivery that failed. After a
+// crash before that commit the page is repeated, so events are delivered at least once, with the same webhook-id.
+// Events of one email are delivered in order: they wait for an earlier one that failed.
 package webhook
 
 import (
@@ -27,25 +27,25 @@ import (
 )
 
 const (
-	// tick is how often new events are looked for.
+	// tick is the interval at which the service looks for new events.
 	tick = 250 * time.Millisecond
-	// countInterval is how often endpoints are counted. While none is enabled, the service does nothing else.
+	// countInterval is how often endpoints are counted. If none is enabled, the service does nothing else.
 	countInterval = 2 * time.Second
-	// relistInterval is how often endpoints with events are listed although no event is new.
+	// relistInterval is how often endpoints with events are listed even if there is no new event.
 	relistInterval = 30 * time.Second
 	// catchUpInterval is how often the cursors of endpoints without new events are advanced. It must be
 	// shorter than the retention of events.
 	catchUpInterval = time.Hour
-	// mostActive bounds the endpoints that a process serves at the same time, in memory and connections.
+	// mostActive limits the endpoints that a process serves at the same time, and so its memory and connections.
 	mostActive = 256
-	// turnTime is how long an endpoint with more to do is served while others may be waiting because a
-	// process serves as many as it may.
+	// turnTime is how long an endpoint with more deliveries keeps its place while the process serves as many endpoints
+	// as it may, and others may be waiting.
 	turnTime = 10 * time.Second
-	// leaseTime is how long a lease lasts; it is renewed when a third has passed. Within leaseMargin of
-	// its end no attempt is started, so that two processes do not serve an endpoint at once.
+	// leaseTime is the duration of a lease, which is renewed after a third of it. Within leaseMargin of its end no
+	// attempt is started, so that two processes do not serve an endpoint at the same time.
 	leaseTime   = time.Minute
 	leaseMargin = attemptTime + 5*time.Second
-	// stopTime limits what is written after the service was told to stop.
+	// stopTime limits each write after the service was stopped.
 	stopTime = 5 * time.Second
 )
 
@@ -83,12 +83,12 @@ type Params struct {
 	Concurrency, ConcurrencyPerCompany int
 }
 
-// Service finds endpoints that have something to do and serves them.
+// Service finds endpoints with due deliveries, replays or new events, and serves them.
 type Service struct {
 	*service.Loop
 	p     Params
-	slots *slots // of requests
-	// statements are slots of connections to the database.
+	slots *slots // limits requests
+	// statements limits the statements of endpoints.
 	statements *slots
 	schedule   schedule
 
@@ -122,8 +122,7 @@ func New(p Params) *Service {
 	return s
 }
 
-// Stop ends the loop and the attempts in flight. Pages that are interrupted are repeated by another
-// process.
+// Stop stops the loop and cancels the attempts in flight. Another process repeats interrupted pages.
 func (s *Service) Stop(ctx context.Context) error {
 	err := s.Loop.Stop(ctx)
 	s.stop()
@@ -141,7 +140,7 @@ func (s *Service) Stop(ctx context.Context) error {
 	return err
 }
 
-// runOnce starts serving the endpoints that have something to do.
+// runOnce starts to serve endpoints with due deliveries, replays or new events.
 func (s *Service) runOnce(ctx context.Context) (more bool, err error) {
 	if time.Since(s.counted) >= countInterval {
 		counts, err := s.p.Store.Count(ctx)
@@ -174,7 +173,7 @@ func (s *Service) runOnce(ctx context.Context) (more bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		// More endpoints than can be served now: list again in the next round.
+		// If more endpoints are behind than can be served now, the next round lists them again.
 		if len(behind) < free {
 			s.head, s.listed = head, time.Now()
 		}
@@ -192,7 +191,7 @@ func (s *Service) free() int {
 	return s.most - len(s.active)
 }
 
-// turnIsOver reports whether an endpoint that is served since begun makes room for others.
+// turnIsOver reports whether an endpoint that has been served since begun must make room for others.
 func (s *Service) turnIsOver(w hooks.Work, begun time.Time) bool {
 	if time.Since(begun) < s.turnTime || s.free() > 0 {
 		return false
@@ -203,11 +202,11 @@ func (s *Service) turnIsOver(w hooks.Work, begun time.Time) bool {
 	return true
 }
 
-// leftFor is how long it counts that an endpoint has made room.
+// leftFor is how long an endpoint that has made room for others is chosen after others.
 const leftFor = time.Minute
 
-// choose returns at most free endpoints that are not served by this process. Companies take turns,
-// those with fewer served endpoints first; of equal ones, endpoints that were served just now come last.
+// choose returns at most free endpoints that this process does not serve. Endpoints of companies with fewer served
+// endpoints come first. Among equal ones, endpoints that were served most recently come last.
 func (s *Service) choose(work []hooks.Work, free int) []hooks.Work {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +253,7 @@ func (s *Service) start(w hooks.Work) {
 		if err := s.serve(s.ctx, w); err != nil && s.ctx.Err() == nil {
 			s.p.Metrics.errors.Inc()
 			s.p.Log.Error("webhook endpoint not served", "webhookId", w.EndpointID, "companyId", w.CompanyID, "error", email.MaskText(err.Error()))
-			// The next round of the loop must not try again at once.
+			// Pause, so that the next round of the loop does not try again at once.
 			_ = service.Pause(s.ctx, time.Second)
 		}
 	})

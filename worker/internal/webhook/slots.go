@@ -8,11 +8,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// slots limits the requests in flight in this process: in all, per company, and of endpoints that
-// are slow or failing, which together have at most half. Companies that wait take turns, so a
-// company with many endpoints, or endpoints that hang, delays only itself. A request that becomes slow
-// moves to a slot for slow requests if one is free: endpoints of many companies that begin to hang at the
-// same time occupy the other slots for 2 s, not until their requests time out.
+// slots limits the requests in flight in this process: in total, per company, and to endpoints that are slow or failing
+// (troubled), which together have at most half of the slots. Waiting companies take turns, so a company with many
+// endpoints, or with endpoints that hang, delays only itself. A request that becomes slow moves to a slot for slow
+// requests if one is free: if endpoints of many companies begin to hang at the same time, they occupy the other slots
+// for 2 s, not until their requests time out.
 type slots struct {
 	most, perCompany, troubled, slow int
 
@@ -22,7 +22,7 @@ type slots struct {
 	usedSlow      int
 	usedOfCompany map[uuid.UUID]int
 	waiting       map[uuid.UUID][]*waiter
-	turns         []uuid.UUID // companies that wait, the next one first
+	turns         []uuid.UUID // waiting companies, the next one first
 }
 
 type waiter struct {
@@ -33,8 +33,8 @@ type waiter struct {
 	slow, left bool
 }
 
-// slowFactor is the number of slots for slow requests per other slot. A request that waits for its response takes memory
-// and a connection, but hardly any CPU time.
+// slowFactor is the number of slots for slow requests per other slot. A request that waits for its response takes
+// memory and a connection, but hardly any CPU time.
 const slowFactor = 4
 
 func newSlots(most, perCompany int) *slots {
@@ -62,7 +62,7 @@ func (s *slots) enter(ctx context.Context, company uuid.UUID, troubled bool) (*w
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-w.entered: // at the same moment
+	case <-w.entered: // entered at the same moment
 		s.release(w)
 	default:
 		s.remove(w)
@@ -76,7 +76,7 @@ func (s *slots) leave(w *waiter) {
 	s.release(w)
 }
 
-// markSlow moves a request to a slot for slow ones if there is one.
+// markSlow moves a request to a slot for slow requests if one is free.
 func (s *slots) markSlow(w *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *slots) release(w *waiter) {
 	s.admit()
 }
 
-// admit lets in one waiter of each company in turn, while there are free slots.
+// admit gives free slots to waiters, one of each company in turn.
 func (s *slots) admit() {
 	for skipped := 0; s.used < s.most && skipped < len(s.turns); {
 		company := s.turns[0]

@@ -9,19 +9,19 @@ import (
 	hooks "email-gateway/shared/store/webhook"
 )
 
-// mostStatements and mostStatementsPerCompany limit the statements of the endpoints that are served, of all
-// companies and of one. They leave one of the worker's four connections for webhooks to the loop and to leases.
+// mostStatements and mostStatementsPerCompany limit the concurrent statements of the served endpoints, in total and per
+// company. Of the worker's four connections for webhooks they leave one to the loop and to leases.
 const mostStatements, mostStatementsPerCompany = 3, 2
 
-// turns runs the statements of one company's endpoints. Companies take turns, so one with many busy endpoints
-// does not keep the connections from the others.
+// turns runs the statements of one company's endpoints. Companies take turns, so one with many busy endpoints does not
+// occupy all connections.
 type turns struct {
 	Store
 	slots   *slots
 	company uuid.UUID
 }
 
-// enter waits for a turn. A statement whose ctx has ended needs none.
+// enter waits for a turn. If ctx has ended, it returns at once, without a slot.
 func (t turns) enter(ctx context.Context) (leave func()) {
 	slot, err := t.slots.enter(ctx, t.company, false)
 	if err != nil {
@@ -50,7 +50,7 @@ func (t turns) ReplayFailed(ctx context.Context, l hooks.Lease, r hooks.Replay, 
 	return t.Store.ReplayFailed(ctx, l, r, limit)
 }
 
-// Record also writes after ctx has ended, for a limited time: what was sent would be sent again.
+// Record also writes after ctx has ended, for a limited time: otherwise the events that were sent would be sent again.
 func (t turns) Record(ctx context.Context, l hooks.Lease, r hooks.Result, disableAfter time.Duration) (hooks.Recorded, error) {
 	defer t.enter(ctx)()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// slow is from when on a response counts as slow: it lowers the width.
+// slow is the duration from which a response counts as slow, which lowers the width.
 const slow = 2 * time.Second
 
-// width limits the requests in flight to one endpoint. It follows the endpoint's health: an endpoint
-// that hangs or fails has one request in flight, so it takes one slot.
+// width limits the requests in flight to one endpoint by the endpoint's health: an endpoint that hangs or fails has one
+// request in flight, so it takes one slot.
 type width struct {
 	most int
 
@@ -26,10 +26,10 @@ func newWidth(start, most int) *width {
 	return w
 }
 
-// enter waits until there is room for one more request. It returns false when ctx has ended.
+// enter waits until one more request may be in flight. It returns false if ctx has ended.
 func (w *width) enter(ctx context.Context) bool {
 	defer context.AfterFunc(ctx, func() {
-		w.mu.Lock() // the waiter must not miss this between its check and its wait
+		w.mu.Lock() // the waiter must not miss the broadcast between its check and its wait
 		defer w.mu.Unlock()
 		w.freed.Broadcast()
 	})()
@@ -52,7 +52,7 @@ func (w *width) leave() {
 	w.freed.Broadcast()
 }
 
-// adapt sets the limit after an attempt.
+// adapt adjusts the limit after an attempt.
 func (w *width) adapt(o Outcome) {
 	if !o.Delivered || o.Took > slow {
 		w.narrow()
