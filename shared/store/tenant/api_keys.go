@@ -14,7 +14,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// APIKey is what a tenant's program shows to be let in. The secret itself is never
+// APIKey is a key with which a tenant's program authenticates. The secret itself is never
 // stored.
 type APIKey struct {
 	KeyID         string         `db:"key_id" json:"keyId"`
@@ -26,8 +26,8 @@ type APIKey struct {
 	RatePerSecond int            `db:"rate_per_second" json:"ratePerSecond"` // 0 = no limit
 	Burst         int            `db:"burst" json:"burst"`
 	CreatedAt     time.Time      `db:"created_at" json:"createdAt"`
-	// RevokedAt is when it stops working. It is in the future while its successor is being
-	// introduced; nil = not revoked.
+	// RevokedAt is when it stops working. It is in the future during the grace period of a rotation;
+	// nil = not revoked.
 	RevokedAt *time.Time `db:"revoked_at" json:"revokedAt,omitempty"`
 	// ExpiresAt is when it expires; nil = never.
 	ExpiresAt *time.Time `db:"expires_at" json:"expiresAt,omitempty"`
@@ -35,8 +35,8 @@ type APIKey struct {
 	Networks pq.StringArray `db:"networks" json:"networks,omitempty"`
 }
 
-// tell undoes the copy of expires_at in revoked_at, which is for programs of the previous release: they do
-// not know expires_at.
+// tell undoes the copy of expires_at in revoked_at, which exists for programs of the previous release:
+// they do not read expires_at.
 func (k *APIKey) tell() {
 	if k.RevokedAt != nil && k.ExpiresAt != nil && k.RevokedAt.Equal(*k.ExpiresAt) {
 		k.RevokedAt = nil
@@ -46,7 +46,7 @@ func (k *APIKey) tell() {
 	}
 }
 
-// Ends is when the key stops working; the zero time = never, as far as is known.
+// Ends returns when the key stops working by RevokedAt or ExpiresAt; the zero time = never.
 func (k *APIKey) Ends() time.Time {
 	var ends time.Time
 	for _, at := range []*time.Time{k.RevokedAt, k.ExpiresAt} {
@@ -83,20 +83,20 @@ func (s *Store) CreateAPIKey(ctx context.Context, by audit.Operator, k APIKey) e
 // revokeKeySQL locks one row by primary key, unless the key is revoked already.
 const revokeKeySQL = `UPDATE api_keys SET revoked_at = now() WHERE key_id = $1 AND (revoked_at IS NULL OR revoked_at > now()) RETURNING company_id`
 
-// RevokeAPIKey revokes a key; an api process notices within its cache's 5 s. Revoking a key again
-// changes nothing. pg.ErrNotFound: there is no such key.
+// RevokeAPIKey revokes a key. Processes of the api cache keys and reject it within 5 s. Revoking a key
+// again changes nothing. It returns pg.ErrNotFound if there is no such key.
 func (s *Store) RevokeAPIKey(ctx context.Context, by audit.Operator, keyID string) error {
 	_, err := audit.Apply(ctx, s.db, by, audit.Change{Action: "key.revoke", Subject: keyID}, func(tx *sqlx.Tx, a *audit.Change) error {
 		return pg.Translate(tx.GetContext(ctx, &a.Company, revokeKeySQL, keyID))
 	})
-	if errors.Is(err, pg.ErrNotFound) { // none that works
+	if errors.Is(err, pg.ErrNotFound) { // no such key, or it is revoked already
 		_, err = s.FindCaller(ctx, keyID)
 	}
 	return pg.Wrap("revoke api key", err)
 }
 
-// rotateKeySQL locks the old key by primary key. One that is revoked already has no
-// successor. A successor of a key that expires lives as long as that one was to live.
+// rotateKeySQL locks the old key by primary key. It creates no successor if the key is revoked already.
+// The successor of a key that expires is valid for the same period as the old key originally was.
 const rotateKeySQL = `
 WITH old AS (
     UPDATE api_keys SET revoked_at = least(coalesce(revoked_at, 'infinity'), now() + $4 * interval '1 ms')
@@ -106,8 +106,8 @@ WITH old AS (
 INSERT INTO api_keys (key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst, networks, expires_at, revoked_at)
 SELECT $2, company_id, name, environment, $3, scopes, rate_per_second, burst, networks, ends, ends FROM old RETURNING company_id`
 
-// RotateAPIKey gives a key a successor, which may do the same, and shuts the old one out
-// after the grace. pg.ErrNotFound: there is no such key, or it is revoked already.
+// RotateAPIKey creates a successor of a key with the same permissions, and revokes the old key after
+// grace. It returns pg.ErrNotFound if there is no such key, or it is revoked already.
 func (s *Store) RotateAPIKey(ctx context.Context, by audit.Operator, oldID, newID string, secretSHA256 []byte, grace time.Duration) error {
 	a := audit.Change{Action: "key.rotate", Subject: oldID, Details: map[string]any{"successor": newID, "graceSeconds": int(grace.Seconds())}}
 	_, err := audit.Apply(ctx, s.db, by, a, func(tx *sqlx.Tx, a *audit.Change) error {
@@ -121,7 +121,7 @@ const listKeysSQL = `
 SELECT key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst, created_at, revoked_at, expires_at, networks
 FROM api_keys WHERE company_id = $1 ORDER BY created_at`
 
-// APIKeys lists a company's keys, the revoked ones too.
+// APIKeys lists a company's keys, including revoked ones.
 func (s *Store) APIKeys(ctx context.Context, company uuid.UUID) ([]APIKey, error) {
 	var keys []APIKey
 	if err := s.db.SelectContext(ctx, &keys, listKeysSQL, company); err != nil {
@@ -133,7 +133,7 @@ func (s *Store) APIKeys(ctx context.Context, company uuid.UUID) ([]APIKey, error
 	return keys, nil
 }
 
-// Caller is the company behind a key, with all that a request of it needs to know.
+// Caller is an API key with the data of its company that a request needs.
 type Caller struct {
 	APIKey
 	DefaultFrom   string         `db:"default_from"`
@@ -141,16 +141,16 @@ type Caller struct {
 	SenderDomains pq.StringArray `db:"sender_domains"`
 }
 
-// findCallersSQL finds each key by primary key, its company by primary key and the
-// domains by the leading column of theirs. It locks nothing.
+// findCallersSQL finds keys and companies by primary key and domains by the first column of
+// their primary key. It locks nothing.
 const findCallersSQL = `
 SELECT k.key_id, k.company_id, k.name, k.environment, k.secret_sha256, k.scopes, k.rate_per_second, k.burst, k.created_at, k.revoked_at, k.expires_at, k.networks,
        c.default_from, c.suspended_at IS NOT NULL AS suspended,
        ARRAY(SELECT d.domain FROM sender_domains d WHERE d.company_id = k.company_id) AS sender_domains
 FROM api_keys k JOIN companies c ON c.id = k.company_id WHERE k.key_id = ANY ($1)`
 
-// FindCallers returns the keys that exist, by id, with their companies, revoked or suspended as
-// they may be.
+// FindCallers returns the existing keys by id, with their companies, including revoked keys and
+// keys of suspended companies.
 func (s *Store) FindCallers(ctx context.Context, keyIDs []string) (map[string]*Caller, error) {
 	var rows []*Caller
 	if err := s.db.SelectContext(ctx, &rows, findCallersSQL, pq.StringArray(keyIDs)); err != nil {
@@ -164,7 +164,7 @@ func (s *Store) FindCallers(ctx context.Context, keyIDs []string) (map[string]*C
 	return found, nil
 }
 
-// FindCaller returns the key and its company, revoked or suspended as they may be;
+// FindCaller returns the key and its company, even if they are revoked or suspended. It returns
 // pg.ErrNotFound if there is no such key.
 func (s *Store) FindCaller(ctx context.Context, keyID string) (Caller, error) {
 	found, err := s.FindCallers(ctx, []string{keyID})

@@ -1,5 +1,5 @@
-// Package tenant holds the statements of companies and of what belongs to each: API keys, sender domains, programs that share the database,
-// and retention ages.
+// Package tenant contains the SQL statements of companies and their API keys, sender domains, programs that share the
+// database, and retention periods.
 package tenant
 
 import (
@@ -17,13 +17,13 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Store are the companies with what belongs to them. It is safe for concurrent use.
+// Store runs the statements. It is safe for concurrent use.
 type Store struct {
 	db   *pg.DB
 	wake func(ctx context.Context, company uuid.UUID) error
 }
 
-// New makes a tenants. wake makes dispatchers look at a company's lanes.
+// New returns a Store that uses the connections of db. wake makes dispatchers read a company's lanes.
 func New(db *pg.DB, wake func(ctx context.Context, company uuid.UUID) error) *Store {
 	return &Store{db: db, wake: wake}
 }
@@ -40,25 +40,25 @@ type Company struct {
 	CreatedAt        time.Time  `db:"created_at" json:"createdAt"`
 }
 
-// NewCompany is what a company is made from.
+// NewCompany is a company to create.
 type NewCompany struct {
 	ID          uuid.UUID
 	Name        string
 	DefaultFrom string // checked by the caller
-	// SenderDomains are domains it may send from, each in its ASCII form and lower case.
+	// SenderDomains are domains that it may send from, each in ASCII form and lower case.
 	SenderDomains []string
 }
 
-// The company and its lanes are one commit: what is accepted for it must find the lane
-// of its queue.
+// The company and its lanes are written in one commit, because accepting a request of the company
+// requires the lane of the request's queue.
 const (
 	insertCompanySQL = `INSERT INTO companies (id, name, default_from) VALUES ($1, $2, $3)`
 	insertLanesSQL   = `INSERT INTO dispatch_lanes (company_id, queue) SELECT $1, unnest($2::text[])`
 	insertDomainsSQL = `INSERT INTO sender_domains (company_id, domain) SELECT DISTINCT $1::uuid, unnest($2::text[])`
 )
 
-// CreateCompany adds a company with one lane per queue and its sender domains.
-// pg.ErrExists: the name is taken.
+// CreateCompany adds a company with one lane per queue and its sender domains. It returns
+// pg.ErrExists if the name is taken.
 func (s *Store) CreateCompany(ctx context.Context, by audit.Operator, c NewCompany) error {
 	a := audit.Change{Action: "company.create", Company: c.ID, Details: map[string]any{"name": c.Name}}
 	_, err := audit.Apply(ctx, s.db, by, a, func(tx *sqlx.Tx, _ *audit.Change) error {
@@ -90,7 +90,7 @@ func (s *Store) Companies(ctx context.Context) ([]Company, error) {
 	return all, nil
 }
 
-// findCompanySQL finds by primary key or by the unique name.
+// findCompanySQL finds the company by primary key or by the unique name.
 const findCompanySQL = `
 SELECT id, name, default_from, suspended_at, suspended_reason, mailings_paused_at, created_at FROM companies WHERE id = $1 OR name = $2`
 
@@ -107,8 +107,9 @@ func (s *Store) FindCompany(ctx context.Context, idOrName string) (Company, erro
 	return c, nil
 }
 
-// Both lock one row by primary key, and none that is as it is to be. The fence and the
-// dispatcher read it, so no email of the company starts after the commit of the first.
+// Both statements lock one row by primary key, and none if the company is in the requested state
+// already. The fence and the dispatcher read suspended_at, so no email of the company starts after
+// suspendCompanySQL is committed.
 const (
 	suspendCompanySQL = `
 UPDATE companies SET suspended_at = coalesce(suspended_at, now()), suspended_reason = $2
@@ -116,18 +117,18 @@ WHERE id = $1 AND (suspended_at IS NULL OR suspended_reason IS DISTINCT FROM $2)
 	resumeCompanySQL = `UPDATE companies SET suspended_at = NULL, suspended_reason = NULL WHERE id = $1 AND suspended_at IS NOT NULL`
 )
 
-// SuspendCompany refuses the company's requests and holds back its emails, for the
-// operator's reason. Of a suspended company it changes the reason, and keeps the time.
+// SuspendCompany makes the gateway refuse the company's requests and hold its emails, for the
+// operator's reason. If the company is suspended already, it changes only the reason.
 func (s *Store) SuspendCompany(ctx context.Context, by audit.Operator, id uuid.UUID) error {
 	return pg.Wrap("suspend company", ChangeCompany(ctx, s.db, by, audit.Change{Action: "company.suspend", Company: id}, suspendCompanySQL, id, by.Reason))
 }
 
-// ResumeCompany takes a suspension back; its waiting emails go on.
+// ResumeCompany ends a suspension. The waiting emails are sent.
 func (s *Store) ResumeCompany(ctx context.Context, by audit.Operator, id uuid.UUID) error {
 	if err := ChangeCompany(ctx, s.db, by, audit.Change{Action: "company.resume", Company: id}, resumeCompanySQL, id); err != nil {
 		return pg.Wrap("resume company", err)
 	}
-	_ = s.wake(ctx, id) // else they are found by the next full listing
+	_ = s.wake(ctx, id) // on failure, the next full listing finds them
 	return nil
 }
 

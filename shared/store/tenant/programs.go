@@ -11,8 +11,8 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Program is a database role that may write a company's emails with the functions for
-// programs that share the database, itself or through roles that are members of it.
+// Program is a database role that may write a company's emails with the functions for programs
+// that share the database. Roles that are members of it may do the same.
 type Program struct {
 	Role      string    `db:"role_name" json:"role"`
 	CompanyID uuid.UUID `db:"company_id" json:"companyId"`
@@ -22,16 +22,16 @@ type Program struct {
 	Exists bool `db:"role_exists" json:"roleExists"`
 	// Granted: it may call the functions, being gateway_program or one of its members.
 	Granted bool `db:"granted" json:"granted"`
-	// Creates: it may create functions in the gateway's schema, and is refused for that.
+	// Creates: it may create functions in the gateway's schema. The functions refuse such a role.
 	Creates bool `db:"creates" json:"creates"`
 }
 
-// allowProgramSQL reads pg_roles, and adds at most one row.
+// allowProgramSQL reads pg_roles and inserts at most one row.
 const allowProgramSQL = `
 INSERT INTO outbox_programs (role_name, company_id) SELECT rolname::text, $2::uuid FROM pg_roles WHERE rolname = $1 ON CONFLICT DO NOTHING`
 
-// AllowProgram lets a database role write the company's emails, from its next call on. Allowing it
-// again changes nothing. pg.ErrNotFound: there is no such role.
+// AllowProgram permits a database role to write the company's emails, from its next call on. Repeating
+// the call changes nothing. It returns pg.ErrNotFound if there is no such role.
 func (s *Store) AllowProgram(ctx context.Context, by audit.Operator, company uuid.UUID, role string) error {
 	changed, err := audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "program.allow", Company: company, Subject: role}, allowProgramSQL, pg.WithoutNUL(role), company)
 	if err == nil && !changed {
@@ -46,8 +46,8 @@ func (s *Store) AllowProgram(ctx context.Context, by audit.Operator, company uui
 // revokeProgramSQL locks one row by primary key.
 const revokeProgramSQL = `DELETE FROM outbox_programs WHERE role_name = $1 AND company_id = $2`
 
-// RevokeProgram takes that back, from the role's next call on; what it has committed is
-// sent. pg.ErrNotFound: the role has no such grant.
+// RevokeProgram revokes the permission, from the role's next call on. Emails that the role has
+// committed are sent. It returns pg.ErrNotFound if the role has no such grant.
 func (s *Store) RevokeProgram(ctx context.Context, by audit.Operator, company uuid.UUID, role string) error {
 	return pg.Wrap("revoke program", audit.MustChange(audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "program.revoke", Company: company, Subject: role},
 		revokeProgramSQL, pg.WithoutNUL(role), company)))
@@ -63,8 +63,8 @@ FROM outbox_programs p JOIN companies c ON c.id = p.company_id LEFT JOIN pg_role
 WHERE ($1::uuid IS NULL OR p.company_id = $1) AND ($2 = '' OR p.role_name = $2)
 ORDER BY c.name, p.role_name`
 
-// Programs lists who may write which company's emails, by company and role: of one company,
-// or all for uuid.Nil; of one role, or all for "".
+// Programs lists the grants, ordered by company and role: of one company, or of all for uuid.Nil;
+// of one role, or of all for "".
 func (s *Store) Programs(ctx context.Context, company uuid.UUID, role string) ([]Program, error) {
 	found := []Program{}
 	if err := s.db.SelectContext(ctx, &found, listProgramsSQL, pg.OptionalUUID(company), pg.WithoutNUL(role)); err != nil {
@@ -78,7 +78,7 @@ const programRolesSQL = `
 SELECT m.rolname::text FROM pg_auth_members a JOIN pg_roles m ON m.oid = a.member JOIN pg_roles g ON g.oid = a.roleid
 WHERE g.rolname = 'gateway_program' ORDER BY 1`
 
-// ProgramRoles lists the database roles that are members of gateway_program themselves.
+// ProgramRoles lists the database roles that are direct members of gateway_program.
 func (s *Store) ProgramRoles(ctx context.Context) ([]string, error) {
 	roles := []string{}
 	if err := s.db.SelectContext(ctx, &roles, programRolesSQL); err != nil {

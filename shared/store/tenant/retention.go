@@ -10,36 +10,36 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// MaxRetentionDays is the longest age that a company can have of its own: ten years.
+// MaxRetentionDays is the longest retention that can be set for a company: ten years.
 const MaxRetentionDays = 3650
 
-// Retention is how long what belongs to one company is kept, in days from 1 to
-// MaxRetentionDays; nil = as long as the installation keeps it.
+// Retention is how long the data of one company is kept, in days from 1 to MaxRetentionDays;
+// nil = the retention of the installation.
 type Retention struct {
 	CompanyID uuid.UUID `db:"company_id" json:"companyId"`
-	// Bodies: what emails said, after their end. They go with the rows of the outbox at
-	// the latest.
+	// Bodies: contents of emails, from when the emails are final. They are deleted with the rows
+	// of the outbox at the latest.
 	Bodies *int `db:"bodies_days" json:"bodiesDays,omitempty"`
-	// Files: uploaded files, after their mailing's end.
+	// Files: uploaded files, from the end of their mailing.
 	Files *int `db:"files_days" json:"filesDays,omitempty"`
-	// Logs: logs and timelines of emails after they were accepted, and the entries of
-	// mailings after their end; but none before the row of the outbox.
+	// Logs: logs and timelines of emails, from when the emails were accepted, and entries of
+	// mailings, from the end of the mailing. They are never deleted before the row of the outbox.
 	Logs *int `db:"logs_days" json:"logsDays,omitempty"`
-	// Hashes: CPF and CNPJ, as a hash and encrypted: of a recipient, counted from the last
-	// write about the person, of a mailing's entry, from the mailing's end, of an
-	// email, from the email's end. They are deleted with their rows at the latest.
+	// Hashes: CPF and CNPJ, as a hash and encrypted: of a recipient, from the last write about the
+	// person; of a mailing's entry, from the end of the mailing; of an email, from when it is final.
+	// They are deleted with their rows at the latest.
 	Hashes *int `db:"hashes_days" json:"hashesDays,omitempty"`
 }
 
-// RetentionError names the invalid retention.
+// RetentionError reports that a retention is invalid. Field is its JSON name.
 type RetentionError struct{ Field string }
 
 func (e *RetentionError) Error() string {
 	return fmt.Sprintf("%s: must be 1 to %d days", e.Field, MaxRetentionDays)
 }
 
-// setRetentionSQL finds and locks the company's one row by primary key. It hits none where
-// the company has these ages already, or has none and is given none.
+// setRetentionSQL finds and locks the company's one row by primary key. It changes no row if the
+// company has these values already, or has no row and all values are NULL.
 const setRetentionSQL = `
 INSERT INTO company_retention AS r (company_id, bodies_days, files_days, logs_days, hashes_days)
 SELECT id, $2::integer, $3::integer, $4::integer, $5::integer FROM companies
@@ -49,8 +49,8 @@ ON CONFLICT (company_id) DO UPDATE SET
 WHERE (r.bodies_days, r.files_days, r.logs_days, r.hashes_days)
     IS DISTINCT FROM (excluded.bodies_days, excluded.files_days, excluded.logs_days, excluded.hashes_days)`
 
-// SetRetention gives the company ages of its own, in place of those it had.
-// *RetentionError: one of them cannot be. pg.ErrNotFound: there is no such company.
+// SetRetention replaces the company's own retention. It returns *RetentionError if a value is invalid,
+// and pg.ErrNotFound if there is no such company.
 func (s *Store) SetRetention(ctx context.Context, by audit.Operator, r Retention) error {
 	for field, days := range map[string]*int{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs, "hashesDays": r.Hashes} {
 		if days != nil && (*days < 1 || *days > MaxRetentionDays) {
@@ -64,12 +64,12 @@ func (s *Store) SetRetention(ctx context.Context, by audit.Operator, r Retention
 	return pg.Wrap("set retention", ChangeCompany(ctx, s.db, by, a, setRetentionSQL, r.CompanyID, r.Bodies, r.Files, r.Logs, r.Hashes))
 }
 
-// findRetentionSQL finds by the primary keys of companies and company_retention.
+// findRetentionSQL finds the rows by the primary keys of companies and company_retention.
 const findRetentionSQL = `
 SELECT c.id AS company_id, r.bodies_days, r.files_days, r.logs_days, r.hashes_days
 FROM companies c LEFT JOIN company_retention r ON r.company_id = c.id WHERE c.id = $1`
 
-// FindRetention returns the company's ages; pg.ErrNotFound if there is no such company.
+// FindRetention returns the company's own retention, or pg.ErrNotFound if there is no such company.
 func (s *Store) FindRetention(ctx context.Context, company uuid.UUID) (Retention, error) {
 	var r Retention
 	if err := s.db.GetContext(ctx, &r, findRetentionSQL, company); err != nil {
@@ -81,7 +81,7 @@ func (s *Store) FindRetention(ctx context.Context, company uuid.UUID) (Retention
 // listRetentionsSQL reads the whole table, which is no longer than the list of companies.
 const listRetentionsSQL = `SELECT company_id, bodies_days, files_days, logs_days, hashes_days FROM company_retention ORDER BY company_id`
 
-// Retentions lists the companies that have an age of their own, or had one.
+// Retentions lists the companies that have or once had a retention of their own.
 func (s *Store) Retentions(ctx context.Context) ([]Retention, error) {
 	var all []Retention
 	if err := s.db.SelectContext(ctx, &all, listRetentionsSQL); err != nil {

@@ -12,8 +12,8 @@ import (
 
 const addDomainSQL = `INSERT INTO sender_domains (company_id, domain) VALUES ($1, $2) ON CONFLICT DO NOTHING`
 
-// AddSenderDomain lets a company send from addresses of a domain, given in its
-// ASCII form and lower case. Adding it again changes nothing.
+// AddSenderDomain permits a company to send from addresses of a domain, given in ASCII form and
+// lower case. Adding it again changes nothing.
 func (s *Store) AddSenderDomain(ctx context.Context, by audit.Operator, company uuid.UUID, domain string) error {
 	_, err := audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "domain.add", Company: company, Subject: domain}, addDomainSQL, company, domain)
 	return pg.Wrap("add sender domain", err)
@@ -22,8 +22,8 @@ func (s *Store) AddSenderDomain(ctx context.Context, by audit.Operator, company 
 // removeDomainSQL locks one row by primary key.
 const removeDomainSQL = `DELETE FROM sender_domains WHERE company_id = $1 AND domain = $2`
 
-// RemoveSenderDomain takes that back; emails already accepted keep their sender.
-// pg.ErrNotFound: the company has no such domain.
+// RemoveSenderDomain removes a sender domain. Emails already accepted keep their sender. It returns
+// pg.ErrNotFound if the company has no such domain.
 func (s *Store) RemoveSenderDomain(ctx context.Context, by audit.Operator, company uuid.UUID, domain string) error {
 	a := audit.Change{Action: "domain.remove", Company: company, Subject: domain}
 	return pg.Wrap("remove sender domain", audit.MustChange(audit.ApplyOne(ctx, s.db, by, a, removeDomainSQL, company, domain)))
