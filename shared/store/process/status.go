@@ -1,4 +1,4 @@
-// Package process holds the statements of process_status, in which each dispatcher and worker reports its own state.
+// Package process contains the SQL statements of process_status, in which each dispatcher and worker reports its own state.
 package process
 
 import (
@@ -13,11 +13,10 @@ import (
 // Store runs the statements of process_status. It is safe for concurrent use.
 type Store struct{ db *pg.DB }
 
-// New makes a processes.
+// New returns a Store that uses the connections of db.
 func New(db *pg.DB) *Store { return &Store{db: db} }
 
-// Status is what one dispatcher or worker last said about itself and the
-// parts it talks to.
+// Status is the last report of one dispatcher or worker about itself and the systems it connects to.
 type Status struct {
 	Service   string          `db:"service"`
 	Instance  string          `db:"instance"`
@@ -27,22 +26,21 @@ type Status struct {
 	Details   json.RawMessage `db:"details"`
 }
 
-// Life is how long after its last report a process counts as running: three times the interval of
+// Life is how long a process counts as running after its last report: three times the interval of
 // reports, which is 5 s.
 const Life = 15 * time.Second
 
 // Live reports whether the process still counts as running.
 func (p Status) Live() bool { return p.Age <= Life }
 
-// reportSQL writes the instance's one row and deletes instances that have been
-// silent for an hour.
+// reportSQL writes the instance's one row and deletes instances that have not reported for an hour.
 const reportSQL = `
 WITH gone AS (DELETE FROM process_status WHERE updated_at < now() - interval '1 hour')
 INSERT INTO process_status (service, instance, started_at, details) VALUES ($1, $2, $3, $4)
 ON CONFLICT (service, instance) DO UPDATE SET updated_at = now(), started_at = excluded.started_at, details = excluded.details`
 
-// ReportStatus records a process's view of itself. details is encoded as JSON. A timeout is pg.ErrUnreplicated too where it
-// follows a commit that no standby has confirmed, see store.Store.Confirm.
+// ReportStatus stores a report of a process. details is encoded as JSON. The error of a timeout is also
+// pg.ErrUnreplicated if no standby has confirmed the commit; see store.Store.Confirm.
 func (s *Store) ReportStatus(ctx context.Context, service, instance string, startedAt time.Time, details any) error {
 	text, err := json.Marshal(details)
 	if err != nil {
@@ -70,7 +68,7 @@ const listStatusSQL = `
 SELECT service, instance, started_at, details, (extract(epoch FROM now() - updated_at) * 1000)::bigint AS age_ms
 FROM process_status ORDER BY service, instance`
 
-// ProcessStatuses lists what every process last said, with its age by Postgres's clock.
+// ProcessStatuses lists the last report of every process, with its age by Postgres's clock.
 func (s *Store) ProcessStatuses(ctx context.Context) ([]Status, error) {
 	var all []Status
 	if err := s.db.SelectContext(ctx, &all, listStatusSQL); err != nil {
@@ -82,7 +80,7 @@ func (s *Store) ProcessStatuses(ctx context.Context) ([]Status, error) {
 	return all, nil
 }
 
-// liveSQL counts by the leading column of the primary key.
+// liveSQL finds rows by the first column of the primary key.
 const liveSQL = `
 SELECT count(*) FROM process_status WHERE service = $1 AND updated_at >= now() - $2 * interval '1 ms'`
 
