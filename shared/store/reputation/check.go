@@ -16,34 +16,35 @@ import (
 )
 
 const (
-	// lockWait is how long a check waits for a lock: its company's row in companies may be locked.
+	// lockWait is how long a check waits for a lock, such as that on its company's row in companies.
 	lockWait = time.Second
-	// checkAgain is when a company is checked again whose rate may reach a threshold without new feedback.
+	// checkAgain is the delay until the next check of a company whose rate may reach a threshold without
+	// new feedback.
 	checkAgain = 20 * time.Second
-	// feedbackRows is how much new feedback one check takes.
+	// feedbackRows is the maximum number of new feedback rows that one check processes.
 	feedbackRows = 5000
 )
 
 const (
-	// addCompanySQL inserts by primary key, the first time.
+	// addCompanySQL inserts the company's row, unless it exists.
 	addCompanySQL = `INSERT INTO company_reputation (company_id) SELECT id FROM companies WHERE id = $1 ON CONFLICT (company_id) DO NOTHING`
 
-	// lockSQL locks the company's row by primary key. A row that another process has locked is skipped.
+	// lockSQL locks the company's row by primary key, and returns none if another process has locked it.
 	lockSQL = `
 SELECT coalesce(r.feed_position, 0) AS feed_position, greatest(r.counts_from, g.counts_from) AS counts_from,
        coalesce(r.enabled, g.enabled) AS enabled, r.warnings, c.mailings_paused_at IS NOT NULL AS paused, now() AS now
 FROM company_reputation r JOIN companies c ON c.id = r.company_id JOIN reputation_guard g ON g.singleton
 WHERE r.company_id = $1 FOR UPDATE OF r SKIP LOCKED`
 
-	// markSQL finds feedback along reputation_feedback_unchecked and locks it; rows that are locked stay
-	// unchecked. What it marks is committed, so the measurement after it counts it.
+	// markSQL finds feedback along reputation_feedback_unchecked and locks it; locked rows stay unchecked.
+	// The rows that it marks are committed, so the measurement that follows counts them.
 	markSQL = `
 UPDATE reputation_feedback SET checked = true
 WHERE company_id = $1 AND NOT checked AND outbox_id = ANY (ARRAY(
     SELECT outbox_id FROM reputation_feedback WHERE company_id = $1 AND NOT checked LIMIT $2 FOR UPDATE SKIP LOCKED))`
 
-	// pauseSQL locks the company's row by primary key. The fence and the dispatcher read it, so no email of
-	// a mailing of the company starts after the commit.
+	// pauseSQL locks the company's row by primary key. The fence and the dispatcher read mailings_paused_at,
+	// so no email of a mailing of the company starts after the commit.
 	pauseSQL = `UPDATE companies SET mailings_paused_at = now() WHERE id = $1 AND mailings_paused_at IS NULL`
 
 	// saveSQL writes the row that lockSQL has locked.
@@ -63,20 +64,20 @@ type state struct {
 	Now          time.Time       `db:"now"`
 }
 
-// Checked is what a check did.
+// Checked is the result of a check.
 type Checked struct {
 	// Skipped: another process is checking the company.
 	Skipped bool
-	// Paused is why the mailings are paused since this check; nil = they are not, or were before.
+	// Paused is why this check paused the mailings; nil = it did not.
 	Paused *Finding
 	// Warnings are rules that are close to a pause. A rule warns once in its window.
 	Warnings []Finding
-	// More: the company has more feedback that no check has seen.
+	// More: the company may have more unchecked feedback.
 	More bool
 }
 
-// Check judges the company by its feedback and pauses its mailings if a threshold is reached, in one
-// commit with the event that tells the tenant.
+// Check evaluates the company's feedback and pauses its mailings if a threshold is reached. The pause
+// and the event that informs the tenant are one commit.
 func (s *Store) Check(ctx context.Context, company uuid.UUID) (Checked, error) {
 	err := s.boundedly(ctx, func(tx *sqlx.Tx) error {
 		_, err := tx.ExecContext(ctx, addCompanySQL, company)
@@ -96,7 +97,7 @@ func (s *Store) Check(ctx context.Context, company uuid.UUID) (Checked, error) {
 	return done, nil
 }
 
-// boundedly is a transaction that waits for each lock for lockWait at most.
+// boundedly runs do in a transaction that waits for each lock for lockWait at most.
 func (s *Store) boundedly(ctx context.Context, do func(tx *sqlx.Tx) error) error {
 	return s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(lockWait)); err != nil {
@@ -170,8 +171,8 @@ func judgeIn(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, st state) (jud
 	return judge(thresholds, measured), nil
 }
 
-// freshWarnings leaves out rules that have warned in their window, and returns when each rule warned
-// last.
+// freshWarnings omits rules that have already warned in their window, and returns when each rule
+// warned last.
 func freshWarnings(st state, found []Finding) (fresh []Finding, times json.RawMessage, err error) {
 	last := make(map[Rule]time.Time)
 	if err := json.Unmarshal(st.Warnings, &last); err != nil {

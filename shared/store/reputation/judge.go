@@ -1,13 +1,13 @@
 package reputation
 
-// Measure is how many emails were sent in a rule's window, and how many of them bounced or drew a
+// Measure is how many emails were sent in a rule's window, and how many of them bounced or caused a
 // complaint.
 type Measure struct {
 	Sent   int `json:"sent"`
 	Events int `json:"events"`
 }
 
-// Rate is the measured rate, rounded down.
+// Rate returns the measured rate, rounded down.
 func (m Measure) Rate() Rate {
 	if m.Sent == 0 {
 		return 0
@@ -20,7 +20,7 @@ func (m Measure) reaches(r Rate) bool {
 	return int64(m.Events)*int64(wholeRate) >= int64(r)*int64(m.Sent)
 }
 
-// Finding is a rule whose threshold is reached, as events of the company tell of it.
+// Finding is a rule whose threshold is reached, as in the events of the company.
 type Finding struct {
 	Rule Rule `json:"rule"`
 	Measure
@@ -32,8 +32,8 @@ type Finding struct {
 type judgement struct {
 	pause *Finding // the first rule that pauses
 	warn  []Finding
-	// near: a rule has enough events, and its rate may reach a threshold when more emails are sent, or when earlier ones leave
-	// the window. It is judged again without new feedback.
+	// near: a rule has enough events, and its rate may reach a threshold when more emails are sent or earlier ones
+	// leave the window. The company is then checked again without new feedback.
 	near bool
 }
 

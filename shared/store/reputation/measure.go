@@ -11,9 +11,9 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// measureSQL sums up the company's rows of reputation_sends along its primary key, and counts those of
-// reputation_feedback along reputation_feedback_company. Both begin at a whole minute, so that they are
-// about the same emails. It locks nothing.
+// measureSQL sums the company's rows of reputation_sends along its primary key, and counts those of
+// reputation_feedback along reputation_feedback_company. Both windows begin at a whole minute, so that
+// they cover the same emails. It locks nothing.
 const measureSQL = `
 SELECT s.hour AS sent_hour, s.day AS sent_day, f.* FROM (
     SELECT coalesce(sum(sent) FILTER (WHERE minute >= date_trunc('minute', now() - interval '1 hour')), 0) AS hour, coalesce(sum(sent), 0) AS day
@@ -26,8 +26,8 @@ SELECT s.hour AS sent_hour, s.day AS sent_day, f.* FROM (
     FROM reputation_feedback WHERE company_id = $1 AND sent_at >= date_trunc('minute', now() - interval '24 hours') AND sent_at > $2
 ) f`
 
-// measure returns the company's numbers for each rule. Feedback about emails that were sent until from
-// does not count.
+// measure returns the company's Measure for each rule. It does not count feedback about emails that
+// were sent at or before from.
 func measure(ctx context.Context, on sqlx.QueryerContext, company uuid.UUID, from time.Time) (map[Rule]Measure, error) {
 	var m struct {
 		SentHour       int `db:"sent_hour"`

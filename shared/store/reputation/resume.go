@@ -28,9 +28,9 @@ WHERE company_id = $1`
 	dropSendsSQL = `DELETE FROM reputation_sends WHERE company_id = $1`
 )
 
-// Resume lets the company's mailings go on, for the operator's reason. From now on only emails that are
-// sent after this moment count. resumed is false if the mailings are not paused; pg.ErrNotFound without the
-// company.
+// Resume resumes the company's mailings, for the operator's reason. After that only emails sent since
+// the call count. resumed is false if the mailings are not paused. The error is pg.ErrNotFound if there
+// is no such company.
 func (s *Store) Resume(ctx context.Context, by audit.Operator, company uuid.UUID) (resumed bool, err error) {
 	resumed, err = audit.Apply(ctx, s.db, by, audit.Change{Action: "company.resume-mailings", Company: company}, func(tx *sqlx.Tx, a *audit.Change) error {
 		if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(pg.LockWait)); err != nil {
@@ -53,7 +53,7 @@ func (s *Store) Resume(ctx context.Context, by audit.Operator, company uuid.UUID
 		return event.AddOfCompany(ctx, tx, company, event.MailingsResumed, map[string]any{"pausedAt": since})
 	})
 	if resumed && err == nil {
-		_ = s.wake(ctx, company) // else the next full listing finds the lanes
+		_ = s.wake(ctx, company) // on failure, the next full listing finds the lanes
 	}
 	return resumed, pg.Wrap("resume mailings", err)
 }

@@ -12,7 +12,7 @@ import (
 // Rule names a rate with its thresholds.
 type Rule string
 
-// The rules. A window is the time in which the emails were sent.
+// The rules. A rule's window is the period in which the emails were sent.
 const (
 	Complaints1h  Rule = "complaints_1h"
 	Complaints24h Rule = "complaints_24h"
@@ -20,10 +20,10 @@ const (
 	Bounces24h    Rule = "bounces_24h"
 )
 
-// Rules lists all rules in the order in which they are judged.
+// Rules returns all rules in the order in which they are evaluated.
 func Rules() []Rule { return []Rule{Complaints1h, Complaints24h, Bounces1h, Bounces24h} }
 
-// Window is the length of the rule's window.
+// Window returns the length of the rule's window.
 func (r Rule) Window() time.Duration {
 	if r == Complaints1h || r == Bounces1h {
 		return time.Hour
@@ -36,19 +36,19 @@ type Rate int64
 
 const wholeRate Rate = 1_000_000
 
-// Percent is the rate in percent.
+// Percent returns the rate in percent.
 func (r Rate) Percent() float64 { return float64(r) / 10_000 }
 
-// String is the rate in percent, without the sign.
+// String returns the rate in percent, without the percent sign.
 func (r Rate) String() string { return strconv.FormatFloat(r.Percent(), 'f', -1, 64) }
 
-// Thresholds are those of a rule. As text they are WARN,PAUSE,SENT,EVENTS, with rates in percent:
-// 0.5,1,200,5.
+// Thresholds are the thresholds of a rule. Their text form is WARN,PAUSE,SENT,EVENTS with rates in
+// percent, such as 0.5,1,200,5.
 type Thresholds struct {
 	Warn  Rate `db:"warn_ppm"`
 	Pause Rate `db:"pause_ppm"`
-	// MinSent and MinEvents are how many emails must have been sent, and how many of them have bounced or
-	// drawn a complaint, before the rate counts.
+	// The rate counts only if at least MinSent emails were sent, and at least MinEvents of them bounced or
+	// caused a complaint.
 	MinSent   int `db:"min_sent"`
 	MinEvents int `db:"min_events"`
 }

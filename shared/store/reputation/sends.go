@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// kept is how long sends and feedback are kept: the longest window, and an hour for clocks and open
-	// transactions.
+	// kept is how long sends and feedback are kept: the longest window, and an hour for clock differences
+	// and open transactions.
 	kept = 25 * time.Hour
-	// feedRows is how many rows of event_feed one statement reads: some 20 ms.
+	// feedRows is how many rows of event_feed one statement reads: about 20 ms.
 	feedRows = 20_000
 )
 
-// feedSQL reads the company's newest rows of the feed along event_feed_position, from $3 down to the last
-// one that was counted, and sums up what they sent by minute. It locks nothing.
+// feedSQL reads the company's rows of the feed backwards along event_feed_position, from below $3 to the
+// last one that was counted, and sums the sent emails by minute. It locks nothing.
 const feedSQL = `
 WITH part AS MATERIALIZED (
     SELECT position, created_at, sent FROM event_feed
@@ -40,7 +40,8 @@ type minuteOfFeed struct {
 	Newest time.Time `db:"newest"`
 }
 
-// addSendsSQL adds to rows by primary key, which the lock of company_reputation protects.
+// addSendsSQL inserts or updates rows by primary key. The lock on the company's row of
+// company_reputation protects them.
 const addSendsSQL = `
 INSERT INTO reputation_sends AS s (company_id, minute, sent)
 SELECT $1, n.minute, n.sent FROM unnest($2::timestamptz[], $3::bigint[]) AS n(minute, sent) ORDER BY n.minute
@@ -49,9 +50,9 @@ ON CONFLICT (company_id, minute) DO UPDATE SET sent = s.sent + excluded.sent`
 // forgetSendsSQL deletes along the primary key.
 const forgetSendsSQL = `DELETE FROM reputation_sends WHERE company_id = $1 AND minute < now() - $2 * interval '1 ms'`
 
-// countSends brings reputation_sends up to date with the feed, and returns the position up to which it
-// is. counted is the position so far. Nothing that was sent before from is counted: the search ends where
-// all of a part is older, or older than what is kept.
+// countSends adds new rows of the feed to reputation_sends, and returns the position up to which they
+// are counted. counted is the previous position. It does not count emails that were sent before from or
+// longer ago than kept, and stops reading the feed when all rows of a part are older.
 func countSends(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, counted int64, from, now time.Time) (int64, error) {
 	oldest := now.Add(-kept)
 	if from.After(oldest) {

@@ -16,10 +16,10 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// ErrRule: no such rule, or thresholds that cannot be.
+// ErrRule means that there is no such rule, or that its thresholds or a Switch are invalid.
 var ErrRule = errors.New("no such rule, or no such thresholds")
 
-// setDefaultsSQL writes rows by primary key that differ, and the only row of reputation_guard.
+// setDefaultsSQL updates the rows that differ, by primary key, and the only row of reputation_guard.
 const setDefaultsSQL = `
 WITH guard AS (
     UPDATE reputation_guard SET enabled = $1 WHERE enabled <> $1
@@ -28,7 +28,7 @@ UPDATE reputation_defaults d SET warn_ppm = n.warn, pause_ppm = n.pause, min_sen
 FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]) AS n(rule, warn, pause, sent, events)
 WHERE d.rule = n.rule AND (d.warn_ppm, d.pause_ppm, d.min_sent, d.min_events) IS DISTINCT FROM (n.warn, n.pause, n.sent, n.events)`
 
-// SetDefaults sets what applies to companies without settings of their own. All rules must be given.
+// SetDefaults sets the defaults for companies without settings of their own. All rules must be given.
 func (s *Store) SetDefaults(ctx context.Context, enabled bool, rules map[Rule]Thresholds) error {
 	var names []string
 	var numbers [4][]int64
@@ -53,10 +53,10 @@ type Switch string
 const (
 	On      Switch = "on"
 	Off     Switch = "off"
-	Default Switch = "default" // as for the installation
+	Default Switch = "default" // the setting of the installation
 )
 
-// enabled is the switch as the database has it.
+// enabled returns the database value of the switch; nil = Default.
 func (s Switch) enabled() *bool {
 	if s == Default {
 		return nil
@@ -65,10 +65,10 @@ func (s Switch) enabled() *bool {
 	return &on
 }
 
-// Settings are what an operator sets for one company. What is not given stays as it is.
+// Settings are an operator's settings for one company. Settings that are not given are unchanged.
 type Settings struct {
 	Guard Switch // "" = not given
-	// Rules are thresholds; nil = those of the installation.
+	// Rules are thresholds by rule; nil = the thresholds of the installation.
 	Rules map[Rule]*Thresholds
 }
 
@@ -87,12 +87,12 @@ WHERE (r.warn_ppm, r.pause_ppm, r.min_sent, r.min_events) IS DISTINCT FROM (excl
 	// dropRuleSQL deletes one row by primary key.
 	dropRuleSQL = `DELETE FROM company_reputation_rules WHERE company_id = $1 AND rule = $2`
 
-	// checkSoonSQL writes the company's row by primary key, if it has had feedback.
+	// checkSoonSQL updates the company's row by primary key, if the company was checked before.
 	checkSoonSQL = `UPDATE company_reputation SET check_at = now() WHERE company_id = $1 AND checked_at IS NOT NULL`
 )
 
-// Set changes settings of the company, which the dispatchers apply within seconds to the emails of the
-// last day. Mailings that are paused stay so. Nothing is changed if a rule or its thresholds cannot be.
+// Set changes settings of the company. The dispatchers apply them within seconds to the emails of the
+// last day. Paused mailings stay paused. Set returns ErrRule and changes nothing if a setting is invalid.
 func (s *Store) Set(ctx context.Context, by audit.Operator, company uuid.UUID, settings Settings) error {
 	a := audit.Change{Action: "company.reputation", Company: company, Details: map[string]any{}}
 	switch settings.Guard {
@@ -155,7 +155,7 @@ func set(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, settings Settings)
 	return changed, nil
 }
 
-// RuleOf is a rule as it applies to a company.
+// RuleOf is a rule with the thresholds and the Measure of a company.
 type RuleOf struct {
 	Rule Rule `db:"rule"`
 	Own  bool `db:"own"` // the thresholds are the company's own
@@ -180,10 +180,10 @@ func rulesOf(ctx context.Context, on sqlx.QueryerContext, company uuid.UUID) ([]
 	return found, nil
 }
 
-// Status is how the guard sees a company.
+// Status is the state of a company in the reputation guard.
 type Status struct {
 	Enabled    bool            `db:"enabled"`
-	OwnEnabled bool            `db:"own_enabled"` // it is the company's own setting
+	OwnEnabled bool            `db:"own_enabled"` // Enabled is the company's own setting
 	PausedAt   *time.Time      `db:"paused_at"`
 	Pause      json.RawMessage `db:"pause"` // null, or the Finding that paused the mailings
 	CountsFrom time.Time       `db:"counts_from"`
@@ -198,7 +198,7 @@ SELECT coalesce(r.enabled, g.enabled) AS enabled, r.enabled IS NOT NULL AS own_e
 FROM companies c JOIN reputation_guard g ON g.singleton LEFT JOIN company_reputation r ON r.company_id = c.id
 WHERE c.id = $1`
 
-// Find returns the company's settings and numbers, or pg.ErrNotFound.
+// Find returns the company's settings and measures, or pg.ErrNotFound.
 func (s *Store) Find(ctx context.Context, company uuid.UUID) (Status, error) {
 	var found Status
 	if err := s.db.Get(ctx, &found, statusSQL, company); err != nil {

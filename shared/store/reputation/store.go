@@ -1,12 +1,12 @@
 // Package reputation decides from the provider's feedback whether the mailings of a company are paused.
 //
-// A rate is the number of emails that bounced permanently, or drew a complaint, divided by the number of
-// emails. Both count the emails that the company sent in the same window, so late feedback, feedback about
-// emails of last week, and a quiet hour after a large mailing distort no rate. After the mailings were
-// resumed, only emails sent since then count.
+// A rate is the number of emails that bounced permanently, or caused a complaint, divided by the number of
+// emails. Both numbers count emails that the company sent in the same window, so late feedback, feedback
+// about emails of last week, and an hour without emails after a large mailing do not distort the rate.
+// After the mailings were resumed, only emails sent since then count.
 //
 // Feedback is a row of reputation_feedback for each email and kind, which a trigger adds. Sends are read
-// from event_feed, only for companies with feedback, and summed up by minute in reputation_sends. Any
+// from event_feed, only for companies with feedback, and summed by minute in reputation_sends. Any
 // number of processes may check companies: each check locks its company's row of company_reputation.
 package reputation
 
@@ -19,20 +19,19 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Store has the statements of the guard. It is safe for concurrent use.
+// Store runs the statements of the guard. It is safe for concurrent use.
 type Store struct {
 	db   *pg.DB
 	wake func(ctx context.Context, company uuid.UUID) error
 }
 
-// New returns a Store on db, which is that of store.Open. wake makes dispatchers look at a company's
-// lanes.
+// New returns a Store that uses the connections of db. wake makes dispatchers read a company's lanes.
 func New(db *pg.DB, wake func(ctx context.Context, company uuid.UUID) error) *Store {
 	return &Store{db: db, wake: wake}
 }
 
-// dueSQL skips from company to company along reputation_feedback_unchecked, so it reads one entry per
-// company, however much feedback it has, and companies to check again along company_reputation_due. It
+// dueSQL makes a skip scan of reputation_feedback_unchecked, which reads one index entry per company
+// however much feedback it has, and reads the companies to check again along company_reputation_due. It
 // locks nothing.
 const dueSQL = `
 WITH RECURSIVE unchecked AS (
@@ -45,7 +44,7 @@ SELECT company_id FROM unchecked WHERE company_id IS NOT NULL
 UNION
 SELECT company_id FROM company_reputation WHERE check_at <= now()`
 
-// Due lists the companies that have feedback which no check has seen, or that are to be checked again.
+// Due lists the companies that have unchecked feedback or are due for another check.
 func (s *Store) Due(ctx context.Context) ([]uuid.UUID, error) {
 	var due []uuid.UUID
 	if err := s.db.Select(ctx, &due, dueSQL); err != nil {
