@@ -11,21 +11,21 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Demand is what a request would add to the use of each quota.
+// Demand is what a request would add to the usage of each quota.
 type Demand map[Quota]int64
 
-// LockWait is how long a request waits for others of its company that are close to a
-// quota: for some commits, but not for a process that hangs in one.
+// LockWait is how long a request waits for the lock of its company's quotas: long enough for some
+// commits of other requests, but not for a process that hangs during a commit.
 const LockWait = time.Second
 
-// Both find the company's row of quota_totals by primary key; the second one locks it.
+// Both statements find the company's row of quota_totals by primary key; lockTotalSQL locks it.
 const (
 	addTotalSQL  = `INSERT INTO quota_totals (company_id) SELECT $1 WHERE NOT EXISTS (SELECT FROM quota_totals WHERE company_id = $1) ON CONFLICT DO NOTHING`
 	lockTotalSQL = `SELECT scheduled_at FROM quota_totals WHERE company_id = $1 FOR UPDATE`
 )
 
-// Lock takes the lock of a company's requests that are close to a quota until the end of the transaction. Each of them sees
-// what those before it have written. A transaction that also locks a mailing's row takes this lock first.
+// Lock locks the quotas of a company until the end of the transaction. Requests that are close to a quota take this lock,
+// so that each sees what the previous ones have written. A transaction that also locks a mailing's row takes it first.
 func Lock(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) error {
 	if _, err := tx.ExecContext(ctx, addTotalSQL, company); err != nil {
 		return fmt.Errorf("lock quotas: %w", pg.Translate(err))
@@ -37,24 +37,24 @@ func Lock(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) error {
 	return nil
 }
 
-// recountScheduledSQL counts the company's scheduled emails along email_outbox_lane_claim,
-// and writes the row that Lock has locked. Count and deltas are of one snapshot. A
-// count of 100,000 takes some 50 ms, so the next one comes 10 µs per email later.
+// recountScheduledSQL counts the company's scheduled emails along email_outbox_lane_claim, and
+// updates the row that Lock has locked. Count and deltas are read in one snapshot. Counting
+// 100,000 emails takes about 50 ms, so the next count is made 10 µs per email later at the earliest.
 const recountScheduledSQL = `
 UPDATE quota_totals t SET scheduled_at = clock_timestamp(),
     scheduled = email_gateway_scheduled($1) - (SELECT coalesce(sum(d.scheduled), 0) FROM quota_deltas d WHERE d.company_id = $1)
 WHERE t.company_id = $1
   AND coalesce(t.scheduled_at + greatest(t.scheduled, 0) * interval '10 us' < clock_timestamp(), true)`
 
-// Budget is what a company may still use. Requests of one transaction take from it.
+// Budget is what a company may still use. The requests of one transaction share it.
 type Budget struct {
 	company uuid.UUID
 	use     map[Quota]Use
 }
 
-// OpenBudget reads a company's usage. The caller has locked its quotas if the result
-// must be exact. When a request for scheduled emails seems to exceed the quota,
-// they are counted: the number in quota_totals never decreases otherwise.
+// OpenBudget reads a company's usage. The result is exact only if the caller has locked the
+// company's quotas. If a request seems to exceed the quota of scheduled emails, OpenBudget counts
+// them, because the number in quota_totals does not decrease otherwise.
 func OpenBudget(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted Demand, ofMailings bool) (*Budget, error) {
 	use, err := Read(ctx, tx, company, ofMailings)
 	if err != nil {
@@ -71,7 +71,7 @@ func OpenBudget(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted Dema
 	return b, err
 }
 
-// check returns an error if more does not fit into the quota.
+// check returns an error if more would exceed the quota.
 func (b *Budget) check(q Quota, more int64) *Error {
 	u := b.use[q]
 	if u.Limit == 0 || more <= 0 || u.Use+more <= u.Limit {
@@ -80,7 +80,7 @@ func (b *Budget) check(q Quota, more int64) *Error {
 	return &Error{Quota: q, Limit: u.Limit, Use: u.Use, Reset: u.Reset}
 }
 
-// Take takes all that is wanted, or nothing.
+// Take adds wanted to the usage, or returns *Error and adds nothing if a quota would be exceeded.
 func (b *Budget) Take(wanted Demand) error {
 	if over := b.Lacks(wanted); over != nil {
 		return over
@@ -89,7 +89,7 @@ func (b *Budget) Take(wanted Demand) error {
 	return nil
 }
 
-// Lacks is the first quota that has no room for all that is wanted; nil = there is room.
+// Lacks returns the error of the first quota that wanted would exceed; nil = none.
 func (b *Budget) Lacks(wanted Demand) *Error {
 	for _, q := range All() {
 		if over := b.check(q, wanted[q]); over != nil {
@@ -99,10 +99,10 @@ func (b *Budget) Lacks(wanted Demand) *Error {
 	return nil
 }
 
-// GiveBack undoes a take.
+// GiveBack subtracts wanted from the usage.
 func (b *Budget) GiveBack(wanted Demand) { b.Add(wanted, -1) }
 
-// Add adds what is wanted, so many times; with -1 it is taken off.
+// Add adds sign times wanted to the usage; sign -1 subtracts it.
 func (b *Budget) Add(wanted Demand, sign int64) {
 	for q, n := range wanted {
 		u := b.use[q]
@@ -124,8 +124,8 @@ func TakeFrom(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted Demand
 	return b.Take(wanted)
 }
 
-// InTx does something in a transaction that waits for locks for LockWait at most,
-// each (pg.ErrBusy), and repeats it when it lost a race.
+// InTx runs do in a transaction that waits for each lock for LockWait at most, and repeats it after a
+// conflict with another transaction. It returns pg.ErrBusy after a lock timeout.
 func InTx[R any](ctx context.Context, db *pg.DB, do func(tx *sqlx.Tx) ([]R, error)) ([]R, error) {
 	results, err := pg.Repeat(func() (done []R, err error) {
 		err = db.InTx(ctx, func(tx *sqlx.Tx) error {
@@ -138,7 +138,7 @@ func InTx[R any](ctx context.Context, db *pg.DB, do func(tx *sqlx.Tx) ([]R, erro
 		return done, err
 	})
 	if pg.IsLockTimeout(err) {
-		// Not wrapped: a group whose error is a lock timeout is written in halves, and each would wait.
+		// The lock timeout is not wrapped: the caller would split a group after one, and each half would wait again.
 		err = fmt.Errorf("%w: %s", pg.ErrBusy, err.Error())
 	}
 	return results, err

@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	// quotaFresh is how old the known use of a company may be.
+	// quotaFresh is how old the cached usage of a company may be.
 	quotaFresh = 5 * time.Second
-	// quotaMargin is the part of a limit, one in so many, that is left when each request is
-	// checked in its own transaction. At least so much is: what some processes have in flight
-	// and do not see of each other.
+	// Requests are checked one by one in their transaction if less than 1/quotaMargin of the limit is
+	// left, or less than quotaMarginRows or quotaMarginBytes: that covers the requests in flight in
+	// several processes, which do not know each other's.
 	quotaMargin      = 4
 	quotaMarginRows  = 20_000
 	quotaMarginBytes = 1 << 30
-	// quotaShare is the part of what is left that a process adds before it reads the use again,
-	// with what the others have added.
+	// A process reads the usage again, including what other processes added, after it has itself added
+	// 1/quotaShare of what was left.
 	quotaShare = 8
-	// quotaCompanies is how many companies are remembered before old ones are dropped.
+	// quotaCompanies is how many companies are cached before expired entries are dropped.
 	quotaCompanies = 4096
 )
 
-// cache knows the usage of companies of some seconds ago, plus what this process
-// has added since. It refuses nothing: it finds the companies that are close to a quota. The requests of all
-// others cost no query.
+// cache holds the usage of companies, read some seconds ago, and what this process has added since.
+// It does not refuse requests: it only finds the companies that are close to a quota. Requests of
+// other companies need no query.
 type cache struct {
 	read func(ctx context.Context, company uuid.UUID) (map[Quota]Use, error)
 
@@ -34,12 +34,12 @@ type cache struct {
 	companies map[uuid.UUID]*cachedUse
 }
 
-// cachedUse is one company's. Its lock is held while it is read: others of the company wait
-// for that one query.
+// cachedUse is the cached usage of one company. mu is held while the usage is read, so that other
+// requests of the company wait for that query instead of repeating it.
 type cachedUse struct {
 	mu    sync.Mutex
 	use   map[Quota]Use
-	added Demand // since then, by this process
+	added Demand // since the read, by this process
 	until time.Time
 }
 
@@ -48,8 +48,8 @@ func newCache(read func(ctx context.Context, company uuid.UUID) (map[Quota]Use, 
 }
 
 // near reports whether a request may exceed a quota of its company, so that it must be checked in the
-// transaction that writes it. Otherwise wanted is added to the known usage. For a nil cache
-// no company is close to a quota.
+// transaction that writes it. Otherwise it adds wanted to the cached usage. For a nil cache it
+// returns false.
 func (c *cache) near(ctx context.Context, company uuid.UUID, wanted Demand) (bool, error) {
 	if c == nil {
 		return false, nil
@@ -75,12 +75,13 @@ func (c *cache) near(ctx context.Context, company uuid.UUID, wanted Demand) (boo
 	return false, nil
 }
 
-// Near is cache.near for the store's companies.
+// Near reports whether a request may exceed a quota of its company, so that it must be checked in the
+// transaction that writes it.
 func (s *Store) Near(ctx context.Context, company uuid.UUID, wanted Demand) (bool, error) {
 	return s.quotas.near(ctx, company, wanted)
 }
 
-// spent reports whether this process has used up its part of what is left of a quota.
+// spent reports whether this process has added more than 1/quotaShare of what was left of a quota.
 func (k *cachedUse) spent() bool {
 	for q, n := range k.added {
 		if u := k.use[q]; u.Limit > 0 && n > (u.Limit-u.Use)/quotaShare {
@@ -90,7 +91,7 @@ func (k *cachedUse) spent() bool {
 	return false
 }
 
-// marginOf is how much of a quota is left to requests that are checked one by one.
+// marginOf returns how much of a quota is reserved for requests that are checked one by one.
 func marginOf(u Use) int64 {
 	if u.Quota == StoredBodyBytes {
 		return max(u.Limit/quotaMargin, quotaMarginBytes)
@@ -98,7 +99,7 @@ func marginOf(u Use) int64 {
 	return max(u.Limit/quotaMargin, quotaMarginRows)
 }
 
-// of finds a company's entry, or makes one that has yet to be read.
+// of returns a company's entry, or adds one whose usage has not been read.
 func (c *cache) of(company uuid.UUID) *cachedUse {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +114,7 @@ func (c *cache) of(company uuid.UUID) *cachedUse {
 	return known
 }
 
-// dropOld drops entries past their time. c.mu is held; an entry in use is left.
+// dropOld drops expired entries, except those in use. The caller holds c.mu.
 func (c *cache) dropOld() {
 	now := time.Now()
 	for company, known := range c.companies {

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// Both read the companies of quota_deltas, which holds what was written since the last round,
-// and find quota_totals by primary key. The second one locks totals; one that a request has
-// locked is left for the next round, so that no company waits for another. Deltas are never locked
-// by other statements: they are inserted, and deleted here, once. folded_before is the oldest
-// open transaction: deltas of earlier ones are committed, and therefore deleted
-// by this statement. A later one is left for the round after its commit.
+// Both statements read the companies of quota_deltas, which contains what was written since the last
+// round, and find quota_totals by primary key. foldQuotasSQL locks totals and leaves those that a
+// request has locked to the next round, so that no company waits for another. Other statements never
+// lock deltas: they insert them, and only foldQuotasSQL deletes them. folded_before is the oldest open
+// transaction: deltas of earlier ones are committed, and therefore deleted by this statement. Deltas of
+// open transactions are left to the round after the commit.
 const (
 	addTotalsSQL = `
 INSERT INTO quota_totals (company_id)
@@ -36,8 +36,8 @@ UPDATE quota_totals t SET
 FROM sums s WHERE t.company_id = s.company_id`
 )
 
-// FoldQuotas adds what was counted since the last round to the totals of at most limit
-// companies, and returns the number of companies.
+// FoldQuotas adds the deltas since the last round to the totals of at most limit companies, and
+// returns the number of companies.
 func (s *Store) FoldQuotas(ctx context.Context, limit int) (int, error) {
 	if _, err := s.db.Exec(ctx, addTotalsSQL, limit); err != nil {
 		return 0, fmt.Errorf("add quota totals: %w", err)

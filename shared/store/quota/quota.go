@@ -31,7 +31,7 @@ const (
 	MailingRowsPerDay Quota = "mailing_rows_per_day" // lines of uploaded files
 )
 
-// All lists all of them.
+// All returns all quotas.
 func All() []Quota {
 	return []Quota{
 		ScheduledEmails, EmailsPerDay, StoredBodyBytes, Recipients,
@@ -45,11 +45,11 @@ type Use struct {
 	Own   bool  `db:"own" json:"own"`    // the limit is the company's own, not the installation's
 	Limit int64 `db:"most" json:"limit"` // 0 = unlimited
 	Use   int64 `db:"used" json:"use"`
-	// Reset is when the use is 0 again; nil = it goes down as things are deleted or end.
+	// Reset is when the usage becomes 0; nil = it decreases as data is deleted or mailings end.
 	Reset *time.Time `db:"resets_at" json:"reset,omitempty"`
 }
 
-// Error reports that a request would exceed a quota. Nothing of it was written.
+// Error reports that a request would exceed a quota. Nothing was written.
 type Error struct {
 	Quota      Quota
 	Limit, Use int64
@@ -60,11 +60,11 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("quota %s is exceeded: the limit is %d, in use are %d", e.Quota, e.Limit, e.Use)
 }
 
-// quotaRefused is the SQLSTATE of a function that refuses because of a quota.
+// quotaRefused is the SQLSTATE with which a database function reports an exceeded quota.
 const quotaRefused = "EG429"
 
-// Refusal reads the Error in a refusal of one of the database's functions; other
-// errors are returned as they are.
+// Refusal returns the *Error for an exceeded quota that a database function reports. It returns
+// other errors unchanged.
 func Refusal(err error) error {
 	var refused *pq.Error
 	if !errors.As(err, &refused) || refused.Code != quotaRefused {
@@ -82,7 +82,7 @@ func Refusal(err error) error {
 	return &Error{Quota: told.Quota, Limit: told.Limit, Use: told.Use, Reset: told.Reset}
 }
 
-// setQuotaDefaultsSQL writes the only row of its table, by primary key, unless it has these
+// setQuotaDefaultsSQL writes the only row of its table, by primary key, unless the row has these
 // values already. $1 is a JSON object of all quotas.
 const setQuotaDefaultsSQL = `
 INSERT INTO quota_defaults AS q (scheduled_emails, emails_per_day, stored_body_bytes, recipients,
@@ -97,8 +97,8 @@ WHERE (q.scheduled_emails, q.emails_per_day, q.stored_body_bytes, q.recipients, 
     IS DISTINCT FROM (excluded.scheduled_emails, excluded.emails_per_day, excluded.stored_body_bytes, excluded.recipients, excluded.suppressions,
                       excluded.stored_file_bytes, excluded.running_mailings, excluded.mailing_rows_per_day)`
 
-// SetQuotaDefaults sets the limits of all companies that have none of their own. All
-// quotas must be given; 0 is unlimited.
+// SetQuotaDefaults sets the limits of companies without limits of their own. All quotas must be
+// given; 0 is unlimited.
 func (s *Store) SetQuotaDefaults(ctx context.Context, limits map[Quota]int64) error {
 	encoded, err := json.Marshal(limits)
 	if err != nil {
@@ -112,8 +112,8 @@ func (s *Store) SetQuotaDefaults(ctx context.Context, limits map[Quota]int64) er
 }
 
 // setQuotasSQL finds and locks the company's one row by primary key. $2 is a JSON object of
-// the quotas to change, in which null is the default. It changes nothing where the company
-// has these limits already.
+// the quotas to change, in which null is the default. It changes nothing if the company has these
+// limits already.
 const setQuotasSQL = `
 INSERT INTO company_quotas AS q (company_id, scheduled_emails, emails_per_day, stored_body_bytes, recipients,
                                  suppressions, stored_file_bytes, running_mailings, mailing_rows_per_day)
@@ -133,11 +133,11 @@ ON CONFLICT (company_id) DO UPDATE SET
     updated_at = now()
 WHERE EXISTS (SELECT FROM jsonb_each_text($2::jsonb) AS n WHERE n.value IS DISTINCT FROM to_jsonb(q) ->> n.key)`
 
-// ErrInvalid: a limit that cannot be, or of no quota.
+// ErrInvalid means that there is no such quota, or that its limit is invalid.
 var ErrInvalid = errors.New("no such quota, or no such limit")
 
-// SetQuotas gives the company limits of its own for these quotas; 0 is unlimited, and nil
-// the installation's limit. The programs act on it within 5 s. pg.ErrNotFound: there is no
+// SetQuotas sets the company's own limits for these quotas; 0 is unlimited, and nil the
+// installation's limit. All processes apply them within 5 s. It returns pg.ErrNotFound if there is no
 // such company.
 func (s *Store) SetQuotas(ctx context.Context, by audit.Operator, company uuid.UUID, limits map[Quota]*int64) error {
 	details := make(map[string]any, len(limits))
@@ -168,8 +168,8 @@ const companyQuotasSQL = `
 SELECT u.quota, u.own, u.most, CASE u.quota WHEN 'scheduled_emails' THEN email_gateway_scheduled($1) ELSE u.used END AS used, u.resets_at
 FROM companies c CROSS JOIN LATERAL email_gateway_use(c.id, true) u WHERE c.id = $1`
 
-// CompanyQuotas returns all quotas of the company, with what it uses; pg.ErrNotFound if there
-// is no such company.
+// CompanyQuotas returns all quotas of the company with their usage, or pg.ErrNotFound if there is
+// no such company.
 func (s *Store) CompanyQuotas(ctx context.Context, company uuid.UUID) ([]Use, error) {
 	var all []Use
 	err := s.db.SelectContext(ctx, &all, companyQuotasSQL, company)
@@ -182,7 +182,7 @@ func (s *Store) CompanyQuotas(ctx context.Context, company uuid.UUID) ([]Use, er
 	return inUTC(all), nil
 }
 
-// inUTC shows each reset as the midnight that it is.
+// inUTC converts each Reset to UTC, in which it is midnight.
 func inUTC(all []Use) []Use {
 	for i := range all {
 		if all[i].Reset != nil {
@@ -196,7 +196,7 @@ func inUTC(all []Use) []Use {
 // quotaUseSQL reads what email_gateway_use reads, and locks nothing.
 const quotaUseSQL = `SELECT quota, own, most, used, resets_at FROM email_gateway_use($1, $2)`
 
-// Read reads the limits of a company and what it uses, in a transaction or outside.
+// Read reads the limits and the usage of a company, in a transaction or outside.
 func Read(ctx context.Context, on sqlx.QueryerContext, company uuid.UUID, ofMailings bool) (map[Quota]Use, error) {
 	var all []Use
 	if err := sqlx.SelectContext(ctx, on, &all, quotaUseSQL, company, ofMailings); err != nil {

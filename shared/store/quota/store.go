@@ -1,4 +1,4 @@
-// Package quota holds the statements of quotas: the limits on what a company may use, what it uses, and the lock under which
+// Package quota contains the SQL statements of quotas: the limits of companies, their usage, and the lock under which
 // requests of a company that is close to a limit are checked one at a time.
 package quota
 
@@ -16,7 +16,7 @@ type Store struct {
 	quotas *cache
 }
 
-// New makes a Store on connections.
+// New returns a Store that uses the connections of db.
 func New(db *pg.DB) *Store {
 	return &Store{db: db, quotas: newCache(func(ctx context.Context, company uuid.UUID) (map[Quota]Use, error) {
 		return Read(ctx, db, company, false)
