@@ -9,8 +9,8 @@ import (
 	"email-gateway/shared/store/quota"
 )
 
-// AddFile adds a file whose object is in the storage. *quota.Error: the company has no room for it. The result has another
-// id if the company stored the same content meanwhile: the caller then deletes its object.
+// AddFile adds a file whose object is in the storage. It returns *quota.Error if the file would exceed the quota of stored
+// bytes. The result has another id if the company stored the same content meanwhile: the caller then deletes its object.
 func (s *Store) AddFile(ctx context.Context, f File) (File, error) {
 	added, err := quota.InTx(ctx, s.db, func(tx *sqlx.Tx) ([]File, error) {
 		if err := quota.TakeFrom(ctx, tx, f.CompanyID, quota.Demand{quota.StoredFileBytes: f.Bytes}, true); err != nil {

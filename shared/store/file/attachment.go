@@ -18,7 +18,7 @@ const (
 	Inline   = "inline"     // shown in the body, where the html refers to its content id
 )
 
-// Attachment is a file as an email or a mailing has it. Size and SHA256 are the file's: Link does not need them.
+// Attachment is a file that an email or a mailing attaches. Size and SHA256 are those of the file: Link does not need them.
 type Attachment struct {
 	FileID      uuid.UUID `db:"file_id"`
 	Filename    string    `db:"filename"`
@@ -29,13 +29,13 @@ type Attachment struct {
 	SHA256      []byte    `db:"sha256"`
 }
 
-// Owned are the attachments of an email, by its outbox id, or of a mailing.
+// Owned are the attachments of one owner: the id of an outbox row or of a mailing.
 type Owned struct {
 	Owner       uuid.UUID
 	Attachments []Attachment
 }
 
-// GoneError says that the company does not have these files, or no longer.
+// GoneError reports that the company does not have these files, or no longer has them.
 type GoneError struct{ IDs []uuid.UUID }
 
 func (e *GoneError) Error() string { return fmt.Sprintf("%d files do not exist", len(e.IDs)) }
@@ -45,8 +45,8 @@ func (e *GoneError) Error() string { return fmt.Sprintf("%d files do not exist",
 const holdSQL = `
 SELECT id FROM stored_files WHERE company_id = $1 AND id = ANY ($2::uuid[]) ORDER BY id FOR KEY SHARE`
 
-// Hold keeps the files of some emails of a company from being deleted until the transaction ends. It comes first in the
-// transaction, and its wait is bounded by the caller. *GoneError: some do not exist.
+// Hold prevents the deletion of the files of some emails or mailings of a company until the transaction ends. The caller
+// calls it before Link, and sets lock_timeout. Hold returns *GoneError if some files do not exist.
 func Hold(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, all ...Owned) error {
 	wanted := map[uuid.UUID]bool{}
 	for _, o := range all {
@@ -74,15 +74,15 @@ func Hold(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, all ...Owned) err
 	return nil
 }
 
-// linkSQL inserts the attachments of many emails. Each locks its file by stored_files_company_id_id_key, as holdSQL has done.
+// linkSQL inserts the attachments of many emails. Each row locks its file by stored_files_company_id_id_key, as holdSQL does.
 const linkSQL = `
 INSERT INTO attachments (owner_id, position, company_id, file_id, filename, content_type, content_id, disposition)
 SELECT owner_id, position, $1, file_id, filename, content_type, nullif(content_id, ''), disposition
 FROM unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[])
     AS t (owner_id, position, file_id, filename, content_type, content_id, disposition)`
 
-// Link adds the attachments of any number of new emails or mailings of a company, in the transaction that writes these and
-// that holds the files (Hold).
+// Link adds the attachments of new emails or mailings of a company, in the transaction that writes the emails or mailings
+// and has called Hold.
 func Link(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, all ...Owned) error {
 	type row struct {
 		Attachment
@@ -110,7 +110,7 @@ func Link(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, all ...Owned) err
 	return pg.Wrap("link files", pg.Translate(err))
 }
 
-// ofOwnersSQL is attachmentsOfSQL with a JSON object of each.
+// ofOwnersSQL is attachmentsOfSQL with one JSON object per attachment.
 const ofOwnersSQL = `
 SELECT jsonb_build_object('outboxId', a.owner_id, 'filename', a.filename, 'contentType', a.content_type, 'size', f.size, 'sha256', encode(f.sha256, 'hex'), 'fileId', f.id)
 FROM attachments a JOIN stored_files f ON f.company_id = a.company_id AND f.id = a.file_id
@@ -131,7 +131,7 @@ SELECT a.file_id, a.filename, a.content_type, coalesce(a.content_id, '') AS cont
 FROM attachments a JOIN stored_files f ON f.company_id = a.company_id AND f.id = a.file_id
 WHERE a.owner_id = $2 AND a.company_id = $1 ORDER BY a.position`
 
-// Attachments returns those of an email or a mailing in their order.
+// Attachments returns the attachments of an email or a mailing in their order.
 func (s *Store) Attachments(ctx context.Context, company, owner uuid.UUID) ([]Attachment, error) {
 	var all []Attachment
 	if err := s.db.Select(ctx, &all, attachmentsSQL, company, owner); err != nil {

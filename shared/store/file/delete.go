@@ -11,45 +11,45 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Object names a file that was deleted: its object in the storage is of no use any more.
+// Object identifies the object of a file in the storage.
 type Object struct {
 	ID        uuid.UUID `db:"id"`
 	CompanyID uuid.UUID `db:"company_id"`
 }
 
-// Key is the key of the object.
+// Key returns the key of the object.
 func (o Object) Key() string { return Key(o.CompanyID, o.ID) }
 
 const (
-	// lockUnusedSQL goes along stored_files_used and locks files without an attachment (by attachments_file). One that
-	// another transaction has locked, which may be about to attach it, is left to the next round.
+	// lockUnusedSQL scans stored_files_used and locks files without an attachment (by attachments_file). It leaves files that
+	// another transaction has locked, possibly to attach them, to the next round.
 	lockUnusedSQL = `
 SELECT f.id FROM stored_files f
 WHERE f.used_at < now() - $1 * interval '1 ms' AND NOT EXISTS (SELECT FROM attachments a WHERE a.company_id = f.company_id AND a.file_id = f.id)
 ORDER BY f.used_at LIMIT $2 FOR UPDATE OF f SKIP LOCKED`
 
-	// lockErasedSQL is lockUnusedSQL for files of a company by stored_files_company_id_id_key, whatever their age is.
+	// lockErasedSQL is lockUnusedSQL for given files of a company (by stored_files_company_id_id_key), regardless of their age.
 	lockErasedSQL = `
 SELECT f.id FROM stored_files f
 WHERE f.company_id = $1 AND f.id = ANY ($2::uuid[]) AND NOT EXISTS (SELECT FROM attachments a WHERE a.company_id = f.company_id AND a.file_id = f.id)
 ORDER BY f.id FOR UPDATE OF f SKIP LOCKED`
 
-	// deleteLockedSQL deletes by stored_files_pkey files that the transaction has locked. It looks for attachments again:
-	// its snapshot is younger than the locks, so that it sees every attachment whose transaction held the file before.
+	// deleteLockedSQL deletes files that the transaction has locked, by stored_files_pkey. It checks for attachments again:
+	// its snapshot is newer than the locks, so it sees the attachments of every transaction that held the file before.
 	deleteLockedSQL = `
 DELETE FROM stored_files f
 WHERE f.id = ANY ($1::uuid[]) AND NOT EXISTS (SELECT FROM attachments a WHERE a.company_id = f.company_id AND a.file_id = f.id)
 RETURNING f.id, f.company_id`
 )
 
-// DeleteUnused deletes at most limit files that no email and no mailing attaches and that were uploaded longer ago than age.
-// The caller deletes their objects.
+// DeleteUnused deletes at most limit files that no email and no mailing attaches and that were last uploaded longer ago
+// than age. The caller deletes their objects.
 func (s *Store) DeleteUnused(ctx context.Context, age time.Duration, limit int) ([]Object, error) {
 	return s.delete(ctx, "delete unused files", lockUnusedSQL, age.Milliseconds(), limit)
 }
 
-// DeleteErased deletes those of a company's files that nothing attaches, whatever their age is. The caller deletes their
-// objects.
+// DeleteErased deletes the given files of a company that no email and no mailing attaches, regardless of their age. The
+// caller deletes their objects.
 func (s *Store) DeleteErased(ctx context.Context, company uuid.UUID, ids []uuid.UUID) ([]Object, error) {
 	return s.delete(ctx, "delete erased files", lockErasedSQL, company, pg.UUIDArray(ids))
 }
@@ -66,7 +66,7 @@ func (s *Store) delete(ctx context.Context, what, lock string, args ...any) (gon
 	return gone, pg.Wrap(what, err)
 }
 
-// allSQL goes along stored_files_pkey and locks nothing.
+// allSQL scans stored_files_pkey and locks nothing.
 const allSQL = `SELECT id, company_id FROM stored_files WHERE id > $1 ORDER BY id LIMIT $2`
 
 // All returns the next files of all companies by id: at most limit, with ids greater than after.
@@ -81,7 +81,7 @@ func (s *Store) All(ctx context.Context, after uuid.UUID, limit int) ([]Object, 
 // existSQL looks up each id by stored_files_pkey and locks nothing.
 const existSQL = `SELECT id FROM stored_files WHERE id = ANY ($1::uuid[])`
 
-// Exist returns those of the ids that name a file, of whatever company.
+// Exist returns which of the ids are ids of files, of any company.
 func (s *Store) Exist(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
 	var found []uuid.UUID
 	if err := s.db.Select(ctx, &found, existSQL, pg.UUIDArray(ids)); err != nil {

@@ -1,4 +1,4 @@
-// Package file holds the statements of stored files and of attachments: which contents a company has stored, and which
+// Package file contains the SQL statements of stored files and attachments: which contents a company has stored, and which
 // email or mailing attaches them under which name. The contents themselves are objects in the file storage (Key).
 //
 // The same content is stored once per company, as one row, under any number of names: names belong to attachments.
@@ -15,14 +15,14 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Prefix begins the keys of all stored files.
+// Prefix is the prefix of the keys of all stored files.
 const Prefix = "files/"
 
-// Key is the key of a file in the storage. The company is part of it, and no other row ever has the same one: deleting the
-// object of a deleted row cannot remove a content that was stored again.
+// Key returns the key of a file in the storage. It contains the company, and no two rows ever have the same key: deleting
+// the object of a deleted row cannot remove a content that was stored again.
 func Key(company, id uuid.UUID) string { return Prefix + company.String() + "/" + id.String() }
 
-// Binding is the encryption binding of a file.
+// Binding returns the encryption binding of a file.
 func Binding(company, id uuid.UUID) []byte { return append(company[:], id[:]...) }
 
 // File is a stored content of a company.
@@ -36,19 +36,20 @@ type File struct {
 	CreatedAt time.Time `db:"created_at"`
 }
 
-// columns are those of a File.
+// columns are the columns of a File.
 const columns = `id, company_id, sha256, size, bytes, media_type, created_at`
 
 // Store runs the statements. It is safe for concurrent use.
 type Store struct{ db *pg.DB }
 
-// New makes a Store on connections.
+// New returns a Store that uses the connections of db.
 func New(db *pg.DB) *Store { return &Store{db: db} }
 
 // useSQL finds the row by stored_files_company_id_sha256_key and locks it. An attachment does not conflict with this lock.
 const useSQL = `UPDATE stored_files SET used_at = greatest(used_at, now()) WHERE company_id = $1 AND sha256 = $2 RETURNING ` + columns
 
-// UseFile finds the company's file with this content and keeps it for another day; pg.ErrNotFound if there is none.
+// UseFile finds the company's file with this content and restarts the time after which DeleteUnused deletes it. It returns
+// pg.ErrNotFound if there is none.
 func (s *Store) UseFile(ctx context.Context, company uuid.UUID, sha256 []byte) (File, error) {
 	var f File
 	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {
@@ -63,7 +64,7 @@ func (s *Store) UseFile(ctx context.Context, company uuid.UUID, sha256 []byte) (
 	return f, pg.Wrap("use file", err)
 }
 
-// useWait limits the wait for a cleaner that is deleting the file: it takes two statements.
+// useWait limits the wait for a cleaner that is deleting the file, which takes two statements.
 const useWait = 2 * time.Second
 
 // insertSQL inserts a row. If another request has stored the same content meanwhile, it finds and locks that row by
@@ -73,7 +74,7 @@ INSERT INTO stored_files AS f (id, company_id, sha256, size, bytes, media_type) 
 ON CONFLICT (company_id, sha256) DO UPDATE SET used_at = greatest(f.used_at, now()) RETURNING ` + columns
 
 // Insert adds a file whose object is stored, in a transaction that has checked the company's quota. The result has another
-// id if the content was stored meanwhile: the caller's object is then of no use.
+// id if the content was stored meanwhile: the caller's object is then not needed.
 func Insert(ctx context.Context, tx *sqlx.Tx, f File) (added File, err error) {
 	err = tx.GetContext(ctx, &added, insertSQL, f.ID, f.CompanyID, f.SHA256, f.Size, f.Bytes, f.MediaType)
 	return added, pg.Translate(err)
@@ -82,7 +83,7 @@ func Insert(ctx context.Context, tx *sqlx.Tx, f File) (added File, err error) {
 // findSQL finds rows by stored_files_company_id_id_key and locks nothing.
 const findSQL = `SELECT ` + columns + ` FROM stored_files WHERE company_id = $1 AND id = ANY ($2::uuid[])`
 
-// Find returns those of the files that the company has.
+// Find returns the files of the company with these ids.
 func (s *Store) Find(ctx context.Context, company uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]File, error) {
 	var rows []File
 	if err := s.db.Select(ctx, &rows, findSQL, company, pg.UUIDArray(ids)); err != nil {
@@ -95,10 +96,10 @@ func (s *Store) Find(ctx context.Context, company uuid.UUID, ids []uuid.UUID) (m
 	return found, nil
 }
 
-// listSQL goes backwards along stored_files_company_id_id_key and locks nothing.
+// listSQL scans stored_files_company_id_id_key backwards and locks nothing.
 const listSQL = `SELECT ` + columns + ` FROM stored_files WHERE company_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3`
 
-// List returns at most limit files of the company, the newest first, beginning after the id before (uuid.Max = the newest).
+// List returns at most limit files of the company with ids smaller than before, newest first (uuid.Max = from the newest).
 func (s *Store) List(ctx context.Context, company, before uuid.UUID, limit int) ([]File, error) {
 	files := []File{}
 	if err := s.db.Select(ctx, &files, listSQL, company, before, limit); err != nil {
