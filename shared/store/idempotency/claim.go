@@ -16,25 +16,25 @@ import (
 )
 
 // InsertWait is how long a group waits for another transaction that is inserting one of its
-// idempotency keys: longer than a commit takes.
+// idempotency keys. It is longer than a commit.
 const InsertWait = 100 * time.Millisecond
 
-// ErrInProgress: another request with the same key or filename is being written, and
-// it took longer than this one waited for it, or as many requests as may wait already.
+// ErrInProgress means that another request with the same key or filename is being written. This
+// request timed out waiting for it, or the maximum number of requests wait for it already.
 var ErrInProgress = errors.New("another request with the same key or filename is being written")
 
-// ErrTaken is the conflict of a claim; the look-up that follows returns the answer.
+// ErrTaken means that the key of a claim exists already. FindUsed returns its answer.
 var ErrTaken = errors.New("idempotency key taken")
 
-// claimKeySQL inserts by idempotency_keys' primary key and locks nothing that others need: the foreign key locks the
-// company's row FOR KEY SHARE, which blocks neither suspending nor resuming it.
+// claimKeySQL inserts the row unless its primary key exists. The foreign key locks the company's row FOR KEY SHARE, which
+// blocks neither suspending nor resuming the company.
 const claimKeySQL = `
 INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
 VALUES ($1, $2, $3, $4, $5, '', $6, now() + $7 * interval '1 ms')
 ON CONFLICT (company_id, route, key) DO NOTHING`
 
-// Claim inserts the key, whose answer is written later in the transaction, for the row of the id; nil = there is no
-// key. ErrTaken: it exists already.
+// Claim inserts the key for the row id; WriteAnswer writes its answer later in the transaction. It does nothing if k is
+// nil, and returns ErrTaken if the key exists already.
 func Claim(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, k *Key, id uuid.UUID) error {
 	if k == nil {
 		return nil
@@ -71,8 +71,8 @@ func WriteAnswer(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, k Key, ans
 	return pg.Translate(err)
 }
 
-// Held returns ErrInProgress for a lock error on a key: another transaction has held it for too long, or
-// too many requests wait for it already.
+// Held returns ErrInProgress for a lock error on a key: another transaction held it for too long, or too
+// many requests wait for it already.
 func Held(err error) error {
 	if pg.IsRowWait(err) {
 		return errors.Join(ErrInProgress, err)

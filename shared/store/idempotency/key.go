@@ -11,8 +11,8 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Key is a client's duplicate guard, with the answer that its request
-// gets: both are committed with the row the request makes, or not at all.
+// Key is a client's idempotency key with the response to its request. Both are committed together
+// with the row that the request creates.
 type Key struct {
 	Route      string
 	Key        string
@@ -22,19 +22,19 @@ type Key struct {
 	Keep       time.Duration
 }
 
-// Row is what those wait for who use the key at the same time.
+// Row identifies the row for which concurrent requests with the key wait.
 func (k Key) Row(company uuid.UUID) pg.HeldRow {
 	return pg.HeldRow{Company: company, Name: "key\x00" + k.Route + "\x00" + k.Key}
 }
 
-// StoredAnswer is what a key's first request was answered.
+// StoredAnswer is the response to a key's first request.
 type StoredAnswer struct {
 	BodySHA256 []byte `db:"body_sha256"`
 	Status     int    `db:"status"`
 	Answer     []byte `db:"answer"`
 }
 
-// UsedError reports that the key existed already; Answer belongs to the first body.
+// UsedError reports that the key existed already. Answer belongs to its first request.
 type UsedError struct {
 	Answer StoredAnswer
 }
@@ -46,7 +46,7 @@ const findKeySQL = `
 SELECT body_sha256, status, answer FROM idempotency_keys
 WHERE company_id = $1 AND route = $2 AND key = $3 AND expires_at > now()`
 
-// FindAnswer returns what the key's first request was answered, or pg.ErrNotFound.
+// FindAnswer returns the response to the key's first request, or pg.ErrNotFound.
 func (s *Store) FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (StoredAnswer, error) {
 	var found StoredAnswer
 	if err := s.db.GetContext(ctx, &found, findKeySQL, company, route, key); err != nil {
@@ -55,8 +55,8 @@ func (s *Store) FindAnswer(ctx context.Context, company uuid.UUID, route, key st
 	return found, nil
 }
 
-// FindUsed is FindAnswer after an insert met the key. A key past its time is taken
-// away, so that the caller's next insert succeeds.
+// FindUsed is FindAnswer after an insert conflicted with the key. It deletes an expired key, so that
+// the caller's next insert succeeds.
 func (s *Store) FindUsed(ctx context.Context, company uuid.UUID, k Key) (StoredAnswer, error) {
 	found, err := s.FindAnswer(ctx, company, k.Route, k.Key)
 	if !errors.Is(err, pg.ErrNotFound) {
@@ -68,7 +68,7 @@ func (s *Store) FindUsed(ctx context.Context, company uuid.UUID, k Key) (StoredA
 	return s.FindAnswer(ctx, company, k.Route, k.Key)
 }
 
-// dropExpiredKeySQL locks the one row it deletes, by primary key.
+// dropExpiredKeySQL locks the one row that it deletes, by primary key.
 const dropExpiredKeySQL = `
 DELETE FROM idempotency_keys WHERE company_id = $1 AND route = $2 AND key = $3 AND expires_at <= now()`
 
@@ -79,11 +79,11 @@ func (s *Store) dropExpiredKey(ctx context.Context, company uuid.UUID, k Key) er
 	return nil
 }
 
-// cleanKeysSQL finds by idempotency_keys_expiry, oldest first, and locks what it deletes;
-// rows that another cleaner holds are left to it. Those it found are asked for by an array
-// of their places, not by a join, for which all of the table may be read. A row keeps its
-// place while it is locked; one that was changed just before has a new one, which this
-// statement does not see: it goes the next time.
+// cleanKeysSQL finds rows by idempotency_keys_expiry, oldest first, and locks those that it deletes;
+// it skips rows that another cleaner has locked. It selects the found rows by an array of ctids, not
+// by a join, for which the planner may read the whole table. The ctid of a locked row does not change.
+// A row that was updated just before has a new ctid, which this statement does not find: the next
+// call deletes it.
 const cleanKeysSQL = `
 DELETE FROM idempotency_keys WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM idempotency_keys

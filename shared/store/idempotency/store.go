@@ -1,5 +1,5 @@
-// Package idempotency holds the statements of idempotency keys: a client's key is committed together with the rows of its
-// request and the response that a repeated request gets.
+// Package idempotency contains the SQL statements of idempotency keys: a client's key is committed together with the rows
+// of its request and the response that a repeated request gets.
 package idempotency
 
 import (
@@ -9,5 +9,5 @@ import (
 // Store runs the statements. It is safe for concurrent use.
 type Store struct{ db *pg.DB }
 
-// New makes a Store on connections.
+// New returns a Store that uses the connections of db.
 func New(db *pg.DB) *Store { return &Store{db: db} }
