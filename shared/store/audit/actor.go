@@ -5,7 +5,7 @@ import "strings"
 // Actor is the requester of a change, as rows and timelines record it.
 type Actor struct {
 	By   string // the program: ByAPI or ByOperator
-	Name string // of ByAPI the key's id, of ByOperator the login
+	Name string // the key's id for ByAPI, the login for ByOperator
 }
 
 // The values of Actor.By.
@@ -14,7 +14,7 @@ const (
 	ByOperator = "gatewayctl"
 )
 
-// String is the form in which columns hold an actor.
+// String returns the form in which columns store an actor.
 func (a Actor) String() string {
 	if a.Name == "" {
 		return a.By
@@ -22,7 +22,7 @@ func (a Actor) String() string {
 	return a.By + ":" + a.Name
 }
 
-// ParseActor reads what String has made.
+// ParseActor parses the result of String.
 func ParseActor(text string) Actor {
 	by, name, _ := strings.Cut(text, ":")
 	return Actor{By: by, Name: name}

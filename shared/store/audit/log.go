@@ -15,11 +15,11 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Operator is the person who makes a change with gatewayctl, with the reason. Every method that takes one
-// writes an entry to operator_audit, in the commit of the change, unless it changes nothing. The methods
-// named Record write an entry for what an operator reads, or does in many commits.
+// Operator is the person who makes a change with gatewayctl, with the reason. Every method with an Operator
+// writes an entry to operator_audit in the commit of the change, unless it changes nothing. The methods
+// named Record write an entry for data that an operator reads, or for changes in many commits.
 type Operator struct {
-	Name   string // by their own word; "" is refused
+	Name   string // not authenticated; "" is refused
 	Reason string // "" = none given
 }
 
@@ -29,7 +29,7 @@ func (o Operator) Actor() Actor { return Actor{By: ByOperator, Name: o.Name} }
 // Change is a change as recorded in operator_audit.
 type Change struct {
 	Action  string    // company.suspend
-	Company uuid.UUID // uuid.Nil = of none, or of all
+	Company uuid.UUID // uuid.Nil = none, or all
 	Subject string    // what was changed: an id or a domain, never a person's address
 	Details map[string]any
 }
@@ -37,7 +37,7 @@ type Change struct {
 // Log is the table operator_audit. It is safe for concurrent use.
 type Log struct{ db *pg.DB }
 
-// New makes a Log.
+// New returns a Log that uses the connections of db.
 func New(db *pg.DB) *Log { return &Log{db: db} }
 
 // Entry is a row of operator_audit.
@@ -45,8 +45,8 @@ type Entry struct {
 	ID       int64     `db:"id" json:"id"`
 	At       time.Time `db:"at" json:"at"`
 	Operator string    `db:"operator" json:"operator"`
-	// DatabaseRole is the role of the operator's database session. Unlike Operator, the database
-	// vouches for it.
+	// DatabaseRole is the role of the operator's database session. Unlike Operator, it is
+	// authenticated by the database.
 	DatabaseRole string          `db:"database_role" json:"databaseRole"`
 	Action       string          `db:"action" json:"action"`
 	CompanyID    *uuid.UUID      `db:"company_id" json:"companyId,omitempty"`
@@ -56,24 +56,24 @@ type Entry struct {
 	Reason       *string         `db:"reason" json:"reason,omitempty"`
 }
 
-// insertAuditSQL leaves time and database role to Postgres: gateway_operator may not
-// write them.
+// insertAuditSQL lets Postgres set the time and the database role: gateway_operator may not write
+// them.
 const insertAuditSQL = `
 INSERT INTO operator_audit (operator, action, company_id, subject, details, reason)
 VALUES ($1, $2, $3, nullif($4, ''), $5, nullif($6, ''))`
 
-// ErrUnchanged is what a change ends with that changes nothing.
+// ErrUnchanged means that a change had nothing to change.
 var ErrUnchanged = errors.New("it stays as it is")
 
-// Apply carries out an operator's change and writes it down, in one commit: neither is
-// there without the other. change may complete what is written, and ends with ErrUnchanged
-// where there is nothing to change: then nothing is written down, and changed is false.
+// Apply makes an operator's change and writes its audit entry, in one commit. change may complete a,
+// from which the entry is written. If change returns ErrUnchanged, Apply writes no entry and returns
+// false.
 func Apply(ctx context.Context, db *pg.DB, by Operator, a Change, change func(tx *sqlx.Tx, a *Change) error) (changed bool, err error) {
 	if by.Name == "" {
 		return false, fmt.Errorf("%s: %w", a.Action, errNoOperator)
 	}
 	_, err = pg.Repeat(func() ([]struct{}, error) {
-		done := a // a round that lost its race leaves nothing behind
+		done := a // a copy: a repeated attempt starts from a again
 		return nil, db.InTx(ctx, func(tx *sqlx.Tx) error {
 			if err := change(tx, &done); err != nil {
 				return err
@@ -102,8 +102,8 @@ func writeChange(ctx context.Context, tx *sqlx.Tx, by Operator, a Change) error 
 	return pg.Translate(err)
 }
 
-// ApplyOne is Apply for one statement, which must match the rows that it changes and no
-// others: an UPDATE leaves out rows that have the new values already.
+// ApplyOne is Apply for one statement, which must affect only the rows that it changes: an UPDATE must
+// exclude rows that have the new values already.
 func ApplyOne(ctx context.Context, db *pg.DB, by Operator, a Change, statement string, args ...any) (changed bool, err error) {
 	return Apply(ctx, db, by, a, func(tx *sqlx.Tx, _ *Change) error {
 		_, err := Affected(tx.ExecContext(ctx, statement, args...))
@@ -111,7 +111,7 @@ func ApplyOne(ctx context.Context, db *pg.DB, by Operator, a Change, statement s
 	})
 }
 
-// Affected is how many rows a statement has changed; ErrUnchanged for none.
+// Affected returns how many rows a statement has changed, or ErrUnchanged for none.
 func Affected(result sql.Result, err error) (int, error) {
 	if err != nil {
 		return 0, pg.Translate(err)
@@ -131,14 +131,14 @@ func MustChange(changed bool, err error) error {
 	return err
 }
 
-// Record writes down what an operator does that is no change of this commit's.
+// Record writes an audit entry for an action without a change in the same commit.
 func Record(ctx context.Context, db *pg.DB, by Operator, a Change) error {
 	_, err := Apply(ctx, db, by, a, func(*sqlx.Tx, *Change) error { return nil })
 	return err
 }
 
-// RecordReveal writes down that an operator looks at people's addresses in full. what
-// names the kind of thing, such as email, and subject its id.
+// RecordReveal writes an audit entry when an operator reads unmasked addresses. what is the kind of
+// object, such as email, and subject its id.
 func (l *Log) RecordReveal(ctx context.Context, by Operator, what string, company uuid.UUID, subject string) error {
 	a := Change{Action: what + ".reveal", Company: company, Subject: subject}
 	return pg.Wrap("record reveal", Record(ctx, l.db, by, a))
@@ -148,13 +148,13 @@ func (l *Log) RecordReveal(ctx context.Context, by Operator, what string, compan
 type Filter struct {
 	Company  uuid.UUID
 	Operator string
-	// Action is one, such as company.suspend, or all about a thing: company.
+	// Action is one action, such as company.suspend, or the prefix of several, such as company.
 	Action       string
 	Since, Until *time.Time
 	Limit        int
 }
 
-// listAuditSQL reads operator_audit_age from its newest row back and locks nothing.
+// listAuditSQL scans operator_audit_age backwards from the newest row and locks nothing.
 const listAuditSQL = `
 SELECT a.id, a.at, a.operator, a.database_role, a.action, a.company_id, c.name AS company, a.subject, a.details, a.reason
 FROM operator_audit a LEFT JOIN companies c ON c.id = a.company_id
@@ -162,7 +162,7 @@ WHERE a.at >= coalesce($1::timestamptz, '-infinity') AND a.at < coalesce($2::tim
   AND ($3::uuid IS NULL OR a.company_id = $3) AND ($4 = '' OR a.operator = $4) AND ($5 = '' OR a.action = $5 OR starts_with(a.action, $5 || '.'))
 ORDER BY a.at DESC, a.id DESC LIMIT $6`
 
-// Audit lists what operators did, the newest first.
+// Audit lists audit entries, newest first.
 func (l *Log) Audit(ctx context.Context, f Filter) ([]Entry, error) {
 	entries := []Entry{}
 	err := l.db.SelectContext(ctx, &entries, listAuditSQL, f.Since, f.Until, pg.OptionalUUID(f.Company), f.Operator, f.Action, f.Limit)
@@ -175,8 +175,8 @@ func (l *Log) Audit(ctx context.Context, f Filter) ([]Entry, error) {
 	return entries, nil
 }
 
-// cleanAuditSQL finds by operator_audit_age and locks what it deletes. The table's policy contains the age
-// too: gateway_dispatcher could not delete younger rows.
+// cleanAuditSQL finds rows by operator_audit_age and locks those that it deletes. The table's row policy
+// also checks the age: gateway_dispatcher cannot delete younger rows.
 const cleanAuditSQL = `
 DELETE FROM operator_audit WHERE id IN (
     SELECT id FROM operator_audit WHERE at < now() - interval '2 years' ORDER BY at, id LIMIT $1)`
