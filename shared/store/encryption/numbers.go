@@ -43,8 +43,8 @@ type EncryptedPage struct {
 	More   bool      // there are further rows
 }
 
-// Each reads the next rows in the order of the primary key and locks nothing. An entry has the company of its mailing,
-// found by mailings_pkey.
+// These statements read the next rows in the order of the primary key and lock nothing. The company of an entry is that of
+// its mailing, found by mailings_pkey.
 const (
 	encryptedRecipientsSQL = `
 WITH seen AS MATERIALIZED (SELECT id, company_id, cpf_cnpj_enc FROM recipients WHERE id > $1 ORDER BY id LIMIT $2)` + encryptedPageSQL
@@ -62,7 +62,7 @@ FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS
 LEFT JOIN seen s ON s.cpf_cnpj_enc IS NOT NULL`
 )
 
-// encryptedBatch is how many rows one statement looks at: some 20 ms.
+// encryptedBatch is how many rows one statement reads: about 20 ms.
 const encryptedBatch = 5000
 
 // EncryptedValues returns the encrypted numbers in the next rows of a table after the id.
@@ -99,7 +99,7 @@ type reencrypted struct {
 	now []byte
 }
 
-// reencryptParameters are the parameters of all three statements.
+// reencryptParameters are the parameters of the three reencrypt statements.
 var reencryptParameters = pg.Parameters[struct{}, reencrypted]{
 	Columns: []pg.Column[reencrypted]{
 		pg.Each("id", "uuid", pg.UUIDs, func(r *reencrypted) uuid.UUID { return r.ID }),

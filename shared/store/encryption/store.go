@@ -1,4 +1,4 @@
-// Package encryption holds the statements of a rotation of keys: it lists the encrypted CPFs and CNPJs and replaces them, and
+// Package encryption contains the SQL statements of a key rotation: it lists and replaces the encrypted CPFs and CNPJs, and
 // lists the encrypted files of mailings.
 package encryption
 
@@ -9,5 +9,5 @@ import (
 // Store runs the statements. It is safe for concurrent use.
 type Store struct{ db *pg.DB }
 
-// New makes a Store on connections.
+// New returns a Store that uses the connections of db.
 func New(db *pg.DB) *Store { return &Store{db: db} }
