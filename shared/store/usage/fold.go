@@ -12,19 +12,19 @@ import (
 // newestSQL reads the only row of event_positions. It locks nothing.
 const newestSQL = `SELECT newest FROM event_positions WHERE singleton`
 
-// Newest returns the newest position of the feed. Nothing is to be counted while it does not change.
+// Newest returns the newest position of the feed. While it does not change, there is nothing to count.
 func (s *Store) Newest(ctx context.Context) (position int64, err error) {
 	return position, pg.Wrap("read the newest position of events", s.db.Get(ctx, &position, newestSQL))
 }
 
-// addCompaniesSQL compares both tables by primary key. It waits only for a dispatcher that is adding
+// addCompaniesSQL compares both tables by primary key. It waits only for another dispatcher that adds
 // the same companies.
 const addCompaniesSQL = `
 INSERT INTO usage_companies (company_id, counted_from)
 SELECT c.id, c.created_at FROM companies c WHERE NOT EXISTS (SELECT FROM usage_companies u WHERE u.company_id = c.id)
 ORDER BY c.id LIMIT $1 ON CONFLICT DO NOTHING`
 
-// AddCompanies prepares the counting of companies that are new, at most limit.
+// AddCompanies adds at most limit new companies to usage_companies, so that Fold counts them.
 func (s *Store) AddCompanies(ctx context.Context, limit int) error {
 	if _, err := s.db.Exec(ctx, addCompaniesSQL, limit); err != nil {
 		return fmt.Errorf("add companies to usage: %w", err)
@@ -34,20 +34,20 @@ func (s *Store) AddCompanies(ctx context.Context, limit int) error {
 
 // Folded is the result of a Fold.
 type Folded struct {
-	Companies int       `db:"companies"` // that had something to count
-	Last      uuid.UUID `db:"last"`      // of these
+	Companies int       `db:"companies"` // companies with something to count
+	Last      uuid.UUID `db:"last"`      // the last of these companies
 	More      bool      `db:"more"`      // a company has more rows than were read
 }
 
-// foldSQL reads the companies behind $1 along usage_companies_pkey, and locks those that have rows of
-// the feed behind their cursor. One that another dispatcher has locked is left to it. For each, it reads
-// the next rows along event_feed_position. Rows that several transactions have inserted get their positions
-// in one commit at a time, so no row becomes visible below a position that was read. The LIMIT of the test for such
-// rows keeps the planner from a join, which would read the feeds of all companies.
+// foldSQL reads the companies after $1 along usage_companies_pkey, and locks those with rows of the feed
+// after their cursor. It skips companies that another dispatcher has locked. For each company, it reads
+// the next rows along event_feed_position. Positions are assigned in one commit at a time, so no row
+// becomes visible below a position that was read. The LIMIT of the test for such rows keeps the planner
+// from a join, which would read the feeds of all companies.
 //
-// Only rows with events that SES reports look at the events, by primary key: an email counts with the
-// first event of each type, whatever SES reports again. A complaint of the type not-spam is none. OFFSET
-// keeps the planner from reading all events for a join.
+// It reads events, by primary key, only for rows with events that SES reports: an email counts with the
+// first event of each type, even if SES reports it again. A complaint of the type not-spam does not
+// count. OFFSET keeps the planner from reading all events for a join.
 //
 // Rows of usage_days are written by primary key and in its order, as email_gateway_count_usage does.
 const foldSQL = `
@@ -85,8 +85,9 @@ WITH behind AS MATERIALIZED (
 SELECT count(*) AS companies, coalesce((array_agg(company_id ORDER BY company_id DESC))[1], $1) AS last, coalesce(bool_or(n = $3), false) AS more
 FROM progress`
 
-// Fold counts events of companies behind after in the order of their ids, at most so many companies and
-// rows of the feed for each, in one commit. Each event is counted once, however many dispatchers run.
+// Fold counts events of the companies after the id after, in the order of their ids, in one commit: at
+// most companies companies, and rows rows of the feed for each. Each event is counted once, however many
+// dispatchers run.
 func (s *Store) Fold(ctx context.Context, after uuid.UUID, companies, rows int) (done Folded, err error) {
 	err = pg.Write(func(args []any) error { return s.db.GetContext(ctx, &done, foldSQL, args...) }, after, companies, rows)
 	return done, pg.Wrap("count events for usage", err)

@@ -1,6 +1,6 @@
-// Package usage counts what companies use: emails, what SES reports about them, mailings and bytes, by
-// UTC day. GET /v1/usage and gatewayctl read it, and the dispatcher's usage folder writes it.
-// schema/migrations/00041_usage.sql describes where each of them is counted.
+// Package usage counts the usage of companies by UTC day: emails, what SES reports about them, mailings
+// and bytes. GET /v1/usage and gatewayctl read it, and the dispatcher's usage folder writes it.
+// schema/migrations/00041_usage.sql describes where each number is counted.
 package usage
 
 import (
@@ -14,10 +14,10 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Store has the statements of usage. It is safe for concurrent use.
+// Store runs the statements. It is safe for concurrent use.
 type Store struct{ db *pg.DB }
 
-// New makes a Store that uses the connections of db.
+// New returns a Store that uses the connections of db.
 func New(db *pg.DB) *Store { return &Store{db: db} }
 
 // Counts are numbers of emails, mailings and bytes.
@@ -28,7 +28,7 @@ type Counts struct {
 	Bounced    int64 `db:"bounced" json:"bounced"`
 	Complained int64 `db:"complained" json:"complained"`
 	Mailings   int64 `db:"mailings" json:"mailings"`
-	// Bytes of html and text of emails, and of files and templates of mailings.
+	// Bytes of HTML and text of emails, and of files and templates of mailings.
 	Bytes int64 `db:"bytes" json:"bytes"`
 }
 
@@ -42,7 +42,7 @@ func (c *Counts) add(more Counts) {
 	c.Bytes += more.Bytes
 }
 
-// Day is one UTC day.
+// Day is the usage of one UTC day.
 type Day struct {
 	Date time.Time `db:"day"`
 	Counts
@@ -51,27 +51,27 @@ type Day struct {
 // Month is what a company used in a month.
 type Month struct {
 	Begin time.Time // its first moment, in UTC
-	// CountedFrom is the moment from which on the company's usage is counted.
+	// CountedFrom is when the counting of the company's usage began.
 	CountedFrom time.Time
-	// Final: the month is over, and nothing is to be added.
+	// Final: the month is over and completely counted.
 	Final bool
 	Days  []Day // from the first counted one to the last, or today
 	Total Counts
 }
 
-// A month that has no usage.
+// The errors for a month without usage.
 var (
 	ErrFuture    = errors.New("the month has not begun")
 	ErrUncounted = errors.New("usage was not counted in the month")
 )
 
-// finalAfter is how long after the end of a month it becomes final: longer than the gateway's own
-// transactions last.
+// finalAfter is how long after its end a month becomes final: longer than the gateway's own
+// transactions.
 const finalAfter = time.Hour
 
-// stateSQL finds the company by primary key in two tables. The month is over when the rows that were written in it
-// are counted: quota_deltas by its primary key, event_feed behind the cursor along event_feed_position and, without a
-// position, along event_feed_waiting, each the rows of some seconds. It locks nothing.
+// stateSQL finds the company by primary key in two tables. The month is final when the rows that were written in it are
+// counted. It checks quota_deltas by primary key, event_feed after the cursor along event_feed_position, and rows of
+// event_feed without a position along event_feed_waiting: each has the rows of some seconds. It locks nothing.
 const stateSQL = `
 SELECT b.begin, coalesce(u.counted_from, c.created_at) AS counted_from, b.begin > now() AS future,
        b.over + $3 * interval '1 ms' < now() AND u.company_id IS NOT NULL
@@ -85,7 +85,7 @@ CROSS JOIN LATERAL (SELECT m.begin, (m.begin AT TIME ZONE 'UTC' + interval '1 mo
 WHERE c.id = $1`
 
 // daysSQL reads a row per day along usage_days_pkey, and the mailings of each day along mailings_company. It locks
-// nothing. A day that is not over has what was counted half a minute ago.
+// nothing. The numbers of the current day are about half a minute old.
 const daysSQL = `
 SELECT d.day, coalesce(u.accepted, 0) AS accepted, coalesce(u.sent, 0) AS sent, coalesce(u.delivered, 0) AS delivered, coalesce(u.bounced, 0) AS bounced,
        coalesce(u.complained, 0) AS complained, m.mailings, coalesce(u.body_bytes, 0) + m.file_bytes AS bytes
@@ -102,8 +102,9 @@ CROSS JOIN LATERAL (
 ) m
 ORDER BY d.day`
 
-// Month returns the usage of a company in the month of a time; the zero time is now. ErrFuture and
-// ErrUncounted come with a Month that has Begin and CountedFrom. pg.ErrNotFound: there is no such company.
+// Month returns the usage of a company in the month of at; the zero time is now. With ErrFuture and
+// ErrUncounted it returns a Month with Begin and CountedFrom. It returns pg.ErrNotFound if there is no
+// such company.
 func (s *Store) Month(ctx context.Context, company uuid.UUID, at time.Time) (Month, error) {
 	var state struct {
 		Begin       time.Time `db:"begin"`
