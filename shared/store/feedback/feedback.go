@@ -18,13 +18,12 @@ import (
 
 // Feedback is one notification of the provider about an email that it accepted.
 type Feedback struct {
-	// NotificationID is the same each time the notification is delivered; at most 100
-	// bytes.
+	// NotificationID is the same for each delivery of the notification; at most 100 bytes.
 	NotificationID string
-	// Kind is what happened in the provider's words, at most 100 bytes.
+	// Kind is the provider's name of the event, at most 100 bytes.
 	Kind         string
 	SESMessageID string
-	// The email's tags; uuid.Nil = it has none.
+	// The email's tags; uuid.Nil = none.
 	OutboxID, AttemptID, CompanyID uuid.UUID
 	OccurredAt                     time.Time
 	// Event is the event to add to the timeline; "" for a notification that only confirms
@@ -32,10 +31,10 @@ type Feedback struct {
 	// events: two notifications of the same event add one.
 	Event    email.EventType
 	Metadata map[string]any
-	// Masked is what the inbox keeps of Metadata: without addresses.
+	// Masked is Metadata without addresses. The inbox stores only Masked.
 	Masked map[string]any
-	// Suppress is the reason for which those of Addresses that the email was sent
-	// to are suppressed for the company; "" = none of them.
+	// Suppress is the reason for suppressing those of Addresses to which the email was sent; "" =
+	// none is suppressed.
 	Suppress  suppression.Reason
 	Addresses []string
 	Note      string // of the suppression
@@ -45,34 +44,33 @@ type Feedback struct {
 
 // Result is the effect of a Feedback.
 type Result struct {
-	// Repeated: the notification was recorded before. Unmatched: the attempt is unknown
-	// here. In both cases nothing was changed.
+	// Repeated: the notification was recorded before; nothing was changed. Unmatched: the attempt is
+	// unknown; the notification was recorded but not applied.
 	Repeated, Unmatched bool
 	// Was is the email's status before.
 	Was email.Status
-	// Duplicate: this is the first word of one more acceptance of an email that was
-	// accepted already.
+	// Duplicate: this is the first notification of another acceptance of an email that was already
+	// accepted.
 	Duplicate  bool
 	Suppressed int // addresses
-	// The email in the log: its request, its mailing if it is of one, and its tries that count.
+	// The email in the log: its request, its mailing, if any, and its attempts without throttled ones.
 	RequestID string
 	MailingID uuid.NullUUID
 	Attempt   int
 }
 
 // Limits of a timeline: a recipient who opens an email a thousand times must not make it
-// unreadable. After restlessEvents events, repeatable events (opens, clicks) are no longer added;
-// after maxEvents, no event of the provider is. The inbox table has all of them.
+// unreadable. After restlessEvents events, repeatable events (opens, clicks, delays) are no longer
+// added; after maxEvents, no reported event is. The inbox table contains all of them.
 const (
 	restlessEvents = 100
 	maxEvents      = 300
 )
 
-// RecordFeedback records a notification and applies it, in one commit. If it names an
-// attempt of ours, the provider accepted the email, whatever its status is, so
-// the email becomes SENT; the event is added to the timeline, also of an email whose
-// outbox row is purged; addresses are suppressed. It may be called repeatedly, and concurrently,
-// with the same notification.
+// RecordFeedback records a notification and applies it, in one commit. If the notification names a
+// known attempt, the provider has accepted the email: RecordFeedback makes the email SENT, whatever
+// its status is, adds the event to the timeline, even if the outbox row is purged, and suppresses
+// addresses. It is idempotent, also for concurrent calls with the same notification.
 func (s *Store) RecordFeedback(ctx context.Context, f Feedback) (Result, error) {
 	masked, err := json.Marshal(f.Masked)
 	if err != nil {
@@ -88,7 +86,7 @@ func (s *Store) RecordFeedback(ctx context.Context, f Feedback) (Result, error) 
 		return []Result{r}, err
 	})
 	if errors.Is(err, pg.ErrBusy) || errors.Is(err, pg.ErrTries) || errors.Is(err, pg.ErrTriesOfCompany) {
-		err = pg.ErrUnavailable // as for a lock that lasts too long: it comes again
+		err = pg.ErrUnavailable // as after a lock timeout: the notification is delivered again
 	}
 	if err != nil {
 		return Result{}, fmt.Errorf("record feedback: %w", err)

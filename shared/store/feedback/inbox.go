@@ -10,10 +10,10 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// takeFeedbackSQL inserts the notification, unless it exists: then it has been applied,
-// or is applied by a transaction that this statement waits for. It locks the email's
-// outbox row and log by primary key, in this order, which is that of sql.Advance. What is read
-// of them next stays unchanged until the commit.
+// takeFeedbackSQL inserts the notification, unless it exists. If another transaction is inserting it,
+// the statement waits for that transaction. It locks the email's outbox row and log by primary key, in
+// this order, as sql.Advance does, so that readFeedbackSQL reads values that do not change until the
+// commit.
 const takeFeedbackSQL = `
 WITH taken AS (
     INSERT INTO ses_events (sns_message_id, kind, ses_message_id, outbox_id, attempt_id, payload, occurred_at)
@@ -38,7 +38,7 @@ func takeFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) (bool, error) {
 	return found.Taken == 1, nil
 }
 
-// markFeedbackSQL finds its row, which this transaction wrote, by primary key.
+// markFeedbackSQL finds the row that this transaction has inserted by primary key.
 const markFeedbackSQL = `UPDATE ses_events SET applied_at = now() WHERE sns_message_id = $1`
 
 func markFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) error {
@@ -48,9 +48,9 @@ func markFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) error {
 	return nil
 }
 
-// cleanFeedbackSQL finds by ses_events_age and locks what it deletes; rows that another
-// cleaner holds are left to it. Those it found are asked for by an array of keys, not by a
-// join, for which all of the table may be read.
+// cleanFeedbackSQL finds rows by ses_events_age and locks those that it deletes; it skips rows that
+// another cleaner has locked. It selects the found rows by an array of keys, not by a join, for which
+// the planner may read the whole table.
 const cleanFeedbackSQL = `
 DELETE FROM ses_events WHERE sns_message_id = ANY (ARRAY(
     SELECT sns_message_id FROM ses_events WHERE received_at < now() - $1 * interval '1 ms' ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED))`

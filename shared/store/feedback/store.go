@@ -1,4 +1,4 @@
-// Package feedback holds the statements that record and apply the provider's notifications about emails that it accepted.
+// Package feedback contains the SQL statements that record and apply the provider's notifications about accepted emails.
 package feedback
 
 import (
@@ -8,5 +8,5 @@ import (
 // Store runs the statements. It is safe for concurrent use.
 type Store struct{ db *pg.DB }
 
-// New makes a Store on connections.
+// New returns a Store that uses the connections of db.
 func New(db *pg.DB) *Store { return &Store{db: db} }

@@ -26,13 +26,13 @@ type subject struct {
 	SESMessageID string         `db:"ses_message_id"`
 	Recipients   pq.StringArray `db:"recipients"`
 	Events       int            `db:"events"`
-	// OutcomeUnknown: of some attempt, until now.
+	// OutcomeUnknown: the outcome of an attempt was unknown before this notification.
 	OutcomeUnknown bool `db:"outcome_unknown"`
-	// Attempted: it is ours, and so is the attempt.
+	// Attempted: the timeline contains the attempt.
 	Attempted bool `db:"attempted"`
-	// Told: the event is in the timeline already, from another notification.
+	// Told: the timeline contains the event already, from another notification.
 	Told bool `db:"told"`
-	// Doubled: the timeline records already that the message id is one more acceptance.
+	// Doubled: the timeline already records the message id as another acceptance.
 	Doubled bool `db:"doubled"`
 	// Erased: the email's addressees are no longer recorded.
 	Erased bool `db:"erased"`
@@ -42,8 +42,8 @@ type subject struct {
 	Attempt   int           `db:"attempt"`
 }
 
-// readFeedbackSQL reads outbox row, its lane and log by primary key, and the timeline, which is
-// bounded, by its leading column. takeFeedbackSQL has locked what could change.
+// readFeedbackSQL reads the outbox row, its lane and its log by primary key, and the timeline, whose
+// length is bounded, by its first column. takeFeedbackSQL has locked the rows that could change.
 const readFeedbackSQL = `
 SELECT o.id IS NOT NULL AS in_outbox, coalesce(o.status, l.status, '') AS status, coalesce(l.ses_message_id, '') AS ses_message_id,
        CASE WHEN o.id IS NULL THEN ARRAY[l.recipient]
@@ -80,8 +80,8 @@ func readFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) (subject, error)
 	return found[0], nil
 }
 
-// among returns the addresses to suppress: those of the notification that the email was sent
-// to, in the form in which they are suppressed.
+// among returns the addresses to suppress: those of the notification to which the email was sent, in
+// the form of suppression.Key.
 func (s *subject) among(f Feedback) []string {
 	if f.Suppress == "" {
 		return nil
@@ -108,8 +108,8 @@ func (s *subject) tellsOfOthers(f Feedback) bool {
 	})
 }
 
-// news returns the events to add to the timeline: that the email was accepted, if that is not
-// recorded; that it was accepted once more; and the reported event.
+// news returns the events to add to the timeline: SENT if the email is not SENT yet, or
+// DUPLICATE_CONFIRMED if the provider has accepted it again, and the reported event.
 func (s *subject) news(f Feedback, suppressed []string, now time.Time) []email.Event {
 	var events []email.Event
 	origin := map[string]any{"sesMessageId": f.SESMessageID, "attemptId": f.AttemptID, "feedback": f.Kind}
@@ -133,9 +133,9 @@ func (s *subject) news(f Feedback, suppressed []string, now time.Time) []email.E
 	return append(events, email.Event{Type: f.Event, At: now, Metadata: metadata})
 }
 
-// confirm makes the email SENT, as the attempt's own answer would have.
+// confirm makes the email SENT, as the response to the attempt would have done.
 func confirm(ctx context.Context, tx *sqlx.Tx, f Feedback, events []email.Event) error {
-	// The locks have determined the outcome already.
+	// The transaction holds the locks, so the transition always applies.
 	_, err := outbox.AdvanceIn(ctx, tx, outbox.Transition{
 		ID: f.OutboxID, Guard: outbox.GuardFeedback, Token: f.AttemptID, Status: email.Sent, Events: events, SESMessageID: f.SESMessageID,
 	})
