@@ -1,4 +1,4 @@
-// Package suppression holds the statements of suppressions: addresses that a company must not write to, with the reason.
+// Package suppression contains the SQL statements of suppressions: addresses that a company must not write to, with the reason.
 package suppression
 
 import (
@@ -12,5 +12,5 @@ type Store struct {
 	quotas *quota.Store
 }
 
-// New makes a Store on connections. The quotas limit how many suppressions a tenant adds.
+// New returns a Store that uses the connections of db. quotas limits how many suppressions a tenant adds.
 func New(db *pg.DB, quotas *quota.Store) *Store { return &Store{db: db, quotas: quotas} }
