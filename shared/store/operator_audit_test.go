@@ -76,7 +76,11 @@ func TestAudit_OfEveryChange(t *testing.T) {
 		{func(by store.Operator) error { return s.RecordReveal(ctx, by, "email", id, open.String()) }, "email.reveal", &id, open.String(), "{}"},
 		{
 			func(by store.Operator) error {
-				return s.SuppressAs(ctx, by, id, store.Suppression{Address: "Ana@example.com", Reason: store.Manual})
+				added, err := s.SuppressAs(ctx, by, id, store.Suppression{Address: "Ana@example.com", Reason: store.Manual})
+				if err == nil && (added.Address != "ana@example.com" || added.CreatedAt.IsZero()) {
+					t.Errorf("%+v", added)
+				}
+				return err
 			}, "suppression.add", &id, "", `"address": "a***@e***.com"`,
 		},
 		{
@@ -223,7 +227,8 @@ func TestAudit_OfWhatIsSoAlready(t *testing.T) {
 	}
 	suppress := func(note *string) func(by store.Operator) error {
 		return func(by store.Operator) error {
-			return s.SuppressAs(ctx, by, company, store.Suppression{Address: "ana@example.com", Reason: store.Manual, Note: note})
+			_, err := s.SuppressAs(ctx, by, company, store.Suppression{Address: "ana@example.com", Reason: store.Manual, Note: note})
+			return err
 		}
 	}
 	hold := func(by store.Operator) error { _, err := s.HoldLanes(ctx, by, company, store.LaneFilter{}); return err }

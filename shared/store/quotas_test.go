@@ -384,7 +384,11 @@ func TestQuota_Suppressions(t *testing.T) {
 	company := d.Company(t)
 	limit(t, d, company, store.QuotaSuppressions, 2)
 	add := func(address string, reason store.SuppressionReason) error {
-		return d.Store.AddSuppression(t.Context(), company, store.Suppression{Address: address, Reason: reason})
+		added, err := d.Store.AddSuppression(t.Context(), company, store.Suppression{Address: address, Reason: reason})
+		if err == nil && (added.Address != strings.ToLower(address) || added.Reason != reason || added.CreatedAt.IsZero()) {
+			t.Errorf("%+v", added)
+		}
+		return err
 	}
 	must(t, add("ana@example.com", store.Manual))
 	must(t, add("bia@example.com", store.Manual))

@@ -73,6 +73,7 @@ func TestCommitted_DatabaseIsLost(t *testing.T) {
 		{call{Method: http.MethodPost, Path: "/v1/dead-letters/" + letters[0] + "/retry"}, "", http.StatusAccepted, `"type":"REPLAYED"`},
 		{call{Method: http.MethodPost, Path: "/v1/dead-letters/" + letters[1] + "/discard"}, "", http.StatusOK, `"resolution":"discarded"`},
 		{call{Method: http.MethodPost, Path: "/v1/dead-letters/retry", Body: `{}`}, "", http.StatusAccepted, `"matched":1`},
+		{call{Method: http.MethodPost, Path: "/v1/suppressions", Body: `{"address": "Ana@example.com", "note": "by phone"}`}, "", http.StatusOK, `"note":"by phone"`},
 		{call{Method: http.MethodPost, Path: mailing + "/pause"}, "", http.StatusOK, `"status":"PAUSED"`},
 		{call{Method: http.MethodPost, Path: mailing + "/resume"}, "", http.StatusOK, `"status":"QUEUED"`},
 	} {

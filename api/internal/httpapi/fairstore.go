@@ -62,8 +62,8 @@ func (f fairStore) Suppress(ctx context.Context, company uuid.UUID, s store.Supp
 	return f.Do(ctx, company, func() error { return f.Store.Suppress(ctx, company, s) })
 }
 
-func (f fairStore) AddSuppression(ctx context.Context, company uuid.UUID, s store.Suppression) error {
-	return f.Do(ctx, company, func() error { return f.Store.AddSuppression(ctx, company, s) })
+func (f fairStore) AddSuppression(ctx context.Context, company uuid.UUID, s store.Suppression) (store.Suppression, error) {
+	return slots.Run(ctx, f.Slots, company, func() (store.Suppression, error) { return f.Store.AddSuppression(ctx, company, s) })
 }
 
 func (f fairStore) Unsuppress(ctx context.Context, company uuid.UUID, address string, reason store.SuppressionReason) error {

@@ -65,48 +65,84 @@ func (s *Store) Suppress(ctx context.Context, company uuid.UUID, n Suppression) 
 	return nil
 }
 
+// findSuppressionSQL finds by primary key and locks nothing.
+const findSuppressionSQL = `
+SELECT address, reason, mailing_id, note, created_at FROM suppressions WHERE company_id = $1 AND address = $2 AND reason = $3`
+
 // AddSuppression is Suppress for a tenant, whom the quota of suppressions binds: *quota.Error.
-// What was suppressed already takes no room.
-func (s *Store) AddSuppression(ctx context.Context, company uuid.UUID, n Suppression) error {
+// What was suppressed already takes no room. It returns the suppression as the commit leaves it.
+func (s *Store) AddSuppression(ctx context.Context, company uuid.UUID, n Suppression) (Suppression, error) {
 	near, err := s.quotas.Near(ctx, company, quota.Demand{quota.Suppressions: 1})
-	if err == nil && !near {
-		return s.Suppress(ctx, company, n)
+	var added []Suppression
+	switch {
+	case err != nil:
+	case near:
+		added, err = quota.InTx(ctx, s.db, func(tx *sqlx.Tx) ([]Suppression, error) { return suppressWithinQuota(ctx, tx, company, n) })
+	default:
+		added, err = pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: company, Name: Key(n.Address)}, func(tx *sqlx.Tx, _ time.Duration) ([]Suppression, error) {
+			return suppress(ctx, tx, company, n)
+		})
+		err = pg.Held(err)
 	}
-	if err == nil {
-		_, err = quota.InTx(ctx, s.db, func(tx *sqlx.Tx) ([]struct{}, error) { return nil, suppressWithinQuota(ctx, tx, company, n) })
+	if err != nil {
+		return Suppression{}, fmt.Errorf("suppress address: %w", err)
 	}
-	return pg.Wrap("suppress address", err)
+	return added[0], nil
+}
+
+// suppress suppresses an address and reads the suppression, in a transaction.
+func suppress(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, n Suppression) ([]Suppression, error) {
+	if _, err := tx.ExecContext(ctx, suppressSQL, company, Key(n.Address), n.Reason, n.MailingID, n.Note); err != nil {
+		return nil, pg.Translate(err)
+	}
+	return find(ctx, tx, company, n)
+}
+
+func find(ctx context.Context, db sqlx.QueryerContext, company uuid.UUID, n Suppression) ([]Suppression, error) {
+	found := make([]Suppression, 1)
+	return found, pg.Translate(sqlx.GetContext(ctx, db, &found[0], findSuppressionSQL, company, Key(n.Address), n.Reason))
 }
 
 // isSuppressedSQL finds by primary key and locks nothing.
 const isSuppressedSQL = `SELECT EXISTS (SELECT FROM suppressions WHERE company_id = $1 AND address = $2 AND reason = $3)`
 
-func suppressWithinQuota(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, n Suppression) error {
+func suppressWithinQuota(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, n Suppression) ([]Suppression, error) {
 	if err := quota.Lock(ctx, tx, company); err != nil {
-		return err
+		return nil, err
 	}
-	var stands bool
-	if err := tx.GetContext(ctx, &stands, isSuppressedSQL, company, Key(n.Address), n.Reason); err != nil {
-		return pg.Translate(err)
+	var suppressed bool
+	if err := tx.GetContext(ctx, &suppressed, isSuppressedSQL, company, Key(n.Address), n.Reason); err != nil {
+		return nil, pg.Translate(err)
 	}
-	if !stands {
+	if !suppressed {
 		b, err := quota.OpenBudget(ctx, tx, company, nil, false)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := b.Take(quota.Demand{quota.Suppressions: 1}); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	_, err := tx.ExecContext(ctx, suppressSQL, company, Key(n.Address), n.Reason, n.MailingID, n.Note)
-	return pg.Translate(err)
+	return suppress(ctx, tx, company, n)
 }
 
-// SuppressAs is Suppress by an operator.
-func (s *Store) SuppressAs(ctx context.Context, by audit.Operator, company uuid.UUID, n Suppression) error {
-	_, err := audit.ApplyOne(ctx, s.db, by, change("suppression.add", company, n.Address, n.Reason),
-		suppressSQL, company, Key(n.Address), n.Reason, n.MailingID, n.Note)
-	return pg.Wrap("suppress address", err)
+// SuppressAs is Suppress by an operator. It returns the suppression as the commit leaves it.
+func (s *Store) SuppressAs(ctx context.Context, by audit.Operator, company uuid.UUID, n Suppression) (Suppression, error) {
+	var added []Suppression
+	changed, err := audit.Apply(ctx, s.db, by, change("suppression.add", company, n.Address, n.Reason), func(tx *sqlx.Tx, _ *audit.Change) (err error) {
+		if _, err := audit.Affected(tx.ExecContext(ctx, suppressSQL, company, Key(n.Address), n.Reason, n.MailingID, n.Note)); err != nil {
+			return err
+		}
+		added, err = find(ctx, tx, company, n)
+		return err
+	})
+	if err == nil && !changed { // it was suppressed already
+		added, err = find(ctx, s.db, company, n)
+	}
+	if err != nil {
+		return Suppression{}, fmt.Errorf("suppress address: %w", err)
+	}
+	return added[0], nil
 }
 
 // UnsuppressAs is Unsuppress by an operator.

@@ -115,17 +115,11 @@ func suppressFor(ctx context.Context, c *command.Invocation, s *store.Store, o *
 	if by.Reason != "" {
 		n.Note = &by.Reason
 	}
-	if err := s.SuppressAs(ctx, by, company.ID, n); err != nil {
-		return nil, err
-	}
-	stands, err := s.Suppressions(ctx, company.ID, store.SuppressionFilter{Address: address, Reason: n.Reason, Limit: 1})
-	if err == nil && len(stands) == 0 {
-		err = errors.New("it was removed concurrently")
-	}
+	added, err := s.SuppressAs(ctx, by, company.ID, n)
 	if err != nil {
 		return nil, err
 	}
-	return suppressed{viewSuppression(stands[0], false), company.Name}, nil
+	return suppressed{viewSuppression(added, false), company.Name}, nil
 }
 
 // unsuppressFor removes a suppression, as an operator.

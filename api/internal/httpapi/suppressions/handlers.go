@@ -14,7 +14,7 @@ import (
 
 // Store is the part of *store.Store that requests about suppressions use.
 type Store interface {
-	AddSuppression(ctx context.Context, company uuid.UUID, s store.Suppression) error
+	AddSuppression(ctx context.Context, company uuid.UUID, s store.Suppression) (store.Suppression, error)
 	Unsuppress(ctx context.Context, company uuid.UUID, address string, reason store.SuppressionReason) error
 	Suppressions(ctx context.Context, company uuid.UUID, f store.SuppressionFilter) ([]store.Suppression, error)
 }

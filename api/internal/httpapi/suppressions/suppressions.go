@@ -52,19 +52,12 @@ func (h *Handlers) Add(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	company := reqctx.CompanyOf(c)
 	s := store.Suppression{Address: address, Reason: store.SuppressionReason(strictjson.Or(request.Reason, string(store.Manual))), Note: request.Note}
-	if err := h.store.AddSuppression(c.Request.Context(), company, s); err != nil {
+	added, err := h.store.AddSuppression(c.Request.Context(), reqctx.CompanyOf(c), s)
+	if err != nil {
 		return err
 	}
-	stands, err := h.store.Suppressions(c.Request.Context(), company, store.SuppressionFilter{Address: s.Address, Reason: s.Reason, Limit: 1})
-	switch {
-	case err != nil:
-		return err
-	case len(stands) == 0:
-		return noSuchSuppression // removed concurrently
-	}
-	c.JSON(http.StatusOK, answerOf(stands[0]))
+	c.JSON(http.StatusOK, answerOf(added))
 	return nil
 }
 
