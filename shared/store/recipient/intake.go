@@ -38,8 +38,9 @@ type NewRecipient struct {
 // AcceptRecipients commits the recipients and returns nil: after that, none of them can be lost,
 // and an email may name them before RabbitMQ has delivered them.
 //
-// Errors are those of outbox.Accepter.Accept: *idempotency.UsedError, *quota.Error, lane.ErrNone, idempotency.ErrInProgress, pg.ErrBusy,
-// pg.ErrUnavailable (nothing written), pg.ErrUnknownOutcome (call outbox.Store.Exists with the first OutboxID).
+// The errors are those of outbox.Accepter.Accept: *idempotency.UsedError, *quota.Error, lane.ErrNone,
+// idempotency.ErrInProgress, pg.ErrBusy, pg.ErrUnavailable (nothing was written), and pg.ErrUnknownOutcome (call
+// outbox.Store.Exists with the first OutboxID).
 func (s *Store) AcceptRecipients(ctx context.Context, r NewRecipients) error {
 	rows, err := intakeRows(r)
 	if err != nil {
