@@ -102,9 +102,8 @@ func (t Transition) encoded() (Transition, error) {
 	return t, nil
 }
 
-// waits returns where the email waits for its due time: "outbox" for the dispatcher or another
-// loop, "queue" with a task that runs then, "" if its status has no due time and the row
-// keeps the one it had.
+// waits returns where the email waits for its due time: "outbox" for the dispatcher or another loop, "queue" with a
+// task that runs then, or "" if its status has no due time and next_at stays unchanged.
 func (t *Transition) waits() string {
 	switch {
 	case t.Status == email.RetryScheduled && t.TaskWaits:
