@@ -137,7 +137,7 @@ func codeOfReason(reason string) string { return strings.ToUpper(reason) }
 type verdictPager struct {
 	fetch func(afterLine int) (page []RejectedLine, last bool, err error)
 	page  []RejectedLine
-	line  int // of the last one taken
+	line  int // of the last one returned
 	ended bool
 }
 
