@@ -19,16 +19,15 @@ import (
 type Reason string
 
 const (
-	// Unsubscribed stops mailings to the address, not single emails: an
-	// invoice is not what a person unsubscribes from.
+	// Unsubscribed stops mailings to the address, but not single emails such as invoices.
 	Unsubscribed Reason = "UNSUBSCRIBE"
-	// Bounced, Complained and Manual keep everything from it.
+	// Bounced, Complained and Manual stop all emails to the address.
 	Bounced    Reason = "BOUNCE"
 	Complained Reason = "COMPLAINT"
 	Manual     Reason = "MANUAL"
 )
 
-// Reasons lists all of them.
+// Reasons returns all reasons.
 func Reasons() []Reason {
 	return []Reason{Unsubscribed, Bounced, Complained, Manual}
 }
@@ -38,25 +37,25 @@ func Reasons() []Reason {
 type Suppression struct {
 	Address   string     `db:"address"` // lower case
 	Reason    Reason     `db:"reason"`
-	MailingID *uuid.UUID `db:"mailing_id"` // whose unsubscribe link it was
+	MailingID *uuid.UUID `db:"mailing_id"` // the mailing whose unsubscribe link was used
 	Note      *string    `db:"note"`
 	CreatedAt time.Time  `db:"created_at"`
 }
 
-// Key is the form in which addresses are compared: in lower case as a
-// whole. Hosts that tell Ana@ from ana@ are not worth writing to somebody who said no.
+// Key returns the form in which addresses are compared: all in lower case. A host may distinguish
+// Ana@ from ana@, but a suppression must also stop an email to the other spelling.
 func Key(address string) string { return strings.ToLower(address) }
 
-// suppressSQL locks at most the one row that it finds by primary key. It keeps the
-// first date and the newest note; it updates no row that has these values already.
+// suppressSQL locks at most the one row that it finds by primary key. It keeps the first date and
+// the newest note. It does not update a row that already has the note.
 const suppressSQL = `
 INSERT INTO suppressions AS s (company_id, address, reason, mailing_id, note) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (company_id, address, reason) DO UPDATE SET note = excluded.note
 WHERE excluded.note IS NOT NULL AND excluded.note IS DISTINCT FROM s.note`
 
-// Suppress keeps the company's emails from an address from now on. Those in the
-// outbox are stopped too, when a worker takes them. No quota keeps a reader who
-// unsubscribes, or the provider's feedback, from it.
+// Suppress stops the company's emails to an address. A worker also stops those that are in the
+// outbox already, when it processes them. Suppress ignores the quota of suppressions, so that
+// recipients can always unsubscribe and the provider's feedback is always applied.
 func (s *Store) Suppress(ctx context.Context, company uuid.UUID, n Suppression) error {
 	address := Key(n.Address)
 	if _, err := s.db.ChangeBounded(ctx, pg.HeldRow{Company: company, Name: address}, suppressSQL, company, address, n.Reason, n.MailingID, n.Note); err != nil {
@@ -65,12 +64,13 @@ func (s *Store) Suppress(ctx context.Context, company uuid.UUID, n Suppression) 
 	return nil
 }
 
-// findSuppressionSQL finds by primary key and locks nothing.
+// findSuppressionSQL finds the row by primary key and locks nothing.
 const findSuppressionSQL = `
 SELECT address, reason, mailing_id, note, created_at FROM suppressions WHERE company_id = $1 AND address = $2 AND reason = $3`
 
-// AddSuppression is Suppress for a tenant, whom the quota of suppressions binds: *quota.Error.
-// What was suppressed already takes no room. It returns the suppression as the commit leaves it.
+// AddSuppression is Suppress for a request of a tenant, and returns the committed suppression. It returns
+// *quota.Error if the quota of suppressions would be exceeded. An existing suppression can always be
+// added again.
 func (s *Store) AddSuppression(ctx context.Context, company uuid.UUID, n Suppression) (Suppression, error) {
 	near, err := s.quotas.Near(ctx, company, quota.Demand{quota.Suppressions: 1})
 	var added []Suppression
@@ -103,7 +103,7 @@ func find(ctx context.Context, db sqlx.QueryerContext, company uuid.UUID, n Supp
 	return found, pg.Translate(sqlx.GetContext(ctx, db, &found[0], findSuppressionSQL, company, Key(n.Address), n.Reason))
 }
 
-// isSuppressedSQL finds by primary key and locks nothing.
+// isSuppressedSQL finds the row by primary key and locks nothing.
 const isSuppressedSQL = `SELECT EXISTS (SELECT FROM suppressions WHERE company_id = $1 AND address = $2 AND reason = $3)`
 
 func suppressWithinQuota(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, n Suppression) ([]Suppression, error) {
@@ -126,7 +126,7 @@ func suppressWithinQuota(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, n 
 	return suppress(ctx, tx, company, n)
 }
 
-// SuppressAs is Suppress by an operator. It returns the suppression as the commit leaves it.
+// SuppressAs is Suppress by an operator. It returns the committed suppression.
 func (s *Store) SuppressAs(ctx context.Context, by audit.Operator, company uuid.UUID, n Suppression) (Suppression, error) {
 	var added []Suppression
 	changed, err := audit.Apply(ctx, s.db, by, change("suppression.add", company, n.Address, n.Reason), func(tx *sqlx.Tx, _ *audit.Change) (err error) {
@@ -151,7 +151,7 @@ func (s *Store) UnsuppressAs(ctx context.Context, by audit.Operator, company uui
 		unsuppressSQL, company, Key(address), reason)))
 }
 
-// change contains only the masked address: an audit
+// change returns the audit entry's change. It contains only the masked address, because an audit
 // entry outlives the suppression.
 func change(action string, company uuid.UUID, address string, reason Reason) audit.Change {
 	a := audit.Change{Action: action, Company: company, Details: map[string]any{"address": email.MaskAddress(Key(address))}}
@@ -161,15 +161,15 @@ func change(action string, company uuid.UUID, address string, reason Reason) aud
 	return a
 }
 
-// suppressAllSQL is suppressSQL for several addresses, in their order, so that two
-// commits with the same ones wait for each other.
+// suppressAllSQL is suppressSQL for several addresses. It locks them in sorted order, so that two
+// transactions with the same addresses do not deadlock.
 const suppressAllSQL = `
 INSERT INTO suppressions (company_id, address, reason, note)
 SELECT $1, address, $3, $4 FROM unnest($2::text[]) AS address ORDER BY address
 ON CONFLICT (company_id, address, reason) DO UPDATE SET note = coalesce(excluded.note, suppressions.note)`
 
-// AddAll suppresses addresses, which are in the form of Key, in a transaction of the caller's, and returns
-// their number. "" = no note.
+// AddAll suppresses addresses, which are in the form of Key, in the caller's transaction, and returns
+// their number. told is the note; "" = none.
 func AddAll(
 	ctx context.Context, tx *sqlx.Tx, company uuid.UUID, addresses []string, reason Reason, told string,
 ) (int, error) {
@@ -186,12 +186,12 @@ func AddAll(
 	return len(addresses), nil
 }
 
-// unsuppressSQL finds by the first columns of the primary key and locks the rows of
+// unsuppressSQL finds rows by the first columns of the primary key and locks the rows of
 // one address, four at most.
 const unsuppressSQL = `
 DELETE FROM suppressions WHERE company_id = $1 AND address = $2 AND ($3 = '' OR reason = $3)`
 
-// Unsuppress takes a suppression back, all of the address's when reason is "".
+// Unsuppress deletes a suppression, or all suppressions of the address if reason is "". It returns
 // pg.ErrNotFound if there is none.
 func (s *Store) Unsuppress(ctx context.Context, company uuid.UUID, address string, reason Reason) error {
 	address = Key(address)
@@ -214,12 +214,12 @@ SELECT address, reason, mailing_id, note, created_at FROM suppressions
 WHERE company_id = $1 AND created_at >= $7 AND (created_at, address, reason) > ($8, $2, $3) AND ($4 = '' OR address = $4) AND ($5 = '' OR reason = $5)
 ORDER BY created_at, address, reason LIMIT $6`
 
-// Filter selects suppressions to list: those after After, of an
-// address, with a reason. Zero fields select all. With CreatedAfter they are listed in the
-// order of their creation, those created at that time or later.
+// Filter selects suppressions to list; zero fields do not filter. AfterAddress and AfterReason are
+// those of the last suppression of the previous page. With CreatedAfter, suppressions created at that
+// time or later are listed in the order of their creation.
 type Filter struct {
 	CreatedAfter time.Time
-	AfterTime    time.Time // the creation of the last one; only with CreatedAfter
+	AfterTime    time.Time // creation time of the last one of the previous page; only with CreatedAfter
 	AfterAddress string
 	AfterReason  Reason
 	Address      string
@@ -234,7 +234,7 @@ func (s *Store) Suppressions(ctx context.Context, company uuid.UUID, f Filter) (
 	if !f.CreatedAfter.IsZero() {
 		after := f.AfterTime
 		if after.IsZero() {
-			after = f.CreatedAfter // every address is behind ""
+			after = f.CreatedAfter // every address is greater than ""
 		}
 		statement, parameters = newSuppressionsSQL, append(parameters, f.CreatedAfter, after)
 	}
