@@ -140,7 +140,7 @@ func appendCopied(rows []byte, b byte) []byte {
 	return append(rows, b)
 }
 
-// EndRow may return an error of earlier rows.
+// EndRow ends a row. It may return an error of earlier rows.
 func (c *Copy) EndRow(ctx context.Context) error {
 	c.rows[len(c.rows)-1] = '\n'
 	if len(c.rows) < copyPiece {

@@ -120,7 +120,7 @@ func (s *Subscription) run(ctx context.Context) {
 			}
 			select {
 			case s.woken <- struct{}{}:
-			default: // one is waiting already
+			default: // a value is pending already
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func keepAlive(ctx context.Context, listener *pq.Listener) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			_ = listener.Ping() // a failure makes the listener connect again
+			_ = listener.Ping() // after a failure the listener reconnects
 		}
 	}
 }
@@ -144,10 +144,10 @@ func (s *Subscription) report(event pq.ListenerEventType, err error) {
 	case pq.ListenerEventDisconnected:
 		s.connected(false)
 		s.log.Warn("not listening to a channel of Postgres: polling instead", "about", s.channel.About, "error", err)
-	case pq.ListenerEventReconnected: // it listens to the same channel again
+	case pq.ListenerEventReconnected: // the listener has subscribed to the channel again
 		s.connected(true)
 		s.log.Info("listening to a channel of Postgres", "about", s.channel.About)
-	case pq.ListenerEventConnected: // and begins to listen
+	case pq.ListenerEventConnected: // the listener subscribes next
 		s.log.Info("listening to a channel of Postgres", "about", s.channel.About)
 	}
 }

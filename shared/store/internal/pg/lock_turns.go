@@ -124,7 +124,7 @@ func (w *waits) try(ctx context.Context, row HeldRow) (bool, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.turns.remove(mine) { // its turn came at the same moment
+	if !w.turns.remove(mine) { // the request got its result at the same moment
 		return <-mine.ready, nil
 	}
 	defer w.forget(row.Company)

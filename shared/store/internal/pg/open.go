@@ -21,7 +21,7 @@ type DB struct {
 	options   Options
 }
 
-// Options bound one process's use of Postgres.
+// Options limits one process's use of Postgres.
 type Options struct {
 	// MaxConns is how many connections may be open at once (0 means 16).
 	MaxConns int
