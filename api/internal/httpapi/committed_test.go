@@ -74,6 +74,8 @@ func TestCommitted_DatabaseIsLost(t *testing.T) {
 		{call{Method: http.MethodPost, Path: "/v1/dead-letters/" + letters[1] + "/discard"}, "", http.StatusOK, `"resolution":"discarded"`},
 		{call{Method: http.MethodPost, Path: "/v1/dead-letters/retry", Body: `{}`}, "", http.StatusAccepted, `"matched":1`},
 		{call{Method: http.MethodPost, Path: "/v1/suppressions", Body: `{"address": "Ana@example.com", "note": "by phone"}`}, "", http.StatusOK, `"note":"by phone"`},
+		{call{Method: http.MethodPost, Path: "/v1/templates", Body: `{"name": "hello", "subject": "Olá", "text": "Olá"}`}, "", http.StatusCreated, `"version":1`},
+		{call{Method: http.MethodPost, Path: "/v1/templates/hello/publish", Body: `{"version": 1}`}, "", http.StatusOK, `"published":true`},
 		{call{Method: http.MethodPost, Path: mailing + "/pause"}, "", http.StatusOK, `"status":"PAUSED"`},
 		{call{Method: http.MethodPost, Path: mailing + "/resume"}, "", http.StatusOK, `"status":"QUEUED"`},
 	} {

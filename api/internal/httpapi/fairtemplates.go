@@ -28,16 +28,16 @@ func (f fairTemplates) Find(ctx context.Context, company uuid.UUID, id stored.ID
 	return slots.Run(ctx, f.fair.ForLookUp(), company, func() (stored.Version, error) { return f.TemplateStore.Find(ctx, company, id, version) })
 }
 
-func (f fairTemplates) Create(ctx context.Context, company uuid.UUID, actor string, v stored.Version, publish bool) (number int, made bool, err error) {
+func (f fairTemplates) Create(ctx context.Context, company uuid.UUID, actor string, v stored.Version, publish bool) (created stored.Version, made bool, err error) {
 	err = f.fair.Do(ctx, company, func() error {
-		number, made, err = f.TemplateStore.Create(ctx, company, actor, v, publish)
+		created, made, err = f.TemplateStore.Create(ctx, company, actor, v, publish)
 		return err
 	})
-	return number, made, err
+	return created, made, err
 }
 
-func (f fairTemplates) Publish(ctx context.Context, company uuid.UUID, actor string, id stored.ID, version int) error {
-	return f.fair.Do(ctx, company, func() error { return f.TemplateStore.Publish(ctx, company, actor, id, version) })
+func (f fairTemplates) Publish(ctx context.Context, company uuid.UUID, actor string, id stored.ID, version int) (stored.Version, error) {
+	return slots.Run(ctx, f.fair, company, func() (stored.Version, error) { return f.TemplateStore.Publish(ctx, company, actor, id, version) })
 }
 
 func (f fairTemplates) Delete(ctx context.Context, company uuid.UUID, actor string, id stored.ID) error {

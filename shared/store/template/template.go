@@ -120,9 +120,9 @@ UPDATE templates t SET published = $4, updated_at = now()
 WHERE t.company_id = $1 AND t.name = $2 AND t.locale = $3 AND t.deleted_at IS NULL AND t.published IS DISTINCT FROM $4 AND EXISTS (
     SELECT FROM template_versions v WHERE v.company_id = $1 AND v.name = $2 AND v.locale = $3 AND v.version = $4)`
 
-// Create stores a new version and returns its number; the newest one's, and made = false, if that has the same
+// Create stores a new version and returns it; the newest one, and made = false, if that has the same
 // content. publish makes it the published version. ErrFull: the company has too many.
-func (s *Store) Create(ctx context.Context, company uuid.UUID, actor string, v Version, publish bool) (number int, made bool, err error) {
+func (s *Store) Create(ctx context.Context, company uuid.UUID, actor string, v Version, publish bool) (stored Version, made bool, err error) {
 	err = s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 		var totals struct{ Versions, Bytes int64 }
 		if err := tx.GetContext(ctx, &totals, lockTotalsSQL, company); err != nil {
@@ -133,7 +133,7 @@ func (s *Store) Create(ctx context.Context, company uuid.UUID, actor string, v V
 			SHA256    []byte `db:"sha256"`
 			Published bool
 		}
-		sum := v.sum()
+		id, number, sum := ID{v.Name, v.Locale}, 0, v.sum()
 		err := pg.Translate(tx.GetContext(ctx, &latest, latestSQL, company, v.Name, v.Locale))
 		switch {
 		case err == nil && string(latest.SHA256) == string(sum):
@@ -150,15 +150,18 @@ func (s *Store) Create(ctx context.Context, company uuid.UUID, actor string, v V
 			return err
 		}
 		if publish {
-			_, err := publishIn(ctx, tx, company, actor, ID{v.Name, v.Locale}, number)
-			return err
+			if _, err := publishIn(ctx, tx, company, actor, id, number); err != nil {
+				return err
+			}
 		}
-		return nil
+		// Before the commit: a read after it could fail and hide that the version is stored.
+		stored, err = find(ctx, tx, company, id, number)
+		return err
 	})
 	if err != nil {
-		return 0, false, fmt.Errorf("create template version: %w", err)
+		return Version{}, false, fmt.Errorf("create template version: %w", err)
 	}
-	return number, made, nil
+	return stored, made, nil
 }
 
 func insert(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, actor string, v Version, sum []byte) (number int, err error) {
@@ -196,13 +199,20 @@ func publishIn(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, actor string
 	return err == nil, err
 }
 
-// Publish makes a version the one that is sent when no version is given. It is idempotent: only a change is
-// recorded. An unknown version changes nothing.
-func (s *Store) Publish(ctx context.Context, company uuid.UUID, actor string, id ID, version int) error {
-	return pg.Wrap("publish template", s.db.InTx(ctx, func(tx *sqlx.Tx) error {
-		_, err := publishIn(ctx, tx, company, actor, id, version)
+// Publish makes a version the one that is sent when no version is given, and returns it. It is idempotent: only a change is
+// recorded. pg.ErrNotFound: there is no such version, and nothing was changed.
+func (s *Store) Publish(ctx context.Context, company uuid.UUID, actor string, id ID, version int) (published Version, err error) {
+	err = s.db.InTx(ctx, func(tx *sqlx.Tx) (err error) {
+		if _, err := publishIn(ctx, tx, company, actor, id, version); err != nil {
+			return err
+		}
+		published, err = find(ctx, tx, company, id, version)
 		return err
-	}))
+	})
+	if err != nil {
+		return Version{}, fmt.Errorf("publish template: %w", err)
+	}
+	return published, nil
 }
 
 const (
@@ -272,8 +282,13 @@ WHERE v.company_id = $1 AND v.name = $2 AND v.locale = $3 AND v.version = $4`
 
 // Find returns one version, or pg.ErrNotFound.
 func (s *Store) Find(ctx context.Context, company uuid.UUID, id ID, version int) (Version, error) {
+	return find(ctx, s.db, company, id, version)
+}
+
+// find is Find on connections or in a transaction.
+func find(ctx context.Context, db sqlx.QueryerContext, company uuid.UUID, id ID, version int) (Version, error) {
 	var v Version
-	if err := s.db.Get(ctx, &v, findVersionSQL, company, id.Name, id.Locale, version); err != nil {
+	if err := sqlx.GetContext(ctx, db, &v, findVersionSQL, company, id.Name, id.Locale, version); err != nil {
 		return Version{}, fmt.Errorf("find template version: %w", pg.Translate(err))
 	}
 	return v, nil

@@ -69,11 +69,11 @@ func TestCreate_AtOnce(t *testing.T) {
 	numbers := make(chan int, 8)
 	for i := range cap(numbers) {
 		go func() {
-			number, _, err := s.Create(context.WithoutCancel(t.Context()), company, "key:k", hello(strings.Repeat("a", i+1)), false)
+			made, _, err := s.Create(context.WithoutCancel(t.Context()), company, "key:k", hello(strings.Repeat("a", i+1)), false)
 			if err != nil {
 				t.Error(err)
 			}
-			numbers <- number
+			numbers <- made.Version
 		}()
 	}
 	seen := map[int]bool{}
@@ -184,13 +184,19 @@ func TestPublish_DuringDelete(t *testing.T) {
 	deleted, published := make(chan error, 1), make(chan error, 1)
 	go func() { deleted <- s.Delete(ctx, company, "key:k", template.ID{Name: "hello"}) }()
 	storetest.WaitBlocked(t, d, 1)
-	go func() { published <- s.Publish(ctx, company, "key:k", template.ID{Name: "hello"}, 1) }()
+	go func() {
+		_, err := s.Publish(ctx, company, "key:k", template.ID{Name: "hello"}, 1)
+		published <- err
+	}()
 	storetest.WaitBlocked(t, d, 2)
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(<-deleted, <-published); err != nil {
+	if err := <-deleted; err != nil {
 		t.Error(err)
+	}
+	if err := <-published; !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("published: %v", err)
 	}
 	if _, version, err := s.Resolve(t.Context(), company, "hello", []string{""}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("version %d is published, %v", version, err)

@@ -20,8 +20,8 @@ const Path = "/v1/templates"
 // Store is the part of *stored.Store that requests about templates use.
 type Store interface {
 	Find(ctx context.Context, company uuid.UUID, id stored.ID, version int) (stored.Version, error)
-	Create(ctx context.Context, company uuid.UUID, actor string, v stored.Version, publish bool) (number int, made bool, err error)
-	Publish(ctx context.Context, company uuid.UUID, actor string, id stored.ID, version int) error
+	Create(ctx context.Context, company uuid.UUID, actor string, v stored.Version, publish bool) (created stored.Version, made bool, err error)
+	Publish(ctx context.Context, company uuid.UUID, actor string, id stored.ID, version int) (stored.Version, error)
 	Delete(ctx context.Context, company uuid.UUID, actor string, id stored.ID) error
 	List(ctx context.Context, company uuid.UUID, after stored.ID, name string, limit int) ([]stored.Summary, error)
 	History(ctx context.Context, company uuid.UUID, name string, limit int) ([]stored.Event, error)

@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
 
 	"email-gateway/api/internal/httpapi/problem"
 	"email-gateway/api/internal/httpapi/query"
@@ -91,7 +93,11 @@ func (h *Handlers) Create(c *gin.Context) error {
 	if err != nil {
 		return fmt.Errorf("encode variables: %w", err)
 	}
-	number, made, err := h.store.Create(c.Request.Context(), v.Caller.CompanyID, "key:"+v.Caller.KeyID, stored.Version{
+	keep, err := reserve(c)
+	if err != nil {
+		return err
+	}
+	created, made, err := h.store.Create(c.Request.Context(), v.Caller.CompanyID, "key:"+v.Caller.KeyID, stored.Version{
 		Name: id.Name, Locale: id.Locale, Subject: source.Subject, HTML: source.HTML, Text: source.Text, Variables: string(variables),
 	}, strictjson.Or(request.Publish, false))
 	switch {
@@ -104,30 +110,25 @@ func (h *Handlers) Create(c *gin.Context) error {
 	if made {
 		status = http.StatusCreated
 	}
-	return h.answerVersion(c, status, id, number)
+	return answerVersion(c, status, created, keep)
 }
 
-// answerVersion responds with a version. Its memory is that of the request's room until the client has read it.
-func (h *Handlers) answerVersion(c *gin.Context, status int, id stored.ID, number int) error {
-	ctx, company := c.Request.Context(), reqctx.CompanyOf(c)
-	keep, err := reqbody.RoomOf(ctx).Reserve(ctx, versionRoom)
-	if err != nil {
-		return err
-	}
-	found, err := h.store.Find(ctx, company, id, number)
-	if errors.Is(err, store.ErrNotFound) {
-		return noSuchTemplate
-	}
-	if err != nil {
-		return err
-	}
-	source, err := templates.SourceOf(found)
+// reserve reserves memory for a response with a version, from the request's room, and before the version is written: the answer
+// must not fail once the change is committed. keep keeps what the response needs until the client has read it.
+func reserve(c *gin.Context) (keep func(bytes int64), err error) {
+	ctx := c.Request.Context()
+	return reqbody.RoomOf(ctx).Reserve(ctx, versionRoom)
+}
+
+// answerVersion responds with a version.
+func answerVersion(c *gin.Context, status int, v stored.Version, keep func(bytes int64)) error {
+	source, err := templates.SourceOf(v)
 	if err != nil {
 		return err
 	}
 	answer, err := json.Marshal(versionAnswer{
-		Name: found.Name, Locale: found.Locale, Version: found.Version, Published: found.Published, Subject: found.Subject,
-		HTML: found.HTML, Text: found.Text, Variables: source.Variables, CreatedBy: found.CreatedBy, CreatedAt: found.CreatedAt.UTC(),
+		Name: v.Name, Locale: v.Locale, Version: v.Version, Published: v.Published, Subject: v.Subject,
+		HTML: v.HTML, Text: v.Text, Variables: source.Variables, CreatedBy: v.CreatedBy, CreatedAt: v.CreatedAt.UTC(),
 	})
 	if err != nil {
 		return fmt.Errorf("encode template version: %w", err)
@@ -172,7 +173,9 @@ func (h *Handlers) ShowVersion(c *gin.Context) error {
 	if err != nil || number < 1 {
 		return noSuchTemplate
 	}
-	return h.answerVersion(c, http.StatusOK, id, int(number))
+	return h.answerFound(c, func(ctx context.Context, company uuid.UUID) (stored.Version, error) {
+		return h.store.Find(ctx, company, id, int(number))
+	})
 }
 
 // publishRequest is the body of POST /v1/templates/{name}/publish.
@@ -198,11 +201,25 @@ func (h *Handlers) Publish(c *gin.Context) error {
 	if len(wrong) > 0 {
 		return problem.Invalid(wrong)
 	}
-	v := reqctx.StateOf(c)
-	if err := h.store.Publish(c.Request.Context(), v.Caller.CompanyID, "key:"+v.Caller.KeyID, id, request.Version); err != nil {
+	return h.answerFound(c, func(ctx context.Context, company uuid.UUID) (stored.Version, error) {
+		return h.store.Publish(ctx, company, "key:"+reqctx.StateOf(c).Caller.KeyID, id, request.Version)
+	})
+}
+
+// answerFound responds with the version that do finds or publishes.
+func (h *Handlers) answerFound(c *gin.Context, do func(ctx context.Context, company uuid.UUID) (stored.Version, error)) error {
+	keep, err := reserve(c)
+	if err != nil {
 		return err
 	}
-	return h.answerVersion(c, http.StatusOK, id, request.Version)
+	found, err := do(c.Request.Context(), reqctx.CompanyOf(c))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return noSuchTemplate
+	case err != nil:
+		return err
+	}
+	return answerVersion(c, http.StatusOK, found, keep)
 }
 
 // Delete deletes a template in one locale.
