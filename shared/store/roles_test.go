@@ -30,7 +30,7 @@ var callers = map[string][]string{
 		"mailing.StartMailing", "mailing.PauseMailing", "mailing.ResumeMailing", "mailing.CancelMailing", "mailing.MoveMailing", "mailing.RetryFailedEntries", "quota.SetQuotaDefaults", "suppression.AddSuppression", "Confirm",
 		"event.Read", "event.WithEvents", "event.Before", "event.After",
 		"usage.Month", "usage.Quotas",
-		"template.Create", "template.Publish", "template.Delete", "template.Resolve", "template.Find", "template.List", "template.History",
+		"template.Create", "template.Publish", "template.Delete", "template.Resolve", "template.ResolveVersion", "template.Find", "template.List", "template.History",
 		"file.AddFile", "file.Insert", "file.UseFile", "file.Find", "file.List", "file.Attachments", "file.AttachmentsOf", "file.Hold", "file.Link",
 		"webhook.Create", "webhook.List", "webhook.Find", "webhook.Update", "webhook.Delete", "webhook.Rotate", "webhook.Enable", "webhook.Disable", "webhook.Deliveries",
 		"webhook.FindDelivery", "webhook.RetryDelivery", "webhook.CreateTest", "webhook.CreateReplay", "webhook.FindReplay",

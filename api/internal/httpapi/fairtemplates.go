@@ -24,6 +24,12 @@ func (f fairTemplates) Resolve(ctx context.Context, company uuid.UUID, name stri
 	return id, version, err
 }
 
+func (f fairTemplates) ResolveVersion(ctx context.Context, company uuid.UUID, name string, locales []string, version int) (stored.ID, error) {
+	return slots.Run(ctx, f.fair.ForLookUp(), company, func() (stored.ID, error) {
+		return f.TemplateStore.ResolveVersion(ctx, company, name, locales, version)
+	})
+}
+
 func (f fairTemplates) Find(ctx context.Context, company uuid.UUID, id stored.ID, version int) (stored.Version, error) {
 	return slots.Run(ctx, f.fair.ForLookUp(), company, func() (stored.Version, error) { return f.TemplateStore.Find(ctx, company, id, version) })
 }

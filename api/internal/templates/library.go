@@ -22,11 +22,13 @@ import (
 // Finder is the part of *stored.Store that a Library uses.
 type Finder interface {
 	Resolve(ctx context.Context, company uuid.UUID, name string, locales []string) (stored.ID, int, error)
+	ResolveVersion(ctx context.Context, company uuid.UUID, name string, locales []string, version int) (stored.ID, error)
 	Find(ctx context.Context, company uuid.UUID, id stored.ID, version int) (stored.Version, error)
 }
 
-// Library renders stored templates. It caches parsed versions; which version is published is read from the database
-// for each request, so that a publication is effective immediately.
+// Library renders stored templates. It caches parsed versions. Which version is published, and whether a version that the
+// request names still exists, is read from the database for each request: a publication or deletion by any api process is
+// effective immediately.
 type Library struct {
 	store Finder
 	cache *cache
@@ -191,27 +193,21 @@ func (l *Library) find(ctx context.Context, company uuid.UUID, field string, use
 	return Identity{id.Name, id.Locale, number}, parsed, nil, err
 }
 
-// resolve reads the published version, or a certain one, in the first locale that has it.
-func (l *Library) resolve(ctx context.Context, company uuid.UUID, use Use) (stored.ID, int, *template.Template, error) {
-	if use.Version == 0 {
-		id, number, err := l.store.Resolve(ctx, company, use.Name, Fallback(use.Locale))
-		if err != nil {
-			return stored.ID{}, 0, nil, err
-		}
-		parsed, err := l.version(ctx, company, id, number)
-		return id, number, parsed, err
+// resolve returns the published version, or the version that the request names, in the first locale that has it.
+func (l *Library) resolve(ctx context.Context, company uuid.UUID, use Use) (id stored.ID, number int, parsed *template.Template, err error) {
+	if number = use.Version; number == 0 {
+		id, number, err = l.store.Resolve(ctx, company, use.Name, Fallback(use.Locale))
+	} else {
+		id, err = l.store.ResolveVersion(ctx, company, use.Name, Fallback(use.Locale), number)
 	}
-	for _, locale := range Fallback(use.Locale) {
-		id := stored.ID{Name: use.Name, Locale: locale}
-		parsed, err := l.version(ctx, company, id, use.Version)
-		if err == nil || !errors.Is(err, store.ErrNotFound) {
-			return id, use.Version, parsed, err
-		}
+	if err != nil {
+		return stored.ID{}, 0, nil, err
 	}
-	return stored.ID{}, 0, nil, store.ErrNotFound
+	parsed, err = l.version(ctx, company, id, number)
+	return id, number, parsed, err
 }
 
-// version returns a version from the cache or the database.
+// version returns a version that the database has, from the cache if it is there.
 func (l *Library) version(ctx context.Context, company uuid.UUID, id stored.ID, number int) (*template.Template, error) {
 	key := version{company, id.Name, id.Locale, number}
 	if parsed, ok := l.cache.get(key); ok {

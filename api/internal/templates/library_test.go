@@ -22,6 +22,10 @@ func (v versions) Resolve(_ context.Context, _ uuid.UUID, name string, _ []strin
 	return stored.ID{Name: name}, 1, nil
 }
 
+func (v versions) ResolveVersion(_ context.Context, _ uuid.UUID, name string, _ []string, _ int) (stored.ID, error) {
+	return stored.ID{Name: name}, nil
+}
+
 func (v versions) Find(_ context.Context, _ uuid.UUID, id stored.ID, _ int) (stored.Version, error) {
 	return v[id.Name], nil
 }

@@ -273,6 +273,21 @@ func (s *Store) Resolve(ctx context.Context, company uuid.UUID, name string, loc
 	return ID{name, row.Locale}, row.Version, nil
 }
 
+// resolveVersionSQL finds the version by the primary key of template_versions, once per locale, and locks nothing.
+const resolveVersionSQL = `
+SELECT v.locale FROM template_versions v
+WHERE v.company_id = $1 AND v.name = $2 AND v.locale = ANY ($3) AND v.version = $4
+ORDER BY array_position($3, v.locale) LIMIT 1`
+
+// ResolveVersion returns the first of the locales in which a template has the version, or pg.ErrNotFound.
+func (s *Store) ResolveVersion(ctx context.Context, company uuid.UUID, name string, locales []string, version int) (ID, error) {
+	id := ID{Name: name}
+	if err := s.db.Get(ctx, &id.Locale, resolveVersionSQL, company, name, pq.StringArray(locales), version); err != nil {
+		return ID{}, fmt.Errorf("resolve template version: %w", pg.Translate(err))
+	}
+	return id, nil
+}
+
 // findVersionSQL finds by the primary keys of both tables and locks nothing.
 const findVersionSQL = `
 SELECT v.name, v.locale, v.version, v.subject, v.html, v.text_body, v.variables, v.created_by, v.created_at,

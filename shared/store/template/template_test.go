@@ -205,3 +205,49 @@ func TestPublish_DuringDelete(t *testing.T) {
 		t.Errorf("%d events of publications", n)
 	}
 }
+
+// A version is found in the first of the locales that has it, and no longer once its template is deleted.
+func TestResolveVersion(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	s := template.New(d.Store.DB())
+	for _, locale := range []string{"", "pt"} {
+		for _, text := range []string{"a", "b"} {
+			v := hello(text + locale)
+			v.Locale = locale
+			if locale == "pt" && text == "b" {
+				continue // the version 2 exists in the default locale only
+			}
+			if _, _, err := s.Create(t.Context(), company, "key:k", v, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, tt := range []struct {
+		company uuid.UUID
+		locales []string
+		version int
+		want    string // the locale; "none" = pg.ErrNotFound
+	}{
+		{company, []string{"pt-BR", "pt", ""}, 1, "pt"},
+		{company, []string{"pt-BR", "pt", ""}, 2, ""},
+		{company, []string{"pt"}, 2, "none"},
+		{company, []string{""}, 3, "none"},
+		{other, []string{"pt", ""}, 1, "none"},
+	} {
+		id, err := s.ResolveVersion(t.Context(), tt.company, "hello", tt.locales, tt.version)
+		if tt.want == "none" && errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil || id != (template.ID{Name: "hello", Locale: tt.want}) {
+			t.Errorf("version %d in %q: %+v, %v, want %q", tt.version, tt.locales, id, err, tt.want)
+		}
+	}
+	if err := s.Delete(t.Context(), company, "key:k", template.ID{Name: "hello", Locale: "pt"}); err != nil {
+		t.Fatal(err)
+	}
+	if id, err := s.ResolveVersion(t.Context(), company, "hello", []string{"pt", ""}, 1); err != nil || id.Locale != "" {
+		t.Errorf("after the deletion of pt: %+v, %v", id, err)
+	}
+}
