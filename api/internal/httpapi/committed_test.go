@@ -135,3 +135,57 @@ func TestCommitted_SlotsAreBusy(t *testing.T) {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 }
+
+// Answers of Postgres to the statement that commits are lost. The driver runs it again, and it makes the change once. If every
+// answer is lost, the api says that the change may have been made.
+func TestCommitted_LostAnswers(t *testing.T) {
+	t.Parallel()
+	g, w := startWhollyBehind(t)
+	for _, times := range []int{1, 2, 50} {
+		id, first := g.webhook(t, `{"url": "https://erp.acme.example/hooks"}`)
+		endpoints := g.count(t, `SELECT count(*) FROM webhook_endpoints`)
+		for _, tt := range []struct {
+			path, body, lost string
+			status, made     int
+		}{
+			{webhooksPath, `{"url": "https://erp.acme.example/v2"}`, "INSERT INTO webhook_endpoints", http.StatusCreated, 1},
+			{webhooksPath + "/" + id + "/rotate-secret", "", "UPDATE webhook_endpoints SET\n    old_secret_enc", http.StatusOK, 0},
+		} {
+			w.dropResponses(tt.lost, times)
+			r := g.post(t, tt.path, tt.body)
+			if w.dropResponses("", 0) == times {
+				t.Errorf("%s: no answer was lost", tt.path)
+			}
+			endpoints += tt.made
+			if n := g.count(t, `SELECT count(*) FROM webhook_endpoints`); n != endpoints {
+				t.Errorf("%s: %d endpoints, want %d", tt.path, n, endpoints)
+			}
+			switch {
+			case r.Status == tt.status:
+				shown, _ := r.json(t)["id"].(string)
+				if secret := g.secret(t, "secret_enc", shown); secret != r.json(t)["secret"] {
+					t.Errorf("%s: the secret is not the one that is shown", tt.path)
+				}
+			case times < 50 || r.Status != http.StatusServiceUnavailable || !strings.Contains(r.problem(t).Detail, "may have been made"):
+				t.Errorf("%s, %d times: %d %s", tt.path, times, r.Status, r.Body)
+			}
+		}
+		if old := g.secret(t, "old_secret_enc", id); old != first {
+			t.Errorf("%d times: the replaced secret does not sign any more", times)
+		}
+	}
+}
+
+// secret decrypts a stored secret of an endpoint.
+func (g *gateway) secret(tb testing.TB, column, endpoint string) string {
+	tb.Helper()
+	var encrypted []byte
+	if err := g.SQL.QueryRowContext(tb.Context(), `SELECT `+column+` FROM webhook_endpoints WHERE id = $1`, endpoint).Scan(&encrypted); err != nil {
+		tb.Fatal(err)
+	}
+	text, err := g.Ring.Open(g.Company, encrypted)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return text
+}

@@ -93,10 +93,12 @@ func (h *Handlers) replay(c *gin.Context, action store.ReplayAction) error {
 		ID: id, CompanyID: &v.Caller.CompanyID, Action: action, Filter: filter, Actor: actorOf(v), RequestID: v.RequestID,
 		Note: strictjson.Or(request.Note, ""), Most: strictjson.Or(request.Limit, 0), Rate: strictjson.Or(request.Rate, defaultReplayRate),
 	})
-	if errors.Is(err, store.ErrTooManyReplays) {
+	switch {
+	case errors.Is(err, store.ErrTooManyReplays):
 		return tooManyReplays
-	}
-	if err != nil {
+	case errors.Is(err, store.ErrUnknownOutcome): // also if only the standby did not confirm it
+		return fmt.Errorf("%w: %w", problem.Unconfirmed, err)
+	case err != nil:
 		return err
 	}
 	c.Header("Location", ReplayPath+made.ID.String())

@@ -79,8 +79,9 @@ func Of(err error) Problem {
 		return allBusy
 	case errors.Is(err, store.ErrUnreplicated):
 		return Problem{Status: http.StatusServiceUnavailable, Code: "DATABASE_UNAVAILABLE", Detail: "no standby confirms commits of the database: repeat the request after Retry-After", RetryAfter: 5 * time.Second}
-	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknownOutcome),
-		errors.Is(err, store.ErrNotMigrated), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, store.ErrUnknownOutcome):
+		return Unconfirmed
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrNotMigrated), errors.Is(err, context.DeadlineExceeded):
 		return Problem{Status: http.StatusServiceUnavailable, Code: "DATABASE_UNAVAILABLE", Detail: "the database cannot be reached: repeat the request after Retry-After", RetryAfter: 5 * time.Second}
 	case errors.Is(err, context.Canceled):
 		return Problem{Status: StatusClientGone, Code: "CLIENT_GONE", Detail: "the client disconnected"}

@@ -16,6 +16,12 @@ var (
 	SameKeyInProgress = Problem{Status: http.StatusConflict, Code: "IDEMPOTENCY_IN_PROGRESS", Detail: "a request with this Idempotency-Key is in progress: repeat this one after Retry-After", RetryAfter: time.Second}
 )
 
+// Unconfirmed: the outcome of a change is unknown. A change that makes something new each time must not be repeated blindly.
+var Unconfirmed = Problem{
+	Status: http.StatusServiceUnavailable, Code: "DATABASE_UNAVAILABLE", RetryAfter: 5 * time.Second,
+	Detail: "the database did not confirm the change, which may have been made: look up whether it was before you repeat the request",
+}
+
 // tooManyAtOnce: the company's own requests use all its slots.
 var tooManyAtOnce = Problem{
 	Status: http.StatusTooManyRequests, Code: "RATE_LIMITED", Detail: "the company has too many requests in progress: repeat this one after Retry-After", RetryAfter: time.Second,
