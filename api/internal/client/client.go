@@ -89,10 +89,17 @@ func (c *Client) Health(ctx context.Context, out any) error {
 }
 
 // Post sends in as JSON, or no body if it is nil, and decodes the response into out. once is an
-// Idempotency-Key, or ""; with one, the request is retried automatically if there is no
-// response.
+// Idempotency-Key, or ""; with one, the request is retried automatically if it was rejected or there is no
+// response. Without one it is never sent again.
 func (c *Client) Post(ctx context.Context, path string, in, out any, once string) error {
 	return c.post(ctx, request{path: path, once: once, repeatable: once != ""}, in, out)
+}
+
+// PostStep posts to a path that takes a step of an object, such as pausing a mailing, and decodes the response into out. The
+// api refuses a step that it has taken already, so the request is retried automatically after 429, but not if there is no
+// response: the answer would then be the refusal.
+func (c *Client) PostStep(ctx context.Context, path string, out any) error {
+	return c.post(ctx, request{path: path, guarded: true}, nil, out)
 }
 
 // PostQuery is Post with a query.
@@ -128,9 +135,9 @@ func (c *Client) Patch(ctx context.Context, path string, in, out any) error {
 	return c.call(ctx, request{method: http.MethodPatch, path: path, body: body, repeatable: true}, out)
 }
 
-// Delete sends a DELETE request.
+// Delete sends a DELETE request. It is retried as that of PostStep.
 func (c *Client) Delete(ctx context.Context, path string, query url.Values) error {
-	return c.call(ctx, request{method: http.MethodDelete, path: path, query: query}, nil)
+	return c.call(ctx, request{method: http.MethodDelete, path: path, query: query, guarded: true}, nil)
 }
 
 // request is a request whose body is small enough to be sent again.
@@ -140,10 +147,12 @@ type request struct {
 	body         []byte // JSON; nil = none
 	once         string
 	repeatable   bool // idempotent
+	guarded      bool // a second run is refused: it changes nothing that the first one has changed
 }
 
-// call sends the request until there is a response. It retries after 429 and 503 with
-// Retry-After, for up to a minute, but not if a quota is exceeded.
+// call sends a repeatable request until there is a response. It retries after 429 and 503 with
+// Retry-After, for up to a minute, but not if a quota is exceeded. It retries a guarded request after 429 only, and others,
+// each run of which makes something new, never.
 func (c *Client) call(ctx context.Context, r request, out any) error {
 	began := time.Now()
 	for {
@@ -165,7 +174,7 @@ func (r request) pause(err error) (time.Duration, bool) {
 	var refused *Problem
 	var silent *UnreachableError
 	switch {
-	case errors.As(err, &refused) && refused.Status == http.StatusTooManyRequests && refused.Code != "QUOTA_EXCEEDED",
+	case errors.As(err, &refused) && (r.repeatable || r.guarded) && refused.Status == http.StatusTooManyRequests && refused.Code != "QUOTA_EXCEEDED",
 		errors.As(err, &refused) && r.repeatable && refused.Status == http.StatusServiceUnavailable && refused.RetryAfter > 0:
 		return max(refused.RetryAfter, time.Second), true
 	case errors.As(err, &silent) && r.repeatable && silent.Began:

@@ -101,6 +101,41 @@ func TestRepeats_NotWhatMayHaveBeenDone(t *testing.T) {
 	}
 }
 
+// A request each run of which makes something new is sent once, whatever the answer is: one that was rejected may have been
+// processed by an api that does not say so. A step that the api takes once is sent again after 429 only.
+func TestRepeats_Steps(t *testing.T) {
+	t.Parallel()
+	unavailable := strings.Replace(busy, "429", "503", 1)
+	for name, tt := range map[string]struct {
+		send   func(c *client.Client) error
+		status int
+		answer string
+		asked  int64
+	}{
+		"once, 429":     {func(c *client.Client) error { return c.Post(t.Context(), "/v1/webhooks", nil, nil, "") }, http.StatusTooManyRequests, busy, 1},
+		"once, 503":     {func(c *client.Client) error { return c.Post(t.Context(), "/v1/webhooks", nil, nil, "") }, http.StatusServiceUnavailable, unavailable, 1},
+		"a step, 429":   {func(c *client.Client) error { return c.PostStep(t.Context(), "/v1/x/pause", nil) }, http.StatusTooManyRequests, busy, 2},
+		"a step, 503":   {func(c *client.Client) error { return c.PostStep(t.Context(), "/v1/x/pause", nil) }, http.StatusServiceUnavailable, unavailable, 1},
+		"a delete, 429": {func(c *client.Client) error { return c.Delete(t.Context(), "/v1/x", nil) }, http.StatusTooManyRequests, busy, 2},
+		"again, 503":    {func(c *client.Client) error { return c.PostAgain(t.Context(), "/v1/x", nil, nil) }, http.StatusServiceUnavailable, unavailable, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int64
+			c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+				if asked.Add(1) == 1 {
+					refuse(w, tt.status, "1", tt.answer)
+					return
+				}
+				fmt.Fprint(w, `{}`)
+			})
+			if err := tt.send(c); asked.Load() != tt.asked || (err == nil) != (tt.asked == 2) {
+				t.Errorf("asked %d times, want %d: %v", asked.Load(), tt.asked, err)
+			}
+		})
+	}
+}
+
 func TestProblem(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -45,6 +45,6 @@ func stepEmail(ctx context.Context, api *client.Client, given, step, done string
 		return nil, err
 	}
 	v := movedEmail{done: done}
-	err = api.Post(ctx, emailPath+"/"+id.String()+"/"+step, nil, &v.emailView, "")
+	err = api.PostStep(ctx, emailPath+"/"+id.String()+"/"+step, &v.emailView)
 	return v, err
 }

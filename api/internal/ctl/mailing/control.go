@@ -63,7 +63,7 @@ func mailingControl(c *command.Invocation, s mailingStep) *cobra.Command {
 				return nil, err
 			}
 			v := controlledMailing{done: s.done, mailingView: mailingView{now: time.Now()}}
-			err = api.Post(ctx, mailingPath+"/"+id.String()+"/"+s.name, nil, &v.mailingView, "")
+			err = api.PostStep(ctx, mailingPath+"/"+id.String()+"/"+s.name, &v.mailingView)
 			return v, err
 		}),
 	}

@@ -81,10 +81,12 @@ func adviceOn(code string) string {
 	case "TOO_MANY_BODIES", "TOO_MANY_UPLOADS":
 		return "Other requests of the company are in progress: retry when they have finished."
 	case "RATE_LIMITED":
-		return "The request was retried for a minute. Other programs use the same key: create a separate key, or one with a higher --rate."
+		return "Nothing was changed: retry in a moment. If other programs use the same key, create a separate key, or one with a higher --rate."
 	case "NOT_FOUND":
 		return "Only objects of the company that owns API_KEY are found."
-	case "DATABASE_UNAVAILABLE", "STORAGE_UNAVAILABLE", "BUSY":
+	case "DATABASE_UNAVAILABLE": // whether something was changed is in the detail
+		return "`gatewayctl doctor` shows what is wrong."
+	case "STORAGE_UNAVAILABLE", "BUSY":
 		return "Nothing was changed: retry in a moment. `gatewayctl doctor` shows what is wrong."
 	case "BULK_DISABLED":
 		return "Single emails are still sent: gatewayctl email send."

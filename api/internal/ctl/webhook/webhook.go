@@ -34,9 +34,9 @@ API_KEY with the scope webhooks:read or webhooks:write.`,
   gatewayctl webhook deliveries 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --status FAILED`)
 	cmd.AddCommand(
 		listCommand(c), showCommand(c), createCommand(c), updateCommand(c), deleteCommand(c),
-		stepCommand(c, "rotate-secret", "Replace the secret; the old one signs too for 24 hours"),
-		stepCommand(c, "enable", "Enable an endpoint, and attempt its open deliveries at once"),
-		stepCommand(c, "disable", "Disable an endpoint: nothing is delivered until it is enabled"),
+		stepCommand(c, "rotate-secret", "Replace the secret; the old one signs too for 24 hours", false),
+		stepCommand(c, "enable", "Enable an endpoint, and attempt its open deliveries at once", true),
+		stepCommand(c, "disable", "Disable an endpoint: nothing is delivered until it is enabled", true),
 		testCommand(c), deliveriesCommand(c), retryCommand(c), replayCommand(c),
 	)
 	return cmd
@@ -187,12 +187,19 @@ func deleteCommand(c *command.Invocation) *cobra.Command {
 	return cmd
 }
 
-// stepCommand is a command that posts to a path of the endpoint and shows the endpoint.
-func stepCommand(c *command.Invocation, name, short string) *cobra.Command {
+// stepCommand is a command that posts to a path of the endpoint and shows the endpoint. A step that is not idempotent is posted
+// once.
+func stepCommand(c *command.Invocation, name, short string, idempotent bool) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " ID", Short: short, Long: short + ".", Example: "  gatewayctl webhook " + name + " 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b", Args: command.ExactArgs("ID")}
 	cmd.RunE = tenant.Run(c, func(ctx context.Context, api *client.Client, args []string) (output.Result, error) {
 		var v webhookView
-		err := api.Post(ctx, webhookPath+"/"+url.PathEscape(args[0])+"/"+name, nil, &v, "")
+		path := webhookPath + "/" + url.PathEscape(args[0]) + "/" + name
+		var err error
+		if idempotent {
+			err = api.PostAgain(ctx, path, nil, &v)
+		} else {
+			err = api.Post(ctx, path, nil, &v, "")
+		}
 		return v, err
 	})
 	return cmd
