@@ -41,6 +41,8 @@ const (
 	GuardAbandoned  = outbox.GuardAbandoned
 	GuardUnresolved = outbox.GuardUnresolved
 	GuardReplay     = outbox.GuardReplay
+
+	SmallBody = outbox.SmallBody
 )
 
 // ErrAggregateBusy is outbox.ErrAggregateBusy.

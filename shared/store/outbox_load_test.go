@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -145,4 +146,38 @@ func TestLoad_ManyAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	loader.Close()
+}
+
+// A body of more than 64 KiB is not loaded with the email: its size is, and it is read alone.
+func TestLoad_LargeBody(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	loader := d.Store.NewLoader()
+	for _, c := range []struct {
+		html, text int
+		large      bool
+	}{{store.SmallBody, 0, false}, {0, store.SmallBody, false}, {store.SmallBody, 1, true}, {512 << 10, 512 << 10, true}} {
+		id := d.Accept(t, company, func(e *store.NewEmail) {
+			e.HTML, e.Text = strings.Repeat("ç", c.html/2), strings.Repeat("t", c.text) // two bytes each
+		})
+		got, err := loader.Load(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loaded, size := len(got.HTML)+len(got.Text), int64(0)
+		if c.large {
+			size = int64(c.html + c.text)
+		}
+		if got.LargeBody != size || (loaded == 0) != c.large {
+			t.Errorf("%d and %d bytes: %d are loaded, LargeBody is %d", c.html, c.text, loaded, got.LargeBody)
+		}
+		html, text, err := loader.ReadBody(t.Context(), id)
+		if err != nil || html != strings.Repeat("ç", c.html/2) || text != strings.Repeat("t", c.text) {
+			t.Errorf("%d and %d bytes were read, %v", len(html), len(text), err)
+		}
+	}
+	if _, _, err := loader.ReadBody(t.Context(), uuid.New()); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("no such email: %v", err)
+	}
 }

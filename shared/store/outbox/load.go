@@ -28,9 +28,10 @@ type LoadedEmail struct {
 	ExpiresAt      time.Time      `db:"expires_at"`
 	Payload        []byte         `db:"payload"`
 	Sender         string         `db:"sender"`
-	HTML           string         `db:"html"`
+	HTML           string         `db:"html"` // "", like Text, if LargeBody is not 0
 	Text           string         `db:"text_body"`
-	AutoText       bool           `db:"auto_text"` // without Text, a text part is made from HTML
+	LargeBody      int64          `db:"large_body"` // bytes of html and text that ReadBody reads, if more than SmallBody; else 0
+	AutoText       bool           `db:"auto_text"`  // without Text, a text part is made from HTML
 	HTMLSHA256     []byte         `db:"html_sha256"`
 	CheckerVersion int            `db:"checker_version"`
 	Delivery       email.Delivery `db:"delivery"`
@@ -92,6 +93,24 @@ func (l *Loader) SESMessageID(ctx context.Context, id uuid.UUID) (string, error)
 		return "", fmt.Errorf("read the id of a sent email: %w", pg.Translate(err))
 	}
 	return found, nil
+}
+
+// SmallBody is how many bytes of html and text together are loaded with the email.
+const SmallBody = 64 << 10 // as in load.sql
+
+// bodySQL reads email_outbox by primary key and locks nothing.
+const bodySQL = `SELECT coalesce(html, '') AS html, coalesce(text_body, '') AS text_body FROM email_outbox WHERE id = $1`
+
+// ReadBody reads html and text of one email, however large they are; pg.ErrNotFound if there is none.
+func (l *Loader) ReadBody(ctx context.Context, id uuid.UUID) (html, text string, err error) {
+	var body struct {
+		HTML string `db:"html"`
+		Text string `db:"text_body"`
+	}
+	if err := l.store.db.GetContext(ctx, &body, bodySQL, id); err != nil {
+		return "", "", fmt.Errorf("read the body of an email: %w", pg.Translate(err))
+	}
+	return body.HTML, body.Text, nil
 }
 
 // Close waits for the groups in flight.

@@ -18,7 +18,11 @@ SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
        coalesce((SELECT state = 'open' AND held_at IS NULL FROM provider_gate WHERE id = 1), true)
            OR coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL), false) AS breaker_closed,
        coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL), false) AS probe,
-       o.expires_at, o.payload, o.sender, coalesce(o.html, '') AS html, coalesce(o.text_body, '') AS text_body, o.auto_text,
+       o.expires_at, o.payload, o.sender,
+       -- The size of a body is known without reading it. A large one is read alone (bodySQL), when there is memory for it.
+       CASE WHEN body.bytes <= 65536 THEN coalesce(o.html, '') ELSE '' END AS html,
+       CASE WHEN body.bytes <= 65536 THEN coalesce(o.text_body, '') ELSE '' END AS text_body,
+       CASE WHEN body.bytes <= 65536 THEN 0 ELSE body.bytes END AS large_body, o.auto_text,
        o.html_sha256, coalesce(o.checker_version, 0) AS checker_version, o.delivery,
        coalesce(o.attachments, 0) AS attachments,
        -- The recipient that the email names exists at the address the email goes to, or its import is pending.
@@ -41,6 +45,7 @@ SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
        o.aggregate_type IS NOT NULL AS about, l.mailing_id, coalesce(e.token, '') AS token, coalesce(e.fields, '{}') AS fields
 FROM (SELECT * FROM unnest($2::uuid[]) AS t(id) LIMIT $1 /* count */) t
 JOIN email_outbox o ON o.id = t.id AND CASE WHEN t.id IS NOT NULL THEN o.target = 'email:send' END
+CROSS JOIN LATERAL (SELECT coalesce(octet_length(o.html), 0) + coalesce(octet_length(o.text_body), 0) AS bytes) body
 LEFT JOIN dispatch_lanes l ON l.id = o.lane_id
 LEFT JOIN companies c ON c.id = o.company_id
 LEFT JOIN mailing_entries e ON e.id = o.id AND l.mailing_id IS NOT NULL

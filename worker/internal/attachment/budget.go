@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// budgetBytes is how much memory the attachments of all emails in flight have, with their base64 in the provider's request.
+	// budgetBytes is how much memory the attachments and large bodies of all emails in flight have, with their copies in the
+	// provider's request.
 	budgetBytes = 64 << 20
 	// ownPart is the part of the budget, in quarters, that one company has while it has more than one email in flight.
 	ownPart = 3
@@ -20,16 +21,16 @@ const (
 	budgetWaiters = 2
 )
 
-// budget limits the emails with attachments that are in flight: their bytes, so that memory is bounded, and their number, so
-// that slow uploads and a slow storage leave half of the worker's concurrency to other emails.
+// budget limits the emails with attachments or large bodies that are in flight: their bytes, so that memory is bounded, and the
+// number of those with attachments, so that slow uploads and a slow storage leave half of the worker's concurrency to other emails.
 type budget struct {
 	bytes  int64
-	emails func() int // the most at once
+	emails func() int // the most with attachments at once
 	wait   time.Duration
 
 	mu      sync.Mutex
 	used    int64
-	count   int
+	count   int // emails with attachments
 	own     map[uuid.UUID]*share
 	waiting int
 	freed   chan struct{} // closed and replaced when there is more room
@@ -39,29 +40,37 @@ type budget struct {
 
 // share is what a company's emails use.
 type share struct {
-	used    int64
-	count   int
-	waiting int
+	used     int64
+	inFlight int // emails
+	count    int // those with attachments
+	waiting  int
+}
+
+// need is what an email takes from the budget.
+type need struct {
+	weight int64 // of its memory
+	place  int   // 1 with attachments, else 0
 }
 
 func newBudget(emails func() int) *budget {
 	return &budget{bytes: budgetBytes, emails: emails, wait: budgetWait, own: map[uuid.UUID]*share{}, freed: make(chan struct{})}
 }
 
-// weight is the memory of an email with attachments of this size: the content, and its base64 in a buffer of the AWS SDK that
-// grows by doubling, and what the collector has not freed yet: measured with files of 5 MiB.
-func weight(size int64) int64 { return 6 * size }
+// weight is the memory of an email with attachments and a body of these sizes: the content, its copy in a buffer of the AWS SDK
+// that grows by doubling (attachments in base64), and what the collector has not freed yet. It was measured with files of 5 MiB and
+// bodies of 1 MiB: six bodies in flight cost 65 MiB, nine 87.
+func weight(files, body int64) int64 { return 6*files + 8*body }
 
 // errBusy: there is no room; errReserved: nor was there any in time for an email with a reservation, which keeps it for
 // returnTime.
 var (
-	errBusy     = errors.New("no room for the attachments")
-	errReserved = errors.New("no room for the attachments yet, it is reserved")
+	errBusy     = errors.New("no room for the attachments or the body")
+	errReserved = errors.New("no room for the attachments or the body yet, it is reserved")
 )
 
 // acquire waits for a turn. It fails with errBusy or errReserved if there is none in time, or if others wait already.
-func (b *budget) acquire(ctx context.Context, company, owner uuid.UUID, size int64) (release func(), err error) {
-	n := min(weight(size), b.bytes) // the largest email goes alone
+func (b *budget) acquire(ctx context.Context, company, owner uuid.UUID, n need) (release func(), err error) {
+	n.weight = min(n.weight, b.bytes) // the largest email goes alone
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.own[company]
@@ -143,7 +152,7 @@ func (b *budget) mayWait(s *share) bool {
 
 // admits reports whether an email fits beside the room of the email with the reservation. b.mu must be held.
 func (b *budget) admits(c *candidate) bool {
-	if !b.fits(c.own, c.weight) {
+	if !b.fits(c.own, c.need) {
 		return false
 	}
 	h := b.reserved.leaveRoom(c, time.Now())
@@ -157,30 +166,30 @@ func (b *budget) admits(c *candidate) bool {
 	bytes, emails := b.ownLimits()
 	others, otherCount := b.used-used, b.count-count
 	if h.company == c.company {
-		used, count = used+c.weight, count+1
-		if used+h.weight > bytes || count+1 > emails {
+		used, count = used+c.weight, count+c.place
+		if used+h.weight > bytes || count+h.place > emails {
 			return false
 		}
 	} else {
 		// The holder is admitted when its company uses no more than this.
-		others, otherCount = others+c.weight, otherCount+1
-		used, count = min(used, max(0, bytes-h.weight)), min(count, emails-1)
+		others, otherCount = others+c.weight, otherCount+c.place
+		used, count = min(used, max(0, bytes-h.weight)), min(count, emails-h.place)
 		if h.weight > bytes {
 			count = 0
 		}
 	}
-	return others+used+h.weight <= b.bytes && otherCount+count+1 <= b.places()
+	return others+used+h.weight <= b.bytes && otherCount+count+h.place <= b.places()
 }
 
-func (b *budget) fits(s *share, n int64) bool {
+func (b *budget) fits(s *share, n need) bool {
 	switch {
-	case b.used+n > b.bytes, b.count >= b.places():
+	case b.used+n.weight > b.bytes, b.count+n.place > b.places():
 		return false
-	case s.count == 0:
+	case s.inFlight == 0:
 		return true
 	}
 	bytes, emails := b.ownLimits()
-	return s.used+n <= bytes && s.count < emails
+	return s.used+n.weight <= bytes && s.count+n.place <= emails
 }
 
 func (b *budget) places() int { return max(2, b.emails()) }
@@ -190,16 +199,16 @@ func (b *budget) ownLimits() (bytes int64, emails int) {
 	return b.bytes / 4 * ownPart, max(1, b.emails()/4*ownPart)
 }
 
-func (b *budget) use(s *share, n int64) {
-	b.used, b.count = b.used+n, b.count+1
-	s.used, s.count = s.used+n, s.count+1
+func (b *budget) use(s *share, n need) {
+	b.used, b.count = b.used+n.weight, b.count+n.place
+	s.used, s.count, s.inFlight = s.used+n.weight, s.count+n.place, s.inFlight+1
 }
 
-func (b *budget) release(company uuid.UUID, s *share, n int64) {
+func (b *budget) release(company uuid.UUID, s *share, n need) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.used, b.count = b.used-n, b.count-1
-	s.used, s.count = s.used-n, s.count-1
+	b.used, b.count = b.used-n.weight, b.count-n.place
+	s.used, s.count, s.inFlight = s.used-n.weight, s.count-n.place, s.inFlight-1
 	b.forget(company, s)
 	b.wake()
 }
@@ -212,7 +221,7 @@ func (b *budget) wake() {
 
 // forget drops the share of a company without emails. b.mu must be held.
 func (b *budget) forget(company uuid.UUID, s *share) {
-	if s.count == 0 && s.waiting == 0 && b.own[company] == s {
+	if s.inFlight == 0 && s.waiting == 0 && b.own[company] == s {
 		delete(b.own, company)
 	}
 }

@@ -1,5 +1,5 @@
-// Package attachment reads the attachments of emails from the file storage, decrypts them, and bounds how many the worker holds
-// at once.
+// Package attachment reads the attachments of emails from the file storage, decrypts them, and bounds the memory that the
+// attachments and large bodies of all emails in flight have.
 package attachment
 
 import (
@@ -33,13 +33,13 @@ type Store interface {
 // ErrUnavailable: the storage cannot be reached, or the key that the files are encrypted with is missing.
 var ErrUnavailable = errors.New("attachments cannot be read now")
 
-// BusyError says that other attachments use all the memory or places.
+// BusyError says that other attachments and bodies use all the memory, or other attachments all the places.
 type BusyError struct {
 	// Delay is when the email should be tried again.
 	Delay time.Duration
 }
 
-func (e *BusyError) Error() string { return "other attachments are being sent" }
+func (e *BusyError) Error() string { return "other attachments and large bodies are being sent" }
 
 // MissingError says that attachments can never be read: a file is gone or damaged.
 type MissingError struct{ reason string }
@@ -75,44 +75,66 @@ func New(p Params) *Loader {
 	}
 }
 
-// Load reads the attachments of an email or mailing. The caller releases them when the provider has answered. The error is
-// a *BusyError, ErrUnavailable, a *MissingError, or that of the database. count is how many there must be.
-func (l *Loader) Load(ctx context.Context, company, owner uuid.UUID, count int) (all []provider.Attachment, release func(), err error) {
-	listed, err := l.store.Attachments(ctx, company, owner)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(listed) != count {
-		return nil, nil, &MissingError{fmt.Sprintf("the email has %d attachments, %d are stored", count, len(listed))}
+// Need is what an email needs memory for.
+type Need struct {
+	Company uuid.UUID
+	Owner   uuid.UUID // of the attachments: the email, or its mailing
+	Count   int       // how many attachments there must be
+	Body    int64     // bytes of html and text; 0 = they need no room
+}
+
+// Room is the memory of one email.
+type Room struct {
+	// Read reads the attachments. The error is ErrUnavailable, a *MissingError, or that of the context.
+	Read func(ctx context.Context) ([]provider.Attachment, error)
+	// Release is called when the provider has answered, or when nothing is sent.
+	Release func()
+}
+
+// Reserve waits for memory. The error is a *BusyError, a *MissingError, or that of the database.
+func (l *Loader) Reserve(ctx context.Context, n Need) (*Room, error) {
+	var listed []file.Attachment
+	if n.Count > 0 {
+		var err error
+		if listed, err = l.store.Attachments(ctx, n.Company, n.Owner); err != nil {
+			return nil, err
+		}
+		if len(listed) != n.Count {
+			return nil, &MissingError{fmt.Sprintf("the email has %d attachments, %d are stored", n.Count, len(listed))}
+		}
 	}
 	var size int64
 	for _, a := range listed {
 		size += a.Size
 	}
-	free, err := l.budget.acquire(ctx, company, owner, size)
+	free, err := l.budget.acquire(ctx, n.Company, n.Owner, need{weight(size, n.Body), min(n.Count, 1)})
 	switch {
 	case errors.Is(err, errReserved):
-		return nil, nil, &BusyError{minDelay} // the room is kept free for it
+		return nil, &BusyError{minDelay} // the room is kept free for it
 	case err != nil:
-		return nil, nil, &BusyError{l.pacing.delay(company, time.Now())}
+		return nil, &BusyError{l.pacing.delay(n.Company, time.Now())}
 	}
-	gone := l.pacing.start(company, time.Now())
-	held := sync.OnceFunc(func() { // not release, which a return with an error makes nil
-		free()
-		gone(time.Now())
-	})
-	defer func() {
-		if err != nil {
-			held()
-		}
-	}()
+	gone := l.pacing.start(n.Company, time.Now())
+	return &Room{
+		Read: func(ctx context.Context) ([]provider.Attachment, error) { return l.readListed(ctx, n.Company, listed) },
+		Release: sync.OnceFunc(func() {
+			free()
+			gone(time.Now())
+		}),
+	}, nil
+}
+
+func (l *Loader) readListed(ctx context.Context, company uuid.UUID, listed []file.Attachment) ([]provider.Attachment, error) {
+	if len(listed) == 0 {
+		return nil, nil
+	}
 	end, may := l.outage.begin()
 	if !may {
-		return nil, nil, ErrUnavailable
+		return nil, ErrUnavailable
 	}
 	all, unread, err := l.readAll(ctx, company, listed)
 	end(ctx, unread, err)
-	return all, held, err
+	return all, err
 }
 
 // readAll reads all files, or returns the first one that cannot be read.

@@ -19,6 +19,7 @@ import (
 	"email-gateway/shared/blob"
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/store/file"
+	"email-gateway/worker/internal/provider"
 )
 
 // oneFile is a Store in which each email has one attachment, whose id is that of the email.
@@ -34,13 +35,23 @@ type broken struct{ err error }
 
 func (b *broken) Get(context.Context, string) (io.ReadCloser, error) { return nil, b.err }
 
+// loadOne reads the one attachment of an email as the pipeline does.
+func loadOne(ctx context.Context, l *Loader, company, owner uuid.UUID) ([]provider.Attachment, error) {
+	room, err := l.Reserve(ctx, Need{Company: company, Owner: owner, Count: 1})
+	if err != nil {
+		return nil, err
+	}
+	defer room.Release()
+	return room.Read(ctx)
+}
+
 // Emails that find the storage unavailable keep no part of the budget: after the outage the next one has its turn.
 func TestLoad_OutageKeepsNoBudget(t *testing.T) {
 	t.Parallel()
 	bucket := &broken{err: blob.ErrUnavailable}
 	l := New(Params{Store: oneFile{make([]byte, 1<<20)}, Bucket: bucket, Concurrency: func() int { return 8 }})
 	load := func() error {
-		_, _, err := l.Load(t.Context(), uuid.New(), uuid.New(), 1)
+		_, err := loadOne(t.Context(), l, uuid.New(), uuid.New())
 		return err
 	}
 	for range 50 { // the first two read, the others find that they failed
@@ -117,7 +128,7 @@ func TestLoad_ConnectionCut(t *testing.T) {
 			}
 			defer func() { _ = bucket.Close() }()
 			l := New(Params{Store: oneFile{content}, Bucket: bucket, Ring: ring, Concurrency: func() int { return 8 }})
-			all, _, err := l.Load(t.Context(), company, owner, 1)
+			all, err := loadOne(t.Context(), l, company, owner)
 			if !c.want(err) {
 				t.Errorf("load: %v", err)
 			}
@@ -164,10 +175,7 @@ func TestLoad_OneFileIsNoOutage(t *testing.T) {
 	}
 	l := New(Params{Store: oneFile{content}, Bucket: bucket, Ring: ring, Concurrency: func() int { return 8 }})
 	load := func(owner uuid.UUID) error {
-		_, release, err := l.Load(t.Context(), company, owner, 1)
-		if err == nil {
-			release()
-		}
+		_, err := loadOne(t.Context(), l, company, owner)
 		return err
 	}
 	for name, owners := range map[string][]uuid.UUID{
@@ -191,5 +199,48 @@ func TestLoad_OneFileIsNoOutage(t *testing.T) {
 		if err := load(owner); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("in an outage: %v", err)
 		}
+	}
+}
+
+// A body and files take room together, so that the largest email goes alone. A body alone needs no place of those with attachments,
+// and no file storage.
+func TestReserve_Bodies(t *testing.T) {
+	t.Parallel()
+	l := New(Params{Store: oneFile{make([]byte, 10<<20)}, Bucket: &broken{err: blob.ErrUnavailable}, Concurrency: func() int { return 4 }})
+	l.budget.wait = 1 // no email waits
+	company := uuid.New()
+	largest, err := l.Reserve(t.Context(), Need{Company: company, Owner: uuid.New(), Count: 1, Body: 1 << 20})
+	if err != nil {
+		t.Fatalf("the largest email never goes: %v", err)
+	}
+	var busy *BusyError
+	if _, err := l.Reserve(t.Context(), Need{Company: uuid.New(), Owner: uuid.New(), Body: 1 << 20}); !errors.As(err, &busy) {
+		t.Errorf("beside the largest email: %v", err)
+	}
+	largest.Release()
+	var rooms []*Room
+	for {
+		room, err := l.Reserve(t.Context(), Need{Company: company, Owner: uuid.New(), Body: 1 << 20})
+		if err != nil {
+			break
+		}
+		if all, err := room.Read(t.Context()); len(all) > 0 || err != nil {
+			t.Fatal(all, err)
+		}
+		rooms = append(rooms, room)
+	}
+	if n := int64(len(rooms)); n <= 2 || n*weight(0, 1<<20) > budgetBytes/4*ownPart {
+		t.Errorf("one company has %d bodies of 1 MiB", n)
+	}
+	other, err := l.Reserve(t.Context(), Need{Company: uuid.New(), Owner: uuid.New(), Body: 1 << 20})
+	if err != nil {
+		t.Fatal("one company's bodies leave no room for another's")
+	}
+	for _, room := range append(rooms, other) {
+		room.Release()
+		room.Release() // twice does no harm
+	}
+	if l.budget.used != 0 || l.budget.count != 0 || len(l.budget.own) != 0 {
+		t.Errorf("%d bytes and %d places are in use, of %d companies", l.budget.used, l.budget.count, len(l.budget.own))
 	}
 }

@@ -41,14 +41,14 @@ type refusal struct{ since, seen time.Time }
 type candidate struct {
 	company, owner uuid.UUID
 	own            *share
-	weight         int64
-	since          time.Time // when it was refused first
-	away           time.Time // a postponed holder keeps its reservation until then; zero = it waits in its task
+	need
+	since time.Time // when it was refused first
+	away  time.Time // a postponed holder keeps its reservation until then; zero = it waits in its task
 }
 
 // ask makes a candidate.
-func (r *reservations) ask(company, owner uuid.UUID, own *share, weight int64, now time.Time) *candidate {
-	c := &candidate{company: company, owner: owner, own: own, weight: weight, since: now}
+func (r *reservations) ask(company, owner uuid.UUID, own *share, n need, now time.Time) *candidate {
+	c := &candidate{company: company, owner: owner, own: own, need: n, since: now}
 	if known, ok := r.refused[company][owner]; ok && now.Sub(known.seen) < rememberTime {
 		c.since = known.since
 	}

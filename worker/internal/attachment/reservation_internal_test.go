@@ -41,7 +41,7 @@ func loads() (all [3]*load) {
 // send sends one email, which takes the time, and returns how often it was refused.
 func (l *load) send(ctx context.Context, size int64, takes time.Duration) (refused int) {
 	for owner := uuid.New(); ctx.Err() == nil; refused++ {
-		release, err := l.budget.acquire(ctx, l.company, owner, size)
+		release, err := l.budget.acquire(ctx, l.company, owner, attached(size))
 		switch {
 		case err == nil:
 			gone := l.pacing.start(l.company, time.Now())
@@ -148,7 +148,7 @@ func TestReservations_Companies(t *testing.T) {
 func starve(t *testing.T, b *budget, company, owner uuid.UUID) {
 	t.Helper()
 	for range 2 {
-		if _, err := b.acquire(t.Context(), company, owner, largeFile); !errors.Is(err, errBusy) {
+		if _, err := b.acquire(t.Context(), company, owner, attached(largeFile)); !errors.Is(err, errBusy) {
 			t.Fatalf("the large email: %v", err)
 		}
 		pause(starvedAfter / 2)
@@ -162,13 +162,13 @@ func TestReservations_Vanished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBudget(func() int { return 50 })
 		try := func(size int64) error {
-			release, err := b.acquire(t.Context(), uuid.New(), uuid.New(), size)
+			release, err := b.acquire(t.Context(), uuid.New(), uuid.New(), attached(size))
 			if err == nil {
 				release()
 			}
 			return err
 		}
-		used, err := b.acquire(t.Context(), uuid.New(), uuid.New(), smallFile)
+		used, err := b.acquire(t.Context(), uuid.New(), uuid.New(), attached(smallFile))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +180,7 @@ func TestReservations_Vanished(t *testing.T) {
 
 		stopped, stop := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, stop)
-		if _, err := b.acquire(stopped, company, owner, largeFile); !errors.Is(err, errBusy) {
+		if _, err := b.acquire(stopped, company, owner, attached(largeFile)); !errors.Is(err, errBusy) {
 			t.Errorf("an email whose task ends: %v", err)
 		}
 		if err := try(smallFile); err != nil {
@@ -189,7 +189,7 @@ func TestReservations_Vanished(t *testing.T) {
 
 		ended := make(chan error)
 		go func() {
-			_, err := b.acquire(t.Context(), company, owner, largeFile)
+			_, err := b.acquire(t.Context(), company, owner, attached(largeFile))
 			ended <- err
 		}()
 		synctest.Wait()
@@ -210,7 +210,7 @@ func TestReservations_Vanished(t *testing.T) {
 		if err := try(smallFile); err != nil {
 			t.Errorf("an email that has not come back keeps out others: %v", err)
 		}
-		if release, err := b.acquire(t.Context(), company, owner, largeFile); err != nil {
+		if release, err := b.acquire(t.Context(), company, owner, attached(largeFile)); err != nil {
 			t.Error(err)
 		} else {
 			release()
@@ -229,7 +229,7 @@ func TestReservations_Vanished(t *testing.T) {
 // full uses all of the budget.
 func full(t *testing.T, b *budget) *budget {
 	t.Helper()
-	if _, err := b.acquire(t.Context(), uuid.New(), uuid.New(), budgetBytes); err != nil {
+	if _, err := b.acquire(t.Context(), uuid.New(), uuid.New(), attached(budgetBytes)); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -242,24 +242,24 @@ func TestReservations_OwnPart(t *testing.T) {
 		b := newBudget(func() int { return 50 })
 		company, owner := uuid.New(), uuid.New()
 		for range 8 { // 48 MiB, all of the company's part
-			if _, err := b.acquire(t.Context(), company, uuid.New(), smallFile); err != nil {
+			if _, err := b.acquire(t.Context(), company, uuid.New(), attached(smallFile)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for range 2 {
-			if _, err := b.acquire(t.Context(), company, owner, smallFile); !errors.Is(err, errBusy) {
+			if _, err := b.acquire(t.Context(), company, owner, attached(smallFile)); !errors.Is(err, errBusy) {
 				t.Fatal(err)
 			}
 			pause(starvedAfter / 2)
 		}
 		var waiting sync.WaitGroup
-		waiting.Go(func() { _, _ = b.acquire(t.Context(), company, owner, smallFile) })
+		waiting.Go(func() { _, _ = b.acquire(t.Context(), company, owner, attached(smallFile)) })
 		synctest.Wait()
 		if b.reserved.holder == nil {
 			t.Fatal("the starved email has no reservation")
 		}
 		for range 2 { // 12 of the 16 MiB that the company leaves to others
-			if _, err := b.acquire(t.Context(), uuid.New(), uuid.New(), smallFile); err != nil {
+			if _, err := b.acquire(t.Context(), uuid.New(), uuid.New(), attached(smallFile)); err != nil {
 				t.Errorf("another company's email: %v", err)
 			}
 		}

@@ -6,50 +6,63 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/google/uuid"
-
 	"email-gateway/shared/email"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/attachment"
-	"email-gateway/worker/internal/provider"
 )
 
-// Attachments reads the attachments of an email or of a mailing; see *attachment.Loader.
+// Attachments gives memory to attachments and large bodies, and reads attachments; see *attachment.Loader.
 type Attachments interface {
-	Load(ctx context.Context, company, owner uuid.UUID, count int) (all []provider.Attachment, release func(), err error)
+	Reserve(ctx context.Context, n attachment.Need) (*attachment.Room, error)
 }
 
 // storageDelay is how long an email waits in the outbox while the file storage cannot be reached, up to twice as long at random,
 // so that not all come again at once. It spends no try.
 const storageDelay = 10 * time.Second
 
+// reserve waits for the memory of a large body and of attachments, before they are read. ok is false if the email was postponed or
+// failed; then err is what the task returns.
+func (p *Pipeline) reserve(ctx context.Context, log *slog.Logger, a *attempt) (room *attachment.Room, ok bool, err error) {
+	n := a.need()
+	if n.Count == 0 && n.Body == 0 {
+		return &attachment.Room{Release: func() {}}, true, nil
+	}
+	room, err = p.Attachments.Reserve(ctx, n)
+	if err != nil {
+		return nil, false, p.withoutAttachments(ctx, log, a, err)
+	}
+	return room, true, nil
+}
+
 // loadAttachments reads the attachments before the email is claimed, so that it costs neither a try nor a part of the lease if
 // they cannot be read now. ok is false if the email was postponed or failed; then err is what the task returns.
-func (p *Pipeline) loadAttachments(ctx context.Context, log *slog.Logger, a *attempt) (release func(), ok bool, err error) {
-	owner, count := a.row.ID, a.row.Attachments
-	if a.row.MailingID.Valid {
-		owner, count = a.row.MailingID.UUID, a.sharedFiles
-	}
-	if count == 0 {
-		return func() {}, true, nil
+func (p *Pipeline) loadAttachments(ctx context.Context, log *slog.Logger, a *attempt, room *attachment.Room) (ok bool, err error) {
+	if a.need().Count == 0 {
+		return true, nil
 	}
 	loading, span := p.Tracer.Start(ctx, "load attachments", telemetry.Internal)
 	defer span.End()
-	a.attachments, release, err = p.Attachments.Load(loading, a.row.CompanyID, owner, count)
+	if a.attachments, err = room.Read(loading); err != nil {
+		return false, p.withoutAttachments(ctx, log, a, err)
+	}
+	return true, nil
+}
+
+// withoutAttachments postpones or fails an email for which there is no memory, or whose attachments cannot be read, and returns
+// what the task returns.
+func (p *Pipeline) withoutAttachments(ctx context.Context, log *slog.Logger, a *attempt, err error) error {
 	var busy *attachment.BusyError
 	var missing *attachment.MissingError
 	switch {
-	case err == nil:
-		return release, true, nil
 	case errors.As(err, &busy):
 		p.Metrics.postponed("busy")
-		return nil, false, p.postpone(ctx, a, busy.Delay)
+		return p.postpone(ctx, a, busy.Delay)
 	case errors.Is(err, attachment.ErrUnavailable):
 		p.Metrics.postponed("unavailable")
 		log.Warn("attachments cannot be read: the email waits for the file storage", "delay", storageDelay.String(), "error", email.MaskText(err.Error()))
-		return nil, false, p.postpone(ctx, a, storageDelay+time.Duration(jitter()*float64(storageDelay)))
+		return p.postpone(ctx, a, storageDelay+time.Duration(jitter()*float64(storageDelay)))
 	case errors.As(err, &missing):
-		return nil, false, p.refuse(ctx, log, a, &refusal{email.ValidationIntegrity, email.CodeAttachmentMissing, missing.Error()})
+		return p.refuse(ctx, log, a, &refusal{email.ValidationIntegrity, email.CodeAttachmentMissing, missing.Error()})
 	}
-	return nil, false, err
+	return err
 }

@@ -13,6 +13,7 @@ import (
 	"email-gateway/shared/plaintext"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
+	"email-gateway/worker/internal/attachment"
 	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/provider"
 )
@@ -31,7 +32,7 @@ type attempt struct {
 	html, text               string
 	autoText                 bool              // without text, one is made from html
 	unsubscribe              map[string]string // headers of a mailing's email
-	sharedFiles              int               // how many attachments a mailing's email has
+	shared                   *body             // of a mailing's emails; nil for others
 	attachments              []provider.Attachment
 	// tries and throttles include this attempt once its claim has succeeded.
 	tries, throttles int
@@ -48,6 +49,7 @@ func newAttempt(row *store.LoadedEmail, task email.SendJob, queue string, receiv
 		id: uuid.New(), row: row, task: task, queue: queue, received: received,
 		tries: row.Attempts + 1, throttles: row.Throttles, html: row.HTML, text: row.Text, autoText: row.AutoText,
 	}
+	row.HTML, row.Text = "", "" // the attempt has them, until the call
 	a.reach(email.EventReceived)
 	a.unreadable = json.Unmarshal(row.Payload, &a.job)
 	a.job.CC, a.job.BCC = withoutSuppressed(a.job.CC, row.SuppressedCopies), withoutSuppressed(a.job.BCC, row.SuppressedCopies)
@@ -152,6 +154,22 @@ func (a *attempt) addText() {
 		a.text = plaintext.FromHTML(a.html)
 	}
 }
+
+// need is what the email needs memory for: nothing without attachments and with a small body.
+func (a *attempt) need() attachment.Need {
+	if a.shared == nil {
+		return attachment.Need{Company: a.row.CompanyID, Owner: a.row.ID, Count: a.row.Attachments, Body: a.row.LargeBody}
+	}
+	n := attachment.Need{Company: a.row.CompanyID, Owner: a.row.MailingID.UUID, Count: a.shared.files}
+	if a.shared.size > store.SmallBody {
+		n.Body = a.shared.size
+	}
+	return n
+}
+
+// forgetContent drops body and attachments. Their memory is free for other emails when the task ends, which may be before the result
+// is recorded.
+func (a *attempt) forgetContent() { a.html, a.text, a.attachments = "", "", nil }
 
 // message builds the provider message from the outbox row.
 func (a *attempt) message() provider.Message {

@@ -46,7 +46,8 @@ type body struct {
 	html, text *mailmerge.Bound // one may be nil
 	stored     *template.Row    // a stored template instead of them; nil = none
 	autoText   bool
-	files      int // attachments of every email
+	files      int   // attachments of every email
+	size       int64 // bytes of the templates: about those of every email
 	// unusable is the error that keeps the templates from being used, or nil.
 	unusable error
 }
@@ -55,27 +56,41 @@ func newBodies(templates Templates, links Links) *bodies {
 	return &bodies{templates: templates, links: links, ready: make(map[uuid.UUID]*body)}
 }
 
-// render sets the attempt's body and headers. It returns database errors; an email that cannot be
-// rendered gets the reason in a.unrenderable.
-func (b *bodies) render(ctx context.Context, a *attempt) error {
-	mailing := a.row.MailingID.UUID
-	made, err := b.of(ctx, mailing)
+// loadBody makes the body of a mailing's email, or reads a body that was too large to be loaded with the email.
+func (p *Pipeline) loadBody(ctx context.Context, a *attempt) (err error) {
+	switch {
+	case a.row.MailingID.Valid:
+		p.bodies.render(a)
+	case a.row.LargeBody > 0:
+		a.html, a.text, err = p.Loader.ReadBody(ctx, a.row.ID)
+	}
+	return err
+}
+
+// find sets the attempt's mailing. It returns database errors; an email that cannot be rendered gets the reason in
+// a.unrenderable.
+func (b *bodies) find(ctx context.Context, a *attempt) error {
+	made, err := b.of(ctx, a.row.MailingID.UUID)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		a.unrenderable = errors.New("the mailing's templates have been deleted")
-		return nil
+		made = &body{unusable: errors.New("the mailing's templates have been deleted")}
 	case err != nil:
 		return err
-	case made.unusable != nil:
-		a.unrenderable = made.unusable
-		return nil
+	}
+	a.shared, a.unrenderable = made, made.unusable
+	return nil
+}
+
+// render sets the attempt's body and headers from the mailing.
+func (b *bodies) render(a *attempt) {
+	if a.unrenderable != nil {
+		return
 	}
 	link := unsubscribe.URL(b.links.PublicURL, b.links.Keys.Seal(unsubscribe.Link{
-		Company: a.row.CompanyID, Mailing: mailing, Address: a.job.To,
+		Company: a.row.CompanyID, Mailing: a.row.MailingID.UUID, Address: a.job.To,
 	}))
-	a.html, a.text, a.unrenderable = made.fill(a, link)
-	a.autoText, a.sharedFiles, a.unsubscribe = made.autoText, made.files, unsubscribe.Headers(link)
-	return nil
+	a.html, a.text, a.unrenderable = a.shared.fill(a, link)
+	a.autoText, a.unsubscribe = a.shared.autoText, unsubscribe.Headers(link)
 }
 
 // fill renders the bodies of one email.
@@ -145,7 +160,7 @@ func bind(t store.MailingTemplates) *body {
 			return &body{unusable: err}
 		}
 	}
-	made := body{autoText: t.AutoText, files: t.Attachments}
+	made := body{autoText: t.AutoText, files: t.Attachments, size: int64(len(t.HTML) + len(t.Text))}
 	if t.Template != "" {
 		parsed, err := template.Read(template.Source{Subject: t.Subject, HTML: t.HTML, Text: t.Text}, t.Variables)
 		if err != nil {

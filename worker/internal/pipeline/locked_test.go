@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"testing"
 	"time"
+	"unsafe"
 	"weak"
 
 	"github.com/google/uuid"
@@ -15,6 +16,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
+	"email-gateway/worker/internal/attachment"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
@@ -133,14 +135,19 @@ type oneAttachment struct {
 	released bool
 }
 
-func (o *oneAttachment) Load(context.Context, uuid.UUID, uuid.UUID, int) ([]provider.Attachment, func(), error) {
-	content := make([]byte, 10<<20)
-	o.content = weak.Make(&content[0])
-	return []provider.Attachment{{Filename: "a.pdf", Content: content}}, func() { o.released = true }, nil
+func (o *oneAttachment) Reserve(context.Context, attachment.Need) (*attachment.Room, error) {
+	return &attachment.Room{
+		Read: func(context.Context) ([]provider.Attachment, error) {
+			content := make([]byte, 10<<20)
+			o.content = weak.Make(&content[0])
+			return []provider.Attachment{{Filename: "a.pdf", Content: content}}, nil
+		},
+		Release: func() { o.released = true },
+	}, nil
 }
 
-// A result that is recorded later keeps no attachments in memory: their part of the budget is free already.
-func TestHandle_LockedEmailKeepsNoAttachments(t *testing.T) {
+// A result that is recorded later keeps no attachments and no body in memory: their part of the budget is free already.
+func TestHandle_LockedEmailKeepsNoContent(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]*provider.Failure{
 		"sent":  nil,
@@ -164,6 +171,8 @@ func TestHandle_LockedEmailKeepsNoAttachments(t *testing.T) {
 				t.Error("the result is not waiting for the lock")
 			case attachments.content.Value() != nil:
 				t.Error("the attachments are still in memory")
+			case sender.html.Value() != nil:
+				t.Error("the html is still in memory")
 			}
 			if err := sender.locked.Rollback(); err != nil {
 				t.Error(err)
@@ -190,14 +199,16 @@ func ended(t *testing.T) context.Context {
 	return ctx
 }
 
-// forgettingSender keeps no messages.
+// forgettingSender keeps no messages, and only a weak pointer to the html.
 type forgettingSender struct {
 	during  func()
 	locked  *sql.Tx
+	html    weak.Pointer[byte]
 	failure *provider.Failure
 }
 
-func (s *forgettingSender) Send(context.Context, provider.Message) (provider.Receipt, error) {
+func (s *forgettingSender) Send(_ context.Context, m provider.Message) (provider.Receipt, error) {
+	s.html = weak.Make(unsafe.StringData(m.HTML))
 	s.during()
 	if s.failure != nil {
 		return provider.Receipt{}, s.failure

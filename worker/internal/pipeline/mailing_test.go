@@ -33,10 +33,15 @@ type mailingBench struct {
 	links   pipeline.Links
 }
 
-func newMailingBench(t *testing.T, html, text string, checker int) *mailingBench {
+func newMailingBench(t *testing.T, html, text string, checker int, changes ...func(*pipeline.Params)) *mailingBench {
 	t.Helper()
 	m := &mailingBench{mailing: uuid.Must(uuid.NewV7()), links: links(t)}
-	m.bench = newBench(t, func(p *pipeline.Params) { p.Links = m.links })
+	m.bench = newBench(t, func(p *pipeline.Params) {
+		p.Links = m.links
+		for _, change := range changes {
+			change(p)
+		}
+	})
 	m.exec(t, `INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, subject, html, text_body, html_sha256,
 			checker_version, fields, sender, status, total_lines, accepted, invalid, duplicates)
 		VALUES ($1, $2, 'r', 'a.csv', 'file:///a', sha256('a'), sha256('b'), '', 's', $3, nullif($4, ''), sha256('c'), $5, '{cidade,link}', 'a@acme.example', 'SENDING', 1, 1, 0, 0)`,

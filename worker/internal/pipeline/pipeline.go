@@ -27,6 +27,8 @@ import (
 // Loader reads an email; store.ErrNotFound if there is none.
 type Loader interface {
 	Load(ctx context.Context, id uuid.UUID) (*store.LoadedEmail, error)
+	// ReadBody reads html and text of an email that are too large to be loaded with it.
+	ReadBody(ctx context.Context, id uuid.UUID) (html, text string, err error)
 	// SESMessageID returns the provider's id of a sent email, "" if it is not known.
 	SESMessageID(ctx context.Context, id uuid.UUID) (string, error)
 }
@@ -241,20 +243,26 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 			log.Warn("UNSUBSCRIBE_KEY is not set: emails of mailings wait for it", "delay", keyDelay.String())
 			return p.postpone(ctx, a, keyDelay)
 		}
-		if err := p.bodies.render(ctx, a); err != nil {
+		if err := p.bodies.find(ctx, a); err != nil {
 			return err
 		}
+	}
+	room, ok, err := p.reserve(ctx, log, a)
+	if !ok {
+		return err
+	}
+	defer room.Release()
+	if err := p.loadBody(ctx, a); err != nil {
+		return err
 	}
 
 	if failed := validate(a, p.MaxAttempts); failed != nil {
 		return p.refuse(ctx, log, a, failed)
 	}
 	a.addText()
-	release, ok, err := p.loadAttachments(ctx, log, a)
-	if !ok {
+	if ok, err := p.loadAttachments(ctx, log, a, room); !ok {
 		return err
 	}
-	defer release()
 	a.reach(email.EventValidated)
 	if err := p.awaitPermit(ctx, permit, a.recipients()); err != nil {
 		return err
@@ -294,7 +302,7 @@ func (p *Pipeline) call(ctx context.Context, a *attempt) (provider.Receipt, erro
 	defer cancel()
 	a.called = time.Now()
 	receipt, err := p.Sender.Send(ctx, a.message())
-	a.attachments = nil // their part of the budget is free when the task ends, which may be before the result is recorded
+	a.forgetContent()
 	crashpoint.At(crashpoint.SendAnswered)
 	p.Metrics.called(time.Since(a.called), err)
 	return receipt, err

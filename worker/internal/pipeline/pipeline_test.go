@@ -16,7 +16,9 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/worker/internal/attachment"
 	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
@@ -48,6 +50,7 @@ func newBenchOn(t *testing.T, advance func(storetest.Database) *store.Store, cha
 		Log: slog.New(slog.DiscardHandler), Loader: loader, Advancer: advancer, Outbox: d.Store,
 		Pacer: unpaced{}, Sender: b.sender, Breaker: newBreaker(d), Templates: d.Store, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()),
 		RetryRoom:   retryRoom(true),
+		Attachments: attachment.New(attachment.Params{Store: file.New(d.Store.DB()), Concurrency: func() int { return 10 }}),
 		MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(),
 	}
 	if change != nil {

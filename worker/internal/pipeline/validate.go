@@ -85,11 +85,11 @@ func checkTemplate(a *attempt) error {
 	case a.html == "", a.row.MailingID.Valid: // a mailing's template has been checked
 		return nil
 	}
-	sum := sha256.Sum256([]byte(a.row.HTML))
+	sum := sha256.Sum256([]byte(a.html))
 	if a.row.CheckerVersion == int(htmlcheck.Version) && subtle.ConstantTimeCompare(sum[:], a.row.HTMLSHA256) == 1 {
 		return nil
 	}
-	return htmlcheck.Check(a.row.HTML)
+	return htmlcheck.Check(a.html)
 }
 
 // refuse fails an email that did not pass a validation. RECEIVED, VALIDATION_FAILED and FAILED are

@@ -1,0 +1,140 @@
+package pipeline_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/htmlcheck"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/attachment"
+	"email-gateway/worker/internal/pipeline"
+	"email-gateway/worker/internal/provider"
+)
+
+// countedRoom gives memory to every email, or refuses with err, and counts.
+type countedRoom struct {
+	err    error
+	needed []attachment.Need
+	inUse  int
+}
+
+func (c *countedRoom) Reserve(_ context.Context, n attachment.Need) (*attachment.Room, error) {
+	c.needed = append(c.needed, n)
+	if c.err != nil {
+		return nil, c.err
+	}
+	c.inUse++
+	return &attachment.Room{
+		Read:    func(context.Context) ([]provider.Attachment, error) { return nil, nil },
+		Release: func() { c.inUse-- },
+	}, nil
+}
+
+// bodyReads counts the bodies that are read alone.
+type bodyReads struct {
+	pipeline.Loader
+	reads int
+}
+
+func (b *bodyReads) ReadBody(ctx context.Context, id uuid.UUID) (html, text string, err error) {
+	b.reads++
+	return b.Loader.ReadBody(ctx, id)
+}
+
+// paragraphs is html of n bytes.
+func paragraphs(n int) string { return "<p>" + strings.Repeat("x", n-len("<p></p>")) + "</p>" }
+
+// A body of more than 64 KiB is read when the email has memory for it, which is free after the call.
+func TestHandle_LargeBody(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		html, text int
+		large      bool
+	}{
+		"small":     {60 << 10, 4 << 10, false},
+		"large":     {60 << 10, 4<<10 + 1, true},
+		"html":      {512 << 10, 0, true},
+		"the limit": {512 << 10, 512 << 10, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			room, loader := &countedRoom{}, &bodyReads{}
+			b := newBench(t, func(p *pipeline.Params) {
+				loader.Loader, p.Loader, p.Attachments = p.Loader, loader, room
+			})
+			html, text := paragraphs(c.html), strings.Repeat("y", c.text)
+			id := b.Accept(t, b.company, func(e *store.NewEmail) { storeHTML(e, html); e.Text = text })
+			b.sender.during = func() {
+				if (room.inUse == 1) != c.large {
+					t.Errorf("%d emails have memory during the call", room.inUse)
+				}
+			}
+			if err := b.handle(t, id); err != nil {
+				t.Fatal(err)
+			}
+			if m := b.sender.sent; len(m) != 1 || m[0].HTML != html || text != "" && m[0].Text != text {
+				t.Errorf("%d messages were sent, or one with another body", len(m))
+			}
+			var want []attachment.Need
+			if c.large {
+				want = []attachment.Need{{Company: b.company, Owner: id, Body: int64(c.html + c.text)}}
+			}
+			if diff := cmp.Diff(want, room.needed); diff != "" || room.inUse != 0 || (loader.reads == 1) != c.large {
+				t.Errorf("%d reads, %d rooms in use; %s", loader.reads, room.inUse, diff)
+			}
+		})
+	}
+}
+
+// storeHTML sets the email's html as the api does.
+func storeHTML(e *store.NewEmail, html string) {
+	sum := sha256.Sum256([]byte(html))
+	e.HTML, e.HTMLSHA256 = html, sum[:]
+}
+
+// Without memory the email waits in the outbox. Its body is not read, and it spends no try.
+func TestHandle_NoMemoryForBody(t *testing.T) {
+	t.Parallel()
+	room, loader := &countedRoom{err: &attachment.BusyError{Delay: time.Minute}}, &bodyReads{}
+	b := newBench(t, func(p *pipeline.Params) { loader.Loader, p.Loader, p.Attachments = p.Loader, loader, room })
+	id := b.Accept(t, b.company, func(e *store.NewEmail) { storeHTML(e, paragraphs(100<<10)) })
+	b.exec(t, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now()`)
+	if err := b.handle(t, id); err != nil {
+		t.Fatal(err)
+	}
+	if e := b.find(t, id); e.Status != email.Pending || e.Attempts != 0 || loader.reads != 0 || len(b.sender.sent) != 0 {
+		t.Errorf("%s after %d tries, %d reads and %d calls", e.Status, e.Attempts, loader.reads, len(b.sender.sent))
+	}
+	var waits bool
+	if err := b.SQL.QueryRowContext(t.Context(), `SELECT next_at > now() + interval '50 s' FROM email_outbox`).Scan(&waits); err != nil || !waits {
+		t.Errorf("it does not wait: %v", err)
+	}
+}
+
+// An email of a mailing needs memory for a body like the templates, before it is rendered.
+func TestMailing_LargeBody(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{64 << 10, 64<<10 + 1} {
+		room := &countedRoom{}
+		html := paragraphs(size)
+		m := newMailingBench(t, html, "", int(htmlcheck.Version), func(p *pipeline.Params) { p.Attachments = room })
+		id := m.entry(t, "Recife", "https://acme.example")
+		if err := m.handle(t, id); err != nil {
+			t.Fatal(err)
+		}
+		var want []attachment.Need
+		if size > 64<<10 {
+			want = []attachment.Need{{Company: m.company, Owner: m.mailing, Body: int64(size)}}
+		}
+		if diff := cmp.Diff(want, room.needed); diff != "" || len(m.sender.sent) != 1 || m.sender.sent[0].HTML != html {
+			t.Errorf("%d bytes: %d emails were sent; %s", size, len(m.sender.sent), diff)
+		}
+	}
+}
