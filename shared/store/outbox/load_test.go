@@ -25,7 +25,7 @@ func TestLoader_EmailsAreIndependent(t *testing.T) {
 		t.Fatal(err)
 	}
 	used, other := group[0], weak.Make(group[1])
-	group = nil
+	clear(group)
 	runtime.GC()
 	if other.Value() != nil {
 		t.Error("the other email is still in memory")

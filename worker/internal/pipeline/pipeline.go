@@ -163,14 +163,13 @@ const (
 // interrupts is not an error, and the task returns to the queue.
 func (p *Pipeline) Handle(ctx context.Context, task queue.Task) (err error) {
 	begun := time.Now()
-	defer func() {
-		switch cause := recover(); {
-		case cause != nil && task.Retried > 0:
-			err = p.faultAgain(ctx, task, begun, fmt.Errorf("panic: %v", cause))
-		case cause != nil:
-			panic(cause) // the queue's adapter logs it with its stack and retries the task
-		}
-	}()
+	if task.Retried > 0 { // the first panic is the queue's, which logs its stack and retries the task
+		defer func() {
+			if cause := recover(); cause != nil {
+				err = p.faultAgain(ctx, task, begun, fmt.Errorf("panic: %v", cause))
+			}
+		}()
+	}
 	err = p.handle(ctx, task)
 	switch {
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || store.IsOutage(err)):
