@@ -26,12 +26,22 @@ func (e *extractor) document() error {
 	if err := e.value(placeRoot, 0); err != nil {
 		return err
 	}
-	c, err := e.next()
-	if err != nil {
-		return err
+	// White space behind the value counts toward the document's size: a body that consists of it is too large.
+	for {
+		c, err := e.in.ReadByte()
+		if err != nil {
+			return err
+		}
+		if !isSpace(c) {
+			return e.broken(c)
+		}
+		if err := e.put(c); err != nil {
+			return err
+		}
 	}
-	return e.broken(c)
 }
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
 // broken copies a character with which the JSON is invalid. The space separates it from the character before, with which it could
 // be another valid value.
@@ -61,9 +71,7 @@ func (e *extractor) next() (byte, error) {
 		if err != nil {
 			return 0, err
 		}
-		switch c {
-		case ' ', '\t', '\n', '\r':
-		default:
+		if !isSpace(c) {
 			return c, nil
 		}
 	}
