@@ -58,7 +58,7 @@ func TestAudit_OfEveryChange(t *testing.T) {
 		{func(by store.Operator) error {
 			return s.SetRetention(ctx, by, store.Retention{CompanyID: id, Logs: &key.Burst})
 		}, "company.retention", &id, "", `"logsDays": 1`},
-		{func(by store.Operator) error { return s.CreateAPIKey(ctx, by, key) }, "key.create", &id, "key1", `"name": "billing"`},
+		{func(by store.Operator) error { _, err := s.CreateAPIKey(ctx, by, key); return err }, "key.create", &id, "key1", `"name": "billing"`},
 		{func(by store.Operator) error { return s.RevokeAPIKey(ctx, by, "key1") }, "key.revoke", &id, "key1", "{}"},
 		{func(by store.Operator) error { return s.AddSenderDomain(ctx, by, id, "b.example") }, "domain.add", &id, "b.example", "{}"},
 		{func(by store.Operator) error { return s.RemoveSenderDomain(ctx, by, id, "b.example") }, "domain.remove", &id, "b.example", "{}"},
@@ -222,7 +222,7 @@ func TestAudit_OfWhatIsSoAlready(t *testing.T) {
 	s, ctx := d.Store, t.Context()
 	company, days := d.Company(t), 30
 	key := store.APIKey{KeyID: "key1", CompanyID: company, Name: "billing", Environment: "test", SecretSHA256: make([]byte, 32), Scopes: []string{"emails:send"}, Burst: 1}
-	if err := s.CreateAPIKey(ctx, storetest.Because("x"), key); err != nil {
+	if _, err := s.CreateAPIKey(ctx, storetest.Because("x"), key); err != nil {
 		t.Fatal(err)
 	}
 	suppress := func(note *string) func(by store.Operator) error {

@@ -7,6 +7,7 @@ type (
 	Company        = tenant.Company
 	NewCompany     = tenant.NewCompany
 	APIKey         = tenant.APIKey
+	Successor      = tenant.Successor
 	Caller         = tenant.Caller
 	Program        = tenant.Program
 	Retention      = tenant.Retention

@@ -44,7 +44,7 @@ func newKey(tb testing.TB, d storetest.Database) (uuid.UUID, string) {
 		KeyID: key.ID, CompanyID: company, Name: "test", Environment: "test", SecretSHA256: key.SecretSHA256(),
 		Scopes: apikey.Scopes(), Burst: 1,
 	}
-	if err := d.Store.CreateAPIKey(tb.Context(), storetest.Operator(), row); err != nil {
+	if _, err := d.Store.CreateAPIKey(tb.Context(), storetest.Operator(), row); err != nil {
 		tb.Fatal(err)
 	}
 	return company, key.String()

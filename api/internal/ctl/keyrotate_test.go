@@ -7,10 +7,39 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"email-gateway/api/internal/ctl"
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
 )
+
+// A new key and a successor are shown as they are listed.
+func TestKey_IsShownAsListed(t *testing.T) {
+	t.Parallel()
+	_, by, _ := newTenant(t)
+	shown := by.object(t, "key", "create", "--company", "Acme", "--expires", "90d", "--networks", "203.0.113.0/24,192.0.2.7", "--rate", "5", "--burst", "9")
+	successor := by.object(t, "key", "rotate", shown["keyId"].(string), "--grace", "1h")
+	listed := map[string]map[string]any{}
+	for _, k := range by.object(t, "key", "list", "--company", "Acme")["keys"].([]any) {
+		row, _ := k.(map[string]any)
+		listed[row["keyId"].(string)] = row
+	}
+	until := listed[shown["keyId"].(string)]["revokedAt"].(string)
+	delete(listed[shown["keyId"].(string)], "revokedAt") // it was not revoked when it was shown
+	for name, made := range map[string]map[string]any{"create": shown, "rotate": successor} {
+		for field, want := range listed[made["keyId"].(string)] {
+			if diff := cmp.Diff(want, made[field]); diff != "" {
+				t.Errorf("key %s: %s (-listed +shown):\n%s", name, field, diff)
+			}
+		}
+	}
+	at, err := time.Parse(time.RFC3339, until)
+	replaced, errReplaced := time.Parse(time.RFC3339, successor["replacedUntil"].(string))
+	if err != nil || errReplaced != nil || !at.Equal(replaced) {
+		t.Errorf("replaced until %v, listed as revoked at %s", successor["replacedUntil"], until)
+	}
+}
 
 // Both keys are valid during the grace period, only the new one after it.
 func TestKeyRotate(t *testing.T) {

@@ -58,7 +58,7 @@ func giveKey(t *testing.T, d storetest.Database, company uuid.UUID) {
 		t.Fatal(err)
 	}
 	row := store.APIKey{KeyID: key.ID, CompanyID: company, Name: "x", Environment: "test", SecretSHA256: key.SecretSHA256(), Scopes: apikey.Scopes(), Burst: 1}
-	if err := d.Store.CreateAPIKey(t.Context(), storetest.Operator(), row); err != nil {
+	if _, err := d.Store.CreateAPIKey(t.Context(), storetest.Operator(), row); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -136,7 +136,7 @@ func (g *gateway) newKey(tb testing.TB, company uuid.UUID, change func(*store.AP
 	if change != nil {
 		change(&row)
 	}
-	if err := g.Store.CreateAPIKey(tb.Context(), storetest.Operator(), row); err != nil {
+	if _, err := g.Store.CreateAPIKey(tb.Context(), storetest.Operator(), row); err != nil {
 		tb.Fatal(err)
 	}
 	return key

@@ -63,12 +63,15 @@ func (k *APIKey) Expired(now time.Time) bool { return k.ExpiresAt != nil && !now
 // Revoked reports whether the key has been revoked.
 func (k *APIKey) Revoked(now time.Time) bool { return k.RevokedAt != nil && !now.Before(*k.RevokedAt) }
 
+const keyColumns = `key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst, created_at, revoked_at, expires_at, networks`
+
 const insertKeySQL = `
 INSERT INTO api_keys (key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst, expires_at, revoked_at, networks)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, coalesce($10::text[], '{}')::cidr[])`
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, coalesce($10::text[], '{}')::cidr[]) RETURNING ` + keyColumns
 
-// CreateAPIKey adds a key; CreatedAt and RevokedAt are ignored.
-func (s *Store) CreateAPIKey(ctx context.Context, by audit.Operator, k APIKey) error {
+// CreateAPIKey adds a key and returns it; CreatedAt and RevokedAt of k are ignored. The caller shows the secret without another
+// read, whose failure would lose it.
+func (s *Store) CreateAPIKey(ctx context.Context, by audit.Operator, k APIKey) (created APIKey, err error) {
 	a := audit.Change{Action: "key.create", Company: k.CompanyID, Subject: k.KeyID, Details: map[string]any{"name": k.Name, "scopes": k.Scopes}}
 	if k.ExpiresAt != nil {
 		a.Details["expiresAt"] = k.ExpiresAt.UTC().Format(time.RFC3339)
@@ -76,8 +79,15 @@ func (s *Store) CreateAPIKey(ctx context.Context, by audit.Operator, k APIKey) e
 	if len(k.Networks) > 0 {
 		a.Details["networks"] = k.Networks
 	}
-	_, err := audit.ApplyOne(ctx, s.db, by, a, insertKeySQL, k.KeyID, k.CompanyID, k.Name, k.Environment, k.SecretSHA256, k.Scopes, k.RatePerSecond, k.Burst, k.ExpiresAt, k.Networks)
-	return pg.Wrap("create api key", err)
+	_, err = audit.Apply(ctx, s.db, by, a, func(tx *sqlx.Tx, _ *audit.Change) error {
+		return pg.Translate(tx.GetContext(ctx, &created, insertKeySQL,
+			k.KeyID, k.CompanyID, k.Name, k.Environment, k.SecretSHA256, k.Scopes, k.RatePerSecond, k.Burst, k.ExpiresAt, k.Networks))
+	})
+	if err != nil {
+		return APIKey{}, fmt.Errorf("create api key: %w", err)
+	}
+	created.tell()
+	return created, nil
 }
 
 // revokeKeySQL locks one row by primary key, unless the key is revoked already.
@@ -101,25 +111,40 @@ const rotateKeySQL = `
 WITH old AS (
     UPDATE api_keys SET revoked_at = least(coalesce(revoked_at, 'infinity'), now() + $4 * interval '1 ms')
     WHERE key_id = $1 AND (revoked_at IS NULL OR revoked_at > now())
-    RETURNING company_id, name, environment, scopes, rate_per_second, burst, networks, now() + (expires_at - created_at) AS ends
+    RETURNING company_id, name, environment, scopes, rate_per_second, burst, networks, now() + (expires_at - created_at) AS ends,
+        least(revoked_at, expires_at) AS old_ends
+), successor AS (
+    INSERT INTO api_keys (key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst, networks, expires_at, revoked_at)
+    SELECT $2, company_id, name, environment, $3, scopes, rate_per_second, burst, networks, ends, ends FROM old RETURNING ` + keyColumns + `
 )
-INSERT INTO api_keys (key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst, networks, expires_at, revoked_at)
-SELECT $2, company_id, name, environment, $3, scopes, rate_per_second, burst, networks, ends, ends FROM old RETURNING company_id`
+SELECT s.*, old.old_ends FROM successor s, old`
 
-// RotateAPIKey creates a successor of a key with the same permissions, and revokes the old key after
+// Successor is a key that replaces another one.
+type Successor struct {
+	APIKey
+	OldEnds time.Time `db:"old_ends"` // when the replaced key stops working
+}
+
+// RotateAPIKey creates a successor of a key with the same permissions and returns it, and revokes the old key after
 // grace. It returns pg.ErrNotFound if there is no such key, or it is revoked already.
-func (s *Store) RotateAPIKey(ctx context.Context, by audit.Operator, oldID, newID string, secretSHA256 []byte, grace time.Duration) error {
+func (s *Store) RotateAPIKey(ctx context.Context, by audit.Operator, oldID, newID string, secretSHA256 []byte, grace time.Duration) (made Successor, err error) {
 	a := audit.Change{Action: "key.rotate", Subject: oldID, Details: map[string]any{"successor": newID, "graceSeconds": int(grace.Seconds())}}
-	_, err := audit.Apply(ctx, s.db, by, a, func(tx *sqlx.Tx, a *audit.Change) error {
-		return pg.Translate(tx.GetContext(ctx, &a.Company, rotateKeySQL, oldID, newID, secretSHA256, grace.Milliseconds()))
+	_, err = audit.Apply(ctx, s.db, by, a, func(tx *sqlx.Tx, a *audit.Change) error {
+		err := tx.GetContext(ctx, &made, rotateKeySQL, oldID, newID, secretSHA256, grace.Milliseconds())
+		a.Company = made.CompanyID
+		return pg.Translate(err)
 	})
-	return pg.Wrap("rotate api key", err)
+	if err != nil {
+		return Successor{}, fmt.Errorf("rotate api key: %w", err)
+	}
+	made.tell()
+	made.OldEnds = made.OldEnds.UTC()
+	return made, nil
 }
 
 // listKeysSQL reads the whole table: a company has a handful of keys.
 const listKeysSQL = `
-SELECT key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst, created_at, revoked_at, expires_at, networks
-FROM api_keys WHERE company_id = $1 ORDER BY created_at`
+SELECT ` + keyColumns + ` FROM api_keys WHERE company_id = $1 ORDER BY created_at`
 
 // APIKeys lists a company's keys, including revoked ones.
 func (s *Store) APIKeys(ctx context.Context, company uuid.UUID) ([]APIKey, error) {

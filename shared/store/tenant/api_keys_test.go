@@ -26,11 +26,11 @@ func TestAPIKeys(t *testing.T) {
 	second := key
 	second.KeyID, second.RatePerSecond = "k2", 0
 	for _, k := range []tenant.APIKey{key, second} {
-		if err := s.CreateAPIKey(t.Context(), storetest.Operator(), k); err != nil {
+		if _, err := s.CreateAPIKey(t.Context(), storetest.Operator(), k); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.CreateAPIKey(t.Context(), storetest.Operator(), key); !errors.Is(err, store.ErrExists) {
+	if _, err := s.CreateAPIKey(t.Context(), storetest.Operator(), key); !errors.Is(err, store.ErrExists) {
 		t.Errorf("the same again: %v", err)
 	}
 	anywhen := cmpopts.IgnoreFields(tenant.APIKey{}, "CreatedAt")
@@ -52,7 +52,7 @@ func TestFindCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := tenant.APIKey{KeyID: "k1", CompanyID: company.ID, Name: "billing", Environment: "live", SecretSHA256: make([]byte, 32), Scopes: []string{"emails:send"}}
-	if err := s.CreateAPIKey(t.Context(), storetest.Operator(), key); err != nil {
+	if _, err := s.CreateAPIKey(t.Context(), storetest.Operator(), key); err != nil {
 		t.Fatal(err)
 	}
 	find := func() tenant.Caller {

@@ -63,11 +63,11 @@ Scopes:
 				return nil, err
 			}
 			key.KeyID, key.CompanyID, key.SecretSHA256 = made.ID, company.ID, made.SecretSHA256()
-			if err := s.CreateAPIKey(ctx, by, key); err != nil {
+			created, err := s.CreateAPIKey(ctx, by, key)
+			if err != nil {
 				return nil, err
 			}
-			stored, err := s.FindCaller(ctx, made.ID)
-			return keyCreated{Key: made.String(), APIKey: stored.APIKey, company: company.Name}, err
+			return keyCreated{Key: made.String(), APIKey: created, company: company.Name}, nil
 		}),
 	}
 	flags := cmd.Flags()

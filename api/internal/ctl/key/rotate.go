@@ -53,8 +53,9 @@ Revoke it to end the grace period early.`,
 			if makeErr != nil {
 				return nil, makeErr
 			}
+			var successor store.Successor
 			if err == nil {
-				err = s.RotateAPIKey(ctx, by, id, made.ID, made.SecretSHA256(), grace)
+				successor, err = s.RotateAPIKey(ctx, by, id, made.ID, made.SecretSHA256(), grace)
 			}
 			if errors.Is(err, store.ErrNotFound) {
 				return nil, errors.New("no active key has this id: run `gatewayctl key list --company COMPANY` to see a company's keys")
@@ -62,15 +63,8 @@ Revoke it to end the grace period early.`,
 			if err != nil {
 				return nil, err
 			}
-			if old, err = s.FindCaller(ctx, id); err != nil {
-				return nil, err
-			}
-			stored, err := s.FindCaller(ctx, made.ID)
-			if err != nil {
-				return nil, err
-			}
 			return keyRotated{
-				keyCreated: keyCreated{Key: made.String(), APIKey: stored.APIKey, company: "the programs that use " + id}, Replaces: id, Until: old.Ends(),
+				keyCreated: keyCreated{Key: made.String(), APIKey: successor.APIKey, company: "the programs that use " + id}, Replaces: id, Until: successor.OldEnds,
 			}, nil
 		}),
 	}
