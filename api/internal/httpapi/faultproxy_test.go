@@ -170,6 +170,7 @@ func (w *faultProxy) back(client, server net.Conn, mute <-chan struct{}, last *a
 		if err != nil {
 			return
 		}
+		cut := last.Load() && bytes.HasSuffix(buffer[:n], readyForQuery) // before the client can send the next statement
 		select {
 		case <-mute:
 			w.readToReady(server, buffer[:n])
@@ -179,7 +180,7 @@ func (w *faultProxy) back(client, server net.Conn, mute <-chan struct{}, last *a
 		if _, err := client.Write(buffer[:n]); err != nil {
 			return
 		}
-		if last.Load() && bytes.HasSuffix(buffer[:n], readyForQuery) {
+		if cut {
 			w.cut()
 			return
 		}

@@ -21,6 +21,9 @@ import (
 type Operator struct {
 	Name   string // not authenticated; "" is refused
 	Reason string // "" = none given
+	// Committed is set to true when a change by the operator is committed, so that the error of a later read does not
+	// say that nothing was changed. nil = not needed.
+	Committed *bool
 }
 
 // Actor returns the operator as rows and timelines record them.
@@ -69,6 +72,14 @@ var ErrUnchanged = errors.New("it stays as it is")
 // from which the entry is written. If change returns ErrUnchanged, Apply writes no entry and returns
 // false.
 func Apply(ctx context.Context, db *pg.DB, by Operator, a Change, change func(tx *sqlx.Tx, a *Change) error) (changed bool, err error) {
+	changed, err = apply(ctx, db, by, a, change)
+	if changed && by.Committed != nil {
+		*by.Committed = true
+	}
+	return changed, err
+}
+
+func apply(ctx context.Context, db *pg.DB, by Operator, a Change, change func(tx *sqlx.Tx, a *Change) error) (changed bool, err error) {
 	if by.Name == "" {
 		return false, fmt.Errorf("%s: %w", a.Action, errNoOperator)
 	}
@@ -133,7 +144,7 @@ func MustChange(changed bool, err error) error {
 
 // Record writes an audit entry for an action without a change in the same commit.
 func Record(ctx context.Context, db *pg.DB, by Operator, a Change) error {
-	_, err := Apply(ctx, db, by, a, func(*sqlx.Tx, *Change) error { return nil })
+	_, err := apply(ctx, db, by, a, func(*sqlx.Tx, *Change) error { return nil })
 	return err
 }
 

@@ -1,11 +1,13 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -16,9 +18,11 @@ type Proxy struct {
 	listener net.Listener
 	upstream string
 
-	mu    sync.Mutex
-	onAns func() bool // called when Postgres answers; false closes the connection instead
-	conns []net.Conn
+	mu      sync.Mutex
+	onAns   func() bool // called when Postgres answers; false closes the connection instead
+	conns   []net.Conn
+	commits int  // the answer to this COMMIT, counted from now, is the last one; 0 = off
+	ending  bool // that COMMIT was sent
 }
 
 // NewProxy starts a proxy in front of the database. It stops when the test ends.
@@ -44,6 +48,10 @@ func NewProxy(tb testing.TB, d Database) *Proxy {
 // Restart accepts connections again after Stop, on the same address.
 func (p *Proxy) Restart(tb testing.TB) {
 	tb.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.commits, p.ending = 0, false
+	_ = p.listener.Close() // unless Stop has closed it
 	var config net.ListenConfig
 	listener, err := config.Listen(tb.Context(), "tcp", p.listener.Addr().String())
 	if err != nil {
@@ -68,15 +76,36 @@ func (p *Proxy) accept(ctx context.Context, listener net.Listener) {
 		p.mu.Lock()
 		p.conns = append(p.conns, client, server)
 		p.mu.Unlock()
+		var last atomic.Bool
 		go func() {
-			_, _ = io.Copy(server, client)
+			_, _ = io.Copy(server, io.TeeReader(client, commits{p, &last}))
 			_ = server.Close()
 		}()
-		go p.answer(client, server)
+		go p.answer(client, server, &last)
 	}
 }
 
-func (p *Proxy) answer(client, server net.Conn) {
+// commits reads what a client sends, and sets last at the COMMIT of CutAfterCommit.
+type commits struct {
+	proxy *Proxy
+	last  *atomic.Bool
+}
+
+func (c commits) Write(b []byte) (int, error) {
+	c.proxy.mu.Lock()
+	defer c.proxy.mu.Unlock()
+	if c.proxy.commits > 0 && bytes.Contains(b, []byte("COMMIT\x00")) {
+		if c.proxy.commits--; c.proxy.commits == 0 {
+			c.proxy.ending = true
+			c.last.Store(true)
+		}
+	}
+	return len(b), nil
+}
+
+// answer forwards what Postgres sends. After the answer to the COMMIT of CutAfterCommit it closes all connections, and the
+// proxy accepts no others.
+func (p *Proxy) answer(client, server net.Conn, last *atomic.Bool) {
 	defer client.Close()
 	defer server.Close()
 	b := make([]byte, 64<<10)
@@ -85,6 +114,7 @@ func (p *Proxy) answer(client, server net.Conn) {
 		if err != nil {
 			return
 		}
+		committed := last.Load() // before the client has the answer, and sends the next statement
 		p.mu.Lock()
 		pass := p.onAns
 		p.mu.Unlock()
@@ -94,7 +124,29 @@ func (p *Proxy) answer(client, server net.Conn) {
 		if _, err := client.Write(b[:n]); err != nil {
 			return
 		}
+		if committed {
+			p.endAfterCommit()
+			return
+		}
 	}
+}
+
+func (p *Proxy) endAfterCommit() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ending { // not restarted meanwhile
+		p.ending = false
+		_ = p.listener.Close()
+		p.closeConns()
+	}
+}
+
+// CutAfterCommit closes all connections as soon as a client has the answer to the n-th COMMIT from now on, and accepts no
+// others until Restart.
+func (p *Proxy) CutAfterCommit(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.commits = n
 }
 
 // Cut closes the connection on each of the next answers of Postgres, which follow its commits, the given number of
@@ -137,12 +189,20 @@ func (p *Proxy) Hush(tb testing.TB) {
 }
 
 // Stop accepts no more connections. Existing ones continue.
-func (p *Proxy) Stop() { _ = p.listener.Close() }
+func (p *Proxy) Stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.listener.Close()
+}
 
 // CutAll closes all connections.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.closeConns()
+}
+
+func (p *Proxy) closeConns() {
 	for _, c := range p.conns {
 		_ = c.Close()
 	}

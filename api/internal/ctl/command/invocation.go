@@ -36,6 +36,8 @@ type Invocation struct {
 	JSON     bool   // --json
 	Operator string // --operator
 	Parsed   bool   // cobra has parsed the command line; later errors are the command's own
+	// Committed: the command has committed a change in the database.
+	Committed bool
 }
 
 // Print prints the result, as JSON if --json is set.

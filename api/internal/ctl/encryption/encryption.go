@@ -126,11 +126,14 @@ cannot be decrypted are skipped and listed at the end. Finally it counts, as sta
 				recorded := s.RecordRotation(context.WithoutCancel(ctx), by, map[string]any{"newest": r.Ring.Newest(), "resealed": changed, "whole": err == nil})
 				err = errors.Join(err, recorded)
 			}
-			if err != nil {
-				return nil, err
+			var usage rotation.KeyUsage
+			if err == nil {
+				usage, err = r.Count(ctx)
 			}
-			usage, err := r.Count(ctx)
-			if err != nil {
+			switch {
+			case err != nil && changed > 0:
+				return nil, fmt.Errorf("%w: %w", operator.ErrUnfinished, err)
+			case err != nil:
 				return nil, err
 			}
 			v := viewEncryption(r, usage)

@@ -27,7 +27,7 @@ func Identity(c *command.Invocation, reason string) (store.Operator, error) {
 	if email.HasControl(reason) || utf8.RuneCountInString(reason) > maxReason {
 		return store.Operator{}, command.Usagef("--reason must be one line of at most %d characters", maxReason)
 	}
-	return store.Operator{Name: name, Reason: reason}, nil
+	return store.Operator{Name: name, Reason: reason, Committed: &c.Committed}, nil
 }
 
 // maxReason limits a reason (characters).

@@ -2,6 +2,7 @@ package person
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -70,7 +71,13 @@ emails' tasks within 15 s. An erasure cannot be undone.`,
 				return nil, fmt.Errorf("%s%s would be erased; nothing was changed: repeat the command with --yes", output.Count(counts, "row and file", "rows and files"), whose)
 			}
 			did, err := a.Erase(ctx, o)
-			return erased{did}, adviseKeys(err)
+			switch {
+			case errors.Is(err, privacy.ErrForeignKeys):
+				return nil, adviseKeys(err)
+			case err != nil:
+				return nil, fmt.Errorf("%w: %w", operator.ErrUnfinished, err)
+			}
+			return erased{did}, nil
 		}),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "confirm; without it, rows are only counted")
