@@ -79,7 +79,7 @@ var pageTemplate = template.Must(template.New("unsubscribe").Parse(`<!DOCTYPE ht
 <p>{{if .Sender}}<strong>{{.Sender}}</strong> não enviará{{else}}O remetente não enviará{{end}} mais emails como aquele para <strong>{{.Address}}</strong>. Esta página pode ser fechada.</p>
 {{- else if eq .What "later"}}
 <h1>Não foi possível agora. Tente de novo em instantes.</h1>
-<p>Nada foi alterado: recarregue esta página ou abra o link do email outra vez.</p>
+<p>Recarregue esta página ou abra o link do email outra vez.</p>
 {{- else if eq .What "failed"}}
 <h1>Não foi possível cancelar a inscrição.</h1>
 <p>Nada foi alterado. Abra o link do email outra vez ou responda ao email e peça para sair da lista.</p>
@@ -97,7 +97,7 @@ var pageTemplate = template.Must(template.New("unsubscribe").Parse(`<!DOCTYPE ht
 <p>{{if .Sender}}<strong>{{.Sender}}</strong>{{else}}The sender{{end}} will not send emails like that one to <strong>{{.Address}}</strong> any more. You can close this page.</p>
 {{- else if eq .What "later"}}
 <h1>This did not work just now. Please try again in a moment.</h1>
-<p>Nothing has changed: reload this page, or open the link in the email again.</p>
+<p>Reload this page, or open the link in the email again.</p>
 {{- else if eq .What "failed"}}
 <h1>You could not be unsubscribed.</h1>
 <p>Nothing has changed. Open the link in the email again, or reply to the email and ask to be taken off the list.</p>
