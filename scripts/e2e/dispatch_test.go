@@ -240,6 +240,34 @@ func TestLostTasks(t *testing.T) {
 	}
 }
 
+// With a WORKER_CONCURRENCY of many times what the rate needs, the window is as long as the rate needs: an email of another tenant
+// waits for seconds behind a thousand at 14/s, and not until most of them are sent.
+func TestWindow_FixedConcurrency(t *testing.T) {
+	t.Parallel()
+	const n, rate, concurrency = 1_000, 14, 256
+	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": fmt.Sprint(concurrency)})
+	s.set(func(st *sessim.Settings) { st.MaxSendRate = rate })
+	s.restartWorker(nil)
+	quiet := *s
+	quiet.key = s.newKey("Quiet", "billing@quiet.example")
+	alone, _ := quiet.latency()
+	eventually(t, func() error {
+		if window := s.dispatcher.metric("queue_window_tasks", "email:send"); window > 4*rate {
+			return fmt.Errorf("the window is %g tasks", window)
+		}
+		return nil
+	})
+	s.acceptMany(n)
+	_, beside := quiet.latency()
+	t.Logf("a quiet tenant waited %s, alone %s", beside, alone)
+	if window := s.dispatcher.metric("queue_window_tasks", "email:send"); beside > 4*time.Second+5*alone {
+		t.Errorf("nine of ten emails of a quiet tenant waited up to %s beside the others, %s alone; the window is %g tasks", beside, alone, window)
+	}
+	if left := s.count("SELECT count(*) FROM email_outbox WHERE status = 'PENDING'"); left < n/4 {
+		t.Errorf("only %d emails were left: the quiet tenant did not wait beside others", left)
+	}
+}
+
 // SES accepts 20 emails per second and refuses the rest of 5,000. Two dispatchers keep the tasks of all states within
 // the window plus the concurrency, and another tenant's emails wait at most 2 s once the rate is reduced, plus what
 // they take alone.

@@ -112,7 +112,7 @@ func (p program) parts() ([]service.Named, error) {
 			Log: p.log, Store: p.db, Service: "worker", Instance: status.Instance(), Probes: probes, Registry: p.registry, Wake: pacer.Changed(),
 			Facts: func(context.Context) map[string]any {
 				return map[string]any{
-					"concurrency": limit.Limit(), "sendRate": pacer.Rate(), "consumers": takers.working(),
+					"concurrency": limit.Needed(), "sendRate": pacer.Rate(), "consumers": takers.working(),
 					maintenance.WindowFact: c.Window().Milliseconds(),
 				}
 			},

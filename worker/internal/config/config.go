@@ -46,8 +46,8 @@ type Process struct {
 
 	// Concurrency is the maximum number of emails that one worker has in flight, 1 to 1024. Empty
 	// or 0: as many as the account's send rate needs at the latency that the worker measures, 10 to
-	// 512. The dispatcher keeps twice that many tasks on each queue; it uses this variable while no
-	// worker has reported.
+	// 512. The dispatcher keeps at most twice that many tasks on each queue, or 0.75 s of the send rate if that is more; it
+	// uses this variable while no worker has reported.
 	Concurrency int `env:"WORKER_CONCURRENCY"`
 	// SendRate is the limit of recipients per second if the provider does not report its own. The
 	// dispatcher keeps three quarters of a second's worth on each queue.

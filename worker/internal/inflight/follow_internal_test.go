@@ -24,10 +24,16 @@ type load struct {
 
 func newLoad(t *testing.T, rate float64, latency time.Duration) *load {
 	t.Helper()
+	return newFixedLoad(t, 0, rate, latency)
+}
+
+// newFixedLoad is newLoad with a fixed limit; 0 = it follows the rate.
+func newFixedLoad(t *testing.T, fixed int, rate float64, latency time.Duration) *load {
+	t.Helper()
 	l := &load{pacer: &pacer{rate: rate, let: make(chan struct{})}}
 	l.latency.Store(int64(latency))
 	l.limiter = New(Params{
-		Log: slog.New(slog.DiscardHandler), Pacer: l.pacer, Least: 10, Most: 512,
+		Log: slog.New(slog.DiscardHandler), Pacer: l.pacer, Fixed: fixed, Least: 10, Most: 512,
 		InFlight: func(emails int) { l.inFlight.Store(int64(emails)) }, Registry: prometheus.NewRegistry(),
 	})
 	if err := l.limiter.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
@@ -123,6 +129,57 @@ func TestLimiter_Follows(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The number that the window follows is what the rate needs, also if the limit is fixed and higher, and never more than the limit,
+// which does not change.
+func TestLimiter_NeededOfFixedLimit(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		fixed       int
+		rate        float64
+		latency     time.Duration
+		least, most int
+	}{
+		"256, 14/s at 50 ms":         {256, 14, 50 * time.Millisecond, 10, 10},
+		"256, 14/s at 5 s":           {256, 14, 5 * time.Second, 70, 109},
+		"256, 500/s at 100 ms":       {256, 500, 100 * time.Millisecond, 50, 79},
+		"64, more than it can send":  {64, 2000, 100 * time.Millisecond, 64, 64},
+		"256, more than it can send": {256, 2000, 200 * time.Millisecond, 256, 256},
+		"600, more than it can send": {600, 2000, 500 * time.Millisecond, 600, 600},
+		"4, fewer than the least":    {4, 14, 50 * time.Millisecond, 4, 4},
+		"256, nothing sent yet":      {256, 14, time.Hour, 256, 256},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := newFixedLoad(t, tt.fixed, tt.rate, tt.latency)
+				if got := l.limiter.Needed(); got != tt.fixed {
+					t.Errorf("%d before the latency is known, want the limit", got)
+				}
+				l.throughput(20 * time.Second)
+				if got := l.limiter.Needed(); got < tt.least || got > tt.most {
+					t.Errorf("%d, want %d to %d", got, tt.least, tt.most)
+				}
+				if got := l.limiter.Limit(); got != tt.fixed {
+					t.Errorf("the limit is %d, want %d", got, tt.fixed)
+				}
+			})
+		})
+	}
+}
+
+// While the rate is unknown, the number is the limit.
+func TestLimiter_NeededAtUnknownRate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(&pacer{}, 256)
+		l.Sent(time.Millisecond)
+		<-time.After(time.Second)
+		if _, err := l.runOnce(t.Context()); err != nil || l.Needed() != 256 {
+			t.Errorf("%d, %v", l.Needed(), err)
+		}
+	})
 }
 
 // Hanging calls do not raise the limit: calls that are not accepted say nothing about the

@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,6 +58,8 @@ type Limiter struct {
 	slots  *slots
 	now    func() time.Time
 
+	needed atomic.Int64 // of a fixed limit; 0 = not known
+
 	mu   sync.Mutex // guards the next two fields
 	sent int
 	took time.Duration // total latency of the sent emails
@@ -74,7 +77,7 @@ func New(p Params) *Limiter {
 	if limit == 0 {
 		limit = p.Least
 	}
-	l := &Limiter{params: p, slots: newSlots(limit), now: time.Now, rule: rule{least: p.Least, most: p.Most, limit: limit}}
+	l := &Limiter{params: p, slots: newSlots(limit), now: time.Now, rule: rule{least: p.Least, most: max(p.Most, p.Fixed), limit: limit}}
 	l.begun = l.now()
 	l.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: round, RunOnce: l.runOnce})
 	p.Registry.MustRegister(
@@ -95,6 +98,17 @@ func New(p Params) *Limiter {
 func (l *Limiter) Limit() int {
 	limit, _ := l.slots.current()
 	return limit
+}
+
+// Needed returns how many emails in flight the rate needs at the measured latency, at most the limit. Before the latency is known
+// it is the limit. A limit that is not fixed follows the same rule. The queue's window follows Needed: with a fixed limit that is
+// far higher, the tasks of one tenant would delay those of others for minutes.
+func (l *Limiter) Needed() int {
+	limit, needed := l.Limit(), int(l.needed.Load())
+	if needed == 0 {
+		return limit
+	}
+	return min(limit, needed)
 }
 
 // Admit waits until a task may be taken: a slot is free and the rate allows one more recipient. The caller must then
@@ -144,9 +158,6 @@ func (l *Limiter) runOnce(context.Context) (bool, error) {
 		l.params.Log.Warn("tasks were taken but never handled, the queue will redeliver them", "tasks", n)
 	}
 	l.params.InFlight(l.slots.mean())
-	if l.params.Fixed > 0 {
-		return false, nil
-	}
 	length := now.Sub(l.begun)
 	if l.settling {
 		// The effect of a higher limit shows only after the first additional emails have ended.
@@ -161,6 +172,12 @@ func (l *Limiter) runOnce(context.Context) (bool, error) {
 	}
 	s := l.measured(length)
 	l.begun = now
+	if l.params.Fixed > 0 {
+		if s.latency > 0 && s.rate > 0 {
+			l.needed.Store(int64(l.rule.want(s)))
+		}
+		return false, nil
+	}
 	before := l.rule.limit
 	if l.rule = l.rule.next(s); l.rule.limit != before {
 		l.slots.setLimit(l.rule.limit)
