@@ -58,11 +58,12 @@ var outcomes = []outcome{
 
 	// Certainly not accepted: tried again, five times in all.
 	{fault: "unavailable-json-x1", status: "SENT", code: "SES_SERVICE_UNAVAILABLE", category: "TRANSIENT_ERROR", attempts: 2, requests: 2},
-	{fault: "unavailable-html", status: "FAILED", code: "SES_SERVICE_UNAVAILABLE", category: "TRANSIENT_ERROR", attempts: 5, requests: 5},
-	{fault: "unavailable-empty-x4", status: "SENT", code: "SES_SERVICE_UNAVAILABLE", category: "TRANSIENT_ERROR", attempts: 5, requests: 5},
 	{fault: "request-timeout-x1", status: "SENT", code: "SES_TIMEOUT", category: "TIMEOUT_ERROR", attempts: 2, requests: 2},
 
-	// May have been accepted: the policy decides, and the email is flagged.
+	// May have been accepted: the policy decides, and the email is flagged. A 503 without SES's name may be that of a proxy
+	// that has forwarded the email.
+	{fault: "unavailable-html", status: "FAILED", code: "SES_SERVICE_UNAVAILABLE", category: "TRANSIENT_ERROR", attempts: 5, requests: 5, unknown: true, duplicate: true},
+	{fault: "unavailable-empty-x4", status: "SENT", code: "SES_SERVICE_UNAVAILABLE", category: "TRANSIENT_ERROR", attempts: 5, requests: 5, unknown: true, duplicate: true},
 	{fault: "internal-failure-x1", status: "SENT", code: "SES_INTERNAL_ERROR", category: "TRANSIENT_ERROR", attempts: 2, requests: 2, unknown: true, duplicate: true},
 	{fault: "internal-failure-after-x1", status: "SENT", code: "SES_INTERNAL_ERROR", category: "TRANSIENT_ERROR", attempts: 2, requests: 2, unknown: true, duplicate: true},
 	{fault: "bad-gateway-x1", status: "SENT", code: "SES_INTERNAL_ERROR", category: "TRANSIENT_ERROR", attempts: 2, requests: 2, unknown: true, duplicate: true},
