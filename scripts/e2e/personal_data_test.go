@@ -137,7 +137,7 @@ func (p *personalData) submit() {
 	})
 	// These come last: they must still wait when Redis and the dashboard are read.
 	var waiting []string
-	for i, fault := range []string{"throttle-x1", "unavailable-html-x1", "throttling-exception-x1"} {
+	for i, fault := range []string{"throttle-x1", "unavailable-json-x1", "throttling-exception-x1"} {
 		waiting = append(waiting, p.send("rosa+sim-"+fault+"@plantado.example", person(i)))
 	}
 	for _, id := range waiting {
