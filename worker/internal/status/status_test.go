@@ -71,7 +71,8 @@ func TestReporter_WritesAndDeletesRow(t *testing.T) {
 // the host's network.
 func TestInstance_DiffersBetweenProcesses(t *testing.T) {
 	t.Parallel()
-	if os.Getenv("PRINT_INSTANCE") != "" {
+	const printIt = "print-instance"
+	if slices.Contains(os.Args, printIt) {
 		fmt.Fprintln(os.Stdout, "instance", status.Instance(), status.Instance())
 		return
 	}
@@ -81,8 +82,7 @@ func TestInstance_DiffersBetweenProcesses(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for range 2 {
-		other := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestInstance_DiffersBetweenProcesses$")
-		other.Env = append(os.Environ(), "PRINT_INSTANCE=yes")
+		other := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestInstance_DiffersBetweenProcesses$", printIt)
 		output, err := other.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, output)
