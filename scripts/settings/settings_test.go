@@ -90,7 +90,7 @@ var notSettings = map[string]bool{
 	"PGPASSWORD":           true, // the database driver's own
 	"CRASH_AT":             true, "CRASH_WITH": true, "NAIVE_ADDR": true,
 	"DISPATCHER_FROZEN": true, "LOCK_HOLD": true, "MAILING_ROWS": true, "REPLAY_EMAILS": true, "SEARCH_MILLION": true, // the READMEs show commands with them
-	"TLS_DIR": true, "RABBITMQ_EPMD_PORT": true, "CLUSTERS": true, "STANDBY_SYNC": true, // services.sh, clusters.sh and test-clusters.sh, for tests
+	"TLS_DIR": true, "SERVICES_BASE": true, "RABBITMQ_EPMD_PORT": true, "CLUSTERS": true, "STANDBY_SYNC": true, // services.sh, clusters.sh and test-clusters.sh, for tests
 }
 
 var inGo = regexp.MustCompile(`(?:[gG]etenv|LookupEnv)\("([A-Z][A-Z0-9_]+)"\)`)
