@@ -20,7 +20,7 @@ var (
 	// ErrTooManyEndpoints: the company has MaxEndpoints.
 	ErrTooManyEndpoints = errors.New("the company has as many webhook endpoints as it may")
 	// ErrTooManyReplays: MaxReplays of the endpoint are running.
-	ErrTooManyReplays = errors.New("as many replays of the endpoint are running as may")
+	ErrTooManyReplays = errors.New("the endpoint has the maximum number of running replays")
 	// ErrDisabled: the endpoint is disabled.
 	ErrDisabled = errors.New("the webhook endpoint is disabled")
 	// ErrLeaseLost: another process serves the endpoint, or it was deleted or disabled. Nothing was written.

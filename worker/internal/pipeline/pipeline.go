@@ -16,7 +16,6 @@ import (
 
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
-	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/breaker"
@@ -131,9 +130,6 @@ const (
 	// queueWait is the longest retry delay that is spent on the queue, where operators see it with
 	// its reason. Longer ones wait in the outbox and leave room in the queue's window.
 	queueWait = 30 * time.Second
-	// lockedDelay is the retry delay for an email that another transaction has locked, such as one
-	// that reschedules or cancels it.
-	lockedDelay = time.Second
 	// repeatDelay is the pause between two tries of a write during a database outage.
 	repeatDelay = 250 * time.Millisecond
 	// refusedTime is how long the write of an acceptance is repeated that the database refuses: as
@@ -141,18 +137,6 @@ const (
 	refusedTime = time.Minute
 	// releaseDelay is how long a released email waits in the outbox.
 	releaseDelay = 5 * time.Second
-	// outagePause and outageDelay apply while the database is unavailable: the pause of a worker
-	// goroutine, and the delay of its task.
-	outagePause = time.Second
-	outageDelay = 4 * time.Second
-	// faultDelay is how long an email waits in the outbox after its task failed more than once with
-	// an internal error.
-	faultDelay = 30 * time.Second
-	// longAgo is the age of a task from which on a returned email needs a wake-up: dispatchers poll
-	// a lane for a minute after they took from it, and their clock may differ from ours. Emails due
-	// after foundAfter need none: all lanes are listed that often.
-	longAgo    = 45 * time.Second
-	foundAfter = 30 * time.Second
 	// keyDelay is how long a mailing's email waits for an operator to set UNSUBSCRIBE_KEY: a
 	// mailing is not sent without an unsubscribe link.
 	keyDelay = time.Minute
@@ -179,27 +163,6 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) (err error) {
 	}
 	return err
 }
-
-// faultAgain postpones an email in the outbox whose task failed more than once with an internal
-// error. On the queue such tasks would take other tenants' room in the window.
-func (p *Pipeline) faultAgain(ctx context.Context, task queue.Task, begun time.Time, err error) error {
-	var (
-		later *queue.RetryLater
-		dead  *queue.Dead
-	)
-	id, parsing := uuid.Parse(task.ID)
-	if errors.As(err, &later) || errors.As(err, &dead) || parsing != nil {
-		return err
-	}
-	if locked, dropping := p.Outbox.DropTask(ctx, id, faultDelay); dropping != nil || locked {
-		return err
-	}
-	telemetry.EmailLogger(p.Log, telemetry.EmailOf(task.ID, task.Payload)).Error("task failed again, email postponed", telemetry.State, email.EventReceived,
-		telemetry.DurationMS, time.Since(begun).Milliseconds(), "delay", faultDelay.String(), "error", email.MaskText(err.Error()))
-	return nil
-}
-
-func stopped() error { return &queue.RetryLater{Reason: "worker is stopping"} }
 
 func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	received := time.Now()
@@ -307,13 +270,6 @@ func (p *Pipeline) call(ctx context.Context, a *attempt) (provider.Receipt, erro
 	return receipt, err
 }
 
-// waitForDatabase returns a task to the queue during a database outage, at most one per second and
-// worker goroutine. Without the pause the queue would deliver its tasks in a tight loop.
-func (p *Pipeline) waitForDatabase(ctx context.Context) error {
-	_ = service.Pause(ctx, outagePause) // ends early at a stop
-	return &queue.RetryLater{Delay: outageDelay, Reason: "database unavailable"}
-}
-
 // expire ends an email whose deadline passed while it was queued.
 func (p *Pipeline) expire(ctx context.Context, log *slog.Logger, a *attempt) error {
 	t := a.transition(store.GuardOverdue, email.Expired)
@@ -351,53 +307,6 @@ func (p *Pipeline) alreadySent(ctx context.Context, log *slog.Logger, a *attempt
 		log = log.With("error", email.MaskText(err.Error()))
 	}
 	log.Info("email already sent", telemetry.State, email.Sent, "status", resultAlreadySent, "sesMessageId", id)
-}
-
-// dropTask acknowledges a task whose email cannot be sent now: it is not due, its lane is closed,
-// or the circuit breaker is open. The dispatcher enqueues the email when it is due again. A PENDING
-// email is the dispatcher's already.
-func (p *Pipeline) dropTask(ctx context.Context, log *slog.Logger, a *attempt, status email.Status) error {
-	log.Debug("email cannot be sent now", "status", status)
-	if status != email.Enqueued && status != email.RetryScheduled {
-		return nil
-	}
-	return p.postpone(ctx, a, 0)
-}
-
-// postpone acknowledges the task and leaves the email to the dispatcher, for at least the delay.
-func (p *Pipeline) postpone(ctx context.Context, a *attempt, delay time.Duration) error {
-	locked, err := p.Outbox.DropTask(ctx, a.row.ID, delay)
-	switch {
-	case locked:
-		return p.rowLocked(ctx, a)
-	case err != nil:
-		return err
-	}
-	p.wakeLane(ctx, a, delay)
-	return nil
-}
-
-// wakeLane wakes the dispatchers for an email that is PENDING again and due after delay, if they
-// would not read its lane in time.
-func (p *Pipeline) wakeLane(ctx context.Context, a *attempt, delay time.Duration) {
-	if time.Since(a.task.EnqueuedAt) < longAgo || delay > foundAfter {
-		return
-	}
-	lanes := []store.Lanes{{Company: a.row.CompanyID, Queue: a.queue, Mailing: a.row.MailingID.UUID}}
-	if err := p.Outbox.WakeLanes(ctx, lanes); err != nil {
-		p.Log.Debug("cannot wake the dispatchers: their next listing finds the email", "error", err)
-	}
-}
-
-// rowLocked retries an email that another transaction has locked, after a delay in which that one
-// can commit. Such tasks take no more of the window than other retries: without room the task is
-// dropped, and the rescuer enqueues the email again. The note is committed before the task leaves
-// the queue, so that the task is not counted as lost.
-func (p *Pipeline) rowLocked(ctx context.Context, a *attempt) error {
-	if !p.RetryRoom.Free(ctx, a.queue) {
-		return p.Outbox.NoteDroppedTask(ctx, a.row.ID)
-	}
-	return &queue.RetryLater{Delay: lockedDelay, Reason: "the email's row is locked"}
 }
 
 // asFailure maps an error that is not a provider.Failure to Unknown, the only safe outcome.

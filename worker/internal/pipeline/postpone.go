@@ -1,0 +1,109 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/service"
+	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
+	"email-gateway/worker/internal/queue"
+)
+
+const (
+	// lockedDelay is the retry delay for an email that another transaction has locked, such as one
+	// that reschedules or cancels it.
+	lockedDelay = time.Second
+	// outagePause and outageDelay apply while the database is unavailable: the pause of a worker
+	// goroutine, and the delay of its task.
+	outagePause = time.Second
+	outageDelay = 4 * time.Second
+	// faultDelay is how long an email waits in the outbox after its task failed more than once with
+	// an internal error.
+	faultDelay = 30 * time.Second
+	// longAgo is the age of a task from which on a returned email needs a wake-up: dispatchers poll
+	// a lane for a minute after they took from it, and their clock may differ from ours. Emails due
+	// after foundAfter need none: all lanes are listed that often.
+	longAgo    = 45 * time.Second
+	foundAfter = 30 * time.Second
+)
+
+// dropTask acknowledges a task whose email cannot be sent now: it is not due, its lane is closed,
+// or the circuit breaker is open. The dispatcher enqueues the email when it is due again. A PENDING
+// email is the dispatcher's already.
+func (p *Pipeline) dropTask(ctx context.Context, log *slog.Logger, a *attempt, status email.Status) error {
+	log.Debug("email cannot be sent now", "status", status)
+	if status != email.Enqueued && status != email.RetryScheduled {
+		return nil
+	}
+	return p.postpone(ctx, a, 0)
+}
+
+// postpone acknowledges the task and leaves the email to the dispatcher, for at least the delay.
+func (p *Pipeline) postpone(ctx context.Context, a *attempt, delay time.Duration) error {
+	locked, err := p.Outbox.DropTask(ctx, a.row.ID, delay)
+	switch {
+	case locked:
+		return p.rowLocked(ctx, a)
+	case err != nil:
+		return err
+	}
+	p.wakeLane(ctx, a, delay)
+	return nil
+}
+
+// wakeLane wakes the dispatchers for an email that is PENDING again and due after delay, if they
+// would not read its lane in time.
+func (p *Pipeline) wakeLane(ctx context.Context, a *attempt, delay time.Duration) {
+	if time.Since(a.task.EnqueuedAt) < longAgo || delay > foundAfter {
+		return
+	}
+	lanes := []store.Lanes{{Company: a.row.CompanyID, Queue: a.queue, Mailing: a.row.MailingID.UUID}}
+	if err := p.Outbox.WakeLanes(ctx, lanes); err != nil {
+		p.Log.Debug("cannot wake the dispatchers: their next listing finds the email", "error", err)
+	}
+}
+
+// rowLocked retries an email that another transaction has locked, after a delay in which that one
+// can commit. Such tasks take no more of the window than other retries: without room the task is
+// dropped, and the rescuer enqueues the email again. The note is committed before the task leaves
+// the queue, so that the task is not counted as lost.
+func (p *Pipeline) rowLocked(ctx context.Context, a *attempt) error {
+	if !p.RetryRoom.Free(ctx, a.queue) {
+		return p.Outbox.NoteDroppedTask(ctx, a.row.ID)
+	}
+	return &queue.RetryLater{Delay: lockedDelay, Reason: "the email's row is locked"}
+}
+
+// waitForDatabase returns a task to the queue during a database outage, at most one per second and
+// worker goroutine. Without the pause the queue would deliver its tasks in a tight loop.
+func (p *Pipeline) waitForDatabase(ctx context.Context) error {
+	_ = service.Pause(ctx, outagePause) // ends early at a stop
+	return &queue.RetryLater{Delay: outageDelay, Reason: "database unavailable"}
+}
+
+// faultAgain postpones an email in the outbox whose task failed more than once with an internal
+// error. On the queue such tasks would take other tenants' room in the window.
+func (p *Pipeline) faultAgain(ctx context.Context, task queue.Task, begun time.Time, err error) error {
+	var (
+		later *queue.RetryLater
+		dead  *queue.Dead
+	)
+	id, parsing := uuid.Parse(task.ID)
+	if errors.As(err, &later) || errors.As(err, &dead) || parsing != nil {
+		return err
+	}
+	if locked, dropping := p.Outbox.DropTask(ctx, id, faultDelay); dropping != nil || locked {
+		return err
+	}
+	telemetry.EmailLogger(p.Log, telemetry.EmailOf(task.ID, task.Payload)).Error("task failed again, email postponed", telemetry.State, email.EventReceived,
+		telemetry.DurationMS, time.Since(begun).Milliseconds(), "delay", faultDelay.String(), "error", email.MaskText(err.Error()))
+	return nil
+}
+
+func stopped() error { return &queue.RetryLater{Reason: "worker is stopping"} }
