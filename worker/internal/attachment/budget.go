@@ -61,7 +61,7 @@ func newBudget(emails func() int) *budget {
 // bodies of 1 MiB: six bodies in flight cost 65 MiB, nine 87.
 func weight(files, body int64) int64 { return 6*files + 8*body }
 
-// errBusy: there is no room; errReserved: nor was there any in time for an email with a reservation, which keeps it for
+// errBusy: there is no room. errReserved: the email has a reservation, but no room became free in time. It keeps the reservation for
 // returnTime.
 var (
 	errBusy     = errors.New("no room for the attachments or the body")

@@ -87,7 +87,7 @@ type Need struct {
 type Room struct {
 	// Read reads the attachments. The error is ErrUnavailable, a *MissingError, or that of the context.
 	Read func(ctx context.Context) ([]provider.Attachment, error)
-	// Release is called when the provider has answered, or when nothing is sent.
+	// Release returns the memory: when the provider has answered, or when nothing is sent. It may be called more than once.
 	Release func()
 }
 

@@ -3,23 +3,22 @@ package breaker
 import (
 	"sync"
 	"time"
+
+	"email-gateway/shared/email"
 )
 
-const (
-	// refusalAge is how long a refusal is remembered. After it the sender may have been fixed.
-	refusalAge = time.Hour
-	// maxRefusals bounds the memory. When it is reached all are forgotten: at worst, the next refusal of each opens
-	// the breaker once more.
-	maxRefusals = 4096
-)
+// maxRefusals bounds the memory. When it is reached all are forgotten: at worst, the next refusal of each sender opens the breaker
+// once more.
+const maxRefusals = 4096
 
-// refusals decides whether an ambiguous refusal concerns the account or only the email's sender. SES answers 403 with the
+// refusals decides whether an ambiguous refusal concerns the account or only the email or its sender. SES answers 403 with the
 // same text if the credentials may not send at all and if they may not send as one identity, and a proxy may refuse one body.
-// The evidence is what other calls of this process got: if one that began after the first refusal of a sender or email was
-// accepted, the account works. Each process needs its own evidence, so each may open the breaker once per sender.
+// The evidence is the results of other calls of this process: the account works if a call was accepted that began after this
+// one, or after the first refusal of the same sender or email. Each process needs its own evidence, so each may open the breaker
+// once per sender.
 type refusals struct {
 	mu       sync.Mutex
-	first    map[string]time.Time // by sender domain and by email id, since its last accepted call
+	first    map[string]time.Time // first refusals since the last accepted call, see refusalKeys
 	accepted time.Time            // the latest start of an accepted call
 }
 
@@ -27,19 +26,24 @@ type refusals struct {
 func (r *refusals) concernAccount(c Call, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	account := true
-	for _, key := range c.refusalKeys() {
-		first, known := r.first[key]
-		switch {
-		case known && now.Sub(first) < refusalAge:
-			account = account && !r.accepted.After(first)
-			continue
-		case r.first == nil || len(r.first) >= maxRefusals:
-			r.first = make(map[string]time.Time)
-		}
-		r.first[key] = now
+	if r.accepted.After(c.Began) {
+		return false
 	}
-	return account
+	keys := c.refusalKeys()
+	for _, key := range keys {
+		if first, known := r.first[key]; known && r.accepted.After(first) {
+			return false
+		}
+	}
+	if r.first == nil || len(r.first)+len(keys) > maxRefusals {
+		r.first = make(map[string]time.Time)
+	}
+	for _, key := range keys {
+		if _, known := r.first[key]; !known {
+			r.first[key] = now
+		}
+	}
+	return true
 }
 
 // answered records an accepted call.
@@ -54,4 +58,7 @@ func (r *refusals) answered(c Call) {
 	}
 }
 
-func (c Call) refusalKeys() [2]string { return [2]string{c.Sender, c.Email.String()} }
+// refusalKeys are the sender's address and domain, either of which may be an identity of the account, and the email.
+func (c Call) refusalKeys() [3]string {
+	return [3]string{c.Sender, email.DomainOf(c.Sender), c.Email.String()}
+}

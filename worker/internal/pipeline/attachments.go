@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/attachment"
 )
@@ -20,10 +21,10 @@ type Attachments interface {
 // so that not all come again at once. It spends no try.
 const storageDelay = 10 * time.Second
 
-// reserve waits for the memory of a large body and of attachments, before they are read. ok is false if the email was postponed or
-// failed; then err is what the task returns.
-func (p *Pipeline) reserve(ctx context.Context, log *slog.Logger, a *attempt) (room *attachment.Room, ok bool, err error) {
-	n := a.need()
+// reserve waits for the memory of a body of this size, if it is large, and of attachments, before they are read. ok is false if the
+// email was postponed or failed; then err is what the task returns.
+func (p *Pipeline) reserve(ctx context.Context, log *slog.Logger, a *attempt, body int64) (room *attachment.Room, ok bool, err error) {
+	n := a.need(body)
 	if n.Count == 0 && n.Body == 0 {
 		return &attachment.Room{Release: func() {}}, true, nil
 	}
@@ -34,10 +35,26 @@ func (p *Pipeline) reserve(ctx context.Context, log *slog.Logger, a *attempt) (r
 	return room, true, nil
 }
 
+// reserveRendered reserves memory anew if the body of a mailing's email is larger than all before it: its values may make it much
+// larger than the templates. The body of any other email has its size already.
+func (p *Pipeline) reserveRendered(ctx context.Context, log *slog.Logger, a *attempt, room **attachment.Room) (ok bool, err error) {
+	size := int64(len(a.html) + len(a.text))
+	if a.shared == nil || size <= max(a.storedSize(), store.SmallBody) {
+		return true, nil
+	}
+	a.shared.size.Store(size) // of two at once either will do
+	(*room).Release()
+	larger, ok, err := p.reserve(ctx, log, a, size)
+	if ok {
+		*room = larger
+	}
+	return ok, err
+}
+
 // loadAttachments reads the attachments before the email is claimed, so that it costs neither a try nor a part of the lease if
 // they cannot be read now. ok is false if the email was postponed or failed; then err is what the task returns.
 func (p *Pipeline) loadAttachments(ctx context.Context, log *slog.Logger, a *attempt, room *attachment.Room) (ok bool, err error) {
-	if a.need().Count == 0 {
+	if a.need(0).Count == 0 {
 		return true, nil
 	}
 	loading, span := p.Tracer.Start(ctx, "load attachments", telemetry.Internal)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -94,8 +95,13 @@ func (a *attempt) transition(guard store.Guard, to email.Status) store.Transitio
 // call describes this attempt to the circuit breaker.
 func (a *attempt) call(maxAttempts int) breaker.Call {
 	return breaker.Call{
-		Email: a.row.ID, Attempt: a.id, Sender: email.DomainOf(a.row.Sender), Began: a.called, Pass: a.pass, Last: a.number() >= maxAttempts,
+		Email: a.row.ID, Attempt: a.id, Sender: a.senderAddress(), Began: a.called, Pass: a.pass, Last: a.number() >= maxAttempts,
 	}
+}
+
+// senderAddress is the address of the sender, which the outbox stores as a From header: alone or behind a name.
+func (a *attempt) senderAddress() string {
+	return strings.TrimSuffix(a.row.Sender[strings.LastIndexByte(a.row.Sender, '<')+1:], ">")
 }
 
 // end returns a transition out of PROCESSING, guarded by this attempt's claim token.
@@ -156,19 +162,26 @@ func (a *attempt) addText() {
 }
 
 // need is what the email needs memory for: nothing without attachments and with a small body.
-func (a *attempt) need() attachment.Need {
-	if a.shared == nil {
-		return attachment.Need{Company: a.row.CompanyID, Owner: a.row.ID, Count: a.row.Attachments, Body: a.row.LargeBody}
+func (a *attempt) need(body int64) attachment.Need {
+	n := attachment.Need{Company: a.row.CompanyID, Owner: a.row.ID, Count: a.row.Attachments}
+	if a.shared != nil {
+		n.Owner, n.Count = a.row.MailingID.UUID, a.shared.files
 	}
-	n := attachment.Need{Company: a.row.CompanyID, Owner: a.row.MailingID.UUID, Count: a.shared.files}
-	if a.shared.size > store.SmallBody {
-		n.Body = a.shared.size
+	if body > store.SmallBody {
+		n.Body = body
 	}
 	return n
 }
 
-// forgetContent drops body and attachments. Their memory is free for other emails when the task ends, which may be before the result
-// is recorded.
+// storedSize is the size of the body before it is read or rendered: that of a mailing's email is the largest so far.
+func (a *attempt) storedSize() int64 {
+	if a.shared != nil {
+		return a.shared.size.Load()
+	}
+	return a.row.LargeBody
+}
+
+// forgetContent drops body and attachments, since the result may be recorded much later.
 func (a *attempt) forgetContent() { a.html, a.text, a.attachments = "", "", nil }
 
 // message builds the provider message from the outbox row.

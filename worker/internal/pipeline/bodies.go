@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 
@@ -27,8 +28,8 @@ type Links struct {
 	PublicURL string
 }
 
-// bodiesKept is the size of the template cache. A template may be 1 MiB and, with 10,000 tags in each body, 6 MiB when parsed; more than a few at a time
-// come from different tenants, and a template is read in about a millisecond.
+// bodiesKept is the size of the template cache. A template may be 1 MiB and, with 10,000 tags in each body, 6 MiB when parsed. More than
+// a few at a time come from different tenants, and a template is read in about a millisecond.
 const bodiesKept = 16
 
 // bodies renders the emails of mailings. It is safe for concurrent use.
@@ -46,8 +47,8 @@ type body struct {
 	html, text *mailmerge.Bound // one may be nil
 	stored     *template.Row    // a stored template instead of them; nil = none
 	autoText   bool
-	files      int   // attachments of every email
-	size       int64 // bytes of the templates: about those of every email
+	files      int          // attachments of every email
+	size       atomic.Int64 // bytes of the largest body so far, or of the templates
 	// unusable is the error that keeps the templates from being used, or nil.
 	unusable error
 }
@@ -160,14 +161,15 @@ func bind(t store.MailingTemplates) *body {
 			return &body{unusable: err}
 		}
 	}
-	made := body{autoText: t.AutoText, files: t.Attachments, size: int64(len(t.HTML) + len(t.Text))}
+	made := &body{autoText: t.AutoText, files: t.Attachments}
+	made.size.Store(int64(len(t.HTML) + len(t.Text)))
 	if t.Template != "" {
 		parsed, err := template.Read(template.Source{Subject: t.Subject, HTML: t.HTML, Text: t.Text}, t.Variables)
 		if err != nil {
 			return &body{unusable: fmt.Errorf("template %s: %w", t.Template, err)}
 		}
 		made.stored = parsed.Row(t.Fields)
-		return &made
+		return made
 	}
 	place := mailmerge.Place(t.Fields)
 	for _, part := range []struct {
@@ -191,5 +193,5 @@ func bind(t store.MailingTemplates) *body {
 		}
 		*part.bound = bound
 	}
-	return &made
+	return made
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,7 +34,7 @@ func (c *countedRoom) Reserve(_ context.Context, n attachment.Need) (*attachment
 	c.inUse++
 	return &attachment.Room{
 		Read:    func(context.Context) ([]provider.Attachment, error) { return nil, nil },
-		Release: func() { c.inUse-- },
+		Release: sync.OnceFunc(func() { c.inUse-- }),
 	}, nil
 }
 
@@ -135,6 +136,32 @@ func TestMailing_LargeBody(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, room.needed); diff != "" || len(m.sender.sent) != 1 || m.sender.sent[0].HTML != html {
 			t.Errorf("%d bytes: %d emails were sent; %s", size, len(m.sender.sent), diff)
+		}
+	}
+}
+
+// Values that make a body much larger than its templates: the first email reserves memory anew for what was rendered, and later ones
+// reserve as much at once.
+func TestMailing_LargeValues(t *testing.T) {
+	t.Parallel()
+	room := &countedRoom{}
+	m := newMailingBench(t, "<p>{{cidade}}</p>", "", int(htmlcheck.Version), func(p *pipeline.Params) { p.Attachments = room })
+	cidade := strings.Repeat("x", 200<<10)
+	body := int64(len("<p></p>") + len(cidade))
+	var want []attachment.Need
+	for i := range 3 {
+		id := m.entry(t, cidade, "https://acme.example")
+		m.sender.during = func() {
+			if room.inUse != 1 {
+				t.Errorf("%d emails have memory during the call", room.inUse)
+			}
+		}
+		if err := m.handle(t, id); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, attachment.Need{Company: m.company, Owner: m.mailing, Body: body})
+		if diff := cmp.Diff(want, room.needed); diff != "" || room.inUse != 0 || len(m.sender.sent) != i+1 {
+			t.Fatalf("email %d: %d rooms in use, %d sent; %s", i, room.inUse, len(m.sender.sent), diff)
 		}
 	}
 }

@@ -132,8 +132,8 @@ const (
 	queueWait = 30 * time.Second
 	// repeatDelay is the pause between two tries of a write during a database outage.
 	repeatDelay = 250 * time.Millisecond
-	// refusedTime is how long the write of an acceptance is repeated that the database refuses: as
-	// long as a lease. After that the email's outcome is unknown to the others.
+	// refusedTime is how long the worker repeats a write of SENT that the database refuses: one lease.
+	// After that, other processes treat the outcome as unknown.
 	refusedTime = time.Minute
 	// releaseDelay is how long a released email waits in the outbox.
 	releaseDelay = 5 * time.Second
@@ -209,17 +209,20 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 			return err
 		}
 	}
-	room, ok, err := p.reserve(ctx, log, a)
+	room, ok, err := p.reserve(ctx, log, a, a.storedSize())
 	if !ok {
 		return err
 	}
-	defer room.Release()
+	defer func() { room.Release() }()
 	if err := p.loadBody(ctx, a); err != nil {
 		return err
 	}
 
 	if failed := validate(a, p.MaxAttempts); failed != nil {
 		return p.refuse(ctx, log, a, failed)
+	}
+	if ok, err := p.reserveRendered(ctx, log, a, &room); !ok {
+		return err
 	}
 	a.addText()
 	if ok, err := p.loadAttachments(ctx, log, a, room); !ok {
@@ -250,6 +253,7 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 
 	permit.use()
 	receipt, err := p.call(ctx, a)
+	room.Release() // the result may be recorded much later
 	_, recorded := p.Tracer.Start(ctx, "record", telemetry.Internal)
 	defer recorded.End()
 	if err != nil {
