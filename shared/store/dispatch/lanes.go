@@ -22,9 +22,8 @@ type WaitingLane struct {
 	Queue     string    `db:"queue"`
 	// Wait is the number of seconds until a row is due: 0 or less if one is, +Inf if no row waits.
 	Wait float64 `db:"wait"`
-	// Since is where the next read of the lane may start: the position of the first row, locked or
-	// not, or the time of this read minus 5 s, whichever is earlier. A row
-	// that is committed within 5 s of its next_at is not before it.
+	// Since is where the next read of the lane may start: the position of the first row, locked or not, or the time of this
+	// read minus 5 s, whichever is earlier. A row that is committed within 5 s of its next_at is not before it.
 	Since Position
 }
 
@@ -124,7 +123,9 @@ WHERE status = 'PENDING' AND lane_id IS NOT NULL`
 // locks nothing. A row without a lane carries only the circuit breaker's state.
 //
 // The next read may start 5 s before this one, since a row may be committed later than its next_at: the gateway's statements
-// take now(), and then wait for locks for at most 4 s (pg.LockWait).
+// take now(), and then wait for locks for at most 4 s (pg.LockWait). A commit that waits longer, such as one for a synchronous
+// standby, is found by the next full listing. A longer time here would let every read pass over that many seconds of dead index
+// entries while an old snapshot is open.
 const waitSQL = `
 SELECT breaker.closed, found.* FROM (SELECT ` + breaker.IsClosedSQL + ` AS closed) breaker
 LEFT JOIN (

@@ -203,7 +203,9 @@ func (l *lanes) update(ctx context.Context, begun time.Time) error {
 			return err
 		}
 		for _, id := range made {
-			named = append(named, store.NamedLane{ID: id})
+			if !slices.ContainsFunc(named, func(n store.NamedLane) bool { return n.ID == id }) {
+				named = append(named, store.NamedLane{ID: id})
+			}
 		}
 	}
 	if err := l.probe(ctx, begun, append(l.schedule.probes(begun, named), l.schedule.due(begun)...)); err != nil {
@@ -220,7 +222,7 @@ func (l *lanes) probe(ctx context.Context, begun time.Time, probes []store.LaneP
 	if err != nil {
 		return err
 	}
-	if found.BreakerClosed && !l.breakerClosed {
+	if found.BreakerClosed && !l.breakerClosed && !l.listed.IsZero() {
 		l.request() // workers returned rows while the circuit breaker was open
 	}
 	l.named = nil

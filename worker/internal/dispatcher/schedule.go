@@ -111,7 +111,7 @@ func (a *schedule) apply(probes []store.LaneProbe, found []store.WaitingLane, be
 }
 
 // replace stores the result of a full listing. A lane that should have rows and that the listing did not find is closed or
-// empty: the next poll tells. It returns whether feeders have lanes to take from or to poll that they do not know.
+// empty: the next poll finds out. It returns whether feeders have lanes to take from or to poll that they do not know.
 func (a *schedule) replace(found []store.WaitingLane, begun time.Time) (turned bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -51,20 +51,21 @@ func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard
 			return 0, err
 		}
 	}
-	moved := make([]bool, len(unknown))
+	moved, again := make([]bool, len(unknown)), make([]bool, len(unknown))
 	var working errgroup.Group
 	working.SetLimit(rescuers)
 	for i, u := range unknown {
 		working.Go(func() error {
-			done, err := o.Advancer.Advance(ctx, o.next(u, guard, breaker.State == store.BreakerOpen))
-			moved[i] = done.Applied
+			t := o.next(u, guard, breaker.State == store.BreakerOpen)
+			done, err := o.Advancer.Advance(ctx, t)
+			moved[i], again[i] = done.Applied, done.Applied && t.Status == email.RetryScheduled
 			return err
 		})
 	}
 	err = working.Wait()
 	lanes := make(map[int64]bool)
 	for i, u := range unknown {
-		if moved[i] {
+		if again[i] {
 			lanes[u.LaneID] = true
 		}
 	}

@@ -35,7 +35,7 @@ type ReplayStore interface {
 	WorkReplay(ctx context.Context, id uuid.UUID, limit int,
 		retry func(context.Context, store.Replay, []store.DeadLetter) (store.ReplayCounts, error)) (store.ReplayRound, error)
 	RetryDeadLetter(ctx context.Context, l store.DeadLetter, r store.LetterRetry) error
-	Wake(ctx context.Context) error
+	WakeLanes(ctx context.Context, lanes []store.Lanes) error
 }
 
 // ReplayerParams configure a Replayer.
@@ -106,9 +106,17 @@ func (r *Replayer) work(ctx context.Context, id uuid.UUID) (more bool, err error
 			"skipped", round.Skipped+round.Now.Skipped, "failed", round.Failed+round.Now.Failed)
 	}
 	if round.Action == store.ReplayRetry && (round.Now.Done > 0 || round.Postponed) { // a postponed round may have retried later dead letters
-		err = r.params.Store.Wake(ctx)
+		err = r.params.Store.WakeLanes(ctx, lanesOf(round.Replay))
 	}
 	return round.More, err
+}
+
+// lanesOf are the lanes that may have emails of the replay again: those of its company, or all.
+func lanesOf(r store.Replay) []store.Lanes {
+	if r.CompanyID == nil {
+		return nil
+	}
+	return []store.Lanes{{Company: *r.CompanyID}}
 }
 
 // retry retries dead letters and counts the results, up to the first one that is left for a later round because another
