@@ -92,11 +92,11 @@ func TestRetryDeadLetter_NothingThere(t *testing.T) {
 	gone := giveUp(t, d, d.Company(t), nil)
 	letter := letterOf(t, d, gone)
 	run(t, d, `DELETE FROM email_outbox WHERE id = $1`, gone)
-	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("k")), "not kept any more")
+	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("k")), "no longer stored")
 	for _, tt := range []struct{ target, taskID, reason string }{
 		{email.TargetSend, uuid.NewString(), "never was"},
 		{email.TargetSend, "unreadable", "names nothing"},
-		{email.TargetRecipients, uuid.NewString(), "never were"},
+		{email.TargetRecipients, uuid.NewString(), "never was"},
 		{email.TargetMailing, uuid.NewString(), "names nothing"},
 		{"sms:send", uuid.NewString(), "names nothing"},
 	} {
@@ -178,7 +178,7 @@ func TestRetryDeadLetter_Recipient(t *testing.T) {
 	if got := resolved(t, d, letter.ID); got != "t retried api:key1" {
 		t.Errorf("its dead letter: %s", got)
 	}
-	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("key2")), "are PENDING")
+	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("key2")), "is PENDING")
 	storetest.Upsert(t, d, ids[0])
 	if n := ask[int](t, d, `SELECT count(*) FROM recipients WHERE nome = 'Ana' AND deleted_at IS NULL`); n != 1 {
 		t.Errorf("%d recipients", n)

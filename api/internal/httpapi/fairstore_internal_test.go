@@ -96,4 +96,4 @@ func TestFairStore_PlacesOfAll(t *testing.T) {
 }
 
 // withoutCompany are methods whose first id is not a company's: they access a single row.
-var withoutCompany = []string{"Exists", "MailingExists", "Timeline", "DiscardDeadLetter"}
+var withoutCompany = []string{"Exists", "MailingExists", "Timeline"}

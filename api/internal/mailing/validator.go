@@ -83,13 +83,15 @@ func NewValidator(p ValidatorParams) (*Validator, error) {
 		}
 	}
 	j.kept = slices.Concat([]int{p.Header.Email, p.Header.Nome, p.Header.RazaoSocial, p.Header.ExternalID}, j.columns)
-	for _, column := range []int{p.Header.CPFCNPJ, p.Header.CPF, p.Header.CNPJ} {
+	order := []int{p.Header.CPFCNPJ, p.Header.CPF, p.Header.CNPJ}
+	if p.Header.MayBeOtherDocument() {
+		j.documents = p.Header.CPFCNPJ
+		order = []int{p.Header.CPF, p.Header.CNPJ, p.Header.CPFCNPJ} // the number of a CNH may pass for a CPF
+	}
+	for _, column := range order {
 		if column >= 0 {
 			j.taxIDs = append(j.taxIDs, column)
 		}
-	}
-	if p.Header.MayBeOtherDocument() {
-		j.documents = p.Header.CPFCNPJ
 	}
 	return j, nil
 }

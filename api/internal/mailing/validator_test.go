@@ -233,7 +233,8 @@ func TestValidator_TaxIDOfRow(t *testing.T) {
 		"masks":                      {"email;cpf;cnpj\na@example.com;   .   .   -  ;11.222.333/0001-81\nb@example.com;___.___.___-__;-\n", []string{cnpj, ""}},
 		"another document":           {"email;documento;cpf\na@example.com;12.345.678-9;529.982.247-25\nb@example.com;12.345.678-9;\n", []string{cpf, ""}},
 		"another document, cnpj":     {"email;cnpj;Document number\na@example.com;11.222.333/0001-81;4711\n", []string{cnpj}},
-		"a CPF under a general name": {"email;documento;cnpj\na@example.com;529.982.247-25;\nb@example.com;529.982.247-25;11.222.333/0001-81\n", []string{cpf, cpf}},
+		"a CPF under a general name": {"email;documento;cnpj\na@example.com;529.982.247-25;\nb@example.com;529.982.247-25;11.222.333/0001-81\n", []string{cpf, cnpj}},
+		"a CNH that may be a CPF":    {"email;documento;cpf\na@example.com;111.444.777-35;529.982.247-25\nb@example.com;529.982.247-25;\n", []string{cpf, cpf}},
 		"a general name, unused":     {"email;documento;tax id\na@example.com;529.982.247-25;11.222.333/0001-81\nb@example.com;529.982.247-25;\n", []string{cnpj, ""}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -92,7 +92,8 @@ type erasure struct {
 
 // Erase erases the person from all tables and files. It ends when a whole round finds nothing
 // more, or incomplete: then it must be run again later. It can be interrupted and run again at
-// any point, because the identifiers of the person are stored until the erasure is complete.
+// any point, because the identifiers of the person are stored until the erasure is complete. An error after they were stored is
+// ErrInterrupted: the next run continues.
 func (a *Archive) Erase(ctx context.Context, o Order) (Erased, error) {
 	run, err := uuid.NewV7()
 	if err != nil {
@@ -114,17 +115,24 @@ func (a *Archive) Erase(ctx context.Context, o Order) (Erased, error) {
 	}
 	e.person = a.subject(e.person.Person, o.Query)
 	e.done.Shared = len(e.person.Shared)
+	if err := e.complete(ctx); err != nil {
+		return e.done, fmt.Errorf("%w: %w", ErrInterrupted, err)
+	}
+	return e.done, nil
+}
+
+// complete runs the erasure, and stores its receipt, that of an interrupted run too, and its audit entry.
+func (e *erasure) complete(ctx context.Context) error {
 	if err := e.run(ctx); err != nil {
-		// A run that a signal interrupted is saved too.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime) // a signal may have interrupted it
 		defer cancel()
-		return e.done, errors.Join(err, e.save(ctx))
+		return errors.Join(err, e.save(ctx))
 	}
 	if err := e.finish(ctx); err != nil {
-		return e.done, err
+		return err
 	}
 	d := &e.done
-	return e.done, a.People.Record(ctx, o.By, "person.erased", o.CompanyID, run, map[string]any{
+	return e.People.Record(ctx, e.order.By, "person.erased", e.order.CompanyID, d.Run, map[string]any{
 		"cancelled": d.Cancelled, "emails": d.Emails, "copies": d.Copies, "emailLogs": d.EmailLogs, "mailingEntries": d.Entries,
 		"deadLetters": d.DeadLetters, "recipients": d.Recipients, "suppressions": d.Suppressions, "files": d.Files, "busy": d.Busy, "unreadFiles": len(d.Unread),
 		"addresses": len(e.person.Addresses), "sharedAddresses": d.Shared, "tables": d.Receipt.Tables,

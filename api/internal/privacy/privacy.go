@@ -62,6 +62,9 @@ type subject struct {
 	spelled []string
 }
 
+// ErrInterrupted: the erasure has begun, and something may have been erased.
+var ErrInterrupted = errors.New("the erasure was interrupted")
+
 // ErrForeignKeys: the hash key or the ring is not the api's.
 var ErrForeignKeys = errors.New("CPF_CNPJ_KEYS and CPF_CNPJ_HASH_KEY are not those that stored numbers were written with")
 

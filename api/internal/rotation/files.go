@@ -109,7 +109,7 @@ func (r *Rotation) keyOf(ctx context.Context, o object) (key string, err error) 
 func (r *Rotation) reencryptFile(ctx context.Context, o object) (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("encrypt again the %s: %w", o.name, err)
+			err = fmt.Errorf("re-encrypt the %s: %w", o.name, err)
 		}
 	}()
 	stored, err := r.Bucket.Get(ctx, o.key)

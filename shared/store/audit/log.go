@@ -66,7 +66,7 @@ INSERT INTO operator_audit (operator, action, company_id, subject, details, reas
 VALUES ($1, $2, $3, nullif($4, ''), $5, nullif($6, ''))`
 
 // ErrUnchanged means that a change had nothing to change.
-var ErrUnchanged = errors.New("it stays as it is")
+var ErrUnchanged = errors.New("nothing to change")
 
 // Apply makes an operator's change and writes its audit entry, in one commit. change may complete a,
 // from which the entry is written. If change returns ErrUnchanged, Apply writes no entry and returns

@@ -113,9 +113,9 @@ func (s *Store) retryEmail(ctx context.Context, l Letter, r LetterRetry) error {
 	case err != nil:
 		return fmt.Errorf("retry dead letter: %w", err)
 	case !moved.Applied && moved.Status == "":
-		return &NotReplayableError{Reason: "the email is not kept any more, or never was"}
+		return &NotReplayableError{Reason: "the email is no longer stored, or never was"}
 	case !moved.Applied && moved.Erased:
-		return &NotReplayableError{Reason: "what the email said is not kept any more"}
+		return &NotReplayableError{Reason: "the content of the email is no longer stored"}
 	case !moved.Applied && moved.Replaced:
 		return &NotReplayableError{Reason: "another email of its aggregate and event type has taken its place"}
 	case !moved.Applied:
@@ -209,13 +209,13 @@ func (s *Store) retryIntake(ctx context.Context, l Letter, r LetterRetry) error 
 	case err != nil:
 		return fmt.Errorf("retry dead letter: %w", err)
 	case len(rows) == 0:
-		return &NotReplayableError{Reason: "the recipient's news are not kept any more, or never were"}
+		return &NotReplayableError{Reason: "the recipient import is no longer stored, or never was"}
 	case rows[0].Applied:
 		return nil
 	case rows[0].Status == string(email.Failed):
 		return &NotReplayableError{Reason: "the recipient was deleted since"}
 	}
-	return &NotReplayableError{Reason: "the recipient's news are " + rows[0].Status}
+	return &NotReplayableError{Reason: "the recipient import is " + rows[0].Status}
 }
 
 func (s *Store) retryMailing(ctx context.Context, l Letter, r LetterRetry) error {

@@ -190,7 +190,7 @@ func controlIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID, change f
 		return m, pg.Translate(err)
 	}
 	if m.EntriesDeletedAt != nil {
-		return m, &StateError{Status: m.Status, Reason: "its entries are not kept any more"}
+		return m, &StateError{Status: m.Status, Reason: "its entries are no longer stored"}
 	}
 	return m, change(tx, &m)
 }

@@ -16,6 +16,7 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/api/internal/rotation"
+	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/webhook"
 )
@@ -131,7 +132,7 @@ cannot be decrypted are skipped and listed at the end. Finally it counts, as sta
 				usage, err = r.Count(ctx)
 			}
 			switch {
-			case err != nil && changed > 0:
+			case err != nil && changed > 0 && !errors.Is(err, keyring.ErrUndecryptable): // these values stay as they are
 				return nil, fmt.Errorf("%w: %w", operator.ErrUnfinished, err)
 			case err != nil:
 				return nil, err

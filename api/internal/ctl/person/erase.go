@@ -74,8 +74,10 @@ emails' tasks within 15 s. An erasure cannot be undone.`,
 			switch {
 			case errors.Is(err, privacy.ErrForeignKeys):
 				return nil, adviseKeys(err)
-			case err != nil:
+			case errors.Is(err, privacy.ErrInterrupted):
 				return nil, fmt.Errorf("%w: %w", operator.ErrUnfinished, err)
+			case err != nil:
+				return nil, err
 			}
 			return erased{did}, nil
 		}),

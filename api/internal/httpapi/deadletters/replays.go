@@ -96,8 +96,6 @@ func (h *Handlers) replay(c *gin.Context, action store.ReplayAction) error {
 	switch {
 	case errors.Is(err, store.ErrTooManyReplays):
 		return tooManyReplays
-	case errors.Is(err, store.ErrUnknownOutcome): // also if only the standby did not confirm it
-		return fmt.Errorf("%w: %w", problem.Unconfirmed, err)
 	case err != nil:
 		return err
 	}

@@ -77,10 +77,10 @@ func Of(err error) Problem {
 		return tooManyAtOnce
 	case errors.Is(err, slots.ErrAllBusy), errors.Is(err, store.ErrTries):
 		return allBusy
+	case errors.Is(err, store.ErrUnknownOutcome): // also if only the standby did not confirm it
+		return Unconfirmed
 	case errors.Is(err, store.ErrUnreplicated):
 		return Problem{Status: http.StatusServiceUnavailable, Code: "DATABASE_UNAVAILABLE", Detail: "no standby confirms commits of the database: repeat the request after Retry-After", RetryAfter: 5 * time.Second}
-	case errors.Is(err, store.ErrUnknownOutcome):
-		return Unconfirmed
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrNotMigrated), errors.Is(err, context.DeadlineExceeded):
 		return Problem{Status: http.StatusServiceUnavailable, Code: "DATABASE_UNAVAILABLE", Detail: "the database cannot be reached: repeat the request after Retry-After", RetryAfter: 5 * time.Second}
 	case errors.Is(err, context.Canceled):

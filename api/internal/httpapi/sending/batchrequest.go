@@ -73,12 +73,13 @@ func (h *Handlers) composeBatch(c *gin.Context, partial bool) (*batchRequest, er
 	if partial {
 		setPartialSum(b.key)
 	}
+	items := h.composer.forBatch()
 	for i, item := range all.Objects {
 		if wrong, found := all.Wrong[i]; found {
 			b.refuse(i, rules.Faults{wrong})
 			continue
 		}
-		if err := b.compose(ctx, h.composer, v, i, item); err != nil {
+		if err := b.compose(ctx, items, v, i, item); err != nil {
 			return nil, err
 		}
 		if b.content > reqbody.MaxBatch {

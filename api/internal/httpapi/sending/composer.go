@@ -40,6 +40,13 @@ type composer struct {
 	ttl time.Duration
 }
 
+// forBatch returns a composer for the items of one batch. It is not safe for concurrent use.
+func (c *composer) forBatch() *composer {
+	b := *c
+	b.library = c.library.ForBatch()
+	return &b
+}
+
 // compose returns an email that is ready to be accepted, except for the attachments whose contents are pending: these are
 // still to be stored. An invalid request is a problem;
 // other errors come from the database.

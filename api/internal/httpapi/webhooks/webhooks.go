@@ -181,8 +181,6 @@ func problemOf(err error) error {
 		return disabledByOperator
 	case errors.Is(err, webhook.ErrDisabled):
 		return disabled
-	case errors.Is(err, store.ErrUnknownOutcome): // also if only the standby did not confirm it
-		return fmt.Errorf("%w: %w", problem.Unconfirmed, err)
 	}
 	return err
 }

@@ -32,17 +32,20 @@ const confirmSQL = `SELECT ` + ConfirmedColumn
 
 // Confirm returns nil if Postgres answers and a synchronous standby, where there is one, has everything that was
 // visible before. It returns ErrUnreplicated if no standby confirms that, or if Postgres did not answer in time and no
-// standby confirmed a commit of the last 30 s. It takes less than 2 s.
+// standby confirmed a commit of the last 30 s. It takes less than 2 s. Any error of an outage is ErrUnavailable, never
+// ErrUnknownOutcome.
 func (db *DB) Confirm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmTime)
 	defer cancel()
-	err := Translate(db.confirm(ctx))
+	err := db.confirm(ctx)
 	switch {
 	case err == nil:
 		db.connector.doubted.Store(0)
 		return nil
-	case ctx.Err() != nil && !IsOutage(err):
-		err = errors.Join(ErrUnavailable, err) // Postgres did not answer at all
+	case errors.Is(err, ErrUnreplicated), ctx.Err() != nil: // what it did not confirm is empty, or Postgres did not answer at all
+		err = errors.Join(ErrUnavailable, err)
+	default:
+		err = Translate(err)
 	}
 	return fmt.Errorf("confirm commits: %w", db.ExplainTimeout(ctx, err))
 }
