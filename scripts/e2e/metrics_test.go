@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -39,13 +40,14 @@ func checkMetrics(t *testing.T, s *system) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	selected := selectors(t)
 	var last map[string]map[string]*dto.MetricFamily
 	eventually(t, func() error { // some are measured every ten seconds
 		last = s.scrape()
 		if diff := cmp.Diff(described, ours(last)); diff != "" {
 			return fmt.Errorf("the READMEs' tables (-) and the programs (+) differ:\n%s", diff)
 		}
-		return nil
+		return missingSeries(last, selected)
 	})
 	for _, families := range last {
 		for name, family := range families {
@@ -58,7 +60,6 @@ func checkMetrics(t *testing.T, s *system) {
 			checkLabelValues(t, s, family)
 		}
 	}
-	checkQueries(t, last)
 }
 
 // promised are the series that operators rely on.
@@ -83,9 +84,8 @@ var promised = []string{
 	`outbox_rescued_total{reason="lost"}`, `outbox_rescued_total{reason="unpublished"}`, `provider_circuit_breaker_open`, `provider_quota_left`, `provider_quota_limit`,
 }
 
-// checkQueries checks that the promised series exist, and that every alert and panel selects existing series: a
-// condition with an unknown label value is never true, and its alert never fires.
-func checkQueries(t *testing.T, families map[string]map[string]*dto.MetricFamily) {
+// selectors are the series that the alerts, the panels and operators select, by where they do.
+func selectors(t *testing.T) map[string][]observability.Selector {
 	t.Helper()
 	dir := filepath.Join(rootDir, "scripts/observability")
 	queries, err := observability.Panels(dir)
@@ -102,17 +102,29 @@ func checkQueries(t *testing.T, families map[string]map[string]*dto.MetricFamily
 	for _, series := range promised {
 		queries = append(queries, observability.Query{Where: "promised", Expr: series})
 	}
+	selected := make(map[string][]observability.Selector)
 	for _, q := range queries {
-		selectors, err := q.Selectors()
+		of, err := q.Selectors()
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
-		for _, selector := range selectors {
+		selected[q.Where] = append(selected[q.Where], of...)
+	}
+	return selected
+}
+
+// missingSeries is an error if a selected series does not exist: a condition with an unknown label value is never true, and its alert
+// never fires.
+func missingSeries(families map[string]map[string]*dto.MetricFamily, selected map[string][]observability.Selector) error {
+	var missing []error
+	for where, of := range selected {
+		for _, selector := range of {
 			if selector.Metric != "up" && !anySeries(families, selector) {
-				t.Errorf("%s: no series is %s%v", q.Where, selector.Metric, selector.Matchers)
+				missing = append(missing, fmt.Errorf("%s: no series is %s%v", where, selector.Metric, selector.Matchers))
 			}
 		}
 	}
+	return errors.Join(missing...)
 }
 
 func anySeries(families map[string]map[string]*dto.MetricFamily, s observability.Selector) bool {
