@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,11 +71,12 @@ func TestBatch_RenderedMemoryPerCompany(t *testing.T) {
 	const size, limit = 500_000, 16 << 20
 	var loud uuid.UUID
 	var held, most, refused atomic.Int64
-	release := make(chan struct{})
+	released := make(chan struct{})
+	release := sync.OnceFunc(func() { close(released) })
 	g := start(t, func(p *httpapi.Params) {
 		p.Store = acceptBatchFunc{p.Store, func(company uuid.UUID) {
 			if company == loud {
-				<-release
+				<-released
 			}
 		}}
 		p.Templates = resolveFunc{p.Templates, func(ctx context.Context, company uuid.UUID) {
@@ -88,6 +88,7 @@ func TestBatch_RenderedMemoryPerCompany(t *testing.T) {
 			context.AfterFunc(ctx, func() { held.Add(-size) }) // when the request has ended
 		}}
 	})
+	t.Cleanup(release) // else the requests never end
 	loud = g.Company
 	quiet := g.newKey(t, g.Database.Company(t), nil).String()
 	for _, key := range []string{"", quiet} {
@@ -98,7 +99,11 @@ func TestBatch_RenderedMemoryPerCompany(t *testing.T) {
 		}
 	}
 	items := func(n int) string {
-		return batchBody(slices.Repeat([]string{`{"to": "ana@example.com", "recipient": {"externalId": "c-1"}, "template": {"name": "large"}}`}, n)...)
+		all := make([]string, n)
+		for i := range all { // a locale each, so that each version is resolved
+			all[i] = fmt.Sprintf(`{"to": "ana@example.com", "recipient": {"externalId": "c-1"}, "template": {"name": "large", "locale": "a%c"}}`, 'a'+i)
+		}
+		return batchBody(all...)
 	}
 	var batches sync.WaitGroup
 	for range 6 {
@@ -116,7 +121,7 @@ func TestBatch_RenderedMemoryPerCompany(t *testing.T) {
 	if n := most.Load(); n > limit {
 		t.Errorf("one company's contents took %d bytes", n)
 	}
-	close(release)
+	release()
 	batches.Wait()
 	if b := g.batch(t, "", "", items(20)).batch(t); b.Accepted != 20 {
 		t.Errorf("afterwards: %+v", b)
