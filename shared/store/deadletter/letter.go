@@ -11,13 +11,12 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Task is a task that gave up without an email to write it on: undecodable, or
-// naming an email that does not exist.
+// Task is a task that failed and has no email to record it on: its payload cannot be decoded, or its email does not exist.
 type Task struct {
 	Target  string
 	Reason  string // a code
 	Detail  string
-	Payload []byte // any bytes: kept as JSON if it is some, else as a JSON string
+	Payload []byte // any bytes: stored as JSON if they are valid JSON, else as a JSON string
 	TaskID  string
 }
 
@@ -26,7 +25,7 @@ const insertDeadTaskSQL = `
 INSERT INTO dead_letters (id, target, reason, last_error, payload, outbox_id) VALUES ($1, $2, $3, nullif($4, ''), $5, $6)
 ON CONFLICT (id) DO NOTHING`
 
-// DeadLetterTask writes the dead letter of such a task.
+// DeadLetterTask writes the dead letter of a task.
 func (s *Store) DeadLetterTask(ctx context.Context, t Task) error {
 	var outboxID *uuid.UUID
 	if id, err := uuid.Parse(t.TaskID); err == nil {
@@ -40,20 +39,19 @@ func (s *Store) DeadLetterTask(ctx context.Context, t Task) error {
 	return nil
 }
 
-// Retention of dead letters, resolved or not. An email's log keeps its outcome; a failed mailing
-// job or recipient import is recorded in its dead letter only.
+// Retention of dead letters, resolved or not. The log of an email keeps its outcome; a failed mailing job or recipient import
+// is recorded in its dead letter only.
 const (
 	EmailLettersKept = 7 * 24 * time.Hour
 	BulkLettersKept  = 30 * 24 * time.Hour
 )
 
-// OfEmailSQL selects the dead letters of emails, whatever their queue: the predicate of
-// the index dead_letters_of_emails.
+// OfEmailSQL selects the dead letters of emails in all queues. It is the predicate of the index dead_letters_of_emails.
 const OfEmailSQL = `(target NOT IN ('` + email.TargetMailing + `', '` + email.TargetRecipients + `'))`
 
-// cleanEmailLettersSQL finds by dead_letters_of_emails, cleanBulkLettersSQL by
-// dead_letters_age: what is as old as that goes, whatever it is. Both lock what they delete; rows that another cleaner holds are left to it. Those found are asked for
-// by an array of keys, not by a join, for which all of the table may be read.
+// cleanEmailLettersSQL finds rows by dead_letters_of_emails, cleanBulkLettersSQL by dead_letters_age: it deletes all kinds,
+// since older dead letters of emails have expired too. Both lock the rows they delete and skip rows that another cleaner has
+// locked. The outer statement selects by an array of ids: with a join, Postgres may read the whole table.
 const (
 	cleanEmailLettersSQL = `
 DELETE FROM dead_letters WHERE id = ANY (ARRAY(
@@ -65,13 +63,13 @@ DELETE FROM dead_letters WHERE id = ANY (ARRAY(
     ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
 )
 
-// CleanEmailLetters deletes at most limit dead letters of emails that are older than their retention and
-// returns their number.
+// CleanEmailLetters deletes at most limit dead letters of emails that are older than EmailLettersKept, and returns their
+// number.
 func (s *Store) CleanEmailLetters(ctx context.Context, limit int) (int, error) {
 	return s.cleanLetters(ctx, cleanEmailLettersSQL, EmailLettersKept, limit)
 }
 
-// CleanBulkLetters is CleanEmailLetters for those of mailings and recipient imports.
+// CleanBulkLetters deletes at most limit dead letters that are older than BulkLettersKept, and returns their number.
 func (s *Store) CleanBulkLetters(ctx context.Context, limit int) (int, error) {
 	return s.cleanLetters(ctx, cleanBulkLettersSQL, BulkLettersKept, limit)
 }

@@ -20,16 +20,16 @@ type Resolution string
 const (
 	// Retried: the email, import or mailing was started again.
 	Retried Resolution = "retried"
-	// Discarded: somebody decided that nothing more is to be done.
+	// Discarded: it was resolved without further action.
 	Discarded Resolution = "discarded"
-	// SentAfterAll: later feedback of the provider showed that it had accepted the email.
+	// SentAfterAll: later feedback showed that the provider had accepted the email.
 	SentAfterAll Resolution = "sent"
 )
 
-// Letter is something that was given up.
+// Letter is a dead letter: the record of an email, a mailing, a recipient import or a task that has failed permanently.
 type Letter struct {
 	ID         uuid.UUID   `db:"id"`
-	CompanyID  *uuid.UUID  `db:"company_id"` // nil = of a task that could not be decoded
+	CompanyID  *uuid.UUID  `db:"company_id"` // nil = of a task that DeadLetterTask recorded
 	MailingID  *uuid.UUID  `db:"mailing_id"`
 	OutboxID   *uuid.UUID  `db:"outbox_id"`
 	Target     string      `db:"target"`
@@ -43,7 +43,7 @@ type Letter struct {
 	ResolvedBy *string     `db:"resolved_by"` // an Actor's text
 	Note       *string     `db:"resolution_note"`
 	ReplayID   *uuid.UUID  `db:"replay_id"`
-	// Payload is what the task held, as JSON. A list leaves it out.
+	// Payload is the payload of the task as JSON. Lists omit it.
 	Payload json.RawMessage `db:"payload"`
 }
 
@@ -51,18 +51,17 @@ const letterColumns = `
 d.id, d.company_id, d.mailing_id, d.outbox_id, d.target, d.email, d.reason, d.attempts, d.last_error, d.created_at,
 d.resolved_at, d.resolution, d.resolved_by, d.resolution_note, d.replay_id`
 
-// LetterFilter chooses dead letters; zero fields do not filter. It is also what a
-// replay keeps of the request that made it.
+// LetterFilter selects dead letters; zero fields do not filter. A replay stores it as JSON.
 type LetterFilter struct {
 	Reason        string     `json:"reason,omitempty"`
 	Target        string     `json:"target,omitempty"`
 	MailingID     *uuid.UUID `json:"mailingId,omitempty"`
-	Recipient     string     `json:"recipient,omitempty"` // in any case
+	Recipient     string     `json:"recipient,omitempty"` // case-insensitive
 	CreatedAfter  *time.Time `json:"createdAfter,omitempty"`
 	CreatedBefore *time.Time `json:"createdBefore,omitempty"` // exclusive
 }
 
-// LetterCursor is a place in the list of dead letters. The zero value is its beginning.
+// LetterCursor is a position in the list of dead letters. The zero value is the beginning.
 type LetterCursor struct {
 	At time.Time
 	ID uuid.UUID
@@ -71,22 +70,22 @@ type LetterCursor struct {
 // LetterQuery selects a page of dead letters, newest first.
 type LetterQuery struct {
 	LetterFilter
-	Resolved *bool // nil = open ones and resolved ones
+	Resolved *bool // nil = both open and resolved
 	Cursor   LetterCursor
 	Limit    int
 }
 
-// LetterPage is a page of a list. Next continues it; the zero cursor means the end. A
-// page can be short, or empty, and still have a Next: see emails.ListScan.
+// LetterPage is a page of a list. Next is the cursor of the next page; the zero cursor means that there is none. A page may be
+// short or empty although there is a next one: see emails.ListScan.
 type LetterPage struct {
 	Letters []Letter
 	Next    LetterCursor
 }
 
-// Parts of the statements below. $1 is the company; $2 and $3 are the cursor, $4
-// to $9 the filter, $10 is empty or a list of ids, and $11 is a replay: the dead letters that it
-// has resolved match too. Only time is in an index: the other filters are applied to the next
-// $12 rows, each page a few ms.
+// Parts of the statements below. $1 is the company, $2 and $3 are the cursor, and $4 to $9 the filter. $10 is "true" for
+// resolved dead letters, "false" for open ones, and empty for both. $11 is a replay: the dead letters that it has resolved
+// match in any case. $12 is the maximum number of rows to read, and $13 the size of the page. The indexes cover the company and
+// the time only; the other filters are applied to the next $12 rows, which takes a few ms per page.
 const (
 	ofCompanySQL = `company_id = $1`
 	ofAllSQL     = `$1::uuid IS NULL`
@@ -124,9 +123,9 @@ SELECT ` + letterColumns + `, coalesce(c.fits, false) AS fits, c.more
 FROM chosen c JOIN dead_letters d ON d.id = c.id ORDER BY c.created_at, c.id`
 )
 
-// The lists lock nothing. A company's go along dead_letters_company, everybody's along
-// dead_letters_age; the rows of the page are read by primary key. The last row that was
-// looked at comes too, whether it fits or not: the next page begins there.
+// The lists lock nothing. They read the dead letters of a company along dead_letters_company, and those of all companies along
+// dead_letters_age; they read the rows of the page by primary key. They also return the last row that was read, even if it does
+// not match: the next page begins there.
 const (
 	listLettersSQL      = scanSQL + ofCompanySQL + behindSQL + newestFirstSQL
 	listAllLettersSQL   = scanSQL + ofAllSQL + behindSQL + newestFirstSQL
@@ -139,8 +138,8 @@ func (s *Store) ListDeadLetters(ctx context.Context, company uuid.UUID, q Letter
 	return pageOfLetters(ctx, s.db, listLettersSQL, &company, q, nil)
 }
 
-// ListAllDeadLetters returns a page of the dead letters of all companies, and of none.
-// It is for operators.
+// ListAllDeadLetters is ListDeadLetters for operators: it returns the dead letters of all companies and those without a
+// company.
 func (s *Store) ListAllDeadLetters(ctx context.Context, q LetterQuery) (LetterPage, error) {
 	return pageOfLetters(ctx, s.db, listAllLettersSQL, nil, q, nil)
 }
@@ -168,7 +167,7 @@ func pageOfLetters(ctx context.Context, db selecter, statement string, company *
 		}
 	}
 	switch n := len(rows); {
-	case n > limit && rows[limit].Fits: // the page is full, and its successor is there
+	case n > limit && rows[limit].Fits: // the page is full, and another matching row follows
 		page.Next = cursorAt(rows[limit-1].Letter)
 	case n > 0 && rows[n-1].More:
 		page.Next = cursorAt(rows[n-1].Letter)
@@ -176,8 +175,8 @@ func pageOfLetters(ctx context.Context, db selecter, statement string, company *
 	return page, nil
 }
 
-// before returns the part of the page before a letter of it. Its Next is zero if the letter is the first: the page
-// then begins where it began.
+// before returns the part of the page before one of its letters. Its Next is zero if that is the first letter: the next page
+// then begins where this one did.
 func (p LetterPage) before(id uuid.UUID) LetterPage {
 	n := slices.IndexFunc(p.Letters, func(l Letter) bool { return l.ID == id })
 	if n == 0 {
@@ -188,7 +187,7 @@ func (p LetterPage) before(id uuid.UUID) LetterPage {
 
 func cursorAt(l Letter) LetterCursor { return LetterCursor{At: l.CreatedAt, ID: l.ID} }
 
-// args are $2 to $11.
+// args returns the parameters $2 to $11.
 func (q *LetterQuery) args(replay *uuid.UUID) []any {
 	var at *time.Time
 	var id *uuid.UUID
@@ -205,14 +204,14 @@ func (q *LetterQuery) args(replay *uuid.UUID) []any {
 // letterCount is the number at which counting dead letters stops.
 const letterCount = 1_000_000
 
-// They read along the same indexes as the lists, and at most $12 rows.
+// They read along the same indexes as the lists, and stop after $12 matching rows.
 const (
 	countLettersSQL    = `SELECT count(*) FROM (SELECT FROM dead_letters WHERE ` + ofCompanySQL + aheadSQL + ` AND ` + fitsSQL + ` LIMIT $12) counted`
 	countAllLettersSQL = `SELECT count(*) FROM (SELECT FROM dead_letters WHERE ` + ofAllSQL + aheadSQL + ` AND ` + fitsSQL + ` LIMIT $12) counted`
 )
 
-// CountDeadLetters counts the open dead letters that the filter matches, up to a
-// million. company nil counts those of all companies, for operators.
+// CountDeadLetters counts the open dead letters that match the filter, up to letterCount. A nil company counts those of all
+// companies, for operators.
 func (s *Store) CountDeadLetters(ctx context.Context, company *uuid.UUID, f LetterFilter) (int, error) {
 	statement, open := countLettersSQL, false
 	if company == nil {
@@ -238,7 +237,7 @@ func (s *Store) FindDeadLetter(ctx context.Context, company, id uuid.UUID) (Lett
 	return findLetter(ctx, s.db, findLetterSQL, id, company)
 }
 
-// FindAnyDeadLetter is FindDeadLetter for operators: of any company, or of none.
+// FindAnyDeadLetter is FindDeadLetter for operators: for any company, and for dead letters without one.
 func (s *Store) FindAnyDeadLetter(ctx context.Context, id uuid.UUID) (Letter, error) {
 	return findLetter(ctx, s.db, findAnyLetterSQL, id)
 }

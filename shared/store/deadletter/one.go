@@ -15,14 +15,14 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Shown is a dead letter of a company with its email, as one commit leaves them.
+// Shown is a dead letter of a company with its email, both as of one commit.
 type Shown struct {
 	Letter
-	Email *emails.Shown // nil = it is not of an email, or the email is purged
+	Email *emails.Shown // nil = the dead letter has no email, or the email was purged
 }
 
-// showIn reads a dead letter with its email in a transaction that resolves it: the answer then needs no read after the
-// commit, whose failure would hide what was done.
+// showIn reads a dead letter with its email in the transaction that resolves it. A read after the commit could fail and hide
+// that the dead letter was resolved.
 func showIn(ctx context.Context, tx *sqlx.Tx, l Letter) (shown Shown, err error) {
 	if shown.Letter, err = findLetter(ctx, tx, findLetterSQL, l.ID, l.company()); err != nil {
 		return Shown{}, err
@@ -41,8 +41,8 @@ func showIn(ctx context.Context, tx *sqlx.Tx, l Letter) (shown Shown, err error)
 	return shown, nil
 }
 
-// RetryOne is RetryDeadLetter for a client that waits for the answer: it returns the dead letter as the commit leaves it. A
-// dead letter that the same actor has retried meanwhile, by a concurrent request, is returned as it is.
+// RetryOne is RetryDeadLetter for a request: it returns the dead letter as of the commit. If a concurrent request of the same
+// actor has retried the dead letter, RetryOne returns it without an error.
 func (s *Store) RetryOne(ctx context.Context, l Letter, r LetterRetry) (shown Shown, err error) {
 	r.read = func(tx *sqlx.Tx) (err error) {
 		shown, err = showIn(ctx, tx, l)
@@ -62,13 +62,13 @@ func (s *Store) RetryOne(ctx context.Context, l Letter, r LetterRetry) (shown Sh
 	return Shown{}, err
 }
 
-// discardLettersSQL finds by primary key and locks in id order.
+// discardLettersSQL finds rows by primary key and locks them in id order.
 const discardLettersSQL = `
 UPDATE dead_letters SET resolved_at = now(), updated_at = now(), resolution = 'discarded', resolved_by = $2, resolution_note = nullif($3, ''), replay_id = $4
 WHERE id IN (SELECT id FROM dead_letters WHERE id = ANY ($1::uuid[]) AND resolved_at IS NULL ORDER BY id FOR UPDATE)`
 
-// DiscardOne resolves an open dead letter without further action; note is the reason. It returns the dead letter as the
-// commit leaves it, and false if it was resolved already.
+// DiscardOne resolves an open dead letter without further action; note is the reason. It returns the dead letter as of the
+// commit, and false if it was resolved already.
 func (s *Store) DiscardOne(ctx context.Context, l Letter, by audit.Actor, note string) (Shown, bool, error) {
 	type result struct {
 		shown     Shown

@@ -16,14 +16,14 @@ import (
 // RetryDeadLetterAs is RetryDeadLetter by an operator.
 func (s *Store) RetryDeadLetterAs(ctx context.Context, by audit.Operator, l Letter, ttl time.Duration) error {
 	_, err := audit.Apply(ctx, s.db, by, l.act("dlq.retry"), func(tx *sqlx.Tx, _ *audit.Change) error {
-		// Not RetryDeadLetter, which looks again on another connection: this one is in use.
+		// Not RetryDeadLetter: it may need a second connection while this transaction is open.
 		return s.retryDeadLetter(ctx, l, LetterRetry{Actor: by.Actor(), TTL: ttl, tx: tx})
 	})
 	return err
 }
 
-// DiscardDeadLetterAs is DiscardDeadLetter by an operator, whose reason is the note. false:
-// it is not open any more.
+// DiscardDeadLetterAs resolves an open dead letter without further action on behalf of an operator, whose reason is the note.
+// It returns false if the dead letter was resolved already.
 func (s *Store) DiscardDeadLetterAs(ctx context.Context, by audit.Operator, l Letter) (bool, error) {
 	did, err := audit.ApplyOne(ctx, s.db, by, l.act("dlq.discard"), discardLettersSQL, pg.UUIDArray([]uuid.UUID{l.ID}), by.Actor().String(), pg.WithoutNUL(by.Reason), nil)
 	return did, pg.Wrap("discard dead letter", err)

@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// dueReplaysSQL goes along dead_letter_replays_open and locks nothing.
+// dueReplaysSQL reads dead_letter_replays_open and locks nothing.
 const dueReplaysSQL = `
 SELECT id FROM dead_letter_replays WHERE status = 'RUNNING' AND next_at <= now()
 ORDER BY row_number() OVER (PARTITION BY company_id ORDER BY next_at, id), id`
@@ -27,14 +27,14 @@ func (s *Store) DueReplays(ctx context.Context) ([]uuid.UUID, error) {
 	return ids, nil
 }
 
-// A round locks the replay's row by primary key until its commit, so that two processes
-// do not take the same dead letters; the second process skips the replay.
+// A round locks the row of the replay until its commit, so that two processes do not take the same dead letters; the second
+// process skips the replay.
 //
-// A round of n dead letters uses up n / rate seconds. Unused time of the last
-// second may be used later, so that the rate is reached even if rounds are rare.
+// A round of n dead letters uses up n / rate seconds. Unused time of the last second is carried over, so that the rate is
+// reached even if rounds are rare.
 //
-// The round after one that a lock ended begins 5 s later: it may wait 4 s for the same lock, and the replays of other
-// companies wait for it.
+// After a postponed round ($8) the next one begins 5 s later: it may wait 4 s for the same lock, and the replays of other
+// companies wait meanwhile.
 const (
 	lockReplaySQL = `
 SELECT ` + replayColumns + ` FROM dead_letter_replays
@@ -53,27 +53,27 @@ UPDATE dead_letter_replays SET
 WHERE id = $1 RETURNING status = 'RUNNING' AND next_at <= now()`
 )
 
-// ReplayRound is what one round did.
+// ReplayRound is the result of one round.
 type ReplayRound struct {
-	Replay // as it was before
+	Replay // as of the begin of the round
 	Now    ReplayCounts
 	// More: the next round may begin at once.
 	More     bool
 	Finished bool
-	// Postponed: retry left a dead letter for later. The next round begins with it.
+	// Postponed: retry left a dead letter for a later round. The next round begins with it.
 	Postponed bool
 }
 
 // total is the number of counted dead letters.
 func (c ReplayCounts) total() int { return c.Done + c.Skipped + c.Failed }
 
-// WorkReplay takes the replay's next dead letters, at most limit of them. retry sends
-// them again and returns the number of each resolution; those to discard are discarded here.
-// If the numbers are those of fewer dead letters than retry received, they count the first ones: the round then ends
-// before the next one, and the next round begins with it, 5 s later.
-// Until the round is committed no other process takes the same ones. After a crash they are
-// taken again: what the replay itself has resolved counts as done. The zero round means that
-// nothing is due now, or another process is working on the replay.
+// WorkReplay takes the next dead letters of the replay, at most limit. It discards them itself, or calls retry, which sends
+// them again and returns how many had each result. retry may process only the first of them: if its counts add up to fewer than
+// it received, the next round begins with the first one that is left, 5 s later.
+//
+// Until the round is committed no other process takes the same dead letters. After a crash they are taken again, and those that
+// the replay has already resolved count as done. WorkReplay returns the zero ReplayRound if the replay is not due, or if
+// another process is working on it.
 func (s *Store) WorkReplay(
 	ctx context.Context, id uuid.UUID, limit int, retry func(context.Context, Replay, []Letter) (ReplayCounts, error),
 ) (ReplayRound, error) {
@@ -139,8 +139,8 @@ func workReplay(
 	return round, pg.Translate(err)
 }
 
-// share is how many dead letters a round may take: half a second's worth, so that
-// progress is seen, and no more than the request has left.
+// share returns how many dead letters a round may take: half of the rate, so that the stored progress changes twice a second,
+// and no more than the replay has left.
 func (r *Replay) share(limit int) int {
 	limit = min(limit, max(1, r.Rate/2))
 	if r.Most != nil {
@@ -149,7 +149,7 @@ func (r *Replay) share(limit int) int {
 	return limit
 }
 
-// nextOfReplay reads along dead_letters_company or dead_letters_age, from the cursor on.
+// nextOfReplay reads the next page from the cursor on, along dead_letters_company or dead_letters_age.
 func nextOfReplay(ctx context.Context, tx *sqlx.Tx, r Replay, limit int) (LetterPage, error) {
 	open := false
 	q := LetterQuery{LetterFilter: r.Filter, Resolved: &open, Limit: limit}
@@ -163,7 +163,7 @@ func nextOfReplay(ctx context.Context, tx *sqlx.Tx, r Replay, limit int) (Letter
 	if cursor.At != nil && cursor.ID != nil {
 		q.Cursor = LetterCursor{At: *cursor.At, ID: *cursor.ID}
 	}
-	// Dead letters of the replay's own moment count; Postgres's resolution is a microsecond.
+	// CreatedBefore is exclusive, and a timestamptz has a resolution of 1 µs: dead letters of the replay's creation time match.
 	end := r.CreatedAt.Add(time.Microsecond)
 	if q.CreatedBefore == nil || q.CreatedBefore.After(end) {
 		q.CreatedBefore = &end
@@ -175,14 +175,14 @@ func nextOfReplay(ctx context.Context, tx *sqlx.Tx, r Replay, limit int) (Letter
 	return pageOfLetters(ctx, tx, statement, r.CompanyID, q, &r.ID)
 }
 
-// ErrReplayLocked: another transaction has locked a dead letter that the round was to discard. Nothing was discarded.
+// ErrReplayLocked: another transaction has locked a dead letter that the round had to discard. Nothing was discarded.
 var ErrReplayLocked = errors.New("another transaction has locked a dead letter")
 
-// discardWait is how long a round waits for each dead letter that another transaction has locked. After that the round is
-// rolled back, and the rounds of other companies' replays follow.
+// discardWait is how long a round waits for each dead letter that another transaction has locked. Then the round is rolled
+// back, and the replays of other companies are processed.
 const discardWait = 500 * time.Millisecond
 
-// discardLetters returns how many of them were still open.
+// discardLetters discards the dead letters and returns how many of them were still open.
 func discardLetters(ctx context.Context, tx *sqlx.Tx, r Replay, letters []Letter) (int, error) {
 	ids := make([]uuid.UUID, len(letters))
 	for i, l := range letters {

@@ -15,7 +15,7 @@ import (
 	"email-gateway/shared/store/quota"
 )
 
-// ReplayAction is what a replay does to dead letters.
+// ReplayAction is the action of a replay on its dead letters.
 type ReplayAction string
 
 const (
@@ -33,21 +33,20 @@ const (
 	ReplayCompleted ReplayStatus = "COMPLETED"
 )
 
-// MaxReplayRate is the most dead letters per second of one replay.
+// MaxReplayRate is the maximum rate of a replay, in dead letters per second.
 const MaxReplayRate = 1000
 
-// NewReplay describes a replay: an action on all open dead letters that a filter
-// matches, however many there are.
+// NewReplay describes a replay: an action on all open dead letters that match a filter.
 type NewReplay struct {
 	ID        uuid.UUID  // UUIDv7
-	CompanyID *uuid.UUID // nil = of all companies, for operators
+	CompanyID *uuid.UUID // nil = all companies, for operators
 	Action    ReplayAction
 	Filter    LetterFilter
 	Actor     audit.Actor
 	RequestID string
-	Note      string // why
-	Most      int    // 0 = all that match
-	Rate      int    // per second, 1 to MaxReplayRate
+	Note      string // the reason
+	Most      int    // 0 = all matching dead letters
+	Rate      int    // dead letters per second, 1 to MaxReplayRate
 }
 
 // Replay is a stored replay with its progress.
@@ -73,11 +72,11 @@ type Replay struct {
 // ReplayCounts counts dead letters by result.
 type ReplayCounts struct {
 	Done    int `db:"done"`
-	Skipped int `db:"skipped"` // nothing is left that could be sent again
-	Failed  int `db:"failed"`  // the database refused
+	Skipped int `db:"skipped"` // cannot be sent again, or a quota of the company is used up
+	Failed  int `db:"failed"`  // a database error that is not temporary
 }
 
-// Retry is how the replay's dead letters are sent again. The caller adds TTL and Advance.
+// Retry returns the LetterRetry of the replay. The caller adds TTL and Advance.
 func (r *Replay) Retry() LetterRetry {
 	return LetterRetry{Actor: audit.ParseActor(r.RequestedBy), RequestID: r.RequestID, ReplayID: r.ID}
 }
@@ -85,15 +84,13 @@ func (r *Replay) Retry() LetterRetry {
 const replayColumns = `
 id, company_id, action, filter, requested_by, request_id, note, most, rate, status, matched, done, skipped, failed, created_at, finished_at`
 
-// MaxRunningReplays is how many replays of one company run at the same time. Operators may start
-// more.
+// MaxRunningReplays is the maximum number of running replays per company. It does not apply to operators.
 const MaxRunningReplays = 10
 
-// ErrTooManyReplays: MaxRunningReplays of the company are running already.
+// ErrTooManyReplays: the company already has MaxRunningReplays running replays.
 var ErrTooManyReplays = errors.New("the company has the maximum number of running replays")
 
-// runningReplaysSQL goes along dead_letter_replays_open, which holds the running replays of all
-// companies, and locks nothing.
+// runningReplaysSQL reads dead_letter_replays_open, which holds the running replays of all companies, and locks nothing.
 const runningReplaysSQL = `SELECT count(*) FROM dead_letter_replays WHERE status = 'RUNNING' AND company_id = $1 AND id <> $2`
 
 // insertReplaySQL may be run twice.
@@ -102,10 +99,10 @@ INSERT INTO dead_letter_replays (id, company_id, action, filter, requested_by, r
 VALUES ($1, $2, $3, $4, $5, $6, nullif($7, ''), nullif($8::integer, 0), $9, $10)
 ON CONFLICT (id) DO NOTHING`
 
-// CreateReplay stores a replay, which a loop of the dispatcher processes. The replay ignores dead letters that are
-// written later, so that what fails again is not sent again endlessly. ErrTooManyReplays: nothing was written.
+// CreateReplay stores a replay, which the dispatcher processes. The replay ignores dead letters that are written later, so that
+// it does not retry its own failures forever. ErrTooManyReplays: nothing was written.
 func (s *Store) CreateReplay(ctx context.Context, n NewReplay) (Replay, error) {
-	if n.CompanyID != nil { // before the letters are counted, which takes longer
+	if n.CompanyID != nil { // before the dead letters are counted, which takes longer
 		if err := mayReplay(ctx, s.db, *n.CompanyID, n.ID); err != nil {
 			return Replay{}, fmt.Errorf("create replay: %w", err)
 		}
@@ -129,8 +126,8 @@ func (s *Store) CreateReplay(ctx context.Context, n NewReplay) (Replay, error) {
 	return made, nil
 }
 
-// insertWithinLimit inserts a replay of the company, whose quotas it locks: requests at the same time
-// count each other's replays.
+// insertWithinLimit inserts a replay of the company and locks the company's quotas, so that concurrent requests count each
+// other's replays.
 func (s *Store) insertWithinLimit(ctx context.Context, company, id uuid.UUID, row []any) (Replay, error) {
 	made, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: company, Name: "replays"}, func(tx *sqlx.Tx, _ time.Duration) ([]Replay, error) {
 		if err := quota.Lock(ctx, tx, company); err != nil {
@@ -157,7 +154,7 @@ func insertReplay(ctx context.Context, tx *sqlx.Tx, id uuid.UUID, row []any) (Re
 	return findReplay(ctx, tx, findAnyReplaySQL, id)
 }
 
-// mayReplay refuses a replay beyond MaxRunningReplays.
+// mayReplay returns ErrTooManyReplays if one more replay would exceed MaxRunningReplays.
 func mayReplay(ctx context.Context, db sqlx.QueryerContext, company, id uuid.UUID) error {
 	var running int
 	if err := sqlx.GetContext(ctx, db, &running, runningReplaysSQL, company, id); err != nil {
@@ -216,14 +213,14 @@ func findReplay(ctx context.Context, db sqlx.QueryerContext, statement string, a
 	return r, nil
 }
 
-// cleanReplaysSQL reads the oldest replays along the primary key, since a UUIDv7 contains its time, and locks what it deletes.
+// cleanReplaysSQL reads the oldest replays along the primary key, since UUIDv7 ids sort by creation time, and locks the rows it
+// deletes.
 const cleanReplaysSQL = `
 DELETE FROM dead_letter_replays WHERE id IN (
     SELECT id FROM dead_letter_replays ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)
 AND finished_at < now() - $1 * interval '1 ms'`
 
-// CleanReplays deletes replays that ended longer than age ago, of the limit oldest ones,
-// and returns their number.
+// CleanReplays reads the limit oldest replays, deletes those that ended longer than age ago, and returns their number.
 func (s *Store) CleanReplays(ctx context.Context, age time.Duration, limit int) (int, error) {
 	result, err := s.db.Exec(ctx, cleanReplaysSQL, age.Milliseconds(), limit)
 	if err != nil {

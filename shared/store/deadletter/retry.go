@@ -17,16 +17,16 @@ import (
 	"email-gateway/shared/store/outbox"
 )
 
-// LetterRetry is how dead letters are sent again, and on whose behalf.
+// LetterRetry has the parameters of a retry: its actor and how the email is sent again.
 type LetterRetry struct {
 	Actor     audit.Actor
 	RequestID string
-	ReplayID  uuid.UUID     // uuid.Nil = a single one
-	TTL       time.Duration // the new deadline of an email, from now on
+	ReplayID  uuid.UUID     // uuid.Nil = not part of a replay
+	TTL       time.Duration // from now to the new deadline of an email
 	// Advance moves an email; nil means outbox.Store.Advance. A caller that retries many at a time passes outbox.Advancer.Advance.
 	Advance func(ctx context.Context, t outbox.Transition) (outbox.Advanced, error)
 
-	tx *sqlx.Tx // the surrounding transaction; nil = one of its own
+	tx *sqlx.Tx // the surrounding transaction; nil = a new one
 	// read is called in the transaction of the retry, before its commit; nil = nothing is read.
 	read func(tx *sqlx.Tx) error
 }
@@ -34,23 +34,22 @@ type LetterRetry struct {
 // NotReplayableError reports that nothing can be sent again for a dead letter, now or
 // later. Nothing was changed.
 type NotReplayableError struct {
-	Reason string // in words, for people
+	Reason string // text for users
 }
 
 func (e *NotReplayableError) Error() string { return "not replayable: " + e.Reason }
 
-// RetryDeadLetter starts the subject of an open dead letter again, and resolves the dead letter in
-// the same commit: an email with a new budget of tries and a new deadline, a recipient
-// import, or a failed mailing. It returns *NotReplayableError if the dead letter is not open, or
-// there is nothing left to send.
+// RetryDeadLetter retries the subject of an open dead letter and resolves the dead letter in the same commit. The subject is an
+// email, which gets a new budget of tries and a new deadline, a recipient import, or a failed mailing. The error is
+// *NotReplayableError if the dead letter is not open, or if nothing is left to send.
 func (s *Store) RetryDeadLetter(ctx context.Context, l Letter, r LetterRetry) error {
 	err := s.retryDeadLetter(ctx, l, r)
 	var refused *NotReplayableError
 	if l.ResolvedAt != nil || !errors.As(err, &refused) {
 		return err
 	}
-	// It was open a moment ago. When Postgres's answer is lost, the statement runs
-	// once more and finds its own result.
+	// The caller has read it as open. If Postgres's answer was lost, the statement ran a second time and found the result of
+	// its first run.
 	now, findErr := s.FindAnyDeadLetter(ctx, l.ID)
 	switch {
 	case errors.Is(findErr, pg.ErrNotFound):
@@ -63,7 +62,7 @@ func (s *Store) RetryDeadLetter(ctx context.Context, l Letter, r LetterRetry) er
 	return err
 }
 
-// company is uuid.Nil where the task named none.
+// company returns uuid.Nil if the dead letter has no company.
 func (l *Letter) company() uuid.UUID {
 	if l.CompanyID == nil {
 		return uuid.Nil
@@ -71,8 +70,7 @@ func (l *Letter) company() uuid.UUID {
 	return *l.CompanyID
 }
 
-// retriedBy reports whether the dead letter was resolved by this very retry, as far as its row
-// distinguishes retries.
+// retriedBy reports whether the dead letter was resolved by this retry, as far as its row identifies the retry.
 func (l *Letter) retriedBy(r LetterRetry) bool {
 	return l.Resolution != nil && *l.Resolution == Retried &&
 		l.ResolvedBy != nil && *l.ResolvedBy == r.Actor.String() &&

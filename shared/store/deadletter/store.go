@@ -1,5 +1,5 @@
-// Package deadletter holds the statements of dead letters: they are listed, retried and discarded, one at a time or all that
-// match a filter (a replay).
+// Package deadletter holds the statements of dead letters. They list, retry and discard them, one at a time or all that match a
+// filter (a replay).
 package deadletter
 
 import (
