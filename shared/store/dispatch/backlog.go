@@ -11,15 +11,15 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Backlog has the counts of emails and dead letters that an operator may have to look at.
+// Backlog has the counts of emails and dead letters that may need an operator.
 type Backlog struct {
 	Pending     int `db:"pending"`      // outbox rows that wait for the dispatcher
 	Unknown     int `db:"unknown"`      // emails whose send outcome is unknown
-	DeadLetters int `db:"dead_letters"` // unresolved ones
+	DeadLetters int `db:"dead_letters"` // open dead letters
 }
 
-// countBacklogSQL counts along email_outbox_lane_claim, email_outbox_open and
-// dead_letters_open, and stops at $1 each. It locks nothing.
+// countBacklogSQL counts along email_outbox_lane_claim, email_outbox_open and dead_letters_open, up to $1 each. It locks
+// nothing.
 const countBacklogSQL = `
 SELECT (SELECT count(*) FROM (
             SELECT FROM email_outbox WHERE status = 'PENDING' AND lane_id IS NOT NULL LIMIT $1) p) AS pending,
@@ -28,29 +28,28 @@ SELECT (SELECT count(*) FROM (
        (SELECT count(*) FROM (
             SELECT FROM dead_letters WHERE resolved_at IS NULL LIMIT $1) d) AS dead_letters`
 
-// countOpenSQL counts a page of the emails in a status along email_outbox_open, which holds
-// all that it reads, and locks nothing. Emails with the same deadline are in one page.
+// countOpenSQL counts a page of the emails in a status by an index-only scan of email_outbox_open, and locks nothing. Emails
+// with the same deadline are in one page.
 const countOpenSQL = `
 SELECT count(*) AS seen, max(expires_at) AS last FROM (
     SELECT expires_at FROM email_outbox
     WHERE status = $1 AND target = 'email:send' AND expires_at > $2
     ORDER BY expires_at FETCH FIRST $3 ROWS WITH TIES) page`
 
-// countJobsSQL counts the jobs and recipients that wait, lane by lane along
-// email_outbox_lane_claim, and the open dead letters along dead_letters_open. It locks
-// nothing.
+// countJobsSQL counts the waiting mailing jobs and recipient imports of each lane along email_outbox_lane_claim, and the open
+// dead letters along dead_letters_open. It locks nothing.
 const countJobsSQL = `
 SELECT coalesce((SELECT sum(waiting.n) FROM dispatch_lanes l CROSS JOIN LATERAL (
             SELECT count(*) AS n FROM email_outbox o WHERE o.lane_id = l.id AND o.status = 'PENDING') waiting
         WHERE l.queue = ANY ($1::text[])), 0) AS pending,
        0 AS unknown, (SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL) AS dead_letters`
 
-// countPage is what one statement of CountAll reads: some 50 ms, so that no snapshot is held
-// for long, however many emails wait.
+// countPage is how many emails one statement of CountAll counts, in about 50 ms: no snapshot stays open for long, however many
+// emails wait.
 const countPage = 100_000
 
-// CountAll is CountBacklog without a limit. It takes half a second per million emails that
-// wait, and what moves meanwhile may be counted twice or not at all.
+// CountAll is CountBacklog without a limit. It takes half a second per million waiting emails. An email that changes its status
+// meanwhile may be counted twice or not at all.
 func (s *Store) CountAll(ctx context.Context) (Backlog, error) {
 	var b Backlog
 	if err := s.db.GetContext(ctx, &b, countJobsSQL, pg.TextArray(email.BulkQueues())); err != nil {
@@ -81,10 +80,10 @@ func (s *Store) countOpen(ctx context.Context, status email.Status) (total int, 
 	}
 }
 
-// ExpiringLetters is how many open dead letters of a kind are deleted soon.
+// ExpiringLetters counts the open dead letters that will be deleted soon.
 type ExpiringLetters struct {
 	Emails int `db:"emails"`
-	Bulk   int `db:"bulk"` // of mailings and recipients
+	Bulk   int `db:"bulk"` // of mailings and recipient imports
 }
 
 // countExpiringSQL counts along dead_letters_of_emails and dead_letters_age. It locks nothing.
@@ -94,7 +93,7 @@ SELECT (SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL AND ` + dead
        (SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL AND NOT ` + deadletter.OfEmailSQL + `
             AND created_at < now() - $2 * interval '1 ms') AS bulk`
 
-// CountExpiring counts the open dead letters that are kept for less than the given time yet.
+// CountExpiring counts the open dead letters that will be deleted within the given time.
 func (s *Store) CountExpiring(ctx context.Context, within time.Duration) (ExpiringLetters, error) {
 	var n ExpiringLetters
 	err := s.db.GetContext(ctx, &n, countExpiringSQL, (deadletter.EmailLettersKept - within).Milliseconds(), (deadletter.BulkLettersKept - within).Milliseconds())
@@ -104,7 +103,7 @@ func (s *Store) CountExpiring(ctx context.Context, within time.Duration) (Expiri
 	return n, nil
 }
 
-// CountBacklog counts up to limit: an exact larger number would cost too much.
+// CountBacklog counts each kind up to limit, because counting a larger number would cost too much.
 func (s *Store) CountBacklog(ctx context.Context, limit int) (Backlog, error) {
 	var b Backlog
 	if err := s.db.GetContext(ctx, &b, countBacklogSQL, limit); err != nil {
@@ -113,8 +112,7 @@ func (s *Store) CountBacklog(ctx context.Context, limit int) (Backlog, error) {
 	return b, nil
 }
 
-// LaneAge is how long the oldest due row has been due, in all lanes
-// of a queue; lanes of mailings and other lanes are separate.
+// LaneAge is how long the oldest due row of a queue has been due. Lanes of mailings and other lanes have separate values.
 type LaneAge struct {
 	Queue   string  `db:"queue"`
 	Mailing bool    `db:"mailing"`
@@ -124,10 +122,9 @@ type LaneAge struct {
 // Age is Seconds as a duration.
 func (l LaneAge) Age() time.Duration { return time.Duration(l.Seconds * float64(time.Second)) }
 
-// oldestDueSQL jumps from lane to lane along email_outbox_lane_claim and takes the first
-// due row of each, so its cost is the number of lanes with waiting rows and not the
-// number of rows. It locks nothing. Lanes paused by an operator are left out, because their
-// emails are meant to wait.
+// oldestDueSQL jumps from lane to lane along email_outbox_lane_claim and takes the first due row of each, so its cost is the
+// number of lanes with waiting rows and not the number of rows. It locks nothing. It omits lanes that are not open (paused,
+// held, parked, or of a company that is suspended or has paused its mailings), because their emails are meant to wait.
 const oldestDueSQL = `
 WITH RECURSIVE lane AS (
     (SELECT lane_id FROM email_outbox

@@ -20,13 +20,12 @@ type DueRow struct {
 	Throttles int             `db:"throttles"`
 	NextAt    time.Time       `db:"next_at"`
 	TakenAt   time.Time       `db:"enqueued_at"`
-	// HadTask: a task that waited on the queue was to bring this retry back, and is overdue.
+	// HadTask: a delayed task should have run this retry, and is overdue.
 	HadTask bool `db:"had_task"`
 }
 
-// dueSQL is the condition under which row o is due for a dispatcher. A retry whose task waits on the
-// queue (enqueued_at is set) is due only when the task is 5 s late: asynq counts in whole
-// seconds, and may be late by one.
+// dueSQL is the condition under which row o is due for a dispatcher. A retry with a delayed task on the queue (enqueued_at is
+// set) is due only when the task is 5 s late: asynq stores times in whole seconds, and may be late by one.
 const dueSQL = `o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.next_at <= now() AND o.expires_at > now()
           AND (o.status = 'PENDING' OR o.enqueued_at IS NULL OR o.next_at <= now() - interval '5 s')`
 
@@ -34,12 +33,11 @@ const dueSQL = `o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.next_at <= now(
 type OverdueEmail struct {
 	ID        uuid.UUID `db:"id"`
 	ExpiresAt time.Time `db:"expires_at"`
-	About     bool      `db:"about"` // something: a program may be changing it
+	About     bool      `db:"about"` // it has an aggregate, so a program may be changing it
 }
 
-// overdueSQL finds by email_outbox_open, a short range of it for each status. It skips
-// rows that another transaction has locked, so that they do not fill the list: it shares the
-// locks of the others until the end of the statement.
+// overdueSQL finds rows by email_outbox_open, a short range of it for each status. It takes share locks until the end of the
+// statement and skips rows that another transaction has locked, so that these do not fill the list.
 const overdueSQL = `
 SELECT due.id, due.expires_at, due.about
 FROM unnest('{PENDING,ENQUEUED,RETRY_SCHEDULED}'::text[]) AS waits(status)

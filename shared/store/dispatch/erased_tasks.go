@@ -9,18 +9,15 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// ErasedTask is a task that is to be removed from Redis, since its email names a person who
-// was erased.
+// ErasedTask is a task to remove from Redis, because its email names a person who was erased.
 type ErasedTask struct {
 	ID uuid.UUID `db:"outbox_id"`
-	// Final: the email can never be sent again. Of any other email only what a queue has
-	// archived is removed.
+	// Final: the email can never be sent again. Otherwise only an archived or completed task is removed.
 	Final bool `db:"final"`
 }
 
-// openTasksSQL goes along erased_tasks_open, finds emails by email_outbox_pkey, and locks
-// nothing. An email to somebody else that has a task in Redis is left until it has ended, or
-// waits in Postgres alone: until then Redis may archive the task.
+// openTasksSQL reads erased_tasks_open, finds emails by email_outbox_pkey, and locks nothing. A task that is not final is
+// omitted while its email is open and has a task in Redis: Redis may still archive that task.
 const openTasksSQL = `
 SELECT t.outbox_id, t.final FROM erased_tasks t
 WHERE t.done_at IS NULL AND (t.final OR NOT EXISTS (
@@ -36,24 +33,21 @@ func (s *Store) ErasedTasks(ctx context.Context, limit int) ([]ErasedTask, error
 	return found, nil
 }
 
-// tasksRemovedSQL locks rows by primary key. Of two dispatchers with the same tasks the one
-// that found a task is right.
+// tasksRemovedSQL locks rows by primary key. If two dispatchers remove the same tasks, found is set if either of them found
+// one.
 const tasksRemovedSQL = `
 UPDATE erased_tasks t SET done_at = now(), found = found OR t.outbox_id = ANY ($2::uuid[]) WHERE t.outbox_id = ANY ($1::uuid[])`
 
-// TasksRemoved records that no task of these ids is left in Redis; found are those that
-// there were.
+// TasksRemoved records that Redis has no task of these ids any more; found are the ids whose task was removed.
 func (s *Store) TasksRemoved(ctx context.Context, ids, found []uuid.UUID) error {
 	_, err := s.db.Exec(ctx, tasksRemovedSQL, pg.UUIDArray(ids), pg.UUIDArray(found))
 	return pg.Wrap("record removed tasks", err)
 }
 
-// oldestErasureSQL reads all of person_erasures, which holds what was not completed, and locks
-// nothing.
+// oldestErasureSQL reads all of person_erasures, which has only incomplete erasures, and locks nothing.
 const oldestErasureSQL = `SELECT coalesce(extract(epoch FROM now() - min(begun_at)), 0)::float8 FROM person_erasures`
 
-// OldestErasure is how long ago the oldest erasure that is not complete began, in seconds; 0 if
-// all are complete.
+// OldestErasure returns the age of the oldest incomplete erasure in seconds, 0 if there is none.
 func (s *Store) OldestErasure(ctx context.Context) (seconds float64, err error) {
 	if err := s.db.GetContext(ctx, &seconds, oldestErasureSQL); err != nil {
 		return 0, fmt.Errorf("look for the oldest erasure: %w", pg.Translate(err))

@@ -22,12 +22,12 @@ type WaitingLane struct {
 	Queue     string    `db:"queue"`
 	// Wait is the number of seconds until a row is due: 0 or less if one is, +Inf if no row waits.
 	Wait float64 `db:"wait"`
-	// Since is where the next read of the lane may start: the position of the first row, locked or not, or the time of this
+	// Since is a lower bound for the next read of the lane: the position of the first row, locked or not, or the time of this
 	// read minus 5 s, whichever is earlier. A row that is committed within 5 s of its next_at is not before it.
 	Since Position
 }
 
-// Position is a place in the order in which the rows of a lane are taken.
+// Position is a position in the order in which the rows of a lane are taken.
 type Position struct {
 	NextAt time.Time // zero = before all rows
 	ID     uuid.UUID
@@ -38,7 +38,7 @@ func (p Position) Before(other Position) bool {
 	return cmp.Or(p.NextAt.Compare(other.NextAt), bytes.Compare(p.ID[:], other.ID[:])) < 0
 }
 
-// nextAt is NextAt as a timestamptz.
+// nextAt returns NextAt as the text of a timestamptz.
 func (p Position) nextAt() string {
 	if p.NextAt.IsZero() {
 		return "-infinity"
@@ -46,7 +46,7 @@ func (p Position) nextAt() string {
 	return p.NextAt.UTC().Format(time.RFC3339Nano)
 }
 
-// WaitingLanes is what a look at lanes found.
+// WaitingLanes is the result of a poll or a listing of lanes.
 type WaitingLanes struct {
 	// BreakerClosed: while the circuit breaker is open no email is taken from any lane.
 	BreakerClosed bool
@@ -71,8 +71,8 @@ type LaneProbe struct {
 	Since Position
 }
 
-// everyLaneSQL jumps from lane to lane along email_outbox_lane_claim, one index probe each,
-// so its cost is the number of lanes with waiting rows and not the number of rows.
+// everyLaneSQL jumps from lane to lane along email_outbox_lane_claim, one index probe each, so its cost is the number of lanes
+// with waiting rows and not the number of rows.
 const everyLaneSQL = `
 WITH RECURSIVE jump AS (
     (SELECT lane_id FROM email_outbox
@@ -88,25 +88,25 @@ WITH RECURSIVE jump AS (
 )`
 
 const (
-	// beforeAllIDs is no row's id.
+	// beforeAllIDs sorts before the ids of all rows.
 	beforeAllIDs = `00000000-0000-0000-0000-000000000000`
-	// newestRows is how many of the newest rows a search for new ones reads at most.
+	// newestRows is the maximum number of rows that a search for new rows reads.
 	newestRows = 5000
-	// clockSkew is how far an id may be ahead of Postgres's clock. Rows with greater ids, such as
-	// those of an api whose clock is wrong and those with a UUIDv4, are not found by a search for new
-	// rows, and do not displace others in it: a wake-up or a full listing finds them.
+	// clockSkew is how far an id may be ahead of Postgres's clock. A search for new rows ignores greater ids, such as those of
+	// an api whose clock is wrong and UUIDv4 ids, so that they do not use up newestRows: a wake-up or a full listing finds
+	// them.
 	clockSkew = 2 * time.Second
 )
 
-// theseLanesSQL is the lanes $1, each from the position $2, $3 on; $4 is the number of lanes.
+// theseLanesSQL selects the lanes $1, each from the position $2, $3 on; $4 is the number of lanes.
 const theseLanesSQL = `
 WITH lane AS (
     SELECT named.id, named.since, named.since_id
     FROM (SELECT * FROM unnest($1::bigint[], $2::timestamptz[], $3::uuid[]) AS named(id, since, since_id) LIMIT $4) named
 )`
 
-// newLanesSQL returns the lanes of the rows whose id was made in the last $1 milliseconds, found by email_outbox_pkey. It locks
-// nothing.
+// newLanesSQL returns the lanes of the rows whose id was generated in the last $1 ms, found by email_outbox_pkey. $2 is
+// clockSkew in ms. It locks nothing.
 const newLanesSQL = `
 SELECT DISTINCT lane_id FROM (
     SELECT lane_id, status FROM email_outbox
@@ -115,17 +115,16 @@ SELECT DISTINCT lane_id FROM (
 ) newest
 WHERE status = 'PENDING' AND lane_id IS NOT NULL`
 
-// waitSQL finds, for each of the open lanes, the first row along email_outbox_lane_claim and
-// the first that is or becomes due. An open lane without rows has an infinite wait; a closed one is not returned. A retry whose
-// task waits on the queue is due 5 s late, as
-// in dueSQL: if it is the first row, its lane is read again then. The test for a due row is not an EXISTS: the
-// planner makes a join of that, which may read all of a lane's rows, dead ones too. It
-// locks nothing. A row without a lane carries only the circuit breaker's state.
+// waitSQL finds, for each of the open lanes, the first row along email_outbox_lane_claim and the first row that is or becomes
+// due. An open lane without rows has an infinite wait; a closed lane is not returned. A retry with a delayed task on the queue
+// is due 5 s late, as in dueSQL: if it is the first row, its lane is read again then. The test for a due row is not an EXISTS,
+// because the planner turns that into a join, which may read all index entries of a lane, including dead ones. waitSQL locks
+// nothing. A result row without a lane carries only the state of the circuit breaker.
 //
 // The next read may start 5 s before this one, since a row may be committed later than its next_at: the gateway's statements
-// take now(), and then wait for locks for at most 4 s (pg.LockWait). A commit that waits longer, such as one for a synchronous
-// standby, is found by the next full listing. A longer time here would let every read pass over that many seconds of dead index
-// entries while an old snapshot is open.
+// use now() and then wait for locks for at most 4 s (pg.LockWait). A row whose commit takes longer, for example because a
+// synchronous standby is slow, is found by the next full listing. With a longer time, every read would pass over that many
+// seconds of dead index entries while an old snapshot is open.
 const waitSQL = `
 SELECT breaker.closed, found.* FROM (SELECT ` + breaker.IsClosedSQL + ` AS closed) breaker
 LEFT JOIN (
@@ -163,13 +162,13 @@ func (s *Store) WaitingLanes(ctx context.Context) (WaitingLanes, error) {
 	return s.look(func(rows any) error { return s.db.SelectContext(ctx, rows, waitingLanesSQL) })
 }
 
-// ProbeLanes is WaitingLanes for these lanes, and also returns those that are open and in which no row
-// waits. Lanes that are missing in the answer are closed.
+// ProbeLanes is WaitingLanes for the given lanes, including open lanes without waiting rows. Lanes that are missing in the
+// result are closed.
 func (s *Store) ProbeLanes(ctx context.Context, lanes []LaneProbe) (WaitingLanes, error) {
 	return s.look(func(rows any) error { return s.namedLanes.Select(ctx, rows, append(probeArrays(lanes), len(lanes))...) })
 }
 
-// NewLanes returns the lanes of rows whose ids were made within that time.
+// NewLanes returns the lanes of rows whose ids were generated within that time.
 func (s *Store) NewLanes(ctx context.Context, within time.Duration) ([]int64, error) {
 	var lanes []int64
 	if err := s.db.SelectContext(ctx, &lanes, newLanesSQL, within.Milliseconds(), clockSkew.Milliseconds(), newestRows); err != nil {
@@ -178,7 +177,7 @@ func (s *Store) NewLanes(ctx context.Context, within time.Duration) ([]int64, er
 	return lanes, nil
 }
 
-// probeArrays are the ids of lanes and the positions from which each is read.
+// probeArrays returns the ids of the lanes and the positions from which each is read.
 func probeArrays(lanes []LaneProbe) []any {
 	id, nextAt, rowID := make([]int64, len(lanes)), make([]string, len(lanes)), make([]uuid.UUID, len(lanes))
 	for i, l := range lanes {
@@ -212,13 +211,13 @@ func (s *Store) look(run func(rows any) error) (WaitingLanes, error) {
 	return found, nil
 }
 
-// LaneTurn is how much a dispatcher takes from a lane at most.
+// LaneTurn is the maximum number of rows that a dispatcher takes from a lane.
 type LaneTurn struct {
 	LaneProbe
 	Most int
 }
 
-// turnArrays are the parameters of dueInLanesSQL.
+// turnArrays returns the parameters of dueInLanesSQL.
 func turnArrays(turns []LaneTurn) []any {
 	probes, most := make([]LaneProbe, len(turns)), make([]int64, len(turns))
 	for i, t := range turns {
@@ -227,7 +226,7 @@ func turnArrays(turns []LaneTurn) []any {
 	return append(probeArrays(probes), pq.Array(most), len(turns))
 }
 
-// EvenTurns are turns of as many rows at each of the lanes.
+// EvenTurns returns a turn of at most most rows for each of the lanes.
 func EvenTurns(lanes []int64, most int) []LaneTurn {
 	turns := make([]LaneTurn, len(lanes))
 	for i, id := range lanes {

@@ -19,23 +19,22 @@ type Probe struct {
 	Queue string    `db:"queue"`
 }
 
-// pickProbeSQL chooses, in each open lane, the email that has been due for longest, and of
-// those the oldest one of the next company by id after that of the last probe, cyclically:
-// many bad emails of one company do not keep the emails of the others from probing. If the
-// last probe is unknown, it chooses the oldest of all. Its cost is the number of lanes, by the
-// jumps of everyLaneSQL and one probe of email_outbox_lane_claim for each lane. It locks
-// the breaker's one row first, and finds nothing if another session has locked that: of several
-// that pick at once only one reads the lanes. In each lane it skips rows that another
-// session has locked, since the worker could not claim them, and locks the one it finds until
-// the statement ends. The condition for due rows is that of TakeProbe.
+// pickProbeSQL finds, in each open lane, the email that has been due for longest. Of these it chooses the oldest one of the
+// next company by id after the company of the last probe, cyclically: many failing emails of one company must not keep the
+// emails of others from being probes. If the last probe is unknown, it chooses the oldest of all. Its cost is the number of
+// lanes: it uses the jumps of everyLaneSQL and one probe of email_outbox_lane_claim for each lane.
+//
+// It first locks the row of the circuit breaker, and finds nothing if another session has locked it: of several concurrent
+// calls only one reads the lanes. In each lane it skips rows that another session has locked, since the worker could not claim
+// them, and locks the row that it finds until the statement ends. The condition for due rows is that of TakeProbe.
 const (
 	pickProbeSQL = pickProbeLanesSQL + `
         SELECT o.id, o.next_at FROM email_outbox o
         WHERE o.lane_id = l.id AND o.target = 'email:send' AND ` + dueSQL + `
         ORDER BY o.next_at, o.id LIMIT 1 FOR UPDATE SKIP LOCKED` + pickProbeTurnSQL
 
-	// pickSafeProbeSQL takes no email with delivery at_most_once. It reads at most the first
-	// 100 due emails of a lane by the same index, and locks one of them by email_outbox_pkey.
+	// pickSafeProbeSQL chooses no email with delivery at_most_once. It reads at most the first 100 due emails of a lane by the
+	// same index, and locks one of them by email_outbox_pkey.
 	pickSafeProbeSQL = pickProbeLanesSQL + `
         SELECT o.id, o.next_at FROM (
             SELECT o.id, o.next_at, o.delivery FROM email_outbox o
@@ -45,10 +44,9 @@ const (
         WHERE early.delivery <> 'at_most_once' AND ` + dueSQL + `
         ORDER BY early.next_at, early.id LIMIT 1 FOR UPDATE OF o SKIP LOCKED` + pickProbeTurnSQL
 
-	// pickEarlyProbeSQL takes a retry before its time, by the same index, of the first 100 waiting
-	// emails of a lane. It takes none that the provider may have accepted, since their wait protects
-	// the recipient from duplicates, and none with delivery at_most_once. A task of it that waits on
-	// the queue is replaced.
+	// pickEarlyProbeSQL chooses a retry that is not due yet, by the same index, among the first 100 waiting emails of a lane.
+	// It chooses no email that the provider may have accepted, since the delay of its retry protects the recipient from
+	// duplicates, and none with delivery at_most_once. A delayed task of the email is replaced.
 	pickEarlyProbeSQL = pickProbeLanesSQL + `
         SELECT o.id, early.next_at FROM (
             SELECT o.id, o.next_at FROM email_outbox o
@@ -96,13 +94,13 @@ WHERE g.id = 1 AND g.state = 'shut' AND g.held_at IS NULL AND coalesce(g.probe_a
 RETURNING chosen.id, chosen.queue`
 )
 
-// PickProbe chooses the next probe, if the circuit breaker is open, the last probe was chosen at least
-// pause ago, and an email is due that is not locked. Companies take turns. An email with
-// delivery at_most_once is chosen only if no other is among the first 100 due emails of any
-// lane: if its answer is lost, it fails. If no email is due and early is set, the earliest retry
-// is chosen and is due from now on: an outage may end while all emails wait for their next try.
-// With early it reads up to 100 emails of each lane even if none is a candidate. While the breaker
-// is closed, or another transaction has locked its row, it reads one row.
+// PickProbe chooses the next probe if the circuit breaker is open, the last probe was chosen at least pause ago, and an email
+// is due that is not locked. Companies take turns. An email with delivery at_most_once is chosen only if no lane has another
+// kind among its first 100 due emails: if its answer is lost, it fails.
+//
+// If no email is due and early is set, PickProbe chooses the earliest retry and makes it due: an outage may end while all
+// emails wait for their next try. With early it reads up to 100 emails of each lane even if none is a candidate. While the
+// breaker is closed or held, or another transaction has locked its row, PickProbe reads only that row.
 func (s *Store) PickProbe(ctx context.Context, pause time.Duration, early bool) (picked Probe, found bool, err error) {
 	g, err := s.breakers.Breaker(ctx)
 	if err != nil || g.State == breaker.Closed || g.HeldAt != nil {
@@ -126,10 +124,11 @@ func (s *Store) PickProbe(ctx context.Context, pause time.Duration, early bool) 
 	return rows[0], true, nil
 }
 
-// skipProbeSQL makes room, on the one row, for another probe at once.
+// skipProbeSQL allows another probe immediately. It updates the one row.
 const skipProbeSQL = `UPDATE provider_gate SET probe_at = NULL WHERE id = 1 AND state = 'shut' AND probe_id = $1 AND ` + breaker.WaitSQL
 
-// SkipProbe records that the probe did not reach the provider. breaker.ErrLocked: the next one comes after the pause.
+// SkipProbe records that the probe did not reach the provider. After breaker.ErrLocked the next probe follows only after the
+// pause.
 func (s *Store) SkipProbe(ctx context.Context, id uuid.UUID) error {
 	if _, err := s.db.Exec(ctx, skipProbeSQL, id); err != nil {
 		return fmt.Errorf("skip probe: %w", breaker.WriteError(err))

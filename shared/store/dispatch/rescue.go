@@ -21,17 +21,17 @@ type UnknownOutcome struct {
 	Throttles int            `db:"throttles"`
 	Delivery  email.Delivery `db:"delivery"`
 
-	// Category and OriginalCode describe the cause: the category of the failed
-	// call, and the provider's code or, without one, ours. Both are empty for an abandoned
-	// claim, of which no call was recorded.
+	// Category and OriginalCode describe the cause: the category of the failed call, and the provider's code or, without one,
+	// the gateway's. Both are empty for an abandoned claim, because no call was recorded.
 	Category     string `db:"-"`
 	OriginalCode string `db:"-"`
-	// InOutage: the failed call met an outage of the provider, and its try does not count.
+	// InOutage: the call failed because of an outage of the provider, and its try does not count.
 	InOutage bool `db:"-"`
 }
 
-// abandonedSQL reads along email_outbox_open the emails in PROCESSING with a deadline from $3 on, which are at most as many
-// as the workers' concurrency, and locks nothing. It returns those whose lease has ended before the one with the earliest deadline.
+// abandonedSQL reads along email_outbox_open the emails in PROCESSING with a deadline from $3 on, which are at most as many as
+// the workers' concurrency, and locks nothing. It returns those whose lease has ended, followed by the one with the earliest
+// deadline.
 const abandonedSQL = `
 WITH claimed AS MATERIALIZED (
     SELECT id, lane_id, claim_token, attempts, throttles, delivery, expires_at, coalesce(lease_until < now() - $1 * interval '1 ms', false) AS due
@@ -45,9 +45,9 @@ FROM claimed c, earliest e
 WHERE c.due OR c.id = e.id
 ORDER BY c.due DESC LIMIT $2`
 
-// AbandonedClaims lists at most limit emails whose lease ended longer ago than grace:
-// their worker has died or does not respond. It reads only claimed emails with a deadline from since on, and returns the earliest
-// deadline of these; zero = there was none.
+// AbandonedClaims lists at most limit emails whose lease ended longer ago than grace, because their worker has died or does not
+// respond. It reads only claimed emails with a deadline from since on, and returns their earliest deadline, zero if there are
+// none.
 func (s *Store) AbandonedClaims(ctx context.Context, grace time.Duration, limit int, since time.Time) (found []UnknownOutcome, earliest time.Time, err error) {
 	var claimed []struct {
 		UnknownOutcome
@@ -65,25 +65,22 @@ func (s *Store) AbandonedClaims(ctx context.Context, grace time.Duration, limit 
 	return found, earliest, nil
 }
 
-// unresolvedSQL reads a page of the emails in OUTCOME_UNKNOWN along email_outbox_open, by
-// deadline and id, and locks nothing. When they are due is in no index that has them, and
-// after an outage there are many: so they are read a page at a time, due or not.
+// unresolvedSQL reads a page of the emails in OUTCOME_UNKNOWN along email_outbox_open, by deadline and id, and locks nothing.
+// No index of these emails has next_at, and after an outage there are many of them, so it reads due emails and others alike.
 const unresolvedSQL = `
 SELECT id, lane_id, claim_token, attempts, throttles, delivery, expires_at, next_at <= now() AS due FROM email_outbox
 WHERE status = 'OUTCOME_UNKNOWN' AND target = 'email:send'
   AND expires_at >= $1::timestamptz AND (expires_at, id) > ($1::timestamptz, $2::uuid)
 ORDER BY expires_at, id LIMIT $3`
 
-// UnresolvedPlace is the cursor of a scan over the emails in OUTCOME_UNKNOWN; the zero
-// value is the beginning.
+// UnresolvedPlace is the cursor of a scan of the emails in OUTCOME_UNKNOWN; the zero value is the beginning.
 type UnresolvedPlace struct {
 	ExpiresAt time.Time
 	ID        uuid.UUID
 }
 
-// UnresolvedOutcomes looks at the next emails in OUTCOME_UNKNOWN after the cursor, limit at
-// most, and lists those that have waited long enough for the provider's feedback. next is
-// the cursor for the next call: the beginning again when the scan has reached the end.
+// UnresolvedOutcomes reads the next emails in OUTCOME_UNKNOWN after the cursor, at most limit, and returns those whose wait for
+// the provider's feedback is over. next is the cursor for the next call: the beginning again when the scan has reached the end.
 func (s *Store) UnresolvedOutcomes(ctx context.Context, after UnresolvedPlace, limit int) (due []UnknownOutcome, next UnresolvedPlace, err error) {
 	var page []struct {
 		UnknownOutcome
@@ -114,10 +111,10 @@ type LongEnqueued struct {
 	Queue string    `db:"queue"`
 }
 
-// longEnqueuedSQL reads the ENQUEUED emails with a deadline from $4 on along email_outbox_open and locks nothing. They are as many as
-// the windows hold. It selects the page by id from these emails in a second step: for one plain query the
-// planner may choose the primary key, if its statistics are from a time when many emails were waiting,
-// and would read the whole outbox. It returns this page before the email with the earliest deadline.
+// longEnqueuedSQL reads the ENQUEUED emails with a deadline from $4 on along email_outbox_open and locks nothing. The windows
+// of the queues limit their number. It selects the page by id in a second step: for a single query the planner may choose the
+// primary key and read the whole outbox, if its statistics are from a time when many emails were waiting. It returns the page,
+// followed by the email with the earliest deadline.
 const longEnqueuedSQL = `
 WITH waiting AS MATERIALIZED (
     SELECT id, lane_id, expires_at, coalesce(enqueued_at < now() - $1 * interval '1 ms', false) AND id > $2 AS due FROM email_outbox
@@ -131,9 +128,8 @@ JOIN dispatch_lanes l ON l.id = w.lane_id
 WHERE w.due OR w.id = e.id
 ORDER BY w.due DESC, w.id LIMIT $3`
 
-// LongEnqueued lists at most limit emails that were put on their queue longer ago than
-// age, by id, those behind after. It reads only ENQUEUED emails with a deadline from since on, and returns the earliest deadline
-// of these; zero = there was none.
+// LongEnqueued lists, by id, at most limit emails that were enqueued longer ago than age and whose ids follow after. It reads
+// only ENQUEUED emails with a deadline from since on, and returns their earliest deadline, zero if there are none.
 func (s *Store) LongEnqueued(
 	ctx context.Context, age time.Duration, after uuid.UUID, limit int, since time.Time,
 ) (found []LongEnqueued, earliest time.Time, err error) {
@@ -153,7 +149,7 @@ func (s *Store) LongEnqueued(
 	return found, earliest, nil
 }
 
-// stillEnqueuedSQL reads rows by primary key and locks nothing.
+// stillEnqueuedSQL finds rows by primary key and locks nothing.
 const stillEnqueuedSQL = `
 SELECT id FROM email_outbox
 WHERE id = ANY ($1::uuid[]) AND status = 'ENQUEUED' AND enqueued_at < now() - $2 * interval '1 ms'`
@@ -167,9 +163,8 @@ func (s *Store) StillEnqueued(ctx context.Context, ids []uuid.UUID, age time.Dur
 	return found, nil
 }
 
-// returnLostSQL changes rows by primary key. One that was put on its queue again since it was
-// listed stays there, and one that another transaction has locked is left for the next time. The
-// batch of an email whose task was never published is found by dispatch_batches_pkey, and the note
+// returnLostSQL finds rows by primary key. It skips an email that was enqueued again after it was listed, and one that another
+// transaction has locked. It finds the batch of an email whose task was never published by dispatch_batches_pkey, and the note
 // about a task that its worker dropped by dropped_tasks_pkey.
 const returnLostSQL = `
 WITH lost AS MATERIALIZED (
@@ -189,18 +184,18 @@ LEFT JOIN dropped d ON d.outbox_id = lost.id
 LEFT JOIN (SELECT DISTINCT taken_at FROM dispatch_batches) b ON b.taken_at = lost.enqueued_at
 GROUP BY lost.lane_id`
 
-// Returned is how many emails without a task went back to the dispatcher.
+// Returned counts the emails that were returned to the dispatchers because they had no task.
 type Returned struct {
-	Lost        int `db:"lost"`        // the queue had their task once
+	Lost        int `db:"lost"`        // the task was published, and the queue has lost it
 	Unpublished int `db:"unpublished"` // their dispatcher stopped before it published them
-	Dropped     int `db:"dropped"`     // a worker dropped it, as the email was locked
+	Dropped     int `db:"dropped"`     // a worker dropped the task, because the email was locked
 }
 
-// All is how many there were.
+// All returns the total.
 func (r Returned) All() int { return r.Lost + r.Unpublished + r.Dropped }
 
-// ReturnLost returns emails whose task does not exist to the dispatchers, and wakes them for the emails' lanes. With an error of
-// the wake-up, the emails are returned.
+// ReturnLost returns emails without a task to the dispatchers, and wakes the dispatchers for their lanes. If only the wake-up
+// fails, it returns the error and the counts.
 func (s *Store) ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (n Returned, err error) {
 	var perLane []struct {
 		Returned
@@ -227,8 +222,8 @@ const cleanBatchesSQL = `
 WITH dropped AS (DELETE FROM dropped_tasks WHERE enqueued_at < now() - $1 * interval '1 ms')
 DELETE FROM dispatch_batches WHERE taken_at < now() - $1 * interval '1 ms'`
 
-// CleanBatches deletes batches that their dispatcher never confirmed as published, and notes about
-// dropped tasks, when they are older than age.
+// CleanBatches deletes batches that no dispatcher has confirmed as published, and notes about dropped tasks, that are older
+// than age.
 func (s *Store) CleanBatches(ctx context.Context, age time.Duration) error {
 	if _, err := s.db.Exec(ctx, cleanBatchesSQL, age.Milliseconds()); err != nil {
 		return fmt.Errorf("clean batches: %w", err)

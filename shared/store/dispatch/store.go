@@ -17,12 +17,12 @@ type Store struct {
 	breakers *breaker.Store
 	wake     func(ctx context.Context, lanes []lane.Named) error // the dispatchers
 
-	// A wake-up for a single email runs each once. Without preparation Postgres parsed and planned them each time, which took
-	// a quarter of the time from the email's POST to SES.
+	// A wake-up for a single email runs each of these once. Unprepared, their parsing and planning took a quarter of the time
+	// from the POST of the email to SES.
 	namedLanes, takeDue *pg.Prepared
 }
 
-// New makes a Store on connections. It calls wake for the lanes to which it has returned rows.
+// New makes a Store on connections. The Store calls wake for lanes to which it has returned rows.
 func New(db *pg.DB, breakers *breaker.Store, wake func(ctx context.Context, lanes []lane.Named) error) *Store {
 	return &Store{db: db, breakers: breakers, wake: wake, namedLanes: db.Prepare(namedLanesSQL), takeDue: db.Prepare(takeDueSQL)}
 }

@@ -14,31 +14,28 @@ import (
 	"email-gateway/shared/store/sql"
 )
 
-// Batch is what a dispatcher took from the outbox in one commit, in the order in which the
-// rows were due.
+// Batch has the rows that a dispatcher took from the outbox in one commit, in the order in which they were due.
 type Batch struct {
 	Rows []DueRow
-	// TakenAt is the rows' enqueued_at. Release changes only rows that still carry it, so a
-	// dispatcher that was frozen cannot undo what happened to them meanwhile.
+	// TakenAt is the enqueued_at of the rows. Release changes only rows that still have it, so a dispatcher that was frozen
+	// cannot undo later changes.
 	TakenAt time.Time
 }
 
-// Slot is one of the batches that a dispatcher has in flight at the same time.
+// Slot is one of the batches that a dispatcher processes concurrently.
 type Slot struct {
 	ID uuid.UUID
-	// Published is the TakenAt of the slot's last batch, whose tasks have all been published
-	// or released; zero = there was none.
+	// Published is the TakenAt of the slot's last batch, if all its tasks have been published or released; otherwise zero.
 	Published time.Time
 }
 
-// hadTaskSQL is the condition under which a task that waited on the queue should have run row o. A
-// task that its worker dropped (dropped_tasks_pkey) is not missing.
+// hadTaskSQL is the condition under which a delayed task on the queue should have run row o. A task that its worker dropped
+// (dropped_tasks_pkey) does not count.
 const hadTaskSQL = `o.status = 'RETRY_SCHEDULED' AND o.enqueued_at IS NOT NULL
                    AND NOT EXISTS (SELECT FROM dropped_tasks d WHERE d.enqueued_at = o.enqueued_at AND d.outbox_id = o.id)`
 
-// dueInLanesSQL finds due rows in each of the lanes $1 along email_outbox_lane_claim, from the lane's position $2, $3 on, at
-// most as many as $4 says for the lane, and locks them. $5 is the number of lanes. Rows that another transaction has locked
-// are left out.
+// dueInLanesSQL finds due rows in each of the lanes $1 along email_outbox_lane_claim, from the position $2, $3 of the lane on
+// and at most $4 of the lane, and locks them. $5 is the number of lanes. It skips rows that another transaction has locked.
 const dueInLanesSQL = `
 WITH due AS MATERIALIZED (
     SELECT due.* FROM (
@@ -52,9 +49,9 @@ WITH due AS MATERIALIZED (
     ) due
 )`
 
-// takeDueSQL marks its rows as ENQUEUED, by primary key and in its order. The CASE keeps the planner from beginning with
-// email_outbox when it has seen a few rows only. The batch is written down in the
-// same commit, in place of the slot's last one (dispatch_batches_pkey).
+// takeDueSQL marks its rows as ENQUEUED, in the order of the primary key. The CASE keeps the planner from starting with
+// email_outbox when its statistics show only a few rows. The same commit records the batch in place of the slot's last one
+// (dispatch_batches_pkey).
 const takeDueSQL = dueInLanesSQL + `, batch AS (
     INSERT INTO dispatch_batches (slot, taken_at) SELECT $6, now() WHERE EXISTS (SELECT FROM due)
 ), published AS (
@@ -77,19 +74,18 @@ WITH due AS MATERIALIZED (
 UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = ANY (ARRAY(SELECT id FROM due))
 RETURNING id, lane_id, payload, attempts, throttles, next_at, enqueued_at, EXISTS (SELECT FROM due WHERE had_task) AS had_task`
 
-// TakeDue takes due emails from lanes: they are ENQUEUED when it
-// returns, and the caller then publishes their tasks or releases them. A caller that dies in
-// between leaves emails without a task, which the rescuer finds. After an error the emails
-// may have been taken or not.
+// TakeDue takes due emails from lanes. They are ENQUEUED when it returns, and the caller then publishes their tasks or releases
+// them. If the caller dies before that, the rescuer finds the emails without a task. After an error the emails may or may not
+// have been taken.
 func (s *Store) TakeDue(ctx context.Context, slot Slot, turns []LaneTurn) (Batch, error) {
 	return s.take(func(rows any) error {
 		return s.takeDue.Select(ctx, rows, append(turnArrays(turns), slot.ID, slot.Published)...)
 	})
 }
 
-// TakeProbe is TakeDue for the one email that is sent while the circuit breaker is open. The batch
-// is empty if the email is not due any more, or another transaction has locked it. The caller then
-// calls ForgetBatch, since probes are rare.
+// TakeProbe is TakeDue for the one email that is sent while the circuit breaker is open. The batch is empty if the email is not
+// due any more, or if another transaction has locked it. After publishing, the caller calls ForgetBatch: the next probe, whose
+// batch would record that this one was published, may be far in the future.
 func (s *Store) TakeProbe(ctx context.Context, slot Slot, id uuid.UUID) (Batch, error) {
 	return s.take(func(rows any) error { return s.db.SelectContext(ctx, rows, takeProbeSQL, id, slot.ID) })
 }
@@ -112,7 +108,7 @@ func (s *Store) take(run func(rows any) error) (Batch, error) {
 // forgetBatchSQL deletes one row by primary key.
 const forgetBatchSQL = `DELETE FROM dispatch_batches WHERE slot = $1 AND taken_at = $2`
 
-// ForgetBatch records that the slot's last batch was published, when no next batch records it.
+// ForgetBatch records that the slot's last batch was published, if no next batch does so.
 func (s *Store) ForgetBatch(ctx context.Context, slot Slot) error {
 	if _, err := s.db.Exec(ctx, forgetBatchSQL, slot.ID, slot.Published); err != nil {
 		return fmt.Errorf("forget batch: %w", err)
@@ -120,26 +116,26 @@ func (s *Store) ForgetBatch(ctx context.Context, slot Slot) error {
 	return nil
 }
 
-// leaseJobsSQL marks the rows it finds as being published: they are not due again for 8 s,
-// which is longer than a dispatcher's batch takes, and leaves time to be on the queue within 10 s. It returns when they were due.
+// leaseJobsSQL leases the rows that it finds: they are not due again for 8 s. That is longer than a dispatcher needs for a
+// batch, and short enough that a job whose dispatcher died is on its queue within 10 s. It returns the next_at before the
+// lease.
 const leaseJobsSQL = dueInLanesSQL + `
 UPDATE email_outbox o SET next_at = now() + interval '8 s', enqueued_at = now() FROM due WHERE o.id = due.id
 RETURNING o.id, o.lane_id, o.payload, o.attempts, o.throttles, due.next_at, o.enqueued_at, false AS had_task`
 
-// LeaseJobs takes due jobs of bulk work from lanes, for 8 s. The caller
-// publishes them and calls MarkPublished when the broker has confirmed. Jobs whose lease ends
-// before that are taken again: consumers are idempotent.
+// LeaseJobs takes due bulk jobs from lanes, for 8 s. The caller publishes them, and calls MarkPublished when the broker has
+// confirmed them. Jobs whose lease ends before that are taken again: consumers are idempotent.
 func (s *Store) LeaseJobs(ctx context.Context, turns []LaneTurn) (Batch, error) {
 	return s.take(func(rows any) error { return s.db.SelectContext(ctx, rows, leaseJobsSQL, turnArrays(turns)...) })
 }
 
-// markPublishedSQL finds its rows by primary key. A row that another transaction has locked is
-// left out: its job is published again when the lease ends.
+// markPublishedSQL finds rows by primary key. It skips a row that another transaction has locked: that job is published again
+// when its lease ends.
 const markPublishedSQL = `
 UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now()
 WHERE id IN (SELECT id FROM email_outbox WHERE id = ANY ($1::uuid[]) AND status = 'PENDING' FOR UPDATE SKIP LOCKED)`
 
-// MarkPublished ends jobs that the broker has confirmed.
+// MarkPublished marks jobs that the broker has confirmed as PUBLISHED.
 func (s *Store) MarkPublished(ctx context.Context, ids []uuid.UUID) error {
 	if _, err := s.db.Exec(ctx, markPublishedSQL, pg.UUIDArray(ids)); err != nil {
 		return fmt.Errorf("mark jobs published: %w", err)
@@ -147,16 +143,16 @@ func (s *Store) MarkPublished(ctx context.Context, ids []uuid.UUID) error {
 	return nil
 }
 
-// Release is a row to be released.
+// Release is a row to release.
 type Release struct {
 	ID uuid.UUID
-	// Delay is how long the dispatcher leaves the row alone; with 0 it is due as before.
+	// Delay is the time from the release until the row is due; with 0 it is due at the next_at that it had before the batch.
 	Delay time.Duration
-	// NextAt is when a job was due before it was leased. The row of an email keeps this time.
+	// NextAt is the next_at of a job before its lease. Emails keep their next_at, so it is not used for them.
 	NextAt time.Time
 }
 
-// releaseParameters are the parameters of release.sql: when the batch was taken, and its rows.
+// releaseParameters are the parameters of release.sql: the TakenAt of the batch, and the rows.
 var releaseParameters = pg.Parameters[time.Time, Release]{
 	Scalars: []pg.Scalar[time.Time]{pg.One("taken_at", "timestamptz", func(takenAt time.Time) any { return takenAt })},
 	Columns: []pg.Column[Release]{
@@ -166,8 +162,8 @@ var releaseParameters = pg.Parameters[time.Time, Release]{
 	},
 }
 
-// Release returns rows of a batch to the outbox. Rows that have moved on stay as they are.
-// left is how many another transaction has locked: they still count on a task.
+// Release returns rows of a batch to the outbox. It does not change rows that have changed since they were taken. left is the
+// number of rows that another transaction has locked: Release leaves them as they are, although they may have no task.
 func (s *Store) Release(ctx context.Context, takenAt time.Time, rows []Release) (left int, err error) {
 	err = pg.Write(func(args []any) error { return s.db.GetContext(ctx, &left, sql.Release, args...) }, releaseParameters.Arguments(takenAt, rows)...)
 	if err != nil {
@@ -176,12 +172,12 @@ func (s *Store) Release(ctx context.Context, takenAt time.Time, rows []Release) 
 	return left, nil
 }
 
-// stillTakenSQL finds its rows by primary key and locks none.
+// stillTakenSQL finds rows by primary key and locks nothing.
 const stillTakenSQL = `
 SELECT count(*) FROM email_outbox WHERE id = ANY ($1::uuid[]) AND status IN ('ENQUEUED', 'PROCESSING') AND enqueued_at = $2`
 
-// StillTaken counts the emails that no worker has finished with since they were taken in a batch: they are ENQUEUED, or
-// in their attempt, and have not been dropped.
+// StillTaken counts the emails of a batch that no worker has finished since they were taken: they are ENQUEUED or PROCESSING,
+// and their task was not dropped.
 func (s *Store) StillTaken(ctx context.Context, takenAt time.Time, ids []uuid.UUID) (n int, err error) {
 	if err := s.db.GetContext(ctx, &n, stillTakenSQL, pg.UUIDArray(ids), takenAt); err != nil {
 		return 0, fmt.Errorf("count emails still taken: %w", pg.Translate(err))
@@ -206,11 +202,12 @@ SELECT NOT EXISTS (SELECT FROM found) AND EXISTS (
        due.lane_id, due.next_at
 FROM (SELECT) one LEFT JOIN (SELECT * FROM dropped WHERE next_at <= now()) due ON true`
 
-// DropTask records that the email's task is acknowledged without having done anything: the
-// dispatcher acts when the email is due, and not before delay has passed. If it is due already, DropTask wakes the dispatchers:
-// they may not read the email's lane from its next_at on. locked means that
-// another transaction has locked the row, which then still relies on its task: the caller keeps
-// the task, or calls NoteDroppedTask.
+// DropTask records that the email's task is acknowledged without an attempt: the dispatcher enqueues the email again when it is
+// due, and not before delay has passed. If the email is due already, DropTask wakes the dispatchers, because their next read of
+// its lane may start after its next_at.
+//
+// locked means that another transaction has locked the row, which then still relies on its task: the caller must keep the task
+// or call NoteDroppedTask.
 func (s *Store) DropTask(ctx context.Context, id uuid.UUID, delay time.Duration) (locked bool, err error) {
 	var dropped struct {
 		Locked bool       `db:"locked"`
@@ -227,16 +224,15 @@ func (s *Store) DropTask(ctx context.Context, id uuid.UUID, delay time.Duration)
 	return dropped.Locked, nil
 }
 
-// noteDroppedTaskSQL reads one row by primary key as it was last committed, and locks nothing.
+// noteDroppedTaskSQL reads the last committed version of one row by primary key, and locks nothing.
 const noteDroppedTaskSQL = `
 INSERT INTO dropped_tasks (outbox_id, enqueued_at)
 SELECT id, enqueued_at FROM email_outbox
 WHERE id = $1 AND status IN ('ENQUEUED', 'RETRY_SCHEDULED') AND enqueued_at IS NOT NULL
 ON CONFLICT DO NOTHING`
 
-// NoteDroppedTask records, before a task is acknowledged, that the email's row was locked and
-// still counts on the task. The row goes back to the dispatcher as any other without a task, and
-// no task is counted as lost.
+// NoteDroppedTask records, before a task is acknowledged, that the email's row was locked and still relies on the task. The
+// email is then returned to the dispatcher like others without a task, but the task is not counted as lost.
 func (s *Store) NoteDroppedTask(ctx context.Context, id uuid.UUID) error {
 	if _, err := s.db.Exec(ctx, noteDroppedTaskSQL, id); err != nil {
 		return fmt.Errorf("note dropped task: %w", err)

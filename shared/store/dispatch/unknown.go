@@ -9,9 +9,8 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// unknownCausesSQL reads the timelines of some emails by the leading column of the primary
-// key of email_events, in the partitions between $2 and $3, and locks nothing. The newest
-// OUTCOME_UNKNOWN event is that of the attempt in question.
+// unknownCausesSQL reads the timelines of some emails by the leading column of the primary key of email_events, in the
+// partitions between $2 and $3, and locks nothing. The newest OUTCOME_UNKNOWN event is that of the last attempt.
 const unknownCausesSQL = `
 SELECT DISTINCT ON (email_log_id) email_log_id, coalesce(metadata ->> 'errorCategory', '') AS error_category,
        coalesce(nullif(metadata ->> 'originalCode', ''), metadata ->> 'errorCode', '') AS original_code,
@@ -20,7 +19,7 @@ FROM email_events
 WHERE email_log_id = ANY ($1::uuid[]) AND email_log_id >= $2 AND email_log_id <= $3 AND type = 'OUTCOME_UNKNOWN'
 ORDER BY email_log_id, seq DESC`
 
-// readCauses sets the cause of each outcome, as its OUTCOME_UNKNOWN event gives it.
+// readCauses sets the cause of each outcome from its OUTCOME_UNKNOWN event.
 func (s *Store) readCauses(ctx context.Context, unknown []UnknownOutcome) error {
 	if len(unknown) == 0 {
 		return nil
