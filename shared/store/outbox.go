@@ -48,13 +48,13 @@ const (
 // ErrAggregateBusy is outbox.ErrAggregateBusy.
 var ErrAggregateBusy = outbox.ErrAggregateBusy
 
-// AdvanceAllIn applies transitions of different emails as a part of a transaction, and waits at most wait for each lock. One
-// that lost a race is for the caller to repeat as a whole.
+// AdvanceAllIn applies transitions of different emails in the caller's transaction, and waits for each lock at most as long as
+// wait. If the statement loses a race with another transaction, the caller must repeat its whole transaction.
 func AdvanceAllIn(ctx context.Context, tx *sqlx.Tx, ts []Transition, wait time.Duration) ([]Advanced, error) {
 	return outbox.AdvanceAllIn(ctx, tx, ts, wait)
 }
 
-// Types of emails that programs write into transactions of their own, and of moves to another time.
+// Types for programs that write emails in their own transactions, and Move, which reschedules an email.
 type (
 	Querier       = outbox.Querier
 	ProgramEmail  = outbox.ProgramEmail
@@ -65,21 +65,19 @@ type (
 // ErrTransactionFull is outbox.ErrTransactionFull.
 var ErrTransactionFull = outbox.ErrTransactionFull
 
-// EnqueueIn writes an email into the transaction. *QuotaError: a quota of the company would
-// be exceeded. ErrTransactionFull: the program must commit first. Postgres's other errors are
-// returned unchanged; SQLSTATE 55P03 means that the company is close to a quota, and another
-// transaction is using what is left. After any of them the transaction must be rolled back.
+// EnqueueIn writes an email in the transaction. *QuotaError: a quota of the company would be exceeded. ErrTransactionFull: the
+// program must commit first. Other errors of Postgres are returned unchanged; SQLSTATE 55P03 means that the company is close to
+// a quota and another transaction is using the rest of it. After any error the transaction must be rolled back.
 func EnqueueIn(ctx context.Context, tx Querier, e ProgramEmail) (ProgramResult, error) {
 	return outbox.EnqueueIn(ctx, tx, e)
 }
 
-// RescheduleIn moves an email in the transaction; ErrNotFound if there is none.
+// RescheduleIn moves an email to another time in the transaction, or returns ErrNotFound if there is none.
 func RescheduleIn(ctx context.Context, tx Querier, company uuid.UUID, a Aggregate, sendAt time.Time, ttl time.Duration) (ProgramResult, error) {
 	return outbox.RescheduleIn(ctx, tx, company, a, sendAt, ttl)
 }
 
-// CancelIn withdraws the emails of an aggregate in the transaction; of one event type
-// where a names it.
+// CancelIn cancels the emails of an aggregate in the transaction, or only that of a.EventType if it is set.
 func CancelIn(ctx context.Context, tx Querier, company uuid.UUID, a Aggregate) ([]ProgramResult, error) {
 	return outbox.CancelIn(ctx, tx, company, a)
 }

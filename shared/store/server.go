@@ -77,7 +77,7 @@ func (s *Store) Server(ctx context.Context) (Server, error) {
 	return found, nil
 }
 
-// schemaVersionSQL reads the table of migrations, which has one row each.
+// schemaVersionSQL reads the table of migrations, which has one row per migration.
 const schemaVersionSQL = `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`
 
 // SchemaVersion returns the number of the newest applied migration, or ErrNotMigrated if none was applied.
