@@ -114,10 +114,10 @@ func (r *Reader) begin(delimiter byte) error {
 		r.t.pos += len(utf8Mark)
 	}
 	if stop, next, ok := r.t.line(); ok {
-		if told, is := delimiterLine(r.t.buf[r.t.pos:stop]); is {
+		if given, ok := delimiterLine(r.t.buf[r.t.pos:stop]); ok {
 			r.t.pos, r.line = next, r.line+1
 			if delimiter == 0 {
-				delimiter = told
+				delimiter = given
 			}
 		}
 	}

@@ -43,11 +43,11 @@ func (p *subject) withoutOthers(columns map[string]json.RawMessage) error {
 		}
 		decoder := json.NewDecoder(bytes.NewReader(columns[name]))
 		decoder.UseNumber()
-		var told any
-		if err := decoder.Decode(&told); err != nil {
+		var value any
+		if err := decoder.Decode(&value); err != nil {
 			return fmt.Errorf("read %s: %w", name, err)
 		}
-		columns[name], _ = json.Marshal(maskOthers(told, own))
+		columns[name], _ = json.Marshal(maskOthers(value, own))
 	}
 	return nil
 }

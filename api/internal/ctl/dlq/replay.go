@@ -25,7 +25,7 @@ const (
 func follow(ctx context.Context, c *command.Invocation, s *store.Store, r store.Replay) (store.Replay, error) {
 	tick := time.NewTicker(followInterval)
 	defer tick.Stop()
-	tell := func(format string, args ...any) {
+	report := func(format string, args ...any) {
 		if !c.JSON {
 			fmt.Fprintf(c.Stderr, format+"\n", args...)
 		}
@@ -46,10 +46,10 @@ func follow(ctx context.Context, c *command.Invocation, s *store.Store, r store.
 		}
 		if now.ReplayCounts != r.ReplayCounts {
 			moved = time.Now()
-			tell("%d of %d, %d skipped, %d failed", now.Done, now.Matched, now.Skipped, now.Failed)
+			report("%d of %d, %d skipped, %d failed", now.Done, now.Matched, now.Skipped, now.Failed)
 		} else if time.Since(moved) > silence {
 			moved = time.Now()
-			tell("no progress for %s: is a dispatcher running?", output.Duration(silence))
+			report("no progress for %s: is a dispatcher running?", output.Duration(silence))
 		}
 		if r = now; r.Status == store.ReplayCompleted {
 			return r, nil
