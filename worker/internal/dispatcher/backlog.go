@@ -12,16 +12,14 @@ import (
 
 const (
 	backlogInterval = 10 * time.Second
-	// countShare bounds the load of counting: the next count starts after countShare times the
-	// duration of the last one, since counting millions of rows takes seconds. That is 5 % of a
-	// connection's time.
+	// countShare bounds the load of counting, which takes seconds for millions of rows: the next count starts after countShare
+	// times the duration of the last one. That is 5 % of the time of one connection.
 	countShare = 20
 	// expiringWithin is how long before its deletion an open dead letter is reported.
 	expiringWithin = 24 * time.Hour
 )
 
-// backlog measures waiting rows and dead letters. Several dispatchers measure the same values: use
-// the maximum, not the sum.
+// backlog measures waiting rows and dead letters. All dispatchers measure the same values: use the maximum, not the sum.
 type backlog struct {
 	outbox Outbox
 	ages   Ages
@@ -43,7 +41,7 @@ const (
 func newBacklog(p Params) *backlog {
 	gauge := func(name, help string) prometheus.Gauge {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-		g.Set(math.NaN()) // until the first measurement: 0 would look healthy
+		g.Set(math.NaN()) // until the first measurement, because 0 would look healthy
 		return g
 	}
 	b := &backlog{
@@ -69,8 +67,8 @@ func newBacklog(p Params) *backlog {
 	return b
 }
 
-// measure does not log errors: the feeders report the outage. A value that cannot be measured
-// becomes NaN, since the last value would hide the outage.
+// measure does not log errors, because the feeders log the outage. A value that cannot be measured becomes NaN, since the last
+// value would hide the outage.
 func (b *backlog) measure(ctx context.Context) (more bool, err error) {
 	ages, err := b.outbox.OldestDue(ctx)
 	b.count(ctx, err != nil)
@@ -95,8 +93,8 @@ func (b *backlog) measure(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// count counts, unless the pause after the last count is not over. During a database outage it runs
-// each time and sets the values to NaN.
+// count counts the backlog if the pause after the last count is over. During a database outage it runs in every round and sets
+// the values to NaN.
 func (b *backlog) count(ctx context.Context, away bool) {
 	begun := time.Now()
 	if begun.Before(b.counted) && !away {

@@ -1,14 +1,12 @@
-// Package dispatcher moves due rows from the outbox to their queues: emails to the queue engine,
-// bulk jobs to the message broker. Any number of dispatcher processes may run: each row is taken by
-// one of them, and a queue holds at most one task per id.
+// Package dispatcher moves due rows from the outbox to their queues: emails to the queue engine, bulk jobs to the message
+// broker. Any number of dispatcher processes may run: each row is taken by one of them, and a queue holds at most one task per
+// id.
 //
-// A batch is committed first and published afterwards, so no transaction is open while the
-// dispatcher waits for a broker. Rows that a crash leaves between the two are found by the rescuer
-// (emails) or when their lease ends (jobs).
+// A batch is committed first and published afterwards, so no transaction is open while the dispatcher waits for a broker. If
+// the dispatcher crashes in between, the rescuer finds the emails, and jobs become due again when their lease ends.
 //
-// A queue holds at most a window of tasks, and lanes (a tenant's emails, or a mailing's) share it
-// round-robin. One tenant's million emails therefore delay another tenant's single email by at most
-// the window, and do not fill the broker.
+// A queue holds at most a window of tasks, which the lanes (a tenant's emails, or a mailing's) share round-robin. One tenant's
+// million emails therefore delay another tenant's single email by at most the window, and do not fill the broker.
 package dispatcher
 
 import (
@@ -81,9 +79,9 @@ type Params struct {
 	Tracer telemetry.Tracer
 }
 
-// Dispatcher is a service.Service. It runs a feeder for each queue, two loops that measure, one
-// that lists all lanes, and one that sends probes while the circuit breaker is open. Each feeder is
-// a separate loop, so that a broker outage delays only that broker's queues.
+// Dispatcher is a service.Service. It runs a feeder for each queue, two loops that measure, one that lists all lanes, and one
+// that sends probes while the circuit breaker is open. Each feeder has its own loop, so that a broker outage delays only the
+// queues of that broker.
 type Dispatcher struct {
 	parts   []service.Service
 	feeders []*feeder
@@ -156,7 +154,7 @@ func (d *Dispatcher) Start(ctx context.Context, failed func(error)) error {
 	return nil
 }
 
-// Stop ends the running rounds and releases the rows they have not published.
+// Stop ends the running rounds and releases the rows that they have not published.
 func (d *Dispatcher) Stop(ctx context.Context) error {
 	d.cancel()
 	var errs []error
@@ -179,7 +177,7 @@ func (d *Dispatcher) forwardWakes(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.lanes.turned: // by a listing
+		case <-d.lanes.turned: // a listing has found live lanes
 		case <-woken:
 			d.lanes.outdate()
 		}

@@ -21,12 +21,12 @@ const (
 	// publishers is the number of concurrent publishes of a batch. The adapter sends concurrent
 	// commands in one pipeline: 64 take half the CPU time of 16.
 	publishers = 64
-	// publishTime bounds the publishing of a batch. Commands that were sent to a frozen Redis by
-	// then are waited for as long as one pipeline may take.
+	// publishTime bounds the publishing of a batch. An answer to a command that was already sent, for example to a frozen
+	// Redis, is awaited for longer: up to the timeout of a pipeline in package asynqueue.
 	publishTime = 2 * time.Second
-	// batchTime bounds a batch from the reservation on. The reservation lasts longer, and the
-	// rescuer ignores the emails for as long, so a dispatcher that was frozen or waited for
-	// Postgres after the reservation publishes nothing when it resumes.
+	// batchTime bounds a batch from the reservation on. The reservation lasts 5 s, and the rescuer ignores the emails for half
+	// of RESCUE_AFTER, 5 s by default. So a dispatcher that was frozen or waited for Postgres after the reservation publishes
+	// nothing when it resumes.
 	batchTime = 4 * time.Second
 )
 
@@ -34,18 +34,18 @@ const (
 type result int
 
 const (
-	notSent     result = iota // the time was over before anything was sent to the broker
+	notSent     result = iota // nothing was sent to the broker: the time was over, or the row is beyond fit
 	unconfirmed               // the time was over before the broker answered: the task may be queued
 	enqueued
-	replaced      // replaced a task that no worker would have received
-	alreadyQueued // already queued
-	busy
+	replaced // the task replaced a delayed one, or one that no worker would have received
+	alreadyQueued
+	busy // a worker is still processing a task of this id
 	refused
 )
 
-// publishBatch publishes the first fit rows of a batch and records the results. It returns how many
-// rows were released. A row that the broker refuses while it accepts others is postponed, so that
-// it does not block its lane. If it accepts none, the broker is failing and so does the round.
+// publishBatch publishes the first fit rows of a batch, records the results, and returns how many rows were released. A row
+// that the broker refuses while it accepts others is postponed, so that it does not block its lane. If the broker accepts none,
+// the round fails.
 func (f *feeder) publishBatch(ctx, committing context.Context, from source, taken store.Batch, fit int, reserved time.Time) (int, error) {
 	crashpoint.At(crashpoint.DispatchTaken)
 	publishing, cancel := context.WithTimeout(ctx, min(publishTime, time.Until(reserved.Add(batchTime))))
@@ -97,8 +97,7 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 	}
 	crashpoint.At(crashpoint.DispatchRecorded)
 	f.metrics.done(len(published), len(released))
-	// Other dispatchers may have seen these lanes empty, and this one is stopping or has lost its
-	// broker.
+	// Other dispatchers may have seen these lanes empty, and this dispatcher is stopping or cannot reach its broker.
 	if len(released) > 0 && failure != nil && (len(published) == 0 || ctx.Err() != nil) {
 		if err := f.lanes.outbox.WakeNamed(committing, namedLanes(returned)); err != nil {
 			f.log.Debug("cannot wake the dispatchers: their next listing finds the rows", "error", err)
@@ -128,9 +127,8 @@ func namedLanes(rows []store.DueRow) (lanes []store.NamedLane) {
 	return lanes
 }
 
-// countLost reports retries whose task no longer existed. A retry that is late for another reason
-// still has its task, which is replaced; or the task ran between take and publish, and a worker has
-// finished the email.
+// countLost counts and logs retries whose task no longer existed. Other late retries still had a task, which was replaced, or
+// their task ran between take and publish, and a worker has finished the email.
 func (f *feeder) countLost(ctx context.Context, takenAt time.Time, taskless []uuid.UUID) {
 	if len(taskless) == 0 {
 		return
@@ -146,7 +144,7 @@ func (f *feeder) countLost(ctx context.Context, takenAt time.Time, taskless []uu
 	}
 }
 
-// publishAll returns the rows' results and one of the errors, if any.
+// publishAll publishes the rows and returns their results, and one of the errors, if any.
 func (f *feeder) publishAll(ctx context.Context, due []store.DueRow) ([]result, error) {
 	results := make([]result, len(due))
 	failure := atomic.Pointer[error]{}
@@ -208,7 +206,7 @@ func (f *feeder) publish(ctx context.Context, row store.DueRow) (result, error) 
 func (f *feeder) span(ctx context.Context, task *queue.Task) (context.Context, telemetry.Span) {
 	ctx, span := f.tracer.Start(telemetry.WithTraceparent(ctx, task.Traceparent), "publish "+f.name, telemetry.Producer)
 	if !span.On() {
-		return ctx, span // the row's trace is passed on unchanged
+		return ctx, span // the task keeps the trace of its row
 	}
 	task.Traceparent = telemetry.Traceparent(ctx)
 	span.Text("messaging.destination.name", f.name)

@@ -16,31 +16,28 @@ import (
 )
 
 const (
-	// batch is the maximum number of rows per batch. A few batches of this size per second use the
-	// database well, and each ends within 0.1 s.
+	// batch is the maximum number of rows per batch. A few batches of this size per second use the database efficiently, and
+	// each takes less than 0.1 s.
 	batch = 1000
-	// overlap is how many batches run concurrently while lanes have more rows than one takes, if there is room for them: while one waits for
-	// the broker, Postgres takes or marks the next.
+	// overlap is how many batches run concurrently while lanes have more rows than one batch takes, and there is room for them:
+	// while one batch waits for the broker, Postgres takes or marks the next one.
 	overlap = 2
-	// trial is the batch size after a failure: the broker may answer and still refuse tasks. With
-	// this many, a few refused tasks do not block their lane, and taking and releasing them costs
-	// Postgres little.
+	// trial is the batch size after a failure, because the broker may answer and still refuse tasks. With this many rows, a few
+	// refused tasks do not block their lane, and taking and releasing the rows costs Postgres little.
 	trial = 100
 	// fullPause is the delay before a full queue is measured again: at 1,000 emails per second, 15
 	// of a window of 750 have left by then.
 	fullPause = 15 * time.Millisecond
 	// busyPause delays an email whose last task is still being processed.
 	busyPause = 200 * time.Millisecond
-	// stopTime bounds the statements of a round during a stop, in which the taken rows are
-	// released.
+	// stopTime bounds the statements that release the taken rows of a round during a stop.
 	stopTime = 5 * time.Second
 	// releaseTime bounds the release of a reservation, which expires after 5 s.
 	releaseTime = time.Second
-	// pollTime is the maximum age of a reservation when rows are taken for it. After a slower poll
-	// (Postgres is slow) the feeder reserves again: take and publish need the rest of batchTime.
+	// pollTime is the maximum age of a reservation when rows are taken for it. If Postgres is slow and the poll takes longer,
+	// the feeder reserves again: take and publish need the rest of batchTime.
 	pollTime = time.Second
-	// idleAfter is when an idle feeder confirms its last batch. Under load the next batch does
-	// that.
+	// idleAfter is the idle time after which a feeder confirms its last batch. Under load the next batch confirms it.
 	idleAfter = time.Second
 )
 
@@ -53,12 +50,12 @@ type feeder struct {
 	window    func() int // how many tasks the queue should hold
 	load      *load      // recipients per email; nil = not counted
 	saw       func(tasks int)
-	step      func(tasks int) int // most tasks a round adds at this depth; nil = no limit
+	step      func(tasks int) int // maximum number of tasks that a round adds at this depth; nil = no limit
 	lanes     *lanes
 	live      []liveLane // lanes that may still have due rows
 	liveUntil time.Time
 	turns     turns
-	more      bool // the last batches left lanes that may have more due rows
+	more      bool // after the last batches, live lanes may have more due rows
 	outage    *outage
 	failures  int       // consecutive failed rounds
 	taken     time.Time // when a batch was last taken that idle has not confirmed
@@ -67,8 +64,7 @@ type feeder struct {
 	log       *slog.Logger
 }
 
-// runOnce runs a round and handles its error: outage logs it once per outage, where the loop would
-// log it once per round.
+// runOnce runs a round and handles its error: outage logs it once per outage, the loop would log it once per round.
 func (f *feeder) runOnce(ctx context.Context) (more bool, err error) {
 	more, err = f.round(ctx)
 	switch {
@@ -83,8 +79,8 @@ func (f *feeder) runOnce(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// round moves one or more batches. It measures the queue before it reads the database: a full
-// window costs the database nothing, and no row is taken during a broker outage.
+// round moves one or more batches. It measures the queue before it reads the database, so that a full window costs the database
+// nothing, and no row is taken during a broker outage.
 func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	window, most := f.window(), overlap*batch
 	if f.failures > 0 {
@@ -116,7 +112,7 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	return more, errors.Join(err, f.queue.Release(releasing, f.name))
 }
 
-// fill takes up to room due rows of the live lanes. reserved is the time of the reservation.
+// fill moves up to room due rows of the live lanes. reserved is the time of the reservation.
 func (f *feeder) fill(ctx context.Context, room int, reserved time.Time) (more bool, err error) {
 	if err := f.refresh(ctx); err != nil {
 		return false, err
@@ -130,16 +126,17 @@ func (f *feeder) fill(ctx context.Context, room int, reserved time.Time) (more b
 	}
 	f.taken = time.Now()
 	if err := f.takeAll(ctx, room, reserved); err != nil {
-		f.live, f.more = nil, false // a lane may hold the taken rows again
+		f.live, f.more = nil, false // the rows may be back in their lanes
 		return false, err
 	}
-	// Rows added to the other lanes since they were listed come with a wake-up. If no row was taken
-	// and no lane is left, another dispatcher has the rows.
+	// Rows that were added to other lanes since these were listed come with a wake-up. If no row was taken and no lane is left,
+	// another dispatcher has taken the rows.
 	f.more = len(f.live) > 0
 	return f.more, nil
 }
 
-// refresh brings the live lanes up to date: all of them when they are no longer valid, and those that became live meanwhile.
+// refresh reloads the live lanes when they are no longer valid, and otherwise adds the lanes that became live since the last
+// call.
 func (f *feeder) refresh(ctx context.Context) (err error) {
 	if len(f.live) == 0 || time.Now().After(f.liveUntil) {
 		f.live, f.liveUntil, err = f.lanes.of(ctx, f.name)
@@ -156,7 +153,7 @@ func (f *feeder) refresh(ctx context.Context) (err error) {
 	known := len(f.live)
 	for _, l := range added {
 		if i, found := slices.BinarySearchFunc(f.live[:known], l, liveLane.compare); found {
-			f.live[i] = l // with the bound that it has now
+			f.live[i] = l // with its new lower bound
 		} else {
 			f.live = append(f.live, l)
 		}
@@ -184,8 +181,9 @@ func (f *feeder) confirm(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// takeAll moves at most room rows in up to overlap concurrent batches, and removes lanes that
-// returned fewer rows than asked for from the live list. After a wake-up for a few emails a second batch would find none.
+// takeAll moves at most room rows in up to overlap concurrent batches, and removes lanes with fewer rows than requested from
+// the live list. It runs more than one batch only if the last ones left due rows: after a wake-up for a few emails a second
+// batch would find none.
 func (f *feeder) takeAll(ctx context.Context, room int, reserved time.Time) error {
 	concurrent := 1
 	if f.more {
@@ -220,9 +218,8 @@ func (f *feeder) takeAll(ctx context.Context, room int, reserved time.Time) erro
 	return nil
 }
 
-// move takes due rows of these lanes and publishes them. It returns the lanes that returned fewer
-// rows than asked for, and the number of recipients per company. A stop interrupts the publishing,
-// but not the statements.
+// move takes due rows of these lanes and publishes them. It returns the lanes with fewer rows than requested, and the number of
+// recipients per company. A stop interrupts the publishing, but not the statements.
 func (f *feeder) move(ctx context.Context, from source, chosen []laneShare, reserved time.Time) (drained map[int64]bool, perCompany map[uuid.UUID]int, err error) {
 	committing, end := outlast(ctx, stopTime)
 	defer end()
@@ -269,15 +266,15 @@ func (f *feeder) move(ctx context.Context, from source, chosen []laneShare, rese
 	return drained, perCompany, nil
 }
 
-// outlast returns a context that ends by after ctx ends.
+// outlast returns a context that ends when the duration by has passed since the end of ctx.
 func outlast(ctx context.Context, by time.Duration) (context.Context, func()) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(by, cancel) })
 	return longer, func() { stop(); cancel() }
 }
 
-// backoff is 50 ms after the first consecutive failure and doubles up to 500 ms, the longest delay
-// after the broker is back.
+// backoff returns the delay after a failure: 50 ms after the first consecutive one, doubled up to 500 ms. That is also the
+// longest delay after the broker has recovered.
 func (f *feeder) backoff() time.Duration {
 	f.failures++
 	return min(25*time.Millisecond<<min(f.failures, 5), 500*time.Millisecond)

@@ -11,22 +11,21 @@ import (
 )
 
 const (
-	// activeFor is how long a lane is polled after rows were taken from it, because workers return
-	// rows for a retry without a wake-up. Rows returned later are delayed for longer than the time
-	// between two listings. The first poll is after activeEvery, each further one after
-	// 1/activePart of the time since the take.
+	// activeFor is how long a lane is polled after rows were taken from it, because workers return rows for a retry without a
+	// wake-up. A row that becomes due later has waited for longer than the interval of listings, so one of them has found it.
+	// The first poll is after activeEvery, each further one after 1/activePart of the time since the take.
 	activeFor   = time.Minute
 	activeEvery = 250 * time.Millisecond
 	activePart  = 8
 )
 
-// lane is what the dispatcher knows about a lane.
+// lane is the state of a lane in the schedule.
 type lane struct {
 	id      int64
 	company uuid.UUID
 	queue   string
-	next    time.Time // next poll
-	in      *laneHeap // the heap it is in; nil = none
+	next    time.Time // time of the next poll
+	in      *laneHeap // the heap that contains the lane; nil = none
 	place   int       // index in that heap
 	live    bool      // the last poll found a due row
 	took    time.Time // when rows were last taken
@@ -34,7 +33,7 @@ type lane struct {
 	// start there, so that they do not read the index entries of taken rows, which an old snapshot
 	// keeps. The full listing finds rows that appear before it and lowers it.
 	since store.Position
-	// looked is when the last poll began, or when rows were released after that.
+	// looked is when the last poll began, or when rows were last released, if that was later.
 	looked time.Time
 }
 
@@ -52,7 +51,7 @@ type liveLane struct {
 	since   store.Position
 }
 
-// compare orders lanes by company.
+// compare orders lanes by company and id.
 func (l liveLane) compare(other liveLane) int {
 	return cmp.Or(bytes.Compare(l.company[:], other.company[:]), cmp.Compare(l.id, other.id))
 }

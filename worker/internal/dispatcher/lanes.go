@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// relist is the minimum validity of a poll's result. It is valid for ten times the poll's
-	// duration, at most maxRelist. Lanes that a wake-up names are probed before that, see added.
+	// relist is the minimum validity of the result of a poll. The result is valid for ten times the duration of the poll, at
+	// most maxRelist. Lanes that a wake-up names are probed before that, see added.
 	relist    = 100 * time.Millisecond
 	maxRelist = time.Second
 	// apart is the minimum time between two polls. Each email taken since the last poll adds
@@ -23,16 +23,16 @@ const (
 	apart         = 5 * time.Millisecond
 	apartPerEmail = time.Millisecond
 	maxApart      = 50 * time.Millisecond
-	// newEvery is how often the poll also looks for new rows that no wake-up named, such as those
-	// inserted by programs, and those that arrive before the listener notices a dead connection. A
-	// poll of named lanes does so after newAtLeast only, since a wake-up should cost one statement.
-	// lateIDs is the maximum age of a row's id at its commit, by Postgres's clock.
+	// newEvery is how often the poll also searches for new rows that no wake-up named, such as those inserted by programs, and
+	// those that arrive before the listener notices a dead connection. A poll of named lanes does so only after newAtLeast,
+	// since a wake-up should cost one statement. lateIDs is the maximum age of the id of a row at its commit, by Postgres's
+	// clock.
 	newEvery   = 200 * time.Millisecond
 	newAtLeast = time.Second
 	lateIDs    = 2 * time.Second
-	// maxAge bounds the search for new rows: after a longer time without one, a listing finds the rest.
+	// maxAge bounds the search for new rows: if the last search is older, a listing finds the rest.
 	maxAge = time.Minute
-	// maxKept is how many names of lanes are kept after failed polls.
+	// maxKept is the maximum number of named lanes that are kept after failed polls.
 	maxKept = 10_000
 )
 
@@ -45,30 +45,29 @@ type Wakes interface {
 	Listening() bool
 }
 
-// lanes caches the lanes of all queues for all feeders: a wake-up starts a round of each, and one
-// poll serves them all. A poll probes the lanes that are due, that were named, or that have new
-// rows, so its cost does not grow with the number of lanes that only have later rows. The full listing reads the others in a
-// loop of its own: see list.
+// lanes caches the lanes of all queues for all feeders. A wake-up starts a round of each feeder, and one poll serves them all.
+// A poll probes the lanes that are due, that were named, or that have new rows, so its cost does not grow with the number of
+// lanes that only have later rows. The full listing reads the other lanes in a separate loop: see list.
 type lanes struct {
 	outbox   Outbox
-	wakes    Wakes // nil = none
+	wakes    Wakes // nil = polling only
 	interval time.Duration
 	schedule *schedule
-	outdated atomic.Pointer[time.Time] // a poll begun before then is outdated
+	outdated atomic.Pointer[time.Time] // the result of a poll that began before this time is outdated
 	taken    atomic.Int64              // emails taken since the last poll began
 	requests chan struct{}             // wakes the listing loop
-	turned   chan struct{}             // a listing has made lanes live
+	turned   chan struct{}             // receives when a listing has made lanes live
 	resume   time.Time                 // when the listing loop may list again
 	turn     chan struct{}             // mutex of the fields below
 
 	breakerClosed bool
 	begun         time.Time
 	until         time.Time
-	named         []store.NamedLane // not probed yet
+	named         []store.NamedLane // lanes to probe
 	probed        time.Time         // when the last probe of named lanes alone began
 	newest        time.Time         // last search for new rows
 	listed        time.Time         // when the last full listing began
-	lost          time.Time         // a listing begun before then may lack rows that no later poll finds
+	lost          time.Time         // a listing that began before this time may lack rows that no later poll finds
 }
 
 func newLanes(outbox Outbox, wakes Wakes, interval time.Duration) *lanes {
@@ -87,7 +86,7 @@ func (l *lanes) outdate() {
 	l.outdated.Store(&now)
 }
 
-// of returns a queue's live lanes, ordered by company, and until when they are valid.
+// of returns the live lanes of a queue, ordered by company, and until when they are valid.
 func (l *lanes) of(ctx context.Context, queue string) (live []liveLane, until time.Time, err error) {
 	if err := l.begin(ctx); err != nil {
 		return nil, time.Time{}, err
@@ -104,10 +103,10 @@ func (l *lanes) of(ctx context.Context, queue string) (live []liveLane, until ti
 	return l.schedule.of(queue), l.until, nil
 }
 
-// added returns the queue's lanes that have become live since the feeder last asked. While the last poll's result is
-// valid, a wake-up makes it probe the named lanes alone, at most once in maxApart: a company with little to send does not wait
-// until the lanes of many busy ones are polled again. It does not wait for a poll of another feeder.
-// breakerOpen: the circuit breaker has opened, and the feeder must not continue with the lanes that it has.
+// added returns the lanes of the queue that have become live since its feeder last asked. While the result of the last poll is
+// valid, a wake-up makes it probe only the named lanes, at most once per maxApart: a company with few emails does not wait
+// until the lanes of many busy companies are polled again. It does not wait for a poll by another feeder. breakerOpen means
+// that the circuit breaker has opened: the feeder must stop using its lanes.
 func (l *lanes) added(ctx context.Context, queue string) (lanes []liveLane, breakerOpen bool, err error) {
 	select {
 	case l.turn <- struct{}{}:
@@ -122,7 +121,7 @@ func (l *lanes) added(ctx context.Context, queue string) (lanes []liveLane, brea
 	return l.schedule.added(queue), false, nil
 }
 
-// probeNamed probes the lanes that were named since the last poll, and leaves a wake-up that names none to the next poll.
+// probeNamed probes the lanes that were named since the last poll. A wake-up that names no lanes is left to the next poll.
 func (l *lanes) probeNamed(ctx context.Context) error {
 	outdated := l.outdated.Load()
 	last := l.begun
@@ -140,8 +139,8 @@ func (l *lanes) probeNamed(ctx context.Context) error {
 	return l.probe(ctx, l.probed, l.schedule.probes(l.probed, l.named))
 }
 
-// hear adds the lanes that wake-ups have named since it was last called. It requests a listing if a wake-up named none, and while
-// wake-ups do not arrive.
+// hear adds the lanes that wake-ups have named since its last call. It requests a listing if a wake-up named no lanes, and
+// while wake-ups do not arrive.
 func (l *lanes) hear() {
 	if l.wakes == nil {
 		l.request()

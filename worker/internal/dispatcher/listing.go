@@ -13,20 +13,19 @@ const (
 	// whether a listing is due.
 	listInterval = 30 * time.Second
 	listParts    = 6
-	// listPause bounds the load of listings: the next one starts after listPause times the duration
-	// of the last one, failed or not. An old snapshot makes a listing read an index entry for each
-	// email that was sent since.
+	// listPause bounds the load of listings: the next one starts after listPause times the duration of the last one, even if
+	// that failed. While an old snapshot is open, a listing reads an index entry for each email that was sent since.
 	listPause = 4
 )
 
-// request requests a listing: rows may wait that no poll finds.
+// request requests a listing, because there may be rows that no poll finds.
 func (l *lanes) request() {
 	l.lost = time.Now()
 	signal(l.requests)
 }
 
-// list makes the full listing, which finds rows that no poll finds: those committed late, and those
-// of lanes that opened without a wake-up. Feeders poll and take rows meanwhile.
+// list makes the full listing. It finds rows that no poll finds: those that were committed late, and those of lanes that opened
+// without a wake-up. Feeders poll and take rows meanwhile.
 func (l *lanes) list(ctx context.Context) (more bool, err error) {
 	if err := service.Pause(ctx, time.Until(l.resume)); err != nil {
 		return false, nil
@@ -71,6 +70,6 @@ func (l *lanes) replace(found store.WaitingLanes, begun time.Time) {
 func signal(to chan<- struct{}) {
 	select {
 	case to <- struct{}{}:
-	default: // it is signalled already
+	default: // a signal is pending already
 	}
 }

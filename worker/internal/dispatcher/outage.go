@@ -8,7 +8,7 @@ import (
 	"email-gateway/shared/email"
 )
 
-// outage logs the begin and the end of a database or broker outage once for all queues.
+// outage logs the beginning and the end of a database or broker outage once for all queues.
 type outage struct {
 	log *slog.Logger
 

@@ -11,13 +11,12 @@ import (
 	"email-gateway/shared/store"
 )
 
-// payload builds a row's task payload, and returns the row's traceparent, "" if it has none. The
-// row's payload holds it as the member traceparent; the task carries it in a header, because the
-// task payload's schema has no such field.
+// payload builds a row's task payload, and returns the row's traceparent, "" if it has none. In the row, traceparent is a
+// member of the payload; the task carries it in a header, because the schema of the task payload has no such field.
 type payload func(row store.DueRow, now time.Time) (job []byte, trace string)
 
-// bulkJob builds the payloads of a bulk queue: a mailing's job as stored in the row, a recipient as
-// the row's id alone, so that personal data stays in Postgres.
+// bulkJob builds the payloads of a bulk queue. A mailing job is published as stored in the row. For a recipient only the id of
+// the row is published, so that personal data stays in Postgres.
 func bulkJob(queue string) payload {
 	return func(row store.DueRow, _ time.Time) ([]byte, string) {
 		job, trace := takeTrace(row.Payload)
@@ -75,8 +74,7 @@ func isTrace(member []byte, trace *string) bool {
 	return is
 }
 
-// traceparent is the W3C format. Nothing else is put into a header, which brokers show to everyone
-// with access to them.
+// traceparent is the W3C format. No other text is put into a header, which everyone with access to the broker can read.
 var traceparent = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
 // without copies a JSON object's text without the members that drop selects and without the closing

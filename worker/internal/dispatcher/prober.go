@@ -15,13 +15,12 @@ import (
 const (
 	// probePoll is how often the circuit breaker is read: one row, by primary key.
 	probePoll = 500 * time.Millisecond
-	// probePause is the time between two probes of all dispatchers together: a recovery of the
-	// provider is noticed within it, and an outage costs no more calls than that.
+	// probePause is the time between two probes of all dispatchers together: it bounds the delay until a recovery of the
+	// provider is noticed, and the number of calls during an outage.
 	probePause = 5 * time.Second
 )
 
-// prober enqueues single emails while the provider's circuit breaker is open. The feeders see no
-// live lane then.
+// prober enqueues single emails while the circuit breaker of the provider is open, when the feeders find no live lanes.
 type prober struct {
 	outbox  Outbox
 	emails  *emails
@@ -30,8 +29,8 @@ type prober struct {
 	earlyAt time.Time          // last round that searched retries and found no probe
 }
 
-// runOnce chooses a probe and enqueues it. The choice is committed first, since the worker would
-// drop the task otherwise. Whatever happens in between, the next probe follows after the pause.
+// runOnce chooses a probe and enqueues it. The choice is committed first, since otherwise the worker would drop the task. If
+// the probe is not enqueued or its task is lost, another one follows after the pause.
 func (p *prober) runOnce(ctx context.Context) (more bool, err error) {
 	// Searching retries reads up to 100 emails of each lane, so it waits for a pause after a round
 	// without a probe.
@@ -54,7 +53,7 @@ func (p *prober) runOnce(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// enqueue publishes the probe outside of the queue's window, since it is one task.
+// enqueue publishes the probe without a reservation, since it is only one task.
 func (p *prober) enqueue(ctx context.Context, f *feeder, id uuid.UUID) error {
 	committing, end := outlast(ctx, stopTime)
 	defer end()

@@ -16,7 +16,7 @@ const (
 	// kind starves the other.
 	maxProbes   = 1000
 	minRechecks = maxProbes / 4
-	// recheck is how long a lane counts as live without checking that it is still open.
+	// recheck is how long a lane counts as live without another probe.
 	recheck = time.Second
 	// forgetAfter is how long a lane without rows keeps its lower bound.
 	forgetAfter = time.Hour
@@ -29,14 +29,14 @@ type schedule struct {
 	times    laneHeap                   // lanes in which a row may become due
 	rechecks laneHeap                   // lanes that are live, or being probed
 	live     map[string]map[int64]*lane // by queue
-	turned   map[string]map[int64]*lane // those that became live since the queue's feeder last asked
+	turned   map[string]map[int64]*lane // lanes that became live since the feeder of the queue last asked
 }
 
 func newSchedule() *schedule {
 	return &schedule{lanes: make(map[int64]*lane), live: make(map[string]map[int64]*lane), turned: make(map[string]map[int64]*lane)}
 }
 
-// of returns a queue's live lanes, ordered by company.
+// of returns the live lanes of a queue, ordered by company.
 func (a *schedule) of(queue string) []liveLane {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -44,7 +44,7 @@ func (a *schedule) of(queue string) []liveLane {
 	return ordered(a.live[queue])
 }
 
-// added returns the queue's lanes that became live since the last call of of or added, ordered by company.
+// added returns the lanes of the queue that became live since the last call of "of" or added, ordered by company.
 func (a *schedule) added(queue string) []liveLane {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -62,7 +62,7 @@ func ordered(lanes map[int64]*lane) []liveLane {
 	return live
 }
 
-// probes returns what a poll of the named lanes must probe, and lowers the bounds of those to which rows were returned.
+// probes returns the probes of the named lanes, and lowers the bounds of lanes to which rows were returned.
 func (a *schedule) probes(now time.Time, named []store.NamedLane) (probes []store.LaneProbe) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,7 +80,7 @@ func (a *schedule) probes(now time.Time, named []store.NamedLane) (probes []stor
 	return probes
 }
 
-// due returns the lanes whose time to be probed has come.
+// due returns the probes of the lanes whose next poll is due.
 func (a *schedule) due(now time.Time) (probes []store.LaneProbe) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -96,7 +96,7 @@ func (a *schedule) due(now time.Time) (probes []store.LaneProbe) {
 	return probes
 }
 
-// apply stores the result of a poll: the lanes it found, and those it probed that are closed.
+// apply stores the result of a poll. Lanes that were probed and not found are closed.
 func (a *schedule) apply(probes []store.LaneProbe, found []store.WaitingLane, begun time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,7 +111,7 @@ func (a *schedule) apply(probes []store.LaneProbe, found []store.WaitingLane, be
 }
 
 // replace stores the result of a full listing. A lane that should have rows and that the listing did not find is closed or
-// empty: the next poll finds out. It returns whether feeders have lanes to take from or to poll that they do not know.
+// empty: the next poll checks it. replace returns whether there are new live lanes, or lanes that must be polled again.
 func (a *schedule) replace(found []store.WaitingLane, begun time.Time) (turned bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -131,8 +131,8 @@ func (a *schedule) replace(found []store.WaitingLane, begun time.Time) (turned b
 	return turned
 }
 
-// found stores when a lane's first row is due. A result that is older than the lane's bound only lowers it. found returns whether
-// the lane has become live or must be polled again.
+// found stores when the first row of a lane is due. A result that is older than the lane's last poll only lowers its bound.
+// found returns whether the lane has become live or must be polled again.
 func (a *schedule) found(w store.WaitingLane, begun time.Time) (turned bool) {
 	l, known := a.lanes[w.ID]
 	if !known {
@@ -165,8 +165,8 @@ func (a *schedule) found(w store.WaitingLane, begun time.Time) (turned bool) {
 	return turned
 }
 
-// closed forgets a lane, unless rows were taken from it lately. It is read from its start when it is open again: workers
-// return rows of a closed lane with the next_at that they had.
+// closed removes a lane, unless rows were taken from it recently. When the lane is open again it is read from its start,
+// because workers return rows of a closed lane with their previous next_at.
 func (a *schedule) closed(l *lane, begun time.Time) {
 	l.looked, l.since = begun, store.Position{}
 	a.setLive(l, false)
@@ -185,9 +185,9 @@ func (a *schedule) rest(l *lane, begun time.Time) {
 	}
 }
 
-// took stores the result of a take: the number of rows per lane, compared with the number asked
-// for. A lane that returned fewer is not live until the next poll: an immediate one, or one after
-// relist if it returned none, since another transaction then holds its rows.
+// took stores the result of a take: the number of rows per lane, compared with the number requested. A lane that returned fewer
+// is not live until the next poll. That poll is immediate, or after relist if the lane returned none, since another transaction
+// has then locked its rows.
 func (a *schedule) took(queue string, asked []laneShare, rows map[int64]int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -210,7 +210,7 @@ func (a *schedule) took(queue string, asked []laneShare, rows map[int64]int) {
 	}
 }
 
-// lower lowers the bounds of the lanes of rows that may have been released. The result of a poll that began before does not
+// lower lowers the bounds of the lanes of rows that may have been released. The result of a poll that began earlier does not
 // raise them.
 func (a *schedule) lower(rows []store.DueRow) {
 	a.mu.Lock()
@@ -240,8 +240,7 @@ func (a *schedule) recheck(queue string, asked []laneShare) {
 	}
 }
 
-// visited returns the lane of a laneShare. A poll may have removed it as empty while its rows were
-// being published.
+// visited returns the lane of a laneShare, or adds it: a poll may have removed it as empty while its rows were being published.
 func (a *schedule) visited(queue string, v laneShare) *lane {
 	l, known := a.lanes[v.id]
 	if !known {

@@ -10,15 +10,15 @@ import (
 	"email-gateway/shared/store"
 )
 
-// sharedFor is how long a queue counts as full after the last time it was.
+// sharedFor is how long a queue counts as full after it was last full.
 const sharedFor = 2 * time.Second
 
-// shares divides the window among the full queues in proportion to their weights, as workers take
-// from them. If all are full, three tenths of what is sent come from the queue of priority 4 to 7;
-// a full window there would take 2.5 s to empty.
+// shares divides the window among the full queues in proportion to their weights, as workers do when they take tasks. If all
+// queues are full, three tenths of the sent emails come from the queue of priority 4 to 7, and a full window on that queue
+// would take 2.5 s to empty.
 //
-// A queue with an occasional email does not count: it takes almost nothing from the others, and
-// with smaller windows their workers would wait for tasks.
+// A queue with an occasional email does not count as full: it takes almost nothing from the others, and with smaller windows
+// their workers would wait for tasks.
 type shares struct {
 	mu   sync.Mutex
 	seen map[string]time.Time // when a queue was last full
@@ -26,7 +26,7 @@ type shares struct {
 
 func newShares() *shares { return &shares{seen: make(map[string]time.Time)} }
 
-// saw records the depth of a queue. It counts as full at half of its share of the window.
+// saw records the depth of a queue. A queue is full from half of its share of the window on.
 func (s *shares) saw(queue string, tasks, window int) {
 	if 2*allWeights()*tasks < window*email.QueueWeight(queue) {
 		return
@@ -50,10 +50,9 @@ func (s *shares) of(queue string, window int) int {
 	return max(1, (window*own+all-1)/all)
 }
 
-// step is the maximum number of tasks a round adds to a queue of this depth: the queue's share if
-// all queues are full, or the depth. A queue then fills up within a few rounds of some
-// milliseconds, and queues that fill up at the same time see each other before one of them has the
-// whole window.
+// step returns the maximum number of tasks that a round adds to a queue of this depth: its depth, or its share if all queues
+// are full. A queue then fills up within a few rounds of some milliseconds, and if several queues fill up at the same time,
+// each counts as full before one of them has filled the whole window.
 func (s *shares) step(queue string, tasks, window int) int {
 	return max(1, tasks, window*email.QueueWeight(queue)/allWeights())
 }
@@ -68,15 +67,14 @@ func allWeights() (all int) {
 // loadMemory is the number of emails after which the average of their recipients follows a change.
 const loadMemory = 20
 
-// load is the average number of recipients of the emails enqueued last. The provider counts
-// recipients, and so does the window: 500 emails with 11 recipients each would take eleven seconds
-// at a rate of 500 per second.
+// load is the average number of recipients of the emails enqueued last. The window counts recipients, as the provider does: 500
+// emails with 11 recipients each take eleven seconds at a rate of 500 per second.
 type load struct {
 	mu      sync.Mutex
-	average float64 // 0 = no email yet: counts as 1
+	average float64 // 0 = no email yet, which counts as 1
 }
 
-// per is the average, at least 1.
+// per returns the average, at least 1.
 func (l *load) per() float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,8 +89,8 @@ func (l *load) room(recipients int) int {
 	return max(1, int(math.Ceil(float64(recipients)/l.per())))
 }
 
-// fit returns how many of a batch's emails, in their order, fit into the recipients that as many
-// emails had on average; at least one. It updates the average with all of them.
+// fit returns how many of the rows, from the first one on, have at most as many recipients together as that number of emails
+// has on average; at least one. It updates the average with all rows.
 func (l *load) fit(rows []store.DueRow, emails int) (n int) {
 	before := l.per()
 	budget, sum := before*float64(emails), 0

@@ -12,22 +12,22 @@ import (
 // source takes rows of one target from the outbox, one batch at a time, and records each batch's
 // results.
 type source interface {
-	// take commits the take: the rows are then this dispatcher's to publish.
+	// take takes rows in a committed transaction: then only this dispatcher publishes them.
 	take(ctx context.Context, turns []store.LaneTurn) (store.Batch, error)
-	// record ends a batch. published rows have a task on their queue; released rows are due again.
+	// record records the results of a batch: published rows have a task on their queue, released rows are due again.
 	record(ctx context.Context, taken store.Batch, published []uuid.UUID, released []store.Release) error
-	// leased reports whether unrecorded rows become due when their lease ends. A task in doubt is
-	// then published again; until then its answer may only be late.
+	// leased reports whether rows that are not recorded become due again when their lease ends. A row whose publish was not
+	// confirmed is then not released: the broker may have stored its task.
 	leased() bool
-	// idle does what the next take would have done for the last batch.
+	// idle records that the last batch was published. Otherwise the next take does that.
 	idle(ctx context.Context) error
 }
 
-// emails are ENQUEUED from the take on, so only those without a task need a second commit.
+// emails takes emails. They are ENQUEUED from the take on, so only those without a task need a second commit.
 type emails struct {
 	outbox Outbox
 	slot   store.Slot
-	former []store.Slot // published, and replaced after an error
+	former []store.Slot // replaced after an error; their last batch was published
 }
 
 func newEmails(outbox Outbox) *emails {
@@ -42,8 +42,8 @@ func (e *emails) takeProbe(ctx context.Context, id uuid.UUID) (store.Batch, erro
 	return e.taken(e.outbox.TakeProbe(ctx, e.slot, id))
 }
 
-// taken records that the take has deleted the slot's last batch from dispatch_batches. After an
-// error a batch may be committed that is never published: a new slot keeps its row for the rescuer.
+// taken handles the result of a take, which has deleted the row of the slot's last batch from dispatch_batches. After an error
+// a batch may be committed that is never published: a new slot keeps the row of that batch for the rescuer.
 func (e *emails) taken(batch store.Batch, err error) (store.Batch, error) {
 	if err != nil {
 		if !e.slot.Published.IsZero() {
@@ -56,8 +56,8 @@ func (e *emails) taken(batch store.Batch, err error) (store.Batch, error) {
 	return batch, nil
 }
 
-// record implements source. The batch counts as published if none of its emails is left without a
-// task; otherwise the rescuer finds those by the batch's row.
+// record implements source. The batch counts as published if none of its emails is left without a task; otherwise the rescuer
+// finds these emails by the row of the batch.
 func (e *emails) record(ctx context.Context, taken store.Batch, _ []uuid.UUID, released []store.Release) error {
 	if len(released) > 0 {
 		left, err := e.outbox.Release(ctx, taken.TakenAt, released)
@@ -70,7 +70,7 @@ func (e *emails) record(ctx context.Context, taken store.Batch, _ []uuid.UUID, r
 	return nil
 }
 
-// leased implements source: an email is released, since the queue knows whether it has the task.
+// leased implements source. An unconfirmed email is released: a second publish finds its task on the queue, if there is one.
 func (e *emails) leased() bool { return false }
 
 func (e *emails) idle(ctx context.Context) error {
@@ -89,7 +89,7 @@ func (e *emails) idle(ctx context.Context) error {
 	return err
 }
 
-// jobs are bulk jobs: leased by the take, and PUBLISHED only after the broker's confirm.
+// jobs takes bulk jobs. The take leases them, and they are PUBLISHED only after the broker's confirm.
 type jobs struct{ outbox Outbox }
 
 func (j *jobs) take(ctx context.Context, turns []store.LaneTurn) (store.Batch, error) {
@@ -109,7 +109,7 @@ func (j *jobs) record(ctx context.Context, taken store.Batch, published []uuid.U
 	return err
 }
 
-// leased implements source: the broker would accept a second copy of a job.
+// leased implements source: the broker would accept a second message of the same job.
 func (j *jobs) leased() bool { return true }
 
 func (j *jobs) idle(context.Context) error { return nil }

@@ -9,14 +9,15 @@ import (
 	"email-gateway/shared/store"
 )
 
-// turns shares the room on a queue among companies, and each company's part among its lanes,
-// round-robin. It remembers the last turns if there are more of them than room.
+// turns shares the room on a queue among companies, and each company's part among its lanes, round-robin. It stores when each
+// company, and each lane of companies with more lanes than room, last had a turn, so that the others go first in the next
+// round.
 type turns struct {
 	turn      int64               // the last turn
 	companies map[uuid.UUID]int64 // last turn by company
-	lanes     map[int64]int64     // last turn by lane, for companies with several
-	// used is the number of recipients each company has enqueued, while emails have several.
-	// Companies then take turns by recipients, which are what the provider counts.
+	lanes     map[int64]int64     // last turn by lane, for companies with more lanes than room
+	// used is the number of recipients that each company has enqueued, while emails have several. The company with the fewest
+	// recipients then goes first, because the provider counts recipients.
 	used map[uuid.UUID]int
 }
 
@@ -26,7 +27,7 @@ type laneShare struct {
 	most int // rows
 }
 
-// group is the lanes of a company.
+// group has the lanes of a company.
 type group struct {
 	company uuid.UUID
 	lanes   []liveLane // a subset of the slice passed to share
@@ -35,9 +36,9 @@ type group struct {
 	used    int
 }
 
-// share selects lanes for a round with room for that many emails, and how many each may add. Both
-// live and room must be at least one, and lanes of a company must be adjacent. A company without a
-// lane in the last round goes first. Room that lanes do not use is shared in the next round.
+// share selects lanes for a round with room for that many emails, and how many each may add. live must not be empty, room must
+// be at least one, and lanes of a company must be adjacent. A company without a turn in the last round goes first. Room that
+// lanes do not use is shared in the next round.
 func (t *turns) share(live []liveLane, room int) (chosen []laneShare) {
 	groups := t.groups(live)
 	slices.SortFunc(groups, func(a, b group) int {
@@ -63,8 +64,8 @@ func (t *turns) share(live []liveLane, room int) (chosen []laneShare) {
 	return chosen
 }
 
-// remembered is how many companies and lanes that are not live keep their last turn. Otherwise a
-// company whose lanes are empty at times would go before others that still wait.
+// remembered is how many companies and lanes that are not live keep their last turn. Without it, a company whose lanes are
+// empty at times would go before others that still wait.
 const remembered = 10_000
 
 // groups groups the lanes by company.
@@ -99,7 +100,8 @@ func (t *turns) groups(live []liveLane) (groups []group) {
 	return groups
 }
 
-// admit gives a returning company the recipient count of the one that has used least.
+// admit sets the recipient count of a company that has become live to the lowest count of the others, and removes companies
+// that are not live.
 func (t *turns) admit(groups []group) {
 	least, found := 0, false
 	for _, g := range groups {
@@ -118,8 +120,7 @@ func (t *turns) admit(groups []group) {
 	t.used = used
 }
 
-// charge adds the recipients that companies have enqueued. While emails have one recipient each,
-// turns are enough.
+// charge adds the recipients that companies have enqueued. While emails have one recipient each, taking turns is sufficient.
 func (t *turns) charge(several bool, recipients map[uuid.UUID]int) {
 	if !several {
 		t.used = nil
@@ -133,7 +134,7 @@ func (t *turns) charge(several bool, recipients map[uuid.UUID]int) {
 	}
 }
 
-// laneTurns converts the shares for the outbox.
+// laneTurns converts the shares to LaneTurns.
 func laneTurns(chosen []laneShare) []store.LaneTurn {
 	turns := make([]store.LaneTurn, len(chosen))
 	for i, v := range chosen {

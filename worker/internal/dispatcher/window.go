@@ -13,23 +13,23 @@ import (
 
 const (
 	windowInterval = 2 * time.Second
-	// windowSeconds is the window in seconds of the send rate: the longest delay of an idle
-	// tenant's email because of others, which has to stay below a second together with the dispatcher's round, and how long
-	// workers have tasks if all dispatchers are down.
+	// windowSeconds is the window in seconds of the send rate. It is the longest delay of an idle tenant's email because of
+	// other tenants, which must be less than a second including the dispatcher's round, and how long workers have tasks if all
+	// dispatchers are down.
 	windowSeconds = 0.75
 )
 
 const (
-	// recipientsWindow is the window of the recipients queue: ten of the consumer's batches, so
-	// that the consumer never waits, and little data for a broker.
+	// recipientsWindow is the window of the recipients queue: ten batches of the consumer, so that the consumer never waits,
+	// and little data for a broker.
 	recipientsWindow = 10_000
-	// mailingsWindow is how many mailing jobs each dispatcher keeps ready on their queue. A job
-	// takes up to 3 s, and lanes are served round-robin here, not on the queue: a company's mailing
-	// waits only for these jobs and the active ones, however many another company has.
+	// mailingsWindow is how many mailing jobs each dispatcher keeps ready on their queue. A job takes up to 3 s, and only the
+	// dispatcher serves lanes round-robin, not the queue: the mailing of a company waits only for these jobs and the active
+	// ones, however many another company has.
 	mailingsWindow = 4
 )
 
-// bulkWindow is the window of a bulk queue.
+// bulkWindow returns the window of a bulk queue.
 func bulkWindow(queue string) int {
 	if queue == email.QueueMailings {
 		return mailingsWindow
@@ -37,8 +37,8 @@ func bulkWindow(queue string) int {
 	return recipientsWindow
 }
 
-// window is how many tasks a queue should hold, in all states. All dispatchers share it: each
-// reserves what it is about to publish.
+// window is the maximum number of tasks on a queue, in all states. All dispatchers share it: each reserves room for the tasks
+// that it will publish.
 type window struct {
 	outbox      Outbox
 	concurrency int
@@ -56,8 +56,7 @@ func newWindow(outbox Outbox, concurrency int, sendRate float64, alive func([]st
 // Size returns the current window.
 func (w *window) Size() int { return int(w.size.Load()) }
 
-// measure reads what the workers reported last. During a database outage the window stays as it is;
-// the feeders report the outage.
+// measure reads the last reports of the workers. During a database outage it keeps the window; the feeders log the outage.
 func (w *window) measure(ctx context.Context) (more bool, err error) {
 	statuses, err := w.outbox.ProcessStatuses(ctx)
 	if err != nil {
@@ -75,8 +74,7 @@ func (w *window) measure(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// capacity returns the live workers' total concurrency, and the send rate, which is their account's
-// and shared.
+// capacity returns the total concurrency of the live workers, and the send rate of their account, which they share.
 func capacity(statuses []store.ProcessStatus) (concurrency int, sendRate float64) {
 	for _, s := range statuses {
 		var said struct {
@@ -92,8 +90,8 @@ func capacity(statuses []store.ProcessStatus) (concurrency int, sendRate float64
 	return concurrency, sendRate
 }
 
-// windowSize lets each worker find a task whenever it ends one, and lets the full send rate be
-// used.
+// windowSize returns a window that has a task for each worker goroutine when it finishes one, and that allows the full send
+// rate.
 func windowSize(concurrency int, sendRate float64) int64 {
 	return max(2*int64(concurrency), int64(math.Ceil(windowSeconds*sendRate)), 1)
 }
