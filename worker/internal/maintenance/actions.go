@@ -5,10 +5,10 @@ import "github.com/prometheus/client_golang/prometheus"
 // Actions counts the actions of the maintenance loops in one metric, one series per kind of action.
 type Actions struct{ done *prometheus.CounterVec }
 
-// recipientReturned: a recipient whose message RabbitMQ has lost was enqueued again.
+// recipientReturned counts recipients that were enqueued again because RabbitMQ had lost their message.
 const recipientReturned = "intake_returned"
 
-// Actions of the cleaners: what was deleted or erased after its retention.
+// Actions of the cleaners: data that was deleted or erased after its retention.
 const (
 	keyExpired        = "idempotency_key_expired"
 	noticeExpired     = "notification_expired"
@@ -42,9 +42,8 @@ const (
 	partitionPostponed = "partition_postponed"
 )
 
-// NewActions registers the counter, once per process. others are the actions that only the queue
-// names. All series start with 0: the first event of a series that starts with it would be
-// invisible.
+// NewActions registers the counter, once per process. others are actions that only the queue adapter defines. All series start
+// with 0: Prometheus does not see the first event of a series that starts with it.
 func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 	a := &Actions{prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "maintenance_actions_total", Help: "Rows and tasks that were repaired, deleted or erased, by action.",
@@ -57,7 +56,7 @@ func NewActions(registry prometheus.Registerer, others ...string) *Actions {
 	return a
 }
 
-// Count adds n of an action. The caller logs it, once per round.
+// Count adds n to the counter of an action. The caller logs it, once per round.
 func (a *Actions) Count(action string, n int) {
 	if n > 0 {
 		a.done.WithLabelValues(action).Add(float64(n))

@@ -12,13 +12,12 @@ import (
 )
 
 const (
-	// cleanInterval may be long: data kept for days may stay an hour longer.
+	// cleanInterval may be long: data with a retention of days may be kept for an hour longer.
 	cleanInterval = time.Hour
-	// cleanBatch keeps a deletion to some tens of milliseconds.
+	// cleanBatch limits a deletion to some tens of milliseconds.
 	cleanBatch = 1000
-	// cleanRest is the pause after a batch, as a multiple of the batch's duration: a backlog of
-	// deletions takes a quarter of a connection's time, and vacuum keeps up. maxCleanRest limits
-	// the pause.
+	// cleanRest is the pause after a batch, as a multiple of the batch's duration: a backlog of deletions takes a quarter of
+	// one connection's time, and vacuum keeps up. maxCleanRest limits the pause.
 	cleanRest    = 3
 	maxCleanRest = time.Second
 )
@@ -66,7 +65,7 @@ type Cleaner struct {
 	kind    kind
 }
 
-// newCleaner makes a cleaner that is not running yet. It calls k.batches each round.
+// newCleaner makes a cleaner that is not running yet. It calls k.batches in each round.
 func newCleaner(log *slog.Logger, actions *Actions, interval time.Duration, k kind) *Cleaner {
 	c := &Cleaner{log: log, actions: actions, kind: k}
 	c.Loop = service.NewLoop(service.LoopParams{

@@ -31,7 +31,7 @@ type CleanStore interface {
 	Retentions(ctx context.Context) ([]store.Retention, error)
 }
 
-// RetentionStore has the deletions of what is past its retention; see *retention.Store.
+// RetentionStore deletes data after its retention; see *retention.Store.
 type RetentionStore interface {
 	CleanRecipients(ctx context.Context, age time.Duration, limit int) (int, error)
 	PurgeOutbox(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error)
@@ -116,8 +116,8 @@ func (p CleanersParams) bodies(ctx context.Context) (batches []batch, err error)
 	})
 }
 
-// logs returns a scan of what dropping a month's partition leaves, and one for each company with
-// its own retention.
+// logs returns a scan of the logs that remain when a partition of a month is dropped, and one for each company with its own
+// retention.
 func (p CleanersParams) logs(ctx context.Context) (batches []batch, err error) {
 	if p.Ages.Logs > 0 {
 		batches = append(batches, aged(p.Ages.Logs, p.Retention.PurgeLogs))
@@ -128,8 +128,8 @@ func (p CleanersParams) logs(ctx context.Context) (batches []batch, err error) {
 	})
 }
 
-// hashes returns a scan of each table with hashes, which applies each company's own retention; none
-// if no retention is set. The outbox is scanned only if its rows live longer than the hashes.
+// hashes returns a scan of each table with hashes, which applies the retention of each company; none if no retention is set.
+// The outbox is scanned only if its rows are kept for longer than the hashes.
 func (p CleanersParams) hashes(ctx context.Context) ([]batch, error) {
 	all, err := p.Store.Retentions(ctx)
 	if err != nil {
@@ -167,7 +167,7 @@ func (p CleanersParams) perCompany(
 	return batches, err
 }
 
-// days converts a company's own retention; 0 = it has none.
+// days converts a company's retention; 0 = it has none.
 func days(n *int) time.Duration {
 	if n == nil {
 		return 0
@@ -185,10 +185,10 @@ type StoredFiles interface {
 	DeleteUnused(ctx context.Context, age time.Duration, limit int) ([]stored.Object, error)
 }
 
-// unusedAge is how long a file is kept that nothing attaches, after it was last uploaded.
+// unusedAge is how long a file that no email attaches is kept after its last upload.
 const unusedAge = 24 * time.Hour
 
-// unusedFiles deletes the rows first: the orphan sweeper deletes an object that is left.
+// unusedFiles deletes the rows first: if the deletion of a file fails, the orphan sweeper deletes it later.
 func (p CleanersParams) unusedFiles(ctx context.Context) (retention.Cleaned, error) {
 	gone, err := p.Stored.DeleteUnused(ctx, unusedAge, fileBatch)
 	for _, object := range gone {
@@ -197,11 +197,10 @@ func (p CleanersParams) unusedFiles(ctx context.Context) (retention.Cleaned, err
 	return retention.Cleaned{Count: len(gone), More: len(gone) == fileBatch}, err
 }
 
-// fileBatch is how many files are deleted per commit that records it. Deleting a file twice does no
-// harm.
+// fileBatch is how many files are deleted before a commit records that. Deleting a file twice does no harm.
 const fileBatch = 100
 
-// files continues after a file that cannot be deleted.
+// files deletes uploaded files after their retention. It continues after a file that cannot be deleted.
 func (p CleanersParams) files(ctx context.Context) (retention.Cleaned, error) {
 	due, err := p.Retention.DueFiles(ctx, p.Ages.Files, fileBatch)
 	if err != nil || len(due) == 0 {

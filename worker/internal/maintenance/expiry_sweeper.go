@@ -1,5 +1,5 @@
-// Package maintenance has the background loops that enforce deadlines and retention and repair what
-// crashes leave behind. The dispatcher's main function runs them; any number may run at once.
+// Package maintenance has the background loops that enforce deadlines and retention, and repair inconsistencies after crashes.
+// The dispatcher runs them; any number of processes may run them at once.
 package maintenance
 
 import (
@@ -17,10 +17,9 @@ import (
 )
 
 const (
-	// sweepInterval is how late an expiry is noticed at most. A round costs one short index scan.
+	// sweepInterval is the maximum delay until an expiry is noticed. A round costs one short index scan.
 	sweepInterval = time.Second
-	// sweepBatch bounds a round; sweepers is how many transitions run concurrently: the Advancer
-	// groups those into one commit.
+	// sweepBatch bounds a round. sweepers is how many transitions run concurrently: the Advancer writes them in one commit.
 	sweepBatch = 500
 	sweepers   = 64
 )
@@ -35,9 +34,8 @@ type Advancer interface {
 	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
 }
 
-// ExpirySweeper expires emails whose deadline passed while they waited. A worker does the same for
-// the tasks it receives; the sweeper handles all other emails: paused, parked, scheduled for a
-// retry, or waiting while no workers run.
+// ExpirySweeper expires emails whose deadline passed while they waited. A worker does the same for the tasks it receives. The
+// sweeper handles all other emails: those that are paused or parked, wait for a retry, or wait while no workers run.
 type ExpirySweeper struct {
 	*service.Loop
 	log      *slog.Logger
@@ -93,14 +91,14 @@ func (s *ExpirySweeper) runOnce(ctx context.Context) (more bool, err error) {
 		s.expired.Add(float64(n))
 		s.log.Info("emails expired", "count", n)
 	}
-	if err != nil && ctx.Err() == nil { // one that cannot be written must not block the others
+	if err != nil && ctx.Err() == nil { // an email that cannot be written must not block the others
 		s.log.Error("some emails could not be expired", "error", email.MaskText(err.Error()))
 	}
 	return n > 0 && len(overdue) == sweepBatch, nil
 }
 
-// expiry is guarded by the deadline: an email that got a new deadline or was claimed since it was
-// listed stays unchanged.
+// expiry returns a transition that is guarded by the deadline: an email that got a new deadline or was claimed after it was
+// listed is not changed.
 func expiry(e store.OverdueEmail) store.Transition {
 	return store.Transition{
 		ID: e.ID, Guard: store.GuardOverdue, GiveWay: e.About, Status: email.Expired, ErrorCode: email.CodeExpired,

@@ -16,10 +16,9 @@ type Processes interface {
 	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
 }
 
-// feedbackWindow returns the longest window that any worker has reported in the last hour, for
-// which statuses are kept. Dead workers are included, because their emails are resolved here.
-// Without a report it returns own. A dispatcher sends nothing, and may not know the configuration
-// set that emails are sent with.
+// feedbackWindow returns the longest window that any worker has reported in the last hour, for which statuses are kept. Dead
+// workers are included, because their emails are resolved here. Without a report it returns own: a dispatcher sends nothing,
+// and may not know the configuration set with which emails are sent.
 func feedbackWindow(ctx context.Context, processes Processes, own time.Duration) (time.Duration, error) {
 	all, err := processes.ProcessStatuses(ctx)
 	if err != nil {
@@ -30,7 +29,7 @@ func feedbackWindow(ctx context.Context, processes Processes, own time.Duration)
 		var facts map[string]json.RawMessage
 		var millis int64
 		if p.Service != "worker" || json.Unmarshal(p.Details, &facts) != nil || json.Unmarshal(facts[WindowFact], &millis) != nil {
-			continue // from an older release at most
+			continue // of another service, or of a worker of an older release
 		}
 		longest, reported = max(longest, time.Duration(millis)*time.Millisecond), true
 	}

@@ -11,14 +11,14 @@ import (
 
 // Retention times that are not configurable.
 const (
-	// feedbackKept is how long a provider notification is remembered: longer than the api accepts
-	// old ones, so that none is processed twice. Its effects stay in the timelines.
+	// feedbackKept is how long a provider notification is kept to detect duplicates. It is longer than the age up to which the
+	// api accepts notifications. Their effects stay in the timelines.
 	feedbackKept = 30 * 24 * time.Hour
 	// replaysKept is how long the result of a bulk request for dead letters can be looked up.
 	replaysKept = 30 * 24 * time.Hour
-	// feedKept is how far back GET /v1/events and webhooks can go.
+	// feedKept is the age of the oldest events that GET /v1/events and webhooks can return.
 	feedKept = 30 * 24 * time.Hour
-	// webhooksKept is how long ended deliveries and replays of webhook endpoints can be looked up.
+	// webhooksKept is how long completed deliveries and replays of webhook endpoints can be looked up.
 	webhooksKept = 30 * 24 * time.Hour
 )
 
@@ -54,8 +54,8 @@ type Archive interface {
 	TrimArchive(ctx context.Context, queue string, keep int) (int, error)
 }
 
-// deadLetters deletes dead letters. Package store/deadletter defines how long they are kept: those of emails shorter than
-// those of bulk jobs.
+// deadLetters deletes dead letters. Package store/deadletter defines their retention, which is shorter for emails than for bulk
+// jobs.
 func deadLetters(store DeadLetterStore) kind {
 	return kind{"dead letters", deadLetterExpired, always(limited(store.CleanEmailLetters), limited(store.CleanBulkLetters))}
 }
@@ -74,8 +74,8 @@ func webhooks(store WebhookStore) kind {
 	return kind{"webhook deliveries", webhookExpired, always(older(webhooksKept, store.CleanDeliveries), older(webhooksKept, store.CleanReplays))}
 }
 
-// archivedTasks deletes archived tasks with their dead letters. The queue deletes some per call and
-// does not report whether there are more.
+// archivedTasks deletes archived tasks at the age at which the dead letters of emails are deleted. Each call deletes some tasks
+// and does not report whether there are more.
 func archivedTasks(archive Archive) kind {
 	var batches []batch
 	for _, queue := range email.Queues() {
@@ -88,11 +88,11 @@ func archivedTasks(archive Archive) kind {
 }
 
 const (
-	// archiveKept is how many archived tasks each queue keeps. Operators look at recent failures in asynqmon, and Postgres has
-	// the dead letters. A task's payload has up to 20 KB: 500 in each of three queues are 30 MB, the 9,999 that asynq keeps
-	// would be 600 MB, and Redis refuses the tasks of all tenants when its memory is full.
+	// archiveKept is how many archived tasks each queue keeps. Operators see recent failures in asynqmon, and Postgres has all
+	// dead letters. The payload of a task has up to 20 KB: 500 tasks in each of three queues are 30 MB, the 9,999 that asynq
+	// keeps would be 600 MB, and Redis refuses the tasks of all tenants when its memory is full.
 	archiveKept = 500
-	// trimInterval limits the growth in between: at 500 failures a second, 5,000 tasks.
+	// trimInterval limits the growth between two deletions: to 5,000 tasks at 500 failures per second.
 	trimInterval = 10 * time.Second
 )
 
@@ -113,7 +113,7 @@ type EventFeedStore interface {
 	Purge(ctx context.Context, age time.Duration, limit int) (int, error)
 }
 
-// eventFeed deletes places in the feed; the events stay in the timelines.
+// eventFeed deletes positions of the feed; the events stay in the timelines.
 func eventFeed(feed EventFeedStore) kind {
 	return kind{"event feed", feedExpired, always(older(feedKept, feed.Purge))}
 }
@@ -123,8 +123,8 @@ type AuditStore interface {
 	CleanAudit(ctx context.Context, limit int) (int, error)
 }
 
-// auditRows repeats until nothing is deleted: a program that may only delete the rows cannot lock
-// them, so two dispatchers find the same rows and share them, and a partial batch may leave more.
+// auditRows repeats until nothing is deleted. A role that may only delete the rows cannot lock them, so two dispatchers find
+// the same rows, each deletes a part of them, and a batch that is not full does not mean that no rows are left.
 func auditRows(audit AuditStore) kind {
 	return kind{"audit rows", auditExpired, always(func(ctx context.Context) (retention.Cleaned, error) {
 		n, err := audit.CleanAudit(ctx, cleanBatch)

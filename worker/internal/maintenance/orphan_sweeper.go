@@ -20,8 +20,7 @@ import (
 const (
 	// orphanInterval may be long: an orphan only costs some storage.
 	orphanInterval = 10 * time.Minute
-	// orphanAge is longer than any upload may take: its file is stored before the mailing is
-	// committed.
+	// orphanAge is longer than the duration of any upload: the file is stored before the mailing is committed.
 	orphanAge = time.Hour
 	// unfinishedAge is longer, because S3 reports the start time of an upload that may still be
 	// running.
@@ -57,14 +56,14 @@ type MailingStore interface {
 // storedFile matches the key of a file for attachments: company and file.
 var storedFile = regexp.MustCompile(`^files/[0-9a-f-]{36}/([0-9a-f-]{36})$`)
 
-// FileRows says which files for attachments exist; see *file.Store.
+// FileRows reports which files for attachments exist; see *file.Store.
 type FileRows interface {
 	Exist(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]bool, error)
 }
 
-// OrphanSweeper deletes uploaded files that no row refers to: those of requests that failed or
-// were killed after the file was stored, and those of a cleaner or an erasure that was killed after it deleted the row. It never deletes files under other names. It also records
-// the size of files whose mailing row lacks it, such as those of the previous release.
+// OrphanSweeper deletes uploaded files that no row refers to: those of requests that failed or were killed after the file was
+// stored, and those of a cleaner or an erasure that was killed after it deleted the row. It never deletes files with other
+// names. It also records the size of files whose mailing row lacks it, such as those of the previous release.
 type OrphanSweeper struct {
 	*service.Loop
 	log      *slog.Logger
@@ -130,10 +129,10 @@ func (s *OrphanSweeper) runOnce(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// exister says which files of a batch have a row.
+// exister reports which files of a batch have a row.
 type exister func(ctx context.Context, batch map[uuid.UUID]blob.Object) (map[uuid.UUID]bool, error)
 
-// sweepFiles holds one batch in memory, whatever the size of the storage.
+// sweepFiles checks all old files under prefix, in batches.
 func (s *OrphanSweeper) sweepFiles(ctx context.Context, round *swept, prefix string, ours *regexp.Regexp, existing exister) error {
 	old := time.Now().Add(-orphanAge)
 	batch := make(map[uuid.UUID]blob.Object, orphanBatch)
@@ -156,7 +155,7 @@ func (s *OrphanSweeper) sweepFiles(ctx context.Context, round *swept, prefix str
 	return s.sweepBatch(ctx, batch, round, existing)
 }
 
-// ofMailings also records the sizes of files that have a mailing.
+// ofMailings is the exister of mailings. It also records the sizes of their files.
 func (s *OrphanSweeper) ofMailings(ctx context.Context, batch map[uuid.UUID]blob.Object) (map[uuid.UUID]bool, error) {
 	exist, err := s.mailings.MailingsExist(ctx, idsOf(batch))
 	if err != nil {
@@ -183,7 +182,7 @@ func idsOf(batch map[uuid.UUID]blob.Object) []uuid.UUID {
 	return ids
 }
 
-// sweepBatch continues after a file that cannot be deleted.
+// sweepBatch deletes the files of a batch that have no row. It continues after a file that cannot be deleted.
 func (s *OrphanSweeper) sweepBatch(ctx context.Context, batch map[uuid.UUID]blob.Object, round *swept, existing exister) error {
 	if len(batch) == 0 {
 		return nil

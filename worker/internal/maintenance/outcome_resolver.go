@@ -17,16 +17,15 @@ type UnresolvedStore interface {
 	UnresolvedOutcomes(ctx context.Context, after store.UnresolvedPlace, limit int) (due []store.UnknownOutcome, next store.UnresolvedPlace, err error)
 }
 
-// unresolvedPage bounds a round. Two minutes of unreadable answers at 200 emails per second leave
-// 24,000 emails, which take 25 s to read while none is due. After a page with a due email, the next
-// page is read at once.
+// unresolvedPage bounds a round. Two minutes of unreadable answers at 200 emails per second leave 24,000 emails, which take 25
+// s to read while none is due. After a page with a due email, the next page is read immediately.
 const unresolvedPage = 5000
 
-// resolveInterval is how late the end of a feedback window is noticed at most.
+// resolveInterval is how long the end of a feedback window may go unnoticed.
 const resolveInterval = 5 * time.Second
 
-// OutcomeResolver resolves emails in OUTCOME_UNKNOWN whose feedback window has ended: the delivery
-// policy decides. An email that gets feedback earlier becomes SENT and is not found here.
+// OutcomeResolver resolves emails in OUTCOME_UNKNOWN after their feedback window, according to their delivery policy. An email
+// that gets feedback earlier becomes SENT and is not found here.
 type OutcomeResolver struct {
 	*service.Loop
 	params   ResolverParams

@@ -20,12 +20,11 @@ type Outcomes struct {
 	Advancer    Advancer
 	MaxAttempts int
 	Backoff     email.Backoff
-	// Window is the feedback window until a worker has reported its own; 0 = the delivery policy
-	// decides at once.
+	// Window is the feedback window until a worker has reported its own; 0 = the delivery policy applies immediately.
 	Window    time.Duration
 	Processes Processes
-	Breaker   Breaker // nil = sending is never parked
-	// Wake makes all dispatchers read the lanes of the emails: one may just have seen a lane empty.
+	Breaker   Breaker // nil = the breaker is always closed
+	// Wake makes all dispatchers read the lanes of the emails, since a dispatcher may have seen a lane empty.
 	Wake func(ctx context.Context, lanes []store.NamedLane) error
 }
 
@@ -36,11 +35,11 @@ type Breaker interface {
 
 const unknownReason = "the attempt's outcome is unknown"
 
-// end advances the emails, as many concurrently as make one commit, and returns how many were
-// changed. Emails that have changed since they were listed are skipped.
+// end advances the emails, as many concurrently as fit into one commit, and returns how many were changed. Emails that have
+// changed after they were listed are skipped.
 func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard store.Guard) (int, error) {
 	var err error
-	if guard == store.GuardAbandoned { // the others have already waited
+	if guard == store.GuardAbandoned { // other emails have already waited for feedback
 		if o.Window, err = feedbackWindow(ctx, o.Processes, o.Window); err != nil {
 			return 0, err
 		}
@@ -76,17 +75,16 @@ func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard
 	return count(moved), errors.Join(err, o.Wake(ctx, named))
 }
 
-// next returns the transition of an email: from an abandoned claim to the wait for feedback, if
-// there is any, and then to what its delivery policy says. While sending is parked an email does
-// not fail because its tries are used up: the last one does not count, since the outage may be the
-// reason for the unknown outcome.
+// next returns the transition of an email. An abandoned claim first waits for feedback, unless the window is 0. After that the
+// delivery policy decides whether the email is sent again. While the breaker is open (parked), an email does not fail because
+// its tries are used up: its last try does not count, since the outage may be the reason for the unknown outcome.
 func (o Outcomes) next(u store.UnknownOutcome, guard store.Guard, parked bool) store.Transition {
 	t := store.Transition{
 		ID: u.ID, Guard: guard, Token: u.Token, OutcomeUnknown: true,
 		ErrorCode: email.CodeOutcomeUnknown, ErrorReason: unknownReason,
 	}
-	// The events have the same fields as the worker's. An event of an older release has no
-	// category: it was written for an abandoned claim.
+	// The events have the same fields as those of the worker. An event of an older release has no category: it was written for
+	// an abandoned claim.
 	cause := map[string]any{
 		"errorCode": t.ErrorCode, "errorMessage": t.ErrorReason,
 		"errorCategory": cmp.Or(u.Category, string(provider.TransientError)),

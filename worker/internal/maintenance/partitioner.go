@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// partitionInterval may be long: partitions are needed months later.
+	// partitionInterval may be long: partitions are created months before they are needed.
 	partitionInterval = time.Hour
-	// monthsAhead is how many months of partitions exist in advance. If no dispatcher runs for
-	// longer, logs go into the default partition.
+	// monthsAhead is for how many coming months partitions exist. If no dispatcher runs for longer, logs go into the default
+	// partition.
 	monthsAhead = 3
 )
 
@@ -29,9 +29,8 @@ type PartitionStore interface {
 	OverdueLogPartitions(ctx context.Context, log retention.Log, age time.Duration) (int, error)
 }
 
-// Partitioner creates the coming months' partitions of logs and events, and drops expired ones. It
-// gives up instead of waiting for a lock: writes that queue behind its lock request wait 200 ms at
-// most.
+// Partitioner creates the coming months' partitions of logs and events, and drops expired ones. It does not wait for a lock for
+// longer than 200 ms, because writes queue behind its lock request.
 type Partitioner struct {
 	*service.Loop
 	params           PartitionerParams
@@ -76,7 +75,7 @@ func (r *Partitioner) runOnce(ctx context.Context) (more bool, err error) {
 		}
 		err = errors.Join(err, r.countOverdue(ctx, kept.log, kept.age))
 	}
-	// Also measured if another dispatcher or a foreign lock kept this one from creating any.
+	// Measured even if another dispatcher or a lock prevented the creation of partitions.
 	missing, lookErr := r.params.Store.MissingLogPartitions(ctx)
 	r.setMissing(missing, lookErr)
 	return false, errors.Join(err, lookErr)
@@ -98,7 +97,7 @@ func (r *Partitioner) setMissing(missing []retention.MissingPartitions, err erro
 	}
 }
 
-// countOverdue counts the expired partitions that drop has left, for whatever reason.
+// countOverdue counts the expired partitions that still exist, for whatever reason.
 func (r *Partitioner) countOverdue(ctx context.Context, log retention.Log, age time.Duration) (err error) {
 	overdue := 0
 	if age > 0 {
@@ -143,7 +142,7 @@ func (r *Partitioner) drop(ctx context.Context, log retention.Log, age time.Dura
 	}
 }
 
-// orLater ignores ErrInUse: the table is in use, perhaps by a backup, and the next round retries.
+// orLater logs and ignores ErrInUse: the table is in use, perhaps by a backup, and the next round retries.
 func (r *Partitioner) orLater(err error) error {
 	if !errors.Is(err, retention.ErrInUse) {
 		return err

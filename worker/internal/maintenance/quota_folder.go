@@ -9,8 +9,7 @@ import (
 )
 
 const (
-	// foldInterval keeps the number of rows that a request close to a quota reads to those of a few
-	// seconds.
+	// foldInterval bounds the number of rows that a request close to a quota reads: those of a few seconds.
 	foldInterval = 2 * time.Second
 	// foldBatch is how many companies one statement folds.
 	foldBatch = 1000
@@ -27,8 +26,8 @@ type QuotaFolderParams struct {
 	Store FoldStore
 }
 
-// QuotaFolder adds the counts of single commits to the totals of their company. Readers add up
-// both, so that a quota's use is exact at any time.
+// QuotaFolder adds the counts of single commits to the totals of their company. Readers add up both, so the use of a quota is
+// exact at any time.
 type QuotaFolder struct {
 	*service.Loop
 }

@@ -7,13 +7,12 @@ import (
 	"email-gateway/shared/store"
 )
 
-// readyTasks are the ids that wait for a worker, by queue, as read in this round. If workers are
-// down these are nearly all tasks, and looking each one up would scan the queue's whole list. A
-// queue that did not answer has a nil map.
+// readyTasks has the ids of the tasks that wait for a worker, by queue, as read in this round. If workers are down these are
+// nearly all tasks, and each lookup would scan the whole list of the queue. A queue that did not answer has a nil map.
 type readyTasks map[string]map[string]bool
 
-// without removes the emails whose task is ready, and those of a queue that does not answer: in a
-// cluster other nodes may. The next round finds later changes.
+// without removes the emails whose task is ready, and those of queues that do not answer: in a cluster only one node may be
+// down. The next round finds later changes.
 func (t readyTasks) without(ctx context.Context, tasks Tasks, long []store.LongEnqueued) (rest []store.LongEnqueued, err error) {
 	rest = make([]store.LongEnqueued, 0, len(long))
 	for _, e := range long {

@@ -11,8 +11,8 @@ import (
 const (
 	// recipientInterval is how often recipients with a lost message are searched.
 	recipientInterval = time.Minute
-	// recipientAge is how long a message may take: its retries, 10 s apart, behind a queue of some
-	// millions. A shorter age would only cause duplicate work.
+	// recipientAge is the maximum time that a message needs: its retries, 10 s apart by default, and a queue of some millions
+	// before it. A shorter age would only cause duplicate work.
 	recipientAge = 15 * time.Minute
 	// recipientBatch bounds one statement.
 	recipientBatch = 1000
@@ -24,8 +24,8 @@ type RecipientStore interface {
 	Wake(ctx context.Context) error
 }
 
-// RecipientRescuer enqueues recipients again that were published to RabbitMQ and never stored:
-// RabbitMQ has lost its data, or was replaced by an empty one.
+// RecipientRescuer enqueues recipients again that were published to RabbitMQ and never stored, because RabbitMQ has lost its
+// data or was replaced by an empty one.
 type RecipientRescuer struct {
 	*service.Loop
 	params RecipientRescuerParams

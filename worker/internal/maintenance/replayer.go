@@ -18,12 +18,11 @@ import (
 )
 
 const (
-	// replayInterval is how late a replay begins at most. It does not affect the replay's rate:
-	// unused capacity of a second is carried over.
+	// replayInterval is the maximum delay of the first round of a replay. It does not affect the rate: unused capacity of the
+	// last second is carried over.
 	replayInterval = time.Second
-	// replayBatch bounds a round; replayers is how many letters are retried concurrently: the
-	// Advancer groups those into one commit. A round must end well before the one-minute limit of a
-	// transaction.
+	// replayBatch bounds a round. replayers is how many dead letters are retried concurrently: the Advancer writes them in one
+	// commit. A round must end well before the one-minute limit of a transaction.
 	replayBatch = 500
 	replayers   = 64
 	roundTime   = 30 * time.Second
@@ -71,7 +70,7 @@ func NewReplayer(p ReplayerParams) *Replayer {
 	return r
 }
 
-// runOnce gives each replay one round, so that a large one does not delay the others.
+// runOnce runs one round of each replay, so that a large replay does not delay the others.
 func (r *Replayer) runOnce(ctx context.Context) (more bool, err error) {
 	due, err := r.params.Store.DueReplays(ctx)
 	if err != nil {
@@ -81,7 +80,7 @@ func (r *Replayer) runOnce(ctx context.Context) (more bool, err error) {
 	for _, id := range due {
 		again, err := r.work(ctx, id)
 		more = more || again
-		if errors.Is(err, store.ErrReplayLocked) { // this must not slow down the replays of other companies
+		if errors.Is(err, store.ErrReplayLocked) { // an error would delay the replays of other companies
 			r.params.Log.Warn("bulk discard waits for a locked dead letter", "replayId", id)
 			continue
 		}
@@ -111,7 +110,7 @@ func (r *Replayer) work(ctx context.Context, id uuid.UUID) (more bool, err error
 	return round.More, err
 }
 
-// lanesOf are the lanes that may have emails of the replay again: those of its company, or all.
+// lanesOf returns the lanes that may have emails of the replay again: those of its company, or all.
 func lanesOf(r store.Replay) []store.Lanes {
 	if r.CompanyID == nil {
 		return nil
@@ -120,8 +119,8 @@ func lanesOf(r store.Replay) []store.Lanes {
 }
 
 // retry retries dead letters and counts the results, up to the first one that is left for a later round because another
-// transaction has locked its row, or because Postgres is slow. A letter that cannot be written must not block
-// the others; a database outage ends the round, which then starts again.
+// transaction has locked its row, or because Postgres is slow. A dead letter that cannot be written must not block the others.
+// A database outage ends the round, which is then repeated.
 func (r *Replayer) retry(ctx context.Context, replay store.Replay, letters []store.DeadLetter) (store.ReplayCounts, error) {
 	how := replay.Retry()
 	how.TTL, how.Advance = r.params.TTL, r.params.Advancer.Advance
@@ -155,7 +154,7 @@ func (r *Replayer) retry(ctx context.Context, replay store.Replay, letters []sto
 			n.Skipped++
 		case letterFailed:
 			n.Failed++
-		case letterLeft: // those after it that are done are found, and counted, by the next round
+		case letterLeft: // the next round counts the later ones that are done
 			return n, err
 		}
 	}
@@ -172,11 +171,11 @@ const (
 	letterFailed
 )
 
-// retryOne returns letterLeft with an error that is temporary, and no other error.
+// retryOne returns an error only if it is temporary, and letterLeft with it.
 func (r *Replayer) retryOne(ctx context.Context, replay store.Replay, l store.DeadLetter, how store.LetterRetry) (letterResult, error) {
 	err := r.params.Store.RetryDeadLetter(ctx, l, how)
 	var nothing *store.NotReplayableError
-	var over *store.QuotaError // a mailing, while the maximum number of mailings is running
+	var over *store.QuotaError // of a mailing, while the maximum number of mailings is running
 	switch {
 	case err == nil:
 		return letterDone, nil
@@ -189,13 +188,13 @@ func (r *Replayer) retryOne(ctx context.Context, replay store.Replay, l store.De
 	return letterFailed, nil
 }
 
-// isBusy reports whether a row was locked, or Postgres so slow that no transaction could begin in time. Nothing was written.
-// The error of a lock may be one of an outage too.
+// isBusy reports whether a row was locked, or Postgres was so slow that no transaction could begin in time. Nothing was
+// written. Some of these errors are also errors of an outage (store.IsOutage).
 func isBusy(err error) bool {
 	return errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrTries) || errors.Is(err, store.ErrTriesOfCompany) || errors.Is(err, store.ErrAggregateBusy)
 }
 
-// isPassing reports whether the error is temporary and says nothing about the dead letter.
+// isPassing reports whether the error is temporary and not caused by the dead letter.
 func isPassing(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || store.IsOutage(err) || errors.Is(err, store.ErrNotMigrated)
 }

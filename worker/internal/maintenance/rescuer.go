@@ -19,24 +19,24 @@ import (
 )
 
 const (
-	// rescueLooks is how often the rescuer looks for lost tasks within RESCUE_AFTER. It asks the
-	// queue about emails that have been ENQUEUED for half of that time, so that an email without a
-	// task is enqueued again after 0.7 of it and a dispatcher's round.
+	// rescueLooks is how often the rescuer looks for lost tasks within RESCUE_AFTER. It looks up emails on the queue that have
+	// been ENQUEUED for half of that time, so that an email without a task is enqueued again after 0.7 of it and a round of the
+	// dispatcher.
 	rescueLooks = 5
-	// maxRescueInterval is how late an ended lease is noticed at most.
+	// maxRescueInterval is how long the end of a lease may go unnoticed.
 	maxRescueInterval = 5 * time.Second
-	// leaseGrace gives a worker that is just recording its result time to finish.
+	// leaseGrace is additional time for a worker that is recording its result.
 	leaseGrace = 5 * time.Second
-	// rescueBatch bounds a round of ended leases; rescuers is the concurrency.
+	// rescueBatch bounds a round of ended leases.
 	rescueBatch = 500
-	// rescuePage is how many ENQUEUED emails are read at once: one page holds nearly all windows, because Postgres reads
-	// all of these emails for each page.
+	// rescuePage is how many ENQUEUED emails are read at once. One page has nearly all windows, because Postgres reads all of
+	// these emails for each page.
 	rescuePage = 50_000
 	// rescueChunk is how many of them are read again and then looked up on the queue.
 	rescueChunk = 500
-	rescuers    = 64
-	// strayInterval is how often the queues' lists are checked for strays. A stray only makes the
-	// window smaller by one.
+	// rescuers is the number of concurrent transitions or lookups.
+	rescuers = 64
+	// strayInterval is how often strays are removed from the lists of the queues. A stray only makes the window smaller by one.
 	strayInterval = 30 * time.Second
 	// batchAge is how long unconfirmed batches and notes about dropped tasks are kept. Their emails
 	// are rescued long before.
@@ -45,12 +45,11 @@ const (
 
 // RescueStore has the database operations of the rescuer.
 type RescueStore interface {
-	// AbandonedClaims and LongEnqueued read emails with a deadline from since on, and return the earliest deadline of those in
-	// their status.
+	// AbandonedClaims and LongEnqueued read emails with a deadline from since on, and return the earliest deadline of these.
 	AbandonedClaims(ctx context.Context, grace time.Duration, limit int, since time.Time) (found []store.UnknownOutcome, earliest time.Time, err error)
 	LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int, since time.Time) (found []store.LongEnqueued, earliest time.Time, err error)
 	StillEnqueued(ctx context.Context, ids []uuid.UUID, age time.Duration) ([]uuid.UUID, error)
-	// ReturnLost returns emails to the dispatchers and wakes these.
+	// ReturnLost returns emails to the dispatchers and wakes the dispatchers.
 	ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (store.Returned, error)
 	CleanBatches(ctx context.Context, age time.Duration) error
 }
@@ -61,21 +60,20 @@ type Tasks interface {
 	Ready(ctx context.Context, queue string) ([]string, error)
 	// Evict looks up the task of an id, and removes it if no worker will ever receive it.
 	Evict(ctx context.Context, queueName, id string) (queue.Found, error)
-	// RemoveStrays removes entries that take room on the queue and that no worker can run.
+	// RemoveStrays removes list entries that use up room on the queue and that no worker can run.
 	RemoveStrays(ctx context.Context, queue string) (int, error)
 	// Repairs returns the number of repairs by action since the last call.
 	Repairs() map[string]int
 }
 
-// Rescuer recovers emails after crashes: those claimed by a worker that is gone, and those whose
-// task the queue has lost. It also removes queue entries that no worker will ever take. It reads
-// only emails in flight and the queue's window, so its cost does not grow with the number of sent
-// emails, except in the scans without a bound: see scanBound.
+// Rescuer recovers emails after crashes: those claimed by a worker that has died, and those whose task the queue has lost. It
+// also removes queue entries that no worker will ever take. It reads only emails in flight and those on the queues, so its cost
+// does not grow with the number of sent emails, except in the scans without a bound: see scanBound.
 type Rescuer struct {
 	*service.Loop
 	params  RescuerParams
 	rescued *prometheus.CounterVec
-	strays  time.Time // when strays are removed next
+	strays  time.Time // when strays are removed the next time
 
 	claimed, enqueued scanBound
 }
@@ -94,11 +92,11 @@ type RescuerParams struct {
 
 // Reasons for a rescue.
 const (
-	reasonLease       = "lease_ended" // its worker died or hangs
-	reasonLeftover    = "leftover"    // a worker that died had its task
-	reasonLost        = "lost"        // the queue lost its task
-	reasonUnpublished = "unpublished" // its dispatcher died before publishing
-	reasonDropped     = "dropped"     // a worker dropped its task because another transaction had locked the email
+	reasonLease       = "lease_ended" // the worker died or does not respond
+	reasonLeftover    = "leftover"    // the task was that of a worker that died
+	reasonLost        = "lost"        // the queue lost the task
+	reasonUnpublished = "unpublished" // the dispatcher died before it published the task
+	reasonDropped     = "dropped"     // a worker dropped the task because another transaction had locked the email
 )
 
 // NewRescuer makes a rescuer that is not running yet.
@@ -115,7 +113,7 @@ func NewRescuer(p RescuerParams) *Rescuer {
 	return r
 }
 
-// rescuedFrom is the status in which each kind of rescued email was found.
+// rescuedFrom maps each reason to the status in which the emails were found.
 var rescuedFrom = map[string]email.Status{
 	reasonLease: email.Processing, reasonLeftover: email.Enqueued, reasonLost: email.Enqueued, reasonUnpublished: email.Enqueued, reasonDropped: email.Enqueued,
 }
@@ -127,7 +125,7 @@ func (r *Rescuer) runOnce(ctx context.Context) (more bool, err error) {
 	return more, err
 }
 
-// removeStrays removes strays from the queues and old batches, every strayInterval.
+// removeStrays removes strays from the queues, and old batches, every strayInterval.
 func (r *Rescuer) removeStrays(ctx context.Context) error {
 	if time.Now().Before(r.strays) {
 		return nil
@@ -135,7 +133,7 @@ func (r *Rescuer) removeStrays(ctx context.Context) error {
 	r.strays = time.Now().Add(strayInterval)
 	errs := []error{r.params.Store.CleanBatches(ctx, batchAge)}
 	for _, name := range email.Queues() {
-		_, err := r.params.Queue.RemoveStrays(ctx, name) // reported by Repairs
+		_, err := r.params.Queue.RemoveStrays(ctx, name) // Repairs returns the number
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -170,9 +168,9 @@ func (r *Rescuer) rescueClaims(ctx context.Context) (more bool, err error) {
 	return err == nil && n > 0 && len(abandoned) == rescueBatch, err
 }
 
-// rescueTasks asks the queue about every email that has been ENQUEUED for long. Emails without a
-// task return to the dispatcher. A second task of an email is stopped by the fence, so a mistake
-// here costs a task and no duplicate email.
+// rescueTasks looks up the task of every email that has been ENQUEUED for long. Emails without a task return to the dispatcher.
+// The claim of an email prevents a second attempt by another task, so a mistake here costs a task and does not cause a
+// duplicate email.
 func (r *Rescuer) rescueTasks(ctx context.Context) error {
 	lost, leftover, err := r.returnTasks(ctx)
 	r.count(reasonLost, lost.Lost)
@@ -182,8 +180,8 @@ func (r *Rescuer) rescueTasks(ctx context.Context) error {
 	return err
 }
 
-// returnTasks returns emails without a task to the dispatcher: those that had none, and those whose task no worker would
-// have received.
+// returnTasks returns emails without a task to the dispatcher: those that had none (lost), and those whose task no worker would
+// have received (leftover).
 func (r *Rescuer) returnTasks(ctx context.Context) (lost, leftover store.Returned, err error) {
 	after, ready, age := uuid.Nil, make(readyTasks), r.params.After/2
 	var (
@@ -223,8 +221,8 @@ func (r *Rescuer) returnTasks(ctx context.Context) (lost, leftover store.Returne
 	}
 }
 
-// stillEnqueued returns those of the emails that are still ENQUEUED. Workers take and claim hundreds of tasks of a busy
-// queue while it is listed, and each lookup scans the queue's list, while Redis serves no other client.
+// stillEnqueued returns those of the emails that are still ENQUEUED. Workers claim hundreds of tasks of a busy queue while it
+// is listed, and each lookup scans the queue's list, while Redis serves no other client.
 func (r *Rescuer) stillEnqueued(ctx context.Context, chunk []store.LongEnqueued, age time.Duration) ([]store.LongEnqueued, error) {
 	ids := make([]uuid.UUID, len(chunk))
 	for i, e := range chunk {
@@ -237,7 +235,7 @@ func (r *Rescuer) stillEnqueued(ctx context.Context, chunk []store.LongEnqueued,
 	return slices.DeleteFunc(chunk, func(e store.LongEnqueued) bool { return !slices.Contains(still, e.ID) }), nil
 }
 
-// returnLost returns the emails to the dispatcher, and adds them to sum.
+// returnLost returns the emails to the dispatcher, and adds their number to sum.
 func (r *Rescuer) returnLost(ctx context.Context, ids []uuid.UUID, age time.Duration, sum *store.Returned) error {
 	if len(ids) == 0 {
 		return nil

@@ -3,7 +3,7 @@ package maintenance
 import "time"
 
 const (
-	// boundMargin is how far before the earliest deadline found last a scan begins.
+	// boundMargin is how far before the last earliest deadline a scan begins.
 	boundMargin = time.Minute
 	// fullScanPause bounds the load of scans without a bound: the pause before the next one is fullScanPause times the
 	// duration of the last one, at most maxFullScanPause.
@@ -11,19 +11,21 @@ const (
 	maxFullScanPause = 5 * time.Minute
 )
 
-// scanBound paces scans of the emails in one status, which an index has in the order of their deadlines. While an old snapshot is
-// open in Postgres, the index keeps the entries of emails that have left the status, one for each email that was sent. Scans
-// therefore begin at the earliest deadline that the last one found. Scans without a bound find emails whose deadline is earlier than
-// that of all others. Where they take little time, all scans are without a bound. A failed scan without a bound counts only if an
-// earlier one has found a bound: otherwise no email would be found during the pause.
+// scanBound paces scans of the emails in one status by an index that orders them by deadline. While an old snapshot is open in
+// Postgres, the index keeps the entries of emails that have left the status, one for each email that was sent. Scans therefore
+// begin at the earliest deadline that the last scan found.
+//
+// Scans without a bound find emails whose deadline is earlier than that. If they take little time, all scans are without a
+// bound. A failed scan without a bound counts only if an earlier scan has found an email: otherwise no email would be found
+// during the pause.
 type scanBound struct {
 	earliest time.Time // zero = unknown
 	scanned  time.Time // when the last scan began
 	full     time.Time // when the next scan without a bound is due
 }
 
-// scan calls read, which returns the earliest deadline that it found from since on, zero if none. A zero since is no bound. If the last
-// scan without a bound found no email, scan does nothing until the next one is due.
+// scan calls read, which reads the emails with a deadline from since on and returns their earliest deadline, zero if there are
+// none. A zero since means no bound. Until a scan has found an email, scan does nothing between two scans without a bound.
 func (b *scanBound) scan(read func(since time.Time) (earliest time.Time, err error)) error {
 	begun := time.Now()
 	var since time.Time

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// removeInterval is how long a task of an erased person may stay in Redis.
+	// removeInterval is the interval at which tasks of erased persons are removed from Redis.
 	removeInterval = time.Second
 	// removeBatch bounds one script, which takes Redis a millisecond.
 	removeBatch = 200
@@ -25,15 +25,13 @@ type TaskStore interface {
 	TasksRemoved(ctx context.Context, ids, found []uuid.UUID) error
 }
 
-// TaskQueue removes tasks from a queue. For each id it returns whether there was a task and whether
-// it is still there.
+// TaskQueue removes tasks from a queue. For each id it returns whether a task was removed, and whether one remains.
 type TaskQueue interface {
 	RemoveTasks(ctx context.Context, queue string, ids []string, all bool) (removed, kept []bool, err error)
 }
 
-// TaskRemover removes the queued tasks of emails whose recipient was erased (gatewayctl person
-// erase has no access to the queue). It asks each queue for each id: the priority of an erased
-// email is unknown once its row is purged.
+// TaskRemover removes the queued tasks of emails whose recipient was erased, because gatewayctl person erase has no access to
+// the queue. It searches each queue for each id: the priority of an erased email is unknown once its row is purged.
 type TaskRemover struct {
 	*service.Loop
 	params TaskRemoverParams
@@ -82,8 +80,7 @@ func (r *TaskRemover) runOnce(ctx context.Context) (more bool, err error) {
 			}
 		}
 		for _, id := range ids {
-			// A worker has the task or will receive it. Unless the email is sent again, it has
-			// ended: the task is gone or archived in a moment.
+			// A worker has the task or will receive it, and then the queue deletes or archives it. A later round checks again.
 			if kept[id] {
 				continue
 			}

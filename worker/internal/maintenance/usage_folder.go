@@ -12,22 +12,21 @@ import (
 )
 
 const (
-	// usageInterval is how long a counted email may be missing in its company's usage. While there
-	// are new events, a pass looks at each company by an index, in 20 µs on a busy machine: 200 ms for
-	// 10,000 companies, less than 1 % of a core.
+	// usageInterval is how long a counted email may be missing in the usage of its company. After new events, a pass reads an
+	// index for each company, in 20 µs on a busy machine: 200 ms for 10,000 companies, less than 1 % of a core.
 	usageInterval = 30 * time.Second
-	// usageCompanies and usageRows bound one statement. A row has the events of up to 256 emails. A
-	// company with more rows continues after all others had their turn.
+	// usageCompanies and usageRows bound one statement. A row has the events of up to 256 emails. A company with more rows
+	// continues after all other companies.
 	usageCompanies = 100
 	usageRows      = 500
-	// usageRecheck is how often companies are looked at though there are no new events: one that
-	// another dispatcher had locked is skipped, and that dispatcher may have failed.
+	// usageRecheck is how often a pass runs without new events: a pass skips a company that another dispatcher has locked, and
+	// that dispatcher may have failed.
 	usageRecheck = time.Minute
 	// usageNewCompanies is how many companies one round adds.
 	usageNewCompanies = 1000
 )
 
-// UsageStore has the statements of the usage folder. *usage.Store is one.
+// UsageStore has the database operations of the usage folder; see *usage.Store.
 type UsageStore interface {
 	Newest(ctx context.Context) (int64, error)
 	AddCompanies(ctx context.Context, limit int) error
@@ -40,17 +39,16 @@ type UsageFolderParams struct {
 	Store UsageStore
 }
 
-// UsageFolder counts sent emails and what SES reports about them, from the feed of events, for the usage
-// of their company. Any number may run: each company is counted by one at a time.
+// UsageFolder counts sent emails, and what SES reports about them, from the event feed for the usage of their company. Any
+// number may run: each company is counted by one at a time.
 type UsageFolder struct {
 	*service.Loop
 	store UsageStore
-	// newest is the position up to which the current pass counts, and counted the one of the last
-	// complete pass.
+	// newest is the position up to which the current pass counts, counted that of the last complete pass.
 	newest, counted int64
 	after           uuid.UUID // the last company of the pass
 	more            bool      // a company has more rows
-	begun           time.Time // the pass
+	begun           time.Time // start of the current pass
 }
 
 // NewUsageFolder makes a folder that is not running yet.
@@ -83,7 +81,7 @@ func (f *UsageFolder) runOnce(ctx context.Context) (more bool, err error) {
 	return f.more, nil
 }
 
-// begin begins a pass, unless there are no events behind the last one.
+// begin begins a pass if there are new events since the last one, or if that began at least usageRecheck ago.
 func (f *UsageFolder) begin(ctx context.Context) (bool, error) {
 	if err := f.store.AddCompanies(ctx, usageNewCompanies); err != nil {
 		return false, err
