@@ -11,8 +11,8 @@ import (
 	"email-gateway/shared/service"
 )
 
-// Admission decides when a task may be taken. A task that is not admitted stays pending: it is
-// neither active nor under a lease while it waits.
+// Admission decides when a task may be taken. A task that is not admitted stays pending: it is neither active nor under a lease
+// while it waits.
 type Admission interface {
 	// Admit returns when a task may be taken, or when ctx ends. It is followed by exactly one call
 	// of Unused or Used. others is the total concurrency of the Servers before this one.
@@ -30,11 +30,11 @@ type Admission interface {
 // s of the lease remain if Redis is slow.
 const admissionWait = 5 * time.Second
 
-// refusalPause is the pause between two refusals while the consumer stops: asynq asks again at once
-// until its Server has been stopped.
+// refusalPause is the pause between two refusals while the consumer stops: asynq tries again immediately until its Server has
+// stopped.
 const refusalPause = 5 * time.Millisecond
 
-// errNotAdmitted makes asynq ask again at once, with a new lease.
+// errNotAdmitted makes asynq try again immediately, with a new lease.
 var errNotAdmitted = errors.New("not admitted yet")
 
 // admitted is the Redis client of one asynq.Server: it delays the script that takes a task until
@@ -45,7 +45,7 @@ type admitted struct {
 	admission Admission
 	others    int
 	stopping  context.Context
-	// kept is the admission of a script that Redis does not know: EVAL sends it again.
+	// kept is the admission of a script that Redis does not know, until EVAL sends it again.
 	kept time.Time
 }
 
@@ -65,8 +65,8 @@ func (a *admitted) Eval(ctx context.Context, script string, keys []string, args 
 	return a.take(ctx, func() *redis.Cmd { return a.UniversalClient.Eval(ctx, script, keys, args...) })
 }
 
-// take runs the script when it is admitted. It returns the admission if the answer is not a task,
-// unless the script is sent again by EVAL.
+// take runs the script when it is admitted. If it took no task, the admission is returned by Unused, or kept if the script is
+// sent again by EVAL.
 func (a *admitted) take(ctx context.Context, run func() *redis.Cmd) *redis.Cmd {
 	at, err := a.admit()
 	if err != nil {
@@ -107,8 +107,8 @@ func (a *admitted) admit() (time.Time, error) {
 	return at, err
 }
 
-// takes reports whether these are the keys of the script that takes a task: only that script of
-// asynq's begins with the keys pending and paused.
+// takes reports whether these are the keys of the script that takes a task: it is the only script of asynq whose keys begin
+// with pending and paused.
 func takes(keys []string) bool {
 	return len(keys) > 1 && strings.HasSuffix(keys[0], ":pending") && strings.HasSuffix(keys[1], ":paused")
 }

@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// announceEvery limits a publisher to 200 announcements per second. An announcement serves all tasks that were
-	// published since the last one.
+	// announceEvery limits a publisher to 200 announcements per second. One announcement covers all tasks that were published
+	// since the last one.
 	announceEvery = 5 * time.Millisecond
 	// announcementBuffer is the size of the subscription's channel.
 	announcementBuffer = 16
 )
 
-// announcements is the pub/sub channel on which publishers announce that they have put tasks on any queue. The messages
-// are empty. If one is lost, an idle consumer looks at the queues after MaxIdle. So it does if the ACL of Redis refuses the
-// channel, and in a cluster while the node of the channel is down. Gateways in several databases of one Redis share the
-// channel, and wake each other.
+// announcements is the pub/sub channel on which publishers announce that they have put tasks on any queue. The messages are
+// empty. If one is lost, an idle consumer polls the queues after MaxIdle, as it does if the ACL of Redis refuses the channel,
+// and in a cluster while the node of the channel is down. Gateways in several databases of one Redis share the channel, and
+// wake each other.
 func (c Conn) announcements() string { return "email-gateway:" + c.prefix + "published" }
 
-// announcer announces published tasks, in the background.
+// announcer announces published tasks in the background.
 type announcer struct {
 	redis   redis.UniversalClient
 	channel string
@@ -36,7 +36,7 @@ type announcer struct {
 	sending sync.WaitGroup
 }
 
-// announce sends an announcement soon. It does not wait, and failures are ignored.
+// announce requests an announcement. It does not wait, and failures are ignored.
 func (a *announcer) announce() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,7 +47,7 @@ func (a *announcer) announce() {
 	}
 }
 
-// run sends announcements until nothing was published since the last one.
+// run sends announcements until no task was published since the last one.
 func (a *announcer) run() {
 	for a.next() {
 		ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
@@ -72,12 +72,12 @@ type subscriber struct {
 
 func newSubscriber() *subscriber { return &subscriber{next: make(chan struct{})} }
 
-// listen receives announcements until ctx ends. go-redis sends a PING every few seconds, and connects again after an error.
+// listen receives announcements until ctx ends. go-redis sends a PING every few seconds, and reconnects after an error.
 func (s *subscriber) listen(ctx context.Context, client redis.UniversalClient, channel string) {
 	subscription := client.Subscribe(ctx, channel)
 	stop := context.AfterFunc(ctx, func() { _ = subscription.Close() })
 	defer stop()
-	// After a subscription too: tasks may have been published while there was no connection.
+	// Wakes after a subscription too: tasks may have been published while there was no connection.
 	for range subscription.ChannelWithSubscriptions(redis.WithChannelSize(announcementBuffer)) {
 		s.wake()
 	}
@@ -97,8 +97,8 @@ func (s *subscriber) announced() <-chan struct{} {
 	return s.next
 }
 
-// idling is the Redis client of one asynq.Server: when all queues were empty, it delays the next script that takes a task
-// until tasks are announced, or for maxIdle. asynq itself only polls at an interval. One goroutine per Server takes tasks.
+// idling is the Redis client of one asynq.Server. When all queues were empty, it delays the next script that takes a task until
+// tasks are announced, or for maxIdle. asynq itself only polls at an interval. One goroutine per Server takes tasks.
 type idling struct {
 	redis.UniversalClient
 	subscriber *subscriber
@@ -108,12 +108,12 @@ type idling struct {
 
 	empty     int // how many queues were empty since the last task or wait
 	begun     time.Time
-	announced <-chan struct{} // obtained before the first look, so that no announcement is missed during the looks
+	announced <-chan struct{} // obtained before the first queue is polled, so that no announcement is missed
 }
 
-// maxWait bounds a wait after which a task may be taken. asynq computes the task's lease of 30 s before it sends the
-// script, and would abandon a task whose lease has ended: after a wait that was longer, because the process was frozen,
-// asynq has to ask again.
+// maxWait is the longest wait after which a task may be taken. asynq computes the lease of 30 s before it sends the script, and
+// would abandon a task whose lease has ended. After a longer wait, for example because the process was frozen, asynq must try
+// again with a new lease.
 const maxWait = time.Second
 
 // EvalSha implements redis.Scripter.
@@ -138,8 +138,8 @@ func (i *idling) Eval(ctx context.Context, script string, keys []string, args ..
 	return i.count(answer)
 }
 
-// wait blocks if the last looks found all queues empty, and returns how long. Two rounds of looks begin at least
-// announceEvery apart, whatever the number of publishers.
+// wait blocks if the last polls found all queues empty, and returns how long. Two rounds of polls begin at least announceEvery
+// apart, whatever the number of publishers.
 func (i *idling) wait() (waited time.Duration) {
 	if i.empty >= i.queues {
 		i.empty = 0
@@ -159,7 +159,7 @@ func (i *idling) wait() (waited time.Duration) {
 	return waited
 }
 
-// count counts an empty queue. After an error asynq begins again with the first queue.
+// count counts an empty queue. After an error asynq starts again with the first queue.
 func (i *idling) count(answer *redis.Cmd) *redis.Cmd {
 	switch err := answer.Err(); {
 	case errors.Is(err, redis.Nil):

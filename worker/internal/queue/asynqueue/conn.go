@@ -15,9 +15,8 @@ import (
 	"email-gateway/shared/email"
 )
 
-// ioTimeout bounds dialing, one read and one write. It is shorter than the library's 5 s and 3 s
-// because a command to a frozen Redis is repeated three times, and a shutdown waits for all of
-// that.
+// ioTimeout bounds dialing, one read and one write. It is shorter than the defaults of go-redis (5 s and 3 s), because a
+// command to a frozen Redis is repeated three times, and a shutdown waits for all of that.
 const ioTimeout = 2 * time.Second
 
 // Conn is the address of a Redis and the prefix of the queue names. Make one with ParseURL; the
@@ -77,8 +76,8 @@ func (c Conn) Client() redis.UniversalClient { return c.open() }
 // queueName is the queue's name in Redis.
 func (c Conn) queueName(queue string) string { return c.prefix + queue }
 
-// ping checks, in a cluster, each node that holds a queue. It deletes keys that do not exist,
-// because a replica answers PING but refuses writes.
+// ping checks, in a cluster, each node that has a queue. It deletes keys that do not exist, because a replica answers PING but
+// refuses writes.
 func (c Conn) ping(ctx context.Context, r redis.UniversalClient) error {
 	writes := r.Pipeline()
 	for _, name := range email.Queues() {
@@ -148,8 +147,8 @@ func parseHosts(text string) (u *url.URL, kind string, err error) {
 	path, _, _ := strings.Cut(rest[end:], "?")
 	u, err = url.Parse(scheme + "://" + rest[:user] + hosts[0] + rest[end:])
 	if err != nil || scheme != "unix" && strings.Contains(path, "@") {
-		// net/url's error may quote a part of the password, and go-redis quotes the part after a
-		// slash as the database.
+		// The error of net/url may contain a part of the password, and go-redis's error the part after a slash, which it reads
+		// as the database.
 		return nil, "", errors.New("not a valid URL; special characters in a password must be percent-encoded")
 	}
 	q := u.Query()

@@ -20,26 +20,25 @@ import (
 )
 
 const (
-	// perServer is the highest concurrency of one asynq.Server. A Server takes its tasks one after the
-	// other, 9,000 to 12,000 per second on a small machine at any concurrency; two in one process
-	// take twice as many.
+	// perServer is the maximum concurrency of one asynq.Server. A Server takes its tasks one after the other, 9,000 to 12,000
+	// per second on a small machine at any concurrency; two Servers in one process take twice as many.
 	perServer = 64
-	// Up to fewServers are started for fewPerServer tasks each. One Server alone waits for a round trip after each task, and
-	// the commands of several Servers share a round trip: with a concurrency of 64, four Servers instead of one save a tenth of
-	// an email's CPU time (bench --section mailing).
+	// For concurrencies up to fewServers * perServer, one Server is started for each fewPerServer tasks, at most fewServers: a
+	// single Server waits for a round trip after each task, and the commands of several Servers share a round trip. With a
+	// concurrency of 64, four Servers instead of one save a tenth of the CPU time per email (bench --section mailing).
 	fewServers   = 4
 	fewPerServer = 16
-	// defaultMaxIdle is ConsumerConfig's MaxIdle: what a task waits at most if its announcement is lost. Each look at the
-	// queues takes three small scripts.
+	// defaultMaxIdle is the default of ConsumerConfig.MaxIdle: the maximum wait of a task whose announcement was lost. Each
+	// poll of the queues runs three small scripts.
 	defaultMaxIdle = 25 * time.Millisecond
-	// pickup is how long a Server sleeps when all queues were empty, before idling delays its next look.
+	// pickup is how long a Server sleeps when all queues were empty, before idling delays its next poll.
 	pickup = time.Millisecond
-	// forward is how often due delayed tasks are moved to pending. The first Server does this for
-	// all, and deletes expired completed tasks; the others do both once an hour.
+	// forward is how often due delayed tasks are moved to pending. The first Server does this for all, and deletes expired
+	// completed tasks; the others do both once per hour.
 	forward = 250 * time.Millisecond
 	seldom  = time.Hour
-	// shutdownGrace lets a handler end its provider call (30 s) and record the result; after it the
-	// task returns to the queue.
+	// shutdownGrace is the time for a handler to end its provider call (30 s) and record the result. After that the task
+	// returns to the queue.
 	shutdownGrace = 40 * time.Second
 )
 
@@ -53,18 +52,18 @@ type ConsumerConfig struct {
 	// Admission admits each task before it is taken. nil: tasks are taken whenever fewer than
 	// Concurrency are active.
 	Admission Admission
-	// MaxIdle is the time after which an idle consumer looks at the queues although no task was announced. 0: 25 ms.
+	// MaxIdle is the time after which an idle consumer polls the queues although no task was announced. 0: 25 ms.
 	MaxIdle time.Duration
 }
 
-// Consumer passes the tasks of all email queues to a handler, in proportion to the queues' weights.
-// It is a service.Service: it starts also while Redis is down and connects later.
+// Consumer passes the tasks of all email queues to a handler, in proportion to the weights of the queues. It is a
+// service.Service: it also starts while Redis is down, and connects later.
 type Consumer struct {
 	log     *slog.Logger
 	conn    Conn
 	handler queue.Handler
 	redis   redis.UniversalClient
-	admit   Admission // may be nil
+	admit   Admission // nil = tasks are not admitted
 	servers []*asynq.Server
 	workers *workers
 	// subscriber wakes idle servers.
@@ -78,7 +77,7 @@ type Consumer struct {
 // NewConsumer makes a Consumer with its own connections.
 func NewConsumer(c ConsumerConfig) *Consumer {
 	consumer := &Consumer{log: c.Log, conn: c.Conn, handler: c.Handler, admit: c.Admission, redis: c.Conn.open(), subscriber: newSubscriber()}
-	// The first hook is the outer one: commands that it answers are not sent.
+	// The first hook is the outer one: sweeps receives the errors of the coalescer.
 	consumer.redis.AddHook(sweeps{})
 	consumer.redis.AddHook(&coalescer{client: consumer.redis})
 	consumer.workers = newWorkers(c.Concurrency, consumer.process)
@@ -172,9 +171,8 @@ func (c *Consumer) Stop(ctx context.Context) error {
 // Ping reports whether every queue can be written to.
 func (c *Consumer) Ping(ctx context.Context) error { return c.conn.ping(ctx, c.redis) }
 
-// process runs the handler and converts its result for asynq. The handler does not get asynq's
-// context: that ends with a lease that Redis may have lost, and an email whose provider call is
-// interrupted has an unknown outcome.
+// process runs the handler and converts its result for asynq. The handler does not get the context of asynq, which ends when
+// Redis has lost the lease: an email whose provider call is interrupted has an unknown outcome.
 func (c *Consumer) process(ctx context.Context, t *asynq.Task) (err error) {
 	begun := time.Now()
 	var admitted time.Time

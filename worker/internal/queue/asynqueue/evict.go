@@ -11,20 +11,19 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// clearScript removes what is left of a task that no worker would ever receive: its hash is in no
-// list, is archived or has no message. It is one step, because a worker may take the task between a
-// read and a deletion. The state in the hash is ignored: it is wrong after a crash between two
-// commands.
+// clearScript removes the remains of a task that no worker would ever receive: its hash is in no list, is archived or has no
+// message. It is one step, because a worker may take the task between a read and a deletion. The state in the hash is ignored:
+// it is wrong after a crash between two commands.
 //
-// KEYS: hash, pending, active, lease, scheduled, retry, archived, completed, marker; ARGV: id, the
-// time before which a lease is over, "all" to remove a delayed task too, and the marker's expiry in
-// seconds. An active task has a lease; without one, or with one that was not renewed, it is a
-// leftover of a crash. The lease is read first, because LPOS reads the whole list of pending tasks if the task is active:
-// 0.5 ms with 50,000 of them, while Redis serves no other client. The script returns a taskState.
+// KEYS: hash, pending, active, lease, scheduled, retry, archived, completed, marker; ARGV: id, the time before which a lease is
+// over, "all" to remove a delayed task too, and the marker's expiry in seconds. It returns a taskState.
 //
-// The marker records for a while that a leftover was removed: a second caller that asks about the
-// same task, or asks again after a crash, gets the same answer and does not report the task as
-// lost. SET fails if Redis is full; the removal is reported nevertheless.
+// An active task has a lease; without one, or with one that was not renewed, it is a leftover of a crash. The lease is read
+// first, because LPOS reads the whole list of pending tasks if the task is active: 0.5 ms with 50,000 of them, while Redis
+// serves no other client.
+//
+// The marker records for a while that a leftover was removed: a second call for the same task, concurrent or after a crash,
+// gets the same result and does not report the task as lost. SET fails if Redis is full; the removal is reported nevertheless.
 var clearScript = redis.NewScript(`
 local lease = redis.call("ZSCORE", KEYS[4], ARGV[1])
 if lease and tonumber(lease) >= tonumber(ARGV[2]) then
@@ -61,18 +60,17 @@ const (
 	removedBefore                  // a leftover that another call has just removed
 )
 
-// evictionMarker is how long an eviction is remembered: several rounds of the rescuer, which are at
-// most 5 s apart. A task that is published again and lost within this time counts as a leftover.
+// evictionMarker is how long the marker of an eviction exists: several rounds of the rescuer, which are at most 5 s apart. A
+// task that is published again and lost within this time counts as a leftover.
 const evictionMarker = 30 * time.Second
 
-// clockSkew is the tolerated difference between the clocks of two machines, because a worker's
-// clock set the lease. asynq allows 30 s and checks once a minute; that would delay an email of a
-// dead worker by up to two minutes.
+// clockSkew is the tolerated difference between the clocks of two machines, because the clock of a worker set the lease. asynq
+// allows 30 s and checks once per minute, which would delay an email of a dead worker by up to two minutes.
 const clockSkew = 5 * time.Second
 
 // Evict looks up the task of this id and removes it if no worker will ever receive it.
 //
-// The lists are as long as the window: with 50,000 tasks a search takes Redis 0.5 to 1 ms.
+// It searches lists that are as long as the window: with 50,000 tasks that takes Redis 0.5 to 1 ms.
 func (p *Publisher) Evict(ctx context.Context, queueName, id string) (queue.Found, error) {
 	state, err := p.clear(ctx, queueName, id, false)
 	switch {
@@ -89,7 +87,7 @@ func (p *Publisher) Evict(ctx context.Context, queueName, id string) (queue.Foun
 	return queue.Kept, nil
 }
 
-// clear runs clearScript. It returns ready if Redis does not answer.
+// clear runs clearScript. The state is ready if there is an error.
 func (p *Publisher) clear(ctx context.Context, queueName, id string, waiting bool) (taskState, error) {
 	name := p.conn.queueName(queueName)
 	base := "asynq:{" + name + "}:"
@@ -114,9 +112,9 @@ func leaseOver() int64 { return time.Now().Add(-clockSkew).Unix() }
 // archivePage bounds the archived tasks deleted per call.
 const archivePage = 500
 
-// unarchiveScript deletes archived tasks, each with its hash in one step: a hash in no list blocks
-// the id forever, and a task that was enqueued again since it was listed must keep its hash. KEYS:
-// archived, then a hash per id; ARGV: ids. It returns the number of deleted tasks.
+// unarchiveScript deletes archived tasks, each with its hash in one step: a hash in no list blocks the id forever, and a task
+// that was enqueued again after it was listed must keep its hash. KEYS: archived, then a hash per id; ARGV: ids. It returns the
+// number of deleted tasks.
 var unarchiveScript = redis.NewScript(`
 local n = 0
 for i, id in ipairs(ARGV) do
@@ -127,8 +125,8 @@ for i, id in ipairs(ARGV) do
 end
 return n`)
 
-// CleanArchive deletes tasks that were archived longer ago than age and returns their number, at
-// most archivePage. asynq itself drops the oldest only beyond 10,000 tasks or 90 days.
+// CleanArchive deletes tasks that were archived longer ago than age and returns their number, at most archivePage. asynq itself
+// deletes only the oldest beyond 10,000 tasks, or after 90 days.
 func (p *Publisher) CleanArchive(ctx context.Context, queueName string, age time.Duration) (int, error) {
 	name := p.conn.queueName(queueName)
 	archived := "asynq:{" + name + "}:archived"
@@ -140,8 +138,8 @@ func (p *Publisher) CleanArchive(ctx context.Context, queueName string, age time
 	return p.unarchive(ctx, name, ids)
 }
 
-// excessScript lists the oldest archived tasks beyond the newest ARGV[1], at most ARGV[2]. It is one step, so that a second
-// dispatcher that deletes tasks meanwhile does not make the others seem to be in excess.
+// excessScript lists the oldest archived tasks beyond the newest ARGV[1], at most ARGV[2]. It is one step: otherwise another
+// dispatcher could delete tasks between the count and the read, and the script would list too many.
 var excessScript = redis.NewScript(`
 local n = redis.call("ZCARD", KEYS[1]) - tonumber(ARGV[1])
 if n <= 0 then

@@ -10,8 +10,7 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// fault is a handler's error as asynq stores it with the task for the dashboard, so its text is
-// masked.
+// fault is a handler's error as asynq stores it with the task for the dashboard. Its text is masked.
 type fault struct {
 	text   string
 	causes []error
@@ -22,8 +21,7 @@ type fault struct {
 func (f *fault) Error() string   { return f.text }
 func (f *fault) Unwrap() []error { return f.causes }
 
-// asFault converts a handler's result for asynq: Dead archives the task, every other error retries
-// it.
+// asFault converts the result of a handler for asynq: Dead archives the task, every other error retries it.
 func asFault(err error) error {
 	if err == nil {
 		return nil
@@ -43,9 +41,8 @@ const (
 	lastWait  = 30 * time.Second
 )
 
-// rounding compensates for asynq, which truncates the due time to whole seconds. With half a second
-// added, the task comes at most 0.5 s before and 0.75 s after its time (the rest is the forward
-// interval), plus the pickup interval.
+// rounding compensates for asynq, which truncates the due time to whole seconds. With half a second added, a task is taken at
+// most 0.5 s before and 0.75 s after its time, which includes the forward interval, plus the pickup interval.
 const rounding = 500 * time.Millisecond
 
 // retryDelay returns the delay of a task that was delivered n times before.

@@ -57,8 +57,7 @@ func (l *logger) warn(text string) {
 	l.log.Warn("asynq logged", "detail", email.MaskText(text), "dropped", l.dropped.Swap(0))
 }
 
-// LogRedis redirects go-redis's log from stderr to log. The setting is global to the library; main
-// calls it once.
+// LogRedis redirects the log of go-redis from stderr to log. The setting is global to the library; main calls it once.
 func LogRedis(log *slog.Logger) { redis.SetLogger(redisLogger{newLogger(log)}) }
 
 type redisLogger struct{ *logger }

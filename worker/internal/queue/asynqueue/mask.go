@@ -10,8 +10,8 @@ import (
 // hidden replaces a text that may contain personal data.
 const hidden = "(hidden)"
 
-// maskPayload formats a task for the dashboard: it shows what is needed to find the email in the
-// database, and no personal data.
+// maskPayload formats a task for the dashboard, with the fields that identify the email in the database and without personal
+// data.
 func maskPayload(_ string, payload []byte) string {
 	job, err := email.DecodeSendJob(payload)
 	if err != nil {

@@ -25,7 +25,7 @@ type MonitorConfig struct {
 	User, Password string
 	// Writable lets its users pause queues and delete or run tasks.
 	Writable bool
-	// Proxies are trusted for the client's address of a request.
+	// Proxies are the proxies that may report the address of a client.
 	Proxies clientip.Proxies
 }
 
@@ -91,9 +91,9 @@ func (m *Monitor) authenticated(next http.Handler) http.Handler {
 				return
 			}
 		}
-		// Both are compared in any case, so that the response time reveals nothing.
+		// Both are always compared, so that the response time reveals nothing.
 		if same(user, m.config.User)&same(password, m.config.Password) != 1 {
-			if slow { // occupies the slot meanwhile
+			if slow { // the slot stays occupied meanwhile
 				_ = service.Pause(r.Context(), slowAnswer)
 			}
 			if given {
@@ -110,9 +110,8 @@ func (m *Monitor) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// An address with too many wrong passwords may continue to try: the right password must work for
-// everyone behind that address. But each wrong one takes a second, and only this many are checked
-// concurrently, so that guessing stays slow.
+// An address with too many wrong passwords may still try, because the right password must work for all clients of that address.
+// But each wrong one takes a second, and only this many are checked concurrently, so guessing is slow.
 const (
 	slowAttempts = 8
 	slowAnswer   = time.Second
@@ -129,8 +128,8 @@ func same(given, want string) int {
 	return subtle.ConstantTimeCompare(a[:], b[:])
 }
 
-// withoutArchiveAll disables one function: archiving a whole list keeps 9,999 tasks and leaves the
-// rest of the others in Redis forever, which blocks their ids.
+// withoutArchiveAll disables archiving a whole list: asynq would archive 9,999 of its tasks and leave the hashes of the others
+// in Redis forever, which blocks their ids.
 func withoutArchiveAll(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, ":archive_all") {

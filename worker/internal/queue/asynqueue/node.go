@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// suspectAfter is how long a command may be unanswered before the node is pinged. A Redis that
-	// forks or syncs its log pauses for 0.1 s.
+	// suspectAfter is how long a command may be unanswered before the node is pinged. A Redis that forks or syncs its log
+	// pauses for 0.1 s.
 	suspectAfter = 500 * time.Millisecond
 	// nodePing bounds a ping. suspectAfter + nodePing is shorter than ioTimeout: a command that
 	// timed out finds the node marked as down and is not repeated there.
 	nodePing = time.Second
-	// nodePause is the time between pings of a node that is down. The slot map is reloaded as
-	// often, so a promoted replica is found this long after its election.
+	// nodePause is the time between pings of a node that is down. The slot map is reloaded as often, so a promoted replica is
+	// found within this time after its election.
 	nodePause = 200 * time.Millisecond
 )
 
 // errNodeDown is returned immediately for a command to a node that is down.
 var errNodeDown = errors.New("the redis node of this key does not answer")
 
-// nodeGuard is a hook for the client of one node of a Redis Cluster. If the node does not answer,
-// it reloads the slot map and fails further commands immediately until a ping succeeds.
+// nodeGuard is a hook for the client of one node of a Redis Cluster. If the node does not answer, it reloads the slot map and
+// fails further commands immediately until a ping succeeds.
 //
-// go-redis reloads the slot map only every 10 s and after a MOVED. A dead master sends none, and
-// its commands would time out one after the other: a goroutine that serves several queues, such as
-// asynq's fetch loop, would spend its time on the unreachable one.
+// go-redis reloads the slot map only every 10 s and after a MOVED. A dead master sends none, and its commands would time out
+// one after the other: a goroutine that serves several queues, such as asynq's fetch loop, would spend its time on the
+// unreachable one.
 type nodeGuard struct {
 	node   *redis.Client
 	reload func() // reloads the slot map in the background; a call during a reload does nothing
@@ -44,8 +44,7 @@ func guardNodes(cluster *redis.ClusterClient) {
 	cluster.OnNewNode(func(node *redis.Client) { node.AddHook(&nodeGuard{node: node, reload: reload}) })
 }
 
-// guardsPing marks the context of the guard's own ping, and thereby of go-redis's handshake on the
-// ping's connection.
+// guardsPing marks the context of the guard's own ping, and so that of go-redis's handshake on the connection of the ping.
 type guardsPing struct{}
 
 // fails reports whether a command fails immediately.
@@ -90,8 +89,8 @@ func (g *nodeGuard) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// note handles a command's error: an error that is not a server reply makes the node suspect, and a
-// server that cannot serve the slot may have lost it. go-redis itself follows MOVED.
+// note handles the error of a command. After an error that is not a reply of the server, the node is pinged. A server that
+// cannot serve the slot may have lost it: the slot map is reloaded. go-redis itself follows MOVED.
 func (g *nodeGuard) note(err error) {
 	var answered redis.Error
 	switch {
@@ -103,7 +102,7 @@ func (g *nodeGuard) note(err error) {
 	}
 }
 
-// suspect starts the pings, unless they are running.
+// suspect starts the pings, unless they are already running.
 func (g *nodeGuard) suspect() {
 	if g.watching.CompareAndSwap(false, true) {
 		go g.watch()

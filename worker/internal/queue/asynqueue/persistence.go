@@ -9,13 +9,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Persistence is how Redis keeps the tasks on its queues.
+// Persistence has the settings of Redis that decide whether tasks can be lost.
 type Persistence struct {
-	Policy     string `json:"policy"`     // maxmemory-policy: all but noeviction delete tasks when memory is full
-	AppendOnly bool   `json:"appendOnly"` // a restart loses only the last second
+	Policy     string `json:"policy"`     // maxmemory-policy: all except noeviction delete tasks when memory is full
+	AppendOnly bool   `json:"appendOnly"` // true = a restart loses at most the last second
 }
 
-// Persistence reads Redis's settings; in a cluster, the worst of all masters'.
+// Persistence reads the settings of Redis; in a cluster, it returns the worst value of all masters.
 func (p *Publisher) Persistence(ctx context.Context) (Persistence, error) {
 	cluster, several := p.redis.(*redis.ClusterClient)
 	if !several {
@@ -39,7 +39,7 @@ func (p *Publisher) Persistence(ctx context.Context) (Persistence, error) {
 // noEviction is the policy that keeps all tasks.
 const noEviction = "noeviction"
 
-// persistence reads INFO, which also works where CONFIG is forbidden, as in managed Redis.
+// persistence reads INFO, which is also available where CONFIG is forbidden, as in managed Redis.
 func persistence(ctx context.Context, server redis.Cmdable) (k Persistence, err error) {
 	text, err := server.Info(ctx).Result()
 	if err != nil {

@@ -1,9 +1,8 @@
-// Package asynqueue is the queue adapter for Redis, through hibiken/asynq. It implements the
-// contract of package queue and passes its suite (queuetest); only the main packages of dispatcher
-// and worker refer to it.
+// Package asynqueue is the queue adapter for Redis. It uses hibiken/asynq, implements the contract of package queue and passes
+// its suite (queuetest). Only the main packages of dispatcher and worker refer to it.
 //
-// asynq's own retries, deadlines and archive are not used for decisions: Postgres counts the tries,
-// stores the deadline and keeps the dead letters.
+// The retries, deadlines and archive of asynq decide nothing: Postgres counts the tries, and stores the deadline and the dead
+// letters.
 package asynqueue
 
 import (
@@ -22,14 +21,13 @@ import (
 const (
 	// taskType is the task's type in asynq and in the dashboard.
 	taskType = "email:send"
-	// maxRetry is never reached. asynq counts a crash as a retry, and would archive a task without
-	// retries left silently.
+	// maxRetry is never reached. asynq counts a crash as a retry, and silently archives a task without retries left.
 	maxRetry = 1_000_000
 	// taskTimeout is when asynq stops waiting for a handler. A handler waits up to 45 s for the
 	// send rate and 30 s for the provider, so it is never reached.
 	taskTimeout = 120 * time.Second
-	// publishRounds bounds the retries of a publish whose task keeps changing. Each round means
-	// that a worker or another dispatcher has interfered.
+	// publishRounds bounds the retries of a publish whose task changes meanwhile. Each retry means that a worker or another
+	// dispatcher has changed it.
 	publishRounds = 5
 
 	// headerTraceparent is the task's only header.
@@ -62,10 +60,9 @@ func NewPublisher(conn Conn) *Publisher {
 
 // Publish implements queue.Publisher.
 //
-// asynq refuses an id that exists in any state, and go-redis repeats a command whose answer was
-// lost, so a conflict may be the answer to the very first call. It is neither failure nor proof:
-// the existing task decides. A ready or active task stays; any other one is delayed or a leftover
-// of a crash, and is replaced.
+// asynq refuses an id that exists in any state, and go-redis repeats a command whose answer was lost, so even the first call
+// may get a conflict with its own task. The state of the existing task therefore decides: a ready or active task is not
+// changed; any other one is delayed or a leftover of a crash, and is replaced.
 func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed, error) {
 	name := p.conn.queueName(task.Queue)
 	var headers map[string]string
@@ -86,7 +83,7 @@ func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed,
 		state, err := p.clear(ctx, task.Queue, task.ID, true)
 		switch {
 		case err != nil:
-			obstacle = err // the next round shows whether it persists
+			obstacle = err // returned if the next rounds fail too
 		case state == ready:
 			return queue.AlreadyQueued, nil
 		case state == active:

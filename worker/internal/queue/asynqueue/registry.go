@@ -16,10 +16,9 @@ const (
 	registerInterval = time.Second
 )
 
-// registrar is a hook for the Publisher's go-redis client that adds queue names to the registry. In
-// a cluster the registry is on one node, and a publish must not wait for it: names are added in the
-// background and failures are ignored. The next try follows after registerInterval; meanwhile only
-// the dashboard misses the name.
+// registrar is a hook for the go-redis client of the Publisher that adds queue names to the registry. In a cluster the registry
+// is on one node, for which a publish must not wait: names are added in the background and failures are ignored. The next try
+// follows after registerInterval; until then only the dashboard lacks the name.
 type registrar struct {
 	background bool
 	repairs    *repairs

@@ -7,13 +7,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// removeScript removes tasks by id: archived and completed ones, and with "all" ready and delayed
-// ones too. Active tasks stay, as do those of other states without "all". It is one step, like
-// clearScript.
+// removeScript removes tasks by id: archived and completed ones, and with "all" ready and delayed ones too. It does not remove
+// active tasks. It is one step, like clearScript.
 //
-// KEYS: pending, active, lease, scheduled, retry, archived, completed, then a hash per id; ARGV:
-// "all" or "", the time before which a lease is over, then the ids. It returns for each id 0: no
-// task, 1: removed, 2: not removed.
+// KEYS: pending, active, lease, scheduled, retry, archived, completed, then a hash per id; ARGV: "all" or "", the time before
+// which a lease is over, then the ids. It returns for each id 0: no task, 1: removed, 2: not removed.
 var removeScript = redis.NewScript(`
 local result = {}
 for i = 3, #ARGV do
@@ -38,9 +36,9 @@ for i = 3, #ARGV do
 end
 return result`)
 
-// RemoveTasks removes the tasks of up to some hundred ids from a queue: archived and completed
-// ones, and with all also ready and delayed ones. It returns for each id whether a task was
-// removed, and whether one remains because a worker has it or will receive it.
+// RemoveTasks removes the tasks of up to some hundred ids from a queue: archived and completed ones, and if all is set also
+// ready and delayed ones. It returns for each id whether a task was removed, and whether one remains because a worker has it or
+// will receive it.
 func (p *Publisher) RemoveTasks(ctx context.Context, queueName string, ids []string, all bool) (removed, kept []bool, err error) {
 	base := "asynq:{" + p.conn.queueName(queueName) + "}:"
 	keys := []string{base + "pending", base + "active", base + "lease", base + "scheduled", base + "retry", base + "archived", base + "completed"}

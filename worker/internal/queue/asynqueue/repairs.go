@@ -14,13 +14,13 @@ type repairs struct {
 // Actions reported by Repairs.
 const (
 	TaskEvicted   = "task_evicted"        // Evict removed a leftover
-	TaskReplaced  = "task_replaced"       // Publish replaced a task that no worker would have taken
+	TaskReplaced  = "task_replaced"       // Publish replaced a delayed task, or one that no worker would have taken
 	StrayRemoved  = "stray_removed"       // RemoveStrays removed a list entry
 	QueueRestored = "queue_name_restored" // Reserve restored a queue's name in asynq's registry
 )
 
-// named records that a queue's name is in asynq's registry, just added or not. The first addition
-// is not a repair.
+// named records that the name of a queue is in asynq's registry; added means that it was missing. The first addition is not a
+// repair.
 func (r *repairs) named(queue string, added bool) {
 	if _, before := r.seen.LoadOrStore(queue, true); before && added {
 		r.restored.Add(1)

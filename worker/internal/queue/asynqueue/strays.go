@@ -7,16 +7,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// strayScript removes list entries that will never leave the list otherwise. A worker cannot run a
-// task without a message, and asynq's recovery ignores it; an active task without a lease is found
-// by nothing, since asynq sets both in one step. The outbox rows are irrelevant: no worker will
-// receive these tasks in any case, and every other id on the lists reaches a worker, which reads
-// its row.
+// strayScript removes list entries that would stay in their list forever. A worker cannot run a task without a message, and
+// asynq's recovery ignores it. Nothing finds an active task without a lease, since asynq sets both in one step. The outbox rows
+// are not needed for the decision: no worker will receive these tasks in any case, and every other id on the lists reaches a
+// worker, which reads its row.
 //
-// KEYS: pending, active, lease; ARGV: the prefix of a hash's key, the time before which a lease is
-// over, which of the two lists, and the first and last index. It returns how many entries were read
-// and how many removed. The hashes' keys have the same hash tag, so that a cluster keeps them on
-// one node.
+// KEYS: pending, active, lease; ARGV: the prefix of the key of a hash, the time before which a lease is over, which of the
+// first two lists, and the first and last index. It returns how many entries were read and how many removed. The keys of the
+// hashes have the same hash tag, so a cluster keeps them on one node.
 var strayScript = redis.NewScript(`
 local list = KEYS[tonumber(ARGV[3])]
 local ids = redis.call("LRANGE", list, ARGV[4], ARGV[5])
@@ -36,16 +34,14 @@ for _, id in ipairs(ids) do
 end
 return {#ids, n}`)
 
-// strayPage bounds one call, which takes Redis a millisecond.
+// strayPage bounds one call of the script, which takes Redis a millisecond.
 const strayPage = 500
 
-// RemoveStrays removes list entries that a crash or a data loss left and that no worker will ever
-// take, and returns their number. The window counts them, so each would make it smaller for good.
-// The lists are as long as the window. It scans from the end that changes least; entries missed by
-// one call are found by the next.
+// RemoveStrays removes list entries that a crash or a data loss has left and that no worker will ever take, and returns their
+// number. The window counts them, so each would make it smaller permanently. The lists are as long as the window. The scan
+// starts at the end of a list that changes least; the next call finds entries that this one misses.
 //
-// If an active task is removed together with its message, its row decides what happens to the
-// email.
+// If an active task is removed together with its message, the row of the email decides what happens to the email.
 func (p *Publisher) RemoveStrays(ctx context.Context, queueName string) (removed int, err error) {
 	base := "asynq:{" + p.conn.queueName(queueName) + "}:"
 	keys := []string{base + "pending", base + "active", base + "lease"}
@@ -74,7 +70,7 @@ func (p *Publisher) removeStrays(ctx context.Context, keys []string, hash string
 	return int(answer[0]), int(answer[1]), nil
 }
 
-// Ready lists the pending tasks of a queue: as many as the window holds.
+// Ready lists the ids of the pending tasks of a queue, which are at most as many as the window.
 func (p *Publisher) Ready(ctx context.Context, queueName string) ([]string, error) {
 	ids, err := p.redis.LRange(ctx, "asynq:{"+p.conn.queueName(queueName)+"}:pending", 0, -1).Result()
 	return ids, wrapped("list ready tasks", err)

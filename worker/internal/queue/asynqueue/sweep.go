@@ -8,10 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sweeps is a hook for the go-redis client of asynq's Servers. They take tasks, forward due ones
-// and look for ended leases in loops over all queues, which end at the first error. For a queue
-// whose node is down the hook returns an empty result, so that a dead cluster node affects only its
-// own queues.
+// sweeps is a hook for the go-redis client of the asynq Servers. They take tasks, forward due ones and search for ended leases
+// in loops over all queues, which end at the first error. For a queue whose node is down the hook returns an empty result, so a
+// dead cluster node affects only its own queues.
 type sweeps struct{}
 
 // DialHook implements redis.Hook.
@@ -55,9 +54,8 @@ func takesTask(cmd redis.Cmder) bool {
 	return takes([]string{pending, paused})
 }
 
-// swept returns the empty result of asynq's scripts that run in loops over all queues, nil for
-// other commands: forwardCmd has the keys scheduled or retry, and pending; only listLeaseExpiredCmd
-// has the single key lease.
+// swept returns the empty result of the asynq scripts that run in loops over all queues, and nil for other commands: forwardCmd
+// has the keys scheduled or retry, and pending; only listLeaseExpiredCmd has the single key lease.
 func swept(cmd redis.Cmder) any {
 	args := cmd.Args() // EVALSHA, script, number of keys, the keys, …
 	if len(args) < 4 || !strings.HasPrefix(cmd.Name(), "eval") {

@@ -11,31 +11,29 @@ import (
 )
 
 const (
-	// reservationLife limits the grant of a dispatcher that was killed. It is longer than a batch,
-	// which publishes nothing later than 4 s after its take began.
+	// reservationLife limits the grant of a dispatcher that was killed. It is longer than a batch, which publishes nothing
+	// later than 4 s after its reservation.
 	reservationLife = 5 * time.Second
-	// holderLife is how long a publisher counts as active after a reservation, and gets its share
-	// of the room.
+	// holderLife is how long a publisher counts as active after a reservation, and gets a share of the room.
 	holderLife = 10 * time.Second
-	// windowLife is how long workers use the window last set by a dispatcher.
+	// windowLife is how long workers use the window that a dispatcher set last.
 	windowLife = time.Minute
-	// waitingShare limits the delayed tasks on a queue to this part of the window; other retries
-	// wait in Postgres and leave room for due tasks.
+	// waitingShare limits the delayed tasks on a queue to a quarter of the window. Other retries wait in Postgres, so that
+	// there is room for due tasks.
 	waitingShare = 4
-	// roomTimeout bounds the read of a queue's room. The result of an attempt waits for it.
+	// roomTimeout bounds the read of a queue's room, for which the recording of an attempt's result waits.
 	roomTimeout = 500 * time.Millisecond
 )
 
-// reserveScript measures a queue and reserves room in one step, so that concurrent dispatchers do
-// not exceed the window together.
+// reserveScript measures a queue and reserves room in one step, so that concurrent dispatchers do not exceed the window
+// together.
 //
-// A publisher is granted its share of the free room, so that one that is killed before it releases
-// its grant leaves room to the others.
+// Each publisher is granted its share of the free room, so that one that is killed before it releases its grant leaves room to
+// the others.
 //
-// KEYS: pending, active, scheduled, retry, reserved, window; ARGV: window, most, holder, the
-// lifetimes of a reservation and of a holder in milliseconds, the window's lifetime in seconds.
-// reserved is a hash of holder -> "count end seen", in milliseconds of Redis's clock. It returns
-// the depth and the grant, or the depth and the error of a Redis that refuses writes.
+// KEYS: pending, active, scheduled, retry, reserved, window; ARGV: window, most, holder, the lifetimes of a reservation and of
+// a holder in milliseconds, the window's lifetime in seconds. reserved is a hash of holder -> "count end seen", in milliseconds
+// of Redis's clock. It returns the depth and the grant, or the depth and an error message if Redis refuses writes.
 var reserveScript = redis.NewScript(`
 local depth = redis.call("LLEN", KEYS[1]) + redis.call("LLEN", KEYS[2]) + redis.call("ZCARD", KEYS[3]) + redis.call("ZCARD", KEYS[4])
 local set = redis.pcall("SET", KEYS[6], ARGV[1], "EX", ARGV[6])
@@ -64,8 +62,8 @@ local grant = math.max(0, math.min(tonumber(ARGV[2]), free))
 redis.call("HSET", KEYS[5], ARGV[3], string.format("%d %.0f %.0f", grant, now + ARGV[4], now))
 return {depth, grant}`)
 
-// ownKey is a key of the gateway's for a queue. It has the same hash tag as asynq's keys, so that a
-// cluster keeps them on one node.
+// ownKey returns a key of the gateway for a queue. It has the same hash tag as asynq's keys, so a cluster keeps them on one
+// node.
 func ownKey(queue, what string) string { return "email-gateway:{" + queue + "}:" + what }
 
 // Reserve implements queue.Publisher. It measures the lists itself because asynq's GetQueueInfo
@@ -90,8 +88,7 @@ func (p *Publisher) Reserve(ctx context.Context, queueName string, window, most 
 	return room, p.names.register(ctx, p.redis, name)
 }
 
-// releaseScript ends a holder's reservation and keeps the holder, for its share of the room. KEYS:
-// reserved; ARGV: holder.
+// releaseScript ends a holder's reservation. The holder still counts for the shares of the room. KEYS: reserved; ARGV: holder.
 var releaseScript = redis.NewScript(`
 local time = redis.call("TIME")
 return redis.call("HSET", KEYS[1], ARGV[1], string.format("0 0 %.0f", time[1] * 1000 + math.floor(time[2] / 1000)))`)
@@ -102,7 +99,7 @@ func (p *Publisher) Release(ctx context.Context, queueName string) error {
 	return wrapped("release room on queue", err)
 }
 
-// RetryRoom is the part of each queue's window that retries may use.
+// RetryRoom reports whether there is room for retries on the queues.
 type RetryRoom struct {
 	conn  Conn
 	redis redis.UniversalClient

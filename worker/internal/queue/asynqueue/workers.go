@@ -8,12 +8,12 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// errNoWorker is the result of a task that finds all workers busy when the consumer stops.
+// errNoWorker is the result of a task for which no worker is free when the consumer stops.
 var errNoWorker = errors.New("no free worker while the consumer stops")
 
-// workers is a pool of goroutines that run the handler, up to the maximum number of active tasks.
-// asynq starts a goroutine for each task, whose stack is copied each time it grows until the
-// provider call: 7 % of the worker's CPU time. The stacks of pooled goroutines have grown already.
+// workers is a pool of goroutines that run the handler, up to the maximum number of active tasks. asynq starts a goroutine for
+// each task, whose stack would be copied each time it grows until the provider call, which takes 7 % of the CPU time of the
+// worker. The stacks of pooled goroutines have grown already.
 type workers struct {
 	many  int
 	run   asynq.HandlerFunc
@@ -26,8 +26,8 @@ type workers struct {
 	stopped bool
 }
 
-// assigned is a task for a worker. done has a buffer for the result: its receiver may be gone,
-// since asynq abandons a task whose lease is lost.
+// assigned is a task for a worker. done has a buffer for the result, which is not received if asynq has abandoned the task
+// because its lease was lost.
 type assigned struct {
 	ctx  context.Context
 	task *asynq.Task
@@ -59,8 +59,8 @@ func (w *workers) work() {
 	}
 }
 
-// ProcessTask implements asynq.Handler: it returns when a worker has finished the task. It waits
-// for ctx only until a worker has taken the task.
+// ProcessTask implements asynq.Handler. It returns when a worker has finished the task; the end of ctx has an effect only until
+// a worker has taken it.
 func (w *workers) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	t := assigned{ctx: ctx, task: task, done: make(chan error, 1)}
 	select {
@@ -72,15 +72,15 @@ func (w *workers) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	select {
 	case w.tasks <- t:
 		return <-t.done
-	case <-ctx.Done(): // asynq has abandoned the task: another worker process will get it
+	case <-ctx.Done(): // asynq has abandoned the task: another worker process will receive it
 		return context.Cause(ctx)
 	case <-w.over:
 		return errNoWorker
 	}
 }
 
-// stop waits until each worker has finished its task, including tasks that asynq has abandoned: a
-// process that was frozen for longer than the lease still has to record SES's answer.
+// stop waits until each worker has finished its task, including tasks that asynq has abandoned: a process that was frozen for
+// longer than the lease must still record the answer of SES.
 func (w *workers) stop() {
 	w.mu.Lock()
 	w.stopped = true
