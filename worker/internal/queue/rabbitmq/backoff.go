@@ -11,7 +11,7 @@ const (
 	lastBackoff  = 60 * time.Second
 )
 
-// dlqBackoff is the wait of a DLQ's consumer after a batch without any success.
+// dlqBackoff is the wait of the consumer of a DLQ after a batch without any success.
 type dlqBackoff struct {
 	mu   sync.Mutex
 	last time.Duration

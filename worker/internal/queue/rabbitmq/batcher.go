@@ -7,8 +7,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// batcher builds batches from the deliveries of one channel, one batch at a time, so that two
-// takers do not share the tasks of one full batch.
+// batcher builds batches from the deliveries of one channel, one batch at a time, so that two goroutines do not share the tasks
+// of one full batch.
 type batcher struct {
 	deliveries <-chan amqp.Delivery
 	activity   *activity
@@ -17,9 +17,8 @@ type batcher struct {
 	wait       time.Duration
 }
 
-// next waits for a first delivery, and then for more until the batch is full or the wait is over.
-// It returns nil when ctx or the channel ends; tasks taken until then return to the queue with the
-// channel.
+// next waits for a first delivery, and then for more until the batch is full or the wait is over. It returns nil when ctx or
+// the channel ends; deliveries received until then return to the queue with the channel.
 func (t *batcher) next(ctx context.Context) []amqp.Delivery {
 	select {
 	case t.turn <- struct{}{}:
@@ -45,7 +44,7 @@ func (t *batcher) next(ctx context.Context) []amqp.Delivery {
 	return batch
 }
 
-// fill adds to a batch that has its first delivery.
+// fill adds deliveries to a batch that has its first one.
 func (t *batcher) fill(ctx context.Context, batch []amqp.Delivery) []amqp.Delivery {
 	timer := time.NewTimer(t.wait)
 	defer timer.Stop()

@@ -1,9 +1,8 @@
-// Package rabbitmq carries mailing jobs and recipients over RabbitMQ, but no single emails. Only
-// the main packages of dispatcher and worker refer to it.
+// Package rabbitmq carries mailing jobs and recipients over RabbitMQ, but no single emails. Only the main packages of
+// dispatcher and worker refer to it.
 //
-// A message is published after its row is committed in Postgres, and carries ids only. Every step
-// is confirmed before the previous one is acknowledged: a message may be delivered twice, but is
-// never lost.
+// A message is published after its row is committed in Postgres, and contains ids only. The broker confirms each step before
+// the previous one is acknowledged: a message may be delivered twice, but is never lost.
 package rabbitmq
 
 import (
@@ -19,8 +18,8 @@ import (
 )
 
 const (
-	// declareTime bounds the declaration of all topologies: some twenty round trips, and at the
-	// first start each queue is created on disk.
+	// declareTime bounds the declaration of all topologies: some twenty round trips, and at the first start each queue is
+	// created on disk.
 	declareTime = 15 * time.Second
 	// callTime bounds any other synchronous call.
 	callTime = 2 * time.Second
@@ -32,7 +31,7 @@ type Conn struct{ nodes []node }
 
 // node is one address of the broker.
 type node struct {
-	url     string // names this node only
+	url     string // with this node as the only host
 	address string // host:port, for errors and logs
 }
 
@@ -47,7 +46,7 @@ func ParseURL(text string) (Conn, error) {
 	for _, one := range urls {
 		uri, err := amqp.ParseURI(one)
 		if parsed, _ := url.Parse(one); err != nil || len(urls) > 1 && parsed.Hostname() == "" {
-			// The library's error quotes what may be a part of the password.
+			// The error of the library may contain a part of the password.
 			return Conn{}, errors.New("read RabbitMQ URL: want amqp://user:password@host:5672/vhost, " +
 				"or several host:port with commas between them; special characters in a password must be percent-encoded")
 		}

@@ -19,8 +19,8 @@ type ConsumerConfig struct {
 	Log      *slog.Logger
 	Conn     Conn
 	Topology Topology
-	// Queue is the name of the pipeline's main queue or of its DLQ. On the DLQ, failed tasks stay:
-	// they are redelivered after 1 s, then 2, up to 60 while nothing succeeds.
+	// Queue is the name of the pipeline's main queue or of its DLQ. Failed tasks stay on the DLQ: they are redelivered after a
+	// wait that doubles from 1 s up to 60 s while no task succeeds.
 	Queue   string
 	Handler queue.BatchHandler
 	// Concurrency is the number of concurrent batches (at least 1).
@@ -34,11 +34,11 @@ type ConsumerConfig struct {
 	Prefetch int
 }
 
-// Consumer passes the tasks of one queue to a handler in batches. It is a service.Service: it
-// starts also while RabbitMQ is down and connects later.
+// Consumer passes the tasks of one queue to a handler in batches. It is a service.Service: it also starts while RabbitMQ is
+// down, and connects later.
 //
-// A task is acknowledged when the handler has completed it, or when the broker has confirmed its
-// copy on the next queue. A crash in between delivers it twice; none is lost.
+// A task is acknowledged when the handler has completed it, or when the broker has confirmed its copy on the next queue. After
+// a crash in between it is delivered twice; none is lost.
 type Consumer struct {
 	log    *slog.Logger
 	config ConsumerConfig
@@ -82,9 +82,8 @@ func (c *Consumer) Start(context.Context, func(error)) error {
 	return nil
 }
 
-// Stop stops consuming, cancels the handler's context, waits until running batches are completed
-// and acknowledged, and closes the connections. Other tasks return to the queue. If ctx ends first,
-// so do the running batches' connections.
+// Stop stops consuming, cancels the handler's context, waits until running batches are completed and acknowledged, and closes
+// the connections. Other tasks return to the queue. If ctx ends first, Stop closes the connections of the running batches too.
 func (c *Consumer) Stop(ctx context.Context) error {
 	c.stop()
 	select {
@@ -117,7 +116,7 @@ func (c *Consumer) run() {
 	for c.stopping.Err() == nil {
 		s, err := c.conn.session(c.stopping)
 		if err != nil {
-			continue // logged by the connection, which waits before it dials again
+			continue // logged by the reconnector, which waits before it dials again
 		}
 		if err := c.work(s); err != nil && c.stopping.Err() == nil && err.Error() != logged {
 			logged = err.Error()
@@ -183,8 +182,8 @@ func (c *Consumer) take(s *session) (renew bool, err error) {
 	return p.renewed.Load() && s.alive() && c.stopping.Err() == nil, nil
 }
 
-// logEnd logs a channel that the broker has ended. The end of a connection is logged by the
-// reconnector, and our own close is not logged.
+// logEnd logs that the broker has cancelled the consumer or closed the channel. The reconnector logs the end of a connection,
+// and a close by this process is not logged.
 func (c *Consumer) logEnd(s *session, cancels <-chan string, closes <-chan *amqp.Error) {
 	select {
 	case _, taken := <-cancels:

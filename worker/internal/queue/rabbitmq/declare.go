@@ -10,8 +10,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// deliveryLimit is how often a message may return from consumers that died, before the broker
-// assumes that it is the cause and moves it to the DLQ.
+// deliveryLimit is how often a message may return from consumers that died, before the broker assumes that the message is the
+// cause and moves it to the DLQ.
 const deliveryLimit = 20
 
 // Mismatch is a part of the topology that could not be declared: it exists with other arguments, or
@@ -66,14 +66,13 @@ func (t Topology) parts(unlimited any) []part {
 	return parts
 }
 
-// quorum is a replicated queue that refuses messages it cannot accept by a negative confirm.
+// quorum returns the arguments of a replicated queue that refuses messages it cannot accept by a negative confirm.
 func quorum() amqp.Table {
 	return amqp.Table{"x-queue-type": "quorum", "x-overflow": "reject-publish"}
 }
 
-// deadLetters is a queue whose dead letters go to another queue. With at-least-once the broker
-// keeps a message until that queue has confirmed it; by default it forwards the message without a
-// confirm.
+// deadLetters returns the arguments of a queue whose dead letters go to another queue. With at-least-once the broker keeps a
+// message until that queue has confirmed it; by default it forwards the message without a confirm.
 func deadLetters(to Queue) amqp.Table {
 	arguments := quorum()
 	arguments["x-dead-letter-exchange"] = to.Exchange
@@ -82,8 +81,7 @@ func deadLetters(to Queue) amqp.Table {
 	return arguments
 }
 
-// declare declares everything missing. A refusal ends only the channel it occurred on: the next
-// parts are declared on a new one.
+// declare declares all missing parts. After a refusal, which closes the channel, the next parts are declared on a new one.
 func (s *session) declare(topologies []Topology) (mismatches []Mismatch, err error) {
 	err = s.withTimeout(declareTime, func() error {
 		var channel *amqp.Channel
@@ -119,9 +117,9 @@ func (s *session) parts(topologies []Topology) []part {
 	return all
 }
 
-// unlimited returns the delivery-limit argument for "no limit". From RabbitMQ 4.0 on, the default
-// of a quorum queue is 20, after which a DLQ would drop messages, and -1 disables it. Before, no
-// argument meant no limit, and -1 was a limit exceeded by the first return.
+// unlimited returns the delivery-limit argument for "no limit". From RabbitMQ 4.0 on, the default of a quorum queue is 20,
+// after which a DLQ would drop messages, and -1 disables the limit. In earlier versions there is no limit without the argument,
+// and -1 is a limit that the first return exceeds.
 func unlimited(version any) any {
 	text, _ := version.(string)
 	major, _, _ := strings.Cut(text, ".")

@@ -24,15 +24,15 @@ func (d *depth) added() {
 	d.published++
 }
 
-// known returns the last measurement plus the messages published since, and whether it is fresh.
+// known returns the last measurement plus the messages published since, and whether the measurement is fresh.
 func (d *depth) known() (n int, fresh bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.count + d.published - d.base, time.Since(d.at) < depthLife
 }
 
-// mark returns the number of published messages before a measurement: those published during it may
-// be counted twice, but not missed.
+// mark returns the number of published messages before a measurement: messages published during it may be counted twice, but
+// are not missed.
 func (d *depth) mark() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,28 +13,27 @@ import (
 )
 
 const (
-	// heartbeat is the requested interval: each side sends a frame every half of it. We give a
-	// connection up after 1.5 intervals of silence; the broker does after one to two, and requeues
-	// unacknowledged messages. RabbitMQ's manual recommends 5 to 20 s. ?heartbeat= in the URL
-	// overrides it.
+	// heartbeat is the requested interval: each side sends a frame every half of it. The client closes a connection after 1.5
+	// intervals without a frame. The broker does so after one to two, and requeues unacknowledged messages. The manual of
+	// RabbitMQ recommends 5 to 20 s. ?heartbeat= in the URL overrides it.
 	heartbeat = 5 * time.Second
 	// dialTime bounds connecting to one node, including the TLS and AMQP handshakes.
 	dialTime = 5 * time.Second
-	// headStart is how long a node may take before the next one is dialed in parallel: a frozen
-	// node costs a second, and a slow one still has dialTime.
+	// headStart is how long a node may take before the next one is dialed in parallel: a frozen node delays the connection by a
+	// second, and a slow node still has dialTime.
 	headStart = time.Second
 	// writeTime bounds one write to the socket. Otherwise a broker that does not read would block
 	// the writer.
 	writeTime = 5 * time.Second
 )
 
-// dialer connects to one of the broker's nodes. It must not be used concurrently.
+// dialer connects to one of the nodes of the broker. It must not be used concurrently.
 type dialer struct {
 	name  string // of the connection, as listed by the broker
 	nodes []node // the next dial starts with the first
 }
 
-// newDialer shuffles the nodes, so that connections spread over them.
+// newDialer shuffles the nodes, so that the connections are distributed over them.
 func newDialer(c Conn, name string) *dialer {
 	d := &dialer{name: name, nodes: slices.Clone(c.nodes)}
 	rand.Shuffle(len(d.nodes), func(i, j int) { d.nodes[i], d.nodes[j] = d.nodes[j], d.nodes[i] })
@@ -50,8 +49,8 @@ type dialed struct {
 	err     error
 }
 
-// dial connects to the first node that answers. The next dial starts with the following node: a
-// lost connection mostly means that its node was lost.
+// dial connects to the first node that answers. The next dial starts with the following node, because a lost connection usually
+// means that its node was lost.
 func (d *dialer) dial(ctx context.Context) (dialed, error) {
 	if len(d.nodes) == 0 {
 		return dialed{}, errors.New("connect to rabbitmq: no address")
@@ -91,10 +90,10 @@ func discard(results <-chan dialed, n int) {
 	}
 }
 
-// dialNode connects to node i. It may still run when dial has returned and changed d.nodes.
+// dialNode connects to node i. It may still run after dial has returned and changed d.nodes.
 //
-// The library's own recovery stays off: after it has reconnected, an acknowledgement of an earlier
-// message acknowledges another one, which is then lost.
+// The library's own recovery is off: after it has reconnected, an acknowledgement of an earlier message acknowledges another
+// one, which is then lost.
 func (d *dialer) dialNode(ctx context.Context, i int, n node) dialed {
 	r := dialed{node: i, address: n.address}
 	giveUp := func() bool { return true }

@@ -16,8 +16,8 @@ type QueueState struct {
 	Consumers int
 }
 
-// Inspector measures the queues of some pipelines. Its connection does not publish, so that it also
-// works while the broker blocks publishers. It declares nothing.
+// Inspector measures the queues of some pipelines. Its connection does not publish, so it also works while the broker blocks
+// publishers. It declares nothing.
 type Inspector struct {
 	conn    *reconnector
 	queues  []string
@@ -52,7 +52,7 @@ func (i *Inspector) Close() error {
 	return nil
 }
 
-// look shares one measurement among concurrent callers with the same question.
+// look shares one measurement among concurrent calls for the same queues.
 func (i *Inspector) look(ctx context.Context, question string, queues []string) (map[string]QueueState, error) {
 	session, err := i.conn.session(ctx)
 	if err != nil {

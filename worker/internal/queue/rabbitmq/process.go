@@ -68,7 +68,7 @@ var errNoResult = errors.New("the handler returned no result")
 func (c *Consumer) task(d amqp.Delivery) queue.Task {
 	retried := retries(d.Headers)
 	trace, _ := d.Headers[headerTrace].(string)
-	_, republished := d.Headers[headerReason] // by route, as a new message
+	_, republished := d.Headers[headerReason] // route sets it in the new message
 	return queue.Task{
 		ID: d.MessageId, Queue: c.config.Queue, Payload: d.Body, Retried: retried, Traceparent: trace, Redelivered: d.Redelivered || republished,
 		LastTry: !c.dlq && retried >= c.config.Topology.MaxRetries,
@@ -95,8 +95,8 @@ func (c *Consumer) handle(tasks []queue.Task) (answers []error) {
 	return c.config.Handler(ctx, tasks)
 }
 
-// report logs the internal errors of a batch in one line: they mostly have one cause. Delays and
-// permanent failures are logged by the handler.
+// report logs the internal errors of a batch in one line, because they usually have one cause. The handler logs delays and
+// permanent failures.
 func (c *Consumer) report(failed []result) {
 	var faults []result
 	for _, v := range failed {
@@ -115,7 +115,7 @@ func (c *Consumer) report(failed []result) {
 	}
 }
 
-// acknowledge acknowledges tasks. If their connection has ended, they will be redelivered.
+// acknowledge acknowledges tasks. If their connection has ended, the broker redelivers them.
 func (c *Consumer) acknowledge(done []amqp.Delivery) {
 	for i, d := range done {
 		if err := d.Ack(false); err != nil {
@@ -125,7 +125,7 @@ func (c *Consumer) acknowledge(done []amqp.Delivery) {
 	}
 }
 
-// moveOn publishes tasks to their next queues and acknowledges them here.
+// moveOn publishes tasks to their next queues and acknowledges them on this one.
 func (c *Consumer) moveOn(s *session, failed []result) {
 	passed := make([]bool, len(failed))
 	var next atomic.Int64
@@ -152,9 +152,9 @@ func (c *Consumer) moveOn(s *session, failed []result) {
 	c.acknowledge(done)
 }
 
-// republish retries until the broker has confirmed. It gives up when the connection of the delivery
-// has ended or the consumer stops: the task then returns to the queue. Returning it earlier would
-// redeliver it at once, and the delivery limit is for tasks that kill their consumers.
+// republish retries until the broker has confirmed the message. It gives up when the connection of the delivery has ended or
+// the consumer stops: the task then returns to the queue. A task that is returned earlier would be redelivered immediately, and
+// count for the delivery limit, which is for tasks that kill their consumers.
 func (c *Consumer) republish(s *session, to Queue, message amqp.Publishing, logOnce *sync.Once) bool {
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		ctx, cancel := context.WithTimeout(context.Background(), republishTime)
@@ -188,7 +188,7 @@ func (c *Consumer) keep(s *session, failed []result, success bool) {
 	}
 }
 
-// pause returns false if waiting is futile: the connection has ended, or the consumer is stopping.
+// pause waits, and returns false if the connection ends or the consumer stops meanwhile.
 func (c *Consumer) pause(s *session, d time.Duration) bool {
 	ctx, cancel := context.WithCancel(c.stopping)
 	defer cancel()

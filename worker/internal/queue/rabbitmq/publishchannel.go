@@ -17,9 +17,9 @@ var (
 	errNoConfirm  = errors.New("no confirm from rabbitmq")
 )
 
-// confirmTime is how long a channel may confirm no written message before it is closed. A channel
-// that was opened while a queue had no leader may never confirm, although its connection responds;
-// a new one finds the new leader. A broker whose memory is full reports that earlier.
+// confirmTime is how long a channel may have unconfirmed messages without any confirm before it is closed. A channel that was
+// opened while a queue had no leader may never confirm, although its connection responds; a new channel finds the new leader. A
+// broker whose memory is full reports that earlier.
 const confirmTime = 4 * time.Second
 
 // publishChannel is one channel for publishing. Many goroutines publish on it concurrently, and
@@ -37,7 +37,7 @@ type publishChannel struct {
 
 	mu       sync.Mutex
 	inFlight map[string][]*publication // by message id
-	silent   time.Time                 // when the first message was written since the last confirm, or since no message was in flight
+	silent   time.Time                 // when the first message was added since the last confirm, or since no message was in flight
 }
 
 // publication is one message in flight.
@@ -65,7 +65,7 @@ func newPublishChannel(s *session) (*publishChannel, error) {
 	}
 	o.ctx, o.end = context.WithCancelCause(context.Background())
 	closes := channel.NotifyClose(make(chan *amqp.Error, 1))
-	// Unbuffered: when the library continues with the confirm, the return has been received.
+	// Unbuffered: when the library processes the confirm, the return has been received.
 	returns := channel.NotifyReturn(make(chan amqp.Return))
 	if err := channel.Confirm(false); err != nil {
 		o.end(errClosed)
@@ -84,8 +84,7 @@ func newPublishChannel(s *session) (*publishChannel, error) {
 
 func (o *publishChannel) alive() bool { return o.ctx.Err() == nil }
 
-// write passes the messages to the library one after the other: a blocked socket blocks this
-// goroutine, but no publisher.
+// write passes the messages to the library one after the other: a blocked socket blocks this goroutine, but no publisher.
 func (o *publishChannel) write() {
 	for {
 		select {
@@ -118,9 +117,8 @@ func (o *publishChannel) sortReturns(returns <-chan amqp.Return) {
 	}
 }
 
-// wasReturned reports after a confirm whether the message was returned: an unroutable message is
-// returned and then confirmed. The return was received before the confirm, so once sortReturns
-// receives something else it has marked the message.
+// wasReturned reports, after a confirm, whether the message was returned: the broker returns an unroutable message and then
+// confirms it. The return is received before the confirm, so sortReturns has marked the message when it receives from marked.
 func (o *publishChannel) wasReturned(p *publication) bool {
 	done := make(chan struct{})
 	select {
@@ -133,8 +131,8 @@ func (o *publishChannel) wasReturned(p *publication) bool {
 	return p.returned
 }
 
-// publish returns nil when the broker has stored the message on a queue. After an error it may be
-// stored too, unless the error is queue.ErrNotPublished.
+// publish returns nil when the broker has stored the message on a queue. After an error the message may be stored too, unless
+// the error wraps queue.ErrNotPublished.
 func (o *publishChannel) publish(ctx context.Context, to Queue, message amqp.Publishing) error {
 	if ctx.Err() != nil {
 		return unsent(o.lateness(ctx))
@@ -181,8 +179,8 @@ func (o *publishChannel) publish(ctx context.Context, to Queue, message amqp.Pub
 	return nil
 }
 
-// giveUp closes a channel without confirms. Other messages waiting on it get an error and are
-// published again.
+// giveUp closes a channel that confirms nothing. Other messages that wait on it get an error, and their callers publish them
+// again.
 func (o *publishChannel) giveUp() {
 	o.mu.Lock()
 	silent := o.silent
@@ -194,8 +192,8 @@ func (o *publishChannel) giveUp() {
 	go func() { _ = o.session.withTimeout(callTime, o.channel.Close) }()
 }
 
-// awaitLifted delays messages while the broker accepts none. A message written meanwhile would be
-// accepted after the alarm, and published twice if its caller has given up and retries.
+// awaitLifted delays messages while the broker accepts none. A message written meanwhile would be accepted after the alarm, and
+// published twice if its caller has given up and retries.
 func (o *publishChannel) awaitLifted(ctx context.Context) error {
 	for {
 		_, lifted := o.session.blocked()
@@ -212,7 +210,7 @@ func (o *publishChannel) awaitLifted(ctx context.Context) error {
 	}
 }
 
-// lateness is the error of a caller that has given up.
+// lateness returns the error of a caller whose context has ended.
 func (o *publishChannel) lateness(ctx context.Context) error {
 	if reason, _ := o.session.blocked(); reason != "" {
 		return fmt.Errorf("rabbitmq accepts no messages (%s): %w", reason, context.Cause(ctx))
@@ -240,6 +238,6 @@ func (o *publishChannel) forget(p *publication) {
 	}
 	delete(o.inFlight, id)
 	if len(o.inFlight) == 0 {
-		o.silent = time.Time{} // a late confirm of this message is not seen
+		o.silent = time.Time{} // no goroutine waits for a later confirm of this message
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // Headers of a task's message.
 const (
-	headerRetries = "x-retries"      // how often it was retried
+	headerRetries = "x-retries"      // how often the task was retried
 	headerReason  = "x-retry-reason" // the last error
 	headerTrace   = "traceparent"    // of the publishing span, if any
 )
@@ -26,9 +26,9 @@ type PublisherConfig struct {
 	Topologies []Topology
 }
 
-// Publisher publishes tasks to the main queues of its pipelines. It implements queue.Publisher,
-// with one difference: RabbitMQ has no task ids, so that a task published again is queued twice,
-// and Publish never returns Busy.
+// Publisher publishes tasks to the main queues of its pipelines. It implements queue.Publisher with these differences: RabbitMQ
+// has no task ids, so a task that is published again is queued twice, and Publish always returns Queued; Reserve reserves no
+// room.
 type Publisher struct {
 	sender    *sender
 	inspector *Inspector
@@ -78,9 +78,8 @@ func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed,
 	return queue.Queued, nil
 }
 
-// Reserve implements queue.Publisher, except that unacknowledged tasks are not counted and that
-// publishers do not share the window. The depth is measured at most every 100 ms; messages
-// published since are added.
+// Reserve implements queue.Publisher, but does not count unacknowledged tasks, and publishers do not share the window. The
+// depth is measured at most every 100 ms; messages published since are added.
 func (p *Publisher) Reserve(ctx context.Context, name string, window, most int) (queue.Room, error) {
 	depth, err := p.depth(ctx, name)
 	if err != nil {
@@ -89,7 +88,7 @@ func (p *Publisher) Reserve(ctx context.Context, name string, window, most int) 
 	return queue.Room{Depth: depth, Granted: max(0, min(most, window-depth))}, nil
 }
 
-// Release implements queue.Publisher. Reserve keeps no reservation.
+// Release implements queue.Publisher. It does nothing, because Reserve keeps no reservation.
 func (p *Publisher) Release(context.Context, string) error { return nil }
 
 func (p *Publisher) depth(ctx context.Context, name string) (int, error) {
@@ -120,7 +119,7 @@ func (p *Publisher) Ping(ctx context.Context) error {
 	return p.inspector.Ping(ctx)
 }
 
-// Status is the state of the publishing connection. It is made with the first task.
+// Status returns the state of the publishing connection, which the first task opens.
 func (p *Publisher) Status() Status { return p.sender.conn.status() }
 
 // Close closes the connections. Pending publishes get an error.

@@ -62,8 +62,8 @@ func NewQueueMetrics(p QueueMetricsParams) *QueueMetrics {
 	return c
 }
 
-// runOnce does not log a broker outage: the publishers do. The sizes then stay unchanged, and the
-// number of consumers is 0.
+// runOnce does not log a broker outage, because the publishers do. During an outage the sizes do not change, and the number of
+// consumers is 0.
 func (c *QueueMetrics) runOnce(ctx context.Context) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, metricsInterval)
 	defer cancel()

@@ -12,8 +12,8 @@ import (
 	"email-gateway/shared/service"
 )
 
-// Waits before dialing again, doubled after each failure. A connection that lasted for stable
-// counts as a success; a shorter one counts as a failure.
+// Waits before dialing again, doubled after each failure. A connection counts as a success if it lasted for at least stable,
+// and as a failure otherwise.
 const (
 	firstWait = 100 * time.Millisecond
 	lastWait  = 5 * time.Second
@@ -47,9 +47,8 @@ func newReconnector(log *slog.Logger, conn Conn, name string, topologies ...Topo
 	return r
 }
 
-// session returns the connection, and dials if there is none. A caller with a deadline never fails
-// without a dial during its wait: the pause after a failure takes at most half of the remaining
-// time.
+// session returns the connection, and dials if there is none. For a caller with a deadline, the pause after a failure takes at
+// most half of the remaining time, so that it never fails without a dial.
 func (r *reconnector) session(ctx context.Context) (*session, error) {
 	s, wait := r.currentSession()
 	if s != nil {
@@ -84,8 +83,8 @@ func (r *reconnector) currentSession() (*session, time.Duration) {
 	return nil, time.Until(r.next)
 }
 
-// dial runs once at a time. Callers that waited for another caller's dial share its result,
-// including a failure up to firstWait/2 old.
+// dial runs once at a time. Callers that waited for the dial of another caller share its result, including a failure that is at
+// most firstWait/2 old.
 func (r *reconnector) dial() (*session, error) {
 	r.mu.Lock()
 	current, failure, failed := r.current, r.failure, r.failed
@@ -133,7 +132,7 @@ func (r *reconnector) open() (*session, []Mismatch, error) {
 	return s, mismatches, nil
 }
 
-// redeclare declares what has disappeared while the connection was alive.
+// redeclare declares the parts that have disappeared while the connection was alive.
 func (r *reconnector) redeclare(s *session) error {
 	mismatches, err := s.declare(r.topologies)
 	if err != nil {

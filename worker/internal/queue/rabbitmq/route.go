@@ -15,11 +15,10 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// maxReason bounds the reason header in bytes: all headers share one frame, and operators read it
-// in a table.
+// maxReason bounds the reason header in bytes: all headers share one frame, and operators read the reason in a table.
 const maxReason = 500
 
-// route returns the next queue of a failed task of the main queue, and its message.
+// route returns the next queue of a failed task of the main queue, and the message for it.
 func route(t Topology, v result) (Queue, amqp.Publishing) {
 	var (
 		later   *queue.RetryLater
@@ -60,8 +59,8 @@ func route(t Topology, v result) (Queue, amqp.Publishing) {
 	}
 }
 
-// brokersOwn reports whether the broker itself sets the header. Such headers belong to the old
-// message and would grow with every retry.
+// brokersOwn reports whether the broker itself sets the header. Such headers describe the old message and would grow with every
+// retry.
 func brokersOwn(name string) bool {
 	return name == "x-death" || name == "x-delivery-count" || name == "x-acquired-count" ||
 		strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")

@@ -12,8 +12,8 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// sender publishes on its own connection: while the broker's memory is full it does not read from
-// connections that publish, neither calls nor acknowledgements.
+// sender publishes on a separate connection: while its memory is full, the broker does not read from connections that publish,
+// neither calls nor acknowledgements.
 type sender struct {
 	conn    *reconnector
 	opening singleflight.Group
@@ -25,8 +25,8 @@ type sender struct {
 
 func newSender(l *reconnector) *sender { return &sender{conn: l} }
 
-// send publishes a message and waits for the broker's confirm, or until ctx ends. After an error it
-// may or may not be queued, unless the error is queue.ErrNotPublished.
+// send publishes a message and waits for the confirm of the broker, or until ctx ends. After an error the message may or may
+// not be queued, unless the error wraps queue.ErrNotPublished.
 func (s *sender) send(ctx context.Context, to Queue, message amqp.Publishing) error {
 	o, err := s.channel(ctx)
 	if err == nil {
@@ -46,8 +46,7 @@ func (s *sender) send(ctx context.Context, to Queue, message amqp.Publishing) er
 // unsent marks the error of a message of which nothing was written to the connection.
 func unsent(err error) error { return fmt.Errorf("%w: %w", queue.ErrNotPublished, err) }
 
-// miss records that a part of the topology is missing: it is declared again before the next
-// message.
+// miss records that a part of the topology is missing. It is declared again before the next message.
 func (s *sender) miss() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,12 +75,12 @@ func (s *sender) channel(ctx context.Context) (*publishChannel, error) {
 	}
 }
 
-// open runs once at a time. A channel that ended while its connection lives means that an exchange
-// is missing.
+// open runs once at a time. If a channel has ended and its connection has not, an exchange is probably missing: the topology is
+// declared again.
 func (s *sender) open(session *session) (*publishChannel, error) {
 	s.mu.Lock()
 	o, stale := s.out, s.stale
-	s.stale = false // what is missed from here on is declared the next time
+	s.stale = false // parts reported from now on are declared the next time
 	s.mu.Unlock()
 	ours := o != nil && o.session == session
 	if stale || ours && !o.alive() {

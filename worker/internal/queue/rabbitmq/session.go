@@ -41,8 +41,8 @@ func newSession(d dialed) *session {
 
 func (s *session) alive() bool { return s.ctx.Err() == nil }
 
-// watch receives the broker's notifications about the connection until it ends. The library blocks
-// until they are received.
+// watch receives the notifications of the broker about the connection until it ends. The library blocks until they are
+// received.
 func (s *session) watch(log *slog.Logger) {
 	closes := s.conn.NotifyClose(make(chan *amqp.Error, 1))
 	blocks := s.conn.NotifyBlocked(make(chan amqp.Blocking, 1))

@@ -21,12 +21,11 @@ const (
 	recipientsRetry10 = "recipients_retry_10s" // named after the default TTL
 )
 
-// Topology is one pipeline on the broker: a main queue, the retry queues, and the dead-letter
-// queue. Publisher and consumer know nothing else about a pipeline.
+// Topology is one pipeline on the broker: a main queue, the retry queues, and the dead-letter queue. Publisher and Consumer use
+// no other data about a pipeline.
 //
-// The broker itself moves a task back to the main queue when its wait is over. The main queue's own
-// dead letters, which are only tasks that repeatedly kill their consumers, go to the DLQ: a queue
-// has one target for dead letters.
+// The broker itself moves a task from a retry queue to the main queue when its wait is over. A queue has only one target for
+// dead letters. For the main queue it is the DLQ, which receives tasks that repeatedly kill their consumers.
 type Topology struct {
 	Exchanges []Exchange
 	Main      Queue
@@ -46,19 +45,19 @@ type Exchange struct {
 // Queue is durable, replicated, and reached through an exchange.
 type Queue struct {
 	Name string
-	// Messages for this queue are published to Exchange with Key. The exchange "" is the default
-	// exchange, whose keys are queue names; to any other one the queue is bound.
+	// Messages for this queue are published to Exchange with Key. The exchange "" is the default exchange, whose keys are queue
+	// names; the queue is bound to any other exchange.
 	Exchange, Key string
 	// TTL is how long a message waits in a retry queue.
 	TTL time.Duration
 }
 
-// direct is a queue that is addressed by its name.
+// direct returns a queue that is addressed by its name.
 func direct(name string, ttl time.Duration) Queue {
 	return Queue{Name: name, Key: name, TTL: ttl}
 }
 
-// Mailing is the pipeline of mailing jobs: tried at once, after 10 s and after 30 s.
+// Mailing returns the pipeline of mailing jobs: tried immediately, after 10 s and after another 30 s.
 func Mailing() Topology {
 	return Topology{
 		Exchanges:  []Exchange{{mailingExchange, "topic"}},
@@ -69,8 +68,8 @@ func Mailing() Topology {
 	}
 }
 
-// Recipients is the pipeline of recipient imports: tried at once, then maxRetries times after a
-// wait of retryTTL (in whole milliseconds).
+// Recipients returns the pipeline of recipient imports: tried immediately, then maxRetries times after a wait of retryTTL each
+// (in whole milliseconds).
 func Recipients(retryTTL time.Duration, maxRetries int) Topology {
 	return Topology{
 		Exchanges: []Exchange{{recipientsMain, "direct"}, {recipientsRetry, "direct"}, {recipientsDLX, "direct"}},
@@ -83,7 +82,7 @@ func Recipients(retryTTL time.Duration, maxRetries int) Topology {
 	}
 }
 
-// WithPrefix returns the same pipeline with prefixed names, so that tests share one virtual host.
+// WithPrefix returns the same pipeline with prefixed names, so that tests can share one virtual host.
 func (t Topology) WithPrefix(prefix string) Topology {
 	t.Exchanges = slices.Clone(t.Exchanges)
 	for i := range t.Exchanges {
@@ -112,7 +111,7 @@ func (t Topology) Queues() []Queue {
 	return slices.Concat([]Queue{t.Main}, t.Retries, []Queue{t.DLQ})
 }
 
-// retry returns the wait queue of a task that was retried retried times before.
+// retry returns the retry queue of a task that was retried retried times before.
 func (t Topology) retry(retried int) Queue {
 	return t.Retries[min(retried, len(t.Retries)-1)]
 }

@@ -15,7 +15,7 @@ const renewal = 30 * time.Second
 
 // activity counts a consumer's batches on one channel.
 type activity struct {
-	begun   atomic.Int64 // total batches
+	begun   atomic.Int64 // all batches so far
 	inHand  atomic.Int64 // batches being filled or processed
 	renewed atomic.Bool
 }
@@ -23,10 +23,9 @@ type activity struct {
 func (p *activity) begin() { p.begun.Add(1); p.inHand.Add(1) }
 func (p *activity) end()   { p.inHand.Add(-1) }
 
-// watchdog closes the channel of a consumer that is idle for long, so that it is renewed. If a
-// replicated queue is deleted and declared again at once, RabbitMQ 3.10 neither cancels its
-// consumers nor forgets them: it drops the tasks it delivers to them and counts them as
-// unacknowledged until the channel ends. No query reveals this state.
+// watchdog closes the channel of a consumer that has been idle for renewal, so that it is renewed. If a replicated queue is
+// deleted and immediately declared again, RabbitMQ 3.10 neither cancels its consumers nor removes them: it drops the tasks it
+// delivers to them and counts them as unacknowledged until the channel ends. No query shows this state.
 func (c *Consumer) watchdog(ctx context.Context, s *session, channel *amqp.Channel, p *activity) {
 	for before := int64(0); service.Pause(ctx, c.renewal) == nil; {
 		now := p.begun.Load()
