@@ -7,8 +7,8 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// Traced returns a handler that makes a span per task, as a child of the span that published it.
-// With the zero Tracer it returns the handler itself.
+// Traced returns a handler that makes a span for each task, as a child of the span that published it. With the zero Tracer it
+// returns the handler itself.
 func Traced(tracer telemetry.Tracer, handle Handler) Handler {
 	if !tracer.On() {
 		return handle
@@ -60,8 +60,7 @@ func begin(ctx context.Context, tracer telemetry.Tracer, task Task) (context.Con
 	return ctx, span
 }
 
-// finish sets the span's status from the handler's result. The error text is omitted: it may quote
-// a provider.
+// finish sets the span's status from the handler's result. It omits the error text, which may contain text of a provider.
 func finish(span telemetry.Span, err error) {
 	var (
 		later *RetryLater

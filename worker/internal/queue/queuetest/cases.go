@@ -13,8 +13,7 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
-// early and late are the tolerance of a delayed task: brokers use whole seconds, and poll their
-// delayed tasks.
+// early and late are the tolerance for a delayed task: brokers use whole seconds, and poll their delayed tasks.
 const (
 	early = 750 * time.Millisecond
 	late  = 1500 * time.Millisecond
@@ -46,7 +45,7 @@ func oneTaskPerID(t *testing.T, b Broker) {
 	b.consume(t, tasks.handle)
 	tasks.next(t).answer <- nil
 	tasks.quiet(t)
-	b.publish(t, task) // completed: the queue has forgotten it
+	b.publish(t, task) // completed: the id can be published again
 	tasks.next(t).answer <- nil
 }
 
@@ -93,8 +92,8 @@ func depth(t *testing.T, b Broker) {
 	b.expectDepth(t, 1)
 }
 
-// room: a grant is what the window has left, it replaces the publisher's last one, and published
-// tasks count by themselves after Release.
+// room: a grant is the free room of the window and replaces the last grant of the publisher; after Release, published tasks
+// still count.
 func room(t *testing.T, b Broker) {
 	reserve := func(window, most, want int) {
 		t.Helper()

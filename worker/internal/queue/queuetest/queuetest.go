@@ -1,11 +1,9 @@
-// Package queuetest is the test suite for queue adapters. An adapter's test calls Run with its own
-// broker:
+// Package queuetest is the test suite for queue adapters. The test of an adapter calls Run with its own broker:
 //
 //	queuetest.Run(t, func(t *testing.T) queuetest.Broker { … })
 //
-// The suite checks what dispatcher and pipeline rely on: a queue holds an id at most once, a failed
-// task may be published again, a delay is accurate to a second, and no published task is lost while
-// the broker lives.
+// The suite checks the properties on which dispatcher and pipeline rely: a queue holds an id at most once, a failed task may be
+// published again, a delay is accurate to a second, and no published task is lost while the broker is running.
 package queuetest
 
 import (
@@ -25,8 +23,7 @@ import (
 // Broker is one adapter under test. Its queues are empty and not used by anything else.
 type Broker struct {
 	Publisher queue.Publisher
-	// Consume starts a consumer of all queues with a concurrency of several tasks. stop ends it as
-	// a stopping program does.
+	// Consume starts a consumer of all queues with a concurrency of several tasks. stop stops it as a program does.
 	Consume func(t *testing.T, handler queue.Handler) (stop func(ctx context.Context) error)
 
 	// Waiting counts the delayed tasks of the normal queue.
@@ -70,8 +67,7 @@ func Run(t *testing.T, start Start) {
 	t.Run("restart", func(t *testing.T) { restart(t, start(t)) })
 }
 
-// timeout is how long the suite waits for something that should happen soon. A broker's restart is
-// the slowest.
+// timeout is how long the suite waits for an expected event. The slowest is the restart of a broker.
 const timeout = 3 * time.Minute
 
 func newTask() queue.Task {
@@ -122,7 +118,7 @@ func (b Broker) expectDepth(t *testing.T, want int) {
 	})
 }
 
-// delivery is one call of a handler, which ends when it is answered.
+// delivery is one call of a handler, which returns when a result is sent to answer.
 type delivery struct {
 	task   queue.Task
 	at     time.Time
@@ -130,7 +126,7 @@ type delivery struct {
 	answer chan error
 }
 
-// deliveries passes each delivery to the test and returns the test's answer.
+// deliveries passes each delivery to the test and returns the test's result.
 type deliveries chan delivery
 
 func (d deliveries) handle(ctx context.Context, task queue.Task) error {
@@ -151,7 +147,7 @@ func (d deliveries) next(t *testing.T) delivery {
 	}
 }
 
-// quiet expects no delivery for longer than any pickup takes.
+// quiet expects that no task is delivered for 1.5 s, which is longer than any pickup takes.
 func (d deliveries) quiet(t *testing.T) {
 	t.Helper()
 	select {

@@ -1,5 +1,5 @@
-// Package rabbitmqtest gives a test a prefix of its own on the shared RabbitMQ, or a private server
-// that it may stop, kill and fill. Only tests use it.
+// Package rabbitmqtest provides a test with its own prefix on the shared RabbitMQ, or with a private server that it may stop,
+// kill and fill. Only tests use it.
 package rabbitmqtest
 
 import (
@@ -64,7 +64,7 @@ func Start(tb testing.TB) Server {
 	return Server{servertest.Start(tb, "rabbitmq")}
 }
 
-// FillMemory raises the server's memory alarm: it accepts no messages.
+// FillMemory raises the server's memory alarm, so that it accepts no messages.
 func (s Server) FillMemory() { s.RabbitMQCtl("set_vm_memory_high_watermark", "0.00001") }
 
 // FreeMemory clears the alarm.

@@ -1,5 +1,5 @@
-// Package redistest gives a test a prefix of its own on the shared Redis, or a private server that
-// it may stop, kill and freeze. Only tests use it.
+// Package redistest provides a test with its own prefix on the shared Redis, or with a private server that it may stop, kill
+// and freeze. Only tests use it.
 package redistest
 
 import (

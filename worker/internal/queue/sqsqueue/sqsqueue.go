@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// batchSize is the largest that SQS allows.
+	// batchSize is the maximum that SQS allows.
 	batchSize = 10
 	// connectTimeout bounds dialing, and separately the TLS handshake.
 	connectTimeout = 3 * time.Second
@@ -49,7 +49,7 @@ var host = regexp.MustCompile(`^sqs(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.com(?
 func New(ctx context.Context, queueURL, region string) (*Queue, error) {
 	u, err := url.Parse(queueURL)
 	if err != nil || u.Host == "" {
-		return nil, errors.New("configure sqs: the queue's URL is not valid") // the error would repeat the URL
+		return nil, errors.New("configure sqs: the queue's URL is not valid") // the error of net/url contains the URL
 	}
 	if found := host.FindStringSubmatch(u.Hostname()); found != nil {
 		region = found[1]
@@ -57,7 +57,7 @@ func New(ctx context.Context, queueURL, region string) (*Queue, error) {
 	endpoint := u.Scheme + "://" + u.Host
 	load := []func(*config.LoadOptions) error{
 		config.WithRegion(region),
-		// The SDK's logger writes to stderr, bypassing ours.
+		// The logger of the SDK would write to stderr instead of the program's log.
 		config.WithLogger(logging.Nop{}),
 	}
 	fixed, err := awsaccess.EmulatorCredentials(endpoint)
@@ -73,15 +73,14 @@ func New(ctx context.Context, queueURL, region string) (*Queue, error) {
 	}
 	client := sqs.NewFromConfig(loaded, func(o *sqs.Options) {
 		o.HTTPClient = httpClient(loaded.HTTPClient)
-		// The reader retries with its own pauses. AWS_MAX_ATTEMPTS would wrap the retryer again.
+		// The reader retries with its own pauses. With AWS_MAX_ATTEMPTS set, the SDK would wrap the retryer.
 		o.Retryer, o.RetryMaxAttempts = aws.NopRetryer{}, 0
 		o.BaseEndpoint = aws.String(endpoint)
 	})
 	return &Queue{client: client, url: queueURL}, nil
 }
 
-// httpClient is based on the client the SDK was configured with, because that one trusts the
-// certificates of AWS_CA_BUNDLE.
+// httpClient is based on the client with which the SDK was configured, because that trusts the certificates of AWS_CA_BUNDLE.
 func httpClient(configured aws.HTTPClient) aws.HTTPClient {
 	base, ok := configured.(*awshttp.BuildableClient)
 	if !ok {
@@ -123,7 +122,7 @@ func (q *Queue) Delete(ctx context.Context, messages []feedback.Message) error {
 	if err != nil {
 		return fmt.Errorf("delete messages: %w", err)
 	}
-	// A receipt whose visibility timeout has ended may be refused; the message comes again.
+	// SQS may refuse a receipt whose visibility timeout has ended; the message is then delivered again.
 	for _, failed := range output.Failed {
 		if !failed.SenderFault {
 			return fmt.Errorf("delete messages: %s", aws.ToString(failed.Code))
