@@ -11,13 +11,13 @@ import (
 	"email-gateway/worker/internal/queue/rabbitmq"
 )
 
-// bulk has the resources for bulk jobs only.
+// bulk has the resources that only bulk jobs need.
 type bulk struct {
 	publisher    *rabbitmq.Publisher
 	queueMetrics *rabbitmq.QueueMetrics
 }
 
-// openBulk does not connect yet.
+// openBulk makes the resources for bulk jobs. It does not connect yet.
 func openBulk(c config.Dispatcher, log *slog.Logger, registry prometheus.Registerer) (*bulk, error) {
 	conn, err := rabbitmq.ParseURL(c.RabbitMQURL)
 	if err != nil {
@@ -36,8 +36,8 @@ func openBulk(c config.Dispatcher, log *slog.Logger, registry prometheus.Registe
 
 func (b *bulk) close() error { return b.publisher.Close() }
 
-// mailingParts are the loops for mailings. They also run without RabbitMQ: emails of existing
-// mailings are still sent, counted and cancelled.
+// mailingParts returns the loops for mailings. They also run without RabbitMQ: emails of existing mailings are still sent,
+// counted and cancelled.
 func (p program) mailingParts(advancer mailing.Advancer) []service.Named {
 	c := p.config
 	parts := []service.Named{

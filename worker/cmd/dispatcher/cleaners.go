@@ -10,7 +10,7 @@ import (
 	"email-gateway/worker/internal/maintenance"
 )
 
-// cleaners configures the cleaners.
+// cleaners returns the configuration of the cleaners.
 func (p program) cleaners(actions *maintenance.Actions) maintenance.CleanersParams {
 	c := p.config
 	params := maintenance.CleanersParams{

@@ -1,6 +1,6 @@
-// Command dispatcher moves due rows from Postgres to the queues, and maintains the tables: it
-// expires overdue emails, recovers from crashes, counts mailings and deletes expired data. Any
-// number may run. Package config describes its environment.
+// Command dispatcher moves due rows from Postgres to the queues, and maintains the tables: it expires overdue emails, recovers
+// emails after crashes, counts mailings and deletes expired data. Any number may run. Package config describes its environment
+// variables.
 package main
 
 import (

@@ -104,14 +104,14 @@ func (p program) parts() []service.Named {
 	return append(parts, service.Named{Name: "drain", Service: drain})
 }
 
-// reputation is the store of the reputation guard.
+// reputation returns the store of the reputation guard.
 func (p program) reputation() *reputationstore.Store {
 	return reputationstore.New(p.db.DB(), func(ctx context.Context, company uuid.UUID) error {
 		return p.db.WakeLanes(ctx, []store.Lanes{{Company: company}})
 	})
 }
 
-// facts are Redis's settings for gatewayctl doctor, which does not connect to Redis.
+// facts returns Redis's settings for gatewayctl doctor, which does not connect to Redis.
 func (p program) facts(ctx context.Context) map[string]any {
 	keeps, err := p.publisher.Persistence(ctx)
 	if err != nil {

@@ -63,7 +63,7 @@ func (p program) bulkParts() (parts []service.Named, all consumers, err error) {
 		name   string
 		config rabbitmq.ConsumerConfig
 	}{
-		// One mailing at a time: other workers may take the others.
+		// One mailing at a time, so that other workers can take the others.
 		{"mailing jobs", rabbitmq.ConsumerConfig{
 			Topology: rabbitmq.Mailing(), Queue: rabbitmq.MailingJobs, Handler: jobs.Handle, Concurrency: 1, BatchSize: 1, Prefetch: 1,
 		}},

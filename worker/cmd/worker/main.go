@@ -1,6 +1,6 @@
-// Command worker takes tasks from the email queues and sends them: asynq servers, the pipeline, AWS
-// SES, and an HTTP listener for health, metrics and the queue dashboard. With RabbitMQ it also
-// expands mailings and imports recipients. Package config describes its environment.
+// Command worker takes tasks from the email queues and sends the emails. It runs asynq servers, the pipeline, the client of AWS
+// SES, and an HTTP listener for health, metrics and the queue dashboard. With RabbitMQ it also expands mailings and imports
+// recipients. Package config describes its environment variables.
 package main
 
 import (
@@ -22,11 +22,11 @@ import (
 	"email-gateway/worker/internal/queue/asynqueue"
 )
 
-// grace is how long the parts may take to stop: the consumer's 40 s for a running call and the
-// writes after it. The stop timeout of an orchestrator must be longer.
+// grace is how long the parts may take to stop: 40 s for a running call of the consumer, and 10 s for the writes after it. The
+// stop timeout of an orchestrator must be longer.
 const grace = 50 * time.Second
 
-// webhookConns is how many connections to Postgres webhooks have.
+// webhookConns is the maximum number of connections to Postgres for webhooks.
 const webhookConns = 4
 
 func main() {

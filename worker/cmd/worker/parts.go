@@ -45,8 +45,8 @@ type program struct {
 	monitor  *asynqueue.Monitor
 }
 
-// parts lists the program's parts in their start order. They stop in reverse order: first all
-// consumers stop taking work, at the same time, and finish what they have; last the HTTP listener stops.
+// parts lists the program's parts in their start order. They stop in reverse order: first the drain; then all consumers, which
+// concurrently stop taking work and finish the work that they have begun; last the HTTP listener and the trace exporter.
 func (p program) parts() ([]service.Named, error) {
 	c := p.config
 	tracer := p.traces.Tracer()
@@ -141,7 +141,8 @@ func (p program) eventsReader() (*feedback.Reader, error) {
 	return feedback.NewReader(feedback.Params{Log: p.log, Queue: queue, Recorder: recorder, Confirm: p.db.Confirm}), nil
 }
 
-// webhooks delivers events. It has connections of its own, so that it does not delay emails.
+// webhooks returns the service that delivers events to webhooks. It has separate connections to Postgres, so that it does not
+// delay emails.
 func (p program) webhooks() *webhook.Service {
 	c := p.config.Webhooks
 	return webhook.New(webhook.Params{

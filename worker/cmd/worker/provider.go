@@ -10,8 +10,9 @@ import (
 	"email-gateway/worker/internal/provider/ses"
 )
 
-// emailProvider lists the methods of a provider that the worker calls. newProvider is the only place that names one: another
-// provider is a package beside ses with its test, its settings in package config, and a branch in newProvider.
+// emailProvider has the methods of a provider that the worker calls. Only newProvider chooses the provider. Another provider
+// needs a package beside ses with its test, an adapter like sesProvider, settings in package config, and a branch in
+// newProvider.
 type emailProvider interface {
 	provider.Sender
 	// Reach returns nil if the provider answers. It may use a rate-limited call: see status.Seldom.
