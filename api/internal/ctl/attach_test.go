@@ -41,10 +41,10 @@ func TestMailing_Attach(t *testing.T) {
 	text := tenant.must(t, "mailing", "show", id)
 	for _, want := range []string{"\n  attached  regulamento.pdf (application/pdf, 73 bytes)\n", "\n            Termos, março.txt (text/plain; charset=utf-8, 13 bytes)\n"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("show has no %q:\n%s", want, text)
+			t.Errorf("the output of show does not contain %q:\n%s", want, text)
 		}
 	}
-	// A content that is stored keeps its id, so the same command is the same request.
+	// Stored content keeps its id, so the same command sends the same request.
 	if again := tenant.object(t, create...); again["mailingId"] != id || again["replayed"] != true {
 		t.Errorf("repeated: %v", again)
 	}
@@ -92,8 +92,8 @@ func TestAttach_Refused(t *testing.T) {
 		{weak, attach(mailing, in("nota.pdf")), ctl.ExitFailed, "--attach " + in("nota.pdf") + ": SCOPE_MISSING: the API key lacks the scope emails:send"},
 		{tenant, attach(mailing, in("nota.pdf"), in("nota.exe")), ctl.ExitFailed, "--attach " + in("nota.exe") + ": filename ends in .exe"},
 		{tenant, attach(email, in("nota.pdf"), in("nota.exe")), ctl.ExitFailed, "--attach " + in("nota.exe") + ": filename ends in .exe"},
-		{tenant, attach(mailing, in("foto.pdf"), nobody+"=x.pdf"), ctl.ExitFailed, "\n  --attach " + in("foto.pdf") + ": contentType "},
-		{tenant, attach(mailing, in("foto.pdf"), nobody+"=x.pdf"), ctl.ExitFailed, "\n  --attach " + nobody + "=x.pdf: fileId is not a file of this company"},
+		{tenant, attach(mailing, in("foto.pdf"), noID+"=x.pdf"), ctl.ExitFailed, "\n  --attach " + in("foto.pdf") + ": contentType "},
+		{tenant, attach(mailing, in("foto.pdf"), noID+"=x.pdf"), ctl.ExitFailed, "\n  --attach " + noID + "=x.pdf: fileId is not a file of this company"},
 		{tenant, attach(mailing, eleven...), ctl.ExitFailed, "the files of --attach must have at most 10 entries, not 11"},
 		{tenant, attach(email, eleven...), ctl.ExitFailed, "the files of --attach must have at most 10 entries, not 11"},
 	} {

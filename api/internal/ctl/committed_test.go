@@ -15,8 +15,8 @@ import (
 	"email-gateway/shared/store/webhook"
 )
 
-// Postgres is lost right after the commit of a change. A key is shown nevertheless, and no command says that nothing was
-// changed.
+// The connection to Postgres is lost right after the commit of a change. A new key is shown nevertheless, and no command
+// reports that nothing was changed.
 func TestOperator_DatabaseIsLostAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	by, d := newOperator(t)
@@ -83,7 +83,7 @@ func TestOperator_DatabaseIsLostAfterTheCommit(t *testing.T) {
 		}
 		for _, prefix := range shown {
 			if strings.HasPrefix(name, prefix) && got.code != ctl.ExitOK {
-				t.Errorf("%s is not shown: %s", name, got.stderr)
+				t.Errorf("the output does not contain the key %s: %s", name, got.stderr)
 			}
 		}
 		if args[0] == "key" && args[1] != "revoke" && !strings.Contains(got.stdout, "gw_live_") {
@@ -98,8 +98,8 @@ func TestOperator_DatabaseIsLostAfterTheCommit(t *testing.T) {
 	}
 }
 
-// Postgres is lost between two commits of a command that commits in steps. The command says that it is not finished, and not that
-// nothing was changed.
+// The connection to Postgres is lost between two commits of a command that commits in steps. The command reports that it is not
+// finished, and not that nothing was changed.
 func TestOperator_DatabaseIsLostBetweenSteps(t *testing.T) {
 	t.Parallel()
 	by, d := newOperator(t)
@@ -137,7 +137,7 @@ func TestOperator_DatabaseIsLostBetweenSteps(t *testing.T) {
 		}
 	}
 	if !seen {
-		t.Error("no rotation was unfinished")
+		t.Error("every rotation completed: the test has interrupted none")
 	}
 
 	// Before an erasure has begun there is nothing to continue.
@@ -147,7 +147,7 @@ func TestOperator_DatabaseIsLostBetweenSteps(t *testing.T) {
 		got := through.run(t, "person", "erase", "--company", "Acme", "--email", "ana@example.com", "--reason", "request", "--yes")
 		proxy.Restart(t)
 		if got.code == ctl.ExitOK {
-			t.Fatal("no erasure was unfinished")
+			t.Fatal("every erasure completed: the test has interrupted none")
 		}
 		begun := storetest.Ask[bool](t, d, `SELECT EXISTS (SELECT FROM person_erasures)`)
 		seen = begun && unfinished(got)

@@ -42,7 +42,7 @@ func TestCompanyWebhook(t *testing.T) {
 	}
 	for action, want := range map[string]int{"webhook.disable": 1, "webhook.enable": 1} {
 		if n := count(t, d, `SELECT count(*) FROM operator_audit WHERE action = '`+action+`' AND subject = '`+made.ID+`' AND company_id IS NOT NULL`); n != want {
-			t.Errorf("%d entries of %s", n, action)
+			t.Errorf("%d audit entries of %s", n, action)
 		}
 	}
 	if n := count(t, d, `SELECT count(*) FROM company_events WHERE type = 'WEBHOOK_DISABLED' AND metadata ->> 'reason' = 'OPERATOR'`); n != 1 {
@@ -60,7 +60,7 @@ func TestCompanyWebhook(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	for _, args := range [][]string{{"list", "Nobody"}, {"disable", "Acme", nobody, "--reason", "r"}, {"enable", "Acme", nobody}} {
+	for _, args := range [][]string{{"list", "No Company"}, {"disable", "Acme", noID, "--reason", "r"}, {"enable", "Acme", noID}} {
 		if got := by.run(t, append([]string{"company", "webhook"}, args...)...); got.code != ctl.ExitFailed || got.stderr == "" {
 			t.Errorf("%v: %+v", args, got)
 		}

@@ -27,7 +27,7 @@ func TestCompletion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	letter := giveUp(t, d, acme.ID)
+	deadLetter := giveUp(t, d, acme.ID)
 	mailing, email := tenant.upload(t), tenant.accepted(t)
 	keys, err := d.Store.APIKeys(t.Context(), acme.ID)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestCompletion(t *testing.T) {
 		{by, "company suspend B", []string{"Beta Ltda"}},
 		{by, "lane pause --company A", []string{"Acme"}},
 		{by, "key revoke ", []string{"--reason", keys[0].KeyID}}, // required flags are offered too
-		{by, "dlq discard ", []string{"--reason", letter}},
+		{by, "dlq discard ", []string{"--reason", deadLetter}},
 		{tenant, "mailing pause ", []string{mailing}},
 		{tenant, "email cancel " + email[:28], []string{email}},
 		// If nothing matches or the source is unreachable, nothing is offered.

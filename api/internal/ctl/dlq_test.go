@@ -35,11 +35,11 @@ func giveUp(t *testing.T, d storetest.Database, company uuid.UUID) string {
 			t.Fatal(moved, err)
 		}
 	}
-	var letter string
-	if err := d.SQL.QueryRowContext(t.Context(), `SELECT id FROM dead_letters WHERE outbox_id = $1`, id).Scan(&letter); err != nil {
+	var deadLetter string
+	if err := d.SQL.QueryRowContext(t.Context(), `SELECT id FROM dead_letters WHERE outbox_id = $1`, id).Scan(&deadLetter); err != nil {
 		t.Fatal(err)
 	}
-	return letter
+	return deadLetter
 }
 
 func event(name email.EventType, metadata map[string]any) email.Event {
@@ -135,7 +135,7 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 	text := o.must(t, "dlq", "list", "--all")
 	for _, want := range []string{"ID ", "Acme ", "SES_REJECTED", "INVALID_PAYLOAD", "a***@e***.com", "discarded", "open"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("%s is not in\n%s", want, text)
+			t.Errorf("%q is missing in\n%s", want, text)
 		}
 	}
 	if text := o.must(t, "dlq", "list", "--target", "mailing.process"); text != "No dead letters found.\n" {
@@ -167,9 +167,9 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 func TestDeadLetters_One(t *testing.T) {
 	t.Parallel()
 	o, d := newOperator(t)
-	letter := giveUp(t, d, d.Company(t))
+	deadLetter := giveUp(t, d, d.Company(t))
 	var done shownLetter
-	o.decode(t, &done, "dlq", "retry", letter)
+	o.decode(t, &done, "dlq", "retry", deadLetter)
 	if done.Resolution != "retried" || done.ResolvedBy != "gatewayctl:ana" {
 		t.Errorf("%+v", done)
 	}
@@ -177,7 +177,7 @@ func TestDeadLetters_One(t *testing.T) {
 		t.Errorf("%d emails wait", n)
 	}
 	for verb, want := range map[string]string{"retry": "cannot be retried: the dead letter is resolved already", "discard": "is already resolved: run `gatewayctl dlq show"} {
-		if got := o.run(t, "dlq", verb, letter, "--reason", "x"); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, want) {
+		if got := o.run(t, "dlq", verb, deadLetter, "--reason", "x"); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: %+v", verb, got)
 		}
 	}

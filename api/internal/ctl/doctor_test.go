@@ -63,7 +63,7 @@ func TestDoctor(t *testing.T) {
 	beside := by
 	beside.env = map[string]string{"API_ADDR": "0.0.0.0:" + port}
 	if status, text := examine(beside, ctl.ExitFailed).of("api"); status != "warning" {
-		t.Errorf("by API_ADDR the api is %s: %s", status, text)
+		t.Errorf("with API_ADDR instead of API_URL, the api is %s: %s", status, text)
 	}
 	for _, service := range []string{"dispatcher", "worker"} {
 		if err := d.Store.ReportStatus(t.Context(), service, "here-1", time.Now(), json.RawMessage(`{"redis":{"status":"connected"},"ses":{"status":"connected"}}`)); err != nil {
@@ -76,15 +76,15 @@ func TestDoctor(t *testing.T) {
 	text := by.must(t, "doctor")
 	for _, want := range []string{"ok        worker       1 running: worker here-1.", "0 failures, ", "                        -> "} {
 		if !strings.Contains(text, want) {
-			t.Errorf("%q is not in\n%s", want, text)
+			t.Errorf("%q is missing in\n%s", want, text)
 		}
 	}
 
-	nobody := operator{databaseURL: "postgres://gateway:hunter2@127.0.0.1:1/gateway?sslmode=disable", env: by.env}
-	if status, text := examine(nobody, ctl.ExitFailed).of("database"); status != "failure" || strings.Contains(text, "hunter2") || !strings.Contains(text, "connection refused") {
+	unreachable := operator{databaseURL: "postgres://gateway:hunter2@127.0.0.1:1/gateway?sslmode=disable", env: by.env}
+	if status, text := examine(unreachable, ctl.ExitFailed).of("database"); status != "failure" || strings.Contains(text, "hunter2") || !strings.Contains(text, "connection refused") {
 		t.Error(text)
 	}
-	if got := nobody.run(t, "doctor"); got.code != ctl.ExitFailed || !strings.HasPrefix(got.stdout, "skipped   settings") || !strings.Contains(got.stderr, "check failed") {
+	if got := unreachable.run(t, "doctor"); got.code != ctl.ExitFailed || !strings.HasPrefix(got.stdout, "skipped   settings") || !strings.Contains(got.stderr, "check failed") {
 		t.Errorf("%+v", got)
 	}
 	if got := (operator{}).run(t, "doctor"); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "DATABASE_URL is not set") {
@@ -96,7 +96,7 @@ func TestDoctor(t *testing.T) {
 		t.Error(status, text)
 	}
 	if _, err := os.Stat(absent); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the doctor has made the folder: %v", err)
+		t.Errorf("doctor has created the storage folder: %v", err)
 	}
 	away := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(away.Close)

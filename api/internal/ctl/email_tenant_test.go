@@ -96,7 +96,7 @@ func TestEmailSend_Refused(t *testing.T) {
 	}
 }
 
-// --watch ends when the email is final; the exit code says whether it was sent.
+// --watch ends when the email is final; the exit code is 0 only if it was sent.
 func TestEmailSend_Watch(t *testing.T) {
 	t.Parallel()
 	tenant, by, d := newTenant(t)

@@ -56,7 +56,7 @@ func TestKeyRotate(t *testing.T) {
 		return tenant.run(t, "suppression", "list").code == ctl.ExitOK
 	}
 	if !works(old) || !works(made["key"].(string)) {
-		t.Error("one of the two does not work during the grace")
+		t.Error("the old or the new key is rejected during the grace period")
 	}
 	if list := by.must(t, "key", "list", "--company", "Acme"); !strings.Contains(list, "active until ") {
 		t.Errorf("%s", list)
@@ -67,11 +67,11 @@ func TestKeyRotate(t *testing.T) {
 	deadline := time.Now().Add(3 * time.Minute)
 	for works(old) { // the api caches keys for 5 s
 		if time.Now().After(deadline) {
-			t.Fatal("the old key works after its grace")
+			t.Fatal("the old key is accepted after its grace period")
 		}
 	}
 	if got := by.run(t, "key", "rotate", id); got.code != ctl.ExitFailed || strings.Contains(got.stderr, id) {
-		t.Errorf("of a revoked key: %+v", got)
+		t.Errorf("rotating a revoked key: %+v", got)
 	}
 	successor := by.object(t, "key", "rotate", made["keyId"].(string), "--grace", "0s")
 	by.must(t, "key", "revoke", successor["keyId"].(string), "--reason", "over")
@@ -95,8 +95,8 @@ func TestEncryption(t *testing.T) {
 		return id + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32))
 	}
 	by.env = map[string]string{"CPF_CNPJ_KEYS": key("k2", 2) + "," + key("k1", 1), "STORAGE_URL": "file://" + t.TempDir()}
-	if said := by.must(t, "encryption", "status"); !strings.Contains(said, "k1   0          removable") {
-		t.Errorf("%s", said)
+	if status := by.must(t, "encryption", "status"); !strings.Contains(status, "k1   0          removable") {
+		t.Errorf("%s", status)
 	}
 	if got := by.run(t, "encryption", "rotate"); got.code != ctl.ExitUsage {
 		t.Errorf("without a reason: %+v", got)
@@ -105,7 +105,7 @@ func TestEncryption(t *testing.T) {
 		t.Errorf("%v", v)
 	}
 	if audit := by.must(t, "audit", "list", "--action", "encryption"); strings.Contains(audit, "encryption.rotate") {
-		t.Errorf("nothing was encrypted anew, and the audit says %s", audit)
+		t.Errorf("a rotation without work has an audit entry: %s", audit)
 	}
 	old, err := keyring.Parse(key("k1", 1))
 	if err != nil {

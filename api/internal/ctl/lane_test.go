@@ -46,7 +46,7 @@ func TestLane_JSON(t *testing.T) {
 	var held store.Breaker
 	o.decode(t, &held, "lane", "pause", "--all", "--reason", "drill")
 	if held.HeldAt == nil || held.HeldReason == nil || *held.HeldReason != "drill" || held.State != store.BreakerClosed {
-		t.Errorf("gate %+v", held)
+		t.Errorf("sending is %+v, want held", held)
 	}
 	var changed struct {
 		Company string

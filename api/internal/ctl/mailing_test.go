@@ -122,7 +122,7 @@ func TestMailing_JSON(t *testing.T) {
 		t.Errorf("rows (-api +gatewayctl):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]any{"rows": []any{}}, tenant.object(t, "mailing", "rows", id, "--status", "sent")); diff != "" {
-		t.Errorf("rows that were sent: %s", diff)
+		t.Errorf("rows --status sent (-want +got):\n%s", diff)
 	}
 	if paged := tenant.object(t, "mailing", "entries", id, "--limit", "1"); paged["more"] != true || len(paged["entries"].([]any)) != 1 {
 		t.Errorf("one entry: %v", paged)
@@ -171,8 +171,8 @@ func TestMailingCreate_SameUpload(t *testing.T) {
 	if first["mailingId"] != again["mailingId"] || first["replayed"] != false || again["replayed"] != true || count(t, d, `SELECT count(*) FROM mailings`) != 1 {
 		t.Errorf("%v\n%v", first, again)
 	}
-	if said := tenant.must(t, args...); !strings.Contains(said, "nothing is sent again") || strings.Contains(said, "QUEUED") {
-		t.Errorf("a mailing that was taken in before looks like a new one: %s", said)
+	if output := tenant.must(t, args...); !strings.Contains(output, "nothing is sent again") || strings.Contains(output, "QUEUED") {
+		t.Errorf("the output presents a repeated upload as a new mailing: %s", output)
 	}
 	args[5] = "Tchau"
 	got := tenant.run(t, args...)
@@ -187,7 +187,7 @@ func TestMailingCreate_SameUpload(t *testing.T) {
 	}
 }
 
-// Errors list all invalid fields and say what to do.
+// Errors list all invalid fields and how to correct them.
 func TestMailing_Refused(t *testing.T) {
 	t.Parallel()
 	tenant, by, _ := newTenant(t)
@@ -228,12 +228,12 @@ func TestMailing_Refused(t *testing.T) {
 		{tenant, []string{"mailing", "create", "--file", "-", "--subject", "x", "--html", "x"}, ctl.ExitUsage, "--file - needs --name"},
 		{tenant, []string{"mailing", "move", "01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"}, ctl.ExitUsage, "--send-at is missing"},
 		{tenant, []string{"mailing", "show", "7"}, ctl.ExitUsage, `"7" is not a mailing id`},
-		{tenant, []string{"mailing", "show", nobody}, ctl.ExitFailed, "NOT_FOUND: there is no such mailing\nOnly objects of the company that owns API_KEY are found."},
-		{tenant, []string{"mailing", "pause", nobody}, ctl.ExitFailed, "NOT_FOUND"},
-		{tenant, []string{"mailing", "verdicts", nobody}, ctl.ExitFailed, "NOT_FOUND"},
-		{tenant, []string{"mailing", "verdicts", nobody, "--json"}, ctl.ExitFailed, "NOT_FOUND"},
-		{tenant, []string{"mailing", "watch", nobody}, ctl.ExitFailed, "NOT_FOUND"},
-		{tenant, []string{"mailing", "entries", nobody, "--status", "x"}, ctl.ExitFailed, "status must be one of"},
+		{tenant, []string{"mailing", "show", noID}, ctl.ExitFailed, "NOT_FOUND: there is no such mailing\nOnly objects of the company that owns API_KEY are found."},
+		{tenant, []string{"mailing", "pause", noID}, ctl.ExitFailed, "NOT_FOUND"},
+		{tenant, []string{"mailing", "verdicts", noID}, ctl.ExitFailed, "NOT_FOUND"},
+		{tenant, []string{"mailing", "verdicts", noID, "--json"}, ctl.ExitFailed, "NOT_FOUND"},
+		{tenant, []string{"mailing", "watch", noID}, ctl.ExitFailed, "NOT_FOUND"},
+		{tenant, []string{"mailing", "entries", noID, "--status", "x"}, ctl.ExitFailed, "status must be one of"},
 		{tenant, []string{"mailing", "list", "--limit", "0"}, ctl.ExitUsage, "--limit must be 1 to 10000"},
 	}
 	for _, tt := range tests {

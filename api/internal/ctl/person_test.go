@@ -57,7 +57,7 @@ func TestPerson(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	if got := by.run(t, "person", "export", "--company", "Acme", "--cpf-cnpj", "52998224725", "--out", out); got.code != ctl.ExitUsage {
-		t.Errorf("a file that is there: %+v", got)
+		t.Errorf("export to an existing file: %+v", got)
 	}
 	if got := by.run(t, erase...); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "1 row and file would be erased") {
 		t.Errorf("without --yes: %+v", got)
@@ -83,10 +83,10 @@ func TestPerson(t *testing.T) {
 	if err := d.Store.Suppress(t.Context(), company.ID, store.Suppression{Address: "maria@cliente.example", Reason: store.Manual, Note: &note}); err != nil {
 		t.Fatal(err)
 	}
-	said := by.must(t, "person", "erase", "--company", "Acme", "--email", "Maria@cliente.example", "--reason", "asked for it", "--yes")
+	output := by.must(t, "person", "erase", "--company", "Acme", "--email", "Maria@cliente.example", "--reason", "asked for it", "--yes")
 	for _, line := range []string{"maria@cliente.example  suppressions  1", "maria@cliente.example stays suppressed, without a note", "0 tasks were removed from Redis"} {
-		if !strings.Contains(said, line) {
-			t.Errorf("the receipt does not say %q:\n%s", line, said)
+		if !strings.Contains(output, line) {
+			t.Errorf("the receipt does not contain %q:\n%s", line, output)
 		}
 	}
 	audit := by.must(t, "audit", "list", "--action", "person", "--json")
@@ -97,7 +97,7 @@ func TestPerson(t *testing.T) {
 	}
 	for _, word := range []string{"maria", "52998224725", email.HashTaxID("52998224725", nil)} {
 		if strings.Contains(audit, word) {
-			t.Errorf("the audit tells %s: %s", word, audit)
+			t.Errorf("the audit log contains %s: %s", word, audit)
 		}
 	}
 }

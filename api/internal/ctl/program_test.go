@@ -64,8 +64,8 @@ func TestProgram_InText(t *testing.T) {
 	do("program", "allow", works, "--company", "Acme")
 	do("program", "revoke", works, "--company", "Acme", "--reason", "switched off")
 	goldentest.Compare(t, "program", stable(strings.NewReplacer(works, "recruiting_00000000", lost, "reporting_00000000").Replace(session.String())))
-	if told := o.must(t, "audit", "list", "--action", "program"); strings.Count(told, "program.allow") != 2 || strings.Count(told, "program.revoke") != 1 {
-		t.Errorf("the audit tells\n%s", told)
+	if entries := o.must(t, "audit", "list", "--action", "program"); strings.Count(entries, "program.allow") != 2 || strings.Count(entries, "program.revoke") != 1 {
+		t.Errorf("the audit log has\n%s\nwant program.allow twice and program.revoke once", entries)
 	}
 }
 

@@ -39,7 +39,7 @@ func TestCompanyReputation(t *testing.T) {
 		t.Errorf("defaults: %+v", r)
 	}
 	if text := o.must(t, "company", "reputation", "resume", "Acme", "--reason", "r"); !strings.Contains(text, "not paused") {
-		t.Errorf("resumed what is not paused: %s", text)
+		t.Errorf("resuming a company that is not paused: %s", text)
 	}
 	if _, err := d.SQL.ExecContext(t.Context(), `UPDATE companies SET mailings_paused_at = now()`); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestCompanyReputation(t *testing.T) {
 		}
 	}
 	if got := o.run(t, "company", "reputation", "resume", "Acme", "--reason", " "); got.code != ctl.ExitUsage {
-		t.Errorf("no reason: %d, %s", got.code, got.stderr)
+		t.Errorf("without --reason: exit code %d, %s", got.code, got.stderr)
 	}
 	if text := o.must(t, "company", "reputation", "resume", "Acme", "--reason", "cleaned"); !strings.Contains(text, "go on") {
 		t.Errorf("resume: %s", text)

@@ -11,8 +11,8 @@ import (
 	"email-gateway/shared/service"
 )
 
-// This id does not exist.
-const nobody = "01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
+// noID is the id of no object.
+const noID = "01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
 
 // commands lists all commands.
 func commands() []string {
@@ -166,7 +166,7 @@ func TestUsage(t *testing.T) {
 		{"dlq retry", "give an ID, flags that select dead letters, or --all"},
 		{"dlq discard --yes --reason x", "give an ID, flags that select dead letters, or --all"},
 		{"dlq discard 42", "--reason is missing"},
-		{"email cancel " + nobody, "--reason must not be empty"},
+		{"email cancel " + noID, "--reason must not be empty"},
 		{"email cancel 42 --reason x", `"42" is not an email id`},
 		{"email cancel 42 --as god", `--as "god" must be operator or tenant`},
 		{"email cancel 42 --as tenant", "API_KEY is not set"},
@@ -190,16 +190,16 @@ func TestUsage(t *testing.T) {
 				t.Errorf("exit code %d, want 2; it printed %q", got.code, got.stdout)
 			}
 			if !strings.Contains(got.stderr, "gatewayctl: "+tt.want) && !strings.Contains(got.stderr, tt.want) {
-				t.Errorf("it said\n%swant %s", got.stderr, tt.want)
+				t.Errorf("standard error is\n%swant %s", got.stderr, tt.want)
 			}
 			if !strings.Contains(got.stderr, "--help.\n") {
-				t.Errorf("it does not refer to --help:\n%s", got.stderr)
+				t.Errorf("standard error does not mention --help:\n%s", got.stderr)
 			}
 		})
 	}
 }
 
-// A failure exits with 1 and says what to do.
+// A failure exits with 1 and reports what to do.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	o, _ := newOperator(t)
@@ -213,7 +213,7 @@ func TestFailures(t *testing.T) {
 			`a company named "Acme Ltda" already exists: choose another name, or run ` + "`gatewayctl company show 'Acme Ltda'`",
 		},
 		{[]string{"company", "show", "Acme"}, `company "Acme" not found: run ` + "`gatewayctl company list` to see all names and ids"},
-		{[]string{"company", "suspend", nobody, "--reason", "x"}, `company "` + nobody},
+		{[]string{"company", "suspend", noID, "--reason", "x"}, `company "` + noID},
 		{[]string{"company", "resume", "acme ltda"}, `company "acme ltda" not found`},
 		{[]string{"domain", "list", "--company", "x"}, `company "x" not found`},
 		{[]string{"domain", "add", "--company", "x", "acme.example"}, `company "x" not found`},
@@ -227,14 +227,14 @@ func TestFailures(t *testing.T) {
 		{[]string{"lane", "list", "--company", "x"}, `company "x" not found`},
 		{[]string{"lane", "resume", "--company", "x"}, `company "x" not found`},
 		{
-			[]string{"lane", "pause", "--company", "Acme Ltda", "--mailing", nobody, "--reason", "x"},
+			[]string{"lane", "pause", "--company", "Acme Ltda", "--mailing", noID, "--reason", "x"},
 			"no lane matches: run `gatewayctl lane list --company 'Acme Ltda'` to see the company's lanes",
 		},
-		{[]string{"email", "show", nobody}, "email " + nobody + " not found: check that it is the outboxId of a 202 response and that DATABASE_URL is the right database"},
-		{[]string{"email", "explain", nobody}, "email " + nobody + " not found"},
+		{[]string{"email", "show", noID}, "email " + noID + " not found: check that it is the outboxId of a 202 response and that DATABASE_URL is the right database"},
+		{[]string{"email", "explain", noID}, "email " + noID + " not found"},
 		{[]string{"dlq", "list", "--company", "x"}, `company "x" not found`},
-		{[]string{"dlq", "show", nobody}, "dead letter " + nobody + " not found: those of emails are kept for 7 days"},
-		{[]string{"dlq", "discard", nobody, "--reason", "x"}, "dead letter " + nobody + " not found"},
+		{[]string{"dlq", "show", noID}, "dead letter " + noID + " not found: those of emails are kept for 7 days"},
+		{[]string{"dlq", "discard", noID, "--reason", "x"}, "dead letter " + noID + " not found"},
 	}
 	for _, tt := range tests {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestFailures(t *testing.T) {
 				t.Errorf("exit code %d, want 1; it printed %q", got.code, got.stdout)
 			}
 			if !strings.HasPrefix(got.stderr, "gatewayctl: "+tt.want) || strings.Count(got.stderr, "\n") != 1 {
-				t.Errorf("it said\n%swant the one line\ngatewayctl: %s", got.stderr, tt.want)
+				t.Errorf("standard error is\n%swant the one line\ngatewayctl: %s", got.stderr, tt.want)
 			}
 		})
 	}
@@ -255,10 +255,10 @@ func TestDatabase_MissingOrNotMigrated(t *testing.T) {
 		t.Errorf("without DATABASE_URL: exit code %d, %s", got.code, got.stderr)
 	}
 
-	nobody := operator{databaseURL: "postgres://gateway:hunter2@127.0.0.1:1/gateway?sslmode=disable"}
-	got := nobody.run(t, "company", "list")
+	unreachable := operator{databaseURL: "postgres://gateway:hunter2@127.0.0.1:1/gateway?sslmode=disable"}
+	got := unreachable.run(t, "company", "list")
 	if got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "connection refused (is Postgres running?") || strings.Contains(got.stderr, "hunter2") {
-		t.Errorf("nobody there: exit code %d, %s", got.code, got.stderr)
+		t.Errorf("unreachable database: exit code %d, %s", got.code, got.stderr)
 	}
 
 	o, d := newOperator(t)

@@ -64,7 +64,7 @@ func TestSuppression_AsOperator(t *testing.T) {
 	tenant, by, _ := newTenant(t)
 	added := by.object(t, "suppression", "add", "Ana@Example.com", "--company", "Acme", "--note", "asked on the phone")
 	if diff := cmp.Diff(map[string]any{"suppressions": []any{added}, "more": false}, tenant.object(t, "suppression", "list")); diff != "" || added["note"] != "asked on the phone" {
-		t.Errorf("the tenant sees (-operator +tenant):\n%s", diff)
+		t.Errorf("the tenant's list differs (-operator +tenant):\n%s", diff)
 	}
 	list := []string{"suppression", "list", "--company", "Acme"}
 	if text := by.must(t, list...); !strings.Contains(text, "a***@e***.com") || strings.Contains(text, "ana@example.com") {
@@ -99,7 +99,7 @@ func TestSuppression_AsOperator(t *testing.T) {
 	audit := by.must(t, "audit", "list", "--action", "suppression")
 	for _, want := range []string{"suppression.add", "asked on the phone", "suppression.reveal", "suppression.remove", "changed her mind", "address=a***@e***.com"} {
 		if !strings.Contains(audit, want) {
-			t.Errorf("%q is not in\n%s", want, audit)
+			t.Errorf("%q is missing in\n%s", want, audit)
 		}
 	}
 	if n := strings.Count(audit, "\n"); n != 4 || strings.Contains(audit, "ana@") {
@@ -179,7 +179,7 @@ func TestSuppressionImport(t *testing.T) {
 	tenant.stdin = many.String()
 	v, got = importing(tenant, "-")
 	if v.Lines != 500 || v.Suppressed != 250 || v.Refused != 250 || len(v.Faults) != 100 {
-		t.Errorf("%d lines, %d suppressed, %d refused, %d told: %+v", v.Lines, v.Suppressed, v.Refused, len(v.Faults), got.stderr)
+		t.Errorf("%d lines, %d suppressed, %d refused, %d faults listed: %+v", v.Lines, v.Suppressed, v.Refused, len(v.Faults), got.stderr)
 	}
 	text := tenant.run(t, "suppression", "import", "-").stdout
 	if !strings.HasPrefix(text, "250 of 500 lines are suppressed.\nline ") || !strings.HasSuffix(text, "and 150 more\n") {

@@ -102,7 +102,7 @@ func TestCompany_JSON(t *testing.T) {
 	var again company
 	o.decode(t, &again, "company", "suspend", "Acme", "--reason", "fraud")
 	if !again.SuspendedAt.Equal(*suspended.SuspendedAt) || again.SuspendedReason != "fraud" {
-		t.Errorf("the reason changes and the time stays: %+v", again)
+		t.Errorf("suspending again must change the reason and not the time: %+v", again)
 	}
 	o.decode(t, &all, "company", "list")
 	if len(all.Companies) != 1 || all.Companies[0].SuspendedAt == nil {
@@ -262,7 +262,7 @@ func TestKey_SecretIsShownOnce(t *testing.T) {
 		}
 		caller, err := d.Store.FindCaller(t.Context(), parsed.ID)
 		if err != nil || caller.RevokedAt == nil {
-			t.Errorf("a pasted key revokes itself: %+v, %v", caller.RevokedAt, err)
+			t.Errorf("revoke with the whole key has not revoked it: revoked at %v, error %v", caller.RevokedAt, err)
 		}
 		var stored bool
 		err = d.SQL.QueryRowContext(t.Context(), `SELECT bool_or(k::text LIKE '%' || $1 || '%') FROM (SELECT api_keys::text FROM api_keys UNION ALL SELECT operator_audit::text FROM operator_audit) k`, parsed.Secret).Scan(&stored)

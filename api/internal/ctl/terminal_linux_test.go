@@ -20,7 +20,7 @@ func terminal(t *testing.T, columns uint16) (tty *os.File, shown func() string) 
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
-		t.Fatalf("there are no pseudo-terminals here: %v", err)
+		t.Fatalf("open a pseudo-terminal: %v", err)
 	}
 	t.Cleanup(func() { _ = master.Close() })
 	fd := int(master.Fd())

@@ -8,7 +8,7 @@ import (
 	"email-gateway/api/internal/ctl"
 )
 
-// Each command about webhooks does what it says; the secret is shown by the two that make one.
+// Each webhook command has its effect; only the two commands that create a secret show it.
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 	tenant, _, _ := newTenant(t)
@@ -45,7 +45,7 @@ func TestWebhook(t *testing.T) {
 			t.Errorf("%v: %s, want %s", step.args, got, step.want)
 		}
 	}
-	if got := tenant.run(t, "webhook", "show", nobody); got.code == ctl.ExitOK || !strings.Contains(got.stderr, "NOT_FOUND: there is no such webhook endpoint") {
+	if got := tenant.run(t, "webhook", "show", noID); got.code == ctl.ExitOK || !strings.Contains(got.stderr, "NOT_FOUND: there is no such webhook endpoint") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"email-gateway/shared/store"
 )
 
-// asked is the time of all queries in this file.
-var asked = time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC)
+// queriedAt is the time of all queries in this file.
+var queriedAt = time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) *time.Time { return in(-d) }
-func in(d time.Duration) *time.Time  { t := asked.Add(d); return &t }
+func in(d time.Duration) *time.Time  { t := queriedAt.Add(d); return &t }
 func to[T any](v T) *T               { return &v }
 
 // unblockedEmail returns an unblocked email with the status.
@@ -28,7 +28,7 @@ func unblockedEmail(status email.Status) store.EmailDiagnosis {
 			ID: uuid.MustParse("01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"), Status: status,
 			CreatedAt: *ago(2 * time.Minute), ExpiresAt: *in(23*time.Hour + 58*time.Minute), NextAt: ago(2 * time.Minute),
 		},
-		CompanyName: "Acme", Queue: to(email.QueueNormal), Delivery: to(email.AtLeastOnce), AskedAt: asked,
+		CompanyName: "Acme", Queue: to(email.QueueNormal), Delivery: to(email.AtLeastOnce), AskedAt: queriedAt,
 	}
 	failed := func(code, reason string) { s.ErrorCode, s.ErrorReason = to(code), to(reason) }
 	switch status {
@@ -113,7 +113,7 @@ func explainCases() []explainCase {
 			s.NextAt, s.LastEvent, s.ErrorCode, s.ErrorReason = in(4*time.Second), to(email.EventReleased), to("SES_ACCOUNT_PAUSED"), to("Sending is paused")
 		}), "LAST_ERROR RELEASED DEADLINE"},
 		{"overdue", email.Pending, overdue, "OVERDUE"},
-		{"overdue, and nobody to end it", email.Pending, func(s s, p p) { overdue(s, p); noDispatcher(s, p) }, "OVERDUE NO_DISPATCHER"},
+		{"overdue, no dispatcher", email.Pending, func(s s, p p) { overdue(s, p); noDispatcher(s, p) }, "OVERDUE NO_DISPATCHER"},
 		{"company suspended", email.Pending, suspended, "COMPANY_SUSPENDED DUE DEADLINE"},
 		{"lane paused", email.Pending, paused, "LANE_PAUSED DUE DEADLINE"},
 		{"lane parked", email.Pending, parked, "LANE_PARKED DUE DEADLINE"},
@@ -193,7 +193,7 @@ func explainCases() []explainCase {
 		{"failed, perhaps sent", email.Failed, only(func(s s) { s.OutcomeUnknown = true }), "FAILED MAY_HAVE_BEEN_SENT RETRY_POSSIBLE"},
 		{"failed, company suspended", email.Failed, suspended, "FAILED RETRY_POSSIBLE COMPANY_SUSPENDED"},
 		{"failed and purged", email.Failed, only(func(s s) { s.Queue, s.Delivery, s.NextAt = nil, nil, nil }), "FAILED PURGED"},
-		{"failed, body erased", email.Failed, only(func(s s) { s.ErasedAt = to(asked) }), "FAILED PURGED"},
+		{"failed, body erased", email.Failed, only(func(s s) { s.ErasedAt = to(queriedAt) }), "FAILED PURGED"},
 		{"expired", email.Expired, nothing, "EXPIRED RETRY_POSSIBLE"},
 		{"expired after a try", email.Expired, only(func(s s) { s.Attempts, s.ErrorReason = 1, to("Maximum sending rate exceeded.") }), "EXPIRED LAST_ERROR RETRY_POSSIBLE"},
 		{"cancelled", email.Cancelled, nothing, "CANCELLED RETRY_POSSIBLE"},
@@ -271,14 +271,14 @@ func TestExplain_EveryStatusTimesEveryObstacle(t *testing.T) {
 			at, processes := unblockedEmail(status), well()
 			o.change(&at, &processes)
 			got := explain(at, processes, email.MaxAttempts)
-			said := map[string]bool{}
+			reported := map[string]bool{}
 			for _, f := range got.Findings {
-				said[f.Code] = true
+				reported[f.Code] = true
 			}
-			if blocks := slices.Contains(o.blocks, status); said[o.code] != blocks {
-				t.Errorf("%s × %s: named %v, want %v", status, o.code, said[o.code], blocks)
+			if blocks := slices.Contains(o.blocks, status); reported[o.code] != blocks {
+				t.Errorf("%s × %s: reported %v, want %v", status, o.code, reported[o.code], blocks)
 			}
-			if status.Claimable() && !said["DEADLINE"] && !said["OVERDUE"] {
+			if status.Claimable() && !reported["DEADLINE"] && !reported["OVERDUE"] {
 				t.Errorf("%s × %s: the deadline is not reported", status, o.code)
 			}
 		}
@@ -291,6 +291,6 @@ func TestExplain_EscapesControlCharacters(t *testing.T) {
 	at := unblockedEmail(email.Failed)
 	at.ErrorReason = to("no\n- It was sent.\x1b[2J")
 	if text := textOf(explain(at, nil, email.MaxAttempts)); strings.Contains(text, "\n- It was sent") || strings.Contains(text, "\x1b") {
-		t.Errorf("it says:\n%s", text)
+		t.Errorf("the control characters are not escaped:\n%s", text)
 	}
 }

@@ -51,7 +51,7 @@ func TestProgress(t *testing.T) {
 	p.Note("x")
 	p.End()
 	if out.Len() > 0 {
-		t.Errorf("%q beside --json", out.String())
+		t.Errorf("progress %q with --json, want none", out.String())
 	}
 }
 
