@@ -66,7 +66,7 @@ func TestConcurrent_Import(t *testing.T) {
 	h.mustNotName(t, append(slices.Clone(joana), `"joana"`)...)
 	for _, err := range h.Store.UpsertRecipients(t.Context(), []uuid.UUID{id}) { // RabbitMQ still has its message
 		if err == nil {
-			t.Error("the import is still there")
+			t.Error("the worker stored an import of before the erasure")
 		}
 	}
 	h.mustNotName(t, joana...)
@@ -80,7 +80,7 @@ func TestConcurrent_ImportedAgain(t *testing.T) {
 	again := store.NewRecipient{Recipient: store.Recipient{ID: store.RecipientID(h.company, "", hash, ""), CPFCNPJHash: hash, Email: later}}
 	var erased bool
 	h.archive.Progress = func(what string, _ int) {
-		if erased && again.OutboxID == uuid.Nil { // the rounds after the recipient went
+		if erased && again.OutboxID == uuid.Nil { // the rounds after the recipient was deleted
 			again.OutboxID = uuid.Must(uuid.NewV7())
 			h.intake(t, again)
 			for _, err := range h.Store.UpsertRecipients(t.Context(), []uuid.UUID{again.OutboxID}) {
@@ -127,7 +127,7 @@ func TestConcurrent_LockedEmail(t *testing.T) {
 		t.Errorf("%+v", done)
 	}
 	if h.status(t, held) != "PENDING" || h.status(t, free) != "CANCELLED" {
-		t.Errorf("held is %s, free is %s", h.status(t, held), h.status(t, free))
+		t.Errorf("the locked email is %s, the unlocked one %s", h.status(t, held), h.status(t, free))
 	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ FROM email_outbox, generate_series(1, $2::int) WHERE id = $1`, h.toJoana(t, late
 				t.Errorf("%+v after %d accepts", done, len(waits))
 			}
 			if slices.Max(waits) > 0 {
-				t.Errorf("%d accepts waited for a lock", slices.Max(waits))
+				t.Errorf("up to %d accepts waited for a lock", slices.Max(waits))
 			}
 			return
 		default:

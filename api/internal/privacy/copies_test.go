@@ -55,10 +55,10 @@ func (w *world) delivered(t *testing.T, id, token uuid.UUID) {
 	}
 }
 
-func (w *world) mustKnowNothing(t *testing.T, when string) {
+func (w *world) mustNotNameMaria(t *testing.T, when string) {
 	t.Helper()
 	if found := w.namesOfMaria(t); len(found) > 0 {
-		t.Errorf("%s it is told:\n%s", when, strings.Join(found, "\n"))
+		t.Errorf("%s, rows still name Maria:\n%s", when, strings.Join(found, "\n"))
 	}
 }
 
@@ -71,7 +71,7 @@ func (w *world) eraseWhole(t *testing.T) privacy.Erased {
 	return done
 }
 
-// The dead letter of an email to somebody else is kept, although Maria was to get a copy.
+// The dead letter of an email to another person is kept, although Maria was to get a copy.
 func TestCopies_DeadLetter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -83,16 +83,16 @@ func TestCopies_DeadLetter(t *testing.T) {
 	}
 	text, err := json.Marshal(x)
 	if err != nil || len(x.DeadLetters) != 1 || strings.Contains(string(text), "lheia") {
-		t.Errorf("%d dead letters (%v), and it tells of Ana: %v", len(x.DeadLetters), err, strings.Contains(string(text), "lheia"))
+		t.Errorf("%d dead letters, want 1 (%v); the export names Ana: %v, want false", len(x.DeadLetters), err, strings.Contains(string(text), "lheia"))
 	}
 	w.eraseWhole(t)
 	var open int
 	var payload string
 	err = w.SQL.QueryRowContext(t.Context(), `SELECT count(*), min(payload::text) FROM dead_letters WHERE email = 'ana.alheia@example.com' AND resolved_at IS NULL`).Scan(&open, &payload)
 	if err != nil || open != 1 || !strings.Contains(payload, "rui@example.com") || !strings.Contains(payload, "Ana Alheia") {
-		t.Errorf("%d of Ana's dead letters are open (%v): %s", open, err, payload)
+		t.Errorf("%d of Ana's dead letters are open, want 1 (%v): %s", open, err, payload)
 	}
-	w.mustKnowNothing(t, "afterwards")
+	w.mustNotNameMaria(t, "afterwards")
 }
 
 // Timelines outlive the rows with the recipients of copies, and SES events arrive late.
@@ -107,7 +107,7 @@ func TestCopies_Timeline(t *testing.T) {
 	if _, err := w.SQL.ExecContext(t.Context(), `DELETE FROM email_outbox WHERE id = $1`, purged); err != nil {
 		t.Fatal(err)
 	}
-	other, _ := w.toAna(t, email.Sent) // it tells of an address that hers is the end of
+	other, _ := w.toAna(t, email.Sent) // its event contains an address that ends with Maria's
 	alter := func(statement string, args ...any) {
 		if _, err := w.SQL.ExecContext(t.Context(), statement, args...); err != nil {
 			t.Fatal(err)
@@ -123,11 +123,11 @@ func TestCopies_Timeline(t *testing.T) {
 		t.Errorf("%d copies, want 3 (%v): %s", len(x.Copies), err, x.Copies)
 	}
 	w.eraseWhole(t)
-	alter(`UPDATE email_events SET metadata = '{}' WHERE email_log_id = $1 AND metadata ->> 'detail' = $2`, other, "ana."+address) // which stood
-	w.mustKnowNothing(t, "afterwards")
+	alter(`UPDATE email_events SET metadata = '{}' WHERE email_log_id = $1 AND metadata ->> 'detail' = $2`, other, "ana."+address) // fails if the erasure has removed the address
+	w.mustNotNameMaria(t, "afterwards")
 	w.delivered(t, kept, keptToken)
 	w.delivered(t, purged, purgedToken)
-	w.mustKnowNothing(t, "by late news")
+	w.mustNotNameMaria(t, "after late SES events")
 	var ana int
 	if err := w.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM email_logs WHERE recipient = 'ana.alheia@example.com' AND status = 'SENT'`).Scan(&ana); err != nil || ana != 3 {
 		t.Errorf("%d of Ana's logs are left, want 3 (%v)", ana, err)
@@ -135,7 +135,7 @@ func TestCopies_Timeline(t *testing.T) {
 }
 
 // The dead letter of a task without an outbox row has its company only in the payload. The person may be its
-// recipient, or be named in the copies or the Reply-To of an email to somebody else.
+// recipient, or be named in the copies or the Reply-To of an email to another person.
 func TestErase_DeadTask(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -162,10 +162,10 @@ func TestErase_DeadTask(t *testing.T) {
 	if err := w.SQL.QueryRowContext(t.Context(), `SELECT payload ->> 'cc' FROM dead_letters WHERE payload ->> 'companyId' = $1 AND resolved_at IS NULL`, w.company.String()).Scan(&copies); err != nil || copies != `["rui@example.com"]` {
 		t.Errorf("the copies of the other person's email are %s (%v)", copies, err)
 	}
-	w.mustKnowNothing(t, "afterwards")
+	w.mustNotNameMaria(t, "afterwards")
 	var others int
 	if err := w.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM dead_letters WHERE $1 IN (payload ->> 'to', payload ->> 'replyTo') AND resolved_at IS NULL`, address).Scan(&others); err != nil || others != 2 {
-		t.Errorf("%d dead letters of the other company's (%v)", others, err)
+		t.Errorf("%d dead letters of the other company are left (%v)", others, err)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestErase_FileOfEntry(t *testing.T) {
 	}
 	w.eraseWhole(t)
 	if _, err := w.bucket.Get(t.Context(), mailing.FileKey(w.company, m.ID)); !errors.Is(err, blob.ErrNotFound) {
-		t.Errorf("the file that her entry came from: %v", err)
+		t.Errorf("reading the file of her entry: got %v, want ErrNotFound", err)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestErase_BusyEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eraseWhole(t)
-	w.mustKnowNothing(t, "afterwards")
+	w.mustNotNameMaria(t, "afterwards")
 }
 
 // A replay of dead letters may contain her address, also one of an operator.
@@ -238,9 +238,9 @@ VALUES (gen_random_uuid(), $1, 'retry', jsonb_build_object('recipient', $2::text
 		}
 	}
 	w.eraseWhole(t)
-	w.mustKnowNothing(t, "afterwards")
+	w.mustNotNameMaria(t, "afterwards")
 	var others int
 	if err := w.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM dead_letter_replays WHERE note = $1`, note).Scan(&others); err != nil || others != 1 {
-		t.Errorf("%d requests of the other company's (%v)", others, err)
+		t.Errorf("%d replay requests of the other company are left (%v)", others, err)
 	}
 }

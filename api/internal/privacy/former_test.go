@@ -103,7 +103,7 @@ func (w *world) claimed(t *testing.T, id uuid.UUID) (token uuid.UUID) {
 	return token
 }
 
-// importJoana imports her with her number only.
+// importJoana imports her with her CPF only.
 func (w *world) importJoana(t *testing.T, address string) {
 	t.Helper()
 	hash := email.HashTaxID(joanaCPF, nil)
@@ -142,7 +142,7 @@ func (w *world) mustNotName(t *testing.T, words ...string) {
 		for _, row := range rows {
 			for _, word := range words {
 				if strings.Contains(row, word) && !strings.Contains(row, w.other.String()) && (table != "suppressions" || strings.Contains(row, "called")) {
-					t.Errorf("%s tells %s: %s", table, word, row)
+					t.Errorf("table %s contains %s: %s", table, word, row)
 				}
 			}
 		}
@@ -172,13 +172,13 @@ func TestFormer_Export(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Equal(x.KnownBy.Addresses, []string{former, later}) || len(x.KnownBy.SharedAddresses) != 0 {
-			t.Errorf("by %s: known by %+v", name, x.KnownBy)
+			t.Errorf("by %s: KnownBy is %+v", name, x.KnownBy)
 		}
 		if len(x.Suppressions) != 1 || len(x.Copies) != 1 || len(x.Recipients) != 1 || len(x.EmailLogs) != 1 {
 			t.Errorf("by %s: %v", name, x.Counts)
 		}
 		if text, err := json.Marshal(x); err != nil || strings.Contains(string(text), "ana.alheia") {
-			t.Errorf("by %s: it tells of Ana (%v): %s", name, err, text)
+			t.Errorf("by %s: the export names Ana (%v): %s", name, err, text)
 		}
 	}
 }
@@ -214,7 +214,7 @@ func TestFormer_Erase(t *testing.T) {
 		}
 	}
 	if again := h.eraseJoana(t, nil); len(again.Receipt.Rows) != 0 {
-		t.Errorf("once more: %+v", again.Receipt)
+		t.Errorf("a repeated erasure has the receipt %+v", again.Receipt)
 	}
 	h.eraseJoana(t, func(o *privacy.Order) { o.Query, o.Forget = privacy.Query{CompanyID: h.company, Address: former}, true })
 	if n := len(h.rows(t)["suppressions"]); n != 1 {
@@ -286,7 +286,7 @@ func TestFormer_EveryTable(t *testing.T) {
 	}
 }
 
-// An address that also belongs to somebody else, now or in the past, is listed as shared; rows that name Joana by a
+// An address that also belongs to another person, now or in the past, is listed as shared; rows that name Joana by a
 // number or an id are erased.
 func TestFormer_Shared(t *testing.T) {
 	t.Parallel()
@@ -317,7 +317,7 @@ func TestFormer_Shared(t *testing.T) {
 }
 
 // A list that contains an address without a person does not make it shared.
-func TestFormer_NamelessIsNobodyElse(t *testing.T) {
+func TestFormer_AddressWithoutAPersonIsNotShared(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
 	h.intake(t, store.NewRecipient{OutboxID: uuid.Must(uuid.NewV7()), Recipient: store.Recipient{ID: store.RecipientID(h.company, "", "", former), Email: former}})
@@ -329,7 +329,7 @@ func TestFormer_NamelessIsNobodyElse(t *testing.T) {
 }
 
 // An id that now belongs to another person is not followed for Joana.
-func TestFormer_IDOfSomebodyElse(t *testing.T) {
+func TestFormer_IDOfAnotherPerson(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
 	reused := func(r *email.JobRecipient) { r.ExternalID = "c-7" }
@@ -349,7 +349,7 @@ func TestFormer_IDOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// After an interruption, the next run knows the former addresses that are no longer in the rows.
+// After an interruption, the next run still has the former addresses that are no longer in the rows.
 func TestFormer_Interrupted(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -370,11 +370,11 @@ func TestFormer_Interrupted(t *testing.T) {
 			break
 		}
 		if steps > 30 {
-			t.Fatalf("it never comes to an end: %v", err)
+			t.Fatalf("the erasure did not complete within 30 runs: %v", err)
 		}
 	}
 	h.mustNotName(t, joana...)
 	if left := h.rows(t)["person_erasures"]; len(left) != 0 {
-		t.Errorf("what is known of her is still stored: %s", left)
+		t.Errorf("person_erasures still has her addresses: %s", left)
 	}
 }

@@ -24,7 +24,7 @@ func TestErase_Interrupted(t *testing.T) {
 	}
 	for name, stop := range map[string]func(cancel func()){
 		"interrupted": func(cancel func()) { cancel() },
-		"crashed":     func(func()) { panic(errCrash) }, // nothing of the run is called after it
+		"crashed":     func(func()) { panic(errCrash) }, // the run executes nothing after a crash
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -35,7 +35,7 @@ func TestErase_Interrupted(t *testing.T) {
 				t.Errorf("rows still name her:\n%s", strings.Join(found, "\n"))
 			}
 			if !maps.Equal(done.Receipt.Tables, whole.Receipt.Tables) || !slices.Equal(done.Receipt.Rows, whole.Receipt.Rows) {
-				t.Errorf("the receipt has %v\nand that of an undisturbed run %v", done.Receipt, whole.Receipt)
+				t.Errorf("the receipt has %v\nwant that of an uninterrupted run: %v", done.Receipt, whole.Receipt)
 			}
 		})
 	}

@@ -16,7 +16,7 @@ import (
 
 // The export to Maria does not contain the Bcc recipients of an email to her: neither in its row, timeline, errors
 // nor dead letter.
-func TestExport_TellsNothingOfBlindCopies(t *testing.T) {
+func TestExport_OmitsOtherBlindCopies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const other = "zeca.alheio@example.com"
@@ -64,11 +64,11 @@ func TestExport_TellsNothingOfBlindCopies(t *testing.T) {
 			t.Fatal(err)
 		}
 		if at := strings.Index(string(text), other); at >= 0 {
-			t.Errorf("it tells of somebody else: %s", text[max(0, at-300):at+len(other)])
+			t.Errorf("the export contains another Bcc recipient: %s", text[max(0, at-300):at+len(other)])
 		}
 		for _, word := range []string{"vista@example.com", `"bcc":["` + address + `"]`, `"recipients":[{"address":"` + address + `"},{"address":"z***@e***.com"}]`, `"attempt":1`} {
 			if !strings.Contains(string(text), word) {
-				t.Errorf("it does not tell of %s", word)
+				t.Errorf("the export does not contain %s", word)
 			}
 		}
 	}

@@ -35,8 +35,8 @@ const (
 // maria lists everything that identifies her, in lower case.
 var maria = []string{"maria.sigilosa@", "maria sigilosa", "c-maria", cpf, email.HashTaxID(cpf, nil), "assunto sigiloso", "corpo sigiloso"}
 
-// world is a company with data about Maria in every table, about João in some, and another company that knows her
-// too.
+// world is a company with data about Maria in every table, about João in some, and another company that also has data
+// about her.
 type world struct {
 	storetest.Database
 	archive        privacy.Archive
@@ -240,7 +240,7 @@ func (w *world) namesOfMaria(t *testing.T) []string {
 		for _, row := range rows {
 			for _, word := range maria {
 				if strings.Contains(row, word) && !strings.Contains(row, w.other.String()) && (table != "suppressions" || word != maria[0]) {
-					found = append(found, table+" tells "+word+": "+row)
+					found = append(found, table+" contains "+word+": "+row)
 				}
 			}
 		}
@@ -288,12 +288,12 @@ func TestExport_HoldsEverything(t *testing.T) {
 	}
 	for _, word := range []string{`"cpf_cnpj":"` + cpf + `"`, name, "corpo sigiloso", "DELIVERED", address} {
 		if !bytes.Contains(text, []byte(word)) {
-			t.Errorf("the export does not hold %s", word)
+			t.Errorf("the export does not contain %s", word)
 		}
 	}
 	for _, word := range []string{"rui@example.com", "ana@example.com", `\\x01`, w.other.String()} {
 		if bytes.Contains(text, []byte(word)) {
-			t.Errorf("the export holds %s", word)
+			t.Errorf("the export contains %s", word)
 		}
 	}
 	if wrong, err := (&privacy.Archive{Store: w.Store, People: person.New(w.Store.DB()), Bucket: w.bucket, Ring: w.archive.Ring, HashKey: make([]byte, 32)}).Export(
@@ -320,7 +320,7 @@ func TestErase_LeavesNothing(t *testing.T) {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	if found := w.namesOfMaria(t); len(found) > 0 {
-		t.Errorf("it is still told:\n%s", strings.Join(found, "\n"))
+		t.Errorf("rows still name Maria:\n%s", strings.Join(found, "\n"))
 	}
 	// Events that arrive later are stored without her.
 	if _, err := w.Store.RecordFeedback(t.Context(), w.bounce(w.token)); err != nil {
@@ -334,7 +334,7 @@ func TestErase_LeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found := w.namesOfMaria(t); len(found) > 0 {
-		t.Errorf("late news tell:\n%s", strings.Join(found, "\n"))
+		t.Errorf("after late SES events, rows name Maria:\n%s", strings.Join(found, "\n"))
 	}
 	if _, err := w.bucket.Get(t.Context(), mailing.FileKey(w.company, w.mailing)); !errors.Is(err, blob.ErrNotFound) {
 		t.Errorf("her file: %v", err)
@@ -342,28 +342,28 @@ func TestErase_LeavesNothing(t *testing.T) {
 	after := w.rows(t)
 	for _, table := range []string{"email_outbox", "email_logs", "email_events", "mailing_entries", "mailings", "suppressions"} {
 		lost := len(before[table]) - len(after[table])
-		if want := map[string]int{"email_outbox": 2}[table]; lost > want { // the news of a recipient
+		if want := map[string]int{"email_outbox": 2}[table]; lost > want { // the pending imports of a recipient
 			t.Errorf("%s lost %d rows, want %d", table, lost, want)
 		}
 	}
-	for table, rows := range before { // what is others'
+	for table, rows := range before { // the rows of the other company
 		for _, row := range rows {
 			if strings.Contains(row, w.other.String()) && !slices.Contains(after[table], row) {
-				t.Errorf("%s lost or changed another company's %s", table, row)
+				t.Errorf("table %s: another company's row was deleted or changed: %s", table, row)
 			}
 		}
 	}
 	var cancelled, pending int
 	err = w.SQL.QueryRowContext(t.Context(), `SELECT count(*) FILTER (WHERE status = 'CANCELLED'), count(*) FILTER (WHERE status = 'PENDING') FROM mailing_entries`).Scan(&cancelled, &pending)
 	if err != nil || cancelled != 2 || pending != 1 {
-		t.Errorf("%d entries cancelled, %d pending (%v)", cancelled, pending, err)
+		t.Errorf("%d entries cancelled, want 2; %d pending, want 1 (%v)", cancelled, pending, err)
 	}
 	entries, err := w.Store.Audit(t.Context(), store.AuditFilter{Company: w.company, Action: "person", Limit: 10})
 	if err != nil || len(entries) != 4 {
-		t.Errorf("%d audit rows (%v): begun and ended, twice", len(entries), err)
+		t.Errorf("%d audit rows, want 4: two erasures, each begun and completed (%v)", len(entries), err)
 	}
 	if done, err = w.erase(t.Context(), nil); err != nil || done.Emails+done.EmailLogs+done.Entries+done.Recipients+done.Copies != 0 {
-		t.Errorf("once more: %+v, %v", done, err)
+		t.Errorf("a third erasure found rows: %+v, %v", done, err)
 	}
 	if _, err := w.erase(t.Context(), func(o *privacy.Order) {
 		o.Query, o.Forget = privacy.Query{CompanyID: w.company, Address: address}, true
@@ -371,7 +371,7 @@ func TestErase_LeavesNothing(t *testing.T) {
 		t.Error(err)
 	}
 	if rows := w.rows(t)["suppressions"]; len(rows) != 0 {
-		t.Errorf("suppressions that were to be forgotten: %v", rows)
+		t.Errorf("with Forget, suppressions are left: %v", rows)
 	}
 }
 
@@ -397,14 +397,14 @@ func TestErase_SharedAddress(t *testing.T) {
 		e.Job.To, e.Job.Recipient = address, email.JobRecipient{ExternalID: "c-2", Email: address}
 	})
 	if _, people, err := w.archive.Count(t.Context(), privacy.Query{CompanyID: w.company, Address: address}); err != nil || people != 2 {
-		t.Errorf("the address is said to be of %d people (%v)", people, err)
+		t.Errorf("the address belongs to %d people, want 2 (%v)", people, err)
 	}
 	done, err := w.erase(t.Context(), nil)
 	if err != nil || done.Shared != 1 {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	if w.status(t, theirs) != "PENDING" || w.status(t, w.pending) != "CANCELLED" {
-		t.Errorf("the neighbour's is %s, hers %s", w.status(t, theirs), w.status(t, w.pending))
+		t.Errorf("the status of the other person's email is %s, of Maria's %s", w.status(t, theirs), w.status(t, w.pending))
 	}
 }
 
@@ -422,7 +422,7 @@ func TestExport_FindsReadableDomains(t *testing.T) {
 func TestExport_FindsLines(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if _, err := w.SQL.ExecContext(t.Context(), `DELETE FROM mailing_entries`); err != nil { // which name lines of their own
+	if _, err := w.SQL.ExecContext(t.Context(), `DELETE FROM mailing_entries`); err != nil { // entries also name lines of a file
 		t.Fatal(err)
 	}
 	for text, found := range map[string]bool{

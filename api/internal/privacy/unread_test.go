@@ -90,13 +90,13 @@ func TestUnreadable_File(t *testing.T) {
 		t.Errorf("%+v", done)
 	}
 	if found, err := person.New(w.Store.DB()).Find(t.Context(), w.company, "", email.HashTaxID(cpf, nil)); err != nil || len(found.Addresses) == 0 {
-		t.Errorf("her number leads to no address any more: %+v, %v", found, err)
+		t.Errorf("the recipient was deleted before the file: Find by CPF returns %+v, %v", found, err)
 	}
 	if err := w.bucket.Delete(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
 	if done := w.eraseWhole(t); len(done.Unread) != 0 || done.Recipients == 0 {
-		t.Errorf("again: %+v", done)
+		t.Errorf("erasure after the file was deleted: %+v", done)
 	}
-	w.mustKnowNothing(t, "afterwards")
+	w.mustNotNameMaria(t, "afterwards")
 }
