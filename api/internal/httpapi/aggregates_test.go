@@ -39,7 +39,7 @@ func TestAggregate_IsAcceptedOnce(t *testing.T) {
 	}
 	for i, other := range others {
 		if other == id {
-			t.Errorf("%d is the first one", i)
+			t.Errorf("request %d returned the first email", i)
 		}
 	}
 	want := map[string]any{"type": "interview", "id": "42", "eventType": "REMINDER_24H"}
@@ -47,7 +47,7 @@ func TestAggregate_IsAcceptedOnce(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if plain := g.show(t, g.accept(t, emailBody(nil))); plain["aggregate"] != nil {
-		t.Errorf("an email about nothing shows %v", plain["aggregate"])
+		t.Errorf("an email without an aggregate shows %v", plain["aggregate"])
 	}
 }
 
@@ -59,7 +59,7 @@ func TestAggregate_AtTheSameTime(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range ids {
 		group.Go(func() {
-			g.await(t, "place for another request", func() bool { // a company has so many at once
+			g.await(t, "free slot for another request", func() bool { // slots per company are limited
 				r := g.send(t, emailBody(about("42", "REMINDER_24H")))
 				if r.Status == http.StatusTooManyRequests {
 					return false
@@ -181,7 +181,7 @@ func TestAggregate_BesideAnIdempotencyKey(t *testing.T) {
 		t.Errorf("after the cancel: %d %s", again.Status, again.Body)
 	}
 	if next := g.accept(t, emailBody(about("42", "REMINDER_24H"))); next == id {
-		t.Error("a cancelled email holds its place")
+		t.Error("a cancelled email still blocks its aggregate and event type")
 	}
 	if again := request(); again.Body != first.Body {
 		t.Errorf("after the next one: %d %s", again.Status, again.Body)
@@ -198,12 +198,12 @@ func TestAggregate_AfterTheEnd(t *testing.T) {
 	if answer := again.json(t); answer["outboxId"] != failed || answer["status"] != "FAILED" || again.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("%s", again.Body)
 	}
-	g.exec(t, `DELETE FROM email_outbox WHERE id = $1`, failed) // it is purged, and its log kept
+	g.exec(t, `DELETE FROM email_outbox WHERE id = $1`, failed) // the email is purged, its log is kept
 	if answer := g.send(t, emailBody(about("42", "FAILED"))).json(t); answer["outboxId"] != failed || answer["status"] != "FAILED" {
 		t.Errorf("after the purge: %v", answer)
 	}
 	if shown := g.show(t, failed); shown["aggregate"] == nil {
-		t.Error("after the purge nobody knows what it was about")
+		t.Error("after the purge, the email is shown without its aggregate")
 	}
 	var turns []string
 	for range 3 {

@@ -130,13 +130,13 @@ func TestAttachments_InlineAndByID(t *testing.T) {
 	}
 	other := g.newKey(t, g.Database.Company(t), nil).String()
 	if r := g.do(t, call{Path: "/v1/files/" + id, Key: other}); r.Status != http.StatusNotFound {
-		t.Errorf("another company sees the file: %d %s", r.Status, r.Body)
+		t.Errorf("reading the file of another company: %d %s, want 404", r.Status, r.Body)
 	}
 	body := emailBody(withFiles(fields{"filename": "a.pdf", "contentType": "application/pdf", "fileId": id}))
 	if r := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Body: body, Key: other}); r.Status != http.StatusUnprocessableEntity || r.problem(t).Errors[0].Code != "FILE_NOT_FOUND" {
-		t.Errorf("another company attaches the file: %d %s", r.Status, r.Body)
+		t.Errorf("attaching the file of another company: %d %s", r.Status, r.Body)
 	}
-	// The same content of another company is another file.
+	// The same content uploaded by another company is stored as another file.
 	if r := g.do(t, call{Method: http.MethodPost, Path: "/v1/files", Body: pdf, Key: other, Header: map[string]string{"Content-Type": "application/pdf"}}); r.Status != http.StatusCreated || r.json(t)["id"] == id {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
@@ -213,7 +213,7 @@ func TestAttachments_Refused(t *testing.T) {
 					return
 				}
 			}
-			t.Errorf("no %s for %s in %s", tt.code, tt.field, r.Body)
+			t.Errorf("the response does not report %s for %s: %s", tt.code, tt.field, r.Body)
 		})
 	}
 	if r := g.uploadFile(t, exe); r.Status != http.StatusUnprocessableEntity || r.problem(t).Code != "TYPE_MISMATCH" {
@@ -383,7 +383,7 @@ func TestAttachments_Idempotency(t *testing.T) {
 		withFiles(attached("a.pdf", "application/pdf", pdf))(f)
 	}
 	if id := g.accept(t, emailBody(about)); g.accept(t, emailBody(about)) != id {
-		t.Error("a second email about the same aggregate")
+		t.Error("a second email was accepted for the same aggregate")
 	}
 }
 
@@ -425,7 +425,7 @@ func TestAttachments_Quota(t *testing.T) {
 	}
 	g.accept(t, emailBody(withFiles(attached("b.pdf", "application/pdf", pdf))))
 	if n := g.objects(t); n != 1 {
-		t.Errorf("%d stored files: the object of a refused file stays", n)
+		t.Errorf("%d stored files: the object of a rejected file was not deleted", n)
 	}
 }
 

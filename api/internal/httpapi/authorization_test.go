@@ -64,12 +64,12 @@ func TestAuthorization_WithoutKey(t *testing.T) {
 			t.Errorf("%s: %v %s %s", o.ID, without.Header, unknown.Body, half.Body)
 		}
 		if slices.Contains(public, o.ID) != o.Public {
-			t.Errorf("%s: openapi.yaml says that it is public: %v", o.ID, o.Public)
+			t.Errorf("%s answers without a key unlike openapi.yaml, where public is %v", o.ID, o.Public)
 		}
 	}
 	slices.Sort(open)
 	if !slices.Equal(open, public) {
-		t.Errorf("open are %v, want %v", open, public)
+		t.Errorf("operations without a key are %v, want %v", open, public)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestAuthorization_Scopes(t *testing.T) {
 			continue
 		}
 		if only[o.Scope] == "" {
-			t.Errorf("%s names the scope %q", o.ID, o.Scope)
+			t.Errorf("the description of %s names an unknown scope %q", o.ID, o.Scope)
 			continue
 		}
 		path := strings.NewReplacer("{id}", uuid.NewString(), "{type}", "interview").Replace(o.Path)

@@ -111,10 +111,10 @@ func TestBatch_IsAcceptedInOrder(t *testing.T) {
 	err := g.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM email_outbox WHERE priority <> 5 AND payload ->> 'to' <> 'p7@example.com'
 		OR delivery <> 'at_least_once' AND payload ->> 'to' <> 'p8@example.com' OR xmin <> (SELECT xmin FROM email_outbox LIMIT 1)`).Scan(&wrong)
 	if err != nil || wrong > 0 {
-		t.Errorf("%d rows are wrong, or of another transaction (%v)", wrong, err)
+		t.Errorf("%d rows are wrong, or were inserted by another transaction (%v)", wrong, err)
 	}
 	if n := g.Wakes.Load(); n != 1 {
-		t.Errorf("%d wakes", n)
+		t.Errorf("%d dispatcher notifications", n)
 	}
 }
 
@@ -146,11 +146,11 @@ func TestBatch_StrictListsAllFaults(t *testing.T) {
 		t.Errorf("%d rows", n)
 	}
 	if b := g.batch(t, "", "k", batchBody(emailBody(nil))).batch(t); b.Accepted != 1 {
-		t.Errorf("the rejected request used up its key: %+v", b)
+		t.Errorf("the rejected batch has reserved its Idempotency-Key: %+v", b)
 	}
 }
 
-// The faults of the batch itself, which no mode accepts.
+// Faults of the batch itself are rejected in every mode.
 func TestBatch_OfTheWrongShape(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -226,9 +226,9 @@ func TestBatch_Partial(t *testing.T) {
 		}
 	}
 	if n := g.rows(t); n != rows {
-		t.Errorf("%d rows more", n-rows)
+		t.Errorf("%d additional rows", n-rows)
 	}
-	// Every item is rejected: the response has the same form.
+	// If every item is rejected, the response has the same form.
 	none := g.batch(t, "?mode=partial", "", batchBody(`{}`, emailBody(with("subject", ""))))
 	if b := none.batch(t); b.Rejected != 2 || b.Accepted != 0 || g.rows(t) != rows {
 		t.Errorf("%s", none.Body)
@@ -238,7 +238,7 @@ func TestBatch_Partial(t *testing.T) {
 	}
 }
 
-// A duplicate's status is that of now; the replay of a batch is that of then.
+// A duplicate has its current status; a replayed batch has the statuses of the first response.
 func TestBatch_Duplicates(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -329,7 +329,7 @@ func TestBatch_SameKeyAtTheSameTime(t *testing.T) {
 	}
 }
 
-// The rate limit counts items. A batch that is larger than a burst is possible, and paid for by what comes after it.
+// The rate limit counts items. A batch may be larger than the burst: the requests after it then wait longer.
 func TestBatch_RateLimit(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -355,7 +355,7 @@ func TestBatch_RateLimit(t *testing.T) {
 	}
 	r = post(1)
 	if wait := r.Header.Get("Retry-After"); r.Status != http.StatusTooManyRequests || len(wait) != 3 {
-		t.Errorf("after it: %d, Retry-After %s", r.Status, wait)
+		t.Errorf("the request after the large batch: %d, Retry-After %s", r.Status, wait)
 	}
 }
 

@@ -58,7 +58,7 @@ func TestBatch_AggregateInAnOpenTransaction(t *testing.T) {
 	}
 	var n int
 	if err := g.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM idempotency_keys`).Scan(&n); err != nil || n != 0 {
-		t.Errorf("%d keys of refused batches (%v)", n, err)
+		t.Errorf("%d Idempotency-Keys of rejected batches are left (%v)", n, err)
 	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestBatch_KeyInProgress(t *testing.T) {
 	g.batch(t, "", "k", batchBody(emailBody(nil))).batch(t)
 	g.exec(t, `UPDATE idempotency_keys SET expires_at = now()`)
 	if b := g.batch(t, "", "k", batchBody(emailBody(nil), emailBody(nil))).batch(t); b.Accepted != 2 {
-		t.Errorf("the key is free after its time: %+v", b)
+		t.Errorf("the batch with an expired key: %+v", b)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestBatch_LostAnswers(t *testing.T) {
 			}
 			t.Logf("key %q, %d lost: %d, %d emails", key, lost, r.Status, emails)
 			if lost == 0 {
-				t.Error("no answer was lost")
+				t.Error("the proxy dropped no response")
 			}
 			switch {
 			case r.Status == http.StatusAccepted && emails == 2:
@@ -130,7 +130,7 @@ func TestBatch_LostAnswers(t *testing.T) {
 					t.Errorf("%s", r.Body)
 				}
 			default:
-				t.Errorf("%d: %d emails, %d %s", i, emails, r.Status, r.Body)
+				t.Errorf("try %d: %d emails, %d %s", i, emails, r.Status, r.Body)
 			}
 			if key == "" {
 				continue
@@ -205,7 +205,7 @@ func TestBatch_DelaysNoOtherCompany(t *testing.T) {
 	stop()
 	group.Wait()
 	t.Logf("alone %v, beside %d batches %v", alone, during, beside)
-	// All share the processors of this machine with the load, so this is generous: a send that waits for the batches before it would take
+	// The load shares the processors of this machine, so the limit is high: a send that waits for the batches before it would take
 	// seconds.
 	if limit := 10*alone + time.Second; beside > limit {
 		t.Errorf("a single send takes %v beside batches and %v without", beside, alone)

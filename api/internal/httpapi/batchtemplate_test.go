@@ -85,10 +85,10 @@ func TestBatch_RenderedMemoryPerCompany(t *testing.T) {
 			}
 			for now, old := held.Add(size), most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
 			}
-			context.AfterFunc(ctx, func() { held.Add(-size) }) // when the request has ended
+			context.AfterFunc(ctx, func() { held.Add(-size) }) // once the request has ended
 		}}
 	})
-	t.Cleanup(release) // else the requests never end
+	t.Cleanup(release) // otherwise the requests never end
 	loud = g.Company
 	quiet := g.newKey(t, g.Database.Company(t), nil).String()
 	for _, key := range []string{"", quiet} {
@@ -100,7 +100,7 @@ func TestBatch_RenderedMemoryPerCompany(t *testing.T) {
 	}
 	items := func(n int) string {
 		all := make([]string, n)
-		for i := range all { // a locale each, so that each version is resolved
+		for i := range all { // each has its own locale, so that each version is resolved
 			all[i] = fmt.Sprintf(`{"to": "ana@example.com", "recipient": {"externalId": "c-1"}, "template": {"name": "large", "locale": "a%c"}}`, 'a'+i)
 		}
 		return batchBody(all...)
@@ -119,11 +119,11 @@ func TestBatch_RenderedMemoryPerCompany(t *testing.T) {
 	}
 	g.await(t, "refusal of what does not fit", func() bool { return refused.Load() > 0 || most.Load() > limit })
 	if n := most.Load(); n > limit {
-		t.Errorf("one company's contents took %d bytes", n)
+		t.Errorf("the rendered contents of one company use %d bytes", n)
 	}
 	release()
 	batches.Wait()
 	if b := g.batch(t, "", "", items(20)).batch(t); b.Accepted != 20 {
-		t.Errorf("afterwards: %+v", b)
+		t.Errorf("a batch after the memory was released: %+v", b)
 	}
 }

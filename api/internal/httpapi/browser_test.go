@@ -89,7 +89,7 @@ func (b *browser) read(t *testing.T) (m devToolsMessage) {
 	t.Helper()
 	text, err := b.out.ReadBytes(0)
 	if err != nil {
-		t.Fatal("the browser is gone: ", err)
+		t.Fatal("the browser has exited: ", err)
 	}
 	if err := json.Unmarshal(bytes.TrimSuffix(text, []byte{0}), &m); err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func TestWrongKeys(t *testing.T) {
 		}
 	}
 	if n := statuses[http.StatusUnauthorized]; n < 20 || n > 35 || n+statuses[http.StatusTooManyRequests] != 60 {
-		t.Errorf("answers by status: %v", statuses)
+		t.Errorf("responses by status: %v", statuses)
 	}
 	for range 30 {
 		if r := ask("2001:db8::1", g.Key.String()); r.Status != http.StatusOK {
@@ -62,14 +62,14 @@ func TestWrongKeys(t *testing.T) {
 		return false
 	}
 	if !limited("2001:db8::ffff:1", "") {
-		t.Error("another address of the same network begins anew")
+		t.Error("another address of the same network has a limit of its own")
 	}
 	if r := ask("2001:db8:0:1::1", stranger.String()); r.Status != http.StatusUnauthorized {
 		t.Errorf("another network: %d", r.Status)
 	}
 	// A client cannot change its address with the header.
 	if !limited("203.0.113.1, 2001:db8::1", stranger.String()) {
-		t.Error("a forged header makes another client")
+		t.Error("a forged X-Forwarded-For header changes the client's address")
 	}
 }
 
@@ -79,16 +79,16 @@ func TestLog_Client(t *testing.T) {
 	g := start(t, nil)
 	g.do(t, call{Path: "/v1/emails", Header: map[string]string{"X-Forwarded-For": "203.0.113.9"}})
 	if log := g.Log.String(); !strings.Contains(log, `"client":"127.0.0.1"`) || strings.Contains(log, "203.0.113.9") {
-		t.Errorf("nobody is trusted: %s", log)
+		t.Errorf("without a trusted proxy, the log is %s", log)
 	}
 	g = start(t, loopback)
 	g.do(t, call{Path: "/v1/emails", Header: map[string]string{"X-Forwarded-For": "198.51.100.1, 203.0.113.9"}})
 	if log := g.Log.String(); !strings.Contains(log, `"client":"203.0.113.9"`) || strings.Contains(log, "198.51.100.1") {
-		t.Errorf("behind a proxy: %s", log)
+		t.Errorf("behind a trusted proxy, the log is %s", log)
 	}
 	g.do(t, call{Path: "/u/some-token", NoKey: true, Header: map[string]string{"X-Forwarded-For": "192.0.2.77"}})
 	if log := g.Log.String(); strings.Contains(log, "192.0.2.77") || !strings.Contains(log, "/u/:token") {
-		t.Errorf("a reader: %s", log)
+		t.Errorf("the log of an unsubscribe link contains an address: %s", log)
 	}
 }
 
@@ -119,10 +119,10 @@ func TestKeys_Limits(t *testing.T) {
 	short := g.newKey(t, g.Company, func(k *store.APIKey) { k.ExpiresAt = &ends }).String()
 	ask := func() reply { return g.do(t, call{Path: "/v1/emails", Key: short}) }
 	if r := ask(); r.Status != http.StatusOK && time.Now().Before(ends) {
-		t.Fatalf("before it expires: %d %s", r.Status, r.Body)
+		t.Fatalf("request before the key expires: %d %s", r.Status, r.Body)
 	}
 	<-time.After(time.Until(ends))
 	if r := ask(); r.Status != http.StatusUnauthorized || r.problem(t).Code != "KEY_EXPIRED" {
-		t.Errorf("right when it has expired: %d %s", r.Status, r.Body)
+		t.Errorf("request right after the key has expired: %d %s", r.Status, r.Body)
 	}
 }

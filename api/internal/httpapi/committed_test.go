@@ -42,8 +42,8 @@ func startWhollyBehind(t *testing.T) (*gateway, *faultProxy) {
 // commit is what the driver sends to commit a transaction.
 const commit = "Q\x00\x00\x00\x0bCOMMIT\x00"
 
-// Postgres is lost right after the commit of a change. The answer shows the change: no statement follows whose failure would
-// hide it, and with it a secret that is shown once.
+// The connection to Postgres is lost right after the commit of a change. The response shows the change: no later statement can
+// fail and hide it, or a secret that is shown once.
 func TestCommitted_DatabaseIsLost(t *testing.T) {
 	t.Parallel()
 	g, w := startWhollyBehind(t)
@@ -87,7 +87,7 @@ func TestCommitted_DatabaseIsLost(t *testing.T) {
 		w.cutAfter(last)
 		r := g.do(t, tt.call)
 		if !w.isCut() {
-			t.Errorf("%s %s: the statement did not run", tt.Method, tt.Path)
+			t.Errorf("%s %s: the committing statement did not run", tt.Method, tt.Path)
 		}
 		w.restore()
 		if r.Status != tt.status || !strings.Contains(r.Body, tt.shows) || strings.Contains(r.Body, secret) {
@@ -96,8 +96,8 @@ func TestCommitted_DatabaseIsLost(t *testing.T) {
 	}
 }
 
-// The company's searches take every slot that becomes free, and the new secret is shown nevertheless: the answer needs no
-// second slot.
+// The company's searches take every slot that becomes free. The new secret is shown nevertheless, because the response needs
+// no second slot.
 func TestCommitted_SlotsAreBusy(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -121,7 +121,7 @@ func TestCommitted_SlotsAreBusy(t *testing.T) {
 		rotated <- r
 	})
 	g.awaitLocked(t, 4)
-	for range 12 { // they wait for the slot of the rotation, and after it for those of each other
+	for range 12 { // they wait for the rotation's slot, and then for each other's slots
 		searching.Go(func() {
 			for ctx.Err() == nil {
 				search()
@@ -136,8 +136,8 @@ func TestCommitted_SlotsAreBusy(t *testing.T) {
 	}
 }
 
-// Answers of Postgres to the statement that commits are lost. The driver runs it again, and it makes the change once. If every
-// answer is lost, the api says that the change may have been made.
+// Responses of Postgres to the statement that commits are lost. The driver runs it again, and it makes the change once. If every
+// response is lost, the api reports that the change may have been made.
 func TestCommitted_LostAnswers(t *testing.T) {
 	t.Parallel()
 	g, w := startWhollyBehind(t)
@@ -154,7 +154,7 @@ func TestCommitted_LostAnswers(t *testing.T) {
 			w.dropResponses(tt.lost, times)
 			r := g.post(t, tt.path, tt.body)
 			if w.dropResponses("", 0) == times {
-				t.Errorf("%s: no answer was lost", tt.path)
+				t.Errorf("%s: the proxy dropped no response", tt.path)
 			}
 			endpoints += tt.made
 			if n := g.count(t, `SELECT count(*) FROM webhook_endpoints`); n != endpoints {
@@ -164,14 +164,14 @@ func TestCommitted_LostAnswers(t *testing.T) {
 			case r.Status == tt.status:
 				shown, _ := r.json(t)["id"].(string)
 				if secret := g.secret(t, "secret_enc", shown); secret != r.json(t)["secret"] {
-					t.Errorf("%s: the secret is not the one that is shown", tt.path)
+					t.Errorf("%s: the stored secret differs from the shown one", tt.path)
 				}
 			case times < 50 || r.Status != http.StatusServiceUnavailable || !strings.Contains(r.problem(t).Detail, "may have been made"):
-				t.Errorf("%s, %d times: %d %s", tt.path, times, r.Status, r.Body)
+				t.Errorf("%s, %d responses lost: %d %s", tt.path, times, r.Status, r.Body)
 			}
 		}
 		if old := g.secret(t, "old_secret_enc", id); old != first {
-			t.Errorf("%d times: the replaced secret does not sign any more", times)
+			t.Errorf("%d responses lost: the replaced secret does not sign any more", times)
 		}
 	}
 }

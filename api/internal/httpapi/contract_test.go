@@ -110,7 +110,7 @@ func TestContract_NamesAreDistinct(t *testing.T) {
 	take := func(name, place string) {
 		name = strings.ToLower(name)
 		if other, twice := used[name]; twice {
-			t.Errorf("%s is the name of one of the %s and of the %s", name, other, place)
+			t.Errorf("%s is a name both in %s and in %s", name, other, place)
 		}
 		used[name] = place
 	}
@@ -128,7 +128,7 @@ func TestContract_NamesAreDistinct(t *testing.T) {
 	}
 	// openapi-typescript makes a field with a default a required one, in requests too.
 	if _, schemas, _ := strings.Cut(api.OpenAPI(), "\n  schemas:\n"); strings.Contains(schemas, "default:") {
-		t.Error("a schema has a default: say it in the description")
+		t.Error("a schema has a default: write it in the description instead")
 	}
 	if len(used) < 80 {
 		t.Errorf("only %d names", len(used))
@@ -136,7 +136,7 @@ func TestContract_NamesAreDistinct(t *testing.T) {
 }
 
 // References resolve, and examples match their schemas.
-func TestContract_IsWhole(t *testing.T) {
+func TestContract_IsValid(t *testing.T) {
 	t.Parallel()
 	if err := document().Validate(t.Context()); err != nil {
 		t.Error(err)
@@ -148,8 +148,8 @@ func TestContract_IsWhole(t *testing.T) {
 	})
 }
 
-// The document must say which values chosen by the caller are stored in plain text.
-func TestContract_SaysWhatIsKeptInClear(t *testing.T) {
+// openapi.yaml must state which values chosen by the caller are stored in plain text.
+func TestContract_StatesWhatIsStoredInPlainText(t *testing.T) {
 	t.Parallel()
 	d := document()
 	for place, description := range map[string]string{
@@ -159,7 +159,7 @@ func TestContract_SaysWhatIsKeptInClear(t *testing.T) {
 		"NewRecipient": d.Components.Schemas["NewRecipient"].Value.Properties["externalId"].Value.Description,
 	} {
 		if !strings.Contains(description, "in plain text") || !strings.Contains(strings.Join(strings.Fields(description), " "), "do not put a CPF") {
-			t.Errorf("%s does not tell callers to keep numbers out of it: %s", place, description)
+			t.Errorf("the description of %s does not tell callers to leave CPF and CNPJ numbers out: %s", place, description)
 		}
 	}
 }

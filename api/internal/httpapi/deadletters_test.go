@@ -23,11 +23,11 @@ func (g *gateway) makeDeadLetters(tb testing.TB, n int) (emails, letters []strin
 			f["recipient"] = fields{"cpfCnpj": "529.982.247-25", "email": f["to"]}
 		}))
 		g.giveUp(tb, id)
-		var letter string
-		if err := g.SQL.QueryRowContext(tb.Context(), `SELECT id FROM dead_letters WHERE outbox_id = $1`, id).Scan(&letter); err != nil {
+		var deadLetter string
+		if err := g.SQL.QueryRowContext(tb.Context(), `SELECT id FROM dead_letters WHERE outbox_id = $1`, id).Scan(&deadLetter); err != nil {
 			tb.Fatal(err)
 		}
-		emails, letters = append(emails, id), append(letters, letter)
+		emails, letters = append(emails, id), append(letters, deadLetter)
 	}
 	return emails, letters
 }

@@ -86,7 +86,7 @@ func TestShow_FromAcceptanceToTheEnd(t *testing.T) {
 		"attempts": 0.0, "throttles": 0.0, "possibleDuplicate": false, "outcomeUnknown": false, "sentAt": nil, "errorCode": nil,
 	} {
 		if waiting[field] != want {
-			t.Errorf("%s is %v, want %v", field, waiting[field], want)
+			t.Errorf("field %s is %v, want %v", field, waiting[field], want)
 		}
 	}
 	if waiting["nextAttemptAt"] == nil || len(types(waiting)) != 0 {
@@ -153,7 +153,7 @@ func TestIsolation(t *testing.T) {
 		t.Errorf("listed: %s", r.Body)
 	}
 	if g.show(t, id)["status"] != "PENDING" || g.show(t, failed)["status"] != "FAILED" {
-		t.Error("a stranger moved an email")
+		t.Error("another company's key has rescheduled an email")
 	}
 }
 
@@ -235,7 +235,7 @@ func TestRetry(t *testing.T) {
 		t.Errorf("events %v", all)
 	}
 	if g.Wakes.Load() != woken+1 {
-		t.Error("no dispatcher was woken")
+		t.Error("the api has notified no dispatcher")
 	}
 	if r := g.step(t, id, "cancel"); r.Status != http.StatusOK {
 		t.Errorf("cancel after retry: %d %s", r.Status, r.Body)
@@ -279,8 +279,7 @@ func TestRetry_CancelledBeforeItsTime(t *testing.T) {
 	}
 }
 
-// The sender, copies and tries of an email are shown; the tries come from one statement that the list
-// also uses.
+// The sender, copies and attempts of an email are shown; the list and the email use the same statement for the attempts.
 func TestShow_WhatWasAskedFor(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

@@ -25,7 +25,7 @@ type eventAnswer struct {
 	HasMore                  bool
 }
 
-// events asks for events with the query.
+// events requests events with the query.
 func (g *gateway) events(tb testing.TB, query string) eventAnswer {
 	tb.Helper()
 	r := g.do(tb, call{Path: "/v1/events?" + query})
@@ -112,8 +112,8 @@ func TestEvents(t *testing.T) {
 	}
 	g.cancelNow(t, g.accept(t, emailBody(nil)))
 	g.assign(t)
-	if news := g.events(t, "after="+latest.NextCursor); !slices.Equal(news.types(), []string{"CANCELLED"}) {
-		t.Errorf("behind latest: %+v", news)
+	if newer := g.events(t, "after="+latest.NextCursor); !slices.Equal(newer.types(), []string{"CANCELLED"}) {
+		t.Errorf("events after the cursor of latest: %+v", newer)
 	}
 	foreign := g.do(t, call{Path: "/v1/events", Key: g.newKey(t, g.Database.Company(t), nil).String()})
 	if foreign.Status != http.StatusOK || len(foreign.json(t)["events"].([]any)) != 0 {
@@ -154,7 +154,7 @@ func TestEvents_Refused(t *testing.T) {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
 	if rest := g.events(t, "after="+oldest); len(rest.Events) != 3 {
-		t.Errorf("behind oldestCursor: %+v", rest)
+		t.Errorf("events after oldestCursor: %+v", rest)
 	}
 }
 
@@ -217,8 +217,8 @@ func TestEvents_Wait(t *testing.T) {
 	}
 }
 
-// An event of the company is in the feed in order, and names no email. Mailings say that they are paused, and
-// why they cannot be set going.
+// An event of the company is in the feed in order, and names no email. Mailings show that they are paused, and
+// why they cannot be resumed.
 func TestEvents_OfCompany(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -231,7 +231,7 @@ func TestEvents_OfCompany(t *testing.T) {
 		t.Errorf("%+v", page)
 	}
 	if more := g.events(t, "after="+page.NextCursor); len(more.Events) != 0 {
-		t.Errorf("behind the cursor: %+v", more)
+		t.Errorf("events after the cursor: %+v", more)
 	}
 	shown := g.do(t, call{Path: "/mailings/" + id}).json(t)
 	if shown["waitingFor"] != "reputation" || shown["waitingUntil"] != nil || shown["status"] != "QUEUED" {

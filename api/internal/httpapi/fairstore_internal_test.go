@@ -33,9 +33,9 @@ func TestFairStore_HasEveryMethod(t *testing.T) {
 		}
 	}
 	f.Wait = time.Millisecond
-	// The store bounds those that wait for locks; ingests have places of their own.
+	// For these the store itself limits the waiting for locks.
 	exempt := []string{"AdvanceAll", "ChangeEmail"}
-	asked := 0
+	called := 0
 	methods := reflect.TypeFor[Store]()
 	for i := range methods.NumMethod() {
 		m := methods.Method(i)
@@ -44,7 +44,7 @@ func TestFairStore_HasEveryMethod(t *testing.T) {
 			continue
 		}
 		t.Run(m.Name, func(t *testing.T) {
-			asked++
+			called++
 			arguments := []reflect.Value{reflect.ValueOf(t.Context())}
 			for n := 1; n < m.Type.NumIn(); n++ {
 				arguments = append(arguments, reflect.Zero(m.Type.In(n)))
@@ -68,8 +68,8 @@ func TestFairStore_HasEveryMethod(t *testing.T) {
 	if _, err := f.timelineOf(t.Context(), company, uuid.New()); !errors.Is(err, slots.ErrCompanyBusy) {
 		t.Errorf("timeline: %v", err)
 	}
-	if asked < 20 {
-		t.Errorf("%d methods were asked", asked)
+	if called < 20 {
+		t.Errorf("%d methods were called, want at least 20", called)
 	}
 	f.Wait = slots.Wait
 	if leave, err := f.Enter(t.Context(), uuid.New()); err != nil {
@@ -79,8 +79,8 @@ func TestFairStore_HasEveryMethod(t *testing.T) {
 	}
 }
 
-// A company with few requests that finds no slot is not told that it has too many.
-func TestFairStore_PlacesOfAll(t *testing.T) {
+// If all slots are taken, a company with few requests gets BUSY and not an error about its own limit.
+func TestFairStore_AllSlotsTaken(t *testing.T) {
 	t.Parallel()
 	f := newFairStore(nil, slots.New())
 	for i := range slots.Statements {

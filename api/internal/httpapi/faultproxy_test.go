@@ -19,8 +19,8 @@ type faultProxy struct {
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
 	down  bool
-	// lose is what a statement must hold for its answer to be lost, and with it the
-	// connection: the server did the work, and its answer is lost.
+	// lose is the text of a statement whose response is dropped, together with the
+	// connection: the server has executed the statement.
 	lose []byte
 	lost int // how many times more; 0 = off
 	// last: all connections are cut when the answer to a statement that contains it is forwarded; nil = off.

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Column names are chosen by the author of the file, and shown in a list that somebody else opens in a
+// Column names are chosen by the author of the file, and shown in a list that another person opens in a
 // spreadsheet.
 func TestMailing_ColumnsAreNoFormulas(t *testing.T) {
 	t.Parallel()

@@ -41,7 +41,7 @@ func FuzzSend(f *testing.F) {
 			job := composed.Job
 			job.Attempt, job.EnqueuedAt = 1, time.Now()
 			if err := job.Validate(email.MaxAttempts); err != nil {
-				t.Errorf("the worker would refuse it: %v", err)
+				t.Errorf("the stored job is invalid for the worker: %v", err)
 			}
 		case recorder.Code >= http.StatusInternalServerError:
 			t.Errorf("%d %s", recorder.Code, recorder.Body)

@@ -249,7 +249,7 @@ func (g *gateway) send(tb testing.TB, body string) reply {
 	return g.do(tb, call{Method: http.MethodPost, Path: "/v1/email/send", Body: body})
 }
 
-// accept posts an email that must be accepted, and returns its id.
+// accept posts a valid email and returns its id.
 func (g *gateway) accept(tb testing.TB, body string) string {
 	tb.Helper()
 	r := g.send(tb, body)

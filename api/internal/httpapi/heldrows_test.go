@@ -85,23 +85,23 @@ func TestHeldRows_AnAggregateAndAnotherCompany(t *testing.T) {
 	release := g.hold(t, `SELECT email_gateway_take_key($1, 'interview', '42', 'REMINDER_24H', $2)`, g.Company, uuid.New())
 
 	var senders sync.WaitGroup
-	var told codeCount
+	var answers codeCount
 	for range 40 {
-		senders.Go(func() { told.add(t, g.send(t, emailBody(about("42", "REMINDER_24H")))) })
+		senders.Go(func() { answers.add(t, g.send(t, emailBody(about("42", "REMINDER_24H")))) })
 	}
-	g.await(t, "38 refusals", func() bool { return told.count("AGGREGATE_BUSY") == 38 })
+	g.await(t, "38 refusals", func() bool { return answers.count("AGGREGATE_BUSY") == 38 })
 	if n := g.count(t, waitingSQL); n > 2 {
-		t.Errorf("%d connections wait", n)
+		t.Errorf("%d connections wait for a lock, want at most 2", n)
 	}
 	busy := g.sendTimes(t, other, 21)
 	if added := busy[10] - idle[10]; added > 200*time.Millisecond+5*idle[10] || busy[18] > 2*time.Second+5*idle[18] {
-		t.Errorf("the median is %s, without the program %s; the third slowest is %s, and was %s", busy[10], idle[10], busy[18], idle[18])
+		t.Errorf("the median of another company's sends is %s, without the lock %s; the third slowest is %s, without the lock %s", busy[10], idle[10], busy[18], idle[18])
 	}
 	// Nor do the company's own emails about other things wait.
 	g.accept(t, emailBody(about("43", "REMINDER_24H")))
 	senders.Wait()
-	if told.count("AGGREGATE_IN_PROGRESS") != 2 {
-		t.Errorf("%v", told.codes)
+	if answers.count("AGGREGATE_IN_PROGRESS") != 2 {
+		t.Errorf("%v", answers.codes)
 	}
 	release()
 	g.accept(t, emailBody(about("42", "REMINDER_24H")))
@@ -222,11 +222,11 @@ func TestHeldRows(t *testing.T) {
 			if name == "an aggregate of many" {
 				n = 100 // more than there are tries for in the time that a request waits for one
 			}
-			var told codeCount
+			var answers codeCount
 			var all sync.WaitGroup
 			for i := range n {
 				c := misuse(i)
-				all.Go(func() { told.add(t, g.do(t, c)) })
+				all.Go(func() { answers.add(t, g.do(t, c)) })
 			}
 			g.await(t, "connection that waits", func() bool { return g.count(t, waitingSQL) > 0 })
 			times := g.sendTimes(t, other, 9)
@@ -235,18 +235,18 @@ func TestHeldRows(t *testing.T) {
 			}
 			all.Wait()
 			waited := 0
-			for code, n := range told.codes {
+			for code, n := range answers.codes {
 				if strings.HasSuffix(code, "00") || strings.HasSuffix(code, "02") || strings.HasSuffix(code, "04") {
-					t.Errorf("%d answers are %s although the row is held", n, code)
+					t.Errorf("%d responses are %s although the row is locked", n, code)
 				}
 				waited += n
 			}
 			if waited != n {
-				t.Errorf("%v", told.codes)
+				t.Errorf("%v", answers.codes)
 			}
 			release()
 			if r := g.do(t, misuse(0)); r.Status != after {
-				t.Errorf("when the row is free: %d %s", r.Status, r.Body)
+				t.Errorf("after the row was unlocked: %d %s", r.Status, r.Body)
 			}
 		})
 	}

@@ -23,15 +23,15 @@ func TestIdempotency_FiftyAtOnce(t *testing.T) {
 	// Fill the key cache, so that all fifty arrive together.
 	g.do(t, call{Path: "/v1/emails"})
 	replies := make([]reply, 50)
-	gate := make(chan struct{})
+	begin := make(chan struct{})
 	var all sync.WaitGroup
 	for i := range replies {
 		all.Go(func() {
-			<-gate
+			<-begin
 			replies[i] = g.keyed(t, "order-1", emailBody(nil))
 		})
 	}
-	close(gate)
+	close(begin)
 	all.Wait()
 	firsts := 0
 	for _, r := range replies {
@@ -98,7 +98,7 @@ func TestIdempotency_AndRefusals(t *testing.T) {
 	body := emailBody(with("recipient", fields{"recipientId": person, "email": "ana@example.com"}))
 	first := g.keyed(t, "k", body)
 	if first.Status != http.StatusAccepted || first.Header.Get("Idempotent-Replayed") != "" {
-		t.Fatalf("a refused request kept the key: %d %s", first.Status, first.Body)
+		t.Fatalf("a rejected request has reserved the key: %d %s", first.Status, first.Body)
 	}
 	g.exec(t, `UPDATE recipients SET deleted_at = now()`)
 	if r := g.keyed(t, "k", body); r.Status != http.StatusAccepted || r.Body != first.Body {
@@ -121,7 +121,7 @@ func TestIdempotency_KeyIsFreeAfterItsTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	if hours < 71.9 || hours > 72 {
-		t.Errorf("kept for %v hours", hours)
+		t.Errorf("the key expires after %v hours", hours)
 	}
 	g.exec(t, `UPDATE idempotency_keys SET expires_at = now()`)
 	second := g.keyed(t, "k", emailBody(with("subject", "Outra")))
@@ -131,7 +131,7 @@ func TestIdempotency_KeyIsFreeAfterItsTime(t *testing.T) {
 }
 
 // A concurrent request in another process holds the key: wait for it, but not forever.
-func TestIdempotency_Twin(t *testing.T) {
+func TestIdempotency_ConcurrentRequestHoldsTheKey(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	hold := func() interface{ Rollback() error } {
@@ -146,12 +146,12 @@ func TestIdempotency_Twin(t *testing.T) {
 		}
 		return tx
 	}
-	twin := hold()
+	holder := hold()
 	r := g.keyed(t, "k", emailBody(nil))
 	if r.Status != http.StatusConflict || r.problem(t).Code != "IDEMPOTENCY_IN_PROGRESS" || r.Header.Get("Retry-After") == "" {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
-	if err := twin.Rollback(); err != nil {
+	if err := holder.Rollback(); err != nil {
 		t.Fatal(err)
 	}
 	// The insert continued to wait and has succeeded; the repetition gets its response.

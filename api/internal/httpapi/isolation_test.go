@@ -194,10 +194,10 @@ func approaches() map[string]approach {
 				heldEmail(f)
 				f["aggregate"] = fields{"type": "interview", "id": h.aggregate, "eventType": "REMINDER"}
 			})
-			theirs := emailBody(func(f fields) {
+			foreign := emailBody(func(f fields) {
 				f["attachments"] = []fields{{"filename": "nota.txt", "contentType": "text/plain", "fileId": h.file}}
 			})
-			return call{Body: batchBody(held, theirs), Header: map[string]string{"Idempotency-Key": heldKey}}
+			return call{Body: batchBody(held, foreign), Header: map[string]string{"Idempotency-Key": heldKey}}
 		}, queries: func(holdings) []string { return []string{"?mode=partial"} }},
 		"uploadFile": {want: http.StatusCreated, make: func(*testing.T, holdings) call {
 			return call{Body: "nota-dela\n", Header: map[string]string{"Content-Type": "application/octet-stream"}}
@@ -206,8 +206,8 @@ func approaches() map[string]approach {
 	}
 }
 
-// Another tenant's key with the first tenant's ids, values and cursors cannot read, change or learn
-// anything, on any route.
+// Another tenant's key with the first tenant's ids, values and cursors can neither read nor change anything of the first
+// tenant, on any route.
 func TestIsolation_EveryOperation(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -219,7 +219,7 @@ func TestIsolation_EveryOperation(t *testing.T) {
 		}
 		try, ok := known[o.ID]
 		if !ok {
-			t.Errorf("%s %s (%s): nobody has said how a stranger would try it", o.Method, o.Path, o.ID)
+			t.Errorf("%s %s (%s): approaches() has no entry for this operation", o.Method, o.Path, o.ID)
 			continue
 		}
 		t.Run(o.Method+" "+o.Path, func(t *testing.T) { g.approach(t, o, try, h) })
@@ -249,25 +249,25 @@ func (g *gateway) approach(t *testing.T, o operation, try approach, h holdings) 
 		}
 		path := strings.NewReplacer("{type}", "interview", "{version}", "1", "{name}", "{id}", "{delivery}", h.delivery, "{replay}", h.webhookReplay).Replace(o.Path)
 		c.Path = strings.Replace(path, "{id}", try.id(h), 1) + query
-		theirs := g.do(t, c)
+		foreign := g.do(t, c)
 		c.Path = strings.Replace(path, "{id}", uuid.Must(uuid.NewV7()).String(), 1) + query
-		if nobodys := g.do(t, c); theirs.Status != http.StatusNotFound || nobodys.Status != theirs.Status || nobodys.Body != theirs.Body {
-			t.Errorf("%s: of another tenant: %d %s\nof nobody: %d %s", query, theirs.Status, theirs.Body, nobodys.Status, nobodys.Body)
+		if unknown := g.do(t, c); foreign.Status != http.StatusNotFound || unknown.Status != foreign.Status || unknown.Body != foreign.Body {
+			t.Errorf("%s: id of another tenant: %d %s\nid that does not exist: %d %s", query, foreign.Status, foreign.Body, unknown.Status, unknown.Body)
 		}
 	}
 	if after := g.state(t); after != before {
-		t.Errorf("what the first tenant has was changed:\n%s\n%s", before, after)
+		t.Errorf("the first tenant's rows were changed; before:\n%s\nafter:\n%s", before, after)
 	}
 }
 
 func (g *gateway) strangerSees(t *testing.T, r reply, o operation, want int, h holdings) {
 	t.Helper()
 	if r.Status != want || r.Header.Get("Idempotent-Replayed") != "" {
-		t.Errorf("%d, want %d, or it is a replay: %s", r.Status, want, r.Body)
+		t.Errorf("status %d, want %d and no replay: %s", r.Status, want, r.Body)
 	}
 	for _, id := range []string{h.email, h.failed, h.mailing, h.recipient, h.letter, h.replay, h.webhook, h.file, g.Company.String()} {
 		if strings.Contains(r.Body, id) {
-			t.Errorf("shows %s: %s", id, r.Body)
+			t.Errorf("the response contains the first tenant's %s: %s", id, r.Body)
 		}
 	}
 	if r.Status/100 != 2 {
@@ -275,7 +275,7 @@ func (g *gateway) strangerSees(t *testing.T, r reply, o operation, want int, h h
 	}
 	if o.ID == "showUsage" { // its lists have a day or quota in each element, and the company's own counts
 		if total := r.json(t)["total"].(map[string]any); total["accepted"] != 0.0 || total["mailings"] != 0.0 || total["bytes"] != 0.0 {
-			t.Errorf("counts what another tenant has: %s", r.Body)
+			t.Errorf("the usage counts objects of another tenant: %s", r.Body)
 		}
 		return
 	}
@@ -284,7 +284,7 @@ func (g *gateway) strangerSees(t *testing.T, r reply, o operation, want int, h h
 			t.Errorf("%s is not empty: %s", name, r.Body)
 		}
 		if name == "matched" && value != float64(0) {
-			t.Errorf("matches what another tenant has: %s", r.Body)
+			t.Errorf("the filter matches objects of another tenant: %s", r.Body)
 		}
 	}
 }

@@ -21,7 +21,7 @@ var owner = map[string]string{
 	"mailing_entries":  "mailing_id IN (SELECT id FROM mailings WHERE company_id = $1)",
 	"mailing_feedback": "mailing_id IN (SELECT id FROM mailings WHERE company_id = $1)",
 	"mailing_rejects":  "mailing_id IN (SELECT id FROM mailings WHERE company_id = $1)",
-	// What SES tells is applied to the email that it is about; no tenant's key leads here.
+	// SES events change the email that they name; no request with a tenant's key reaches these tables.
 	"ses_events": "", "provider_gate": "", "process_status": "", "dispatch_batches": "", "dropped_tasks": "", "mailing_marks": "", "goose_db_version": "", "goose_migration_lock": "", "owner_locks": "", "quota_defaults": "", "event_positions": "",
 	"reputation_defaults": "", "reputation_guard": "",
 }
@@ -49,7 +49,7 @@ FROM pg_tables t WHERE t.schemaname = 'public' AND NOT EXISTS (SELECT FROM pg_cl
 		case hasCompany:
 			condition = "company_id = $1"
 		case !known:
-			tb.Errorf("whose the rows of %s are is not known", table)
+			tb.Errorf("the map owner has no entry for the table %s", table)
 		}
 		if condition != "" {
 			parts = append(parts, fmt.Sprintf(

@@ -44,12 +44,12 @@ func raw(tb testing.TB, addr string, pieces ...string) (string, time.Duration) {
 	}
 	for _, piece := range pieces {
 		if _, err := io.WriteString(conn, piece); err != nil {
-			break // it has hung up: the answer may be there all the same
+			break // the server has closed the connection; a response may still be readable
 		}
 	}
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // as it is
-		tb.Fatalf("no end after %s", time.Since(began))
+		tb.Fatalf("the server has not closed the connection after %s", time.Since(began))
 	}
 	return strings.TrimSpace(line), time.Since(began)
 }
@@ -61,7 +61,7 @@ func TestLimits_Headers(t *testing.T) {
 	addr := g.listen(t)
 	const begin = "POST /v1/email/send HTTP/1.1\r\nHost: gateway\r\n"
 	if line, took := raw(t, addr, begin, "X-Slow: "); strings.Contains(line, " 2") || took < 4*time.Second || took > 2*time.Minute {
-		t.Errorf("headers that do not end: %q after %s", line, took)
+		t.Errorf("unfinished headers: %q after %s", line, took)
 	}
 	for name, headers := range map[string]string{
 		"one large header":       "X-Large: " + strings.Repeat("x", 100<<10) + "\r\n\r\n",

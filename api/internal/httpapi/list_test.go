@@ -130,7 +130,7 @@ func TestList_Refuses(t *testing.T) {
 	}
 	r := g.do(t, call{Path: "/v1/emails?limit=0&status=x&tag=%00&page=1&cursor=x"})
 	if p := r.problem(t); len(p.Errors) != 5 {
-		t.Errorf("not all at once: %s", r.Body)
+		t.Errorf("the response does not list all faults: %s", r.Body)
 	}
 	for _, query := range []string{"limit=%zz", "a;b"} {
 		if r := g.do(t, call{Path: "/v1/emails?" + query}); r.Status != http.StatusBadRequest || r.problem(t).Code != "MALFORMED_QUERY" {
@@ -139,8 +139,8 @@ func TestList_Refuses(t *testing.T) {
 	}
 }
 
-// TestList_GoesOnBehindAShortPage: a rare status is searched in steps.
-func TestList_GoesOnBehindAShortPage(t *testing.T) {
+// TestList_ContinuesAfterAShortPage: a rare status is searched in steps.
+func TestList_ContinuesAfterAShortPage(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	rare := g.accept(t, emailBody(nil))
@@ -186,7 +186,7 @@ func TestList_FindsScheduledEmails(t *testing.T) {
 	}
 }
 
-func TestList_ShowsWhatAWorkerSaid(t *testing.T) {
+func TestList_ShowsTheWorkersError(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	id := g.accept(t, emailBody(nil))

@@ -31,7 +31,7 @@ func TestMailing_Move(t *testing.T) {
 	wakes := g.Wakes.Load()
 	shown := g.moveMailing(t, id, `{"sendAt": "2020-01-01T00:00:00Z"}`).json(t)
 	if shown["startsAt"] != shown["updatedAt"] || shown["sendAt"] != shown["updatedAt"] || g.Wakes.Load() != wakes+1 {
-		t.Errorf("a past time is now: %v, %d wakes", shown, g.Wakes.Load()-wakes)
+		t.Errorf("moved to a past time: %v, %d dispatcher notifications", shown, g.Wakes.Load()-wakes)
 	}
 	for body, status := range map[string]int{
 		`{}`: 422, `{"sendAt": "tomorrow"}`: 422, `{"sendAt": "2999-01-01T00:00:00Z"}`: 422, `{"subject": "x"}`: 422, `{`: 400,
@@ -41,11 +41,11 @@ func TestMailing_Move(t *testing.T) {
 		}
 	}
 	if r := g.moveMailing(t, uuid.NewString(), sendAt(at)); r.Status != http.StatusNotFound {
-		t.Errorf("nobody's: %d %s", r.Status, r.Body)
+		t.Errorf("a mailing id that does not exist: %d %s", r.Status, r.Body)
 	}
 	g.exec(t, `UPDATE mailings SET processed_lines = 1 WHERE id = $1`, id)
 	if r := g.moveMailing(t, id, sendAt(at)); r.Status != http.StatusConflict || r.problem(t).Code != "MAILING_STATE" {
-		t.Errorf("begun: %d %s", r.Status, r.Body)
+		t.Errorf("moving a mailing that has begun: %d %s", r.Status, r.Body)
 	}
 }
 

@@ -58,7 +58,7 @@ func until(t *testing.T, what string, condition func() bool) {
 	deadline := time.Now().Add(3 * time.Minute)
 	for !condition() {
 		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
+			t.Fatalf("this did not happen within 3 minutes: %s", what)
 		}
 		<-time.After(5 * time.Millisecond)
 	}
@@ -69,12 +69,12 @@ func TestMailing_SlowClientHoldsNoTransaction(t *testing.T) {
 	g := start(t, nil)
 	f := g.startUpload(t, "devagar.csv")
 	until(t, "the file is on its way", func() bool { return len(g.files(t)) == 1 })
-	for range 20 { // some time of a slow client's
+	for range 20 { // a slow client sends a few rows
 		if _, err := io.WriteString(f.file, "x@example.com;Xis;;\r\n"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	until(t, "no transaction is open while the client sends", func() bool { // loops and autovacuum end theirs
+	until(t, "no transaction is open while the client sends", func() bool { // those of loops and autovacuum end soon
 		return g.count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL`) == 0
 	})
 	if rows := g.mailingRows(t); rows > 0 {
@@ -194,7 +194,7 @@ func TestMailing_AtOnce(t *testing.T) {
 	}
 }
 
-func TestMailing_LaterThanTheTwin(t *testing.T) {
+func TestMailing_ConcurrentUploadInProgress(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(p *httpapi.Params) {
 		p.Store = ingester{p.Store, func(context.Context, store.NewMailing, iter.Seq2[store.MailingLine, error]) (store.MailingCounts, []byte, error) {
@@ -207,5 +207,5 @@ func TestMailing_LaterThanTheTwin(t *testing.T) {
 			t.Errorf("%d %s", r.Status, r.Body)
 		}
 	}
-	g.leavesNothing(t, "a twin")
+	g.leavesNothing(t, "a concurrent upload")
 }

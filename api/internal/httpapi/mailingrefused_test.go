@@ -101,7 +101,7 @@ func TestMailing_Refused(t *testing.T) {
 		},
 	} {
 		r := g.upload(t, c.form, map[string]string{"Idempotency-Key": "k"})
-		if name == "only blank lines" { // which of the file's codes it is is the file's business
+		if name == "only blank lines" { // the code depends on the CSV reader
 			if r.Status != http.StatusUnprocessableEntity {
 				t.Errorf("%s: %d %s", name, r.Status, r.Body)
 			}
@@ -117,7 +117,7 @@ func TestMailing_Refused(t *testing.T) {
 		}
 		for _, word := range c.words {
 			if !strings.Contains(r.Body, word) && !slices.ContainsFunc(p.Errors, func(f struct{ Field, Code, Message string }) bool { return strings.Contains(f.Message, word) }) {
-				t.Errorf("%s does not say %q: %s", name, word, r.Body)
+				t.Errorf("%s: the response does not contain %q: %s", name, word, r.Body)
 			}
 		}
 		g.leavesNothing(t, name)
@@ -171,7 +171,7 @@ func TestMailing_Steps(t *testing.T) {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
 	if n := g.count(t, `SELECT count(*) FROM email_outbox`); n > 0 {
-		t.Errorf("%d outbox rows of a mailing that was not started", n)
+		t.Errorf("%d outbox rows although the mailing was not started", n)
 	}
 	id, _ := r.json(t)["mailingId"].(string)
 	for _, c := range []struct {
@@ -199,5 +199,5 @@ func TestMailing_Steps(t *testing.T) {
 			t.Errorf("%s: %d %s", c.step, r.Status, r.Body)
 		}
 	}
-	g.mail(t, mailingForm()) // a cancelled one gives its filename free
+	g.mail(t, mailingForm()) // after a cancel, the filename can be used again
 }

@@ -19,7 +19,7 @@ func TestMailing(t *testing.T) {
 	g := start(t, nil)
 	r := g.upload(t, given(part{name: "text", value: "Olá, {{nome}}"}, part{name: "tags", value: "natal, loja"}, part{name: "from", value: "Loja <loja@acme.example>"}), nil)
 	if r.Status != http.StatusUnprocessableEntity || r.problem(t).Code != "SENDER_NOT_ALLOWED" {
-		t.Errorf("a foreign sender: %d %s", r.Status, r.Body)
+		t.Errorf("a sender of a domain that is not the company's: %d %s", r.Status, r.Body)
 	}
 	g.leavesNothing(t, "a foreign sender")
 	r = g.upload(t, given(part{name: "text", value: "Olá, {{nome}}: {{unsubscribe_url}}"}, part{name: "tags", value: "natal, loja"}), nil)
@@ -57,7 +57,7 @@ func TestMailing(t *testing.T) {
 	}
 	for _, secret := range []string{"example.com", "52998224725", "529.982"} {
 		if strings.Contains(g.Log.String(), secret) {
-			t.Errorf("the log knows %s: %s", secret, g.Log.String())
+			t.Errorf("the log contains %s: %s", secret, g.Log.String())
 		}
 	}
 	if !strings.Contains(g.Log.String(), `"mailingId":"`+id) {
@@ -139,7 +139,7 @@ func TestMailing_AnyOrder(t *testing.T) {
 func TestMailing_DryRun(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	for range 2 { // a dry run takes no filename
+	for range 2 { // a dry run does not reserve the filename
 		r := g.upload(t, given(part{name: "dryRun", value: "true"}), nil)
 		if r.Status != http.StatusAccepted || r.json(t)["status"] != "COMPLETED" || r.json(t)["accepted"] != 2.0 {
 			t.Fatalf("%d %s", r.Status, r.Body)
@@ -180,7 +180,7 @@ func TestMailing_EmptyFields(t *testing.T) {
 	for _, p := range previews {
 		shown, _ := p.(map[string]any)
 		html, _, _ := strings.Cut(fmt.Sprint(shown["html"]), "<a")
-		text, _, _ := strings.Cut(fmt.Sprint(shown["text"]), "\n") // made from html where the template's is empty
+		text, _, _ := strings.Cut(fmt.Sprint(shown["text"]), "\n") // made from html if the template's text is empty
 		got = append(got, fmt.Sprint(shown["line"], " ", shown["email"], " ", shown["subject"], " ", html, " ", text))
 	}
 	want := []string{
@@ -241,7 +241,7 @@ func TestMailing_Replay(t *testing.T) {
 	} {
 		r := g.upload(t, given(other), nil)
 		if r.Status != http.StatusConflict || r.problem(t).Code != "FILENAME_EXISTS" || !strings.Contains(r.Body, "field name") {
-			t.Errorf("another %s: %d %s", name, r.Status, r.Body)
+			t.Errorf("the same upload with another %s: %d %s", name, r.Status, r.Body)
 		}
 	}
 	if n, files := g.count(t, `SELECT count(*) FROM mailings`), g.files(t); n != 1 || len(files) != 1 {
@@ -285,7 +285,7 @@ func TestMailing_IdempotencyKey(t *testing.T) {
 	if r := g.upload(t, mailingForm(), key); r.Status != http.StatusAccepted || r.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("by its filename: %d %s", r.Status, r.Body)
 	}
-	if n, files := g.count(t, `SELECT count(*) FROM mailings`), g.files(t); n != 2 || len(files) != 1 { // nothing more is asked of a dry run's
+	if n, files := g.count(t, `SELECT count(*) FROM mailings`), g.files(t); n != 2 || len(files) != 1 { // the dry run has stored no file
 		t.Errorf("%d mailings, files %q", n, files)
 	}
 }
@@ -321,11 +321,11 @@ func TestMailing_Tests(t *testing.T) {
 	}
 	// The token of a test email belongs to no entry.
 	if n := g.count(t, `SELECT count(*) FROM email_outbox o JOIN mailing_entries e ON strpos(o.html, e.token) > 0`); n > 0 {
-		t.Errorf("%d tests hold a recipient's token", n)
+		t.Errorf("%d test emails have the token of an entry", n)
 	}
 	// Test emails are due before the others.
 	if n := g.count(t, `SELECT count(*) FROM email_outbox WHERE target = 'mailing.process' AND next_at > created_at + interval '3 s'`); n != 1 {
-		t.Error("the rest does not wait for the tests")
+		t.Error("an email is due before the test emails")
 	}
 }
 

@@ -61,7 +61,7 @@ func TestMailing_StorageStalls(t *testing.T) {
 	t.Cleanup(server.Thaw)
 	freeze := sync.OnceFunc(server.Freeze)
 	g := startOn(t, d, func(p *httpapi.Params) { p.Store, p.Bucket = limited, freezingBucket{bucket, freeze} })
-	// More than the sockets between server and client buffer.
+	// More than the socket buffers between server and client hold.
 	rows := "email;nome;nota\n" + strings.Repeat("ana@example.com;Ana;"+strings.Repeat("x", 50_000)+"\n", 600)
 	begun := time.Now()
 	r := g.upload(t, given(part{name: "html", value: "<p>{{nome}}</p>"}, file(rows)), nil)
@@ -69,7 +69,7 @@ func TestMailing_StorageStalls(t *testing.T) {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 	if took := time.Since(begun); took > 5*time.Minute {
-		t.Errorf("the upload occupied its place for %s", took)
+		t.Errorf("the upload held its slot for %s", took)
 	}
 	if n := g.mailingRows(t); n > 0 {
 		t.Errorf("%d rows are left", n)

@@ -10,8 +10,8 @@ import (
 	"email-gateway/api/internal/apikey"
 )
 
-// said returns the message of the only fault of a reply, or all messages.
-func said(tb testing.TB, r reply) string {
+// messages returns the message of the only fault of a reply, or all messages.
+func messages(tb testing.TB, r reply) string {
 	tb.Helper()
 	var all []string
 	for _, e := range r.problem(tb).Errors {
@@ -20,8 +20,8 @@ func said(tb testing.TB, r reply) string {
 	return strings.Join(all, "; ")
 }
 
-// Messages say what to do and name the field to use.
-func TestSend_SaysWhatToDo(t *testing.T) {
+// Messages name the fault, the field to use and what to do.
+func TestSend_MessagesNameTheRemedy(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	for name, tt := range map[string]struct {
@@ -51,18 +51,18 @@ func TestSend_SaysWhatToDo(t *testing.T) {
 		"another call":             {with("dryRun", true), "dryRun is not a field here: it is a part of POST /mailings"},
 		"a header":                 {with("headers", fields{"Reply-To": "a@b.example"}), "headers.Reply-To is a reserved header: use the field replyTo"},
 	} {
-		if got := said(t, g.send(t, emailBody(tt.change))); got != tt.want {
+		if got := messages(t, g.send(t, emailBody(tt.change))); got != tt.want {
 			t.Errorf("%s:\n got %q\nwant %q", name, got, tt.want)
 		}
 	}
 	r := g.do(t, call{Method: http.MethodPost, Path: "/v1/recipients", Body: `{"recipients": [{"externalId": "1", "email": "Ana <ana@example.com>", "name": "Ana"}]}`})
-	if got := said(t, r); !strings.Contains(got, "recipients[0].name is not a field; recipients[].nome is") || !strings.Contains(got, "put the name into recipients[0].nome") {
+	if got := messages(t, r); !strings.Contains(got, "recipients[0].name is not a field; recipients[].nome is") || !strings.Contains(got, "put the name into recipients[0].nome") {
 		t.Error(got)
 	}
-	if got := said(t, g.do(t, call{Path: "/v1/emails?page_size=10"})); got != "page_size is not a parameter; limit is" {
+	if got := messages(t, g.do(t, call{Path: "/v1/emails?page_size=10"})); got != "page_size is not a parameter; limit is" {
 		t.Error(got)
 	}
-	if got := said(t, g.upload(t, append(mailingForm(), part{name: "template", value: "x"}), nil)); !strings.HasPrefix(got, "subject must not be given beside a template, which has it") {
+	if got := messages(t, g.upload(t, append(mailingForm(), part{name: "template", value: "x"}), nil)); !strings.HasPrefix(got, "subject must not be given beside a template, which has it") {
 		t.Error(got)
 	}
 }
@@ -81,7 +81,7 @@ func TestSend_RecipientWithoutAddress(t *testing.T) {
 	}
 	known := g.recipient(t, g.Company, "ana@example.com")
 	g.accept(t, emailBody(with("recipient", fields{"recipientId": known})))
-	if got := said(t, g.send(t, emailBody(with("recipient", fields{})))); got != "recipient needs recipientId, externalId, cpfCnpj or cpfCnpjHash" {
+	if got := messages(t, g.send(t, emailBody(with("recipient", fields{})))); got != "recipient needs recipientId, externalId, cpfCnpj or cpfCnpjHash" {
 		t.Error(got)
 	}
 }
@@ -111,13 +111,13 @@ func TestSend_AllViolations(t *testing.T) {
 		t.Errorf("%d faults: %v", len(many.Errors), many.Errors)
 	}
 	// A field in the wrong place does not hide other faults.
-	if got := said(t, g.upload(t, given(part{name: "html", value: "<p onclick='{{nome}}'><script>x</script>"}), nil)); !strings.Contains(got, "SCRIPT_ELEMENT at script") {
+	if got := messages(t, g.upload(t, given(part{name: "html", value: "<p onclick='{{nome}}'><script>x</script>"}), nil)); !strings.Contains(got, "SCRIPT_ELEMENT at script") {
 		t.Error(got)
 	}
 }
 
 // Missing, malformed and wrong keys have different messages; none reveals whether a key exists.
-func TestAuthenticate_SaysWhatIsWrong(t *testing.T) {
+func TestAuthenticate_MessagesNameTheFault(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	known := g.Key
@@ -145,7 +145,7 @@ func TestAuthenticate_SaysWhatIsWrong(t *testing.T) {
 		"with another secret":  {map[string]string{"X-API-Key": wrongSecret.String()}, wrong},
 		"revoked":              {map[string]string{"Authorization": "Bearer " + revoked.String()}, wrong},
 		"of another system":    {map[string]string{"Authorization": "Bearer gw_other_" + known.ID + "_" + known.Secret}, wrong},
-		"somebody's made up":   {map[string]string{"Authorization": "Bearer gw_dev_x_y"}, wrong},
+		"an invented key":      {map[string]string{"Authorization": "Bearer gw_dev_x_y"}, wrong},
 		"a UUID for a company": {map[string]string{"X-API-Key": uuid.NewString()}, malformed},
 	} {
 		r := g.do(t, call{Path: "/v1/emails", NoKey: true, Header: tt.header})
@@ -154,7 +154,7 @@ func TestAuthenticate_SaysWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: %d %s, want %q", name, r.Status, r.Body, tt.want)
 		}
 		if strings.Contains(r.Body, known.ID) {
-			t.Errorf("%s: the answer holds the key's id", name)
+			t.Errorf("%s: the response contains the key's id", name)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	says := func(service, instance, details string, age string) {
+	status := func(service, instance, details string, age string) {
 		t.Helper()
 		g.exec(t, `INSERT INTO process_status (service, instance, started_at, updated_at, details) VALUES ($1, $2, now(), now() - $4::interval, $3)
 			ON CONFLICT (service, instance) DO UPDATE SET updated_at = excluded.updated_at, details = excluded.details`, service, instance, details, age)
@@ -48,25 +48,25 @@ func TestHealth(t *testing.T) {
 	})
 
 	const fine = `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":2,"ses":{"status":"connected"},"concurrency":10}`
-	says("worker", "w1", fine, "1 s")
+	status("worker", "w1", fine, "1 s")
 	expect(map[string]string{"status": "degraded", "redis": "connected", "worker": "running", "dispatcher": "unknown"})
-	says("worker", "w2", fine, "2 s")
-	says("dispatcher", "d1", `{"redis":{"status":"connected"}}`, "0 s")
+	status("worker", "w2", fine, "2 s")
+	status("dispatcher", "d1", `{"redis":{"status":"connected"}}`, "0 s")
 	expect(map[string]string{"status": "ok", "redis": "connected", "rabbitmq": "connected", "ses": "connected", "worker": "running", "dispatcher": "running"})
 	rabbit, _ := g.do(t, call{Path: "/health", NoKey: true}).json(t)["rabbitmq"].(map[string]any)
 	if rabbit["consumers"] != 4.0 {
 		t.Errorf("%v", rabbit)
 	}
-	says("dispatcher", "d1", `{"redis":{"status":"disconnected"}}`, "0 s")
+	status("dispatcher", "d1", `{"redis":{"status":"disconnected"}}`, "0 s")
 	expect(map[string]string{"status": "degraded", "redis": "disconnected", "ses": "connected"})
-	says("dispatcher", "d1", `{"redis":{"status":"connected"},"storage":{"status":"disconnected"}}`, "0 s")
+	status("dispatcher", "d1", `{"redis":{"status":"connected"},"storage":{"status":"disconnected"}}`, "0 s")
 	expect(map[string]string{"status": "degraded", "redis": "connected", "storage": "inaccessible"})
-	says("dispatcher", "d1", `{"redis":{"status":"connected"},"storage":{"status":"connected"}}`, "0 s")
+	status("dispatcher", "d1", `{"redis":{"status":"connected"},"storage":{"status":"connected"}}`, "0 s")
 	expect(map[string]string{"status": "ok", "storage": "accessible"})
-	says("dispatcher", "d1", `{"redis":{"status":"connected"}}`, "16 s")
+	status("dispatcher", "d1", `{"redis":{"status":"connected"}}`, "16 s")
 	expect(map[string]string{"status": "degraded", "redis": "connected", "dispatcher": "unknown"})
-	says("worker", "w1", `{"ses":{"status":"parked"}}`, "1 s")
-	says("dispatcher", "d1", `"odd"`, "1 s")
+	status("worker", "w1", `{"ses":{"status":"parked"}}`, "1 s")
+	status("dispatcher", "d1", `"odd"`, "1 s")
 	expect(map[string]string{"status": "degraded", "ses": "parked", "dispatcher": "unknown"})
 }
 
@@ -120,7 +120,7 @@ func TestHealth_WithoutRabbitMQ(t *testing.T) {
 func TestHealth_WithoutStorage(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(p *httpapi.Params) { p.Bucket = brokenBucket{p.Bucket} })
-	for range 2 { // asked, and remembered
+	for range 2 { // checked, then cached
 		r := g.do(t, call{Path: "/health", NoKey: true})
 		storage, _ := r.json(t)["storage"].(map[string]any)
 		if r.Status != http.StatusOK || r.json(t)["status"] != "degraded" || storage["status"] != "inaccessible" {
@@ -161,7 +161,7 @@ func TestUnknownRoutes(t *testing.T) {
 			t.Errorf("%s %s: %d %v %s", c.Method, c.Path, r.Status, r.Header, r.Body)
 		}
 		if strings.HasSuffix(c.Path, "/send") && allowed != http.MethodPost {
-			t.Errorf("%s %s: allowed is %s", c.Method, c.Path, allowed)
+			t.Errorf("%s %s: the header Allow is %s", c.Method, c.Path, allowed)
 		}
 	}
 	if strings.Contains(g.Log.String(), "example.com") {
@@ -169,7 +169,7 @@ func TestUnknownRoutes(t *testing.T) {
 	}
 	metrics := g.metrics(t)
 	if strings.Contains(metrics, "BREW") || strings.Contains(metrics, "example.com") {
-		t.Error("a client chose a label")
+		t.Error("a metric has a label value chosen by a client")
 	}
 }
 
@@ -268,11 +268,11 @@ func TestWaker(t *testing.T) {
 		// notification, and one at the last.
 		at = slices.Compact(at)
 		if len(at) < 3 || len(at) > 4 || at[1] != time.Second || at[len(at)-1] != 2*time.Second {
-			t.Errorf("told at %v", at)
+			t.Errorf("notified at %v, want at 0s, 1s and 2s, and at most once more", at)
 		}
 		for i := 1; i < len(at); i++ {
 			if at[i]-at[i-1] < 5*time.Millisecond {
-				t.Errorf("told twice within %v", at[i]-at[i-1])
+				t.Errorf("two notifications within %v, want at least 5 ms between them", at[i]-at[i-1])
 			}
 		}
 	})
@@ -283,9 +283,9 @@ func TestWaker_Spacing(t *testing.T) {
 	t.Parallel()
 	for wakes, want := range map[int]time.Duration{1: 6 * time.Millisecond, 3: 8 * time.Millisecond, 1000: 25 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			told := make(chan time.Time, 2)
+			notified := make(chan time.Time, 2)
 			w := httpapi.NewWaker(newLog(t), func(context.Context, []store.Lanes) error {
-				told <- time.Now()
+				notified <- time.Now()
 				return nil
 			})
 			for range wakes {
@@ -294,10 +294,10 @@ func TestWaker_Spacing(t *testing.T) {
 			if err := w.Start(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
-			first := <-told
+			first := <-notified
 			w.Wake()
-			if second := <-told; second.Sub(first) != want {
-				t.Errorf("after %d wakes: told again after %v, want %v", wakes, second.Sub(first), want)
+			if second := <-notified; second.Sub(first) != want {
+				t.Errorf("after %d wakes: notified again after %v, want %v", wakes, second.Sub(first), want)
 			}
 			if err := w.Stop(t.Context()); err != nil {
 				t.Fatal(err)
@@ -309,9 +309,9 @@ func TestWaker_Spacing(t *testing.T) {
 func TestWaker_SurvivesAnError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		told := 0
+		notified := 0
 		w := httpapi.NewWaker(newLog(t), func(context.Context, []store.Lanes) error {
-			told++
+			notified++
 			return errors.New("no database")
 		})
 		if err := w.Start(t.Context(), nil); err != nil {
@@ -323,8 +323,8 @@ func TestWaker_SurvivesAnError(t *testing.T) {
 		if err := w.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if told < 2 {
-			t.Errorf("told %d times", told)
+		if notified < 2 {
+			t.Errorf("%d notifications, want at least 2", notified)
 		}
 	})
 }

@@ -36,7 +36,7 @@ func TestOutage_NothingIsAcceptedWithoutPostgres(t *testing.T) {
 	id := g.accept(t, emailBody(nil)) // the key is cached from here on
 	w.cut()
 	if r := g.send(t, "{}"); r.Status != http.StatusUnprocessableEntity {
-		t.Errorf("a wrong request needs no database: %d %s", r.Status, r.Body)
+		t.Errorf("an invalid request without a database: %d %s", r.Status, r.Body)
 	}
 	for _, c := range []call{
 		{Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(nil)},
@@ -61,7 +61,7 @@ func TestOutage_NothingIsAcceptedWithoutPostgres(t *testing.T) {
 		t.Errorf("readyz: %d %s", r.Status, r.Body)
 	}
 	if !strings.Contains(g.metrics(t), `gateway_dependency_up{dependency="database"} 0`) {
-		t.Errorf("metrics do not tell that the database is away")
+		t.Errorf("metrics do not report that the database is unreachable")
 	}
 	if r := g.do(t, call{Path: "/livez", NoKey: true}); r.Status != http.StatusOK || r.Body != `{"status":"ok"}` {
 		t.Errorf("livez: %d %s", r.Status, r.Body)
@@ -69,7 +69,7 @@ func TestOutage_NothingIsAcceptedWithoutPostgres(t *testing.T) {
 	w.restore()
 	g.accept(t, emailBody(nil))
 	if !strings.Contains(g.metrics(t), `gateway_dependency_up{dependency="database"} 1`) {
-		t.Errorf("metrics do not tell that the database is back")
+		t.Errorf("metrics do not report that the database is reachable again")
 	}
 	if n := g.rows(t); n != 2 {
 		t.Errorf("%d rows, want the two that were accepted", n)
@@ -123,7 +123,7 @@ func TestOutage_LostAnswers(t *testing.T) {
 			c := call{Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(with("subject", "lost on the wire")), Header: header}
 			r := g.do(t, c)
 			if w.dropResponses("", 0) == times {
-				t.Error("no answer was lost")
+				t.Error("the proxy dropped no response")
 			}
 			t.Logf("key %q, %d lost: %d", key, times, r.Status)
 			made := g.rows(t) - before
@@ -148,7 +148,7 @@ func TestOutage_LostAnswers(t *testing.T) {
 					t.Errorf("again: %d %s", again.Status, again.Body)
 				}
 				if n := (g.rows(t) - before) / 2; n != 1 {
-					t.Errorf("%d lost, then repeated: %d emails", times, n)
+					t.Errorf("%d responses lost, then repeated: %d emails, want 1", times, n)
 				}
 			}
 		}
@@ -198,7 +198,7 @@ func TestOutage_CutUnderLoad(t *testing.T) {
 	}
 	for id := range accepted {
 		if !g.exists(t, id) {
-			t.Errorf("%s was accepted and is not there", id)
+			t.Errorf("email %s was accepted and is not stored", id)
 		}
 	}
 }

@@ -23,9 +23,9 @@ func (g *gateway) limit(tb testing.TB, q store.Quota, most int64) {
 // overQuota fails unless the reply reports the quota.
 func overQuota(tb testing.TB, r reply, q store.Quota, most, use float64) {
 	tb.Helper()
-	told := r.json(tb)
-	reset, hasReset := told["reset"]
-	if r.Status != http.StatusTooManyRequests || told["code"] != "QUOTA_EXCEEDED" || told["quota"] != string(q) || told["limit"] != most || told["use"] != use || !hasReset {
+	answer := r.json(tb)
+	reset, hasReset := answer["reset"]
+	if r.Status != http.StatusTooManyRequests || answer["code"] != "QUOTA_EXCEEDED" || answer["quota"] != string(q) || answer["limit"] != most || answer["use"] != use || !hasReset {
 		tb.Errorf("%s: %d %s", q, r.Status, r.Body)
 	}
 	daily := strings.HasSuffix(string(q), "_per_day")
@@ -125,7 +125,7 @@ func TestQuota_Uploads(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	g.limit(t, store.QuotaMailingRowsPerDay, 5)
-	overQuota(t, g.upload(t, mailingForm(), nil), store.QuotaMailingRowsPerDay, 5, 0) // it has 6
+	overQuota(t, g.upload(t, mailingForm(), nil), store.QuotaMailingRowsPerDay, 5, 0) // the file has 6 rows
 	if files := g.files(t); len(files) != 0 || g.count(t, `SELECT count(*) FROM mailings`) != 0 {
 		t.Errorf("files %q", files)
 	}

@@ -108,7 +108,7 @@ func TestRecipients_One(t *testing.T) {
 	g.writeDown(t)
 	show(false)
 	if log := g.Log.String(); strings.Contains(log, "mple") || strings.Contains(log, "52998224725") {
-		t.Errorf("the log tells too much: %s", log)
+		t.Errorf("the log contains the address or the CPF: %s", log)
 	}
 }
 

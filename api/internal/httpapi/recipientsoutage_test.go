@@ -16,7 +16,7 @@ import (
 type unsure struct {
 	httpapi.Store
 	err       error
-	there     bool  // what it says when it is asked later
+	there     bool  // the result of Exists
 	confirmed error // the result of Confirm
 }
 
@@ -34,9 +34,9 @@ func TestRecipients_AnswerLost(t *testing.T) {
 		status int
 		code   string
 	}{
-		"and the rows are there":  {store.ErrUnknownOutcome, true, http.StatusAccepted, ""},
-		"and they are not":        {store.ErrUnknownOutcome, false, http.StatusServiceUnavailable, "ACCEPT_UNKNOWN"},
-		"the database is away":    {store.ErrUnavailable, false, http.StatusServiceUnavailable, "DATABASE_UNAVAILABLE"},
+		"the rows are stored":     {store.ErrUnknownOutcome, true, http.StatusAccepted, ""},
+		"the rows are not stored": {store.ErrUnknownOutcome, false, http.StatusServiceUnavailable, "ACCEPT_UNKNOWN"},
+		"no database":             {store.ErrUnavailable, false, http.StatusServiceUnavailable, "DATABASE_UNAVAILABLE"},
 		"the company has no lane": {store.ErrNoLane, false, http.StatusInternalServerError, "INTERNAL"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -51,7 +51,7 @@ func TestSend_Refuses(t *testing.T) {
 		})
 	}
 	if g.Wakes.Load() != 0 {
-		t.Error("a dispatcher was woken")
+		t.Error("the api has notified a dispatcher")
 	}
 }
 
@@ -98,7 +98,7 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 	raw("very deep", `{"to":`+strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000)+"}", 400, "MALFORMED_JSON")
 	raw("3 MiB", emailBody(with("html", strings.Repeat("a", 3<<20))), 413, "BODY_TOO_LARGE")
 
-	// Fields that are missing, unknown, doubled or of the wrong type.
+	// Fields that are missing, unknown, duplicated or of the wrong type.
 	raw("no fields", "{}", 422, "VALIDATION_FAILED", "to REQUIRED", "subject REQUIRED", "html REQUIRED", "recipient REQUIRED")
 	for _, field := range []string{"to", "subject", "html", "recipient"} {
 		wrong("no "+field, without(field), field+" REQUIRED")

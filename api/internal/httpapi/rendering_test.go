@@ -15,8 +15,8 @@ import (
 	"email-gateway/shared/store"
 )
 
-// A small request that renders a large content counts with the content: a company holds no more than its memory, and
-// others are served meanwhile.
+// The rendered content of a small request counts toward the memory of its company. A company cannot exceed its memory, and
+// other companies are served meanwhile.
 func TestRendering_MemoryPerCompany(t *testing.T) {
 	t.Parallel()
 	var loud uuid.UUID
@@ -36,7 +36,7 @@ func TestRendering_MemoryPerCompany(t *testing.T) {
 	})
 	loud = g.Company
 	quiet := g.newKey(t, g.Database.Company(t), nil).String()
-	body := strings.Repeat("word\n", 100_000) // text, which needs no check
+	body := strings.Repeat("word\n", 100_000) // plain text, which needs no HTML check
 	for _, key := range []string{"", quiet} {
 		r := g.do(t, call{Method: http.MethodPost, Path: "/v1/templates", Key: key, Body: fmt.Sprintf(`{"name": "large", "subject": "s", "text": %q, "publish": true}`, body)})
 		if r.Status != http.StatusCreated {
@@ -54,7 +54,7 @@ func TestRendering_MemoryPerCompany(t *testing.T) {
 	}
 	g.await(t, "refusal of what does not fit", func() bool { return refused.Load() > 0 || most.Load() > 12<<20 })
 	if n := most.Load(); n > 8<<20 {
-		t.Errorf("one company's contents took %d bytes", n)
+		t.Errorf("the rendered contents of one company use %d bytes", n)
 	}
 	other := send
 	other.Key = quiet
@@ -64,6 +64,6 @@ func TestRendering_MemoryPerCompany(t *testing.T) {
 	close(release)
 	sends.Wait()
 	if r := g.do(t, send); r.Status != http.StatusAccepted {
-		t.Errorf("afterwards: %d %.300s", r.Status, r.Body)
+		t.Errorf("a request after the memory was released: %d %.300s", r.Status, r.Body)
 	}
 }

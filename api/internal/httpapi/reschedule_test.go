@@ -37,16 +37,16 @@ func TestReschedule(t *testing.T) {
 		t.Fatalf("events %v", events)
 	}
 	event, _ := events[0].(map[string]any)
-	if told, _ := event["metadata"].(map[string]any); event["type"] != "RESCHEDULED" || told["newSendAt"] != at.UTC().Format("2006-01-02T15:04:05.000Z") ||
-		told["oldSendAt"] == nil || told["by"] != "api" || told["keyId"] == nil {
+	if metadata, _ := event["metadata"].(map[string]any); event["type"] != "RESCHEDULED" || metadata["newSendAt"] != at.UTC().Format("2006-01-02T15:04:05.000Z") ||
+		metadata["oldSendAt"] == nil || metadata["by"] != "api" || metadata["keyId"] == nil {
 		t.Errorf("event %v", event)
 	}
-	if g.Wakes.Load() != 1 { // its lane may have an earlier time now
-		t.Errorf("%d wakes", g.Wakes.Load())
+	if g.Wakes.Load() != 1 { // its lane may be due earlier now
+		t.Errorf("%d dispatcher notifications, want 1", g.Wakes.Load())
 	}
 	r := g.reschedule(t, id, `{"sendAt": "2020-01-01T00:00:00Z"}`)
 	if s := g.stored(t, id); r.Status != http.StatusOK || time.Until(s.Next) > 0 || time.Until(s.Expires) > 24*time.Hour || g.Wakes.Load() != 2 {
-		t.Errorf("a past time is now: %d, %+v, %d wakes", r.Status, s, g.Wakes.Load())
+		t.Errorf("moved to a past time: %d, %+v, %d dispatcher notifications", r.Status, s, g.Wakes.Load())
 	}
 	for body, field := range map[string]string{
 		`{}`: "sendAt", `{"sendAt": 5}`: "sendAt", `{"sendAt": "tomorrow"}`: "sendAt", `{"sendAt": "2999-01-01T00:00:00Z"}`: "sendAt", `{"subject": "x"}`: "subject",
@@ -57,7 +57,7 @@ func TestReschedule(t *testing.T) {
 		}
 	}
 	if r := g.reschedule(t, uuid.NewString(), sendAt(at)); r.Status != http.StatusNotFound {
-		t.Errorf("nobody's: %d %s", r.Status, r.Body)
+		t.Errorf("an email id that does not exist: %d %s", r.Status, r.Body)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestReschedule_ByStatus(t *testing.T) {
 		}
 	}
 	if shown := g.show(t, retried); shown["attempts"] != float64(1) {
-		t.Errorf("its tries are forgotten: %v", shown["attempts"])
+		t.Errorf("the attempts were reset: %v", shown["attempts"])
 	}
 	inWork, failed, cancelled := g.accept(t, emailBody(nil)), g.accept(t, emailBody(nil)), g.accept(t, emailBody(nil))
 	g.claim(t, inWork)

@@ -103,7 +103,7 @@ func TestSend_StoresEverything(t *testing.T) {
 		t.Errorf("cpfCnpj %q, %v", bare, err)
 	}
 	if g.Wakes.Load() != 0 {
-		t.Error("a dispatcher was woken for an email of the day after tomorrow")
+		t.Error("the api has notified a dispatcher for an email that is due in two days")
 	}
 	for _, secret := range []string{"52998224725", "529.982.247-25", "Ana", "exmple", "cobranca"} {
 		if strings.Contains(g.Log.String(), secret) {
@@ -128,7 +128,7 @@ func TestSend_Defaults(t *testing.T) {
 		t.Errorf("id %s is no UUIDv7", id)
 	}
 	if g.Wakes.Load() != 1 {
-		t.Errorf("woken %d times", g.Wakes.Load())
+		t.Errorf("%d dispatcher notifications, want 1", g.Wakes.Load())
 	}
 }
 
@@ -180,7 +180,7 @@ func TestSend_Accepts(t *testing.T) {
 			s := g.stored(t, id)
 			s.Job.Attempt, s.Job.EnqueuedAt = 1, time.Now()
 			if err := s.Job.Validate(email.MaxAttempts); err != nil {
-				t.Errorf("the worker would refuse it: %v", err)
+				t.Errorf("the stored job is invalid for the worker: %v", err)
 			}
 			if s.Next.After(time.Now()) && !strings.HasPrefix(name, "sendAt") {
 				t.Errorf("due at %v", s.Next)
@@ -216,7 +216,7 @@ func TestRequestID(t *testing.T) {
 	} {
 		r := g.do(t, call{Path: "/livez", NoKey: true, Header: map[string]string{"X-Request-Id": given}})
 		if got := r.Header.Get("X-Request-Id"); (got == given) != taken || got == "" {
-			t.Errorf("%q came back as %q", given, got)
+			t.Errorf("X-Request-Id %q was returned as %q", given, got)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestSESEvents_EndToEnd(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	t.Run("before the worker's own commit", func(t *testing.T) {
+	t.Run("before the worker's commit", func(t *testing.T) {
 		id, token := p.attempt(t, "sim-events-early@example.com", nil)
 		message := p.call(t, id, token, "sim-events-early@example.com")
 		shown := p.timeline(t, id, "SENT DELIVERED")
@@ -40,7 +40,7 @@ func TestSESEvents_EndToEnd(t *testing.T) {
 			t.Errorf("%v", shown)
 		}
 		if done := p.advance(t, false, sent(id, token, message)); !done.SameToken || done.Status != email.Sent {
-			t.Errorf("the worker sees %+v", done)
+			t.Errorf("the worker's own result is %+v", done)
 		}
 	})
 	for _, late := range []struct {
@@ -102,7 +102,7 @@ func TestSESEvents_TwiceIsOnce(t *testing.T) {
 		t.Error(got)
 	}
 	if !p.metric(t, `ses_events_total{kind="Delivery",result="repeated"} 1`) || !p.metric(t, `ses_events_total{kind="Send",result="applied"} 1`) {
-		t.Error("the repetition is not counted")
+		t.Error("the metrics do not count the repeated event")
 	}
 }
 
@@ -130,7 +130,7 @@ func TestSESEvents_Suppress(t *testing.T) {
 	}
 	var masked int
 	if err := p.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM ses_events WHERE payload::text LIKE '%@example.com%'`).Scan(&masked); err != nil || masked != 0 {
-		t.Errorf("%d notifications are kept with an address, %v", masked, err)
+		t.Errorf("%d stored notifications contain an address (%v)", masked, err)
 	}
 	if logged := p.Log.String(); strings.Contains(logged, "@example.com") {
 		t.Error("an address is in the log")
@@ -155,7 +155,7 @@ func TestSESEvents_Duplicate(t *testing.T) {
 		t.Errorf("%v", shown)
 	}
 	if !p.metric(t, "duplicates_confirmed_total 1") {
-		t.Error("not counted")
+		t.Error("the metrics do not count the duplicate email")
 	}
 }
 
@@ -214,7 +214,7 @@ func TestSESEvents_Refused(t *testing.T) {
 		"a made-up signature": {envelope(nil), nil, 403, "SNS_SIGNATURE_INVALID"},
 		"another topic":       {envelope(set("TopicArn", eventsTopic+"2")), nil, 403, "SNS_TOPIC_UNKNOWN"},
 		"another host":        {envelope(set("SigningCertURL", "https://attacker.example/a.pem")), nil, 403, "SNS_SIGNATURE_INVALID"},
-		"nobody there":        {envelope(set("SigningCertURL", p.simAt+"/sim/sns/none.pem")), nil, 403, "SNS_SIGNATURE_INVALID"},
+		"no certificate":      {envelope(set("SigningCertURL", p.simAt+"/sim/sns/none.pem")), nil, 403, "SNS_SIGNATURE_INVALID"},
 		"a made-up question": {envelope(func(m map[string]any) {
 			m["Type"], m["Token"], m["SubscribeURL"] = "SubscriptionConfirmation", "t", "http://attacker.example/"
 		}), nil, 403, "SNS_SIGNATURE_INVALID"},
@@ -236,7 +236,7 @@ func TestSESEvents_Refused(t *testing.T) {
 		}
 	}
 	if n := p.count(t, `SELECT count(*) FROM ses_events`); n != 0 {
-		t.Errorf("%d notifications were taken in", n)
+		t.Errorf("%d notifications were accepted", n)
 	}
 }
 
@@ -259,10 +259,10 @@ func TestSESEvents_NotOurs(t *testing.T) {
 	p.call(t, uuid.New(), token, "sim-bounce@example.com")
 	p.awaitDelivered(t, 4)
 	if after := steps(p.timeline(t, id, "")); after != before {
-		t.Errorf("%s became %s", before, after)
+		t.Errorf("the timeline changed from %s to %s", before, after)
 	}
 	if !p.metric(t, `ses_events_total{kind="Bounce",result="unmatched"} 2`) || p.count(t, `SELECT count(*) FROM suppressions`) != 0 || p.count(t, `SELECT count(*) FROM ses_events`) != 4 {
-		t.Error("not counted, not kept, or not left alone")
+		t.Error("the events are not counted as unmatched, are not stored, or have suppressed an address")
 	}
 	if !slices.Contains(p.Routes, "POST /v1/ses/events") {
 		t.Errorf("%v", p.Routes)

@@ -74,7 +74,7 @@ func TestSuppressions(t *testing.T) {
 	second, next := g.suppressed(t, since+"&cursor="+next)
 	rest, end = g.suppressed(t, since+"&cursor="+next)
 	if all := slices.Sorted(slices.Values(slices.Concat(first, second, rest))); !slices.Equal(all, []string{"ana@example.com BOUNCE", "ana@example.com MANUAL"}) || end != "" {
-		t.Errorf("since an hour: %v, then %q", all, end)
+		t.Errorf("created within the last hour: %v, then %q", all, end)
 	}
 	if r := g.do(t, call{Path: suppressionsPath + "?cursor=" + next}); r.Status != http.StatusUnprocessableEntity {
 		t.Errorf("the cursor of another order: %d %s", r.Status, r.Body)
@@ -127,7 +127,7 @@ func TestSuppressions_Refused(t *testing.T) {
 	other := g.newKey(t, g.Database.Company(t), nil)
 	g.suppress(t, `{"address": "ana@example.com"}`)
 	if r := g.do(t, call{Path: suppressionsPath, Key: other.String()}); strings.Contains(r.Body, "ana@") {
-		t.Errorf("another company sees %s", r.Body)
+		t.Errorf("the list of another company is %s, want none", r.Body)
 	}
 	if r := g.do(t, call{Method: http.MethodDelete, Path: suppressionsPath + "?address=ana@example.com", Key: other.String()}); r.Status != http.StatusNotFound {
 		t.Errorf("another company's: %d", r.Status)
@@ -140,10 +140,10 @@ func TestUnsubscribe(t *testing.T) {
 	g := start(t, nil)
 	mailing := uuid.New()
 	token := unsubscribeKeys(t).Seal(unsubscribe.Link{Company: g.Company, Mailing: mailing, Address: "Ana@example.com"})
-	visit := func(method, token, body string) reply {
+	request := func(method, token, body string) reply {
 		return g.do(t, call{Method: method, Path: "/u/" + token, Body: body, NoKey: true, Header: map[string]string{"Content-Type": "application/x-www-form-urlencoded"}})
 	}
-	page := visit(http.MethodGet, token, "")
+	page := request(http.MethodGet, token, "")
 	if page.Status != http.StatusOK || !strings.Contains(page.Body, "<form method=\"post\">") || strings.Contains(strings.ToLower(page.Body), "ana@") {
 		t.Errorf("%d %s", page.Status, page.Body)
 	}
@@ -153,10 +153,10 @@ func TestUnsubscribe(t *testing.T) {
 		}
 	}
 	if got, _ := g.suppressed(t, ""); len(got) != 0 {
-		t.Errorf("a look at the page suppressed %v", got)
+		t.Errorf("showing the page has suppressed %v", got)
 	}
 	for range 2 {
-		if r := visit(http.MethodPost, token, url.Values{"List-Unsubscribe": {"One-Click"}}.Encode()); r.Status != http.StatusOK {
+		if r := request(http.MethodPost, token, url.Values{"List-Unsubscribe": {"One-Click"}}.Encode()); r.Status != http.StatusOK {
 			t.Errorf("%d %s", r.Status, r.Body)
 		}
 	}
@@ -166,13 +166,13 @@ func TestUnsubscribe(t *testing.T) {
 	}
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		for _, bad := range []string{"x", token[:len(token)-2] + "AA", token + token + token + token + token} {
-			if r := visit(method, bad, ""); r.Status != http.StatusNotFound || !strings.Contains(r.Body, "não é válido") {
+			if r := request(method, bad, ""); r.Status != http.StatusNotFound || !strings.Contains(r.Body, "não é válido") {
 				t.Errorf("%s %.20s: %d", method, bad, r.Status)
 			}
 		}
 	}
 	if strings.Contains(g.Log.String(), token) {
-		t.Error("the log tells the token")
+		t.Error("the log contains the token")
 	}
 }
 
@@ -193,7 +193,7 @@ func TestUnsubscribe_ProblemsArePages(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	path := "/u/" + unsubscribeKeys(t).Seal(unsubscribe.Link{Company: g.Company, Mailing: uuid.New(), Address: "ana@example.com"})
-	g.exec(t, `ALTER TABLE suppressions ADD CHECK (false)`) // an error that no retry repairs
+	g.exec(t, `ALTER TABLE suppressions ADD CHECK (false)`) // an error that a retry does not resolve
 	browser := map[string]string{"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "Accept-Language": "en"}
 	for _, tt := range []struct {
 		method, path string

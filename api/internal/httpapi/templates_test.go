@@ -99,7 +99,7 @@ func TestTemplates_Versions(t *testing.T) {
 	if r := g.template(t, http.MethodDelete, "/hello", ""); r.Status != http.StatusNotFound {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
-	// A cached version must not come back, and numbers go on.
+	// A deleted version must not be served from the cache, and numbers are not reused.
 	if r := g.template(t, http.MethodPost, "", first); r.Status != http.StatusCreated || r.json(t)["version"] != 3.0 {
 		t.Errorf("after the deletion: %d %s", r.Status, r.Body)
 	}
@@ -134,7 +134,7 @@ func TestTemplates_Refused(t *testing.T) {
 	}
 }
 
-// What a preview answers is what the worker sends.
+// The worker sends the content that a preview shows.
 func TestTemplates_Send(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -220,13 +220,13 @@ func TestTemplates_DataWithBadCharacters(t *testing.T) {
 	if n := g.rows(t); n != before {
 		t.Errorf("%d rows, want %d", n, before)
 	}
-	// The key is not used up.
+	// The rejected request has not reserved the key.
 	if r := g.keyed(t, "k1", `{"to": "ana@example.com", "recipient": {"externalId": "1"}, "template": {"name": "hello", "data": {"nome": "Ana \ud83d\ude00"}}}`); r.Status != http.StatusAccepted {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 }
 
-// A replay answers as the first request did, whatever was published since.
+// A replay has the response of the first request, whatever was published since.
 func TestTemplates_Replay(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -269,7 +269,7 @@ func TestTemplates_OtherCompanyAndScopes(t *testing.T) {
 	}
 }
 
-// What a preview answers is what a send stores, or refuses, also if values leave a part blank.
+// A preview and a send give the same content or the same fault, also if values leave a part blank.
 func TestTemplates_PreviewAndSendAgree(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -310,7 +310,7 @@ func TestTemplates_PreviewAndSendAgree(t *testing.T) {
 	}
 }
 
-// value is a text of an answer, "" if it has none.
+// value returns a text field of a response, "" if it is missing.
 func value(answer map[string]any, name string) string {
 	text, _ := answer[name].(string)
 	return text
@@ -328,7 +328,7 @@ func faultsIn(tb testing.TB, r reply) string {
 	return strings.Join(all, ", ")
 }
 
-// sentContent is what the worker sends of an email that was accepted, or the faults of one that was not.
+// sentContent returns what the worker sends for an accepted email, or the faults of a rejected one.
 func (g *gateway) sentContent(tb testing.TB, r reply) string {
 	tb.Helper()
 	if r.Status != http.StatusAccepted {

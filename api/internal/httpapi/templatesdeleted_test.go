@@ -28,7 +28,7 @@ func TestTemplates_DeletedByAnotherProcess(t *testing.T) {
 	}
 	remove("?locale=pt")
 	if r := g.template(t, http.MethodPost, "/invoice/preview", preview); r.Status != http.StatusOK || r.json(t)["locale"] != nil {
-		t.Errorf("the version of the default locale is left: %d %s", r.Status, r.Body)
+		t.Errorf("the version of the default locale is still served: %d %s", r.Status, r.Body)
 	}
 	remove("")
 	for path, body := range map[string]string{

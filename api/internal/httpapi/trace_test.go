@@ -49,12 +49,12 @@ func TestTrace_AnonymousCallers(t *testing.T) {
 			kept[span.Name] = span.Trace
 		}
 		_, caller := kept["GET /v1/email/:id"]
-		_, nobody := kept["GET /v1/emails"]
+		_, anonymous := kept["GET /v1/emails"]
 		_, reader := kept["GET /u/:token"]
 		_, elsewhere := kept["GET /v1/suppressions"]
 		_, stopped := kept["GET /mailings"]
-		if on := sampler == "parentbased_always_on"; caller == on || nobody != on || reader != on || elsewhere != on || stopped != on || nobody && kept["GET /v1/emails"] == trace {
-			t.Errorf("%s and the flag %s: %v", sampler, flag, kept)
+		if on := sampler == "parentbased_always_on"; caller == on || anonymous != on || reader != on || elsewhere != on || stopped != on || anonymous && kept["GET /v1/emails"] == trace {
+			t.Errorf("sampler %s with the flag %s kept the spans %v", sampler, flag, kept)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func TestTrace_CountsWrongKeys(t *testing.T) {
 		refused = refused || g.do(t, call{Path: "/v1/emails", Key: stranger.String()}).Status == http.StatusTooManyRequests
 	}
 	if !refused {
-		t.Error("after 40 wrong keys another one is not refused")
+		t.Error("after 40 wrong keys another one gets no 429")
 	}
 	if err := traces.Stop(t.Context()); err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func TestUnsubscribe_Page(t *testing.T) {
 			t.Errorf("%q: %d %v", languages, page.Status, page.Header)
 		}
 		if plain := regexp.MustCompile(`(?s)<style>.*</style>`).ReplaceAllString(page.Body, ""); strings.Contains(plain, "style=") {
-			t.Error("a style stands outside of the sheet, where the policy forbids it")
+			t.Error("the page has a style attribute, which its Content-Security-Policy forbids")
 		}
 	}
 	// If the mailing does not exist, the name is left out.
@@ -79,9 +79,9 @@ func TestUnsubscribe_InABrowser(t *testing.T) {
 			}
 		}
 		if got, _ := g.suppressed(t, "?address="+address); len(got) != 0 {
-			t.Errorf("a look at the page suppressed %v", got)
+			t.Errorf("showing the page has suppressed %v", got)
 		}
-		if texts[0] == "en" { // the page works without its style too
+		if texts[0] == "en" { // the page also works without its style sheet
 			b.eval(t, "document.querySelectorAll('style').forEach(s => s.remove())")
 			for _, shown := range []string{"h1", "strong", "button"} {
 				if b.eval(t, "document.querySelector('"+shown+"').getBoundingClientRect().height > 10") != true {
@@ -89,7 +89,7 @@ func TestUnsubscribe_InABrowser(t *testing.T) {
 				}
 			}
 			if got := b.eval(t, "getComputedStyle(document.querySelector('button')).backgroundColor"); got == "rgb(185, 28, 28)" {
-				t.Errorf("the style is still there: %v", got)
+				t.Errorf("the button still has its style: %v", got)
 			}
 		}
 		b.click(t)

@@ -27,7 +27,7 @@ func (g *gateway) webhook(t testing.TB, body string) (id, secret string) {
 }
 
 // An endpoint can be created, listed, changed, rotated, disabled, enabled and deleted. Its secret is
-// shown by the two requests that make one, is stored encrypted, and is in no other response.
+// shown by the two requests that create one, is stored encrypted, and is in no other response.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -101,7 +101,7 @@ func TestWebhooks(t *testing.T) {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 	if log := g.Log.String(); strings.Contains(log, secret) || strings.Contains(log, "whsec_") {
-		t.Error("a secret is in the log")
+		t.Error("the log contains a secret")
 	}
 }
 
@@ -140,8 +140,8 @@ func TestWebhooks_Refused(t *testing.T) {
 	open.webhook(t, `{"url": "http://127.0.0.1:9999/"}`)
 }
 
-// A company has 20 endpoints at most, also with concurrent requests, and sees only its own.
-func TestWebhooks_BelongToACompany(t *testing.T) {
+// A company can have at most 20 endpoints, also with concurrent requests, and can list only its own.
+func TestWebhooks_OfACompany(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	other := g.newKey(t, g.Database.Company(t), nil).String()

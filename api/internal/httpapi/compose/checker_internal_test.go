@@ -11,7 +11,7 @@ import (
 	"email-gateway/api/internal/httpapi/problem"
 )
 
-// A company whose large bodies are being checked leaves a slot to others.
+// A company whose large bodies are being checked leaves a slot for other companies.
 func TestTurns_OfHTMLChecks(t *testing.T) {
 	t.Parallel()
 	const processors = 2
@@ -45,7 +45,7 @@ func TestTurns_OfHTMLChecks(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
-		t.Error("another company waits")
+		t.Error("a body of another company waits for a slot")
 	}
 }
 

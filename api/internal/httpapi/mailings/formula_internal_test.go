@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What a spreadsheet takes for a formula when a cell begins with it.
+// A cell that a spreadsheet would treat as a formula gets a prefix; other cells stay unchanged.
 func TestHarmless(t *testing.T) {
 	t.Parallel()
 	for _, begin := range []string{"=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠", " =", "\u00a0="} {

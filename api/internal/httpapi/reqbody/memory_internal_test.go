@@ -147,7 +147,7 @@ func TestBodyMemory(t *testing.T) {
 		return all.arriving > 0 && all.arriving <= limits.ownArriving && all.disk > 700<<10
 	})
 	if got := r.post(t.Context(), company, strings.NewReader(strings.Repeat("x", 1<<20))); got != fmt.Sprint(1<<20) {
-		t.Errorf("beside them: %q", got)
+		t.Errorf("another body meanwhile: %q", got)
 	}
 	leave()
 	senders.Wait()
@@ -180,10 +180,10 @@ func TestBodyMemory_OfOneCompany(t *testing.T) {
 	}
 	r.waitFor(t, "four bodies", func(all bodyUse, _ int) bool { return all.memory == 8<<20 })
 	if got := r.post(t.Context(), company, strings.NewReader(large)); got != `"TOO_MANY_BODIES"` {
-		t.Errorf("the fifth: %q", got)
+		t.Errorf("the fifth body: %q", got)
 	}
 	if got := r.post(t.Context(), other, strings.NewReader(large[4:])); got != fmt.Sprint(2<<20-4) {
-		t.Errorf("another company's: %q", got)
+		t.Errorf("a body of another company: %q", got)
 	}
 	close(r.handled)
 	senders.Wait()
@@ -197,7 +197,7 @@ func TestBodyMemory_OfOneCompany(t *testing.T) {
 	}
 	r.waitFor(t, "four that begin", func(bodyUse, int) bool { return r.arriving(company) == 4 })
 	if got := r.post(t.Context(), company, strings.NewReader("x")); got != `"TOO_MANY_BODIES"` {
-		t.Errorf("the fifth at once: %q", got)
+		t.Errorf("the fifth body when memory is free: %q", got)
 	}
 	leave()
 	senders.Wait()
@@ -214,14 +214,14 @@ func TestBodyMemory_OfStrangers(t *testing.T) {
 		body, _ := begun(100 << 10)
 		go func() { answers <- r.post(t.Context(), uuid.Nil, body) }()
 	}
-	for range 28 { // two find room
+	for range 28 { // two have been accepted
 		if got := <-answers; got != `"BUSY"` && !strings.Contains(got, "broken pipe") && !strings.Contains(got, "reset by peer") {
-			t.Errorf("a slow one: %q", got)
+			t.Errorf("a slow body: %q", got)
 		}
 	}
 	for range 20 {
 		if got := r.post(t.Context(), uuid.Nil, strings.NewReader(strings.Repeat("x", 200<<10))); got != fmt.Sprint(200<<10) {
-			t.Errorf("a fast one: %q", got)
+			t.Errorf("a fast body: %q", got)
 		}
 	}
 }
@@ -256,7 +256,7 @@ func TestBodies_Pace(t *testing.T) {
 	}
 	body, _ := begun(50_000) // and nothing more
 	if got := r.post(t.Context(), uuid.New(), body); got != `"BODY_TOO_SLOW"` {
-		t.Errorf("one that stops: %q", got)
+		t.Errorf("a body that stops: %q", got)
 	}
 	r.waitFor(t, "at the end", nothing)
 }

@@ -44,10 +44,10 @@ func testCutSlowest(t *testing.T) {
 	silent.recent.wait(time.Now().Add(-time.Minute)) // nothing has arrived
 	for _, want := range []*SlowBody{silent, slower, slow} {
 		if want.WasCut() {
-			t.Fatal("two ended at once")
+			t.Fatal("one call aborted two uploads")
 		}
 		if open.CutSlowest(); !want.WasCut() {
-			t.Fatal("another one ended")
+			t.Fatal("another upload was aborted")
 		}
 		for range 10 { // calls of other uploads that wait
 			<-time.After(uploadWaitLimit / 20)
@@ -56,7 +56,7 @@ func testCutSlowest(t *testing.T) {
 		<-time.After(uploadWaitLimit / 2)
 	}
 	if open.CutSlowest(); fast.WasCut() || begun.WasCut() {
-		t.Errorf("ended: the fast one %v, the new one %v", fast.WasCut(), begun.WasCut())
+		t.Errorf("aborted: the fast upload %v, the new one %v; want neither", fast.WasCut(), begun.WasCut())
 	}
 }
 
@@ -83,47 +83,47 @@ func testCutTheSlowerOfTwo(t *testing.T) {
 	}
 	for n, want := range slower {
 		if open.CutSlowest(); !want.WasCut() {
-			t.Errorf("call %d did not end the slower of the slowest two", n)
+			t.Errorf("call %d did not abort the slower of the slowest two", n)
 		}
 		<-time.After(uploadWaitLimit)
 	}
 	if honest.WasCut() {
-		t.Error("an only upload ended although companies had two")
+		t.Error("the only upload of a company was aborted although other companies had two")
 	}
 	young := uuid.New()
 	upload(young, BusyRate, time.Minute)
 	begun := upload(young, 0, uploadWaitLimit/2)
 	if open.CutSlowest(); honest.WasCut() || begun.WasCut() {
-		t.Errorf("beside two, one of which has just begun: the only one %v, the new one %v", honest.WasCut(), begun.WasCut())
+		t.Errorf("with two uploads of a company, one of which has just begun: aborted the only upload %v, the new one %v; want neither", honest.WasCut(), begun.WasCut())
 	}
 	begun.receive(BusyRate/2, uploadWaitLimit)
 	if open.CutSlowest(); !begun.WasCut() {
-		t.Error("the slower of two goes on")
+		t.Error("the slower of two uploads was not aborted")
 	}
 	<-time.After(uploadWaitLimit)
 	if open.CutSlowest(); !honest.WasCut() {
-		t.Error("the slow one goes on where no company has two")
+		t.Error("the slow upload was not aborted although no company has two")
 	}
 	for _, b := range faster {
 		if b.WasCut() {
-			t.Error("the faster of two ended")
+			t.Error("the faster of two uploads was aborted")
 		}
 	}
 }
 
 // The rate of an upload is measured over its last interval of the pace.
-func TestSlowBody_ProgressForgets(t *testing.T) {
+func TestSlowBody_ProgressOfTheLastInterval(t *testing.T) {
 	t.Parallel()
 	rate := func(b *SlowBody) float64 {
 		bytes, waited := b.progress(time.Now())
 		if waited < MinPace.each/2 {
-			t.Errorf("judged by %s", waited)
+			t.Errorf("the rate was measured over %s only", waited)
 		}
 		return float64(bytes) / waited.Seconds()
 	}
 	b := received(100<<20, 20*time.Second)
 	if got := rate(b); got < BusyRate {
-		t.Errorf("%.0f bytes/s while it is fast", got)
+		t.Errorf("%.0f bytes/s while the upload is fast", got)
 	}
 	b.receive(3000, 45*time.Second)
 	if got := rate(b); got > 3001 {
@@ -131,6 +131,6 @@ func TestSlowBody_ProgressForgets(t *testing.T) {
 	}
 	b.receive(2*BusyRate, MinPace.each)
 	if got := rate(b); got < BusyRate {
-		t.Errorf("%.0f bytes/s after it became fast again", got)
+		t.Errorf("%.0f bytes/s after the upload is fast again", got)
 	}
 }
