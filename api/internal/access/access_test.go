@@ -23,11 +23,11 @@ type keys struct {
 	callers map[string]store.Caller
 	err     error
 	delay   time.Duration
-	asked   atomic.Int64
+	queries atomic.Int64
 }
 
 func (k *keys) FindCallers(ctx context.Context, ids []string) (map[string]*store.Caller, error) {
-	k.asked.Add(1)
+	k.queries.Add(1)
 	select {
 	case <-time.After(k.delay):
 	case <-ctx.Done():
@@ -101,8 +101,8 @@ func TestAuthenticate_BelievesTheDatabaseForFiveSeconds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := finder.asked.Load(); n != 1 {
-			t.Errorf("asked %d times", n)
+		if n := finder.queries.Load(); n != 1 {
+			t.Errorf("%d database queries, want 1", n)
 		}
 		finder.change(key.ID, func(c *store.Caller) { c.RevokedAt = new(time.Time) })
 		<-time.After(5*time.Second + time.Millisecond)
@@ -112,7 +112,7 @@ func TestAuthenticate_BelievesTheDatabaseForFiveSeconds(t *testing.T) {
 	})
 }
 
-func TestAuthenticate_AsksOnceForMany(t *testing.T) {
+func TestAuthenticate_OneQueryForConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		finder, key := newKeys(t)
@@ -124,7 +124,7 @@ func TestAuthenticate_AsksOnceForMany(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				if i == 0 {
-					go func() { <-time.After(time.Millisecond); cancel() }() // one client goes away
+					go func() { <-time.After(time.Millisecond); cancel() }() // one client disconnects
 				}
 				if _, err := d.Authenticate(ctx, key.String()); err != nil {
 					t.Error(err)
@@ -132,8 +132,8 @@ func TestAuthenticate_AsksOnceForMany(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := finder.asked.Load(); n != 1 {
-			t.Errorf("asked %d times", n)
+		if n := finder.queries.Load(); n != 1 {
+			t.Errorf("%d database queries, want 1", n)
 		}
 	})
 }
@@ -148,11 +148,11 @@ func TestAuthenticate_DatabaseDown(t *testing.T) {
 	}
 	finder.err = nil
 	if _, err := d.Authenticate(t.Context(), key.String()); err != nil {
-		t.Errorf("the failure was remembered: %v", err)
+		t.Errorf("the database error was cached: %v", err)
 	}
 }
 
-func TestAuthenticate_GuessingDoesNotForgetTheKnown(t *testing.T) {
+func TestAuthenticate_GuessedKeysEvictNoValidKey(t *testing.T) {
 	t.Parallel()
 	finder, key := newKeys(t)
 	d := access.NewDirectory(finder)
@@ -164,9 +164,9 @@ func TestAuthenticate_GuessingDoesNotForgetTheKnown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before := finder.asked.Load()
-	if _, err := d.Authenticate(t.Context(), key.String()); err != nil || finder.asked.Load() != before {
-		t.Errorf("the key was asked for again (%v)", err)
+	before := finder.queries.Load()
+	if _, err := d.Authenticate(t.Context(), key.String()); err != nil || finder.queries.Load() != before {
+		t.Errorf("a cached key was looked up again (%v)", err)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestLimiter(t *testing.T) {
 		for left := 3; left >= 0; left-- {
 			q := l.Take("k", 2, 4)
 			if !q.Allowed || q.Limit != 4 || q.Remaining != left {
-				t.Errorf("%d left: %+v", left, q)
+				t.Errorf("with %d requests left: %+v", left, q)
 			}
 		}
 		q := l.Take("k", 2, 4)
@@ -185,14 +185,14 @@ func TestLimiter(t *testing.T) {
 			t.Errorf("beyond the burst: %+v", q)
 		}
 		if q := l.Take("other", 2, 4); !q.Allowed {
-			t.Error("one key pays for another")
+			t.Error("a request with one key counts against the limit of another")
 		}
 		<-time.After(500 * time.Millisecond)
 		if q := l.Take("k", 2, 4); !q.Allowed {
 			t.Errorf("half a second later: %+v", q)
 		}
 		if q := l.Take("k", 1000, 4); q.Allowed {
-			t.Errorf("a new rate fills the bucket at once: %+v", q)
+			t.Errorf("a changed rate refills the bucket immediately: %+v", q)
 		}
 	})
 }
@@ -218,7 +218,7 @@ func TestLimiter_KeepsTheBusyOnes(t *testing.T) {
 			l.Take(fmt.Sprint(i), 1, 4)
 		}
 		if q := l.Take("busy", 1, 4); q.Allowed {
-			t.Errorf("crowding out: %+v", q)
+			t.Errorf("the bucket of a busy key was evicted: %+v", q)
 		}
 	})
 }
@@ -242,8 +242,8 @@ func TestAuthenticate_InventedIDs(t *testing.T) {
 		}
 		invent("early")
 		synctest.Wait()
-		if n := k.asked.Load(); n != 2 {
-			t.Errorf("%d look-ups at once", n)
+		if n := k.queries.Load(); n != 2 {
+			t.Errorf("%d lookups at once, want 2", n)
 		}
 		begun := time.Now()
 		all.Go(func() {
@@ -253,8 +253,8 @@ func TestAuthenticate_InventedIDs(t *testing.T) {
 		})
 		invent("late")
 		all.Wait()
-		if n := k.asked.Load(); n > 4 {
-			t.Errorf("%d look-ups of 2001 ids", n)
+		if n := k.queries.Load(); n > 4 {
+			t.Errorf("%d lookups for 2001 invented ids, want at most 4", n)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"email-gateway/api/internal/apikey"
 )
 
-// Timing of a rejection must reveal nothing: for every well-formed wrong key, Authenticate does one lookup and one
+// The duration of a rejection must not depend on why the key is wrong: for every well-formed wrong key, Authenticate does one lookup and one
 // constant-time comparison. The test checks the code, because measured times would prove nothing on a busy machine.
 func TestAuthenticate_OneWayForAllRefusals(t *testing.T) {
 	t.Parallel()
@@ -26,7 +26,7 @@ func TestAuthenticate_OneWayForAllRefusals(t *testing.T) {
 		}
 	}
 	if body == nil {
-		t.Fatal("there is no Authenticate")
+		t.Fatal("the function Authenticate was not found")
 	}
 	looked, compared := token.NoPos, token.NoPos
 	ast.Inspect(body, func(n ast.Node) bool {
@@ -39,18 +39,18 @@ func TestAuthenticate_OneWayForAllRefusals(t *testing.T) {
 			looked = call.Pos()
 		case "subtle.ConstantTimeCompare":
 			if compared.IsValid() {
-				t.Error("two comparisons")
+				t.Error("Authenticate calls subtle.ConstantTimeCompare twice")
 			}
 			compared = call.Pos()
 		case "bytes.Equal", "bytes.Compare", "reflect.DeepEqual", "strings.Compare", "strings.EqualFold":
-			t.Errorf("%s ends at the first difference", name)
+			t.Errorf("Authenticate calls %s, which does not take constant time", name)
 		}
 		return true
 	})
 	if !looked.IsValid() || compared < looked {
-		t.Fatal("what is looked up is not compared with subtle.ConstantTimeCompare")
+		t.Fatal("the result of the lookup is not compared with subtle.ConstantTimeCompare")
 	}
-	// Between the two, only an unreachable database may end it.
+	// Between the lookup and the comparison, Authenticate may return only the database's error.
 	returns, words := 0, 0
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -58,7 +58,7 @@ func TestAuthenticate_OneWayForAllRefusals(t *testing.T) {
 			if n.Pos() > looked && n.Pos() < compared {
 				returns++
 				if id, ok := n.Results[1].(*ast.Ident); !ok || id.Name != "err" {
-					t.Errorf("a refusal before the comparison, at offset %d", n.Pos())
+					t.Errorf("Authenticate rejects a key before the comparison, at offset %d", n.Pos())
 				}
 			}
 		case *ast.BinaryExpr:
@@ -69,7 +69,7 @@ func TestAuthenticate_OneWayForAllRefusals(t *testing.T) {
 		return true
 	})
 	if returns != 1 || words != 0 {
-		t.Errorf("%d returns before the comparison, want the database's error alone; %d comparisons of a secret with an operator", returns, words)
+		t.Errorf("%d returns between lookup and comparison, want 1; %d comparisons of a secret with an operator, want 0", returns, words)
 	}
 }
 
@@ -107,8 +107,8 @@ func TestAuthenticate_SameQuestionsForAllRefusals(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if n := finder.asked.Load(); n != 1 {
-			t.Errorf("%s: the database was asked %d times", name, n)
+		if n := finder.queries.Load(); n != 1 {
+			t.Errorf("%s: %d database queries, want 1", name, n)
 		}
 	}
 }

@@ -21,11 +21,11 @@ func TestNew_CanBeReadBack(t *testing.T) {
 		t.Errorf("Parse(%q) = %+v, %v", made, read, err)
 	}
 	if !bytes.Equal(read.SecretSHA256(), made.SecretSHA256()) {
-		t.Error("the hash changed on the way")
+		t.Error("the parsed key has another hash than the created one")
 	}
 	other, err := apikey.New("dev")
 	if err != nil || other.ID == made.ID || other.Secret == made.Secret {
-		t.Errorf("two keys alike: %v, %v, %v", made, other, err)
+		t.Errorf("two created keys are equal: %v, %v, %v", made, other, err)
 	}
 }
 

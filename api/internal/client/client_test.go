@@ -53,15 +53,15 @@ func TestNew(t *testing.T) {
 // Rejected requests are retried after Retry-After.
 func TestRepeats(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int64
+	var requests atomic.Int64
 	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		switch asked.Add(1) {
+		switch requests.Add(1) {
 		case 1:
 			refuse(w, http.StatusTooManyRequests, "1", busy)
 		case 2:
 			if r.Header.Get("Idempotency-Key") == "" {
-				t.Error("no Idempotency-Key")
+				t.Error("the request has no Idempotency-Key")
 			}
 			conn, _, _ := http.NewResponseController(w).Hijack()
 			_ = conn.Close() // the outcome is unknown to the client
@@ -73,44 +73,44 @@ func TestRepeats(t *testing.T) {
 	if err := c.Post(t.Context(), "/v1/x", map[string]int{"a": 1}, &out, "once-1"); err != nil {
 		t.Fatal(err)
 	}
-	if asked.Load() != 3 || out.Got != `{"a":1}` || out.Key != "Bearer gw_test_a_b" || out.Once != "once-1" {
-		t.Errorf("asked %d times, %+v", asked.Load(), out)
+	if requests.Load() != 3 || out.Got != `{"a":1}` || out.Key != "Bearer gw_test_a_b" || out.Once != "once-1" {
+		t.Errorf("%d requests, want 3; answer %+v", requests.Load(), out)
 	}
 }
 
 // Without an Idempotency-Key no request is repeated that may have been processed.
-func TestRepeats_NotWhatMayHaveBeenDone(t *testing.T) {
+func TestRepeats_NotWithoutIdempotencyKey(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int64
+	var requests atomic.Int64
 	c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		conn, _, _ := http.NewResponseController(w).Hijack()
 		_ = conn.Close()
 	})
 	err := c.Post(t.Context(), "/v1/x/cancel", nil, nil, "")
 	var silent *client.UnreachableError
-	if !errors.As(err, &silent) || !silent.Began || asked.Load() != 1 {
-		t.Errorf("asked %d times: %v", asked.Load(), err)
+	if !errors.As(err, &silent) || !silent.Began || requests.Load() != 1 {
+		t.Errorf("%d requests, want 1: %v", requests.Load(), err)
 	}
-	nobody, err := client.New("http://127.0.0.1:1", "k")
+	unreachable, err := client.New("http://127.0.0.1:1", "k")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := nobody.Get(t.Context(), "/", nil, nil); !errors.As(err, &silent) || silent.Began {
-		t.Errorf("nobody there: %v", err)
+	if err := unreachable.Get(t.Context(), "/", nil, nil); !errors.As(err, &silent) || silent.Began {
+		t.Errorf("unreachable server: %v", err)
 	}
 }
 
-// A request each run of which makes something new is sent once, whatever the answer is: one that was rejected may have been
-// processed by an api that does not say so. A step that the api takes once is sent again after 429 only.
+// A request that creates a new object each time is sent once, whatever the answer is: an older api may have processed
+// a request that it rejects. A request that takes effect only once is sent again, but only after 429.
 func TestRepeats_Steps(t *testing.T) {
 	t.Parallel()
 	unavailable := strings.Replace(busy, "429", "503", 1)
 	for name, tt := range map[string]struct {
-		send   func(c *client.Client) error
-		status int
-		answer string
-		asked  int64
+		send     func(c *client.Client) error
+		status   int
+		answer   string
+		requests int64
 	}{
 		"once, 429":     {func(c *client.Client) error { return c.Post(t.Context(), "/v1/webhooks", nil, nil, "") }, http.StatusTooManyRequests, busy, 1},
 		"once, 503":     {func(c *client.Client) error { return c.Post(t.Context(), "/v1/webhooks", nil, nil, "") }, http.StatusServiceUnavailable, unavailable, 1},
@@ -121,16 +121,16 @@ func TestRepeats_Steps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var asked atomic.Int64
+			var requests atomic.Int64
 			c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
-				if asked.Add(1) == 1 {
+				if requests.Add(1) == 1 {
 					refuse(w, tt.status, "1", tt.answer)
 					return
 				}
 				fmt.Fprint(w, `{}`)
 			})
-			if err := tt.send(c); asked.Load() != tt.asked || (err == nil) != (tt.asked == 2) {
-				t.Errorf("asked %d times, want %d: %v", asked.Load(), tt.asked, err)
+			if err := tt.send(c); requests.Load() != tt.requests || (err == nil) != (tt.requests == 2) {
+				t.Errorf("%d requests, want %d: %v", requests.Load(), tt.requests, err)
 			}
 		})
 	}
@@ -169,7 +169,7 @@ func TestRedirect(t *testing.T) {
 	t.Parallel()
 	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/elsewhere" {
-			t.Error("followed")
+			t.Error("the client followed the redirect")
 		}
 		http.Redirect(w, r, "/elsewhere", http.StatusMovedPermanently)
 	})
@@ -194,7 +194,7 @@ func (e *endless) Read(p []byte) (int, error) {
 }
 
 // A file is streamed: memory use does not depend on its size.
-func TestUpload_HoldsNothing(t *testing.T) {
+func TestUpload_ConstantMemory(t *testing.T) {
 	t.Parallel()
 	const size = 96 << 20
 	sum := sha256.New()
@@ -242,10 +242,10 @@ func TestUpload_HoldsNothing(t *testing.T) {
 		t.Errorf("%+v, %v", out, err)
 	}
 	if length.Load() <= size || length.Load() > size+1000 {
-		t.Errorf("Content-Length %d of a file of %d bytes", length.Load(), size)
+		t.Errorf("Content-Length is %d, want %d", length.Load(), size)
 	}
 	if peak.Load() > 32<<20 {
-		t.Errorf("%d MiB of memory for a file of %d MiB", peak.Load()>>20, size>>20)
+		t.Errorf("peak memory is %d MiB for a file of %d MiB", peak.Load()>>20, size>>20)
 	}
 }
 

@@ -32,10 +32,10 @@ type amazon struct {
 	key *rsa.PrivateKey
 	pem []byte
 
-	mu      sync.Mutex
-	asked   []string
-	answer  func(*http.Request) (*http.Response, error) // nil = the certificate
-	waiting chan struct{}                               // nil = answers at once
+	mu        sync.Mutex
+	requested []string
+	answer    func(*http.Request) (*http.Response, error) // nil = the certificate
+	waiting   chan struct{}                               // nil = answers at once
 }
 
 var signingKey = sync.OnceValue(func() *rsa.PrivateKey {
@@ -71,7 +71,7 @@ func certificateOf(tb testing.TB, signer crypto.Signer, public any, change func(
 // RoundTrip counts and answers requests.
 func (a *amazon) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.mu.Lock()
-	a.asked = append(a.asked, r.URL.String())
+	a.requested = append(a.requested, r.URL.String())
 	answer, waiting := a.answer, a.waiting
 	a.mu.Unlock()
 	if waiting != nil {
@@ -90,7 +90,7 @@ func (a *amazon) RoundTrip(r *http.Request) (*http.Response, error) {
 func (a *amazon) requests() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.asked
+	return a.requested
 }
 
 func reply(status int, body []byte) *http.Response {

@@ -67,21 +67,21 @@ func TestVerify_BadCertificates(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if asked := a.requests(); len(asked) != 1 {
-			t.Errorf("%s: asked for %v", name, asked)
+			t.Errorf("%s: fetched %v, want 1 request", name, asked)
 		}
 		a.mu.Lock()
 		a.answer = nil
 		a.mu.Unlock()
-		if name != "another key" { // that one is kept, as it should be
+		if name != "another key" { // its certificate is valid, so its key is cached
 			if err := v.Verify(t.Context(), m); err != nil {
-				t.Errorf("%s, put right: %v", name, err)
+				t.Errorf("%s, after the certificate was corrected: %v", name, err)
 			}
 		}
 	}
 }
 
 // A key is cached until its certificate expires; then a certificate is fetched again.
-func TestVerify_FetchesAgainWhenItHasRunOut(t *testing.T) {
+func TestVerify_FetchesAgainAfterExpiry(t *testing.T) {
 	t.Parallel()
 	a := newAmazon(t, nil)
 	v := a.verifier(nil)
@@ -91,11 +91,11 @@ func TestVerify_FetchesAgainWhenItHasRunOut(t *testing.T) {
 	}
 	later := time.Now().Add(2 * time.Hour)
 	if err := v.At(later).Verify(t.Context(), m); !errors.Is(err, sns.ErrForged) {
-		t.Errorf("with the old one: %v", err)
+		t.Errorf("with the first certificate: %v", err)
 	}
 	a.pem = certificateOf(t, a.key, &a.key.PublicKey, func(c *x509.Certificate) { c.NotAfter = later.Add(time.Hour) })
 	if err := v.Verify(t.Context(), m); err != nil {
-		t.Errorf("with the new one: %v", err)
+		t.Errorf("after the first certificate expired: %v", err)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestVerify_SingleFlight(t *testing.T) {
 	}
 	leave()
 	if err := <-left; !errors.Is(err, sns.ErrUnreachable) {
-		t.Errorf("the one who left: %v", err)
+		t.Errorf("the cancelled call returned %v, want ErrUnreachable", err)
 	}
 	close(a.waiting)
 	for range others {
@@ -124,13 +124,13 @@ func TestVerify_SingleFlight(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := len(a.requests()); n > 2 { // two when the first one left before the others came
+	if n := len(a.requests()); n > 2 { // two if the first call is cancelled before the others begin
 		t.Errorf("%d fetches", n)
 	}
 }
 
 // Invented certificate names use neither memory nor more than a few fetches.
-func TestVerify_MadeUpPlaces(t *testing.T) {
+func TestVerify_InventedCertificateURLs(t *testing.T) {
 	t.Parallel()
 	a := newAmazon(t, nil)
 	v, paced := a.verifier(nil).Unpaced(), a.verifier(nil)

@@ -30,18 +30,18 @@ func FuzzVerify(f *testing.F) {
 			return
 		}
 		if v.Verify(t.Context(), m) == nil {
-			t.Fatalf("%q passed", text)
+			t.Fatalf("message %q passed the verification", text)
 		}
 		if sns.Canonical(m) == "" {
-			t.Fatal("nothing is signed")
+			t.Fatal("the signed text is empty")
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		for _, place := range a.asked {
+		for _, place := range a.requested {
 			if sns.CertificatePlace(place, m.TopicARN) != nil {
-				t.Fatalf("asked for %s", place)
+				t.Fatalf("fetched the forbidden URL %s", place)
 			}
 		}
-		a.asked = nil
+		a.requested = nil
 	})
 }

@@ -110,10 +110,10 @@ func TestConfirmationPlace(t *testing.T) {
 func TestConfirm(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		status int // 0 = there is no network
-		change func(*sns.Message)
-		want   error
-		asked  int
+		status  int // 0 = there is no network
+		change  func(*sns.Message)
+		want    error
+		fetches int
 	}{
 		"taken":        {200, nil, nil, 1},
 		"refused":      {403, nil, sns.ErrUnreachable, 1},
@@ -134,11 +134,11 @@ func TestConfirm(t *testing.T) {
 			tt.change(&m)
 		}
 		err := a.verifier(nil).Confirm(t.Context(), m)
-		if !errors.Is(err, tt.want) || len(a.requests()) != tt.asked {
-			t.Errorf("%s: %v, asked for %v", name, err, a.requests())
+		if !errors.Is(err, tt.want) || len(a.requests()) != tt.fetches {
+			t.Errorf("%s: error %v, fetched %v", name, err, a.requests())
 		}
 		if err != nil && strings.Contains(err.Error(), m.Token) {
-			t.Errorf("%s: the error tells the token: %v", name, err)
+			t.Errorf("%s: the error contains the token: %v", name, err)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func TestParse_Refuses(t *testing.T) {
 	} {
 		_, err := sns.Parse(tt.text)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v, want a word of %s", name, err, tt.want)
+			t.Errorf("%s: error %v does not contain %s", name, err, tt.want)
 		}
 	}
 }

@@ -45,8 +45,8 @@ func TestVerify_Good(t *testing.T) {
 			}
 		}
 	}
-	if asked := a.requests(); len(asked) != 1 {
-		t.Errorf("the certificate was fetched %d times: %v", len(asked), asked)
+	if requests := a.requests(); len(requests) != 1 {
+		t.Errorf("the certificate was fetched %d times, want once: %v", len(requests), requests)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestVerify_Changed(t *testing.T) {
 }
 
 // Nothing is fetched for a topic that is not configured, or from another host.
-func TestVerify_AsksNobodyElse(t *testing.T) {
+func TestVerify_FetchesNothingElse(t *testing.T) {
 	t.Parallel()
 	a := newAmazon(t, nil)
 	for name, change := range map[string]struct {
@@ -114,8 +114,8 @@ func TestVerify_AsksNobodyElse(t *testing.T) {
 	if err := sns.NewVerifier(sns.Params{}, a).Verify(t.Context(), a.sign(t, notification())); !errors.Is(err, sns.ErrTopic) {
 		t.Errorf("no topics: %v", err)
 	}
-	if asked := a.requests(); len(asked) != 0 {
-		t.Errorf("asked for %v", asked)
+	if requests := a.requests(); len(requests) != 0 {
+		t.Errorf("fetched %v, want no request", requests)
 	}
 }
 
@@ -157,9 +157,9 @@ func TestVerify_Stale(t *testing.T) {
 func TestVerify_Trusted(t *testing.T) {
 	t.Parallel()
 	a := newAmazon(t, nil)
-	asked := 0
+	requests := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked++
+		requests++
 		if strings.HasSuffix(r.URL.Path, ".pem") {
 			w.Write(a.pem)
 		}
@@ -192,8 +192,8 @@ func TestVerify_Trusted(t *testing.T) {
 	}
 	m := confirmation()
 	m.SubscribeURL = server.URL + "/sim/confirm?Token=1"
-	before := asked
-	if err := v.Confirm(t.Context(), m); err != nil || asked != before+1 {
-		t.Errorf("confirm: %v, asked %d times", err, asked-before)
+	before := requests
+	if err := v.Confirm(t.Context(), m); err != nil || requests != before+1 {
+		t.Errorf("Confirm = %v with %d requests, want 1", err, requests-before)
 	}
 }
