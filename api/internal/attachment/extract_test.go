@@ -77,7 +77,7 @@ func TestExtract_InvalidJSON(t *testing.T) {
 		text, contents, got := extract(t, d, body)
 		contents.Close()
 		if want == nil || got == nil || got.Error() != want.Error() {
-			t.Errorf("%q becomes %q: %v, want %v", body, text, got, want)
+			t.Errorf("body %q, reduced to %q: got error %v, want %v", body, text, got, want)
 		}
 	}
 }
@@ -97,14 +97,14 @@ func TestExtract_ValidJSON(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v in %s", content, err, text)
 		}
-		_, stands, _ := strings.Cut(text, `"content":"`)
-		stands, _, _ = strings.Cut(stands, `"`)
-		found, _, reason := contents.Find(stands)
+		_, reference, _ := strings.Cut(text, `"content":"`)
+		reference, _, _ = strings.Cut(reference, `"`)
+		found, _, reason := contents.Find(reference)
 		switch {
 		case want == "" && (found != nil || !strings.Contains(reason, "does not belong to it")):
 			t.Errorf("%s: %s", content, reason)
 		case want != "" && (found == nil || found.Size() != int64(len(want)) || !bytes.Equal(found.SHA256(), sum(want))):
-			t.Errorf("%s: %s %s", content, stands, reason)
+			t.Errorf("%s: %s %s", content, reference, reason)
 		}
 		contents.Close()
 	}

@@ -198,7 +198,7 @@ func TestReader(t *testing.T) {
 			file: "email;nome;x\na@b.co;\"\";\"\"\"\"\n\"b@b.co\";;\"\"",
 			want: []string{"2: a@b.co||\"", "3: b@b.co||"},
 		},
-		"a quote that nobody closes": {
+		"an unclosed quote": {
 			file: "nome;email\n\"João;a@b.co\nMaria;b@b.co\nAna;c@b.co\n",
 			want: []string{"2: UNCLOSED_QUOTE nome", "3: Maria|b@b.co", "4: Ana|c@b.co"},
 		},
@@ -362,7 +362,7 @@ func TestReader_FailingSource(t *testing.T) {
 	}
 	for range 2 {
 		if _, err := r.Next(); !errors.Is(err, broken) {
-			t.Errorf("Next = %v, want %v, every time", err, broken)
+			t.Errorf("Next = %v, want %v on every call", err, broken)
 		}
 	}
 }

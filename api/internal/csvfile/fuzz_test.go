@@ -73,13 +73,13 @@ var limits = []int{16, 256, 64 << 10}
 // follow compares the rows with the lines of the file.
 func follow(t *testing.T, r *csvfile.Reader, lines []string, lineBytes int) {
 	t.Helper()
-	next := r.NextLine() // the first line that no row has claimed
+	next := r.NextLine() // the first line that belongs to no row yet
 	if next > len(lines)+1 {
 		t.Fatalf("the header ends on line %d of %d", next-1, len(lines))
 	}
 	claim := func(first, last int) {
 		if first < next || last < first || last > len(lines) {
-			t.Fatalf("lines %d to %d are claimed; %d of %d is the next", first, last, next, len(lines))
+			t.Fatalf("a row has lines %d to %d, but the next line is %d of %d", first, last, next, len(lines))
 		}
 		for ; next < first; next++ {
 			if bare(lines[next-1], r.Delimiter()) != "" {
@@ -99,15 +99,15 @@ func follow(t *testing.T, r *csvfile.Reader, lines []string, lineBytes int) {
 		case errors.As(err, &bad):
 			claim(bad.Line, bad.LastLine)
 			if bad.Code == csvfile.CodeUnclosedQuote && (bad.Line != bad.LastLine || !strings.Contains(lines[bad.Line-1], `"`)) {
-				t.Fatalf("%v (to line %d) of %q", bad, bad.LastLine, lines[bad.Line-1])
+				t.Fatalf("error %v (to line %d) for line %q", bad, bad.LastLine, lines[bad.Line-1])
 			}
 		case errors.As(err, &fault):
 			if fault.Line > len(lines) {
-				t.Fatalf("%v, but there are %d lines", fault, len(lines))
+				t.Fatalf("error %v, but the file has %d lines", fault, len(lines))
 			}
 			claim(fault.Line, fault.Line)
 			if long := len(lines[fault.Line-1]) > lineBytes; long != (fault.Code == csvfile.CodeLineTooLong) {
-				t.Fatalf("%v of a line of %d bytes", fault, len(lines[fault.Line-1]))
+				t.Fatalf("error %v for a line of %d bytes", fault, len(lines[fault.Line-1]))
 			}
 			return
 		case errors.Is(err, io.EOF):
@@ -135,7 +135,7 @@ func checkRow(t *testing.T, r *csvfile.Reader, row csvfile.Row, raw string, line
 		all.WriteString(field)
 	}
 	if row.Field(-1) != nil || row.Field(1000) != nil {
-		t.Fatal("a field that cannot be")
+		t.Fatal("a field has text that the file cannot contain")
 	}
 	got, want := bare(all.String(), r.Delimiter()), bare(raw, r.Delimiter())
 	if !strings.HasPrefix(want, got) || want != got && columns > 0 && !hasNameless(r) {
@@ -149,7 +149,7 @@ func checkRow(t *testing.T, r *csvfile.Reader, row csvfile.Row, raw string, line
 // hasNameless reports whether the header has unnamed columns after the last named one, whose text is ignored.
 func hasNameless(r *csvfile.Reader) bool { return r.Physical() > len(r.Header().Columns()) }
 
-// bare removes everything that could be punctuation from a text.
+// bare removes every character that may be CSV syntax from a text.
 func bare(text string, delimiter byte) string {
 	return strings.Map(func(r rune) rune {
 		if email.IsInvisible(r) || r == '"' || r == '=' || r == rune(delimiter) || r == 0x1a {

@@ -118,9 +118,9 @@ func TestHeader_OtherDocuments(t *testing.T) {
 func TestHeader_Refused(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		file string
-		want string // code and line
-		says []string
+		file  string
+		want  string // code and line
+		words []string
 	}{
 		"only blank lines":    {"\n \n;;\n", "EMPTY_FILE", nil},
 		"only a mark":         {"\ufeff", "EMPTY_FILE", nil},
@@ -150,13 +150,13 @@ func TestHeader_Refused(t *testing.T) {
 			if err == nil || ending(err) != tt.want {
 				t.Fatalf("Open = %v, want %s", err, tt.want)
 			}
-			for _, part := range tt.says {
+			for _, part := range tt.words {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%q does not say %s", err, part)
+					t.Errorf("error %q does not contain %s", err, part)
 				}
 			}
 			if strings.Contains(err.Error(), "ze@exemplo") || strings.Contains(err.Error(), "52998224725") {
-				t.Errorf("%q tells a recipient's data", err)
+				t.Errorf("error %q contains a recipient's data", err)
 			}
 		})
 	}

@@ -31,7 +31,7 @@ func TestInspector_Pieces(t *testing.T) {
 			if written, err := in.Write([]byte(rest[:n])); written != n || err != nil {
 				t.Fatalf("Write = %d, %v", written, err)
 			}
-			in.Inspection() // looking in between changes nothing
+			in.Inspection() // reading the state in between has no effect
 			rest = rest[n:]
 		}
 		got, want := in.Inspection(), whole.Inspection()

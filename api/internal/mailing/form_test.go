@@ -88,7 +88,7 @@ func TestReadForm_Faults(t *testing.T) {
 	}
 	for name := range got {
 		if strings.ContainsAny(name, "\r\n") || len(name) > 100 {
-			t.Errorf("an answer would repeat %q", name)
+			t.Errorf("the fault repeats the part name %q", name)
 		}
 		if strings.HasPrefix(name, "evil") { // depends on the multipart library
 			delete(got, name)

@@ -24,7 +24,7 @@ func TestLimiter(t *testing.T) {
 		}
 		return release
 	}
-	shut := func(company uuid.UUID, ownLimit bool) {
+	rejected := func(company uuid.UUID, ownLimit bool) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -33,13 +33,13 @@ func TestLimiter(t *testing.T) {
 			release()
 		}
 		if !errors.Is(err, context.Canceled) || errors.Is(err, mailing.ErrOwnLimit) != ownLimit {
-			t.Errorf("the company's own limit %v: %v", ownLimit, err)
+			t.Errorf("company limit %v: error %v", ownLimit, err)
 		}
 	}
 	first, second := enter(a), enter(a)
-	shut(a, true) // it uses all its slots
+	rejected(a, true) // it uses all its slots
 	third := enter(b)
-	shut(b, false) // all slots are used
+	rejected(b, false) // all slots are used
 	first()
 	fourth := enter(b)
 	second()
@@ -65,7 +65,7 @@ func TestLimiter_NeverExceedsItsSlots(t *testing.T) {
 				return
 			}
 			if inside.Add(1) > 4 {
-				t.Error("more than 4 inside")
+				t.Error("more than 4 uploads hold a slot")
 			}
 			inside.Add(-1)
 			release()

@@ -37,7 +37,7 @@ func TestTokens(t *testing.T) {
 	for range 5000 {
 		token := tokens.Take()
 		if seen[token] || !form.MatchString(token) {
-			t.Fatalf("%q, seen before: %v", token, seen[token])
+			t.Fatalf("token %q is invalid, or was returned before (%v)", token, seen[token])
 		}
 		seen[token] = true
 	}

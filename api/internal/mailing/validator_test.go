@@ -85,15 +85,15 @@ func openedBy(t *testing.T, tokens mailing.TokenSource, l templateSet, file stri
 	}
 	company := uuid.New()
 	stored := shelf{}
-	vault := mailing.FileStore{Bucket: stored, Ring: ring}
-	f, err := vault.Keep(t.Context(), company, uuid.New(), strings.NewReader(file))
+	files := mailing.FileStore{Bucket: stored, Ring: ring}
+	f, err := files.Keep(t.Context(), company, uuid.New(), strings.NewReader(file))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if bytes.Contains(stored[f.Key], []byte("@example.com")) {
-		t.Error("the file is stored in clear")
+		t.Error("the file is stored unencrypted")
 	}
-	reading, err := vault.Open(t.Context(), f, csvfile.Options{})
+	reading, err := files.Open(t.Context(), f, csvfile.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,8 +221,8 @@ func TestValidator_Entry(t *testing.T) {
 	}
 }
 
-// A row's CPF or CNPJ is the one of the column that has one: neither an empty mask nor the number of another
-// document takes its place.
+// A row's CPF or CNPJ is taken from the column that contains one: an empty mask and the number of another document are
+// ignored.
 func TestValidator_TaxIDOfRow(t *testing.T) {
 	t.Parallel()
 	const cpf, cnpj = "52998224725", "11222333000181"
@@ -348,7 +348,7 @@ func TestFirstValid(t *testing.T) {
 	}
 	reading, validator, _, _ = openedFile(t, l, "email;nome\n;x\n")
 	if _, err := mailing.FirstValid(reading, validator); err == nil {
-		t.Error("a file without a good row has one")
+		t.Error("a file without a valid row yields one")
 	}
 }
 
@@ -380,16 +380,16 @@ func TestTemplates_Faults(t *testing.T) {
 			templates, faults := mailing.ParseTemplates(c.templates.subject, c.templates.html, c.templates.text)
 			faults = append(faults, templates.CheckFields(reader.Header())...)
 			got := map[string]string{}
-			var told strings.Builder
+			var messages strings.Builder
 			for _, f := range faults {
 				got[f.Field] = f.Code
-				told.WriteString(f.Message)
+				messages.WriteString(f.Message)
 			}
 			if !maps.Equal(c.want, got) {
 				t.Errorf("%v", faults)
 			}
-			if missing := slices.DeleteFunc(c.words, func(w string) bool { return strings.Contains(told.String(), w) }); len(missing) > 0 {
-				t.Errorf("%q is not told: %s", missing, told.String())
+			if missing := slices.DeleteFunc(c.words, func(w string) bool { return strings.Contains(messages.String(), w) }); len(missing) > 0 {
+				t.Errorf("the messages do not contain %q: %s", missing, messages.String())
 			}
 		})
 	}

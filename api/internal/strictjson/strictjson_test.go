@@ -119,7 +119,7 @@ func TestRead_StopsExplaining(t *testing.T) {
 	long := strings.Repeat("é", 1000)
 	_, faults := read(t, `{"`+long+`":1}`)
 	if len(faults) != 1 || len(faults[0].Field) > 128 {
-		t.Errorf("a long name comes back whole: %v", faults)
+		t.Errorf("the fault repeats a long name completely: %v", faults)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestParse_Refuses(t *testing.T) {
 		_, err := strictjson.Parse([]byte(body))
 		var syntax *strictjson.SyntaxError
 		if !errors.As(err, &syntax) || !strings.Contains(err.Error(), reason) {
-			t.Errorf("Parse(%q) = %v, want something about %q", body, err, reason)
+			t.Errorf("Parse(%q) = %v, want a reason containing %q", body, err, reason)
 		}
 	}
 }
@@ -196,10 +196,10 @@ func TestNewReader_RefusesTypes(t *testing.T) {
 	if _, err := strictjson.NewReader[struct {
 		A float64 `json:"a"`
 	}](); err == nil {
-		t.Error("a float was taken")
+		t.Error("NewReader accepts a type with a float")
 	}
 	if _, err := strictjson.NewReader[struct{ A string }](); err == nil {
-		t.Error("a field without a name was taken")
+		t.Error("NewReader accepts a field without a name")
 	}
 }
 

@@ -30,8 +30,8 @@ func (v versions) Find(_ context.Context, _ uuid.UUID, id stored.ID, _ int) (sto
 	return v[id.Name], nil
 }
 
-// What takes a processor for long waits for a turn of its company; what is usual does not, so that it is never behind
-// an expensive template.
+// An expensive rendering waits for a slot of its company; a usual one does not, so that it never waits for an expensive
+// one.
 func TestRender_ExpensiveWaitsForATurn(t *testing.T) {
 	t.Parallel()
 	v := versions{
@@ -65,7 +65,7 @@ func TestRender_ExpensiveWaitsForATurn(t *testing.T) {
 			t.Errorf("%s: waited %v, %v", name, waited, err)
 		}
 	}
-	// With a turn, the result is that of the whole limit.
+	// With a slot, the rendering gets the whole limit.
 	l := NewLibrary(v, func(_ context.Context, _ uuid.UUID, work func() error) error { return work() })
 	made, faults, err := l.Render(t.Context(), uuid.New(), "template", Use{Name: "grows", Data: []byte(`{"l": [` + strings.Repeat("1,", 99) + `1]}`)})
 	if err != nil || len(faults) > 0 || len(made.Rendered.Text) != 100_000 {

@@ -58,7 +58,7 @@ func TestForBatch(t *testing.T) {
 	}
 }
 
-// An outage concerns only the item that met it.
+// A database error affects only the item whose lookup failed.
 func TestForBatch_Outage(t *testing.T) {
 	t.Parallel()
 	finder := &countedVersions{versions: versions{"a": {Name: "a", Subject: "s", Text: "a", Variables: "[]"}}, outage: store.ErrUnavailable}
