@@ -57,7 +57,7 @@ func TestRun_AcceptsMailings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said struct {
+	var answer struct {
 		Storage      struct{ Status string }
 		TokenManager struct {
 			Status          string
@@ -66,10 +66,10 @@ func TestRun_AcceptsMailings(t *testing.T) {
 	}
 	waitFor(t, func() bool {
 		_, text := answered(t, health)
-		return json.Unmarshal([]byte(text), &said) == nil && said.TokenManager.AvailableTokens == 1000
+		return json.Unmarshal([]byte(text), &answer) == nil && answer.TokenManager.AvailableTokens == 1000
 	})
-	if said.Storage.Status != "accessible" || said.TokenManager.Status != "initialized" {
-		t.Errorf("%+v", said)
+	if answer.Storage.Status != "accessible" || answer.TokenManager.Status != "initialized" {
+		t.Errorf("%+v", answer)
 	}
 	if err := stop(); err != nil {
 		t.Errorf("stop: %v", err)

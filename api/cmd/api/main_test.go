@@ -127,7 +127,7 @@ func TestRun_AcceptsAndWakes(t *testing.T) {
 	select {
 	case <-dispatcher.Notify:
 	case <-time.After(3 * time.Minute):
-		t.Error("no dispatcher was woken")
+		t.Error("the api has notified no dispatcher")
 	}
 	if err := run(t.Context(), []string{"-healthcheck"}, []string{"API_ADDR=" + addr}, io.Discard); err != nil {
 		t.Errorf("healthcheck: %v", err)
@@ -136,7 +136,7 @@ func TestRun_AcceptsAndWakes(t *testing.T) {
 		t.Errorf("stop: %v", err)
 	}
 	if err := run(t.Context(), []string{"-healthcheck"}, []string{"API_ADDR=" + addr}, io.Discard); err == nil {
-		t.Error("healthcheck of an api that has ended")
+		t.Error("the healthcheck of a stopped api succeeds")
 	}
 }
 
@@ -201,14 +201,14 @@ func TestRun_FinishesRequestsInProgress(t *testing.T) {
 	})
 	select {
 	case err := <-stopped:
-		t.Fatalf("ended with a request under way: %v", err)
+		t.Fatalf("the api stopped before its request was answered: %v", err)
 	default:
 	}
 	if err := lock.Rollback(); err != nil {
 		t.Fatal(err)
 	}
 	if r := <-answered; r.status != http.StatusAccepted || r.err != nil {
-		t.Errorf("the request under way: %+v", r)
+		t.Errorf("the request in progress got %+v", r)
 	}
 	if err := <-stopped; err != nil {
 		t.Error(err)
@@ -220,7 +220,7 @@ func waitFor(tb testing.TB, condition func() bool) {
 	deadline := time.Now().Add(3 * time.Minute)
 	for !condition() {
 		if time.Now().After(deadline) {
-			tb.Fatal("it did not happen in 3 minutes")
+			tb.Fatal("the condition was not met within 3 minutes")
 		}
 		<-time.After(10 * time.Millisecond)
 	}
@@ -262,7 +262,7 @@ func TestRun_RefusesToStart(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]struct {
 		environ []string
-		says    []string
+		words   []string
 	}{
 		"nothing set":  {nil, []string{"DATABASE_URL", "CPF_CNPJ_KEYS"}},
 		"no database":  {environ(strings.Replace(os.Getenv("DATABASE_URL"), "/gateway?", "/none?", 1)), []string{"ping database", "none"}},
@@ -275,12 +275,12 @@ func TestRun_RefusesToStart(t *testing.T) {
 		}
 		err := run(t.Context(), args, s.environ, io.Discard)
 		if err == nil {
-			t.Errorf("%s: it ran", name)
+			t.Errorf("%s: run succeeded, want an error", name)
 			continue
 		}
-		for _, word := range s.says {
+		for _, word := range s.words {
 			if !strings.Contains(err.Error(), word) {
-				t.Errorf("%s: %v does not speak of %s", name, err, word)
+				t.Errorf("%s: error %q does not mention %s", name, err, word)
 			}
 		}
 	}

@@ -71,11 +71,11 @@ func TestRead_NamesEveryMistake(t *testing.T) {
 		"STORAGE_URL:", "PUBLIC_URL:", "UNSUBSCRIBE_KEY:", "SES_EVENTS_TOPICS:", "SES_EVENTS_SHA256_ONLY:", "SES_EVENTS_TRUSTED_URL:",
 	} {
 		if strings.Count(err.Error(), name) != 1 {
-			t.Errorf("%s is not named once in: %v", name, err)
+			t.Errorf("the error does not mention %s exactly once: %v", name, err)
 		}
 	}
 	if strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("a secret is repeated: %v", err)
+		t.Errorf("the error contains a secret: %v", err)
 	}
 }
 
@@ -93,15 +93,15 @@ func TestRead_Refuses(t *testing.T) {
 		"UNSUBSCRIBE_KEY": {database, keys, "RABBITMQ_URL=amqp://mq/"},
 	} {
 		if _, err := config.Read(environ); err == nil || !strings.Contains(err.Error(), name+":") {
-			t.Errorf("%s is not named: %v", name, err)
+			t.Errorf("the error does not name %s: %v", name, err)
 		}
 	}
 	demo := []string{database, "CPF_CNPJ_KEYS=demo:ZW1haWwtZ2F0ZXdheS1kZW1vLWtleS0zMi1ieXRlcyE=", "CPF_CNPJ_HASH_KEY=" + secret}
 	if _, err := config.Read(append(demo, "ENVIRONMENT=production")); err == nil || !strings.Contains(err.Error(), "CPF_CNPJ_KEYS: is published") {
-		t.Errorf("the demo key in production: %v", err)
+		t.Errorf("in production, the demo key gives %v, want an error", err)
 	}
 	if _, err := config.Read(demo); err != nil {
-		t.Errorf("the demo key elsewhere: %v", err)
+		t.Errorf("outside production, the demo key is rejected: %v", err)
 	}
 }
 

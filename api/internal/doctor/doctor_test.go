@@ -108,7 +108,7 @@ func wants(t *testing.T, what string, r doctor.Report, want ...string) {
 	}
 	for _, f := range r.Findings {
 		if (f.Status == doctor.Failure || f.Status == doctor.Warning) && f.Advice == "" {
-			t.Errorf("%s: no advice for: %s", what, f.Text)
+			t.Errorf("%s: a finding has no advice: %s", what, f.Text)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestExamine_Healthy(t *testing.T) {
 	}
 	want := "settings database roles clock migrations partitions companies domains dispatcher worker redis rabbitmq ses gate lanes waiting deadLetters api storage"
 	if r.Findings[0].Text != "The api's settings are valid. The settings of dispatcher and worker are not checked here: they validate them when they start." {
-		t.Errorf("the text does not say whose settings were checked: %s", r.Findings[0].Text)
+		t.Errorf("the finding does not name the program whose settings were checked: %s", r.Findings[0].Text)
 	}
 	if got := strings.Join(checks, " "); got != want || r.Status != doctor.Warning {
 		t.Errorf("%s: %s, want %s", r.Status, got, want)
@@ -235,7 +235,7 @@ func TestExamine_Traffic(t *testing.T) {
 	wants(t, "unknown", doctor.Examine(ctx, p), "warning outcomes: The outcome of 1 email is unknown")
 	exec(t, d, "UPDATE email_outbox SET status = 'SENT', processed_at = now(), claim_token = NULL")
 	exec(t, d, "UPDATE provider_gate SET state = 'shut', reason = 'SES_ACCOUNT_SENDING_PAUSED', since = '2026-01-02 03:04:05Z'")
-	wants(t, "shut", doctor.Examine(ctx, p), "failure gate: The circuit breaker of the provider has been open since 2026-01-02 03:04:05Z: SES_ACCOUNT_SENDING_PAUSED.")
+	wants(t, "breaker open", doctor.Examine(ctx, p), "failure gate: The circuit breaker of the provider has been open since 2026-01-02 03:04:05Z: SES_ACCOUNT_SENDING_PAUSED.")
 }
 
 func TestExamine_Tenants(t *testing.T) {
@@ -253,7 +253,7 @@ func TestExamine_Tenants(t *testing.T) {
 		t.Error(got)
 	}
 	exec(t, d, "TRUNCATE companies CASCADE")
-	wants(t, "nobody", doctor.Examine(t.Context(), p), "warning companies: There are no companies: no emails can be sent.")
+	wants(t, "no companies", doctor.Examine(t.Context(), p), "warning companies: There are no companies: no emails can be sent.")
 }
 
 func TestExamine_Environment(t *testing.T) {
@@ -275,7 +275,7 @@ func TestExamine_Environment(t *testing.T) {
 		r := doctor.Examine(t.Context(), other)
 		wants(t, change, r, want)
 		if text := fmt.Sprint(r); strings.Contains(text, secret) {
-			t.Errorf("%s: a key is shown", change)
+			t.Errorf("%s: a finding shows a key", change)
 		}
 	}
 	away := p
@@ -283,7 +283,7 @@ func TestExamine_Environment(t *testing.T) {
 	away.Ping = func(context.Context) error { return errors.New("no such bucket") }
 	wants(t, "away", doctor.Examine(t.Context(), away), "failure api: The api does not answer: connection refused", "failure storage: Not reachable from here: no such bucket")
 	away.Health, away.Ping = nil, nil
-	wants(t, "not told", doctor.Examine(t.Context(), away), "skipped api: The address of the api is not known")
+	wants(t, "API_URL not set", doctor.Examine(t.Context(), away), "skipped api: The address of the api is not known")
 	for status, want := range map[string]string{
 		"connected": "warning api: The api answers but reports degraded", "disconnected": "failure api: The api answers but cannot reach the database",
 		"unreplicated": "failure api: The api answers but no synchronous standby confirms", "not_migrated": "failure api: The api answers but its database has no tables",

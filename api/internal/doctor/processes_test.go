@@ -52,7 +52,7 @@ func TestExamine_Processes(t *testing.T) {
 	report(t, d, "worker", "here-4", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":1}`)
 	wants(t, "a successor", doctor.Examine(t.Context(), p), "warning worker: Without heartbeat: here-2 for 1m")
 	exec(t, d, "DELETE FROM process_status")
-	wants(t, "nobody", doctor.Examine(t.Context(), p), "failure dispatcher: No dispatcher is running: none has sent a heartbeat within the last hour.",
+	wants(t, "no processes", doctor.Examine(t.Context(), p), "failure dispatcher: No dispatcher is running: none has sent a heartbeat within the last hour.",
 		"failure worker: No worker is running", "skipped redis:", "skipped rabbitmq:", "skipped ses:")
 
 	// Without RabbitMQ, mailings are disabled; that is only a failure if the api accepts some.

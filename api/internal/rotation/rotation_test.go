@@ -149,7 +149,7 @@ func TestRun_Interrupted(t *testing.T) {
 		t.Errorf("%v", usage)
 	}
 	if n, err := w.rotation(fresh).Run(t.Context()); n != 0 || err != nil {
-		t.Errorf("once more: %d, %v", n, err)
+		t.Errorf("a repeated rotation encrypted %d values, want 0 (%v)", n, err)
 	}
 	for _, table := range store.EncryptedTables() {
 		page, err := w.Store.EncryptedValues(t.Context(), table, uuid.Nil)
@@ -188,10 +188,10 @@ func TestCount_ForeignKey(t *testing.T) {
 		t.Errorf("%v", usage)
 	}
 	if _, err := w.rotation(ring(t, entry("k1", 9))).Run(t.Context()); err != nil {
-		t.Errorf("nothing was to be done: %v", err)
+		t.Errorf("a rotation without work returns %v", err)
 	}
 	if _, err := w.rotation(ring(t, entry("k2", 2)+","+entry("k1", 9))).Run(t.Context()); !errors.Is(err, keyring.ErrUndecryptable) {
-		t.Errorf("another key of the same name: %v", err)
+		t.Errorf("with another key of the same id: %v", err)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestRun_Damaged(t *testing.T) {
 		t.Errorf("%d, %v", n, err)
 	}
 	if _, err := w.rotation(both).Count(t.Context()); !errors.Is(err, keyring.ErrUndecryptable) {
-		t.Errorf("that a value is none is not told: %v", err)
+		t.Errorf("Count with a malformed value = %v, want ErrUndecryptable", err)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestFile(t *testing.T) {
 	}
 	stored := make([]byte, len(text))
 	if _, err := f.file.ReadAt(stored, 0); err != nil || bytes.Contains(stored, []byte("529.982")) {
-		t.Errorf("the disk holds the text: %v", err)
+		t.Errorf("a file on disk contains the text: %v", err)
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) != 0 {
 		t.Errorf("while it is open: %v, %v", left, err)
@@ -62,6 +62,6 @@ func TestOpen_Cleans(t *testing.T) {
 		t.Errorf("%v, %v", left, err)
 	}
 	if _, err := Open(filepath.Join(folder, "other", "below")); err == nil {
-		t.Error("a place where nothing can be written is taken")
+		t.Error("Open accepts a folder without write permission")
 	}
 }
