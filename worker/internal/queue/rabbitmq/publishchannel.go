@@ -37,7 +37,7 @@ type publishChannel struct {
 
 	mu       sync.Mutex
 	inFlight map[string][]*publication // by message id
-	silent   time.Time                 // when the first message was added since the last confirm, or since no message was in flight
+	silent   time.Time                 // the last confirm, or when the first message was added; zero = no message is in flight
 }
 
 // publication is one message in flight.
@@ -160,9 +160,7 @@ func (o *publishChannel) publish(ctx context.Context, to Queue, message amqp.Pub
 	}
 	acked, err := p.confirmation.WaitContext(ctx)
 	if err == nil {
-		o.mu.Lock()
-		o.silent = time.Time{}
-		o.mu.Unlock()
+		o.confirmed()
 	}
 	switch {
 	case err != nil:
@@ -227,6 +225,13 @@ func (o *publishChannel) take(p *publication) {
 	}
 }
 
+// confirmed records that the broker answers; messages may still be in flight.
+func (o *publishChannel) confirmed() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.silent = time.Now()
+}
+
 func (o *publishChannel) forget(p *publication) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -238,6 +243,6 @@ func (o *publishChannel) forget(p *publication) {
 	}
 	delete(o.inFlight, id)
 	if len(o.inFlight) == 0 {
-		o.silent = time.Time{} // no goroutine waits for a later confirm of this message
+		o.silent = time.Time{}
 	}
 }

@@ -14,9 +14,14 @@ func TestPublishChannel_Silence(t *testing.T) {
 	o.take(first)
 	since := o.silent
 	o.take(second)
-	o.forget(first)
 	if since.IsZero() || o.silent != since {
-		t.Errorf("with one of two messages in flight the silence began at %v, want %v", o.silent, since)
+		t.Errorf("with two messages in flight the silence began at %v, want %v", o.silent, since)
+	}
+	o.confirmed()
+	confirmed := o.silent
+	o.forget(first)
+	if !confirmed.After(since) || o.silent != confirmed {
+		t.Errorf("after the confirm of one of two messages the silence began at %v, want %v", o.silent, confirmed)
 	}
 	o.forget(second)
 	if !o.silent.IsZero() {
