@@ -14,9 +14,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// A foreign session holds what one email of a group needs. The others of the group are
-// written without waiting for its end, that one says Locked, is unchanged, and goes through
-// once the session has ended.
+// Another session has locked a row that one email of a group needs. The others of the group are written without waiting
+// for it. The locked email is reported as Locked, is unchanged, and is written once the session has ended.
 func TestAdvancer_LeavesALockedEmailAlone(t *testing.T) {
 	t.Parallel()
 	claim := func(t *testing.T, d storetest.Database, company, id uuid.UUID) store.Transition {
@@ -79,12 +78,12 @@ func TestAdvancer_LeavesALockedEmailAlone(t *testing.T) {
 				}
 			}
 			if took > 3*time.Second+10*undisturbed { // one wait of 200 ms and six of 20 ms
-				t.Errorf("it took %s, and %s without a lock", took, undisturbed)
+				t.Errorf("the group took %s, without a lock %s", took, undisturbed)
 			}
 			if now := ask[string](t, d, `SELECT to_jsonb(o) FROM email_outbox o WHERE id = $1`, held.ID); now != before {
 				t.Errorf("the locked email changed from %s to %s", before, now)
 			}
-			// The next try does not hold up those that come with it.
+			// The next try does not delay the other emails of its group.
 			fresh := []store.Transition{held}
 			for range 5 {
 				fresh = append(fresh, tt.make(t, d, company, d.Accept(t, company, nil)))
@@ -96,7 +95,7 @@ func TestAdvancer_LeavesALockedEmailAlone(t *testing.T) {
 			}
 			release()
 			if again, err := advancer.Advance(t.Context(), held); err != nil || !again.Applied {
-				t.Errorf("when the lock is gone: %+v, %v", again, err)
+				t.Errorf("after the lock was released: %+v, %v", again, err)
 			}
 		})
 	}
@@ -162,13 +161,13 @@ func TestAdvancer_LockedRecipientsOfOneCompany(t *testing.T) {
 	took := time.Since(begun)
 	t.Logf("%d claims beside locked ones took %s, the slowest %s; without locks they took %s", len(others), took, slowest, undisturbed)
 	if took > 6*time.Second+5*undisturbed { // 8 s more, if every group with a locked recipient were waited for
-		t.Errorf("%d claims beside locked ones took %s, and %s without locks", len(others), took, undisturbed)
+		t.Errorf("%d claims beside locked ones took %s, without locks %s", len(others), took, undisturbed)
 	}
 	close(stop)
 	claiming.Wait()
 	release()
 	if done, err := advancer.Advance(t.Context(), claims[0]); err != nil || !done.Applied {
-		t.Errorf("when the lock is gone: %+v, %v", done, err)
+		t.Errorf("after the lock was released: %+v, %v", done, err)
 	}
 }
 
@@ -179,7 +178,7 @@ func claimWithCompany(company, id uuid.UUID) store.Transition {
 	return c
 }
 
-// lock has a foreign session run a statement, and returns what ends its transaction.
+// lock runs a statement in another session, and returns a function that ends its transaction.
 func lock(t *testing.T, d storetest.Database, statement string, args ...any) (release func()) {
 	t.Helper()
 	tx, err := d.SQL.BeginTx(t.Context(), nil)
@@ -281,7 +280,7 @@ func TestAdvancer_LockedResultsLeaveThePoolToOthers(t *testing.T) {
 				t.Error(err)
 			}
 		case <-time.After(3 * time.Minute):
-			t.Fatal("a result was not written when its lock was gone")
+			t.Fatal("a result was not written after its lock was released")
 		}
 	}
 	if sent := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE status = 'SENT'`); sent != n+1 {

@@ -69,11 +69,11 @@ func TestColumns(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" || (got.Bytes == nil) != (c.Bytes == nil) {
 				rt.Fatal(diff)
 			}
-			var told, meant any
-			if err := json.Unmarshal(got.JSON, &told); err != nil {
+			var decoded, meant any
+			if err := json.Unmarshal(got.JSON, &decoded); err != nil {
 				rt.Fatal(err)
 			}
-			if err := json.Unmarshal(c.JSON, &meant); err != nil || !cmp.Equal(told, meant) {
+			if err := json.Unmarshal(c.JSON, &meant); err != nil || !cmp.Equal(decoded, meant) {
 				rt.Fatalf("%s, want %s", got.JSON, bytes.TrimSpace(c.JSON))
 			}
 		}

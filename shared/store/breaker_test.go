@@ -79,7 +79,7 @@ func TestOpenBreaker_OnceForAllInFlight(t *testing.T) {
 	}
 	again, err := d.Store.OpenBreaker(t.Context(), one.Load().(store.Opening))
 	if err != nil || !again {
-		t.Errorf("asked again: %v, %v; its answer may have been lost", again, err)
+		t.Errorf("OpenBreaker repeated by the attempt that opened it: %v, %v; want true, as its response may have been lost", again, err)
 	}
 	g := breakerOf(t, d)
 	if g.State != store.BreakerOpen || g.Reason == nil || *g.Reason != "SES_ACCOUNT_SENDING_PAUSED" || g.Openings != before.Openings+1 || g.ChangedBy == nil {
@@ -97,16 +97,16 @@ func TestOpenBreaker_OnceForAllInFlight(t *testing.T) {
 	}
 	late, err := d.Store.OpenBreaker(t.Context(), store.Opening{Reason: "X", By: "worker-1", Attempt: uuid.New(), Pass: before})
 	if err != nil || late || breakerOf(t, d).State != store.BreakerClosed {
-		t.Errorf("a call from before opened it: %v, %v", late, err)
+		t.Errorf("a call that began before the probe opened the circuit breaker: %v, %v", late, err)
 	}
 	openBreaker(t, d, "SES_TIMEOUT")
 	if _, opened, err = d.Store.CloseBreaker(t.Context(), "worker-2", probe); err != nil || opened {
-		t.Errorf("a probe of another time opened it: %v, %v", opened, err)
+		t.Errorf("a probe of an earlier opening opened the circuit breaker: %v, %v", opened, err)
 	}
 }
 
 // After the commit that opens the circuit breaker, the fence lets the probe through and nothing else.
-func TestClaim_AtTheGate(t *testing.T) {
+func TestClaim_WhileTheBreakerIsOpen(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
@@ -140,13 +140,13 @@ func TestClaim_AtTheGate(t *testing.T) {
 		}
 	}
 	if got := claim(second); got.Applied {
-		t.Error("another one passed beside the probe")
+		t.Error("another email was claimed beside the probe")
 	}
 	if got := claim(first); !got.Applied || !got.Breaker.Probe || got.Breaker.Openings != breakerOf(t, d).Openings {
 		t.Errorf("the probe: %+v", got)
 	}
 
-	// It was the probe of a worker that died: the next one is another email.
+	// The worker of the probe was killed: the next probe is another email.
 	later(t, d)
 	if probe, found = pick(t, d); !found || probe.ID != second {
 		t.Errorf("next probe %+v, %v", probe, found)
@@ -194,8 +194,7 @@ func TestPickProbe_TakesTheOldestThatMaySendAtAll(t *testing.T) {
 	}
 }
 
-// A retry is a probe as soon as it is due; one that never comes to the provider makes
-// room for the next.
+// A retry is a probe as soon as it is due. A probe that is never sent to the provider is replaced by the next.
 func TestPickProbe_SkippedAndRetry(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -211,13 +210,13 @@ func TestPickProbe_SkippedAndRetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, found := pick(t, d); found {
-		t.Error("somebody else's probe was skipped, and another came")
+		t.Error("skipping an email that is not the probe made room for another probe")
 	}
 	if err := d.Store.SkipProbe(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	if _, found := pick(t, d); !found {
-		t.Error("skipped, and no other probe")
+		t.Error("after the probe was skipped there is no other probe")
 	}
 }
 
@@ -282,12 +281,12 @@ func TestPickProbe_DueBeforeEarly(t *testing.T) {
 		t.Errorf("probe %+v, %v, want %s", probe, found, due)
 	}
 	if !ask[bool](t, d, `SELECT next_at > now() + interval '1 min' FROM email_outbox WHERE id = $1`, retry) {
-		t.Error("the retry lost its time")
+		t.Error("the retry's time was changed")
 	}
 }
 
-// A row that somebody has locked could not be claimed by the worker: another is taken, even
-// if all of a lane's are locked.
+// A row that another session has locked cannot be claimed by the worker: another row is taken, even if all rows of a lane
+// are locked.
 func TestPickProbe_PassesOverLockedRows(t *testing.T) {
 	t.Parallel()
 	for name, lock := range map[string]string{
@@ -502,7 +501,7 @@ func TestOpenBreakerByAccount(t *testing.T) {
 	}
 }
 
-// An operator's hold stands whatever the provider says, and ends when he says so.
+// An operator's hold is independent of the provider, and ends only when the operator releases it.
 func TestHoldBreaker(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -554,7 +553,7 @@ func TestHoldLanes(t *testing.T) {
 		t.Error("an email of a held lane passed")
 	}
 	if got := outcomeOf(t, d, storetest.ClaimOf(beta, other, uuid.New(), "C")); !got.Applied {
-		t.Error("another company's lane is held too")
+		t.Error("the lane of another company is held too")
 	}
 	shown, err := d.Store.Lanes(t.Context(), store.LaneFilter{NotOpen: true}, 10)
 	if err != nil || len(shown) != 1 || shown[0].CompanyID != acme || shown[0].HeldReason == nil || *shown[0].HeldReason != "complaints" {

@@ -8,7 +8,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// What expires by its own age is found along an index, by the planner's free choice, also when it has no statistics yet.
+// The planner finds expired rows by an index, also without statistics.
 func TestCleanPlans(t *testing.T) {
 	t.Parallel()
 	for _, analyzed := range []bool{false, true} {

@@ -14,7 +14,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// replay asks for something to be done to all dead letters of the company.
+// replay creates a replay of all dead letters of the company.
 func replay(t *testing.T, d storetest.Database, company *uuid.UUID, change func(*store.NewReplay)) store.Replay {
 	t.Helper()
 	n := store.NewReplay{
@@ -67,7 +67,7 @@ func finish(t *testing.T, d storetest.Database, id uuid.UUID, limit int) store.R
 			return r
 		}
 	}
-	t.Fatal("it does not end")
+	t.Fatal("the replay has not ended")
 	return store.Replay{}
 }
 
@@ -81,7 +81,7 @@ func TestReplay(t *testing.T) {
 	}
 	foreign := giveUp(t, d, other, nil)
 	run(t, d, `DELETE FROM email_outbox WHERE id = $1`, ids[3])                        // not replayable
-	run(t, d, `UPDATE dead_letters SET reason = 'OTHER' WHERE outbox_id = $1`, ids[5]) // not asked for
+	run(t, d, `UPDATE dead_letters SET reason = 'OTHER' WHERE outbox_id = $1`, ids[5]) // not selected
 	made := replay(t, d, &company, func(n *store.NewReplay) { n.Filter.Reason = "SES_REJECTED" })
 	if made.Matched != 6 || made.Status != store.ReplayRunning || made.Filter.Reason != "SES_REJECTED" {
 		t.Errorf("%+v", made)
@@ -102,7 +102,7 @@ func TestReplay(t *testing.T) {
 	}
 	for _, id := range []uuid.UUID{foreign, late} {
 		if got := ask[string](t, d, `SELECT status FROM email_outbox WHERE id = $1`, id); got != "FAILED" {
-			t.Errorf("an email that was not asked for is %s", got)
+			t.Errorf("an email that was not selected is %s", got)
 		}
 	}
 	if _, err := d.Store.FindReplay(t.Context(), other, made.ID); !errors.Is(err, store.ErrNotFound) {

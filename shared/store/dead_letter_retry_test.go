@@ -52,7 +52,7 @@ func wantNotReplayable(t *testing.T, err error, reason string) {
 	}
 }
 
-// resolved is what stands in a dead letter about its end.
+// resolved returns the columns of a dead letter about its resolution.
 func resolved(t *testing.T, d storetest.Database, id uuid.UUID) string {
 	t.Helper()
 	return ask[string](t, d, `SELECT concat_ws(' ', resolved_at IS NOT NULL, resolution, resolved_by, resolution_note, replay_id) FROM dead_letters WHERE id = $1`, id)
@@ -80,7 +80,7 @@ func TestRetryDeadLetter_Email(t *testing.T) {
 		if got := resolved(t, d, letter.ID); got != "t retried api:key1" {
 			t.Errorf("its dead letter: %s", got)
 		}
-		// It stands for one retry, of one person.
+		// A dead letter can be retried once.
 		wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("key2")), "the email is PENDING")
 		wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letterOf(t, d, id), by("key1")), "resolved already")
 	}
@@ -115,8 +115,8 @@ func TestRetryDeadLetter_NothingThere(t *testing.T) {
 	}
 }
 
-// When Postgres's answer is lost, the statement is run again and finds what it has done.
-// That is a success, and no letter that cannot be replayed.
+// If Postgres's response is lost, the statement is run again and finds its own change. That is a success, and not a dead letter
+// that cannot be replayed.
 func TestRetryDeadLetter_AnswerLost(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -155,7 +155,7 @@ func TestDeadLetterImport_LockedRow(t *testing.T) {
 	letterOf(t, d, id)
 }
 
-// The news of a recipient go the whole way again and are written down.
+// A recipient import is published again and stored.
 func TestRetryDeadLetter_Recipient(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -184,7 +184,7 @@ func TestRetryDeadLetter_Recipient(t *testing.T) {
 		t.Errorf("%d recipients", n)
 	}
 
-	// A person who was deleted in between stays deleted.
+	// A person who was deleted in the meantime stays deleted.
 	storetest.Upsert(t, d, storetest.Intake(t, d, company, storetest.KnownRecipient("2", "eva@example.com", "Eva"))...)
 	person := ask[uuid.UUID](t, d, `SELECT id FROM recipients WHERE nome = 'Eva'`)
 	if err := d.Store.DeleteRecipient(t.Context(), company, person); err != nil {
@@ -254,7 +254,7 @@ func TestDiscardDeadLetter(t *testing.T) {
 		t.Errorf("the email is %s", got)
 	}
 	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letterOf(t, d, id), by("k")), "resolved already")
-	// A late success is no person's doing.
+	// A late success resolves the dead letter without an operator.
 	late := giveUp(t, d, d.Company(t), nil)
 	token := ask[uuid.UUID](t, d, `SELECT claim_token FROM email_outbox WHERE id = $1`, late)
 	storetest.Apply(t, d, storetest.SentOf(late, token))

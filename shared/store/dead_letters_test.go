@@ -9,7 +9,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// Whatever a task holds, its dead letter can be written and tells of it.
+// Any task, also an undecodable one, can be stored as a dead letter with its content.
 func TestDeadLetterTask(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -33,10 +33,10 @@ var reports = []report{
 	{"Complaint", email.DeliveryComplained, 5, "abuse"},
 }
 
-// expectedOf is the state that the reports leave, in whatever order they came.
-func expectedOf(told []report, begun time.Time) string {
-	last := told[0]
-	for _, r := range told[1:] {
+// expectedOf returns the state after the reports, which does not depend on their order.
+func expectedOf(recorded []report, begun time.Time) string {
+	last := recorded[0]
+	for _, r := range recorded[1:] {
 		rank := func(r report) int { return slices.Index(email.DeliveryStates(), r.state) }
 		if rank(r) > rank(last) || rank(r) == rank(last) && r.minute < last.minute {
 			last = r
@@ -58,7 +58,7 @@ func permutations(n int) [][]int {
 	return all
 }
 
-// Every order of the reports, each told twice, stopped after each of them: the state is that of the
+// Every order of the reports, each recorded twice, stopped after each of them: the state is that of the
 // set, so no report takes an email back to a lower state. The mailing's counts follow.
 func TestDelivery_EveryOrder(t *testing.T) {
 	t.Parallel()
@@ -76,17 +76,17 @@ func TestDelivery_EveryOrder(t *testing.T) {
 	for i, order := range orders {
 		for n := range order {
 			id := ids[i*len(reports)+n]
-			var told []report
+			var recorded []report
 			for step, which := range order[:n+1] {
 				r := reports[which]
-				told = append(told, r)
+				recorded = append(recorded, r)
 				for again := range 2 {
 					messages = append(messages, fmt.Sprintf("%05d-%d-%d-%d", i, n, step, again))
 					kinds, of, at = append(kinds, r.kind), append(of, id), append(at, begun.Add(time.Duration(r.minute)*time.Minute).Format(time.RFC3339))
 					payloads = append(payloads, payloadOf(r))
 				}
 			}
-			want[id] = expectedOf(told, begun)
+			want[id] = expectedOf(recorded, begun)
 			counts[email.DeliveryState(strings.Fields(want[id])[0])]++
 		}
 	}
@@ -163,7 +163,7 @@ func deliveryOf(t *testing.T, d storetest.Database, company, id uuid.UUID) strin
 }
 
 // There is no delivery state before the provider has accepted the email, a notification that is none
-// of ours changes none, and one that is told again changes nothing.
+// of ours changes none, and one that is recorded again changes nothing.
 func TestDelivery_OfAnEmail(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -180,7 +180,7 @@ func TestDelivery_OfAnEmail(t *testing.T) {
 	check("its claim", "")
 	storetest.Apply(t, d, storetest.SentOf(id, token))
 	check("it was sent", "pending")
-	bounce := newsOf(company, id, token, func(f *store.Feedback) {
+	bounce := deliveryReport(company, id, token, func(f *store.Feedback) {
 		f.Kind, f.Event = "Bounce", email.EventBounced
 		f.Masked = map[string]any{"bounceType": "Permanent", "bounceSubType": "NoEmail", "recipients": []map[string]string{
 			{"address": "a***@e***.com", "diagnosticCode": "smtp; 550 5.1.1 a***@e***.com unknown"},
@@ -188,22 +188,22 @@ func TestDelivery_OfAnEmail(t *testing.T) {
 	})
 	foreign := bounce
 	foreign.NotificationID, foreign.AttemptID = uuid.NewString(), uuid.New()
-	tell(t, d, foreign)
+	recordFeedback(t, d, foreign)
 	check("a bounce of another attempt", "pending")
-	tell(t, d, newsOf(company, id, token, nil))
+	recordFeedback(t, d, deliveryReport(company, id, token, nil))
 	check("a delivery", "delivered")
-	tell(t, d, newsOf(company, id, token, func(f *store.Feedback) {
+	recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) {
 		f.Kind, f.Event, f.Masked = "Complaint", email.EventComplained, map[string]any{"complaintFeedbackType": "not-spam"}
 	}))
 	check("not-spam", "delivered")
 	const bounced = "bounced Permanent/NoEmail: smtp; 550 5.1.1 a***@e***.com unknown"
-	tell(t, d, bounce)
+	recordFeedback(t, d, bounce)
 	check("a bounce", bounced)
-	tell(t, d, bounce)
-	tell(t, d, newsOf(company, id, token, nil))
+	recordFeedback(t, d, bounce)
+	recordFeedback(t, d, deliveryReport(company, id, token, nil))
 	check("both again", bounced)
 	run(t, d, `UPDATE email_logs SET recipient = $2, delivery_problem_reason = NULL WHERE outbox_id = $1`, id, store.ErasedAddress)
-	tell(t, d, newsOf(company, id, token, func(f *store.Feedback) { f.Kind, f.Event, f.Masked = "Complaint", email.EventComplained, bounce.Masked }))
+	recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) { f.Kind, f.Event, f.Masked = "Complaint", email.EventComplained, bounce.Masked }))
 	check("a complaint of an erased person", "complained")
 }
 
@@ -218,7 +218,7 @@ func TestListEmails_ByDelivery(t *testing.T) {
 		names[id] = name
 		storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
 		for _, kind := range kinds {
-			tell(t, d, newsOf(company, id, token, func(f *store.Feedback) {
+			recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) {
 				f.Kind = kind
 				f.Event = map[string]email.EventType{"Delivery": email.EventDelivered, "Bounce": email.EventBounced, "DeliveryDelay": email.EventDeliveryDelayed}[kind]
 			}))
@@ -274,7 +274,7 @@ func TestListEmails_ByDelivery(t *testing.T) {
 			t.Errorf("%+v: %s, want %s", tt.filter, got, tt.want)
 		}
 		if got := list(d.Company(t), tt.filter); got != "" {
-			t.Errorf("%+v: another company sees %s", tt.filter, got)
+			t.Errorf("%+v: the list of another company has %s", tt.filter, got)
 		}
 	}
 	// The delivery of an email changes long after its acceptance.

@@ -34,13 +34,13 @@ func TestFindEmailDiagnosis(t *testing.T) {
 		t.Errorf("queue %v, delivery %v", fresh.Queue, fresh.Delivery)
 	}
 	if fresh.LastEvent != nil {
-		t.Errorf("it has no event yet, but says %s", *fresh.LastEvent)
+		t.Errorf("an email without events has the last event %s", *fresh.LastEvent)
 	}
 	if wait := fresh.NextAt.Sub(fresh.AskedAt); wait < 59*time.Minute || wait > time.Hour {
 		t.Errorf("due in %s, want an hour", wait)
 	}
 	if fresh.SuspendedAt != nil || fresh.PausedAt != nil || fresh.ParkedUntil != nil || fresh.LeaseUntil != nil || fresh.ProcessedAt != nil {
-		t.Errorf("nothing stands in its way: %+v", fresh)
+		t.Errorf("nothing blocks the email, but the diagnosis is %+v", fresh)
 	}
 
 	exec := func(statement string) {
@@ -61,7 +61,7 @@ func TestFindEmailDiagnosis(t *testing.T) {
 	}
 }
 
-// An email can be asked after when its outbox row is gone.
+// An email can be diagnosed after its outbox row was purged.
 func TestFindEmailDiagnosis_AfterThePurge(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// The task of an email to somebody else that names an erased person is removed once the
+// The task of an email to another person that names an erased person is removed once the
 // email has ended: until then Redis may archive it, with the address.
 func TestErasedTasks_Copies(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 )
 
 // The CHECK email_events_path and email.MayFollow are the same state diagram, held
-// once by the database and once by the programs: every pair of types is asked of both.
+// once by the database and once by the programs: both must give the same result for every pair of types.
 func TestEventPairs_DatabaseAndProgramsAgree(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t).SQL
@@ -32,7 +32,7 @@ func TestEventPairs_DatabaseAndProgramsAgree(t *testing.T) {
 				t.Fatalf("%q → %q: %v", previous, next, err)
 			}
 			if taken, want := err == nil, email.MayFollow(previous, next); taken != want {
-				t.Errorf("%q → %q: the database takes it: %v, MayFollow: %v", previous, next, taken, want)
+				t.Errorf("%q → %q: the database accepts it: %v, MayFollow: %v", previous, next, taken, want)
 			}
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// newsOf is a delivery of the attempt, under a notification id of its own.
-func newsOf(company, id, token uuid.UUID, change func(*store.Feedback)) store.Feedback {
+// deliveryReport is a delivery of the attempt, under a notification id of its own.
+func deliveryReport(company, id, token uuid.UUID, change func(*store.Feedback)) store.Feedback {
 	f := store.Feedback{
 		NotificationID: uuid.NewString(), Kind: "Delivery", SESMessageID: "ses-" + id.String(),
 		OutboxID: id, AttemptID: token, CompanyID: company, OccurredAt: time.Now().UTC(),
@@ -26,7 +26,7 @@ func newsOf(company, id, token uuid.UUID, change func(*store.Feedback)) store.Fe
 	return f
 }
 
-func tell(tb testing.TB, d storetest.Database, f store.Feedback) store.FeedbackResult {
+func recordFeedback(tb testing.TB, d storetest.Database, f store.Feedback) store.FeedbackResult {
 	tb.Helper()
 	r, err := d.Store.RecordFeedback(tb.Context(), f)
 	if err != nil {
@@ -35,7 +35,7 @@ func tell(tb testing.TB, d storetest.Database, f store.Feedback) store.FeedbackR
 	return r
 }
 
-// story is the timeline in a line.
+// story formats the timeline as one line.
 func story(tb testing.TB, d storetest.Database, id uuid.UUID) string {
 	tb.Helper()
 	events, err := d.Store.Timeline(tb.Context(), id)
@@ -54,8 +54,8 @@ func story(tb testing.TB, d storetest.Database, id uuid.UUID) string {
 
 const tried = "RECEIVED VALIDATED SENT_ATTEMPT "
 
-// Whatever is believed of an email, the provider's word that it accepted an attempt of
-// ours makes it SENT, and nothing about it is unknown any more.
+// An SES event that proves that an attempt was accepted makes the email SENT, whatever its status was, and its outcome is
+// known then.
 func TestRecordFeedback_MakesTheEmailSent(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -96,7 +96,7 @@ func TestRecordFeedback_MakesTheEmailSent(t *testing.T) {
 			id, token := d.Accept(t, company, nil), uuid.New()
 			storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"))
 			storetest.Apply(t, d, tt.move(id, token)...)
-			if r := tell(t, d, newsOf(company, id, token, nil)); r.Repeated || r.Unmatched || r.Duplicate {
+			if r := recordFeedback(t, d, deliveryReport(company, id, token, nil)); r.Repeated || r.Unmatched || r.Duplicate {
 				t.Fatalf("%+v", r)
 			}
 			if got := story(t, d, id); got != tt.want {
@@ -120,8 +120,8 @@ func TestRecordFeedback_MakesTheEmailSent(t *testing.T) {
 	}
 }
 
-// The worker's answer comes after the provider's own word: nothing is written twice,
-// and the worker sees that it was its own attempt.
+// The worker reports its result after the SES event: nothing is written twice, and the worker's result is recognized as that
+// of its own attempt.
 func TestRecordFeedback_ThenTheWorkersAnswer(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -129,7 +129,7 @@ func TestRecordFeedback_ThenTheWorkersAnswer(t *testing.T) {
 	for _, answer := range []func(id, token uuid.UUID) store.Transition{storetest.SentOf, storetest.FailedOf, func(id, token uuid.UUID) store.Transition { return retryOf(id, token, 0) }} {
 		id, token := d.Accept(t, company, nil), uuid.New()
 		storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"))
-		tell(t, d, newsOf(company, id, token, nil))
+		recordFeedback(t, d, deliveryReport(company, id, token, nil))
 		got, err := d.Store.Advance(t.Context(), answer(id, token))
 		if err != nil || got.Applied || !got.SameToken || got.Status != email.Sent {
 			t.Errorf("%+v, %v", got, err)
@@ -146,15 +146,15 @@ func TestRecordFeedback_OnceOutOfOrderAndByTwoWays(t *testing.T) {
 	company := d.Company(t)
 	id, token := d.Accept(t, company, nil), uuid.New()
 	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
-	opened := newsOf(company, id, token, func(f *store.Feedback) {
+	opened := deliveryReport(company, id, token, func(f *store.Feedback) {
 		f.Kind, f.Event, f.Metadata = "Open", email.EventOpened, map[string]any{"at": 1}
 	})
-	delivered := newsOf(company, id, token, nil)
-	accepted := newsOf(company, id, token, func(f *store.Feedback) { f.Kind, f.Event, f.Metadata = "Send", "", nil })
+	delivered := deliveryReport(company, id, token, nil)
+	accepted := deliveryReport(company, id, token, func(f *store.Feedback) { f.Kind, f.Event, f.Metadata = "Send", "", nil })
 	other := delivered
 	other.NotificationID = uuid.NewString() // of another topic
 	for i, f := range []store.Feedback{opened, delivered, accepted, opened, delivered, other, accepted} {
-		if r := tell(t, d, f); r.Repeated != (i >= 3 && i != 5) || r.Unmatched {
+		if r := recordFeedback(t, d, f); r.Repeated != (i >= 3 && i != 5) || r.Unmatched {
 			t.Errorf("notification %d: %+v", i, r)
 		}
 	}
@@ -163,7 +163,7 @@ func TestRecordFeedback_OnceOutOfOrderAndByTwoWays(t *testing.T) {
 	}
 }
 
-// The same notification, and others of the same email, from many sides at once.
+// The same notification, and others of the same email, recorded concurrently.
 func TestRecordFeedback_AtTheSameTime(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -172,7 +172,7 @@ func TestRecordFeedback_AtTheSameTime(t *testing.T) {
 	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"))
 	var all []store.Feedback
 	for n := range 6 {
-		f := newsOf(company, id, token, func(f *store.Feedback) { f.Metadata = map[string]any{"n": n} })
+		f := deliveryReport(company, id, token, func(f *store.Feedback) { f.Metadata = map[string]any{"n": n} })
 		all = append(all, f, f)
 	}
 	errs := make(chan error, len(all)+1)

@@ -28,17 +28,17 @@ func TestRecordFeedback_NotOurs(t *testing.T) {
 		"another company": func(f *store.Feedback) { f.CompanyID = stranger },
 		"no tags":         func(f *store.Feedback) { f.OutboxID, f.AttemptID, f.CompanyID = uuid.Nil, uuid.Nil, uuid.Nil },
 	} {
-		f := newsOf(company, id, token, change)
+		f := deliveryReport(company, id, token, change)
 		f.Suppress, f.Addresses = store.Bounced, []string{"ana@example.com"}
-		if r := tell(t, d, f); !r.Unmatched {
+		if r := recordFeedback(t, d, f); !r.Unmatched {
 			t.Errorf("%s: %+v", name, r)
 		}
 		if n := ask[int](t, d, `SELECT count(*) FROM ses_events WHERE sns_message_id = $1 AND applied_at IS NULL`, f.NotificationID); n != 1 {
-			t.Errorf("%s: not kept", name)
+			t.Errorf("%s: the notification was not stored", name)
 		}
 	}
 	if after := story(t, d, id); after != before || readOutbox(t, d, id).Status != "FAILED" {
-		t.Errorf("%s became %s", before, after)
+		t.Errorf("the timeline changed from %s to %s", before, after)
 	}
 	if n := ask[int](t, d, `SELECT count(*) FROM suppressions`); n != 0 {
 		t.Errorf("%d suppressions", n)
@@ -54,10 +54,10 @@ func TestRecordFeedback_PurgedRow(t *testing.T) {
 		id, token := d.Accept(t, company, nil), uuid.New()
 		storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), end(id, token))
 		run(t, d, `DELETE FROM email_outbox WHERE id = $1`, id)
-		f := newsOf(company, id, token, func(f *store.Feedback) {
+		f := deliveryReport(company, id, token, func(f *store.Feedback) {
 			f.Event, f.Suppress, f.Addresses = email.EventBounced, store.Bounced, []string{"ANA@example.com", "eve@example.com"}
 		})
-		if r := tell(t, d, f); r.Unmatched || r.Suppressed != 1 {
+		if r := recordFeedback(t, d, f); r.Unmatched || r.Suppressed != 1 {
 			t.Errorf("%s: %+v", name, r)
 		}
 		shown, err := d.Store.FindEmail(t.Context(), company, id)
@@ -78,20 +78,20 @@ func TestRecordFeedback_Suppresses(t *testing.T) {
 		e.Job.To, e.Job.CC, e.Job.BCC = "Ana@Example.com", []string{"bia@example.com"}, []string{"caio@example.com"}
 	}), uuid.New()
 	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
-	bounce := newsOf(company, id, token, func(f *store.Feedback) {
+	bounce := deliveryReport(company, id, token, func(f *store.Feedback) {
 		f.Kind, f.Event, f.Suppress, f.Note = "Bounce", email.EventBounced, store.Bounced, "Permanent/General"
 		f.Addresses = []string{"caio@example.com", "ana@example.com", "ANA@example.com", "somebody@else.example"}
 	})
-	complaint := newsOf(company, id, token, func(f *store.Feedback) {
+	complaint := deliveryReport(company, id, token, func(f *store.Feedback) {
 		f.Kind, f.Event, f.Suppress, f.Addresses = "Complaint", email.EventComplained, store.Complained, []string{"bia@example.com"}
 	})
-	if r := tell(t, d, bounce); r.Suppressed != 2 {
+	if r := recordFeedback(t, d, bounce); r.Suppressed != 2 {
 		t.Errorf("bounce: %+v", r)
 	}
-	if r := tell(t, d, complaint); r.Suppressed != 1 {
+	if r := recordFeedback(t, d, complaint); r.Suppressed != 1 {
 		t.Errorf("complaint: %+v", r)
 	}
-	tell(t, d, newsOf(company, id, token, func(f *store.Feedback) { f.Event, f.Addresses = email.EventBounced, []string{"bia@example.com"} }))
+	recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) { f.Event, f.Addresses = email.EventBounced, []string{"bia@example.com"} }))
 	list, err := d.Store.Suppressions(t.Context(), company, store.SuppressionFilter{Limit: 10})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestRecordFeedback_Suppresses(t *testing.T) {
 	}
 }
 
-// An email whose outcome was unknown was sent again, and the provider had accepted both.
+// An email with an unknown outcome was sent again, and SES has accepted both attempts.
 func TestRecordFeedback_ConfirmsADuplicate(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -125,11 +125,11 @@ func TestRecordFeedback_ConfirmsADuplicate(t *testing.T) {
 	lost.OutcomeUnknown, lost.PossibleDuplicate = true, true
 	storetest.Apply(t, d, storetest.ClaimOf(company, id, first, "C"), lost, storetest.ClaimOf(company, id, second, "C"), storetest.SentOf(id, second))
 	old := func(kind string, e email.EventType) store.Feedback {
-		return newsOf(company, id, first, func(f *store.Feedback) { f.Kind, f.Event, f.SESMessageID = kind, e, "ses-other" })
+		return deliveryReport(company, id, first, func(f *store.Feedback) { f.Kind, f.Event, f.SESMessageID = kind, e, "ses-other" })
 	}
 	counted := 0
-	for _, f := range []store.Feedback{newsOf(company, id, second, nil), old("Send", ""), old("Delivery", email.EventDelivered), old("Open", email.EventOpened)} {
-		if tell(t, d, f).Duplicate {
+	for _, f := range []store.Feedback{deliveryReport(company, id, second, nil), old("Send", ""), old("Delivery", email.EventDelivered), old("Open", email.EventOpened)} {
+		if recordFeedback(t, d, f).Duplicate {
 			counted++
 		}
 	}
@@ -142,7 +142,7 @@ func TestRecordFeedback_ConfirmsADuplicate(t *testing.T) {
 	}
 }
 
-// A mailing's entry follows its email out of an end.
+// If an email leaves a final status, the entry of its mailing does too.
 func TestRecordFeedback_Entry(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -154,12 +154,12 @@ func TestRecordFeedback_Entry(t *testing.T) {
 	given := storetest.FailedOf(id, token)
 	given.OutcomeUnknown = true
 	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), given)
-	tell(t, d, newsOf(company, id, token, nil))
+	recordFeedback(t, d, deliveryReport(company, id, token, nil))
 	if n := ask[int](t, d, `SELECT count(*) FROM mailing_entries WHERE id = $1 AND status = 'SENT' AND NOT outcome_unknown`, id); n != 1 {
-		t.Error("the entry did not follow")
+		t.Error("the entry of the mailing was not updated")
 	}
 	if n := ask[int](t, d, `SELECT count(*) FROM mailings WHERE id = $1 AND counted_at IS NULL`, mailing); n != 1 {
-		t.Error("the mailing is not counted again")
+		t.Error("the mailing was not marked for a new count")
 	}
 }
 
@@ -171,9 +171,9 @@ func TestRecordFeedback_BoundedTimeline(t *testing.T) {
 	id, token := d.Accept(t, company, nil), uuid.New()
 	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
 	for n := range 120 {
-		tell(t, d, newsOf(company, id, token, func(f *store.Feedback) { f.Event, f.Metadata = email.EventOpened, map[string]any{"n": n} }))
+		recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) { f.Event, f.Metadata = email.EventOpened, map[string]any{"n": n} }))
 	}
-	tell(t, d, newsOf(company, id, token, func(f *store.Feedback) { f.Event = email.EventComplained }))
+	recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) { f.Event = email.EventComplained }))
 	if n := ask[int](t, d, `SELECT count(*) FROM email_events WHERE email_log_id = $1`, id); n != 101 {
 		t.Errorf("%d events, want 100 and the complaint", n)
 	}

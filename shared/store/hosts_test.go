@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// Whichever server is silent, as one is that lost its power, a caller with little time gets to the other one.
+// If a server does not answer, like one that lost its power, a caller with a short timeout still reaches the other one.
 func TestOpen_SilentServer(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -30,7 +30,7 @@ func TestOpen_SilentServer(t *testing.T) {
 		u.Host = strings.Join(servers, ",")
 		s := open(t, strings.Replace(u.String(), "%2C", ",", 1)+"&target_session_attrs=read-write", store.Options{AllowUnreachable: true})
 		for range 3 {
-			// A busy machine takes the little time that there is: then Postgres alone is too slow as well.
+			// On a busy machine the short timeout may be too short for Postgres alone.
 			err := s.Confirm(t.Context())
 			for end := time.Now().Add(3 * time.Minute); err != nil && time.Now().Before(end) && connectTime(t, d.URL) > 300*time.Millisecond; {
 				err = s.Confirm(t.Context())
@@ -55,7 +55,7 @@ func connectTime(t *testing.T, databaseURL string) time.Duration {
 	return time.Since(began)
 }
 
-// While no server takes writes the database is away: a program that starts then waits for the promotion.
+// While no server accepts writes the database counts as unavailable: a program that starts then waits for the promotion.
 func TestOpen_NoServerTakesWrites(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -57,7 +57,7 @@ func TestIdempotencyKey_TheSecondRequestGetsTheFirstAnswer(t *testing.T) {
 	}
 }
 
-// A key without text would be no guard at all: the database refuses it.
+// An empty key would match every other empty key: the database rejects it.
 func TestIdempotencyKey_EmptyIsRefused(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -68,8 +68,8 @@ func TestIdempotencyKey_EmptyIsRefused(t *testing.T) {
 	}
 }
 
-// Two processes get the same requests at once: each key makes one email, and the
-// groups, which hold many of the same keys in any order, do not end in a deadlock.
+// Two processes get the same requests at once: each key creates one email, and the groups, which contain the same keys in any
+// order, do not deadlock.
 func TestIdempotencyKey_ManyAtOnce(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -121,9 +121,9 @@ func TestIdempotencyKey_WaitsForTheFirst(t *testing.T) {
 				VALUES ($1, 'POST /v1/email/send', 'k', decode(repeat('07', 32), 'hex'), 202, 'first', gen_random_uuid(), now() + interval '1 h')`, company); err != nil {
 				t.Fatal(err)
 			}
-			told := make(chan error, 1)
+			result := make(chan error, 1)
 			go func() {
-				told <- d.Store.NewAccepter().Accept(t.Context(), storetest.NewEmail(company, func(e *store.NewEmail) { e.Idempotency = keyFor("k") }))
+				result <- d.Store.NewAccepter().Accept(t.Context(), storetest.NewEmail(company, func(e *store.NewEmail) { e.Idempotency = keyFor("k") }))
 			}()
 			storetest.WaitBlocked(t, d, 1)
 			end := tx.Rollback
@@ -133,10 +133,10 @@ func TestIdempotencyKey_WaitsForTheFirst(t *testing.T) {
 			if err := end(); err != nil {
 				t.Fatal(err)
 			}
-			err = <-told
+			err = <-result
 			var used *store.KeyUsedError
 			if commit != errors.As(err, &used) || !commit && err != nil {
-				t.Errorf("told %v", err)
+				t.Errorf("the second Accept returned %v", err)
 			}
 		})
 	}

@@ -10,8 +10,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// Lines of an upload come slower than an idle transaction may last: it is taken in all the
-// same, and another transaction that idles is ended.
+// The lines of an upload arrive more slowly than idle_in_transaction_session_timeout allows: the upload succeeds nevertheless, and
+// another idle transaction is ended.
 func TestIngestMailing_ASlowClient(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -39,7 +39,7 @@ func TestIngestMailing_ASlowClient(t *testing.T) {
 	defer tx.Rollback()
 	storetest.WaitFor(t, d, `SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'`)
 	if _, err := tx.ExecContext(t.Context(), `SELECT 1`); err == nil {
-		t.Error("a transaction that idles is not ended")
+		t.Error("an idle transaction was not ended")
 	}
 }
 

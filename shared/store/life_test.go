@@ -15,7 +15,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// life is one email, what the test believes of it, and the attempts it has had.
+// life is one email with its expected state and the attempts it has had.
 type life struct {
 	d       storetest.Database
 	company uuid.UUID
@@ -31,12 +31,11 @@ type life struct {
 
 	attempts int
 
-	unknown, duplicate bool // as its row should say
+	unknown, duplicate bool // expected columns of its row
 }
 
-// Whatever programs and people do to an email, in whatever order: a transition is
-// applied exactly when its guard holds, the timeline is a path of the diagram, and
-// the row's columns agree with its status and its log.
+// For any sequence of operations on an email: a transition is applied exactly when its guard holds, the timeline is a path of
+// the diagram, and the row's columns agree with its status and its log.
 func TestAnyLifeOfAnEmail(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -77,13 +76,13 @@ func TestAnyLifeOfAnEmail(t *testing.T) {
 			},
 			"unresolved": func(*rapid.T) {
 				token := someToken()
-				verdict := rapid.SampledFrom([]func(id, token uuid.UUID) store.Transition{storetest.FailedOf, duplicateOf}).Draw(rt, "verdict")(l.id, token)
-				verdict.Guard = store.GuardUnresolved
-				l.advance(rt, verdict, l.status == email.OutcomeUnknown && token == current())
+				resolution := rapid.SampledFrom([]func(id, token uuid.UUID) store.Transition{storetest.FailedOf, duplicateOf}).Draw(rt, "resolution")(l.id, token)
+				resolution.Guard = store.GuardUnresolved
+				l.advance(rt, resolution, l.status == email.OutcomeUnknown && token == current())
 			},
-			"feedback": func(*rapid.T) { l.hear(rt, someToken()) },
-			"late news": func(*rapid.T) {
-				make := rapid.SampledFrom([]func(id, token uuid.UUID) store.Transition{storetest.SentOf, storetest.FailedOf, releaseOf}).Draw(rt, "news")
+			"feedback": func(*rapid.T) { l.feedback(rt, someToken()) },
+			"late result": func(*rapid.T) {
+				make := rapid.SampledFrom([]func(id, token uuid.UUID) store.Transition{storetest.SentOf, storetest.FailedOf, releaseOf}).Draw(rt, "result")
 				l.end(rt, make(l.id, someToken()))
 			},
 			"cancel":   func(*rapid.T) { l.advance(rt, storetest.CancelOf(l.id), l.status.Claimable()) },
@@ -123,16 +122,16 @@ func TestAnyLifeOfAnEmail(t *testing.T) {
 	})
 }
 
-// end reports the outcome of an attempt: its own if it is the current one, and an acceptance
-// always, unless there was one before. The outcome of an unknown attempt is refused.
+// end reports the outcome of an attempt. It is applied if the attempt is the current one; an acceptance is always applied,
+// unless there was one before.
 func (l *life) end(rt *rapid.T, t store.Transition) {
 	made := slices.Contains(l.tokens, t.Token)
 	own := made && t.Token == l.tokens[len(l.tokens)-1]
-	// A worker that was given up may come back with an answer that is none of "unknown".
+	// A worker whose attempt was declared unknown may still report the known result.
 	late := l.status == email.OutcomeUnknown && (t.Status == email.Failed || t.Status == email.RetryScheduled) && !t.OutcomeUnknown
 	holds := own && (l.status == email.Processing || late)
 	if t.Status == email.Sent && !made && l.status != email.Processing {
-		return // no provider says yes to what it was never asked
+		return // SES accepts no attempt that was never made
 	}
 	l.advance(rt, t, holds || t.Status == email.Sent && l.status != email.Sent)
 }
@@ -155,7 +154,7 @@ func (l *life) advance(rt *rapid.T, t store.Transition, want bool) bool {
 		l.status, l.last, l.events = t.Status, t.Events[len(t.Events)-1].Type, l.events+len(t.Events)
 	}
 	if got.Status != l.status {
-		rt.Fatalf("told %s, is %s", got.Status, l.status)
+		rt.Fatalf("Advance returned the status %s, want %s", got.Status, l.status)
 	}
 	return got.Applied
 }
@@ -185,11 +184,11 @@ func (l *life) lapse(t *testing.T) {
 	l.lapsed = true
 }
 
-// hear takes in the provider's own word about an attempt. One that was made was accepted,
-// whatever is believed of the email; of one that was not made nothing is believed.
-func (l *life) hear(rt *rapid.T, token uuid.UUID) {
+// feedback records an SES event of an attempt. An event of an attempt that was made proves that it was accepted, whatever the
+// email's status; an event of another attempt changes nothing.
+func (l *life) feedback(rt *rapid.T, token uuid.UUID) {
 	kind := rapid.SampledFrom([]email.EventType{"", email.EventDelivered, email.EventOpened}).Draw(rt, "kind")
-	got, err := l.d.Store.RecordFeedback(rt.Context(), newsOf(l.company, l.id, token, func(f *store.Feedback) { f.Event = kind }))
+	got, err := l.d.Store.RecordFeedback(rt.Context(), deliveryReport(l.company, l.id, token, func(f *store.Feedback) { f.Event = kind }))
 	made := slices.Contains(l.tokens, token)
 	if err != nil || got.Unmatched == made {
 		rt.Fatalf("feedback on an attempt that was made: %v: %+v, %v", made, got, err)
@@ -207,8 +206,7 @@ func (l *life) hear(rt *rapid.T, token uuid.UUID) {
 	}
 }
 
-// nonsense tries any events in any order. The database takes those that the diagram
-// draws.
+// nonsense tries any events in any order. The database accepts exactly the paths of the diagram.
 func (l *life) nonsense(rt *rapid.T) {
 	if !l.status.Claimable() {
 		return
@@ -279,8 +277,7 @@ func (l *life) check(rt *rapid.T) {
 	}
 }
 
-// The same from many sides at once: whatever won, the timeline is a path and the
-// email's columns agree with it.
+// The same operations run concurrently: the timeline is a path of the diagram and the email's columns agree with it.
 func TestAnyLifeOfAnEmail_FromManySides(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -311,7 +308,7 @@ func TestAnyLifeOfAnEmail_FromManySides(t *testing.T) {
 					case 6:
 						t = unknownOf(l.id, token, store.GuardAttempt)
 					case 7:
-						if token != uuid.Nil { // no provider says yes to what it was never asked
+						if token != uuid.Nil { // SES accepts no attempt that was never made
 							t = storetest.SentOf(l.id, token)
 						}
 					}

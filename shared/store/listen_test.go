@@ -29,19 +29,19 @@ func TestListener(t *testing.T) {
 		}
 	})
 
-	wakeUntilHeard(t, d, listener)
+	wakeUntilReceived(t, d, listener)
 	var ended int
 	if err := d.SQL.QueryRowContext(t.Context(), `
 		SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
 		WHERE datname = current_database() AND query LIKE 'LISTEN%'`).Scan(&ended); err != nil || ended != 1 {
 		t.Fatalf("ended %d sessions, error %v", ended, err)
 	}
-	hear(t, listener) // the new connection, without anybody's Wake
-	wakeUntilHeard(t, d, listener)
+	receive(t, listener) // reconnecting wakes without a Wake
+	wakeUntilReceived(t, d, listener)
 }
 
-// A network that is gone keeps the connection open. The listener gives it up, and stops meanwhile
-// without waiting for TCP.
+// A failed network keeps the connection open. The listener gives the connection up, and can be stopped meanwhile without waiting
+// for TCP.
 func TestListener_SilentServer(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -54,7 +54,7 @@ func TestListener_SilentServer(t *testing.T) {
 	if err := listener.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
 		t.Fatal(err)
 	}
-	wakeUntilHeard(t, d, listener)
+	wakeUntilReceived(t, d, listener)
 	proxy.Hush(t)
 	select {
 	case <-lost:
@@ -81,9 +81,9 @@ func (l lostLines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// wakeUntilHeard says it again until it is heard, since listening begins some time
+// wakeUntilReceived repeats Wake until the listener receives it, since listening begins some time
 // after Start.
-func wakeUntilHeard(t *testing.T, d storetest.Database, listener *store.Listener) {
+func wakeUntilReceived(t *testing.T, d storetest.Database, listener *store.Listener) {
 	t.Helper()
 	deadline := time.After(3 * time.Minute)
 	for {
@@ -94,18 +94,18 @@ func wakeUntilHeard(t *testing.T, d storetest.Database, listener *store.Listener
 		case <-listener.Woken():
 			return
 		case <-deadline:
-			t.Fatal("a Wake was never heard")
+			t.Fatal("the listener has received no Wake")
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
-func hear(t *testing.T, listener *store.Listener) {
+func receive(t *testing.T, listener *store.Listener) {
 	t.Helper()
 	select {
 	case <-listener.Woken():
 	case <-time.After(3 * time.Minute):
-		t.Fatal("nothing was heard")
+		t.Fatal("the listener has received no wake-up")
 	}
 }
 
@@ -122,8 +122,8 @@ func listenTo(t *testing.T, d storetest.Database) *store.Listener {
 	return listener
 }
 
-// hearUntil waits for a wake-up that says what is expected.
-func hearUntil(t *testing.T, listener *store.Listener, expected func(lanes []int64, all bool) bool) {
+// receiveUntil waits for the expected wake-up.
+func receiveUntil(t *testing.T, listener *store.Listener, expected func(lanes []int64, all bool) bool) {
 	t.Helper()
 	deadline := time.After(3 * time.Minute)
 	for {
@@ -138,7 +138,7 @@ func hearUntil(t *testing.T, listener *store.Listener, expected func(lanes []int
 		select {
 		case <-listener.Woken():
 		case <-deadline:
-			t.Fatal("the expected wake-up was never heard")
+			t.Fatal("the listener has not received the expected wake-up")
 		}
 	}
 }

@@ -20,8 +20,7 @@ func controls(s *store.Store) map[string]control {
 	}
 }
 
-// Each control on each state: the status after it, with "+" for a new job; "" = refused,
-// and then nothing has changed.
+// Each control in each state: the status after it, with "+" for a new job; "" = rejected without a change.
 func TestMailingControl_States(t *testing.T) {
 	t.Parallel()
 	for state, tt := range map[string]struct {
@@ -85,7 +84,7 @@ func TestMailingControl_States(t *testing.T) {
 	}
 }
 
-// checkControlled looks at the columns that the mailing's programs go by.
+// checkControlled checks the columns that the programs read.
 func checkControlled(t *testing.T, d storetest.Database, name string, id uuid.UUID) {
 	t.Helper()
 	want := map[string]string{
@@ -116,7 +115,7 @@ func TestMailingControl_JobIsDueWhenTheMailingIs(t *testing.T) {
 	}
 }
 
-// A failed mailing has given its filename free; when it was taken, it cannot go on.
+// A failed mailing has released its filename; if another mailing uses it, the failed one cannot be resumed.
 func TestResumeMailing_FilenameTaken(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

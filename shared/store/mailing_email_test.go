@@ -45,7 +45,7 @@ func TestLoad_Suppressed(t *testing.T) {
 			d := storetest.New(t)
 			company := d.Company(t)
 			run(t, d, `INSERT INTO suppressions (company_id, address, reason) VALUES ($1, $2, $3), ($4, 'ana@example.com', 'MANUAL')`,
-				company, tt.address, tt.reason, d.Company(t)) // the last one is somebody else's
+				company, tt.address, tt.reason, d.Company(t)) // the last one is of another company
 			id := d.Accept(t, company, func(e *store.NewEmail) {
 				e.Job.CC, e.Job.BCC = []string{"Caio@Example.com"}, []string{"bia@example.com"}
 			})
@@ -66,7 +66,7 @@ func TestLoad_Suppressed(t *testing.T) {
 	}
 }
 
-// The end of a mailing's email is its entry's end, in the same commit.
+// When an email of a mailing becomes final, so does its entry, in the same commit.
 func TestAdvance_EndsTheEntry(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -97,7 +97,7 @@ func TestAdvance_EndsTheEntry(t *testing.T) {
 	storetest.Apply(t, d, failed)
 	check("failed", "FAILED", "SENDING", true)
 	if !ask[bool](t, d, `SELECT outcome_unknown AND attempts = 1 AND last_attempt IS NOT NULL FROM mailing_entries`) {
-		t.Error("its outcome is not told")
+		t.Error("the entry does not record the unknown outcome")
 	}
 	if ask[int](t, d, `SELECT count(*) FROM dead_letters WHERE mailing_id = (SELECT id FROM mailings)`) != 1 {
 		t.Error("the dead letter does not name the mailing")
@@ -115,8 +115,8 @@ func TestAdvance_EndsTheEntry(t *testing.T) {
 	}
 }
 
-// A foreign session has locked a PAUSED mailing. Its emails end without waiting for that lock, and
-// the mailing is counted when the lock is gone.
+// Another session has locked a PAUSED mailing. Its emails end without waiting for that lock, and
+// the mailing is counted after the lock was released.
 func TestAdvance_LockedPausedMailing(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -16,7 +16,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// ingested is a mailing that must be taken in.
+// ingested ingests a valid mailing.
 func ingested(t *testing.T, d storetest.Database, m store.NewMailing, lines iter.Seq2[store.MailingLine, error]) store.MailingCounts {
 	t.Helper()
 	counts, _, err := d.Store.IngestMailing(t.Context(), m, lines)
@@ -97,13 +97,13 @@ func TestIngestMailing_OneCommitWithAllThatBelongs(t *testing.T) {
 		"lane": `SELECT paused_at IS NULL AND queue = 'email:send:low' AND $2::uuid <> $3::uuid AND $4::bytea IS NOT NULL FROM dispatch_lanes WHERE mailing_id = $1`,
 	} {
 		if !ask[bool](t, d, query, m.ID, full.ID, bare.ID, answer) {
-			t.Errorf("%s is not as it should be", what)
+			t.Errorf("%s has wrong columns", what)
 		}
 	}
 	if !ask[bool](t, d, `SELECT o.status = 'PENDING' AND o.payload = jsonb_build_object('mailingId', $1::text, 'storageUrl', $2::text, 'generation', 1) AND o.next_at = $3
 			AND o.expires_at = 'infinity' AND o.request_id = $4 AND l.queue = 'mailing.jobs.process' AND l.company_id = o.company_id AND l.mailing_id IS NULL
 		FROM email_outbox o JOIN dispatch_lanes l ON l.id = o.lane_id WHERE o.target = 'mailing.process'`, m.ID.String(), m.StorageURL, sendAt, m.RequestID) {
-		t.Error("the job is not as it should be")
+		t.Error("the mailing's job has wrong columns")
 	}
 	if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND html IS NOT NULL AND next_at <= now()`); n != 2 {
 		t.Errorf("%d test emails", n)
@@ -149,14 +149,13 @@ func TestIngestMailing_WhatIsNotStarted(t *testing.T) {
 	}
 }
 
-// A hundred thousand lines with duplicates near and far, in other letter cases, of
-// invalid entries and with letters outside ASCII: the first of each stands, no other
-// does, and all lines are accounted for.
-func TestIngestMailing_TheFirstOfEachAddressStands(t *testing.T) {
+// A hundred thousand lines with duplicates near and far, in other letter cases, of invalid entries and with letters outside
+// ASCII: the first of each address becomes an entry, the others are duplicates, and all lines are counted.
+func TestIngestMailing_TheFirstOfEachAddressIsKept(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	const lines = 100000
-	stands, first := map[int]bool{}, map[string]int{}
+	expected, first := map[int]bool{}, map[string]int{}
 	want := store.MailingCounts{}
 	e, reject := storetest.NewEntry(1), store.RejectedLine{Code: "UNREADABLE"}
 	counts := ingested(t, d, storetest.NewMailing(d.Company(t), nil), func(yield func(store.MailingLine, error) bool) {
@@ -192,7 +191,7 @@ func TestIngestMailing_TheFirstOfEachAddressStands(t *testing.T) {
 			if _, duplicate := first[address]; duplicate {
 				want.Duplicates++
 			} else {
-				first[address], stands[line] = line, true
+				first[address], expected[line] = line, true
 				if n%13 == 0 {
 					want.Invalid++
 				} else {
@@ -218,25 +217,24 @@ func TestIngestMailing_TheFirstOfEachAddressStands(t *testing.T) {
 		if err := rows.Scan(&line); err != nil {
 			t.Fatal(err)
 		}
-		if !stands[line] || line <= before {
-			t.Fatalf("line %d after %d does not stand there", line, before)
+		if !expected[line] || line <= before {
+			t.Fatalf("entry of line %d after line %d: the line is not expected, or out of order", line, before)
 		}
 		before = line
-		delete(stands, line)
+		delete(expected, line)
 	}
-	if err := rows.Err(); err != nil || len(stands) > 0 {
-		t.Errorf("%d lines missing, %v", len(stands), err)
+	if err := rows.Err(); err != nil || len(expected) > 0 {
+		t.Errorf("%d lines missing, %v", len(expected), err)
 	}
 	if n := ask[int](t, d, `SELECT count(*) FROM mailing_rejects WHERE code = 'DUPLICATE'`); n != want.Duplicates {
-		t.Errorf("%d verdicts of duplicates, want %d", n, want.Duplicates)
+		t.Errorf("%d lines rejected as duplicates, want %d", n, want.Duplicates)
 	}
 	if !ask[bool](t, d, `SELECT first_entry = (SELECT min(id::text)::uuid FROM mailing_entries) AND last_entry = (SELECT max(id::text)::uuid FROM mailing_entries) FROM mailings`) {
 		t.Error("the range of ids is not that of the entries")
 	}
 }
 
-// Bytes that Postgres has no place for, and addresses longer than it takes, must not
-// end an upload.
+// Bytes that Postgres cannot store, and addresses that are too long for it, must not abort an upload.
 func TestIngestMailing_AnyBytes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -265,7 +263,7 @@ func TestIngestMailing_AnyBytes(t *testing.T) {
 	clean := "a\uFFFD\\\t\n\r\"{},'\u2028"
 	if n := ask[int](t, d, `SELECT count(*) FROM mailing_entries WHERE token = $1 AND fields = ARRAY[$1, ''] AND nome = $1
 		AND razao_social = $1 AND recipient_external_id = $1 AND email IN ($1, 'é' || $1, $2)`, clean, ascii); n != 3 {
-		t.Errorf("%d entries as they should be, want 3", n)
+		t.Errorf("%d entries with the right fields, want 3", n)
 	}
 	// The filename is looked for as it is stored.
 	again := storetest.NewMailing(m.CompanyID, func(again *store.NewMailing) { again.Filename = odd })
@@ -312,7 +310,7 @@ func TestIngestMailing_KeepsNothingOfTheCallers(t *testing.T) {
 	}
 }
 
-// Letters whose lower case is an ASCII letter: the first stands, whichever it is.
+// Letters whose lower case is an ASCII letter: the first address becomes the entry, in either form.
 func TestIngestMailing_LettersThatBecomeASCII(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

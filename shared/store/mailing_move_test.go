@@ -12,8 +12,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// Whatever has not begun is moved, and has one job of its generation that is due then. What
-// has begun, or ended, stays as it is.
+// A mailing that has not begun is moved, and has one job of its generation that is due at the new time. A mailing that has begun
+// or ended is unchanged.
 func TestMoveMailing_States(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -46,14 +46,14 @@ func TestMoveMailing_States(t *testing.T) {
 		var refused *store.MailingStateError
 		switch {
 		case tt.want == "" && (!errors.As(err, &refused) || whole() != before):
-			t.Errorf("%s: %v, or it changed", state, err)
+			t.Errorf("%s: error %v, or the mailing was changed", state, err)
 		case tt.want == "":
 		case err != nil || m.Status != tt.want || m.Generation != tt.generation || m.SendAt == nil || !m.SendAt.Equal(at) || m.Attempts != 0 || m.WaitingFor != nil:
 			t.Errorf("%s: %+v, %v", state, m, err)
 		case tt.want == store.MailingQueued:
 			if !ask[bool](t, d, `SELECT count(*) = 1 AND bool_and(next_at = $2 AND (payload ->> 'generation')::int = 2 AND status = 'PENDING')
 					FROM email_outbox WHERE payload ->> 'mailingId' = $1`, id.String(), at) {
-				t.Errorf("%s: its job is not moved along", state)
+				t.Errorf("%s: the mailing's job was not moved", state)
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func TestMoveMailing_JobOnItsWay(t *testing.T) {
 	}
 }
 
-// What starts at that moment is either moved or not: never both.
+// A mailing that starts at the same moment is either moved or started, never both.
 func TestMoveMailing_Race(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

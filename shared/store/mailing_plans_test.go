@@ -12,8 +12,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// The loops of mailings go by the index that each statement's comment names, also when
-// a file has just come in and the planner has not heard of it.
+// The statements of the mailing loops use the index that their comment names, also if a file has just been ingested and the
+// planner has no statistics about it.
 func TestMailingPlans(t *testing.T) {
 	t.Parallel()
 	for _, analyzed := range []bool{false, true} {

@@ -16,7 +16,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// halted yields a line, says so, and ends when it is told how.
+// halted yields a line, closes reached, and ends with the error received from end.
 func halted(reached chan<- struct{}, end <-chan error) iter.Seq2[store.MailingLine, error] {
 	return func(yield func(store.MailingLine, error) bool) {
 		if !yield(store.MailingLine{Entry: storetest.NewEntry(2)}, nil) {
@@ -39,38 +39,38 @@ func TestIngestMailing_WaitsForTheFirst(t *testing.T) {
 				t.Parallel()
 				d := storetest.New(t)
 				company := d.Company(t)
-				twin := func(m *store.NewMailing) {
+				sameName := func(m *store.NewMailing) {
 					if same == "key" {
 						m.Key = keyFor("k")
 					} else {
 						m.Filename = "natal.csv"
 					}
 				}
-				first, second := storetest.NewMailing(company, twin), storetest.NewMailing(company, twin)
+				first, second := storetest.NewMailing(company, sameName), storetest.NewMailing(company, sameName)
 				reached, end, done := make(chan struct{}), make(chan error, 1), make(chan error, 2)
 				go func() {
 					_, _, err := d.Store.IngestMailing(t.Context(), first, halted(reached, end))
 					done <- err
 				}()
 				<-reached
-				told := make(chan error, 1)
+				result := make(chan error, 1)
 				var read atomic.Bool
 				go func() {
 					_, _, err := d.Store.IngestMailing(t.Context(), second, func(yield func(store.MailingLine, error) bool) {
 						read.Store(true)
 						storetest.Lines(3)(yield)
 					})
-					told <- err
+					result <- err
 				}()
 				storetest.WaitBlocked(t, d, 1)
 				if read.Load() {
-					t.Error("lines were read while the first was under way")
+					t.Error("the second upload read lines while the first was in progress")
 				}
 				end <- torn
 				if err := <-done; !errors.Is(err, torn) {
-					t.Fatalf("first: %v", err)
+					t.Fatalf("first upload: %v, want %v", err, torn)
 				}
-				err := <-told
+				err := <-result
 				if torn != nil {
 					if err != nil {
 						t.Errorf("second: %v", err)
@@ -91,26 +91,26 @@ func TestIngestMailing_WaitsForTheFirst(t *testing.T) {
 					}
 				}
 				if read.Load() {
-					t.Error("the second read its lines")
+					t.Error("the second upload read its lines although it was rejected")
 				}
 			})
 		}
 	}
 }
 
-// The wait for a long upload is bounded.
+// The wait for a long upload has a limit.
 func TestIngestMailing_InProgress(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	twin := func(m *store.NewMailing) { m.Filename = "natal.csv" }
+	sameName := func(m *store.NewMailing) { m.Filename = "natal.csv" }
 	reached, end, done := make(chan struct{}), make(chan error), make(chan error, 1)
 	go func() {
-		_, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, twin), halted(reached, end))
+		_, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, sameName), halted(reached, end))
 		done <- err
 	}()
 	<-reached
-	if _, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, twin), storetest.Lines(1)); !errors.Is(err, store.ErrInProgress) || errors.Is(err, store.ErrUnavailable) {
+	if _, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, sameName), storetest.Lines(1)); !errors.Is(err, store.ErrInProgress) || errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 	close(end)
@@ -159,14 +159,13 @@ func TestIngestMailing_ManyWithOneFilename(t *testing.T) {
 	}
 	d.Mailing(t, other, 1, named(false)) // another company's name
 	d.Mailing(t, company, 1, named(true))
-	for _, status := range []string{"CANCELLED", "FAILED"} { // both give the name free
+	for _, status := range []string{"CANCELLED", "FAILED"} { // both release the filename
 		run(t, d, `UPDATE mailings SET status = $1 WHERE company_id = $2 AND NOT dry_run`, status, company)
 		d.Mailing(t, company, 1, named(false))
 	}
 }
 
-// Controls from many sides at once: each is done as a whole or refused, and at the end
-// lane, jobs and status agree.
+// Concurrent controls: each is applied completely or rejected, and at the end lane, jobs and status agree.
 func TestMailingControl_ManyAtOnce(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -202,8 +201,7 @@ func TestMailingControl_ManyAtOnce(t *testing.T) {
 	}
 }
 
-// A control waits for the batch that the mailing's job is writing, and is done on what
-// that one has left.
+// A control waits for the batch that the mailing's job is writing, and is applied to the result of that batch.
 func TestMailingControl_WaitsForABatch(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -217,19 +215,19 @@ func TestMailingControl_WaitsForABatch(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), `UPDATE mailings SET status = 'SENDING', expanded_at = now(), processed_lines = 1 WHERE id = $1`, id); err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan store.Mailing, 1)
+	result := make(chan store.Mailing, 1)
 	go func() {
 		m, err := d.Store.PauseMailing(t.Context(), company, id)
 		if err != nil {
 			t.Error(err)
 		}
-		told <- m
+		result <- m
 	}()
 	storetest.WaitBlocked(t, d, 1)
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	if m := <-told; m.Status != store.MailingPaused || m.Processed != 1 || m.ExpandedAt == nil {
+	if m := <-result; m.Status != store.MailingPaused || m.Processed != 1 || m.ExpandedAt == nil {
 		t.Errorf("%+v", m)
 	}
 	m, err := d.Store.ResumeMailing(t.Context(), company, id)

@@ -26,12 +26,12 @@ func TestAdvance_DeadlineFromTheFirstAttemptOn(t *testing.T) {
 		t.Error("the attempt is not counted, or the deadline is not an hour away")
 	}
 	if !ask[bool](t, d, `SELECT expires_at < now() + interval '61 min' FROM email_logs`) {
-		t.Error("the log tells another deadline")
+		t.Error("the log has another deadline than the outbox row")
 	}
 }
 
-// Who is suppressed between the look at an email and its claim gets none.
-func TestAdvance_ClaimsNothingForSomebodySuppressed(t *testing.T) {
+// A recipient who is suppressed after an email was loaded and before its claim gets no email.
+func TestAdvance_ClaimsNothingForSuppressed(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
@@ -53,19 +53,19 @@ func TestAdvance_ClaimsNothingForSomebodySuppressed(t *testing.T) {
 	}
 	suppress(store.Unsubscribed)
 	if claim(bulk) {
-		t.Error("a mailing's email to somebody who unsubscribed")
+		t.Error("an email of a mailing was claimed for an unsubscribed recipient")
 	}
 	suppress(store.Bounced)
 	if claim(single) {
-		t.Error("an email to an address that bounced")
+		t.Error("an email was claimed for an address that has bounced")
 	}
 	run(t, d, `DELETE FROM suppressions WHERE reason = 'BOUNCE'`)
 	if !claim(single) {
-		t.Error("no invoice for somebody who unsubscribed")
+		t.Error("a single email was not claimed for an unsubscribed recipient")
 	}
 }
 
-// What was cancelled as a whole does not come back in parts.
+// Emails of a cancelled mailing cannot be replayed one by one.
 func TestAdvance_NoReplayOfACancelledMailing(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -85,7 +85,7 @@ func TestAdvance_NoReplayOfACancelledMailing(t *testing.T) {
 	storetest.Apply(t, d, replay)
 }
 
-// An email that was accepted before somebody told something newer changes nothing of it.
+// An email does not overwrite recipient data that was accepted after it.
 func TestAdvance_OlderThanWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

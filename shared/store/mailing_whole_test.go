@@ -14,8 +14,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// Whatever ends an upload in the middle, nothing of it stays, and the store goes on
-// with the very same connection or with another.
+// An upload that is interrupted for any reason leaves nothing, and the store remains usable, with the same connection or another.
 func TestIngestMailing_AllOrNothing(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the file is torn")
@@ -69,8 +68,8 @@ func TestIngestMailing_AllOrNothing(t *testing.T) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
 			nothingWritten(t, d)
-			if stands, err := s.MailingExists(t.Context(), m.ID); stands || err != nil {
-				t.Errorf("exists: %v, %v", stands, err)
+			if exists, err := s.MailingExists(t.Context(), m.ID); exists || err != nil {
+				t.Errorf("MailingExists = %v, %v, want false", exists, err)
 			}
 			if _, _, err := s.IngestMailing(t.Context(), m, storetest.Lines(3)); err != nil {
 				t.Errorf("another try: %v", err)
@@ -101,7 +100,7 @@ func midway(happens func() (store.MailingLine, error)) iter.Seq2[store.MailingLi
 	}
 }
 
-// The answer to COMMIT gets lost: the caller is told so, and MailingExists knows.
+// The response to COMMIT is lost: IngestMailing returns ErrUnknownOutcome, and MailingExists returns true.
 func TestIngestMailing_UnknownOutcome(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -118,8 +117,8 @@ func TestIngestMailing_UnknownOutcome(t *testing.T) {
 	if !errors.Is(err, store.ErrUnknownOutcome) {
 		t.Fatalf("got %v", err)
 	}
-	if stands, err := d.Store.MailingExists(t.Context(), m.ID); !stands || err != nil {
-		t.Errorf("exists: %v, %v", stands, err)
+	if exists, err := d.Store.MailingExists(t.Context(), m.ID); !exists || err != nil {
+		t.Errorf("MailingExists = %v, %v, want true", exists, err)
 	}
 	if counts.Accepted != 10 || len(got) == 0 {
 		t.Errorf("counted %+v, answer %s", counts, got)
@@ -129,7 +128,7 @@ func TestIngestMailing_UnknownOutcome(t *testing.T) {
 	}
 }
 
-// A file that takes longer to read than a statement may run is still one upload.
+// An upload may take longer than the statement timeout.
 func TestIngestMailing_LongerThanAStatementMayRun(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -150,7 +149,7 @@ func TestIngestMailing_LongerThanAStatementMayRun(t *testing.T) {
 	}
 }
 
-// A caller who gives up while he waits for a connection is not kept.
+// A caller whose context ends while it waits for a connection returns immediately.
 func TestIngestMailing_GivenUpBeforeItBegan(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

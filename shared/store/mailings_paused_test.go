@@ -13,8 +13,8 @@ import (
 )
 
 // While the reputation guard has paused a company's mailings no email of one is taken or claimed, whether
-// the mailing was uploaded before or after. Single emails, and other companies, go on. A tenant can pause
-// and cancel, and set nothing going.
+// the mailing was uploaded before or after. Single emails, and other companies, are not affected. A tenant can pause
+// and cancel mailings, but neither start nor resume them.
 func TestMailingsPaused(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -107,6 +107,6 @@ func TestMailingsPaused(t *testing.T) {
 		t.Errorf("resume: %+v, %v", m.Status, err)
 	}
 	if !slices.Contains(open(), lanesOf(stopped)[0]) || !claim(stopped[0]) {
-		t.Error("after the pause it is not sent")
+		t.Error("after the pause the email is not sent")
 	}
 }

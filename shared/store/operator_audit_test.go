@@ -17,7 +17,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// acted is what operator_audit tells since the entry, the newest first.
+// acted returns the audit entries after the given one, newest first.
 func acted(t *testing.T, d storetest.Database, since int64) []store.AuditEntry {
 	t.Helper()
 	all, err := d.Store.Audit(t.Context(), store.AuditFilter{Limit: 100})
@@ -95,7 +95,7 @@ func TestAudit_OfEveryChange(t *testing.T) {
 			func(by store.Operator) error {
 				did, err := s.DiscardDeadLetterAs(ctx, by, letterOf(t, d, other))
 				if !did && err == nil {
-					t.Error("it was not open")
+					t.Error("the dead letter was not open")
 				}
 				return err
 			}, "dlq.discard", &id, "", `"outboxId": "` + other.String(),
@@ -118,7 +118,7 @@ func TestAudit_OfEveryChange(t *testing.T) {
 		}
 		rows := acted(t, d, before[0].ID)
 		if len(rows) != 1 {
-			t.Errorf("%s left %d rows", tt.action, len(rows))
+			t.Errorf("%s left %d audit entries, want 1", tt.action, len(rows))
 			continue
 		}
 		got, reason := rows[0], "why of "+tt.action
@@ -168,8 +168,7 @@ func status(t *testing.T, d storetest.Database, id uuid.UUID) email.Status {
 	return found.Status
 }
 
-// What is refused, or changes nothing, leaves no row; and what cannot be written down is
-// not done.
+// A rejected or ineffective change leaves no audit entry, and a change whose audit entry cannot be written is not made.
 func TestAudit_AllOrNothing(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -180,16 +179,16 @@ func TestAudit_AllOrNothing(t *testing.T) {
 	letter := letterOf(t, d, sent)
 	run(t, d, "UPDATE dead_letters SET resolved_at = now()")
 	if err := s.SuspendCompany(ctx, storetest.Because("x"), uuid.New()); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a company that is not there: %v", err)
+		t.Errorf("a company that does not exist: %v", err)
 	}
 	if err := s.RevokeAPIKey(ctx, storetest.Because("x"), "nokey"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a key that is not there: %v", err)
+		t.Errorf("a key that does not exist: %v", err)
 	}
 	if err := s.AllowProgram(ctx, storetest.Because("x"), company, "norole"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a role that is not there: %v", err)
+		t.Errorf("a role that does not exist: %v", err)
 	}
 	if err := s.RevokeProgram(ctx, storetest.Because("x"), company, user(t, d.SQL)); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a leave that is not there: %v", err)
+		t.Errorf("a program grant that does not exist: %v", err)
 	}
 	if moved, err := s.CancelEmail(ctx, storetest.Because("x"), company, sent); err != nil || moved.Applied || moved.Status != email.Failed {
 		t.Errorf("cancel what has failed: %+v, %v", moved, err)
@@ -198,15 +197,15 @@ func TestAudit_AllOrNothing(t *testing.T) {
 		t.Errorf("discard what is resolved: %v, %v", did, err)
 	}
 	if n := len(acted(t, d, 0)); n != before {
-		t.Errorf("%d rows about nothing", n-before)
+		t.Errorf("%d audit entries, want none", n-before)
 	}
 
 	if err := s.SuspendCompany(ctx, store.Operator{}, company); err == nil {
-		t.Error("somebody without a name has suspended a company")
+		t.Error("an operator without a name has suspended a company")
 	}
 	run(t, d, "ALTER TABLE operator_audit ADD CHECK (operator <> 'ana')")
 	if err := s.SuspendCompany(ctx, storetest.Because("x"), company); err == nil {
-		t.Error("what could not be written down was done")
+		t.Error("a change was made although its audit entry could not be written")
 	}
 	found, err := s.FindCompany(ctx, company.String())
 	if err != nil || found.SuspendedAt != nil {
@@ -214,9 +213,9 @@ func TestAudit_AllOrNothing(t *testing.T) {
 	}
 }
 
-// What is so already is done without a word: only the first of two leaves a row, unless the
-// second tells something new.
-func TestAudit_OfWhatIsSoAlready(t *testing.T) {
+// A change that is already in effect leaves no audit entry: only the first of two does, unless the second changes something
+// else.
+func TestAudit_OfRepeatedChanges(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	s, ctx := d.Store, t.Context()

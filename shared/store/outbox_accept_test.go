@@ -107,7 +107,7 @@ func TestAccept_SendAt(t *testing.T) {
 	}
 }
 
-// An email that nothing would ever pick up is not accepted, and its key stays free.
+// An email without a lane, which no dispatcher would take, is not accepted, and its key stays free.
 func TestAccept_WithoutALane(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -124,7 +124,7 @@ func TestAccept_WithoutALane(t *testing.T) {
 		}
 	}
 	if n := ask[int](t, d, `SELECT (SELECT count(*) FROM email_outbox) + (SELECT count(*) FROM idempotency_keys)`); n != 0 {
-		t.Errorf("%d rows stand", n)
+		t.Errorf("%d rows are stored, want none", n)
 	}
 	e := storetest.NewEmail(company, func(e *store.NewEmail) { e.Idempotency = keyFor("k") })
 	if err := accepter.Accept(t.Context(), e); err != nil {
@@ -132,7 +132,7 @@ func TestAccept_WithoutALane(t *testing.T) {
 	}
 }
 
-// Many callers at once: one commit for many, and a bad row among them fails alone.
+// Concurrent callers share commits, and an invalid row among them fails alone.
 func TestAccept_ManyAtOnceAndOneOfThemBad(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -145,7 +145,7 @@ func TestAccept_ManyAtOnceAndOneOfThemBad(t *testing.T) {
 	for i := range n {
 		e := storetest.NewEmail(company, func(e *store.NewEmail) {
 			if i == bad {
-				e.HTML = "a\x00b" // Postgres has no such text
+				e.HTML = "a\x00b" // Postgres cannot store U+0000
 			}
 		})
 		ids[i] = e.ID
@@ -160,13 +160,13 @@ func TestAccept_ManyAtOnceAndOneOfThemBad(t *testing.T) {
 	wg.Wait()
 	accepter.Close()
 	if stood := ask[int](t, d, `SELECT count(*) FROM email_outbox`); stood != n-1 {
-		t.Errorf("%d rows stand, want %d", stood, n-1)
+		t.Errorf("%d rows are stored, want %d", stood, n-1)
 	}
 	if commits := ask[int](t, d, `SELECT count(DISTINCT xmin::text) FROM email_outbox`); commits > n/2 {
 		t.Errorf("%d commits for %d emails", commits, n)
 	}
-	if stands, err := d.Store.Exists(t.Context(), ids[bad]); stands || err != nil {
-		t.Errorf("the bad one exists: %v, %v", stands, err)
+	if exists, err := d.Store.Exists(t.Context(), ids[bad]); exists || err != nil {
+		t.Errorf("Exists of the invalid email = %v, %v, want false", exists, err)
 	}
 }
 
@@ -206,8 +206,8 @@ func keyFor(key string) *store.IdempotencyKey {
 	}
 }
 
-// A foreign session is inserting the idempotency key of one email of a group. The others are
-// accepted without waiting for its end, and that one after it.
+// Another session is inserting the idempotency key of one email of a group. The others are accepted without waiting for it, and
+// that one after it has ended.
 func TestAccept_AKeyThatIsBeingInserted(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -241,14 +241,14 @@ func TestAccept_AKeyThatIsBeingInserted(t *testing.T) {
 	default:
 	}
 	if took > 3*time.Second+10*undisturbed {
-		t.Errorf("the others took %s, and %s before", took, undisturbed)
+		t.Errorf("the other emails took %s, without the lock %s", took, undisturbed)
 	}
 	release()
 	if err := <-ended; err != nil {
 		t.Errorf("when the other transaction has ended: %v", err)
 	}
 
-	// One whose transaction does not end is told so.
+	// If that transaction does not end, Accept returns an error.
 	again := storetest.NewEmail(company, func(e *store.NewEmail) { e.Idempotency = keyFor("k2") })
 	lock(t, d, `INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
 		VALUES ($1, $2, 'k2', sha256(''), 202, '', $3, now() + interval '1 h')`, company, keyed.Idempotency.Route, uuid.New())

@@ -19,8 +19,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// One attempt is won by one task, whatever the queue delivers and however many
-// processes are at it.
+// Of concurrent claims of one email, in any number of processes, exactly one is applied.
 func TestAdvance_OneOfManyClaimsWins(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -52,17 +51,17 @@ func TestAdvance_OneOfManyClaimsWins(t *testing.T) {
 				case got.SameToken:
 					same.Add(1)
 				case got.Status != email.Processing:
-					t.Errorf("a loser was told %+v", got)
+					t.Errorf("a claim that was not applied returned %+v", got)
 				}
 			})
 		}
 		close(start)
 		wg.Wait()
 		if won.Load() != 1 || same.Load() != 0 {
-			t.Fatalf("%d won, %d were told that it was theirs", won.Load(), same.Load())
+			t.Fatalf("%d claims were applied, %d were recognized as repeated; want 1 and 0", won.Load(), same.Load())
 		}
 		if holder := ask[string](t, d, `SELECT claim_token FROM email_outbox WHERE id = $1`, id); holder != winner.Load().(uuid.UUID).String() {
-			t.Errorf("%s holds the claim, %s was told that it had won", holder, winner.Load())
+			t.Errorf("the row has the claim %s, but the applied claim is %s", holder, winner.Load())
 		}
 		if got := storetest.Timeline(t, d, id); got != attempted {
 			t.Error(got)
@@ -70,8 +69,7 @@ func TestAdvance_OneOfManyClaimsWins(t *testing.T) {
 	}
 }
 
-// A claim and a cancel of the same email, from neighbours in a group or not: one of
-// them is applied, and the other is told so.
+// A claim and a cancel of the same email, in one group or not: one of them is applied, and the other returns the new status.
 func TestAdvance_ClaimAgainstCancel(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -112,8 +110,7 @@ func TestAdvance_ClaimAgainstCancel(t *testing.T) {
 	}
 }
 
-// The guard is asked of the row as it is once its lock is there, not as it was when
-// the statement began.
+// The guard is evaluated on the locked row, not on the row as it was when the statement began.
 func TestAdvance_DecidesOnTheLockedRow(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -176,8 +173,7 @@ func advanceWhile(t *testing.T, d storetest.Database, transition store.Transitio
 	return got
 }
 
-// While a transition waits for the row, others may write its log: for the first time
-// or again. The timeline goes on behind what they wrote.
+// While a transition waits for the row, other transactions may write the email's log. The transition appends to their events.
 func TestAdvance_ReadsTheLogAsItIsUnderTheLock(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -195,7 +191,7 @@ func TestAdvance_ReadsTheLogAsItIsUnderTheLock(t *testing.T) {
 	}
 	t.Run("first event", func(t *testing.T) {
 		id := d.Accept(t, company, nil)
-		// A cancel has the row; the replay that waits for it finds an email cancelled, of which its snapshot knows no log.
+		// A cancel has locked the row. The replay that waits for it finds a cancelled email whose log is not in its snapshot.
 		run(t, d, `UPDATE email_outbox SET status = 'FAILED', processed_at = now() WHERE id = $1`, id)
 		got := advanceWhile(t, d, storetest.ReplayOf(id), func(tx *sql.Tx) error { return write(tx, id, "CANCELLED", 1, sql.NullString{}, "CANCELLED") })
 		if !got.Applied || storetest.Timeline(t, d, id) != "CANCELLED REPLAYED" {
@@ -216,7 +212,7 @@ func TestAdvance_ReadsTheLogAsItIsUnderTheLock(t *testing.T) {
 	})
 }
 
-// The provider's yes is a fact: it is written down whatever was decided meanwhile.
+// An acceptance by the provider is always recorded, whatever the email's status is by then.
 func TestAdvance_LateAcceptance(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -257,7 +253,7 @@ func TestAdvance_LateAcceptance(t *testing.T) {
 	}
 }
 
-// The refusal of an attempt that was given up is news of yesterday.
+// The rejection of an earlier attempt changes nothing.
 func TestAdvance_StaleRefusalChangesNothing(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -276,8 +272,7 @@ func TestAdvance_StaleRefusalChangesNothing(t *testing.T) {
 	}
 }
 
-// A write whose answer was lost is written again: it is applied once, and the
-// repetition can tell.
+// A write whose response was lost is repeated: it is applied once, and the repetition returns SameToken.
 func TestAdvance_Repeated(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -304,7 +299,7 @@ func TestAdvance_Repeated(t *testing.T) {
 	}
 }
 
-// The database refuses a path that is not drawn, and only the transition at fault.
+// The database rejects a transition that is not in the diagram, and no other of its group.
 func TestAdvance_ABadTransitionFailsAlone(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -349,7 +344,7 @@ func TestAdvance_ABadTransitionFailsAlone(t *testing.T) {
 	}
 }
 
-// A caller that goes away does not take its neighbours with it.
+// A caller whose context ends does not abort the other transitions of its group.
 func TestAdvancer_CallerGoesAway(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -365,21 +360,21 @@ func TestAdvancer_CallerGoesAway(t *testing.T) {
 	}
 	advancer := d.Store.NewAdvancer()
 	ctx, cancel := context.WithCancel(t.Context())
-	told := make(chan error, 1)
+	result := make(chan error, 1)
 	go func() {
 		_, err := advancer.Advance(ctx, storetest.CancelOf(id))
-		told <- err
+		result <- err
 	}()
 	storetest.WaitBlocked(t, d, 1)
 	cancel()
-	if err := <-told; !errors.Is(err, store.ErrUnknownOutcome) || !errors.Is(err, context.Canceled) {
-		t.Errorf("told %v", err)
+	if err := <-result; !errors.Is(err, store.ErrUnknownOutcome) || !errors.Is(err, context.Canceled) {
+		t.Errorf("Advance returned %v, want ErrUnknownOutcome and Canceled", err)
 	}
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
 	advancer.Close()
 	if got := storetest.Timeline(t, d, id); got != "CANCELLED" {
-		t.Errorf("the write under way was not finished: %q", got)
+		t.Errorf("the write in progress was not completed: %q", got)
 	}
 }

@@ -88,13 +88,13 @@ func TestAdvance_Guards(t *testing.T) {
 				continue
 			}
 			if got.Status != status {
-				t.Errorf("%s from %s was told %s", name, status, got.Status)
+				t.Errorf("%s from %s returned the status %s", name, status, got.Status)
 			}
 			before.NextIn, before.ExpiresIn = 0, 0
 			after := readOutbox(t, d, id)
 			after.NextIn, after.ExpiresIn = 0, 0
 			if diff := cmp.Diff(before, after); diff != "" || storetest.Timeline(t, d, id) != story {
-				t.Errorf("%s from %s was refused and changed %s", name, status, diff)
+				t.Errorf("%s from %s was not applied, but has changed %s", name, status, diff)
 			}
 		}
 	}
@@ -174,7 +174,7 @@ func TestAdvance_ClaimNeedsAnOpenLaneAndADueRow(t *testing.T) {
 	}
 }
 
-// An attempt that has begun is ended, whatever the lane's state is by then.
+// The result of an attempt is stored, whatever the lane's state is by then.
 func TestAdvance_AttemptEndsInAClosedLane(t *testing.T) {
 	t.Parallel()
 	for _, change := range []string{
@@ -188,8 +188,7 @@ func TestAdvance_AttemptEndsInAClosedLane(t *testing.T) {
 	}
 }
 
-// Texts of a provider may hold anything. What happened must be written down all the
-// same.
+// Texts of a provider may contain any bytes. The transition must be stored nevertheless.
 func TestAdvance_StrangeTexts(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -242,7 +241,7 @@ func TestAdvance_CountsAndWaits(t *testing.T) {
 		t.Errorf("unknown: %+v", r)
 	}
 	storetest.Apply(t, d, storetest.ReplayOf(id))
-	// Sent again although it may have been sent: that is said. A new budget, a new day.
+	// A replay after an unknown outcome is marked as a possible duplicate, and has a new retry budget and deadline.
 	if r := readOutbox(t, d, id); !r.OutcomeUnknown || !r.Duplicate || r.Attempts != 0 || r.Throttles != 0 || r.Final || !about(r.ExpiresIn, 24*time.Hour) || !about(r.NextIn, 0) {
 		t.Errorf("replayed: %+v", r)
 	}

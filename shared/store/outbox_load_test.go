@@ -43,7 +43,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-func TestLoad_WhatStandsInTheWay(t *testing.T) {
+func TestLoad_Obstacles(t *testing.T) {
 	t.Parallel()
 	for change, want := range map[string]store.LoadedEmail{
 		`SELECT 1`: {Due: true, LaneOpen: true},
@@ -119,7 +119,7 @@ func TestLoad_RecipientWaiting(t *testing.T) {
 	}
 }
 
-// Each caller gets the email it asked for, or learns that there is none.
+// Each caller gets the email that it requested, or ErrNotFound.
 func TestLoad_ManyAtOnce(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -139,7 +139,7 @@ func TestLoad_ManyAtOnce(t *testing.T) {
 				case i < 2 && !errors.Is(err, store.ErrNotFound):
 					t.Errorf("no such email: %v, %v", got, err)
 				case i >= 2 && (err != nil || got.ID != id):
-					t.Errorf("asked for %s: %v, %v", id, got, err)
+					t.Errorf("Load(%s) = %v, %v", id, got, err)
 				}
 			})
 		}

@@ -15,7 +15,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// reminderAbout is an email as a program hands it over: that of storetest.NewEmail.
+// reminderAbout is the email of storetest.NewEmail as a program passes it.
 func reminderAbout(company uuid.UUID, about store.Aggregate) store.ProgramEmail {
 	return store.ProgramEmail{
 		CompanyID: company, Aggregate: about, TTL: 24 * time.Hour, RequestID: "req-1",
@@ -43,8 +43,7 @@ func rowOf(t *testing.T, d storetest.Database, query string, id uuid.UUID) map[s
 	return r
 }
 
-// The row that a program writes is the one that the api would have written, but for who
-// looks at the html.
+// A program's row is the same as the api's, except for the columns of the HTML check.
 func TestEnqueueIn_WritesWhatAcceptDoes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -74,7 +73,7 @@ func TestEnqueueIn_WritesWhatAcceptDoes(t *testing.T) {
 	}
 }
 
-// A program's cancel writes outbox row, log and event as every other move does.
+// A program's cancel writes outbox row, log and event like Advance.
 func TestCancelIn_WritesWhatAdvanceDoes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -114,7 +113,7 @@ func TestCancelIn_WritesWhatAdvanceDoes(t *testing.T) {
 
 // A program keeps its transaction open. A statement that would claim or expire its email
 // skips it and reports so at once, and the others of its group proceed; then the move is applied.
-func TestAdvance_GivesWayToAProgram(t *testing.T) {
+func TestAdvance_SkipsEmailsOfAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
@@ -154,7 +153,7 @@ func TestAdvance_GivesWayToAProgram(t *testing.T) {
 	}
 }
 
-// The program's cancel against the claim: one of them has the email, and both know who.
+// A program's cancel and a worker's claim run concurrently: exactly one of them is applied, and both return which.
 func TestCancelIn_AgainstTheClaim(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -187,8 +186,7 @@ func TestCancelIn_AgainstTheClaim(t *testing.T) {
 	}
 }
 
-// Two programs that withdraw the same things in a different order, and the api with them,
-// come to an end.
+// Two programs and the api that cancel the same emails in a different order do not deadlock.
 func TestCancelIn_ManyAtOnce(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

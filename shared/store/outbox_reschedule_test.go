@@ -41,7 +41,7 @@ func TestReschedule_Deadline(t *testing.T) {
 	}
 }
 
-// Another company's email is none.
+// An email of another company is not found.
 func TestReschedule_OfAnother(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -51,8 +51,7 @@ func TestReschedule_OfAnother(t *testing.T) {
 	}
 }
 
-// A move against the claim: the first one wins the email, and no email is claimed
-// before the time that it was moved to.
+// A move and a claim run concurrently: exactly one is applied, and no email is claimed before its new time.
 func TestReschedule_AgainstTheClaim(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -94,11 +93,11 @@ func TestReschedule_WritesEvents(t *testing.T) {
 	} {
 		was := ask[time.Time](t, d, `SELECT next_at FROM email_outbox WHERE id = $1`, id)
 		reschedule(t, d, company, id, first)
-		reschedule(t, d, company, id, first) // moving it twice to the same time is moving it once
+		reschedule(t, d, company, id, first) // the second move to the same time has no effect
 		reschedule(t, d, company, id, second)
 		if !ask[bool](t, d, `SELECT o.expires_at = l.expires_at AND l.status = 'PENDING' AND l.event_seq = 2 AND l.last_event = 'RESCHEDULED'
 			FROM email_outbox o JOIN email_logs l ON l.outbox_id = o.id WHERE o.id = $1`, id) {
-			t.Errorf("%s: the log does not follow: %v", name, logged(t, d, id))
+			t.Errorf("%s: the log was not updated: %v", name, logged(t, d, id))
 		}
 		reschedule(t, d, company, id, time.Time{})
 		reschedule(t, d, company, id, time.Time{}) // due already
@@ -121,16 +120,16 @@ func TestReschedule_WritesEvents(t *testing.T) {
 		if diff := cmp.Diff(want, types); diff != "" {
 			t.Fatalf("%s: %s", name, diff)
 		}
-		var told struct {
+		var metadata struct {
 			By, KeyID            string
 			OldSendAt, NewSendAt time.Time
 		}
 		for seq, times := range [][2]time.Time{{was, first}, {first, second}} {
-			if err := json.Unmarshal(events[seq].Metadata, &told); err != nil {
+			if err := json.Unmarshal(events[seq].Metadata, &metadata); err != nil {
 				t.Fatal(err)
 			}
-			if told.By != "api" || told.KeyID != "k1" || !told.OldSendAt.Equal(times[0].Truncate(time.Millisecond)) || !told.NewSendAt.Equal(times[1]) {
-				t.Errorf("%s: event %d: %+v, want from %v to %v", name, seq+1, told, times[0], times[1])
+			if metadata.By != "api" || metadata.KeyID != "k1" || !metadata.OldSendAt.Equal(times[0].Truncate(time.Millisecond)) || !metadata.NewSendAt.Equal(times[1]) {
+				t.Errorf("%s: event %d: %+v, want from %v to %v", name, seq+1, metadata, times[0], times[1])
 			}
 		}
 	}

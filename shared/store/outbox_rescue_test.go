@@ -12,9 +12,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// A worker that was slow and comes back with the provider's refusal, when the rescuer has
-// declared its attempt's outcome unknown, is believed; what it does not know changes
-// nothing, and neither does another attempt's refusal.
+// A slow worker reports the provider's rejection after the rescuer has declared its attempt's outcome unknown: the rejection is
+// applied. An unknown outcome changes nothing, and neither does the rejection of another attempt.
 func TestAdvance_RefusalOfAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -64,7 +63,7 @@ func TestAdvance_RefusalOfAnUnknownOutcome(t *testing.T) {
 				ID: id, Guard: store.GuardUnresolved, Token: token, Status: email.RetryScheduled, Events: end.Events,
 			})
 			if err != nil || moved.Applied {
-				t.Errorf("decided about before its time, or again: %+v, %v", moved, err)
+				t.Errorf("an unknown outcome was resolved too early, or twice: %+v, %v", moved, err)
 			}
 		})
 	}

@@ -15,7 +15,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// From each lane the same number, those that have waited longest.
+// TakeDue takes the same number of rows from each lane, the longest waiting ones.
 func TestTakeDue_InOrderAndEvenly(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -46,7 +46,7 @@ func TestTakeDue_InOrderAndEvenly(t *testing.T) {
 	}
 }
 
-// Dispatchers at work at the same time never take a row twice.
+// Concurrent dispatchers never take a row twice.
 func TestTakeDue_ManyDispatchers(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -107,7 +107,7 @@ func TestTakeDue_ManyDispatchers(t *testing.T) {
 	}
 }
 
-// Rows that another one holds are left to it, and cost no waiting.
+// Rows that another session has locked are skipped without waiting.
 func TestTakeDue_LeavesLockedRows(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -136,11 +136,11 @@ func TestTakeDue_NothingDue(t *testing.T) {
 		}
 	}
 	if n := batches(t, d); n != 0 {
-		t.Errorf("%d batches of nothing", n)
+		t.Errorf("%d batches without rows, want none", n)
 	}
 }
 
-// An email that was taken is ENQUEUED when TakeDue returns, for everybody to see.
+// A taken email is committed as ENQUEUED when TakeDue returns.
 func TestTakeDue_Commits(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -165,7 +165,7 @@ func batches(t *testing.T, d storetest.Database) int {
 	return ask[int](t, d, `SELECT count(*) FROM dispatch_batches`)
 }
 
-// A batch is on record until its slot says that it was published, by the next one or alone.
+// A batch stays recorded until its slot reports it as published, with the next batch or alone.
 func TestTakeDue_Batches(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -302,7 +302,7 @@ func TestLeaseJobs(t *testing.T) {
 	}
 }
 
-// An email whose task is dropped has none on record any more. A locked row is left alone.
+// After its task was dropped an email has no recorded task. A locked row is skipped.
 func TestDropTask(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -319,7 +319,7 @@ func TestDropTask(t *testing.T) {
 			want = email.Pending
 		}
 		if got := readOutbox(t, d, id).Status; got != string(want) {
-			t.Errorf("%s became %s", status, got)
+			t.Errorf("status %s changed to %s", status, got)
 		}
 		if dropped := ask[bool](t, d, `SELECT enqueued_at IS NULL FROM email_outbox WHERE id = $1`, id); dropped != hadTask {
 			t.Errorf("%s: dropped %v", status, dropped)

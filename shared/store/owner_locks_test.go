@@ -118,7 +118,7 @@ func TestOwnerLocks_Strangers(t *testing.T) {
 	}
 }
 
-// A round of one mailing leaves the others alone.
+// The lock of one mailing does not block the others.
 func TestOwnerLocks_OneMailingAtATime(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -133,11 +133,11 @@ func TestOwnerLocks_OneMailingAtATime(t *testing.T) {
 		t.Fatalf("%v, %v", ours, err)
 	}
 	if ask[bool](t, d, `SELECT hold_settling($1)`, held) || !ask[bool](t, d, `SELECT hold_settling($1)`, other) {
-		t.Error("the lock is not that mailing's")
+		t.Error("hold_settling locks another mailing than the given one")
 	}
 }
 
-// A log without a partition for the next month is told of.
+// A log without a partition for the current or next month is reported.
 func TestMissingLogPartitions(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

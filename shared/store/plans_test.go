@@ -14,8 +14,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// On tables that have grown, each hot statement goes by the index that its comment
-// names, by the planner's free choice.
+// On large tables, the planner chooses for each hot statement the index that its comment names.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -87,7 +86,7 @@ func TestPlans(t *testing.T) {
 		}
 		plan := storetest.Explain(t, d.SQL, written(t, "recipient.returnIntakesSQL"), 900000, 1000)
 		if !strings.Contains(plan, "Index Cond: (id = i.outbox_id)") || !strings.Contains(plan, "Index Cond: (id = ANY ") {
-			t.Errorf("returnIntakes goes through the outbox:\n%s", plan)
+			t.Errorf("returnIntakes scans the outbox:\n%s", plan)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 // name: a column is the number of a table in the query and the number of its attribute.
 type node struct {
 	tag    string             // "QUERY"; "" in lists and atoms
-	fields map[string][]*node // what stands behind :name, one value or several
+	fields map[string][]*node // the values after :name
 	list   []*node
 	atom   string
 }
@@ -104,7 +104,7 @@ func (n *node) one(name string) *node {
 	return n.fields[name][0]
 }
 
-// items are the elements of the list that stands in a field.
+// items returns the elements of a field's list.
 func (n *node) items(name string) []*node { return n.one(name).list }
 
 // number is the field's value; 0 if it is none.

@@ -47,7 +47,7 @@ func fold(tb testing.TB, d storetest.Database) {
 	}
 }
 
-// refused fails unless err says that the quota would be exceeded.
+// refused fails unless err reports that the quota would be exceeded.
 func refused(tb testing.TB, err error, q store.Quota, most, use int64) {
 	tb.Helper()
 	var over *store.QuotaError
@@ -119,7 +119,7 @@ func TestQuota_EmailsPerDay(t *testing.T) {
 	must(t, accept(t, d, company, nil))
 }
 
-// What is repeated is answered as before and counts once, also where nothing more fits.
+// A repeated request gets the same response and counts once, also if the quota is used up.
 func TestQuota_RepeatsDoNotCount(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -152,8 +152,8 @@ func TestQuota_RepeatsDoNotCount(t *testing.T) {
 	}
 }
 
-// Two processes that accept at the same time exceed no quota, whatever they remember, and
-// the company that has used up its quota does not hold up another.
+// Two processes that accept at the same time exceed no quota, whatever they have cached, and a company that has used up its quota
+// does not delay another.
 func TestQuota_TwoProcesses(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -251,7 +251,7 @@ func TestQuota_ScheduledEmails(t *testing.T) {
 	must(t, move(first, time.Now().Add(2*time.Hour)))
 	refused(t, move(plain.ID, time.Now().Add(time.Hour)), store.QuotaScheduledEmails, 2, 2)
 	if ask[bool](t, d, `SELECT next_at > now() FROM email_outbox WHERE id = $1`, plain.ID) {
-		t.Error("it was moved all the same")
+		t.Error("the email was moved although the quota is used up")
 	}
 
 	// Cancelled, and due: there is room again.
@@ -349,12 +349,12 @@ func TestQuota_Recipients(t *testing.T) {
 	}
 	storetest.Upsert(t, d, storetest.Intake(t, d, company, caio)...)
 	refused(t, all(davi), store.QuotaRecipients, 3, 3)
-	storetest.Upsert(t, d, storetest.Intake(t, d, company, ana, bia)...) // news of people who are known
+	storetest.Upsert(t, d, storetest.Intake(t, d, company, ana, bia)...) // imports of known people
 	if n := used(t, d, company, store.QuotaRecipients); n != 3 {
 		t.Errorf("%d recipients", n)
 	}
 
-	// An email to somebody known is accepted, one to somebody new is not.
+	// An email to a known recipient is accepted, one to a new recipient is not.
 	to := func(externalID, address string) func(*store.NewEmail) {
 		return func(e *store.NewEmail) {
 			e.Job.To, e.Job.Recipient.Email, e.Job.Recipient.ExternalID = address, address, externalID
@@ -429,7 +429,7 @@ func TestQuota_Mailings(t *testing.T) {
 	_, err := d.Store.StartMailing(t.Context(), company, held.ID)
 	refused(t, err, store.QuotaRunningMailings, 2, 2)
 	if status := ask[string](t, d, `SELECT status FROM mailings WHERE id = $1`, held.ID); status != "PAUSED" {
-		t.Errorf("it is %s", status)
+		t.Errorf("the held mailing is %s, want PAUSED", status)
 	}
 	_, err = d.Store.ResumeMailing(t.Context(), company, held.ID)
 	refused(t, err, store.QuotaRunningMailings, 2, 2)
@@ -467,7 +467,7 @@ func TestQuota_Mailings(t *testing.T) {
 	before := ask[int](t, d, `SELECT count(*) FROM mailings`)
 	refused(t, ingest(1, tests), store.QuotaEmailsPerDay, 1, 0)
 	if n := ask[int](t, d, `SELECT count(*) FROM mailings`); n != before {
-		t.Error("the mailing is there all the same")
+		t.Error("the mailing was stored although the quota is used up")
 	}
 }
 
@@ -709,7 +709,7 @@ func TestQuota_OpenTransactions(t *testing.T) {
 	}
 }
 
-// Scheduled emails that became due do not count, so they bring no company close to the quota.
+// Scheduled emails that became due do not count toward the quota.
 func TestQuota_ProgramRecountsScheduled(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -780,7 +780,7 @@ func TestQuota_Expand(t *testing.T) {
 		t.Errorf("%+v, %s, %v", waits, m.Status, err)
 	}
 	if waits := m.WaitsFor(until); waits.For != "" {
-		t.Errorf("after midnight it still waits: %+v", waits)
+		t.Errorf("after midnight the mailing still waits for the quota: %+v", waits)
 	}
 	if room, err = d.Store.FindMailingRoom(t.Context(), company); err != nil || room.Emails != 0 {
 		t.Errorf("%+v, %v", room, err)

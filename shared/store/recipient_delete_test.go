@@ -50,7 +50,7 @@ func TestFindRecipient(t *testing.T) {
 	find(want)
 }
 
-// Deleting is heard at once, also by what waits, and by nothing that comes later.
+// A deletion takes effect immediately, also on pending imports, and does not affect later imports.
 func TestDeleteRecipient(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -81,10 +81,10 @@ func TestDeleteRecipient(t *testing.T) {
 	storetest.Upsert(t, d, first...)
 	matches(false)
 	if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE cpf_cnpj_enc IS NOT NULL`); n != 0 {
-		t.Error("the number of somebody who is deleted stays behind")
+		t.Error("the number of a deleted recipient is still stored")
 	}
 
-	// A later one brings the person back.
+	// A later import restores the person.
 	second := storetest.Intake(t, d, company, numbered)
 	matches(true)
 	storetest.Upsert(t, d, second...)
@@ -94,7 +94,7 @@ func TestDeleteRecipient(t *testing.T) {
 	}
 	gone(other, store.ErrNotFound)
 
-	// Known, and with news that wait.
+	// Known, and with pending imports.
 	third := storetest.Intake(t, d, company, numbered)
 	gone(company, nil)
 	storetest.Upsert(t, d, append(second, third...)...)
@@ -110,7 +110,7 @@ func TestDeleteRecipient(t *testing.T) {
 }
 
 // A deletion that begins while the worker writes down the person's only intake.
-func TestDeleteRecipient_MeetsTheWorker(t *testing.T) {
+func TestDeleteRecipient_DuringTheUpsert(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
@@ -159,7 +159,7 @@ func TestDeleteRecipient_AfterThePurge(t *testing.T) {
 	} {
 		id, accepted := uuid.Must(uuid.NewV7()), time.Now().Add(-tt.age)
 		first := ask[uuid.UUID](t, d, `SELECT first_id_at($1)`, accepted)
-		copy(id[:6], first[:6]) // an id tells when it was made
+		copy(id[:6], first[:6]) // an id contains its creation time
 		d.Accept(t, company, func(e *store.NewEmail) {
 			e.ID, e.CreatedAt, e.TTL = id, accepted, tt.age+24*time.Hour
 			e.Job.OutboxID, e.Job.HTMLRef = id.String(), id.String()

@@ -139,8 +139,7 @@ func TestUpsertRecipients_OnceOrTwice(t *testing.T) {
 	}
 }
 
-// However imports of one person are cut into batches, and whichever comes late: per field
-// the newest one wins.
+// However imports of one person are divided into batches and whatever their order: the newest value of each field is kept.
 func TestUpsertRecipients_TheNewestWins(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -181,7 +180,7 @@ func TestUpsertRecipients_NumberAndHash(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	told := func(hash byte, number string) store.NewRecipient {
+	numbered := func(hash byte, number string) store.NewRecipient {
 		r := storetest.KnownRecipient("X", "a@example.com", "")
 		r.CPFCNPJHash = storetest.HashOf(hash)
 		if number != "" {
@@ -193,25 +192,25 @@ func TestUpsertRecipients_NumberAndHash(t *testing.T) {
 		r    store.NewRecipient
 		want string
 	}{
-		{told('a', "one"), "X|aa|one|a@example.com|t"},
+		{numbered('a', "one"), "X|aa|one|a@example.com|t"},
 		{storetest.KnownRecipient("X", "a@example.com", ""), "X|aa|one|a@example.com|t"},
-		{told('a', ""), "X|aa|one|a@example.com|t"},
-		{told('b', ""), "X|bb|a@example.com|t"},
-		{told('b', "two"), "X|bb|two|a@example.com|t"},
+		{numbered('a', ""), "X|aa|one|a@example.com|t"},
+		{numbered('b', ""), "X|bb|a@example.com|t"},
+		{numbered('b', "two"), "X|bb|two|a@example.com|t"},
 	} {
 		storetest.Upsert(t, d, storetest.Intake(t, d, company, step.r)...)
 		if got := storetest.RecipientRow(t, d, company, "X"); got != step.want {
 			t.Errorf("step %d: %s, want %s", i, got, step.want)
 		}
 	}
-	storetest.Upsert(t, d, storetest.Intake(t, d, company, told('c', "three"), told('a', ""))...)
+	storetest.Upsert(t, d, storetest.Intake(t, d, company, numbered('c', "three"), numbered('a', ""))...)
 	if got, want := storetest.RecipientRow(t, d, company, "X"), "X|aa|a@example.com|t"; got != want {
 		t.Errorf("in one batch: %s, want %s", got, want)
 	}
 }
 
-// Rows that the database refuses stand alone in the end, and all others go through.
-func TestUpsertRecipients_GuiltyRowsAlone(t *testing.T) {
+// Rows that the database rejects fail alone, and all others are written.
+func TestUpsertRecipients_RejectedRowsFailAlone(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
@@ -252,7 +251,7 @@ func TestUpsertRecipients_GuiltyRowsAlone(t *testing.T) {
 	if diff := cmp.Diff(want[1:], got); diff != "" {
 		t.Error(diff)
 	}
-	// Given up is given up: their messages may come again.
+	// Dead-lettered imports are not written if their messages are delivered again.
 	run(t, d, `ALTER TABLE recipients DROP CONSTRAINT poison`)
 	storetest.Upsert(t, d, ids[0], ids[499])
 	if n := ask[string](t, d, `SELECT concat((SELECT count(*) FROM recipients), ' ', (SELECT count(*) FROM recipient_intakes), ' ', (SELECT count(*) FROM email_outbox WHERE status = 'FAILED'))`); n != "995 1 5" {
@@ -260,7 +259,7 @@ func TestUpsertRecipients_GuiltyRowsAlone(t *testing.T) {
 	}
 }
 
-// A mistake of ours is no row's fault: nothing is split, nothing is given up.
+// An error that no row has caused: the batch is not split, and no row becomes a dead letter.
 func TestUpsertRecipients_NotMigrated(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -15,7 +15,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// statement is what an import or an email says about a person; "" says nothing.
+// statement has the fields of a person in an import or an email; "" = not given.
 type statement struct {
 	nome, razaoSocial, hash, number, address string
 
@@ -148,8 +148,8 @@ func drawStatement(rt *rapid.T, n int) statement {
 }
 
 // Statements in any order of arrival, alone and in batches, with deletions and erasures
-// between them: each field is what the newest statement says, and what a deletion made void
-// stays so.
+// between them: each field has the value of the newest statement, and a statement that a deletion has voided
+// stays void.
 func TestRecipients_AnyOrderOfArrival(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -203,8 +203,8 @@ func TestRecipients_AnyOrderOfArrival(t *testing.T) {
 	}
 }
 
-// A program of the previous release writes fields and intake_id, and knows none of the
-// columns …_by: what it wrote is as new as intake_id, and what is empty can be filled.
+// A program of the previous release writes fields and intake_id, but not the columns …_by: its values are as new as intake_id, and
+// empty fields can be filled.
 func TestRecipients_WrittenByTheReleaseBefore(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -224,7 +224,7 @@ func TestRecipients_WrittenByTheReleaseBefore(t *testing.T) {
 		t.Errorf("after the newer one: %s", fields)
 	}
 
-	// Its deletion knows the time alone.
+	// Its deletion stores only the time.
 	waiting := p.accept(statement{byEmail: true, nome: "N4", address: "a4@example.com"})
 	waitingToo := p.accept(statement{nome: "N4", address: "a4@example.com"})
 	run(t, d, `UPDATE recipients SET deleted_at = now() + interval '1 ms', cpf_cnpj_enc = NULL`) // ids and times are compared by the millisecond
@@ -239,7 +239,7 @@ func TestRecipients_WrittenByTheReleaseBefore(t *testing.T) {
 	}
 	p.arrive(waitingToo)
 	if fields, _ := p.row(); fields != "C-1|a5@example.com|t" {
-		t.Errorf("what the deletion made void came back: %s", fields)
+		t.Errorf("a statement that the deletion has voided was written: %s", fields)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestRecipientID(t *testing.T) {
 			t.Errorf("%s: %s and %s", name, x, y)
 		}
 	}
-	// Ids stand in databases: they never change.
+	// Ids are stored in databases, so they must never change.
 	if got := store.RecipientID(a, "1", "", "").String(); got != "79e82ac1-ded0-5d38-96bb-8513bb6ec29d" {
 		t.Errorf("got %s", got)
 	}
@@ -74,8 +74,7 @@ func TestRecipientMatches(t *testing.T) {
 	}
 }
 
-// What an email tells of a person is written over what was known; what it does not
-// tell stays, above all the encrypted number.
+// The fields of a person that an email gives are overwritten; the others are kept, above all the encrypted number.
 func TestClaim_WritesTheRecipientDown(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -117,8 +116,8 @@ func TestClaim_WritesTheRecipientDown(t *testing.T) {
 	}
 }
 
-// The same few people in many emails, from two processes and in any order: no
-// deadlock, each of them once, and the newest email of a group has the last word.
+// The same few people in many emails, from two processes and in any order: no deadlock, one row each, and the newest email of a
+// group determines the fields.
 func TestClaim_TheSamePeopleFromTwoProcesses(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

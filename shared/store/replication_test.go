@@ -75,7 +75,7 @@ func TestUnreplicated(t *testing.T) {
 	if err := untilUnknown(t, func() error { return accepter.Accept(t.Context(), other) }); !errors.Is(err, store.ErrUnknownOutcome) {
 		t.Errorf("rows: %v, want ErrUnknownOutcome", err)
 	}
-	// It is there, and must not be relied on.
+	// The row is visible, but must not be relied on.
 	if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE id = $1`, alone.ID); n != 1 {
 		t.Errorf("%d rows of the email", n)
 	}
@@ -109,7 +109,7 @@ func TestUnreplicated(t *testing.T) {
 	held()
 	for _, id := range []uuid.UUID{alone.ID, about.ID, other.ID, before.ID} {
 		if found, err := s.Exists(t.Context(), id); !found || err != nil {
-			t.Errorf("with nobody to wait for: %t, %v", found, err)
+			t.Errorf("without a synchronous standby: %t, %v", found, err)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func takeConnection(t *testing.T, s *store.Store) (release func()) {
 	}
 }
 
-// timesOut checks that a store whose connections are in use gives up without one, and what it says: ErrUnreplicated if a standby
+// timesOut checks that a store whose connections are all in use times out, and with which error: ErrUnreplicated if a standby
 // failed to confirm a commit a moment ago and has confirmed none since.
 func timesOut(t *testing.T, s *store.Store, unreplicated bool) {
 	t.Helper()

@@ -82,8 +82,8 @@ var kinds = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 // grant is what a role may do with a table.
 type grant struct{ role, table, kind string }
 
-// Each role may run every statement of its program, and holds nothing that none of
-// them needs. A statement that is explained is checked as one that runs.
+// Each role may run every statement of its program, and has no privilege that none of them needs. EXPLAIN checks the privileges
+// like an execution.
 func TestRoles_HoldWhatTheirStatementsNeed(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -256,19 +256,19 @@ func TestRoles_Never(t *testing.T) {
 	}
 }
 
-// Every method of a Store has a caller whose role is told of, and so has every one of the packages below that runs a
+// The map callers lists a program for every method of a Store, and for every method of the packages below that runs a
 // statement.
-func TestRoles_KnowEveryMethod(t *testing.T) {
+func TestRoles_ListEveryMethod(t *testing.T) {
 	t.Parallel()
 	var all []string
 	for _, methods := range callers {
 		all = append(all, methods...)
 	}
 	for _, name := range methodsOf((*store.Store)(nil)) {
-		// One that an embedded type has stands with the name of its package.
+		// A method of an embedded type is listed with the name of its package.
 		listed := slices.ContainsFunc(all, func(caller string) bool { return caller == name || strings.HasSuffix(caller, "."+name) })
 		if !listed && !slices.Contains([]string{"Close", "Ping", "DB", "Unreplicated"}, name) {
-			t.Errorf("who calls %s?", name)
+			t.Errorf("the map callers lists no program for the method %s", name)
 		}
 	}
 	code := readSource(t)
@@ -278,7 +278,7 @@ func TestRoles_KnowEveryMethod(t *testing.T) {
 			continue
 		}
 		if caller := name.in + "." + strings.TrimPrefix(name.name, "."); !slices.Contains(all, caller) {
-			t.Errorf("who calls %s?", caller)
+			t.Errorf("the map callers lists no program for %s, which runs a statement", caller)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func TestPooled_NotWithoutOne(t *testing.T) {
 	}
 }
 
-// A server that takes no writes any more is left: the next write goes over a new connection.
+// A connection to a server that became read-only is closed: the next write uses a new connection.
 func TestReadOnlyServerIsLeft(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -48,7 +48,7 @@ type constant struct {
 	scope scope
 }
 
-// scope is the file in which a name stands.
+// scope is the file in which a name is used.
 type scope struct {
 	in      string
 	imports map[string]string // by the name in the file: packages below shared/store
@@ -159,7 +159,7 @@ func (s source) constants(in scope, d *ast.GenDecl) {
 	}
 }
 
-// embedded reads the file that stands above a variable's declaration.
+// embedded reads the file that the go:embed line of a variable's declaration names.
 func (s source) embedded(tb testing.TB, folder string, in scope, d *ast.GenDecl) {
 	tb.Helper()
 	if d.Tok != token.VAR || d.Doc == nil {

@@ -44,8 +44,7 @@ func open(t *testing.T, databaseURL string, o store.Options) *store.Store {
 	return s
 }
 
-// What Postgres refuses at the very end of a statement, or in COMMIT, is an error
-// like any other: rows may have been returned by then.
+// An error at the end of a statement or in COMMIT is returned, although rows may have been returned before.
 func TestErrorsOfTheCommitAreReturned(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -149,18 +148,18 @@ func TestBrokenIdleConnectionsAreNoError_Upload(t *testing.T) {
 	}
 }
 
-// The answer of a write gets lost after its commit. What the caller is told must be
-// true in each case, and the email must be there once.
+// The response to a write is lost after its commit. The returned error must be right in each case, and the email must be stored
+// once.
 func TestAnswerLostAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		lose func(*storetest.Proxy)
 		want error
 	}{
-		"and the next connection holds":      {func(p *storetest.Proxy) { p.Cut(1) }, nil},
-		"and so is that of every connection": {func(p *storetest.Proxy) { p.Cut(1000) }, store.ErrUnknownOutcome},
-		"and the next connection is refused": {(*storetest.Proxy).CutAndStop, store.ErrUnknownOutcome},
-		"and nothing is heard of Postgres":   {nil, store.ErrUnknownOutcome}, // see below: needs the test's context
+		"the next connection works":      {func(p *storetest.Proxy) { p.Cut(1) }, nil},
+		"every connection is lost":       {func(p *storetest.Proxy) { p.Cut(1000) }, store.ErrUnknownOutcome},
+		"the next connection is refused": {(*storetest.Proxy).CutAndStop, store.ErrUnknownOutcome},
+		"Postgres does not answer":       {nil, store.ErrUnknownOutcome}, // see below: needs the test's context
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -186,23 +185,22 @@ func TestAnswerLostAfterTheCommit(t *testing.T) {
 			begun = time.Now()
 			err := accepter.Accept(t.Context(), e)
 			if !errors.Is(err, tt.want) || errors.Is(err, store.ErrUnavailable) {
-				t.Errorf("told %v, want %v", err, tt.want)
+				t.Errorf("Accept returned %v, want %v", err, tt.want)
 			}
 			took := time.Since(begun)
-			t.Logf("told after %s, %s without a fault", took, undisturbed)
+			t.Logf("Accept returned after %s, %s without a fault", took, undisturbed)
 			if took > 2*time.Minute { // without a limit it would be TCP's
-				t.Errorf("told after %s", took)
+				t.Errorf("Accept returned after %s, want at most 2 min", took)
 			}
 			storetest.WaitFor(t, d, `SELECT count(*) = 1 FROM email_outbox WHERE id = $1`, e.ID)
-			if stands, err := d.Store.Exists(t.Context(), e.ID); !stands || err != nil {
-				t.Errorf("exists: %v, %v", stands, err)
+			if exists, err := d.Store.Exists(t.Context(), e.ID); !exists || err != nil {
+				t.Errorf("Exists = %v, %v, want true", exists, err)
 			}
 		})
 	}
 }
 
-// The claim whose answer was lost is not won a second time by the repetition, and
-// says that it is the same.
+// If the response to a claim is lost, the repetition does not apply the claim a second time, and returns SameToken.
 func TestAnswerOfAClaimLost(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -216,11 +214,11 @@ func TestAnswerOfAClaimLost(t *testing.T) {
 	p.Cut(1)
 	got, err := s.Advance(t.Context(), storetest.ClaimOf(company, id, token, "CUST-1"))
 	if err != nil || got.Applied || !got.SameToken || got.Status != "PROCESSING" || got.Attempts != 1 {
-		t.Errorf("told %+v, %v", got, err)
+		t.Errorf("the repeated claim returned %+v, %v", got, err)
 	}
 }
 
-// A pooler hands out connections on which nothing was prepared.
+// A pooler returns connections without prepared statements.
 func TestPreparedStatementsGetLost(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

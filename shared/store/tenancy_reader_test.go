@@ -103,14 +103,14 @@ func (r *treeReader) unbound(trees []*node) []string {
 	return all
 }
 
-// named are the tables with company_id whose names stand in a function's text.
+// named returns the tables with company_id whose names are in a function's text.
 func (r *treeReader) named(text string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Values(r.names)), func(table string) bool {
 		return !regexp.MustCompile(`(FROM|JOIN|INTO|UPDATE|USING|,)\s+` + table + `\b`).MatchString(text)
 	})
 }
 
-// mentions says whether one of the trees uses the table.
+// mentions reports whether one of the trees uses the table.
 func (r *treeReader) mentions(trees []*node, table string) (found bool) {
 	for _, tree := range trees {
 		tree.each(func(n *node) bool {

@@ -98,8 +98,8 @@ var acrossCompanies = map[string]string{
 }
 
 // Every statement that the api may run names the company in each table that has a
-// company_id, as a condition or as the value that it writes, or stands above with its
-// reason. Postgres itself reads the statements, so the test sees every table that they see.
+// company_id, as a condition or as the value that it writes, or is listed above with its
+// reason. Postgres itself parses the statements, so the test finds every table that they use.
 func TestTenancy_StatementsNameTheCompany(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -315,7 +315,7 @@ func TestTenancy_FunctionsNameTheCompany(t *testing.T) {
 	}
 }
 
-// inline are statements that stand in a function and not in a constant.
+// inline are statements in a function instead of a constant.
 func (s source) inline(tb testing.TB) (found []string) {
 	tb.Helper()
 	for _, body := range s.bodies {

@@ -21,8 +21,8 @@ const (
 
 // unbound lists the tables of a query, with those of its subqueries and CTEs, of which rows
 // are read, locked or changed whatever company they are of: each by its oid and the name
-// that it has in the query. Of a row that is inserted, company_id must be written; of one that is met
-// instead (ON CONFLICT DO UPDATE), it must be asked for.
+// that it has in the query. An INSERT must write company_id; with ON CONFLICT DO UPDATE, the company_id of the existing
+// row must be a condition.
 func (c companyColumns) unbound(tree *node) []string {
 	var found []string
 	tree.each(func(n *node) bool {
@@ -47,7 +47,7 @@ func (c companyColumns) unboundIn(query *node) []string {
 		switch n := i + 1; {
 		case n == excluded || table.number("rtekind") != rangeTable || c[table.one("relid").atom] == 0:
 		case n == insertInto:
-			bound[n] = c.writes(query, table) && c.meets(query, table, n)
+			bound[n] = c.writes(query, table) && c.matchesOwn(query, table, n)
 			open = append(open, n)
 		default:
 			open = append(open, n)
@@ -75,7 +75,7 @@ func (c companyColumns) unboundIn(query *node) []string {
 	return found
 }
 
-// writes says whether an INSERT gives company_id a value.
+// writes reports whether an INSERT gives company_id a value.
 func (c companyColumns) writes(query, table *node) bool {
 	for _, target := range query.items("targetList") {
 		if target.number("resno") == c[table.one("relid").atom] {
@@ -86,9 +86,9 @@ func (c companyColumns) writes(query, table *node) bool {
 	return false
 }
 
-// meets says whether an INSERT changes no row that was there, or asks for that row's
+// matchesOwn reports whether an INSERT changes no existing row, or only one of the same
 // company: by the unique columns that it conflicts on, or in the WHERE of DO UPDATE.
-func (c companyColumns) meets(query, table *node, number int) bool {
+func (c companyColumns) matchesOwn(query, table *node, number int) bool {
 	conflict := query.one("onConflict")
 	if conflict.tag == "" || conflict.number("action") != conflictUpdate {
 		return true
@@ -106,7 +106,7 @@ func (c companyColumns) meets(query, table *node, number int) bool {
 	return false
 }
 
-// equality says that a table's company_id is another table's; with 0, that it is a value.
+// equality means that a table's company_id equals another table's; with 0, that it equals a value.
 type equality struct{ table, with int }
 
 // equalities are those that hold for every row of the query.
@@ -114,7 +114,7 @@ func (c companyColumns) equalities(query *node) []equality {
 	return c.joined(query, query.one("jointree"))
 }
 
-// joined goes through FROM and WHERE. What stands in the ON of an outer join restricts only
+// joined walks FROM and WHERE. A condition in the ON of an outer join restricts only
 // the side of it that may be missing.
 func (c companyColumns) joined(query, n *node) []equality {
 	var all []equality
@@ -153,8 +153,8 @@ func tablesIn(n *node) []int {
 	return numbers
 }
 
-// conditions are the equalities that a condition demands, all of them: what stands behind
-// OR or NOT demands nothing. only names the tables that the condition restricts; nil = all.
+// conditions are all equalities that a condition requires: an operand of OR or NOT requires
+// none. only names the tables that the condition restricts; nil = all.
 func (c companyColumns) conditions(query, n *node, only []int) []equality {
 	switch n.tag {
 	case "BOOLEXPR":

@@ -31,7 +31,7 @@ func duplicateOf(id, token uuid.UUID) store.Transition {
 	return t
 }
 
-// unknownOf leaves an attempt open: by itself, or by somebody who found it abandoned.
+// unknownOf records an unknown outcome: by the attempt's worker, or by the rescuer that found the attempt abandoned.
 func unknownOf(id, token uuid.UUID, guard store.Guard) store.Transition {
 	t := storetest.EndOf(id, token, email.OutcomeUnknown, storetest.Event(email.EventOutcomeUnknown, nil))
 	t.Guard, t.OutcomeUnknown = guard, true

@@ -17,31 +17,31 @@ func TestWakeLanes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	listener := listenTo(t, d)
-	wakeUntilHeard(t, d, listener)
+	wakeUntilReceived(t, d, listener)
 	_, _ = listener.Named()
 	company := d.Company(t)
 	normal := ask[int64](t, d, `SELECT id FROM dispatch_lanes WHERE queue = 'email:send'`)
 	if err := d.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company, Queue: "email:send"}}); err != nil {
 		t.Fatal(err)
 	}
-	hearUntil(t, listener, func(lanes []int64, _ bool) bool { return len(lanes) == 1 && lanes[0] == normal })
+	receiveUntil(t, listener, func(lanes []int64, _ bool) bool { return len(lanes) == 1 && lanes[0] == normal })
 	if err := d.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company}}); err != nil {
 		t.Fatal(err)
 	}
 	all := ask[int](t, d, `SELECT count(*) FROM dispatch_lanes`)
-	hearUntil(t, listener, func(lanes []int64, _ bool) bool { return len(lanes) == all })
+	receiveUntil(t, listener, func(lanes []int64, _ bool) bool { return len(lanes) == all })
 	mailing := uuid.New()
 	run(t, d, `INSERT INTO dispatch_lanes (company_id, queue, mailing_id) VALUES ($1, 'email:send', $2)`, company, mailing)
 	if err := d.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company, Queue: "email:send", Mailing: mailing}}); err != nil {
 		t.Fatal(err)
 	}
 	own := ask[int64](t, d, `SELECT id FROM dispatch_lanes WHERE mailing_id IS NOT NULL`)
-	hearUntil(t, listener, func(lanes []int64, _ bool) bool { return slices.Equal(lanes, []int64{own}) })
+	receiveUntil(t, listener, func(lanes []int64, _ bool) bool { return slices.Equal(lanes, []int64{own}) })
 	run(t, d, `INSERT INTO dispatch_lanes (company_id, queue, mailing_id) SELECT company_id, queue, gen_random_uuid() FROM dispatch_lanes, generate_series(1, 400) WHERE id = $1`, normal)
 	if err := d.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company}}); err != nil {
 		t.Fatal(err)
 	}
-	hearUntil(t, listener, func(_ []int64, any bool) bool { return any })
+	receiveUntil(t, listener, func(_ []int64, any bool) bool { return any })
 }
 
 // A row that is returned to its lane with the next_at that it had is named with that time in a wake-up. One that is due later is
@@ -50,7 +50,7 @@ func TestWakeUp_ReturnedRows(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	listener := listenTo(t, d)
-	wakeUntilHeard(t, d, listener)
+	wakeUntilReceived(t, d, listener)
 	company := d.Company(t)
 	first, second, later := d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil)
 	run(t, d, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() - interval '1 hour', next_at = now() - interval '2 hours'`)
@@ -92,7 +92,7 @@ func TestWakeNamed_ManyLanes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	listener := listenTo(t, d)
-	wakeUntilHeard(t, d, listener)
+	wakeUntilReceived(t, d, listener)
 	lanes := make([]store.NamedLane, 1000)
 	for i := range lanes {
 		lanes[i] = store.NamedLane{ID: math.MaxInt64 - int64(i), From: time.Now()}
@@ -100,11 +100,11 @@ func TestWakeNamed_ManyLanes(t *testing.T) {
 	if err := d.Store.WakeNamed(t.Context(), lanes); err != nil {
 		t.Fatal(err)
 	}
-	heard := make(map[int64]bool)
-	hearUntil(t, listener, func(lanes []int64, _ bool) bool {
+	received := make(map[int64]bool)
+	receiveUntil(t, listener, func(lanes []int64, _ bool) bool {
 		for _, id := range lanes {
-			heard[id] = true
+			received[id] = true
 		}
-		return len(heard) == 1000
+		return len(received) == 1000
 	})
 }
