@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// ended is a mailing with n entries and a rejected line that came to its end that long ago.
+// ended creates a mailing with n entries and a rejected line that ended that long ago.
 func endedMailing(t *testing.T, d storetest.Database, company uuid.UUID, n int, status string, age time.Duration) uuid.UUID {
 	t.Helper()
 	id := d.Mailing(t, company, n, nil)
@@ -75,15 +75,14 @@ func TestDueFiles(t *testing.T) {
 		}
 	}
 	if found := list(30 * day); len(found) != 1 || !found[theirs] {
-		t.Errorf("after that %v", found)
+		t.Errorf("due files after they were marked: %v, want none", found)
 	}
 	if m, err := d.Store.FindMailing(t.Context(), company, ids[0]); err != nil || m.FileDeletedAt == nil {
 		t.Errorf("%+v, %v", m, err)
 	}
 }
 
-// Entries and rejects go, the numbers stay as they are, and nothing is done with the
-// mailing any more.
+// Entries and rejects are deleted, the counts of the mailing are kept, and it cannot be resumed.
 func TestPurgeEntries(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -123,7 +122,7 @@ func TestPurgeEntries(t *testing.T) {
 	}
 }
 
-// As long as an email of it is in the outbox, its entry is needed: its end is written there.
+// Entries are kept while an email of the mailing is in the outbox, because its final status is written to its entry.
 func TestPurgeEntries_NotBeforeTheEmails(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -14,8 +14,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// An email that has ended loses the number; one with no other identifier cannot be sent
-// again then.
+// The number of a final email is erased; an email without another identifier cannot be replayed then.
 func TestEraseOutboxHashes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -38,16 +37,16 @@ func TestEraseOutboxHashes(t *testing.T) {
 	expectKept(t, d, "email_outbox WHERE payload::text LIKE '%cpfCnpjHash%'", "id", young, open)
 	expectKept(t, d, "email_outbox WHERE body_erased_at IS NOT NULL", "id", nameless)
 	if html := storetest.Ask[string](t, d, `SELECT html FROM email_outbox WHERE id = $1`, sent); html == "" {
-		t.Error("an email that was sent has lost its body")
+		t.Error("the body of a sent email was erased")
 	}
 	for id, want := range map[uuid.UUID]bool{old: true, theirs: true, nameless: false} {
 		if moved, err := d.Store.Advance(t.Context(), storetest.ReplayOf(id)); err != nil || moved.Applied != want {
-			t.Errorf("sending it again: %+v, %v", moved, err)
+			t.Errorf("replay: %+v, %v", moved, err)
 		}
 	}
 }
 
-// What a mailing's email was made from goes with its body.
+// The entry values of a mailing's email are erased with its body.
 func TestEraseOutboxHashes_OfAMailing(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -63,7 +62,7 @@ func TestEraseOutboxHashes_OfAMailing(t *testing.T) {
 	}
 }
 
-// News of a recipient keep the number until a worker has written them down.
+// Recipient imports keep the number until a worker has stored them.
 func TestEraseOutboxHashes_Intakes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -79,7 +78,7 @@ func TestEraseOutboxHashes_Intakes(t *testing.T) {
 	expectKept(t, d, "email_outbox WHERE payload ->> 'cpfCnpjHash' IS NOT NULL", "id", ids[1])
 }
 
-// News that were given up keep the number as long as they can be handed in again.
+// Dead-lettered recipient imports keep the number as long as they can be retried.
 func TestEraseOutboxHashes_GivenUp(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -113,13 +112,13 @@ func TestEraseOutboxHashes_GivenUp(t *testing.T) {
 	d.Run(t, `UPDATE email_outbox SET status = 'FAILED', processed_at = now() - interval '3 days'`)
 	d.Run(t, `DELETE FROM retention_walks`)
 	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseOutboxHashes, 2*day, 10); n != 1 {
-		t.Errorf("nobody will hand them in again, and %d are erased", n)
+		t.Errorf("%d numbers of an import that cannot be retried any more were erased, want 1", n)
 	}
 }
 
-// A request that is repeated within its key's time is known as such, also when the number
-// of the first one has gone meanwhile, and its body with it.
-func TestEraseOutboxHashes_TwinsAreStillFound(t *testing.T) {
+// A request that is repeated within its key's time is recognized, also after the number and the body of the first one were
+// erased.
+func TestEraseOutboxHashes_RepeatedRequestsAreFound(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)

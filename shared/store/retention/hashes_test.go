@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// numbered is a recipient with a number, about whom something was written that long ago.
+// numbered creates a recipient with a number that was last updated that long ago.
 func numbered(t *testing.T, d storetest.Database, company uuid.UUID, externalID string, age time.Duration) {
 	t.Helper()
 	ana := storetest.KnownRecipient(externalID, "ana@example.com", "Ana")
@@ -42,7 +42,7 @@ func TestEraseRecipientHashes(t *testing.T) {
 		return storetest.Ask[string](t, d, `SELECT coalesce(string_agg(external_id, ', ' ORDER BY external_id), '') FROM recipients WHERE cpf_cnpj_hash IS NOT NULL OR cpf_cnpj_enc IS NOT NULL`)
 	}
 	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseRecipientHashes, 0, 2); n != 1 || left() != "old, theirs, young, young" {
-		t.Errorf("where they are kept for ever, but for one company: %d erased, left %s", n, left())
+		t.Errorf("with unlimited retention except for one company: %d erased, left %s", n, left())
 	}
 	d.Run(t, `DELETE FROM retention_walks`)
 	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseRecipientHashes, 30*day, 2); n != 1 || left() != "theirs, young, young" {
@@ -51,10 +51,10 @@ func TestEraseRecipientHashes(t *testing.T) {
 	if who := storetest.RecipientRow(t, d, company, "old"); who != "old|Ana|ana@example.com|t" {
 		t.Errorf("left of the recipient: %s", who)
 	}
-	// All are looked at once a day.
+	// Each row is checked once a day.
 	d.Run(t, `UPDATE recipients SET updated_at = now() - interval '31 days' WHERE external_id = 'young'`)
 	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseRecipientHashes, 30*day, 2); n != 0 {
-		t.Errorf("%d erased behind the walk", n)
+		t.Errorf("%d numbers behind the scan position were erased, want none", n)
 	}
 	d.Run(t, `UPDATE retention_walks SET begun_at = now() - interval '25 hours'`)
 	storetest.Drain(t, retention.New(d.Store.DB()).EraseRecipientHashes, 30*day, 2)
@@ -63,7 +63,7 @@ func TestEraseRecipientHashes(t *testing.T) {
 	}
 }
 
-// Who was known by his number alone is the same recipient when somebody sends with it again.
+// A recipient that was known by the number alone is the same recipient when an email has the number again.
 func TestEraseRecipientHashes_TheNumberComesBack(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -89,8 +89,8 @@ func TestEraseRecipientHashes_TheNumberComesBack(t *testing.T) {
 	}
 }
 
-// A person about whom something was written keeps the number: the retention begins anew.
-func TestEraseRecipientHashes_NotWhoIsWrittenAbout(t *testing.T) {
+// An updated recipient keeps the number: the retention period begins anew.
+func TestEraseRecipientHashes_NotAfterAnUpdate(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
@@ -115,8 +115,7 @@ func TestEraseRecipientHashes_NotWhoIsWrittenAbout(t *testing.T) {
 	}
 }
 
-// numberedMailing is endedMailing with a number in each of two entries, of emails that
-// never were.
+// numberedMailing is endedMailing with a number in each of two entries without emails.
 func numberedMailing(t *testing.T, d storetest.Database, company uuid.UUID, status string, age time.Duration) uuid.UUID {
 	t.Helper()
 	id := endedMailing(t, d, company, 2, status, age)
@@ -144,7 +143,7 @@ func TestEraseEntryHashes(t *testing.T) {
 	d.Run(t, `UPDATE mailings SET settling = 'cancel' WHERE id = $1`, stay[4]) // its entries are being ended
 	numberedMailing(t, d, other, "COMPLETED", 8*day)
 	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseEntryHashes, 0, 3); n != 2 {
-		t.Errorf("where they are kept for ever, but for one company: %d erased", n)
+		t.Errorf("with unlimited retention except for one company: %d erased", n)
 	}
 	d.Run(t, `DELETE FROM retention_walks`)
 	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseEntryHashes, 30*day, 3); n != 4 {
@@ -156,7 +155,7 @@ func TestEraseEntryHashes(t *testing.T) {
 	}
 }
 
-// Entries that never became an email have no body to go with.
+// Entries without an email have no body whose erasure would erase them.
 func TestEraseEntryValues(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -181,7 +180,7 @@ func TestEraseEntryValues(t *testing.T) {
 	d.Run(t, `UPDATE mailings SET status = 'COMPLETED', failed = 1, counted_at = now(), completed_at = now() - interval '31 days' WHERE id = $1`, mailing)
 
 	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseEntryValues, 0, 3); n != 2 {
-		t.Errorf("where bodies are kept for ever, but for one company: %d emptied", n)
+		t.Errorf("with unlimited body retention except for one company: %d erased", n)
 	}
 	d.Run(t, `DELETE FROM retention_walks`)
 	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseEntryValues, 30*day, 3); n != 2 {

@@ -47,8 +47,7 @@ func expectKept(t *testing.T, d storetest.Database, table, key string, want ...u
 	}
 }
 
-// Rows go that long after their end, whatever the end; logs and timelines stay, and the
-// api answers from them.
+// Rows are deleted that long after they became final, in any final status. Logs and timelines stay, and the api reads them.
 func TestPurgeOutbox(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -76,10 +75,10 @@ func TestPurgeOutbox(t *testing.T) {
 		t.Errorf("after the purge: %d events, %v", len(events), err)
 	}
 
-	// What was passed by is found by the daily walk, and not looked at before.
+	// Rows before the scan position are found by the next daily scan, and not earlier.
 	d.Run(t, `UPDATE email_outbox SET processed_at = now() - interval '31 days' WHERE id = $1`, late)
 	if n := storetest.Drain(t, retention.New(d.Store.DB()).PurgeOutbox, 30*day, 2); n != 0 {
-		t.Errorf("%d deleted behind the walk", n)
+		t.Errorf("%d rows behind the scan position were deleted, want none", n)
 	}
 	d.Run(t, `UPDATE retention_walks SET begun_at = now() - interval '25 hours'`)
 	storetest.Drain(t, retention.New(d.Store.DB()).PurgeOutbox, 30*day, 2)
@@ -89,8 +88,8 @@ func TestPurgeOutbox(t *testing.T) {
 	expectKept(t, d, "email_outbox", "id", stay...)
 }
 
-// A row that is being sent again while the purge meets it stays.
-func TestPurgeOutbox_NotWhatIsSentAgain(t *testing.T) {
+// A row that is replayed during the purge is kept.
+func TestPurgeOutbox_NotDuringAReplay(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	id := storetest.EndedEmail(t, d, d.Company(t), 40*day, email.Failed)
@@ -120,8 +119,7 @@ func TestPurgeOutbox_NotWhatIsSentAgain(t *testing.T) {
 	expectKept(t, d, "email_outbox", "id", id)
 }
 
-// oldIntakes are news of recipients that RabbitMQ took 31 days ago, of which a worker has
-// written down the first one's.
+// oldIntakes creates recipient imports that were published to RabbitMQ 31 days ago; a worker has stored only the first.
 func oldIntakes(t *testing.T, d storetest.Database, company uuid.UUID, people ...store.NewRecipient) []uuid.UUID {
 	t.Helper()
 	ids := storetest.Intake(t, d, company, people...)
@@ -136,8 +134,8 @@ func oldIntakes(t *testing.T, d storetest.Database, company uuid.UUID, people ..
 	return ids
 }
 
-// Intakes and jobs are rows of the outbox too. An intake that no worker has written down
-// is not through, however long ago RabbitMQ took it.
+// Imports and jobs are rows of the outbox too. An import that no worker has stored is not final, however long ago it was
+// published.
 func TestPurgeOutbox_Jobs(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -149,7 +147,7 @@ func TestPurgeOutbox_Jobs(t *testing.T) {
 	expectKept(t, d, "email_outbox", "id", ids[1])
 }
 
-// However many dispatchers there are, one goes on at a time, and nothing is done twice.
+// Of concurrent dispatchers one purges at a time, and no row is counted twice.
 func TestPurgeOutbox_ManyAtOnce(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -182,7 +180,7 @@ func TestPurgeOutbox_ManyAtOnce(t *testing.T) {
 	}
 }
 
-// What an email said goes, who it went to stays; it is not sent again.
+// The content of an email is erased, its recipient is kept; the email cannot be replayed.
 func TestEraseBodies(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -214,10 +212,10 @@ func TestEraseBodies(t *testing.T) {
 	for id, want := range map[uuid.UUID]bool{old: true, young: false, open: false, theirsYoung: false} {
 		moved, err := d.Store.Advance(t.Context(), storetest.ReplayOf(id))
 		if err != nil || moved.Erased != want || moved.Applied != (id == young) {
-			t.Errorf("sending it again: %+v, %v", moved, err)
+			t.Errorf("replay: %+v, %v", moved, err)
 		}
 	}
-	// It was accepted after all, which the provider says late.
+	// A late event of the provider proves that the email was accepted.
 	token := storetest.Ask[uuid.UUID](t, d, `SELECT claim_token FROM email_outbox WHERE id = $1`, old)
 	if moved, err := d.Store.Advance(t.Context(), storetest.SentOf(old, token)); err != nil || !moved.Applied {
 		t.Errorf("a late success: %+v, %v", moved, err)
@@ -229,7 +227,7 @@ func TestEraseBodies(t *testing.T) {
 	}
 }
 
-// Of a mailing's email, the entry's values are the body.
+// The body of a mailing's email consists of the entry's values.
 func TestEraseBodies_OfAMailing(t *testing.T) {
 	t.Parallel()
 	for name, clean := range map[string]func(*retention.Store, context.Context, time.Duration, int) (retention.Cleaned, error){

@@ -20,7 +20,7 @@ func partitions(t *testing.T, d storetest.Database, log retention.Log) int {
 	return storetest.Ask[int](t, d, `SELECT count(*) FROM log_partitions WHERE log = $1`, string(log))
 }
 
-// made makes what is missing, by several at once, as dispatchers do.
+// made creates the missing partitions from several goroutines, like concurrent dispatchers.
 func made(t *testing.T, d storetest.Database, log retention.Log, ahead int) (names map[string]bool) {
 	t.Helper()
 	names = map[string]bool{}
@@ -41,7 +41,7 @@ func made(t *testing.T, d storetest.Database, log retention.Log, ahead int) (nam
 				}
 				mu.Lock()
 				if names[name] {
-					t.Errorf("%s was made twice", name)
+					t.Errorf("%s was created twice", name)
 				}
 				names[name] = true
 				mu.Unlock()
@@ -72,14 +72,14 @@ func TestMakeLogPartition(t *testing.T) {
 		return storetest.Ask[string](t, d, `SELECT tableoid::regclass FROM email_logs WHERE outbox_id = $1`, early)
 	}
 	if got := in(); got != "email_logs_default" {
-		t.Fatalf("it stands in %s", got)
+		t.Fatalf("the row is in the partition %s", got)
 	}
 	want := "email_logs_" + storetest.MonthsFromNow(3).Format("2006_01")
 	if names := made(t, d, retention.EmailLogs, 5); len(names) != 4 || !names[want] {
 		t.Errorf("made %v", names)
 	}
 	if got := in(); got != want {
-		t.Errorf("it stands in %s", got)
+		t.Errorf("the row is in the partition %s", got)
 	}
 	if names := made(t, d, retention.EmailLogs, 5); len(names) != 0 {
 		t.Errorf("made once more: %v", names)
@@ -97,8 +97,7 @@ func TestMakeLogPartition(t *testing.T) {
 	}
 }
 
-// A partition goes when its last email is old enough, and takes nothing with it of emails
-// that are not purged yet.
+// A partition is dropped when its last email is old enough, unless it has rows of emails that are not purged yet.
 func TestDropLogPartition(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -129,14 +128,14 @@ func TestDropLogPartition(t *testing.T) {
 	}
 	expectKept(t, d, "email_logs", "outbox_id", purgedLater, young)
 	expectKept(t, d, "email_events", "email_log_id", purgedLater, young)
-	// Its life goes on: the next step stands on the last one.
+	// The next event of the email follows the last one of its timeline.
 	storetest.Apply(t, d, storetest.ReplayOf(purgedLater))
 	if got := storetest.Timeline(t, d, purgedLater); got != "RECEIVED VALIDATED SENT_ATTEMPT FAILED REPLAYED" {
 		t.Errorf("timeline: %s", got)
 	}
 }
 
-// An operation that would have to wait gives up at once, and what waits behind it goes on.
+// An operation that would have to wait for a lock gives up at once, and sessions that wait behind it proceed.
 func TestLogPartitions_DoNotWait(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -157,7 +156,7 @@ func TestLogPartitions_DoNotWait(t *testing.T) {
 		t.Errorf("make: %v", err)
 	}
 	if took := time.Since(begun); took > time.Minute {
-		t.Errorf("it waited %s", took)
+		t.Errorf("the operation waited %s", took)
 	}
 	if n := partitions(t, d, retention.EmailLogs); n != 3 {
 		t.Errorf("%d partitions", n)
@@ -168,18 +167,17 @@ func TestLogPartitions_Refuse(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	if _, err := retention.New(d.Store.DB()).DropLogPartition(t.Context(), retention.EmailLogs, time.Hour); err == nil {
-		t.Error("dropped what is an hour old")
+		t.Error("a partition that is an hour old was dropped")
 	}
 	if _, err := retention.New(d.Store.DB()).DropLogPartition(t.Context(), "companies", 30*day); err == nil {
-		t.Error("dropped something else")
+		t.Error("another table was dropped")
 	}
 	if _, err := retention.New(d.Store.DB()).MakeLogPartition(t.Context(), "companies", 3); err == nil {
-		t.Error("made a partition of something else")
+		t.Error("a partition of another table was created")
 	}
 }
 
-// What a month's partition does not hold is deleted row by row: of the default partition,
-// and of one company.
+// Rows that are not dropped with a month's partition are deleted one by one: those of the default partition, and of one company.
 func TestPurgeLogs(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -204,7 +202,7 @@ func TestPurgeLogs(t *testing.T) {
 	storetest.Drain(t, retention.New(d.Store.DB()).PurgeLogs, 365*day, 10)
 	expectKept(t, d, "email_logs", "outbox_id", young, theirs, theirsYoung)
 
-	// A month that has a partition is not gone through: it will be dropped.
+	// A month with a partition is not scanned: the partition will be dropped.
 	storetest.PastPartition(t, d, retention.EmailLogs, 14)
 	inMonth := storetest.EndedEmail(t, d, company, time.Since(storetest.MonthsFromNow(-14).Add(day)), email.Cancelled)
 	d.Run(t, `DELETE FROM email_outbox`)
@@ -225,8 +223,7 @@ func TestPurgeLogs(t *testing.T) {
 	expectKept(t, d, "email_events", "email_log_id", inMonth, young, theirsYoung)
 }
 
-// A partition stays as long as one company wants its logs kept, and what others have in it
-// goes row by row.
+// A partition is kept as long as the retention of one company requires, and the rows of others are deleted one by one.
 func TestLogPartitions_ACompanyKeepsThemLonger(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -284,7 +281,7 @@ func TestPurgeEvents(t *testing.T) {
 	expectKept(t, d, "email_logs", "outbox_id", ids...)
 }
 
-// Partitions come and go while emails are sent: no write fails because of it.
+// Partitions are created and dropped while emails are sent: no write fails because of it.
 func TestLogPartitions_WhileEmailsAreSent(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

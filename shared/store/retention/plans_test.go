@@ -13,9 +13,8 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// A step of a walk looks at the next rows along the index that its comment names, and
-// finds what it picked of them by key, however large the tables are, and also when the
-// planner has not heard of their size. So a walk costs as much as there are rows.
+// A step of a scan reads the next rows by the index that its comment names, and finds the selected rows by key, however large the
+// tables are, and also without statistics. So the cost of a scan is linear in the number of rows.
 func TestRetentionPlans(t *testing.T) {
 	t.Parallel()
 	for _, analyzed := range []bool{false, true} {
@@ -83,8 +82,7 @@ func TestRetentionPlans(t *testing.T) {
 	}
 }
 
-// Mailings stay for good, with their numbers: the next one whose entries are past their
-// time is found without reading those that have none left.
+// Mailings are never deleted: the next one whose entries have expired is found without reading those that have none left.
 func TestRetentionPlans_KeptEntries(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
