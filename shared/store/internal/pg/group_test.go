@@ -18,22 +18,21 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// writer is a database that holds its answers back until it is told to go on, and
-// remembers what it was given.
+// writer is a database that records its items and delays each response until proceed is signalled or closed.
 type writer struct {
-	mu     sync.Mutex
-	groups [][]string
-	gate   chan struct{} // nil = open
-	refuse func([]string) error
+	mu      sync.Mutex
+	groups  [][]string
+	proceed chan struct{} // nil = no delay
+	refuse  func([]string) error
 }
 
 func (w *writer) write(ctx context.Context, items []string) ([]string, error) {
 	w.mu.Lock()
 	w.groups = append(w.groups, slices.Clone(items))
 	w.mu.Unlock()
-	if w.gate != nil {
+	if w.proceed != nil {
 		select {
-		case <-w.gate:
+		case <-w.proceed:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -61,7 +60,7 @@ func (w *writer) sizes() []int {
 	return sizes
 }
 
-// newGroup groups texts: what stands before a slash is the key, the length the size.
+// newGroup groups texts: the part before a slash is the key, the length is the size.
 func newGroup(w *writer) *pg.Group[string, string] {
 	return pg.NewGroup(
 		func(s string) string { key, _, _ := strings.Cut(s, "/"); return key },
@@ -71,7 +70,7 @@ func newGroup(w *writer) *pg.Group[string, string] {
 }
 
 // all gives items to the group, each from a goroutine of its own and in this order,
-// and returns what each was told.
+// and returns a function that waits for their outcomes.
 func all(ctx context.Context, g *pg.Group[string, string], items ...string) func() []outcome {
 	outcomes := make([]outcome, len(items))
 	var wg sync.WaitGroup
@@ -110,17 +109,17 @@ func TestGroup_WritesALoneItemAtOnce(t *testing.T) {
 func TestGroup_JoinsWhatWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &writer{gate: make(chan struct{})}
+		w := &writer{proceed: make(chan struct{})}
 		g := newGroup(w)
 		wait := all(t.Context(), g, "x", "y", "c", "a", "b")
-		close(w.gate)
+		close(w.proceed)
 		got := wait()
 		if diff := cmp.Diff([][]string{{"x"}, {"a", "b", "c", "y"}}, w.groups); diff != "" {
 			t.Error(diff)
 		}
 		for i, item := range []string{"x", "y", "c", "a", "b"} {
 			if got[i] != (outcome{"wrote " + item, nil}) {
-				t.Errorf("%s was told %v", item, got[i])
+				t.Errorf("item %s got %v", item, got[i])
 			}
 		}
 	})
@@ -153,9 +152,9 @@ func TestGroup_FlushDelay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := &writer{gate: make(chan struct{})}
+				w := &writer{proceed: make(chan struct{})}
 				g := newGroup(w).For(workers)
-				time.AfterFunc(tt.lasts, func() { close(w.gate) })
+				time.AfterFunc(tt.lasts, func() { close(w.proceed) })
 				wait := all(t.Context(), g, "x")
 				synctest.Wait()
 				<-time.After(tt.come) // of the bubble's own clock
@@ -177,8 +176,8 @@ func TestGroup_LongestFlushDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const longest = 8 * time.Millisecond
-		w := &writer{gate: make(chan struct{})}
-		close(w.gate)
+		w := &writer{proceed: make(chan struct{})}
+		close(w.proceed)
 		g := newGroup(w).For(1000)
 		first := all(t.Context(), g, "x")
 		synctest.Wait()
@@ -198,16 +197,15 @@ func TestGroup_LongestFlushDelay(t *testing.T) {
 	})
 }
 
-// Who comes after others have flown waits as long as they did: the time that they had left is
-// not for him.
-func TestGroup_PatienceBeginsAnew(t *testing.T) {
+// The flush delay begins again after each flush: a later item does not get only the rest of an earlier delay.
+func TestGroup_FlushDelayBeginsAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &writer{gate: make(chan struct{})}
+		w := &writer{proceed: make(chan struct{})}
 		g := newGroup(w)
 		wait := all(t.Context(), g, "x", "a")
 		<-time.After(9 * time.Millisecond) // of the bubble's own clock
-		w.gate <- struct{}{}               // x lands, a flies
+		w.proceed <- struct{}{}            // x is written, a is in flight
 		synctest.Wait()
 		rest := all(t.Context(), g, "b")
 		for _, tt := range []struct {
@@ -220,15 +218,15 @@ func TestGroup_PatienceBeginsAnew(t *testing.T) {
 				t.Error(diff)
 			}
 		}
-		close(w.gate)
+		close(w.proceed)
 		wait()
 		rest()
 	})
 }
 
-// A second group begins beside the first when enough have come, or when the first takes
+// A second flush begins beside the first when enough items wait, or when the first takes
 // long: it may wait for a lock that the other items do not need.
-func TestGroup_SecondFlight(t *testing.T) {
+func TestGroup_SecondFlush(t *testing.T) {
 	t.Parallel()
 	many := make([]string, 32)
 	for i := range many {
@@ -250,7 +248,7 @@ func TestGroup_SecondFlight(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := &writer{gate: make(chan struct{})}
+				w := &writer{proceed: make(chan struct{})}
 				g := newGroup(w)
 				wait := all(t.Context(), g, append([]string{"x"}, tt.items...)...)
 				<-time.After(tt.wait) // of the bubble's own clock
@@ -258,7 +256,7 @@ func TestGroup_SecondFlight(t *testing.T) {
 				if diff := cmp.Diff(tt.want, w.sizes()); diff != "" {
 					t.Error(diff)
 				}
-				close(w.gate)
+				close(w.proceed)
 				wait()
 			})
 		})
@@ -268,10 +266,10 @@ func TestGroup_SecondFlight(t *testing.T) {
 func TestGroup_NeverHoldsAKeyTwice(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &writer{gate: make(chan struct{})}
+		w := &writer{proceed: make(chan struct{})}
 		g := newGroup(w)
 		wait := all(t.Context(), g, "x", "y", "a/1", "b/1", "a/2", "c/1", "a/3")
-		close(w.gate)
+		close(w.proceed)
 		wait()
 		for _, group := range w.groups {
 			keys := map[string]bool{}
@@ -309,10 +307,10 @@ func TestGroup_Bounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := &writer{gate: make(chan struct{})}
+				w := &writer{proceed: make(chan struct{})}
 				g := newGroup(w)
 				wait := all(t.Context(), g, append([]string{"x", "y"}, tt.items...)...)
-				close(w.gate)
+				close(w.proceed)
 				wait()
 				got := w.sizes()[2:]
 				// Two flushes take turns: the order in which they report is not given.
@@ -325,12 +323,12 @@ func TestGroup_Bounds(t *testing.T) {
 	}
 }
 
-// Postgres refuses a statement as a whole. Only the item at fault may be told so.
+// Postgres rejects a statement as a whole. Only the invalid item may get its error.
 func TestGroup_ABadItemFailsAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		refused := &pq.Error{Code: pqerror.CheckViolation}
-		w := &writer{gate: make(chan struct{}), refuse: func(items []string) error {
+		w := &writer{proceed: make(chan struct{}), refuse: func(items []string) error {
 			if slices.Contains(items, "050") || slices.Contains(items, "051") {
 				return refused
 			}
@@ -342,11 +340,11 @@ func TestGroup_ABadItemFailsAlone(t *testing.T) {
 			items = append(items, fmt.Sprintf("%03d", i))
 		}
 		wait := all(t.Context(), g, items...)
-		close(w.gate)
+		close(w.proceed)
 		for i, got := range wait() {
 			bad := items[i] == "050" || items[i] == "051"
 			if bad != errors.Is(got.err, refused) || !bad && got.result != "wrote "+items[i] {
-				t.Errorf("%s was told %v", items[i], got)
+				t.Errorf("item %s got %v", items[i], got)
 			}
 		}
 		if n := len(w.groups); n > 30 {
@@ -355,7 +353,7 @@ func TestGroup_ABadItemFailsAlone(t *testing.T) {
 	})
 }
 
-// A database that is away is no item's fault: nothing is tried in halves.
+// If the database is unavailable, no item is at fault: the group is not split.
 func TestGroup_FailsAsAWholeWhenNoItemIsAtFault(t *testing.T) {
 	t.Parallel()
 	for _, cause := range []error{
@@ -363,13 +361,13 @@ func TestGroup_FailsAsAWholeWhenNoItemIsAtFault(t *testing.T) {
 		&pq.Error{Code: pqerror.InternalError}, &pq.Error{Code: pqerror.ReadOnlySQLTransaction},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := &writer{gate: make(chan struct{}), refuse: func([]string) error { return cause }}
+			w := &writer{proceed: make(chan struct{}), refuse: func([]string) error { return cause }}
 			g := newGroup(w)
 			wait := all(t.Context(), g, "x", "y", "a", "b", "c")
-			close(w.gate)
+			close(w.proceed)
 			for _, got := range wait() {
 				if !errors.Is(got.err, cause) {
-					t.Errorf("told %v, want %v", got.err, cause)
+					t.Errorf("error %v, want %v", got.err, cause)
 				}
 			}
 			if diff := cmp.Diff([]int{1, 4}, w.sizes()); diff != "" {
@@ -379,7 +377,7 @@ func TestGroup_FailsAsAWholeWhenNoItemIsAtFault(t *testing.T) {
 	}
 }
 
-func TestGroup_RepeatsWhatLostARace(t *testing.T) {
+func TestGroup_RepeatsAfterAConflict(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		cause  *pq.Error
@@ -407,11 +405,11 @@ func TestGroup_RepeatsWhatLostARace(t *testing.T) {
 	}
 }
 
-// Who goes before the turn of his item came has not written it, and is told so.
+// If a caller's context ends before its item is written, the item is not written, and the caller gets an error that says so.
 func TestGroup_ContextEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &writer{gate: make(chan struct{})}
+		w := &writer{proceed: make(chan struct{})}
 		g := newGroup(w)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("gone")
@@ -421,7 +419,7 @@ func TestGroup_ContextEnds(t *testing.T) {
 		cancel(gone)
 		for _, got := range waitWritten() {
 			if !errors.Is(got.err, gone) || !errors.Is(got.err, pg.ErrUnknownOutcome) {
-				t.Errorf("under way: %v", got.err)
+				t.Errorf("in flight: %v", got.err)
 			}
 		}
 		for _, got := range waitQueued() {
@@ -429,9 +427,9 @@ func TestGroup_ContextEnds(t *testing.T) {
 				t.Errorf("in the queue: %v", got.err)
 			}
 		}
-		close(w.gate)
+		close(w.proceed)
 		if got := waitPatient()[0]; got.err != nil {
-			t.Errorf("patient: %v", got.err)
+			t.Errorf("caller whose context has not ended: %v", got.err)
 		}
 		g.Wait()
 		if diff := cmp.Diff([][]string{{"x"}, {"c"}}, w.groups); diff != "" {
@@ -440,12 +438,12 @@ func TestGroup_ContextEnds(t *testing.T) {
 	})
 }
 
-// A write that Postgres never answers ends after the group's own time, whatever its
-// callers' contexts say.
+// A write that Postgres never answers ends after the group's own timeout, independent of its
+// callers' contexts.
 func TestGroup_GivesUpOnAStatement(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &writer{gate: make(chan struct{})}
+		w := &writer{proceed: make(chan struct{})}
 		if _, err := newGroup(w).Do(context.WithoutCancel(t.Context()), "a"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}

@@ -42,15 +42,15 @@ func TestGroup_CompaniesTakeTurns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := &writer{gate: make(chan struct{})}
+				w := &writer{proceed: make(chan struct{})}
 				g := newGroup(w).Fair(func(item string) uuid.UUID { return uuid.UUID{item[0]} })
 				first := all(t.Context(), g, "x")
 				rest := all(t.Context(), g, tt.items...)
-				close(w.gate)
+				close(w.proceed)
 				first()
 				for i, got := range rest() {
 					if got.result != "wrote "+tt.items[i] || got.err != nil {
-						t.Errorf("%.10s was told %.20s, %v", tt.items[i], got.result, got.err)
+						t.Errorf("item %.10s got %.20s, %v", tt.items[i], got.result, got.err)
 					}
 				}
 				if diff := cmp.Diff(tt.want, keysOf(w.groups)); diff != "" {

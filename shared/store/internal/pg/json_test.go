@@ -31,7 +31,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// hardJSON is what makes trouble between JSON, Go's reading of it and jsonb.
+// hardJSON are texts that JSON, encoding/json and jsonb treat differently.
 func hardJSON() []string {
 	return []string{
 		`{}`, `{"a":{"b":[1,"x"]}}`, `"\u0000"`, `"\\u0000"`, `"\\\u0000"`, `{"\u0000":1}`, `"\ud800"`, `"\udc00\ud800"`, `"\ud834\udd1e"`, "\"\x00\"", "\xff\xfe",
@@ -40,7 +40,7 @@ func hardJSON() []string {
 	}
 }
 
-// jsonb takes whatever JSON makes.
+// Postgres accepts every result of JSON as jsonb.
 func TestJSON_AsPostgresSeesIt(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -83,7 +83,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// Only real escapes of U+0000 go; everything else stays as it was.
+// Only real escapes of U+0000 are removed; everything else is unchanged.
 func FuzzWithoutEscapedNUL(f *testing.F) {
 	for _, text := range []string{"", "a\x00b", `\u0000`, `\\u0000`, "\\\x00", "\x00\x00", `"`, "é\u2028"} {
 		f.Add(text)

@@ -47,7 +47,7 @@ func TestWaits_CompaniesTakeTurns(t *testing.T) {
 	})
 }
 
-// A request that gets no try is told whose requests have them, and nothing of other
+// The error of a request that gets no try names the companies whose requests have the tries, and no other
 // transactions: there may be none.
 func TestWaits_NoTry(t *testing.T) {
 	t.Parallel()
@@ -83,8 +83,8 @@ func TestWaits_NoTry(t *testing.T) {
 	}
 }
 
-// A request that gets no try because those of its company meet locks is answered as those that
-// are refused beside the ones that wait, whichever of them are waiting at that moment.
+// A request that gets no try because its company's requests wait for locks gets the same error as those that are rejected beside
+// the waiting ones, whichever are waiting at that moment.
 func TestWaits_NoTryBesideLocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestWaits_NoTryBesideLocks(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(w.met) > 0 {
-			t.Error("the company is not forgotten")
+			t.Error("the company's entry was not removed")
 		}
 	})
 }
