@@ -22,7 +22,7 @@ func statementFiles() statementtest.Package {
 	}
 }
 
-// The files of sql are what their templates and the descriptions of the parameters say. With -update they are
+// The files of sql are generated from their templates and the descriptions of the parameters. With -update they are
 // written (go generate).
 func TestStatementFiles_AreGenerated(t *testing.T) {
 	t.Parallel()

@@ -177,10 +177,10 @@ func TestRead_TypesAndLimits(t *testing.T) {
 		t.Errorf("another company finds %v, %v", ids(found), err)
 	}
 	if _, err := s.Find(t.Context(), company, []string{"7"}); err == nil {
-		t.Error("7 is taken for the id of an event")
+		t.Error("the text 7 is accepted as the id of an event")
 	}
 	if others, _ := readAll(t, s, d.Company(t), event.Cursor{}, 100); len(others) != 0 {
-		t.Errorf("another company sees %v", ids(others))
+		t.Errorf("another company reads %v", ids(others))
 	}
 }
 

@@ -43,10 +43,10 @@ func TestFiles(t *testing.T) {
 	files := file.New(d.Store.DB())
 	a, b := add(t, d, company, 1), add(t, d, company, 2)
 	if again := add(t, d, company, 1); again.ID != a.ID {
-		t.Error("the same content is another file")
+		t.Error("the same content was stored as another file")
 	}
 	if foreign := add(t, d, other, 1); foreign.ID == a.ID {
-		t.Error("two companies share a file")
+		t.Error("two companies have the same file id")
 	}
 	id := d.Accept(t, company, attaching(b, a))
 	got, err := files.Attachments(t.Context(), company, id)
@@ -54,7 +54,7 @@ func TestFiles(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	if got, err := files.Attachments(t.Context(), other, id); err != nil || len(got) != 0 {
-		t.Errorf("another company sees %v, %v", got, err)
+		t.Errorf("another company gets %v, %v", got, err)
 	}
 	one := d.Accept(t, company, attaching(a))
 	of, err := files.AttachmentsOf(t.Context(), company, []uuid.UUID{id, one, uuid.New()})
@@ -62,7 +62,7 @@ func TestFiles(t *testing.T) {
 		t.Errorf("of many: %v, %v", of, err)
 	}
 	if of, err := files.AttachmentsOf(t.Context(), other, []uuid.UUID{id}); err != nil || len(of) != 0 {
-		t.Errorf("another company sees %v, %v", of, err)
+		t.Errorf("another company gets %v, %v", of, err)
 	}
 	d.Run(t, `DELETE FROM email_outbox WHERE id = $1`, one)
 	err = d.Store.NewAccepter().Accept(t.Context(), storetest.NewEmail(other, attaching(a)))
@@ -128,8 +128,8 @@ func TestFiles_Accept(t *testing.T) {
 	}
 }
 
-// A cleaner and a transaction that attaches the file run at the same time: the first lock wins, and the other one sees that.
-func TestFiles_CleanerMeetsAttachment(t *testing.T) {
+// A cleaner and a transaction that attaches the file run at the same time: the first lock wins, and the other transaction finds the file deleted or attached.
+func TestFiles_CleanerAndAttachment(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
@@ -159,7 +159,7 @@ func TestFiles_CleanerMeetsAttachment(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := clean(); n != 0 {
-			t.Errorf("%d files deleted that a transaction holds", n)
+			t.Errorf("the cleaner deleted %d files that a transaction has locked", n)
 		}
 		if err := file.Link(ctx, tx, company, own...); err != nil {
 			t.Fatal(err)

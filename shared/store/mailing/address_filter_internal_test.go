@@ -20,7 +20,7 @@ func TestAddressFilter(t *testing.T) {
 	}
 	for i := range 200000 {
 		if !f.add(fmt.Sprintf("uSER%d@example.COM", i)) {
-			t.Fatalf("address %d forgotten", i)
+			t.Fatalf("the filter does not contain the added address %d", i)
 		}
 	}
 	for _, pair := range [][2]string{{"\u212Aevin@x", "kevin@x"}, {"\u0130zmir@x", "izmir@x"}} {

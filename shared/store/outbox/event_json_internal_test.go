@@ -39,7 +39,7 @@ func TestAppendEvents(t *testing.T) {
 	})
 	events := rapid.SliceOf(rapid.Custom(func(t *rapid.T) email.Event {
 		e := email.Event{Type: email.EventType(text.Draw(t, "type")), At: time.UnixMicro(rapid.Int64Range(0, 4e15).Draw(t, "at")).UTC()}
-		if rapid.Bool().Draw(t, "said") {
+		if rapid.Bool().Draw(t, "withDetail") {
 			e.Metadata = rapid.MapOf(text, value).Draw(t, "metadata")
 		}
 		return e

@@ -65,7 +65,7 @@ func TestPlans_MadeOnSmallTables(t *testing.T) {
 						d.Run(t, `VACUUM ANALYZE`)
 					}
 					var before, after tableWork
-					for range 10 { // with auto, Postgres settles for one plan after five
+					for range 10 { // with auto, Postgres keeps one plan after five executions
 						before = work(company, d.Accept(t, company, nil))
 					}
 					storetest.Grow(t, d, 20000)
@@ -192,7 +192,7 @@ func TestPlans_OpenThePartitionsOfTheGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer advance.Close()
-	for range 10 { // Postgres settles for one plan after five
+	for range 10 { // Postgres keeps one plan after five executions
 		claim, err := outbox.AdvanceParameters([]outbox.Transition{storetest.ClaimOf(company, d.Accept(t, company, nil), uuid.New(), "C")})
 		if err != nil {
 			t.Fatal(err)

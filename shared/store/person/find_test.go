@@ -31,7 +31,7 @@ func TestFind_LongChain(t *testing.T) {
 }
 
 // A recipient who was known by the number alone is found by it when it is erased, with the address. A recipient of that id who
-// has another number by now is somebody else.
+// has another number by now is another person.
 func TestFind_WithoutTheNumber(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

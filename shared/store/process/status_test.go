@@ -22,7 +22,7 @@ func TestProcessStatus(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	told := func() string {
+	statuses := func() string {
 		t.Helper()
 		all, err := s.ProcessStatuses(t.Context())
 		if err != nil {
@@ -40,31 +40,31 @@ func TestProcessStatus(t *testing.T) {
 	report("worker", "w1", map[string]any{"redis": "ok"})
 	report("dispatcher", "d1", nil)
 	d.Run(t, `UPDATE process_status SET updated_at = now() - interval '10 min' WHERE instance = 'w1'`)
-	if got, want := told(), "dispatcher d1 0s null\nworker w1 10m0s {\"redis\": \"ok\"}"; got != want {
+	if got, want := statuses(), "dispatcher d1 0s null\nworker w1 10m0s {\"redis\": \"ok\"}"; got != want {
 		t.Error(got)
 	}
 	report("worker", "w1", map[string]any{"redis": "down"})
-	if got, want := told(), "dispatcher d1 0s null\nworker w1 0s {\"redis\": \"down\"}"; got != want {
+	if got, want := statuses(), "dispatcher d1 0s null\nworker w1 0s {\"redis\": \"down\"}"; got != want {
 		t.Error(got)
 	}
-	// Who is silent for an hour is forgotten by the next report, but not who reports himself.
+	// The next report deletes processes without a report for an hour, except for the reporting one.
 	d.Run(t, `UPDATE process_status SET updated_at = now() - interval '2 h'`)
 	report("worker", "w1", "back")
-	if got, want := told(), "worker w1 0s \"back\""; got != want {
+	if got, want := statuses(), "worker w1 0s \"back\""; got != want {
 		t.Error(got)
 	}
-	if err := s.WithdrawStatus(t.Context(), "worker", "w1"); err != nil || told() != "" {
-		t.Errorf("withdrawn: %v, %s", err, told())
+	if err := s.WithdrawStatus(t.Context(), "worker", "w1"); err != nil || statuses() != "" {
+		t.Errorf("withdrawn: %v, %s", err, statuses())
 	}
 	if err := s.ReportStatus(t.Context(), "api", "a1", begun, nil); err == nil {
-		t.Error("the api reported")
+		t.Error("a report of the api was accepted")
 	}
 	if err := s.ReportStatus(t.Context(), "worker", "w1", begun, make(chan int)); err == nil {
-		t.Error("a channel was reported")
+		t.Error("details that cannot be encoded were accepted")
 	}
 }
 
-// Many processes report at once, each of them clearing away the dead.
+// Many processes report at once, and each deletes stale ones.
 func TestReportStatus_ManyAtOnce(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -129,7 +129,7 @@ func TestCheck_DelayedFeedback(t *testing.T) {
 	}
 }
 
-// TestCheck_MoreSends: too few emails to judge by. When more are sent the company is checked again, without
+// TestCheck_MoreSends: too few emails for a rate. When more are sent the company is checked again, without
 // new feedback.
 func TestCheck_MoreSends(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ func TestCreate_Limits(t *testing.T) {
 		t.Errorf("beyond the versions: %v", err)
 	}
 	if err := create("a"); err != nil {
-		t.Errorf("what is there already: %v", err)
+		t.Errorf("a version that exists already: %v", err)
 	}
 	if _, err := d.SQL.ExecContext(t.Context(), `UPDATE template_totals SET versions = 1, bytes = $1`, template.MaxBytes-3); err != nil {
 		t.Fatal(err)

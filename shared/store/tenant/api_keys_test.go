@@ -75,7 +75,7 @@ func TestFindCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !find().Suspended {
-		t.Error("suspended, and nothing to see")
+		t.Error("the caller does not show that its company is suspended")
 	}
 	if err := s.ResumeCompany(t.Context(), storetest.Operator(), company.ID); err != nil {
 		t.Fatal(err)

@@ -40,14 +40,14 @@ func TestCreateCompany_WithLanesAndDomains(t *testing.T) {
 	d.Accept(t, company.ID, nil) // which needs a lane
 }
 
-// A company is there whole or not at all.
+// A company is created completely or not at all.
 func TestCreateCompany_RefusedAsAWhole(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	s := open(d)
 	company := newCompany("Acme", "acme.example", "Not.Lower.Case")
 	if err := s.CreateCompany(t.Context(), storetest.Operator(), company); err == nil {
-		t.Fatal("a domain in upper case was taken")
+		t.Fatal("a domain in upper case was accepted")
 	}
 	if _, err := s.FindCompany(t.Context(), "Acme"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("after the refusal: %v, want ErrNotFound", err)
@@ -81,7 +81,7 @@ func TestFindCompany_ByIDOrExactName(t *testing.T) {
 	}
 }
 
-// Who resumes a company wakes the dispatchers for it, after the commit; a failure of that is no failure of the change.
+// Resuming a company wakes the dispatchers for it after the commit; if that fails, the change succeeds nevertheless.
 func TestResumeCompany_Wakes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
@@ -92,7 +92,7 @@ func TestResumeCompany_Wakes(t *testing.T) {
 			t.Errorf("woken before the commit: %+v, %v", found, err)
 		}
 		woken = append(woken, of)
-		return errors.New("nobody listens")
+		return errors.New("no listener")
 	})
 	if err := s.SuspendCompany(t.Context(), storetest.Operator(), company); err != nil {
 		t.Fatal(err)

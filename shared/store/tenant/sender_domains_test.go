@@ -21,7 +21,7 @@ func TestSenderDomains(t *testing.T) {
 		}
 	}
 	if err := s.AddSenderDomain(t.Context(), storetest.Operator(), company, "Upper.example"); err == nil {
-		t.Error("upper case was taken")
+		t.Error("a domain in upper case was accepted")
 	}
 	if err := s.RemoveSenderDomain(t.Context(), storetest.Operator(), other, "a.example"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("remove what another company has: %v", err)

@@ -148,7 +148,7 @@ func TestMonth_Over(t *testing.T) {
 	}
 }
 
-// Any number of folders may run while emails are sent: each event is counted once. A company that a transaction has
+// Any number of processes may fold while emails are sent: each event is counted once. A company that a transaction has
 // locked is counted later, and delays no other.
 func TestFold_Concurrent(t *testing.T) {
 	t.Parallel()

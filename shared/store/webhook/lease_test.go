@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/store/webhook"
 )
 
-// Of many processes that want an endpoint at once one gets it, and the others do not wait.
+// Of concurrent Take calls for one endpoint exactly one succeeds, and the others do not wait.
 func TestTake_OneOfMany(t *testing.T) {
 	t.Parallel()
 	d, s := newStore(t)
@@ -37,7 +37,7 @@ func TestTake_OneOfMany(t *testing.T) {
 	}
 }
 
-// An endpoint that another transaction has locked is left to it at once.
+// An endpoint that another transaction has locked is skipped without waiting.
 func TestTake_LockedRow(t *testing.T) {
 	t.Parallel()
 	d, s := newStore(t)
@@ -115,7 +115,7 @@ func TestRecord_LeaseLost(t *testing.T) {
 }
 
 // While a company is suspended, its endpoints are neither listed nor served, also by a process that has the lease. Afterwards
-// they go on where they were.
+// they continue at their cursors.
 func TestDue_SuspendedCompany(t *testing.T) {
 	t.Parallel()
 	d, s := newStore(t)
