@@ -89,14 +89,14 @@ func TestAccess(t *testing.T) {
 		return tx.Commit()
 	}
 	if err := try(a.reminders, db); !forbidden(err) || !strings.Contains(err.Error(), role) {
-		t.Errorf("before anybody allowed it: %v", err)
+		t.Errorf("before the owner has granted it: %v", err)
 	}
 	a.exec(t, `INSERT INTO outbox_programs (role_name, company_id) VALUES ($1, $2)`, group, a.company)
 	if err := try(a.reminders, db); err != nil {
-		t.Errorf("a role that may: %v", err)
+		t.Errorf("a granted role: %v", err)
 	}
 	for what, err := range map[string]error{
-		"another company": try(other, db), "a role of nobody's": try(a.reminders, stranger),
+		"another company": try(other, db), "a role without a grant": try(a.reminders, stranger),
 	} {
 		if !forbidden(err) {
 			t.Errorf("%s: %v", what, err)

@@ -47,7 +47,7 @@ func ExampleOutbox_Enqueue() {
 	_ = book
 }
 
-// If it is too late, the result says so, and the program decides.
+// If the email was already taken, the result has its status, and the program decides.
 func ExampleOutbox_Reschedule() {
 	move := func(ctx context.Context, tx *sql.Tx, i Interview) error {
 		if _, err := tx.ExecContext(ctx, `UPDATE interviews SET at = $2 WHERE id = $1`, i.ID, i.At); err != nil {

@@ -69,7 +69,7 @@ func TestEnqueue_CommittedWithItsTransaction(t *testing.T) {
 	book("41", nil, func([]uuid.UUID) {}) // a rollback has taken no key
 }
 
-// A program that dies before its commit has written nothing and blocks nothing.
+// A program that crashes before its commit has written nothing and blocks nothing.
 func TestEnqueue_ProgramCrash(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)
@@ -84,7 +84,7 @@ func TestEnqueue_ProgramCrash(t *testing.T) {
 	}
 	a.exec(t, `SELECT pg_terminate_backend($1)`, pid)
 	if err := tx.Commit(); err == nil {
-		t.Error("committed over a connection that is gone")
+		t.Error("the commit succeeded over a closed connection")
 	}
 	if done := a.enqueue(t, about, reminder()); !done.Created || a.count(t, `SELECT count(*) FROM email_outbox`) != 1 {
 		t.Errorf("%+v", done)
@@ -174,12 +174,12 @@ func TestReschedule(t *testing.T) {
 	}
 	about := interview("PENDING", "REMINDER")
 	if got := a.reschedule(t, about, time.Time{}); !got.Moved || time.Until(a.row(t, got.ID).Next) > 0 {
-		t.Errorf("not moved to now: %+v", got)
+		t.Errorf("the email was not moved to now: %+v", got)
 	}
 	tx := a.begin(t)
 	got, err := a.reminders.Reschedule(t.Context(), tx, about, at)
 	if err = errors.Join(err, tx.Rollback()); err != nil || !got.Moved || a.row(t, got.ID).Next.Equal(at) {
-		t.Errorf("a rolled back move stands: %+v, %v", got, err)
+		t.Errorf("a move that was rolled back has an effect: %+v, %v", got, err)
 	}
 	for _, unknown := range []outbox.Aggregate{interview("PENDING", "OTHER"), interview("0", "REMINDER"), {Type: "task", ID: "PENDING", EventType: "REMINDER"}} {
 		if _, err := a.reminders.Reschedule(t.Context(), a.begin(t), unknown, at); !errors.Is(err, outbox.ErrNotFound) {
@@ -206,7 +206,7 @@ func TestCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := a.row(t, day); r.Status != "PENDING" {
-		t.Errorf("a rolled back cancel stands: %+v", r)
+		t.Errorf("a cancel that was rolled back has an effect: %+v", r)
 	}
 	one := []outbox.Cancelled{{ID: day, EventType: "REMINDER_24H", Cancelled: true, Status: email.Cancelled}}
 	all := []outbox.Cancelled{
@@ -235,10 +235,10 @@ func TestCancel(t *testing.T) {
 		t.Errorf("timeline %+v, %v", timeline, err)
 	}
 	if none := a.cancel(t, outbox.Aggregate{Type: "interview", ID: "44"}); len(none) != 0 {
-		t.Errorf("about nothing: %+v", none)
+		t.Errorf("cancelling an aggregate without emails: %+v", none)
 	}
 	if _, err := a.reminders.Cancel(t.Context(), a.begin(t), outbox.Aggregate{Type: "a/b"}); !faulty(err, "aggregate.type", "aggregate.id") {
-		t.Errorf("no names: %v", err)
+		t.Errorf("cancelling an aggregate with invalid names: %v", err)
 	}
 }
 
@@ -272,7 +272,7 @@ func TestEnqueue_AfterTheEnd(t *testing.T) {
 	a.exec(t, `DELETE FROM email_events WHERE email_log_id = $1`, first.ID)
 	a.exec(t, `DELETE FROM email_logs WHERE outbox_id = $1`, first.ID)
 	if got := a.enqueue(t, about, reminder()); !got.Created || got.ID == first.ID {
-		t.Errorf("nothing is left of the first: %+v", got)
+		t.Errorf("after the first email was purged: %+v", got)
 	}
 }
 
@@ -290,7 +290,7 @@ func TestNew(t *testing.T) {
 		{}, {CompanyID: uuid.New(), EmailTTL: time.Second}, {CompanyID: uuid.New(), EmailTTL: 721 * time.Hour},
 	} {
 		if _, err := outbox.New(p); err == nil {
-			t.Errorf("%+v is taken", p)
+			t.Errorf("New accepts %+v", p)
 		}
 	}
 }

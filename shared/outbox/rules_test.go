@@ -46,11 +46,11 @@ func of(t *testing.T, body map[string]any) (e outbox.Email) {
 }
 
 func sorted(faults []rules.Fault) string {
-	said := make([]string, len(faults))
+	names := make([]string, len(faults))
 	for i, f := range faults {
-		said[i] = f.Field + " " + f.Code
+		names[i] = f.Field + " " + f.Code
 	}
-	return strings.Join(slices.Compact(slices.Sorted(slices.Values(said))), ", ")
+	return strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), ", ")
 }
 
 // refusal is the database's error for a body that a program passes to the function.
@@ -107,16 +107,16 @@ func TestRules(t *testing.T) {
 			continue
 		}
 		if got != tt.want {
-			t.Errorf("%s: the package says %q, want %q", name, got, tt.want)
+			t.Errorf("%s: the package reports %q, want %q", name, got, tt.want)
 		}
 		if _, err := tx.ExecContext(t.Context(), `INSERT INTO interviews (id, at) VALUES ('42', now())`); err != nil {
-			t.Errorf("%s: the transaction has come to its end: %v", name, err)
+			t.Errorf("%s: the transaction was aborted: %v", name, err)
 		}
 		if err := tx.Rollback(); err != nil {
 			t.Error(err)
 		}
 		if got := a.refusal(t, body(tt.change), about); got != tt.want {
-			t.Errorf("%s: the function says %q, want %q", name, got, tt.want)
+			t.Errorf("%s: the function reports %q, want %q", name, got, tt.want)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func TestFunction_BackslashesInLiterals(t *testing.T) {
 	about := interview("42", "REMINDER_24H")
 	for name, tt := range wrongEmails() {
 		if got := a.refusalUnder(t, "off", body(tt.change), about); got != tt.want {
-			t.Errorf("%s: the function says %q, want %q", name, got, tt.want)
+			t.Errorf("%s: the function reports %q, want %q", name, got, tt.want)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestFunction_Shape(t *testing.T) {
 	}
 	if got := a.refusal(t, body(nil), outbox.Aggregate{Type: "a/b", ID: "..", EventType: strings.Repeat("a", 65)}); got !=
 		"aggregate_id INVALID_NAME, aggregate_type INVALID_NAME, event_type INVALID_NAME" {
-		t.Errorf("names that are none: %q", got)
+		t.Errorf("an aggregate with invalid names: %q", got)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestRules_Database(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 		if _, err := tx.ExecContext(t.Context(), `SELECT 1`); err == nil {
-			t.Errorf("%s: the transaction goes on", field)
+			t.Errorf("%s: the transaction was not aborted", field)
 		}
 	}
 }
@@ -214,7 +214,7 @@ func TestRules_Package(t *testing.T) {
 	}
 	want := []string{"aggregate.eventType", "aggregate.id", "aggregate.type"}
 	if _, err := a.reminders.Enqueue(t.Context(), a.begin(t), outbox.Aggregate{}, reminder()); !faulty(err, want...) {
-		t.Errorf("about nothing: %v", err)
+		t.Errorf("an email without an aggregate: %v", err)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestEnqueue_DoesNotChangeArguments(t *testing.T) {
 		t.Errorf("stored as %q, %v", cc, err)
 	}
 	if !maps.Equal(e.Headers, given().Headers) {
-		t.Error("headers")
+		t.Error("Enqueue has changed the headers")
 	}
 }
 

@@ -56,7 +56,7 @@ func wrongEmails() map[string]struct {
 		"a bad to alone":                    {func(e map[string]any) { e["to"] = "ana"; delete(e["recipient"].(map[string]any), "email") }, "to INVALID_EMAIL"},
 		"an address that is left out":       {func(e map[string]any) { delete(e["recipient"].(map[string]any), "email") }, ""},
 		"an empty address of the recipient": {field("recipient.email", ""), ""},
-		"a person nobody":                   {func(e map[string]any) { delete(e["recipient"].(map[string]any), "externalId") }, "recipient REQUIRED"},
+		"a recipient without an identifier": {func(e map[string]any) { delete(e["recipient"].(map[string]any), "externalId") }, "recipient REQUIRED"},
 		"another person":                    {field("recipient.email", "eva@example.com"), "recipient.email MISMATCH"},
 		"the domain in another case":        {field("recipient.email", "ana@EXAMPLE.com"), ""},
 		"150 characters":                    {field("subject", letters(150)), ""},
