@@ -100,7 +100,7 @@ func TestHasControl(t *testing.T) {
 	t.Parallel()
 	for _, r := range []rune{0, '\t', '\n', '\r', 0x1b, 0x1f, 0x7f, 0x85, 0x2028, 0x2029} {
 		if !email.HasControl("a" + string(r) + "b") {
-			t.Errorf("%U passes", r)
+			t.Errorf("HasControl accepts %U", r)
 		}
 	}
 	for _, s := range []string{"", "Olá, João!", " ", "\u00a0", "🙂", "\u0080x"[2:]} {

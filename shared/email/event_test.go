@@ -26,11 +26,11 @@ func TestMayFollow_Paths(t *testing.T) {
 		{"outcome unknown, accepted after all", attempt + "OUTCOME_UNKNOWN SENT", true},
 		{"outcome unknown, given up", attempt + "OUTCOME_UNKNOWN FAILED", true},
 		{"late success after the deadline", attempt + "RETRY_SCHEDULED EXPIRED SENT", true},
-		{"cancelled before any worker saw it", "CANCELLED", true},
+		{"cancelled before a worker received it", "CANCELLED", true},
 		{"cancelled, replayed, cancelled again", "CANCELLED REPLAYED CANCELLED", true},
 		{"suppressed by the worker", "RECEIVED SUPPRESSED", true},
 		{"delivered, then complained of", attempt + "SENT DELIVERED COMPLAINED", true},
-		{"news out of order", attempt + "SENT OPENED DELIVERED DELIVERY_DELAYED CLICKED DELIVERED", true},
+		{"events out of order", attempt + "SENT OPENED DELIVERED DELIVERY_DELAYED CLICKED DELIVERED", true},
 		{"bounced after a late success", attempt + "OUTCOME_UNKNOWN FAILED SENT BOUNCED", true},
 
 		{"scheduled, moved twice, sent", "RESCHEDULED RESCHEDULED " + attempt + "SENT", true},
@@ -93,11 +93,11 @@ func TestMayFollow_RandomWalks(t *testing.T) {
 			walk = append(walk, last)
 		}
 		for i, e := range walk {
-			if told := slices.Index(walk, email.EventSent); e.IsFeedback() != (told >= 0 && i > told) {
-				t.Fatalf("%v: %s stands at the wrong place", walk, e)
+			if sent := slices.Index(walk, email.EventSent); e.IsFeedback() != (sent >= 0 && i > sent) {
+				t.Fatalf("timeline %v: IsFeedback of %s contradicts its position relative to SENT", walk, e)
 			}
 			if e == email.EventSentAttempt && (i < 2 || walk[i-1] != email.EventValidated || walk[i-2] != email.EventReceived) {
-				t.Fatalf("%v attempts what was not validated", walk)
+				t.Fatalf("timeline %v has an attempt without a validation", walk)
 			}
 		}
 	})
@@ -115,7 +115,7 @@ func TestMayFollow_NoDeadEnds(t *testing.T) {
 	}
 	for _, from := range email.EventTypes() {
 		if !from.IsFeedback() && !reaches(from, 4) {
-			t.Errorf("%s leads to no end", from)
+			t.Errorf("no final event can be reached from %s within four steps", from)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func TestSendJob_Validate(t *testing.T) {
 		{"attempt 6", func(j *email.SendJob) { j.Attempt = 6 }, "attempt must be 1 to 5"},
 		{"enqueuedAt", func(j *email.SendJob) { j.EnqueuedAt = time.Time{} }, "enqueuedAt must be a time"},
 		{"another recipient", func(j *email.SendJob) { j.Recipient.Email = "eva@example.com" }, "recipient.email must be equal to to"},
-		{"nobody in particular", func(j *email.SendJob) {
+		{"recipient without an identifier", func(j *email.SendJob) {
 			j.Recipient.RecipientID, j.Recipient.ExternalID, j.Recipient.CPFCNPJHash = "", "", ""
 		}, "recipient needs recipientId, externalId or cpfCnpjHash"},
 		{"recipientId", func(j *email.SendJob) { j.Recipient.RecipientID = "7" }, "recipient.recipientId must be a UUID"},
@@ -97,7 +97,7 @@ func TestSendJob_Validate(t *testing.T) {
 			err := job.Validate(email.MaxAttempts)
 			switch {
 			case tt.want == "" && err != nil:
-				t.Errorf("refused: %v", err)
+				t.Errorf("a valid job is rejected: %v", err)
 			case tt.want != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.want) || strings.Contains(err.Error(), "\n")):
 				t.Errorf("got %v, want just %q", err, tt.want)
 			}
@@ -109,11 +109,11 @@ func TestSendJob_ValidateNamesEveryFault(t *testing.T) {
 	t.Parallel()
 	err := new(email.SendJob).Validate(email.MaxAttempts)
 	if err == nil {
-		t.Fatal("an empty job passes")
+		t.Fatal("an empty job is valid")
 	}
 	for _, field := range []string{"outboxId", "companyId", "requestId", "to", "subject", "htmlRef", "attempt", "enqueuedAt", "recipient"} {
 		if !strings.Contains("\n"+err.Error(), "\n"+field+" ") {
-			t.Errorf("%s is not named in:\n%v", field, err)
+			t.Errorf("the error does not name %s:\n%v", field, err)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func TestSendJob_OmitsDispatcherFields(t *testing.T) {
 	}
 	for _, field := range []string{"attempt", "enqueuedAt"} {
 		if strings.Contains(string(payload), `"`+field+`"`) {
-			t.Errorf("%s is there: %s", field, payload)
+			t.Errorf("the payload has the field %s: %s", field, payload)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func TestDecodeSendJob_Refuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			if job, err := email.DecodeSendJob([]byte(tt.payload)); err == nil {
-				t.Errorf("read as %+v", job)
+				t.Errorf("the payload is decoded as %+v, want an error", job)
 			}
 		})
 	}

@@ -80,7 +80,7 @@ func TestMaskText_HidesEveryAddress(t *testing.T) {
 			t.Fatalf("%q is masked as %q", text, masked)
 		}
 		if again := email.MaskText(masked); strings.Contains(again, local) {
-			t.Fatalf("masking again brings back %q", again)
+			t.Fatalf("masking a masked text changes it to %q", again)
 		}
 	})
 }

@@ -86,7 +86,7 @@ func TestParseTaxID_OneWrongDigit(t *testing.T) {
 				}
 				wrong := valid[:i] + string(digit) + valid[i+1:]
 				if _, err := email.ParseTaxID(wrong); err == nil {
-					t.Errorf("%s passes as well as %s", wrong, valid)
+					t.Errorf("%s with a wrong digit is accepted like %s", wrong, valid)
 				}
 			}
 		}
@@ -122,13 +122,13 @@ func TestHashTaxID(t *testing.T) {
 		t.Errorf("with a key: %s", keyed)
 	}
 	if got := email.KeyTaxIDHash(sum, key); got != keyed {
-		t.Errorf("a tenant's own hash becomes %s, ours is %s", got, keyed)
+		t.Errorf("a hash given by a tenant is hashed to %s, want %s", got, keyed)
 	}
 	if email.HashTaxID(bare, []byte("another")) == keyed {
-		t.Error("two keys, one hash")
+		t.Error("two keys give the same hash")
 	}
 	if got := email.KeyTaxIDHash("not hex", key); got != "" {
-		t.Errorf("a hash that is none becomes %q", got)
+		t.Errorf("a malformed hash gives %q", got)
 	}
 }
 

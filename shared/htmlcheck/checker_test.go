@@ -50,20 +50,20 @@ func TestCheckerWaits(t *testing.T) {
 		checker := htmlcheck.New(0)
 		release := checker.Occupy()
 		ctx, cancel := context.WithCancel(t.Context())
-		verdict := make(chan error, 1)
-		go func() { verdict <- check(ctx, checker, strings.Repeat("<p>Oi</p>", 2000)) }()
+		result := make(chan error, 1)
+		go func() { result <- check(ctx, checker, strings.Repeat("<p>Oi</p>", 2000)) }()
 		synctest.Wait()
 
 		if err := check(ctx, checker, "<p>Oi</p>"); err != nil {
 			t.Errorf("small body: Check = %v, want nil", err)
 		}
 		select {
-		case err := <-verdict:
-			t.Fatalf("large body: Check = %v without a slot", err)
+		case err := <-result:
+			t.Fatalf("large body: Check = %v while no slot is free", err)
 		default:
 		}
 		cancel()
-		if err := <-verdict; !errors.Is(err, context.Canceled) {
+		if err := <-result; !errors.Is(err, context.Canceled) {
 			t.Errorf("large body: Check = %v, want context.Canceled", err)
 		}
 

@@ -32,7 +32,7 @@ func FuzzCheck(f *testing.F) {
 		}
 		if got == nil {
 			if live := liveScript(body); live != "" {
-				t.Errorf("Check = nil, but a client sees %s", live)
+				t.Errorf("Check = nil, but the parsed body has %s", live)
 			}
 		}
 	})

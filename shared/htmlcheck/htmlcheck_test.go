@@ -64,7 +64,7 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// TestOrdinary keeps the emails the shortcut was made for on it.
+// TestOrdinary checks that the shortcut for ordinary markup applies to the emails that it was made for.
 func TestOrdinary(t *testing.T) {
 	t.Parallel()
 	accepted := files(t, "accepted")
@@ -73,7 +73,7 @@ func TestOrdinary(t *testing.T) {
 		"preheader", "words-in-text", "meta-content-type", "data-images", "crlf-and-tabs",
 	} {
 		if !htmlcheck.Ordinary(accepted[name]) {
-			t.Errorf("%s is not read as ordinary", name)
+			t.Errorf("the shortcut for ordinary markup does not apply to %s", name)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func TestViolation(t *testing.T) {
 			continue
 		}
 		if strings.Contains(err.Error(), secret) {
-			t.Errorf("%q quotes the body", err)
+			t.Errorf("the error %q quotes the body", err)
 		}
 	}
 }

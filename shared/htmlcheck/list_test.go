@@ -10,11 +10,11 @@ import (
 
 // all is "RULE at where in line n" of each violation.
 func all(html string, most int) []string {
-	var said []string
+	var violations []string
 	for _, v := range htmlcheck.CheckAll(html, most) {
-		said = append(said, strings.TrimSuffix(v.Error(), ": "+v.Detail))
+		violations = append(violations, strings.TrimSuffix(v.Error(), ": "+v.Detail))
 	}
-	return said
+	return violations
 }
 
 func TestCheckAll(t *testing.T) {
@@ -29,7 +29,7 @@ func TestCheckAll(t *testing.T) {
 			"EVENT_HANDLER at p/onclick in line 4",
 		}},
 		"twice in one line": {"<p onclick=a()><p onclick=b()>", []string{"EVENT_HANDLER at p/onclick in line 1", "EVENT_HANDLER at p/onclick in line 1"}},
-		"once, although every reading meets it": {
+		"once, although every parse finds it": {
 			"<p onclick=a()><noscript><p onload=b()></noscript><svg><a href=javascript:c() /></svg>",
 			[]string{"EVENT_HANDLER at p/onclick in line 1", "SCRIPT_URL at a/href in line 1", "EVENT_HANDLER at p/onload in line 1"},
 		},
@@ -52,11 +52,11 @@ func TestCheckAll(t *testing.T) {
 		}
 	}
 	if got := all(strings.Repeat("<p onclick=a()>\n", 1000), 20); len(got) != 20 || got[19] != "EVENT_HANDLER at p/onclick in line 20" {
-		t.Errorf("of a thousand: %q", got)
+		t.Errorf("a thousand violations are listed as %q", got)
 	}
 }
 
-// What Check refuses, CheckAll refuses with the same violation first; what it takes, is taken.
+// CheckAll rejects the same bodies as Check, with the violation of Check first.
 func TestCheckAll_AgreesWithCheck(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{"refused", "accepted"} {

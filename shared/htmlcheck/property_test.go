@@ -82,14 +82,14 @@ func TestBenignDocuments(t *testing.T) {
 // where it must be found.
 func TestInsertedScript(t *testing.T) {
 	t.Parallel()
-	planted := rapid.SampledFrom([]string{
+	inserted := rapid.SampledFrom([]string{
 		"<script>x</script>", "<SCRIPT SRC=//x>", "<img src=x onerror=x>", "<a href=javascript:x>", "<a href='\tJava\nScript:x'>",
 		"<p style='width:expression(x)'>", "<td onclick=x>", "<svg onload=x>", "<noscript><b onclick=x></noscript>",
 		"<!--[if mso]><b onclick=x></b><![endif]-->", "<iframe srcdoc='<b onclick=x>'></iframe>", "<style>p{-moz-binding:x}</style>",
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		before, after := fragments(3).Draw(t, "before"), fragments(3).Draw(t, "after")
-		body := before + planted.Draw(t, "script") + after
+		body := before + inserted.Draw(t, "script") + after
 		if htmlcheck.Check(body) == nil {
 			t.Fatalf("Check = nil for:\n%s", body)
 		}

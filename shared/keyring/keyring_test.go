@@ -39,7 +39,7 @@ func TestSealAndOpen(t *testing.T) {
 	}
 	again, err := old.Seal(company, cpf)
 	if err != nil || bytes.Equal(encrypted, again) {
-		t.Errorf("the same number was encrypted alike twice (%v)", err)
+		t.Errorf("encrypting a number twice gives the same ciphertext (%v)", err)
 	}
 	if bytes.Contains(encrypted, []byte(cpf)) || !bytes.Contains(encrypted, []byte("2025")) {
 		t.Errorf("encrypted: %q", encrypted)
@@ -54,7 +54,7 @@ func TestSealAndOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := old.Open(company, encrypted); !errors.Is(err, keyring.ErrNoKey) {
-		t.Errorf("the old ring opened what the new key encrypted: %v", err)
+		t.Errorf("the old ring has decrypted a value of the new key: %v", err)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestOpen_Refuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ring.Open(uuid.New(), encrypted); !errors.Is(err, keyring.ErrUndecryptable) {
-		t.Errorf("opened for another company: %v", err)
+		t.Errorf("a value was decrypted for another company: %v", err)
 	}
 	for n := range encrypted {
 		if _, err := ring.Open(company, encrypted[:n]); err == nil {
@@ -79,7 +79,7 @@ func TestOpen_Refuses(t *testing.T) {
 		}
 	}
 	if _, err := (keyring.Ring{}).Seal(company, cpf); err == nil {
-		t.Error("an empty ring encrypted")
+		t.Error("an empty ring encrypts")
 	}
 }
 
@@ -92,7 +92,7 @@ func TestParse_Refuses(t *testing.T) {
 	} {
 		_, err := keyring.Parse(text)
 		if err == nil {
-			t.Errorf("Parse(%q) took it", text)
+			t.Errorf("Parse(%q) succeeds", text)
 		} else if strings.Contains(err.Error(), secret) {
 			t.Errorf("the error quotes the key: %v", err)
 		}

@@ -36,13 +36,13 @@ func TestStream_RoundTrip(t *testing.T) {
 			t.Errorf("%d bytes: encrypted to %d, want %d", size, len(encrypted), want)
 		}
 		if size > 100 && bytes.Contains(encrypted, plain[:50]) {
-			t.Errorf("%d bytes: stand there in clear", size)
+			t.Errorf("%d bytes: the encrypted file contains the plaintext", size)
 		}
 		for name, from := range map[string]io.Reader{
 			"at once": bytes.NewReader(encrypted), "by halves": iotest.HalfReader(bytes.NewReader(encrypted)), "with the end": iotest.DataErrReader(bytes.NewReader(encrypted)),
 		} {
 			if opened, err := decrypt(ring, from, binding); err != nil || !bytes.Equal(opened, plain) {
-				t.Errorf("%d bytes, read %s: %d came back (%v)", size, name, len(opened), err)
+				t.Errorf("%d bytes, read %s: %d were decrypted (%v)", size, name, len(opened), err)
 			}
 		}
 		if size <= 2*plainBytes {
@@ -55,7 +55,7 @@ func TestStream_RoundTrip(t *testing.T) {
 			}
 		}
 		if bytes.Equal(encrypted[headerBytes:], encrypt(t, ring, plain)[headerBytes:]) {
-			t.Errorf("%d bytes: encrypted alike twice", size)
+			t.Errorf("%d bytes: encrypting twice gives the same ciphertext", size)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func TestStream_Rotation(t *testing.T) {
 		t.Errorf("the rotated ring: %v", err)
 	}
 	if _, err := decrypt(old, bytes.NewReader(encrypt(t, rotated, plain)), binding); !errors.Is(err, keyring.ErrNoKey) {
-		t.Errorf("the old ring opened what the new key encrypted: %v", err)
+		t.Errorf("the old ring has decrypted a file of the new key: %v", err)
 	}
 	impostor := mustParse(t, entry("2025", 9))
 	if _, err := decrypt(impostor, bytes.NewReader(encrypt(t, old, plain)), binding); !errors.Is(err, keyring.ErrUndecryptable) {
@@ -126,12 +126,12 @@ func TestStream_Damage(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if !bytes.HasPrefix(plain, opened) {
-			t.Errorf("%s: %d bytes came out that were not in it", what, len(opened))
+			t.Errorf("%s: decryption returned %d altered bytes", what, len(opened))
 		}
 	}
 	for _, wrong := range []string{"", "company/mailinh", "company/mailing/", "company/mailin"} {
 		if opened, err := decrypt(ring, bytes.NewReader(encrypted), []byte(wrong)); !errors.Is(err, keyring.ErrUndecryptable) || len(opened) > 0 {
-			t.Errorf("bound to %q: %d bytes, %v", wrong, len(opened), err)
+			t.Errorf("decrypted with the binding %q: %d bytes, %v", wrong, len(opened), err)
 		}
 	}
 	// Two ids of the same key: the file is bound to the id it was encrypted with.
@@ -139,14 +139,14 @@ func TestStream_Damage(t *testing.T) {
 	renamed[5] ^= 1 // 2026 → 2027
 	twins := mustParse(t, entry("2026", 2)+","+entry("2027", 2))
 	if _, err := decrypt(twins, bytes.NewReader(renamed), binding); !errors.Is(err, keyring.ErrUndecryptable) {
-		t.Errorf("the key's id changed to that of its twin: %v", err)
+		t.Errorf("the key id was replaced by another id of the same key: %v", err)
 	}
 	value, err := ring.Seal([16]byte{}, cpf)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := decrypt(ring, bytes.NewReader(append(value, make([]byte, 100)...)), binding); !errors.Is(err, keyring.ErrUndecryptable) {
-		t.Errorf("an encrypted value taken for a file: %v", err)
+		t.Errorf("an encrypted value opened as a file: %v", err)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestStream_ReaderFails(t *testing.T) {
 				t.Errorf("encrypt, %v after %d bytes: %v", cause, size, err)
 			}
 			if _, err := r.Read(make([]byte, 1)); !errors.Is(err, cause) {
-				t.Errorf("encrypt, once more: %v", err)
+				t.Errorf("encrypt, second read: %v", err)
 			}
 			encrypted := encrypt(t, ring, random(3*plainBytes))[:size]
 			if _, err := decrypt(ring, io.MultiReader(bytes.NewReader(encrypted), iotest.ErrReader(cause)), binding); !errors.Is(err, cause) {

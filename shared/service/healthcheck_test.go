@@ -14,7 +14,7 @@ func TestHealthcheck(t *testing.T) {
 	code := http.StatusOK
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/livez" {
-			t.Errorf("asked for %s, want /livez", r.URL.Path)
+			t.Errorf("requested %s, want /livez", r.URL.Path)
 		}
 		w.WriteHeader(code)
 	}))
@@ -27,10 +27,10 @@ func TestHealthcheck(t *testing.T) {
 	}
 	code = http.StatusServiceUnavailable
 	if err := service.Healthcheck(t.Context(), addr); err == nil {
-		t.Error("503 counts as alive")
+		t.Error("the healthcheck accepts 503")
 	}
 	server.Close()
 	if err := service.Healthcheck(t.Context(), addr); err == nil {
-		t.Error("nobody there counts as alive")
+		t.Error("the healthcheck accepts a refused connection")
 	}
 }

@@ -75,7 +75,7 @@ func TestHTTP_SlowClients(t *testing.T) {
 	select {
 	case err := <-wrote: // nothing reads the response
 		if err == nil {
-			t.Error("an answer without end was written")
+			t.Error("the endless response was written without an error")
 		}
 	case <-time.After(3 * time.Minute):
 		t.Error("the handler is still writing to a client that does not read")

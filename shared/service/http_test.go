@@ -57,7 +57,7 @@ func TestHTTP_PortTaken(t *testing.T) {
 	defer taken.Close()
 	h := service.NewHTTP(discard(), taken.Addr().String(), http.NotFoundHandler())
 	if err := h.Start(t.Context(), nil); err == nil {
-		t.Error("started on a port that is taken")
+		t.Error("Start succeeded on a port in use")
 	}
 }
 
@@ -97,7 +97,7 @@ func TestHTTP_StopDrains(t *testing.T) {
 	}
 	close(release)
 	if got := <-answered; got.err != nil || got.body != "accepted" {
-		t.Errorf("the request under way got %q, %v", got.body, got.err)
+		t.Errorf("the request in progress got %q, %v", got.body, got.err)
 	}
 	if err := <-stopped; err != nil {
 		t.Errorf("stop: %v", err)
@@ -135,7 +135,7 @@ func waitUntil(t *testing.T, what string, ok func() bool) {
 	for !ok() {
 		select {
 		case <-deadline:
-			t.Fatalf("%s: not after 3 minutes", what)
+			t.Fatalf("%s: the condition was not met within 3 minutes", what)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

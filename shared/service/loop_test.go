@@ -177,7 +177,7 @@ func TestLoop_PanicEndsOneRound(t *testing.T) {
 			t.Errorf("%d rounds, want a second one", rounds)
 		}
 		if !strings.Contains(log.String(), "panic: no such lane for a***@e***.com, ***") || !strings.Contains(log.String(), "loop_test.go") {
-			t.Errorf("the log must tell what and where:\n%s", log.String())
+			t.Errorf("the log must contain the panic and its stack:\n%s", log.String())
 		}
 	})
 }
@@ -206,7 +206,7 @@ func TestLoop_StopCancelsTheRoundAndWaits(t *testing.T) {
 			t.Errorf("Stop returned %v, round ended: %v", err, cleaned)
 		}
 		if log.Len() > 0 {
-			t.Errorf("a round that was cancelled is no error:\n%s", log.String())
+			t.Errorf("a cancelled round was logged as an error:\n%s", log.String())
 		}
 	})
 }

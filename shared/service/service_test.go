@@ -77,7 +77,7 @@ func TestRun_StartsInOrderStopsInReverse(t *testing.T) {
 		part{diary: &d, name: "consumer", started: func(context.Context, func(error)) { stop() }},
 	)...)
 	if err != nil {
-		t.Errorf("asked to stop: %v, want nil", err)
+		t.Errorf("Run after a requested stop = %v, want nil", err)
 	}
 	want := diary{"start store", "start sender", "start consumer", "stop consumer", "stop sender", "stop store"}
 	if diff := cmp.Diff(want, d); diff != "" {
@@ -117,7 +117,7 @@ func TestRun_PartFailsLater(t *testing.T) {
 			}},
 		)...)
 		if !errors.Is(err, lost) || err.Error() != "http: listener lost" {
-			t.Errorf("got %v, want the first failure and whose it is", err)
+			t.Errorf("got %v, want the first failure with the part's name", err)
 		}
 		if diff := cmp.Diff(diary{"start store", "start http", "stop http", "stop store"}, d); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -144,7 +144,7 @@ func TestRun_PartFailsDuringStart(t *testing.T) {
 			part{diary: &d, name: "consumer"},
 		)...)
 		if !errors.Is(err, lost) || errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want what went wrong", err)
+			t.Errorf("got %v, want the error of the part that failed", err)
 		}
 		want := diary{"start http", "start sender", "stop sender", "stop http"}
 		if !succeeds {
@@ -165,7 +165,7 @@ func TestRun_StopWhileStarting(t *testing.T) {
 		part{diary: &d, name: "consumer"},
 	)...)
 	if err != nil {
-		t.Errorf("got %v, want nil: somebody asked for it", err)
+		t.Errorf("got %v, want nil, because the stop was requested", err)
 	}
 	if diff := cmp.Diff(diary{"start sender"}, d); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -187,15 +187,14 @@ func TestRun_AllStopsAndErrors(t *testing.T) {
 		}
 	}
 	if got := err.Error(); !strings.Contains(got, "stop sender: stuck") || !strings.Contains(got, "stop store: dirty") {
-		t.Errorf("whose errors are these? %q", got)
+		t.Errorf("the error does not name the parts: %q", got)
 	}
 	if len(d) != 6 {
 		t.Errorf("a part was left running: %v", d)
 	}
 }
 
-// The grace period bounds all stops together, and its context is alive although the program's has
-// ended.
+// The grace period limits all stops together, and its context is not cancelled with the program's.
 func TestRun_StopHasItsOwnContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -206,7 +205,7 @@ func TestRun_StopHasItsOwnContext(t *testing.T) {
 		err := service.Run(ctx, discard(), grace, named(
 			part{diary: &d, name: "store", stopping: func(ctx context.Context) {
 				if ctx.Err() == nil {
-					t.Error("the first stop used up the grace, the second got more")
+					t.Error("the second stop got more than the rest of the grace period")
 				}
 			}},
 			part{
@@ -214,7 +213,7 @@ func TestRun_StopHasItsOwnContext(t *testing.T) {
 				started: func(context.Context, func(error)) { stop() },
 				stopping: func(ctx context.Context) {
 					if ctx.Err() != nil {
-						t.Error("the stop's context ended with the program's")
+						t.Error("the context of the stops was cancelled with the program's")
 					}
 					<-ctx.Done()
 				},

@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/service"
 )
 
-// A part that takes long to stop does not keep another one at work.
+// All parts are stopped at once: a slow one does not delay the stop of another.
 func TestTogether_StopsAllAtOnce(t *testing.T) {
 	t.Parallel()
 	var slowDiary, quickDiary diary
@@ -22,7 +22,7 @@ func TestTogether_StopsAllAtOnce(t *testing.T) {
 			select {
 			case <-stopped:
 			case <-ctx.Done():
-				t.Error("the other part was not told to stop meanwhile")
+				t.Error("the other part was not stopped at the same time")
 			}
 		}},
 	)...)

@@ -21,10 +21,10 @@ func TestVersion(t *testing.T) {
 	}
 	for _, nothing := range []*debug.BuildInfo{{}, {Main: debug.Module{Version: "(devel)"}, Settings: []debug.BuildSetting{changed("true")}}} {
 		if got := versionOf(nothing); got != "" {
-			t.Errorf("%q of a program that does not know", got)
+			t.Errorf("the version of a program without build information is %q", got)
 		}
 	}
 	if Version() == "" {
-		t.Error("a program says nothing of its version")
+		t.Error("the version of the running program is empty")
 	}
 }
