@@ -48,7 +48,7 @@ func TestPutAndGet(t *testing.T) {
 				t.Fatalf("%d bytes: %v", size, err)
 			}
 			if !bytes.Equal(get(t, b, key), content) {
-				t.Errorf("%d bytes: something else came back", size)
+				t.Errorf("%d bytes: Get returned other content", size)
 			}
 			stored := list(t, b, prefix)
 			if len(stored) != 1 || stored[0].Key != key || stored[0].Size != int64(size) {
@@ -63,7 +63,7 @@ func TestPutAndGet(t *testing.T) {
 			}
 		}
 		if _, err := b.Get(t.Context(), key); !errors.Is(err, blob.ErrNotFound) || !strings.Contains(err.Error(), "get "+key) {
-			t.Errorf("get what was deleted: %v", err)
+			t.Errorf("Get after Delete = %v, want ErrNotFound", err)
 		}
 		if err := b.Ping(t.Context()); err != nil {
 			t.Error(err)
@@ -89,7 +89,7 @@ func TestPut_ReaderFails(t *testing.T) {
 			}
 		}
 		if got := string(get(t, b, kept)); got != "the first version" {
-			t.Errorf("a put that failed left %.100q", got)
+			t.Errorf("a failed Put has stored %.100q", got)
 		}
 		nothingElse(t, b, prefix, kept)
 	})
@@ -101,7 +101,7 @@ func TestPut_Cancelled(t *testing.T) {
 		for _, size := range []int64{0, 1000, 13 * mib} {
 			ctx, cancel := context.WithCancel(t.Context())
 			end := func() error { cancel(); return nil }
-			on := func() error { t.Error("it reads on"); return nil }
+			on := func() error { t.Error("Put reads after its context ended"); return nil }
 			err := b.Put(ctx, prefix+"new.csv", io.MultiReader(io.LimitReader(endless{}, size), &calling{f: end}, strings.NewReader("x"), &calling{f: on}))
 			if !errors.Is(err, context.Canceled) || errors.Is(err, blob.ErrUnavailable) {
 				t.Errorf("cancelled after %d bytes: %v", size, err)
@@ -166,11 +166,11 @@ func TestKeys(t *testing.T) {
 	}
 	for _, err := range b.List(t.Context(), "../") {
 		if err == nil {
-			t.Error("listed outside")
+			t.Error("List accepts a prefix outside the storage")
 		}
 	}
 	if _, err := b.DropUnfinished(t.Context(), "../", time.Now()); err == nil {
-		t.Error("dropped outside")
+		t.Error("DropUnfinished accepts a prefix outside the storage")
 	}
 }
 

@@ -20,7 +20,7 @@ func TestFolder_OnDisk(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "var", "files")
 	b := open(t, "file://"+root)
 	if _, err := os.Stat(root); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the folder was made before it was needed: %v", err)
+		t.Errorf("the folder was created before the first Put: %v", err)
 	}
 	if err := b.Put(t.Context(), "mailings/acme/1.csv", strings.NewReader("x")); err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func TestServerKilled(t *testing.T) {
 		t.Errorf("put: %v", err)
 	}
 	if _, err := io.Copy(io.Discard, half); !errors.Is(err, blob.ErrUnavailable) {
-		t.Errorf("read what was open: %v", err)
+		t.Errorf("reading an open file: %v", err)
 	}
 	var asking sync.WaitGroup
 	for name, ask := range operations(b) {
@@ -144,7 +144,7 @@ func TestServerFrozen_Reads(t *testing.T) {
 	}
 }
 
-// A missing bucket is not a missing file: a caller that looks for one must not give up.
+// A missing bucket is not reported as a missing file, which a caller would take as final.
 func TestServerWithoutBucket(t *testing.T) {
 	t.Parallel()
 	b := open(t, strings.Replace(blobtest.Shared(t), "s3://email-gateway?", "s3://never-created?", 1))

@@ -18,7 +18,7 @@ func TestProxies_Of(t *testing.T) {
 		forwarded       []string
 		want            string
 	}{
-		"nobody is trusted":               {"", "198.51.100.7:4000", []string{"203.0.113.9"}, "198.51.100.7"},
+		"no trusted proxy":                {"", "198.51.100.7:4000", []string{"203.0.113.9"}, "198.51.100.7"},
 		"a stranger forges":               {"10.0.0.0/8", "198.51.100.7:4000", []string{"203.0.113.9"}, "198.51.100.7"},
 		"a proxy":                         {"10.0.0.0/8", "10.0.0.2:4000", []string{"203.0.113.9"}, "203.0.113.9"},
 		"a proxy, forged on the left":     {"10.0.0.0/8", "10.0.0.2:4000", []string{"192.0.2.1, 203.0.113.9"}, "203.0.113.9"},
@@ -70,21 +70,21 @@ func TestGuard(t *testing.T) {
 		attacker, neighbour, other := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::ffff:2"), netip.MustParseAddr("2001:db8:0:1::1")
 		for n := range 20 {
 			if g.Over(attacker) || g.Wrong(attacker) != 0 {
-				t.Fatalf("mistake %d is too many", n+1)
+				t.Fatalf("mistake %d is already limited", n+1)
 			}
 		}
 		if retry := g.Wrong(attacker); retry != 3*time.Second || !g.Over(attacker) {
-			t.Errorf("mistake 21: again in %s", retry)
+			t.Errorf("mistake 21: allowed again in %s", retry)
 		}
 		if g.Wrong(neighbour) == 0 {
-			t.Error("another address of the same network begins anew")
+			t.Error("another address of the same network has a limit of its own")
 		}
 		if g.Over(other) || g.Wrong(other) != 0 {
-			t.Error("another network pays")
+			t.Error("another network is limited too")
 		}
 		<-time.After(3 * time.Second) // of the bubble's clock
 		if g.Over(attacker) || g.Wrong(attacker) != 0 || g.Wrong(attacker) == 0 {
-			t.Error("after 3 s there is not one more")
+			t.Error("after 3 s no further mistake is allowed")
 		}
 	})
 }
@@ -102,10 +102,10 @@ func TestGuard_Bounded(t *testing.T) {
 			g.Wrong(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
 		}
 		if n := g.Watched(); n > 10_000 {
-			t.Errorf("%d networks are remembered", n)
+			t.Errorf("%d networks are stored", n)
 		}
 		if !g.Over(attacker) {
-			t.Error("the attacker was crowded out")
+			t.Error("the recently active network was evicted")
 		}
 	})
 }

@@ -48,7 +48,7 @@ func TestRead_AllErrors(t *testing.T) {
 		"POLL: must be a duration", "COLOR: must be blue",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("%q is not in\n%s", want, text)
+			t.Errorf("%q is missing in\n%s", want, text)
 		}
 	}
 }
@@ -69,6 +69,6 @@ func TestFaults(t *testing.T) {
 		t.Errorf("%d faults, want those of B, E, G and H: %v", len(f), f.Err())
 	}
 	if strings.Contains(f.Err().Error(), "secret") {
-		t.Errorf("the password is in %v", f.Err())
+		t.Errorf("the error contains the password: %v", f.Err())
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"email-gateway/shared/mailmerge"
 )
 
-// FuzzHTML holds that no value changes the structure of a template that was
+// FuzzHTML checks that no value changes the structure of a template that was
 // accepted. Fields of any other name than those of harmless have x's value.
 func FuzzHTML(f *testing.F) {
 	for _, seed := range []struct{ template, value string }{
@@ -45,7 +45,7 @@ func FuzzHTML(f *testing.F) {
 	})
 }
 
-// FuzzText holds that a value comes out as it went in.
+// FuzzText checks that a value is rendered unchanged.
 func FuzzText(f *testing.F) {
 	f.Add(`a {{x}} \{{x}} \\{{razão social}}`, "{{x}}")
 	f.Add("{{x", "b")

@@ -47,7 +47,7 @@ func TestParseHTML_RolesAgree(t *testing.T) {
 		}
 	}
 	if refusedByCheck < 300 || accepted < 300 {
-		t.Errorf("htmlcheck refused %d attacks, mailmerge accepted %d attributes: the test has no teeth", refusedByCheck, accepted)
+		t.Errorf("htmlcheck refused %d attacks, mailmerge accepted %d attributes: the test covers too little", refusedByCheck, accepted)
 	}
 }
 

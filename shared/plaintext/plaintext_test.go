@@ -80,10 +80,10 @@ func FuzzFromHTML(f *testing.F) {
 			t.Errorf("%d bytes", len(text))
 		}
 		if text != "" && email.IsBlank(text) {
-			t.Errorf("%q shows nothing", text)
+			t.Errorf("the text %q is blank", text)
 		}
 		if utf8.ValidString(html) && (!utf8.ValidString(text) || strings.ContainsRune(text, 0)) {
-			t.Errorf("%q is not a text", text)
+			t.Errorf("%q is not valid text", text)
 		}
 	})
 }

@@ -82,7 +82,7 @@ func TestPublicAddress(t *testing.T) {
 		}
 	}
 	if standardwebhook.PublicAddress(netip.Addr{}) {
-		t.Error("no address is public")
+		t.Error("a public address is reported as not public")
 	}
 }
 

@@ -28,7 +28,7 @@ func contextOf(t *testing.T, log *bytes.Buffer) map[string]any {
 		t.Errorf("durationMs is missing in %s", log)
 	}
 	if n := strings.Count(log.String(), `"state"`); n != 1 {
-		t.Errorf("state is there %d times in %s", n, log)
+		t.Errorf("the state is in the line %d times: %s", n, log)
 	}
 	delete(line.Context, "durationMs")
 	return line.Context

@@ -141,12 +141,12 @@ func TestWithTraceparent_IgnoresOtherFields(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "x", "00-00000000000000000000000000000000-b7ad6b7169203331-01", "ana@example.com", strings.Repeat("0", 5000)} {
 		if got := telemetry.Traceparent(telemetry.WithTraceparent(t.Context(), text)); got != "" {
-			t.Errorf("%q became %q", text, got)
+			t.Errorf("traceparent %q is read as %q", text, got)
 		}
 	}
 	const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	if got := telemetry.Traceparent(telemetry.WithTraceparent(t.Context(), good)); got != good {
-		t.Errorf("%q became %q", good, got)
+		t.Errorf("traceparent %q is read as %q", good, got)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestTracing_NoCollector(t *testing.T) {
 
 func TestTraceSettings_Invalid(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ variable, says string }{
+	for _, tt := range []struct{ variable, want string }{
 		{"OTEL_EXPORTER_OTLP_ENDPOINT=localhost:4318", "OTEL_EXPORTER_OTLP_ENDPOINT: must be an http:// or https:// URL"},
 		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=grpc://x", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: must be an http:// or https:// URL"},
 		{"OTEL_EXPORTER_OTLP_HEADERS=s3cr3t", "OTEL_EXPORTER_OTLP_HEADERS: must be name=value"},
@@ -191,8 +191,8 @@ func TestTraceSettings_Invalid(t *testing.T) {
 		var s telemetry.TraceSettings
 		f := environment.Read([]string{tt.variable}, &s)
 		s.CheckTraces(&f)
-		if err := f.Err(); err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "s3cr3t") {
-			t.Errorf("%s: %v, want %q", tt.variable, err, tt.says)
+		if err := f.Err(); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%s: %v, want %q", tt.variable, err, tt.want)
 		}
 	}
 }

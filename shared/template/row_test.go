@@ -124,7 +124,7 @@ func TestRow_Faults(t *testing.T) {
 	}
 	parsed, _ := template.Parse(template.Source{Subject: "s", Text: "{{a}}"})
 	if _, err := parsed.Row([]string{"a"}).Render(template.Values{}); err == nil {
-		t.Error("a row without its values is rendered")
+		t.Error("a row without its values was rendered without an error")
 	}
 }
 

@@ -221,7 +221,7 @@ func TestRender_Limits(t *testing.T) {
 	}
 	for _, data := range []string{strings.Repeat(`{"a":`, 11) + "1" + strings.Repeat("}", 11), `{"a": 1, "a": 2}`, `[]`, `{} {}`, `{"a": "` + strings.Repeat("a", 512<<10) + `"}`} {
 		if _, err := template.ReadData([]byte(data)); err == nil {
-			t.Errorf("%.40s is accepted", data)
+			t.Errorf("ReadData accepts %.40s", data)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func TestKeys_SealIsDeterministic(t *testing.T) {
 		change(&other)
 		token := k.Seal(other)
 		if nonce := token[:17]; seen[token] || seen[nonce] {
-			t.Errorf("%+v shares a token or nonce", other)
+			t.Errorf("%+v has the token or nonce of another link", other)
 		} else {
 			seen[token], seen[nonce] = true, true
 		}
@@ -109,7 +109,7 @@ func TestKeys_SealHides(t *testing.T) {
 	}
 	for _, part := range []string{"maria", "silva", "example", ".com", string(link.Company[:]), string(link.Mailing[8:])} {
 		if bytes.Contains(encrypted, []byte(part)) || strings.Contains(strings.ToLower(token), part) {
-			t.Errorf("%q is readable", part)
+			t.Errorf("the token contains %q in clear", part)
 		}
 	}
 	if encrypted[0] != 1 {
@@ -164,14 +164,14 @@ func TestKeys_Rotation(t *testing.T) {
 	old, fresh := before.Seal(link), during.Seal(link)
 	for _, token := range []string{old, fresh} {
 		if got, err := during.Open(token); err != nil || got != link {
-			t.Errorf("while both are there: %+v, %v", got, err)
+			t.Errorf("with both keys: %+v, %v", got, err)
 		}
 	}
 	if _, err := after.Open(old); !errors.Is(err, unsubscribe.ErrInvalid) {
-		t.Errorf("a key taken out still opens: %v", err)
+		t.Errorf("a removed key still opens tokens: %v", err)
 	}
 	if got, err := after.Open(fresh); err != nil || got != link {
-		t.Errorf("the first key does not seal: %+v, %v", got, err)
+		t.Errorf("tokens are not sealed with the first key: %+v, %v", got, err)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestKeys_UnmarshalText(t *testing.T) {
 	}
 	long := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 64))
 	if keys(t, long).Seal(link) == keys(t, secret(1)).Seal(link) {
-		t.Error("the rest of a long secret does not count")
+		t.Error("two secrets that differ only in their length give the same token")
 	}
 }
 
