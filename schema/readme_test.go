@@ -133,7 +133,7 @@ func TestReadme_DrawsTheEventPaths(t *testing.T) {
 			event["email_log_id"], event["created_at"] = "gen_random_uuid()", "now()"
 			taken := refusedBy(t, insert(t, db, "email_events", event)) == ""
 			if pair := fmt.Sprintf("%s → %s", previous, next); taken != drawn[pair] {
-				t.Errorf("%s: taken %v, drawn %v", pair, taken, drawn[pair])
+				t.Errorf("%s: the database accepts it: %v, the diagram has it: %v", pair, taken, drawn[pair])
 			}
 		}
 	}
@@ -151,6 +151,6 @@ func TestReadme_DrawsEveryStatus(t *testing.T) {
 SELECT DISTINCT match[1] FROM pg_constraint, regexp_matches(pg_get_constraintdef(oid), '''([A-Z_]+)''', 'g') AS match
 WHERE conname = 'email_logs_status_check' ORDER BY 1`)
 	if !slices.Equal(drawn, taken) {
-		t.Errorf("drawn %v, taken by the database %v", drawn, taken)
+		t.Errorf("the diagram has %v, the database accepts %v", drawn, taken)
 	}
 }

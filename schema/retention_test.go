@@ -41,7 +41,7 @@ func fill(t *testing.T, db *sql.DB, ids ...string) {
 }
 
 // Existing rows stay in their table, which becomes a partition. Existing grants stay too.
-func TestRetention_KeepsWhatIsThere(t *testing.T) {
+func TestRetention_KeepsExistingRows(t *testing.T) {
 	t.Parallel()
 	const (
 		old  = "'01890000-0000-7000-8000-000000000001'" // of the year 2023
@@ -108,7 +108,7 @@ SELECT DISTINCT tableoid::regclass::text FROM email_logs UNION SELECT DISTINCT t
 
 // While a backup reads the log, the migration does not block other sessions by waiting for its
 // lock, and succeeds after the backup.
-func TestRetention_WaitsForNobody(t *testing.T) {
+func TestRetention_GivesUpBehindABackup(t *testing.T) {
 	t.Parallel()
 	db := beforeRetention(t)
 	fill(t, db, "'01890000-0000-7000-8000-000000000001'")

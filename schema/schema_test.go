@@ -22,7 +22,7 @@ func TestUpDownUp(t *testing.T) {
 	}
 	first := catalog(t, db)
 	if len(first) == 0 {
-		t.Fatal("Up made nothing")
+		t.Fatal("Up created nothing")
 	}
 	for range files(t) {
 		if err := schema.Down(t.Context(), db); err != nil {
@@ -30,13 +30,13 @@ func TestUpDownUp(t *testing.T) {
 		}
 	}
 	if left := catalog(t, db); len(left) > 0 {
-		t.Errorf("left after Down:\n%s", strings.Join(left, "\n"))
+		t.Errorf("Down has left:\n%s", strings.Join(left, "\n"))
 	}
 	if err := schema.Up(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	if second := catalog(t, db); !slices.Equal(first, second) {
-		t.Errorf("the second Up made\n%s\nand the first\n%s", strings.Join(second, "\n"), strings.Join(first, "\n"))
+		t.Errorf("the second Up created\n%s\nand the first\n%s", strings.Join(second, "\n"), strings.Join(first, "\n"))
 	}
 }
 
@@ -46,14 +46,14 @@ func TestUp_AtTheSameTime(t *testing.T) {
 	db := emptyDatabase(t)
 	const callers = 4
 	results := make(chan error, callers)
-	gate := make(chan struct{})
+	begin := make(chan struct{})
 	for range callers {
 		go func() {
-			<-gate
+			<-begin
 			results <- schema.Up(t.Context(), db)
 		}()
 	}
-	close(gate)
+	close(begin)
 	for range callers {
 		if err := <-results; err != nil {
 			t.Error(err)
@@ -89,7 +89,7 @@ func TestStatus(t *testing.T) {
 	}
 	expect(len(names))
 	if newest, err := schema.Newest(); err != nil || newest != status(t, db)[len(names)-1].Version {
-		t.Errorf("the newest is %d, %v", newest, err)
+		t.Errorf("the newest version is %d, %v", newest, err)
 	}
 	if err := schema.Down(t.Context(), db); err != nil {
 		t.Fatal(err)

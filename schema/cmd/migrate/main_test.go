@@ -55,7 +55,7 @@ func TestRun_Roles(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := db.ExecContext(t.Context(), `SELECT FROM api_keys`); err == nil || !strings.Contains(err.Error(), "permission denied") {
-		t.Errorf("the worker reads keys: %v", err)
+		t.Errorf("the worker's role can read api_keys: %v", err)
 	}
 }
 
@@ -98,8 +98,8 @@ func TestRun_UpAndRolesWithAPassword(t *testing.T) {
 
 // only returns an environment with one variable.
 func only(name, value string) func(string) string {
-	return func(asked string) string {
-		if asked == name {
+	return func(variable string) string {
+		if variable == name {
 			return value
 		}
 		return ""
@@ -114,18 +114,18 @@ func TestRun_PublicPasswords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const nobody = "127.0.0.1:1/x?sslmode=disable"
+	const unreachable = "127.0.0.1:1/x?sslmode=disable"
 	published := []map[string]string{
-		{"DATABASE_URL": "postgres://u:gateway@" + nobody},
-		{"DATABASE_URL": "postgres://" + nobody + "&user=u&password=gateway"},
+		{"DATABASE_URL": "postgres://u:gateway@" + unreachable},
+		{"DATABASE_URL": "postgres://" + unreachable + "&user=u&password=gateway"},
 	}
 	for _, found := range regexp.MustCompile(`(?m)^\s+(PGPASSWORD|GATEWAY_\w+_PASSWORD): \$\{\w+:-(.+)\}$`).FindAllStringSubmatch(string(compose), -1) {
-		published = append(published, map[string]string{"DATABASE_URL": "postgres://u@" + nobody, found[1]: found[2]})
+		published = append(published, map[string]string{"DATABASE_URL": "postgres://u@" + unreachable, found[1]: found[2]})
 	}
 	if len(published) < 8 {
 		t.Fatalf("compose has passwords in %d variables only", len(published)-2)
 	}
-	published = append(published, map[string]string{"DATABASE_URL": "postgres://u:s3cret@" + nobody, "PGPASSWORD": "s3cret"})
+	published = append(published, map[string]string{"DATABASE_URL": "postgres://u:s3cret@" + unreachable, "PGPASSWORD": "s3cret"})
 	for i, env := range published {
 		for environment, want := range map[string]string{"production": "is published", "Production ": "is published", "staging": "connection refused", "": "connection refused"} {
 			if i == len(published)-1 { // own passwords
@@ -147,17 +147,17 @@ func TestRun_PublicPasswords(t *testing.T) {
 
 func TestRun_Refuses(t *testing.T) {
 	t.Parallel()
-	const nobody = "postgres://u:secret@127.0.0.1:1/x?sslmode=disable"
+	const unreachable = "postgres://u:secret@127.0.0.1:1/x?sslmode=disable"
 	tests := []struct {
 		name, url string
 		args      []string
 		want      string
 	}{
-		{"no command", nobody, nil, "usage: migrate up|down|status|roles"},
-		{"unknown command", nobody, []string{"sideways"}, `unknown command "sideways"; usage: migrate up|down|status|roles`},
-		{"unknown second command", nobody, []string{"up", "sideways"}, `unknown command "sideways"`},
+		{"no command", unreachable, nil, "usage: migrate up|down|status|roles"},
+		{"unknown command", unreachable, []string{"sideways"}, `unknown command "sideways"; usage: migrate up|down|status|roles`},
+		{"unknown second command", unreachable, []string{"up", "sideways"}, `unknown command "sideways"`},
 		{"no database", "", []string{"up"}, "DATABASE_URL is not set"},
-		{"nobody there", nobody, []string{"up"}, "connection refused"},
+		{"unreachable server", unreachable, []string{"up"}, "connection refused"},
 		{"a password that breaks the URL", "postgres://u:secret/x@127.0.0.1:1/x", []string{"up"}, "percent-encoded"},
 		{"no URL", "u:secret", []string{"up"}, "DATABASE_URL must be postgres://"},
 	}
