@@ -32,6 +32,15 @@ func TestFromHTML(t *testing.T) {
 		"empty":              {"", ""},
 		"rule":               {"a<hr>b", "a\n\n---\n\nb\n"},
 		"hidden, not closed": {"a<div hidden>b", "a\n"},
+
+		"hidden paragraph without an end tag":  {`<p style="display:none">Preheader<p>Olá Ana<p>Seu boleto vence amanhã`, "Olá Ana\n\nSeu boleto vence amanhã\n"},
+		"hidden paragraph in an element":       {`<div><p hidden>x<b>y</b></div>z`, "z\n"},
+		"hidden row without an end tag":        {`<div>Olá</div><table><tr hidden><td>x<table><tr><td>y</table>z<tr><td>Total<td>10</table><p>Fim</p>`, "Olá\n\nTotal  10\n\nFim\n"},
+		"hidden cell without an end tag":       {`<table><tr><td hidden>x<td>a<tr><td>b</table>`, "a\nb\n"},
+		"hidden item without an end tag":       {`<ul><li hidden>a<ul><li>b<li>c</ul>d<li>e</ul><p>Fim</p>`, "- e\n\nFim\n"},
+		"last item is hidden, without end tag": {`<ul><li>a<li hidden>b</ul><p>Fim</p>`, "- a\n\nFim\n"},
+		"hidden, with end tags":                {`<ul><li hidden>a<ul><li>b</li></ul></li><li>c</li></ul>`, "- c\n"},
+		"hidden section":                       {`<div hidden><p>a<div>b</div><ul><li>c</ul></div>d`, "d\n"},
 	} {
 		if got := plaintext.FromHTML(test.html); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)

@@ -29,27 +29,23 @@ type writer struct {
 	href string // of the open link; "" = none
 	from int    // where its text begins
 
-	hidden      string // the element whose content is left out; "" = none
-	hiddenDepth int    // nesting of elements of this name in it
+	hidden hidden
 }
 
 // list is an open list; next is the number of an ordered one's next item, 0 = it is not ordered.
 type list struct{ next int }
 
-func (w *writer) skipping() bool { return w.hidden != "" }
+func (w *writer) skipping() bool { return w.hidden.name != "" }
 
 func (w *writer) start(e element) {
-	if w.skipping() {
-		if e.name == w.hidden {
-			w.hiddenDepth++
-		}
+	if w.hidden.start(e.name) {
 		return
 	}
 	switch {
 	case isVoid(e.name) && e.hidden:
 		return
 	case e.hidden, e.name == "title", e.name == "style", e.name == "script", e.name == "template":
-		w.hidden, w.hiddenDepth = e.name, 1
+		w.hidden = hidden{name: e.name, depth: 1}
 		return
 	}
 	switch e.name {
@@ -83,12 +79,7 @@ func (w *writer) start(e element) {
 }
 
 func (w *writer) end(name string) {
-	if w.skipping() {
-		if name == w.hidden {
-			if w.hiddenDepth--; w.hiddenDepth == 0 {
-				w.hidden = ""
-			}
-		}
+	if w.hidden.end(name) {
 		return
 	}
 	switch name {
