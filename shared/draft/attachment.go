@@ -115,14 +115,9 @@ func (d *Draft) checkAttachments() {
 	for i := range all {
 		d.checkAttachment(fmt.Sprintf("attachments[%d].", i), &all[i], names, ids)
 	}
-	if d.Email.HTML == "" || d.Faults.Has("html") {
-		return
-	}
-	checkContentIDs(d.Email.HTML, ids, &d.Faults)
 }
 
-// CheckContentIDs checks that every content id to which html refers is one of the attachments, which CheckAttachments
-// has validated.
+// CheckContentIDs checks that every content id to which html refers is one of the attachments.
 func CheckContentIDs(all []Attachment, html string, f *rules.Faults) {
 	ids := map[string]bool{}
 	for _, a := range all {
@@ -130,10 +125,6 @@ func CheckContentIDs(all []Attachment, html string, f *rules.Faults) {
 			ids[*a.ContentID] = true
 		}
 	}
-	checkContentIDs(html, ids, f)
-}
-
-func checkContentIDs(html string, ids map[string]bool, f *rules.Faults) {
 	for _, id := range htmlcheck.ContentIDs(html) {
 		if !ids[id] {
 			f.AddEach("html", CodeUnknownContentID, fmt.Sprintf("refers to cid:%.78s, and no attachment has this contentId", id))

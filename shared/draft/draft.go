@@ -141,13 +141,17 @@ func (d *Draft) CheckSender(usual string, domains []string) {
 	}
 }
 
-// CheckHTML checks the body for forbidden content. It returns an error only if ctx ended while a large body waited for
-// a slot.
+// CheckHTML checks the body for forbidden content and for references to attachments that the email does not have. It returns an
+// error only if ctx ended while a large body waited for a slot.
 func (d *Draft) CheckHTML(ctx context.Context, checker *htmlcheck.Checker) error {
 	if d.Email.HTML == "" || d.Faults.Has("html") {
 		return nil
 	}
-	return CheckHTML(ctx, checker, d.Email.HTML, &d.Faults)
+	err := CheckHTML(ctx, checker, d.Email.HTML, &d.Faults)
+	if err == nil && !d.Faults.Has("attachments") {
+		CheckContentIDs(d.Email.Attachments, d.Email.HTML, &d.Faults)
+	}
+	return err
 }
 
 // maxViolations is how many violations of one body are reported.

@@ -27,13 +27,15 @@ func ContentIDs(body string) []string {
 		return nil
 	}
 	var ids []string
+	seen := make(map[string]bool)
 	add := func(text string) {
 		for _, found := range contentAddress.FindAllStringSubmatch(text, -1) {
 			id := found[1]
 			if plain, err := url.PathUnescape(id); err == nil {
 				id = plain
 			}
-			if !slices.Contains(ids, id) {
+			if !seen[id] {
+				seen[id] = true
 				ids = append(ids, id)
 			}
 		}

@@ -49,6 +49,31 @@ func TestASCII_LongDomain(t *testing.T) {
 	}
 }
 
+// The conversion of a long label takes milliseconds, so it is refused before that. AllocsPerRun excludes parallel tests.
+func TestDomain_LongLabel(t *testing.T) {
+	label := func(letters int) string {
+		var b strings.Builder
+		for i := range letters {
+			b.WriteRune(rune(0x101 + 2*i))
+		}
+		return b.String()
+	}
+	for _, dot := range []string{".", "\u3002", "\uff0e", "\uff61"} {
+		domain := "a" + dot + label(127) + dot + "example"
+		if n := testing.AllocsPerRun(1, func() {
+			if _, err := mailbox.Domain(domain); err == nil {
+				t.Errorf("%q: a label of 127 letters is accepted", dot)
+			}
+		}); n > 2 {
+			t.Errorf("%q: a label of 127 letters was converted, which took %v allocations", dot, n)
+		}
+	}
+	accented := strings.Repeat("e\u0301", 40) // 40 letters, written as 80 characters
+	if _, err := mailbox.Domain(accented + ".example"); err != nil {
+		t.Errorf("40 letters with accents: %v", err)
+	}
+}
+
 // A valid address may be much longer than its ASCII form.
 func TestASCII_LongestDomain(t *testing.T) {
 	t.Parallel()

@@ -89,6 +89,9 @@ func (r *Rules) Check(request any, known Faults) Faults {
 		return known
 	}
 	for _, f := range found {
+		if len(known) >= MaxFaults {
+			break // an explanation may take as long as the check
+		}
 		code, message := r.explain(f)
 		known.Add(fieldPath(f.Namespace()), code, message)
 	}

@@ -119,6 +119,8 @@ func (a answer) byName() *provider.Failure {
 		return outage(a.failure(provider.Retry, codeServiceUnavailable, provider.TransientError))
 	case "InternalFailure", "InternalServiceError", "InternalServerError", "InternalError":
 		return outage(a.failure(provider.Unknown, codeInternalError, provider.TransientError))
+	case "RequestAborted":
+		return a.failure(provider.Unknown, codeInternalError, provider.TransientError)
 	case "RequestTimeout":
 		// SES timed out while reading the request, so it did not process it.
 		return a.failure(provider.Retry, codeTimeout, provider.TimeoutError)
@@ -128,7 +130,7 @@ func (a answer) byName() *provider.Failure {
 	case "UnrecognizedClient", "InvalidClientTokenId", "MissingAuthenticationToken", "IncompleteSignature",
 		"SignatureDoesNotMatch", "InvalidSignature", "AuthFailure", "RequestTimeTooSkewed":
 		return a.failure(provider.Park, codeAuthFailed, provider.ConfigurationError)
-	case "AccessDenied":
+	case "AccessDenied", "NotAuthorized":
 		// A clock skew of minutes is reported as AccessDenied. The SDK has recorded the offset and
 		// signs the next call correctly, so parking is sufficient: the try does not count, and a
 		// probe follows.
@@ -162,7 +164,8 @@ func (a answer) byStatus() *provider.Failure {
 	case a.status >= 500:
 		// It is unknown whether the failure was before or after accepting the email.
 		return outage(a.failure(provider.Unknown, codeInternalError, provider.TransientError))
-	case a.status >= 400 && (a.code != "" || a.message != ""):
+	case a.status >= 400 && a.code != "",
+		a.message != "" && (a.status == http.StatusBadRequest || a.status == http.StatusUnprocessableEntity):
 		return a.failure(provider.Failed, codeBadRequest, provider.PermanentError)
 	default:
 		// A redirect, or an error that is not in SES's format: the endpoint is wrong and every email

@@ -113,6 +113,18 @@ func refused() []outcome {
 			want: accountWide(named("SendingPausedException", failed("SES_ACCOUNT_SENDING_PAUSED", provider.PermanentError))),
 		},
 		{
+			name: "a proxy's 421 with a message", at: says(421, `{"message":"misdirected request"}`), requests: 1,
+			want: &provider.Failure{Outcome: provider.Park, Code: "SES_UNEXPECTED_RESPONSE", Category: provider.ConfigurationError, Ambiguous: true},
+		},
+		{
+			name: "not authorized", at: refuses(400, "NotAuthorized", "You do not have permission to perform this action."), requests: 1,
+			want: named("NotAuthorized", &provider.Failure{Outcome: provider.Park, Code: "SES_ACCESS_DENIED", Category: provider.ConfigurationError, Ambiguous: true}),
+		},
+		{
+			name: "aborted", at: refuses(400, "RequestAbortedException", "The request was aborted before a reply was returned."), requests: 1,
+			want: named("RequestAbortedException", &provider.Failure{Outcome: provider.Unknown, Code: "SES_INTERNAL_ERROR", Category: provider.TransientError}),
+		},
+		{
 			name: "message too large", at: says(413, page), requests: 1,
 			want: failed("SES_MESSAGE_TOO_LARGE", provider.PermanentError),
 		},

@@ -1,0 +1,52 @@
+package htmlcheck_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/htmlcheck"
+)
+
+func TestContentIDs(t *testing.T) {
+	t.Parallel()
+	for html, want := range map[string][]string{
+		`<p>cid:a</p>`: nil,
+		`<img src="cid:logo"><img src="CID:logo"><img src="cid:a%40b">`:                   {"logo", "a@b"},
+		`<img alt="cid:x" srcset="cid:one 1x, cid:two 2x">`:                               {"one", "two"},
+		`<style>p { background: url('cid:bg') }</style><p style="background:url(cid:c)">`: {"bg", "c"},
+	} {
+		if got := htmlcheck.ContentIDs(html); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", html, got, want)
+		}
+	}
+}
+
+// As many different ids as fit into a body take about as long as one id that is repeated as often.
+func TestContentIDs_LinearTime(t *testing.T) {
+	t.Parallel()
+	fill := func(id func(i int) string) string {
+		var b strings.Builder
+		b.WriteString(`<p x="`)
+		for i := 0; b.Len() < email.MaxHTML-32; i++ {
+			b.WriteString("cid:" + id(i) + ",")
+		}
+		return b.String() + `">a</p>`
+	}
+	took := func(html string) time.Duration {
+		best := time.Hour
+		for range 3 {
+			begun := time.Now()
+			htmlcheck.ContentIDs(html)
+			best = min(best, time.Since(begun))
+		}
+		return best
+	}
+	one := took(fill(func(int) string { return "00000" }))
+	if d := took(fill(func(i int) string { return fmt.Sprintf("%05d", i) })); d > 10*one {
+		t.Errorf("different ids take %v, one id %v", d, one)
+	}
+}
