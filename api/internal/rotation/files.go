@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -12,6 +13,9 @@ import (
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/store/file"
 )
+
+// deleteTimeout limits how long an interrupted rotation continues to delete a file that it must not keep.
+const deleteTimeout = 30 * time.Second
 
 // object is an encrypted object in the storage.
 type object struct {
@@ -128,7 +132,9 @@ func (r *Rotation) reencryptFile(ctx context.Context, o object) (err error) {
 	if err := r.Bucket.Put(ctx, o.key, reencrypted); err != nil {
 		return err
 	}
-	// If it was deleted meanwhile, it must not reappear.
+	// If it was deleted meanwhile, it must not reappear, also if the command is interrupted after Put.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
+	defer cancel()
 	kept, err := o.kept(ctx)
 	if err == nil && !kept {
 		err = r.Bucket.Delete(ctx, o.key)

@@ -176,6 +176,43 @@ func TestRun_Interrupted(t *testing.T) {
 	}
 }
 
+// deletedMeanwhile calls after when a file was stored.
+type deletedMeanwhile struct {
+	*blob.Bucket
+	after func()
+}
+
+func (b deletedMeanwhile) Put(ctx context.Context, key string, r io.Reader) error {
+	err := b.Bucket.Put(ctx, key, r)
+	b.after()
+	return err
+}
+
+// A file that retention deletes while it is re-encrypted does not remain, also if the rotation is interrupted then.
+func TestRun_FileDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, ring(t, entry("k1", 1)))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := w.rotation(ring(t, entry("k2", 2)+","+entry("k1", 1)))
+	r.Bucket = deletedMeanwhile{w.bucket, func() {
+		if _, err := w.SQL.ExecContext(t.Context(), `UPDATE mailings SET file_deleted_at = now()`); err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}}
+	if _, err := r.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Run = %v, want context.Canceled", err)
+	}
+	stored, err := w.bucket.Get(t.Context(), mailing.FileKey(w.company, w.mailing))
+	if err == nil {
+		_ = stored.Close()
+	}
+	if !errors.Is(err, blob.ErrNotFound) {
+		t.Errorf("Get of the deleted file = %v, want ErrNotFound", err)
+	}
+}
+
 // Values encrypted with a missing key are reported and kept.
 func TestCount_ForeignKey(t *testing.T) {
 	t.Parallel()

@@ -49,7 +49,7 @@ type BlobStore interface {
 
 // MailingStore has the database operations of the sweeper.
 type MailingStore interface {
-	MailingsExist(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]bool, error)
+	MailingsWithFile(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]bool, error)
 	SizeFiles(ctx context.Context, mailings []uuid.UUID, bytes []int64) error
 }
 
@@ -62,7 +62,8 @@ type FileRows interface {
 }
 
 // OrphanSweeper deletes uploaded files that no row refers to: those of requests that failed or were killed after the file was
-// stored, and those of a cleaner or an erasure that was killed after it deleted the row. It never deletes files with other
+// stored, those of a cleaner or an erasure that was killed after it deleted the row, and those of a mailing whose row records
+// that its file is deleted, which a rotation of keys that was killed may have stored again. It never deletes files with other
 // names. It also records the size of files whose mailing row lacks it, such as those of the previous release.
 type OrphanSweeper struct {
 	*service.Loop
@@ -129,7 +130,7 @@ func (s *OrphanSweeper) runOnce(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// exister reports which files of a batch have a row.
+// exister reports which files of a batch have a row that refers to them.
 type exister func(ctx context.Context, batch map[uuid.UUID]blob.Object) (map[uuid.UUID]bool, error)
 
 // sweepFiles checks all old files under prefix, in batches.
@@ -157,7 +158,7 @@ func (s *OrphanSweeper) sweepFiles(ctx context.Context, round *swept, prefix str
 
 // ofMailings is the exister of mailings. It also records the sizes of their files.
 func (s *OrphanSweeper) ofMailings(ctx context.Context, batch map[uuid.UUID]blob.Object) (map[uuid.UUID]bool, error) {
-	exist, err := s.mailings.MailingsExist(ctx, idsOf(batch))
+	exist, err := s.mailings.MailingsWithFile(ctx, idsOf(batch))
 	if err != nil {
 		return nil, err
 	}
