@@ -82,3 +82,20 @@ func TestRecord_Disables(t *testing.T) {
 		}
 	}
 }
+
+// A round without a failed attempt does not disable the endpoint, although its last attempt failed long ago.
+func TestRecord_NoAttempt(t *testing.T) {
+	t.Parallel()
+	d, s := newStore(t)
+	id := newEndpoint(t, s, d.Company(t))
+	l := take(t, s, id)
+	d.Run(t, `UPDATE webhook_endpoints SET failures = 3, failing_since = now() - interval '121 h' WHERE id = $1`, id)
+	after, err := s.Record(t.Context(), l, webhook.Result{Cursor: webhook.Cursor{Position: 5}}, disableAfter)
+	if err != nil || after.DisabledNow || after.Status != webhook.Enabled || after.Position != 5 {
+		t.Fatalf("%+v, %v", after, err)
+	}
+	after, err = s.Record(t.Context(), l, webhook.Result{Failures: 1, Error: "HTTP_500"}, disableAfter)
+	if err != nil || !after.DisabledNow {
+		t.Errorf("after a failed attempt: %+v, %v", after, err)
+	}
+}

@@ -230,15 +230,19 @@ func (s *Store) Record(ctx context.Context, l Lease, r Result, disableAfter time
 		if _, err := tx.ExecContext(ctx, dueSQL, before.ID, before.CompanyID, DownFailures, MaxOpen); err != nil {
 			return err
 		}
-		result, err := tx.ExecContext(ctx, disableFailingSQL, before.ID, before.CompanyID, r.Gone, disableAfter.Milliseconds())
-		if err != nil {
-			return err
+		// Without a failed attempt the endpoint may be healthy: failing_since is that of the last attempt, which may be
+		// days ago.
+		if r.Gone || r.Failures > 0 {
+			result, err := tx.ExecContext(ctx, disableFailingSQL, before.ID, before.CompanyID, r.Gone, disableAfter.Milliseconds())
+			if err != nil {
+				return err
+			}
+			n, err := result.RowsAffected()
+			if err != nil {
+				return err
+			}
+			after.DisabledNow = n > 0
 		}
-		n, err := result.RowsAffected()
-		if err != nil {
-			return err
-		}
-		after.DisabledNow = n > 0
 		if err := tx.GetContext(ctx, &after.Endpoint, findSQL, before.ID, before.CompanyID); err != nil || !after.DisabledNow {
 			return err
 		}
