@@ -99,3 +99,44 @@ func TestRecord_NoAttempt(t *testing.T) {
 		t.Errorf("after a failed attempt: %+v, %v", after, err)
 	}
 }
+
+// The result of a round that attempted an earlier URL does not affect the endpoint's health at its new URL. Failed deliveries are
+// due at once, with their earlier attempts.
+func TestRecord_OldURL(t *testing.T) {
+	t.Parallel()
+	d, s := newStore(t)
+	company := d.Company(t)
+	id := newEndpoint(t, s, company)
+	l := take(t, s, id)
+	old := find(t, s, company, id).URL
+	if _, err := s.Record(t.Context(), l, webhook.Result{URL: old, New: []webhook.Attempted{failed(uuid.New(), 1), failed(uuid.New(), 2)}}, disableAfter); err != nil {
+		t.Fatal(err)
+	}
+	d.Run(t, `UPDATE webhook_deliveries SET attempts = 9, next_at = now()`)
+	round, err := s.Load(t.Context(), l, time.Hour)
+	if err != nil || len(round.Due) != 2 {
+		t.Fatalf("%+v, %v", round, err)
+	}
+	moved := "https://crm.acme.example/hooks"
+	if _, err := s.Update(t.Context(), company, id, webhook.Change{URL: &moved}); err != nil {
+		t.Fatal(err)
+	}
+	last, sent := webhook.Attempted{Delivery: round.Due[0]}, webhook.Attempted{Delivery: round.Due[1]}
+	last.Status, last.Attempts = webhook.Failed, 10
+	sent.Status, sent.Attempts = webhook.Delivered, 10
+	after, err := s.Record(t.Context(), l, webhook.Result{
+		URL: old, Attempted: []webhook.Attempted{last, sent}, New: []webhook.Attempted{failed(uuid.New(), 3)},
+		Failures: 2, Error: "HTTP_410", Gone: true, RetryAfter: time.Hour, Cursor: webhook.Cursor{Position: 7},
+	}, disableAfter)
+	if err != nil || after.DisabledNow || after.Status != webhook.Enabled || after.Failures != 0 || after.NotBefore != nil || after.LastError != nil || after.Open != 2 || after.Position != 7 {
+		t.Fatalf("%+v, %v", after, err)
+	}
+	if round, err = s.Load(t.Context(), l, time.Hour); err != nil || len(round.Due) != 2 {
+		t.Fatalf("%+v, %v", round, err)
+	}
+	for _, due := range round.Due {
+		if want := map[int64]int{1: 9, 3: 0}[due.Position]; due.Attempts != want {
+			t.Errorf("delivery %d: %d attempts, want %d", due.Position, due.Attempts, want)
+		}
+	}
+}

@@ -88,6 +88,8 @@ func (s *Store) Load(ctx context.Context, l Lease, probeAfter time.Duration) (Ro
 
 // Result is the result of a round.
 type Result struct {
+	// URL is the endpoint's URL that the round attempted; "" = it attempted none.
+	URL string
 	// New holds deliveries without a row that failed, or that wait for an earlier one of the same email.
 	New []Attempted
 	// Attempted holds deliveries with a row, in their new state. Wait is the time until NextAt.
@@ -105,6 +107,25 @@ type Result struct {
 	RetryAfter time.Duration
 	// Replay is the replay's progress; nil = none.
 	Replay *ReplayProgress
+}
+
+// ofOldURL returns the result of a round whose URL was replaced before the round was recorded. It says nothing about the
+// new URL's health, and failed deliveries are due at the new URL at once, without a counted attempt.
+func (r Result) ofOldURL() Result {
+	r.Succeeded, r.Failures, r.Error, r.Gone, r.RetryAfter = false, 0, "", false, 0
+	r.New, r.Attempted = uncounted(r.New), uncounted(r.Attempted)
+	return r
+}
+
+func uncounted(all []Attempted) []Attempted {
+	all = slices.Clone(all)
+	for i := range all {
+		if a := &all[i]; a.Status == Retrying || a.Status == Failed {
+			a.Status, a.Wait = Retrying, 0
+			a.Attempts = max(a.Attempts-1, 0)
+		}
+	}
+	return all
 }
 
 // Attempted is a delivery in its new state.
@@ -206,6 +227,9 @@ func (s *Store) Record(ctx context.Context, l Lease, r Result, disableAfter time
 				return ErrLeaseLost
 			}
 			return err
+		}
+		if r.URL != "" && r.URL != before.URL {
+			r = r.ofOldURL()
 		}
 		if err := writeDeliveries(ctx, tx, before, r); err != nil {
 			return err

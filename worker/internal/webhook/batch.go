@@ -49,7 +49,7 @@ type batch struct {
 	failures int
 	stopped  bool
 	begun    time.Time    // the first attempt
-	tally    hooks.Result // Succeeded, Failures, Error, Gone and RetryAfter
+	tally    hooks.Result // URL, Succeeded, Failures, Error, Gone and RetryAfter
 }
 
 // chain is an email's items that are being attempted.
@@ -59,6 +59,7 @@ func (s *server) newBatch(ctx context.Context, r hooks.Round, secrets []standard
 	b := &batch{
 		server: s, ctx: ctx, endpoint: r.Endpoint, secrets: secrets, items: items, results: make([]result, len(items)),
 		chains: map[uuid.UUID]*chain{}, blocked: map[uuid.UUID]bool{}, failures: r.Failures,
+		tally: hooks.Result{URL: r.URL},
 	}
 	return b
 }

@@ -236,6 +236,34 @@ func TestService_Disables(t *testing.T) {
 	}
 }
 
+// A 410 of an earlier URL, to a request that was in flight when the URL was changed, does not disable the endpoint: the
+// event is delivered to the new URL.
+func TestService_OldURLGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	company := w.Company(t)
+	before, after := w.endpoint(t, company), w.endpoint(t, company, "email.bounced")
+	arrived, answer := make(chan struct{}), make(chan struct{})
+	before.setAnswer(func(message) int {
+		close(arrived)
+		<-answer
+		return http.StatusGone
+	})
+	w.start(t, nil)
+	w.emit(t, company, 1, 1)
+	<-arrived
+	after.hook = before.hook
+	if _, err := w.Hooks.Update(t.Context(), company, before.ID, hooks.Change{URL: &after.URL}); err != nil {
+		t.Fatal(err)
+	}
+	close(answer)
+	eventually(t, "a result", func() bool { return len(after.messages()) == 1 || w.find(t, before).Status == hooks.Disabled })
+	after.check(t, w, 1)
+	if e := w.find(t, before); e.Status != hooks.Enabled || e.Failures != 0 || e.LastError != nil {
+		t.Errorf("%+v", e)
+	}
+}
+
 // One endpoint that hangs does not delay those of other companies.
 func TestService_HangingEndpoint(t *testing.T) {
 	t.Parallel()
