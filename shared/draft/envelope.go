@@ -38,7 +38,11 @@ func Sender(usual string, domains []string, text string, f *rules.Faults) string
 	return header
 }
 
-// SendAt parses the field sendAt, which must be within a year. A past time means now, which is the zero time.
+// clockTolerance is how far the clock of an api's host may be ahead. Whether a time has passed is decided by Postgres's clock, so
+// that such a host sends no email early; only times that have passed by any clock become the zero time here.
+const clockTolerance = 5 * time.Minute
+
+// SendAt parses the field sendAt, which must be within a year. The zero time, and one that has passed, mean now.
 func SendAt(text string, now time.Time, f *rules.Faults) time.Time {
 	at, err := rules.ParseTime(text)
 	if err != nil {
@@ -48,12 +52,12 @@ func SendAt(text string, now time.Time, f *rules.Faults) time.Time {
 	return Due(at, now, f)
 }
 
-// Due is SendAt for a parsed time. The zero time means now.
+// Due is SendAt for a parsed time.
 func Due(at, now time.Time, f *rules.Faults) time.Time {
 	switch {
 	case at.After(now.AddDate(1, 0, 0)):
 		f.Add("sendAt", rules.CodeOutOfRange, "must be within a year")
-	case at.After(now):
+	case at.After(now.Add(-clockTolerance)):
 		return at.UTC()
 	}
 	return time.Time{}

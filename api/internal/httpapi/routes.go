@@ -22,10 +22,10 @@ func (h *handlers) routes(p Params) *gin.Engine {
 	r.HandleMethodNotAllowed = true
 	h.Use(r)
 
-	r.GET("/livez", health.ShowLive)
-	r.GET("/readyz", h.health.ShowReady)
-	r.GET("/health", h.health.Show)
-	r.GET("/openapi.yaml", func(c *gin.Context) { c.Data(http.StatusOK, "application/yaml", []byte(p.OpenAPI)) })
+	alsoHead(r, "/livez", health.ShowLive)
+	alsoHead(r, "/readyz", h.health.ShowReady)
+	alsoHead(r, "/health", h.health.Show)
+	alsoHead(r, "/openapi.yaml", func(c *gin.Context) { c.Data(http.StatusOK, "application/yaml", []byte(p.OpenAPI)) })
 
 	send := h.group(r, "/v1", apikey.EmailsSend)
 	send.POST("/email/send", h.Answer(h.bodies.sends.Limit), h.Answer(h.sending.Send))
@@ -62,7 +62,7 @@ func (h *handlers) routes(p Params) *gin.Engine {
 	replays := h.group(r, deadletters.ReplayPath, apikey.DeadLettersWrite)
 	replays.GET("/:id", h.Answer(h.deadLetters.ShowReplay))
 
-	r.GET(unsubscribepage.Path, h.Answer(h.unsubscribe.Ask))
+	alsoHead(r, unsubscribepage.Path, h.Answer(h.unsubscribe.Ask))
 	r.POST(unsubscribepage.Path, h.Answer(h.unsubscribe.Unsubscribe))
 	r.POST("/v1/ses/events", h.Answer(h.bodies.notifications.Limit), h.Answer(h.sesEvents.Receive))
 
@@ -72,6 +72,12 @@ func (h *handlers) routes(p Params) *gin.Engine {
 	h.routeWebhooks(r)
 	h.Expect(r.Routes())
 	return r
+}
+
+// alsoHead adds a route for GET and HEAD: monitors, load balancers and link checkers use HEAD, and net/http leaves out the body.
+func alsoHead(r *gin.Engine, path string, handle gin.HandlerFunc) {
+	r.GET(path, handle)
+	r.HEAD(path, handle)
 }
 
 // group creates a group of routes for which a key needs the scope.

@@ -132,6 +132,40 @@ func TestSend_Defaults(t *testing.T) {
 	}
 }
 
+// An email that is due within the minute needs a wake-up as one that is due now.
+func TestSend_DueSoon(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	in := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339) }
+	for i, c := range []struct {
+		due   string
+		wakes int64
+	}{{in(20 * time.Second), 1}, {in(time.Hour), 1}, {in(-time.Minute), 2}} {
+		g.accept(t, emailBody(func(f fields) { f["sendAt"] = c.due }))
+		if n := int64(g.Wakes.Load()); n != c.wakes {
+			t.Errorf("%d: %d dispatcher notifications, want %d", i, n, c.wakes)
+		}
+	}
+	r := g.batch(t, "", "", batchBody(fmt.Sprintf(`{"to": "ana@example.com", "subject": "s", "html": "<p>a</p>", "recipient": {"externalId": "c-1"}, "sendAt": %q}`, in(20*time.Second))))
+	if n := int64(g.Wakes.Load()); n != 3 {
+		t.Errorf("after a batch: %d dispatcher notifications, want 3; %d %s", n, r.Status, r.Body)
+	}
+}
+
+// Monitors and load balancers use HEAD.
+func TestHead(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	for path, want := range map[string]int{
+		"/livez": http.StatusOK, "/readyz": http.StatusOK, "/health": http.StatusOK, "/openapi.yaml": http.StatusOK, "/u/nothing": http.StatusNotFound,
+		"/v1/emails": http.StatusMethodNotAllowed,
+	} {
+		if r := g.do(t, call{Method: http.MethodHead, Path: path}); r.Status != want || r.Body != "" {
+			t.Errorf("%s: %d %q, want %d without a body", path, r.Status, r.Body, want)
+		}
+	}
+}
+
 // TestSend_Accepts: values at the limits.
 func TestSend_Accepts(t *testing.T) {
 	t.Parallel()

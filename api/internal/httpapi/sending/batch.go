@@ -192,13 +192,13 @@ func (r *batchResult) describe(e store.EarlierEmail) {
 	}
 }
 
-// lanes are those on which there is work now.
+// lanes are those on which there is work now or soon.
 func (b *batchRequest) lanes(company uuid.UUID, results []store.BatchResult) []store.Lanes {
 	var all []store.Lanes
 	seen := map[string]bool{}
 	for i, result := range results {
 		queue := email.QueueFor(b.emails[i].Priority)
-		if result.Earlier == nil && result.Over == nil && b.emails[i].SendAt.IsZero() && !seen[queue] {
+		if result.Earlier == nil && result.Over == nil && isSoon(b.emails[i].SendAt) && !seen[queue] {
 			seen[queue] = true
 			all = append(all, store.Lanes{Company: company, Queue: queue})
 		}

@@ -79,12 +79,18 @@ func (h *Handlers) Send(c *gin.Context) error {
 	case err != nil:
 		return h.accept.ReplayInstead(c, key, err)
 	}
-	if mail.SendAt.IsZero() {
+	if isSoon(mail.SendAt) {
 		h.wake(store.Lanes{Company: mail.CompanyID, Queue: email.QueueFor(mail.Priority)})
 	}
 	response.Accepted(c, http.StatusAccepted, answer)
 	return nil
 }
+
+// wakeAhead is how soon an email is due for which the dispatchers are woken. Otherwise they find a new row by the age of its id,
+// which may be too high when an upload of its attachments ends, or by a full listing every 30 s.
+const wakeAhead = time.Minute
+
+func isSoon(sendAt time.Time) bool { return time.Until(sendAt) < wakeAhead }
 
 // answerEarlier responds with the email of the same aggregate and event type that was accepted before.
 func (h *Handlers) answerEarlier(c *gin.Context, id uuid.UUID) error {
