@@ -84,7 +84,7 @@ func TestPlans(t *testing.T) {
 		if full != "" {
 			run(t, d, full)
 		}
-		plan := storetest.Explain(t, d.SQL, written(t, "recipient.returnIntakesSQL"), 900000, 1000)
+		plan := storetest.Explain(t, d.SQL, written(t, "recipient.returnIntakesSQL"), 900000, uuid.Nil, uuid.Nil, 5000)
 		if !strings.Contains(plan, "Index Cond: (id = i.outbox_id)") || !strings.Contains(plan, "Index Cond: (id = ANY ") {
 			t.Errorf("returnIntakes scans the outbox:\n%s", plan)
 		}

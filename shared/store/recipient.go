@@ -11,6 +11,7 @@ type (
 	NewRecipients  = recipient.NewRecipients
 	NewRecipient   = recipient.NewRecipient
 	Recipient      = recipient.Recipient
+	Intake         = recipient.Intake
 	KnownRecipient = recipient.Known
 
 	recipients = recipient.Store

@@ -1,9 +1,12 @@
 package store_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -23,7 +26,7 @@ func TestReturnIntakes(t *testing.T) {
 	}
 	returned := func(want int, when string) {
 		t.Helper()
-		if n, err := d.Store.ReturnIntakes(t.Context(), 15*time.Minute, 10); n != want || err != nil {
+		if n, next, err := d.Store.ReturnIntakes(t.Context(), 15*time.Minute, store.Intake{}, 10); n != want || err != nil || next != (store.Intake{}) {
 			t.Errorf("%s: %d returned, want %d (%v)", when, n, want, err)
 		}
 	}
@@ -44,4 +47,33 @@ func TestReturnIntakes(t *testing.T) {
 	storetest.Upsert(t, d, lost, lost)
 	publish("100 h")
 	returned(0, "all are written down")
+}
+
+// Each call looks at one page, and continues behind the last one: imports that wait do not hide a lost one, whatever their number.
+func TestReturnIntakes_InPages(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	var people []store.NewRecipient
+	for i := range 7 {
+		people = append(people, storetest.KnownRecipient(fmt.Sprint(i), fmt.Sprintf("a%d@example.com", i), "Ana"))
+	}
+	storetest.Intake(t, d, company, people...)
+	d.Run(t, `UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now() - interval '20 min'
+		WHERE id = (SELECT outbox_id FROM recipient_intakes ORDER BY recipient_id DESC LIMIT 1)`)
+	var after store.Intake
+	var found []int
+	for {
+		n, next, err := d.Store.ReturnIntakes(t.Context(), 15*time.Minute, after, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, n)
+		if after = next; after == (store.Intake{}) {
+			break
+		}
+	}
+	if want := []int{0, 0, 1}; !slices.Equal(found, want) {
+		t.Errorf("%v were returned per page, want %v", found, want)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"email-gateway/shared/service"
+	"email-gateway/shared/store"
 )
 
 const (
@@ -14,13 +15,16 @@ const (
 	// recipientAge is the maximum time that a message needs: its retries, 10 s apart by default, and a queue of some millions
 	// before it. A shorter age would only cause duplicate work.
 	recipientAge = 15 * time.Minute
-	// recipientBatch bounds one statement.
-	recipientBatch = 1000
+	// recipientPage is the number of imports that one statement looks at: some 70 ms.
+	recipientPage = 5000
+	// recipientPause bounds the load while one company has millions of imports that are not applied: the pause after a page in
+	// which nothing was lost is recipientPause times its duration. Ten million take about an hour.
+	recipientPause = 20
 )
 
 // RecipientStore has the database operations of the RecipientRescuer.
 type RecipientStore interface {
-	ReturnIntakes(ctx context.Context, age time.Duration, limit int) (int, error)
+	ReturnIntakes(ctx context.Context, age time.Duration, after store.Intake, page int) (returned int, next store.Intake, err error)
 	Wake(ctx context.Context) error
 }
 
@@ -29,6 +33,7 @@ type RecipientStore interface {
 type RecipientRescuer struct {
 	*service.Loop
 	params RecipientRescuerParams
+	after  store.Intake // where the next page begins
 }
 
 // RecipientRescuerParams configure an RecipientRescuer.
@@ -48,11 +53,20 @@ func NewRecipientRescuer(p RecipientRescuerParams) *RecipientRescuer {
 }
 
 func (r *RecipientRescuer) runOnce(ctx context.Context) (more bool, err error) {
-	n, err := r.params.Store.ReturnIntakes(ctx, recipientAge, recipientBatch)
-	if err != nil || n == 0 {
+	begun := time.Now()
+	n, next, err := r.params.Store.ReturnIntakes(ctx, recipientAge, r.after, recipientPage)
+	if err != nil {
 		return false, err
 	}
-	r.params.Actions.Count(recipientReturned, n)
-	r.params.Log.Warn("recipients enqueued again", "count", n)
-	return n == recipientBatch, r.params.Store.Wake(ctx)
+	r.after = next
+	more = next != store.Intake{}
+	if n > 0 {
+		r.params.Actions.Count(recipientReturned, n)
+		r.params.Log.Warn("recipients enqueued again", "count", n)
+		return more, r.params.Store.Wake(ctx)
+	}
+	if more {
+		more = service.Pause(ctx, recipientPause*time.Since(begun)) == nil
+	}
+	return more, nil
 }
