@@ -811,7 +811,7 @@ func TestCancelUnstarted(t *testing.T) {
 	if got := ask[string](t, d, `SELECT string_agg(status, ' ' ORDER BY id) FROM mailings`); got != "CANCELLED PAUSED PAUSED PAUSED" {
 		t.Error(got)
 	}
-	files, err := retention.New(d.Store.DB()).DueFiles(t.Context(), 30*24*time.Hour, 10)
+	files, err := retention.New(d.Store.DB()).DueFiles(t.Context(), 30*24*time.Hour, retention.MailingFile{}, 10)
 	if err != nil || len(files) != 1 || files[0].MailingID != old {
 		t.Errorf("%+v, %v", files, err)
 	}

@@ -14,24 +14,28 @@ import (
 type MailingFile struct {
 	MailingID uuid.UUID `db:"id"`
 	CompanyID uuid.UUID `db:"company_id"`
+	// Ended is when the mailing ended. Only DueFiles sets it.
+	Ended time.Time `db:"ended"`
 }
 
-// dueFilesSQL scans mailings_files and looks companies up by company_retention_pkey. It locks
-// nothing. A mailing that was cancelled and never started does not need its file.
+// dueFilesSQL scans mailings_files from $3 on, sorts mailings that ended at the same time by id, and looks companies up by
+// company_retention_pkey. It locks nothing. A mailing that was cancelled and never started does not need its file.
 const dueFilesSQL = `
-SELECT m.id, m.company_id
+SELECT m.id, m.company_id, coalesce(m.completed_at, m.updated_at) AS ended
 FROM mailings m LEFT JOIN company_retention r ON r.company_id = m.company_id
 WHERE m.file_deleted_at IS NULL AND m.status IN ('COMPLETED', 'CANCELLED', 'FAILED')
   AND (coalesce(m.completed_at, m.updated_at) < now() - coalesce(r.files_days * interval '1 day', $1 * interval '1 ms')
        OR m.status = 'CANCELLED' AND m.generation = 0)
-ORDER BY coalesce(m.completed_at, m.updated_at) LIMIT $2`
+  AND (coalesce(m.completed_at, m.updated_at), m.id) > ($3, $4)
+ORDER BY coalesce(m.completed_at, m.updated_at), m.id LIMIT $2`
 
 // DueFiles lists at most limit files of mailings that ended longer ago than age, or than their
 // company's own retention (age 0 = only companies with such a retention), and of mailings that
-// were cancelled and never started.
-func (s *Store) DueFiles(ctx context.Context, age time.Duration, limit int) ([]MailingFile, error) {
+// were cancelled and never started. It sorts them by the time at which the mailing ended, and starts
+// behind the file after; the zero value starts at the beginning.
+func (s *Store) DueFiles(ctx context.Context, age time.Duration, after MailingFile, limit int) ([]MailingFile, error) {
 	var files []MailingFile
-	if err := s.db.SelectContext(ctx, &files, dueFilesSQL, milliseconds(age), limit); err != nil {
+	if err := s.db.SelectContext(ctx, &files, dueFilesSQL, milliseconds(age), limit, after.Ended, after.MailingID); err != nil {
 		return nil, fmt.Errorf("list files past their time: %w", pg.Translate(err))
 	}
 	return files, nil

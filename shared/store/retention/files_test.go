@@ -2,6 +2,7 @@ package retention_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -42,7 +43,7 @@ func TestDueFiles(t *testing.T) {
 
 	list := func(age time.Duration) map[uuid.UUID]bool {
 		t.Helper()
-		files, err := retention.New(d.Store.DB()).DueFiles(t.Context(), age, 100)
+		files, err := retention.New(d.Store.DB()).DueFiles(t.Context(), age, retention.MailingFile{}, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,6 +80,37 @@ func TestDueFiles(t *testing.T) {
 	}
 	if m, err := d.Store.FindMailing(t.Context(), company, ids[0]); err != nil || m.FileDeletedAt == nil {
 		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// Pages have every file once, in the order in which the mailings ended, also if mailings ended at the same time.
+func TestDueFiles_Pages(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	var want []uuid.UUID
+	for range 5 {
+		want = append(want, endedMailing(t, d, company, 1, "COMPLETED", 40*day))
+	}
+	d.Run(t, `UPDATE mailings SET completed_at = date_trunc('day', now()) - interval '40 days' + interval '1 microsecond'`)
+	want = append(want, endedMailing(t, d, company, 1, "FAILED", 35*day))
+	want = append([]uuid.UUID{endedMailing(t, d, company, 1, "CANCELLED", 50*day)}, want...)
+	var got []uuid.UUID
+	for after := (retention.MailingFile{}); ; {
+		page, err := retention.New(d.Store.DB()).DueFiles(t.Context(), 30*day, after, 2)
+		if err != nil || len(page) > 2 {
+			t.Fatalf("%+v, %v", page, err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, f := range page {
+			got = append(got, f.MailingID)
+		}
+		after = page[len(page)-1]
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("files %v, want %v", got, want)
 	}
 }
 

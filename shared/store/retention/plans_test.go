@@ -100,6 +100,10 @@ func TestRetentionPlans_KeptEntries(t *testing.T) {
 		if !strings.Contains(plan, " mailings_kept ") || strings.Contains(plan, "Seq Scan on mailings") {
 			t.Errorf("%q: not along mailings_kept:\n%s", full, plan)
 		}
+		after := time.Now().Add(-30 * 24 * time.Hour)
+		if plan := storetest.Explain(t, d.SQL, retention.DueFilesSQL, time.Hour.Milliseconds(), 100, after, uuid.Nil); !strings.Contains(plan, " mailings_files ") || strings.Contains(plan, "Seq Scan on mailings") {
+			t.Errorf("%q: not along mailings_files:\n%s", full, plan)
+		}
 		if plan := storetest.Explain(t, d.SQL, retention.EraseTemplatesSQL, time.Hour.Milliseconds(), 20); !strings.Contains(plan, " mailings_templates_kept ") || strings.Contains(plan, "Seq Scan on mailings") {
 			t.Errorf("%q: not along mailings_templates_kept:\n%s", full, plan)
 		}

@@ -3,6 +3,7 @@ package maintenance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -47,7 +48,7 @@ type RetentionStore interface {
 	EraseEntryHashes(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error)
 	EraseOutboxHashes(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error)
 	EraseRecipientHashes(ctx context.Context, age time.Duration, limit int) (retention.Cleaned, error)
-	DueFiles(ctx context.Context, age time.Duration, limit int) ([]retention.MailingFile, error)
+	DueFiles(ctx context.Context, age time.Duration, after retention.MailingFile, limit int) ([]retention.MailingFile, error)
 	MarkFilesDeleted(ctx context.Context, mailings []uuid.UUID) (int, error)
 }
 
@@ -90,7 +91,7 @@ func NewCleaners(p CleanersParams) []service.Named {
 		kinds = append(kinds, kind{"deleted recipients", recipientExpired, always(older(p.Ages.DeletedRecipients, p.Retention.CleanRecipients))})
 	}
 	if p.Files != nil {
-		kinds = append(kinds, kind{"mailing files", fileExpired, always(p.files)}, kind{"unused files", storedFileDeleted, always(p.unusedFiles)})
+		kinds = append(kinds, kind{"mailing files", fileExpired, p.files}, kind{"unused files", storedFileDeleted, always(p.unusedFiles)})
 	}
 	var cleaners []service.Named
 	every := func(interval time.Duration, k kind) {
@@ -200,20 +201,35 @@ func (p CleanersParams) unusedFiles(ctx context.Context) (retention.Cleaned, err
 // fileBatch is how many files are deleted before a commit records that. Deleting a file twice does no harm.
 const fileBatch = 100
 
-// files deletes uploaded files after their retention. It continues after a file that cannot be deleted.
-func (p CleanersParams) files(ctx context.Context) (retention.Cleaned, error) {
-	due, err := p.Retention.DueFiles(ctx, p.Ages.Files, fileBatch)
-	if err != nil || len(due) == 0 {
-		return retention.Cleaned{}, err
-	}
-	deleted := make([]uuid.UUID, 0, len(due))
-	for _, file := range due {
-		if failed := p.Files.Delete(ctx, fileOf(file.CompanyID, file.MailingID)); failed != nil {
-			err = errors.Join(err, failed)
-			continue
+// files returns a scan that deletes uploaded files after their retention. It continues behind a file that cannot be deleted: the
+// error is returned with the last batch, and the next round tries the file again.
+func (p CleanersParams) files(context.Context) ([]batch, error) {
+	var after retention.MailingFile
+	var first error // of the files that cannot be deleted
+	kept := 0
+	return []batch{func(ctx context.Context) (retention.Cleaned, error) {
+		due, err := p.Retention.DueFiles(ctx, p.Ages.Files, after, fileBatch)
+		deleted := make([]uuid.UUID, 0, len(due))
+		for _, file := range due {
+			after = file
+			if failed := p.Files.Delete(ctx, fileOf(file.CompanyID, file.MailingID)); failed != nil {
+				if kept++; first == nil {
+					first = failed
+				}
+				continue
+			}
+			deleted = append(deleted, file.MailingID)
 		}
-		deleted = append(deleted, file.MailingID)
-	}
-	n, failed := p.Retention.MarkFilesDeleted(ctx, deleted)
-	return retention.Cleaned{Count: n, More: len(due) == fileBatch && n > 0}, errors.Join(err, failed)
+		n := 0
+		if len(deleted) > 0 {
+			var failed error
+			n, failed = p.Retention.MarkFilesDeleted(ctx, deleted)
+			err = errors.Join(err, failed)
+		}
+		more := len(due) == fileBatch && err == nil && ctx.Err() == nil
+		if !more && first != nil {
+			err = errors.Join(err, fmt.Errorf("%d files cannot be deleted, the first because of: %w", kept, first))
+		}
+		return retention.Cleaned{Count: n, More: more}, err
+	}}, nil
 }

@@ -369,6 +369,55 @@ func TestCleaners_Files(t *testing.T) {
 	})
 }
 
+// deniedFiles is a storage that does not delete some keys.
+type deniedFiles struct {
+	*blob.Bucket
+	denied map[string]bool
+}
+
+func (f deniedFiles) Delete(ctx context.Context, key string) error {
+	if f.denied[key] {
+		return errors.New("delete: access denied")
+	}
+	return f.Bucket.Delete(ctx, key)
+}
+
+// More files than a batch that cannot be deleted do not block those of mailings that ended later, and the next round tries them
+// again.
+func TestCleaners_FilesBehindUndeletable(t *testing.T) {
+	t.Parallel()
+	const undeletable, deletable = 120, 90
+	d := storetest.New(t)
+	company := d.Company(t)
+	files, err := blob.Open(t.Context(), "file://"+t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied := map[string]bool{}
+	for i := range undeletable + deletable {
+		id, days := d.Mailing(t, company, 1, nil), 31
+		if i < undeletable {
+			denied[fmt.Sprintf("mailings/%s/%s.csv", company, id)], days = true, 32
+		}
+		execute(t, d, `UPDATE mailings SET status = 'FAILED', cancelled = accepted, updated_at = now() - $2 * interval '1 day' WHERE id = $1`, id, days)
+	}
+	registry, log := cleaners(t, d, func(p *maintenance.CleanersParams) { p.Files = deniedFiles{files, denied} })
+	eventually(t, "the round ended", func() bool { return strings.Contains(log.String(), "clean mailing files") })
+	if text := log.String(); !strings.Contains(text, "120 files cannot be deleted") || !strings.Contains(text, "delete: access denied") {
+		t.Errorf("logged: %s", text)
+	}
+	if n := done(t, "mailing_file_expired", registry); n != deletable {
+		t.Errorf("%d files deleted, want %d", n, deletable)
+	}
+	if n := number(t, d, `SELECT count(*) FROM mailings WHERE file_deleted_at IS NULL`); n != undeletable {
+		t.Errorf("%d files are not marked, want %d", n, undeletable)
+	}
+	cleaners(t, d, func(p *maintenance.CleanersParams) { p.Files = files })
+	eventually(t, "the next round deletes all", func() bool {
+		return number(t, d, `SELECT count(*) FROM mailings WHERE file_deleted_at IS NULL`) == 0
+	})
+}
+
 // partitions is a database whose answers the test sets.
 type partitions struct {
 	make    func(retention.Log) (string, error)
