@@ -33,8 +33,8 @@ type Page struct {
 	Oldest, Newest Cursor
 }
 
-// Read returns at most limit of the company's events after the cursor, of the given types, or of all types if there are
-// none. It reads a limited number of emails, so a page may be short or empty and still have More. With ErrExpired it
+// Read returns at most limit of the company's events after the cursor, of the given types; nil means all types, also those
+// that this release does not know. It reads a limited number of emails, so a page may be short or empty and still have More. With ErrExpired it
 // returns a Page that has Oldest and Newest.
 func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, types []email.EventType, limit int) (Page, error) {
 	page := Page{Next: after}
@@ -163,12 +163,12 @@ JOIN email_events e ON e.email_log_id = t.id AND e.seq BETWEEN t.first AND t.las
 JOIN email_logs l ON l.outbox_id = t.id AND l.outbox_id BETWEEN $5 AND $6 AND l.company_id = $7
 LEFT JOIN email_outbox o ON o.id = t.id AND o.company_id = $7
 LEFT JOIN outbox_aggregates a ON a.outbox_id = t.id AND a.company_id = $7
-WHERE cardinality($4::text[]) = 0 OR e.type = ANY ($4)
+WHERE $4::text[] IS NULL OR e.type = ANY ($4)
 UNION ALL
 SELECT t.n, c.id, 1, true, c.type, c.metadata, c.created_at, '', '', NULL, NULL, NULL, NULL, NULL, NULL
 FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS t(id, first, last, n)
 JOIN company_events c ON c.id = t.id AND c.company_id = $7
-WHERE t.first = 1 AND t.last = 1 AND (cardinality($4::text[]) = 0 OR c.type = ANY ($4))
+WHERE t.first = 1 AND t.last = 1 AND ($4::text[] IS NULL OR c.type = ANY ($4))
 ORDER BY 1, 3`
 
 func (s *Store) events(ctx context.Context, company uuid.UUID, emails []feedEmail, types []email.EventType) ([]Event, error) {
@@ -179,7 +179,10 @@ func (s *Store) events(ctx context.Context, company uuid.UUID, emails []feedEmai
 	for i, e := range emails {
 		ids[i], firsts[i], lasts[i] = e.id.String(), int64(e.first), int64(e.last)
 	}
-	names := make([]string, len(types))
+	var names []string
+	if types != nil {
+		names = make([]string, len(types)) // empty, not NULL, without types: it selects no event
+	}
 	for i, t := range types {
 		names[i] = string(t)
 	}

@@ -184,6 +184,24 @@ func TestRead_TypesAndLimits(t *testing.T) {
 	}
 }
 
+// An empty list of types selects no event and moves the cursor; nil selects all.
+func TestRead_NoTypes(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, s := d.Company(t), open(t, d, "test")
+	if err := appendEvents(t.Context(), d.SQL, newEmail(t, d.SQL, company), 2); err != nil {
+		t.Fatal(err)
+	}
+	assignAll(t, s)
+	page, err := s.Read(t.Context(), company, event.Cursor{}, []email.EventType{}, 100)
+	if err != nil || len(page.Events) != 0 || page.Next != page.Newest {
+		t.Errorf("no types: %+v, %v", page, err)
+	}
+	if page, err = s.Read(t.Context(), company, event.Cursor{}, nil, 100); err != nil || len(page.Events) == 0 {
+		t.Errorf("all types: %+v, %v", page, err)
+	}
+}
+
 // TestPurge: what is older than the age is deleted, cursors before it are expired, and one that is
 // newer than the database too.
 func TestPurge(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -139,18 +141,18 @@ type aggregate struct {
 }
 
 func eventOf(company uuid.UUID, e event.Event) (Event, error) {
-	key, shown := company, eventData{Metadata: e.Metadata}
+	key, kind, shown := company, companyPrefix+strings.ToLower(string(e.Type)), eventData{Metadata: e.Metadata}
 	if len(shown.Metadata) == 0 || string(shown.Metadata) == "null" {
 		shown.Metadata = json.RawMessage("{}")
 	}
 	if !e.OfCompany {
-		key, shown.emailData = e.EmailID, emailDataOf(e)
+		key, kind, shown.emailData = e.EmailID, emailPrefix+strings.ToLower(string(e.Type)), emailDataOf(e)
 	}
 	data, err := json.Marshal(shown)
 	if err != nil {
 		return Event{}, fmt.Errorf("encode event: %w", err)
 	}
-	return Event{Cursor: cursorOf(e.Cursor()), ID: e.ID(), Type: TypeOf(e.Type), EmailID: key, At: e.CreatedAt, Data: data}, nil
+	return Event{Cursor: cursorOf(e.Cursor()), ID: e.ID(), Type: kind, EmailID: key, At: e.CreatedAt, Data: data}, nil
 }
 
 func emailDataOf(e event.Event) *emailData {
@@ -164,9 +166,20 @@ func emailDataOf(e event.Event) *emailData {
 	return &shown
 }
 
-// internalTypes returns the types of email_events that a filter selects.
+// internalTypes returns the types of events that a filter selects; nil, for an empty filter, means all. A type that this
+// release does not know is kept: a newer release may have added it to the filter, and writes its events. If nothing is
+// selected, the list is empty but not nil.
 func internalTypes(filter []string) []email.EventType {
-	selected := standardwebhook.Matching(filter, Types())
+	if len(filter) == 0 {
+		return nil
+	}
+	known := Types()
+	selected := standardwebhook.Matching(filter, known)
+	for _, entry := range filter {
+		if !strings.HasSuffix(entry, "*") && !slices.Contains(known, entry) {
+			selected = append(selected, entry)
+		}
+	}
 	all := make([]email.EventType, len(selected))
 	for i, t := range selected {
 		all[i] = internalType(t)

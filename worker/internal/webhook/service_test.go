@@ -159,6 +159,35 @@ VALUES ($1, $2, 'b@cliente.example', 's', 'PENDING', 0, 'r', now(), now(), 1, 'R
 	}
 }
 
+// A filter of types that this release does not know selects only their events, which a newer release writes. An endpoint
+// without a filter gets them too.
+func TestService_UnknownTypes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	company := w.Company(t)
+	exact, prefix, all := w.endpoint(t, company, "company.of_next_release"), w.endpoint(t, company, "next.*"), w.endpoint(t, company)
+	w.start(t, nil)
+	w.emit(t, company, 2, 3)
+	w.exec(t, `ALTER TABLE company_events DROP CONSTRAINT company_events_type_check`) // as the newer release's migration does
+	w.exec(t, `INSERT INTO company_events (id, company_id, type, metadata) VALUES ($1, $2, 'OF_NEXT_RELEASE', '{}')`, uuid.Must(uuid.NewV7()), company)
+	w.assign(t)
+	head, err := w.Hooks.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the cursors", func() bool {
+		return !slices.ContainsFunc([]*receiver{exact, prefix, all}, func(r *receiver) bool { return w.find(t, r).Position < head })
+	})
+	all.check(t, w, 7)
+	exact.check(t, w, 1)
+	prefix.check(t, w, 0)
+	for _, m := range exact.messages() {
+		if m.Type != "company.of_next_release" {
+			t.Errorf("%+v", m)
+		}
+	}
+}
+
 // A test is delivered once, and says nothing about the endpoint's health.
 func TestService_Test(t *testing.T) {
 	t.Parallel()
