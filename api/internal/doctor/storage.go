@@ -7,7 +7,7 @@ import "context"
 func (x *examination) storage(ctx context.Context) {
 	const (
 		check  = "storage"
-		theirs = "Check that STORAGE_URL is right for these processes, and the same for api and dispatcher. Mailings wait meanwhile."
+		theirs = "Check that STORAGE_URL is right for these processes, and the same for api, dispatcher and worker. Mailings and emails with attachments wait meanwhile."
 		ours   = "Check STORAGE_URL, and that the credentials have the permissions listed in .env.example. If the api has the same problem, it accepts no mailing."
 	)
 	reach, miss, starting := groupByReach(x.alive, func(p process) *componentStatus { return p.Storage })

@@ -34,7 +34,7 @@ var (
 	ErrUnreachable = errors.New("SNS cannot be reached")
 )
 
-// MaxAge is the maximum age of a message. SNS retries for an hour, and a dead-letter queue keeps
+// MaxAge is the maximum age of a message. SNS retries for an hour at most, and a dead-letter queue keeps
 // undelivered messages for 14 days. Processed messages are remembered for longer than this, so that
 // a replayed one has no effect.
 const MaxAge = 21 * 24 * time.Hour

@@ -49,13 +49,13 @@ func (p program) parts() []service.Named {
 		Wake: p.db.WakeNamed,
 	}
 	actions := maintenance.NewActions(p.registry, asynqueue.TaskEvicted, asynqueue.TaskReplaced, asynqueue.StrayRemoved, asynqueue.QueueRestored)
-	probes := map[string]status.Probe{"redis": p.publisher.Ping}
+	probes := map[string]status.Probe{"redis": p.publisher.Ping, "storage": p.bucket.Ping}
 	d := dispatcher.Params{
 		Log: p.log, Outbox: p.db, Queue: p.publisher, Ages: p.publisher, Registry: p.registry, Wakes: p.listener, PollInterval: c.PollInterval,
 		Concurrency: c.StartConcurrency(), SendRate: c.SendRate, MaxAttempts: c.MaxAttempts, Tracer: p.traces.Tracer(),
 	}
 	if p.bulk != nil {
-		probes["rabbitmq"], probes["storage"] = p.bulk.publisher.Ping, p.bucket.Ping
+		probes["rabbitmq"] = p.bulk.publisher.Ping
 		d.Bulk = p.bulk.publisher
 	}
 	drain := service.NewDrain(c.DrainDelay)

@@ -76,7 +76,8 @@ func (p program) parts() ([]service.Named, error) {
 		Log: p.log, Conn: p.conn, Handler: queue.Traced(tracer, line.Handle), Concurrency: c.MaxConcurrency(), Admission: limit,
 	})
 	probes := map[string]status.Probe{
-		"redis": consumer.Ping,
+		"redis":   consumer.Ping,
+		"storage": p.files.Ping,
 		// AWS allows one such call per second for the whole account.
 		"ses": status.Seldom(time.Minute, p.sender.Reach),
 	}
