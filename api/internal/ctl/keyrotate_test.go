@@ -125,6 +125,43 @@ func TestEncryption(t *testing.T) {
 	}
 }
 
+// A damaged value does not prevent the count of the others: status and rotate print it, and report the value with exit code 1.
+func TestEncryption_Damaged(t *testing.T) {
+	t.Parallel()
+	by, d := newOperator(t)
+	key := func(id string, b byte) string {
+		return id + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32))
+	}
+	by.env = map[string]string{"CPF_CNPJ_KEYS": key("k2", 2) + "," + key("k1", 1), "STORAGE_URL": "file://" + t.TempDir()}
+	old, err := keyring.Parse(key("k1", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	company := d.Company(t)
+	encrypted, err := old.Seal(company, "52998224725")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Accept(t, company, func(e *store.NewEmail) { e.CPFCNPJ = encrypted })
+	damaged := d.Accept(t, company, func(e *store.NewEmail) { e.CPFCNPJ = encrypted })
+	d.Run(t, `UPDATE email_outbox SET cpf_cnpj_enc = '\x00' WHERE id = $1`, damaged)
+	for _, tt := range []struct {
+		want    string
+		command []string
+	}{
+		{"k1   1          old", []string{"encryption", "status"}},
+		{"1 value was re-encrypted with key k2.", []string{"encryption", "rotate", "--reason", "yearly"}},
+		{"k2   1          current", []string{"encryption", "rotate", "--reason", "yearly"}},
+		{"k1   0          removable", []string{"encryption", "status"}},
+		{`"removable": true`, []string{"encryption", "status", "--json"}},
+	} {
+		got := by.run(t, tt.command...)
+		if got.code != ctl.ExitFailed || !strings.Contains(got.stdout, tt.want) || !strings.Contains(got.stderr, "skipped 1 values that cannot be decrypted") || !strings.Contains(got.stderr, damaged.String()) {
+			t.Errorf("%q: %+v, want %q", tt.command, got, tt.want)
+		}
+	}
+}
+
 // Keys with an expiry and networks, from creation to rotation.
 func TestKeyLimits(t *testing.T) {
 	t.Parallel()

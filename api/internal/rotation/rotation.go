@@ -77,7 +77,8 @@ const (
 	filePage = 500
 )
 
-// Count counts the values of each key. It changes nothing.
+// Count counts the values of each key. It changes nothing. Values that are damaged are not counted: the error,
+// keyring.ErrUndecryptable, lists some of them, and the usage of the others is valid.
 func (r *Rotation) Count(ctx context.Context) (KeyUsage, error) {
 	usage, _, err := r.scan(ctx, false)
 	return usage, err

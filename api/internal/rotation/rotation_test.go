@@ -249,8 +249,8 @@ func TestRun_Damaged(t *testing.T) {
 	if n != 701 || !errors.Is(err, keyring.ErrUndecryptable) || !strings.Contains(err.Error(), "skipped 2 values") || !strings.Contains(err.Error(), "mailingEntries ") {
 		t.Errorf("%d, %v", n, err)
 	}
-	if _, err := w.rotation(both).Count(t.Context()); !errors.Is(err, keyring.ErrUndecryptable) {
-		t.Errorf("Count with a malformed value = %v, want ErrUndecryptable", err)
+	if usage, err := w.rotation(both).Count(t.Context()); !errors.Is(err, keyring.ErrUndecryptable) || usage.Of("k2") != 701 {
+		t.Errorf("Count with a malformed value = %v, %v, want 701 of k2 and ErrUndecryptable", usage, err)
 	}
 }
 

@@ -41,6 +41,7 @@ type encryptionView struct {
 	Places      rotation.KeyUsage `json:"places"`
 	Reencrypted int               `json:"resealed"`
 	rotated     bool
+	damaged     error // of values that cannot be decrypted
 }
 
 type encryptionKey struct {
@@ -94,10 +95,13 @@ func statusCommand(c *command.Invocation) *cobra.Command {
 			}
 			defer done()
 			usage, err := r.Count(ctx)
+			damaged, err := undecryptable(err)
 			if err != nil {
 				return nil, err
 			}
-			return viewEncryption(r, usage), nil
+			v := viewEncryption(r, usage)
+			v.damaged = damaged
+			return v, nil
 		}),
 	}
 }
@@ -123,22 +127,28 @@ cannot be decrypted are skipped and listed at the end. Finally it counts, as sta
 			}
 			defer done()
 			changed, err := r.Run(ctx)
+			damaged, err := undecryptable(err)
 			if changed > 0 { // audit a partial rotation too
-				recorded := s.RecordRotation(context.WithoutCancel(ctx), by, map[string]any{"newest": r.Ring.Newest(), "resealed": changed, "whole": err == nil})
+				whole := err == nil && damaged == nil
+				recorded := s.RecordRotation(context.WithoutCancel(ctx), by, map[string]any{"newest": r.Ring.Newest(), "resealed": changed, "whole": whole})
 				err = errors.Join(err, recorded)
 			}
 			var usage rotation.KeyUsage
 			if err == nil {
+				var uncounted error
 				usage, err = r.Count(ctx)
+				if uncounted, err = undecryptable(err); damaged == nil {
+					damaged = uncounted // of a value that was damaged after Run; otherwise Run has listed more values than Count
+				}
 			}
 			switch {
-			case err != nil && changed > 0 && !errors.Is(err, keyring.ErrUndecryptable): // these values stay as they are
-				return nil, fmt.Errorf("%w: %w", operator.ErrUnfinished, err)
+			case err != nil && changed > 0:
+				return nil, fmt.Errorf("%w: %w", operator.ErrUnfinished, errors.Join(err, damaged))
 			case err != nil:
-				return nil, err
+				return nil, errors.Join(err, damaged)
 			}
 			v := viewEncryption(r, usage)
-			v.Reencrypted, v.rotated = changed, true
+			v.Reencrypted, v.rotated, v.damaged = changed, true, damaged
 			return v, nil
 		}),
 	}
@@ -173,21 +183,32 @@ confirm, and then remove the old key from CPF_CNPJ_KEYS. Keep it as long as olde
 	}
 }
 
-// Failure reports values that cannot be decrypted because their key is missing.
-func (v encryptionView) Failure() error {
+// undecryptable separates an error that lists damaged values, which does not prevent the count of the others, from any other.
+func undecryptable(err error) (damaged, other error) {
+	if errors.Is(err, keyring.ErrUndecryptable) {
+		return err, nil
+	}
+	return nil, err
+}
+
+// Failure reports values that cannot be decrypted because they are damaged or because their key is missing.
+func (v encryptionView) Failure() error { return errors.Join(v.damaged, v.left()) }
+
+// left reports values that still need a key other than the newest.
+func (v encryptionView) left() error {
 	for _, k := range v.Keys {
 		if !k.InRing {
 			return fmt.Errorf("%s encrypted with key %s, which is not in CPF_CNPJ_KEYS", output.Count(k.Encrypted, "value is", "values are"), k.ID)
 		}
 	}
-	if old := v.left(); v.rotated && old > 0 {
+	if old := v.old(); v.rotated && old > 0 {
 		return fmt.Errorf("%s encrypted with an old key meanwhile: restart every api with %s in front, and run this again", output.Count(old, "value was", "values were"), v.Newest)
 	}
 	return nil
 }
 
-// left counts the values that are still encrypted with an old key of the ring.
-func (v encryptionView) left() (n int) {
+// old counts the values that are still encrypted with an old key of the ring.
+func (v encryptionView) old() (n int) {
 	for _, k := range v.Keys {
 		if k.InRing && k.ID != v.Newest {
 			n += k.Encrypted
