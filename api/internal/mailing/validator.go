@@ -310,8 +310,8 @@ func (j *Validator) emptyFields(row csvfile.Row) store.MailingLine {
 	return store.MailingLine{}
 }
 
-// render checks that the row's email can be rendered: later, when it is expanded and sent, the
-// tenant could no longer be told.
+// render checks that the row's email can be rendered. A fault that is found later, when the email is expanded or sent, is no longer
+// in the answer to the upload.
 func (j *Validator) render(row csvfile.Row) (store.MailingLine, error) {
 	for i, column := range j.columns {
 		field := row.Field(column)
