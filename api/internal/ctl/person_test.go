@@ -59,6 +59,9 @@ func TestPerson(t *testing.T) {
 	if got := by.run(t, "person", "export", "--company", "Acme", "--cpf-cnpj", "52998224725", "--out", out); got.code != ctl.ExitUsage {
 		t.Errorf("export to an existing file: %+v", got)
 	}
+	if n := strings.Count(by.must(t, "audit", "list", "--action", "person"), "person.export"); n != 1 {
+		t.Errorf("%d audit entries of exports, want 1: none of the one to an existing file", n)
+	}
 	if got := by.run(t, erase...); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "1 row and file would be erased") {
 		t.Errorf("without --yes: %+v", got)
 	}

@@ -12,6 +12,7 @@ import (
 	"email-gateway/api/internal/ctl/command"
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
+	"email-gateway/api/internal/privacy"
 	"email-gateway/shared/store"
 )
 
@@ -44,25 +45,43 @@ The audit entry does not name the person.`,
 				return nil, err
 			}
 			defer done()
-			x, err := a.Export(ctx, by, q)
-			if err != nil {
-				return nil, adviseKeys(err)
-			}
 			if out == "" {
+				x, err := a.Export(ctx, by, q)
+				if err != nil {
+					return nil, adviseKeys(err)
+				}
 				return exported{&x, ""}, nil
 			}
-			return exportedTo{Out: out, People: x.KnownBy.People, Counts: x.Counts, Unread: x.Unread, Unopened: x.Unopened}, writeOwn(out, x)
+			var x privacy.Export
+			err = writeOwn(out, func() (any, error) {
+				x, err = a.Export(ctx, by, q)
+				return &x, adviseKeys(err)
+			})
+			if err != nil {
+				return nil, err
+			}
+			return exportedTo{Out: out, People: x.KnownBy.People, Counts: x.Counts, Unread: x.Unread, Unopened: x.Unopened}, nil
 		}),
 	}
 	cmd.Flags().StringVar(&out, "out", "", "write to a new `FILE` that only you can read")
 	return addFlags(c, operator.ReasonFlag(cmd, &reason, false), &f)
 }
 
-// writeOwn writes a new file that only its owner can read.
-func writeOwn(path string, value any) error {
+// writeOwn writes the value that produce returns to a new file that only its owner can read. It creates the file first: an export takes
+// long and has an audit entry, so it must not begin if its result cannot be stored. After an error there is no file.
+func writeOwn(path string, produce func() (any, error)) (err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return command.Usagef("--out: %v", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}()
+	value, err := produce()
+	if err != nil {
+		return errors.Join(err, file.Close())
 	}
 	encoder := json.NewEncoder(file)
 	encoder.SetEscapeHTML(false)
