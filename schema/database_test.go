@@ -19,12 +19,18 @@ import (
 // shared/store cannot be used here: it depends on this package.
 func emptyDatabase(t *testing.T) *sql.DB {
 	t.Helper()
+	return newDatabase(t, "")
+}
+
+// newDatabase is emptyDatabase with options of CREATE DATABASE.
+func newDatabase(t *testing.T, options string) *sql.DB {
+	t.Helper()
 	admin := os.Getenv("DATABASE_URL")
 	if admin == "" {
 		t.Fatal("DATABASE_URL is not set: run the tests through ./scripts/test.sh")
 	}
 	name := "test_schema_" + strings.ToLower(rand.Text())
-	execute(t, t.Context(), admin, "CREATE DATABASE "+name)
+	execute(t, t.Context(), admin, "CREATE DATABASE "+name+" "+options)
 	t.Cleanup(func() { execute(t, context.Background(), admin, "DROP DATABASE "+name+" WITH (FORCE)") })
 
 	u, err := url.Parse(admin)

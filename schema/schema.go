@@ -30,8 +30,11 @@ const (
 // Up migrates the database to the newest version. Any number of callers may run it concurrently: a
 // lock admits one, after which the others have nothing to do. Programs may run meanwhile: a
 // migration with a lock timeout is run again, for up to a minute after the first timeout. Its
-// effects were rolled back, or it skips what is done.
+// effects were rolled back, or it skips what is done. It refuses a database whose encoding is not UTF8.
 func Up(ctx context.Context, db *sql.DB) error {
+	if err := checkEncoding(ctx, db); err != nil {
+		return fmt.Errorf("migrate up: %w", err)
+	}
 	p, err := provider(db)
 	if err != nil {
 		return err
@@ -55,6 +58,22 @@ func Up(ctx context.Context, db *sql.DB) error {
 			return err
 		}
 	}
+}
+
+// encodingSQL reads a setting of the database and locks nothing.
+const encodingSQL = `SELECT current_setting('server_encoding')`
+
+// checkEncoding returns an error unless the database stores UTF-8. In another encoding Postgres refuses characters that it
+// lacks, or, with SQL_ASCII, counts, compares and cuts bytes instead of characters. The encoding of a database cannot be changed.
+func checkEncoding(ctx context.Context, db *sql.DB) error {
+	var encoding string
+	if err := db.QueryRowContext(ctx, encodingSQL).Scan(&encoding); err != nil {
+		return fmt.Errorf("read the encoding of the database: %w", err)
+	}
+	if encoding != "UTF8" {
+		return fmt.Errorf("the encoding of the database is %s, and must be UTF8: create another database with ENCODING 'UTF8' TEMPLATE template0", encoding)
+	}
+	return nil
 }
 
 // retry limits how long one migration is repeated.

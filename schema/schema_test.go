@@ -40,6 +40,18 @@ func TestUpDownUp(t *testing.T) {
 	}
 }
 
+// A database that does not store UTF-8 is refused before the first migration.
+func TestUp_Encoding(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t, "ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+	if err := schema.Up(t.Context(), db); err == nil || !strings.Contains(err.Error(), "the encoding of the database is SQL_ASCII, and must be UTF8") {
+		t.Errorf("Up = %v, want an error about the encoding", err)
+	}
+	if found := catalog(t, db); len(found) > 0 {
+		t.Errorf("Up created %v", found)
+	}
+}
+
 // Concurrent migrations: one works, the others have nothing to do.
 func TestUp_AtTheSameTime(t *testing.T) {
 	t.Parallel()

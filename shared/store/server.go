@@ -16,6 +16,7 @@ type Server struct {
 	Now       time.Time `db:"now"`
 	Role      string    `db:"role"` // role of this connection
 	Superuser bool      `db:"superuser"`
+	Encoding  string    `db:"encoding"` // of the database; it must be UTF8
 	TLS       bool      `db:"tls"`     // this connection uses TLS
 	Standby   bool      `db:"standby"` // the server accepts no writes
 	// Durable means that committed data survives a power failure.
@@ -44,6 +45,7 @@ type Server struct {
 const serverSQL = `
 SELECT current_setting('server_version_num')::int AS version, clock_timestamp() AS now, session_user::text AS role,
        (SELECT rolsuper FROM pg_roles WHERE rolname = session_user) AS superuser,
+       current_setting('server_encoding') AS encoding,
        coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS tls,
        pg_is_in_recovery() AS standby,
        current_setting('fsync') = 'on' AND current_setting('synchronous_commit') <> 'off' AND current_setting('full_page_writes') = 'on' AS durable,

@@ -148,13 +148,14 @@ func TestExamine_Database(t *testing.T) {
 		wants(t, off.String(), doctor.Examine(t.Context(), skewed), want)
 	}
 	for want, change := range map[string]func(*store.Server){
-		"failure database: Postgres 14.9 is too old.":                        func(s *store.Server) { s.Version = 140009 },
-		"failure database: Postgres 17.2 is a standby":                       func(s *store.Server) { s.Version, s.Standby = 170002, true },
-		"warning database: 90 of 100 connections are in use.":                func(s *store.Server) { s.Connections, s.MaxConnections = 90, 100 },
-		"warning roles: The programs have no separate":                       func(s *store.Server) { s.Roles = nil },
-		"warning roles: The programs have no separate database roles":        func(s *store.Server) { s.Granted, s.Ungranted = false, []string{"companies", "mailings"} },
-		"warning database: Postgres does not terminate idle transactions of": func(s *store.Server) { s.EndsIdle = false },
-		"failure database: Commits of Postgres 15.0 may be lost":             func(s *store.Server) { s.Version, s.Durable = 150000, false },
+		"failure database: Postgres 14.9 is too old.":                           func(s *store.Server) { s.Version = 140009 },
+		"failure database: Postgres 17.2 is a standby":                          func(s *store.Server) { s.Version, s.Standby = 170002, true },
+		"failure database: The encoding of the database is SQL_ASCII, not UTF8": func(s *store.Server) { s.Encoding = "SQL_ASCII" },
+		"warning database: 90 of 100 connections are in use.":                   func(s *store.Server) { s.Connections, s.MaxConnections = 90, 100 },
+		"warning roles: The programs have no separate":                          func(s *store.Server) { s.Roles = nil },
+		"warning roles: The programs have no separate database roles":           func(s *store.Server) { s.Granted, s.Ungranted = false, []string{"companies", "mailings"} },
+		"warning database: Postgres does not terminate idle transactions of":    func(s *store.Server) { s.EndsIdle = false },
+		"failure database: Commits of Postgres 15.0 may be lost":                func(s *store.Server) { s.Version, s.Durable = 150000, false },
 	} {
 		other := p
 		other.Store = otherServer{d.Store, change}
