@@ -94,7 +94,11 @@ FROM (SELECT count(*) AS open FROM webhook_deliveries d WHERE d.endpoint_id = $1
 WHERE e.id = $1 AND e.company_id = $2`
 )
 
-// RetryDelivery makes a delivery due at once with a full budget of attempts, even if it was delivered already.
+// endPauseSQL locks the endpoint by primary key.
+const endPauseSQL = `UPDATE webhook_endpoints SET not_before = NULL WHERE id = $1 AND company_id = $2 AND not_before IS NOT NULL`
+
+// RetryDelivery makes a delivery due at once with a full budget of attempts, even if it was delivered already. It ends a
+// pause that the endpoint requested.
 func (s *Store) RetryDelivery(ctx context.Context, company, endpoint, id uuid.UUID) (Delivery, error) {
 	var d Delivery
 	err := s.change(ctx, "retry webhook delivery", company, endpoint, func(tx *sqlx.Tx) error {
@@ -108,6 +112,11 @@ func (s *Store) RetryDelivery(ctx context.Context, company, endpoint, id uuid.UU
 		// No row is found if the delivery is WAITING or does not exist.
 		if len(found) == 1 && found[0].Email.Valid {
 			if _, err := tx.ExecContext(ctx, advanceSQL, endpoint, pg.UUIDArray([]uuid.UUID{found[0].Email.UUID}), company); err != nil {
+				return err
+			}
+		}
+		if len(found) == 1 {
+			if _, err := tx.ExecContext(ctx, endPauseSQL, endpoint, company); err != nil {
 				return err
 			}
 		}
@@ -129,7 +138,8 @@ const oldTestsSQL = `
 DELETE FROM webhook_deliveries WHERE company_id = $2 AND id IN (
     SELECT id FROM webhook_deliveries WHERE endpoint_id = $1 AND company_id = $2 AND position = 0 ORDER BY id DESC OFFSET $3)`
 
-// CreateTest creates a test delivery, which is due at once, and deletes old ones.
+// CreateTest creates a test delivery, which is due at once, and deletes old ones. It ends a pause that the endpoint
+// requested.
 func (s *Store) CreateTest(ctx context.Context, company, endpoint, id uuid.UUID) (Delivery, error) {
 	var d Delivery
 	err := s.change(ctx, "create webhook test", company, endpoint, func(tx *sqlx.Tx) error {
@@ -137,6 +147,9 @@ func (s *Store) CreateTest(ctx context.Context, company, endpoint, id uuid.UUID)
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, oldTestsSQL, endpoint, company, keptTests); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, endPauseSQL, endpoint, company); err != nil {
 			return err
 		}
 		return tx.GetContext(ctx, &d, findDeliverySQL, endpoint, company, id)

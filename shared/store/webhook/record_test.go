@@ -2,6 +2,7 @@ package webhook_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -137,6 +138,40 @@ func TestRecord_OldURL(t *testing.T) {
 	for _, due := range round.Due {
 		if want := map[int64]int{1: 9, 3: 0}[due.Position]; due.Attempts != want {
 			t.Errorf("delivery %d: %d attempts, want %d", due.Position, due.Attempts, want)
+		}
+	}
+}
+
+// A test and the retry of a delivery end the pause that the endpoint requested with Retry-After.
+func TestRecord_PauseEnds(t *testing.T) {
+	t.Parallel()
+	d, s := newStore(t)
+	company := d.Company(t)
+	for name, request := range map[string]func(id uuid.UUID) error{
+		"test": func(id uuid.UUID) error {
+			_, err := s.CreateTest(t.Context(), company, id, uuid.Must(uuid.NewV7()))
+			return err
+		},
+		"retry": func(id uuid.UUID) error {
+			_, err := s.RetryDelivery(t.Context(), company, id, storetest.Ask[uuid.UUID](t, d, `SELECT id FROM webhook_deliveries WHERE endpoint_id = $1`, id))
+			return err
+		},
+	} {
+		id := newEndpoint(t, s, company)
+		l := take(t, s, id)
+		after, err := s.Record(t.Context(), l, webhook.Result{New: []webhook.Attempted{failed(uuid.New(), 1)}, Failures: 1, Error: "HTTP_429", RetryAfter: time.Hour}, disableAfter)
+		if err != nil || after.NotBefore == nil {
+			t.Fatalf("%s: %+v, %v", name, after, err)
+		}
+		if err := s.Release(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+		if err := request(id); err != nil {
+			t.Fatal(name, err)
+		}
+		due, err := s.Due(t.Context(), time.Hour, 10)
+		if err != nil || !slices.ContainsFunc(due, func(w webhook.Work) bool { return w.EndpointID == id }) {
+			t.Errorf("%s: the endpoint is not due: %v, %v", name, due, err)
 		}
 	}
 }
