@@ -24,10 +24,17 @@ import (
 // Command returns the command `gatewayctl encryption` with its subcommands.
 func Command(c *command.Invocation) *cobra.Command {
 	cmd := command.Group("encryption", "Rotate the keys that encrypt CPFs, CNPJs and files",
-		`The first key of CPF_CNPJ_KEYS encrypts; every key decrypts. To replace it: put a new key in
-front, restart every api, run rotate with the same CPF_CNPJ_KEYS and STORAGE_URL, and remove
-the old key once status reports it as removable. Connect to the database as gateway_privacy
-(`+"`migrate roles`"+`).`,
+		`The first key of CPF_CNPJ_KEYS encrypts; every key decrypts. Workers need the keys too, for
+attachments and webhooks. To replace the first key:
+
+  1. Append a new key behind the old one on every api and worker, and restart them.
+  2. Put the new key in front on every api, and restart them.
+  3. Run rotate with the CPF_CNPJ_KEYS and STORAGE_URL of the apis.
+  4. Once status reports the old key as removable, remove it from every api and worker.
+
+Without step 1, other apis and the workers cannot decrypt what the new key has encrypted: an
+email with an attachment then waits until the worker has the key, and fails at its deadline.
+Connect to the database as gateway_privacy (`+"`migrate roles`"+`).`,
 		`  gatewayctl encryption status
   gatewayctl encryption rotate --reason 'yearly'`)
 	cmd.AddCommand(statusCommand(c), rotateCommand(c))
@@ -178,7 +185,8 @@ func (v encryptionView) WriteText(w io.Writer) {
 	if len(removable) > 0 {
 		fmt.Fprintf(w, `
 Nothing is encrypted with %s any more. Restart every api with %s in front, run this again to
-confirm, and then remove the old key from CPF_CNPJ_KEYS. Keep it as long as older backups exist.
+confirm, and then remove the old key from CPF_CNPJ_KEYS of every api and worker. Keep a copy of it
+as long as older backups exist.
 `, strings.Join(removable, ", "), v.Newest)
 	}
 }
