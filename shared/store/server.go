@@ -17,8 +17,8 @@ type Server struct {
 	Role      string    `db:"role"` // role of this connection
 	Superuser bool      `db:"superuser"`
 	Encoding  string    `db:"encoding"` // of the database; it must be UTF8
-	TLS       bool      `db:"tls"`     // this connection uses TLS
-	Standby   bool      `db:"standby"` // the server accepts no writes
+	TLS       bool      `db:"tls"`      // this connection uses TLS
+	Standby   bool      `db:"standby"`  // the server accepts no writes
 	// Durable means that committed data survives a power failure.
 	Durable        bool           `db:"durable"`
 	Connections    int            `db:"connections"`

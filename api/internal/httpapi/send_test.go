@@ -142,12 +142,12 @@ func TestSend_DueSoon(t *testing.T) {
 		wakes int64
 	}{{in(20 * time.Second), 1}, {in(time.Hour), 1}, {in(-time.Minute), 2}} {
 		g.accept(t, emailBody(func(f fields) { f["sendAt"] = c.due }))
-		if n := int64(g.Wakes.Load()); n != c.wakes {
+		if n := g.Wakes.Load(); n != c.wakes {
 			t.Errorf("%d: %d dispatcher notifications, want %d", i, n, c.wakes)
 		}
 	}
 	r := g.batch(t, "", "", batchBody(fmt.Sprintf(`{"to": "ana@example.com", "subject": "s", "html": "<p>a</p>", "recipient": {"externalId": "c-1"}, "sendAt": %q}`, in(20*time.Second))))
-	if n := int64(g.Wakes.Load()); n != 3 {
+	if n := g.Wakes.Load(); n != 3 {
 		t.Errorf("after a batch: %d dispatcher notifications, want 3; %d %s", n, r.Status, r.Body)
 	}
 }
