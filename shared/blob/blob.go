@@ -48,6 +48,7 @@ type storage interface {
 	bucket() (*blob.Bucket, error)
 	put(ctx context.Context, key string, r io.Reader) error
 	ping(ctx context.Context) error
+	pingRead(ctx context.Context) error
 	dropUnfinished(ctx context.Context, prefix string, before time.Time) (int, error)
 	// missing distinguishes "no such key" from "no such storage".
 	missing(err error) bool
@@ -171,6 +172,11 @@ func (b *Bucket) DropUnfinished(ctx context.Context, prefix string, before time.
 // Ping checks that the storage responds and grants access; for a folder also that it is writable.
 func (b *Bucket) Ping(ctx context.Context) error {
 	return failure(ctx, "ping", b.ping(ctx))
+}
+
+// PingRead is Ping for a program that only reads.
+func (b *Bucket) PingRead(ctx context.Context) error {
+	return failure(ctx, "ping", b.pingRead(ctx))
 }
 
 // URL identifies the file for people and other programs, without endpoint and credentials.

@@ -114,6 +114,12 @@ func (f *folder) ping(context.Context) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
+// pingRead opens the folder, which may be on a read-only mount.
+func (f *folder) pingRead(context.Context) error {
+	_, err := f.bucket()
+	return err
+}
+
 func (f *folder) dropUnfinished(ctx context.Context, prefix string, before time.Time) (n int, err error) {
 	err = filepath.WalkDir(f.path, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil {

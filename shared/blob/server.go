@@ -113,6 +113,8 @@ func (s *server) put(ctx context.Context, key string, r io.Reader) error {
 	})
 }
 
+func (s *server) pingRead(ctx context.Context) error { return s.ping(ctx) }
+
 func (s *server) ping(ctx context.Context) error {
 	_, err := s.client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &s.name})
 	return err

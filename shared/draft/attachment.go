@@ -95,16 +95,16 @@ func CheckContentType(text string) (code, message string) {
 	return "", ""
 }
 
-// CheckAttachments validates attachments without an email, and the references of html to them.
-func CheckAttachments(all []Attachment, html string, f *rules.Faults) {
-	e := Email{Attachments: all, HTML: html}
+// CheckAttachments validates attachments without an email, except their contents.
+func CheckAttachments(all []Attachment, f *rules.Faults) {
+	e := Email{Attachments: all}
 	e.dropBlankAttachments()
 	d := Draft{Email: &e, Faults: *f}
 	d.checkAttachments()
 	*f = d.Faults
 }
 
-// checkAttachments validates the attachments except their contents, and the references of html to them.
+// checkAttachments validates the attachments except their contents. CheckHTML checks the references of html to them.
 func (d *Draft) checkAttachments() {
 	all := d.Email.Attachments
 	if len(all) > MaxAttachments {

@@ -2,7 +2,7 @@ package doctor
 
 import "context"
 
-// storage reports which processes reach the storage of uploaded files: the dispatchers, as
+// storage reports which processes reach the storage of files: the dispatchers and workers, as
 // they report, and this program if STORAGE_URL is set.
 func (x *examination) storage(ctx context.Context) {
 	const (

@@ -83,6 +83,9 @@ func startOn(tb testing.TB, d storetest.Database, change func(*httpapi.Params)) 
 		tb.Fatal(err)
 	}
 	for _, route := range handler.Routes() {
+		if route.Method == http.MethodHead {
+			continue // openapi.yaml describes the GET
+		}
 		g.Routes = append(g.Routes, route.Method+" "+regexp.MustCompile(`:([a-z]+)`).ReplaceAllString(route.Path, "{$1}"))
 	}
 	server := httptest.NewServer(handler)

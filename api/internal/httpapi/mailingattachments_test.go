@@ -74,6 +74,23 @@ func TestMailing_ShowsAttachments(t *testing.T) {
 	}
 }
 
+// Every cid: address of a mailing's html needs an attachment.
+func TestMailing_UnknownContentID(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	logo, _ := g.uploadFile(t, png).json(t)["id"].(string)
+	html := part{name: "html", value: `<img src="cid:logo"><p>{{nome}}</p>`}
+	for name, parts := range map[string][]part{
+		"no attachments": {html},
+		"another id":     {html, attaching(t, fields{"filename": "a.png", "contentType": "image/png", "fileId": logo, "contentId": "map"})},
+	} {
+		r := g.upload(t, given(parts...), nil)
+		if found := r.problem(t).Errors; r.Status != http.StatusUnprocessableEntity || len(found) != 1 || found[0].Field != "html" || found[0].Code != "UNKNOWN_CONTENT_ID" {
+			t.Errorf("%s: %d %s", name, r.Status, r.Body)
+		}
+	}
+}
+
 // A file that is deleted between the checks and the commit is named by its index.
 func TestMailing_AttachmentDeletedMeanwhile(t *testing.T) {
 	t.Parallel()

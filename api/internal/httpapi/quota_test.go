@@ -75,6 +75,10 @@ func TestQuota_Requests(t *testing.T) {
 	scheduled := later()
 	id, _ := scheduled.json(t)["outboxId"].(string)
 	overQuota(t, later(), store.QuotaScheduledEmails, 1, 1)
+	past := emailBody(func(f fields) { f["sendAt"] = time.Now().Add(-time.Second).Format(time.RFC3339) })
+	if r := post("/v1/email/send", past, nil); r.Status != http.StatusAccepted {
+		t.Errorf("one that is due: %d %s", r.Status, r.Body)
+	}
 	if r := post("/v1/email/"+id+"/cancel", "", nil); r.Status != http.StatusOK {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}

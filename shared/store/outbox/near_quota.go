@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -17,7 +18,7 @@ import (
 // corrects that for recipients that are stored already.
 func (e *NewEmail) Demand() quota.Demand {
 	wanted := quota.Demand{quota.EmailsPerDay: 1, quota.StoredBodyBytes: int64(len(e.HTML) + len(e.Text))}
-	if !e.SendAt.IsZero() {
+	if e.SendAt.After(time.Now()) {
 		wanted[quota.ScheduledEmails] = 1
 	}
 	if e.Job.Recipient.RecipientID == "" {

@@ -77,7 +77,7 @@ func (p program) parts() ([]service.Named, error) {
 	})
 	probes := map[string]status.Probe{
 		"redis":   consumer.Ping,
-		"storage": p.files.Ping,
+		"storage": p.files.PingRead,
 		// AWS allows one such call per second for the whole account.
 		"ses": status.Seldom(time.Minute, p.sender.Reach),
 	}

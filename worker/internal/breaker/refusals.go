@@ -7,6 +7,9 @@ import (
 	"email-gateway/shared/email"
 )
 
+// refusalAge is how long a refusal is remembered. After it the sender may have been fixed.
+const refusalAge = time.Hour
+
 // maxRefusals bounds the memory. When it is reached all are forgotten: at worst, the next refusal of each sender opens the breaker
 // once more.
 const maxRefusals = 4096
@@ -31,7 +34,7 @@ func (r *refusals) concernAccount(c Call, now time.Time) bool {
 	}
 	keys := c.refusalKeys()
 	for _, key := range keys {
-		if first, known := r.first[key]; known && r.accepted.After(first) {
+		if first, known := r.first[key]; known && now.Sub(first) < refusalAge && r.accepted.After(first) {
 			return false
 		}
 	}
@@ -39,7 +42,7 @@ func (r *refusals) concernAccount(c Call, now time.Time) bool {
 		r.first = make(map[string]time.Time)
 	}
 	for _, key := range keys {
-		if _, known := r.first[key]; !known {
+		if first, known := r.first[key]; !known || now.Sub(first) >= refusalAge {
 			r.first[key] = now
 		}
 	}

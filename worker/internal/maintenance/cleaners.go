@@ -201,12 +201,15 @@ func (p CleanersParams) unusedFiles(ctx context.Context) (retention.Cleaned, err
 // fileBatch is how many files are deleted before a commit records that. Deleting a file twice does no harm.
 const fileBatch = 100
 
+// barrenBatches is after how many batches without a deletion a round ends: the storage is most likely away.
+const barrenBatches = 10
+
 // files returns a scan that deletes uploaded files after their retention. It continues behind a file that cannot be deleted: the
 // error is returned with the last batch, and the next round tries the file again.
 func (p CleanersParams) files(context.Context) ([]batch, error) {
 	var after retention.MailingFile
 	var first error // of the files that cannot be deleted
-	kept := 0
+	kept, barren := 0, 0
 	return []batch{func(ctx context.Context) (retention.Cleaned, error) {
 		due, err := p.Retention.DueFiles(ctx, p.Ages.Files, after, fileBatch)
 		deleted := make([]uuid.UUID, 0, len(due))
@@ -221,12 +224,13 @@ func (p CleanersParams) files(context.Context) ([]batch, error) {
 			deleted = append(deleted, file.MailingID)
 		}
 		n := 0
-		if len(deleted) > 0 {
+		if barren++; len(deleted) > 0 {
+			barren = 0
 			var failed error
 			n, failed = p.Retention.MarkFilesDeleted(ctx, deleted)
 			err = errors.Join(err, failed)
 		}
-		more := len(due) == fileBatch && err == nil && ctx.Err() == nil
+		more := len(due) == fileBatch && err == nil && ctx.Err() == nil && barren < barrenBatches
 		if !more && first != nil {
 			err = errors.Join(err, fmt.Errorf("%d files cannot be deleted, the first because of: %w", kept, first))
 		}

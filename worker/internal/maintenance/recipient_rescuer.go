@@ -66,7 +66,7 @@ func (r *RecipientRescuer) runOnce(ctx context.Context) (more bool, err error) {
 		return more, r.params.Store.Wake(ctx)
 	}
 	if more {
-		more = service.Pause(ctx, recipientPause*time.Since(begun)) == nil
+		more = service.Pause(ctx, min(recipientPause*time.Since(begun), recipientInterval)) == nil
 	}
 	return more, nil
 }

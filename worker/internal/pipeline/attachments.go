@@ -35,11 +35,18 @@ func (p *Pipeline) reserve(ctx context.Context, log *slog.Logger, a *attempt, bo
 	return room, true, nil
 }
 
-// reserveRendered reserves memory anew if the body of a mailing's email is larger than all before it: its values may make it much
-// larger than the templates. The body of any other email has its size already.
+// reserveRendered reserves memory anew if the body of a mailing's email is larger than estimated: its values may make it much larger
+// than the templates. The estimate of the next emails follows. The body of any other email has its size already.
 func (p *Pipeline) reserveRendered(ctx context.Context, log *slog.Logger, a *attempt, room **attachment.Room) (ok bool, err error) {
 	size := int64(len(a.html) + len(a.text))
-	if a.shared == nil || size <= max(a.storedSize(), store.SmallBody) {
+	if a.shared == nil {
+		return true, nil
+	}
+	estimate := a.storedSize()
+	if size < estimate/2 { // one long row must not slow down the rest of its mailing
+		a.shared.size.CompareAndSwap(estimate, max(size, estimate-estimate/8))
+	}
+	if size <= max(estimate, store.SmallBody) {
 		return true, nil
 	}
 	a.shared.size.Store(size) // of two at once either will do

@@ -173,7 +173,7 @@ func (a *attempt) need(body int64) attachment.Need {
 	return n
 }
 
-// storedSize is the size of the body before it is read or rendered: that of a mailing's email is the largest so far.
+// storedSize is the size of the body before it is read or rendered: that of a mailing's email is estimated.
 func (a *attempt) storedSize() int64 {
 	if a.shared != nil {
 		return a.shared.size.Load()

@@ -48,7 +48,7 @@ type body struct {
 	stored     *template.Row    // a stored template instead of them; nil = none
 	autoText   bool
 	files      int          // attachments of every email
-	size       atomic.Int64 // bytes of the largest body so far, or of the templates
+	size       atomic.Int64 // estimated bytes of the next email's body; at first those of the templates
 	// unusable is the error that keeps the templates from being used, or nil.
 	unusable error
 }

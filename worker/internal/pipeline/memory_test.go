@@ -165,3 +165,23 @@ func TestMailing_LargeValues(t *testing.T) {
 		}
 	}
 }
+
+// One long row does not make the rest of its mailing wait for as much memory: the estimate decreases with each shorter email.
+func TestMailing_OneLongRow(t *testing.T) {
+	t.Parallel()
+	room := &countedRoom{}
+	m := newMailingBench(t, "<p>{{cidade}}</p>", "", int(htmlcheck.Version), func(p *pipeline.Params) { p.Attachments = room })
+	send := func(cidade string) {
+		t.Helper()
+		if err := m.handle(t, m.entry(t, cidade, "https://acme.example")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(strings.Repeat("x", 100<<10))
+	for range 5 {
+		send("Recife")
+	}
+	if n := len(room.needed); n < 2 || n > 5 || room.needed[n-1].Body >= room.needed[0].Body {
+		t.Errorf("%+v: the estimate does not decrease, or never below the size of a large body", room.needed)
+	}
+}

@@ -107,6 +107,9 @@ func (h *Handlers) content(ctx context.Context, company uuid.UUID, d *mailingDra
 		if err := h.html.CheckTemplate(ctx, company, html, &d.faults); err != nil {
 			return nil, nil, err
 		}
+		if !d.faults.Has(mailing.PartAttach) {
+			draft.CheckContentIDs(d.files, d.request.HTML, &d.faults)
+		}
 	}
 	return parsed, nil, nil
 }

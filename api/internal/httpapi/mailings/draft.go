@@ -147,7 +147,7 @@ func (d *mailingDraft) checkAttachments() {
 			return
 		}
 	}
-	draft.CheckAttachments(d.files, d.request.HTML, &d.faults)
+	draft.CheckAttachments(d.files, &d.faults)
 }
 
 // checkFile requires a file with a name, or a name field.
