@@ -135,10 +135,18 @@ func check(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) (Checked, error)
 		return Checked{}, err
 	}
 	if j.pause != nil {
-		done.Paused = j.pause
-		if _, err := tx.ExecContext(ctx, pauseSQL, company); err != nil {
+		changed, err := tx.ExecContext(ctx, pauseSQL, company)
+		if err != nil {
 			return Checked{}, fmt.Errorf("pause mailings: %w", pg.Translate(err))
 		}
+		n, err := changed.RowsAffected()
+		switch {
+		case err != nil:
+			return Checked{}, fmt.Errorf("pause mailings: %w", err)
+		case n == 0: // another process has paused them since lockSQL read the company
+			return done, save(ctx, tx, company, st, nil, false)
+		}
+		done.Paused = j.pause
 		if err := event.AddOfCompany(ctx, tx, company, event.MailingsPaused, j.pause); err != nil {
 			return Checked{}, err
 		}
