@@ -1,8 +1,6 @@
 package ctl_test
 
 import (
-	"bytes"
-	"encoding/base64"
 	"strings"
 	"testing"
 
@@ -103,12 +101,9 @@ func TestOperator_DatabaseIsLostAfterTheCommit(t *testing.T) {
 func TestOperator_DatabaseIsLostBetweenSteps(t *testing.T) {
 	t.Parallel()
 	by, d := newOperator(t)
-	key := func(id string, b byte) string {
-		return id + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32))
-	}
 	by.must(t, "company", "create", "--name", "Acme", "--default-from", "billing@acme.example")
 	company := storetest.Ask[uuid.UUID](t, d, `SELECT id FROM companies`)
-	old, err := keyring.Parse(key("k1", 1))
+	old, err := keyring.Parse(encryptionKey("k1", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +112,7 @@ func TestOperator_DatabaseIsLostBetweenSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	proxy := storetest.NewProxy(t, d)
-	through := operator{databaseURL: proxy.URL, env: map[string]string{"CPF_CNPJ_KEYS": key("k2", 2) + "," + key("k1", 1), "STORAGE_URL": "file://" + t.TempDir()}}
+	through := operator{databaseURL: proxy.URL, env: map[string]string{"CPF_CNPJ_KEYS": encryptionKey("k2", 2) + "," + encryptionKey("k1", 1), "STORAGE_URL": "file://" + t.TempDir()}}
 	unfinished := func(got outcome) bool {
 		return got.code == ctl.ExitFailed && strings.Contains(got.stderr, "not finished: run this again") && !strings.Contains(got.stderr, "nothing was changed")
 	}

@@ -91,10 +91,7 @@ func TestKeyRotate(t *testing.T) {
 func TestEncryption(t *testing.T) {
 	t.Parallel()
 	by, d := newOperator(t)
-	key := func(id string, b byte) string {
-		return id + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32))
-	}
-	by.env = map[string]string{"CPF_CNPJ_KEYS": key("k2", 2) + "," + key("k1", 1), "STORAGE_URL": "file://" + t.TempDir()}
+	by.env = map[string]string{"CPF_CNPJ_KEYS": encryptionKey("k2", 2) + "," + encryptionKey("k1", 1), "STORAGE_URL": "file://" + t.TempDir()}
 	if status := by.must(t, "encryption", "status"); !strings.Contains(status, "k1   0          removable") {
 		t.Errorf("%s", status)
 	}
@@ -107,7 +104,7 @@ func TestEncryption(t *testing.T) {
 	if audit := by.must(t, "audit", "list", "--action", "encryption"); strings.Contains(audit, "encryption.rotate") {
 		t.Errorf("a rotation without work has an audit entry: %s", audit)
 	}
-	old, err := keyring.Parse(key("k1", 1))
+	old, err := keyring.Parse(encryptionKey("k1", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,15 +122,17 @@ func TestEncryption(t *testing.T) {
 	}
 }
 
+// encryptionKey is an entry of CPF_CNPJ_KEYS whose 32 bytes are all b.
+func encryptionKey(id string, b byte) string {
+	return id + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32))
+}
+
 // A damaged value does not prevent the count of the others: status and rotate print it, and report the value with exit code 1.
 func TestEncryption_Damaged(t *testing.T) {
 	t.Parallel()
 	by, d := newOperator(t)
-	key := func(id string, b byte) string {
-		return id + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32))
-	}
-	by.env = map[string]string{"CPF_CNPJ_KEYS": key("k2", 2) + "," + key("k1", 1), "STORAGE_URL": "file://" + t.TempDir()}
-	old, err := keyring.Parse(key("k1", 1))
+	by.env = map[string]string{"CPF_CNPJ_KEYS": encryptionKey("k2", 2) + "," + encryptionKey("k1", 1), "STORAGE_URL": "file://" + t.TempDir()}
+	old, err := keyring.Parse(encryptionKey("k1", 1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -141,18 +141,18 @@ type aggregate struct {
 }
 
 func eventOf(company uuid.UUID, e event.Event) (Event, error) {
-	key, kind, shown := company, companyPrefix+strings.ToLower(string(e.Type)), eventData{Metadata: e.Metadata}
+	key, shown := company, eventData{Metadata: e.Metadata}
 	if len(shown.Metadata) == 0 || string(shown.Metadata) == "null" {
 		shown.Metadata = json.RawMessage("{}")
 	}
 	if !e.OfCompany {
-		key, kind, shown.emailData = e.EmailID, emailPrefix+strings.ToLower(string(e.Type)), emailDataOf(e)
+		key, shown.emailData = e.EmailID, emailDataOf(e)
 	}
 	data, err := json.Marshal(shown)
 	if err != nil {
 		return Event{}, fmt.Errorf("encode event: %w", err)
 	}
-	return Event{Cursor: cursorOf(e.Cursor()), ID: e.ID(), Type: kind, EmailID: key, At: e.CreatedAt, Data: data}, nil
+	return Event{Cursor: cursorOf(e.Cursor()), ID: e.ID(), Type: publicType(e.Type, e.OfCompany), EmailID: key, At: e.CreatedAt, Data: data}, nil
 }
 
 func emailDataOf(e event.Event) *emailData {

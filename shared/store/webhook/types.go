@@ -24,7 +24,12 @@ const emailPrefix, companyPrefix = "email.", "company."
 // TypeOf returns the public name of an event type: email.delivery_delayed for DELIVERY_DELAYED, and
 // company.mailings_paused for MAILINGS_PAUSED.
 func TypeOf(t email.EventType) string {
-	if slices.Contains(event.CompanyTypes(), t) {
+	return publicType(t, slices.Contains(event.CompanyTypes(), t))
+}
+
+// publicType is TypeOf for a type that this release may not know.
+func publicType(t email.EventType, ofCompany bool) string {
+	if ofCompany {
 		return companyPrefix + strings.ToLower(string(t))
 	}
 	return emailPrefix + strings.ToLower(string(t))

@@ -202,9 +202,7 @@ func (l *lanes) update(ctx context.Context, begun time.Time) error {
 			return err
 		}
 		for _, id := range made {
-			if !slices.ContainsFunc(named, func(n store.NamedLane) bool { return n.ID == id }) {
-				named = append(named, store.NamedLane{ID: id})
-			}
+			named = append(named, store.NamedLane{ID: id})
 		}
 	}
 	if err := l.probe(ctx, begun, append(l.schedule.probes(begun, named), l.schedule.due(begun)...)); err != nil {

@@ -62,16 +62,24 @@ func ordered(lanes map[int64]*lane) []liveLane {
 	return live
 }
 
-// probes returns the probes of the named lanes, and lowers the bounds of lanes to which rows were returned.
+// probes returns a probe of each named lane, and lowers the bounds of lanes to which rows were returned.
 func (a *schedule) probes(now time.Time, named []store.NamedLane) (probes []store.LaneProbe) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, n := range named {
+		first := store.Position{NextAt: n.From}
+		if l, known := a.lanes[n.ID]; known && !n.From.IsZero() && first.Before(l.since) {
+			l.since = first
+		}
+	}
+	seen := make(map[int64]bool, len(named))
+	for _, n := range named {
+		if seen[n.ID] {
+			continue
+		}
+		seen[n.ID] = true
 		probe := store.LaneProbe{ID: n.ID}
 		if l, known := a.lanes[n.ID]; known {
-			if first := (store.Position{NextAt: n.From}); !n.From.IsZero() && first.Before(l.since) {
-				l.since = first
-			}
 			probe.Since = l.since
 			a.put(&a.rechecks, l, now.Add(recheck))
 		}

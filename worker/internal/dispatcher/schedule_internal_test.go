@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,6 +114,19 @@ func TestSchedule_BoundAfterWakeUp(t *testing.T) {
 		if probes := a.probes(time.Now(), []store.NamedLane{{ID: 1, From: step.from}}); probes[0].Since != step.want {
 			t.Errorf("%s: from %v on, want %v", step.name, probes[0].Since, step.want)
 		}
+	}
+}
+
+// A lane that is named several times is probed once, from the earliest row that was returned to it.
+func TestSchedule_NamedTwice(t *testing.T) {
+	t.Parallel()
+	a, at := newSchedule(), time.Now().Add(-time.Hour)
+	a.apply(nil, emptyFrom(position(at, 5)), time.Now())
+	earlier := at.Add(-time.Second)
+	named := []store.NamedLane{{ID: 1}, {ID: 2}, {ID: 1, From: earlier}, {ID: 2, From: at}, {ID: 1, From: at}}
+	want := []store.LaneProbe{{ID: 1, Since: position(earlier, 0)}, {ID: 2}}
+	if got := a.probes(time.Now(), named); !slices.Equal(got, want) {
+		t.Errorf("probes %v, want %v", got, want)
 	}
 }
 

@@ -91,7 +91,7 @@ func NewCleaners(p CleanersParams) []service.Named {
 		kinds = append(kinds, kind{"deleted recipients", recipientExpired, always(older(p.Ages.DeletedRecipients, p.Retention.CleanRecipients))})
 	}
 	if p.Files != nil {
-		kinds = append(kinds, kind{"mailing files", fileExpired, p.files}, kind{"unused files", storedFileDeleted, always(p.unusedFiles)})
+		kinds = append(kinds, kind{"mailing files", fileExpired, always((&fileCleaner{CleanersParams: p}).batch)}, kind{"unused files", storedFileDeleted, always(p.unusedFiles)})
 	}
 	var cleaners []service.Named
 	every := func(interval time.Duration, k kind) {
@@ -201,39 +201,46 @@ func (p CleanersParams) unusedFiles(ctx context.Context) (retention.Cleaned, err
 // fileBatch is how many files are deleted before a commit records that. Deleting a file twice does no harm.
 const fileBatch = 100
 
-// barrenBatches is after how many batches without a deletion a round ends: the storage is most likely away.
-const barrenBatches = 10
+// vainBatches is after how many batches without a deletion a round ends: the storage is most likely away.
+const vainBatches = 10
 
-// files returns a scan that deletes uploaded files after their retention. It continues behind a file that cannot be deleted: the
-// error is returned with the last batch, and the next round tries the file again.
-func (p CleanersParams) files(context.Context) ([]batch, error) {
-	var after retention.MailingFile
-	var first error // of the files that cannot be deleted
-	kept, barren := 0, 0
-	return []batch{func(ctx context.Context) (retention.Cleaned, error) {
-		due, err := p.Retention.DueFiles(ctx, p.Ages.Files, after, fileBatch)
-		deleted := make([]uuid.UUID, 0, len(due))
-		for _, file := range due {
-			after = file
-			if failed := p.Files.Delete(ctx, fileOf(file.CompanyID, file.MailingID)); failed != nil {
-				if kept++; first == nil {
-					first = failed
-				}
-				continue
-			}
+// fileCleaner deletes uploaded files after their retention. It continues behind a file that cannot be deleted, and tries it again
+// when it has reached the last file. The errors are reported as one at the end of a round.
+type fileCleaner struct {
+	CleanersParams
+	after retention.MailingFile // the last file that was tried; zero = none
+	kept  int                   // files of this round that cannot be deleted
+	first error                 // of these files
+	vain  int                   // consecutive batches without a deletion
+}
+
+func (f *fileCleaner) batch(ctx context.Context) (retention.Cleaned, error) {
+	due, err := f.Retention.DueFiles(ctx, f.Ages.Files, f.after, fileBatch)
+	deleted := make([]uuid.UUID, 0, len(due))
+	for _, file := range due {
+		f.after = file
+		if failed := f.Files.Delete(ctx, fileOf(file.CompanyID, file.MailingID)); failed == nil {
 			deleted = append(deleted, file.MailingID)
+		} else if f.kept++; f.first == nil {
+			f.first = failed
 		}
-		n := 0
-		if barren++; len(deleted) > 0 {
-			barren = 0
-			var failed error
-			n, failed = p.Retention.MarkFilesDeleted(ctx, deleted)
-			err = errors.Join(err, failed)
+	}
+	n := 0
+	if f.vain++; len(deleted) > 0 {
+		f.vain = 0
+		var failed error
+		n, failed = f.Retention.MarkFilesDeleted(ctx, deleted)
+		err = errors.Join(err, failed)
+	}
+	if len(due) < fileBatch {
+		f.after = retention.MailingFile{}
+	}
+	more := len(due) == fileBatch && err == nil && ctx.Err() == nil && f.vain < vainBatches
+	if !more {
+		if f.first != nil {
+			err = errors.Join(err, fmt.Errorf("%d files cannot be deleted, the first because of: %w", f.kept, f.first))
 		}
-		more := len(due) == fileBatch && err == nil && ctx.Err() == nil && barren < barrenBatches
-		if !more && first != nil {
-			err = errors.Join(err, fmt.Errorf("%d files cannot be deleted, the first because of: %w", kept, first))
-		}
-		return retention.Cleaned{Count: n, More: more}, err
-	}}, nil
+		f.kept, f.first, f.vain = 0, nil, 0
+	}
+	return retention.Cleaned{Count: n, More: more}, err
 }

@@ -43,7 +43,7 @@ func (p *Pipeline) reserveRendered(ctx context.Context, log *slog.Logger, a *att
 		return true, nil
 	}
 	estimate := a.storedSize()
-	if size < estimate/2 { // one long row must not slow down the rest of its mailing
+	if estimate > store.SmallBody && size < estimate/2 { // one long row must not slow down the rest of its mailing
 		a.shared.size.CompareAndSwap(estimate, max(size, estimate-estimate/8))
 	}
 	if size <= max(estimate, store.SmallBody) {

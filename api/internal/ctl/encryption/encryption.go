@@ -33,7 +33,7 @@ attachments and webhooks. To replace the first key:
   4. Once status reports the old key as removable, remove it from every api and worker.
 
 Without step 1, other apis and the workers cannot decrypt what the new key has encrypted: an
-email with an attachment then waits until the worker has the key, and fails at its deadline.
+email with an attachment then waits until the worker has the key, and expires at its deadline.
 Connect to the database as gateway_privacy (`+"`migrate roles`"+`).`,
 		`  gatewayctl encryption status
   gatewayctl encryption rotate --reason 'yearly'`)
