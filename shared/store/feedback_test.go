@@ -195,3 +195,129 @@ func TestRecordFeedback_AtTheSameTime(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// Notifications about many emails at the same time, several about each, are recorded in fewer commits than there are
+// notifications, each with its own result.
+func TestRecordFeedback_InGroups(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	type emailOf struct{ company, id, token uuid.UUID }
+	var emails []emailOf
+	for n := range 40 {
+		e := emailOf{company: company, token: uuid.New()}
+		if n%2 == 1 {
+			e.company = other
+		}
+		e.id = d.Accept(t, e.company, nil)
+		storetest.Apply(t, d, storetest.ClaimOf(e.company, e.id, e.token, "C"))
+		if n%4 < 2 {
+			storetest.Apply(t, d, storetest.SentOf(e.id, e.token))
+		}
+		emails = append(emails, e)
+	}
+	type outcome struct {
+		kind   string
+		result store.FeedbackResult
+		err    error
+	}
+	outcomes := make(chan outcome)
+	recorded := 0
+	record := func(kind string, f store.Feedback) {
+		recorded++
+		f.Kind = kind
+		go func() {
+			r, err := d.Store.RecordFeedback(t.Context(), f)
+			outcomes <- outcome{kind, r, err}
+		}()
+	}
+	for _, e := range emails {
+		record("Send", deliveryReport(e.company, e.id, e.token, func(f *store.Feedback) { f.Event, f.Metadata = "", nil }))
+		record("Delivery", deliveryReport(e.company, e.id, e.token, nil))
+		record("foreign company", deliveryReport(uuid.New(), e.id, e.token, nil))
+		record("unknown attempt", deliveryReport(e.company, e.id, uuid.New(), nil))
+		record("unknown email", deliveryReport(e.company, uuid.New(), e.token, nil))
+		record("no email", deliveryReport(uuid.Nil, uuid.Nil, uuid.Nil, nil))
+	}
+	for range recorded {
+		o := <-outcomes
+		ours := o.kind == "Send" || o.kind == "Delivery"
+		if o.err != nil || o.result.Repeated || o.result.Unmatched == ours || o.result.Duplicate {
+			t.Errorf("%s: %+v, %v", o.kind, o.result, o.err)
+		}
+	}
+	for _, e := range emails {
+		if got := story(t, d, e.id); got != tried+"SENT DELIVERED" {
+			t.Errorf("%s", got)
+		}
+	}
+	if n := ask[int](t, d, `SELECT count(*) FROM ses_events`); n != recorded {
+		t.Errorf("%d notifications are recorded of %d", n, recorded)
+	}
+	if n := ask[int](t, d, `SELECT count(*) FROM ses_events WHERE applied_at IS NOT NULL`); n != 2*len(emails) {
+		t.Errorf("%d notifications are applied of %d", n, 2*len(emails))
+	}
+	commits := ask[int](t, d, `SELECT count(DISTINCT xmin::text) FROM ses_events`)
+	if commits > recorded*3/4 {
+		t.Errorf("%d notifications in %d commits", recorded, commits)
+	}
+	t.Logf("%d notifications in %d commits", recorded, commits)
+}
+
+// Another transaction holds all emails of one company: notifications about them wait for it or are refused until their
+// delivery is repeated, and those of another company are recorded meanwhile.
+func TestRecordFeedback_LockedEmails(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, other := d.Company(t), d.Company(t)
+	claimed := func(company uuid.UUID) store.Feedback {
+		id, token := d.Accept(t, company, nil), uuid.New()
+		storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"))
+		return deliveryReport(company, id, token, nil)
+	}
+	var held, free []store.Feedback
+	for range 30 {
+		held, free = append(held, claimed(company)), append(free, claimed(other))
+	}
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	if _, err := tx.ExecContext(t.Context(), `SELECT FROM email_outbox WHERE company_id = $1 FOR UPDATE`, company); err != nil {
+		t.Fatal(err)
+	}
+	record := func(all []store.Feedback) chan error {
+		errs := make(chan error, len(all))
+		for _, f := range all {
+			go func() {
+				_, err := d.Store.RecordFeedback(t.Context(), f)
+				errs <- err
+			}()
+		}
+		return errs
+	}
+	blocked, passing := record(held), record(free)
+	for range free {
+		if err := <-passing; err != nil {
+			t.Errorf("of the other company: %v", err)
+		}
+	}
+	if n := ask[int](t, d, `SELECT count(*) FROM ses_events e JOIN email_outbox o ON o.id = e.outbox_id WHERE o.company_id = $1`, company); n != 0 {
+		t.Fatalf("%d notifications about locked emails are recorded", n)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	for range held {
+		if err := <-blocked; err != nil && !store.IsOutage(err) {
+			t.Error(err)
+		}
+	}
+	for _, f := range held { // delivered again
+		recordFeedback(t, d, f)
+		if got := story(t, d, f.OutboxID); got != tried+"SENT DELIVERED" {
+			t.Error(got)
+		}
+	}
+}

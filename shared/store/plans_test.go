@@ -32,6 +32,10 @@ func TestPlans(t *testing.T) {
 	unreceived := []string{"email_outbox_lane_claim", "email_outbox_open"}
 	lanes, since := pq.Array([]int64{1, 2, 3}), pq.Array([]string{"-infinity", "-infinity", "-infinity"})
 	ids := pq.Array([]uuid.UUID{{}, {}, {}})
+	notification := []any{
+		pq.Array([]string{"n"}), pq.Array([]string{"Delivery"}), pq.Array([]string{""}), pq.Array([]string{logged}), pq.Array([]string{logged}),
+		pq.Array([]string{"{}"}), pq.Array([]time.Time{time.Now()}),
+	}
 	for name, tt := range map[string]struct {
 		statement  string
 		parameters []any
@@ -56,9 +60,10 @@ func TestPlans(t *testing.T) {
 		"unknownCauses":        {written(t, "dispatch.unknownCausesSQL"), []any{pq.Array([]string{logged}), logged, logged}, []string{`email_events_\w+_pkey`}},
 		"longEnqueued":         {written(t, "dispatch.longEnqueuedSQL"), []any{60000, uuid.Nil, 500, time.Now()}, []string{"email_outbox_open"}},
 		"stillEnqueued":        {written(t, "dispatch.stillEnqueuedSQL"), []any{"{" + uuid.NewString() + "}", 60000}, []string{"email_outbox_pkey"}},
-		"readFeedback":         {written(t, "feedback.readFeedbackSQL"), []any{logged, theirs, "", "SENT", "{}", ""}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
-		"takeFeedback":         {written(t, "feedback.takeFeedbackSQL"), []any{"n", "Delivery", "", id, nil, "{}", nil}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
-		"appendFeedback":       {written(t, "feedback.appendFeedbackSQL"), []any{id, "[]", "", false}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
+		"readFeedback":         {written(t, "sql.ReadFeedback"), []any{1, logged, logged, pq.Array([]string{logged}), pq.Array([]string{theirs}), pq.Array([]string{""}), pq.Array([]string{"SENT"}), pq.Array([]string{"{}"}), pq.Array([]string{""})}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`, `email_events_\w+_pkey`}},
+		"takeFeedback":         {written(t, "sql.TakeFeedback"), append([]any{1, logged, logged}, notification...), []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
+		"takeFreeFeedback":     {written(t, "sql.TakeFreeFeedback"), append([]any{1, logged, logged}, notification...), []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
+		"appendFeedback":       {written(t, "sql.AppendFeedback"), []any{1, logged, logged, pq.Array([]string{logged}), pq.Array([]string{"[]"}), pq.Array([]string{""}), pq.Array([]bool{false})}, []string{"email_outbox_pkey", `email_logs_\w+_pkey`}},
 		"dueReplays":           {written(t, "deadletter.dueReplaysSQL"), nil, []string{"dead_letter_replays_open"}},
 		"runningReplays":       {written(t, "deadletter.runningReplaysSQL"), []any{company, id}, []string{"dead_letter_replays_open"}},
 		"saveReplay":           {written(t, "deadletter.saveReplaySQL"), []any{id, 1, 0, 0, nil, nil, false, false}, []string{"dead_letter_replays_pkey"}},

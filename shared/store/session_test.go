@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 )
@@ -31,12 +33,37 @@ func TestPreparedStatementsOfOthers(t *testing.T) {
 	}
 }
 
+// Feedback is recorded in a transaction that prepares its statements, also on the only connection of a pool, and behind a
+// pooler that the configuration does not name, whose connections lose their statements or have others under the same names.
+func TestPrepared_InTransactions(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	for name, lose := range map[string]func(context.Context, *store.Store) error{"lost": forgetPrepared, "other": replacePrepared} {
+		s := open(t, d.URL, store.Options{MaxConns: 1})
+		for n := range 3 {
+			id, token := d.Accept(t, company, nil), uuid.New()
+			storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
+			r, err := s.RecordFeedback(t.Context(), deliveryReport(company, id, token, nil))
+			if err != nil || r.Unmatched || story(t, d, id) != tried+"SENT DELIVERED" {
+				t.Fatalf("%s, notification %d: %+v, %v", name, n, r, err)
+			}
+			if err := lose(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // A pooled store prepares nothing.
 func TestPooled_PreparesNothing(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	s := open(t, d.URL, store.Options{MaxConns: 1, Pooled: true})
 	if err := s.NewAccepter().Accept(t.Context(), storetest.NewEmail(d.Company(t), nil)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.RecordFeedback(t.Context(), deliveryReport(uuid.New(), uuid.New(), uuid.New(), nil)); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := preparedStatements(t.Context(), s); err != nil || n != 0 {

@@ -3,13 +3,10 @@ package feedback
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
@@ -39,7 +36,7 @@ type Feedback struct {
 	Addresses []string
 	Note      string // of the suppression
 
-	masked string // Masked as JSON
+	masked, metadata []byte // Masked and Metadata as JSON
 }
 
 // Result is the effect of a Feedback.
@@ -71,53 +68,52 @@ const (
 // known attempt, the provider has accepted the email: RecordFeedback makes the email SENT, whatever
 // its status is, adds the event to the timeline, even if the outbox row is purged, and suppresses
 // addresses. It is idempotent, also for concurrent calls with the same notification.
+//
+// Notifications that arrive at the same time are recorded in groups, in which companies take turns. One that suppresses
+// addresses, or whose email another transaction has locked, is recorded alone and waits for locks.
 func (s *Store) RecordFeedback(ctx context.Context, f Feedback) (Result, error) {
-	masked, err := json.Marshal(f.Masked)
-	if err != nil {
-		return Result{}, fmt.Errorf("record feedback: encode: %w", err)
-	}
-	f.masked = string(pg.WithoutEscapedNUL(masked))
-	if f.Masked == nil {
-		f.masked = "{}"
-	}
-	row := pg.HeldRow{Company: f.CompanyID, Name: "feedback\x00" + f.OutboxID.String()}
-	results, err := pg.InBoundedTx(ctx, s.db, row, func(tx *sqlx.Tx, _ time.Duration) ([]Result, error) {
-		r, err := applyFeedback(ctx, tx, f)
-		return []Result{r}, err
-	})
-	if errors.Is(err, pg.ErrBusy) || errors.Is(err, pg.ErrTries) || errors.Is(err, pg.ErrTriesOfCompany) {
-		err = pg.ErrUnavailable // as after a lock timeout: the notification is delivered again
-	}
+	f, err := f.encoded()
 	if err != nil {
 		return Result{}, fmt.Errorf("record feedback: %w", err)
 	}
-	return results[0], nil
+	var done recorded
+	if f.Suppress == "" {
+		done, err = s.group.Do(ctx, f)
+	}
+	if f.Suppress != "" || done.locked || pg.IsLockTimeout(err) {
+		done, err = s.alone(ctx, f)
+	}
+	return done.Result, pg.Wrap("record feedback", err)
 }
 
-func applyFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) (Result, error) {
-	fresh, err := takeFeedback(ctx, tx, f)
-	if err != nil || !fresh {
-		return Result{Repeated: !fresh}, err
+// encoded returns the notification with its JSON and texts encoded for the statements. The caller's goroutine calls it,
+// and not the group's, so that one that cannot be encoded does not fail the others of its group.
+func (f Feedback) encoded() (Feedback, error) {
+	for _, part := range []struct {
+		from map[string]any
+		to   *[]byte
+	}{{f.Masked, &f.masked}, {f.Metadata, &f.metadata}} {
+		encoded, err := json.Marshal(part.from)
+		if err != nil {
+			return f, fmt.Errorf("encode: %w", err)
+		}
+		*part.to = pg.WithoutEscapedNUL(encoded)
 	}
-	found, err := readFeedback(ctx, tx, f)
-	if err != nil || !found.Attempted {
-		return Result{Unmatched: !found.Attempted}, err
+	if f.Masked == nil {
+		f.masked = []byte("{}")
 	}
-	r := Result{Was: found.Status, RequestID: found.RequestID, MailingID: found.MailingID, Attempt: found.Attempt}
-	addresses := found.among(f)
-	events := found.news(f, addresses, time.Now().UTC())
-	r.Duplicate = slices.ContainsFunc(events, func(e email.Event) bool { return e.Type == email.EventDuplicateConfirmed })
-	switch {
-	case found.Status != email.Sent && found.InOutbox:
-		err = confirm(ctx, tx, f, events)
-	case len(events) > 0 || found.OutcomeUnknown:
-		err = appendFeedback(ctx, tx, f, events, r.Duplicate)
-	}
-	if err != nil {
-		return r, err
-	}
-	if r.Suppressed, err = suppression.AddAll(ctx, tx, f.CompanyID, addresses, f.Suppress, f.Note); err != nil {
-		return r, err
-	}
-	return r, markFeedback(ctx, tx, f)
+	f.Kind, f.SESMessageID = pg.WithoutNUL(f.Kind), pg.WithoutNUL(f.SESMessageID)
+	return f, nil
 }
+
+// subject returns what the notification is about: no group has two notifications about one email, so that the second one
+// sees the effect of the first.
+func (f Feedback) subject() string {
+	if f.OutboxID == uuid.Nil {
+		return f.NotificationID
+	}
+	return f.OutboxID.String()
+}
+
+// size estimates the bytes of the notification's parameters. The ids, the time and the names make about a quarter of a KiB.
+func (f Feedback) size() int { return 256 + len(f.masked) + len(f.metadata) }

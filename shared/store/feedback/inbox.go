@@ -3,47 +3,88 @@ package feedback
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/internal/pg"
 )
 
-// takeFeedbackSQL inserts the notification, unless it exists. If another transaction is inserting it,
-// the statement waits for that transaction. It locks the email's outbox row and log by primary key, in
-// this order, as sql.Advance does, so that readFeedbackSQL reads values that do not change until the
-// commit.
-const takeFeedbackSQL = `
-WITH taken AS (
-    INSERT INTO ses_events (sns_message_id, kind, ses_message_id, outbox_id, attempt_id, payload, occurred_at)
-    VALUES ($1, $2, nullif($3, ''), $4, $5, $6, $7)
-    ON CONFLICT (sns_message_id) DO NOTHING RETURNING sns_message_id
-), email AS MATERIALIZED (
-    SELECT id FROM email_outbox
-    WHERE id = $4 AND target = 'email:send' FOR UPDATE
-), log AS MATERIALIZED (
-    SELECT outbox_id FROM email_logs WHERE outbox_id = $4 FOR UPDATE
-)
-SELECT (SELECT count(*) FROM taken) AS taken, (SELECT count(*) FROM email) AS emails, (SELECT count(*) FROM log) AS logs`
-
-// takeFeedback reports whether the notification is new.
-func takeFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) (bool, error) {
-	var found struct{ Taken, Emails, Logs int }
-	err := tx.GetContext(ctx, &found, takeFeedbackSQL, f.NotificationID, pg.WithoutNUL(f.Kind), pg.WithoutNUL(f.SESMessageID),
-		pg.OptionalUUID(f.OutboxID), pg.OptionalUUID(f.AttemptID), f.masked, pg.OptionalTime(f.OccurredAt))
-	if err != nil {
-		return false, fmt.Errorf("take notification: %w", pg.Translate(err))
-	}
-	return found.Taken == 1, nil
+// groupScalars are the scalar parameters of grouped statements about notifications.
+type groupScalars struct {
+	count       int
+	first, last uuid.UUID // of the emails
 }
 
-// markFeedbackSQL finds the row that this transaction has inserted by primary key.
-const markFeedbackSQL = `UPDATE ses_events SET applied_at = now() WHERE sns_message_id = $1`
+func scalarsOf[T any](rows []T, id func(*T) uuid.UUID) groupScalars {
+	known := slices.DeleteFunc(slices.Clone(rows), func(row T) bool { return id(&row) == uuid.Nil })
+	first, last := pg.IDRange(known, id)
+	return groupScalars{len(rows), first, last}
+}
 
-func markFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) error {
-	if _, err := tx.ExecContext(ctx, markFeedbackSQL, f.NotificationID); err != nil {
-		return fmt.Errorf("mark notification: %w", pg.Translate(err))
+// scalars describes groupScalars.
+var scalars = []pg.Scalar[groupScalars]{
+	pg.One("count", "bigint", func(s groupScalars) any { return s.count }),
+	pg.One("first_id", "uuid", func(s groupScalars) any { return s.first }),
+	pg.One("last_id", "uuid", func(s groupScalars) any { return s.last }),
+}
+
+func emailOf(f *Feedback) uuid.UUID { return f.OutboxID }
+
+// takeParameters are the parameters of take_feedback.sql and take_free_feedback.sql.
+var takeParameters = pg.Parameters[groupScalars, Feedback]{
+	Scalars: scalars,
+	Columns: []pg.Column[Feedback]{
+		pg.Each("notification_id", "text", pg.Texts, func(f *Feedback) string { return f.NotificationID }),
+		pg.Each("kind", "text", pg.Texts, func(f *Feedback) string { return f.Kind }),
+		pg.Each("ses_message_id", "text", pg.OptionalTexts, func(f *Feedback) string { return f.SESMessageID }),
+		pg.Each("outbox_id", "uuid", pg.OptionalUUIDs, emailOf),
+		pg.Each("attempt_id", "uuid", pg.OptionalUUIDs, func(f *Feedback) uuid.UUID { return f.AttemptID }),
+		pg.Each("payload", "jsonb", pg.JSONBs, func(f *Feedback) []byte { return f.masked }),
+		pg.Each("occurred_at", "timestamptz", pg.Times, func(f *Feedback) time.Time { return f.OccurredAt }),
+	},
+}
+
+// takeAll inserts the notifications with a statement. Repeated and locked are set in their results.
+func takeAll(ctx context.Context, tx *sqlx.Tx, take *pg.Prepared, all []Feedback) ([]recorded, error) {
+	type taken struct {
+		NotificationID string        `db:"notification_id"`
+		OutboxID       uuid.NullUUID `db:"outbox_id"`
+		Locked         bool          `db:"locked"`
+	}
+	var rows []taken
+	err := take.SelectIn(ctx, tx, &rows, takeParameters.Arguments(scalarsOf(all, emailOf), all)...)
+	if err != nil {
+		return nil, fmt.Errorf("take notifications: %w", pg.Translate(err))
+	}
+	found := make(map[taken]bool, len(rows))
+	for _, row := range rows {
+		found[row] = true
+	}
+	results := make([]recorded, len(all))
+	for i, f := range all {
+		id := uuid.NullUUID{UUID: f.OutboxID, Valid: f.OutboxID != uuid.Nil}
+		results[i].locked = found[taken{"", id, true}]
+		results[i].Repeated = !results[i].locked && !found[taken{f.NotificationID, id, false}]
+	}
+	return results, nil
+}
+
+// markFeedbackSQL finds the rows that this transaction has inserted by primary key.
+const markFeedbackSQL = `UPDATE ses_events SET applied_at = now() WHERE sns_message_id = ANY ($1)`
+
+func markAll(ctx context.Context, tx *sqlx.Tx, all []Feedback) error {
+	if len(all) == 0 {
+		return nil
+	}
+	ids := make([]string, len(all))
+	for i, f := range all {
+		ids[i] = f.NotificationID
+	}
+	if _, err := tx.ExecContext(ctx, markFeedbackSQL, pg.TextArray(ids)); err != nil {
+		return fmt.Errorf("mark notifications: %w", pg.Translate(err))
 	}
 	return nil
 }

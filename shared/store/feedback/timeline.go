@@ -2,7 +2,6 @@ package feedback
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,12 +14,12 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/outbox"
-	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/suppression"
 )
 
 // subject is the email that a notification is about.
 type subject struct {
+	OutboxID     uuid.UUID      `db:"outbox_id"`
 	InOutbox     bool           `db:"in_outbox"`
 	Status       email.Status   `db:"status"`
 	SESMessageID string         `db:"ses_message_id"`
@@ -42,42 +41,40 @@ type subject struct {
 	Attempt   int           `db:"attempt"`
 }
 
-// readFeedbackSQL reads the outbox row, its lane and its log by primary key, and the timeline, whose
-// length is bounded, by its first column. takeFeedbackSQL has locked the rows that could change.
-const readFeedbackSQL = `
-SELECT o.id IS NOT NULL AS in_outbox, coalesce(o.status, l.status, '') AS status, coalesce(l.ses_message_id, '') AS ses_message_id,
-       CASE WHEN o.id IS NULL THEN ARRAY[l.recipient]
-            ELSE (o.payload ->> 'to') || ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]') || coalesce(o.payload -> 'bcc', '[]')))
-       END AS recipients,
-       l.recipient = '` + recipient.ErasedAddress + `' AS erased, l.event_seq AS events, coalesce(o.outcome_unknown, false) AS outcome_unknown,
-       l.request_id, coalesce(o.attempts - o.throttles, l.attempts - l.throttles) AS attempt, lane.mailing_id,
-       coalesce(e.attempted, false) AS attempted, coalesce(e.told, false) AS told, coalesce(e.doubled, false) AS doubled
-FROM (SELECT $1::uuid AS id) t
-JOIN email_logs l ON l.outbox_id = t.id AND l.company_id = $2
-LEFT JOIN email_outbox o ON o.id = t.id AND o.target = 'email:send'
-LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
-CROSS JOIN LATERAL (
-    SELECT bool_or(type = 'SENT_ATTEMPT' AND metadata ->> 'attemptId' = $3::text) AS attempted,
-           bool_or(type = $4 AND metadata @> $5::jsonb) AS told,
-           bool_or(type = 'DUPLICATE_CONFIRMED' AND metadata ->> 'sesMessageId' = $6) AS doubled
-    FROM email_events WHERE email_log_id = t.id
-) e`
+// readParameters are the parameters of read_feedback.sql.
+var readParameters = pg.Parameters[groupScalars, Feedback]{
+	Scalars: scalars,
+	Columns: []pg.Column[Feedback]{
+		pg.Each("outbox_id", "uuid", pg.OptionalUUIDs, emailOf),
+		pg.Each("company_id", "uuid", pg.OptionalUUIDs, func(f *Feedback) uuid.UUID { return f.CompanyID }),
+		pg.Each("attempt_id", "text", pg.Texts, func(f *Feedback) string { return f.AttemptID.String() }),
+		pg.Each("event", "text", pg.Texts, func(f *Feedback) string { return string(f.Event) }),
+		pg.Each("metadata", "jsonb", pg.JSONBs, func(f *Feedback) []byte { return f.metadata }),
+		pg.Each("message_id", "text", pg.OptionalTexts, func(f *Feedback) string { return f.SESMessageID }),
+	},
+}
 
-func readFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback) (subject, error) {
-	var found []subject
-	metadata, err := json.Marshal(f.Metadata)
+// readAll reads the emails of the notifications that are new.
+func (s *Store) readAll(ctx context.Context, tx *sqlx.Tx, all []Feedback, results []recorded) (map[uuid.UUID]subject, error) {
+	var fresh []Feedback
+	for i, f := range all {
+		if !results[i].locked && !results[i].Repeated && f.OutboxID != uuid.Nil {
+			fresh = append(fresh, f)
+		}
+	}
+	if len(fresh) == 0 {
+		return nil, nil
+	}
+	var rows []subject
+	err := s.readFeedback.SelectIn(ctx, tx, &rows, readParameters.Arguments(scalarsOf(fresh, emailOf), fresh)...)
 	if err != nil {
-		return subject{}, fmt.Errorf("encode metadata: %w", err)
+		return nil, fmt.Errorf("read emails: %w", pg.Translate(err))
 	}
-	err = tx.SelectContext(ctx, &found, readFeedbackSQL, f.OutboxID, f.CompanyID, f.AttemptID.String(), f.Event,
-		string(pg.WithoutEscapedNUL(metadata)), pg.WithoutNUL(f.SESMessageID))
-	if err != nil {
-		return subject{}, fmt.Errorf("read the email: %w", pg.Translate(err))
+	found := make(map[uuid.UUID]subject, len(rows))
+	for _, row := range rows {
+		found[row.OutboxID] = row
 	}
-	if len(found) == 0 {
-		return subject{}, nil
-	}
-	return found[0], nil
+	return found, nil
 }
 
 // among returns the addresses to suppress: those of the notification to which the email was sent, in
@@ -133,52 +130,39 @@ func (s *subject) news(f Feedback, suppressed []string, now time.Time) []email.E
 	return append(events, email.Event{Type: f.Event, At: now, Metadata: metadata})
 }
 
-// confirm makes the email SENT, as the response to the attempt would have done.
-func confirm(ctx context.Context, tx *sqlx.Tx, f Feedback, events []email.Event) error {
-	// The transaction holds the locks, so the transition always applies.
-	_, err := outbox.AdvanceIn(ctx, tx, outbox.Transition{
+// confirmation makes the email SENT, as the response to the attempt would have done.
+func confirmation(f Feedback, events []email.Event) outbox.Transition {
+	return outbox.Transition{
 		ID: f.OutboxID, Guard: outbox.GuardFeedback, Token: f.AttemptID, Status: email.Sent, Events: events, SESMessageID: f.SESMessageID,
-	})
-	if err != nil {
-		return fmt.Errorf("confirm the email: %w", err)
 	}
-	return nil
 }
 
-// appendFeedbackSQL adds events after the newest event of an email that is SENT, or of one
-// whose outbox row is purged and whose log is SENT. It finds the rows by
-// primary key; takeFeedbackSQL has locked them.
-const appendFeedbackSQL = `
-WITH log AS MATERIALIZED (
-    SELECT outbox_id, event_seq, last_event FROM email_logs WHERE outbox_id = $1
-), moved AS (
-    UPDATE email_logs l SET
-        status = 'SENT', sent_at = coalesce(l.sent_at, now()), failed_at = NULL, error_code = NULL, error_reason = NULL,
-        ses_message_id = coalesce(l.ses_message_id, nullif($3, '')),
-        possible_duplicate = l.possible_duplicate OR $4,
-        event_seq = log.event_seq + jsonb_array_length($2::jsonb),
-        last_event = coalesce($2::jsonb #>> '{-1,type}', log.last_event)
-    FROM log WHERE l.outbox_id = log.outbox_id AND l.outbox_id = $1
-), known AS (
-    UPDATE email_outbox SET outcome_unknown = false, possible_duplicate = possible_duplicate OR $4
-    WHERE id = $1 AND (outcome_unknown OR $4 AND NOT possible_duplicate)
-)
-INSERT INTO email_events (email_log_id, seq, previous, type, metadata, created_at)
-SELECT log.outbox_id, log.event_seq + e.n,
-       CASE WHEN e.n = 1 THEN log.last_event ELSE $2::jsonb -> (e.n - 2)::int ->> 'type' END,
-       e.event ->> 'type', coalesce(nullif(e.event -> 'metadata', 'null'), '{}'), (e.event ->> 'at')::timestamptz
-FROM log CROSS JOIN LATERAL jsonb_array_elements($2::jsonb) WITH ORDINALITY AS e(event, n)`
+// addition are the events that a notification adds to a timeline.
+type addition struct {
+	Feedback
+	events    []byte // as JSON
+	duplicate bool
+}
 
-func appendFeedback(ctx context.Context, tx *sqlx.Tx, f Feedback, events []email.Event, duplicate bool) error {
-	if events == nil {
-		events = []email.Event{}
+// appendParameters are the parameters of append_feedback.sql.
+var appendParameters = pg.Parameters[groupScalars, addition]{
+	Scalars: scalars,
+	Columns: []pg.Column[addition]{
+		pg.Each("outbox_id", "uuid", pg.UUIDs, func(a *addition) uuid.UUID { return a.OutboxID }),
+		pg.Each("events", "jsonb", pg.JSONBs, func(a *addition) []byte { return a.events }),
+		pg.Each("ses_message_id", "text", pg.OptionalTexts, func(a *addition) string { return a.SESMessageID }),
+		pg.Each("duplicate", "bool", pg.Bools, func(a *addition) bool { return a.duplicate }),
+	},
+}
+
+func (s *Store) appendAll(ctx context.Context, tx *sqlx.Tx, all []addition) error {
+	if len(all) == 0 {
+		return nil
 	}
-	encoded, err := outbox.EncodeEvents(events)
-	if err != nil {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, appendFeedbackSQL, f.OutboxID, string(encoded), pg.WithoutNUL(f.SESMessageID), duplicate); err != nil {
-		return fmt.Errorf("append to the timeline: %w", pg.Translate(err))
+	scalars := scalarsOf(all, func(a *addition) uuid.UUID { return a.OutboxID })
+	var none []struct{}
+	if err := s.appendFeedback.SelectIn(ctx, tx, &none, appendParameters.Arguments(scalars, all)...); err != nil {
+		return fmt.Errorf("append to timelines: %w", pg.Translate(err))
 	}
 	return nil
 }

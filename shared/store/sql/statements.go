@@ -3,7 +3,7 @@ package sql
 
 import _ "embed" // the files
 
-//go:generate go test -count=1 -run ^TestStatementFiles_AreGenerated$ ../dispatch ../encryption ../mailing ../outbox ../recipient -update
+//go:generate go test -count=1 -run ^TestStatementFiles_AreGenerated$ ../dispatch ../encryption ../feedback ../mailing ../outbox ../recipient -update
 
 // Accept inserts a group of emails and their idempotency keys.
 //
@@ -40,6 +40,11 @@ var AdvancePlain string
 //go:embed advance_waiting.sql
 var AdvanceWaiting string
 
+// AppendFeedback adds the events of notifications to the timelines of emails that are SENT.
+//
+//go:embed append_feedback.sql
+var AppendFeedback string
+
 // Expand takes one step of a mailing's expansion.
 //
 //go:embed expand.sql
@@ -66,6 +71,11 @@ var KnownPeople string
 //go:embed load.sql
 var Load string
 
+// ReadFeedback reads the emails that notifications of the provider are about.
+//
+//go:embed read_feedback.sql
+var ReadFeedback string
+
 // Release returns rows to the outbox that are still as the batch left them.
 //
 //go:embed release.sql
@@ -90,6 +100,17 @@ var ReencryptRecipients string
 //
 //go:embed size_files.sql
 var SizeFiles string
+
+// TakeFeedback inserts a notification of the provider and locks its email.
+//
+//go:embed take_feedback.sql
+var TakeFeedback string
+
+// TakeFreeFeedback is TakeFeedback for a group. It leaves out the notifications whose emails another transaction has
+// locked.
+//
+//go:embed take_free_feedback.sql
+var TakeFreeFeedback string
 
 // TakeKeys takes the keys of the aggregates of a batch's emails.
 //

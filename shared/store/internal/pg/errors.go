@@ -118,11 +118,11 @@ func IsLockTimeout(err error) bool {
 	return errors.As(err, &refused) && refused.Code == pqerror.LockNotAvailable && !errors.Is(err, ErrUnknownOutcome)
 }
 
-// isRepeatable reports whether the statement lost a race with another transaction and would succeed if it ran again at
-// once.
+// isRepeatable reports whether the statement lost a race with another transaction, or was not prepared, and would succeed
+// if it ran again at once.
 func isRepeatable(err error) bool {
 	var refused *pq.Error
-	return errors.As(err, &refused) &&
+	return errors.Is(err, errUnprepared) || errors.As(err, &refused) &&
 		(refused.Code == pqerror.TRSerializationFailure || refused.Code == pqerror.TRDeadlockDetected ||
 			isEventsKey(refused.Constraint) || refused.Constraint == eventsPath)
 }

@@ -52,6 +52,39 @@ func (p *Prepared) Select(ctx context.Context, dest any, args ...any) error {
 	return p.db.SelectContext(ctx, dest, p.text, args...)
 }
 
+// Ready prepares statements for SelectIn. It is called before the transaction begins, which then needs no second
+// connection.
+func Ready(ctx context.Context, statements ...*Prepared) error {
+	for _, p := range statements {
+		if p.off.Load() {
+			continue
+		}
+		if _, err := p.prepare(ctx); err != nil { //nolint:sqlclosecheck // it lives as long as the database handle, which closes it
+			return Translate(err)
+		}
+	}
+	return nil
+}
+
+// SelectIn is Select in a transaction, for statements that are Ready. The transaction cannot run the statement again: if
+// the connection does not know it, the error makes Repeat repeat the transaction, with the text.
+func (p *Prepared) SelectIn(ctx context.Context, tx *sqlx.Tx, dest any, args ...any) error {
+	if p.off.Load() {
+		return tx.SelectContext(ctx, dest, p.text, args...)
+	}
+	stmt := tx.StmtxContext(ctx, p.stmt)
+	defer func() { _ = stmt.Close() }()
+	err := stmt.SelectContext(ctx, dest, args...)
+	if isUnprepared(err) {
+		p.off.Store(true)
+		err = errors.Join(errUnprepared, err)
+	}
+	return err
+}
+
+// errUnprepared: the connection does not know a prepared statement. Nothing was written.
+var errUnprepared = errors.New("the connection does not know a prepared statement")
+
 func (p *Prepared) prepare(ctx context.Context) (*sqlx.Stmt, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,0 +1,54 @@
+-- Generated from read_feedback.sql.tmpl and Go's description of the parameters by go generate: do not edit.
+--
+-- Reads the emails that notifications of the provider are about: their rows and what their timelines contain already. It
+-- locks nothing: take_feedback.sql has locked the rows that could change.
+--
+-- email_logs, email_outbox and dispatch_lanes are read by primary key, and the timeline, whose length is bounded, by the
+-- first column of its primary key.
+--
+-- Parameters; each array has one element per row:
+--   $1   count                bigint
+--   $2   first_id             uuid
+--   $3   last_id              uuid
+--   $4   outbox_id            uuid[]
+--   $5   company_id           uuid[]
+--   $6   attempt_id           text[]
+--   $7   event                text[]
+--   $8   metadata             jsonb[]
+--   $9   message_id           text[]
+--
+-- EXPLAIN EXECUTE read_feedback (0, '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', '{}', '{}', '{}', '{}', '{}', '{}');
+SELECT t.outbox_id, o.id IS NOT NULL AS in_outbox, coalesce(o.status, l.status, '') AS status, coalesce(l.ses_message_id, '') AS ses_message_id,
+       CASE WHEN o.id IS NULL THEN ARRAY[l.recipient]
+            ELSE (o.payload ->> 'to') || ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]') || coalesce(o.payload -> 'bcc', '[]')))
+       END AS recipients,
+       l.recipient = 'erased@erased.invalid' AS erased, l.event_seq AS events, coalesce(o.outcome_unknown, false) AS outcome_unknown,
+       l.request_id, coalesce(o.attempts - o.throttles, l.attempts - l.throttles) AS attempt, lane.mailing_id,
+       coalesce(e.attempted, false) AS attempted, coalesce(e.told, false) AS told, coalesce(e.doubled, false) AS doubled
+FROM (SELECT * FROM unnest(
+    $4::uuid[],  -- outbox_id
+    $5::uuid[],  -- company_id
+    $6::text[],  -- attempt_id
+    $7::text[],  -- event
+    $8::jsonb[], -- metadata
+    $9::text[]   -- message_id
+) AS t(outbox_id, company_id, attempt_id, event, metadata, message_id) LIMIT $1 /* count */) t
+CROSS JOIN LATERAL (
+    SELECT * FROM email_logs
+    WHERE outbox_id BETWEEN t.outbox_id AND t.outbox_id
+      AND outbox_id >= CASE WHEN now() IS NOT NULL THEN $2::uuid /* first_id */ END
+      AND outbox_id <= CASE WHEN now() IS NOT NULL THEN $3::uuid /* last_id */ END
+    ORDER BY outbox_id LIMIT 1
+) l
+LEFT JOIN email_outbox o ON o.id = t.outbox_id AND CASE WHEN t.outbox_id IS NOT NULL THEN o.target = 'email:send' END
+LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
+CROSS JOIN LATERAL (
+    SELECT bool_or(type = 'SENT_ATTEMPT' AND metadata ->> 'attemptId' = t.attempt_id) AS attempted,
+           bool_or(type = t.event AND metadata @> t.metadata) AS told,
+           bool_or(type = 'DUPLICATE_CONFIRMED' AND metadata ->> 'sesMessageId' = t.message_id) AS doubled
+    FROM email_events
+    WHERE email_log_id = t.outbox_id
+      AND email_log_id >= CASE WHEN now() IS NOT NULL THEN $2::uuid /* first_id */ END
+      AND email_log_id <= CASE WHEN now() IS NOT NULL THEN $3::uuid /* last_id */ END
+) e
+WHERE l.company_id = t.company_id

@@ -1,0 +1,82 @@
+-- Generated from take_feedback.sql.tmpl and Go's description of the parameters by go generate: do not edit.
+--
+-- Takes notifications of the provider, each about another email: it locks the email's rows, inserts the notification into
+-- ses_events unless it exists, and returns which notifications are new and which were not taken.
+--
+-- A notification whose email another transaction has locked is not taken and comes back as locked, so that no other
+-- notification of the group waits for it. take_feedback.sql is the same statement for one notification, which waits.
+-- If another transaction is inserting the same notification, the statement waits for that transaction.
+--
+-- The locks keep what read_feedback.sql reads until the commit. An outbox row is locked before its log, as advance.sql
+-- does.
+--
+-- Parameters; each array has one element per row:
+--   $1   count                bigint
+--   $2   first_id             uuid
+--   $3   last_id              uuid
+--   $4   notification_id      text[]
+--   $5   kind                 text[]
+--   $6   ses_message_id       text[]
+--   $7   outbox_id            uuid[]
+--   $8   attempt_id           uuid[]
+--   $9   payload              jsonb[]
+--   $10  occurred_at          timestamptz[]
+--
+-- EXPLAIN EXECUTE take_free_feedback (0, '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', '{}', '{}', '{}', '{}', '{}', '{}', '{}');
+WITH
+-- emails locks the rows of email_outbox (by primary key). The CASE in the join keeps the planner from beginning with
+-- email_outbox after statistics of a few rows.
+emails AS MATERIALIZED (
+    SELECT o.id
+    FROM (SELECT * FROM unnest($7::uuid[]) AS t(outbox_id) WHERE outbox_id IS NOT NULL LIMIT $1 /* count */) t
+    JOIN email_outbox o ON o.id = t.outbox_id AND CASE WHEN t.outbox_id IS NOT NULL THEN o.target = 'email:send' END
+    FOR UPDATE OF o SKIP LOCKED
+),
+
+-- logs locks the rows of email_logs (by primary key, as advance.sql reads them).
+logs AS MATERIALIZED (
+    SELECT l.outbox_id
+    FROM (SELECT * FROM unnest($7::uuid[]) AS t(outbox_id) WHERE outbox_id IS NOT NULL AND (SELECT count(*) FROM emails) >= 0 LIMIT $1 /* count */) t
+    CROSS JOIN LATERAL (
+        SELECT outbox_id FROM email_logs
+        WHERE outbox_id BETWEEN t.outbox_id AND t.outbox_id
+          AND outbox_id >= CASE WHEN now() IS NOT NULL THEN $2::uuid /* first_id */ END
+          AND outbox_id <= CASE WHEN now() IS NOT NULL THEN $3::uuid /* last_id */ END
+        ORDER BY outbox_id LIMIT 1
+        FOR UPDATE SKIP LOCKED
+    ) l
+),
+
+-- locked are the emails with a row that exists (by primary key, no lock) and could not be locked.
+locked AS MATERIALIZED (
+    SELECT t.outbox_id
+    FROM (SELECT * FROM unnest($7::uuid[]) AS t(outbox_id) WHERE outbox_id IS NOT NULL LIMIT $1 /* count */) t
+    WHERE t.outbox_id NOT IN (SELECT id FROM emails)
+          AND EXISTS (SELECT FROM email_outbox o WHERE o.id = t.outbox_id AND CASE WHEN t.outbox_id IS NOT NULL THEN o.target = 'email:send' END)
+       OR t.outbox_id NOT IN (SELECT outbox_id FROM logs)
+          AND EXISTS (SELECT FROM email_logs l WHERE l.outbox_id BETWEEN t.outbox_id AND t.outbox_id
+                        AND l.outbox_id >= CASE WHEN now() IS NOT NULL THEN $2::uuid /* first_id */ END
+                        AND l.outbox_id <= CASE WHEN now() IS NOT NULL THEN $3::uuid /* last_id */ END)
+),
+
+-- taken inserts the notifications.
+taken AS (
+    INSERT INTO ses_events (sns_message_id, kind, ses_message_id, outbox_id, attempt_id, payload, occurred_at)
+    SELECT notification_id, kind, ses_message_id, outbox_id, attempt_id, payload, occurred_at
+    FROM unnest(
+        $4::text[],        -- notification_id
+        $5::text[],        -- kind
+        $6::text[],        -- ses_message_id
+        $7::uuid[],        -- outbox_id
+        $8::uuid[],        -- attempt_id
+        $9::jsonb[],       -- payload
+        $10::timestamptz[] -- occurred_at
+    ) AS t(notification_id, kind, ses_message_id, outbox_id, attempt_id, payload, occurred_at)
+    WHERE (outbox_id IN (SELECT outbox_id FROM locked)) IS NOT TRUE
+    ON CONFLICT (sns_message_id) DO NOTHING
+    RETURNING sns_message_id, outbox_id
+)
+
+SELECT sns_message_id AS notification_id, outbox_id, false AS locked FROM taken
+UNION ALL
+SELECT '', outbox_id, true FROM locked
