@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Usage: scripts/test.sh [--long] [--rerun] [go test arguments]      e.g. scripts/test.sh ./worker/internal/pipeline/ -run TestBreaker
 #
-# Runs the tests of every module but those of long-tests.txt, or with --long only those, one package at a time. With
-# packages as arguments it runs all their tests, and with -run all those that match. All run with the race detector and
-# separate real services (not dev.sh's) under $LOCAL_DIR/test. KEEP_SERVICES=1 leaves the services running. The output and
+# Runs the tests of every module but those of long-tests.txt, or with --long only those, one package at a time, and then
+# some system tests with the race detector in the programs too. With packages as arguments it runs all their tests, and
+# with -run all those that match. All test binaries have the race detector and use separate real services (not dev.sh's) under $LOCAL_DIR/test. KEEP_SERVICES=1 leaves the services running. The output and
 # the exit code are those of go test. With --rerun, tests that fail run once more at the end, alone, and only those that
 # fail again count (see scripts/cmd/rerun).
 set -euo pipefail
@@ -85,7 +85,7 @@ eval "$urls"
 # A binary with the race detector waits a second when it exits.
 export GORACE=${GORACE:-atexit_sleep_ms=50}
 
-# Most tests mostly wait: more than two at a time use two cores better. check.sh runs go vet, and stack traces need no DWARF: without
+# Most tests mostly wait: more than two at a time use two cores better, also more than two packages. check.sh runs go vet, and stack traces need no DWARF: without
 # both, the tests are built in two thirds of the time.
 run() {
 	local flags=(-race -count=1 -vet=off -ldflags=-w -timeout 45m) tested=() argument
@@ -100,20 +100,25 @@ run() {
 }
 [[ ! $rerun ]] || go build -o "$LOCAL_DIR/rerun" ./scripts/cmd/rerun
 
+# Together they run most of what the programs do.
+readonly raced_tests='^(TestJourney|TestMailing|TestMailing_Faults|TestOutcomes|TestFeedback|TestRecipients|TestStop_LogsNoError|TestAttachments)$'
 long_tests=$(awk '!/^#/ {printf "%s^%s$", separator, $2; separator = "|"}' scripts/long-tests.txt)
 packages=()
 if [[ $long ]]; then
 	names_a_package "$@" || mapfile -t packages < <(awk '!/^#/ && !seen[$1]++ {print $1}' scripts/long-tests.txt)
-	run -p 1 -parallel 8 -run "$long_tests" "$@" "${packages[@]}"
+	status=0
+	run -p 1 -parallel 8 -run "$long_tests" "$@" "${packages[@]}" || status=$?
+	names_a_package "$@" || E2E_RACE=yes run -parallel 8 -run "$raced_tests" "$@" ./scripts/e2e/ || status=$?
+	exit "$status"
 elif names_a_package "$@"; then
-	run -p 2 -parallel 6 "$@"
+	run -p 3 -parallel 6 "$@"
 else
 	# The two that take minutes run first. The system tests start many programs, so they run last and alone: otherwise other
 	# tests would miss their limits in seconds.
 	mapfile -t packages < <(go list ./shared/store/ ./api/internal/httpapi/ work | awk '!/scripts\/e2e$/ && !seen[$1]++')
 	status=0 skip=(-skip "$long_tests")
 	! names_tests "$@" || skip=()
-	run -p 2 -parallel 6 "${skip[@]}" "$@" "${packages[@]}" || status=$?
+	run -p 3 -parallel 6 "${skip[@]}" "$@" "${packages[@]}" || status=$?
 	run -parallel 8 "${skip[@]}" "$@" ./scripts/e2e/ || status=$?
 	exit "$status"
 fi

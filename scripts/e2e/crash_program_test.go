@@ -14,8 +14,7 @@ import (
 	"email-gateway/shared/crashpoint"
 )
 
-// crashPrograms builds the programs with crash points, once, and returns their directory. They are built without the
-// race detector, which is quicker.
+// crashPrograms builds the programs with crash points, once, and returns their directory.
 var crashPrograms = sync.OnceValues(func() (dir string, err error) {
 	dir = filepath.Join(filepath.Dir(binDir), "crashpoints")
 	if err := build(dir, "-tags", "crashpoints", "./api/cmd/api", "./worker/cmd/dispatcher", "./worker/cmd/worker"); err != nil {

@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,16 +13,9 @@ import (
 )
 
 // A file of a million rows costs api and worker no more memory than one of a thousand, within 32 MiB.
-// MAILING_ROWS=1000000 sets that size. The programs are built without the race detector, which uses additional
-// memory.
+// MAILING_ROWS=1000000 sets that size.
 func TestMailing_Memory(t *testing.T) {
 	rows := mailingRows(t, 100_000)
-	lean := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", lean+"/", "./api/cmd/api", "./worker/cmd/worker")
-	build.Dir = rootDir
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
 	env := bulk(t, servertest.Start(t, "rabbitmq").URL)
 	env["MAILING_LEAD"] = "10000000"
 	s := startSystem(t, env)
@@ -32,8 +23,8 @@ func TestMailing_Memory(t *testing.T) {
 	measure := func(name string, rows int) (api, worker int) {
 		s.api.stop()
 		s.worker.stop()
-		s.api = startProgramAt(t, filepath.Join(lean, "api"), s.env)
-		s.worker = startProgramAt(t, filepath.Join(lean, "worker"), s.env)
+		s.api = startProgram(t, "api", s.env)
+		s.worker = startProgram(t, "worker", s.env)
 		begun := time.Now()
 		sheet := newSpreadsheet(t, rows)
 		made := time.Now()

@@ -1,7 +1,7 @@
 // Package e2e_test tests the built programs from outside: HTTP in, SES out, with real Postgres, Redis and RabbitMQ
-// between, each of which the tests stop, freeze or kill. The programs are built once, with the race detector (or as for a
-// release if MAILING_ROWS or ATTACHMENT_EMAILS ask for measurements). A program that exits with an error fails the test that
-// started it.
+// between, each of which the tests stop, freeze or kill. The programs are built once, as for a release. With E2E_RACE=yes
+// they have the race detector, which more than doubles the time of the tests: test.sh --long runs some of them so. A program
+// that exits with an error fails the test that started it.
 package e2e_test
 
 import (
@@ -27,9 +27,9 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "find the checkout:", err)
 		return 1
 	}
-	flavor, flags := "race", []string{"-race"}
-	if os.Getenv("MAILING_ROWS")+os.Getenv("ATTACHMENT_EMAILS") != "" {
-		flavor, flags = "release", nil
+	flavor, flags := "release", []string(nil)
+	if os.Getenv("E2E_RACE") != "" {
+		flavor, flags = "race", []string{"-race"}
 	}
 	binDir = filepath.Join(rootDir, ".local", "e2e", flavor)
 	if err := build(binDir, append(flags, "./api/cmd/...", "./worker/cmd/...", "./schema/cmd/migrate", "./scripts/cmd/interviews")...); err != nil {

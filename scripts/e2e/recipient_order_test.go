@@ -154,8 +154,7 @@ func (s *system) sentSoon(since time.Time, limit time.Duration) bool {
 	return all && companies == 2 && rows.Err() == nil
 }
 
-// soonRounds is the maximum number of measurements: other work on this machine, which the programs with the race
-// detector share, may stop everything for seconds. If emails waited for RabbitMQ, they would in each round.
+// soonRounds is the maximum number of measurements: other work on this machine may stop everything for seconds. If emails waited for RabbitMQ, they would in each round.
 const soonRounds = 5
 
 // RabbitMQ is stopped, so imports wait. Emails that name these people are sent immediately, by externalId and by
