@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	openedLine = "sending parked"
-	closedLine = "sending goes on"
+	openedLine = "circuit breaker opened"
+	closedLine = "circuit breaker closed"
 )
 
 // acceptMany sends one email and copies it n − 1 times, like as many requests.

@@ -43,7 +43,7 @@ func checkLogs(t *testing.T, s *system) {
 			}
 		}
 	}
-	for _, message := range []string{"listening", "request", "email moved", "sending parked: nothing passes but a probe every few seconds, until the provider takes it"} {
+	for _, message := range []string{"listening", "request", "email moved", "circuit breaker opened: only a probe is sent every few seconds, until the provider accepts one"} {
 		if counts[message] == 0 {
 			t.Errorf("no line says %q: %v", message, counts)
 		}

@@ -35,7 +35,7 @@ func (b *Breaker) accountRefuses(ctx context.Context, code string) {
 	b.refused = code
 	if opened {
 		b.metrics.countOpen(code, 1)
-		b.log.Error("sending parked: the provider's account accepts no email. Nothing passes but a probe every few seconds, until the account or a probe says otherwise",
+		b.log.Error("circuit breaker opened: the provider's account accepts no email; only a probe is sent every few seconds, until the account or a probe says otherwise",
 			"code", code)
 	}
 }
@@ -47,6 +47,6 @@ func (b *Breaker) accountAccepts(ctx context.Context) {
 	case err != nil:
 		b.log.Log(ctx, levelOf(err), "cannot close the circuit breaker, retrying at the next probe or account check", "error", err)
 	case closed:
-		b.log.Info("sending goes on: the provider's account accepts email again", "code", was.Reason, "parked", was.Duration.Round(time.Millisecond).String())
+		b.log.Info("circuit breaker closed: the provider's account accepts email again", "code", was.Reason, "parked", was.Duration.Round(time.Millisecond).String())
 	}
 }

@@ -180,7 +180,7 @@ func (b *Breaker) trip(c Call, f *provider.Failure) (opened bool) {
 		return true // the email's own outcome applies, as without a breaker
 	case opened:
 		b.metrics.countOpen(f.Code, 1)
-		b.log.Error("sending parked: nothing passes but a probe every few seconds, until the provider takes it",
+		b.log.Error("circuit breaker opened: only a probe is sent every few seconds, until the provider accepts one",
 			"code", f.Code, "category", f.Category, "reason", email.MaskText(f.Reason))
 	}
 	return opened
@@ -210,7 +210,7 @@ func (b *Breaker) close(pass store.BreakerPass) {
 	case err != nil:
 		b.log.Log(ctx, levelOf(err), "cannot close the circuit breaker, retrying at the next probe", "error", err)
 	case closed:
-		b.log.Info("sending goes on: the provider answered the probe", "code", was.Reason, "parked", was.Duration.Round(time.Millisecond).String())
+		b.log.Info("circuit breaker closed: the provider answered the probe", "code", was.Reason, "parked", was.Duration.Round(time.Millisecond).String())
 	}
 }
 

@@ -35,6 +35,6 @@ func (o *outage) end(queue string) {
 	}
 	delete(o.failing, queue)
 	if len(o.failing) == 0 {
-		o.log.Info("dispatching goes on", "interrupted", time.Since(o.since).Round(time.Millisecond).String())
+		o.log.Info("dispatching resumed", "interrupted", time.Since(o.since).Round(time.Millisecond).String())
 	}
 }

@@ -40,9 +40,9 @@ func TestOutage_Redis(t *testing.T) {
 			mend()
 
 			eventually(t, "everything on the queue", func() bool { return b.count(t, email.Enqueued) == 3_001 })
-			eventually(t, "the end of the outage in the log", func() bool { return b.log.count("dispatching goes on") > 0 })
+			eventually(t, "the end of the outage in the log", func() bool { return b.log.count("dispatching resumed") > 0 })
 			eventually(t, "a task for each", func() bool { return b.depth(t, email.QueueNormal) == 3_001 })
-			if begun, ended := b.log.count("dispatching interrupted"), b.log.count("dispatching goes on"); begun > 2 || ended > 2 {
+			if begun, ended := b.log.count("dispatching interrupted"), b.log.count("dispatching resumed"); begun > 2 || ended > 2 {
 				t.Errorf("one outage was logged %d times, its end %d times:\n%s", begun, ended, b.log)
 			}
 		})

@@ -309,7 +309,7 @@ func TestBreaker_OneLogLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := lines.String()
-	if strings.Count(text, "sending parked") != 1 || strings.Count(text, "sending goes on") != 1 || strings.Count(text, "\n") != 3 {
+	if strings.Count(text, "circuit breaker opened") != 1 || strings.Count(text, "circuit breaker closed") != 1 || strings.Count(text, "\n") != 3 {
 		t.Errorf("logged:\n%s", text) // the third line is about the sent email
 	}
 	counted := "# HELP provider_circuit_breaker_opens_total How often this process opened the circuit breaker, by reason code.\n" +

@@ -43,7 +43,7 @@ const noEviction = "noeviction"
 func persistence(ctx context.Context, server redis.Cmdable) (k Persistence, err error) {
 	text, err := server.Info(ctx).Result()
 	if err != nil {
-		return k, fmt.Errorf("ask redis for its settings: %w", err)
+		return k, fmt.Errorf("read the settings of redis: %w", err)
 	}
 	for line := range strings.Lines(text) {
 		switch name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); name {

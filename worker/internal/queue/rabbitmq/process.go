@@ -119,7 +119,7 @@ func (c *Consumer) report(failed []result) {
 func (c *Consumer) acknowledge(done []amqp.Delivery) {
 	for i, d := range done {
 		if err := d.Ack(false); err != nil {
-			c.log.Warn("tasks done but not acknowledged: they will come again", "count", len(done)-i, "error", err)
+			c.log.Warn("tasks done but not acknowledged: they will be delivered again", "count", len(done)-i, "error", err)
 			return
 		}
 	}

@@ -69,7 +69,7 @@ func newPublishChannel(s *session) (*publishChannel, error) {
 	returns := channel.NotifyReturn(make(chan amqp.Return))
 	if err := channel.Confirm(false); err != nil {
 		o.end(errClosed)
-		return nil, fmt.Errorf("ask for confirms: %w", err)
+		return nil, fmt.Errorf("enable publisher confirms: %w", err)
 	}
 	go o.write()
 	go o.sortReturns(returns)
