@@ -120,6 +120,27 @@ func TestRecordFeedback_MakesTheEmailSent(t *testing.T) {
 	}
 }
 
+// A notification without an event of its own makes the outcome of an email known that was sent by a later attempt.
+func TestRecordFeedback_WithoutAnEvent(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	id, first, second := d.Accept(t, company, nil), uuid.New(), uuid.New()
+	unknown := storetest.EndOf(id, first, email.RetryScheduled, storetest.Event(email.EventOutcomeUnknown, nil), storetest.Event(email.EventRetryScheduled, nil))
+	unknown.OutcomeUnknown = true
+	storetest.Apply(t, d, storetest.ClaimOf(company, id, first, "C"), unknown, storetest.ClaimOf(company, id, second, "C"), storetest.SentOf(id, second))
+	if row := readOutbox(t, d, id); !row.OutcomeUnknown {
+		t.Fatalf("%+v", row)
+	}
+	r := recordFeedback(t, d, deliveryReport(company, id, second, func(f *store.Feedback) { f.Kind, f.Event, f.Metadata = "Send", "", nil }))
+	if row := readOutbox(t, d, id); r.Unmatched || row.OutcomeUnknown || row.Status != string(email.Sent) {
+		t.Errorf("%+v, %+v", r, row)
+	}
+	if got, want := story(t, d, id), tried+"OUTCOME_UNKNOWN RETRY_SCHEDULED "+tried+"SENT"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // The worker reports its result after the SES event: nothing is written twice, and the worker's result is recognized as that
 // of its own attempt.
 func TestRecordFeedback_ThenTheWorkersAnswer(t *testing.T) {

@@ -108,7 +108,7 @@ func (s *subject) tellsOfOthers(f Feedback) bool {
 // news returns the events to add to the timeline: SENT if the email is not SENT yet, or
 // DUPLICATE_CONFIRMED if the provider has accepted it again, and the reported event.
 func (s *subject) news(f Feedback, suppressed []string, now time.Time) []email.Event {
-	var events []email.Event
+	events := []email.Event{} // nil would be null in JSON
 	origin := map[string]any{"sesMessageId": f.SESMessageID, "attemptId": f.AttemptID, "feedback": f.Kind}
 	switch {
 	case s.Status != email.Sent:
