@@ -97,6 +97,7 @@ func legal() map[string]row {
 		"reputation_defaults":      {"rule": "'bounces_1h'", "warn_ppm": "1", "pause_ppm": "2", "min_sent": "3", "min_events": "4"},
 		"company_reputation_rules": {"company_id": companyID, "rule": "'bounces_1h'", "warn_ppm": "1", "pause_ppm": "2", "min_sent": "3", "min_events": "4"},
 		"reputation_guard":         {"singleton": "true"},
+		"installation":             {"singleton": "true"},
 		"company_reputation":       {"company_id": companyID},
 		"reputation_sends":         {"company_id": companyID, "minute": "now()", "sent": "1"},
 		"reputation_feedback":      {"outbox_id": "gen_random_uuid()", "kind": "'bounce'", "company_id": companyID, "sent_at": "now()"},
@@ -446,6 +447,8 @@ func TestConstraints(t *testing.T) {
 		{"company_reputation_rules", row{"pause_ppm": "0"}, "company_reputation_rules_check"},
 		{"company_reputation_rules", row{"min_sent": "0"}, "company_reputation_rules_min_sent_check"},
 		{"company_reputation_rules", row{"min_events": "0"}, "company_reputation_rules_min_events_check"},
+		{"installation", nil, "installation_pkey"}, // the migration has inserted the only row
+		{"installation", row{"singleton": "false"}, "installation_singleton_check"},
 		{"reputation_guard", nil, "reputation_guard_pkey"}, // the migration has inserted the only row
 		{"reputation_guard", row{"singleton": "false"}, "reputation_guard_singleton_check"},
 		{"company_reputation", nil, ""},

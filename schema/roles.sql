@@ -73,6 +73,10 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON suppressions, idempotency_keys TO gatewa
 GRANT SELECT, INSERT, UPDATE         ON quota_defaults, quota_totals TO gateway_api;
 GRANT SELECT                         ON quota_deltas TO gateway_api;
 GRANT SELECT                         ON event_feed, event_positions TO gateway_api;
+GRANT SELECT, UPDATE                 ON installation TO gateway_api; -- it records that it has marked the storage
+
+-- All programs that use the file storage compare its marker with the id of the installation.
+GRANT SELECT                         ON installation TO gateway_dispatcher, gateway_worker, gateway_operator, gateway_privacy;
 
 -- The dispatcher queues emails, and deletes rows past their retention age. It cannot read keys. The
 -- owner owns the partitions: two functions, which refuse young partitions, create and drop them for

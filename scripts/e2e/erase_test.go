@@ -140,7 +140,6 @@ func TestErase_Killed(t *testing.T) {
 func TestErase_ArchivedTasks(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
-	s.env["STORAGE_URL"] = "file://" + t.TempDir()
 	s.grantRoles()
 	const rejected = "sim-message-rejected@cliente.example"
 	person := map[string]any{"cpfCnpj": "529.982.247-25", "nome": "Maria", "email": rejected}

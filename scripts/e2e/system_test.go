@@ -55,7 +55,7 @@ func startSystemFrom(t *testing.T, bin string, db storetest.Database, env map[st
 		"DATABASE_URL": s.db.URL, "SES_ENDPOINT": "http://" + s.sesAt, "AWS_REGION": "us-east-1",
 		"API_ADDR": "127.0.0.1:0", "DISPATCHER_ADDR": "127.0.0.1:0", "WORKER_ADDR": "127.0.0.1:0",
 		"CPF_CNPJ_KEYS":   "test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
-		"MONITORING_USER": "ops", "MONITORING_PASSWORD": "night-shift",
+		"MONITORING_USER": "ops", "MONITORING_PASSWORD": "night-shift", "STORAGE_URL": "file://" + t.TempDir(),
 	}
 	if env["REDIS_URL"] == "" {
 		s.redis = servertest.Start(t, "redis")

@@ -1,9 +1,13 @@
-// Package blob stores files under keys: the uploaded CSV files of mailings, in a folder or on any
-// S3 server. A URL selects the storage (see CheckURL). Content should be encrypted already: this
-// package stores the bytes unchanged.
+// Package blob stores files under keys: the uploaded CSV files of mailings and the attachments of emails, in a folder or on
+// any S3 server. A URL selects the storage (see CheckURL). Content should be encrypted already: this package stores the bytes
+// unchanged.
 //
 // A Bucket does not connect before its first use, so a storage outage affects only operations on
 // it.
+//
+// A storage has a marker, an object that names the installation to which it belongs. With another storage than its
+// installation's, such as the empty folder of a disk that is not mounted, a Bucket returns ErrUnavailable: it neither reports
+// a file as missing nor changes anything. See Options.
 package blob
 
 import (
@@ -12,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -21,8 +26,8 @@ import (
 var (
 	// ErrNotFound: no file is stored under the key.
 	ErrNotFound = errors.New("not found in the storage")
-	// ErrUnavailable: the storage cannot be reached, denies access, or is full. Retrying later may
-	// help.
+	// ErrUnavailable: the storage cannot be reached, denies access, is full, or is not the installation's. Retrying later
+	// may help.
 	ErrUnavailable = errors.New("storage unavailable")
 )
 
@@ -32,8 +37,20 @@ const contentType = "application/octet-stream"
 // Bucket is a storage. It is safe for concurrent use.
 type Bucket struct {
 	storage
+	marking
 	base string // URL of the key ""
 	page int    // objects per list request
+}
+
+// Options configure a Bucket. With none it uses any storage, and creates a missing folder.
+type Options struct {
+	// Owner is the installation that the storage must belong to. nil = it is not checked.
+	Owner Owner
+	// Claim is set in the program that marks the storage: the api, which writes files. The Bucket then creates a missing
+	// folder, and marks a storage without a marker that the Claimer accepts.
+	Claim Claimer
+	// Log gets a line when the storage is found to be another one, and when it is the right one again. nil = no log.
+	Log *slog.Logger
 }
 
 // Object is one stored file.
@@ -57,19 +74,19 @@ type storage interface {
 
 // Open makes a Bucket for a URL that CheckURL accepts. It uses neither network nor disk, except
 // that the AWS SDK reads its configuration.
-func Open(ctx context.Context, url string) (*Bucket, error) {
+func Open(ctx context.Context, url string, o Options) (*Bucket, error) {
 	at, err := parse(url)
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
 	if at.path != "" {
-		return &Bucket{storage: &folder{path: at.path}, base: at.base(), page: folderPage}, nil
+		return &Bucket{storage: &folder{path: at.path, create: o.Claim != nil || o.Owner == nil}, marking: marking{options: o}, base: at.base(), page: folderPage}, nil
 	}
 	server, err := newServer(ctx, at)
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
-	return &Bucket{storage: server, base: at.base(), page: serverPage}, nil
+	return &Bucket{storage: server, marking: marking{options: o, trust: serverTrust}, base: at.base(), page: serverPage}, nil
 }
 
 // Put stores all data of r under the key, replacing an existing file. The file becomes visible only
@@ -82,6 +99,9 @@ func Open(ctx context.Context, url string) (*Bucket, error) {
 func (b *Bucket) Put(ctx context.Context, key string, r io.Reader) error {
 	if err := checkKey(key); err != nil {
 		return fmt.Errorf("put: %w", err)
+	}
+	if err := b.verify(ctx); err != nil {
+		return failure(ctx, "put "+key, err)
 	}
 	from := &source{ctx: ctx, r: r}
 	err := b.put(ctx, key, from)
@@ -100,11 +120,22 @@ func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err := checkKey(key); err != nil {
 		return nil, fmt.Errorf("get: %w", err)
 	}
+	r, err := b.get(ctx, key)
+	if b.options.Owner == nil || !errors.Is(err, ErrNotFound) {
+		return r, err
+	}
+	if err := b.check(ctx); err != nil {
+		return nil, failure(ctx, "get "+key, err)
+	}
+	return b.get(ctx, key) // the right disk may have been mounted meanwhile
+}
+
+func (b *Bucket) get(ctx context.Context, key string) (io.ReadCloser, error) {
 	stored, err := b.bucket()
 	if err != nil {
 		return nil, failure(ctx, "get "+key, err)
 	}
-	limit := limitRead(ctx)
+	limit := limitSilence(ctx)
 	r, err := stored.NewReader(limit.ctx, key, nil)
 	err = limit.end(err)
 	if err == nil {
@@ -121,6 +152,9 @@ func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 func (b *Bucket) Delete(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return fmt.Errorf("delete: %w", err)
+	}
+	if err := b.verify(ctx); err != nil {
+		return failure(ctx, "delete "+key, err)
 	}
 	stored, err := b.bucket()
 	if err == nil {
@@ -140,12 +174,22 @@ func (b *Bucket) List(ctx context.Context, prefix string) iter.Seq2[Object, erro
 			yield(Object{}, fmt.Errorf("list: %w", err))
 			return
 		}
+		if err := b.verify(ctx); err != nil {
+			yield(Object{}, failure(ctx, "list "+prefix, err))
+			return
+		}
+		b.list(ctx, prefix)(yield)
+	}
+}
+
+func (b *Bucket) list(ctx context.Context, prefix string) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
 		stored, err := b.bucket()
 		for page := blob.FirstPageToken; err == nil && len(page) > 0; {
 			var objects []*blob.ListObject
 			objects, page, err = stored.ListPage(ctx, page, b.page, &blob.ListOptions{Prefix: prefix})
 			for _, o := range objects {
-				if isUnfinished(o.Key) {
+				if isUnfinished(o.Key) || o.Key == markerKey {
 					continue
 				}
 				if !yield(Object{Key: o.Key, Size: o.Size, ModTime: o.ModTime}, nil) {
@@ -165,18 +209,29 @@ func (b *Bucket) DropUnfinished(ctx context.Context, prefix string, before time.
 	if err := checkPrefix(prefix); err != nil {
 		return 0, fmt.Errorf("drop unfinished uploads: %w", err)
 	}
+	if err := b.verify(ctx); err != nil {
+		return 0, failure(ctx, "drop unfinished uploads", err)
+	}
 	n, err := b.dropUnfinished(ctx, prefix, before)
 	return n, failure(ctx, "drop unfinished uploads", err)
 }
 
-// Ping checks that the storage responds and grants access; for a folder also that it is writable.
+// Ping checks that the storage is the installation's, responds and grants access; for a folder also that it is writable.
 func (b *Bucket) Ping(ctx context.Context) error {
-	return failure(ctx, "ping", b.ping(ctx))
+	err := b.verify(ctx)
+	if err == nil {
+		err = b.ping(ctx)
+	}
+	return failure(ctx, "ping", err)
 }
 
 // PingRead is Ping for a program that only reads.
 func (b *Bucket) PingRead(ctx context.Context) error {
-	return failure(ctx, "ping", b.pingRead(ctx))
+	err := b.verify(ctx)
+	if err == nil {
+		err = b.pingRead(ctx)
+	}
+	return failure(ctx, "ping", err)
 }
 
 // URL identifies the file for people and other programs, without endpoint and credentials.

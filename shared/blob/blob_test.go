@@ -153,7 +153,7 @@ func TestKeys(t *testing.T) {
 	b := open(t, "file://"+t.TempDir())
 	for _, key := range []string{
 		"", "/", "/etc/passwd", "a/", "a//b", "..", "../a", "a/../b", "a/..", ".hidden", "a/.b", "a b", "a\x00", "ä", `a\b`,
-		strings.Repeat("a", 201), strings.Repeat("a/", 256) + "a", "a.csv.1.tmp", "a.csv.attrs",
+		strings.Repeat("a", 201), strings.Repeat("a/", 256) + "a", "a.csv.1.tmp", "a.csv.attrs", "installation",
 	} {
 		_, err := b.Get(t.Context(), key)
 		for name, err := range map[string]error{
@@ -218,7 +218,7 @@ func TestPut_Memory(t *testing.T) {
 
 func open(t *testing.T, url string) *blob.Bucket {
 	t.Helper()
-	b, err := blob.Open(t.Context(), url)
+	b, err := blob.Open(t.Context(), url, blob.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,8 @@ const folderPage = 10_000
 // folder stores each file under its key's path. A file is written next to its final path, synced
 // and renamed, so that a completed Put survives a power failure.
 type folder struct {
-	path string
+	path   string
+	create bool // whether the program creates a missing folder
 
 	mu     sync.Mutex
 	opened *blob.Bucket
@@ -35,7 +36,7 @@ func (f *folder) bucket() (*blob.Bucket, error) {
 	defer f.mu.Unlock()
 	if f.opened == nil {
 		opened, err := fileblob.OpenBucket(f.path, &fileblob.Options{
-			CreateDir: true, DirFileMode: 0o700,
+			CreateDir: f.create, DirFileMode: 0o700,
 			NoTempDir: true, // a rename does not work across file systems
 			Metadata:  fileblob.MetadataDontWrite,
 		})

@@ -29,7 +29,7 @@ func checkKey(key string) error {
 			return fmt.Errorf("key %.100q: every part must be 1 to 200 of A-Z a-z 0-9 . _ - and not begin with a dot", key)
 		}
 	}
-	if isUnfinished(key) || strings.HasSuffix(key, ".attrs") { // .attrs is the suffix of gocloud's own files
+	if isUnfinished(key) || key == markerKey || strings.HasSuffix(key, ".attrs") { // .attrs is the suffix of gocloud's own files
 		return fmt.Errorf("key %.100q: the name is reserved", key)
 	}
 	return nil

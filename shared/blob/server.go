@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/s3blob"
 )
@@ -27,8 +28,8 @@ const (
 	// One more part is read meanwhile.
 	partBytes     = 5 << 20
 	partsInFlight = 2
-	// dialTimeout and attemptTimeout detect an unresponsive server: uploading a part of 5 MiB takes
-	// that long at 90 kB/s. Reading a file has readTimeout.
+	// dialTimeout and silence detect an unresponsive server: an upload over a slow connection may take long, and progresses.
+	// attemptTimeout is for requests that the server answers only when it has done its work.
 	dialTimeout    = 5 * time.Second
 	attemptTimeout = time.Minute
 	// maxBackoff keeps the three attempts close together, because a client waits for the upload.
@@ -37,6 +38,9 @@ const (
 	abortTimeout = 3 * time.Second
 
 	serverPage = 1000 // the maximum of S3
+	// serverTrust is how long a bucket that was found to be the installation's counts as that: a client's bucket is not
+	// replaced by another one while a program runs, as a mounted disk may be.
+	serverTrust = 10 * time.Second
 )
 
 // server is a bucket on an S3 server.
@@ -88,13 +92,24 @@ func setLimits(o *s3.Options) {
 // limitAttempt runs inside the retries, so that each attempt has its own timeout.
 func limitAttempt(
 	ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler,
-) (middleware.FinalizeOutput, middleware.Metadata, error) {
-	if awsmiddleware.GetOperationName(ctx) != "GetObject" { // its body is read after it has returned: see readLimit
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, attemptTimeout)
+) (out middleware.FinalizeOutput, m middleware.Metadata, err error) {
+	switch awsmiddleware.GetOperationName(ctx) {
+	case "GetObject": // its body is read after it has returned, under the limit of its caller
+		return next.HandleFinalize(ctx, in)
+	case "CompleteMultipartUpload", "ListObjectsV2", "ListMultipartUploads": // a server may work on them for longer than silence
+		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()
+		return next.HandleFinalize(ctx, in)
 	}
-	return next.HandleFinalize(ctx, in)
+	limit := limitSilence(ctx)
+	defer limit.release()
+	if request, ok := in.Request.(*smithyhttp.Request); ok && request.GetStream() != nil {
+		if in.Request, err = request.SetStream(&sending{request.GetStream(), limit}); err != nil {
+			return out, m, err
+		}
+	}
+	out, m, err = next.HandleFinalize(limit.ctx, in)
+	return out, m, limit.end(err)
 }
 
 func (s *server) bucket() (*blob.Bucket, error) { return s.opened, nil }

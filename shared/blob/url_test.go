@@ -37,7 +37,7 @@ func TestCheckURL(t *testing.T) {
 		case err != nil && strings.Contains(err.Error(), secret):
 			t.Errorf("%s: the error quotes the secret: %v", text, err)
 		}
-		_, openErr := blob.Open(t.Context(), text)
+		_, openErr := blob.Open(t.Context(), text, blob.Options{})
 		if err != nil && (openErr == nil || !strings.Contains(openErr.Error(), err.Error())) {
 			t.Errorf("%s: opened with %v, checked with %v", text, openErr, err)
 		}
@@ -61,7 +61,7 @@ func TestOpen_WithoutRegion(t *testing.T) {
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_DEFAULT_REGION", "")
 	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
-	if _, err := blob.Open(t.Context(), "s3://bucket"); err == nil || !strings.Contains(err.Error(), "AWS_REGION") {
+	if _, err := blob.Open(t.Context(), "s3://bucket", blob.Options{}); err == nil || !strings.Contains(err.Error(), "AWS_REGION") {
 		t.Errorf("opened: %v", err)
 	}
 	t.Setenv("AWS_REGION", "sa-east-1")

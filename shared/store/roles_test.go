@@ -34,6 +34,7 @@ var callers = map[string][]string{
 		"file.AddFile", "file.Insert", "file.UseFile", "file.Find", "file.List", "file.Attachments", "file.AttachmentsOf", "file.Hold", "file.Link",
 		"webhook.Create", "webhook.List", "webhook.Find", "webhook.Update", "webhook.Delete", "webhook.Rotate", "webhook.Enable", "webhook.Disable", "webhook.Deliveries",
 		"webhook.FindDelivery", "webhook.RetryDelivery", "webhook.CreateTest", "webhook.CreateReplay", "webhook.FindReplay",
+		"installation.Installation", "installation.RecordMarked", "installation.MayClaim",
 	},
 	"gateway_dispatcher": {
 		"dispatch.WaitingLanes", "dispatch.ProbeLanes", "dispatch.NewLanes", "dispatch.TakeDue", "dispatch.ForgetBatch", "dispatch.LeaseJobs", "dispatch.MarkPublished", "dispatch.Release", "dispatch.StillTaken", "dispatch.PickProbe", "dispatch.TakeProbe", "dispatch.SkipProbe", "breaker.Breaker", "dispatch.CleanBatches", "dispatch.CountAll", "dispatch.CountExpiring", "dispatch.OldestDue", "dispatch.OldestErasure", "process.ProcessStatuses", "process.ReportStatus", "process.WithdrawStatus", "outbox.Advance", "lane.Wake", "lane.WakeNamed", "lane.NewListener",
@@ -47,6 +48,7 @@ var callers = map[string][]string{
 		"usage.Newest", "usage.AddCompanies", "usage.Fold",
 		"webhook.CleanDeliveries", "webhook.CleanReplays",
 		"file.DeleteUnused", "file.Exist",
+		"installation.Installation",
 	},
 	"gateway_worker": {
 		"outbox.NewAdvancer", "outbox.NewLoader", "outbox.Load", "outbox.ReadBody", "outbox.SESMessageID", "outbox.Advance", "dispatch.DropTask", "dispatch.NoteDroppedTask", "deadletter.DeadLetterTask", "mailing.MailingTemplates", "breaker.Breaker", "breaker.OpenBreaker", "breaker.CloseBreaker", "breaker.OpenBreakerByAccount", "breaker.CloseBreakerByAccount", "dispatch.SkipProbe", "process.LiveProcesses",
@@ -55,6 +57,7 @@ var callers = map[string][]string{
 		"webhook.Count", "webhook.Head", "webhook.Due", "webhook.Behind", "webhook.Take", "webhook.Renew", "webhook.Release", "webhook.Load", "webhook.Record", "webhook.Read",
 		"webhook.FindEvents", "event.Read", "event.Find", "webhook.CatchUp", "webhook.ReplayFailed", "event.AddOfCompany",
 		"file.Attachments",
+		"installation.Installation",
 	},
 	"gateway_operator": { // gatewayctl
 		"tenant.ChangeCompany", "tenant.CreateCompany", "tenant.Companies", "tenant.FindCompany", "tenant.SuspendCompany", "tenant.ResumeCompany", "tenant.CreateAPIKey", "tenant.RotateAPIKey", "tenant.RevokeAPIKey", "tenant.APIKeys",
@@ -65,6 +68,7 @@ var callers = map[string][]string{
 		"webhook.List", "webhook.Find", "webhook.DisableAs", "webhook.EnableAs",
 		"reputation.Set", "reputation.Find", "reputation.Resume", "event.AddOfCompany",
 		"usage.Month", "usage.Quotas",
+		"installation.Installation",
 	},
 	"gateway_privacy": { // gatewayctl person, gatewayctl encryption
 		"tenant.FindCompany", "person.Find", "person.TaxSample", "person.Rows", "person.EntriesOf", "person.Mailings", "person.Suppressions", "person.Answers", "person.Notices", "person.Record",
@@ -73,6 +77,7 @@ var callers = map[string][]string{
 		"audit.Record", "encryption.EncryptedValues", "encryption.Reencrypt", "encryption.KeptFiles", "encryption.FileKept", "encryption.RecordRotation",
 		"webhook.Secrets", "webhook.Reencrypt",
 		"file.DeleteErased", "file.ExportAttachments", "file.All", "file.Exist",
+		"installation.Installation",
 	},
 	"gateway_program": {"outbox.EnqueueIn", "outbox.RescheduleIn", "outbox.CancelIn"}, // a tenant's own
 }

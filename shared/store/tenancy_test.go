@@ -30,6 +30,7 @@ const (
 	byRecipientID = "a recipient's id is made from its company's id (RecipientID), and only whether there is one is asked; email_gateway_mark_intake runs before each insert"
 	byKey         = "the status of the email that the company's own key names (outbox_aggregates, which is asked for company_id)"
 	workersOnly   = "a worker runs it, for the email of its task; the api has a field of the method's name"
+	byNoRoute     = "it returns only whether the storage has a file of any company, and whether there is one"
 	operatorsOnly = "no route of the api runs it: operators list all companies' rows, by a method that the api's callers share in part"
 )
 
@@ -99,6 +100,10 @@ var acrossCompanies = map[string]string{
 	"sql.AppendFeedback: email_logs l":                                     byAttempt,
 	"sql.AppendFeedback: email_outbox o":                                   byAttempt,
 	"deadletter.countAllLettersSQL: dead_letters dead_letters":             operatorsOnly,
+	"installation.compareSQL: stored_files f":                              byNoRoute,
+	"installation.compareSQL: stored_files listed":                         byNoRoute,
+	"installation.compareSQL: mailings m":                                  byNoRoute,
+	"installation.compareSQL: mailings kept":                               byNoRoute,
 }
 
 // Every statement that the api may run names the company in each table that has a

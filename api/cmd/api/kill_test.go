@@ -59,7 +59,7 @@ func loadAndKill(t *testing.T, binary, databaseURL, key string, clients int) []s
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	program := exec.CommandContext(ctx, binary)
-	program.Env = append(os.Environ(), environ(databaseURL, "RABBITMQ_URL=")...)
+	program.Env = append(os.Environ(), environ(t, databaseURL, "RABBITMQ_URL=")...)
 	log, err := program.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func TestRun_AcceptsMailings(t *testing.T) {
 	d := storetest.New(t)
 	_, key := newKey(t, d)
 	storage := filepath.Join(t.TempDir(), "files")
-	addr, stop := running(t, environ(d.URL, "RABBITMQ_URL=amqp://127.0.0.1:1/", "STORAGE_URL=file://"+storage,
+	addr, stop := running(t, environ(t, d.URL, "RABBITMQ_URL=amqp://127.0.0.1:1/", "STORAGE_URL=file://"+storage,
 		"UNSUBSCRIBE_KEY="+base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{3}, 32))))
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
@@ -50,7 +50,7 @@ func TestRun_AcceptsMailings(t *testing.T) {
 	if status != http.StatusAccepted || !strings.Contains(text, `"accepted":1`) {
 		t.Errorf("%d %s", status, text)
 	}
-	if files, err := os.ReadDir(storage); err != nil || len(files) != 1 {
+	if files, err := os.ReadDir(storage); err != nil || len(files) != 2 { // mailings, and the marker of the installation
 		t.Errorf("%v %v", files, err)
 	}
 	health, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/health", nil)

@@ -25,10 +25,12 @@ import (
 const validBody = `{"to":"ana@example.com","subject":"Sua fatura","html":"<p>Olá</p>","recipient":{"externalId":"C-1","email":"ana@example.com"}}`
 
 // environ is a complete environment for an api on free ports.
-func environ(databaseURL string, more ...string) []string {
+func environ(tb testing.TB, databaseURL string, more ...string) []string {
+	tb.Helper()
 	return append([]string{
 		"DATABASE_URL=" + databaseURL, "API_ADDR=127.0.0.1:0", "METRICS_ADDR=127.0.0.1:0",
 		"CPF_CNPJ_KEYS=k:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32)),
+		"STORAGE_URL=file://" + tb.TempDir(),
 	}, more...)
 }
 
@@ -114,7 +116,7 @@ func TestRun_AcceptsAndWakes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	_, key := newKey(t, d)
-	addr, stop := running(t, environ(d.URL))
+	addr, stop := running(t, environ(t, d.URL))
 	dispatcher := pq.NewListener(d.URL, time.Second, time.Second, nil)
 	defer func() { _ = dispatcher.Close() }()
 	if err := dispatcher.Listen(store.WakeChannel); err != nil {
@@ -146,7 +148,7 @@ func TestRun_SeparateMetricsListener(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	log, out := io.Pipe()
 	done := make(chan error, 1)
-	go func() { done <- run(ctx, nil, environ(d.URL, "METRICS_ADDR=127.0.0.1:0"), out) }()
+	go func() { done <- run(ctx, nil, environ(t, d.URL, "METRICS_ADDR=127.0.0.1:0"), out) }()
 	response, err := http.Get("http://" + listening(t, log, "metrics") + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +169,7 @@ func TestRun_FinishesRequestsInProgress(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	_, key := newKey(t, d)
-	addr, stop := running(t, environ(d.URL))
+	addr, stop := running(t, environ(t, d.URL))
 	lock, err := d.SQL.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +236,7 @@ func TestRun_StartsWithoutPostgres(t *testing.T) {
 	_, key := newKey(t, d)
 	postgres := storetest.NewProxy(t, d)
 	postgres.Stop()
-	addr, stop := running(t, environ(postgres.URL))
+	addr, stop := running(t, environ(t, postgres.URL))
 	ready := func() (int, string) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/readyz", http.NoBody)
 		if err != nil {
@@ -265,8 +267,8 @@ func TestRun_RefusesToStart(t *testing.T) {
 		words   []string
 	}{
 		"nothing set":  {nil, []string{"DATABASE_URL", "CPF_CNPJ_KEYS"}},
-		"no database":  {environ(strings.Replace(os.Getenv("DATABASE_URL"), "/gateway?", "/none?", 1)), []string{"ping database", "none"}},
-		"port in use":  {environ(os.Getenv("DATABASE_URL"), "API_ADDR=192.0.2.1:1"), []string{"start http", "192.0.2.1"}},
+		"no database":  {environ(t, strings.Replace(os.Getenv("DATABASE_URL"), "/gateway?", "/none?", 1)), []string{"ping database", "none"}},
+		"port in use":  {environ(t, os.Getenv("DATABASE_URL"), "API_ADDR=192.0.2.1:1"), []string{"start http", "192.0.2.1"}},
 		"a wrong flag": {nil, nil},
 	} {
 		args := []string{}

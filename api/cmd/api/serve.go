@@ -18,6 +18,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/installation"
 	"email-gateway/shared/store/template"
 	"email-gateway/shared/store/usage"
 	"email-gateway/shared/store/webhook"
@@ -51,12 +52,14 @@ func serve(
 		params.Events = sns.New(sns.Params{Topics: settings.SESEventsTopics, Trusted: trusted, SHA256Only: settings.SESEventsSHA256Only})
 	}
 	parts := []service.Named{{Name: "traces", Service: traces}, {Name: "waker", Service: waker}, {Name: "quotas", Service: quotaDefaults(log, settings, db)}}
-	bucket, err := blob.Open(ctx, settings.StorageURL)
+	owner := installation.New(db.DB())
+	bucket, err := blob.Open(ctx, settings.StorageURL, blob.Options{Owner: owner, Claim: owner, Log: log})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, bucket.Close()) }()
 	params.Bucket = bucket
+	parts = append(parts, service.Named{Name: "storage", Service: markStorage(log, bucket)})
 	if params.HasRabbitMQ {
 		tokens := mailing.NewTokens(log)
 		params.Tokens = tokens
@@ -85,6 +88,23 @@ func quotaDefaults(log *slog.Logger, settings config.Config, db *store.Store) se
 		},
 	})
 }
+
+// markStorage marks the storage as the installation's when the api starts, so that the other programs find the marker before
+// the first upload. Later each health check and each upload marks it again if the marker is gone.
+func markStorage(log *slog.Logger, bucket *blob.Bucket) service.Service {
+	return service.NewLoop(service.LoopParams{
+		Log: log, Interval: never, ErrorDelay: markDelay, RunOnce: func(ctx context.Context) (more bool, err error) {
+			ctx, cancel := context.WithTimeout(ctx, markTime)
+			defer cancel()
+			return false, bucket.Ping(ctx)
+		},
+	})
+}
+
+const (
+	markTime  = 30 * time.Second // for one attempt
+	markDelay = 10 * time.Second // between attempts
+)
 
 // never is longer than any process runs.
 const never = 100 * 365 * 24 * time.Hour

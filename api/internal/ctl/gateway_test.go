@@ -59,7 +59,7 @@ func serveAPI(t *testing.T, d storetest.Database) string {
 	if err := links.UnmarshalText([]byte(secret(2))); err != nil {
 		t.Fatal(err)
 	}
-	bucket, err := blob.Open(t.Context(), "file://"+filepath.Join(t.TempDir(), "storage"))
+	bucket, err := blob.Open(t.Context(), "file://"+filepath.Join(t.TempDir(), "storage"), blob.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -219,9 +219,9 @@ func newHandlers(p Params) (h *handlers, err error) {
 		return nil, err
 	}
 	h.files = files.New(storedFiles, contents, checks)
-	check := health.Params{Store: fair, HasRabbitMQ: p.HasRabbitMQ}
+	check := health.Params{Store: fair, HasRabbitMQ: p.HasRabbitMQ, PingStorage: p.Bucket.Ping}
 	if p.HasRabbitMQ {
-		check.PingStorage, check.AvailableTokens = p.Bucket.Ping, p.Tokens.Available
+		check.AvailableTokens = p.Tokens.Available
 	}
 	h.health = health.New(check)
 	if err := h.health.Register(p.Registry); err != nil {

@@ -64,7 +64,7 @@ func (g *gateway) objects(tb testing.TB) (n int) {
 // content decrypts a stored file.
 func (g *gateway) content(tb testing.TB, id string) string {
 	tb.Helper()
-	bucket, err := blob.Open(tb.Context(), "file://"+g.Storage)
+	bucket, err := blob.Open(tb.Context(), "file://"+g.Storage, blob.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}

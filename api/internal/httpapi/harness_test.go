@@ -108,7 +108,7 @@ func (g *gateway) metrics(tb testing.TB) string {
 func (g *gateway) bucket(tb testing.TB) *blob.Bucket {
 	tb.Helper()
 	g.Storage = filepath.Join(tb.TempDir(), "storage")
-	bucket, err := blob.Open(tb.Context(), "file://"+g.Storage)
+	bucket, err := blob.Open(tb.Context(), "file://"+g.Storage, blob.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func (r *freezingReader) Read(p []byte) (int, error) {
 func TestMailing_StorageStalls(t *testing.T) {
 	t.Parallel()
 	server := blobtest.Start(t)
-	bucket, err := blob.Open(t.Context(), server.URL)
+	bucket, err := blob.Open(t.Context(), server.URL, blob.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

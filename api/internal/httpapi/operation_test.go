@@ -112,20 +112,29 @@ func TestHealth_WithoutRabbitMQ(t *testing.T) {
 	rabbit, _ := r.json(t)["rabbitmq"].(map[string]any)
 	storage, _ := r.json(t)["storage"].(map[string]any)
 	tokens, _ := r.json(t)["tokenManager"].(map[string]any)
-	if r.json(t)["status"] != "ok" || rabbit["status"] != "disabled" || storage["status"] != "disabled" || tokens["status"] != "disabled" {
+	// Emails with attachments use the storage too.
+	if r.json(t)["status"] != "ok" || rabbit["status"] != "disabled" || storage["status"] != "accessible" || tokens["status"] != "disabled" {
 		t.Errorf("%s", r.Body)
 	}
 }
 
 func TestHealth_WithoutStorage(t *testing.T) {
 	t.Parallel()
-	g := start(t, func(p *httpapi.Params) { p.Bucket = brokenBucket{p.Bucket} })
-	for range 2 { // checked, then cached
-		r := g.do(t, call{Path: "/health", NoKey: true})
-		storage, _ := r.json(t)["storage"].(map[string]any)
-		if r.Status != http.StatusOK || r.json(t)["status"] != "degraded" || storage["status"] != "inaccessible" {
-			t.Errorf("%d %s", r.Status, r.Body)
+	for name, rabbitMQ := range map[string]bool{"with RabbitMQ": true, "without RabbitMQ": false} {
+		g := start(t, func(p *httpapi.Params) { p.Bucket, p.HasRabbitMQ = brokenBucket{p.Bucket}, rabbitMQ })
+		for range 2 { // checked, then cached
+			r := g.do(t, call{Path: "/health", NoKey: true})
+			storage, _ := r.json(t)["storage"].(map[string]any)
+			if r.Status != http.StatusOK || r.json(t)["status"] != "degraded" || storage["status"] != "inaccessible" {
+				t.Errorf("%s: %d %s", name, r.Status, r.Body)
+			}
 		}
+	}
+	g := start(t, func(p *httpapi.Params) { p.HasRabbitMQ = false })
+	g.exec(t, `INSERT INTO process_status (service, instance, started_at, details) VALUES ('worker', 'w1', now(), '{"storage":{"status":"disconnected"}}')`)
+	r := g.do(t, call{Path: "/health", NoKey: true})
+	if storage, _ := r.json(t)["storage"].(map[string]any); storage["status"] != "inaccessible" {
+		t.Errorf("a worker does not reach the storage: %s", r.Body)
 	}
 }
 

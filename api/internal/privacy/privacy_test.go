@@ -102,7 +102,7 @@ func newArchive(t *testing.T, s *store.Store) (*blob.Bucket, privacy.Archive) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bucket, err := blob.Open(t.Context(), "file://"+t.TempDir())
+	bucket, err := blob.Open(t.Context(), "file://"+t.TempDir(), blob.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

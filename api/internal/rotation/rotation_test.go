@@ -48,7 +48,7 @@ type world struct {
 
 func newWorld(t *testing.T, old keyring.Ring) *world {
 	t.Helper()
-	bucket, err := blob.Open(t.Context(), "file://"+t.TempDir())
+	bucket, err := blob.Open(t.Context(), "file://"+t.TempDir(), blob.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

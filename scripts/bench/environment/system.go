@@ -47,7 +47,7 @@ func (r *Environment) NewSystem(ctx context.Context, env map[string]string) (*Sy
 		"DATABASE_URL": s.DatabaseURL, "REDIS_URL": r.Redis.URL, "RABBITMQ_URL": r.RabbitMQ.URL,
 		"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench",
 		"CPF_CNPJ_KEYS": "bench:" + Secret(), "UNSUBSCRIBE_KEY": Secret(), "PUBLIC_URL": "https://mail.bancada.example",
-		"STORAGE_URL": "file://" + filepath.Join(r.cfg.Dir, "storage"),
+		"STORAGE_URL": "file://" + filepath.Join(r.cfg.Dir, "storage", s.name),
 		"MX_RESOLVER": "off",
 		// Quotas are counted and checked, but never reached.
 		"QUOTA_SCHEDULED_EMAILS": outOfReach, "QUOTA_EMAILS_PER_DAY": outOfReach, "QUOTA_STORED_BODY_BYTES": outOfReach, "QUOTA_RECIPIENTS": outOfReach,

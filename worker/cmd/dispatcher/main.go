@@ -18,6 +18,7 @@ import (
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
+	"email-gateway/shared/store/installation"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
 	"email-gateway/worker/internal/queue/asynqueue"
@@ -72,7 +73,7 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	defer db.Close()
 	publisher := asynqueue.NewPublisher(conn)
 	defer func() { err = errors.Join(err, publisher.Close()) }()
-	bucket, err := blob.Open(ctx, c.StorageURL)
+	bucket, err := blob.Open(ctx, c.StorageURL, blob.Options{Owner: installation.New(db.DB()), Log: log})
 	if err != nil {
 		return err
 	}

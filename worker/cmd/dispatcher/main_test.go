@@ -23,7 +23,7 @@ const timeout = 3 * time.Minute
 func TestRun(t *testing.T) {
 	t.Parallel()
 	d, redis := storetest.New(t), redistest.Start(t)
-	environ := []string{"DATABASE_URL=" + d.URL, "REDIS_URL=" + redis.URL, "ENVIRONMENT=test"}
+	environ := []string{"DATABASE_URL=" + d.URL, "REDIS_URL=" + redis.URL, "ENVIRONMENT=test", "STORAGE_URL=file://" + t.TempDir()}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var logs lines

@@ -17,6 +17,7 @@ import (
 	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/installation"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
 	"email-gateway/worker/internal/queue/asynqueue"
@@ -86,7 +87,7 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	})
 	defer func() { err = errors.Join(err, monitor.Close()) }()
 
-	files, err := blob.Open(ctx, c.StorageURL)
+	files, err := blob.Open(ctx, c.StorageURL, blob.Options{Owner: installation.New(db.DB()), Log: log})
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,9 @@ type Store interface {
 // ErrUnavailable: the storage cannot be reached, or the key that the files are encrypted with is missing.
 var ErrUnavailable = errors.New("attachments cannot be read now")
 
+// ErrNotTried is the ErrUnavailable of an email for which the storage was not used, because reads for others had failed.
+var ErrNotTried = fmt.Errorf("%w: the storage is unavailable", ErrUnavailable)
+
 // BusyError says that other attachments and bodies use all the memory, or other attachments all the places.
 type BusyError struct {
 	// Delay is when the email should be tried again.
@@ -130,7 +133,7 @@ func (l *Loader) readListed(ctx context.Context, company uuid.UUID, listed []fil
 	}
 	end, may := l.outage.begin()
 	if !may {
-		return nil, ErrUnavailable
+		return nil, ErrNotTried
 	}
 	all, unread, err := l.readAll(ctx, company, listed)
 	end(ctx, unread, err)

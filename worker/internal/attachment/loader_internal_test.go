@@ -122,7 +122,7 @@ func TestLoad_ConnectionCut(t *testing.T) {
 				_, _ = w.Write(stored[:c.cut]) // net/http closes the connection, since more was announced
 			}))
 			defer server.Close()
-			bucket, err := blob.Open(t.Context(), "s3://files?region=us-east-1&s3ForcePathStyle=true&endpoint="+server.URL)
+			bucket, err := blob.Open(t.Context(), "s3://files?region=us-east-1&s3ForcePathStyle=true&endpoint="+server.URL, blob.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

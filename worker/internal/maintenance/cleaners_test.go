@@ -315,7 +315,7 @@ func TestCleaners_Files(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	root := t.TempDir()
-	files, err := blob.Open(t.Context(), "file://"+root)
+	files, err := blob.Open(t.Context(), "file://"+root, blob.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +389,7 @@ func TestCleaners_FilesBehindUndeletable(t *testing.T) {
 	const undeletable, deletable = 120, 90
 	d := storetest.New(t)
 	company := d.Company(t)
-	files, err := blob.Open(t.Context(), "file://"+t.TempDir())
+	files, err := blob.Open(t.Context(), "file://"+t.TempDir(), blob.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func TestOrphanSweeper(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	root := t.TempDir()
-	files, err := blob.Open(t.Context(), "file://"+root)
+	files, err := blob.Open(t.Context(), "file://"+root, blob.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestOrphanSweeper_Outage(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	root := t.TempDir()
-	files, err := blob.Open(t.Context(), "file://"+root)
+	files, err := blob.Open(t.Context(), "file://"+root, blob.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

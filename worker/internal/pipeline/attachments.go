@@ -83,7 +83,9 @@ func (p *Pipeline) withoutAttachments(ctx context.Context, log *slog.Logger, a *
 		return p.postpone(ctx, a, busy.Delay)
 	case errors.Is(err, attachment.ErrUnavailable):
 		p.Metrics.postponed("unavailable")
-		log.Warn("attachments cannot be read: the email waits for the file storage", "delay", storageDelay.String(), "error", email.MaskText(err.Error()))
+		if !errors.Is(err, attachment.ErrNotTried) { // an outage is logged for the emails that detect it, not for all that wait
+			log.Warn("attachments cannot be read: the email waits for the file storage", "delay", storageDelay.String(), "error", email.MaskText(err.Error()))
+		}
 		return p.postpone(ctx, a, storageDelay+time.Duration(jitter()*float64(storageDelay)))
 	case errors.As(err, &missing):
 		return p.refuse(ctx, log, a, &refusal{email.ValidationIntegrity, email.CodeAttachmentMissing, missing.Error()})

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +20,7 @@ import (
 	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/installation"
 	"email-gateway/shared/store/retention"
 )
 
@@ -79,6 +78,7 @@ func examine(ctx context.Context, c *command.Invocation, databaseURL string) (re
 	} else {
 		defer s.Close()
 		p.Store, p.Partitions = s, retention.New(s.DB())
+		p.Ping = pingStorage(c.Getenv("STORAGE_URL"), installation.New(s.DB()))
 	}
 	if address := c.Getenv("DATABASE_LISTEN_URL"); address != "" {
 		p.ListenPooled = func(ctx context.Context) (bool, error) {
@@ -100,20 +100,22 @@ func examine(ctx context.Context, c *command.Invocation, databaseURL string) (re
 			return h, api.Health(ctx, &h)
 		}
 	}
-	if address := c.Getenv("STORAGE_URL"); address != "" {
-		p.Ping = func(ctx context.Context) (err error) {
-			if err := isThere(address); err != nil {
-				return err
-			}
-			bucket, err := blob.Open(ctx, address)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, bucket.Close()) }()
-			return bucket.Ping(ctx)
-		}
-	}
 	return doctor.Examine(ctx, p), nil
+}
+
+// pingStorage returns the check of the storage, which must be that of the installation in the database; nil without a URL.
+func pingStorage(url string, owner *installation.Store) func(context.Context) error {
+	if url == "" {
+		return nil
+	}
+	return func(ctx context.Context) (err error) {
+		bucket, err := blob.Open(ctx, url, blob.Options{Owner: owner})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, bucket.Close()) }()
+		return bucket.Ping(ctx)
+	}
 }
 
 // apiAddress is API_URL, or the local address that follows from API_ADDR if the api runs
@@ -127,19 +129,6 @@ func apiAddress(c *command.Invocation) string {
 		return ""
 	}
 	return "http://" + address
-}
-
-// isThere checks the folder of a file:// URL without pinging it: a ping would create the
-// folder, and doctor must not change anything.
-func isThere(address string) error {
-	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "file" {
-		return nil // blob.Open reports what is wrong with it
-	}
-	if _, err := os.Stat(u.Path); err != nil {
-		return fmt.Errorf("on this machine: %w", err)
-	}
-	return nil
 }
 
 // doctorReport is the report of doctor.

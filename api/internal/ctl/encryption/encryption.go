@@ -59,7 +59,7 @@ type encryptionKey struct {
 }
 
 func openRotation(ctx context.Context, c *command.Invocation, s *store.Store) (*rotation.Rotation, func(), error) {
-	settings, bucket, err := Open(ctx, c)
+	settings, bucket, err := Open(ctx, c, s)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -10,6 +10,8 @@ import (
 	"email-gateway/shared/blob"
 	"email-gateway/shared/environment"
 	"email-gateway/shared/keyring"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/installation"
 )
 
 // Settings holds the settings that decrypt what the api has encrypted.
@@ -19,14 +21,14 @@ type Settings struct {
 	StorageURL string         `env:"STORAGE_URL,required,notEmpty"` // no default: in a wrong folder no person's files would be found
 }
 
-// Open reads the settings and opens the storage; the caller closes it.
-func Open(ctx context.Context, c *command.Invocation) (Settings, *blob.Bucket, error) {
+// Open reads the settings and opens the storage of the installation; the caller closes it.
+func Open(ctx context.Context, c *command.Invocation, db *store.Store) (Settings, *blob.Bucket, error) {
 	var s Settings
 	f := environment.Read(c.Environ, &s)
 	if err := f.Err(); err != nil {
 		return s, nil, command.Usagef("this command needs the api's settings: %v", err)
 	}
-	bucket, err := blob.Open(ctx, s.StorageURL)
+	bucket, err := blob.Open(ctx, s.StorageURL, blob.Options{Owner: installation.New(db.DB())})
 	if err != nil {
 		return s, nil, err
 	}

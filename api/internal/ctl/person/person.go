@@ -82,7 +82,7 @@ func archive(ctx context.Context, c *command.Invocation, s *store.Store, name st
 		return nil, nil, err
 	}
 	q.CompanyID = company.ID
-	settings, bucket, err := encryption.Open(ctx, c)
+	settings, bucket, err := encryption.Open(ctx, c, s)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,23 +14,22 @@ import (
 	"email-gateway/shared/store"
 )
 
-// Check combines the statuses of all processes. The api itself checks Postgres and, for
-// mailings, the blob store.
+// Check combines the statuses of all processes. The api itself checks Postgres and the blob store.
 type Check struct {
 	confirm     func(context.Context) (struct{}, error) // checks that commits go through
 	statuses    func(context.Context) ([]store.ProcessStatus, error)
 	breaker     func(context.Context) (store.Breaker, error)
 	hasRabbitMQ bool
-	storage     *storageCheck // nil without mailings
-	tokens      func() int    // nil without mailings
+	storage     *storageCheck
+	tokens      func() int // nil without mailings
 }
 
 // Params are the dependencies of a Check.
 type Params struct {
 	Store       Store
 	HasRabbitMQ bool
-	// PingStorage and AvailableTokens are asked only with RabbitMQ, which mailings need.
-	PingStorage     func(context.Context) error
+	PingStorage func(context.Context) error
+	// AvailableTokens is called only with RabbitMQ, which mailings need.
 	AvailableTokens func() int
 }
 
@@ -41,11 +40,13 @@ type Store interface {
 	Breaker(ctx context.Context) (store.Breaker, error)
 }
 
-// New creates a Check. It checks storage and tokens only if mailings are accepted.
+// New creates a Check. It checks tokens only if mailings are accepted.
 func New(p Params) *Check {
-	hc := &Check{confirm: shared(confirming(p.Store)), statuses: shared(p.Store.ProcessStatuses), breaker: shared(p.Store.Breaker), hasRabbitMQ: p.HasRabbitMQ}
+	hc := &Check{
+		confirm: shared(confirming(p.Store)), statuses: shared(p.Store.ProcessStatuses), breaker: shared(p.Store.Breaker),
+		hasRabbitMQ: p.HasRabbitMQ, storage: &storageCheck{ping: p.PingStorage},
+	}
 	if p.HasRabbitMQ {
-		hc.storage = &storageCheck{ping: p.PingStorage}
 		hc.tokens = p.AvailableTokens
 	}
 	return hc
@@ -71,7 +72,6 @@ func (hc *Check) check(ctx context.Context) health {
 		Database:     databaseHealth{Status: connected},
 		Redis:        partHealth{unknown},
 		RabbitMQ:     rabbitHealth{Status: unknown},
-		Storage:      partHealth{disabled},
 		SES:          sesHealth{partHealth: partHealth{unknown}},
 		SESEvents:    partHealth{disabled},
 		TokenManager: tokenHealth{Status: disabled},

@@ -25,9 +25,7 @@ func (d dependencies) Collect(metrics chan<- prometheus.Metric) {
 	defer cancel()
 	_, err := reqctx.WithDeadline(ctx, d.health.confirm)
 	d.SetDatabase(err, errors.Is(err, store.ErrUnreplicated))
-	if d.health.storage != nil {
-		d.Set("storage", d.health.storage.status(ctx) == accessible)
-	}
+	d.Set("storage", d.health.storage.status(ctx) == accessible)
 	d.Dependencies.Collect(metrics)
 }
 

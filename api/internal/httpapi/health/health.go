@@ -119,10 +119,10 @@ func (h *health) add(s store.ProcessStatus, hasRabbitMQ bool) {
 	h.Redis.Status = worse(h.Redis.Status, r.Redis.Status)
 	h.SES.Status = worse(h.SES.Status, r.SES.Status)
 	h.SESEvents.Status = worse(h.SESEvents.Status, r.SESEvents.Status)
+	h.Storage.Status = worse(h.Storage.Status, storageWord(r.Storage.Status))
 	if hasRabbitMQ {
 		h.RabbitMQ.Status = worse(h.RabbitMQ.Status, r.RabbitMQ.Status)
 		h.RabbitMQ.Consumers += r.Consumers
-		h.Storage.Status = worse(h.Storage.Status, storageWord(r.Storage.Status))
 	}
 }
 

@@ -26,6 +26,7 @@ func TestHealth_DatabaseThatAcceptsNothing(t *testing.T) {
 			confirm:  func(context.Context) (struct{}, error) { return struct{}{}, c.confirm },
 			statuses: func(context.Context) ([]store.ProcessStatus, error) { return nil, c.listing },
 			breaker:  func(context.Context) (store.Breaker, error) { return store.Breaker{}, nil },
+			storage:  &storageCheck{ping: func(context.Context) error { return nil }},
 		}
 		if h := hc.check(t.Context()); h.Status != c.status || h.Database.Status != c.database {
 			t.Errorf("%s: %s, database %s; want %s, %s", c.name, h.Status, h.Database.Status, c.status, c.database)

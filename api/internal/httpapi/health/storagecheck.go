@@ -22,12 +22,8 @@ type storageCheck struct {
 }
 
 // status checks the store, or returns the last result while it is fresh. It takes at most
-// timeout; a client that disconnects does not affect the result. nil means that there is
-// no store.
+// timeout; a client that disconnects does not affect the result.
 func (s *storageCheck) status(ctx context.Context) string {
-	if s == nil {
-		return disabled
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.asked.IsZero() && time.Since(s.asked) < storageFresh {

@@ -1,0 +1,21 @@
+-- The identity of the installation, which the api writes to the file storage: a program whose STORAGE_URL names another
+-- storage, or the empty folder of a disk that is not mounted, finds no file and no marker either, and does not take the files
+-- as missing or deleted (shared/blob).
+--
+-- A restored database has the same id. A new installation whose database is a copy of this one needs another id and an
+-- empty storage: UPDATE installation SET id = gen_random_uuid(), storage_marked_at = NULL.
+--
+-- Programs of the previous release do not read the table.
+
+-- +goose Up
+
+CREATE TABLE installation (
+    singleton         boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    id                uuid NOT NULL DEFAULT gen_random_uuid(),
+    storage_marked_at timestamptz -- when the api first found the marker in its storage; NULL = no program requires a marker yet
+);
+INSERT INTO installation DEFAULT VALUES;
+
+-- +goose Down
+
+DROP TABLE installation;

@@ -1,0 +1,177 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// markerKey is the key of the marker, whose content is the id of an installation. It is the key of no file: Get, Put and
+// Delete refuse it, and List leaves it out.
+const markerKey = "installation"
+
+const (
+	// markerBytes is more than an id has.
+	markerBytes = 200
+	// claimKeys is how many of the storage's files a Claimer is asked about.
+	claimKeys = 1000
+)
+
+// Owner knows the installation that the program belongs to.
+type Owner interface {
+	// Installation returns the id of the installation, and whether a storage has been marked with it. Until then a
+	// program that does not mark storages uses its storage as it is: the api may not have been updated yet.
+	Installation(ctx context.Context) (id uuid.UUID, marked bool, err error)
+}
+
+// Claimer decides whether a storage without a marker may be marked as the installation's.
+type Claimer interface {
+	// MayClaim returns why the storage looks like another one, or "". keys are the first keys in it.
+	MayClaim(ctx context.Context, keys []string) (refusal string, err error)
+	// RecordMarked records that the storage is marked: see Owner.
+	RecordMarked(ctx context.Context) error
+}
+
+// errForeign: the storage is not the installation's.
+var errForeign = errors.New("STORAGE_URL does not name the storage of this installation")
+
+// marking checks the marker of a Bucket.
+type marking struct {
+	options Options
+	trust   time.Duration // how long a positive result counts
+
+	mu       sync.Mutex
+	id       uuid.UUID // of the installation whose storage is marked; zero = not known yet
+	verified time.Time // the last positive result
+	foreign  bool      // the last result
+}
+
+// verify returns an error if the storage is not the installation's. It relies on a check that is younger than trust.
+func (b *Bucket) verify(ctx context.Context) error {
+	if b.options.Owner == nil {
+		return nil
+	}
+	b.mu.Lock()
+	trusted := time.Since(b.verified) < b.trust
+	b.mu.Unlock()
+	if trusted {
+		return nil
+	}
+	return b.check(ctx)
+}
+
+// check reads the marker, or writes it where there is none and the program marks storages. It logs when the result changes.
+func (b *Bucket) check(ctx context.Context) error {
+	err := b.checkMarker(ctx)
+	b.mu.Lock()
+	before := b.foreign
+	switch {
+	case err == nil:
+		b.foreign, b.verified = false, time.Now()
+	case errors.Is(err, errForeign):
+		b.foreign, b.verified = true, time.Time{}
+	}
+	now := b.foreign
+	b.mu.Unlock()
+	switch log := b.options.Log; {
+	case log == nil || now == before:
+	case now:
+		log.Error("wrong storage", "error", err)
+	default:
+		log.Info("the storage is the right one again")
+	}
+	return err
+}
+
+func (b *Bucket) checkMarker(ctx context.Context) error {
+	id, marked, err := b.installation(ctx)
+	if err != nil {
+		return fmt.Errorf("read the id of the installation: %w", err)
+	}
+	if !marked && b.options.Claim == nil {
+		return nil
+	}
+	found, err := b.marker(ctx)
+	switch {
+	case errors.Is(err, ErrNotFound) && b.options.Claim != nil:
+		if err := b.claim(ctx, id); err != nil {
+			return err
+		}
+	case errors.Is(err, ErrNotFound):
+		return b.noMarker(id, "the disk may not be mounted")
+	case err != nil:
+		return fmt.Errorf("read the marker: %w", err)
+	case found != id.String():
+		return fmt.Errorf("%w: the object %s contains %q, which is not the id of this one, %s", errForeign, b.URL(markerKey), found, id)
+	}
+	if marked {
+		return nil
+	}
+	if err := b.options.Claim.RecordMarked(ctx); err != nil {
+		return fmt.Errorf("record that the storage is marked: %w", err)
+	}
+	return nil
+}
+
+// installation returns what the Owner knows. An id whose storage is marked does not change.
+func (b *Bucket) installation(ctx context.Context) (id uuid.UUID, marked bool, err error) {
+	b.mu.Lock()
+	id = b.id
+	b.mu.Unlock()
+	if id != uuid.Nil {
+		return id, true, nil
+	}
+	id, marked, err = b.options.Owner.Installation(ctx)
+	if err == nil && marked {
+		b.mu.Lock()
+		b.id = id
+		b.mu.Unlock()
+	}
+	return id, marked, err
+}
+
+// claim marks a storage that has no marker.
+func (b *Bucket) claim(ctx context.Context, id uuid.UUID) error {
+	var keys []string
+	for object, err := range b.list(ctx, "") {
+		if err != nil {
+			return err
+		}
+		if keys = append(keys, object.Key); len(keys) == claimKeys {
+			break
+		}
+	}
+	refusal, err := b.options.Claim.MayClaim(ctx, keys)
+	if err != nil {
+		return fmt.Errorf("compare the storage with the database: %w", err)
+	}
+	if refusal != "" {
+		return b.noMarker(id, refusal)
+	}
+	if err := b.put(ctx, markerKey, strings.NewReader(id.String()+"\n")); err != nil {
+		return fmt.Errorf("write the marker: %w", err)
+	}
+	return nil
+}
+
+// noMarker is the error of a storage without a marker.
+func (b *Bucket) noMarker(id uuid.UUID, why string) error {
+	return fmt.Errorf("%w: the object %s does not exist: %s. If the storage is the right one, store the text %s in this object", errForeign, b.URL(markerKey), why, id)
+}
+
+// marker returns the content of the marker.
+func (b *Bucket) marker(ctx context.Context) (string, error) {
+	r, err := b.get(ctx, markerKey)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	content, err := io.ReadAll(io.LimitReader(r, markerBytes))
+	return strings.TrimSpace(string(content)), err
+}
