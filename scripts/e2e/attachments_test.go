@@ -98,14 +98,29 @@ func TestAttachments(t *testing.T) {
 	}
 }
 
-// While the worker cannot reach the storage, emails with attachments wait without spending a try, and others are sent.
+// While the worker cannot reach the storage, or has another one, emails with attachments wait without spending a try, and others
+// are sent.
 func TestAttachments_StorageDownWhileSending(t *testing.T) {
 	t.Parallel()
+	for name, env := range map[string]map[string]string{
+		"unreachable": {
+			"STORAGE_URL":       "s3://email-gateway?endpoint=http://127.0.0.1:1&region=us-east-1&s3ForcePathStyle=true",
+			"AWS_ACCESS_KEY_ID": "gateway", "AWS_SECRET_ACCESS_KEY": "gateway-secret",
+		},
+		"not mounted": {"STORAGE_URL": "file://" + t.TempDir()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sendsAfterOutage(t, env)
+		})
+	}
+}
+
+// sendsAfterOutage accepts emails while the worker has the variables env, and awaits them after a restart without.
+func sendsAfterOutage(t *testing.T, env map[string]string) {
+	t.Helper()
 	s := startSystem(t, map[string]string{"STORAGE_URL": "file://" + t.TempDir()})
-	s.restartWorker(map[string]string{
-		"STORAGE_URL":       "s3://email-gateway?endpoint=http://127.0.0.1:1&region=us-east-1&s3ForcePathStyle=true",
-		"AWS_ACCESS_KEY_ID": "gateway", "AWS_SECRET_ACCESS_KEY": "gateway-secret",
-	})
+	s.restartWorker(env)
 	fileID := s.uploadFile(pdfOf(1000))
 	var ids []string
 	for i := range 30 {

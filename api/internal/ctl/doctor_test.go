@@ -14,6 +14,7 @@ import (
 
 	"email-gateway/api/internal/ctl"
 	"email-gateway/schema"
+	"email-gateway/shared/store/installation"
 )
 
 type examinedView struct {
@@ -92,7 +93,15 @@ func TestDoctor(t *testing.T) {
 	}
 	absent := filepath.Join(t.TempDir(), "absent")
 	by.env["STORAGE_URL"] = "file://" + absent
-	if status, text := examine(by, ctl.ExitFailed).of("storage"); status != "failure" || !strings.Contains(text, "on this machine: stat "+absent) {
+	if status, text := examine(by, ctl.ExitFailed).of("storage"); status != "failure" || !strings.Contains(text, "stat "+absent) {
+		t.Error(status, text)
+	}
+	if err := installation.New(d.Store.DB()).RecordMarked(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wrong := by
+	wrong.env = map[string]string{"STORAGE_URL": "file://" + t.TempDir()}
+	if status, text := examine(wrong, ctl.ExitFailed).of("storage"); status != "failure" || !strings.Contains(text, "STORAGE_URL does not name the storage of this installation") {
 		t.Error(status, text)
 	}
 	if _, err := os.Stat(absent); !errors.Is(err, fs.ErrNotExist) {

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -242,5 +244,48 @@ func TestReserve_Bodies(t *testing.T) {
 	}
 	if l.budget.used != 0 || l.budget.count != 0 || len(l.budget.own) != 0 {
 		t.Errorf("%d bytes and %d places are in use, of %d companies", l.budget.used, l.budget.count, len(l.budget.own))
+	}
+}
+
+// owned is an installation whose storage is marked with its id.
+type owned struct{ id uuid.UUID }
+
+func (o owned) Installation(context.Context) (uuid.UUID, bool, error) { return o.id, true, nil }
+
+// On a host where the disk with the files is not mounted, emails wait. A file that is missing in the right storage fails its
+// email.
+func TestLoad_WrongStorage(t *testing.T) {
+	t.Parallel()
+	root, owner := t.TempDir(), owned{uuid.New()}
+	bucket, err := blob.Open(t.Context(), "file://"+root, blob.Options{Owner: owner})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = bucket.Close() }()
+	load := func() error {
+		l := New(Params{Store: oneFile{[]byte("x")}, Bucket: bucket, Ring: ringOf(t, "k"), Concurrency: func() int { return 8 }})
+		_, err := loadOne(t.Context(), l, uuid.New(), uuid.New())
+		return err
+	}
+	if err := load(); !isUnavailable(err) {
+		t.Errorf("an empty folder: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "installation"), []byte(owner.id.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := load(); !isMissing(err) {
+		t.Errorf("the right folder: %v", err)
+	}
+}
+
+// Of the emails that meet an outage, those for which the storage was not tried say so: they are not logged one by one.
+func TestLoad_NotTried(t *testing.T) {
+	t.Parallel()
+	l := New(Params{Store: oneFile{[]byte("x")}, Bucket: &broken{err: blob.ErrUnavailable}, Concurrency: func() int { return 8 }})
+	for i := range 5 {
+		_, err := loadOne(t.Context(), l, uuid.New(), uuid.New())
+		if tried := !errors.Is(err, ErrNotTried); tried != (i < 2) || !errors.Is(err, ErrUnavailable) {
+			t.Errorf("email %d: %v", i, err)
+		}
 	}
 }
