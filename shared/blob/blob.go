@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -40,17 +39,6 @@ type Bucket struct {
 	marking
 	base string // URL of the key ""
 	page int    // objects per list request
-}
-
-// Options configure a Bucket. With none it uses any storage, and creates a missing folder.
-type Options struct {
-	// Owner is the installation that the storage must belong to. nil = it is not checked.
-	Owner Owner
-	// Claim is set in the program that marks the storage: the api, which writes files. The Bucket then creates a missing
-	// folder, and marks a storage without a marker that the Claimer accepts.
-	Claim Claimer
-	// Log gets a line when the storage is found to be another one, and when it is the right one again. nil = no log.
-	Log *slog.Logger
 }
 
 // Object is one stored file.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +23,17 @@ const (
 	// claimKeys is how many of the storage's files a Claimer is asked about.
 	claimKeys = 1000
 )
+
+// Options configure a Bucket. With none it uses any storage, and creates a missing folder.
+type Options struct {
+	// Owner is the installation that the storage must belong to. nil = it is not checked.
+	Owner Owner
+	// Claim is set in the program that marks the storage: the api, which writes files. The Bucket then creates a missing
+	// folder, and marks a storage without a marker that the Claimer accepts.
+	Claim Claimer
+	// Log gets a line when the storage is found to be another one, and when it is the right one again. nil = no log.
+	Log *slog.Logger
+}
 
 // Owner knows the installation that the program belongs to.
 type Owner interface {

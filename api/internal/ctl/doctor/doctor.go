@@ -42,8 +42,8 @@ at STORAGE_URL.
 
 Of dispatcher and worker it sees only what they report, not their settings. They validate
 their environment when they start, and exit with a message that names an invalid variable.
-Settings that several programs must share (UNSUBSCRIBE_KEY, PUBLIC_URL, STORAGE_URL) are
-not compared.
+Settings that several programs must share (UNSUBSCRIBE_KEY, PUBLIC_URL) are not compared. A
+program whose STORAGE_URL names another storage than the api's reports it as unreachable.
 
 The exit code is 1 if a check fails; warnings do not change it.`,
 		Example: "  gatewayctl doctor\n  docker compose run --rm gatewayctl doctor\n  gatewayctl doctor --json | jq '.findings[] | select(.status != \"ok\")'",
