@@ -11,7 +11,8 @@ import (
 )
 
 const deliveryColumns = `
-id, endpoint_id, company_id, event_id, type, position, email_id, status, attempts, next_at, last_attempt_at, last_status, last_error,
+id, endpoint_id, company_id, event_id, type, position, email_id, status, attempts, next_at,
+CASE WHEN greatest(scheduled_at, next_at) > now() THEN greatest(scheduled_at, next_at) END AS scheduled_at, last_attempt_at, last_status, last_error,
 last_took_ms, created_at`
 
 // DeliveryFilter selects a page of deliveries.
@@ -72,7 +73,7 @@ const (
 	retrySQL = `
 UPDATE webhook_deliveries d SET
     status = CASE WHEN behind.yes THEN 'WAITING' ELSE 'RETRYING' END, next_at = CASE WHEN behind.yes THEN NULL ELSE now() END,
-    attempts = 0, updated_at = now()
+    scheduled_at = NULL, attempts = 0, updated_at = now()
 FROM (SELECT EXISTS (SELECT FROM webhook_deliveries w, webhook_deliveries o
     WHERE w.id = $3 AND w.company_id = $2 AND o.endpoint_id = $1 AND o.company_id = $2 AND o.email_id = w.email_id AND o.status IN ('RETRYING', 'WAITING')
         AND (o.position, o.id) < (w.position, w.id)) AS yes) behind

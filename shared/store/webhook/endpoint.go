@@ -115,6 +115,7 @@ type Delivery struct {
 	Status        DeliveryStatus `db:"status"`
 	Attempts      int            `db:"attempts"`
 	NextAt        *time.Time     `db:"next_at"`
+	ScheduledAt   *time.Time     `db:"scheduled_at"` // set until this time: a failed attempt before it does not count
 	LastAttemptAt *time.Time     `db:"last_attempt_at"`
 	LastStatus    *int           `db:"last_status"`
 	LastError     *string        `db:"last_error"`

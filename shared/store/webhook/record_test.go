@@ -175,3 +175,103 @@ func TestRecord_PauseEnds(t *testing.T) {
 		}
 	}
 }
+
+// Retries that are due before their scheduled time, because the endpoint is up again, keep their schedule: a failed one is
+// due at that time, with its attempts, and so are all if the endpoint is down again.
+func TestRecord_EarlyRetries(t *testing.T) {
+	t.Parallel()
+	d, s := newStore(t)
+	id := newEndpoint(t, s, d.Company(t))
+	l := take(t, s, id)
+	record := func(r webhook.Result) {
+		t.Helper()
+		if _, err := s.Record(t.Context(), l, r, disableAfter); err != nil {
+			t.Fatal(err)
+		}
+	}
+	due := func(want int) []webhook.Delivery {
+		t.Helper()
+		round, err := s.Load(t.Context(), l, time.Hour)
+		if err != nil || len(round.Due) != want {
+			t.Fatalf("%d are due, want %d, %v", len(round.Due), want, err)
+		}
+		return round.Due
+	}
+	record(webhook.Result{New: []webhook.Attempted{failed(uuid.New(), 1), failed(uuid.New(), 2), failed(uuid.New(), 3)}, Failures: webhook.DownFailures, Error: "HTTP_500"})
+	d.Run(t, `UPDATE webhook_deliveries SET scheduled_at = NULL WHERE position = 3`) // a worker of the previous release has written it
+	scheduled := storetest.Ask[time.Time](t, d, `SELECT next_at FROM webhook_deliveries WHERE position = 1`)
+	due(0)
+	record(webhook.Result{Succeeded: true})
+	all := due(3)
+	for _, early := range all {
+		if early.ScheduledAt == nil {
+			t.Fatalf("delivery %d: a failed attempt would count", early.Position)
+		}
+	}
+	first := webhook.Attempted{Delivery: all[0]}
+	record(webhook.Result{Attempted: []webhook.Attempted{first}, Failures: 1, Error: "HTTP_500"})
+	due(2)
+	record(webhook.Result{Failures: webhook.DownFailures, Error: "HTTP_500"})
+	due(0)
+	if at := storetest.Ask[time.Time](t, d, `SELECT next_at FROM webhook_deliveries WHERE position = 1`); !at.Equal(scheduled) {
+		t.Errorf("the next attempt is at %v, want %v", at, scheduled)
+	}
+	if n := storetest.Ask[int](t, d, `SELECT count(*) FROM webhook_deliveries WHERE attempts = 1 AND next_at > now() + interval '30 min'`); n != 3 {
+		t.Errorf("%d of 3 have their schedule", n)
+	}
+	d.Run(t, `UPDATE webhook_deliveries SET next_at = now(), scheduled_at = now()`)
+	for _, d := range due(3) {
+		if d.ScheduledAt != nil {
+			t.Errorf("delivery %d: an attempt at the scheduled time would not count", d.Position)
+		}
+	}
+}
+
+// A throttled delivery is attempted again before its scheduled time, after a pause that grows with its age. The pause of
+// the endpoint grows as long as it accepts nothing.
+func TestRecord_Throttled(t *testing.T) {
+	t.Parallel()
+	d, s := newStore(t)
+	company := d.Company(t)
+	id := newEndpoint(t, s, company)
+	l := take(t, s, id)
+	seconds := func(query string) float64 {
+		t.Helper()
+		return storetest.Ask[float64](t, d, query)
+	}
+	const next = `SELECT extract(epoch FROM next_at - updated_at)::float8 FROM webhook_deliveries`
+	const pause = `SELECT extract(epoch FROM not_before - updated_at)::float8 FROM webhook_endpoints`
+	first := failed(uuid.New(), 1)
+	first.Throttled = true
+	throttled := webhook.Result{New: []webhook.Attempted{first}, Failures: 1, Error: "HTTP_429", Throttled: true}
+	if _, err := s.Record(t.Context(), l, throttled, disableAfter); err != nil {
+		t.Fatal(err)
+	}
+	if got := [2]float64{seconds(next), seconds(pause)}; got != [2]float64{1, 1} {
+		t.Errorf("the first pauses: %v", got)
+	}
+	for age, want := range map[time.Duration][2]float64{40 * time.Second: {10, 40}, 2 * time.Hour: {300, 300}} {
+		d.Run(t, `UPDATE webhook_endpoints SET failing_since = now() - $1 * interval '1 s', not_before = NULL`, age.Seconds())
+		d.Run(t, `UPDATE webhook_deliveries SET created_at = now() - $1 * interval '1 s', next_at = now()`, age.Seconds())
+		round, err := s.Load(t.Context(), l, time.Hour)
+		if err != nil || len(round.Due) != 1 || round.Due[0].ScheduledAt == nil {
+			t.Fatalf("%+v, %v", round, err)
+		}
+		throttled.New, throttled.Attempted = nil, []webhook.Attempted{{Delivery: round.Due[0], Throttled: true}}
+		if _, err := s.Record(t.Context(), l, throttled, disableAfter); err != nil {
+			t.Fatal(err)
+		}
+		for i, got := range [2]float64{seconds(next), seconds(pause)} {
+			if got < want[i] || got > want[i]+30 {
+				t.Errorf("after %v: a pause of %v s, want %v s", age, got, want[i])
+			}
+		}
+	}
+	throttled.Attempted, throttled.Succeeded = nil, true
+	if _, err := s.Record(t.Context(), l, throttled, disableAfter); err != nil {
+		t.Fatal(err)
+	}
+	if got := seconds(pause); got != 1 {
+		t.Errorf("after a success: a pause of %v s", got)
+	}
+}

@@ -98,7 +98,8 @@ WITH next AS (
     FROM next n
 )
 UPDATE webhook_deliveries d SET
-    status = CASE WHEN r.first THEN 'RETRYING' ELSE 'WAITING' END, next_at = CASE WHEN r.first THEN now() END, attempts = 0, updated_at = now()
+    status = CASE WHEN r.first THEN 'RETRYING' ELSE 'WAITING' END, next_at = CASE WHEN r.first THEN now() END, scheduled_at = NULL,
+    attempts = 0, updated_at = now()
 FROM ranked r WHERE d.id = r.id RETURNING d.id`
 
 // ReplayFailed makes the next failed deliveries of a replay due, at most limit, and records the progress. ErrLeaseLost:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/event"
@@ -49,6 +50,15 @@ func number(n *int) int64 {
 		return 0
 	}
 	return int64(*n)
+}
+
+// instant returns a time as text for an array of times; nil = NULL.
+func instant(t *time.Time) *string {
+	if t == nil {
+		return nil
+	}
+	text := t.Format(time.RFC3339Nano)
+	return &text
 }
 
 func text(s *string) string {

@@ -46,10 +46,11 @@ type batch struct {
 	chains  map[uuid.UUID]*chain
 	blocked map[uuid.UUID]bool // emails with an open delivery
 	// Failed attempts since the last success, including those of earlier rounds.
-	failures int
-	stopped  bool
-	begun    time.Time    // the first attempt
-	tally    hooks.Result // URL, Succeeded, Failures, Error, Gone and RetryAfter
+	failures  int
+	stopped   bool
+	throttled bool
+	begun     time.Time    // the first attempt
+	tally     hooks.Result // URL, Succeeded, Failures, Error, Gone, RetryAfter and Throttled
 }
 
 // chain is an email's items that are being attempted.
@@ -64,10 +65,18 @@ func (s *server) newBatch(ctx context.Context, r hooks.Round, secrets []standard
 	return b
 }
 
-// run attempts the items in order and returns when all attempts have ended. It stops early if the endpoint is down or
+// run attempts the items. If the endpoint throttles and accepts nothing, a pause follows.
+func (b *batch) run() {
+	b.attemptAll()
+	if b.throttled && !b.tally.Succeeded {
+		b.pause()
+	}
+}
+
+// attemptAll attempts the items in order and returns when all attempts have ended. It stops early if the endpoint is down or
 // requests a pause, the lease is about to expire, or the turn is over. Otherwise a slow endpoint would keep its place
 // for minutes, and changes of the endpoint and a suspension of its company would have no effect until then.
-func (b *batch) run() {
+func (b *batch) attemptAll() {
 	var chains sync.WaitGroup
 	for i, it := range b.items {
 		email := uuid.New() // an event without an email has its own chain
@@ -94,6 +103,7 @@ func (b *batch) run() {
 		if !b.width.enter(b.ctx) {
 			break
 		}
+		b.width.pace(b.ctx)
 		b.mu.Lock()
 		if b.stopped { // stopped during the wait
 			b.mu.Unlock()
@@ -113,9 +123,9 @@ func (b *batch) run() {
 
 // follow attempts the items of one email.
 func (b *batch) follow(email uuid.UUID, c *chain) {
-	for {
+	for first := true; ; first = false {
 		b.mu.Lock()
-		if len(c.queue) == 0 {
+		if len(c.queue) == 0 || b.stopped {
 			delete(b.chains, email)
 			b.mu.Unlock()
 			return
@@ -128,6 +138,9 @@ func (b *batch) follow(email uuid.UUID, c *chain) {
 			b.results[i].state = behind
 			continue
 		}
+		if !first {
+			b.width.pace(b.ctx)
+		}
 		if !b.attempt(i, email) {
 			b.mu.Lock()
 			delete(b.chains, email)
@@ -138,10 +151,14 @@ func (b *batch) follow(email uuid.UUID, c *chain) {
 	}
 }
 
-// isOver reports whether the round has had attempts for longer than a turn. The first attempt is always made.
+// isOver reports whether the batch was stopped, or has had attempts for longer than a turn. The first attempt is always
+// made.
 func (b *batch) isOver() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.stopped {
+		return true
+	}
 	if b.begun.IsZero() {
 		b.begun = time.Now()
 		return false
@@ -163,12 +180,13 @@ func (b *batch) attempt(i int, email uuid.UUID) bool {
 		b.width.narrow() // further requests to the endpoint count as troubled
 		b.slots.markSlow(slot)
 	}).Stop()
+	begun := time.Now()
 	o, err := b.p.Sender.Send(b.ctx, Message{URL: b.endpoint.URL, ID: b.items[i].event.ID, Body: body(b.items[i].event), Secrets: b.secrets})
 	if err != nil {
 		return false
 	}
 	b.p.Metrics.attempt(o)
-	b.width.adapt(o)
+	slowest := b.width.adapt(o, begun)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.results[i].outcome = o
@@ -182,13 +200,36 @@ func (b *batch) attempt(i int, email uuid.UUID) bool {
 	if row := b.items[i].row; row != nil && row.IsTest() {
 		return true // a test does not count for the endpoint's health
 	}
+	b.tally.Error = o.Code
+	b.tally.RetryAfter = max(b.tally.RetryAfter, o.RetryAfter)
+	if o.Throttled() {
+		b.throttle(o, slowest)
+		return true
+	}
 	b.failures++
 	b.tally.Failures++
-	b.tally.Error = o.Code
 	b.tally.Gone = b.tally.Gone || o.Gone()
-	b.tally.RetryAfter = max(b.tally.RetryAfter, o.RetryAfter)
 	if b.failures >= hooks.DownFailures || o.Gone() || o.RetryAfter > 0 {
 		b.stopped = true
 	}
 	return true
+}
+
+// throttle handles a throttled response. A lower rate suffices unless the endpoint requests a pause, or accepts nothing at the
+// lowest rate or since an earlier round.
+func (b *batch) throttle(o Outcome, slowest bool) {
+	b.throttled = true
+	if o.RetryAfter > 0 || slowest || b.failures > 0 {
+		b.stopped = true
+		b.pause()
+	}
+}
+
+// pause makes the round end with a pause of the endpoint. All throttled responses of a round count as one failure.
+func (b *batch) pause() {
+	if !b.tally.Throttled {
+		b.tally.Throttled = true
+		b.failures++
+		b.tally.Failures++
+	}
 }

@@ -47,7 +47,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "webhook_open_deliveries", Help: "Deliveries that will be attempted again, or wait behind one.",
 		}),
 	}
-	for _, result := range []string{resultDelivered, resultRejected, resultUnreachable} {
+	for _, result := range []string{resultDelivered, resultThrottled, resultRejected, resultUnreachable} {
 		m.attempts.WithLabelValues(result)
 	}
 	for _, reason := range []hooks.Reason{hooks.Gone, hooks.Failing} {
@@ -59,7 +59,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 
 const (
 	resultDelivered   = "delivered"
-	resultRejected    = "rejected"    // a response that is not 2xx
+	resultThrottled   = "throttled"   // 429 or 503
+	resultRejected    = "rejected"    // another response that is not 2xx
 	resultUnreachable = "unreachable" // no response
 )
 
@@ -68,6 +69,8 @@ func (m *Metrics) attempt(o Outcome) {
 	switch {
 	case o.Delivered:
 		result = resultDelivered
+	case o.Throttled():
+		result = resultThrottled
 	case o.Status > 0:
 		result = resultRejected
 	}

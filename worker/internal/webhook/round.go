@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/standardwebhook"
 	hooks "email-gateway/shared/store/webhook"
 )
 
-// retryDue attempts deliveries that have rows.
+// retryDue attempts deliveries that have rows. Attempts before the scheduled time do not count if they fail: an endpoint that is
+// up and down in turn, or throttles, would use up all attempts of its deliveries within minutes.
 func (s *server) retryDue(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret) (more bool, err error) {
 	items, missing, err := s.itemsOf(ctx, r)
 	if err != nil {
@@ -28,9 +31,6 @@ func (s *server) retryDue(ctx context.Context, r hooks.Round, secrets []standard
 		case delivered:
 			record.Attempted = append(record.Attempted, hooks.Attempted{Delivery: attempted(*it.row, hooks.Delivered, o)})
 		case failed:
-			if r.Probe {
-				continue // a failed probe does not count as an attempt
-			}
 			record.Attempted = append(record.Attempted, s.again(*it.row, o))
 		case untouched, behind:
 			continue
@@ -42,12 +42,18 @@ func (s *server) retryDue(ctx context.Context, r hooks.Round, secrets []standard
 
 // again returns a delivery after a failed attempt.
 func (s *server) again(d hooks.Delivery, o Outcome) hooks.Attempted {
-	wait, last := s.schedule.after(d.Attempts + 1)
+	again := hooks.Attempted{Delivery: attempted(d, hooks.Retrying, o), RetryAfter: o.RetryAfter, Throttled: o.Throttled()}
+	if d.ScheduledAt != nil {
+		again.Attempts = d.Attempts
+		return again
+	}
+	wait, last := s.schedule.after(again.Attempts)
 	if last || d.IsTest() {
 		s.p.Metrics.exhausted.Inc()
 		return hooks.Attempted{Delivery: attempted(d, hooks.Failed, o)}
 	}
-	return hooks.Attempted{Delivery: attempted(d, hooks.Retrying, o), Wait: max(wait, o.RetryAfter)}
+	again.Wait = wait
+	return again
 }
 
 func attempted(d hooks.Delivery, status hooks.DeliveryStatus, o Outcome) hooks.Delivery {
@@ -116,7 +122,8 @@ func within(p hooks.EventPage, r hooks.Replay) (rest hooks.EventPage, finished b
 	return rest, r.Ends(p.Next) || !p.Next.Behind(r.Cursor)
 }
 
-// deliver attempts a page of events. Every event up to the cursor handled is delivered or has a row.
+// deliver attempts a page of events. Every event up to the cursor handled is delivered or has a row. An event that was not
+// attempted gets one if a later event was: otherwise the later event would be sent again.
 func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret, p hooks.EventPage) (record hooks.Result, handled hooks.Cursor) {
 	items := make([]item, len(p.Events))
 	for i, e := range p.Events {
@@ -129,28 +136,31 @@ func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardw
 	b.run()
 	crashpoint.At(crashpoint.WebhookAnswered)
 	record, handled = b.tally, p.Next
-	for i, e := range p.Events {
-		if b.results[i].state == untouched {
-			handled = before(e)
-			break
-		}
+	events := p.Events
+	for len(events) > 0 && b.results[len(events)-1].state == untouched {
+		handled = before(events[len(events)-1])
+		events = events[:len(events)-1]
 	}
-	for i := range p.Events {
-		e := p.Events[i]
+	open := map[uuid.UUID]bool{}
+	for i, e := range events {
 		d := hooks.Delivery{EventID: e.ID, Type: e.Type, Position: e.Position, EmailID: &e.EmailID}
 		switch b.results[i].state {
 		case failed:
 			record.New = append(record.New, s.again(d, b.results[i].outcome))
-		case behind:
+			open[e.EmailID] = true
+		case untouched, behind:
 			d.Status = hooks.Waiting
+			if b.results[i].state == untouched && !open[e.EmailID] {
+				d.Status, open[e.EmailID] = hooks.Retrying, true
+			}
 			record.New = append(record.New, hooks.Attempted{Delivery: d})
-		case untouched, delivered:
+		case delivered:
 		}
 	}
 	return record, handled
 }
 
-// record commits the result of a round. It returns more, or false if the endpoint was disabled or requested a pause.
+// record commits the result of a round. It returns more, or false if the endpoint was disabled or gets a pause.
 func (s *server) record(ctx context.Context, r hooks.Result, more bool) (bool, error) {
 	after, err := s.store.Record(ctx, s.lease, r, s.p.DisableAfter)
 	if err != nil {
@@ -161,7 +171,7 @@ func (s *server) record(ctx context.Context, r hooks.Result, more bool) (bool, e
 		s.p.Metrics.disabled.WithLabelValues(string(*after.DisabledReason)).Inc()
 		s.p.Log.Warn("webhook endpoint disabled", "webhookId", after.ID, "companyId", after.CompanyID, "reason", string(*after.DisabledReason))
 	}
-	return more && !after.DisabledNow && r.RetryAfter == 0, nil
+	return more && !after.DisabledNow && r.RetryAfter == 0 && !r.Throttled, nil
 }
 
 // itemsOf reads the events of the due deliveries. missing are the deliveries whose event is no longer stored.

@@ -63,6 +63,11 @@ type Outcome struct {
 // Gone reports whether the endpoint answered 410: it wants no further events.
 func (o Outcome) Gone() bool { return o.Status == http.StatusGone }
 
+// Throttled reports whether the response asks for a lower rate of requests.
+func (o Outcome) Throttled() bool {
+	return o.Status == http.StatusTooManyRequests || o.Status == http.StatusServiceUnavailable
+}
+
 // Sender makes attempts. It is safe for concurrent use.
 type Sender struct {
 	client  *http.Client

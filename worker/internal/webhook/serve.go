@@ -16,7 +16,7 @@ import (
 const (
 	// pageSize is the number of events in a page.
 	pageSize = 100
-	// startWidth is the initial maximum of requests in flight to an endpoint. Successes raise it to mostConcurrent; a
+	// startWidth is the initial maximum of requests in flight to an endpoint, 1 for one whose last attempt failed. Successes raise it to mostConcurrent; a
 	// failure or a slow response lowers it to 1.
 	startWidth     = 4
 	mostConcurrent = 16
@@ -55,7 +55,8 @@ func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 		}
 	}()
 	go s.renew(ctx, cancel, lease, h)
-	serving := &server{Service: s, store: turns{s.p.Store, s.statements, w.CompanyID}, lease: lease, held: h, width: newWidth(startWidth, mostConcurrent)}
+	serving := &server{Service: s, store: turns{s.p.Store, s.statements, w.CompanyID}, lease: lease, held: h, width: s.widthOf(w.EndpointID)}
+	defer s.keepWidth(w.EndpointID, serving.width)
 	for {
 		more, err := serving.round(ctx)
 		if errors.Is(err, hooks.ErrLeaseLost) || ctx.Err() != nil {
@@ -73,8 +74,11 @@ func (s *server) round(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if r.NotBefore != nil { // the endpoint requested a pause in an earlier round
+	if r.NotBefore != nil { // an earlier round has begun a pause
 		return false, nil
+	}
+	if r.Failures > 0 {
+		s.width.narrow()
 	}
 	secrets, err := s.secrets(r.Endpoint)
 	if err != nil {

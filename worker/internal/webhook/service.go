@@ -102,19 +102,21 @@ type Service struct {
 	most     int // endpoints at the same time
 	turnTime time.Duration
 
-	mu      sync.Mutex
-	active  map[uuid.UUID]hooks.Work
-	left    map[uuid.UUID]time.Time // when an endpoint with more to do made room for others
-	running sync.WaitGroup
-	stop    context.CancelFunc
-	ctx     context.Context //nolint:containedctx // of the endpoints being served, which outlive a round
+	mu     sync.Mutex
+	active map[uuid.UUID]hooks.Work
+	left   map[uuid.UUID]time.Time // when an endpoint with more to do made room for others
+	// throttling has the widths of endpoints that throttle, between their rounds.
+	throttling map[uuid.UUID]*width
+	running    sync.WaitGroup
+	stop       context.CancelFunc
+	ctx        context.Context //nolint:containedctx // of the endpoints being served, which outlive a round
 }
 
 // New makes a Service that is not running yet.
 func New(p Params) *Service {
 	s := &Service{
 		p: p, slots: newSlots(p.Concurrency, p.ConcurrencyPerCompany), statements: newSlots(mostStatements, mostStatementsPerCompany),
-		most: mostActive, turnTime: turnTime, active: map[uuid.UUID]hooks.Work{}, left: map[uuid.UUID]time.Time{},
+		most: mostActive, turnTime: turnTime, active: map[uuid.UUID]hooks.Work{}, left: map[uuid.UUID]time.Time{}, throttling: map[uuid.UUID]*width{},
 		schedule: schedule{waits: p.Schedule, random: rand.Float64},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())

@@ -1,0 +1,189 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+)
+
+// Result is the result of a round.
+type Result struct {
+	// URL is the endpoint's URL that the round attempted; "" = it attempted none.
+	URL string
+	// New holds deliveries without a row that failed, or that wait for an earlier one of the same email.
+	New []Attempted
+	// Attempted holds deliveries with a row, in their new state. Wait is the time until NextAt.
+	Attempted []Attempted
+	// Cursor is the endpoint's new cursor; the zero Cursor = unchanged.
+	Cursor
+	// Succeeded means that at least one attempt succeeded, which resets the earlier failures.
+	Succeeded bool
+	// Failures is the number of failed attempts since the last success, and Error the code of the last one.
+	Failures int
+	Error    string
+	// Gone means that the endpoint answered 410, which disables it.
+	Gone bool
+	// RetryAfter is the pause that the endpoint requested; 0 = none.
+	RetryAfter time.Duration
+	// Throttled means that the endpoint needs a pause and requested none. The pause is as long as the endpoint has
+	// accepted nothing, within a second and MaxThrottlePause.
+	Throttled bool
+	// Replay is the replay's progress; nil = none.
+	Replay *ReplayProgress
+}
+
+// ofOldURL returns the result of a round whose URL was replaced before the round was recorded. It says nothing about the
+// new URL's health, and failed deliveries are due at the new URL at once, without a counted attempt.
+func (r Result) ofOldURL() Result {
+	r.Succeeded, r.Failures, r.Error, r.Gone, r.RetryAfter, r.Throttled = false, 0, "", false, 0, false
+	r.New, r.Attempted = dueAgain(r.New), dueAgain(r.Attempted)
+	return r
+}
+
+func dueAgain(all []Attempted) []Attempted {
+	all = slices.Clone(all)
+	for i := range all {
+		if a := &all[i]; a.Status == Retrying || a.Status == Failed {
+			if a.ScheduledAt == nil || a.Status == Failed { // the attempt counted
+				a.Attempts = max(a.Attempts-1, 0)
+			}
+			*a = Attempted{Delivery: a.Delivery}
+			a.Status, a.ScheduledAt = Retrying, nil
+		}
+	}
+	return all
+}
+
+// ReplayProgress is the progress of a replay in a round.
+type ReplayProgress struct {
+	ID uuid.UUID
+	Cursor
+	Done     int
+	Finished bool
+}
+
+// Recorded is the endpoint after a round.
+type Recorded struct {
+	Endpoint
+	// DisabledNow means that this round disabled the endpoint.
+	DisabledNow bool
+}
+
+const (
+	// lockHeldSQL locks the endpoint by primary key.
+	lockHeldSQL = `SELECT ` + endpointColumns + ` FROM webhook_endpoints WHERE id = $1 AND lease_token = $2 AND lease_until > now() FOR UPDATE`
+
+	// postponeSQL reverts hurrySQL for the deliveries of an endpoint that is down: otherwise it would get all of them
+	// one after the other. It locks the rows that it finds by webhook_deliveries_retrying.
+	postponeSQL = `
+UPDATE webhook_deliveries SET next_at = scheduled_at
+WHERE endpoint_id = $1 AND company_id = $2 AND status = 'RETRYING' AND scheduled_at > greatest(next_at, now())`
+
+	// recordSQL locks the endpoint by primary key.
+	recordSQL = `
+UPDATE webhook_endpoints SET
+    feed_position = CASE WHEN ($3, $8::bigint) > (feed_position, feed_number) THEN $3 ELSE feed_position END,
+    feed_number = CASE WHEN ($3, $8::bigint) > (feed_position, feed_number) THEN $8 ELSE feed_number END, failures = $4,
+    failing_since = CASE WHEN $4 = 0 THEN NULL WHEN $5 THEN now() ELSE coalesce(failing_since, now()) END,
+    last_success_at = CASE WHEN $5 THEN now() ELSE last_success_at END,
+    last_failure_at = CASE WHEN $6 <> '' THEN now() ELSE last_failure_at END, last_error = coalesce(nullif($6, ''), last_error),
+    not_before = CASE WHEN $7 > 0 THEN now() + $7 * interval '1 ms'
+        WHEN $9 THEN now() + CASE WHEN $5 THEN interval '1 s' ELSE least(greatest(now() - failing_since, interval '1 s'), $10 * interval '1 ms') END
+        WHEN $5 THEN NULL ELSE not_before END, updated_at = now()
+WHERE id = $1 AND company_id = $2`
+
+	// disableFailingSQL locks the endpoint by primary key.
+	disableFailingSQL = `
+UPDATE webhook_endpoints SET
+    status = 'DISABLED', disabled_at = now(), disabled_reason = CASE WHEN $3 THEN 'GONE' ELSE 'FAILING' END,
+    lease_token = NULL, lease_until = NULL, updated_at = now()
+WHERE id = $1 AND company_id = $2 AND ($3 OR failing_since <= now() - $4 * interval '1 ms')`
+
+	// saveReplaySQL locks the replay by primary key.
+	saveReplaySQL = `
+UPDATE webhook_replays SET
+    feed_position = CASE WHEN ($3, $4::bigint) > (feed_position, feed_number) THEN $3 ELSE feed_position END,
+    feed_number = CASE WHEN ($3, $4::bigint) > (feed_position, feed_number) THEN $4 ELSE feed_number END, done = done + $5,
+    status = CASE WHEN $6 THEN 'COMPLETED' ELSE status END, finished_at = CASE WHEN $6 THEN now() END
+WHERE id = $2 AND endpoint_id = $1 AND status = 'RUNNING'`
+)
+
+// Record commits the result of a round: the cursor, the deliveries and the endpoint's health in one transaction. After
+// a crash before the commit the whole round is repeated. disableAfter is how long an endpoint may fail before it is
+// disabled. ErrLeaseLost: nothing was written.
+func (s *Store) Record(ctx context.Context, l Lease, r Result, disableAfter time.Duration) (Recorded, error) {
+	var after Recorded
+	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+		var before Endpoint
+		if err := tx.GetContext(ctx, &before, lockHeldSQL, l.EndpointID, l.Token); err != nil {
+			if isNoRows(err) {
+				return ErrLeaseLost
+			}
+			return err
+		}
+		if r.URL != "" && r.URL != before.URL {
+			r = r.ofOldURL()
+		}
+		if err := writeDeliveries(ctx, tx, before, r); err != nil {
+			return err
+		}
+		failures := before.Failures + r.Failures
+		if r.Succeeded {
+			failures = r.Failures
+		}
+		if _, err := tx.ExecContext(ctx, recordSQL, before.ID, before.CompanyID, r.Position, failures, r.Succeeded, r.Error, r.RetryAfter.Milliseconds(), r.Number,
+			r.Throttled, MaxThrottlePause.Milliseconds()); err != nil {
+			return err
+		}
+		if statement := rescheduleSQL(before, r, failures); statement != "" {
+			if _, err := tx.ExecContext(ctx, statement, before.ID, before.CompanyID); err != nil {
+				return err
+			}
+		}
+		if p := r.Replay; p != nil {
+			if _, err := tx.ExecContext(ctx, saveReplaySQL, before.ID, p.ID, p.Position, p.Number, p.Done, p.Finished); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.ExecContext(ctx, dueSQL, before.ID, before.CompanyID, DownFailures, MaxOpen); err != nil {
+			return err
+		}
+		// Without a failed attempt the endpoint may be healthy: failing_since is that of the last attempt, which may be
+		// days ago.
+		if r.Gone || r.Failures > 0 {
+			result, err := tx.ExecContext(ctx, disableFailingSQL, before.ID, before.CompanyID, r.Gone, disableAfter.Milliseconds())
+			if err != nil {
+				return err
+			}
+			n, err := result.RowsAffected()
+			if err != nil {
+				return err
+			}
+			after.DisabledNow = n > 0
+		}
+		if err := tx.GetContext(ctx, &after.Endpoint, findSQL, before.ID, before.CompanyID); err != nil || !after.DisabledNow {
+			return err
+		}
+		return addDisabled(ctx, tx, after.Endpoint)
+	})
+	if err != nil {
+		return Recorded{}, fmt.Errorf("record webhook deliveries: %w", err)
+	}
+	return after, nil
+}
+
+// rescheduleSQL returns the statement for the retries of an endpoint that is up again, or is down after the round; "" =
+// none.
+func rescheduleSQL(before Endpoint, r Result, failures int) string {
+	switch {
+	case failures >= DownFailures && r.Failures > 0:
+		return postponeSQL
+	case r.Succeeded && before.Down():
+		return hurrySQL
+	}
+	return ""
+}

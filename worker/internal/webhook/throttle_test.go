@@ -1,0 +1,148 @@
+package webhook_test
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"email-gateway/shared/email"
+	hooks "email-gateway/shared/store/webhook"
+	"email-gateway/worker/internal/webhook"
+)
+
+// hours is a schedule whose waits are longer than any test.
+var hours = email.Backoff{time.Hour, time.Hour, time.Hour}
+
+// rate is a token bucket.
+type rate struct {
+	perSecond float64
+	burst     float64
+
+	mu   sync.Mutex
+	left float64
+	at   time.Time
+}
+
+// take reports whether a request is within the rate.
+func (r *rate) take() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if r.at.IsZero() {
+		r.left = r.burst
+	} else {
+		r.left = min(r.left+now.Sub(r.at).Seconds()*r.perSecond, r.burst)
+	}
+	r.at = now
+	if r.left < 1 {
+		return false
+	}
+	r.left--
+	return true
+}
+
+// An endpoint that accepts only some requests per second gets about that many. It is not down, and the throttled
+// responses use no attempts of deliveries.
+func TestService_Throttled(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		status int
+		after  string
+		rate   *rate
+	}{
+		"429":                  {http.StatusTooManyRequests, "", &rate{perSecond: 10, burst: 5}},
+		"503":                  {http.StatusServiceUnavailable, "", &rate{perSecond: 10, burst: 5}},
+		"429 with Retry-After": {http.StatusTooManyRequests, "1", &rate{perSecond: 10, burst: 10}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			company := w.Company(t)
+			r := w.endpoint(t, company, "email.received")
+			r.after = tt.after
+			r.setAnswer(func(message) int {
+				if tt.rate.take() {
+					return http.StatusOK
+				}
+				return tt.status
+			})
+			w.start(t, func(p *webhook.Params) { p.Schedule = hours })
+			const events = 100
+			w.emit(t, company, events, 1)
+			most := 0
+			eventually(t, "all events", func() bool {
+				most = max(most, w.find(t, r).Failures)
+				return len(r.messages()) >= events
+			})
+			r.check(t, w, events)
+			if most >= hooks.DownFailures/2 {
+				t.Errorf("%d failures in a row", most)
+			}
+			if n := len(r.attempts()); n > 2*events {
+				t.Errorf("%d requests for %d events", n, events)
+			}
+			eventually(t, "the results", func() bool { e := w.find(t, r); return e.Open == 0 && e.Failures == 0 })
+			for _, d := range w.deliveries(t, r, "") {
+				if d.Attempts > 2 { // the first one and the success
+					t.Errorf("%d attempts of a throttled delivery count", d.Attempts)
+				}
+			}
+		})
+	}
+}
+
+// An endpoint that throttles everything gets a request after pauses that grow. The event is delivered when it accepts
+// one, long before the time of the schedule.
+func TestService_ThrottledAlways(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	company := w.Company(t)
+	r := w.endpoint(t, company, "email.received")
+	r.setAnswer(func(message) int { return http.StatusTooManyRequests })
+	w.start(t, func(p *webhook.Params) { p.Schedule = hours })
+	w.emit(t, company, 40, 1)
+	eventually(t, "pauses", func() bool { return w.find(t, r).Failures >= 3 })
+	begun, n := w.find(t, r).FailingSince, len(r.attempts())
+	if took := time.Since(*begun); took < 2*time.Second || n > 40 {
+		t.Errorf("%d requests and three pauses in %v", n, took)
+	}
+	for _, d := range w.deliveries(t, r, "") {
+		if d.Attempts != 1 {
+			t.Errorf("%d attempts", d.Attempts)
+		}
+	}
+	r.setAnswer(nil)
+	eventually(t, "all events", func() bool { return len(r.messages()) >= 40 })
+	r.check(t, w, 40)
+}
+
+// An endpoint that accepts one request in 11 is up and down in turn. The attempts of a delivery before its time do not
+// count. When the endpoint accepts everything, all but those that have failed since the last success are delivered.
+func TestService_RecoversSlowly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	company := w.Company(t)
+	r := w.endpoint(t, company, "email.received")
+	var n atomic.Int64
+	r.setAnswer(func(message) int {
+		if n.Add(1)%11 != 0 {
+			return http.StatusInternalServerError
+		}
+		return http.StatusOK
+	})
+	w.start(t, func(p *webhook.Params) { p.Schedule, p.ProbeAfter = hours, 20*time.Millisecond })
+	w.emit(t, company, 200, 1)
+	eventually(t, "10 deliveries", func() bool { return len(r.messages()) >= 10 })
+	for _, d := range w.deliveries(t, r, "") {
+		if d.Status == hooks.Failed || d.Status == hooks.Retrying && d.Attempts != 1 {
+			t.Fatalf("%s after %d attempts within its first wait", d.Status, d.Attempts)
+		}
+	}
+	if tried := len(r.attempts()); tried > 11*(len(r.messages())+1)+100 {
+		t.Errorf("%d requests until %d deliveries", tried, len(r.messages()))
+	}
+	r.setAnswer(nil)
+	eventually(t, "the other deliveries", func() bool { return len(r.messages()) > 200-hooks.DownFailures })
+}
