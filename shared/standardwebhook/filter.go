@@ -27,20 +27,6 @@ func CheckType(entry string, known []string) error {
 	return nil
 }
 
-// Matching returns the known types that a filter selects: all of them if it is empty.
-func Matching(filter, known []string) []string {
-	if len(filter) == 0 {
-		return known
-	}
-	var selected []string
-	for _, t := range known {
-		if slices.ContainsFunc(filter, func(entry string) bool { return matches(entry, t) }) {
-			selected = append(selected, t)
-		}
-	}
-	return selected
-}
-
 func matches(entry, eventType string) bool {
 	if prefix, found := strings.CutSuffix(entry, "*"); found {
 		return strings.HasPrefix(eventType, prefix)

@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
-	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -33,10 +32,9 @@ type Page struct {
 	Oldest, Newest Cursor
 }
 
-// Read returns at most limit of the company's events after the cursor, of the given types; nil means all types, also those
-// that this release does not know. It reads a limited number of emails, so a page may be short or empty and still have More. With ErrExpired it
+// Read returns at most limit of the company's events after the cursor that the filter selects. It reads a limited number of emails, so a page may be short or empty and still have More. With ErrExpired it
 // returns a Page that has Oldest and Newest.
-func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, types []email.EventType, limit int) (Page, error) {
+func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, filter *Filter, limit int) (Page, error) {
 	page := Page{Next: after}
 	for read := 0; ; {
 		rows, err := s.rows(ctx, company, page.Next.Position)
@@ -52,7 +50,7 @@ func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, types
 			page.Next, page.More = page.Newest, false
 			return page, nil
 		}
-		found, err := s.events(ctx, company, emails, types)
+		found, err := s.events(ctx, company, emails, filter)
 		if err != nil {
 			return Page{}, fmt.Errorf("read events: %w", err)
 		}
@@ -163,15 +161,15 @@ JOIN email_events e ON e.email_log_id = t.id AND e.seq BETWEEN t.first AND t.las
 JOIN email_logs l ON l.outbox_id = t.id AND l.outbox_id BETWEEN $5 AND $6 AND l.company_id = $7
 LEFT JOIN email_outbox o ON o.id = t.id AND o.company_id = $7
 LEFT JOIN outbox_aggregates a ON a.outbox_id = t.id AND a.company_id = $7
-WHERE $4::text[] IS NULL OR e.type = ANY ($4)
+WHERE $4::text[] IS NULL OR e.type LIKE ANY ($4)
 UNION ALL
 SELECT t.n, c.id, 1, true, c.type, c.metadata, c.created_at, '', '', NULL, NULL, NULL, NULL, NULL, NULL
 FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS t(id, first, last, n)
 JOIN company_events c ON c.id = t.id AND c.company_id = $7
-WHERE t.first = 1 AND t.last = 1 AND ($4::text[] IS NULL OR c.type = ANY ($4))
+WHERE t.first = 1 AND t.last = 1 AND ($8::text[] IS NULL OR c.type LIKE ANY ($8))
 ORDER BY 1, 3`
 
-func (s *Store) events(ctx context.Context, company uuid.UUID, emails []feedEmail, types []email.EventType) ([]Event, error) {
+func (s *Store) events(ctx context.Context, company uuid.UUID, emails []feedEmail, filter *Filter) ([]Event, error) {
 	if len(emails) == 0 {
 		return nil, nil
 	}
@@ -179,18 +177,15 @@ func (s *Store) events(ctx context.Context, company uuid.UUID, emails []feedEmai
 	for i, e := range emails {
 		ids[i], firsts[i], lasts[i] = e.id.String(), int64(e.first), int64(e.last)
 	}
-	var names []string
-	if types != nil {
-		names = make([]string, len(types)) // empty, not NULL, without types: it selects no event
-	}
-	for i, t := range types {
-		names[i] = string(t)
+	var selected Filter // NULL, which selects all
+	if filter != nil {
+		selected = *filter
 	}
 	var found []struct {
 		N int `db:"n"`
 		Event
 	}
-	err := s.db.Select(ctx, &found, eventsSQL, pq.Array(ids), pq.Array(firsts), pq.Array(lasts), pq.Array(names), slices.Min(ids), slices.Max(ids), company)
+	err := s.db.Select(ctx, &found, eventsSQL, pq.Array(ids), pq.Array(firsts), pq.Array(lasts), pq.Array(selected.ofEmails), slices.Min(ids), slices.Max(ids), company, pq.Array(selected.ofCompany))
 	if err != nil {
 		return nil, err
 	}

@@ -193,7 +193,7 @@ func TestRead_NoTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	assignAll(t, s)
-	page, err := s.Read(t.Context(), company, event.Cursor{}, []email.EventType{}, 100)
+	page, err := s.Read(t.Context(), company, event.Cursor{}, event.NewFilter(), 100)
 	if err != nil || len(page.Events) != 0 || page.Next != page.Newest {
 		t.Errorf("no types: %+v, %v", page, err)
 	}

@@ -84,7 +84,7 @@ func readAll(tb testing.TB, s *event.Store, company uuid.UUID, after event.Curso
 	tb.Helper()
 	var all []event.Event
 	for {
-		page, err := s.Read(tb.Context(), company, after, types, limit)
+		page, err := s.Read(tb.Context(), company, after, event.OfTypes(types), limit)
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -111,7 +111,7 @@ func (b *bench) events(t *testing.T, company uuid.UUID) (types []email.EventType
 	if _, err := b.feed.AssignPositions(t.Context(), 1000); err != nil {
 		t.Fatal(err)
 	}
-	page, err := b.feed.Read(t.Context(), company, event.Cursor{}, event.CompanyTypes(), 100)
+	page, err := b.feed.Read(t.Context(), company, event.Cursor{}, event.OfTypes(event.CompanyTypes()), 100)
 	if err != nil {
 		t.Fatal(err)
 	}

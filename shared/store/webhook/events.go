@@ -5,14 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/email"
-	"email-gateway/shared/standardwebhook"
 	"email-gateway/shared/store/event"
 )
 
@@ -56,12 +53,12 @@ type EventPage struct {
 // Read reads at most limit of the company's events after a cursor, of the types that filter selects. If the cursor is
 // older than the oldest stored event, it reads from that event.
 func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, filter []string, limit int) (EventPage, error) {
-	types := internalTypes(filter)
+	selected := filterOf(filter)
 	from := event.At(after.Position, after.Number)
-	page, err := s.feed.Read(ctx, company, from, types, limit)
+	page, err := s.feed.Read(ctx, company, from, selected, limit)
 	skipped := errors.Is(err, event.ErrExpired)
 	if skipped {
-		page, err = s.feed.Read(ctx, company, page.Oldest, types, limit)
+		page, err = s.feed.Read(ctx, company, page.Oldest, selected, limit)
 	}
 	if err != nil {
 		return EventPage{}, fmt.Errorf("read events of a webhook endpoint: %w", err)
@@ -166,23 +163,27 @@ func emailDataOf(e event.Event) *emailData {
 	return &shown
 }
 
-// internalTypes returns the types of events that a filter selects; nil, for an empty filter, means all. A type that this
-// release does not know is kept: a newer release may have added it to the filter, and writes its events. If nothing is
-// selected, the list is empty but not nil.
-func internalTypes(filter []string) []email.EventType {
-	if len(filter) == 0 {
+// filterOf returns the filter of an endpoint's types, which are public names and prefixes; none selects all events. Types
+// that this release does not know are selected too: a newer release may have added them to the filter, and writes their
+// events.
+func filterOf(types []string) *event.Filter {
+	if len(types) == 0 {
 		return nil
 	}
-	known := Types()
-	selected := standardwebhook.Matching(filter, known)
-	for _, entry := range filter {
-		if !strings.HasSuffix(entry, "*") && !slices.Contains(known, entry) {
-			selected = append(selected, entry)
-		}
+	f := event.NewFilter()
+	for _, t := range types {
+		addTo(f.AddOfEmails, emailPrefix, t)
+		addTo(f.AddOfCompany, companyPrefix, t)
 	}
-	all := make([]email.EventType, len(selected))
-	for i, t := range selected {
-		all[i] = internalType(t)
+	return f
+}
+
+// addTo adds the events of a namespace that a type or prefix selects.
+func addTo(add func(string), namespace, t string) {
+	prefix, isPrefix := strings.CutSuffix(t, "*")
+	if name, found := strings.CutPrefix(t, namespace); found {
+		add(strings.ToUpper(name))
+	} else if isPrefix && strings.HasPrefix(namespace, prefix) {
+		add("*")
 	}
-	return all
 }

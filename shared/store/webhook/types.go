@@ -36,12 +36,6 @@ func publicType(t email.EventType, ofCompany bool) string {
 	return emailPrefix + strings.ToLower(string(t))
 }
 
-// internalType is the reverse of TypeOf.
-func internalType(public string) email.EventType {
-	_, name, _ := strings.Cut(public, ".")
-	return email.EventType(strings.ToUpper(name))
-}
-
 // IsOfEmail reports whether a public type is that of an email's event.
 func IsOfEmail(public string) bool { return strings.HasPrefix(public, emailPrefix) }
 

@@ -2,8 +2,10 @@ package webhook_test
 
 import (
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Endpoints that always have more to do make room for others when a process serves as many as it may.
@@ -64,4 +66,43 @@ func TestService_SlowEndpointEndsItsTurn(t *testing.T) {
 	}
 	close(released)
 	eventually(t, "all events of the slow endpoint", func() bool { return len(slow.messages()) == 60 })
+}
+
+// The end of a turn, before all events of a page were attempted, sends no later event twice.
+func TestService_TurnEndsWithinPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	company := w.Company(t)
+	r := w.endpoint(t, company)
+	ids := w.emit(t, company, 2, 2)
+	arrived, released := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	r.setAnswer(func(m message) int {
+		if m.Email == ids[0].String() && m.Seq == 1 {
+			once.Do(func() { close(arrived) })
+			<-released
+		}
+		return http.StatusOK
+	})
+	s := w.service(nil)
+	const turn = 2 * time.Second
+	s.SetTurns(256, turn)
+	if err := s.Start(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop(t.Context()) })
+	<-arrived
+	begun := time.Now()
+	eventually(t, "the other email's events, and the end of the turn", func() bool { return len(r.messages()) == 2 && time.Since(begun) > turn })
+	close(released)
+	eventually(t, "all events", func() bool { return len(r.messages()) >= 4 })
+	head, err := w.Hooks.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the result", func() bool { e := w.find(t, r); return e.Open == 0 && e.Position == head })
+	r.check(t, w, 4)
+	if n := len(r.attempts()); n != 4 {
+		t.Errorf("%d requests for 4 events", n)
+	}
 }

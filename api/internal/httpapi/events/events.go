@@ -97,7 +97,7 @@ func (h *Handlers) List(c *gin.Context) error {
 // read reads a page with a slot of the company.
 func (h *Handlers) read(ctx context.Context, company uuid.UUID, r eventRequest) (event.Page, error) {
 	page, err := slots.Run(ctx, h.slots, company, func() (event.Page, error) {
-		return h.feed.Read(ctx, company, r.after, r.types, r.limit)
+		return h.feed.Read(ctx, company, r.after, event.OfTypes(r.types), r.limit)
 	})
 	switch {
 	case errors.Is(err, event.ErrExpired):
