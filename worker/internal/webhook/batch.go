@@ -73,9 +73,10 @@ func (b *batch) run() {
 	}
 }
 
-// attemptAll attempts the items in order and returns when all attempts have ended. It stops early if the endpoint is down or
-// requests a pause, the lease is about to expire, or the turn is over. Otherwise a slow endpoint would keep its place
-// for minutes, and changes of the endpoint and a suspension of its company would have no effect until then.
+// attemptAll attempts the items in order and returns when all attempts have ended. It stops early if the endpoint is
+// down or requests a pause, the lease is about to expire, the turn is over, or the service stops. Otherwise a slow
+// endpoint would keep its place for minutes, and changes of the endpoint and a suspension of its company would have no
+// effect until then.
 func (b *batch) attemptAll() {
 	var chains sync.WaitGroup
 	for i, it := range b.items {
@@ -151,12 +152,12 @@ func (b *batch) follow(email uuid.UUID, c *chain) {
 	}
 }
 
-// isOver reports whether the batch was stopped, or has had attempts for longer than a turn. The first attempt is always
-// made.
+// isOver reports whether the batch or the service was stopped, or the batch has had attempts for longer than a turn. The
+// first attempt of a turn is always made.
 func (b *batch) isOver() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.stopped {
+	if b.stopped || b.stopping.Load() {
 		return true
 	}
 	if b.begun.IsZero() {
@@ -215,8 +216,8 @@ func (b *batch) attempt(i int, email uuid.UUID) bool {
 	return true
 }
 
-// throttle handles a throttled response. A lower rate suffices unless the endpoint requests a pause, or accepts nothing at the
-// lowest rate or since an earlier round.
+// throttle handles a throttled response. A lower rate suffices unless the endpoint requests a pause, or accepts nothing
+// at the lowest rate or since an earlier round.
 func (b *batch) throttle(o Outcome, slowest bool) {
 	b.throttled = true
 	if o.RetryAfter > 0 || slowest || b.failures > 0 {

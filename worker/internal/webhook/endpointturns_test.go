@@ -106,3 +106,35 @@ func TestService_TurnEndsWithinPage(t *testing.T) {
 		t.Errorf("%d requests for 4 events", n)
 	}
 }
+
+// A request that is in flight when the service is stopped is not repeated.
+func TestService_StopWaitsForRequests(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	company := w.Company(t)
+	r := w.endpoint(t, company)
+	w.emit(t, company, 1, 3)
+	arrived := make(chan struct{})
+	var once sync.Once
+	r.setAnswer(func(message) int {
+		once.Do(func() {
+			close(arrived)
+			<-time.After(time.Second) // the response comes after the stop
+		})
+		return http.StatusOK
+	})
+	first := w.start(t, nil)
+	<-arrived
+	if err := first.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.attempts()); n != 1 {
+		t.Errorf("%d requests before and during the stop, want 1", n)
+	}
+	w.start(t, nil)
+	eventually(t, "the other events", func() bool { return len(r.messages()) >= 3 })
+	r.check(t, w, 3)
+	if n := len(r.attempts()); n != 3 {
+		t.Errorf("%d requests for 3 events", n)
+	}
+}

@@ -12,8 +12,8 @@ import (
 	hooks "email-gateway/shared/store/webhook"
 )
 
-// retryDue attempts deliveries that have rows. Attempts before the scheduled time do not count if they fail: an endpoint that is
-// up and down in turn, or throttles, would use up all attempts of its deliveries within minutes.
+// retryDue attempts deliveries that have rows. Failed attempts before the scheduled time do not count: an endpoint that
+// is up and down in turn, or throttles, would use up all attempts of its deliveries within minutes.
 func (s *server) retryDue(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret) (more bool, err error) {
 	items, missing, err := s.itemsOf(ctx, r)
 	if err != nil {
@@ -122,8 +122,8 @@ func within(p hooks.EventPage, r hooks.Replay) (rest hooks.EventPage, finished b
 	return rest, r.Ends(p.Next) || !p.Next.Behind(r.Cursor)
 }
 
-// deliver attempts a page of events. Every event up to the cursor handled is delivered or has a row. An event that was not
-// attempted gets one if a later event was: otherwise the later event would be sent again.
+// deliver attempts a page of events. Every event up to the cursor handled is delivered or has a row. An event that was
+// not attempted gets one if a later event was: otherwise the later event would be sent again.
 func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret, p hooks.EventPage) (record hooks.Result, handled hooks.Cursor) {
 	items := make([]item, len(p.Events))
 	for i, e := range p.Events {

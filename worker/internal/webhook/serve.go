@@ -16,7 +16,7 @@ import (
 const (
 	// pageSize is the number of events in a page.
 	pageSize = 100
-	// startWidth is the initial maximum of requests in flight to an endpoint, 1 for one whose last attempt failed. Successes raise it to mostConcurrent; a
+	// startWidth is the initial maximum of requests in flight to an endpoint. Successes raise it to mostConcurrent; a
 	// failure or a slow response lowers it to 1.
 	startWidth     = 4
 	mostConcurrent = 16
@@ -62,7 +62,7 @@ func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 		if errors.Is(err, hooks.ErrLeaseLost) || ctx.Err() != nil {
 			return nil // the endpoint is disabled, deleted or served by another process, or this process stops
 		}
-		if err != nil || !more || s.turnIsOver(w, begun) {
+		if err != nil || !more || s.stopping.Load() || s.turnIsOver(w, begun) {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -45,7 +46,7 @@ const (
 	// attempt is started, so that two processes do not serve an endpoint at the same time.
 	leaseTime   = time.Minute
 	leaseMargin = attemptTime + 5*time.Second
-	// stopTime limits each write after the service was stopped.
+	// stopTime limits how long attempts in flight may last after the service was stopped, and then each write.
 	stopTime = 5 * time.Second
 )
 
@@ -107,6 +108,7 @@ type Service struct {
 	left   map[uuid.UUID]time.Time // when an endpoint with more to do made room for others
 	// throttling has the widths of endpoints that throttle, between their rounds.
 	throttling map[uuid.UUID]*width
+	stopping   atomic.Bool // no attempt begins
 	running    sync.WaitGroup
 	stop       context.CancelFunc
 	ctx        context.Context //nolint:containedctx // of the endpoints being served, which outlive a round
@@ -124,10 +126,13 @@ func New(p Params) *Service {
 	return s
 }
 
-// Stop stops the loop and cancels the attempts in flight. Another process repeats interrupted pages.
+// Stop stops the loop, waits stopTime for the attempts in flight, and cancels the others. Another process repeats
+// cancelled attempts, whose outcome is unknown.
 func (s *Service) Stop(ctx context.Context) error {
 	err := s.Loop.Stop(ctx)
-	s.stop()
+	s.stopping.Store(true)
+	defer s.stop()
+	defer time.AfterFunc(stopTime, s.stop).Stop()
 	done := make(chan struct{})
 	go func() {
 		s.running.Wait()
@@ -136,6 +141,7 @@ func (s *Service) Stop(ctx context.Context) error {
 	select {
 	case <-done:
 	case <-ctx.Done():
+		s.stop()
 		err = errors.Join(err, ctx.Err())
 	}
 	s.p.Sender.Close()
