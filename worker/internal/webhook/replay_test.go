@@ -42,7 +42,7 @@ func TestService_ReplayOfMoreThanPage(t *testing.T) {
 func (w *world) down(t *testing.T, company uuid.UUID) *receiver {
 	t.Helper()
 	r := w.endpoint(t, company)
-	r.setAnswer(func(message) int { return http.StatusServiceUnavailable })
+	r.setAnswer(func(message) int { return http.StatusInternalServerError })
 	w.emit(t, company, 1, 1)
 	s := w.start(t, func(p *webhook.Params) { p.Schedule = scaled(10 * time.Millisecond) })
 	eventually(t, "the last attempt", func() bool {
