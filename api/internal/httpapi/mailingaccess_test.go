@@ -42,7 +42,7 @@ func TestMailing_WithoutRabbitMQ(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	id := g.mail(t, mailingForm())
-	off := startOn(t, g.Database, func(p *httpapi.Params) { p.HasRabbitMQ, p.Bucket, p.Tokens = false, nil, nil })
+	off := startOn(t, g.Database, func(p *httpapi.Params) { p.HasRabbitMQ, p.Tokens = false, nil })
 	key := g.Key.String()
 	c := uploadCall(t, mailingForm(), nil)
 	c.Key = key
