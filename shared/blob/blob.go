@@ -123,7 +123,7 @@ func (b *Bucket) get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, failure(ctx, "get "+key, err)
 	}
-	limit := limitSilence(ctx)
+	limit := limitRead(ctx)
 	r, err := stored.NewReader(limit.ctx, key, nil)
 	err = limit.end(err)
 	if err == nil {

@@ -13,16 +13,19 @@ import (
 	"github.com/google/uuid"
 )
 
-// markerKey is the key of the marker, whose content is the id of an installation. It is the key of no file: Get, Put and
-// Delete refuse it, and List leaves it out.
+// markerKey is the key of the marker, whose content is the id of an installation. Get, Put and Delete refuse this key, and
+// List leaves it out.
 const markerKey = "installation"
 
 const (
-	// markerBytes is more than an id has.
+	// markerBytes limits what is read of a marker. An id has 36.
 	markerBytes = 200
-	// claimKeys is how many of the storage's files a Claimer is asked about.
+	// claimKeys is how many keys below each of filePrefixes a Claimer compares.
 	claimKeys = 1000
 )
+
+// filePrefixes are the prefixes of the keys of an installation's files. Other objects in the bucket do not matter.
+var filePrefixes = []string{"files/", "mailings/"}
 
 // Options configure a Bucket. With none it uses any storage, and creates a missing folder.
 type Options struct {
@@ -44,7 +47,7 @@ type Owner interface {
 
 // Claimer decides whether a storage without a marker may be marked as the installation's.
 type Claimer interface {
-	// MayClaim returns why the storage looks like another one, or "". keys are the first keys in it.
+	// MayClaim returns why the storage looks like another one, or "". keys are those of some of its files.
 	MayClaim(ctx context.Context, keys []string) (refusal string, err error)
 	// RecordMarked records that the storage is marked: see Owner.
 	RecordMarked(ctx context.Context) error
@@ -62,6 +65,7 @@ type marking struct {
 	id       uuid.UUID // of the installation whose storage is marked; zero = not known yet
 	verified time.Time // the last positive result
 	foreign  bool      // the last result
+	warned   bool      // that the storage cannot be marked
 }
 
 // verify returns an error if the storage is not the installation's. It relies on a check that is younger than trust.
@@ -109,12 +113,28 @@ func (b *Bucket) checkMarker(ctx context.Context) error {
 	if !marked && b.options.Claim == nil {
 		return nil
 	}
+	err = b.compare(ctx, id)
+	switch {
+	case marked:
+		return err
+	case denied(err):
+		b.warn(err)
+		return nil // a storage that no program has marked is used as it is
+	case err != nil:
+		return err
+	}
+	if err := b.options.Claim.RecordMarked(ctx); err != nil {
+		return fmt.Errorf("record that the storage is marked: %w", err)
+	}
+	return nil
+}
+
+// compare compares the marker with the id, or marks a storage that has none.
+func (b *Bucket) compare(ctx context.Context, id uuid.UUID) error {
 	found, err := b.marker(ctx)
 	switch {
 	case errors.Is(err, ErrNotFound) && b.options.Claim != nil:
-		if err := b.claim(ctx, id); err != nil {
-			return err
-		}
+		return b.claim(ctx, id)
 	case errors.Is(err, ErrNotFound):
 		return b.noMarker(id, "the disk may not be mounted")
 	case err != nil:
@@ -122,13 +142,18 @@ func (b *Bucket) checkMarker(ctx context.Context) error {
 	case found != id.String():
 		return fmt.Errorf("%w: the object %s contains %q, which is not the id of this one, %s", errForeign, b.URL(markerKey), found, id)
 	}
-	if marked {
-		return nil
-	}
-	if err := b.options.Claim.RecordMarked(ctx); err != nil {
-		return fmt.Errorf("record that the storage is marked: %w", err)
-	}
 	return nil
+}
+
+// warn logs once that the storage cannot be marked.
+func (b *Bucket) warn(err error) {
+	b.mu.Lock()
+	first := !b.warned
+	b.warned = true
+	b.mu.Unlock()
+	if first && b.options.Log != nil {
+		b.options.Log.Warn("the storage cannot be marked: the api needs s3:ListBucket, and s3:GetObject and s3:PutObject for the object "+markerKey, "error", err)
+	}
 }
 
 // installation returns what the Owner knows. An id whose storage is marked does not change.
@@ -151,12 +176,16 @@ func (b *Bucket) installation(ctx context.Context) (id uuid.UUID, marked bool, e
 // claim marks a storage that has no marker.
 func (b *Bucket) claim(ctx context.Context, id uuid.UUID) error {
 	var keys []string
-	for object, err := range b.list(ctx, "") {
-		if err != nil {
-			return err
-		}
-		if keys = append(keys, object.Key); len(keys) == claimKeys {
-			break
+	for _, prefix := range filePrefixes {
+		n := 0
+		for object, err := range b.list(ctx, prefix) {
+			if err != nil {
+				return fmt.Errorf("list files: %w", err)
+			}
+			keys = append(keys, object.Key)
+			if n++; n == claimKeys {
+				break
+			}
 		}
 	}
 	refusal, err := b.options.Claim.MayClaim(ctx, keys)

@@ -96,9 +96,9 @@ func TestServerFrozen(t *testing.T) {
 	asking.Wait()
 }
 
-// A server that hangs before the header of a response, or within a file, ends the read or the upload, although the caller
-// would wait for minutes.
-func TestServerFrozen_Silent(t *testing.T) {
+// A server that hangs before the header of a response, or within a file, ends the read, although the caller would
+// wait for minutes.
+func TestServerFrozen_Reads(t *testing.T) {
 	t.Parallel()
 	server := blobtest.Start(t)
 	b := open(t, server.URL)
@@ -121,17 +121,9 @@ func TestServerFrozen_Silent(t *testing.T) {
 	for name, ask := range map[string]func() error{
 		"get":  func() error { _, err := b.Get(ctx, "mailings/whole.csv"); return err },
 		"read": func() error { _, err := io.Copy(io.Discard, half); return err },
-		"put":  func() error { return b.Put(ctx, "mailings/small.csv", strings.NewReader("x")) },
-		"put parts": func() error {
-			return b.Put(ctx, "mailings/large.csv", io.LimitReader(endless{}, 30*mib))
-		},
 	} {
 		asking.Go(func() {
-			begun := time.Now()
 			err := ask()
-			if took := time.Since(begun); took > 45*time.Second {
-				t.Errorf("%s took %s", name, took)
-			}
 			if !errors.Is(err, blob.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v", name, err)
 			}

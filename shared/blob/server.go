@@ -17,7 +17,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/middleware"
-	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/s3blob"
 )
@@ -28,8 +27,8 @@ const (
 	// One more part is read meanwhile.
 	partBytes     = 5 << 20
 	partsInFlight = 2
-	// dialTimeout and silence detect an unresponsive server: an upload over a slow connection may take long, and progresses.
-	// attemptTimeout is for requests that the server answers only when it has done its work.
+	// dialTimeout and attemptTimeout detect an unresponsive server: uploading a part of 5 MiB takes
+	// that long at 90 kB/s. Reading a file has readTimeout.
 	dialTimeout    = 5 * time.Second
 	attemptTimeout = time.Minute
 	// maxBackoff keeps the three attempts close together, because a client waits for the upload.
@@ -92,24 +91,13 @@ func setLimits(o *s3.Options) {
 // limitAttempt runs inside the retries, so that each attempt has its own timeout.
 func limitAttempt(
 	ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler,
-) (out middleware.FinalizeOutput, m middleware.Metadata, err error) {
-	switch awsmiddleware.GetOperationName(ctx) {
-	case "GetObject": // its body is read after it has returned, under the limit of its caller
-		return next.HandleFinalize(ctx, in)
-	case "CompleteMultipartUpload", "ListObjectsV2", "ListMultipartUploads": // a server may work on them for longer than silence
-		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+) (middleware.FinalizeOutput, middleware.Metadata, error) {
+	if awsmiddleware.GetOperationName(ctx) != "GetObject" { // its body is read after it has returned: see readLimit
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()
-		return next.HandleFinalize(ctx, in)
 	}
-	limit := limitSilence(ctx)
-	defer limit.release()
-	if request, ok := in.Request.(*smithyhttp.Request); ok && request.GetStream() != nil {
-		if in.Request, err = request.SetStream(&sending{request.GetStream(), limit}); err != nil {
-			return out, m, err
-		}
-	}
-	out, m, err = next.HandleFinalize(limit.ctx, in)
-	return out, m, limit.end(err)
+	return next.HandleFinalize(ctx, in)
 }
 
 func (s *server) bucket() (*blob.Bucket, error) { return s.opened, nil }
@@ -167,6 +155,13 @@ func (s *server) missing(err error) bool {
 	}
 	var answer *awshttp.ResponseError
 	return errors.As(err, &answer) && answer.HTTPStatusCode() == http.StatusNotFound
+}
+
+// denied reports whether an S3 server has denied a request. Without s3:ListBucket it denies reading an object that does not
+// exist.
+func denied(err error) bool {
+	var answer *awshttp.ResponseError
+	return errors.As(err, &answer) && answer.HTTPStatusCode() == http.StatusForbidden
 }
 
 func (s *server) close() error { return s.opened.Close() }

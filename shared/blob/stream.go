@@ -31,7 +31,7 @@ func (s *source) Read(p []byte) (int, error) {
 type reader struct {
 	io.ReadCloser
 	ctx   context.Context // of the caller of Get
-	limit *silenceLimit
+	limit *readLimit
 	key   string
 }
 
@@ -50,35 +50,34 @@ func (r *reader) Close() error {
 	return r.ReadCloser.Close()
 }
 
-// silence is how long the storage may send nothing: from the request to the header of its response, retries included, and in
-// each read of the content. Between two reads the time is the caller's. The lines of a mailing are copied to Postgres while its
-// file is read, and a COPY may have run for 1.7 s when a read begins. The api's statement_timeout, 10 s, ends a COPY that waits
-// longer than this limit, so that a slow storage would look like an outage of the database. An upload may be as long without
-// progress: the storage neither takes data nor responds.
-const silence = 8 * time.Second
+// readTimeout is how long the storage may send nothing: from the request to the header of its response, retries
+// included, and in each read of the content. Between two reads the time is the caller's. The lines of a mailing are
+// copied to Postgres while its file is read, and a COPY may have run for 1.7 s when a read begins. The api's
+// statement_timeout, 10 s, ends a COPY that waits longer than this limit, so that a slow storage would look like an
+// outage of the database.
+const readTimeout = 8 * time.Second
 
-var errSilent = fmt.Errorf("the storage has not responded for %s", silence)
+var errSilent = fmt.Errorf("the storage has sent nothing for %s", readTimeout)
 
-// silenceLimit cancels a request to a storage that is silent.
-type silenceLimit struct {
+// readLimit cancels a request to the storage that sends nothing for readTimeout.
+type readLimit struct {
 	ctx    context.Context // of the request
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 }
 
-// limitSilence makes a silenceLimit whose time runs.
-func limitSilence(ctx context.Context) *silenceLimit {
-	l := &silenceLimit{}
+// limitRead makes a readLimit whose first read has begun.
+func limitRead(ctx context.Context) *readLimit {
+	l := &readLimit{}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
-	l.timer = time.AfterFunc(silence, func() { l.cancel(errSilent) })
+	l.timer = time.AfterFunc(readTimeout, func() { l.cancel(errSilent) })
 	return l
 }
 
-// begin restarts the time: a read begins, or the storage has taken data.
-func (l *silenceLimit) begin() { l.timer.Reset(silence) }
+func (l *readLimit) begin() { l.timer.Reset(readTimeout) }
 
-// end stops the time and replaces an error that the limit has caused.
-func (l *silenceLimit) end(err error) error {
+// end ends a read and replaces its error if the limit has caused it.
+func (l *readLimit) end(err error) error {
 	l.timer.Stop()
 	if err != nil && !errors.Is(err, io.EOF) && errors.Is(context.Cause(l.ctx), errSilent) {
 		return errSilent
@@ -86,18 +85,7 @@ func (l *silenceLimit) end(err error) error {
 	return err
 }
 
-func (l *silenceLimit) release() {
+func (l *readLimit) release() {
 	l.timer.Stop()
 	l.cancel(nil)
-}
-
-// sending is the body of an upload: the connection reads it as fast as the storage takes it.
-type sending struct {
-	io.Reader
-	limit *silenceLimit
-}
-
-func (s *sending) Read(p []byte) (int, error) {
-	s.limit.begin()
-	return s.Reader.Read(p)
 }

@@ -59,7 +59,7 @@ func serve(
 	}
 	defer func() { err = errors.Join(err, bucket.Close()) }()
 	params.Bucket = bucket
-	parts = append(parts, service.Named{Name: "storage", Service: markStorage(log, bucket)})
+	parts = append(parts, service.Named{Name: "storage", Service: markStorage(bucket)})
 	if params.HasRabbitMQ {
 		tokens := mailing.NewTokens(log)
 		params.Tokens = tokens
@@ -90,10 +90,11 @@ func quotaDefaults(log *slog.Logger, settings config.Config, db *store.Store) se
 }
 
 // markStorage marks the storage as the installation's when the api starts, so that the other programs find the marker before
-// the first upload. Later each health check and each upload marks it again if the marker is gone.
-func markStorage(log *slog.Logger, bucket *blob.Bucket) service.Service {
+// the first upload. Later each health check and each upload checks the marker. The bucket logs what is wrong, and /health shows
+// it, so the loop's own lines are left out.
+func markStorage(bucket *blob.Bucket) service.Service {
 	return service.NewLoop(service.LoopParams{
-		Log: log, Interval: never, ErrorDelay: markDelay, RunOnce: func(ctx context.Context) (more bool, err error) {
+		Log: slog.New(slog.DiscardHandler), Interval: never, ErrorDelay: markDelay, RunOnce: func(ctx context.Context) (more bool, err error) {
 			ctx, cancel := context.WithTimeout(ctx, markTime)
 			defer cancel()
 			return false, bucket.Ping(ctx)

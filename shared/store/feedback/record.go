@@ -72,6 +72,7 @@ func (s *Store) record(ctx context.Context, tx *sqlx.Tx, take *pg.Prepared, all 
 		applied   []Feedback
 		confirmed []outbox.Transition
 		added     []addition
+		addresses = make([][]string, len(all)) // to suppress
 	)
 	now := time.Now().UTC()
 	for i, f := range all {
@@ -84,8 +85,8 @@ func (s *Store) record(ctx context.Context, tx *sqlx.Tx, take *pg.Prepared, all 
 			continue
 		}
 		applied = append(applied, f)
-		addresses := found.among(f)
-		events := found.news(f, addresses, now)
+		addresses[i] = found.among(f)
+		events := found.news(f, addresses[i], now)
 		*r = Result{Was: found.Status, RequestID: found.RequestID, MailingID: found.MailingID, Attempt: found.Attempt}
 		r.Duplicate = slices.ContainsFunc(events, func(e email.Event) bool { return e.Type == email.EventDuplicateConfirmed })
 		switch {
@@ -98,9 +99,6 @@ func (s *Store) record(ctx context.Context, tx *sqlx.Tx, take *pg.Prepared, all 
 			}
 			added = append(added, addition{f, encoded, r.Duplicate})
 		}
-		if r.Suppressed, err = suppression.AddAll(ctx, tx, f.CompanyID, addresses, f.Suppress, f.Note); err != nil {
-			return nil, err
-		}
 	}
 	// The transaction holds the locks, so the transitions always apply.
 	if len(confirmed) > 0 {
@@ -110,6 +108,11 @@ func (s *Store) record(ctx context.Context, tx *sqlx.Tx, take *pg.Prepared, all 
 	}
 	if err := s.appendAll(ctx, tx, added); err != nil {
 		return nil, err
+	}
+	for i, f := range all {
+		if results[i].Suppressed, err = suppression.AddAll(ctx, tx, f.CompanyID, addresses[i], f.Suppress, f.Note); err != nil {
+			return nil, err
+		}
 	}
 	return results, markAll(ctx, tx, applied)
 }

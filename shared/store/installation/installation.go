@@ -43,17 +43,18 @@ func (s *Store) RecordMarked(ctx context.Context) error {
 	return pg.Wrap("record marked storage", err)
 }
 
-// compareSQL looks up ids by stored_files_pkey and mailings_pkey, and reads one row of each in the order of these indexes. It locks
-// nothing.
+// compareSQL looks up ids by stored_files_pkey and mailings_pkey, and reads one row of stored_files by its primary key and one
+// of mailings_stored, which contains the mailings with a file. It locks nothing.
 const compareSQL = `
 SELECT EXISTS (SELECT FROM stored_files f WHERE f.id = ANY ($1::uuid[]))
         OR EXISTS (SELECT FROM mailings m WHERE m.id = ANY ($1::uuid[]) AND m.file_deleted_at IS NULL) AS known,
     EXISTS (SELECT FROM stored_files listed ORDER BY listed.id LIMIT 1)
-        OR EXISTS (SELECT FROM mailings kept WHERE kept.file_deleted_at IS NULL ORDER BY kept.id LIMIT 1) AS listed`
+        OR EXISTS (SELECT FROM mailings kept WHERE kept.file_deleted_at IS NULL AND kept.file_bytes > 0 ORDER BY kept.company_id LIMIT 1) AS listed,
+    (SELECT storage_marked_at IS NOT NULL FROM installation WHERE singleton) AS marked`
 
 // MayClaim compares the keys of files in a storage without a marker with the files that the database lists, and returns why the
 // storage is most likely another one, or "". A storage is the installation's if it has a file of it, as after an update or a
-// restore without the marker, or if it is empty and the database lists no file.
+// restore without the marker, or if it is empty, no storage has been marked before, and the database lists no file.
 func (s *Store) MayClaim(ctx context.Context, keys []string) (refusal string, err error) {
 	ids := []uuid.UUID{}
 	for _, key := range keys {
@@ -64,6 +65,7 @@ func (s *Store) MayClaim(ctx context.Context, keys []string) (refusal string, er
 	var files struct {
 		Known  bool `db:"known"`  // one of the ids
 		Listed bool `db:"listed"` // any file
+		Marked bool `db:"marked"` // a storage, before
 	}
 	if err := s.db.GetContext(ctx, &files, compareSQL, pg.UUIDArray(ids)); err != nil {
 		return "", fmt.Errorf("compare files: %w", pg.Translate(err))
@@ -74,6 +76,8 @@ func (s *Store) MayClaim(ctx context.Context, keys []string) (refusal string, er
 		return "the storage contains files, and the database lists none of them", nil
 	case files.Listed:
 		return "the storage contains no file, and the database lists some: the disk may not be mounted", nil
+	case files.Marked:
+		return "the storage contains no file, and a storage has been marked before: the disk may not be mounted", nil
 	}
 	return "", nil
 }

@@ -65,4 +65,11 @@ func TestMayClaim(t *testing.T) {
 	}
 	claims("stored file, empty storage", "contains no file")
 	claims("stored file that is there", "", foreign, file.Key(company, f.ID))
+
+	d.Run(t, `DELETE FROM stored_files`)
+	claims("no file, empty storage", "")
+	if err := s.RecordMarked(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	claims("no file, an empty storage beside a marked one", "has been marked before")
 }

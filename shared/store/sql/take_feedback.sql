@@ -1,7 +1,7 @@
 -- Generated from take_feedback.sql.tmpl and Go's description of the parameters by go generate: do not edit.
 --
 -- Takes notifications of the provider, each about another email: it locks the email's rows, inserts the notification into
--- ses_events unless it exists, and returns which notifications are new and which were not taken.
+-- ses_events unless it exists, and returns the notifications that are new.
 --
 -- It waits for rows that another transaction has locked. take_free_feedback.sql is the same statement for groups, which
 -- skips them.

@@ -1,7 +1,7 @@
 -- Generated from take_feedback.sql.tmpl and Go's description of the parameters by go generate: do not edit.
 --
 -- Takes notifications of the provider, each about another email: it locks the email's rows, inserts the notification into
--- ses_events unless it exists, and returns which notifications are new and which were not taken.
+-- ses_events unless it exists, and returns the notifications that are new.
 --
 -- A notification whose email another transaction has locked is not taken and comes back as locked, so that no other
 -- notification of the group waits for it. take_feedback.sql is the same statement for one notification, which waits.
@@ -33,10 +33,12 @@ emails AS MATERIALIZED (
     FOR UPDATE OF o SKIP LOCKED
 ),
 
--- logs locks the rows of email_logs (by primary key, as advance.sql reads them).
+-- logs locks the rows of email_logs (by primary key, as advance.sql reads them) of emails whose outbox row is locked by
+-- emails or does not exist.
 logs AS MATERIALIZED (
     SELECT l.outbox_id
     FROM (SELECT * FROM unnest($7::uuid[]) AS t(outbox_id) WHERE outbox_id IS NOT NULL AND (SELECT count(*) FROM emails) >= 0 LIMIT $1 /* count */) t
+    LEFT JOIN email_outbox o ON o.id = t.outbox_id AND CASE WHEN t.outbox_id IS NOT NULL THEN o.target = 'email:send' END
     CROSS JOIN LATERAL (
         SELECT outbox_id FROM email_logs
         WHERE outbox_id BETWEEN t.outbox_id AND t.outbox_id
@@ -45,6 +47,7 @@ logs AS MATERIALIZED (
         ORDER BY outbox_id LIMIT 1
         FOR UPDATE SKIP LOCKED
     ) l
+    WHERE o.id IS NULL OR o.id IN (SELECT id FROM emails)
 ),
 
 -- locked are the emails with a row that exists (by primary key, no lock) and could not be locked.

@@ -59,7 +59,10 @@ func Ready(ctx context.Context, statements ...*Prepared) error {
 		if p.off.Load() {
 			continue
 		}
-		if _, err := p.prepare(ctx); err != nil { //nolint:sqlclosecheck // it lives as long as the database handle, which closes it
+		switch _, err := p.prepare(ctx); { //nolint:sqlclosecheck // it lives as long as the database handle, which closes it
+		case isUnprepared(err):
+			p.off.Store(true)
+		case err != nil:
 			return Translate(err)
 		}
 	}
