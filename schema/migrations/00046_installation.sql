@@ -2,7 +2,8 @@
 -- storage, or the empty folder of a disk that is not mounted, finds no file and no marker either, and does not take the files
 -- as missing or deleted (shared/blob).
 --
--- A restored database has the same id. A new installation whose database is a copy of this one needs another id and an
+-- A database restored from a dump of this table has the same id; one restored from an older dump gets another id, which an
+-- operator then writes to the storage (OPERATIONS.md). A new installation whose database is a copy of this one needs another id and an
 -- empty storage: UPDATE installation SET id = gen_random_uuid(), storage_marked_at = NULL.
 --
 -- Programs of the previous release do not read the table.

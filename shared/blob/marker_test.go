@@ -4,7 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -234,4 +239,63 @@ type counted struct {
 func (c *counted) Installation(ctx context.Context) (uuid.UUID, bool, error) {
 	c.asked++
 	return c.installation.Installation(ctx)
+}
+
+// An api whose S3 policy denies the marker or the list uses the bucket as before, and says once what it needs.
+func TestMarker_Denied(t *testing.T) {
+	t.Parallel()
+	for name, denied := range map[string]func(*http.Request) bool{
+		"missing objects": func(r *http.Request) bool {
+			return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/installation")
+		},
+		"list": func(r *http.Request) bool { return r.Method == http.MethodGet && r.URL.Query().Has("list-type") },
+		"put": func(r *http.Request) bool {
+			return r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/installation")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var logged bytes.Buffer
+			ours := &installation{id: uuid.New()}
+			b := openAs(t, denying(t, blobtest.Start(t).URL, denied), blob.Options{Owner: ours, Claim: ours, Log: slog.New(slog.NewTextHandler(&logged, nil))})
+			for range 2 {
+				if err := errors.Join(b.Put(t.Context(), "files/a", strings.NewReader("x")), b.Ping(t.Context())); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if string(get(t, b, "files/a")) != "x" || ours.marked {
+				t.Errorf("marked: %v", ours.marked)
+			}
+			if n := strings.Count(logged.String(), "s3:ListBucket"); n != 1 || strings.Count(logged.String(), "\n") != 1 {
+				t.Errorf("logged: %s", logged.String())
+			}
+		})
+	}
+}
+
+// denying returns the URL of a proxy that denies some requests to an S3 server.
+func denying(t *testing.T, storage string, denied func(*http.Request) bool) string {
+	t.Helper()
+	at, err := url.Parse(storage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := at.Query()
+	server, err := url.Parse(query.Get("endpoint"))
+	if err != nil || server.Host == "" {
+		t.Fatalf("%s: %v", storage, err)
+	}
+	forward := httputil.NewSingleHostReverseProxy(server)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if denied(r) {
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`)
+			return
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	query.Set("endpoint", proxy.URL)
+	at.RawQuery = query.Encode()
+	return at.String()
 }

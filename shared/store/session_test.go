@@ -39,8 +39,13 @@ func TestPrepared_InTransactions(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	for name, lose := range map[string]func(context.Context, *store.Store) error{"lost": forgetPrepared, "other": replacePrepared} {
+	for name, lose := range map[string]func(context.Context, *store.Store) error{"lost": forgetPrepared, "other": replacePrepared, "other before": replacePrepared} {
 		s := open(t, d.URL, store.Options{MaxConns: 1})
+		if name == "other before" {
+			if err := lose(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
 		for n := range 3 {
 			id, token := d.Accept(t, company, nil), uuid.New()
 			storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))

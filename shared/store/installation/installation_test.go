@@ -49,6 +49,7 @@ func TestMayClaim(t *testing.T) {
 	claims("new installation, storage with files", "lists none of them", foreign)
 
 	mailing := d.Mailing(t, company, 1, nil)
+	d.Run(t, `UPDATE mailings SET file_bytes = 100`)
 	csv := "mailings/" + company.String() + "/" + mailing.String() + ".csv"
 	claims("mailing, empty storage", "contains no file")
 	claims("mailing, another storage", "lists none of them", foreign)

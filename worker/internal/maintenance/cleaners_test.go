@@ -566,3 +566,14 @@ func TestPartitioner_Postponed(t *testing.T) {
 		t.Errorf("counted %v", n)
 	}
 }
+
+// The round after one that met a table in use does not wait for an hour.
+func TestPartitioner_RetriesSoon(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	run(t, maintenance.NewPartitioner(maintenance.PartitionerParams{
+		Log: slog.New(slog.DiscardHandler), Actions: maintenance.NewActions(registry), Registry: registry, Postponed: time.Millisecond,
+		Store: partitions{make: func(retention.Log) (string, error) { return "", fmt.Errorf("make: %w", retention.ErrInUse) }},
+	}))
+	eventually(t, "a second and a third round", func() bool { return done(t, "partition_postponed", registry) > 4 })
+}

@@ -1,6 +1,7 @@
 package maintenance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,6 +17,8 @@ import (
 const (
 	// partitionInterval may be long: partitions are created months before they are needed.
 	partitionInterval = time.Hour
+	// postponedDelay is the time until the next round after one that met a table in use. A backup may use it for hours.
+	postponedDelay = time.Minute
 	// monthsAhead is for how many coming months partitions exist. If no dispatcher runs for longer, logs go into the default
 	// partition.
 	monthsAhead = 3
@@ -34,6 +37,7 @@ type PartitionStore interface {
 type Partitioner struct {
 	*service.Loop
 	params           PartitionerParams
+	again            chan struct{} // wakes the loop after a postponed round
 	missing, overdue *prometheus.GaugeVec
 }
 
@@ -44,11 +48,13 @@ type PartitionerParams struct {
 	Actions      *Actions
 	Registry     prometheus.Registerer
 	Logs, Events time.Duration // 0 = unlimited
+	Postponed    time.Duration // until the next round after one that met a table in use; 0 = postponedDelay
 }
 
 // NewPartitioner makes a partitioner that is not running yet.
 func NewPartitioner(p PartitionerParams) *Partitioner {
-	r := &Partitioner{params: p, missing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	p.Postponed = cmp.Or(p.Postponed, postponedDelay)
+	r := &Partitioner{params: p, again: make(chan struct{}, 1), missing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "log_partitions_missing", Help: "How many of this month and the next have no partition.",
 	}, []string{"log"}), overdue: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "log_partitions_overdue", Help: "Partitions past their retention that still exist.",
@@ -59,7 +65,7 @@ func NewPartitioner(p PartitionerParams) *Partitioner {
 	r.setOverdue(retention.EmailEvents, 0, notYet)
 	p.Registry.MustRegister(r.missing, r.overdue)
 	r.Loop = service.NewLoop(service.LoopParams{
-		Log: p.Log, Interval: partitionInterval, RunOnce: r.runOnce, ErrorDelay: time.Minute,
+		Log: p.Log, Interval: partitionInterval, Wake: r.again, RunOnce: r.runOnce, ErrorDelay: time.Minute,
 	})
 	return r
 }
@@ -142,12 +148,18 @@ func (r *Partitioner) drop(ctx context.Context, log retention.Log, age time.Dura
 	}
 }
 
-// orLater logs and ignores ErrInUse: the table is in use, perhaps by a backup, and the next round retries.
+// orLater ignores ErrInUse: the table is in use, perhaps by a backup, and the next round, which begins soon, retries.
 func (r *Partitioner) orLater(err error) error {
 	if !errors.Is(err, retention.ErrInUse) {
 		return err
 	}
 	r.params.Actions.Count(partitionPostponed, 1)
 	r.params.Log.Info("partitions postponed", "error", err)
+	time.AfterFunc(r.params.Postponed, func() {
+		select {
+		case r.again <- struct{}{}:
+		default: // the loop is woken already
+		}
+	})
 	return nil
 }
