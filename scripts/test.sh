@@ -101,7 +101,7 @@ run() {
 [[ ! $rerun ]] || go build -o "$LOCAL_DIR/rerun" ./scripts/cmd/rerun
 
 # Together they run most of what the programs do.
-readonly raced_tests='^(TestJourney|TestMailing|TestMailing_Faults|TestOutcomes|TestFeedback|TestRecipients|TestStop_LogsNoError|TestAttachments)$'
+readonly raced_tests='^(TestJourney|TestMailing|TestOutcomes|TestFeedback|TestRecipients|TestStop_LogsNoError|TestAttachments)$'
 long_tests=$(awk '!/^#/ {printf "%s^%s$", separator, $2; separator = "|"}' scripts/long-tests.txt)
 packages=()
 if [[ $long ]]; then
