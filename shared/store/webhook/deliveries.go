@@ -63,16 +63,21 @@ func (s *Store) FindDelivery(ctx context.Context, company, endpoint, id uuid.UUI
 	return d, nil
 }
 
+// firstSQL is a time of the next attempt that sorts before those of the endpoint's other deliveries: an endpoint that
+// throttles may get a single request between two pauses. It reads one row of webhook_deliveries_retrying.
+const firstSQL = `least(now(), (SELECT min(r.next_at) - interval '1 microsecond' FROM webhook_deliveries r
+    WHERE r.endpoint_id = $1 AND r.company_id = $2 AND r.status = 'RETRYING'))`
+
 const (
 	// lockEndpointSQL locks the endpoint by primary key, so that changes of its deliveries run one after the other.
 	lockEndpointSQL = `SELECT status FROM webhook_endpoints WHERE id = $1 AND company_id = $2 FOR UPDATE`
 
-	// retrySQL makes one delivery due, by primary key, or WAITING if an earlier delivery of the same email is open,
+	// retrySQL makes one delivery due before all others, by primary key, or WAITING if an earlier delivery of the same email is open,
 	// which it finds by webhook_deliveries_open. If the earlier one failed before and is replayed, it may itself be
 	// waiting for this one: advanceSQL then makes it due.
 	retrySQL = `
 UPDATE webhook_deliveries d SET
-    status = CASE WHEN behind.yes THEN 'WAITING' ELSE 'RETRYING' END, next_at = CASE WHEN behind.yes THEN NULL ELSE now() END,
+    status = CASE WHEN behind.yes THEN 'WAITING' ELSE 'RETRYING' END, next_at = CASE WHEN behind.yes THEN NULL ELSE ` + firstSQL + ` END,
     scheduled_at = NULL, attempts = 0, updated_at = now()
 FROM (SELECT EXISTS (SELECT FROM webhook_deliveries w, webhook_deliveries o
     WHERE w.id = $3 AND w.company_id = $2 AND o.endpoint_id = $1 AND o.company_id = $2 AND o.email_id = w.email_id AND o.status IN ('RETRYING', 'WAITING')
@@ -98,8 +103,8 @@ WHERE e.id = $1 AND e.company_id = $2`
 // endPauseSQL locks the endpoint by primary key.
 const endPauseSQL = `UPDATE webhook_endpoints SET not_before = NULL WHERE id = $1 AND company_id = $2 AND not_before IS NOT NULL`
 
-// RetryDelivery makes a delivery due at once with a full budget of attempts, even if it was delivered already. It ends a
-// pause that the endpoint requested.
+// RetryDelivery makes a delivery due at once, before all others, with a full budget of attempts, even if it was delivered
+// already. It ends a pause of the endpoint.
 func (s *Store) RetryDelivery(ctx context.Context, company, endpoint, id uuid.UUID) (Delivery, error) {
 	var d Delivery
 	err := s.change(ctx, "retry webhook delivery", company, endpoint, func(tx *sqlx.Tx) error {
@@ -129,7 +134,7 @@ func (s *Store) RetryDelivery(ctx context.Context, company, endpoint, id uuid.UU
 // createTestSQL may run twice.
 const createTestSQL = `
 INSERT INTO webhook_deliveries (id, endpoint_id, company_id, event_id, type, position, status, next_at)
-VALUES ($3, $1, $2, $4, $5, 0, 'RETRYING', now()) ON CONFLICT (id) DO NOTHING`
+VALUES ($3, $1, $2, $4, $5, 0, 'RETRYING', ` + firstSQL + `) ON CONFLICT (id) DO NOTHING`
 
 // keptTests is how many tests of an endpoint are kept.
 const keptTests = 20
@@ -139,8 +144,8 @@ const oldTestsSQL = `
 DELETE FROM webhook_deliveries WHERE company_id = $2 AND id IN (
     SELECT id FROM webhook_deliveries WHERE endpoint_id = $1 AND company_id = $2 AND position = 0 ORDER BY id DESC OFFSET $3)`
 
-// CreateTest creates a test delivery, which is due at once, and deletes old ones. It ends a pause that the endpoint
-// requested.
+// CreateTest creates a test delivery, which is due at once, before all other deliveries, and deletes old ones. It ends a pause
+// of the endpoint.
 func (s *Store) CreateTest(ctx context.Context, company, endpoint, id uuid.UUID) (Delivery, error) {
 	var d Delivery
 	err := s.change(ctx, "create webhook test", company, endpoint, func(tx *sqlx.Tx) error {

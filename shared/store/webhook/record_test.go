@@ -142,7 +142,7 @@ func TestRecord_OldURL(t *testing.T) {
 	}
 }
 
-// A test and the retry of a delivery end the pause that the endpoint requested with Retry-After.
+// A test and the retry of a delivery end the endpoint's pause, and are attempted before the deliveries that are overdue.
 func TestRecord_PauseEnds(t *testing.T) {
 	t.Parallel()
 	d, s := newStore(t)
@@ -153,25 +153,30 @@ func TestRecord_PauseEnds(t *testing.T) {
 			return err
 		},
 		"retry": func(id uuid.UUID) error {
-			_, err := s.RetryDelivery(t.Context(), company, id, storetest.Ask[uuid.UUID](t, d, `SELECT id FROM webhook_deliveries WHERE endpoint_id = $1`, id))
+			_, err := s.RetryDelivery(t.Context(), company, id, storetest.Ask[uuid.UUID](t, d, `SELECT id FROM webhook_deliveries WHERE endpoint_id = $1 AND position = 3`, id))
 			return err
 		},
 	} {
 		id := newEndpoint(t, s, company)
 		l := take(t, s, id)
-		after, err := s.Record(t.Context(), l, webhook.Result{New: []webhook.Attempted{failed(uuid.New(), 1)}, Failures: 1, Error: "HTTP_429", RetryAfter: time.Hour}, disableAfter)
+		after, err := s.Record(t.Context(), l, webhook.Result{New: []webhook.Attempted{failed(uuid.New(), 1), failed(uuid.New(), 2), failed(uuid.New(), 3)}, Failures: 1, Error: "HTTP_429", RetryAfter: time.Hour}, disableAfter)
 		if err != nil || after.NotBefore == nil {
 			t.Fatalf("%s: %+v, %v", name, after, err)
 		}
 		if err := s.Release(t.Context(), l); err != nil {
 			t.Fatal(err)
 		}
+		d.Run(t, `UPDATE webhook_deliveries SET next_at = now() - interval '1 h' WHERE endpoint_id = $1 AND position < 3`, id)
 		if err := request(id); err != nil {
 			t.Fatal(name, err)
 		}
 		due, err := s.Due(t.Context(), time.Hour, 10)
 		if err != nil || !slices.ContainsFunc(due, func(w webhook.Work) bool { return w.EndpointID == id }) {
 			t.Errorf("%s: the endpoint is not due: %v, %v", name, due, err)
+		}
+		round, err := s.Load(t.Context(), take(t, s, id), time.Hour)
+		if err != nil || len(round.Due) != 3 || round.Due[0].Position != map[string]int64{"test": 0, "retry": 3}[name] {
+			t.Errorf("%s: not the first of the due deliveries: %+v, %v", name, round.Due, err)
 		}
 	}
 }
