@@ -16,8 +16,8 @@ type Attempted struct {
 	Delivery                 // ScheduledAt is set if the attempt did not count
 	Wait       time.Duration // from a counted attempt until the next scheduled time
 	RetryAfter time.Duration
-	// Throttled means that it is attempted again before the scheduled time: after RetryAfter, and a quarter of its age
-	// within a second and MaxThrottlePause.
+	// Throttled means that it is attempted again before the scheduled time: after RetryAfter, and after a quarter of
+	// its age, at least 1 s, at most MaxThrottlePause.
 	Throttled bool
 }
 

@@ -16,7 +16,8 @@ type Result struct {
 	URL string
 	// New holds deliveries without a row that failed, or that wait for an earlier one of the same email.
 	New []Attempted
-	// Attempted holds deliveries with a row, in their new state. Wait is the time until NextAt.
+	// Attempted holds deliveries with a row, in their new state. Wait is the time until the scheduled
+	// time.
 	Attempted []Attempted
 	// Cursor is the endpoint's new cursor; the zero Cursor = unchanged.
 	Cursor
@@ -29,8 +30,8 @@ type Result struct {
 	Gone bool
 	// RetryAfter is the pause that the endpoint requested; 0 = none.
 	RetryAfter time.Duration
-	// Throttled means that the endpoint needs a pause and requested none. The pause is as long as the endpoint has
-	// accepted nothing, within a second and MaxThrottlePause.
+	// Throttled means that the round ended because the endpoint throttles. Without RetryAfter the pause is twice the
+	// previous one, at least 1 s, at most MaxThrottlePause. After a success, or if the last failure had no pause, it is 1 s.
 	Throttled bool
 	// Replay is the replay's progress; nil = none.
 	Replay *ReplayProgress
@@ -83,7 +84,8 @@ const (
 UPDATE webhook_deliveries SET next_at = scheduled_at
 WHERE endpoint_id = $1 AND company_id = $2 AND status = 'RETRYING' AND scheduled_at > greatest(next_at, now())`
 
-	// recordSQL locks the endpoint by primary key.
+	// recordSQL locks the endpoint by primary key. The previous pause began at last_failure_at; not_before is NULL if a
+	// success has followed. Time without events does not extend a pause.
 	recordSQL = `
 UPDATE webhook_endpoints SET
     feed_position = CASE WHEN ($3, $8::bigint) > (feed_position, feed_number) THEN $3 ELSE feed_position END,
@@ -92,7 +94,7 @@ UPDATE webhook_endpoints SET
     last_success_at = CASE WHEN $5 THEN now() ELSE last_success_at END,
     last_failure_at = CASE WHEN $6 <> '' THEN now() ELSE last_failure_at END, last_error = coalesce(nullif($6, ''), last_error),
     not_before = CASE WHEN $7 > 0 THEN now() + $7 * interval '1 ms'
-        WHEN $9 THEN now() + CASE WHEN $5 THEN interval '1 s' ELSE least(greatest(now() - failing_since, interval '1 s'), $10 * interval '1 ms') END
+        WHEN $9 THEN now() + CASE WHEN $5 THEN interval '1 s' ELSE least(greatest(2 * (not_before - last_failure_at), interval '1 s'), $10 * interval '1 ms') END
         WHEN $5 THEN NULL ELSE not_before END, updated_at = now()
 WHERE id = $1 AND company_id = $2`
 

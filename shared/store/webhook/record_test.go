@@ -232,8 +232,8 @@ func TestRecord_EarlyRetries(t *testing.T) {
 	}
 }
 
-// A throttled delivery is attempted again before its scheduled time, after a pause that grows with its age. The pause of
-// the endpoint grows as long as it accepts nothing.
+// A throttled delivery is attempted again before its scheduled time, after a pause that grows with its age. The
+// pauses of the endpoint double until it accepts a request. Time without events does not extend them.
 func TestRecord_Throttled(t *testing.T) {
 	t.Parallel()
 	d, s := newStore(t)
@@ -255,8 +255,7 @@ func TestRecord_Throttled(t *testing.T) {
 	if got := [2]float64{seconds(next), seconds(pause)}; got != [2]float64{1, 1} {
 		t.Errorf("the first pauses: %v", got)
 	}
-	for age, want := range map[time.Duration][2]float64{40 * time.Second: {10, 40}, 2 * time.Hour: {300, 300}} {
-		d.Run(t, `UPDATE webhook_endpoints SET failing_since = now() - $1 * interval '1 s', not_before = NULL`, age.Seconds())
+	for age, want := range map[time.Duration]float64{40 * time.Second: 10, 2 * time.Hour: 300} {
 		d.Run(t, `UPDATE webhook_deliveries SET created_at = now() - $1 * interval '1 s', next_at = now()`, age.Seconds())
 		round, err := s.Load(t.Context(), l, time.Hour)
 		if err != nil || len(round.Due) != 1 || round.Due[0].ScheduledAt == nil {
@@ -266,13 +265,31 @@ func TestRecord_Throttled(t *testing.T) {
 		if _, err := s.Record(t.Context(), l, throttled, disableAfter); err != nil {
 			t.Fatal(err)
 		}
-		for i, got := range [2]float64{seconds(next), seconds(pause)} {
-			if got < want[i] || got > want[i]+30 {
-				t.Errorf("after %v: a pause of %v s, want %v s", age, got, want[i])
-			}
+		if got := seconds(next); got < want || got > want+30 {
+			t.Errorf("after %v: the next attempt after %v s, want %v s", age, got, want)
 		}
 	}
-	throttled.Attempted, throttled.Succeeded = nil, true
+	throttled.Attempted = nil
+	for _, want := range []float64{8, 16, 32, 64, 128, 256, 300, 300} {
+		d.Run(t, `UPDATE webhook_endpoints SET failing_since = now() - interval '2 h', last_failure_at = last_failure_at - interval '1 h', not_before = not_before - interval '1 h'`)
+		if _, err := s.Record(t.Context(), l, throttled, disableAfter); err != nil {
+			t.Fatal(err)
+		}
+		if got := seconds(pause); got != want {
+			t.Errorf("a pause of %v s, want %v s", got, want)
+		}
+	}
+	if _, err := s.Record(t.Context(), l, webhook.Result{Failures: 1, Error: "HTTP_500"}, disableAfter); err != nil {
+		t.Fatal(err)
+	}
+	d.Run(t, `UPDATE webhook_endpoints SET last_failure_at = not_before + interval '1 h'`)
+	if _, err := s.Record(t.Context(), l, throttled, disableAfter); err != nil {
+		t.Fatal(err)
+	}
+	if got := seconds(pause); got != 1 {
+		t.Errorf("after a failure without a pause: a pause of %v s", got)
+	}
+	throttled.Succeeded = true
 	if _, err := s.Record(t.Context(), l, throttled, disableAfter); err != nil {
 		t.Fatal(err)
 	}
