@@ -104,7 +104,7 @@ func (b *batch) attemptAll() {
 		if !b.width.enter(b.ctx) {
 			break
 		}
-		b.width.pace(b.ctx)
+		b.width.pace(b.ctx, b.isStopped)
 		b.mu.Lock()
 		if b.stopped { // stopped during the wait
 			b.mu.Unlock()
@@ -140,7 +140,7 @@ func (b *batch) follow(email uuid.UUID, c *chain) {
 			continue
 		}
 		if !first {
-			b.width.pace(b.ctx)
+			b.width.pace(b.ctx, b.isStopped)
 		}
 		if !b.attempt(i, email) {
 			b.mu.Lock()
@@ -152,14 +152,21 @@ func (b *batch) follow(email uuid.UUID, c *chain) {
 	}
 }
 
+// isStopped reports whether the batch or the service was stopped.
+func (b *batch) isStopped() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stopped || b.stopping.Load()
+}
+
 // isOver reports whether the batch or the service was stopped, or the batch has had attempts for longer than a turn. The
 // first attempt of a turn is always made.
 func (b *batch) isOver() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.stopped || b.stopping.Load() {
+	if b.isStopped() {
 		return true
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.begun.IsZero() {
 		b.begun = time.Now()
 		return false

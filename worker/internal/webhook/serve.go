@@ -77,6 +77,7 @@ func (s *server) round(ctx context.Context) (more bool, err error) {
 	if r.NotBefore != nil { // an earlier round has begun a pause
 		return false, nil
 	}
+	s.width.use(r.URL)
 	if r.Failures > 0 {
 		s.width.narrow()
 	}

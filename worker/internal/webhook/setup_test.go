@@ -95,9 +95,9 @@ type receiver struct {
 }
 
 type message struct {
-	ID, Type, Email, To string
-	Seq                 int
-	At                  time.Time
+	ID, Type, Email, To, Path string
+	Seq                       int
+	At                        time.Time
 }
 
 // endpoint creates an endpoint of the company. Its server starts at once.
@@ -141,7 +141,8 @@ func (r *receiver) serve(w http.ResponseWriter, request *http.Request) {
 		err = json.Unmarshal(body, &payload)
 	}
 	m := message{
-		ID: request.Header.Get("webhook-id"), Type: payload.Type, Email: payload.Data.OutboxID, To: payload.Data.To, Seq: payload.Data.Seq, At: time.Now(),
+		ID: request.Header.Get("webhook-id"), Type: payload.Type, Email: payload.Data.OutboxID, To: payload.Data.To, Path: request.URL.Path,
+		Seq: payload.Data.Seq, At: time.Now(),
 	}
 	r.mu.Lock()
 	if err != nil || len(body) > 20_000 {

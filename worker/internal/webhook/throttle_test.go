@@ -1,11 +1,15 @@
 package webhook_test
 
 import (
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
 	hooks "email-gateway/shared/store/webhook"
@@ -80,6 +84,8 @@ func TestService_Throttled(t *testing.T) {
 			if most >= hooks.DownFailures/2 {
 				t.Errorf("%d failures in a row", most)
 			}
+			first, last := r.messages()[0], r.messages()[events-1]
+			t.Logf("%d requests in %v", len(r.attempts()), last.At.Sub(first.At))
 			if n := len(r.attempts()); n > 2*events {
 				t.Errorf("%d requests for %d events", n, events)
 			}
@@ -116,6 +122,124 @@ func TestService_ThrottledAlways(t *testing.T) {
 	r.setAnswer(nil)
 	eventually(t, "all events", func() bool { return len(r.messages()) >= 40 })
 	r.check(t, w, 40)
+}
+
+// The rate of requests to an endpoint that answers 503 to every fifth request at any rate stays high.
+func TestService_ThrottledByChance(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	company := w.Company(t)
+	r := w.endpoint(t, company, "email.received")
+	chance := rand.New(rand.NewPCG(1, 1))
+	var mu sync.Mutex
+	r.setAnswer(func(message) int {
+		mu.Lock()
+		defer mu.Unlock()
+		if chance.IntN(5) == 0 {
+			return http.StatusServiceUnavailable
+		}
+		return http.StatusOK
+	})
+	w.start(t, func(p *webhook.Params) { p.Schedule = hours })
+	const events = 800
+	w.emit(t, company, events, 1)
+	eventually(t, "three quarters of the events", func() bool { return len(r.messages()) >= events*3/4 })
+	all := r.attempts()
+	took := all[len(all)-1].At.Sub(all[0].At)
+	t.Logf("%d requests in %v", len(all), took)
+	if took > 40*time.Second {
+		t.Errorf("%d requests in %v", len(all), took)
+	}
+}
+
+// An endpoint that accepts less than one request per second keeps the lowest rate after a pause.
+func TestService_ThrottledMost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	company := w.Company(t)
+	r := w.endpoint(t, company, "email.received")
+	half := &rate{perSecond: 0.5, burst: 1}
+	r.setAnswer(func(message) int {
+		if half.take() {
+			return http.StatusOK
+		}
+		return http.StatusTooManyRequests
+	})
+	w.start(t, func(p *webhook.Params) { p.Schedule = hours })
+	w.emit(t, company, 40, 1)
+	eventually(t, "four events", func() bool { return len(r.messages()) >= 4 }) // the interval has its maximum
+	requests, accepted := len(r.attempts()), len(r.messages())
+	eventually(t, "five more events", func() bool { return len(r.messages()) >= accepted+5 })
+	n := len(r.attempts()) - requests
+	t.Logf("%d requests for five events", n)
+	if n > 20 {
+		t.Errorf("%d requests for five events", n)
+	}
+}
+
+// The rate of requests to a new URL does not depend on that of the old one.
+func TestService_ThrottledURL(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	company := w.Company(t)
+	r := w.endpoint(t, company, "email.received")
+	r.setAnswer(func(m message) int {
+		if m.Path == "/moved" {
+			return http.StatusOK
+		}
+		return http.StatusTooManyRequests
+	})
+	w.start(t, func(p *webhook.Params) { p.Schedule = hours })
+	w.emit(t, company, 40, 1)
+	eventually(t, "the lowest rate", func() bool { return len(r.attempts()) >= 15 })
+	moved := r.URL + "/moved"
+	if _, err := w.Hooks.Update(t.Context(), company, r.ID, hooks.Change{URL: &moved}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "10 deliveries", func() bool { return len(r.messages()) >= 10 })
+	all := r.messages()
+	if took := all[9].At.Sub(all[0].At); took > 2*time.Second {
+		t.Errorf("10 deliveries in %v", took)
+	}
+}
+
+// A test and the retry of a delivery are the next requests to an endpoint that throttles everything, although other
+// deliveries are overdue.
+func TestService_ThrottledRequests(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	company := w.Company(t)
+	r := w.endpoint(t, company, "email.received")
+	r.setAnswer(func(message) int { return http.StatusTooManyRequests })
+	w.start(t, func(p *webhook.Params) { p.Schedule = hours })
+	w.emit(t, company, 40, 1)
+	eventually(t, "a pause", func() bool { return w.find(t, r).Failures >= 2 })
+	next := func(what, event string) {
+		t.Helper()
+		begun := len(r.attempts())
+		eventually(t, what, func() bool {
+			for i, m := range r.attempts()[begun:] {
+				if m.ID == event {
+					return true
+				}
+				if i > 1 { // a round may have been running
+					t.Fatalf("%s: other deliveries come first", what)
+				}
+			}
+			return false
+		})
+	}
+	test, err := w.Hooks.CreateTest(t.Context(), company, r.ID, uuid.Must(uuid.NewV7()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next("the test", test.EventID)
+	all := w.deliveries(t, r, hooks.Retrying)
+	last := slices.MaxFunc(all, func(a, b hooks.Delivery) int { return a.NextAt.Compare(*b.NextAt) })
+	if _, err := w.Hooks.RetryDelivery(t.Context(), company, r.ID, last.ID); err != nil {
+		t.Fatal(err)
+	}
+	next("the retry", last.EventID)
 }
 
 // An endpoint that accepts one request in 11 is up and down in turn. The attempts of a delivery before its time do not

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/service"
+	hooks "email-gateway/shared/store/webhook"
 )
 
 // slow is the duration from which a response counts as slow, which lowers the width.
@@ -18,12 +19,15 @@ const slow = 2 * time.Second
 const shortestInterval, longestInterval = 10 * time.Millisecond, time.Second
 
 // width limits the requests in flight to one endpoint by the endpoint's health: an endpoint that hangs or fails has one
-// request in flight, so it takes one slot. Requests to an endpoint that throttles have an interval, which each throttled
-// response extends by half and each success shortens by a sixteenth.
+// request in flight, so it takes one slot. Requests to an endpoint that throttles have an interval, which a throttled
+// response extends by half and a success shortens by a sixth. The interval grows only if more than 31 % of the responses
+// are throttled. Otherwise the rate would fall to the lowest for an endpoint that throttles some requests at any rate, such
+// as one with a backend that is broken. An endpoint with a fixed rate gets about 1.5 times that rate.
 type width struct {
-	most int
+	start, most int
 
 	mu       sync.Mutex
+	url      string
 	freed    *sync.Cond
 	limit    int
 	active   int
@@ -33,9 +37,18 @@ type width struct {
 }
 
 func newWidth(start, most int) *width {
-	w := &width{most: most, limit: start}
+	w := &width{start: start, most: most, limit: start}
 	w.freed = sync.NewCond(&w.mu)
 	return w
+}
+
+// use resets the width if the URL has changed. No request may be in flight.
+func (w *width) use(url string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if url != w.url {
+		w.url, w.limit, w.interval, w.next, w.extended = url, w.start, 0, time.Time{}, time.Time{}
+	}
 }
 
 // enter waits until one more request may be in flight. It returns false if ctx has ended.
@@ -64,9 +77,10 @@ func (w *width) leave() {
 	w.freed.Broadcast()
 }
 
-// pace waits until the next request may begin, or ctx has ended.
-func (w *width) pace(ctx context.Context) {
-	for {
+// pace waits until the next request may begin, ctx has ended, or stopped is true. A caller that is stopped does not use the
+// interval: otherwise the next round would wait for the intervals of all its requests.
+func (w *width) pace(ctx context.Context, stopped func() bool) {
+	for !stopped() {
 		w.mu.Lock()
 		now := time.Now()
 		wait := w.next.Sub(now)
@@ -94,7 +108,7 @@ func (w *width) adapt(o Outcome, begun time.Time) (slowest bool) {
 		return w.extend(o, begun)
 	}
 	if !begun.Before(w.extended) {
-		if w.interval -= w.interval / 16; w.interval < shortestInterval {
+		if w.interval -= w.interval / 6; w.interval < shortestInterval {
 			w.interval = 0
 		}
 	}
@@ -103,15 +117,12 @@ func (w *width) adapt(o Outcome, begun time.Time) (slowest bool) {
 	return false
 }
 
-// extend extends the interval, which begins as twice the interval of the requests until then.
+// extend extends the interval. The first interval is twice that of the requests until then.
 func (w *width) extend(o Outcome, begun time.Time) (slowest bool) {
 	if begun.Before(w.extended) {
 		return false // it was in flight already
 	}
-	if w.interval >= longestInterval {
-		w.interval, w.extended = 0, time.Time{} // a pause follows, after which the endpoint may accept a higher rate
-		return true
-	}
+	slowest = w.interval >= longestInterval
 	w.interval = max(w.interval+w.interval/2, shortestInterval)
 	if w.extended.IsZero() {
 		w.interval = max(w.interval, 2*o.Took/time.Duration(w.limit))
@@ -119,7 +130,7 @@ func (w *width) extend(o Outcome, begun time.Time) (slowest bool) {
 	w.interval = min(w.interval, longestInterval)
 	w.extended = time.Now()
 	w.next = w.extended.Add(w.interval)
-	return false
+	return slowest
 }
 
 // narrow limits the endpoint to one request in flight.
@@ -136,8 +147,9 @@ func (w *width) troubled() bool {
 	return w.limit == 1
 }
 
-// keepInterval is how long the interval of an endpoint without deliveries is kept.
-const keepInterval = time.Minute
+// keepInterval is how long the interval of an endpoint without deliveries is kept. It is longer than a pause, after which
+// requests begin at the lowest rate.
+const keepInterval = hooks.MaxThrottlePause + time.Minute
 
 // widthOf returns the width of an endpoint that is about to be served.
 func (s *Service) widthOf(endpoint uuid.UUID) *width {
