@@ -6,7 +6,7 @@
 
 SET LOCAL lock_timeout = '3s';
 
-ALTER TABLE webhook_deliveries ADD COLUMN scheduled_at timestamptz; -- the next attempt by the schedule: a failed attempt before it does not count. NULL = next_at
+ALTER TABLE webhook_deliveries ADD COLUMN scheduled_at timestamptz; -- the next attempt by the schedule, or next_at if that is later or this is NULL: a failed attempt before it does not count
 
 -- +goose Down
 

@@ -32,8 +32,9 @@ type Page struct {
 	Oldest, Newest Cursor
 }
 
-// Read returns at most limit of the company's events after the cursor that the filter selects. It reads a limited number of emails, so a page may be short or empty and still have More. With ErrExpired it
-// returns a Page that has Oldest and Newest.
+// Read returns at most limit of the company's events that follow the cursor and match the filter. It reads a limited
+// number of emails, so a page may be short or empty and still have More. With ErrExpired it returns a Page that has Oldest
+// and Newest.
 func (s *Store) Read(ctx context.Context, company uuid.UUID, after Cursor, filter *Filter, limit int) (Page, error) {
 	page := Page{Next: after}
 	for read := 0; ; {

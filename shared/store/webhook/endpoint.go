@@ -64,7 +64,7 @@ type Endpoint struct {
 	LastSuccessAt  *time.Time     `db:"last_success_at"`
 	LastFailureAt  *time.Time     `db:"last_failure_at"`
 	LastError      *string        `db:"last_error"`
-	NotBefore      *time.Time     `db:"not_before"` // end of the pause that the endpoint requested; nil = none
+	NotBefore      *time.Time     `db:"not_before"` // end of the pause, requested with Retry-After or because the endpoint throttles; nil = none
 	Open           int            `db:"open_deliveries"`
 	CreatedAt      time.Time      `db:"created_at"`
 	UpdatedAt      time.Time      `db:"updated_at"`

@@ -123,8 +123,8 @@ UPDATE webhook_endpoints SET
     due_at = CASE WHEN open_deliveries > 0 THEN now() ELSE due_at END, updated_at = now()
 WHERE id = $1 AND company_id = $2 AND (status = 'DISABLED' AND (disabled_reason <> 'OPERATOR' OR $3) OR status = 'ENABLED' AND failures > 0)`
 
-	// hurrySQL makes all retries due without a change of their schedule, so the attempts do not count if they fail. It
-	// locks the rows that it finds by webhook_deliveries_retrying.
+	// hurrySQL makes all retries due. The attempts do not count if they fail: the scheduled time stays, or is the end of a
+	// Retry-After that is later. It locks the rows that it finds by webhook_deliveries_retrying.
 	hurrySQL = `
 UPDATE webhook_deliveries SET next_at = now(), scheduled_at = greatest(scheduled_at, next_at) WHERE endpoint_id = $1 AND company_id = $2 AND status = 'RETRYING' AND next_at > now()`
 

@@ -28,7 +28,7 @@ type Result struct {
 	Error    string
 	// Gone means that the endpoint answered 410, which disables it.
 	Gone bool
-	// RetryAfter is the pause that the endpoint requested; 0 = none.
+	// RetryAfter is the pause that the endpoint requested with Retry-After; 0 = none.
 	RetryAfter time.Duration
 	// Throttled means that the round ended because the endpoint throttles. Without RetryAfter the pause is twice the
 	// previous one, at least 1 s, at most MaxThrottlePause. After a success, or if the last failure had no pause, it is 1 s.
