@@ -70,7 +70,7 @@ func TestPlans(t *testing.T) {
 		"advance":         {webhook.AdvanceSQL, []any{endpoint, emails, company}, []string{"webhook_deliveries_open"}, 50},
 		"list":            {webhook.DeliveriesSQL, []any{endpoint, company, uuid.Max, 50}, []string{"webhook_deliveries_list"}, 200},
 		"list, by status": {webhook.DeliveriesByStatusSQL, []any{endpoint, company, uuid.Max, 50, "FAILED"}, []string{"webhook_deliveries_status"}, 200},
-		"retry":           {webhook.RetrySQL, []any{endpoint, company, delivery}, []string{"webhook_deliveries_pkey", "webhook_deliveries_(open|status)"}, 200},
+		"retry":           {webhook.RetrySQL, []any{endpoint, company, delivery}, []string{"webhook_deliveries_pkey", "webhook_deliveries_(open|status)", "webhook_deliveries_retrying"}, 200},
 		"clean":           {webhook.CleanDeliveriesSQL, []any{uuid.Max, minute, 100}, []string{"webhook_deliveries_pkey"}, 2000},
 	} {
 		plan := explain(t, d, tt.statement, tt.args...)
