@@ -23,7 +23,7 @@ var owner = map[string]string{
 	"mailing_rejects":  "mailing_id IN (SELECT id FROM mailings WHERE company_id = $1)",
 	// SES events change the email that they name; no request with a tenant's key reaches these tables.
 	"ses_events": "", "provider_gate": "", "process_status": "", "dispatch_batches": "", "dropped_tasks": "", "mailing_marks": "", "goose_db_version": "", "goose_migration_lock": "", "owner_locks": "", "quota_defaults": "", "event_positions": "",
-	"reputation_defaults": "", "reputation_guard": "",
+	"installation": "", "reputation_defaults": "", "reputation_guard": "",
 }
 
 // state is a fingerprint of every row of the gateway's own company, one line per table.
