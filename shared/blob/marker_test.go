@@ -166,7 +166,7 @@ func TestUnmarkedStorage(t *testing.T) {
 	})
 }
 
-// An operator marks a storage by hand, and the api marks it again when the marker is gone.
+// An operator marks a storage by hand, and the api marks it again when the marker is missing.
 func TestMarkerByHand(t *testing.T) {
 	t.Parallel()
 	root, ours := t.TempDir(), &installation{id: uuid.New(), refusal: "it looks strange"}

@@ -89,19 +89,18 @@ func (s *Store) RecordFeedback(ctx context.Context, f Feedback) (Result, error) 
 // encoded returns the notification with its JSON and texts encoded for the statements. The caller's goroutine calls it,
 // and not the group's, so that one that cannot be encoded does not fail the others of its group.
 func (f Feedback) encoded() (Feedback, error) {
-	for _, part := range []struct {
-		from map[string]any
-		to   *[]byte
-	}{{f.Masked, &f.masked}, {f.Metadata, &f.metadata}} {
-		encoded, err := json.Marshal(part.from)
-		if err != nil {
-			return f, fmt.Errorf("encode: %w", err)
-		}
-		*part.to = pg.WithoutEscapedNUL(encoded)
+	masked, err := json.Marshal(f.Masked)
+	if err != nil {
+		return f, fmt.Errorf("encode: %w", err)
 	}
 	if f.Masked == nil {
-		f.masked = []byte("{}")
+		masked = []byte("{}")
 	}
+	metadata, err := json.Marshal(f.Metadata)
+	if err != nil {
+		return f, fmt.Errorf("encode: %w", err)
+	}
+	f.masked, f.metadata = pg.WithoutEscapedNUL(masked), pg.WithoutEscapedNUL(metadata)
 	f.Kind, f.SESMessageID = pg.WithoutNUL(f.Kind), pg.WithoutNUL(f.SESMessageID)
 	return f, nil
 }

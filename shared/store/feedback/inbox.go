@@ -3,7 +3,6 @@ package feedback
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,9 +17,15 @@ type groupScalars struct {
 	first, last uuid.UUID // of the emails
 }
 
+// scalarsOf leaves out notifications that name no email: their zero id would include all partitions.
 func scalarsOf[T any](rows []T, id func(*T) uuid.UUID) groupScalars {
-	known := slices.DeleteFunc(slices.Clone(rows), func(row T) bool { return id(&row) == uuid.Nil })
-	first, last := pg.IDRange(known, id)
+	emails := make([]uuid.UUID, 0, len(rows))
+	for i := range rows {
+		if email := id(&rows[i]); email != uuid.Nil {
+			emails = append(emails, email)
+		}
+	}
+	first, last := pg.IDRange(emails, func(email *uuid.UUID) uuid.UUID { return *email })
 	return groupScalars{len(rows), first, last}
 }
 
