@@ -203,6 +203,22 @@ func TestRecipients_AnyOrderOfArrival(t *testing.T) {
 	}
 }
 
+// A batch holds an email from before a deletion, and one from after it that names the recipient by id: the person of the
+// second one has nothing of the first one, not even its address.
+func TestRecipients_DeletedBetweenTwoOfABatch(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	p := people{t, d, d.Company(t), "C-1"}
+	p.arrive(p.accept(statement{nome: "N0", address: "a0@example.com"}))
+	before := p.accept(statement{byEmail: true, nome: "N1", razaoSocial: "R1", address: "a1@example.com"})
+	if err := d.Store.DeleteRecipient(t.Context(), p.company, p.id()); err != nil {
+		t.Fatal(err)
+	}
+	after := p.accept(statement{byEmail: true, byID: true, nome: "N2", address: toByID})
+	p.arrive(before, after)
+	p.want("a batch from before and after a deletion", []statement{after})
+}
+
 // A program of the previous release writes fields and intake_id, but not the columns …_by: its values are as new as intake_id, and
 // empty fields can be filled.
 func TestRecipients_WrittenByTheReleaseBefore(t *testing.T) {

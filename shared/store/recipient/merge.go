@@ -10,7 +10,7 @@ const PersonSQL = `-- person merges what the CTE statement says into recipients,
 -- Statements arrive in any order. Their ids are UUIDv7 and sort by time of acceptance. Per field the newest statement
 -- wins, and an older one fills what is empty. NULL says nothing about a field. An address without states_email only
 -- fills a new row. A deletion is a statement too: it voids what was accepted before it, and the first statement after it
--- starts a new person, who has none of the deleted one's fields.
+-- starts a new person, who has none of the deleted one's fields. A batch may hold statements from before and after it.
 --
 -- Hash and encrypted number are one field, and the hash decides which statement wins. A statement may have the hash
 -- alone: then the known encrypted number stays if it belongs to the same hash, and an older statement may still fill it.
@@ -50,7 +50,7 @@ person AS (
         razao_social_by = CASE WHEN ` + newRazaoSocial + ` THEN excluded.razao_social_by WHEN ` + mergedBefore + ` THEN recipients.razao_social_by ELSE recipients.intake_id END,
         nome = CASE WHEN ` + newNome + ` THEN excluded.nome WHEN ` + alive + ` THEN recipients.nome END,
         nome_by = CASE WHEN ` + newNome + ` THEN excluded.nome_by WHEN ` + mergedBefore + ` THEN recipients.nome_by ELSE recipients.intake_id END,
-        email = CASE WHEN ` + alive + ` AND NOT ` + newAddress + ` THEN recipients.email ELSE excluded.email END,
+        email = CASE WHEN ` + newAddress + ` THEN excluded.email WHEN ` + alive + ` THEN recipients.email ELSE ` + newestAddress + ` END,
         deletion_id = greatest(recipients.deletion_id, ` + tombstone + ` END),
         deleted_at = NULL,
         updated_at = now()
@@ -77,7 +77,10 @@ const (
 	newNumber      = `/* newNumber */ coalesce(excluded.cpf_cnpj_by` + newerThan + ` WHEN recipients.cpf_cnpj_hash IS NULL THEN NULL WHEN ` + mergedBefore + ` THEN recipients.cpf_cnpj_by ELSE recipients.intake_id END), false)`
 	newRazaoSocial = `/* newRazaoSocial */ coalesce(excluded.razao_social_by` + newerThan + ` WHEN recipients.razao_social IS NULL THEN NULL WHEN ` + mergedBefore + ` THEN recipients.razao_social_by ELSE recipients.intake_id END), false)`
 	newNome        = `/* newNome */ coalesce(excluded.nome_by` + newerThan + ` WHEN recipients.nome IS NULL THEN NULL WHEN ` + mergedBefore + ` THEN recipients.nome_by ELSE recipients.intake_id END), false)`
-	sameNumber     = alive + ` AND recipients.cpf_cnpj_hash = excluded.cpf_cnpj_hash`
+	// newestAddress is that of the batch's newest statement. The row of a deleted person without a newAddress gets it:
+	// excluded.email may be one that the deletion makes void.
+	newestAddress = `(SELECT s.email FROM statement s WHERE s.recipient_id = recipients.id ORDER BY s.id DESC LIMIT 1)`
+	sameNumber    = alive + ` AND recipients.cpf_cnpj_hash = excluded.cpf_cnpj_hash`
 	// notVoid: the encrypted number is newer than a deletion of the person. In one batch, the hash
 	// may be newer than the deletion and the encrypted number older.
 	notVoid = `excluded.cpf_cnpj_enc IS NOT NULL AND excluded.cpf_cnpj_enc_by` + newerThan + ` END)`

@@ -59,7 +59,7 @@ statement AS (
 -- Statements arrive in any order. Their ids are UUIDv7 and sort by time of acceptance. Per field the newest statement
 -- wins, and an older one fills what is empty. NULL says nothing about a field. An address without states_email only
 -- fills a new row. A deletion is a statement too: it voids what was accepted before it, and the first statement after it
--- starts a new person, who has none of the deleted one's fields.
+-- starts a new person, who has none of the deleted one's fields. A batch may hold statements from before and after it.
 --
 -- Hash and encrypted number are one field, and the hash decides which statement wins. A statement may have the hash
 -- alone: then the known encrypted number stays if it belongs to the same hash, and an older statement may still fill it.
@@ -99,7 +99,7 @@ person AS (
         razao_social_by = CASE WHEN /* newRazaoSocial */ coalesce(excluded.razao_social_by > greatest('00000000-0000-0000-0000-000000000000'::uuid, recipients.deletion_id, CASE WHEN recipients.deleted_at IS NOT NULL THEN greatest(recipients.intake_id, first_id_at(recipients.deleted_at)) WHEN recipients.razao_social IS NULL THEN NULL WHEN recipients.merged_by = recipients.intake_id THEN recipients.razao_social_by ELSE recipients.intake_id END), false) THEN excluded.razao_social_by WHEN recipients.merged_by = recipients.intake_id THEN recipients.razao_social_by ELSE recipients.intake_id END,
         nome = CASE WHEN /* newNome */ coalesce(excluded.nome_by > greatest('00000000-0000-0000-0000-000000000000'::uuid, recipients.deletion_id, CASE WHEN recipients.deleted_at IS NOT NULL THEN greatest(recipients.intake_id, first_id_at(recipients.deleted_at)) WHEN recipients.nome IS NULL THEN NULL WHEN recipients.merged_by = recipients.intake_id THEN recipients.nome_by ELSE recipients.intake_id END), false) THEN excluded.nome WHEN recipients.deleted_at IS NULL THEN recipients.nome END,
         nome_by = CASE WHEN /* newNome */ coalesce(excluded.nome_by > greatest('00000000-0000-0000-0000-000000000000'::uuid, recipients.deletion_id, CASE WHEN recipients.deleted_at IS NOT NULL THEN greatest(recipients.intake_id, first_id_at(recipients.deleted_at)) WHEN recipients.nome IS NULL THEN NULL WHEN recipients.merged_by = recipients.intake_id THEN recipients.nome_by ELSE recipients.intake_id END), false) THEN excluded.nome_by WHEN recipients.merged_by = recipients.intake_id THEN recipients.nome_by ELSE recipients.intake_id END,
-        email = CASE WHEN recipients.deleted_at IS NULL AND NOT /* newAddress */ excluded.intake_id > greatest('00000000-0000-0000-0000-000000000000'::uuid, recipients.deletion_id, CASE WHEN recipients.deleted_at IS NOT NULL THEN greatest(recipients.intake_id, first_id_at(recipients.deleted_at)) ELSE recipients.intake_id END) THEN recipients.email ELSE excluded.email END,
+        email = CASE WHEN /* newAddress */ excluded.intake_id > greatest('00000000-0000-0000-0000-000000000000'::uuid, recipients.deletion_id, CASE WHEN recipients.deleted_at IS NOT NULL THEN greatest(recipients.intake_id, first_id_at(recipients.deleted_at)) ELSE recipients.intake_id END) THEN excluded.email WHEN recipients.deleted_at IS NULL THEN recipients.email ELSE (SELECT s.email FROM statement s WHERE s.recipient_id = recipients.id ORDER BY s.id DESC LIMIT 1) END,
         deletion_id = greatest(recipients.deletion_id, CASE WHEN recipients.deleted_at IS NOT NULL THEN greatest(recipients.intake_id, first_id_at(recipients.deleted_at)) END),
         deleted_at = NULL,
         updated_at = now()
