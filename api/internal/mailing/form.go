@@ -93,8 +93,11 @@ type Form struct {
 }
 
 // ReadForm reads all parts in order. It passes the file's content to takeFile, which must read it
-// to its end. The error is ErrMalformed, or that of takeFile.
-func ReadForm(parts *multipart.Reader, takeFile func(content io.Reader) error) (Form, error) {
+// to its end. The error is ErrMalformed, or that of takeFile. A form without its closing boundary is malformed: parts may be
+// missing, such as the one that says not to start.
+func ReadForm(body io.Reader, boundary string, takeFile func(content io.Reader) error) (Form, error) {
+	// Reader also returns io.EOF for a body that ends behind a boundary or inside a part's header.
+	parts := multipart.NewReader(io.MultiReader(body, strings.NewReader("\r\n"), endless{}), boundary)
 	f := Form{Values: map[string]string{}, Lists: map[string][]string{}, seen: map[string]bool{}}
 	for n := 0; ; n++ {
 		p, err := parts.NextPart()
@@ -116,6 +119,11 @@ func ReadForm(parts *multipart.Reader, takeFile func(content io.Reader) error) (
 		}
 	}
 }
+
+// endless is what follows a body: only a closing boundary ends a form before it.
+type endless struct{}
+
+func (endless) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 func (f *Form) readFile(p *multipart.Part, takeFile func(io.Reader) error) error {
 	if f.HasFile {

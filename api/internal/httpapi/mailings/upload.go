@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"mime/multipart"
 	"net/http"
 	"os"
 	"time"
@@ -66,7 +65,7 @@ func (h *Handlers) readUpload(c *gin.Context) (upload, error) {
 	}()
 	defer release() // before the rest of a rejected form is discarded, which needs no slot
 	defer h.open.Add(reqctx.CompanyOf(c), body)()
-	u.form, err = mailing.ReadForm(multipart.NewReader(body, boundary), func(content io.Reader) (err error) {
+	u.form, err = mailing.ReadForm(body, boundary, func(content io.Reader) (err error) {
 		u.file, err = h.files.Keep(ctx, reqctx.CompanyOf(c), u.id, content)
 		return err
 	})
