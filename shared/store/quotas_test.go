@@ -378,6 +378,33 @@ func TestQuota_Recipients(t *testing.T) {
 	}
 }
 
+// Emails that are accepted at the same time create their person once: the last free place is enough for all of them.
+func TestQuota_OnePersonAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	limit(t, d, company, store.QuotaRecipients, 1)
+	tx, err := d.SQL.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), `INSERT INTO quota_totals (company_id) VALUES ($1) ON CONFLICT (company_id) DO UPDATE SET scheduled = 0`, company); err != nil {
+		t.Fatal(err)
+	}
+	a := d.Store.NewAccepter()
+	defer a.Close()
+	results := make(chan error, 20)
+	for range cap(results) {
+		go func() { results <- a.Accept(t.Context(), storetest.NewEmail(company, nil)) }()
+	}
+	storetest.WaitBlocked(t, d, 1) // the first; the others are written together
+	must(t, tx.Commit())
+	for range cap(results) {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestQuota_Suppressions(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -394,3 +394,42 @@ func TestBatch_Quota(t *testing.T) {
 		t.Errorf("a duplicate used a quota, or a rejected item kept its aggregate: %+v", b)
 	}
 }
+
+// A person uses the quota of recipients once, with the first email of the batch that is accepted: each item of a partial
+// batch gets the result that it would get alone.
+func TestBatch_QuotaOfRecipients(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	storetest.Upsert(t, g.Database, storetest.Intake(t, g.Database, g.Company, storetest.KnownRecipient("CUST-1", "ana@example.com", "Ana"))...)
+	set := func(limit int64) {
+		t.Helper()
+		if err := g.Store.SetQuotas(t.Context(), storetest.Operator(), g.Company, map[store.Quota]*int64{store.QuotaRecipients: &limit}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bia := func(change func(fields)) string {
+		return emailBody(func(f fields) {
+			f["to"], f["recipient"] = "bia@example.com", fields{"externalId": "CUST-2", "email": "bia@example.com"}
+			if change != nil {
+				change(f)
+			}
+		})
+	}
+	items := []string{emailBody(nil), bia(nil), bia(nil)}
+	want := []string{"0 accepted PENDING", "1 rejected QUOTA_EXCEEDED", "2 rejected QUOTA_EXCEEDED"}
+	for n := range 7 {
+		items = append(items, bia(about("1", fmt.Sprint("E", n))))
+		want = append(want, fmt.Sprint(3+n, " rejected QUOTA_EXCEEDED"))
+	}
+	set(1)
+	if diff := cmp.Diff(want, g.batch(t, "?mode=partial", "", batchBody(items...)).batch(t).results()); diff != "" {
+		t.Error(diff)
+	}
+	if r := g.batch(t, "", "", batchBody(items...)); r.Status != http.StatusTooManyRequests {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	set(2)
+	if b := g.batch(t, "?mode=partial", "", batchBody(items...)).batch(t); b.Accepted != len(items) {
+		t.Errorf("%v", b.results())
+	}
+}

@@ -135,38 +135,19 @@ func (t *batchTry) takeQuotas(ctx context.Context, tx *sqlx.Tx) error {
 	if err != nil {
 		return err
 	}
-	all, seen := quota.Demand{}, map[uuid.UUID]bool{}
-	for i := range emails {
-		if person := emails[i].person(); wanted[i][quota.Recipients] > 0 {
-			if seen[person] {
-				delete(wanted[i], quota.Recipients) // a batch creates a person once
-			}
-			seen[person] = true
-		}
-		for q, n := range wanted[i] {
-			all[q] += n
-		}
-	}
-	b, err := quota.OpenBudget(ctx, tx, t.CompanyID, all, false)
+	b, err := openBudget(ctx, tx, t.CompanyID, emails, wanted)
 	if err != nil {
 		return err
 	}
 	if !t.Partial {
-		return b.Take(all)
+		return b.Take(together(emails, wanted))
 	}
-	return t.takeEach(b, emails, indexes, wanted)
-}
-
-func (t *batchTry) takeEach(b *quota.Budget, emails []NewEmail, indexes []int, wanted []quota.Demand) error {
 	again := false
 	for n, i := range indexes {
-		over := b.Lacks(wanted[n])
-		if over == nil {
-			b.Add(wanted[n], 1)
-			continue
+		if over := b.take(&emails[n], wanted[n]); over != nil {
+			t.over[i], t.outcome.Results[i].Over = over, over
+			again = again || emails[n].Aggregate != nil
 		}
-		t.over[i], t.outcome.Results[i].Over = over, over
-		again = again || emails[n].Aggregate != nil
 	}
 	if again {
 		return errOverQuota

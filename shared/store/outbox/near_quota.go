@@ -4,58 +4,13 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/quota"
-	"email-gateway/shared/store/recipient"
 )
-
-// Demand returns what the email adds to the company's usage. It counts a recipient without an id as a new one; demandOf
-// corrects that for recipients that are stored already.
-func (e *NewEmail) Demand() quota.Demand {
-	wanted := quota.Demand{quota.EmailsPerDay: 1, quota.StoredBodyBytes: int64(len(e.HTML) + len(e.Text))}
-	if e.SendAt.After(time.Now()) {
-		wanted[quota.ScheduledEmails] = 1
-	}
-	if e.Job.Recipient.RecipientID == "" {
-		wanted[quota.Recipients] = 1
-	}
-	return wanted
-}
-
-// person returns the id of the recipient that the worker creates from the email.
-func (e *NewEmail) person() uuid.UUID {
-	r := e.Job.Recipient
-	return recipient.ID(e.CompanyID, r.ExternalID, r.CPFCNPJHash, r.Email)
-}
-
-// demandOf returns what each of the emails adds to the company's usage.
-func demandOf(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, emails []NewEmail) ([]quota.Demand, error) {
-	wanted := make([]quota.Demand, len(emails))
-	var people []uuid.UUID
-	for i := range emails {
-		if wanted[i] = emails[i].Demand(); wanted[i][quota.Recipients] > 0 {
-			people = append(people, emails[i].person())
-		}
-	}
-	if len(people) == 0 {
-		return wanted, nil
-	}
-	known, err := recipient.KnownPeople(ctx, tx, company, people)
-	if err != nil {
-		return nil, err
-	}
-	for i := range emails {
-		if wanted[i][quota.Recipients] > 0 && known[emails[i].person()] {
-			delete(wanted[i], quota.Recipients)
-		}
-	}
-	return wanted, nil
-}
 
 // nearSlots limits the connections of requests close to a quota, for all companies together.
 const nearSlots = 4
@@ -130,13 +85,7 @@ func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, email
 		if err != nil {
 			return nil, err
 		}
-		all := quota.Demand{}
-		for _, w := range wanted {
-			for q, n := range w {
-				all[q] += n
-			}
-		}
-		b, err := quota.OpenBudget(ctx, tx, company, all, false)
+		b, err := openBudget(ctx, tx, company, emails, wanted)
 		if err != nil {
 			return nil, err
 		}
@@ -149,10 +98,12 @@ func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, email
 			var fit []NewEmail
 			var fitting, over []int
 			for _, i := range left {
-				if results[i].over = b.Take(wanted[i]); results[i].over != nil {
+				if lacks := b.take(&emails[i], wanted[i]); lacks != nil {
+					results[i].over = lacks
 					over = append(over, i)
 					continue
 				}
+				results[i].over = nil
 				fit, fitting = append(fit, emails[i]), append(fitting, i)
 			}
 			if len(fit) == 0 {
@@ -165,7 +116,7 @@ func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, email
 			returned := false
 			for n, i := range fitting {
 				if results[i].inserted = inserted[fit[n].ID]; !results[i].inserted {
-					b.GiveBack(wanted[i])
+					b.giveBack(&emails[i], wanted[i])
 					returned = true
 				}
 			}
