@@ -10,6 +10,7 @@ import (
 	"email-gateway/api/internal/httpapi/files"
 	"email-gateway/api/internal/httpapi/health"
 	"email-gateway/api/internal/httpapi/middleware"
+	"email-gateway/api/internal/httpapi/query"
 	"email-gateway/api/internal/httpapi/templates"
 	"email-gateway/api/internal/httpapi/unsubscribepage"
 )
@@ -28,11 +29,11 @@ func (h *handlers) routes(p Params) *gin.Engine {
 	alsoHead(r, "/openapi.yaml", func(c *gin.Context) { c.Data(http.StatusOK, "application/yaml", []byte(p.OpenAPI)) })
 
 	send := h.group(r, "/v1", apikey.EmailsSend)
-	send.POST("/email/send", h.Answer(h.bodies.sends.Limit), h.Answer(h.sending.Send))
+	send.POST("/email/send", h.Answer(query.Refuse), h.Answer(h.bodies.sends.Limit), h.Answer(h.sending.Send))
 	send.POST("/email/batch", h.Answer(h.bodies.batches.Limit), h.Answer(h.sending.SendBatch))
 	send.POST("/email/:id/cancel", h.Answer(h.emails.Cancel))
 	send.POST("/email/:id/retry", h.Answer(h.emails.Retry))
-	send.PATCH("/email/:id", h.Answer(h.bodies.others.Limit), h.Answer(h.emails.Reschedule))
+	send.PATCH("/email/:id", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.emails.Reschedule))
 	send.POST("/aggregates/:type/:id/cancel", h.Answer(h.emails.CancelAggregate))
 
 	read := h.group(r, "/v1", apikey.EmailsRead)
@@ -42,22 +43,22 @@ func (h *handlers) routes(p Params) *gin.Engine {
 	read.GET("/usage", h.Answer(h.usage.Show))
 
 	people := h.group(r, "/v1/recipients", apikey.RecipientsWrite)
-	people.POST("", h.Answer(middleware.RequireRabbitMQ(p.HasRabbitMQ)), h.Answer(h.bodies.others.Limit), h.Answer(h.recipients.Add))
+	people.POST("", h.Answer(query.Refuse), h.Answer(middleware.RequireRabbitMQ(p.HasRabbitMQ)), h.Answer(h.bodies.others.Limit), h.Answer(h.recipients.Add))
 	people.GET("/:id", h.Answer(h.recipients.Show))
 	people.DELETE("/:id", h.Answer(h.recipients.Delete))
 
 	suppress := h.group(r, "/v1/suppressions", apikey.SuppressionsWrite)
 	suppress.GET("", h.Answer(h.suppressions.List))
-	suppress.POST("", h.Answer(h.bodies.others.Limit), h.Answer(h.suppressions.Add))
+	suppress.POST("", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.suppressions.Add))
 	suppress.DELETE("", h.Answer(h.suppressions.Remove))
 
 	letters := h.group(r, "/v1/dead-letters", apikey.DeadLettersWrite)
 	letters.GET("", h.Answer(h.deadLetters.List))
 	letters.GET("/:id", h.Answer(h.deadLetters.Show))
 	letters.POST("/:id/retry", h.Answer(h.deadLetters.Retry))
-	letters.POST("/:id/discard", h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.Discard))
-	letters.POST("/retry", h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.RetryAll))
-	letters.POST("/discard", h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.DiscardAll))
+	letters.POST("/:id/discard", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.Discard))
+	letters.POST("/retry", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.RetryAll))
+	letters.POST("/discard", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.DiscardAll))
 
 	replays := h.group(r, deadletters.ReplayPath, apikey.DeadLettersWrite)
 	replays.GET("/:id", h.Answer(h.deadLetters.ShowReplay))
@@ -102,8 +103,8 @@ func (h *handlers) routeMailings(r *gin.Engine, p Params) {
 		write.POST("/:id/cancel", h.Answer(h.mailings.Cancel))
 
 		start := write.Group("", h.Answer(middleware.RequireRabbitMQ(p.HasRabbitMQ)))
-		start.POST("", h.Answer(h.mailings.Create))
-		start.PATCH("/:id", h.Answer(h.bodies.others.Limit), h.Answer(h.mailings.Reschedule))
+		start.POST("", h.Answer(query.Refuse), h.Answer(h.mailings.Create))
+		start.PATCH("/:id", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.mailings.Reschedule))
 		start.POST("/:id/start", h.Answer(h.mailings.Start))
 		start.POST("/:id/resume", h.Answer(h.mailings.Resume))
 		start.POST("/:id/retry-failed", h.Answer(h.mailings.RetryFailed))
@@ -112,7 +113,7 @@ func (h *handlers) routeMailings(r *gin.Engine, p Params) {
 
 func (h *handlers) routeTemplates(r *gin.Engine) {
 	write := h.group(r, templates.Path, apikey.TemplatesWrite)
-	write.POST("", h.Answer(h.bodies.others.Limit), h.Answer(h.templates.Create))
+	write.POST("", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.templates.Create))
 	write.POST("/:name/publish", h.Answer(h.bodies.others.Limit), h.Answer(h.templates.Publish))
 	write.DELETE("/:name", h.Answer(h.templates.Delete))
 
@@ -125,7 +126,7 @@ func (h *handlers) routeTemplates(r *gin.Engine) {
 
 func (h *handlers) routeFiles(r *gin.Engine) {
 	write := h.group(r, files.Path, apikey.EmailsSend)
-	write.POST("", h.Answer(h.bodies.files.Limit), h.Answer(h.files.Upload))
+	write.POST("", h.Answer(query.Refuse), h.Answer(h.bodies.files.Limit), h.Answer(h.files.Upload))
 
 	read := h.group(r, files.Path, apikey.EmailsRead)
 	read.GET("", h.Answer(h.files.List))
@@ -141,13 +142,13 @@ func (h *handlers) routeWebhooks(r *gin.Engine) {
 	read.GET("/:id/replays/:replay", h.Answer(h.webhooks.ShowReplay))
 
 	write := h.group(r, "/v1/webhooks", apikey.WebhooksWrite)
-	write.POST("", h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Create))
-	write.PATCH("/:id", h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Change))
+	write.POST("", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Create))
+	write.PATCH("/:id", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Change))
 	write.DELETE("/:id", h.Answer(h.webhooks.Delete))
 	write.POST("/:id/rotate-secret", h.Answer(h.webhooks.RotateSecret))
 	write.POST("/:id/enable", h.Answer(h.webhooks.Enable))
 	write.POST("/:id/disable", h.Answer(h.webhooks.Disable))
 	write.POST("/:id/test", h.Answer(h.webhooks.Test))
 	write.POST("/:id/deliveries/:delivery/retry", h.Answer(h.webhooks.RetryDelivery))
-	write.POST("/:id/replays", h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Replay))
+	write.POST("/:id/replays", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Replay))
 }

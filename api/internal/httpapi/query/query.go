@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/fieldhint"
@@ -28,6 +30,10 @@ const (
 	largestPage = 100
 )
 
+const codeUnknown = "UNKNOWN_PARAMETER"
+
+var malformed = problem.Problem{Status: http.StatusBadRequest, Code: "MALFORMED_QUERY", Detail: "the query string cannot be decoded"}
+
 // Query parses a query string. Each method reads one parameter; Close reports all invalid and
 // unknown parameters.
 type Query struct {
@@ -41,9 +47,26 @@ type Query struct {
 func Open(raw string, checks *rules.Rules) (*Query, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return nil, problem.Problem{Status: http.StatusBadRequest, Code: "MALFORMED_QUERY", Detail: "the query string cannot be decoded"}
+		return nil, malformed
 	}
 	return &Query{rules: checks, values: values}, nil
+}
+
+// Refuse refuses query parameters for routes whose values are in the body: ?dryRun=true must not be dropped from a request
+// that sends emails.
+func Refuse(c *gin.Context) error {
+	values, err := url.ParseQuery(c.Request.URL.RawQuery)
+	if err != nil {
+		return malformed
+	}
+	var faults rules.Faults
+	for _, name := range slices.Sorted(maps.Keys(values))[:min(len(values), rules.MaxFaults)] {
+		faults.Add(problem.PrintableName(name), codeUnknown, "is not read from the query: the values of this request are in its body")
+	}
+	if len(faults) > 0 {
+		return problem.Invalid(faults)
+	}
+	return nil
 }
 
 // Close reports all invalid and unknown parameters.
@@ -53,7 +76,7 @@ func (q *Query) Close() error {
 			break // a hint for a name takes some 20 µs, and a query has room for 10,000
 		}
 		if !slices.Contains(q.read, name) {
-			q.Faults.Add(problem.PrintableName(name), "UNKNOWN_PARAMETER", fieldhint.Request{Noun: "parameter", Known: q.read}.Unknown("", name))
+			q.Faults.Add(problem.PrintableName(name), codeUnknown, fieldhint.Request{Noun: "parameter", Known: q.read}.Unknown("", name))
 		}
 	}
 	if len(q.Faults) > 0 {
