@@ -136,6 +136,10 @@ func TestDeadLetters_Discard(t *testing.T) {
 			t.Errorf("%s: %d %s", body, r.Status, r.Body)
 		}
 	}
+	empty := "POST /v1/dead-letters/" + letters[0] + "/discard HTTP/1.1\r\nHost: x\r\nX-API-Key: " + g.Key.String() + "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+	if line, _ := raw(t, strings.TrimPrefix(g.URL, "http://"), empty); line != "HTTP/1.1 200 OK" {
+		t.Errorf("an empty body in chunks: %s", line)
+	}
 	for body, code := range map[string]string{`{"why":"x"}`: "VALIDATION_FAILED", `{`: "MALFORMED_JSON"} {
 		if r := g.post(t, "/v1/dead-letters/"+letters[1]+"/discard", body); r.problem(t).Code != code {
 			t.Errorf("%s: %d %s", body, r.Status, r.Body)

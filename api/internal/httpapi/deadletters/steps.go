@@ -52,11 +52,11 @@ func (h *Handlers) Discard(c *gin.Context) error {
 		return err
 	}
 	var request discardRequest
-	if c.Request.ContentLength != 0 {
-		document, err := reqbody.ReadJSON(c)
-		if err != nil {
-			return err
-		}
+	document, given, err := reqbody.ReadOptionalJSON(c)
+	if err != nil {
+		return err
+	}
+	if given {
 		read, wrong := h.discards.Read(document)
 		if wrong := h.rules.Check(&read, wrong); len(wrong) > 0 {
 			return problem.Invalid(wrong)

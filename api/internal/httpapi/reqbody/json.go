@@ -19,6 +19,19 @@ func ReadJSON(c *gin.Context) (strictjson.Document, error) {
 	return strictjson.Parse(text)
 }
 
+// ReadOptionalJSON is ReadJSON for a route whose body may be left out. given is false if it is, also if an empty one is chunked.
+func ReadOptionalJSON(c *gin.Context) (document strictjson.Document, given bool, err error) {
+	text, err := Read(c)
+	switch {
+	case err != nil || len(text) == 0:
+		return strictjson.Document{}, false, err
+	case !isJSON(c.Request.Header):
+		return strictjson.Document{}, false, notJSON
+	}
+	document, err = strictjson.Parse(text)
+	return document, true, err
+}
+
 // ReadJSONText reads the request's body, which is yet to be parsed.
 func ReadJSONText(c *gin.Context) ([]byte, error) {
 	if !isJSON(c.Request.Header) {
