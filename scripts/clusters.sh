@@ -23,7 +23,7 @@ for part in ports home tls process lifecycle postgres pgbouncer redis sentinel r
 	source "$root/scripts/services.d/$part.sh"
 done
 # Ignore the environment's ports and URLs, which belong to other servers.
-unset "${port_names[@]}" TLS_DIR DATABASE_URL REDIS_URL RABBITMQ_URL
+unset POSTGRES_PORT REDIS_PORT RABBITMQ_PORT RABBITMQ_DIST_PORT RABBITMQ_EPMD_PORT TLS_DIR DATABASE_URL REDIS_URL RABBITMQ_URL
 
 command=${1:-} cluster=${2:-}
 [[ -n $cluster && -f $root/scripts/clusters.d/$cluster.sh ]] || usage
@@ -46,10 +46,9 @@ source "$root/scripts/clusters.d/$cluster.sh"
 # enter NODE: makes this shell use the node. Only for subshells.
 enter() {
 	node=$1 service=${1%-*} LOCAL_DIR=$LOCAL_CLUSTER/$1
-	read -ra port_names < <("${service}_port_names")
 	mkdir -p "$LOCAL_DIR"
 	drop_stale_link "$service"
-	load_ports
+	load_ports "$service"
 }
 
 # port_of NODE NAME: a port of another node. start chooses the ports of all nodes before it configures the first one.

@@ -29,7 +29,7 @@ usage() { sed -n '2,3s/^# //p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
 command=${1:-}
 [[ -n $command ]] && shift
 if [[ $command == rabbitmqctl ]]; then
-	load_ports
+	load_ports rabbitmq
 	rabbitmq_ctl "$@"
 fi
 all=("$@")
@@ -41,7 +41,7 @@ for service in "${all[@]}"; do
 	[[ $service =~ ^(postgres|redis|rabbitmq|s3|sqs|sesv2)$ ]] || usage
 done
 mkdir -p "$LOCAL_DIR"
-load_ports
+load_ports "${all[@]}"
 ours=()
 for service in "${all[@]}"; do
 	drop_stale_link "$service"

@@ -3,7 +3,6 @@
 # Ports: set by the environment, else remembered in $LOCAL_DIR/ports, else a free one. Several
 # checkouts can run at the same time.
 
-port_names=(POSTGRES_PORT REDIS_PORT RABBITMQ_PORT RABBITMQ_DIST_PORT RABBITMQ_EPMD_PORT S3_PORT SQS_PORT SESV2_PORT)
 declare -A named=() # the variables set by the environment
 
 # port_free PORT: no process listens on it (state 0A in the kernel's tables).
@@ -43,20 +42,23 @@ remember_port() {
 	printf -v "$1" '%s' "$2"
 }
 
+# load_ports SERVICE...: sets the variables of the services' ports.
 load_ports() {
-	local name remembered
+	local service name remembered
 	exec 7>"$LOCAL_DIR/ports.lock"
 	flock 7
-	for name in "${port_names[@]}"; do
-		remembered=$(sed -n "s/^$name=//p" "$LOCAL_DIR/ports" 2>/dev/null || true)
-		if [[ -n ${!name:-} ]]; then
-			named[$name]=yes
-			[[ ${!name} == "$remembered" ]] || remember_port "$name" "${!name}"
-		elif [[ -n $remembered ]]; then
-			printf -v "$name" '%s' "$remembered"
-		else
-			remember_port "$name" "$(choose_port)"
-		fi
+	for service in "$@"; do
+		for name in $("${service}_port_names"); do
+			remembered=$(sed -n "s/^$name=//p" "$LOCAL_DIR/ports" 2>/dev/null || true)
+			if [[ -n ${!name:-} ]]; then
+				named[$name]=yes
+				[[ ${!name} == "$remembered" ]] || remember_port "$name" "${!name}"
+			elif [[ -n $remembered ]]; then
+				printf -v "$name" '%s' "$remembered"
+			else
+				remember_port "$name" "$(choose_port)"
+			fi
+		done
 	done
 	exec 7>&-
 }

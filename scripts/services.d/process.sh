@@ -57,7 +57,7 @@ signal_and_wait() {
 		fi
 		kill "-$2" "${pids[@]}" 2>/dev/null || true
 		for pid in "${pids[@]}"; do
-			until gone "$pid" "$deadline"; do sleep 0.02; done
+			until gone "$pid" "$deadline"; do sleep 0.05; done
 		done
 		rm "$LOCAL_DIR/$1/$file"
 	done
@@ -81,8 +81,9 @@ children() { grep -lsE "^PPid:\s$1\$" /proc/[0-9]*/status | cut -d/ -f3 || true;
 # gone PID DEADLINE: a zombie (Z) still has its process id, which a restarting Postgres would treat as another server; a
 # container's first process may never reap it, so this waits for two seconds only.
 gone() {
-	[[ -d /proc/$1 ]] || return 0
-	if grep -qs '^State:\s[ZX]' "/proc/$1/status"; then
+	local stat
+	read -r stat 2>/dev/null <"/proc/$1/stat" || return 0
+	if [[ ${stat##*) } == [ZX]* ]]; then
 		((SECONDS > $2 - 28))
 	else
 		((SECONDS <= $2)) || die "process $1 does not exit"
