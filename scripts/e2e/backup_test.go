@@ -149,7 +149,7 @@ func TestBackup(t *testing.T) {
 
 	s.awaitMailing(mailing, "COMPLETED")
 	s.await(late, "SENT")
-	eventuallySlow(t, func() error {
+	eventually(t, func() error {
 		if open := s.count("SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND processed_at IS NULL"); open != 1 {
 			return fmt.Errorf("%d emails are not final, want only the scheduled one: %s", open, s.statusCounts())
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"email-gateway/scripts/sessim"
+	"email-gateway/shared/waittest"
 )
 
 // emailView is the api's representation of an email.
@@ -182,23 +183,10 @@ const stallLimit = 4 * time.Minute
 // total time depends on the machine.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	poll(t, 20*time.Millisecond, check)
-}
-
-// eventuallySlow is eventually with a longer interval, for checks that are expensive or wait for minutes.
-func eventuallySlow(t *testing.T, check func() error) {
-	t.Helper()
-	poll(t, 250*time.Millisecond, check)
-}
-
-func poll(t *testing.T, interval time.Duration, check func() error) {
-	t.Helper()
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
 	ends, limited := t.Deadline()
 	ends = ends.Add(-time.Minute) // so that the test reports its last answer
 	last, since := "", time.Now()
-	for {
+	for range waittest.Rounds() {
 		err := check()
 		if err == nil {
 			return
@@ -210,7 +198,6 @@ func poll(t *testing.T, interval time.Duration, check func() error) {
 		if now.Sub(since) > stallLimit || limited && now.After(ends) {
 			t.Fatalf("unchanged for %s: %v", now.Sub(since).Round(time.Second), err)
 		}
-		<-tick.C
 	}
 }
 

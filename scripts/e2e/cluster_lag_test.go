@@ -39,7 +39,7 @@ func TestCluster_StandbyAsynchronous(t *testing.T) {
 	if len(lost) == 0 {
 		t.Error("no accepted email is lost: the standby did not lag")
 	}
-	eventuallySlow(t, func() error {
+	eventually(t, func() error {
 		if left := s.count("SELECT count(*) FROM email_outbox WHERE status <> 'SENT'"); left > 0 {
 			return fmt.Errorf("%d emails are not SENT: %s", left, s.statusCounts())
 		}

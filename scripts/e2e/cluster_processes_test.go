@@ -113,7 +113,7 @@ func TestCluster_Processes(t *testing.T) {
 // awaitSentFrom waits, during the fault, until every email that was accepted before it is sent.
 func (s *system) awaitSentFrom(fault time.Time) {
 	s.t.Helper()
-	eventuallySlow(s.t, func() error {
+	eventually(s.t, func() error {
 		n := s.count(fmt.Sprintf(`SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND status <> 'SENT'
 			AND created_at < to_timestamp(%f)`, float64(fault.UnixMilli())/1000))
 		if n > 0 {

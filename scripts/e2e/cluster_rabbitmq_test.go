@@ -146,7 +146,7 @@ func (c *cluster) leader(queue string) string {
 // was down does not answer rabbitmqctl at once.
 func (c *cluster) awaitQueue(queue, column string, nodes int) (value string) {
 	c.t.Helper()
-	eventuallySlow(c.t, func() error {
+	eventually(c.t, func() error {
 		out, err := c.tryScript("ctl", "rabbitmq-1", "list_queues", "name", column)
 		if err != nil {
 			return err

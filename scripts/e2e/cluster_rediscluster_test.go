@@ -123,7 +123,7 @@ func TestCluster_RedisEveryMasterIsAsked(t *testing.T) {
 	}
 	s := startClusterSystem(t, c, nil)
 	reports := make(map[time.Time]string)
-	eventuallySlow(t, func() error {
+	eventually(t, func() error {
 		var at time.Time
 		var policy string
 		if err := s.db.SQL.QueryRowContext(t.Context(), `

@@ -112,7 +112,7 @@ func TestCluster_StandbyGone(t *testing.T) {
 	}
 	w := s.startWrites()
 	most := 0
-	eventuallySlow(t, func() error {
+	eventually(t, func() error {
 		var waiting int
 		if err := s.db.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`).Scan(&waiting); err != nil {
 			return err

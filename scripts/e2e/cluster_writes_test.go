@@ -156,7 +156,7 @@ func (w *writes) missing() (ids []string) {
 // once or is flagged.
 func (w *writes) allSent() {
 	w.s.t.Helper()
-	eventuallySlow(w.s.t, func() error {
+	eventually(w.s.t, func() error {
 		var left int
 		err := w.s.db.SQL.QueryRowContext(w.s.t.Context(), `SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND status <> 'SENT'`).Scan(&left)
 		if err == nil && left > 0 {

@@ -307,7 +307,7 @@ func TestThrottledAccount(t *testing.T) {
 		}
 	}()
 	s.acceptMany(n)
-	eventuallySlow(t, func() error {
+	eventually(t, func() error {
 		window, tasks := s.dispatcher.metric("queue_window_tasks", "email:send"), s.dispatcher.metric("queue_tasks", "email:send")
 		if window > 2*concurrency+5 || tasks > window {
 			return fmt.Errorf("the window is still %g tasks, of which %g are used", window, tasks)

@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -42,12 +41,11 @@ func (s *system) killedBetween(cmd *exec.Cmd, query string, whole int) {
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	poll(s.t, 5*time.Millisecond, func() error {
-		if s.count(query) == begun {
-			return errors.New("nothing happens")
+	for deadline := time.Now().Add(stallLimit); s.count(query) == begun; <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatal("nothing happens")
 		}
-		return nil
-	})
+	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	if n := s.count(query); n <= begun || n >= whole {

@@ -122,7 +122,7 @@ func (s *system) mailing(id string) mailingView {
 // awaitMailing waits until the mailing has the status.
 func (s *system) awaitMailing(id string, status string) (last mailingView) {
 	s.t.Helper()
-	eventuallySlow(s.t, func() error {
+	eventually(s.t, func() error {
 		if last = s.mailing(id); last.Status != status {
 			return fmt.Errorf("the mailing is %+v; %s", last, s.statusCounts())
 		}

@@ -81,7 +81,7 @@ func TestMailing_PauseResumeCancel(t *testing.T) {
 	s.expectFewRequests("the cancel", before, most)
 
 	var done mailingView
-	eventuallySlow(t, func() error {
+	eventually(t, func() error {
 		if done = s.mailing(id); done.Sent+done.Cancelled != len(sheet.people) {
 			return fmt.Errorf("%+v", done)
 		}
@@ -111,7 +111,7 @@ func TestMailing_RetryFailed(t *testing.T) {
 	}
 	s.ses.ClearFaults()
 	s.control(id, "retry-failed")
-	eventuallySlow(t, func() error {
+	eventually(t, func() error {
 		if done = s.mailing(id); done.Status != "COMPLETED" || done.Failed != 0 {
 			return fmt.Errorf("%+v", done)
 		}

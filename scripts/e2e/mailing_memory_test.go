@@ -30,7 +30,7 @@ func TestMailing_Memory(t *testing.T) {
 		made := time.Now()
 		id := s.mail(name, sheet, nil)
 		taken := time.Now()
-		eventuallySlow(t, func() error {
+		eventually(t, func() error {
 			if n := s.expanded(id); n < len(sheet.people) {
 				return fmt.Errorf("%d of %d rows expanded", n, len(sheet.people))
 			}

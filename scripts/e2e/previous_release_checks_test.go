@@ -35,7 +35,7 @@ func (s *system) awaitProgress(n int) {
 // claims older than ten seconds are ended early, since a running worker records its results within milliseconds.
 func (s *system) awaitEnds() {
 	s.t.Helper()
-	eventuallySlow(s.t, func() error {
+	eventually(s.t, func() error {
 		_, err := s.db.SQL.ExecContext(s.t.Context(), `UPDATE email_outbox SET lease_until = now() - interval '10 s'
 			WHERE status = 'PROCESSING' AND lease_until BETWEEN now() AND now() + interval '50 s'`)
 		if err != nil {

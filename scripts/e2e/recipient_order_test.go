@@ -57,7 +57,7 @@ func (s *system) sendToPerson(n int, id string) {
 // awaitImports waits until every import is written.
 func (s *system) awaitImports() {
 	s.t.Helper()
-	eventuallySlow(s.t, func() error {
+	eventually(s.t, func() error {
 		if n := s.count("SELECT count(*) FROM recipient_intakes"); n > 0 {
 			return fmt.Errorf("%d imports wait", n)
 		}
@@ -248,7 +248,7 @@ func TestRecipients_InAnyOrder(t *testing.T) {
 	s.awaitImports()
 	leave(pairs)
 	s.resumeAll()
-	eventuallySlow(t, func() error {
+	eventually(t, func() error {
 		if n := s.count("SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND processed_at IS NULL"); n > 0 {
 			return fmt.Errorf("%d emails are left: %s", n, s.statusCounts())
 		}

@@ -51,7 +51,7 @@ func TestReputationGuard(t *testing.T) {
 	// All who complain are among the first 200, who get their emails before the guard may act.
 	sheet := complaining("acme", 2000, 100)
 	bad := s.mail("lista.csv", sheet, nil)
-	eventuallySlow(t, func() error {
+	eventually(t, func() error {
 		if status, reason := s.waitingFor(bad); reason != "reputation" {
 			return fmt.Errorf("the mailing is %s and waits for %q; %s", status, reason, s.statusCounts())
 		}

@@ -109,7 +109,7 @@ func TestRestore_PointInTimeBesideNewerRedis(t *testing.T) {
 	s.slowSES(0)
 	s.runbook("What came after the dump", folders)
 	s.await(late, "SENT")
-	eventuallySlow(t, func() error {
+	eventually(t, func() error {
 		if open := s.count("SELECT count(*) FROM email_outbox WHERE processed_at IS NULL"); open != 0 {
 			return fmt.Errorf("%d emails are not final: %s", open, s.statusCounts())
 		}
@@ -207,7 +207,7 @@ func (s *system) moment() (now string) {
 func (s *system) awaitNoActiveTasks() {
 	s.t.Helper()
 	client := s.redisClient()
-	eventuallySlow(s.t, func() error {
+	eventually(s.t, func() error {
 		for _, queue := range []string{"email:send:high", "email:send", "email:send:low"} {
 			for _, list := range []string{"pending", "active"} {
 				if n := client.LLen(s.t.Context(), "asynq:{"+queue+"}:"+list).Val(); n > 0 {

@@ -171,7 +171,7 @@ func TestRabbitMQConnectionCut(t *testing.T) {
 	}
 	sheet := newSpreadsheet(t, 3_000)
 	id := s.mail("clientes.csv", sheet, nil)
-	eventuallySlow(t, func() error {
+	eventually(t, func() error {
 		var queues []struct {
 			Name                   string
 			MessagesUnacknowledged int `json:"messages_unacknowledged"`

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"email-gateway/api/internal/ctl"
+	"email-gateway/shared/store/storetest"
 )
 
 // accepted sends an email with additional flags and returns its id.
@@ -104,7 +105,7 @@ func TestEmailSend_Watch(t *testing.T) {
 	go func() {
 		ended <- tenant.run(t, "email", "send", "--to", "a@b.example", "--subject", "s", "--html", "<p>x", "--external-id", "1", "--watch", "--json")
 	}()
-	eventually(t, d, `SELECT count(*) = 1 FROM email_outbox`)
+	storetest.WaitFor(t, d, `SELECT count(*) = 1 FROM email_outbox`)
 	var id string
 	if err := d.SQL.QueryRowContext(t.Context(), `SELECT id FROM email_outbox`).Scan(&id); err != nil {
 		t.Fatal(err)

@@ -272,24 +272,9 @@ func TestMailingWatch(t *testing.T) {
 	id := tenant.upload(t, "--name", "paused", "--hold")
 	ended := make(chan outcome, 1)
 	go func() { ended <- tenant.run(t, "mailing", "watch", id) }()
-	eventually(t, d, `SELECT count(*) > 0 FROM mailings WHERE id = '`+id+`' AND status = 'PAUSED'`)
+	storetest.WaitFor(t, d, `SELECT count(*) > 0 FROM mailings WHERE id = '`+id+`' AND status = 'PAUSED'`)
 	exec(t, d, `UPDATE mailings SET status = 'COMPLETED', sent = 2, completed_at = now() WHERE id = $1`, id)
 	if got := <-ended; !strings.HasPrefix(got.stdout, "Mailing "+id+" is COMPLETED\n") || strings.Contains(got.stderr, "\x1b") {
 		t.Errorf("%+v", got)
-	}
-}
-
-// eventually waits until the query yields true.
-func eventually(t *testing.T, d storetest.Database, query string) {
-	t.Helper()
-	for {
-		var done bool
-		if err := d.SQL.QueryRowContext(t.Context(), query).Scan(&done); err != nil {
-			t.Fatal(err)
-		}
-		if done {
-			return
-		}
-		exec(t, d, "SELECT pg_sleep(0.01)")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"email-gateway/api/internal/ctl"
+	"email-gateway/shared/store/storetest"
 )
 
 // terminal opens a pseudo-terminal with the given columns; shown returns what was written
@@ -68,7 +69,7 @@ func TestMailingCreate_OnATerminal(t *testing.T) {
 			"mailing", "create", "--file", file(t, "clientes.csv", people), "--subject", "Olá", "--html", "<p>{{nome}}</p>", "--watch",
 		})
 	}()
-	eventually(t, d, `SELECT count(*) = 1 FROM mailings`)
+	storetest.WaitFor(t, d, `SELECT count(*) = 1 FROM mailings`)
 	exec(t, d, `UPDATE mailings SET status = 'SENDING', sent = 1, rate = 7, processed_lines = 2, counted_at = now()`)
 	exec(t, d, `SELECT pg_sleep(2.5)`) // two polls
 	exec(t, d, `UPDATE mailings SET status = 'COMPLETED', sent = 2, completed_at = now()`)

@@ -18,6 +18,7 @@ import (
 	"email-gateway/scripts/sessim"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/waittest"
 )
 
 const eventsTopic = "arn:aws:sns:us-east-1:123456789012:ses-events"
@@ -144,20 +145,17 @@ func (p *provider) call(t *testing.T, id, token uuid.UUID, to ...string) string 
 }
 
 // timeline waits until the email's timeline ends with the events, and returns the email.
-func (p *provider) timeline(t *testing.T, id uuid.UUID, ends string) map[string]any {
+func (p *provider) timeline(t *testing.T, id uuid.UUID, ends string) (shown map[string]any) {
 	t.Helper()
-	deadline := time.After(3 * time.Minute)
-	for {
-		shown := p.do(t, call{Path: "/v1/email/" + id.String()}).json(t)
-		if got := steps(shown); strings.HasSuffix(got, ends) {
-			return shown
+	for waited := range waittest.Rounds() {
+		if shown = p.do(t, call{Path: "/v1/email/" + id.String()}).json(t); strings.HasSuffix(steps(shown), ends) {
+			break
 		}
-		select {
-		case <-deadline:
+		if waited > waittest.Limit {
 			t.Fatalf("%s, want an end with %s; %+v", steps(shown), ends, p.sim.Events())
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
+	return shown
 }
 
 func steps(shown map[string]any) string {
@@ -173,18 +171,10 @@ func steps(shown map[string]any) string {
 // awaitDelivered waits until the simulator has delivered n notifications.
 func (p *provider) awaitDelivered(t *testing.T, delivered int64) {
 	t.Helper()
-	deadline := time.After(3 * time.Minute)
-	for {
+	waittest.Until(t, fmt.Sprint(delivered, " notifications are delivered"), func() bool {
 		counts := p.sim.Events()
-		if counts.Delivered == delivered && counts.Pending == 0 {
-			return
-		}
-		select {
-		case <-deadline:
-			t.Fatalf("%+v, want %d delivered", counts, delivered)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		return counts.Delivered == delivered && counts.Pending == 0
+	})
 }
 
 func (p *provider) metric(t *testing.T, line string) bool {

@@ -10,6 +10,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/store"
+	"email-gateway/shared/waittest"
 )
 
 // Operator returns an operator for changes that a test needs.
@@ -84,16 +85,10 @@ func Ask[V any](tb testing.TB, d Database, query string, args ...any) V {
 	return value
 }
 
-// WaitFor repeats the query until it returns true. It pauses in Postgres.
+// WaitFor repeats the query until it returns true.
 func WaitFor(tb testing.TB, d Database, query string, args ...any) {
 	tb.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); {
-		if Ask[bool](tb, d, query, args...) {
-			return
-		}
-		d.Run(tb, `SELECT pg_sleep(0.005)`)
-	}
-	tb.Fatalf("never came true: %s", query)
+	waittest.Until(tb, query, func() bool { return Ask[bool](tb, d, query, args...) })
 }
 
 // WaitBlocked waits until n statements of this database wait for a lock.

@@ -14,6 +14,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue/redistest"
 )
 
@@ -31,14 +32,14 @@ func TestRun(t *testing.T) {
 	go func() { ended <- run(ctx, append(environ, "DISPATCHER_ADDR=127.0.0.1:0"), &logs, false) }()
 
 	var addr string
-	eventually(t, "listening", func() bool {
+	waittest.Until(t, "listening", func() bool {
 		addr = logs.find(`"address":"([^"]+)"`)
 		return addr != ""
 	})
 	if err := run(t.Context(), append(environ, "DISPATCHER_ADDR="+addr), io.Discard, true); err != nil {
 		t.Errorf("healthcheck: %v", err)
 	}
-	eventually(t, "ready", func() bool { code, _ := get(t, addr, "/readyz"); return code == http.StatusOK })
+	waittest.Until(t, "ready", func() bool { code, _ := get(t, addr, "/readyz"); return code == http.StatusOK })
 	if code, _ := get(t, addr, "/livez"); code != http.StatusOK {
 		t.Errorf("/livez: %d", code)
 	}
@@ -49,7 +50,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, want := range map[any]email.Status{sent: email.Enqueued, overdue: email.Expired} {
-		eventually(t, string(want), func() bool {
+		waittest.Until(t, string(want), func() bool {
 			var got email.Status
 			if err := d.SQL.QueryRowContext(t.Context(), `SELECT status FROM email_outbox WHERE id = $1`, id).Scan(&got); err != nil {
 				t.Fatal(err)
@@ -57,7 +58,7 @@ func TestRun(t *testing.T) {
 			return got == want
 		})
 	}
-	eventually(t, "a row about the process", func() bool { return processes(t, d) == 1 })
+	waittest.Until(t, "a row about the process", func() bool { return processes(t, d) == 1 })
 	_, metrics := get(t, addr, "/metrics")
 	for _, name := range []string{
 		"mailing_outbox_pending_count", "mailing_outbox_publish_duration_seconds_count", "outbox_enqueued_total", "outbox_expired_total",
@@ -68,7 +69,7 @@ func TestRun(t *testing.T) {
 	}
 
 	redis.Stop()
-	eventually(t, "not ready without Redis", func() bool {
+	waittest.Until(t, "not ready without Redis", func() bool {
 		code, body := get(t, addr, "/readyz")
 		return code == http.StatusServiceUnavailable && strings.Contains(body, `"redis":{"status":"disconnected"}`)
 	})
@@ -128,18 +129,6 @@ func get(t *testing.T, addr, path string) (code int, body string) {
 		t.Fatal(err)
 	}
 	return response.StatusCode, string(text)
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(timeout)
-	for !holds() {
-		select {
-		case <-deadline:
-			t.Fatalf("timeout: %s", what)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 // lines collects log lines.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue"
 )
 
@@ -124,7 +125,7 @@ func TestDispatch_LateConfirm(t *testing.T) {
 	broker := mute{carrier{tasks: make(chan queue.Task, 10)}}
 	p.Bulk = broker
 	b.dispatch(t, p)
-	eventually(t, "the batch is over", func() bool { return log.count("publish 1 tasks") > 0 })
+	waittest.Until(t, "the batch is over", func() bool { return log.count("publish 1 tasks") > 0 })
 	var leased bool
 	err := b.SQL.QueryRowContext(t.Context(), `SELECT status = 'PENDING' AND enqueued_at IS NOT NULL AND next_at > now() FROM email_outbox WHERE id = $1`, id).Scan(&leased)
 	if err != nil || !leased {

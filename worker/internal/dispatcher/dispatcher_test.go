@@ -12,6 +12,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue"
 )
 
@@ -80,7 +81,7 @@ func TestDispatch_DueTimes(t *testing.T) {
 	b.expectStatus(t, retryLost, email.Enqueued)
 	b.expectStatus(t, retryStands, email.Enqueued)
 	b.expectStatus(t, retryDue, email.Enqueued)
-	eventually(t, "one lost retry", func() bool {
+	waittest.Until(t, "one lost retry", func() bool {
 		return b.log.count("retries whose task was lost") == 1 && gauge(t, p.Registry, "outbox_lost_retries_total", "queue", email.QueueNormal) == 1
 	})
 	b.expectStays(t, later, email.Pending)
@@ -141,7 +142,7 @@ func TestDispatch_ReplacesArchivedTask(t *testing.T) {
 	b.dispatch(t, b.params())
 	expect(t, attempts, 1)
 	b.expectStatus(t, id, email.Enqueued)
-	eventually(t, "an empty queue", func() bool { return b.depth(t, email.QueueNormal) == 0 })
+	waittest.Until(t, "an empty queue", func() bool { return b.depth(t, email.QueueNormal) == 0 })
 
 	b.set(t, id, `status = 'PENDING', attempts = 3, throttles = 1`)
 	expect(t, attempts, 3)
@@ -218,7 +219,7 @@ func TestDispatch_InvalidRowsDoNotBlock(t *testing.T) {
 	if got := <-payloads; got != `["no job"]` {
 		t.Errorf("payload %s, want it unchanged", got)
 	}
-	eventually(t, "the refused one is tried again and released", func() bool {
+	waittest.Until(t, "the refused one is tried again and released", func() bool {
 		return refusals.Load() > 2 && b.status(t, refused) == email.Pending
 	})
 	if b.log.count("ana@example.com") > 0 {
@@ -243,7 +244,7 @@ func TestDispatch_WakesUp(t *testing.T) {
 	company := b.Company(t)
 	for range 3 {
 		id := b.Accept(t, company, nil)
-		eventually(t, "dispatched after a wake-up", func() bool {
+		waittest.Until(t, "dispatched after a wake-up", func() bool {
 			if err := b.Store.Wake(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -277,7 +278,7 @@ func TestDispatch_LateRetryRunsMeanwhile(t *testing.T) {
 		return nil
 	}}
 	b.dispatch(t, p)
-	eventually(t, "two lost retries", func() bool {
+	waittest.Until(t, "two lost retries", func() bool {
 		return gauge(t, p.Registry, "outbox_lost_retries_total", "queue", email.QueueNormal) == 2
 	})
 	if n := b.log.count("retries whose task was lost"); n != 1 {

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/waittest"
 )
 
 // The metrics show the backlog, its age, the queues' depth and the live processes.
@@ -37,8 +38,8 @@ func TestMetrics(t *testing.T) {
 	// The backlog is measured once at the start, so the rows must be there by then.
 	first := b.params()
 	stop := b.dispatch(t, first)
-	eventually(t, "a full window", func() bool { return b.count(t, email.Enqueued) == 201 })
-	eventually(t, "one lost retry", func() bool {
+	waittest.Until(t, "a full window", func() bool { return b.count(t, email.Enqueued) == 201 })
+	waittest.Until(t, "one lost retry", func() bool {
 		return gauge(t, first.Registry, "outbox_lost_retries_total", "queue", email.QueueHigh) == 1
 	})
 	stop()
@@ -65,7 +66,7 @@ func TestMetrics(t *testing.T) {
 		{"gateway_processes", "service", "dispatcher", 0, 0},
 	} {
 		var got float64
-		eventually(t, m.name+" of "+m.value, func() bool {
+		waittest.Until(t, m.name+" of "+m.value, func() bool {
 			got = gauge(t, p.Registry, m.name, m.label, m.value)
 			return got >= m.least && got <= m.most
 		})

@@ -6,6 +6,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/servertest"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue/redistest"
 )
 
@@ -33,15 +34,15 @@ func TestOutage_Redis(t *testing.T) {
 				}
 			})
 			b.acceptMany(t, like, 1_000)
-			eventually(t, "the outage in the log", func() bool { return b.log.count("dispatching interrupted") > 0 })
-			eventually(t, "no number of tasks", func() bool {
+			waittest.Until(t, "the outage in the log", func() bool { return b.log.count("dispatching interrupted") > 0 })
+			waittest.Until(t, "no number of tasks", func() bool {
 				return math.IsNaN(gauge(t, p.Registry, "queue_tasks", "queue", email.QueueNormal))
 			})
 			mend()
 
-			eventually(t, "everything on the queue", func() bool { return b.count(t, email.Enqueued) == 3_001 })
-			eventually(t, "the end of the outage in the log", func() bool { return b.log.count("dispatching resumed") > 0 })
-			eventually(t, "a task for each", func() bool { return b.depth(t, email.QueueNormal) == 3_001 })
+			waittest.Until(t, "everything on the queue", func() bool { return b.count(t, email.Enqueued) == 3_001 })
+			waittest.Until(t, "the end of the outage in the log", func() bool { return b.log.count("dispatching resumed") > 0 })
+			waittest.Until(t, "a task for each", func() bool { return b.depth(t, email.QueueNormal) == 3_001 })
 			if begun, ended := b.log.count("dispatching interrupted"), b.log.count("dispatching resumed"); begun > 2 || ended > 2 {
 				t.Errorf("one outage was logged %d times, its end %d times:\n%s", begun, ended, b.log)
 			}
@@ -59,13 +60,13 @@ func TestOutage_SessionsTerminated(t *testing.T) {
 	b.acceptMany(t, like, 4_999)
 	b.dispatch(t, p)
 	for range 3 {
-		eventually(t, "some more on the queue", func() bool { return b.count(t, email.Enqueued) > 0 })
+		waittest.Until(t, "some more on the queue", func() bool { return b.count(t, email.Enqueued) > 0 })
 		if _, err := b.SQL.ExecContext(t.Context(), `
 			SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "everything on the queue", func() bool { return b.count(t, email.Enqueued) == 5_000 })
-	eventually(t, "a task for each", func() bool { return b.depth(t, email.QueueNormal) == 5_000 })
+	waittest.Until(t, "everything on the queue", func() bool { return b.count(t, email.Enqueued) == 5_000 })
+	waittest.Until(t, "a task for each", func() bool { return b.depth(t, email.QueueNormal) == 5_000 })
 }

@@ -12,6 +12,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/dispatcher"
 )
 
@@ -58,7 +59,7 @@ func TestProber(t *testing.T) {
 		b.expectStays(t, uuid.MustParse(ids[i]), email.Pending)
 		b.probeDue(t)
 		b.expectStatus(t, uuid.MustParse(ids[i]), email.Enqueued)
-		eventually(t, "the next one is published", func() bool { return slices.Equal(seen.published(), ids[:i+1]) })
+		waittest.Until(t, "the next one is published", func() bool { return slices.Equal(seen.published(), ids[:i+1]) })
 	}
 	g, err := b.Store.Breaker(t.Context())
 	if err != nil || g.ProbeID == nil || g.ProbeID.String() != ids[2] {
@@ -86,7 +87,7 @@ func TestProber_RefusedProbeIsSkipped(t *testing.T) {
 		return nil
 	}}
 	b.dispatch(t, p)
-	eventually(t, "the next one is the probe", func() bool {
+	waittest.Until(t, "the next one is the probe", func() bool {
 		b.probeDue(t)
 		return b.status(t, next) == email.Enqueued
 	})
@@ -165,7 +166,7 @@ func TestProber_SearchesRetriesOncePerPause(t *testing.T) {
 	p.Outbox = counted
 	begun := time.Now()
 	b.dispatch(t, p)
-	eventually(t, "five rounds", func() bool { return counted.rounds.Load() >= 5 })
+	waittest.Until(t, "five rounds", func() bool { return counted.rounds.Load() >= 5 })
 	if n, most := counted.early.Load(), 1+int64(time.Since(begun)/(5*time.Second)); n < 1 || n > most {
 		t.Errorf("searched retries %d times in %s, want 1 to %d", n, time.Since(begun), most)
 	}

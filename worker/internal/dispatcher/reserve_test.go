@@ -8,6 +8,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/dispatcher"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/asynqueue"
@@ -60,15 +61,15 @@ func TestDispatch_ReservesAgainAfterSlowPoll(t *testing.T) {
 	slow, queued := b.params(), &reservations{Publisher: publisher()}
 	slow.Outbox, slow.Queue = slowPolls{b.Store, over.Done()}, queued
 	b.dispatch(t, slow)
-	eventually(t, "the slow dispatcher has reserved room", func() bool { return queued.granted.Load() == 1 })
+	waittest.Until(t, "the slow dispatcher has reserved room", func() bool { return queued.granted.Load() == 1 })
 
 	other := b.params()
 	other.Queue = publisher()
 	b.dispatch(t, other)
 	const window = 200
-	eventually(t, "the other has filled the window", func() bool { return b.depth(t, email.QueueNormal) >= window })
+	waittest.Until(t, "the other has filled the window", func() bool { return b.depth(t, email.QueueNormal) >= window })
 	asked := queued.asked.Load()
-	eventually(t, "the slow dispatcher goes on", func() bool { return queued.asked.Load() > asked+3 })
+	waittest.Until(t, "the slow dispatcher goes on", func() bool { return queued.asked.Load() > asked+3 })
 	if n := b.depth(t, email.QueueNormal); n > window {
 		t.Errorf("%d tasks in a window of %d", n, window)
 	}

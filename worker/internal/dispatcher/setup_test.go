@@ -15,6 +15,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/dispatcher"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/asynqueue"
@@ -147,7 +148,7 @@ func (b *bench) depth(t testing.TB, name string) int {
 
 func (b *bench) expectStatus(t *testing.T, id uuid.UUID, want email.Status) {
 	t.Helper()
-	eventually(t, "status "+string(want), func() bool { return b.status(t, id) == want })
+	waittest.Until(t, "status "+string(want), func() bool { return b.status(t, id) == want })
 }
 
 // expectStays checks that the status does not change within a few polls.
@@ -162,18 +163,6 @@ func (b *bench) expectStays(t *testing.T, id uuid.UUID, want email.Status) {
 		case <-deadline:
 			return
 		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(timeout)
-	for !holds() {
-		select {
-		case <-deadline:
-			t.Fatalf("timeout: %s", what)
-		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/dispatcher"
 )
 
@@ -82,7 +83,7 @@ func TestDispatch_DrainedLaneBesideAnOldSnapshot(t *testing.T) {
 	}}
 	b.acceptMany(t, like, 2000)
 	b.dispatch(t, p)
-	eventually(t, "all are taken", func() bool { return b.count(t, "ENQUEUED") == 2001 })
+	waittest.Until(t, "all are taken", func() bool { return b.count(t, "ENQUEUED") == 2001 })
 	// entries counts the index entries of earlier rows, dead or not, that the reads since the last call have passed.
 	entries := func() (most int) {
 		for _, since := range outbox.taken() {
@@ -96,7 +97,7 @@ func TestDispatch_DrainedLaneBesideAnOldSnapshot(t *testing.T) {
 		}
 		return most
 	}
-	eventually(t, "the bound passes the taken rows", func() bool {
+	waittest.Until(t, "the bound passes the taken rows", func() bool {
 		since := outbox.taken()
 		if len(since) == 0 {
 			return false
@@ -114,10 +115,10 @@ func TestDispatch_DrainedLaneBesideAnOldSnapshot(t *testing.T) {
 	}
 	failing.Store(true)
 	id := b.Accept(t, company, nil)
-	eventually(t, "the email is taken and released", func() bool { return b.log.count("connection refused") > 0 })
+	waittest.Until(t, "the email is taken and released", func() bool { return b.log.count("connection refused") > 0 })
 	failing.Store(false)
 	b.expectStatus(t, id, "ENQUEUED")
-	eventually(t, "the lane is polled again", func() bool { return len(outbox.taken()) > 0 })
+	waittest.Until(t, "the lane is polled again", func() bool { return len(outbox.taken()) > 0 })
 	b.expectStatus(t, b.Accept(t, company, nil), "ENQUEUED")
 	if most := entries(); most > 10 {
 		t.Errorf("after a release %d entries are read", most)

@@ -10,6 +10,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/dispatcher"
 )
 
@@ -24,7 +25,7 @@ func (b *bench) listen(t *testing.T, every time.Duration) dispatcher.Params {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Stop(context.Background()) })
-	eventually(t, "listening", listener.Listening)
+	waittest.Until(t, "listening", listener.Listening)
 	p := b.params()
 	p.Wakes, p.ListInterval = listener, every
 	return p

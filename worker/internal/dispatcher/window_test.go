@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue"
 )
 
@@ -18,8 +19,8 @@ func TestWindow_BoundsTheQueue(t *testing.T) {
 	b := newBench(t)
 	b.acceptMany(t, b.Accept(t, b.Company(t), nil), 999)
 	b.dispatch(t, b.params())
-	eventually(t, "a full window", func() bool { return b.count(t, email.Enqueued) == 200 })
-	eventually(t, "200 tasks", func() bool { return b.depth(t, email.QueueNormal) == 200 })
+	waittest.Until(t, "a full window", func() bool { return b.count(t, email.Enqueued) == 200 })
+	waittest.Until(t, "200 tasks", func() bool { return b.depth(t, email.QueueNormal) == 200 })
 	// Two workers report more than the configured values.
 	for _, instance := range []string{"a", "b"} {
 		details := map[string]any{"concurrency": 150, "sendRate": 200.0}
@@ -27,8 +28,8 @@ func TestWindow_BoundsTheQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "twice the concurrency of both", func() bool { return b.count(t, email.Enqueued) == 600 })
-	eventually(t, "600 tasks", func() bool { return b.depth(t, email.QueueNormal) == 600 })
+	waittest.Until(t, "twice the concurrency of both", func() bool { return b.count(t, email.Enqueued) == 600 })
+	waittest.Until(t, "600 tasks", func() bool { return b.depth(t, email.QueueNormal) == 600 })
 }
 
 // The last batch of a burst is confirmed as published soon.
@@ -37,7 +38,7 @@ func TestBatches_Confirmed(t *testing.T) {
 	b := newBench(t)
 	b.dispatch(t, b.params())
 	b.expectStatus(t, b.Accept(t, b.Company(t), nil), email.Enqueued)
-	eventually(t, "no batch on record", func() bool {
+	waittest.Until(t, "no batch on record", func() bool {
 		var n int
 		if err := b.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM dispatch_batches`).Scan(&n); err != nil {
 			t.Fatal(err)
@@ -73,10 +74,10 @@ func TestWindow_DelayOfOtherTenants(t *testing.T) {
 		return slices.Index(handled, id)
 	}
 	b.dispatch(t, b.params())
-	eventually(t, "a hundred of the loud tenant's", func() bool { return place("") > 100 })
+	waittest.Until(t, "a hundred of the loud tenant's", func() bool { return place("") > 100 })
 	id := b.Accept(t, quiet, nil).String()
 	before := place("")
-	eventually(t, "the quiet tenant's email", func() bool { return place(id) >= 0 })
+	waittest.Until(t, "the quiet tenant's email", func() bool { return place(id) >= 0 })
 	// A window of 200 was queued, and the quiet lane is noticed within a second.
 	if ahead := place(id) - before; ahead > 2*200 {
 		t.Errorf("%d emails of the loud tenant went first", ahead)
@@ -103,7 +104,7 @@ func TestWindow_MoreLanesThanRoom(t *testing.T) {
 	p := b.params()
 	p.Queue, p.Concurrency, p.SendRate = r, 3, 9 // a window of 7
 	b.dispatch(t, p)
-	eventually(t, "everything on its way", func() bool { return b.count(t, email.Enqueued) == 3*lanes })
+	waittest.Until(t, "everything on its way", func() bool { return b.count(t, email.Enqueued) == 3*lanes })
 	had := make(map[uuid.UUID]int)
 	for n, id := range r.published() {
 		had[laneOf[id]]++
@@ -126,7 +127,7 @@ func TestTwoDispatchers(t *testing.T) {
 		p.Queue, p.SendRate = r, 2_700
 		b.dispatch(t, p)
 	}
-	eventually(t, "all on the queue", func() bool { return b.depth(t, email.QueueNormal) == 2_000 })
+	waittest.Until(t, "all on the queue", func() bool { return b.depth(t, email.QueueNormal) == 2_000 })
 	times := make(map[string]int)
 	for _, id := range r.published() {
 		times[id]++

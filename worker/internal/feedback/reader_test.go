@@ -19,6 +19,7 @@ import (
 	"email-gateway/shared/sesevent"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/feedback"
 	"email-gateway/worker/internal/queue/sqsqueue"
 )
@@ -145,18 +146,6 @@ func (r reading) counted(t *testing.T, kind string, result sesevent.Result) int 
 	return 0
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(timeout)
-	for !holds() {
-		select {
-		case <-deadline:
-			t.Fatalf("timeout: %s", what)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
 // Through a topic, with SNS's envelope and without it.
 func TestReader_Envelopes(t *testing.T) {
 	t.Parallel()
@@ -170,8 +159,8 @@ func TestReader_Envelopes(t *testing.T) {
 			e := b.sent(b.company)
 			publish("Successfully validated SNS topic for Amazon SES event publishing.")
 			publish(e.delivery())
-			eventually(t, "recorded", func() bool { return b.timeline(e.id) == delivered })
-			eventually(t, "deleted", func() bool { return q.Len() == 0 })
+			waittest.Until(t, "recorded", func() bool { return b.timeline(e.id) == delivered })
+			waittest.Until(t, "deleted", func() bool { return q.Len() == 0 })
 			if n := r.counted(t, "other", sesevent.Ignored); n != 1 || r.Ping(t.Context()) != nil {
 				t.Errorf("%d messages ignored, %v", n, r.Ping(t.Context()))
 			}
@@ -205,7 +194,7 @@ func TestReader_BesideSNS(t *testing.T) {
 		q.Send(body)
 		q.Send(body)
 		r := b.read(q.URL, nil)
-		eventually(t, "deleted", func() bool { return q.Len() == 0 })
+		waittest.Until(t, "deleted", func() bool { return q.Len() == 0 })
 		if got := b.timeline(e.id); got != delivered {
 			t.Errorf("raw=%t: %s", raw, got)
 		}
@@ -234,8 +223,8 @@ func TestReader_Poison(t *testing.T) {
 	e := b.sent(b.company)
 	q.Send(e.delivery())
 	r := b.read(q.URL, nil)
-	eventually(t, "recorded", func() bool { return b.timeline(e.id) == delivered })
-	eventually(t, "moved to the dead-letter queue", func() bool { return dead.Len() == len(poison) && q.Len() == 0 })
+	waittest.Until(t, "recorded", func() bool { return b.timeline(e.id) == delivered })
+	waittest.Until(t, "moved to the dead-letter queue", func() bool { return dead.Len() == len(poison) && q.Len() == 0 })
 	if n := r.counted(t, "other", sesevent.Poison); n != 2*len(poison) {
 		t.Errorf("%d counted, want each message twice", n)
 	}
@@ -252,7 +241,7 @@ func TestReader_TwoOnOneQueue(t *testing.T) {
 		q.Send(all[len(all)-1].delivery())
 	}
 	one, two := b.read(q.URL, nil), b.read(q.URL, nil)
-	eventually(t, "deleted", func() bool { return q.Len() == 0 })
+	waittest.Until(t, "deleted", func() bool { return q.Len() == 0 })
 	for _, e := range all {
 		if got := b.timeline(e.id); got != delivered {
 			t.Fatal(got)
@@ -272,14 +261,14 @@ func TestReader_QueueAway(t *testing.T) {
 	r := b.read(q.URL, nil)
 	first := b.sent(b.company)
 	q.Send(first.delivery())
-	eventually(t, "recorded", func() bool { return b.timeline(first.id) == delivered })
+	waittest.Until(t, "recorded", func() bool { return b.timeline(first.id) == delivered })
 	server.Kill()
-	eventually(t, "reported", func() bool { return r.Ping(t.Context()) != nil })
+	waittest.Until(t, "reported", func() bool { return r.Ping(t.Context()) != nil })
 	server.Start()
 	q = servertest.NamedQueue(t, server.URL, "events", nil) // its queues were in memory
 	second := b.sent(b.company)
 	q.Send(second.delivery())
-	eventually(t, "recorded after the outage", func() bool { return b.timeline(second.id) == delivered })
+	waittest.Until(t, "recorded after the outage", func() bool { return b.timeline(second.id) == delivered })
 	if err := r.Ping(t.Context()); err != nil {
 		t.Errorf("after the outage: %v", err)
 	}
@@ -327,11 +316,11 @@ func TestReader_DatabaseAway(t *testing.T) {
 		}
 	}
 	proxy.Restart(t)
-	eventually(t, "recorded", func() bool { return b.timeline(e.id) == delivered })
+	waittest.Until(t, "recorded", func() bool { return b.timeline(e.id) == delivered })
 	if dead.Len() != 0 {
 		t.Error("the event was given up")
 	}
-	eventually(t, "deleted", func() bool { return q.Len() == 0 })
+	waittest.Until(t, "deleted", func() bool { return q.Len() == 0 })
 	_ = r
 }
 
@@ -360,13 +349,13 @@ func TestReader_LockedRows(t *testing.T) {
 		q.Send(e.delivery())
 	}
 	r := b.read(q.URL, nil)
-	eventually(t, "the locked company is known", func() bool { return r.counted(t, "Delivery", sesevent.Postponed) > 0 })
+	waittest.Until(t, "the locked company is known", func() bool { return r.counted(t, "Delivery", sesevent.Postponed) > 0 })
 	for range 20 {
 		free = append(free, b.sent(other))
 		q.Send(free[len(free)-1].delivery())
 	}
 	for _, e := range free {
-		eventually(t, "an event of another company", func() bool { return b.timeline(e.id) == delivered })
+		waittest.Until(t, "an event of another company", func() bool { return b.timeline(e.id) == delivered })
 	}
 	for _, e := range held {
 		if got := b.timeline(e.id); got == delivered {
@@ -376,7 +365,7 @@ func TestReader_LockedRows(t *testing.T) {
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all recorded", func() bool { return q.Len() == 0 })
+	waittest.Until(t, "all recorded", func() bool { return q.Len() == 0 })
 	for _, e := range held {
 		if got := b.timeline(e.id); got != delivered {
 			t.Fatal(got)

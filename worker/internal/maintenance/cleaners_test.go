@@ -22,6 +22,7 @@ import (
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/webhook"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/queue/asynqueue"
 	"email-gateway/worker/internal/queue/redistest"
@@ -183,8 +184,8 @@ func TestCleaners(t *testing.T) {
 			execute(t, d, tt.fill, d.Company(t))
 			first, _ := cleaners(t, d, nil)
 			second, _ := cleaners(t, d, nil) // a second dispatcher's cleaners
-			eventually(t, "only what is in time is left", func() bool { return number(t, d, tt.left) == tt.want })
-			eventually(t, "each is counted once", func() bool { return done(t, action, first, second) == tt.gone })
+			waittest.Until(t, "only what is in time is left", func() bool { return number(t, d, tt.left) == tt.want })
+			waittest.Until(t, "each is counted once", func() bool { return done(t, action, first, second) == tt.gone })
 		})
 	}
 }
@@ -217,13 +218,13 @@ func TestCleaners_ArchiveSize(t *testing.T) {
 	registry, _ := cleaners(t, d, func(p *maintenance.CleanersParams) { p.Archive = publisher })
 	for _, queue := range email.Queues() {
 		base := "asynq:{" + prefix + queue + "}:"
-		eventually(t, "the older tasks of "+queue+" are deleted", func() bool { return client.ZCard(t.Context(), base+"archived").Val() <= kept })
+		waittest.Until(t, "the older tasks of "+queue+" are deleted", func() bool { return client.ZCard(t.Context(), base+"archived").Val() <= kept })
 		left := client.ZRange(t.Context(), base+"archived", 0, -1).Val()
 		if len(left) != kept || left[0] != fmt.Sprint("t", archived-kept) || client.Exists(t.Context(), base+"t:t0").Val() != 0 {
 			t.Errorf("%s: %d are left, the oldest is %s", queue, len(left), left[0])
 		}
 	}
-	eventually(t, "each is counted", func() bool { return done(t, "archived_task_trimmed", registry) == len(email.Queues())*(archived-kept) })
+	waittest.Until(t, "each is counted", func() bool { return done(t, "archived_task_trimmed", registry) == len(email.Queues())*(archived-kept) })
 }
 
 // A company's shorter retention applies to it; unlimited retention keeps everything.
@@ -251,10 +252,10 @@ func TestCleaners_Companies(t *testing.T) {
 	}
 	execute(t, d, `UPDATE email_outbox SET processed_at = now() - interval '8 days'`)
 	cleaners(t, d, func(p *maintenance.CleanersParams) { p.Ages = maintenance.Ages{} })
-	eventually(t, "its body is gone", func() bool {
+	waittest.Until(t, "its body is gone", func() bool {
 		return number(t, d, fmt.Sprintf(`SELECT count(*) FROM email_outbox WHERE id = '%s' AND body_erased_at IS NOT NULL`, ids["company"])) == 1
 	})
-	eventually(t, "its log was looked at", func() bool {
+	waittest.Until(t, "its log was looked at", func() bool {
 		return number(t, d, fmt.Sprintf(`SELECT count(*) FROM retention_walks WHERE kind = 'logs' AND reached = '%s'`, ids["company"])) == 1
 	})
 	if n := number(t, d, `SELECT count(*) FROM email_logs`); n != 2 {
@@ -263,7 +264,7 @@ func TestCleaners_Companies(t *testing.T) {
 	execute(t, d, `DELETE FROM email_outbox`)
 	execute(t, d, `DELETE FROM retention_walks`)
 	cleaners(t, d, func(p *maintenance.CleanersParams) { p.Ages = maintenance.Ages{} })
-	eventually(t, "its log is gone", func() bool { return number(t, d, `SELECT count(*) FROM email_logs`) == 1 })
+	waittest.Until(t, "its log is gone", func() bool { return number(t, d, `SELECT count(*) FROM email_logs`) == 1 })
 	if left := text(t, d, `SELECT outbox_id FROM email_logs`); left != ids["other"].String() {
 		t.Errorf("left is %s, not %s", left, ids["other"])
 	}
@@ -280,7 +281,7 @@ func TestCleaners_HashesOfOneCompany(t *testing.T) {
 		SELECT gen_random_uuid(), c.id, 'a@example.com', repeat('a', 64), now() - interval '8 days' FROM companies c`)
 	forEver := func(p *maintenance.CleanersParams) { p.Ages = maintenance.Ages{} }
 	first, _ := cleaners(t, d, forEver)
-	eventually(t, "a round ended", func() bool {
+	waittest.Until(t, "a round ended", func() bool {
 		return number(t, d, `SELECT count(*) FROM retention_walks WHERE kind = 'aggregates'`) == 1
 	})
 	if n := number(t, d, `SELECT count(*) FROM retention_walks WHERE kind LIKE '%Hashes'`); n != 0 {
@@ -291,11 +292,11 @@ func TestCleaners_HashesOfOneCompany(t *testing.T) {
 		t.Fatal(err)
 	}
 	second, _ := cleaners(t, d, forEver)
-	eventually(t, "its number is gone", func() bool { return done(t, "hash_expired", first, second) == 1 })
+	waittest.Until(t, "its number is gone", func() bool { return done(t, "hash_expired", first, second) == 1 })
 	if left := text(t, d, `SELECT string_agg(company_id::text, ' ') FROM recipients WHERE cpf_cnpj_hash IS NOT NULL`); left != other.String() {
 		t.Errorf("numbers of %s are left, want those of %s", left, other)
 	}
-	eventually(t, "entries and outbox were gone through", func() bool {
+	waittest.Until(t, "entries and outbox were gone through", func() bool {
 		return number(t, d, `SELECT count(*) FROM retention_walks WHERE kind IN ('entryHashes', 'outboxHashes')`) == 2
 	})
 }
@@ -343,8 +344,8 @@ func TestCleaners_Files(t *testing.T) {
 	}
 
 	registry, log := cleaners(t, d, func(p *maintenance.CleanersParams) { p.Files = stubbornFiles{Bucket: files, key: stubborn} })
-	eventually(t, "the round ended", func() bool { return strings.Contains(log.String(), "delete: access denied") })
-	eventually(t, "all but one are marked", func() bool {
+	waittest.Until(t, "the round ended", func() bool { return strings.Contains(log.String(), "delete: access denied") })
+	waittest.Until(t, "all but one are marked", func() bool {
 		return number(t, d, `SELECT count(*) FROM mailings WHERE file_deleted_at IS NOT NULL`) >= 99
 	})
 	for _, key := range []string{young, open, stubborn} {
@@ -359,7 +360,7 @@ func TestCleaners_Files(t *testing.T) {
 		t.Error("the file that still exists is marked as deleted")
 	}
 	cleaners(t, d, func(p *maintenance.CleanersParams) { p.Files = files })
-	eventually(t, "all are gone", func() bool {
+	waittest.Until(t, "all are gone", func() bool {
 		for _, key := range append(gone, stubborn) {
 			if there(root, key) {
 				return false
@@ -402,7 +403,7 @@ func TestCleaners_FilesBehindUndeletable(t *testing.T) {
 		execute(t, d, `UPDATE mailings SET status = 'FAILED', cancelled = accepted, updated_at = now() - $2 * interval '1 day' WHERE id = $1`, id, days)
 	}
 	registry, log := cleaners(t, d, func(p *maintenance.CleanersParams) { p.Files = deniedFiles{files, denied} })
-	eventually(t, "the round ended", func() bool { return strings.Contains(log.String(), "clean mailing files") })
+	waittest.Until(t, "the round ended", func() bool { return strings.Contains(log.String(), "clean mailing files") })
 	if text := log.String(); !strings.Contains(text, "120 files cannot be deleted") || !strings.Contains(text, "delete: access denied") {
 		t.Errorf("logged: %s", text)
 	}
@@ -413,7 +414,7 @@ func TestCleaners_FilesBehindUndeletable(t *testing.T) {
 		t.Errorf("%d files are not marked, want %d", n, undeletable)
 	}
 	cleaners(t, d, func(p *maintenance.CleanersParams) { p.Files = files })
-	eventually(t, "the next round deletes all", func() bool {
+	waittest.Until(t, "the next round deletes all", func() bool {
 		return number(t, d, `SELECT count(*) FROM mailings WHERE file_deleted_at IS NULL`) == 0
 	})
 }
@@ -460,14 +461,14 @@ func TestPartitioner(t *testing.T) {
 			Log: slog.New(slog.DiscardHandler), Store: retention.New(d.Store.DB()), Actions: maintenance.NewActions(prometheus.NewRegistry()), Registry: registry, Logs: 365 * day,
 		}))
 	}
-	eventually(t, "this month and three more, and the old one gone", func() bool {
+	waittest.Until(t, "this month and three more, and the old one gone", func() bool {
 		return number(t, d, `SELECT count(*) FROM log_partitions WHERE log = 'email_logs'`) == 4
 	})
-	eventually(t, "the events of old are kept for ever", func() bool {
+	waittest.Until(t, "the events of old are kept for ever", func() bool {
 		return number(t, d, `SELECT count(*) FROM log_partitions WHERE log = 'email_events'`) == 5
 	})
 	for _, registry := range registries {
-		eventually(t, "no month lacks a partition", func() bool {
+		waittest.Until(t, "no month lacks a partition", func() bool {
 			return partitionGauge(t, registry, "missing", "email_logs") == 0 && partitionGauge(t, registry, "missing", "email_events") == 0
 		})
 	}
@@ -506,8 +507,8 @@ func TestPartitioner_Missing(t *testing.T) {
 			missing: retention.New(d.Store.DB()).MissingLogPartitions,
 		},
 	}))
-	eventually(t, "the round has made none", func() bool { return strings.Count(log.String(), "postponed") == 2 })
-	eventually(t, "the next month lacks one", func() bool {
+	waittest.Until(t, "the round has made none", func() bool { return strings.Count(log.String(), "postponed") == 2 })
+	waittest.Until(t, "the next month lacks one", func() bool {
 		return partitionGauge(t, registry, "missing", "email_logs") == 1 && partitionGauge(t, registry, "missing", "email_events") == 0
 	})
 }
@@ -531,7 +532,7 @@ func TestPartitioner_Overdue(t *testing.T) {
 			overdue: retention.New(d.Store.DB()).OverdueLogPartitions,
 		},
 	}))
-	eventually(t, "one of the logs is overdue, and the events are kept for ever", func() bool {
+	waittest.Until(t, "one of the logs is overdue, and the events are kept for ever", func() bool {
 		return partitionGauge(t, registry, "overdue", "email_logs") == 1 && partitionGauge(t, registry, "overdue", "email_events") == 0
 	})
 	// The longest retention of a company counts too.
@@ -558,7 +559,7 @@ func TestPartitioner_Postponed(t *testing.T) {
 			},
 		},
 	}))
-	eventually(t, "the round ended", func() bool { return strings.Contains(log.String(), "round failed") })
+	waittest.Until(t, "the round ended", func() bool { return strings.Contains(log.String(), "round failed") })
 	if text := log.String(); strings.Count(text, "postponed") != 2 || !strings.Contains(text, "still in the outbox") || !strings.Contains(text, "broken") {
 		t.Errorf("logged: %s", text)
 	}
@@ -575,5 +576,5 @@ func TestPartitioner_RetriesSoon(t *testing.T) {
 		Log: slog.New(slog.DiscardHandler), Actions: maintenance.NewActions(registry), Registry: registry, Postponed: time.Millisecond,
 		Store: partitions{make: func(retention.Log) (string, error) { return "", fmt.Errorf("make: %w", retention.ErrInUse) }},
 	}))
-	eventually(t, "a second and a third round", func() bool { return done(t, "partition_postponed", registry) > 4 })
+	waittest.Until(t, "a second and a third round", func() bool { return done(t, "partition_postponed", registry) > 4 })
 }

@@ -14,6 +14,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
 )
 
@@ -41,7 +42,7 @@ func TestExpirySweeper(t *testing.T) {
 		}))
 	}
 	for was, id := range overdue {
-		eventually(t, string(was)+" expired", func() bool { return status(t, d, id) == email.Expired })
+		waittest.Until(t, string(was)+" expired", func() bool { return status(t, d, id) == email.Expired })
 		events, err := d.Store.Timeline(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
@@ -60,7 +61,7 @@ func TestExpirySweeper(t *testing.T) {
 	// An email that becomes overdue while the sweeper runs.
 	late := d.Accept(t, company, nil)
 	set(t, d, late, `expires_at = now()`)
-	eventually(t, "the late one expired", func() bool { return status(t, d, late) == email.Expired })
+	waittest.Until(t, "the late one expired", func() bool { return status(t, d, late) == email.Expired })
 	if got := status(t, d, inTime); got != email.Pending {
 		t.Errorf("an email before its deadline: %s", got)
 	}
@@ -90,7 +91,7 @@ func TestExpirySweeper_OneUnwritableEmail(t *testing.T) {
 	run(t, maintenance.NewExpirySweeper(maintenance.SweeperParams{
 		Log: slog.New(slog.DiscardHandler), Store: d.Store, Advancer: d.Store.NewAdvancer(), Registry: prometheus.NewRegistry(),
 	}))
-	eventually(t, "all but the broken one expired", func() bool {
+	waittest.Until(t, "all but the broken one expired", func() bool {
 		return number(t, d, `SELECT count(*) FROM email_outbox WHERE status = 'EXPIRED'`) == 1201
 	})
 	if got := status(t, d, broken); got != email.Pending {
@@ -124,13 +125,13 @@ func TestExpirySweeper_SkipsLockedEmails(t *testing.T) {
 	run(t, maintenance.NewExpirySweeper(maintenance.SweeperParams{
 		Log: slog.New(slog.DiscardHandler), Store: d.Store, Advancer: d.Store.NewAdvancer(), Registry: prometheus.NewRegistry(),
 	}))
-	eventually(t, "the others expired", func() bool {
+	waittest.Until(t, "the others expired", func() bool {
 		return number(t, d, `SELECT count(*) FROM email_outbox WHERE status = 'EXPIRED'`) == 600
 	})
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all expired", func() bool {
+	waittest.Until(t, "all expired", func() bool {
 		return number(t, d, `SELECT count(*) FROM email_outbox WHERE status = 'EXPIRED'`) == 1200
 	})
 }
@@ -171,16 +172,4 @@ func number(t *testing.T, d storetest.Database, query string) (n int) {
 		t.Fatal(err)
 	}
 	return n
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(timeout)
-	for !holds() {
-		select {
-		case <-deadline:
-			t.Fatalf("timeout: %s", what)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
 }

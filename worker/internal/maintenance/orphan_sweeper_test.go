@@ -18,6 +18,7 @@ import (
 
 	"email-gateway/shared/blob"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
 )
 
@@ -85,7 +86,7 @@ func TestOrphanSweeper(t *testing.T) {
 		Blobs: stubbornFiles{Bucket: files, key: keep[len(keep)-1]}, Mailings: d.Store, Registry: registry,
 	})
 	run(t, sweeper)
-	eventually(t, "the round ended", func() bool { return strings.Contains(log.String(), "round failed") })
+	waittest.Until(t, "the round ended", func() bool { return strings.Contains(log.String(), "round failed") })
 	for _, key := range keep {
 		if !there(root, key) {
 			t.Errorf("%s was deleted", key)
@@ -128,7 +129,7 @@ func TestOrphanSweeper_Outage(t *testing.T) {
 	run(t, maintenance.NewOrphanSweeper(maintenance.OrphanSweeperParams{
 		Log: slog.New(slog.NewTextHandler(log, nil)), Blobs: files, Mailings: d.Store, Registry: prometheus.NewRegistry(),
 	}))
-	eventually(t, "the round failed", func() bool { return strings.Contains(log.String(), "look for mailings") })
+	waittest.Until(t, "the round failed", func() bool { return strings.Contains(log.String(), "look for mailings") })
 	if !there(root, key) {
 		t.Error("a file was deleted although it is unknown whether a mailing refers to it")
 	}

@@ -18,6 +18,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/steps"
@@ -31,11 +32,11 @@ func TestRescuer_WaitsForFeedback(t *testing.T) {
 	never := claim(t, d, company, "- interval '6 s'", func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
 	rescue(t, d, newQueue(t), time.Hour)
 	for _, id := range []uuid.UUID{again, never} {
-		eventually(t, "it waits", func() bool { return status(t, d, id) == email.OutcomeUnknown })
+		waittest.Until(t, "it waits", func() bool { return status(t, d, id) == email.OutcomeUnknown })
 		set(t, d, id, `next_at = now()`)
 	}
-	eventually(t, "sent again", func() bool { return status(t, d, again) == email.RetryScheduled })
-	eventually(t, "given up", func() bool { return status(t, d, never) == email.Failed })
+	waittest.Until(t, "sent again", func() bool { return status(t, d, again) == email.RetryScheduled })
+	waittest.Until(t, "given up", func() bool { return status(t, d, never) == email.Failed })
 	timeline, err := d.Store.Timeline(t.Context(), again)
 	if err != nil || len(timeline) != 5 || timeline[3].Type != email.EventOutcomeUnknown || timeline[4].Type != email.EventRetryScheduled {
 		t.Errorf("%+v, %v", timeline, err)
@@ -63,7 +64,7 @@ func TestRescuer_UsesTheWorkersFeedbackWindow(t *testing.T) {
 			}
 			id := claim(t, d, d.Company(t), "- interval '6 s'", nil)
 			rescue(t, d, newQueue(t), tt.own)
-			eventually(t, string(tt.want), func() bool { return status(t, d, id) == tt.want })
+			waittest.Until(t, string(tt.want), func() bool { return status(t, d, id) == tt.want })
 		})
 	}
 }
@@ -134,9 +135,9 @@ func TestOutcomes_Cause(t *testing.T) {
 			run(t, maintenance.NewOutcomeResolver(maintenance.ResolverParams{
 				Log: slog.New(slog.DiscardHandler), Store: d.Store, Outcomes: outcomes, Registry: registry,
 			}))
-			eventually(t, "its outcome is unknown", func() bool { return status(t, d, id) == email.OutcomeUnknown })
+			waittest.Until(t, "its outcome is unknown", func() bool { return status(t, d, id) == email.OutcomeUnknown })
 			set(t, d, id, `next_at = now()`)
-			eventually(t, "its delivery decided", func() bool { return status(t, d, id) != email.OutcomeUnknown })
+			waittest.Until(t, "its delivery decided", func() bool { return status(t, d, id) != email.OutcomeUnknown })
 			timeline, err := d.Store.Timeline(t.Context(), id)
 			if err != nil {
 				t.Fatal(err)
@@ -159,7 +160,7 @@ func TestOutcomes_Cause(t *testing.T) {
 			if last := timeline[len(timeline)-1].Type; last != tt.want {
 				t.Errorf("the last event is %s, want %s", last, tt.want)
 			}
-			eventually(t, tt.metrics, func() bool { return strings.Contains(exposition(t, registry), "\n"+tt.metrics+"\n") })
+			waittest.Until(t, tt.metrics, func() bool { return strings.Contains(exposition(t, registry), "\n"+tt.metrics+"\n") })
 		})
 	}
 }
@@ -190,7 +191,7 @@ func TestOutcomeResolver_Pages(t *testing.T) {
 		Outcomes: maintenance.Outcomes{Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Wake: d.Store.WakeNamed},
 	}))
 	for _, due := range []uuid.UUID{ids[1], ids[4]} {
-		eventually(t, "sent again", func() bool { return status(t, d, due) == email.RetryScheduled })
+		waittest.Until(t, "sent again", func() bool { return status(t, d, due) == email.RetryScheduled })
 	}
 	for _, waits := range []uuid.UUID{ids[0], ids[2], ids[3]} {
 		if got := status(t, d, waits); got != email.OutcomeUnknown {
@@ -245,7 +246,7 @@ func TestOutcomeResolver_ParkedSendingFailsNoEmail(t *testing.T) {
 				Log: slog.New(slog.DiscardHandler), Store: d.Store, Registry: prometheus.NewRegistry(),
 				Outcomes: maintenance.Outcomes{Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Breaker: d.Store, Wake: d.Store.WakeNamed},
 			}))
-			eventually(t, string(c.want), func() bool { return status(t, d, id) == c.want })
+			waittest.Until(t, string(c.want), func() bool { return status(t, d, id) == c.want })
 			var (
 				attempts int
 				wait     float64 // seconds

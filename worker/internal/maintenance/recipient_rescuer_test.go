@@ -11,6 +11,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
 )
 
@@ -37,11 +38,11 @@ func TestRecipientRescuer(t *testing.T) {
 	run(t, maintenance.NewRecipientRescuer(maintenance.RecipientRescuerParams{
 		Log: slog.New(slog.DiscardHandler), Store: d.Store, Actions: maintenance.NewActions(registry),
 	}))
-	eventually(t, "the lost recipient waits for the dispatcher", func() bool { return status(t, d, lost) == email.Pending })
+	waittest.Until(t, "the lost recipient waits for the dispatcher", func() bool { return status(t, d, lost) == email.Pending })
 	if is := status(t, d, underWay); is != "PUBLISHED" {
 		t.Errorf("the one still in flight is %s", is)
 	}
-	eventually(t, "it is counted", func() bool { return actionCount(t, registry, "intake_returned") == 1 })
+	waittest.Until(t, "it is counted", func() bool { return actionCount(t, registry, "intake_returned") == 1 })
 }
 
 func actionCount(t *testing.T, registry *prometheus.Registry, action string) float64 {

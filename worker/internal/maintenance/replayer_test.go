@@ -16,6 +16,7 @@ import (
 
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
 )
 
@@ -61,7 +62,7 @@ func ask(t *testing.T, d storetest.Database, company uuid.UUID, change func(*sto
 // ended waits for a replay's end.
 func ended(t *testing.T, d storetest.Database, id uuid.UUID) (r store.Replay) {
 	t.Helper()
-	eventually(t, "the replay has ended", func() bool {
+	waittest.Until(t, "the replay has ended", func() bool {
 		var err error
 		if r, err = d.Store.FindAnyReplay(t.Context(), id); err != nil {
 			t.Fatal(err)
@@ -179,7 +180,7 @@ func TestReplayer_LockedEmail(t *testing.T) {
 	if r := ended(t, d, passes.ID); r.Done != 5 || r.Failed != 0 {
 		t.Errorf("the other company's: %+v", r)
 	}
-	eventually(t, "what comes before the locked email is saved", func() bool {
+	waittest.Until(t, "what comes before the locked email is saved", func() bool {
 		r, err := d.Store.FindAnyReplay(t.Context(), waits.ID)
 		if err != nil {
 			t.Fatal(err)
@@ -245,7 +246,7 @@ func TestReplayer_LockedImports(t *testing.T) {
 	}
 	made := ask(t, d, company, nil)
 	replayOn(t, d, d.Store)
-	eventually(t, "the replay is postponed", func() bool {
+	waittest.Until(t, "the replay is postponed", func() bool {
 		return number(t, d, `SELECT count(*) FROM dead_letter_replays WHERE status = 'COMPLETED' OR next_at > created_at + interval '5 s'`) == 1
 	})
 	if err := locking.Rollback(); err != nil {

@@ -16,6 +16,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/asynqueue"
@@ -74,7 +75,7 @@ func listen(t *testing.T, d storetest.Database) (woken func() bool) {
 			return false
 		}
 	}
-	eventually(t, "listening", listener.Listening)
+	waittest.Until(t, "listening", listener.Listening)
 	return woken
 }
 
@@ -121,7 +122,7 @@ func TestRescuer_AbandonedClaims(t *testing.T) {
 		"at most once":  {never, email.Failed, []email.EventType{email.EventOutcomeUnknown, email.EventFailed}, false, 1},
 		"out of tries":  {last, email.Failed, []email.EventType{email.EventOutcomeUnknown, email.EventFailed}, false, 1},
 	} {
-		eventually(t, name, func() bool { return status(t, d, tt.id) == tt.status })
+		waittest.Until(t, name, func() bool { return status(t, d, tt.id) == tt.status })
 		timeline, err := d.Store.Timeline(t.Context(), tt.id)
 		if err != nil {
 			t.Fatal(err)
@@ -142,7 +143,7 @@ func TestRescuer_AbandonedClaims(t *testing.T) {
 			t.Errorf("%s: %d dead letters, %v", name, letters, err)
 		}
 	}
-	eventually(t, "they are counted, each once", func() bool {
+	waittest.Until(t, "they are counted, each once", func() bool {
 		return counted(t, metrics, "outbox_rescued_total", "lease_ended") == 4
 	})
 	if got := status(t, d, alive); got != email.Processing {
@@ -175,12 +176,12 @@ func TestRescuer_LostTasks(t *testing.T) {
 	}
 	woken := listen(t, d)
 	metrics := rescue(t, d, q, 0)
-	eventually(t, "the lost ones are back", func() bool {
+	waittest.Until(t, "the lost ones are back", func() bool {
 		return status(t, d, lost) == email.Pending && status(t, d, unpublished) == email.Pending && status(t, d, dropped) == email.Pending
 	})
-	eventually(t, "dispatchers are told", woken)
+	waittest.Until(t, "dispatchers are told", woken)
 	for _, reason := range []string{"lost", "unpublished", "dropped"} {
-		eventually(t, reason+": counted, once", func() bool { return counted(t, metrics, "outbox_rescued_total", reason) == 1 })
+		waittest.Until(t, reason+": counted, once", func() bool { return counted(t, metrics, "outbox_rescued_total", reason) == 1 })
 	}
 	for name, id := range map[string]uuid.UUID{"fresh": fresh, "waiting": waiting} {
 		if got := status(t, d, id); got != email.Enqueued {
@@ -233,14 +234,14 @@ func TestRescuer_RepairsQueues(t *testing.T) {
 		t.Fatal(err)
 	}
 	metrics := rescue(t, d, q, 0)
-	eventually(t, "the room is free", func() bool {
+	waittest.Until(t, "the room is free", func() bool {
 		n, err := queuetest.Depth(t.Context(), q, email.QueueNormal)
 		return err == nil && n == 0
 	})
-	eventually(t, "the row is back", func() bool { return status(t, d, id) == email.Pending })
-	eventually(t, "it is counted as a leftover", func() bool { return counted(t, metrics, "outbox_rescued_total", "leftover") == 1 })
+	waittest.Until(t, "the row is back", func() bool { return status(t, d, id) == email.Pending })
+	waittest.Until(t, "it is counted as a leftover", func() bool { return counted(t, metrics, "outbox_rescued_total", "leftover") == 1 })
 	for action, want := range map[string]int{asynqueue.StrayRemoved: 2, asynqueue.TaskEvicted: 1} {
-		eventually(t, action, func() bool { return counted(t, metrics, "maintenance_actions_total", action) == want })
+		waittest.Until(t, action, func() bool { return counted(t, metrics, "maintenance_actions_total", action) == want })
 	}
 }
 
@@ -275,7 +276,7 @@ func TestRescuer_ListsQueueOnce(t *testing.T) {
 	lost := d.Accept(t, company, nil)
 	set(t, d, lost, `status = 'ENQUEUED', enqueued_at = now() - interval '2 min'`)
 	rescue(t, d, q, 0)
-	eventually(t, "the lost one is back", func() bool { return status(t, d, lost) == email.Pending })
+	waittest.Until(t, "the lost one is back", func() bool { return status(t, d, lost) == email.Pending })
 	if asked, listed := q.asked.Load(), q.listed.Load(); asked > 2 || listed > 4 {
 		t.Errorf("looked up single tasks %d times, listed %d times", asked, listed)
 	}
@@ -310,7 +311,7 @@ func TestRescuer_BusyQueue(t *testing.T) {
 		}
 	})}
 	rescue(t, d, q, 0)
-	eventually(t, "the lost one is back", func() bool { return status(t, d, lost) == email.Pending })
+	waittest.Until(t, "the lost one is back", func() bool { return status(t, d, lost) == email.Pending })
 	if asked := q.asked.Load(); asked > 2 {
 		t.Errorf("looked up single tasks %d times, want once per rescuer at most", asked)
 	}
@@ -338,7 +339,7 @@ func TestRescuer_UnresponsiveQueue(t *testing.T) {
 		set(t, d, id, `status = 'ENQUEUED', enqueued_at = now() - interval '2 min'`)
 	}
 	rescue(t, d, q, 0)
-	eventually(t, "the lost one is back", func() bool { return status(t, d, lost) == email.Pending })
+	waittest.Until(t, "the lost one is back", func() bool { return status(t, d, lost) == email.Pending })
 	if got := status(t, d, unknown); got != email.Enqueued {
 		t.Errorf("an email of the silent queue is %s", got)
 	}
@@ -359,7 +360,7 @@ func TestRescuer_ManyLostTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	rescue(t, d, newQueue(t), 0)
-	eventually(t, "all are back", func() bool {
+	waittest.Until(t, "all are back", func() bool {
 		var left int
 		if err := d.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM email_outbox WHERE status <> 'PENDING'`).Scan(&left); err != nil {
 			t.Fatal(err)

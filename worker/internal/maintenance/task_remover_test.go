@@ -10,6 +10,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
 )
 
@@ -32,7 +33,7 @@ func TestTaskRemover_Waits(t *testing.T) {
 	d, queue := storetest.New(t), &taskQueue{}
 	execute(t, d, `INSERT INTO erased_tasks (outbox_id, erasure_id, company_id, final) VALUES ('`+uuid.NewString()+`', gen_random_uuid(), gen_random_uuid(), false)`)
 	run(t, maintenance.NewTaskRemover(maintenance.TaskRemoverParams{Log: slog.New(slog.DiscardHandler), Store: d.Store, Queue: queue}))
-	eventually(t, "the task is done with", func() bool { return number(t, d, `SELECT count(*) FROM erased_tasks WHERE done_at IS NOT NULL`) == 1 })
+	waittest.Until(t, "the task is done with", func() bool { return number(t, d, `SELECT count(*) FROM erased_tasks WHERE done_at IS NOT NULL`) == 1 })
 	if number(t, d, `SELECT count(*) FROM erased_tasks WHERE found`) != 1 {
 		t.Error("it counts as removed while a worker has the task")
 	}

@@ -16,6 +16,7 @@ import (
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/installation"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
 )
 
@@ -52,7 +53,7 @@ func TestCleaners_WrongStorage(t *testing.T) {
 	execute(t, d, `UPDATE mailings SET status = 'CANCELLED', cancelled = accepted, updated_at = now() - interval '31 days'`)
 
 	_, log := cleaners(t, d, func(p *maintenance.CleanersParams) { p.Files = storageOf(t, d, wrong, false) })
-	eventually(t, "the round ended", func() bool { return strings.Contains(log.String(), "clean mailing files") })
+	waittest.Until(t, "the round ended", func() bool { return strings.Contains(log.String(), "clean mailing files") })
 	if text := log.String(); !strings.Contains(text, "STORAGE_URL does not name the storage of this installation") {
 		t.Errorf("logged: %s", text)
 	}
@@ -60,7 +61,7 @@ func TestCleaners_WrongStorage(t *testing.T) {
 		t.Error("a file that still exists is recorded as deleted")
 	}
 	cleaners(t, d, func(p *maintenance.CleanersParams) { p.Files = storageOf(t, d, right, false) })
-	eventually(t, "the file is deleted", func() bool {
+	waittest.Until(t, "the file is deleted", func() bool {
 		return number(t, d, `SELECT count(*) FROM mailings WHERE file_deleted_at IS NOT NULL`) == 1 && !there(right, key)
 	})
 	if !there(right, "installation") {
@@ -99,7 +100,7 @@ func TestOrphanSweeper_WrongStorage(t *testing.T) {
 			Log: slog.New(slog.NewTextHandler(log, nil)), Blobs: storageOf(t, d, root, false), Mailings: d.Store, Files: file.New(d.Store.DB()),
 			Registry: prometheus.NewRegistry(),
 		}))
-		eventually(t, until, func() bool { return strings.Contains(log.String(), until) })
+		waittest.Until(t, until, func() bool { return strings.Contains(log.String(), until) })
 	}
 	sweep(d, "STORAGE_URL does not name the storage of this installation")
 	for _, key := range keys {

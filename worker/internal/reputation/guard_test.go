@@ -14,6 +14,7 @@ import (
 	"email-gateway/shared/store/event"
 	store "email-gateway/shared/store/reputation"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/reputation"
 )
 
@@ -71,8 +72,8 @@ func TestGuard(t *testing.T) {
 	paused := func(company uuid.UUID) bool {
 		return storetest.Ask[bool](t, d, `SELECT mailings_paused_at IS NOT NULL FROM companies WHERE id = $1`, company)
 	}
-	eventually(t, "the company is paused", func() bool { return paused(bad) })
-	eventually(t, "all companies that are not locked are checked", func() bool {
+	waittest.Until(t, "the company is paused", func() bool { return paused(bad) })
+	waittest.Until(t, "all companies that are not locked are checked", func() bool {
 		return storetest.Ask[int](t, d, `SELECT count(DISTINCT company_id) FROM reputation_feedback WHERE NOT checked`) == lockedCompanies
 	})
 	if paused(good) {
@@ -81,7 +82,7 @@ func TestGuard(t *testing.T) {
 	if n := storetest.Ask[int](t, d, `SELECT count(*) FROM companies WHERE mailings_paused_at IS NOT NULL`); n != 1 {
 		t.Errorf("%d companies paused", n)
 	}
-	eventually(t, "the metric", func() bool {
+	waittest.Until(t, "the metric", func() bool {
 		return testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP reputation_paused_companies Companies whose mailings the reputation guard has paused.
 # TYPE reputation_paused_companies gauge
@@ -91,7 +92,7 @@ reputation_paused_companies 1
 	if err := locked.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the companies that were locked are paused", func() bool {
+	waittest.Until(t, "the companies that were locked are paused", func() bool {
 		return storetest.Ask[int](t, d, `SELECT count(*) FROM companies WHERE mailings_paused_at IS NOT NULL`) == lockedCompanies+1
 	})
 	want := map[string]int{string(event.MailingsPaused): lockedCompanies + 1, string(event.ReputationWarning): 1}
@@ -117,17 +118,5 @@ func complain(t *testing.T, d storetest.Database, company uuid.UUID, sent, compl
 	d.Run(t, `UPDATE ses_events SET applied_at = now() WHERE applied_at IS NULL`)
 	if _, err := event.New(d.Store.DB()).AssignPositions(t.Context(), 1000); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(timeout)
-	for !holds() {
-		select {
-		case <-deadline:
-			t.Fatalf("timeout: %s", what)
-		case <-time.After(20 * time.Millisecond):
-		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	hooks "email-gateway/shared/store/webhook"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
 )
 
@@ -92,13 +93,13 @@ func TestService_DeathRepeatsAndNeverSkips(t *testing.T) {
 				broken.skip = 0
 			}
 			first := w.start(t, func(p *webhook.Params) { p.Store, p.Schedule = broken, scaled(20*time.Millisecond) })
-			eventually(t, "the death", func() bool { return broken.dead.Load() })
+			waittest.Until(t, "the death", func() bool { return broken.dead.Load() })
 			if err := first.Stop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			w.exec(t, `UPDATE webhook_endpoints SET lease_until = now() WHERE lease_token IS NOT NULL`)
 			w.start(t, func(p *webhook.Params) { p.Schedule = scaled(20 * time.Millisecond) })
-			eventually(t, "every event", func() bool {
+			waittest.Until(t, "every event", func() bool {
 				seen := map[string]bool{}
 				for _, m := range r.messages() {
 					seen[m.ID] = true

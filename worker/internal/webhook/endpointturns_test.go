@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"email-gateway/shared/waittest"
 )
 
 // Endpoints that always have more to do make room for others when a process serves as many as it may.
@@ -29,11 +31,11 @@ func TestService_EndpointsTakeTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Stop(t.Context()) })
-	eventually(t, "the first events", func() bool { return len(busy.messages()) > 0 })
+	waittest.Until(t, "the first events", func() bool { return len(busy.messages()) > 0 })
 	quiet := w.endpoint(t, two, "email.received")
 	w.emit(t, two, 1, 1)
 	defer served.Store(true)
-	eventually(t, "the other company's event", func() bool { return len(quiet.messages()) == 1 })
+	waittest.Until(t, "the other company's event", func() bool { return len(quiet.messages()) == 1 })
 }
 
 // A slow endpoint, whose page of events would take minutes, makes room for others when its turn is over.
@@ -56,16 +58,16 @@ func TestService_SlowEndpointEndsItsTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Stop(t.Context()) })
-	eventually(t, "the first attempt", func() bool { return attempts.Load() == 1 })
+	waittest.Until(t, "the first attempt", func() bool { return attempts.Load() == 1 })
 	quiet := w.endpoint(t, two, "email.received")
 	w.emit(t, two, 1, 1)
 	released <- struct{}{}
-	eventually(t, "the other company's event", func() bool { return len(quiet.messages()) == 1 })
+	waittest.Until(t, "the other company's event", func() bool { return len(quiet.messages()) == 1 })
 	if n := attempts.Load(); n > 2 { // the second one begins the next turn
 		t.Errorf("the slow endpoint got %d requests meanwhile", n)
 	}
 	close(released)
-	eventually(t, "all events of the slow endpoint", func() bool { return len(slow.messages()) == 60 })
+	waittest.Until(t, "all events of the slow endpoint", func() bool { return len(slow.messages()) == 60 })
 }
 
 // The end of a turn, before all events of a page were attempted, sends no later event twice.
@@ -93,14 +95,14 @@ func TestService_TurnEndsWithinPage(t *testing.T) {
 	t.Cleanup(func() { _ = s.Stop(t.Context()) })
 	<-arrived
 	begun := time.Now()
-	eventually(t, "the other email's events, and the end of the turn", func() bool { return len(r.messages()) == 2 && time.Since(begun) > turn })
+	waittest.Until(t, "the other email's events, and the end of the turn", func() bool { return len(r.messages()) == 2 && time.Since(begun) > turn })
 	close(released)
-	eventually(t, "all events", func() bool { return len(r.messages()) >= 4 })
+	waittest.Until(t, "all events", func() bool { return len(r.messages()) >= 4 })
 	head, err := w.Hooks.Head(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the result", func() bool { e := w.find(t, r); return e.Open == 0 && e.Position == head })
+	waittest.Until(t, "the result", func() bool { e := w.find(t, r); return e.Open == 0 && e.Position == head })
 	r.check(t, w, 4)
 	if n := len(r.attempts()); n != 4 {
 		t.Errorf("%d requests for 4 events", n)
@@ -132,7 +134,7 @@ func TestService_StopWaitsForRequests(t *testing.T) {
 		t.Errorf("%d requests before and during the stop, want 1", n)
 	}
 	w.start(t, nil)
-	eventually(t, "the other events", func() bool { return len(r.messages()) >= 3 })
+	waittest.Until(t, "the other events", func() bool { return len(r.messages()) >= 3 })
 	r.check(t, w, 3)
 	if n := len(r.attempts()); n != 3 {
 		t.Errorf("%d requests for 3 events", n)

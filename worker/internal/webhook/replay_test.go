@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	hooks "email-gateway/shared/store/webhook"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
 )
 
@@ -26,7 +27,7 @@ func TestService_ReplayOfMoreThanPage(t *testing.T) {
 	}
 	w.emit(t, company, 1, 1) // does not belong to it
 	w.start(t, nil)
-	eventually(t, "the end of the replay", func() bool {
+	waittest.Until(t, "the end of the replay", func() bool {
 		done, err := w.Hooks.FindReplay(t.Context(), company, r.ID, replay.ID)
 		return err == nil && done.Status == hooks.ReplayCompleted
 	})
@@ -34,7 +35,7 @@ func TestService_ReplayOfMoreThanPage(t *testing.T) {
 	if err != nil || done.Done != 500 {
 		t.Errorf("%d events of 500, %v", done.Done, err)
 	}
-	eventually(t, "the new event", func() bool { return len(r.messages()) >= 501 })
+	waittest.Until(t, "the new event", func() bool { return len(r.messages()) >= 501 })
 	r.check(t, w, 501)
 }
 
@@ -45,7 +46,7 @@ func (w *world) down(t *testing.T, company uuid.UUID) *receiver {
 	r.setAnswer(func(message) int { return http.StatusInternalServerError })
 	w.emit(t, company, 1, 1)
 	s := w.start(t, func(p *webhook.Params) { p.Schedule = scaled(10 * time.Millisecond) })
-	eventually(t, "the last attempt", func() bool {
+	waittest.Until(t, "the last attempt", func() bool {
 		e := w.find(t, r)
 		return e.Down() && e.Open == 0 && len(w.deliveries(t, r, hooks.Failed)) == 1
 	})
@@ -67,7 +68,7 @@ func TestService_ReplayAfterLongOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.start(t, nil)
-	eventually(t, "the replay", func() bool { return len(r.messages()) == 1 && !w.find(t, r).Down() })
+	waittest.Until(t, "the replay", func() bool { return len(r.messages()) == 1 && !w.find(t, r).Down() })
 }
 
 // An endpoint that asks to be left alone gets no request of a replay that is running either.
@@ -92,7 +93,7 @@ func TestService_RetryAfterDuringReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.start(t, nil)
-	eventually(t, "the answer is recorded and the lease given up", func() bool {
+	waittest.Until(t, "the answer is recorded and the lease given up", func() bool {
 		var free bool
 		if err := w.SQL.QueryRowContext(t.Context(), `SELECT not_before > now() AND lease_token IS NULL FROM webhook_endpoints WHERE id = $1`, r.ID).Scan(&free); err != nil {
 			return false // not_before is NULL

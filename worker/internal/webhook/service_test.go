@@ -13,6 +13,7 @@ import (
 
 	"email-gateway/shared/store/event"
 	hooks "email-gateway/shared/store/webhook"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
 )
 
@@ -29,7 +30,7 @@ func TestService_DeliversInOrder(t *testing.T) {
 	for range 5 {
 		w.emit(t, company, 60, 5)
 	}
-	eventually(t, "1500 events", func() bool { return len(all.messages()) >= 1500 && len(some.messages()) >= 600 })
+	waittest.Until(t, "1500 events", func() bool { return len(all.messages()) >= 1500 && len(some.messages()) >= 600 })
 	all.check(t, w, 1500)
 	some.check(t, w, 600)
 	if n := len(all.messages()); n != 1500 {
@@ -59,11 +60,11 @@ func TestService_DownFor60Hours(t *testing.T) {
 	})
 	w.emit(t, company, 3, 4)
 	begun := time.Now()
-	eventually(t, "down", func() bool { return w.find(t, r).Down() })
+	waittest.Until(t, "down", func() bool { return w.find(t, r).Down() })
 	for range 10 {
 		w.emit(t, company, 200, 4)
 	}
-	eventually(t, "60 hours", func() bool { return time.Since(begun) >= 60*hour })
+	waittest.Until(t, "60 hours", func() bool { return time.Since(begun) >= 60*hour })
 	if e := w.find(t, r); e.Open > hooks.MaxOpen+100 || e.Status != hooks.Enabled {
 		t.Errorf("%d open deliveries, %s", e.Open, e.Status)
 	}
@@ -73,7 +74,7 @@ func TestService_DownFor60Hours(t *testing.T) {
 	}
 	r.setAnswer(nil)
 	const events = 3*4 + 10*200*4
-	eventually(t, "every event", func() bool {
+	waittest.Until(t, "every event", func() bool {
 		seen := map[string]bool{}
 		for _, m := range r.messages() {
 			seen[m.ID] = true
@@ -86,7 +87,7 @@ func TestService_DownFor60Hours(t *testing.T) {
 			t.Errorf("%s of %s was attempted as %s and delivered as %s", m.Type, m.Email, id, m.ID)
 		}
 	}
-	eventually(t, "healthy again", func() bool { e := w.find(t, r); return e.Open == 0 && e.Failures == 0 && e.FailingSince == nil })
+	waittest.Until(t, "healthy again", func() bool { e := w.find(t, r); return e.Open == 0 && e.Failures == 0 && e.FailingSince == nil })
 }
 
 // The attempts of a delivery follow the schedule; then it has failed, and can be replayed. Later events of
@@ -105,20 +106,20 @@ func TestService_AttemptsAndReplays(t *testing.T) {
 		return http.StatusNoContent
 	})
 	w.start(t, func(p *webhook.Params) { p.Schedule = scaled(20 * time.Millisecond) })
-	eventually(t, "the first", func() bool { return len(r.messages()) == 1 })
+	waittest.Until(t, "the first", func() bool { return len(r.messages()) == 1 })
 	id := uuid.Must(uuid.NewV7()).String()
 	broken.Store(&id)
 	w.exec(t, `INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, event_seq, last_event)
 VALUES ($1, $2, 'b@cliente.example', 's', 'PENDING', 0, 'r', now(), now(), 1, 'RECEIVED')`, id, company)
 	w.exec(t, `INSERT INTO email_events (email_log_id, seq, previous, type, created_at) VALUES ($1, 1, NULL, 'RECEIVED', now()), ($1, 2, 'RECEIVED', 'VALIDATED', now())`, id)
 	w.emit(t, company, 5, 2)
-	eventually(t, "other emails", func() bool { return len(r.messages()) >= 11 })
+	waittest.Until(t, "other emails", func() bool { return len(r.messages()) >= 11 })
 	for _, m := range r.messages() {
 		if m.Email == id && len(w.deliveries(t, r, hooks.Failed)) == 0 {
 			t.Fatal("an event overtook a failed one of the same email")
 		}
 	}
-	eventually(t, "the last attempt", func() bool { return len(w.deliveries(t, r, hooks.Failed)) == 1 })
+	waittest.Until(t, "the last attempt", func() bool { return len(w.deliveries(t, r, hooks.Failed)) == 1 })
 	failed := w.deliveries(t, r, hooks.Failed)[0]
 	attempts := 0
 	for _, m := range r.attempts() {
@@ -129,24 +130,24 @@ VALUES ($1, $2, 'b@cliente.example', 's', 'PENDING', 0, 'r', now(), now(), 1, 'R
 	if attempts != 10 || failed.Attempts != 10 || *failed.LastStatus != 400 || *failed.LastError != "HTTP_400" {
 		t.Errorf("%d attempts, %+v", attempts, failed)
 	}
-	eventually(t, "the event behind it", func() bool { return len(r.messages()) == 12 })
+	waittest.Until(t, "the event behind it", func() bool { return len(r.messages()) == 12 })
 
 	broken.Store(nil)
 	if _, err := w.Hooks.CreateReplay(t.Context(), hooks.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the replay of failed ones", func() bool { return len(w.deliveries(t, r, hooks.Delivered)) == 2 && len(r.messages()) == 13 })
+	waittest.Until(t, "the replay of failed ones", func() bool { return len(w.deliveries(t, r, hooks.Delivered)) == 2 && len(r.messages()) == 13 })
 	if _, err := w.Hooks.RetryDelivery(t.Context(), company, r.ID, failed.ID); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the replay of one", func() bool { return len(r.messages()) == 14 })
+	waittest.Until(t, "the replay of one", func() bool { return len(r.messages()) == 14 })
 
 	since, until := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	replay := hooks.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: r.ID, CompanyID: company, Since: &since, Until: &until}
 	if _, err := w.Hooks.CreateReplay(t.Context(), replay); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the replay of a range", func() bool {
+	waittest.Until(t, "the replay of a range", func() bool {
 		done, err := w.Hooks.FindReplay(t.Context(), company, r.ID, replay.ID)
 		return err == nil && done.Status == hooks.ReplayCompleted && done.Done == 13
 	})
@@ -179,7 +180,7 @@ func TestService_UnknownTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the cursors", func() bool {
+	waittest.Until(t, "the cursors", func() bool {
 		return !slices.ContainsFunc(append(prefixes, exact, all, others), func(r *receiver) bool { return w.find(t, r).Position < head })
 	})
 	all.check(t, w, 7)
@@ -207,7 +208,7 @@ func TestService_Test(t *testing.T) {
 		t.Fatal(err)
 	}
 	var d hooks.Delivery
-	eventually(t, "the test", func() bool {
+	waittest.Until(t, "the test", func() bool {
 		var err error
 		d, err = w.Hooks.FindDelivery(t.Context(), company, r.ID, id)
 		return err == nil && d.Status == hooks.Failed
@@ -239,19 +240,19 @@ func TestService_Disables(t *testing.T) {
 		p.Schedule, p.DisableAfter, p.ProbeAfter = scaled(100*time.Millisecond), 2*time.Second, 50*time.Millisecond
 	})
 	w.emit(t, company, 2, 3)
-	eventually(t, "410", func() bool {
+	waittest.Until(t, "410", func() bool {
 		e := w.find(t, gone)
 		return e.Status == hooks.Disabled && *e.DisabledReason == hooks.Gone
 	})
 	if n := len(gone.attempts()); n > 4 {
 		t.Errorf("%d attempts after 410", n)
 	}
-	eventually(t, "failing", func() bool {
+	waittest.Until(t, "failing", func() bool {
 		e := w.find(t, failing)
 		return e.Status == hooks.Disabled && *e.DisabledReason == hooks.Failing
 	})
 	w.emit(t, company, 2, 3)
-	eventually(t, "the events about both at another endpoint", func() bool {
+	waittest.Until(t, "the events about both at another endpoint", func() bool {
 		w.assign(t)
 		return len(other.messages()) >= 2
 	})
@@ -260,7 +261,7 @@ func TestService_Disables(t *testing.T) {
 		if _, err := w.Hooks.Enable(t.Context(), company, r.ID); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "enabled again", func() bool {
+		waittest.Until(t, "enabled again", func() bool {
 			seen := map[string]bool{}
 			for _, m := range r.messages() {
 				seen[m.ID] = true
@@ -292,7 +293,7 @@ func TestService_OldURLGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(answer)
-	eventually(t, "a result", func() bool { return len(after.messages()) == 1 || w.find(t, before).Status == hooks.Disabled })
+	waittest.Until(t, "a result", func() bool { return len(after.messages()) == 1 || w.find(t, before).Status == hooks.Disabled })
 	after.check(t, w, 1)
 	if e := w.find(t, before); e.Status != hooks.Enabled || e.Failures != 0 || e.LastError != nil {
 		t.Errorf("%+v", e)
@@ -312,7 +313,7 @@ func TestService_HangingEndpoint(t *testing.T) {
 			n := len(fast.messages())
 			begun := time.Now()
 			w.emit(t, quiet, 1, 1)
-			eventually(t, "the event", func() bool { return len(fast.messages()) > n })
+			waittest.Until(t, "the event", func() bool { return len(fast.messages()) > n })
 			all = append(all, time.Since(begun))
 		}
 		slices.Sort(all)
@@ -351,7 +352,7 @@ func TestService_LostEvents(t *testing.T) {
 	kept := w.emit(t, company, 1, 2)[0].String()
 	registry := prometheus.NewRegistry()
 	w.start(t, func(p *webhook.Params) { p.Metrics = webhook.NewMetrics(registry) })
-	eventually(t, "the events that are left", func() bool { return len(r.messages()) >= 2 })
+	waittest.Until(t, "the events that are left", func() bool { return len(r.messages()) >= 2 })
 	for i, m := range r.messages() {
 		if want := kept + "." + strconv.Itoa(i+1); m.ID != want {
 			t.Errorf("event %d came as %s, want %s", i, m.ID, want)

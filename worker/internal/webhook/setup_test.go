@@ -202,22 +202,6 @@ func (r *receiver) check(t *testing.T, w *world, want int) {
 	}
 }
 
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatal("not within ", patience, ": ", what)
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
 // path is the timeline of an email that is delivered.
 var path = []email.EventType{email.EventReceived, email.EventValidated, email.EventSentAttempt, email.EventSent, email.EventDelivered, email.EventOpened}
 

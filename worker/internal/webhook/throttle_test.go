@@ -13,6 +13,7 @@ import (
 
 	"email-gateway/shared/email"
 	hooks "email-gateway/shared/store/webhook"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
 )
 
@@ -76,7 +77,7 @@ func TestService_Throttled(t *testing.T) {
 			const events = 100
 			w.emit(t, company, events, 1)
 			most := 0
-			eventually(t, "all events", func() bool {
+			waittest.Until(t, "all events", func() bool {
 				most = max(most, w.find(t, r).Failures)
 				return len(r.messages()) >= events
 			})
@@ -89,7 +90,7 @@ func TestService_Throttled(t *testing.T) {
 			if n := len(r.attempts()); n > 2*events {
 				t.Errorf("%d requests for %d events", n, events)
 			}
-			eventually(t, "the results", func() bool { e := w.find(t, r); return e.Open == 0 && e.Failures == 0 })
+			waittest.Until(t, "the results", func() bool { e := w.find(t, r); return e.Open == 0 && e.Failures == 0 })
 			for _, d := range w.deliveries(t, r, "") {
 				if d.Attempts > 2 { // the first one and the success
 					t.Errorf("%d attempts of a throttled delivery count", d.Attempts)
@@ -109,7 +110,7 @@ func TestService_ThrottledAlways(t *testing.T) {
 	r.setAnswer(func(message) int { return http.StatusTooManyRequests })
 	w.start(t, func(p *webhook.Params) { p.Schedule = hours })
 	w.emit(t, company, 40, 1)
-	eventually(t, "pauses", func() bool { return w.find(t, r).Failures >= 3 })
+	waittest.Until(t, "pauses", func() bool { return w.find(t, r).Failures >= 3 })
 	begun, n := w.find(t, r).FailingSince, len(r.attempts())
 	if took := time.Since(*begun); took < 2*time.Second || n > 40 {
 		t.Errorf("%d requests and three pauses in %v", n, took)
@@ -120,7 +121,7 @@ func TestService_ThrottledAlways(t *testing.T) {
 		}
 	}
 	r.setAnswer(nil)
-	eventually(t, "all events", func() bool { return len(r.messages()) >= 40 })
+	waittest.Until(t, "all events", func() bool { return len(r.messages()) >= 40 })
 	r.check(t, w, 40)
 }
 
@@ -143,7 +144,7 @@ func TestService_ThrottledByChance(t *testing.T) {
 	w.start(t, func(p *webhook.Params) { p.Schedule = hours })
 	const events = 800
 	w.emit(t, company, events, 1)
-	eventually(t, "three quarters of the events", func() bool { return len(r.messages()) >= events*3/4 })
+	waittest.Until(t, "three quarters of the events", func() bool { return len(r.messages()) >= events*3/4 })
 	all := r.attempts()
 	took := all[len(all)-1].At.Sub(all[0].At)
 	t.Logf("%d requests in %v", len(all), took)
@@ -167,9 +168,9 @@ func TestService_ThrottledMost(t *testing.T) {
 	})
 	w.start(t, func(p *webhook.Params) { p.Schedule = hours })
 	w.emit(t, company, 40, 1)
-	eventually(t, "four events", func() bool { return len(r.messages()) >= 4 }) // the interval has its maximum
+	waittest.Until(t, "four events", func() bool { return len(r.messages()) >= 4 }) // the interval has its maximum
 	requests, accepted := len(r.attempts()), len(r.messages())
-	eventually(t, "five more events", func() bool { return len(r.messages()) >= accepted+5 })
+	waittest.Until(t, "five more events", func() bool { return len(r.messages()) >= accepted+5 })
 	n := len(r.attempts()) - requests
 	t.Logf("%d requests for five events", n)
 	if n > 20 {
@@ -191,12 +192,12 @@ func TestService_ThrottledURL(t *testing.T) {
 	})
 	w.start(t, func(p *webhook.Params) { p.Schedule = hours })
 	w.emit(t, company, 40, 1)
-	eventually(t, "the lowest rate", func() bool { return len(r.attempts()) >= 15 })
+	waittest.Until(t, "the lowest rate", func() bool { return len(r.attempts()) >= 15 })
 	moved := r.URL + "/moved"
 	if _, err := w.Hooks.Update(t.Context(), company, r.ID, hooks.Change{URL: &moved}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "10 deliveries", func() bool { return len(r.messages()) >= 10 })
+	waittest.Until(t, "10 deliveries", func() bool { return len(r.messages()) >= 10 })
 	all := r.messages()
 	if took := all[9].At.Sub(all[0].At); took > 2*time.Second {
 		t.Errorf("10 deliveries in %v", took)
@@ -213,11 +214,11 @@ func TestService_ThrottledRequests(t *testing.T) {
 	r.setAnswer(func(message) int { return http.StatusTooManyRequests })
 	w.start(t, func(p *webhook.Params) { p.Schedule = hours })
 	w.emit(t, company, 40, 1)
-	eventually(t, "a pause", func() bool { return w.find(t, r).Failures >= 2 })
+	waittest.Until(t, "a pause", func() bool { return w.find(t, r).Failures >= 2 })
 	next := func(what, event string) {
 		t.Helper()
 		begun := len(r.attempts())
-		eventually(t, what, func() bool {
+		waittest.Until(t, what, func() bool {
 			for i, m := range r.attempts()[begun:] {
 				if m.ID == event {
 					return true
@@ -258,7 +259,7 @@ func TestService_RecoversSlowly(t *testing.T) {
 	})
 	w.start(t, func(p *webhook.Params) { p.Schedule, p.ProbeAfter = hours, 20*time.Millisecond })
 	w.emit(t, company, 200, 1)
-	eventually(t, "10 deliveries", func() bool { return len(r.messages()) >= 10 })
+	waittest.Until(t, "10 deliveries", func() bool { return len(r.messages()) >= 10 })
 	for _, d := range w.deliveries(t, r, "") {
 		if d.Status == hooks.Failed || d.Status == hooks.Retrying && d.Attempts != 1 {
 			t.Fatalf("%s after %d attempts within its first wait", d.Status, d.Attempts)
@@ -268,5 +269,5 @@ func TestService_RecoversSlowly(t *testing.T) {
 		t.Errorf("%d requests until %d deliveries", tried, len(r.messages()))
 	}
 	r.setAnswer(nil)
-	eventually(t, "the other deliveries", func() bool { return len(r.messages()) > 200-hooks.DownFailures })
+	waittest.Until(t, "the other deliveries", func() bool { return len(r.messages()) > 200-hooks.DownFailures })
 }

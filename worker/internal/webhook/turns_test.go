@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	hooks "email-gateway/shared/store/webhook"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
 )
 
@@ -48,15 +49,15 @@ func TestService_SlowStatements(t *testing.T) {
 	store := &blocking{Store: w.Hooks, company: busy, free: make(chan struct{})}
 	w.start(t, func(p *webhook.Params) { p.Store = store })
 	w.emit(t, busy, 5, 2)
-	eventually(t, "statements of the busy company", func() bool { return store.running.Load() > 0 })
+	waittest.Until(t, "statements of the busy company", func() bool { return store.running.Load() > 0 })
 	w.emit(t, quiet, 5, 2)
-	eventually(t, "the other company's events", func() bool { return len(other.messages()) == 10 })
+	waittest.Until(t, "the other company's events", func() bool { return len(other.messages()) == 10 })
 	if n := store.running.Load(); n == 0 || n > 2 {
 		t.Errorf("%d statements of the busy company run", n)
 	}
 	close(store.free)
 	for _, r := range all {
-		eventually(t, "its own events", func() bool { return len(r.messages()) == 10 })
+		waittest.Until(t, "its own events", func() bool { return len(r.messages()) == 10 })
 		r.check(t, w, 10)
 	}
 	if n := store.most.Load(); n > 2 {
@@ -87,9 +88,9 @@ func TestService_LeaseTakenOver(t *testing.T) {
 	<-first
 	w.exec(t, `UPDATE webhook_endpoints SET lease_until = now() - interval '1 s'`)
 	w.start(t, nil)
-	eventually(t, "the page by the second worker", func() bool { return len(r.messages()) >= 4 })
+	waittest.Until(t, "the page by the second worker", func() bool { return len(r.messages()) >= 4 })
 	close(hold)
-	eventually(t, "the end of the first worker's request", func() bool { return len(r.messages()) >= 5 })
+	waittest.Until(t, "the end of the first worker's request", func() bool { return len(r.messages()) >= 5 })
 	if err := one.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func TestService_LeaseTakenOver(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	w.emit(t, company, 3, 4)
-	eventually(t, "later events", func() bool {
+	waittest.Until(t, "later events", func() bool {
 		seen := map[string]bool{}
 		for _, m := range r.messages() {
 			seen[m.ID] = true
@@ -131,7 +132,7 @@ func TestService_ManyCompaniesHang(t *testing.T) {
 	w.start(t, func(p *webhook.Params) {
 		p.Sender = webhook.NewSender(webhook.SenderParams{AllowPrivate: true, Timeout: 10 * time.Minute})
 	})
-	eventually(t, "requests in all slots", func() bool { return hanging.Load() >= 64 })
+	waittest.Until(t, "requests in all slots", func() bool { return hanging.Load() >= 64 })
 	w.emit(t, quiet, 5, 2)
-	eventually(t, "the other company's events", func() bool { return len(other.messages()) == 10 })
+	waittest.Until(t, "the other company's events", func() bool { return len(other.messages()) == 10 })
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	hooks "email-gateway/shared/store/webhook"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
 )
 
@@ -18,11 +19,11 @@ func TestService_NewURL(t *testing.T) {
 	before.setAnswer(func(message) int { return http.StatusNotFound })
 	w.emit(t, company, 1, 3)
 	w.start(t, func(p *webhook.Params) { p.Schedule = scaled(1000 * time.Hour) })
-	eventually(t, "three open deliveries", func() bool { return w.find(t, before).Open == 3 })
+	waittest.Until(t, "three open deliveries", func() bool { return w.find(t, before).Open == 3 })
 	after.hook = before.hook // the endpoint keeps its secret
 	if _, err := w.Hooks.Update(t.Context(), company, before.ID, hooks.Change{URL: &after.URL}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all events", func() bool { return len(after.messages()) == 3 })
+	waittest.Until(t, "all events", func() bool { return len(after.messages()) == 3 })
 	after.check(t, w, 3)
 }

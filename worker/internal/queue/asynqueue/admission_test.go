@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/inflight"
 	"email-gateway/worker/internal/pace"
 	"email-gateway/worker/internal/queue"
@@ -99,7 +100,7 @@ func (p paced) tasks(t *testing.T, state string) (n int64) {
 
 func reaches(t *testing.T, n *atomic.Int64, want int64) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d handled", want), func() bool { return n.Load() == want })
+	waittest.Until(t, fmt.Sprintf("%d handled", want), func() bool { return n.Load() == want })
 }
 
 // exhaust uses the bucket's initial token. At 0.001/s no other one arrives in time.
@@ -117,7 +118,7 @@ func TestAdmission_NoActiveTasksWithoutTokens(t *testing.T) {
 	p.exhaust(t)
 	p.publish(t, email.QueueNormal, 5)
 	p.start(t)
-	eventually(t, "a Server waits", func() bool { return p.asked.Load() > 0 })
+	waittest.Until(t, "a Server waits", func() bool { return p.asked.Load() > 0 })
 	for range 50 {
 		if active, pending := p.tasks(t, "active"), p.tasks(t, "pending"); active != 0 || pending != 5 {
 			t.Fatalf("%d tasks active and %d pending, want 0 and 5", active, pending)
@@ -125,7 +126,7 @@ func TestAdmission_NoActiveTasksWithoutTokens(t *testing.T) {
 	}
 	p.pacer.SetRate(1000)
 	reaches(t, &handled, 5)
-	eventually(t, "no task left", func() bool { return p.tasks(t, "active")+p.tasks(t, "pending") == 0 })
+	waittest.Until(t, "no task left", func() bool { return p.tasks(t, "active")+p.tasks(t, "pending") == 0 })
 }
 
 func TestAdmission_StopWhileWaiting(t *testing.T) {
@@ -135,7 +136,7 @@ func TestAdmission_StopWhileWaiting(t *testing.T) {
 	p.exhaust(t)
 	p.publish(t, email.QueueNormal, 5)
 	stop := p.start(t)
-	eventually(t, "both Servers wait", func() bool { return p.asked.Load() > 1 })
+	waittest.Until(t, "both Servers wait", func() bool { return p.asked.Load() > 1 })
 	stop()
 	if active, pending := p.tasks(t, "active"), p.tasks(t, "pending"); active != 0 || pending != 5 || handled.Load() != 0 {
 		t.Errorf("%d tasks active, %d pending and %d handled after the stop, want 0, 5 and 0", active, pending, handled.Load())

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue/asynqueue"
 	"email-gateway/worker/internal/queue/queuetest"
 	"email-gateway/worker/internal/queue/redistest"
@@ -86,7 +87,7 @@ func TestDepth_RestoresQueueName(t *testing.T) {
 		if i == 2 {
 			r.SRem(t.Context(), "asynq:queues", name)
 		}
-		eventually(t, "the queue's name", func() bool { // checked once a second
+		waittest.Until(t, "the queue's name", func() bool { // checked once a second
 			if _, err := queuetest.Depth(t.Context(), publisher, email.QueueNormal); err != nil {
 				t.Fatal(err)
 			}
@@ -94,18 +95,6 @@ func TestDepth_RestoresQueueName(t *testing.T) {
 		})
 		if diff := cmp.Diff(want, publisher.Repairs()); diff != "" {
 			t.Error(i, diff)
-		}
-	}
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(3 * time.Minute)
-	for !holds() {
-		select {
-		case <-deadline:
-			t.Fatalf("timeout: %s", what)
-		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue/asynqueue"
 	"email-gateway/worker/internal/queue/redistest"
 )
@@ -40,7 +41,7 @@ func TestReserve_SharedWindow(t *testing.T) {
 	if left == 0 || dead+left > window {
 		t.Errorf("one got %d and died, the other got %d of %d", dead, left, window)
 	}
-	eventually(t, "the dead one's room", func() bool { return reserve(1) > window-dead })
+	waittest.Until(t, "the dead one's room", func() bool { return reserve(1) > window-dead })
 }
 
 // Retries may wait on a queue while they use less than a quarter of the window that a dispatcher

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue/rabbitmq"
 	"email-gateway/worker/internal/queue/rabbitmqtest"
 )
@@ -103,7 +104,7 @@ func TestSilentBroker(t *testing.T) {
 	tasks.next(t).all(nil)
 	silent.Store(true)
 	began := time.Now()
-	eventually(t, "the connection is given up", func() bool { return s.log.count("connection to rabbitmq lost") > 0 })
+	waittest.Until(t, "the connection is given up", func() bool { return s.log.count("connection to rabbitmq lost") > 0 })
 	if took := time.Since(began); took < 4*time.Second {
 		t.Errorf("given up after %s, want 7.5 s", took)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/queuetest"
 	"email-gateway/worker/internal/queue/rabbitmq"
@@ -80,22 +81,22 @@ func killed(t *testing.T, s fixture, server rabbitmqtest.Server) {
 			}
 		})
 	}
-	eventually(t, "some confirmed", func() bool { return n.Load() > 300 })
+	waittest.Until(t, "some confirmed", func() bool { return n.Load() > 300 })
 	server.Kill()
-	eventually(t, "failures", func() bool { return failures.Load() > 0 })
+	waittest.Until(t, "failures", func() bool { return failures.Load() > 0 })
 	if err := p.Ping(within(t, time.Second)); err == nil {
 		t.Error("ping of a dead broker succeeds")
 	}
 	server.Start()
 	before := n.Load()
-	eventually(t, "more confirmed", func() bool { return n.Load() > before+300 })
+	waittest.Until(t, "more confirmed", func() bool { return n.Load() > before+300 })
 	stop()
 	wg.Wait()
 	missing := 0
 	defer func() {
 		t.Logf("%d confirmed, %d failures, %d deliveries, %d not seen", n.Load(), failures.Load(), handled.Load(), missing)
 	}()
-	eventually(t, "everything consumed", func() bool {
+	waittest.Until(t, "everything consumed", func() bool {
 		missing = 0
 		confirmed.Range(func(id, _ any) bool {
 			if _, ok := seen.Load(id); !ok {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/queuetest"
 	"email-gateway/worker/internal/queue/rabbitmq"
@@ -210,11 +211,11 @@ func TestDepth(t *testing.T) {
 			t.Errorf("%d published, depth %d", want, n)
 		}
 	}
-	eventually(t, "depth 5", func() bool { return depth() == 5 })
+	waittest.Until(t, "depth 5", func() bool { return depth() == 5 })
 	for range 5 {
 		s.get(name)
 	}
-	eventually(t, "depth 0", func() bool { return depth() == 0 })
+	waittest.Until(t, "depth 0", func() bool { return depth() == 0 })
 }
 
 // Whatever is at the other end, a publisher waits no longer than its timeout.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/rabbitmq"
 )
@@ -35,7 +36,7 @@ func TestQueueMetrics(t *testing.T) {
 	if err := queueMetrics.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the counts", func() bool {
+	waittest.Until(t, "the counts", func() bool {
 		return shown(t, registry) == "mailing_queue_consumer_count 0, mailing_queue_size dlq 2, mailing_queue_size main 1, mailing_queue_size retry 0"
 	})
 	if err := queueMetrics.Stop(t.Context()); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/rabbitmq"
 	"email-gateway/worker/internal/queue/rabbitmqtest"
@@ -138,7 +139,7 @@ func (s fixture) get(name string) amqp.Delivery {
 	s.t.Helper()
 	channel := rabbitmqtest.Channel(s.t, s.url)
 	var message amqp.Delivery
-	eventually(s.t, "a message on "+name, func() bool {
+	waittest.Until(s.t, "a message on "+name, func() bool {
 		found, ok, err := channel.Get(name, true)
 		if err != nil {
 			s.t.Fatal(err)
@@ -160,7 +161,7 @@ func (s fixture) expect(name string, want int) {
 			s.t.Logf("%s holds %d, want %d", name, last, want)
 		}
 	}()
-	eventually(s.t, "depth of "+name, func() bool {
+	waittest.Until(s.t, "depth of "+name, func() bool {
 		states, err := inspector.Inspect(s.t.Context())
 		last = states[name].Messages
 		return err == nil && last == want
@@ -201,18 +202,6 @@ func (d deliveries) next(t *testing.T) delivery {
 	case <-time.After(timeout):
 		t.Fatal("no task was delivered")
 		return delivery{}
-	}
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(timeout)
-	for !holds() {
-		select {
-		case <-deadline:
-			t.Fatalf("timeout: %s", what)
-		case <-time.After(10 * time.Millisecond):
-		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue/rabbitmq"
 	"email-gateway/worker/internal/queue/rabbitmqtest"
 )
@@ -98,7 +99,7 @@ func TestDLQ_NoDeliveryLimit(t *testing.T) {
 	stop()
 	channel := rabbitmqtest.Channel(t, s.url)
 	for n := range 30 {
-		eventually(t, "the message", func() bool {
+		waittest.Until(t, "the message", func() bool {
 			d, ok, err := channel.Get(s.topology.DLQ.Name, false)
 			if err != nil {
 				t.Fatalf("after %d returns: %v", n, err)
@@ -144,7 +145,7 @@ func TestInspector(t *testing.T) {
 	s.expect(s.topology.DLQ.Name, 1)
 	main, retry, dlq := s.topology.Main.Name, s.topology.Retries[0].Name, s.topology.DLQ.Name
 	want := map[string]rabbitmq.QueueState{main: {Consumers: 1}, retry: {}, dlq: {Messages: 1}}
-	eventually(t, "one consumer", func() bool {
+	waittest.Until(t, "one consumer", func() bool {
 		states, err = inspector.Inspect(t.Context())
 		return err == nil && cmp.Equal(want, states)
 	})
