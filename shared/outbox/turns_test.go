@@ -8,7 +8,9 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/outbox"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
 )
 
 // A cancelled email whose key another one has taken is not sent again: there would be two of them,
@@ -39,6 +41,47 @@ func TestReplay_OfAnEmailWithASuccessor(t *testing.T) {
 	a.cancel(t, about)
 	if done := replay(second); !done.Applied || done.Replaced {
 		t.Errorf("the newest one: %+v", done)
+	}
+}
+
+// A retry of a cancelled email and the acceptance of its successor wait for each other: only the one that commits first
+// is sent.
+func TestReplay_WhileASuccessorIsAccepted(t *testing.T) {
+	t.Parallel()
+	a := newAgenda(t)
+	about := interview("42", "REMINDER_24H")
+	first := a.enqueue(t, about, reminder()).ID
+	a.cancel(t, about)
+	tx := a.begin(t)
+	second, err := a.reminders.Enqueue(t.Context(), tx, about, reminder())
+	if err != nil || !second.Created {
+		t.Fatalf("%+v, %v", second, err)
+	}
+	replayed := make(chan store.Advanced)
+	go func() {
+		done, err := a.Store.Advance(t.Context(), storetest.ReplayOf(first))
+		if err != nil {
+			t.Error(err)
+		}
+		replayed <- done
+	}()
+	storetest.WaitBlocked(t, a.Database, 1)
+	commit(t, tx)
+	if done := <-replayed; done.Applied || !done.Replaced {
+		t.Errorf("the retry behind its successor: %+v", done)
+	}
+
+	a.cancel(t, about)
+	tx = a.begin(t)
+	if _, err := tx.ExecContext(t.Context(), `UPDATE email_outbox SET status = 'PENDING', processed_at = NULL WHERE id = $1`, second.ID); err != nil { // as a retry does
+		t.Fatal(err)
+	}
+	accepted := make(chan outbox.Enqueued)
+	go func() { accepted <- a.enqueue(t, about, reminder()) }()
+	storetest.WaitBlocked(t, a.Database, 1)
+	commit(t, tx)
+	if third := <-accepted; third.Created || third.ID != second.ID {
+		t.Errorf("the successor behind the retry: %+v", third)
 	}
 }
 

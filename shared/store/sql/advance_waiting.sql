@@ -76,7 +76,8 @@ locked_people AS MATERIALIZED (
 -- found locks the emails' rows of email_outbox (by primary key, in id order) and reads what the guards ask for:
 -- dispatch_lanes, companies, provider_gate, suppressions and email_logs by primary key, and for a replay
 -- outbox_aggregates (by outbox_aggregates_outbox and outbox_aggregates_pkey). replaced: another email has taken the place
--- of a cancelled one among those about one thing. With both there would be two of them, and a cancel would find one.
+-- of a cancelled one among those about one thing. With both there would be two of them, and a cancel would find one. If the
+-- other one was accepted since this statement began, only the column shows it, which is read with the lock.
 --
 -- set_config sets the lock_timeout of this statement and of its transaction. The CASE in the join, here and in moved, keeps
 -- the planner from beginning with email_outbox after statistics of a few rows. The CASE around first_id and last_id hides their values from it: only the executor leaves
@@ -96,9 +97,9 @@ found AS MATERIALIZED (
                WHERE s.company_id = o.company_id AND s.address = lower(o.payload ->> 'to')
                  AND (s.reason <> 'UNSUBSCRIBE' OR lane.mailing_id IS NOT NULL)) AS suppressed,
            o.body_erased_at IS NOT NULL AS erased,
-           t.guard = 'replay' AND EXISTS (
+           t.guard = 'replay' AND (o.replaced_at IS NOT NULL OR EXISTS (
                SELECT FROM outbox_aggregates a JOIN outbox_aggregates later USING (company_id, aggregate_type, aggregate_id, event_type)
-               WHERE a.outbox_id = o.id AND later.turn > a.turn) AS replaced,
+               WHERE a.outbox_id = o.id AND later.turn > a.turn)) AS replaced,
            CASE WHEN t.guard = 'replay' AND o.status = 'CANCELLED' AND o.attempts = 0 THEN greatest(o.next_at, now()) ELSE now() END AS start_at,
            coalesce(l.event_seq, 0) AS seq, l.last_event
     FROM (
