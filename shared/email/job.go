@@ -144,7 +144,9 @@ func (j *SendJob) Validate(maxAttempts int) error {
 
 	r := j.Recipient
 	check(SameAddress(r.Email, j.To), "recipient.email", "must be equal to to")
-	check(r.RecipientID != "" || r.ExternalID != "" || r.CPFCNPJHash != "",
+	// An entry of a mailing may have its address alone, and its email no recipientId (see expand.sql).
+	_, ofMailing := j.Mailing()
+	check(ofMailing || r.RecipientID != "" || r.ExternalID != "" || r.CPFCNPJHash != "",
 		"recipient", "needs recipientId, externalId or cpfCnpjHash")
 	check(r.RecipientID == "" || uuidPattern.MatchString(r.RecipientID), "recipient.recipientId", "must be a UUID")
 	check(r.CPFCNPJHash == "" || IsSHA256(r.CPFCNPJHash), "recipient.cpfCnpjHash", "must be 64 hex digits")

@@ -54,6 +54,9 @@ func TestSendJob_Validate(t *testing.T) {
 		{"the last try", func(j *email.SendJob) { j.Attempt = 5 }, ""},
 		{"subject of 150 characters", func(j *email.SendJob) { j.Subject = strings.Repeat("ç", 150) }, ""},
 		{"five copies", func(j *email.SendJob) { j.CC = slices.Repeat(j.CC, 5) }, ""},
+		{"an email of a mailing to an address alone", func(j *email.SendJob) {
+			j.HTMLRef, j.Recipient = "mailing:"+j.OutboxID, email.JobRecipient{Email: j.To}
+		}, ""},
 		{"hash as the only identifier", func(j *email.SendJob) { j.Recipient.RecipientID, j.Recipient.ExternalID = "", "" }, ""},
 
 		{"outboxId", func(j *email.SendJob) { j.OutboxID = "42" }, "outboxId must be a UUID"},
