@@ -53,7 +53,8 @@ type SendJob struct {
 	Traceparent string `json:"traceparent,omitempty"`
 }
 
-// JobRecipient is the person at the address.
+// JobRecipient is the person at the address. In the payload of a mailing's email, a recipientId that is
+// null means that the email makes no recipient; without the member, its claim makes one.
 type JobRecipient struct {
 	RecipientID string `json:"recipientId,omitempty"`
 	ExternalID  string `json:"externalId,omitempty"`

@@ -45,8 +45,8 @@ type Expansion struct {
 	// NearQuota: the emails may exceed the daily quota. Expand then checks the quota and returns
 	// *quota.Error if they do.
 	NearQuota bool
-	// NoNewPeople: the quota of recipients is used up. An email to a new recipient is sent without
-	// creating the recipient.
+	// NoNewPeople: the quota of recipients is used up. An email to a new recipient is sent, and neither this
+	// step nor its claim creates the recipient.
 	NoNewPeople bool
 }
 

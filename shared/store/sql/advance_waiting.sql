@@ -231,11 +231,12 @@ timeline AS (
 ),
 
 -- statement is what the emails say about their recipients. An email that is older than rows of deleted recipients are
--- kept (before people_from) says nothing.
+-- kept (before people_from) says nothing, nor does that of a mailing whose recipientId is null (`nobody` in expand.sql).
 statement AS (
     SELECT m.recipient_id, m.company_id, m.id, m.external_id, m.cpf_cnpj_hash, m.cpf_cnpj_enc, m.razao_social, m.nome,
            coalesce(m.email, m.payload ->> 'to') AS email, m.email IS NOT NULL AS states_email
     FROM moved m WHERE m.recipient_id IS NOT NULL AND m.id >= $6 /* people_from */
+      AND (m.mailing_id IS NULL OR m.payload #> '{recipient,recipientId}' IS DISTINCT FROM 'null')
 ),
 
 -- person merges what the CTE statement says into recipients, per field. It locks recipients by primary key, in id

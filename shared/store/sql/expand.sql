@@ -6,7 +6,8 @@
 --
 -- Each lock is waited for until lock_timeout. people says which recipients are written: 0 all; 1 those that no other
 -- transaction has locked; 2 those that exist and no other transaction has locked. An email whose recipient is not written
--- carries all that its entry says about the recipient, and its claim writes it, as that of a single email does.
+-- (unwritten, below) carries all that its entry says about the recipient, and its claim writes it, as that of a single email
+-- does.
 --
 -- Parameters; each array has one element per row:
 --   $1   lock_timeout         text
@@ -73,9 +74,10 @@ locked_people AS MATERIALIZED (
 -- worker fails it where the tenant sees it. After an erasure (gatewayctl person erase) a list that is uploaded later makes
 -- a new recipient.
 -- `nobody`: the recipient does not exist, and none is made: the list is older than rows of deleted recipients are kept
--- (before people_from), or the company has as many recipients as it may (no_new_people). The email does not name its
--- recipient, and is sent.
--- unwritten: the recipient is locked, or with people = 2 new.
+-- (before people_from), or the company has as many recipients as it may (no_new_people). The email's recipientId is null,
+-- and its claim writes no recipient either. Its entry and, from the claim on, its log have the id that the recipient would
+-- have, so that a search for the person by CPF or CNPJ alone finds them after the number has been removed.
+-- unwritten: the recipient is locked, or with people = 2 new. The email has no recipientId: its claim derives it.
 entry AS MATERIALIZED (
     SELECT t.*, m.company_id, m.request_id, m.sender, m.delivery, l.id AS lane_id,
            e.recipient_external_id, e.cpf_cnpj_hash, e.cpf_cnpj_enc, e.razao_social, e.nome, e.email,
@@ -165,7 +167,8 @@ outbox AS (
     INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, priority, delivery, expires_at, cpf_cnpj_enc)
     SELECT id, company_id, lane_id, request_id,
            CASE WHEN deleted THEN jsonb_set(payload, '{recipient,recipientId}', to_jsonb(recipient_id))
-                WHEN nobody OR unwritten THEN payload #- '{recipient,recipientId}' ELSE payload END,
+                WHEN nobody THEN jsonb_set(payload, '{recipient,recipientId}', 'null')
+                WHEN unwritten THEN payload #- '{recipient,recipientId}' ELSE payload END,
            sender, $17 /* priority */, delivery, now() + $18 /* no_deadline_ms */ * interval '1 ms', CASE WHEN unwritten AND NOT deleted AND NOT nobody THEN cpf_cnpj_enc END
     FROM entry WHERE invalid_reason IS NULL
     ORDER BY id

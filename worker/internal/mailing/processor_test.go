@@ -158,7 +158,7 @@ func TestProcessor_ListOlderThanDeletedRecipients(t *testing.T) {
 			}
 			b.want(t, "4", `SELECT count(*)::text FROM email_outbox WHERE status = 'PENDING'`)
 			b.want(t, tt.written, `SELECT coalesce(string_agg(split_part(email, '@', 1), ' ' ORDER BY email), '') FROM recipients WHERE deleted_at IS NULL`)
-			named := `SELECT string_agg(split_part(payload ->> 'to', '@', 1), ' ' ORDER BY payload ->> 'to') FROM email_outbox o WHERE payload #> '{recipient,recipientId}' IS NOT NULL`
+			named := `SELECT string_agg(split_part(payload ->> 'to', '@', 1), ' ' ORDER BY payload ->> 'to') FROM email_outbox o WHERE payload #>> '{recipient,recipientId}' IS NOT NULL`
 			b.want(t, tt.named, named)
 			b.want(t, tt.refused, named+` AND NOT EXISTS (SELECT FROM recipients r WHERE r.id = (o.payload #>> '{recipient,recipientId}')::uuid AND r.deleted_at IS NULL)`)
 		})

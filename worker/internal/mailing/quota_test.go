@@ -68,7 +68,7 @@ func TestProcessor_NoRoomForRecipients(t *testing.T) {
 	if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
 		t.Fatal(err)
 	}
-	b.want(t, "3", `SELECT count(*)::text FROM email_outbox WHERE target = 'email:send' AND payload #>> '{recipient,recipientId}' IS NULL`)
+	b.want(t, "3", `SELECT count(*)::text FROM email_outbox WHERE target = 'email:send' AND payload #> '{recipient,recipientId}' = 'null'`)
 	b.want(t, "0", `SELECT count(*)::text FROM recipients`)
 }
 

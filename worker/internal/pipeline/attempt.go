@@ -135,7 +135,8 @@ func (a *attempt) claim(now time.Time) store.Transition {
 // recipient returns the recipient data of the email, under the recipientId in the payload or else
 // the id derived from its identifiers. With a recipientId there is no address in the result (the
 // api has compared it). The result is nil if a recipientId comes without other data, or if the
-// email belongs to a mailing: the mailing step has stored the entry's data already.
+// email belongs to a mailing: the mailing step has stored the entry's data already. For an email of
+// a mailing whose recipientId is null, the claim writes the id to the log and no recipient.
 func (a *attempt) recipient() *store.Recipient {
 	r := a.job.Recipient
 	said := store.Recipient{ExternalID: r.ExternalID, CPFCNPJHash: r.CPFCNPJHash, RazaoSocial: r.RazaoSocial, Nome: r.Nome}
