@@ -29,6 +29,10 @@ func (f fairStore) FindAnswer(ctx context.Context, company uuid.UUID, route, key
 	return slots.Run(ctx, f.ForLookUp(), company, func() (store.StoredAnswer, error) { return f.Store.FindAnswer(ctx, company, route, key) })
 }
 
+func (f fairStore) StoreAnswer(ctx context.Context, company, id uuid.UUID, k store.IdempotencyKey) (store.StoredAnswer, error) {
+	return slots.Run(ctx, f.Slots, company, func() (store.StoredAnswer, error) { return f.Store.StoreAnswer(ctx, company, id, k) })
+}
+
 func (f fairStore) FindEmail(ctx context.Context, company, id uuid.UUID) (store.Email, error) {
 	return slots.Run(ctx, f.Slots, company, func() (store.Email, error) { return f.Store.FindEmail(ctx, company, id) })
 }

@@ -30,8 +30,13 @@ var ErrTaken = errors.New("idempotency key taken")
 // blocks neither suspending nor resuming the company.
 const claimKeySQL = `
 INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
-VALUES ($1, $2, $3, $4, $5, '', $6, now() + $7 * interval '1 ms')
+VALUES ($1, $2, $3, $4, $5, coalesce($8::bytea, ''), $6, now() + $7 * interval '1 ms')
 ON CONFLICT (company_id, route, key) DO NOTHING`
+
+// claimArguments are the parameters of claimKeySQL.
+func (k Key) claimArguments(company, id uuid.UUID) []any {
+	return []any{company, k.Route, k.Key, k.BodySHA256, k.Status, id, k.Keep.Milliseconds(), k.Answer}
+}
 
 // Claim inserts the key for the row id; WriteAnswer writes its answer later in the transaction. It does nothing if k is
 // nil, and returns ErrTaken if the key exists already.
@@ -39,7 +44,7 @@ func Claim(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, k *Key, id uuid.
 	if k == nil {
 		return nil
 	}
-	claimed, err := Inserted(tx.ExecContext(ctx, claimKeySQL, company, k.Route, k.Key, k.BodySHA256, k.Status, id, k.Keep.Milliseconds()))
+	claimed, err := Inserted(tx.ExecContext(ctx, claimKeySQL, k.claimArguments(company, id)...))
 	switch {
 	case err != nil:
 		return fmt.Errorf("claim idempotency key: %w", err)
@@ -69,6 +74,29 @@ const answerKeySQL = `UPDATE idempotency_keys SET answer = $4 WHERE company_id =
 func WriteAnswer(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, k Key, answer []byte) error {
 	_, err := tx.ExecContext(ctx, answerKeySQL, company, k.Route, k.Key, answer)
 	return pg.Translate(err)
+}
+
+// StoreAnswer stores the key with the answer to a request that creates nothing, because an earlier request created the
+// row id. It returns the answer that is stored with the key: that of k, or of another request that used the key before.
+//
+// If it returns ErrInProgress, pg.ErrBusy or pg.ErrUnavailable, nothing was written. After pg.ErrUnknownOutcome the
+// answer may be stored; the call may be repeated.
+func (s *Store) StoreAnswer(ctx context.Context, company, id uuid.UUID, k Key) (StoredAnswer, error) {
+	// If the other request's key expires between the insert and the look-up, the insert is repeated.
+	for range 3 {
+		inserted, err := s.db.ChangeBounded(ctx, k.Row(company), claimKeySQL, k.claimArguments(company, id)...)
+		switch {
+		case err != nil:
+			return StoredAnswer{}, fmt.Errorf("store answer: %w", Held(err))
+		case inserted == 1:
+			return StoredAnswer{BodySHA256: k.BodySHA256, Status: k.Status, Answer: k.Answer}, nil
+		}
+		found, err := s.FindUsed(ctx, company, k)
+		if !errors.Is(err, pg.ErrNotFound) {
+			return found, err
+		}
+	}
+	return StoredAnswer{}, ErrInProgress
 }
 
 // Held returns ErrInProgress for a lock error on a key: another transaction held it for too long, or too

@@ -12,7 +12,7 @@ import (
 )
 
 // Key is a client's idempotency key with the response to its request. Both are committed together
-// with the row that the request creates.
+// with the row that the request creates, or by StoreAnswer if it creates none.
 type Key struct {
 	Route      string
 	Key        string

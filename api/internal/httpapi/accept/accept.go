@@ -1,6 +1,6 @@
 // Package accept commits the rows of a request once. It reads the Idempotency-Key, commits with a
 // deadline, looks for the rows of a commit that Postgres did not confirm, and repeats the response of
-// an earlier request with the same key.
+// an earlier request with the same key or about the same object.
 package accept
 
 import (
@@ -14,6 +14,7 @@ import (
 // Store is the part of *store.Store that accepting uses.
 type Store interface {
 	FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (store.StoredAnswer, error)
+	StoreAnswer(ctx context.Context, company, id uuid.UUID, k store.IdempotencyKey) (store.StoredAnswer, error)
 	Exists(ctx context.Context, id uuid.UUID) (bool, error)
 	Confirm(ctx context.Context) error
 }

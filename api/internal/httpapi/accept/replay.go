@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
 
 	"email-gateway/api/internal/httpapi/problem"
 	"email-gateway/api/internal/httpapi/reqctx"
@@ -33,16 +34,41 @@ func (cm *Committer) ReplayInstead(c *gin.Context, g *Key, refusal error) error 
 	return cm.Replay(c, g, stored)
 }
 
-// Replay returns a stored response. It must not return a 202 for a row that only the primary has.
+// AnswerEarlier responds to a request that creates nothing, because an earlier request created the object id which it
+// describes. A key is stored with the answer first: when the object is cancelled later, a repetition would otherwise create
+// another one. If a concurrent request with the key has stored another answer, that one is the response.
+func (cm *Committer) AnswerEarlier(c *gin.Context, g *Key, id uuid.UUID, answer []byte) error {
+	if g == nil {
+		return cm.repeat(c, http.StatusAccepted, answer)
+	}
+	ctx := c.Request.Context()
+	stored, err := cm.store.StoreAnswer(ctx, reqctx.CompanyOf(c), id, *g.Record(answer))
+	switch {
+	case errors.Is(err, store.ErrUnknownOutcome):
+		return KeyUnknown
+	case errors.Is(err, store.ErrInProgress):
+		return cm.InProgress(ctx, err)
+	case err != nil:
+		return err
+	}
+	return cm.Replay(c, g, stored)
+}
+
+// Replay returns a stored response.
 func (cm *Committer) Replay(c *gin.Context, g *Key, stored store.StoredAnswer) error {
 	if !bytes.Equal(stored.BodySHA256, g.Sum) {
 		return keyReused
 	}
+	return cm.repeat(c, stored.Status, stored.Answer)
+}
+
+// repeat returns the response of an earlier request. It must not return a 202 for a row that only the primary has.
+func (cm *Committer) repeat(c *gin.Context, status int, answer []byte) error {
 	if err := cm.store.Confirm(c.Request.Context()); err != nil {
 		return err
 	}
-	Note(reqctx.StateOf(c), stored.Answer)
+	Note(reqctx.StateOf(c), answer)
 	c.Header("Idempotent-Replayed", "true")
-	response.Accepted(c, stored.Status, stored.Answer)
+	response.Accepted(c, status, answer)
 	return nil
 }

@@ -75,7 +75,7 @@ func (h *Handlers) Send(c *gin.Context) error {
 	case errors.As(err, &used):
 		return h.accept.Replay(c, key, used.Answer)
 	case errors.As(err, &taken):
-		return h.answerEarlier(c, taken.ID)
+		return h.answerEarlier(c, key, taken.ID)
 	case err != nil:
 		return h.accept.ReplayInstead(c, key, err)
 	}
@@ -93,13 +93,13 @@ const wakeAhead = time.Minute
 func isSoon(sendAt time.Time) bool { return time.Until(sendAt) < wakeAhead }
 
 // answerEarlier responds with the email of the same aggregate and event type that was accepted before.
-func (h *Handlers) answerEarlier(c *gin.Context, id uuid.UUID) error {
-	if err := h.store.Confirm(c.Request.Context()); err != nil {
-		return err
-	}
+func (h *Handlers) answerEarlier(c *gin.Context, key *accept.Key, id uuid.UUID) error {
 	earlier, err := h.store.FindEmail(c.Request.Context(), reqctx.CompanyOf(c), id)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case earlier.Status == email.Cancelled: // since the insert met it: it makes room for another email
+		return store.ErrAggregateBusy
 	}
 	reqctx.StateOf(c).SetEmail(earlier)
 	answer, err := json.Marshal(accepted{
@@ -108,8 +108,5 @@ func (h *Handlers) answerEarlier(c *gin.Context, id uuid.UUID) error {
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
-	accept.Note(reqctx.StateOf(c), answer)
-	c.Header("Idempotent-Replayed", "true")
-	response.Accepted(c, http.StatusAccepted, answer)
-	return nil
+	return h.accept.AnswerEarlier(c, key, id, answer)
 }
