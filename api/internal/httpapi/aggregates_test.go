@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"context"
 	"net/http"
 	"sync"
 	"testing"
@@ -9,9 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-
-	"email-gateway/api/internal/httpapi"
-	"email-gateway/shared/store"
 )
 
 // about adds an aggregate, an interview, to an email.
@@ -189,123 +185,6 @@ func TestAggregate_BesideAnIdempotencyKey(t *testing.T) {
 	}
 	if again := request(); again.Body != first.Body {
 		t.Errorf("after the next one: %d %s", again.Status, again.Body)
-	}
-}
-
-// A request that the earlier email of its aggregate answers stores its key with that response. The repetition gets the same
-// bytes and creates nothing, whatever happened to the email since, and the key is refused for another body.
-func TestAggregate_AnswersAndStoresTheKey(t *testing.T) {
-	t.Parallel()
-	g := start(t, nil)
-	body := emailBody(about("42", "REMINDER_24H"))
-	first := g.send(t, body)
-	id, _ := first.json(t)["outboxId"].(string)
-	answers := map[string]reply{}
-	for _, key := range []string{"failed", "cancelled", "reused"} {
-		answers[key] = g.keyed(t, key, body)
-		if r := answers[key]; r.Status != http.StatusAccepted || r.Body != first.Body || r.Header.Get("Idempotent-Replayed") != "true" || r.Header.Get("Location") != first.Header.Get("Location") {
-			t.Fatalf("%d %v %s, the first was %s", r.Status, r.Header, r.Body, first.Body)
-		}
-	}
-	repeats := func(key string) {
-		t.Helper()
-		r, want := g.keyed(t, key, body), answers[key]
-		if r.Status != want.Status || r.Body != want.Body || r.Header.Get("Idempotent-Replayed") != "true" || r.Header.Get("Location") != want.Header.Get("Location") {
-			t.Errorf("%d %v %s, the first answer with the key was %s", r.Status, r.Header, r.Body, want.Body)
-		}
-	}
-	if r := g.keyed(t, "reused", emailBody(nil)); r.Status != http.StatusUnprocessableEntity || r.problem(t).Code != "IDEMPOTENCY_KEY_REUSED" {
-		t.Errorf("with another body: %d %s", r.Status, r.Body)
-	}
-	g.giveUp(t, id)
-	repeats("failed")
-	g.step(t, id, "retry")
-	g.step(t, id, "cancel")
-	repeats("cancelled")
-	next := g.accept(t, body)
-	if next == id {
-		t.Error("a cancelled email still blocks its aggregate and event type")
-	}
-	repeats("cancelled")
-	if n := g.count(t, `SELECT count(*) FROM email_outbox`); n != 2 {
-		t.Errorf("%d emails, want the first one and the next one", n)
-	}
-	// An expired key does not prevent that the answer is stored.
-	g.exec(t, `UPDATE idempotency_keys SET expires_at = now()`)
-	answers["failed"] = g.keyed(t, "failed", body)
-	if r := answers["failed"]; r.json(t)["outboxId"] != next {
-		t.Errorf("%d %s, want the email %s", r.Status, r.Body, next)
-	}
-	g.step(t, next, "cancel")
-	repeats("failed")
-}
-
-// Concurrent requests with one key, which the earlier email answers, get the same bytes while its status changes.
-func TestAggregate_AnswersOneKeyAtTheSameTime(t *testing.T) {
-	t.Parallel()
-	g := start(t, nil)
-	body := emailBody(about("42", "REMINDER_24H"))
-	id := g.accept(t, body)
-	bodies := make([]string, 8)
-	var group sync.WaitGroup
-	for i := range bodies {
-		group.Go(func() {
-			g.await(t, "free slot for another request", func() bool { // slots per company are limited
-				r := g.keyed(t, "k", body)
-				bodies[i] = r.Body
-				return r.Status == http.StatusAccepted
-			})
-		})
-	}
-	group.Go(func() { g.step(t, id, "cancel") })
-	group.Wait()
-	for _, answer := range bodies {
-		if answer != bodies[0] {
-			t.Fatalf("%q", bodies)
-		}
-	}
-}
-
-// While another transaction holds the key, the earlier email is not returned: the answer might not be the stored one.
-func TestAggregate_AnswersWhileTheKeyIsHeld(t *testing.T) {
-	t.Parallel()
-	g := start(t, nil)
-	body := emailBody(about("42", "REMINDER_24H"))
-	g.accept(t, body)
-	release := g.hold(t, `INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
-		VALUES ($1, 'POST /v1/email/send', 'k', sha256('x'), 202, '{}', gen_random_uuid(), now() + interval '1 h')`, g.Company)
-	if r := g.keyed(t, "k", body); r.Status != http.StatusConflict || r.problem(t).Code != "IDEMPOTENCY_IN_PROGRESS" || r.Header.Get("Retry-After") == "" {
-		t.Errorf("%d %s", r.Status, r.Body)
-	}
-	release()
-	if r := g.keyed(t, "k", body); r.Status != http.StatusAccepted {
-		t.Errorf("%d %s", r.Status, r.Body)
-	}
-}
-
-// An email that is cancelled between its aggregate's conflict and the answer makes room: it is not the answer.
-func TestAggregate_CancelledBeforeTheAnswer(t *testing.T) {
-	t.Parallel()
-	var holder uuid.UUID
-	g := start(t, func(p *httpapi.Params) {
-		accepter := p.Accepter
-		p.Accepter = accepterFunc(func(ctx context.Context, e store.NewEmail) error {
-			if holder != uuid.Nil {
-				return &store.AggregateTakenError{ID: holder}
-			}
-			return accepter.Accept(ctx, e)
-		})
-	})
-	body := emailBody(about("42", "REMINDER_24H"))
-	first := g.accept(t, body)
-	g.step(t, first, "cancel")
-	holder = uuid.MustParse(first)
-	if r := g.keyed(t, "k", body); r.Status != http.StatusConflict || r.problem(t).Code != "AGGREGATE_IN_PROGRESS" || r.Header.Get("Retry-After") == "" {
-		t.Errorf("%d %s", r.Status, r.Body)
-	}
-	holder = uuid.Nil
-	if r := g.keyed(t, "k", body); r.Status != http.StatusAccepted || r.json(t)["outboxId"] == first {
-		t.Errorf("%d %s", r.Status, r.Body)
 	}
 }
 

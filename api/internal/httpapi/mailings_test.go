@@ -290,45 +290,6 @@ func TestMailing_IdempotencyKey(t *testing.T) {
 	}
 }
 
-// An upload that the mailing of its filename answers stores its key with that response. The repetition creates no mailing
-// after that one was cancelled or failed, and the key is refused for another upload.
-func TestMailing_AnswersAndStoresTheKey(t *testing.T) {
-	t.Parallel()
-	for name, first := range map[string]map[string]string{"no key": nil, "another key": {"Idempotency-Key": "k-1"}} {
-		for end, finish := range map[string]func(*gateway, string){
-			"cancelled": func(g *gateway, id string) { g.do(t, call{Method: http.MethodPost, Path: "/mailings/" + id + "/cancel"}) },
-			"failed":    func(g *gateway, id string) { g.exec(t, `UPDATE mailings SET status = 'FAILED' WHERE id = $1`, id) },
-		} {
-			t.Run(name+", "+end, func(t *testing.T) {
-				t.Parallel()
-				g := start(t, nil)
-				made := g.upload(t, mailingForm(), first)
-				id, _ := made.json(t)["mailingId"].(string)
-				key := map[string]string{"Idempotency-Key": "k-2"}
-				repeats := func() {
-					t.Helper()
-					r := g.upload(t, mailingForm(), key)
-					if r.Status != http.StatusAccepted || r.Body != made.Body || r.Header.Get("Idempotent-Replayed") != "true" || r.Header.Get("Location") != made.Header.Get("Location") {
-						t.Errorf("%d %v %s, the first was %s", r.Status, r.Header, r.Body, made.Body)
-					}
-				}
-				repeats()
-				if r := g.upload(t, given(part{name: "name", value: "other"}), key); r.Status != http.StatusUnprocessableEntity || r.problem(t).Code != "IDEMPOTENCY_KEY_REUSED" {
-					t.Errorf("with another name: %d %s", r.Status, r.Body)
-				}
-				finish(g, id)
-				repeats()
-				if n := g.count(t, `SELECT count(*) FROM mailings`); n != 1 {
-					t.Errorf("%d mailings", n)
-				}
-				if r := g.upload(t, mailingForm(), nil); r.Status != http.StatusAccepted || r.json(t)["mailingId"] == id {
-					t.Errorf("without a key: %d %s", r.Status, r.Body)
-				}
-			})
-		}
-	}
-}
-
 func TestMailing_Tests(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

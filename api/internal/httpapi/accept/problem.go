@@ -13,12 +13,6 @@ var (
 	keyReused         = problem.Problem{Status: http.StatusUnprocessableEntity, Code: "IDEMPOTENCY_KEY_REUSED", Detail: "this Idempotency-Key was used with a different body in the last 72 hours: use a new key for a new request"}
 )
 
-// KeyUnknown: the database did not confirm a commit that creates nothing and stores only a response with its Idempotency-Key.
-var KeyUnknown = problem.Problem{
-	Status: http.StatusServiceUnavailable, Code: "ACCEPT_UNKNOWN", RetryAfter: 5 * time.Second,
-	Detail: "the database did not confirm the commit; repeat the request with the same Idempotency-Key",
-}
-
 // Unknown returns the id, so that the caller can look the email up once the database is
 // back. With an Idempotency-Key it is safe to repeat the request.
 func Unknown(what, id string) problem.Problem {

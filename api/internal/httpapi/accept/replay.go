@@ -36,8 +36,9 @@ func (cm *Committer) ReplayInstead(c *gin.Context, g *Key, refusal error) error 
 
 // AnswerEarlier responds to a request that creates nothing, because an earlier request created the object id which it
 // describes. A key is stored with the answer first: when the object is cancelled later, a repetition would otherwise create
-// another one. If a concurrent request with the key has stored another answer, that one is the response.
-func (cm *Committer) AnswerEarlier(c *gin.Context, g *Key, id uuid.UUID, answer []byte) error {
+// another one. If a concurrent request with the key has stored another answer, that one is the response. unknown is returned
+// if Postgres does not confirm that the key is stored.
+func (cm *Committer) AnswerEarlier(c *gin.Context, g *Key, id uuid.UUID, unknown problem.Problem, answer []byte) error {
 	if g == nil {
 		return cm.repeat(c, http.StatusAccepted, answer)
 	}
@@ -45,7 +46,7 @@ func (cm *Committer) AnswerEarlier(c *gin.Context, g *Key, id uuid.UUID, answer 
 	stored, err := cm.store.StoreAnswer(ctx, reqctx.CompanyOf(c), id, *g.Record(answer))
 	switch {
 	case errors.Is(err, store.ErrUnknownOutcome):
-		return KeyUnknown
+		return unknown
 	case errors.Is(err, store.ErrInProgress):
 		return cm.InProgress(ctx, err)
 	case err != nil:

@@ -128,7 +128,7 @@ func (h *Handlers) Create(c *gin.Context) error {
 		}
 		return h.accept.Replay(c, key, used.Answer)
 	case errors.As(err, &taken) && bytes.Equal(taken.RequestSHA256, sum):
-		return h.accept.AnswerEarlier(c, key, taken.MailingID, taken.Answer)
+		return h.accept.AnswerEarlier(c, key, taken.MailingID, accept.Unknown("mailing", taken.MailingID.String()), taken.Answer)
 	case errors.As(err, &taken):
 		return filenameExists(taken.MailingID.String(), d.filename)
 	case errors.Is(err, store.ErrUnknownOutcome):

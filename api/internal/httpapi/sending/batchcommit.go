@@ -186,10 +186,10 @@ func (h *Handlers) lookUpBatch(ctx context.Context, key *accept.Key, b store.New
 
 // batchUnknown returns the id of one of the emails. With an Idempotency-Key it is safe to repeat the request.
 func batchUnknown(id uuid.UUID) problem.Problem {
-	if id == uuid.Nil {
-		return accept.KeyUnknown
-	}
 	p := accept.Unknown("batch", id.String())
 	p.Detail = "the database did not confirm the commit; all emails of the batch were accepted or none: look up the one with the id " + id.String()
+	if id == uuid.Nil {
+		p.Detail = "the database did not confirm the commit; repeat the request with the same Idempotency-Key"
+	}
 	return p
 }

@@ -108,5 +108,5 @@ func (h *Handlers) answerEarlier(c *gin.Context, key *accept.Key, id uuid.UUID) 
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
-	return h.accept.AnswerEarlier(c, key, id, answer)
+	return h.accept.AnswerEarlier(c, key, id, accept.Unknown("email", id.String()), answer)
 }
