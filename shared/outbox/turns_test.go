@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/outbox"
 	"email-gateway/shared/store"
+	storeoutbox "email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -72,14 +74,25 @@ func TestReplay_WhileASuccessorIsAccepted(t *testing.T) {
 	}
 
 	a.cancel(t, about)
-	tx = a.begin(t)
-	if _, err := tx.ExecContext(t.Context(), `UPDATE email_outbox SET status = 'PENDING', processed_at = NULL WHERE id = $1`, second.ID); err != nil { // as a retry does
-		t.Fatal(err)
+	retried, release, ended := make(chan store.Advanced), make(chan struct{}), make(chan error)
+	go func() {
+		ended <- a.Store.DB().InTx(t.Context(), func(tx *sqlx.Tx) error {
+			done, err := storeoutbox.AdvanceIn(t.Context(), tx, storetest.ReplayOf(second.ID))
+			retried <- done
+			<-release
+			return err
+		})
+	}()
+	if done := <-retried; !done.Applied {
+		t.Errorf("the retry before its successor: %+v", done)
 	}
 	accepted := make(chan outbox.Enqueued)
 	go func() { accepted <- a.enqueue(t, about, reminder()) }()
 	storetest.WaitBlocked(t, a.Database, 1)
-	commit(t, tx)
+	close(release)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 	if third := <-accepted; third.Created || third.ID != second.ID {
 		t.Errorf("the successor behind the retry: %+v", third)
 	}

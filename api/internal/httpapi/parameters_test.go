@@ -3,9 +3,11 @@ package httpapi_test
 import (
 	"net/http"
 	"testing"
+
+	"github.com/google/uuid"
 )
 
-// A query parameter is never dropped from a request that sends, starts or changes something: its client meant a field or a part.
+// A query parameter is not dropped from a request that sends, starts or creates something: its client meant a field or a part.
 func TestParameters_OfWrites(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
@@ -16,6 +18,8 @@ func TestParameters_OfWrites(t *testing.T) {
 		"mailing":   form,
 		"recipient": {Method: http.MethodPost, Path: "/v1/recipients?dryRun=true", Body: `{"externalId":"A","email":"ana@example.com"}`},
 		"webhook":   {Method: http.MethodPost, Path: "/v1/webhooks?enabled=false", Body: `{"url":"https://example.com"}`},
+		"publish":   {Method: http.MethodPost, Path: "/v1/templates/welcome/publish?locale=pt-BR", Body: `{"version":1}`},
+		"resume":    {Method: http.MethodPost, Path: "/mailings/" + uuid.NewString() + "/resume?sendAt=2030-01-01T00:00:00Z"},
 		"letters":   {Method: http.MethodPost, Path: "/v1/dead-letters/retry?limit=1", Body: `{}`},
 	} {
 		if r := g.do(t, c); r.Status != http.StatusUnprocessableEntity || r.problem(t).Code != "VALIDATION_FAILED" || r.problem(t).Errors[0].Code != "UNKNOWN_PARAMETER" {

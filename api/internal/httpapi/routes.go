@@ -32,7 +32,7 @@ func (h *handlers) routes(p Params) *gin.Engine {
 	send.POST("/email/send", h.Answer(query.Refuse), h.Answer(h.bodies.sends.Limit), h.Answer(h.sending.Send))
 	send.POST("/email/batch", h.Answer(h.bodies.batches.Limit), h.Answer(h.sending.SendBatch))
 	send.POST("/email/:id/cancel", h.Answer(h.emails.Cancel))
-	send.POST("/email/:id/retry", h.Answer(h.emails.Retry))
+	send.POST("/email/:id/retry", h.Answer(query.Refuse), h.Answer(h.emails.Retry))
 	send.PATCH("/email/:id", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.emails.Reschedule))
 	send.POST("/aggregates/:type/:id/cancel", h.Answer(h.emails.CancelAggregate))
 
@@ -55,7 +55,7 @@ func (h *handlers) routes(p Params) *gin.Engine {
 	letters := h.group(r, "/v1/dead-letters", apikey.DeadLettersWrite)
 	letters.GET("", h.Answer(h.deadLetters.List))
 	letters.GET("/:id", h.Answer(h.deadLetters.Show))
-	letters.POST("/:id/retry", h.Answer(h.deadLetters.Retry))
+	letters.POST("/:id/retry", h.Answer(query.Refuse), h.Answer(h.deadLetters.Retry))
 	letters.POST("/:id/discard", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.Discard))
 	letters.POST("/retry", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.RetryAll))
 	letters.POST("/discard", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.DiscardAll))
@@ -105,16 +105,16 @@ func (h *handlers) routeMailings(r *gin.Engine, p Params) {
 		start := write.Group("", h.Answer(middleware.RequireRabbitMQ(p.HasRabbitMQ)))
 		start.POST("", h.Answer(query.Refuse), h.Answer(h.mailings.Create))
 		start.PATCH("/:id", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.mailings.Reschedule))
-		start.POST("/:id/start", h.Answer(h.mailings.Start))
-		start.POST("/:id/resume", h.Answer(h.mailings.Resume))
-		start.POST("/:id/retry-failed", h.Answer(h.mailings.RetryFailed))
+		start.POST("/:id/start", h.Answer(query.Refuse), h.Answer(h.mailings.Start))
+		start.POST("/:id/resume", h.Answer(query.Refuse), h.Answer(h.mailings.Resume))
+		start.POST("/:id/retry-failed", h.Answer(query.Refuse), h.Answer(h.mailings.RetryFailed))
 	}
 }
 
 func (h *handlers) routeTemplates(r *gin.Engine) {
 	write := h.group(r, templates.Path, apikey.TemplatesWrite)
 	write.POST("", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.templates.Create))
-	write.POST("/:name/publish", h.Answer(h.bodies.others.Limit), h.Answer(h.templates.Publish))
+	write.POST("/:name/publish", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.templates.Publish))
 	write.DELETE("/:name", h.Answer(h.templates.Delete))
 
 	read := h.group(r, templates.Path, apikey.TemplatesRead)

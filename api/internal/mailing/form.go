@@ -1,6 +1,7 @@
 package mailing
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -96,8 +97,14 @@ type Form struct {
 // to its end. The error is ErrMalformed, or that of takeFile. A form without its closing boundary is malformed: parts may be
 // missing, such as the one that says not to start.
 func ReadForm(body io.Reader, boundary string, takeFile func(content io.Reader) error) (Form, error) {
-	// Reader also returns io.EOF for a body that ends behind a boundary or inside a part's header.
-	parts := multipart.NewReader(io.MultiReader(body, strings.NewReader("\r\n"), endless{}), boundary)
+	// multipart.Reader also returns io.EOF for a body that ends behind a boundary or inside a part's header, and accepts a
+	// closing boundary without a line end.
+	buffered, lineEnd := bufio.NewReader(body), "\r\n"
+	first := "--" + boundary + "\n"
+	if begin, _ := buffered.Peek(len(first)); string(begin) == first { // a later Read returns the error
+		lineEnd = "\n"
+	}
+	parts := multipart.NewReader(io.MultiReader(buffered, strings.NewReader(lineEnd), endless{}), boundary)
 	f := Form{Values: map[string]string{}, Lists: map[string][]string{}, seen: map[string]bool{}}
 	for n := 0; ; n++ {
 		p, err := parts.NextPart()

@@ -108,6 +108,18 @@ func TestReadForm_Malformed(t *testing.T) {
 			t.Errorf("%d bytes missing: %v", cut, err)
 		}
 	}
+	for _, lineEnd := range []string{"\n", "\r\n"} {
+		lines := []string{"--b", `Content-Disposition: form-data; name="start"`, "", "false", "--b--"}
+		text := strings.Join(lines, lineEnd)
+		for _, body := range []string{text, text + lineEnd} {
+			if form, err := mailing.ReadForm(strings.NewReader(body), "b", nil); err != nil || form.Values["start"] != "false" {
+				t.Errorf("%q: %v", body, err)
+			}
+		}
+		if _, err := mailing.ReadForm(strings.NewReader(strings.TrimSuffix(text, "--")), "b", nil); !errors.Is(err, mailing.ErrMalformed) {
+			t.Errorf("line ends %q, not closed: %v", lineEnd, err)
+		}
+	}
 	if _, _, err := readForm(t, 0, make([]field, 65)...); !errors.Is(err, mailing.ErrMalformed) {
 		t.Errorf("65 parts: %v", err)
 	}

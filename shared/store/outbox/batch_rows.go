@@ -8,6 +8,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/email"
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/lane"
@@ -93,6 +94,9 @@ func (t *batchTry) describeEarlier(ctx context.Context, tx *sqlx.Tx, held map[uu
 		return fmt.Errorf("find earlier emails: %w", pg.Translate(err))
 	}
 	for _, e := range found {
+		if e.Status == email.Cancelled { // since its key was read: it makes room for another email
+			return ErrAggregateBusy
+		}
 		e.CreatedAt = e.CreatedAt.UTC()
 		for _, i := range held[e.ID] {
 			t.outcome.Results[i].Earlier = &e
@@ -140,7 +144,7 @@ func (t *batchTry) takeQuotas(ctx context.Context, tx *sqlx.Tx) error {
 		return err
 	}
 	if !t.Partial {
-		return b.Take(together(emails, wanted))
+		return b.left.Take(totalDemand(emails, wanted))
 	}
 	again := false
 	for n, i := range indexes {

@@ -58,18 +58,18 @@ func demandOf(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, emails []NewE
 // budget is what the company may still use. A new person uses the quota of recipients once, however many of the emails
 // create it, and only if one of them is accepted.
 type budget struct {
-	*quota.Budget
+	left     *quota.Budget
 	creating map[uuid.UUID]int // number of accepted emails, by the new person that they create
 }
 
 // openBudget reads what the emails' company may still use. The caller has locked its quotas.
 func openBudget(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, emails []NewEmail, wanted []quota.Demand) (*budget, error) {
-	b, err := quota.OpenBudget(ctx, tx, company, together(emails, wanted), false)
+	b, err := quota.OpenBudget(ctx, tx, company, totalDemand(emails, wanted), false)
 	return &budget{b, map[uuid.UUID]int{}}, err
 }
 
-// together is what the emails add to the usage if all are accepted.
-func together(emails []NewEmail, wanted []quota.Demand) quota.Demand {
+// totalDemand is what the emails add to the usage if all are accepted.
+func totalDemand(emails []NewEmail, wanted []quota.Demand) quota.Demand {
 	all, b := quota.Demand{}, budget{creating: map[uuid.UUID]int{}}
 	for i := range emails {
 		for q, n := range b.cost(&emails[i], wanted[i]) {
@@ -83,10 +83,10 @@ func together(emails []NewEmail, wanted []quota.Demand) quota.Demand {
 // take adds the email to the usage, or returns the quota that it would exceed and adds nothing.
 func (b *budget) take(e *NewEmail, wanted quota.Demand) *quota.Error {
 	cost := b.cost(e, wanted)
-	if over := b.Lacks(cost); over != nil {
+	if over := b.left.Lacks(cost); over != nil {
 		return over
 	}
-	b.Add(cost, 1)
+	b.left.Add(cost, 1)
 	b.count(e, wanted, 1)
 	return nil
 }
@@ -94,7 +94,7 @@ func (b *budget) take(e *NewEmail, wanted quota.Demand) *quota.Error {
 // giveBack subtracts an email that was taken.
 func (b *budget) giveBack(e *NewEmail, wanted quota.Demand) {
 	b.count(e, wanted, -1)
-	b.Add(b.cost(e, wanted), -1)
+	b.left.Add(b.cost(e, wanted), -1)
 }
 
 // cost is what the email adds to the usage beside those that were taken.

@@ -10,19 +10,22 @@ import (
 )
 
 // purgeOutboxSQL reads the next rows along email_outbox_pkey and deletes, by the same key and in
-// its order, those that became final longer ago than $2. It waits for the lock on a row that is
-// being replayed, and keeps that row. It also keeps a recipient import that no worker has applied
-// yet (by recipient_intakes_pkey). It empties the entry from which a mailing's email was made
-// (by mailing_entries_pkey).
+// its order, those that became final longer ago than $2. It skips a row that another transaction has locked, such as that of
+// a program that replaces a cancelled email: the next scan finds it. It also keeps a recipient import that no worker has
+// applied yet (by recipient_intakes_pkey). It empties the entry from which a mailing's email was made (by
+// mailing_entries_pkey).
 const purgeOutboxSQL = `
 WITH seen AS MATERIALIZED (
     SELECT o.id, o.processed_at < now() - $2 * interval '1 ms' AND (o.target <> 'recipients.upsert' OR NOT EXISTS (
                SELECT FROM recipient_intakes i WHERE i.recipient_id = ` + intake.PersonSQL + ` AND i.outbox_id = o.id)) AS past
     FROM email_outbox o WHERE o.id > $1 AND o.id < first_id_at(now() - $2 * interval '1 ms')
     ORDER BY o.id LIMIT $3
+), held AS MATERIALIZED (
+    SELECT o.id FROM email_outbox o
+    WHERE o.id = ANY (ARRAY(SELECT id FROM seen WHERE past)) AND o.processed_at < now() - $2 * interval '1 ms'
+    ORDER BY o.id FOR UPDATE OF o SKIP LOCKED
 ), gone AS (
-    DELETE FROM email_outbox o USING seen
-    WHERE o.id = seen.id AND seen.past AND o.processed_at < now() - $2 * interval '1 ms'
+    DELETE FROM email_outbox o WHERE o.id = ANY (ARRAY(SELECT id FROM held))
     RETURNING o.id, ` + ofMailingSQL + ` AS of_mailing
 ), emptied AS (
     ` + emptyEntriesSQL + ` FROM gone WHERE e.id = gone.id AND gone.of_mailing
@@ -65,10 +68,14 @@ WITH seen AS MATERIALIZED (
 )` + eraseSeenSQL
 
 	bodyPastSQL  = `o.target = 'email:send' AND o.body_erased_at IS NULL AND o.processed_at < now() - $2 * interval '1 ms'`
-	eraseSeenSQL = `, gone AS (
+	eraseSeenSQL = `, held AS MATERIALIZED (
+    SELECT o.id FROM email_outbox o
+    WHERE o.id = ANY (ARRAY(SELECT id FROM seen WHERE past)) AND ` + bodyPastSQL + `
+    ORDER BY o.id FOR UPDATE OF o SKIP LOCKED
+), gone AS (
     UPDATE email_outbox o SET html = CASE WHEN o.html IS NOT NULL THEN '' END, text_body = NULL, cpf_cnpj_enc = NULL, body_erased_at = now(),
         payload = ` + keptPayloadSQL + `
-    FROM seen WHERE o.id = seen.id AND seen.past AND ` + bodyPastSQL + `
+    WHERE o.id = ANY (ARRAY(SELECT id FROM held))
     RETURNING o.id, ` + ofMailingSQL + ` AS of_mailing
 ), emptied AS (
     ` + emptyEntriesSQL + ` FROM gone WHERE e.id = gone.id AND gone.of_mailing

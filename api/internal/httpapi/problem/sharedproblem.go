@@ -8,7 +8,7 @@ import (
 // Problems that several packages return, or Of.
 var (
 	NoSuchEmail   = Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Detail: "there is no such email"}
-	aggregateBusy = Problem{Status: http.StatusConflict, Code: "AGGREGATE_IN_PROGRESS", Detail: "an email of this aggregate and event type is being created, rescheduled or cancelled: repeat the request after Retry-After", RetryAfter: time.Second}
+	aggregateBusy = Problem{Status: http.StatusConflict, Code: "AGGREGATE_IN_PROGRESS", Detail: "an email of this aggregate and event type is being created, rescheduled, cancelled or sent again: repeat the request after Retry-After", RetryAfter: time.Second}
 	rowsBusy      = Problem{Status: http.StatusConflict, Code: "AGGREGATE_BUSY", Detail: "other transactions have locked rows that this request changes, and too many requests of the company already wait for such locks: repeat the request after Retry-After", RetryAfter: 2 * time.Second}
 	Busy          = Problem{Status: http.StatusServiceUnavailable, Code: "BUSY", Detail: "too many large bodies at once: repeat the request after Retry-After", RetryAfter: time.Second}
 	// Without RabbitMQ, mailings and recipients would never be processed.

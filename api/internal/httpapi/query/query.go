@@ -52,8 +52,8 @@ func Open(raw string, checks *rules.Rules) (*Query, error) {
 	return &Query{rules: checks, values: values}, nil
 }
 
-// Refuse refuses query parameters for routes whose values are in the body: ?dryRun=true must not be dropped from a request
-// that sends emails.
+// Refuse refuses query parameters for routes that read none and send, start or create something: ?dryRun=true must not be
+// dropped from a request that sends emails.
 func Refuse(c *gin.Context) error {
 	values, err := url.ParseQuery(c.Request.URL.RawQuery)
 	if err != nil {
@@ -61,7 +61,7 @@ func Refuse(c *gin.Context) error {
 	}
 	var faults rules.Faults
 	for _, name := range slices.Sorted(maps.Keys(values))[:min(len(values), rules.MaxFaults)] {
-		faults.Add(problem.PrintableName(name), codeUnknown, "is not read from the query: the values of this request are in its body")
+		faults.Add(problem.PrintableName(name), codeUnknown, "this request has no query parameters")
 	}
 	if len(faults) > 0 {
 		return problem.Invalid(faults)
