@@ -26,9 +26,6 @@ import (
 	"email-gateway/worker/internal/webhook"
 )
 
-// `patience` is the timeout of waits for conditions on a slow machine.
-const patience = 3 * time.Minute
-
 // world is a database with its webhooks.
 type world struct {
 	storetest.Database
