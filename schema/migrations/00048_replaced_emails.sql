@@ -31,7 +31,7 @@ BEGIN
         END IF;
         UPDATE email_outbox o SET replaced_at = coalesce(o.replaced_at, now()) WHERE o.id = newest.outbox_id AND o.status = 'CANCELLED';
         IF NOT FOUND AND EXISTS (SELECT FROM email_outbox o WHERE o.id = newest.outbox_id) THEN
-            CONTINUE; -- it was retried meanwhile
+            CONTINUE; -- a retry was first, and its commit is seen now
         END IF;
         INSERT INTO outbox_aggregates (company_id, aggregate_type, aggregate_id, event_type, turn, outbox_id)
         VALUES (company, email_gateway_take_key.aggregate_type, email_gateway_take_key.aggregate_id, email_gateway_take_key.event_type,

@@ -179,7 +179,7 @@ func TestRescuer_LostTasks(t *testing.T) {
 	waittest.Until(t, "the lost ones are back", func() bool {
 		return status(t, d, lost) == email.Pending && status(t, d, unpublished) == email.Pending && status(t, d, dropped) == email.Pending
 	})
-	waittest.Until(t, "dispatchers are told", woken)
+	waittest.Until(t, "dispatchers are notified", woken)
 	for _, reason := range []string{"lost", "unpublished", "dropped"} {
 		waittest.Until(t, reason+": counted, once", func() bool { return counted(t, metrics, "outbox_rescued_total", reason) == 1 })
 	}
