@@ -61,7 +61,7 @@ func Refuse(c *gin.Context) error {
 	}
 	var faults rules.Faults
 	for _, name := range slices.Sorted(maps.Keys(values))[:min(len(values), rules.MaxFaults)] {
-		faults.Add(problem.PrintableName(name), codeUnknown, "this request has no query parameters")
+		faults.Add(problem.PrintableName(name), codeUnknown, "is unknown: this request has no query parameters")
 	}
 	if len(faults) > 0 {
 		return problem.Invalid(faults)
