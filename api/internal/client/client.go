@@ -12,9 +12,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -152,32 +154,43 @@ type request struct {
 
 // call sends a repeatable request until there is a response. It retries after 429 and 503 with
 // Retry-After, for up to a minute, but not if a quota is exceeded. It retries a guarded request after 429 only, and others,
-// each run of which makes something new, never.
+// each run of which makes something new, never. The error is an UnknownError if any try may have been processed, not only
+// the last one.
 func (c *Client) call(ctx context.Context, r request, out any) error {
-	began := time.Now()
+	began, unknown := time.Now(), false
 	for {
 		err := c.try(ctx, r, out)
-		pause, again := r.pause(err)
-		if !again || time.Since(began)+pause > retryTimeout {
-			return err
+		unknown = err != nil && (unknown || mayBeProcessed(err))
+		pause, again := r.pause(err, unknown)
+		again = again && time.Since(began)+pause <= retryTimeout
+		if again {
+			select {
+			case <-ctx.Done():
+				again = false
+			case <-time.After(pause):
+			}
 		}
-		select {
-		case <-ctx.Done():
+		switch {
+		case again:
+		case unknown && r.method != http.MethodGet:
+			return &UnknownError{Once: r.once, err: err}
+		default:
 			return err
-		case <-time.After(pause):
 		}
 	}
 }
 
-// pause returns whether and when the request may be retried after the error.
-func (r request) pause(err error) (time.Duration, bool) {
+// pause returns whether and when the request may be retried after the error. If an earlier try may have been processed,
+// it is also retried while the api's port is closed, because the api may be restarting.
+func (r request) pause(err error, unknown bool) (time.Duration, bool) {
 	var refused *Problem
 	var silent *UnreachableError
 	switch {
 	case errors.As(err, &refused) && (r.repeatable || r.guarded) && refused.Status == http.StatusTooManyRequests && refused.Code != "QUOTA_EXCEEDED",
 		errors.As(err, &refused) && r.repeatable && refused.Status == http.StatusServiceUnavailable && refused.RetryAfter > 0:
 		return max(refused.RetryAfter, time.Second), true
-	case errors.As(err, &silent) && r.repeatable && silent.Began:
+	case errors.As(err, &refused) && r.repeatable && refused.byProxy(),
+		errors.As(err, &silent) && r.repeatable && (silent.Began || unknown):
 		return time.Second, true
 	}
 	return 0, false
@@ -219,9 +232,15 @@ func (c *Client) send(
 	out.Header = header
 	out.Header.Set("Authorization", "Bearer "+c.key)
 	out.Header.Set("User-Agent", "gatewayctl")
+	// The transport itself repeats a request with an Idempotency-Key if a connection that was open already fails, and then
+	// returns only the last error.
+	var wrote atomic.Bool
+	out = out.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }}))
 	answer, err := c.http.Do(out)
 	if err != nil {
-		return nil, unreachable(c.base.String(), err)
+		lost := unreachable(c.base.String(), err)
+		lost.Began = lost.Began || wrote.Load()
+		return nil, lost
 	}
 	if answer.StatusCode >= http.StatusMultipleChoices {
 		defer answer.Body.Close()

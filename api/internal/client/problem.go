@@ -82,7 +82,7 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.cause }
 
-func unreachable(address string, err error) error {
+func unreachable(address string, err error) *UnreachableError {
 	var op *net.OpError
 	var in *url.Error
 	if errors.As(err, &in) {
@@ -90,4 +90,36 @@ func unreachable(address string, err error) error {
 	}
 	began := !errors.As(err, &op) || op.Op != "dial"
 	return &UnreachableError{Address: address, Began: began, cause: err}
+}
+
+// UnknownError is returned for a request that changes something if one of its tries may have been processed.
+type UnknownError struct {
+	// Once is the Idempotency-Key of the request, "" = none: repeated with it, the request is not processed twice.
+	Once string
+	err  error // of the last try
+}
+
+func (e *UnknownError) Error() string { return e.err.Error() }
+
+func (e *UnknownError) Unwrap() error { return e.err }
+
+// asUnknown makes the error of a single try an UnknownError if the api may have processed it.
+func asUnknown(err error, once string) error {
+	if mayBeProcessed(err) {
+		return &UnknownError{Once: once, err: err}
+	}
+	return err
+}
+
+// mayBeProcessed reports whether the api may have processed the request although it failed with the error.
+func mayBeProcessed(err error) bool {
+	var silent *UnreachableError
+	var refused *Problem
+	return errors.As(err, &silent) && silent.Began ||
+		errors.As(err, &refused) && (refused.Code == "ACCEPT_UNKNOWN" || refused.Status == http.StatusInternalServerError || refused.byProxy())
+}
+
+// byProxy reports whether a proxy in front of the api answered, which got no answer from it.
+func (p *Problem) byProxy() bool {
+	return p.Code == "" && (p.Status == http.StatusBadGateway || p.Status == http.StatusGatewayTimeout)
 }

@@ -54,10 +54,10 @@ func (c *Client) Upload(ctx context.Context, u Upload, out any) (replayed bool, 
 		if cause := file.err.Load(); cause != nil { // the connection error is only its effect
 			return false, fmt.Errorf("read the file: %w", *cause)
 		}
-		return false, err
+		return false, asUnknown(err, u.Once)
 	}
 	defer answer.Body.Close()
-	return answer.Header.Get("Idempotent-Replayed") == "true", read(answer, out)
+	return answer.Header.Get("Idempotent-Replayed") == "true", asUnknown(read(answer, out), u.Once)
 }
 
 // PostFile sends a file as the body and decodes the response into out.
@@ -71,10 +71,10 @@ func (c *Client) PostFile(ctx context.Context, path string, file io.Reader, out 
 		return fmt.Errorf("read the file: %w", *cause)
 	}
 	if err != nil {
-		return err
+		return asUnknown(err, "")
 	}
 	defer answer.Body.Close()
-	return read(answer, out)
+	return asUnknown(read(answer, out), "")
 }
 
 // source keeps the error that reading a file ended with.

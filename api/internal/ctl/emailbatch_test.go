@@ -2,8 +2,13 @@ package ctl_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"email-gateway/api/internal/ctl"
 )
 
 func oneEmail(to, subject string) string {
@@ -79,6 +84,37 @@ func TestEmailSendBatch_Refused(t *testing.T) {
 	} {
 		if r := tenant.run(t, "email", "send-batch", file(t, "x", content)); r.code == 0 || !strings.Contains(r.stderr, want) {
 			t.Errorf("%.30q: %d %s, want %q", content, r.code, r.stderr, want)
+		}
+	}
+}
+
+// After a request that may have been processed, the command names the key with which it can be repeated, also if the key
+// was generated, and not that nothing was changed.
+func TestEmailSend_UnknownOutcome(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int64
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case requests.Add(1)%2 == 1: // the answer is lost
+			conn, _, _ := http.NewResponseController(w).Hijack()
+			_ = conn.Close()
+		default:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintf(w, `{"code": "BUSY", "detail": "busy", "requestId": %q}`, r.Header.Get("Idempotency-Key"))
+		}
+	}))
+	t.Cleanup(api.Close)
+	tenant := operator{env: map[string]string{"API_URL": api.URL, "API_KEY": "gw_test_a_b"}}
+	for _, args := range [][]string{
+		{"email", "send", "--to", "ana@example.com", "--subject", "s", "--text", "Olá", "--external-id", "1"},
+		{"email", "send-batch", file(t, "emails.jsonl", oneEmail("ana@example.com", "s"))},
+	} {
+		got := tenant.run(t, args...)
+		_, key, _ := strings.Cut(got.stderr, "[request ")
+		key, _, _ = strings.Cut(key, "]")
+		if got.code != ctl.ExitFailed || !strings.HasPrefix(key, "gatewayctl-") || !strings.Contains(got.stderr, "add --idempotency-key "+key+"\n") ||
+			strings.Contains(strings.ToLower(got.stderr), "nothing was changed") {
+			t.Errorf("%s: exit code %d\n%s", args[:2], got.code, got.stderr)
 		}
 	}
 }

@@ -138,8 +138,14 @@ func (v *batchAnswer) add(made batchAnswer, first int) {
 	}
 }
 
-// interrupted says what is accepted although the command failed.
+// interrupted says what is accepted although the command failed. once is the key of the first batch, which the command
+// takes: those of the other batches are made from it.
 func (v *batchAnswer) interrupted(err error, once string) error {
+	var unknown *client.UnknownError
+	if errors.As(err, &unknown) {
+		unknown.Once = once
+		return err
+	}
 	if len(v.Emails) == 0 {
 		return err
 	}

@@ -224,12 +224,11 @@ func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<2
 
 // uploadAdvice adds what to do after an interrupted upload or a name conflict.
 func uploadAdvice(err error) error {
-	var unreachable *client.UnreachableError
+	var unknown *client.UnknownError
 	var refused *client.Problem
 	switch {
-	case errors.As(err, &unreachable) && unreachable.Began && !errors.Is(err, context.Canceled),
-		errors.As(err, &refused) && refused.Code == "ACCEPT_UNKNOWN":
-		return fmt.Errorf("%w\nRun the same command again: if the mailing was accepted, the same response is returned and nothing is sent twice", err)
+	case errors.As(err, &unknown):
+		return fmt.Errorf("%w\nRun the same command again: if the mailing was accepted, the same response is returned and nothing is sent twice", unknown.Unwrap())
 	case errors.As(err, &refused) && refused.Code == "FILENAME_EXISTS":
 		return fmt.Errorf("%w\nGive it another name with --name", err)
 	}

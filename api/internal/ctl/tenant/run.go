@@ -54,13 +54,19 @@ func newClient(c *command.Invocation) (*client.Client, error) {
 func advise(err error) error {
 	var refused *client.Problem
 	var unreachable *client.UnreachableError
+	var unknown *client.UnknownError
+	if errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("interrupted: %w", err)
+	}
 	switch {
+	case errors.As(err, &unknown) && unknown.Once != "":
+		return fmt.Errorf("%w\nThe request may have been processed. To repeat it without sending anything twice, add --idempotency-key %s", err, unknown.Once)
+	case errors.As(err, &unknown):
+		return fmt.Errorf("%w (check before retrying: the request may have been processed)", err)
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("interrupted: %w", err)
+		return err
 	case errors.As(err, &unreachable) && !unreachable.Began:
 		return fmt.Errorf("%w (is the api running, and is API_URL right? nothing was changed)", err)
-	case errors.As(err, &unreachable):
-		return fmt.Errorf("%w (check before retrying: the request may have been processed)", err)
 	case errors.As(err, &refused):
 		if advice := adviceOn(refused.Code); advice != "" {
 			return fmt.Errorf("%w\n%s", err, advice)
