@@ -90,6 +90,7 @@ Exit codes: 0 success, 1 failure (or a check that failed), 2 invalid usage.`,
 	root.SetVersionTemplate("gatewayctl {{.Version}}\n") // the same format as the other programs
 	root.Flags().Bool("version", false, "print the version")
 	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return command.RefuseEmpty(cmd) }
 	root.SetUsageTemplate(usageTemplate)
 	root.AddCommand(
 		mailing.Command(c), email.Command(c), file.Command(c), template.Command(c), suppression.Command(c), webhook.Command(c), events.Command(c), usage.Command(c),

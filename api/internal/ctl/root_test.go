@@ -133,7 +133,7 @@ func TestUsage(t *testing.T) {
 		{"key create", "--company is missing"},
 		{"key create --company Acme --env production", `--env "production" must be live, test, dev`},
 		{"key create --company Acme --scopes emails:delete", `--scopes: unknown scope "emails:delete"; the scopes are emails:send, emails:read,`},
-		{"key create --company Acme --scopes=", "--scopes must name at least one of emails:send"},
+		{"key create --company Acme --scopes=", "--scopes must not be empty"},
 		{"key create --company Acme --rate -1", "--rate must be 0 (no limit) or more"},
 		{"key create --company Acme --burst 0", "--burst at least 1 if --rate is set"},
 		{"key create --company Acme --rate many", `invalid argument "many" for "--rate" flag`},
@@ -174,7 +174,8 @@ func TestUsage(t *testing.T) {
 		{"email list --company Acme --status sent", `--status "sent" must be one of PENDING,`},
 		{"email list --company Acme --since yesterday", `--since "yesterday" must be a duration ago`},
 		{"email list --company Acme --limit 10001", "--limit must be 1 to 10000"},
-		{"company resume Acme --operator= --reason " + strings.Repeat("x", 501), "--reason must be one line of at most 500 characters"},
+		{"company resume Acme --operator= --reason x", "--operator must not be empty"},
+		{"company resume Acme --reason " + strings.Repeat("x", 501), "--reason must be one line of at most 500 characters"},
 		{"company resume Acme --operator " + strings.Repeat("x", 201), "--operator must be one line of at most 200 characters"},
 		{"audit list --since x", `--since "x" must be a duration ago`},
 		{"audit list --limit 0", "--limit must be"},
@@ -196,6 +197,45 @@ func TestUsage(t *testing.T) {
 				t.Errorf("standard error does not mention --help:\n%s", got.stderr)
 			}
 		})
+	}
+}
+
+// A flag with an empty value, as of a script whose variable is not set, is refused before anything is read or changed. It
+// does not select everything, and it does not drop a limit.
+func TestUsage_EmptyValues(t *testing.T) {
+	t.Parallel()
+	var o operator
+	for _, tt := range []struct {
+		args []string
+		flag string
+	}{
+		{[]string{"dlq", "retry", "--company", "", "--code", "SES_TIMEOUT", "--yes"}, "company"},
+		{[]string{"dlq", "retry", "--company", "Acme", "--mailing", "", "--yes"}, "mailing"},
+		{[]string{"dlq", "discard", "--company", "Acme", "--since", " ", "--reason", "x", "--yes"}, "since"},
+		{[]string{"lane", "resume", "--company", "Acme", "--queue", ""}, "queue"},
+		{[]string{"lane", "pause", "--company", "Acme", "--mailing", "", "--reason", "x"}, "mailing"},
+		{[]string{"key", "create", "--company", "Acme", "--networks", ""}, "networks"},
+		{[]string{"key", "create", "--company", "Acme", "--networks", "10.0.0.0/8,"}, "networks"},
+		{[]string{"key", "create", "--company", "Acme", "--expires", ""}, "expires"},
+		{[]string{"suppression", "remove", "ana@example.com", "--company", "Acme", "--note", "n", "--reason", ""}, "reason"},
+		{[]string{"audit", "list", "--company", ""}, "company"},
+		{[]string{"email", "send", "--to", "ana@example.com", "--idempotency-key", ""}, "idempotency-key"},
+		{[]string{"email", "send-batch", "emails.jsonl", "--idempotency-key", ""}, "idempotency-key"},
+		{[]string{"webhook", "replay", noID, "--since", "2026-03-01T10:00:00Z", "--until", ""}, "until"},
+		{[]string{"webhook", "create", "https://erp.acme.example/hooks", "--types", ""}, "types"},
+		{[]string{"webhook", "update", noID, "--description", ""}, "description"},
+		{[]string{"company", "retention", "Acme", "--logs", "", "--reason", "x"}, "logs"},
+	} {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			got := o.run(t, tt.args...)
+			if got.code != ctl.ExitUsage || got.stdout != "" || !strings.Contains(got.stderr, "gatewayctl: --"+tt.flag+" must not be empty\n") {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+	o.env = map[string]string{"API_KEY": "gw_test_a_b", "API_URL": "http://127.0.0.1:1"}
+	if got := o.run(t, "webhook", "update", noID, "--types", ""); got.code != ctl.ExitFailed {
+		t.Errorf("--types of an update: %+v", got)
 	}
 }
 

@@ -1,9 +1,12 @@
 package command
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // RequireFlags marks flags that must be given.
@@ -12,6 +15,30 @@ func RequireFlags(cmd *cobra.Command, flags ...string) *cobra.Command {
 		_ = cmd.MarkFlagRequired(flag) // fails only for a flag that does not exist
 	}
 	return cmd
+}
+
+// mayBeEmpty is the annotation of flags with a meaning for an empty value.
+const mayBeEmpty = "may-be-empty"
+
+// AllowEmpty lets a flag have an empty value.
+func AllowEmpty(cmd *cobra.Command, flag string) {
+	_ = cmd.Flags().SetAnnotation(flag, mayBeEmpty, nil) // fails only for a flag that does not exist
+}
+
+// RefuseEmpty refuses flags that are given without a value, which a script does whose variable is not set. A filter would
+// otherwise select everything, and a limit would not exist.
+func RefuseEmpty(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		blank := func(value string) bool { return strings.TrimSpace(value) == "" }
+		if _, allowed := f.Annotations[mayBeEmpty]; !allowed && (len(values) == 0 || slices.ContainsFunc(values, blank)) && err == nil {
+			err = Usagef("--%s must not be empty", f.Name)
+		}
+	})
+	return err
 }
 
 // maxList limits --limit.

@@ -107,9 +107,6 @@ func checkKey(key *store.APIKey, environment string, scopes []string) error {
 	if key.Name = strings.TrimSpace(output.Printable(key.Name)); key.Name == "" {
 		return command.Usagef("--name must not be empty: say what the key is for")
 	}
-	if len(scopes) == 0 {
-		return command.Usagef("--scopes must name at least one of %s", strings.Join(apikey.Scopes(), ", "))
-	}
 	for _, scope := range scopes {
 		if !slices.Contains(apikey.Scopes(), scope) {
 			return command.Usagef("--scopes: unknown scope %q; the scopes are %s", scope, strings.Join(apikey.Scopes(), ", "))
@@ -139,9 +136,6 @@ func limitKey(key *store.APIKey, expires string, networks []string, now time.Tim
 	allowed, err := clientip.ParseNetworks(strings.Join(networks, ","))
 	if err != nil {
 		return command.Usagef("--networks: %v", err)
-	}
-	if len(networks) > 0 && len(allowed) == 0 {
-		return command.Usagef("--networks must name at least one network, such as 203.0.113.0/24")
 	}
 	for _, network := range allowed {
 		key.Networks = append(key.Networks, network.String())

@@ -159,6 +159,7 @@ func updateCommand(c *command.Invocation) *cobra.Command {
 	var types []string
 	cmd := &cobra.Command{Use: "update ID", Short: "Change a webhook endpoint", Long: "Changes what is given.", Example: "  gatewayctl webhook update 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --types email.bounced", Args: command.ExactArgs("ID")}
 	o.flags(cmd, &types)
+	command.AllowEmpty(cmd, "types")
 	cmd.Flags().StringVar(&o.URL, "url", "", "the new `URL`")
 	cmd.RunE = tenant.Run(c, func(ctx context.Context, api *client.Client, args []string) (output.Result, error) {
 		if cmd.Flags().Changed("types") {
