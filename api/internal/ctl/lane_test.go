@@ -60,6 +60,7 @@ func TestLane_JSON(t *testing.T) {
 	var listed struct {
 		Gate  store.Breaker
 		Lanes []store.Lane
+		More  bool
 	}
 	o.decode(t, &listed, "lane", "list")
 	if listed.Gate.HeldAt == nil || len(listed.Lanes) != changed.Changed || listed.Lanes[0].HeldAt == nil {
@@ -69,5 +70,46 @@ func TestLane_JSON(t *testing.T) {
 	o.decode(t, &listed, "lane", "list")
 	if listed.Lanes == nil || len(listed.Lanes) != 0 {
 		t.Errorf("listed %+v, want an empty list", listed.Lanes)
+	}
+}
+
+// The lanes of mailings that have ended, of which there are ever more, do not hide those that an operator has paused.
+func TestLane_BesideManyEndedMailings(t *testing.T) {
+	t.Parallel()
+	o, d := newOperator(t)
+	o.must(t, "company", "create", "--name", "Acme", "--default-from", "billing@acme.example")
+	o.must(t, "company", "create", "--name", "Zeta", "--default-from", "billing@zeta.example")
+	lanes := func(status string, n int) {
+		t.Helper()
+		d.Run(t, `WITH made AS (
+				INSERT INTO mailings (id, company_id, request_id, filename, storage_url, file_sha256, request_sha256, answer, subject, html, html_sha256,
+					checker_version, fields, sender, status, total_lines, accepted, invalid, duplicates, counted_at)
+				SELECT gen_random_uuid(), c.id, 'r', gen_random_uuid() || '.csv', 'file:///a', sha256('a'), sha256('b'), '', 's', '<p>', sha256('c'), 1, '{}', 'a@acme.example',
+					$1, 0, 0, 0, 0, now()
+				FROM companies c, generate_series(1, $2) WHERE c.name = 'Acme'
+				RETURNING id, company_id)
+			INSERT INTO dispatch_lanes (company_id, queue, mailing_id, paused_at) SELECT company_id, 'email:send:low', id, now() FROM made`, status, n)
+	}
+	lanes("CANCELLED", 1001)
+	o.must(t, "lane", "pause", "--company", "Zeta", "--queue", "email:send", "--reason", "complaints")
+	if text := o.must(t, "lane", "list"); !strings.Contains(text, "Zeta") || strings.Count(text, "\n") != 2 {
+		t.Errorf("%d lines: %.500s", strings.Count(text, "\n"), text)
+	}
+	lanes("PAUSED", 1001)
+	var listed struct {
+		Gate  store.Breaker
+		Lanes []store.Lane
+		More  bool
+	}
+	o.decode(t, &listed, "lane", "list")
+	if len(listed.Lanes) != 1000 || !listed.More || listed.Lanes[0].HeldAt == nil {
+		t.Errorf("%d lanes, %+v first, more: %v", len(listed.Lanes), listed.Lanes[0], listed.More)
+	}
+	text := o.must(t, "lane", "list")
+	if lines := strings.Split(text, "\n"); !strings.HasPrefix(lines[1], "Zeta ") || lines[1001] != "Only the first 1000 lanes are shown." {
+		t.Errorf("%s\n%s", lines[1], lines[len(lines)-2])
+	}
+	if got := o.run(t, "doctor"); !strings.Contains(got.stdout, "1 lane is paused by operators, the first one of Zeta") {
+		t.Error(got.stdout)
 	}
 }

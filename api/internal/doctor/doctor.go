@@ -103,6 +103,8 @@ type examination struct {
 	report Report
 	bulk   bool // RabbitMQ is used, according to this environment or a process
 	alive  []process
+	// stopped: no email is sent, because an operator has paused all sending or the circuit breaker is open.
+	stopped bool
 }
 
 // Examine runs all checks and reports their findings, in the order in which to work through

@@ -238,6 +238,16 @@ func TestExamine_Traffic(t *testing.T) {
 	wants(t, "due for long", doctor.Examine(ctx, p), "warning waiting: Emails on email:send have been due for 3") // 31s, more on a busy machine
 	exec(t, d, "UPDATE email_outbox SET next_at = now() - interval '301 s'")
 	wants(t, "due for too long", doctor.Examine(ctx, p), "failure waiting: Emails on email:send have been due for 5m")
+	if err := s.HoldBreaker(ctx, by); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, d, "UPDATE provider_gate SET state = 'shut', reason = 'SES_ACCOUNT_SENDING_PAUSED', since = '2026-01-02 03:04:05Z'")
+	wants(t, "due while sending is stopped", doctor.Examine(ctx, p), "warning gate: An operator has paused all sending since ",
+		"failure gate: The circuit breaker of the provider has been open since 2026-01-02 03:04:05Z: SES_ACCOUNT_SENDING_PAUSED.")
+	exec(t, d, "UPDATE provider_gate SET state = 'open', reason = NULL")
+	if err := s.ReleaseBreaker(ctx, by); err != nil {
+		t.Fatal(err)
+	}
 	exec(t, d, "UPDATE email_outbox SET status = 'OUTCOME_UNKNOWN', claim_token = gen_random_uuid() WHERE id = '"+waiting.String()+"'")
 	wants(t, "unknown", doctor.Examine(ctx, p), "warning outcomes: The outcome of 1 email is unknown")
 	exec(t, d, "UPDATE email_outbox SET status = 'SENT', processed_at = now(), claim_token = NULL")
@@ -255,9 +265,11 @@ func TestExamine_Tenants(t *testing.T) {
 	wants(t, "odd companies", doctor.Examine(t.Context(), p), "warning companies: Suspended: Acme ", "warning companies: Without an active API key: Acme ",
 		"warning domains: The default sender's domain is not registered for the company: Acme ")
 	giveKey(t, d, foreign)
-	exec(t, d, "UPDATE api_keys SET revoked_at = now()")
-	if got := lines(doctor.Examine(t.Context(), p)); !strings.Contains(strings.Join(got, "\n"), "Without an active API key") {
-		t.Error(got)
+	for _, ended := range []string{"revoked_at = now()", "expires_at = now(), revoked_at = now()"} { // as the store writes the two
+		exec(t, d, "UPDATE api_keys SET "+ended)
+		if got := lines(doctor.Examine(t.Context(), p)); !strings.Contains(strings.Join(got, "\n"), "Without an active API key") {
+			t.Error(ended, got)
+		}
 	}
 	exec(t, d, "TRUNCATE companies CASCADE")
 	wants(t, "no companies", doctor.Examine(t.Context(), p), "warning companies: There are no companies: no emails can be sent.")

@@ -32,7 +32,7 @@ func (x *examination) tenants(ctx context.Context) {
 		if x.couldNot(check, err) {
 			return
 		}
-		if !slices.ContainsFunc(keys, func(k store.APIKey) bool { return !k.Revoked(time.Now()) }) {
+		if !slices.ContainsFunc(keys, func(k store.APIKey) bool { return !k.Ended(time.Now()) }) {
 			keyless = append(keyless, c.Name)
 		}
 		its, err := x.Store.SenderDomains(ctx, c.ID)

@@ -3,8 +3,10 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 )
 
@@ -22,14 +24,20 @@ func (x *examination) circuitBreaker(ctx context.Context) {
 	b, err := x.Store.Breaker(ctx)
 	switch {
 	case x.couldNot(check, err):
-	case b.HeldAt != nil:
-		x.add(check, Warning, "If the reason no longer applies: gatewayctl lane resume --all", "An operator has paused all sending since %s: %s.", when(*b.HeldAt), text(b.HeldReason))
-	case b.State == store.BreakerOpen:
-		x.add(check, Failure, "Check SES's account, credentials and quota. A probe email is sent every 5 s; sending resumes when SES accepts one.",
-			"The circuit breaker of the provider has been open since %s: %s.", when(b.Since), text(b.Reason))
-	default:
+	case b.HeldAt == nil && b.State != store.BreakerOpen:
 		x.add(check, OK, "", "The circuit breaker of the provider is closed; it has opened %d times.", b.Openings)
 	}
+	if b.HeldAt != nil {
+		x.add(check, Warning, "If the reason no longer applies: gatewayctl lane resume --all", "An operator has paused all sending since %s: %s.", when(*b.HeldAt), text(b.HeldReason))
+	}
+	if b.State == store.BreakerOpen {
+		advice := "Check SES's account, credentials and quota. A probe email is sent every 5 s; sending resumes when SES accepts one."
+		if b.HeldAt != nil {
+			advice = "Check SES's account, credentials and quota. No probe email is sent while sending is paused."
+		}
+		x.add(check, Failure, advice, "The circuit breaker of the provider has been open since %s: %s.", when(b.Since), text(b.Reason))
+	}
+	x.stopped = b.HeldAt != nil || b.State == store.BreakerOpen
 }
 
 // lanes looks for lanes that operators paused and may have forgotten.
@@ -58,7 +66,8 @@ func (x *examination) lanes(ctx context.Context) {
 		"%s paused by operators, the first one of %s since %s: %s.", counted(held, "lane is", "lanes are"), oldest.Company, when(*oldest.HeldAt), text(oldest.HeldReason))
 }
 
-// waiting looks for emails that are due but not processed.
+// waiting looks for emails that are due but not processed. While sending is stopped, which circuitBreaker reports, emails
+// wait for that.
 func (x *examination) waiting(ctx context.Context) {
 	const check = "waiting"
 	ages, err := x.Store.OldestDue(ctx)
@@ -67,6 +76,9 @@ func (x *examination) waiting(ctx context.Context) {
 	}
 	var alone, mailings store.LaneAge
 	for _, a := range ages {
+		if x.stopped && slices.Contains(email.Queues(), a.Queue) {
+			continue
+		}
 		oldest := &alone
 		if a.Mailing {
 			oldest = &mailings
@@ -81,6 +93,8 @@ func (x *examination) waiting(ctx context.Context) {
 		x.add(check, Failure, advice, "Emails on %s have been due for %s, and nothing blocks them.", alone.Queue, age.Round(time.Second))
 	case age >= waitsLong:
 		x.add(check, Warning, advice, "Emails on %s have been due for %s, and nothing blocks them.", alone.Queue, age.Round(time.Second))
+	case x.stopped:
+		x.add(check, OK, "", "Emails wait until sending resumes.")
 	case mailings.Seconds > 0:
 		x.add(check, OK, "", "Only emails of mailings wait, for each other: the oldest for %s.", mailings.Age().Round(time.Second))
 	default:

@@ -31,23 +31,27 @@ type Filter struct {
 	Company uuid.NullUUID // invalid = of all companies
 	Mailing uuid.NullUUID // invalid = lanes with and without a mailing
 	Queue   string        // "" = all
-	// NotOpen selects only lanes that are paused, parked or held.
+	// NotOpen selects only lanes that are paused, parked or held, and not those of mailings that have ended: a cancelled
+	// mailing's lane stays paused for ever.
 	NotOpen bool
 }
 
 // listLanesSQL reads a company's lanes by dispatch_lanes_company_id_queue_mailing_id_key. Without a company it reads
-// the whole table: a few rows per company and one per mailing.
+// the whole table: a few rows per company and one per mailing. The mailings of lanes that are not open are read by primary
+// key.
 const listLanesSQL = `
 SELECT l.id, l.company_id, c.name AS company, l.queue, l.mailing_id, l.paused_at,
        CASE WHEN l.parked_until > now() THEN l.parked_until END AS parked_until, l.held_at, l.held_reason
 FROM dispatch_lanes l
 JOIN companies c ON c.id = l.company_id
 WHERE ($1::uuid IS NULL OR l.company_id = $1) AND ($2::uuid IS NULL OR l.mailing_id = $2) AND ($3 = '' OR l.queue = $3)
-  AND (NOT $4 OR l.paused_at IS NOT NULL OR l.held_at IS NOT NULL OR coalesce(l.parked_until > now(), false))
-ORDER BY c.name, l.mailing_id NULLS FIRST, l.id
+  AND (NOT $4 OR (l.paused_at IS NOT NULL OR l.held_at IS NOT NULL OR coalesce(l.parked_until > now(), false))
+                 AND NOT EXISTS (SELECT FROM mailings m WHERE m.id = l.mailing_id AND m.status IN ('COMPLETED', 'CANCELLED')))
+ORDER BY l.held_at IS NULL, c.name, l.mailing_id NULLS FIRST, l.id
 LIMIT $5`
 
-// Lanes lists at most limit lanes by company, those without a mailing first.
+// Lanes lists at most limit lanes: those that an operator has paused first, and of one company those without a mailing
+// first.
 func (s *Store) Lanes(ctx context.Context, f Filter, limit int) ([]Lane, error) {
 	var found []Lane
 	if err := s.db.SelectContext(ctx, &found, listLanesSQL, f.Company, f.Mailing, f.Queue, f.NotOpen, limit); err != nil {

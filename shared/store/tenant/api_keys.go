@@ -63,6 +63,9 @@ func (k *APIKey) Expired(now time.Time) bool { return k.ExpiresAt != nil && !now
 // Revoked reports whether the key has been revoked.
 func (k *APIKey) Revoked(now time.Time) bool { return k.RevokedAt != nil && !now.Before(*k.RevokedAt) }
 
+// Ended reports whether the key has expired or has been revoked.
+func (k *APIKey) Ended(now time.Time) bool { return k.Expired(now) || k.Revoked(now) }
+
 const keyColumns = `key_id, company_id, name, environment, secret_sha256, scopes, rate_per_second, burst, created_at, revoked_at, expires_at, networks`
 
 const insertKeySQL = `

@@ -45,7 +45,7 @@ func completeKeys(c *command.Invocation) command.Completion {
 				return nil
 			}
 			for _, k := range keys {
-				if !k.Revoked(time.Now()) {
+				if !k.Ended(time.Now()) {
 					ids = append(ids, k.KeyID+"\t"+company.Name+", "+k.Name)
 				}
 			}

@@ -20,6 +20,7 @@ import (
 type laneList struct {
 	Breaker store.Breaker `json:"gate"`
 	Lanes   []store.Lane  `json:"lanes"`
+	More    bool          `json:"more"`
 	all     bool          // not only blocked lanes
 }
 
@@ -29,7 +30,8 @@ func listCommand(c *command.Invocation) *cobra.Command {
 		Use:   "list [--company COMPANY] [--mailing ID] [--queue QUEUE]",
 		Short: "List the lanes of a company, or all blocked lanes",
 		Long: fmt.Sprintf(`With --company or --mailing, lists all matching lanes; otherwise lists the blocked lanes of
-all companies. It shows at most %d lanes.`, laneLimit),
+all companies, without those of mailings that have ended. It shows at most %d lanes, those
+that an operator has paused first.`, laneLimit),
 		Example: "  gatewayctl lane list\n  gatewayctl lane list --company Acme",
 		Args:    command.ExactArgs(),
 		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, _ []string) (output.Result, error) {
@@ -49,8 +51,9 @@ all companies. It shows at most %d lanes.`, laneLimit),
 			if err != nil {
 				return nil, err
 			}
-			lanes, err := s.Lanes(ctx, f, laneLimit)
-			return laneList{Breaker: b, Lanes: append([]store.Lane{}, lanes...), all: !f.NotOpen}, err
+			lanes, err := s.Lanes(ctx, f, laneLimit+1)
+			shown := min(len(lanes), laneLimit)
+			return laneList{Breaker: b, Lanes: append([]store.Lane{}, lanes[:shown]...), More: shown < len(lanes), all: !f.NotOpen}, err
 		}),
 	}
 	return addFlags(c, cmd, &chosen)
@@ -67,6 +70,9 @@ func (v laneList) WriteText(w io.Writer) {
 		fmt.Fprintln(w, "No lane matches.")
 	default:
 		fmt.Fprintln(w, "No lane is blocked.")
+	}
+	if v.More {
+		fmt.Fprintf(w, "Only the first %d lanes are shown.\n", laneLimit)
 	}
 }
 
