@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
@@ -254,19 +255,25 @@ func TestSetRetention(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	one, none, many := 1, 0, store.MaxRetentionDays+1
-	for _, r := range []store.Retention{{Bodies: &one, Logs: &one}, {Files: &one}, {Hashes: &one}, {}} {
-		r.CompanyID = company
-		if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), r); err != nil {
+	one, two, less, many := 1, 2, -1, store.MaxRetentionDays+1
+	for _, test := range []struct{ change, want store.Retention }{
+		{store.Retention{Bodies: &one, Logs: &one}, store.Retention{Bodies: &one, Logs: &one}},
+		{store.Retention{Files: &one}, store.Retention{Bodies: &one, Files: &one, Logs: &one}},
+		{store.Retention{Hashes: &one, Bodies: &two}, store.Retention{Bodies: &two, Files: &one, Logs: &one, Hashes: &one}},
+		{store.Retention{}, store.Retention{Bodies: &two, Files: &one, Logs: &one, Hashes: &one}},
+		{store.Retention{Bodies: new(int), Logs: new(int)}, store.Retention{Files: &one, Hashes: &one}},
+		{store.Retention{Files: new(int), Hashes: new(int)}, store.Retention{}},
+	} {
+		test.change.CompanyID, test.want.CompanyID = company, company
+		if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), test.change); err != nil {
 			t.Fatal(err)
 		}
 		got, err := d.Store.FindRetention(t.Context(), company)
-		if err != nil || (got.Bodies == nil) != (r.Bodies == nil) || (got.Files == nil) != (r.Files == nil) || (got.Logs == nil) != (r.Logs == nil) ||
-			(got.Hashes == nil) != (r.Hashes == nil) {
-			t.Errorf("%+v, %v, want %+v", got, err, r)
+		if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 	}
-	for field, r := range map[string]store.Retention{"bodiesDays": {Bodies: &none}, "filesDays": {Files: &many}, "logsDays": {Logs: &none}, "hashesDays": {Hashes: &many}} {
+	for field, r := range map[string]store.Retention{"bodiesDays": {Bodies: &less}, "filesDays": {Files: &many}, "logsDays": {Logs: &less}, "hashesDays": {Hashes: &many}} {
 		var cannot *store.RetentionError
 		if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), r); !errors.As(err, &cannot) || cannot.Field != field {
 			t.Errorf("%s: %v", field, err)

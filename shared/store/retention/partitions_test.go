@@ -254,7 +254,7 @@ func TestLogPartitions_ACompanyKeepsThemLonger(t *testing.T) {
 	}
 	expectKept(t, d, "email_logs", "outbox_id", theirs, young)
 
-	if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other}); err != nil { // as the others
+	if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Logs: new(int)}); err != nil { // as the others
 		t.Fatal(err)
 	}
 	for _, log := range []retention.Log{retention.EmailLogs, retention.EmailEvents} {

@@ -35,32 +35,38 @@ type Retention struct {
 type RetentionError struct{ Field string }
 
 func (e *RetentionError) Error() string {
-	return fmt.Sprintf("%s: must be 1 to %d days", e.Field, MaxRetentionDays)
+	return fmt.Sprintf("%s: must be 1 to %d days, or 0 for the installation's", e.Field, MaxRetentionDays)
 }
 
-// setRetentionSQL finds and locks the company's one row by primary key. It changes no row if the
-// company has these values already, or has no row and all values are NULL.
+// setRetentionSQL finds and locks the company's one row by primary key. A parameter of NULL leaves a value as it is, 0 removes
+// it. It changes no row if the company has these values already, or has no row and gets no value.
 const setRetentionSQL = `
 INSERT INTO company_retention AS r (company_id, bodies_days, files_days, logs_days, hashes_days)
-SELECT id, $2::integer, $3::integer, $4::integer, $5::integer FROM companies
-WHERE id = $1 AND (num_nonnulls($2::integer, $3::integer, $4::integer, $5::integer) > 0 OR EXISTS (SELECT FROM company_retention WHERE company_id = $1))
+SELECT id, nullif($2::integer, 0), nullif($3::integer, 0), nullif($4::integer, 0), nullif($5::integer, 0) FROM companies
+WHERE id = $1 AND (greatest($2, $3, $4, $5) > 0 OR EXISTS (SELECT FROM company_retention WHERE company_id = $1))
 ON CONFLICT (company_id) DO UPDATE SET
-    bodies_days = excluded.bodies_days, files_days = excluded.files_days, logs_days = excluded.logs_days, hashes_days = excluded.hashes_days, updated_at = now()
-WHERE (r.bodies_days, r.files_days, r.logs_days, r.hashes_days)
-    IS DISTINCT FROM (excluded.bodies_days, excluded.files_days, excluded.logs_days, excluded.hashes_days)`
+    bodies_days = nullif(coalesce($2, r.bodies_days), 0), files_days = nullif(coalesce($3, r.files_days), 0),
+    logs_days = nullif(coalesce($4, r.logs_days), 0), hashes_days = nullif(coalesce($5, r.hashes_days), 0), updated_at = now()
+WHERE (coalesce(r.bodies_days, 0), coalesce(r.files_days, 0), coalesce(r.logs_days, 0), coalesce(r.hashes_days, 0))
+    IS DISTINCT FROM (coalesce($2, r.bodies_days, 0), coalesce($3, r.files_days, 0), coalesce($4, r.logs_days, 0), coalesce($5, r.hashes_days, 0))`
 
-// SetRetention replaces the company's own retention. It returns *RetentionError if a value is invalid,
-// and pg.ErrNotFound if there is no such company.
+// SetRetention changes the company's own retention. A value that is nil stays as it is, so that two operators can change
+// different ones at the same time; with 0 the retention of the installation applies again. It returns *RetentionError if a value is
+// invalid, and pg.ErrNotFound if there is no such company.
 func (s *Store) SetRetention(ctx context.Context, by audit.Operator, r Retention) error {
+	details := map[string]any{}
 	for field, days := range map[string]*int{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs, "hashesDays": r.Hashes} {
-		if days != nil && (*days < 1 || *days > MaxRetentionDays) {
+		switch {
+		case days == nil:
+		case *days == 0:
+			details[field] = nil // the installation's
+		case *days < 0 || *days > MaxRetentionDays:
 			return &RetentionError{Field: field}
+		default:
+			details[field] = *days
 		}
 	}
-	a := audit.Change{
-		Action: "company.retention", Company: r.CompanyID,
-		Details: map[string]any{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs, "hashesDays": r.Hashes}, // null = the installation's
-	}
+	a := audit.Change{Action: "company.retention", Company: r.CompanyID, Details: details}
 	return pg.Wrap("set retention", ChangeCompany(ctx, s.db, by, a, setRetentionSQL, r.CompanyID, r.Bodies, r.Files, r.Logs, r.Hashes))
 }
 

@@ -53,17 +53,13 @@ who is known by nothing else. Sending with the number again stores it again.`,
 		if err != nil {
 			return nil, err
 		}
-		r, err := s.FindRetention(ctx, company.ID)
-		if err != nil {
-			return nil, err
-		}
-		changed := false
+		change, changed := store.Retention{CompanyID: company.ID}, false
 		for i := range ages {
 			if !cmd.Flags().Changed(ages[i].flag) {
 				continue
 			}
 			changed = true
-			if *ages[i].of(&r), err = parseDays(ages[i].flag, ages[i].given); err != nil {
+			if *ages[i].of(&change), err = parseDays(ages[i].flag, ages[i].given); err != nil {
 				return nil, err
 			}
 		}
@@ -72,9 +68,13 @@ who is known by nothing else. Sending with the number again stores it again.`,
 			if err != nil {
 				return nil, err
 			}
-			if err := s.SetRetention(ctx, by, r); err != nil {
+			if err := s.SetRetention(ctx, by, change); err != nil {
 				return nil, err
 			}
+		}
+		r, err := s.FindRetention(ctx, company.ID)
+		if err != nil {
+			return nil, err
 		}
 		return companyRetention{Company: company.Name, Retention: r, changed: changed}, nil
 	})
@@ -86,10 +86,10 @@ who is known by nothing else. Sending with the number again stores it again.`,
 
 var errDays = errors.New("not an age")
 
-// parseDays parses an age such as 7d, or default, which is nil.
+// parseDays parses an age such as 7d, or default, which is 0.
 func parseDays(flag, text string) (*int, error) {
 	if text == "default" {
-		return nil, nil //nolint:nilnil // no age of its own
+		return new(int), nil
 	}
 	days, err := strconv.Atoi(strings.TrimSuffix(text, "d"))
 	if !strings.HasSuffix(text, "d") || days < 1 || days > store.MaxRetentionDays {
