@@ -2,6 +2,7 @@ package ctl_test
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -66,7 +67,12 @@ func dispatch(t *testing.T, d storetest.Database) {
 				_, _ = d.Store.WorkReplay(ctx, id, 1, func(ctx context.Context, r store.Replay, letters []store.DeadLetter) (n store.ReplayCounts, err error) {
 					how := r.Retry()
 					how.TTL = time.Hour
-					return store.ReplayCounts{Done: 1}, d.Store.RetryDeadLetter(ctx, letters[0], how)
+					err = d.Store.RetryDeadLetter(ctx, letters[0], how)
+					var nothing *store.NotReplayableError
+					if errors.As(err, &nothing) {
+						return store.ReplayCounts{Skipped: 1}, nil
+					}
+					return store.ReplayCounts{Done: 1}, err
 				})
 			}
 		}
@@ -218,6 +224,27 @@ func TestDeadLetters_Many(t *testing.T) {
 	}
 	if text := o.must(t, "dlq", "discard", "--all", "--yes", "--reason", "x"); text != "No open dead letter matches.\n" {
 		t.Error(text)
+	}
+}
+
+// A selection that could not be retried as a whole is a failure, which a script sees.
+func TestDeadLetters_SomeStayOpen(t *testing.T) {
+	t.Parallel()
+	o, d := newOperator(t)
+	company := d.Company(t)
+	giveUp(t, d, company)
+	if _, err := d.SQL.ExecContext(t.Context(), `DELETE FROM email_outbox`); err != nil { // there is nothing left to retry
+		t.Fatal(err)
+	}
+	giveUp(t, d, company)
+	dispatch(t, d)
+	got := o.run(t, "dlq", "retry", "--all", "--yes", "--reason", "mended")
+	if got.code != ctl.ExitFailed || !strings.HasPrefix(got.stdout, "1 dead letter was retried in ") || !strings.Contains(got.stderr, "gatewayctl: 1 dead letter stays open") {
+		t.Errorf("%+v", got)
+	}
+	id := storetest.Ask[string](t, d, `SELECT id FROM dead_letter_replays`)
+	if got := o.run(t, "dlq", "show", id); got.code != ctl.ExitOK {
+		t.Errorf("%+v", got)
 	}
 }
 

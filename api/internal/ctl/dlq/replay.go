@@ -103,3 +103,14 @@ func (v replayView) WriteText(w io.Writer) {
 	}
 	fmt.Fprintf(w, "To see it again: gatewayctl dlq show %s\n", v.ReplayID)
 }
+
+// replayEnd is the result of a command that waited for a replay.
+type replayEnd struct{ replayView }
+
+// Failure makes the command fail if a dead letter stays open, so that a script sees it.
+func (v replayEnd) Failure() error {
+	if left := v.Skipped + v.Failed; v.Status == store.ReplayCompleted && left > 0 {
+		return fmt.Errorf("%s open", output.Plural(left, "dead letter stays", "dead letters stay"))
+	}
+	return nil
+}

@@ -191,7 +191,7 @@ func replayMany(ctx context.Context, c *command.Invocation, s *store.Store, by s
 		return viewReplay(made), err
 	}
 	ended, err := follow(ctx, c, s, made)
-	return viewReplay(ended), err
+	return replayEnd{viewReplay(ended)}, err
 }
 
 func atMost(n, limit int) int {
