@@ -41,8 +41,8 @@ const (
 	EventDuplicateConfirmed EventType = "DUPLICATE_CONFIRMED"
 )
 
-// feedback lists the feedback events.
-func feedback() []EventType {
+// FeedbackEvents lists the feedback events.
+func FeedbackEvents() []EventType {
 	return []EventType{
 		EventDelivered, EventDeliveryDelayed, EventBounced, EventComplained, EventRejected, EventRenderingFailed,
 		EventOpened, EventClicked, EventSubscriptionChanged, EventDuplicateConfirmed,
@@ -50,7 +50,7 @@ func feedback() []EventType {
 }
 
 // IsFeedback reports whether the type is a feedback event.
-func (t EventType) IsFeedback() bool { return slices.Contains(feedback(), t) }
+func (t EventType) IsFeedback() bool { return slices.Contains(FeedbackEvents(), t) }
 
 // Event is one step of a timeline.
 type Event struct {
@@ -79,18 +79,18 @@ var followers = map[EventType][]EventType{
 	EventExpired:          {EventReplayed, EventSent},
 	EventCancelled:        {EventReplayed, EventSent},
 	EventSuppressed:       {EventSent},
-	EventSent:             feedback(),
+	EventSent:             FeedbackEvents(),
 
-	EventDelivered:           feedback(),
-	EventDeliveryDelayed:     feedback(),
-	EventBounced:             feedback(),
-	EventComplained:          feedback(),
-	EventRejected:            feedback(),
-	EventRenderingFailed:     feedback(),
-	EventOpened:              feedback(),
-	EventClicked:             feedback(),
-	EventSubscriptionChanged: feedback(),
-	EventDuplicateConfirmed:  feedback(),
+	EventDelivered:           FeedbackEvents(),
+	EventDeliveryDelayed:     FeedbackEvents(),
+	EventBounced:             FeedbackEvents(),
+	EventComplained:          FeedbackEvents(),
+	EventRejected:            FeedbackEvents(),
+	EventRenderingFailed:     FeedbackEvents(),
+	EventOpened:              FeedbackEvents(),
+	EventClicked:             FeedbackEvents(),
+	EventSubscriptionChanged: FeedbackEvents(),
+	EventDuplicateConfirmed:  FeedbackEvents(),
 }
 
 // MayFollow reports whether next may follow previous in a timeline; previous is "" for the first

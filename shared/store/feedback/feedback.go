@@ -57,8 +57,9 @@ type Result struct {
 }
 
 // Limits of a timeline: a recipient who opens an email a thousand times must not make it
-// unreadable. After restlessEvents events, repeatable events (opens, clicks, delays) are no longer
-// added; after maxEvents, no reported event is. The inbox table contains all of them.
+// unreadable. After restlessEvents reported events, repeatable ones (opens, clicks, delays) are no longer
+// added; after maxEvents, none is. The inbox table contains all of them. The gateway's own steps do not count: an email
+// that was tried often must not lose its bounce.
 const (
 	restlessEvents = 100
 	maxEvents      = 300
@@ -103,6 +104,14 @@ func (f Feedback) encoded() (Feedback, error) {
 	f.masked, f.metadata = pg.WithoutEscapedNUL(masked), pg.WithoutEscapedNUL(metadata)
 	f.Kind, f.SESMessageID = pg.WithoutNUL(f.Kind), pg.WithoutNUL(f.SESMessageID)
 	return f, nil
+}
+
+// withoutAddresses returns the JSON of the event's metadata as the timeline contains it if the email's rows lack an address.
+func (f Feedback) withoutAddresses() []byte {
+	if f.Masked == nil {
+		return f.metadata
+	}
+	return f.masked
 }
 
 // subject returns what the notification is about: no group has two notifications about one email, so that the second one

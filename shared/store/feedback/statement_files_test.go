@@ -1,9 +1,11 @@
 package feedback
 
 import (
+	"strings"
 	"testing"
 	"text/template"
 
+	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/internal/statementtest"
 	"email-gateway/shared/store/recipient"
@@ -20,6 +22,13 @@ func statementFiles() statementtest.Package {
 		},
 		Fragments: template.FuncMap{
 			"erasedAddress": func() string { return "'" + recipient.ErasedAddress + "'" },
+			"feedbackEvents": func() string {
+				var names []string
+				for _, event := range email.FeedbackEvents() {
+					names = append(names, "'"+string(event)+"'")
+				}
+				return strings.Join(names, ", ")
+			},
 		},
 	}
 }

@@ -24,12 +24,13 @@ type subject struct {
 	Status       email.Status   `db:"status"`
 	SESMessageID string         `db:"ses_message_id"`
 	Recipients   pq.StringArray `db:"recipients"`
-	Events       int            `db:"events"`
+	// Reported is how many reported events the timeline contains.
+	Reported int `db:"reported"`
 	// OutcomeUnknown: the outcome of an attempt was unknown before this notification.
 	OutcomeUnknown bool `db:"outcome_unknown"`
 	// Attempted: the timeline contains the attempt.
 	Attempted bool `db:"attempted"`
-	// Told: the timeline contains the event already, from another notification.
+	// Told: the timeline contains the event already, from another notification, maybe without addresses.
 	Told bool `db:"told"`
 	// Doubled: the timeline already records the message id as another acceptance.
 	Doubled bool `db:"doubled"`
@@ -50,6 +51,7 @@ var readParameters = pg.Parameters[groupScalars, Feedback]{
 		pg.Each("attempt_id", "text", pg.Texts, func(f *Feedback) string { return f.AttemptID.String() }),
 		pg.Each("event", "text", pg.Texts, func(f *Feedback) string { return string(f.Event) }),
 		pg.Each("metadata", "jsonb", pg.JSONBs, func(f *Feedback) []byte { return f.metadata }),
+		pg.Each("stored", "jsonb", pg.JSONBs, func(f *Feedback) []byte { return f.withoutAddresses() }),
 		pg.Each("message_id", "text", pg.OptionalTexts, func(f *Feedback) string { return f.SESMessageID }),
 	},
 }
@@ -117,7 +119,7 @@ func (s *subject) news(f Feedback, suppressed []string, now time.Time) []email.E
 		events = append(events, email.Event{Type: email.EventDuplicateConfirmed, At: now, Metadata: origin})
 	}
 	restless := f.Event == email.EventOpened || f.Event == email.EventClicked || f.Event == email.EventDeliveryDelayed
-	if f.Event == "" || s.Told || s.Events >= maxEvents || restless && s.Events >= restlessEvents {
+	if f.Event == "" || s.Told || s.Reported >= maxEvents || restless && s.Reported >= restlessEvents {
 		return events
 	}
 	metadata := maps.Clone(f.Metadata)

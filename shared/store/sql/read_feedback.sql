@@ -15,14 +15,15 @@
 --   $6   attempt_id           text[]
 --   $7   event                text[]
 --   $8   metadata             jsonb[]
---   $9   message_id           text[]
+--   $9   stored               jsonb[]
+--   $10  message_id           text[]
 --
--- EXPLAIN EXECUTE read_feedback (0, '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', '{}', '{}', '{}', '{}', '{}', '{}');
+-- EXPLAIN EXECUTE read_feedback (0, '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000000', '{}', '{}', '{}', '{}', '{}', '{}', '{}');
 SELECT t.outbox_id, o.id IS NOT NULL AS in_outbox, coalesce(o.status, l.status, '') AS status, coalesce(l.ses_message_id, '') AS ses_message_id,
        CASE WHEN o.id IS NULL THEN ARRAY[l.recipient]
             ELSE (o.payload ->> 'to') || ARRAY(SELECT jsonb_array_elements_text(coalesce(o.payload -> 'cc', '[]') || coalesce(o.payload -> 'bcc', '[]')))
        END AS recipients,
-       l.recipient = 'erased@erased.invalid' AS erased, l.event_seq AS events, coalesce(o.outcome_unknown, false) AS outcome_unknown,
+       l.recipient = 'erased@erased.invalid' AS erased, coalesce(e.reported, 0) AS reported, coalesce(o.outcome_unknown, false) AS outcome_unknown,
        l.request_id, coalesce(o.attempts - o.throttles, l.attempts - l.throttles) AS attempt, lane.mailing_id,
        coalesce(e.attempted, false) AS attempted, coalesce(e.told, false) AS told, coalesce(e.doubled, false) AS doubled
 FROM (SELECT * FROM unnest(
@@ -31,8 +32,9 @@ FROM (SELECT * FROM unnest(
     $6::text[],  -- attempt_id
     $7::text[],  -- event
     $8::jsonb[], -- metadata
-    $9::text[]   -- message_id
-) AS t(outbox_id, company_id, attempt_id, event, metadata, message_id) LIMIT $1 /* count */) t
+    $9::jsonb[], -- stored
+    $10::text[]  -- message_id
+) AS t(outbox_id, company_id, attempt_id, event, metadata, stored, message_id) LIMIT $1 /* count */) t
 CROSS JOIN LATERAL (
     SELECT * FROM email_logs
     WHERE outbox_id BETWEEN t.outbox_id AND t.outbox_id
@@ -44,7 +46,8 @@ LEFT JOIN email_outbox o ON o.id = t.outbox_id AND CASE WHEN t.outbox_id IS NOT 
 LEFT JOIN dispatch_lanes lane ON lane.id = o.lane_id
 CROSS JOIN LATERAL (
     SELECT bool_or(type = 'SENT_ATTEMPT' AND metadata ->> 'attemptId' = t.attempt_id) AS attempted,
-           bool_or(type = t.event AND metadata @> t.metadata) AS told,
+           bool_or(type = t.event AND (metadata @> t.metadata OR metadata @> t.stored)) AS told,
+           count(*) FILTER (WHERE type IN ('DELIVERED', 'DELIVERY_DELAYED', 'BOUNCED', 'COMPLAINED', 'REJECTED', 'RENDERING_FAILED', 'OPENED', 'CLICKED', 'SUBSCRIPTION_CHANGED', 'DUPLICATE_CONFIRMED')) AS reported,
            bool_or(type = 'DUPLICATE_CONFIRMED' AND metadata ->> 'sesMessageId' = t.message_id) AS doubled
     FROM email_events
     WHERE email_log_id = t.outbox_id
