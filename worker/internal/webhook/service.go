@@ -108,10 +108,13 @@ type Service struct {
 	left   map[uuid.UUID]time.Time // when an endpoint with more to do made room for others
 	// throttling has the widths of endpoints that throttle, between their rounds.
 	throttling map[uuid.UUID]*width
-	stopping   atomic.Bool // no attempt begins
-	running    sync.WaitGroup
-	stop       context.CancelFunc
-	ctx        context.Context //nolint:containedctx // of the endpoints being served, which outlive a round
+	// ended: an endpoint is no longer served. While it was, no listing contained it, although events may have come after it was
+	// last read.
+	ended    atomic.Bool
+	stopping atomic.Bool // no attempt begins
+	running  sync.WaitGroup
+	stop     context.CancelFunc
+	ctx      context.Context //nolint:containedctx // of the endpoints being served, which outlive a round
 }
 
 // New makes a Service that is not running yet.
@@ -176,7 +179,7 @@ func (s *Service) runOnce(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if head != s.head || time.Since(s.listed) >= relistInterval {
+	if s.ended.Swap(false) || head != s.head || time.Since(s.listed) >= relistInterval {
 		behind, err := s.p.Store.Behind(ctx, s.p.ProbeAfter, 4*mostActive)
 		if err != nil {
 			return false, err
@@ -257,6 +260,7 @@ func (s *Service) start(w hooks.Work) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			delete(s.active, w.EndpointID)
+			s.ended.Store(true)
 		}()
 		if err := s.serve(s.ctx, w); err != nil && s.ctx.Err() == nil {
 			s.p.Metrics.errors.Inc()
