@@ -16,3 +16,6 @@ type (
 
 	emailReads = emails.Store
 )
+
+// MaxTimeline limits the events that Timeline reads.
+const MaxTimeline = emails.MaxTimeline

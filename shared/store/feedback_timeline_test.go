@@ -186,14 +186,18 @@ func TestRecordFeedback_AfterManyTries(t *testing.T) {
 	company := d.Company(t)
 	id, token := d.Accept(t, company, nil), uuid.New()
 	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
-	run(t, d, `UPDATE email_logs SET event_seq = event_seq + 300 WHERE outbox_id = $1`, id)
+	run(t, d, `UPDATE email_logs SET event_seq = event_seq + 1000 WHERE outbox_id = $1`, id)
 	run(t, d, `INSERT INTO email_events (email_log_id, seq, previous, type, created_at)
 		SELECT $1, 4 + n, CASE n % 4 WHEN 1 THEN 'RELEASED' WHEN 2 THEN 'RECEIVED' WHEN 3 THEN 'VALIDATED' ELSE 'SENT_ATTEMPT' END,
-			(ARRAY['RELEASED', 'RECEIVED', 'VALIDATED', 'SENT_ATTEMPT'])[1 + n % 4], now() FROM generate_series(1, 300) n`, id)
+			(ARRAY['RELEASED', 'RECEIVED', 'VALIDATED', 'SENT_ATTEMPT'])[1 + n % 4], now() FROM generate_series(1, 1000) n`, id)
 	recordFeedback(t, d, deliveryReport(company, id, token, nil))
 	recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) { f.Event = email.EventOpened }))
 	if n := ask[int](t, d, `SELECT count(*) FROM email_events WHERE email_log_id = $1 AND type IN ('DELIVERED', 'OPENED')`, id); n != 2 {
 		t.Errorf("%d reported events, want 2", n)
+	}
+	timeline, err := d.Store.Timeline(t.Context(), id)
+	if err != nil || len(timeline) != store.MaxTimeline || timeline[0].Seq != 7 || timeline[store.MaxTimeline-1].Type != email.EventOpened {
+		t.Errorf("%d events, %v", len(timeline), err)
 	}
 }
 

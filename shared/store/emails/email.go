@@ -128,10 +128,18 @@ type TimelineEvent struct {
 	CreatedAt time.Time       `db:"created_at"`
 }
 
-// timelineSQL reads by the leading column of the primary key, in the order of that key.
-const timelineSQL = `SELECT seq, type, metadata, created_at FROM email_events WHERE email_log_id = $1 ORDER BY seq`
+// MaxTimeline limits the events of a timeline that are read. An email has four for each try, and during a long outage of the
+// provider one email may be tried thousands of times, each time as a probe.
+const MaxTimeline = 1000
 
-// Timeline lists an email's events in order. The caller must have checked that the email belongs to its company.
+// timelineSQL reads by the leading column of the primary key, backwards in the order of that key.
+const timelineSQL = `
+SELECT seq, type, metadata, created_at
+FROM (SELECT seq, type, metadata, created_at FROM email_events WHERE email_log_id = $1 ORDER BY seq DESC LIMIT $2) newest
+ORDER BY seq`
+
+// Timeline lists an email's newest events, at most MaxTimeline, in order. The caller must have checked that the email belongs
+// to its company.
 func (s *Store) Timeline(ctx context.Context, id uuid.UUID) ([]TimelineEvent, error) {
 	return readTimeline(ctx, s.db, id)
 }
@@ -139,7 +147,7 @@ func (s *Store) Timeline(ctx context.Context, id uuid.UUID) ([]TimelineEvent, er
 // readTimeline is Timeline on connections or in a transaction.
 func readTimeline(ctx context.Context, db sqlx.QueryerContext, id uuid.UUID) ([]TimelineEvent, error) {
 	events := []TimelineEvent{}
-	if err := sqlx.SelectContext(ctx, db, &events, timelineSQL, id); err != nil {
+	if err := sqlx.SelectContext(ctx, db, &events, timelineSQL, id, MaxTimeline); err != nil {
 		return nil, fmt.Errorf("read timeline: %w", pg.Translate(err))
 	}
 	return events, nil
