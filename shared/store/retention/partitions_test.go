@@ -11,8 +11,10 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/event"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/usage"
 )
 
 func partitions(t *testing.T, d storetest.Database, log retention.Log) int {
@@ -108,31 +110,55 @@ func TestDropLogPartition(t *testing.T) {
 	}
 	inMonth := func(back int) time.Duration { return time.Since(storetest.MonthsFromNow(-back).Add(10 * day)) }
 	gone, purgedLater := storetest.EndedEmail(t, d, company, inMonth(3), email.Sent), storetest.EndedEmail(t, d, company, inMonth(3)-time.Hour, email.Failed)
+	sentLater := storetest.EndedEmail(t, d, company, inMonth(3)-2*time.Hour, email.Sent)
 	d.Run(t, `DELETE FROM email_outbox WHERE id = $1`, gone)
 	young := storetest.EndedEmail(t, d, company, inMonth(2), email.Sent)
 	d.Run(t, `DELETE FROM email_outbox WHERE id = $1`, young)
+	rows, sent := published(t, d)
+	if rows == 0 || sent != 3 {
+		t.Fatalf("%d rows of the feed and %d sent emails are counted", rows, sent)
+	}
 
 	age := time.Since(storetest.MonthsFromNow(-2)) - day // of the last of that month
 	for _, log := range []retention.Log{retention.EmailLogs, retention.EmailEvents} {
 		if p, err := retention.New(d.Store.DB()).DropLogPartition(t.Context(), log, age+2*day); err != nil || p.Name != "" {
 			t.Errorf("too young: %+v, %v", p, err)
 		}
-		rows := map[retention.Log]int{retention.EmailLogs: 1, retention.EmailEvents: 4}[log]
+		kept := map[retention.Log]int{retention.EmailLogs: 2, retention.EmailEvents: 8}[log]
 		p, err := retention.New(d.Store.DB()).DropLogPartition(t.Context(), log, age)
-		if want := (retention.DroppedPartition{Name: string(log) + "_" + storetest.MonthsFromNow(-3).Format("2006_01"), Dropped: true, Moved: rows}); err != nil || p != want {
+		if want := (retention.DroppedPartition{Name: string(log) + "_" + storetest.MonthsFromNow(-3).Format("2006_01"), Dropped: true, Moved: kept}); err != nil || p != want {
 			t.Errorf("%+v, %v, want %+v", p, err, want)
 		}
 		if p, err := retention.New(d.Store.DB()).DropLogPartition(t.Context(), log, age); err != nil || p.Name != "" {
 			t.Errorf("the next one: %+v, %v", p, err)
 		}
 	}
-	expectKept(t, d, "email_logs", "outbox_id", purgedLater, young)
-	expectKept(t, d, "email_events", "email_log_id", purgedLater, young)
+	expectKept(t, d, "email_logs", "outbox_id", purgedLater, sentLater, young)
+	expectKept(t, d, "email_events", "email_log_id", purgedLater, sentLater, young)
+	if now, counted := published(t, d); now != rows || counted != sent {
+		t.Errorf("%d rows of the feed and %d sent emails are counted, %d and %d before the drop", now, counted, rows, sent)
+	}
 	// The next event of the email follows the last one of its timeline.
 	storetest.Apply(t, d, storetest.ReplayOf(purgedLater))
 	if got := storetest.Timeline(t, d, purgedLater); got != "RECEIVED VALIDATED SENT_ATTEMPT FAILED REPLAYED" {
 		t.Errorf("timeline: %s", got)
 	}
+}
+
+// published counts events as the dispatcher does, and returns how many rows the feed has and how many sent emails are counted.
+func published(t *testing.T, d storetest.Database) (rows, sent int) {
+	t.Helper()
+	feed, counts := event.New(d.Store.DB()), usage.New(d.Store.DB())
+	if _, err := feed.AssignPositions(t.Context(), 1000); err != nil {
+		t.Fatal(err)
+	}
+	if err := counts.AddCompanies(t.Context(), 1000); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := counts.Fold(t.Context(), uuid.Nil, 100, 500); err != nil {
+		t.Fatal(err)
+	}
+	return storetest.Ask[int](t, d, `SELECT count(*) FROM event_feed`), storetest.Ask[int](t, d, `SELECT coalesce(sum(sent), 0) FROM usage_days`)
 }
 
 // An operation that would have to wait for a lock gives up at once, and sessions that wait behind it proceed.
