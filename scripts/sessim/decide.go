@@ -65,7 +65,7 @@ func (s *Server) choose(sub *submission) decision {
 	case st.EnforceRate && !s.rate.take(sub.received, st.MaxSendRate, float64(sub.RecipientCount())):
 		return s.plain(faultMaxSendRate)
 	}
-	if rule, ok := s.applyRule(&sub.Mail); ok {
+	if rule, ok := s.applyRule(sub); ok {
 		f := s.faults[rule.Fault]
 		return decision{Fault: f, delay: rule.delay(f), afterBytes: rule.AfterBytes}
 	}

@@ -39,6 +39,8 @@ type Rule struct {
 type Match struct {
 	To       string `json:"to,omitempty"` // a recipient, or "@domain"
 	OutboxID string `json:"outboxId,omitempty"`
+	// AccessKey is the id of the key that signed the request. Only faults can be selected by it.
+	AccessKey string `json:"accessKey,omitempty"`
 }
 
 // maxRules limits the number of rules to compare with each request.
@@ -78,10 +80,10 @@ func (s *Server) Rules() []Rule {
 	return append([]Rule{}, s.rules...)
 }
 
-// applyRule finds the rule for m and counts its hit. s.mu is held.
-func (s *Server) applyRule(m *sesmail.Mail) (Rule, bool) {
+// applyRule finds the rule for the request and counts its hit. s.mu is held.
+func (s *Server) applyRule(sub *submission) (Rule, bool) {
 	for i := range s.rules {
-		if r := &s.rules[i]; r.wants(m) {
+		if r := &s.rules[i]; (r.Match.AccessKey == "" || r.Match.AccessKey == sub.accessKey) && r.wants(&sub.Mail) {
 			r.Hits++
 			return *r, true
 		}

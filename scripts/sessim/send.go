@@ -21,8 +21,10 @@ type submission struct {
 	received time.Time
 	remote   string
 	signed   bool
-	problem  string       // the message of a BadRequestException; empty if there is none
-	asked    addressFault // fault requested by its recipients
+
+	accessKey string       // the id of the key that signed it
+	problem   string       // the message of a BadRequestException; empty if there is none
+	asked     addressFault // fault requested by its recipients
 
 	htmlSHA256 string
 }
@@ -32,6 +34,8 @@ func (s *Server) sendEmail(w http.ResponseWriter, r *http.Request) {
 		received: s.cfg.Clock(),
 		remote:   r.RemoteAddr,
 		signed:   isSigned(r),
+
+		accessKey: accessKey(r),
 	}
 	problem, err := s.read(sub, w, r)
 	if err != nil {

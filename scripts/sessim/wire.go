@@ -14,6 +14,13 @@ func isSigned(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256")
 }
 
+// accessKey returns the id of the key that signed the request, "" if there is none.
+func accessKey(r *http.Request) string {
+	_, credential, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
+	id, _, _ := strings.Cut(credential, "/")
+	return id
+}
+
 // setHead sets the headers of SES's responses. It assigns them directly because Set would change
 // SES's spelling.
 func setHead(w http.ResponseWriter, f Fault, contentType string, length int) http.Header {

@@ -75,7 +75,7 @@ func (x *examination) processes(ctx context.Context) {
 	x.rabbitMQ(alive)
 	x.part(alive, part{
 		check: "ses", of: func(p process) *componentStatus { return p.SES },
-		advice: "Check SES_ENDPOINT, the network, and that the credentials allow ses:GetAccount. Emails wait meanwhile.",
+		advice: "Check SES_ENDPOINT, the network, and that the credentials allow ses:GetAccount and ses:SendEmail. A worker that cannot send although others can reports this too, and logs the code. Emails wait meanwhile.",
 	})
 	x.part(alive, part{
 		check: "sesEvents", of: func(p process) *componentStatus { return p.SESEvents },

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -56,7 +57,7 @@ func (p program) parts() ([]service.Named, error) {
 	})
 	loader, advancer := p.db.NewLoader(), p.db.NewAdvancer()
 	limit := inflight.New(inflight.Params{
-		Log: p.log, Pacer: pacer, Fixed: c.Concurrency, Least: config.LeastConcurrency, Most: config.MostConcurrency, Registry: p.registry,
+		Log: p.log, Pacer: pacer, Suspension: providerBreaker.Suspension(), Fixed: c.Concurrency, Least: config.LeastConcurrency, Most: config.MostConcurrency, Registry: p.registry,
 		InFlight: func(emails int) {
 			loader.For(emails)
 			advancer.For(emails)
@@ -75,11 +76,13 @@ func (p program) parts() ([]service.Named, error) {
 	consumer := asynqueue.NewConsumer(asynqueue.ConsumerConfig{
 		Log: p.log, Conn: p.conn, Handler: queue.Traced(tracer, line.Handle), Concurrency: c.MaxConcurrency(), Admission: limit,
 	})
+	// AWS allows one such call per second for the whole account.
+	reach := status.Seldom(time.Minute, p.sender.Reach)
+	sends := func(context.Context) error { return providerBreaker.Suspension().Suspended() }
 	probes := map[string]status.Probe{
 		"redis":   consumer.Ping,
 		"storage": p.files.PingRead,
-		// AWS allows one such call per second for the whole account.
-		"ses": status.Seldom(time.Minute, p.sender.Reach),
+		"ses":     func(ctx context.Context) error { return errors.Join(sends(ctx), reach(ctx)) },
 	}
 	taking := []service.Named{{Name: "emails", Service: consumer}}
 	var takers consumers
@@ -103,7 +106,7 @@ func (p program) parts() ([]service.Named, error) {
 		taking = append(taking, service.Named{Name: "webhooks", Service: p.webhooks()})
 	}
 	drain := service.NewDrain(c.DrainDelay)
-	ready := map[string]status.Probe{"database": p.db.Confirm, "redis": consumer.Ping}
+	ready := map[string]status.Probe{"database": p.db.Confirm, "redis": consumer.Ping, "ses": sends}
 	mux := status.Handler(p.registry, ready)
 	mux.Handle(asynqueue.MonitorPath+"/", p.monitor)
 	return []service.Named{

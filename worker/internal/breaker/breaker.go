@@ -2,7 +2,7 @@
 // Postgres. The pipeline reports the result of each call, and the loop that reads the provider's
 // account reports whether the account accepts email. The breaker opens when no email can be sent,
 // and sending is then parked except for probes, one email at a time; it closes when a probe
-// succeeds.
+// succeeds. A process that cannot send although others can suspends itself instead.
 //
 // The claim in Postgres enforces the state; the dispatcher chooses the probes. The table and the
 // metrics of the previous release call it a gate, which is shut while the breaker is open.
@@ -66,6 +66,7 @@ type Breaker struct {
 	opening      sharedTry
 	reachability reachability
 	refusals     refusals
+	suspension   Suspension
 	refused      string // code of the account's last handled refusal; only used by Account
 }
 
@@ -100,11 +101,14 @@ func (b *Breaker) watch(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
+// Suspension decides when this process may take emails.
+func (b *Breaker) Suspension() *Suspension { return &b.suspension }
+
 // Answered reports that the provider accepted an email. If it was the probe, the breaker closes.
 func (b *Breaker) Answered(c Call) {
 	b.run.ended(c, nil, time.Now())
 	b.refusals.answered(c)
-	b.close(c.Pass)
+	b.worked(c)
 }
 
 // Failed reports a failed call, and opens or closes the breaker accordingly. unspent means that the
@@ -119,6 +123,8 @@ func (b *Breaker) Answered(c Call) {
 // An ambiguous Park opens the breaker, unless this process knows that the account works for others: then it concerns only the
 // email's sender, and the try counts. A single sender that the account may not use does not stop the others.
 //
+// While this process is suspended, or if the failure suspends it, the breaker is unchanged, and no try counts.
+//
 // Failed repeats its reads and writes until the database answers. But it does not wait for another
 // session's lock on the breaker's row: the state is then unchanged, the email's own outcome applies
 // (in a certain outage its try does not count), and the next failing call tries to open the
@@ -128,6 +134,8 @@ func (b *Breaker) Failed(c Call, f *provider.Failure) (unspent bool) {
 	switch {
 	case f.Outcome == provider.Park && f.Ambiguous && !c.Pass.Probe && !b.refusals.concernAccount(c, time.Now()):
 		return false
+	case concernsProvider(f) && b.suspended(c, f):
+		return f.Outcome != provider.Unreadable
 	case f.Outcome == provider.Park, f.Outage && belief == certain:
 		b.trip(c, f)
 		return true
@@ -142,7 +150,7 @@ func (b *Breaker) Failed(c Call, f *provider.Failure) (unspent bool) {
 	case f.Outcome == provider.Failed && f.Category != provider.ValidationError:
 		// The provider refused only this email, so it would accept others. (With a ValidationError
 		// the email never reached it.)
-		b.close(c.Pass)
+		b.worked(c)
 	}
 	return false
 }
@@ -179,6 +187,7 @@ func (b *Breaker) trip(c Call, f *provider.Failure) (opened bool) {
 		b.log.Error("cannot open the circuit breaker", "code", f.Code, "error", err)
 		return true // the email's own outcome applies, as without a breaker
 	case opened:
+		b.suspension.opened(c, time.Now())
 		b.metrics.countOpen(f.Code, 1)
 		b.log.Error("circuit breaker opened: only a probe is sent every few seconds, until the provider accepts one",
 			"code", f.Code, "category", f.Category, "reason", email.MaskText(f.Reason))
@@ -199,6 +208,27 @@ func (b *Breaker) openedSince(pass store.BreakerPass) (opened bool) {
 	return opened
 }
 
+// suspended reports whether this process is suspended, possibly from this failure on.
+func (b *Breaker) suspended(c Call, f *provider.Failure) bool {
+	suspended, begins := b.suspension.failed(c, f, time.Now())
+	if begins {
+		b.metrics.suspended.Set(1)
+		b.log.Error("this worker sends nothing but one email every few seconds: the provider accepts emails of other workers and none of this one",
+			"code", f.Code, "category", f.Category, "reason", email.MaskText(f.Reason))
+	}
+	return suspended
+}
+
+// worked handles a call which shows that the provider accepts emails: it closes the breaker if the
+// email was the probe, and ends this process's suspension.
+func (b *Breaker) worked(c Call) {
+	if b.suspension.worked(c) {
+		b.metrics.suspended.Set(0)
+		b.log.Info("this worker sends again: the provider accepts its emails")
+	}
+	b.close(c.Pass)
+}
+
 func (b *Breaker) close(pass store.BreakerPass) {
 	if !pass.Probe {
 		return
@@ -211,28 +241,5 @@ func (b *Breaker) close(pass store.BreakerPass) {
 		b.log.Log(ctx, levelOf(err), "cannot close the circuit breaker, retrying at the next probe", "error", err)
 	case closed:
 		b.log.Info("circuit breaker closed: the provider answered the probe", "code", was.Reason, "parked", was.Duration.Round(time.Millisecond).String())
-	}
-}
-
-// levelOf is the log level of a failed write that will be retried later.
-func levelOf(err error) slog.Level {
-	if errors.Is(err, store.ErrBreakerLocked) {
-		return slog.LevelWarn
-	}
-	return slog.LevelError
-}
-
-// insist repeats an operation until the database answers, but does not wait for a locked row. The
-// call is over: neither a stop nor the queue may prevent its result from being recorded.
-func insist(do func(ctx context.Context) error) error {
-	ctx := context.Background()
-	for {
-		err := do(ctx)
-		if !store.IsOutage(err) || errors.Is(err, store.ErrBreakerLocked) {
-			return err
-		}
-		if err := service.Pause(ctx, repeatDelay); err != nil {
-			return err
-		}
 	}
 }

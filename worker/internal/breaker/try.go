@@ -1,9 +1,12 @@
 package breaker
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"sync"
 
+	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 )
 
@@ -43,4 +46,27 @@ func (s *sharedTry) do(write func() error) (shared bool, err error) {
 	s.mu.Unlock()
 	close(mine.done)
 	return false, err
+}
+
+// levelOf is the log level of a failed write that will be retried later.
+func levelOf(err error) slog.Level {
+	if errors.Is(err, store.ErrBreakerLocked) {
+		return slog.LevelWarn
+	}
+	return slog.LevelError
+}
+
+// insist repeats an operation until the database answers, but does not wait for a locked row. The
+// call is over: neither a stop nor the queue may prevent its result from being recorded.
+func insist(do func(ctx context.Context) error) error {
+	ctx := context.Background()
+	for {
+		err := do(ctx)
+		if !store.IsOutage(err) || errors.Is(err, store.ErrBreakerLocked) {
+			return err
+		}
+		if err := service.Pause(ctx, repeatDelay); err != nil {
+			return err
+		}
+	}
 }

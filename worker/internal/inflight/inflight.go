@@ -39,10 +39,22 @@ type Pacer interface {
 	OwnRate() float64
 }
 
+// Suspension delays the emails of a worker whose calls of the provider fail while those of other workers succeed.
+type Suspension interface {
+	// Await returns when an email may be taken. Used or Unused follows.
+	Await(ctx context.Context) error
+	Used()
+	Unused()
+	// Suspended returns an error during a suspension.
+	Suspended() error
+}
+
 // Params configure a Limiter.
 type Params struct {
 	Log   *slog.Logger
 	Pacer Pacer
+	// Suspension is asked before each email.
+	Suspension Suspension
 	// Fixed is the limit; 0 = the limit follows the rate, between Least and Most.
 	Fixed       int
 	Least, Most int
@@ -102,8 +114,11 @@ func (l *Limiter) Limit() int {
 
 // Needed returns how many emails in flight the rate needs at the measured latency, at most the limit. Before the latency is known
 // it is the limit. A limit that is not fixed follows the same rule. The queue's window follows Needed: with a fixed limit that is
-// far higher, the tasks of one tenant would delay those of others for minutes.
+// far higher, the tasks of one tenant would delay those of others for minutes. During a suspension it is 1.
 func (l *Limiter) Needed() int {
+	if l.params.Suspension.Suspended() != nil {
+		return 1
+	}
 	limit, needed := l.Limit(), int(l.needed.Load())
 	if needed == 0 {
 		return limit
@@ -111,13 +126,18 @@ func (l *Limiter) Needed() int {
 	return min(limit, needed)
 }
 
-// Admit waits until a task may be taken: a slot is free and the rate allows one more recipient. The caller must then
+// Admit waits until a task may be taken: a slot is free, no suspension delays it, and the rate allows one more recipient. The caller must then
 // call Unused or Used exactly once. others is the total concurrency of the Servers before the caller's: see joins.
 func (l *Limiter) Admit(ctx context.Context, others int) (admitted time.Time, err error) {
 	if err := l.slots.acquire(ctx, others); err != nil {
 		return time.Time{}, err
 	}
+	if err := l.params.Suspension.Await(ctx); err != nil {
+		l.slots.release()
+		return time.Time{}, err
+	}
 	if err := l.params.Pacer.Wait(ctx, 1); err != nil {
+		l.params.Suspension.Unused()
 		l.slots.release()
 		<-ctx.Done() // the pacer may know earlier that it cannot admit the task in time
 		return time.Time{}, err
@@ -128,11 +148,15 @@ func (l *Limiter) Admit(ctx context.Context, others int) (admitted time.Time, er
 // Unused gives up an admission for which there was no task.
 func (l *Limiter) Unused() {
 	l.params.Pacer.Return(1)
+	l.params.Suspension.Unused()
 	l.slots.unused()
 }
 
 // Used records that a task was taken. Begin and End of its handler follow.
-func (l *Limiter) Used(admitted time.Time) { l.slots.use(admitted) }
+func (l *Limiter) Used(admitted time.Time) {
+	l.params.Suspension.Used()
+	l.slots.use(admitted)
+}
 
 // Begin records that a task's handler starts, and returns the time when the task was admitted, or zero if it is
 // unknown.

@@ -50,9 +50,11 @@ func (p *pacer) Wait(ctx context.Context, _ int) error {
 	}
 }
 
-func newLimiter(p *pacer, fixed int) *Limiter {
+func newLimiter(p *pacer, fixed int) *Limiter { return newSuspended(p, &suspension{}, fixed) }
+
+func newSuspended(p *pacer, s *suspension, fixed int) *Limiter {
 	return New(Params{
-		Log: slog.New(slog.DiscardHandler), Pacer: p, Fixed: fixed, Least: 10, Most: 512,
+		Log: slog.New(slog.DiscardHandler), Pacer: p, Suspension: s, Fixed: fixed, Least: 10, Most: 512,
 		InFlight: func(int) {}, Registry: prometheus.NewRegistry(),
 	})
 }

@@ -1,0 +1,147 @@
+package breaker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"email-gateway/worker/internal/provider"
+)
+
+const (
+	// firstTrial is the time from the beginning of a suspension to its first email: that between two
+	// probes of the breaker. The time doubles with each email, up to lastTrial, because a worker whose
+	// responses are lost delivers each of them and does not know it.
+	firstTrial = 5 * time.Second
+	lastTrial  = time.Minute
+)
+
+// Suspension keeps a fault of this process alone, such as its credentials or its network, from
+// stopping the other workers. The evidence of such a fault: a call of this process opened the
+// breaker, another process closed it, and the provider has accepted no email of this process since.
+// The next failure does not open the breaker again. It suspends this process, which then takes one
+// email after each delay until the provider accepts one.
+//
+// A process that is alone closes the breaker with its own probe, and is never suspended.
+type Suspension struct {
+	mu      sync.Mutex
+	opening int64         // number of this process's last opening; 0 = the provider has accepted an email since
+	since   time.Time     // when it opened
+	code    string        // of the failure that suspended this process; "" = not suspended
+	next    time.Time     // when the next email may be taken
+	delay   time.Duration // from then to the email after it
+	trial   bool          // an email may be taken and has not been yet
+	ended   chan struct{} // closed at the end of the suspension
+}
+
+// opened records that a call of this process opened the breaker.
+func (s *Suspension) opened(c Call, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opening, s.since = c.Pass.Openings+1, now
+}
+
+// failed reports whether the process is suspended, so that a failure that does not concern the email
+// alone must not open the breaker, and whether this failure suspended it. A call that is no probe
+// was claimed while the breaker was closed: from this process's opening on, another process must
+// have closed it.
+func (s *Suspension) failed(c Call, f *provider.Failure, now time.Time) (suspended, begins bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.code == "" {
+		if s.opening == 0 || c.Pass.Probe || c.Pass.Openings < s.opening {
+			return false, false
+		}
+		s.code, s.ended, begins = f.Code, make(chan struct{}), true
+		s.next, s.delay = now.Add(firstTrial), 2*firstTrial
+	}
+	if f.Ambiguous { // The cause may be the sender. An email of another one must not wait longer for its turn.
+		s.next, s.delay = now.Add(firstTrial), firstTrial
+	}
+	return true, begins
+}
+
+// concernsProvider reports whether the failure does not, or not certainly, concern the email alone.
+func concernsProvider(f *provider.Failure) bool {
+	return f.Outcome == provider.Park || f.Outcome == provider.Unreadable || f.AccountWide || f.Outage
+}
+
+// worked records a call which shows that the provider accepts emails of this process, and reports
+// whether it ended a suspension.
+func (s *Suspension) worked(c Call) (ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opening == 0 || !c.Began.After(s.since) {
+		return false
+	}
+	if ended = s.code != ""; ended {
+		close(s.ended)
+	}
+	s.opening, s.code, s.trial = 0, "", false
+	return ended
+}
+
+// Suspended returns an error while the process is suspended.
+func (s *Suspension) Suspended() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.code == "" {
+		return nil
+	}
+	return fmt.Errorf("the provider accepts emails of other workers and none of this one (%s)", s.code)
+}
+
+// Await returns when an email may be taken from the queue: at once, unless the process is suspended.
+// Used or Unused must follow.
+func (s *Suspension) Await(ctx context.Context) error {
+	for {
+		wait, ended := s.turn()
+		if wait <= 0 {
+			return nil
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ended:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// turn returns how long to wait. Without a wait, the caller may take an email.
+func (s *Suspension) turn() (wait time.Duration, ended <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.code == "" {
+		return 0, nil
+	}
+	now := time.Now()
+	if wait = s.next.Sub(now); wait > 0 {
+		return wait, s.ended
+	}
+	s.trial, s.next = true, now.Add(s.delay)
+	return 0, nil
+}
+
+// Used records that an email was taken.
+func (s *Suspension) Used() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.trial {
+		s.trial, s.delay = false, min(2*s.delay, lastTrial)
+	}
+}
+
+// Unused records that there was no email to take: the next one need not wait.
+func (s *Suspension) Unused() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.trial {
+		s.trial, s.next = false, time.Time{}
+	}
+}

@@ -1,0 +1,86 @@
+package breaker_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
+	"email-gateway/worker/internal/breaker"
+	"email-gateway/worker/internal/provider"
+)
+
+// A worker opens the breaker for a fault of its own, once: after another worker's probe has closed
+// it, no failure of the first one opens it again or costs a try, until SES accepts one of its emails.
+func TestFailed_OfOneWorkerAlone(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]provider.Failure{
+		"credentials":           {Outcome: provider.Park, Code: "SES_AUTH_FAILED", Category: provider.ConfigurationError},
+		"permission":            {Outcome: provider.Park, Ambiguous: true, Code: "SES_ACCESS_DENIED", Category: provider.ConfigurationError},
+		"network":               {Outcome: provider.Retry, Outage: true, Code: "NETWORK_ERROR", Category: provider.TransientError},
+		"responses are lost":    {Outcome: provider.Unknown, Outage: true, Code: "SES_TIMEOUT", Category: provider.TimeoutError},
+		"another account":       {Outcome: provider.Failed, AccountWide: true, Code: paused, Category: provider.PermanentError},
+		"another server's 200s": {Outcome: provider.Unreadable, Code: "SES_RESPONSE_UNREADABLE", Category: provider.TransientError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			faulty, healthy := newBreakerNamed(d, "worker-1"), newBreakerNamed(d, "worker-2")
+			call := func(probe bool) breaker.Call {
+				state, err := d.Store.Breaker(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return breaker.Call{
+					Email: uuid.New(), Attempt: uuid.New(), Sender: "a@x.example", Began: time.Now(),
+					Pass: store.BreakerPass{Openings: state.Openings, Probe: probe},
+				}
+			}
+			for range 20 { // enough failures for any kind
+				if c := call(false); c.Pass.Openings == 0 {
+					faulty.Failed(c, &f)
+				}
+			}
+			expect(t, d, "the faulty worker has failed", store.BreakerOpen)
+			if err := faulty.Suspension().Suspended(); err != nil {
+				t.Errorf("while all may be concerned: %v", err)
+			}
+			healthy.Answered(call(true))
+			expect(t, d, "the healthy worker's probe", store.BreakerClosed)
+
+			for range 40 {
+				if unspent := faulty.Failed(call(false), &f); !unspent && f.Outcome != provider.Unreadable {
+					t.Fatal("a try counts")
+				}
+			}
+			if now := expect(t, d, "the faulty worker fails again", store.BreakerClosed); now.Openings != 1 {
+				t.Errorf("opened %d times", now.Openings)
+			}
+			if faulty.Suspension().Suspended() == nil || healthy.Suspension().Suspended() != nil {
+				t.Error("want the faulty worker suspended alone")
+			}
+
+			faulty.Answered(call(false))
+			if err := faulty.Suspension().Suspended(); err != nil {
+				t.Errorf("after an accepted email: %v", err)
+			}
+			for range 20 {
+				if c := call(false); c.Pass.Openings == 1 {
+					c.Sender = uuid.NewString() + "@y.example"
+					faulty.Failed(c, &f)
+				}
+			}
+			expect(t, d, "a new fault", store.BreakerOpen)
+		})
+	}
+}
+
+func newBreakerNamed(d storetest.Database, instance string) *breaker.Breaker {
+	return breaker.New(breaker.Params{
+		Log: slog.New(slog.DiscardHandler), Store: d.Store, Instance: instance, Registry: prometheus.NewRegistry(),
+	})
+}
