@@ -68,6 +68,21 @@ func TestAccount_ProbeOverridesAccount(t *testing.T) {
 	expect(t, d, "it says so anew", store.BreakerOpen)
 }
 
+// A promoted standby has not received the opening: the account's refusal opens the breaker again.
+func TestAccount_OpeningLost(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	g := newBreaker(d)
+	g.Account(t.Context(), paused)
+	expect(t, d, "it may not", store.BreakerOpen)
+	if _, err := d.SQL.ExecContext(t.Context(), `UPDATE provider_gate SET state = 'open', reason = NULL, shuts = shuts - 1, probe_at = NULL`); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, d, "after the failover", store.BreakerClosed)
+	g.Account(t.Context(), paused)
+	expect(t, d, "it may not still", store.BreakerOpen)
+}
+
 // The failure of an email overrides the account's report.
 func TestAccount_EmailFailureOverridesAccount(t *testing.T) {
 	t.Parallel()

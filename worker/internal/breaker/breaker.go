@@ -67,7 +67,7 @@ type Breaker struct {
 	reachability reachability
 	refusals     refusals
 	suspension   Suspension
-	refused      string // code of the account's last handled refusal; only used by Account
+	refusal      handledRefusal // only used by Account
 }
 
 // Call is one call of the provider.

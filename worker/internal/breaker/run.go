@@ -36,7 +36,8 @@ const (
 // not counted.
 type run struct {
 	mu          sync.Mutex
-	turn        int64 // how often the breaker had been opened before
+	turn        int64     // how often the breaker had been opened before
+	turned      time.Time // when turn was set
 	outages     int
 	first       uuid.UUID // email of the first outage failure
 	several     bool      // another email is among them
@@ -51,11 +52,13 @@ type run struct {
 func (r *run) ended(c Call, f *provider.Failure, now time.Time) (b belief, answers bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.Pass.Probe || c.Pass.Openings < r.turn {
+	// A lower number is that of an earlier period, unless the call began after the higher one was seen:
+	// then the number is that of a promoted standby, which did not receive the last opening.
+	if c.Pass.Probe || c.Pass.Openings < r.turn && !c.Began.After(r.turned) {
 		return unsuspected, false
 	}
-	if c.Pass.Openings > r.turn {
-		r.turn, r.outages, r.unreadables, r.answered = c.Pass.Openings, 0, 0, false
+	if c.Pass.Openings != r.turn {
+		r.turn, r.turned, r.outages, r.unreadables, r.answered = c.Pass.Openings, now, 0, 0, false
 	}
 	switch {
 	case f == nil:

@@ -18,6 +18,7 @@ type step struct {
 	f     *provider.Failure
 	pass  store.BreakerPass
 	email int
+	began time.Duration // the call began this long before; 0 = it began and ended in the same moment
 	want  belief
 }
 
@@ -64,8 +65,13 @@ func TestRun(t *testing.T) {
 		"garbled and away":        {{f: garbled}, {f: garbled}, {f: away}, {f: garbled}, {f: garbled}},
 		"after the breaker closed again": join(times(5, step{f: away}), times(14, step{f: away, want: suspected}), step{f: away, want: certain},
 			times(5, step{f: away, pass: second}), step{f: away, pass: second, want: suspected}),
-		"late result of an earlier period": join(step{f: away, pass: second}, times(40, step{f: away})),
-		"probes":                           join(times(40, step{f: away, after: time.Second, pass: store.BreakerPass{Probe: true}})),
+		"late result of an earlier period": join(step{f: away, pass: second}, times(40, step{f: away, after: time.Second, began: time.Hour})),
+		"a standby without the last opening": join(step{pass: second}, times(5, step{f: away, after: time.Millisecond}),
+			times(14, step{f: away, want: suspected}), step{f: away, want: certain}),
+		"garbled after a standby without the last opening": {
+			{f: garbled, pass: second}, {f: garbled, pass: second}, {f: garbled, after: time.Millisecond}, {f: garbled}, {f: garbled, want: certain},
+		},
+		"probes": join(times(40, step{f: away, after: time.Second, pass: store.BreakerPass{Probe: true}})),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,7 +79,7 @@ func TestRun(t *testing.T) {
 			now := time.Now()
 			for i, s := range steps {
 				now = now.Add(s.after)
-				c := Call{Email: uuid.New(), Pass: s.pass}
+				c := Call{Email: uuid.New(), Pass: s.pass, Began: now.Add(-s.began)}
 				if s.email != 0 {
 					c.Email = uuid.UUID{byte(s.email)}
 				}
