@@ -58,10 +58,15 @@ const (
     UPDATE email_outbox o SET next_at = now(), enqueued_at = NULL FROM chosen WHERE o.id = chosen.id
 )` + pickProbeSetSQL
 
+	// probeDueSQL is true when the last probe was chosen at least $2 ms ago. A time further ahead than that is of a server whose
+	// clock was ahead: without the upper bound no email would be sent until this server's clock reaches it. Times that are less
+	// ahead may be those of a concurrent transaction.
+	probeDueSQL = `coalesce(probe_at NOT BETWEEN now() - $2 * interval '1 ms' AND now() + $2 * interval '1 ms', true)`
+
 	pickProbeLanesSQL = `
 WITH RECURSIVE breaker AS MATERIALIZED (
     SELECT id, probe_id FROM provider_gate
-    WHERE id = 1 AND state = 'shut' AND held_at IS NULL AND coalesce(probe_at <= now() - $2 * interval '1 ms', true)
+    WHERE id = 1 AND state = 'shut' AND held_at IS NULL AND ` + probeDueSQL + `
     FOR UPDATE SKIP LOCKED
 ), last AS MATERIALIZED (
     SELECT company_id FROM email_outbox WHERE id = (SELECT probe_id FROM breaker)
@@ -90,7 +95,7 @@ WITH RECURSIVE breaker AS MATERIALIZED (
 	pickProbeSetSQL = `
 UPDATE provider_gate g SET probe_id = chosen.id, probe_at = now()
 FROM chosen
-WHERE g.id = 1 AND g.state = 'shut' AND g.held_at IS NULL AND coalesce(g.probe_at <= now() - $2 * interval '1 ms', true)
+WHERE g.id = 1 AND g.state = 'shut' AND g.held_at IS NULL AND ` + probeDueSQL + `
 RETURNING chosen.id, chosen.queue`
 )
 
