@@ -8,6 +8,7 @@ import (
 
 	"email-gateway/shared/service"
 	"email-gateway/shared/unsubscribe"
+	"email-gateway/worker/internal/dbcheck"
 	"email-gateway/worker/internal/mailing"
 	"email-gateway/worker/internal/mx"
 	"email-gateway/worker/internal/queue"
@@ -38,7 +39,7 @@ func (all consumers) working() (n int) {
 }
 
 // bulkParts makes the consumers of mailing jobs and recipients.
-func (p program) bulkParts() (parts []service.Named, all consumers, err error) {
+func (p program) bulkParts(database *dbcheck.Check) (parts []service.Named, all consumers, err error) {
 	c := p.config
 	conn, err := rabbitmq.ParseURL(c.RabbitMQURL)
 	if err != nil {
@@ -49,14 +50,14 @@ func (p program) bulkParts() (parts []service.Named, all consumers, err error) {
 		return nil, nil, err
 	}
 	jobs := mailing.New(mailing.Params{
-		Log: p.log, Store: p.db, Domains: domains, Metrics: mailing.NewMetrics(p.registry), Lead: c.Lead, StaleAfter: c.StaleAfter,
+		Log: p.log, Store: p.db, Database: database, Domains: domains, Metrics: mailing.NewMetrics(p.registry), Lead: c.Lead, StaleAfter: c.StaleAfter,
 		UnsubscribeURL: func(company, mailing uuid.UUID, address string) string {
 			link := unsubscribe.Link{Company: company, Mailing: mailing, Address: address}
 			return unsubscribe.URL(c.PublicURL, c.UnsubscribeKeys.Seal(link))
 		},
 	})
 	upserter := recipient.New(recipient.Params{
-		Log: p.log, Store: p.db, Metrics: recipient.NewMetrics(p.registry), Concurrency: c.ProcConcurrency, RetryDelay: c.RetryTTL(),
+		Log: p.log, Store: p.db, Database: database, Metrics: recipient.NewMetrics(p.registry), Concurrency: c.ProcConcurrency, RetryDelay: c.RetryTTL(),
 	})
 	people := rabbitmq.Recipients(c.RetryTTL(), c.MaxRetries)
 	for _, consumer := range []struct {
@@ -76,7 +77,7 @@ func (p program) bulkParts() (parts []service.Named, all consumers, err error) {
 			Concurrency: 1, BatchSize: c.BatchSize, BatchWait: c.BatchTimeout(), Prefetch: c.BatchSize,
 		}},
 	} {
-		consumer.config.Log, consumer.config.Conn = p.log, conn
+		consumer.config.Log, consumer.config.Conn, consumer.config.Database = p.log, conn, database
 		consumer.config.Handler = queue.TracedBatch(p.traces.Tracer(), consumer.config.Handler)
 		made, err := rabbitmq.NewConsumer(consumer.config)
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"email-gateway/worker/internal/attachment"
 	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/config"
+	"email-gateway/worker/internal/dbcheck"
 	"email-gateway/worker/internal/feedback"
 	"email-gateway/worker/internal/inflight"
 	"email-gateway/worker/internal/maintenance"
@@ -55,9 +56,11 @@ func (p program) parts() ([]service.Named, error) {
 	providerBreaker := breaker.New(breaker.Params{
 		Log: p.log, Store: p.db, Instance: status.Instance(), Registry: p.registry, Codes: p.sender.BreakerCodes(), Reach: p.sender.Reach,
 	})
+	database := dbcheck.New(p.log, p.db.Confirm)
 	loader, advancer := p.db.NewLoader(), p.db.NewAdvancer()
 	limit := inflight.New(inflight.Params{
-		Log: p.log, Pacer: pacer, Suspension: providerBreaker.Suspension(), Fixed: c.Concurrency, Least: config.LeastConcurrency, Most: config.MostConcurrency, Registry: p.registry,
+		Log: p.log, Pacer: pacer, Suspension: providerBreaker.Suspension(), Database: database,
+		Fixed: c.Concurrency, Least: config.LeastConcurrency, Most: config.MostConcurrency, Registry: p.registry,
 		InFlight: func(emails int) {
 			loader.For(emails)
 			advancer.For(emails)
@@ -71,7 +74,7 @@ func (p program) parts() ([]service.Named, error) {
 		}),
 		Links:   pipeline.Links{Keys: c.UnsubscribeKeys, PublicURL: c.PublicURL},
 		Metrics: pipeline.NewMetrics(p.registry), MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, TTL: c.TTL, FeedbackWindow: c.Window(),
-		Sent: limit.Sent, Tracer: tracer,
+		Sent: limit.Sent, Database: database, Tracer: tracer,
 	})
 	consumer := asynqueue.NewConsumer(asynqueue.ConsumerConfig{
 		Log: p.log, Conn: p.conn, Handler: queue.Traced(tracer, line.Handle), Concurrency: c.MaxConcurrency(), Admission: limit,
@@ -87,7 +90,7 @@ func (p program) parts() ([]service.Named, error) {
 	taking := []service.Named{{Name: "emails", Service: consumer}}
 	var takers consumers
 	if c.RabbitMQURL != "" {
-		bulk, all, err := p.bulkParts()
+		bulk, all, err := p.bulkParts(database)
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +98,7 @@ func (p program) parts() ([]service.Named, error) {
 		probes["rabbitmq"] = takers.ping
 	}
 	if c.EventsQueue != "" {
-		reader, err := p.eventsReader()
+		reader, err := p.eventsReader(database)
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +136,7 @@ func (p program) parts() ([]service.Named, error) {
 }
 
 // eventsReader makes the reader of the queue of SES events.
-func (p program) eventsReader() (*feedback.Reader, error) {
+func (p program) eventsReader(database *dbcheck.Check) (*feedback.Reader, error) {
 	queue, err := sqsqueue.New(context.Background(), p.config.EventsQueue, p.config.Region)
 	if err != nil {
 		return nil, err
@@ -142,7 +145,7 @@ func (p program) eventsReader() (*feedback.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return feedback.NewReader(feedback.Params{Log: p.log, Queue: queue, Recorder: recorder, Confirm: p.db.Confirm}), nil
+	return feedback.NewReader(feedback.Params{Log: p.log, Queue: queue, Recorder: recorder, Database: database}), nil
 }
 
 // webhooks returns the service that delivers events to webhooks. It has separate connections to Postgres, so that it does not

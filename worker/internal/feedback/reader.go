@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"email-gateway/shared/crashpoint"
@@ -46,8 +45,17 @@ type Params struct {
 	Log      *slog.Logger
 	Queue    Queue
 	Recorder Recorder
-	// Confirm returns nil if Postgres commits.
-	Confirm func(ctx context.Context) error
+	Database Database
+}
+
+// Database says whether Postgres can be used.
+type Database interface {
+	// Failed reports that an event could not be recorded: Postgres may be unavailable.
+	Failed()
+	// Ask returns nil if it can be used.
+	Ask(ctx context.Context) error
+	// Await returns when it can be used, or with an error when ctx ends.
+	Await(ctx context.Context) error
 }
 
 // Reader is the service that reads the queue. Several Readers, in several processes, may read one queue.
@@ -56,8 +64,6 @@ type Reader struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	locked *lockedCompanies
-	// suspect is set after an event could not be recorded: Postgres may be unavailable.
-	suspect atomic.Bool
 
 	mu   sync.Mutex
 	last error // of the queue
@@ -115,7 +121,7 @@ func (r *Reader) run(ctx context.Context) {
 	failures := 0
 	for ctx.Err() == nil {
 		// SQS counts each receive as a delivery, so messages stay in the queue while Postgres is unavailable.
-		if r.suspect.Load() && !r.awaitDatabase(ctx) {
+		if r.p.Database.Await(ctx) != nil {
 			return
 		}
 		select {
@@ -144,26 +150,6 @@ func (r *Reader) run(ctx context.Context) {
 			r.work(context.WithoutCancel(ctx), messages)
 		})
 	}
-}
-
-// awaitDatabase waits until Postgres commits. It returns false if the Reader is stopped before that.
-func (r *Reader) awaitDatabase(ctx context.Context) bool {
-	for failures := 1; ; failures++ {
-		if r.confirm(ctx) == nil {
-			r.suspect.Store(false)
-			return true
-		}
-		if ctx.Err() != nil {
-			return false
-		}
-		rest(ctx, failures)
-	}
-}
-
-func (r *Reader) confirm(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	return r.p.Confirm(ctx)
 }
 
 // rest waits after the n-th failure in a row.
@@ -221,11 +207,15 @@ func (r *Reader) record(ctx context.Context, m Message, begun time.Time) (done b
 		r.p.Recorder.Count(f.Kind, sesevent.Postponed)
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, recordTime)
+	recording, cancel := context.WithTimeout(ctx, recordTime)
 	defer cancel()
-	_, err = r.p.Recorder.Record(ctx, f, begun)
-	later := err != nil && (store.IsOutage(err) || ctx.Err() != nil)
+	_, err = r.p.Recorder.Record(recording, f, begun)
+	later := err != nil && (store.IsOutage(err) || recording.Err() != nil)
 	if later {
+		r.p.Database.Failed()
+	}
+	// The cause is an outage, or another transaction's lock if Postgres answers.
+	if later && r.p.Database.Ask(ctx) == nil {
 		r.locked.failed(f.CompanyID)
 	} else {
 		r.locked.passed(f.CompanyID, probe)
@@ -238,7 +228,6 @@ func (r *Reader) record(ctx context.Context, m Message, begun time.Time) (done b
 		r.p.Log.Error("event refused by the database and left in the queue", "messageId", m.ID, "kind", f.Kind, "error", email.MaskText(err.Error()))
 		return false
 	}
-	r.suspect.Store(true)
 	r.p.Recorder.Count(f.Kind, sesevent.Postponed)
 	r.p.Log.Warn("event not recorded, left in the queue", "messageId", m.ID, "kind", f.Kind, "error", email.MaskText(err.Error()))
 	return false

@@ -20,6 +20,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
+	"email-gateway/worker/internal/dbcheck"
 	"email-gateway/worker/internal/feedback"
 	"email-gateway/worker/internal/queue/sqsqueue"
 )
@@ -99,7 +100,7 @@ func (b *bench) read(url string, change func(*feedback.Params)) reading {
 	}
 	r := reading{registry: prometheus.NewRegistry(), log: &lines{}}
 	log := slog.New(slog.NewTextHandler(r.log, nil))
-	p := feedback.Params{Log: log, Queue: queue, Confirm: b.Store.Confirm}
+	p := feedback.Params{Log: log, Queue: queue, Database: dbcheck.New(log, b.Store.Confirm)}
 	if change != nil {
 		change(&p)
 	}
@@ -294,11 +295,11 @@ func TestReader_DatabaseAway(t *testing.T) {
 	confirmed := make(chan error, 1000)
 	r := b.read(q.URL, func(p *feedback.Params) {
 		p.Recorder = b.recorder(p.Log, cut, prometheus.NewRegistry())
-		p.Confirm = func(ctx context.Context) error {
+		p.Database = dbcheck.New(p.Log, func(ctx context.Context) error {
 			err := cut.Confirm(ctx)
 			confirmed <- err
 			return err
-		}
+		})
 	})
 	proxy.Stop()
 	proxy.CutAll()

@@ -49,12 +49,22 @@ type Suspension interface {
 	Suspended() error
 }
 
+// Database says whether Postgres can be used.
+type Database interface {
+	// Await returns when it can, or with an error when ctx ends.
+	Await(ctx context.Context) error
+	// Suspect reports whether a statement has failed since Postgres last answered.
+	Suspect() bool
+}
+
 // Params configure a Limiter.
 type Params struct {
 	Log   *slog.Logger
 	Pacer Pacer
 	// Suspension is asked before each email.
 	Suspension Suspension
+	// Database delays the admission of tasks that could not be processed. Optional.
+	Database Database
 	// Fixed is the limit; 0 = the limit follows the rate, between Least and Most.
 	Fixed       int
 	Least, Most int
@@ -126,9 +136,31 @@ func (l *Limiter) Needed() int {
 	return min(limit, needed)
 }
 
-// Admit waits until a task may be taken: a slot is free, no suspension delays it, and the rate allows one more recipient. The caller must then
-// call Unused or Used exactly once. others is the total concurrency of the Servers before the caller's: see joins.
+// Admit waits until a task may be taken: Postgres can be used, a slot is free, no suspension delays it, and the rate allows one
+// more recipient. The caller must then call Unused or Used exactly once. others is the total concurrency of the Servers before
+// the caller's: see joins.
 func (l *Limiter) Admit(ctx context.Context, others int) (admitted time.Time, err error) {
+	db := l.params.Database
+	if db == nil {
+		return l.admit(ctx, others)
+	}
+	for {
+		if err := db.Await(ctx); err != nil {
+			return time.Time{}, err
+		}
+		// A statement may fail while this admission waits for its slot and its token, which are then for others.
+		admitted, err = l.admit(ctx, others)
+		if err != nil || !db.Suspect() {
+			return admitted, err
+		}
+		l.params.Pacer.Return(1)
+		l.params.Suspension.Unused()
+		l.slots.release()
+	}
+}
+
+// admit waits for a slot, for the end of a suspension and for the rate.
+func (l *Limiter) admit(ctx context.Context, others int) (admitted time.Time, err error) {
 	if err := l.slots.acquire(ctx, others); err != nil {
 		return time.Time{}, err
 	}

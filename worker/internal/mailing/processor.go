@@ -63,12 +63,18 @@ type Domains interface {
 	Check(ctx context.Context, domain string) (mx.Result, error)
 }
 
+// Database receives the failures of statements, after which the consumer takes no job until Postgres answers.
+type Database interface {
+	Failed()
+}
+
 // Params configure a Processor. All but the last two are required.
 type Params struct {
-	Log     *slog.Logger
-	Store   Store
-	Domains Domains
-	Metrics *Metrics
+	Log      *slog.Logger
+	Store    Store
+	Database Database
+	Domains  Domains
+	Metrics  *Metrics
 	// UnsubscribeURL returns a recipient's link, for a subject that contains it.
 	UnsubscribeURL func(company, mailing uuid.UUID, address string) string
 	// Lead is how many emails of a mailing may be queued.
@@ -224,6 +230,7 @@ func (p *Processor) locked(log *slog.Logger, err error) error {
 // taken over once that is stale.
 func (p *Processor) unwritten(log *slog.Logger, err error) error {
 	p.Metrics.job("failed")
+	p.Database.Failed()
 	if !store.IsOutage(err) {
 		return err
 	}

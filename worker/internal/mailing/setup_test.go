@@ -15,6 +15,7 @@ import (
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/worker/internal/dbcheck"
 	"email-gateway/worker/internal/mailing"
 	"email-gateway/worker/internal/mx"
 	"email-gateway/worker/internal/queue"
@@ -128,7 +129,8 @@ func (d domains) Check(ctx context.Context, domain string) (mx.Result, error) {
 
 func (b bench) params() mailing.Params {
 	return mailing.Params{
-		Log: slog.New(slog.DiscardHandler), Store: b.Store, Domains: domains{}, Metrics: mailing.NewMetrics(prometheus.NewRegistry()),
+		Log: slog.New(slog.DiscardHandler), Store: b.Store, Database: dbcheck.New(slog.New(slog.DiscardHandler), b.Store.Confirm),
+		Domains: domains{}, Metrics: mailing.NewMetrics(prometheus.NewRegistry()),
 		UnsubscribeURL: func(_, _ uuid.UUID, address string) string { return "https://u.example/" + address },
 		Lead:           50_000, StaleAfter: 30 * time.Second,
 	}

@@ -25,6 +25,7 @@ func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error
 	begun := time.Now()
 	won, err := p.Advancer.Advance(ctx, t)
 	if errors.Is(err, store.ErrUnknownOutcome) {
+		p.Database.Failed()
 		t.GiveWay = false // it may be ours already, and then no other program can end it
 		won, err = p.insist(ctx, t)
 	}
@@ -57,6 +58,7 @@ func (p *Pipeline) insist(ctx context.Context, t store.Transition) (store.Advanc
 		done, err := p.Advancer.Advance(ctx, t)
 		switch {
 		case store.IsOutage(err):
+			p.Database.Failed()
 			delay = repeatDelay
 		case done.Locked, err != nil && t.Status == email.Sent && time.Since(begun) < refusedTime:
 			delay = min(2*delay, lockedDelay)

@@ -19,6 +19,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/person"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/worker/internal/dbcheck"
 	"email-gateway/worker/internal/mailing"
 	"email-gateway/worker/internal/mx"
 	"email-gateway/worker/internal/provider"
@@ -61,7 +62,8 @@ func (m *mailingBench) list(t *testing.T) []uuid.UUID {
 func (m *mailingBench) expand(t *testing.T) {
 	t.Helper()
 	expander := mailing.New(mailing.Params{
-		Log: slog.New(slog.DiscardHandler), Store: m.Store, Domains: anyDomain{}, Metrics: mailing.NewMetrics(prometheus.NewRegistry()),
+		Log: slog.New(slog.DiscardHandler), Store: m.Store, Database: dbcheck.New(slog.New(slog.DiscardHandler), m.Store.Confirm),
+		Domains: anyDomain{}, Metrics: mailing.NewMetrics(prometheus.NewRegistry()),
 		UnsubscribeURL: func(_, _ uuid.UUID, address string) string { return "https://u.example/" + address },
 		Lead:           50_000, StaleAfter: 30 * time.Second,
 	})

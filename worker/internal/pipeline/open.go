@@ -26,11 +26,14 @@ func (p *Pipeline) open(
 			return nil, p.deadLetterTask(ctx, task, received, email.CodeInvalidPayload, errors.Join(decodeErr, err))
 		}
 	}
+	late := time.AfterFunc(lateAnswer, p.Database.Failed)
 	row, err := p.Loader.Load(ctx, id)
+	late.Stop()
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, p.deadLetterTask(ctx, task, received, email.CodeOutboxNotFound, err)
 	case err != nil:
+		p.Database.Failed()
 		return nil, err
 	case decodeErr == nil && job.CompanyID != "" && job.CompanyID != row.CompanyID.String():
 		// The email belongs to another company: a task of this one must not change it.

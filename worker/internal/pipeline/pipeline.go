@@ -102,6 +102,8 @@ type Params struct {
 	// Sent is called for each accepted email with the time from its task's receipt to its recorded
 	// result. Optional.
 	Sent func(took time.Duration)
+	// Database receives failed and late statements. Optional.
+	Database Database
 	// Tracer creates the spans of an attempt's steps.
 	Tracer telemetry.Tracer
 }
@@ -115,6 +117,9 @@ type Pipeline struct {
 
 // New makes a Pipeline.
 func New(p Params) *Pipeline {
+	if p.Database == nil {
+		p.Database = unwatched{}
+	}
 	return &Pipeline{Params: p, bodies: newBodies(p.Templates, p.Links), later: newLater()}
 }
 
@@ -155,6 +160,9 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) (err error) {
 		}()
 	}
 	err = p.handle(ctx, task)
+	if store.IsOutage(err) {
+		p.Database.Failed()
+	}
 	switch {
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || store.IsOutage(err)):
 		return stopped()
@@ -174,8 +182,7 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	opened.End()
 	switch {
 	case store.IsOutage(err):
-		permit.release()
-		return p.waitForDatabase(ctx)
+		return &queue.RetryLater{Delay: outageDelay, Reason: "database unavailable"}
 	case row == nil || err != nil:
 		return err
 	}

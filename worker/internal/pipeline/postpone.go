@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/queue"
@@ -19,10 +18,6 @@ const (
 	// lockedDelay is the retry delay for an email that another transaction has locked, such as one
 	// that reschedules or cancels it.
 	lockedDelay = time.Second
-	// outagePause and outageDelay apply while the database is unavailable: the pause of a worker
-	// goroutine, and the delay of its task.
-	outagePause = time.Second
-	outageDelay = 4 * time.Second
 	// faultDelay is how long an email waits in the outbox after its task failed more than once with
 	// an internal error.
 	faultDelay = 30 * time.Second
@@ -78,13 +73,6 @@ func (p *Pipeline) rowLocked(ctx context.Context, a *attempt) error {
 		return p.Outbox.NoteDroppedTask(ctx, a.row.ID)
 	}
 	return &queue.RetryLater{Delay: lockedDelay, Reason: "the email's row is locked"}
-}
-
-// waitForDatabase returns a task to the queue during a database outage, at most one per second and
-// worker goroutine. Without the pause the queue would deliver its tasks in a tight loop.
-func (p *Pipeline) waitForDatabase(ctx context.Context) error {
-	_ = service.Pause(ctx, outagePause) // ends early at a stop
-	return &queue.RetryLater{Delay: outageDelay, Reason: "database unavailable"}
 }
 
 // faultAgain postpones an email in the outbox whose task failed more than once with an internal

@@ -187,6 +187,7 @@ func (p *Pipeline) record(log *slog.Logger, a *attempt, t store.Transition) (app
 	ctx := context.Background() // neither a shutdown nor the queue may interrupt this
 	done, err := p.Advancer.Advance(ctx, t)
 	if store.IsOutage(err) {
+		p.Database.Failed()
 		log.Error("cannot record the attempt's result, repeating until the database answers", "error", err)
 		done, err = p.insist(ctx, t)
 	}

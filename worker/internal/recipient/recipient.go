@@ -38,11 +38,17 @@ type Store interface {
 	DeadLetterTask(ctx context.Context, t store.DeadTask) error
 }
 
+// Database receives the failures of statements, after which the consumer takes no task until Postgres answers.
+type Database interface {
+	Failed()
+}
+
 // Params configure an Upserter. All are required.
 type Params struct {
-	Log     *slog.Logger
-	Store   Store
-	Metrics *Metrics
+	Log      *slog.Logger
+	Store    Store
+	Database Database
+	Metrics  *Metrics
 	// Concurrency is how many messages of a batch are dead-lettered concurrently.
 	Concurrency int
 	// RetryDelay is how long a message waits before its next try.
@@ -173,6 +179,9 @@ func (in *Upserter) deadLettered(task queue.Task, code string, cause error) {
 
 // later returns the error that makes the queue retry the task.
 func (in *Upserter) later(err error) error {
+	if !errors.Is(err, store.ErrRefused) && !errors.Is(err, store.ErrLocked) {
+		in.p.Database.Failed()
+	}
 	in.metrics.retried.WithLabelValues(reasonOf(err)).Inc()
 	return &queue.RetryLater{Delay: in.p.RetryDelay, Reason: "db_error: " + explain(err)}
 }

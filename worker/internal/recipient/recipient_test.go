@@ -18,6 +18,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/worker/internal/dbcheck"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/recipient"
 )
@@ -36,7 +37,7 @@ func newBench(t *testing.T, change func(*recipient.Params)) *bench {
 	d := storetest.New(t)
 	b := &bench{Database: d, company: d.Company(t), registry: prometheus.NewRegistry(), log: &bytes.Buffer{}}
 	p := recipient.Params{
-		Log: slog.New(slog.NewTextHandler(b.log, nil)), Store: d.Store, Metrics: recipient.NewMetrics(b.registry),
+		Log: slog.New(slog.NewTextHandler(b.log, nil)), Store: d.Store, Database: dbcheck.New(slog.New(slog.DiscardHandler), d.Store.Confirm), Metrics: recipient.NewMetrics(b.registry),
 		Concurrency: 8, RetryDelay: 10 * time.Second,
 	}
 	if change != nil {
@@ -278,7 +279,8 @@ func TestDatabaseUnavailable(t *testing.T) {
 	away := storetest.New(t)
 	away.Store.Close()
 	closed := recipient.New(recipient.Params{
-		Log: slog.New(slog.DiscardHandler), Store: away.Store, Metrics: recipient.NewMetrics(prometheus.NewRegistry()), RetryDelay: 10 * time.Second,
+		Log: slog.New(slog.DiscardHandler), Store: away.Store, Database: dbcheck.New(slog.New(slog.DiscardHandler), away.Store.Confirm),
+		Metrics: recipient.NewMetrics(prometheus.NewRegistry()), RetryDelay: 10 * time.Second,
 	})
 	for name, handle := range map[string]queue.BatchHandler{"queue": closed.Handle, "DLQ": closed.HandleDead} {
 		places, reason := retried(t, handle(t.Context(), tasks))

@@ -2,6 +2,7 @@ package rabbitmq
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -15,10 +16,13 @@ type batcher struct {
 	turn       chan struct{}
 	size       int
 	wait       time.Duration
+	// cancelled means that the consumer has ended the deliveries; the channel is still open.
+	cancelled atomic.Bool
 }
 
 // next waits for a first delivery, and then for more until the batch is full or the wait is over. It returns nil when ctx or
-// the channel ends; deliveries received until then return to the queue with the channel.
+// the deliveries end. Those received until then are a last batch if the consumer has ended the deliveries; otherwise they
+// return to the queue with the channel.
 func (t *batcher) next(ctx context.Context) []amqp.Delivery {
 	select {
 	case t.turn <- struct{}{}:
@@ -51,7 +55,10 @@ func (t *batcher) fill(ctx context.Context, batch []amqp.Delivery) []amqp.Delive
 	for late := false; len(batch) < t.size && !late; {
 		select {
 		case d, open := <-t.deliveries:
-			if !open {
+			switch {
+			case !open && t.cancelled.Load():
+				return batch
+			case !open:
 				return nil
 			}
 			batch = append(batch, d)

@@ -14,6 +14,14 @@ import (
 	"email-gateway/worker/internal/queue"
 )
 
+// Database says whether Postgres can be used.
+type Database interface {
+	// Ask returns nil if it can.
+	Ask(ctx context.Context) error
+	// Await returns when it can, or with an error when ctx ends.
+	Await(ctx context.Context) error
+}
+
 // ConsumerConfig configures a Consumer.
 type ConsumerConfig struct {
 	Log      *slog.Logger
@@ -23,6 +31,8 @@ type ConsumerConfig struct {
 	// wait that doubles from 1 s up to 60 s while no task succeeds.
 	Queue   string
 	Handler queue.BatchHandler
+	// Database is asked before each batch: a consumer that cannot use Postgres leaves the tasks to other workers. Optional.
+	Database Database
 	// Concurrency is the number of concurrent batches (at least 1).
 	Concurrency int
 	// BatchSize is the maximum number of tasks in a batch (at least 1). BatchWait bounds the wait
@@ -58,6 +68,9 @@ type Consumer struct {
 func NewConsumer(c ConsumerConfig) (*Consumer, error) {
 	c.Concurrency, c.BatchSize = max(c.Concurrency, 1), max(c.BatchSize, 1)
 	c.Prefetch = max(c.Prefetch, c.Concurrency*c.BatchSize)
+	if c.Database == nil {
+		c.Database = available{}
+	}
 	switch {
 	case c.Queue != c.Topology.Main.Name && c.Queue != c.Topology.DLQ.Name:
 		return nil, fmt.Errorf("make consumer: queue %q is neither the pipeline's main queue nor its DLQ", c.Queue)
@@ -134,6 +147,9 @@ func (c *Consumer) work(s *session) error {
 	defer s.close()
 	defer c.working.Store(false)
 	for {
+		if !c.awaitDatabase(s) {
+			return nil
+		}
 		renew, err := c.take(s)
 		if err != nil {
 			return fmt.Errorf("consume: %w", err)
@@ -164,6 +180,7 @@ func (c *Consumer) take(s *session) (renew bool, err error) {
 	go c.watchdog(watching, s, channel, p)
 
 	batches := &batcher{deliveries: deliveries, activity: p, turn: make(chan struct{}, 1), size: c.config.BatchSize, wait: c.config.BatchWait}
+	leave := sync.OnceFunc(func() { c.leave(s, channel, batches) })
 	var working sync.WaitGroup
 	for range c.config.Concurrency {
 		working.Go(func() {
@@ -174,10 +191,17 @@ func (c *Consumer) take(s *session) (renew bool, err error) {
 				}
 				c.process(s, batch)
 				p.end()
+				if c.config.Database.Ask(c.stopping) != nil {
+					leave()
+				}
 			}
 		})
 	}
 	working.Wait()
+	if batches.cancelled.Load() && s.alive() && c.stopping.Err() == nil {
+		c.working.Store(false)
+		return true, s.withTimeout(callTime, channel.Close)
+	}
 	c.logEnd(s, cancels, closes)
 	return p.renewed.Load() && s.alive() && c.stopping.Err() == nil, nil
 }

@@ -79,6 +79,9 @@ func (c *Consumer) task(d amqp.Delivery) queue.Task {
 func (c *Consumer) handle(tasks []queue.Task) (answers []error) {
 	ctx, cancel := context.WithCancel(c.stopping)
 	defer cancel()
+	if c.config.Database.Ask(ctx) != nil {
+		return unavailable(tasks)
+	}
 	defer func() {
 		p := recover()
 		if p == nil {

@@ -1,0 +1,75 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/store/storetest"
+)
+
+// One of two workers cannot use Postgres, because its link is cut or its login is refused. It takes no task, so that the
+// other one sends new emails as fast as before, and it takes tasks again when the fault is over.
+func TestWorkerWithoutPostgres(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]func(*system) (url string, begin, end func()){
+		"link cut": func(s *system) (string, func(), func()) {
+			proxy := storetest.NewProxy(s.t, s.db)
+			return proxy.URL, func() { proxy.Stop(); proxy.CutAll() }, func() { proxy.Restart(s.t) }
+		},
+		"login refused": func(s *system) (string, func(), func()) {
+			role := "worker_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+			s.exec(`CREATE ROLE ` + role + ` LOGIN SUPERUSER`)
+			s.t.Cleanup(func() {
+				_, _ = s.db.SQL.ExecContext(context.WithoutCancel(s.t.Context()), `DROP ROLE `+role)
+			})
+			u, err := url.Parse(s.db.URL)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			u.User = url.User(role)
+			return u.String(), func() {
+				s.exec(`ALTER ROLE ` + role + ` NOLOGIN`)
+				s.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '` + role + `'`)
+			}, func() { s.exec(`ALTER ROLE ` + role + ` LOGIN`) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startSystem(t, nil)
+			url, begin, end := fault(s)
+			env := maps.Clone(s.env)
+			env["DATABASE_URL"] = url
+			cut := startProgram(t, "worker", env)
+			ready := func(want int) func() error {
+				return func() error {
+					if status := readyz(t, cut); status != want {
+						return fmt.Errorf("readyz of the worker: %d, want %d", status, want)
+					}
+					return nil
+				}
+			}
+			eventually(t, ready(http.StatusOK))
+			_, before := s.latency()
+			begin()
+			eventually(t, ready(http.StatusServiceUnavailable))
+			s.latency() // during these the worker's first statement fails
+			if _, during := s.latency(); during > before+3*time.Second {
+				t.Errorf("nine of ten emails were sent within %s, without the fault within %s", during, before)
+			}
+			end()
+			eventually(t, ready(http.StatusOK))
+			s.worker.stop()
+			s.latency() // by the worker that had the fault
+			s.awaitAll(40, "SENT")
+			s.sentOnce(40)
+		})
+	}
+}

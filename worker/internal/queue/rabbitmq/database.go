@@ -1,0 +1,40 @@
+package rabbitmq
+
+import (
+	"context"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"email-gateway/worker/internal/queue"
+)
+
+// available is the Database of a consumer that takes tasks in any case.
+type available struct{}
+
+func (available) Ask(context.Context) error   { return nil }
+func (available) Await(context.Context) error { return nil }
+
+// awaitDatabase waits until Postgres can be used. It returns false if the connection ends or the consumer stops before.
+func (c *Consumer) awaitDatabase(s *session) bool {
+	ctx, cancel := context.WithCancel(c.stopping)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	return c.config.Database.Await(ctx) == nil
+}
+
+// leave ends the deliveries to this consumer, because Postgres cannot be used. The tasks that it has already are moved on
+// without their handler: see unavailable. Closing the channel would return them to the queue, and count for the delivery
+// limit.
+func (c *Consumer) leave(s *session, channel *amqp.Channel, batches *batcher) {
+	batches.cancelled.Store(true)
+	_ = s.withTimeout(callTime, func() error { return channel.Cancel(consumerTag, false) })
+}
+
+// unavailable returns the results of a batch that is not passed to the handler.
+func unavailable(tasks []queue.Task) []error {
+	answers := make([]error, len(tasks))
+	for i := range answers {
+		answers[i] = &queue.RetryLater{Reason: "database unavailable", Uncounted: true}
+	}
+	return answers
+}
