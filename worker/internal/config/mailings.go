@@ -20,7 +20,8 @@ type Mailings struct {
 	// mailing, without a deadline.
 	Lead int `env:"MAILING_LEAD" envDefault:"50000"`
 	// MXResolver is the DNS server that is queried for the MX records of a mailing's domains:
-	// host:port, or off for no check. Not set: the system's resolver.
+	// host:port, or off for no check. Not set: the system's resolver. It must resolve public names:
+	// as long as it has no NS records of com, every domain that it does not find counts as valid.
 	MXResolver string `env:"MX_RESOLVER"`
 }
 

@@ -1,12 +1,14 @@
 // Package mx looks up in DNS whether a domain accepts mail. Only a definite no makes an address
-// invalid; in doubt it stays valid and the provider decides. The expander of mailings calls it once
-// for each domain of a batch.
+// invalid; in doubt it stays valid and the provider decides. That a domain does not exist is definite
+// only if it is said by a DNS server that resolves public names. The expander of mailings calls it
+// once for each domain of a batch.
 package mx
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strconv"
 	"sync"
@@ -18,7 +20,7 @@ import (
 
 const (
 	// lookupTime bounds one check: the MX lookup and, if there are no MX records, those of A and
-	// AAAA.
+	// AAAA. A check that finds none may wait as long again for the lookup of publicName.
 	lookupTime = 2 * time.Second
 	// inFlight bounds the concurrent checks: resolvers drop queries that exceed their rate limit.
 	inFlight = 16
@@ -37,6 +39,7 @@ const Off = "off"
 type Checker struct {
 	off      bool
 	resolver *net.Resolver
+	public   publicDNS
 	slots    chan struct{}
 	same     singleflight.Group
 	cache    cache
@@ -49,6 +52,7 @@ type Params struct {
 	// Resolver is "" for the system's resolver, "off" for no lookups (every domain is valid), or
 	// the host:port of a DNS server.
 	Resolver string
+	Log      *slog.Logger
 	Registry prometheus.Registerer
 }
 
@@ -58,9 +62,10 @@ func New(p Params) (*Checker, error) {
 		off: p.Resolver == Off, resolver: &net.Resolver{PreferGo: true},
 		slots: make(chan struct{}, inFlight),
 		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mailing_mx_lookups_total", Help: "Domains looked up in DNS, by result: valid, invalid, or unknown because DNS did not answer.",
+			Name: "mailing_mx_lookups_total", Help: "Domains looked up in DNS, by result: valid, invalid, or unknown because DNS did not answer or does not resolve public names.",
 		}, []string{"verdict"}),
 	}
+	c.public.log, c.public.resolver = p.Log, c.resolver
 	if !c.off && p.Resolver != "" {
 		host, port, err := net.SplitHostPort(p.Resolver)
 		if n, portErr := strconv.Atoi(port); err != nil || host == "" || portErr != nil || n < 1 || n > 65535 {
@@ -140,7 +145,7 @@ func (c *Checker) ask(domain string) Result {
 }
 
 // lookUp follows RFC 5321, 5.1 and RFC 7505: MX records, else the domain's own addresses; a null MX
-// means no mail. An error means that DNS gave no answer.
+// means no mail. An error means that DNS gave no answer, or none to be trusted.
 func (c *Checker) lookUp(ctx context.Context, name string) (Result, error) {
 	records, err := c.resolver.LookupMX(ctx, name)
 	switch {
@@ -159,6 +164,9 @@ func (c *Checker) lookUp(ctx context.Context, name string) (Result, error) {
 		return Result{}, fmt.Errorf("look up addresses: %w", err)
 	case found:
 		return Result{Valid: true}, nil
+	}
+	if err := c.public.check(); err != nil {
+		return Result{}, err
 	}
 	return Result{Detail: "the domain has neither MX nor address records"}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 
 func newChecker(t *testing.T, resolver string) *mx.Checker {
 	t.Helper()
-	c, err := mx.New(mx.Params{Resolver: resolver, Registry: prometheus.NewRegistry()})
+	c, err := mx.New(mx.Params{Log: slog.New(slog.DiscardHandler), Resolver: resolver, Registry: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +220,7 @@ func TestNew_Resolver(t *testing.T) {
 		"": true, "off": true, "127.0.0.1:53": true, "[::1]:5353": true, "dns.example:53": true,
 		"127.0.0.1": false, ":53": false, "127.0.0.1:0": false, "127.0.0.1:x": false, "on": false,
 	} {
-		_, err := mx.New(mx.Params{Resolver: resolver, Registry: prometheus.NewRegistry()})
+		_, err := mx.New(mx.Params{Log: slog.New(slog.DiscardHandler), Resolver: resolver, Registry: prometheus.NewRegistry()})
 		if (err == nil) != ok {
 			t.Errorf("%q: %v", resolver, err)
 		}

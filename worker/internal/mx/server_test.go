@@ -25,6 +25,7 @@ type server struct {
 	address string
 
 	mu      sync.Mutex
+	private bool              // it does not know com, nor any name that is not in the zone
 	zone    map[string]answer // by name without the last dot; other names do not exist
 	asked   map[string]int    // by "TYPE name"
 	working int
@@ -66,6 +67,13 @@ func (s *server) set(name string, a answer) {
 	s.zone[name] = a
 }
 
+// hide makes the server deny public names, or know them again.
+func (s *server) hide(private bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.private = private
+}
+
 // count returns how often a query was received.
 func (s *server) count(question string) int {
 	s.mu.Lock()
@@ -98,6 +106,7 @@ func (s *server) reply(t *testing.T, packet []byte) []byte {
 	name := strings.TrimSuffix(question.Name.String(), ".")
 	s.mu.Lock()
 	a, exists := s.zone[name]
+	top := name == "com" && !s.private
 	s.asked[strings.TrimPrefix(question.Type.String(), "Type")+" "+name]++
 	s.working++
 	s.most = max(s.most, s.working)
@@ -115,7 +124,7 @@ func (s *server) reply(t *testing.T, packet []byte) []byte {
 		Header:    dnsmessage.Header{ID: query.ID, Response: true, RCode: a.code, RecursionAvailable: true},
 		Questions: query.Questions,
 	}
-	if !exists {
+	if !exists && !top {
 		reply.RCode = dnsmessage.RCodeNameError
 	}
 	if code, ok := a.codes[question.Type]; ok {
@@ -126,6 +135,10 @@ func (s *server) reply(t *testing.T, packet []byte) []byte {
 	case dnsmessage.TypeMX:
 		for _, host := range a.mx {
 			reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.MXResource{MX: dnsmessage.MustNewName(host)}})
+		}
+	case dnsmessage.TypeNS:
+		if top {
+			reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.NSResource{NS: dnsmessage.MustNewName("a.gtld-servers.net.")}})
 		}
 	case dnsmessage.TypeA:
 		if a.address != "" {
