@@ -49,7 +49,7 @@ type Process struct {
 	// 512. The dispatcher keeps at most twice that many tasks on each queue, or 0.75 s of the send rate if that is more; it
 	// uses this variable while no worker has reported.
 	Concurrency int `env:"WORKER_CONCURRENCY"`
-	// SendRate is the limit of recipients per second if the provider does not report its own. The
+	// SendRate is the limit of recipients per second if the provider has not reported its own within an hour. The
 	// dispatcher keeps three quarters of a second's worth on each queue.
 	SendRate float64 `env:"SES_MAX_SEND_RATE" envDefault:"100"`
 	// MaxAttempts is the maximum number of attempts per email; an attempt that ended in a

@@ -17,7 +17,7 @@ func newMetrics(registry prometheus.Registerer, current func() float64) *metrics
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	m := &metrics{
-		rate:  gauge("provider_send_rate_limit", "Send rate limit of all workers together, in recipients per second: the account's, or SES_MAX_SEND_RATE if that is unknown."),
+		rate:  gauge("provider_send_rate_limit", "Send rate limit of all workers together, in recipients per second: the account's, or SES_MAX_SEND_RATE if that was not read in the last hour."),
 		limit: gauge("provider_quota_limit", "Recipients that the account may send to per 24 hours; +Inf without a limit, NaN if unknown."),
 		left:  gauge("provider_quota_left", "Remaining part of provider_quota_limit; +Inf without a limit, NaN if unknown."),
 	}

@@ -20,6 +20,10 @@ const quotaInterval = time.Minute
 // quotaRetry is the interval after a failed call.
 const quotaRetry = 10 * time.Second
 
+// knownFor is how long the last rate of the account is used while the account cannot be read. One failed call says nothing about
+// the rate, and the workers share a bucket: another rate of one worker would be that of all.
+const knownFor = time.Hour
+
 // startTime limits the first call. The start of the program waits for it, so that an account that may not send is
 // detected before the first email is taken.
 const startTime = 5 * time.Second
@@ -51,8 +55,8 @@ type QuotaParams struct {
 	Breaker  Breaker
 	Peers    Peers
 	Registry prometheus.Registerer
-	// Fallback is the rate used while the account cannot be read: an emulator may not support the
-	// call.
+	// Fallback is the rate used while the account cannot be read and was not read in the last hour: an
+	// emulator may not support the call.
 	Fallback float64
 }
 
@@ -70,7 +74,9 @@ type Quota struct {
 	metrics *metrics
 	now     func() time.Time
 	unknown bool      // the last call failed
-	asked   time.Time // when the account was last read
+	asked   time.Time // when the account was last asked
+	known   float64   // the account's last rate; 0 = none
+	read    time.Time // when that was read
 }
 
 // Start reads the account before it returns, and then every minute.
@@ -113,17 +119,21 @@ func (q *Quota) ask(ctx context.Context) {
 // rate returns the rate to use, and logs changes.
 func (q *Quota) rate(limits Limits, err error) float64 {
 	if err != nil || limits.PerSecond <= 0 {
-		if !q.unknown {
-			q.params.Log.Warn("cannot read the account's send rate, using SES_MAX_SEND_RATE", "rate", q.params.Fallback, "error", err)
+		rate := q.params.Fallback
+		if q.known > 0 && q.now().Sub(q.read) < knownFor {
+			rate = q.known
+		}
+		if !q.unknown || rate != q.params.Pacer.FullRate() {
+			q.params.Log.Warn("cannot read the account's send rate, using its last one or SES_MAX_SEND_RATE", "rate", rate, "error", err)
 		}
 		q.unknown = true
 		q.metrics.forget()
-		return q.params.Fallback
+		return rate
 	}
 	if q.unknown || limits.PerSecond != q.params.Pacer.FullRate() {
 		q.params.Log.Info("send rate of the account", "rate", limits.PerSecond)
 	}
-	q.unknown = false
+	q.unknown, q.known, q.read = false, limits.PerSecond, q.now()
 	q.metrics.quota(limits)
 	return limits.PerSecond
 }
