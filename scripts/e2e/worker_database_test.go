@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -46,7 +47,7 @@ func TestWorkerWithoutPostgres(t *testing.T) {
 			s := startSystem(t, nil)
 			url, begin, end := fault(s)
 			env := maps.Clone(s.env)
-			env["DATABASE_URL"] = url
+			env["DATABASE_URL"], env["LOG_LEVEL"] = url, "debug"
 			cut := startProgram(t, "worker", env)
 			ready := func(want int) func() error {
 				return func() error {
@@ -60,16 +61,33 @@ func TestWorkerWithoutPostgres(t *testing.T) {
 			_, before := s.latency()
 			begin()
 			eventually(t, ready(http.StatusServiceUnavailable))
-			s.latency() // during these the worker's first statement fails
+			eventually(t, func() error {
+				s.latency() // until the worker has taken a task, whose statement fails
+				if failed(cut) == 0 {
+					return errors.New("the worker without Postgres takes no task")
+				}
+				return nil
+			})
+			first := failed(cut)
 			if _, during := s.latency(); during > before+3*time.Second {
 				t.Errorf("nine of ten emails were sent within %s, without the fault within %s", during, before)
+			}
+			if n := failed(cut); n > first {
+				t.Errorf("%d tasks failed on the worker without Postgres after its first %d", n-first, first)
 			}
 			end()
 			eventually(t, ready(http.StatusOK))
 			s.worker.stop()
 			s.latency() // by the worker that had the fault
-			s.awaitAll(40, "SENT")
-			s.sentOnce(40)
+			n := s.count("SELECT count(*) FROM email_outbox")
+			s.awaitAll(n, "SENT")
+			s.sentOnce(n)
 		})
 	}
+}
+
+// failed returns how many tasks the worker has not completed. It logs them at the level debug.
+func failed(worker *program) int {
+	log := worker.logged()
+	return strings.Count(log, `"task failed"`) + strings.Count(log, `"task not completed"`)
 }

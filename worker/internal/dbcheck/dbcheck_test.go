@@ -35,7 +35,7 @@ func newCheck() (*postgres, *dbcheck.Check, *strings.Builder) {
 	return p, dbcheck.New(slog.New(slog.NewTextHandler(log, nil)), p.confirm), log
 }
 
-// While no statement has failed, nobody asks Postgres. A failure that Postgres did not cause delays nothing.
+// While no statement has failed, Postgres is not asked. A failure that Postgres did not cause delays nothing.
 func TestCheck_Works(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -189,11 +189,8 @@ func (c *Consumer) take(s *session) (renew bool, err error) {
 				if len(batch) == 0 {
 					return
 				}
-				c.process(s, batch)
+				c.process(s, batch, leave)
 				p.end()
-				if c.config.Database.Ask(c.stopping) != nil {
-					leave()
-				}
 			}
 		})
 	}

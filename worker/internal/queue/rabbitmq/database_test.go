@@ -24,7 +24,7 @@ func TestConsumer_DatabaseAway(t *testing.T) {
 	for _, dlq := range []bool{false, true} {
 		t.Run(map[bool]string{false: "queue", true: "DLQ"}[dlq], func(t *testing.T) {
 			t.Parallel()
-			const tasks = 40
+			const tasks = 100 // more batches than a DLQ that waits after each returns within the time limit
 			s := recipients(t)
 			publish := s.publishing(dlq)
 			var away, failed atomic.Bool

@@ -32,8 +32,8 @@ type result struct {
 	err      error
 }
 
-// process runs the handler on a batch and acts on the results.
-func (c *Consumer) process(s *session, batch []amqp.Delivery) {
+// process runs the handler on a batch and acts on the results. It calls leave first if Postgres cannot be used.
+func (c *Consumer) process(s *session, batch []amqp.Delivery, leave func()) {
 	results := make([]result, len(batch))
 	tasks := make([]queue.Task, len(batch))
 	for i, d := range batch {
@@ -41,6 +41,10 @@ func (c *Consumer) process(s *session, batch []amqp.Delivery) {
 		results[i] = result{delivery: d, task: tasks[i]}
 	}
 	answers := c.handle(tasks)
+	away := c.config.Database.Ask(c.stopping) != nil
+	if away {
+		leave()
+	}
 	var failed []result
 	var done []amqp.Delivery
 	for i := range results {
@@ -57,7 +61,7 @@ func (c *Consumer) process(s *session, batch []amqp.Delivery) {
 	c.acknowledge(done)
 	c.report(failed)
 	if c.dlq {
-		c.keep(s, failed, len(done) > 0)
+		c.keep(s, failed, len(done) > 0, away)
 		return
 	}
 	c.moveOn(s, failed)
@@ -175,12 +179,12 @@ func (c *Consumer) republish(s *session, to Queue, message amqp.Publishing, logO
 	}
 }
 
-// keep requeues tasks on the DLQ after a wait.
-func (c *Consumer) keep(s *session, failed []result, success bool) {
+// keep requeues tasks on the DLQ after a wait, or at once if this consumer has left them to others.
+func (c *Consumer) keep(s *session, failed []result, success, left bool) {
 	if success {
 		c.reset()
 	}
-	if len(failed) == 0 || !c.pause(s, c.lengthen()) {
+	if len(failed) == 0 || !left && !c.pause(s, c.lengthen()) {
 		return
 	}
 	for i, v := range failed {
