@@ -15,24 +15,25 @@ import (
 // message. It is one step, because a worker may take the task between a read and a deletion. The state in the hash is ignored:
 // it is wrong after a crash between two commands.
 //
-// KEYS: hash, pending, active, lease, scheduled, retry, archived, completed, marker; ARGV: id, the time before which a lease is
-// over, "all" to remove a delayed task too, and the marker's expiry in seconds. It returns a taskState.
+// KEYS: hash, pending, active, lease, scheduled, retry, archived, completed, marker; ARGV: id, the results of scoresNow, "all" to
+// remove a delayed task too, and the marker's expiry in seconds. It returns a taskState.
 //
-// An active task has a lease; without one, or with one that was not renewed, it is a leftover of a crash. The lease is read
+// An active task has a lease; without one, or with one that was not renewed, it is a leftover of a crash. A lease or a delay
+// that ends later than that of any running worker is a leftover of one whose clock was ahead: see farthest. The lease is read
 // first, because LPOS reads the whole list of pending tasks if the task is active: 0.5 ms with 50,000 of them, while Redis
 // serves no other client.
 //
 // The marker records for a while that a leftover was removed: a second call for the same task, concurrent or after a crash,
 // gets the same result and does not report the task as lost. SET fails if Redis is full; the removal is reported nevertheless.
-var clearScript = redis.NewScript(`
-local lease = redis.call("ZSCORE", KEYS[4], ARGV[1])
-if lease and tonumber(lease) >= tonumber(ARGV[2]) then
+var clearScript = redis.NewScript(isCurrent + `
+if current(redis.call("ZSCORE", KEYS[4], ARGV[1]), ARGV[2], ARGV[3]) then
     return 1
 end
 if redis.call("HEXISTS", KEYS[1], "msg") == 1 and redis.call("LPOS", KEYS[2], ARGV[1]) then
     return 0
 end
-if ARGV[3] ~= "all" and (redis.call("ZSCORE", KEYS[5], ARGV[1]) or redis.call("ZSCORE", KEYS[6], ARGV[1])) then
+local delay = redis.call("ZSCORE", KEYS[5], ARGV[1]) or redis.call("ZSCORE", KEYS[6], ARGV[1])
+if ARGV[4] ~= "all" and current(delay, 0, ARGV[3]) then
     return 2
 end
 local n = redis.call("LREM", KEYS[2], 0, ARGV[1]) + redis.call("LREM", KEYS[3], 0, ARGV[1])
@@ -40,7 +41,7 @@ for i = 4, 8 do
     n = n + redis.call("ZREM", KEYS[i], ARGV[1])
 end
 if n + redis.call("DEL", KEYS[1]) > 0 then
-    redis.pcall("SET", KEYS[9], "", "EX", ARGV[4])
+    redis.pcall("SET", KEYS[9], "", "EX", ARGV[5])
     return 3
 end
 if redis.call("EXISTS", KEYS[9]) == 1 then
@@ -63,10 +64,6 @@ const (
 // evictionMarker is how long the marker of an eviction exists: several rounds of the rescuer, which are at most 5 s apart. A
 // task that is published again and lost within this time counts as a leftover.
 const evictionMarker = 30 * time.Second
-
-// clockSkew is the tolerated difference between the clocks of two machines, because the clock of a worker set the lease. asynq
-// allows 30 s and checks once per minute, which would delay an email of a dead worker by up to two minutes.
-const clockSkew = 5 * time.Second
 
 // Evict looks up the task of this id and removes it if no worker will ever receive it.
 //
@@ -99,15 +96,13 @@ func (p *Publisher) clear(ctx context.Context, queueName, id string, waiting boo
 	if waiting {
 		which = "all"
 	}
-	n, err := clearScript.Run(ctx, p.redis, keys, id, leaseOver(), which, int(evictionMarker.Seconds())).Int()
+	first, last := scoresNow()
+	n, err := clearScript.Run(ctx, p.redis, keys, id, first, last, which, int(evictionMarker.Seconds())).Int()
 	if err != nil {
 		return ready, fmt.Errorf("clear task: %w", err)
 	}
 	return taskState(n), nil
 }
-
-// leaseOver returns the time before which a lease is over.
-func leaseOver() int64 { return time.Now().Add(-clockSkew).Unix() }
 
 // archivePage bounds the archived tasks deleted per call.
 const archivePage = 500

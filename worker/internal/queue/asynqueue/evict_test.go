@@ -42,9 +42,19 @@ func TestEvict(t *testing.T) {
 		"for a retry": {func(ctx context.Context, r redis.UniversalClient, base string) error {
 			return moveTo(ctx, r, base, id, "retry")
 		}, queue.Kept},
+		"for a retry, by a worker whose clock was an hour ahead": {func(ctx context.Context, r redis.UniversalClient, base string) error {
+			return errors.Join(moveTo(ctx, r, base, id, "retry"),
+				r.ZAdd(ctx, base+"retry", redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: id}).Err())
+		}, queue.Leftover},
 		"in work": {func(ctx context.Context, r redis.UniversalClient, base string) error {
-			return taken(ctx, r, base, id, time.Now().Add(time.Minute))
+			return taken(ctx, r, base, id, time.Now().Add(30*time.Second))
 		}, queue.Kept},
+		"in work of a worker whose clock is a little ahead": {func(ctx context.Context, r redis.UniversalClient, base string) error {
+			return taken(ctx, r, base, id, time.Now().Add(35*time.Second))
+		}, queue.Kept},
+		"in work of a worker whose clock was an hour ahead": {func(ctx context.Context, r redis.UniversalClient, base string) error {
+			return taken(ctx, r, base, id, time.Now().Add(time.Hour))
+		}, queue.Leftover},
 		"in work, its lease just over": {func(ctx context.Context, r redis.UniversalClient, base string) error {
 			return taken(ctx, r, base, id, time.Now())
 		}, queue.Kept},
@@ -96,7 +106,7 @@ func taken(ctx context.Context, r redis.UniversalClient, base, id string, lease 
 
 func moveTo(ctx context.Context, r redis.UniversalClient, base, id, set string) error {
 	return errors.Join(r.LRem(ctx, base+"pending", 0, id).Err(),
-		r.ZAdd(ctx, base+set, redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: id}).Err(),
+		r.ZAdd(ctx, base+set, redis.Z{Score: float64(time.Now().Add(30 * time.Second).Unix()), Member: id}).Err(),
 		r.HSet(ctx, base+"t:"+id, "state", set).Err())
 }
 
@@ -188,8 +198,9 @@ func TestPublish_ReplacesDeadWorkersTask(t *testing.T) {
 		lease time.Duration
 		want  queue.Placed
 	}{
-		"alive": {time.Minute, queue.Busy},
-		"dead":  {-10 * time.Second, queue.Replaced},
+		"alive":                     {30 * time.Second, queue.Busy},
+		"dead":                      {-10 * time.Second, queue.Replaced},
+		"dead, its clock was ahead": {time.Hour, queue.Replaced},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -10,15 +10,15 @@ import (
 // removeScript removes tasks by id: archived and completed ones, and with "all" ready and delayed ones too. It does not remove
 // active tasks. It is one step, like clearScript.
 //
-// KEYS: pending, active, lease, scheduled, retry, archived, completed, then a hash per id; ARGV: "all" or "", the time before
-// which a lease is over, then the ids. It returns for each id 0: no task, 1: removed, 2: not removed.
-var removeScript = redis.NewScript(`
+// KEYS: pending, active, lease, scheduled, retry, archived, completed, then a hash per id; ARGV: "all" or "", the results of
+// scoresNow, then the ids. It returns for each id 0: no task, 1: removed, 2: not removed.
+var removeScript = redis.NewScript(isCurrent + `
 local result = {}
-for i = 3, #ARGV do
-    local id, hash, is = ARGV[i], KEYS[i + 5], 0
+for i = 4, #ARGV do
+    local id, hash, is = ARGV[i], KEYS[i + 4], 0
     if redis.call("EXISTS", hash) == 1 or redis.call("ZSCORE", KEYS[6], id) or redis.call("ZSCORE", KEYS[7], id) then
         local lease = redis.call("ZSCORE", KEYS[3], id)
-        if lease and tonumber(lease) >= tonumber(ARGV[2]) then
+        if current(lease, ARGV[2], ARGV[3]) then
             is = 2
         elseif ARGV[1] ~= "all" and not redis.call("ZSCORE", KEYS[6], id) and not redis.call("ZSCORE", KEYS[7], id) then
             is = 2
@@ -32,7 +32,7 @@ for i = 3, #ARGV do
             is = 1
         end
     end
-    result[i - 2] = is
+    result[i - 3] = is
 end
 return result`)
 
@@ -46,7 +46,8 @@ func (p *Publisher) RemoveTasks(ctx context.Context, queueName string, ids []str
 	if all {
 		which = "all"
 	}
-	args := []any{which, leaseOver()}
+	first, last := scoresNow()
+	args := []any{which, first, last}
 	for _, id := range ids {
 		keys, args = append(keys, base+"t:"+id), append(args, id)
 	}

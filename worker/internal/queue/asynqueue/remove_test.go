@@ -36,10 +36,13 @@ func TestRemoveTasks(t *testing.T) {
 		"ready":            {func(context.Context, redis.UniversalClient, string) error { return nil }, false, false},
 		"ready, all":       {func(context.Context, redis.UniversalClient, string) error { return nil }, true, true},
 		"in work, all": {func(ctx context.Context, r redis.UniversalClient, base string) error {
-			return taken(ctx, r, base, id, time.Now().Add(time.Minute))
+			return taken(ctx, r, base, id, time.Now().Add(30*time.Second))
 		}, true, false},
 		"left in work, all": {func(ctx context.Context, r redis.UniversalClient, base string) error {
 			return taken(ctx, r, base, id, time.Now().Add(-time.Minute))
+		}, true, true},
+		"in work of a worker whose clock was ahead, all": {func(ctx context.Context, r redis.UniversalClient, base string) error {
+			return taken(ctx, r, base, id, time.Now().Add(time.Hour))
 		}, true, true},
 		"in no list, all": {func(ctx context.Context, r redis.UniversalClient, base string) error {
 			return r.Del(ctx, base+"pending").Err()

@@ -12,17 +12,17 @@ import (
 // are not needed for the decision: no worker will receive these tasks in any case, and every other id on the lists reaches a
 // worker, which reads its row.
 //
-// KEYS: pending, active, lease; ARGV: the prefix of the key of a hash, the time before which a lease is over, which of the
-// first two lists, and the first and last index. It returns how many entries were read and how many removed. The keys of the
-// hashes have the same hash tag, so a cluster keeps them on one node.
-var strayScript = redis.NewScript(`
-local list = KEYS[tonumber(ARGV[3])]
-local ids = redis.call("LRANGE", list, ARGV[4], ARGV[5])
+// KEYS: pending, active, lease; ARGV: the prefix of the key of a hash, which of the first two lists, the first and last index,
+// and the results of scoresNow. It returns how many entries were read and how many removed. The keys of the hashes have the same
+// hash tag, so a cluster keeps them on one node.
+var strayScript = redis.NewScript(isCurrent + `
+local list = KEYS[tonumber(ARGV[2])]
+local ids = redis.call("LRANGE", list, ARGV[3], ARGV[4])
 local n = 0
 for _, id in ipairs(ids) do
     local lease = redis.call("ZSCORE", KEYS[3], id)
     local whole = redis.call("HEXISTS", ARGV[1] .. id, "msg") == 1
-    local held = lease and tonumber(lease) >= tonumber(ARGV[2])
+    local held = current(lease, ARGV[5], ARGV[6])
     if not held and (not whole or (list == KEYS[2] and not lease)) then
         redis.call("LREM", list, 0, id)
         redis.call("ZREM", KEYS[3], id)
@@ -63,7 +63,8 @@ func (p *Publisher) RemoveStrays(ctx context.Context, queueName string) (removed
 }
 
 func (p *Publisher) removeStrays(ctx context.Context, keys []string, hash string, list, first int) (looked, n int, err error) {
-	answer, err := strayScript.Run(ctx, p.redis, keys, hash, leaseOver(), list, first, first+strayPage-1).Int64Slice()
+	earliest, latest := scoresNow()
+	answer, err := strayScript.Run(ctx, p.redis, keys, hash, list, first, first+strayPage-1, earliest, latest).Int64Slice()
 	if err != nil || len(answer) != 2 {
 		return 0, 0, fmt.Errorf("remove strays: %w", err)
 	}

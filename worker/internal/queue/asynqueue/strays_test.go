@@ -34,9 +34,9 @@ func TestRemoveStrays(t *testing.T) {
 	}
 	setUp := []error{
 		r.LRem(ctx, base+"pending", 0, "in work").Err(), r.LRem(ctx, base+"pending", 0, "its worker just died").Err(), r.LRem(ctx, base+"pending", 0, "without a lease").Err(),
-		r.LPush(ctx, base+"active", "in work", "its worker just died", "without a lease", "twice").Err(), leased("in work", time.Minute), leased("its worker just died", -time.Minute),
-		// Without a message: not taken, just taken, and taken long ago.
-		r.LPush(ctx, base+"active", "not taken", "taken", "taken long ago").Err(), leased("taken", time.Minute), leased("taken long ago", -time.Minute),
+		r.LPush(ctx, base+"active", "in work", "its worker just died", "without a lease", "twice").Err(), leased("in work", 30*time.Second), leased("its worker just died", -time.Minute),
+		// Without a message: not taken, just taken, taken long ago, and taken by a worker whose clock was ahead.
+		r.LPush(ctx, base+"active", "not taken", "taken", "taken long ago", "taken ahead").Err(), leased("taken", 30*time.Second), leased("taken long ago", -time.Minute), leased("taken ahead", time.Hour),
 		r.HSet(ctx, base+"t:taken long ago", "state", "active").Err(),
 		r.LPush(ctx, base+"pending", "lost").Err(),
 	}
@@ -46,7 +46,7 @@ func TestRemoveStrays(t *testing.T) {
 	if err := errors.Join(setUp...); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []int{1205, 0} {
+	for _, want := range []int{1206, 0} {
 		if n, err := publisher.RemoveStrays(ctx, email.QueueNormal); err != nil || n != want {
 			t.Errorf("removed %d, %v; want %d", n, err, want)
 		}
@@ -64,7 +64,7 @@ func TestRemoveStrays(t *testing.T) {
 	if n := r.Exists(ctx, base+"t:without a lease", base+"t:taken long ago").Val(); n != 0 {
 		t.Errorf("%d hashes are left", n)
 	}
-	if diff := cmp.Diff(map[string]int{asynqueue.StrayRemoved: 1205}, publisher.Repairs()); diff != "" {
+	if diff := cmp.Diff(map[string]int{asynqueue.StrayRemoved: 1206}, publisher.Repairs()); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(map[string]int{}, publisher.Repairs()); diff != "" {
