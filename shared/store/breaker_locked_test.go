@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 )
@@ -39,7 +40,7 @@ func TestBreaker_LockedRow(t *testing.T) {
 			return d.Store.SkipProbe(t.Context(), ask[uuid.UUID](t, d, `SELECT probe_id FROM provider_gate`))
 		}, store.ErrBreakerLocked},
 		"pick a probe": {"SES_TIMEOUT", func(d storetest.Database) error {
-			_, found, err := d.Store.PickProbe(t.Context(), probePause, true)
+			_, found, err := d.Store.PickProbe(t.Context(), email.Queues(), probePause, true)
 			if found {
 				t.Error("a probe was picked")
 			}

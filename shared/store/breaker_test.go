@@ -38,7 +38,7 @@ func openBreaker(t *testing.T, d storetest.Database, reason string) {
 
 func pick(t *testing.T, d storetest.Database) (store.Probe, bool) {
 	t.Helper()
-	probe, found, err := d.Store.PickProbe(t.Context(), probePause, true)
+	probe, found, err := d.Store.PickProbe(t.Context(), email.Queues(), probePause, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -453,7 +453,7 @@ func TestPickProbe_OneOfMany(t *testing.T) {
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
-			if _, found, err := d.Store.PickProbe(t.Context(), probePause, true); err != nil {
+			if _, found, err := d.Store.PickProbe(t.Context(), email.Queues(), probePause, true); err != nil {
 				t.Error(err)
 			} else if found {
 				picked.Add(1)

@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
-	"email-gateway/shared/email"
 	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/internal/pg"
 )
@@ -99,14 +98,14 @@ WHERE g.id = 1 AND g.state = 'shut' AND g.held_at IS NULL AND ` + probeDueSQL + 
 RETURNING chosen.id, chosen.queue`
 )
 
-// PickProbe chooses the next probe if the circuit breaker is open, the last probe was chosen at least pause ago, and an email
-// is due that is not locked. Companies take turns. An email with delivery at_most_once is chosen only if no lane has another
+// PickProbe chooses the next probe on one of the queues if the circuit breaker is open, the last probe was chosen at least
+// pause ago, and an email is due that is not locked. Companies take turns. An email with delivery at_most_once is chosen only if no lane has another
 // kind among its first 100 due emails: if its answer is lost, it fails.
 //
 // If no email is due and early is set, PickProbe chooses the earliest retry and makes it due: an outage may end while all
 // emails wait for their next try. With early it reads up to 100 emails of each lane even if none is a candidate. While the
 // breaker is closed or held, or another transaction has locked its row, PickProbe reads only that row.
-func (s *Store) PickProbe(ctx context.Context, pause time.Duration, early bool) (picked Probe, found bool, err error) {
+func (s *Store) PickProbe(ctx context.Context, queues []string, pause time.Duration, early bool) (picked Probe, found bool, err error) {
 	g, err := s.breakers.Breaker(ctx)
 	if err != nil || g.State == breaker.Closed || g.HeldAt != nil {
 		return Probe{}, false, err
@@ -118,7 +117,7 @@ func (s *Store) PickProbe(ctx context.Context, pause time.Duration, early bool) 
 	var rows []Probe
 	for _, statement := range statements {
 		err = pg.Write(func(args []any) error { return s.db.SelectContext(ctx, &rows, statement, args...) },
-			pq.Array(email.Queues()), pause.Milliseconds())
+			pq.Array(queues), pause.Milliseconds())
 		if err != nil || len(rows) > 0 {
 			break
 		}

@@ -39,7 +39,7 @@ type Outbox interface {
 	StillTaken(ctx context.Context, takenAt time.Time, ids []uuid.UUID) (int, error)
 	// WakeNamed makes all dispatchers read these lanes.
 	WakeNamed(ctx context.Context, lanes []store.NamedLane) error
-	PickProbe(ctx context.Context, pause time.Duration, early bool) (picked store.Probe, found bool, err error)
+	PickProbe(ctx context.Context, queues []string, pause time.Duration, early bool) (picked store.Probe, found bool, err error)
 	TakeProbe(ctx context.Context, slot store.Slot, id uuid.UUID) (store.Batch, error)
 	SkipProbe(ctx context.Context, id uuid.UUID) error
 	CountAll(ctx context.Context) (store.Backlog, error)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -47,8 +48,9 @@ type feeder struct {
 	sources   [overlap]source
 	queue     queue.Publisher
 	payload   payload
-	window    func() int // how many tasks the queue should hold
-	load      *load      // recipients per email; nil = not counted
+	reachable atomic.Bool // the last reservation succeeded
+	window    func() int  // how many tasks the queue should hold
+	load      *load       // recipients per email; nil = not counted
 	saw       func(tasks int)
 	step      func(tasks int) int // maximum number of tasks that a round adds at this depth; nil = no limit
 	lanes     *lanes
@@ -88,6 +90,7 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	}
 	reserved := time.Now()
 	room, err := f.queue.Reserve(ctx, f.name, window, most)
+	f.reachable.Store(err == nil)
 	if err != nil {
 		f.metrics.unknownDepth() // the last value would look current
 		return false, err

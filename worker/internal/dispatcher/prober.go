@@ -27,30 +27,44 @@ type prober struct {
 	log     *slog.Logger
 	feeders map[string]*feeder // by queue
 	earlyAt time.Time          // last round that searched retries and found no probe
+	resume  time.Time          // end of the pause after a failure
 }
 
 // runOnce chooses a probe and enqueues it. The choice is committed first, since otherwise the worker would drop the task. If
-// the probe is not enqueued or its task is lost, another one follows after the pause.
+// the task is lost, another probe follows after the pause.
+//
+// One dispatcher may be cut off from the broker while others are not, and must not use up their probes: it chooses none on a
+// queue that it cannot measure. If it cannot publish the probe nevertheless, another dispatcher may choose one at once, and this
+// one pauses.
 func (p *prober) runOnce(ctx context.Context) (more bool, err error) {
+	queues := p.reachable()
+	if len(queues) == 0 || time.Now().Before(p.resume) {
+		return false, nil
+	}
 	// Searching retries reads up to 100 emails of each lane, so it waits for a pause after a round
 	// without a probe.
 	early := time.Since(p.earlyAt) >= probePause
-	probe, found, err := p.outbox.PickProbe(ctx, probePause, early)
+	probe, found, err := p.outbox.PickProbe(ctx, queues, probePause, early)
 	if early && !found {
 		p.earlyAt = time.Now()
 	}
 	if err != nil || !found {
 		return false, nil // the feeders report the outage
 	}
-	f, known := p.feeders[probe.Queue]
-	if !known {
-		p.log.Error("probe on a queue without a feeder", "queue", probe.Queue)
-		return false, nil
-	}
-	if err := p.enqueue(ctx, f, probe.ID); err != nil && ctx.Err() == nil {
+	if err := p.enqueue(ctx, p.feeders[probe.Queue], probe.ID); err != nil && ctx.Err() == nil {
 		p.log.Warn("probe not enqueued", telemetry.OutboxID, probe.ID, "queue", probe.Queue, "error", email.MaskText(err.Error()))
 	}
 	return false, nil
+}
+
+// reachable returns the queues that this dispatcher could measure last.
+func (p *prober) reachable() (queues []string) {
+	for _, name := range email.Queues() {
+		if f := p.feeders[name]; f != nil && f.reachable.Load() {
+			queues = append(queues, name)
+		}
+	}
+	return queues
 }
 
 // enqueue publishes the probe without a reservation, since it is only one task.
@@ -65,6 +79,12 @@ func (p *prober) enqueue(ctx context.Context, f *feeder, id uuid.UUID) error {
 	if len(taken.Rows) == 0 { // another transaction has locked or changed the row: the next round chooses another probe
 		return p.outbox.SkipProbe(committing, id)
 	}
-	_, err = f.publishBatch(ctx, committing, p.emails, taken, len(taken.Rows), begun)
+	released, err := f.publishBatch(ctx, committing, p.emails, taken, len(taken.Rows), begun)
+	if err != nil {
+		p.resume = time.Now().Add(probePause)
+		if released > 0 { // without a task
+			err = errors.Join(err, p.outbox.SkipProbe(committing, id))
+		}
+	}
 	return errors.Join(err, p.emails.idle(committing))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/dispatcher"
+	"email-gateway/worker/internal/queue"
 )
 
 func (b *bench) openBreaker(t *testing.T) {
@@ -96,6 +98,61 @@ func TestProber_RefusedProbeIsSkipped(t *testing.T) {
 	}
 }
 
+// cutOff is a queue that cannot be measured.
+type cutOff struct {
+	recorder
+	tries atomic.Int64
+}
+
+func (c *cutOff) Reserve(context.Context, string, int, int) (queue.Room, error) {
+	c.tries.Add(1)
+	return queue.Room{}, errors.New("connection refused")
+}
+
+// A dispatcher that is cut off from the queue chooses no probe, so that each pause has one of another dispatcher.
+func TestProber_CutOffFromTheQueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.Accept(t, b.Company(t), nil)
+	b.openBreaker(t)
+	p := b.params()
+	counted := &probeCounter{Outbox: b.Store}
+	cut := &cutOff{recorder: recorder{Publisher: b.publisher}}
+	p.Outbox, p.Queue = counted, cut
+	b.probeDue(t)
+	b.dispatch(t, p)
+	waittest.Until(t, "several rounds", func() bool { return cut.tries.Load() >= 20 })
+	if n := counted.rounds.Load(); n > 0 {
+		t.Errorf("the dispatcher that is cut off has chosen %d probes", n)
+	}
+	b.dispatch(t, b.params())
+	b.expectStatus(t, id, email.Enqueued)
+}
+
+// A dispatcher measures the queue and cannot publish: another one may choose a probe at once, and the first one pauses.
+func TestProber_CannotPublish(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Accept(t, b.Company(t), nil)
+	b.openBreaker(t)
+	p := b.params()
+	counted := &probeCounter{Outbox: b.Store}
+	p.Outbox, p.Queue = counted, &recorder{Publisher: b.publisher, refuse: func(string) error { return errors.New("read only") }}
+	b.dispatch(t, p)
+	b.probeDue(t)
+	waittest.Until(t, "another dispatcher may choose a probe", func() bool {
+		g, err := b.Store.Breaker(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g.ProbeID != nil && g.ProbeAt == nil
+	})
+	waittest.Until(t, "the next try", func() bool { return len(counted.chosen()) > 1 })
+	if at := counted.chosen(); at[1].Sub(at[0]) < 5*time.Second {
+		t.Errorf("the dispatcher tries again after %s", at[1].Sub(at[0]))
+	}
+}
+
 // Another session locks the oldest row: the next one is the probe.
 func TestProber_LockedRow(t *testing.T) {
 	t.Parallel()
@@ -137,23 +194,39 @@ func TestProber_BulkJobsPass(t *testing.T) {
 		t.Errorf("live lanes %v, %v; %s waits", live, err, id)
 	}
 	b.probeDue(t)
-	if probe, found, err := b.Store.PickProbe(t.Context(), time.Second, true); err != nil || found {
+	if probe, found, err := b.Store.PickProbe(t.Context(), email.Queues(), time.Second, true); err != nil || found {
 		t.Errorf("probe %+v, %v", probe, err)
 	}
 }
 
-// probeCounter counts how often a dispatcher searches retries for a probe.
+// probeCounter counts how often a dispatcher searches for a probe, and notes when it chose one.
 type probeCounter struct {
 	dispatcher.Outbox
 	rounds, early atomic.Int64
+
+	mu    sync.Mutex
+	found []time.Time
 }
 
-func (c *probeCounter) PickProbe(ctx context.Context, pause time.Duration, early bool) (store.Probe, bool, error) {
+// chosen returns when the dispatcher chose probes.
+func (c *probeCounter) chosen() []time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.found)
+}
+
+func (c *probeCounter) PickProbe(ctx context.Context, queues []string, pause time.Duration, early bool) (store.Probe, bool, error) {
 	c.rounds.Add(1)
 	if early {
 		c.early.Add(1)
 	}
-	return c.Outbox.PickProbe(ctx, pause, early)
+	probe, found, err := c.Outbox.PickProbe(ctx, queues, pause, early)
+	if found {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.found = append(c.found, time.Now())
+	}
+	return probe, found, err
 }
 
 // Without a candidate, the retries of all lanes are not searched in each round.

@@ -19,7 +19,7 @@ func (b *bench) probeOnce(t *testing.T) (id uuid.UUID, found bool) {
 	t.Helper()
 	b.exec(t, "UPDATE email_outbox SET next_at = next_at - interval '5 s'")
 	b.exec(t, "UPDATE provider_gate SET probe_at = probe_at - interval '5 s'")
-	probe, found, err := b.Store.PickProbe(t.Context(), 5*time.Second, true)
+	probe, found, err := b.Store.PickProbe(t.Context(), email.Queues(), 5*time.Second, true)
 	if err != nil {
 		t.Fatal(err)
 	}
