@@ -9,6 +9,7 @@ import (
 
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 )
 
 func TestListener(t *testing.T) {
@@ -30,10 +31,10 @@ func TestListener(t *testing.T) {
 	})
 
 	wakeUntilReceived(t, d, listener)
-	var ended int
+	var ended int // a ping is an empty query
 	if err := d.SQL.QueryRowContext(t.Context(), `
 		SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
-		WHERE datname = current_database() AND query LIKE 'LISTEN%'`).Scan(&ended); err != nil || ended != 1 {
+		WHERE datname = current_database() AND backend_type = 'client backend' AND (query = '' OR query LIKE 'LISTEN%')`).Scan(&ended); err != nil || ended != 1 {
 		t.Fatalf("ended %d sessions, error %v", ended, err)
 	}
 	receive(t, listener) // reconnecting wakes without a Wake
@@ -66,6 +67,63 @@ func TestListener_SilentServer(t *testing.T) {
 	if err := listener.Stop(ctx); err != nil {
 		t.Errorf("stop: %v", err)
 	}
+}
+
+// A hot standby refuses LISTEN until it is promoted, and keeps the connections then. lib/pq repeats only a LISTEN that has
+// succeeded: of several listeners, some connect before they send it, and some send it with the connection.
+func TestListener_RefusedFirst(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	proxy := storetest.NewProxy(t, d)
+	proxy.RefuseListens()
+	lines := make(listenLines, 100)
+	log := slog.New(slog.NewTextHandler(lines, nil))
+	var listeners []*store.Listener
+	for range 12 {
+		listener, err := store.NewListener(proxy.URL, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := listener.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = listener.Stop(context.Background()) })
+		listeners = append(listeners, listener)
+	}
+	awaitRefused := func() {
+		from := proxy.RefusedListens()
+		waittest.Until(t, "LISTEN is repeated", func() bool { return proxy.RefusedListens() >= from+3*len(listeners) })
+	}
+	awaitRefused()
+	proxy.CutAll() // new connections do not listen either
+	awaitRefused()
+	for i, listener := range listeners {
+		if listener.Listening() {
+			t.Errorf("listener %d reports that it listens", i)
+		}
+	}
+	if n := len(lines); n > 0 {
+		t.Errorf("%d listeners log that they listen", n)
+	}
+	proxy.AllowListens()
+	for _, listener := range listeners {
+		waittest.Until(t, "the listener listens", listener.Listening)
+		wakeUntilReceived(t, d, listener) // that it begins to listen counts as a wake-up
+		wakeUntilReceived(t, d, listener)
+	}
+	if n := len(lines); n != len(listeners) {
+		t.Errorf("%d listeners log that they listen, want %d", n, len(listeners))
+	}
+}
+
+// listenLines is a log that keeps the lines about a listener that listens.
+type listenLines chan string
+
+func (l listenLines) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), `msg="listening`) {
+		l <- string(line)
+	}
+	return len(line), nil
 }
 
 // lostLines is a log that yields once for lines about a lost connection.

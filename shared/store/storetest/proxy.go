@@ -23,6 +23,7 @@ type Proxy struct {
 	conns   []net.Conn
 	commits int  // the answer to this COMMIT, counted from now, is the last one; 0 = off
 	ending  bool // that COMMIT was sent
+	listens int  // how many LISTEN were refused, and one more; 0 = off
 }
 
 // NewProxy starts a proxy in front of the database. It stops when the test ends.
@@ -78,7 +79,7 @@ func (p *Proxy) accept(ctx context.Context, listener net.Listener) {
 		p.mu.Unlock()
 		var last atomic.Bool
 		go func() {
-			_, _ = io.Copy(server, io.TeeReader(client, commits{p, &last}))
+			_, _ = io.Copy(server, listens{io.TeeReader(client, commits{p, &last}), p})
 			_ = server.Close()
 		}()
 		go p.answer(client, server, &last)
@@ -101,6 +102,44 @@ func (c commits) Write(b []byte) (int, error) {
 		}
 	}
 	return len(b), nil
+}
+
+// listens reads what a client sends, and makes Postgres refuse LISTEN during RefuseListens.
+type listens struct {
+	io.Reader
+	proxy *Proxy
+}
+
+func (l listens) Read(b []byte) (int, error) {
+	n, err := l.Reader.Read(b)
+	l.proxy.mu.Lock()
+	defer l.proxy.mu.Unlock()
+	if at := bytes.Index(b[:n], []byte("LISTEN ")); at >= 0 && l.proxy.listens > 0 {
+		l.proxy.listens++
+		copy(b[at:], "LISTEX ") // a syntax error of the same length
+	}
+	return n, err
+}
+
+// RefuseListens makes Postgres refuse LISTEN until AllowListens, as a hot standby does.
+func (p *Proxy) RefuseListens() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listens = 1
+}
+
+// RefusedListens returns how many LISTEN were refused since RefuseListens.
+func (p *Proxy) RefusedListens() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.listens - 1
+}
+
+// AllowListens ends RefuseListens.
+func (p *Proxy) AllowListens() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listens = 0
 }
 
 // answer forwards what Postgres sends. After the answer to the COMMIT of CutAfterCommit it closes all connections, and the

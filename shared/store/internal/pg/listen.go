@@ -2,11 +2,15 @@ package pg
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
 	"github.com/lib/pq"
+
+	"email-gateway/shared/service"
 )
 
 // Minimum and maximum time between a Subscription's attempts to reconnect, and the interval of its pings: a firewall
@@ -37,8 +41,9 @@ type Subscription struct {
 	channel Channel
 	woken   chan struct{}
 
-	mu        sync.Mutex
-	listening bool
+	mu         sync.Mutex
+	connected  bool
+	subscribed bool // LISTEN has succeeded: after a new connection lib/pq repeats it before it reports the connection
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -64,14 +69,29 @@ func NewSubscription(databaseURL string, channel Channel, log *slog.Logger) (*Su
 func (s *Subscription) Listening() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.listening
+	return s.connected && s.subscribed
 }
 
-func (s *Subscription) connected(now bool) {
+// update changes connected or subscribed. It logs when listening begins, and reports that notifications sent before are
+// lost.
+func (s *Subscription) update(change func()) {
 	s.mu.Lock()
-	s.listening = now
+	before := s.connected && s.subscribed
+	change()
+	begins := s.connected && s.subscribed && !before
 	s.mu.Unlock()
-	s.channel.Missed() // notifications sent before are lost
+	s.channel.Missed()
+	if begins {
+		s.log.Info("listening to a channel of Postgres", "about", s.channel.About)
+		s.wake()
+	}
+}
+
+func (s *Subscription) wake() {
+	select {
+	case s.woken <- struct{}{}:
+	default: // a value is pending already
+	}
 }
 
 // Woken returns a channel that receives one value for any number of notifications since the last receive.
@@ -102,11 +122,7 @@ func (s *Subscription) run(ctx context.Context) {
 	listener := pq.NewDialListener(dialer{silence: listenPing + AnswerTime}, s.dsn, firstReconnect, lastReconnect, s.report)
 	defer listener.Close() //nolint:errcheck // it is closed already, or goes away now
 	// Both of these wait for a connection, so they must not block the loop below. Closing the listener ends them.
-	go func() {
-		if listener.Listen(s.channel.Name) == nil {
-			s.connected(true)
-		}
-	}()
+	go s.subscribe(ctx, listener)
 	go keepAlive(ctx, listener)
 	for {
 		select {
@@ -118,12 +134,39 @@ func (s *Subscription) run(ctx context.Context) {
 			} else {
 				s.channel.Received(n.Extra)
 			}
-			select {
-			case s.woken <- struct{}{}:
-			default: // a value is pending already
-			}
+			s.wake()
 		}
 	}
+}
+
+// subscribe repeats LISTEN until it succeeds: a hot standby refuses it until it is promoted, and lib/pq itself repeats
+// only a LISTEN that has succeeded. Listen also returns nil if the connection breaks meanwhile; lib/pq then repeats the
+// LISTEN, and Ping fails until it has.
+func (s *Subscription) subscribe(ctx context.Context, listener *pq.Listener) {
+	pause := firstReconnect
+	for {
+		err := listener.Listen(s.channel.Name)
+		if err == nil || errors.Is(err, pq.ErrChannelAlreadyOpen) {
+			err = listener.Ping()
+		}
+		switch {
+		case ctx.Err() != nil, errors.Is(err, net.ErrClosed):
+			return
+		case err == nil:
+			s.update(func() { s.subscribed = true })
+			return
+		case pause == firstReconnect: // logged once
+			s.logPolling(err)
+		}
+		if service.Pause(ctx, pause) != nil {
+			return
+		}
+		pause = min(2*pause, lastReconnect)
+	}
+}
+
+func (s *Subscription) logPolling(err error) {
+	s.log.Warn("not listening to a channel of Postgres: polling instead", "about", s.channel.About, "error", err)
 }
 
 func keepAlive(ctx context.Context, listener *pq.Listener) {
@@ -142,12 +185,9 @@ func keepAlive(ctx context.Context, listener *pq.Listener) {
 func (s *Subscription) report(event pq.ListenerEventType, err error) {
 	switch event {
 	case pq.ListenerEventDisconnected:
-		s.connected(false)
-		s.log.Warn("not listening to a channel of Postgres: polling instead", "about", s.channel.About, "error", err)
-	case pq.ListenerEventReconnected: // the listener has subscribed to the channel again
-		s.connected(true)
-		s.log.Info("listening to a channel of Postgres", "about", s.channel.About)
-	case pq.ListenerEventConnected: // the listener subscribes next
-		s.log.Info("listening to a channel of Postgres", "about", s.channel.About)
+		s.update(func() { s.connected = false })
+		s.logPolling(err)
+	case pq.ListenerEventConnected, pq.ListenerEventReconnected:
+		s.update(func() { s.connected = true })
 	}
 }
