@@ -8,64 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"email-gateway/scripts/docs"
 	"email-gateway/shared/servertest"
 	"email-gateway/shared/store/storetest"
 )
-
-// runbook runs the blocks of a section of OPERATIONS.md unchanged in a shell with the programs on its PATH.
-func (s *system) runbook(section string, env map[string]string) {
-	s.t.Helper()
-	blocks := operationsBlocks(s.t)
-	found := 0
-	for _, block := range blocks {
-		if block.Section != section || block.NotRun != "" {
-			continue
-		}
-		found++
-		shell := exec.CommandContext(s.t.Context(), "bash", "-euo", "pipefail", "-c", block.Text)
-		shell.Dir = s.t.TempDir()
-		shell.Env = []string{"PATH=" + binDir + ":" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "DATABASE_URL=" + s.db.URL}
-		for name, value := range env {
-			shell.Env = append(shell.Env, name+"="+value)
-		}
-		if out, err := shell.CombinedOutput(); err != nil {
-			s.t.Fatalf("OPERATIONS.md, line %d: %v\n%s", block.Line, err, out)
-		}
-	}
-	if found == 0 {
-		s.t.Fatalf("OPERATIONS.md has no commands for %q", section)
-	}
-}
-
-func operationsBlocks(t *testing.T) []docs.Block {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(rootDir, "OPERATIONS.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks, err := docs.Blocks(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return blocks
-}
-
-// Tests run every block of OPERATIONS.md except those with a reason why not.
-func TestRunbook_BlocksAreRun(t *testing.T) {
-	t.Parallel()
-	for _, block := range operationsBlocks(t) {
-		run := []string{"Back up", "Restore", "Back up the log", "Restore to a point in time", "Hold emails that may be sent twice", "What came after the dump", "Capacity"}
-		if block.NotRun == "" && !slices.Contains(run, block.Section) {
-			t.Errorf("OPERATIONS.md, line %d: no test runs the block below %q", block.Line, block.Section)
-		}
-	}
-}
 
 // ownPostgres starts a Postgres server for this test, with an empty database.
 func ownPostgres(t *testing.T) (storetest.Database, *servertest.Server) {

@@ -193,10 +193,10 @@ func shipLog(t *testing.T, databaseURL, folder string) (stop func(*system)) {
 	}
 }
 
-// moment returns Postgres's time, after which everything later is committed.
+// moment returns Postgres's time, after which everything later is committed, as an operator east of UTC writes it.
 func (s *system) moment() (now string) {
 	s.t.Helper()
-	if err := s.db.SQL.QueryRowContext(s.t.Context(), `SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00"')`).Scan(&now); err != nil {
+	if err := s.db.SQL.QueryRowContext(s.t.Context(), `SELECT to_char(clock_timestamp() AT TIME ZONE interval '2 hours', 'YYYY-MM-DD"T"HH24:MI:SS.US"+02"')`).Scan(&now); err != nil {
 		s.t.Fatal(err)
 	}
 	return now

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,7 +9,73 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"email-gateway/scripts/docs"
 )
+
+// untilSilent marks a block that an operator repeats until it prints nothing.
+const untilSilent = "# Repeat until it prints nothing."
+
+// runbook runs the blocks of a section of OPERATIONS.md unchanged in a shell with the programs on its PATH.
+func (s *system) runbook(section string, env map[string]string) {
+	s.t.Helper()
+	blocks := operationsBlocks(s.t)
+	found := 0
+	for _, block := range blocks {
+		if block.Section != section || block.NotRun != "" {
+			continue
+		}
+		found++
+		eventually(s.t, func() error {
+			if out := s.shell(block, env); out != "" && strings.Contains(block.Text, untilSilent) {
+				return fmt.Errorf("OPERATIONS.md, line %d, prints %s", block.Line, out)
+			}
+			return nil
+		})
+	}
+	if found == 0 {
+		s.t.Fatalf("OPERATIONS.md has no commands for %q", section)
+	}
+}
+
+func (s *system) shell(block docs.Block, env map[string]string) (output string) {
+	s.t.Helper()
+	shell := exec.CommandContext(s.t.Context(), "bash", "-euo", "pipefail", "-c", block.Text)
+	shell.Dir = s.t.TempDir()
+	shell.Env = []string{"PATH=" + binDir + ":" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "DATABASE_URL=" + s.db.URL}
+	for name, value := range env {
+		shell.Env = append(shell.Env, name+"="+value)
+	}
+	out, err := shell.CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("OPERATIONS.md, line %d: %v\n%s", block.Line, err, out)
+	}
+	return string(out)
+}
+
+func operationsBlocks(t *testing.T) []docs.Block {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(rootDir, "OPERATIONS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks, err := docs.Blocks(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return blocks
+}
+
+// Tests run every block of OPERATIONS.md except those with a reason why not.
+func TestRunbook_BlocksAreRun(t *testing.T) {
+	t.Parallel()
+	for _, block := range operationsBlocks(t) {
+		run := []string{"Back up", "Restore", "Back up the log", "Restore to a point in time", "Hold emails that may be sent twice", "What came after the dump", "Capacity"}
+		if block.NotRun == "" && !slices.Contains(run, block.Section) {
+			t.Errorf("OPERATIONS.md, line %d: no test runs the block below %q", block.Line, block.Section)
+		}
+	}
+}
 
 // Every gatewayctl command in OPERATIONS.md exists, with its flags.
 func TestRunbook_Commands(t *testing.T) {

@@ -1,0 +1,46 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The runbook for a restored database withdraws every waiting email that the workers' logs name as sent since the
+// restored time, which may have any offset from UTC. That includes an email that a worker was sending at that time. An
+// email that they name as sent earlier waits because somebody has retried it.
+func TestRunbook_WithdrawsSentEmails(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "1"})
+	s.slowSES(600_000)
+	sending := s.send("enviando@cliente.example", nil)
+	s.awaitRequests(1)
+	s.worker.kill()
+	waiting := s.send("espera@cliente.example", nil)
+	again := s.send("repetido@cliente.example", nil)
+	s.exec("UPDATE email_outbox SET lease_until = now() WHERE id = '" + sending + "'")
+
+	folders := map[string]string{"BACKUP": t.TempDir(), "LOGS": t.TempDir(), "POINT": s.moment()}
+	var log strings.Builder
+	for id, age := range map[string]time.Duration{sending: 0, waiting: 0, again: time.Minute} {
+		fmt.Fprintf(&log, `{"timestamp":%q,"level":"INFO","message":"email moved","outboxId":%q,"state":"SENT"}`+"\n",
+			time.Now().Add(-age).UTC().Format(time.RFC3339Nano), id)
+	}
+	if err := os.WriteFile(filepath.Join(folders["LOGS"], "worker-1.log"), []byte(log.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.runbook("Hold emails that may be sent twice", folders)
+	s.runbook("What came after the dump", folders)
+
+	for _, id := range []string{sending, waiting} {
+		if got := s.email(id); got.Status != "CANCELLED" {
+			t.Errorf("an email that was sent is %s after %v", got.Status, got.timeline())
+		}
+	}
+	if got := s.email(again); got.Status == "CANCELLED" {
+		t.Error("an email that was sent before the restored time is withdrawn")
+	}
+}
