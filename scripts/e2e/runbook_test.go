@@ -121,3 +121,38 @@ func wordsBefore(words []string) int {
 	}
 	return len(words)
 }
+
+// The broker knows every command for RabbitMQ in the documents.
+func TestRunbook_BrokerCommands(t *testing.T) {
+	t.Parallel()
+	const programs = "/usr/lib/rabbitmq/bin" // those in PATH need another account
+	if _, err := os.Stat(programs); err != nil {
+		t.Skip("the broker is not installed here: ", err)
+	}
+	files, err := docs.Files(rootDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := map[string]bool{}
+	for _, file := range files {
+		text, err := os.ReadFile(filepath.Join(rootDir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range regexp.MustCompile(`\b(rabbitmq(?:ctl|-[a-z]+)) ([a-z]+(?:_[a-z]+)*)\b`).FindAllStringSubmatch(string(text), -1) {
+			program, name := command[1], command[2]
+			if tried[command[0]] || !slices.Contains([]string{"rabbitmqctl", "rabbitmq-diagnostics", "rabbitmq-queues"}, program) {
+				continue
+			}
+			tried[command[0]] = true
+			help := exec.CommandContext(t.Context(), filepath.Join(programs, program), "help", name)
+			help.Env = append(os.Environ(), "HOME="+t.TempDir(), "LC_ALL=C.UTF-8")
+			if out, err := help.CombinedOutput(); err != nil || !strings.Contains(string(out), name) {
+				t.Errorf("%s: there is no command %s: %v\n%s", file, command[0], err, out)
+			}
+		}
+	}
+	if len(tried) < 3 {
+		t.Errorf("only %d commands: %v", len(tried), tried)
+	}
+}
