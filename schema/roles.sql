@@ -9,6 +9,7 @@
 DO $$
 DECLARE
     name text;
+    granted text;
 BEGIN
     FOREACH name IN ARRAY '{gateway_api,gateway_dispatcher,gateway_worker,gateway_operator,gateway_privacy,gateway_program}'::text[] LOOP
         BEGIN
@@ -17,8 +18,20 @@ BEGIN
         EXCEPTION WHEN duplicate_object OR unique_violation THEN
             NULL; -- roles are the server's: another database may have brought them
         END;
-        EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA public FROM %I', name);
-        EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA public FROM %I', name);
+        -- Only what the role has: REVOKE fails for objects of others, such as an extension's, on which the caller has no
+        -- rights.
+        FOR granted IN
+            SELECT 'TABLE ' || c.oid::regclass FROM pg_class c
+            WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND pg_has_role(c.relowner, 'USAGE')
+              AND (EXISTS (SELECT FROM aclexplode(c.relacl) a WHERE a.grantee = name::regrole)
+                   OR EXISTS (SELECT FROM pg_attribute t CROSS JOIN aclexplode(t.attacl) a WHERE t.attrelid = c.oid AND a.grantee = name::regrole))
+            UNION ALL
+            SELECT 'ROUTINE ' || p.oid::regprocedure FROM pg_proc p
+            WHERE p.pronamespace = 'public'::regnamespace AND pg_has_role(p.proowner, 'USAGE')
+              AND EXISTS (SELECT FROM aclexplode(p.proacl) a WHERE a.grantee = name::regrole)
+        LOOP
+            EXECUTE format('REVOKE ALL ON %s FROM %I', granted, name);
+        END LOOP;
         EXECUTE format('REVOKE ALL ON SCHEMA public FROM %I', name);
         EXECUTE format('GRANT USAGE ON SCHEMA public TO %I', name);
     END LOOP;

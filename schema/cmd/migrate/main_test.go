@@ -32,33 +32,6 @@ func TestRun_UpStatusDown(t *testing.T) {
 	}
 }
 
-// Roles can be granted repeatedly, and on a server that already has them.
-func TestRun_Roles(t *testing.T) {
-	t.Parallel()
-	database := emptyDatabase(t)
-	for _, command := range []string{"up", "roles", "roles"} {
-		if err := run(t.Context(), []string{command}, only("DATABASE_URL", database), &bytes.Buffer{}); err != nil {
-			t.Fatalf("%s: %v", command, err)
-		}
-	}
-	u, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.User = url.User("gateway_worker")
-	db, err := sql.Open("postgres", u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), `SELECT FROM email_outbox`); err != nil {
-		t.Error(err)
-	}
-	if _, err := db.ExecContext(t.Context(), `SELECT FROM api_keys`); err == nil || !strings.Contains(err.Error(), "permission denied") {
-		t.Errorf("the worker's role can read api_keys: %v", err)
-	}
-}
-
 // Several commands run one after the other, and a role gets the password in the variable named
 // after it.
 func TestRun_UpAndRolesWithAPassword(t *testing.T) {
