@@ -12,12 +12,16 @@ DECLARE
     granted text;
 BEGIN
     FOREACH name IN ARRAY '{gateway_api,gateway_dispatcher,gateway_worker,gateway_operator,gateway_privacy,gateway_program}'::text[] LOOP
-        BEGIN
-            EXECUTE format('CREATE ROLE %I %s NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION', name,
-                CASE name WHEN 'gateway_program' THEN 'NOLOGIN' ELSE 'LOGIN' END);
-        EXCEPTION WHEN duplicate_object OR unique_violation THEN
-            NULL; -- roles are the server's: another database may have brought them
-        END;
+        -- Roles are the server's: another database may have brought them. Postgres refuses CREATE ROLE to a caller that
+        -- may not create roles even if the role exists.
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) THEN
+            BEGIN
+                EXECUTE format('CREATE ROLE %I %s NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION', name,
+                    CASE name WHEN 'gateway_program' THEN 'NOLOGIN' ELSE 'LOGIN' END);
+            EXCEPTION WHEN duplicate_object OR unique_violation THEN
+                NULL; -- another caller created it meanwhile
+            END;
+        END IF;
         -- Only what the role has: REVOKE fails for objects of others, such as an extension's, on which the caller has no
         -- rights.
         FOR granted IN

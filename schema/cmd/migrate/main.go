@@ -23,8 +23,6 @@ import (
 	"slices"
 	"syscall"
 
-	_ "github.com/lib/pq"
-
 	"email-gateway/schema"
 	"email-gateway/schema/pgurl"
 )
@@ -32,7 +30,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout); err != nil {
+	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "migrate:", err)
 		os.Exit(1)
 	}
@@ -41,7 +39,7 @@ func main() {
 // usage lists the commands.
 const usage = "usage: migrate up|down|status|roles, one or several"
 
-func run(ctx context.Context, commands []string, getenv func(string) string, out io.Writer) (err error) {
+func run(ctx context.Context, commands []string, getenv func(string) string, out, warnings io.Writer) (err error) {
 	if len(commands) == 0 {
 		return errors.New(usage)
 	}
@@ -61,14 +59,9 @@ func run(ctx context.Context, commands []string, getenv func(string) string, out
 	if err := refusePublicPasswords(getenv, u); err != nil {
 		return err
 	}
-	// A statement with its parameters takes one round trip: a pooler may run the next one on
-	// another connection.
-	q := u.Query()
-	q.Set("binary_parameters", "yes")
-	u.RawQuery = q.Encode()
-	db, err := sql.Open("postgres", u.String())
+	db, err := connect(u, warnings)
 	if err != nil {
-		return fmt.Errorf("open database: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	for _, command := range commands {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"io"
 	"net/url"
 	"os"
 	"regexp"
@@ -23,7 +24,7 @@ func TestRun_UpStatusDown(t *testing.T) {
 	}
 	for _, tt := range tests {
 		var out bytes.Buffer
-		if err := run(t.Context(), []string{tt.command}, only("DATABASE_URL", database), &out); err != nil {
+		if err := run(t.Context(), []string{tt.command}, only("DATABASE_URL", database), &out, io.Discard); err != nil {
 			t.Fatalf("%s: %v", tt.command, err)
 		}
 		if !regexp.MustCompile(tt.want).MatchString(out.String()) {
@@ -40,7 +41,7 @@ func TestRun_UpAndRolesWithAPassword(t *testing.T) {
 	t.Cleanup(func() { execute(t, context.Background(), database, "ALTER ROLE gateway_privacy PASSWORD NULL") })
 	env := map[string]string{"DATABASE_URL": database, "GATEWAY_PRIVACY_PASSWORD": `it's "quoted"\`}
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"up", "roles"}, func(name string) string { return env[name] }, &out); err != nil {
+	if err := run(t.Context(), []string{"up", "roles"}, func(name string) string { return env[name] }, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(out.String(), "applied  00001") {
@@ -110,7 +111,7 @@ func TestRun_PublicPasswords(t *testing.T) {
 				}
 				return env[name]
 			}
-			err := run(t.Context(), []string{"up", "roles"}, getenv, &bytes.Buffer{})
+			err := run(t.Context(), []string{"up", "roles"}, getenv, &bytes.Buffer{}, io.Discard)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q, %v: %v, want %q", environment, env, err, want)
 			}
@@ -138,7 +139,7 @@ func TestRun_Refuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			err := run(t.Context(), tt.args, only("DATABASE_URL", tt.url), &out)
+			err := run(t.Context(), tt.args, only("DATABASE_URL", tt.url), &out, io.Discard)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("got %v, want %q", err, tt.want)
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"io"
 	"net/url"
 	"os"
 	"strings"
@@ -16,7 +17,7 @@ func TestRun_Roles(t *testing.T) {
 	t.Parallel()
 	database := emptyDatabase(t)
 	for _, command := range []string{"up", "roles", "roles"} {
-		if err := run(t.Context(), []string{command}, only("DATABASE_URL", database), &bytes.Buffer{}); err != nil {
+		if err := run(t.Context(), []string{command}, only("DATABASE_URL", database), &bytes.Buffer{}, io.Discard); err != nil {
 			t.Fatalf("%s: %v", command, err)
 		}
 	}
@@ -48,7 +49,7 @@ func TestRun_RolesBesideOtherOwners(t *testing.T) {
 		execute(t, t.Context(), database, statement)
 	}
 	for _, command := range []string{"up", "roles"} {
-		if err := run(t.Context(), []string{command}, only("DATABASE_URL", owned), &bytes.Buffer{}); err != nil {
+		if err := run(t.Context(), []string{command}, only("DATABASE_URL", owned), &bytes.Buffer{}, io.Discard); err != nil {
 			t.Fatalf("%s: %v", command, err)
 		}
 	}
@@ -58,7 +59,7 @@ func TestRun_RolesBesideOtherOwners(t *testing.T) {
 	} {
 		execute(t, t.Context(), owned, grant)
 	}
-	if err := run(t.Context(), []string{"roles"}, only("DATABASE_URL", owned), &bytes.Buffer{}); err != nil {
+	if err := run(t.Context(), []string{"roles"}, only("DATABASE_URL", owned), &bytes.Buffer{}, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	execute(t, t.Context(), database, `DO $$ BEGIN
