@@ -47,7 +47,7 @@ const (
 	lockInterval = 500 * time.Millisecond
 )
 
-// Lock waits until no other process migrates.
+// Lock waits until no other process migrates, and removes what an interrupted one has left.
 func (l *migrationLock) Lock(ctx context.Context, db *sql.DB) error {
 	if _, err := db.ExecContext(ctx, makeLockSQL); err != nil {
 		return fmt.Errorf("make migration lock: %w", err)
@@ -56,7 +56,10 @@ func (l *migrationLock) Lock(ctx context.Context, db *sql.DB) error {
 	defer cancel()
 	for {
 		taken, err := l.take(ctx, db)
-		if taken || err != nil {
+		if taken {
+			return l.prepare(ctx, db)
+		}
+		if err != nil {
 			return err
 		}
 		select {
@@ -65,6 +68,14 @@ func (l *migrationLock) Lock(ctx context.Context, db *sql.DB) error {
 			return fmt.Errorf("wait for the migration of another process: %w", patience.Err())
 		}
 	}
+}
+
+// prepare makes an interrupted migration repeatable, and releases the lock if that fails.
+func (l *migrationLock) prepare(ctx context.Context, db *sql.DB) error {
+	if err := undoUnfinished(ctx, db); err != nil {
+		return errors.Join(fmt.Errorf("prepare migrations: %w", err), l.tx.Rollback())
+	}
+	return nil
 }
 
 // take makes one attempt; false: another process has the lock.

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -21,12 +24,36 @@ func connect(u *url.URL, warnings io.Writer) (*sql.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	return sql.OpenDB(pq.ConnectorWithNoticeHandler(connector, func(n *pq.Error) {
+	return sql.OpenDB(unlimited{pq.ConnectorWithNoticeHandler(connector, func(n *pq.Error) {
 		if strings.HasPrefix(string(n.Code), warningClass) { // the severity is in the server's language
 			fmt.Fprintln(warnings, "migrate: warning:", n.Message)
 		}
-	})), nil
+	})}), nil
 }
 
 // warningClass begins the SQLSTATE of a warning.
 const warningClass = "01"
+
+// unlimited connects without limits of time for statements.
+type unlimited struct{ driver.Connector }
+
+// unlimitedSQL turns off the limits that an administrator has set for the database or the role: an index of a large table
+// takes hours. A limit in the URL stays. These are not parameters of the connection, because PgBouncer refuses those.
+const unlimitedSQL = `
+SELECT set_config(name, '0', false) FROM pg_settings
+WHERE name IN ('statement_timeout', 'lock_timeout', 'transaction_timeout') AND source <> 'client'`
+
+func (c unlimited) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	execer, ok := conn.(driver.ExecerContext)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("the driver's %T lacks an interface", conn), conn.Close())
+	}
+	if _, err := execer.ExecContext(ctx, unlimitedSQL, nil); err != nil {
+		return nil, errors.Join(fmt.Errorf("turn off the limits of time: %w", err), conn.Close())
+	}
+	return conn, nil
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"io"
+	"testing"
+
+	"email-gateway/schema/pgurl"
+)
+
+// A limit of time that an administrator has set for the database does not end a migration, unless the URL has it.
+func TestConnect_Unlimited(t *testing.T) {
+	t.Parallel()
+	database := emptyDatabase(t)
+	execute(t, t.Context(), database, `DO $$ BEGIN
+		EXECUTE format('ALTER DATABASE %I SET statement_timeout = ''40min''', current_database());
+		EXECUTE format('ALTER DATABASE %I SET lock_timeout = ''40min''', current_database());
+	END $$`)
+	for parameters, want := range map[string]string{"": "0 0", "lock_timeout=5000": "0 5s", "options=-cstatement_timeout%3D5000": "5s 0"} {
+		u, err := pgurl.Parse(database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.RawQuery += "&" + parameters
+		db, err := connect(u, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		var got string
+		if err := db.QueryRowContext(t.Context(), `SELECT current_setting('statement_timeout') || ' ' || current_setting('lock_timeout')`).Scan(&got); err != nil || got != want {
+			t.Errorf("%q: %s, %v, want %s", parameters, got, err, want)
+		}
+	}
+}
