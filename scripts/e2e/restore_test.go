@@ -3,12 +3,14 @@ package e2e_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,7 +24,7 @@ import (
 // emails that are PENDING in the database, and tasks of emails that it does not have. Nothing is sent before the
 // operator resumes sending, withdrawn emails are not sent again, and the list of possible duplicates, which
 // OPERATIONS.md shows how to make, has every email that is sent twice, one that was moved to an earlier time among
-// them.
+// them. A reader of events that has read lost ones sees the new ones.
 func TestRestore_PointInTimeBesideNewerRedis(t *testing.T) {
 	t.Parallel()
 	db, postgres := ownPostgres(t)
@@ -64,6 +66,7 @@ func TestRestore_PointInTimeBesideNewerRedis(t *testing.T) {
 		}
 		return nil
 	})
+	_, cursor := s.acceptedAfter("latest")
 	for _, p := range []*program{s.worker, s.dispatcher, s.api} {
 		p.kill()
 	}
@@ -109,6 +112,9 @@ func TestRestore_PointInTimeBesideNewerRedis(t *testing.T) {
 	s.slowSES(0)
 	s.runbook("What came after the dump", folders)
 	s.await(late, "SENT")
+	if accepted, _ := s.acceptedAfter(cursor); !slices.Contains(accepted, late) {
+		t.Errorf("a reader that had read the lost events sees the acceptance of %v, and not of %s", accepted, late)
+	}
 	eventually(t, func() error {
 		if open := s.count("SELECT count(*) FROM email_outbox WHERE processed_at IS NULL"); open != 0 {
 			return fmt.Errorf("%d emails are not final: %s", open, s.statusCounts())
@@ -193,6 +199,23 @@ func shipLog(t *testing.T, databaseURL, folder string) (stop func(*system)) {
 	}
 }
 
+// acceptedAfter returns the emails that GET /v1/events shows as accepted after the cursor, at most 100, and the next cursor.
+func (s *system) acceptedAfter(after string) (emails []string, next string) {
+	s.t.Helper()
+	status, answer := s.call(http.MethodGet, "/v1/events?types=RECEIVED&limit=100&after="+after, nil, nil)
+	var page struct {
+		Events     []struct{ OutboxID string }
+		NextCursor string
+	}
+	if err := json.Unmarshal(answer, &page); err != nil || status != http.StatusOK {
+		s.t.Fatalf("events after %s: %d %s", after, status, answer)
+	}
+	for _, e := range page.Events {
+		emails = append(emails, e.OutboxID)
+	}
+	return emails, page.NextCursor
+}
+
 // moment returns Postgres's time, after which everything later is committed, as an operator east of UTC writes it.
 func (s *system) moment() (now string) {
 	s.t.Helper()
@@ -236,54 +259,4 @@ func open(t *testing.T, databaseURL string) *sql.DB {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	return db
-}
-
-// ownerOf returns the account that owns a server's files.
-func ownerOf(t *testing.T, path string) *syscall.Stat_t {
-	t.Helper()
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		t.Fatalf("%s has no owner", path)
-	}
-	return owner
-}
-
-// giveTo changes the owner of files, and opens their parent folders to it.
-func giveTo(t *testing.T, owner *syscall.Stat_t, paths ...string) {
-	t.Helper()
-	for _, path := range paths {
-		err := filepath.WalkDir(path, func(name string, _ os.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			return os.Lchown(name, int(owner.Uid), int(owner.Gid))
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// openFolder returns a temporary folder that another account can access: the test's own is inside folders that only
-// the test can read.
-func openFolder(t *testing.T) string {
-	t.Helper()
-	folder, err := os.MkdirTemp("", "log-") //nolint:usetesting // see above
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	return folder
-}
-
-// copyOf copies a folder with its owner.
-func copyOf(t *testing.T, from, to string) {
-	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 }

@@ -8,6 +8,8 @@
 //
 // Two statements about the same email lock its row, so the later one begins after the commit of the earlier one and has
 // the higher id. Positions are assigned by id among all visible rows, so they follow each email's timeline.
+//
+// A position is never used twice, also not after a restore of the database to an earlier time: see newHistory.
 package event
 
 import (
@@ -33,7 +35,8 @@ type Store struct{ db *pg.DB }
 // New returns a Store on db, the DB of store.Open.
 func New(db *pg.DB) *Store { return &Store{db: db} }
 
-// ErrExpired: the cursor is older than the stored events, or the database was restored to a time before the cursor.
+// ErrExpired: the cursor is older than the stored events, or the database was restored to a time before the cursor and no
+// dispatcher has run since.
 var ErrExpired = errors.New("the cursor is older than the history of events, or the database was restored to an earlier time")
 
 // Event is one event of the feed.

@@ -11,15 +11,25 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
+// lostPositions is how many positions are left out when the database has another history: more than any one assigns between
+// the last backup and its restore. int64 has room for two billion restores.
+const lostPositions = 1 << 32
+
+// newHistory reports whether the row of event_positions is of another history of the database: positions after newest may
+// have been assigned and lost, by a restore to an earlier time or the promotion of a standby that lacked commits. Before
+// the first event no position is lost.
+const newHistory = `(history IS DISTINCT FROM email_gateway_history() AND (history IS NOT NULL OR newest > 0))`
+
 // waitingSQL reads along event_feed_waiting, starting at the transactions that the last completed round may have
 // missed. It ignores from_xid if this cluster has not reached it: a restored database has another transaction counter.
 // It locks nothing. ORDER BY makes Postgres use the index: with statistics from a time when many rows had no position,
-// the planner would expect to find one soon and scan the whole feed. In an EXISTS it would ignore ORDER BY.
+// the planner would expect to find one soon and scan the whole feed. In an EXISTS it would ignore ORDER BY. Without a
+// waiting row it also reports another history.
 const waitingSQL = `
 SELECT (
     SELECT xid FROM event_feed WHERE position IS NULL AND xid >= (
         SELECT CASE WHEN from_xid <= pg_snapshot_xmax(pg_current_snapshot()) THEN from_xid ELSE '0' END FROM event_positions)
-    ORDER BY xid LIMIT 1) IS NOT NULL`
+    ORDER BY xid LIMIT 1) IS NOT NULL OR (SELECT ` + newHistory + ` FROM event_positions)`
 
 // assignSQL gives positions to the visible rows with the smallest ids. It finds them along event_feed_waiting and locks
 // them by primary key, if it can lock the only row of event_positions. A process that finds that row locked does
@@ -31,9 +41,13 @@ SELECT (
 // was visible together with all earlier ones of its email, so the order holds.
 //
 // If no row is left, all transactions older than the oldest running one are complete, and from_xid moves there.
+//
+// In another history of the database it leaves out $2 positions first. A cursor of the lost history then is before all
+// rows of the new one, and no reader misses one.
 const assignSQL = `
 WITH lead AS MATERIALIZED (
-    SELECT newest FROM event_positions WHERE singleton FOR NO KEY UPDATE SKIP LOCKED
+    SELECT newest + CASE WHEN ` + newHistory + ` THEN $2::bigint ELSE 0 END AS newest, email_gateway_history() AS history
+    FROM event_positions WHERE singleton FOR NO KEY UPDATE SKIP LOCKED
 ), waiting AS MATERIALIZED (
     SELECT id, row_number() OVER (ORDER BY id) AS n
     FROM (
@@ -44,7 +58,7 @@ WITH lead AS MATERIALIZED (
 ), positioned AS (
     UPDATE event_feed f SET position = lead.newest + w.n FROM waiting w, lead WHERE f.id = w.id AND f.position IS NULL RETURNING f.id
 ), moved AS (
-    UPDATE event_positions SET newest = newest + (SELECT count(*) FROM waiting), updated_at = now(),
+    UPDATE event_positions SET newest = (SELECT newest FROM lead) + (SELECT count(*) FROM waiting), history = (SELECT history FROM lead), updated_at = now(),
         from_xid = CASE WHEN (SELECT count(*) FROM waiting) < $1 THEN pg_snapshot_xmin(pg_current_snapshot()) ELSE from_xid END
     WHERE singleton AND EXISTS (SELECT FROM lead)
 )
@@ -57,7 +71,7 @@ func (s *Store) AssignPositions(ctx context.Context, limit int) (assigned int, e
 	if err := s.db.Get(ctx, &waiting, waitingSQL); err != nil || !waiting {
 		return 0, pg.Wrap("look for events without a position", err)
 	}
-	err = pg.Write(func(args []any) error { return s.db.GetContext(ctx, &assigned, assignSQL, args...) }, limit)
+	err = pg.Write(func(args []any) error { return s.db.GetContext(ctx, &assigned, assignSQL, args...) }, limit, int64(lostPositions))
 	return assigned, pg.Wrap("assign positions to events", err)
 }
 
