@@ -33,11 +33,28 @@ var reports = []report{
 	{"Complaint", email.DeliveryComplained, 5, "abuse"},
 }
 
+// automatic is the reason of an automatic reply, which is no problem of an email that was delivered.
+const automatic = "Transient/General"
+
+// repliedReports are those of an email to somebody who is out of office.
+var repliedReports = []report{
+	{"DeliveryDelay", email.DeliveryDelayed, 1, "TransientCommunicationFailure"},
+	{"Delivery", email.DeliveryDone, 2, ""},
+	{"Bounce", email.DeliveryBounced, 3, automatic},
+	{"Bounce", email.DeliveryBounced, 4, "Permanent/General"},
+	{"Bounce", email.DeliveryBounced, 5, automatic},
+}
+
 // expectedOf returns the state after the reports, which does not depend on their order.
 func expectedOf(recorded []report, begun time.Time) string {
 	last := recorded[0]
 	for _, r := range recorded[1:] {
-		rank := func(r report) int { return slices.Index(email.DeliveryStates(), r.state) }
+		rank := func(r report) int {
+			if r.reason == automatic {
+				return slices.Index(email.DeliveryStates(), email.DeliveryDelayed)*10 + 5
+			}
+			return slices.Index(email.DeliveryStates(), r.state) * 10
+		}
 		if rank(r) > rank(last) || rank(r) == rank(last) && r.minute < last.minute {
 			last = r
 		}
@@ -61,6 +78,13 @@ func permutations(n int) [][]int {
 // Every order of the reports, each recorded twice, stopped after each of them: the state is that of the
 // set, so no report takes an email back to a lower state. The mailing's counts follow.
 func TestDelivery_EveryOrder(t *testing.T) {
+	t.Parallel()
+	t.Run("all kinds", func(t *testing.T) { checkEveryOrder(t, reports) })
+	t.Run("automatic replies", func(t *testing.T) { checkEveryOrder(t, repliedReports) })
+}
+
+func checkEveryOrder(t *testing.T, reports []report) {
+	t.Helper()
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
@@ -139,7 +163,8 @@ func payloadOf(r report) string {
 	key := map[string]string{"DeliveryDelay": "delayType", "Reject": "reason", "Complaint": "complaintFeedbackType"}[r.kind]
 	switch {
 	case r.kind == "Bounce":
-		return `{"bounceType": "Permanent", "bounceSubType": "General"}`
+		kind, subtype, _ := strings.Cut(r.reason, "/")
+		return fmt.Sprintf(`{"bounceType": %q, "bounceSubType": %q}`, kind, subtype)
 	case key != "":
 		return fmt.Sprintf(`{%q: %q}`, key, r.reason)
 	}
@@ -205,6 +230,36 @@ func TestDelivery_OfAnEmail(t *testing.T) {
 	run(t, d, `UPDATE email_logs SET recipient = $2, delivery_problem_reason = NULL WHERE outbox_id = $1`, id, store.ErasedAddress)
 	recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) { f.Kind, f.Event, f.Masked = "Complaint", email.EventComplained, bounce.Masked }))
 	check("a complaint of an erased person", "complained")
+}
+
+// With several recipients, a bounce that may be an automatic reply may also be that of one who did not get the email.
+func TestDelivery_ReplyOfOneOfSeveral(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	for _, order := range [][]string{{"Delivery", "Bounce"}, {"Bounce", "Delivery"}} {
+		for _, test := range []struct {
+			change func(*store.NewEmail)
+			want   string
+		}{
+			{nil, "delivered"},
+			{func(e *store.NewEmail) { e.Job.CC = []string{"rui@example.com"} }, "bounced " + automatic},
+			{func(e *store.NewEmail) { e.Job.BCC = []string{"rui@example.com"} }, "bounced " + automatic},
+		} {
+			id, token := d.Accept(t, company, test.change), uuid.New()
+			storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
+			for _, kind := range order {
+				recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) {
+					if f.Kind = kind; kind == "Bounce" {
+						f.Event, f.Masked = email.EventBounced, map[string]any{"bounceType": "Transient", "bounceSubType": "General"}
+					}
+				}))
+			}
+			if got := deliveryOf(t, d, company, id); got != test.want {
+				t.Errorf("%v: %q, want %q", order, got, test.want)
+			}
+		}
+	}
 }
 
 // Filters, alone and together; a list of another company has none of it.
