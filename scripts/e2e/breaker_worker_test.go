@@ -58,8 +58,8 @@ func TestBreaker_OneFaultyWorker(t *testing.T) {
 				})
 			}
 			sendUntil(suspendedLine)
-			s.expectReady(faulty, http.StatusServiceUnavailable)
-			s.expectReady(s.worker, http.StatusOK)
+			s.expectSuspended(faulty, true)
+			s.expectSuspended(s.worker, false)
 			s.acceptMany(300)
 			n += 300
 			s.awaitAll(n, "SENT")
@@ -75,24 +75,34 @@ func TestBreaker_OneFaultyWorker(t *testing.T) {
 				s.clearFaults()
 			}
 			sendUntil(sendsLine)
-			s.expectReady(faulty, http.StatusOK)
+			s.expectSuspended(faulty, false)
 		})
 	}
 }
 
-// expectReady waits until /readyz of a worker answers with this status.
-func (s *system) expectReady(worker *program, status int) {
+// expectSuspended waits until /readyz and the metrics of a worker say whether it is suspended.
+func (s *system) expectSuspended(worker *program, suspended bool) {
 	s.t.Helper()
+	part, sample := `"ses":{"status":"connected"}`, "\nworker_suspended 0\n"
+	if suspended {
+		part, sample = `"ses":{"status":"disconnected"}`, "\nworker_suspended 1\n"
+	}
 	eventually(s.t, func() error {
-		response, err := http.Get("http://" + worker.addr + "/readyz")
-		if err != nil {
-			return err
+		for path, want := range map[string]string{"/readyz": part, "/metrics": sample} {
+			response, err := http.Get("http://" + worker.addr + path)
+			if err != nil {
+				return err
+			}
+			text, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if unready := path == "/readyz" && suspended; err == nil &&
+				(!strings.Contains(string(text), want) || unready != (response.StatusCode == http.StatusServiceUnavailable)) {
+				err = fmt.Errorf("%s: %s, want %q", path, response.Status, want)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		defer response.Body.Close()
-		text, err := io.ReadAll(response.Body)
-		if err == nil && (response.StatusCode != status || strings.Contains(string(text), `"ses":{"status":"connected"}`) != (status == http.StatusOK)) {
-			err = fmt.Errorf("/readyz: %s %s, want %d", response.Status, text, status)
-		}
-		return err
+		return nil
 	})
 }

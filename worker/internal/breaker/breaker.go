@@ -82,9 +82,9 @@ type Call struct {
 
 // New makes a Breaker.
 func New(p Params) *Breaker {
-	return &Breaker{
-		log: p.Log, store: p.Store, instance: p.Instance, metrics: newMetrics(p.Registry, p.Codes), reachability: reachability{reach: p.Reach},
-	}
+	b := &Breaker{log: p.Log, store: p.Store, instance: p.Instance, reachability: reachability{reach: p.Reach}}
+	b.metrics = newMetrics(p.Registry, p.Codes, b.suspension.Suspended)
+	return b
 }
 
 // Watch returns the loop that updates the gauge.
@@ -212,7 +212,6 @@ func (b *Breaker) openedSince(pass store.BreakerPass) (opened bool) {
 func (b *Breaker) suspended(c Call, f *provider.Failure) bool {
 	suspended, begins := b.suspension.failed(c, f, time.Now())
 	if begins {
-		b.metrics.suspended.Set(1)
 		b.log.Error("this worker sends nothing but one email every few seconds: the provider accepts emails of other workers and none of this one",
 			"code", f.Code, "category", f.Category, "reason", email.MaskText(f.Reason))
 	}
@@ -223,7 +222,6 @@ func (b *Breaker) suspended(c Call, f *provider.Failure) bool {
 // email was the probe, and ends this process's suspension.
 func (b *Breaker) worked(c Call) {
 	if b.suspension.worked(c) {
-		b.metrics.suspended.Set(0)
 		b.log.Info("this worker sends again: the provider accepts its emails")
 	}
 	b.close(c.Pass)

@@ -18,15 +18,18 @@ type metrics struct {
 	state []*prometheus.GaugeVec
 	opens []*prometheus.CounterVec
 	shown map[string]bool // reasons with a gauge; only used by the watching loop
-
-	suspended prometheus.Gauge
 }
 
-func newMetrics(registry prometheus.Registerer, codes []string) *metrics {
-	m := &metrics{suspended: prometheus.NewGauge(prometheus.GaugeOpts{
+func newMetrics(registry prometheus.Registerer, codes []string, suspended func() error) *metrics {
+	m := &metrics{}
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "worker_suspended", Help: "1 while this process sends only one email every few seconds, because the provider accepts emails of other workers and none of its own.",
-	})}
-	registry.MustRegister(m.suspended)
+	}, func() float64 {
+		if suspended() != nil {
+			return 1
+		}
+		return 0
+	}))
 	for _, name := range []string{"provider_circuit_breaker_open", "provider_gate_shut"} {
 		m.state = append(m.state, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: name, Help: "1 while only probes are sent to the provider, by reason code; 0 with the reason none while all emails are sent.",

@@ -13,6 +13,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/waittest"
+	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/inflight"
 	"email-gateway/worker/internal/pace"
 	"email-gateway/worker/internal/queue"
@@ -47,7 +48,7 @@ func newPaced(t *testing.T, perSecond float64, limit int, handler queue.Handler)
 	p := paced{redis: client, publisher: asynqueue.NewPublisher(conn), pacer: pace.New(client, perSecond), asked: new(atomic.Int64)}
 	t.Cleanup(func() { _ = p.publisher.Close() })
 	limiter := inflight.New(inflight.Params{
-		Log: quiet(), Pacer: p.pacer, Fixed: limit, InFlight: func(int) {}, Registry: prometheus.NewRegistry(),
+		Log: quiet(), Pacer: p.pacer, Suspension: new(breaker.Suspension), Fixed: limit, InFlight: func(int) {}, Registry: prometheus.NewRegistry(),
 	})
 	p.consumer = asynqueue.NewConsumer(asynqueue.ConsumerConfig{
 		Log: quiet(), Conn: conn, Handler: handler, Concurrency: limit, Admission: asking{limiter, p.asked},
