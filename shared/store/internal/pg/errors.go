@@ -18,7 +18,7 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrExists: a row with this key is already there.
 	ErrExists = errors.New("already exists")
-	// ErrUnavailable: Postgres cannot be reached or is not answering. Nothing was written.
+	// ErrUnavailable: Postgres cannot be reached, refuses the connection or is not answering. Nothing was written.
 	ErrUnavailable = errors.New("database unavailable")
 	// ErrUnknownOutcome: the statement was sent, but no answer came because the connection broke or the caller stopped
 	// waiting. The write may have been applied.
@@ -68,19 +68,6 @@ func WriteError(err error) error {
 		return Translate(err)
 	}
 	return errors.Join(ErrUnknownOutcome, err)
-}
-
-// neverBegan reports whether there was no connection to run the statement on.
-func neverBegan(err error) bool {
-	if errors.Is(err, errNotConnected) {
-		return true
-	}
-	var refused *pq.Error
-	if errors.As(err, &refused) {
-		return refused.Code == pqerror.CannotConnectNow || refused.Code == pqerror.TooManyConnections
-	}
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // isLost reports whether the connection broke, or every connection in the pool was broken already.

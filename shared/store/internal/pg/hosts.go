@@ -3,9 +3,6 @@ package pg
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
-	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,11 +12,6 @@ import (
 // headStart is how long a server has to answer before the next one is dialed too. All servers of a URL with three hosts
 // are thus dialed within Confirm's 1.5 s, though connect_timeout gives each of them 5 s.
 const headStart = 500 * time.Millisecond
-
-// errNotConnected: no connection was made, so no statement was run. Either no server that answers has the state that
-// target_session_attrs requires, as between the failure of a primary and the promotion of its standby, or the caller's
-// deadline passed.
-var errNotConnected = errors.New("not connected to a server")
 
 // hosts connects to one of several servers, beginning with the one that it connected to last. lib/pq would wait for
 // connect_timeout at each host listed before that one, and callers with less time would never reach a host behind a
@@ -63,12 +55,15 @@ type connected struct {
 	err    error
 }
 
-// Connect returns the first connection that is made. If a server answers after ctx has ended, the next Connect begins
-// with it.
+// Connect returns the first connection that is made, or a *connectError. If a server answers after ctx has ended, the
+// next Connect begins with it.
 func (h *hosts) Connect(ctx context.Context) (driver.Conn, error) {
 	if len(h.servers) == 1 {
 		conn, err := h.servers[0].Connect(ctx)
-		return conn, explain(err)
+		if err != nil {
+			return nil, &connectError{[]error{err}}
+		}
+		return conn, nil
 	}
 	results := make(chan connected, len(h.servers))
 	first, begun := int(h.latest.Load()), 0
@@ -96,10 +91,10 @@ func (h *hosts) Connect(ctx context.Context) (driver.Conn, error) {
 		case <-next:
 		case <-ctx.Done():
 			go h.discard(results, begun-len(errs), true)
-			return nil, fmt.Errorf("connect to one of %d servers: %w", len(h.servers), errors.Join(append(errs, errNotConnected, ctx.Err())...))
+			return nil, &connectError{append(errs, ctx.Err())}
 		}
 	}
-	return nil, explain(fmt.Errorf("connect to one of %d servers: %w", len(h.servers), errors.Join(errs...)))
+	return nil, &connectError{errs}
 }
 
 // discard closes connections that are not needed. remember: the next Connect begins with a server that answered.
@@ -114,13 +109,4 @@ func (h *hosts) discard(results <-chan connected, n int, remember bool) {
 		}
 		_ = r.conn.Close()
 	}
-}
-
-// explain adds errNotConnected to lib/pq's errors about target_session_attrs. It recognizes them by their text, because
-// they have no type.
-func explain(err error) error {
-	if err != nil && (strings.Contains(err.Error(), "session is read-only") || strings.Contains(err.Error(), "hot standby mode")) {
-		return errors.Join(errNotConnected, err)
-	}
-	return err
 }

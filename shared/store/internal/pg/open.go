@@ -35,7 +35,7 @@ type Options struct {
 	Pooled bool
 	// AllowUnreachable makes Open succeed while Postgres cannot be reached: statements fail with ErrUnavailable until
 	// it can. If Postgres answers with a refusal (of a password, a certificate or a missing database), Open still
-	// fails.
+	// fails. After Open such a refusal is ErrUnavailable too.
 	AllowUnreachable bool
 }
 
@@ -59,10 +59,19 @@ func Open(ctx context.Context, databaseURL string, o Options) (*DB, error) {
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
-	if err := db.Ping(ctx); err != nil && (!o.AllowUnreachable || !errors.Is(err, ErrUnavailable)) {
+	if err := db.opened(ctx); err != nil && (!o.AllowUnreachable || !errors.Is(err, ErrUnavailable)) {
 		return nil, errors.Join(err, db.DB.Close())
 	}
 	return db, nil
+}
+
+// opened is Ping, except that a lasting refusal of the connection is not ErrUnavailable.
+func (db *DB) opened(ctx context.Context) error {
+	err := db.PingContext(ctx)
+	if !isRefusedConnection(err) {
+		err = Translate(err)
+	}
+	return Wrap("ping database", err)
 }
 
 // Select reads rows into a slice. Select, Get, Exec and InTx return the errors of this package.
@@ -123,10 +132,7 @@ var sessionSettings = []struct{ name, value string }{
 
 // Ping checks the connection to Postgres.
 func (db *DB) Ping(ctx context.Context) error {
-	if err := db.PingContext(ctx); err != nil {
-		return fmt.Errorf("ping database: %w", Translate(err))
-	}
-	return nil
+	return Wrap("ping database", Translate(db.PingContext(ctx)))
 }
 
 // Close closes all connections. Postgres rolls back what is still running on them. Close returns no error: commits are
