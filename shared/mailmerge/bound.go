@@ -54,6 +54,9 @@ func (b *Bound) AppendTo(dst []byte, values []string) ([]byte, error) {
 	for i := range b.segments {
 		room += len(values[b.segments[i].field])
 	}
+	if b.template.subject && room > email.MaxSubject*utf8.UTFMax { // the values may be long, and there may be many
+		return dst, tooLong(fmt.Sprintf("more than %d characters", email.MaxSubject))
+	}
 	dst = slices.Grow(dst, room)
 	for i := range b.segments {
 		s := &b.segments[i]
@@ -67,13 +70,27 @@ func (b *Bound) AppendTo(dst []byte, values []string) ([]byte, error) {
 	dst = append(dst, b.template.tail...)
 	if b.template.subject {
 		if n := utf8.RuneCount(dst[start:]); n < 1 || n > email.MaxSubject {
-			return dst[:start], &ValueFault{
-				Code:   CodeSubjectLength,
-				Detail: fmt.Sprintf("the subject has %d characters instead of 1 to %d", n, email.MaxSubject),
-			}
+			return dst[:start], tooLong(fmt.Sprintf("%d characters instead of 1 to %d", n, email.MaxSubject))
 		}
 	}
 	return dst, nil
+}
+
+func tooLong(has string) *ValueFault {
+	return &ValueFault{Code: CodeSubjectLength, Detail: "the subject has " + has}
+}
+
+// Least is a number of bytes that AppendTo appends at least, if it accepts the values. Unlike Size it does not read
+// them. Missing values count as empty.
+func (b *Bound) Least(values []string) int {
+	n := b.literals
+	for i := range b.segments {
+		s := &b.segments[i]
+		if s.field < len(values) {
+			n += s.place.least(values[s.field])
+		}
+	}
+	return n
 }
 
 // Size is how many bytes AppendTo appends for these values, if it accepts them. It makes one pass

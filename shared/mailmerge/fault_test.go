@@ -167,3 +167,19 @@ func TestParseHTML_WithoutFields(t *testing.T) {
 		}
 	}
 }
+
+func TestParse_TooManyTags(t *testing.T) {
+	t.Parallel()
+	for kind, parse := range map[string]func(string) (*mailmerge.Template, error){
+		"text": mailmerge.ParseText, "html": mailmerge.ParseHTML, "subject": mailmerge.ParseSubject,
+	} {
+		tags := "s" + strings.Repeat("{{x}}", mailmerge.MaxTags)
+		if _, err := parse(tags); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+		_, err := parse(tags + "{{x}}")
+		if fault, ok := errors.AsType[*mailmerge.Fault](err); !ok || fault.Code != mailmerge.CodeTooManyTags {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}

@@ -72,7 +72,7 @@ func lexTags(text string, plain func(string) string, sections bool) (*source, *F
 			if doc, done, fault = src.section(doc, kind, done, open); fault != nil {
 				return nil, fault
 			}
-		case sections && len(src.spots) >= MaxTags:
+		case len(src.spots) >= MaxTags:
 			return nil, tooManyTags(text, open)
 		default:
 			doc = append(doc, before[:len(before)-slashes+slashes/2]...)

@@ -8,6 +8,8 @@
 // {{name|text}} has a text for the case that the value is empty, of up to 200
 // characters; it is escaped and checked as a value is.
 //
+// A template has at most 10,000 fields.
+//
 // In HTML a field may be in text, in the title and in a quoted attribute. A
 // value is escaped for its place, so it can never become markup:
 //
@@ -138,8 +140,10 @@ func (s *source) subjectFault() *Fault {
 // written between the braces.
 func (t *Template) Fields() []string {
 	var names []string
+	seen := make(map[string]bool, len(t.fields))
 	for _, f := range t.fields {
-		if !slices.Contains(names, f.Name) {
+		if !seen[f.Name] {
+			seen[f.Name] = true
 			names = append(names, f.Name)
 		}
 	}

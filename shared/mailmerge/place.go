@@ -91,3 +91,11 @@ func (p place) size(value string) int {
 	}
 	return len(value)
 }
+
+// least is a number of bytes that append writes at least. It reads only what append removes.
+func (p place) least(value string) int {
+	if p == placeAddress || p == placeListed {
+		value = trimAddress(value)
+	}
+	return len(value)
+}

@@ -20,7 +20,7 @@ const (
 )
 
 const (
-	// MaxTags limits the tags of one body: their positions are looked up in each start tag.
+	// MaxTags limits the tags of one subject or body: each row of a mailing checks its values in all of them.
 	MaxTags = 10_000
 	// MaxDepth limits the nesting of sections.
 	MaxDepth = 16

@@ -22,6 +22,10 @@ const (
 // Place returns the index function for Bind, for the mailing's own fields with the names used in
 // its templates.
 func Place(fields []string) func(name string) (int, bool) {
+	index := make(map[string]int, len(fields))
+	for i, name := range slices.Backward(fields) { // of equal names the first counts
+		index[name] = OwnValues + i
+	}
 	return func(name string) (int, bool) {
 		switch name {
 		case FieldEmail:
@@ -33,8 +37,8 @@ func Place(fields []string) func(name string) (int, bool) {
 		case FieldUnsubscribeURL:
 			return ValueUnsubscribeURL, true
 		}
-		i := slices.Index(fields, name)
-		return OwnValues + i, i >= 0
+		i, ok := index[name]
+		return i, ok
 	}
 }
 

@@ -49,14 +49,26 @@ func (t *Template) Uses(columns Columns) Uses {
 			b.uses.Missing = append(b.uses.Missing, name)
 		}
 	}
-	all := append(slices.Clone(b.uses.Names), b.uses.Own...)
-	for _, name := range all {
-		if i := slices.IndexFunc(all, func(other string) bool { return strings.HasPrefix(other, name+".") }); i >= 0 {
-			b.uses.Clash = []string{name, all[i]}
-			break
+	b.uses.Clash = clash(append(slices.Clone(b.uses.Names), b.uses.Own...))
+	return b.uses
+}
+
+// clash returns a name and another one that is in an object of this name; nil if there are none.
+func clash(names []string) []string {
+	within := map[string]string{} // the first name in an object, by the object's name
+	for _, name := range names {
+		for i := range len(name) {
+			if _, known := within[name[:i]]; name[i] == '.' && !known {
+				within[name[:i]] = name
+			}
 		}
 	}
-	return b.uses
+	for _, name := range names {
+		if inner, ok := within[name]; ok {
+			return []string{name, inner}
+		}
+	}
+	return nil
 }
 
 func (t *Template) bind(columns Columns) *binder {

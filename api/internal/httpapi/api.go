@@ -103,6 +103,8 @@ type Params struct {
 	// links that begin with it.
 	PublicURL       string
 	UnsubscribeKeys unsubscribe.Keys
+	// IngestTime limits writing a mailing to Postgres; 0 = the default.
+	IngestTime time.Duration
 	// Events verifies messages of SNS; nil = SES events are not accepted.
 	Events *sns.Verifier
 	// Proxies are the proxies whose X-Forwarded-For is trusted.
@@ -213,7 +215,7 @@ func newHandlers(p Params) (h *handlers, err error) {
 	h.mailings = mailings.New(mailings.Params{
 		Log: p.Log, Store: fair, AttachmentStore: p.Files, Slots: fair.Slots, Accept: commits, Attachments: attachments, HTML: html, Library: library,
 		Rules: checks, SendAt: sendAt, Ring: p.Ring, HashKey: p.HashKey, Bucket: p.Bucket, Tokens: p.Tokens,
-		PublicURL: p.PublicURL, Links: p.UnsubscribeKeys, TTL: p.EmailTTL, Tracer: p.Tracer, Wake: p.Wake,
+		PublicURL: p.PublicURL, Links: p.UnsubscribeKeys, IngestTime: p.IngestTime, TTL: p.EmailTTL, Tracer: p.Tracer, Wake: p.Wake,
 	})
 	if h.templates, err = templates.New(storedTemplates, library, html, checks); err != nil {
 		return nil, err

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"email-gateway/api/internal/httpapi"
 )
 
 // workbook is the beginning of an .xlsx file.
@@ -200,4 +203,16 @@ func TestMailing_Steps(t *testing.T) {
 		}
 	}
 	g.mail(t, mailingForm()) // after a cancel, the filename can be used again
+}
+
+// A file whose rows take too long is refused. An answer that says that the database is unavailable would make the client
+// repeat the upload for ever.
+func TestMailing_TooSlow(t *testing.T) {
+	t.Parallel()
+	g := start(t, func(p *httpapi.Params) { p.IngestTime = time.Nanosecond })
+	r := g.upload(t, mailingForm(), nil)
+	if r.Status != http.StatusUnprocessableEntity || r.problem(t).Code != "MAILING_TOO_SLOW" || r.Header.Get("Retry-After") != "" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	g.leavesNothing(t, "a mailing that took too long")
 }

@@ -113,3 +113,28 @@ func opened(t *testing.T, l templateSet, file string) (*mailing.Reading, *mailin
 	reading, validator, _, _ := openedWith(t, mailing.NewTokens(nil), l, file) // the pool is empty: all tokens are generated on demand
 	return reading, validator
 }
+
+// The memory that a row needs is in proportion to its length, in however many places the templates use a column. Not parallel,
+// like the test above.
+func TestValidator_LongCell(t *testing.T) {
+	cell := strings.Repeat("x", 60_000)
+	reading, validator := opened(t, templateSet{
+		subject: "s" + strings.Repeat("{{b}}", 800), text: variants("a", 8) + strings.Repeat("{{a|0}}", 9000),
+	}, "email;a;b\na@real.example;a;\nb@real.example;"+cell+";\nc@real.example;;"+cell+"\n")
+	var codes []string
+	var before, after runtime.MemStats
+	for line, err := range mailing.Lines(reading, validator) {
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case line.Entry != nil:
+			runtime.ReadMemStats(&before) // the first line has made the buffers
+		default:
+			codes = append(codes, line.Reject.Code)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; !slices.Equal(codes, []string{mailing.CodeBodyTooLarge, mailing.CodeSubjectLength}) || got > 1<<20 {
+		t.Errorf("%v, %d bytes allocated", codes, got)
+	}
+}

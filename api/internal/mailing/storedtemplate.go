@@ -57,6 +57,11 @@ func (s *StoredTemplate) CheckFields(header *csvfile.Header) []rules.Fault {
 			faults = addReserved(faults, name)
 		}
 	}
+	var limits entryLimits
+	for _, name := range uses.Names {
+		limits.add(PartTemplate, name, header.Index(name), "")
+	}
+	faults = limits.addTo(faults)
 	forbidden := slices.DeleteFunc(slices.Clone(uses.Names), func(name string) bool { return !header.IsTaxID(header.Index(name)) })
 	switch {
 	case len(uses.Missing) > 0:
@@ -106,7 +111,7 @@ func (j *Validator) useTemplate(s *StoredTemplate) {
 	for _, name := range uses.Names {
 		j.columns = append(j.columns, j.params.Header.Index(name))
 	}
-	j.inSubject = uses.InSubject
+	j.cells = newCells(j.columns, uses.InSubject)
 	j.mayShowNothing = !shows(s.Source.HTML == "", s.Parsed.Literals())
 }
 
@@ -120,12 +125,9 @@ func shows(isText bool, body string) bool {
 
 // renderStored is render and emptyFields for a stored template.
 func (j *Validator) renderStored(row csvfile.Row) (store.MailingLine, error) {
-	for i, column := range j.columns {
-		if j.inSubject[i] {
-			j.entry.Fields = append(j.entry.Fields, j.keepLine(row.Field(column)))
-		} else {
-			j.entry.Fields = append(j.entry.Fields, j.keep(row.Field(column)))
-		}
+	j.readCells(row)
+	for i := range j.columns {
+		j.entry.Fields = append(j.entry.Fields, j.cells.value(i))
 	}
 	made, buffer, empty, err := j.stored.row.AppendTo(j.rendered[:0], template.Values{
 		Email: j.entry.Email, Token: tokenLike, UnsubscribeURL: j.params.Unsubscribe, Fields: j.entry.Fields,

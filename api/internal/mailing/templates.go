@@ -80,7 +80,14 @@ func isOwn(name string) bool {
 // the unknown fields and the columns.
 func (l Templates) CheckFields(header *csvfile.Header) []rules.Fault {
 	var faults []rules.Fault
+	var stored slots
+	var limits entryLimits
 	for part, template := range l.parts {
+		for _, f := range template.Slots() {
+			if column := header.Index(f.Name); stored.add(f) && column >= 0 {
+				limits.add(part, f.Name, column, f.Default)
+			}
+		}
 		var unknown, forbidden []string
 		for _, name := range template.Fields() {
 			switch column := header.Index(name); {
@@ -101,7 +108,7 @@ func (l Templates) CheckFields(header *csvfile.Header) []rules.Fault {
 			faults = append(faults, forbiddenFields(part, forbidden))
 		}
 	}
-	return faults
+	return limits.addTo(faults)
 }
 
 func unknownFields(part string, unknown []string, header *csvfile.Header) rules.Fault {
@@ -157,36 +164,6 @@ func shortColumn(name string) string {
 	return name
 }
 
-// slots are the fields whose values an entry stores: all except those that are stored elsewhere
-// and have no default. A field with a default is stored, because an empty cell has the default
-// as value.
-func (l Templates) slots() []mailmerge.Field {
-	slots := []mailmerge.Field{}
-	for _, template := range l.parts {
-		for _, f := range template.Slots() {
-			own := !f.HasDefault && (isOwn(f.Name) || f.Name == mailmerge.FieldNome)
-			if !own && !slices.Contains(slots, f) {
-				slots = append(slots, f)
-			}
-		}
-	}
-	return slots
-}
-
-// expects returns the columns of fields without a default, each once.
-func (l Templates) expects(header *csvfile.Header) []int {
-	var columns []int
-	for _, template := range l.parts {
-		for _, f := range template.Slots() {
-			if column := header.Index(f.Name); !f.HasDefault && !isOwn(f.Name) && column >= 0 && !slices.Contains(columns, column) {
-				columns = append(columns, column)
-			}
-		}
-	}
-	slices.Sort(columns)
-	return columns
-}
-
 // Stored holds the templates as the worker reads them. They have no defaults: a field with a
 // default becomes a field with a generated short name, whose value was determined when the file
 // was read. So a worker of a release without defaults can send it too.
@@ -201,7 +178,7 @@ func (l Templates) Stored(*csvfile.Header) (Stored, error) { return l.plain(), n
 
 func (l Templates) plain() Stored {
 	slots := l.slots()
-	s := Stored{Fields: make([]string, len(slots))}
+	s := Stored{Fields: make([]string, len(slots.fields))}
 	taken := map[string]bool{}
 	for _, template := range l.parts {
 		for _, name := range template.Fields() {
@@ -209,7 +186,7 @@ func (l Templates) plain() Stored {
 		}
 	}
 	n := 0
-	for i, f := range slots {
+	for i, f := range slots.fields {
 		if s.Fields[i] = f.Name; f.HasDefault {
 			for n++; taken["d"+strconv.Itoa(n)]; n++ { // skip names that the templates use for a column
 			}
@@ -220,7 +197,7 @@ func (l Templates) plain() Stored {
 		if t == nil {
 			return ""
 		}
-		return t.Plain(func(f mailmerge.Field) string { return s.Fields[slices.Index(slots, f)] })
+		return t.Plain(func(f mailmerge.Field) string { return s.Fields[slots.index[f]] })
 	}
 	s.Subject, s.HTML, s.Text = plain(l.Subject), plain(l.HTML), plain(l.Text)
 	return s
@@ -228,15 +205,6 @@ func (l Templates) plain() Stored {
 
 // Checked is the HTML for package htmlcheck: the stored form, in which defaults cannot be taken for markup.
 func (l Templates) Checked() string { return l.plain().HTML }
-
-// keys returns the names by which the templates bind the slots.
-func keys(slots []mailmerge.Field) []string {
-	names := make([]string, len(slots))
-	for i, f := range slots {
-		names[i] = f.Key()
-	}
-	return names
-}
 
 // bound holds templates whose fields are resolved to indexes of a row's values, in the order of
 // package mailmerge.

@@ -2,9 +2,9 @@ package mailing
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -35,9 +35,9 @@ type Validator struct {
 	names     []string          // of the columns, for validation results
 	slots     []mailmerge.Field // fields whose values an entry stores
 	columns   []int             // columns of the slots, or of the stored template's variables
-	inSubject []bool            // those used in the subject, where line breaks are not allowed
+	cells     cells             // the cells of these columns
 	expects   []int             // columns that a template uses without a default
-	kept      []int             // all columns whose text an entry stores
+	kept      []int             // all columns whose text an entry stores, once for each copy
 	taxIDs    []int             // columns with a CPF or CNPJ; the first non-empty one is used
 	documents int               // the one of taxIDs whose values may be numbers of other documents; -1 = none
 	// mayShowNothing: the body consists of fields only, so that a row can make it empty.
@@ -82,7 +82,10 @@ func NewValidator(p ValidatorParams) (*Validator, error) {
 			return nil, err
 		}
 	}
-	j.kept = slices.Concat([]int{p.Header.Email, p.Header.Nome, p.Header.RazaoSocial, p.Header.ExternalID}, j.columns)
+	j.kept = []int{p.Header.Email, p.Header.Nome, p.Header.RazaoSocial, p.Header.ExternalID}
+	for _, s := range j.cells.sources {
+		j.kept = append(j.kept, s.column)
+	}
 	order := []int{p.Header.CPFCNPJ, p.Header.CPF, p.Header.CNPJ}
 	if p.Header.MayBeOtherDocument() {
 		j.documents = p.Header.CPFCNPJ
@@ -98,16 +101,23 @@ func NewValidator(p ValidatorParams) (*Validator, error) {
 
 // useTemplates prepares the validator for the templates of a request.
 func (j *Validator) useTemplates(l Templates) (err error) {
-	j.slots = l.slots()
-	if j.templates, err = l.bind(keys(j.slots)); err != nil {
+	slots := l.slots()
+	if j.templates, err = l.bind(slots.keys()); err != nil {
 		return err
 	}
+	j.slots = slots.fields
 	j.values = make([]string, mailmerge.OwnValues+len(j.slots))
 	j.values[mailmerge.ValueUnsubscribeURL] = j.params.Unsubscribe
+	inSubject := make([]bool, len(j.slots))
+	for _, f := range l.Subject.Slots() {
+		if i, ok := slots.index[f]; ok {
+			inSubject[i] = true
+		}
+	}
 	for _, f := range j.slots {
 		j.columns = append(j.columns, j.params.Header.Index(f.Name))
-		j.inSubject = append(j.inSubject, slices.Contains(l.Subject.Slots(), f))
 	}
+	j.cells = newCells(j.columns, inSubject)
 	j.expects = l.expects(j.params.Header)
 	body := l.HTML
 	if body == nil {
@@ -313,20 +323,18 @@ func (j *Validator) emptyFields(row csvfile.Row) store.MailingLine {
 // render checks that the row's email can be rendered. A fault that is found later, when the email is expanded or sent, is no longer
 // in the answer to the upload.
 func (j *Validator) render(row csvfile.Row) (store.MailingLine, error) {
-	for i, column := range j.columns {
-		field := row.Field(column)
-		switch value := &j.values[mailmerge.OwnValues+i]; {
-		case len(field) == 0:
-			*value = j.slots[i].Default
-		case j.inSubject[i]:
-			*value = j.keepLine(field)
-		default:
-			*value = j.keep(field)
-		}
+	j.readCells(row)
+	for i := range j.columns {
+		j.values[mailmerge.OwnValues+i] = cmp.Or(j.cells.value(i), j.slots[i].Default)
 	}
 	j.entry.Fields = append(j.entry.Fields, j.values[mailmerge.OwnValues:]...)
 	j.values[mailmerge.ValueEmail], j.values[mailmerge.ValueNome], j.values[mailmerge.ValueToken] = j.entry.Email, j.entry.Nome, tokenLike
 
+	for body := range j.templates.bodies {
+		if body.Least(j.values) > email.MaxHTML { // before each value is checked in each of its places
+			return j.refuse(row.Line, -1, CodeBodyTooLarge), nil
+		}
+	}
 	var err error
 	j.rendered, err = j.templates.subject.AppendTo(j.rendered[:0], j.values)
 	size := 0

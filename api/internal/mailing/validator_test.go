@@ -366,6 +366,17 @@ func TestTemplates_Faults(t *testing.T) {
 		"unused":      {templateSet{"x", "<p>x</p>", ""}, "email;token", map[string]string{}, nil},
 		"known":       {templateSet{"{{NOME}}", "<p>{{e-mail}} {{Full name}}</p>", ""}, "email;nome completo", map[string]string{}, nil},
 		"unquoted":    {templateSet{"{{a", "<p>{{a}}</p><a href={{a}}>x</a>", "{{#if}}"}, "email;a", map[string]string{"subject": "INVALID_TEMPLATE", "html": "INVALID_TEMPLATE", "text": "INVALID_TEMPLATE"}, []string{"line 1"}},
+		"8 defaults":  {templateSet{"{{A}}", variants("a", 6), "{{a}}"}, "email;a", map[string]string{}, nil},
+		"9 defaults":  {templateSet{"{{A}}", variants("a", 7), "{{a}}"}, "email;a", map[string]string{"text": "INVALID_TEMPLATE"}, []string{"{{a}}", "8 ways"}},
+		"9 spellings": {templateSet{"x", "", "{{ab}}{{a b}}{{Ab}}{{aB}}{{AB}}{{a_b}}{{a-b}}{{A b}}{{a B}}"}, "email;ab", map[string]string{"text": "INVALID_TEMPLATE"}, nil},
+		"long defaults": {
+			templateSet{"x", "<p>{{a|" + strings.Repeat("é", 200) + "}}</p>", "{{b|" + strings.Repeat("Ж", 200) + "}}" + strings.Repeat("{{c|"+strings.Repeat("x", 200)+"}}", 20)},
+			"email;a;b;c", map[string]string{}, nil,
+		},
+		"too long defaults": {
+			templateSet{"x", "", variants("a", 7, 200) + variants("b", 7, 200) + variants("c", 7, 200)},
+			"email;a;b;c", map[string]string{"text": "INVALID_TEMPLATE"}, []string{"4096 bytes"},
+		},
 		"in a script": {templateSet{"x", "<script>{{a}}</script>", ""}, "email;a", map[string]string{"html": "INVALID_TEMPLATE"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -393,4 +404,13 @@ func TestTemplates_Faults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// variants are fields of one column with n different defaults, which are at least so many bytes long.
+func variants(column string, n int, long ...int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "{{%s|%d%s}}", column, i, strings.Repeat("x", append(long, 1)[0]-1))
+	}
+	return b.String()
 }

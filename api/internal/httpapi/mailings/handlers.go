@@ -3,6 +3,7 @@
 package mailings
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"log/slog"
@@ -70,6 +71,8 @@ type Params struct {
 	// links that begin with it.
 	PublicURL string
 	Links     unsubscribe.Keys
+	// IngestTime limits writing a mailing to Postgres; 0 = IngestTime.
+	IngestTime time.Duration
 	// TTL is the time after acceptance within which a test email must reach the provider.
 	TTL    time.Duration
 	Tracer telemetry.Tracer
@@ -98,6 +101,7 @@ type Handlers struct {
 	ttl             time.Duration
 	tracer          telemetry.Tracer
 	wake            func(lanes ...store.Lanes)
+	ingestTime      time.Duration
 
 	forms   *mailing.Limiter
 	uploads *mailing.Limiter
@@ -113,11 +117,12 @@ func New(p Params) *Handlers {
 		html: p.HTML, library: p.Library, rules: p.Rules, sendAt: p.SendAt, ring: p.Ring, hashKey: p.HashKey,
 		files:  mailing.FileStore{Bucket: p.Bucket, Ring: p.Ring},
 		tokens: p.Tokens, links: p.Links, publicURL: p.PublicURL, ttl: p.TTL, tracer: p.Tracer, wake: p.Wake,
-		forms:   mailing.NewLimiter(formsAtOnce, formsOfEach),
-		uploads: mailing.NewLimiter(compose.UploadsAtOnce, compose.UploadsOfEach),
-		ingests: mailing.NewLimiter(ingestsAtOnce, ingestsOfEach),
-		pace:    reqbody.MinPace,
-		open:    reqbody.NewOpenUploads(),
+		ingestTime: cmp.Or(p.IngestTime, IngestTime),
+		forms:      mailing.NewLimiter(formsAtOnce, formsOfEach),
+		uploads:    mailing.NewLimiter(compose.UploadsAtOnce, compose.UploadsOfEach),
+		ingests:    mailing.NewLimiter(ingestsAtOnce, ingestsOfEach),
+		pace:       reqbody.MinPace,
+		open:       reqbody.NewOpenUploads(),
 	}
 	h.forms.MakeRoom(h.open.WaitLimit, h.open.CutSlowest)
 	h.uploads.MakeRoom(h.open.WaitLimit, h.open.CutSlowest)

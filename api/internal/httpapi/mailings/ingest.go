@@ -21,9 +21,9 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// ingestTime limits writing a mailing to Postgres: two million rows at a fiftieth of the usual
+// IngestTime limits writing a mailing to Postgres: two million rows at a fiftieth of the usual
 // speed.
-const ingestTime = 15 * time.Minute
+const IngestTime = 15 * time.Minute
 
 // ingest writes the mailing with all its lines. A nil error means that it is stored. It
 // continues if the client disconnects.
@@ -45,8 +45,17 @@ func (h *Handlers) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m 
 		}
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request.Context()), ingestTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request.Context()), h.ingestTime)
 	defer cancel()
+	answer, err := h.ingestWithin(ctx, d, file, m, validator)
+	if err != nil && ctx.Err() != nil && !errors.Is(err, store.ErrUnknownOutcome) {
+		// The deadline can only be this one. A client that is told to repeat the request would do so for ever.
+		return nil, fmt.Errorf("%w: %w", tooSlow, err)
+	}
+	return answer, err
+}
+
+func (h *Handlers) ingestWithin(ctx context.Context, d *mailingDraft, file mailing.File, m store.NewMailing, validator *mailing.Validator) ([]byte, error) {
 	reading, err := h.files.Open(ctx, file, d.reading)
 	if err != nil {
 		return nil, fileProblem(err)

@@ -24,6 +24,10 @@ var (
 		Status: http.StatusRequestEntityTooLarge, Code: "FILE_TOO_LARGE",
 		Detail: fmt.Sprintf("the file is larger than %d bytes: split it", mailing.MaxFile),
 	}
+	tooSlow = problem.Problem{
+		Status: http.StatusUnprocessableEntity, Code: "MAILING_TOO_SLOW",
+		Detail: "the rows of the file take too long with these templates; nothing was accepted: split the file, or use fewer fields",
+	}
 	notForm       = problem.Problem{Status: http.StatusUnsupportedMediaType, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "send multipart/form-data with a boundary, not compressed"}
 	malformedForm = problem.Problem{Status: http.StatusBadRequest, Code: "MALFORMED_FORM", Detail: "the body " + mailing.ErrMalformed.Error()}
 	inProgress    = problem.Problem{
