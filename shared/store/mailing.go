@@ -25,6 +25,7 @@ type (
 	RejectedLine        = mailing.RejectedLine
 	MailingLine         = mailing.Line
 	ExpandableEntry     = mailing.ExpandableEntry
+	EntryPage           = mailing.EntryPage
 	MailingRoom         = mailing.Room
 	Waiting             = mailing.Waiting
 	RecoveredMailing    = mailing.RecoveredMailing

@@ -789,8 +789,9 @@ func TestQuota_Expand(t *testing.T) {
 	if err != nil || lock != store.MailingLocked {
 		t.Fatal(lock, err)
 	}
-	entries, err := d.Store.NextEntries(t.Context(), &job, 10)
+	page, err := d.Store.NextEntries(t.Context(), &job, nil, 10)
 	must(t, err)
+	entries := page.Entries
 	x := store.Expansion{To: entries[3].ID, Lines: 4, Finished: true, NearQuota: true, NoNewPeople: true}
 	for _, e := range entries {
 		x.Entries = append(x.Entries, store.ExpandedEntry{

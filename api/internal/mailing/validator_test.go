@@ -414,3 +414,27 @@ func variants(column string, n int, long ...int) string {
 	}
 	return b.String()
 }
+
+// An entry is in proportion to its line: it stores each different default and spelling of a column, of which there are few.
+func TestValidator_EntrySize(t *testing.T) {
+	t.Parallel()
+	const columns = 20
+	l := templateSet{subject: "x"}
+	header := "email"
+	for i := range columns {
+		header += fmt.Sprintf(";c%02d", i)
+		l.text += variants(fmt.Sprintf("c%02d", i), 8, 25)
+	}
+	for _, cells := range []string{"", strings.Repeat(";x", columns), strings.Repeat(";"+strings.Repeat("x", 3000), columns)} {
+		line := "ana@real.example" + cells
+		reading, validator, _, _ := openedFile(t, l, header+"\n"+line+"\n")
+		for got, err := range mailing.Lines(reading, validator) {
+			if err != nil || got.Entry == nil {
+				t.Fatalf("%+v, %v", got.Reject, err)
+			}
+			if n := len(strings.Join(got.Entry.Fields, "")); n > 8*len(line)+4096 {
+				t.Errorf("a line of %d bytes is an entry with %d bytes of fields", len(line), n)
+			}
+		}
+	}
+}

@@ -49,9 +49,10 @@ type LoadedEmail struct {
 
 	// MailingID is set for the email of a mailing: it has no body of its own, it is
 	// made from the mailing's templates with these values.
-	MailingID uuid.NullUUID  `db:"mailing_id"`
-	Token     string         `db:"token"`
-	Fields    pq.StringArray `db:"fields"`
+	MailingID   uuid.NullUUID  `db:"mailing_id"`
+	Token       string         `db:"token"`
+	Fields      pq.StringArray `db:"fields"`       // empty if LargeFields is not 0
+	LargeFields int64          `db:"large_fields"` // bytes of the fields that ReadFields reads, if more than SmallBody; else 0
 }
 
 // Loader reads emails, many at a time.
@@ -95,7 +96,7 @@ func (l *Loader) SESMessageID(ctx context.Context, id uuid.UUID) (string, error)
 	return found, nil
 }
 
-// SmallBody is how many bytes of html and text together are loaded with the email.
+// SmallBody is how many bytes are loaded with the email, of html and text together and of the fields together.
 const SmallBody = 64 << 10 // as in load.sql
 
 // bodySQL reads email_outbox by primary key and locks nothing.
@@ -111,6 +112,18 @@ func (l *Loader) ReadBody(ctx context.Context, id uuid.UUID) (html, text string,
 		return "", "", fmt.Errorf("read the body of an email: %w", pg.Translate(err))
 	}
 	return body.HTML, body.Text, nil
+}
+
+// fieldsSQL reads mailing_entries by primary key and locks nothing.
+const fieldsSQL = `SELECT fields FROM mailing_entries WHERE id = $1`
+
+// ReadFields reads the fields of one email of a mailing, however large they are; pg.ErrNotFound if there is no such entry.
+func (l *Loader) ReadFields(ctx context.Context, id uuid.UUID) ([]string, error) {
+	var fields pq.StringArray
+	if err := l.store.db.GetContext(ctx, &fields, fieldsSQL, id); err != nil {
+		return nil, fmt.Errorf("read the fields of an email: %w", pg.Translate(err))
+	}
+	return fields, nil
 }
 
 // Close waits for the groups in flight.

@@ -42,13 +42,17 @@ SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
                                WHERE s.company_id = o.company_id AND s.address = lower(copy)
                                  AND (s.reason <> 'UNSUBSCRIBE' OR l.mailing_id IS NOT NULL)))
            ELSE '{}' END AS suppressed_copies,
-       o.aggregate_type IS NOT NULL AS about, l.mailing_id, coalesce(e.token, '') AS token, coalesce(e.fields, '{}') AS fields
+       o.aggregate_type IS NOT NULL AS about, l.mailing_id, coalesce(e.token, '') AS token,
+       -- Values of a mailing's email are as large as those of its row. Large ones are read alone (fieldsSQL).
+       CASE WHEN held.bytes <= 65536 THEN coalesce(e.fields, '{}') ELSE '{}' END AS fields,
+       CASE WHEN held.bytes <= 65536 THEN 0 ELSE held.bytes END AS large_fields
 FROM (SELECT * FROM unnest($2::uuid[]) AS t(id) LIMIT $1 /* count */) t
 JOIN email_outbox o ON o.id = t.id AND CASE WHEN t.id IS NOT NULL THEN o.target = 'email:send' END
 CROSS JOIN LATERAL (SELECT coalesce(octet_length(o.html), 0) + coalesce(octet_length(o.text_body), 0) AS bytes) body
 LEFT JOIN dispatch_lanes l ON l.id = o.lane_id
 LEFT JOIN companies c ON c.id = o.company_id
 LEFT JOIN mailing_entries e ON e.id = o.id AND l.mailing_id IS NOT NULL
+CROSS JOIN LATERAL (SELECT coalesce(sum(octet_length(value)), 0) AS bytes FROM unnest(e.fields) AS value) held
 LEFT JOIN recipients r ON r.id = (o.payload #>> '{recipient,recipientId}')::uuid
      AND r.company_id = o.company_id AND r.deleted_at IS NULL
      AND split_part(r.email, '@', 1) || '@' || lower(split_part(r.email, '@', 2))

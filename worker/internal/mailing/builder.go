@@ -3,6 +3,7 @@ package mailing
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ type builder struct {
 	job            *store.MailingJob
 	subject        *mailmerge.Bound // nil if the mailing has a stored template
 	stored         *template.Row    // its subject; nil = none
+	positions      []int64          // in job.Fields, from 1, of the fields that the subject uses
 	linked         bool             // the subject contains the unsubscribe link
 	unsubscribeURL func(company, mailing uuid.UUID, address string) string
 }
@@ -38,7 +40,7 @@ func newBuilder(job *store.MailingJob, unsubscribeURL func(company, mailing uuid
 		if err != nil {
 			return nil, fmt.Errorf("template %s: %w", job.Template, err)
 		}
-		b.stored = parsed.Row(job.Fields)
+		b.stored = parsed.Row(b.use(parsed.Uses(template.Named(job.Fields)).Names))
 		b.linked = b.stored.Uses(mailmerge.FieldUnsubscribeURL)
 		return b, nil
 	}
@@ -48,11 +50,23 @@ func newBuilder(job *store.MailingJob, unsubscribeURL func(company, mailing uuid
 	}
 	var missing []string
 	b.linked = subject.Has(mailmerge.FieldUnsubscribeURL)
-	b.subject, missing = subject.Bind(mailmerge.Place(job.Fields))
+	b.subject, missing = subject.Bind(mailmerge.Place(b.use(subject.Fields())))
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("subject: no column for %q", missing)
 	}
 	return b, nil
+}
+
+// use sets the positions of the fields that have these names, and returns the names in that order.
+func (b *builder) use(names []string) []string {
+	var used []string
+	for i, name := range b.job.Fields {
+		if slices.Contains(names, name) {
+			b.positions = append(b.positions, int64(i)+1)
+			used = append(used, name)
+		}
+	}
+	return used
 }
 
 // emails builds an email or a reason for each pending entry.

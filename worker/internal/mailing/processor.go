@@ -50,7 +50,7 @@ type Store interface {
 	LockMailing(ctx context.Context, id uuid.UUID, generation int, stale, live time.Duration) (store.MailingJob, store.MailingLock, error)
 	HoldMailing(ctx context.Context, job *store.MailingJob) (bool, error)
 	CountLane(ctx context.Context, lane int64, limit int) (int, error)
-	NextEntries(ctx context.Context, job *store.MailingJob, limit int) ([]store.ExpandableEntry, error)
+	NextEntries(ctx context.Context, job *store.MailingJob, positions []int64, limit int) (store.EntryPage, error)
 	FindMailingRoom(ctx context.Context, company uuid.UUID) (store.MailingRoom, error)
 	Expand(ctx context.Context, job *store.MailingJob, x store.Expansion) (queued int, held bool, err error)
 	FailJob(ctx context.Context, job *store.MailingJob, f store.FailedJob) (bool, error)

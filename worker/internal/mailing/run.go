@@ -64,10 +64,11 @@ func (r *run) expand(stop, ctx context.Context) error {
 		if quota.Emails > 0 {
 			limit = int(min(int64(limit), quota.Emails))
 		}
-		entries, err := r.Store.NextEntries(ctx, r.job, limit)
+		page, err := r.Store.NextEntries(ctx, r.job, builder.positions, limit)
 		if err != nil {
 			return err
 		}
+		entries := page.Entries
 		crashpoint.At(crashpoint.ExpandRead)
 		domains, err := r.checkDomains(stop, ctx, entries)
 		switch {
@@ -76,7 +77,7 @@ func (r *run) expand(stop, ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		x := store.Expansion{Finished: len(entries) < limit}
+		x := store.Expansion{Finished: page.Last}
 		if x.Entries, err = builder.emails(entries, domains); err != nil {
 			return err
 		}

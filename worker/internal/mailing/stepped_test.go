@@ -54,8 +54,8 @@ func (s *steppedStore) CountLane(ctx context.Context, lane int64, limit int) (in
 	return step(s, "CountLane", func() (int, error) { return s.Store.CountLane(ctx, lane, limit) })
 }
 
-func (s *steppedStore) NextEntries(ctx context.Context, job *store.MailingJob, limit int) ([]store.ExpandableEntry, error) {
-	return step(s, "NextEntries", func() ([]store.ExpandableEntry, error) { return s.Store.NextEntries(ctx, job, limit) })
+func (s *steppedStore) NextEntries(ctx context.Context, job *store.MailingJob, positions []int64, limit int) (store.EntryPage, error) {
+	return step(s, "NextEntries", func() (store.EntryPage, error) { return s.Store.NextEntries(ctx, job, positions, limit) })
 }
 
 type expansion struct {

@@ -42,11 +42,11 @@ func (p *Pipeline) reserveRendered(ctx context.Context, log *slog.Logger, a *att
 	if a.shared == nil {
 		return true, nil
 	}
-	estimate := a.storedSize()
+	estimate := a.shared.size.Load()
 	if estimate > store.SmallBody && size < estimate/2 { // one long row must not slow down the rest of its mailing
 		a.shared.size.CompareAndSwap(estimate, max(size, estimate-estimate/8))
 	}
-	if size <= max(estimate, store.SmallBody) {
+	if size <= max(estimate, a.row.LargeFields, store.SmallBody) {
 		return true, nil
 	}
 	a.shared.size.Store(size) // of two at once either will do

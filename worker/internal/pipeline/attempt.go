@@ -174,10 +174,11 @@ func (a *attempt) need(body int64) attachment.Need {
 	return n
 }
 
-// storedSize is the size of the body before it is read or rendered: that of a mailing's email is estimated.
+// storedSize is the size of the body before it is read or rendered: that of a mailing's email is estimated. Its fields are
+// in memory too while it is rendered.
 func (a *attempt) storedSize() int64 {
 	if a.shared != nil {
-		return a.shared.size.Load()
+		return max(a.shared.size.Load(), a.row.LargeFields)
 	}
 	return a.row.LargeBody
 }

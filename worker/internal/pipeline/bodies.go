@@ -61,7 +61,13 @@ func newBodies(templates Templates, links Links) *bodies {
 func (p *Pipeline) loadBody(ctx context.Context, a *attempt) (err error) {
 	switch {
 	case a.row.MailingID.Valid:
+		if a.row.LargeFields > 0 {
+			if a.row.Fields, err = p.Loader.ReadFields(ctx, a.row.ID); err != nil {
+				return err
+			}
+		}
 		p.bodies.render(a)
+		a.row.Fields = nil // the rendered body has them
 	case a.row.LargeBody > 0:
 		a.html, a.text, err = p.Loader.ReadBody(ctx, a.row.ID)
 	}

@@ -41,7 +41,14 @@ func (c *countedRoom) Reserve(_ context.Context, n attachment.Need) (*attachment
 // bodyReads counts the bodies that are read alone.
 type bodyReads struct {
 	pipeline.Loader
-	reads int
+	reads  int
+	before func() // each read of fields
+}
+
+func (b *bodyReads) ReadFields(ctx context.Context, id uuid.UUID) ([]string, error) {
+	b.reads++
+	b.before()
+	return b.Loader.ReadFields(ctx, id)
 }
 
 func (b *bodyReads) ReadBody(ctx context.Context, id uuid.UUID) (html, text string, err error) {
@@ -145,9 +152,9 @@ func TestMailing_LargeBody(t *testing.T) {
 func TestMailing_LargeValues(t *testing.T) {
 	t.Parallel()
 	room := &countedRoom{}
-	m := newMailingBench(t, "<p>{{cidade}}</p>", "", int(htmlcheck.Version), func(p *pipeline.Params) { p.Attachments = room })
-	cidade := strings.Repeat("x", 200<<10)
-	body := int64(len("<p></p>") + len(cidade))
+	m := newMailingBench(t, "<p>{{cidade}}{{cidade}}{{cidade}}{{cidade}}</p>", "", int(htmlcheck.Version), func(p *pipeline.Params) { p.Attachments = room })
+	cidade := strings.Repeat("x", 50<<10)
+	body := int64(len("<p></p>") + 4*len(cidade))
 	var want []attachment.Need
 	for i := range 3 {
 		id := m.entry(t, cidade, "https://acme.example")
@@ -166,18 +173,42 @@ func TestMailing_LargeValues(t *testing.T) {
 	}
 }
 
+// Fields of more than 64 KiB are read when the email has memory for them.
+func TestMailing_LargeFields(t *testing.T) {
+	t.Parallel()
+	room, loader := &countedRoom{}, &bodyReads{}
+	m := newMailingBench(t, "<p>{{cidade}}</p>", "", int(htmlcheck.Version), func(p *pipeline.Params) {
+		loader.Loader, p.Loader, p.Attachments = p.Loader, loader, room
+	})
+	loader.before = func() {
+		if room.inUse != 1 {
+			t.Errorf("%d emails have memory while the fields are read", room.inUse)
+		}
+	}
+	link, cidade := "https://acme.example", strings.Repeat("x", 200<<10)
+	for i := range 2 {
+		if err := m.handle(t, m.entry(t, cidade, link)); err != nil {
+			t.Fatal(err)
+		}
+		need := attachment.Need{Company: m.company, Owner: m.mailing, Body: int64(len(cidade) + len(link))}
+		if loader.reads != i+1 || len(m.sender.sent) != i+1 || m.sender.sent[i].HTML != "<p>"+cidade+"</p>" || room.needed[i] != need || room.inUse != 0 {
+			t.Fatalf("%d reads, %d emails, %d rooms in use, %+v", loader.reads, len(m.sender.sent), room.inUse, room.needed)
+		}
+	}
+}
+
 // One long row does not make the rest of its mailing wait for as much memory: the estimate decreases with each shorter email.
 func TestMailing_OneLongRow(t *testing.T) {
 	t.Parallel()
 	room := &countedRoom{}
-	m := newMailingBench(t, "<p>{{cidade}}</p>", "", int(htmlcheck.Version), func(p *pipeline.Params) { p.Attachments = room })
+	m := newMailingBench(t, "<p>{{cidade}}{{cidade}}</p>", "", int(htmlcheck.Version), func(p *pipeline.Params) { p.Attachments = room })
 	send := func(cidade string) {
 		t.Helper()
 		if err := m.handle(t, m.entry(t, cidade, "https://acme.example")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	send(strings.Repeat("x", 100<<10))
+	send(strings.Repeat("x", 50<<10))
 	for range 5 {
 		send("Recife")
 	}

@@ -28,6 +28,8 @@ type Loader interface {
 	Load(ctx context.Context, id uuid.UUID) (*store.LoadedEmail, error)
 	// ReadBody reads html and text of an email that are too large to be loaded with it.
 	ReadBody(ctx context.Context, id uuid.UUID) (html, text string, err error)
+	// ReadFields reads the fields of a mailing's email that are too large to be loaded with it.
+	ReadFields(ctx context.Context, id uuid.UUID) ([]string, error)
 	// SESMessageID returns the provider's id of a sent email, "" if it is not known.
 	SESMessageID(ctx context.Context, id uuid.UUID) (string, error)
 }
