@@ -8,12 +8,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
-	"email-gateway/worker/internal/mx"
 )
 
 var (
@@ -22,9 +20,6 @@ var (
 	// errStopped means that the worker is stopping.
 	errStopped = errors.New("worker is stopping")
 )
-
-// domainChecks is the number of concurrent domain checks of a batch.
-const domainChecks = 16
 
 // run is one running job.
 type run struct {
@@ -68,16 +63,15 @@ func (r *run) expand(stop, ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		entries := page.Entries
 		crashpoint.At(crashpoint.ExpandRead)
-		domains, err := r.checkDomains(stop, ctx, entries)
+		entries, domains, err := r.checkDomains(stop, ctx, page.Entries)
 		switch {
 		case errors.Is(err, errStopped):
 			return r.leave(ctx, 0)
 		case err != nil:
 			return err
 		}
-		x := store.Expansion{Finished: page.Last}
+		x := store.Expansion{Finished: page.Last && len(entries) == len(page.Entries)}
 		if x.Entries, err = builder.emails(entries, domains); err != nil {
 			return err
 		}
@@ -107,7 +101,7 @@ func (r *run) step(ctx context.Context, x store.Expansion) (done bool, err error
 			return false, err
 		case full:
 			err = r.continueAfter(&x, leadDelay)
-		case time.Since(r.begun) >= r.JobTime:
+		case r.over():
 			err = r.continueAfter(&x, 0)
 		}
 		if err != nil {
@@ -116,6 +110,9 @@ func (r *run) step(ctx context.Context, x store.Expansion) (done bool, err error
 	}
 	return x.Finished || x.Continue != nil, r.commit(ctx, x)
 }
+
+// over reports whether the job's time is over.
+func (r *run) over() bool { return time.Since(r.begun) >= r.JobTime }
 
 // nearQuota is the number of batches of remaining quota below which each batch checks the quota in
 // its commit.
@@ -233,70 +230,4 @@ func (r *run) full(ctx context.Context, more int) (bool, error) {
 	}
 	r.room = r.Lead - waiting
 	return r.room <= more, nil
-}
-
-// checkDomains checks each domain of the entries once. It sends heartbeats meanwhile, because DNS
-// may be slow.
-func (r *run) checkDomains(stop, ctx context.Context, entries []store.ExpandableEntry) (map[string]mx.Result, error) {
-	domains := make(map[string]mx.Result)
-	for _, e := range entries {
-		if e.Pending {
-			domains[email.DomainOf(e.Email)] = mx.Result{}
-		}
-	}
-	asking, cancel := context.WithCancel(stop)
-	defer cancel()
-	var failed error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		failed = r.ask(asking, domains)
-	}()
-	beat := time.NewTicker(r.heartbeat())
-	defer beat.Stop()
-	for {
-		select {
-		case <-done:
-			if stop.Err() != nil {
-				return nil, errStopped
-			}
-			return domains, failed
-		case <-beat.C:
-			held, err := r.Store.HoldMailing(ctx, r.job)
-			if err == nil && !held {
-				err = errLost
-			}
-			if err != nil {
-				cancel()
-				<-done
-				return nil, err
-			}
-		}
-	}
-}
-
-// ask sets the result of each domain.
-func (r *run) ask(ctx context.Context, domains map[string]mx.Result) error {
-	type answer struct {
-		domain string
-		result mx.Result
-	}
-	answers := make(chan answer, len(domains))
-	asking, ctx := errgroup.WithContext(ctx)
-	asking.SetLimit(domainChecks)
-	for domain := range domains {
-		asking.Go(func() error {
-			result, err := r.Domains.Check(ctx, domain)
-			if err == nil {
-				answers <- answer{domain, result}
-			}
-			return err
-		})
-	}
-	err := asking.Wait()
-	close(answers)
-	for a := range answers {
-		domains[a.domain] = a.result
-	}
-	return err
 }
