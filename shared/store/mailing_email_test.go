@@ -134,7 +134,7 @@ func TestAdvance_LockedPausedMailing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(open) == 1 && open[0].ID == mailing && open[0].CountedAt == nil
+		return len(open) == 1 && open[0].ID == mailing && open[0].Changed
 	}
 	if listed() {
 		t.Error("it is listed although nothing has changed")

@@ -15,29 +15,33 @@ import (
 // OpenMailing is a mailing whose entries still change state, or whose counts may be out of
 // date.
 type OpenMailing struct {
-	ID uuid.UUID `db:"id"`
+	ID    uuid.UUID `db:"id"`
+	Lines int       `db:"lines"` // how many entries a count reads, about
 	// CountedAt is nil if the counts are known to be out of date.
 	CountedAt *time.Time `db:"counted_at"`
 	AgeMS     int64      `db:"age_ms"`
+	// Changed: the mailing is marked, so that an entry has probably changed since the count.
+	Changed bool `db:"changed"`
 }
 
 // Age returns how long ago the mailing was counted, by Postgres's clock.
 func (m OpenMailing) Age() time.Duration { return time.Duration(m.AgeMS) * time.Millisecond }
 
 // openMailingsSQL scans mailings_open, reads all of mailing_marks, finds the marked mailings by
-// primary key, and locks nothing. A PAUSED mailing is listed while it is marked: each of its emails
-// that becomes final adds a mark. A transaction that began before the pause may not see it and then
-// adds no mark. No transaction lasts longer than a minute, so a PAUSED mailing is also listed until
-// it was counted a minute after the pause. That count also covers a pause by a program of the
-// previous release, which adds no mark.
+// primary key, and locks nothing. Each step of an expansion and each email that becomes final marks its mailing.
+//
+// Programs of the previous release add marks to PAUSED mailings only, and none in a transaction that began before the pause. No
+// transaction lasts longer than a minute, so a PAUSED mailing is also listed until it was counted a minute after the pause. The
+// others are always listed, and counted more and more seldom, except those of which nothing has been expanded: their entries do not change.
 const openMailingsSQL = `
-SELECT id, counted_at, coalesce((extract(epoch FROM now() - counted_at) * 1000)::bigint, 0) AS age_ms FROM mailings
-WHERE NOT dry_run AND (status IN ('QUEUED', 'PENDING', 'PROCESSING', 'SENDING') OR settling IS NOT NULL OR counted_at IS NULL
-    OR status = 'PAUSED' AND counted_at < updated_at + interval '1 minute')
+SELECT id, total_lines AS lines, counted_at, coalesce((extract(epoch FROM now() - counted_at) * 1000)::bigint, 0) AS age_ms, false AS changed FROM mailings
+WHERE NOT dry_run AND (status IN ('PROCESSING', 'SENDING') OR status IN ('QUEUED', 'PENDING') AND expanded_to IS NOT NULL OR settling IS NOT NULL
+    OR counted_at IS NULL OR status = 'PAUSED' AND counted_at < updated_at + interval '1 minute')
   AND id NOT IN (SELECT mailing_id FROM mailing_marks)
 UNION ALL
-SELECT id, NULL, 0 FROM mailings WHERE NOT dry_run AND id IN (SELECT mailing_id FROM mailing_marks)
-ORDER BY id`
+SELECT id, total_lines, counted_at, coalesce((extract(epoch FROM now() - counted_at) * 1000)::bigint, 0), true FROM mailings
+WHERE NOT dry_run AND id IN (SELECT mailing_id FROM mailing_marks)
+ORDER BY lines, id`
 
 // OpenMailings lists the mailings to count.
 func (s *Store) OpenMailings(ctx context.Context) ([]OpenMailing, error) {

@@ -337,12 +337,13 @@ reopened AS (
     WHERE id IN (SELECT m.mailing_id FROM moved m WHERE m.had_ended)
 ),
 
--- paused marks PAUSED mailings whose emails ended, because these are counted only after a change. A mark is a new row,
--- which waits for no lock on the mailing.
-paused AS (
+-- marked marks mailings whose emails ended, because a mailing without a mark is counted seldom. A mark is a new row, which
+-- waits for no lock on the mailing; the next count deletes it.
+marked AS (
     INSERT INTO mailing_marks (mailing_id)
     SELECT id FROM mailings
-    WHERE id IN (SELECT m.mailing_id FROM moved m WHERE m.ended AND NOT m.had_ended) AND status = 'PAUSED'
+    WHERE id IN (SELECT m.mailing_id FROM moved m WHERE m.ended AND NOT m.had_ended)
+      AND status IN ('QUEUED', 'PENDING', 'PROCESSING', 'SENDING', 'PAUSED')
 )
 
 -- The results: emails that moved, emails whose guard did not hold, and emails that are locked. They are appended and not

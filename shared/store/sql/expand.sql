@@ -188,6 +188,11 @@ marked AS (
     FROM entry n WHERE e.id = n.id
 ),
 
+-- changed marks the mailing, so that it is counted soon.
+changed AS (
+    INSERT INTO mailing_marks (mailing_id) SELECT id FROM mailing WHERE $6::uuid /* to */ IS NOT NULL OR $8 /* finished */
+),
+
 -- next is the mailing with its next job, if there is one.
 next AS (
     SELECT m.*, $11::uuid /* job_id */ AS job_id, $12::bigint /* delay_ms */ AS delay_ms FROM mailing m

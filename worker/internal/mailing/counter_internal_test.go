@@ -36,9 +36,10 @@ func (o *oneMailing) FoldMailingFeedback(context.Context) (int, error) { return 
 func TestCounter_AboutToEnd(t *testing.T) {
 	t.Parallel()
 	mailings := &oneMailing{id: uuid.New(), tally: store.MailingTally{Queued: 10}}
-	c := NewCounter(CounterParams{Log: slog.New(slog.DiscardHandler), Store: mailings, Registry: prometheus.NewRegistry()})
+	all := func(store.OpenMailing) bool { return true }
+	c := newCountLoop(CounterParams{Log: slog.New(slog.DiscardHandler), Store: mailings}, prometheus.NewCounter(prometheus.CounterOpts{}), all)
 	c.last[mailings.id] = counted{tally: store.MailingTally{Queued: 1000}, at: time.Now().Add(-countInterval)}
-	c.note(mailings.id, mailings.tally)
+	c.note(mailings.id, mailings.tally, 0)
 	c.sleep(mailings.id, time.Now())
 	c.wakeForEnds()
 	select {

@@ -11,8 +11,8 @@ import (
 // followed by a longer pause than counting a thousand.
 type pacer map[uuid.UUID]time.Time
 
-// restPerWork is the pause as a multiple of the work's duration. longestRest limits the age of a
-// mailing's numbers: a count may be slow because the machine is. shortRestPerWork applies to the
+// restPerWork is the pause as a multiple of the work's duration. longestRest limits the age of the
+// numbers of a mailing that changes: a count may be slow because the machine is. shortRestPerWork applies to the
 // last counts of a mailing, of which there are few.
 const (
 	restPerWork      = 20
@@ -24,17 +24,22 @@ func (p pacer) due(id uuid.UUID, now time.Time) bool { return !now.Before(p[id])
 
 // wait schedules the next work after work that began then; least is the minimum pause.
 func (p pacer) wait(id uuid.UUID, begun time.Time, least time.Duration) {
-	p.waitFor(id, begun, least, restPerWork)
+	p.waitFor(id, begun, least, restPerWork, longestRest)
 }
 
 // waitShortly is wait with a shorter pause.
 func (p pacer) waitShortly(id uuid.UUID, begun time.Time, least time.Duration) {
-	p.waitFor(id, begun, least, shortRestPerWork)
+	p.waitFor(id, begun, least, shortRestPerWork, longestRest)
 }
 
-func (p pacer) waitFor(id uuid.UUID, begun time.Time, least time.Duration, perWork int) {
+// waitLong is wait after work that failed, perhaps because it takes too long.
+func (p pacer) waitLong(id uuid.UUID, begun time.Time, least time.Duration) {
+	p.waitFor(id, begun, least, restPerWork, idleLimit)
+}
+
+func (p pacer) waitFor(id uuid.UUID, begun time.Time, least time.Duration, perWork int, most time.Duration) {
 	now := time.Now()
-	p[id] = now.Add(max(least, min(time.Duration(perWork)*now.Sub(begun), longestRest)))
+	p[id] = now.Add(max(least, min(time.Duration(perWork)*now.Sub(begun), most)))
 }
 
 // keep removes all mailings but these.

@@ -1,0 +1,169 @@
+package mailing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"email-gateway/shared/service"
+	"email-gateway/shared/store"
+)
+
+// countLoop counts some of the mailings, one after another, those with the fewest lines first.
+type countLoop struct {
+	*service.Loop
+	params    CounterParams
+	completed prometheus.Counter
+	counts    func(store.OpenMailing) bool
+	rest      pacer
+	last      map[uuid.UUID]counted
+	wake      chan struct{}
+	timer     *time.Timer // for the next wake-up; nil = none yet
+}
+
+// counted is this process's last count of a mailing, and the number of equal counts in a row.
+type counted struct {
+	tally store.MailingTally
+	at    time.Time
+	idle  int
+	// pause is how old a count may be, by Postgres's clock, until the mailing is counted again without a mark. Other processes
+	// count it too.
+	pause time.Duration
+	// ends is when all entries will have ended at the rate between the last two counts; zero =
+	// later than countInterval.
+	ends time.Time
+}
+
+func newCountLoop(p CounterParams, completed prometheus.Counter, counts func(store.OpenMailing) bool) *countLoop {
+	c := &countLoop{params: p, completed: completed, counts: counts, rest: make(pacer), last: make(map[uuid.UUID]counted), wake: make(chan struct{}, 1)}
+	c.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: countInterval, Wake: c.wake, RunOnce: c.runOnce})
+	return c
+}
+
+func (c *countLoop) runOnce(ctx context.Context) (more bool, err error) {
+	open, err := c.params.Store.OpenMailings(ctx)
+	if err != nil {
+		return false, err
+	}
+	open = slices.DeleteFunc(open, func(m store.OpenMailing) bool { return !c.counts(m) })
+	ids := make([]uuid.UUID, len(open))
+	for i, m := range open {
+		ids[i] = m.ID
+	}
+	c.keep(ids)
+	var errs []error
+	for _, m := range open {
+		begun := time.Now()
+		if !c.rest.due(m.ID, begun) || m.CountedAt != nil && c.fresh(m) {
+			continue
+		}
+		tally, err := c.params.Store.CountMailing(ctx, m.ID)
+		if err != nil {
+			c.rest.waitLong(m.ID, begun, countInterval)
+			errs = append(errs, fmt.Errorf("mailing %s: %w", m.ID, err))
+			continue
+		}
+		c.note(m.ID, tally, time.Since(begun))
+		c.sleep(m.ID, begun)
+		if tally.Completed {
+			c.completed.Inc()
+			c.params.Log.Info("mailing completed", "mailingId", m.ID,
+				"sent", tally.Sent, "failed", tally.Failed, "unknown", tally.Unknown, "invalid", tally.InvalidLater,
+				"suppressed", tally.Suppressed, "expired", tally.Expired, "cancelled", tally.Cancelled)
+		}
+	}
+	c.wakeForEnds()
+	return false, errors.Join(errs...)
+}
+
+// sleep schedules the next count of a mailing. begun is when its last count began.
+func (c *countLoop) sleep(id uuid.UUID, begun time.Time) {
+	if ends := c.last[id].ends; ends.IsZero() {
+		c.rest.wait(id, begun, countInterval)
+	} else {
+		c.rest.waitShortly(id, begun, max(time.Until(ends), lastInterval))
+	}
+}
+
+// wakeForEnds schedules the next round for the first count of a mailing that is about to end.
+func (c *countLoop) wakeForEnds() {
+	var first time.Time
+	for id, counted := range c.last {
+		if due := c.rest[id]; !counted.ends.IsZero() && (first.IsZero() || due.Before(first)) {
+			first = due
+		}
+	}
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	if first.IsZero() {
+		return
+	}
+	c.timer = time.AfterFunc(time.Until(first), func() {
+		select {
+		case c.wake <- struct{}{}:
+		default: // a round is due already
+		}
+	})
+}
+
+// fresh reports whether a process has just counted the mailing, or its numbers have not
+// changed for a while. A mailing that is about to end is not fresh.
+func (c *countLoop) fresh(m store.OpenMailing) bool {
+	last := c.last[m.ID]
+	if !last.ends.IsZero() {
+		return false
+	}
+	pause := countInterval
+	if !m.Changed {
+		pause = max(pause, last.pause)
+	}
+	return m.Age() < pause-countInterval/10
+}
+
+// note stores a count, which took so long. Each equal count in a row lengthens the pause.
+func (c *countLoop) note(id uuid.UUID, tally store.MailingTally, took time.Duration) {
+	before, known := c.last[id]
+	now := counted{tally: tally, at: time.Now()}
+	if known {
+		now.ends = now.expectedEnd(before)
+	}
+	if known && before.tally == tally {
+		now.idle = before.idle + 1
+	}
+	now.pause = min(countInterval<<min(now.idle, 8), idleLimit)
+	if now.idle > 0 {
+		now.pause = max(now.pause, min(restPerWork*took, idleLimit))
+	}
+	c.last[id] = now
+}
+
+// expectedEnd is when the remaining entries will have ended at the rate since the previous count;
+// zero if that is later than the next regular count, or if none remain.
+func (now counted) expectedEnd(before counted) time.Time {
+	left := now.tally.Pending + now.tally.Queued
+	ended := before.tally.Pending + before.tally.Queued - left
+	if left == 0 || ended <= 0 {
+		return time.Time{}
+	}
+	wait := float64(now.at.Sub(before.at)) * float64(left) / float64(ended) // a product of integers may overflow
+	if wait >= float64(countInterval) {
+		return time.Time{}
+	}
+	return now.at.Add(time.Duration(wait))
+}
+
+// keep removes all mailings but these.
+func (c *countLoop) keep(ids []uuid.UUID) {
+	c.rest.keep(ids)
+	for id := range c.last {
+		if _, known := c.rest[id]; !known {
+			delete(c.last, id)
+		}
+	}
+}
