@@ -79,6 +79,9 @@ const maxAttachments = 64 << 10
 // maxParts is more than any valid form has, with every list written as single parts.
 const maxParts = 64
 
+// CodeEncodedPart: the content of a part is encoded, for example in base64.
+const CodeEncodedPart = "ENCODED_PART"
+
 // ErrMalformed: the body is not a multipart form, or has more than 64 parts.
 var ErrMalformed = errors.New("is not a multipart/form-data body, or has too many parts")
 
@@ -116,15 +119,41 @@ func ReadForm(body io.Reader, boundary string, takeFile func(content io.Reader) 
 		case n == maxParts:
 			return f, ErrMalformed
 		}
-		if name := p.FormName(); name == PartFile {
+		switch name := p.FormName(); {
+		case isEncoded(p):
+			f.refuseEncoded(name)
+		case name == PartFile:
 			err = f.readFile(p, takeFile)
-		} else {
+		default:
 			err = f.readValue(name, p)
 		}
 		if err != nil {
 			return f, err
 		}
 	}
+}
+
+// isEncoded reports whether the content of a part would have to be decoded, as mail libraries write forms. multipart.Reader
+// decodes quoted-printable and removes the header.
+func isEncoded(p *multipart.Part) bool {
+	for _, encoding := range p.Header.Values("Content-Transfer-Encoding") {
+		switch strings.ToLower(strings.TrimSpace(encoding)) {
+		case "", "7bit", "8bit", "binary":
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// refuseEncoded adds the fault of an encoded part, whose content is skipped.
+func (f *Form) refuseEncoded(name string) {
+	if name == PartFile {
+		f.HasFile = true
+	} else if _, ok := partOf(name); !ok {
+		name = shortName(name)
+	}
+	f.fault(name, CodeEncodedPart, "must have no Content-Transfer-Encoding but 7bit, 8bit, binary or quoted-printable: send its bytes as they are")
 }
 
 // endless is what follows a body: only a closing boundary ends a form before it.

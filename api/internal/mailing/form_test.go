@@ -127,3 +127,34 @@ func TestReadForm_Malformed(t *testing.T) {
 		t.Errorf("no body: %v", err)
 	}
 }
+
+// Mail libraries encode parts. A part is never sent as it was encoded.
+func TestReadForm_EncodedPart(t *testing.T) {
+	t.Parallel()
+	for encoding, want := range map[string]string{
+		"base64": "html ENCODED_PART", "BASE64": "html ENCODED_PART", "x-uuencode": "html ENCODED_PART",
+		"": "", "7bit": "", "8BIT": "", "binary": "", "Quoted-Printable": "",
+	} {
+		for _, name := range []string{"html", "file", "other"} {
+			body := "--b\r\nContent-Disposition: form-data; name=\"" + name + "\"; filename=\"a\"\r\nContent-Transfer-Encoding: " + encoding + "\r\n\r\n<p>x</p>\r\n--b--\r\n"
+			taken := ""
+			form, err := mailing.ReadForm(strings.NewReader(body), "b", func(content io.Reader) error {
+				text, err := io.ReadAll(content)
+				taken = string(text)
+				return err
+			})
+			got := ""
+			for _, f := range form.Faults {
+				got += f.Field + " " + f.Code
+			}
+			fault := strings.Replace(want, "html", name, 1)
+			if name == "other" && want == "" {
+				fault = "other UNKNOWN_FIELD"
+			}
+			read := form.Values["html"] + taken
+			if err != nil || got != fault || (read != "") != (want == "" && name != "other") || form.HasFile != (name == "file") {
+				t.Errorf("%s part in %q: %q was read, %s, %v", name, encoding, read, got, err)
+			}
+		}
+	}
+}
