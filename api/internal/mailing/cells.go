@@ -1,6 +1,11 @@
 package mailing
 
-import "email-gateway/api/internal/csvfile"
+import (
+	"bytes"
+
+	"email-gateway/api/internal/csvfile"
+	"email-gateway/shared/email"
+)
 
 // cells are the values of a row that its entry stores. A cell is copied once, however many of the values it is: a
 // template may use a column in hundreds of fields.
@@ -48,3 +53,54 @@ func (j *Validator) readCells(row csvfile.Row) {
 
 // value is the i-th value; empty if its cell is.
 func (c *cells) value(i int) string { return c.texts[c.of[i]] }
+
+// beginText allocates the memory for all texts of a row: a row costs three allocations, of which
+// the token and the id are the others.
+func (j *Validator) beginText(row csvfile.Row) {
+	size := 0
+	for _, column := range j.kept {
+		size += len(row.Field(column))
+	}
+	j.text.Reset()
+	j.text.Grow(size)
+}
+
+// keep copies a field, so that it outlives the row.
+func (j *Validator) keep(field []byte) string {
+	begin := j.text.Len()
+	j.text.Write(field)
+	return j.text.String()[begin:]
+}
+
+// keepLine is keep for single-line text: a line break or tab becomes a space, together with the
+// invisible characters around it.
+func (j *Validator) keepLine(field []byte) string {
+	begin := j.text.Len()
+	for {
+		n := -1
+		if mayBreak(field) {
+			n = bytes.IndexFunc(field, isLineBreak)
+		}
+		if n < 0 {
+			j.text.Write(field)
+			return j.text.String()[begin:]
+		}
+		j.text.Write(bytes.TrimRightFunc(field[:n], email.IsInvisible))
+		j.text.WriteByte(' ')
+		field = bytes.TrimLeftFunc(field[n:], email.IsInvisible)
+	}
+}
+
+// mayBreak is a cheap check that avoids isLineBreak for nearly all fields.
+func mayBreak(field []byte) bool {
+	for _, b := range field {
+		if b < ' ' || b == 0xC2 || b == 0xE2 {
+			return true
+		}
+	}
+	return false
+}
+
+func isLineBreak(r rune) bool {
+	return r >= '\t' && r <= '\r' || r == '\u0085' || r == '\u2028' || r == '\u2029'
+}

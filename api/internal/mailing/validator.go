@@ -6,16 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/csvfile"
-	"email-gateway/api/internal/disposable"
 	"email-gateway/shared/email"
 	"email-gateway/shared/keyring"
-	"email-gateway/shared/mailbox"
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/store"
 	"email-gateway/shared/template"
@@ -160,59 +156,6 @@ func (j *Validator) Validate(row csvfile.Row) (store.MailingLine, error) {
 	return store.MailingLine{Entry: &j.entry}, nil
 }
 
-// beginText allocates the memory for all texts of a row: a row costs three allocations, of which
-// the token and the id are the others.
-func (j *Validator) beginText(row csvfile.Row) {
-	size := 0
-	for _, column := range j.kept {
-		size += len(row.Field(column))
-	}
-	j.text.Reset()
-	j.text.Grow(size)
-}
-
-// keep copies a field, so that it outlives the row.
-func (j *Validator) keep(field []byte) string {
-	begin := j.text.Len()
-	j.text.Write(field)
-	return j.text.String()[begin:]
-}
-
-// keepLine is keep for single-line text: a line break or tab becomes a space, together with the
-// invisible characters around it.
-func (j *Validator) keepLine(field []byte) string {
-	begin := j.text.Len()
-	for {
-		n := -1
-		if mayBreak(field) {
-			n = bytes.IndexFunc(field, isLineBreak)
-		}
-		if n < 0 {
-			j.text.Write(field)
-			return j.text.String()[begin:]
-		}
-		j.text.Write(bytes.TrimRightFunc(field[:n], email.IsInvisible))
-		j.text.WriteByte(' ')
-		field = bytes.TrimLeftFunc(field[n:], email.IsInvisible)
-	}
-}
-
-// mayBreak is a cheap check that avoids isLineBreak for nearly all fields.
-func mayBreak(field []byte) bool {
-	for _, b := range field {
-		if b < ' ' || b == 0xC2 || b == 0xE2 {
-			return true
-		}
-	}
-	return false
-}
-
-func isLetterOrNumber(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
-
-func isLineBreak(r rune) bool {
-	return r >= '\t' && r <= '\r' || r == '\u0085' || r == '\u2028' || r == '\u2029'
-}
-
 // refuse returns a validation result that rejects the row. column is an index, -1 for the whole
 // row.
 func (j *Validator) refuse(line, column int, code string) store.MailingLine {
@@ -221,77 +164,6 @@ func (j *Validator) refuse(line, column int, code string) store.MailingLine {
 		j.reject.Column = j.names[column]
 	}
 	return store.MailingLine{Reject: &j.reject}
-}
-
-// maxStored is the maximum length of an address (RFC 5321); longer values are not stored.
-const maxStored = 254
-
-// address sets the entry's address. A value that does not resemble an address is rejected; an
-// invalid address becomes an INVALID entry, so that the tenant can find and correct it.
-func (j *Validator) address(field []byte) (code string) {
-	switch {
-	case len(field) == 0:
-		return CodeMissingEmail
-	case bytes.IndexByte(field, '@') < 0, utf8.RuneCount(field) > maxStored:
-		return CodeInvalidEmail
-	}
-	text := j.keep(field)
-	ascii, err := mailbox.ASCII(text)
-	switch { // cloned, because an invalid entry must not retain the memory of the whole row
-	case err != nil:
-		j.entry.Email, j.entry.InvalidReason = strings.Clone(text), invalidSyntax
-	case disposable.Domain(email.DomainOf(ascii)):
-		j.entry.Email, j.entry.InvalidReason = strings.Clone(ascii), invalidDisposable
-	default:
-		j.entry.Email = ascii
-	}
-	return ""
-}
-
-// person reads the columns about the recipient. They have the limits of the send request's
-// recipient.
-func (j *Validator) person(row csvfile.Row) (store.MailingLine, error) {
-	h := j.params.Header
-	for _, text := range []struct {
-		column int
-		to     *string
-	}{{h.Nome, &j.entry.Nome}, {h.RazaoSocial, &j.entry.RazaoSocial}, {h.ExternalID, &j.entry.ExternalID}} {
-		field := row.Field(text.column)
-		if len(field) == 0 {
-			continue
-		}
-		*text.to = j.keepLine(field)
-		switch {
-		case utf8.RuneCount(field) > email.MaxFieldLen:
-			return j.refuse(row.Line, text.column, CodeTooLong), nil
-		case email.HasControl(*text.to):
-			return j.refuse(row.Line, text.column, CodeBadCharacter), nil
-		}
-	}
-	for _, column := range j.taxIDs {
-		field := row.Field(column)
-		if len(field) == 0 {
-			continue
-		}
-		bare, err := email.ParseTaxID(string(field))
-		switch {
-		case err != nil && (column == j.documents || !bytes.ContainsFunc(field, isLetterOrNumber)):
-			continue // another document's number, or an empty mask such as "   .   .   -  "
-		case err != nil:
-			return j.refuse(row.Line, column, CodeInvalidTaxID), nil
-		}
-		if j.entry.CPFCNPJHash != "" {
-			continue
-		}
-		j.entry.CPFCNPJHash = email.HashTaxID(bare, j.params.HashKey)
-		if j.params.DryRun {
-			continue
-		}
-		if j.entry.CPFCNPJ, err = j.params.Ring.Seal(j.params.Company, bare); err != nil {
-			return store.MailingLine{}, fmt.Errorf("encrypt tax id: %w", err)
-		}
-	}
-	return store.MailingLine{}, nil
 }
 
 // content checks that the row's email can be rendered.
