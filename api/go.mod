@@ -30,7 +30,10 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-require github.com/gabriel-vasile/mimetype v1.4.16
+require (
+	github.com/gabriel-vasile/mimetype v1.4.16
+	github.com/spf13/pflag v1.0.9
+)
 
 require (
 	github.com/aws/aws-sdk-go-v2 v1.47.7 // indirect
@@ -92,7 +95,6 @@ require (
 	github.com/quic-go/quic-go v0.59.0 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
 	github.com/sethvargo/go-retry v0.5.0 // indirect
-	github.com/spf13/pflag v1.0.9 // indirect
 	github.com/twitchyliquid64/golang-asm v0.15.1 // indirect
 	github.com/ugorji/go/codec v1.3.1 // indirect
 	go.mongodb.org/mongo-driver/v2 v2.5.0 // indirect

@@ -104,7 +104,7 @@ func runAll(t *testing.T, db *sql.DB, statements []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer session.Close()
+	defer func() { _ = session.Close() }()
 	for _, statement := range append(slices.Clone(statements), "RESET ALL") {
 		if _, err := session.ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)

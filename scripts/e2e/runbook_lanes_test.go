@@ -23,7 +23,7 @@ func TestRunbook_PausesMailingsOnly(t *testing.T) {
 	s := startSystem(t, bulk(t, brokerURL(t)))
 	for i, command := range commands {
 		s.gatewayctl("lane", "pause", "--all", "--reason", "until the mailing is expanded")
-		mailing := s.mail(fmt.Sprintf("clientes%d.csv", i), newSpreadsheet(t, 5), nil)
+		mailing := s.mail(fmt.Sprintf("natal%d.csv", i), newSpreadsheet(t, 5), nil)
 		s.awaitMailing(mailing, "SENDING")
 		words := strings.Fields(regexp.MustCompile(`<(name|company)>`).ReplaceAllString(command[1], "Acme"))
 		s.gatewayctl(words...)

@@ -10,26 +10,34 @@ import (
 	"testing"
 )
 
-// answers is a transport that answers each request with the next of its results.
-type answers []func() (*http.Response, error)
+// answer is what a try gets: a response, or an error.
+type answer struct {
+	status int
+	body   string
+	err    error
+}
+
+// answers is a transport that answers each request with the next one.
+type answers []answer
 
 func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
 	next := (*a)[0]
 	*a = (*a)[1:]
-	return next()
-}
-
-func lost() (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
-
-func closed() (*http.Response, error) {
-	return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
-}
-
-func status(code int, body string) func() (*http.Response, error) {
-	return func() (*http.Response, error) {
-		return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}, nil
+	if next.err != nil {
+		return nil, next.err
 	}
+	return &http.Response{StatusCode: next.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(next.body))}, nil
 }
+
+var (
+	lost     = answer{err: io.ErrUnexpectedEOF}
+	closed   = answer{err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}}
+	accepted = answer{status: http.StatusAccepted, body: "{}"}
+	refused  = answer{status: http.StatusForbidden, body: `{"code":"COMPANY_SUSPENDED","requestId":"r"}`}
+	unknown  = answer{status: http.StatusServiceUnavailable, body: `{"code":"ACCEPT_UNKNOWN","requestId":"r"}`}
+	badProxy = answer{status: http.StatusBadGateway, body: "<html>"}
+	latProxy = answer{status: http.StatusGatewayTimeout, body: "<html>"}
+)
 
 // The outcome of a request is unknown if any of its tries may have been processed, and such a request is repeated while
 // the api restarts.
@@ -38,7 +46,6 @@ func TestPost_UnknownOutcome(t *testing.T) {
 	post := func(ctx context.Context, c *Client) error { return c.Post(ctx, "/v1/email/send", nil, nil, "key-1") }
 	once := func(ctx context.Context, c *Client) error { return c.Post(ctx, "/v1/webhooks", nil, nil, "") }
 	get := func(ctx context.Context, c *Client) error { return c.Get(ctx, "/v1/emails", nil, nil) }
-	refusal := status(http.StatusForbidden, `{"code":"COMPANY_SUSPENDED","requestId":"r"}`)
 	for name, test := range map[string]struct {
 		send    func(context.Context, *Client) error
 		answers answers
@@ -46,16 +53,16 @@ func TestPost_UnknownOutcome(t *testing.T) {
 		unknown bool
 		key     string
 	}{
-		"lost, closed, accepted": {post, answers{lost, closed, status(http.StatusAccepted, "{}")}, false, false, ""},
-		"lost, refused":          {post, answers{lost, refusal}, true, true, "key-1"},
-		"unknown, refused":       {post, answers{status(http.StatusServiceUnavailable, `{"code":"ACCEPT_UNKNOWN","requestId":"r"}`)}, true, true, "key-1"},
-		"a proxy, accepted":      {post, answers{status(http.StatusBadGateway, "<html>"), status(http.StatusAccepted, "{}")}, false, false, ""},
-		"a proxy, refused":       {post, answers{status(http.StatusGatewayTimeout, "<html>"), refusal}, true, true, "key-1"},
+		"lost, closed, accepted": {post, answers{lost, closed, accepted}, false, false, ""},
+		"lost, refused":          {post, answers{lost, refused}, true, true, "key-1"},
+		"unknown":                {post, answers{unknown}, true, true, "key-1"},
+		"a proxy, accepted":      {post, answers{badProxy, accepted}, false, false, ""},
+		"a proxy, refused":       {post, answers{latProxy, refused}, true, true, "key-1"},
 		"without a key, lost":    {once, answers{lost}, true, true, ""},
-		"without a key, a proxy": {once, answers{status(http.StatusBadGateway, "<html>")}, true, true, ""},
+		"without a key, a proxy": {once, answers{badProxy}, true, true, ""},
 		"closed":                 {post, answers{closed}, true, false, ""},
-		"refused":                {post, answers{refusal}, true, false, ""},
-		"a read, lost, refused":  {get, answers{lost, refusal}, true, false, ""},
+		"refused":                {post, answers{refused}, true, false, ""},
+		"a read, lost, refused":  {get, answers{lost, refused}, true, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,12 +73,12 @@ func TestPost_UnknownOutcome(t *testing.T) {
 			left := test.answers
 			c.http.Transport = &left
 			err = test.send(t.Context(), c)
-			var unknown *UnknownError
-			if (err != nil) != test.fails || errors.As(err, &unknown) != test.unknown || len(left) != 0 {
+			var outcome *UnknownError
+			if (err != nil) != test.fails || errors.As(err, &outcome) != test.unknown || len(left) != 0 {
 				t.Fatalf("%v (%T), %d answers left", err, err, len(left))
 			}
-			if unknown != nil && unknown.Once != test.key {
-				t.Errorf("key %q, want %q", unknown.Once, test.key)
+			if outcome != nil && outcome.Once != test.key {
+				t.Errorf("key %q, want %q", outcome.Once, test.key)
 			}
 		})
 	}
@@ -85,12 +92,17 @@ func TestPost_Interrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	c.http.Transport = &answers{func() (*http.Response, error) {
-		cancel()
-		return lost()
-	}}
-	var unknown *UnknownError
-	if err := c.Post(ctx, "/v1/email/send", nil, nil, "key-1"); !errors.As(err, &unknown) || unknown.Once != "key-1" {
+	c.http.Transport = interrupting{cancel}
+	var outcome *UnknownError
+	if err := c.Post(ctx, "/v1/email/send", nil, nil, "key-1"); !errors.As(err, &outcome) || outcome.Once != "key-1" {
 		t.Errorf("%v", err)
 	}
+}
+
+// interrupting is a transport during whose request the user interrupts the command.
+type interrupting struct{ interrupt func() }
+
+func (i interrupting) RoundTrip(*http.Request) (*http.Response, error) {
+	i.interrupt()
+	return nil, io.ErrUnexpectedEOF
 }

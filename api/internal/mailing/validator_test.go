@@ -371,11 +371,15 @@ func TestTemplates_Faults(t *testing.T) {
 		"9 spellings": {templateSet{"x", "", "{{ab}}{{a b}}{{Ab}}{{aB}}{{AB}}{{a_b}}{{a-b}}{{A b}}{{a B}}"}, "email;ab", map[string]string{"text": "INVALID_TEMPLATE"}, nil},
 		"long defaults": {
 			templateSet{"x", "<p>{{a|" + strings.Repeat("é", 200) + "}}</p>", "{{b|" + strings.Repeat("Ж", 200) + "}}" + strings.Repeat("{{c|"+strings.Repeat("x", 200)+"}}", 20)},
-			"email;a;b;c", map[string]string{}, nil,
+			"email;a;b;c",
+			map[string]string{},
+			nil,
 		},
 		"too long defaults": {
 			templateSet{"x", "", variants("a", 7, 200) + variants("b", 7, 200) + variants("c", 7, 200)},
-			"email;a;b;c", map[string]string{"text": "INVALID_TEMPLATE"}, []string{"4096 bytes"},
+			"email;a;b;c",
+			map[string]string{"text": "INVALID_TEMPLATE"},
+			[]string{"4096 bytes"},
 		},
 		"in a script": {templateSet{"x", "<script>{{a}}</script>", ""}, "email;a", map[string]string{"html": "INVALID_TEMPLATE"}, nil},
 	} {

@@ -51,7 +51,7 @@ func (s *countedMailings) CountMailing(_ context.Context, id uuid.UUID) (store.M
 	s.mu.Lock()
 	lines := s.lines[id]
 	s.mu.Unlock()
-	time.Sleep(time.Duration(lines) * time.Microsecond)
+	<-time.After(time.Duration(lines) * time.Microsecond)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts[id] = append(s.counts[id], time.Now())
@@ -78,7 +78,7 @@ func (s *countedMailings) run(t *testing.T, during func()) {
 				t.Fatal(err)
 			}
 			counters = append(counters, c)
-			time.Sleep(300 * time.Millisecond)
+			<-time.After(300 * time.Millisecond)
 		}
 		during()
 		for _, c := range counters {
@@ -98,7 +98,7 @@ func TestCounter_SmallBesideLarge(t *testing.T) {
 	for range 20 {
 		s.marked[s.add(1_000_000)] = true
 	}
-	s.run(t, func() { time.Sleep(time.Minute) })
+	s.run(t, func() { <-time.After(time.Minute) })
 	counts := s.countsOf(small)
 	last := counts[0]
 	for _, at := range counts[1:] {
@@ -122,7 +122,7 @@ func TestCounter_Unchanged(t *testing.T) {
 	}
 	small := s.add(10)
 	s.run(t, func() {
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		for _, id := range append(ids, small) {
 			if n := len(s.countsOf(id)); n < 25 || n > 80 {
 				t.Errorf("a mailing of %d lines is counted %d times in an hour", s.lines[id], n)
@@ -132,7 +132,7 @@ func TestCounter_Unchanged(t *testing.T) {
 		s.mu.Lock()
 		s.marked[small] = true
 		s.mu.Unlock()
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		if counts := s.countsOf(small); counts[len(counts)-1].Before(changed) {
 			t.Error("a change was not counted")
 		}
