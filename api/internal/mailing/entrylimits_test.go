@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"email-gateway/api/internal/csvfile"
 	"email-gateway/api/internal/mailing"
+	"email-gateway/shared/template"
 )
 
 // variants are fields of one column with n different defaults, which are at least so many bytes long.
@@ -37,6 +39,33 @@ func TestValidator_EntrySize(t *testing.T) {
 			if n := len(strings.Join(got.Entry.Fields, "")); n > 8*len(line)+4096 {
 				t.Errorf("a line of %d bytes is an entry with %d bytes of fields", len(line), n)
 			}
+		}
+	}
+}
+
+// The columns of a stored template have the same limit: each spelling of a name is a field of its own.
+func TestStoredTemplate_Spellings(t *testing.T) {
+	t.Parallel()
+	const file = "email;ab\n"
+	inspector := csvfile.NewInspector()
+	_, _ = inspector.Write([]byte(file))
+	reader, err := csvfile.Open(strings.NewReader(file), inspector.Inspection(), csvfile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spellings := []string{"ab", "aB", "Ab", "AB", "a_b", "A_b", "a_B", "A_B", "a-b"}
+	for n, want := range map[int]string{8: "", 9: "template INVALID_TEMPLATE"} {
+		source := template.Source{Subject: "s", Text: "{{" + strings.Join(spellings[:n], "}}{{") + "}}"}
+		parsed, wrong := template.Parse(source)
+		if len(wrong) > 0 {
+			t.Fatal(wrong)
+		}
+		got := ""
+		for _, f := range (&mailing.StoredTemplate{Source: source, Parsed: parsed}).CheckFields(reader.Header()) {
+			got += f.Field + " " + f.Code
+		}
+		if got != want {
+			t.Errorf("%d spellings: %s", n, got)
 		}
 	}
 }
