@@ -56,7 +56,8 @@ func TestAudit_OfEveryChange(t *testing.T) {
 		{func(by store.Operator) error { return s.SuspendCompany(ctx, by, id) }, "company.suspend", &id, "", "{}"},
 		{func(by store.Operator) error { return s.ResumeCompany(ctx, by, id) }, "company.resume", &id, "", "{}"},
 		{func(by store.Operator) error {
-			return s.SetRetention(ctx, by, store.Retention{CompanyID: id, Logs: &key.Burst})
+			_, err := s.SetRetention(ctx, by, store.Retention{CompanyID: id, Logs: &key.Burst})
+			return err
 		}, "company.retention", &id, "", `"logsDays": 1`},
 		{func(by store.Operator) error { _, err := s.CreateAPIKey(ctx, by, key); return err }, "key.create", &id, "key1", `"name": "billing"`},
 		{func(by store.Operator) error { return s.RevokeAPIKey(ctx, by, "key1") }, "key.revoke", &id, "key1", "{}"},
@@ -233,7 +234,8 @@ func TestAudit_OfRepeatedChanges(t *testing.T) {
 	hold := func(by store.Operator) error { _, err := s.HoldLanes(ctx, by, company, store.LaneFilter{}); return err }
 	keep := func(logs *int) func(by store.Operator) error {
 		return func(by store.Operator) error {
-			return s.SetRetention(ctx, by, store.Retention{CompanyID: company, Logs: logs})
+			_, err := s.SetRetention(ctx, by, store.Retention{CompanyID: company, Logs: logs})
+			return err
 		}
 	}
 	for _, tt := range []struct {

@@ -268,7 +268,9 @@ const (
 
 var functionsAcrossCompanies = map[string]string{
 	"email_gateway_record_delivery: email_logs l":            byAttempt,
+	"email_gateway_record_delivery: email_outbox o":          byAttempt,
 	"email_gateway_record_reputation: email_logs l":          byAttempt,
+	"email_gateway_record_reputation: email_outbox o":        byAttempt, // of the other trigger of the same statement
 	"email_gateway_take_key: email_outbox o":                 byKey,
 	"email_gateway_take_key: email_logs l":                   byKey,
 	"email_gateway_mark_intake: recipients r":                byRecipientID,

@@ -29,7 +29,7 @@ func TestDueFiles(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	ninety := 90
-	if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Files: &ninety}); err != nil {
+	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Files: &ninety}); err != nil {
 		t.Fatal(err)
 	}
 	due := map[uuid.UUID]bool{}
@@ -160,7 +160,7 @@ func TestPurgeEntries_NotBeforeTheEmails(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	seven := 7
-	if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: company, Logs: &seven}); err != nil {
+	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: company, Logs: &seven}); err != nil {
 		t.Fatal(err)
 	}
 	id := d.Accept(t, company, nil)

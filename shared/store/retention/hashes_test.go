@@ -23,7 +23,7 @@ func numbered(t *testing.T, d storetest.Database, company uuid.UUID, externalID 
 
 func ownHashes(t *testing.T, d storetest.Database, company uuid.UUID, days int) {
 	t.Helper()
-	if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: company, Hashes: &days}); err != nil {
+	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: company, Hashes: &days}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -161,7 +161,7 @@ func TestEraseEntryValues(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	seven := 7
-	if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Bodies: &seven}); err != nil {
+	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Bodies: &seven}); err != nil {
 		t.Fatal(err)
 	}
 	old := numberedMailing(t, d, company, "COMPLETED", 31*day) // as a dry run leaves it

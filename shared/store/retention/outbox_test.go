@@ -184,7 +184,7 @@ func TestEraseBodies(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	seven := 7
-	if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Bodies: &seven}); err != nil {
+	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Bodies: &seven}); err != nil {
 		t.Fatal(err)
 	}
 	old, young := storetest.EndedEmail(t, d, company, 11*day, email.Failed), storetest.EndedEmail(t, d, company, 8*day, email.Failed)
@@ -265,7 +265,7 @@ func TestSetRetention(t *testing.T) {
 		{store.Retention{Files: new(int), Hashes: new(int)}, store.Retention{}},
 	} {
 		test.change.CompanyID, test.want.CompanyID = company, company
-		if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), test.change); err != nil {
+		if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), test.change); err != nil {
 			t.Fatal(err)
 		}
 		got, err := d.Store.FindRetention(t.Context(), company)
@@ -275,11 +275,11 @@ func TestSetRetention(t *testing.T) {
 	}
 	for field, r := range map[string]store.Retention{"bodiesDays": {Bodies: &less}, "filesDays": {Files: &many}, "logsDays": {Logs: &less}, "hashesDays": {Hashes: &many}} {
 		var cannot *store.RetentionError
-		if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), r); !errors.As(err, &cannot) || cannot.Field != field {
+		if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), r); !errors.As(err, &cannot) || cannot.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: uuid.New(), Files: &one}); !errors.Is(err, store.ErrNotFound) {
+	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: uuid.New(), Files: &one}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a company that is none: %v", err)
 	}
 	if _, err := d.Store.FindRetention(t.Context(), uuid.New()); !errors.Is(err, store.ErrNotFound) {

@@ -257,7 +257,7 @@ func TestLogPartitions_ACompanyKeepsThemLonger(t *testing.T) {
 	storetest.PastPartition(t, d, retention.EmailLogs, 14)
 	storetest.PastPartition(t, d, retention.EmailEvents, 14)
 	long := 600
-	if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Logs: &long}); err != nil {
+	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Logs: &long}); err != nil {
 		t.Fatal(err)
 	}
 	age := time.Since(storetest.MonthsFromNow(-14).Add(day))
@@ -280,7 +280,7 @@ func TestLogPartitions_ACompanyKeepsThemLonger(t *testing.T) {
 	}
 	expectKept(t, d, "email_logs", "outbox_id", theirs, young)
 
-	if err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Logs: new(int)}); err != nil { // as the others
+	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Logs: new(int)}); err != nil { // as the others
 		t.Fatal(err)
 	}
 	for _, log := range []retention.Log{retention.EmailLogs, retention.EmailEvents} {

@@ -2,9 +2,12 @@ package tenant
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
@@ -48,12 +51,13 @@ ON CONFLICT (company_id) DO UPDATE SET
     bodies_days = nullif(coalesce($2, r.bodies_days), 0), files_days = nullif(coalesce($3, r.files_days), 0),
     logs_days = nullif(coalesce($4, r.logs_days), 0), hashes_days = nullif(coalesce($5, r.hashes_days), 0), updated_at = now()
 WHERE (coalesce(r.bodies_days, 0), coalesce(r.files_days, 0), coalesce(r.logs_days, 0), coalesce(r.hashes_days, 0))
-    IS DISTINCT FROM (coalesce($2, r.bodies_days, 0), coalesce($3, r.files_days, 0), coalesce($4, r.logs_days, 0), coalesce($5, r.hashes_days, 0))`
+    IS DISTINCT FROM (coalesce($2, r.bodies_days, 0), coalesce($3, r.files_days, 0), coalesce($4, r.logs_days, 0), coalesce($5, r.hashes_days, 0))
+RETURNING company_id, bodies_days, files_days, logs_days, hashes_days`
 
 // SetRetention changes the company's own retention. A value that is nil stays as it is, so that two operators can change
-// different ones at the same time; with 0 the retention of the installation applies again. It returns *RetentionError if a value is
-// invalid, and pg.ErrNotFound if there is no such company.
-func (s *Store) SetRetention(ctx context.Context, by audit.Operator, r Retention) error {
+// different ones at the same time; with 0 the retention of the installation applies again. It returns the retention as it is
+// then, *RetentionError if a value is invalid, and pg.ErrNotFound if there is no such company.
+func (s *Store) SetRetention(ctx context.Context, by audit.Operator, r Retention) (set Retention, err error) {
 	details := map[string]any{}
 	for field, days := range map[string]*int{"bodiesDays": r.Bodies, "filesDays": r.Files, "logsDays": r.Logs, "hashesDays": r.Hashes} {
 		switch {
@@ -61,13 +65,23 @@ func (s *Store) SetRetention(ctx context.Context, by audit.Operator, r Retention
 		case *days == 0:
 			details[field] = nil // the installation's
 		case *days < 0 || *days > MaxRetentionDays:
-			return &RetentionError{Field: field}
+			return Retention{}, &RetentionError{Field: field}
 		default:
 			details[field] = *days
 		}
 	}
 	a := audit.Change{Action: "company.retention", Company: r.CompanyID, Details: details}
-	return pg.Wrap("set retention", ChangeCompany(ctx, s.db, by, a, setRetentionSQL, r.CompanyID, r.Bodies, r.Files, r.Logs, r.Hashes))
+	changed, err := audit.Apply(ctx, s.db, by, a, func(tx *sqlx.Tx, _ *audit.Change) error {
+		err := tx.GetContext(ctx, &set, setRetentionSQL, r.CompanyID, r.Bodies, r.Files, r.Logs, r.Hashes)
+		if errors.Is(err, sql.ErrNoRows) {
+			return audit.ErrUnchanged
+		}
+		return pg.Translate(err)
+	})
+	if err == nil && !changed {
+		return s.FindRetention(ctx, r.CompanyID)
+	}
+	return set, pg.Wrap("set retention", err)
 }
 
 // findRetentionSQL finds the rows by the primary keys of companies and company_retention.

@@ -233,7 +233,7 @@ func TestCleaners_Companies(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	seven := 7
-	if err := d.Store.SetRetention(t.Context(), store.Operator{Name: "ana"}, store.Retention{CompanyID: company, Bodies: &seven, Logs: &seven}); err != nil {
+	if _, err := d.Store.SetRetention(t.Context(), store.Operator{Name: "ana"}, store.Retention{CompanyID: company, Bodies: &seven, Logs: &seven}); err != nil {
 		t.Fatal(err)
 	}
 	ids := map[string]uuid.UUID{}
@@ -288,7 +288,7 @@ func TestCleaners_HashesOfOneCompany(t *testing.T) {
 		t.Errorf("%d tables are scanned without a retention", n)
 	}
 	seven := 7
-	if err := d.Store.SetRetention(t.Context(), store.Operator{Name: "ana"}, store.Retention{CompanyID: company, Hashes: &seven}); err != nil {
+	if _, err := d.Store.SetRetention(t.Context(), store.Operator{Name: "ana"}, store.Retention{CompanyID: company, Hashes: &seven}); err != nil {
 		t.Fatal(err)
 	}
 	second, _ := cleaners(t, d, forEver)

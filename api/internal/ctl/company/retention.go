@@ -63,20 +63,16 @@ who is known by nothing else. Sending with the number again stores it again.`,
 				return nil, err
 			}
 		}
-		if changed {
-			by, err := operator.Identity(c, reason)
-			if err != nil {
-				return nil, err
-			}
-			if err := s.SetRetention(ctx, by, change); err != nil {
-				return nil, err
-			}
+		if !changed {
+			r, err := s.FindRetention(ctx, company.ID)
+			return companyRetention{Company: company.Name, Retention: r}, err
 		}
-		r, err := s.FindRetention(ctx, company.ID)
+		by, err := operator.Identity(c, reason)
 		if err != nil {
 			return nil, err
 		}
-		return companyRetention{Company: company.Name, Retention: r, changed: changed}, nil
+		r, err := s.SetRetention(ctx, by, change)
+		return companyRetention{Company: company.Name, Retention: r, changed: true}, err
 	})
 	for i := range ages {
 		cmd.Flags().StringVar(&ages[i].given, ages[i].flag, "", ages[i].help)
