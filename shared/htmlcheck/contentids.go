@@ -17,6 +17,12 @@ var mentionsContentID = regexp.MustCompile(`(?i)c[\s]*i[\s]*d[\s]*(?::|&)`)
 // addresses, and in url().
 var contentAddress = regexp.MustCompile(`(?i)(?:^|[\s,(;'"=])cid:([^\s"'(),;<>]+)`)
 
+// attachmentAddress is contentAddress for an attribute with one address. In the query of a link, cid: refers to nothing.
+var attachmentAddress = regexp.MustCompile(`(?i)^cid:([^\s"'(),;<>]+)`)
+
+// addressAttributes have one address.
+var addressAttributes = []string{"href", "src", "background", "poster", "data", "cite", "longdesc", "action", "formaction", "xlink:href"}
+
 // textAttributes are shown to the reader or read by programs: an address in them refers to nothing.
 var textAttributes = []string{"alt", "title", "content", "value", "summary", "placeholder", "aria-label"}
 
@@ -28,8 +34,8 @@ func ContentIDs(body string) []string {
 	}
 	var ids []string
 	seen := make(map[string]bool)
-	add := func(text string) {
-		for _, found := range contentAddress.FindAllStringSubmatch(text, -1) {
+	add := func(text string, addresses *regexp.Regexp) {
+		for _, found := range addresses.FindAllStringSubmatch(text, -1) {
 			id := found[1]
 			if plain, err := url.PathUnescape(id); err == nil {
 				id = plain
@@ -50,15 +56,20 @@ func ContentIDs(body string) []string {
 			inStyle = string(name) == "style"
 			for more {
 				var key, value []byte
-				if key, value, more = tokens.TagAttr(); len(value) > 0 && !slices.Contains(textAttributes, string(key)) {
-					add(strings.TrimSpace(string(value)))
+				key, value, more = tokens.TagAttr()
+				switch name := string(key); {
+				case len(value) == 0, slices.Contains(textAttributes, name):
+				case slices.Contains(addressAttributes, name):
+					add(strings.TrimSpace(string(value)), attachmentAddress)
+				default:
+					add(strings.TrimSpace(string(value)), contentAddress)
 				}
 			}
 		case html.EndTagToken:
 			inStyle = false
 		case html.TextToken:
 			if inStyle {
-				add(string(tokens.Raw()))
+				add(string(tokens.Raw()), contentAddress)
 			}
 		}
 	}

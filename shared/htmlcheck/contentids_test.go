@@ -15,6 +15,8 @@ func TestContentIDs(t *testing.T) {
 	t.Parallel()
 	for html, want := range map[string][]string{
 		`<p>cid:a</p>`: nil,
+		`<a href="https://loja.example/?src=cid:77;cid:78">a</a><a href="https://loja.example/(cid:79)">b</a>`: nil,
+		`<a href=" cid:a">a</a>`: {"a"},
 		`<img src="cid:logo"><img src="CID:logo"><img src="cid:a%40b">`:                   {"logo", "a@b"},
 		`<img alt="cid:x" srcset="cid:one 1x, cid:two 2x">`:                               {"one", "two"},
 		`<style>p { background: url('cid:bg') }</style><p style="background:url(cid:c)">`: {"bg", "c"},

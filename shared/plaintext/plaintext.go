@@ -46,6 +46,10 @@ func FromHTML(body string) string {
 			if more {
 				e.readAttributes(z)
 			}
+			switch e.name {
+			case "noscript", "noembed", "noframes": // mail clients run no scripts and show their content
+				z.NextIsNotRawText()
+			}
 			w.start(e)
 		}
 	}
@@ -76,13 +80,14 @@ func (e *element) readAttributes(z *html.Tokenizer) {
 	}
 }
 
-// hides reports whether a style hides its element in the way that emails hide preheaders.
+// hides reports whether a style hides its element in the way that emails hide preheaders. mso-hide hides it in Outlook only,
+// which shows another one in a comment.
 func hides(style string) bool {
 	for declaration := range strings.SplitSeq(strings.ToLower(style), ";") {
 		property, value, _ := strings.Cut(declaration, ":")
 		value, _, _ = strings.Cut(strings.TrimSpace(value), "!")
 		switch strings.TrimSpace(property) + ":" + strings.TrimSpace(value) {
-		case "display:none", "visibility:hidden", "mso-hide:all", "opacity:0", "max-height:0", "max-height:0px":
+		case "display:none", "visibility:hidden", "opacity:0", "max-height:0", "max-height:0px":
 			return true
 		}
 	}

@@ -27,6 +27,9 @@ func TestFromHTML(t *testing.T) {
 		"preheader":          {`<div style="display:none; max-height:0">Promo &zwnj;</div><span style="DISPLAY : none !important">x<span>y</span></span><p hidden>h</p><p>Olá</p>`, "Olá\n"},
 		"invisible filler":   {"<p>a&#8203;b&shy;c</p><p>&#847;&#8203;</p><p>d</p>", "abc\n\nd\n"},
 		"pre":                {"<pre>a  b\n    c\n</pre>d", "a  b\n    c\n\nd\n"},
+		"pre, inline":        {"<pre>Total: <b>10</b>  R$ \n  <i>a</i> <u>b</u><br> c</pre><p> d</p>", "Total: 10  R$\n  a b\n c\n\nd\n"},
+		"noscript":           {`<noscript><p>Veja <a href="https://x.example/">aqui</a></p></noscript><iframe><p>x</p></iframe>b`, "Veja aqui <https://x.example/>\n\nb\n"},
+		"button":             {`<!--[if mso]><v:roundrect href="https://x.example/c"><center>Confirmar</center></v:roundrect><![endif]--><a href="https://x.example/c" style="display:inline-block;mso-hide:all;">Confirmar</a>`, "Confirmar <https://x.example/c>\n"},
 		"conditional":        {"<!--[if mso]><p>mso</p><![endif]--><![if !mso]><p>a</p><![endif]>", "a\n"},
 		"nothing":            {"<p>&nbsp;</p><img src=x><!-- a -->", ""},
 		"empty":              {"", ""},
@@ -63,7 +66,7 @@ func TestFromHTML_LinearTime(t *testing.T) {
 	}
 	ordinary := took(fill(`<p>Olá, <a href="https://x.example/">conta</a> &amp; mais</p>`))
 	for _, part := range []string{
-		"<div>", "<", "&", "<a href=\"https://x.example/\">", "<a href=\"https://x.example/\">a", "<ul><li>", "<ul><li>x", "<td>x", "<pre>\n", "<div hidden>", "<!--", "<script>", "<b x ",
+		"<div>", "<", "&", "<a href=\"https://x.example/\">", "<a href=\"https://x.example/\">a", "<ul><li>", "<ul><li>x", "<td>x", "<pre>\n", "<pre> <b>", "<noscript>", "<div hidden>", "<!--", "<script>", "<b x ",
 		"&#1", "\n", " ", "\x00", "</a>", "<br>", "<p style=\"a:b\">", "<p style=\";;;;;;;;;;;;;;\">", "<title>", "<textarea>", "<svg><style>", "\xff",
 	} {
 		if d := took(fill(part)); d > 20*ordinary+time.Second {

@@ -21,7 +21,8 @@ type writer struct {
 	space  bool // white space before the next text
 	cell   bool // a table cell begins before the next text
 	prefix string
-	pre    int // nesting of pre
+	pre    int    // nesting of pre
+	indent string // spaces of the current line of a pre before the next text
 
 	lists []list
 	deep  int // lists beyond maxListDepth
@@ -44,13 +45,13 @@ func (w *writer) start(e element) {
 	switch {
 	case isVoid(e.name) && e.hidden:
 		return
-	case e.hidden, e.name == "title", e.name == "style", e.name == "script", e.name == "template":
+	case e.hidden, e.name == "title", e.name == "style", e.name == "script", e.name == "template", e.name == "iframe":
 		w.hidden = hidden{name: e.name, depth: 1}
 		return
 	}
 	switch e.name {
 	case "br":
-		w.breaks = min(w.breaks+1, 2)
+		w.breaks, w.indent = min(w.breaks+1, 2), ""
 	case "hr":
 		w.block(2)
 		w.write("---")
@@ -115,7 +116,7 @@ func (w *writer) block(breaks int) {
 	}
 	w.breaks = max(w.breaks, breaks)
 	if breaks > 0 {
-		w.cell = false
+		w.cell, w.indent = false, ""
 	}
 }
 
@@ -223,15 +224,22 @@ func (w *writer) write(text string) {
 	}
 }
 
-// writeLines appends preformatted text.
+// maxIndent limits the spaces between two texts of a line of a pre (bytes).
+const maxIndent = 200
+
+// writeLines appends preformatted text. A line may continue in the next text.
 func (w *writer) writeLines(text string) {
 	for i, line := range strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
 		if i > 0 {
-			w.breaks = min(w.breaks+1, 2)
+			w.breaks, w.indent = min(w.breaks+1, 2), ""
 		}
-		if !email.IsBlank(line) {
-			w.put(strings.TrimRightFunc(line, unicode.IsSpace))
+		shown := strings.TrimRightFunc(line, unicode.IsSpace)
+		if !email.IsBlank(shown) {
+			w.put(w.indent + shown)
+			line = line[len(shown):]
+			w.indent = ""
 		}
+		w.indent += line[:min(len(line), max(maxIndent-len(w.indent), 0))]
 	}
 }
 

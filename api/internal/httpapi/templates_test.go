@@ -310,6 +310,18 @@ func TestTemplates_PreviewAndSendAgree(t *testing.T) {
 	}
 }
 
+// A preview has no attachments, and shows an html that refers to one.
+func TestTemplates_PreviewWithContentID(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	if r := g.template(t, http.MethodPost, "", `{"name": "t", "subject": "S", "html": "<img src=\"cid:logo\"><p>Oi</p>", "publish": true}`); r.Status != http.StatusCreated {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	if r := g.template(t, http.MethodPost, "/t/preview", `{}`); r.Status != http.StatusOK || value(r.json(t), "text") != "Oi\n" {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+}
+
 // value returns a text field of a response, "" if it is missing.
 func value(answer map[string]any, name string) string {
 	text, _ := answer[name].(string)

@@ -57,8 +57,11 @@ func (h *Handlers) Preview(c *gin.Context) error {
 		return problem.Invalid(wrong)
 	}
 	d := draft.Content(h.rules, made.Rendered.Subject, made.Rendered.HTML, made.Rendered.Text)
-	if err := h.html.CheckDraft(c.Request.Context(), company, d); err != nil {
-		return err
+	// A preview has no attachments to which the html may refer.
+	if d.Email.HTML != "" && !d.Faults.Has("html") {
+		if err := h.html.CheckTemplate(c.Request.Context(), company, d.Email.HTML, &d.Faults); err != nil {
+			return err
+		}
 	}
 	if len(d.Faults) > 0 {
 		return problem.Invalid(d.Faults)
