@@ -14,6 +14,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/mailbox"
+	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/rules"
 )
 
@@ -147,7 +148,7 @@ func (d *Draft) CheckHTML(ctx context.Context, checker *htmlcheck.Checker) error
 	if d.Email.HTML == "" || d.Faults.Has("html") {
 		return nil
 	}
-	err := CheckHTML(ctx, checker, d.Email.HTML, &d.Faults)
+	err := CheckHTML(ctx, checker, mailmerge.Checked{HTML: d.Email.HTML}, &d.Faults)
 	if err == nil && !d.Faults.Has("attachments") {
 		CheckContentIDs(d.Email.Attachments, d.Email.HTML, &d.Faults)
 	}
@@ -158,16 +159,21 @@ func (d *Draft) CheckHTML(ctx context.Context, checker *htmlcheck.Checker) error
 const maxViolations = 20
 
 // CheckHTML checks the field html of a request that is not one email, such as a mailing or a stored template.
-func CheckHTML(ctx context.Context, checker *htmlcheck.Checker, html string, f *rules.Faults) error {
-	found, err := checker.CheckAll(ctx, html, maxViolations)
+func CheckHTML(ctx context.Context, checker *htmlcheck.Checker, body mailmerge.Checked, f *rules.Faults) error {
+	found, err := checker.CheckAll(ctx, body.HTML, maxViolations)
 	for i, v := range found {
+		if v.Line > 0 {
+			written := *v
+			written.Line = body.Line(v.Line)
+			v = &written
+		}
 		message := v.Error()
 		if i == maxViolations-1 {
 			message += "; there may be more"
 		}
 		f.AddEach("html", email.CodeInvalidTemplate, message)
 	}
-	if err == nil && len(found) == 0 && !htmlcheck.Shows(html) {
+	if err == nil && len(found) == 0 && !htmlcheck.Shows(body.HTML) {
 		f.Add("html", CodeShowsNothing, "shows nothing: it needs a text, an image or the like")
 	}
 	return err

@@ -203,9 +203,6 @@ func (l Templates) plain() Stored {
 	return s
 }
 
-// Checked is the HTML for package htmlcheck: the stored form, in which defaults cannot be taken for markup.
-func (l Templates) Checked() string { return l.plain().HTML }
-
 // bound holds templates whose fields are resolved to indexes of a row's values, in the order of
 // package mailmerge.
 type bound struct {

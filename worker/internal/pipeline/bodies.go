@@ -163,7 +163,11 @@ func (b *bodies) use(mailing uuid.UUID) *body {
 // check, so it runs once per mailing, and only if the checker's version differs from the api's.
 func bind(t store.MailingTemplates) *body {
 	if t.HTML != "" && t.CheckerVersion != int(htmlcheck.Version) {
-		if err := htmlcheck.Check(t.HTML); err != nil {
+		checked := mailmerge.CheckedHTML
+		if t.Template != "" {
+			checked = mailmerge.CheckedOutline
+		}
+		if err := htmlcheck.Check(checked(t.HTML).HTML); err != nil {
 			return &body{unusable: err}
 		}
 	}

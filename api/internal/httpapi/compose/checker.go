@@ -15,6 +15,7 @@ import (
 	"email-gateway/api/internal/templates"
 	"email-gateway/shared/draft"
 	"email-gateway/shared/htmlcheck"
+	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/plaintext"
 	"email-gateway/shared/rules"
 )
@@ -82,9 +83,9 @@ func (c *Checker) CheckDraft(ctx context.Context, company uuid.UUID, d *draft.Dr
 	return c.checkHTML(ctx, company, d.Email.HTML, func(ctx context.Context) error { return d.CheckHTML(ctx, c.html) })
 }
 
-// CheckTemplate checks the field html of a mailing. Faults are added to f; the error is not about the template.
-func (c *Checker) CheckTemplate(ctx context.Context, company uuid.UUID, html string, f *rules.Faults) error {
-	return c.checkHTML(ctx, company, html, func(ctx context.Context) error { return draft.CheckHTML(ctx, c.html, html, f) })
+// CheckTemplate checks the field html of a mailing or of a stored template. Faults are added to f; the error is not about the template.
+func (c *Checker) CheckTemplate(ctx context.Context, company uuid.UUID, body mailmerge.Checked, f *rules.Faults) error {
+	return c.checkHTML(ctx, company, body.HTML, func(ctx context.Context) error { return draft.CheckHTML(ctx, c.html, body, f) })
 }
 
 // TextOf is the text part that the worker makes from html.

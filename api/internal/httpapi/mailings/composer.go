@@ -22,6 +22,7 @@ import (
 	"email-gateway/shared/draft"
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
+	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	"email-gateway/shared/unsubscribe"
@@ -100,15 +101,8 @@ func (h *Handlers) content(ctx context.Context, company uuid.UUID, d *mailingDra
 		d.faults.Add(f.Field, f.Code, f.Message)
 	}
 	if readable {
-		html := d.request.HTML
-		if parsed.HTML != nil {
-			html = parsed.Checked()
-		}
-		if err := h.html.CheckTemplate(ctx, company, html, &d.faults); err != nil {
+		if err := h.checkHTML(ctx, company, d, mailmerge.CheckedHTML(d.request.HTML), &d.faults); err != nil {
 			return nil, nil, err
-		}
-		if !d.faults.Has(mailing.PartAttach) {
-			draft.CheckContentIDs(d.files, d.request.HTML, &d.faults)
 		}
 	}
 	return parsed, nil, nil
@@ -135,12 +129,8 @@ func (h *Handlers) storedContent(ctx context.Context, company uuid.UUID, d *mail
 	}
 	if found.Source.HTML != "" {
 		var faults rules.Faults
-		if err := h.html.CheckTemplate(ctx, company, found.Source.HTML, &faults); err != nil {
+		if err := h.checkHTML(ctx, company, d, mailmerge.CheckedOutline(found.Source.HTML), &faults); err != nil {
 			return nil, nil, err
-		}
-		// newDraft could not do this, without the html.
-		if !d.faults.Has(mailing.PartAttach) {
-			draft.CheckContentIDs(d.files, found.Source.HTML, &faults)
 		}
 		for _, f := range faults {
 			d.faults.AddEach(mailing.PartTemplate, f.Code, "has an html that "+f.Message)
@@ -148,6 +138,15 @@ func (h *Handlers) storedContent(ctx context.Context, company uuid.UUID, d *mail
 	}
 	content := &mailing.StoredTemplate{Ref: found.Ref(), Source: found.Source, Parsed: found.Parsed}
 	return content, &response.Template{Name: found.Name, Locale: found.Locale, Version: found.Version}, nil
+}
+
+// checkHTML checks what html contains and which attachments it refers to.
+func (h *Handlers) checkHTML(ctx context.Context, company uuid.UUID, d *mailingDraft, body mailmerge.Checked, f *rules.Faults) error {
+	err := h.html.CheckTemplate(ctx, company, body, f)
+	if err == nil && !d.faults.Has(mailing.PartAttach) {
+		draft.CheckContentIDs(d.files, body.HTML, f)
+	}
+	return err
 }
 
 // openFile opens the file and reads its header. Faults of the file are added to the draft.

@@ -18,6 +18,7 @@ import (
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/api/internal/templates"
+	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	stored "email-gateway/shared/store/template"
@@ -82,7 +83,7 @@ func (h *Handlers) Create(c *gin.Context) error {
 		wrong.Add(f.Field, f.Code, f.Message)
 	}
 	if source.HTML != "" && !wrong.Has("html") {
-		if err := h.html.CheckTemplate(c.Request.Context(), v.Caller.CompanyID, source.HTML, &wrong); err != nil {
+		if err := h.html.CheckTemplate(c.Request.Context(), v.Caller.CompanyID, mailmerge.CheckedOutline(source.HTML), &wrong); err != nil {
 			return err
 		}
 	}
