@@ -13,6 +13,9 @@ type Columns struct {
 	Has func(name string) bool
 	// Begins reports whether the name of a column begins with prefix, which ends with a dot.
 	Begins func(prefix string) bool
+	// Within lists the columns whose names begin with prefix, and whose cells may be written into an email. The names
+	// begin with prefix as it is given.
+	Within func(prefix string) []string
 }
 
 // Named are columns with these names.
@@ -22,12 +25,21 @@ func Named(names []string) Columns {
 		Begins: func(prefix string) bool {
 			return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, prefix) })
 		},
+		Within: func(prefix string) (within []string) {
+			for _, name := range names {
+				if strings.HasPrefix(name, prefix) {
+					within = append(within, name)
+				}
+			}
+			return within
+		},
 	}
 }
 
 // Uses is what a template needs of the columns of a file.
 type Uses struct {
-	// Names are the columns that the template uses, as it writes them.
+	// Names are the columns that the template uses, as it writes them, and all columns of an object that it asks for:
+	// whether a row has the object must not depend on which of its columns other parts of the template write.
 	Names []string
 	// InSubject says which of them the subject uses.
 	InSubject []bool
@@ -79,7 +91,23 @@ func (t *Template) bind(columns Columns) *binder {
 			b.nodes(p.nodes, nil, false)
 		}
 	}
+	for _, object := range b.objects {
+		b.addObject(object)
+	}
 	return b
+}
+
+// addObject adds the columns of an object to those that are used. One that clashes with another is left out: no part of
+// the template writes it.
+func (b *binder) addObject(name string) {
+	for _, column := range b.columns.Within(name + ".") {
+		known := slices.ContainsFunc(b.uses.Names, func(name string) bool {
+			return name == column || strings.HasPrefix(name, column+".") || strings.HasPrefix(column, name+".")
+		})
+		if !known {
+			b.uses.Names, b.uses.InSubject = append(b.uses.Names, column), append(b.uses.InSubject, false)
+		}
+	}
 }
 
 // isOwn reports whether the gateway provides the value, whatever columns the file has.
@@ -95,6 +123,7 @@ type binder struct {
 	index    map[string]int // in uses.Names; -1 = there is no such column
 	column   map[*node]int
 	subject  bool
+	objects  []string // those of which it matters whether a row has them
 }
 
 // nodes binds tags. objects are the sections around them that are objects, the innermost last. unchecked says that
@@ -112,13 +141,23 @@ func (b *binder) nodes(nodes []node, objects []string, unchecked bool) {
 		if !found && n.tag.Kind != mailmerge.Variable {
 			if object, ok := b.object(name, objects); ok {
 				inner, found = append(slices.Clone(objects), object), true
+				b.needs(object)
 			}
 		}
 		value, declared := b.template.defaults[n.path[0]]
+		if value != nil { // used if a row lacks the object
+			b.needs(n.path[0])
+		}
 		if optional := declared || n.tag.Field.HasDefault; !found && !optional && !unchecked && !slices.Contains(b.uses.Missing, name) {
 			b.uses.Missing = append(b.uses.Missing, name)
 		}
 		b.nodes(n.nodes, inner, unchecked || n.tag.Kind == mailmerge.Section && (isComposite(value) || !found && declared))
+	}
+}
+
+func (b *binder) needs(object string) {
+	if !slices.Contains(b.objects, object) {
+		b.objects = append(b.objects, object)
 	}
 }
 

@@ -58,6 +58,7 @@ func TestRow(t *testing.T) {
 		"a section":                    {"{{#vip}}VIP {{.}} {{vip}}{{/vip}}{{^vip}}no{{/vip}}", "vip", "gold", "VIP gold gold", ""},
 		"a section over an empty cell": {"{{#vip}}VIP {{vip}}{{/vip}}{{^vip}}no{{/vip}}", "vip", "", "no", ""},
 		"names with dots":              {"{{customer.name}} {{#customer}}{{name}} {{customer.city}}{{/customer}}", "customer.name,customer.city,name", "Ana,Olinda,x", "Ana Ana Olinda", ""},
+		"an object for itself":         {"{{#customer}}a{{/customer}}{{^customer}}b{{/customer}}", "customer.name,customer.city", ",Olinda", "a", ""},
 		"an object without values":     {"{{#customer}}{{name}}{{/customer}}{{^customer}}nobody{{/customer}}", "customer.name", "", "nobody", ""},
 		"a default that is a list":     {"{{#lines}}{{text}};{{/lines}}", "name", "", "a;b;", ""},
 		"a value is never a template":  {"{{name}}", "name", "{{email}}", "{{email}}", ""},

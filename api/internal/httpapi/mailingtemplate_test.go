@@ -224,3 +224,32 @@ func TestMailing_TextAlone(t *testing.T) {
 		t.Error(diff, rows.Err())
 	}
 }
+
+// A row has the object of a section if one of its columns has a value, whatever the template writes of it.
+func TestMailing_TemplateObject(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	const body = `{"name": "pj", "publish": true, "subject": "{{#Empresa}}PJ{{/Empresa}}{{^Empresa}}PF{{/Empresa}}", "text": "Oi"}`
+	if r := g.template(t, http.MethodPost, "", body); r.Status != http.StatusCreated {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	form := []part{{name: "template", value: "pj"}, {name: "file", filename: "pj.csv", value: "email;empresa.razão social;EMPRESA.CNPJ\n" +
+		"ana@example.com;Acme;\nbia@example.com;;11.222.333/0001-81\n"}}
+	dry := g.upload(t, append(form, part{name: "dryRun", value: "true"}), nil)
+	preview, _ := dry.json(t)["preview"].([]any)
+	var subjects []string
+	for _, p := range preview {
+		one, _ := p.(map[string]any)
+		subjects = append(subjects, fmt.Sprint(one["subject"]))
+	}
+	if got := strings.Join(subjects, " "); got != "PJ PF" {
+		t.Errorf("%q of %s", got, dry.Body)
+	}
+	r := g.upload(t, form, nil)
+	var fields, rows string
+	if err := g.SQL.QueryRowContext(t.Context(), `SELECT array_to_string(fields, ' '),
+		(SELECT string_agg(array_to_string(e.fields, ','), ' ' ORDER BY line_no) FROM mailing_entries e WHERE e.mailing_id = m.id) FROM mailings m WHERE id = $1`, r.json(t)["mailingId"]).
+		Scan(&fields, &rows); err != nil || fields != "Empresa.razaosocial" || rows != "Acme " {
+		t.Errorf("fields %q, rows %q, %v", fields, rows, err)
+	}
+}

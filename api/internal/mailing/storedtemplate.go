@@ -45,6 +45,14 @@ func columnsOf(header *csvfile.Header) template.Columns {
 			prefix = csvfile.Normalize(prefix)
 			return slices.ContainsFunc(keys, func(key string) bool { return strings.HasPrefix(key, prefix) })
 		},
+		Within: func(prefix string) (within []string) {
+			for i, key := range keys {
+				if rest, ok := strings.CutPrefix(key, csvfile.Normalize(prefix)); ok && rest != "" && !header.IsTaxID(i) {
+					within = append(within, prefix+rest)
+				}
+			}
+			return within
+		},
 	}
 }
 
