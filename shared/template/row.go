@@ -81,7 +81,8 @@ func (r *Row) Render(v Values) (Rendered, error) {
 	return made.rendered(), nil
 }
 
-// root is the data of a row: columns with a dot in their names are in objects.
+// root is the data of a row: columns with a dot in their names are in objects. An object has null for an empty cell, so
+// that within its section no column outside takes the cell's place; an object without values is absent.
 func (r *Row) root(v Values) map[string]any {
 	root := make(map[string]any, len(r.paths)+len(r.own))
 	for _, name := range r.own {
@@ -109,7 +110,28 @@ func (r *Row) root(v Values) map[string]any {
 		}
 		object[path[len(path)-1]] = v.Fields[i]
 	}
+	for i, path := range r.paths {
+		if len(path) > 1 && v.Fields[i] == "" {
+			addNull(root, path)
+		}
+	}
 	return root
+}
+
+// addNull adds a null where the path leaves the existing objects, unless that is at the root.
+func addNull(root map[string]any, path []string) {
+	object := root
+	for i, name := range path {
+		value, found := object[name]
+		if inner, ok := value.(map[string]any); ok {
+			object = inner
+			continue
+		}
+		if !found && i > 0 {
+			object[name] = nil
+		}
+		return
+	}
 }
 
 // addEmpty adds the column of a variable that has no value.

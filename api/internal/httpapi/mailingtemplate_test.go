@@ -253,3 +253,21 @@ func TestMailing_TemplateObject(t *testing.T) {
 		t.Errorf("fields %q, rows %q, %v", fields, rows, err)
 	}
 }
+
+// An empty cell is reported within the section of its object, and refused with emptyFields=reject, although a column outside has that name.
+func TestMailing_TemplateObjectEmptyCell(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	const body = `{"name": "p", "publish": true, "subject": "s", "html": "<p>{{nome}} {{telefone}}</p>{{#responsavel}}<p>{{nome}}: {{telefone}}</p>{{/responsavel}}"}`
+	if r := g.template(t, http.MethodPost, "", body); r.Status != http.StatusCreated {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	form := []part{{name: "template", value: "p"}, {name: "dryRun", value: "true"}, {name: "file", filename: "p.csv", value: "email;nome;telefone;responsavel.nome;responsavel.telefone\n" +
+		"ana@example.com;Ana;11 9999-0000;Joao;\n"}}
+	if dry := g.upload(t, form, nil); dry.json(t)["emptyFields"] != 1.0 || !strings.Contains(fmt.Sprint(dry.json(t)["preview"]), "<p>Joao: </p>") {
+		t.Errorf("%s", dry.Body)
+	}
+	if dry := g.upload(t, append(form, part{name: "emptyFields", value: "reject"}), nil); dry.json(t)["accepted"] != 0.0 {
+		t.Errorf("%s", dry.Body)
+	}
+}
