@@ -140,7 +140,9 @@ func (b *binder) nodes(nodes []node, objects []string, unchecked bool) {
 		inner := objects
 		if !found && n.tag.Kind != mailmerge.Variable {
 			if object, ok := b.object(name, objects); ok {
-				inner, found = append(slices.Clone(objects), object), true
+				if found = true; n.tag.Kind == mailmerge.Section { // an inverted one is for rows without the object
+					inner = append(slices.Clone(objects), object)
+				}
 				b.needs(object)
 			}
 		}

@@ -62,6 +62,7 @@ func TestRow(t *testing.T) {
 		"an empty cell of an object":   {"{{name}} {{phone}} {{#c}}{{name}}: {{phone}}{{/c}}", "name,phone,c.name,c.phone", "Ana,9999,Joao,", "Ana 9999 Joao: ", "c.phone"},
 		"its default":                  {"{{#c}}{{name}}: {{phone|none}} {{city}}{{/c}}", "name,phone,c.name,c.phone,c.city", "Ana,9999,Joao,,", "Joao: none ", "c.city"},
 		"an object in it":              {"{{#c}}{{#p}}{{name}}{{/p}}{{^p}}-{{/p}}{{/c}}{{p.name}}", "c.name,c.p.name,p.name", "Joao,,Ana", "-Ana", ""},
+		"names without the object":     {"{{^c}}{{name}}{{/c}}", "name,c.name", ",", "", "name"},
 		"an object without values":     {"{{#customer}}{{name}}{{/customer}}{{^customer}}nobody{{/customer}}", "customer.name", "", "nobody", ""},
 		"a default that is a list":     {"{{#lines}}{{text}};{{/lines}}", "name", "", "a;b;", ""},
 		"a value is never a template":  {"{{name}}", "name", "{{email}}", "{{email}}", ""},
