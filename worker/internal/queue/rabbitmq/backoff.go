@@ -11,7 +11,17 @@ const (
 	lastBackoff  = 60 * time.Second
 )
 
-// dlqBackoff is the wait of the consumer of a DLQ after a batch without any success.
+// backOff waits before the deliveries begin again that leave has ended. A main queue needs no wait but that for Postgres. It
+// returns false if the connection ends or the consumer stops meanwhile.
+func (c *Consumer) backOff(s *session) bool {
+	if c.config.Database.Ask(c.stopping) != nil {
+		c.working.Store(false)
+		return true // awaitDatabase waits
+	}
+	return !c.dlq || c.pause(s, c.lengthen())
+}
+
+// dlqBackoff is the wait of the consumer of a DLQ whose tasks failed.
 type dlqBackoff struct {
 	mu   sync.Mutex
 	last time.Duration

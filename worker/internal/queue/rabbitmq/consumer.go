@@ -27,8 +27,8 @@ type ConsumerConfig struct {
 	Log      *slog.Logger
 	Conn     Conn
 	Topology Topology
-	// Queue is the name of the pipeline's main queue or of its DLQ. Failed tasks stay on the DLQ: they are redelivered after a
-	// wait that doubles from 1 s up to 60 s while no task succeeds.
+	// Queue is the name of the pipeline's main queue or of its DLQ. Failed tasks stay on the DLQ: the consumer ends its
+	// deliveries for a wait that doubles from 1 s up to 60 s while no task succeeds.
 	Queue   string
 	Handler queue.BatchHandler
 	// Database is asked before each batch: a consumer that cannot use Postgres leaves the tasks to other workers. Optional.
@@ -109,7 +109,7 @@ func (c *Consumer) Stop(ctx context.Context) error {
 	}
 }
 
-// Ping reports whether tasks are being consumed.
+// Ping reports whether tasks are being consumed. A wait between the tries of a DLQ counts as consuming.
 func (c *Consumer) Ping(context.Context) error {
 	if !c.working.Load() {
 		return errors.New("not consuming from " + c.config.Queue)
@@ -196,8 +196,11 @@ func (c *Consumer) take(s *session) (renew bool, err error) {
 	}
 	working.Wait()
 	if batches.cancelled.Load() && s.alive() && c.stopping.Err() == nil {
-		c.working.Store(false)
-		return true, s.withTimeout(callTime, channel.Close)
+		cancel()
+		if err := s.withTimeout(callTime, channel.Close); err != nil {
+			return false, err
+		}
+		return c.backOff(s), nil
 	}
 	c.logEnd(s, cancels, closes)
 	return p.renewed.Load() && s.alive() && c.stopping.Err() == nil, nil

@@ -22,9 +22,9 @@ func (c *Consumer) awaitDatabase(s *session) bool {
 	return c.config.Database.Await(ctx) == nil
 }
 
-// leave ends the deliveries to this consumer, because Postgres cannot be used. The tasks that it has already are moved on
-// without their handler: see unavailable. Closing the channel would return them to the queue, and count for the delivery
-// limit.
+// leave ends the deliveries to this consumer. Batches that it has already are completed. Closing the channel would return them
+// to the queue, and count for the delivery limit. While Postgres cannot be used, they are moved on without their handler: see
+// unavailable.
 func (c *Consumer) leave(s *session, channel *amqp.Channel, batches *batcher) {
 	batches.cancelled.Store(true)
 	_ = s.withTimeout(callTime, func() error { return channel.Cancel(consumerTag, false) })

@@ -32,7 +32,8 @@ type result struct {
 	err      error
 }
 
-// process runs the handler on a batch and acts on the results. It calls leave first if Postgres cannot be used.
+// process runs the handler on a batch and acts on the results. It calls leave first if Postgres cannot be used, or if tasks of a
+// DLQ failed: those that it returns to the queue would be delivered to this consumer again immediately.
 func (c *Consumer) process(s *session, batch []amqp.Delivery, leave func()) {
 	results := make([]result, len(batch))
 	tasks := make([]queue.Task, len(batch))
@@ -42,9 +43,6 @@ func (c *Consumer) process(s *session, batch []amqp.Delivery, leave func()) {
 	}
 	answers := c.handle(tasks)
 	away := c.config.Database.Ask(c.stopping) != nil
-	if away {
-		leave()
-	}
 	var failed []result
 	var done []amqp.Delivery
 	for i := range results {
@@ -58,10 +56,13 @@ func (c *Consumer) process(s *session, batch []amqp.Delivery, leave func()) {
 			done = append(done, batch[i])
 		}
 	}
+	if away || c.dlq && len(failed) > 0 {
+		leave()
+	}
 	c.acknowledge(done)
 	c.report(failed)
 	if c.dlq {
-		c.keep(s, failed, len(done) > 0, away)
+		c.keep(failed, len(done) > 0)
 		return
 	}
 	c.moveOn(s, failed)
@@ -179,13 +180,11 @@ func (c *Consumer) republish(s *session, to Queue, message amqp.Publishing, logO
 	}
 }
 
-// keep requeues tasks on the DLQ after a wait, or at once if this consumer has left them to others.
-func (c *Consumer) keep(s *session, failed []result, success, left bool) {
+// keep requeues tasks on the DLQ. It does not hold them during the wait, because the queue metrics do not count tasks that a
+// consumer holds.
+func (c *Consumer) keep(failed []result, success bool) {
 	if success {
 		c.reset()
-	}
-	if len(failed) == 0 || !left && !c.pause(s, c.lengthen()) {
-		return
 	}
 	for i, v := range failed {
 		if err := v.delivery.Nack(false, true); err != nil {

@@ -1,14 +1,18 @@
 package rabbitmq_test
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue"
+	"email-gateway/worker/internal/queue/rabbitmq"
 	"email-gateway/worker/internal/queue/rabbitmqtest"
 )
 
@@ -170,4 +174,47 @@ func TestDLQ(t *testing.T) {
 		}
 	}
 	s.expect(s.topology.DLQ.Name, 0)
+}
+
+// Failed tasks are ready messages during the wait: the queue metrics, which cannot count a consumer's, show them to an alert.
+func TestDLQ_ReadyDuringWait(t *testing.T) {
+	t.Parallel()
+	for name, concurrency := range map[string]int{"one batch at a time": 1, "two": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const tasks = 3
+			s := recipients(t)
+			publish := s.publishing(true)
+			var calls atomic.Int64
+			c, _ := s.consume(func(_ context.Context, batch []queue.Task) []error {
+				calls.Add(1)
+				errs := make([]error, len(batch))
+				for i := range errs {
+					errs[i] = &queue.RetryLater{Reason: "permission denied"}
+				}
+				return errs
+			}, ofDLQ, func(c *rabbitmq.ConsumerConfig) { c.BatchSize, c.Prefetch, c.Concurrency = 2, 2*tasks, concurrency })
+			waittest.Until(t, "consuming", func() bool { return c.Ping(t.Context()) == nil })
+			for range tasks {
+				publish()
+			}
+			inspector := rabbitmq.NewInspector(s.logger(), s.conn, s.topology)
+			defer func() { _ = inspector.Close() }()
+			// Tasks that are returned and delivered again at once are ready only for a moment.
+			const measurements = 20
+			waittest.Until(t, "all tasks ready in the wait after a failure", func() bool {
+				before := calls.Load()
+				for range measurements {
+					states, err := inspector.Inspect(t.Context())
+					if err != nil || states[s.topology.DLQ.Name].Messages != tasks {
+						return false
+					}
+				}
+				return before > 0 && calls.Load() == before
+			})
+			if err := c.Ping(t.Context()); err != nil {
+				t.Errorf("in the wait: %v", err)
+			}
+		})
+	}
 }
