@@ -36,6 +36,9 @@ type body struct {
 // levelOf is the log level of a failed request. It is only a warning if the client disconnected,
 // or the shutdown of the api interrupted the request.
 func levelOf(ctx context.Context, err error) slog.Level {
+	if problem.Of(err).Disabled {
+		return slog.LevelInfo
+	}
 	if errors.Is(ctx.Err(), context.Canceled) && (errors.Is(err, context.Canceled) || store.IsOutage(err)) {
 		return slog.LevelWarn
 	}
@@ -46,6 +49,7 @@ func levelOf(ctx context.Context, err error) slog.Level {
 func (m *Middleware) fail(c *gin.Context, err error) {
 	p := problem.Of(err)
 	v := reqctx.StateOf(c)
+	v.Disabled = p.Disabled
 	if unsubscribepage.IsPath(c) && p.RetryAfter > 0 {
 		p.Status = http.StatusServiceUnavailable // mail clients repeat a one-click unsubscribe after a 503
 	}

@@ -7,10 +7,11 @@ import (
 	"log/slog"
 	"testing"
 
+	"email-gateway/api/internal/httpapi/problem"
 	"email-gateway/shared/store"
 )
 
-// Only errors caused by the end of the request itself are logged as warnings.
+// Only errors caused by the end of the request itself are logged as warnings. A function that is switched off is no error.
 func TestLevelOf(t *testing.T) {
 	t.Parallel()
 	live := t.Context()
@@ -25,6 +26,8 @@ func TestLevelOf(t *testing.T) {
 		{gone, fmt.Errorf("find email: %w", store.ErrUnavailable), slog.LevelWarn},
 		{gone, errors.New("a constraint was violated"), slog.LevelError},
 		{live, fmt.Errorf("find email: %w", store.ErrUnavailable), slog.LevelError},
+		{live, problem.BulkDisabled, slog.LevelInfo},
+		{live, problem.Busy, slog.LevelError},
 	} {
 		if got := levelOf(tt.ctx, tt.err); got != tt.want {
 			t.Errorf("%v with a context that ended with %v: %s, want %s", tt.err, tt.ctx.Err(), got, tt.want)

@@ -23,8 +23,8 @@ func newMeasure(registry *prometheus.Registry) (*measure, error) {
 	m := &measure{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mailing_api_requests_total",
-			Help: "Requests answered, by method, path template and status.",
-		}, []string{"method", "path", "status"}),
+			Help: "Requests answered, by method, path template and status. disabled is \"yes\" if the configuration switches off what was requested.",
+		}, []string{"method", "path", "status", "disabled"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "mailing_api_request_duration_seconds",
 			Help:    "Time from the request's headers to the end of its answer.",
@@ -49,7 +49,14 @@ func newMeasure(registry *prometheus.Registry) (*measure, error) {
 func (m *measure) expect(routes gin.RoutesInfo) {
 	for _, route := range routes {
 		for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable} {
-			m.requests.WithLabelValues(route.Method, route.Path, strconv.Itoa(status))
+			m.requests.WithLabelValues(route.Method, route.Path, strconv.Itoa(status), yesNo(false))
 		}
 	}
+}
+
+func yesNo(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
 }

@@ -26,10 +26,10 @@ func (m *Middleware) Observe(c *gin.Context) {
 		path = unmatched
 	}
 	status := c.Writer.Status()
-	m.measure.requests.WithLabelValues(method, path, strconv.Itoa(status)).Inc()
+	v := reqctx.StateOf(c)
+	m.measure.requests.WithLabelValues(method, path, strconv.Itoa(status), yesNo(v.Disabled)).Inc()
 	m.measure.duration.WithLabelValues(method, path).Observe(took.Seconds())
 
-	v := reqctx.StateOf(c)
 	attributes := make([]slog.Attr, 0, 14)
 	attributes = append(attributes,
 		slog.String(telemetry.RequestID, v.RequestID),

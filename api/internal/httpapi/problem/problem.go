@@ -28,6 +28,9 @@ type Problem struct {
 	Quota      *QuotaUse // for QUOTA_EXCEEDED
 	// OldestCursor is for CURSOR_EXPIRED.
 	OldestCursor string
+	// Disabled means that the configuration switches the function off. Anybody may call such a route at any rate: it is neither
+	// logged nor counted as an error of the api.
+	Disabled bool
 }
 
 // Error returns the code and the detail.

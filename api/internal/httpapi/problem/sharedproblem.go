@@ -12,7 +12,7 @@ var (
 	rowsBusy      = Problem{Status: http.StatusConflict, Code: "AGGREGATE_BUSY", Detail: "other transactions have locked rows that this request changes, and too many requests of the company already wait for such locks: repeat the request after Retry-After", RetryAfter: 2 * time.Second}
 	Busy          = Problem{Status: http.StatusServiceUnavailable, Code: "BUSY", Detail: "too many large bodies at once: repeat the request after Retry-After", RetryAfter: time.Second}
 	// Without RabbitMQ, mailings and recipients would never be processed.
-	BulkDisabled      = Problem{Status: http.StatusServiceUnavailable, Code: "BULK_DISABLED", Detail: "this installation has no RabbitMQ, which carries mailings and recipients: RABBITMQ_URL must be set"}
+	BulkDisabled      = Problem{Status: http.StatusServiceUnavailable, Code: "BULK_DISABLED", Disabled: true, Detail: "this installation has no RabbitMQ, which carries mailings and recipients: RABBITMQ_URL must be set"}
 	SameKeyInProgress = Problem{Status: http.StatusConflict, Code: "IDEMPOTENCY_IN_PROGRESS", Detail: "a request with this Idempotency-Key is in progress: repeat this one after Retry-After", RetryAfter: time.Second}
 )
 

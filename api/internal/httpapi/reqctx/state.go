@@ -36,6 +36,7 @@ type State struct {
 	MailingID string       // mailing of the request
 	Location  string       // Location of the created object
 	BodyRead  bool         // the body was read completely
+	Disabled  bool         // the configuration switches off what was requested
 }
 
 // StateKey is the key of the State in a gin.Context.

@@ -12,7 +12,7 @@ import (
 // Problems of the SNS route.
 var (
 	disabled = problem.Problem{
-		Status: http.StatusServiceUnavailable, Code: "SES_EVENTS_DISABLED", RetryAfter: time.Minute,
+		Status: http.StatusServiceUnavailable, Code: "SES_EVENTS_DISABLED", RetryAfter: time.Minute, Disabled: true,
 		Detail: "this installation accepts no SES events: SES_EVENTS_TOPICS is not set",
 	}
 	rawDelivery = problem.Problem{
