@@ -95,6 +95,7 @@ func (b *Breaker) Watch() *service.Loop {
 func (b *Breaker) watch(ctx context.Context) (more bool, err error) {
 	now, err := b.store.Breaker(ctx)
 	if err != nil {
+		b.metrics.unknown()
 		return false, nil // /readyz and the pipeline report the outage
 	}
 	b.metrics.show(now)

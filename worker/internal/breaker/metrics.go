@@ -1,6 +1,8 @@
 package breaker
 
 import (
+	"math"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/store"
@@ -32,7 +34,7 @@ func newMetrics(registry prometheus.Registerer, codes []string, suspended func()
 	}))
 	for _, name := range []string{"provider_circuit_breaker_open", "provider_gate_shut"} {
 		m.state = append(m.state, prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: name, Help: "1 while only probes are sent to the provider, by reason code; 0 with the reason none while all emails are sent.",
+			Name: name, Help: "1 while only probes are sent to the provider, by reason code; 0 with the reason none while all emails are sent; NaN while the database does not answer.",
 		}, []string{"reason"}))
 		registry.MustRegister(m.state[len(m.state)-1])
 	}
@@ -85,4 +87,14 @@ func (m *metrics) show(b store.Breaker) {
 		}
 	}
 	m.shown = now
+}
+
+// unknown sets the gauges to NaN. The last state of one process that has lost the database would hide that of the others: an
+// alert takes the maximum.
+func (m *metrics) unknown() {
+	for reason := range m.shown {
+		for _, state := range m.state {
+			state.WithLabelValues(reason).Set(math.NaN())
+		}
+	}
 }

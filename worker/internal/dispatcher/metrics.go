@@ -98,8 +98,8 @@ func (q queueMetrics) depth(tasks, window int) {
 // unknownDepth marks the depth as not measured.
 func (q queueMetrics) unknownDepth() { q.tasks.Set(math.NaN()) }
 
-// alive sets the number of live processes per service.
-func (m *metrics) alive(statuses []store.ProcessStatus) {
+// alive sets the number of live processes per service, or NaN if err is not nil.
+func (m *metrics) alive(statuses []store.ProcessStatus, err error) {
 	count := map[string]int{"dispatcher": 0, "worker": 0}
 	for _, s := range statuses {
 		if s.Live() {
@@ -107,6 +107,6 @@ func (m *metrics) alive(statuses []store.ProcessStatus) {
 		}
 	}
 	for service, n := range count {
-		m.processes.WithLabelValues(service).Set(float64(n))
+		m.processes.WithLabelValues(service).Set(known(n, err))
 	}
 }

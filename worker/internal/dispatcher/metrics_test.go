@@ -1,13 +1,19 @@
 package dispatcher_test
 
 import (
+	"context"
+	"errors"
+	"math"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store"
 	"email-gateway/shared/waittest"
+	"email-gateway/worker/internal/dispatcher"
 )
 
 // The metrics show the backlog, its age, the queues' depth and the live processes.
@@ -71,6 +77,34 @@ func TestMetrics(t *testing.T) {
 			return got >= m.least && got <= m.most
 		})
 	}
+}
+
+// A dispatcher that has lost Postgres does not show the last number of processes.
+func TestMetrics_ProcessesUnknown(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	p := b.params()
+	outbox := &statusesAway{Outbox: p.Outbox}
+	p.Outbox = outbox
+	b.dispatch(t, p)
+	worker := func() float64 { return gauge(t, p.Registry, "gateway_processes", "service", "worker") }
+	waittest.Until(t, "a count", func() bool { return worker() == 0 })
+	outbox.away.Store(true)
+	waittest.Until(t, "NaN", func() bool { return math.IsNaN(worker()) })
+	outbox.away.Store(false)
+	waittest.Until(t, "a count again", func() bool { return worker() == 0 })
+}
+
+type statusesAway struct {
+	dispatcher.Outbox
+	away atomic.Bool
+}
+
+func (o *statusesAway) ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error) {
+	if o.away.Load() {
+		return nil, errors.New("away")
+	}
+	return o.Outbox.ProcessStatuses(ctx)
 }
 
 // gauge is the value of a gauge or counter, the maximum of those with the label; -1 if there is

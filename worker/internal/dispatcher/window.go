@@ -43,11 +43,11 @@ type window struct {
 	outbox      Outbox
 	concurrency int
 	sendRate    float64
-	alive       func([]store.ProcessStatus) // receives the process statuses
+	alive       func([]store.ProcessStatus, error) // receives the process statuses
 	size        atomic.Int64
 }
 
-func newWindow(outbox Outbox, concurrency int, sendRate float64, alive func([]store.ProcessStatus)) *window {
+func newWindow(outbox Outbox, concurrency int, sendRate float64, alive func([]store.ProcessStatus, error)) *window {
 	w := &window{outbox: outbox, concurrency: concurrency, sendRate: sendRate, alive: alive}
 	w.size.Store(windowSize(concurrency, sendRate))
 	return w
@@ -59,10 +59,10 @@ func (w *window) Size() int { return int(w.size.Load()) }
 // measure reads the last reports of the workers. During a database outage it keeps the window; the feeders log the outage.
 func (w *window) measure(ctx context.Context) (more bool, err error) {
 	statuses, err := w.outbox.ProcessStatuses(ctx)
+	w.alive(statuses, err)
 	if err != nil {
 		return false, nil
 	}
-	w.alive(statuses)
 	concurrency, sendRate := capacity(statuses)
 	if concurrency == 0 {
 		concurrency = w.concurrency

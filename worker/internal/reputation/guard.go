@@ -78,12 +78,15 @@ func (g *Guard) runOnce(ctx context.Context) (more bool, err error) {
 	}
 	due, err := g.params.Store.Due(ctx)
 	if err != nil {
+		g.metrics.unknown()
 		return false, err
 	}
 	more, err = g.checkAll(ctx, due)
 	paused, counted := g.params.Store.CountPaused(ctx)
 	if counted == nil {
 		g.metrics.companies.Set(float64(paused))
+	} else {
+		g.metrics.unknown()
 	}
 	return more, errors.Join(err, counted, g.clean(ctx))
 }

@@ -1,6 +1,8 @@
 package reputation
 
 import (
+	"math"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/store/reputation"
@@ -33,6 +35,13 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		m.warnings.WithLabelValues(string(rule))
 		m.pauses.WithLabelValues(string(rule))
 	}
+	m.unknown() // until the first round, because 0 would look healthy
 	registry.MustRegister(m.warnings, m.pauses, m.companies, m.failing)
 	return m
+}
+
+// unknown sets the gauges to NaN: the last values of a process that has lost the database would hide those of the others.
+func (m *metrics) unknown() {
+	m.companies.Set(math.NaN())
+	m.failing.Set(math.NaN())
 }
