@@ -27,6 +27,15 @@ const (
 // joana matches rows that name a person whose address has changed.
 var joana = []string{"joana.antiga@", "joana.nova@", joanaCPF, email.HashTaxID(joanaCPF, nil)}
 
+// newEmptyWorld returns two companies without data about people.
+func newEmptyWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{Database: storetest.New(t)}
+	w.bucket, w.archive = newArchive(t, w.Store)
+	w.company, w.other = w.Company(t), w.Company(t)
+	return w
+}
+
 // history is a company that emailed Joana at her former address, and others about her, before importing her with a
 // new address.
 type history struct {
@@ -36,9 +45,7 @@ type history struct {
 
 func newHistory(t *testing.T) history {
 	t.Helper()
-	w := &world{Database: storetest.New(t)}
-	w.bucket, w.archive = newArchive(t, w.Store)
-	w.company, w.other = w.Company(t), w.Company(t)
+	w := newEmptyWorld(t)
 	h := history{world: w}
 	h.sent = h.toJoana(t, former, nil)
 	h.end(t, h.sent, h.claimed(t, h.sent), email.Sent, false)
@@ -264,9 +271,7 @@ func TestFormer_EveryTable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := &world{Database: storetest.New(t)}
-			w.bucket, w.archive = newArchive(t, w.Store)
-			w.company, w.other = w.Company(t), w.Company(t)
+			w := newEmptyWorld(t)
 			leave(t, w)
 			w.importJoana(t, later)
 			note := "called"

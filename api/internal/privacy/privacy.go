@@ -76,7 +76,7 @@ func (a *Archive) find(ctx context.Context, q Query) (subject, error) {
 			return subject{}, err
 		}
 		for _, written := range spellings(q.TaxID) {
-			hashes = append(hashes, email.HashTaxID(written, a.HashKey))
+			hashes = append(hashes, email.HashTaxID(written, a.HashKey), email.HashTaxID(written, nil)) // programs may store the plain one
 		}
 	}
 	found, err := a.People.Find(ctx, q.CompanyID, q.Address, hashes...)

@@ -41,7 +41,7 @@ const maxSearches = 32
 var ErrNotFollowed = errors.New("the person's rows lead to ever more ids and addresses")
 
 // Find finds the identifiers of a person in the company's rows, given an address, or the stored hashes
-// of a CPF or CNPJ (of each form in which it may have been written); the other is left out.
+// of a CPF or CNPJ (of each form in which it may have been written, keyed and plain); the other is left out.
 // From there it follows the ids and addresses that occur in the same rows of all tables, including
 // former ones. An address that also names another person is added to Shared and is not followed to
 // other rows. Find returns ErrNotFollowed instead of an incomplete result.
