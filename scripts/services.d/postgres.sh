@@ -38,7 +38,7 @@ postgres_run() {
 	exec "$@" "$(postgres_bin)/postgres" -D data \
 		-c listen_addresses=127.0.0.1 -c port="$POSTGRES_PORT" -c unix_socket_directories= \
 		-c fsync=on -c synchronous_commit=on \
-		-c max_connections=500 -c shared_buffers=256MB -c max_wal_size="$wal" "${tls[@]}"
+		-c max_connections=500 -c max_prepared_transactions=20 -c shared_buffers=256MB -c max_wal_size="$wal" "${tls[@]}"
 }
 
 # postgres_create: uses a temporary name until it is complete, so that an interrupted creation starts again. The database

@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
 
 	"email-gateway/api/internal/privacy"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/person"
+	"email-gateway/shared/store/storetest"
 )
 
 // open begins a transaction that the test ends.
@@ -111,6 +113,53 @@ func TestConcurrent_TransactionStaysOpen(t *testing.T) {
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
+	if done := h.eraseJoana(t, nil); !done.Complete() {
+		t.Errorf("%+v", done)
+	}
+	h.mustNotName(t, joana...)
+}
+
+// prepare ends the session of a transaction, whose changes stay invisible and locked until complete is called.
+func (w *world) prepare(t *testing.T, tx *sql.Tx) (complete func()) {
+	t.Helper()
+	name := pq.QuoteLiteral(uuid.NewString())
+	if _, err := tx.ExecContext(t.Context(), `PREPARE TRANSACTION `+name); err != nil {
+		t.Fatalf("%v: set max_prepared_transactions to 20", err)
+	}
+	t.Cleanup(func() { _, _ = w.SQL.Exec(`ROLLBACK PREPARED ` + name) }) // the database could not be dropped
+	return func() { w.alter(t, `COMMIT PREPARED `+name) }
+}
+
+// A prepared transaction has no session.
+func TestConcurrent_PreparedTransaction(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	hash := email.HashTaxID(joanaCPF, nil)
+	complete := h.prepare(t, h.open(t, newImport, uuid.Must(uuid.NewV7()), h.company, store.RecipientID(h.company, "", hash, ""), hash, former))
+	if done := h.eraseJoana(t, nil); done.Writing != 1 || done.Complete() {
+		t.Errorf("%+v", done)
+	}
+	complete()
+	if done := h.eraseJoana(t, nil); !done.Complete() {
+		t.Errorf("%+v", done)
+	}
+	h.mustNotName(t, joana...)
+}
+
+// A transaction gets another name in pg_locks when it is prepared.
+func TestConcurrent_PreparedMeanwhile(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	hash := email.HashTaxID(joanaCPF, nil)
+	tx := h.open(t, newImport, uuid.Must(uuid.NewV7()), h.company, store.RecipientID(h.company, "", hash, ""), hash, former)
+	ended := make(chan privacy.Erased, 1)
+	go func() { ended <- h.eraseJoana(t, nil) }()
+	storetest.WaitFor(t, h.Database, `SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle' AND query LIKE $1`, "%FROM pg_locks%")
+	complete := h.prepare(t, tx)
+	if done := <-ended; done.Writing != 1 || done.Complete() {
+		t.Errorf("%+v", done)
+	}
+	complete()
 	if done := h.eraseJoana(t, nil); !done.Complete() {
 		t.Errorf("%+v", done)
 	}

@@ -193,24 +193,6 @@ func (e *erasure) changed() int {
 	return n
 }
 
-// awaitWriters waits until the currently open write transactions have ended. Only then are all
-// rows visible that were written before the recipients were deleted.
-func (e *erasure) awaitWriters(ctx context.Context, deadline time.Time) error {
-	open, err := e.People.Writers(ctx)
-	for {
-		e.done.Writing = len(open)
-		if err != nil || len(open) == 0 || time.Now().After(deadline) {
-			return err
-		}
-		if err := pause(ctx, askEvery/10); err != nil {
-			return err
-		}
-		var still []string
-		still, err = e.People.Writers(ctx)
-		open = slices.DeleteFunc(open, func(name string) bool { return !slices.Contains(still, name) })
-	}
-}
-
 // finish waits for the dispatchers and creates the receipt.
 func (e *erasure) finish(ctx context.Context) error {
 	tasks, err := e.People.CountErasedTasks(ctx, e.erasing)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
-	"github.com/lib/pq"
 
 	"email-gateway/shared/store/internal/pg"
 )
@@ -116,22 +115,4 @@ func (s *Store) CountErasedTasks(ctx context.Context, erasures []uuid.UUID) (n E
 		return n, fmt.Errorf("count tasks of erased emails: %w", pg.Translate(err))
 	}
 	return n, nil
-}
-
-// writersSQL reads the locks of the server, not its tables. Every transaction that writes to a
-// table holds a ROW EXCLUSIVE lock on it until the transaction ends.
-const writersSQL = `
-SELECT DISTINCT virtualtransaction FROM pg_locks
-WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted AND pid <> pg_backend_pid()
-  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  AND relation IN ('email_outbox'::regclass, 'recipients'::regclass, 'mailings'::regclass, 'mailing_entries'::regclass, 'suppressions'::regclass)`
-
-// Writers returns the transactions that currently write to tables with personal data. Their changes
-// are not visible before they are committed.
-func (s *Store) Writers(ctx context.Context) ([]string, error) {
-	var names pq.StringArray
-	if err := s.db.SelectContext(ctx, (*[]string)(&names), writersSQL); err != nil {
-		return nil, fmt.Errorf("list writers: %w", pg.Translate(err))
-	}
-	return names, nil
 }

@@ -113,7 +113,7 @@ func (v erased) Failure() error {
 	case v.Busy > 0:
 		return fmt.Errorf("%s still being sent, locked by another transaction, or waiting for SES's delivery event: run this again in a few minutes", output.Count(v.Busy, "email is", "emails are"))
 	case v.Writing > 0:
-		return fmt.Errorf("%s that started before the erasure still open (a large upload?): run this again when it has finished", output.Count(v.Writing, "transaction is", "transactions are"))
+		return fmt.Errorf("%s that started before the erasure still open (a large upload, or one of pg_prepared_xacts?): run this again when it has finished", output.Count(v.Writing, "transaction is", "transactions are"))
 	}
 	if n := v.Receipt.Tasks.Open; n > 0 && len(v.Unread) == 0 {
 		return fmt.Errorf("%s may still be in Redis, because no dispatcher has checked yet: start one to remove them. Everything else is done", output.Count(n, "task", "tasks"))
