@@ -12,13 +12,14 @@ import (
 
 // withoutOthers removes the recipients that the person was not shown from an email's row, log or
 // dead letter: those in bcc, and those in the timeline and the errors. The recipients in cc are
-// kept.
+// kept. In the cell of an invalid mailing entry it masks all addresses, unless the cell is the
+// person's address.
 func (p *subject) withoutOthers(columns map[string]json.RawMessage) error {
 	var payload map[string]json.RawMessage
 	if err := json.Unmarshal(orNull(columns["payload"]), &payload); err != nil {
 		return fmt.Errorf("read a payload: %w", err)
 	}
-	own := slices.Clone(p.Addresses)
+	own, masked := slices.Clone(p.Addresses), []string{"events", "error_reason", "last_error"}
 	for _, column := range []json.RawMessage{columns["recipient"], columns["email"], payload["to"]} {
 		var address *string
 		if err := json.Unmarshal(orNull(column), &address); err != nil {
@@ -37,7 +38,10 @@ func (p *subject) withoutOthers(columns map[string]json.RawMessage) error {
 		payload["bcc"], _ = json.Marshal(slices.DeleteFunc(bcc, func(a string) bool { return !slices.Contains(own, strings.ToLower(a)) }))
 		columns["payload"], _ = json.Marshal(payload)
 	}
-	for _, name := range []string{"events", "error_reason", "last_error"} {
+	if string(columns["invalid_reason"]) == `"syntax"` { // of an entry, whose address is a cell as the file has it
+		own, masked = slices.Concat(p.Addresses, p.Shared), append(masked, "email")
+	}
+	for _, name := range masked {
 		if columns[name] == nil {
 			continue
 		}
