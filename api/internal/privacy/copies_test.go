@@ -95,6 +95,39 @@ func TestCopies_DeadLetter(t *testing.T) {
 	w.mustNotNameMaria(t, "afterwards")
 }
 
+// The answer to an attempt that is still running may name her again.
+func TestCopies_AttemptInFlight(t *testing.T) {
+	t.Parallel()
+	for _, status := range []string{"PROCESSING", "OUTCOME_UNKNOWN"} {
+		t.Run(status, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.end(t, w.busy, w.token, email.Sent, false)
+			id := w.Accept(t, w.company, func(e *store.NewEmail) {
+				e.Job.To, e.Job.CC = "ana.alheia@example.com", []string{address, "rui@example.com"}
+				e.Job.Recipient = email.JobRecipient{ExternalID: "c-ana", Email: e.Job.To}
+			})
+			token := w.claimed(t, id)
+			if status != "PROCESSING" {
+				w.alter(t, `UPDATE email_outbox SET status = $2, lease_until = NULL WHERE id = $1`, id, status)
+			}
+			if done, err := w.erase(t.Context(), nil); err != nil || done.Busy != 1 || done.Complete() {
+				t.Errorf("%+v, %v", done, err)
+			}
+			reason := "550 <" + address + "> unknown"
+			w.advance(t, store.Transition{
+				ID: id, Guard: store.GuardAttempt, Token: token, Status: email.Failed, DeadLetter: true, ErrorCode: "SES_MESSAGE_REJECTED", ErrorReason: reason,
+				Events: []email.Event{{Type: email.EventFailed, At: time.Now(), Metadata: map[string]any{"errorMessage": reason}}},
+			})
+			w.eraseWhole(t)
+			w.mustNotNameMaria(t, "afterwards")
+			if left := w.column(t, `SELECT payload ->> 'cc' FROM email_outbox WHERE id = '`+id.String()+`'`); !slices.Equal(left, []string{`["rui@example.com"]`}) {
+				t.Errorf("the copies are %s", left)
+			}
+		})
+	}
+}
+
 // Timelines outlive the rows with the recipients of copies, and SES events arrive late.
 func TestCopies_Timeline(t *testing.T) {
 	t.Parallel()

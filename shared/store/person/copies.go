@@ -28,16 +28,23 @@ const withoutPersonSQL = `(CASE jsonb_typeof(t.payload) WHEN 'object' THEN (
 // scrubSQL is the end of a call of regexp_replace that replaces the addresses in a text.
 const scrubSQL = `, $4::text, '` + store.ErasedAddress + `', 'gi')`
 
-// These statements find rows by primary key and lock those that they change. Apart from the removed
+// These statements find rows by primary key. eraseCopiesSQL locks all outbox rows that it is given, in the
+// order of their ids, the others lock the rows that they change. An email whose attempt may still be recorded
+// stays unchanged: the answer to it may name the person again, and the search would not find an email
+// without the address. Apart from the removed
 // addresses, such an email is sent unchanged; if the sender has the person's address, the company's
 // default sender replaces it (companies_pkey). The timeline is changed separately because it outlives
 // the outbox row. The dispatcher is requested to remove the task with the old payload, which Redis
 // may still hold, or archive later.
 const (
 	eraseCopiesSQL = `
-WITH changed AS (
+WITH held AS MATERIALIZED (
+    SELECT o.id, o.status IN ('PROCESSING', 'OUTCOME_UNKNOWN') AS busy FROM email_outbox o WHERE o.id = ANY ($2::uuid[]) AND o.company_id = $1 ORDER BY o.id FOR UPDATE
+), free AS (
+    SELECT i.id FROM unnest($2::uuid[]) AS i (id) WHERE NOT EXISTS (SELECT FROM held WHERE held.id = i.id AND held.busy)
+), changed AS (
     UPDATE email_outbox t SET payload = ` + withoutPersonSQL + `, last_error = regexp_replace(t.last_error` + scrubSQL + `, sender = ` + otherSenderSQL + `
-    WHERE t.id = ANY ($2::uuid[]) AND t.company_id = $1
+    FROM held WHERE t.id = held.id AND NOT held.busy
       AND (t.payload, t.last_error, t.sender) IS DISTINCT FROM (` + withoutPersonSQL + `, regexp_replace(t.last_error` + scrubSQL + `, ` + otherSenderSQL + `)
     RETURNING t.id
 ), tasks AS (
@@ -45,14 +52,14 @@ WITH changed AS (
     SELECT id, $5, $1, false FROM changed` + askTasksSQL + `
 ), logs AS (
     UPDATE email_logs l SET error_reason = regexp_replace(l.error_reason` + scrubSQL + `, tags = ARRAY(SELECT tag FROM unnest(l.tags) AS tag WHERE tag !~* $4)
-    WHERE l.outbox_id = ANY ($2::uuid[]) AND l.company_id = $1 AND concat_ws(' ', l.error_reason, l.tags) ~* $4
+    FROM free WHERE l.outbox_id = free.id AND l.company_id = $1 AND concat_ws(' ', l.error_reason, l.tags) ~* $4
     RETURNING l.outbox_id
 ), events AS (
-    UPDATE email_events e SET metadata = ` + safeMetadataSQL + ` FROM email_logs l
-    WHERE l.outbox_id = ANY ($2::uuid[]) AND l.company_id = $1 AND e.email_log_id = l.outbox_id AND e.metadata::text ~* ANY ($6::text[])
+    UPDATE email_events e SET metadata = ` + safeMetadataSQL + ` FROM free JOIN email_logs l ON l.outbox_id = free.id
+    WHERE l.company_id = $1 AND e.email_log_id = l.outbox_id AND e.metadata::text ~* ANY ($6::text[])
     RETURNING l.outbox_id
 )
-SELECT (SELECT coalesce(array_agg(id), '{}') FROM changed) AS emails, (SELECT coalesce(array_agg(outbox_id), '{}') FROM logs) AS logs,
+SELECT (SELECT coalesce(array_agg(id), '{}') FROM held WHERE busy) AS busy, (SELECT coalesce(array_agg(id), '{}') FROM changed) AS emails, (SELECT coalesce(array_agg(outbox_id), '{}') FROM logs) AS logs,
        (SELECT coalesce(array_agg(outbox_id), '{}') FROM events) AS events`
 
 	// otherSenderSQL is the sender of the outbox row t. If the erased person was the sender, it is
@@ -82,8 +89,9 @@ RETURNING t.id`
 // ErasedCopies is the effect of EraseCopies, by the ids of the emails.
 type ErasedCopies struct {
 	Emails, Logs, Events pq.StringArray
-	// Busy emails are locked by another transaction, and are unchanged.
-	Busy pq.StringArray `db:"-"`
+	// Busy emails are being sent, wait for SES to report whether it accepted them, or are locked by
+	// another transaction. They are unchanged and must be erased later.
+	Busy pq.StringArray
 }
 
 // EraseCopies removes the person's addresses from emails to other people. It waits at most a second
@@ -110,6 +118,7 @@ func (s *Store) EraseCopies(ctx context.Context, p Person, erasure uuid.UUID, id
 			return all, err
 		}
 		all.Emails, all.Logs, all.Events = append(all.Emails, one.Emails...), append(all.Logs, one.Logs...), append(all.Events, one.Events...)
+		all.Busy = append(all.Busy, one.Busy...)
 	}
 	return all, nil
 }
