@@ -13,6 +13,7 @@ import (
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/api/internal/templates"
 	"email-gateway/shared/draft"
+	"email-gateway/shared/mailmerge"
 )
 
 // previewRequest is the body of POST /v1/templates/{name}/preview.
@@ -59,7 +60,7 @@ func (h *Handlers) Preview(c *gin.Context) error {
 	d := draft.Content(h.rules, made.Rendered.Subject, made.Rendered.HTML, made.Rendered.Text)
 	// A preview has no attachments to which the html may refer.
 	if d.Email.HTML != "" && !d.Faults.Has("html") {
-		if err := h.html.CheckTemplate(c.Request.Context(), company, d.Email.HTML, &d.Faults); err != nil {
+		if err := h.html.CheckTemplate(c.Request.Context(), company, mailmerge.Checked{HTML: d.Email.HTML}, &d.Faults); err != nil {
 			return err
 		}
 	}
