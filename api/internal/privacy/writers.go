@@ -31,6 +31,6 @@ func (e *erasure) awaitWriters(ctx context.Context, deadline time.Time) error {
 func stillOpen(open, current []person.Writer) []person.Writer {
 	missing := slices.ContainsFunc(open, func(w person.Writer) bool { return !w.Prepared && !slices.Contains(current, w) })
 	return slices.DeleteFunc(slices.Clone(current), func(w person.Writer) bool {
-		return !slices.Contains(open, w) && !(missing && w.Prepared)
+		return !slices.Contains(open, w) && (!missing || !w.Prepared)
 	})
 }
