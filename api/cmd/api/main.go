@@ -30,8 +30,9 @@ const (
 	// should get an error before it times out itself.
 	statementTimeout = 10 * time.Second
 	// connections are for 8 concurrent statements about companies' rows, 6 lookups, 12 statements
-	// that wait for locks, 4 uploads being written, and 2 groups of new emails. Other single-row
-	// statements (uncached keys and quotas, unconfirmed commits) use idle ones.
+	// that wait for locks, 4 uploads being written, and 2 groups of new emails. 6 transactions of
+	// companies close to a quota and other single-row statements (uncached keys and quotas,
+	// unconfirmed commits) use idle ones.
 	connections = 32
 	// grace limits how long a shutdown waits for requests in progress: for a statement, its
 	// response, and the lookup of an unconfirmed commit.

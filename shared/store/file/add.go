@@ -2,6 +2,7 @@ package file
 
 import (
 	"context"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -12,8 +13,13 @@ import (
 // AddFile adds a file whose object is in the storage. It returns *quota.Error if the file would exceed the quota of stored
 // bytes. The result has another id if the company stored the same content meanwhile: the caller then deletes its object.
 func (s *Store) AddFile(ctx context.Context, f File) (File, error) {
-	added, err := quota.InTx(ctx, s.db, func(tx *sqlx.Tx) ([]File, error) {
-		if err := quota.TakeFrom(ctx, tx, f.CompanyID, quota.Demand{quota.StoredFileBytes: f.Bytes}, true); err != nil {
+	wanted := quota.Demand{quota.StoredFileBytes: f.Bytes}
+	added, err := quota.InTx(ctx, s.db, f.CompanyID, func(tx *sqlx.Tx, _ time.Duration) ([]File, error) {
+		b, err := quota.OpenBudget(ctx, tx, f.CompanyID, wanted, true)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.Take(wanted); err != nil {
 			return nil, err
 		}
 		added, err := Insert(ctx, tx, f)

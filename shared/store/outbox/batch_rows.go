@@ -167,7 +167,7 @@ func (t *batchTry) insert(ctx context.Context, tx *sqlx.Tx) error {
 	}
 	crashpoint.At(crashpoint.BatchClaimed)
 	for piece := range pg.Pieces(emails, NewEmail.size) {
-		inserted, err := insertEmailsIn(ctx, tx, piece)
+		inserted, err := insertEmailsIn(ctx, tx, piece, quota.LockWait)
 		switch {
 		case err != nil:
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -12,14 +13,10 @@ import (
 	"email-gateway/shared/store/quota"
 )
 
-// nearSlots limits the connections of requests close to a quota, for all companies together.
-const nearSlots = 4
-
 // nearQuotas writes emails of companies that are close to a quota, in groups of one company each: the emails of one
 // company wait for each other, and not for those of other companies.
 type nearQuotas struct {
 	store *Store
-	slots chan struct{}
 
 	mu     sync.Mutex
 	groups map[uuid.UUID]*pg.Group[NewEmail, nearResult]
@@ -32,7 +29,7 @@ type nearResult struct {
 }
 
 func newNearQuotas(s *Store) *nearQuotas {
-	return &nearQuotas{store: s, slots: make(chan struct{}, nearSlots), groups: map[uuid.UUID]*pg.Group[NewEmail, nearResult]{}}
+	return &nearQuotas{store: s, groups: map[uuid.UUID]*pg.Group[NewEmail, nearResult]{}}
 }
 
 func (n *nearQuotas) insertNear(ctx context.Context, e NewEmail) (bool, error) {
@@ -52,12 +49,6 @@ func (n *nearQuotas) groupFor(company uuid.UUID) *pg.Group[NewEmail, nearResult]
 			func(e NewEmail) string { return e.ID.String() },
 			NewEmail.size,
 			func(ctx context.Context, emails []NewEmail) ([]nearResult, error) {
-				select {
-				case n.slots <- struct{}{}:
-				case <-ctx.Done():
-					return nil, context.Cause(ctx)
-				}
-				defer func() { <-n.slots }()
 				return n.store.insertWithinQuotas(ctx, company, emails)
 			})
 		n.groups[company] = g
@@ -77,10 +68,7 @@ func (n *nearQuotas) waitNear() {
 // insertWithinQuotas writes the emails of one company that fit its quotas, in order, in one commit. An email whose
 // idempotency key was used is not written and uses no quota, so the emails that did not fit are tried again.
 func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, emails []NewEmail) ([]nearResult, error) {
-	return quota.InTx(ctx, s.db, func(tx *sqlx.Tx) ([]nearResult, error) {
-		if err := quota.Lock(ctx, tx, company); err != nil {
-			return nil, err
-		}
+	return quota.InTx(ctx, s.db, company, func(tx *sqlx.Tx, wait time.Duration) ([]nearResult, error) {
 		wanted, err := demandOf(ctx, tx, company, emails)
 		if err != nil {
 			return nil, err
@@ -109,7 +97,7 @@ func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, email
 			if len(fit) == 0 {
 				return results, nil
 			}
-			inserted, err := insertEmailsIn(ctx, tx, fit)
+			inserted, err := insertEmailsIn(ctx, tx, fit, wait)
 			if err != nil {
 				return nil, err
 			}
@@ -128,10 +116,11 @@ func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, email
 	})
 }
 
-// insertEmailsIn writes emails in a transaction and reports which were written.
-func insertEmailsIn(ctx context.Context, tx *sqlx.Tx, emails []NewEmail) (map[uuid.UUID]bool, error) {
+// insertEmailsIn writes emails in a transaction, waits for each lock at most as long as wait, and reports which were
+// written.
+func insertEmailsIn(ctx context.Context, tx *sqlx.Tx, emails []NewEmail, wait time.Duration) (map[uuid.UUID]bool, error) {
 	var ids []uuid.UUID
-	if err := tx.SelectContext(ctx, &ids, acceptStatement(emails), acceptArguments(emails, quota.LockWait)...); err != nil {
+	if err := tx.SelectContext(ctx, &ids, acceptStatement(emails), acceptArguments(emails, wait)...); err != nil {
 		return nil, fmt.Errorf("insert emails: %w", pg.Translate(err))
 	}
 	inserted := make(map[uuid.UUID]bool, len(ids))

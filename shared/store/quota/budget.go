@@ -124,22 +124,13 @@ func TakeFrom(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted Demand
 	return b.Take(wanted)
 }
 
-// InTx runs do in a transaction that waits for each lock for LockWait at most, and repeats it after a
-// conflict with another transaction. It returns pg.ErrBusy after a lock timeout.
-func InTx[R any](ctx context.Context, db *pg.DB, do func(tx *sqlx.Tx) ([]R, error)) ([]R, error) {
-	results, err := pg.Repeat(func() (done []R, err error) {
-		err = db.InTx(ctx, func(tx *sqlx.Tx) error {
-			if _, err := tx.ExecContext(ctx, pg.BoundWaitSQL, pg.LockTimeout(LockWait)); err != nil {
-				return pg.Translate(err)
-			}
-			done, err = do(tx)
-			return err
-		})
-		return done, err
+// InTx runs do in a transaction that locks the company's quotas; see pg.InCompanyTx. It returns pg.ErrBusy if other
+// transactions hold the lock for LockWait.
+func InTx[R any](ctx context.Context, db *pg.DB, company uuid.UUID, do func(tx *sqlx.Tx, wait time.Duration) ([]R, error)) ([]R, error) {
+	return pg.InCompanyTx(ctx, db, company, LockWait, func(tx *sqlx.Tx, wait time.Duration) ([]R, error) {
+		if err := Lock(ctx, tx, company); err != nil {
+			return nil, err
+		}
+		return do(tx, wait)
 	})
-	if pg.IsLockTimeout(err) {
-		// The lock timeout is not wrapped: the caller would split a group after one, and each half would wait again.
-		err = fmt.Errorf("%w: %s", pg.ErrBusy, err.Error())
-	}
-	return results, err
 }

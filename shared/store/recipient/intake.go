@@ -107,10 +107,7 @@ func (s *Store) insertIntakes(ctx context.Context, r NewRecipients, rows []intak
 // insertIntakesWithinQuota counts the recipients of the request that are new to the company, under
 // the lock of its quotas, and inserts all of them if the quota permits.
 func (s *Store) insertIntakesWithinQuota(ctx context.Context, r NewRecipients, rows []intakeRow) (bool, error) {
-	inserted, err := quota.InTx(ctx, s.db, func(tx *sqlx.Tx) ([]bool, error) {
-		if err := quota.Lock(ctx, tx, r.CompanyID); err != nil {
-			return nil, err
-		}
+	inserted, err := quota.InTx(ctx, s.db, r.CompanyID, func(tx *sqlx.Tx, wait time.Duration) ([]bool, error) {
 		ids := make([]uuid.UUID, len(r.Recipients))
 		for i := range r.Recipients {
 			ids[i] = r.Recipients[i].ID
@@ -133,7 +130,7 @@ func (s *Store) insertIntakesWithinQuota(ctx context.Context, r NewRecipients, r
 		if err := b.Take(wanted); err != nil {
 			return nil, err
 		}
-		result, err := tx.ExecContext(ctx, sql.AcceptRecipients, intakeParameters.Arguments(intakeScalars{r, quota.LockWait}, rows)...)
+		result, err := tx.ExecContext(ctx, sql.AcceptRecipients, intakeParameters.Arguments(intakeScalars{r, wait}, rows)...)
 		if err != nil {
 			return nil, pg.Translate(err)
 		}

@@ -77,7 +77,9 @@ func (s *Store) AddSuppression(ctx context.Context, company uuid.UUID, n Suppres
 	switch {
 	case err != nil:
 	case near:
-		added, err = quota.InTx(ctx, s.db, func(tx *sqlx.Tx) ([]Suppression, error) { return suppressWithinQuota(ctx, tx, company, n) })
+		added, err = quota.InTx(ctx, s.db, company, func(tx *sqlx.Tx, _ time.Duration) ([]Suppression, error) {
+			return suppressWithinQuota(ctx, tx, company, n)
+		})
 	default:
 		added, err = pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: company, Name: Key(n.Address)}, func(tx *sqlx.Tx, _ time.Duration) ([]Suppression, error) {
 			return suppress(ctx, tx, company, n)
@@ -106,10 +108,8 @@ func find(ctx context.Context, db sqlx.QueryerContext, company uuid.UUID, n Supp
 // isSuppressedSQL finds the row by primary key and locks nothing.
 const isSuppressedSQL = `SELECT EXISTS (SELECT FROM suppressions WHERE company_id = $1 AND address = $2 AND reason = $3)`
 
+// suppressWithinQuota is suppress in a transaction that has locked the company's quotas.
 func suppressWithinQuota(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, n Suppression) ([]Suppression, error) {
-	if err := quota.Lock(ctx, tx, company); err != nil {
-		return nil, err
-	}
 	var suppressed bool
 	if err := tx.GetContext(ctx, &suppressed, isSuppressedSQL, company, Key(n.Address), n.Reason); err != nil {
 		return nil, pg.Translate(err)

@@ -18,6 +18,7 @@ type DB struct {
 	*sqlx.DB
 	connector *connector
 	waits     *waits // for the locks of other transactions
+	companies *companyLocks
 	options   Options
 }
 
@@ -50,7 +51,7 @@ func Open(ctx context.Context, databaseURL string, o Options) (*DB, error) {
 		return nil, fmt.Errorf("read DATABASE_URL: %w", err)
 	}
 	connector := &connector{Connector: inner, limit: o.statementTimeout() + cancelTime}
-	db := &DB{DB: sqlx.NewDb(sql.OpenDB(connector), "postgres"), connector: connector, waits: newWaits(), options: o}
+	db := &DB{DB: sqlx.NewDb(sql.OpenDB(connector), "postgres"), connector: connector, waits: newWaits(), companies: newCompanyLocks(), options: o}
 	conns := o.MaxConns
 	if conns == 0 {
 		conns = 16
