@@ -146,7 +146,7 @@ func (h *Handlers) downloadRows(c *gin.Context, id uuid.UUID, filter store.RowFi
 	}
 	if err != nil {
 		h.log.Warn("download of rows aborted", telemetry.RequestID, reqctx.StateOf(c).RequestID, "error", fmt.Sprint(err))
-		panic(http.ErrAbortHandler)
+		response.Abort(c, err, out.Error() != nil)
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func (h *Handlers) DownloadVerdicts(c *gin.Context) error {
 	}
 	if err != nil {
 		h.log.Warn("download of validation results aborted", telemetry.RequestID, reqctx.StateOf(c).RequestID, "error", fmt.Sprint(err))
-		panic(http.ErrAbortHandler)
+		response.Abort(c, err, out.Error() != nil)
 	}
 	return nil
 }

@@ -14,18 +14,29 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-// Observe writes one log line and counts one request. The path is the route's template: actual
-// paths and query strings may contain anything.
+// Observe writes one log line and counts one request, also for a response that was aborted.
 func (m *Middleware) Observe(c *gin.Context) {
 	began := time.Now()
+	defer func() { m.record(c, time.Since(began)) }()
 	c.Next()
-	took := time.Since(began)
+}
 
+// statusOf returns the status of the response. An aborted one has sent another before.
+func statusOf(c *gin.Context) int {
+	if aborted := reqctx.StateOf(c).Aborted; aborted != 0 {
+		return aborted
+	}
+	return c.Writer.Status()
+}
+
+// record logs and counts a request. The path is the route's template: actual paths and query
+// strings may contain anything.
+func (m *Middleware) record(c *gin.Context, took time.Duration) {
 	path, method := c.FullPath(), knownMethod(c.Request.Method)
 	if path == "" {
 		path = unmatched
 	}
-	status := c.Writer.Status()
+	status := statusOf(c)
 	v := reqctx.StateOf(c)
 	m.measure.requests.WithLabelValues(method, path, strconv.Itoa(status), yesNo(v.Disabled)).Inc()
 	m.measure.duration.WithLabelValues(method, path).Observe(took.Seconds())

@@ -23,6 +23,9 @@ func (m *Middleware) Rescue(c *gin.Context) {
 			return
 		}
 		if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+			if v := reqctx.StateOf(c); v.Aborted == 0 {
+				v.Aborted = http.StatusInternalServerError
+			}
 			panic(http.ErrAbortHandler)
 		}
 		m.log.Error("panic", telemetry.RequestID, reqctx.StateOf(c).RequestID, "path", c.FullPath(),

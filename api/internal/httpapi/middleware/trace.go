@@ -30,22 +30,24 @@ func (m *Middleware) Trace(c *gin.Context) {
 		}
 	}
 	ctx, span := m.tracer.Start(ctx, method+" "+path, telemetry.Server)
-	defer span.End()
+	defer func() {
+		v, status := reqctx.StateOf(c), statusOf(c)
+		span.Text("http.request.method", method)
+		span.Text("http.route", path)
+		span.Number("http.response.status_code", int64(status))
+		if v.OutboxID != "" {
+			span.Text("outbox.id", v.OutboxID)
+		}
+		if v.MailingID != "" {
+			span.Text("mailing.id", v.MailingID)
+		}
+		if status >= 500 {
+			span.Fail(strconv.Itoa(status))
+		}
+		span.End()
+	}()
 	c.Request = c.Request.WithContext(ctx)
 	c.Next()
-	v, status := reqctx.StateOf(c), c.Writer.Status()
-	span.Text("http.request.method", method)
-	span.Text("http.route", path)
-	span.Number("http.response.status_code", int64(status))
-	if v.OutboxID != "" {
-		span.Text("outbox.id", v.OutboxID)
-	}
-	if v.MailingID != "" {
-		span.Text("mailing.id", v.MailingID)
-	}
-	if status >= 500 {
-		span.Fail(strconv.Itoa(status))
-	}
 }
 
 // isProbe reports whether the path is polled by machines; tracing it is useless.

@@ -36,6 +36,7 @@ type State struct {
 	MailingID string       // mailing of the request
 	Location  string       // Location of the created object
 	BodyRead  bool         // the body was read completely
+	Aborted   int          // status that the log and the metrics have for a response that was aborted; 0 = complete
 	Disabled  bool         // the configuration switches off what was requested
 }
 

@@ -1,0 +1,139 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi"
+	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
+	"email-gateway/shared/telemetry/telemetrytest"
+)
+
+// A download that is aborted is in the log, the metrics and the traces, with the status of its error.
+func TestAborted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err    error // nil: the client leaves
+		status int
+	}{
+		"fault":           {errors.New("a fault"), http.StatusInternalServerError},
+		"no database":     {store.ErrUnavailable, http.StatusServiceUnavailable},
+		"the client left": {nil, 499},
+	} {
+		for _, download := range []string{"rows", "verdicts"} {
+			t.Run(name+" "+download, func(t *testing.T) {
+				t.Parallel()
+				aborted(t, download, c.err, c.status)
+			})
+		}
+	}
+}
+
+func aborted(t *testing.T, download string, failure error, status int) {
+	collector := telemetrytest.Start(t)
+	traces, err := telemetry.NewTracing(t.Context(), newLog(t), "api", "test", telemetry.TraceSettings{OTLPEndpoint: collector.URL, Sampler: "always_on"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reading := make(chan struct{})
+	g := start(t, func(p *httpapi.Params) {
+		p.Tracer = traces.Tracer()
+		p.Store = incomplete{Store: p.Store, rest: func(ctx context.Context) error {
+			close(reading)
+			if failure == nil {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return failure
+		}}
+	})
+	ended := make(chan struct{}) // the request, in the api
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(ended)
+		g.Handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	path := "/v1/mailings/" + g.mail(t, mailingForm()) + "/" + download
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	if failure == nil {
+		go func() { <-reading; leave() }()
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+g.Key.String())
+	r.Header.Set("Accept", "text/csv")
+	if answer, err := http.DefaultClient.Do(r); err == nil {
+		defer func() { _ = answer.Body.Close() }()
+		if _, err := io.Copy(io.Discard, answer.Body); err == nil {
+			t.Error("the client takes the download for complete")
+		}
+	}
+	<-ended
+	route := "/v1/mailings/:id/" + download
+	var lines []string // of the request
+	for line := range strings.Lines(g.Log.String()) {
+		if strings.Contains(line, `"msg":"request"`) && strings.Contains(line, fmt.Sprintf(`"path":%q`, route)) {
+			lines = append(lines, line)
+		}
+	}
+	for _, part := range []string{fmt.Sprintf(`"status":%d`, status), `"companyId":"` + g.Company.String() + `"`} {
+		if len(lines) != 1 || !strings.Contains(lines[0], part) {
+			t.Errorf("no %s, or not one line: %s", part, lines)
+		}
+	}
+	if line := fmt.Sprintf(`mailing_api_requests_total{disabled="no",method="GET",path=%q,status="%d"} 1`, route, status); !strings.Contains(g.metrics(t), line) {
+		t.Errorf("no %s", line)
+	}
+	if err := traces.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var spans []string
+	for _, span := range collector.Spans() {
+		if span.Name == "GET "+route {
+			spans = append(spans, span.Attributes["http.response.status_code"])
+		}
+	}
+	if len(spans) != 1 || spans[0] != strconv.Itoa(status) {
+		t.Errorf("spans with the status %v, want %d", spans, status)
+	}
+}
+
+// incomplete is a store that reads the beginning of a list, and then rest.
+type incomplete struct {
+	httpapi.Store
+	rest func(ctx context.Context) error
+}
+
+func (s incomplete) MailingRows(ctx context.Context, company, id uuid.UUID, filter store.RowFilter) (store.RowPage, error) {
+	if filter.After != (store.RowCursor{}) {
+		return store.RowPage{}, s.rest(ctx)
+	}
+	page, err := s.Store.MailingRows(ctx, company, id, filter)
+	page.More, page.End = true, store.RowCursor{Line: 7}
+	return page, err
+}
+
+func (s incomplete) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[store.RejectedLine, error] {
+	return func(yield func(store.RejectedLine, error) bool) {
+		for line, err := range s.Store.MailingVerdicts(ctx, company, id) {
+			if yield(line, err) {
+				yield(store.RejectedLine{}, s.rest(ctx))
+			}
+			return
+		}
+	}
+}
