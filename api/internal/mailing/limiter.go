@@ -45,8 +45,22 @@ var ErrOwnLimit = errors.New("the company's own mailings use all its slots")
 
 // Enter waits for a slot until ctx ends. release releases it.
 func (g *Limiter) Enter(ctx context.Context, company uuid.UUID) (release func(), err error) {
+	return g.enter(ctx, company, true)
+}
+
+// EnterOrRefuse is Enter, but returns ErrOwnLimit at once where Enter waits for the company's own
+// mailings. At most ofEach callers of a company then wait.
+func (g *Limiter) EnterOrRefuse(ctx context.Context, company uuid.UUID) (release func(), err error) {
+	return g.enter(ctx, company, false)
+}
+
+func (g *Limiter) enter(ctx context.Context, company uuid.UUID, waitForOwn bool) (release func(), err error) {
 	own := g.join(company)
 	if !own.slots.TryAcquire(1) { // Acquire fails if ctx has ended, even if a slot is free
+		if !waitForOwn {
+			g.part(company, own)
+			return nil, ErrOwnLimit
+		}
 		if err := own.slots.Acquire(ctx, 1); err != nil {
 			g.part(company, own)
 			return nil, errors.Join(ErrOwnLimit, err)

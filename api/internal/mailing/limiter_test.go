@@ -38,6 +38,9 @@ func TestLimiter(t *testing.T) {
 	}
 	first, second := enter(a), enter(a)
 	rejected(a, true) // it uses all its slots
+	if _, err := g.EnterOrRefuse(t.Context(), a); !errors.Is(err, mailing.ErrOwnLimit) {
+		t.Errorf("without a wait for the company's own: %v", err)
+	}
 	third := enter(b)
 	rejected(b, false) // all slots are used
 	first()

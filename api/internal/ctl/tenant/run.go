@@ -84,7 +84,7 @@ func adviceOn(code string) string {
 		return "`gatewayctl key create --company COMPANY --scopes …` creates a key with this scope."
 	case "COMPANY_SUSPENDED":
 		return "An operator suspended it: `gatewayctl company show COMPANY` shows why, `gatewayctl company resume COMPANY` resumes it."
-	case "TOO_MANY_BODIES", "TOO_MANY_UPLOADS":
+	case "TOO_MANY_BODIES", "TOO_MANY_UPLOADS", "TOO_MANY_DOWNLOADS":
 		return "Other requests of the company are in progress: retry when they have finished."
 	case "RATE_LIMITED":
 		return "Nothing was changed: retry in a moment. If other programs use the same key, create a separate key, or one with a higher --rate."

@@ -15,6 +15,7 @@ import (
 	"email-gateway/api/internal/httpapi/compose"
 	"email-gateway/api/internal/httpapi/reqbody"
 	"email-gateway/api/internal/httpapi/slots"
+	"email-gateway/api/internal/httpapi/transfer"
 	"email-gateway/api/internal/mailing"
 	"email-gateway/api/internal/templates"
 	"email-gateway/shared/keyring"
@@ -107,10 +108,13 @@ type Handlers struct {
 	uploads *mailing.Limiter
 	ingests *mailing.Limiter
 	pace    reqbody.Pace
-	open    *reqbody.OpenUploads
+	open    *transfer.Open
+
+	downloads     *mailing.Limiter
+	openDownloads *transfer.Open
 }
 
-// New creates Handlers with the limits of uploads.
+// New creates Handlers with the limits of uploads and downloads.
 func New(p Params) *Handlers {
 	h := &Handlers{
 		log: p.Log, store: p.Store, attachmentStore: p.AttachmentStore, slots: p.Slots, accept: p.Accept, attachments: p.Attachments,
@@ -123,8 +127,11 @@ func New(p Params) *Handlers {
 		ingests:    mailing.NewLimiter(ingestsAtOnce, ingestsOfEach),
 		pace:       reqbody.MinPace,
 		open:       reqbody.NewOpenUploads(),
+
+		downloads: mailing.NewLimiter(downloadsAtOnce, downloadsOfEach), openDownloads: transfer.NewOpen(downloadBusyRate),
 	}
 	h.forms.MakeRoom(h.open.WaitLimit, h.open.CutSlowest)
 	h.uploads.MakeRoom(h.open.WaitLimit, h.open.CutSlowest)
+	h.downloads.MakeRoom(h.openDownloads.WaitLimit, h.openDownloads.CutSlowest)
 	return h
 }

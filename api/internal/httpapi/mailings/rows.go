@@ -1,8 +1,6 @@
 package mailings
 
 import (
-	"encoding/csv"
-	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -20,7 +18,6 @@ import (
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
-	"email-gateway/shared/telemetry"
 )
 
 // mailingRow is a row of a mailing's file with its result. A rejected row has neither address
@@ -120,18 +117,17 @@ func (h *Handlers) ListRows(c *gin.Context) error {
 func (h *Handlers) downloadRows(c *gin.Context, id uuid.UUID, filter store.RowFilter) error {
 	filter.Limit = rowsPerFetch
 	company := reqctx.CompanyOf(c)
+	out, err := h.openDownload(c)
+	if err != nil {
+		return err
+	}
+	defer out.close()
 	page, err := h.store.MailingRows(c.Request.Context(), company, id, filter)
 	if err != nil {
 		return problemOf(err) // nothing was written yet
 	}
-	c.Header("Content-Type", response.TypeCSV+"; charset=utf-8; header=present")
-	c.Header("Content-Disposition", `attachment; filename="mailing-`+id.String()+`-rows.csv"`)
-	c.Status(http.StatusOK)
-	out := csv.NewWriter(c.Writer)
-	out.UseCRLF = true // RFC 4180
-	_ = out.Write(rowColumns)
+	out.begin(c, id, "rows", rowColumns)
 	for {
-		response.ExtendWriteDeadline(c)
 		for _, r := range page.Rows {
 			_ = out.Write(rowCells(rowOf(r)))
 		}
@@ -145,8 +141,7 @@ func (h *Handlers) downloadRows(c *gin.Context, id uuid.UUID, filter store.RowFi
 		}
 	}
 	if err != nil {
-		h.log.Warn("download of rows aborted", telemetry.RequestID, reqctx.StateOf(c).RequestID, "error", fmt.Sprint(err))
-		response.Abort(c, err, out.Error() != nil)
+		h.abortDownload(c, err, out.Error() != nil)
 	}
 	return nil
 }

@@ -1,23 +1,15 @@
 package mailings
 
 import (
-	"encoding/csv"
-	"fmt"
 	"iter"
-	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/gin-gonic/gin"
 
 	"email-gateway/api/internal/httpapi/reqctx"
-	"email-gateway/api/internal/httpapi/response"
 	"email-gateway/shared/store"
-	"email-gateway/shared/telemetry"
 )
-
-// allowEvery is after how many lines of a download the write deadline is extended.
-const allowEvery = 1000
 
 // DownloadVerdicts streams the validation results of rejected lines as CSV. It contains no
 // values of the file, so it can be passed on. On an error the connection is closed, so that a
@@ -27,22 +19,19 @@ func (h *Handlers) DownloadVerdicts(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
+	out, err := h.openDownload(c)
+	if err != nil {
+		return err
+	}
+	defer out.close()
 	next, stop := iter.Pull2(h.store.MailingVerdicts(c.Request.Context(), reqctx.CompanyOf(c), id))
 	defer stop()
 	line, err, more := next() // an error before the first line is returned as a problem
 	if err != nil {
 		return problemOf(err)
 	}
-	c.Header("Content-Type", "text/csv; charset=utf-8; header=present")
-	c.Header("Content-Disposition", `attachment; filename="mailing-`+id.String()+`-verdicts.csv"`)
-	c.Status(http.StatusOK)
-	out := csv.NewWriter(c.Writer)
-	out.UseCRLF = true                                // RFC 4180
-	_ = out.Write([]string{"line", "column", "code"}) // Flush reports the error
-	for n := 1; more && err == nil; n++ {
-		if n%allowEvery == 1 {
-			response.ExtendWriteDeadline(c)
-		}
+	out.begin(c, id, "verdicts", []string{"line", "column", "code"})
+	for more && err == nil {
 		if err = out.Write(rejectedLineCells(line)); err == nil {
 			line, err, more = next()
 		}
@@ -52,8 +41,7 @@ func (h *Handlers) DownloadVerdicts(c *gin.Context) error {
 		err = out.Error()
 	}
 	if err != nil {
-		h.log.Warn("download of validation results aborted", telemetry.RequestID, reqctx.StateOf(c).RequestID, "error", fmt.Sprint(err))
-		response.Abort(c, err, out.Error() != nil)
+		h.abortDownload(c, err, out.Error() != nil)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func (b *inbound) closeFile() {
 }
 
 // cut aborts receiving a body; it may be called from another goroutine.
-func (b *inbound) cut() { b.body.cut() }
+func (b *inbound) cut() { b.body.Cut() }
 
 // Read reads the whole request body.
 func Read(c *gin.Context) ([]byte, error) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi/transfer"
 )
 
 // received simulates a body of which n bytes arrived within the given time, in pieces per second.
@@ -20,7 +22,7 @@ func received(bytesPerSecond float64, waited time.Duration) *SlowBody {
 func (b *SlowBody) receive(bytesPerSecond float64, waited time.Duration) {
 	for ; waited > 0; waited -= time.Second {
 		took := min(waited, time.Second)
-		b.recent.arrived(int64(bytesPerSecond*took.Seconds()), took, b.pace.each)
+		b.recent.Moved(int64(bytesPerSecond*took.Seconds()), took, b.pace.each)
 	}
 }
 
@@ -39,9 +41,9 @@ func testCutSlowest(t *testing.T) {
 		return b
 	}
 	fast, slow, slower := upload(BusyRate+1000, time.Hour), upload(BusyRate/2, time.Minute), upload(BusyRate/100, time.Minute)
-	begun := upload(0, uploadWaitLimit/2)
+	begun := upload(0, transfer.WaitLimit/2)
 	silent := upload(0, 0)
-	silent.recent.wait(time.Now().Add(-time.Minute)) // nothing has arrived
+	silent.recent.Wait(time.Now().Add(-time.Minute)) // nothing has arrived
 	for _, want := range []*SlowBody{silent, slower, slow} {
 		if want.WasCut() {
 			t.Fatal("one call aborted two uploads")
@@ -50,10 +52,10 @@ func testCutSlowest(t *testing.T) {
 			t.Fatal("another upload was aborted")
 		}
 		for range 10 { // calls of other uploads that wait
-			<-time.After(uploadWaitLimit / 20)
+			<-time.After(transfer.WaitLimit / 20)
 			open.CutSlowest()
 		}
-		<-time.After(uploadWaitLimit / 2)
+		<-time.After(transfer.WaitLimit / 2)
 	}
 	if open.CutSlowest(); fast.WasCut() || begun.WasCut() {
 		t.Errorf("aborted: the fast upload %v, the new one %v; want neither", fast.WasCut(), begun.WasCut())
@@ -85,22 +87,22 @@ func testCutTheSlowerOfTwo(t *testing.T) {
 		if open.CutSlowest(); !want.WasCut() {
 			t.Errorf("call %d did not abort the slower of the slowest two", n)
 		}
-		<-time.After(uploadWaitLimit)
+		<-time.After(transfer.WaitLimit)
 	}
 	if honest.WasCut() {
 		t.Error("the only upload of a company was aborted although other companies had two")
 	}
 	young := uuid.New()
 	upload(young, BusyRate, time.Minute)
-	begun := upload(young, 0, uploadWaitLimit/2)
+	begun := upload(young, 0, transfer.WaitLimit/2)
 	if open.CutSlowest(); honest.WasCut() || begun.WasCut() {
 		t.Errorf("with two uploads of a company, one of which has just begun: aborted the only upload %v, the new one %v; want neither", honest.WasCut(), begun.WasCut())
 	}
-	begun.receive(BusyRate/2, uploadWaitLimit)
+	begun.receive(BusyRate/2, transfer.WaitLimit)
 	if open.CutSlowest(); !begun.WasCut() {
 		t.Error("the slower of two uploads was not aborted")
 	}
-	<-time.After(uploadWaitLimit)
+	<-time.After(transfer.WaitLimit)
 	if open.CutSlowest(); !honest.WasCut() {
 		t.Error("the slow upload was not aborted although no company has two")
 	}
@@ -115,7 +117,7 @@ func testCutTheSlowerOfTwo(t *testing.T) {
 func TestSlowBody_ProgressOfTheLastInterval(t *testing.T) {
 	t.Parallel()
 	rate := func(b *SlowBody) float64 {
-		bytes, waited := b.progress(time.Now())
+		bytes, waited := b.Progress(time.Now())
 		if waited < MinPace.each/2 {
 			t.Errorf("the rate was measured over %s only", waited)
 		}

@@ -6,13 +6,13 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"email-gateway/api/internal/httpapi/response"
+	"email-gateway/api/internal/httpapi/transfer"
 )
 
 // Pace is the minimum rate of a body: the client must send this many bytes, or the rest, in each
@@ -37,58 +37,7 @@ type SlowBody struct {
 	got     int64         // bytes of this interval
 	Err     error         // the one it ended with
 	isCut   atomic.Bool
-	recent  recentRate // for progress, which is called by other goroutines
-}
-
-// recentRate measures what arrived of a body in the last half to whole window of waiting time.
-type recentRate struct {
-	mu    sync.Mutex
-	since time.Time // start of the current wait; zero = not waiting
-	total arrival
-	// The totals at the last two half-window boundaries. The measurement starts at the older one.
-	half, begin arrival
-}
-
-// arrival is how many bytes arrived and how long the gateway waited for them.
-type arrival struct {
-	bytes  int64
-	waited time.Duration
-}
-
-// wait records the start of a wait.
-func (r *recentRate) wait(now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.since = now
-}
-
-// arrived records the end of a wait of the given duration, with n bytes.
-func (r *recentRate) arrived(n int64, took, window time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.since = time.Time{}
-	r.total.bytes += n
-	r.total.waited += took
-	r.move(r.total, window)
-}
-
-// measure returns the arrival since the start of the window, including the current wait.
-func (r *recentRate) measure(now time.Time, window time.Duration) arrival {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	total := r.total
-	if !r.since.IsZero() {
-		total.waited += now.Sub(r.since)
-	}
-	r.move(total, window)
-	return arrival{total.bytes - r.begin.bytes, total.waited - r.begin.waited}
-}
-
-// move advances the window once half of it has passed.
-func (r *recentRate) move(total arrival, window time.Duration) {
-	if total.waited-r.half.waited >= window/2 {
-		r.begin, r.half = r.half, total
-	}
+	recent  transfer.Rate // for Progress, which is called by other goroutines
 }
 
 // NewSlowBody returns the body of a request. It may have limit bytes and take most to arrive.
@@ -108,10 +57,10 @@ func (b *SlowBody) Read(p []byte) (int, error) {
 		b.Err = err
 		return 0, err
 	}
-	b.recent.wait(begun)
+	b.recent.Wait(begun)
 	n, err := b.body.Read(p)
 	took := time.Since(begun)
-	b.recent.arrived(int64(n), took, b.pace.each)
+	b.recent.Moved(int64(n), took, b.pace.each)
 	b.got += int64(n)
 	if b.waited += took; b.got >= b.pace.bytes {
 		b.got, b.waited = 0, 0
@@ -139,15 +88,14 @@ func (b *SlowBody) extendDeadline(now time.Time) error {
 	return err
 }
 
-// progress returns the bytes that arrived in the last interval of the pace and how long the
+// Progress returns the bytes that arrived in the last interval of the pace and how long the
 // gateway waited for them. Earlier bytes do not count.
-func (b *SlowBody) progress(now time.Time) (bytes int64, waited time.Duration) {
-	latest := b.recent.measure(now, b.pace.each)
-	return latest.bytes, latest.waited
+func (b *SlowBody) Progress(now time.Time) (bytes int64, waited time.Duration) {
+	return b.recent.Measure(now, b.pace.each)
 }
 
-// cut aborts the body; it may be called from another goroutine.
-func (b *SlowBody) cut() {
+// Cut aborts the body; it may be called from another goroutine.
+func (b *SlowBody) Cut() {
 	b.isCut.Store(true)
 	// If the deadline cannot be set, the connection ends by its current one.
 	_ = b.control.SetReadDeadline(time.Unix(1, 0))

@@ -1,0 +1,88 @@
+package mailings
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi/problem"
+	"email-gateway/api/internal/httpapi/reqctx"
+	"email-gateway/api/internal/httpapi/response"
+	"email-gateway/api/internal/mailing"
+	"email-gateway/shared/telemetry"
+)
+
+const (
+	// downloadsAtOnce limits the memory of downloads, of which each holds a page of rowsPerFetch rows
+	// while the client does not read. downloadsOfEach limits those of one company.
+	downloadsAtOnce, downloadsOfEach = 32, 4
+	// downloadWait limits how long a download waits for a place. It is long enough to have several of
+	// other companies aborted.
+	downloadWait = 30 * time.Second
+	// downloadBusyRate is the minimum rate (bytes per second) of a company's only download while
+	// others wait: a million rows then take 40 minutes.
+	downloadBusyRate = 64 << 10
+)
+
+var (
+	tooManyDownloads = problem.Problem{
+		Status: http.StatusTooManyRequests, Code: "TOO_MANY_DOWNLOADS", RetryAfter: 10 * time.Second,
+		Detail: fmt.Sprintf("the company has %d downloads in progress: repeat the request when one has ended", downloadsOfEach),
+	}
+	allDownloadsBusy = problem.Problem{
+		Status: http.StatusServiceUnavailable, Code: "BUSY", RetryAfter: 10 * time.Second,
+		Detail: "too many downloads of other companies at once: repeat the request after Retry-After",
+	}
+)
+
+// csvDownload is a CSV that is written while the client receives it.
+type csvDownload struct {
+	*csv.Writer
+	close func()
+}
+
+// openDownload waits for a place for a download. The caller must call close.
+func (h *Handlers) openDownload(c *gin.Context) (*csvDownload, error) {
+	ctx, company := c.Request.Context(), reqctx.CompanyOf(c)
+	waiting, cancel := context.WithTimeout(ctx, downloadWait)
+	defer cancel()
+	release, err := h.downloads.EnterOrRefuse(waiting, company)
+	switch {
+	case errors.Is(err, mailing.ErrOwnLimit):
+		return nil, tooManyDownloads
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, allDownloadsBusy
+	}
+	body := response.NewDownload(c)
+	remove := h.openDownloads.Add(company, body)
+	out := csv.NewWriter(body)
+	out.UseCRLF = true // RFC 4180
+	return &csvDownload{Writer: out, close: func() {
+		remove()
+		release()
+		response.ExtendWriteDeadline(c) // for what net/http still holds
+	}}, nil
+}
+
+// begin writes the headers of the response, and the names of the columns. Flush reports errors.
+func (d *csvDownload) begin(c *gin.Context, mailing uuid.UUID, what string, columns []string) {
+	c.Header("Content-Type", response.TypeCSV+"; charset=utf-8; header=present")
+	c.Header("Content-Disposition", `attachment; filename="mailing-`+mailing.String()+"-"+what+`.csv"`)
+	c.Status(http.StatusOK)
+	_ = d.Write(columns)
+}
+
+// abortDownload closes the connection, so that a client does not take an incomplete list for complete. unwritable is that of
+// response.Abort.
+func (h *Handlers) abortDownload(c *gin.Context, err error, unwritable bool) {
+	h.log.Warn("download aborted", telemetry.RequestID, reqctx.StateOf(c).RequestID, "route", c.FullPath(), "error", fmt.Sprint(err))
+	response.Abort(c, err, unwritable)
+}
