@@ -12,8 +12,9 @@ import (
 // dropBlank treats blank texts as not given, before the rules are applied. A blank list element stays as "" until the
 // rules have reported the other elements by index; compact removes it.
 func (e *Email) dropBlank() {
-	for _, text := range []*string{&e.To, &e.Subject, &e.HTML, &e.Text} {
-		dropBlank(text)
+	dropBlank(&e.To)
+	for _, part := range []*string{&e.Subject, &e.HTML, &e.Text} {
+		*part = email.Part(*part)
 	}
 	for _, text := range []**string{&e.ReplyTo, &e.From, &e.SendAt, &e.Delivery} {
 		dropBlankPointer(text)
@@ -35,10 +36,6 @@ func (e *Email) dropBlank() {
 		for _, text := range []*string{&r.RazaoSocial, &r.Nome, &r.Email} {
 			dropBlank(text)
 		}
-	}
-	// A text copied from a file with a byte order mark begins with that mark.
-	for _, text := range []*string{&e.Subject, &e.HTML, &e.Text} {
-		*text = strings.TrimLeft(*text, "\ufeff")
 	}
 }
 

@@ -1,6 +1,7 @@
 package email
 
 import (
+	"bytes"
 	"strings"
 	"unicode"
 )
@@ -25,7 +26,28 @@ func IsInvisible(r rune) bool {
 // omitted: "   " is not an externalId that two people could share. Variation selectors and tags
 // modify the character before them and are invisible alone.
 func IsBlank(text string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool {
-		return !IsInvisible(r) && (r < 0xfe00 || r > 0xfe0f) && (r < 0xe0000 || r > 0xe01ef)
-	})
+	return !strings.ContainsFunc(text, isVisible)
 }
+
+func isVisible(r rune) bool {
+	return !IsInvisible(r) && (r < 0xfe00 || r > 0xfe0f) && (r < 0xe0000 || r > 0xe01ef)
+}
+
+// Part is a subject, html or text as it is sent: "" if it is blank, so that it counts as absent, and without the byte
+// order mark of a file that it was copied from.
+func Part(text string) string {
+	if IsBlank(text) {
+		return ""
+	}
+	return strings.TrimLeft(text, byteOrderMark)
+}
+
+// PartBytes is Part for what is rendered into a buffer.
+func PartBytes(text []byte) []byte {
+	if !bytes.ContainsFunc(text, isVisible) {
+		return nil
+	}
+	return bytes.TrimLeft(text, byteOrderMark)
+}
+
+const byteOrderMark = "\ufeff"

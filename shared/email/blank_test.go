@@ -22,3 +22,12 @@ func TestIsBlank(t *testing.T) {
 		}
 	}
 }
+
+func TestPart(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"": "", " \n": "", "\ufeff\u200b": "", "\ufeff\ufeffa \n": "a \n", " a": " a", "a\ufeff": "a\ufeff"} {
+		if got, bytes := email.Part(text), string(email.PartBytes([]byte(text))); got != want || bytes != want {
+			t.Errorf("%q: %q and %q, want %q", text, got, bytes, want)
+		}
+	}
+}

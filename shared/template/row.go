@@ -52,7 +52,7 @@ type RowFault struct {
 // Error joins code, field and detail.
 func (f *RowFault) Error() string { return f.Code + " of " + f.Field + ": " + f.Detail }
 
-// AppendTo renders a row behind dst and returns its parts and the extended dst. An empty value is one that the data
+// AppendTo renders a row behind dst and returns its parts, as they are sent, and the extended dst. An empty value is one that the data
 // lacks: where neither a default is declared nor the variable as optional, nothing is written, and the column's index is
 // in empty. The error is a *RowFault.
 func (r *Row) AppendTo(dst []byte, v Values) (made Parts, _ []byte, empty []int, err error) {
@@ -69,6 +69,7 @@ func (r *Row) AppendTo(dst []byte, v Values) (made Parts, _ []byte, empty []int,
 		}
 		return Parts{}, dst, nil, fault
 	}
+	made = Parts{Subject: email.PartBytes(made.Subject), HTML: email.PartBytes(made.HTML), Text: email.PartBytes(made.Text)}
 	return made, render.dst, render.empty, nil
 }
 

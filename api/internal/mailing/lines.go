@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"email-gateway/api/internal/csvfile"
+	"email-gateway/shared/email"
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/store"
 	"email-gateway/shared/template"
@@ -81,7 +82,7 @@ func (j *Validator) renderAgain(token, link string) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
-	made := Rendered{Subject: string(subject)}
+	made := Rendered{Subject: email.Part(string(subject))}
 	for _, body := range []struct {
 		bound *mailmerge.Bound
 		into  *string
@@ -93,7 +94,7 @@ func (j *Validator) renderAgain(token, link string) (Rendered, error) {
 		if err != nil {
 			return Rendered{}, err
 		}
-		*body.into = string(text)
+		*body.into = email.Part(string(text))
 	}
 	return made, nil
 }

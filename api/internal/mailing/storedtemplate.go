@@ -1,7 +1,6 @@
 package mailing
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -147,7 +146,7 @@ func (j *Validator) renderStored(row csvfile.Row) (store.MailingLine, error) {
 	if err != nil {
 		return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
 	}
-	if len(bytes.TrimLeftFunc(made.Subject, email.IsInvisible)) == 0 {
+	if len(made.Subject) == 0 {
 		return j.refuse(row.Line, -1, CodeSubjectLength), nil
 	}
 	for _, i := range empty {

@@ -1,7 +1,6 @@
 package mailing
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -224,21 +223,24 @@ func (j *Validator) render(row csvfile.Row) (store.MailingLine, error) {
 	switch {
 	case err != nil:
 		return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
-	case len(bytes.TrimLeftFunc(j.rendered, email.IsInvisible)) == 0:
+	case len(email.PartBytes(j.rendered)) == 0:
 		return j.refuse(row.Line, -1, CodeSubjectLength), nil
 	case size > email.MaxHTML:
 		return j.refuse(row.Line, -1, CodeBodyTooLarge), nil
 	case !j.mayShowNothing:
 		return store.MailingLine{}, nil
 	}
-	body := j.templates.html
-	if body == nil {
-		body = j.templates.text
+	var body []byte
+	isText := false
+	for bound := range j.templates.bodies { // text where html is blank
+		if j.rendered, err = bound.AppendTo(j.rendered[:0], j.values); err != nil {
+			return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
+		}
+		if body, isText = email.PartBytes(j.rendered), bound == j.templates.text; len(body) > 0 {
+			break
+		}
 	}
-	if j.rendered, err = body.AppendTo(j.rendered[:0], j.values); err != nil {
-		return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
-	}
-	if !shows(j.templates.html == nil, string(j.rendered)) {
+	if !shows(isText, string(body)) {
 		return j.refuse(row.Line, -1, CodeEmptyBody), nil
 	}
 	return store.MailingLine{}, nil

@@ -120,7 +120,7 @@ func (b *builder) render(e *store.ExpandableEntry) (string, error) {
 		return made.Subject, err
 	}
 	subject, err := b.subject.AppendTo(nil, mailmerge.Values(e.Email, e.Token, e.Nome, link, e.Fields))
-	return string(subject), err
+	return email.Part(string(subject)), err
 }
 
 // task builds the email's job. A person with a tenant identifier is identified by that, as in a

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/store"
@@ -119,7 +120,7 @@ func (b *body) fill(a *attempt, link string) (html, text string, err error) {
 		if err != nil {
 			return "", "", fmt.Errorf("%s: %w", part.name, err)
 		}
-		*part.into = string(made)
+		*part.into = email.Part(string(made))
 	}
 	return html, text, nil
 }

@@ -74,3 +74,26 @@ func TestMailing_TextAlone(t *testing.T) {
 		}
 	}
 }
+
+// A part that is blank for a row counts as absent, as in a single email: the text is made from html, or sent alone.
+func TestMailing_BlankPart(t *testing.T) {
+	t.Parallel()
+	for _, stored := range []bool{false, true} {
+		for _, test := range []struct{ html, text, wantHTML, wantText string }{
+			{"<p>Oi</p>", "{{cidade}}\n", "<p>Oi</p>", "Oi"},
+			{"{{cidade}}\n", "Oi", "", "Oi"},
+			{"\ufeff<p>Oi</p>", "\ufeffOi", "<p>Oi</p>", "Oi"},
+		} {
+			m := newMailingBench(t, test.html, test.text, int(htmlcheck.Version))
+			if stored {
+				m.useTemplate(t, `[]`)
+			}
+			if err := m.handle(t, m.entry(t, "", "")); err != nil {
+				t.Fatal(err)
+			}
+			if sent := m.sender.sent[0]; sent.HTML != test.wantHTML || strings.TrimSpace(sent.Text) != test.wantText {
+				t.Errorf("stored %v, %q, %q: html %q, text %q", stored, test.html, test.text, sent.HTML, sent.Text)
+			}
+		}
+	}
+}
