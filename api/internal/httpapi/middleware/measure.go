@@ -27,7 +27,7 @@ func newMeasure(registry *prometheus.Registry) (*measure, error) {
 		}, []string{"method", "path", "status", "disabled"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "mailing_api_request_duration_seconds",
-			Help:    "Time from the request's headers to the end of its answer.",
+			Help:    "Time from the request's headers to the end of its answer, without the time that the client takes to send the body.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"method", "path"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/httpapi/response"
 	"email-gateway/api/internal/httpapi/transfer"
 )
@@ -42,12 +43,14 @@ type SlowBody struct {
 
 // NewSlowBody returns the body of a request. It may have limit bytes and take most to arrive.
 func NewSlowBody(c *gin.Context, limit int64, p Pace, most time.Duration) *SlowBody {
-	return &SlowBody{
+	b := &SlowBody{
 		body:    http.MaxBytesReader(c.Writer, c.Request.Body, limit),
 		control: http.NewResponseController(c.Writer),
 		pace:    p,
 		until:   time.Now().Add(most),
 	}
+	reqctx.StateOf(c).BodyWait = b.recent.Waited
+	return b
 }
 
 // Read reads from the body. It fails with os.ErrDeadlineExceeded if the client is too slow.

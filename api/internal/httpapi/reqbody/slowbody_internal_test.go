@@ -12,6 +12,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/httpapi/response"
 )
 
@@ -27,6 +28,7 @@ func TestSlowBody(t *testing.T) {
 			t.Error(err)
 		}
 		defer response.ExtendWriteDeadline(c)
+		c.Set(reqctx.StateKey, &reqctx.State{})
 		b := NewSlowBody(c, 1<<20, Pace{bytes: 2, each: quiet}, time.Minute)
 		_, err := io.Copy(io.Discard, b)
 		ended <- err

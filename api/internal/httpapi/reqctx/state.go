@@ -36,8 +36,18 @@ type State struct {
 	MailingID string       // mailing of the request
 	Location  string       // Location of the created object
 	BodyRead  bool         // the body was read completely
-	Aborted   int          // status that the log and the metrics have for a response that was aborted; 0 = complete
-	Disabled  bool         // the configuration switches off what was requested
+	// BodyWait returns how long the gateway has waited for the body; nil if it read none.
+	BodyWait func() time.Duration
+	Aborted  int  // status that the log and the metrics have for a response that was aborted; 0 = complete
+	Disabled bool // the configuration switches off what was requested
+}
+
+// Took returns how much of the request's total time is the gateway's own: the client decides how fast it sends the body.
+func (v *State) Took(total time.Duration) time.Duration {
+	if v.BodyWait == nil {
+		return total
+	}
+	return max(0, total-v.BodyWait())
 }
 
 // StateKey is the key of the State in a gin.Context.

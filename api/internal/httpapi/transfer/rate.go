@@ -37,6 +37,13 @@ func (r *Rate) Moved(n int64, took, window time.Duration) {
 	r.move(r.total, window)
 }
 
+// Waited returns the time of all waits that have ended.
+func (r *Rate) Waited() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.total.waited
+}
+
 // Measure returns the bytes since the start of the window and the time waited for them, including the current wait.
 func (r *Rate) Measure(now time.Time, window time.Duration) (bytes int64, waited time.Duration) {
 	r.mu.Lock()
