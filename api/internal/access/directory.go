@@ -110,6 +110,22 @@ func (d *Directory) Authenticate(ctx context.Context, text string) (*store.Calle
 	return caller, nil
 }
 
+// Recheck returns what the database now says of a caller whose key was accepted earlier: work that
+// takes longer than keep must not end with a key that is no longer valid. Errors: ErrUnknownKey,
+// which ErrExpiredKey wraps, and those of the database.
+func (d *Directory) Recheck(caller *store.Caller) (*store.Caller, error) {
+	now, err := d.find(caller.KeyID)
+	switch {
+	case err != nil:
+		return nil, err
+	case now == nil || now.Revoked(time.Now()):
+		return nil, ErrUnknownKey
+	case now.Expired(time.Now()):
+		return nil, ErrExpiredKey
+	}
+	return now, nil
+}
+
 // find returns nil if there is no such key.
 func (d *Directory) find(id string) (*store.Caller, error) {
 	if caller, ok := d.known.get(id); ok {

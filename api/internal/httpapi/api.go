@@ -196,7 +196,7 @@ func newHandlers(p Params) (h *handlers, err error) {
 		Store: fair, Timeline: fair.timelineOf, Attachments: storedFiles, Rules: checks, SendAt: sendAt,
 		TTL: p.EmailTTL, MaxAttempts: cmp.Or(p.MaxAttempts, email.MaxAttempts), Wake: p.Wake,
 	})
-	h.events = events.New(p.Feed, p.Polls, fair.Slots, checks)
+	h.events = events.New(p.Feed, p.Polls, fair.Slots, checks, h.StillValid)
 	h.usage = usage.New(p.Usage, fair.Slots, checks)
 	h.deadLetters, err = deadletters.New(deadletters.Params{
 		Store: fair, Emails: h.emails, Rules: checks, HasRabbitMQ: p.HasRabbitMQ, TTL: p.EmailTTL, Wake: p.Wake,
@@ -213,7 +213,7 @@ func newHandlers(p Params) (h *handlers, err error) {
 	}
 	h.unsubscribe = unsubscribepage.New(p.Log, fair, p.UnsubscribeKeys)
 	h.mailings = mailings.New(mailings.Params{
-		Log: p.Log, Store: fair, AttachmentStore: p.Files, Slots: fair.Slots, Accept: commits, Attachments: attachments, HTML: html, Library: library,
+		Log: p.Log, Store: fair, AttachmentStore: p.Files, Slots: fair.Slots, Accept: commits, StillValid: h.StillValid, Attachments: attachments, HTML: html, Library: library,
 		Rules: checks, SendAt: sendAt, Ring: p.Ring, HashKey: p.HashKey, Bucket: p.Bucket, Tokens: p.Tokens,
 		PublicURL: p.PublicURL, Links: p.UnsubscribeKeys, IngestTime: p.IngestTime, TTL: p.EmailTTL, Tracer: p.Tracer, Wake: p.Wake,
 	})

@@ -90,6 +90,9 @@ func (h *Handlers) List(c *gin.Context) error {
 			c.JSON(http.StatusOK, pageOfEvents(page))
 			return nil
 		}
+		if err := h.stillValid(c); err != nil {
+			return err
+		}
 		r.after = page.Next
 	}
 }

@@ -2,6 +2,8 @@
 package events
 
 import (
+	"github.com/gin-gonic/gin"
+
 	"email-gateway/api/internal/httpapi/slots"
 	"email-gateway/shared/rules"
 )
@@ -12,9 +14,11 @@ type Handlers struct {
 	polls *Polls
 	slots slots.Slots
 	rules *rules.Rules
+	// stillValid checks the key of a request that waited again.
+	stillValid func(*gin.Context) error
 }
 
 // New creates Handlers. If polls is nil, no request waits for events.
-func New(feed Feed, polls *Polls, s slots.Slots, checks *rules.Rules) *Handlers {
-	return &Handlers{feed: feed, polls: polls, slots: s, rules: checks}
+func New(feed Feed, polls *Polls, s slots.Slots, checks *rules.Rules, stillValid func(*gin.Context) error) *Handlers {
+	return &Handlers{feed: feed, polls: polls, slots: s, rules: checks, stillValid: stillValid}
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/httpapi/accept"
@@ -56,8 +57,10 @@ type Params struct {
 	Store           Store
 	AttachmentStore AttachmentStore
 	// Slots limits the statements of one company.
-	Slots       slots.Slots
-	Accept      *accept.Committer
+	Slots  slots.Slots
+	Accept *accept.Committer
+	// StillValid checks the key of a request that takes long again.
+	StillValid  func(*gin.Context) error
 	Attachments *compose.Files
 	HTML        *compose.Checker
 	Library     *templates.Library
@@ -88,6 +91,7 @@ type Handlers struct {
 	attachmentStore AttachmentStore
 	slots           slots.Slots
 	accept          *accept.Committer
+	stillValid      func(*gin.Context) error
 	attachments     *compose.Files
 	html            *compose.Checker
 	library         *templates.Library
@@ -117,7 +121,7 @@ type Handlers struct {
 // New creates Handlers with the limits of uploads and downloads.
 func New(p Params) *Handlers {
 	h := &Handlers{
-		log: p.Log, store: p.Store, attachmentStore: p.AttachmentStore, slots: p.Slots, accept: p.Accept, attachments: p.Attachments,
+		log: p.Log, store: p.Store, attachmentStore: p.AttachmentStore, slots: p.Slots, accept: p.Accept, stillValid: p.StillValid, attachments: p.Attachments,
 		html: p.HTML, library: p.Library, rules: p.Rules, sendAt: p.SendAt, ring: p.Ring, hashKey: p.HashKey,
 		files:  mailing.FileStore{Bucket: p.Bucket, Ring: p.Ring},
 		tokens: p.Tokens, links: p.Links, publicURL: p.PublicURL, ttl: p.TTL, tracer: p.Tracer, wake: p.Wake,

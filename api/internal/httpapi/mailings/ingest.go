@@ -45,6 +45,13 @@ func (h *Handlers) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m 
 		}
 		return err
 	}
+	answerOf := m.Answer
+	m.Answer = func(n store.MailingCounts) ([]byte, error) { // called when all lines are written, before the commit
+		if err := h.stillValid(c); err != nil {
+			return nil, err
+		}
+		return answerOf(n)
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request.Context()), h.ingestTime)
 	defer cancel()
 	answer, err := h.ingestWithin(ctx, d, file, m, validator)

@@ -136,6 +136,9 @@ func (h *Handlers) downloadRows(c *gin.Context, id uuid.UUID, filter store.RowFi
 			break
 		}
 		filter.After = page.End
+		if err = h.stillValid(c); err != nil {
+			break
+		}
 		if page, err = h.store.MailingRows(c.Request.Context(), company, id, filter); err != nil {
 			break
 		}

@@ -31,7 +31,12 @@ func (h *Handlers) DownloadVerdicts(c *gin.Context) error {
 		return problemOf(err)
 	}
 	out.begin(c, id, "verdicts", []string{"line", "column", "code"})
-	for more && err == nil {
+	for n := 1; more && err == nil; n++ {
+		if n%rowsPerFetch == 0 {
+			if err = h.stillValid(c); err != nil {
+				break
+			}
+		}
 		if err = out.Write(rejectedLineCells(line)); err == nil {
 			line, err, more = next()
 		}

@@ -46,6 +46,22 @@ func (m *Middleware) Authenticate(c *gin.Context) error {
 	return nil
 }
 
+// StillValid checks the key of an accepted request again, for requests that take long: before an
+// upload is committed, and between the pieces of a download.
+func (m *Middleware) StillValid(c *gin.Context) error {
+	v := reqctx.StateOf(c)
+	caller, err := m.directory.Recheck(v.Caller)
+	switch {
+	case err != nil:
+		return err
+	case !mayCallFrom(caller, v.Client):
+		return otherNetwork(v.Client.String())
+	case caller.Suspended:
+		return suspended
+	}
+	return nil
+}
+
 // mayCallFrom reports whether the key may be used from the address. Networks that cannot be
 // parsed contain no address.
 func mayCallFrom(caller *store.Caller, client netip.Addr) bool {
