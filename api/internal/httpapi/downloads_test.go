@@ -65,7 +65,7 @@ func (g *gateway) openDownload(t *testing.T, key, path string) (*http.Response, 
 	if _, err := fmt.Fprintf(conn, "GET /v1/mailings/%s%s HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer %s\r\n\r\n", endlessID, path, key); err != nil {
 		t.Fatal(err)
 	}
-	answer, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // the client does not read it
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
-	"email-gateway/api/internal/httpapi/problem"
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/httpapi/response"
 	"email-gateway/api/internal/mailing"
@@ -28,17 +27,6 @@ const (
 	// downloadBusyRate is the minimum rate (bytes per second) of a company's only download while
 	// others wait: a million rows then take 40 minutes.
 	downloadBusyRate = 64 << 10
-)
-
-var (
-	tooManyDownloads = problem.Problem{
-		Status: http.StatusTooManyRequests, Code: "TOO_MANY_DOWNLOADS", RetryAfter: 10 * time.Second,
-		Detail: fmt.Sprintf("the company has %d downloads in progress: repeat the request when one has ended", downloadsOfEach),
-	}
-	allDownloadsBusy = problem.Problem{
-		Status: http.StatusServiceUnavailable, Code: "BUSY", RetryAfter: 10 * time.Second,
-		Detail: "too many downloads of other companies at once: repeat the request after Retry-After",
-	}
 )
 
 // csvDownload is a CSV that is written while the client receives it.

@@ -42,6 +42,14 @@ var (
 		Status: http.StatusConflict, Code: "FILENAME_EXISTS",
 		Detail: "another mailing uses the filename meanwhile; cancel that one first",
 	}
+	tooManyDownloads = problem.Problem{
+		Status: http.StatusTooManyRequests, Code: "TOO_MANY_DOWNLOADS", RetryAfter: 10 * time.Second,
+		Detail: fmt.Sprintf("the company has %d downloads in progress: repeat the request when one has ended", downloadsOfEach),
+	}
+	allDownloadsBusy = problem.Problem{
+		Status: http.StatusServiceUnavailable, Code: "BUSY", RetryAfter: 10 * time.Second,
+		Detail: "too many downloads of other companies at once: repeat the request after Retry-After",
+	}
 )
 
 func filenameExists(id, filename string) problem.Problem {
