@@ -274,7 +274,13 @@ func (r *renderer) find(path []string) (value any, found bool, at int) {
 		if !ok {
 			continue
 		}
-		if value, found = object[path[0]]; found && (at > 0 || value != nil) {
+		value, found = object[path[0]]
+		if found && value == nil && at > 0 && r.row != nil { // an empty cell of the object: only a declared default takes its place
+			if fallback, declared := r.defaults[path[0]]; declared {
+				return r.descend(fallback, path[1:], 0)
+			}
+		}
+		if found && (at > 0 || value != nil) {
 			return r.descend(value, path[1:], at)
 		}
 	}

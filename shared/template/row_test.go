@@ -60,7 +60,7 @@ func TestRow(t *testing.T) {
 		"names with dots":              {"{{customer.name}} {{#customer}}{{name}} {{customer.city}}{{/customer}}", "customer.name,customer.city,name", "Ana,Olinda,x", "Ana Ana Olinda", ""},
 		"an object for itself":         {"{{#customer}}a{{/customer}}{{^customer}}b{{/customer}}", "customer.name,customer.city", ",Olinda", "a", ""},
 		"an empty cell of an object":   {"{{name}} {{phone}} {{#c}}{{name}}: {{phone}}{{/c}}", "name,phone,c.name,c.phone", "Ana,9999,Joao,", "Ana 9999 Joao: ", "c.phone"},
-		"its default":                  {"{{#c}}{{name}}: {{phone|none}} {{city}}{{/c}}", "name,phone,c.name,c.phone,c.city", "Ana,9999,Joao,,", "Joao: none ", "c.city"},
+		"its default":                  {"{{#c}}{{name}}: {{phone|none}} {{city}}{{/c}}", "name,phone,c.name,c.phone,c.city", "Ana,9999,Joao,,", "Joao: none Recife", ""},
 		"an object in it":              {"{{#c}}{{#p}}{{name}}{{/p}}{{^p}}-{{/p}}{{/c}}{{p.name}}", "c.name,c.p.name,p.name", "Joao,,Ana", "-Ana", ""},
 		"names without the object":     {"{{^c}}{{name}}{{/c}}", "name,c.name", ",", "", "name"},
 		"an object without values":     {"{{#customer}}{{name}}{{/customer}}{{^customer}}nobody{{/customer}}", "customer.name", "", "nobody", ""},
