@@ -28,6 +28,7 @@ func TestFromHTML(t *testing.T) {
 		"invisible filler":   {"<p>a&#8203;b&shy;c</p><p>&#847;&#8203;</p><p>d</p>", "abc\n\nd\n"},
 		"pre":                {"<pre>a  b\n    c\n</pre>d", "a  b\n    c\n\nd\n"},
 		"pre, inline":        {"<pre>Total: <b>10</b>  R$ \n  <i>a</i> <u>b</u><br> c</pre><p> d</p>", "Total: 10  R$\n  a b\n c\n\nd\n"},
+		"pre, wide spaces":   {"<pre>a " + strings.Repeat("\u2003", 67) + "<b>x</b></pre>", "a " + strings.Repeat("\u2003", 66) + "x\n"},
 		"noscript":           {`<noscript><p>Veja <a href="https://x.example/">aqui</a></p></noscript><iframe><p>x</p></iframe>b`, "Veja aqui <https://x.example/>\n\nb\n"},
 		"button":             {`<!--[if mso]><v:roundrect href="https://x.example/c"><center>Confirmar</center></v:roundrect><![endif]--><a href="https://x.example/c" style="display:inline-block;mso-hide:all;">Confirmar</a>`, "Confirmar <https://x.example/c>\n"},
 		"conditional":        {"<!--[if mso]><p>mso</p><![endif]--><![if !mso]><p>a</p><![endif]>", "a\n"},

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"email-gateway/shared/email"
 )
@@ -239,8 +240,19 @@ func (w *writer) writeLines(text string) {
 			line = line[len(shown):]
 			w.indent = ""
 		}
-		w.indent += line[:min(len(line), max(maxIndent-len(w.indent), 0))]
+		w.indent += firstBytes(line, maxIndent-len(w.indent))
 	}
+}
+
+// firstBytes returns at most n bytes of a text, cut between two characters.
+func firstBytes(text string, n int) string {
+	if n = max(n, 0); len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
 }
 
 // word appends a text without white space.
