@@ -67,7 +67,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Get requests a path, which begins with a slash, and decodes the response into out.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, out any) error {
-	return c.call(ctx, request{method: http.MethodGet, path: path, query: query, repeatable: true}, out)
+	return c.call(ctx, request{method: http.MethodGet, path: path, query: query, repeatable: true, reads: true}, out)
 }
 
 // Health requests /health and decodes the response into out, also if the api is unhealthy and
@@ -115,6 +115,11 @@ func (c *Client) PostAgain(ctx context.Context, path string, in, out any) error 
 	return c.post(ctx, request{path: path, repeatable: true}, in, out)
 }
 
+// PostRead is PostAgain for requests that change nothing, such as a preview.
+func (c *Client) PostRead(ctx context.Context, path string, in, out any) error {
+	return c.post(ctx, request{path: path, repeatable: true, reads: true}, in, out)
+}
+
 func (c *Client) post(ctx context.Context, r request, in, out any) error {
 	r.method = http.MethodPost
 	if in != nil {
@@ -150,6 +155,7 @@ type request struct {
 	once         string
 	repeatable   bool // idempotent
 	guarded      bool // a second run is refused: it changes nothing that the first one has changed
+	reads        bool // it changes nothing
 }
 
 // call sends a repeatable request until there is a response. It retries after 429 and 503 with
@@ -160,7 +166,7 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 	began, unknown := time.Now(), false
 	for {
 		err := c.try(ctx, r, out)
-		unknown = err != nil && (unknown || mayBeProcessed(err))
+		unknown = err != nil && (unknown || mayBeProcessed(err)) && !r.isRefused(err)
 		pause, again := r.pause(err, unknown)
 		again = again && time.Since(began)+pause <= retryTimeout
 		if again {
@@ -172,12 +178,19 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 		}
 		switch {
 		case again:
-		case unknown && r.method != http.MethodGet:
+		case unknown && !r.reads:
 			return &UnknownError{Once: r.once, err: err}
 		default:
 			return err
 		}
 	}
+}
+
+// isRefused reports whether the error shows that nothing was processed under the request's key: the api looks the key up
+// before it gives these answers.
+func (r request) isRefused(err error) bool {
+	var refused *Problem
+	return r.once != "" && errors.As(err, &refused) && (refused.Status == http.StatusUnprocessableEntity || refused.Code == "QUOTA_EXCEEDED")
 }
 
 // pause returns whether and when the request may be retried after the error. If an earlier try may have been processed,

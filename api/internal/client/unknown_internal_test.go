@@ -35,6 +35,7 @@ var (
 	accepted = answer{status: http.StatusAccepted, body: "{}"}
 	refused  = answer{status: http.StatusForbidden, body: `{"code":"COMPANY_SUSPENDED","requestId":"r"}`}
 	unknown  = answer{status: http.StatusServiceUnavailable, body: `{"code":"ACCEPT_UNKNOWN","requestId":"r"}`}
+	invalid  = answer{status: http.StatusUnprocessableEntity, body: `{"code":"VALIDATION_FAILED","requestId":"r"}`}
 	badProxy = answer{status: http.StatusBadGateway, body: "<html>"}
 	latProxy = answer{status: http.StatusGatewayTimeout, body: "<html>"}
 )
@@ -45,6 +46,9 @@ func TestPost_UnknownOutcome(t *testing.T) {
 	t.Parallel()
 	post := func(ctx context.Context, c *Client) error { return c.Post(ctx, "/v1/email/send", nil, nil, "key-1") }
 	once := func(ctx context.Context, c *Client) error { return c.Post(ctx, "/v1/webhooks", nil, nil, "") }
+	read := func(ctx context.Context, c *Client) error {
+		return c.PostRead(ctx, "/v1/templates/t/preview", nil, nil)
+	}
 	get := func(ctx context.Context, c *Client) error { return c.Get(ctx, "/v1/emails", nil, nil) }
 	for name, test := range map[string]struct {
 		send    func(context.Context, *Client) error
@@ -58,6 +62,8 @@ func TestPost_UnknownOutcome(t *testing.T) {
 		"unknown":                {post, answers{unknown}, true, true, "key-1"},
 		"a proxy, accepted":      {post, answers{badProxy, accepted}, false, false, ""},
 		"a proxy, refused":       {post, answers{latProxy, refused}, true, true, "key-1"},
+		"a proxy, not valid":     {post, answers{badProxy, invalid}, true, false, ""},
+		"a preview, a proxy":     {read, answers{badProxy, refused}, true, false, ""},
 		"without a key, lost":    {once, answers{lost}, true, true, ""},
 		"without a key, a proxy": {once, answers{badProxy}, true, true, ""},
 		"closed":                 {post, answers{closed}, true, false, ""},

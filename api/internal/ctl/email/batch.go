@@ -142,11 +142,14 @@ func (v *batchAnswer) add(made batchAnswer, first int) {
 // takes: those of the other batches are made from it.
 func (v *batchAnswer) interrupted(err error, once string) error {
 	var unknown *client.UnknownError
-	if errors.As(err, &unknown) {
+	switch {
+	case errors.As(err, &unknown) && len(v.Emails) > 0:
+		unknown.Once = once
+		return fmt.Errorf("%w\nThe %s before are processed", err, output.Plural(len(v.Emails), "email", "emails"))
+	case errors.As(err, &unknown):
 		unknown.Once = once
 		return err
-	}
-	if len(v.Emails) == 0 {
+	case len(v.Emails) == 0:
 		return err
 	}
 	return fmt.Errorf("%w\nThe %s before are processed. To continue after a correction, repeat the command with --idempotency-key %s",

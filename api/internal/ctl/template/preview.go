@@ -48,7 +48,7 @@ a file, and prints the subject and bodies that an email with this data would hav
 			request["data"] = json.RawMessage(text)
 		}
 		var made templatePreview
-		err := api.PostAgain(ctx, templatePath+"/"+url.PathEscape(args[0])+"/preview", request, &made)
+		err := api.PostRead(ctx, templatePath+"/"+url.PathEscape(args[0])+"/preview", request, &made)
 		return made, err
 	})
 	return cmd
