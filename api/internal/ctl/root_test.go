@@ -215,7 +215,7 @@ func TestUsage_EmptyValues(t *testing.T) {
 		{[]string{"lane", "resume", "--company", "Acme", "--queue", ""}, "queue"},
 		{[]string{"lane", "pause", "--company", "Acme", "--mailing", "", "--reason", "x"}, "mailing"},
 		{[]string{"key", "create", "--company", "Acme", "--networks", ""}, "networks"},
-		{[]string{"key", "create", "--company", "Acme", "--networks", "10.0.0.0/8,"}, "networks"},
+		{[]string{"key", "create", "--company", "Acme", "--networks", " , "}, "networks"},
 		{[]string{"key", "create", "--company", "Acme", "--expires", ""}, "expires"},
 		{[]string{"suppression", "remove", "ana@example.com", "--company", "Acme", "--note", "n", "--reason", ""}, "reason"},
 		{[]string{"audit", "list", "--company", ""}, "company"},

@@ -33,8 +33,8 @@ func RefuseEmpty(cmd *cobra.Command) (err error) {
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			values = list.GetSlice()
 		}
-		blank := func(value string) bool { return strings.TrimSpace(value) == "" }
-		if _, allowed := f.Annotations[mayBeEmpty]; !allowed && (len(values) == 0 || slices.ContainsFunc(values, blank)) && err == nil {
+		given := func(value string) bool { return strings.TrimSpace(value) != "" }
+		if _, allowed := f.Annotations[mayBeEmpty]; !allowed && !slices.ContainsFunc(values, given) && err == nil {
 			err = Usagef("--%s must not be empty", f.Name)
 		}
 	})

@@ -127,9 +127,10 @@ type webhookRequest struct {
 	Types       *[]string `json:"types,omitempty"`
 }
 
-func (o *webhookRequest) flags(cmd *cobra.Command, types *[]string) {
+// flags adds the flags of both commands; none says what no type means.
+func (o *webhookRequest) flags(cmd *cobra.Command, types *[]string, none string) {
 	cmd.Flags().StringVar(&o.Description, "description", "", "a description, a `TEXT` of at most 200 characters")
-	cmd.Flags().StringSliceVar(types, "types", nil, "event `TYPES`, such as email.bounced,email.deliver*; empty: all")
+	cmd.Flags().StringSliceVar(types, "types", nil, "event `TYPES`, such as email.bounced,email.deliver*; "+none)
 }
 
 func createCommand(c *command.Invocation) *cobra.Command {
@@ -141,7 +142,7 @@ func createCommand(c *command.Invocation) *cobra.Command {
 		Example: "  gatewayctl webhook create https://erp.acme.example/hooks --types email.delivered,email.bounced",
 		Args:    command.ExactArgs("URL"),
 	}
-	o.flags(cmd, &types)
+	o.flags(cmd, &types, "default: all")
 	cmd.RunE = tenant.Run(c, func(ctx context.Context, api *client.Client, args []string) (output.Result, error) {
 		o.URL = args[0]
 		if cmd.Flags().Changed("types") {
@@ -158,7 +159,7 @@ func updateCommand(c *command.Invocation) *cobra.Command {
 	var o webhookRequest
 	var types []string
 	cmd := &cobra.Command{Use: "update ID", Short: "Change a webhook endpoint", Long: "Changes what is given.", Example: "  gatewayctl webhook update 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --types email.bounced", Args: command.ExactArgs("ID")}
-	o.flags(cmd, &types)
+	o.flags(cmd, &types, "empty: all")
 	command.AllowEmpty(cmd, "types")
 	cmd.Flags().StringVar(&o.URL, "url", "", "the new `URL`")
 	cmd.RunE = tenant.Run(c, func(ctx context.Context, api *client.Client, args []string) (output.Result, error) {
