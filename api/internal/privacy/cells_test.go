@@ -15,9 +15,9 @@ import (
 func TestErase_CellsOfInvalidEntries(t *testing.T) {
 	t.Parallel()
 	w := newEmptyWorld(t)
-	const hers, his, longer, another = "maria@x.example", "joao@x.example", "ana.maria@x.example", "o'maria@x.example"
+	const hers, his, longer, another, late = "maria@x.example", "joao@x.example", "ana.maria@x.example", "o'maria@x.example", "d'maria@x.example"
 	named := []string{hers + "; " + his, "Maria <Maria@X.example>", hers + " " + hers, his + "," + hers + "..."}
-	others := []string{longer + "; " + his, "j<" + hers + ".br>"}
+	others := []string{longer + "; " + his, "j<" + hers + ".br>", "josé" + hers, late}
 	entries := []*store.NewEntry{storetest.NewEntry(2), storetest.NewEntry(3)}
 	entries[0].Email, entries[1].Email, entries[1].InvalidReason = his, another, "disposable"
 	for _, cell := range slices.Concat(named, others) {
@@ -35,6 +35,8 @@ func TestErase_CellsOfInvalidEntries(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	// The expander found it invalid: it is the address of somebody else.
+	w.Run(t, `UPDATE mailing_entries SET last_attempt = now() WHERE email = $1`, late)
 	w.put(t, m.ID, "e-mail\n")
 	toJoao := w.Accept(t, w.company, func(e *store.NewEmail) { e.Job.To, e.Job.Recipient.Email = his, his })
 

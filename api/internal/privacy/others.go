@@ -38,7 +38,8 @@ func (p *subject) withoutOthers(columns map[string]json.RawMessage) error {
 		payload["bcc"], _ = json.Marshal(slices.DeleteFunc(bcc, func(a string) bool { return !slices.Contains(own, strings.ToLower(a)) }))
 		columns["payload"], _ = json.Marshal(payload)
 	}
-	if string(columns["invalid_reason"]) == `"syntax"` { // of an entry, whose address is a cell as the file has it
+	// Of an entry that the upload found invalid, whose address is a cell as the file has it.
+	if string(columns["invalid_reason"]) == `"syntax"` && string(orNull(columns["last_attempt"])) == "null" {
 		own, masked = slices.Concat(p.Addresses, p.Shared), append(masked, "email")
 	}
 	for _, name := range masked {

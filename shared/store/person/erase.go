@@ -29,7 +29,7 @@ WITH erased AS (
 )
 SELECT coalesce(array_agg(id), '{}') AS entries, count(*) FILTER (WHERE cancelled) AS cancelled FROM erased`
 	// recountSQL marks the counts of the mailing as out of date, by primary key.
-	recountSQL = `UPDATE mailings SET counted_at = NULL WHERE id = $1`
+	recountSQL = `UPDATE mailings SET counted_at = NULL, updated_at = now() WHERE id = $1`
 )
 
 // EraseEntries removes the recipients from entries of a mailing. Entries that are not emails yet

@@ -153,18 +153,19 @@ LEFT JOIN said n ON true`
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(r) FROM recipients r WHERE r.id = n.id) END AS row` + personPageSQL
 
-	// It scans the range of mailing_entries_pkey that contains the mailing's entries. An address that
-	// is invalid by its syntax is a cell as the file has it: it may contain the person's address beside
-	// other text, such as another person's address. Without the patterns, no search follows such a cell.
+	// It scans the range of mailing_entries_pkey that contains the mailing's entries. An address that the
+	// upload found invalid by its syntax is a cell as the file has it: it may contain the person's address beside
+	// other text, such as another person's address. Without the patterns, no search follows such a cell. An entry
+	// that the expander found invalid has a last_attempt, and an address.
 	personEntriesSQL = personArgsSQL + `seen AS MATERIALIZED (
-    SELECT id, invalid_reason, email, cpf_cnpj_hash, recipient_id, recipient_external_id FROM mailing_entries
+    SELECT id, invalid_reason, last_attempt, email, cpf_cnpj_hash, recipient_id, recipient_external_id FROM mailing_entries
     WHERE id >= $11 AND id > $2 AND id <= $12 AND id <= $10 AND (mailing_id = $1) IS TRUE ORDER BY id LIMIT $3
 ), named AS (
     SELECT s.id, (lower(s.email) = ANY ($4::text[]) OR s.cpf_cnpj_hash = ANY ($5::text[])
                OR s.recipient_id = ANY ($6::uuid[]) OR s.recipient_external_id = ANY ($7::text[]) OR c.cell ~* ANY ($9::text[])) IS TRUE AS own, false AS copied,
            CASE WHEN (c.cell ~* ANY ($9::text[])) IS NOT TRUE THEN s.email END AS address,
            s.cpf_cnpj_hash AS hash, s.recipient_id::text AS recipient_id, s.recipient_external_id AS external_id, coalesce(c.cell, '') AS told
-    FROM seen s, LATERAL (SELECT CASE WHEN s.invalid_reason = 'syntax' THEN s.email END AS cell) c
+    FROM seen s, LATERAL (SELECT CASE WHEN s.invalid_reason = 'syntax' AND s.last_attempt IS NULL THEN s.email END AS cell) c
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(e) FROM mailing_entries e WHERE e.id = n.id) END AS row` + personPageSQL
 )
@@ -233,7 +234,7 @@ func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, 
 func (p *Person) patterns() pq.StringArray {
 	patterns := make(pq.StringArray, len(p.Addresses))
 	for i, address := range p.Addresses {
-		patterns[i] = `(^|\\[nrt]|[^a-z0-9._%+-])` + regexp.QuoteMeta(address) + `\.*([^a-z0-9.-]|$)`
+		patterns[i] = `(^|\\[nrt]|[^[:alnum:]._%+-])` + regexp.QuoteMeta(address) + `\.*([^a-z0-9.-]|$)`
 	}
 	return patterns
 }
@@ -248,7 +249,7 @@ func (p *Person) pattern() string {
 	if len(quoted) == 0 {
 		return `(?!)`
 	}
-	return `(?<![a-z0-9._%+-])(?:` + strings.Join(quoted, "|") + `)(?![a-z0-9-]|\.[a-z0-9])`
+	return `(?<![[:alnum:]._%+-])(?:` + strings.Join(quoted, "|") + `)(?![a-z0-9-]|\.[a-z0-9])`
 }
 
 // recipientTexts returns the ids as an array of texts, which Postgres also accepts as an array of UUIDs.
