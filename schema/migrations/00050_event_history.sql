@@ -23,7 +23,8 @@ DECLARE
     here text := 'public.event_positions'::regclass::oid;
 BEGIN
     RETURN format('%s.%s.%s', here, (SELECT system_identifier FROM pg_control_system()), left(pg_walfile_name(pg_current_wal_lsn()), 8));
-EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
+EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function
+    OR object_not_in_prerequisite_state THEN -- the last of a standby, on which nothing is written
     RETURN here;
 END
 $$;

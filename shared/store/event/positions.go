@@ -24,12 +24,13 @@ const newHistory = `(history IS DISTINCT FROM email_gateway_history() AND (histo
 // missed. It ignores from_xid if this cluster has not reached it: a restored database has another transaction counter.
 // It locks nothing. ORDER BY makes Postgres use the index: with statistics from a time when many rows had no position,
 // the planner would expect to find one soon and scan the whole feed. In an EXISTS it would ignore ORDER BY. Without a
-// waiting row it also reports another history.
+// waiting row it also reports another history, so that the first round of an installation stores it: a backup of that time
+// has it.
 const waitingSQL = `
 SELECT (
     SELECT xid FROM event_feed WHERE position IS NULL AND xid >= (
         SELECT CASE WHEN from_xid <= pg_snapshot_xmax(pg_current_snapshot()) THEN from_xid ELSE '0' END FROM event_positions)
-    ORDER BY xid LIMIT 1) IS NOT NULL OR (SELECT ` + newHistory + ` FROM event_positions)`
+    ORDER BY xid LIMIT 1) IS NOT NULL OR (SELECT history IS DISTINCT FROM email_gateway_history() FROM event_positions)`
 
 // assignSQL gives positions to the visible rows with the smallest ids. It finds them along event_feed_waiting and locks
 // them by primary key, if it can lock the only row of event_positions. A process that finds that row locked does
