@@ -76,7 +76,7 @@ type Tally struct {
 // too: either the count includes the change, or the change finds the mailing completed and reopens it.
 const (
 	countStateSQL = `
-SELECT status, settling, counted_at, xmin::text AS version, first_entry, last_entry,
+SELECT status, settling, counted_at, updated_at::text AS version, first_entry, last_entry,
        ARRAY(SELECT k.id FROM mailing_marks k WHERE k.mailing_id = m.id) AS marks
 FROM mailings m WHERE id = $1 AND NOT dry_run`
 	lockCountStateSQL = countStateSQL + ` FOR NO KEY UPDATE SKIP LOCKED`
@@ -99,10 +99,11 @@ FROM mailing_entries WHERE id >= $2 AND id <= $3 AND mailing_id = $1`
 // writeTallySQL locks the mailing's row by primary key. It does not write a count if another
 // count was written since this one began, if the mailing changed since, or if another transaction
 // has locked the mailing: the next round counts again. If counted_at was NULL when the count began
-// and was cleared again since, only the row version $15 shows the change. The statement also
+// and was cleared again since, only updated_at, $15, shows the change: the feedback
+// that is added to the row meanwhile does not count. The statement also
 // deletes the marks $16, which the count includes (by mailing_marks_pkey).
 //
-// The rate is a mean over about the last 10 s. updated_at changes only if the status changes.
+// The rate is a mean over about the last 10 s. It writes updated_at only if the status changes.
 // counted_at of a cancelled or failed mailing stays NULL while it has queued entries or an
 // EntryAction, and until its last count.
 const writeTallySQL = `
@@ -133,7 +134,7 @@ WITH tally AS (
         counted_at = CASE WHEN m.status IN ('CANCELLED', 'FAILED') AND (t.queued > 0 OR m.settling IS NOT NULL OR NOT $5) THEN NULL ELSE now() END
     FROM tally t
     WHERE m.id = t.id AND m.status = $2 AND m.settling IS NOT DISTINCT FROM $3 AND m.counted_at IS NOT DISTINCT FROM $4
-      AND (m.counted_at IS NOT NULL OR m.xmin::text = $15)
+      AND (m.counted_at IS NOT NULL OR m.updated_at::text = $15)
     RETURNING m.status
 ), unmarked AS (
     DELETE FROM mailing_marks WHERE mailing_id = $1 AND id = ANY ($16::bigint[]) AND EXISTS (SELECT FROM written)

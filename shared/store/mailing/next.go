@@ -83,13 +83,13 @@ type EntryPage struct {
 // at the positions, which are ascending and begin at 1, and of each field only as much as a subject can show: the bodies,
 // which may need half a megabyte for each entry, are rendered when their emails are sent.
 func (s *Store) NextEntries(ctx context.Context, job *Job, positions []int64, limit int) (EntryPage, error) {
-	from, after := job.ExpandedTo, job.ExpandedTo
-	if from == uuid.Nil {
-		from = job.FirstEntry
-	}
 	var page EntryPage
 	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {
-		page = EntryPage{} // InTx may repeat it
+		page = EntryPage{}
+		from, after := job.ExpandedTo, job.ExpandedTo
+		if from == uuid.Nil {
+			from = job.FirstEntry
+		}
 		if _, err := tx.ExecContext(ctx, pg.AlongKeySQL); err != nil {
 			return pg.Translate(err)
 		}
