@@ -50,7 +50,8 @@ func (s *Suspension) failed(c Call, f *provider.Failure, now time.Time) (suspend
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.code == "" {
-		if s.opening == 0 || c.Pass.Probe || c.Pass.Openings < s.opening {
+		// A quota is used up for all processes. Who gets what becomes free says nothing about the others.
+		if s.opening == 0 || c.Pass.Probe || c.Pass.Openings < s.opening || f.Category == provider.QuotaError {
 			return false, false
 		}
 		s.code, s.ended, begins = f.Code, make(chan struct{}), true

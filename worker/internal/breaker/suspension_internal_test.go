@@ -148,3 +148,14 @@ func TestSuspension_OneAtATime(t *testing.T) {
 		}
 	})
 }
+
+// A quota is used up for all processes: that another one sent what became free says nothing about this one.
+func TestSuspension_NotByAQuota(t *testing.T) {
+	t.Parallel()
+	var s Suspension
+	s.opened(Call{Pass: store.BreakerPass{Openings: 6}}, time.Now())
+	spent := &provider.Failure{Outcome: provider.Park, Category: provider.QuotaError, AccountWide: true}
+	if got, _ := s.failed(Call{Pass: store.BreakerPass{Openings: 7}}, spent, time.Now()); got || s.Suspended() != nil {
+		t.Error("suspended")
+	}
+}
