@@ -179,9 +179,10 @@ func (s *Service) runOnce(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if s.ended.Swap(false) || head != s.head || time.Since(s.listed) >= relistInterval {
+	if ended := s.ended.Swap(false); ended || head != s.head || time.Since(s.listed) >= relistInterval {
 		behind, err := s.p.Store.Behind(ctx, s.p.ProbeAfter, 4*mostActive)
 		if err != nil {
+			s.listed = time.Time{} // so that the next round lists them
 			return false, err
 		}
 		// If more endpoints are behind than can be served now, the next round lists them again.
