@@ -98,7 +98,7 @@ func (s *system) awaitNoneProcessing() {
 // that: other work on the machine may delay one probe, and a longer interval delays each.
 func (s *system) checkProbeInterval() {
 	s.t.Helper()
-	s.awaitNoneProcessing()
+	s.awaitProbe() // from now on each request is one
 	const probes, late = 4, 2 * probeEvery
 	before := s.ses.Summary().Requests
 	s.awaitRequests(before + probes)

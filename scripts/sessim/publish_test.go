@@ -75,11 +75,15 @@ func (e *endpoint) take(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	}
 	if fields["Type"] == "SubscriptionConfirmation" {
 		response, err := http.Get(fields["SubscribeURL"])
-		if err != nil || response.StatusCode != http.StatusOK {
-			t.Errorf("confirm: %v %v", response, err)
+		if err != nil {
+			t.Errorf("confirm: %v", err)
 			return
 		}
 		response.Body.Close()
+		// 400: another Publish has replaced this topic. Without a confirmation there are no events, so the test fails anyway.
+		if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusBadRequest {
+			t.Errorf("confirm: %s", response.Status)
+		}
 		return
 	}
 	var a arrival
