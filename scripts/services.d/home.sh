@@ -53,10 +53,12 @@ own_file() {
 }
 
 remove_home() {
-	local target
+	local target shared
 	if target=$(readlink "$LOCAL_DIR/$1"); then
 		rm -rf "$target"
-		rmdir --ignore-fail-on-non-empty "$(dirname "$target")"
+		shared=$(dirname "$target")
+		# The services are removed at the same time: another one may have removed it.
+		rmdir --ignore-fail-on-non-empty "$shared" 2>/dev/null || [[ ! -e $shared ]]
 	fi
 	rm -rf "${LOCAL_DIR:?}/$1"
 }
