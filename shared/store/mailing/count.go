@@ -46,10 +46,8 @@ ORDER BY lines, id`
 // OpenMailings lists the mailings to count.
 func (s *Store) OpenMailings(ctx context.Context) ([]OpenMailing, error) {
 	var open []OpenMailing
-	if err := s.db.SelectContext(ctx, &open, openMailingsSQL); err != nil {
-		return nil, fmt.Errorf("list open mailings: %w", pg.Translate(err))
-	}
-	return open, nil
+	err := pg.Translate(s.db.SelectContext(ctx, &open, openMailingsSQL))
+	return open, pg.Wrap("list open mailings", err)
 }
 
 // Tally is what a count of a mailing's entries found.

@@ -61,7 +61,7 @@ SELECT id, status = 'PENDING' AS pending, email, token,
        coalesce(nome, '') AS nome, coalesce(razao_social, '') AS razao_social, coalesce(recipient_external_id, '') AS recipient_external_id,
        coalesce(cpf_cnpj_hash, '') AS cpf_cnpj_hash
 FROM mailing_entries
-WHERE id >= $2 AND id <= $3 AND id <> $4 AND (mailing_id = $1) IS TRUE
+WHERE id >= $2 AND id <= $3 AND id > $4 AND (mailing_id = $1) IS TRUE
 ORDER BY id LIMIT $5`
 
 const (
@@ -86,17 +86,14 @@ func (s *Store) NextEntries(ctx context.Context, job *Job, positions []int64, li
 	var page EntryPage
 	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 		page = EntryPage{}
-		from, after := job.ExpandedTo, job.ExpandedTo
-		if from == uuid.Nil {
-			from = job.FirstEntry
-		}
+		after := job.ExpandedTo // uuid.Nil is less than every id
 		if _, err := tx.ExecContext(ctx, pg.AlongKeySQL); err != nil {
 			return pg.Translate(err)
 		}
 		for size := 0; !page.Last && len(page.Entries) < limit && size < stepBytes; {
 			var read []ExpandableEntry
 			n := min(pageSize, limit-len(page.Entries))
-			err := tx.SelectContext(ctx, &read, nextEntriesSQL, job.ID, from, job.LastEntry, after, n, pq.Array(positions), subjectValue)
+			err := tx.SelectContext(ctx, &read, nextEntriesSQL, job.ID, job.FirstEntry, job.LastEntry, after, n, pq.Array(positions), subjectValue)
 			if err != nil {
 				return pg.Translate(err)
 			}
@@ -104,13 +101,10 @@ func (s *Store) NextEntries(ctx context.Context, job *Job, positions []int64, li
 			page.Entries = append(page.Entries, read...)
 			for i := range read {
 				size += read[i].size()
-				from, after = read[i].ID, read[i].ID
+				after = read[i].ID
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return EntryPage{}, fmt.Errorf("list entries: %w", err)
-	}
-	return page, nil
+	return page, pg.Wrap("list entries", err)
 }
