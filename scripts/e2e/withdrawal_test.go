@@ -11,7 +11,7 @@ import (
 
 // The runbook for a restored database withdraws every waiting email that the workers' logs name as sent since the
 // restored time, which may have any offset from UTC. That includes an email that a worker was sending at that time. An
-// email that they name as sent earlier waits because somebody has retried it.
+// email that they name as sent earlier waits because it was retried.
 func TestRunbook_WithdrawsSentEmails(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "1"})

@@ -73,7 +73,7 @@ func TestLane_JSON(t *testing.T) {
 	}
 }
 
-// The lanes of mailings that have ended, of which there are ever more, do not hide those that an operator has paused.
+// The lanes of mailings that have ended, whose number grows, do not hide those that an operator has paused.
 func TestLane_BesideManyEndedMailings(t *testing.T) {
 	t.Parallel()
 	o, d := newOperator(t)

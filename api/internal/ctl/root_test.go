@@ -200,8 +200,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A flag with an empty value, as of a script whose variable is not set, is refused before anything is read or changed. It
-// does not select everything, and it does not drop a limit.
+// A flag with an empty value is refused before anything is read or changed. It does not select everything, and it does not
+// drop a limit.
 func TestUsage_EmptyValues(t *testing.T) {
 	t.Parallel()
 	var o operator

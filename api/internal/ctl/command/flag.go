@@ -25,8 +25,8 @@ func AllowEmpty(cmd *cobra.Command, flag string) {
 	_ = cmd.Flags().SetAnnotation(flag, mayBeEmpty, nil) // fails only for a flag that does not exist
 }
 
-// RefuseEmpty refuses flags that are given without a value, which a script does whose variable is not set. A filter would
-// otherwise select everything, and a limit would not exist.
+// RefuseEmpty refuses flags with an empty value, which a script passes when its variable is not set. Such a filter would
+// select everything, and such a limit would not exist.
 func RefuseEmpty(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		values := []string{f.Value.String()}
