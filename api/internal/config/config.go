@@ -1,7 +1,7 @@
 // Package config parses the api's environment. Only the main function uses it; other packages
 // get the values that they need.
 //
-// All mistakes are reported together, each with the name of its variable. No message contains
+// All errors are reported together, each with the name of its variable. No message contains
 // a URL or a key.
 package config
 
@@ -80,16 +80,16 @@ type Config struct {
 	// EmailTTL is the deadline of an email, from its acceptance or its sendAt. An email that was
 	// not sent by then is EXPIRED.
 	EmailTTL time.Duration `env:"EMAIL_TTL" envDefault:"24h"`
-	// MaxAttempts is the maximum number of attempts per email; an attempt that ended in a
-	// provider's quota is not counted.
+	// MaxAttempts is the maximum number of attempts per email; an attempt that the provider refused
+	// because of a quota or its rate limit is not counted.
 	MaxAttempts int `env:"EMAIL_MAX_ATTEMPTS" envDefault:"5"`
 
 	// CPFCNPJKeys are the keys that encrypt CPFs and CNPJs: id:base64-of-32-bytes[,id2:…]. The
 	// first one encrypts, all of them decrypt.
 	CPFCNPJKeys keyring.Ring `env:"CPF_CNPJ_KEYS,required,notEmpty"`
 	// CPFCNPJHashKey is the HMAC key of stored hashes of CPFs and CNPJs, without which they cannot
-	// be reversed with a list of all CPFs: base64 of at least 32 bytes. Changing it makes a known
-	// person a new one. Required if ENVIRONMENT is production.
+	// be reversed with a list of all CPFs: base64 of at least 32 bytes. After a change, existing
+	// recipients are no longer recognized by their CPF or CNPJ. Required if ENVIRONMENT is production.
 	CPFCNPJHashKey HashKey `env:"CPF_CNPJ_HASH_KEY"`
 
 	// WebhookAllowPrivate permits webhook endpoints with http:// and with addresses that are not public:

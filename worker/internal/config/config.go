@@ -1,7 +1,7 @@
 // Package config reads the environment of the dispatcher and the worker into one struct each. Only the two main
 // functions use it and pass the values on.
 //
-// All faults are reported together, each with the name of its variable. No message contains a URL, because URLs may
+// All errors are reported together, each with the name of its variable. No message contains a URL, because URLs may
 // contain passwords.
 package config
 
@@ -52,15 +52,15 @@ type Process struct {
 	// SendRate is the limit of recipients per second if the provider has not reported its own within an hour. The
 	// dispatcher keeps three quarters of a second's worth on each queue.
 	SendRate float64 `env:"SES_MAX_SEND_RATE" envDefault:"100"`
-	// MaxAttempts is the maximum number of attempts per email; an attempt that ended in a
-	// provider's quota is not counted.
+	// MaxAttempts is the maximum number of attempts per email; an attempt that the provider refused
+	// because of a quota or its rate limit is not counted.
 	MaxAttempts int `env:"EMAIL_MAX_ATTEMPTS" envDefault:"5"`
 	// ConfigurationSet is SES's configuration set for sent emails, which publishes their events.
 	ConfigurationSet string `env:"SES_CONFIGURATION_SET"`
 	// FeedbackWindow is how long an email of unknown outcome waits for the provider's feedback. Not
 	// set: 2 minutes with a configuration set, and 0 without one, because no feedback would arrive.
-	// The dispatcher, which decides for a worker that died, uses the value that the workers report,
-	// or its own if none did.
+	// The dispatcher, which resolves the emails of a worker that has stopped, uses the value that
+	// the workers report, or its own if none did.
 	FeedbackWindow *time.Duration `env:"SES_FEEDBACK_WINDOW"`
 	// Backoff is the wait after each attempt, ±25 %; the last one applies to all further attempts.
 	Backoff email.Backoff `env:"EMAIL_BACKOFF" envDefault:"1s,5s,30s,2m,10m"`

@@ -25,7 +25,7 @@ type Dispatcher struct {
 	// PollInterval is how long a new email waits at most if its notification was lost. Rows that
 	// were committed more than 2 s after their id was generated wait up to 30 s.
 	PollInterval time.Duration `env:"OUTBOX_POLL_INTERVAL" envDefault:"250ms"`
-	// RescueAfter is how long an email is missing from its queue at most after its task was lost.
+	// RescueAfter is the maximum time until an email whose task was lost is on its queue again.
 	RescueAfter time.Duration `env:"RESCUE_AFTER" envDefault:"10s"`
 
 	// StorageURL is the location where the api stores uploaded files. Those under mailings/ and files/

@@ -16,8 +16,8 @@ type Mailings struct {
 	// same for api and worker, comma-separated. The first one encrypts, all of them decrypt.
 	// Required if RABBITMQ_URL is set.
 	UnsubscribeKeys unsubscribe.Keys `env:"UNSUBSCRIBE_KEY"`
-	// Lead is how many emails of one mailing wait in the outbox at most; the rest waits in the
-	// mailing, without a deadline.
+	// Lead is the maximum number of emails of one mailing that wait in the outbox; the rest waits in
+	// the mailing, without a deadline.
 	Lead int `env:"MAILING_LEAD" envDefault:"50000"`
 	// MXResolver is the DNS server that is queried for the MX records of a mailing's domains:
 	// host:port, or off for no check. Not set: the system's resolver. It must resolve public names:

@@ -60,7 +60,7 @@ type Retention struct {
 	// that has them.
 	Hashes Age `env:"RETENTION_HASHES"`
 	// DeletedRecipients: rows of recipients, after they were deleted. At least 367d: an email that
-	// was accepted before must not bring the person back, and may be scheduled a year ahead. An
+	// was accepted before must not re-create the recipient, and may be scheduled a year ahead. An
 	// even older one (rescheduled, retried, of a paused mailing) is sent, but creates no recipient.
 	DeletedRecipients Age `env:"RETENTION_DELETED_RECIPIENTS" envDefault:"400d"`
 }

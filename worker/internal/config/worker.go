@@ -27,7 +27,7 @@ type Worker struct {
 	// EventsQueue is the URL of the SQS queue from which the worker reads SES events, in addition to
 	// those that the api receives from SNS. Calls go to the URL's host. Empty: no queue is read.
 	EventsQueue string `env:"SES_EVENTS_QUEUE"`
-	// Region is the AWS region whose SES sends.
+	// Region is the AWS region of SES.
 	Region string `env:"AWS_REGION" envDefault:"us-east-1"`
 	// StorageURL is the location where the api stores attachments: the same as its own, which the worker
 	// only reads. It decrypts them with CPFCNPJKeys.
