@@ -134,7 +134,7 @@ func TestErase_Killed(t *testing.T) {
 }
 
 // The queue's archived task of the person's failed email is erased, and so is the archived task of an email to
-// somebody else that names the person. The receipt counts them.
+// another person that contains the erased person's address. The receipt counts them.
 func TestErase_ArchivedTasks(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)

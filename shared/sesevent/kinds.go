@@ -95,7 +95,7 @@ type complaint struct {
 	FeedbackID string      `json:"feedbackId"`
 }
 
-// content suppresses the addresses of a complaint, except not-spam, which means that somebody moved the
+// content suppresses the addresses of a complaint, except not-spam, which means that a reader moved the
 // email out of the junk folder. If SES does not know which of several recipients at a provider
 // complained, it lists all; all are suppressed.
 func (c *complaint) content() content {

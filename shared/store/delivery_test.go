@@ -36,7 +36,7 @@ var reports = []report{
 // automatic is the reason of an automatic reply, which is no problem of an email that was delivered.
 const automatic = "Transient/General"
 
-// repliedReports are those of an email to somebody who is out of office.
+// repliedReports are the reports of an email that got an out-of-office reply.
 var repliedReports = []report{
 	{"DeliveryDelay", email.DeliveryDelayed, 1, "TransientCommunicationFailure"},
 	{"Delivery", email.DeliveryDone, 2, ""},

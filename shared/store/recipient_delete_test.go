@@ -109,7 +109,7 @@ func TestDeleteRecipient(t *testing.T) {
 	}
 }
 
-// A deletion that begins while the worker writes down the person's only intake.
+// A deletion that begins while the worker stores the person's only intake.
 func TestDeleteRecipient_DuringTheUpsert(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

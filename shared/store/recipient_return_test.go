@@ -11,7 +11,7 @@ import (
 )
 
 // A recipient whose message was lost goes back to the dispatcher, each time after twice as
-// long; one that is written down, or was taken only now, does not.
+// long; one that is stored, or was taken only now, does not.
 func TestReturnIntakes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

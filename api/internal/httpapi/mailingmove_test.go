@@ -49,7 +49,7 @@ func TestMailing_Move(t *testing.T) {
 	}
 }
 
-// A mailing that is held, or was paused before it started, is rescheduled and stays so.
+// A mailing that is held, or was paused before it started, is rescheduled and stays held or paused.
 func TestMailing_MoveHeld(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)

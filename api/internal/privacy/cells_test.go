@@ -35,7 +35,7 @@ func TestErase_CellsOfInvalidEntries(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	// The expander found it invalid: it is the address of somebody else.
+	// The expander found it invalid: it is the address of another person.
 	w.Run(t, `UPDATE mailing_entries SET last_attempt = now() WHERE email = $1`, late)
 	w.put(t, m.ID, "e-mail\n")
 	toJoao := w.Accept(t, w.company, func(e *store.NewEmail) { e.Job.To, e.Job.Recipient.Email = his, his })

@@ -260,7 +260,7 @@ func orNull(value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// copyOf returns what the row, log or dead letter of an email to somebody else says to a person
+// copyOf returns what the row, log or dead letter of an email to another person says to a person
 // who got a copy: the time and the subject, but no other recipients.
 func copyOf(row json.RawMessage) (uuid.UUID, json.RawMessage, error) {
 	var o struct {

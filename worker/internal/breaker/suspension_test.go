@@ -15,7 +15,7 @@ import (
 )
 
 // A worker opens the breaker for a fault of its own, once: after another worker's probe has closed
-// it, no failure of the first one opens it again or costs a try, until SES accepts one of its emails.
+// it, no failure of the first one opens it again or counts as a try, until SES accepts one of its emails.
 func TestFailed_OfOneWorkerAlone(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]provider.Failure{

@@ -10,7 +10,7 @@ type Room struct {
 	account inbound
 }
 
-// Reserve waits for n bytes. keep gives back what is not needed of them; the rest is released with the room.
+// Reserve waits for n bytes. keep releases the part that is not needed; the rest is released with the room.
 func (r *Room) Reserve(ctx context.Context, n int64) (keep func(needed int64), err error) {
 	if r == nil {
 		return func(int64) {}, nil
