@@ -212,7 +212,7 @@ func (s *system) checkParked(reason string) {
 func TestBreaker_Outage(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "100ms,500ms,3s,12s,60s"})
-	at, refuse := serveSESUntil(t, "127.0.0.1:0", s.ses)
+	at, refuse := serveSESUntil(t, freeAddress(t), s.ses)
 	s.restartWorker(map[string]string{"SES_ENDPOINT": "http://" + at})
 	refuse()
 	for i := range 3 { // too few to detect the outage by their number

@@ -33,7 +33,7 @@ func TestBreaker_OneFaultyWorker(t *testing.T) {
 			t.Parallel()
 			s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": fmt.Sprint(concurrency)})
 			env := maps.Clone(s.env)
-			at, refuse := serveSESUntil(t, "127.0.0.1:0", s.ses)
+			at, refuse := serveSESUntil(t, freeAddress(t), s.ses)
 			maps.Copy(env, map[string]string{"SES_ENDPOINT": "http://" + at, "AWS_ACCESS_KEY_ID": "faulty", "AWS_SECRET_ACCESS_KEY": "faulty"})
 			faulty := startProgram(t, "worker", env)
 			if c.fault == "" {

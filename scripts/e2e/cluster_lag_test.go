@@ -19,7 +19,7 @@ func TestCluster_StandbyAsynchronous(t *testing.T) {
 	w := s.startWrites()
 	w.more(100)
 	// They are due while the standby lags, so the standby has them as PENDING.
-	due := s.sendLater(10, 5*time.Second)
+	due := s.sendLater(10, 15*time.Second)
 	s.awaitStandby()
 	behind := time.Now().Add(-lagMargin)
 	c.freeze("postgres-2")

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -25,6 +26,7 @@ func TestDrainDelay(t *testing.T) {
 				return nil
 			})
 			asked, draining := time.Now(), 0
+			// Until the drain has begun, a dependency whose check is late may make it 503 on a busy machine.
 			p.signal(syscall.SIGTERM)
 			eventually(t, func() error {
 				status, body, err := askReady(t, p)
@@ -33,10 +35,10 @@ func TestDrainDelay(t *testing.T) {
 					return nil
 				case status == http.StatusServiceUnavailable && strings.Contains(body, "draining"):
 					draining++
-				case draining > 0 || status != http.StatusOK:
+				case draining > 0 || status != http.StatusOK && status != http.StatusServiceUnavailable:
 					t.Errorf("/readyz during the drain: %d %s", status, body)
 				}
-				return fmt.Errorf("the port is open %s after SIGTERM", time.Since(asked).Round(time.Second))
+				return errors.New("the port is open after SIGTERM")
 			})
 			if open := time.Since(asked); open < delay {
 				t.Errorf("the port was closed after %s, want DRAIN_DELAY, %s", open, delay)

@@ -63,7 +63,7 @@ func (s *system) latencyBesideLocks(d time.Duration, try int) time.Duration {
 	}
 	lockOne(s.t, tx, `SELECT FROM recipients WHERE email = $1 FOR UPDATE`, known)
 	s.worker = startProgram(s.t, "worker", s.env)
-	rule := sessim.Rule{Fault: "slow", DelayMS: 2000}
+	rule := sessim.Rule{Fault: "slow", DelayMS: 4000} // of a call that is found in progress, and ends while the row is locked
 	rule.Match.To = calling
 	s.inject(rule)
 	id := s.sendTo(calling)

@@ -14,7 +14,7 @@ import (
 func TestSESRefusesConnections(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
-	at, refuse := serveSESUntil(t, "127.0.0.1:0", s.ses)
+	at, refuse := serveSESUntil(t, freeAddress(t), s.ses)
 	s.restartWorker(map[string]string{"SES_ENDPOINT": "http://" + at})
 	refuse()
 	for i := range 100 {

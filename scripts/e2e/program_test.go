@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,6 +46,10 @@ func startProgramAt(t *testing.T, path string, env map[string]string) *program {
 	t.Helper()
 	name := filepath.Base(path)
 	p := &program{t: t, name: name, cmd: exec.Command(path), exited: make(chan struct{})}
+	env = maps.Clone(env)
+	if address := strings.ToUpper(name) + "_ADDR"; env[address] == "127.0.0.1:0" {
+		env[address] = freeAddress(t) // its successor may have to listen there
+	}
 	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "GORACE=halt_on_error=1 " + raceExit, "METRICS_ADDR=127.0.0.1:0"}
 	for key, value := range env {
 		p.cmd.Env = append(p.cmd.Env, key+"="+value)

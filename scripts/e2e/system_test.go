@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"email-gateway/scripts/local"
 	"email-gateway/scripts/sessim"
 	"email-gateway/shared/servertest"
 	"email-gateway/shared/store/storetest"
@@ -100,6 +101,16 @@ func (s *system) gatewayctl(args ...string) string {
 		s.t.Fatalf("gatewayctl %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return string(out)
+}
+
+// freeAddress returns an address that stays free while its server is stopped.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	addr, err := local.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addr
 }
 
 // serveSES serves the handler at the address until the test ends, and returns the address.

@@ -128,7 +128,7 @@ func TestSESUnreachable(t *testing.T) {
 	t.Parallel()
 	const n, outage = 100, 15 * time.Minute / 30
 	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "33ms,167ms,1s,4s,20s"})
-	at, refuse := serveSESUntil(t, "127.0.0.1:0", s.ses)
+	at, refuse := serveSESUntil(t, freeAddress(t), s.ses)
 	s.restartWorker(map[string]string{"SES_ENDPOINT": "http://" + at})
 	refuse()
 	begun := time.Now()

@@ -65,7 +65,7 @@ func TestQuota_HeldLocksOfOthers(t *testing.T) {
 					}
 					select {
 					case busy <- struct{}{}:
-					default:
+					case <-time.After(10 * time.Millisecond):
 					}
 				}
 			})

@@ -219,9 +219,10 @@ func TestProcessor_LockedMailingCloseToQuota(t *testing.T) {
 		b.want(t, "PROCESSING 0 0", `SELECT status || ' ' || attempts || ' ' || (SELECT count(*) FROM dead_letters) FROM mailings WHERE id = $1`, id)
 		return took
 	}
-	usual := expand()
+	// The shortest of three: another process of the machine may delay one.
+	usual := min(expand(), expand(), expand())
 	b.limitEmailsPerDay(t, 1000)
-	if took := expand(); 2*took > usual {
+	if took := min(expand(), expand(), expand()); 2*took > usual {
 		t.Errorf("the quotas are locked for %v, and without a quota the job waits %v", took, usual)
 	}
 }
