@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	suspendedLine = "this worker sends nothing but one email every few seconds"
+	suspendedLine = "worker suspended"
 	sendsLine     = "this worker sends again"
 )
 

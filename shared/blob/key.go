@@ -22,7 +22,7 @@ func isUnfinished(key string) bool { return unfinished.MatchString(key) }
 // separated by single slashes.
 func checkKey(key string) error {
 	if len(key) > maxKeyBytes {
-		return fmt.Errorf("key of %d bytes, at most %d are possible", len(key), maxKeyBytes)
+		return fmt.Errorf("key of %d bytes, at most %d are allowed", len(key), maxKeyBytes)
 	}
 	for part := range strings.SplitSeq(key, "/") {
 		if !partPattern.MatchString(part) {

@@ -100,7 +100,7 @@ func (b *Bucket) check(ctx context.Context) error {
 	case now:
 		log.Error("wrong storage", "error", err)
 	default:
-		log.Info("the storage is the right one again")
+		log.Info("the storage is this installation's again")
 	}
 	return err
 }

@@ -90,7 +90,7 @@ func CheckContentType(text string) (code, message string) {
 	case err != nil || !strings.Contains(media, "/") || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }):
 		return CodeInvalidType, "must be a media type such as application/pdf"
 	case strings.HasPrefix(media, "multipart/") || strings.HasPrefix(media, "message/"):
-		return CodeInvalidType, "must be the type of a file, not of a message: SES sends attachments in base64, which these types do not allow"
+		return CodeInvalidType, "must not be multipart/* or message/*: SES sends attachments in base64, which these types do not allow"
 	}
 	return "", ""
 }
@@ -127,7 +127,7 @@ func CheckContentIDs(all []Attachment, html string, f *rules.Faults) {
 	}
 	for _, id := range htmlcheck.ContentIDs(html) {
 		if !ids[id] {
-			f.AddEach("html", CodeUnknownContentID, fmt.Sprintf("refers to cid:%.78s, and no attachment has this contentId", id))
+			f.AddEach("html", CodeUnknownContentID, fmt.Sprintf("refers to cid:%.78s, but no attachment has this contentId", id))
 		}
 	}
 }

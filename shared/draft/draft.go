@@ -40,7 +40,7 @@ func New(r *rules.Rules, e *Email, known rules.Faults, now time.Time) *Draft {
 	d.normalize()
 	e.compact()
 	if e.Template != nil {
-		d.Faults.Add("template", rules.CodeNotAllowed, "is not rendered here: give subject, html and text")
+		d.Faults.Add("template", rules.CodeNotAllowed, "is not supported here: give subject, html and text")
 	}
 	d.checkBody()
 	d.checkRecipient()
@@ -174,7 +174,7 @@ func CheckHTML(ctx context.Context, checker *htmlcheck.Checker, body mailmerge.C
 		f.AddEach("html", email.CodeInvalidTemplate, message)
 	}
 	if err == nil && len(found) == 0 && !htmlcheck.Shows(body.HTML) {
-		f.Add("html", CodeShowsNothing, "shows nothing: it needs a text, an image or the like")
+		f.Add("html", CodeShowsNothing, "has no visible content, such as a text or an image")
 	}
 	return err
 }

@@ -27,12 +27,12 @@ func Sender(usual string, domains []string, text string, f *rules.Faults) string
 		allowed = true
 	}
 	if !allowed {
-		f.Add("from", CodeSenderNotAllowed, "is neither the company's default sender nor of a domain registered for it")
+		f.Add("from", CodeSenderNotAllowed, "is neither the company's default sender nor an address of a domain registered for the company")
 		return ""
 	}
 	header := mailbox.Header(from)
 	if most := rules.MaxHeader - len("From"); len(header) > most {
-		f.Add("from", rules.CodeTooLong, fmt.Sprintf("must have at most %d characters as a header has it: a name beyond ASCII is encoded there", most))
+		f.Add("from", rules.CodeTooLong, fmt.Sprintf("must have at most %d characters in its header, where a non-ASCII name is encoded", most))
 		return ""
 	}
 	return header

@@ -118,26 +118,26 @@ func (j *SendJob) Validate(maxAttempts int) error {
 	check(uuidPattern.MatchString(j.CompanyID), "companyId", "must be a UUID")
 	check(j.RequestID != "", "requestId", "must not be empty")
 	address("to", j.To)
-	check(len(j.CC) <= MaxCopies, "cc", "must name at most 5 addresses")
+	check(len(j.CC) <= MaxCopies, "cc", "must have at most 5 addresses")
 	for i, cc := range j.CC {
 		address(fmt.Sprintf("cc[%d]", i), cc)
 	}
-	check(len(j.BCC) <= MaxCopies, "bcc", "must name at most 5 addresses")
+	check(len(j.BCC) <= MaxCopies, "bcc", "must have at most 5 addresses")
 	for i, bcc := range j.BCC {
 		address(fmt.Sprintf("bcc[%d]", i), bcc)
 	}
 	n := utf8.RuneCountInString(j.Subject)
 	check(n >= 1 && n <= MaxSubject, "subject", "must have 1 to 150 characters")
-	check(!HasControl(j.Subject), "subject", "must not hold control characters")
+	check(!HasControl(j.Subject), "subject", "must not contain control characters")
 	check(j.HTMLRef != "", "htmlRef", "must not be empty")
 	if j.ReplyTo != "" {
 		address("replyTo", j.ReplyTo)
 	}
-	check(len(j.Headers) <= MaxHeaders, "headers", "must hold at most 10 headers")
+	check(len(j.Headers) <= MaxHeaders, "headers", "must have at most 10 headers")
 	for name, value := range j.Headers {
-		check(!HasControl(name) && !HasControl(value), "headers", "must not hold control characters")
+		check(!HasControl(name) && !HasControl(value), "headers", "must not contain control characters")
 	}
-	check(len(j.Tags) <= MaxTags, "tags", "must hold at most 5 tags")
+	check(len(j.Tags) <= MaxTags, "tags", "must have at most 5 tags")
 	if j.Attempt < 1 || j.Attempt > maxAttempts {
 		faults = append(faults, fmt.Errorf("attempt must be 1 to %d", maxAttempts))
 	}

@@ -85,8 +85,8 @@ type cssScanner struct {
 }
 
 var (
-	foundExpression = finding{RuleCSSExpression, "CSS expressions run script and are not sent"}
-	foundBinding    = finding{RuleCSSBinding, "CSS bindings, behaviors and links run script and are not sent"}
+	foundExpression = finding{RuleCSSExpression, "CSS expressions run script and are not allowed"}
+	foundBinding    = finding{RuleCSSBinding, "CSS bindings, behaviors and links run script and are not allowed"}
 )
 
 // at checks what begins at i.

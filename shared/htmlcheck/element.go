@@ -51,7 +51,7 @@ func otherRules(tag string, a html.Attribute, first string, found emit) (stop bo
 func attribute(tag, name, value string) *Violation {
 	local := localName(name)
 	if isHandler(name) || isHandler(local) {
-		return finding{RuleEventHandler, "event handler attributes are not sent"}.at(tag, name)
+		return finding{RuleEventHandler, "event handler attributes are not allowed"}.at(tag, name)
 	}
 	if value == "" {
 		return nil
@@ -89,7 +89,7 @@ func localName(name string) string {
 func animatedScript(value string) finding {
 	name := localName(strings.ToLower(strings.TrimSpace(value)))
 	if isHandler(name) || name == "innerhtml" || name == "outerhtml" {
-		return finding{RuleAnimatedAttribute, "animations must not set handlers or markup"}
+		return finding{RuleAnimatedAttribute, "animations must not set event handlers or markup"}
 	}
 	return finding{}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func scriptElement(tag string) *Violation {
-	return finding{RuleScriptElement, "script elements are not sent, except JSON-LD in <script type=\"application/ld+json\">"}.at(tag, "")
+	return finding{RuleScriptElement, "script elements are not allowed, except JSON-LD in <script type=\"application/ld+json\">"}.at(tag, "")
 }
 
 // isDataBlock reports whether a script element with these attributes holds JSON-LD,
@@ -40,7 +40,7 @@ func (r *tokenReading) dataBlock(text string, found emit) (stop bool) {
 	}
 	// Behind these two an end tag need not end the element.
 	if countFold(text, "<!--", "<script") > 0 {
-		return found(finding{RuleScriptElement, "the content of a script element of JSON-LD must not hold <!-- or <script"}.at("script", ""))
+		return found(finding{RuleScriptElement, "the content of a script element of JSON-LD must not contain <!-- or <script"}.at("script", ""))
 	}
 	if !hasTag(text) {
 		return false

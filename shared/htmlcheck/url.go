@@ -86,8 +86,8 @@ func invisible(r rune) bool {
 }
 
 var (
-	foundScript = finding{RuleScriptURL, "addresses that run script are not sent"}
-	foundLocal  = finding{RuleLocalURL, "addresses that open files or programs of the reader's computer, or a file server, are not sent"}
+	foundScript = finding{RuleScriptURL, "addresses that run script are not allowed"}
+	foundLocal  = finding{RuleLocalURL, "addresses that open files or programs of the reader's computer, or a file server, are not allowed"}
 )
 
 // judgeURL returns the rule that an address with this beginning violates.
@@ -110,7 +110,7 @@ func judgeURL(prefix []byte) finding {
 			return foundLocal
 		case schemeData:
 			if !allowedData(rest) {
-				return finding{RuleDataURL, "data: addresses may hold only PNG, JPEG, GIF, WebP, AVIF or BMP images and fonts"}
+				return finding{RuleDataURL, "data: addresses may contain only PNG, JPEG, GIF, WebP, AVIF or BMP images and fonts"}
 			}
 			return finding{}
 		case schemeWrapper:

@@ -24,7 +24,7 @@ const (
 var (
 	ErrEmpty      = &Violation{Rule: "HTML_EMPTY", Detail: "the body is empty"}
 	ErrTooLarge   = &Violation{Rule: "HTML_TOO_LARGE", Detail: "the body is larger than 524288 bytes of UTF-8"}
-	ErrTooDeep    = &Violation{Rule: "HTML_TOO_DEEP", Detail: "elements are nested deeper than 512"}
+	ErrTooDeep    = &Violation{Rule: "HTML_TOO_DEEP", Detail: "elements are nested deeper than 512 levels"}
 	ErrTooComplex = &Violation{Rule: "HTML_TOO_COMPLEX", Detail: "too many html or body elements for a body of this size"}
 	ErrNotUTF8    = &Violation{Rule: "HTML_NOT_UTF8", Detail: "the body is not valid UTF-8"}
 	ErrNUL        = &Violation{Rule: "HTML_NUL", Detail: "the body contains a NUL character"}

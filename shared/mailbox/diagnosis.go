@@ -45,19 +45,19 @@ func diagnoseShape(address string) error {
 	case strings.ContainsAny(address, "<>"):
 		return ErrNamed
 	case len(address) >= 7 && strings.EqualFold(address[:7], "mailto:"):
-		return errors.New("must be the address alone: leave mailto: out")
+		return errors.New("must be the address without mailto:")
 	case at == 0:
 		return errors.New("is not an email address: it has no @")
 	case strings.TrimSpace(address) != address:
 		return errors.New("must not begin or end with a space")
 	case address[0] == '"':
-		return errors.New("must not have quotes before the @, which providers refuse")
+		return errors.New("must not have quotes before the @: providers reject them")
 	case at > 1:
 		return errors.New("is not an email address: it has more than one @")
 	case strings.ContainsAny(address, " \u00a0"):
-		return errors.New("must not hold spaces")
+		return errors.New("must not contain spaces")
 	case address[0] == '@', address[len(address)-1] == '@':
-		return errors.New("is not an email address: something must stand before the @ and after it")
+		return errors.New("is not an email address: the part before or after the @ is missing")
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func diagnoseDomain(domain string) error {
 	case strings.HasPrefix(domain, "["):
 		return errors.New("must have a domain name after the @, not an IP address")
 	case !strings.Contains(domain, "."):
-		return errors.New("must have the whole domain after the @, as in ana@example.com: this one has no dot")
+		return errors.New("must have the complete domain after the @, as in ana@example.com: this one has no dot")
 	}
 	return errors.New("must have a domain of letters, digits, hyphens and single dots after the @, as in ana@example.com")
 }

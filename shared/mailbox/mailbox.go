@@ -85,8 +85,8 @@ func needsIDNA(domain string) bool {
 
 var (
 	errDomain  = errors.New("has a domain that is not a valid international name")
-	errMailbox = errors.New(`must be an address or a name with one: "Acme <billing@acme.example>"`)
-	errLine    = errors.New("must not hold control characters or line ends")
+	errMailbox = errors.New(`must be an address, or a name and an address: "Acme <billing@acme.example>"`)
+	errLine    = errors.New("must not contain control characters or line ends")
 )
 
 // maxDisplayName is the same as for other names in a request.

@@ -40,7 +40,7 @@ const (
 	detailBegin = "an address with a field must begin with https://, http://, mailto:, tel: or #, or with the field itself"
 	detailNext  = "the field that begins an address must be followed by / ? or # before the next field"
 	detailHost  = "a field in a host name must be the whole host or be followed by the rest of it, as in https://{{field}}.example.com/"
-	detailCode  = "a field must not follow an unfinished % code; write %25 for the character itself"
+	detailCode  = "a field is not allowed directly after an incomplete % code; write %25 for a literal %"
 )
 
 // address places the fields of an attribute with an address.

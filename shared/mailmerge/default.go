@@ -25,7 +25,7 @@ func (f Field) Key() string {
 // maxDefault is the maximum length of a default in characters.
 const maxDefault = 200
 
-const noBraces = "a default holds no braces, and two of them close the field"
+const noBraces = "a default must not contain { or }: }} closes the field"
 
 // withDefault is a field with the text after its bar. Values of the gateway's own are
 // never empty, so that a default changes nothing.
@@ -33,19 +33,19 @@ func withDefault(name, text string) (field Field, detail string) {
 	text = strings.TrimFunc(text, email.IsInvisible)
 	switch {
 	case strings.Contains(text, "{{"):
-		return Field{}, "a default is plain text and holds no field"
+		return Field{}, "a default must be plain text without fields"
 	case strings.ContainsAny(text, "{}"):
 		return Field{}, noBraces
 	case strings.HasPrefix(text, "|"):
-		return Field{}, "one bar stands before a default: {{" + name + "|cliente}}"
+		return Field{}, "write one bar before the default: {{" + name + "|cliente}}"
 	case isQuoted(text):
 		return Field{}, "write the default without quotes: {{" + name + "|cliente}}"
 	case strings.HasPrefix(text, "default:"), strings.HasPrefix(text, "default "):
-		return Field{}, "write the default itself behind the bar: {{" + name + "|cliente}}"
+		return Field{}, "write only the default after the bar: {{" + name + "|cliente}}"
 	case len([]rune(text)) > maxDefault:
-		return Field{}, "a default has at most 200 characters"
+		return Field{}, "a default must have at most 200 characters"
 	case email.HasControl(text):
-		return Field{}, "a default stands on one line"
+		return Field{}, "a default must be on one line"
 	case name == FieldEmail || name == FieldToken || name == FieldUnsubscribeURL:
 		return Field{Name: name}, ""
 	}

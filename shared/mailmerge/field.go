@@ -117,14 +117,14 @@ func readField(text string, i int, plain func(string) string, sections bool) (fi
 	case name == "":
 		return Field{}, 0, position(text, i, CodeEmpty, "the field has no name; write \\{{ for two literal braces")
 	case strings.ContainsAny(name, "\t\r\n"):
-		return Field{}, 0, position(text, i, CodeName, "a field's name must stand on one line, without tabs")
+		return Field{}, 0, position(text, i, CodeName, "a field's name must be on one line, without tabs")
 	case !strings.ContainsFunc(name, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }):
 		if sections && name == current && !hasDefault {
 			break
 		}
-		return Field{}, 0, position(text, i, CodeName, "a field's name needs at least one letter or digit")
+		return Field{}, 0, position(text, i, CodeName, "a field's name must have at least one letter or digit")
 	case utf8.RuneCountInString(name) > maxName:
-		return Field{}, 0, position(text, i, CodeNameLength, fmt.Sprintf("a field's name has at most %d characters", maxName))
+		return Field{}, 0, position(text, i, CodeNameLength, fmt.Sprintf("a field's name must have at most %d characters", maxName))
 	}
 	end = i + len("{{") + len(until) + len("}}")
 	if !hasDefault {
@@ -141,7 +141,7 @@ func readField(text string, i int, plain func(string) string, sections bool) (fi
 }
 
 func badName(r rune) string {
-	return fmt.Sprintf("a field's name may hold letters, digits, spaces and _ - . / but not %q; write \\{{ for two literal braces", r)
+	return fmt.Sprintf("a field's name may contain letters, digits, spaces and _ - . / but not %q; write \\{{ for two literal braces", r)
 }
 
 // isNameRune accepts marks too: they are part of letters in many scripts, and of a decomposed é.

@@ -133,7 +133,7 @@ func (s *source) subjectFault() *Fault {
 	if i < 0 {
 		return nil
 	}
-	return s.fault(i, CodeSubjectControl, "a subject must not hold line ends or other control characters")
+	return s.fault(i, CodeSubjectControl, "a subject must not contain line ends or other control characters")
 }
 
 // Fields returns the distinct names of the fields in order of first use, as

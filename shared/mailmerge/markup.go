@@ -46,13 +46,13 @@ func placeInMarkup(src *source) ([]place, *Fault) {
 				raw = opened
 			}
 		case html.EndTagToken:
-			fault = m.refuse(end, CodeInTag, "a field must not stand in an end tag")
+			fault = m.refuse(end, CodeInTag, "a field is not allowed in an end tag")
 		case html.CommentToken:
 			fault = m.comment(start, end)
 		case html.DoctypeToken:
-			fault = m.refuse(end, CodeInDoctype, "a field must not stand in the document type")
+			fault = m.refuse(end, CodeInDoctype, "a field is not allowed in the document type")
 		case html.ErrorToken:
-			return nil, m.fault(m.next().at, CodeInTag, "the field stands in a tag that is never finished")
+			return nil, m.fault(m.next().at, CodeInTag, "the field is in a tag that is not closed")
 		}
 		if fault != nil {
 			return nil, fault
@@ -96,7 +96,7 @@ func (m *markup) text(start, end int, content, before string) *Fault {
 		p := placeMarkup
 		if m.next().at == start && (before == "pre" || before == "listing") {
 			if m.next().kind != Variable {
-				return m.fault(start, CodeSectionPlace, "a section must not begin or end directly behind <"+before+">: put a line break between them")
+				return m.fault(start, CodeSectionPlace, "a section must not begin or end directly after <"+before+">: put a line break between them")
 			}
 			p = placePreformed
 		}
@@ -110,7 +110,7 @@ func (m *markup) rawText(start, end int, element string) *Fault {
 	switch {
 	case !m.holds(end):
 		if markedUp && !selfContained(m.doc[start:end]) {
-			return m.ambiguous(start, "the content of "+element+" holds markup that clients read differently; close its tags and quotes")
+			return m.ambiguous(start, "the content of "+element+" has markup that clients parse differently: close its tags and quotes")
 		}
 		return nil
 	case element == "title" && !markedUp:
@@ -119,13 +119,13 @@ func (m *markup) rawText(start, end int, element string) *Fault {
 		m.container = 0
 		return fault
 	case element == "title":
-		return m.refuse(end, CodeInRawText, "a title with a field must not hold <; write &lt;")
+		return m.refuse(end, CodeInRawText, "a title with a field must not contain <; write &lt; for a literal <")
 	case element == "script":
-		return m.refuse(end, CodeInScript, "a field must not stand in script")
+		return m.refuse(end, CodeInScript, "a field is not allowed in a script")
 	case element == "style":
-		return m.refuse(end, CodeInStyle, "a field must not stand in a style sheet")
+		return m.refuse(end, CodeInStyle, "a field is not allowed in a style sheet")
 	}
-	return m.refuse(end, CodeInRawText, "a field must not stand in "+element)
+	return m.refuse(end, CodeInRawText, "a field is not allowed in "+element)
 }
 
 // reference rejects a field right after an unfinished character reference, which the value would
@@ -140,17 +140,17 @@ func (m *markup) reference(start int) *Fault {
 		i--
 	}
 	if i > start && m.doc[i-1] == '&' {
-		return m.fault(at, CodeAfterReference, "a field must not follow an & directly; write &amp; for the character itself")
+		return m.fault(at, CodeAfterReference, "a field is not allowed directly after &; write &amp; for a literal &")
 	}
 	return nil
 }
 
 func (m *markup) comment(start, end int) *Fault {
 	if m.holds(end) {
-		return m.refuse(end, CodeInComment, "a field must not stand in a comment or declaration")
+		return m.refuse(end, CodeInComment, "a field is not allowed in a comment or declaration")
 	}
 	if !commentSelfContained(m.doc[start:end]) {
-		return m.ambiguous(start, "a conditional comment must hold complete tags, because Outlook reads them")
+		return m.ambiguous(start, "a conditional comment must contain only complete tags, because Outlook reads them")
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (m *markup) sections() *Fault {
 	if !strings.Contains(lower, "<svg") && !strings.Contains(lower, "<math") {
 		return nil
 	}
-	return m.ambiguous(i, "CDATA sections cannot be used beside svg or math in a template with fields")
+	return m.ambiguous(i, "CDATA sections are not allowed together with svg or math in a template with fields")
 }
 
 func (m *markup) ambiguous(at int, detail string) *Fault {

@@ -26,12 +26,12 @@ const (
 // check returns a code and a detail if a value is not allowed in the place.
 func (p place) check(value string) (code, detail string) {
 	if notText(value) >= 0 {
-		return CodeValueNotText, "is not valid UTF-8 or holds a NUL character"
+		return CodeValueNotText, "is not valid UTF-8 or contains a NUL character"
 	}
 	switch p {
 	case placeLine:
 		if email.HasControl(value) {
-			return CodeValueControl, "must not hold line ends or other control characters"
+			return CodeValueControl, "must not contain line ends or other control characters"
 		}
 	case placeAddress, placeListed:
 		if !isAddress(trimAddress(value)) {
@@ -44,7 +44,7 @@ func (p place) check(value string) (code, detail string) {
 	case placePath:
 		// Browsers resolve these segments, even when percent-encoded.
 		if value != "" && strings.Trim(value, ".") == "" {
-			return CodeValuePath, "must not consist of dots"
+			return CodeValuePath, "must not consist of dots only"
 		}
 	}
 	return "", ""

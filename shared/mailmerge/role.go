@@ -16,22 +16,22 @@ const (
 func roleOf(t *tag, name string) (role, *Fault) {
 	switch localName(t.name) {
 	case "script":
-		return 0, &Fault{Code: CodeInScript, Detail: "a field must not stand in a script element"}
+		return 0, &Fault{Code: CodeInScript, Detail: "a field is not allowed in a script element"}
 	case "style":
-		return 0, &Fault{Code: CodeInStyle, Detail: "a field must not stand in a style element"}
+		return 0, &Fault{Code: CodeInStyle, Detail: "a field is not allowed in a style element"}
 	}
 	local := localName(name)
 	switch {
 	case strings.HasPrefix(name, "on"), strings.HasPrefix(local, "on"):
-		return 0, &Fault{Code: CodeInHandler, Detail: "a field must not stand in an event handler"}
+		return 0, &Fault{Code: CodeInHandler, Detail: "a field is not allowed in an event handler"}
 	case strings.HasPrefix(name, "xmlns"):
 		return 0, decides(name)
 	}
 	switch local {
 	case "srcdoc":
-		return 0, &Fault{Code: CodeInSrcdoc, Detail: "a field must not stand in srcdoc"}
+		return 0, &Fault{Code: CodeInSrcdoc, Detail: "a field is not allowed in srcdoc"}
 	case "style", "clip-path", "cursor", "fill", "filter", "marker", "marker-end", "marker-mid", "marker-start", "mask", "stroke":
-		return 0, &Fault{Code: CodeInStyle, Detail: "a field must not stand in " + name + ", whose value is CSS"}
+		return 0, &Fault{Code: CodeInStyle, Detail: "a field is not allowed in " + name + ", whose value is CSS"}
 	case "action", "althref", "altimg", "background", "base", "by", "cite", "classid", "code", "codebase", "data",
 		"dynsrc", "folder", "formaction", "from", "href", "icon", "implementation", "longdesc",
 		"loopsrc", "lowsrc", "manifest", "pluginspage", "pluginurl", "poster", "profile", "src", "to", "url", "usemap":
@@ -48,13 +48,13 @@ func roleOf(t *tag, name string) (role, *Fault) {
 	}
 	// A meta element with http-equiv is a header: a refresh has an address in it.
 	if t.name == "meta" && (local != "content" || t.has("http-equiv")) {
-		return 0, &Fault{Code: CodeInAttribute, Detail: "in a meta element a field may stand only in content, and not beside http-equiv"}
+		return 0, &Fault{Code: CodeInAttribute, Detail: "in a meta element a field is allowed only in content, and not together with http-equiv"}
 	}
 	return rolePlain, nil
 }
 
 func decides(name string) *Fault {
-	return &Fault{Code: CodeInAttribute, Detail: "a field must not stand in " + name + ", which decides what the element does"}
+	return &Fault{Code: CodeInAttribute, Detail: "a field is not allowed in " + name + ", which determines what the element does"}
 }
 
 // localName cuts a namespace prefix: xlink:href is href.

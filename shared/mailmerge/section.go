@@ -51,7 +51,7 @@ func unsupported(sign byte) string {
 	case '{', '&':
 		return "variables are always escaped: write {{name}}, not {{{name}}} or {{&name}}"
 	case '>':
-		return "partials {{>name}} cannot be used"
+		return "partials {{>name}} are not supported"
 	case '=':
 		return "the delimiters {{ }} cannot be changed"
 	}
@@ -59,7 +59,7 @@ func unsupported(sign byte) string {
 }
 
 func tooManyTags(text string, at int) *Fault {
-	return position(text, at, CodeTooManyTags, fmt.Sprintf("a template has at most %d tags", MaxTags))
+	return position(text, at, CodeTooManyTags, fmt.Sprintf("a template must have at most %d tags", MaxTags))
 }
 
 // section reads a section tag or a comment at open and returns where the text after it begins. done is
@@ -81,7 +81,7 @@ func (s *source) section(doc []byte, kind TagKind, done, open int) (_ []byte, en
 			return nil, 0, position(s.text, open, fault.Code, fault.Detail)
 		}
 		if field.HasDefault || strings.Contains(name, "|") {
-			return nil, 0, position(s.text, open, CodeDefault, "a section has no default")
+			return nil, 0, position(s.text, open, CodeDefault, "a section cannot have a default")
 		}
 	}
 	if len(s.spots) >= MaxTags {
@@ -133,7 +133,7 @@ func (s *source) pair() *Fault {
 		switch tag.kind {
 		case Section, Inverted:
 			if len(open) >= MaxDepth {
-				return position(s.text, tag.start, CodeSectionDepth, fmt.Sprintf("sections can be nested %d deep", MaxDepth))
+				return position(s.text, tag.start, CodeSectionDepth, fmt.Sprintf("sections can be nested at most %d levels deep", MaxDepth))
 			}
 			open = append(open, tag)
 		case End:

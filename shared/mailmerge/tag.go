@@ -23,7 +23,7 @@ func (m *markup) startTag(z *html.Tokenizer, start, end int) (string, *Fault) {
 	t, ok := readTag(m.doc[start:end])
 	if !ok || t.name != element || !slices.Equal(t.names(), names) {
 		return "", m.fault(m.next().at, CodeAmbiguous,
-			"clients read this tag differently: separate attributes by spaces, name each once and quote their values")
+			"clients parse this tag differently: separate attributes by spaces, use each name once and quote the values")
 	}
 	for m.holds(end) {
 		if fault := m.tagField(&t, start); fault != nil {
@@ -39,14 +39,14 @@ func (m *markup) tagField(t *tag, start int) *Fault {
 	at := m.next().at
 	i := slices.IndexFunc(t.attributes, func(a attribute) bool { return at < start+a.end })
 	if at < start+1+len(t.name) {
-		return m.fault(at, CodeInTag, "a field must not stand in the name of an element, nor directly behind <; write &lt; for the character itself")
+		return m.fault(at, CodeInTag, "a field is not allowed in the name of an element or directly after <; write &lt; for a literal <")
 	}
 	if i < 0 || at < start+t.attributes[i].start {
-		return m.fault(at, CodeInName, "a field may stand in a tag only as an attribute's value: name=\"{{field}}\"")
+		return m.fault(at, CodeInName, "in a tag, a field is allowed only as an attribute's value: name=\"{{field}}\"")
 	}
 	a := t.attributes[i]
 	if a.quote == 0 {
-		return m.fault(at, CodeUnquoted, "the value of "+a.name+" must stand in quotes: "+a.name+"=\"{{field}}\"")
+		return m.fault(at, CodeUnquoted, "the value of "+a.name+" must be in quotes: "+a.name+"=\"{{field}}\"")
 	}
 	role, fault := roleOf(t, a.name)
 	if fault != nil {
@@ -54,7 +54,7 @@ func (m *markup) tagField(t *tag, start int) *Fault {
 	}
 	if role != rolePlain {
 		if m.holdsSection(start + a.end) {
-			return m.fault(at, CodeSectionPlace, "a section must not stand in an address: put it around the whole element")
+			return m.fault(at, CodeSectionPlace, "a section is not allowed in an address: put it around the whole element")
 		}
 		return m.address(start+a.start, start+a.end, role == roleAddresses)
 	}

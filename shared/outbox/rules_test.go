@@ -88,7 +88,7 @@ func (a *agenda) refusalUnder(t *testing.T, conforming string, body map[string]a
 	return sorted(faults)
 }
 
-// Package and function reject the same emails with the same messages, and a rejection by the
+// Package and function reject the same emails with the same fields and codes, and a rejection by the
 // package leaves the transaction usable.
 func TestRules(t *testing.T) {
 	t.Parallel()

@@ -14,14 +14,14 @@ import (
 
 func checkLine(value string) error {
 	if email.HasControl(value) {
-		return errors.New("must not hold control characters or line ends")
+		return errors.New("must not contain control characters or line ends")
 	}
 	return nil
 }
 
 func checkPrintable(value string) error {
 	if strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return errors.New("must hold printable characters only")
+		return errors.New("must contain only printable characters")
 	}
 	return nil
 }
@@ -32,7 +32,7 @@ var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:=~-]*$`)
 
 func checkName(value string) error {
 	if !namePattern.MatchString(value) {
-		return errors.New("must begin with a letter or digit and hold only letters, digits and . _ : = ~ -")
+		return errors.New("must begin with a letter or digit and contain only letters, digits and . _ : = ~ -")
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func TestRetryDeadLetter_Email(t *testing.T) {
 		}
 		// A dead letter can be retried once.
 		wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("key2")), "the email is PENDING")
-		wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letterOf(t, d, id), by("key1")), "resolved already")
+		wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letterOf(t, d, id), by("key1")), "already resolved")
 	}
 }
 
@@ -92,13 +92,13 @@ func TestRetryDeadLetter_NothingThere(t *testing.T) {
 	gone := giveUp(t, d, d.Company(t), nil)
 	letter := letterOf(t, d, gone)
 	run(t, d, `DELETE FROM email_outbox WHERE id = $1`, gone)
-	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("k")), "no longer stored")
+	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("k")), "does not exist or has been deleted")
 	for _, tt := range []struct{ target, taskID, reason string }{
-		{email.TargetSend, uuid.NewString(), "never was"},
-		{email.TargetSend, "unreadable", "names nothing"},
-		{email.TargetRecipients, uuid.NewString(), "never was"},
-		{email.TargetMailing, uuid.NewString(), "names nothing"},
-		{"sms:send", uuid.NewString(), "names nothing"},
+		{email.TargetSend, uuid.NewString(), "does not exist"},
+		{email.TargetSend, "unreadable", "refers to no email"},
+		{email.TargetRecipients, uuid.NewString(), "does not exist"},
+		{email.TargetMailing, uuid.NewString(), "refers to no email"},
+		{"sms:send", uuid.NewString(), "refers to no email"},
 	} {
 		if err := d.Store.DeadLetterTask(t.Context(), store.DeadTask{Target: tt.target, Reason: "X", TaskID: tt.taskID}); err != nil {
 			t.Fatal(err)
@@ -190,7 +190,7 @@ func TestRetryDeadLetter_Recipient(t *testing.T) {
 	if err := d.Store.DeleteRecipient(t.Context(), company, person); err != nil {
 		t.Fatal(err)
 	}
-	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letterOf(t, d, ids[1]), by("key1")), "deleted since")
+	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letterOf(t, d, ids[1]), by("key1")), "deleted after")
 }
 
 func TestRetryDeadLetter_Mailing(t *testing.T) {
@@ -253,7 +253,7 @@ func TestDiscardDeadLetter(t *testing.T) {
 	if got := ask[string](t, d, `SELECT status FROM email_outbox WHERE id = $1`, id); got != "FAILED" {
 		t.Errorf("the email is %s", got)
 	}
-	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letterOf(t, d, id), by("k")), "resolved already")
+	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letterOf(t, d, id), by("k")), "already resolved")
 	// A late success resolves the dead letter without an operator.
 	late := giveUp(t, d, d.Company(t), nil)
 	token := ask[uuid.UUID](t, d, `SELECT claim_token FROM email_outbox WHERE id = $1`, late)

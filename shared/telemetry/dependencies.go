@@ -14,7 +14,7 @@ type Dependencies struct{ *prometheus.GaugeVec }
 // database, redis, rabbitmq, ses, storage; and replication, which SetDatabase sets.
 func NewDependencies(names ...string) Dependencies {
 	d := Dependencies{prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "gateway_dependency_up", Help: "1 while what this process depends on answers it, 0 while it does not, NaN while not known.",
+		Name: "gateway_dependency_up", Help: "1 while the dependency responds to this process, 0 while it does not, NaN while unknown.",
 	}, []string{"dependency"})}
 	for _, name := range names {
 		d.WithLabelValues(name).Set(math.NaN())

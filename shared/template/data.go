@@ -41,7 +41,7 @@ func (d *decoder) value(depth int) (any, error) {
 		return token, nil
 	}
 	if depth >= maxDataDepth {
-		return nil, fmt.Errorf("must be nested at most %d deep", maxDataDepth)
+		return nil, fmt.Errorf("must be nested at most %d levels deep", maxDataDepth)
 	}
 	if delim == '[' {
 		list := []any{}

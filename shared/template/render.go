@@ -187,7 +187,7 @@ func (r *renderer) variable(n *node) {
 	case bool:
 		text = strconv.FormatBool(v)
 	default:
-		r.fault(n, at, CodeType, "must be a text, a number or a boolean, as the template writes it: {{"+n.tag.Field.Name+"}}")
+		r.fault(n, at, CodeType, "must be a text, a number or a boolean, because the template has {{"+n.tag.Field.Name+"}}")
 		return
 	}
 	if text == "" && n.tag.Field.HasDefault {
@@ -195,7 +195,7 @@ func (r *renderer) variable(n *node) {
 	} else if missing := !found || value == nil && !r.isOptional(n.path); missing && r.row != nil {
 		r.empty = r.row.addEmpty(r.empty, n)
 	} else if missing {
-		r.fault(n, at, CodeMissing, "is missing: the template writes {{"+n.tag.Field.Name+"}}")
+		r.fault(n, at, CodeMissing, "is missing: the template has {{"+n.tag.Field.Name+"}}")
 		return
 	}
 	if code, detail := n.tag.Check(text); code != "" {

@@ -108,7 +108,7 @@ func Parse(s Source) (*Template, rules.Faults) {
 		faults.Add("subject", rules.CodeRequired, "is required")
 	}
 	if email.IsBlank(s.HTML) && email.IsBlank(s.Text) {
-		faults.Add("html", rules.CodeRequired, "is required, unless there is a text")
+		faults.Add("html", rules.CodeRequired, "is required unless text is given")
 	}
 	t.declare(s.Variables, &faults)
 	if len(faults) > 0 {
@@ -151,7 +151,7 @@ func (t *Template) declare(variables []Variable, faults *rules.Faults) {
 		t.size += len(v.Name) + len(v.Default) + 64
 		switch {
 		case v.Default != nil && v.Required != nil && *v.Required:
-			faults.Add(field+".required", rules.CodeNotAllowed, "must not be true beside a default")
+			faults.Add(field+".required", rules.CodeNotAllowed, "must not be true together with a default")
 		case v.Default != nil:
 			value, n, err := decode(v.Default)
 			if err != nil {

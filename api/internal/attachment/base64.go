@@ -57,9 +57,9 @@ func (d *decoder) add(c byte) error {
 	case c == '=' && d.have+d.padding >= 2 && d.have+d.padding < 4:
 		d.padding++
 	case c == '-' || c == '_':
-		return errNotBase64{fmt.Sprintf("must be base64 of the standard alphabet, with + and / instead of - and _ (character %d)", d.read)}
+		return errNotBase64{fmt.Sprintf("must be base64 in the standard alphabet, with + and / instead of - and _ (character %d)", d.read)}
 	default:
-		return errNotBase64{fmt.Sprintf("must be base64: character %d does not belong to it", d.read)}
+		return errNotBase64{fmt.Sprintf("must be base64: character %d is not a base64 character", d.read)}
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func (d *decoder) flush() error {
 func (d *decoder) end() error {
 	switch {
 	case d.have == 1, d.padding > 0 && d.have+d.padding != 4:
-		return errNotBase64{"must be base64: it ends in the middle of a group"}
+		return errNotBase64{"must be base64: its last group is incomplete"}
 	case d.have == 2:
 		d.out = append(d.out, byte(d.bits>>4))
 	case d.have == 3:

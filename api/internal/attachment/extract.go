@@ -99,7 +99,7 @@ func (e *extractor) content() error {
 func (e *extractor) decode() (string, error) {
 	if len(e.contents.all) >= e.limits.Count { // too many are a fault of their own
 		_, err := decodeString(e.in, newDecoder(io.Discard))
-		return invalidPrefix + "is one of too many", err
+		return invalidPrefix + "exceeds the maximum number of attachments", err
 	}
 	one, err := newContent(e.disk, &e.left)
 	if err != nil {

@@ -47,7 +47,7 @@ func CheckType(declared, detected string) string {
 	if err != nil {
 		return "must be a media type"
 	}
-	wrong := fmt.Sprintf("is %s, and the content looks like %s", media, detected)
+	wrong := fmt.Sprintf("is %s, but the content looks like %s", media, detected)
 	seen, want := mimetype.Lookup(withoutParameters(detected)), mimetype.Lookup(media)
 	switch {
 	case media == unknownType || seen == nil:

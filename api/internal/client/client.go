@@ -271,7 +271,7 @@ func read(answer *http.Response, out any) error {
 		return nil
 	}
 	if err := json.Unmarshal(text, out); err != nil {
-		return fmt.Errorf("%s sent a response that is not the gateway's: is API_URL right? %w", answer.Request.URL.Redacted(), err)
+		return fmt.Errorf("%s did not send a response of the gateway: check API_URL: %w", answer.Request.URL.Redacted(), err)
 	}
 	return nil
 }

@@ -152,8 +152,8 @@ func TestProblem(t *testing.T) {
 			"X: to is required",
 		},
 		{http.StatusInternalServerError, `{"status":500,"detail":"failed","code":"INTERNAL","requestId":"req-7"}`, "INTERNAL: failed [request req-7]"},
-		{http.StatusBadGateway, `<html>nginx</html>`, "the response has HTTP status 502 and is not the gateway's: is API_URL right?"},
-		{http.StatusNotFound, `{"error":"not found"}`, "the response has HTTP status 404 and is not the gateway's: is API_URL right?"},
+		{http.StatusBadGateway, `<html>nginx</html>`, "the response has HTTP status 502 and is not from the gateway: check API_URL"},
+		{http.StatusNotFound, `{"error":"not found"}`, "the response has HTTP status 404 and is not from the gateway: check API_URL"},
 	} {
 		c := answering(t, func(w http.ResponseWriter, _ *http.Request) { refuse(w, tt.status, "", tt.answer) })
 		err := c.Get(t.Context(), "/", nil, nil)

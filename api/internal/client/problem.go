@@ -41,7 +41,7 @@ type Fault struct {
 // Error formats the problem with one line per invalid field.
 func (p *Problem) Error() string {
 	if p.Code == "" {
-		return fmt.Sprintf("the response has HTTP status %d and is not the gateway's: is API_URL right?", p.Status)
+		return fmt.Sprintf("the response has HTTP status %d and is not from the gateway: check API_URL", p.Status)
 	}
 	text := p.Code + ": " + p.Detail
 	if len(p.Faults) > 1 || len(p.Faults) == 1 && !strings.Contains(p.Detail, p.Faults[0].Message) {

@@ -52,7 +52,7 @@ type RowError struct {
 
 func (e *RowError) Error() string {
 	if e.Code == CodeUnclosedQuote {
-		return fmt.Sprintf("line %d: a quote opens a field and does not close it", e.Line)
+		return fmt.Sprintf("line %d: a quoted field is not closed", e.Line)
 	}
 	return fmt.Sprintf("line %d: the row has %d fields, the header has %d", e.Line, e.Fields, e.Want)
 }

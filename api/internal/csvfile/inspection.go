@@ -33,9 +33,9 @@ func (i Inspection) Encoding(given Encoding) (Encoding, error) {
 	case marked == UTF8 && i.narrow.malformed.count > 0:
 		return "", invalid(i.narrow.malformed.line, "the file has a UTF-8 byte order mark, but this line is not UTF-8: correct the line, or save the file again as CSV UTF-8")
 	case given != Detect && marked != Detect && given != marked:
-		return "", invalid(0, "the file begins with the mark of %s, but %s was given as its encoding: leave the encoding out", marked, given)
+		return "", invalid(0, "the file begins with the byte order mark of %s, but the encoding %s was given: leave the encoding out", marked, given)
 	case given != Detect && wide != Detect && given != wide:
-		return "", invalid(0, "the file is %s, but %s was given as its encoding: leave the encoding out", wide, given)
+		return "", invalid(0, "the file is %s, but the encoding %s was given: leave the encoding out", wide, given)
 	case given == Detect && marked != Detect:
 		given = marked
 	case given == Detect && wide != Detect:
@@ -74,7 +74,7 @@ func (i Inspection) holdsWide(e Encoding) error {
 	case !possible, markOf(i.sample) == Detect && (e == UTF16LE && nuls[0] > nuls[1] || e == UTF16BE && nuls[1] > nuls[0]):
 		return invalid(0, "the file is not %s: leave the encoding out, or give the right one", e)
 	case line > 0:
-		return invalid(line, "this line has one half of a character (a surrogate of UTF-16 without the other): correct it, or save the file again as CSV UTF-8")
+		return invalid(line, "this line has half of a character (an unpaired UTF-16 surrogate): correct it, or save the file again as CSV UTF-8")
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (i Inspection) decide() (Encoding, error) {
 	case e.undefined.count > 0:
 		return "", invalid(e.undefined.line, "this line is neither UTF-8 nor %s: give the file's encoding (%s)", Windows1252, otherEncodings)
 	case e.unlikely.count*unlikelyShare > e.likely.count:
-		return "", invalid(e.unlikely.line, "this line is not UTF-8, and as %s it has signs within its words: give the file's encoding (%s)", Windows1252, otherEncodings)
+		return "", invalid(e.unlikely.line, "this line is not UTF-8, and read as %s it has symbols inside words: give the file's encoding (%s)", Windows1252, otherEncodings)
 	}
 	return Windows1252, nil
 }

@@ -81,7 +81,7 @@ func TestInspection_Encoding(t *testing.T) {
 		"the same, 1252 given":       {file: "\ufeff" + excel + "a@b.co;Jo\xe3o\n", given: csvfile.Windows1252, fault: "line 3: INVALID_ENCODING|correct the line"},
 		"CESU-8":                     {file: "email;nome\na@b.co;\xed\xa0\xbd\xed\xb8\x80\n", fault: "line 2: INVALID_ENCODING|CESU-8"},
 		"í, NBSP and a quote":        {file: "email;nome\na@b.co;da\xed\xa0\x93\n", want: csvfile.Windows1252},
-		"Windows-1252 and CP850":     {file: "email;nome\n" + strings.Repeat("a@b.co;Jo\xe3o\n", 50) + strings.Repeat("a@b.co;Jo\xc6o\n", 20), fault: "line 52: INVALID_ENCODING|signs within its words"},
+		"Windows-1252 and CP850":     {file: "email;nome\n" + strings.Repeat("a@b.co;Jo\xe3o\n", 50) + strings.Repeat("a@b.co;Jo\xc6o\n", 20), fault: "line 52: INVALID_ENCODING|symbols inside words"},
 		"DOS end of file":            {file: "email\na@b.co\n\x1a", want: csvfile.UTF8},
 		"empty":                      {file: "", fault: "EMPTY_FILE|is empty"},
 		"UTF-8 given, Windows-1252":  {file: windows1252(excel), given: csvfile.UTF8, fault: "line 2: INVALID_ENCODING|leave the encoding out"},

@@ -165,7 +165,7 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 		t.Error(text)
 	}
 	got := o.run(t, "dlq", "retry", nobodys.DeadLetters[0].ID)
-	if got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "cannot be retried: the task names nothing that is there") {
+	if got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "cannot be retried: the task refers to no email, recipient import or mailing: it can only be discarded") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -182,7 +182,7 @@ func TestDeadLetters_One(t *testing.T) {
 	if n := count(t, d, `SELECT count(*) FROM email_outbox WHERE status = 'PENDING' AND expires_at BETWEEN now() + interval '23 h' AND now() + interval '25 h'`); n != 1 {
 		t.Errorf("%d emails wait", n)
 	}
-	for verb, want := range map[string]string{"retry": "cannot be retried: the dead letter is resolved already", "discard": "is already resolved: run `gatewayctl dlq show"} {
+	for verb, want := range map[string]string{"retry": "cannot be retried: the dead letter is already resolved", "discard": "is already resolved: run `gatewayctl dlq show"} {
 		if got := o.run(t, "dlq", verb, deadLetter, "--reason", "x"); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: %+v", verb, got)
 		}

@@ -110,7 +110,7 @@ func TestDoctor(t *testing.T) {
 	away := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(away.Close)
 	by.env["API_URL"] = away.URL
-	if status, text := examine(by, ctl.ExitFailed).of("api"); status != "failure" || !strings.Contains(text, "HTTP status 404 and is not the gateway's") {
+	if status, text := examine(by, ctl.ExitFailed).of("api"); status != "failure" || !strings.Contains(text, "HTTP status 404 and is not from the gateway") {
 		t.Error(status, text)
 	}
 }

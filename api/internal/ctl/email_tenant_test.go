@@ -86,7 +86,7 @@ func TestEmailSend_Refused(t *testing.T) {
 		{"--to a@b.example --subject s --html x --external-id 1 --header X", ctl.ExitUsage, `--header "X" must be a name and a value`},
 		{"--body x.json --to a@b.example", ctl.ExitUsage, "give only one of --body and --to"},
 		{"--body /nowhere", ctl.ExitUsage, "--body: open /nowhere"},
-		{"--body /dev/null", ctl.ExitUsage, "--body: /dev/null does not hold JSON"},
+		{"--body /dev/null", ctl.ExitUsage, "--body: /dev/null is not JSON"},
 		{"--to a@b --subject s --html x --external-id 1 --priority 11", ctl.ExitFailed, "VALIDATION_FAILED: 3 fields are not valid\n  to "},
 	}
 	for _, tt := range tests {

@@ -61,7 +61,7 @@ func TestEmailSendBatch_Refused(t *testing.T) {
 	}
 	path := file(t, "emails.jsonl", strings.Join(lines, "\n"))
 	r := tenant.run(t, "email", "send-batch", path, "--idempotency-key", "k")
-	for _, want := range []string{"emails[501].subject is required", "The 500 emails before are processed", "--idempotency-key k"} {
+	for _, want := range []string{"emails[501].subject is required", "Before that, 500 emails were processed", "--idempotency-key k"} {
 		if r.code != 1 || !strings.Contains(r.stderr, want) {
 			t.Errorf("%d: %q lacks %q", r.code, r.stderr, want)
 		}
@@ -77,8 +77,8 @@ func TestEmailSendBatch_Refused(t *testing.T) {
 		"":                                      "has no email",
 		"[]":                                    "has no email",
 		"[" + lines[0]:                          "before the end of its array",
-		"[" + lines[0] + "] x":                  "behind the end",
-		lines[0] + "\n{":                        "not JSON after its email 1",
+		"[" + lines[0] + "] x":                  "after the end",
+		lines[0] + "\n{":                        "not valid JSON after email 1",
 		`"` + strings.Repeat("x", 11<<20) + `"`: "larger than 10 MiB",
 		"5":                                     "emails[0] must be an object, not a number",
 	} {

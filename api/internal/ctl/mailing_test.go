@@ -212,8 +212,8 @@ func TestMailing_Refused(t *testing.T) {
 	}{
 		{operator{}, create(""), ctl.ExitUsage, "API_KEY is not set: give an API key of the company"},
 		{operator{env: map[string]string{"API_KEY": "x", "API_URL": "127.0.0.1:8080"}}, create(""), ctl.ExitUsage, "API_URL must be an http:// or https:// URL"},
-		{away, create(""), ctl.ExitFailed, "does not answer: dial tcp 127.0.0.1:1: connect: connection refused (is the api running, and is API_URL right?"},
-		{elsewhere, []string{"mailing", "list"}, ctl.ExitFailed, "sent a response that is not the gateway's: is API_URL right?"},
+		{away, create(""), ctl.ExitFailed, "does not answer: dial tcp 127.0.0.1:1: connect: connection refused (nothing was changed: check that the api is running and that API_URL is right)"},
+		{elsewhere, []string{"mailing", "list"}, ctl.ExitFailed, "did not send a response of the gateway: check API_URL:"},
 		{stranger, create(""), ctl.ExitFailed, "UNAUTHORIZED: the API key is not valid: it is unknown, revoked, or its secret is wrong; check which installation it belongs to\nCheck that API_KEY belongs to this installation"},
 		{weak, create(""), ctl.ExitFailed, "SCOPE_MISSING: the API key lacks the scope mailings:write: ask the operator of the gateway for a key with this scope\n`gatewayctl key create"},
 		{tenant, create("--from x@other.example --reply-to x"), ctl.ExitFailed, "VALIDATION_FAILED: 2 fields are not valid\n  replyTo is not an email address: it has no @ (INVALID_EMAIL)\n  from "},

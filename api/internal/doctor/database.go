@@ -44,7 +44,7 @@ func (x *examination) database(ctx context.Context) bool {
 	}
 	if server.Encoding != "UTF8" {
 		x.add(check, Failure, "Dump it, create another database with ENCODING 'UTF8' TEMPLATE template0, and restore the dump there.",
-			"The encoding of the database is %s, not UTF8: texts are refused, or compared and cut as bytes.", server.Encoding)
+			"The encoding of the database is %s, not UTF8: texts are rejected, or compared and truncated as bytes.", server.Encoding)
 	}
 	if server.Standby {
 		x.add(check, Failure, "Point DATABASE_URL to the primary.", "%s is a standby: it accepts no writes.", version)

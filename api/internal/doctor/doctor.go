@@ -149,6 +149,6 @@ func (x *examination) couldNot(check string, err error) bool {
 	if err == nil {
 		return false
 	}
-	x.add(check, Failure, "Look at Postgres's log; `migrate roles` grants this role its permissions.", "The check failed: %v", err)
+	x.add(check, Failure, "See the log of Postgres. If this role lacks permissions, run `migrate roles`.", "The check failed: %v", err)
 	return true
 }

@@ -144,7 +144,7 @@ func groupByReach(alive []process, of func(process) *componentStatus) (reach, mi
 func (x *examination) part(alive []process, p part) (spoken bool) {
 	reach, miss, starting := groupByReach(alive, p.of)
 	if len(starting) > 0 {
-		x.add(p.check, Warning, runAgain, "Not reached yet when %s had just started.", names(starting))
+		x.add(p.check, Warning, runAgain, "Not reached yet from %s, which started just now.", names(starting))
 	}
 	switch {
 	case len(reach) == 0 && len(miss) == 0:
@@ -200,7 +200,7 @@ func (x *examination) rabbitMQ(alive []process) {
 	switch {
 	case !slices.ContainsFunc(alive, func(p process) bool { return p.RabbitMQ.reached() }): // reported by part
 	case reported && consumers == 0 && starting:
-		x.add(check, Warning, runAgain, "No worker consumed its queues yet when the worker had just started.")
+		x.add(check, Warning, runAgain, "No worker consumes its queues yet: the worker has just started.")
 	case reported && consumers == 0:
 		x.add(check, Failure, "Check that a worker with RABBITMQ_URL is running; its log says why it does not consume.", "No worker consumes its queues.")
 	}

@@ -36,8 +36,8 @@ func TestExamine_Processes(t *testing.T) {
 	const early = `{"redis":{"status":"connected"},"ses":{"status":"disconnected"},"rabbitmq":{"status":"disconnected"},"consumers":0}`
 	reportAfter(t, d, time.Second, "worker", "here-5", early)
 	exec(t, d, "UPDATE process_status SET updated_at = now() - interval '4 s', started_at = now() - interval '5 s' WHERE service = 'worker'")
-	wants(t, "a starting worker", doctor.Examine(t.Context(), p), "warning rabbitmq: Not reached yet when worker here-5 had just started.",
-		"warning rabbitmq: No worker consumed its queues yet", "warning ses: Not reached yet")
+	wants(t, "a starting worker", doctor.Examine(t.Context(), p), "warning rabbitmq: Not reached yet from worker here-5, which started just now.",
+		"warning rabbitmq: No worker consumes its queues yet", "warning ses: Not reached yet")
 	exec(t, d, "DELETE FROM process_status WHERE service = 'dispatcher'")
 	wants(t, "only a starting worker", doctor.Examine(t.Context(), p), "failure dispatcher:", "warning rabbitmq: Not reached yet", "warning ses:")
 	report(t, d, "dispatcher", "here-1", `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"},"storage":{"status":"connected"}}`)

@@ -35,7 +35,7 @@ func (x *examination) storage(ctx context.Context) {
 	case len(miss) > 0:
 		x.add(check, Warning, theirs, "Reachable from %s, but not from %s.", by, names(miss))
 	case len(starting) > 0:
-		x.add(check, Warning, runAgain, "Not reached yet when %s had just started.", names(starting))
+		x.add(check, Warning, runAgain, "Not reached yet from %s, which started just now.", names(starting))
 	case by != "":
 		x.add(check, OK, "", "Reachable from %s.", by)
 	}

@@ -96,7 +96,7 @@ func (x *examination) waiting(ctx context.Context) {
 	case x.stopped:
 		x.add(check, OK, "", "Emails wait until sending resumes.")
 	case mailings.Seconds > 0:
-		x.add(check, OK, "", "Only emails of mailings wait, for each other: the oldest for %s.", mailings.Age().Round(time.Second))
+		x.add(check, OK, "", "Only emails of mailings are waiting for their turn, the oldest for %s.", mailings.Age().Round(time.Second))
 	default:
 		x.add(check, OK, "", "No email has been due for long.")
 	}

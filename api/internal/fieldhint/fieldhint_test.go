@@ -38,10 +38,10 @@ func TestUnknown(t *testing.T) {
 		{many, "recipients[]", "name", "is not a field; recipients[].nome is"},
 		// Names in other APIs.
 		{send(), "", "body", "is not a field; html is"},
-		{send(), "", "email", "is not a field; to is, which takes one bare address"},
-		{send(), "", "from_name", `is not a field; from is, which takes name and address in one: "Acme <billing@acme.example>"`},
+		{send(), "", "email", "is not a field; to is, which takes one address without a name"},
+		{send(), "", "from_name", `is not a field; from is, which takes name and address in one value: "Acme <billing@acme.example>"`},
 		{send(), "", "ReplyToAddresses", "is not a field; replyTo is"},
-		{send(), "", "Destination", "is not a field; to is, which takes one bare address"},
+		{send(), "", "Destination", "is not a field; to is, which takes one address without a name"},
 		{send(), "", "o:deliverytime", "is not a field; sendAt is"},
 		{send(), "", "categories", "is not a field; tags is"},
 		{send(), "recipient", "name", "is not a field; recipient.nome is"},

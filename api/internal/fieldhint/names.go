@@ -48,8 +48,8 @@ var aliases = invert([][2]string{
 
 // remarks are appended if the name of a field does not show its format.
 var remarks = map[string]string{
-	"from": `, which takes name and address in one: "Acme <billing@acme.example>"`,
-	"to":   ", which takes one bare address",
+	"from": `, which takes name and address in one value: "Acme <billing@acme.example>"`,
+	"to":   ", which takes one address without a name",
 }
 
 // finishedHTML and ownTemplate explain templates, which only mailings have.

@@ -240,7 +240,7 @@ func TestMailing_Replay(t *testing.T) {
 		"start": {name: "start", value: "false"}, "test": {name: "test", value: "eu@acme.example"},
 	} {
 		r := g.upload(t, given(other), nil)
-		if r.Status != http.StatusConflict || r.problem(t).Code != "FILENAME_EXISTS" || !strings.Contains(r.Body, "field name") {
+		if r.Status != http.StatusConflict || r.problem(t).Code != "FILENAME_EXISTS" || !strings.Contains(r.Body, "the part name") {
 			t.Errorf("the same upload with another %s: %d %s", name, r.Status, r.Body)
 		}
 	}

@@ -62,7 +62,7 @@ func TestSend_MessagesNameTheRemedy(t *testing.T) {
 	if got := messages(t, g.do(t, call{Path: "/v1/emails?page_size=10"})); got != "page_size is not a parameter; limit is" {
 		t.Error(got)
 	}
-	if got := messages(t, g.upload(t, append(mailingForm(), part{name: "template", value: "x"}), nil)); !strings.HasPrefix(got, "subject must not be given beside a template, which has it") {
+	if got := messages(t, g.upload(t, append(mailingForm(), part{name: "template", value: "x"}), nil)); !strings.HasPrefix(got, "subject must not be given together with a template: the template defines it") {
 		t.Error(got)
 	}
 }

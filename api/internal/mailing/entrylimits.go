@@ -36,9 +36,9 @@ func (l *entryLimits) add(part, name string, column int, byDefault string) {
 	case l.fault != nil:
 		return
 	case l.perColumn[column] > maxPerColumn:
-		message = fmt.Sprintf("writes the column of {{%s}} in more than %d ways: use fewer different defaults and spellings of its name", name, maxPerColumn)
+		message = fmt.Sprintf("uses the column of {{%s}} with more than %d different defaults or spellings of its name: use fewer", name, maxPerColumn)
 	case l.defaults > maxDefaults:
-		message = fmt.Sprintf("has too long defaults: all different defaults of a mailing together have at most %d bytes", maxDefaults)
+		message = fmt.Sprintf("has defaults that are too long: the different defaults of a mailing must have at most %d bytes together", maxDefaults)
 	default:
 		return
 	}

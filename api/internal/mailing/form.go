@@ -211,7 +211,7 @@ func (f *Form) readValue(name string, p *multipart.Part) error {
 	case !utf8.ValidString(value):
 		f.fault(name, rules.CodeBadCharacter, "must be UTF-8")
 	case strings.Contains(value, "\x00"):
-		f.fault(name, rules.CodeBadCharacter, "holds the character U+0000")
+		f.fault(name, rules.CodeBadCharacter, "contains the character U+0000")
 	case email.IsBlank(value):
 	case known.list:
 		for word := range strings.SplitSeq(value, ",") {

@@ -77,7 +77,7 @@ func (s *StoredTemplate) CheckFields(header *csvfile.Header) []rules.Fault {
 		faults = append(faults, forbiddenFields(PartTemplate, forbidden))
 	case len(uses.Clash) > 0:
 		faults = append(faults, rules.Fault{Field: PartTemplate, Code: CodeFieldClash, Message: fmt.Sprintf(
-			"uses %s: of two columns one cannot be a text and the other a part of it", braced(uses.Clash))})
+			"uses %s, which cannot all be columns: a value is either a text or an object with further values", braced(uses.Clash))})
 	}
 	return faults
 }

@@ -74,7 +74,7 @@ func (p places) confirmation(raw, topic, token string) (string, error) {
 	}
 	for name, want := range map[string]string{"Action": "ConfirmSubscription", "TopicArn": topic, "Token": token} {
 		if got := values[name]; len(got) != 1 || got[0] != want {
-			return "", errors.New("confirms something else than this subscription")
+			return "", errors.New("does not confirm the topic and token of the message")
 		}
 	}
 	// Encode the validated values again, so that nothing unchecked is requested.
@@ -119,7 +119,7 @@ func (p places) below(raw string) (*url.URL, error) {
 	case err != nil || len(raw) > maxURL || u.Opaque != "":
 		return nil, errors.New("is not a URL")
 	case u.User != nil || u.Fragment != "":
-		return nil, errors.New("has parts that SNS URLs never have")
+		return nil, errors.New("has a user or a fragment, which SNS URLs never have")
 	}
 	base := strings.TrimSuffix(p.trusted.Path, "/") + "/"
 	if u.Scheme != p.trusted.Scheme || u.Host != p.trusted.Host ||

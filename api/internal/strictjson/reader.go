@@ -91,7 +91,7 @@ func (w *decoder) value(s *shape, text string, into reflect.Value) {
 	case reflect.Int:
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err != nil {
-			w.fault(CodeWrongType, "must be a whole number without point or exponent")
+			w.fault(CodeWrongType, "must be a 32-bit integer without decimal point or exponent")
 		}
 		into.SetInt(n)
 	case reflect.Slice:

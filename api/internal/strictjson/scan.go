@@ -111,7 +111,7 @@ func kindOf(value string) string {
 	}
 }
 
-var errSurrogate = errors.New("holds one half of a surrogate pair (\\ud800 to \\udfff)")
+var errSurrogate = errors.New("contains half of a surrogate pair (\\ud800 to \\udfff)")
 
 // unquote decodes a string literal. A lone surrogate is an error; it is not replaced.
 func unquote(literal string) (string, error) {
@@ -135,7 +135,7 @@ func unquote(literal string) (string, error) {
 	return b.String(), nil
 }
 
-var errNUL = errors.New("holds the character U+0000")
+var errNUL = errors.New("contains the character U+0000")
 
 // storable decodes a string. U+0000 is an error in every field, because Postgres cannot store it.
 func storable(literal string) (string, error) {

@@ -98,7 +98,7 @@ func apply(ctx context.Context, db *pg.DB, by Operator, a Change, change func(tx
 	return err == nil, err
 }
 
-var errNoOperator = errors.New("who does it is not said")
+var errNoOperator = errors.New("the operator is not named")
 
 func writeChange(ctx context.Context, tx *sqlx.Tx, by Operator, a Change) error {
 	details, err := json.Marshal(a.Details)

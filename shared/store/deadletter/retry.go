@@ -80,7 +80,7 @@ func (l *Letter) retriedBy(r LetterRetry) bool {
 func (s *Store) retryDeadLetter(ctx context.Context, l Letter, r LetterRetry) error {
 	switch {
 	case l.ResolvedAt != nil:
-		return &NotReplayableError{Reason: "the dead letter is resolved already"}
+		return &NotReplayableError{Reason: "the dead letter is already resolved"}
 	case l.Target == email.TargetSend && l.OutboxID != nil:
 		return s.retryEmail(ctx, l, r)
 	case l.Target == email.TargetRecipients && l.OutboxID != nil:
@@ -88,7 +88,7 @@ func (s *Store) retryDeadLetter(ctx context.Context, l Letter, r LetterRetry) er
 	case l.Target == email.TargetMailing && l.MailingID != nil && l.CompanyID != nil:
 		return s.retryMailing(ctx, l, r)
 	}
-	return &NotReplayableError{Reason: "the task names nothing that is there"}
+	return &NotReplayableError{Reason: "the task refers to no email, recipient import or mailing: it can only be discarded"}
 }
 
 func (s *Store) retryEmail(ctx context.Context, l Letter, r LetterRetry) error {
@@ -111,11 +111,11 @@ func (s *Store) retryEmail(ctx context.Context, l Letter, r LetterRetry) error {
 	case err != nil:
 		return fmt.Errorf("retry dead letter: %w", err)
 	case !moved.Applied && moved.Status == "":
-		return &NotReplayableError{Reason: "the email is no longer stored, or never was"}
+		return &NotReplayableError{Reason: "the email does not exist or has been deleted"}
 	case !moved.Applied && moved.Erased:
-		return &NotReplayableError{Reason: "the content of the email is no longer stored"}
+		return &NotReplayableError{Reason: "the content of the email has been deleted"}
 	case !moved.Applied && moved.Replaced:
-		return &NotReplayableError{Reason: "another email of its aggregate and event type has taken its place"}
+		return &NotReplayableError{Reason: "another email of the same aggregate and event type replaced it"}
 	case !moved.Applied:
 		return &NotReplayableError{Reason: fmt.Sprintf("the email is %s", moved.Status)}
 	}
@@ -207,11 +207,11 @@ func (s *Store) retryIntake(ctx context.Context, l Letter, r LetterRetry) error 
 	case err != nil:
 		return fmt.Errorf("retry dead letter: %w", err)
 	case len(rows) == 0:
-		return &NotReplayableError{Reason: "the recipient import is no longer stored, or never was"}
+		return &NotReplayableError{Reason: "the recipient import does not exist or has been deleted"}
 	case rows[0].Applied:
 		return nil
 	case rows[0].Status == string(email.Failed):
-		return &NotReplayableError{Reason: "the recipient was deleted since"}
+		return &NotReplayableError{Reason: "the recipient was deleted after the import was accepted"}
 	}
 	return &NotReplayableError{Reason: "the recipient import is " + rows[0].Status}
 }
@@ -228,7 +228,7 @@ func (s *Store) retryMailing(ctx context.Context, l Letter, r LetterRetry) error
 	case errors.As(err, &refused):
 		return &NotReplayableError{Reason: fmt.Sprintf("the mailing is %s", refused.Status)}
 	case errors.Is(err, pg.ErrExists):
-		return &NotReplayableError{Reason: "another mailing has its filename by now"}
+		return &NotReplayableError{Reason: "another mailing now uses the same filename"}
 	case errors.Is(err, pg.ErrNotFound):
 		return &NotReplayableError{Reason: "there is no such mailing"}
 	}

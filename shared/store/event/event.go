@@ -37,7 +37,7 @@ func New(db *pg.DB) *Store { return &Store{db: db} }
 
 // ErrExpired: the cursor is older than the stored events, or the database was restored to a time before the cursor and no
 // dispatcher has run since.
-var ErrExpired = errors.New("the cursor is older than the history of events, or the database was restored to an earlier time")
+var ErrExpired = errors.New("the cursor is older than the oldest stored event, or the database was restored to an earlier time")
 
 // Event is one event of the feed.
 type Event struct {

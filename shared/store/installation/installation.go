@@ -73,11 +73,11 @@ func (s *Store) MayClaim(ctx context.Context, keys []string) (refusal string, er
 	switch {
 	case files.Known:
 	case len(ids) > 0:
-		return "the storage contains files, and the database lists none of them", nil
+		return "the storage contains files, but the database lists none of them", nil
 	case files.Listed:
-		return "the storage contains no file, and the database lists some: the disk may not be mounted", nil
+		return "the storage contains no file, but the database lists some: the disk may not be mounted", nil
 	case files.Marked:
-		return "the storage contains no file, and a storage has been marked before: the disk may not be mounted", nil
+		return "the storage contains no file, but a storage has been marked before: the disk may not be mounted", nil
 	}
 	return "", nil
 }

@@ -79,7 +79,7 @@ UPDATE dispatch_lanes SET paused_at = NULL WHERE company_id = $1 AND queue = $2 
 func (s *Store) StartMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "start mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		if m.Status != Paused || m.Generation != 0 {
-			return &StateError{Status: m.Status, Reason: "only one that waits to be started can be"}
+			return &StateError{Status: m.Status, Reason: "only a mailing that was created with start=false and has not been started can be started"}
 		}
 		return resume(ctx, tx, m)
 	}, runs)
@@ -93,7 +93,7 @@ func (s *Store) PauseMailing(ctx context.Context, company, id uuid.UUID) (Mailin
 		case Queued, Pending, Processing, Sending:
 			return changeMailing(ctx, tx, m, pauseMailingSQL, closeLaneSQL)
 		default:
-			return &StateError{Status: m.Status, Reason: "only one on its way can be paused"}
+			return &StateError{Status: m.Status, Reason: "only a QUEUED, PENDING, PROCESSING or SENDING mailing can be paused"}
 		}
 	})
 }
@@ -105,7 +105,7 @@ func (s *Store) PauseMailing(ctx context.Context, company, id uuid.UUID) (Mailin
 func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "resume mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		if m.Status != Paused && m.Status != Failed {
-			return &StateError{Status: m.Status, Reason: "only one that is paused or has failed can be resumed"}
+			return &StateError{Status: m.Status, Reason: "only a PAUSED or FAILED mailing can be resumed"}
 		}
 		failed := m.Status == Failed
 		if err := resume(ctx, tx, m); err != nil || !failed {
@@ -120,7 +120,7 @@ func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Maili
 func (s *Store) CancelMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "cancel mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		if m.Status == Completed || m.Status == Cancelled {
-			return &StateError{Status: m.Status, Reason: "it has ended"}
+			return &StateError{Status: m.Status, Reason: "a COMPLETED or CANCELLED mailing cannot be cancelled"}
 		}
 		return changeMailing(ctx, tx, m, cancelMailingSQL, closeLaneSQL)
 	})
@@ -134,9 +134,9 @@ func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (
 	return s.control(ctx, "retry failed entries", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		switch {
 		case m.DryRun:
-			return &StateError{Status: m.Status, Reason: "a dry run has sent nothing"}
+			return &StateError{Status: m.Status, Reason: "a dry run sends nothing, so there is nothing to retry"}
 		case m.Status != Sending && m.Status != Completed:
-			return &StateError{Status: m.Status, Reason: "only one that is being sent, or was, can be tried again"}
+			return &StateError{Status: m.Status, Reason: "only the entries of a SENDING or COMPLETED mailing can be retried"}
 		case m.Failed+m.Expired == 0:
 			return &StateError{Status: m.Status, Reason: "no entry has failed or expired"}
 		}
@@ -190,7 +190,7 @@ func controlIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUID, change f
 		return m, pg.Translate(err)
 	}
 	if m.EntriesDeletedAt != nil {
-		return m, &StateError{Status: m.Status, Reason: "its entries are no longer stored"}
+		return m, &StateError{Status: m.Status, Reason: "its entries were deleted at the end of their retention period"}
 	}
 	return m, change(tx, &m)
 }

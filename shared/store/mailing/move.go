@@ -52,7 +52,7 @@ func (s *Store) MoveMailing(ctx context.Context, company, id uuid.UUID, at time.
 			}
 			return moveJob(ctx, tx, m, sendAt)
 		default:
-			return &StateError{Status: m.Status, Reason: "only one that has not begun can be moved to another time"}
+			return &StateError{Status: m.Status, Reason: "only a mailing that has not started can be rescheduled"}
 		}
 	})
 }

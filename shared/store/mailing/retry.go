@@ -42,7 +42,7 @@ func RetryFailedMailingIn(ctx context.Context, tx *sqlx.Tx, company, id uuid.UUI
 func retryFailed(ctx context.Context, by string, replay uuid.UUID) func(tx *sqlx.Tx, m *Mailing) error {
 	return func(tx *sqlx.Tx, m *Mailing) error {
 		if m.Status != Failed {
-			return &StateError{Status: m.Status, Reason: "only one that has failed can be tried again"}
+			return &StateError{Status: m.Status, Reason: "only a FAILED mailing can be retried"}
 		}
 		if err := resume(ctx, tx, m); err != nil {
 			return err

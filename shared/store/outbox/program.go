@@ -50,8 +50,8 @@ type ProgramResult struct {
 	Status    email.Status // as of this transaction
 }
 
-// ErrTransactionFull: the transaction has written as many emails of the company as it may.
-var ErrTransactionFull = errors.New("the transaction has written as many emails of the company as it may")
+// ErrTransactionFull: the transaction has written the maximum number of emails of the company.
+var ErrTransactionFull = errors.New("the transaction has written the maximum number of emails of the company")
 
 // transactionFull is the SQLSTATE that the functions raise for ErrTransactionFull.
 const transactionFull = "EG413"

@@ -38,7 +38,7 @@ const personBatch = 5000
 const maxSearches = 32
 
 // ErrNotFollowed means that after maxSearches searches the person's rows still led to new identifiers.
-var ErrNotFollowed = errors.New("the person's rows lead to ever more ids and addresses")
+var ErrNotFollowed = errors.New("the person's rows still lead to new ids and addresses")
 
 // Find finds the identifiers of a person in the company's rows, given an address, or the stored hashes
 // of a CPF or CNPJ (of each form in which it may have been written, keyed and plain); the other is left out.

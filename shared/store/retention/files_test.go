@@ -146,7 +146,7 @@ func TestPurgeEntries(t *testing.T) {
 		t.Errorf("numbers: %+v, %v", m, err)
 	}
 	var refused *store.MailingStateError
-	if _, err := d.Store.RetryFailedEntries(t.Context(), company, old); !errors.As(err, &refused) || refused.Reason != "its entries are no longer stored" {
+	if _, err := d.Store.RetryFailedEntries(t.Context(), company, old); !errors.As(err, &refused) || refused.Reason != "its entries were deleted at the end of their retention period" {
 		t.Errorf("retry: %v", err)
 	}
 	if page, err := d.Store.MailingEntries(t.Context(), company, old, store.EntryFilter{Limit: 10}); err != nil || len(page) != 0 {

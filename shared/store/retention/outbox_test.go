@@ -220,7 +220,7 @@ func TestEraseBodies(t *testing.T) {
 	}
 	var refused *store.NotReplayableError
 	letter := store.DeadLetter{ID: uuid.New(), Target: email.TargetSend, OutboxID: &theirs}
-	if err := d.Store.RetryDeadLetter(t.Context(), letter, store.LetterRetry{TTL: day}); !errors.As(err, &refused) || refused.Reason != "the content of the email is no longer stored" {
+	if err := d.Store.RetryDeadLetter(t.Context(), letter, store.LetterRetry{TTL: day}); !errors.As(err, &refused) || refused.Reason != "the content of the email has been deleted" {
 		t.Errorf("a dead letter: %v", err)
 	}
 }

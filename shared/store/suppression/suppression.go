@@ -147,7 +147,7 @@ func (s *Store) SuppressAs(ctx context.Context, by audit.Operator, company uuid.
 
 // UnsuppressAs is Unsuppress by an operator.
 func (s *Store) UnsuppressAs(ctx context.Context, by audit.Operator, company uuid.UUID, address string, reason Reason) error {
-	return pg.Wrap("take suppression back", audit.MustChange(audit.ApplyOne(ctx, s.db, by, change("suppression.remove", company, address, reason),
+	return pg.Wrap("remove suppression", audit.MustChange(audit.ApplyOne(ctx, s.db, by, change("suppression.remove", company, address, reason),
 		unsuppressSQL, company, Key(address), reason)))
 }
 
@@ -199,7 +199,7 @@ func (s *Store) Unsuppress(ctx context.Context, company uuid.UUID, address strin
 	if err == nil && n == 0 {
 		err = pg.ErrNotFound
 	}
-	return pg.Wrap("take suppression back", err)
+	return pg.Wrap("remove suppression", err)
 }
 
 // listSuppressionsSQL reads along the primary key and locks nothing.

@@ -26,8 +26,8 @@ const (
 	keptEvents = 1000
 )
 
-// ErrFull: the company has as many versions, bytes or names of templates as it may have.
-var ErrFull = errors.New("the company has as many templates as it may have")
+// ErrFull: the company has the maximum number of versions, bytes or names of templates.
+var ErrFull = errors.New("the company has the maximum number of template versions, bytes or names")
 
 // Store runs the statements. It is safe for concurrent use.
 type Store struct{ db *pg.DB }

@@ -18,7 +18,7 @@ const MaxEndpoints = 20
 
 var (
 	// ErrTooManyEndpoints: the company has MaxEndpoints.
-	ErrTooManyEndpoints = errors.New("the company has as many webhook endpoints as it may")
+	ErrTooManyEndpoints = errors.New("the company has the maximum number of webhook endpoints")
 	// ErrTooManyReplays: MaxReplays of the endpoint are running.
 	ErrTooManyReplays = errors.New("the endpoint has the maximum number of running replays")
 	// ErrDisabled: the endpoint is disabled.

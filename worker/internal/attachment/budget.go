@@ -64,8 +64,8 @@ func weight(files, body int64) int64 { return 6*files + 8*body }
 // errBusy: there is no room. errReserved: the email has a reservation, but no room became free in time. It keeps the reservation for
 // returnTime.
 var (
-	errBusy     = errors.New("no room for the attachments or the body")
-	errReserved = errors.New("no room for the attachments or the body yet, it is reserved")
+	errBusy     = errors.New("no memory or slot for the attachments or the body")
+	errReserved = errors.New("no memory or slot for the attachments or the body yet; the reservation is kept")
 )
 
 // acquire waits for a turn. It fails with errBusy or errReserved if there is none in time, or if others wait already.

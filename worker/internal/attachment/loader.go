@@ -42,7 +42,9 @@ type BusyError struct {
 	Delay time.Duration
 }
 
-func (e *BusyError) Error() string { return "other attachments and large bodies are being sent" }
+func (e *BusyError) Error() string {
+	return "no memory or slot is free: other attachments and large bodies are being sent"
+}
 
 // MissingError says that attachments can never be read: a file is gone or damaged.
 type MissingError struct{ reason string }

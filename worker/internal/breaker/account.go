@@ -48,7 +48,7 @@ func (b *Breaker) accountRefuses(ctx context.Context, code string) {
 	if opened {
 		b.refusal.openings++
 		b.metrics.countOpen(code, 1)
-		b.log.Error("circuit breaker opened: the provider's account accepts no email; only a probe is sent every few seconds, until the account or a probe says otherwise",
+		b.log.Error("circuit breaker opened: the provider's account accepts no email; only a probe is sent every few seconds, until the account or a probe shows that it does",
 			"code", code)
 	}
 }

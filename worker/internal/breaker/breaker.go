@@ -213,7 +213,7 @@ func (b *Breaker) openedSince(pass store.BreakerPass) (opened bool) {
 func (b *Breaker) suspended(c Call, f *provider.Failure) bool {
 	suspended, begins := b.suspension.failed(c, f, time.Now())
 	if begins {
-		b.log.Error("this worker sends nothing but one email every few seconds: the provider accepts emails of other workers and none of this one",
+		b.log.Error("worker suspended: the provider accepts emails of other workers but none of this one; it tries one email after 5 s, then at doubling intervals up to a minute",
 			"code", f.Code, "category", f.Category, "reason", email.MaskText(f.Reason))
 	}
 	return suspended

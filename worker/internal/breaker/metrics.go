@@ -25,7 +25,7 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer, codes []string, suspended func() error) *metrics {
 	m := &metrics{}
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "worker_suspended", Help: "1 while this process sends only one email every few seconds, because the provider accepts emails of other workers and none of its own.",
+		Name: "worker_suspended", Help: "1 while this process is suspended: it only tries single emails, at intervals of up to a minute, because the provider accepts emails of other workers but none of its own.",
 	}, func() float64 {
 		if suspended() != nil {
 			return 1

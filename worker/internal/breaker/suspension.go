@@ -90,7 +90,7 @@ func (s *Suspension) Suspended() error {
 	if s.code == "" {
 		return nil
 	}
-	return fmt.Errorf("the provider accepts emails of other workers and none of this one (%s)", s.code)
+	return fmt.Errorf("worker suspended: the provider accepts emails of other workers but none of this one (%s)", s.code)
 }
 
 // Await returns when an email may be taken from the queue: at once, unless the process is suspended.

@@ -57,7 +57,7 @@ func newBacklog(p Params) *backlog {
 			Name: "outbox_oldest_due_seconds", Help: "How long the oldest due row has waited for dispatch, in open lanes; 0 if none is due.",
 		}, []string{"queue", "kind"}),
 		oldestTask: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "queue_oldest_task_seconds", Help: "Age of the oldest task that is ready on the queue.",
+			Name: "queue_oldest_task_seconds", Help: "Age of the oldest ready task on the queue.",
 		}, []string{"queue"}),
 	}
 	p.Registry.MustRegister(b.pending, b.unknown, b.letters, b.oldestErasure, b.expiring, b.oldestDue)

@@ -40,7 +40,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "outbox_postponed_total", Help: "Rows released because their last task was being processed, the broker refused the new one, or it did not answer in time.",
 		}, queues),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_lost_retries_total", Help: "Retries enqueued again because their task was 5 s late and no longer existed.",
+			Name: "outbox_lost_retries_total", Help: "Retries enqueued again because their task was more than 5 s overdue and no longer existed.",
 		}, queues),
 		rounds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "outbox_round_duration_seconds", Help: "Time from taking a batch to recording its results.",

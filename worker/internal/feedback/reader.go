@@ -32,7 +32,7 @@ const (
 )
 
 // errNotAsked is Ping's result before the first response of the queue.
-var errNotAsked = errors.New("the queue has not been asked yet")
+var errNotAsked = errors.New("the queue has not been polled yet")
 
 // Recorder records events. *sesevent.Recorder implements it.
 type Recorder interface {

@@ -13,7 +13,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mailing_jobs_total",
-			Help: "Mailing jobs by outcome: finished, continued by another job, waiting for a quota, paused by the reputation guard, obsolete, held by another job, silent holder, lost, failed, dead, or dead-lettered as invalid (buried).",
+			Help: "Mailing jobs by outcome: finished, continued (in another job), quota (waits for one), paused (by the reputation guard), obsolete, held (by another job), silent (the job that holds the mailing sends no heartbeat), lost (the job lost the mailing, or a row is locked), failed (will be retried), dead (failed finally), buried (invalid, dead-lettered).",
 		}, []string{"outcome"}),
 		entries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mailing_expanded_entries_total", Help: "Mailing entries that became emails (queued) or are invalid (syntax, mx).",

@@ -167,7 +167,7 @@ func (p *Processor) handle(stop context.Context, task queue.Task) error {
 		if task.Redelivered {
 			// The heartbeat may be that of this task's last delivery, whose worker was killed a moment ago. The retries
 			// end when the other job does: its generation is over then, or it falls silent and is replaced.
-			return &queue.RetryLater{Delay: p.live(), Uncounted: true, Reason: "another job is processing the mailing, or died a moment ago"}
+			return &queue.RetryLater{Delay: p.live(), Uncounted: true, Reason: "another job is processing the mailing, or its worker stopped a moment ago"}
 		}
 		return nil
 	default:

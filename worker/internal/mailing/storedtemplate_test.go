@@ -17,7 +17,7 @@ func TestExpand_StoredTemplate(t *testing.T) {
 	}
 	b.want(t, "Oi de Recife PE https://u.example/ana@example.com, Oi PE https://u.example/bia@example.com",
 		`SELECT string_agg(payload ->> 'subject', ', ' ORDER BY id) FROM email_outbox WHERE target = 'email:send'`)
-	b.want(t, "subject: VALUE_CONTROL of cidade: must not hold line ends or other control characters",
+	b.want(t, "subject: VALUE_CONTROL of cidade: must not contain line ends or other control characters",
 		`SELECT string_agg(validation_details, ' ') FROM mailing_entries WHERE status = 'INVALID'`)
 }
 

@@ -140,7 +140,7 @@ func (r *Partitioner) drop(ctx context.Context, log retention.Log, age time.Dura
 			return err
 		case !p.Dropped:
 			r.params.Actions.Count(partitionPostponed, 1)
-			r.params.Log.Info("partition stays: many of its emails are still in the outbox", "partition", p.Name)
+			r.params.Log.Info("partition kept: many of its emails are still in the outbox", "partition", p.Name)
 			return nil
 		}
 		r.params.Actions.Count(partitionDropped, 1)

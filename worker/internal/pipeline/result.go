@@ -193,7 +193,7 @@ func (p *Pipeline) record(log *slog.Logger, a *attempt, t store.Transition) (app
 	}
 	switch refused := err != nil && t.Status == email.Sent; {
 	case refused:
-		log.Error("the database refuses the result of an accepted email, repeating", "error", email.MaskText(err.Error()))
+		log.Error("the database rejects the result of an accepted email, retrying the write", "error", email.MaskText(err.Error()))
 	case done.Locked:
 		log.Warn("email locked by another transaction, repeating until the attempt's result is recorded", "ended", t.Status)
 	default:

@@ -32,7 +32,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "recipients_buried_total", Help: "Recipient messages that became dead letters, by reason.",
 		}, []string{"reason"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "recipients_processing_duration_seconds", Help: "Time from receiving a recipient message to the end of its try.",
+			Name: "recipients_processing_duration_seconds", Help: "Time from receiving a recipient message to the end of its attempt.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}, // a batch is limited to 30 s
 		}),
 	}

@@ -25,7 +25,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "webhook_attempts_total", Help: "Attempts to deliver an event to a webhook endpoint, by result.",
 		}, []string{"result"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "webhook_attempt_duration_seconds", Help: "Time from the begin of an attempt to its response or failure.",
+			Name: "webhook_attempt_duration_seconds", Help: "Time from the start of an attempt to its response or failure.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15},
 		}),
 		exhausted: prometheus.NewCounter(prometheus.CounterOpts{
@@ -35,7 +35,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "webhook_endpoints_disabled_total", Help: "Webhook endpoints that were disabled automatically, by reason.",
 		}, []string{"reason"}),
 		skipped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "webhook_events_expired_total", Help: "Times that a webhook endpoint missed events because they were no longer kept.",
+			Name: "webhook_events_expired_total", Help: "Times that a webhook endpoint missed events because they were deleted before their delivery.",
 		}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "webhook_endpoint_errors_total", Help: "Times that a webhook endpoint could not be served because of a fault of the gateway.",
@@ -44,7 +44,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "webhook_endpoints", Help: "Webhook endpoints by state. down: enabled, and the last 10 attempts or more have failed.",
 		}, []string{"state"}),
 		open: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "webhook_open_deliveries", Help: "Deliveries that will be attempted again, or wait behind one.",
+			Name: "webhook_open_deliveries", Help: "Deliveries that will be attempted again, or that wait for such a delivery.",
 		}),
 	}
 	for _, result := range []string{resultDelivered, resultThrottled, resultRejected, resultUnreachable} {

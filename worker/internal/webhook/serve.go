@@ -51,7 +51,7 @@ func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 		defer cancel()
 		if err := s.p.Store.Release(last, lease); err != nil {
-			s.p.Log.Warn("lease of webhook endpoint not released: it ends by itself", "webhookId", w.EndpointID, "error", err.Error())
+			s.p.Log.Warn("lease of webhook endpoint not released: it expires automatically", "webhookId", w.EndpointID, "error", err.Error())
 		}
 	}()
 	go s.renew(ctx, cancel, lease, h)

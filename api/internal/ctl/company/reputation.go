@@ -22,7 +22,7 @@ import (
 func reputationCommand(c *command.Invocation) *cobra.Command {
 	cmd := command.Group("reputation", "Show and set a company's reputation guard, and resume its mailings",
 		`The reputation guard pauses the mailings of a company whose emails bounce or draw complaints too
-often, from feedback of SES. The company's single emails are sent. A pause lasts until an operator
+often, as SES reports. The company's single emails are still sent. A pause lasts until an operator
 resumes the mailings. The dispatcher's REPUTATION_ settings apply to companies without settings of
 their own.`,
 		`  gatewayctl company reputation show Acme
@@ -111,7 +111,7 @@ func (v mailingsResumed) WriteText(w io.Writer) {
 		fmt.Fprintf(w, "The mailings of %s are not paused by the reputation guard.\n", output.Printable(v.Company))
 		return
 	}
-	fmt.Fprintf(w, "The mailings of %s go on. Only emails that are sent from now on count.\n", output.Printable(v.Company))
+	fmt.Fprintf(w, "The mailings of %s continue. Only emails that are sent from now on count.\n", output.Printable(v.Company))
 }
 
 func ruleNames() []string {

@@ -41,8 +41,8 @@ the rows of the others are then deleted one by one.
 
 --hashes applies to the CPF or CNPJ, as a hash and encrypted: of recipients since their last
 update, of mailing entries and emails since their final status. By default they are kept as
-long as their rows. Once a number is deleted, gatewayctl person no longer finds by it a person
-who is known by nothing else. Sending with the number again stores it again.`,
+long as their rows. Once a number is deleted, gatewayctl person can no longer find a person of
+whom nothing else is stored. Sending with the number again stores it again.`,
 		Example: `  gatewayctl company retention Acme
   gatewayctl company retention Acme --bodies 7d --logs 90d --reason 'their contract'
   gatewayctl company retention Acme --logs default`,

@@ -20,8 +20,8 @@ func usageCommand(c *command.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "usage COMPANY", Short: "Show what a company used in a month, by day",
 		Long: `Shows how many emails the company sent in a month, by day, what SES reported about them, its mailings
-and bytes, and the use of its quotas, as GET /v1/usage does. Days are UTC. The current month is not
-over: until final is shown, counts are added.`,
+and bytes, and the use of its quotas, as GET /v1/usage does. Days are UTC. The current month is
+incomplete: counts are added until final is shown.`,
 		Example: "  gatewayctl company usage Acme --month 2026-10",
 		Args:    command.ExactArgs("COMPANY"), ValidArgsFunction: operator.CompleteCompanies(c),
 		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, args []string) (output.Result, error) {

@@ -19,9 +19,9 @@ import (
 
 func webhookCommand(c *command.Invocation) *cobra.Command {
 	cmd := command.Group("webhook", "List, disable and enable a company's webhook endpoints",
-		`An endpoint that an operator disables receives nothing, and the company cannot enable it. Its events are
-delivered when an operator enables it, as far as they are still kept (30 days). The company sees the
-reason OPERATOR.`,
+		`An endpoint that an operator disables receives nothing, and the company cannot enable it. When an operator
+enables it, the events that are still kept (30 days) are delivered. The company sees the reason
+OPERATOR.`,
 		`  gatewayctl company webhook list Acme
   gatewayctl company webhook disable Acme 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --reason 'domain sold'`)
 	cmd.AddCommand(webhookListCommand(c), webhookDisableCommand(c), webhookEnableCommand(c))

@@ -96,10 +96,10 @@ func (v replayView) WriteText(w io.Writer) {
 		fmt.Fprintf(w, "%d of %d dead letters are %s so far, at most %d per second.\n", v.Done, v.Matched, done, v.Rate)
 	}
 	if v.Skipped > 0 {
-		fmt.Fprintf(w, "%s nothing left to retry and stay open.\n", output.Plural(v.Skipped, "has", "have"))
+		fmt.Fprintf(w, "%d skipped and still open: nothing was left to retry.\n", v.Skipped)
 	}
 	if v.Failed > 0 {
-		fmt.Fprintf(w, "%s rejected by the database and stay open: see the dispatcher's log.\n", output.Plural(v.Failed, "was", "were"))
+		fmt.Fprintf(w, "%d failed and still open: the database rejected the change; see the dispatcher's log.\n", v.Failed)
 	}
 	fmt.Fprintf(w, "To see it again: gatewayctl dlq show %s\n", v.ReplayID)
 }

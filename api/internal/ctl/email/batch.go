@@ -145,15 +145,15 @@ func (v *batchAnswer) interrupted(err error, once string) error {
 	switch {
 	case errors.As(err, &unknown) && len(v.Emails) > 0:
 		unknown.Once = once
-		return fmt.Errorf("%w\nThe %s before are processed", err, output.Plural(len(v.Emails), "email", "emails"))
+		return fmt.Errorf("%w\nBefore that, %s processed", err, output.Plural(len(v.Emails), "email was", "emails were"))
 	case errors.As(err, &unknown):
 		unknown.Once = once
 		return err
 	case len(v.Emails) == 0:
 		return err
 	}
-	return fmt.Errorf("%w\nThe %s before are processed. To continue after a correction, repeat the command with --idempotency-key %s",
-		err, output.Plural(len(v.Emails), "email", "emails"), once)
+	return fmt.Errorf("%w\nBefore that, %s processed. To send the rest, correct the error and repeat the command with --idempotency-key %s",
+		err, output.Plural(len(v.Emails), "email was", "emails were"), once)
 }
 
 // atIndex makes the indexes in a problem those of the file.

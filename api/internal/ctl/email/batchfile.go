@@ -86,7 +86,7 @@ func (f *batchFile) email() (json.RawMessage, error) {
 			f.ended = true
 		}
 		if _, err := f.decoder.Token(); !errors.Is(err, io.EOF) {
-			return nil, command.Usagef("the file has something behind the end of its array")
+			return nil, command.Usagef("the file has data after the end of its array")
 		}
 		return nil, io.EOF
 	}
@@ -129,9 +129,9 @@ func (f *batchFile) wrong(err error) error {
 	case errors.Is(err, io.EOF) && !f.array:
 		return io.EOF
 	case errors.Is(err, io.EOF):
-		return command.Usagef("the file ends after its email %d, before the end of its array", f.read)
+		return command.Usagef("the file ends after email %d, before the end of its array", f.read)
 	case errors.As(err, &syntax), errors.Is(err, io.ErrUnexpectedEOF):
-		return command.Usagef("the file is not JSON after its email %d (byte %d): %v", f.read, f.decoder.InputOffset(), err)
+		return command.Usagef("the file is not valid JSON after email %d (byte %d): %v", f.read, f.decoder.InputOffset(), err)
 	}
 	return fmt.Errorf("read the file: %w", err)
 }

@@ -191,7 +191,7 @@ func readBody(path string, stdin io.Reader) (json.RawMessage, error) {
 	case len(text) > maxRequest:
 		return nil, command.Usagef("--body: %s is larger than 38 MiB", path)
 	case !json.Valid(text):
-		return nil, command.Usagef("--body: %s does not hold JSON", path)
+		return nil, command.Usagef("--body: %s is not JSON", path)
 	}
 	return text, nil
 }

@@ -93,14 +93,14 @@ func Command(c *command.Invocation) *cobra.Command {
 returns them. For tenants: it needs API_KEY with the scope emails:read.
 
 --follow waits for further events until it is interrupted, and then prints the command that continues
-there. It starts with the next event unless --after is given, and goes on when the api was unreachable.
+there. It starts with the next event unless --after is given, and continues when the api was unreachable.
 With --json it prints one event per line.`,
 		Example: `  gatewayctl events --types BOUNCED,COMPLAINED
   gatewayctl events --follow
   gatewayctl events --follow --json | jq -r 'select(.type == "BOUNCED") | .to'`,
 		Args: command.ExactArgs(),
 	}
-	cmd.Flags().StringVar(&q.after, "after", "", "only events behind this `CURSOR`; latest: only those from now on")
+	cmd.Flags().StringVar(&q.after, "after", "", "only events after this `CURSOR`; latest: only new events")
 	cmd.Flags().StringVar(&q.types, "types", "", "only events of these `TYPES`, such as BOUNCED,COMPLAINED")
 	cmd.Flags().BoolVar(&q.follow, "follow", false, "wait for further events")
 	command.LimitFlag(cmd, &q.limit)

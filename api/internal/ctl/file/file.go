@@ -56,7 +56,7 @@ func uploadCommand(c *command.Invocation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "upload FILE",
 		Short:   "Store a file",
-		Long:    "Stores a file and prints its id. A content that the company has stored before keeps its id.",
+		Long:    "Stores a file and prints its id. Storing the same content again returns the same id.",
 		Example: "  gatewayctl file upload terms.pdf",
 		Args:    command.ExactArgs("FILE"),
 	}

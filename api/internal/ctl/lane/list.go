@@ -94,7 +94,7 @@ func laneState(l store.Lane) string {
 		states = append(states, "paused by an operator since "+output.Timestamp(*l.HeldAt)+": "+output.Optional(l.HeldReason))
 	}
 	if l.PausedAt != nil {
-		states = append(states, "paused with its mailing since "+output.Timestamp(*l.PausedAt))
+		states = append(states, "mailing paused since "+output.Timestamp(*l.PausedAt))
 	}
 	if l.ParkedUntil != nil {
 		states = append(states, "parked until "+output.Timestamp(*l.ParkedUntil))

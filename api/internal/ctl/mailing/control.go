@@ -28,7 +28,7 @@ func controlCommands(c *command.Invocation) []*cobra.Command {
 			"started",
 		},
 		{
-			"pause", "Pause a mailing", `Pauses the mailing within a second: emails not yet handed to SES are not sent. Nothing is
+			"pause", "Pause a mailing", `Pauses the mailing within a second: emails not yet passed to SES are not sent. Nothing is
 lost. The deadlines of emails keep running; lines that are not emails yet have no deadline.`,
 			"paused",
 		},

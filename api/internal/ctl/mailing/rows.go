@@ -24,7 +24,7 @@ func rowsCommand(c *command.Invocation) *cobra.Command {
 		Use: "rows ID", Short: "Download the status of every row of a mailing's file, as CSV",
 		Long: `Writes CSV to standard output, one line for each row of the file, in its order: the line
 number, the address and status, why it is not sent, as a code and a text, and the delivery state of
-its email with time and reason. The output is streamed; if it breaks off, the exit code is 1.`,
+its email with time and reason. The output is streamed; if it is interrupted, the exit code is 1.`,
 		Example: "  gatewayctl mailing rows 01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b --status FAILED > failed.csv",
 		Args:    command.ExactArgs("ID"), ValidArgsFunction: completeMailings(c),
 		RunE: tenant.Run(c, func(ctx context.Context, api *client.Client, args []string) (output.Result, error) {

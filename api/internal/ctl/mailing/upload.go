@@ -56,7 +56,7 @@ func (v accepted) WriteText(w io.Writer) {
 	if v.Replayed {
 		fmt.Fprintf(w, "This upload was already accepted as mailing %s (%s): nothing is sent again.\n", v.ID, v.counts())
 		fmt.Fprintf(w, "To see it: gatewayctl mailing show %s\n", v.ID)
-		fmt.Fprintln(w, "To send it again to everybody, give it another name with --name.")
+		fmt.Fprintln(w, "To send it to everyone again, upload it under another name with --name.")
 		return
 	}
 	fmt.Fprintf(w, "Mailing %s is %s: %s.\n", v.ID, v.Status, v.counts())

@@ -71,7 +71,7 @@ func (v mailingView) state() string {
 		return string(v.Status) + " (dry run)"
 	}
 	if v.WaitingFor == string(store.WaitsForReputation) {
-		return fmt.Sprintf("%s (paused by the reputation guard; gatewayctl company reputation show tells why)", v.Status)
+		return fmt.Sprintf("%s (paused by the reputation guard; see gatewayctl company reputation show)", v.Status)
 	}
 	if v.WaitingUntil != nil {
 		return fmt.Sprintf("%s (waits for the quota %s until %s)", v.Status, v.WaitingFor, output.Timestamp(*v.WaitingUntil))

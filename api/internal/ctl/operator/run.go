@@ -73,7 +73,7 @@ func advise(err error, committed bool) error {
 	case errors.Is(err, store.ErrUnavailable):
 		return fmt.Errorf("%s (is Postgres running? nothing was changed)", text)
 	case errors.Is(err, store.ErrUnknownOutcome):
-		return fmt.Errorf("%s (check before retrying: the change may have been committed)", text)
+		return fmt.Errorf("%s (the change may have been committed: check before you repeat the command)", text)
 	}
 	return err
 }

@@ -33,7 +33,7 @@ func unread(mailings []uuid.UUID) error {
 	for i, id := range mailings {
 		names[i] = id.String()
 	}
-	return fmt.Errorf("%s cannot be decrypted, of mailing %s, and may name the person: is a key missing in CPF_CNPJ_KEYS? "+
+	return fmt.Errorf("%s cannot be decrypted (mailing %s) and may name the person: check whether a key is missing in CPF_CNPJ_KEYS. "+
 		"A damaged file can be deleted from the storage, since no program reads it any more. Then run this again",
 		output.Count(len(mailings), "file", "files"), strings.Join(names, ", "))
 }
@@ -44,7 +44,7 @@ func unopened(rows []uuid.UUID) error {
 		return nil
 	}
 	return fmt.Errorf("the CPF or CNPJ of %s cannot be decrypted (see unreadNumbers) and was exported as stored: "+
-		"is a key missing in CPF_CNPJ_KEYS? Add it and run this again; a damaged value cannot be recovered", output.Count(len(rows), "row", "rows"))
+		"if a key is missing in CPF_CNPJ_KEYS, add it and run this again; a damaged value cannot be recovered", output.Count(len(rows), "row", "rows"))
 }
 
 // exportedTo summarizes an export to a file.
@@ -85,7 +85,7 @@ func (v erased) WriteText(w io.Writer) {
 		{"suppressions", output.Thousands(v.Suppressions)},
 		{"files deleted", output.Thousands(v.Files)},
 	})
-	fmt.Fprintln(w, "\nRows by address and table, each row at every address that it names:")
+	fmt.Fprintln(w, "\nRows by address and table; a row is counted for each address that it contains:")
 	var rows [][]string
 	for _, r := range v.Receipt.Rows {
 		rows = append(rows, []string{cmp.Or(output.Printable(r.Address), "(no address)"), r.Table, output.Thousands(r.Rows)})
@@ -93,18 +93,18 @@ func (v erased) WriteText(w io.Writer) {
 	output.Table(w, "  ", rows)
 	for _, address := range v.Receipt.Addresses {
 		if !slices.ContainsFunc(v.Receipt.Rows, func(r privacy.ReceiptRows) bool { return r.Address == address }) {
-			fmt.Fprintf(w, "  %s is an address of the person that no row contains any more\n", output.Printable(address))
+			fmt.Fprintf(w, "  %s is an address of the person, but no row contains it any more\n", output.Printable(address))
 		}
 	}
 	for _, address := range v.Receipt.SharedAddresses {
-		fmt.Fprintf(w, "\n%s is shared with other people: its suppressions are kept, and rows that contain nothing else of this person.\n", output.Printable(address))
+		fmt.Fprintf(w, "\n%s is shared with other people: its suppressions are kept, and so are rows that contain nothing of this person but the address.\n", output.Printable(address))
 	}
 	for _, address := range slices.Sorted(maps.Keys(v.Receipt.Suppressions)) {
 		fmt.Fprintf(w, "\n%s stays suppressed, without a note (--forget-suppressions deletes the suppression).\n", output.Printable(address))
 	}
 	fmt.Fprintf(w, "\n%s removed from Redis.\n", output.Count(v.Receipt.Tasks.Removed, "task was", "tasks were"))
 	if n := v.Receipt.Tasks.Open; n > 0 {
-		fmt.Fprintf(w, "%s left: no dispatcher has checked Redis yet. It removes them when it runs.\n", output.Count(n, "possible task is", "possible tasks are"))
+		fmt.Fprintf(w, "%s left: no dispatcher has checked Redis yet. A running dispatcher removes them.\n", output.Count(n, "possible task is", "possible tasks are"))
 	}
 }
 

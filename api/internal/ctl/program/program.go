@@ -120,7 +120,7 @@ unless it was quoted. Allowing an allowed role changes nothing.`,
 		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, args []string) (output.Result, error) {
 			role := args[0]
 			if role == allPrograms {
-				return nil, command.Usagef("%s stands for all programs: name the role of one program", allPrograms)
+				return nil, command.Usagef("%s is the role of all programs: give the role of one program", allPrograms)
 			}
 			by, err := operator.Identity(c, reason)
 			if err != nil {

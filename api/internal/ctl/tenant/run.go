@@ -62,11 +62,11 @@ func advise(err error) error {
 	case errors.As(err, &unknown) && unknown.Once != "":
 		return fmt.Errorf("%w\nThe request may have been processed. To repeat it without sending anything twice, add --idempotency-key %s", err, unknown.Once)
 	case errors.As(err, &unknown):
-		return fmt.Errorf("%w (check before retrying: the request may have been processed)", err)
+		return fmt.Errorf("%w (the request may have been processed: check before you repeat the command)", err)
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &unreachable) && !unreachable.Began:
-		return fmt.Errorf("%w (is the api running, and is API_URL right? nothing was changed)", err)
+		return fmt.Errorf("%w (nothing was changed: check that the api is running and that API_URL is right)", err)
 	case errors.As(err, &refused):
 		if advice := adviceOn(refused.Code); advice != "" {
 			return fmt.Errorf("%w\n%s", err, advice)

@@ -101,7 +101,7 @@ func (f *Files) Attach(ctx context.Context, company uuid.UUID, d *draft.Draft, c
 		}
 	}
 	if total > f.Limits.Contents {
-		d.Faults.Add("attachments", codeAttachmentsSize, fmt.Sprintf("have %d bytes together, at most %d are possible", total, f.Limits.Contents))
+		d.Faults.Add("attachments", codeAttachmentsSize, fmt.Sprintf("have %d bytes together, at most %d are allowed", total, f.Limits.Contents))
 	}
 	return all, pending, nil
 }

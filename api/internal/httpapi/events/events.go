@@ -115,7 +115,7 @@ func (h *Handlers) read(ctx context.Context, company uuid.UUID, r eventRequest) 
 func cursorExpired(oldest string) problem.Problem {
 	return problem.Problem{
 		Status: http.StatusGone, Code: "CURSOR_EXPIRED", OldestCursor: oldest,
-		Detail: "the cursor is older than the history of events (30 days), or newer than the database, which was restored to an earlier time: continue with oldestCursor, or without a cursor, and treat repeated events by their id",
+		Detail: "the cursor is older than the oldest stored event (events are kept for 30 days), or newer than the database, which was restored to an earlier time: continue with oldestCursor, or without a cursor, and skip events whose id you have processed",
 	}
 }
 

@@ -133,7 +133,7 @@ func (h *Handlers) storedContent(ctx context.Context, company uuid.UUID, d *mail
 			return nil, nil, err
 		}
 		for _, f := range faults {
-			d.faults.AddEach(mailing.PartTemplate, f.Code, "has an html that "+f.Message)
+			d.faults.AddEach(mailing.PartTemplate, f.Code, "has invalid HTML: "+f.Message)
 		}
 	}
 	content := &mailing.StoredTemplate{Ref: found.Ref(), Source: found.Source, Parsed: found.Parsed}
@@ -191,7 +191,7 @@ func (h *Handlers) testEmails(v *reqctx.State, d *mailingDraft, m *store.NewMail
 	render, err := mailing.FirstValid(reading, validator)
 	switch {
 	case errors.Is(err, mailing.ErrNoValidRow):
-		d.faults.Add(mailing.PartTest, "NO_VALID_ROW", "has nothing to show: "+err.Error())
+		d.faults.Add(mailing.PartTest, "NO_VALID_ROW", "has no row to render: "+err.Error())
 		return nil, invalid(d.faults)
 	case err != nil:
 		return nil, fileProblem(err)

@@ -116,16 +116,16 @@ func (d *mailingDraft) checkContent() {
 	}
 	if r.Template == "" {
 		if r.Subject == "" {
-			d.faults.Add(mailing.PartSubject, rules.CodeRequired, "is required, unless there is a template")
+			d.faults.Add(mailing.PartSubject, rules.CodeRequired, "is required unless a template is given")
 		}
 		if r.HTML == "" && r.Text == "" {
-			d.faults.Add(mailing.PartHTML, rules.CodeRequired, "is required, unless there is a text or a template")
+			d.faults.Add(mailing.PartHTML, rules.CodeRequired, "is required unless text or a template is given")
 		}
 		return
 	}
 	for _, part := range []struct{ name, value string }{{mailing.PartSubject, r.Subject}, {mailing.PartHTML, r.HTML}, {mailing.PartText, r.Text}} {
 		if part.value != "" {
-			d.faults.Add(part.name, rules.CodeNotAllowed, "must not be given beside a template, which has it")
+			d.faults.Add(part.name, rules.CodeNotAllowed, "must not be given together with a template: the template defines it")
 		}
 	}
 	if r.Version != "" {
@@ -143,7 +143,7 @@ func (d *mailingDraft) checkAttachments() {
 		decoder.DisallowUnknownFields()
 		if err := decoder.Decode(&d.files); err != nil || decoder.More() {
 			d.files = nil
-			d.faults.Add(mailing.PartAttach, "INVALID_JSON", "must be a JSON array of objects with filename, contentType, fileId, and perhaps contentId and disposition")
+			d.faults.Add(mailing.PartAttach, "INVALID_JSON", "must be a JSON array of objects with filename, contentType and fileId; contentId and disposition are optional")
 			return
 		}
 	}
@@ -164,10 +164,10 @@ func (d *mailingDraft) checkFile(form mailing.Form) {
 	d.filename = form.Filename
 	switch {
 	case d.filename == "":
-		d.faults.Add(mailing.PartName, "REQUIRED", "is required when the file part gives no filename")
+		d.faults.Add(mailing.PartName, "REQUIRED", "is required if the part file has no filename")
 	case email.HasControl(d.filename), len([]rune(d.filename)) > mailing.MaxName, !utf8.ValidString(d.filename):
 		d.faults.Add(mailing.PartFile, "INVALID_FILENAME",
-			fmt.Sprintf("must have a filename of 1 to %d characters of UTF-8 without control characters; a name part can replace it", mailing.MaxName))
+			fmt.Sprintf("must have a filename of 1 to %d UTF-8 characters without control characters; the part name can replace it", mailing.MaxName))
 	}
 }
 

@@ -26,7 +26,7 @@ var (
 	}
 	tooSlow = problem.Problem{
 		Status: http.StatusUnprocessableEntity, Code: "MAILING_TOO_SLOW",
-		Detail: "the rows of the file take too long with these templates; nothing was accepted: split the file, or use fewer fields",
+		Detail: fmt.Sprintf("validating and storing the rows took longer than %.0f minutes; nothing was accepted: split the file, or use fewer fields in the templates", IngestTime.Minutes()),
 	}
 	notForm       = problem.Problem{Status: http.StatusUnsupportedMediaType, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "send multipart/form-data with a boundary, not compressed"}
 	malformedForm = problem.Problem{Status: http.StatusBadRequest, Code: "MALFORMED_FORM", Detail: "the body " + mailing.ErrMalformed.Error()}
@@ -36,15 +36,15 @@ var (
 	}
 	busy = problem.Problem{
 		Status: http.StatusConflict, Code: "MAILING_BUSY", RetryAfter: 2 * time.Second,
-		Detail: "another transaction is changing the mailing",
+		Detail: "another transaction is changing the mailing: repeat the request after Retry-After",
 	}
 	filenameTaken = problem.Problem{
 		Status: http.StatusConflict, Code: "FILENAME_EXISTS",
-		Detail: "another mailing uses the filename meanwhile; cancel that one first",
+		Detail: "another mailing now uses the filename: cancel that mailing first",
 	}
 	tooManyDownloads = problem.Problem{
 		Status: http.StatusTooManyRequests, Code: "TOO_MANY_DOWNLOADS", RetryAfter: 10 * time.Second,
-		Detail: fmt.Sprintf("the company has %d downloads in progress: repeat the request when one has ended", downloadsOfEach),
+		Detail: fmt.Sprintf("the company has %d downloads in progress: repeat the request when one has finished", downloadsOfEach),
 	}
 	allDownloadsBusy = problem.Problem{
 		Status: http.StatusServiceUnavailable, Code: "BUSY", RetryAfter: 10 * time.Second,
@@ -54,7 +54,7 @@ var (
 
 func filenameExists(id, filename string) problem.Problem {
 	return problem.Problem{Status: http.StatusConflict, Code: "FILENAME_EXISTS", Detail: fmt.Sprintf(
-		"mailing %s has the filename %q and was created by a different request; set another name in the field name, which replaces the filename", id, filename)}
+		"mailing %s already uses the filename %q and was created by a different request: set another name in the part name, which replaces the filename", id, filename)}
 }
 
 // mailingsPaused answers a request that would set a mailing going. A tenant cannot end the pause.

@@ -102,7 +102,7 @@ func (q *Query) Get(name string) (string, bool) {
 		q.Faults.Add(name, rules.CodeBadCharacter, "must be UTF-8")
 		return "", false
 	case strings.Contains(values[0], "\x00"): // Postgres cannot store it
-		q.Faults.Add(name, rules.CodeBadCharacter, "holds the character U+0000")
+		q.Faults.Add(name, rules.CodeBadCharacter, "contains the character U+0000")
 		return "", false
 	}
 	return values[0], true

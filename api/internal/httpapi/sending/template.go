@@ -24,7 +24,7 @@ func (c *composer) renderTemplate(ctx context.Context, company uuid.UUID, reques
 	request.Template = nil
 	for _, given := range []struct{ field, text string }{{"subject", request.Subject}, {"html", request.HTML}, {"text", request.Text}} {
 		if given.text != "" {
-			found.Add(given.field, rules.CodeNotAllowed, "must not be given beside a template, which has it")
+			found.Add(given.field, rules.CodeNotAllowed, "must not be given together with a template: the template defines it")
 		}
 	}
 	var version int

@@ -41,14 +41,14 @@ func BeginCopy(ctx context.Context, conn *sqlx.Conn, statement string) (*Copy, e
 	err := c.raw(func(driverConn any) error {
 		preparer, ok := driverConn.(driver.ConnPrepareContext)
 		if !ok {
-			return fmt.Errorf("the driver's %T prepares nothing", driverConn)
+			return fmt.Errorf("the driver's %T cannot prepare statements", driverConn)
 		}
 		prepared, err := preparer.PrepareContext(ctx, statement)
 		if err != nil {
 			return err
 		}
 		if c.to, ok = prepared.(copyStream); !ok {
-			return errors.Join(fmt.Errorf("the driver's %T is no COPY", prepared), prepared.Close())
+			return errors.Join(fmt.Errorf("the driver's %T is not a COPY stream", prepared), prepared.Close())
 		}
 		return nil
 	})

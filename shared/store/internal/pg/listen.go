@@ -82,7 +82,7 @@ func (s *Subscription) update(change func()) {
 	s.mu.Unlock()
 	s.channel.Missed()
 	if begins {
-		s.log.Info("listening to a channel of Postgres", "about", s.channel.About)
+		s.log.Info("listening on a Postgres channel", "about", s.channel.About)
 		s.wake()
 	}
 }
@@ -166,7 +166,7 @@ func (s *Subscription) subscribe(ctx context.Context, listener *pq.Listener) {
 }
 
 func (s *Subscription) logPolling(err error) {
-	s.log.Warn("not listening to a channel of Postgres: polling instead", "about", s.channel.About, "error", err)
+	s.log.Warn("not listening on a Postgres channel: polling instead", "about", s.channel.About, "error", err)
 }
 
 func keepAlive(ctx context.Context, listener *pq.Listener) {

@@ -22,8 +22,8 @@ const (
 // ErrTriesOfCompany and ErrTries: no try became free within turnWait, and no request of the company waited for a lock
 // in that time. The database may be slow. Nothing was written.
 var (
-	ErrTriesOfCompany = errors.New("too many requests at once of the company that may need rows of other transactions")
-	ErrTries          = errors.New("too many requests at once of all companies that may need rows of other transactions")
+	ErrTriesOfCompany = errors.New("too many concurrent requests of the company that lock rows")
+	ErrTries          = errors.New("too many concurrent requests of all companies that lock rows")
 )
 
 // turn is a request that waits for a try. ready receives whether the request may try.

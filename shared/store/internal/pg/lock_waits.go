@@ -19,7 +19,7 @@ const lockWaits, lockWaitsOfEach = 6, 2
 // ErrBusy: another transaction holds a row that the request needs, and lockWaitsOfEach requests of the company, or
 // lockWaits of all companies, wait for such rows already; or the request got no try within turnWait because requests of
 // its company are blocked by such rows. Nothing was written.
-var ErrBusy = errors.New("other transactions hold rows that the company's requests need, and too many requests wait already")
+var ErrBusy = errors.New("other transactions have locked rows that the request needs, and too many requests already wait for such rows")
 
 // LockWait is the maximum wait for a row that another transaction holds. It is less than the 5 s after which Postgres
 // ends an idle transaction.

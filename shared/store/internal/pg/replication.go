@@ -12,7 +12,7 @@ import (
 
 // ErrUnreplicated: no synchronous standby has confirmed a commit. If the wait of a commit is cancelled, Postgres keeps
 // the commit and reports success with a warning; a promoted standby may lack it.
-var ErrUnreplicated = errors.New("committed on the primary, and no synchronous standby confirms it")
+var ErrUnreplicated = errors.New("committed on the primary, but not confirmed by a synchronous standby")
 
 // confirmTime is how long Confirm waits for a standby: less than the 2 s of a readiness check.
 const confirmTime = 1500 * time.Millisecond
@@ -87,7 +87,7 @@ func (db *DB) Pooled(ctx context.Context) (bool, error) {
 	owners := map[int]int{} // backend to the index of the connection that ran on it
 	var conns [2]*sqlx.Conn
 	if db.Stats().MaxOpenConnections < len(conns) {
-		return false, errors.New("look for a pooler: it takes two connections")
+		return false, errors.New("look for a pooler: two connections are required")
 	}
 	for i := range conns {
 		conn, err := db.Connx(ctx)

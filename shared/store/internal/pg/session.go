@@ -45,7 +45,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	inner, ok := conn.(pqConn)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("the driver's %T lacks an interface", conn), conn.Close())
+		return nil, errors.Join(fmt.Errorf("the driver's %T lacks a required interface", conn), conn.Close())
 	}
 	s := &session{pqConn: inner, connector: c, generation: generation}
 	pq.SetNoticeHandler(conn, s.notice)

@@ -156,7 +156,7 @@ func CheckColumns(t *testing.T, p Package) {
 				oid.T_bool: "bool[]", oid.T_timestamptz: "timestamptz[]",
 			}[described.Element]
 			if kind != described.Type {
-				t.Errorf("%s: %s is described as %s and laid out as %s", f.Name, described.Name, described.Type, kind)
+				t.Errorf("%s: %s is described as %s, but its values are encoded as %s", f.Name, described.Name, described.Type, kind)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func generate(f File, parameters []pg.Parameter, text string) (string, error) {
 	numbers, used := map[string]int{}, map[string]bool{}
 	for i, p := range parameters {
 		if numbers[p.Name] != 0 {
-			return "", fmt.Errorf("there are two parameters %s", p.Name)
+			return "", fmt.Errorf("two parameters have the name %s", p.Name)
 		}
 		numbers[p.Name] = i + 1
 	}
