@@ -52,7 +52,7 @@ func TestCompanyReputation(t *testing.T) {
 	if got := o.run(t, "company", "reputation", "resume", "Acme", "--reason", " "); got.code != ctl.ExitUsage {
 		t.Errorf("without --reason: exit code %d, %s", got.code, got.stderr)
 	}
-	if text := o.must(t, "company", "reputation", "resume", "Acme", "--reason", "cleaned"); !strings.Contains(text, "go on") {
+	if text := o.must(t, "company", "reputation", "resume", "Acme", "--reason", "cleaned"); !strings.Contains(text, "continue") {
 		t.Errorf("resume: %s", text)
 	}
 	if n := count(t, d, `SELECT count(*) FROM operator_audit WHERE action = 'company.resume-mailings' AND reason = 'cleaned'`); n != 1 {

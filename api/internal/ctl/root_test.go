@@ -128,7 +128,7 @@ func TestUsage(t *testing.T) {
 		{"domain add --company Acme 127.0.0.1", `"127.0.0.1" is not a valid sender domain`},
 		{"program allow --company Acme", "ROLE is missing"},
 		{"program allow recruiting", "--company is missing"},
-		{"program allow gateway_program --company Acme", "gateway_program stands for all programs"},
+		{"program allow gateway_program --company Acme", "gateway_program is the role of all programs"},
 		{"program revoke recruiting --company Acme", "--reason is missing"},
 		{"key create", "--company is missing"},
 		{"key create --company Acme --env production", `--env "production" must be live, test, dev`},
