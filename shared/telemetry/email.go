@@ -53,15 +53,15 @@ func ID(id uuid.UUID) string {
 	return id.String()
 }
 
-// maxIDs bounds a line about many tasks, which mostly have one cause.
-const maxIDs = 100
+// MaxIDs bounds a line about many emails: 100 ids are 4 kB, and Docker splits lines of 16 kB.
+const MaxIDs = 100
 
-// IDs is the value of outboxId in a line about n tasks: one id, or a list of at most 100.
+// IDs is the value of outboxId in a line about n emails: one id, or a list of at most MaxIDs.
 func IDs(n int, id func(i int) string) any {
 	if n == 1 {
 		return id(0)
 	}
-	ids := make([]string, 0, min(n, maxIDs))
+	ids := make([]string, 0, min(n, MaxIDs))
 	for i := range cap(ids) {
 		ids = append(ids, id(i))
 	}

@@ -13,15 +13,23 @@ const (
 	MailingPath   = "/v1/mailings/"
 )
 
-// Note reads from a stored response which object it is about and where to look it up.
+// Note reads from a response which objects it is about, and where to look up a single one.
 func Note(v *reqctx.State, answer []byte) {
 	var made struct {
 		OutboxID    string `json:"outboxId"`
 		RecipientID string `json:"id"`
 		MailingID   string `json:"mailingId"`
+		Emails      []struct {
+			OutboxID string `json:"outboxId"`
+		} `json:"emails"`
 	}
 	if json.Unmarshal(answer, &made) != nil {
 		return
+	}
+	for _, item := range made.Emails {
+		if item.OutboxID != "" { // it was not rejected
+			v.OutboxIDs = append(v.OutboxIDs, item.OutboxID)
+		}
 	}
 	switch {
 	case made.OutboxID != "":

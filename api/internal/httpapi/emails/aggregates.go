@@ -55,6 +55,9 @@ func (h *Handlers) CancelAggregate(c *gin.Context) error {
 	for i, e := range found {
 		now := statusNow(moved[i], e.Status)
 		answer.Emails[i] = aggregateEmail{OutboxID: e.ID.String(), EventType: e.EventType, Status: now, Cancelled: now == email.Cancelled}
+		if now == email.Cancelled {
+			v.OutboxIDs = append(v.OutboxIDs, e.ID.String())
+		}
 	}
 	c.JSON(http.StatusOK, answer)
 	return nil

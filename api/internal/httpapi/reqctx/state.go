@@ -31,6 +31,7 @@ type State struct {
 	Identity  *Identity     // nil until the key is checked
 	Began     time.Time
 	OutboxID  string       // email of the request
+	OutboxIDs []string     // of a request about several: the emails that it accepted or cancelled
 	Status    email.Status // of that email; "" = not read
 	attempt   int          // its tries that count towards the limit
 	MailingID string       // mailing of the request
@@ -88,6 +89,9 @@ func (v *State) LogAttributes() []slog.Attr {
 	}
 	if v.MailingID != "" {
 		attributes = append(attributes, slog.String(telemetry.MailingID, v.MailingID))
+	}
+	if n := len(v.OutboxIDs); n > 0 {
+		attributes = append(attributes, slog.Any(telemetry.OutboxID, telemetry.IDs(n, func(i int) string { return v.OutboxIDs[i] })))
 	}
 	if v.OutboxID != "" {
 		attributes = append(attributes, slog.String(telemetry.OutboxID, v.OutboxID))
