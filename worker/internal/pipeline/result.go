@@ -188,7 +188,7 @@ func (p *Pipeline) record(log *slog.Logger, a *attempt, t store.Transition) (app
 	done, err := p.Advancer.Advance(ctx, t)
 	if store.IsOutage(err) {
 		p.Database.Failed()
-		log.Error("cannot record the attempt's result, repeating until the database answers", "error", err)
+		log.Error("cannot record the attempt's result, repeating until the database answers", "ended", t.Status, "error", err)
 		done, err = p.insist(ctx, t)
 	}
 	switch refused := err != nil && t.Status == email.Sent; {

@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
@@ -211,7 +213,9 @@ func (i *interrupted) Advance(ctx context.Context, t store.Transition) (store.Ad
 func TestHandle_RecordsThroughOutages(t *testing.T) {
 	t.Parallel()
 	calls := map[store.Guard]int{}
+	var log bytes.Buffer
 	b := newBench(t, func(p *pipeline.Params) {
+		p.Log = telemetry.NewLogger(&log, "email-gateway-worker", "test", "debug")
 		p.Advancer = &interrupted{p.Advancer, func(tr store.Transition) (before, after bool) {
 			calls[tr.Guard]++
 			switch tr.Guard {
@@ -235,6 +239,10 @@ func TestHandle_RecordsThroughOutages(t *testing.T) {
 	}
 	if len(b.sender.sent) != 1 {
 		t.Errorf("%d calls, want 1", len(b.sender.sent))
+	}
+	// If the database never answers again, this line alone says that SES accepted the email.
+	if !strings.Contains(log.String(), `"ended":"SENT"`) {
+		t.Errorf("no line says that the attempt ended with SENT:\n%s", log.String())
 	}
 }
 
