@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,11 +46,15 @@ func TestBackup(t *testing.T) {
 	env := bulk(t, rabbitmq.URL)
 	env["WORKER_CONCURRENCY"] = "8"
 	env["RECIPIENTS_BATCH_TIMEOUT_MS"] = "60000" // a recipient waits that long between RabbitMQ and its table
+	env["SES_CONFIGURATION_SET"], env["SES_FEEDBACK_WINDOW"] = "events", "5s"
 	s := startSystemOn(t, db, env)
+	s.subscribeFeedback()
 	folders := map[string]string{"BACKUP": t.TempDir(), "LOGS": t.TempDir(), "STORAGE_URL": env["STORAGE_URL"]}
 
+	var early string // sent before the dump
 	for i := range 20 {
-		s.await(s.send(fmt.Sprintf("antes%d@cliente.example", i), nil), "SENT")
+		early = s.send(fmt.Sprintf("antes%d@cliente.example", i), nil)
+		s.await(early, "SENT")
 	}
 	scheduled := s.send("agendado@cliente.example", func(b map[string]any) { b["sendAt"] = time.Now().Add(time.Hour).Format(time.RFC3339) })
 	person := s.importRecipient()
@@ -58,20 +63,21 @@ func TestBackup(t *testing.T) {
 	mailing := s.mail("clientes.csv", sheet, nil)
 	s.awaitRequests(60)
 	waiting := s.send("espera@cliente.example", func(b map[string]any) { b["priority"] = 10 })
+	changed := s.changedAfterDump()
 	s.runbook("Back up", folders)
 
+	changed.change()
+	s.email(early)
 	since := s.ses.Summary().Requests
 	lost := s.send("depois@cliente.example", func(b map[string]any) { b["priority"] = 1 })
 	s.await(lost, "SENT")
 	s.awaitRequests(since + 60)
+	after := s.acceptAfterDump()
 	for _, p := range []*program{s.worker, s.dispatcher, s.api} {
 		p.kill()
 	}
 	postgres.Kill()
-	logged := s.worker.logged()
-	if err := os.WriteFile(filepath.Join(folders["LOGS"], "worker-1.log"), []byte(logged), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	logged := s.keepLogs(folders["LOGS"])
 	taken := s.acceptedBySES()
 
 	var again *servertest.Server
@@ -90,14 +96,17 @@ func TestBackup(t *testing.T) {
 
 	late := s.send("nova@cliente.example", nil)
 	s.awaitMailing(mailing, "SENDING")
+	s.awaitMailing(changed.mailing, "SENDING")
 	if got := s.email(late); got.Status != "PENDING" || len(s.ses.Requests(late)) > 0 {
 		t.Errorf("an email passed the pause: %+v", got)
 	}
 	s.slowSES(0)
-	s.runbook("What came after the dump", folders)
+	printed := s.runbook("What came after the dump", folders)
+	after.check(folders["BACKUP"], printed, early)
 
 	s.awaitMailing(mailing, "COMPLETED")
 	s.await(late, "SENT")
+	neverSent := changed.check(taken)
 	eventually(t, func() error {
 		if open := s.count("SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND processed_at IS NULL"); open != 1 {
 			return fmt.Errorf("%d emails are not final, want only the scheduled one: %s", open, s.statusCounts())
@@ -116,11 +125,22 @@ func TestBackup(t *testing.T) {
 		}
 		return nil
 	})
-	s.checkSentOnceExcept(taken, logged, 20)
+	s.checkSentOnceExcept(taken, logged, 20, neverSent...)
 	s.runbook("Capacity", nil)
-	if files(t, strings.TrimPrefix(folders["STORAGE_URL"], "file://")) != 1 {
-		t.Error("the mailing's file is not restored")
+	if files(t, strings.TrimPrefix(folders["STORAGE_URL"], "file://")) != 2 {
+		t.Error("the files of the mailings are not restored")
 	}
+}
+
+// keepLogs writes the logs of worker and api to the folder, and returns the worker's.
+func (s *system) keepLogs(folder string) (worker string) {
+	s.t.Helper()
+	for name, p := range map[string]*program{"worker-1.log": s.worker, "api-1.log": s.api} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(p.logged()), 0o600); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return s.worker.logged()
 }
 
 // importRecipient imports a recipient and returns when its message is in RabbitMQ.
@@ -153,8 +173,8 @@ func (s *system) acceptedBySES() map[string]int {
 
 // checkSentOnceExcept checks that SES accepted every final email once. More often is allowed if the email is flagged,
 // or if a worker was processing it when everything was lost: SES had accepted it before, and no log mentions it. At
-// least leastWithdrawn emails were withdrawn.
-func (s *system) checkSentOnceExcept(before map[string]int, logged string, leastWithdrawn int) {
+// least leastWithdrawn emails were withdrawn. Those that the tenant had cancelled were never sent.
+func (s *system) checkSentOnceExcept(before map[string]int, logged string, leastWithdrawn int, cancelled ...string) {
 	s.t.Helper()
 	rows, err := s.db.SQL.QueryContext(s.t.Context(),
 		"SELECT id, status, possible_duplicate FROM email_outbox WHERE target = 'email:send' AND processed_at IS NOT NULL")
@@ -173,6 +193,7 @@ func (s *system) checkSentOnceExcept(before map[string]int, logged string, least
 		emails++
 		times := taken[id]
 		switch {
+		case status == "CANCELLED" && times == 0 && slices.Contains(cancelled, id):
 		case status == "CANCELLED" && times == 1 && before[id] == 1:
 			withdrawn++
 		case status != "SENT" || times < 1:

@@ -72,10 +72,7 @@ func TestRestore_PointInTimeBesideNewerRedis(t *testing.T) {
 	}
 	stop(s) // the last of the log is shipped
 	postgres.Kill()
-	logged := s.worker.logged()
-	if err := os.WriteFile(filepath.Join(folders["LOGS"], "worker-1.log"), []byte(logged), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	logged := s.keepLogs(folders["LOGS"])
 	before := s.acceptedBySES()
 
 	restored := servertest.Start(t, "postgres")

@@ -25,7 +25,7 @@ func TestRunbook_PausesMailingsOnly(t *testing.T) {
 		s.gatewayctl("lane", "pause", "--all", "--reason", "until the mailing is expanded")
 		mailing := s.mail(fmt.Sprintf("natal%d.csv", i), newSpreadsheet(t, 5), nil)
 		s.awaitMailing(mailing, "SENDING")
-		words := strings.Fields(regexp.MustCompile(`<(name|company)>`).ReplaceAllString(command[1], "Acme"))
+		words := strings.Fields(strings.NewReplacer("<name>", "Acme", "<company>", "Acme", "<id>", mailing).Replace(command[1]))
 		s.gatewayctl(words...)
 		s.gatewayctl("lane", "resume", "--all")
 		s.await(s.send("ana@cliente.example", nil), "SENT")

@@ -16,8 +16,8 @@ import (
 // untilSilent marks a block that an operator repeats until it prints nothing.
 const untilSilent = "# Repeat until it prints nothing."
 
-// runbook runs the blocks of a section of OPERATIONS.md unchanged in a shell with the programs on its PATH.
-func (s *system) runbook(section string, env map[string]string) {
+// runbook runs the blocks of a section of OPERATIONS.md unchanged in a shell with the programs on its PATH, and returns what they print.
+func (s *system) runbook(section string, env map[string]string) (printed string) {
 	s.t.Helper()
 	blocks := operationsBlocks(s.t)
 	found := 0
@@ -27,15 +27,18 @@ func (s *system) runbook(section string, env map[string]string) {
 		}
 		found++
 		eventually(s.t, func() error {
-			if out := s.shell(block, env); out != "" && strings.Contains(block.Text, untilSilent) {
+			out := s.shell(block, env)
+			if out != "" && strings.Contains(block.Text, untilSilent) {
 				return fmt.Errorf("OPERATIONS.md, line %d, prints %s", block.Line, out)
 			}
+			printed += out
 			return nil
 		})
 	}
 	if found == 0 {
 		s.t.Fatalf("OPERATIONS.md has no commands for %q", section)
 	}
+	return printed
 }
 
 func (s *system) shell(block docs.Block, env map[string]string) (output string) {

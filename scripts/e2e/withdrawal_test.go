@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The runbook for a restored database withdraws every waiting email that the workers' logs name as sent since the
+// The runbook for a restored database withdraws every waiting email that SES accepted, by the workers' logs, since the
 // restored time, which may have any offset from UTC. That includes an email that a worker was sending at that time. An
 // email that they name as sent earlier waits because it was retried.
 func TestRunbook_WithdrawsSentEmails(t *testing.T) {
@@ -25,12 +25,16 @@ func TestRunbook_WithdrawsSentEmails(t *testing.T) {
 
 	folders := map[string]string{"BACKUP": t.TempDir(), "LOGS": t.TempDir(), "POINT": s.moment()}
 	var log strings.Builder
-	for id, age := range map[string]time.Duration{sending: 0, waiting: 0, again: time.Minute} {
-		fmt.Fprintf(&log, `{"timestamp":%q,"level":"INFO","message":"email moved","outboxId":%q,"state":"SENT"}`+"\n",
-			time.Now().Add(-age).UTC().Format(time.RFC3339Nano), id)
+	line := func(id, rest string, age time.Duration) {
+		fmt.Fprintf(&log, `{"timestamp":%q,"level":"INFO","context":{"outboxId":%q,%s}}`+"\n", time.Now().Add(-age).UTC().Format(time.RFC3339Nano), id, rest)
 	}
-	if err := os.WriteFile(filepath.Join(folders["LOGS"], "worker-1.log"), []byte(log.String()), 0o600); err != nil {
-		t.Fatal(err)
+	line(sending, `"state":"SENT"`, 0)
+	line(waiting, `"ended":"SENT","state":"SENT_ATTEMPT"`, 0) // the database did not record the result of the call
+	line(again, `"state":"SENT"`, time.Minute)
+	for name, text := range map[string]string{"worker-1.log": log.String(), "api-1.log": s.api.logged()} {
+		if err := os.WriteFile(filepath.Join(folders["LOGS"], name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s.runbook("Hold emails that may be sent twice", folders)
 	s.runbook("What came after the dump", folders)
