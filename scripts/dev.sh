@@ -18,6 +18,8 @@ say() { printf '%s\n' "$*" >&2; }
 die() { say "dev: $*"; exit 1; }
 # shellcheck source=scripts/dev.d/programs.sh
 source scripts/dev.d/programs.sh
+# shellcheck source=scripts/dev.d/key.sh
+source scripts/dev.d/key.sh
 
 once='' keep=''
 while [[ $# -gt 0 ]]; do
@@ -35,6 +37,7 @@ export WORKER_ADDR=${WORKER_ADDR:-127.0.0.1:9092} SES_SIM_ADDR=${SES_SIM_ADDR:-1
 export AWS_REGION=${AWS_REGION:-us-east-1} MONITORING_USER=${MONITORING_USER:-admin}
 API_URL=http://$(local_address "$API_ADDR")
 export API_URL PUBLIC_URL=${PUBLIC_URL:-$API_URL} STORAGE_URL=${STORAGE_URL:-file://$LOCAL_DIR/storage}
+export WEBHOOK_ALLOW_PRIVATE=${WEBHOOK_ALLOW_PRIVATE:-true} # endpoints on this machine
 export MX_RESOLVER=${MX_RESOLVER-off} # demo addresses end in .example, which has no mail servers
 
 mkdir -p "$bin" "$log"
@@ -61,21 +64,6 @@ secret() {
 		(umask 077 && echo "$1=${3:-}$(head -c "$2" /dev/urandom | base64 -w 0)" >>"$secrets")
 	fi
 	export "$(grep "^$1=" "$secrets")"
-}
-
-# kept NAME: a value stored by an earlier run.
-kept() { sed -n "s/^export $1='\(.*\)'$/\1/p" "$LOCAL_DIR/dev.env" 2>/dev/null || true; }
-
-# demo_key: the key of an earlier run if the api still accepts it, else that of a new company.
-demo_key() {
-	API_KEY=$(kept API_KEY) COMPANY_ID=$(kept COMPANY_ID)
-	export API_KEY
-	[[ -z $API_KEY || -z $COMPANY_ID ]] || ! "$bin/demo" -check 2>/dev/null || return 0
-	COMPANY_ID=$("$bin/gatewayctl" company create --json --name "Demo $(date '+%F %T')" --default-from "Demonstração <demo@demo.example>" |
-		grep -oE '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' | head -n 1)
-	API_KEY=$("$bin/gatewayctl" key create --json --company "$COMPANY_ID" \
-		--scopes emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write,deadletters:write,templates:write,templates:read |
-		grep -oE 'gw_[A-Za-z0-9_-]+' | head -n 1)
 }
 
 write_env() {
