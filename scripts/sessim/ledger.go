@@ -15,6 +15,7 @@ type Entry struct {
 	OutboxID  string    `json:"outboxId,omitempty"`
 	AttemptID string    `json:"attemptId,omitempty"`
 	CompanyID string    `json:"companyId,omitempty"`
+	From      string    `json:"from"`
 	To        []string  `json:"to"`
 	CC        []string  `json:"cc,omitempty"`
 	BCC       []string  `json:"bcc,omitempty"`
@@ -97,6 +98,7 @@ func (l *ledger) add(sub *submission, f Fault) *record {
 		OutboxID:    sub.OutboxID,
 		AttemptID:   sub.AttemptID,
 		CompanyID:   sub.CompanyID,
+		From:        sub.From,
 		To:          sub.To,
 		CC:          sub.CC,
 		BCC:         sub.BCC,

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,7 +65,7 @@ func (s *Server) Publish(p Publication) error {
 		if err != nil {
 			return fmt.Errorf("publish: %w", err)
 		}
-		next = newPublisher(t, s.cfg.Clock)
+		next = newPublisher(t, s.cfg.Clock, s.cfg.LedgerEntries)
 	}
 	s.mu.Lock()
 	before := s.publisher
@@ -85,6 +86,17 @@ func (s *Server) Events() EventCounts {
 		return p.snapshot()
 	}
 	return EventCounts{}
+}
+
+// Delivered returns the last events that the endpoint answered with 2xx, as many as the ledger has entries.
+func (s *Server) Delivered() []Delivered {
+	p := s.currentPublisher()
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.known.all())
 }
 
 func (s *Server) currentPublisher() *publisher {

@@ -323,6 +323,32 @@ func TestPublish_Retries(t *testing.T) {
 	}
 }
 
+// What the endpoint accepted is remembered once, under SNS's message id.
+func TestPublish_Delivered(t *testing.T) {
+	t.Parallel()
+	e := startEndpoint(t, sessim.Publication{}, func(a arrival) int {
+		if a.Kind == "Delivery" {
+			return http.StatusBadRequest
+		}
+		return http.StatusOK
+	})
+	if err := e.sim.InjectEvents(sessim.EventRule{Events: []string{"Send", "Delivery", "Bounce:Transient"}, Copies: 2, Early: true}); err != nil {
+		t.Fatal(err)
+	}
+	if status := e.mail(t, "ana@example.com"); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	var want []sessim.Delivered
+	for i, a := range e.next(t, 4) {
+		if i%2 == 0 {
+			want = append(want, sessim.Delivered{OutboxID: "o-1", Kind: a.Kind, MessageID: a.MessageId})
+		}
+	}
+	if diff := cmp.Diff(want, e.sim.Delivered()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // The response waits for early events.
 func TestPublish_Early(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,7 +45,9 @@ type notification struct {
 
 	at, begun time.Time
 	tries     int
+	id        string // SNS's, set with body
 	body      []byte // set when it is signed
+	delivered bool
 }
 
 // EventCounts are the counts of publishing.
@@ -55,6 +58,13 @@ type EventCounts struct {
 	Retried   int64 `json:"retried"`
 	Refused   int64 `json:"refused"` // 4xx, or given up
 	Dropped   int64 `json:"dropped"` // mails whose events exceeded maxPending
+}
+
+// Delivered is an event that the endpoint answered with 2xx.
+type Delivered struct {
+	OutboxID  string
+	Kind      string // in SES's words
+	MessageID string // SNS's
 }
 
 // publisher delivers notifications to one endpoint, in their order for each mail.
@@ -69,12 +79,14 @@ type publisher struct {
 	pending dueHeap
 	working int // removed from pending, but not delivered yet
 	counts  EventCounts
+	known   queue[Delivered]   // the last ones, each once
+	limit   int                // of known
 	cancel  context.CancelFunc // nil until it was started
 }
 
-func newPublisher(t *topic, clock func() time.Time) *publisher {
+func newPublisher(t *topic, clock func() time.Time, limit int) *publisher {
 	return &publisher{
-		topic: t, clock: clock, wake: make(chan struct{}, 1), work: make(chan *notification),
+		topic: t, limit: limit, clock: clock, wake: make(chan struct{}, 1), work: make(chan *notification),
 		client: &http.Client{Timeout: deliveryTime, Transport: &http.Transport{MaxIdleConnsPerHost: publishers, IdleConnTimeout: 20 * time.Second}},
 	}
 }
@@ -221,6 +233,7 @@ func (p *publisher) deliver(ctx context.Context, n *notification) {
 	case err == nil && status/100 == 2:
 		p.counts.Delivered++
 		n.copies--
+		p.remember(n)
 	case !final && time.Since(n.begun) < giveUpAfter && n.body != nil:
 		p.counts.Retried++
 		n.at = time.Now().Add(retryDelay(n.tries, time.Duration(p.topic.RetryPauseMS)*time.Millisecond))
@@ -244,6 +257,19 @@ func (p *publisher) deliver(ctx context.Context, n *notification) {
 	p.poke()
 }
 
+// remember records the first delivery of a notification; p.mu is held.
+func (p *publisher) remember(n *notification) {
+	if n.delivered {
+		return
+	}
+	n.delivered = true
+	if p.known.len() == p.limit {
+		p.known.pop()
+	}
+	kind, _, _ := strings.Cut(n.kind, ":")
+	p.known.push(Delivered{n.mail.OutboxID, kind, n.id})
+}
+
 // prepare signs the notification once for all its attempts and copies.
 func (n *notification) prepare(t *topic, now time.Time) error {
 	if n.body != nil {
@@ -253,7 +279,8 @@ func (n *notification) prepare(t *topic, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	n.body, err = t.envelope("Notification", text, now, map[string]string{"Subject": "Amazon SES Email Event Notification"})
+	n.id = sesmail.NewRequestID()
+	n.body, err = t.envelope("Notification", text, now, map[string]string{"MessageId": n.id, "Subject": "Amazon SES Email Event Notification"})
 	return err
 }
 
