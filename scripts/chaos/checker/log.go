@@ -8,9 +8,14 @@ import (
 	"email-gateway/scripts/chaos/load"
 )
 
-// checkLogs checks that no program panicked, and that logs contain no addresses or CPFs.
+// checkLogs checks that no program panicked or exited unexpectedly, and that logs contain no addresses or CPFs.
 func (c *Checker) checkLogs(context.Context) error {
 	for _, p := range c.cluster.Programs {
+		for _, exit := range p.UnexpectedExits() {
+			if exit.Listened {
+				c.AddFinding(Crash, "%s exited after it had listened: %s", p.Name, exit.Error)
+			}
+		}
 		log, err := p.Log()
 		if err != nil {
 			return fmt.Errorf("read the log of %s: %w", p.Name, err)

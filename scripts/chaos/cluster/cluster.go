@@ -117,7 +117,7 @@ func (c *Cluster) startPrograms(ctx context.Context) error {
 		"STORAGE_URL": c.S3.URL, "MX_RESOLVER": "off",
 		"PUBLIC_URL": "https://mail.chaos.example", "LOG_LEVEL": "warn",
 		"QUOTA_RUNNING_MAILINGS": "10000", // a run may upload more than 20 at a time
-		"EMAIL_TTL":              "5m", "EMAIL_BACKOFF": backoff, "WORKER_CONCURRENCY": fmt.Sprint(Concurrency), "SES_MAX_SEND_RATE": fmt.Sprint(SendRate),
+		"EMAIL_TTL":              EmailTTL.String(), "EMAIL_BACKOFF": backoff, "WORKER_CONCURRENCY": fmt.Sprint(Concurrency), "SES_MAX_SEND_RATE": fmt.Sprint(SendRate),
 		// Crashes are detected within seconds, so that a run of a minute covers it: this changes
 		// settings, not code.
 		"MAILING_RECOVERY_INTERVAL": "5s", "MAILING_STALE_AFTER": "10s",
@@ -320,6 +320,9 @@ const backoff = "300ms,700ms,1500ms,3s,5s"
 // webhookBackoff has the first waits of the default, and then so many short ones that no delivery of
 // a run has its last attempt.
 const webhookBackoff = "1s,2s,3s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s"
+
+// EmailTTL is the deadline of an email after it is due.
+const EmailTTL = 5 * time.Minute
 
 // Concurrency is the number of emails that each worker has in flight.
 const Concurrency = 32

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,7 +31,14 @@ type Program struct {
 	cmd             *exec.Cmd     // nil while it is stopped on purpose
 	exited          chan struct{} // closed when cmd has exited
 	kills           int
-	unexpectedExits []string // errors of unexpected exits
+	listened        *exec.Cmd // the last process that listened
+	unexpectedExits []Exit
+}
+
+// Exit is an unexpected exit. A program that has listened must not exit, whatever its dependencies do.
+type Exit struct {
+	Error    string
+	Listened bool
 }
 
 const (
@@ -82,7 +90,24 @@ func (p *Program) launch() error {
 	}
 	p.cmd, p.exited = cmd, make(chan struct{})
 	go p.supervise(cmd, p.exited)
+	go p.noteListening(cmd, p.exited)
 	return nil
+}
+
+// noteListening waits until the process listens or has exited.
+func (p *Program) noteListening(cmd *exec.Cmd, exited <-chan struct{}) {
+	ctx, cancel := context.WithCancel(p.cluster.supervise)
+	defer cancel()
+	go func() {
+		<-exited
+		cancel()
+	}()
+	if p.awaitListening(ctx) != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listened = cmd
 }
 
 // supervise waits until the process exits, and restarts it if the exit was unexpected.
@@ -93,7 +118,7 @@ func (p *Program) supervise(cmd *exec.Cmd, exited chan<- struct{}) {
 	unexpected := p.cmd == cmd
 	if unexpected {
 		p.cmd = nil
-		p.unexpectedExits = append(p.unexpectedExits, fmt.Sprint(err))
+		p.unexpectedExits = append(p.unexpectedExits, Exit{fmt.Sprint(err), p.listened == cmd})
 	}
 	p.mu.Unlock()
 	if !unexpected || service.Pause(p.cluster.supervise, supervisorPause) != nil {
@@ -102,7 +127,7 @@ func (p *Program) supervise(cmd *exec.Cmd, exited chan<- struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.launch(); err != nil {
-		p.unexpectedExits = append(p.unexpectedExits, err.Error())
+		p.unexpectedExits = append(p.unexpectedExits, Exit{err.Error(), false})
 	}
 }
 
@@ -186,11 +211,11 @@ func (p *Program) Kills() int {
 	return p.kills
 }
 
-// UnexpectedExits returns the errors of unexpected exits.
-func (p *Program) UnexpectedExits() []string {
+// UnexpectedExits returns the unexpected exits.
+func (p *Program) UnexpectedExits() []Exit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]string(nil), p.unexpectedExits...)
+	return slices.Clone(p.unexpectedExits)
 }
 
 // Log returns the program's output so far.
