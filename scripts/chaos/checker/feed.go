@@ -42,6 +42,9 @@ SELECT c.name, e.email_log_id, e.seq, e.type FROM email_events e
 JOIN email_logs l ON l.outbox_id = e.email_log_id JOIN companies c ON c.id = l.company_id
 ORDER BY e.email_log_id, e.seq`
 
+// tenants are the companies by the number of their key.
+func tenants() []string { return append(cluster.Companies(), cluster.QuietCompany) }
+
 // CheckFeeds checks that each reader of GET /v1/events and each webhook endpoint got every event of
 // its tenant, and that the order of the feed does not change.
 func (c *Checker) CheckFeeds(ctx context.Context, feeds Feeds) error {
@@ -62,8 +65,7 @@ func (c *Checker) CheckFeeds(ctx context.Context, feeds Feeds) error {
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("read the companies' events: %w", err)
 	}
-	companies := append(cluster.Companies(), cluster.QuietCompany)
-	for i, company := range companies {
+	for i, company := range tenants() {
 		c.checkFeed(company, events[company], feeds.Followed[i], feeds.Again[i])
 	}
 	for _, e := range c.cluster.Receivers.Endpoints {
@@ -93,12 +95,17 @@ func (c *Checker) checkFeed(company string, events []stored, followed, again loa
 			break
 		}
 	}
-	last, seen := make(map[string]int), make(map[string]bool)
+	last, seen, kinds := make(map[string]int), make(map[string]bool), make(map[string]string)
+	for _, s := range events {
+		kinds[s.id()] = s.kind
+	}
 	for _, e := range again.Events {
 		switch {
 		case seen[e.ID]:
 			c.AddFinding(EventOrder, "the feed of %s has event %s twice", company, e.ID)
 		case e.OutboxID == "": // an event of no email
+		case kinds[e.ID] != e.Type:
+			c.AddFinding(EventOrder, "the feed of %s has event %s with the type %s; the company's event has %q", company, e.ID, e.Type, kinds[e.ID])
 		case e.ID != fmt.Sprintf("%s.%d", e.OutboxID, e.Seq):
 			c.AddFinding(EventOrder, "event %d of email %s has the id %s", e.Seq, e.OutboxID, e.ID)
 		case e.Seq != last[e.OutboxID]+1:

@@ -40,6 +40,8 @@ func TestCheckFeed(t *testing.T) {
 		"missing in both":        {feedOf(three[:2]...), feedOf(three[:2]...), MissingEvent},
 		"behind a cursor":        {feedOf(three...), feedOf(append([]stored{other}, three...)...), EventOrder},
 		"another order":          {feedOf(three[0], other, three[1], three[2]), feedOf(other, three[0], three[1], three[2]), EventOrder},
+		"another company's":      {feedOf(append(three, other)...), feedOf(append(three, other)...), EventOrder},
+		"another type":           {feedOf(three[0], stored{"a", 2, "FAILED"}, three[2]), feedOf(three[0], stored{"a", 2, "FAILED"}, three[2]), EventOrder},
 		"out of order":           {feedOf(three[1], three[0], three[2]), feedOf(three[1], three[0], three[2]), EventOrder},
 		"twice":                  {feedOf(append(three, three[2])...), feedOf(append(three, three[2])...), EventOrder},
 		"a response of an error": {load.Feed{Refused: "410"}, feedOf(three...), Promise},
