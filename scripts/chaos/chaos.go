@@ -83,14 +83,14 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 // execute generates load and injects faults, waits until the gateway is idle, and checks consistency.
 func execute(ctx context.Context, cfg Config, gateway *cluster.Cluster, plan []fault.Step, report Report) (Report, error) {
 	var keys []string
-	for i, company := range cluster.Companies() {
-		key, err := gateway.Key(ctx, company, fmt.Sprintf("Caos <aviso@caos%d.example>", i+1))
+	for _, company := range cluster.Companies() {
+		key, err := gateway.Key(ctx, company, cluster.Sender(company))
 		if err != nil {
 			return report, err
 		}
 		keys = append(keys, key)
 	}
-	quiet, err := gateway.Key(ctx, cluster.QuietCompany, "Quieta <aviso@quieta.example>")
+	quiet, err := gateway.Key(ctx, cluster.QuietCompany, cluster.Sender(cluster.QuietCompany))
 	if err != nil {
 		return report, err
 	}

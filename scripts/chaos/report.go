@@ -104,6 +104,9 @@ func (r *Report) compareWithMinimum(done fault.Result) {
 	if q := r.Counts.Quiet; !q.Enough() {
 		r.Below = append(r.Below, fmt.Sprintf("the latency of only %d emails of the quiet tenant was measured", q.Measured))
 	}
+	if r.Counts.Notifications == 0 {
+		r.Below = append(r.Below, "no notification of SES")
+	}
 	f := r.Counts.Feed
 	if f.Events == 0 || f.Deliveries == 0 {
 		r.Below = append(r.Below, fmt.Sprintf("readers got %d events, and webhook endpoints %d", f.Events, f.Deliveries))

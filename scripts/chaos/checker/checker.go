@@ -119,21 +119,17 @@ type Checker struct {
 	sesRequests map[string]sesRequest  // by attempt id
 	emails      map[string]*row        // by outbox id
 	failures    int                    // FAILED events
-	stopped     map[string]time.Time   // times of cancellation by mailing id
+	closures    []closure
 }
 
 // New returns a checker for a run with these accepted requests and faults. The load and the gateway
 // must be idle.
 func New(c *cluster.Cluster, records load.Records, injected []fault.Injected) *Checker {
-	stopped := make(map[string]time.Time, len(records.Stopped))
-	for id, at := range records.Stopped {
-		stopped[id.String()] = at
-	}
 	return &Checker{
 		cluster: c, records: records, injected: injected, found: make(map[string]*Finding),
 		accepted: make(map[string]*acceptance), requests: make(map[string]int), first: make(map[string]time.Time), sesRequests: make(map[string]sesRequest), emails: make(map[string]*row),
-		stopped: stopped,
-		Counts:  Counts{Rows: make(map[string]int), Failed: make(map[string]Failures)},
+		closures: closures(records, injected),
+		Counts:   Counts{Rows: make(map[string]int), Failed: make(map[string]Failures)},
 	}
 }
 

@@ -3,6 +3,7 @@ package checker
 import (
 	"slices"
 
+	"email-gateway/scripts/chaos/cluster"
 	"email-gateway/scripts/chaos/load"
 	"email-gateway/scripts/sessim"
 )
@@ -17,12 +18,12 @@ type Contents struct {
 	Files       int `json:"files"`       // stored by tenants and attached by id
 }
 
-// checkContents compares each request that SES accepted with what was submitted: subject, html and
-// attachments of single emails and those of batches, attachments of mailings.
+// checkContents compares each request that SES accepted with what was submitted: tenant, sender, cc, subject,
+// attachments, and the html of single emails and those of batches.
 func (c *Checker) checkContents(requests []sessim.Entry) {
-	mailings := make(map[string]load.Content, len(c.records.Mailings))
+	mailings := make(map[string]load.Mailing, len(c.records.Mailings))
 	for _, m := range c.records.Mailings {
-		mailings[m.ID.String()] = load.Content{Attachments: m.Attachments}
+		mailings[m.ID.String()] = m
 	}
 	c.Counts.Contents.Files = len(c.records.Files)
 	seen := make(map[string]bool, len(c.accepted))
@@ -33,7 +34,8 @@ func (c *Checker) checkContents(requests []sessim.Entry) {
 		}
 		want, known := c.records.Contents[r.to]
 		if r.mailing != "" {
-			want, known = mailings[r.mailing]
+			m, uploaded := mailings[r.mailing]
+			want, known = load.Content{Tenant: m.Tenant, Subject: m.People[r.to], Attachments: m.Attachments}, uploaded
 		}
 		if known && c.checkContent(r, e, want) && !seen[r.id] {
 			seen[r.id] = true
@@ -48,10 +50,15 @@ func (c *Checker) checkContent(r *row, got sessim.Entry, want load.Content) bool
 	for i, a := range got.Attachments {
 		attachments[i] = load.Attachment{Name: a.FileName, Type: a.ContentType, SHA256: a.SHA256}
 	}
+	company := tenants()[want.Tenant]
 	switch {
+	case r.company != company || got.CompanyID != r.companyID || got.From != cluster.Sender(company):
+		c.AddFinding(Promise, "email %s of %s belongs to %s (%s), SES received it from %s (%s)", r.id, company, r.company, r.companyID, got.From, got.CompanyID)
+	case !slices.Equal(got.CC, want.CC) || len(got.BCC) > 0:
+		c.AddFinding(Altered, "email %s has the cc %q, SES received the cc %q and bcc %q", r.id, want.CC, got.CC, got.BCC)
 	case !slices.Equal(attachments, want.Attachments):
 		c.AddFinding(Altered, "email %s has the attachments %+v, SES received %+v", r.id, want.Attachments, attachments)
-	case r.mailing == "" && got.Subject != want.Subject:
+	case got.Subject != want.Subject:
 		c.AddFinding(Altered, "email %s has the subject %q, SES received %q", r.id, want.Subject, got.Subject)
 	case r.mailing == "" && got.HTMLSHA256 != want.HTML:
 		c.AddFinding(Altered, "email %s (template: %v) has html with the digest %s, SES received %s", r.id, want.Template, want.HTML, got.HTMLSHA256)

@@ -14,6 +14,7 @@ const (
 	sent       = "SENT"
 	failed     = "FAILED"
 	cancelled  = "CANCELLED"
+	expired    = "EXPIRED"
 	suppressed = "SUPPRESSED"
 	unknown    = "OUTCOME_UNKNOWN"
 	scheduled  = "RETRY_SCHEDULED"

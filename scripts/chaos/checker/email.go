@@ -21,9 +21,11 @@ type row struct {
 	id, status, delivery string
 	to                   string
 	mailing              string // "" for a single email
+	company, companyID   string // by name and id
 	unknown, duplicate   bool
 	code                 string // error code of a failed email
-	late                 bool   // it reached its final state after the deadline
+	expires, processed   time.Time
+	late                 bool // it reached its final state long after the deadline
 	lastEvent, logStatus string
 	logDuplicate         bool
 
@@ -41,7 +43,7 @@ func (c *Checker) readRequests() {
 		if _, twice := c.sesRequests[e.AttemptID]; twice {
 			c.AddFinding(Promise, "SES received two requests for one attempt of email %s", e.OutboxID)
 		}
-		c.sesRequests[e.AttemptID] = sesRequest{confirmed: e.Accepted && e.Answered && e.Fault == ""}
+		c.sesRequests[e.AttemptID] = newRequest(e)
 		if !e.Accepted {
 			continue
 		}
@@ -67,8 +69,10 @@ const rowsSQL = `
 SELECT o.id, o.status, o.delivery, o.payload ->> 'to',
        coalesce(l.mailing_id::text, ''), o.outcome_unknown, o.possible_duplicate,
        coalesce(e.status, ''), coalesce(e.last_event, ''), coalesce(e.possible_duplicate, false), coalesce(e.error_code, ''),
-       coalesce(o.processed_at > o.expires_at + $1 * interval '1 second', false)
+       c.name, o.company_id, o.expires_at, coalesce(o.processed_at, 'epoch'),
+       coalesce(o.processed_at > o.expires_at + $1 * interval '1 second', false), coalesce(e.company_id = o.company_id, true)
 FROM email_outbox o
+JOIN companies c ON c.id = o.company_id
 LEFT JOIN dispatch_lanes l ON l.id = o.lane_id
 LEFT JOIN email_logs e ON e.outbox_id = o.id
 WHERE o.target = 'email:send'`
@@ -85,10 +89,15 @@ func (c *Checker) readRows(ctx context.Context) error {
 	defer rows.Close()
 	for rows.Next() {
 		var r row
+		var own bool
 		err := rows.Scan(&r.id, &r.status, &r.delivery, &r.to, &r.mailing, &r.unknown, &r.duplicate,
-			&r.logStatus, &r.lastEvent, &r.logDuplicate, &r.code, &r.late)
+			&r.logStatus, &r.lastEvent, &r.logDuplicate, &r.code,
+			&r.company, &r.companyID, &r.expires, &r.processed, &r.late, &own)
 		if err != nil {
 			return fmt.Errorf("read emails: %w", err)
+		}
+		if !own {
+			c.AddFinding(Promise, "the log of email %s belongs to another company", r.id)
 		}
 		c.emails[r.id] = &r
 		c.Counts.Rows[r.status]++
@@ -132,8 +141,6 @@ func (c *Checker) checkAnswers() {
 			c.AddFinding(Promise, "email %d is %s, which is for %s", serial, a.ID, r.to)
 		case a.AtMostOnce != (r.delivery == atMostOnce):
 			c.AddFinding(Promise, "email %d is %s, whose delivery is %s", serial, a.ID, r.delivery)
-		case a.Suppressed != (r.status == suppressed), a.Suppressed && c.requests[r.id] > 0:
-			c.AddFinding(Promise, "email %d is %s, address suppressed: %v, status %s after %d requests to SES", serial, a.ID, a.Suppressed, r.status, c.requests[r.id])
 		}
 	}
 	for id := range c.records.Cancelled {
@@ -152,7 +159,6 @@ func (c *Checker) checkAnswers() {
 
 // checkEmails compares the rows with SES's ledger, and the ledger with the rows.
 func (c *Checker) checkEmails() {
-	faults := explanations(c.injected)
 	c.Counts.Taken = len(c.accepted)
 	for id, r := range c.emails {
 		times := 0
@@ -167,10 +173,9 @@ func (c *Checker) checkEmails() {
 		}
 		c.checkEmail(r, times)
 		c.checkFlags(r)
-		if r.status == failed {
-			c.checkFailure(r, faults)
-		}
+		c.checkReason(r)
 	}
+	c.checkFailures()
 	for id, a := range c.accepted {
 		if c.emails[id] == nil {
 			c.AddFinding(Promise, "SES accepted %d emails %q, and there is no such row", a.times, id)
@@ -207,7 +212,7 @@ func (c *Checker) checkEmail(r *row, times int) {
 	if times > 1 && r.delivery == atMostOnce && !t.replayedUnknown {
 		c.AddFinding(Duplicate, "email %s is at_most_once, but was accepted by SES %d times", r.id, times)
 	}
-	if r.late && !t.hasFeedback { // feedback of SES may arrive later
+	if r.late && !t.endedByFeedback {
 		c.AddFinding(Deadline, "email %s is %s, more than %s after its deadline", r.id, r.status, deadlineGrace)
 	}
 }

@@ -27,7 +27,8 @@ func TestCheckEmail(t *testing.T) {
 		"sent and delivered":                 {row{status: "SENT", lastEvent: "DELIVERED"}, 1, nil},
 		"failed and delivered":               {row{status: "FAILED", lastEvent: "DELIVERED"}, 0, []string{InvalidEvents}},
 		"after its deadline":                 {row{status: "SENT", late: true}, 1, []string{Deadline}},
-		"feedback after its deadline":        {row{status: "SENT", late: true, timeline: &timeline{hasFeedback: true}}, 1, nil},
+		"feedback after its deadline":        {row{status: "SENT", late: true, timeline: &timeline{endedByFeedback: true}}, 1, nil},
+		"sent after its deadline, feedback":  {row{status: "SENT", late: true, timeline: &timeline{clearedByFeedback: true}}, 1, []string{Deadline}},
 		"failed":                             {row{status: "FAILED"}, 0, nil},
 		"failed and accepted":                {row{status: "FAILED"}, 1, []string{NotRecorded}},
 		"failed, unknown":                    {row{status: "FAILED", unknown: true}, 1, nil},
@@ -77,9 +78,6 @@ func TestCheckAnswers(t *testing.T) {
 		"another email's row":                 {load.Records{Emails: map[int]load.Accepted{2: {Serial: 2, ID: id}}}, []*row{mine()}, []string{Promise}},
 		"another delivery":                    {load.Records{Emails: map[int]load.Accepted{1: {Serial: 1, ID: id, AtMostOnce: true}}}, []*row{mine()}, []string{Promise}},
 		"cancelled and sent":                  {load.Records{Emails: accepted, Cancelled: map[uuid.UUID]bool{id: true}}, []*row{mine()}, []string{Promise}},
-		"to a suppressed address, kept":       {load.Records{Emails: map[int]load.Accepted{1: {Serial: 1, ID: id, Suppressed: true}}}, []*row{with(mine(), suppressed)}, nil},
-		"to a suppressed address, sent":       {load.Records{Emails: map[int]load.Accepted{1: {Serial: 1, ID: id, Suppressed: true}}}, []*row{mine()}, []string{Promise}},
-		"suppressed without a suppression":    {load.Records{Emails: accepted}, []*row{with(mine(), suppressed)}, []string{Promise}},
 		"cancelled, unknown outcome accepted": {load.Records{Emails: accepted, Cancelled: map[uuid.UUID]bool{id: true}}, []*row{inDoubt(mine())}, nil},
 		"refused":                             {load.Records{Refused: []string{"carta-1: 422"}}, nil, []string{Promise}},
 		"no response":                         {load.Records{Unanswered: []string{"carta-1"}}, nil, []string{Promise}},
@@ -120,11 +118,6 @@ func TestCheckDuplicates(t *testing.T) {
 			}
 		})
 	}
-}
-
-func with(r *row, status string) *row {
-	r.status = status
-	return r
 }
 
 func inDoubt(r *row) *row {

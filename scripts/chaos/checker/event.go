@@ -9,13 +9,33 @@ import (
 
 // timeline summarizes the events of one email.
 type timeline struct {
-	// uncertain: an attempt had an unknown outcome. told: SES's feedback was applied.
-	uncertain, hasFeedback bool
+	// uncertain: an attempt had an unknown outcome. clearedByFeedback: feedback of SES was applied, which resolves it.
+	// endedByFeedback: SENT was recorded by feedback, which may arrive after the deadline.
+	uncertain, clearedByFeedback, endedByFeedback bool
 	// mayRepeat: the events contain a reason for possible_duplicate. again: it was replayed
 	// although the first attempt may have succeeded.
 	mayRepeat, replayedUnknown bool
-	firstAttempt, lastFailure  time.Time // the first attempt, and the last FAILED
 	unknownOutcomes            []unknownOutcome
+	failures                   []failure
+	since                      time.Time // the first event since the last REPLAYED
+	tries                      []try     // since then
+}
+
+// try is one attempt and the event that ended it.
+type try struct {
+	attempt  string
+	end      string
+	inOutage bool // it is not counted: the provider did not work
+}
+
+// failure is one FAILED event, with the attempts since the last REPLAYED.
+type failure struct {
+	row      *row
+	from, at time.Time
+	previous string // event
+	code     string
+	unknown  bool // SES may have accepted it
+	tries    []try
 }
 
 // unknownOutcome is one attempt with an unknown outcome.
@@ -33,12 +53,13 @@ type event struct {
 	attempt      string // of SENT_ATTEMPT
 	code         string // its error code
 	unknown      bool   // FAILED although SES may have accepted it
+	inOutage     bool   // OUTCOME_UNKNOWN while the provider did not work
 	fromFeedback bool   // SENT, by SES's feedback
 }
 
 const eventsSQL = `
 SELECT email_log_id, seq, type, created_at, coalesce(metadata ->> 'attemptId', ''), coalesce(metadata ->> 'errorCode', ''),
-       coalesce((metadata ->> 'outcomeUnknown')::boolean, false), metadata ? 'feedback'
+       coalesce((metadata ->> 'outcomeUnknown')::boolean, false), metadata ? 'feedback', coalesce((metadata ->> 'inOutage')::boolean, false)
 FROM email_events ORDER BY email_log_id, seq`
 
 // readEvents checks each email's timeline against the state diagram.
@@ -51,7 +72,7 @@ func (c *Checker) readEvents(ctx context.Context) error {
 	var path []event // of one email
 	for rows.Next() {
 		var s event
-		if err := rows.Scan(&s.email, &s.seq, &s.kind, &s.at, &s.attempt, &s.code, &s.unknown, &s.fromFeedback); err != nil {
+		if err := rows.Scan(&s.email, &s.seq, &s.kind, &s.at, &s.attempt, &s.code, &s.unknown, &s.fromFeedback, &s.inOutage); err != nil {
 			return fmt.Errorf("read events: %w", err)
 		}
 		c.Counts.Events++
@@ -87,13 +108,15 @@ func (c *Checker) checkTimeline(path []event) {
 		if !follows(previous.kind, s.kind) {
 			c.AddFinding(InvalidEvents, "email %s: %s follows %q", id, s.kind, previous.kind)
 		}
-		if s.kind == attempt && c.cancelledBefore(r, s.at) {
-			c.AddFinding(Promise, "email %s was sent at %s, after its mailing was cancelled with 200", id, s.at.Format(time.StampMilli))
-		}
-		if s.kind == failed {
-			c.failures++
+		if s.kind == attempt {
+			c.checkClosures(r, s.at)
 		}
 		r.timeline.add(previous, s)
+		if s.kind == failed {
+			t := r.timeline
+			t.failures = append(t.failures, failure{r, t.since, s.at, previous.kind, s.code, s.unknown, slices.Clone(t.tries)})
+			c.failures++
+		}
 		previous = s
 	}
 	if last == attempt { // in flight
@@ -113,24 +136,26 @@ func mayEndWith(status, last string) bool {
 
 // add processes the next event.
 func (t *timeline) add(previous, s event) {
+	if t.since.IsZero() || previous.kind == replayed {
+		t.since, t.tries = s.at, nil
+	}
+	if previous.kind == attempt {
+		t.tries = append(t.tries, try{previous.attempt, s.kind, s.inOutage})
+	}
 	switch {
 	case s.kind == attempt:
-		if t.firstAttempt.IsZero() {
-			t.firstAttempt = s.at
-		}
 		t.unknownOutcomes = append(t.unknownOutcomes, unknownOutcome{email: s.email, attempt: s.attempt, from: s.at}) // until the next event
 		return
 	case s.kind == failed:
-		t.lastFailure = s.at
 		t.uncertain = t.uncertain || s.unknown
 	case s.kind == scheduled:
 		t.mayRepeat = t.mayRepeat || previous.kind == unknown && !refusedLate(previous, s)
 	case s.kind == replayed:
 		t.mayRepeat, t.replayedUnknown = t.mayRepeat || t.uncertain, t.replayedUnknown || t.uncertain
 	case s.kind == sent:
-		t.hasFeedback = t.hasFeedback || s.fromFeedback
+		t.clearedByFeedback, t.endedByFeedback = t.clearedByFeedback || s.fromFeedback, s.fromFeedback
 	case slices.Contains(feedback, s.kind):
-		t.hasFeedback, t.mayRepeat = true, t.mayRepeat || s.kind == doubled
+		t.clearedByFeedback, t.mayRepeat = true, t.mayRepeat || s.kind == doubled
 	}
 	if previous.kind != attempt {
 		return
@@ -148,11 +173,4 @@ func (t *timeline) add(previous, s event) {
 // events of one error have the same code; a dispatcher that gives up waiting uses the code unknown.
 func refusedLate(first, retry event) bool {
 	return retry.code != unknown && retry.code != first.code
-}
-
-// cancelledBefore reports whether the mailing of the email had been cancelled by then: a claim in flight
-// is older than the response.
-func (c *Checker) cancelledBefore(r *row, at time.Time) bool {
-	stopped, found := c.stopped[r.mailing]
-	return found && at.After(stopped.Add(clockTolerance))
 }

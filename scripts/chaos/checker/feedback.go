@@ -3,6 +3,8 @@ package checker
 import (
 	"context"
 	"fmt"
+
+	"email-gateway/scripts/sessim"
 )
 
 const feedbackSQL = `
@@ -30,13 +32,13 @@ func (c *Checker) checkFeedback(ctx context.Context) error {
 		switch {
 		case status != sent || unknown || !applied:
 			c.AddFinding(NotRecorded, "SES reported email %s, which is %s, outcome_unknown %v; notification applied: %v", id, status, unknown, applied)
-		case r != nil && (r.timeline == nil || more && !r.timeline.hasFeedback): // Send adds no information to a SENT email
+		case r != nil && (r.timeline == nil || more && !r.timeline.clearedByFeedback): // Send adds no information to a SENT email
 			c.AddFinding(InvalidEvents, "SES reported email %s, but its events do not contain it", id)
 		case r != nil && r.timeline.uncertain && !r.duplicate:
 			c.Counts.ResolvedByFeedback++
 		}
 		if r != nil && r.timeline != nil {
-			r.timeline.hasFeedback = true // Send clears outcome_unknown without an event
+			r.timeline.clearedByFeedback = true // Send clears outcome_unknown without an event
 		}
 	}
 	if err := rows.Err(); err != nil {
@@ -45,5 +47,31 @@ func (c *Checker) checkFeedback(ctx context.Context) error {
 	if events := c.cluster.Mail.Simulator.Events(); events.Refused+events.Dropped > 0 || events.Pending > 0 {
 		c.AddFinding(Promise, "of SES's notifications %d were refused, %d dropped and %d not delivered", events.Refused, events.Dropped, events.Pending)
 	}
+	return c.checkNotifications(ctx, c.cluster.Mail.Simulator.Delivered())
+}
+
+const notificationsSQL = `SELECT sns_message_id, coalesce(outbox_id::text, ''), kind FROM ses_events WHERE applied_at IS NOT NULL`
+
+// checkNotifications checks that every notification that an api answered with 2xx is stored and applied.
+func (c *Checker) checkNotifications(ctx context.Context, delivered []sessim.Delivered) error {
+	applied := make(map[sessim.Delivered]bool)
+	err := c.each(ctx, notificationsSQL, nil, func(scan func(...any) error) error {
+		var n sessim.Delivered
+		err := scan(&n.MessageID, &n.OutboxID, &n.Kind)
+		applied[n] = true
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read notifications: %w", err)
+	}
+	c.compareNotifications(delivered, applied)
 	return nil
+}
+
+func (c *Checker) compareNotifications(delivered []sessim.Delivered, applied map[sessim.Delivered]bool) {
+	for _, n := range delivered {
+		if !applied[n] {
+			c.AddFinding(Lost, "an api accepted the notification %+v, which was not applied", n)
+		}
+	}
 }

@@ -7,12 +7,20 @@ import (
 
 	"email-gateway/scripts/chaos/cluster"
 	"email-gateway/scripts/chaos/fault"
+	"email-gateway/scripts/sessim"
 )
 
 // sesRequest is the request to SES of one attempt.
 type sesRequest struct {
-	// confirmed: SES accepted the email, and sent the whole response while the worker was connected.
+	// confirmed: the worker was connected while SES sent the whole of a response that says whether it accepted the email.
 	confirmed bool
+	status    int
+	fault     string // of the simulator
+}
+
+func newRequest(e sessim.Entry) sesRequest {
+	known := e.Accepted && e.Fault == "" || !e.Accepted && (e.Status/100 == 4 || e.Fault == "unavailable-json") // SES's own 503
+	return sesRequest{confirmed: known && e.Answered, status: e.Status, fault: e.Fault}
 }
 
 // explanation is a fault that explains attempts with an unknown outcome.
@@ -28,13 +36,15 @@ const (
 	maxCallTime = 30 * time.Second
 )
 
-// explanations lists the faults of the workers, their database or SES. Each can affect the calls in
-// flight: as many as the concurrency of the affected workers.
+// explanations lists the faults of the workers, their database or their links to it and to SES. Each can affect the calls in
+// flight: as many as the concurrency of the affected workers. SES's own faults are in its ledger, request by request.
 func explanations(injected []fault.Injected) []explanation {
 	var list []explanation
 	for _, p := range injected {
 		kind, _, _ := strings.Cut(p.Kind, "-")
-		if kind != "worker" && kind != cluster.Postgres && kind != cluster.SES {
+		program, _, isLink := strings.Cut(p.Subject, ":")
+		ofWorker := !isLink || program == "every" || strings.HasPrefix(program, "worker-")
+		if !ofWorker || p.Subject == cluster.SES || kind != "worker" && kind != cluster.Postgres && kind != cluster.SES {
 			continue
 		}
 		calls := cluster.Concurrency
@@ -47,15 +57,16 @@ func explanations(injected []fault.Injected) []explanation {
 	return list
 }
 
-// explain returns a fault of that time that may explain another attempt, or nil.
-func explain(list []explanation, from, to time.Time) *explanation {
+// explain reports whether a fault of that time may explain another attempt, and counts it.
+func explain(list []explanation, from, to time.Time) bool {
 	for i := range list {
 		e := &list[i]
 		if e.left > 0 && !e.From.After(to.Add(clockTolerance)) && !e.To.Before(from.Add(-clockTolerance)) {
-			return e
+			e.left--
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
 // checkUnknownOutcomes checks that every OUTCOME_UNKNOWN has a reason: either SES received the request and
@@ -80,12 +91,11 @@ func (c *Checker) checkUnknownOutcomes() {
 	slices.SortFunc(open, func(a, b unknownOutcome) int { return a.to.Compare(b.to) })
 	list := explanations(c.injected)
 	for _, d := range open {
-		if e := explain(list, d.from, d.to); e != nil {
-			e.left--
+		if explain(list, d.from, d.to) {
 			continue
 		}
-		c.AddFinding(Unexplained, "email %s: the attempt at %s is OUTCOME_UNKNOWN at %s without a fault that explains it; SES accepted and responded: %v",
-			d.email, d.from.Format(time.StampMilli), d.to.Format(time.StampMilli), c.sesRequests[d.attempt].confirmed)
+		c.AddFinding(Unexplained, "email %s: the attempt at %s is OUTCOME_UNKNOWN at %s without a fault that explains it; request to SES: %+v",
+			d.email, d.from.Format(time.StampMilli), d.to.Format(time.StampMilli), c.sesRequests[d.attempt])
 	}
 }
 
@@ -99,7 +109,7 @@ func (c *Checker) checkFlags(r *row) {
 	switch {
 	case r.unknown && !t.uncertain:
 		c.AddFinding(Unexplained, "email %s is outcome_unknown, but has no event that explains it", r.id)
-	case t.uncertain && !r.unknown && !t.hasFeedback:
+	case t.uncertain && !r.unknown && !t.clearedByFeedback:
 		c.AddFinding(Unexplained, "email %s is not outcome_unknown, but the outcome of its attempt is unknown", r.id)
 	}
 	switch {
@@ -108,18 +118,4 @@ func (c *Checker) checkFlags(r *row) {
 	case t.mayRepeat && !r.duplicate:
 		c.AddFinding(Duplicate, "email %s was sent again after an attempt that may have succeeded, and is not possible_duplicate", r.id)
 	}
-}
-
-// checkFailure counts failed emails by error code, and those of which SES received no request. The
-// latter need a fault between the worker and SES.
-func (c *Checker) checkFailure(r *row, list []explanation) {
-	failures := c.Counts.Failed[r.code]
-	failures.Count++
-	if c.requests[r.id] == 0 {
-		failures.NoRequest++
-		if t := r.timeline; !r.unknown && t != nil && explain(list, t.firstAttempt, t.lastFailure) == nil {
-			c.AddFinding(Unexplained, "email %s is FAILED with %s, SES received no request, and there was no fault", r.id, r.code)
-		}
-	}
-	c.Counts.Failed[r.code] = failures
 }

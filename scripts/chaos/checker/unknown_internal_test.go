@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"email-gateway/scripts/chaos/cluster"
 	"email-gateway/scripts/chaos/fault"
 	"email-gateway/scripts/chaos/load"
+	"email-gateway/scripts/sessim"
 	"email-gateway/shared/email"
 )
 
@@ -45,13 +44,15 @@ func addEmail(c *Checker, r row, path string, begun time.Time) *row {
 			s.code = cmp.Or(about, unknown)
 		}
 		if kind == attempt {
-			s.attempt = fmt.Sprintf("%s-%d", r.id, i)
+			s.attempt = attemptID(r.id, i)
 		}
 		events = append(events, s)
 	}
 	c.checkTimeline(events)
 	return &r
 }
+
+func attemptID(email string, i int) string { return fmt.Sprintf("%s-%d", email, i) }
 
 // A flag without an event that explains it is a finding, and so is an event without its flag.
 func TestCheckFlags(t *testing.T) {
@@ -99,6 +100,9 @@ func TestCheckDoubts(t *testing.T) {
 	hit := func(kind, subject string, at time.Duration) fault.Injected {
 		return fault.Injected{Kind: kind, Subject: subject, From: begun.Add(at), To: begun.Add(at + time.Second)}
 	}
+	request := func(status int, fault string, answered bool) map[string]sesRequest {
+		return map[string]sesRequest{"email-0-2": newRequest(sessim.Entry{Status: status, Fault: fault, Answered: answered})}
+	}
 	for name, tt := range map[string]struct {
 		emails      int
 		sesRequests map[string]sesRequest // by attempt; all of them are the third event of their email
@@ -106,6 +110,13 @@ func TestCheckDoubts(t *testing.T) {
 		want        int
 	}{
 		"no fault":                   {1, nil, nil, 1},
+		"SES refused":                {1, request(429, "throttle", true), nil, 1},
+		"SES refused, and throttles": {1, request(403, "access-denied", true), []fault.Injected{hit("ses-locked", "ses", 0)}, 1},
+		"SES is unavailable":         {1, request(503, "unavailable-json", true), []fault.Injected{hit("ses-down", "ses", 0)}, 1},
+		"a proxy is unavailable":     {1, request(503, "unavailable-html", true), nil, 0},
+		"refused, link to SES hangs": {1, request(429, "throttle", true), []fault.Injected{hit("ses-hang", "every:ses", 0)}, 0},
+		"refused, not answered":      {1, request(429, "throttle", false), nil, 0},
+		"another program's link":     {1, nil, []fault.Injected{hit("postgres-cut", "api-1:postgres", 0)}, 1},
 		"SES did not respond":        {1, map[string]sesRequest{"email-0-2": {}}, nil, 0},
 		"SES responded":              {1, map[string]sesRequest{"email-0-2": {confirmed: true}}, nil, 1},
 		"SES responded, worker died": {1, map[string]sesRequest{"email-0-2": {confirmed: true}}, []fault.Injected{hit("worker-kill", "worker-1", 0)}, 0},
@@ -133,61 +144,6 @@ func TestCheckDoubts(t *testing.T) {
 			}
 			if got != tt.want {
 				t.Errorf("found %d, want %d: %+v", got, tt.want, c.findings())
-			}
-		})
-	}
-}
-
-// After the response to its cancellation no email of a mailing is sent.
-func TestCheckTimeline_Cancelled(t *testing.T) {
-	t.Parallel()
-	mailing := uuid.Must(uuid.NewV7())
-	for name, tt := range map[string]struct {
-		mailing string
-		at      time.Duration // of the attempt, after the cancellation
-		want    []string
-	}{
-		"before":          {mailing.String(), -time.Minute, nil},
-		"in flight":       {mailing.String(), -clockTolerance, nil},
-		"after":           {mailing.String(), time.Minute, []string{Promise}},
-		"another mailing": {uuid.NewString(), time.Minute, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			now := time.Now()
-			c := New(nil, load.Records{Stopped: map[uuid.UUID]time.Time{mailing: now}}, nil)
-			addEmail(c, row{status: sent, mailing: tt.mailing}, "RECEIVED VALIDATED SENT_ATTEMPT SENT", now.Add(tt.at))
-			if got := promises(c); !slices.Equal(got, tt.want) {
-				t.Errorf("found %q, want %q", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestCheckFailure(t *testing.T) {
-	t.Parallel()
-	begun := time.Now()
-	cut := []fault.Injected{{Kind: "ses-hang", Subject: "worker-1:ses", From: begun, To: begun.Add(time.Second)}}
-	for name, tt := range map[string]struct {
-		requests int
-		injected []fault.Injected
-		want     []string
-	}{
-		"refused":                 {1, nil, nil},
-		"no request":              {0, nil, []string{Unexplained}},
-		"no request, link broken": {0, cut, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			checker := New(nil, load.Records{}, nil)
-			r := addEmail(checker, row{status: failed, code: "SES_TIMEOUT"}, "RECEIVED VALIDATED SENT_ATTEMPT FAILED", begun)
-			checker.requests[r.id] = tt.requests
-			checker.checkFailure(r, explanations(tt.injected))
-			if got := promises(checker); !slices.Equal(got, tt.want) {
-				t.Errorf("found %q, want %q", got, tt.want)
-			}
-			if c := checker.Counts.Failed["SES_TIMEOUT"]; c.Count != 1 || c.NoRequest != 1-tt.requests {
-				t.Errorf("counted %+v", c)
 			}
 		})
 	}

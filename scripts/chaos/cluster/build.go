@@ -42,9 +42,9 @@ const scopes = "emails:send,emails:read,mailings:write,mailings:read,recipients:
 // Companies returns the tenants that submit the emails.
 func Companies() []string { return []string{"Caos 1", "Caos 2", "Caos 3"} }
 
-// Sender is the sender of a company's emails.
+// Sender is the sender of a company's emails, as SES receives it.
 func Sender(company string) string {
-	return fmt.Sprintf("%s <aviso@%s.example>", company, strings.ToLower(strings.ReplaceAll(company, " ", "")))
+	return fmt.Sprintf("%q <aviso@%s.example>", company, strings.ToLower(strings.ReplaceAll(company, " ", "")))
 }
 
 // QuietCompany is a tenant that sends few emails. Its lanes are never paused separately.

@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"email-gateway/scripts/chaos/cluster"
@@ -11,6 +12,11 @@ import (
 
 // everything is the subject of a pause of all emails.
 const everything = "gate"
+
+// Holds reports whether the fault is an operator's pause of all emails, or of that company's.
+func (p Injected) Holds(company string) bool {
+	return strings.HasPrefix(p.Kind, "operator-") && (p.Subject == everything || p.Subject == company)
+}
 
 // operatorKinds returns the pauses by an operator with gatewayctl.
 func operatorKinds() []Kind {

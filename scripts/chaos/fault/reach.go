@@ -48,11 +48,11 @@ func Outage(injected []Injected, from, to time.Time) time.Duration {
 			stops = append(stops, p)
 		}
 	}
-	return covered(stops, from, to)
+	return Covered(stops, from, to)
 }
 
-// covered returns the length of the union of the faults' times between from and to.
-func covered(injected []Injected, from, to time.Time) time.Duration {
+// Covered returns the length of the union of the faults' times between from and to.
+func Covered(injected []Injected, from, to time.Time) time.Duration {
 	slices.SortFunc(injected, func(a, b Injected) int { return a.From.Compare(b.From) })
 	var sum time.Duration
 	for _, p := range injected {

@@ -43,6 +43,9 @@ type Result struct {
 type Injected struct {
 	Kind, Subject string
 	From, To      time.Time
+	// Begun and Ending are the part in which the fault was complete: from its injection until its
+	// revocation began. Zero: it could not be injected.
+	Begun, Ending time.Time
 }
 
 // NewRunner returns a runner that writes its progress to out.
@@ -79,13 +82,15 @@ func (r *Runner) execute(ctx context.Context, step Step) {
 	}
 	defer r.lock(step.Subject)()
 	f := step.Kind.make(r.cluster, step.Subject, rand.New(rand.NewPCG(step.Seed, 0)))
-	from := time.Now()
+	p := Injected{Kind: step.Kind.Name, Subject: step.Subject, From: time.Now()}
 	r.progress("%-20s %-18s for %.1f s", step.Kind.Name, step.Subject, step.Length.Seconds())
 	err := f.Begin(ctx)
 	if err == nil {
+		p.Begun = time.Now()
 		_ = service.Pause(ctx, time.Until(r.begun.Add(step.At+step.Length))) // revert even if ctx ends
+		p.Ending = time.Now()
 	}
-	r.record(step, from, err, revert(ctx, f))
+	r.record(step, p, err, revert(ctx, f))
 }
 
 // revert reverts a fault, with retries: the run cannot continue with a broken component, and a
@@ -115,10 +120,11 @@ func (r *Runner) lock(subject string) (unlock func()) {
 	}
 }
 
-func (r *Runner) record(step Step, from time.Time, begin, end error) {
+func (r *Runner) record(step Step, p Injected, begin, end error) {
+	p.To = time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.done.Injected = append(r.done.Injected, Injected{step.Kind.Name, step.Subject, from, time.Now()})
+	r.done.Injected = append(r.done.Injected, p)
 	r.done.Healed = max(r.done.Healed, time.Since(r.begun)+step.Kind.Heal)
 	for _, err := range []error{begin, end} {
 		if err != nil {

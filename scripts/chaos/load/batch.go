@@ -125,7 +125,7 @@ func (e *email) invalidate() {
 func (b *batch) submit(ctx context.Context, l *Load) {
 	list := make([]map[string]any, len(b.emails))
 	for i, next := range b.emails {
-		l.Ledger.addContent(next)
+		l.addContent(next)
 		list[i] = next.request
 	}
 	b.request.body, _ = json.Marshal(map[string]any{"emails": list}) // maps of strings and numbers always can
@@ -167,7 +167,7 @@ func (b *batch) submitOnce(ctx context.Context, l *Load) {
 	got, err := l.client.do(ctx, b.request)
 	l.Ledger.countResponse(got.status)
 	switch {
-	case err != nil || retryable(got.status):
+	case err != nil || got.retryable():
 	case got.status == http.StatusAccepted:
 		b.accept(ctx, l, got)
 	default:

@@ -15,13 +15,14 @@ import (
 
 // client sends requests to the apis.
 type client struct {
-	apis *balance.Balancer
-	http *http.Client
+	apis   *balance.Balancer
+	http   *http.Client
+	failed func(complaint string) // records a 500, which no fault may cause
 }
 
-func newClient(apis []string, seed uint64) *client {
+func newClient(apis []string, seed uint64, failed func(complaint string)) *client {
 	return &client{
-		apis: balance.New(apis, seed),
+		apis: balance.New(apis, seed), failed: failed,
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: senders + maxPersons + maxQuiet + maxAttached + maxBatches, IdleConnTimeout: 30 * time.Second}},
 	}
 }
@@ -76,14 +77,24 @@ func (c *client) ask(ctx context.Context, api string, r request) (response, erro
 	if err != nil {
 		return response{}, fmt.Errorf("read response: %w", err)
 	}
+	if in.StatusCode == http.StatusInternalServerError {
+		c.failed(fmt.Sprintf("%s %s: %s", r.method, r.path, unexpectedResponse(in.StatusCode, body)))
+	}
 	return response{status: in.StatusCode, body: body, replayed: in.Header.Get("Idempotent-Replayed") == "true"}, nil
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// retryable reports whether the same request may be accepted later.
-func retryable(status int) bool {
-	return status == http.StatusConflict || status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
+// retryable reports whether the same request may be accepted later. A 409 says so by its code: another request or transaction is
+// in progress. A 500 is recorded as a refusal, and the run continues.
+func (a response) retryable() bool {
+	switch a.status {
+	case http.StatusConflict:
+		return bytes.Contains(a.body, []byte(`_IN_PROGRESS"`)) || bytes.Contains(a.body, []byte(`_BUSY"`))
+	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable:
+		return true
+	}
+	return false
 }
 
 func read[T any](a response) (T, error) {

@@ -3,10 +3,17 @@ package load
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
+	"time"
 )
 
-// Content is what SES must receive of an email.
+// Content is an email as it was submitted, and what SES must receive of it.
 type Content struct {
+	Tenant      int // the number of the key, as in Feed
+	CC          []string
+	SendAt      time.Time // zero: immediately
+	Suppressed  bool      // its tenant suppressed its address before
+	Cancel      bool      // its tenant withdraws it after its acceptance
 	Subject     string
 	HTML        string // SHA-256
 	Attachments []Attachment
@@ -23,6 +30,13 @@ type Attachment struct {
 func (e *email) write(subject, html string) {
 	e.request["subject"], e.request["html"] = subject, html
 	e.content.Subject, e.content.HTML = subject, digest([]byte(html))
+}
+
+// addContent records the email before it is submitted.
+func (l *Load) addContent(e email) {
+	e.content.Tenant = slices.Index(l.keys(), e.key)
+	e.content.Suppressed, e.content.Cancel = e.suppress, e.cancel
+	l.Ledger.addContent(e)
 }
 
 func digest(content []byte) string {

@@ -43,7 +43,7 @@ func external(serial int) string { return fmt.Sprintf("carta-%d", serial) }
 
 // accepted returns the record of the email's acceptance.
 func (e *email) accepted(id uuid.UUID) Accepted {
-	return Accepted{Serial: e.serial, ID: id, AtMostOnce: e.atMostOnce, Suppressed: e.suppress}
+	return Accepted{Serial: e.serial, ID: id, AtMostOnce: e.atMostOnce}
 }
 
 // emailTo returns an email to the recipient.
@@ -61,11 +61,13 @@ func (l *Load) newEmail(random *rand.Rand, serial int) email {
 	case pick < 10:
 		e.request["delivery"], e.atMostOnce = "at_most_once", true
 	case pick < 15:
-		e.request["cc"] = []string{fmt.Sprintf("copia%d@%s", serial, Domain)}
+		e.content.CC = []string{fmt.Sprintf("copia%d@%s", serial, Domain)}
+		e.request["cc"] = e.content.CC
 	case pick < 20: // due within the run
-		e.request["sendAt"] = scheduled(random, l.end).Format(time.RFC3339Nano)
+		e.schedule(scheduled(random, l.end))
 	case pick < 22: // withdrawn long before it is due
-		e.request["sendAt"], e.cancel = time.Now().Add(time.Hour).Format(time.RFC3339), true
+		e.schedule(time.Now().Add(time.Hour))
+		e.cancel = true
 	case pick < 24: // withdrawn while it may be in flight
 		e.cancel = true
 	case pick < 28:
@@ -79,6 +81,10 @@ func (l *Load) newEmail(random *rand.Rand, serial int) email {
 	}
 	e.concurrent = random.IntN(50) == 0
 	return e
+}
+
+func (e *email) schedule(at time.Time) {
+	e.request["sendAt"], e.content.SendAt = at.Format(time.RFC3339Nano), at
 }
 
 // scheduled returns a time in the next seconds, before the end of the run.

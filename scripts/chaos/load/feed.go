@@ -159,7 +159,7 @@ func (l *Load) readPage(ctx context.Context, key, cursor string, limit int, wait
 	switch {
 	case err != nil:
 		return feedPage{}, err
-	case retryable(got.status):
+	case got.retryable():
 		return feedPage{}, fmt.Errorf("status %d", got.status)
 	case got.status != http.StatusOK:
 		return feedPage{refused: unexpectedResponse(got.status, got.body)}, nil

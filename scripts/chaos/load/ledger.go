@@ -14,21 +14,26 @@ type Accepted struct {
 	Serial     int
 	ID         uuid.UUID
 	AtMostOnce bool
-	// Suppressed: its tenant had suppressed its address before.
-	Suppressed bool
 }
 
 // Mailing is a mailing with response 202.
 type Mailing struct {
 	ID      uuid.UUID
-	Key     string // the tenant's
-	People  map[string]bool
-	Invalid int // rows without a valid address
-	Repeats int // rows with the address of another row
+	Key     string            // the tenant's
+	Tenant  int               // the number of the key
+	People  map[string]string // subjects by address
+	Invalid int               // rows without a valid address
+	Repeats int               // rows with the address of another row
 	// CancelPlanned: its tenant will cancel it while it is being sent.
 	CancelPlanned bool
 	// Attachments are those of each of its emails.
 	Attachments []Attachment
+}
+
+// Pause is a confirmed pause of a mailing: from its 200 until the first request to resume it.
+type Pause struct {
+	Mailing  uuid.UUID
+	From, To time.Time
 }
 
 // Records are the contents of a Ledger.
@@ -36,8 +41,10 @@ type Records struct {
 	Emails   map[int]Accepted // by serial
 	Mailings []Mailing
 	Batches  []Batch
-	// Contents are those of single emails and emails of batches, by recipient's address, also of
-	// emails without a response.
+	// Pauses are those of mailings.
+	Pauses []Pause
+	// Contents are single emails and emails of batches, by recipient's address, also those
+	// without a response.
 	Contents map[string]Content
 	// Files are the ids of stored files, by tenant and content.
 	Files map[string]uuid.UUID
@@ -126,6 +133,8 @@ func (l *Ledger) addAccepted(a Accepted) { l.update(func(n *Records) { n.Emails[
 func (l *Ledger) addMailing(m Mailing) {
 	l.update(func(n *Records) { n.Mailings = append(n.Mailings, m) })
 }
+
+func (l *Ledger) addPause(p Pause) { l.update(func(n *Records) { n.Pauses = append(n.Pauses, p) }) }
 
 func (l *Ledger) addBatch(b Batch) { l.update(func(n *Records) { n.Batches = append(n.Batches, b) }) }
 

@@ -53,7 +53,8 @@ type Load struct {
 
 // New returns a Load that has not started.
 func New(p Params) *Load {
-	l := &Load{Ledger: newLedger(), params: p, client: newClient(p.APIs, p.Seed)}
+	l := &Load{Ledger: newLedger(), params: p}
+	l.client = newClient(p.APIs, p.Seed, l.Ledger.addRefusal)
 	l.backlog.Store(maxBacklog)
 	l.rows.Store(leastRows)
 	return l

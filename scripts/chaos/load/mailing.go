@@ -25,7 +25,8 @@ func (l *Load) uploadMailing(ctx, offering context.Context, n int) {
 	}
 	rows := int(l.rows.Load())
 	m, file := newSpreadsheet(n, rows)
-	m.Key = l.params.Keys[n%len(l.params.Keys)]
+	m.Tenant = n % len(l.params.Keys)
+	m.Key = l.params.Keys[m.Tenant]
 	name := fmt.Sprintf("caos-%d.csv", n)
 	if !isCancelled(n) { // some rows of a cancelled mailing never become emails
 		importing := l.importListed(ctx, m.Key, n, rows)
@@ -96,11 +97,11 @@ func (l *Load) importListed(ctx context.Context, key string, n, rows int) *sync.
 // newSpreadsheet returns a file with the number of valid rows, plus an invalid one and a duplicate
 // for every hundred of them.
 func newSpreadsheet(n, rows int) (Mailing, []byte) {
-	m := Mailing{People: make(map[string]bool, rows)}
+	m := Mailing{People: make(map[string]string, rows)}
 	var text bytes.Buffer
 	text.WriteString("Nome;E-mail;Cidade\r\n")
 	for i := range rows {
-		m.People[mailingAddress(n, i)] = true
+		m.People[mailingAddress(n, i)] = "Olá, " + mailingName(i)
 		fmt.Fprintf(&text, "%s;%s;São Luís\r\n", mailingName(i), mailingAddress(n, i))
 		switch i % 100 {
 		case 13:

@@ -151,7 +151,7 @@ func (p *person) remove(ctx context.Context) bool {
 		case got.status == http.StatusNoContent:
 			p.recordEnd(Deleted, stepDelete)
 			return sure
-		case !retryable(got.status):
+		case !got.retryable():
 			p.load.Ledger.addRefusal(fmt.Sprintf("delete recipient %s: %s", p.id, unexpectedResponse(got.status, got.body)))
 			return false
 		}

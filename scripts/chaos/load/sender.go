@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -42,7 +43,7 @@ func (l *Load) prepare(ctx context.Context, next email) bool {
 
 // submit submits the email until it is accepted.
 func (l *Load) submit(ctx context.Context, next email) uuid.UUID {
-	l.Ledger.addContent(next)
+	l.addContent(next)
 	body, _ := json.Marshal(next.request) // maps of strings and numbers always can
 	r := request{
 		method: http.MethodPost, path: "/v1/email/send", key: next.key, contentType: "application/json",
@@ -85,7 +86,7 @@ func (l *Load) retryUntil(ctx context.Context, r request, what string, statuses 
 				l.Ledger.countResolved(got.replayed)
 			}
 			return got, true
-		case !retryable(got.status):
+		case !got.retryable():
 			l.Ledger.addRefusal(fmt.Sprintf("%s: %s", what, unexpectedResponse(got.status, got.body)))
 			return got, false
 		}
@@ -105,9 +106,9 @@ func (l *Load) withdraw(ctx context.Context, next email, id uuid.UUID) {
 		case err == nil && got.status == http.StatusOK:
 			l.Ledger.addCancelled(id)
 			return
-		case err == nil && got.status == http.StatusConflict && bytes.Contains(got.body, []byte(`"CANCEL_TOO_LATE"`)):
+		case err == nil && bytes.Contains(got.body, []byte(`"CANCEL_TOO_LATE"`)) && time.Until(next.content.SendAt) < time.Minute:
 			return
-		case err == nil && !retryable(got.status): // another 409 says that the email's row is locked
+		case err == nil && !got.retryable():
 			l.Ledger.addRefusal(fmt.Sprintf("cancel %s: %s", id, unexpectedResponse(got.status, got.body)))
 			return
 		}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/google/uuid"
+
 	"email-gateway/shared/service"
 )
 
@@ -36,6 +38,7 @@ const managePause = 2 * time.Second
 // pauses a mailing for some seconds.
 func (l *Load) manage(ctx, offering context.Context) {
 	random := rand.New(rand.NewPCG(l.params.Seed, 3))
+	unsure := make(map[uuid.UUID]bool)
 	for n := 0; service.Pause(offering, managePause) == nil; n++ {
 		if n%2 == 0 {
 			l.replay(ctx, l.params.Keys[random.IntN(len(l.params.Keys))])
@@ -43,7 +46,7 @@ func (l *Load) manage(ctx, offering context.Context) {
 		}
 		pick, length := random.Uint64(), time.Duration(1000+random.IntN(3000))*time.Millisecond
 		if all := l.Ledger.mailings(); len(all) > 0 {
-			l.pauseAndResume(ctx, all[pick%uint64(len(all))], length)
+			l.pauseAndResume(ctx, all[pick%uint64(len(all))], length, unsure)
 		}
 	}
 }
@@ -56,7 +59,7 @@ func (l *Load) replay(ctx context.Context, key string) {
 		method: http.MethodPost, path: "/v1/dead-letters/retry", key: key, contentType: "application/json", body: body,
 	})
 	switch {
-	case err != nil || retryable(got.status):
+	case err != nil || got.retryable():
 	case got.status == http.StatusAccepted:
 		l.Ledger.countStep(stepReplay)
 	default:
@@ -64,15 +67,20 @@ func (l *Load) replay(ctx context.Context, key string) {
 	}
 }
 
-// pauseAndResume pauses a mailing that is being sent, and resumes it.
-func (l *Load) pauseAndResume(ctx context.Context, m Mailing, length time.Duration) {
+// pauseAndResume pauses a mailing that is being sent, and resumes it. An api may still execute a resume whose response was lost:
+// the mailing is unsure then, and its later pauses prove nothing.
+func (l *Load) pauseAndResume(ctx context.Context, m Mailing, length time.Duration, unsure map[uuid.UUID]bool) {
 	got, err := l.client.do(ctx, l.control(m, "pause"))
 	switch {
 	case err == nil && got.status == http.StatusConflict: // it has ended
 		return
 	case err == nil && got.status == http.StatusOK:
 		l.Ledger.countStep(stepPause)
+		from := time.Now()
 		_ = service.Pause(ctx, length) // resume even if ctx ends
+		if !unsure[m.ID] {
+			l.Ledger.addPause(Pause{m.ID, from, time.Now()})
+		}
 	}
 	for try := 1; ; try++ { // also after a lost response
 		err := l.Resume(ctx, m)
@@ -80,6 +88,7 @@ func (l *Load) pauseAndResume(ctx context.Context, m Mailing, length time.Durati
 			l.Ledger.countStep(stepResume)
 			return
 		}
+		unsure[m.ID] = true
 		if backoff(ctx, try) != nil {
 			return // resumeStuck resumes it
 		}
@@ -101,7 +110,7 @@ func (l *Load) cancelMailing(ctx context.Context, m Mailing, n int) {
 			return
 		case err == nil && got.status == http.StatusConflict: // it is complete, or an earlier request cancelled it
 			return
-		case err == nil && !retryable(got.status):
+		case err == nil && !got.retryable():
 			l.Ledger.addRefusal(fmt.Sprintf("cancel mailing %s: %s", m.ID, unexpectedResponse(got.status, got.body)))
 			return
 		}
@@ -125,7 +134,7 @@ func (l *Load) suppress(ctx context.Context, next email) bool {
 		case err == nil && got.status == http.StatusOK:
 			l.Ledger.countStep(stepSuppress)
 			return true
-		case err == nil && !retryable(got.status):
+		case err == nil && !got.retryable():
 			l.Ledger.addRefusal(fmt.Sprintf("suppress address of email %d: %s", next.serial, unexpectedResponse(got.status, got.body)))
 			return false
 		}
