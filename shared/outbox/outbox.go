@@ -18,7 +18,7 @@
 // s within 30 s of the commit.
 //
 // Keep the transaction short. From Reschedule or Cancel until its end no worker claims the emails;
-// after Enqueue, another transaction that enqueues the same aggregate and event type waits. A
+// until then, another transaction that enqueues the same aggregate and event type waits. A
 // transaction changes at most 10,000 emails of a company: ErrTransactionFull.
 //
 // Programs that do not share the database send an Idempotency-Key with their request, or the
@@ -55,6 +55,11 @@ var ErrNotFound = store.ErrNotFound
 // any failed statement, the error aborts the transaction: commit earlier, and continue in another transaction. With the
 // driver lib/pq this error is returned; other drivers return their own error with SQLSTATE EG413.
 var ErrTransactionFull = store.ErrTransactionFull
+
+// ErrCompanySuspended: an operator has suspended the company, as in the API's 403 COMPANY_SUSPENDED. Enqueue and
+// Reschedule return it, Cancel does not. It aborts the transaction. Other drivers than lib/pq return their own error with
+// SQLSTATE EG403.
+var ErrCompanySuspended = store.ErrCompanySuspended
 
 // Params configure an Outbox.
 type Params struct {

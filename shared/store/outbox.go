@@ -65,6 +65,9 @@ type (
 // ErrTransactionFull is outbox.ErrTransactionFull.
 var ErrTransactionFull = outbox.ErrTransactionFull
 
+// ErrCompanySuspended is outbox.ErrCompanySuspended.
+var ErrCompanySuspended = outbox.ErrCompanySuspended
+
 // EnqueueIn writes an email in the transaction. *QuotaError: a quota of the company would be exceeded. ErrTransactionFull: the
 // program must commit first. Other errors of Postgres are returned unchanged; SQLSTATE 55P03 means that the company is close to
 // a quota and another transaction is using the rest of it. After any error the transaction must be rolled back.

@@ -229,6 +229,11 @@ var functionCalls = map[string][]string{
 			INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, event_seq, last_event)
 			SELECT id, company_id, 'ana@example.com', 's', 'PENDING', 0, 'r', now(), now(), 1, 'RECEIVED' FROM email_outbox WHERE company_id = $company
 			RETURNING outbox_id)
+		INSERT INTO email_events (email_log_id, seq, type, created_at) SELECT outbox_id, 1, 'RECEIVED', now() FROM log`, `
+		WITH log AS (
+			INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, event_seq, last_event)
+			VALUES (gen_random_uuid(), $company, 'ana@example.com', 's', 'PENDING', 0, 'r', now(), now(), 1, 'RECEIVED')
+			RETURNING outbox_id)
 		INSERT INTO email_events (email_log_id, seq, type, created_at) SELECT outbox_id, 1, 'RECEIVED', now() FROM log`},
 	"email_gateway_count_templates": {addMailing, `UPDATE mailings SET html = html || 'x' WHERE company_id = $company`, `DELETE FROM mailings WHERE company_id = $company`},
 	"email_gateway_drop_attachments": {
@@ -279,7 +284,8 @@ var functionsAcrossCompanies = map[string]string{
 	"email_gateway_count_added_intakes: recipient_intakes i": byRecipientID,
 	"email_gateway_count_gone_intakes: recipients r":         byRecipientID,
 	"email_gateway_count_gone_intakes: recipient_intakes i":  byRecipientID,
-	"email_gateway_feed_events: email_logs l":                "the trigger reads the log of the event that its statement has inserted, to learn the company",
+	"email_gateway_feed_events: email_outbox o":              "the trigger reads the email of the event that its statement has inserted, to learn the company",
+	"email_gateway_feed_events: email_logs l":                "the same where the email is deleted and its log is not",
 }
 
 // The functions that the api's role may execute, and those of triggers, are held to the same.

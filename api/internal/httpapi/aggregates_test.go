@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/storetest"
 )
 
 // about adds an aggregate, an interview, to an email.
@@ -123,12 +125,19 @@ func TestAggregate_HeldByAProgram(t *testing.T) {
 		func() reply {
 			return g.do(t, call{Method: http.MethodPost, Path: "/v1/aggregates/interview/42/cancel"})
 		},
+		func() reply {
+			r := g.send(t, emailBody(about("42", "REMINDER_24H")))
+			if r.Status == http.StatusAccepted { // once the email is cancelled
+				r.Status = http.StatusOK
+			}
+			return r
+		},
 	}
 	var group sync.WaitGroup
 	for i, step := range steps {
 		group.Go(func() {
 			r := step()
-			code := r.problem(t).Code // two of them wait
+			code := r.problem(t).Code // two of those that need the email's row wait
 			if r.Status != http.StatusConflict || code != "AGGREGATE_IN_PROGRESS" && code != "AGGREGATE_BUSY" || r.Header.Get("Retry-After") == "" {
 				t.Errorf("%d: %d %s", i, r.Status, r.Body)
 			}
@@ -141,6 +150,44 @@ func TestAggregate_HeldByAProgram(t *testing.T) {
 	for i, step := range steps {
 		if r := step(); r.Status != http.StatusOK {
 			t.Errorf("%d: %d %s", i, r.Status, r.Body)
+		}
+	}
+}
+
+// A cancel that waits for a transaction in which a program replaces the email cancels the email that replaced it.
+func TestAggregate_CancelBehindAReplacement(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	first := g.accept(t, emailBody(about("42", "REMINDER_24H")))
+	tx, err := g.SQL.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	var second string
+	if _, err := tx.ExecContext(t.Context(), `SELECT email_gateway_cancel($1, 'interview', '42')`, g.Company); err != nil {
+		t.Fatal(err)
+	}
+	err = tx.QueryRowContext(t.Context(), `SELECT outbox_id FROM email_gateway_enqueue($1, 'interview', '42', 'REMINDER_24H', $2)`, g.Company,
+		`{"to": "ana@example.com", "subject": "Entrevista", "html": "<p>Olá</p>", "recipient": {"externalId": "CAND-42"}}`).Scan(&second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan reply)
+	go func() { done <- g.do(t, call{Method: http.MethodPost, Path: "/v1/aggregates/interview/42/cancel"}) }()
+	storetest.WaitBlocked(t, g.Database, 1)
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"type": "interview", "id": "42", "emails": []any{
+		map[string]any{"outboxId": second, "eventType": "REMINDER_24H", "status": "CANCELLED", "cancelled": true},
+	}}
+	if r := <-done; r.Status != http.StatusOK || !cmp.Equal(r.json(t), want) {
+		t.Errorf("%d (-want +got)\n%s", r.Status, cmp.Diff(want, r.json(t)))
+	}
+	for _, id := range []string{first, second} {
+		if got := g.show(t, id)["status"]; got != "CANCELLED" {
+			t.Errorf("%s is %v", id, got)
 		}
 	}
 }

@@ -44,7 +44,8 @@ const LockWait = pg.LockWait
 
 // takeKeySQL takes the key of an aggregate and event type: see email_gateway_take_key in the migrations. It reads and
 // inserts by outbox_aggregates_pkey, and writes the row of a cancelled email that is replaced, by primary key. If another
-// transaction has inserted the same key or is retrying that email, it waits as long as pg.BoundWaitSQL permits.
+// transaction has inserted the same key, is retrying that email, or holds the email of the key, it waits as long as
+// pg.BoundWaitSQL permits.
 const takeKeySQL = `SELECT email_gateway_take_key($1, $2, $3, $4, $5)`
 
 // insertAbout writes one email in its own transaction, takes the aggregate's key if the email has an aggregate, and

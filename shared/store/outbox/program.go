@@ -53,11 +53,14 @@ type ProgramResult struct {
 // ErrTransactionFull: the transaction has written the maximum number of emails of the company.
 var ErrTransactionFull = errors.New("the transaction has written the maximum number of emails of the company")
 
-// transactionFull is the SQLSTATE that the functions raise for ErrTransactionFull.
-const transactionFull = "EG413"
+// ErrCompanySuspended: the company is suspended. Its emails can be cancelled only.
+var ErrCompanySuspended = errors.New("the company is suspended")
+
+// refusals are the SQLSTATEs that the functions raise, except for quotas.
+var refusals = map[pq.ErrorCode]error{"EG413": ErrTransactionFull, "EG403": ErrCompanySuspended}
 
 // EnqueueIn writes an email in the transaction. *quota.Error: a quota of the company would be exceeded.
-// ErrTransactionFull: the program must commit first. Other errors of Postgres are returned unchanged; SQLSTATE 55P03
+// ErrTransactionFull: the program must commit first. ErrCompanySuspended. Other errors of Postgres are returned unchanged; SQLSTATE 55P03
 // means that the company is close to a quota and another transaction is using the rest of it. After any error the
 // transaction must be rolled back.
 func EnqueueIn(ctx context.Context, tx Querier, e ProgramEmail) (ProgramResult, error) {
@@ -92,11 +95,11 @@ func only(operation string, results []ProgramResult, err error) (ProgramResult, 
 	return results[0], nil
 }
 
-// programError maps an error of one of the functions to ErrTransactionFull or *quota.Error.
+// programError maps an error of one of the functions to ErrTransactionFull, ErrCompanySuspended or *quota.Error.
 func programError(err error) error {
 	var refused *pq.Error
-	if errors.As(err, &refused) && refused.Code == transactionFull {
-		return errors.Join(ErrTransactionFull, err)
+	if errors.As(err, &refused) && refusals[refused.Code] != nil {
+		return errors.Join(refusals[refused.Code], err)
 	}
 	return quota.Refusal(err)
 }

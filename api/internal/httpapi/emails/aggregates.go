@@ -1,9 +1,11 @@
 package emails
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
 
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/shared/email"
@@ -25,8 +27,13 @@ type aggregateEmail struct {
 	Cancelled bool         `json:"cancelled"`
 }
 
-// CancelAggregate cancels, in one transaction, the emails of an aggregate that no worker is
-// processing. The response shows the status of the others. It is idempotent.
+// cancelRounds is how often CancelAggregate lists the emails before it answers 409 AGGREGATE_IN_PROGRESS. The second list usually has
+// nothing new. Each further one needs a transaction that has replaced an email since the list before.
+const cancelRounds = 4
+
+// CancelAggregate cancels the emails of an aggregate that no worker is processing. The response shows the status of the
+// others. It is idempotent. It lists the emails again after the commit, which may have waited for a transaction that has
+// cancelled one of them and enqueued another.
 func (h *Handlers) CancelAggregate(c *gin.Context) error {
 	ctx, v := c.Request.Context(), reqctx.StateOf(c)
 	answer := aggregateAnswer{Type: c.Param("type"), ID: c.Param("id")}
@@ -34,32 +41,55 @@ func (h *Handlers) CancelAggregate(c *gin.Context) error {
 	if !h.isName(answer.Type) || !h.isName(answer.ID) {
 		return nothingAbout
 	}
-	found, err := h.store.AggregateEmails(ctx, v.Caller.CompanyID, answer.Type, answer.ID)
-	switch {
-	case err != nil:
-		return err
-	case len(found) == 0:
-		return nothingAbout
+	visited := map[uuid.UUID]aggregateEmail{}
+	for range cancelRounds {
+		found, err := h.store.AggregateEmails(ctx, v.Caller.CompanyID, answer.Type, answer.ID)
+		switch {
+		case err != nil:
+			return err
+		case len(found) == 0:
+			return nothingAbout
+		}
+		before := len(visited)
+		if err := h.cancelEmails(ctx, v, found, visited); err != nil {
+			return err
+		}
+		if len(visited) > before {
+			continue
+		}
+		answer.Emails = make([]aggregateEmail, len(found))
+		for i, e := range found {
+			answer.Emails[i] = visited[e.ID]
+		}
+		c.JSON(http.StatusOK, answer)
+		return nil
 	}
-	withdrawals := make([]store.Transition, len(found))
-	for i, e := range found {
-		withdrawals[i] = store.Transition{
-			ID: e.ID, Guard: store.GuardOpen, Status: email.Cancelled, Events: []email.Event{eventBy(v, email.EventCancelled)},
+	return store.ErrAggregateBusy
+}
+
+// cancelEmails cancels, in one transaction, the emails that are not in visited, and adds them to it.
+func (h *Handlers) cancelEmails(ctx context.Context, v *reqctx.State, found []store.AggregateEmail, visited map[uuid.UUID]aggregateEmail) error {
+	var fresh []store.AggregateEmail
+	var withdrawals []store.Transition
+	for _, e := range found {
+		if _, ok := visited[e.ID]; !ok {
+			fresh = append(fresh, e)
+			withdrawals = append(withdrawals, store.Transition{
+				ID: e.ID, Guard: store.GuardOpen, Status: email.Cancelled, Events: []email.Event{eventBy(v, email.EventCancelled)},
+			})
 		}
 	}
 	moved, err := h.store.AdvanceAll(ctx, v.Caller.CompanyID, withdrawals)
 	if err != nil {
 		return err
 	}
-	answer.Emails = make([]aggregateEmail, len(found))
-	for i, e := range found {
+	for i, e := range fresh {
 		now := statusNow(moved[i], e.Status)
-		answer.Emails[i] = aggregateEmail{OutboxID: e.ID.String(), EventType: e.EventType, Status: now, Cancelled: now == email.Cancelled}
+		visited[e.ID] = aggregateEmail{OutboxID: e.ID.String(), EventType: e.EventType, Status: now, Cancelled: now == email.Cancelled}
 		if now == email.Cancelled {
 			v.OutboxIDs = append(v.OutboxIDs, e.ID.String())
 		}
 	}
-	c.JSON(http.StatusOK, answer)
 	return nil
 }
 
