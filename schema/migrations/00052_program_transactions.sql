@@ -4,11 +4,18 @@
 -- for a transaction that is cancelling or rescheduling the email which has its key. A suspended company's programs are refused. The
 -- functions read one partition of the logs instead of locking all of them until the transaction ends.
 --
--- Programs of the previous release call the same functions.
+-- Folding quotas and reading their use skip the deltas that are folded, however long a transaction keeps the deleted rows: the totals
+-- store the snapshot in which they were folded last. The daily quotas reset at midnight UTC in any time zone of the server.
+--
+-- Programs of the previous release call the same functions. Its dispatchers fold without the new column; until they stop, a fold of
+-- this release reads more rows than it needs.
 
 -- +goose Up
 
 SET LOCAL lock_timeout = '3s';
+
+-- All deltas that are visible in this snapshot are in the totals. NULL = not folded by this release yet.
+ALTER TABLE quota_totals ADD COLUMN folded pg_snapshot;
 
 -- +goose StatementBegin
 -- The status of an email, by the primary keys of outbox and log; NULL = it is deleted. The log is read by EXECUTE, which is planned with
@@ -231,6 +238,9 @@ $$;
 -- +goose StatementEnd
 
 -- Single lines of the other functions are changed by their text.
+--
+-- email_gateway_use: what the last fold did not see was written by transactions that were open then, or began later. A database restored
+-- from a dump may have a later snapshot than its own, which is not used.
 -- +goose StatementBegin
 DO $do$
 DECLARE
@@ -249,7 +259,24 @@ BEGIN
          'LEFT JOIN LATERAL email_gateway_last_event(m.id) l ON true'),
         ('email_gateway_move(uuid, timestamptz, timestamptz, interval)',
          'LEFT JOIN email_logs l ON l.outbox_id = m.id',
-         'LEFT JOIN LATERAL email_gateway_last_event(m.id) l ON true')
+         'LEFT JOIN LATERAL email_gateway_last_event(m.id) l ON true'),
+        ('email_gateway_use(uuid, boolean)',
+         'date_trunc(''day'', now(), ''UTC'') + interval ''1 day'' AS over',
+         '((now() AT TIME ZONE ''UTC'')::date + 1)::timestamp AT TIME ZONE ''UTC'' AS over'),
+        ('email_gateway_use(uuid, boolean)',
+         '            FROM quota_deltas d WHERE d.company_id = company
+              AND d.xid >= CASE WHEN t.folded_before <= pg_snapshot_xmin(pg_current_snapshot()) THEN t.folded_before ELSE ''0'' END) d
+',
+         '            FROM (
+                SELECT n.* FROM quota_deltas n
+                WHERE n.company_id = company AND n.xid >= CASE WHEN pg_snapshot_xmax(t.folded) <= pg_snapshot_xmax(pg_current_snapshot()) THEN pg_snapshot_xmax(t.folded) ELSE ''0'' END
+                UNION ALL
+                SELECT n.* FROM pg_snapshot_xip(t.folded) x (xid)
+                CROSS JOIN LATERAL (SELECT * FROM quota_deltas n WHERE n.company_id = company AND n.xid = x.xid OFFSET 0) n -- no join, which would read all of the company
+                WHERE pg_snapshot_xmax(t.folded) <= pg_snapshot_xmax(pg_current_snapshot())
+            ) d
+        ) d
+')
     LOOP
         was := pg_get_functiondef(change.column1::regprocedure);
         IF strpos(was, change.column2) = 0 THEN
@@ -283,7 +310,24 @@ BEGIN
          'LEFT JOIN email_logs l ON l.outbox_id = m.id'),
         ('email_gateway_move(uuid, timestamptz, timestamptz, interval)',
          'LEFT JOIN LATERAL email_gateway_last_event(m.id) l ON true',
-         'LEFT JOIN email_logs l ON l.outbox_id = m.id')
+         'LEFT JOIN email_logs l ON l.outbox_id = m.id'),
+        ('email_gateway_use(uuid, boolean)',
+         '((now() AT TIME ZONE ''UTC'')::date + 1)::timestamp AT TIME ZONE ''UTC'' AS over',
+         'date_trunc(''day'', now(), ''UTC'') + interval ''1 day'' AS over'),
+        ('email_gateway_use(uuid, boolean)',
+         '            FROM (
+                SELECT n.* FROM quota_deltas n
+                WHERE n.company_id = company AND n.xid >= CASE WHEN pg_snapshot_xmax(t.folded) <= pg_snapshot_xmax(pg_current_snapshot()) THEN pg_snapshot_xmax(t.folded) ELSE ''0'' END
+                UNION ALL
+                SELECT n.* FROM pg_snapshot_xip(t.folded) x (xid)
+                CROSS JOIN LATERAL (SELECT * FROM quota_deltas n WHERE n.company_id = company AND n.xid = x.xid OFFSET 0) n -- no join, which would read all of the company
+                WHERE pg_snapshot_xmax(t.folded) <= pg_snapshot_xmax(pg_current_snapshot())
+            ) d
+        ) d
+',
+         '            FROM quota_deltas d WHERE d.company_id = company
+              AND d.xid >= CASE WHEN t.folded_before <= pg_snapshot_xmin(pg_current_snapshot()) THEN t.folded_before ELSE ''0'' END) d
+')
     LOOP
         was := pg_get_functiondef(change.column1::regprocedure);
         IF strpos(was, change.column2) = 0 THEN
@@ -418,3 +462,4 @@ $$;
 -- +goose StatementEnd
 
 DROP FUNCTION email_gateway_last_event(uuid), email_gateway_await(uuid), email_gateway_check_active(uuid);
+ALTER TABLE quota_totals DROP COLUMN folded;

@@ -43,7 +43,7 @@ func used(tb testing.TB, d storetest.Database, company uuid.UUID, q store.Quota)
 // fold adds the deltas to the totals.
 func fold(tb testing.TB, d storetest.Database) {
 	tb.Helper()
-	if _, err := d.Store.FoldQuotas(tb.Context(), 1000); err != nil {
+	if _, err := d.Store.FoldQuotas(tb.Context(), 1000, true); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -68,7 +68,7 @@ func BenchmarkSend_Quotas(b *testing.B) {
 	for b.Loop() {
 		without = append(without, turn("DISABLE"))
 		with = append(with, turn("ENABLE"))
-		if _, err := g.Store.FoldQuotas(b.Context(), 1000); err != nil {
+		if _, err := g.Store.FoldQuotas(b.Context(), 1000, true); err != nil {
 			b.Fatal(err)
 		}
 	}

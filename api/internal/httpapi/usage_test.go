@@ -19,7 +19,7 @@ func (g *gateway) fold(tb testing.TB) {
 	tb.Helper()
 	g.assign(tb)
 	s := usage.New(g.Store.DB())
-	if _, err := g.Store.FoldQuotas(tb.Context(), 1000); err != nil {
+	if _, err := g.Store.FoldQuotas(tb.Context(), 1000, true); err != nil {
 		tb.Fatal(err)
 	}
 	if err := s.AddCompanies(tb.Context(), 1000); err != nil {

@@ -5,44 +5,47 @@ import (
 	"fmt"
 )
 
-// Both statements read the companies of quota_deltas, which contains what was written since the last
-// round, and find quota_totals by primary key. foldQuotasSQL locks totals and leaves those that a
-// request has locked to the next round, so that no company waits for another. Other statements never
-// lock deltas: they insert them, and only foldQuotasSQL deletes them. folded_before is the oldest open
-// transaction: deltas of earlier ones are committed, and therefore deleted by this statement. Deltas of
-// open transactions are left to the round after the commit.
-const (
-	addTotalsSQL = `
-INSERT INTO quota_totals (company_id)
-SELECT DISTINCT d.company_id FROM quota_deltas d WHERE NOT EXISTS (SELECT FROM quota_totals t WHERE t.company_id = d.company_id)
-ORDER BY 1 LIMIT $1 ON CONFLICT DO NOTHING`
-
-	foldQuotasSQL = `
+// foldQuotasSQL finds the companies with new deltas by one probe of quota_deltas_pkey for each row of quota_totals, locks their totals,
+// and leaves those that a request has locked to the next round, so that no company waits for another. Other statements never lock
+// deltas: they insert them, and only this one deletes them.
+//
+// Deleted deltas stay in table and index as long as any transaction of the database is older than their deletion. folded is the snapshot
+// of the company's last fold, which has deleted what was visible in it: the statement reads only the deltas of transactions that began
+// later (since), or were open then. A company with nothing but the latter is not found by the probe. With $2 all deltas are read: it
+// finds these, and those of a database that was restored from a dump whose transactions had higher numbers.
+//
+// The LIMIT of the probe and the OFFSET keep the planner from joins, which would read the deltas of all companies.
+const foldQuotasSQL = `
 WITH held AS MATERIALIZED (
-    SELECT t.company_id FROM quota_totals t JOIN (SELECT DISTINCT company_id FROM quota_deltas LIMIT $1) d ON d.company_id = t.company_id
-    ORDER BY t.company_id FOR UPDATE OF t SKIP LOCKED
+    SELECT t.company_id, b.folded, coalesce(pg_snapshot_xmax(b.folded), '0') AS since
+    FROM quota_totals t CROSS JOIN LATERAL (
+        SELECT CASE WHEN pg_snapshot_xmax(t.folded) <= pg_snapshot_xmax(pg_current_snapshot()) AND NOT $2 THEN t.folded END AS folded) b
+    WHERE (SELECT true FROM quota_deltas d WHERE d.company_id = t.company_id AND d.xid >= coalesce(pg_snapshot_xmax(b.folded), '0') ORDER BY d.xid LIMIT 1)
+    ORDER BY t.company_id LIMIT $1 FOR UPDATE OF t SKIP LOCKED
+), fresh AS MATERIALIZED (
+    SELECT n.at FROM held h CROSS JOIN LATERAL (
+        SELECT d.ctid AS at FROM quota_deltas d WHERE d.company_id = h.company_id AND d.xid >= h.since OFFSET 0) n
+    UNION ALL
+    SELECT n.at FROM held h CROSS JOIN LATERAL pg_snapshot_xip(h.folded) x (xid) CROSS JOIN LATERAL (
+        SELECT d.ctid AS at FROM quota_deltas d WHERE d.company_id = h.company_id AND d.xid = x.xid OFFSET 0) n
 ), taken AS (
-    DELETE FROM quota_deltas d USING held h WHERE d.company_id = h.company_id RETURNING d.*
+    DELETE FROM quota_deltas d WHERE d.ctid = ANY (ARRAY(SELECT at FROM fresh)) RETURNING d.*
 ), sums AS (
     SELECT company_id, last, sum(emails) FILTER (WHERE day = last) AS emails, sum(scheduled) AS scheduled, sum(body_bytes) AS body_bytes,
            sum(recipients) AS recipients, sum(suppressions) AS suppressions
     FROM (SELECT *, max(day) OVER (PARTITION BY company_id) AS last FROM taken) t GROUP BY company_id, last
 )
 UPDATE quota_totals t SET
-    folded_before = pg_snapshot_xmin(pg_current_snapshot()), day = greatest(t.day, s.last),
+    folded = pg_current_snapshot(), folded_before = pg_snapshot_xmin(pg_current_snapshot()), day = greatest(t.day, s.last),
     emails = CASE WHEN t.day > s.last THEN t.emails WHEN t.day = s.last THEN t.emails + s.emails ELSE s.emails END,
     scheduled = t.scheduled + s.scheduled, body_bytes = t.body_bytes + s.body_bytes,
     recipients = t.recipients + s.recipients, suppressions = t.suppressions + s.suppressions
 FROM sums s WHERE t.company_id = s.company_id`
-)
 
-// FoldQuotas adds the deltas since the last round to the totals of at most limit companies, and
-// returns the number of companies.
-func (s *Store) FoldQuotas(ctx context.Context, limit int) (int, error) {
-	if _, err := s.db.Exec(ctx, addTotalsSQL, limit); err != nil {
-		return 0, fmt.Errorf("add quota totals: %w", err)
-	}
-	result, err := s.db.Exec(ctx, foldQuotasSQL, limit)
+// FoldQuotas adds the deltas since the last round to the totals of at most limit companies, and returns the number of companies.
+// Without all it may leave deltas of transactions that were open in a company's last round.
+func (s *Store) FoldQuotas(ctx context.Context, limit int, all bool) (int, error) {
+	result, err := s.db.Exec(ctx, foldQuotasSQL, limit, all)
 	if err != nil {
 		return 0, fmt.Errorf("fold quotas: %w", err)
 	}

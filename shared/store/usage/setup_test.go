@@ -66,7 +66,7 @@ func report(tb testing.TB, d storetest.Database, company, id, attempt uuid.UUID,
 func count(tb testing.TB, d storetest.Database) *usage.Store {
 	tb.Helper()
 	s, feed := usage.New(d.Store.DB()), event.New(d.Store.DB())
-	if _, err := d.Store.FoldQuotas(tb.Context(), 1000); err != nil {
+	if _, err := d.Store.FoldQuotas(tb.Context(), 1000, true); err != nil {
 		tb.Fatal(err)
 	}
 	for {

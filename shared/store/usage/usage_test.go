@@ -165,7 +165,7 @@ func TestFold_Concurrent(t *testing.T) {
 			for {
 				_, errAssign := feed.AssignPositions(t.Context(), 5)
 				_, errFold := s.Fold(t.Context(), uuid.Nil, 2, 3)
-				_, errQuotas := d.Store.FoldQuotas(t.Context(), 10)
+				_, errQuotas := d.Store.FoldQuotas(t.Context(), 10, false)
 				if err := errors.Join(errAssign, errFold, errQuotas); err != nil {
 					t.Error(err)
 					return

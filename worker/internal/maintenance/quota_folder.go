@@ -13,11 +13,13 @@ const (
 	foldInterval = 2 * time.Second
 	// foldBatch is how many companies one statement folds.
 	foldBatch = 1000
+	// foldAllEvery is how many rounds it takes, half a minute, until one reads all deltas.
+	foldAllEvery = 15
 )
 
 // FoldStore has the database operation of the folder.
 type FoldStore interface {
-	FoldQuotas(ctx context.Context, limit int) (int, error)
+	FoldQuotas(ctx context.Context, limit int, all bool) (int, error)
 }
 
 // QuotaFolderParams configure a QuotaFolder.
@@ -34,10 +36,14 @@ type QuotaFolder struct {
 
 // NewQuotaFolder makes a folder that is not running yet.
 func NewQuotaFolder(p QuotaFolderParams) *QuotaFolder {
+	rounds := 0
 	return &QuotaFolder{service.NewLoop(service.LoopParams{
 		Log: p.Log, Interval: foldInterval,
 		RunOnce: func(ctx context.Context) (more bool, err error) {
-			n, err := p.Store.FoldQuotas(ctx, foldBatch)
+			n, err := p.Store.FoldQuotas(ctx, foldBatch, rounds%foldAllEvery == 0)
+			if n < foldBatch && err == nil {
+				rounds++
+			}
 			return n == foldBatch, err
 		},
 	})}

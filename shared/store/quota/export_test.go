@@ -1,0 +1,3 @@
+package quota
+
+const FoldQuotasSQL = foldQuotasSQL
