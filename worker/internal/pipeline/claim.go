@@ -27,7 +27,7 @@ func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error
 	if errors.Is(err, store.ErrUnknownOutcome) {
 		p.Database.Failed()
 		t.GiveWay = false // it may be ours already, and then no other program can end it
-		won, err = p.insist(ctx, t)
+		won, err = p.insist(ctx, &t)
 	}
 	// Only this attempt has the token: an earlier execution of this statement won the claim and its
 	// answer was lost. That may have been one by database/sql, which repeats a statement after a
@@ -49,13 +49,13 @@ func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error
 // insist repeats a write that failed in an outage or on another transaction's lock until the
 // database answers, and for refusedTime a write of an acceptance that the database refuses. It holds
 // no connection between two tries.
-func (p *Pipeline) insist(ctx context.Context, t store.Transition) (store.Advanced, error) {
+func (p *Pipeline) insist(ctx context.Context, t *store.Transition) (store.Advanced, error) {
 	delay, begun := repeatDelay, time.Now()
 	for {
 		if err := service.Pause(ctx, delay); err != nil {
 			return store.Advanced{}, err
 		}
-		done, err := p.Advancer.Advance(ctx, t)
+		done, err := p.advance(ctx, t)
 		switch {
 		case store.IsOutage(err):
 			p.Database.Failed()

@@ -34,8 +34,8 @@ func (p *Pipeline) recordLater(log *slog.Logger, a *attempt, t store.Transition)
 	t.TaskWaits = false // the task ends now
 	p.later.running.Go(func() {
 		defer func() { <-p.later.slots }()
-		done, err := p.insist(context.Background(), t)
-		applied, err := p.recorded(log, a, t, done, err)
+		done, err := p.insist(context.Background(), &t)
+		applied, err := p.recorded(log, a, &t, done, err)
 		switch {
 		case err != nil:
 			log.Error("the result of an attempt was not recorded", "error", email.MaskText(err.Error()))

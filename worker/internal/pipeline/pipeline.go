@@ -254,6 +254,8 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	case claim.Status == email.Sent && !isMine(claim):
 		p.alreadySent(ctx, log, a)
 		return nil
+	case claim.SameToken && claim.Status == email.OutcomeUnknown:
+		return p.release(log, a, slog.LevelWarn, "the lease ended before the claim was answered", nil)
 	case !isMine(claim):
 		return p.dropTask(ctx, log, a, claim.Status)
 	case time.Until(claim.LeaseUntil) < leaseNeeded:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"email-gateway/shared/crashpoint"
@@ -23,7 +25,7 @@ func (p *Pipeline) sent(log *slog.Logger, a *attempt, receipt provider.Receipt) 
 		"sesMessageId": receipt.MessageID, "durationMs": t.Duration.Milliseconds(), "attempt": a.number(),
 	})}
 	p.Pacer.Accepted(a.called)
-	applied, err := p.record(log, a, t)
+	applied, err := p.record(log, a, &t)
 	p.Breaker.Answered(a.call(p.MaxAttempts))
 	if p.Sent != nil {
 		p.Sent(time.Since(a.received))
@@ -95,7 +97,7 @@ func (p *Pipeline) fail(log *slog.Logger, a *attempt, f *provider.Failure) error
 	metadata["errorCode"] = t.ErrorCode
 	metadata["outcomeUnknown"] = t.OutcomeUnknown
 	t.Events = append(t.Events, event(email.EventFailed, now, metadata))
-	if applied, err := p.record(log, a, t); !applied {
+	if applied, err := p.record(log, a, &t); !applied {
 		return err
 	}
 	p.ended(log, a, email.Failed)
@@ -126,7 +128,7 @@ func (p *Pipeline) retry(log *slog.Logger, a *attempt, f *provider.Failure) erro
 	metadata["nextAttemptNumber"] = a.number() + 1
 	metadata["backoffDelay"] = delay.Milliseconds()
 	t.Events = append(t.Events, event(email.EventRetryScheduled, now, metadata))
-	if applied, err := p.record(log, a, t); !applied {
+	if applied, err := p.record(log, a, &t); !applied {
 		return err
 	}
 	p.observe(log, a, email.RetryScheduled, slog.LevelWarn)
@@ -149,7 +151,7 @@ func (p *Pipeline) awaitFeedback(log *slog.Logger, a *attempt, f *provider.Failu
 	}
 	t.ErrorCode, t.ErrorReason = f.Code, f.Reason
 	t.Events = []email.Event{unknown}
-	if applied, err := p.record(log, a, t); !applied {
+	if applied, err := p.record(log, a, &t); !applied {
 		return err
 	}
 	p.observe(log, a, email.OutcomeUnknown, slog.LevelWarn)
@@ -168,12 +170,30 @@ func (p *Pipeline) release(log *slog.Logger, a *attempt, level slog.Level, why s
 		t.ErrorCode, t.ErrorReason = f.Code, f.Reason
 	}
 	t.Events = []email.Event{event(email.EventReleased, time.Now(), metadata)}
-	if applied, err := p.record(log, a, t); !applied {
+	if applied, err := p.record(log, a, &t); !applied {
 		return err
 	}
-	p.wakeLane(context.Background(), a, releaseDelay)
-	p.observe(log.With("why", why), a, email.Pending, level)
+	p.wakeLane(context.Background(), a, t.Delay)
+	p.observe(log.With("why", why), a, t.Status, level)
 	return nil
+}
+
+// late returns the form of a result that GuardAttempt also applies when another process has ended the attempt with an
+// unknown outcome: a release becomes a retry that is due immediately. No task waits for a late retry, because the queue
+// has given the task to another worker meanwhile.
+func late(t store.Transition) store.Transition {
+	t.TaskWaits = false
+	if t.Status != email.Pending {
+		return t
+	}
+	t.Status, t.Delay = email.RetryScheduled, 0
+	t.Events = slices.Clone(t.Events)
+	for i, e := range t.Events {
+		metadata := map[string]any{"errorCategory": provider.TransientError, "willRetry": true}
+		maps.Copy(metadata, e.Metadata)
+		t.Events[i] = email.Event{Type: email.EventRetryScheduled, At: e.At, Metadata: metadata}
+	}
+	return t
 }
 
 // record writes the result of an attempt. The provider has answered, so the write is repeated until
@@ -182,10 +202,10 @@ func (p *Pipeline) release(log *slog.Logger, a *attempt, level slog.Level, why s
 // the statement, because of a fault of the schema or of this program. An acceptance is then repeated
 // in the same way for refusedTime, since the email would be sent again without it. applied is also
 // false if the lease ran out and another attempt has changed the email: a late failure is ignored. A
-// late acceptance is recorded, unless there is one already.
-func (p *Pipeline) record(log *slog.Logger, a *attempt, t store.Transition) (applied bool, err error) {
+// late acceptance is recorded, unless there is one already. t is then the transition that was applied.
+func (p *Pipeline) record(log *slog.Logger, a *attempt, t *store.Transition) (applied bool, err error) {
 	ctx := context.Background() // neither a shutdown nor the queue may interrupt this
-	done, err := p.Advancer.Advance(ctx, t)
+	done, err := p.advance(ctx, t)
 	if store.IsOutage(err) {
 		p.Database.Failed()
 		log.Error("cannot record the attempt's result, repeating until the database answers", "ended", t.Status, "error", err)
@@ -199,15 +219,26 @@ func (p *Pipeline) record(log *slog.Logger, a *attempt, t store.Transition) (app
 	default:
 		return p.recorded(log, a, t, done, err)
 	}
-	if p.recordLater(log, a, t) {
+	if p.recordLater(log, a, *t) {
 		return false, nil
 	}
 	done, err = p.insist(ctx, t)
 	return p.recorded(log, a, t, done, err)
 }
 
+// advance applies a result. A release that comes too late, because another process has ended the attempt with an unknown
+// outcome, makes the outcome known.
+func (p *Pipeline) advance(ctx context.Context, t *store.Transition) (store.Advanced, error) {
+	done, err := p.Advancer.Advance(ctx, *t)
+	if err != nil || t.Status != email.Pending || !done.SameToken || done.Status != email.OutcomeUnknown {
+		return done, err
+	}
+	*t = late(*t)
+	return p.Advancer.Advance(ctx, *t)
+}
+
 // recorded handles the result of that write.
-func (p *Pipeline) recorded(log *slog.Logger, a *attempt, t store.Transition, done store.Advanced, err error) (applied bool, _ error) {
+func (p *Pipeline) recorded(log *slog.Logger, a *attempt, t *store.Transition, done store.Advanced, err error) (applied bool, _ error) {
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("record attempt %s: %w", a.id, err)

@@ -1,0 +1,94 @@
+package pipeline_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
+	"email-gateway/worker/internal/pipeline"
+	"email-gateway/worker/internal/provider"
+)
+
+// abandon ends the email's attempt as the rescuer does after the lease, with a feedback window.
+func (b *bench) abandon(t *testing.T, id uuid.UUID) {
+	t.Helper()
+	b.exec(t, `UPDATE email_outbox SET lease_until = now() - interval '6 s' WHERE id = $1`, id)
+	var token uuid.UUID
+	if err := b.SQL.QueryRowContext(t.Context(), `SELECT claim_token FROM email_outbox WHERE id = $1`, id).Scan(&token); err != nil {
+		t.Fatal(err)
+	}
+	done, err := b.Store.Advance(t.Context(), store.Transition{
+		ID: id, Guard: store.GuardAbandoned, Token: token, Status: email.OutcomeUnknown, OutcomeUnknown: true, Delay: 2 * time.Minute,
+		Events: []email.Event{{Type: email.EventOutcomeUnknown, At: time.Now()}},
+	})
+	if err != nil || !done.Applied {
+		t.Fatalf("abandon: %+v, %v", done, err)
+	}
+}
+
+// The rescuer has ended an attempt as unknown, and then the worker, which knows that SES got nothing, can write again: the
+// email is sent, whatever its delivery policy, and the try does not count.
+func TestHandle_LateReleaseMakesOutcomeKnown(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		lost    bool // the claim's answer
+		failure *provider.Failure
+		calls   int
+	}{
+		"the claim's answer was lost": {lost: true, calls: 1},
+		"no connection to SES": {
+			failure: &provider.Failure{Outcome: provider.Unspent, Code: "NETWORK_ERROR", Category: provider.TransientError}, calls: 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var b *bench
+			claims := 0
+			b = newBench(t, func(p *pipeline.Params) {
+				p.FeedbackWindow = 2 * time.Minute
+				p.Advancer = &interrupted{p.Advancer, func(tr store.Transition) (before, after bool) {
+					if !tt.lost || tr.Guard != store.GuardClaim {
+						return false, false
+					}
+					if claims++; claims == 2 {
+						b.abandon(t, tr.ID)
+					}
+					return claims == 2, claims == 1
+				}}
+			})
+			id := b.Accept(t, b.company, func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
+			if tt.failure != nil {
+				b.sender.fail(1, *tt.failure)
+				b.sender.during = func() {
+					b.abandon(t, id)
+					b.sender.during = nil
+				}
+			}
+			if err := b.handle(t, id); err != nil {
+				t.Fatal(err)
+			}
+			b.expect(t, id, email.RetryScheduled, 0, 0)
+			if got, want := b.events(t, id), timeline(firstTry, email.EventOutcomeUnknown, email.EventRetryScheduled); !slices.Equal(got, want) {
+				t.Errorf("events %v, want %v", got, want)
+			}
+			if b.hasTask(t, id) {
+				t.Error("the email waits for a task that is acknowledged")
+			}
+			if err := b.pipeline.Handle(context.WithoutCancel(t.Context()), b.task(t, id)); err != nil { // it is due
+				t.Fatal(err)
+			}
+			b.expect(t, id, email.Sent, 1, 0)
+			if len(b.sender.sent) != tt.calls {
+				t.Errorf("%d calls, want %d", len(b.sender.sent), tt.calls)
+			}
+			if e := b.find(t, id); e.PossibleDuplicate {
+				t.Error("it is flagged as a possible duplicate")
+			}
+		})
+	}
+}
