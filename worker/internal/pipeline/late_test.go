@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
+	"email-gateway/worker/internal/queue"
 )
 
 // abandon ends the email's attempt as the rescuer does after the lease, with a feedback window.
@@ -88,6 +90,35 @@ func TestHandle_LateReleaseMakesOutcomeKnown(t *testing.T) {
 			}
 			if e := b.find(t, id); e.PossibleDuplicate {
 				t.Error("it is flagged as a possible duplicate")
+			}
+		})
+	}
+}
+
+// After an outage in which the result of a try could not be recorded, the queue may have given the task to another worker,
+// which acknowledges it. So the retry must not wait for the task, unless the row says that it does.
+func TestHandle_LateRetryWaitsForNoTask(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]bool{"not written": false, "written, the answer lost": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tries := 0
+			b := newBench(t, func(p *pipeline.Params) {
+				p.Advancer = &interrupted{p.Advancer, func(tr store.Transition) (before, after bool) {
+					if tr.Guard != store.GuardAttempt {
+						return false, false
+					}
+					tries++
+					return tries == 1 && !lost, tries == 1 && lost
+				}}
+			})
+			b.sender.fail(1, provider.Failure{Outcome: provider.Retry, Code: "X", Category: provider.TransientError})
+			id := b.Accept(t, b.company, nil)
+			err := b.handle(t, id)
+			b.expect(t, id, email.RetryScheduled, 1, 0)
+			var later *queue.RetryLater
+			if waits := errors.As(err, &later); waits != lost || b.hasTask(t, id) != lost {
+				t.Errorf("the task ends with %v; the email waits for it: %v, want %v", err, b.hasTask(t, id), lost)
 			}
 		})
 	}

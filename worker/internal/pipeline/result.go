@@ -209,7 +209,12 @@ func (p *Pipeline) record(log *slog.Logger, a *attempt, t *store.Transition) (ap
 	if store.IsOutage(err) {
 		p.Database.Failed()
 		log.Error("cannot record the attempt's result, repeating until the database answers", "ended", t.Status, "error", err)
+		waits := t.TaskWaits
+		t.TaskWaits = false // the queue may have given the task to another worker, which acknowledges it
 		done, err = p.insist(ctx, t)
+		if !done.Applied {
+			t.TaskWaits = waits // an earlier try was applied, whose answer was lost
+		}
 	}
 	switch refused := err != nil && t.Status == email.Sent; {
 	case refused:
