@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 
 	"email-gateway/shared/store/storetest"
 )
@@ -85,6 +86,72 @@ func TestWorkerWithoutPostgres(t *testing.T) {
 			n := s.count("SELECT count(*) FROM email_outbox")
 			s.awaitAll(n, "SENT")
 			s.sentOnce(n)
+		})
+	}
+}
+
+// One worker loses Postgres while SES works on its emails, for longer than their leases. SES accepts them, and the dispatcher
+// records what the worker has kept in Redis, so that none is sent again, flagged or failed, also if the worker is killed.
+func TestWorkerWithoutPostgres_InFlight(t *testing.T) {
+	t.Parallel()
+	for name, killed := range map[string]bool{"back later": false, "killed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startSystem(t, map[string]string{"SES_FEEDBACK_WINDOW": "0s"})
+			s.worker.stop()
+			proxy := storetest.NewProxy(t, s.db)
+			env := maps.Clone(s.env)
+			env["DATABASE_URL"] = proxy.URL
+			cut := startProgram(t, "worker", env)
+			s.slowSES(5000)
+			const n = 8
+			for i := range n {
+				s.send(fmt.Sprintf("um%d@cliente.example", i), func(body map[string]any) {
+					if i%2 == 0 {
+						body["delivery"] = "at_most_once"
+					}
+				})
+			}
+			s.awaitRequests(n)
+			proxy.Stop()
+			proxy.CutAll()
+			s.worker = startProgram(t, "worker", s.env)
+			o, err := redis.ParseURL(s.redis.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := redis.NewClient(o)
+			t.Cleanup(func() { _ = client.Close() })
+			eventually(t, func() error {
+				kept, err := client.Keys(t.Context(), "email-gateway:result:*").Result()
+				if err == nil && len(kept) < n {
+					err = fmt.Errorf("the worker without Postgres keeps %d results of %d", len(kept), n)
+				}
+				return err
+			})
+			if in := s.count("SELECT count(*) FROM email_outbox WHERE status = 'PROCESSING'"); in != n {
+				t.Fatalf("%d of %d emails are in flight: %s", in, n, s.statusCounts())
+			}
+			if killed {
+				cut.kill()
+			}
+			s.awaitAll(n, "SENT")
+			if !killed {
+				proxy.Restart(t)
+				eventually(t, func() error {
+					if recorded := strings.Count(cut.logged(), "a dispatcher has recorded the attempt's result"); recorded < n {
+						return fmt.Errorf("the worker knows of %d recorded results", recorded)
+					}
+					return nil
+				})
+			}
+			s.sentOnce(n)
+			if flagged := s.count("SELECT count(*) FROM email_outbox WHERE possible_duplicate OR outcome_unknown"); flagged > 0 {
+				t.Errorf("%d emails are flagged", flagged)
+			}
+			if kept := client.Keys(t.Context(), "email-gateway:result:*").Val(); len(kept) > 0 {
+				t.Errorf("still in Redis: %v", kept)
+			}
 		})
 	}
 }

@@ -73,12 +73,14 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	defer db.Close()
 	publisher := asynqueue.NewPublisher(conn)
 	defer func() { err = errors.Join(err, publisher.Close()) }()
+	results := conn.Client()
+	defer func() { err = errors.Join(err, results.Close()) }()
 	bucket, err := blob.Open(ctx, c.StorageURL, blob.Options{Owner: installation.New(db.DB()), Log: log})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, bucket.Close()) }()
-	p := program{config: c, bucket: bucket, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, feed: event.New(db.DB()), publisher: publisher, listener: listener}
+	p := program{config: c, bucket: bucket, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, feed: event.New(db.DB()), publisher: publisher, results: results, listener: listener}
 	if c.RabbitMQURL != "" {
 		if p.bulk, err = openBulk(c, log, p.registry); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
@@ -25,6 +26,7 @@ import (
 	"email-gateway/worker/internal/reputation"
 	"email-gateway/worker/internal/status"
 	"email-gateway/worker/internal/steps"
+	"email-gateway/worker/internal/unrecorded"
 )
 
 // program has the resources of the parts.
@@ -36,6 +38,7 @@ type program struct {
 	db        *store.Store
 	feed      *event.Store
 	publisher *asynqueue.Publisher
+	results   redis.UniversalClient // of attempts that workers could not record
 	listener  *store.Listener
 	bucket    *blob.Bucket
 	bulk      *bulk // nil without RabbitMQ
@@ -46,7 +49,7 @@ func (p program) parts() []service.Named {
 	c, advancer := p.config, steps.New(p.registry).Watch(p.db.NewAdvancer(), p.log)
 	outcomes := maintenance.Outcomes{
 		Advancer: advancer, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, Window: c.Window(), Processes: p.db, Breaker: p.db,
-		Wake: p.db.WakeNamed,
+		Results: unrecorded.New(p.results), Wake: p.db.WakeNamed,
 	}
 	actions := maintenance.NewActions(p.registry, asynqueue.TaskEvicted, asynqueue.TaskReplaced, asynqueue.StrayRemoved, asynqueue.QueueRestored)
 	probes := map[string]status.Probe{"redis": p.publisher.Ping, "storage": p.bucket.Ping}

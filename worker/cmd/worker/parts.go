@@ -29,6 +29,7 @@ import (
 	"email-gateway/worker/internal/queue/asynqueue"
 	"email-gateway/worker/internal/queue/sqsqueue"
 	"email-gateway/worker/internal/status"
+	"email-gateway/worker/internal/unrecorded"
 	"email-gateway/worker/internal/webhook"
 )
 
@@ -42,7 +43,7 @@ type program struct {
 	hooksDB  *store.Store // for webhooks
 	conn     asynqueue.Conn
 	sender   emailProvider
-	bucket   redis.UniversalClient // for send tokens
+	bucket   redis.UniversalClient // for send tokens and unrecorded results
 	files    *blob.Bucket          // attachments
 	monitor  *asynqueue.Monitor
 }
@@ -74,7 +75,7 @@ func (p program) parts() ([]service.Named, error) {
 		}),
 		Links:   pipeline.Links{Keys: c.UnsubscribeKeys, PublicURL: c.PublicURL},
 		Metrics: pipeline.NewMetrics(p.registry), MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, TTL: c.TTL, FeedbackWindow: c.Window(),
-		Sent: limit.Sent, Database: database, Tracer: tracer,
+		Sent: limit.Sent, Results: unrecorded.New(p.bucket), Database: database, Tracer: tracer,
 	})
 	consumer := asynqueue.NewConsumer(asynqueue.ConsumerConfig{
 		Log: p.log, Conn: p.conn, Handler: queue.Traced(tracer, line.Handle), Concurrency: c.MaxConcurrency(), Admission: limit,

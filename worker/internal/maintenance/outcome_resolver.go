@@ -65,8 +65,8 @@ func (r *OutcomeResolver) runOnce(ctx context.Context) (more bool, err error) {
 	if len(due) == 0 {
 		return false, nil
 	}
-	n, err := r.params.Outcomes.end(ctx, due, store.GuardUnresolved)
-	if n > 0 {
+	all, known, err := r.params.Outcomes.end(ctx, due, store.GuardUnresolved)
+	if n := all - known; n > 0 {
 		r.resolved.Add(float64(n))
 		r.params.Log.Warn("no feedback for emails of unknown outcome", "count", n)
 	}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"email-gateway/shared/email"
@@ -24,6 +25,8 @@ type Outcomes struct {
 	Window    time.Duration
 	Processes Processes
 	Breaker   Breaker // nil = the breaker is always closed
+	// Results finds results that workers could not record; nil = there are none.
+	Results Results
 	// Wake makes all dispatchers read the lanes of the emails, since a dispatcher may have seen a lane empty.
 	Wake func(ctx context.Context, lanes []store.NamedLane) error
 }
@@ -33,32 +36,54 @@ type Breaker interface {
 	Breaker(ctx context.Context) (store.Breaker, error)
 }
 
+// Results finds results of attempts that workers could not write to Postgres, by their claim tokens.
+type Results interface {
+	Find(ctx context.Context, tokens []uuid.UUID) (map[uuid.UUID]store.Transition, error)
+	// Remove removes a result that has been written: the worker then knows by whom.
+	Remove(ctx context.Context, token uuid.UUID) (found bool, err error)
+}
+
 const unknownReason = "the attempt's outcome is unknown"
 
-// end advances the emails, as many concurrently as fit into one commit, and returns how many were changed. Emails that have
-// changed after they were listed are skipped.
-func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard store.Guard) (int, error) {
-	var err error
+// end advances the emails, as many concurrently as fit into one commit, and returns how many were changed, and for how many of
+// these a worker knew the outcome. Emails that have changed after they were listed are skipped.
+func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard store.Guard) (all, known int, err error) {
+	results, err := o.find(ctx, unknown)
+	if err != nil {
+		return 0, 0, err
+	}
 	if guard == store.GuardAbandoned { // other emails have already waited for feedback
 		if o.Window, err = feedbackWindow(ctx, o.Processes, o.Window); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 	var breaker store.Breaker
 	if o.Breaker != nil {
 		if breaker, err = o.Breaker.Breaker(ctx); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
-	moved, again := make([]bool, len(unknown)), make([]bool, len(unknown))
+	moved, again, recorded := make([]bool, len(unknown)), make([]bool, len(unknown)), make([]bool, len(unknown))
 	var working errgroup.Group
 	working.SetLimit(rescuers)
 	for i, u := range unknown {
 		working.Go(func() error {
+			var refused error // a result that Postgres refuses must not keep the email from its end
+			if t, ok := results[u.Token]; ok && t.ID == u.ID {
+				done, err := o.Advancer.Advance(ctx, t)
+				if done.Applied {
+					moved[i], recorded[i], again[i] = true, true, t.Status == email.RetryScheduled
+					_, err = o.Results.Remove(ctx, u.Token)
+				}
+				if done.Applied || done.Locked || store.IsOutage(err) {
+					return err
+				}
+				refused = err
+			}
 			t := o.next(u, guard, breaker.State == store.BreakerOpen)
 			done, err := o.Advancer.Advance(ctx, t)
 			moved[i], again[i] = done.Applied, done.Applied && t.Status == email.RetryScheduled
-			return err
+			return errors.Join(refused, err)
 		})
 	}
 	err = working.Wait()
@@ -72,7 +97,19 @@ func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard
 	for id := range lanes {
 		named = append(named, store.NamedLane{ID: id})
 	}
-	return count(moved), errors.Join(err, o.Wake(ctx, named))
+	return count(moved), count(recorded), errors.Join(err, o.Wake(ctx, named))
+}
+
+// find returns the results of the attempts that their workers could not record.
+func (o Outcomes) find(ctx context.Context, unknown []store.UnknownOutcome) (map[uuid.UUID]store.Transition, error) {
+	if o.Results == nil {
+		return nil, nil
+	}
+	tokens := make([]uuid.UUID, len(unknown))
+	for i, u := range unknown {
+		tokens[i] = u.Token
+	}
+	return o.Results.Find(ctx, tokens)
 }
 
 // next returns the transition of an email. An abandoned claim first waits for feedback, unless the window is 0. After that the

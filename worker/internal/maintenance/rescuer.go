@@ -163,7 +163,10 @@ func (r *Rescuer) rescueClaims(ctx context.Context) (more bool, err error) {
 	if err != nil || len(abandoned) == 0 {
 		return false, err
 	}
-	n, err := r.params.Outcomes.end(ctx, abandoned, store.GuardAbandoned)
+	n, known, err := r.params.Outcomes.end(ctx, abandoned, store.GuardAbandoned)
+	if known > 0 {
+		r.params.Log.Warn("recorded results of attempts that their workers could not record", "count", known)
+	}
 	r.count(reasonLease, n)
 	return err == nil && n > 0 && len(abandoned) == rescueBatch, err
 }

@@ -38,10 +38,10 @@ type attempt struct {
 	// tries and throttles include this attempt once its claim has succeeded.
 	tries, throttles int
 	pass             store.BreakerPass // the circuit breaker's state at the claim
+	givenUp          bool              // a release may have been recorded in its place while the claim's answer was missing: no call
 	called           time.Time         // when the provider call began; zero = no call yet
 	state            email.EventType
 	reached          []reached // the states so far; counted when the claim or the refusal is committed
-	unspent          bool      // the try is not counted: there was no call, or none that counts
 	excused          bool      // the call was made during an outage: the try counts like a throttled one
 }
 
@@ -108,9 +108,6 @@ func (a *attempt) senderAddress() string {
 func (a *attempt) end(to email.Status) store.Transition {
 	t := store.Transition{ID: a.row.ID, Guard: store.GuardAttempt, Status: to, Token: a.id}
 	t.Duration = max(time.Since(a.received), time.Millisecond)
-	if a.unspent {
-		t.AddAttempts = -1
-	}
 	return t
 }
 

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"email-gateway/shared/crashpoint"
@@ -12,10 +13,13 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
+// claimUnanswered is why an email is released whose claim Postgres confirmed late.
+const claimUnanswered = "Postgres confirmed the claim too late"
+
 // claim tries to claim the email for this attempt. If the database's answer is lost it repeats the
 // statement until there is an answer: the claim may be committed, and then no other worker could
-// ever change the email.
-func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error) {
+// ever change the email. If that takes so long that a dispatcher may release the email, there is no call.
+func (p *Pipeline) claim(ctx context.Context, log *slog.Logger, a *attempt) (store.Advanced, error) {
 	ctx, span := p.Tracer.Start(ctx, "claim", telemetry.Internal)
 	defer span.End()
 	t := a.claim(time.Now())
@@ -27,7 +31,9 @@ func (p *Pipeline) claim(ctx context.Context, a *attempt) (store.Advanced, error
 	if errors.Is(err, store.ErrUnknownOutcome) {
 		p.Database.Failed()
 		t.GiveWay = false // it may be ours already, and then no other program can end it
+		k := p.keep(log, a.release(claimUnanswered, nil))
 		won, err = p.insist(ctx, &t)
+		a.givenUp = k.end()
 	}
 	// Only this attempt has the token: an earlier execution of this statement won the claim and its
 	// answer was lost. That may have been one by database/sql, which repeats a statement after a

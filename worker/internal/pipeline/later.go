@@ -25,7 +25,7 @@ func newLater() *later { return &later{slots: make(chan struct{}, laterResults)}
 
 // recordLater repeats the write in the background and reports whether there was a slot for it. If
 // the worker dies meanwhile, the rescuer finds the email when its lease ends.
-func (p *Pipeline) recordLater(log *slog.Logger, a *attempt, t store.Transition) bool {
+func (p *Pipeline) recordLater(log *slog.Logger, a *attempt, t store.Transition, k *kept) bool {
 	select {
 	case p.later.slots <- struct{}{}:
 	default:
@@ -35,7 +35,7 @@ func (p *Pipeline) recordLater(log *slog.Logger, a *attempt, t store.Transition)
 	p.later.running.Go(func() {
 		defer func() { <-p.later.slots }()
 		done, err := p.insist(context.Background(), &t)
-		applied, err := p.recorded(log, a, &t, done, err)
+		applied, err := p.recorded(log, a, &t, k, done, err)
 		switch {
 		case err != nil:
 			log.Error("the result of an attempt was not recorded", "error", email.MaskText(err.Error()))

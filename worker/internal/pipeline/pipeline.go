@@ -104,6 +104,8 @@ type Params struct {
 	// Sent is called for each accepted email with the time from its task's receipt to its recorded
 	// result. Optional.
 	Sent func(took time.Duration)
+	// Results keeps results for the dispatchers while the database does not answer. Optional.
+	Results Results
 	// Database receives failed and late statements. Optional.
 	Database Database
 	// Tracer creates the spans of an attempt's steps.
@@ -245,7 +247,7 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	// From here on neither a stop nor the queue may interrupt: an abandoned claim blocks its email
 	// until the lease ends.
 	ctx = context.WithoutCancel(ctx)
-	claim, err := p.claim(ctx, a)
+	claim, err := p.claim(ctx, log, a)
 	switch {
 	case err != nil:
 		return err
@@ -254,8 +256,8 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	case claim.Status == email.Sent && !isMine(claim):
 		p.alreadySent(ctx, log, a)
 		return nil
-	case claim.SameToken && claim.Status == email.OutcomeUnknown:
-		return p.release(log, a, slog.LevelWarn, "the lease ended before the claim was answered", nil)
+	case isMine(claim) && a.givenUp, claim.SameToken && claim.Status == email.OutcomeUnknown:
+		return p.release(log, a, slog.LevelWarn, claimUnanswered, nil)
 	case !isMine(claim):
 		return p.dropTask(ctx, log, a, claim.Status)
 	case time.Until(claim.LeaseUntil) < leaseNeeded:

@@ -160,9 +160,19 @@ func (p *Pipeline) awaitFeedback(log *slog.Logger, a *attempt, f *provider.Failu
 
 // release returns the email to the outbox without counting the try. f is nil if there was no call.
 func (p *Pipeline) release(log *slog.Logger, a *attempt, level slog.Level, why string, f *provider.Failure) error {
-	a.unspent = true
+	t := a.release(why, f)
+	if applied, err := p.record(log, a, &t); !applied {
+		return err
+	}
+	p.wakeLane(context.Background(), a, t.Delay)
+	p.observe(log.With("why", why), a, t.Status, level)
+	return nil
+}
+
+// release returns the transition that gives the email back to the outbox.
+func (a *attempt) release(why string, f *provider.Failure) store.Transition {
 	t := a.end(email.Pending)
-	t.Delay = releaseDelay
+	t.AddAttempts, t.Delay = -1, releaseDelay
 	metadata := map[string]any{"reason": why}
 	if f != nil {
 		metadata = failureMetadata(f, true)
@@ -170,12 +180,7 @@ func (p *Pipeline) release(log *slog.Logger, a *attempt, level slog.Level, why s
 		t.ErrorCode, t.ErrorReason = f.Code, f.Reason
 	}
 	t.Events = []email.Event{event(email.EventReleased, time.Now(), metadata)}
-	if applied, err := p.record(log, a, &t); !applied {
-		return err
-	}
-	p.wakeLane(context.Background(), a, t.Delay)
-	p.observe(log.With("why", why), a, t.Status, level)
-	return nil
+	return t
 }
 
 // late returns the form of a result that GuardAttempt also applies when another process has ended the attempt with an
@@ -202,9 +207,11 @@ func late(t store.Transition) store.Transition {
 // the statement, because of a fault of the schema or of this program. An acceptance is then repeated
 // in the same way for refusedTime, since the email would be sent again without it. applied is also
 // false if the lease ran out and another attempt has changed the email: a late failure is ignored. A
-// late acceptance is recorded, unless there is one already. t is then the transition that was applied.
+// late acceptance is recorded, unless there is one already. t is then the transition that was applied. While the database does
+// not answer, the result is kept for the dispatchers.
 func (p *Pipeline) record(log *slog.Logger, a *attempt, t *store.Transition) (applied bool, err error) {
 	ctx := context.Background() // neither a shutdown nor the queue may interrupt this
+	k := p.keep(log, *t)
 	done, err := p.advance(ctx, t)
 	if store.IsOutage(err) {
 		p.Database.Failed()
@@ -222,13 +229,13 @@ func (p *Pipeline) record(log *slog.Logger, a *attempt, t *store.Transition) (ap
 	case done.Locked:
 		log.Warn("email locked by another transaction, repeating until the attempt's result is recorded", "ended", t.Status)
 	default:
-		return p.recorded(log, a, t, done, err)
+		return p.recorded(log, a, t, k, done, err)
 	}
-	if p.recordLater(log, a, *t) {
+	if p.recordLater(log, a, *t, k) {
 		return false, nil
 	}
 	done, err = p.insist(ctx, t)
-	return p.recorded(log, a, t, done, err)
+	return p.recorded(log, a, t, k, done, err)
 }
 
 // advance applies a result. A release that comes too late, because another process has ended the attempt with an unknown
@@ -243,7 +250,8 @@ func (p *Pipeline) advance(ctx context.Context, t *store.Transition) (store.Adva
 }
 
 // recorded handles the result of that write.
-func (p *Pipeline) recorded(log *slog.Logger, a *attempt, t *store.Transition, done store.Advanced, err error) (applied bool, _ error) {
+func (p *Pipeline) recorded(log *slog.Logger, a *attempt, t *store.Transition, k *kept, done store.Advanced, err error) (applied bool, _ error) {
+	found := k.end() && err == nil && k.remove()
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("record attempt %s: %w", a.id, err)
@@ -251,6 +259,9 @@ func (p *Pipeline) recorded(log *slog.Logger, a *attempt, t *store.Transition, d
 		crashpoint.At(crashpoint.SendRecorded)
 		p.Metrics.transitions(t.Events)
 		return true, nil
+	case found && done.SameToken && done.Status == late(*t).Status:
+		log.Info("a dispatcher has recorded the attempt's result", "ended", done.Status) // and has counted it
+		return false, nil
 	case done.SameToken && done.Status == t.Status:
 		return true, nil // by an earlier execution of this write, or by feedback
 	case done.SameToken && done.Status == email.Sent:
