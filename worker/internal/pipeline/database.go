@@ -1,6 +1,9 @@
 package pipeline
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 const (
 	// outageDelay is the delay of a task whose email could not be read because of the database. Another
@@ -8,8 +11,8 @@ const (
 	// database may answer although it cannot read this email.
 	outageDelay = time.Second
 	// lateAnswer is how long the read of an email may take before the worker checks whether Postgres
-	// answers at all. A connection whose server is gone without notice fails only after half a minute,
-	// and the worker would take tasks until then.
+	// answers at all, and how long until it checks again. A connection whose server is gone without notice
+	// fails only after half a minute: the worker would take tasks until then, and keep those it has.
 	lateAnswer = 2 * time.Second
 )
 
@@ -17,9 +20,12 @@ const (
 // answers.
 type Database interface {
 	Failed()
+	// Ask returns nil if Postgres can be used.
+	Ask(ctx context.Context) error
 }
 
 // unwatched is the Database of a pipeline whose consumer takes tasks in any case.
 type unwatched struct{}
 
-func (unwatched) Failed() {}
+func (unwatched) Failed()                   {}
+func (unwatched) Ask(context.Context) error { return nil }

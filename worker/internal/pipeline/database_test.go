@@ -3,14 +3,17 @@ package pipeline_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/worker/internal/dbcheck"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/queue"
 )
@@ -28,6 +31,8 @@ func (f *failures) Failed() {
 		close(f.first)
 	}
 }
+
+func (f *failures) Ask(context.Context) error { return nil }
 
 // brokenLoader is a Loader whose reads fail with err, or are late if it is nil.
 type brokenLoader struct {
@@ -72,6 +77,39 @@ func TestHandle_ReportsFailedReads(t *testing.T) {
 				t.Errorf("the task ends with %v", err)
 			case tt.err == nil:
 				b.expect(t, id, email.Sent, 1, 0)
+			}
+		})
+	}
+}
+
+// silentLoader is a Loader on a connection whose server is gone without notice.
+type silentLoader struct{ pipeline.Loader }
+
+func (silentLoader) Load(ctx context.Context, _ uuid.UUID) (*store.LoadedEmail, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+// A worker whose Postgres stops answering leaves the tasks that it has taken to other workers within 5 s, also if Postgres still
+// answered the first question.
+func TestHandle_PostgresSilent(t *testing.T) {
+	t.Parallel()
+	for answered, within := range map[int]time.Duration{0: 5 * time.Second, 1: 7 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			asked := 0
+			check := dbcheck.New(slog.New(slog.DiscardHandler), func(ctx context.Context) error {
+				if asked++; asked <= answered {
+					return nil
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			p := pipeline.New(pipeline.Params{Log: slog.New(slog.DiscardHandler), Loader: silentLoader{}, Database: check, Pacer: unpaced{}})
+			begun, id := time.Now(), uuid.NewString()
+			err := p.Handle(t.Context(), queue.Task{ID: id, Queue: email.QueueNormal, Payload: []byte(`{"outboxId":"` + id + `"}`)})
+			var later *queue.RetryLater
+			if !errors.As(err, &later) || later.Delay > time.Second || time.Since(begun) > within {
+				t.Errorf("the task ends with %v after %s", err, time.Since(begun))
 			}
 		})
 	}

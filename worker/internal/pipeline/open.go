@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/queue"
@@ -26,9 +27,11 @@ func (p *Pipeline) open(
 			return nil, p.deadLetterTask(ctx, task, received, email.CodeInvalidPayload, errors.Join(decodeErr, err))
 		}
 	}
-	late := time.AfterFunc(lateAnswer, p.Database.Failed)
-	row, err := p.Loader.Load(ctx, id)
+	loading, giveUp := context.WithCancelCause(ctx)
+	late := time.AfterFunc(lateAnswer, func() { giveUp(p.unanswered(loading)) })
+	row, err := p.Loader.Load(loading, id)
 	late.Stop()
+	giveUp(nil)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, p.deadLetterTask(ctx, task, received, email.CodeOutboxNotFound, err)
@@ -40,6 +43,19 @@ func (p *Pipeline) open(
 		return nil, p.deadLetterTask(ctx, task, received, email.CodeOutboxNotFound, errors.New("companyId differs from the email's"))
 	}
 	return row, nil
+}
+
+// unanswered returns an error when Postgres does not answer at all, or nil when the late read has ended.
+func (p *Pipeline) unanswered(loading context.Context) error {
+	for {
+		p.Database.Failed()
+		if err := p.Database.Ask(loading); err != nil && loading.Err() == nil {
+			return errors.Join(store.ErrUnavailable, err)
+		}
+		if err := service.Pause(loading, lateAnswer); err != nil {
+			return nil
+		}
+	}
 }
 
 // deadLetterTask stores a dead letter for a task that has no email.
