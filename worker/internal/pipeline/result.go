@@ -259,7 +259,7 @@ func (p *Pipeline) recorded(log *slog.Logger, a *attempt, t *store.Transition, k
 		crashpoint.At(crashpoint.SendRecorded)
 		p.Metrics.transitions(t.Events)
 		return true, nil
-	case found && done.SameToken && done.Status == late(*t).Status:
+	case found:
 		log.Info("a dispatcher has recorded the attempt's result", "ended", done.Status) // and has counted it
 		return false, nil
 	case done.SameToken && done.Status == t.Status:
