@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
@@ -57,7 +58,7 @@ var ErrTransactionFull = errors.New("the transaction has written the maximum num
 var ErrCompanySuspended = errors.New("the company is suspended")
 
 // refusals are the SQLSTATEs that the functions raise, except for quotas.
-var refusals = map[pq.ErrorCode]error{"EG413": ErrTransactionFull, "EG403": ErrCompanySuspended}
+var refusals = map[pqerror.Code]error{"EG413": ErrTransactionFull, "EG403": ErrCompanySuspended}
 
 // EnqueueIn writes an email in the transaction. *quota.Error: a quota of the company would be exceeded.
 // ErrTransactionFull: the program must commit first. ErrCompanySuspended. Other errors of Postgres are returned unchanged; SQLSTATE 55P03

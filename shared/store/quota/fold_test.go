@@ -93,7 +93,7 @@ func TestUse_ResetsAtMidnight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	today := storetest.Ask[int](t, d, `SELECT extract(doy FROM now() AT TIME ZONE 'UTC')::int`) - 1
 	for _, start := range []int{today, (today + 180) % 360} { // summer time begins or ends at noon
 		end := (start + 180) % 360
