@@ -112,7 +112,7 @@ func TestBreaker_InternalErrorsWithLongWaits(t *testing.T) {
 	s.awaitProbe()
 	end := time.Now()
 	s.clearFaults()
-	s.awaitNoneProcessing() // of the probes that met the fault
+	s.awaitNoneProcessing()                                                      // of the probes that met the fault
 	failed := s.count("SELECT count(*) FROM email_outbox WHERE outcome_unknown") // the old ones and some probes
 	s.awaitResumed(old+fresh-failed, end, resumedWithin)
 	s.expectSurvived()

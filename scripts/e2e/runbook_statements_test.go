@@ -217,4 +217,3 @@ func TestRunbook_Sessions(t *testing.T) {
 		t.Error("the transaction was committed")
 	}
 }
-
