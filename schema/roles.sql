@@ -46,17 +46,20 @@ $$;
 -- ignores those listed in ignore_startup_parameters, so the roles carry them. They abort idle
 -- transactions after 5 s, limit the time of statements, make plans use indexes (see prepared.go in
 -- shared/store/internal/pg), and deliver the warning that no standby confirmed a commit. A setting that a role
--- already has is kept. If the caller may not alter a role, the role keeps its settings and a
+-- already has is kept, except for the last three, without which statements have other effects: isolation level,
+-- schema and time zone. If the caller may not alter a role, the role keeps its settings and a
 -- warning is printed.
 DO $$
 DECLARE
     name text;
     setting text;
+    required CONSTANT text[] := ARRAY['default_transaction_isolation=read committed', 'search_path=public', 'TimeZone=UTC'];
 BEGIN
     FOREACH name IN ARRAY '{gateway_api,gateway_dispatcher,gateway_worker,gateway_operator,gateway_privacy}'::text[] LOOP
         FOREACH setting IN ARRAY ARRAY['idle_in_transaction_session_timeout=5s', CASE name WHEN 'gateway_api' THEN 'statement_timeout=10s' ELSE 'statement_timeout=30s' END,
-                                       'enable_seqscan=off', 'jit=off', 'client_min_messages=notice'] LOOP
-            CONTINUE WHEN EXISTS (SELECT FROM pg_roles, unnest(rolconfig) AS own WHERE rolname = name AND starts_with(own, split_part(setting, '=', 1) || '='));
+                                       'enable_seqscan=off', 'jit=off', 'client_min_messages=notice'] || required LOOP
+            CONTINUE WHEN EXISTS (SELECT FROM pg_roles, unnest(rolconfig) AS own
+                                  WHERE rolname = name AND (own = setting OR setting <> ALL (required) AND starts_with(own, split_part(setting, '=', 1) || '=')));
             BEGIN
                 EXECUTE format('ALTER ROLE %I SET %I = %L', name, split_part(setting, '=', 1), split_part(setting, '=', 2));
             EXCEPTION

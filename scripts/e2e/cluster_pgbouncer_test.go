@@ -98,7 +98,7 @@ func TestCluster_PgBouncerRoles(t *testing.T) {
 	}
 	settings("gateway_api", "0")
 	env := maps.Clone(c.Env)
-	s.poolerLine(env, "WARNING", "gateway_api: client_min_messages, enable_seqscan, idle_in_transaction_session_timeout, jit, statement_timeout")
+	s.poolerLine(env, "WARNING", "gateway_api: TimeZone, client_min_messages, default_transaction_isolation, enable_seqscan, idle_in_transaction_session_timeout, jit, search_path, statement_timeout")
 
 	grant := exec.CommandContext(t.Context(), filepath.Join(binDir, "migrate"), "roles")
 	grant.Env = []string{"DATABASE_URL=" + s.db.URL}
@@ -138,7 +138,7 @@ func TestCluster_PgBouncerRoles(t *testing.T) {
 		t.Errorf("doctor without DATABASE_POOLED:\n%s", out)
 	}
 	// Many installations configure PgBouncer to ignore startup parameters that it does not forward.
-	c.script("ctl", "pgbouncer-1", "SET ignore_startup_parameters = 'statement_timeout,idle_in_transaction_session_timeout,enable_seqscan,jit,client_min_messages'")
+	c.script("ctl", "pgbouncer-1", "SET ignore_startup_parameters = 'statement_timeout,idle_in_transaction_session_timeout,enable_seqscan,jit,client_min_messages,default_transaction_isolation,search_path'")
 	s.poolerLine(env, "FAILURE", "Without DATABASE_POOLED the programs use prepared statements")
 }
 

@@ -56,7 +56,7 @@ func TestRoles_EndIdleTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := ask[int](t, d, `SELECT count(*) FROM pg_roles WHERE rolname LIKE 'gateway\_%' AND rolcanlogin
-		AND rolconfig @> '{idle_in_transaction_session_timeout=5s,enable_seqscan=off,jit=off}'`); n != 5 {
+		AND rolconfig @> '{idle_in_transaction_session_timeout=5s,enable_seqscan=off,jit=off,default_transaction_isolation=read committed,search_path=public,TimeZone=UTC}'`); n != 5 {
 		t.Errorf("%d of 5 roles have what a pooler does not pass on", n)
 	}
 }

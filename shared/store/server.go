@@ -31,8 +31,8 @@ type Server struct {
 	Granted bool `db:"granted"`
 	// SyncStandbys are the standbys that a commit waits for, in the form of Postgres's setting; "" = none.
 	SyncStandbys string `db:"sync_standbys"`
-	// Unset are the settings that a program's role lacks, each as "role: setting". Behind a pooler, only roles can have
-	// them.
+	// Unset are the settings that a program's role lacks, or has with a value under which statements have other effects,
+	// each as "role: setting". Behind a pooler, only roles can have them.
 	Unset pq.StringArray `db:"unset"`
 	// EndsIdle means that Postgres ends idle transactions of this connection: idle_in_transaction_session_timeout is
 	// not 0.
@@ -61,10 +61,14 @@ SELECT current_setting('server_version_num')::int AS version, clock_timestamp() 
        EXISTS (SELECT FROM pg_class c JOIN pg_roles r ON r.rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator')
                WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND has_any_column_privilege(r.oid, c.oid, 'SELECT, INSERT, UPDATE')) AS granted,
        current_setting('synchronous_standby_names') AS sync_standbys,
-       ARRAY(SELECT r.rolname || ': ' || string_agg(s.name, ', ' ORDER BY s.name)
-             FROM pg_roles r, unnest(ARRAY['statement_timeout', 'idle_in_transaction_session_timeout', 'enable_seqscan', 'jit', 'client_min_messages']) AS s(name)
+       ARRAY(SELECT r.rolname || ': ' || string_agg(split_part(s.begins, '=', 1), ', ' ORDER BY s.begins COLLATE "C")
+             FROM pg_roles r, unnest(ARRAY['statement_timeout=', 'idle_in_transaction_session_timeout=', 'enable_seqscan=', 'jit=', 'client_min_messages=',
+                                           'default_transaction_isolation=read committed', 'search_path=public', 'TimeZone=UTC']) AS s(begins)
              WHERE r.rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator', 'gateway_privacy', session_user)
-               AND NOT EXISTS (SELECT FROM unnest(r.rolconfig) AS c(text) WHERE starts_with(c.text, s.name || '='))
+               AND (NOT EXISTS (SELECT FROM unnest(r.rolconfig) AS c(text) WHERE starts_with(c.text, s.begins))
+                    OR EXISTS (SELECT FROM pg_db_role_setting d JOIN pg_database b ON b.oid = d.setdatabase, unnest(d.setconfig) AS c(text)
+                               WHERE d.setrole = r.oid AND b.datname = current_database()
+                                 AND starts_with(c.text, split_part(s.begins, '=', 1) || '=') AND NOT starts_with(c.text, s.begins)))
              GROUP BY r.rolname ORDER BY r.rolname) AS unset,
        current_setting('idle_in_transaction_session_timeout') <> '0' AS ends_idle,
        ARRAY(SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid

@@ -81,11 +81,11 @@ func TestProgram_JSON(t *testing.T) {
 	}
 	type leave struct {
 		Role, Company, CompanyID, CreatedAt, Problem string
-		RoleExists, Granted, Creates                 bool
+		RoleExists, Granted, Creates, CreatesSchemas bool
 	}
 	var allowed leave
 	o.decode(t, &allowed, "program", "allow", role, "--company", "Acme")
-	if allowed.Role != role || allowed.Company != "Acme" || allowed.CompanyID == "" || allowed.CreatedAt == "" || !allowed.RoleExists || !allowed.Granted || allowed.Creates || allowed.Problem != "" {
+	if allowed.Role != role || allowed.Company != "Acme" || allowed.CompanyID == "" || allowed.CreatedAt == "" || !allowed.RoleExists || !allowed.Granted || allowed.Creates || allowed.CreatesSchemas || allowed.Problem != "" {
 		t.Errorf("%+v", allowed)
 	}
 	for company, want := range map[string]int{"Acme": 1, "Beta": 0} {
@@ -102,6 +102,19 @@ func TestProgram_JSON(t *testing.T) {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := d.SQL.ExecContext(t.Context(), `DO $$ BEGIN EXECUTE format('`+statement+`', current_database()); END $$`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`GRANT CREATE ON DATABASE %I TO ` + role)
+	var list struct{ Programs []leave }
+	o.decode(t, &list, "program", "list")
+	if len(list.Programs) != 1 || !list.Programs[0].CreatesSchemas || !strings.Contains(list.Programs[0].Problem, "may create schemas: REVOKE CREATE ON DATABASE") {
+		t.Errorf("a role that may create schemas: %+v", list)
+	}
+	exec(`REVOKE CREATE ON DATABASE %I FROM ` + role)
 	var revoked leave
 	o.decode(t, &revoked, "program", "revoke", role, "--company", "Acme", "--reason", "x")
 	if revoked.Role != role || revoked.Company != "Acme" {

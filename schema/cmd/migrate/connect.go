@@ -34,14 +34,19 @@ func connect(u *url.URL, warnings io.Writer) (*sql.DB, error) {
 // warningClass begins the SQLSTATE of a warning.
 const warningClass = "01"
 
-// unlimited connects without limits of time for statements.
+// unlimited connects without limits of time for statements, and with the settings that the schema needs.
 type unlimited struct{ driver.Connector }
 
 // unlimitedSQL turns off the limits that an administrator has set for the database or the role: an index of a large table
-// takes hours. A limit in the URL stays. These are not parameters of the connection, because PgBouncer refuses those.
+// takes hours. A limit in the URL stays. It also sets what every connection of a program has (requiredSettings in
+// shared/store/internal/pg): the tables are in the schema public, also if the owner has a schema of its own name. These
+// are not parameters of the connection, because PgBouncer refuses those.
 const unlimitedSQL = `
 SELECT set_config(name, '0', false) FROM pg_settings
-WHERE name IN ('statement_timeout', 'lock_timeout', 'transaction_timeout') AND source <> 'client'`
+WHERE name IN ('statement_timeout', 'lock_timeout', 'transaction_timeout') AND source <> 'client'
+UNION ALL SELECT set_config('search_path', 'public', false)
+UNION ALL SELECT set_config('default_transaction_isolation', 'read committed', false)
+UNION ALL SELECT set_config('TimeZone', 'UTC', false)`
 
 func (c unlimited) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
@@ -53,7 +58,7 @@ func (c unlimited) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, errors.Join(fmt.Errorf("the driver's %T lacks an interface", conn), conn.Close())
 	}
 	if _, err := execer.ExecContext(ctx, unlimitedSQL, nil); err != nil {
-		return nil, errors.Join(fmt.Errorf("turn off the limits of time: %w", err), conn.Close())
+		return nil, errors.Join(fmt.Errorf("set up the connection: %w", err), conn.Close())
 	}
 	return conn, nil
 }

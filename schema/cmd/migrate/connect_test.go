@@ -32,3 +32,28 @@ func TestConnect_Unlimited(t *testing.T) {
 		}
 	}
 }
+
+// The tables are created in the schema public, whatever the database prefers.
+func TestConnect_Settings(t *testing.T) {
+	t.Parallel()
+	database := emptyDatabase(t)
+	execute(t, t.Context(), database, `DO $$ BEGIN
+		EXECUTE format('ALTER DATABASE %I SET search_path = other', current_database());
+		EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = ''repeatable read''', current_database());
+		EXECUTE format('ALTER DATABASE %I SET "TimeZone" = ''America/Sao_Paulo''', current_database());
+	END $$`)
+	u, err := pgurl.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := connect(u, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var got string
+	err = db.QueryRowContext(t.Context(), `SELECT current_setting('transaction_isolation') || ', ' || current_setting('search_path') || ', ' || current_setting('TimeZone')`).Scan(&got)
+	if want := "read committed, public, UTC"; err != nil || got != want {
+		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+}

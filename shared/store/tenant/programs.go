@@ -24,6 +24,9 @@ type Program struct {
 	Granted bool `db:"granted" json:"granted"`
 	// Creates: it may create functions in the gateway's schema. The functions refuse such a role.
 	Creates bool `db:"creates" json:"creates"`
+	// CreatesSchemas: it may create schemas. A session without the settings of the gateway's programs prefers tables in a
+	// schema with the name of its role.
+	CreatesSchemas bool `db:"creates_schemas" json:"createsSchemas"`
 }
 
 // allowProgramSQL reads pg_roles and inserts at most one row.
@@ -58,7 +61,8 @@ func (s *Store) RevokeProgram(ctx context.Context, by audit.Operator, company uu
 const listProgramsSQL = `
 SELECT p.role_name, p.company_id, c.name AS company, p.created_at, r.oid IS NOT NULL AS role_exists,
        EXISTS (SELECT FROM pg_roles g WHERE g.rolname = 'gateway_program' AND pg_has_role(r.oid, g.oid, 'USAGE')) AS granted,
-       coalesce(NOT r.rolsuper AND has_schema_privilege(r.oid, 'public', 'CREATE'), false) AS creates
+       coalesce(NOT r.rolsuper AND has_schema_privilege(r.oid, 'public', 'CREATE'), false) AS creates,
+       coalesce(NOT r.rolsuper AND has_database_privilege(r.oid, current_database(), 'CREATE'), false) AS creates_schemas
 FROM outbox_programs p JOIN companies c ON c.id = p.company_id LEFT JOIN pg_roles r ON r.rolname = p.role_name
 WHERE ($1::uuid IS NULL OR p.company_id = $1) AND ($2 = '' OR p.role_name = $2)
 ORDER BY c.name, p.role_name`

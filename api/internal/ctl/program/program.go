@@ -34,7 +34,7 @@ takes effect immediately.`,
 	return cmd
 }
 
-// programView is a grant, with the problem that prevents its use, if any.
+// programView is a grant, with the problem that prevents its use or makes it unsafe, if any.
 type programView struct {
 	store.Program
 	Problem string `json:"problem,omitempty"`
@@ -49,6 +49,8 @@ func viewProgram(p store.Program) programView {
 		v.Problem = "its calls are rejected: REVOKE CREATE ON SCHEMA public FROM " + p.Role + ", or from PUBLIC"
 	case !p.Granted:
 		v.Problem = "it cannot call the functions: GRANT " + allPrograms + " TO " + p.Role
+	case p.CreatesSchemas:
+		v.Problem = "it works, but may create schemas: REVOKE CREATE ON DATABASE … FROM " + p.Role + ", or from PUBLIC"
 	}
 	return v
 }
@@ -61,9 +63,9 @@ func listCommand(c *command.Invocation) *cobra.Command {
 	var given string
 	cmd := &cobra.Command{
 		Use: "list [--company COMPANY]", Short: "List the programs that may write emails in the database",
-		Long: `Lists which program may write which company's emails, and what would make Postgres reject its
-calls. The owner of the tables and members of that role may write every company's emails
-without being listed.`,
+		Long: `Lists which program may write which company's emails, what would make Postgres reject its
+calls, and whether it may create schemas, which no program needs. The owner of the tables and
+members of that role may write every company's emails without being listed.`,
 		Example: "  gatewayctl program list\n  gatewayctl program list --company Acme --json",
 		Args:    command.ExactArgs(),
 		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, _ []string) (output.Result, error) {

@@ -116,19 +116,36 @@ func DataSource(databaseURL string, o Options) (string, error) {
 		for _, s := range sessionSettings {
 			setDefault(s.name, s.value)
 		}
+		for _, s := range requiredSettings {
+			q.Set(s.name, s.value)
+		}
 	}
 	u.RawQuery = q.Encode()
 	return u.String(), nil
 }
 
-// sessionSettings are the settings of every connection. schema/roles.sql gives the roles the same settings, and also
-// idle_in_transaction_session_timeout, which must hold behind a pooler and for other programs of a role too.
-var sessionSettings = []struct{ name, value string }{
+type setting struct{ name, value string }
+
+// sessionSettings are the settings of every connection whose URL has no other value. schema/roles.sql gives the roles the
+// same settings, and also idle_in_transaction_session_timeout, which must hold behind a pooler and for other programs of a
+// role too.
+var sessionSettings = []setting{
 	// Prepared statements and the searches of emails use an index whatever the statistics are: see README.md ("Planner
 	// settings") for what each reads without this setting.
 	{"enable_seqscan", "off"},
 	{"jit", "off"},                    // no statement here is worth compiling
 	{"client_min_messages", "notice"}, // a warning reports that no standby has confirmed a commit
+}
+
+// requiredSettings are the settings without which statements have other effects. A URL, a role or a database cannot have
+// other values. schema/roles.sql sets them for the roles, and schema/cmd/migrate for its own connections.
+var requiredSettings = []setting{
+	// Transactions read what others have committed while they waited for a lock. With one snapshot for the whole
+	// transaction, a write to a row that another one has changed fails, and a quota is compared with an old total.
+	{"default_transaction_isolation", "read committed"},
+	// Postgres's default begins with a schema named after the role, in which other owners could create tables.
+	{"search_path", "public"},
+	{"TimeZone", "UTC"}, // a day is 24 hours, also where a zone changes to summer time
 }
 
 // Ping checks the connection to Postgres.
