@@ -76,12 +76,18 @@ func isLost(err error) bool {
 	return errors.As(err, &op) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// isCutOff reports whether the server ended the connection while it ran the statement. The statement may have committed
-// before that.
+// isCutOff reports whether the server ended the connection while it ran the statement, or before it because the transaction
+// was idle or open for too long. The statement may have committed before that.
 func isCutOff(err error) bool {
 	var refused *pq.Error
-	return errors.As(err, &refused) &&
-		(refused.Code == pqerror.AdminShutdown || refused.Code == pqerror.CrashShutdown || refused.Code.Class() == "08" && !isMismatch(refused))
+	if !errors.As(err, &refused) {
+		return false
+	}
+	switch refused.Code {
+	case pqerror.AdminShutdown, pqerror.CrashShutdown, pqerror.IdleInTransactionSessionTimeout, pqerror.TransactionTimeout:
+		return true
+	}
+	return refused.Code.Class() == "08" && !isMismatch(refused)
 }
 
 // isPassing reports whether Postgres refused the statement for a temporary reason: no memory, no disk space, a timeout,
