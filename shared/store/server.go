@@ -19,8 +19,12 @@ type Server struct {
 	Encoding  string    `db:"encoding"` // of the database; it must be UTF8
 	TLS       bool      `db:"tls"`      // this connection uses TLS
 	Standby   bool      `db:"standby"`  // the server accepts no writes
-	// Durable means that committed data survives a power failure.
-	Durable        bool           `db:"durable"`
+	// Durable means that committed data survives a power failure, for commits of this connection.
+	Durable bool `db:"durable"`
+	// SyncCommit is synchronous_commit of this connection.
+	SyncCommit string `db:"sync_commit"`
+	// RoleCommits are the roles of programs that set synchronous_commit, each as "role: value".
+	RoleCommits    pq.StringArray `db:"role_commits"`
 	Connections    int            `db:"connections"`
 	MaxConnections int            `db:"max_connections"`
 	Roles          pq.StringArray `db:"roles"` // existing roles of the programs
@@ -49,6 +53,11 @@ SELECT current_setting('server_version_num')::int AS version, clock_timestamp() 
        coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS tls,
        pg_is_in_recovery() AS standby,
        current_setting('fsync') = 'on' AND current_setting('synchronous_commit') <> 'off' AND current_setting('full_page_writes') = 'on' AS durable,
+       current_setting('synchronous_commit') AS sync_commit,
+       ARRAY(SELECT DISTINCT ON (r.rolname) r.rolname || ': ' || split_part(c.text, '=', 2)
+             FROM pg_roles r JOIN pg_db_role_setting d ON d.setrole = r.oid AND (d.setdatabase = 0 OR d.setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())), unnest(d.setconfig) AS c(text)
+             WHERE r.rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator', 'gateway_privacy') AND starts_with(c.text, 'synchronous_commit=')
+             ORDER BY r.rolname, d.setdatabase DESC) AS role_commits,
        (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
        current_setting('max_connections')::int AS max_connections,
        ARRAY(SELECT rolname::text FROM pg_roles WHERE rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator') ORDER BY 1) AS roles,

@@ -67,7 +67,9 @@ func (x *examination) database(ctx context.Context) bool {
 		x.add(check, OK, "", "%s answers within %s with durable commits; %d of %d connections are in use.",
 			version, took.Round(100*time.Microsecond), server.Connections, server.MaxConnections)
 	}
-	x.replication(ctx, server)
+	x.server = server
+	x.replication(ctx)
+	x.roleCommits()
 	x.pooler(ctx, server)
 	x.roles(server)
 	x.clock(server, asked, took)

@@ -101,7 +101,8 @@ type Health struct {
 type examination struct {
 	Inputs
 	report Report
-	bulk   bool // RabbitMQ is used, according to this environment or a process
+	server store.Server // if Postgres answers
+	bulk   bool         // RabbitMQ is used, according to this environment or a process
 	alive  []process
 	// stopped: no email is sent, because an operator has paused all sending or the circuit breaker is open.
 	stopped bool

@@ -162,6 +162,7 @@ func TestExamine_Database(t *testing.T) {
 		"warning roles: The programs have no separate database roles":           func(s *store.Server) { s.Granted, s.Ungranted = false, []string{"companies", "mailings"} },
 		"warning database: Postgres does not terminate idle transactions of":    func(s *store.Server) { s.EndsIdle = false },
 		"failure database: Commits of Postgres 15.0 may be lost":                func(s *store.Server) { s.Version, s.Durable = 150000, false },
+		"failure database: Commits of gateway_api: false may be lost":           func(s *store.Server) { s.RoleCommits = []string{"gateway_api: false", "gateway_worker: on"} },
 	} {
 		other := p
 		other.Store = otherServer{d.Store, change}

@@ -2,28 +2,11 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 
 	"email-gateway/shared/store"
 )
-
-// replication checks that a synchronous standby confirms commits, if one is configured.
-func (x *examination) replication(ctx context.Context, server store.Server) {
-	const check = "replication"
-	if server.SyncStandbys == "" || server.Standby {
-		return
-	}
-	switch err := x.Store.Confirm(ctx); {
-	case errors.Is(err, store.ErrUnreplicated):
-		x.add(check, Failure, "Start the standby or repair its connection (primary_conninfo, application_name). To continue without one, clear synchronous_standby_names and reload; commits are then stored on one machine only.",
-			"Commits wait for a synchronous standby (synchronous_standby_names = %s), but none confirms them: no email is accepted or sent.", server.SyncStandbys)
-	case x.couldNot(check, err):
-	default:
-		x.add(check, OK, "", "A synchronous standby confirms commits (synchronous_standby_names = %s).", server.SyncStandbys)
-	}
-}
 
 // pooler detects transaction pooling, and checks the settings that it requires.
 func (x *examination) pooler(ctx context.Context, server store.Server) {

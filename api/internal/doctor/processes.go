@@ -21,6 +21,8 @@ type processDetails struct {
 	SESEvents  *componentStatus `json:"sesEvents"`
 	Consumers  *int             `json:"consumers"` // consumers of RabbitMQ queues
 	Durability *redisDurability `json:"redisKeeps"`
+	// SyncCommit is synchronous_commit of its connections.
+	SyncCommit string `json:"synchronousCommit"`
 }
 
 // redisDurability holds Redis's eviction and persistence settings, as far as they are readable.
@@ -71,6 +73,7 @@ func (x *examination) processes(ctx context.Context) {
 		check: "redis", of: func(p process) *componentStatus { return p.Redis },
 		advice: "Check that Redis is running and that REDIS_URL is right for these processes. Emails wait in Postgres until it is back.",
 	})
+	x.processCommits(alive)
 	x.redisDurability(alive)
 	x.rabbitMQ(alive)
 	x.part(alive, part{

@@ -33,13 +33,15 @@ const Life = 15 * time.Second
 // Live reports whether the process still counts as running.
 func (p Status) Live() bool { return p.Age <= Life }
 
-// reportSQL writes the instance's one row and deletes instances that have not reported for an hour.
+// reportSQL writes the instance's one row and deletes instances that have not reported for an hour. It adds how the
+// process's connections commit: no other session can read that.
 const reportSQL = `
 WITH gone AS (DELETE FROM process_status WHERE updated_at < now() - interval '1 hour')
-INSERT INTO process_status (service, instance, started_at, details) VALUES ($1, $2, $3, $4)
+INSERT INTO process_status (service, instance, started_at, details) VALUES ($1, $2, $3,
+    CASE jsonb_typeof($4::jsonb) WHEN 'object' THEN $4::jsonb || jsonb_build_object('synchronousCommit', current_setting('synchronous_commit')) ELSE $4::jsonb END)
 ON CONFLICT (service, instance) DO UPDATE SET updated_at = now(), started_at = excluded.started_at, details = excluded.details`
 
-// ReportStatus stores a report of a process. details is encoded as JSON. The error of a timeout is also
+// ReportStatus stores a report of a process. details is encoded as JSON; an object gets the field synchronousCommit. The error of a timeout is also
 // pg.ErrUnreplicated if no standby has confirmed the commit; see store.Store.Confirm.
 func (s *Store) ReportStatus(ctx context.Context, service, instance string, startedAt time.Time, details any) error {
 	text, err := json.Marshal(details)

@@ -40,11 +40,11 @@ func TestProcessStatus(t *testing.T) {
 	report("worker", "w1", map[string]any{"redis": "ok"})
 	report("dispatcher", "d1", nil)
 	d.Run(t, `UPDATE process_status SET updated_at = now() - interval '10 min' WHERE instance = 'w1'`)
-	if got, want := statuses(), "dispatcher d1 0s null\nworker w1 10m0s {\"redis\": \"ok\"}"; got != want {
+	if got, want := statuses(), "dispatcher d1 0s null\nworker w1 10m0s {\"redis\": \"ok\", \"synchronousCommit\": \"on\"}"; got != want {
 		t.Error(got)
 	}
 	report("worker", "w1", map[string]any{"redis": "down"})
-	if got, want := statuses(), "dispatcher d1 0s null\nworker w1 0s {\"redis\": \"down\"}"; got != want {
+	if got, want := statuses(), "dispatcher d1 0s null\nworker w1 0s {\"redis\": \"down\", \"synchronousCommit\": \"on\"}"; got != want {
 		t.Error(got)
 	}
 	// The next report deletes processes without a report for an hour, except for the reporting one.

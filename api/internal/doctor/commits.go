@@ -1,0 +1,72 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"email-gateway/shared/store"
+)
+
+// replication checks that a synchronous standby confirms commits, if one is configured.
+func (x *examination) replication(ctx context.Context) {
+	const check = "replication"
+	if x.server.SyncStandbys == "" || x.server.Standby {
+		return
+	}
+	if x.weak(x.server.SyncCommit) {
+		x.add(check, Failure, commitAdvice, "Commits do not wait for a synchronous standby (synchronous_standby_names = %s), because synchronous_commit is %s.",
+			x.server.SyncStandbys, x.server.SyncCommit)
+		return
+	}
+	switch err := x.Store.Confirm(ctx); {
+	case errors.Is(err, store.ErrUnreplicated):
+		x.add(check, Failure, "Start the standby or repair its connection (primary_conninfo, application_name). To continue without one, clear synchronous_standby_names and reload; commits are then stored on one machine only.",
+			"Commits wait for a synchronous standby (synchronous_standby_names = %s), but none confirms them: no email is accepted or sent.", x.server.SyncStandbys)
+	case x.couldNot(check, err):
+	default:
+		x.add(check, OK, "", "A synchronous standby confirms commits (synchronous_standby_names = %s).", x.server.SyncStandbys)
+	}
+}
+
+const commitAdvice = "Set synchronous_commit to on (ALTER ROLE … RESET synchronous_commit, ALTER DATABASE … RESET synchronous_commit, and no such parameter in DATABASE_URL): a 202 promises that the email is not lost. Then restart the programs."
+
+// weak reports whether a commit with this synchronous_commit may be lost: in a power failure, or, where there are
+// synchronous standbys, with the primary. Postgres takes more words than on and off.
+func (x *examination) weak(commit string) bool {
+	lost := []string{"off", "false", "no", "0"}
+	if x.server.SyncStandbys != "" {
+		lost = append(lost, "local")
+	}
+	return slices.Contains(lost, strings.ToLower(commit))
+}
+
+// roleCommits checks the roles' synchronous_commit, because doctor's own connection has that of its own role. An api
+// reports no status.
+func (x *examination) roleCommits() {
+	var weak []string
+	for _, set := range x.server.RoleCommits {
+		if _, commit, _ := strings.Cut(set, ": "); x.weak(commit) {
+			weak = append(weak, set)
+		}
+	}
+	x.addWeak(weak)
+}
+
+// processCommits checks the synchronous_commit that processes report.
+func (x *examination) processCommits(alive []process) {
+	var weak []string
+	for _, p := range alive {
+		if x.weak(p.SyncCommit) {
+			weak = append(weak, p.name+": "+p.SyncCommit)
+		}
+	}
+	x.addWeak(weak)
+}
+
+func (x *examination) addWeak(weak []string) {
+	if len(weak) > 0 {
+		x.add("database", Failure, commitAdvice, "Commits of %s may be lost: this is their synchronous_commit.", some(weak))
+	}
+}
