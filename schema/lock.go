@@ -41,31 +41,38 @@ SET LOCAL statement_timeout = 0;
 SET LOCAL idle_in_transaction_session_timeout = 0;
 LOCK TABLE goose_migration_lock IN SHARE UPDATE EXCLUSIVE MODE NOWAIT`
 
-const (
-	// lockPatience is longer than a migration takes.
-	lockPatience = 5 * time.Minute
-	lockInterval = 500 * time.Millisecond
-)
+const lockInterval = 500 * time.Millisecond
+
+// waitingSQL makes Postgres send a warning, which command migrate prints.
+const waitingSQL = `DO $$ BEGIN RAISE WARNING 'another process migrates this database: waiting until it has ended'; END $$`
 
 // Lock waits until no other process migrates, and removes what an interrupted one has left.
 func (l *migrationLock) Lock(ctx context.Context, db *sql.DB) error {
+	if err := l.acquire(ctx, db); err != nil {
+		return err
+	}
+	return l.prepare(ctx, db)
+}
+
+// acquire waits as long as ctx permits: an index of a large table takes hours.
+func (l *migrationLock) acquire(ctx context.Context, db *sql.DB) error {
 	if _, err := db.ExecContext(ctx, makeLockSQL); err != nil {
 		return fmt.Errorf("make migration lock: %w", err)
 	}
-	patience, cancel := context.WithTimeout(ctx, lockPatience)
-	defer cancel()
-	for {
+	for waits := false; ; waits = true {
 		taken, err := l.take(ctx, db)
-		if taken {
-			return l.prepare(ctx, db)
-		}
-		if err != nil {
+		if taken || err != nil {
 			return err
+		}
+		if !waits {
+			if _, err := db.ExecContext(ctx, waitingSQL); err != nil {
+				return fmt.Errorf("wait for the migration of another process: %w", err)
+			}
 		}
 		select {
 		case <-time.After(lockInterval):
-		case <-patience.Done():
-			return fmt.Errorf("wait for the migration of another process: %w", patience.Err())
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the migration of another process: %w", ctx.Err())
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	_ "embed" // for roles.sql
+	"errors"
 	"fmt"
 
 	"github.com/lib/pq"
@@ -14,8 +15,14 @@ var rolesSQL string
 
 // Roles creates a database role for each program, with only the grants that its statements need. It
 // may run repeatedly, and must run after Up: new tables have no grants. The caller must be the
-// tables' owner, and the first time a role that may create roles.
-func Roles(ctx context.Context, db *sql.DB) error {
+// tables' owner, and the first time a role that may create roles. Any number of callers may run it
+// concurrently, also with Up: Postgres refuses concurrent changes of one table's grants.
+func Roles(ctx context.Context, db *sql.DB) (err error) {
+	var lock migrationLock
+	if err := lock.acquire(ctx, db); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock(ctx, db)) }()
 	if _, err := db.ExecContext(ctx, rolesSQL); err != nil {
 		return fmt.Errorf("grant roles: %w", err)
 	}

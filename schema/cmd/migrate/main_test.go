@@ -5,12 +5,14 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"io"
 	"net/url"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestRun_UpStatusDown(t *testing.T) {
@@ -30,6 +32,35 @@ func TestRun_UpStatusDown(t *testing.T) {
 		if !regexp.MustCompile(tt.want).MatchString(out.String()) {
 			t.Errorf("%s printed\n%swant %s", tt.command, out.String(), tt.want)
 		}
+	}
+}
+
+// A command that waits for another process says so.
+func TestRun_Waits(t *testing.T) {
+	t.Parallel()
+	database := emptyDatabase(t)
+	if err := run(t.Context(), []string{"up"}, only("DATABASE_URL", database), io.Discard, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("postgres", database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	other, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Rollback() }()
+	if _, err := other.ExecContext(t.Context(), `LOCK TABLE goose_migration_lock IN SHARE UPDATE EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	var warnings bytes.Buffer
+	err = run(ctx, []string{"roles"}, only("DATABASE_URL", database), io.Discard, &warnings)
+	if want := "migrate: warning: another process migrates this database: waiting until it has ended\n"; !errors.Is(err, context.DeadlineExceeded) || warnings.String() != want {
+		t.Errorf("%v, printed %q, want %q", err, warnings.String(), want)
 	}
 }
 

@@ -1,0 +1,66 @@
+package schema_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"email-gateway/schema"
+)
+
+// Concurrent calls grant the roles, one after the other.
+func TestRoles_AtTheSameTime(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	const callers, rounds = 4, 5
+	for range rounds {
+		results := make(chan error, callers)
+		for range callers {
+			go func() { results <- schema.Roles(t.Context(), db) }()
+		}
+		for range callers {
+			if err := <-results; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Migrations and grants wait while another process migrates, and continue when it has ended.
+func TestLock_Waits(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(ctx context.Context, db *sql.DB) error{"up": schema.Up, "roles": schema.Roles} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := migratedDatabase(t)
+			if name == "up" {
+				if err := schema.Down(t.Context(), db); err != nil {
+					t.Fatal(err)
+				}
+			}
+			other, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = other.Rollback() }()
+			if _, err := other.ExecContext(t.Context(), `LOCK TABLE goose_migration_lock IN SHARE UPDATE EXCLUSIVE MODE`); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // several attempts
+			defer cancel()
+			if err := do(ctx, db); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("while another process migrates: %v", err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- do(t.Context(), db) }()
+			if err := other.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-ended; err != nil {
+				t.Errorf("after it: %v", err)
+			}
+		})
+	}
+}
