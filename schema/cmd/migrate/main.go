@@ -65,21 +65,21 @@ func run(ctx context.Context, commands []string, getenv func(string) string, out
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	for _, command := range commands {
-		if err := do(ctx, command, db, getenv, out); err != nil {
+		if err := do(ctx, command, db, getenv, out, warnings); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func do(ctx context.Context, command string, db *sql.DB, getenv func(string) string, out io.Writer) (err error) {
+func do(ctx context.Context, command string, db *sql.DB, getenv func(string) string, out, warnings io.Writer) (err error) {
 	switch command {
 	case "up":
 		err = schema.Up(ctx, db)
 	case "down":
 		err = schema.Down(ctx, db)
 	case "roles":
-		return makeRoles(ctx, db, getenv)
+		return makeRoles(ctx, db, getenv, warnings)
 	}
 	if err != nil {
 		return err

@@ -34,6 +34,25 @@ func TestRun_Roles(t *testing.T) {
 	}
 }
 
+// The previous release, which is started again, takes no grants from programs of the newer one.
+func TestRun_RolesOfAnOlderRelease(t *testing.T) {
+	t.Parallel()
+	database := emptyDatabase(t)
+	if err := run(t.Context(), []string{"up", "roles"}, only("DATABASE_URL", database), io.Discard, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, t.Context(), database, `INSERT INTO goose_db_version (version_id, is_applied) SELECT max(version_id) + 1, true FROM goose_db_version`)
+	execute(t, t.Context(), database, `GRANT SELECT ON api_keys TO gateway_worker`)
+	var warnings bytes.Buffer
+	if err := run(t.Context(), []string{"up", "roles"}, only("DATABASE_URL", database), io.Discard, &warnings); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(warnings.String(), "migrate: warning: grant roles: the database is newer than this release: it is at migration") {
+		t.Errorf("printed %q", warnings.String())
+	}
+	execute(t, t.Context(), database, `DO $$ BEGIN ASSERT has_table_privilege('gateway_worker', 'api_keys', 'SELECT'), 'a grant of the newer release was revoked'; END $$`)
+}
+
 // The tables' owner, who may create roles, grants beside a table and a function of another role on which it has no
 // rights. What the roles should no longer have is revoked, also on columns.
 func TestRun_RolesBesideOtherOwners(t *testing.T) {
