@@ -28,11 +28,11 @@ type Server struct {
 	Connections    int            `db:"connections"`
 	MaxConnections int            `db:"max_connections"`
 	Roles          pq.StringArray `db:"roles"` // existing roles of the programs
-	// Ungranted are tables to which none of these roles has a grant, because they are newer than the grants.
-	Ungranted pq.StringArray `db:"ungranted"`
 	// Granted means that one of the roles has rights on a table. Roles belong to the whole cluster, so an existing role
 	// may have been created for another of its databases.
 	Granted bool `db:"granted"`
+	// Grants names the text of schema/roles.sql that ran last, as schema.RolesFingerprint does.
+	Grants string `db:"grants"`
 	// SyncStandbys are the standbys that a commit waits for, in the form of Postgres's setting; "" = none.
 	SyncStandbys string `db:"sync_standbys"`
 	// Unset are the settings that a program's role lacks, or has with a value under which statements have other effects,
@@ -61,12 +61,7 @@ SELECT current_setting('server_version_num')::int AS version, clock_timestamp() 
        (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
        current_setting('max_connections')::int AS max_connections,
        ARRAY(SELECT rolname::text FROM pg_roles WHERE rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator') ORDER BY 1) AS roles,
-       ARRAY(SELECT c.relname::text FROM pg_class c
-             WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname NOT LIKE 'goose%' AND c.relname <> 'owner_locks'
-               AND NOT EXISTS (SELECT FROM pg_roles r
-                               WHERE r.rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator', 'gateway_privacy')
-                                 AND has_any_column_privilege(r.oid, c.oid, 'SELECT, INSERT, UPDATE'))
-             ORDER BY 1) AS ungranted,
+       coalesce(obj_description(to_regclass('goose_db_version'), 'pg_class'), '') AS grants,
        EXISTS (SELECT FROM pg_class c JOIN pg_roles r ON r.rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator')
                WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND has_any_column_privilege(r.oid, c.oid, 'SELECT, INSERT, UPDATE')) AS granted,
        current_setting('synchronous_standby_names') AS sync_standbys,

@@ -71,7 +71,7 @@ func (x *examination) database(ctx context.Context) bool {
 	x.replication(ctx)
 	x.roleCommits()
 	x.pooler(ctx, server)
-	x.roles(server)
+	x.roles(ctx, server)
 	x.clock(server, asked, took)
 	return true
 }
@@ -101,20 +101,26 @@ func (x *examination) remote() bool {
 	})
 }
 
-func (x *examination) roles(server store.Server) {
+func (x *examination) roles(ctx context.Context, server store.Server) {
 	const check, advice = "roles", "Run `migrate roles` as the owner of the tables after every `migrate up`."
 	switch {
 	case len(server.Roles) < 4, !server.Granted:
 		x.add(check, Warning, advice+" Then give each role a password, and each program its own.",
 			"The programs have no separate database roles: each has all permissions.")
-	case len(server.Ungranted) > 0:
-		x.add(check, Failure, advice, "No program has permissions on %s: the grants are older than the tables.", some(server.Ungranted))
+	case server.Grants != x.Grants && !x.newerSchema(ctx):
+		x.add(check, Failure, advice, "The grants are not those of this release: `migrate roles` has not run since the upgrade. Programs may lack permissions.")
 	case server.Superuser:
 		x.add(check, Warning, "Let DATABASE_URL log in as gateway_operator: a superuser can change the audit log.",
 			"gatewayctl has logged in as %s, a superuser.", server.Role)
 	default:
 		x.add(check, OK, "", "Each program has its own role; gatewayctl has logged in as %s.", server.Role)
 	}
+}
+
+// newerSchema reports whether a newer release has migrated the database, whose grants differ; migrations reports that.
+func (x *examination) newerSchema(ctx context.Context) bool {
+	version, err := x.Store.SchemaVersion(ctx)
+	return err == nil && version > x.Newest
 }
 
 // clock compares this machine's clock with that of Postgres, which decides what is due.

@@ -78,6 +78,8 @@ type Inputs struct {
 	StoreErr error
 	// Newest is the newest migration of this release.
 	Newest int64
+	// Grants is schema.RolesFingerprint of this release.
+	Grants string
 	// ListenPooled reports whether DATABASE_LISTEN_URL leads to a pooler; nil if it is not set.
 	ListenPooled func(ctx context.Context) (bool, error)
 	// Health queries the api's /health, and Ping the storage; nil if their addresses are not

@@ -46,7 +46,7 @@ func healthy(t *testing.T) (d storetest.Database, p doctor.Inputs) {
 			"DATABASE_URL=" + d.URL, "CPF_CNPJ_KEYS=a:" + secret, "CPF_CNPJ_HASH_KEY=" + secret, "RABBITMQ_URL=amqp://127.0.0.1",
 			"UNSUBSCRIBE_KEY=" + secret, "PUBLIC_URL=https://mail.acme.example", "SES_EVENTS_TOPICS=arn:aws:sns:us-east-1:123456789012:events",
 		},
-		Store: d.Store, Partitions: retention.New(d.Store.DB()), Newest: newest,
+		Store: d.Store, Partitions: retention.New(d.Store.DB()), Newest: newest, Grants: schema.RolesFingerprint(),
 		Health: func(context.Context) (h doctor.Health, err error) { h.Status = "ok"; return h, nil },
 		Ping:   func(context.Context) error { return nil },
 	}
@@ -138,7 +138,7 @@ func TestExamine_Database(t *testing.T) {
 	newer := p
 	newer.Newest++
 	wants(t, "an old schema", doctor.Examine(t.Context(), newer), fmt.Sprintf("failure migrations: The database is at migration %d, this release needs %d.", p.Newest, p.Newest+1))
-	newer.Newest -= 2
+	newer.Newest, newer.Grants = p.Newest-1, "roles.sql of an older release"
 	wants(t, "an old release", doctor.Examine(t.Context(), newer), "warning migrations: The database is at migration ")
 	for off, want := range map[time.Duration]string{
 		2 * time.Second: "warning clock: This machine is 2s behind Postgres.", -2 * time.Second: "warning clock: This machine is 2s ahead of Postgres.",
@@ -159,7 +159,7 @@ func TestExamine_Database(t *testing.T) {
 		"failure database: The encoding of the database is SQL_ASCII, not UTF8": func(s *store.Server) { s.Encoding = "SQL_ASCII" },
 		"warning database: 90 of 100 connections are in use.":                   func(s *store.Server) { s.Connections, s.MaxConnections = 90, 100 },
 		"warning roles: The programs have no separate":                          func(s *store.Server) { s.Roles = nil },
-		"warning roles: The programs have no separate database roles":           func(s *store.Server) { s.Granted, s.Ungranted = false, []string{"companies", "mailings"} },
+		"warning roles: The programs have no separate database roles":           func(s *store.Server) { s.Granted, s.Grants = false, "" },
 		"warning database: Postgres does not terminate idle transactions of":    func(s *store.Server) { s.EndsIdle = false },
 		"failure database: Commits of Postgres 15.0 may be lost":                func(s *store.Server) { s.Version, s.Durable = 150000, false },
 		"failure database: Commits of gateway_api: false may be lost":           func(s *store.Server) { s.RoleCommits = []string{"gateway_api: false", "gateway_worker: on"} },
@@ -172,7 +172,7 @@ func TestExamine_Database(t *testing.T) {
 	far.Environ = append(slices.Clone(p.Environ), "DATABASE_URL=postgres://u@db.acme.example/g")
 	wants(t, "in clear", doctor.Examine(t.Context(), far), "warning database: The connection to the database is not encrypted.")
 
-	exec(t, d, "CREATE TABLE newcomer (id int)")
+	exec(t, d, "COMMENT ON TABLE goose_db_version IS NULL") // `migrate roles` has not run
 	exec(t, d, "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'operator_audit_age'::regclass")
 	exec(t, d, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database()); END $$")
 	again, err := store.Open(t.Context(), d.URL, store.Options{MaxConns: 2})
@@ -181,7 +181,7 @@ func TestExamine_Database(t *testing.T) {
 	}
 	t.Cleanup(again.Close)
 	p.Store = again
-	wants(t, "a neglected database", doctor.Examine(t.Context(), p), "failure database: Commits of Postgres", "failure roles: No program has permissions on newcomer:",
+	wants(t, "a neglected database", doctor.Examine(t.Context(), p), "failure database: Commits of Postgres", "failure roles: The grants are not those of this release",
 		"failure migrations: An interrupted migration left invalid indexes: operator_audit_age.")
 	exec(t, d, "DROP TABLE email_logs_"+time.Now().UTC().AddDate(0, 0, 1-time.Now().UTC().Day()).AddDate(0, 1, 0).Format("2006_01"))
 	wants(t, "no partition for the next month", doctor.Examine(t.Context(), p), "failure database:", "failure roles:", "failure migrations:",

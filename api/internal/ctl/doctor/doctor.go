@@ -70,7 +70,7 @@ func examine(ctx context.Context, c *command.Invocation, databaseURL string) (re
 	if err != nil {
 		return report, err
 	}
-	p := doctor.Inputs{Environ: c.Environ, Newest: newest}
+	p := doctor.Inputs{Environ: c.Environ, Newest: newest, Grants: schema.RolesFingerprint()}
 	o := operator.StoreOptions(c, 2) // two connections are needed to detect a pooler
 	o.StatementTimeout = doctorTimeout / 3
 	if s, err := store.Open(ctx, databaseURL, o); err != nil {
