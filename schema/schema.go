@@ -30,9 +30,10 @@ const (
 // Up migrates the database to the newest version. Any number of callers may run it concurrently: a
 // lock admits one, after which the others have nothing to do. Programs may run meanwhile: a
 // migration with a lock timeout is run again, for up to a minute after the first timeout. Its
-// effects were rolled back, or it skips what is done. It refuses a database whose encoding is not UTF8.
+// effects were rolled back, or it skips what is done. It refuses a database whose encoding is not UTF8, or whose locale
+// lowers ASCII letters to others.
 func Up(ctx context.Context, db *sql.DB) error {
-	if err := checkEncoding(ctx, db); err != nil {
+	if err := checkLocale(ctx, db); err != nil {
 		return fmt.Errorf("migrate up: %w", err)
 	}
 	p, err := provider(db)
@@ -60,18 +61,24 @@ func Up(ctx context.Context, db *sql.DB) error {
 	}
 }
 
-// encodingSQL reads a setting of the database and locks nothing.
-const encodingSQL = `SELECT current_setting('server_encoding')`
+// localeSQL reads settings of the database and locks nothing.
+const localeSQL = `SELECT current_setting('server_encoding'), lower('ABCDEFGHIJKLMNOPQRSTUVWXYZ') = 'abcdefghijklmnopqrstuvwxyz'`
 
-// checkEncoding returns an error unless the database stores UTF-8. In another encoding Postgres refuses characters that it
-// lacks, or, with SQL_ASCII, counts, compares and cuts bytes instead of characters. The encoding of a database cannot be changed.
-func checkEncoding(ctx context.Context, db *sql.DB) error {
+// checkLocale returns an error unless the database stores UTF-8 and lowers ASCII letters to ASCII letters. In another
+// encoding Postgres refuses characters that it lacks, or, with SQL_ASCII, counts, compares and cuts bytes instead of
+// characters. In a Turkish or Azerbaijani locale lower('I') is a dotless i, so INFO@… would not match the suppression or
+// the erasure of info@…. Neither property of a database can be changed.
+func checkLocale(ctx context.Context, db *sql.DB) error {
 	var encoding string
-	if err := db.QueryRowContext(ctx, encodingSQL).Scan(&encoding); err != nil {
-		return fmt.Errorf("read the encoding of the database: %w", err)
+	var lowersASCII bool
+	if err := db.QueryRowContext(ctx, localeSQL).Scan(&encoding, &lowersASCII); err != nil {
+		return fmt.Errorf("read the encoding and locale of the database: %w", err)
 	}
 	if encoding != "UTF8" {
 		return fmt.Errorf("the encoding of the database is %s, and must be UTF8: create another database with ENCODING 'UTF8' TEMPLATE template0", encoding)
+	}
+	if !lowersASCII {
+		return errors.New("the locale of the database lowers ASCII letters to others, as Turkish does: create another database with LOCALE 'C.UTF-8' TEMPLATE template0")
 	}
 	return nil
 }

@@ -40,15 +40,20 @@ func TestUpDownUp(t *testing.T) {
 	}
 }
 
-// A database that does not store UTF-8 is refused before the first migration.
-func TestUp_Encoding(t *testing.T) {
+// A database that does not store UTF-8, or whose lower() is not that of ASCII, is refused before the first migration.
+func TestUp_Locale(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t, "ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
-	if err := schema.Up(t.Context(), db); err == nil || !strings.Contains(err.Error(), "the encoding of the database is SQL_ASCII, and must be UTF8") {
-		t.Errorf("Up = %v, want an error about the encoding", err)
-	}
-	if found := catalog(t, db); len(found) > 0 {
-		t.Errorf("Up created %v", found)
+	for options, want := range map[string]string{
+		"ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'":                      "the encoding of the database is SQL_ASCII, and must be UTF8",
+		"ENCODING 'UTF8' TEMPLATE template0 LOCALE 'C.UTF-8' LOCALE_PROVIDER icu ICU_LOCALE 'tr'": "the locale of the database lowers ASCII letters to others",
+	} {
+		db := newDatabase(t, options)
+		if err := schema.Up(t.Context(), db); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: Up = %v, want an error with %q", options, err, want)
+		}
+		if found := catalog(t, db); len(found) > 0 {
+			t.Errorf("%s: Up created %v", options, found)
+		}
 	}
 }
 

@@ -93,6 +93,34 @@ func TestServer_Unset(t *testing.T) {
 	}
 }
 
+// A database whose indexes were built with another version of its collation is reported, and a Turkish one.
+func TestServer_Locale(t *testing.T) {
+	t.Parallel()
+	admin := storetest.New(t)
+	for locale, lowersASCII := range map[string]bool{"en": true, "tr": false} {
+		name := "locale_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+		run(t, admin, `CREATE DATABASE `+name+` ENCODING 'UTF8' TEMPLATE template0 LOCALE 'C.UTF-8' LOCALE_PROVIDER icu ICU_LOCALE '`+locale+`'`)
+		t.Cleanup(func() {
+			if _, err := admin.SQL.Exec(`DROP DATABASE ` + name + ` WITH (FORCE)`); err != nil {
+				t.Error(err)
+			}
+		})
+		u, err := url.Parse(admin.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.Path = "/" + name
+		s := open(t, u.String(), store.Options{})
+		if server, err := s.Server(t.Context()); err != nil || server.OtherCollation || server.LowersASCII != lowersASCII {
+			t.Errorf("%s: %+v, %v", locale, server, err)
+		}
+		run(t, admin, `UPDATE pg_database SET datcollversion = '0' WHERE datname = '`+name+`'`)
+		if server, err := s.Server(t.Context()); err != nil || !server.OtherCollation {
+			t.Errorf("%s, another version: %+v, %v", locale, server, err)
+		}
+	}
+}
+
 // newLogin creates a role that may log in, until the test ends.
 func newLogin(t *testing.T, d storetest.Database) string {
 	t.Helper()

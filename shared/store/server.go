@@ -17,8 +17,12 @@ type Server struct {
 	Role      string    `db:"role"` // role of this connection
 	Superuser bool      `db:"superuser"`
 	Encoding  string    `db:"encoding"` // of the database; it must be UTF8
-	TLS       bool      `db:"tls"`      // this connection uses TLS
-	Standby   bool      `db:"standby"`  // the server accepts no writes
+	// LowersASCII means that lower() of ASCII letters are ASCII letters: not so in a Turkish locale.
+	LowersASCII bool `db:"lowers_ascii"`
+	TLS         bool `db:"tls"` // this connection uses TLS
+	// OtherCollation means that the collation of the database has another version than when its indexes were built.
+	OtherCollation bool `db:"other_collation"`
+	Standby        bool `db:"standby"` // the server accepts no writes
 	// Durable means that committed data survives a power failure, for commits of this connection.
 	Durable bool `db:"durable"`
 	// SyncCommit is synchronous_commit of this connection.
@@ -49,7 +53,8 @@ type Server struct {
 const serverSQL = `
 SELECT current_setting('server_version_num')::int AS version, clock_timestamp() AS now, session_user::text AS role,
        (SELECT rolsuper FROM pg_roles WHERE rolname = session_user) AS superuser,
-       current_setting('server_encoding') AS encoding,
+       current_setting('server_encoding') AS encoding, lower('ABCDEFGHIJKLMNOPQRSTUVWXYZ') = 'abcdefghijklmnopqrstuvwxyz' AS lowers_ascii,
+       (SELECT coalesce(datcollversion <> pg_database_collation_actual_version(oid), false) FROM pg_database WHERE datname = current_database()) AS other_collation,
        coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS tls,
        pg_is_in_recovery() AS standby,
        current_setting('fsync') = 'on' AND current_setting('synchronous_commit') <> 'off' AND current_setting('full_page_writes') = 'on' AS durable,

@@ -46,6 +46,14 @@ func (x *examination) database(ctx context.Context) bool {
 		x.add(check, Failure, "Dump it, create another database with ENCODING 'UTF8' TEMPLATE template0, and restore the dump there.",
 			"The encoding of the database is %s, not UTF8: texts are rejected, or compared and truncated as bytes.", server.Encoding)
 	}
+	if !server.LowersASCII {
+		x.add(check, Failure, "Dump it, create another database with LOCALE 'C.UTF-8' TEMPLATE template0, and restore the dump there.",
+			"The locale of the database lowers ASCII letters to others, as Turkish does: suppressed and erased addresses with an I are not found.")
+	}
+	if server.OtherCollation {
+		x.add(check, Failure, "Stop the programs, run REINDEX DATABASE and then ALTER DATABASE … REFRESH COLLATION VERSION, as the owner. With standbys on machines with another operating system, install the same glibc or ICU first.",
+			"The collation of the database has another version than when its indexes were built, with another glibc or ICU: rows may not be found, and unique keys not be unique.")
+	}
 	if server.Standby {
 		x.add(check, Failure, "Point DATABASE_URL to the primary.", "%s is a standby: it accepts no writes.", version)
 	}

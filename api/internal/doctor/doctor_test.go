@@ -157,6 +157,8 @@ func TestExamine_Database(t *testing.T) {
 		"failure database: Postgres 14.9 is too old.":                           func(s *store.Server) { s.Version = 140009 },
 		"failure database: Postgres 17.2 is a standby":                          func(s *store.Server) { s.Version, s.Standby = 170002, true },
 		"failure database: The encoding of the database is SQL_ASCII, not UTF8": func(s *store.Server) { s.Encoding = "SQL_ASCII" },
+		"failure database: The locale of the database lowers ASCII letters":     func(s *store.Server) { s.LowersASCII = false },
+		"failure database: The collation of the database has another version":   func(s *store.Server) { s.OtherCollation = true },
 		"warning database: 90 of 100 connections are in use.":                   func(s *store.Server) { s.Connections, s.MaxConnections = 90, 100 },
 		"warning roles: The programs have no separate":                          func(s *store.Server) { s.Roles = nil },
 		"warning roles: The programs have no separate database roles":           func(s *store.Server) { s.Granted, s.Grants = false, "" },
