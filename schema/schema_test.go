@@ -44,7 +44,7 @@ func TestUpDownUp(t *testing.T) {
 func TestUp_Locale(t *testing.T) {
 	t.Parallel()
 	for options, want := range map[string]string{
-		"ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'":                      "the encoding of the database is SQL_ASCII, and must be UTF8",
+		"ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'":                     "the encoding of the database is SQL_ASCII, and must be UTF8",
 		"ENCODING 'UTF8' TEMPLATE template0 LOCALE 'C.UTF-8' LOCALE_PROVIDER icu ICU_LOCALE 'tr'": "the locale of the database lowers ASCII letters to others",
 	} {
 		db := newDatabase(t, options)

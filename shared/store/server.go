@@ -31,7 +31,9 @@ type Server struct {
 	RoleCommits    pq.StringArray `db:"role_commits"`
 	Connections    int            `db:"connections"`
 	MaxConnections int            `db:"max_connections"`
-	Roles          pq.StringArray `db:"roles"` // existing roles of the programs
+	// ReservedConnections are those of MaxConnections that programs do not get.
+	ReservedConnections int            `db:"reserved_connections"`
+	Roles               pq.StringArray `db:"roles"` // existing roles of the programs
 	// Granted means that one of the roles has rights on a table. Roles belong to the whole cluster, so an existing role
 	// may have been created for another of its databases.
 	Granted bool `db:"granted"`
@@ -65,6 +67,7 @@ SELECT current_setting('server_version_num')::int AS version, clock_timestamp() 
              ORDER BY r.rolname, d.setdatabase DESC) AS role_commits,
        (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
        current_setting('max_connections')::int AS max_connections,
+       current_setting('superuser_reserved_connections')::int + coalesce(current_setting('reserved_connections', true)::int, 0) AS reserved_connections,
        ARRAY(SELECT rolname::text FROM pg_roles WHERE rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator') ORDER BY 1) AS roles,
        coalesce(obj_description(to_regclass('goose_db_version'), 'pg_class'), '') AS grants,
        EXISTS (SELECT FROM pg_class c JOIN pg_roles r ON r.rolname IN ('gateway_api', 'gateway_dispatcher', 'gateway_worker', 'gateway_operator')

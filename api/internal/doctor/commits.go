@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 
 	"email-gateway/shared/store"
@@ -68,5 +69,19 @@ func (x *examination) processCommits(alive []process) {
 func (x *examination) addWeak(weak []string) {
 	if len(weak) > 0 {
 		x.add("database", Failure, commitAdvice, "Commits of %s may be lost: this is their synchronous_commit.", some(weak))
+	}
+}
+
+// connections checks that Postgres has enough for the pools of the running programs and one api, unless a pooler shares
+// its connections between them.
+func (x *examination) connections(alive []process) {
+	const api = 32 // cmd/api; an api reports no status
+	wanted, available := api, x.server.MaxConnections-x.server.ReservedConnections
+	for _, p := range alive {
+		wanted += p.Connections
+	}
+	if pooled, _ := strconv.ParseBool(x.value("DATABASE_POOLED")); wanted > available && !pooled {
+		x.add("database", Warning, "Raise max_connections, or use PgBouncer. Meanwhile requests wait for a connection.",
+			"The running dispatchers and workers and one api may open %d connections, and Postgres has %d for programs.", wanted, available)
 	}
 }

@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"strings"
 	"testing"
 
 	"email-gateway/api/internal/doctor"
@@ -41,4 +42,24 @@ func TestExamine_LocalCommits(t *testing.T) {
 	p.Store = otherServer{local, func(s *store.Server) { s.SyncStandbys = "x" }}
 	wants(t, "with standbys", doctor.Examine(t.Context(), p),
 		"failure replication: Commits do not wait for a synchronous standby (synchronous_standby_names = x), because synchronous_commit is local.")
+}
+
+// The pools of the programs that run need more connections than Postgres has.
+func TestExamine_Connections(t *testing.T) {
+	t.Parallel()
+	d, p := healthy(t)
+	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":4,"connections":20}`)
+	limit := func(n int) {
+		p.Store = otherServer{d.Store, func(s *store.Server) { s.Connections, s.MaxConnections, s.ReservedConnections = 1, n, 3 }}
+	}
+	limit(55)
+	wants(t, "enough", doctor.Examine(t.Context(), p))
+	limit(54)
+	wants(t, "too few", doctor.Examine(t.Context(), p), "warning database: The running dispatchers and workers and one api may open 52 connections, and Postgres has 51 for programs.")
+	p.Environ = append(p.Environ, "DATABASE_POOLED=true")
+	for _, line := range lines(doctor.Examine(t.Context(), p)) {
+		if strings.Contains(line, "may open") {
+			t.Errorf("with a pooler: %s", line)
+		}
+	}
 }

@@ -14,13 +14,14 @@ import (
 // processDetails is the status that a dispatcher or worker reports of its components. A
 // component that it does not use is nil.
 type processDetails struct {
-	Redis      *componentStatus `json:"redis"`
-	RabbitMQ   *componentStatus `json:"rabbitmq"`
-	Storage    *componentStatus `json:"storage"`
-	SES        *componentStatus `json:"ses"`
-	SESEvents  *componentStatus `json:"sesEvents"`
-	Consumers  *int             `json:"consumers"` // consumers of RabbitMQ queues
-	Durability *redisDurability `json:"redisKeeps"`
+	Redis       *componentStatus `json:"redis"`
+	RabbitMQ    *componentStatus `json:"rabbitmq"`
+	Storage     *componentStatus `json:"storage"`
+	SES         *componentStatus `json:"ses"`
+	SESEvents   *componentStatus `json:"sesEvents"`
+	Consumers   *int             `json:"consumers"` // consumers of RabbitMQ queues
+	Durability  *redisDurability `json:"redisKeeps"`
+	Connections int              `json:"connections"` // to Postgres, at most
 	// SyncCommit is synchronous_commit of its connections.
 	SyncCommit string `json:"synchronousCommit"`
 }
@@ -74,6 +75,7 @@ func (x *examination) processes(ctx context.Context) {
 		advice: "Check that Redis is running and that REDIS_URL is right for these processes. Emails wait in Postgres until it is back.",
 	})
 	x.processCommits(alive)
+	x.connections(alive)
 	x.redisDurability(alive)
 	x.rabbitMQ(alive)
 	x.part(alive, part{

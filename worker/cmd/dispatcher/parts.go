@@ -116,9 +116,9 @@ func (p program) reputation() *reputationstore.Store {
 
 // facts returns Redis's settings for gatewayctl doctor, which does not connect to Redis.
 func (p program) facts(ctx context.Context) map[string]any {
-	keeps, err := p.publisher.Persistence(ctx)
-	if err != nil {
-		return nil // the probe reports the outage
+	found := map[string]any{"connections": p.db.DB().MaxConns() + 1} // one for LISTEN
+	if keeps, err := p.publisher.Persistence(ctx); err == nil {      // the probe reports an outage
+		found["redisKeeps"] = keeps
 	}
-	return map[string]any{"redisKeeps": keeps}
+	return found
 }

@@ -121,7 +121,7 @@ func (p program) parts() ([]service.Named, error) {
 			Facts: func(context.Context) map[string]any {
 				return map[string]any{
 					"concurrency": limit.Needed(), "sendRate": pacer.Rate(), "consumers": takers.working(),
-					maintenance.WindowFact: c.Window().Milliseconds(),
+					maintenance.WindowFact: c.Window().Milliseconds(), "connections": p.db.DB().MaxConns() + p.hooksDB.DB().MaxConns(),
 				}
 			},
 		})},

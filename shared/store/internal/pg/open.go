@@ -52,13 +52,9 @@ func Open(ctx context.Context, databaseURL string, o Options) (*DB, error) {
 	}
 	connector := &connector{Connector: inner, limit: o.statementTimeout() + cancelTime}
 	db := &DB{DB: sqlx.NewDb(sql.OpenDB(connector), "postgres"), connector: connector, waits: newWaits(), companies: newCompanyLocks(), options: o}
-	conns := o.MaxConns
-	if conns == 0 {
-		conns = 16
-	}
+	connector.crowd.pool, connector.crowd.max = db.DB.DB, o.maxConns()
 	// The pool keeps as many idle connections as may be open, so that a burst does not wait for new ones.
-	db.SetMaxOpenConns(conns)
-	db.SetMaxIdleConns(conns)
+	connector.crowd.limit(o.maxConns())
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	if err := db.opened(ctx); err != nil && (!o.AllowUnreachable || !errors.Is(err, ErrUnavailable)) {
 		return nil, errors.Join(err, db.DB.Close())
@@ -90,6 +86,11 @@ func (db *DB) Workers() int { return db.options.Workers }
 
 // CopyTime is how long one COPY may last. A COPY is one statement, so it must end well before the connection times out.
 func (db *DB) CopyTime() time.Duration { return db.options.statementTimeout() / 6 }
+
+// MaxConns is how many connections the pool may have.
+func (db *DB) MaxConns() int { return db.options.maxConns() }
+
+func (o Options) maxConns() int { return cmp.Or(o.MaxConns, 16) }
 
 func (o Options) statementTimeout() time.Duration {
 	return cmp.Or(o.StatementTimeout, 30*time.Second)

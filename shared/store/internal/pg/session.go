@@ -26,6 +26,7 @@ const readOnlyPause = time.Second
 // one was promoted.
 type connector struct {
 	driver.Connector
+	crowd        crowd
 	limit        time.Duration // of a statement, and of a COMMIT
 	unreplicated atomic.Int64  // commits that no standby has confirmed
 	// doubted is when a commit was last not confirmed by a standby, in Unix nanoseconds; 0 after a standby has
@@ -39,17 +40,28 @@ type connector struct {
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	generation := c.generation.Load()
+	c.crowd.dialing.Add(1)
 	conn, err := c.Connector.Connect(ctx)
+	if err == nil {
+		c.crowd.open.Add(1)
+	}
+	c.crowd.dialing.Add(-1)
 	if err != nil {
-		return nil, err
+		return nil, c.crowd.refused(err)
 	}
 	inner, ok := conn.(pqConn)
 	if !ok {
+		c.crowd.open.Add(-1)
 		return nil, errors.Join(fmt.Errorf("the driver's %T lacks a required interface", conn), conn.Close())
 	}
 	s := &session{pqConn: inner, connector: c, generation: generation}
 	pq.SetNoticeHandler(conn, s.notice)
 	return s, nil
+}
+
+func (s *session) Close() error {
+	s.connector.crowd.open.Add(-1)
+	return s.pqConn.Close()
 }
 
 // pqConn has the interfaces that lib/pq's connections implement.
