@@ -51,6 +51,10 @@ CREATE FUNCTION email_gateway_await(id uuid) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp SET standard_conforming_strings = on AS $$
 BEGIN
     PERFORM FROM outbox_aggregates a WHERE a.outbox_id = email_gateway_await.id FOR SHARE;
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        -- The transaction's snapshot does not see what the other one has committed: 40001 if that changed the email.
+        PERFORM FROM email_outbox o WHERE o.id = email_gateway_await.id FOR SHARE;
+    END IF;
     RAISE EXCEPTION 'awaited' USING ERRCODE = 'EG001'; -- what is rolled back is unlocked
 EXCEPTION WHEN SQLSTATE 'EG001' THEN
     RETURN;

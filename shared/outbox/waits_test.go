@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/outbox"
@@ -260,5 +261,37 @@ func TestTransaction_LocksOnePartition(t *testing.T) {
 		if n >= 40 {
 			t.Errorf("%s holds %d locks of the logs", name, n)
 		}
+	}
+}
+
+// In REPEATABLE READ an enqueue that has waited for the email's cancellation cannot see it: Postgres ends the transaction, as
+// after each other wait.
+func TestEnqueue_BehindACancelInRepeatableRead(t *testing.T) {
+	t.Parallel()
+	a := newAgenda(t)
+	about := interview("42", "R")
+	a.enqueue(t, about, reminder())
+	other := a.begin(t)
+	if _, err := a.reminders.Cancel(t.Context(), other, about); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := a.SQL.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	ended := make(chan error)
+	go func() {
+		done, err := a.reminders.Enqueue(t.Context(), tx, about, reminder())
+		if err == nil {
+			err = fmt.Errorf("created %t, %s", done.Created, done.Status)
+		}
+		ended <- err
+	}()
+	storetest.WaitBlocked(t, a.Database, 1)
+	commit(t, other)
+	var refused *pq.Error
+	if err := <-ended; !errors.As(err, &refused) || refused.Code != "40001" {
+		t.Errorf("%v, want SQLSTATE 40001", err)
 	}
 }

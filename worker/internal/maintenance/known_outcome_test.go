@@ -20,11 +20,11 @@ import (
 
 // keptResults are the results that workers could not record.
 type keptResults struct {
-	mu      sync.Mutex
-	results map[uuid.UUID]store.Transition
-	err     error
-	asked   int
-	removed []uuid.UUID
+	mu       sync.Mutex
+	results  map[uuid.UUID]store.Transition
+	err      error
+	asked    int
+	recorded []uuid.UUID
 }
 
 func (k *keptResults) Find(context.Context, []uuid.UUID) (map[uuid.UUID]store.Transition, error) {
@@ -34,11 +34,11 @@ func (k *keptResults) Find(context.Context, []uuid.UUID) (map[uuid.UUID]store.Tr
 	return k.results, k.err
 }
 
-func (k *keptResults) Remove(_ context.Context, token uuid.UUID) (bool, error) {
+func (k *keptResults) MarkRecorded(_ context.Context, token uuid.UUID) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.removed = append(k.removed, token)
-	return true, nil
+	k.recorded = append(k.recorded, token)
+	return nil
 }
 
 // answer ends or begins a failure of Find, and returns how often it was called.
@@ -93,10 +93,10 @@ func TestOutcomes_KnownResult(t *testing.T) {
 	if shown, err := d.Store.FindEmail(t.Context(), company, abandoned); err != nil || shown.OutcomeUnknown || shown.PossibleDuplicate {
 		t.Errorf("%+v, %v, want no flag", shown, err)
 	}
-	waittest.Until(t, "recorded results are removed", func() bool {
+	waittest.Until(t, "recorded results are marked", func() bool {
 		results.mu.Lock()
 		defer results.mu.Unlock()
-		return len(results.removed) == 2
+		return len(results.recorded) == 2
 	})
 }
 

@@ -39,8 +39,8 @@ type Breaker interface {
 // Results finds results of attempts that workers could not write to Postgres, by their claim tokens.
 type Results interface {
 	Find(ctx context.Context, tokens []uuid.UUID) (map[uuid.UUID]store.Transition, error)
-	// Remove removes a result that has been written: the worker then knows by whom.
-	Remove(ctx context.Context, token uuid.UUID) (found bool, err error)
+	// MarkRecorded is called after a result has been written: its worker then does not count the email again.
+	MarkRecorded(ctx context.Context, token uuid.UUID) error
 }
 
 const unknownReason = "the attempt's outcome is unknown"
@@ -73,7 +73,7 @@ func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard
 				done, err := o.Advancer.Advance(ctx, t)
 				if done.Applied {
 					moved[i], recorded[i], again[i] = true, true, t.Status == email.RetryScheduled
-					_, err = o.Results.Remove(ctx, u.Token)
+					err = o.Results.MarkRecorded(ctx, u.Token)
 				}
 				if done.Applied || done.Locked || store.IsOutage(err) {
 					return err

@@ -16,8 +16,8 @@ import (
 // attempt with an unknown outcome after its lease, although this worker knows the outcome.
 type Results interface {
 	Store(ctx context.Context, t store.Transition) error
-	// Remove reports whether the result was there: a dispatcher removes what it has recorded.
-	Remove(ctx context.Context, token uuid.UUID) (found bool, err error)
+	// Remove reports whether a dispatcher has recorded the result.
+	Remove(ctx context.Context, token uuid.UUID) (byDispatcher bool, err error)
 }
 
 const (
@@ -85,10 +85,10 @@ func (k *kept) end() (tried bool) {
 
 // remove removes a result that Postgres has, and reports whether a dispatcher has recorded it.
 func (k *kept) remove() (recorded bool) {
-	found, err := k.results.Remove(context.Background(), k.t.Token)
+	recorded, err := k.results.Remove(context.Background(), k.t.Token)
 	if err != nil {
 		k.log.Debug("the attempt's result stays in Redis until it expires", "error", err)
 		return false
 	}
-	return k.stored && !found
+	return recorded
 }

@@ -24,6 +24,17 @@ import (
 	"email-gateway/worker/internal/unrecorded"
 )
 
+// countedResults counts how often a result is stored.
+type countedResults struct {
+	pipeline.Results
+	stores atomic.Int64
+}
+
+func (c *countedResults) Store(ctx context.Context, t store.Transition) error {
+	defer c.stores.Add(1)
+	return c.Results.Store(ctx, t)
+}
+
 // rescue runs the rescuer of a dispatcher with a Postgres that answers, and no feedback window.
 func (b *bench) rescue(t *testing.T, client redis.UniversalClient) *prometheus.Registry {
 	t.Helper()
@@ -76,9 +87,9 @@ func TestHandle_DispatcherRecordsKeptResult(t *testing.T) {
 			client := redis.NewClient(o)
 			t.Cleanup(func() { _ = client.Close() })
 			var begun, cut atomic.Bool
-			registry := prometheus.NewRegistry()
+			registry, results := prometheus.NewRegistry(), &countedResults{Results: unrecorded.New(client)}
 			b := newBench(t, func(p *pipeline.Params) {
-				p.Results, p.Metrics = unrecorded.New(client), pipeline.NewMetrics(registry)
+				p.Results, p.Metrics = results, pipeline.NewMetrics(registry)
 				p.Advancer = &interrupted{p.Advancer, func(tr store.Transition) (before, after bool) {
 					if tr.Guard == store.GuardClaim && !begun.Swap(true) {
 						cut.Store(true)
@@ -109,6 +120,8 @@ func TestHandle_DispatcherRecordsKeptResult(t *testing.T) {
 			waittest.Until(t, "recorded", func() bool { return b.find(t, id).Status == tt.status })
 			b.expect(t, id, tt.status, tt.attempts, 0)
 			b.exec(t, `UPDATE email_outbox SET next_at = now() + interval '1 h' WHERE id = $1`, id)
+			again := results.stores.Load() + 1
+			waittest.Until(t, "stored once more", func() bool { return results.stores.Load() > again })
 			cut.Store(false)
 			if err := <-ended; err != nil {
 				t.Errorf("the task ends with %v", err)

@@ -26,6 +26,9 @@ const (
 	timeout = 2 * time.Second
 	// silentTime is how long an attempt may wait for Redis after its lease: one more lease.
 	silentTime = time.Minute
+	// recorded is the value of a result that a dispatcher has written to Postgres. Its worker stores the result repeatedly, so an
+	// absent key would not tell who has written it.
+	recorded = "recorded"
 )
 
 // key is the Redis key of an attempt's result.
@@ -43,8 +46,8 @@ type Results struct {
 // New makes a Results on the caller's client.
 func New(client redis.UniversalClient) *Results { return &Results{redis: client} }
 
-// Store stores the result of the attempt whose claim token is t.Token. A longer text of an error is cut, and addresses and
-// tax ids in it are masked.
+// Store stores the result of the attempt whose claim token is t.Token, unless a dispatcher has recorded it. A longer text of an
+// error is cut, and addresses and tax ids in it are masked.
 func (r *Results) Store(ctx context.Context, t store.Transition) error {
 	value, err := encode(t)
 	if err != nil {
@@ -52,25 +55,36 @@ func (r *Results) Store(ctx context.Context, t store.Transition) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := r.redis.Set(ctx, key(t.Token), value, keepFor).Err(); err != nil {
+	if err := r.redis.SetNX(ctx, key(t.Token), value, keepFor).Err(); err != nil {
 		return fmt.Errorf("store an attempt's result: %w", err)
 	}
 	return nil
 }
 
-// Remove removes a result that Postgres has, and reports whether it was there.
-func (r *Results) Remove(ctx context.Context, token uuid.UUID) (found bool, err error) {
+// MarkRecorded replaces a result that a dispatcher has written to Postgres: its worker then knows by whom.
+func (r *Results) MarkRecorded(ctx context.Context, token uuid.UUID) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	n, err := r.redis.Del(ctx, key(token)).Result()
-	if err != nil {
+	if err := r.redis.Set(ctx, key(token), recorded, keepFor).Err(); err != nil {
+		return fmt.Errorf("mark an attempt's result as recorded: %w", err)
+	}
+	return nil
+}
+
+// Remove removes a result that Postgres has, and reports whether a dispatcher has written it.
+func (r *Results) Remove(ctx context.Context, token uuid.UUID) (byDispatcher bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	value, err := r.redis.GetDel(ctx, key(token)).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
 		return false, fmt.Errorf("remove an attempt's result: %w", err)
 	}
-	return n > 0, nil
+	return value == recorded, nil
 }
 
 // Find returns the results of these attempts that are stored. A value that Store cannot have written counts as none. After
-// Redis has not answered for silentTime, Find returns none, so that a failure of Redis delays the end of an attempt no longer.
+// Redis has not answered for silentTime, Find returns those that one of its nodes has returned, so that a failure of Redis delays
+// the end of an attempt no longer.
 func (r *Results) Find(ctx context.Context, tokens []uuid.UUID) (map[uuid.UUID]store.Transition, error) {
 	found, err := r.find(ctx, tokens)
 	r.mu.Lock()
@@ -89,9 +103,10 @@ func (r *Results) Find(ctx context.Context, tokens []uuid.UUID) (map[uuid.UUID]s
 	if now.Sub(r.silent) < silentTime {
 		return nil, err
 	}
-	return nil, nil
+	return found, nil
 }
 
+// find returns what it has found with an error too.
 func (r *Results) find(ctx context.Context, tokens []uuid.UUID) (map[uuid.UUID]store.Transition, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -102,17 +117,19 @@ func (r *Results) find(ctx context.Context, tokens []uuid.UUID) (map[uuid.UUID]s
 	}
 	_, _ = pipe.Exec(ctx) // the error of the first command that failed, which each answer has too
 	found := make(map[uuid.UUID]store.Transition)
+	var failed error
 	for i, answer := range answers {
 		value, err := answer.Bytes()
 		if errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "WRONGTYPE") {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("find the results of attempts: %w", err)
+			failed = fmt.Errorf("find the results of attempts: %w", err)
+			continue
 		}
 		if t, ok := decode(value, tokens[i]); ok {
 			found[t.Token] = t
 		}
 	}
-	return found, nil
+	return found, failed
 }

@@ -1,8 +1,11 @@
 package unrecorded_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -72,9 +75,16 @@ func TestResults(t *testing.T) {
 	if diff := cmp.Diff(want, found, cmpopts.IgnoreUnexported(store.Transition{})); diff != "" || err != nil {
 		t.Errorf("%v, %s", err, diff)
 	}
-	for i, token := range tokens {
-		if found, err := r.Remove(t.Context(), token); found != (i > 0) || err != nil {
-			t.Errorf("removed: %v, %v", found, err)
+	recorded := tokens[1] // by a dispatcher, while its worker stores it again
+	if err := errors.Join(r.MarkRecorded(t.Context(), recorded), r.Store(t.Context(), want[recorded])); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := r.Find(t.Context(), tokens[:2]); len(found) != 0 || err != nil {
+		t.Errorf("recorded: %v, %v", found, err)
+	}
+	for _, token := range tokens {
+		if byDispatcher, err := r.Remove(t.Context(), token); byDispatcher != (token == recorded) || err != nil {
+			t.Errorf("removed: %t, %v", byDispatcher, err)
 		}
 	}
 	if found, err = r.Find(t.Context(), tokens); len(found) != 0 || err != nil {
@@ -102,6 +112,43 @@ func TestResults_NoPersonalData(t *testing.T) {
 	}
 	if result.Events[1].Metadata["errorMessage"] != said {
 		t.Error("the worker's own result has changed")
+	}
+}
+
+// half is a Redis Cluster of which a node does not answer for one key.
+type half struct{ key string }
+
+func (half) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (half) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h half) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		err := next(ctx, commands)
+		for _, c := range commands {
+			if slices.Contains(c.Args(), any(h.key)) {
+				err = errors.New("CLUSTERDOWN")
+				c.SetErr(err)
+			}
+		}
+		return err
+	}
+}
+
+// The results of nodes that answer are found when another node has not answered for a minute.
+func TestResults_FindWithHalfOfRedis(t *testing.T) {
+	t.Parallel()
+	client, lost, there := newRedis(t), uuid.New(), results()["sent"]
+	r := unrecorded.New(client)
+	if err := r.Store(t.Context(), there); err != nil {
+		t.Fatal(err)
+	}
+	client.AddHook(half{"email-gateway:result:" + lost.String()})
+	tokens := []uuid.UUID{lost, there.Token}
+	if _, err := r.Find(t.Context(), tokens); err == nil {
+		t.Error("the attempts do not wait for the other node")
+	}
+	r.SilentFor(time.Minute)
+	if found, err := r.Find(t.Context(), tokens); len(found) != 1 || err != nil {
+		t.Errorf("found %v, %v", found, err)
 	}
 }
 
@@ -166,7 +213,7 @@ func TestResults_FindWithoutRedis(t *testing.T) {
 		r := unrecorded.New(client)
 		fails := func() bool {
 			found, err := r.Find(t.Context(), []uuid.UUID{uuid.New()})
-			if found != nil {
+			if len(found) > 0 {
 				t.Errorf("found %v", found)
 			}
 			return err != nil
