@@ -45,7 +45,7 @@ func diagnoseShape(address string) error {
 	case strings.ContainsAny(address, "<>"):
 		return ErrNamed
 	case len(address) >= 7 && strings.EqualFold(address[:7], "mailto:"):
-		return errors.New("must be the address without mailto:")
+		return errors.New("must be the address without its \"mailto:\" prefix")
 	case at == 0:
 		return errors.New("is not an email address: it has no @")
 	case strings.TrimSpace(address) != address:
