@@ -103,8 +103,8 @@ func (r *Recorder) logEffects(f store.Feedback, done store.FeedbackResult, begun
 		r.duplicates.Inc()
 		log.Warn("SES accepted the email more than once", "attemptId", f.AttemptID)
 	}
-	if done.Was != email.Sent {
-		log.Info("SES confirmed that it accepted the email", "was", done.Was, "attemptId", f.AttemptID)
+	if done.PreviousStatus != email.Sent {
+		log.Info("SES confirmed that it accepted the email", "was", done.PreviousStatus, "attemptId", f.AttemptID)
 	}
 	if done.Suppressed > 0 {
 		log.Info("addresses suppressed", "count", done.Suppressed, "suppression", f.Suppress)

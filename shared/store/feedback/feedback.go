@@ -44,8 +44,8 @@ type Result struct {
 	// Repeated: the notification was recorded before; nothing was changed. Unmatched: the attempt is
 	// unknown; the notification was recorded but not applied.
 	Repeated, Unmatched bool
-	// Was is the email's status before.
-	Was email.Status
+	// PreviousStatus is the email's status before.
+	PreviousStatus email.Status
 	// Duplicate: this is the first notification of another acceptance of an email that was already
 	// accepted.
 	Duplicate  bool
@@ -57,12 +57,12 @@ type Result struct {
 }
 
 // Limits of a timeline: a recipient who opens an email a thousand times must not make it
-// unreadable. After restlessEvents reported events, repeatable ones (opens, clicks, delays) are no longer
+// unreadable. After repeatableLimit reported events, repeatable ones (opens, clicks, delays) are no longer
 // added; after maxEvents, none is. The inbox table contains all of them. The gateway's own steps do not count: an email
 // that was tried often must not lose its bounce.
 const (
-	restlessEvents = 100
-	maxEvents      = 300
+	repeatableLimit = 100
+	maxEvents       = 300
 )
 
 // RecordFeedback records a notification and applies it, in one commit. If the notification names a
@@ -82,7 +82,7 @@ func (s *Store) RecordFeedback(ctx context.Context, f Feedback) (Result, error) 
 		done, err = s.group.Do(ctx, f)
 	}
 	if f.Suppress != "" || done.locked || pg.IsLockTimeout(err) {
-		done, err = s.alone(ctx, f)
+		done, err = s.recordOne(ctx, f)
 	}
 	return done.Result, pg.Wrap("record feedback", err)
 }

@@ -22,9 +22,9 @@ type recorded struct {
 	locked bool
 }
 
-// together records notifications about different emails in one commit. It does not wait for locked emails, and waits for
+// recordGroup records notifications about different emails in one commit. It does not wait for locked emails, and waits for
 // any other lock at most as long as wait.
-func (s *Store) together(ctx context.Context, all []Feedback, wait time.Duration) (results []recorded, err error) {
+func (s *Store) recordGroup(ctx context.Context, all []Feedback, wait time.Duration) (results []recorded, err error) {
 	if err := pg.Ready(ctx, s.takeFreeFeedback, s.readFeedback, s.appendFeedback); err != nil {
 		return nil, err
 	}
@@ -38,9 +38,9 @@ func (s *Store) together(ctx context.Context, all []Feedback, wait time.Duration
 	return results, err
 }
 
-// alone records one notification, and waits for locks as long as pg.Bounded permits. If too many notifications wait
+// recordOne records one notification, and waits for locks as long as pg.Bounded permits. If too many notifications wait
 // already, the error is ErrUnavailable, as after a lock timeout: the notification is delivered again.
-func (s *Store) alone(ctx context.Context, f Feedback) (recorded, error) {
+func (s *Store) recordOne(ctx context.Context, f Feedback) (recorded, error) {
 	if err := pg.Ready(ctx, s.takeFeedback, s.readFeedback, s.appendFeedback); err != nil {
 		return recorded{}, err
 	}
@@ -85,9 +85,9 @@ func (s *Store) record(ctx context.Context, tx *sqlx.Tx, take *pg.Prepared, all 
 			continue
 		}
 		applied = append(applied, f)
-		addresses[i] = found.among(f)
-		events := found.news(f, addresses[i], now)
-		*r = Result{Was: found.Status, RequestID: found.RequestID, MailingID: found.MailingID, Attempt: found.Attempt}
+		addresses[i] = found.addressesToSuppress(f)
+		events := found.newEvents(f, addresses[i], now)
+		*r = Result{PreviousStatus: found.Status, RequestID: found.RequestID, MailingID: found.MailingID, Attempt: found.Attempt}
 		r.Duplicate = slices.ContainsFunc(events, func(e email.Event) bool { return e.Type == email.EventDuplicateConfirmed })
 		switch {
 		case found.Status != email.Sent && found.InOutbox:

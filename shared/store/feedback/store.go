@@ -25,9 +25,9 @@ func New(db *pg.DB) *Store {
 		readFeedback: db.Prepare(sql.ReadFeedback), appendFeedback: db.Prepare(sql.AppendFeedback),
 	}
 	s.group = pg.NewGroup(Feedback.subject, Feedback.size, func(ctx context.Context, all []Feedback) ([]recorded, error) {
-		return s.together(ctx, all, pg.GroupWait)
+		return s.recordGroup(ctx, all, pg.GroupWait)
 	}).Parts(func(ctx context.Context, all []Feedback) ([]recorded, error) {
-		return s.together(ctx, all, pg.PartWait)
+		return s.recordGroup(ctx, all, pg.PartWait)
 	}).Fair(func(f Feedback) uuid.UUID { return f.CompanyID })
 	return s
 }

@@ -30,10 +30,10 @@ type subject struct {
 	OutcomeUnknown bool `db:"outcome_unknown"`
 	// Attempted: the timeline contains the attempt.
 	Attempted bool `db:"attempted"`
-	// Told: the timeline contains the event already, from another notification, maybe without addresses.
-	Told bool `db:"told"`
-	// Doubled: the timeline already records the message id as another acceptance.
-	Doubled bool `db:"doubled"`
+	// EventRecorded: the timeline contains the event already, from another notification, maybe without addresses.
+	EventRecorded bool `db:"told"`
+	// DuplicateRecorded: the timeline already records the message id as another acceptance.
+	DuplicateRecorded bool `db:"doubled"`
 	// Erased: the email's addressees are no longer recorded.
 	Erased bool `db:"erased"`
 
@@ -79,9 +79,9 @@ func (s *Store) readAll(ctx context.Context, tx *sqlx.Tx, all []Feedback, result
 	return found, nil
 }
 
-// among returns the addresses to suppress: those of the notification to which the email was sent, in
+// addressesToSuppress returns the addresses to suppress: those of the notification to which the email was sent, in
 // the form of suppression.Key.
-func (s *subject) among(f Feedback) []string {
+func (s *subject) addressesToSuppress(f Feedback) []string {
 	if f.Suppress == "" {
 		return nil
 	}
@@ -99,31 +99,31 @@ func (s *subject) among(f Feedback) []string {
 	return slices.Compact(named)
 }
 
-// tellsOfOthers reports whether the notification names an address that the email's rows no longer
+// hasUnknownAddress reports whether the notification names an address that the email's rows no longer
 // contain. The person may have been erased.
-func (s *subject) tellsOfOthers(f Feedback) bool {
-	return slices.ContainsFunc(f.Addresses, func(told string) bool {
-		return !slices.ContainsFunc(s.Recipients, func(known string) bool { return suppression.Key(known) == suppression.Key(told) })
+func (s *subject) hasUnknownAddress(f Feedback) bool {
+	return slices.ContainsFunc(f.Addresses, func(address string) bool {
+		return !slices.ContainsFunc(s.Recipients, func(known string) bool { return suppression.Key(known) == suppression.Key(address) })
 	})
 }
 
-// news returns the events to add to the timeline: SENT if the email is not SENT yet, or
+// newEvents returns the events to add to the timeline: SENT if the email is not SENT yet, or
 // DUPLICATE_CONFIRMED if the provider has accepted it again, and the reported event.
-func (s *subject) news(f Feedback, suppressed []string, now time.Time) []email.Event {
+func (s *subject) newEvents(f Feedback, suppressed []string, now time.Time) []email.Event {
 	events := []email.Event{} // nil would be null in JSON
 	origin := map[string]any{"sesMessageId": f.SESMessageID, "attemptId": f.AttemptID, "feedback": f.Kind}
 	switch {
 	case s.Status != email.Sent:
 		events = append(events, email.Event{Type: email.EventSent, At: now, Metadata: origin})
-	case f.SESMessageID != "" && s.SESMessageID != "" && s.SESMessageID != f.SESMessageID && !s.Doubled:
+	case f.SESMessageID != "" && s.SESMessageID != "" && s.SESMessageID != f.SESMessageID && !s.DuplicateRecorded:
 		events = append(events, email.Event{Type: email.EventDuplicateConfirmed, At: now, Metadata: origin})
 	}
-	restless := f.Event == email.EventOpened || f.Event == email.EventClicked || f.Event == email.EventDeliveryDelayed
-	if f.Event == "" || s.Told || s.Reported >= maxEvents || restless && s.Reported >= restlessEvents {
+	repeatable := f.Event == email.EventOpened || f.Event == email.EventClicked || f.Event == email.EventDeliveryDelayed
+	if f.Event == "" || s.EventRecorded || s.Reported >= maxEvents || repeatable && s.Reported >= repeatableLimit {
 		return events
 	}
 	metadata := maps.Clone(f.Metadata)
-	if s.Erased || s.tellsOfOthers(f) {
+	if s.Erased || s.hasUnknownAddress(f) {
 		metadata = maps.Clone(f.Masked)
 	}
 	if len(suppressed) > 0 {
