@@ -42,12 +42,12 @@ func (e *erasure) eraseEmails(ctx context.Context, ids []uuid.UUID, named addres
 		e.done.Cancelled += did.Cancelled
 		e.done.Emails += len(did.Emails)
 		e.done.EmailLogs += len(did.Logs)
-		e.done.Recipients += len(did.News)
+		e.done.Recipients += len(did.Imports)
 		for _, rows := range []struct {
 			table string
 			ids   []string
 		}{
-			{tableOutbox, did.Emails}, {tableOutbox, did.News}, {tableIntakes, did.Intakes}, {tableLogs, did.Logs}, {tableEvents, did.Events}, {tableNotices, did.Notices}, {tableAttachments, did.Attachments},
+			{tableOutbox, did.Emails}, {tableOutbox, did.Imports}, {tableIntakes, did.PendingImports}, {tableLogs, did.Logs}, {tableEvents, did.Events}, {tableNotifications, did.Notifications}, {tableAttachments, did.Attachments},
 		} {
 			e.ledger.addIDs(rows.table, rows.ids, named)
 		}

@@ -21,20 +21,20 @@ import (
 // numbers are decrypted. About other people it contains only what the person already received:
 // an email's cc, but not its bcc.
 type Export struct {
-	CompanyID    uuid.UUID         `json:"companyId"`
-	ExportedAt   time.Time         `json:"exportedAt"`
-	KnownBy      KnownBy           `json:"knownBy"`
-	Recipients   []json.RawMessage `json:"recipients"`
-	Emails       []json.RawMessage `json:"emails"`    // outbox rows, including pending recipient updates
-	Copies       []json.RawMessage `json:"copies"`    // emails to others with the person in cc, bcc or replyTo, without data of the others
-	EmailLogs    []json.RawMessage `json:"emailLogs"` // each with its timeline
-	Entries      []json.RawMessage `json:"mailingEntries"`
-	DeadLetters  []json.RawMessage `json:"deadLetters"`
-	Suppressions []SuppressionRow  `json:"suppressions"`
-	Answers      []json.RawMessage `json:"idempotencyAnswers"`
-	Notices      []json.RawMessage `json:"sesEvents"`   // SES events, masked as stored
-	Attachments  []json.RawMessage `json:"attachments"` // of the emails, without their contents
-	Files        []FileLines       `json:"files"`
+	CompanyID     uuid.UUID         `json:"companyId"`
+	ExportedAt    time.Time         `json:"exportedAt"`
+	KnownBy       KnownBy           `json:"knownBy"`
+	Recipients    []json.RawMessage `json:"recipients"`
+	Emails        []json.RawMessage `json:"emails"`    // outbox rows, including pending recipient updates
+	Copies        []json.RawMessage `json:"copies"`    // emails to others with the person in cc, bcc or replyTo, without data of the others
+	EmailLogs     []json.RawMessage `json:"emailLogs"` // each with its timeline
+	Entries       []json.RawMessage `json:"mailingEntries"`
+	DeadLetters   []json.RawMessage `json:"deadLetters"`
+	Suppressions  []SuppressionRow  `json:"suppressions"`
+	Answers       []json.RawMessage `json:"idempotencyAnswers"`
+	Notifications []json.RawMessage `json:"sesEvents"`   // SES events, masked as stored
+	Attachments   []json.RawMessage `json:"attachments"` // of the emails, without their contents
+	Files         []FileLines       `json:"files"`
 	// Unread are mailings whose files cannot be decrypted, so that they may name the person.
 	Unread []uuid.UUID `json:"unreadFiles"`
 	// Unopened are rows above whose number cannot be decrypted: it is exported as stored.
@@ -91,7 +91,7 @@ func (a *Archive) Count(ctx context.Context, q Query) (rows, people int, err err
 	for _, count := range x.Counts {
 		n += count
 	}
-	return n - len(x.Answers) - len(x.Notices), p.Numbers, err
+	return n - len(x.Answers) - len(x.Notifications), p.Numbers, err
 }
 
 // everything scans all rows with all columns.
@@ -158,7 +158,7 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 	if x.Answers, err = a.People.Answers(ctx, p.Person, outboxIDs); err != nil {
 		return Export{}, err
 	}
-	if x.Notices, err = a.People.Notices(ctx, outboxIDs); err != nil {
+	if x.Notifications, err = a.People.Notifications(ctx, outboxIDs); err != nil {
 		return Export{}, err
 	}
 	if x.Attachments, err = file.New(a.Store.DB()).ExportAttachments(ctx, p.CompanyID, outboxIDs); err != nil {
@@ -166,7 +166,7 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 	}
 	x.Counts = map[string]int{
 		"recipients": len(x.Recipients), "emails": len(x.Emails), "copies": len(x.Copies), "emailLogs": len(x.EmailLogs), "mailingEntries": len(x.Entries),
-		"deadLetters": len(x.DeadLetters), "suppressions": len(x.Suppressions), "idempotencyAnswers": len(x.Answers), "sesEvents": len(x.Notices), "files": len(x.Files), "attachments": len(x.Attachments),
+		"deadLetters": len(x.DeadLetters), "suppressions": len(x.Suppressions), "idempotencyAnswers": len(x.Answers), "sesEvents": len(x.Notifications), "files": len(x.Files), "attachments": len(x.Attachments),
 	}
 	return x, nil
 }

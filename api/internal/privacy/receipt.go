@@ -37,20 +37,20 @@ type ReceiptRows struct {
 
 // Names in a receipt: tables, and uploaded files.
 const (
-	tableOutbox       = "email_outbox"
-	tableIntakes      = "recipient_intakes"
-	tableLogs         = "email_logs"
-	tableEvents       = "email_events"
-	tableNotices      = "ses_events"
-	tableEntries      = "mailing_entries"
-	tableMailings     = "mailings"
-	tableLetters      = "dead_letters"
-	tableReplays      = "dead_letter_replays"
-	tableSuppressions = "suppressions"
-	tableRecipients   = "recipients"
-	tableAttachments  = "attachments"
-	uploadedFiles     = "uploaded files"
-	storedFiles       = "stored files"
+	tableOutbox        = "email_outbox"
+	tableIntakes       = "recipient_intakes"
+	tableLogs          = "email_logs"
+	tableEvents        = "email_events"
+	tableNotifications = "ses_events"
+	tableEntries       = "mailing_entries"
+	tableMailings      = "mailings"
+	tableLetters       = "dead_letters"
+	tableReplays       = "dead_letter_replays"
+	tableSuppressions  = "suppressions"
+	tableRecipients    = "recipients"
+	tableAttachments   = "attachments"
+	uploadedFiles      = "uploaded files"
+	storedFiles        = "stored files"
 )
 
 // place is an address in a table.

@@ -61,9 +61,9 @@ WITH held AS MATERIALIZED (
         last_error = split_part(o.last_error, ':', 1), body_erased_at = coalesce(o.body_erased_at, now()),
         payload = jsonb_strip_nulls(jsonb_build_object('to', $3::text, 'subject', '', 'htmlRef', o.payload -> 'htmlRef'))
     FROM held WHERE o.id = held.id AND held.target = 'email:send' AND NOT held.busy AND held.fresh
-), news AS (
+), imports AS (
     DELETE FROM email_outbox o USING held WHERE o.id = held.id AND held.target = 'recipients.upsert'
-), intakes AS (
+), pending AS (
     DELETE FROM recipient_intakes i USING held WHERE held.target = 'recipients.upsert' AND i.recipient_id = held.recipient_id AND i.outbox_id = held.id
     RETURNING i.outbox_id
 ), tasks AS (
@@ -84,24 +84,25 @@ WITH held AS MATERIALIZED (
 ), events AS (
     UPDATE email_events e SET metadata = ` + safeMetadataSQL + ` FROM logs WHERE e.email_log_id = logs.outbox_id AND e.metadata <> ` + safeMetadataSQL + `
     RETURNING e.email_log_id
-), notices AS (
+), notifications AS (
     UPDATE ses_events n SET payload = '{}' FROM ended WHERE n.outbox_id = ended.id AND n.payload <> '{}' RETURNING n.outbox_id
 )
 SELECT coalesce(array_agg(id) FILTER (WHERE busy), '{}') AS busy,
        coalesce(array_agg(id) FILTER (WHERE NOT busy AND fresh AND target = 'email:send'), '{}') AS emails,
-       coalesce(array_agg(id) FILTER (WHERE target = 'recipients.upsert'), '{}') AS news,
-       (SELECT coalesce(array_agg(outbox_id), '{}') FROM intakes) AS intakes,
+       coalesce(array_agg(id) FILTER (WHERE target = 'recipients.upsert'), '{}') AS imports,
+       (SELECT coalesce(array_agg(outbox_id), '{}') FROM pending) AS pending_imports,
        (SELECT coalesce(array_agg(outbox_id), '{}') FROM logs) AS logs, (SELECT coalesce(array_agg(email_log_id), '{}') FROM events) AS events,
        (SELECT coalesce(array_agg(owner_id), '{}') FROM attached) AS attachments, (SELECT coalesce(array_agg(DISTINCT file_id), '{}') FROM attached) AS files,
-       (SELECT coalesce(array_agg(outbox_id), '{}') FROM notices) AS notices FROM held`
+       (SELECT coalesce(array_agg(outbox_id), '{}') FROM notifications) AS notifications FROM held`
 
 // ErasedEmails is the effect of EraseEmails, by the ids of the emails; an id occurs once
 // for each row.
 type ErasedEmails struct {
 	Cancelled int `db:"-"` // that had not been sent
-	// Emails are outbox rows, Notices are notifications of SES, News are recipient imports, deleted with
-	// their Intakes.
-	Emails, Logs, Events, Notices, News, Intakes pq.StringArray
+	// Emails are outbox rows, Notifications are those of SES, and Imports are outbox rows of recipient imports.
+	Emails, Logs, Events, Notifications, Imports pq.StringArray
+	// PendingImports are the rows of recipient_intakes that are deleted with Imports.
+	PendingImports pq.StringArray `db:"pending_imports"`
 	// Attachments are deleted, Files are the files that they named.
 	Attachments, Files pq.StringArray
 	// Busy emails are being sent, wait for SES to report whether it accepted them, or are locked by
@@ -132,9 +133,9 @@ func (s *Store) EraseEmails(ctx context.Context, by audit.Operator, company, era
 		}
 		done.Cancelled += one.Cancelled
 		done.Emails, done.Logs, done.Events = append(done.Emails, one.Emails...), append(done.Logs, one.Logs...), append(done.Events, one.Events...)
-		done.Intakes = append(done.Intakes, one.Intakes...)
+		done.PendingImports = append(done.PendingImports, one.PendingImports...)
 		done.Attachments, done.Files = append(done.Attachments, one.Attachments...), append(done.Files, one.Files...)
-		done.Notices, done.News, done.Busy = append(done.Notices, one.Notices...), append(done.News, one.News...), append(done.Busy, one.Busy...)
+		done.Notifications, done.Imports, done.Busy = append(done.Notifications, one.Notifications...), append(done.Imports, one.Imports...), append(done.Busy, one.Busy...)
 	}
 	return done, nil
 }

@@ -45,7 +45,7 @@ func (s *Store) BeginErasure(ctx context.Context, id uuid.UUID, p *Person) (eras
 			if err := json.Unmarshal(o.Person, &known); err != nil {
 				return nil, fmt.Errorf("read erasure %s: %w", o.ID, err)
 			}
-			if slices.Contains(erasures, o.ID) || !p.meets(known) {
+			if slices.Contains(erasures, o.ID) || !p.sharesIdentifier(known) {
 				continue
 			}
 			p.Addresses, p.Hashes = append(p.Addresses, known.Addresses...), append(p.Hashes, known.Hashes...)
@@ -78,8 +78,8 @@ func (s *Store) Receipts(ctx context.Context, erasures []uuid.UUID) (receipts []
 	return receipts, nil
 }
 
-// meets reports whether p and q have an identifier in common.
-func (p *Person) meets(q Person) bool {
+// sharesIdentifier reports whether p and q have an identifier in common.
+func (p *Person) sharesIdentifier(q Person) bool {
 	return !disjoint(p.Addresses, q.Addresses) || !disjoint(p.Hashes, q.Hashes) || !disjoint(p.Recipients, q.Recipients) || !disjoint(p.ExternalIDs, q.ExternalIDs)
 }
 

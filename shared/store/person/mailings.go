@@ -43,7 +43,7 @@ SELECT address, reason, mailing_id, note, created_at FROM suppressions WHERE com
 	personAnswersSQL = `
 SELECT to_jsonb(k) - 'answer' || jsonb_build_object('answer', convert_from(k.answer, 'UTF8')) FROM idempotency_keys k
 WHERE k.company_id = $1 AND k.outbox_id = ANY ($2::uuid[]) ORDER BY k.created_at`
-	personNoticesSQL = `SELECT to_jsonb(n) FROM ses_events n WHERE n.outbox_id = ANY ($1::uuid[]) ORDER BY n.received_at, n.sns_message_id`
+	personNotificationsSQL = `SELECT to_jsonb(n) FROM ses_events n WHERE n.outbox_id = ANY ($1::uuid[]) ORDER BY n.received_at, n.sns_message_id`
 )
 
 // Suppressions lists the suppressions of the person's addresses.
@@ -61,9 +61,9 @@ func (s *Store) Answers(ctx context.Context, p Person, outboxIDs []uuid.UUID) ([
 	return s.personJSON(ctx, "list stored answers", personAnswersSQL, p.CompanyID, pg.UUIDArray(outboxIDs))
 }
 
-// Notices lists the notifications of SES about these emails.
-func (s *Store) Notices(ctx context.Context, outboxIDs []uuid.UUID) ([]json.RawMessage, error) {
-	return s.personJSON(ctx, "list notifications", personNoticesSQL, pg.UUIDArray(outboxIDs))
+// Notifications lists the notifications of SES about these emails.
+func (s *Store) Notifications(ctx context.Context, outboxIDs []uuid.UUID) ([]json.RawMessage, error) {
+	return s.personJSON(ctx, "list notifications", personNotificationsSQL, pg.UUIDArray(outboxIDs))
 }
 
 func (s *Store) personJSON(ctx context.Context, what, statement string, args ...any) ([]json.RawMessage, error) {
