@@ -56,7 +56,7 @@ func TestListener_SilentServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	wakeUntilReceived(t, d, listener)
-	proxy.Hush(t)
+	proxy.DropResponses(t)
 	select {
 	case <-lost:
 	case <-time.After(3 * time.Minute): // it is given up after 15 s

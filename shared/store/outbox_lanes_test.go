@@ -219,7 +219,7 @@ func TestWakeUp_PlansMadeOnSmallTables(t *testing.T) {
 			for _, execution := range executions(1, uuid.New()) {
 				execute(`EXECUTE ` + execution)
 			}
-			storetest.Grow(t, d, 20_000)
+			storetest.FillEmails(t, d, 20_000)
 			run(t, d, `WITH company AS (
 					INSERT INTO companies (id, name, default_from) SELECT gen_random_uuid(), 'crowd ' || n, 'a@acme.example' FROM generate_series(1, 5000) n RETURNING id
 				) INSERT INTO dispatch_lanes (company_id, queue) SELECT id, 'email:send' FROM company`)

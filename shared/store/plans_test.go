@@ -18,7 +18,7 @@ import (
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	company, id := storetest.Grow(t, d, 50000)
+	company, id := storetest.FillEmails(t, d, 50000)
 	run(t, d, `INSERT INTO dead_letter_replays (id, action, filter, requested_by, rate, matched, status, finished_at)
 		SELECT gen_random_uuid(), 'retry', '{}', 'test', 10, 1, CASE n WHEN 1 THEN 'RUNNING' ELSE 'COMPLETED' END, CASE WHEN n > 1 THEN now() END
 		FROM generate_series(1, 2000) n`)
@@ -123,7 +123,7 @@ func TestPlans_WaitingLanesOfABacklog(t *testing.T) {
 func TestPlans_LongEnqueuedAfterABacklog(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	storetest.Grow(t, d, 20000)
+	storetest.FillEmails(t, d, 20000)
 	run(t, d, `UPDATE email_outbox SET status = 'ENQUEUED', processed_at = NULL, enqueued_at = now() - interval '1 hour' WHERE status = 'SENT' AND left(md5(id::text), 1) IN ('0', '1', '2')`)
 	run(t, d, `VACUUM ANALYZE email_outbox`)
 	for _, limit := range []int{1, 100, 500} {

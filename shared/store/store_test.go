@@ -177,7 +177,7 @@ func TestAnswerLostAfterTheCommit(t *testing.T) {
 			if tt.lose != nil {
 				tt.lose(p)
 			} else {
-				p.Hush(t)
+				p.DropResponses(t)
 			}
 			e := storetest.NewEmail(company, func(e *store.NewEmail) {
 				e.Idempotency = &store.IdempotencyKey{Route: "r", Key: "k", BodySHA256: make([]byte, 32), Status: 202, Answer: []byte("{}"), Keep: time.Hour}

@@ -21,7 +21,7 @@ func TestRetentionPlans(t *testing.T) {
 		t.Run(map[bool]string{false: "just filled", true: "analyzed"}[analyzed], func(t *testing.T) {
 			t.Parallel()
 			d := storetest.New(t)
-			company, _ := storetest.Grow(t, d, 20000)
+			company, _ := storetest.FillEmails(t, d, 20000)
 			storetest.FillMailings(t, d)
 			d.Run(t, `INSERT INTO recipients (id, company_id, email, cpf_cnpj_hash, updated_at)
 				SELECT gen_random_uuid(), $1, 'user' || n || '@example.com', repeat('a', 64), now() - n * interval '1 minute' FROM generate_series(1, 50000) n`, company)

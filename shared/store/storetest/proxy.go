@@ -220,8 +220,8 @@ func (p *Proxy) CutAndStop() {
 	p.onAns = func() bool { p.Stop(); return false }
 }
 
-// Hush drops everything that Postgres sends from now on, and keeps the connections open.
-func (p *Proxy) Hush(tb testing.TB) {
+// DropResponses drops everything that Postgres sends from now on, and keeps the connections open.
+func (p *Proxy) DropResponses(tb testing.TB) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.onAns = func() bool { <-tb.Context().Done(); return false }

@@ -6,10 +6,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// Grow inserts n emails of 20 companies, most of them sent, dated at the beginning of this month. It returns one of the
+// FillEmails inserts n emails of 20 companies, most of them sent, dated at the beginning of this month. It returns one of the
 // companies and one of its emails. It turns autovacuum off for the tables of emails: its statistics would change plans in the
 // middle of a test, and the pages that it reads would count as those of a statement.
-func Grow(tb testing.TB, d Database, n int) (company, id uuid.UUID) {
+func FillEmails(tb testing.TB, d Database, n int) (company, id uuid.UUID) {
 	tb.Helper()
 	d.Run(tb, `DO $$ DECLARE name regclass; BEGIN
 		FOR name IN SELECT oid FROM pg_class WHERE relkind = 'r' AND relname ~ '^email_' LOOP
