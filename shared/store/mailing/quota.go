@@ -66,7 +66,7 @@ func (in *ingest) checkQuotas(ctx context.Context, tx *sqlx.Tx, counts Counts, r
 	if err != nil {
 		return pg.Held(err)
 	}
-	b.GiveBack(m.ofOwnRow())
+	b.Release(m.ofOwnRow())
 	if runs {
 		wanted[quota.RunningMailings] = 1
 	}

@@ -83,7 +83,7 @@ func totalDemand(emails []NewEmail, wanted []quota.Demand) quota.Demand {
 // take adds the email to the usage, or returns the quota that it would exceed and adds nothing.
 func (b *budget) take(e *NewEmail, wanted quota.Demand) *quota.Error {
 	cost := b.cost(e, wanted)
-	if over := b.left.Lacks(cost); over != nil {
+	if over := b.left.Exceeded(cost); over != nil {
 		return over
 	}
 	b.left.Add(cost, 1)
@@ -91,8 +91,8 @@ func (b *budget) take(e *NewEmail, wanted quota.Demand) *quota.Error {
 	return nil
 }
 
-// giveBack subtracts an email that was taken.
-func (b *budget) giveBack(e *NewEmail, wanted quota.Demand) {
+// release subtracts an email that was taken.
+func (b *budget) release(e *NewEmail, wanted quota.Demand) {
 	b.count(e, wanted, -1)
 	b.left.Add(b.cost(e, wanted), -1)
 }

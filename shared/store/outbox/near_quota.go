@@ -86,8 +86,8 @@ func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, email
 			var fit []NewEmail
 			var fitting, over []int
 			for _, i := range left {
-				if lacks := b.take(&emails[i], wanted[i]); lacks != nil {
-					results[i].over = lacks
+				if exceeded := b.take(&emails[i], wanted[i]); exceeded != nil {
+					results[i].over = exceeded
 					over = append(over, i)
 					continue
 				}
@@ -104,7 +104,7 @@ func (s *Store) insertWithinQuotas(ctx context.Context, company uuid.UUID, email
 			returned := false
 			for n, i := range fitting {
 				if results[i].inserted = inserted[fit[n].ID]; !results[i].inserted {
-					b.giveBack(&emails[i], wanted[i])
+					b.release(&emails[i], wanted[i])
 					returned = true
 				}
 			}

@@ -82,15 +82,15 @@ func (b *Budget) check(q Quota, more int64) *Error {
 
 // Take adds wanted to the usage, or returns *Error and adds nothing if a quota would be exceeded.
 func (b *Budget) Take(wanted Demand) error {
-	if over := b.Lacks(wanted); over != nil {
+	if over := b.Exceeded(wanted); over != nil {
 		return over
 	}
 	b.Add(wanted, 1)
 	return nil
 }
 
-// Lacks returns the error of the first quota that wanted would exceed; nil = none.
-func (b *Budget) Lacks(wanted Demand) *Error {
+// Exceeded returns the error of the first quota that wanted would exceed; nil = none.
+func (b *Budget) Exceeded(wanted Demand) *Error {
 	for _, q := range All() {
 		if over := b.check(q, wanted[q]); over != nil {
 			return over
@@ -99,8 +99,8 @@ func (b *Budget) Lacks(wanted Demand) *Error {
 	return nil
 }
 
-// GiveBack subtracts wanted from the usage.
-func (b *Budget) GiveBack(wanted Demand) { b.Add(wanted, -1) }
+// Release subtracts wanted from the usage.
+func (b *Budget) Release(wanted Demand) { b.Add(wanted, -1) }
 
 // Add adds sign times wanted to the usage; sign -1 subtracts it.
 func (b *Budget) Add(wanted Demand, sign int64) {

@@ -57,7 +57,7 @@ func (c *cache) near(ctx context.Context, company uuid.UUID, wanted Demand) (boo
 	known := c.of(company)
 	known.mu.Lock()
 	defer known.mu.Unlock()
-	if time.Now().After(known.until) || known.spent() {
+	if time.Now().After(known.until) || known.shareUsed() {
 		use, err := c.read(ctx, company)
 		if err != nil {
 			return false, err
@@ -81,8 +81,8 @@ func (s *Store) Near(ctx context.Context, company uuid.UUID, wanted Demand) (boo
 	return s.quotas.near(ctx, company, wanted)
 }
 
-// spent reports whether this process has added more than 1/quotaShare of what was left of a quota.
-func (k *cachedUse) spent() bool {
+// shareUsed reports whether this process has added more than 1/quotaShare of what was left of a quota.
+func (k *cachedUse) shareUsed() bool {
 	for q, n := range k.added {
 		if u := k.use[q]; u.Limit > 0 && n > (u.Limit-u.Use)/quotaShare {
 			return true

@@ -70,16 +70,16 @@ func Refusal(err error) error {
 	if !errors.As(err, &refused) || refused.Code != quotaRefused {
 		return err
 	}
-	var told struct {
+	var detail struct {
 		Quota Quota      `json:"quota"`
 		Limit int64      `json:"limit"`
 		Use   int64      `json:"use"`
 		Reset *time.Time `json:"reset"`
 	}
-	if json.Unmarshal([]byte(refused.Detail), &told) != nil {
+	if json.Unmarshal([]byte(refused.Detail), &detail) != nil {
 		return err
 	}
-	return &Error{Quota: told.Quota, Limit: told.Limit, Use: told.Use, Reset: told.Reset}
+	return &Error{Quota: detail.Quota, Limit: detail.Limit, Use: detail.Use, Reset: detail.Reset}
 }
 
 // setQuotaDefaultsSQL writes the only row of its table, by primary key, unless the row has these
