@@ -31,9 +31,9 @@ const dueSQL = `o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.next_at <= now(
 
 // OverdueEmail is an email whose deadline passed while it waited.
 type OverdueEmail struct {
-	ID        uuid.UUID `db:"id"`
-	ExpiresAt time.Time `db:"expires_at"`
-	About     bool      `db:"about"` // it has an aggregate, so a program may be changing it
+	ID           uuid.UUID `db:"id"`
+	ExpiresAt    time.Time `db:"expires_at"`
+	HasAggregate bool      `db:"about"` // a program may be changing it
 }
 
 // overdueSQL finds rows by email_outbox_open, a short range of it for each status. It takes share locks until the end of the

@@ -48,10 +48,10 @@ func (e NewEmail) size() int { return len(e.HTML) + len(e.Text) + len(e.payload)
 
 // Accepter writes new emails, many at a time.
 type Accepter struct {
-	store *Store
-	group *pg.Group[NewEmail, accepted]
-	aside *pg.Aside[uuid.UUID] // companies
-	near  *nearQuotas
+	store      *Store
+	group      *pg.Group[NewEmail, accepted]
+	aside      *pg.Aside[uuid.UUID] // companies
+	nearQuotas *nearQuotas
 }
 
 // accepted is the result for one email of a group. held means that the email was not written, because another
@@ -63,7 +63,7 @@ type accepted struct {
 
 // NewAccepter makes an Accepter on the store's connections.
 func (s *Store) NewAccepter() *Accepter {
-	return &Accepter{store: s, aside: pg.NewAside[uuid.UUID](), near: newNearQuotas(s), group: pg.NewGroup(
+	return &Accepter{store: s, aside: pg.NewAside[uuid.UUID](), nearQuotas: newNearQuotas(s), group: pg.NewGroup(
 		func(e NewEmail) string { return e.ID.String() },
 		NewEmail.size,
 		s.insertGroup,
@@ -82,13 +82,13 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 	if e.payload, err = json.Marshal(e.Job); err != nil {
 		return fmt.Errorf("encode job: %w", err)
 	}
-	near, err := a.store.quotas.Near(ctx, e.CompanyID, e.Demand())
+	nearQuota, err := a.store.quotas.Near(ctx, e.CompanyID, e.Demand())
 	if err != nil {
 		return err
 	}
 	// If the key expires between the insert and the look-up, the next round inserts the email.
 	for range 3 {
-		inserted, err := a.insert(ctx, e, near)
+		inserted, err := a.insert(ctx, e, nearQuota)
 		var taken *AggregateTakenError
 		if errors.As(err, &taken) {
 			return a.store.answeredBefore(ctx, e, taken)
@@ -122,12 +122,12 @@ func (a *Accepter) Accept(ctx context.Context, e NewEmail) error {
 // locks: one with an aggregate, whose key a program's open transaction may hold; one with attachments, because a
 // cleaner may hold a file; and one with an idempotency key, if another transaction held a key of its company a moment
 // ago.
-func (a *Accepter) insert(ctx context.Context, e NewEmail, near bool) (bool, error) {
+func (a *Accepter) insert(ctx context.Context, e NewEmail, nearQuota bool) (bool, error) {
 	switch {
 	case e.Aggregate != nil, len(e.Attachments) > 0:
-		return a.store.insertAbout(ctx, e, near)
-	case near:
-		return a.near.insertNear(ctx, e)
+		return a.store.insertInOwnTx(ctx, e, nearQuota)
+	case nearQuota:
+		return a.nearQuotas.insertNear(ctx, e)
 	case e.Idempotency == nil || !a.aside.Holds(e.CompanyID):
 		if done, err := a.group.Do(ctx, e); err != nil || !done.held {
 			return done.inserted, err
@@ -200,7 +200,7 @@ func isKeyed(e NewEmail) bool { return e.Idempotency != nil }
 // Close waits for the groups in flight.
 func (a *Accepter) Close() {
 	a.group.Wait()
-	a.near.waitNear()
+	a.nearQuotas.waitNear()
 }
 
 // existsSQL reads one row by primary key and locks nothing.

@@ -71,9 +71,9 @@ var acceptParameters = pg.Parameters[acceptScalars, NewEmail]{
 		pg.Each("answer_status", "bigint", pg.BigInts, func(e *NewEmail) int64 { return int64(e.key().Status) }),
 		pg.Each("answer", "bytea", pg.Byteas, func(e *NewEmail) []byte { return e.key().Answer }),
 		pg.Each("keep_ms", "bigint", pg.BigInts, func(e *NewEmail) int64 { return e.key().Keep.Milliseconds() }),
-		pg.Each("aggregate_type", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.about().Type }),
-		pg.Each("aggregate_id", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.about().ID }),
-		pg.Each("event_type", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.about().EventType }),
+		pg.Each("aggregate_type", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.aggregate().Type }),
+		pg.Each("aggregate_id", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.aggregate().ID }),
+		pg.Each("event_type", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.aggregate().EventType }),
 		pg.Each("template", "text", pg.OptionalTexts, func(e *NewEmail) string { return e.Template }),
 		pg.Each("attachments", "bigint", pg.OptionalBigInts, func(e *NewEmail) int64 { return int64(len(e.Attachments)) }),
 	},
@@ -132,8 +132,8 @@ func (e *NewEmail) key() idempotency.Key {
 	return *e.Idempotency
 }
 
-// about returns the email's aggregate, or the zero Aggregate if it has none.
-func (e *NewEmail) about() Aggregate {
+// aggregate returns the email's aggregate, or the zero Aggregate if it has none.
+func (e *NewEmail) aggregate() Aggregate {
 	if e.Aggregate == nil {
 		return Aggregate{}
 	}

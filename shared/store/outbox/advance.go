@@ -34,8 +34,8 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 	return results[0], nil
 }
 
-// tried is the result of a transition in a group.
-type tried struct {
+// advanceResult is the result of a transition in a group.
+type advanceResult struct {
 	Advanced
 	// rerun means that the connection broke and database/sql ran the statement again. The earlier run may still be
 	// running, and may hold the lock on the email.
@@ -44,9 +44,9 @@ type tried struct {
 
 // advance applies the transitions of a group. It does not wait for locked outbox rows, and waits for any other lock at
 // most as long as wait.
-func (s *Store) advance(ctx context.Context, ts []Transition, wait time.Duration) ([]tried, error) {
+func (s *Store) advance(ctx context.Context, ts []Transition, wait time.Duration) ([]advanceResult, error) {
 	statement, parameters := s.advanceEmail, advanceParameters
-	if plain(ts) {
+	if isPlain(ts) {
 		statement, parameters = s.advancePlain, plainParameters
 	}
 	runs := 0
@@ -57,9 +57,9 @@ func (s *Store) advance(ctx context.Context, ts []Transition, wait time.Duration
 	if err != nil {
 		return nil, err
 	}
-	results := make([]tried, len(moved))
+	results := make([]advanceResult, len(moved))
 	for i := range moved {
-		results[i] = tried{moved[i], runs > 1}
+		results[i] = advanceResult{moved[i], runs > 1}
 	}
 	return results, nil
 }

@@ -23,7 +23,7 @@ const slotWait = 100 * time.Millisecond
 // of these run at the same time.
 type Advancer struct {
 	store *Store
-	group *pg.Group[Transition, tried]
+	group *pg.Group[Transition, advanceResult]
 	aside *pg.Aside[uuid.UUID] // ids of emails, of their recipients, and of companies
 }
 
@@ -33,7 +33,9 @@ func (s *Store) NewAdvancer() *Advancer {
 	a.group = pg.NewGroup(
 		func(t Transition) string { return t.ID.String() },
 		func(t Transition) int { return 512 + len(t.events) + len(t.ErrorReason) }, // ids and numbers make about half a KiB
-		func(ctx context.Context, ts []Transition) ([]tried, error) { return s.advance(ctx, ts, pg.GroupWait) },
+		func(ctx context.Context, ts []Transition) ([]advanceResult, error) {
+			return s.advance(ctx, ts, pg.GroupWait)
+		},
 	).Parts(a.advancePart).For(s.db.Workers())
 	return a
 }
@@ -50,12 +52,12 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 	}
 	t.skipLockedPerson = t.Company != uuid.Nil && a.aside.Holds(t.Company)
 	keys := []uuid.UUID{t.ID, t.person().ID}
-	var done tried
+	var done advanceResult
 	if a.aside.Holds(keys...) {
 		if t.Company != uuid.Nil && !a.aside.TryEnter(slotWait) {
 			return Advanced{Locked: true}, nil
 		}
-		done, err = a.alone(ctx, t)
+		done, err = a.advanceOne(ctx, t)
 		if err == nil && !done.Locked {
 			a.aside.Remove(keys...)
 		}
@@ -85,7 +87,7 @@ var errLockedByRerun = errors.New("the connection broke, and the email is locked
 // advancePart writes a group, or a part of one, that timed out on a lock. It skips the emails whose recipients are
 // locked, and makes further claims of their companies skip locked recipients for pg.AsideTime. A recipient that such a
 // claim skips does not extend this time: its lock may be held by a commit of this system, which is worth waiting for.
-func (a *Advancer) advancePart(ctx context.Context, ts []Transition) ([]tried, error) {
+func (a *Advancer) advancePart(ctx context.Context, ts []Transition) ([]advanceResult, error) {
 	for i := range ts {
 		ts[i].skipLockedPerson = true
 	}
@@ -101,17 +103,17 @@ func (a *Advancer) advancePart(ctx context.Context, ts []Transition) ([]tried, e
 	return results, nil
 }
 
-// alone writes one email that a lock delayed a moment ago. For a claim, the caller has taken the slot already.
-func (a *Advancer) alone(ctx context.Context, t Transition) (tried, error) {
+// advanceOne writes one email that a lock delayed a moment ago. For a claim, the caller has taken the slot already.
+func (a *Advancer) advanceOne(ctx context.Context, t Transition) (advanceResult, error) {
 	if t.Company == uuid.Nil {
 		if err := a.aside.Enter(ctx); err != nil {
-			return tried{}, err
+			return advanceResult{}, err
 		}
 	}
 	defer a.aside.Leave()
-	results, err := pg.Repeat(func() ([]tried, error) { return a.store.advance(ctx, []Transition{t}, pg.PartWait) })
+	results, err := pg.Repeat(func() ([]advanceResult, error) { return a.store.advance(ctx, []Transition{t}, pg.PartWait) })
 	if err != nil {
-		return tried{}, err
+		return advanceResult{}, err
 	}
 	return results[0], nil
 }

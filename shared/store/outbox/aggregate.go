@@ -48,16 +48,16 @@ const LockWait = pg.LockWait
 // pg.BoundWaitSQL permits.
 const takeKeySQL = `SELECT email_gateway_take_key($1, $2, $3, $4, $5)`
 
-// insertAbout writes one email in its own transaction, takes the aggregate's key if the email has an aggregate, and
+// insertInOwnTx writes one email in its own transaction, takes the aggregate's key if the email has an aggregate, and
 // attaches its files. inserted is false if the idempotency key was used or the company has no lane. If the aggregate's
 // key is taken, the error is an *AggregateTakenError. nearQuota means that the email may exceed a quota: the error is
 // then a *quota.Error. The key is taken first because a program's transaction may hold it: a request that waits for the
 // key must not hold the quotas.
-func (s *Store) insertAbout(ctx context.Context, e NewEmail, nearQuota bool) (inserted bool, err error) {
+func (s *Store) insertInOwnTx(ctx context.Context, e NewEmail, nearQuota bool) (inserted bool, err error) {
 	row := pg.HeldRow{Company: e.CompanyID, Name: "files"}
-	switch about := e.about(); {
+	switch aggregate := e.aggregate(); {
 	case e.Aggregate != nil:
-		row.Name = "aggregate\x00" + about.Type + "\x00" + about.ID + "\x00" + about.EventType
+		row.Name = "aggregate\x00" + aggregate.Type + "\x00" + aggregate.ID + "\x00" + aggregate.EventType
 	case e.Idempotency != nil:
 		row = e.key().Row(e.CompanyID)
 	}
@@ -83,8 +83,8 @@ var errNotInserted = errors.New("not inserted")
 func tryInsertAbout(ctx context.Context, tx *sqlx.Tx, e NewEmail, nearQuota bool, wait time.Duration) error {
 	if e.Aggregate != nil {
 		var holder uuid.UUID
-		about := e.about()
-		if err := tx.GetContext(ctx, &holder, takeKeySQL, e.CompanyID, about.Type, about.ID, about.EventType, e.ID); err != nil {
+		aggregate := e.aggregate()
+		if err := tx.GetContext(ctx, &holder, takeKeySQL, e.CompanyID, aggregate.Type, aggregate.ID, aggregate.EventType, e.ID); err != nil {
 			return pg.Translate(err)
 		}
 		if holder != e.ID {

@@ -83,11 +83,11 @@ func (s *Store) AcceptBatch(ctx context.Context, b NewBatch) (BatchOutcome, erro
 			wanted[q] += n
 		}
 	}
-	near, err := s.quotas.Near(ctx, b.CompanyID, wanted)
+	nearQuota, err := s.quotas.Near(ctx, b.CompanyID, wanted)
 	if err != nil {
 		return BatchOutcome{}, err
 	}
-	t := batchTry{NewBatch: b, near: near, over: map[int]*quota.Error{}}
+	t := batchTry{NewBatch: b, nearQuota: nearQuota, over: map[int]*quota.Error{}}
 	for range batchTries {
 		_, err := pg.Repeat(func() ([]struct{}, error) {
 			return nil, s.db.InTx(ctx, func(tx *sqlx.Tx) error { return t.run(ctx, tx) })
@@ -115,9 +115,9 @@ var errOverQuota = errors.New("over quota")
 // batchTry is one try to accept a batch.
 type batchTry struct {
 	NewBatch
-	near    bool
-	over    map[int]*quota.Error // emails that exceeded a quota in earlier tries
-	outcome BatchOutcome
+	nearQuota bool
+	over      map[int]*quota.Error // emails that exceeded a quota in earlier tries
+	outcome   BatchOutcome
 }
 
 // run does everything but the commit. The idempotency key comes first, so that concurrent requests with the same key

@@ -21,9 +21,9 @@ var takeKeysParameters = pg.Parameters[uuid.UUID, NewEmail]{
 	Scalars: []pg.Scalar[uuid.UUID]{pg.One("company_id", "uuid", func(company uuid.UUID) any { return company })},
 	Columns: []pg.Column[NewEmail]{
 		pg.Each("id", "uuid", pg.UUIDs, func(e *NewEmail) uuid.UUID { return e.ID }),
-		pg.Each("aggregate_type", "text", pg.Texts, func(e *NewEmail) string { return e.about().Type }),
-		pg.Each("aggregate_id", "text", pg.Texts, func(e *NewEmail) string { return e.about().ID }),
-		pg.Each("event_type", "text", pg.Texts, func(e *NewEmail) string { return e.about().EventType }),
+		pg.Each("aggregate_type", "text", pg.Texts, func(e *NewEmail) string { return e.aggregate().Type }),
+		pg.Each("aggregate_id", "text", pg.Texts, func(e *NewEmail) string { return e.aggregate().ID }),
+		pg.Each("event_type", "text", pg.Texts, func(e *NewEmail) string { return e.aggregate().EventType }),
 	},
 }
 
@@ -129,7 +129,7 @@ func (t *batchTry) fresh() (emails []NewEmail, indexes []int) {
 // transaction begins again without the email.
 func (t *batchTry) takeQuotas(ctx context.Context, tx *sqlx.Tx) error {
 	emails, indexes := t.fresh()
-	if !t.near || len(emails) == 0 {
+	if !t.nearQuota || len(emails) == 0 {
 		return nil
 	}
 	if err := quota.Lock(ctx, tx, t.CompanyID); err != nil {

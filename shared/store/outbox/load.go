@@ -44,8 +44,8 @@ type LoadedEmail struct {
 	Suppressed string `db:"suppressed"`
 	// SuppressedCopies are the suppressed addresses among cc and bcc, which must be left out.
 	SuppressedCopies pq.StringArray `db:"suppressed_copies"`
-	// About: the email has an aggregate, so a program may be changing it.
-	About bool `db:"about"`
+	// HasAggregate: the email has an aggregate, so a program may be changing it.
+	HasAggregate bool `db:"about"`
 
 	// MailingID is set for the email of a mailing: it has no body of its own, it is
 	// made from the mailing's templates with these values.

@@ -209,9 +209,9 @@ type advanceScalars struct {
 	wait        time.Duration
 }
 
-// plain reports whether advance_plain.sql can apply the transitions: it supports no GiveWay, recipient, dead letter or
+// isPlain reports whether advance_plain.sql can apply the transitions: it supports no GiveWay, recipient, dead letter or
 // replay. Emails of mailings need none of these, because the expansion has written their recipients.
-func plain(ts []Transition) bool {
+func isPlain(ts []Transition) bool {
 	return !slices.ContainsFunc(ts, func(t Transition) bool {
 		return t.GiveWay || t.Recipient != nil || t.DeadLetter || t.Guard == GuardReplay
 	})

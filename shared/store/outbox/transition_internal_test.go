@@ -12,7 +12,7 @@ func TestPlain(t *testing.T) {
 	t.Parallel()
 	claim := Transition{Guard: GuardClaim, Status: email.Processing, AddAttempts: 1}
 	sent := Transition{Guard: GuardAttempt, Status: email.Sent, SESMessageID: "1", OutcomeUnknown: true, ErrorCode: "C"}
-	if !plain([]Transition{claim, sent}) {
+	if !isPlain([]Transition{claim, sent}) {
 		t.Error("a claim without a recipient and the end of an attempt are not plain")
 	}
 	for name, change := range map[string]func(*Transition){
@@ -23,7 +23,7 @@ func TestPlain(t *testing.T) {
 	} {
 		other := claim
 		change(&other)
-		if plain([]Transition{claim, other}) {
+		if isPlain([]Transition{claim, other}) {
 			t.Errorf("%s: a group with it is plain", name)
 		}
 	}

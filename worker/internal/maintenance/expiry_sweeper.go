@@ -101,7 +101,7 @@ func (s *ExpirySweeper) runOnce(ctx context.Context) (more bool, err error) {
 // listed is not changed.
 func expiry(e store.OverdueEmail) store.Transition {
 	return store.Transition{
-		ID: e.ID, Guard: store.GuardOverdue, GiveWay: e.About, Status: email.Expired, ErrorCode: email.CodeExpired,
+		ID: e.ID, Guard: store.GuardOverdue, GiveWay: e.HasAggregate, Status: email.Expired, ErrorCode: email.CodeExpired,
 		Events: []email.Event{{
 			Type: email.EventExpired, At: time.Now().UTC(), Metadata: map[string]any{"expiresAt": e.ExpiresAt.UTC()},
 		}},

@@ -89,7 +89,7 @@ func (a *attempt) reach(state email.EventType) {
 // transition returns a transition out of a status in which an API call may be changing the email at
 // the same time.
 func (a *attempt) transition(guard store.Guard, to email.Status) store.Transition {
-	return store.Transition{ID: a.row.ID, Guard: guard, GiveWay: a.row.About, Status: to}
+	return store.Transition{ID: a.row.ID, Guard: guard, GiveWay: a.row.HasAggregate, Status: to}
 }
 
 // call describes this attempt to the circuit breaker.
