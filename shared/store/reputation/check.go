@@ -130,11 +130,11 @@ func check(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) (Checked, error)
 	if st.FeedPosition, err = countSends(ctx, tx, company, st.FeedPosition, st.CountsFrom, st.Now); err != nil {
 		return Checked{}, fmt.Errorf("count sends: %w", err)
 	}
-	j, err := judgeIn(ctx, tx, company, st)
+	e, err := evaluateIn(ctx, tx, company, st)
 	if err != nil {
 		return Checked{}, err
 	}
-	if j.pause != nil {
+	if e.pause != nil {
 		changed, err := tx.ExecContext(ctx, pauseSQL, company)
 		if err != nil {
 			return Checked{}, fmt.Errorf("pause mailings: %w", pg.Translate(err))
@@ -146,13 +146,13 @@ func check(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) (Checked, error)
 		case n == 0: // another process has paused them since lockSQL read the company
 			return done, save(ctx, tx, company, st, nil, false)
 		}
-		done.Paused = j.pause
-		if err := event.AddOfCompany(ctx, tx, company, event.MailingsPaused, j.pause); err != nil {
+		done.Paused = e.pause
+		if err := event.AddOfCompany(ctx, tx, company, event.MailingsPaused, e.pause); err != nil {
 			return Checked{}, err
 		}
-		return done, save(ctx, tx, company, st, j.pause, false)
+		return done, save(ctx, tx, company, st, e.pause, false)
 	}
-	if done.Warnings, st.Warnings, err = freshWarnings(st, j.warn); err != nil {
+	if done.Warnings, st.Warnings, err = freshWarnings(st, e.warn); err != nil {
 		return Checked{}, err
 	}
 	for _, w := range done.Warnings {
@@ -160,23 +160,23 @@ func check(ctx context.Context, tx *sqlx.Tx, company uuid.UUID) (Checked, error)
 			return Checked{}, err
 		}
 	}
-	return done, save(ctx, tx, company, st, nil, j.near)
+	return done, save(ctx, tx, company, st, nil, e.near)
 }
 
-func judgeIn(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, st state) (judgement, error) {
+func evaluateIn(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, st state) (evaluation, error) {
 	rules, err := rulesOf(ctx, tx, company)
 	if err != nil {
-		return judgement{}, err
+		return evaluation{}, err
 	}
 	measured, err := measure(ctx, tx, company, st.CountsFrom)
 	if err != nil {
-		return judgement{}, err
+		return evaluation{}, err
 	}
 	thresholds := make(map[Rule]Thresholds, len(rules))
 	for _, r := range rules {
 		thresholds[r.Rule] = r.Thresholds
 	}
-	return judge(thresholds, measured), nil
+	return evaluate(thresholds, measured), nil
 }
 
 // freshWarnings omits rules that have already warned in their window, and returns when each rule

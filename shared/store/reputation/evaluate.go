@@ -28,8 +28,8 @@ type Finding struct {
 	ThresholdPercent float64 `json:"thresholdPercent"`
 }
 
-// judgement is the result of a check.
-type judgement struct {
+// evaluation is the result of a check.
+type evaluation struct {
 	pause *Finding // the first rule that pauses
 	warn  []Finding
 	// near: a rule has enough events, and its rate may reach a threshold when more emails are sent or earlier ones
@@ -37,8 +37,8 @@ type judgement struct {
 	near bool
 }
 
-func judge(rules map[Rule]Thresholds, measured map[Rule]Measure) judgement {
-	var j judgement
+func evaluate(rules map[Rule]Thresholds, measured map[Rule]Measure) evaluation {
+	var e evaluation
 	for _, rule := range Rules() {
 		t, m := rules[rule], measured[rule]
 		found := Finding{Rule: rule, Measure: m, RatePercent: m.Rate().Percent()}
@@ -46,18 +46,18 @@ func judge(rules map[Rule]Thresholds, measured map[Rule]Measure) judgement {
 		case m.Events < t.MinEvents:
 			continue
 		case !m.reaches(t.Warn), m.Sent < t.MinSent:
-			j.near = true
+			e.near = true
 			continue
 		case m.reaches(t.Pause):
 			found.ThresholdPercent = t.Pause.Percent()
-			if j.pause == nil {
-				j.pause = &found
+			if e.pause == nil {
+				e.pause = &found
 			}
 		default:
-			j.near = true
+			e.near = true
 			found.ThresholdPercent = t.Warn.Percent()
-			j.warn = append(j.warn, found)
+			e.warn = append(e.warn, found)
 		}
 	}
-	return j
+	return e
 }

@@ -2,9 +2,9 @@ package reputation
 
 import "testing"
 
-// A rule with enough events is judged again without new feedback: the rate changes when more emails are sent, and when earlier
+// A rule with enough events is evaluated again without new feedback: the rate changes when more emails are sent, and when earlier
 // ones leave the window.
-func TestJudge_Near(t *testing.T) {
+func TestEvaluate_Near(t *testing.T) {
 	t.Parallel()
 	rules := map[Rule]Thresholds{}
 	for _, r := range Rules() {
@@ -21,8 +21,8 @@ func TestJudge_Near(t *testing.T) {
 		"paused":                     {Measure{Sent: 200, Events: 20}, false, true},
 	} {
 		rule := Rules()[0]
-		if j := judge(rules, map[Rule]Measure{rule: tt.measured}); j.near != tt.near || (j.pause != nil) != tt.pause {
-			t.Errorf("%s: %+v", name, j)
+		if e := evaluate(rules, map[Rule]Measure{rule: tt.measured}); e.near != tt.near || (e.pause != nil) != tt.pause {
+			t.Errorf("%s: %+v", name, e)
 		}
 	}
 }
