@@ -78,12 +78,12 @@ func (s *Store) Expand(ctx context.Context, job *Job, x Expansion) (queued int, 
 		}
 		x.Entries[i].payload = pg.WithoutEscapedNUL(encoded)
 	}
-	steps, err := s.expandPastLocks(job.CompanyID, func(people peopleMode, wait time.Duration) ([]expanded, error) {
+	steps, err := s.expandPastLocks(job.CompanyID, func(mode recipientMode, wait time.Duration) ([]expanded, error) {
 		if x.NearQuota {
 			// The transaction holds the lock of the quotas, for which requests of the company wait.
 			wait = min(wait, pg.GroupWait)
 		}
-		args := expandParameters.Arguments(expandScalars{job, &x, people, wait}, x.Entries)
+		args := expandParameters.Arguments(expandScalars{job, &x, mode, wait}, x.Entries)
 		if x.NearQuota {
 			return s.expandWithinQuota(ctx, job.CompanyID, int64(x.emails()), args)
 		}
@@ -111,29 +111,29 @@ func (s *Store) Expand(ctx context.Context, job *Job, x Expansion) (queued int, 
 	return steps[0].Queued, true, nil
 }
 
-// peopleMode selects which recipients a step writes.
-type peopleMode int
+// recipientMode selects which recipients a step writes.
+type recipientMode int
 
 const (
-	writeAllPeople peopleMode = iota
-	leaveLockedPeople
-	leaveNewPeople // and locked ones: no snapshot contains a recipient that another transaction is inserting
+	writeAllRecipients recipientMode = iota
+	skipLockedRecipients
+	skipNewRecipients // and locked ones: no snapshot contains a recipient that another transaction is inserting
 )
 
 // expandPastLocks repeats a step that timed out waiting for a lock, and writes fewer recipients each time. It
 // returns recipient.ErrLocked unchanged: that lock is not a recipient's.
-func (s *Store) expandPastLocks(company uuid.UUID, step func(people peopleMode, wait time.Duration) ([]expanded, error)) ([]expanded, error) {
-	people, wait := writeAllPeople, pg.GroupWait
+func (s *Store) expandPastLocks(company uuid.UUID, step func(mode recipientMode, wait time.Duration) ([]expanded, error)) ([]expanded, error) {
+	mode, wait := writeAllRecipients, pg.GroupWait
 	if s.expanding.Holds(company) {
-		people = leaveLockedPeople
+		mode = skipLockedRecipients
 	}
 	for {
-		steps, err := pg.Repeat(func() ([]expanded, error) { return step(people, wait) })
-		if !pg.IsLockTimeout(err) || errors.Is(err, recipient.ErrLocked) || people == leaveNewPeople {
+		steps, err := pg.Repeat(func() ([]expanded, error) { return step(mode, wait) })
+		if !pg.IsLockTimeout(err) || errors.Is(err, recipient.ErrLocked) || mode == skipNewRecipients {
 			return steps, err
 		}
 		s.expanding.Add(company)
-		if people++; people == leaveNewPeople {
+		if mode++; mode == skipNewRecipients {
 			wait = outbox.LockWait // only the mailing's own row can still be locked
 		}
 	}

@@ -12,10 +12,10 @@ import (
 
 // expandScalars are the parameters of expand.sql besides the entries.
 type expandScalars struct {
-	job    *Job
-	step   *Expansion
-	people peopleMode
-	wait   time.Duration
+	job  *Job
+	step *Expansion
+	mode recipientMode
+	wait time.Duration
 }
 
 // next returns the job that continues the expansion, or the zero value if there is none.
@@ -42,7 +42,7 @@ var expandParameters = pg.Parameters[expandScalars, ExpandedEntry]{
 		pg.One("job_id", "uuid", func(s expandScalars) any { return pg.OptionalUUID(s.next().ID) }),
 		pg.One("delay_ms", "bigint", func(s expandScalars) any { return s.next().Delay.Milliseconds() }),
 		pg.One("count", "bigint", func(s expandScalars) any { return len(s.step.Entries) }),
-		pg.One("people", "integer", func(s expandScalars) any { return s.people }),
+		pg.One("people", "integer", func(s expandScalars) any { return s.mode }),
 		pg.One("people_from", "uuid", func(expandScalars) any { return recipient.PeopleFrom() }),
 		pg.One("no_new_people", "bool", func(s expandScalars) any { return s.step.NoNewPeople }),
 		pg.One("priority", "smallint", func(expandScalars) any { return email.MailingPriority }),

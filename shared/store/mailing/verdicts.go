@@ -11,9 +11,9 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// verdictPage is the number of rows that one statement reads. No connection and no lock is held between two pages, so
+// rejectedLinePage is the number of rows that one statement reads. No connection and no lock is held between two pages, so
 // a slow reader costs nothing.
-const verdictPage = 1000
+const rejectedLinePage = 1000
 
 // rejectsSQL reads a mailing's rejected lines in the order of the primary key, and locks nothing.
 const rejectsSQL = `
@@ -43,14 +43,14 @@ func (s *Store) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter
 			return
 		}
 		var invalid, empty uuid.UUID // cursors
-		sources := []*verdictPager{
+		sources := []*rejectedLinePager{
 			{fetch: func(after int) ([]RejectedLine, bool, error) {
 				page, err := s.rejectsAfter(ctx, id, after)
-				return page, len(page) < verdictPage, err
+				return page, len(page) < rejectedLinePage, err
 			}},
 			{fetch: func(int) (page []RejectedLine, last bool, err error) {
 				page, invalid, err = s.invalidAfter(ctx, company, id, invalid)
-				return page, len(page) < verdictPage, err
+				return page, len(page) < rejectedLinePage, err
 			}},
 			{fetch: func(int) (page []RejectedLine, last bool, err error) {
 				page, empty, err = s.emptyAfter(ctx, m, empty)
@@ -74,15 +74,15 @@ func (s *Store) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter
 }
 
 // earliest returns the source with the smallest line number, or nil if all have ended.
-func earliest(sources []*verdictPager) (next *verdictPager, err error) {
+func earliest(sources []*rejectedLinePager) (next *rejectedLinePager, err error) {
 	line := 0
 	for _, source := range sources {
-		verdict, err := source.peek()
+		rejected, err := source.peek()
 		switch {
 		case err != nil:
 			return nil, err
-		case verdict != nil && (next == nil || verdict.Line < line):
-			next, line = source, verdict.Line
+		case rejected != nil && (next == nil || rejected.Line < line):
+			next, line = source, rejected.Line
 		}
 	}
 	return next, nil
@@ -94,7 +94,7 @@ func (s *Store) emptyAfter(ctx context.Context, m Mailing, cursor uuid.UUID) ([]
 		ID uuid.UUID `db:"id"`
 		RejectedLine
 	}
-	err := s.db.SelectContext(ctx, &found, emptyFieldsSQL, m.FirstEntry.UUID, cursor, m.LastEntry.UUID, m.ID, verdictPage, CodeEmptyField)
+	err := s.db.SelectContext(ctx, &found, emptyFieldsSQL, m.FirstEntry.UUID, cursor, m.LastEntry.UUID, m.ID, rejectedLinePage, CodeEmptyField)
 	if err != nil {
 		return nil, cursor, fmt.Errorf("list empty fields: %w", pg.Translate(err))
 	}
@@ -107,7 +107,7 @@ func (s *Store) emptyAfter(ctx context.Context, m Mailing, cursor uuid.UUID) ([]
 
 func (s *Store) rejectsAfter(ctx context.Context, mailing uuid.UUID, line int) ([]RejectedLine, error) {
 	var page []RejectedLine
-	if err := s.db.SelectContext(ctx, &page, rejectsSQL, mailing, line, verdictPage); err != nil {
+	if err := s.db.SelectContext(ctx, &page, rejectsSQL, mailing, line, rejectedLinePage); err != nil {
 		return nil, fmt.Errorf("list rejected lines: %w", pg.Translate(err))
 	}
 	return page, nil
@@ -115,7 +115,7 @@ func (s *Store) rejectsAfter(ctx context.Context, mailing uuid.UUID, line int) (
 
 // invalidAfter returns the next page of invalid entries after the cursor, and the new cursor.
 func (s *Store) invalidAfter(ctx context.Context, company, mailing, cursor uuid.UUID) ([]RejectedLine, uuid.UUID, error) {
-	entries, err := s.MailingEntries(ctx, company, mailing, EntryFilter{Status: EntryInvalid, After: cursor, Limit: verdictPage})
+	entries, err := s.MailingEntries(ctx, company, mailing, EntryFilter{Status: EntryInvalid, After: cursor, Limit: rejectedLinePage})
 	if err != nil {
 		return nil, cursor, err
 	}
@@ -133,8 +133,8 @@ func (s *Store) invalidAfter(ctx context.Context, company, mailing, cursor uuid.
 // codeOfReason returns the error code of an invalid entry's reason.
 func codeOfReason(reason string) string { return strings.ToUpper(reason) }
 
-// verdictPager returns rejected lines one by one and fetches the next page when it has none left.
-type verdictPager struct {
+// rejectedLinePager returns rejected lines one by one and fetches the next page when it has none left.
+type rejectedLinePager struct {
 	fetch func(afterLine int) (page []RejectedLine, last bool, err error)
 	page  []RejectedLine
 	line  int // of the last one returned
@@ -142,7 +142,7 @@ type verdictPager struct {
 }
 
 // peek returns the next rejected line without consuming it, nil at the end.
-func (p *verdictPager) peek() (*RejectedLine, error) {
+func (p *rejectedLinePager) peek() (*RejectedLine, error) {
 	if len(p.page) == 0 && !p.ended {
 		page, last, err := p.fetch(p.line)
 		if err != nil {
@@ -156,7 +156,7 @@ func (p *verdictPager) peek() (*RejectedLine, error) {
 	return &p.page[0], nil
 }
 
-func (p *verdictPager) take() RejectedLine {
+func (p *rejectedLinePager) take() RejectedLine {
 	v := p.page[0]
 	p.page, p.line = p.page[1:], v.Line
 	return v
