@@ -18,11 +18,11 @@ WITH seen AS MATERIALIZED (
     WHERE a.outbox_id = seen.id AND NOT EXISTS (SELECT FROM email_outbox o WHERE o.id = seen.id)
       AND NOT EXISTS (SELECT FROM email_logs l WHERE l.outbox_id = seen.id)
     RETURNING a.outbox_id
-)` + walkedSQL
+)` + scannedSQL
 
 // PurgeAggregates reads the next limit keys of emails accepted longer ago than age, the retention
 // of logs, or than the shortest retention of a company, and deletes those of emails that are no
 // longer stored. age 0 = only the retentions of companies apply.
 func (s *Store) PurgeAggregates(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkAggregates, everybody, age, limit, purgeAggregatesSQL)
+	return s.scan(ctx, scanAggregates, everybody, age, limit, purgeAggregatesSQL)
 }

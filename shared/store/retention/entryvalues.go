@@ -26,12 +26,12 @@ WITH seen AS MATERIALIZED (
     ORDER BY e.id FOR UPDATE OF e SKIP LOCKED
 ), gone AS (
     ` + emptyEntriesSQL + ` WHERE e.id = ANY (ARRAY(SELECT id FROM past)) RETURNING e.id
-)` + walkedSQL
+)` + scannedSQL
 
 // EraseEntryValues reads the next limit entries of mailings and empties those that never became
 // an email and whose mailing was completed or cancelled longer ago than age, the retention of
 // bodies, or than the company's own retention; age 0 = only companies with such a retention. The
 // addresses and outcomes stay until the entries are deleted.
 func (s *Store) EraseEntryValues(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkEntryValues, everybody, age, limit, eraseEntryValuesSQL)
+	return s.scan(ctx, scanEntryValues, everybody, age, limit, eraseEntryValuesSQL)
 }

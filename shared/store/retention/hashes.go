@@ -26,7 +26,7 @@ WITH seen AS MATERIALIZED (
     ORDER BY p.id FOR UPDATE OF p SKIP LOCKED
 ), gone AS (
     UPDATE recipients p SET cpf_cnpj_hash = NULL, cpf_cnpj_enc = NULL WHERE p.id = ANY (ARRAY(SELECT id FROM past)) RETURNING p.id
-)` + walkedSQL
+)` + scannedSQL
 
 	// It scans mailing_entries_pkey and looks up mailings_pkey. It skips failed mailings, which may
 	// be resumed: their entries then become recipients.
@@ -42,7 +42,7 @@ WITH seen AS MATERIALIZED (
 ), gone AS (
     UPDATE mailing_entries e SET cpf_cnpj_hash = NULL, cpf_cnpj_enc = NULL, updated_at = now()
     WHERE e.id = ANY (ARRAY(SELECT id FROM past)) RETURNING e.id
-)` + walkedSQL
+)` + scannedSQL
 
 	// It scans email_outbox_pkey. Recipient imports keep the number until a worker has applied
 	// them (by recipient_intakes_pkey), and failed imports as long as their dead letter is open
@@ -74,7 +74,7 @@ WITH seen AS MATERIALIZED (
     RETURNING o.id, past.final AND ` + ofMailingSQL + ` AS of_mailing
 ), emptied AS (
     ` + emptyEntriesSQL + ` WHERE e.id = ANY (ARRAY(SELECT id FROM gone WHERE of_mailing))
-)` + walkedSQL
+)` + scannedSQL
 
 	// Older numbers are removed. It is NULL for companies without a retention if age is 0.
 	hashesBeforeSQL = `now() - coalesce(r.hashes_days * interval '1 day', $2 * interval '1 ms')`
@@ -86,14 +86,14 @@ WITH seen AS MATERIALIZED (
 // alone is derived from it (store.RecipientID), so that an email with the same number finds the row
 // and restores the number.
 func (s *Store) EraseRecipientHashes(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkRecipientHashes, everybody, age, limit, eraseRecipientHashesSQL)
+	return s.scan(ctx, scanRecipientHashes, everybody, age, limit, eraseRecipientHashesSQL)
 }
 
 // EraseEntryHashes reads the next limit entries of mailings and removes the number of those whose
 // mailing was completed or cancelled longer ago than age, or than their company's own retention;
 // age 0 = only companies with such a retention.
 func (s *Store) EraseEntryHashes(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkEntryHashes, everybody, age, limit, eraseEntryHashesSQL)
+	return s.scan(ctx, scanEntryHashes, everybody, age, limit, eraseEntryHashesSQL)
 }
 
 // EraseOutboxHashes reads the next limit outbox rows and removes the number of those that became
@@ -101,5 +101,5 @@ func (s *Store) EraseEntryHashes(ctx context.Context, age time.Duration, limit i
 // such a retention. An email that named its recipient by the number alone cannot be sent again
 // after that; others can.
 func (s *Store) EraseOutboxHashes(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkOutboxHashes, everybody, age, limit, eraseOutboxHashesSQL)
+	return s.scan(ctx, scanOutboxHashes, everybody, age, limit, eraseOutboxHashesSQL)
 }

@@ -49,7 +49,7 @@ WITH months AS MATERIALIZED (
 ), gone AS (
     DELETE FROM email_events e USING past WHERE e.email_log_id = past.id AND e.email_log_id > $1
     RETURNING e.seq
-)` + walkedSQL
+)` + scannedSQL
 
 	// The end of the range to scan: ids older than the age and, unless a company keeps its logs longer,
 	// below the first month's partition.
@@ -65,25 +65,25 @@ WITH months AS MATERIALIZED (
 ), gone AS (
     DELETE FROM email_logs l USING past WHERE l.outbox_id = past.id AND l.outbox_id > $1
     RETURNING l.outbox_id
-)` + walkedSQL
+)` + scannedSQL
 )
 
 // PurgeLogs reads the next limit logs outside the months' partitions and
 // deletes those of emails accepted longer ago than age, with their timelines. It skips companies
 // with a retention of their own.
 func (s *Store) PurgeLogs(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkLogs, everybody, age, limit, purgeLogsSQL)
+	return s.scan(ctx, scanLogs, everybody, age, limit, purgeLogsSQL)
 }
 
 // PurgeCompanyLogs reads the next limit logs of the company and deletes those of
 // emails accepted longer ago than age, with their timelines.
 func (s *Store) PurgeCompanyLogs(ctx context.Context, company uuid.UUID, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkLogs, company, age, limit, purgeCompanyLogsSQL)
+	return s.scan(ctx, scanLogs, company, age, limit, purgeCompanyLogsSQL)
 }
 
 // PurgeEvents reads the next limit events outside the months' partitions and deletes those of
 // emails accepted longer ago than age. It skips companies with a retention of their own:
 // PurgeCompanyLogs deletes their timelines with the logs.
 func (s *Store) PurgeEvents(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkEvents, everybody, age, limit, purgeEventsSQL)
+	return s.scan(ctx, scanEvents, everybody, age, limit, purgeEventsSQL)
 }

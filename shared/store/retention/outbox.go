@@ -29,7 +29,7 @@ WITH seen AS MATERIALIZED (
     RETURNING o.id, ` + ofMailingSQL + ` AS of_mailing
 ), emptied AS (
     ` + emptyEntriesSQL + ` FROM gone WHERE e.id = gone.id AND gone.of_mailing
-)` + walkedSQL
+)` + scannedSQL
 
 const (
 	// ofMailingSQL is true for an outbox row o whose body is made from a mailing's entry.
@@ -44,7 +44,7 @@ const (
 // PurgeOutbox reads the next limit outbox rows and deletes those that became
 // final longer ago than age. The email's history stays in its log.
 func (s *Store) PurgeOutbox(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkOutbox, everybody, age, limit, purgeOutboxSQL)
+	return s.scan(ctx, scanOutbox, everybody, age, limit, purgeOutboxSQL)
 }
 
 // eraseBodiesSQL is purgeOutboxSQL for the contents of emails: the rows stay, with the addresses,
@@ -79,17 +79,17 @@ WITH seen AS MATERIALIZED (
     RETURNING o.id, ` + ofMailingSQL + ` AS of_mailing
 ), emptied AS (
     ` + emptyEntriesSQL + ` FROM gone WHERE e.id = gone.id AND gone.of_mailing
-)` + walkedSQL
+)` + scannedSQL
 )
 
 // EraseBodies reads the next limit outbox rows and removes bodies, headers and recipient data of
 // emails that became final longer ago than age. These emails cannot be sent again. It skips
 // companies with a retention of their own.
 func (s *Store) EraseBodies(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkBodies, everybody, age, limit, eraseBodiesSQL)
+	return s.scan(ctx, scanBodies, everybody, age, limit, eraseBodiesSQL)
 }
 
 // EraseCompanyBodies is EraseBodies for one company.
 func (s *Store) EraseCompanyBodies(ctx context.Context, company uuid.UUID, age time.Duration, limit int) (Cleaned, error) {
-	return s.walk(ctx, walkBodies, company, age, limit, eraseCompanyBodiesSQL)
+	return s.scan(ctx, scanBodies, company, age, limit, eraseCompanyBodiesSQL)
 }

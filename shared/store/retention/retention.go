@@ -2,7 +2,7 @@
 // partitions, CPFs and CNPJs, and deleted recipients. The ages are parameters; a company's own ages come from
 // company_retention.
 //
-// Most deletions are scans along a primary key, whose position is in retention_walks: see Store.walk.
+// Most deletions are scans along a primary key, whose position is in retention_walks: see Store.scan.
 package retention
 
 import "email-gateway/shared/store/internal/pg"

@@ -12,21 +12,21 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// walkKind is what a scan removes.
-type walkKind string
+// scanKind is what a scan removes.
+type scanKind string
 
 const (
-	walkOutbox walkKind = "outbox"
-	walkBodies walkKind = "bodies"
-	walkLogs   walkKind = "logs"
-	walkEvents walkKind = "events"
+	scanOutbox scanKind = "outbox"
+	scanBodies scanKind = "bodies"
+	scanLogs   scanKind = "logs"
+	scanEvents scanKind = "events"
 
-	walkAggregates walkKind = "aggregates"
+	scanAggregates scanKind = "aggregates"
 
-	walkEntryValues     walkKind = "entryValues"
-	walkEntryHashes     walkKind = "entryHashes"
-	walkOutboxHashes    walkKind = "outboxHashes"
-	walkRecipientHashes walkKind = "recipientHashes"
+	scanEntryValues     scanKind = "entryValues"
+	scanEntryHashes     scanKind = "entryHashes"
+	scanOutboxHashes    scanKind = "outboxHashes"
+	scanRecipientHashes scanKind = "recipientHashes"
 )
 
 // Parts of the statements that are steps of a scan.
@@ -36,9 +36,9 @@ const (
 	youngest = `first_id_at(now() - least($2 * interval '1 ms', (SELECT min(`
 	ofAll    = `) FROM company_retention) * interval '1 day'))`
 
-	// walkedSQL returns the effect of a step: seen are the rows that it read, gone those that it
+	// scannedSQL returns the effect of a step: seen are the rows that it read, gone those that it
 	// deleted or emptied.
-	walkedSQL = `
+	scannedSQL = `
 SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM gone) AS done, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last`
 )
 
@@ -48,10 +48,10 @@ var everybody = uuid.Nil
 // The row of a scan is inserted once, found by primary key, and locked during a step, so that
 // only one process at a time makes a step of the scan.
 const (
-	beginWalkSQL = `INSERT INTO retention_walks (kind, company_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`
-	holdWalkSQL  = `
+	beginScanSQL = `INSERT INTO retention_walks (kind, company_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`
+	holdScanSQL  = `
 SELECT reached, begun_at < now() - interval '1 day' AS old FROM retention_walks WHERE kind = $1 AND company_id = $2 FOR UPDATE SKIP LOCKED`
-	stepWalkSQL = `
+	stepScanSQL = `
 UPDATE retention_walks SET reached = $3, begun_at = CASE WHEN $4 THEN now() ELSE begun_at END WHERE kind = $1 AND company_id = $2`
 )
 
@@ -70,24 +70,24 @@ type Cleaned struct {
 	More  bool
 }
 
-// walk continues a scan through a table in the order of its ids, at most limit rows, from where it
+// scan continues a scan through a table in the order of its ids, at most limit rows, from where it
 // stopped last: the rows after that were too young before, since UUIDv7 ids sort by creation time.
 // Rows that were read but could not be removed yet are found by a daily scan from the beginning.
 //
 // statement is a step. Its parameters are the id reached, the age in ms (NULL for age 0, which means
 // unlimited), how many rows to read, and the company unless it is everybody. The scan ends at the
 // first row that is too young.
-func (s *Store) walk(ctx context.Context, kind walkKind, company uuid.UUID, age time.Duration, limit int, statement string) (Cleaned, error) {
+func (s *Store) scan(ctx context.Context, kind scanKind, company uuid.UUID, age time.Duration, limit int, statement string) (Cleaned, error) {
 	var done Cleaned
 	err := s.db.InTx(ctx, func(tx *sqlx.Tx) error {
-		if _, err := tx.ExecContext(ctx, beginWalkSQL, string(kind), company); err != nil {
+		if _, err := tx.ExecContext(ctx, beginScanSQL, string(kind), company); err != nil {
 			return pg.Translate(err)
 		}
 		var held []struct {
 			Reached uuid.UUID `db:"reached"`
 			Old     bool      `db:"old"`
 		}
-		if err := tx.SelectContext(ctx, &held, holdWalkSQL, string(kind), company); err != nil || len(held) == 0 {
+		if err := tx.SelectContext(ctx, &held, holdScanSQL, string(kind), company); err != nil || len(held) == 0 {
 			return pg.Translate(err)
 		}
 		if _, err := tx.ExecContext(ctx, pg.AlongKeySQL); err != nil {
@@ -113,7 +113,7 @@ func (s *Store) walk(ctx context.Context, kind walkKind, company uuid.UUID, age 
 		if !anew && bytes.Equal(reached[:], held[0].Reached[:]) {
 			return nil
 		}
-		_, err := tx.ExecContext(ctx, stepWalkSQL, string(kind), company, reached, anew)
+		_, err := tx.ExecContext(ctx, stepScanSQL, string(kind), company, reached, anew)
 		return pg.Translate(err)
 	})
 	if err != nil {
