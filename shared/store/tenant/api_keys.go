@@ -35,9 +35,9 @@ type APIKey struct {
 	Networks pq.StringArray `db:"networks" json:"networks,omitempty"`
 }
 
-// tell undoes the copy of expires_at in revoked_at, which exists for programs of the previous release:
+// normalize undoes the copy of expires_at in revoked_at, which exists for programs of the previous release:
 // they do not read expires_at.
-func (k *APIKey) tell() {
+func (k *APIKey) normalize() {
 	if k.RevokedAt != nil && k.ExpiresAt != nil && k.RevokedAt.Equal(*k.ExpiresAt) {
 		k.RevokedAt = nil
 	}
@@ -89,7 +89,7 @@ func (s *Store) CreateAPIKey(ctx context.Context, by audit.Operator, k APIKey) (
 	if err != nil {
 		return APIKey{}, fmt.Errorf("create api key: %w", err)
 	}
-	created.tell()
+	created.normalize()
 	return created, nil
 }
 
@@ -140,7 +140,7 @@ func (s *Store) RotateAPIKey(ctx context.Context, by audit.Operator, oldID, newI
 	if err != nil {
 		return Successor{}, fmt.Errorf("rotate api key: %w", err)
 	}
-	made.tell()
+	made.normalize()
 	made.OldEnds = made.OldEnds.UTC()
 	return made, nil
 }
@@ -156,7 +156,7 @@ func (s *Store) APIKeys(ctx context.Context, company uuid.UUID) ([]APIKey, error
 		return nil, fmt.Errorf("list api keys: %w", pg.Translate(err))
 	}
 	for i := range keys {
-		keys[i].tell()
+		keys[i].normalize()
 	}
 	return keys, nil
 }
@@ -186,7 +186,7 @@ func (s *Store) FindCallers(ctx context.Context, keyIDs []string) (map[string]*C
 	}
 	found := make(map[string]*Caller, len(rows))
 	for _, c := range rows {
-		c.tell()
+		c.normalize()
 		found[c.KeyID] = c
 	}
 	return found, nil
