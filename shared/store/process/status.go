@@ -26,12 +26,12 @@ type Status struct {
 	Details   json.RawMessage `db:"details"`
 }
 
-// Life is how long a process counts as running after its last report: three times the interval of
+// ReportTTL is how long a process counts as running after its last report: three times the interval of
 // reports, which is 5 s.
-const Life = 15 * time.Second
+const ReportTTL = 15 * time.Second
 
 // Live reports whether the process still counts as running.
-func (p Status) Live() bool { return p.Age <= Life }
+func (p Status) Live() bool { return p.Age <= ReportTTL }
 
 // reportSQL writes the instance's one row and deletes instances that have not reported for an hour. It adds how the
 // process's connections commit: no other session can read that.
@@ -86,10 +86,10 @@ func (s *Store) ProcessStatuses(ctx context.Context) ([]Status, error) {
 const liveSQL = `
 SELECT count(*) FROM process_status WHERE service = $1 AND updated_at >= now() - $2 * interval '1 ms'`
 
-// LiveProcesses counts the service's processes that reported within Life.
+// LiveProcesses counts the service's processes that reported within ReportTTL.
 func (s *Store) LiveProcesses(ctx context.Context, service string) (int, error) {
 	var n int
-	if err := s.db.GetContext(ctx, &n, liveSQL, service, Life.Milliseconds()); err != nil {
+	if err := s.db.GetContext(ctx, &n, liveSQL, service, ReportTTL.Milliseconds()); err != nil {
 		return 0, fmt.Errorf("count processes: %w", pg.Translate(err))
 	}
 	return n, nil
