@@ -16,7 +16,7 @@ import (
 
 // Another session has locked a row that one email of a group needs. The others of the group are written without waiting
 // for it. The locked email is reported as Locked, is unchanged, and is written once the session has ended.
-func TestAdvancer_LeavesALockedEmailAlone(t *testing.T) {
+func TestAdvancer_SkipsLockedEmail(t *testing.T) {
 	t.Parallel()
 	claim := func(t *testing.T, d storetest.Database, company, id uuid.UUID) store.Transition {
 		c := storetest.ClaimOf(company, id, uuid.New(), "CUST-"+id.String())

@@ -10,7 +10,7 @@ import (
 )
 
 // No error about a URL repeats the password in it, however the URL is broken.
-func TestOpen_KeepsThePasswordToItself(t *testing.T) {
+func TestOpen_ErrorOmitsPassword(t *testing.T) {
 	t.Parallel()
 	for _, databaseURL := range []string{
 		"postgres://u:hunter2@127.0.0.1:1/x?sslmode=disable",
