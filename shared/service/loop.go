@@ -61,7 +61,7 @@ func (l *Loop) Stop(ctx context.Context) error {
 
 func (l *Loop) run(ctx context.Context) {
 	defer close(l.done)
-	failures := trouble{log: l.params.Log}
+	failures := failureLog{log: l.params.Log}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	<-timer.C
@@ -72,10 +72,10 @@ func (l *Loop) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			failures.more(err)
+			failures.failed(err)
 			wait, wake = l.params.ErrorDelay, nil // a wake-up must not shorten the pause
 		default:
-			failures.end()
+			failures.recovered()
 			if more {
 				continue
 			}

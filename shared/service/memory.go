@@ -11,9 +11,9 @@ import (
 // cost the api 35 MiB more than a short one.
 const heapGrowth = 300
 
-// TradeMemory sets GOGC to trade memory for CPU time, unless the environment sets GOGC. Call it at
+// SetDefaultGCPercent sets GOGC to trade memory for CPU time, unless the environment sets GOGC. Call it at
 // the start of a program.
-func TradeMemory() {
+func SetDefaultGCPercent() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(heapGrowth)
 	}

@@ -131,7 +131,7 @@ func (p program) parts() ([]service.Named, error) {
 		{Name: "circuit breaker", Service: providerBreaker.Watch()},
 		{Name: "results", Service: line},
 		{Name: "concurrency", Service: limit},
-		{Name: "consumers", Service: service.Together(taking...)},
+		{Name: "consumers", Service: service.Group(taking...)},
 		{Name: "drain", Service: drain},
 	}, nil
 }

@@ -12,11 +12,11 @@ import (
 )
 
 // All parts are stopped at once: a slow one does not delay the stop of another.
-func TestTogether_StopsAllAtOnce(t *testing.T) {
+func TestGroup_StopsAllAtOnce(t *testing.T) {
 	t.Parallel()
 	var slowDiary, quickDiary diary
 	stopped := make(chan struct{})
-	all := service.Together(named(
+	all := service.Group(named(
 		part{diary: &quickDiary, name: "quick", stopping: func(context.Context) { close(stopped) }},
 		part{diary: &slowDiary, name: "slow", stopErr: errors.New("too late"), stopping: func(ctx context.Context) {
 			select {
@@ -36,10 +36,10 @@ func TestTogether_StopsAllAtOnce(t *testing.T) {
 	}
 }
 
-func TestTogether_PartThatCannotStart(t *testing.T) {
+func TestGroup_PartThatCannotStart(t *testing.T) {
 	t.Parallel()
 	var d diary
-	all := service.Together(named(
+	all := service.Group(named(
 		part{diary: &d, name: "first"}, part{diary: &d, name: "second", startErr: errors.New("no port")}, part{diary: &d, name: "third"},
 	)...)
 	if err := all.Start(t.Context(), func(error) {}); err == nil || err.Error() != "second: no port" {

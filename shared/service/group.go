@@ -11,17 +11,17 @@ import (
 // abortGrace is how long parts may take to stop after another one could not start.
 const abortGrace = 30 * time.Second
 
-// Together is a service of parts that do not depend on each other. They start in order and stop at the same time: the grace of
+// Group is a service of parts that do not depend on each other. They start in order and stop at the same time: the grace of
 // Run is not spent on one part while another still takes work.
-func Together(parts ...Named) Service { return &together{parts: parts} }
+func Group(parts ...Named) Service { return &group{parts: parts} }
 
-type together struct {
+type group struct {
 	parts   []Named
 	started []Named
 }
 
 // Start starts the parts in order. If one fails, the started ones stop.
-func (g *together) Start(ctx context.Context, failed func(error)) error {
+func (g *group) Start(ctx context.Context, failed func(error)) error {
 	for _, part := range g.parts {
 		err := part.Start(ctx, func(err error) { failed(fmt.Errorf("%s: %w", part.Name, err)) })
 		if err != nil {
@@ -35,7 +35,7 @@ func (g *together) Start(ctx context.Context, failed func(error)) error {
 }
 
 // Stop stops the started parts concurrently.
-func (g *together) Stop(ctx context.Context) error {
+func (g *group) Stop(ctx context.Context) error {
 	errs := make([]error, len(g.started))
 	var stopping sync.WaitGroup
 	for i, part := range g.started {
