@@ -77,7 +77,7 @@ func (d *Draft) normalize() {
 	e := d.Email
 	ascii(&e.To)
 	for _, list := range [][]string{e.CC, e.BCC} {
-		if crowded(list) {
+		if tooManyAddresses(list) {
 			continue
 		}
 		for i := range list {
@@ -173,7 +173,7 @@ func CheckHTML(ctx context.Context, checker *htmlcheck.Checker, body mailmerge.C
 		}
 		f.AddEach("html", email.CodeInvalidTemplate, message)
 	}
-	if err == nil && len(found) == 0 && !htmlcheck.Shows(body.HTML) {
+	if err == nil && len(found) == 0 && !htmlcheck.HasVisibleContent(body.HTML) {
 		f.Add("html", CodeShowsNothing, "has no visible content, such as a text or an image")
 	}
 	return err

@@ -112,7 +112,7 @@ func (s *cssScanner) at(i int) finding {
 		s.images = s.images || s.startsImages(i)
 	case '"', '\'', '=', '(':
 		if s.images {
-			f = s.judge(i + 1)
+			f = s.checkURL(i + 1)
 		}
 	}
 	if s.obscured {
@@ -148,14 +148,14 @@ func (s *cssScanner) url(i int) finding {
 	if s.behavior && !strings.HasPrefix(string(s.address(buf[:0], inside)), "#") {
 		return foundBinding
 	}
-	return s.judge(inside)
+	return s.checkURL(inside)
 }
 
-// judge checks the address at i, with escapes resolved and also unresolved, because Outlook leaves
+// checkURL checks the address at i, with escapes resolved and also unresolved, because Outlook leaves
 // backslashes unchanged.
-func (s *cssScanner) judge(i int) finding {
+func (s *cssScanner) checkURL(i int) finding {
 	var buf [maxPrefix]byte
-	if f := judgeURL(s.address(buf[:0], i)); f.rule != "" {
+	if f := checkURLPrefix(s.address(buf[:0], i)); f.rule != "" {
 		return f
 	}
 	written := s.text[i:min(len(s.text), i+maxPrefix)]
@@ -181,7 +181,7 @@ func (s *cssScanner) importRule(i int) finding {
 	if !ok {
 		return finding{}
 	}
-	return s.judge(s.skip(end, true))
+	return s.checkURL(s.skip(end, true))
 }
 
 // startsBehavior reports whether the property behavior begins at i, as opposed

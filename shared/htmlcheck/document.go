@@ -35,15 +35,15 @@ func (in *inspector) document(html string, found emit) (stop bool) {
 	if tokens.read(html, found) {
 		return true
 	}
-	seen := tokens.found
-	if seen.hidden || seen.foreign || in.thorough {
+	features := tokens.features
+	if features.hidden || features.foreign || in.thorough {
 		in.found.nextReading()
-		live := tokenReading{visit: in.element, live: true, foreign: seen.foreign, most: in.found.most, lines: tokens.lines}
+		live := tokenReading{visit: in.element, live: true, foreign: features.foreign, most: in.found.most, lines: tokens.lines}
 		if live.read(html, found) {
 			return true
 		}
 	}
-	return in.trees(html, seen, found)
+	return in.trees(html, features, found)
 }
 
 // trees builds the trees that can differ from the first token reading.
@@ -55,19 +55,19 @@ func (in *inspector) document(html string, found emit) (stop bool) {
 // tree can add nothing but the error of being too deep. At most one open
 // element stands for each start tag of a non-void element, plus a tbody and a
 // tr implied above each table or template: below the limit it cannot be deep.
-func (in *inspector) trees(html string, seen survey, found emit) (stop bool) {
-	if seen.foreign && countFold(html, "<template") > 0 {
+func (in *inspector) trees(html string, features markupFeatures, found emit) (stop bool) {
+	if features.foreign && countFold(html, "<template") > 0 {
 		// The tree builder stops reading where the two are combined.
 		return found(&Violation{
 			Rule: RuleUnparsable, Where: "template",
 			Detail: "template elements cannot be combined with svg or math",
 		})
 	}
-	deep := seen.starts+2*seen.tables > maxOpen
-	if (seen.foreign || deep || in.thorough) && in.tree(html, true, found) {
+	deep := features.starts+2*features.tables > maxOpen
+	if (features.foreign || deep || in.thorough) && in.tree(html, true, found) {
 		return true
 	}
-	if seen.noscript || seen.foreign && countFold(html, "<noscript") > 0 || in.thorough {
+	if features.noscript || features.foreign && countFold(html, "<noscript") > 0 || in.thorough {
 		return in.tree(html, false, found)
 	}
 	return false

@@ -18,12 +18,12 @@ type tokenReading struct {
 	lines bool // say in which line a violation is
 	line  int  // the token's, less one
 
-	found survey
-	attrs []html.Attribute
+	features markupFeatures
+	attrs    []html.Attribute
 }
 
-// survey is what the first reading finds out about the need for others.
-type survey struct {
+// markupFeatures are what the first reading found. They determine which other readings are needed.
+type markupFeatures struct {
 	starts   int  // start tags of elements that stay open
 	tables   int  // tables and templates, above which elements are implied
 	foreign  bool // svg or math
@@ -92,17 +92,17 @@ func (r *tokenReading) startTag(z *html.Tokenizer, found emit) (tagName string, 
 
 func (r *tokenReading) note(tag string) {
 	if !isVoid(tag) {
-		r.found.starts++
+		r.features.starts++
 	}
 	switch tag {
 	case "svg", "math":
-		r.found.foreign = true
+		r.features.foreign = true
 	case "table", "template":
-		r.found.tables++
+		r.features.tables++
 	case "noscript":
-		r.found.noscript, r.found.hidden = true, true
+		r.features.noscript, r.features.hidden = true, true
 	case "iframe", "noembed", "noframes", "plaintext", "xmp":
-		r.found.hidden = true
+		r.features.hidden = true
 	}
 }
 
@@ -135,9 +135,9 @@ func (r *tokenReading) comment(raw []byte, found emit) (stop bool) {
 	both := list{most: r.most}
 	inner := tokenReading{visit: r.visit, most: r.most, lines: r.lines, line: r.line}
 	stop = inner.read(markup, both.add)
-	if seen := inner.found; !stop && (seen.hidden || seen.foreign) {
+	if features := inner.features; !stop && (features.hidden || features.foreign) {
 		both.nextReading()
-		live := tokenReading{visit: r.visit, live: true, foreign: seen.foreign, most: r.most, lines: r.lines, line: r.line}
+		live := tokenReading{visit: r.visit, live: true, foreign: features.foreign, most: r.most, lines: r.lines, line: r.line}
 		live.read(markup, both.add)
 	}
 	for _, v := range both.all {

@@ -23,7 +23,7 @@ func urlScript(value string) finding {
 	if !ok {
 		return foundObscured
 	}
-	return judgeURL(prefix)
+	return checkURLPrefix(prefix)
 }
 
 // urlListScript checks addresses separated by white space (ping), commas (srcset) or semicolons
@@ -90,8 +90,8 @@ var (
 	foundLocal  = finding{RuleLocalURL, "addresses that open files or programs of the reader's computer, or a file server, are not allowed"}
 )
 
-// judgeURL returns the rule that an address with this beginning violates.
-func judgeURL(prefix []byte) finding {
+// checkURLPrefix returns the rule that an address with this beginning violates.
+func checkURLPrefix(prefix []byte) finding {
 	for {
 		if isShare(prefix) {
 			return foundLocal

@@ -127,7 +127,7 @@ func shows(isText bool, body string) bool {
 	if isText {
 		return !email.IsBlank(body)
 	}
-	return htmlcheck.Shows(body)
+	return htmlcheck.HasVisibleContent(body)
 }
 
 // renderStored is render and emptyFields for a stored template.

@@ -9,10 +9,10 @@ import (
 	"email-gateway/shared/email"
 )
 
-// Shows reports whether a reader of the body would see anything: a text with more than white space
+// HasVisibleContent reports whether a reader of the body would see anything: a text with more than white space
 // and zero-width characters, or an element that is visible by itself. Comments, empty elements,
 // title and style are not visible.
-func Shows(body string) bool {
+func HasVisibleContent(body string) bool {
 	z := html.NewTokenizer(strings.NewReader(body))
 	hidden := "" // the element whose text is not shown
 	for {
