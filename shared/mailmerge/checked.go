@@ -42,7 +42,7 @@ func (c Checked) Line(line int) int {
 		}
 		at += n + 1
 	}
-	for _, s := range c.source.spots {
+	for _, s := range c.source.positions {
 		if s.at == at && s.kind != Variable {
 			at++
 		}

@@ -62,18 +62,18 @@ func isQuoted(text string) bool {
 func (t *Template) Plain(rename func(f Field) string) string {
 	var b strings.Builder
 	done := 0
-	for _, spot := range t.source.spots {
-		written := t.source.text[spot.start:spot.end]
+	for _, value := range t.source.positions {
+		written := t.source.text[value.start:value.end]
 		if !strings.Contains(written, "|") {
 			continue
 		}
-		name := spot.field.Name
-		if spot.field.HasDefault {
-			name = rename(spot.field)
+		name := value.field.Name
+		if value.field.HasDefault {
+			name = rename(value.field)
 		}
-		b.WriteString(t.source.text[done:spot.start])
+		b.WriteString(t.source.text[done:value.start])
 		b.WriteString("{{" + name + "}}")
-		done = spot.end
+		done = value.end
 	}
 	b.WriteString(t.source.text[done:])
 	return b.String()

@@ -17,14 +17,14 @@ const probe = 'x'
 
 // source is a template split into document and fields.
 type source struct {
-	text   string
-	doc    string // text with \{{ resolved and each field replaced by the probe
-	spots  []spot
-	anchor []anchor
+	text      string
+	doc       string // text with \{{ resolved and each field replaced by the probe
+	positions []valuePosition
+	anchor    []anchor
 }
 
-// spot is the position of a value in doc.
-type spot struct {
+// valuePosition is the position of a value in doc.
+type valuePosition struct {
 	at         int // offset of the probe
 	field      Field
 	start, end int // the field in text, with its braces
@@ -72,7 +72,7 @@ func lexTags(text string, plain func(string) string, sections bool) (*source, *F
 			if doc, done, fault = src.section(doc, kind, done, open); fault != nil {
 				return nil, fault
 			}
-		case len(src.spots) >= MaxTags:
+		case len(src.positions) >= MaxTags:
 			return nil, tooManyTags(text, open)
 		default:
 			doc = append(doc, before[:len(before)-slashes+slashes/2]...)
@@ -81,7 +81,7 @@ func lexTags(text string, plain func(string) string, sections bool) (*source, *F
 				return nil, fault
 			}
 			src.anchor = append(src.anchor, anchor{len(doc), open})
-			src.spots = append(src.spots, spot{at: len(doc), field: field, start: open, end: end})
+			src.positions = append(src.positions, valuePosition{at: len(doc), field: field, start: open, end: end})
 			doc = append(doc, probe)
 			done = end
 		}
@@ -187,30 +187,30 @@ func position(text string, at int, code, detail string) *Fault {
 // template joins the document's literals with the places of the fields, and checks that their
 // defaults are valid there.
 func (s *source) template(places []place) (*Template, *Fault) {
-	for i, spot := range s.spots {
-		if spot.field.Default == "" {
+	for i, value := range s.positions {
+		if value.field.Default == "" {
 			continue
 		}
-		if code, detail := places[i].check(spot.field.Default); code != "" {
-			return nil, s.fault(spot.at, CodeDefault, "the default "+detail)
+		if code, detail := places[i].check(value.field.Default); code != "" {
+			return nil, s.fault(value.at, CodeDefault, "the default "+detail)
 		}
 	}
 	return s.join(places), nil
 }
 
 func (s *source) join(places []place) *Template {
-	t := &Template{source: s, segments: make([]segment, len(s.spots))}
+	t := &Template{source: s, segments: make([]segment, len(s.positions))}
 	index := make(map[Field]int)
 	done := 0
-	for i, spot := range s.spots {
-		field, known := index[spot.field]
+	for i, value := range s.positions {
+		field, known := index[value.field]
 		if !known {
 			field = len(t.fields)
-			index[spot.field] = field
-			t.fields = append(t.fields, spot.field)
+			index[value.field] = field
+			t.fields = append(t.fields, value.field)
 		}
-		t.segments[i] = segment{literal: s.doc[done:spot.at], field: field, place: places[i]}
-		done = spot.at + 1
+		t.segments[i] = segment{literal: s.doc[done:value.at], field: field, place: places[i]}
+		done = value.at + 1
 	}
 	t.tail = s.doc[done:]
 	return t

@@ -94,7 +94,7 @@ func ParseText(text string) (*Template, error) {
 	if fault != nil {
 		return nil, fault
 	}
-	places := make([]place, len(src.spots))
+	places := make([]place, len(src.positions))
 	for i := range places {
 		places[i] = placeText
 	}
@@ -111,11 +111,11 @@ func ParseSubject(text string) (*Template, error) {
 	if fault = src.subjectFault(); fault != nil {
 		return nil, fault
 	}
-	n := utf8.RuneCountInString(src.doc) - len(src.spots)
+	n := utf8.RuneCountInString(src.doc) - len(src.positions)
 	if n > email.MaxSubject || src.doc == "" {
 		return nil, src.fault(0, CodeSubjectLength, "a subject must have 1 to 150 characters")
 	}
-	places := make([]place, len(src.spots))
+	places := make([]place, len(src.positions))
 	for i := range places {
 		places[i] = placeLine
 	}

@@ -9,7 +9,7 @@ import (
 // markup places the fields of an HTML document, token by token.
 type markup struct {
 	*source
-	places []place // of the spots so far
+	places []place // of the positions so far
 	// container identifies the text or attribute being read: 0 is text of elements.
 	container int
 }
@@ -21,7 +21,7 @@ type markup struct {
 // selfContained), the template is refused.
 func placeInMarkup(src *source) ([]place, *Fault) {
 	m := &markup{source: src}
-	if len(src.spots) == 0 {
+	if len(src.positions) == 0 {
 		return nil, nil
 	}
 	if fault := m.sections(); fault != nil {
@@ -61,21 +61,21 @@ func placeInMarkup(src *source) ([]place, *Fault) {
 	return m.places, nil
 }
 
-// put places the next spot.
+// put places the next position.
 func (m *markup) put(p place) {
-	m.spots[len(m.places)].container = m.container
+	m.positions[len(m.places)].container = m.container
 	m.places = append(m.places, p)
 }
 
-// next is the first spot not yet placed.
-func (m *markup) next() spot { return m.spots[len(m.places)] }
+// next is the first position not yet placed.
+func (m *markup) next() valuePosition { return m.positions[len(m.places)] }
 
-func (m *markup) done() bool { return len(m.places) == len(m.spots) }
+func (m *markup) done() bool { return len(m.places) == len(m.positions) }
 
-// holds reports whether the next spot lies before end.
+// holds reports whether the next position lies before end.
 func (m *markup) holds(end int) bool { return !m.done() && m.next().at < end }
 
-// refuse is a fault at the next spot if it lies before end.
+// refuse is a fault at the next position if it lies before end.
 func (m *markup) refuse(end int, code, detail string) *Fault {
 	if !m.holds(end) {
 		return nil
@@ -133,7 +133,7 @@ func (m *markup) rawText(start, end int, element string) *Fault {
 func (m *markup) reference(start int) *Fault {
 	at := m.next().at
 	if n := len(m.places); n > 0 {
-		start = max(start, m.spots[n-1].at+1)
+		start = max(start, m.positions[n-1].at+1)
 	}
 	i := at
 	for i > start && (isAlphanumeric(m.doc[i-1]) || m.doc[i-1] == '#') {

@@ -25,7 +25,7 @@ func roleOf(t *tag, name string) (role, *Fault) {
 	case strings.HasPrefix(name, "on"), strings.HasPrefix(local, "on"):
 		return 0, &Fault{Code: CodeInHandler, Detail: "a field is not allowed in an event handler"}
 	case strings.HasPrefix(name, "xmlns"):
-		return 0, decides(name)
+		return 0, changesBehaviour(name)
 	}
 	switch local {
 	case "srcdoc":
@@ -40,7 +40,7 @@ func roleOf(t *tag, name string) (role, *Fault) {
 		return roleAddresses, nil
 	case "attributename", "attributetype", "charset", "enctype", "formenctype", "formmethod", "http-equiv", "language",
 		"method", "rel", "rev", "sandbox", "type":
-		return 0, decides(name)
+		return 0, changesBehaviour(name)
 	case "value":
 		if t.name == "param" {
 			return roleAddress, nil
@@ -53,7 +53,7 @@ func roleOf(t *tag, name string) (role, *Fault) {
 	return rolePlain, nil
 }
 
-func decides(name string) *Fault {
+func changesBehaviour(name string) *Fault {
 	return &Fault{Code: CodeInAttribute, Detail: "a field is not allowed in " + name + ", which determines what the element does"}
 }
 

@@ -84,7 +84,7 @@ func (s *source) section(doc []byte, kind TagKind, done, open int) (_ []byte, en
 			return nil, 0, position(s.text, open, CodeDefault, "a section cannot have a default")
 		}
 	}
-	if len(s.spots) >= MaxTags {
+	if len(s.positions) >= MaxTags {
 		return nil, 0, tooManyTags(s.text, open)
 	}
 	indent, next, alone := s.standalone(done, open, end)
@@ -93,7 +93,7 @@ func (s *source) section(doc []byte, kind TagKind, done, open int) (_ []byte, en
 	}
 	if kind != comment {
 		s.anchor = append(s.anchor, anchor{len(doc), open})
-		s.spots = append(s.spots, spot{at: len(doc), field: field, start: open, end: end, kind: kind})
+		s.positions = append(s.positions, valuePosition{at: len(doc), field: field, start: open, end: end, kind: kind})
 		doc = append(doc, probe)
 	}
 	return doc, end, nil
@@ -128,8 +128,8 @@ func (s *source) standalone(done, open, end int) (indent, next int, alone bool) 
 // between its tags then leaves a parser in the state in which it found it, so that the places of all
 // fields are the same however often it is repeated.
 func (s *source) pair() *Fault {
-	var open []spot
-	for _, tag := range s.spots {
+	var open []valuePosition
+	for _, tag := range s.positions {
 		switch tag.kind {
 		case Section, Inverted:
 			if len(open) >= MaxDepth {
@@ -215,7 +215,7 @@ func outline(text string, kind partKind) (*Outline, *Fault) {
 	if fault != nil {
 		return nil, fault
 	}
-	places := make([]place, len(src.spots))
+	places := make([]place, len(src.positions))
 	switch kind {
 	case kindHTML:
 		if places, fault = placeInMarkup(src); fault != nil {
@@ -236,9 +236,9 @@ func outline(text string, kind partKind) (*Outline, *Fault) {
 	if fault != nil {
 		return nil, fault
 	}
-	o := &Outline{Tags: make([]Tag, len(src.spots)), Tail: t.tail}
+	o := &Outline{Tags: make([]Tag, len(src.positions)), Tail: t.tail}
 	for i, s := range t.segments {
-		o.Tags[i] = Tag{Literal: s.literal, Kind: src.spots[i].kind, Field: src.spots[i].field, place: s.place}
+		o.Tags[i] = Tag{Literal: s.literal, Kind: src.positions[i].kind, Field: src.positions[i].field, place: s.place}
 	}
 	return o, nil
 }

@@ -71,7 +71,7 @@ func (m *markup) tagField(t *tag, start int) *Fault {
 
 // holdsSection reports whether a section begins or ends before end.
 func (m *markup) holdsSection(end int) bool {
-	for _, s := range m.spots[len(m.places):] {
+	for _, s := range m.positions[len(m.places):] {
 		if s.at >= end {
 			return false
 		}
