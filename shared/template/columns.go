@@ -47,9 +47,9 @@ type Uses struct {
 	Own []string
 	// Missing are names of no column that have no default and are not declared as optional.
 	Missing []string
-	// Clash are two columns of which one is a text and the other is in an object of the same name: customer and
+	// Conflict is a pair of columns of which one is a text and the other is in an object of the same name: customer and
 	// customer.name.
-	Clash []string
+	Conflict []string
 }
 
 // Uses resolves the names of the template as rendering does: within a section the columns that begin with
@@ -61,12 +61,12 @@ func (t *Template) Uses(columns Columns) Uses {
 			b.uses.Missing = append(b.uses.Missing, name)
 		}
 	}
-	b.uses.Clash = clash(append(slices.Clone(b.uses.Names), b.uses.Own...))
+	b.uses.Conflict = conflictingNames(append(slices.Clone(b.uses.Names), b.uses.Own...))
 	return b.uses
 }
 
-// clash returns a name and another one that is in an object of this name; nil if there are none.
-func clash(names []string) []string {
+// conflictingNames returns a name and another one that is in an object of this name; nil if there are none.
+func conflictingNames(names []string) []string {
 	within := map[string]string{} // the first name in an object, by the object's name
 	for _, name := range names {
 		for i := range len(name) {

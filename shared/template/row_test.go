@@ -88,7 +88,7 @@ func TestRow_Uses(t *testing.T) {
 	if diff := cmp.Diff(want, uses); diff != "" {
 		t.Error(diff)
 	}
-	if uses, _, _, _ := row(t, template.Source{Subject: "s", Text: "{{a}}{{a.b}}"}, []string{"a", "a.b"}, make([]string, 2)); len(uses.Clash) != 2 {
+	if uses, _, _, _ := row(t, template.Source{Subject: "s", Text: "{{a}}{{a.b}}"}, []string{"a", "a.b"}, make([]string, 2)); len(uses.Conflict) != 2 {
 		t.Errorf("%+v", uses)
 	}
 	// A program that renders the subject alone has the columns of the whole template.

@@ -41,7 +41,7 @@ func TestRow_SubjectAlone(t *testing.T) {
 			continue
 		}
 		uses := whole.Uses(template.Named(columns))
-		if len(uses.Missing) > 0 || len(uses.Clash) > 0 {
+		if len(uses.Missing) > 0 || len(uses.Conflict) > 0 {
 			continue
 		}
 		alone, faults := template.ParseSubject(subject, declared)

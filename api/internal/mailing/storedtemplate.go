@@ -75,9 +75,9 @@ func (s *StoredTemplate) CheckFields(header *csvfile.Header) []rules.Fault {
 		faults = append(faults, unknownFields(PartTemplate, uses.Missing, header))
 	case len(forbidden) > 0:
 		faults = append(faults, forbiddenFields(PartTemplate, forbidden))
-	case len(uses.Clash) > 0:
+	case len(uses.Conflict) > 0:
 		faults = append(faults, rules.Fault{Field: PartTemplate, Code: CodeFieldClash, Message: fmt.Sprintf(
-			"uses %s, which cannot all be columns: a value is either a text or an object with further values", braced(uses.Clash))})
+			"uses %s, which cannot all be columns: a value is either a text or an object with further values", braced(uses.Conflict))})
 	}
 	return faults
 }
