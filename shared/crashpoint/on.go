@@ -34,11 +34,11 @@ func At(p Point) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {} // execute nothing more
 	}
-	goOn := make(chan os.Signal, 1)
-	signal.Notify(goOn, syscall.SIGCONT)
+	resumed := make(chan os.Signal, 1)
+	signal.Notify(resumed, syscall.SIGCONT)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-	<-goOn // the signal may stop another thread first
-	signal.Stop(goOn)
+	<-resumed // the signal may stop another thread first
+	signal.Stop(resumed)
 }
 
 // arm parses the environment. An unknown place would never be reached, and the test would appear to

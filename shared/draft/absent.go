@@ -88,8 +88,8 @@ func (e *Email) dropRepeated() {
 	}
 }
 
-// crowded reports whether a list has too many addresses to compare.
-func crowded(list []string) bool {
+// tooManyAddresses reports whether a list has too many addresses to compare.
+func tooManyAddresses(list []string) bool {
 	n := 0
 	for _, address := range list {
 		if address != "" {

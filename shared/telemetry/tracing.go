@@ -42,7 +42,7 @@ func NewTracing(ctx context.Context, log *slog.Logger, name, environment string,
 	if !s.On() {
 		return t, nil
 	}
-	t.speak()
+	t.redirectErrors()
 	// The exporter reads its other variables itself: headers, timeout, certificates.
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(s.url()))
 	if err != nil {
@@ -61,8 +61,8 @@ func NewTracing(ctx context.Context, log *slog.Logger, name, environment string,
 	return t, nil
 }
 
-// speak redirects the library's errors to our log. The setting is global to the process.
-func (t *Tracing) speak() {
+// redirectErrors redirects the library's errors to our log. The setting is global to the process.
+func (t *Tracing) redirectErrors() {
 	otel.SetLogger(logr.FromSlogHandler(t.log.Handler()))
 	var next atomic.Int64
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {

@@ -55,7 +55,7 @@ func newKey(secret []byte) (key, error) {
 	if err != nil {
 		return key{}, fmt.Errorf("derive key: %w", err)
 	}
-	synthesis, err := hkdf.Key(sha256.New, secret, nil, "unsubscribe link: nonce", 32)
+	nonceKey, err := hkdf.Key(sha256.New, secret, nil, "unsubscribe link: nonce", 32)
 	if err != nil {
 		return key{}, fmt.Errorf("derive key: %w", err)
 	}
@@ -70,5 +70,5 @@ func newKey(secret []byte) (key, error) {
 	if aead.NonceSize() != nonceBytes || aead.Overhead() != tagBytes {
 		return key{}, errors.New("derive key: AES-GCM has other sizes than expected")
 	}
-	return key{aead: aead, nonce: synthesize(synthesis)}, nil
+	return key{aead: aead, nonce: nonceFunc(nonceKey)}, nil
 }

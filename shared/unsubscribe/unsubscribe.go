@@ -94,8 +94,8 @@ func (k Keys) Open(token string) (Link, error) {
 	return Link{}, ErrInvalid
 }
 
-// synthesize derives nonces from plaintexts.
-func synthesize(secret []byte) func(plain []byte) []byte {
+// nonceFunc returns a function that derives a nonce from a plaintext.
+func nonceFunc(secret []byte) func(plain []byte) []byte {
 	return func(plain []byte) []byte {
 		mac := hmac.New(sha256.New, secret)
 		mac.Write(plain)
