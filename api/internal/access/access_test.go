@@ -91,7 +91,7 @@ func TestAuthenticate(t *testing.T) {
 	}
 }
 
-func TestAuthenticate_BelievesTheDatabaseForFiveSeconds(t *testing.T) {
+func TestAuthenticate_CachesForFiveSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		finder, key := newKeys(t)
