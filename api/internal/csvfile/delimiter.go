@@ -44,14 +44,14 @@ func delimiterLine(line []byte) (byte, bool) {
 // probes is how many rows are examined to find the delimiter, within sampleBytes.
 const probes = 100
 
-// guessed measures how well a delimiter fits the beginning of a file.
-type guessed struct {
+// delimiterScore measures how well a delimiter fits the beginning of a file.
+type delimiterScore struct {
 	email  bool    // one of the columns is an email column
 	steady float64 // fraction of the rows with as many fields as the header
 	fields int     // of the header
 }
 
-func (g guessed) better(than guessed) bool {
+func (g delimiterScore) better(than delimiterScore) bool {
 	switch {
 	case g.email != than.email:
 		return g.email
@@ -61,27 +61,27 @@ func (g guessed) better(than guessed) bool {
 	return g.fields > than.fields
 }
 
-// sniff detects the delimiter of the rows from the window's position on: the one that divides the
+// detectDelimiter detects the delimiter of the rows from the window's position on: the one that divides the
 // header and the following rows into the same number of fields. Delimiters in quotes are ignored.
 // A file of one column has none, so any will do.
-func sniff(t tokenizer) byte {
+func detectDelimiter(t tokenizer) byte {
 	if t.end-t.pos > sampleBytes {
 		t.end, t.eof = t.pos+sampleBytes, false
 		t.lf = min(t.lf, t.end)
 	}
-	best, delimiter := guessed{}, Delimiters[0]
+	best, delimiter := delimiterScore{}, Delimiters[0]
 	for _, candidate := range []byte(Delimiters) {
 		probe := t
 		probe.delimiter, probe.fields = candidate, nil
-		if g := probe.guess(); g.fields > 1 && (best.fields == 0 || g.better(best)) {
+		if g := probe.score(); g.fields > 1 && (best.fields == 0 || g.better(best)) {
 			best, delimiter = g, candidate
 		}
 	}
 	return delimiter
 }
 
-func (t *tokenizer) guess() guessed {
-	var g guessed
+func (t *tokenizer) score() delimiterScore {
+	var g delimiterScore
 	rows, same := 0, 0
 	for rows < probes && t.pos < t.end {
 		v := t.scan()
@@ -92,7 +92,7 @@ func (t *tokenizer) guess() guessed {
 		case v == found && t.filled == 0:
 		case g.fields == 0:
 			if v == unclosed {
-				return guessed{}
+				return delimiterScore{}
 			}
 			g.fields = t.count
 			for _, f := range t.fields {

@@ -11,10 +11,10 @@ type Inspection struct {
 	Size   int64 // bytes
 	SHA256 [sha256.Size]byte
 
-	sample []byte // the beginning of the file
-	nul    bool   // the file contains a NUL byte
-	narrow evidence
-	lone   map[Encoding]int // for each possible byte order: line of the first lone surrogate, 0 = none
+	sample        []byte // the beginning of the file
+	nul           bool   // the file contains a NUL byte
+	stats         encodingStats
+	loneSurrogate map[Encoding]int // for each possible byte order: line of the first lone surrogate, 0 = none
 }
 
 // Encoding decides the encoding of the file. given is the uploader's choice, or Detect. A byte order mark
@@ -25,13 +25,13 @@ func (i Inspection) Encoding(given Encoding) (Encoding, error) {
 	if i.Size == 0 {
 		return "", &FileError{Code: CodeEmptyFile, Message: "the file is empty"}
 	}
-	if kind := foreign(i.sample); kind != "" {
+	if kind := detectOtherFormat(i.sample); kind != "" {
 		return "", &FileError{Code: CodeBinaryFile, Message: kind}
 	}
 	marked, wide := markOf(i.sample), unmarkedWide(i.sample)
 	switch {
-	case marked == UTF8 && i.narrow.malformed.count > 0:
-		return "", invalid(i.narrow.malformed.line, "the file has a UTF-8 byte order mark, but this line is not UTF-8: correct the line, or save the file again as CSV UTF-8")
+	case marked == UTF8 && i.stats.malformed.count > 0:
+		return "", invalid(i.stats.malformed.line, "the file has a UTF-8 byte order mark, but this line is not UTF-8: correct the line, or save the file again as CSV UTF-8")
 	case given != Detect && marked != Detect && given != marked:
 		return "", invalid(0, "the file begins with the byte order mark of %s, but the encoding %s was given: leave the encoding out", marked, given)
 	case given != Detect && wide != Detect && given != wide:
@@ -50,7 +50,7 @@ func (i Inspection) Encoding(given Encoding) (Encoding, error) {
 	if i.nul || manyControls(i.sample) {
 		return "", &FileError{Code: CodeBinaryFile, Message: "the file is not text: save it as CSV and upload that"}
 	}
-	switch e := &i.narrow; {
+	switch e := &i.stats; {
 	case given == Detect:
 		return i.decide()
 	case given == UTF8 && e.malformed.count > 0:
@@ -67,7 +67,7 @@ const otherEncodings = "windows-1252, or cp850 if it was saved as CSV (MS-DOS), 
 // holdsWide checks a file for errors in UTF-16.
 func (i Inspection) holdsWide(e Encoding) error {
 	nuls := nulsIn(i.sample)
-	line, possible := i.lone[e]
+	line, possible := i.loneSurrogate[e]
 	switch {
 	case i.Size%2 != 0:
 		return invalid(0, "the file is %s, but ends within a character: it is truncated or damaged", e)
@@ -82,7 +82,7 @@ func (i Inspection) holdsWide(e Encoding) error {
 // decide chooses between UTF-8 and Windows-1252. A file with text in both is rejected: one kind of lines
 // would be garbled (JoÃ£o) or contain replacement characters.
 func (i Inspection) decide() (Encoding, error) {
-	e := i.narrow
+	e := i.stats
 	inUTF8 := e.wellFormed
 	if e.coincidence.count*coincidenceShare > e.malformed.count {
 		inUTF8.count += e.coincidence.count
@@ -91,7 +91,7 @@ func (i Inspection) decide() (Encoding, error) {
 		}
 	}
 	switch {
-	case e.malformed.count == 0 && e.wellFormed.count == 0 && e.betrayed.count > 0:
+	case e.malformed.count == 0 && e.wellFormed.count == 0 && e.implausibleUTF8.count > 0:
 		return Windows1252, nil // its bytes are UTF-8 by coincidence
 	case e.malformed.count == 0:
 		return UTF8, nil
@@ -123,8 +123,8 @@ func invalid(line int, format string, args ...any) error {
 	return &FileError{Code: CodeInvalidEncoding, Line: line, Message: fmt.Sprintf(format, args...)}
 }
 
-// foreign recognizes other file formats that people upload and says what to do.
-func foreign(sample []byte) string {
+// detectOtherFormat recognizes other file formats that people upload and says what to do.
+func detectOtherFormat(sample []byte) string {
 	begins := func(magic string) bool { return bytes.HasPrefix(sample, []byte(magic)) }
 	text := bytes.ToLower(bytes.TrimSpace(bytes.TrimPrefix(sample[:min(len(sample), 512)], utf8Mark)))
 	switch {

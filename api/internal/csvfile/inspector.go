@@ -24,8 +24,8 @@ type Inspector struct {
 	// block[done:] is not examined yet; at most one byte before it is kept.
 	block  []byte
 	done   int
-	narrow evidence
-	wide   map[Encoding]*wideText // once the sample is full
+	narrow encodingStats
+	wide   map[Encoding]*utf16Checker // once the sample is full
 }
 
 // NewInspector returns an empty Inspector.
@@ -76,8 +76,8 @@ func (in *Inspector) takeWide(p []byte) {
 	}
 }
 
-func (in *Inspector) followSample() map[Encoding]*wideText {
-	wide := wideTexts(in.sample)
+func (in *Inspector) followSample() map[Encoding]*utf16Checker {
+	wide := utf16Checkers(in.sample)
 	for _, w := range wide {
 		w.take(in.sample)
 	}
@@ -86,15 +86,15 @@ func (in *Inspector) followSample() map[Encoding]*wideText {
 
 // Inspection returns the result so far; after the last Write, that of the whole file.
 func (in *Inspector) Inspection() Inspection {
-	i := Inspection{Size: in.size, sample: in.sample, nul: in.nul, narrow: in.narrow, lone: map[Encoding]int{}}
+	i := Inspection{Size: in.size, sample: in.sample, nul: in.nul, stats: in.narrow, loneSurrogate: map[Encoding]int{}}
 	in.digest.Sum(i.SHA256[:0])
-	i.narrow.take(in.block, in.done, true)
+	i.stats.take(in.block, in.done, true)
 	wide := in.wide
 	if len(in.sample) < sampleBytes {
 		wide = in.followSample()
 	}
 	for encoding, w := range wide {
-		i.lone[encoding] = w.lone()
+		i.loneSurrogate[encoding] = w.loneSurrogate()
 	}
 	return i
 }

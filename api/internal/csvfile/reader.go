@@ -122,7 +122,7 @@ func (r *Reader) begin(delimiter byte) error {
 		}
 	}
 	if delimiter == 0 {
-		delimiter = sniff(r.t)
+		delimiter = detectDelimiter(r.t)
 	}
 	r.t.delimiter = delimiter
 	return r.readHeader()

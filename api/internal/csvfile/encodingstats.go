@@ -6,37 +6,37 @@ import (
 	"unicode/utf8"
 )
 
-// sighting counts occurrences and the line of the first one.
-type sighting struct {
+// occurrences counts occurrences and the line of the first one.
+type occurrences struct {
 	count int
 	line  int // physical line, 1-based; 0 if count is 0
 }
 
-// evidence counts what the bytes of a file, read as 8-bit text, say about its encoding. It covers the
+// encodingStats counts what the bytes of a file, read as 8-bit text, say about its encoding. It covers the
 // whole file, because a single name near its end can decide.
-type evidence struct {
+type encodingStats struct {
 	ends int // line ends so far
 
 	// wellFormed are multi-byte UTF-8 characters that are implausible in Windows-1252: João would be
 	// "JoÃ£o" there.
-	wellFormed sighting
+	wellFormed occurrences
 	// coincidence are UTF-8 characters that are also plausible in Windows-1252: “IRMÃ” ends with the
 	// two bytes of an Ô in UTF-8.
-	coincidence sighting
-	// betrayed are UTF-8 characters that are implausible at their place, while Windows-1252 has a letter
+	coincidence occurrences
+	// implausibleUTF8 are UTF-8 characters that are implausible at their place, while Windows-1252 has a letter
 	// and one or two signs there: in UTF-8, “METRÔ” would end with U+0514, and “café…” would have a
 	// Chinese character after "caf".
-	betrayed sighting
+	implausibleUTF8 occurrences
 	// malformed are bytes that are not part of a UTF-8 character.
-	malformed sighting
+	malformed occurrences
 	// surrogates are halves of a surrogate pair, encoded with three bytes each (CESU-8), which never
 	// occur in Windows-1252.
-	surrogates sighting
+	surrogates occurrences
 	// undefined are bytes that Windows-1252 does not define.
-	undefined sighting
+	undefined occurrences
 	// unlikely are bytes that are implausible in Windows-1252 at their place ("Jos‚", "RazÆo"), while
 	// CP850 and Macintosh have letters there; likely are accented letters of Windows-1252.
-	unlikely, likely sighting
+	unlikely, likely occurrences
 }
 
 // lookAhead is how many bytes after a byte decide what it is: the rest of its character and the next
@@ -46,7 +46,7 @@ const lookAhead = utf8.UTFMax
 // take processes data from an index on and returns the index it reached: the end of data if it is final,
 // else the position where a character could continue in the next piece. The byte before the index, if
 // any, was processed before.
-func (e *evidence) take(data []byte, from int, final bool) int {
+func (e *encodingStats) take(data []byte, from int, final bool) int {
 	end := len(data)
 	if !final {
 		end = max(from, end-lookAhead)
@@ -64,9 +64,9 @@ func (e *evidence) take(data []byte, from int, final bool) int {
 
 // character classifies the bytes at i, the first of which is not ASCII, and returns how many belong
 // together. The line ends before index base are already counted.
-func (e *evidence) character(data []byte, i, base int) int {
+func (e *encodingStats) character(data []byte, i, base int) int {
 	_, size := utf8.DecodeRune(data[i:])
-	at := func(s *sighting) {
+	at := func(s *occurrences) {
 		if s.count == 0 {
 			s.line = 1 + e.ends + lineEnds(data, base, i)
 		}
@@ -92,12 +92,12 @@ func (e *evidence) character(data []byte, i, base int) int {
 		}
 	case size == 2 && isCoincidence(before, data[i], data[i+1], after):
 		if isForeign(before, data[i], data[i+1]) {
-			at(&e.betrayed)
+			at(&e.implausibleUTF8)
 		} else {
 			at(&e.coincidence)
 		}
 	case size == 3 && isLetterByte(before) && isSign(data[i+1]) && isSign(data[i+2]) && !isWordByte(after):
-		at(&e.betrayed)
+		at(&e.implausibleUTF8)
 	default:
 		at(&e.wellFormed)
 	}
