@@ -32,9 +32,9 @@ type Erased struct {
 	// Writing is the number of open transactions that started before the erasure, such as an
 	// upload: their rows are not visible yet.
 	Writing int `json:"writing"`
-	// Unread are mailings whose files cannot be decrypted, so that they may name the person. Until
+	// UndecryptableFiles are mailings whose files cannot be decrypted, so that they may name the person. Until
 	// the files are deleted or their key is available, the recipients are kept.
-	Unread []uuid.UUID `json:"unreadFiles"`
+	UndecryptableFiles []uuid.UUID `json:"unreadFiles"`
 	// Shared is the number of addresses that other people share. Rows that name the person only by
 	// such an address are kept.
 	Shared  int     `json:"sharedAddresses"`
@@ -42,7 +42,9 @@ type Erased struct {
 }
 
 // Complete reports whether the erasure needs no further run.
-func (e *Erased) Complete() bool { return e.Busy == 0 && e.Writing == 0 && len(e.Unread) == 0 }
+func (e *Erased) Complete() bool {
+	return e.Busy == 0 && e.Writing == 0 && len(e.UndecryptableFiles) == 0
+}
 
 // Order holds the parameters of an erasure.
 type Order struct {
@@ -101,7 +103,7 @@ func (a *Archive) Erase(ctx context.Context, o Order) (Erased, error) {
 	}
 	e := erasure{
 		Archive: a, order: o, ledger: newLedger(), copied: map[string]bool{}, busy: map[string]bool{}, held: map[string]bool{}, scan: person.Scan{Until: uuid.Max},
-		done: Erased{Run: run, Unread: []uuid.UUID{}},
+		done: Erased{Run: run, UndecryptableFiles: []uuid.UUID{}},
 	}
 	if e.person, err = a.find(ctx, o.Query); err != nil {
 		return e.done, err
@@ -134,7 +136,7 @@ func (e *erasure) complete(ctx context.Context) error {
 	d := &e.done
 	return e.People.Record(ctx, e.order.By, "person.erased", e.order.CompanyID, d.Run, map[string]any{
 		"cancelled": d.Cancelled, "emails": d.Emails, "copies": d.Copies, "emailLogs": d.EmailLogs, "mailingEntries": d.Entries,
-		"deadLetters": d.DeadLetters, "recipients": d.Recipients, "suppressions": d.Suppressions, "files": d.Files, "busy": d.Busy, "unreadFiles": len(d.Unread),
+		"deadLetters": d.DeadLetters, "recipients": d.Recipients, "suppressions": d.Suppressions, "files": d.Files, "busy": d.Busy, "unreadFiles": len(d.UndecryptableFiles),
 		"addresses": len(e.person.Addresses), "sharedAddresses": d.Shared, "tables": d.Receipt.Tables,
 	})
 }
@@ -143,7 +145,7 @@ func (e *erasure) complete(ctx context.Context) error {
 // deletion are void. What such updates still contain, for example a recipient import accepted
 // meanwhile, is erased by the following rounds.
 func (e *erasure) run(ctx context.Context) error {
-	if err := e.rounds(ctx, time.Now().Add(e.order.Timeout)); err != nil || e.done.Busy > 0 || len(e.done.Unread) > 0 {
+	if err := e.rounds(ctx, time.Now().Add(e.order.Timeout)); err != nil || e.done.Busy > 0 || len(e.done.UndecryptableFiles) > 0 {
 		return err
 	}
 	deletion, err := uuid.NewV7()
@@ -168,7 +170,7 @@ func (e *erasure) rounds(ctx context.Context, deadline time.Time) error {
 	for round := 1; ; round++ {
 		before := e.changed()
 		clear(e.busy)
-		e.done.Unread = e.done.Unread[:0]
+		e.done.UndecryptableFiles = e.done.UndecryptableFiles[:0]
 		if err := e.once(ctx); err != nil {
 			return err
 		}

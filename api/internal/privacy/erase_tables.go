@@ -176,7 +176,7 @@ func (e *erasure) eraseMailings(ctx context.Context) error {
 		lines, err := e.linesOf(ctx, e.person, m)
 		switch {
 		case unreadable(err):
-			e.done.Unread = append(e.done.Unread, m.ID)
+			e.done.UndecryptableFiles = append(e.done.UndecryptableFiles, m.ID)
 			continue
 		case err == nil && len(lines) > 0:
 			err = e.deleteFile(ctx, &m)

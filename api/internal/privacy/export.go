@@ -35,11 +35,11 @@ type Export struct {
 	Notifications []json.RawMessage `json:"sesEvents"`   // SES events, masked as stored
 	Attachments   []json.RawMessage `json:"attachments"` // of the emails, without their contents
 	Files         []FileLines       `json:"files"`
-	// Unread are mailings whose files cannot be decrypted, so that they may name the person.
-	Unread []uuid.UUID `json:"unreadFiles"`
-	// Unopened are rows above whose number cannot be decrypted: it is exported as stored.
-	Unopened []uuid.UUID    `json:"unreadNumbers"`
-	Counts   map[string]int `json:"counts"`
+	// UndecryptableFiles are mailings whose files cannot be decrypted, so that they may name the person.
+	UndecryptableFiles []uuid.UUID `json:"unreadFiles"`
+	// UndecryptableNumbers are rows above whose number cannot be decrypted: it is exported as stored.
+	UndecryptableNumbers []uuid.UUID    `json:"unreadNumbers"`
+	Counts               map[string]int `json:"counts"`
 }
 
 // KnownBy lists the identifiers by which the rows were found.
@@ -103,7 +103,7 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 			Addresses: list(p.Addresses), SharedAddresses: list(p.Shared), RecipientIDs: list(p.Recipients), ExternalIDs: list(p.ExternalIDs), TaxIDHashes: list(p.Hashes), People: p.Numbers,
 		},
 		Recipients: []json.RawMessage{}, Emails: []json.RawMessage{}, Copies: []json.RawMessage{}, EmailLogs: []json.RawMessage{}, Entries: []json.RawMessage{},
-		DeadLetters: []json.RawMessage{}, Suppressions: []SuppressionRow{}, Files: []FileLines{}, Unread: []uuid.UUID{}, Unopened: []uuid.UUID{},
+		DeadLetters: []json.RawMessage{}, Suppressions: []SuppressionRow{}, Files: []FileLines{}, UndecryptableFiles: []uuid.UUID{}, UndecryptableNumbers: []uuid.UUID{},
 	}
 	var outboxIDs []uuid.UUID
 	copies := map[uuid.UUID]bool{} // deduplicates an email's row, log and dead letter
@@ -125,7 +125,7 @@ func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 					return err
 				}
 				if !whole {
-					x.Unopened = append(x.Unopened, r.ID)
+					x.UndecryptableNumbers = append(x.UndecryptableNumbers, r.ID)
 				}
 				if *into = append(*into, opened); ids {
 					outboxIDs = append(outboxIDs, r.ID)
@@ -202,7 +202,7 @@ func (a *Archive) collectMailings(ctx context.Context, p subject, x *Export, col
 		lines, err := a.linesOf(ctx, p, m)
 		switch {
 		case unreadable(err):
-			x.Unread, lines = append(x.Unread, m.ID), []int{}
+			x.UndecryptableFiles, lines = append(x.UndecryptableFiles, m.ID), []int{}
 		case err != nil:
 			return err
 		}

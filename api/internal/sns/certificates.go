@@ -56,27 +56,27 @@ func newCertificates(client *http.Client) *certificates {
 
 // key returns the key of the certificate at a validated URL, from the cache or fetched. A fetch counts
 // against the message's sender.
-func (c *certificates) key(ctx context.Context, place string, sender netip.Addr, now time.Time) (*rsa.PublicKey, error) {
-	if key := c.cached(place, now); key != nil {
+func (c *certificates) key(ctx context.Context, certificateURL string, sender netip.Addr, now time.Time) (*rsa.PublicKey, error) {
+	if key := c.cached(certificateURL, now); key != nil {
 		return key, nil
 	}
 	// The fetch is shared by all waiters and continues if the first one leaves.
-	result := c.inFlight.DoChan(place, func() (any, error) { return c.fetch(context.WithoutCancel(ctx), place, sender, now) })
+	result := c.inFlight.DoChan(certificateURL, func() (any, error) { return c.fetch(context.WithoutCancel(ctx), certificateURL, sender, now) })
 	select {
 	case done := <-result:
 		if done.Err != nil {
 			return nil, done.Err
 		}
-		return c.keep(place, now, done.Val)
+		return c.keep(certificateURL, now, done.Val)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, ctx.Err())
 	}
 }
 
-func (c *certificates) cached(place string, now time.Time) *rsa.PublicKey {
+func (c *certificates) cached(certificateURL string, now time.Time) *rsa.PublicKey {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	found := c.keys[place]
+	found := c.keys[certificateURL]
 	if found == nil || now.After(found.until) {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (c *certificates) cached(place string, now time.Time) *rsa.PublicKey {
 }
 
 // keep caches a key, and evicts the least recently used one if there are too many.
-func (c *certificates) keep(place string, now time.Time, fetched any) (*rsa.PublicKey, error) {
+func (c *certificates) keep(certificateURL string, now time.Time, fetched any) (*rsa.PublicKey, error) {
 	found, ok := fetched.(*cachedKey)
 	if !ok {
 		return nil, fmt.Errorf("%w: no certificate was fetched", ErrUnreachable)
@@ -93,11 +93,11 @@ func (c *certificates) keep(place string, now time.Time, fetched any) (*rsa.Publ
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found.used = now
-	c.keys[place] = found
+	c.keys[certificateURL] = found
 	for len(c.keys) > maxCached {
-		oldest := place
+		oldest := certificateURL
 		for name, k := range c.keys {
-			if name != place && (oldest == place || k.used.Before(c.keys[oldest].used)) {
+			if name != certificateURL && (oldest == certificateURL || k.used.Before(c.keys[oldest].used)) {
 				oldest = name
 			}
 		}
@@ -106,8 +106,8 @@ func (c *certificates) keep(place string, now time.Time, fetched any) (*rsa.Publ
 	return found.key, nil
 }
 
-func (c *certificates) fetch(ctx context.Context, place string, sender netip.Addr, now time.Time) (*cachedKey, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, place, nil)
+func (c *certificates) fetch(ctx context.Context, certificateURL string, sender netip.Addr, now time.Time) (*cachedKey, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, certificateURL, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrForged, err)
 	}

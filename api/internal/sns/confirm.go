@@ -11,11 +11,11 @@ import (
 // host rules as for certificates. ErrForged: the URL is not SNS's. ErrUnreachable: SNS did not accept
 // the confirmation; it will send it again.
 func (v *Verifier) Confirm(ctx context.Context, m Message) error {
-	place, err := v.places.confirmation(m.SubscribeURL, m.TopicARN, m.Token)
+	subscribeURL, err := v.allowedURLs.confirmation(m.SubscribeURL, m.TopicARN, m.Token)
 	if err != nil {
 		return fmt.Errorf("%w: SubscribeURL %w", ErrForged, err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, place, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, subscribeURL, nil)
 	if err != nil {
 		return fmt.Errorf("%w: SubscribeURL: %w", ErrForged, err)
 	}

@@ -30,15 +30,15 @@ func (v *Verifier) Unpaced() *Verifier {
 // Canonical returns the signed text.
 func Canonical(m Message) string { return string(m.canonical()) }
 
-// CertificatePlace validates a SigningCertURL for Amazon.
-func CertificatePlace(raw, topic string) error {
-	_, err := places{}.certificate(raw, topic)
+// CertificateURL validates a SigningCertURL for Amazon.
+func CertificateURL(raw, topic string) error {
+	_, err := allowedURLs{}.certificate(raw, topic)
 	return err
 }
 
-// ConfirmationPlace validates a SubscribeURL for Amazon.
-func ConfirmationPlace(raw, topic, token string) error {
-	_, err := places{}.confirmation(raw, topic, token)
+// ConfirmationURL validates a SubscribeURL for Amazon.
+func ConfirmationURL(raw, topic, token string) error {
+	_, err := allowedURLs{}.confirmation(raw, topic, token)
 	return err
 }
 

@@ -37,9 +37,9 @@ func FuzzVerify(f *testing.F) {
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		for _, place := range a.requested {
-			if sns.CertificatePlace(place, m.TopicARN) != nil {
-				t.Fatalf("fetched the forbidden URL %s", place)
+		for _, requested := range a.requested {
+			if sns.CertificateURL(requested, m.TopicARN) != nil {
+				t.Fatalf("fetched the forbidden URL %s", requested)
 			}
 		}
 		a.requested = nil

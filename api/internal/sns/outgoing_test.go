@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// No other code of the api requests URLs from outside, so place.go determines everything that an outsider can make
+// No other code of the api requests URLs from outside, so urls.go determines everything that an outsider can make
 // it fetch. The storage's address is a setting, and package client belongs to gatewayctl.
 func TestOutgoing_OnlyThisPackage(t *testing.T) {
 	t.Parallel()

@@ -53,7 +53,7 @@ type Params struct {
 // Verifier verifies SNS messages. It is safe for concurrent use.
 type Verifier struct {
 	topics       []string
-	places       places
+	allowedURLs  allowedURLs
 	sha256Only   bool
 	client       *http.Client
 	certificates *certificates
@@ -67,7 +67,7 @@ func New(p Params) *Verifier { return newVerifier(p, nil) }
 func newVerifier(p Params, transport http.RoundTripper) *Verifier {
 	client := newClient(transport)
 	return &Verifier{
-		topics: p.Topics, places: places{trusted: p.Trusted}, sha256Only: p.SHA256Only,
+		topics: p.Topics, allowedURLs: allowedURLs{trusted: p.Trusted}, sha256Only: p.SHA256Only,
 		client: client, certificates: newCertificates(client), now: time.Now,
 	}
 }
@@ -85,11 +85,11 @@ func (v *Verifier) Verify(ctx context.Context, m Message) error {
 	if err != nil {
 		return fmt.Errorf("%w: Signature is not base64", ErrForged)
 	}
-	place, err := v.places.certificate(m.SigningCertURL, m.TopicARN)
+	certificateURL, err := v.allowedURLs.certificate(m.SigningCertURL, m.TopicARN)
 	if err != nil {
 		return fmt.Errorf("%w: SigningCertURL %w", ErrForged, err)
 	}
-	key, err := v.certificates.key(ctx, place, m.Sender, v.now())
+	key, err := v.certificates.key(ctx, certificateURL, m.Sender, v.now())
 	if err != nil {
 		return err
 	}

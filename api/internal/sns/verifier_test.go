@@ -170,7 +170,7 @@ func TestVerify_Trusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := sns.New(sns.Params{Topics: []string{topic}, Trusted: base})
-	for place, good := range map[string]bool{
+	for certificateURL, good := range map[string]bool{
 		server.URL + "/sim/a.pem":                         true,
 		server.URL + "/sim/sns/a.pem":                     true,
 		server.URL + "/a.pem":                             false,
@@ -185,9 +185,9 @@ func TestVerify_Trusted(t *testing.T) {
 		certPath: false,
 	} {
 		m := notification()
-		m.SigningCertURL = place
+		m.SigningCertURL = certificateURL
 		if err := v.Verify(t.Context(), parsed(t, a.sign(t, m))); (err == nil) != good {
-			t.Errorf("%s: %v", place, err)
+			t.Errorf("%s: %v", certificateURL, err)
 		}
 	}
 	m := confirmation()

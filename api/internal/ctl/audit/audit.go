@@ -108,7 +108,7 @@ func (v auditList) WriteText(w io.Writer) {
 	rows := [][]string{{"AT", "OPERATOR", "AS", "ACTION", "COMPANY", "WHY", "WHAT"}}
 	for _, e := range v.Entries {
 		rows = append(rows, []string{
-			output.Timestamp(e.At), e.Operator, e.DatabaseRole, e.Action, companyOf(e), output.Optional(e.Reason), strings.TrimSpace(output.Optional(e.Subject) + " " + extras(e.Details)),
+			output.Timestamp(e.At), e.Operator, e.DatabaseRole, e.Action, companyOf(e), output.Optional(e.Reason), strings.TrimSpace(output.Optional(e.Subject) + " " + formatDetails(e.Details)),
 		})
 	}
 	output.Table(w, "", rows)
@@ -125,8 +125,8 @@ func companyOf(e store.AuditEntry) string {
 	return "-"
 }
 
-// extras formats the details as name=value pairs, sorted by name.
-func extras(raw json.RawMessage) string {
+// formatDetails formats the details as name=value pairs, sorted by name.
+func formatDetails(raw json.RawMessage) string {
 	var details map[string]json.RawMessage
 	if json.Unmarshal(raw, &details) != nil {
 		return ""

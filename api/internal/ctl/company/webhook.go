@@ -79,12 +79,12 @@ func (v companyWebhooks) WriteText(w io.Writer) {
 		if e.DisabledReason != "" {
 			status += " (" + e.DisabledReason + ")"
 		}
-		rows = append(rows, []string{e.ID.String(), status, e.Health, dash(e.FailingSince), dash(e.LastError), strconv.Itoa(e.Open), e.URL})
+		rows = append(rows, []string{e.ID.String(), status, e.Health, orDash(e.FailingSince), orDash(e.LastError), strconv.Itoa(e.Open), e.URL})
 	}
 	output.Table(w, "  ", rows)
 }
 
-func dash(text string) string {
+func orDash(text string) string {
 	if text == "" {
 		return "-"
 	}

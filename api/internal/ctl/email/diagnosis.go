@@ -24,29 +24,29 @@ func (x *explanation) held() bool {
 	before := len(x.Findings)
 	if x.at.SuspendedAt != nil {
 		x.add("COMPANY_SUSPENDED", "Its company has been suspended since %s: %s. To resume it: gatewayctl company resume %s",
-			x.moment(*x.at.SuspendedAt), output.Optional(x.at.SuspendedReason), output.ShellWord(x.Company))
+			x.relativeTime(*x.at.SuspendedAt), output.Optional(x.at.SuspendedReason), output.ShellWord(x.Company))
 	}
 	if x.at.MailingsPausedAt != nil {
 		x.add("MAILINGS_PAUSED", "The reputation guard has paused all mailings of its company since %s. To see why: gatewayctl company reputation show %s",
-			x.moment(*x.at.MailingsPausedAt), output.ShellWord(x.Company))
+			x.relativeTime(*x.at.MailingsPausedAt), output.ShellWord(x.Company))
 	}
 	if x.at.PausedAt != nil {
-		x.add("LANE_PAUSED", "Its lane, %s's emails on the queue %s, has been paused since %s.", x.Company, output.Optional(x.at.Queue), x.moment(*x.at.PausedAt))
+		x.add("LANE_PAUSED", "Its lane, %s's emails on the queue %s, has been paused since %s.", x.Company, output.Optional(x.at.Queue), x.relativeTime(*x.at.PausedAt))
 	}
 	if x.at.ParkedUntil != nil && x.at.ParkedUntil.After(x.at.AskedAt) {
-		x.add("LANE_PARKED", "Its lane, %s's emails on the queue %s, is parked until %s.", x.Company, output.Optional(x.at.Queue), x.moment(*x.at.ParkedUntil))
+		x.add("LANE_PARKED", "Its lane, %s's emails on the queue %s, is parked until %s.", x.Company, output.Optional(x.at.Queue), x.relativeTime(*x.at.ParkedUntil))
 	}
 	if x.at.HeldAt != nil {
 		x.add("LANE_HELD", "Its lane, %s's emails on the queue %s, has been paused by an operator since %s: %s. To resume it: gatewayctl lane resume --company %s",
-			x.Company, output.Optional(x.at.Queue), x.moment(*x.at.HeldAt), output.Optional(x.at.HeldReason), output.ShellWord(x.Company))
+			x.Company, output.Optional(x.at.Queue), x.relativeTime(*x.at.HeldAt), output.Optional(x.at.HeldReason), output.ShellWord(x.Company))
 	}
 	if x.at.BreakerHeldAt != nil {
 		x.add("ALL_HELD", "An operator has paused all emails since %s: %s. To resume them: gatewayctl lane resume --all",
-			x.moment(*x.at.BreakerHeldAt), output.Optional(x.at.BreakerHeldReason))
+			x.relativeTime(*x.at.BreakerHeldAt), output.Optional(x.at.BreakerHeldReason))
 	}
 	if x.at.BreakerOpenedAt != nil {
 		x.add("GATE_SHUT", "The circuit breaker of the provider has been open since %s: %s. One probe email is sent every 5 s; when one succeeds, sending resumes. Emails that wait use up no tries.",
-			x.moment(*x.at.BreakerOpenedAt), output.Optional(x.at.BreakerReason))
+			x.relativeTime(*x.at.BreakerOpenedAt), output.Optional(x.at.BreakerReason))
 	}
 	return len(x.Findings) > before
 }
@@ -137,7 +137,7 @@ func (x *explanation) overdue() bool {
 }
 
 func (x *explanation) deadline() {
-	x.add("DEADLINE", "If nothing changes, it becomes EXPIRED at %s.", x.moment(x.at.ExpiresAt))
+	x.add("DEADLINE", "If nothing changes, it becomes EXPIRED at %s.", x.relativeTime(x.at.ExpiresAt))
 }
 
 func (x *explanation) lastError() {
@@ -151,7 +151,7 @@ func (x *explanation) failure() string {
 	return output.CodeAndReason(output.Optional(x.at.ErrorCode), email.MaskText(output.Optional(x.at.ErrorReason)))
 }
 
-func (x *explanation) moment(t time.Time) string { return output.RelativeTime(t, x.at.AskedAt) }
+func (x *explanation) relativeTime(t time.Time) string { return output.RelativeTime(t, x.at.AskedAt) }
 
 func (x *explanation) since(t time.Time) string { return output.Duration(x.at.AskedAt.Sub(t)) }
 
@@ -160,5 +160,5 @@ func (x *explanation) ended(t *time.Time) string {
 	if t == nil {
 		return ""
 	}
-	return "at " + x.moment(*t) + " "
+	return "at " + x.relativeTime(*t) + " "
 }

@@ -110,11 +110,11 @@ func (x *explanation) pending() {
 	}
 	switch wait := x.at.NextAt.Sub(x.at.AskedAt); {
 	case wait > 0 && last == email.EventReleased:
-		x.add("RELEASED", "It was released without using a try and is due again at %s.", x.moment(*x.at.NextAt))
+		x.add("RELEASED", "It was released without using a try and is due again at %s.", x.relativeTime(*x.at.NextAt))
 	case wait > 0 && last == email.EventRescheduled:
-		x.add("RESCHEDULED", "It was rescheduled and is due at %s.", x.moment(*x.at.NextAt))
+		x.add("RESCHEDULED", "It was rescheduled and is due at %s.", x.relativeTime(*x.at.NextAt))
 	case wait > 0:
-		x.add("SCHEDULED", "It is scheduled and due at %s.", x.moment(*x.at.NextAt))
+		x.add("SCHEDULED", "It is scheduled and due at %s.", x.relativeTime(*x.at.NextAt))
 	case free:
 		x.add("DUE", "It has been due for %s: the dispatcher queues it within a second once the queue's window has room.", x.since(*x.at.NextAt))
 	default:
@@ -156,9 +156,9 @@ func (x *explanation) retryScheduled() {
 	late := x.at.AskedAt.Sub(*x.at.NextAt)
 	switch {
 	case late <= 0 && x.at.NextAt.After(x.at.ExpiresAt):
-		x.add("EXPIRES_FIRST", "Try %d of %d would be due at %s, but that is after its deadline: it will become EXPIRED.", next, x.allowed, x.moment(*x.at.NextAt))
+		x.add("EXPIRES_FIRST", "Try %d of %d would be due at %s, but that is after its deadline: it will become EXPIRED.", next, x.allowed, x.relativeTime(*x.at.NextAt))
 	case late <= 0:
-		x.add("NEXT_TRY", "Try %d of %d is due at %s.", next, x.allowed, x.moment(*x.at.NextAt))
+		x.add("NEXT_TRY", "Try %d of %d is due at %s.", next, x.allowed, x.relativeTime(*x.at.NextAt))
 	case late <= retryLost || held:
 		x.add("NEXT_TRY", "Try %d of %d has been due for %s.", next, x.allowed, output.Duration(late))
 	case x.at.EnqueuedAt == nil:
@@ -180,7 +180,7 @@ func (x *explanation) retryScheduled() {
 func (x *explanation) processing() {
 	left := x.at.LeaseUntil.Sub(x.at.AskedAt)
 	if left > 0 {
-		x.add("IN_WORK", "A worker is sending it; the provider call times out after 30 s. The worker's lease runs until %s.", x.moment(*x.at.LeaseUntil))
+		x.add("IN_WORK", "A worker is sending it; the provider call times out after 30 s. The worker's lease runs until %s.", x.relativeTime(*x.at.LeaseUntil))
 		return
 	}
 	x.add("LEASE_ENDED", "The lease of the worker that was sending it expired %s ago without a recorded result: the worker has stopped or cannot reach the database.",
@@ -205,7 +205,7 @@ func (x *explanation) final() {
 	case email.Failed:
 		x.add("FAILED", "It failed %swith %s. Tries: %s.", x.ended(x.at.FailedAt), x.failure(), x.tries())
 	case email.Expired:
-		x.add("EXPIRED", "Its deadline, %s, passed before the provider accepted it.", x.moment(x.at.ExpiresAt))
+		x.add("EXPIRED", "Its deadline, %s, passed before the provider accepted it.", x.relativeTime(x.at.ExpiresAt))
 		if reason := output.CodeAndReason("", email.MaskText(output.Optional(x.at.ErrorReason))); reason != "" {
 			x.add("LAST_ERROR", "An earlier try failed with: %s.", reason)
 		}
@@ -225,7 +225,7 @@ func (x *explanation) final() {
 func (x *explanation) sent() {
 	took := ""
 	if x.at.SentAt != nil {
-		took = fmt.Sprintf(" at %s, %s after the gateway accepted it", x.moment(*x.at.SentAt), output.Duration(x.at.SentAt.Sub(x.at.CreatedAt)))
+		took = fmt.Sprintf(" at %s, %s after the gateway accepted it", x.relativeTime(*x.at.SentAt), output.Duration(x.at.SentAt.Sub(x.at.CreatedAt)))
 	}
 	x.add("SENT", "The provider accepted it%s; the provider's message id is %s. Tries: %s. No further action is needed.", took, output.Optional(x.at.SESMessageID), x.tries())
 	if x.at.PossibleDuplicate {

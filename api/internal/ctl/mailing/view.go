@@ -159,7 +159,7 @@ func (v mailingView) lines() string {
 // outcome summarizes the final statuses so far.
 func (v mailingView) outcome() string {
 	line := fmt.Sprintf("%s of %s: %s sent", output.Thousands(v.ended()), output.Thousands(v.Accepted), output.Thousands(v.Sent))
-	if rest := v.troubles(); rest != "" {
+	if rest := v.unsuccessfulCounts(); rest != "" {
 		line += ", " + rest
 	}
 	return line
@@ -174,8 +174,8 @@ func (v mailingView) feedback() string {
 		output.Thousands(v.Delivered), output.Thousands(v.Bounced), output.Thousands(v.Complained), output.Thousands(v.Unsubscribed))
 }
 
-// troubles lists the final statuses other than SENT.
-func (v mailingView) troubles() string {
+// unsuccessfulCounts lists the final statuses other than SENT.
+func (v mailingView) unsuccessfulCounts() string {
 	var parts []string
 	for _, part := range []struct {
 		n    int

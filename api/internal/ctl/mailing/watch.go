@@ -109,7 +109,7 @@ func (v mailingView) step() output.Step {
 	if v.EstimatedEnd != nil && s.What == "Sending" {
 		s.Text += ", " + left(v.EstimatedEnd.Sub(v.now))
 	}
-	if rest := v.troubles(); rest != "" {
+	if rest := v.unsuccessfulCounts(); rest != "" {
 		s.Text += "; " + rest
 	}
 	return s

@@ -35,12 +35,12 @@ func Run(c *command.Invocation, do func(ctx context.Context, s *store.Store, arg
 		// A command runs its queries one after the other, so one connection is enough.
 		s, err := store.Open(cmd.Context(), databaseURL, StoreOptions(c, 1))
 		if err != nil {
-			return fmt.Errorf("cannot use the database that DATABASE_URL names: %w", advise(err, false))
+			return fmt.Errorf("cannot use the database that DATABASE_URL names: %w", withAdvice(err, false))
 		}
 		defer s.Close()
 		found, err := do(cmd.Context(), s, args)
 		if err != nil {
-			return advise(err, c.Committed)
+			return withAdvice(err, c.Committed)
 		}
 		return c.Print(found)
 	}
@@ -60,9 +60,9 @@ func MissingDatabase() error {
 // ErrUnfinished wraps the error of a command that commits in steps.
 var ErrUnfinished = errors.New("not finished: run this again to continue with what is left")
 
-// advise appends to the store's errors what an operator can do. committed: the command had committed its change before the
+// withAdvice appends to the store's errors what an operator can do. committed: the command had committed its change before the
 // error, which is that of a read for its output.
-func advise(err error, committed bool) error {
+func withAdvice(err error, committed bool) error {
 	switch text := strings.ReplaceAll(err.Error(), "\n", ": "); {
 	case committed && (store.IsOutage(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 		return fmt.Errorf("the change was committed, but its result cannot be shown: %s (is Postgres running? do not repeat the command)", text)

@@ -22,10 +22,12 @@ type exported struct {
 
 func (v exported) WriteText(io.Writer) {}
 
-func (v exported) Failure() error { return errors.Join(unread(v.Unread), unopened(v.Unopened)) }
+func (v exported) Failure() error {
+	return errors.Join(undecryptableFiles(v.UndecryptableFiles), undecryptableNumbers(v.UndecryptableNumbers))
+}
 
-// unread reports files that cannot be decrypted. No program needs them any more.
-func unread(mailings []uuid.UUID) error {
+// undecryptableFiles reports files that cannot be decrypted. No program needs them any more.
+func undecryptableFiles(mailings []uuid.UUID) error {
 	if len(mailings) == 0 {
 		return nil
 	}
@@ -38,8 +40,8 @@ func unread(mailings []uuid.UUID) error {
 		output.Count(len(mailings), "file", "files"), strings.Join(names, ", "))
 }
 
-// unopened reports rows whose number cannot be decrypted.
-func unopened(rows []uuid.UUID) error {
+// undecryptableNumbers reports rows whose number cannot be decrypted.
+func undecryptableNumbers(rows []uuid.UUID) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -49,15 +51,17 @@ func unopened(rows []uuid.UUID) error {
 
 // exportedTo summarizes an export to a file.
 type exportedTo struct {
-	Out    string         `json:"out"`
-	People int            `json:"people"` // distinct CPFs and CNPJs
-	Counts map[string]int `json:"counts"`
-	Unread []uuid.UUID    `json:"unreadFiles"`
+	Out                string         `json:"out"`
+	People             int            `json:"people"` // distinct CPFs and CNPJs
+	Counts             map[string]int `json:"counts"`
+	UndecryptableFiles []uuid.UUID    `json:"unreadFiles"`
 
-	Unopened []uuid.UUID `json:"unreadNumbers"`
+	UndecryptableNumbers []uuid.UUID `json:"unreadNumbers"`
 }
 
-func (v exportedTo) Failure() error { return errors.Join(unread(v.Unread), unopened(v.Unopened)) }
+func (v exportedTo) Failure() error {
+	return errors.Join(undecryptableFiles(v.UndecryptableFiles), undecryptableNumbers(v.UndecryptableNumbers))
+}
 
 func (v exportedTo) WriteText(w io.Writer) {
 	fmt.Fprintf(w, "Written to %s:\n\n", output.Printable(v.Out))
@@ -115,8 +119,8 @@ func (v erased) Failure() error {
 	case v.Writing > 0:
 		return fmt.Errorf("%s that started before the erasure still open (a large upload, or one of pg_prepared_xacts?): run this again when it has finished", output.Count(v.Writing, "transaction is", "transactions are"))
 	}
-	if n := v.Receipt.Tasks.Open; n > 0 && len(v.Unread) == 0 {
+	if n := v.Receipt.Tasks.Open; n > 0 && len(v.UndecryptableFiles) == 0 {
 		return fmt.Errorf("%s may still be in Redis, because no dispatcher has checked yet: start one to remove them. Everything else is done", output.Count(n, "task", "tasks"))
 	}
-	return unread(v.Unread)
+	return undecryptableFiles(v.UndecryptableFiles)
 }

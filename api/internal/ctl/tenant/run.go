@@ -28,7 +28,7 @@ func Run(c *command.Invocation, do func(ctx context.Context, api *client.Client,
 		defer api.Close()
 		found, err := do(cmd.Context(), api, args)
 		if err != nil {
-			return advise(err)
+			return withAdvice(err)
 		}
 		return c.Print(found)
 	}
@@ -50,8 +50,8 @@ func newClient(c *command.Invocation) (*client.Client, error) {
 	return api, nil
 }
 
-// advise appends to the api's errors what a user can do.
-func advise(err error) error {
+// withAdvice appends to the api's errors what a user can do.
+func withAdvice(err error) error {
 	var refused *client.Problem
 	var unreachable *client.UnreachableError
 	var unknown *client.UnknownError

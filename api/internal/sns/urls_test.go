@@ -14,7 +14,7 @@ func regional(partition, region string) string {
 	return "arn:" + partition + ":sns:" + region + ":123456789012:ses-events"
 }
 
-func TestCertificatePlace(t *testing.T) {
+func TestCertificateURL(t *testing.T) {
 	t.Parallel()
 	for topic, good := range map[string]string{
 		topic:                                   certPath,
@@ -24,7 +24,7 @@ func TestCertificatePlace(t *testing.T) {
 		regional("aws-cn", "cn-north-1"):        "https://sns.cn-north-1.amazonaws.com.cn/SimpleNotificationService-0123.pem",
 		regional("aws-cn", "cn-northwest-1"):    "https://sns.cn-northwest-1.amazonaws.com.cn/SimpleNotificationService-0123.pem",
 	} {
-		if err := sns.CertificatePlace(good, topic); err != nil {
+		if err := sns.CertificateURL(good, topic); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
@@ -59,7 +59,7 @@ func TestCertificatePlace(t *testing.T) {
 		here + file + "?", here + file + "?x", here + file + "#", here + file + "#x", here + file + ";x", here + file + "%00", here + file + "\n", here + file + " ",
 		here + "/?Action=x&y=a.pem", here + "/SimpleNotificationService-" + strings.Repeat("a", 3000) + ".pem", " " + here + file, here + "\n" + file,
 	} {
-		if sns.CertificatePlace(hostile, topic) == nil {
+		if sns.CertificateURL(hostile, topic) == nil {
 			t.Errorf("%q passed", hostile)
 		}
 	}
@@ -71,13 +71,13 @@ func TestCertificatePlace(t *testing.T) {
 		regional("aws-cn", "us-east-1"):            "https://sns.us-east-1.amazonaws.com.cn" + file,
 		regional("aws", "us-east-1.evil.example/"): "https://sns.us-east-1.evil.example/.amazonaws.com" + file,
 	} {
-		if sns.CertificatePlace(place, topic) == nil {
+		if sns.CertificateURL(place, topic) == nil {
 			t.Errorf("topic %q: %q passed", topic, place)
 		}
 	}
 }
 
-func TestConfirmationPlace(t *testing.T) {
+func TestConfirmationURL(t *testing.T) {
 	t.Parallel()
 	good := confirmation()
 	china := regional("aws-cn", "cn-north-1")
@@ -86,7 +86,7 @@ func TestConfirmationPlace(t *testing.T) {
 		"https://sns.us-east-1.amazonaws.com/?Token=" + good.Token + "&TopicArn=arn%3Aaws%3Asns%3Aus-east-1%3A123456789012%3Ases-events&Action=ConfirmSubscription": topic,
 		"https://sns.cn-north-1.amazonaws.com.cn/?Action=ConfirmSubscription&TopicArn=" + china + "&Token=" + good.Token:                                            china,
 	} {
-		if err := sns.ConfirmationPlace(url, topic, good.Token); err != nil {
+		if err := sns.ConfirmationURL(url, topic, good.Token); err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
@@ -101,7 +101,7 @@ func TestConfirmationPlace(t *testing.T) {
 		here + "/?" + strings.Replace(query, "ConfirmSubscription", "DeleteTopic", 1), here + "/?" + strings.Replace(query, "ses-events", "other", 1),
 		here + "/?" + strings.Replace(query, good.Token, "1", 1), here + "/?Action=ConfirmSubscription", here + "/?" + query + strings.Repeat("a", 3000),
 	} {
-		if sns.ConfirmationPlace(hostile, topic, good.Token) == nil {
+		if sns.ConfirmationURL(hostile, topic, good.Token) == nil {
 			t.Errorf("%q passed", hostile)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// places validates the URLs that may be fetched.
-type places struct {
+// allowedURLs validates the URLs that may be fetched.
+type allowedURLs struct {
 	trusted *url.URL // nil = Amazon's hosts
 }
 
@@ -32,9 +32,9 @@ const maxURL = 2048
 // The URL is compared as text, not parsed: ports, users, upper case, queries and encoded characters
 // are never part of what SNS writes. The host must be that of the topic's region: other names below
 // amazonaws.com, such as sns.s3-us-west-2.amazonaws.com, belong to customers' buckets.
-func (p places) certificate(raw, topic string) (string, error) {
-	if p.trusted != nil {
-		return p.trustedCertificate(raw)
+func (a allowedURLs) certificate(raw, topic string) (string, error) {
+	if a.trusted != nil {
+		return a.trustedCertificate(raw)
 	}
 	base, err := endpoint(topic)
 	if err != nil {
@@ -52,9 +52,9 @@ func (p places) certificate(raw, topic string) (string, error) {
 
 // confirmation validates the URL that confirms a topic's subscription: it must be the SNS API request
 // that confirms this token for this topic.
-func (p places) confirmation(raw, topic, token string) (string, error) {
-	if p.trusted != nil {
-		u, err := p.below(raw)
+func (a allowedURLs) confirmation(raw, topic, token string) (string, error) {
+	if a.trusted != nil {
+		u, err := a.below(raw)
 		if err != nil {
 			return "", err
 		}
@@ -99,8 +99,8 @@ func endpoint(topic string) (string, error) {
 	return host, nil
 }
 
-func (p places) trustedCertificate(raw string) (string, error) {
-	u, err := p.below(raw)
+func (a allowedURLs) trustedCertificate(raw string) (string, error) {
+	u, err := a.below(raw)
 	switch {
 	case err != nil:
 		return "", err
@@ -113,7 +113,7 @@ func (p places) trustedCertificate(raw string) (string, error) {
 }
 
 // below accepts URLs with the simulator's host and port, in or under its path.
-func (p places) below(raw string) (*url.URL, error) {
+func (a allowedURLs) below(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil || len(raw) > maxURL || u.Opaque != "":
@@ -121,8 +121,8 @@ func (p places) below(raw string) (*url.URL, error) {
 	case u.User != nil || u.Fragment != "":
 		return nil, errors.New("has a user or a fragment, which SNS URLs never have")
 	}
-	base := strings.TrimSuffix(p.trusted.Path, "/") + "/"
-	if u.Scheme != p.trusted.Scheme || u.Host != p.trusted.Host ||
+	base := strings.TrimSuffix(a.trusted.Path, "/") + "/"
+	if u.Scheme != a.trusted.Scheme || u.Host != a.trusted.Host ||
 		!strings.HasPrefix(u.Path, base) || path.Clean(u.Path) != u.Path {
 		return nil, errors.New("is not below the trusted URL")
 	}

@@ -44,15 +44,15 @@ func TestUnreadable_OwnNumber(t *testing.T) {
 		return x
 	}
 	sound := export()
-	if len(sound.Unopened) != 0 || sound.Counts["recipients"] == 0 {
-		t.Fatalf("before: %v, %v", sound.Unopened, sound.Counts)
+	if len(sound.UndecryptableNumbers) != 0 || sound.Counts["recipients"] == 0 {
+		t.Fatalf("before: %v, %v", sound.UndecryptableNumbers, sound.Counts)
 	}
 	if _, err := w.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET cpf_cnpj_enc = '\x010203' WHERE id = $1`, w.pending); err != nil {
 		t.Fatal(err)
 	}
 	x := export()
-	if diff := cmp.Diff(sound.Counts, x.Counts); diff != "" || !slices.Equal(x.Unopened, []uuid.UUID{w.pending}) {
-		t.Errorf("unopened %v, counts:\n%s", x.Unopened, diff)
+	if diff := cmp.Diff(sound.Counts, x.Counts); diff != "" || !slices.Equal(x.UndecryptableNumbers, []uuid.UUID{w.pending}) {
+		t.Errorf("undecryptable numbers %v, counts:\n%s", x.UndecryptableNumbers, diff)
 	}
 	var rows []string
 	for _, row := range x.Emails {
@@ -82,11 +82,11 @@ func TestUnreadable_File(t *testing.T) {
 		t.Fatal(err)
 	}
 	x, err := w.archive.Export(t.Context(), storetest.Operator(), privacy.Query{CompanyID: w.company, TaxID: cpf})
-	if err != nil || !slices.Equal(x.Unread, []uuid.UUID{m.ID}) || x.Counts["emails"] == 0 || x.Counts["files"] != 1 {
-		t.Errorf("export: %v, %v, %v", x.Unread, x.Counts, err)
+	if err != nil || !slices.Equal(x.UndecryptableFiles, []uuid.UUID{m.ID}) || x.Counts["emails"] == 0 || x.Counts["files"] != 1 {
+		t.Errorf("export: %v, %v, %v", x.UndecryptableFiles, x.Counts, err)
 	}
 	done := w.eraseWhole(t)
-	if !slices.Equal(done.Unread, []uuid.UUID{m.ID}) || done.Emails == 0 || done.Files != 1 {
+	if !slices.Equal(done.UndecryptableFiles, []uuid.UUID{m.ID}) || done.Emails == 0 || done.Files != 1 {
 		t.Errorf("%+v", done)
 	}
 	if found, err := person.New(w.Store.DB()).Find(t.Context(), w.company, "", email.HashTaxID(cpf, nil)); err != nil || len(found.Addresses) == 0 {
@@ -95,7 +95,7 @@ func TestUnreadable_File(t *testing.T) {
 	if err := w.bucket.Delete(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
-	if done := w.eraseWhole(t); len(done.Unread) != 0 || done.Recipients == 0 {
+	if done := w.eraseWhole(t); len(done.UndecryptableFiles) != 0 || done.Recipients == 0 {
 		t.Errorf("erasure after the file was deleted: %+v", done)
 	}
 	w.mustNotNameMaria(t, "afterwards")
