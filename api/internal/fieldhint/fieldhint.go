@@ -21,19 +21,19 @@ func (r Request) Unknown(in, name string) string {
 	plain := normal(name)
 	found := r.find(in, plain)
 	if found != "" && (parentOf(found) == in || normal(found) == plain) {
-		return r.instead(in, found)
+		return r.suggestion(in, found)
 	}
 	for _, candidate := range aliases[plain] {
 		if path := r.find(in, normal(candidate)); path != "" && parentOf(path) == in {
-			return r.instead(in, path) + remarks[path]
+			return r.suggestion(in, path) + remarks[path]
 		}
 	}
 	if found != "" {
-		return r.instead(in, found)
+		return r.suggestion(in, found)
 	}
 	for _, candidate := range aliases[plain] {
 		if path := r.find(in, normal(candidate)); path != "" {
-			return r.instead(in, path) + remarks[path]
+			return r.suggestion(in, path) + remarks[path]
 		}
 	}
 	if r.isEmail() {
@@ -44,8 +44,8 @@ func (r Request) Unknown(in, name string) string {
 			return "is not supported: " + reason
 		}
 	}
-	if place, known := elsewhere[plain]; known {
-		return "is not a " + r.Noun + " here: " + place
+	if location, known := otherLocations[plain]; known {
+		return "is not a " + r.Noun + " here: " + location
 	}
 	if path := r.closest(in, plain); path != "" {
 		return "is not a " + r.Noun + "; do you mean " + path + "?"
@@ -53,8 +53,8 @@ func (r Request) Unknown(in, name string) string {
 	return "is not a " + r.Noun + " of this request, which has " + strings.Join(r.siblings(in), ", ")
 }
 
-// instead refers to the field that is probably meant.
-func (r Request) instead(in, path string) string {
+// suggestion refers to the field that is probably meant.
+func (r Request) suggestion(in, path string) string {
 	if parentOf(path) == in {
 		return "is not a " + r.Noun + "; " + path + " is"
 	}

@@ -59,7 +59,7 @@ const (
 )
 
 // unsupported explains what to do instead of features of other APIs.
-var unsupported = spread(map[string]string{
+var unsupported = expandNames(map[string]string{
 	finishedHTML: "sections template templateid templatename templatealias templatemodel templatedata templatearn templatevariables " +
 		"defaulttemplatedata dynamictemplatedata personalizations substitutions mergevars mergefields globalmergevars recipientvariables variables params placeholders ttemplate ttext tversion tvariables hxmailgunvariables",
 	"tracking of opens and clicks is set by the operator's SES configuration set": "tracking trackopens trackclicks tracklinks trackingsettings otracking otrackingopens otrackingclicks " +
@@ -75,8 +75,8 @@ var unsupported = spread(map[string]string{
 	"mailings have an unsubscribe link, single emails have none": "unsubscribe unsubscribeurl unsubscribegroup listunsubscribe listmanagementoptions",
 })
 
-// elsewhere says where other names of the API belong.
-var elsewhere = spread(map[string]string{
+// otherLocations says where other names of the API belong.
+var otherLocations = expandNames(map[string]string{
 	"it is the header Idempotency-Key":                       "idempotencykey",
 	"it is the header X-Request-Id":                          "requestid xrequestid correlationid traceid",
 	"the API key identifies the company":                     "companyid tenant tenantid account accountid",
@@ -100,8 +100,8 @@ func invert(table [][2]string) map[string][]string {
 	return all
 }
 
-// spread returns the text for each name.
-func spread(table map[string]string) map[string]string {
+// expandNames returns the text for each name.
+func expandNames(table map[string]string) map[string]string {
 	all := make(map[string]string)
 	for text, names := range table {
 		for name := range strings.FieldsSeq(names) {

@@ -41,12 +41,12 @@ func newCells(columns []int, inSubject []bool) cells {
 }
 
 // readCells copies the cells of a row.
-func (j *Validator) readCells(row csvfile.Row) {
-	for i, s := range j.cells.sources {
+func (v *Validator) readCells(row csvfile.Row) {
+	for i, s := range v.cells.sources {
 		if s.line {
-			j.cells.texts[i] = j.keepLine(row.Field(s.column))
+			v.cells.texts[i] = v.keepLine(row.Field(s.column))
 		} else {
-			j.cells.texts[i] = j.keep(row.Field(s.column))
+			v.cells.texts[i] = v.keep(row.Field(s.column))
 		}
 	}
 }
@@ -56,37 +56,37 @@ func (c *cells) value(i int) string { return c.texts[c.of[i]] }
 
 // beginText allocates the memory for all texts of a row: a row costs three allocations, of which
 // the token and the id are the others.
-func (j *Validator) beginText(row csvfile.Row) {
+func (v *Validator) beginText(row csvfile.Row) {
 	size := 0
-	for _, column := range j.kept {
+	for _, column := range v.kept {
 		size += len(row.Field(column))
 	}
-	j.text.Reset()
-	j.text.Grow(size)
+	v.text.Reset()
+	v.text.Grow(size)
 }
 
 // keep copies a field, so that it outlives the row.
-func (j *Validator) keep(field []byte) string {
-	begin := j.text.Len()
-	j.text.Write(field)
-	return j.text.String()[begin:]
+func (v *Validator) keep(field []byte) string {
+	begin := v.text.Len()
+	v.text.Write(field)
+	return v.text.String()[begin:]
 }
 
 // keepLine is keep for single-line text: a line break or tab becomes a space, together with the
 // invisible characters around it.
-func (j *Validator) keepLine(field []byte) string {
-	begin := j.text.Len()
+func (v *Validator) keepLine(field []byte) string {
+	begin := v.text.Len()
 	for {
 		n := -1
 		if mayBreak(field) {
 			n = bytes.IndexFunc(field, isLineBreak)
 		}
 		if n < 0 {
-			j.text.Write(field)
-			return j.text.String()[begin:]
+			v.text.Write(field)
+			return v.text.String()[begin:]
 		}
-		j.text.Write(bytes.TrimRightFunc(field[:n], email.IsInvisible))
-		j.text.WriteByte(' ')
+		v.text.Write(bytes.TrimRightFunc(field[:n], email.IsInvisible))
+		v.text.WriteByte(' ')
 		field = bytes.TrimLeftFunc(field[n:], email.IsInvisible)
 	}
 }

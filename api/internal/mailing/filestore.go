@@ -51,17 +51,17 @@ var ErrFileTooLarge = fmt.Errorf("the file is larger than %d bytes", MaxFile)
 
 // Keep stores and inspects content. If the mailing is not accepted, the caller must drop the File,
 // also after an error. The error is ErrFileTooLarge, that of content, or that of the storage.
-func (v *FileStore) Keep(ctx context.Context, company, mailing uuid.UUID, content io.Reader) (File, error) {
+func (s *FileStore) Keep(ctx context.Context, company, mailing uuid.UUID, content io.Reader) (File, error) {
 	f := File{Key: FileKey(company, mailing), binding: FileBinding(company, mailing)}
-	f.URL = v.Bucket.URL(f.Key)
+	f.URL = s.Bucket.URL(f.Key)
 	inspector := csvfile.NewInspector()
 	plain := io.TeeReader(&limited{r: content, left: MaxFile}, inspector)
-	encrypted, err := v.Ring.EncryptReader(plain, f.binding)
+	encrypted, err := s.Ring.EncryptReader(plain, f.binding)
 	if err != nil {
 		return f, fmt.Errorf("encrypt file: %w", err)
 	}
 	stored := &counting{Reader: encrypted}
-	if err := v.Bucket.Put(ctx, f.Key, stored); err != nil {
+	if err := s.Bucket.Put(ctx, f.Key, stored); err != nil {
 		return f, fmt.Errorf("store file: %w", err)
 	}
 	f.Bytes = stored.bytes
@@ -103,12 +103,12 @@ type Reading struct {
 
 // Open opens a file and reads its header. The error is a *csvfile.FileError, or that of the
 // storage. The caller closes the Reading.
-func (v *FileStore) Open(ctx context.Context, f File, options csvfile.Options) (*Reading, error) {
-	stored, err := v.Bucket.Get(ctx, f.Key)
+func (s *FileStore) Open(ctx context.Context, f File, options csvfile.Options) (*Reading, error) {
+	stored, err := s.Bucket.Get(ctx, f.Key)
 	if err != nil {
 		return nil, fmt.Errorf("read file back: %w", err)
 	}
-	plain, err := v.Ring.DecryptReader(stored, f.binding)
+	plain, err := s.Ring.DecryptReader(stored, f.binding)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("decrypt file: %w", err), stored.Close())
 	}
@@ -124,11 +124,11 @@ func (v *FileStore) Open(ctx context.Context, f File, options csvfile.Options) (
 func (r *Reading) Close() error { return r.stored.Close() }
 
 // Drop deletes the file. A file that does not exist is no error.
-func (v *FileStore) Drop(ctx context.Context, f File) error {
+func (s *FileStore) Drop(ctx context.Context, f File) error {
 	if f.Key == "" {
 		return nil
 	}
-	if err := v.Bucket.Delete(ctx, f.Key); err != nil {
+	if err := s.Bucket.Delete(ctx, f.Key); err != nil {
 		return fmt.Errorf("drop file: %w", err)
 	}
 	return nil

@@ -107,7 +107,7 @@ func ReadForm(body io.Reader, boundary string, takeFile func(content io.Reader) 
 	if begin, _ := buffered.Peek(len(first)); string(begin) == first { // a later Read returns the error
 		lineEnd = "\n"
 	}
-	parts := multipart.NewReader(io.MultiReader(buffered, strings.NewReader(lineEnd), endless{}), boundary)
+	parts := multipart.NewReader(io.MultiReader(buffered, strings.NewReader(lineEnd), unexpectedEOF{}), boundary)
 	f := Form{Values: map[string]string{}, Lists: map[string][]string{}, seen: map[string]bool{}}
 	for n := 0; ; n++ {
 		p, err := parts.NextPart()
@@ -156,10 +156,10 @@ func (f *Form) refuseEncoded(name string) {
 	f.fault(name, CodeEncodedPart, "must have no Content-Transfer-Encoding but 7bit, 8bit, binary or quoted-printable: send its bytes as they are")
 }
 
-// endless is what follows a body: only a closing boundary ends a form before it.
-type endless struct{}
+// unexpectedEOF follows a body: a form without a closing boundary ends with io.ErrUnexpectedEOF.
+type unexpectedEOF struct{}
 
-func (endless) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+func (unexpectedEOF) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 func (f *Form) readFile(p *multipart.Part, takeFile func(io.Reader) error) error {
 	if f.HasFile {
@@ -170,13 +170,13 @@ func (f *Form) readFile(p *multipart.Part, takeFile func(io.Reader) error) error
 	if f.Filename = trimmed(lastPart(p.FileName())); email.IsBlank(f.Filename) {
 		f.Filename = ""
 	}
-	return takeFile(unbroken{p})
+	return takeFile(completePart{p})
 }
 
-// unbroken reads a part; a truncated part makes the form malformed.
-type unbroken struct{ part io.Reader }
+// completePart reads a part; a truncated part makes the form malformed.
+type completePart struct{ part io.Reader }
 
-func (u unbroken) Read(p []byte) (int, error) {
+func (u completePart) Read(p []byte) (int, error) {
 	n, err := u.part.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%w: %w", ErrMalformed, err)

@@ -36,91 +36,91 @@ func NewLimiter(total, ofEach int64) *Limiter {
 
 // MakeRoom sets a function that is called after each waitLimit for which a caller waits for a slot
 // used by other companies. It must be called before the first Enter.
-func (g *Limiter) MakeRoom(waitLimit time.Duration, makeRoom func()) {
-	g.waitLimit, g.makeRoom = waitLimit, makeRoom
+func (l *Limiter) MakeRoom(waitLimit time.Duration, makeRoom func()) {
+	l.waitLimit, l.makeRoom = waitLimit, makeRoom
 }
 
 // ErrOwnLimit: the company's own mailings use all slots that it may have.
 var ErrOwnLimit = errors.New("the company's own mailings use all its slots")
 
 // Enter waits for a slot until ctx ends. release releases it.
-func (g *Limiter) Enter(ctx context.Context, company uuid.UUID) (release func(), err error) {
-	return g.enter(ctx, company, true)
+func (l *Limiter) Enter(ctx context.Context, company uuid.UUID) (release func(), err error) {
+	return l.enter(ctx, company, true)
 }
 
 // EnterOrRefuse is Enter, but returns ErrOwnLimit at once where Enter waits for the company's own
 // mailings. At most ofEach callers of a company then wait.
-func (g *Limiter) EnterOrRefuse(ctx context.Context, company uuid.UUID) (release func(), err error) {
-	return g.enter(ctx, company, false)
+func (l *Limiter) EnterOrRefuse(ctx context.Context, company uuid.UUID) (release func(), err error) {
+	return l.enter(ctx, company, false)
 }
 
-func (g *Limiter) enter(ctx context.Context, company uuid.UUID, waitForOwn bool) (release func(), err error) {
-	own := g.join(company)
+func (l *Limiter) enter(ctx context.Context, company uuid.UUID, waitForOwn bool) (release func(), err error) {
+	own := l.join(company)
 	if !own.slots.TryAcquire(1) { // Acquire fails if ctx has ended, even if a slot is free
 		if !waitForOwn {
-			g.part(company, own)
+			l.part(company, own)
 			return nil, ErrOwnLimit
 		}
 		if err := own.slots.Acquire(ctx, 1); err != nil {
-			g.part(company, own)
+			l.part(company, own)
 			return nil, errors.Join(ErrOwnLimit, err)
 		}
 	}
-	if err := g.acquire(ctx); err != nil {
+	if err := l.acquire(ctx); err != nil {
 		own.slots.Release(1)
-		g.part(company, own)
+		l.part(company, own)
 		return nil, err
 	}
 	return func() {
-		g.all.Release(1)
+		l.all.Release(1)
 		own.slots.Release(1)
-		g.part(company, own)
+		l.part(company, own)
 	}, nil
 }
 
 // acquire waits for one of the shared slots.
-func (g *Limiter) acquire(ctx context.Context) error {
-	if g.all.TryAcquire(1) {
+func (l *Limiter) acquire(ctx context.Context) error {
+	if l.all.TryAcquire(1) {
 		return nil
 	}
-	if g.makeRoom != nil {
+	if l.makeRoom != nil {
 		done := make(chan struct{})
 		defer close(done)
-		go g.repeatMakeRoom(done)
+		go l.repeatMakeRoom(done)
 	}
-	return g.all.Acquire(ctx, 1)
+	return l.all.Acquire(ctx, 1)
 }
 
 // repeatMakeRoom calls makeRoom until done is closed.
-func (g *Limiter) repeatMakeRoom(done <-chan struct{}) {
-	tick := time.NewTicker(g.waitLimit)
+func (l *Limiter) repeatMakeRoom(done <-chan struct{}) {
+	tick := time.NewTicker(l.waitLimit)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			g.makeRoom()
+			l.makeRoom()
 		case <-done:
 			return
 		}
 	}
 }
 
-func (g *Limiter) join(company uuid.UUID) *share {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	own, ok := g.own[company]
+func (l *Limiter) join(company uuid.UUID) *share {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	own, ok := l.own[company]
 	if !ok {
-		own = &share{slots: semaphore.NewWeighted(g.ofEach)}
-		g.own[company] = own
+		own = &share{slots: semaphore.NewWeighted(l.ofEach)}
+		l.own[company] = own
 	}
 	own.users++
 	return own
 }
 
-func (g *Limiter) part(company uuid.UUID, own *share) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (l *Limiter) part(company uuid.UUID, own *share) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if own.users--; own.users == 0 {
-		delete(g.own, company)
+		delete(l.own, company)
 	}
 }

@@ -70,15 +70,15 @@ func FirstValid(r *Reading, j *Validator) (func(token, link string) (Rendered, e
 	return nil, ErrNoValidRow
 }
 
-func (j *Validator) renderAgain(token, link string) (Rendered, error) {
-	if j.stored != nil {
-		made, err := j.stored.row.Render(template.Values{Email: j.entry.Email, Token: token, UnsubscribeURL: link, Fields: j.entry.Fields})
+func (v *Validator) renderAgain(token, link string) (Rendered, error) {
+	if v.stored != nil {
+		made, err := v.stored.row.Render(template.Values{Email: v.entry.Email, Token: token, UnsubscribeURL: link, Fields: v.entry.Fields})
 		return Rendered(made), err
 	}
-	before := j.values[mailmerge.ValueUnsubscribeURL]
-	j.values[mailmerge.ValueToken], j.values[mailmerge.ValueUnsubscribeURL] = token, link
-	defer func() { j.values[mailmerge.ValueUnsubscribeURL] = before }()
-	subject, err := j.templates.subject.AppendTo(nil, j.values)
+	before := v.values[mailmerge.ValueUnsubscribeURL]
+	v.values[mailmerge.ValueToken], v.values[mailmerge.ValueUnsubscribeURL] = token, link
+	defer func() { v.values[mailmerge.ValueUnsubscribeURL] = before }()
+	subject, err := v.templates.subject.AppendTo(nil, v.values)
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -86,11 +86,11 @@ func (j *Validator) renderAgain(token, link string) (Rendered, error) {
 	for _, body := range []struct {
 		bound *mailmerge.Bound
 		into  *string
-	}{{j.templates.html, &made.HTML}, {j.templates.text, &made.Text}} {
+	}{{v.templates.html, &made.HTML}, {v.templates.text, &made.Text}} {
 		if body.bound == nil {
 			continue
 		}
-		text, err := body.bound.AppendTo(nil, j.values)
+		text, err := body.bound.AppendTo(nil, v.values)
 		if err != nil {
 			return Rendered{}, err
 		}

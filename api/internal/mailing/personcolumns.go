@@ -19,66 +19,66 @@ const maxStored = 254
 
 // address sets the entry's address. A value that does not resemble an address is rejected; an
 // invalid address becomes an INVALID entry, so that the tenant can find and correct it.
-func (j *Validator) address(field []byte) (code string) {
+func (v *Validator) address(field []byte) (code string) {
 	switch {
 	case len(field) == 0:
 		return CodeMissingEmail
 	case bytes.IndexByte(field, '@') < 0, utf8.RuneCount(field) > maxStored:
 		return CodeInvalidEmail
 	}
-	text := j.keep(field)
+	text := v.keep(field)
 	ascii, err := mailbox.ASCII(text)
 	switch { // cloned, because an invalid entry must not retain the memory of the whole row
 	case err != nil:
-		j.entry.Email, j.entry.InvalidReason = strings.Clone(text), invalidSyntax
+		v.entry.Email, v.entry.InvalidReason = strings.Clone(text), invalidSyntax
 	case disposable.Domain(email.DomainOf(ascii)):
-		j.entry.Email, j.entry.InvalidReason = strings.Clone(ascii), invalidDisposable
+		v.entry.Email, v.entry.InvalidReason = strings.Clone(ascii), invalidDisposable
 	default:
-		j.entry.Email = ascii
+		v.entry.Email = ascii
 	}
 	return ""
 }
 
 // person reads the columns about the recipient. They have the limits of the send request's
 // recipient.
-func (j *Validator) person(row csvfile.Row) (store.MailingLine, error) {
-	h := j.params.Header
+func (v *Validator) person(row csvfile.Row) (store.MailingLine, error) {
+	h := v.params.Header
 	for _, text := range []struct {
 		column int
 		to     *string
-	}{{h.Nome, &j.entry.Nome}, {h.RazaoSocial, &j.entry.RazaoSocial}, {h.ExternalID, &j.entry.ExternalID}} {
+	}{{h.Nome, &v.entry.Nome}, {h.RazaoSocial, &v.entry.RazaoSocial}, {h.ExternalID, &v.entry.ExternalID}} {
 		field := row.Field(text.column)
 		if len(field) == 0 {
 			continue
 		}
-		*text.to = j.keepLine(field)
+		*text.to = v.keepLine(field)
 		switch {
 		case utf8.RuneCount(field) > email.MaxFieldLen:
-			return j.refuse(row.Line, text.column, CodeTooLong), nil
+			return v.refuse(row.Line, text.column, CodeTooLong), nil
 		case email.HasControl(*text.to):
-			return j.refuse(row.Line, text.column, CodeBadCharacter), nil
+			return v.refuse(row.Line, text.column, CodeBadCharacter), nil
 		}
 	}
-	for _, column := range j.taxIDs {
+	for _, column := range v.taxIDs {
 		field := row.Field(column)
 		if len(field) == 0 {
 			continue
 		}
 		bare, err := email.ParseTaxID(string(field))
 		switch {
-		case err != nil && (column == j.documents || !bytes.ContainsFunc(field, isLetterOrNumber)):
+		case err != nil && (column == v.documents || !bytes.ContainsFunc(field, isLetterOrNumber)):
 			continue // another document's number, or an empty mask such as "   .   .   -  "
 		case err != nil:
-			return j.refuse(row.Line, column, CodeInvalidTaxID), nil
+			return v.refuse(row.Line, column, CodeInvalidTaxID), nil
 		}
-		if j.entry.CPFCNPJHash != "" {
+		if v.entry.CPFCNPJHash != "" {
 			continue
 		}
-		j.entry.CPFCNPJHash = email.HashTaxID(bare, j.params.HashKey)
-		if j.params.DryRun {
+		v.entry.CPFCNPJHash = email.HashTaxID(bare, v.params.HashKey)
+		if v.params.DryRun {
 			continue
 		}
-		if j.entry.CPFCNPJ, err = j.params.Ring.Seal(j.params.Company, bare); err != nil {
+		if v.entry.CPFCNPJ, err = v.params.Ring.Seal(v.params.Company, bare); err != nil {
 			return store.MailingLine{}, fmt.Errorf("encrypt tax id: %w", err)
 		}
 	}

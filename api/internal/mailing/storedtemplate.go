@@ -77,7 +77,7 @@ func (s *StoredTemplate) CheckFields(header *csvfile.Header) []rules.Fault {
 		faults = append(faults, forbiddenFields(PartTemplate, forbidden))
 	case len(uses.Conflict) > 0:
 		faults = append(faults, rules.Fault{Field: PartTemplate, Code: CodeFieldClash, Message: fmt.Sprintf(
-			"uses %s, which cannot all be columns: a value is either a text or an object with further values", braced(uses.Conflict))})
+			"uses %s, which cannot all be columns: a value is either a text or an object with further values", inBraces(uses.Conflict))})
 	}
 	return faults
 }
@@ -112,14 +112,14 @@ type rowTemplate struct {
 }
 
 // useTemplate prepares the validator for a stored template.
-func (j *Validator) useTemplate(s *StoredTemplate) {
-	uses := s.Parsed.Uses(columnsOf(j.params.Header))
-	j.stored = &rowTemplate{row: s.Parsed.Row(uses.Names), names: uses.Names}
+func (v *Validator) useTemplate(s *StoredTemplate) {
+	uses := s.Parsed.Uses(columnsOf(v.params.Header))
+	v.stored = &rowTemplate{row: s.Parsed.Row(uses.Names), names: uses.Names}
 	for _, name := range uses.Names {
-		j.columns = append(j.columns, j.params.Header.Index(name))
+		v.columns = append(v.columns, v.params.Header.Index(name))
 	}
-	j.cells = newCells(j.columns, uses.InSubject)
-	j.mayShowNothing = !shows(s.Source.HTML == "", s.Parsed.Literals())
+	v.cells = newCells(v.columns, uses.InSubject)
+	v.mayBeEmpty = !shows(s.Source.HTML == "", s.Parsed.Literals())
 }
 
 // shows reports whether a reader of a body would see anything.
@@ -131,48 +131,48 @@ func shows(isText bool, body string) bool {
 }
 
 // renderStored is render and emptyFields for a stored template.
-func (j *Validator) renderStored(row csvfile.Row) (store.MailingLine, error) {
-	j.readCells(row)
-	for i := range j.columns {
-		j.entry.Fields = append(j.entry.Fields, j.cells.value(i))
+func (v *Validator) renderStored(row csvfile.Row) (store.MailingLine, error) {
+	v.readCells(row)
+	for i := range v.columns {
+		v.entry.Fields = append(v.entry.Fields, v.cells.value(i))
 	}
-	made, buffer, empty, err := j.stored.row.AppendTo(j.rendered[:0], template.Values{
-		Email: j.entry.Email, Token: tokenLike, UnsubscribeURL: j.params.Unsubscribe, Fields: j.entry.Fields,
+	made, buffer, empty, err := v.stored.row.AppendTo(v.rendered[:0], template.Values{
+		Email: v.entry.Email, Token: tokenLike, UnsubscribeURL: v.params.Unsubscribe, Fields: v.entry.Fields,
 	})
-	j.rendered = buffer
+	v.rendered = buffer
 	if fault, ok := errors.AsType[*template.RowFault](err); ok {
-		return j.refuse(row.Line, j.columnOf(fault), codeOfValue(fault.Code)), nil
+		return v.refuse(row.Line, v.columnOf(fault), codeOfValue(fault.Code)), nil
 	}
 	if err != nil {
 		return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
 	}
 	if len(made.Subject) == 0 {
-		return j.refuse(row.Line, -1, CodeSubjectLength), nil
+		return v.refuse(row.Line, -1, CodeSubjectLength), nil
 	}
 	for _, i := range empty {
-		if j.params.RejectEmpty {
-			return j.refuse(row.Line, j.columns[i], store.CodeEmptyField), nil
+		if v.params.RejectEmpty {
+			return v.refuse(row.Line, v.columns[i], store.CodeEmptyField), nil
 		}
-		j.entry.EmptyFields = append(j.entry.EmptyFields, j.names[j.columns[i]])
+		v.entry.EmptyFields = append(v.entry.EmptyFields, v.names[v.columns[i]])
 	}
-	if j.mayShowNothing {
+	if v.mayBeEmpty {
 		body, isText := made.HTML, len(made.HTML) == 0
 		if isText {
 			body = made.Text
 		}
 		if !shows(isText, string(body)) {
-			return j.refuse(row.Line, -1, CodeEmptyBody), nil
+			return v.refuse(row.Line, -1, CodeEmptyBody), nil
 		}
 	}
 	return store.MailingLine{}, nil
 }
 
-func (j *Validator) columnOf(fault *template.RowFault) int {
+func (v *Validator) columnOf(fault *template.RowFault) int {
 	switch {
 	case fault.Column >= 0:
-		return j.columns[fault.Column]
+		return v.columns[fault.Column]
 	case isOwn(fault.Field):
-		return j.params.Header.Index(fault.Field)
+		return v.params.Header.Index(fault.Field)
 	}
 	return -1
 }

@@ -114,12 +114,12 @@ func (l Templates) CheckFields(header *csvfile.Header) []rules.Fault {
 func unknownFields(part string, unknown []string, header *csvfile.Header) rules.Fault {
 	return rules.Fault{Field: part, Code: CodeUnknownField, Message: fmt.Sprintf(
 		"uses %s, but the file has no such column; its columns are %s; the gateway adds {{token}} and {{unsubscribe_url}}",
-		listed(strings.Split(braced(unknown), ", ")), listed(header.Columns()))}
+		listed(strings.Split(inBraces(unknown), ", ")), listed(header.Columns()))}
 }
 
 func forbiddenFields(part string, forbidden []string) rules.Fault {
 	return rules.Fault{Field: part, Code: CodeForbiddenField, Message: fmt.Sprintf(
-		"uses %s: a CPF or CNPJ is never written into an email", braced(forbidden))}
+		"uses %s: a CPF or CNPJ is never written into an email", inBraces(forbidden))}
 }
 
 // isReserved reports whether a file must not have a column of this name beside content that uses it.
@@ -133,7 +133,7 @@ func addReserved(faults []rules.Fault, name string) []rules.Fault {
 		"has a column %s, but the gateway provides {{%s}} itself: rename the column", name, name)})
 }
 
-func braced(names []string) string {
+func inBraces(names []string) string {
 	return "{{" + strings.Join(names, "}}, {{") + "}}"
 }
 
@@ -234,7 +234,7 @@ func (l Templates) bind(used []string) (bound, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return bound{}, errors.New("bind templates: no value for " + braced(missing))
+		return bound{}, errors.New("bind templates: no value for " + inBraces(missing))
 	}
 	return b, nil
 }

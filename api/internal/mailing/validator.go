@@ -35,8 +35,8 @@ type Validator struct {
 	kept      []int             // all columns whose text an entry stores, once for each copy
 	taxIDs    []int             // columns with a CPF or CNPJ; the first non-empty one is used
 	documents int               // the one of taxIDs whose values may be numbers of other documents; -1 = none
-	// mayShowNothing: the body consists of fields only, so that a row can make it empty.
-	mayShowNothing bool
+	// mayBeEmpty: the body consists of fields only, so that a row can make it empty.
+	mayBeEmpty bool
 
 	values   []string        // in the order that bound expects
 	text     strings.Builder // text of the stored columns
@@ -95,55 +95,55 @@ func NewValidator(p ValidatorParams) (*Validator, error) {
 }
 
 // useTemplates prepares the validator for the templates of a request.
-func (j *Validator) useTemplates(l Templates) (err error) {
+func (v *Validator) useTemplates(l Templates) (err error) {
 	slots := l.slots()
-	if j.templates, err = l.bind(slots.keys()); err != nil {
+	if v.templates, err = l.bind(slots.keys()); err != nil {
 		return err
 	}
-	j.slots = slots.fields
-	j.values = make([]string, mailmerge.OwnValues+len(j.slots))
-	j.values[mailmerge.ValueUnsubscribeURL] = j.params.Unsubscribe
-	inSubject := make([]bool, len(j.slots))
+	v.slots = slots.fields
+	v.values = make([]string, mailmerge.OwnValues+len(v.slots))
+	v.values[mailmerge.ValueUnsubscribeURL] = v.params.Unsubscribe
+	inSubject := make([]bool, len(v.slots))
 	for _, f := range l.Subject.Slots() {
 		if i, ok := slots.index[f]; ok {
 			inSubject[i] = true
 		}
 	}
-	for _, f := range j.slots {
-		j.columns = append(j.columns, j.params.Header.Index(f.Name))
+	for _, f := range v.slots {
+		v.columns = append(v.columns, v.params.Header.Index(f.Name))
 	}
-	j.cells = newCells(j.columns, inSubject)
-	j.expects = l.expects(j.params.Header)
+	v.cells = newCells(v.columns, inSubject)
+	v.expects = l.expects(v.params.Header)
 	body := l.HTML
 	if body == nil {
 		body = l.Text
 	}
-	j.mayShowNothing = !shows(l.HTML == nil, body.Literals())
+	v.mayBeEmpty = !shows(l.HTML == nil, body.Literals())
 	return nil
 }
 
 // Fields are the names of NewEntry.Fields, in order.
-func (j *Validator) Fields() []string {
-	if j.stored != nil {
-		return j.stored.names
+func (v *Validator) Fields() []string {
+	if v.stored != nil {
+		return v.stored.names
 	}
-	content, _ := j.params.Templates.(Templates) // the only other one
+	content, _ := v.params.Templates.(Templates) // the only other one
 	return content.plain().Fields
 }
 
 // Validate validates a row. The result is valid until the next call. An error is an internal fault
 // of the gateway.
-func (j *Validator) Validate(row csvfile.Row) (store.MailingLine, error) {
-	j.entry = store.NewEntry{Line: row.Line, Fields: j.entry.Fields[:0], EmptyFields: j.entry.EmptyFields[:0]}
-	j.beginText(row)
-	if code := j.address(row.Field(j.params.Header.Email)); code != "" {
-		return j.refuse(row.Line, j.params.Header.Email, code), nil
+func (v *Validator) Validate(row csvfile.Row) (store.MailingLine, error) {
+	v.entry = store.NewEntry{Line: row.Line, Fields: v.entry.Fields[:0], EmptyFields: v.entry.EmptyFields[:0]}
+	v.beginText(row)
+	if code := v.address(row.Field(v.params.Header.Email)); code != "" {
+		return v.refuse(row.Line, v.params.Header.Email, code), nil
 	}
-	if j.entry.InvalidReason == "" {
-		if line, err := j.person(row); line.Reject != nil || err != nil {
+	if v.entry.InvalidReason == "" {
+		if line, err := v.person(row); line.Reject != nil || err != nil {
 			return line, err
 		}
-		if line, err := j.content(row); line.Reject != nil || err != nil {
+		if line, err := v.content(row); line.Reject != nil || err != nil {
 			return line, err
 		}
 	}
@@ -151,97 +151,97 @@ func (j *Validator) Validate(row csvfile.Row) (store.MailingLine, error) {
 	if err != nil {
 		return store.MailingLine{}, fmt.Errorf("make entry id: %w", err)
 	}
-	j.entry.ID, j.entry.Token = id, j.params.Tokens.Take()
-	return store.MailingLine{Entry: &j.entry}, nil
+	v.entry.ID, v.entry.Token = id, v.params.Tokens.Take()
+	return store.MailingLine{Entry: &v.entry}, nil
 }
 
 // refuse returns a validation result that rejects the row. column is an index, -1 for the whole
 // row.
-func (j *Validator) refuse(line, column int, code string) store.MailingLine {
-	j.reject = store.RejectedLine{Line: line, Code: code}
-	if column >= 0 && column < len(j.names) {
-		j.reject.Column = j.names[column]
+func (v *Validator) refuse(line, column int, code string) store.MailingLine {
+	v.reject = store.RejectedLine{Line: line, Code: code}
+	if column >= 0 && column < len(v.names) {
+		v.reject.Column = v.names[column]
 	}
-	return store.MailingLine{Reject: &j.reject}
+	return store.MailingLine{Reject: &v.reject}
 }
 
 // content checks that the row's email can be rendered.
-func (j *Validator) content(row csvfile.Row) (store.MailingLine, error) {
-	if j.stored != nil {
-		return j.renderStored(row)
+func (v *Validator) content(row csvfile.Row) (store.MailingLine, error) {
+	if v.stored != nil {
+		return v.renderStored(row)
 	}
-	if line := j.emptyFields(row); line.Reject != nil {
+	if line := v.emptyFields(row); line.Reject != nil {
 		return line, nil
 	}
-	return j.render(row)
+	return v.render(row)
 }
 
 // emptyFields records the columns that a template uses without a default and that are empty in
 // the row.
-func (j *Validator) emptyFields(row csvfile.Row) store.MailingLine {
-	for _, column := range j.expects {
+func (v *Validator) emptyFields(row csvfile.Row) store.MailingLine {
+	for _, column := range v.expects {
 		if len(row.Field(column)) > 0 {
 			continue
 		}
-		if j.params.RejectEmpty {
-			return j.refuse(row.Line, column, store.CodeEmptyField)
+		if v.params.RejectEmpty {
+			return v.refuse(row.Line, column, store.CodeEmptyField)
 		}
-		j.entry.EmptyFields = append(j.entry.EmptyFields, j.names[column])
+		v.entry.EmptyFields = append(v.entry.EmptyFields, v.names[column])
 	}
 	return store.MailingLine{}
 }
 
 // render checks that the row's email can be rendered. A fault that is found later, when the email is expanded or sent, is no longer
 // in the answer to the upload.
-func (j *Validator) render(row csvfile.Row) (store.MailingLine, error) {
-	j.readCells(row)
-	for i := range j.columns {
-		j.values[mailmerge.OwnValues+i] = cmp.Or(j.cells.value(i), j.slots[i].Default)
+func (v *Validator) render(row csvfile.Row) (store.MailingLine, error) {
+	v.readCells(row)
+	for i := range v.columns {
+		v.values[mailmerge.OwnValues+i] = cmp.Or(v.cells.value(i), v.slots[i].Default)
 	}
-	j.entry.Fields = append(j.entry.Fields, j.values[mailmerge.OwnValues:]...)
-	j.values[mailmerge.ValueEmail], j.values[mailmerge.ValueNome], j.values[mailmerge.ValueToken] = j.entry.Email, j.entry.Nome, tokenLike
+	v.entry.Fields = append(v.entry.Fields, v.values[mailmerge.OwnValues:]...)
+	v.values[mailmerge.ValueEmail], v.values[mailmerge.ValueNome], v.values[mailmerge.ValueToken] = v.entry.Email, v.entry.Nome, tokenLike
 
-	for body := range j.templates.bodies {
-		if body.Least(j.values) > email.MaxHTML { // before each value is checked in each of its places
-			return j.refuse(row.Line, -1, CodeBodyTooLarge), nil
+	for body := range v.templates.bodies {
+		if body.Least(v.values) > email.MaxHTML { // before each value is checked in each of its places
+			return v.refuse(row.Line, -1, CodeBodyTooLarge), nil
 		}
 	}
 	var err error
-	j.rendered, err = j.templates.subject.AppendTo(j.rendered[:0], j.values)
+	v.rendered, err = v.templates.subject.AppendTo(v.rendered[:0], v.values)
 	size := 0
-	for body := range j.templates.bodies {
+	for body := range v.templates.bodies {
 		if err == nil {
-			err = body.Check(j.values)
+			err = body.Check(v.values)
 		}
 		if err == nil {
-			size = max(size, body.Size(j.values))
+			size = max(size, body.Size(v.values))
 		}
 	}
 	if wrong, ok := errors.AsType[*mailmerge.ValueFault](err); ok {
-		return j.refuse(row.Line, j.params.Header.Index(wrong.Field), codeOfValue(wrong.Code)), nil
+		return v.refuse(row.Line, v.params.Header.Index(wrong.Field), codeOfValue(wrong.Code)), nil
 	}
 	switch {
 	case err != nil:
 		return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
-	case len(email.PartBytes(j.rendered)) == 0:
-		return j.refuse(row.Line, -1, CodeSubjectLength), nil
+	case len(email.PartBytes(v.rendered)) == 0:
+		return v.refuse(row.Line, -1, CodeSubjectLength), nil
 	case size > email.MaxHTML:
-		return j.refuse(row.Line, -1, CodeBodyTooLarge), nil
-	case !j.mayShowNothing:
+		return v.refuse(row.Line, -1, CodeBodyTooLarge), nil
+	case !v.mayBeEmpty:
 		return store.MailingLine{}, nil
 	}
 	var body []byte
 	isText := false
-	for bound := range j.templates.bodies { // text where html is blank
-		if j.rendered, err = bound.AppendTo(j.rendered[:0], j.values); err != nil {
+	for bound := range v.templates.bodies { // text where html is blank
+		if v.rendered, err = bound.AppendTo(v.rendered[:0], v.values); err != nil {
 			return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
 		}
-		if body, isText = email.PartBytes(j.rendered), bound == j.templates.text; len(body) > 0 {
+		if body, isText = email.PartBytes(v.rendered), bound == v.templates.text; len(body) > 0 {
 			break
 		}
 	}
 	if !shows(isText, string(body)) {
-		return j.refuse(row.Line, -1, CodeEmptyBody), nil
+		return v.refuse(row.Line, -1, CodeEmptyBody), nil
 	}
 	return store.MailingLine{}, nil
 }

@@ -51,7 +51,7 @@ func Parse(body []byte) (Document, error) {
 	}
 	// Duplicate names and lone surrogates are reported with their path when the fields are read.
 	if !jsontext.Value(body).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
-		return Document{}, whyInvalid(body)
+		return Document{}, findSyntaxError(body)
 	}
 	text := strings.Trim(string(body), space)
 	if text[0] != '{' {
@@ -70,8 +70,8 @@ func (d Document) Has(name string) bool {
 	return false
 }
 
-// whyInvalid uses encoding/json to find the position of the error.
-func whyInvalid(body []byte) *SyntaxError {
+// findSyntaxError uses encoding/json to find the position of the error.
+func findSyntaxError(body []byte) *SyntaxError {
 	if strings.Trim(string(body), space) == "" {
 		return &SyntaxError{reason: "the body is empty"}
 	}

@@ -29,10 +29,10 @@ func (d Document) HasBadCharacter() bool {
 
 // checkRaw reports the strings and names of a raw value that text would reject. It reads the value once
 // and does not recurse, because the client chooses its size and depth.
-func (w *decoder) checkRaw(value string) {
+func (d *decoder) checkRaw(value string) {
 	var open []container
 	name := false // the next string is the name of a field
-	for i := 0; i < len(value) && len(w.faults) < rules.MaxFaults; {
+	for i := 0; i < len(value) && len(d.faults) < rules.MaxFaults; {
 		last := len(open) - 1
 		switch value[i] {
 		case '"':
@@ -41,9 +41,9 @@ func (w *decoder) checkRaw(value string) {
 			text, err := storable(literal)
 			switch {
 			case name && err != nil:
-				w.faultIn(open[:last], "has a name that "+err.Error())
+				d.faultIn(open[:last], "has a name that "+err.Error())
 			case err != nil:
-				w.faultIn(open, err.Error())
+				d.faultIn(open, err.Error())
 			}
 			if name {
 				open[last].name, name = text, false
@@ -63,11 +63,11 @@ func (w *decoder) checkRaw(value string) {
 }
 
 // faultIn reports a bad character within a raw value. Below maxDepth it names the object or array around it.
-func (w *decoder) faultIn(open []container, message string) {
-	known := len(w.trail)
+func (d *decoder) faultIn(open []container, message string) {
+	known := len(d.path)
 	for _, c := range open[:min(len(open), maxDepth)] {
-		w.trail = append(w.trail, c.piece())
+		d.path = append(d.path, c.piece())
 	}
-	w.fault(rules.CodeBadCharacter, message)
-	w.trail = w.trail[:known]
+	d.fault(rules.CodeBadCharacter, message)
+	d.path = d.path[:known]
 }

@@ -55,35 +55,35 @@ type decoder struct {
 	request *fieldhint.Request
 	hint    string   // expected value of the current field
 	instead string   // what to do instead of null
-	trail   []string // current path
+	path    []string // current path
 	faults  []rules.Fault
 }
 
-func (w *decoder) value(s *shape, text string, into reflect.Value) {
+func (d *decoder) value(s *shape, text string, into reflect.Value) {
 	if s.goType == rawType {
-		known := len(w.faults)
-		if w.checkRaw(text); len(w.faults) == known {
+		known := len(d.faults)
+		if d.checkRaw(text); len(d.faults) == known {
 			into.SetBytes([]byte(text))
 		}
 		return
 	}
 	if found := kindOf(text); found != s.wants {
-		w.fault(CodeWrongType, explainType(s.wants, found, w.hint, w.instead))
+		d.fault(CodeWrongType, explainType(s.wants, found, d.hint, d.instead))
 		return
 	}
 	switch s.kind {
 	case reflect.Pointer:
 		if s.element.kind == reflect.String {
-			if said := w.text(text); !email.IsBlank(said) {
+			if said := d.text(text); !email.IsBlank(said) {
 				into.Set(reflect.New(s.element.goType))
 				into.Elem().SetString(said)
 			}
 			return
 		}
 		into.Set(reflect.New(s.element.goType))
-		w.value(s.element, text, into.Elem())
+		d.value(s.element, text, into.Elem())
 	case reflect.String:
-		if said := w.text(text); !email.IsBlank(said) {
+		if said := d.text(text); !email.IsBlank(said) {
 			into.SetString(said)
 		}
 	case reflect.Bool:
@@ -91,57 +91,57 @@ func (w *decoder) value(s *shape, text string, into reflect.Value) {
 	case reflect.Int:
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err != nil {
-			w.fault(CodeWrongType, "must be a 32-bit integer without decimal point or exponent")
+			d.fault(CodeWrongType, "must be a 32-bit integer without decimal point or exponent")
 		}
 		into.SetInt(n)
 	case reflect.Slice:
-		w.list(s, text, into)
+		d.list(s, text, into)
 	case reflect.Map:
-		w.dictionary(s, text, into)
+		d.dictionary(s, text, into)
 	case reflect.Struct:
-		w.object(s, text, into)
+		d.object(s, text, into)
 	}
 }
 
-func (w *decoder) list(s *shape, text string, into reflect.Value) {
+func (d *decoder) list(s *shape, text string, into reflect.Value) {
 	list := reflect.MakeSlice(s.goType, 0, 4)
-	w.hint = ""
+	d.hint = ""
 	for n, value := range elements(text) {
-		if len(w.faults) >= rules.MaxFaults {
+		if len(d.faults) >= rules.MaxFaults {
 			break
 		}
 		element := reflect.New(s.element.goType).Elem()
-		w.instead = "leave it out of the array"
-		w.within("["+strconv.Itoa(n)+"]", func() { w.value(s.element, value, element) })
+		d.instead = "leave it out of the array"
+		d.within("["+strconv.Itoa(n)+"]", func() { d.value(s.element, value, element) })
 		list = reflect.Append(list, element)
 		if n == maxEntries {
-			w.tooMany(s)
+			d.tooMany(s)
 			break
 		}
 	}
 	into.Set(list)
 }
 
-func (w *decoder) dictionary(s *shape, text string, into reflect.Value) {
+func (d *decoder) dictionary(s *shape, text string, into reflect.Value) {
 	entries := reflect.MakeMap(s.goType)
-	w.hint = ""
+	d.hint = ""
 	n := 0
 	for literal, value := range members(text) {
-		if len(w.faults) >= rules.MaxFaults {
+		if len(d.faults) >= rules.MaxFaults {
 			break
 		}
 		if n++; n > maxEntries {
-			w.tooMany(s)
+			d.tooMany(s)
 			break
 		}
-		key := reflect.ValueOf(w.text(literal))
-		w.instead = "leave the field out"
-		w.within("."+key.String(), func() {
+		key := reflect.ValueOf(d.text(literal))
+		d.instead = "leave the field out"
+		d.within("."+key.String(), func() {
 			if entries.MapIndex(key).IsValid() {
-				w.fault(rules.CodeDuplicateField, "appears twice")
+				d.fault(rules.CodeDuplicateField, "appears twice")
 			}
 			element := reflect.New(s.element.goType).Elem()
-			w.value(s.element, value, element)
+			d.value(s.element, value, element)
 			if s.element.kind == reflect.String && element.String() == "" {
 				entries.SetMapIndex(key, reflect.Value{})
 				return
@@ -152,34 +152,34 @@ func (w *decoder) dictionary(s *shape, text string, into reflect.Value) {
 	into.Set(entries)
 }
 
-func (w *decoder) tooMany(s *shape) {
-	w.fault(rules.CodeTooMany, "must have at most "+strconv.Itoa(s.most)+" entries")
+func (d *decoder) tooMany(s *shape) {
+	d.fault(rules.CodeTooMany, "must have at most "+strconv.Itoa(s.most)+" entries")
 }
 
-func (w *decoder) object(s *shape, text string, into reflect.Value) {
+func (d *decoder) object(s *shape, text string, into reflect.Value) {
 	var seen uint64 // a bit per field
 	for literal, value := range members(text) {
-		if len(w.faults) >= rules.MaxFaults {
+		if len(d.faults) >= rules.MaxFaults {
 			break
 		}
-		name := w.text(literal)
-		w.within("."+name, func() {
+		name := d.text(literal)
+		d.within("."+name, func() {
 			f, known := s.fields[name]
 			switch {
 			case !known:
-				w.fault(CodeUnknownField, w.request.Unknown(w.parent(), name))
+				d.fault(CodeUnknownField, d.request.Unknown(d.parent(), name))
 			case seen&(1<<f.index) != 0:
-				w.fault(rules.CodeDuplicateField, "appears twice")
+				d.fault(rules.CodeDuplicateField, "appears twice")
 			default:
 				seen |= 1 << f.index
-				known := len(w.faults)
-				w.hint, w.instead = f.hint, "leave the field out"
+				known := len(d.faults)
+				d.hint, d.instead = f.hint, "leave the field out"
 				if f.required {
-					w.instead = "it needs a value"
+					d.instead = "it needs a value"
 				}
-				w.value(f.shape, value, into.Field(f.index))
-				if f.refusesBlank && len(w.faults) == known && into.Field(f.index).IsZero() {
-					w.fault(rules.CodeRequired, "must not be blank: leave it out")
+				d.value(f.shape, value, into.Field(f.index))
+				if f.refusesBlank && len(d.faults) == known && into.Field(f.index).IsZero() {
+					d.fault(rules.CodeRequired, "must not be blank: leave it out")
 				}
 			}
 		})
@@ -187,24 +187,24 @@ func (w *decoder) object(s *shape, text string, into reflect.Value) {
 }
 
 // text decodes a string.
-func (w *decoder) text(literal string) string {
+func (d *decoder) text(literal string) string {
 	decoded, err := storable(literal)
 	if err != nil {
-		w.fault(rules.CodeBadCharacter, err.Error())
+		d.fault(rules.CodeBadCharacter, err.Error())
 	}
 	return decoded
 }
 
-func (w *decoder) within(piece string, step func()) {
-	w.trail = append(w.trail, piece)
+func (d *decoder) within(piece string, step func()) {
+	d.path = append(d.path, piece)
 	step()
-	w.trail = w.trail[:len(w.trail)-1]
+	d.path = d.path[:len(d.path)-1]
 }
 
 // parent returns the path of the current object in the format of fieldhint.Request.
-func (w *decoder) parent() string {
+func (d *decoder) parent() string {
 	var path strings.Builder
-	for _, piece := range w.trail[:len(w.trail)-1] {
+	for _, piece := range d.path[:len(d.path)-1] {
 		if strings.HasPrefix(piece, "[") {
 			piece = "[]"
 		}
@@ -236,13 +236,13 @@ func explainType(wants, found, hint, instead string) string {
 // maxPiece limits how much of a name chosen by the client is repeated in a path.
 const maxPiece = 128
 
-func (w *decoder) fault(code, message string) {
-	if len(w.faults) >= rules.MaxFaults {
+func (d *decoder) fault(code, message string) {
+	if len(d.faults) >= rules.MaxFaults {
 		return
 	}
 	var path strings.Builder
-	for _, piece := range w.trail {
+	for _, piece := range d.path {
 		path.WriteString(strings.ToValidUTF8(piece[:min(len(piece), maxPiece)], ""))
 	}
-	w.faults = append(w.faults, rules.Fault{Field: strings.TrimPrefix(path.String(), "."), Code: code, Message: message})
+	d.faults = append(d.faults, rules.Fault{Field: strings.TrimPrefix(path.String(), "."), Code: code, Message: message})
 }

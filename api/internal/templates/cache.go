@@ -27,12 +27,12 @@ type version struct {
 type cache struct {
 	mu        sync.Mutex
 	entries   map[version]*list.Element
-	companies map[uuid.UUID]*shelf
+	companies map[uuid.UUID]*companyCache
 	size      int
 }
 
-// shelf is what is cached of one company, most recently used first.
-type shelf struct {
+// companyCache holds the cached versions of one company, most recently used first.
+type companyCache struct {
 	entries *list.List
 	size    int
 }
@@ -43,7 +43,7 @@ type entry struct {
 }
 
 func newCache() *cache {
-	return &cache{entries: map[version]*list.Element{}, companies: map[uuid.UUID]*shelf{}}
+	return &cache{entries: map[version]*list.Element{}, companies: map[uuid.UUID]*companyCache{}}
 }
 
 func (c *cache) get(id version) (*template.Template, bool) {
@@ -68,7 +68,7 @@ func (c *cache) put(id version, parsed *template.Template) {
 	}
 	own := c.companies[id.company]
 	if own == nil {
-		own = &shelf{entries: list.New()}
+		own = &companyCache{entries: list.New()}
 		c.companies[id.company] = own
 	}
 	c.entries[id] = own.entries.PushFront(entry{id, parsed})
@@ -88,7 +88,7 @@ func (c *cache) put(id version, parsed *template.Template) {
 	}
 }
 
-func (c *cache) evict(s *shelf) {
+func (c *cache) evict(s *companyCache) {
 	last := s.entries.Back()
 	old, _ := s.entries.Remove(last).(entry)
 	delete(c.entries, old.id)

@@ -30,22 +30,22 @@ type Finder interface {
 // request names still exists, is read from the database for each request: a publication or deletion by any api process is
 // effective immediately.
 type Library struct {
-	store Finder
-	cache *cache
-	turn  Turn
+	store    Finder
+	cache    *cache
+	withSlot WithSlot
 }
 
-// Turn runs work that takes long, when the company has a turn to do so. Its error is that of work, or why there was
-// no turn.
-type Turn func(ctx context.Context, company uuid.UUID, work func() error) error
+// WithSlot waits for a slot of the company and runs work that takes long. Its error is that of work, or why there was
+// no slot.
+type WithSlot func(ctx context.Context, company uuid.UUID, work func() error) error
 
-// waitsFrom is from how many bytes on sources and data wait for a turn before they are parsed: 8 KiB of either take well
-// under a millisecond, 512 KiB up to 30 ms.
-const waitsFrom = 8 << 10
+// slotFrom is the number of bytes from which sources and data wait for a slot before they are parsed: 8 KiB of either
+// take well under a millisecond, 512 KiB up to 30 ms.
+const slotFrom = 8 << 10
 
 // NewLibrary makes a Library.
-func NewLibrary(f Finder, turn Turn) *Library {
-	return &Library{store: f, cache: newCache(), turn: turn}
+func NewLibrary(f Finder, withSlot WithSlot) *Library {
+	return &Library{store: f, cache: newCache(), withSlot: withSlot}
 }
 
 // Use names a template and the data for it.
@@ -68,8 +68,8 @@ type Identity struct {
 	Version int
 }
 
-// Made is a rendered template.
-type Made struct {
+// RenderedTemplate is a rendered template.
+type RenderedTemplate struct {
 	Identity
 	Rendered template.Rendered
 }
@@ -90,7 +90,7 @@ func (i Identity) Ref() string {
 }
 
 // Memory is the size of the content in bytes.
-func (m Made) Memory() int64 {
+func (m RenderedTemplate) Memory() int64 {
 	return int64(len(m.Rendered.Subject) + len(m.Rendered.HTML) + len(m.Rendered.Text))
 }
 
@@ -106,13 +106,13 @@ func ParseRef(ref string) (name, locale string, version int) {
 const CodeNotFound = "TEMPLATE_NOT_FOUND"
 
 // Render renders a template. field is the path of the use in the request, such as "template"; "" for the whole
-// request. The error is the database's, or that of Turn.
-func (l *Library) Render(ctx context.Context, company uuid.UUID, field string, use Use) (Made, rules.Faults, error) {
+// request. The error is the database's, or that of WithSlot.
+func (l *Library) Render(ctx context.Context, company uuid.UUID, field string, use Use) (RenderedTemplate, rules.Faults, error) {
 	id, parsed, faults, err := l.find(ctx, company, field, use)
-	made := Made{Identity: id}
+	made := RenderedTemplate{Identity: id}
 	dataField := path(field, "data")
 	if err != nil {
-		return Made{}, nil, err
+		return RenderedTemplate{}, nil, err
 	}
 	var data template.Data
 	read := func() error {
@@ -122,14 +122,14 @@ func (l *Library) Render(ctx context.Context, company uuid.UUID, field string, u
 		}
 		return nil
 	}
-	if err := l.maybeInTurn(ctx, company, len(use.Data), read); err != nil || len(faults) > 0 {
-		return Made{}, faults, err
+	if err := l.maybeWithSlot(ctx, company, len(use.Data), read); err != nil || len(faults) > 0 {
+		return RenderedTemplate{}, faults, err
 	}
 	var done bool
 	if made.Rendered, faults, done = parsed.RenderQuickly(dataField, data); done {
 		return made, faults, nil
 	}
-	err = l.turn(ctx, company, func() error {
+	err = l.withSlot(ctx, company, func() error {
 		made.Rendered, faults = parsed.Render(dataField, data)
 		return nil
 	})
@@ -154,20 +154,20 @@ func (l *Library) Find(ctx context.Context, company uuid.UUID, use Use) (Found, 
 	return Found{Identity: id, Source: source, Parsed: parsed}, nil, err
 }
 
-// Parse parses a source. The error is that of Turn.
+// Parse parses a source. The error is that of WithSlot.
 func (l *Library) Parse(ctx context.Context, company uuid.UUID, source template.Source) (parsed *template.Template, faults rules.Faults, err error) {
-	err = l.maybeInTurn(ctx, company, len(source.HTML)+len(source.Text), func() error {
+	err = l.maybeWithSlot(ctx, company, len(source.HTML)+len(source.Text), func() error {
 		parsed, faults = template.Parse(source)
 		return nil
 	})
 	return parsed, faults, err
 }
 
-func (l *Library) maybeInTurn(ctx context.Context, company uuid.UUID, size int, work func() error) error {
-	if size <= waitsFrom {
+func (l *Library) maybeWithSlot(ctx context.Context, company uuid.UUID, size int, work func() error) error {
+	if size <= slotFrom {
 		return work()
 	}
-	return l.turn(ctx, company, work)
+	return l.withSlot(ctx, company, work)
 }
 
 func notFound(use Use) string {

@@ -36,7 +36,7 @@ func TestRender_ExpensiveWaitsForATurn(t *testing.T) {
 	t.Parallel()
 	v := versions{
 		"usual": {Name: "usual", Subject: "s", HTML: "<p>{{#l}}{{.}}{{/l}}</p>", Variables: "[]"},
-		"large": {Name: "large", Subject: "s", Text: strings.Repeat("a", waitsFrom+1), Variables: "[]"},
+		"large": {Name: "large", Subject: "s", Text: strings.Repeat("a", slotFrom+1), Variables: "[]"},
 		"loops": {Name: "loops", Subject: "s", Text: "{{#l}}{{#l}}{{#l}}{{/l}}{{/l}}{{/l}}x", Variables: "[]"},
 		"grows": {Name: "grows", Subject: "s", Text: "{{#l}}" + strings.Repeat("0123456789", 100) + "{{/l}}", Variables: "[]"},
 		"wrong": {Name: "wrong", Subject: "s", Text: "{{#l}}{{gone}}{{/l}}", Variables: "[]"},
@@ -48,7 +48,7 @@ func TestRender_ExpensiveWaitsForATurn(t *testing.T) {
 	}{
 		"a short list":                  {"usual", `{"l": [1, 2]}`, false},
 		"a large source":                {"large", `{}`, true},
-		"data of many bytes":            {"usual", `{"l": ["` + strings.Repeat("a", waitsFrom) + `"]}`, true},
+		"data of many bytes":            {"usual", `{"l": ["` + strings.Repeat("a", slotFrom) + `"]}`, true},
 		"many tags":                     {"loops", `{"l": [` + strings.Repeat("1,", 99) + `1]}`, true},
 		"a body of many bytes":          {"grows", `{"l": [` + strings.Repeat("1,", 99) + `1]}`, true},
 		"many faults, found at once":    {"wrong", `{"l": [` + strings.Repeat("1,", 2000) + `1]}`, false},

@@ -14,7 +14,7 @@ import (
 // ForBatch returns a Library for one batch, in which every item that names the same template gets the same version: it is
 // resolved once. It is not safe for concurrent use.
 func (l *Library) ForBatch() *Library {
-	return &Library{store: &resolutions{Finder: l.store, known: make(map[string]resolution)}, cache: l.cache, turn: l.turn}
+	return &Library{store: &resolutions{Finder: l.store, known: make(map[string]resolution)}, cache: l.cache, withSlot: l.withSlot}
 }
 
 // resolutions is a Finder that remembers what it has resolved.
@@ -31,22 +31,22 @@ type resolution struct {
 }
 
 func (r *resolutions) Resolve(ctx context.Context, company uuid.UUID, name string, locales []string) (stored.ID, int, error) {
-	return r.once(fmt.Sprint(company, name, locales), func() (resolution, error) {
+	return r.resolveCached(fmt.Sprint(company, name, locales), func() (resolution, error) {
 		id, number, err := r.Finder.Resolve(ctx, company, name, locales)
 		return resolution{id, number, err}, err
 	})
 }
 
 func (r *resolutions) ResolveVersion(ctx context.Context, company uuid.UUID, name string, locales []string, version int) (stored.ID, error) {
-	id, _, err := r.once(fmt.Sprint(company, name, locales, version), func() (resolution, error) {
+	id, _, err := r.resolveCached(fmt.Sprint(company, name, locales, version), func() (resolution, error) {
 		id, err := r.Finder.ResolveVersion(ctx, company, name, locales, version)
 		return resolution{id, version, err}, err
 	})
 	return id, err
 }
 
-// once calls resolve unless it has resolved the key before. It does not remember an outage.
-func (r *resolutions) once(key string, resolve func() (resolution, error)) (stored.ID, int, error) {
+// resolveCached calls resolve unless it has resolved the key before. It does not remember an outage.
+func (r *resolutions) resolveCached(key string, resolve func() (resolution, error)) (stored.ID, int, error) {
 	found, known := r.known[key]
 	if !known {
 		var err error

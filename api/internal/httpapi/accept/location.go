@@ -13,8 +13,8 @@ const (
 	MailingPath   = "/v1/mailings/"
 )
 
-// Note reads from a response which objects it is about, and where to look up a single one.
-func Note(v *reqctx.State, answer []byte) {
+// RecordIDs records the ids of the objects in a response, and the path of a single one.
+func RecordIDs(v *reqctx.State, answer []byte) {
 	var made struct {
 		OutboxID    string `json:"outboxId"`
 		RecipientID string `json:"id"`

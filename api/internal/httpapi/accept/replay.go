@@ -68,7 +68,7 @@ func (cm *Committer) repeat(c *gin.Context, status int, answer []byte) error {
 	if err := cm.store.Confirm(c.Request.Context()); err != nil {
 		return err
 	}
-	Note(reqctx.StateOf(c), answer)
+	RecordIDs(reqctx.StateOf(c), answer)
 	c.Header("Idempotent-Replayed", "true")
 	response.Accepted(c, status, answer)
 	return nil

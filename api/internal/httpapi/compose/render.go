@@ -11,10 +11,10 @@ import (
 )
 
 // Render renders a template with memory of the room in ctx.
-func Render(ctx context.Context, l *templates.Library, company uuid.UUID, field string, use templates.Use) (templates.Made, rules.Faults, error) {
+func Render(ctx context.Context, l *templates.Library, company uuid.UUID, field string, use templates.Use) (templates.RenderedTemplate, rules.Faults, error) {
 	keep, err := reqbody.RoomOf(ctx).Reserve(ctx, use.Memory())
 	if err != nil {
-		return templates.Made{}, nil, err
+		return templates.RenderedTemplate{}, nil, err
 	}
 	made, faults, err := l.Render(ctx, company, field, use)
 	keep(made.Memory())

@@ -116,12 +116,12 @@ func (h *health) add(s store.ProcessStatus, hasRabbitMQ bool) {
 	}
 	process.Status = running
 	process.Instances++
-	h.Redis.Status = worse(h.Redis.Status, r.Redis.Status)
-	h.SES.Status = worse(h.SES.Status, r.SES.Status)
-	h.SESEvents.Status = worse(h.SESEvents.Status, r.SESEvents.Status)
-	h.Storage.Status = worse(h.Storage.Status, storageWord(r.Storage.Status))
+	h.Redis.Status = mergeStatus(h.Redis.Status, r.Redis.Status)
+	h.SES.Status = mergeStatus(h.SES.Status, r.SES.Status)
+	h.SESEvents.Status = mergeStatus(h.SESEvents.Status, r.SESEvents.Status)
+	h.Storage.Status = mergeStatus(h.Storage.Status, storageWord(r.Storage.Status))
 	if hasRabbitMQ {
-		h.RabbitMQ.Status = worse(h.RabbitMQ.Status, r.RabbitMQ.Status)
+		h.RabbitMQ.Status = mergeStatus(h.RabbitMQ.Status, r.RabbitMQ.Status)
 		h.RabbitMQ.Consumers += r.Consumers
 	}
 }
@@ -151,15 +151,15 @@ func (s *sesHealth) stop(g store.Breaker) {
 	s.Since = &at
 }
 
-// worse merges two statuses of a component; unknown yields to any other.
-func worse(so, said string) string {
+// mergeStatus returns the worse of two statuses of a component; unknown yields to any other.
+func mergeStatus(current, reported string) string {
 	switch {
-	case said == "" || said == unknown:
-		return so
-	case so == unknown, slices.Contains(good(), so):
-		return said
+	case reported == "" || reported == unknown:
+		return current
+	case current == unknown, slices.Contains(good(), current):
+		return reported
 	}
-	return so
+	return current
 }
 
 func (h *health) overall() string {

@@ -139,7 +139,7 @@ func (h *Handlers) Create(c *gin.Context) error {
 	}
 	keepFile = !d.dryRun() // a dry run needs the file only for this response
 	h.wake(store.Lanes{Company: reqctx.CompanyOf(c), Queue: email.QueueMailings})
-	accept.Note(reqctx.StateOf(c), answer)
+	accept.RecordIDs(reqctx.StateOf(c), answer)
 	if answer, err = d.shown(answer); err != nil {
 		return err
 	}

@@ -134,8 +134,8 @@ func New(p Params) *Handlers {
 
 		downloads: mailing.NewLimiter(downloadsAtOnce, downloadsOfEach), openDownloads: transfer.NewOpen(downloadBusyRate),
 	}
-	h.forms.MakeRoom(h.open.WaitLimit, h.open.CutSlowest)
-	h.uploads.MakeRoom(h.open.WaitLimit, h.open.CutSlowest)
-	h.downloads.MakeRoom(h.openDownloads.WaitLimit, h.openDownloads.CutSlowest)
+	h.forms.MakeRoom(h.open.WaitLimit, h.open.AbortSlowest)
+	h.uploads.MakeRoom(h.open.WaitLimit, h.open.AbortSlowest)
+	h.downloads.MakeRoom(h.openDownloads.WaitLimit, h.openDownloads.AbortSlowest)
 	return h
 }

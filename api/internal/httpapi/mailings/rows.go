@@ -167,9 +167,9 @@ func rowCells(r mailingRow) []string {
 		delivered = r.DeliveryAt.Format(time.RFC3339)
 	}
 	return []string{
-		strconv.Itoa(r.Line), harmless(r.Email), r.Status, r.ErrorCode, harmless(r.ErrorReason), harmless(r.Column), harmless(strings.Join(r.EmptyFields, "; ")),
-		outbox, strconv.Itoa(r.Attempts), last, harmless(strictjson.Or(r.SESMessageID, "")), harmless(strictjson.Or(r.ExternalID, "")),
-		strconv.FormatBool(r.OutcomeUnknown), string(strictjson.Or(r.Delivery, "")), delivered, harmless(strictjson.Or(r.DeliveryReason, "")),
+		strconv.Itoa(r.Line), escapeFormula(r.Email), r.Status, r.ErrorCode, escapeFormula(r.ErrorReason), escapeFormula(r.Column), escapeFormula(strings.Join(r.EmptyFields, "; ")),
+		outbox, strconv.Itoa(r.Attempts), last, escapeFormula(strictjson.Or(r.SESMessageID, "")), escapeFormula(strictjson.Or(r.ExternalID, "")),
+		strconv.FormatBool(r.OutcomeUnknown), string(strictjson.Or(r.Delivery, "")), delivered, escapeFormula(strictjson.Or(r.DeliveryReason, "")),
 	}
 }
 

@@ -69,7 +69,7 @@ func (h *Handlers) readUpload(c *gin.Context) (upload, error) {
 		u.file, err = h.files.Keep(ctx, reqctx.CompanyOf(c), u.id, content)
 		return err
 	})
-	if body.WasCut() && errors.Is(body.Err, os.ErrDeadlineExceeded) {
+	if body.Aborted() && errors.Is(body.Err, os.ErrDeadlineExceeded) {
 		return u, uploadAborted
 	}
 	return u, uploadProblem(err, body.Err)

@@ -52,15 +52,15 @@ func (h *Handlers) DownloadVerdicts(c *gin.Context) error {
 }
 
 func rejectedLineCells(l store.RejectedLine) []string {
-	return []string{strconv.Itoa(l.Line), harmless(l.Column), l.Code}
+	return []string{strconv.Itoa(l.Line), escapeFormula(l.Column), l.Code}
 }
 
 // formulaSigns are the first characters of formulas, also in full width.
 const formulaSigns = "=+-@＝＋－＠"
 
-// harmless prevents a spreadsheet from evaluating text of the file, such as the name of a
+// escapeFormula prevents a spreadsheet from evaluating text of the file, such as the name of a
 // column, as a formula.
-func harmless(text string) string {
+func escapeFormula(text string) string {
 	begin := strings.TrimSpace(text) // some programs ignore leading space
 	if strings.IndexAny(begin, formulaSigns) == 0 || strings.IndexAny(text, "\t\r\n") == 0 {
 		return "'" + text

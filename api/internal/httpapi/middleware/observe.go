@@ -39,7 +39,7 @@ func (m *Middleware) record(c *gin.Context, took time.Duration) {
 	status := statusOf(c)
 	v := reqctx.StateOf(c)
 	m.measure.requests.WithLabelValues(method, path, strconv.Itoa(status), yesNo(v.Disabled)).Inc()
-	m.measure.duration.WithLabelValues(method, path).Observe(v.Took(took).Seconds())
+	m.measure.duration.WithLabelValues(method, path).Observe(v.ProcessingTime(took).Seconds())
 
 	attributes := make([]slog.Attr, 0, 14)
 	attributes = append(attributes,

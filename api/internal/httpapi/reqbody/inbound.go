@@ -54,7 +54,7 @@ func (b *inbound) closeFile() {
 }
 
 // cut aborts receiving a body; it may be called from another goroutine.
-func (b *inbound) cut() { b.body.Cut() }
+func (b *inbound) abort() { b.body.Abort() }
 
 // Read reads the whole request body.
 func Read(c *gin.Context) ([]byte, error) {
@@ -197,7 +197,7 @@ func (b *inbound) problem(err error) error {
 		return b.bodies.TooLarge
 	case errors.As(err, &known):
 		return err
-	case b.body.WasCut():
+	case b.body.Aborted():
 		return problem.Busy
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return TooSlow

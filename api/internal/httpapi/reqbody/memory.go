@@ -44,7 +44,7 @@ func (m *Memory) enter(b *inbound) error {
 		if !m.limits.evict {
 			return tooManyBodies
 		}
-		owner.bodies[0].cut()
+		owner.bodies[0].abort()
 		owner.bodies = owner.bodies[1:]
 	}
 	owner.users++
@@ -97,7 +97,7 @@ func (m *Memory) grow(b *inbound, n int64) bool {
 func (m *Memory) evictOldest(but *inbound) bool {
 	for _, other := range but.owner.bodies {
 		if other != but && other.use.arriving > 0 {
-			other.cut()
+			other.abort()
 			m.take(other, bodyUse{memory: -other.use.arriving, arriving: -other.use.arriving})
 			return true
 		}

@@ -45,20 +45,20 @@ func testCutSlowest(t *testing.T) {
 	silent := upload(0, 0)
 	silent.recent.Wait(time.Now().Add(-time.Minute)) // nothing has arrived
 	for _, want := range []*SlowBody{silent, slower, slow} {
-		if want.WasCut() {
+		if want.Aborted() {
 			t.Fatal("one call aborted two uploads")
 		}
-		if open.CutSlowest(); !want.WasCut() {
+		if open.AbortSlowest(); !want.Aborted() {
 			t.Fatal("another upload was aborted")
 		}
 		for range 10 { // calls of other uploads that wait
 			<-time.After(transfer.WaitLimit / 20)
-			open.CutSlowest()
+			open.AbortSlowest()
 		}
 		<-time.After(transfer.WaitLimit / 2)
 	}
-	if open.CutSlowest(); fast.WasCut() || begun.WasCut() {
-		t.Errorf("aborted: the fast upload %v, the new one %v; want neither", fast.WasCut(), begun.WasCut())
+	if open.AbortSlowest(); fast.Aborted() || begun.Aborted() {
+		t.Errorf("aborted: the fast upload %v, the new one %v; want neither", fast.Aborted(), begun.Aborted())
 	}
 }
 
@@ -84,30 +84,30 @@ func testCutTheSlowerOfTwo(t *testing.T) {
 		faster = append(faster, upload(company, BusyRate+50_000, time.Minute))
 	}
 	for n, want := range slower {
-		if open.CutSlowest(); !want.WasCut() {
+		if open.AbortSlowest(); !want.Aborted() {
 			t.Errorf("call %d did not abort the slower of the slowest two", n)
 		}
 		<-time.After(transfer.WaitLimit)
 	}
-	if honest.WasCut() {
+	if honest.Aborted() {
 		t.Error("the only upload of a company was aborted although other companies had two")
 	}
 	young := uuid.New()
 	upload(young, BusyRate, time.Minute)
 	begun := upload(young, 0, transfer.WaitLimit/2)
-	if open.CutSlowest(); honest.WasCut() || begun.WasCut() {
-		t.Errorf("with two uploads of a company, one of which has just begun: aborted the only upload %v, the new one %v; want neither", honest.WasCut(), begun.WasCut())
+	if open.AbortSlowest(); honest.Aborted() || begun.Aborted() {
+		t.Errorf("with two uploads of a company, one of which has just begun: aborted the only upload %v, the new one %v; want neither", honest.Aborted(), begun.Aborted())
 	}
 	begun.receive(BusyRate/2, transfer.WaitLimit)
-	if open.CutSlowest(); !begun.WasCut() {
+	if open.AbortSlowest(); !begun.Aborted() {
 		t.Error("the slower of two uploads was not aborted")
 	}
 	<-time.After(transfer.WaitLimit)
-	if open.CutSlowest(); !honest.WasCut() {
+	if open.AbortSlowest(); !honest.Aborted() {
 		t.Error("the slow upload was not aborted although no company has two")
 	}
 	for _, b := range faster {
-		if b.WasCut() {
+		if b.Aborted() {
 			t.Error("the faster of two uploads was aborted")
 		}
 	}

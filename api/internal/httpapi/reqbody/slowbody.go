@@ -37,7 +37,7 @@ type SlowBody struct {
 	waited  time.Duration // for the bytes of this interval
 	got     int64         // bytes of this interval
 	Err     error         // the one it ended with
-	isCut   atomic.Bool
+	aborted atomic.Bool
 	recent  transfer.Rate // for Progress, which is called by other goroutines
 }
 
@@ -85,7 +85,7 @@ func (b *SlowBody) extendDeadline(now time.Time) error {
 	}
 	b.due = due.Add(b.pace.each / 32)
 	err := response.IfSupported(b.control.SetReadDeadline(b.due))
-	if b.isCut.Load() {
+	if b.aborted.Load() {
 		return os.ErrDeadlineExceeded
 	}
 	return err
@@ -97,15 +97,15 @@ func (b *SlowBody) Progress(now time.Time) (bytes int64, waited time.Duration) {
 	return b.recent.Measure(now, b.pace.each)
 }
 
-// Cut aborts the body; it may be called from another goroutine.
-func (b *SlowBody) Cut() {
-	b.isCut.Store(true)
+// Abort aborts the body; it may be called from another goroutine.
+func (b *SlowBody) Abort() {
+	b.aborted.Store(true)
 	// If the deadline cannot be set, the connection ends by its current one.
 	_ = b.control.SetReadDeadline(time.Unix(1, 0))
 }
 
-// WasCut reports whether the gateway aborted the body to make room for others.
-func (b *SlowBody) WasCut() bool { return b.isCut.Load() }
+// Aborted reports whether the gateway aborted the body to make room for others.
+func (b *SlowBody) Aborted() bool { return b.aborted.Load() }
 
 // end removes the deadline of a complete body; an expired one would look like a disconnected client.
 func (b *SlowBody) end() {

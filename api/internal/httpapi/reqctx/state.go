@@ -43,12 +43,12 @@ type State struct {
 	Disabled bool // the configuration switches off what was requested
 }
 
-// Took returns how much of the request's total time is the gateway's own: the client decides how fast it sends the body.
-func (v *State) Took(total time.Duration) time.Duration {
-	if v.BodyWait == nil {
+// ProcessingTime returns how much of the request's total time is the gateway's own: the client decides how fast it sends the body.
+func (s *State) ProcessingTime(total time.Duration) time.Duration {
+	if s.BodyWait == nil {
 		return total
 	}
-	return max(0, total-v.BodyWait())
+	return max(0, total-s.BodyWait())
 }
 
 // StateKey is the key of the State in a gin.Context.
@@ -66,37 +66,37 @@ const unreadTime = 500 * time.Millisecond
 
 // LeaveBody makes the response of a request whose body was not read, such as one without a key,
 // not wait for the body.
-func (v *State) LeaveBody(c *gin.Context) {
-	if !v.BodyRead && c.Request.Body != nil && c.Request.Body != http.NoBody {
+func (s *State) LeaveBody(c *gin.Context) {
+	if !s.BodyRead && c.Request.Body != nil && c.Request.Body != http.NoBody {
 		// If the deadline cannot be set, the server's applies.
 		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(unreadTime))
 	}
 }
 
 // SetEmail stores the email of the request.
-func (v *State) SetEmail(e store.Email) {
-	v.Status, v.attempt = e.Status, e.Attempts-e.Throttles
+func (s *State) SetEmail(e store.Email) {
+	s.Status, s.attempt = e.Status, e.Attempts-e.Throttles
 	if e.MailingID != nil {
-		v.MailingID = e.MailingID.String()
+		s.MailingID = e.MailingID.String()
 	}
 }
 
 // LogAttributes returns the log attributes that identify the objects of the request.
-func (v *State) LogAttributes() []slog.Attr {
+func (s *State) LogAttributes() []slog.Attr {
 	attributes := make([]slog.Attr, 0, 6)
-	if v.Caller != nil {
-		attributes = append(attributes, slog.String(telemetry.CompanyID, v.Caller.CompanyID.String()))
+	if s.Caller != nil {
+		attributes = append(attributes, slog.String(telemetry.CompanyID, s.Caller.CompanyID.String()))
 	}
-	if v.MailingID != "" {
-		attributes = append(attributes, slog.String(telemetry.MailingID, v.MailingID))
+	if s.MailingID != "" {
+		attributes = append(attributes, slog.String(telemetry.MailingID, s.MailingID))
 	}
-	if n := len(v.OutboxIDs); n > 0 {
-		attributes = append(attributes, slog.Any(telemetry.OutboxID, telemetry.IDs(n, func(i int) string { return v.OutboxIDs[i] })))
+	if n := len(s.OutboxIDs); n > 0 {
+		attributes = append(attributes, slog.Any(telemetry.OutboxID, telemetry.IDs(n, func(i int) string { return s.OutboxIDs[i] })))
 	}
-	if v.OutboxID != "" {
-		attributes = append(attributes, slog.String(telemetry.OutboxID, v.OutboxID))
-		if v.Status != "" {
-			attributes = append(attributes, slog.Int(telemetry.Attempt, v.attempt), slog.String(telemetry.State, string(v.Status)))
+	if s.OutboxID != "" {
+		attributes = append(attributes, slog.String(telemetry.OutboxID, s.OutboxID))
+		if s.Status != "" {
+			attributes = append(attributes, slog.Int(telemetry.Attempt, s.attempt), slog.String(telemetry.State, string(s.Status)))
 		}
 	}
 	return attributes

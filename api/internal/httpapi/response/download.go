@@ -24,7 +24,7 @@ type Download struct {
 	due     time.Time     // the deadline currently set
 	waited  time.Duration // for the bytes of this interval
 	sent    int64         // bytes of this interval
-	isCut   atomic.Bool
+	aborted atomic.Bool
 	// recent counts the time between two writes too: a client that reads as fast as the gateway
 	// writes would otherwise never be measured.
 	recent transfer.Rate
@@ -65,7 +65,7 @@ func (d *Download) extendDeadline(now time.Time) error {
 			return err
 		}
 	}
-	if d.isCut.Load() { // possibly before the deadline was extended
+	if d.aborted.Load() { // possibly before the deadline was extended
 		return os.ErrDeadlineExceeded
 	}
 	return nil
@@ -76,12 +76,12 @@ func (d *Download) Progress(now time.Time) (bytes int64, waited time.Duration) {
 	return d.recent.Measure(now, answerTime)
 }
 
-// Cut aborts the download; it may be called from another goroutine.
-func (d *Download) Cut() {
-	d.isCut.Store(true)
+// Abort aborts the download; it may be called from another goroutine.
+func (d *Download) Abort() {
+	d.aborted.Store(true)
 	// If the deadline cannot be set, the connection ends by its current one.
 	_ = d.control.SetWriteDeadline(time.Unix(1, 0))
 }
 
-// WasCut reports whether the gateway aborted the download to make room for others.
-func (d *Download) WasCut() bool { return d.isCut.Load() }
+// Aborted reports whether the gateway aborted the download to make room for others.
+func (d *Download) Aborted() bool { return d.aborted.Load() }

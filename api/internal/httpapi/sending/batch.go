@@ -92,7 +92,7 @@ func (h *Handlers) SendBatch(c *gin.Context) error {
 	if lanes := b.lanes(v.Caller.CompanyID, outcome.Results); len(lanes) > 0 {
 		h.wake(lanes...)
 	}
-	accept.Note(v, outcome.Answer)
+	accept.RecordIDs(v, outcome.Answer)
 	response.Accepted(c, http.StatusAccepted, outcome.Answer)
 	return nil
 }

@@ -29,13 +29,13 @@ type Store interface {
 
 // Handlers handle the requests about templates.
 type Handlers struct {
-	store    Store
-	library  *templates.Library
-	html     *compose.Checker
-	rules    *rules.Rules
-	creates  *strictjson.Reader[createRequest]
-	publishs *strictjson.Reader[publishRequest]
-	previews *strictjson.Reader[previewRequest]
+	store           Store
+	library         *templates.Library
+	html            *compose.Checker
+	rules           *rules.Rules
+	creates         *strictjson.Reader[createRequest]
+	publishRequests *strictjson.Reader[publishRequest]
+	previews        *strictjson.Reader[previewRequest]
 }
 
 // New creates Handlers.
@@ -44,7 +44,7 @@ func New(s Store, library *templates.Library, html *compose.Checker, checks *rul
 	if err != nil {
 		return nil, fmt.Errorf("prepare templates: %w", err)
 	}
-	publishs, err := strictjson.NewReader[publishRequest]()
+	publishRequests, err := strictjson.NewReader[publishRequest]()
 	if err != nil {
 		return nil, fmt.Errorf("prepare publications: %w", err)
 	}
@@ -52,5 +52,5 @@ func New(s Store, library *templates.Library, html *compose.Checker, checks *rul
 	if err != nil {
 		return nil, fmt.Errorf("prepare previews: %w", err)
 	}
-	return &Handlers{store: s, library: library, html: html, rules: checks, creates: creates, publishs: publishs, previews: previews}, nil
+	return &Handlers{store: s, library: library, html: html, rules: checks, creates: creates, publishRequests: publishRequests, previews: previews}, nil
 }

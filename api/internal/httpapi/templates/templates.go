@@ -195,7 +195,7 @@ func (h *Handlers) Publish(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	request, found := h.publishs.Read(document)
+	request, found := h.publishRequests.Read(document)
 	wrong := h.rules.Check(&request, found)
 	id := stored.ID{Name: name, Locale: strictjson.Or(request.Locale, "")}
 	templates.CheckLocale("", id.Locale, &wrong)

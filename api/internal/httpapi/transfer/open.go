@@ -17,22 +17,21 @@ const WaitLimit = 5 * time.Second
 type Transfer interface {
 	// Progress returns the bytes of the last seconds and how long the gateway waited for them.
 	Progress(now time.Time) (bytes int64, waited time.Duration)
-	// Cut aborts it.
-	Cut()
-	WasCut() bool
+	Abort()
+	Aborted() bool
 }
 
 // Open are the transfers in progress. Without it, few companies could occupy all places with slow
 // transfers.
 type Open struct {
-	// WaitLimit is how long a transfer waits for a place before it calls CutSlowest.
+	// WaitLimit is how long a transfer waits for a place before it calls AbortSlowest.
 	WaitLimit time.Duration
 	// busyRate is the minimum rate (bytes per second) of a company's only transfer while others wait.
 	busyRate float64
 
 	mu        sync.Mutex
 	transfers map[Transfer]uuid.UUID // the company of each
-	cutAt     time.Time              // when the last one was aborted
+	abortedAt time.Time              // when the last one was aborted
 }
 
 // NewOpen creates an Open without transfers.
@@ -52,25 +51,25 @@ func (o *Open) Add(company uuid.UUID, t Transfer) (remove func()) {
 	}
 }
 
-// CutSlowest aborts one transfer. If companies have several transfers, it aborts the slowest of
+// AbortSlowest aborts one transfer. If companies have several transfers, it aborts the slowest of
 // theirs, whatever its rate. Otherwise it aborts the slowest transfer below busyRate. It aborts at
 // most one transfer per WaitLimit, however many callers wait: each calls it once in that time. A
 // tenth less is enough, because the calls of one caller may be slightly less than WaitLimit
 // apart.
-func (o *Open) CutSlowest() {
+func (o *Open) AbortSlowest() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
-	if now.Sub(o.cutAt) < o.WaitLimit*9/10 {
+	if now.Sub(o.abortedAt) < o.WaitLimit*9/10 {
 		return
 	}
 	if t := o.slowest(now); t != nil {
-		t.Cut()
-		o.cutAt = now
+		t.Abort()
+		o.abortedAt = now
 	}
 }
 
-// slowest returns the transfer that CutSlowest aborts, or nil. o.mu must be held.
+// slowest returns the transfer that AbortSlowest aborts, or nil. o.mu must be held.
 func (o *Open) slowest(now time.Time) (slowest Transfer) {
 	companies, several := o.byCompany()
 	least := o.busyRate
@@ -92,7 +91,7 @@ func (o *Open) slowest(now time.Time) (slowest Transfer) {
 func (o *Open) byCompany() (companies map[uuid.UUID][]Transfer, several bool) {
 	companies = map[uuid.UUID][]Transfer{}
 	for t, company := range o.transfers {
-		if !t.WasCut() {
+		if !t.Aborted() {
 			companies[company] = append(companies[company], t)
 			several = several || len(companies[company]) > 1
 		}
