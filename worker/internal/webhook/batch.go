@@ -101,21 +101,21 @@ func (b *batch) attemptAll() {
 			continue
 		}
 		b.mu.Unlock()
-		if !b.width.enter(b.ctx) {
+		if !b.limits.enter(b.ctx) {
 			break
 		}
-		b.width.pace(b.ctx, b.isStopped)
+		b.limits.pace(b.ctx, b.isStopped)
 		b.mu.Lock()
 		if b.stopped { // stopped during the wait
 			b.mu.Unlock()
-			b.width.leave()
+			b.limits.leave()
 			break
 		}
 		c := &chain{queue: []int{i}}
 		b.chains[email] = c
 		b.mu.Unlock()
 		chains.Go(func() {
-			defer b.width.leave()
+			defer b.limits.leave()
 			b.follow(email, c)
 		})
 	}
@@ -140,7 +140,7 @@ func (b *batch) follow(email uuid.UUID, c *chain) {
 			continue
 		}
 		if !first {
-			b.width.pace(b.ctx, b.isStopped)
+			b.limits.pace(b.ctx, b.isStopped)
 		}
 		if !b.attempt(i, email) {
 			b.mu.Lock()
@@ -176,7 +176,7 @@ func (b *batch) isOver() bool {
 
 // attempt makes one attempt. It returns false if the attempt was not made or has no outcome.
 func (b *batch) attempt(i int, email uuid.UUID) bool {
-	slot, err := b.slots.enter(b.ctx, b.endpoint.CompanyID, b.width.troubled())
+	slot, err := b.slots.enter(b.ctx, b.endpoint.CompanyID, b.limits.unhealthy())
 	if err != nil {
 		return false
 	}
@@ -185,7 +185,7 @@ func (b *batch) attempt(i int, email uuid.UUID) bool {
 		return false
 	}
 	defer time.AfterFunc(slow, func() {
-		b.width.narrow() // further requests to the endpoint count as troubled
+		b.limits.limitToOne() // further requests to the endpoint count as unhealthy
 		b.slots.markSlow(slot)
 	}).Stop()
 	begun := time.Now()
@@ -194,7 +194,7 @@ func (b *batch) attempt(i int, email uuid.UUID) bool {
 		return false
 	}
 	b.p.Metrics.attempt(o)
-	slowest := b.width.adapt(o, begun)
+	slowest := b.limits.adapt(o, begun)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.results[i].outcome = o

@@ -11,7 +11,7 @@ func (s *Service) SetTurns(most int, each time.Duration) { s.most, s.turnTime = 
 // Pace returns how long requests with the given interval wait, one after the other. stopped says which of them belong to
 // a batch that was stopped.
 func Pace(ctx context.Context, interval time.Duration, stopped ...bool) []time.Duration {
-	w := newWidth(1, 1)
+	w := newEndpointLimits(1, 1)
 	w.interval = interval
 	waits := make([]time.Duration, len(stopped))
 	for i, s := range stopped {

@@ -18,17 +18,17 @@ const (
 	pageSize = 100
 	// startWidth is the initial maximum of requests in flight to an endpoint. Successes raise it to mostConcurrent; a
 	// failure or a slow response lowers it to 1.
-	startWidth     = 4
+	startLimit     = 4
 	mostConcurrent = 16
 )
 
 // server serves one endpoint while it has its lease.
 type server struct {
 	*Service
-	store turns
-	lease hooks.Lease
-	held  *held
-	width *width
+	store  turns
+	lease  hooks.Lease
+	held   *held
+	limits *endpointLimits
 	// replayed means that the previous round was that of a replay.
 	replayed bool
 }
@@ -55,14 +55,14 @@ func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 		}
 	}()
 	go s.renew(ctx, cancel, lease, h)
-	serving := &server{Service: s, store: turns{s.p.Store, s.statements, w.CompanyID}, lease: lease, held: h, width: s.widthOf(w.EndpointID)}
-	defer s.keepWidth(w.EndpointID, serving.width)
+	serving := &server{Service: s, store: turns{s.p.Store, s.statements, w.CompanyID}, lease: lease, held: h, limits: s.limitsOf(w.EndpointID)}
+	defer s.saveLimits(w.EndpointID, serving.limits)
 	for {
 		more, err := serving.round(ctx)
 		if errors.Is(err, hooks.ErrLeaseLost) || ctx.Err() != nil {
 			return nil // the endpoint is disabled, deleted or served by another process, or this process stops
 		}
-		if err != nil || !more || s.stopping.Load() || s.turnIsOver(w, begun) {
+		if err != nil || !more || s.stopping.Load() || s.mustYield(w, begun) {
 			return err
 		}
 	}
@@ -77,9 +77,9 @@ func (s *server) round(ctx context.Context) (more bool, err error) {
 	if r.NotBefore != nil { // an earlier round has begun a pause
 		return false, nil
 	}
-	s.width.use(r.URL)
+	s.limits.use(r.URL)
 	if r.Failures > 0 {
-		s.width.narrow()
+		s.limits.limitToOne()
 	}
 	secrets, err := s.secrets(r.Endpoint)
 	if err != nil {

@@ -107,7 +107,7 @@ type Service struct {
 	active map[uuid.UUID]hooks.Work
 	left   map[uuid.UUID]time.Time // when an endpoint with more to do made room for others
 	// throttling has the widths of endpoints that throttle, between their rounds.
-	throttling map[uuid.UUID]*width
+	throttling map[uuid.UUID]*endpointLimits
 	// ended: an endpoint is no longer served. While it was, no listing contained it, although events may have come after it was
 	// last read.
 	ended    atomic.Bool
@@ -121,7 +121,7 @@ type Service struct {
 func New(p Params) *Service {
 	s := &Service{
 		p: p, slots: newSlots(p.Concurrency, p.ConcurrencyPerCompany), statements: newSlots(mostStatements, mostStatementsPerCompany),
-		most: mostActive, turnTime: turnTime, active: map[uuid.UUID]hooks.Work{}, left: map[uuid.UUID]time.Time{}, throttling: map[uuid.UUID]*width{},
+		most: mostActive, turnTime: turnTime, active: map[uuid.UUID]hooks.Work{}, left: map[uuid.UUID]time.Time{}, throttling: map[uuid.UUID]*endpointLimits{},
 		schedule: schedule{waits: p.Schedule, random: rand.Float64},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -203,8 +203,8 @@ func (s *Service) free() int {
 	return s.most - len(s.active)
 }
 
-// turnIsOver reports whether an endpoint that has been served since begun must make room for others.
-func (s *Service) turnIsOver(w hooks.Work, begun time.Time) bool {
+// mustYield reports whether an endpoint that has been served since begun must make room for others.
+func (s *Service) mustYield(w hooks.Work, begun time.Time) bool {
 	if time.Since(begun) < s.turnTime || s.free() > 0 {
 		return false
 	}

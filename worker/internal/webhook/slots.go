@@ -9,16 +9,16 @@ import (
 )
 
 // slots limits the requests in flight in this process: in total, per company, and to endpoints that are slow or failing
-// (troubled), which together have at most half of the slots. Waiting companies take turns, so a company with many
+// (unhealthy), which together have at most half of the slots. Waiting companies take turns, so a company with many
 // endpoints, or with endpoints that hang, delays only itself. A request that becomes slow moves to a slot for slow
 // requests if one is free: if endpoints of many companies begin to hang at the same time, they occupy the other slots
 // for 2 s, not until their requests time out.
 type slots struct {
-	most, perCompany, troubled, slow int
+	most, perCompany, unhealthy, slow int
 
 	mu            sync.Mutex
 	used          int
-	usedTroubled  int
+	usedUnhealthy int
 	usedSlow      int
 	usedOfCompany map[uuid.UUID]int
 	waiting       map[uuid.UUID][]*waiter
@@ -26,9 +26,9 @@ type slots struct {
 }
 
 type waiter struct {
-	company  uuid.UUID
-	troubled bool
-	entered  chan struct{}
+	company   uuid.UUID
+	unhealthy bool
+	entered   chan struct{}
 
 	slow, left bool
 }
@@ -39,14 +39,14 @@ const slowFactor = 4
 
 func newSlots(most, perCompany int) *slots {
 	return &slots{
-		most: most, perCompany: min(perCompany, most), troubled: max(most/2, 1), slow: slowFactor * most,
+		most: most, perCompany: min(perCompany, most), unhealthy: max(most/2, 1), slow: slowFactor * most,
 		usedOfCompany: map[uuid.UUID]int{}, waiting: map[uuid.UUID][]*waiter{},
 	}
 }
 
 // enter waits for a slot. The caller must call leave once.
-func (s *slots) enter(ctx context.Context, company uuid.UUID, troubled bool) (*waiter, error) {
-	w := &waiter{company: company, troubled: troubled, entered: make(chan struct{})}
+func (s *slots) enter(ctx context.Context, company uuid.UUID, unhealthy bool) (*waiter, error) {
+	w := &waiter{company: company, unhealthy: unhealthy, entered: make(chan struct{})}
 	s.mu.Lock()
 	if len(s.waiting[company]) == 0 {
 		s.turns = append(s.turns, company)
@@ -85,15 +85,15 @@ func (s *slots) markSlow(w *waiter) {
 	}
 	w.slow = true
 	s.usedSlow++
-	s.vacate(w)
+	s.releaseSlot(w)
 	s.admit()
 }
 
-// vacate frees a slot that is not for slow requests.
-func (s *slots) vacate(w *waiter) {
+// releaseSlot frees a slot that is not for slow requests.
+func (s *slots) releaseSlot(w *waiter) {
 	s.used--
-	if w.troubled {
-		s.usedTroubled--
+	if w.unhealthy {
+		s.usedUnhealthy--
 	}
 }
 
@@ -102,7 +102,7 @@ func (s *slots) release(w *waiter) {
 	if w.slow {
 		s.usedSlow--
 	} else {
-		s.vacate(w)
+		s.releaseSlot(w)
 	}
 	if s.usedOfCompany[w.company]--; s.usedOfCompany[w.company] == 0 {
 		delete(s.usedOfCompany, w.company)
@@ -124,8 +124,8 @@ func (s *slots) admit() {
 		skipped = 0
 		s.used++
 		s.usedOfCompany[company]++
-		if w.troubled {
-			s.usedTroubled++
+		if w.unhealthy {
+			s.usedUnhealthy++
 		}
 		s.remove(w)
 		if len(s.waiting[company]) > 0 {
@@ -141,7 +141,7 @@ func (s *slots) next(company uuid.UUID) *waiter {
 		return nil
 	}
 	for _, w := range s.waiting[company] {
-		if !w.troubled || s.usedTroubled < s.troubled {
+		if !w.unhealthy || s.usedUnhealthy < s.unhealthy {
 			return w
 		}
 	}
