@@ -106,7 +106,7 @@ func New(p Params) *Dispatcher {
 	probes := prober{outbox: p.Outbox, emails: newEmails(p.Outbox), log: p.Log, feeders: make(map[string]*feeder)}
 	for _, name := range email.Queues() {
 		f := &feeder{name: name, queue: p.Queue, payload: sendJob(p.MaxAttempts), outage: emails, metrics: measured.of(name)}
-		f.load, f.saw = &load{}, func(tasks int) { parts.saw(name, tasks, f.load.room(size.Size())) }
+		f.load, f.recordDepth = &load{}, func(tasks int) { parts.recordDepth(name, tasks, f.load.room(size.Size())) }
 		f.window = func() int { return f.load.room(parts.of(name, size.Size())) }
 		f.step = func(tasks int) int { return parts.step(name, tasks, f.load.room(size.Size())) }
 		for i := range f.sources {
@@ -179,7 +179,7 @@ func (d *Dispatcher) forwardWakes(ctx context.Context) {
 			return
 		case <-d.lanes.turned: // a listing has found live lanes
 		case <-woken:
-			d.lanes.outdate()
+			d.lanes.invalidate()
 		}
 		for _, wake := range d.wakes {
 			signal(wake)

@@ -44,26 +44,26 @@ const (
 
 // feeder keeps one queue filled up to its window.
 type feeder struct {
-	name      string
-	sources   [overlap]source
-	queue     queue.Publisher
-	payload   payload
-	reachable atomic.Bool // the last reservation succeeded
-	window    func() int  // how many tasks the queue should hold
-	load      *load       // recipients per email; nil = not counted
-	saw       func(tasks int)
-	step      func(tasks int) int // maximum number of tasks that a round adds at this depth; nil = no limit
-	lanes     *lanes
-	live      []liveLane // lanes that may still have due rows
-	liveUntil time.Time
-	turns     turns
-	more      bool // after the last batches, live lanes may have more due rows
-	outage    *outage
-	failures  int       // consecutive failed rounds
-	taken     time.Time // when a batch was last taken that idle has not confirmed
-	metrics   queueMetrics
-	tracer    telemetry.Tracer
-	log       *slog.Logger
+	name        string
+	sources     [overlap]source
+	queue       queue.Publisher
+	payload     payload
+	reachable   atomic.Bool // the last reservation succeeded
+	window      func() int  // how many tasks the queue should hold
+	load        *load       // recipients per email; nil = not counted
+	recordDepth func(tasks int)
+	step        func(tasks int) int // maximum number of tasks that a round adds at this depth; nil = no limit
+	lanes       *lanes
+	live        []liveLane // lanes that may still have due rows
+	liveUntil   time.Time
+	turns       turns
+	more        bool // after the last batches, live lanes may have more due rows
+	outage      *outage
+	failures    int       // consecutive failed rounds
+	taken       time.Time // when a batch was last taken that idle has not confirmed
+	metrics     queueMetrics
+	tracer      telemetry.Tracer
+	log         *slog.Logger
 }
 
 // runOnce runs a round and handles its error: outage logs it once per outage, the loop would log it once per round.
@@ -96,8 +96,8 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	f.metrics.depth(room.Depth, window)
-	if f.saw != nil {
-		f.saw(room.Depth)
+	if f.recordDepth != nil {
+		f.recordDepth(room.Depth)
 	}
 	if room.Granted == 0 {
 		if err := f.idle(ctx); err != nil {
@@ -207,7 +207,7 @@ func (f *feeder) takeAll(ctx context.Context, room int, reserved time.Time) erro
 	}
 	moving.Wait()
 	for _, recipients := range perCompany {
-		f.turns.charge(f.load != nil && f.load.several(), recipients)
+		f.turns.addRecipients(f.load != nil && f.load.several(), recipients)
 	}
 	for _, unused := range f.sources[concurrent:] {
 		errs = append(errs, unused.idle(ctx))
@@ -224,7 +224,7 @@ func (f *feeder) takeAll(ctx context.Context, room int, reserved time.Time) erro
 // move takes due rows of these lanes and publishes them. It returns the lanes with fewer rows than requested, and the number of
 // recipients per company. A stop interrupts the publishing, but not the statements.
 func (f *feeder) move(ctx context.Context, from source, chosen []laneShare, reserved time.Time) (drained map[int64]bool, perCompany map[uuid.UUID]int, err error) {
-	committing, end := outlast(ctx, stopTime)
+	committing, end := withExtraTime(ctx, stopTime)
 	defer end()
 	begun := time.Now()
 	taken, err := from.take(committing, laneTurns(chosen))
@@ -269,8 +269,8 @@ func (f *feeder) move(ctx context.Context, from source, chosen []laneShare, rese
 	return drained, perCompany, nil
 }
 
-// outlast returns a context that ends when the duration by has passed since the end of ctx.
-func outlast(ctx context.Context, by time.Duration) (context.Context, func()) {
+// withExtraTime returns a context that ends when the duration by has passed since the end of ctx.
+func withExtraTime(ctx context.Context, by time.Duration) (context.Context, func()) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(by, cancel) })
 	return longer, func() { stop(); cancel() }

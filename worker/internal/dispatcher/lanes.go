@@ -80,8 +80,8 @@ func newLanes(outbox Outbox, wakes Wakes, interval time.Duration) *lanes {
 	}
 }
 
-// outdate makes the next feeder poll again.
-func (l *lanes) outdate() {
+// invalidate makes the next feeder poll again.
+func (l *lanes) invalidate() {
 	now := time.Now()
 	l.outdated.Store(&now)
 }
@@ -93,7 +93,7 @@ func (l *lanes) of(ctx context.Context, queue string) (live []liveLane, until ti
 	}
 	defer l.end()
 	if !l.fresh() {
-		if err := l.look(ctx); err != nil {
+		if err := l.poll(ctx); err != nil {
 			return nil, time.Time{}, err
 		}
 	}
@@ -132,16 +132,16 @@ func (l *lanes) probeNamed(ctx context.Context) error {
 		return nil
 	}
 	l.probed = time.Now()
-	l.hear()
+	l.applyWakeups()
 	if len(l.named) == 0 {
 		return nil
 	}
 	return l.probe(ctx, l.probed, l.schedule.probes(l.probed, l.named))
 }
 
-// hear adds the lanes that wake-ups have named since its last call. It requests a listing if a wake-up named no lanes, and
+// applyWakeups adds the lanes that wake-ups have named since its last call. It requests a listing if a wake-up named no lanes, and
 // while wake-ups do not arrive.
-func (l *lanes) hear() {
+func (l *lanes) applyWakeups() {
 	if l.wakes == nil {
 		l.request()
 		return
@@ -171,8 +171,8 @@ func (l *lanes) fresh() bool {
 	return time.Now().Before(l.until) && (outdated == nil || l.begun.After(*outdated))
 }
 
-// look polls the lanes and updates the schedule.
-func (l *lanes) look(ctx context.Context) error {
+// poll polls the lanes and updates the schedule.
+func (l *lanes) poll(ctx context.Context) error {
 	spacing := min(apart+time.Duration(l.taken.Swap(0))*apartPerEmail, maxApart)
 	if early := spacing - time.Since(l.begun); early > 0 {
 		if err := service.Pause(ctx, early); err != nil {
@@ -189,7 +189,7 @@ func (l *lanes) look(ctx context.Context) error {
 }
 
 func (l *lanes) update(ctx context.Context, begun time.Time) error {
-	l.hear()
+	l.applyWakeups()
 	named := slices.Clone(l.named)
 	age := begun.Sub(l.newest)
 	if age > maxAge {

@@ -126,7 +126,7 @@ func TestLanes_OnePollForAllFeeders(t *testing.T) {
 		}
 		expect("at first", 1)
 		expect("soon after", 1)
-		l.outdate()
+		l.invalidate()
 		<-time.After(time.Millisecond) // the test bubble's clock
 		expect("after a wake-up", 2)
 		<-time.After(relist)
@@ -151,7 +151,7 @@ func TestFeeder_NamedLanesWhileTheListIsValid(t *testing.T) {
 		name := func(lanes ...int64) {
 			<-time.After(time.Millisecond)
 			wakes.named = append(wakes.named, lanes...)
-			f.lanes.outdate()
+			f.lanes.invalidate()
 			<-time.After(time.Millisecond)
 		}
 		want("at first", 1, nil, []int64{1, 5})
@@ -202,7 +202,7 @@ func TestFeeder_NamedLanesWhileTheListIsValid(t *testing.T) {
 		}
 		outbox.err = nil
 		<-time.After(maxApart)
-		f.lanes.outdate()
+		f.lanes.invalidate()
 		<-time.After(time.Millisecond)
 		if err := f.refresh(t.Context()); err != nil || !slices.Equal(outbox.probed, []int64{1}) {
 			t.Errorf("after a failed probe: %d are probed, %v", outbox.probed, err)
@@ -332,7 +332,7 @@ func TestLanes_Spacing(t *testing.T) {
 				l := newLanes(&listing{}, nil, 0)
 				look := func() time.Duration {
 					begun := time.Now()
-					l.outdate()
+					l.invalidate()
 					if _, _, err := l.of(t.Context(), "a"); err != nil {
 						t.Fatal(err)
 					}

@@ -69,7 +69,7 @@ func (p *prober) reachable() (queues []string) {
 
 // enqueue publishes the probe without a reservation, since it is only one task.
 func (p *prober) enqueue(ctx context.Context, f *feeder, id uuid.UUID) error {
-	committing, end := outlast(ctx, stopTime)
+	committing, end := withExtraTime(ctx, stopTime)
 	defer end()
 	begun := time.Now()
 	taken, err := p.emails.takeProbe(committing, id)

@@ -26,8 +26,8 @@ type shares struct {
 
 func newShares() *shares { return &shares{seen: make(map[string]time.Time)} }
 
-// saw records the depth of a queue. A queue is full from half of its share of the window on.
-func (s *shares) saw(queue string, tasks, window int) {
+// recordDepth records the depth of a queue. A queue is full from half of its share of the window on.
+func (s *shares) recordDepth(queue string, tasks, window int) {
 	if 2*allWeights()*tasks < window*email.QueueWeight(queue) {
 		return
 	}

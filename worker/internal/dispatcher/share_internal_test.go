@@ -30,13 +30,13 @@ func TestShares(t *testing.T) {
 			}
 		}
 		want(200)
-		s.saw(email.QueueNormal, 50, 200)
-		s.saw(email.QueueHigh, 0, 200)
-		s.saw(email.QueueHigh, 59, 200) // a queue with an occasional email
+		s.recordDepth(email.QueueNormal, 50, 200)
+		s.recordDepth(email.QueueHigh, 0, 200)
+		s.recordDepth(email.QueueHigh, 59, 200) // a queue with an occasional email
 		want(200)
-		s.saw(email.QueueHigh, 60, 200)
+		s.recordDepth(email.QueueHigh, 60, 200)
 		want(67) // 3 of 9
-		s.saw(email.QueueLow, 10, 200)
+		s.recordDepth(email.QueueLow, 10, 200)
 		want(60) // 3 of 10
 		if got := s.of(email.QueueLow, 5); got != 1 {
 			t.Errorf("%d, want 1", got)

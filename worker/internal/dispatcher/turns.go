@@ -120,8 +120,8 @@ func (t *turns) admit(groups []group) {
 	t.used = used
 }
 
-// charge adds the recipients that companies have enqueued. While emails have one recipient each, taking turns is sufficient.
-func (t *turns) charge(several bool, recipients map[uuid.UUID]int) {
+// addRecipients adds the recipients that companies have enqueued. While emails have one recipient each, taking turns is sufficient.
+func (t *turns) addRecipients(several bool, recipients map[uuid.UUID]int) {
 	if !several {
 		t.used = nil
 		return

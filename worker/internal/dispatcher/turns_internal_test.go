@@ -96,7 +96,7 @@ func TestTurns_IdleCompanyGoesFirst(t *testing.T) {
 			for _, v := range turn.share(busy, 1000) {
 				charged[v.company] += v.most
 			}
-			turn.charge(several, charged)
+			turn.addRecipients(several, charged)
 		}
 		quiet := liveLane{id: 99_999, company: uuid.UUID{255}}
 		if first := turn.share(append(busy, quiet), 1000); first[0].id != quiet.id {
@@ -111,17 +111,17 @@ func TestTurns_ByRecipients(t *testing.T) {
 	t.Parallel()
 	var turn turns
 	live := lanesOf(1, 1)
-	turn.charge(true, map[uuid.UUID]int{live[0].company: 11})
+	turn.addRecipients(true, map[uuid.UUID]int{live[0].company: 11})
 	count := map[int64]int{}
 	for range 120 {
 		v := turn.share(live, 1)[0]
 		count[v.id] += v.most
-		turn.charge(true, map[uuid.UUID]int{v.company: map[int64]int{1: 11, 2: 1}[v.id]})
+		turn.addRecipients(true, map[uuid.UUID]int{v.company: map[int64]int{1: 11, 2: 1}[v.id]})
 	}
 	if count[1] < 9 || count[1] > 11 {
 		t.Errorf("%v turns", count)
 	}
-	turn.charge(false, nil)
+	turn.addRecipients(false, nil)
 	count = map[int64]int{}
 	for range 10 {
 		count[turn.share(live, 1)[0].id]++
