@@ -257,7 +257,7 @@ func (l *Limiter) measured(length time.Duration) sample {
 	l.mu.Unlock()
 	s := sample{
 		rate: l.params.Pacer.OwnRate(), sent: float64(sent) / length.Seconds(),
-		full: l.slots.fullTime() > length/2,
+		atLimit: l.slots.timeAtLimit() > length/2,
 	}
 	if sent > 0 {
 		mean := took / time.Duration(sent)

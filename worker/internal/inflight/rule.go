@@ -32,7 +32,7 @@ type sample struct {
 	rate    float64       // maximum emails per second of this worker
 	latency time.Duration // mean time from the receipt of a task to its recorded result; 0 = none was sent
 	sent    float64       // emails per second
-	full    bool          // the limit was reached for most of the round
+	atLimit bool          // the limit was reached for most of the round
 }
 
 // rule is the state of the limit.
@@ -51,7 +51,7 @@ func (r rule) next(s sample) rule {
 	if r.from > 0 {
 		from, least := r.from, r.before*(1+leastGain*(float64(r.limit)/float64(r.from)-1))
 		r.from = 0
-		if s.full && s.sent < least {
+		if s.atLimit && s.sent < least {
 			// If the step gained nothing, the latency has grown like the limit. If it has grown much more, the provider
 			// has become slower meanwhile, and the step may be tried again without a pause.
 			if s.latency <= changed*r.lasted*time.Duration(r.limit)/time.Duration(from) {
@@ -68,7 +68,7 @@ func (r rule) next(s sample) rule {
 	switch want := r.want(s); {
 	case want < r.limit:
 		r.limit = max(want, r.limit-max(1, r.limit/shrink))
-	case want > r.limit && s.full && r.rest == 0:
+	case want > r.limit && s.atLimit && r.rest == 0:
 		r.from, r.before, r.lasted = r.limit, s.sent, s.latency
 		r.limit = min(want, growth*r.limit)
 	}

@@ -25,7 +25,7 @@ func (w world) at(limit int) sample {
 	if full {
 		latency = time.Duration(float64(limit) / sent * float64(time.Second)) // Little's law
 	}
-	return sample{rate: w.rate, latency: latency, sent: sent, full: full}
+	return sample{rate: w.rate, latency: latency, sent: sent, atLimit: full}
 }
 
 func start(limit int) rule { return rule{least: 10, most: 512, limit: limit} }
@@ -104,7 +104,7 @@ func TestRule_RetriesWhenProviderChanged(t *testing.T) {
 // Without enough tasks a step up is inconclusive, and is kept.
 func TestRule_KeepsUnusedStep(t *testing.T) {
 	t.Parallel()
-	r := start(10).next(sample{rate: 500, latency: 100 * time.Millisecond, sent: 100, full: true})
+	r := start(10).next(sample{rate: 500, latency: 100 * time.Millisecond, sent: 100, atLimit: true})
 	r = r.next(sample{rate: 500, latency: 100 * time.Millisecond, sent: 60})
 	if r.limit != 40 || r.rest != 0 {
 		t.Errorf("%+v, want the limit at 40", r)
@@ -119,14 +119,14 @@ func TestRule_Shrinks(t *testing.T) {
 		want   int // after one round
 		end    int // after a thousand
 	}{
-		"the latency fell":  {512, sample{rate: 500, latency: 100 * time.Millisecond, sent: 500}, 504, 79},
-		"the rate fell":     {79, sample{rate: 14, latency: 100 * time.Millisecond, sent: 14}, 78, 10},
-		"nothing was sent":  {79, sample{rate: 500}, 79, 79},
-		"all calls hang":    {79, sample{rate: 500, full: true}, 79, 79},
-		"nothing changed":   {79, sample{rate: 500, latency: 100 * time.Millisecond, sent: 500}, 79, 79},
-		"an absurd rate":    {10, sample{rate: math.MaxFloat64, latency: time.Hour}, 10, 10},
-		"full, but enough":  {79, sample{rate: 500, latency: 100 * time.Millisecond, sent: 500, full: true}, 79, 79},
-		"slow and not full": {79, sample{rate: 500, latency: 30 * time.Second, sent: 2}, 79, 79},
+		"the latency fell":         {512, sample{rate: 500, latency: 100 * time.Millisecond, sent: 500}, 504, 79},
+		"the rate fell":            {79, sample{rate: 14, latency: 100 * time.Millisecond, sent: 14}, 78, 10},
+		"nothing was sent":         {79, sample{rate: 500}, 79, 79},
+		"all calls hang":           {79, sample{rate: 500, atLimit: true}, 79, 79},
+		"nothing changed":          {79, sample{rate: 500, latency: 100 * time.Millisecond, sent: 500}, 79, 79},
+		"an absurd rate":           {10, sample{rate: math.MaxFloat64, latency: time.Hour}, 10, 10},
+		"at the limit, but enough": {79, sample{rate: 500, latency: 100 * time.Millisecond, sent: 500, atLimit: true}, 79, 79},
+		"slow and below the limit": {79, sample{rate: 500, latency: 30 * time.Second, sent: 2}, 79, 79},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -32,10 +32,10 @@ type slots struct {
 	tasks int // tasks taken since the queues were last empty
 	empty int // consecutive empty answers
 
-	since time.Time     // last change of taken or limit
-	full  time.Duration // how long the limit was reached
-	spent time.Duration // total time of all emails in flight
-	asked time.Time     // when mean was last called
+	since        time.Time     // last change of taken or limit
+	atLimit      time.Duration // how long the limit was reached
+	inFlightTime time.Duration // total time of all emails in flight
+	asked        time.Time     // when mean was last called
 }
 
 // waiter waits for a slot.
@@ -166,20 +166,20 @@ func (s *slots) measure() {
 	now := time.Now()
 	length := now.Sub(s.since)
 	if s.taken >= s.limit {
-		s.full += length
+		s.atLimit += length
 	}
-	s.spent += time.Duration(s.taken) * length
+	s.inFlightTime += time.Duration(s.taken) * length
 	s.since = now
 }
 
 // fullTime returns how long the limit was reached since the last call.
-func (s *slots) fullTime() time.Duration {
+func (s *slots) timeAtLimit() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.measure()
-	full := s.full
-	s.full = 0
-	return full
+	atLimit := s.atLimit
+	s.atLimit = 0
+	return atLimit
 }
 
 // mean returns the mean number of emails in flight since the last call.
@@ -187,12 +187,12 @@ func (s *slots) mean() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.measure()
-	length, spent := s.since.Sub(s.asked), s.spent
-	s.spent, s.asked = 0, s.since
+	length, inFlightTime := s.since.Sub(s.asked), s.inFlightTime
+	s.inFlightTime, s.asked = 0, s.since
 	if length <= 0 {
 		return s.taken
 	}
-	return int(math.Round(float64(spent) / float64(length)))
+	return int(math.Round(float64(inFlightTime) / float64(length)))
 }
 
 func (s *slots) current() (limit, taken int) {

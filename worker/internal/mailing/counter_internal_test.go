@@ -41,7 +41,7 @@ func TestCounter_AboutToEnd(t *testing.T) {
 	c.last[mailings.id] = counted{tally: store.MailingTally{Queued: 1000}, at: time.Now().Add(-countInterval)}
 	c.note(mailings.id, mailings.tally, 0)
 	c.sleep(mailings.id, time.Now())
-	c.wakeForEnds()
+	c.scheduleCompletionCheck()
 	select {
 	case <-c.wake:
 	case <-time.After(time.Minute):

@@ -77,7 +77,7 @@ func (c *countLoop) runOnce(ctx context.Context) (more bool, err error) {
 				"suppressed", tally.Suppressed, "expired", tally.Expired, "cancelled", tally.Cancelled)
 		}
 	}
-	c.wakeForEnds()
+	c.scheduleCompletionCheck()
 	return false, errors.Join(errs...)
 }
 
@@ -90,8 +90,8 @@ func (c *countLoop) sleep(id uuid.UUID, begun time.Time) {
 	}
 }
 
-// wakeForEnds schedules the next round for the first count of a mailing that is about to end.
-func (c *countLoop) wakeForEnds() {
+// scheduleCompletionCheck schedules the next round for the first count of a mailing that is about to end.
+func (c *countLoop) scheduleCompletionCheck() {
 	var first time.Time
 	for id, counted := range c.last {
 		if due := c.rest[id]; !counted.ends.IsZero() && (first.IsZero() || due.Before(first)) {

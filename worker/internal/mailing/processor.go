@@ -151,7 +151,7 @@ func (p *Processor) handle(stop context.Context, task queue.Task) error {
 	case errors.Is(err, store.ErrLocked):
 		return p.locked(log, err)
 	case err != nil:
-		return p.unwritten(log, err)
+		return p.writeFailed(log, err)
 	}
 	switch lock {
 	case store.MailingLocked:
@@ -203,7 +203,7 @@ func (p *Processor) fail(ctx context.Context, log *slog.Logger, job *store.Maili
 	case errors.Is(err, store.ErrLocked):
 		return p.locked(log, errors.Join(cause, err))
 	case err != nil:
-		return p.unwritten(log, errors.Join(cause, err))
+		return p.writeFailed(log, errors.Join(cause, err))
 	case !applied:
 		p.Metrics.job("lost")
 		log.Warn("the mailing's job failed and no longer holds the mailing", "error", reason)
@@ -226,9 +226,9 @@ func (p *Processor) locked(log *slog.Logger, err error) error {
 	return &queue.RetryLater{Delay: p.live(), Uncounted: true, Reason: "another transaction has locked the mailing or its company's quotas"}
 }
 
-// unwritten is the result when nothing could be written. The mailing keeps its heartbeat and is
+// writeFailed is the result when nothing could be written. The mailing keeps its heartbeat and is
 // taken over once that is stale.
-func (p *Processor) unwritten(log *slog.Logger, err error) error {
+func (p *Processor) writeFailed(log *slog.Logger, err error) error {
 	p.Metrics.job("failed")
 	p.Database.Failed()
 	if !store.IsOutage(err) {
@@ -245,7 +245,7 @@ func (p *Processor) deadLetter(ctx context.Context, task queue.Task, code string
 		Target: email.TargetMailing, Reason: code, Detail: cause.Error(), Payload: task.Payload, TaskID: task.ID,
 	})
 	if err != nil {
-		return p.unwritten(p.Log.With(telemetry.OutboxID, task.ID), err)
+		return p.writeFailed(p.Log.With(telemetry.OutboxID, task.ID), err)
 	}
 	p.Metrics.job("buried")
 	p.Log.Error("task dead-lettered", telemetry.OutboxID, task.ID, "code", code, "cause", email.MaskText(cause.Error()))

@@ -202,16 +202,16 @@ func (p CleanersParams) unusedFiles(ctx context.Context) (retention.Cleaned, err
 const fileBatch = 100
 
 // vainBatches is after how many batches without a deletion a round ends: the storage is most likely away.
-const vainBatches = 10
+const maxBatchesWithoutDelete = 10
 
 // fileCleaner deletes uploaded files after their retention. It continues behind a file that cannot be deleted, and tries it again
 // when it has reached the last file. The errors are reported as one at the end of a round.
 type fileCleaner struct {
 	CleanersParams
-	after retention.MailingFile // the last file that was tried; zero = none
-	kept  int                   // files of this round that cannot be deleted
-	first error                 // of these files
-	vain  int                   // consecutive batches without a deletion
+	after                retention.MailingFile // the last file that was tried; zero = none
+	kept                 int                   // files of this round that cannot be deleted
+	first                error                 // of these files
+	batchesWithoutDelete int                   // consecutive batches without a deletion
 }
 
 func (f *fileCleaner) batch(ctx context.Context) (retention.Cleaned, error) {
@@ -226,8 +226,8 @@ func (f *fileCleaner) batch(ctx context.Context) (retention.Cleaned, error) {
 		}
 	}
 	n := 0
-	if f.vain++; len(deleted) > 0 {
-		f.vain = 0
+	if f.batchesWithoutDelete++; len(deleted) > 0 {
+		f.batchesWithoutDelete = 0
 		var failed error
 		n, failed = f.Retention.MarkFilesDeleted(ctx, deleted)
 		err = errors.Join(err, failed)
@@ -235,12 +235,12 @@ func (f *fileCleaner) batch(ctx context.Context) (retention.Cleaned, error) {
 	if len(due) < fileBatch {
 		f.after = retention.MailingFile{}
 	}
-	more := len(due) == fileBatch && err == nil && ctx.Err() == nil && f.vain < vainBatches
+	more := len(due) == fileBatch && err == nil && ctx.Err() == nil && f.batchesWithoutDelete < maxBatchesWithoutDelete
 	if !more {
 		if f.first != nil {
 			err = errors.Join(err, fmt.Errorf("%d files cannot be deleted, the first because of: %w", f.kept, f.first))
 		}
-		f.kept, f.first, f.vain = 0, nil, 0
+		f.kept, f.first, f.batchesWithoutDelete = 0, nil, 0
 	}
 	return retention.Cleaned{Count: n, More: more}, err
 }

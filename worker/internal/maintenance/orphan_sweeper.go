@@ -130,11 +130,11 @@ func (s *OrphanSweeper) runOnce(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// exister reports which files of a batch have a row that refers to them.
-type exister func(ctx context.Context, batch map[uuid.UUID]blob.Object) (map[uuid.UUID]bool, error)
+// existsFunc reports which files of a batch have a row that refers to them.
+type existsFunc func(ctx context.Context, batch map[uuid.UUID]blob.Object) (map[uuid.UUID]bool, error)
 
 // sweepFiles checks all old files under prefix, in batches.
-func (s *OrphanSweeper) sweepFiles(ctx context.Context, round *swept, prefix string, ours *regexp.Regexp, existing exister) error {
+func (s *OrphanSweeper) sweepFiles(ctx context.Context, round *swept, prefix string, ours *regexp.Regexp, existing existsFunc) error {
 	old := time.Now().Add(-orphanAge)
 	batch := make(map[uuid.UUID]blob.Object, orphanBatch)
 	for object, err := range s.blobs.List(ctx, prefix) {
@@ -156,7 +156,7 @@ func (s *OrphanSweeper) sweepFiles(ctx context.Context, round *swept, prefix str
 	return s.sweepBatch(ctx, batch, round, existing)
 }
 
-// ofMailings is the exister of mailings. It also records the sizes of their files.
+// ofMailings is the existsFunc of mailings. It also records the sizes of their files.
 func (s *OrphanSweeper) ofMailings(ctx context.Context, batch map[uuid.UUID]blob.Object) (map[uuid.UUID]bool, error) {
 	exist, err := s.mailings.MailingsWithFile(ctx, idsOf(batch))
 	if err != nil {
@@ -184,7 +184,7 @@ func idsOf(batch map[uuid.UUID]blob.Object) []uuid.UUID {
 }
 
 // sweepBatch deletes the files of a batch that have no row. It continues after a file that cannot be deleted.
-func (s *OrphanSweeper) sweepBatch(ctx context.Context, batch map[uuid.UUID]blob.Object, round *swept, existing exister) error {
+func (s *OrphanSweeper) sweepBatch(ctx context.Context, batch map[uuid.UUID]blob.Object, round *swept, existing existsFunc) error {
 	if len(batch) == 0 {
 		return nil
 	}

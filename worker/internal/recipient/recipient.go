@@ -70,33 +70,33 @@ func New(p Params) *Upserter {
 
 // Handle is the handler of recipients_queue. Failed messages are retried; when their tries are used
 // up the queue moves them to the DLQ.
-func (in *Upserter) Handle(ctx context.Context, tasks []queue.Task) []error {
-	return in.work(ctx, tasks, func(ctx context.Context, task queue.Task, _ uuid.UUID, err error) error {
-		return in.later(err)
+func (u *Upserter) Handle(ctx context.Context, tasks []queue.Task) []error {
+	return u.work(ctx, tasks, func(ctx context.Context, task queue.Task, _ uuid.UUID, err error) error {
+		return u.later(err)
 	})
 }
 
 // HandleDead is the handler of the DLQ. It tries once more. A recipient that the database still
 // refuses becomes a dead letter; while the database is down or not migrated, messages stay in the
 // DLQ.
-func (in *Upserter) HandleDead(ctx context.Context, tasks []queue.Task) []error {
-	return in.work(ctx, tasks, func(ctx context.Context, task queue.Task, id uuid.UUID, err error) error {
+func (u *Upserter) HandleDead(ctx context.Context, tasks []queue.Task) []error {
+	return u.work(ctx, tasks, func(ctx context.Context, task queue.Task, id uuid.UUID, err error) error {
 		if !errors.Is(err, store.ErrRefused) {
-			return in.later(err)
+			return u.later(err)
 		}
 		// The first try, the retries, and the one just made.
 		attempts := task.Retried + 2
-		if failed := in.store.DeadLetterImport(ctx, id, CodeRefused, explain(err), attempts); failed != nil {
-			return in.later(failed)
+		if failed := u.store.DeadLetterImport(ctx, id, CodeRefused, explain(err), attempts); failed != nil {
+			return u.later(failed)
 		}
-		in.deadLettered(task, CodeRefused, err)
+		u.deadLettered(task, CodeRefused, err)
 		return nil
 	})
 }
 
 // work upserts the named recipients. A task that names none is dead-lettered, and one that failed
 // is passed to failed.
-func (in *Upserter) work(
+func (u *Upserter) work(
 	ctx context.Context, tasks []queue.Task, failed func(ctx context.Context, task queue.Task, id uuid.UUID, err error) error,
 ) []error {
 	begun := time.Now()
@@ -107,12 +107,12 @@ func (in *Upserter) work(
 	results := make([]error, len(tasks))
 	ids, places := make([]uuid.UUID, 0, len(tasks)), make([]int, 0, len(tasks))
 	var deadLetters errgroup.Group
-	deadLetters.SetLimit(max(in.p.Concurrency, 1))
+	deadLetters.SetLimit(max(u.p.Concurrency, 1))
 	for i, task := range tasks {
 		id, err := outboxID(task.Payload)
 		if err != nil {
 			deadLetters.Go(func() error {
-				results[i] = in.deadLetter(ctx, task, email.CodeInvalidPayload, err)
+				results[i] = u.deadLetter(ctx, task, email.CodeInvalidPayload, err)
 				return nil
 			})
 			continue
@@ -120,7 +120,7 @@ func (in *Upserter) work(
 		ids, places = append(ids, id), append(places, i)
 	}
 	upserted := 0
-	answers := in.store.UpsertRecipients(ctx, ids)
+	answers := u.store.UpsertRecipients(ctx, ids)
 	crashpoint.At(crashpoint.IntakeWritten)
 	for n, err := range answers {
 		i := places[n]
@@ -130,7 +130,7 @@ func (in *Upserter) work(
 		}
 		deadLetters.Go(func() error {
 			if errors.Is(err, store.ErrNotFound) {
-				results[i] = in.deadLetter(ctx, tasks[i], email.CodeOutboxNotFound, err)
+				results[i] = u.deadLetter(ctx, tasks[i], email.CodeOutboxNotFound, err)
 			} else {
 				results[i] = failed(ctx, tasks[i], ids[n], err)
 			}
@@ -139,9 +139,9 @@ func (in *Upserter) work(
 	}
 	// The results are in results: these functions return no error.
 	_ = deadLetters.Wait()
-	in.metrics.upserted.Add(float64(upserted))
-	in.metrics.took(time.Since(begun), len(tasks))
-	in.logRetries(tasks, results)
+	u.metrics.upserted.Add(float64(upserted))
+	u.metrics.took(time.Since(begun), len(tasks))
+	u.logRetries(tasks, results)
 	return results
 }
 
@@ -161,34 +161,34 @@ func outboxID(payload []byte) (uuid.UUID, error) {
 }
 
 // deadLetter stores a dead letter for a message without an outbox row.
-func (in *Upserter) deadLetter(ctx context.Context, task queue.Task, code string, cause error) error {
-	err := in.store.DeadLetterTask(ctx, store.DeadTask{
+func (u *Upserter) deadLetter(ctx context.Context, task queue.Task, code string, cause error) error {
+	err := u.store.DeadLetterTask(ctx, store.DeadTask{
 		Target: email.TargetRecipients, Reason: code, Detail: explain(cause), Payload: task.Payload, TaskID: task.ID,
 	})
 	if err != nil {
-		return in.later(err)
+		return u.later(err)
 	}
-	in.deadLettered(task, code, cause)
+	u.deadLettered(task, code, cause)
 	return nil
 }
 
-func (in *Upserter) deadLettered(task queue.Task, code string, cause error) {
-	in.metrics.buried.WithLabelValues(code).Inc()
-	in.log.Error("recipient dead-lettered", telemetry.OutboxID, task.ID, "code", code, "cause", explain(cause))
+func (u *Upserter) deadLettered(task queue.Task, code string, cause error) {
+	u.metrics.buried.WithLabelValues(code).Inc()
+	u.log.Error("recipient dead-lettered", telemetry.OutboxID, task.ID, "code", code, "cause", explain(cause))
 }
 
 // later returns the error that makes the queue retry the task.
-func (in *Upserter) later(err error) error {
+func (u *Upserter) later(err error) error {
 	if !errors.Is(err, store.ErrRefused) && !errors.Is(err, store.ErrLocked) {
-		in.p.Database.Failed()
+		u.p.Database.Failed()
 	}
-	in.metrics.retried.WithLabelValues(reasonOf(err)).Inc()
-	return &queue.RetryLater{Delay: in.p.RetryDelay, Reason: "db_error: " + explain(err)}
+	u.metrics.retried.WithLabelValues(reasonOf(err)).Inc()
+	return &queue.RetryLater{Delay: u.p.RetryDelay, Reason: "db_error: " + explain(err)}
 }
 
 // logRetries logs, in one line, the tasks that will be retried: they mostly fail for the same
 // reason.
-func (in *Upserter) logRetries(tasks []queue.Task, results []error) {
+func (u *Upserter) logRetries(tasks []queue.Task, results []error) {
 	var failed []string
 	reason := ""
 	for i, err := range results {
@@ -199,7 +199,7 @@ func (in *Upserter) logRetries(tasks []queue.Task, results []error) {
 		}
 	}
 	if len(failed) > 0 {
-		in.log.Warn("recipients not stored, retrying", "count", len(failed), "total", len(results),
+		u.log.Warn("recipients not stored, retrying", "count", len(failed), "total", len(results),
 			telemetry.OutboxID, telemetry.IDs(len(failed), func(i int) string { return failed[i] }), "reason", reason)
 	}
 }

@@ -189,7 +189,7 @@ func TestAdmission_RateCountsRecipients(t *testing.T) {
 	var handled atomic.Int64
 	var p paced
 	p = newPaced(t, perSecond, 10, func(context.Context, queue.Task) error {
-		p.pacer.Owe(recipients - 1)
+		p.pacer.Borrow(recipients - 1)
 		handled.Add(1)
 		return nil
 	})
@@ -198,7 +198,7 @@ func TestAdmission_RateCountsRecipients(t *testing.T) {
 	p.start(t)
 	reaches(t, &handled, emails)
 	// The bucket starts with 11 tokens, and up to ten emails in flight are admitted before any of
-	// them owes tokens.
+	// them borrows tokens.
 	least := time.Duration(float64((emails-10)*recipients-11) / perSecond * float64(time.Second))
 	if took := time.Since(begun); took < least {
 		t.Errorf("%d recipients in %s, want at least %s at %d/s", emails*recipients, took, least, perSecond)

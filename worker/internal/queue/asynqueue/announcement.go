@@ -97,9 +97,9 @@ func (s *subscriber) announced() <-chan struct{} {
 	return s.next
 }
 
-// idling is the Redis client of one asynq.Server. When all queues were empty, it delays the next script that takes a task until
+// pollDelayer is the Redis client of one asynq.Server. When all queues were empty, it delays the next script that takes a task until
 // tasks are announced, or for maxIdle. asynq itself only polls at an interval. One goroutine per Server takes tasks.
-type idling struct {
+type pollDelayer struct {
 	redis.UniversalClient
 	subscriber *subscriber
 	queues     int
@@ -117,55 +117,55 @@ type idling struct {
 const maxWait = time.Second
 
 // EvalSha implements redis.Scripter.
-func (i *idling) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
+func (p *pollDelayer) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
 	if !takes(keys) {
-		return i.UniversalClient.EvalSha(ctx, sha1, keys, args...)
+		return p.UniversalClient.EvalSha(ctx, sha1, keys, args...)
 	}
-	if waited := i.wait(); waited > maxWait {
+	if waited := p.wait(); waited > maxWait {
 		refused := redis.NewCmd(ctx)
 		refused.SetErr(errNotAdmitted)
 		return refused
 	}
-	return i.count(i.UniversalClient.EvalSha(ctx, sha1, keys, args...))
+	return p.count(p.UniversalClient.EvalSha(ctx, sha1, keys, args...))
 }
 
 // Eval implements redis.Scripter: it is used for a script that Redis does not know yet.
-func (i *idling) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
-	answer := i.UniversalClient.Eval(ctx, script, keys, args...)
+func (p *pollDelayer) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
+	answer := p.UniversalClient.Eval(ctx, script, keys, args...)
 	if !takes(keys) {
 		return answer
 	}
-	return i.count(answer)
+	return p.count(answer)
 }
 
 // wait blocks if the last polls found all queues empty, and returns how long. Two rounds of polls begin at least announceEvery
 // apart, whatever the number of publishers.
-func (i *idling) wait() (waited time.Duration) {
-	if i.empty >= i.queues {
-		i.empty = 0
+func (p *pollDelayer) wait() (waited time.Duration) {
+	if p.empty >= p.queues {
+		p.empty = 0
 		from := time.Now()
-		waiting, cancel := context.WithTimeout(i.stopping, i.maxIdle)
+		waiting, cancel := context.WithTimeout(p.stopping, p.maxIdle)
 		select {
-		case <-i.announced:
-			_ = service.Pause(waiting, announceEvery-time.Since(i.begun))
+		case <-p.announced:
+			_ = service.Pause(waiting, announceEvery-time.Since(p.begun))
 		case <-waiting.Done():
 		}
 		cancel()
 		waited = time.Since(from)
 	}
-	if i.empty == 0 {
-		i.begun, i.announced = time.Now(), i.subscriber.announced()
+	if p.empty == 0 {
+		p.begun, p.announced = time.Now(), p.subscriber.announced()
 	}
 	return waited
 }
 
 // count counts an empty queue. After an error asynq starts again with the first queue.
-func (i *idling) count(answer *redis.Cmd) *redis.Cmd {
+func (p *pollDelayer) count(answer *redis.Cmd) *redis.Cmd {
 	switch err := answer.Err(); {
 	case errors.Is(err, redis.Nil):
-		i.empty++
+		p.empty++
 	case !redis.HasErrorPrefix(err, "NOSCRIPT"): // EVAL follows
-		i.empty = 0
+		p.empty = 0
 	}
 	return answer
 }

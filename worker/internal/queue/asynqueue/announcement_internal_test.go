@@ -16,7 +16,7 @@ var (
 )
 
 // newIdling returns the client of a Server with two queues, and another client of the same Redis.
-func newIdling(t *testing.T, maxIdle time.Duration) (*idling, *redis.Client) {
+func newIdling(t *testing.T, maxIdle time.Duration) (*pollDelayer, *redis.Client) {
 	t.Helper()
 	o, err := redis.ParseURL(redistest.Start(t).URL)
 	if err != nil {
@@ -24,13 +24,13 @@ func newIdling(t *testing.T, maxIdle time.Duration) (*idling, *redis.Client) {
 	}
 	server := redis.NewClient(o)
 	t.Cleanup(func() { _ = server.Close() })
-	return &idling{UniversalClient: server, subscriber: newSubscriber(), queues: 2, maxIdle: maxIdle, stopping: t.Context()}, server
+	return &pollDelayer{UniversalClient: server, subscriber: newSubscriber(), queues: 2, maxIdle: maxIdle, stopping: t.Context()}, server
 }
 
 // look runs the script that takes a task, as asynq does for one queue.
-func (i *idling) look(t *testing.T) error {
+func (p *pollDelayer) look(t *testing.T) error {
 	t.Helper()
-	return takingScript.Run(t.Context(), i, takingKeys).Err()
+	return takingScript.Run(t.Context(), p, takingKeys).Err()
 }
 
 // A wait that was longer than MaxIdle can be, as in a frozen process, takes no task: asynq computed its lease before the wait.

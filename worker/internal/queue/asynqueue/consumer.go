@@ -31,7 +31,7 @@ const (
 	// defaultMaxIdle is the default of ConsumerConfig.MaxIdle: the maximum wait of a task whose announcement was lost. Each
 	// poll of the queues runs three small scripts.
 	defaultMaxIdle = 25 * time.Millisecond
-	// pickup is how long a Server sleeps when all queues were empty, before idling delays its next poll.
+	// pickup is how long a Server sleeps when all queues were empty, before pollDelayer delays its next poll.
 	pickup = time.Millisecond
 	// forward is how often due delayed tasks are moved to pending. The first Server does this for all, and deletes expired
 	// completed tasks; the others do both once per hour.
@@ -96,7 +96,7 @@ func NewConsumer(c ConsumerConfig) *Consumer {
 		if c.Admission != nil {
 			client = &admitted{UniversalClient: consumer.redis, admission: c.Admission, others: others, stopping: consumer.stopping}
 		}
-		client = &idling{
+		client = &pollDelayer{
 			UniversalClient: client, subscriber: consumer.subscriber, queues: len(queues),
 			maxIdle: cmp.Or(c.MaxIdle, defaultMaxIdle), stopping: consumer.stopping,
 		}

@@ -39,7 +39,7 @@ type Publisher struct {
 	conn      Conn
 	redis     redis.UniversalClient
 	client    *asynq.Client
-	repairs   repairs
+	repairs   repairCounts
 	holder    string // owner of the reservations
 	names     *registrar
 	announcer *announcer

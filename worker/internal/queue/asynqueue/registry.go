@@ -21,7 +21,7 @@ const (
 // follows after registerInterval; until then only the dashboard lacks the name.
 type registrar struct {
 	background bool
-	repairs    *repairs
+	repairs    *repairCounts
 	added      sync.Map // when register last added each queue
 	adding     sync.WaitGroup
 }

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// repairs counts the repairs of the queues since the last call of Repairs.
-type repairs struct {
+// repairCounts counts the repairs of the queues since the last call of Repairs.
+type repairCounts struct {
 	evicted, replaced, strays, restored atomic.Int64
 	seen                                sync.Map // queue names seen in asynq's registry
 }
@@ -21,7 +21,7 @@ const (
 
 // named records that the name of a queue is in asynq's registry; added means that it was missing. The first addition is not a
 // repair.
-func (r *repairs) named(queue string, added bool) {
+func (r *repairCounts) named(queue string, added bool) {
 	if _, before := r.seen.LoadOrStore(queue, true); before && added {
 		r.restored.Add(1)
 	}

@@ -65,7 +65,7 @@ func (c *Consumer) process(s *session, batch []amqp.Delivery, leave func()) {
 		c.keep(failed, len(done) > 0)
 		return
 	}
-	c.moveOn(s, failed)
+	c.republishAll(s, failed)
 }
 
 var errNoResult = errors.New("the handler returned no result")
@@ -133,8 +133,8 @@ func (c *Consumer) acknowledge(done []amqp.Delivery) {
 	}
 }
 
-// moveOn publishes tasks to their next queues and acknowledges them on this one.
-func (c *Consumer) moveOn(s *session, failed []result) {
+// republishAll publishes tasks to their next queues and acknowledges them on this one.
+func (c *Consumer) republishAll(s *session, failed []result) {
 	passed := make([]bool, len(failed))
 	var next atomic.Int64
 	var working sync.WaitGroup

@@ -58,60 +58,60 @@ func newPublishChannel(s *session) (*publishChannel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open channel: %w", err)
 	}
-	o := &publishChannel{
+	c := &publishChannel{
 		session: s, channel: channel,
 		requests: make(chan *publication), marked: make(chan chan struct{}), sorted: make(chan struct{}),
 		inFlight: make(map[string][]*publication),
 	}
-	o.ctx, o.end = context.WithCancelCause(context.Background())
+	c.ctx, c.end = context.WithCancelCause(context.Background())
 	closes := channel.NotifyClose(make(chan *amqp.Error, 1))
 	// Unbuffered: when the library processes the confirm, the return has been received.
 	returns := channel.NotifyReturn(make(chan amqp.Return))
 	if err := channel.Confirm(false); err != nil {
-		o.end(errClosed)
+		c.end(errClosed)
 		return nil, fmt.Errorf("enable publisher confirms: %w", err)
 	}
-	go o.write()
-	go o.sortReturns(returns)
+	go c.write()
+	go c.sortReturns(returns)
 	go func() {
 		if err := <-closes; err != nil {
-			o.end(fmt.Errorf("%w: %w", errClosed, err))
+			c.end(fmt.Errorf("%w: %w", errClosed, err))
 		}
-		o.end(errClosed)
+		c.end(errClosed)
 	}()
-	return o, nil
+	return c, nil
 }
 
-func (o *publishChannel) alive() bool { return o.ctx.Err() == nil }
+func (c *publishChannel) alive() bool { return c.ctx.Err() == nil }
 
 // write passes the messages to the library one after the other: a blocked socket blocks this goroutine, but no publisher.
-func (o *publishChannel) write() {
+func (c *publishChannel) write() {
 	for {
 		select {
-		case p := <-o.requests:
-			p.confirmation, p.err = o.channel.PublishWithDeferredConfirm(p.to.Exchange, p.to.Key, true, false, p.message)
+		case p := <-c.requests:
+			p.confirmation, p.err = c.channel.PublishWithDeferredConfirm(p.to.Exchange, p.to.Key, true, false, p.message)
 			close(p.written)
-		case <-o.ctx.Done():
+		case <-c.ctx.Done():
 			return
 		}
 	}
 }
 
 // sortReturns marks the returned messages until the channel has ended.
-func (o *publishChannel) sortReturns(returns <-chan amqp.Return) {
-	defer close(o.sorted)
+func (c *publishChannel) sortReturns(returns <-chan amqp.Return) {
+	defer close(c.sorted)
 	for {
 		select {
 		case r, open := <-returns:
 			if !open {
 				return
 			}
-			o.mu.Lock()
-			for _, p := range o.inFlight[r.MessageId] {
+			c.mu.Lock()
+			for _, p := range c.inFlight[r.MessageId] {
 				p.returned = true
 			}
-			o.mu.Unlock()
-		case done := <-o.marked:
+			c.mu.Unlock()
+		case done := <-c.marked:
 			close(done)
 		}
 	}
@@ -119,130 +119,130 @@ func (o *publishChannel) sortReturns(returns <-chan amqp.Return) {
 
 // wasReturned reports, after a confirm, whether the message was returned: the broker returns an unroutable message and then
 // confirms it. The return is received before the confirm, so sortReturns has marked the message when it receives from marked.
-func (o *publishChannel) wasReturned(p *publication) bool {
+func (c *publishChannel) wasReturned(p *publication) bool {
 	done := make(chan struct{})
 	select {
-	case o.marked <- done:
+	case c.marked <- done:
 		<-done
-	case <-o.sorted:
+	case <-c.sorted:
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return p.returned
 }
 
 // publish returns nil when the broker has stored the message on a queue. After an error the message may be stored too, unless
 // the error wraps queue.ErrNotPublished.
-func (o *publishChannel) publish(ctx context.Context, to Queue, message amqp.Publishing) error {
+func (c *publishChannel) publish(ctx context.Context, to Queue, message amqp.Publishing) error {
 	if ctx.Err() != nil {
-		return unsent(o.lateness(ctx))
+		return unsent(c.contextError(ctx))
 	}
-	if err := o.awaitLifted(ctx); err != nil {
+	if err := c.awaitUnblocked(ctx); err != nil {
 		return unsent(err)
 	}
 	p := &publication{to: to, message: message, written: make(chan struct{})}
-	o.take(p)
-	defer o.forget(p)
+	c.take(p)
+	defer c.forget(p)
 	select {
-	case o.requests <- p:
-	case <-o.ctx.Done():
-		return unsent(context.Cause(o.ctx))
+	case c.requests <- p:
+	case <-c.ctx.Done():
+		return unsent(context.Cause(c.ctx))
 	case <-ctx.Done():
-		return unsent(o.lateness(ctx))
+		return unsent(c.contextError(ctx))
 	}
 	select {
 	case <-p.written: // a write is bounded, and ends before the channel does
 	case <-ctx.Done():
-		return o.lateness(ctx)
+		return c.contextError(ctx)
 	}
 	if p.err != nil {
 		return p.err
 	}
 	acked, err := p.confirmation.WaitContext(ctx)
 	if err == nil {
-		o.confirmed()
+		c.confirmed()
 	}
 	switch {
 	case err != nil:
-		o.giveUp()
-		return o.lateness(ctx)
-	case !acked && o.channel.IsClosed():
-		<-o.ctx.Done() // the library's result for an unknown outcome
-		return context.Cause(o.ctx)
+		c.closeUnresponsive()
+		return c.contextError(ctx)
+	case !acked && c.channel.IsClosed():
+		<-c.ctx.Done() // the library's result for an unknown outcome
+		return context.Cause(c.ctx)
 	case !acked:
 		return errRefused
-	case o.wasReturned(p):
+	case c.wasReturned(p):
 		return errUnroutable
 	}
 	return nil
 }
 
-// giveUp closes a channel that confirms nothing. Other messages that wait on it get an error, and their callers publish them
+// closeUnresponsive closes a channel that confirms nothing. Other messages that wait on it get an error, and their callers publish them
 // again.
-func (o *publishChannel) giveUp() {
-	o.mu.Lock()
-	silent := o.silent
-	o.mu.Unlock()
-	if reason, _ := o.session.blocked(); reason != "" || silent.IsZero() || time.Since(silent) < confirmTime {
+func (c *publishChannel) closeUnresponsive() {
+	c.mu.Lock()
+	silent := c.silent
+	c.mu.Unlock()
+	if reason, _ := c.session.blocked(); reason != "" || silent.IsZero() || time.Since(silent) < confirmTime {
 		return
 	}
-	o.end(errNoConfirm)
-	go func() { _ = o.session.withTimeout(callTime, o.channel.Close) }()
+	c.end(errNoConfirm)
+	go func() { _ = c.session.withTimeout(callTime, c.channel.Close) }()
 }
 
-// awaitLifted delays messages while the broker accepts none. A message written meanwhile would be accepted after the alarm, and
+// awaitUnblocked delays messages while the broker accepts none. A message written meanwhile would be accepted after the alarm, and
 // published twice if its caller has given up and retries.
-func (o *publishChannel) awaitLifted(ctx context.Context) error {
+func (c *publishChannel) awaitUnblocked(ctx context.Context) error {
 	for {
-		_, lifted := o.session.blocked()
-		if lifted == nil {
+		_, unblocked := c.session.blocked()
+		if unblocked == nil {
 			return nil
 		}
 		select {
-		case <-lifted:
-		case <-o.ctx.Done():
-			return context.Cause(o.ctx)
+		case <-unblocked:
+		case <-c.ctx.Done():
+			return context.Cause(c.ctx)
 		case <-ctx.Done():
-			return o.lateness(ctx)
+			return c.contextError(ctx)
 		}
 	}
 }
 
-// lateness returns the error of a caller whose context has ended.
-func (o *publishChannel) lateness(ctx context.Context) error {
-	if reason, _ := o.session.blocked(); reason != "" {
+// contextError returns the error of a caller whose context has ended.
+func (c *publishChannel) contextError(ctx context.Context) error {
+	if reason, _ := c.session.blocked(); reason != "" {
 		return fmt.Errorf("rabbitmq accepts no messages (%s): %w", reason, context.Cause(ctx))
 	}
 	return fmt.Errorf("wait for the confirm: %w", context.Cause(ctx))
 }
 
-func (o *publishChannel) take(p *publication) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.inFlight[p.message.MessageId] = append(o.inFlight[p.message.MessageId], p)
-	if o.silent.IsZero() {
-		o.silent = time.Now()
+func (c *publishChannel) take(p *publication) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inFlight[p.message.MessageId] = append(c.inFlight[p.message.MessageId], p)
+	if c.silent.IsZero() {
+		c.silent = time.Now()
 	}
 }
 
 // confirmed records that the broker answers; messages may still be in flight.
-func (o *publishChannel) confirmed() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.silent = time.Now()
+func (c *publishChannel) confirmed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.silent = time.Now()
 }
 
-func (o *publishChannel) forget(p *publication) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (c *publishChannel) forget(p *publication) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	id := p.message.MessageId
-	left := slices.DeleteFunc(o.inFlight[id], func(other *publication) bool { return other == p })
+	left := slices.DeleteFunc(c.inFlight[id], func(other *publication) bool { return other == p })
 	if len(left) > 0 {
-		o.inFlight[id] = left
+		c.inFlight[id] = left
 		return
 	}
-	delete(o.inFlight, id)
-	if len(o.inFlight) == 0 {
-		o.silent = time.Time{}
+	delete(c.inFlight, id)
+	if len(c.inFlight) == 0 {
+		c.silent = time.Time{}
 	}
 }

@@ -106,7 +106,7 @@ func (p *Publisher) depth(ctx context.Context, name string) (int, error) {
 	}
 	state, there := states[name]
 	if !there {
-		p.sender.miss()
+		p.sender.markStale()
 	}
 	return d.measured(state.Messages, before), nil
 }

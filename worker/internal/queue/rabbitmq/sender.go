@@ -38,7 +38,7 @@ func (s *sender) send(ctx context.Context, to Queue, message amqp.Publishing) er
 		return nil
 	}
 	if errors.Is(err, errUnroutable) {
-		s.miss()
+		s.markStale()
 	}
 	return fmt.Errorf("publish to %s: %w", to.Name, err)
 }
@@ -46,8 +46,8 @@ func (s *sender) send(ctx context.Context, to Queue, message amqp.Publishing) er
 // unsent marks the error of a message of which nothing was written to the connection.
 func unsent(err error) error { return fmt.Errorf("%w: %w", queue.ErrNotPublished, err) }
 
-// miss records that a part of the topology is missing. It is declared again before the next message.
-func (s *sender) miss() {
+// markStale records that a part of the topology is missing. It is declared again before the next message.
+func (s *sender) markStale() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stale = true
@@ -85,7 +85,7 @@ func (s *sender) open(session *session) (*publishChannel, error) {
 	ours := o != nil && o.session == session
 	if stale || ours && !o.alive() {
 		if err := s.conn.redeclare(session); err != nil {
-			s.miss()
+			s.markStale()
 			return nil, err
 		}
 	}

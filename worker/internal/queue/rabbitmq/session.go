@@ -28,9 +28,9 @@ type session struct {
 	ctx context.Context // ends with the connection; the cause is the error
 	end context.CancelCauseFunc
 
-	mu     sync.Mutex
-	reason string        // why the broker accepts no messages
-	lifted chan struct{} // closed when it accepts them again; nil while it does
+	mu        sync.Mutex
+	reason    string        // why the broker accepts no messages
+	unblocked chan struct{} // closed when it accepts them again; nil while it does
 }
 
 func newSession(d dialed) *session {
@@ -71,22 +71,22 @@ func (s *session) block(log *slog.Logger, b amqp.Blocking) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case b.Active && s.lifted == nil:
-		s.reason, s.lifted = b.Reason, make(chan struct{})
+	case b.Active && s.unblocked == nil:
+		s.reason, s.unblocked = b.Reason, make(chan struct{})
 		log.Error("rabbitmq accepts no messages", "reason", b.Reason)
-	case !b.Active && s.lifted != nil:
-		close(s.lifted)
-		s.reason, s.lifted = "", nil
+	case !b.Active && s.unblocked != nil:
+		close(s.unblocked)
+		s.reason, s.unblocked = "", nil
 		log.Info("rabbitmq accepts messages again")
 	}
 }
 
 // blocked returns why the broker accepts no messages, "" if it does, and a channel that is closed
 // when it does again.
-func (s *session) blocked() (reason string, lifted <-chan struct{}) {
+func (s *session) blocked() (reason string, unblocked <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.reason, s.lifted
+	return s.reason, s.unblocked
 }
 
 // withTimeout runs synchronous calls to the broker. They do not support a context, so after limit
