@@ -88,11 +88,11 @@ func TestAccount_EmailFailureOverridesAccount(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	g := newBreaker(d)
-	unspent := g.Failed(breaker.Call{Email: uuid.New(), Attempt: uuid.New()}, &provider.Failure{
+	notCounted := g.Failed(breaker.Call{Email: uuid.New(), Attempt: uuid.New()}, &provider.Failure{
 		Outcome: provider.Failed, Code: paused, Category: provider.PermanentError, AccountWide: true,
 	})
 	expect(t, d, "an email was refused", store.BreakerOpen)
-	if unspent {
+	if notCounted {
 		t.Error("the try of the email that opened it does not count")
 	}
 	g.Account(t.Context(), "")
@@ -122,9 +122,9 @@ func TestFailed_LastTryInSuspectedOutage(t *testing.T) {
 	g := newBreaker(d)
 	broken := &provider.Failure{Outcome: provider.Unknown, Code: "SES_INTERNAL_ERROR", Category: provider.TransientError, Outage: true}
 	for i := range 8 {
-		unspent := g.Failed(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Last: i%2 == 0}, broken)
-		if want := i >= 5 && i%2 == 0; unspent != want {
-			t.Errorf("call %d: unspent %v, want %v", i+1, unspent, want)
+		notCounted := g.Failed(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Last: i%2 == 0}, broken)
+		if want := i >= 5 && i%2 == 0; notCounted != want {
+			t.Errorf("call %d: notCounted %v, want %v", i+1, notCounted, want)
 		}
 	}
 	expect(t, d, "eight calls", store.BreakerClosed)
@@ -135,8 +135,8 @@ func TestFailed_LastTryInSuspectedOutage(t *testing.T) {
 func TestFailed_LastTryOfSingleEmail(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		reach   func(context.Context) error
-		unspent bool
+		reach      func(context.Context) error
+		notCounted bool
 	}{
 		"the provider is down": {func(context.Context) error { return errors.New("connection refused") }, true},
 		"it answers":           {func(context.Context) error { return nil }, false},
@@ -159,8 +159,8 @@ func TestFailed_LastTryOfSingleEmail(t *testing.T) {
 			id := uuid.New()
 			for try := range 7 {
 				last := try >= 4
-				if unspent := g.Failed(breaker.Call{Email: id, Attempt: uuid.New(), Last: last}, away); unspent != (last && c.unspent) {
-					t.Errorf("try %d: unspent %v", try+1, unspent)
+				if notCounted := g.Failed(breaker.Call{Email: id, Attempt: uuid.New(), Last: last}, away); notCounted != (last && c.notCounted) {
+					t.Errorf("try %d: notCounted %v", try+1, notCounted)
 				}
 			}
 			expect(t, d, "seven tries of one email", store.BreakerClosed)

@@ -109,10 +109,10 @@ func (b *Breaker) Suspension() *Suspension { return &b.suspension }
 func (b *Breaker) Answered(c Call) {
 	b.run.ended(c, nil, time.Now())
 	b.refusals.answered(c)
-	b.worked(c)
+	b.recordSuccess(c)
 }
 
-// Failed reports a failed call, and opens or closes the breaker accordingly. unspent means that the
+// Failed reports a failed call, and opens or closes the breaker accordingly. notCounted means that the
 // try does not count: the email is a probe, or the breaker is open or was opened during the call,
 // so the failure is already known. In a suspected outage the last try of an email does not count
 // either: failures of a second email, and more failures than one email has tries, show that the
@@ -130,28 +130,28 @@ func (b *Breaker) Answered(c Call) {
 // session's lock on the breaker's row: the state is then unchanged, the email's own outcome applies
 // (in a certain outage its try does not count), and the next failing call tries to open the
 // breaker.
-func (b *Breaker) Failed(c Call, f *provider.Failure) (unspent bool) {
-	belief, answers := b.run.ended(c, f, time.Now())
+func (b *Breaker) Failed(c Call, f *provider.Failure) (notCounted bool) {
+	diagnosed, answers := b.run.ended(c, f, time.Now())
 	switch {
 	case f.Outcome == provider.Park && f.Ambiguous && !c.Pass.Probe && !b.refusals.concernAccount(c, time.Now()):
 		return false
 	case concernsProvider(f) && b.suspended(c, f):
 		return f.Outcome != provider.Unreadable
-	case f.Outcome == provider.Park, f.Outage && belief == certain:
-		b.trip(c, f)
+	case f.Outcome == provider.Park, f.Outage && diagnosed == certain:
+		b.open(c, f)
 		return true
 	case f.AccountWide: // the email that opens the breaker is recorded by its outcome
-		return !b.trip(c, f) || c.Pass.Probe
-	case f.Outage && (c.Pass.Probe || c.Last && (belief == suspected || !answers && b.reachability.unreachable())):
+		return !b.open(c, f) || c.Pass.Probe
+	case f.Outage && (c.Pass.Probe || c.Last && (diagnosed == suspected || !answers && b.reachability.unreachable())):
 		return true
 	case f.Outage:
 		return b.openedSince(c.Pass)
-	case f.Outcome == provider.Unreadable && belief == certain:
-		b.trip(c, f)
+	case f.Outcome == provider.Unreadable && diagnosed == certain:
+		b.open(c, f)
 	case f.Outcome == provider.Failed && f.Category != provider.ValidationError:
 		// The provider refused only this email, so it would accept others. (With a ValidationError
 		// the email never reached it.)
-		b.worked(c)
+		b.recordSuccess(c)
 	}
 	return false
 }
@@ -166,12 +166,12 @@ func (b *Breaker) Skipped(id uuid.UUID) {
 	}
 }
 
-// trip reports whether this attempt opened the breaker, and not an earlier one. If the write fails,
+// open opens the breaker. It reports whether this attempt opened it, and not an earlier one. If the write fails,
 // the email is treated as the one that opened it.
-func (b *Breaker) trip(c Call, f *provider.Failure) (opened bool) {
+func (b *Breaker) open(c Call, f *provider.Failure) (opened bool) {
 	w := store.Opening{Reason: f.Code, By: b.instance, Attempt: c.Attempt, Pass: c.Pass}
 	shared, err := b.opening.do(func() error {
-		return insist(func(ctx context.Context) (err error) {
+		return retryUntilAnswered(func(ctx context.Context) (err error) {
 			opened, err = b.store.OpenBreaker(ctx, w)
 			return err
 		})
@@ -197,7 +197,7 @@ func (b *Breaker) trip(c Call, f *provider.Failure) (opened bool) {
 }
 
 func (b *Breaker) openedSince(pass store.BreakerPass) (opened bool) {
-	err := insist(func(ctx context.Context) error {
+	err := retryUntilAnswered(func(ctx context.Context) error {
 		now, err := b.store.Breaker(ctx)
 		opened = now.OpenedSince(pass)
 		return err
@@ -219,10 +219,10 @@ func (b *Breaker) suspended(c Call, f *provider.Failure) bool {
 	return suspended
 }
 
-// worked handles a call which shows that the provider accepts emails: it closes the breaker if the
+// recordSuccess handles a call which shows that the provider accepts emails: it closes the breaker if the
 // email was the probe, and ends this process's suspension.
-func (b *Breaker) worked(c Call) {
-	if b.suspension.worked(c) {
+func (b *Breaker) recordSuccess(c Call) {
+	if b.suspension.recordSuccess(c) {
 		b.log.Info("this worker sends again: the provider accepts its emails")
 	}
 	b.close(c.Pass)

@@ -23,11 +23,11 @@ const (
 	unreadableCalls = 3
 )
 
-// belief is the conclusion from a run of failures.
-type belief int
+// diagnosis is the conclusion from a run of failures.
+type diagnosis int
 
 const (
-	unsuspected belief = iota
+	unsuspected diagnosis = iota
 	suspected
 	certain
 )
@@ -49,7 +49,7 @@ type run struct {
 // ended records the result of a call (nil: accepted), and returns the conclusion from it and the
 // previous failures of its kind. answers means that the provider accepted or refused a call between
 // this outage failure and the previous one.
-func (r *run) ended(c Call, f *provider.Failure, now time.Time) (b belief, answers bool) {
+func (r *run) ended(c Call, f *provider.Failure, now time.Time) (b diagnosis, answers bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// A lower number is that of an earlier period, unless the call began after the higher one was seen:
@@ -82,7 +82,7 @@ func (r *run) ended(c Call, f *provider.Failure, now time.Time) (b belief, answe
 	return unsuspected, false
 }
 
-func (r *run) outage(email uuid.UUID, now time.Time) belief {
+func (r *run) outage(email uuid.UUID, now time.Time) diagnosis {
 	if r.outages == 0 || now.Sub(r.last) > outageGap {
 		r.outages, r.since, r.first, r.several = 0, now, email, false
 	}

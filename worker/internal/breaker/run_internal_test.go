@@ -19,7 +19,7 @@ type step struct {
 	pass  store.BreakerPass
 	email int
 	began time.Duration // the call began this long before; 0 = it began and ended in the same moment
-	want  belief
+	want  diagnosis
 }
 
 func TestRun(t *testing.T) {

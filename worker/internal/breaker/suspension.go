@@ -68,9 +68,9 @@ func concernsProvider(f *provider.Failure) bool {
 	return f.Outcome == provider.Park || f.Outcome == provider.Unreadable || f.AccountWide || f.Outage
 }
 
-// worked records a call which shows that the provider accepts emails of this process, and reports
+// recordSuccess records a call which shows that the provider accepts emails of this process, and reports
 // whether it ended a suspension.
-func (s *Suspension) worked(c Call) (ended bool) {
+func (s *Suspension) recordSuccess(c Call) (ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opening == 0 || !c.Began.After(s.since) {

@@ -53,10 +53,10 @@ func TestSuspension_Begins(t *testing.T) {
 			if got, begins := s.failed(Call{}, refused, time.Now()); !got || begins {
 				t.Errorf("the next failure: suspended %v, from now on %v", got, begins)
 			}
-			if s.worked(Call{Began: time.Now().Add(-time.Minute)}) || s.Suspended() == nil {
+			if s.recordSuccess(Call{Began: time.Now().Add(-time.Minute)}) || s.Suspended() == nil {
 				t.Error("ended by a call from before the opening")
 			}
-			if !s.worked(Call{Began: time.Now()}) || s.Suspended() != nil {
+			if !s.recordSuccess(Call{Began: time.Now()}) || s.Suspended() != nil {
 				t.Error("not ended by an accepted email")
 			}
 		})
@@ -68,7 +68,7 @@ func TestSuspension_AcceptedSince(t *testing.T) {
 	t.Parallel()
 	var s Suspension
 	s.opened(Call{}, time.Now().Add(-time.Minute))
-	if s.worked(Call{Began: time.Now()}) {
+	if s.recordSuccess(Call{Began: time.Now()}) {
 		t.Error("ended a suspension that had not begun")
 	}
 	if got, _ := s.failed(Call{Pass: store.BreakerPass{Openings: 1}}, &provider.Failure{Outcome: provider.Park}, time.Now()); got {
@@ -135,7 +135,7 @@ func TestSuspension_OneAtATime(t *testing.T) {
 			t.Errorf("after an empty queue: %v after %s", err, time.Since(begun))
 		}
 		s.Used()
-		if !s.worked(Call{Began: time.Now()}) {
+		if !s.recordSuccess(Call{Began: time.Now()}) {
 			t.Error("not ended")
 		}
 		synctest.Wait()

@@ -14,8 +14,8 @@ import (
 // breaker's row: calls that fail while a write waits for the lock share its error, and only later
 // calls write again.
 type sharedTry struct {
-	mu       sync.Mutex
-	underWay *lockTry
+	mu      sync.Mutex
+	running *lockTry
 }
 
 // lockTry is a running write and whether the row was locked. locked is set before done is closed.
@@ -28,7 +28,7 @@ type lockTry struct {
 // shared = true.
 func (s *sharedTry) do(write func() error) (shared bool, err error) {
 	s.mu.Lock()
-	other := s.underWay
+	other := s.running
 	if other != nil {
 		s.mu.Unlock()
 		if <-other.done; other.locked {
@@ -37,12 +37,12 @@ func (s *sharedTry) do(write func() error) (shared bool, err error) {
 		return false, write()
 	}
 	mine := &lockTry{done: make(chan struct{})}
-	s.underWay = mine
+	s.running = mine
 	s.mu.Unlock()
 	err = write()
 	mine.locked = errors.Is(err, store.ErrBreakerLocked)
 	s.mu.Lock()
-	s.underWay = nil
+	s.running = nil
 	s.mu.Unlock()
 	close(mine.done)
 	return false, err
@@ -56,9 +56,9 @@ func levelOf(err error) slog.Level {
 	return slog.LevelError
 }
 
-// insist repeats an operation until the database answers, but does not wait for a locked row. The
+// retryUntilAnswered repeats an operation until the database answers, but does not wait for a locked row. The
 // call is over: neither a stop nor the queue may prevent its result from being recorded.
-func insist(do func(ctx context.Context) error) error {
+func retryUntilAnswered(do func(ctx context.Context) error) error {
 	ctx := context.Background()
 	for {
 		err := do(ctx)

@@ -32,7 +32,7 @@ type cut struct {
 	at time.Time // by this process's clock; zero = never
 	// from is the rate that is reached again within regainTime. low is the rate right after the cut.
 	from, low float64
-	stamp     string // at, by Redis's clock, as stored in Redis; "" = not in Redis
+	redisTime string // at, by Redis's clock, as stored in Redis; "" = not in Redis
 }
 
 // rate returns the current send rate if the account allows full.
@@ -123,15 +123,15 @@ func (p *Pacer) cutShared(last *cut, begun time.Time) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), redisTimeout)
 	defer cancel()
-	stamp := last.stamp
+	redisTime := last.redisTime
 	for range 2 { // the first round reads the last cut if this process does not know it
 		next := p.nextCut()
-		answer, err := cutRate.Run(ctx, p.redis, []string{key}, stamp, text(p.Rate()), text(next.from), text(next.low), cutPause.Microseconds()).Slice()
+		answer, err := cutRate.Run(ctx, p.redis, []string{key}, redisTime, text(p.Rate()), text(next.from), text(next.low), cutPause.Microseconds()).Slice()
 		if err != nil {
 			return false
 		}
-		if len(answer) > 0 && answer[0] == "" && stamp != "" {
-			stamp = "" // Redis has lost the known cut: the key expired or was deleted
+		if len(answer) > 0 && answer[0] == "" && redisTime != "" {
+			redisTime = "" // Redis has lost the known cut: the key expired or was deleted
 			continue
 		}
 		now, known := p.cutOf(answer)
@@ -141,30 +141,30 @@ func (p *Pacer) cutShared(last *cut, begun time.Time) bool {
 		if now.at.After(p.last.Load().at) {
 			p.adopt(now)
 		}
-		if now.stamp == stamp || begun.Before(now.at) || p.now().Sub(now.at) < cutPause {
+		if now.redisTime == redisTime || begun.Before(now.at) || p.now().Sub(now.at) < cutPause {
 			return true
 		}
-		stamp = now.stamp
+		redisTime = now.redisTime
 	}
 	return true
 }
 
-// cutOf parses a script's result about the last cut: its stamp, its age in milliseconds and its
+// cutOf parses a script's result about the last cut: its redisTime, its age in milliseconds and its
 // rates.
 func (p *Pacer) cutOf(answer []any) (last cut, known bool) {
 	if len(answer) != 4 {
 		return cut{}, false
 	}
-	stamp, _ := answer[0].(string)
+	redisTime, _ := answer[0].(string)
 	age, _ := answer[1].(int64)
 	from, low := number(answer[2]), number(answer[3])
-	if stamp == "" || from <= 0 {
+	if redisTime == "" || from <= 0 {
 		return cut{}, false
 	}
 	if low <= 0 || low > from { // a process of an older release stores only from
 		low = from * cutFactor
 	}
-	return cut{at: p.now().Add(-time.Duration(age) * time.Millisecond), from: from, low: low, stamp: stamp}, true
+	return cut{at: p.now().Add(-time.Duration(age) * time.Millisecond), from: from, low: low, redisTime: redisTime}, true
 }
 
 // text formats a rate for Redis.
@@ -186,10 +186,10 @@ func (p *Pacer) adopt(c cut) {
 	}
 }
 
-// learn adopts another process's cut from a script's result.
-func (p *Pacer) learn(answer []any) {
+// adoptShared adopts another process's cut from a script's result.
+func (p *Pacer) adoptShared(answer []any) {
 	c, known := p.cutOf(answer)
-	if !known || c.stamp == p.last.Load().stamp {
+	if !known || c.redisTime == p.last.Load().redisTime {
 		return
 	}
 	p.cutting.Lock()

@@ -205,7 +205,7 @@ func TestThrottled_SharedThroughRedis(t *testing.T) {
 	if low := fresh.last.Load().low; low < 25 || low > 35 {
 		t.Errorf("cut again to %.2f/s, want 25 to 35", low)
 	}
-	for third.last.Load().stamp != fresh.last.Load().stamp { // the one that sends
+	for third.last.Load().redisTime != fresh.last.Load().redisTime { // the one that sends
 		if err := third.Wait(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +225,7 @@ func TestThrottled_SharedAfterRedisLostCut(t *testing.T) {
 	c.t = c.t.Add(2 * time.Minute)
 	one.Throttled(c.t)
 	one.expect(t, "the process that cuts", 50, 50)
-	if one.last.Load().stamp == "" {
+	if one.last.Load().redisTime == "" {
 		t.Error("the cut is local")
 	}
 	if err := other.Wait(t.Context(), 1); err != nil {

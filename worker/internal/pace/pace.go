@@ -24,13 +24,13 @@ const (
 	// burst is the fraction of a second's rate that may be sent at once. Providers measure the rate over about a
 	// second, so a tenth stays within it.
 	burst = 0.1
-	// grant is the fraction of a second's rate that is fetched per Redis call. At 1,000 emails/s that is one call per
+	// fetchFraction is the fraction of a second's rate that is fetched per Redis call. At 1,000 emails/s that is one call per
 	// 50 emails; below 20/s it is one per email.
-	grant = 0.05
-	// grantLife is how long fetched tokens are valid: the time in which the rate produces a grant. Older tokens are
+	fetchFraction = 0.05
+	// tokenLife is how long fetched tokens are valid: the time in which the rate produces as many. Older tokens are
 	// returned to the bucket, which holds at most a burst. Otherwise the tokens of an idle process and those produced
 	// meanwhile would exceed the limit by one burst.
-	grantLife = time.Duration(grant * float64(time.Second))
+	tokenLife = time.Duration(fetchFraction * float64(time.Second))
 	// redisTimeout is how long an email waits for the bucket before the process uses its own share.
 	redisTimeout = 500 * time.Millisecond
 	// fallbackFor is how long the process does not call Redis after that.
@@ -79,7 +79,7 @@ type Pacer struct {
 	accepted atomic.Int64
 
 	changed  chan struct{} // receives a value after the rate was cut
-	balance  atomic.Int64  // tokens returned minus tokens owed since the last Wait read it
+	balance  atomic.Int64  // tokens returned minus tokens borrowed since the last Wait read it
 	returned chan struct{} // receives a value after tokens were returned
 	cutting  sync.Mutex    // held while a cut is made or adopted
 
@@ -141,7 +141,7 @@ func (p *Pacer) Wait(ctx context.Context, recipients int) error {
 		if missing == 0 {
 			return nil
 		}
-		if err := p.gain(ctx); err != nil {
+		if err := p.fetchOrWait(ctx); err != nil {
 			p.Return(recipients - missing)
 			return err
 		}
@@ -162,7 +162,7 @@ func (p *Pacer) use(wanted int) int {
 		p.debt -= paid
 		p.tokens += change - paid
 	}
-	if time.Since(p.fresh) >= grantLife {
+	if time.Since(p.fresh) >= tokenLife {
 		return 0
 	}
 	paid := min(p.debt, p.tokens)
@@ -173,8 +173,8 @@ func (p *Pacer) use(wanted int) int {
 	return used
 }
 
-// gain fetches tokens, or waits until a token may be available. It returns early if tokens are returned meanwhile.
-func (p *Pacer) gain(ctx context.Context) error {
+// fetchOrWait fetches tokens, or waits until a token may be available. It returns early if tokens are returned meanwhile.
+func (p *Pacer) fetchOrWait(ctx context.Context) error {
 	wait, err := p.fetch(ctx)
 	switch {
 	case ctx.Err() != nil:
@@ -215,15 +215,15 @@ func (p *Pacer) Return(recipients int) {
 	}
 }
 
-// Owe records recipients that Wait did not include when it admitted the email. The next emails wait for them. It does
+// Borrow records recipients that Wait did not include when it admitted the email. The next emails wait for them. It does
 // not block.
 //
 // So an email may be sent before the tokens of its other recipients exist; the provider counts all of them at the time
-// of the call anyway. At most a burst of emails is sent at once, and a grant of each process that was idle. With 11
+// of the call anyway. At most a burst of emails is sent at once, and a fetch of each process that was idle. With 11
 // recipients each, the maximum of an email, that is 1.1 times a second's rate, and 0.55 times more for each of these
 // processes. After that, this process waits as long as the rate requires. At a rate below 11/s such an email always
 // exceeds a second's rate.
-func (p *Pacer) Owe(recipients int) { p.balance.Add(-int64(recipients)) }
+func (p *Pacer) Borrow(recipients int) { p.balance.Add(-int64(recipients)) }
 
 // fetch exchanges the remaining tokens for new ones from Redis, or returns how long to wait for
 // one.
@@ -239,7 +239,7 @@ func (p *Pacer) fetch(ctx context.Context) (time.Duration, error) {
 		age = strconv.FormatInt(max(p.now().UnixNano()-accepted, 0)/int64(time.Microsecond), 10)
 	}
 	answer, err := take.Run(ctx, p.redis, []string{key},
-		perSecond, math.Max(1, perSecond*burst), math.Max(1, math.Floor(perSecond*grant)), p.tokens, age).Slice()
+		perSecond, math.Max(1, perSecond*burst), math.Max(1, math.Floor(perSecond*fetchFraction)), p.tokens, age).Slice()
 	if err != nil {
 		return 0, err
 	}
@@ -248,7 +248,7 @@ func (p *Pacer) fetch(ctx context.Context) (time.Duration, error) {
 	}
 	taken, _ := answer[0].(int64)
 	wait, _ := answer[1].(int64)
-	p.learn(answer[2:])
+	p.adoptShared(answer[2:])
 	p.noted = accepted
 	p.tokens, p.fresh = int(taken), time.Now()
 	return time.Duration(wait) * time.Millisecond, nil

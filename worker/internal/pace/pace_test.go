@@ -249,19 +249,19 @@ func TestPacer_Return(t *testing.T) {
 	}
 }
 
-// Owed tokens delay the next emails, whatever the order of Owe and Return.
+// Borrowed tokens delay the next emails, whatever the order of Borrow and Return.
 func TestPacer_Owe(t *testing.T) {
 	pacer := pace.New(newRedis(t), 20) // a bucket of two tokens
 	begun := time.Now()                // before the first token is counted
 	if err := pacer.Wait(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	pacer.Owe(10)
+	pacer.Borrow(10)
 	pacer.Return(4)
 	if err := pacer.Wait(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	// Six tokens are owed and one is taken; the bucket may have two.
+	// Six tokens are borrowed and one is taken; the bucket may have two.
 	if took := time.Since(begun); took < 200*time.Millisecond {
 		t.Errorf("the next email after %s, want 250 to 300 ms at 20/s", took)
 	}
@@ -270,7 +270,7 @@ func TestPacer_Owe(t *testing.T) {
 // A debt outlasts a cancelled wait.
 func TestPacer_OweAfterCancelledWait(t *testing.T) {
 	pacer := pace.New(newRedis(t), 20)
-	pacer.Owe(8)
+	pacer.Borrow(8)
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

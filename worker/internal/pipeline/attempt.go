@@ -60,7 +60,7 @@ func newAttempt(row *store.LoadedEmail, task email.SendJob, queue string, receiv
 // number is the number of this try as EMAIL_MAX_ATTEMPTS counts it: throttled tries are excluded.
 func (a *attempt) number() int { return a.tries - a.throttles }
 
-func (a *attempt) won(claim store.Advanced) {
+func (a *attempt) applyClaim(claim store.Advanced) {
 	a.tries, a.throttles, a.pass = claim.Attempts, claim.Throttles, claim.Breaker
 }
 

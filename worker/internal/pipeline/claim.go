@@ -27,35 +27,35 @@ func (p *Pipeline) claim(ctx context.Context, log *slog.Logger, a *attempt) (sto
 		t.Renew = p.TTL
 	}
 	begun := time.Now()
-	won, err := p.Advancer.Advance(ctx, t)
+	claimed, err := p.Advancer.Advance(ctx, t)
 	if errors.Is(err, store.ErrUnknownOutcome) {
 		p.Database.Failed()
 		t.GiveWay = false // it may be ours already, and then no other program can end it
 		k := p.keep(log, a.release(claimUnanswered, nil))
-		won, err = p.insist(ctx, &t)
+		claimed, err = p.retryUntilAnswered(ctx, &t)
 		a.givenUp = k.end()
 	}
 	// Only this attempt has the token: an earlier execution of this statement won the claim and its
 	// answer was lost. That may have been one by database/sql, which repeats a statement after a
 	// broken connection.
-	if err == nil && !won.Applied && won.SameToken && won.Status == email.Processing {
-		won.Applied = true
-		won.LeaseUntil = won.LeaseUntil.Add(-time.Since(begun))
+	if err == nil && !claimed.Applied && claimed.SameToken && claimed.Status == email.Processing {
+		claimed.Applied = true
+		claimed.LeaseUntil = claimed.LeaseUntil.Add(-time.Since(begun))
 	}
-	if won.Applied {
+	if claimed.Applied {
 		crashpoint.At(crashpoint.SendClaimed)
-		a.won(won)
+		a.applyClaim(claimed)
 		a.reach(email.EventSentAttempt)
 		p.Metrics.reached(a.reached)
 		p.Metrics.transitions(t.Events)
 	}
-	return won, err
+	return claimed, err
 }
 
-// insist repeats a write that failed in an outage or on another transaction's lock until the
+// retryUntilAnswered repeats a write that failed in an outage or on another transaction's lock until the
 // database answers, and for refusedTime a write of an acceptance that the database refuses. It holds
 // no connection between two tries.
-func (p *Pipeline) insist(ctx context.Context, t *store.Transition) (store.Advanced, error) {
+func (p *Pipeline) retryUntilAnswered(ctx context.Context, t *store.Transition) (store.Advanced, error) {
 	delay, begun := repeatDelay, time.Now()
 	for {
 		if err := service.Pause(ctx, delay); err != nil {

@@ -24,8 +24,8 @@ type Database interface {
 	Ask(ctx context.Context) error
 }
 
-// unwatched is the Database of a pipeline whose consumer takes tasks in any case.
-type unwatched struct{}
+// alwaysAvailable is the Database of a pipeline whose consumer takes tasks in any case.
+type alwaysAvailable struct{}
 
-func (unwatched) Failed()                   {}
-func (unwatched) Ask(context.Context) error { return nil }
+func (alwaysAvailable) Failed()                   {}
+func (alwaysAvailable) Ask(context.Context) error { return nil }

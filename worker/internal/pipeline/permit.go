@@ -24,7 +24,7 @@ type permit struct {
 }
 
 // admitted returns the permit of a task. The consumer waited for one token before it took the task;
-// the tokens of the other recipients are owed from here on.
+// the tokens of the other recipients are borrowed from here on.
 func (p *Pipeline) admitted(task queue.Task, job email.SendJob) *permit {
 	t := &permit{pacer: p.Pacer, since: task.Admitted}
 	if !task.Admitted.IsZero() {
@@ -42,7 +42,7 @@ func (t *permit) fresh() bool { return time.Since(t.since) < tokenLife }
 func (t *permit) resize(recipients int) {
 	switch more := recipients - t.held; {
 	case more > 0:
-		t.pacer.Owe(more)
+		t.pacer.Borrow(more)
 	case more < 0:
 		t.pacer.Return(-more)
 	}
@@ -53,7 +53,7 @@ func (t *permit) resize(recipients int) {
 func (t *permit) use() { t.held = 0 }
 
 // release returns the tokens of an email that is not sent. An old token expires, since its second
-// is over; owed tokens are returned.
+// is over; borrowed tokens are returned.
 func (t *permit) release() {
 	back := t.held
 	if back > 0 && !t.fresh() {

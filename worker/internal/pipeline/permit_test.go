@@ -14,14 +14,14 @@ import (
 // counter is a pacer that counts the tokens used beside the one of each admission.
 type counter struct {
 	unpaced
-	waited, owed atomic.Int64
+	waited, borrowed atomic.Int64
 }
 
 func (c *counter) Wait(_ context.Context, n int) error { c.waited.Add(int64(n)); return nil }
-func (c *counter) Owe(n int)                           { c.owed.Add(int64(n)) }
-func (c *counter) Return(n int)                        { c.owed.Add(int64(-n)) }
+func (c *counter) Borrow(n int)                        { c.borrowed.Add(int64(n)) }
+func (c *counter) Return(n int)                        { c.borrowed.Add(int64(-n)) }
 
-// An admitted email owes the tokens of its other recipients and waits for none. An email that is
+// An admitted email borrows the tokens of its other recipients and waits for none. An email that is
 // not sent returns all of them.
 func TestHandle_TokensOfAdmittedEmails(t *testing.T) {
 	t.Parallel()
@@ -37,7 +37,7 @@ func TestHandle_TokensOfAdmittedEmails(t *testing.T) {
 		prepare  string        // a change of its row
 		failure  *provider.Failure
 		waited   int64
-		owed     int64
+		borrowed int64
 	}{
 		"one recipient":            {nil, time.Hour, "", nil, 0, 0},
 		"eleven":                   {copies, time.Hour, "", nil, 0, 10},
@@ -64,8 +64,8 @@ func TestHandle_TokensOfAdmittedEmails(t *testing.T) {
 				task.Admitted = time.Now().Add(tt.admitted)
 			}
 			_ = b.pipeline.Handle(t.Context(), task)
-			if waited, owed := tokens.waited.Load(), tokens.owed.Load(); waited != tt.waited || owed != tt.owed {
-				t.Errorf("waited for %d tokens, owed %d, want %d and %d", waited, owed, tt.waited, tt.owed)
+			if waited, borrowed := tokens.waited.Load(), tokens.borrowed.Load(); waited != tt.waited || borrowed != tt.borrowed {
+				t.Errorf("waited for %d tokens, borrowed %d, want %d and %d", waited, borrowed, tt.waited, tt.borrowed)
 			}
 		})
 	}

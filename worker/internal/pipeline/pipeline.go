@@ -52,8 +52,8 @@ type Outbox interface {
 // Pacer limits the recipients per second to the provider's send rate.
 type Pacer interface {
 	Wait(ctx context.Context, recipients int) error
-	// Owe records recipients that are sent to without a wait: later emails wait for them.
-	Owe(recipients int)
+	// Borrow records recipients that are sent to without a wait: later emails wait for them.
+	Borrow(recipients int)
 	// Return gives tokens back for an email that was not sent.
 	Return(recipients int)
 	// Throttled reports that the provider throttled a call that began then.
@@ -67,9 +67,9 @@ type Pacer interface {
 type Breaker interface {
 	// Answered reports that the provider accepted the email.
 	Answered(c breaker.Call)
-	// Failed reports that it did not. If unspent is true the email must be released without
+	// Failed reports that it did not. If notCounted is true the email must be released without
 	// counting the try, whatever its outcome.
-	Failed(c breaker.Call, f *provider.Failure) (unspent bool)
+	Failed(c breaker.Call, f *provider.Failure) (notCounted bool)
 	// Skipped reports that the probe with this id ended without a call.
 	Skipped(id uuid.UUID)
 }
@@ -115,16 +115,16 @@ type Params struct {
 // Pipeline handles the tasks of the email queues. It is safe for concurrent use.
 type Pipeline struct {
 	Params
-	bodies *bodies
-	later  *later
+	bodies         *bodies
+	pendingResults *pendingResults
 }
 
 // New makes a Pipeline.
 func New(p Params) *Pipeline {
 	if p.Database == nil {
-		p.Database = unwatched{}
+		p.Database = alwaysAvailable{}
 	}
-	return &Pipeline{Params: p, bodies: newBodies(p.Templates, p.Links), later: newLater()}
+	return &Pipeline{Params: p, bodies: newBodies(p.Templates, p.Links), pendingResults: newPendingResults()}
 }
 
 const (

@@ -163,7 +163,7 @@ func (unpaced) Wait(context.Context, int) error { return nil }
 func (unpaced) Throttled(time.Time)             {}
 func (unpaced) Accepted(time.Time)              {}
 func (unpaced) Return(int)                      {}
-func (unpaced) Owe(int)                         {}
+func (unpaced) Borrow(int)                      {}
 
 var firstTry = []email.EventType{email.EventReceived, email.EventValidated, email.EventSentAttempt}
 

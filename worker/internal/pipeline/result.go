@@ -218,7 +218,7 @@ func (p *Pipeline) record(log *slog.Logger, a *attempt, t *store.Transition) (ap
 		log.Error("cannot record the attempt's result, repeating until the database answers", "ended", t.Status, "error", err)
 		waits := t.TaskWaits
 		t.TaskWaits = false // the queue may have given the task to another worker, which acknowledges it
-		done, err = p.insist(ctx, t)
+		done, err = p.retryUntilAnswered(ctx, t)
 		if !done.Applied {
 			t.TaskWaits = waits // an earlier try was applied, whose answer was lost
 		}
@@ -234,7 +234,7 @@ func (p *Pipeline) record(log *slog.Logger, a *attempt, t *store.Transition) (ap
 	if p.recordLater(log, a, *t, k) {
 		return false, nil
 	}
-	done, err = p.insist(ctx, t)
+	done, err = p.retryUntilAnswered(ctx, t)
 	return p.recorded(log, a, t, k, done, err)
 }
 

@@ -297,7 +297,7 @@ func (never) Throttled(time.Time) {}
 func (never) Accepted(time.Time)  {}
 
 func (never) Return(int) {}
-func (never) Owe(int)    {}
+func (never) Borrow(int) {}
 
 func (n never) Wait(ctx context.Context, _ int) error {
 	n.waiting()

@@ -10,31 +10,33 @@ import (
 	"email-gateway/shared/store"
 )
 
-// laterResults bounds the results that wait for other transactions' locks in the background.
+// maxPendingResults bounds the results that wait for other transactions' locks in the background.
 // Further ones wait in their task.
-const laterResults = 256
+const maxPendingResults = 256
 
-// later holds the attempts whose result cannot be recorded because another transaction has locked
+// pendingResults holds the attempts whose result cannot be recorded because another transaction has locked
 // the row. Their tasks have ended; otherwise one company's locked rows would occupy all workers.
-type later struct {
+type pendingResults struct {
 	slots   chan struct{}
 	running sync.WaitGroup
 }
 
-func newLater() *later { return &later{slots: make(chan struct{}, laterResults)} }
+func newPendingResults() *pendingResults {
+	return &pendingResults{slots: make(chan struct{}, maxPendingResults)}
+}
 
 // recordLater repeats the write in the background and reports whether there was a slot for it. If
 // the worker dies meanwhile, the rescuer finds the email when its lease ends.
 func (p *Pipeline) recordLater(log *slog.Logger, a *attempt, t store.Transition, k *kept) bool {
 	select {
-	case p.later.slots <- struct{}{}:
+	case p.pendingResults.slots <- struct{}{}:
 	default:
 		return false
 	}
 	t.TaskWaits = false // the task ends now
-	p.later.running.Go(func() {
-		defer func() { <-p.later.slots }()
-		done, err := p.insist(context.Background(), &t)
+	p.pendingResults.running.Go(func() {
+		defer func() { <-p.pendingResults.slots }()
+		done, err := p.retryUntilAnswered(context.Background(), &t)
 		applied, err := p.recorded(log, a, &t, k, done, err)
 		switch {
 		case err != nil:
@@ -57,7 +59,7 @@ func (p *Pipeline) Start(context.Context, func(error)) error { return nil }
 func (p *Pipeline) Stop(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
-		p.later.running.Wait()
+		p.pendingResults.running.Wait()
 		close(done)
 	}()
 	select {
