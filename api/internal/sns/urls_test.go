@@ -63,7 +63,7 @@ func TestCertificateURL(t *testing.T) {
 			t.Errorf("%q passed", hostile)
 		}
 	}
-	for topic, place := range map[string]string{
+	for topic, certificateURL := range map[string]string{
 		"":                                         "https://sns..amazonaws.com" + file,
 		"arn:aws:sns::123456789012:ses-events":     "https://sns..amazonaws.com" + file,
 		regional("aws", "s3-us-west-2"):            "https://sns.s3-us-west-2.amazonaws.com" + file,
@@ -71,8 +71,8 @@ func TestCertificateURL(t *testing.T) {
 		regional("aws-cn", "us-east-1"):            "https://sns.us-east-1.amazonaws.com.cn" + file,
 		regional("aws", "us-east-1.evil.example/"): "https://sns.us-east-1.evil.example/.amazonaws.com" + file,
 	} {
-		if sns.CertificateURL(place, topic) == nil {
-			t.Errorf("topic %q: %q passed", topic, place)
+		if sns.CertificateURL(certificateURL, topic) == nil {
+			t.Errorf("topic %q: %q passed", topic, certificateURL)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (v versions) Find(_ context.Context, _ uuid.UUID, id stored.ID, _ int) (sto
 
 // An expensive rendering waits for a slot of its company; a usual one does not, so that it never waits for an expensive
 // one.
-func TestRender_ExpensiveWaitsForATurn(t *testing.T) {
+func TestRender_ExpensiveWaitsForASlot(t *testing.T) {
 	t.Parallel()
 	v := versions{
 		"usual": {Name: "usual", Subject: "s", HTML: "<p>{{#l}}{{.}}{{/l}}</p>", Variables: "[]"},

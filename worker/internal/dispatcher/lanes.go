@@ -171,7 +171,7 @@ func (l *lanes) fresh() bool {
 	return time.Now().Before(l.until) && (outdated == nil || l.begun.After(*outdated))
 }
 
-// poll polls the lanes and updates the schedule.
+// poll asks Postgres which lanes have due rows and updates the schedule.
 func (l *lanes) poll(ctx context.Context) error {
 	spacing := min(apart+time.Duration(l.taken.Swap(0))*apartPerEmail, maxApart)
 	if early := spacing - time.Since(l.begun); early > 0 {

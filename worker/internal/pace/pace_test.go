@@ -250,7 +250,7 @@ func TestPacer_Return(t *testing.T) {
 }
 
 // Borrowed tokens delay the next emails, whatever the order of Borrow and Return.
-func TestPacer_Owe(t *testing.T) {
+func TestPacer_Borrow(t *testing.T) {
 	pacer := pace.New(newRedis(t), 20) // a bucket of two tokens
 	begun := time.Now()                // before the first token is counted
 	if err := pacer.Wait(t.Context(), 1); err != nil {

@@ -28,7 +28,7 @@ func (b *SlowBody) receive(bytesPerSecond float64, waited time.Duration) {
 
 // While uploads wait, too slow ones are aborted one by one, slowest first. Fast uploads and new ones
 // continue.
-func TestOpenUploads_CutSlowest(t *testing.T) {
+func TestOpenUploads_AbortSlowest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, testCutSlowest)
 }
@@ -64,7 +64,7 @@ func testCutSlowest(t *testing.T) {
 
 // The slower of two uploads of one company is aborted before the only upload of another company, whatever
 // their rates.
-func TestOpenUploads_CutTheSlowerOfTwo(t *testing.T) {
+func TestOpenUploads_AbortsTheSlowerOfTwo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, testCutTheSlowerOfTwo)
 }
