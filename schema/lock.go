@@ -35,10 +35,14 @@ $$`
 
 // takeLockSQL does not wait: a waiting statement has a snapshot, and the running migration may
 // create an index CONCURRENTLY, which waits for snapshots. The weakest lock that conflicts with
-// itself allows a backup to read the table.
+// itself allows a backup to read the table. After a minute without an answer of this machine Postgres ends the session: others wait
+// for the lock without a limit.
 const takeLockSQL = `
 SET LOCAL statement_timeout = 0;
 SET LOCAL idle_in_transaction_session_timeout = 0;
+SET LOCAL tcp_keepalives_idle = 30;
+SET LOCAL tcp_keepalives_interval = 10;
+SET LOCAL tcp_keepalives_count = 3;
 LOCK TABLE goose_migration_lock IN SHARE UPDATE EXCLUSIVE MODE NOWAIT`
 
 const lockInterval = 500 * time.Millisecond

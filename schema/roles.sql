@@ -59,9 +59,15 @@ BEGIN
         FOREACH setting IN ARRAY ARRAY['idle_in_transaction_session_timeout=5s', CASE name WHEN 'gateway_api' THEN 'statement_timeout=10s' ELSE 'statement_timeout=30s' END,
                                        'enable_seqscan=off', 'jit=off', 'client_min_messages=notice'] || required LOOP
             CONTINUE WHEN EXISTS (SELECT FROM pg_roles, unnest(rolconfig) AS own
-                                  WHERE rolname = name AND (own = setting OR setting <> ALL (required) AND starts_with(own, split_part(setting, '=', 1) || '=')));
+                                  WHERE rolname = name AND (own = setting OR setting <> ALL (required) AND starts_with(own, split_part(setting, '=', 1) || '=')))
+                AND (setting <> ALL (required) OR NOT EXISTS (
+                    SELECT FROM pg_db_role_setting d JOIN pg_database b ON b.oid = d.setdatabase JOIN pg_roles r ON r.oid = d.setrole, unnest(d.setconfig) AS own
+                    WHERE b.datname = current_database() AND r.rolname = name AND starts_with(own, split_part(setting, '=', 1) || '=')));
             BEGIN
                 EXECUTE format('ALTER ROLE %I SET %I = %L', name, split_part(setting, '=', 1), split_part(setting, '=', 2));
+                IF setting = ANY (required) THEN -- a value for this database would take precedence
+                    EXECUTE format('ALTER ROLE %I IN DATABASE %I RESET %I', name, current_database(), split_part(setting, '=', 1));
+                END IF;
             EXCEPTION
                 WHEN internal_error OR unique_violation THEN
                     NULL; -- another one is setting it at the same time

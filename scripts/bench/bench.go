@@ -78,7 +78,7 @@ func Only(names string) ([]Section, error) {
 // the report contains the measurements up to then. A missed budget is no error: see Report.Missed.
 func Run(ctx context.Context, cfg Config) (report results.Report, err error) {
 	if len(cfg.Sections) == 0 {
-		return results.Report{}, errors.New("there is no section to run")
+		return results.Report{}, errors.New("no sections selected")
 	}
 	report.Quick, report.Rounds = cfg.Quick, cfg.Rounds
 	env, err := environment.Open(ctx, environment.Config{Quick: cfg.Quick, Root: cfg.Root, Dir: cfg.Dir, Profiles: cfg.Profiles, Out: cfg.Out})

@@ -88,7 +88,7 @@ var notSettings = map[string]bool{
 	"AWS_ACCESS_KEY_ID": true, "AWS_SECRET_ACCESS_KEY": true, // the AWS SDK's own
 	"COMPOSE_PROJECT_NAME": true, // Docker Compose's own
 	"PGPASSWORD":           true, // the database driver's own
-	"CRASH_AT":             true, "CRASH_WITH": true, "E2E_RACE": true, "NAIVE_ADDR": true,
+	"CRASH_AT":             true, "CRASH_WITH": true, "E2E_RACE": true, "NAIVE_ADDR": true, "LISTENING_ADDR": true,
 	"DISPATCHER_FROZEN": true, "LOCK_HOLD": true, "MAILING_ROWS": true, "REPLAY_EMAILS": true, "SEARCH_MILLION": true, // the READMEs show commands with them
 	"TLS_DIR": true, "SERVICES_BASE": true, "RABBITMQ_EPMD_PORT": true, "CLUSTERS": true, "STANDBY_SYNC": true, // services.sh, clusters.sh and test-clusters.sh, for tests
 }

@@ -13,7 +13,7 @@ func TestDiagnose(t *testing.T) {
 	for address, want := range map[string]string{
 		"ana@example.com": "", "ze@josé.example": "",
 		"Ana <ana@example.com>": "must be a bare address", "<ana@example.com>": "must be a bare address", `"Silva, Ana" <ana@example.com>`: "must be a bare address",
-		"ana@example.com, eva@example.com": "must be one address", "Ana <a@b.example>;Eva <e@b.example>": "must be one address", "mailto:ana@example.com": "without mailto:",
+		"ana@example.com, eva@example.com": "must be one address", "Ana <a@b.example>;Eva <e@b.example>": "must be one address", "mailto:ana@example.com": `without its "mailto:" prefix`,
 		"": "has no @", "ana": "has no @", " ana@example.com": "begin or end with a space", "ana@example.com ": "begin or end with a space", "ana maria@example.com": "must not contain spaces",
 		"ana@example.com\r\n": "line ends", "ana@@example.com": "more than one @", "@example.com": "before or after the @", "ana@": "before or after the @",
 		`"ana"@example.com`: "must not have quotes", "ana..maria@example.com": "two dots", ".ana@example.com": "two dots", "ana(x)@example.com": "must not have any of",

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Checked is the HTML of a template in the form that package htmlcheck must judge: a letter in place of each tag,
+// Checked is the HTML of a template in the form that package htmlcheck must check: a letter in place of each tag,
 // without comments and defaults. Clients read that. In the source, a comment could split a name that the check looks for,
 // and a default could contain a tag behind which the check takes script for text. The zero value with HTML is that of a
 // body without tags.

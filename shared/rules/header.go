@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Limits of SES. They apply to the sent form, which is ASCII with one byte per character.
+// Limits of SES. They apply to the encoded header, which is ASCII: one byte per character.
 const (
 	maxHeaderName  = 126
 	maxHeaderValue = 995

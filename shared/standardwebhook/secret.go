@@ -39,7 +39,7 @@ type Secret struct{ key []byte }
 func NewSecret() (Secret, error) {
 	key := make([]byte, secretBytes)
 	if _, err := rand.Read(key); err != nil {
-		return Secret{}, fmt.Errorf("make webhook secret: %w", err)
+		return Secret{}, fmt.Errorf("generate webhook secret: %w", err)
 	}
 	return Secret{key}, nil
 }

@@ -1,8 +1,13 @@
 package store_test
 
 import (
+	"errors"
 	"sync"
 	"testing"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
 
 	"email-gateway/schema"
 	"email-gateway/shared/store"
@@ -45,5 +50,22 @@ func TestOpen_FewerConnectionsThanThePool(t *testing.T) {
 	}
 	for most := 0; most <= 4; most = max(most, connections()) {
 		accept() // until the pool tries again
+	}
+}
+
+// A caller that has the only connection the server gives, and needs another one, does not wait for itself.
+func TestOpen_OneConnectionOfTwo(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	role := newLogin(t, d)
+	run(t, d, `ALTER ROLE `+role+` CONNECTION LIMIT 1`)
+	s := open(t, loginURL(t, d, role), store.Options{MaxConns: 2})
+	err := s.DB().InTx(t.Context(), func(*sqlx.Tx) error {
+		_, err := s.DB().ExecContext(t.Context(), "SELECT")
+		return err
+	})
+	var refused *pq.Error
+	if !errors.As(err, &refused) || refused.Code != pqerror.TooManyConnections {
+		t.Errorf("%v, want the refusal", err)
 	}
 }

@@ -23,7 +23,7 @@ func TestOpen_RequiredSettings(t *testing.T) {
 		EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = ''repeatable read''', current_database());
 		EXECUTE format('ALTER DATABASE %I SET "TimeZone" = ''America/Sao_Paulo''', current_database());
 	END $$`)
-	for _, parameters := range []string{"", "&default_transaction_isolation=serializable&search_path=other&TimeZone=Europe/Berlin", "&options=-csearch_path%3Dother"} {
+	for _, parameters := range []string{"", "&default_transaction_isolation=serializable&search_path=other&TimeZone=Europe/Berlin", "&options=-csearch_path%3Dother", "&Default_Transaction_Isolation=serializable&SEARCH_PATH=other&timezone=Europe/Berlin"} {
 		s := open(t, d.URL+parameters, store.Options{})
 		var got string
 		err := s.DB().InTx(t.Context(), func(tx *sqlx.Tx) error {

@@ -28,7 +28,7 @@ type Files interface {
 	AddFile(ctx context.Context, f file.File) (file.File, error)
 }
 
-// Slots limits how many contents are stored at once, in total and per company.
+// Slots limits how many contents are being written to the storage concurrently, in total and per company.
 type Slots func(ctx context.Context, company uuid.UUID) (release func(), err error)
 
 const (

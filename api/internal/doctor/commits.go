@@ -31,7 +31,7 @@ func (x *examination) replication(ctx context.Context) {
 	}
 }
 
-const commitAdvice = "Set synchronous_commit to on (ALTER ROLE … RESET synchronous_commit, ALTER DATABASE … RESET synchronous_commit, and no such parameter in DATABASE_URL): a 202 promises that the email is not lost. Then restart the programs."
+const commitAdvice = "Set synchronous_commit to on (ALTER ROLE … RESET synchronous_commit, ALTER ROLE … IN DATABASE … RESET synchronous_commit, ALTER DATABASE … RESET synchronous_commit, and no such parameter in DATABASE_URL): a 202 promises that the email is not lost. Then restart the programs."
 
 // weak reports whether a commit with this synchronous_commit may be lost: in a power failure, or, where there are
 // synchronous standbys, with the primary. Postgres takes more words than on and off.

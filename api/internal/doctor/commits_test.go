@@ -9,7 +9,7 @@ import (
 	"email-gateway/shared/store/storetest"
 )
 
-// doctor judges the commits of the programs, whose connections may have another setting than its own.
+// doctor checks the commits of the programs, whose connections may have another setting than its own.
 func TestExamine_CommitsOfPrograms(t *testing.T) {
 	t.Parallel()
 	d, p := healthy(t)

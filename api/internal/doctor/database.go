@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// oldestPostgres is the first version that supports all the statements.
-	oldestPostgres = 150000
 	// From skewSeen on, timelines are hard to read; from skewBad on, values that programs
 	// compute from database times are wrong: a lease lasts 60 s.
 	skewSeen, skewBad = time.Second, 10 * time.Second
@@ -39,8 +37,9 @@ func (x *examination) database(ctx context.Context) bool {
 	took := time.Since(asked)
 	version := fmt.Sprintf("Postgres %d.%d", server.Version/10000, server.Version%100)
 	before := len(x.report.Findings)
-	if server.Version < oldestPostgres {
+	if server.Version < store.OldestServer {
 		x.add(check, Failure, "Upgrade it to 15 or newer.", "%s is too old.", version)
+		return false
 	}
 	if server.Encoding != "UTF8" {
 		x.add(check, Failure, "Dump it, create another database with ENCODING 'UTF8' TEMPLATE template0, and restore the dump there.",

@@ -12,6 +12,7 @@ import (
 
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/store"
+	"email-gateway/shared/waittest"
 )
 
 // A request that the earlier email of its aggregate answers stores its key with that response. The repetition gets the same
@@ -198,7 +199,7 @@ func TestOutage_AnswerOfAnEarlierRequest(t *testing.T) {
 			t.Errorf("%s, the database is lost: %d %s, %d keys", tt.name, lost.Status, lost.Body, stored("lost"))
 		}
 		w.restore()
-		g.do(t, call{Path: "/v1/emails"}) // broken connections have left the pool
+		waittest.Until(t, "broken connections have left the pool", func() bool { return g.do(t, call{Path: "/v1/emails"}).Status == http.StatusOK })
 		w.dropResponses(commit, 1)
 		unconfirmed := tt.repeat(tt.name + "unconfirmed")
 		if w.dropResponses("", 0) != 0 || unconfirmed.Status != http.StatusServiceUnavailable || unconfirmed.problem(t).Code != "ACCEPT_UNKNOWN" ||

@@ -88,7 +88,11 @@ func startOn(tb testing.TB, d storetest.Database, change func(*httpapi.Params)) 
 		}
 		g.Routes = append(g.Routes, route.Method+" "+regexp.MustCompile(`:([a-z]+)`).ReplaceAllString(route.Path, "{$1}"))
 	}
-	server := httptest.NewServer(handler)
+	server := httptest.NewUnstartedServer(handler)
+	// As in the api. With timeouts a server sets the deadlines of a connection anew for each request: without them the one
+	// that a handler has set would end a later request.
+	server.Config.ReadTimeout, server.Config.WriteTimeout = time.Minute, time.Minute
+	server.Start()
 	tb.Cleanup(server.Close)
 	g.URL, g.Handler, g.Metrics = server.URL, handler, telemetry.MetricsHandler(registry)
 	g.Company = d.Company(tb)

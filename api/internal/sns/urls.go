@@ -85,7 +85,7 @@ func (a allowedURLs) confirmation(raw, topic, token string) (string, error) {
 func endpoint(topic string) (string, error) {
 	found := topicARN.FindStringSubmatch(topic)
 	if found == nil {
-		return "", errors.New("belongs to a topic whose region is unknown")
+		return "", errors.New("cannot be checked: TopicArn is not the ARN of a standard topic in a known AWS partition")
 	}
 	partition, region := found[1], found[2]
 	china := strings.HasPrefix(region, "cn-")

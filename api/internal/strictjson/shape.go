@@ -15,7 +15,7 @@ type shape struct {
 	kind    reflect.Kind
 	wants   string // expected kind of JSON value, as returned by kindOf
 	element *shape // of a slice, map or pointer
-	most    int    // entries of a slice or map that the field's rule allows
+	most    int    // maximum number of entries of a slice or map, from the field's rule
 	fields  map[string]structField
 	names   []string // field names, in order
 }

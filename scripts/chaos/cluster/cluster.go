@@ -32,10 +32,10 @@ type Config struct {
 	Root, Dir string
 	// Overlay is passed to go build -overlay for the programs: it replaces source files.
 	Overlay string
-	// Single starts one program of each kind, without links to its dependencies, and publishes no
+	// Single starts one program of each kind, without proxies in front of its dependencies, and publishes no
 	// events of SES.
 	Single bool
-	// SendRate is SES's limit in recipients per second; 0 = the constant of that name.
+	// SendRate is SES's limit in recipients per second; 0 selects the constant SendRate.
 	SendRate float64
 	// Env is set for every program, in addition to the default variables. An empty value selects
 	// the program's default.

@@ -13,7 +13,7 @@ import (
 
 // TestMain is also a program that listens, and exits after its second connection.
 func TestMain(m *testing.M) {
-	if addr := os.Getenv("PROGRAM_ADDR"); addr != "" {
+	if addr := os.Getenv("LISTENING_ADDR"); addr != "" {
 		if listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr); err == nil {
 			_, _ = listener.Accept()
 			_, _ = listener.Accept()
@@ -36,9 +36,9 @@ func TestUnexpectedExits(t *testing.T) {
 			dir := t.TempDir()
 			c := &Cluster{cfg: Config{Dir: dir}}
 			c.supervise, c.end = context.WithCancel(t.Context())
-			p := newProgram(c, "program-1", "program", addr)
+			p := newProgram(c, "listening-1", "listening", addr)
 			if !listens {
-				p.env["PROGRAM_ADDR"] = "nowhere"
+				p.env["LISTENING_ADDR"] = "nowhere"
 			}
 			self, err := os.Executable()
 			if err != nil {
@@ -47,7 +47,7 @@ func TestUnexpectedExits(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(dir, "bin"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Symlink(self, c.bin("program")); err != nil {
+			if err := os.Symlink(self, c.bin("listening")); err != nil {
 				t.Fatal(err)
 			}
 			p.mu.Lock()

@@ -227,7 +227,7 @@ type Filter struct {
 	Limit        int
 }
 
-// Suppressions lists a company's suppressions by address, or by creation with CreatedAfter.
+// Suppressions returns a page of a company's suppressions, ordered by address, or by creation time if CreatedAfter is set.
 func (s *Store) Suppressions(ctx context.Context, company uuid.UUID, f Filter) ([]Suppression, error) {
 	found := []Suppression{}
 	statement, parameters := listSuppressionsSQL, []any{company, f.AfterAddress, f.AfterReason, Key(f.Address), f.Reason, f.Limit}

@@ -17,13 +17,13 @@ const (
 	lastTrial  = time.Minute
 )
 
-// Suspension keeps a fault of this process alone, such as its credentials or its network, from
-// stopping the other workers. The evidence of such a fault: a call of this process opened the
+// Suspension prevents a fault that only this process has, such as wrong credentials or a broken network, from opening the
+// breaker for the other workers. The evidence of such a fault: a call of this process opened the
 // breaker, another process closed it, and the provider has accepted no email of this process since.
 // The next failure does not open the breaker again. It suspends this process, which then takes one
 // email after each delay until the provider accepts one.
 //
-// A process that is alone closes the breaker with its own probe, and is never suspended.
+// A process that is the only worker closes the breaker with its own probe, and is never suspended.
 type Suspension struct {
 	mu      sync.Mutex
 	opening int64         // number of this process's last opening; 0 = the provider has accepted an email since

@@ -41,8 +41,8 @@ func (p *prober) runOnce(ctx context.Context) (more bool, err error) {
 	if len(queues) == 0 || time.Now().Before(p.resume) {
 		return false, nil
 	}
-	// Searching retries reads up to 100 emails of each lane, so it waits for a pause after a round
-	// without a probe.
+	// PickProbe reads up to 100 emails of each lane when it also searches retries. After such a round has found no
+	// probe, retries are left out for probePause.
 	early := time.Since(p.earlyAt) >= probePause
 	probe, found, err := p.outbox.PickProbe(ctx, queues, probePause, early)
 	if early && !found {

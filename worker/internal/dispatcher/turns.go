@@ -134,7 +134,7 @@ func (t *turns) addRecipients(several bool, recipients map[uuid.UUID]int) {
 	}
 }
 
-// laneTurns converts the shares to LaneTurns.
+// laneTurns converts the shares to a list of LaneTurn.
 func laneTurns(chosen []laneShare) []store.LaneTurn {
 	turns := make([]store.LaneTurn, len(chosen))
 	for i, v := range chosen {

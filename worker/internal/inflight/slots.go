@@ -172,7 +172,7 @@ func (s *slots) measure() {
 	s.since = now
 }
 
-// fullTime returns how long the limit was reached since the last call.
+// timeAtLimit returns how long the limit was reached since the last call.
 func (s *slots) timeAtLimit() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -158,7 +158,7 @@ func (now counted) expectedEnd(before counted) time.Time {
 	return now.at.Add(time.Duration(wait))
 }
 
-// keep removes all mailings but these.
+// keep drops the loop's state of all mailings except these.
 func (c *countLoop) keep(ids []uuid.UUID) {
 	c.rest.keep(ids)
 	for id := range c.last {

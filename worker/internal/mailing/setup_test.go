@@ -132,7 +132,7 @@ func (b bench) params() mailing.Params {
 		Log: slog.New(slog.DiscardHandler), Store: b.Store, Database: dbcheck.New(slog.New(slog.DiscardHandler), b.Store.Confirm),
 		Domains: domains{}, Metrics: mailing.NewMetrics(prometheus.NewRegistry()),
 		UnsubscribeURL: func(_, _ uuid.UUID, address string) string { return "https://u.example/" + address },
-		Lead:           50_000, StaleAfter: 30 * time.Second,
+		Lead:           50_000, StaleAfter: 30 * time.Second, JobTime: time.Minute,
 	}
 }
 

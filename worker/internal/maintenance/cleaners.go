@@ -201,7 +201,7 @@ func (p CleanersParams) unusedFiles(ctx context.Context) (retention.Cleaned, err
 // fileBatch is how many files are deleted before a commit records that. Deleting a file twice does no harm.
 const fileBatch = 100
 
-// vainBatches is after how many batches without a deletion a round ends: the storage is most likely away.
+// maxBatchesWithoutDelete is after how many batches without a deletion a round ends: the storage is most likely unavailable.
 const maxBatchesWithoutDelete = 10
 
 // fileCleaner deletes uploaded files after their retention. It continues behind a file that cannot be deleted, and tries it again

@@ -16,7 +16,7 @@ import (
 const (
 	// pageSize is the number of events in a page.
 	pageSize = 100
-	// startWidth is the initial maximum of requests in flight to an endpoint. Successes raise it to mostConcurrent; a
+	// startLimit is the initial maximum of requests in flight to an endpoint. Successes raise it to mostConcurrent; a
 	// failure or a slow response lowers it to 1.
 	startLimit     = 4
 	mostConcurrent = 16

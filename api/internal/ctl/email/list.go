@@ -126,7 +126,7 @@ func (e *emailChoice) check(now time.Time) (since, until, updated time.Time, err
 // query builds the query of the HTTP API.
 func (e *emailChoice) query(now time.Time) (url.Values, error) {
 	if e.company != "" || e.reveal {
-		return nil, command.Usagef("--company and --reveal are for operators: a tenant sees only its own emails, in full")
+		return nil, command.Usagef("--company and --reveal are only for operators: tenants list only their own emails, and addresses are not masked")
 	}
 	since, until, updated, err := e.check(now)
 	if err != nil {

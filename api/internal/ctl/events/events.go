@@ -26,8 +26,8 @@ const (
 	eventPath = "/v1/events"
 	// eventWait is how long one request of --follow waits for the next event (seconds): the api's maximum.
 	eventWait = 30
-	// eventPause is the pause after a request of --follow without a response, or with an empty one that did not
-	// wait: the api limits the requests that wait.
+	// eventPause is how long --follow pauses after a request that failed temporarily, or that returned an empty page in
+	// less than this time: the api limits concurrent long polls.
 	eventPause = time.Second
 )
 

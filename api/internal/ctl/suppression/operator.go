@@ -35,7 +35,7 @@ func (o *suppressionChoice) check() error { return checkReason(&o.reason) }
 // ofTenant rejects flags for operators.
 func (o *suppressionChoice) ofTenant() error {
 	if o.company != "" || o.reveal {
-		return command.Usagef("--company and --reveal are for operators: a tenant sees only its own suppressions, in full")
+		return command.Usagef("--company and --reveal are only for operators: tenants list only their own suppressions, and addresses are not masked")
 	}
 	return o.check()
 }

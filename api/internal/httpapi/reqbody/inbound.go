@@ -53,7 +53,7 @@ func (b *inbound) closeFile() {
 	}
 }
 
-// cut aborts receiving a body; it may be called from another goroutine.
+// abort aborts receiving a body; it may be called from another goroutine.
 func (b *inbound) abort() { b.body.Abort() }
 
 // Read reads the whole request body.

@@ -17,6 +17,11 @@ import (
 // connection attempt, and statements take milliseconds.
 const crowdedTime = 5 * time.Second
 
+// fewestConns is the least number of connections to which a pool is limited. A caller that has a connection and needs another one
+// would wait for itself in a pool of one, and two of them for each other in a pool of two: a dispatcher has two loops whose
+// transactions need further connections.
+const fewestConns = 4
+
 // crowd limits a pool to the connections that it has while the server gives no more (max_connections, or a limit of the role or
 // the database). Callers then wait for one of these connections instead of failing.
 type crowd struct {
@@ -29,7 +34,7 @@ type crowd struct {
 	widens *time.Timer
 }
 
-// refused returns the error of a connection that was not made. If the server had none to give and others are open, it is
+// refused returns the error of a connection that was not made. If the server had none to give and fewestConns are open, it is
 // also driver.ErrBadConn, after which database/sql asks the pool again and waits there.
 func (c *crowd) refused(err error) error {
 	var failed *connectError
@@ -40,7 +45,7 @@ func (c *crowd) refused(err error) error {
 	defer c.mu.Unlock()
 	// The pool counts the attempts of others too, and closes connections that are released while it has too many.
 	left := int(c.open.Load() + c.dialing.Load())
-	if left == 0 {
+	if left < fewestConns {
 		return err
 	}
 	c.limit(left)

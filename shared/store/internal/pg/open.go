@@ -6,6 +6,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -105,8 +108,11 @@ func DataSource(databaseURL string, o Options) (string, error) {
 		return "", err
 	}
 	q := u.Query()
+	isSet := func(key string) bool { // for Postgres, the case of a setting's name makes no difference
+		return slices.ContainsFunc(slices.Collect(maps.Keys(q)), func(other string) bool { return strings.EqualFold(other, key) })
+	}
 	setDefault := func(key, value string) {
-		if !q.Has(key) {
+		if !isSet(key) {
 			q.Set(key, value)
 		}
 	}
@@ -118,6 +124,7 @@ func DataSource(databaseURL string, o Options) (string, error) {
 			setDefault(s.name, s.value)
 		}
 		for _, s := range requiredSettings {
+			maps.DeleteFunc(q, func(key string, _ []string) bool { return strings.EqualFold(key, s.name) })
 			q.Set(s.name, s.value)
 		}
 	}

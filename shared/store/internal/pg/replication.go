@@ -30,9 +30,9 @@ const ConfirmedColumn = `CASE WHEN current_setting('synchronous_standby_names') 
 // confirmSQL reads no table and locks nothing.
 const confirmSQL = `SELECT ` + ConfirmedColumn
 
-// Confirm returns nil if Postgres answers and a synchronous standby, where there is one, has everything that was
-// visible before. It returns ErrUnreplicated if no standby confirms that, or if Postgres did not answer in time and no
-// standby confirmed a commit of the last 30 s. It takes less than 2 s. Any error of an outage is ErrUnavailable, never
+// Confirm returns nil if Postgres answers and, where synchronous standbys are configured, one of them has everything that was
+// committed and visible before the call. It returns ErrUnreplicated if a standby does not confirm that, or if the call times
+// out within 30 s of an unconfirmed commit of this process. It takes less than 2 s. An outage is always ErrUnavailable, never
 // ErrUnknownOutcome.
 func (db *DB) Confirm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmTime)
