@@ -149,8 +149,11 @@ func TestWorkerWithoutPostgres_InFlight(t *testing.T) {
 			if flagged := s.count("SELECT count(*) FROM email_outbox WHERE possible_duplicate OR outcome_unknown"); flagged > 0 {
 				t.Errorf("%d emails are flagged", flagged)
 			}
-			if kept := client.Keys(t.Context(), "email-gateway:result:*").Val(); len(kept) > 0 {
-				t.Errorf("still in Redis: %v", kept)
+			for _, key := range client.Keys(t.Context(), "email-gateway:result:*").Val() {
+				// A worker that was killed leaves the dispatcher's mark.
+				if value := client.Get(t.Context(), key).Val(); !killed || value != "recorded" {
+					t.Errorf("still in Redis: %s, %s", key, value)
+				}
 			}
 		})
 	}
