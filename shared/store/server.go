@@ -54,6 +54,9 @@ type Server struct {
 // OldestServer is the oldest server_version_num of Postgres that the gateway supports. Server reads nothing but the version of an older one.
 const OldestServer = 15_00_00
 
+// serverVersionSQL reads no table and locks nothing.
+const serverVersionSQL = `SELECT current_setting('server_version_num')::int`
+
 // serverSQL reads Postgres's system catalogs and locks nothing.
 const serverSQL = `
 SELECT current_setting('server_version_num')::int AS version, clock_timestamp() AS now, session_user::text AS role,
@@ -93,7 +96,7 @@ SELECT current_setting('server_version_num')::int AS version, clock_timestamp() 
 func (s *Store) Server(ctx context.Context) (Server, error) {
 	var found Server
 	// An older Postgres than the gateway needs does not know all that serverSQL reads.
-	if err := s.db.GetContext(ctx, &found.Version, "SELECT current_setting('server_version_num')::int"); err != nil || found.Version < OldestServer {
+	if err := s.db.GetContext(ctx, &found.Version, serverVersionSQL); err != nil || found.Version < OldestServer {
 		return found, pg.Wrap("look at the server", pg.Translate(err))
 	}
 	if err := s.db.GetContext(ctx, &found, serverSQL); err != nil {
