@@ -11,8 +11,7 @@ type addressFilter struct {
 	bits  []uint64
 }
 
-// filterBits is the size of the filter in bits: 2 MiB for each upload in progress. Each
-// address sets two bits.
+// filterBits is the size of the filter in bits: 2 MiB for each upload in progress. Each address sets two bits.
 const filterBits = 1 << 24
 
 func newAddressFilter() *addressFilter {

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgcopy"
 	"email-gateway/shared/store/sql"
 )
 
@@ -19,7 +20,7 @@ COPY mailing_entries (id, mailing_id, line_no, email, token, status, invalid_rea
 func (w *entryWriter) copyEntry(e *NewEntry) error {
 	if w.copying == nil {
 		var err error
-		if w.copying, err = pg.BeginCopy(w.ctx, w.tx.Conn, copyEntriesSQL); err != nil {
+		if w.copying, err = pgcopy.Begin(w.ctx, w.tx.Conn, copyEntriesSQL); err != nil {
 			return fmt.Errorf("copy entries: %w", pg.Translate(err))
 		}
 		w.begun = time.Now()

@@ -42,8 +42,7 @@ const (
 	Locked Lock = iota
 	// Unknown: there is no such mailing.
 	Unknown
-	// Obsolete: a newer job has replaced this one, or mailings with this status are not
-	// expanded.
+	// Obsolete: a newer job has replaced this one, or mailings with this status are not expanded.
 	Obsolete
 	// Held: another job holds it, with a recent heartbeat.
 	Held

@@ -13,6 +13,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgcopy"
 )
 
 // NewEntry is an address of a mailing. IngestMailing removes U+0000 from its texts and replaces
@@ -74,7 +75,7 @@ type entryWriter struct {
 	copyTime    time.Duration
 
 	seen      *addressFilter
-	copying   *pg.Copy // nil = no COPY is open
+	copying   *pgcopy.Copy // nil = no COPY is open
 	begun     time.Time
 	doubtful  []NewEntry
 	rejects   []RejectedLine

@@ -27,8 +27,7 @@ func (s *Store) CountLane(ctx context.Context, lane int64, limit int) (int, erro
 	return n, nil
 }
 
-// ExpandableEntry is an entry in the order of its mailing. Only those that are Pending
-// become emails.
+// ExpandableEntry is an entry in the order of its mailing. Only those that are Pending become emails.
 type ExpandableEntry struct {
 	ID          uuid.UUID      `db:"id"`
 	Pending     bool           `db:"pending"`

@@ -45,8 +45,7 @@ func (m *NewMailing) templateBytes() int64 {
 	return int64(len(html) + len(text))
 }
 
-// ofOwnRow returns what the mailing's row, inserted as QUEUED, adds to the usage before
-// checkQuotas runs.
+// ofOwnRow returns what the mailing's row, inserted as QUEUED, adds to the usage before checkQuotas runs.
 func (m *NewMailing) ofOwnRow() quota.Demand {
 	return quota.Demand{quota.RunningMailings: 1, quota.StoredBodyBytes: m.templateBytes()}
 }

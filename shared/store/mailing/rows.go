@@ -69,8 +69,7 @@ LEFT JOIN LATERAL (SELECT l.error_code, l.error_reason, ` + emails.DeliveryColum
                    WHERE l.outbox_id = e.id AND (l.company_id = $7) IS TRUE AND e.status NOT IN ('PENDING', 'INVALID') LIMIT 1) l ON true
 ORDER BY e.id`
 
-// rejectRowsSQL reads a mailing's rejected lines by primary key, in its order, and locks
-// nothing.
+// rejectRowsSQL reads a mailing's rejected lines by primary key, in its order, and locks nothing.
 const rejectRowsSQL = `
 SELECT line_no, coalesce(column_name, '') AS column_name, code, CASE code WHEN '` + CodeDuplicate + `' THEN 'DUPLICATE' ELSE 'INVALID' END AS status
 FROM mailing_rejects

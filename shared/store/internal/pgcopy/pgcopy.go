@@ -1,4 +1,5 @@
-package pg
+// Package pgcopy writes rows with COPY … FROM STDIN.
+package pgcopy
 
 import (
 	"context"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Copy is a running COPY … FROM STDIN. It writes the rows in the text format itself and passes them to lib/pq in
@@ -34,9 +37,9 @@ type copyStream interface {
 // room for one more KiB, in which most rows fit.
 const copyPiece = 63 << 10
 
-// BeginCopy begins a COPY in the open transaction of the connection. No other statement may run on the connection until
+// Begin begins a COPY in the open transaction of the connection. No other statement may run on the connection until
 // End or Abandon.
-func BeginCopy(ctx context.Context, conn *sqlx.Conn, statement string) (*Copy, error) {
+func Begin(ctx context.Context, conn *sqlx.Conn, statement string) (*Copy, error) {
 	c := &Copy{conn: conn, rows: make([]byte, 0, copyPiece+1<<10)}
 	err := c.raw(func(driverConn any) error {
 		preparer, ok := driverConn.(driver.ConnPrepareContext)
@@ -113,7 +116,7 @@ func (c *Copy) Texts(values []string) {
 			c.rows = append(c.rows, ',')
 		}
 		c.rows = append(c.rows, '"')
-		value = WithoutNUL(value)
+		value = pg.WithoutNUL(value)
 		for j := range len(value) {
 			if value[j] == '"' || value[j] == '\\' {
 				c.rows = append(c.rows, `\\`...) // the array's own backslash
