@@ -252,7 +252,7 @@ func TestEmailList_OfACompany(t *testing.T) {
 	if text := by.must(t, "audit", "list"); !strings.Contains(text, "email.reveal") {
 		t.Error(text)
 	}
-	if got := tenant.run(t, "email", "list", "--company", "Acme"); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "--company and --reveal are for operators") {
+	if got := tenant.run(t, "email", "list", "--company", "Acme"); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "--company and --reveal are only for operators") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -92,7 +92,7 @@ func TestSuppression_AsOperator(t *testing.T) {
 			t.Errorf("%s: %+v", args, got)
 		}
 	}
-	if got := tenant.run(t, append(list, "--reveal")...); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "--company and --reveal are for operators") {
+	if got := tenant.run(t, append(list, "--reveal")...); got.code != ctl.ExitUsage || !strings.Contains(got.stderr, "--company and --reveal are only for operators") {
 		t.Errorf("%+v", got)
 	}
 	by.must(t, "suppression", "remove", "ana@example.com", "--company", "Acme", "--note", "changed her mind")
