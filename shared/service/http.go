@@ -18,10 +18,11 @@ type HTTP struct {
 	listener net.Listener
 }
 
-// Timeouts for slow clients: 5 s for the headers, a minute for the whole request (2 MiB at 35
-// KiB/s), a minute for the response.
+// Timeouts for slow clients: 15 s for the headers, because TCP sends a packet that was lost three
+// times again after 7 s, and a client or server without processor time needs seconds too; a minute
+// for the whole request (2 MiB at 35 KiB/s), a minute for the response.
 const (
-	headerTimeout = 5 * time.Second
+	headerTimeout = 15 * time.Second
 	readTimeout   = time.Minute
 	writeTimeout  = time.Minute
 	idleTimeout   = 2 * time.Minute
