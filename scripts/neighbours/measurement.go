@@ -57,11 +57,11 @@ func percentile(sorted []time.Duration, p float64) float64 {
 	return float64(sorted[max(rank, 1)-1].Microseconds()) / 1000
 }
 
-// worst returns the kind of request with the largest increase of the percentile above idle.
-func (m Measurement) worst(idle Measurement, p percent) (kind string, above float64) {
+// worst returns the kind of request with the largest increase of p99 above idle.
+func (m Measurement) worst(idle Measurement) (kind string, above float64) {
 	above = math.Inf(-1)
 	for _, name := range slices.Sorted(maps.Keys(m.Requests)) {
-		if by := p.of(m.Requests[name]) - p.of(idle.Requests[name]); by > above {
+		if by := m.Requests[name].P99 - idle.Requests[name].P99; by > above {
 			kind, above = name, by
 		}
 	}

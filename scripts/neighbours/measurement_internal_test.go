@@ -44,25 +44,10 @@ func TestRow_Evaluate(t *testing.T) {
 		"no misuse":         {Measurement{Requests: map[string]Figures{"send": {P99: 20}}, Sending: Figures{P99: 40}}, 1, nil, "nothing", false},
 	} {
 		row := Row{Seen: tt.seen, Windows: tt.windows, Misuse: tt.misuse}
-		row.evaluate(idle, Config{}.percent())
+		row.evaluate(idle)
 		complaint := strings.Join(row.Missed, "; ")
 		if (complaint == "") != (tt.missed == "") || !strings.Contains(complaint, tt.missed) || len(row.Missed) > 1 || row.Moonshot != tt.moonshot {
 			t.Errorf("%s: %q, moonshot %v", name, complaint, row.Moonshot)
-		}
-	}
-}
-
-// The short run's limits are for the 90th percentile, plus the time of emails when idle.
-func TestRow_EvaluateShort(t *testing.T) {
-	t.Parallel()
-	idle := Measurement{Requests: map[string]Figures{"send": {P90: 20}}, Sending: Figures{P90: 300}}
-	for sending, ok := range map[float64]bool{1550: true, 1551: false} {
-		row := Row{
-			Seen:    Measurement{Requests: map[string]Figures{"send": {P90: 520, P99: 5000}}, Sending: Figures{P90: sending, P99: 5000}},
-			Windows: 1, Misuse: map[string]int{"202": 1},
-		}
-		if row.evaluate(idle, Config{Short: true}.percent()); row.OK() != ok {
-			t.Errorf("%g ms: %v", sending, row.Missed)
 		}
 	}
 }

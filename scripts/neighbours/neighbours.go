@@ -24,9 +24,6 @@ type Config struct {
 	Short bool
 	// Measure is the duration of each measurement; 0 = 20 s, or 5 s with Short.
 	Measure time.Duration
-	// Tries is the maximum number of measurements of a resource that misses a limit: the last
-	// measurement counts. More than 1 is for machines with other load.
-	Tries int
 	// Root is the checkout, Dir a directory for data, programs and logs.
 	Root, Dir string
 	// Out receives progress messages.
@@ -80,10 +77,10 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if report.Idle, err = q.measure(ctx, cfg.measure(), true); err != nil {
 		return report, err
 	}
-	report.Window, report.Percent = window().Seconds(), cfg.percent()
+	report.Window = window().Seconds()
 	report.Idle.print(cfg.Out, "idle")
 	for _, r := range chosen {
-		row, err := tryResource(ctx, cfg, s, q, r, report.Idle)
+		row, err := measureResource(ctx, cfg, s, q, r, report.Idle)
 		if err != nil {
 			return report, fmt.Errorf("%s: %w", r.name, err)
 		}
@@ -117,23 +114,17 @@ func settings() map[string]string {
 	return env
 }
 
-// tryResource measures one resource, and repeats that while it misses a limit and there are tries
-// left.
-func tryResource(ctx context.Context, cfg Config, s *cluster.Cluster, q *quiet, r resource, idle Measurement) (row Row, err error) {
-	for try := 1; ; try++ {
-		sc, err := newScenario(ctx, s, cfg, r, try)
-		if err != nil {
-			return row, err
-		}
-		seen, err := sc.run(ctx, q)
-		if err != nil {
-			return row, err
-		}
-		row = Row{Resource: r.name, What: r.what, Misuse: sc.counts(), Windows: max(r.windows, 1), Backoff: milliseconds(r.backoff), Deliveries: r.deliveries, Seen: seen}
-		row.evaluate(idle, cfg.percent())
-		row.print(cfg.Out)
-		if row.OK() || try >= cfg.Tries {
-			return row, nil
-		}
+func measureResource(ctx context.Context, cfg Config, s *cluster.Cluster, q *quiet, r resource, idle Measurement) (row Row, err error) {
+	sc, err := newScenario(ctx, s, cfg, r)
+	if err != nil {
+		return row, err
 	}
+	seen, err := sc.run(ctx, q)
+	if err != nil {
+		return row, err
+	}
+	row = Row{Resource: r.name, What: r.what, Misuse: sc.counts(), Windows: max(r.windows, 1), Backoff: milliseconds(r.backoff), Deliveries: r.deliveries, Seen: seen}
+	row.evaluate(idle)
+	row.print(cfg.Out)
+	return row, nil
 }

@@ -17,25 +17,6 @@ const (
 	moonshot = 200 * time.Millisecond
 )
 
-// percent is the percentile to which limits apply.
-type percent int
-
-// percent is 99, or 90 in the short run: of fewer than a hundred requests the 99th percentile is
-// the slowest one, which on a machine with other load depends mostly on that load.
-func (c Config) percent() percent {
-	if c.Short {
-		return 90
-	}
-	return 99
-}
-
-func (p percent) of(f Figures) float64 {
-	if p == 90 {
-		return f.P90
-	}
-	return f.P99
-}
-
 // Row is the result of one resource.
 type Row struct {
 	Resource string `json:"resource"`
@@ -49,11 +30,11 @@ type Row struct {
 	// Deliveries: the limit of deliveries to webhook endpoints applies.
 	Deliveries bool        `json:"deliveries"`
 	Seen       Measurement `json:"seen"`
-	// Worst is the kind of request with the largest increase, Added that increase of its percentile
+	// Worst is the kind of request with the largest increase, Added that increase of its p99
 	// above idle, in milliseconds.
 	Worst string  `json:"worst"`
 	Added float64 `json:"addedMs"`
-	// Waited is the percentile from accept to SES minus the allowed wait because of others, in
+	// Waited is the p99 from accept to SES minus the allowed wait because of others, in
 	// milliseconds.
 	Waited   float64  `json:"aboveWindowMs"`
 	Moonshot bool     `json:"moonshot"`
@@ -64,7 +45,6 @@ type Row struct {
 type Report struct {
 	Durability string      `json:"durability"`
 	Window     float64     `json:"windowSeconds"`
-	Percent    percent     `json:"percentile"` // to which limits apply
 	Idle       Measurement `json:"idle"`
 	Rows       []Row       `json:"rows"`
 }
@@ -84,27 +64,24 @@ func (r *Report) Missed() []string {
 }
 
 // evaluate compares the measurement with the limits.
-func (r *Row) evaluate(idle Measurement, p percent) {
-	r.Worst, r.Added = r.Seen.worst(idle, p)
+func (r *Row) evaluate(idle Measurement) {
+	r.Worst, r.Added = r.Seen.worst(idle)
 	most, allowed := milliseconds(margin), float64(r.Windows)*milliseconds(window())+r.Backoff
-	if p < 99 { // other load on the machine delays idle emails too
-		allowed += p.of(idle.Sending)
-	}
-	r.Waited = p.of(r.Seen.Sending) - allowed
+	r.Waited = r.Seen.Sending.P99 - allowed
 	for _, kind := range slices.Sorted(maps.Keys(r.Seen.Requests)) {
-		f, before := r.Seen.Requests[kind], p.of(idle.Requests[kind])
-		if p.of(f) > before+most {
-			r.miss("%s: p%d %.0f ms, limit %.0f (idle %.0f + %.0f)", kind, p, p.of(f), before+most, before, most)
+		f, before := r.Seen.Requests[kind], idle.Requests[kind].P99
+		if f.P99 > before+most {
+			r.miss("%s: p99 %.0f ms, limit %.0f (idle %.0f + %.0f)", kind, f.P99, before+most, before, most)
 		}
 		if len(f.Refused) > 0 {
 			r.miss("%s: %s", kind, f.refusals())
 		}
 	}
 	if r.Waited > most {
-		r.miss("accept→SES: p%d %.0f ms, limit %.0f (%.0f + %.0f)", p, p.of(r.Seen.Sending), allowed+most, allowed, most)
+		r.miss("accept→SES: p99 %.0f ms, limit %.0f (%.0f + %.0f)", r.Seen.Sending.P99, allowed+most, allowed, most)
 	}
-	if f, limit := r.Seen.Deliveries, p.of(idle.Deliveries)+milliseconds(deliveryMargin); r.Deliveries && (p.of(f) > limit || len(f.Refused) > 0) {
-		r.miss("webhook: p%d %.0f ms, limit %.0f (idle %.0f + %.0f) %s", p, p.of(f), limit, p.of(idle.Deliveries), milliseconds(deliveryMargin), f.refusals())
+	if f, limit := r.Seen.Deliveries, idle.Deliveries.P99+milliseconds(deliveryMargin); r.Deliveries && (f.P99 > limit || len(f.Refused) > 0) {
+		r.miss("webhook: p99 %.0f ms, limit %.0f (idle %.0f + %.0f) %s", f.P99, limit, idle.Deliveries.P99, milliseconds(deliveryMargin), f.refusals())
 	}
 	if len(r.Misuse) == 0 {
 		r.miss("nothing was misused")
@@ -136,16 +113,16 @@ func (r *Row) print(out io.Writer) {
 
 // Print writes the table for SECURITY.md.
 func (r *Report) Print(out io.Writer) {
-	p, slowest := r.Percent, 0.0
+	slowest := 0.0
 	for _, f := range r.Idle.Requests {
-		slowest = max(slowest, p.of(f))
+		slowest = max(slowest, f.P99)
 	}
-	fmt.Fprintf(out, "\nidle: slowest kind of request p%d %.0f ms, accept→SES p%d %.0f ms; window %.1f s\n\n", p, slowest, p, p.of(r.Idle.Sending), r.Window)
-	fmt.Fprintf(out, "| resource | misuse | slowest request, p%d | above idle | accept → SES, p%d | |\n", p, p)
+	fmt.Fprintf(out, "\nidle: slowest kind of request p99 %.0f ms, accept→SES p99 %.0f ms; window %.1f s\n\n", slowest, r.Idle.Sending.P99, r.Window)
+	fmt.Fprintln(out, "| resource | misuse | slowest request, p99 | above idle | accept → SES, p99 | |")
 	fmt.Fprintln(out, "|---|---|---|---|---|---|")
 	for _, row := range r.Rows {
 		fmt.Fprintf(out, "| %s | %s | %s %.0f ms | %+.0f ms | %.0f ms | %s |\n", row.Resource, row.What,
-			row.Worst, p.of(row.Seen.Requests[row.Worst]), row.Added, p.of(row.Seen.Sending), row.result())
+			row.Worst, row.Seen.Requests[row.Worst].P99, row.Added, row.Seen.Sending.P99, row.result())
 	}
 	if missed := r.Missed(); len(missed) > 0 {
 		fmt.Fprintf(out, "\nmissed: %v\n", missed)

@@ -42,10 +42,10 @@ type scenario struct {
 	open []*sql.Tx // until rollBack
 }
 
-func newScenario(ctx context.Context, s *cluster.Cluster, cfg Config, r resource, try int) (*scenario, error) {
+func newScenario(ctx context.Context, s *cluster.Cluster, cfg Config, r resource) (*scenario, error) {
 	sc := &scenario{
 		resource: r, cluster: s, short: cfg.Short, length: cfg.measure(),
-		name: fmt.Sprintf("%s %d", r.name, try), domain: fmt.Sprintf("%s-%d.example", r.name, try), done: make(map[string]int),
+		name: r.name, domain: r.name + ".example", done: make(map[string]int),
 	}
 	key, err := s.Key(ctx, sc.name, "aviso@"+sc.domain)
 	if err != nil {

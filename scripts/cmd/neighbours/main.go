@@ -38,9 +38,8 @@ func run(ctx context.Context, args []string) (ok bool, err error) {
 	cfg := neighbours.Config{Out: os.Stdout}
 	flags := flag.NewFlagSet("neighbours", flag.ContinueOnError)
 	flags.StringVar(&cfg.Only, "only", "", "resources, separated by commas: "+strings.Join(neighbours.Names(), ", "))
-	flags.BoolVar(&cfg.Short, "short", false, "four resources, smaller counts, 5 s for each, and limits for the 90th percentile")
+	flags.BoolVar(&cfg.Short, "short", false, "four resources, smaller counts, 5 s for each")
 	flags.DurationVar(&cfg.Measure, "measure", 0, "duration of each measurement; by default 20s, with -short 5s")
-	flags.IntVar(&cfg.Tries, "tries", 1, "maximum number of measurements of a resource that misses a limit, for machines with other load")
 	var place local.Workplace
 	place.Flags(flags)
 	if err := flags.Parse(args); err != nil {

@@ -11,8 +11,8 @@ import (
 	"email-gateway/scripts/neighbours"
 )
 
-// The short run meets every limit. Other tests use the same CPU, so a resource that misses a limit
-// is measured again: a real delay occurs each time.
+// The short run misuses and measures each of its resources, refuses no request of the quiet company, and exits with 0 if and
+// only if every limit was met. The limits themselves are not tested: they depend on the machine and its other load.
 func TestShort(t *testing.T) {
 	dir := t.TempDir()
 	program, file := filepath.Join(dir, "neighbours"), filepath.Join(dir, "report.json")
@@ -21,7 +21,7 @@ func TestShort(t *testing.T) {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	var out bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), program, "-short", "-measure", "3s", "-tries", "3", "-json", file)
+	cmd := exec.CommandContext(t.Context(), program, "-short", "-measure", "2s", "-json", file)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	t.Logf("%s", out.Bytes())
@@ -33,10 +33,23 @@ func TestShort(t *testing.T) {
 	if err := json.Unmarshal(text, &report); err != nil {
 		t.Fatal(err)
 	}
-	if missed := report.Missed(); len(missed) > 0 || err != nil {
+	if missed := report.Missed(); (err == nil) != (len(missed) == 0) {
 		t.Errorf("missed %v, the program exited with %v", missed, err)
 	}
 	if len(report.Rows) < 3 {
 		t.Errorf("%d resources were measured", len(report.Rows))
+	}
+	for _, row := range report.Rows {
+		if len(row.Misuse) == 0 {
+			t.Errorf("%s: nothing was misused", row.Resource)
+		}
+		if row.Seen.Sending.Count == 0 {
+			t.Errorf("%s: no email reached SES", row.Resource)
+		}
+		for kind, figures := range row.Seen.Requests {
+			if figures.Count == 0 || len(figures.Refused) > 0 {
+				t.Errorf("%s, %s: %d requests, refused: %v", row.Resource, kind, figures.Count, figures.Refused)
+			}
+		}
 	}
 }
