@@ -28,14 +28,14 @@ func TestEntries_TooMany(t *testing.T) {
 	for name, tt := range map[string]struct {
 		path, body, field, limit string
 	}{
-		"attachments":                         {"/v1/email/send", send("attachments", list(`{}`, 500_000)), "attachments", "10"},
-		"cc":                                  {"/v1/email/send", send("cc", list(`"a@example.com"`, 100_000)), "cc", "5"},
-		"tags that are blank":                 {"/v1/email/send", send("tags", list(`""`, 500_000)), "tags", "5"},
-		"headers":                             {"/v1/email/send", send("headers", headers(100_000)), "headers", "10"},
-		"attachments of one email in a batch": {"/v1/email/batch", `{"emails":[` + send("attachments", list(`{}`, 3_400_000)) + `]}`, "emails[0].attachments", "10"},
-		"recipients":                          {"/v1/recipients", `{"recipients":` + list(`{}`, 600_000) + `}`, "recipients", "1000"},
-		"variables":                           {"/v1/templates", `{"name":"a","subject":"s","html":"<p>x</p>","variables":` + list(`{}`, 600_000) + `}`, "variables", "200"},
-		"types":                               {"/v1/webhooks", `{"url":"https://erp.example/hooks","types":` + list(`"email.sent"`, 100_000) + `}`, "types", "50"},
+		"attachments":                         {"/v1/email/send", send("attachments", list(`{}`, 50_000)), "attachments", "10"},
+		"cc":                                  {"/v1/email/send", send("cc", list(`"a@example.com"`, 10_000)), "cc", "5"},
+		"tags that are blank":                 {"/v1/email/send", send("tags", list(`""`, 50_000)), "tags", "5"},
+		"headers":                             {"/v1/email/send", send("headers", headers(10_000)), "headers", "10"},
+		"attachments of one email in a batch": {"/v1/email/batch", `{"emails":[` + send("attachments", list(`{}`, 300_000)) + `]}`, "emails[0].attachments", "10"},
+		"recipients":                          {"/v1/recipients", `{"recipients":` + list(`{}`, 60_000) + `}`, "recipients", "1000"},
+		"variables":                           {"/v1/templates", `{"name":"a","subject":"s","html":"<p>x</p>","variables":` + list(`{}`, 60_000) + `}`, "variables", "200"},
+		"types":                               {"/v1/webhooks", `{"url":"https://erp.example/hooks","types":` + list(`"email.sent"`, 10_000) + `}`, "types", "50"},
 		"one recipient too many":              {"/v1/recipients", `{"recipients":` + list(`{"externalId":"1","email":"a@example.com"}`, 1001) + `}`, "recipients", "1000"},
 		"one attachment too many":             {"/v1/email/send", send("attachments", list(`{}`, 11)), "attachments", "10"},
 	} {
