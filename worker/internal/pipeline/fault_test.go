@@ -41,7 +41,7 @@ func TestHandle_PanicsAgain(t *testing.T) {
 	b.expect(t, id, email.Pending, 0, 0)
 }
 
-// An acceptance that the database refuses to record is written again until it does not: otherwise the email would be sent
+// If the database refuses to record that SES accepted an email, the worker repeats the statement until it succeeds: otherwise the email would be sent
 // twice.
 func TestRecord_RefusedAcceptance(t *testing.T) {
 	t.Parallel()
