@@ -299,7 +299,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// calling calls f when it is read, and is empty.
+// calling returns an empty reader that calls f when it is read.
 type calling struct{ f func() error }
 
 func (c *calling) Read([]byte) (int, error) {

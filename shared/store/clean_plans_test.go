@@ -39,7 +39,7 @@ func TestCleanPlans(t *testing.T) {
 	}
 }
 
-// Dead letters of recipients stay longer: those of emails are found without reading them.
+// Dead letters of emails are found without reading those of recipients, which stay longer.
 func TestCleanPlans_DeadLettersOfEmails(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -56,7 +56,7 @@ type Use struct {
 	Data    json.RawMessage
 }
 
-// Memory is what rendering takes at most, in bytes: the content, and the decoded data.
+// Memory is the maximum number of bytes that rendering takes, for the content and the decoded data.
 func (u Use) Memory() int64 {
 	return 2*template.MaxBody + template.MaxSubject + int64(len(u.Data)) + template.DataMemory(len(u.Data))
 }

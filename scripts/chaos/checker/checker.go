@@ -72,17 +72,17 @@ const maxExamples = 10
 
 // Counts are what was checked.
 type Counts struct {
-	Rows               map[string]int `json:"rows"`           // emails by status
-	Requests           int            `json:"requests"`       // at SES
-	Accepted           int            `json:"accepted"`       // by SES
-	Taken              int            `json:"taken"`          // emails that SES accepted
-	Duplicates         int            `json:"duplicates"`     // of these, emails that it accepted more than once
-	Flagged            int            `json:"flagged"`        // emails that are possible_duplicate
-	Unknown            int            `json:"outcomeUnknown"` // emails that are outcome_unknown at the end
-	UnknownOutcomes    int            `json:"doubts"`         // attempts with an unknown outcome
-	NoRequest          int            `json:"neverAsked"`     // of those, attempts without a request to SES
-	Notifications      int            `json:"news"`           // applied notifications of SES
-	ResolvedByFeedback int            `json:"told"`           // unknown outcomes that they resolved
+	Rows               map[string]int `json:"rows"`               // emails by status
+	Requests           int            `json:"requests"`           // at SES
+	Accepted           int            `json:"accepted"`           // by SES
+	Taken              int            `json:"taken"`              // emails that SES accepted
+	Duplicates         int            `json:"duplicates"`         // of these, emails that it accepted more than once
+	Flagged            int            `json:"flagged"`            // emails that are possible_duplicate
+	Unknown            int            `json:"outcomeUnknown"`     // emails that are outcome_unknown at the end
+	UnknownOutcomes    int            `json:"unknownOutcomes"`    // attempts with an unknown outcome
+	NoRequest          int            `json:"withoutRequest"`     // of those, attempts without a request to SES
+	Notifications      int            `json:"notifications"`      // applied notifications of SES
+	ResolvedByFeedback int            `json:"resolvedByFeedback"` // unknown outcomes that they resolved
 	// Failed emails by error code.
 	Failed     map[string]Failures `json:"failed"`
 	Events     int                 `json:"events"`
@@ -99,7 +99,7 @@ type Counts struct {
 // request.
 type Failures struct {
 	Count     int `json:"count"`
-	NoRequest int `json:"neverAsked"`
+	NoRequest int `json:"withoutRequest"`
 }
 
 // Checker collects findings.

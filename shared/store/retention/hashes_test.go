@@ -155,7 +155,7 @@ func TestEraseEntryHashes(t *testing.T) {
 	}
 }
 
-// Entries without an email have no body whose erasure would erase them.
+// The values of entries without an email are erased too: no body is deleted for these.
 func TestEraseEntryValues(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

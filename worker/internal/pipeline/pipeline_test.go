@@ -422,7 +422,7 @@ func TestHandle_ConcurrentTasksSendOnce(t *testing.T) {
 	if len(b.sender.sent) != 1 {
 		t.Errorf("%d calls, want 1", len(b.sender.sent))
 	}
-	// A result that ran into another task's row lock is written after its call.
+	// A result that waited for the row lock of another task is written after that task's call.
 	e := b.find(t, id)
 	for deadline := time.Now().Add(3 * time.Minute); e.Status == email.Processing && time.Now().Before(deadline); e = b.find(t, id) {
 		<-time.After(5 * time.Millisecond)

@@ -100,7 +100,7 @@ func (b *SlowBody) Progress(now time.Time) (bytes int64, waited time.Duration) {
 // Abort aborts the body; it may be called from another goroutine.
 func (b *SlowBody) Abort() {
 	b.aborted.Store(true)
-	// If the deadline cannot be set, the connection ends by its current one.
+	// If the deadline cannot be set, the earlier one of the connection remains.
 	_ = b.control.SetReadDeadline(time.Unix(1, 0))
 }
 

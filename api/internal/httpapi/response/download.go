@@ -79,7 +79,7 @@ func (d *Download) Progress(now time.Time) (bytes int64, waited time.Duration) {
 // Abort aborts the download; it may be called from another goroutine.
 func (d *Download) Abort() {
 	d.aborted.Store(true)
-	// If the deadline cannot be set, the connection ends by its current one.
+	// If the deadline cannot be set, the earlier one of the connection remains.
 	_ = d.control.SetWriteDeadline(time.Unix(1, 0))
 }
 

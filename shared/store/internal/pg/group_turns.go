@@ -17,13 +17,13 @@ func (g *Group[T, R]) pick() (group []*groupItem[T, R]) {
 		if len(group) == GroupRows {
 			break
 		}
-		_, twin := keys[item.key]
+		_, same := keys[item.key]
 		tooMuch := len(group) > 0 && bytes+item.size > GroupBytes
 		if tooMuch && len(g.owners) < 2 {
 			break
 		}
 		// The items of one company stay in order. An item of another company may be smaller and still fit.
-		if full[item.owner] = full[item.owner] || tooMuch; twin || full[item.owner] {
+		if full[item.owner] = full[item.owner] || tooMuch; same || full[item.owner] {
 			continue
 		}
 		keys[item.key] = struct{}{}

@@ -139,7 +139,7 @@ func (w *waits) noTry(row HeldRow, begun time.Time) error {
 	if w.waiters[row.Company] > 0 || !w.met[row.Company].Before(begun) {
 		return ErrBusy
 	}
-	if _, twin := w.trying[row]; twin || w.tries[row.Company] == lockTriesOfEach {
+	if _, same := w.trying[row]; same || w.tries[row.Company] == lockTriesOfEach {
 		return ErrTriesOfCompany
 	}
 	return ErrTries
@@ -162,7 +162,7 @@ func (w *waits) forget(company uuid.UUID) {
 // mayTry takes a try if the company may have one more and no other request of this process is trying the same row: the
 // transaction of that request ends soon. w.mu is held.
 func (w *waits) mayTry(row HeldRow) bool {
-	if _, twin := w.trying[row]; twin || len(w.trying) == lockTries || w.tries[row.Company] == lockTriesOfEach {
+	if _, same := w.trying[row]; same || len(w.trying) == lockTries || w.tries[row.Company] == lockTriesOfEach {
 		return false
 	}
 	w.trying[row] = struct{}{}
