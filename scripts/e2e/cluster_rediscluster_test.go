@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -142,7 +143,7 @@ func TestCluster_RedisEveryMasterIsAsked(t *testing.T) {
 	}
 }
 
-// moveSlot moves the slot of a key, which must be empty, to another master.
+// moveSlot assigns the slot of a key, which must be empty where it was, to another master.
 func (c *cluster) moveSlot(key, to string) {
 	c.t.Helper()
 	slot := c.node(to).ClusterKeySlot(c.t.Context(), key).Val()
@@ -190,6 +191,66 @@ func TestCluster_RedisOneMasterFrozen(t *testing.T) {
 	t.Logf("thawed: high goes on after %s", took.Round(10*time.Millisecond))
 	s.soonReady()
 	load.finish()
+}
+
+// A queue's slot moves to another master while the queue has tasks, as redis-cli --cluster reshard moves it. Until it has moved,
+// Redis refuses most scripts of that queue. The other queue of the same master continues, and none of its tasks is lost: a
+// pipeline of both queues that is sent again would take tasks twice.
+func TestCluster_RedisSlotMoves(t *testing.T) {
+	t.Parallel()
+	needsClusters(t)
+	c := startCluster(t, "rediscluster")
+	// The slots of high and normal start on one master.
+	_, source := c.owner(c.node("redis-1"), pendingOf["normal"])
+	if _, other := c.owner(c.node("redis-1"), pendingOf["high"]); other != source {
+		t.Fatalf("high is on %s, normal on %s", other, source)
+	}
+	_, target := c.owner(c.node("redis-1"), pendingOf["low"])
+	s := startClusterSystem(t, c, nil)
+	load := s.startLoad()
+	s.awaitRequests(30)
+
+	from, to := c.node(source), c.node(target)
+	slot := from.ClusterKeySlot(t.Context(), pendingOf["normal"]).Val()
+	set := func(node *redis.Client, state, id string) {
+		if err := node.Do(t.Context(), "CLUSTER", "SETSLOT", slot, state, id).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(to, "IMPORTING", from.ClusterMyID(t.Context()).Val())
+	set(from, "MIGRATING", to.ClusterMyID(t.Context()).Val())
+	for range 10 {
+		now := time.Now()
+		s.sentAgain("high", now, now, 5*commandTimeout)
+	}
+	host, port, err := net.SplitHostPort(to.Options().Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		keys, err := from.ClusterGetKeysInSlot(t.Context(), int(slot), 100).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(keys) == 0 {
+			break
+		}
+		command := []any{"MIGRATE", host, port, "", 0, 5000, "KEYS"}
+		for _, key := range keys {
+			command = append(command, key)
+		}
+		if err := from.Do(t.Context(), command...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.moveSlot(pendingOf["normal"], target)
+	moved := time.Now()
+	t.Logf("%s moved from %s to %s: normal goes on after %s", pendingOf["normal"], source, target,
+		s.sentAgain("normal", moved, moved, 20*commandTimeout).Round(10*time.Millisecond))
+	load.finish()
+	if n := s.dispatcher.metric("outbox_rescued_total", "leftover"); n != 0 {
+		t.Errorf("%v tasks were taken and lost by their worker", n)
+	}
 }
 
 // replicaOf returns the name of the replica of the master with this id.

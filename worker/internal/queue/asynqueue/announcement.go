@@ -98,7 +98,9 @@ func (s *subscriber) announced() <-chan struct{} {
 }
 
 // pollDelayer is the Redis client of one asynq.Server. When all queues were empty, it delays the next script that takes a task until
-// tasks are announced, or for maxIdle. asynq itself only polls at an interval. One goroutine per Server takes tasks.
+// tasks are announced, or for maxIdle. asynq itself only polls at an interval. After an error, which asynq answers with the next
+// script, it waits too: a Redis that is full or lost its replica refuses tens of thousands of scripts per second. One goroutine
+// per Server takes tasks.
 type pollDelayer struct {
 	redis.UniversalClient
 	subscriber *subscriber
@@ -106,7 +108,8 @@ type pollDelayer struct {
 	maxIdle    time.Duration
 	stopping   context.Context
 
-	empty     int // how many queues were empty since the last task or wait
+	empty     int           // how many queues were empty since the last task or wait
+	refusal   time.Duration // the pause before the next script; it doubles with each error
 	begun     time.Time
 	announced <-chan struct{} // obtained before the first queue is polled, so that no announcement is missed
 }
@@ -115,6 +118,13 @@ type pollDelayer struct {
 // would abandon a task whose lease has ended. After a longer wait, for example because the process was frozen, asynq must try
 // again with a new lease.
 const maxWait = time.Second
+
+// The pause after an error that follows a task or an empty queue, and the longest one: a queue in another node of a Redis
+// Cluster may have tasks.
+const (
+	firstRefusal = 5 * time.Millisecond
+	lastRefusal  = 500 * time.Millisecond
+)
 
 // EvalSha implements redis.Scripter.
 func (p *pollDelayer) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
@@ -138,12 +148,16 @@ func (p *pollDelayer) Eval(ctx context.Context, script string, keys []string, ar
 	return p.count(answer)
 }
 
-// wait blocks if the last polls found all queues empty, and returns how long. Two rounds of polls begin at least announceEvery
-// apart, whatever the number of publishers.
+// wait blocks if the last poll failed or the last polls found all queues empty, and returns how long. Two rounds of polls begin at
+// least announceEvery apart, whatever the number of publishers.
 func (p *pollDelayer) wait() (waited time.Duration) {
+	from := time.Now()
+	if p.refusal > 0 {
+		_ = service.Pause(p.stopping, p.refusal)
+		waited = time.Since(from)
+	}
 	if p.empty >= p.queues {
 		p.empty = 0
-		from := time.Now()
 		waiting, cancel := context.WithTimeout(p.stopping, p.maxIdle)
 		select {
 		case <-p.announced:
@@ -164,8 +178,12 @@ func (p *pollDelayer) count(answer *redis.Cmd) *redis.Cmd {
 	switch err := answer.Err(); {
 	case errors.Is(err, redis.Nil):
 		p.empty++
-	case !redis.HasErrorPrefix(err, "NOSCRIPT"): // EVAL follows
-		p.empty = 0
+		p.refusal = 0
+	case redis.HasErrorPrefix(err, "NOSCRIPT"): // EVAL follows
+	case err == nil || errors.Is(err, errNotAdmitted):
+		p.empty, p.refusal = 0, 0
+	default:
+		p.empty, p.refusal = 0, min(max(firstRefusal, 2*p.refusal), lastRefusal)
 	}
 	return answer
 }

@@ -71,6 +71,38 @@ func TestIdling_Error(t *testing.T) {
 	}
 }
 
+// A Redis that refuses every script, because it is full for example, is asked a few times per second, and at once again after it has given a task.
+func TestIdling_Refusals(t *testing.T) {
+	t.Parallel()
+	i, server := newIdling(t, time.Hour)
+	if err := server.Set(t.Context(), takingKeys[0], "", 0).Err(); err != nil { // not a list
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	const refusals = 10
+	for range refusals {
+		if err := i.look(t); err == nil || errors.Is(err, redis.Nil) {
+			t.Fatalf("err = %v, want an error of Redis", err)
+		}
+	}
+	// 5 + 10 + … + 320 + 500 + 500 ms before all but the first.
+	if took, least := time.Since(begun), 1635*time.Millisecond; took < least {
+		t.Errorf("%d refusals took %s, want at least %s", refusals, took, least)
+	}
+	if err := server.Del(t.Context(), takingKeys[0]).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.LPush(t.Context(), takingKeys[0], "task").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := i.look(t); err != nil {
+		t.Errorf("err = %v, want the task", err)
+	}
+	if i.refusal != 0 {
+		t.Errorf("a pause of %s follows a task", i.refusal)
+	}
+}
+
 // Publishers that announce without end, with nothing on the queues, make a Server look every announceEvery at most.
 func TestIdling_AnnouncementsWithoutEnd(t *testing.T) {
 	t.Parallel()

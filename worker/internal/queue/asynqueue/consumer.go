@@ -79,7 +79,7 @@ func NewConsumer(c ConsumerConfig) *Consumer {
 	consumer := &Consumer{log: c.Log, conn: c.Conn, handler: c.Handler, admit: c.Admission, redis: c.Conn.open(), subscriber: newSubscriber()}
 	// The first hook is the outer one: sweeps receives the errors of the coalescer.
 	consumer.redis.AddHook(sweeps{})
-	consumer.redis.AddHook(&coalescer{client: consumer.redis})
+	coalesce(consumer.redis)
 	consumer.workers = newWorkers(c.Concurrency, consumer.process)
 	consumer.stopping, consumer.stop = context.WithCancel(context.Background())
 	queues := make(map[string]int)

@@ -54,7 +54,7 @@ func NewPublisher(conn Conn) *Publisher {
 	p.names = &registrar{background: several, repairs: &p.repairs}
 	p.announcer = &announcer{redis: r, channel: conn.announcements()}
 	r.AddHook(p.names)
-	r.AddHook(&coalescer{client: r})
+	coalesce(r)
 	return p
 }
 

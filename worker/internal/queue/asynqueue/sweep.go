@@ -9,8 +9,8 @@ import (
 )
 
 // sweeps is a hook for the go-redis client of the asynq Servers. They take tasks, forward due ones and search for ended leases
-// in loops over all queues, which end at the first error. For a queue whose node is down the hook returns an empty result, so a
-// dead cluster node affects only its own queues.
+// in loops over all queues, which end at the first error. For a queue whose node is down, or whose slot moves to another node, the
+// hook returns an empty result, so both affect only their own queues.
 type sweeps struct{}
 
 // DialHook implements redis.Hook.
@@ -25,7 +25,7 @@ func (sweeps) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 func (sweeps) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if !errors.Is(err, errNodeDown) {
+		if !errors.Is(err, errNodeDown) && !redis.HasErrorPrefix(err, "TRYAGAIN") {
 			return err
 		}
 		if takesTask(cmd) {
