@@ -26,8 +26,9 @@ type processDetails struct {
 	SyncCommit string `json:"synchronousCommit"`
 }
 
-// redisDurability holds Redis's eviction and persistence settings, as far as they are readable.
+// redisDurability holds Redis's version, eviction and persistence settings, as far as they are readable.
 type redisDurability struct {
+	Version    string `json:"version"`
 	Policy     string `json:"policy"`
 	AppendOnly bool   `json:"appendOnly"`
 }
@@ -164,8 +165,8 @@ func (x *examination) part(alive []process, p part) (spoken bool) {
 	return true
 }
 
-// redisDurability checks the settings of Redis that decide whether it loses tasks. All dispatchers
-// use the same Redis.
+// redisDurability checks the version of Redis and the settings that decide whether it loses tasks. All
+// dispatchers use the same Redis.
 func (x *examination) redisDurability(alive []process) {
 	const check, late = "redis", " Lost tasks are restored from Postgres, but late."
 	i := slices.IndexFunc(alive, func(p process) bool { return p.Durability != nil })
@@ -173,6 +174,11 @@ func (x *examination) redisDurability(alive []process) {
 		return
 	}
 	durability := alive[i].Durability
+	var major, minor int
+	// Workers use GETDEL, which 6.2 has introduced.
+	if n, _ := fmt.Sscanf(durability.Version, "%d.%d", &major, &minor); n == 2 && (major < 6 || major == 6 && minor < 2) {
+		x.add(check, Failure, "Upgrade it to 6.2 or newer.", "Redis %s is too old.", durability.Version)
+	}
 	if durability.Policy != "" && durability.Policy != "noeviction" {
 		x.add(check, Warning, "Set maxmemory-policy to noeviction."+late, "Redis may evict tasks when its memory is full: maxmemory-policy is %s.", durability.Policy)
 	}

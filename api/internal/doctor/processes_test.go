@@ -25,8 +25,10 @@ func TestExamine_Processes(t *testing.T) {
 		"failure rabbitmq: No worker consumes its queues.", "failure ses: Not reachable from worker here-2.")
 	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":4}`)
 	const dispatcher = `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"},"storage":{"status":"connected"},"redisKeeps":`
-	report(t, d, "dispatcher", "here-1", dispatcher+`{"policy":"noeviction","appendOnly":true}}`)
+	report(t, d, "dispatcher", "here-1", dispatcher+`{"version":"6.2.14","policy":"noeviction","appendOnly":true}}`)
 	wants(t, "durable Redis", doctor.Examine(t.Context(), p))
+	report(t, d, "dispatcher", "here-1", dispatcher+`{"version":"6.0.16","policy":"noeviction","appendOnly":true}}`)
+	wants(t, "an old Redis", doctor.Examine(t.Context(), p), "failure redis: Redis 6.0.16 is too old.")
 	report(t, d, "dispatcher", "here-1", dispatcher+`{"policy":"volatile-lru","appendOnly":false}}`)
 	wants(t, "non-durable Redis", doctor.Examine(t.Context(), p),
 		"warning redis: Redis may evict tasks when its memory is full: maxmemory-policy is volatile-lru.", "warning redis: Redis loses its queues when it restarts")

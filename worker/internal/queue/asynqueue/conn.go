@@ -2,7 +2,6 @@ package asynqueue
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -112,7 +111,9 @@ func sentinel(u *url.URL) (func() redis.UniversalClient, error) {
 		return nil, errors.New("a sentinel URL needs ?master=name")
 	}
 	bound(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
-	anyServerName(o.TLSConfig, len(o.SentinelAddrs))
+	if o.TLSConfig != nil {
+		o.Dialer = nodeDialer(o.TLSConfig, o.SentinelAddrs, o.DialTimeout)
+	}
 	o.ContextTimeoutEnabled = true
 	return func() redis.UniversalClient { return redis.NewFailoverClient(o) }, nil
 }
@@ -123,7 +124,9 @@ func cluster(u *url.URL) (func() redis.UniversalClient, error) {
 		return nil, err
 	}
 	bound(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
-	anyServerName(o.TLSConfig, len(o.Addrs))
+	if o.TLSConfig != nil {
+		o.Dialer = nodeDialer(o.TLSConfig, o.Addrs, o.DialTimeout)
+	}
 	o.ContextTimeoutEnabled = true
 	return func() redis.UniversalClient {
 		client := redis.NewClusterClient(o)
@@ -160,14 +163,6 @@ func parseHosts(text string) (u *url.URL, kind string, err error) {
 	}
 	u.RawQuery = q.Encode()
 	return u, kind, nil
-}
-
-// anyServerName lets each host present a certificate for its own name: go-redis would require the
-// first host's name of all of them.
-func anyServerName(c *tls.Config, hosts int) {
-	if c != nil && hosts > 1 {
-		c.ServerName = ""
-	}
 }
 
 func bound(timeouts ...*time.Duration) {

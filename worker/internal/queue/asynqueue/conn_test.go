@@ -25,8 +25,8 @@ func TestParseURL_Cluster(t *testing.T) {
 	t.Parallel()
 	client := open[*redis.ClusterClient](t, "rediss-cluster://ana:s3cret@a.example:7000,b.example,[::1]:7002?max_redirects=4")
 	o := client.Options()
-	got := []any{o.Addrs, o.Username, o.Password, o.MaxRedirects, o.TLSConfig.ServerName, o.ContextTimeoutEnabled}
-	want := []any{[]string{"a.example:7000", "b.example:6379", "[::1]:7002"}, "ana", "s3cret", 4, "", true}
+	got := []any{o.Addrs, o.Username, o.Password, o.MaxRedirects, o.Dialer != nil, o.ContextTimeoutEnabled}
+	want := []any{[]string{"a.example:7000", "b.example:6379", "[::1]:7002"}, "ana", "s3cret", 4, true, true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
