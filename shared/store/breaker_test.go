@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -368,6 +369,42 @@ func TestPickProbe_CompaniesTakeTurns(t *testing.T) {
 	later(t, d)
 	if probe, found := pick(t, d); !found || probe.ID != old[3] {
 		t.Errorf("after an unknown probe: %+v, %v, want %s", probe, found, old[3])
+	}
+}
+
+// A probe that still waits on its queue says that workers do not serve that queue, however old its emails are: the next ones are on
+// the other queues, also if several are not served.
+func TestPickProbe_QueueThatIsNotServed(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company, due := d.Company(t), map[string][]uuid.UUID{}
+	for age, priority := range []int{5, 1, 9} {
+		for range 3 {
+			id := d.Accept(t, company, func(e *store.NewEmail) { e.Priority = priority })
+			run(t, d, `UPDATE email_outbox SET next_at = now() - $2 * interval '1 h' WHERE id = $1`, id, age)
+			queue := email.QueueFor(priority)
+			due[queue] = append(due[queue], id)
+		}
+	}
+	openBreaker(t, d, "SES_TIMEOUT")
+	var queues []string
+	for range 4 {
+		later(t, d)
+		probe, found := pick(t, d)
+		if !found || !slices.Contains(due[probe.Queue], probe.ID) {
+			t.Fatalf("%+v, %v", probe, found)
+		}
+		queues = append(queues, probe.Queue)
+		run(t, d, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = $1`, probe.ID)
+	}
+	if want := []string{"email:send:low", "email:send", "email:send:high", "email:send:low"}; !slices.Equal(queues, want) {
+		t.Errorf("probes on %v, want %v", queues, want)
+	}
+	// A worker has taken the last one: the oldest email of the company is next.
+	run(t, d, `UPDATE email_outbox SET status = 'SENT' WHERE id = (SELECT probe_id FROM provider_gate)`)
+	later(t, d)
+	if probe, found := pick(t, d); !found || probe.Queue != "email:send:low" {
+		t.Errorf("after a probe that was taken: %+v, %v", probe, found)
 	}
 }
 

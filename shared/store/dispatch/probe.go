@@ -20,8 +20,9 @@ type Probe struct {
 
 // pickProbeSQL finds, in each open lane, the email that has been due for longest. Of these it chooses the oldest one of the
 // next company by id after the company of the last probe, cyclically: many failing emails of one company must not keep the
-// emails of others from being probes. If the last probe is unknown, it chooses the oldest of all. Its cost is the number of
-// lanes: it uses the jumps of everyLaneSQL and one probe of email_outbox_lane_claim for each lane.
+// emails of others from being probes. If the last probe is unknown, it chooses the oldest of all. If the last probe still waits on
+// its queue, workers do not serve that queue, because an operator has paused it in the dashboard or they cannot reach its node:
+// the next one is on the next queue by name, cyclically, that has due emails. Its cost is the number of lanes: it uses the jumps of everyLaneSQL and one probe of email_outbox_lane_claim for each lane.
 //
 // It first locks the row of the circuit breaker, and finds nothing if another session has locked it: of several concurrent
 // calls only one reads the lanes. In each lane it skips rows that another session has locked, since the worker could not claim
@@ -68,7 +69,9 @@ WITH RECURSIVE breaker AS MATERIALIZED (
     WHERE id = 1 AND state = 'shut' AND held_at IS NULL AND ` + probeDueSQL + `
     FOR UPDATE SKIP LOCKED
 ), last AS MATERIALIZED (
-    SELECT company_id FROM email_outbox WHERE id = (SELECT probe_id FROM breaker)
+    SELECT o.company_id, CASE WHEN o.status = 'ENQUEUED' THEN l.queue END AS unserved
+    FROM email_outbox o LEFT JOIN dispatch_lanes l ON l.id = o.lane_id
+    WHERE o.id = (SELECT probe_id FROM breaker)
 ), lane AS (
     (SELECT lane_id FROM email_outbox
      WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane_id IS NOT NULL AND (SELECT id FROM breaker) = 1
@@ -89,7 +92,8 @@ WITH RECURSIVE breaker AS MATERIALIZED (
     LEFT JOIN last ON true
     WHERE l.queue = ANY ($1::text[]) AND l.paused_at IS NULL AND l.held_at IS NULL
       AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL)
-    ORDER BY c.id <= last.company_id, CASE WHEN last.company_id IS NOT NULL THEN c.id END, due.next_at, due.id LIMIT 1
+    ORDER BY l.queue <= last.unserved, CASE WHEN last.unserved IS NOT NULL THEN l.queue END,
+        c.id <= last.company_id, CASE WHEN last.company_id IS NOT NULL THEN c.id END, due.next_at, due.id LIMIT 1
 )`
 	pickProbeSetSQL = `
 UPDATE provider_gate g SET probe_id = chosen.id, probe_at = now()

@@ -25,7 +25,8 @@ type Process struct {
 	// prepares no statements and sends no session settings. `migrate roles` stores those on the roles.
 	Pooled bool `env:"DATABASE_POOLED" envDefault:"false"`
 	// RedisURL is the URL of the Redis that holds the queues: redis://, rediss:// (TLS),
-	// redis-sentinel://host1,host2/0?master=name or redis-cluster://host1,host2.
+	// redis-sentinel://host1,host2/0?master=name or redis-cluster://host1,host2. Each installation needs a Redis or a database
+	// number of its own: workers of another one would take its tasks.
 	RedisURL string `env:"REDIS_URL,required,notEmpty"`
 	// RabbitMQURL is the URL of the RabbitMQ for mailings and recipients: amqp:// or amqps://, with
 	// the nodes of a cluster separated by commas (amqp://user:password@a:5672,b:5672,c/vhost). It
