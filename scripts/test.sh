@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Usage: scripts/test.sh [--long] [--rerun] [go test arguments]      e.g. scripts/test.sh ./worker/internal/pipeline/ -run TestBreaker
+# Usage: scripts/test.sh [--ci] [--long] [go test arguments]      e.g. scripts/test.sh ./worker/internal/pipeline/ -run TestBreaker
 #
 # Runs the tests of every module but those of long-tests.txt, or with --long only those, one package at a time, and then
 # some system tests with the race detector in the programs too. With packages as arguments it runs all their tests, and
 # with -run all those that match. All test binaries have the race detector and use separate real services (not dev.sh's) under $LOCAL_DIR/test. KEEP_SERVICES=1 leaves the services running. The output and
-# the exit code are those of go test. With --rerun, tests that fail run once more at the end, alone, and only those that
-# fail again count (see scripts/cmd/rerun).
+# the exit code are those of go test. With --ci, which .ci/run passes to both runs, tests that fail run once more at the end, alone,
+# and only those that fail again count (see scripts/cmd/rerun); the system tests that --long runs with the race detector in the
+# programs are left out of the run without --long, whose other system tests still run the released programs.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -13,9 +14,9 @@ LOCAL_DIR=${LOCAL_DIR:-.local}
 [[ $LOCAL_DIR == /* ]] || LOCAL_DIR=$PWD/$LOCAL_DIR
 export LOCAL_DIR=$LOCAL_DIR/test
 
-long='' rerun=''
-while [[ ${1:-} == --long || ${1:-} == --rerun ]]; do
-	if [[ $1 == --long ]]; then long=yes; else rerun=yes; fi
+long='' ci=''
+while [[ ${1:-} == --long || ${1:-} == --ci ]]; do
+	if [[ $1 == --long ]]; then long=yes; else ci=yes; fi
 	shift
 done
 
@@ -89,7 +90,7 @@ export GORACE=${GORACE:-atexit_sleep_ms=50}
 # both, the tests are built in two thirds of the time.
 run() {
 	local flags=(-race -count=1 -vet=off -ldflags=-w -timeout 45m) tested=() argument
-	if [[ ! $rerun ]]; then
+	if [[ ! $ci ]]; then
 		CGO_ENABLED=1 go test "${flags[@]}" "$@" 8>&-
 		return
 	fi
@@ -98,10 +99,10 @@ run() {
 	done
 	CGO_ENABLED=1 "$LOCAL_DIR/rerun" "${flags[@]}" -- "${tested[@]}" 8>&-
 }
-[[ ! $rerun ]] || go build -o "$LOCAL_DIR/rerun" ./scripts/cmd/rerun
+[[ ! $ci ]] || go build -o "$LOCAL_DIR/rerun" ./scripts/cmd/rerun
 
 # Together they run most of what the programs do.
-readonly raced_tests='^(TestJourney|TestMailing|TestOutcomes|TestFeedback|TestRecipients|TestStop_LogsNoError|TestAttachments)$'
+readonly raced_tests='^(TestJourney|TestMailing|TestOutcomes|TestFeedback|TestStop_LogsNoError|TestAttachments)$'
 long_tests=$(awk '!/^#/ {printf "%s^%s$", separator, $2; separator = "|"}' scripts/long-tests.txt)
 packages=()
 if [[ $long ]]; then
@@ -116,9 +117,9 @@ else
 	# The two that take minutes run first. The system tests start many programs, so they run last and alone: otherwise other
 	# tests would miss their limits in seconds.
 	mapfile -t packages < <(go list ./shared/store/ ./api/internal/httpapi/ work | awk '!/scripts\/e2e$/ && !seen[$1]++')
-	status=0 skip=(-skip "$long_tests")
-	! names_tests "$@" || skip=()
+	status=0 skip=(-skip "$long_tests") skip_system=(-skip "$long_tests${ci:+|$raced_tests}")
+	! names_tests "$@" || skip=() skip_system=()
 	run -p 3 -parallel 6 "${skip[@]}" "$@" "${packages[@]}" || status=$?
-	run -parallel 8 "${skip[@]}" "$@" ./scripts/e2e/ || status=$?
+	run -parallel 8 "${skip_system[@]}" "$@" ./scripts/e2e/ || status=$?
 	exit "$status"
 fi
