@@ -52,25 +52,27 @@ func TestFromHTML(t *testing.T) {
 	}
 }
 
-// The time of the largest html is that of ordinary html of the same length, whatever it consists of.
+// The time of large html is that of ordinary html of the same length, whatever it consists of.
 func TestFromHTML_LinearTime(t *testing.T) {
 	t.Parallel()
-	fill := func(part string) string { return strings.Repeat(part, email.MaxHTML/len(part)) }
-	took := func(html string) time.Duration {
-		best := time.Hour
-		for range 3 {
+	fill := func(part string) string { return strings.Repeat(part, email.MaxHTML/4/len(part)) }
+	took := func(html string, limit time.Duration) (d time.Duration) {
+		for range 3 { // another process may have had the processor
 			begun := time.Now()
 			plaintext.FromHTML(html)
-			best = min(best, time.Since(begun))
+			if d = time.Since(begun); d <= limit {
+				break
+			}
 		}
-		return best
+		return d
 	}
-	ordinary := took(fill(`<p>Olá, <a href="https://x.example/">conta</a> &amp; mais</p>`))
+	ordinary := took(fill(`<p>Olá, <a href="https://x.example/">conta</a> &amp; mais</p>`), time.Hour)
+	limit := 20*ordinary + time.Second
 	for _, part := range []string{
 		"<div>", "<", "&", "<a href=\"https://x.example/\">", "<a href=\"https://x.example/\">a", "<ul><li>", "<ul><li>x", "<td>x", "<pre>\n", "<pre> <b>", "<noscript>", "<div hidden>", "<!--", "<script>", "<b x ",
 		"&#1", "\n", " ", "\x00", "</a>", "<br>", "<p style=\"a:b\">", "<p style=\";;;;;;;;;;;;;;\">", "<title>", "<textarea>", "<svg><style>", "\xff",
 	} {
-		if d := took(fill(part)); d > 20*ordinary+time.Second {
+		if d := took(fill(part), limit); d > limit {
 			t.Errorf("%q takes %v, ordinary html %v", part, d, ordinary)
 		}
 	}
