@@ -93,7 +93,8 @@ var notSettings = map[string]bool{
 	"TLS_DIR": true, "SERVICES_BASE": true, "RABBITMQ_EPMD_PORT": true, "CLUSTERS": true, "STANDBY_SYNC": true, // services.sh, clusters.sh and test-clusters.sh, for tests
 }
 
-var inGo = regexp.MustCompile(`(?:[gG]etenv|LookupEnv)\("([A-Z][A-Z0-9_]+)"\)`)
+// inGo matches calls of Getenv and LookupEnv. It begins with a literal, which is searched for many times as fast.
+var inGo = regexp.MustCompile(`nv\("([A-Z][A-Z0-9_]+)"\)`)
 
 // elsewhere returns the variables that are read individually: in Go, or in shell and compose.
 func elsewhere(t *testing.T, inGo, inShell *regexp.Regexp) map[string]bool {
