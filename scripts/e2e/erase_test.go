@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/servertest"
 )
 
 // privacyOfficer runs gatewayctl with the role for people's data.
@@ -57,8 +56,7 @@ func (s *system) killedBetween(cmd *exec.Cmd, query string, whole int) {
 // it completes; the queued messages find nothing, and nothing is sent to the person.
 func TestErase_Killed(t *testing.T) {
 	t.Parallel()
-	rabbitmq := servertest.Start(t, "rabbitmq")
-	s := startSystem(t, bulk(t, rabbitmq.URL))
+	s := startSystem(t, bulk(t, brokerURL(t)))
 	s.grantRoles()
 	s.worker.freeze()
 	const emails = 1500

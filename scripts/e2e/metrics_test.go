@@ -160,8 +160,7 @@ func ours(families map[string]map[string]*dto.MetricFamily) map[string]observabi
 // recipient, a request answered 503, and the circuit breaker opened and sending paused.
 func startBusy(t *testing.T, collector string) *system {
 	t.Helper()
-	rabbitmq := servertest.Start(t, "rabbitmq")
-	env := bulk(t, rabbitmq.URL)
+	env := bulk(t, brokerURL(t))
 	env["OTEL_EXPORTER_OTLP_ENDPOINT"], env["OTEL_BSP_SCHEDULE_DELAY"] = collector, "500"
 	env["SES_EVENTS_QUEUE"] = servertest.NewQueue(t, servertest.SharedSQS(t), nil).URL
 	s := startSystem(t, env)

@@ -29,6 +29,13 @@ var hosts vhosts
 // servertest.Start instead.
 func brokerURL(t *testing.T) string {
 	t.Helper()
+	broker, _ := broker(t)
+	return broker
+}
+
+// broker is brokerURL with a function that runs a command of rabbitmqctl on the virtual host.
+func broker(t *testing.T) (brokerURL string, ctl func(arguments ...string)) {
+	t.Helper()
 	shared, err := url.Parse(os.Getenv("RABBITMQ_URL"))
 	if err != nil {
 		t.Fatalf("RABBITMQ_URL: %v", err)
@@ -36,17 +43,23 @@ func brokerURL(t *testing.T) string {
 	name, err := hosts.take()
 	if err != nil { // the environment names a broker that services.sh does not run
 		t.Logf("a broker of the test's own: %v", err)
-		return servertest.Start(t, "rabbitmq").URL
+		own := servertest.Start(t, "rabbitmq")
+		return own.URL, func(arguments ...string) { own.RabbitMQCtl(arguments...) }
 	}
 	shared.Path = "/" + name
-	return shared.String()
+	return shared.String(), func(arguments ...string) {
+		t.Helper()
+		if err := rabbitMQCtl(append(arguments, "--vhost", name)...); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func (v *vhosts) take() (string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.names) == 0 {
-		names := make([]string, 16) // as many as there are tests that take one
+		names := make([]string, 20) // as many as there are tests that take one
 		for i := range names {
 			names[i] = "e2e-" + uuid.NewString()
 		}
@@ -76,10 +89,13 @@ func onBroker(expression string, names []string) error {
 	for i, name := range names {
 		binaries[i] = `<<"` + name + `">>`
 	}
-	ctl := exec.Command(filepath.Join(rootDir, "scripts", "services.sh"), "rabbitmqctl", "eval",
-		"[begin "+expression+" end || V <- ["+strings.Join(binaries, ", ")+"]], ok.")
+	return rabbitMQCtl("eval", "[begin "+expression+" end || V <- ["+strings.Join(binaries, ", ")+"]], ok.")
+}
+
+func rabbitMQCtl(arguments ...string) error {
+	ctl := exec.Command(filepath.Join(rootDir, "scripts", "services.sh"), append([]string{"rabbitmqctl"}, arguments...)...)
 	if out, err := ctl.CombinedOutput(); err != nil {
-		return fmt.Errorf("rabbitmqctl eval: %w\n%s", err, out)
+		return fmt.Errorf("rabbitmqctl %s: %w\n%s", arguments[0], err, out)
 	}
 	return nil
 }
