@@ -133,13 +133,13 @@ func linesLogged(line string, workers ...*program) (n int) {
 	return n
 }
 
-// The account is paused while two workers have 2,000 emails to send: one email fails. The others wait, SES is not
+// The account is paused while two workers have 600 emails to send: one email fails. The others wait, SES is not
 // called for each of them, and all are sent when the account works again.
 func TestBreaker_PausedAccount(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "16"})
 	other := startProgram(t, "worker", s.env)
-	const n = 2000
+	const n = 600
 	s.pauseAll()
 	s.acceptMany(n)
 	s.set(func(st *sessim.Settings) { st.Paused = true })

@@ -12,7 +12,7 @@ import (
 // written once, and the ten are reported.
 func TestRecipients(t *testing.T) {
 	t.Parallel()
-	people, poisoned := mailingRows(t, 10_000), 10
+	people, poisoned := mailingRows(t, 6_000), 10
 	rabbitmq := servertest.Start(t, "rabbitmq")
 	env := bulk(t, rabbitmq.URL)
 	env["RECIPIENTS_RETRY_TTL_MS"] = "1000"

@@ -38,7 +38,7 @@ func (s *system) replay(id string) replayView {
 // archived tasks.
 func TestReplayOfPermanentFailures(t *testing.T) {
 	t.Parallel()
-	n := 1500
+	n := 700
 	if text := os.Getenv("REPLAY_EMAILS"); text != "" {
 		var err error
 		if n, err = strconv.Atoi(text); err != nil {
@@ -71,7 +71,7 @@ func TestReplayOfPermanentFailures(t *testing.T) {
 	s.ses.ClearFaults()
 	second := startProgram(t, "dispatcher", s.env)
 	begun = time.Now()
-	status, answer := s.call(http.MethodPost, "/v1/dead-letters/retry", map[string]any{"reason": "SES_MESSAGE_REJECTED", "rate": 1000, "note": "SES is mended"}, nil)
+	status, answer := s.call(http.MethodPost, "/v1/dead-letters/retry", map[string]any{"reason": "SES_MESSAGE_REJECTED", "rate": 500, "note": "SES is mended"}, nil)
 	var made replayView
 	if err := json.Unmarshal(answer, &made); err != nil || status != http.StatusAccepted || made.Matched != n {
 		t.Fatalf("retry: %d %s, want %d matched", status, answer, n)
