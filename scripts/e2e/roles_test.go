@@ -42,7 +42,7 @@ func TestRoles(t *testing.T) {
 	if out, err := grant.CombinedOutput(); err != nil {
 		t.Fatalf("migrate roles: %v\n%s", err, out)
 	}
-	db.URL = as(t, owner, "gateway_operator") // which gatewayctl uses
+	db.URL, db.Store = as(t, owner, "gateway_operator"), nil // which gatewayctl uses, for the company and its key too
 	s := &system{t: t, bin: binDir, db: db, redis: servertest.Start(t, "redis"), ses: sessim.New(sessim.Config{MaxSendRate: 10_000, InboxMails: 1000, InboxBytes: 1 << 30})}
 	t.Cleanup(s.ses.Close)
 	s.sesAt = serveSES(t, "127.0.0.1:0", s.ses)
