@@ -20,8 +20,8 @@ func TestNextEntries_Bytes(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	id := d.Mailing(t, company, n, nil)
-	// Of each entry, the fields have 600 kB.
-	_, err := d.SQL.ExecContext(t.Context(), `UPDATE mailing_entries SET fields = ARRAY(SELECT i || repeat('é', 1000) FROM generate_series(1, $2) i) WHERE mailing_id = $1`, id, fields)
+	// Of each entry, the fields have 150 kB, of which two thirds are read.
+	_, err := d.SQL.ExecContext(t.Context(), `UPDATE mailing_entries SET fields = ARRAY(SELECT i || repeat('é', 250) FROM generate_series(1, $2) i) WHERE mailing_id = $1`, id, fields)
 	must(t, err)
 	job, lock, err := d.Store.LockMailing(t.Context(), id, 1, time.Minute, time.Second)
 	if err != nil || lock != store.MailingLocked {

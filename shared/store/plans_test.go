@@ -18,7 +18,7 @@ import (
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	company, id := storetest.FillEmails(t, d, 50000)
+	company, id := storetest.FillEmails(t, d, 20000)
 	run(t, d, `INSERT INTO dead_letter_replays (id, action, filter, requested_by, rate, matched, status, finished_at)
 		SELECT gen_random_uuid(), 'retry', '{}', 'test', 10, 1, CASE n WHEN 1 THEN 'RUNNING' ELSE 'COMPLETED' END, CASE WHEN n > 1 THEN now() END
 		FROM generate_series(1, 2000) n`)
@@ -105,7 +105,7 @@ func TestPlans_WaitingLanesOfABacklog(t *testing.T) {
 		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at, status, processed_at, next_at)
 		SELECT overlay(id::text placing lpad(to_hex(n), 12, '0') from 25)::uuid, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at,
 		       CASE WHEN n % 10 = 0 THEN 'PENDING' ELSE 'SENT' END, CASE WHEN n % 10 > 0 THEN now() END, now() - random() * interval '1 hour'
-		FROM email_outbox, generate_series(1, 50000) n WHERE id = $1`, like)
+		FROM email_outbox, generate_series(1, 20000) n WHERE id = $1`, like)
 	run(t, d, `ANALYZE email_outbox`) // as autovacuum does, which leaves alone tables of a few rows
 	// A page of a table that has grown is far away, and there are many.
 	db := storetest.Connect(t, d, store.Options{})

@@ -196,7 +196,7 @@ func (e *endless) Read(p []byte) (int, error) {
 // A file is streamed: memory use does not depend on its size.
 func TestUpload_ConstantMemory(t *testing.T) {
 	t.Parallel()
-	const size = 96 << 20
+	const size = 40 << 20
 	sum := sha256.New()
 	_, _ = io.Copy(sum, &endless{size})
 	var length atomic.Int64

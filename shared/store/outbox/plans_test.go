@@ -20,7 +20,7 @@ import (
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	company, id := storetest.FillEmails(t, d, 50000)
+	company, id := storetest.FillEmails(t, d, 20000)
 	d.Run(t, `ANALYZE`)
 	claim := []outbox.Transition{storetest.ClaimOf(company, id, uuid.New(), "C")}
 	for statement, parameters := range map[string]func([]outbox.Transition) ([]any, error){
@@ -46,7 +46,7 @@ func TestPlans(t *testing.T) {
 // nothing is prepared and the connection has no settings: the planner sees how large the tables are.
 func TestPlans_MadeOnSmallTables(t *testing.T) {
 	t.Parallel()
-	for _, size := range []int{0, 2, 10, 100} {
+	for _, size := range []int{0, 2, 100} {
 		for _, analyzed := range []bool{true, false} {
 			modes := []string{"auto", "pooled"}
 			if size <= 2 && analyzed {
@@ -68,10 +68,10 @@ func TestPlans_MadeOnSmallTables(t *testing.T) {
 					for range 10 { // with auto, Postgres keeps one plan after five executions
 						before = work(company, d.Accept(t, company, nil))
 					}
-					storetest.FillEmails(t, d, 20000)
+					storetest.FillEmails(t, d, 4000)
 					after = work(company, d.Accept(t, company, nil))
 					if rows, pages := after.rows-before.rows, after.pages-before.pages; rows > 200 || pages > 200 {
-						t.Errorf("one email reads %d rows of 20,000 more than before, and %d pages more", rows, pages)
+						t.Errorf("one email reads %d rows of 4,000 more than before, and %d pages more", rows, pages)
 					}
 				})
 			}

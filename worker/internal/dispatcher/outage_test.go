@@ -56,8 +56,8 @@ func TestOutage_SessionsTerminated(t *testing.T) {
 	b := newBench(t)
 	like := b.Accept(t, b.Company(t), nil)
 	p := b.params()
-	p.SendRate = 6_700
-	b.acceptMany(t, like, 4_999)
+	p.SendRate = 2_700
+	b.acceptMany(t, like, 1_999)
 	b.dispatch(t, p)
 	for range 3 {
 		waittest.Until(t, "some more on the queue", func() bool { return b.count(t, email.Enqueued) > 0 })
@@ -67,6 +67,6 @@ func TestOutage_SessionsTerminated(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	waittest.Until(t, "everything on the queue", func() bool { return b.count(t, email.Enqueued) == 5_000 })
-	waittest.Until(t, "a task for each", func() bool { return b.depth(t, email.QueueNormal) == 5_000 })
+	waittest.Until(t, "everything on the queue", func() bool { return b.count(t, email.Enqueued) == 2_000 })
+	waittest.Until(t, "a task for each", func() bool { return b.depth(t, email.QueueNormal) == 2_000 })
 }
