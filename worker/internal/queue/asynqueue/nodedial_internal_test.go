@@ -12,6 +12,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"email-gateway/shared/waittest"
 )
 
 // A node that announces an IP address may have a certificate for the address, or for the URL's only host.
@@ -32,7 +34,7 @@ func TestNodeDialer_Names(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, roots := tlsServer(t, tt.certificate)
-			dial := nodeDialer(&tls.Config{RootCAs: roots, ServerName: "redis.example", MinVersion: tls.VersionTLS12}, tt.hosts, ioTimeout)
+			dial := nodeDialer(&tls.Config{RootCAs: roots, ServerName: "redis.example", MinVersion: tls.VersionTLS12}, tt.hosts, waittest.Limit)
 			conn, err := dial(t.Context(), "tcp", server.Listener.Addr().String())
 			if err == nil {
 				_ = conn.Close()
