@@ -401,7 +401,7 @@ func TestPickProbe_QueueThatIsNotServed(t *testing.T) {
 		t.Errorf("probes on %v, want %v", queues, want)
 	}
 	// A worker has taken the last one: the oldest email of the company is next.
-	run(t, d, `UPDATE email_outbox SET status = 'SENT' WHERE id = (SELECT probe_id FROM provider_gate)`)
+	run(t, d, `UPDATE email_outbox SET status = 'SENT', processed_at = now() WHERE id = (SELECT probe_id FROM provider_gate)`)
 	later(t, d)
 	if probe, found := pick(t, d); !found || probe.Queue != "email:send:low" {
 		t.Errorf("after a probe that was taken: %+v, %v", probe, found)
