@@ -94,21 +94,26 @@ func (a answer) byName() *provider.Failure {
 	case "MailFromDomainNotVerified":
 		return a.failure(provider.Failed, codeMailFromNotVerified, provider.ConfigurationError)
 	case "ConfigurationSetDoesNotExist":
-		return a.missingConfigurationSet()
+		return a.byConfigurationSet(codeConfigurationSet)
+	case "ConfigurationSetSendingPaused":
+		return a.byConfigurationSet(codeSetPaused)
 	case "NotFound":
 		if a.missesConfigurationSet() {
-			return a.missingConfigurationSet()
+			return a.byConfigurationSet(codeConfigurationSet)
 		}
 		return a.failure(provider.Failed, codeResourceNotFound, provider.ConfigurationError)
 	case "BadRequest":
 		if a.missesConfigurationSet() {
-			return a.failure(provider.Failed, codeConfigurationSet, provider.ConfigurationError)
+			return a.byConfigurationSet(codeConfigurationSet)
 		}
 		return a.failure(provider.Failed, codeBadRequest, provider.PermanentError)
 
 	case "AccountSuspended":
 		return accountWide(a.failure(provider.Failed, codeAccountSuspended, provider.PermanentError))
-	case "SendingPaused", "AccountSendingPaused", "ConfigurationSetSendingPaused":
+	case "SendingPaused", "AccountSendingPaused":
+		if a.says("configuration set") { // SES v2 has one name for both pauses
+			return a.byConfigurationSet(codeSetPaused)
+		}
 		return accountWide(a.failure(provider.Failed, codeAccountPaused, provider.PermanentError))
 
 	case "LimitExceeded", "TooManyRequests", "Throttling", "Throttled", "RequestThrottled", "RequestLimitExceeded",
@@ -185,19 +190,19 @@ func (a answer) throttled() *provider.Failure {
 	return a.failure(provider.Throttled, codeThrottling, provider.QuotaError)
 }
 
-// missesConfigurationSet detects a missing configuration set. A deleted default set is a
-// BadRequest, and a set named in the request a NotFound.
+// missesConfigurationSet detects a missing configuration set, which SES reports as a NotFound or a BadRequest.
 func (a answer) missesConfigurationSet() bool {
 	return a.says("configuration set") && a.says("exist")
 }
 
-// missingConfigurationSet parks the email: every request names the same set. Requests that name none get this answer only
-// because of the default set of their identity.
-func (a answer) missingConfigurationSet() *provider.Failure {
+// byConfigurationSet classifies an answer that is caused by a configuration set. It parks the email if the request named the
+// set, because every request names the same one. Other requests use the default set of their identity, so emails of other
+// identities are not affected.
+func (a answer) byConfigurationSet(code string) *provider.Failure {
 	if a.namesSet {
-		return a.failure(provider.Park, codeConfigurationSet, provider.ConfigurationError)
+		return a.failure(provider.Park, code, provider.ConfigurationError)
 	}
-	return a.failure(provider.Failed, codeConfigurationSet, provider.ConfigurationError)
+	return a.failure(provider.Failed, code, provider.ConfigurationError)
 }
 
 func (a answer) says(fragment string) bool {

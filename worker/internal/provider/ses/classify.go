@@ -36,6 +36,7 @@ const (
 	codeResourceNotFound    = "SES_RESOURCE_NOT_FOUND"
 	codeResponseUnreadable  = "SES_RESPONSE_UNREADABLE"
 	codeSendCancelled       = "SEND_CANCELLED"
+	codeSetPaused           = "SES_CONFIGURATION_SET_SENDING_PAUSED"
 	codeServiceUnavailable  = "SES_SERVICE_UNAVAILABLE"
 	codeThrottling          = "SES_THROTTLING"
 	codeTimeout             = "SES_TIMEOUT"
@@ -47,7 +48,7 @@ const (
 // concern a single email.
 func BreakerCodes() []string {
 	return []string{
-		codeAccountPaused, codeAccountSuspended, codeAccessDenied, codeAuthFailed, codeConfigurationSet, codeCredentialsExpired, codeCredentialsMissing,
+		codeAccountPaused, codeAccountSuspended, codeAccessDenied, codeAuthFailed, codeConfigurationSet, codeSetPaused, codeCredentialsExpired, codeCredentialsMissing,
 		codeDailyQuota, codeEndpointInvalid, codeInternalError, codeNetworkError, codeResponseUnreadable, codeSendCancelled,
 		codeServiceUnavailable, codeTimeout, codeTLSError, codeUnexpectedResponse,
 	}

@@ -44,7 +44,9 @@ func refused() []outcome {
 	const (
 		sandbox = "Email address is not verified. The following identities failed the check in region US-EAST-1: maria@cliente.example"
 		noSet   = "Configuration set <news> does not exist."
+		setOff  = "Sending is paused for configuration set <news>."
 	)
+	namedSet := func(c *ses.Config) { c.ConfigurationSet = "news" }
 	return []outcome{
 		{
 			name: "identity not verified", at: refuses(400, "MessageRejected", sandbox), requests: 1,
@@ -72,8 +74,26 @@ func refused() []outcome {
 		},
 		{
 			name: "the worker's configuration set missing", at: refuses(404, "NotFoundException", noSet), requests: 1,
-			config: func(c *ses.Config) { c.ConfigurationSet = "feedback" },
+			config: namedSet,
 			want:   named("NotFoundException", parks("SES_CONFIGURATION_SET_DOES_NOT_EXIST")),
+		},
+		{
+			name: "the worker's configuration set missing, as a bad request", at: refuses(400, "BadRequestException", noSet), requests: 1,
+			config: namedSet,
+			want:   named("BadRequestException", parks("SES_CONFIGURATION_SET_DOES_NOT_EXIST")),
+		},
+		{
+			name: "default configuration set paused", at: refuses(400, "SendingPausedException", setOff), requests: 1,
+			want: named("SendingPausedException", failed("SES_CONFIGURATION_SET_SENDING_PAUSED", provider.ConfigurationError)),
+		},
+		{
+			name: "default configuration set paused, as in v1", at: refuses(400, "ConfigurationSetSendingPausedException", "news"), requests: 1,
+			want: named("ConfigurationSetSendingPausedException", failed("SES_CONFIGURATION_SET_SENDING_PAUSED", provider.ConfigurationError)),
+		},
+		{
+			name: "the worker's configuration set paused", at: refuses(400, "SendingPausedException", setOff), requests: 1,
+			config: namedSet,
+			want:   named("SendingPausedException", parks("SES_CONFIGURATION_SET_SENDING_PAUSED")),
 		},
 		{
 			name: "account paused, as in v1", at: refuses(400, "MessageRejected", "Sending paused for this account. For more information, check the inbox."), requests: 1,
