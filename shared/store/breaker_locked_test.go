@@ -29,7 +29,7 @@ func TestBreaker_LockedRow(t *testing.T) {
 			return err
 		}, store.ErrBreakerLocked},
 		"close": {"SES_TIMEOUT", func(d storetest.Database) error {
-			_, _, err := d.Store.CloseBreaker(t.Context(), "w", store.BreakerPass{Probe: true, Openings: 1})
+			_, _, err := d.Store.CloseBreaker(t.Context(), "w", store.BreakerPass{Probe: true, Openings: 1}, true)
 			return err
 		}, store.ErrBreakerLocked},
 		"close by account": {"SES_ACCOUNT_SENDING_PAUSED", func(d storetest.Database) error {

@@ -89,11 +89,11 @@ func TestOpenBreaker_OnceForAllInFlight(t *testing.T) {
 
 	// A probe closes it. A call that was in flight all the time does not open it again.
 	probe := store.BreakerPass{Probe: true, Openings: g.Openings}
-	was, opened, err := d.Store.CloseBreaker(t.Context(), "worker-2", probe)
+	was, opened, err := d.Store.CloseBreaker(t.Context(), "worker-2", probe, true)
 	if err != nil || !opened || was.Reason != "SES_ACCOUNT_SENDING_PAUSED" {
 		t.Fatalf("open: %+v, %v, %v", was, opened, err)
 	}
-	if _, opened, err = d.Store.CloseBreaker(t.Context(), "worker-2", probe); err != nil || opened {
+	if _, opened, err = d.Store.CloseBreaker(t.Context(), "worker-2", probe, true); err != nil || opened {
 		t.Errorf("opened twice: %v, %v", opened, err)
 	}
 	late, err := d.Store.OpenBreaker(t.Context(), store.Opening{Reason: "X", By: "worker-1", Attempt: uuid.New(), Pass: before})
@@ -101,7 +101,7 @@ func TestOpenBreaker_OnceForAllInFlight(t *testing.T) {
 		t.Errorf("a call that began before the probe opened the circuit breaker: %v, %v", late, err)
 	}
 	openBreaker(t, d, "SES_TIMEOUT")
-	if _, opened, err = d.Store.CloseBreaker(t.Context(), "worker-2", probe); err != nil || opened {
+	if _, opened, err = d.Store.CloseBreaker(t.Context(), "worker-2", probe, true); err != nil || opened {
 		t.Errorf("a probe of an earlier opening opened the circuit breaker: %v, %v", opened, err)
 	}
 }
@@ -152,7 +152,7 @@ func TestClaim_WhileTheBreakerIsOpen(t *testing.T) {
 	if probe, found = pick(t, d); !found || probe.ID != second {
 		t.Errorf("next probe %+v, %v", probe, found)
 	}
-	if _, opened, err := d.Store.CloseBreaker(t.Context(), "w", store.BreakerPass{Openings: breakerOf(t, d).Openings}); err != nil || !opened {
+	if _, opened, err := d.Store.CloseBreaker(t.Context(), "w", store.BreakerPass{Openings: breakerOf(t, d).Openings}, true); err != nil || !opened {
 		t.Fatal(opened, err)
 	}
 	if got := claim(second); !got.Applied || got.Breaker.Probe {
@@ -560,7 +560,7 @@ func TestHoldBreaker(t *testing.T) {
 	if probe, found := pick(t, d); found {
 		t.Errorf("probe %+v", probe)
 	}
-	if _, opened, err := d.Store.CloseBreaker(t.Context(), "w", store.BreakerPass{Openings: breakerOf(t, d).Openings}); err != nil || !opened {
+	if _, opened, err := d.Store.CloseBreaker(t.Context(), "w", store.BreakerPass{Openings: breakerOf(t, d).Openings}, true); err != nil || !opened {
 		t.Fatal(opened, err)
 	}
 	if err := d.Store.HoldBreaker(t.Context(), storetest.Because("longer drill")); err != nil {

@@ -151,17 +151,19 @@ type LastOpening struct {
 	Millis   int64         `db:"millis"`
 }
 
-// closeSQL locks the one row if the breaker is open and was not closed and opened again since.
+// closeSQL locks the one row if the breaker is open and was not closed and opened again since. A refusal ($3 = false) does not
+// close a breaker that the state of the account opened.
 const closeSQL = `
 UPDATE provider_gate g SET state = 'open', since = now(), reason = NULL, changed_by = $1, probe_id = NULL, probe_at = NULL
 FROM (SELECT id, reason, (extract(epoch FROM now() - since) * 1000)::bigint AS millis FROM provider_gate WHERE id = 1) was
-WHERE g.id = was.id AND g.state = 'shut' AND g.shuts = $2 AND ` + WaitSQL + `
+WHERE g.id = was.id AND g.state = 'shut' AND g.shuts = $2 AND ($3 OR g.attempt_id IS NOT NULL) AND ` + WaitSQL + `
 RETURNING was.reason, was.millis`
 
-// CloseBreaker closes the circuit breaker that was open when the probe was claimed. closed is false when it is closed, or was
-// opened again since. ErrLocked: it is unchanged.
-func (s *Store) CloseBreaker(ctx context.Context, by string, p Pass) (was LastOpening, closed bool, err error) {
-	return s.closeBreaker(ctx, closeSQL, by, p.Openings)
+// CloseBreaker closes the circuit breaker that was open when the probe was claimed. accepted is false if the provider refused
+// the probe's email alone: a provider may check an email before it checks the account, so that does not close a breaker opened by
+// OpenBreakerByAccount. closed is false also when the breaker is closed, or was opened again since. ErrLocked: it is unchanged.
+func (s *Store) CloseBreaker(ctx context.Context, by string, p Pass, accepted bool) (was LastOpening, closed bool, err error) {
+	return s.closeBreaker(ctx, closeSQL, by, p.Openings, accepted)
 }
 
 func (s *Store) closeBreaker(ctx context.Context, statement string, args ...any) (was LastOpening, closed bool, err error) {

@@ -8,7 +8,7 @@ import (
 // Account handles what the provider reports about the account: the code with which it refuses all
 // email, or "" if it accepts email. A refusal opens the breaker before any email gets it; the end
 // of the refusal closes it, unless the failure of an email has opened it since: the account may be
-// fine while one of its parts refuses.
+// fine while one of its parts refuses. Of the probes only an accepted one closes a breaker that the account opened.
 //
 // Each process acts on a refusal once, until the refusal ends, its code changes, or a standby is
 // promoted that has not received the opening. So if a probe succeeds although the account still

@@ -68,6 +68,30 @@ func TestAccount_ProbeOverridesAccount(t *testing.T) {
 	expect(t, d, "it says so anew", store.BreakerOpen)
 }
 
+// The refusal of a probe's own email does not override the account: the provider may check the email before the account.
+func TestAccount_RefusedProbeDoesNotOverrideAccount(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	g := newBreaker(d)
+	rejected := &provider.Failure{Outcome: provider.Failed, Code: "SES_MESSAGE_REJECTED", Category: provider.PermanentError}
+	probe := func() breaker.Call {
+		openings := expect(t, d, "before the probe", store.BreakerOpen).Openings
+		return breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: store.BreakerPass{Probe: true, Openings: openings}}
+	}
+	g.Account(t.Context(), paused)
+	if g.Failed(probe(), rejected) {
+		t.Error("the try of the refused email does not count")
+	}
+	g.Answered(probe())
+	expect(t, d, "a probe passed", store.BreakerClosed)
+
+	g.Failed(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: store.BreakerPass{Openings: 1}}, &provider.Failure{
+		Outcome: provider.Failed, Code: paused, Category: provider.PermanentError, AccountWide: true,
+	})
+	g.Failed(probe(), rejected)
+	expect(t, d, "a refused probe, after an email had opened it", store.BreakerClosed)
+}
+
 // A promoted standby has not received the opening: the account's refusal opens the breaker again.
 func TestAccount_OpeningLost(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ const (
 type Store interface {
 	Breaker(ctx context.Context) (store.Breaker, error)
 	OpenBreaker(ctx context.Context, w store.Opening) (opened bool, err error)
-	CloseBreaker(ctx context.Context, by string, p store.BreakerPass) (was store.LastOpening, closed bool, err error)
+	CloseBreaker(ctx context.Context, by string, p store.BreakerPass, accepted bool) (was store.LastOpening, closed bool, err error)
 	OpenBreakerByAccount(ctx context.Context, reason, by string) (opened bool, err error)
 	CloseBreakerByAccount(ctx context.Context, by string) (was store.LastOpening, closed bool, err error)
 	SkipProbe(ctx context.Context, id uuid.UUID) error
@@ -109,7 +109,7 @@ func (b *Breaker) Suspension() *Suspension { return &b.suspension }
 func (b *Breaker) Answered(c Call) {
 	b.run.ended(c, nil, time.Now())
 	b.refusals.answered(c)
-	b.recordSuccess(c)
+	b.recordSuccess(c, true)
 }
 
 // Failed reports a failed call, and opens or closes the breaker accordingly. notCounted means that the
@@ -149,9 +149,9 @@ func (b *Breaker) Failed(c Call, f *provider.Failure) (notCounted bool) {
 	case f.Outcome == provider.Unreadable && diagnosed == certain:
 		b.open(c, f)
 	case f.Outcome == provider.Failed && f.Category != provider.ValidationError:
-		// The provider refused only this email, so it would accept others. (With a ValidationError
-		// the email never reached it.)
-		b.recordSuccess(c)
+		// The provider refused only this email, so it would accept others, unless it reports that the
+		// account may not send. (With a ValidationError the email never reached it.)
+		b.recordSuccess(c, false)
 	}
 	return false
 }
@@ -220,21 +220,21 @@ func (b *Breaker) suspended(c Call, f *provider.Failure) bool {
 }
 
 // recordSuccess handles a call which shows that the provider accepts emails: it closes the breaker if the
-// email was the probe, and ends this process's suspension.
-func (b *Breaker) recordSuccess(c Call) {
+// email was the probe, and ends this process's suspension. accepted is false if this email alone was refused.
+func (b *Breaker) recordSuccess(c Call, accepted bool) {
 	if b.suspension.recordSuccess(c) {
 		b.log.Info("this worker sends again: the provider accepts its emails")
 	}
-	b.close(c.Pass)
+	b.close(c.Pass, accepted)
 }
 
-func (b *Breaker) close(pass store.BreakerPass) {
+func (b *Breaker) close(pass store.BreakerPass, accepted bool) {
 	if !pass.Probe {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
-	was, closed, err := b.store.CloseBreaker(ctx, b.instance, pass)
+	was, closed, err := b.store.CloseBreaker(ctx, b.instance, pass, accepted)
 	switch {
 	case err != nil:
 		b.log.Log(ctx, levelOf(err), "cannot close the circuit breaker, retrying at the next probe", "error", err)

@@ -67,7 +67,7 @@ func TestProber(t *testing.T) {
 	if err != nil || g.ProbeID == nil || g.ProbeID.String() != ids[2] {
 		t.Fatalf("circuit breaker = %+v, %v", g, err)
 	}
-	if _, opened, err := b.Store.CloseBreaker(t.Context(), "worker-1", store.BreakerPass{Openings: g.Openings}); err != nil || !opened {
+	if _, opened, err := b.Store.CloseBreaker(t.Context(), "worker-1", store.BreakerPass{Openings: g.Openings}, true); err != nil || !opened {
 		t.Fatal(opened, err)
 	}
 	b.expectStatus(t, uuid.MustParse(ids[4]), email.Enqueued)

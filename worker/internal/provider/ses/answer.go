@@ -87,8 +87,13 @@ func (a answer) byName() *provider.Failure {
 		if a.says("not verified") {
 			return a.failure(provider.Failed, codeIdentityNotVerified, provider.ConfigurationError)
 		}
-		if a.says("paused for this account") { // the v1 API's name for SendingPaused
-			return accountWide(a.failure(provider.Failed, codeAccountPaused, provider.PermanentError))
+		if a.says("for this account") { // the v1 API's form of SendingPaused and AccountSuspended
+			switch {
+			case a.says("paused"):
+				return accountWide(a.failure(provider.Failed, codeAccountPaused, provider.PermanentError))
+			case a.says("suspended"):
+				return accountWide(a.failure(provider.Failed, codeAccountSuspended, provider.PermanentError))
+			}
 		}
 		return a.failure(provider.Failed, codeMessageRejected, provider.PermanentError)
 	case "MailFromDomainNotVerified":

@@ -100,6 +100,10 @@ func refused() []outcome {
 			want: accountWide(named("MessageRejected", failed("SES_ACCOUNT_SENDING_PAUSED", provider.PermanentError))),
 		},
 		{
+			name: "account suspended, as in v1", at: refuses(400, "MessageRejected", "Sending suspended for this account. For more information, check the inbox."), requests: 1,
+			want: accountWide(named("MessageRejected", failed("SES_ACCOUNT_SUSPENDED", provider.PermanentError))),
+		},
+		{
 			name: "something else missing", at: refuses(404, "NotFoundException", "Tenant acme was not found."), requests: 1,
 			want: named("NotFoundException", failed("SES_RESOURCE_NOT_FOUND", provider.ConfigurationError)),
 		},
