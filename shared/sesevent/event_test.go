@@ -62,6 +62,12 @@ func TestParse_Kinds(t *testing.T) {
 			"Bounce", `,"bounce":{` + at + `,"bounceType":"Permanent","bounceSubType":"OnTenantSuppressionList","bouncedRecipients":[]}`,
 			email.EventBounced, store.Bounced, nil, `{"bounceType":"Permanent","bounceSubType":"OnTenantSuppressionList"}`,
 		},
+		"predicted bounce": {
+			"Bounce", `,"bounce":{` + at + `,"bounceType":"Permanent","bounceSubType":"EmailValidationSuppressed","bouncedRecipients":[{"emailAddress":"ana@example.com"}]}`,
+			email.EventBounced, "",
+			[]string{"ana@example.com"},
+			`{"bounceType":"Permanent","bounceSubType":"EmailValidationSuppressed","recipients":[{"address":"ana@example.com"}]}`,
+		},
 		"soft bounce": {
 			"Bounce", `,"bounce":{` + at + `,"bounceType":"Transient","bounceSubType":"MailboxFull","bouncedRecipients":[{"emailAddress":"ana@example.com"}]}`,
 			email.EventBounced, "",

@@ -75,13 +75,13 @@ type bounce struct {
 }
 
 // content suppresses addresses that bounce permanently. A Transient bounce concerns only this email,
-// not the mailbox.
+// not the mailbox; EmailValidationSuppressed is SES's prediction, and SES tried no delivery.
 func (b *bounce) content() content {
 	n := content{
 		event: email.EventBounced, at: b.Timestamp, recipients: bare(b.Recipients), note: "SES: " + b.Type + "/" + b.SubType,
 		details: map[string]any{"bounceType": b.Type, "bounceSubType": b.SubType, "feedbackId": b.FeedbackID},
 	}
-	if b.Type == "Permanent" {
+	if b.Type == "Permanent" && b.SubType != "EmailValidationSuppressed" {
 		n.suppress = store.Bounced
 	}
 	return n

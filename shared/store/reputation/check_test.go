@@ -54,7 +54,10 @@ func TestCheck_Thresholds(t *testing.T) {
 		b.feedback(t, "Complaint", complaint, ids[:test.complaints]...)
 		b.feedback(t, "Bounce", hardBounce, ids[:test.hard]...)
 		b.feedback(t, "Bounce", `{"bounceType": "Transient"}`, ids[:test.softBounces]...)
-		b.feedback(t, "Bounce", `{"bounceType": "Permanent", "bounceSubType": "OnAccountSuppressionList"}`, ids[:test.trash]...)
+		for _, kind := range []string{"OnAccountSuppressionList", "OnTenantSuppressionList", "EmailValidationSuppressed"} {
+			b.feedback(t, "Bounce", `{"bounceType": "Permanent", "bounceSubType": "`+kind+`"}`, ids[:test.trash]...)
+			b.feedback(t, "Complaint", `{"complaintFeedbackType": "abuse", "complaintSubType": "`+kind+`"}`, ids[:test.trash]...)
+		}
 		b.feedback(t, "Complaint", `{"complaintFeedbackType": "not-spam"}`, ids[:test.trash]...)
 		b.feedback(t, "Delivery", `{}`, ids[:test.trash]...)
 		done := b.check(t, company)
