@@ -15,7 +15,7 @@ type clock struct{ t time.Time }
 
 func (c *clock) now() time.Time { return c.t }
 
-func newPacer(client redis.Scripter, full float64) (*Pacer, *clock) {
+func newPacer(client redis.Cmdable, full float64) (*Pacer, *clock) {
 	c := &clock{t: time.Now()}
 	p := New(client, full)
 	p.now = c.now

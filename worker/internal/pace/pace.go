@@ -70,7 +70,7 @@ var errAvoided = errors.New("not calling redis after an error")
 
 // Pacer limits the send rate.
 type Pacer struct {
-	redis redis.Scripter
+	redis redis.Cmdable
 	now   func() time.Time
 	full  atomic.Uint64 // the account's recipients per second, as float64 bits
 	share atomic.Uint64 // this process's share of the rate during a Redis outage, as float64 bits
@@ -93,7 +93,7 @@ type Pacer struct {
 }
 
 // New makes a Pacer for a rate in recipients per second.
-func New(client redis.Scripter, perSecond float64) *Pacer {
+func New(client redis.Cmdable, perSecond float64) *Pacer {
 	p := &Pacer{
 		redis: client, now: time.Now, changed: make(chan struct{}, 1),
 		returned: make(chan struct{}, 1), turn: make(chan struct{}, 1), own: rate.NewLimiter(rate.Limit(perSecond), 1),

@@ -28,7 +28,7 @@ func newRedis(t *testing.T) *redis.Client {
 	}
 	client := redis.NewClient(o)
 	t.Cleanup(func() { _ = client.Close() })
-	if err := client.Del(t.Context(), "email-gateway:pace").Err(); err != nil {
+	if err := client.Del(t.Context(), "email-gateway:pace", "email-gateway:pace:rate").Err(); err != nil {
 		t.Fatal(err)
 	}
 	return client
@@ -218,6 +218,36 @@ func TestQuota_RateAndFallback(t *testing.T) {
 				t.Errorf("quota %s at %g, want %s", got, gauge(t, registry, "provider_send_rate_limit"), c.quota)
 			}
 		})
+	}
+}
+
+// A process that cannot read the account uses the rate that another one has read: they share the bucket.
+func TestQuota_RateOfOtherProcess(t *testing.T) {
+	client := newRedis(t)
+	rate := func(a account) float64 {
+		t.Helper()
+		pacer := pace.New(client, 1)
+		loop := pace.NewQuota(pace.QuotaParams{
+			Log: slog.New(slog.DiscardHandler), Pacer: pacer, Account: a, Breaker: &breaker{}, Peers: alone, Registry: prometheus.NewRegistry(), Fallback: 100,
+		})
+		if err := loop.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+			t.Fatal(err)
+		}
+		if err := loop.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		return pacer.FullRate()
+	}
+	throttled := account{err: errors.New("429")}
+	if got := rate(throttled); got != 100 {
+		t.Errorf("rate %v before a process has read the account, want the fallback", got)
+	}
+	rate(account{rate: 14.5})
+	if got := rate(throttled); got != 14.5 {
+		t.Errorf("rate %v, want that of the other process", got)
+	}
+	if left, err := client.PTTL(t.Context(), "email-gateway:pace:rate").Result(); err != nil || left <= 0 || left > time.Hour {
+		t.Errorf("the rate is used for %s, %v, want up to an hour", left, err)
 	}
 }
 

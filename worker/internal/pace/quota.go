@@ -3,6 +3,7 @@ package pace
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +20,10 @@ const quotaInterval = time.Minute
 
 // quotaRetry is the interval after a failed call.
 const quotaRetry = 10 * time.Second
+
+// quotaJitter is the maximum delay of a call. Without it, processes that were started together would always call together, and
+// the provider would answer only one of them.
+const quotaJitter = 5 * time.Second
 
 // knownFor is how long the last rate of the account is used while the account cannot be read. One failed call says nothing about
 // the rate, and the workers share a bucket: another rate of one worker would be that of all.
@@ -55,7 +60,7 @@ type QuotaParams struct {
 	Breaker  Breaker
 	Peers    Peers
 	Registry prometheus.Registerer
-	// Fallback is the rate used while the account cannot be read and was not read in the last hour: an
+	// Fallback is the rate used while the account cannot be read and no process has read it in the last hour: an
 	// emulator may not support the call.
 	Fallback float64
 }
@@ -88,13 +93,19 @@ func (q *Quota) Start(ctx context.Context, failed func(error)) error {
 }
 
 func (q *Quota) runOnce(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, quotaRetry)
-	defer cancel()
 	wait := quotaInterval
 	if q.unknown {
 		wait = quotaRetry
 	}
-	if q.now().Sub(q.asked) > wait-quotaRetry/2 { // the loop's rounds are not exact
+	due := q.now().Sub(q.asked) > wait-quotaRetry/2 // the loop's rounds are not exact
+	if due {
+		if err := service.Pause(ctx, rand.N(quotaJitter)); err != nil {
+			return false, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, quotaRetry)
+	defer cancel()
+	if due {
 		q.ask(ctx)
 	}
 	n, err := q.params.Peers(ctx)
@@ -111,16 +122,18 @@ func (q *Quota) ask(ctx context.Context) {
 	if err == nil {
 		q.params.Breaker.Account(ctx, limits.Refusal)
 	}
-	rate := q.rate(limits, err)
+	rate := q.rate(ctx, limits, err)
 	q.params.Pacer.SetRate(rate)
 	q.metrics.rate.Set(rate)
 }
 
 // rate returns the rate to use, and logs changes.
-func (q *Quota) rate(limits Limits, err error) float64 {
+func (q *Quota) rate(ctx context.Context, limits Limits, err error) float64 {
 	if err != nil || limits.PerSecond <= 0 {
 		rate := q.params.Fallback
-		if q.known > 0 && q.now().Sub(q.read) < knownFor {
+		if stored := q.params.Pacer.storedRate(ctx); stored > 0 {
+			rate = stored
+		} else if q.known > 0 && q.now().Sub(q.read) < knownFor {
 			rate = q.known
 		}
 		if !q.unknown || rate != q.params.Pacer.FullRate() {
@@ -134,6 +147,9 @@ func (q *Quota) rate(limits Limits, err error) float64 {
 		q.params.Log.Info("send rate of the account", "rate", limits.PerSecond)
 	}
 	q.unknown, q.known, q.read = false, limits.PerSecond, q.now()
+	if err := q.params.Pacer.storeRate(ctx, limits.PerSecond); err != nil {
+		q.params.Log.Warn("workers that cannot read the account do not get its rate", "error", err)
+	}
 	q.metrics.quota(limits)
 	return limits.PerSecond
 }

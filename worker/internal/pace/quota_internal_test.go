@@ -5,7 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -61,4 +63,51 @@ func TestQuota_KeepsLastRate(t *testing.T) {
 			t.Errorf("%s: %d log lines, want %d: %s", step.name, n, step.lines, log)
 		}
 	}
+}
+
+// callTimes is an account that answers no call.
+type callTimes struct {
+	mu    sync.Mutex
+	times []time.Time
+}
+
+func (c *callTimes) Limits(context.Context) (Limits, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.times = append(c.times, time.Now())
+	return Limits{}, errors.New("429")
+}
+
+// Processes that are started together do not repeat their calls together.
+func TestQuota_CallsSpread(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const processes = 20
+		account, started := &callTimes{}, time.Now()
+		for range processes {
+			quota := NewQuota(QuotaParams{
+				Log: slog.New(slog.DiscardHandler), Pacer: New(nil, 1), Account: account, Breaker: noBreaker{},
+				Peers:    func(context.Context) (int, error) { return processes, nil },
+				Registry: prometheus.NewRegistry(), Fallback: 100,
+			})
+			if err := quota.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := quota.Stop(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		<-time.After(quotaRetry + quotaJitter)
+		account.mu.Lock()
+		defer account.mu.Unlock()
+		seconds := map[int]bool{}
+		for _, at := range account.times[processes:] {
+			seconds[int(at.Sub(started).Seconds())] = true
+		}
+		if len(account.times) < 2*processes || len(seconds) < 3 {
+			t.Errorf("%d calls, the repeated ones in %d seconds", len(account.times), len(seconds))
+		}
+	})
 }
