@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ type processDetails struct {
 	Storage     *componentStatus `json:"storage"`
 	SES         *componentStatus `json:"ses"`
 	SESEvents   *componentStatus `json:"sesEvents"`
+	SESAccess   *sesAccess       `json:"sesAccess"` // nil for a worker of an earlier release
 	Consumers   *int             `json:"consumers"` // consumers of RabbitMQ queues
 	Durability  *redisDurability `json:"redisKeeps"`
 	Connections int              `json:"connections"` // to Postgres, at most
@@ -31,6 +33,24 @@ type redisDurability struct {
 	Version    string `json:"version"`
 	Policy     string `json:"policy"`
 	AppendOnly bool   `json:"appendOnly"`
+}
+
+// sesAccess holds a worker's settings that decide which emails SES accepts and where it publishes their events.
+type sesAccess struct {
+	Region           string `json:"region"`
+	Endpoint         string `json:"endpoint"` // "" is that of the region
+	ConfigurationSet string `json:"configurationSet"`
+}
+
+func (a sesAccess) String() string {
+	text := "region " + a.Region
+	if a.Endpoint != "" {
+		text += " at " + a.Endpoint
+	}
+	if a.ConfigurationSet == "" {
+		return text + " without a configuration set"
+	}
+	return text + " with the configuration set " + a.ConfigurationSet
 }
 
 type componentStatus struct {
@@ -83,6 +103,7 @@ func (x *examination) processes(ctx context.Context) {
 		check: "ses", of: func(p process) *componentStatus { return p.SES },
 		advice: "Check SES_ENDPOINT, the network, and that the credentials allow ses:GetAccount and ses:SendEmail. A worker that cannot send although others can reports this too, and logs the code. Emails wait meanwhile.",
 	})
+	x.sesAccess(alive)
 	x.part(alive, part{
 		check: "sesEvents", of: func(p process) *componentStatus { return p.SESEvents },
 		advice: "Check SES_EVENTS_QUEUE, the network, and that the credentials allow sqs:ReceiveMessage and sqs:DeleteMessage. Events wait in the queue.",
@@ -185,6 +206,26 @@ func (x *examination) redisDurability(alive []process) {
 	if !durability.AppendOnly {
 		x.add(check, Warning, "Set appendonly to yes, unless a replica takes over."+late, "Redis loses its queues when it restarts: appendonly is off.")
 	}
+}
+
+// sesAccess compares the SES settings of the workers.
+func (x *examination) sesAccess(alive []process) {
+	workers := map[string][]process{}
+	for _, p := range alive {
+		if p.SESAccess != nil {
+			through := p.SESAccess.String()
+			workers[through] = append(workers[through], p)
+		}
+	}
+	if len(workers) < 2 {
+		return
+	}
+	var all []string
+	for _, through := range slices.Sorted(maps.Keys(workers)) {
+		all = append(all, fmt.Sprintf("%s (%s)", through, names(workers[through])))
+	}
+	x.add("ses", Warning, "Unless an update is changing them, set AWS_REGION, SES_ENDPOINT and SES_CONFIGURATION_SET to the same values for all workers: one with wrong values fails valid emails, or loses their events.",
+		"The workers send through different settings: %s.", strings.Join(all, "; "))
 }
 
 func (x *examination) rabbitMQ(alive []process) {

@@ -65,6 +65,23 @@ func TestExamine_Processes(t *testing.T) {
 	wants(t, "no RabbitMQ", doctor.Examine(t.Context(), p))
 }
 
+// Workers that send through different settings are named with them, except those of a release that does not report them.
+func TestExamine_SESAccess(t *testing.T) {
+	t.Parallel()
+	d, p := healthy(t)
+	const worker = `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":4,"sesAccess":`
+	const right = `{"region":"sa-east-1","endpoint":"","configurationSet":"feedback"}}`
+	report(t, d, "worker", "here-3", worker+right)
+	report(t, d, "worker", "here-4", worker+right)
+	wants(t, "equal", doctor.Examine(t.Context(), p))
+	report(t, d, "worker", "here-5", worker+`{"region":"us-east-1","endpoint":"vpce-1.example","configurationSet":""}}`)
+	wants(t, "different", doctor.Examine(t.Context(), p), "warning ses: The workers send through different settings: "+
+		"region sa-east-1 with the configuration set feedback (worker here-3, worker here-4); "+
+		"region us-east-1 at vpce-1.example without a configuration set (worker here-5).")
+	exec(t, d, "UPDATE process_status SET updated_at = now() - interval '1 min' WHERE instance = 'here-5'")
+	wants(t, "it has stopped", doctor.Examine(t.Context(), p), "warning worker: Without heartbeat: here-5")
+}
+
 // The storage has one finding, whether dispatchers, gatewayctl or both check it.
 func TestExamine_Storage(t *testing.T) {
 	t.Parallel()

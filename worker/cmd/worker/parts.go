@@ -122,6 +122,7 @@ func (p program) parts() ([]service.Named, error) {
 				return map[string]any{
 					"concurrency": limit.Needed(), "sendRate": pacer.Rate(), "consumers": takers.working(),
 					maintenance.WindowFact: c.Window().Milliseconds(), "connections": p.db.DB().MaxConns() + p.hooksDB.DB().MaxConns(),
+					"sesAccess": p.sender.Access(),
 				}
 			},
 		})},

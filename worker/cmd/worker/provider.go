@@ -19,6 +19,8 @@ type emailProvider interface {
 	Reach(ctx context.Context) error
 	// Limits returns the account's rate and quota.
 	Limits(ctx context.Context) (pace.Limits, error)
+	// Access returns the settings that must be the same for all workers. gatewayctl doctor compares them.
+	Access() map[string]string
 	// BreakerCodes are the codes of failures that may open the circuit breaker.
 	BreakerCodes() []string
 }

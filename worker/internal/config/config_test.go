@@ -208,8 +208,13 @@ func TestMistakes(t *testing.T) {
 		},
 		{
 			"the simulator in production", worker,
-			[]string{database, redis, "ENVIRONMENT=Production", "SES_ENDPOINT=http://ses-sim:8005"},
+			[]string{database, redis, "ENVIRONMENT=Production", "AWS_REGION=sa-east-1", "SES_ENDPOINT=http://ses-sim:8005"},
 			[]string{"SES_ENDPOINT: must be an https:// URL where ENVIRONMENT is production"},
+		},
+		{
+			"no region in production", worker,
+			[]string{database, redis, "ENVIRONMENT=production", "AWS_REGION="},
+			[]string{"AWS_REGION: is required where ENVIRONMENT is production"},
 		},
 		{
 			"mailings without a key for their links", worker,

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -27,8 +28,9 @@ type Worker struct {
 	// EventsQueue is the URL of the SQS queue from which the worker reads SES events, in addition to
 	// those that the api receives from SNS. Calls go to the URL's host. Empty: no queue is read.
 	EventsQueue string `env:"SES_EVENTS_QUEUE"`
-	// Region is the AWS region of SES.
-	Region string `env:"AWS_REGION" envDefault:"us-east-1"`
+	// Region is the AWS region of SES, the same for all workers. It is required if ENVIRONMENT is
+	// production. Empty: us-east-1.
+	Region string `env:"AWS_REGION"`
 	// StorageURL is the location where the api stores attachments: the same as its own, which the worker
 	// only reads. It decrypts them with CPFCNPJKeys.
 	StorageURL string `env:"STORAGE_URL" envDefault:"file:///var/lib/email-gateway"`
@@ -60,6 +62,9 @@ func ReadWorker(environ []string) (Worker, error) {
 	if err := blob.CheckURL(w.StorageURL); err != nil {
 		f.Must(false, "STORAGE_URL", err.Error())
 	}
+	f.Must(!environment.IsProduction(w.Environment) || w.Region != "", "AWS_REGION",
+		"is required where ENVIRONMENT is production: in another region than its senders', SES refuses a worker's emails")
+	w.Region = cmp.Or(w.Region, "us-east-1")
 	if w.Endpoint != "" {
 		f.HTTPURL("SES_ENDPOINT", w.Endpoint)
 		f.Must(!environment.IsProduction(w.Environment) || strings.HasPrefix(strings.ToLower(w.Endpoint), "https:"), "SES_ENDPOINT",

@@ -74,6 +74,7 @@ func (c Config) withDefaults() Config {
 type Sender struct {
 	client           *sesv2.Client
 	configurationSet string
+	access           map[string]string
 	callTimeout      time.Duration
 	tracer           telemetry.Tracer
 }
@@ -116,7 +117,18 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 	if err := resolve(ctx, client.Options()); err != nil {
 		return nil, fmt.Errorf("resolve ses endpoint: %w", err)
 	}
-	return &Sender{client: client, configurationSet: c.ConfigurationSet, callTimeout: c.CallTimeout, tracer: c.Tracer}, nil
+	return &Sender{client: client, configurationSet: c.ConfigurationSet, access: c.access(), callTimeout: c.CallTimeout, tracer: c.Tracer}, nil
+}
+
+// Access returns the settings that decide which emails SES accepts and where it publishes their events.
+func (s *Sender) Access() map[string]string { return s.access }
+
+func (c Config) access() map[string]string {
+	access := map[string]string{"region": c.Region, "configurationSet": c.ConfigurationSet}
+	if u, err := url.Parse(c.Endpoint); err == nil { // without a password that it may contain
+		access["endpoint"] = u.Host
+	}
+	return access
 }
 
 // Send makes one request. It implements provider.Sender.

@@ -65,6 +65,16 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// What a worker reports of its settings has no password.
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	s := newSender(t, ses.Config{Region: "sa-east-1", Endpoint: "https://gateway:hunter2@vpce-1.example:443/ses", ConfigurationSet: "feedback"})
+	want := map[string]string{"region": "sa-east-1", "endpoint": "vpce-1.example:443", "configurationSet": "feedback"}
+	if diff := cmp.Diff(want, s.Access()); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
 func TestUnusableAddresses(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
