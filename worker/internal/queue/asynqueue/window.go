@@ -31,6 +31,9 @@ const (
 // Each publisher is granted its share of the free room, so that one that is killed before it releases its grant leaves room to
 // the others.
 //
+// An entry from more than a second ahead was written before Redis's clock was set back, or by a node whose clock was ahead. It is
+// deleted: that of a dead publisher would otherwise count until the clock reaches it, and a running one writes it again.
+//
 // KEYS: pending, active, scheduled, retry, reserved, window; ARGV: window, most, holder, the lifetimes of a reservation and of
 // a holder in milliseconds, the window's lifetime in seconds. reserved is a hash of holder -> "count end seen", in milliseconds
 // of Redis's clock. It returns the depth and the grant, or the depth and an error message if Redis refuses writes.
@@ -47,13 +50,14 @@ local all = redis.call("HGETALL", KEYS[5])
 for i = 1, #all, 2 do
     local count, over, seen = string.match(all[i + 1], "(%d+) (%d+) (%d+)")
     if all[i] ~= ARGV[3] then
-        if tonumber(over) >= now then
-            reserved = reserved + tonumber(count)
-        end
-        if tonumber(seen) + tonumber(ARGV[5]) >= now then
-            holders = holders + 1
-        else
+        local age = now - seen
+        if age > tonumber(ARGV[5]) or age < -1000 then
             redis.call("HDEL", KEYS[5], all[i])
+        else
+            holders = holders + 1
+            if tonumber(over) >= now then
+                reserved = reserved + tonumber(count)
+            end
         end
     end
 end

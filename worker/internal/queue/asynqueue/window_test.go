@@ -1,7 +1,9 @@
 package asynqueue_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -42,6 +44,32 @@ func TestReserve_SharedWindow(t *testing.T) {
 		t.Errorf("one got %d and died, the other got %d of %d", dead, left, window)
 	}
 	waittest.Until(t, "the dead one's room", func() bool { return reserve(1) > window-dead })
+}
+
+// The grant of a dispatcher that died before Redis's clock was set back does not count until the clock reaches its time again.
+func TestReserve_AfterClockSetBack(t *testing.T) {
+	t.Parallel()
+	const window = 100
+	url, prefix := redistest.Shared(t)
+	conn := parse(t, url).WithPrefix(prefix)
+	client, publisher := conn.Client(), asynqueue.NewPublisher(conn)
+	t.Cleanup(func() { _, _ = client.Close(), publisher.Close() })
+	now, err := client.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ahead := now.Add(time.Hour).UnixMilli()
+	entry := fmt.Sprintf("%d %d %d", window, ahead+5000, ahead)
+	if err := client.HSet(t.Context(), "email-gateway:{"+prefix+email.QueueNormal+"}:reserved", "dead", entry).Err(); err != nil {
+		t.Fatal(err)
+	}
+	room, err := publisher.Reserve(t.Context(), email.QueueNormal, window, 2000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if room.Granted != window {
+		t.Errorf("granted %d, want the window of %d", room.Granted, window)
+	}
 }
 
 // Retries may wait on a queue while they use less than a quarter of the window that a dispatcher
