@@ -70,9 +70,7 @@ func (c cut) next(full float64, now time.Time, accepted bool) cut {
 //
 // KEYS[1] bucket, ARGV[1] the last cut, ARGV[2] and ARGV[3] the rate to return to if the provider has accepted a call
 // since the last cut and if it has not, ARGV[4] the new rate, ARGV[5] the minimum pause
-var cutRate = redis.NewScript(`
-local now = redis.call('TIME')
-local at = now[1] * 1000000 + now[2]
+var cutRate = redis.NewScript(readClock + `
 local bucket = redis.call('HMGET', KEYS[1], 'cut_at', 'cut_from', 'cut_low', 'accepted_at')
 local last, from, low = bucket[1] or '', bucket[2] or '0', bucket[3] or '0'
 if last == ARGV[1] and at - (tonumber(last) or 0) >= tonumber(ARGV[5]) then

@@ -311,3 +311,31 @@ func TestThrottled_AcceptedByAnotherProcess(t *testing.T) {
 		t.Errorf("the rate returns to %.2f/s, want the refused rate", from)
 	}
 }
+
+// A cut that is ahead of Redis's clock, which was set back, neither slows the processes down nor prevents the next cut.
+func TestThrottled_AfterRedisClockSetBack(t *testing.T) {
+	client, _ := sharedRedis(t)
+	now, err := client.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ahead := now.Add(time.Hour).UnixMicro()
+	if err := client.HSet(t.Context(), key, "cut_at", ahead, "cut_from", 500, "cut_low", 5, "accepted_at", ahead).Err(); err != nil {
+		t.Fatal(err)
+	}
+	sending, throttled := New(client, 500), New(client, 500)
+	if err := sending.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	sending.expect(t, "a process that sends", 500, 500)
+	throttled.Throttled(time.Now())
+	throttled.expect(t, "a process that is throttled", 250, 300)
+
+	// Nothing was accepted since that cut.
+	age(t, client, 5*time.Second)
+	next := New(client, 500)
+	next.Throttled(time.Now())
+	if from := next.last.Load().from; from != 500 {
+		t.Errorf("the rate returns to %.2f/s, want 500/s", from)
+	}
+}

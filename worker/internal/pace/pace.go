@@ -37,6 +37,16 @@ const (
 	fallbackFor = 2 * time.Second
 )
 
+// readClock is the beginning of the scripts. It reads Redis's clock and deletes times that are ahead of it, which were written
+// before the clock was set back, or by a node whose clock was ahead: a cut would otherwise slow all processes down, and prevent
+// another cut, until the clock reaches its time.
+const readClock = `
+local time = redis.call('TIME')
+local at = time[1] * 1000000 + time[2]
+for i, value in ipairs(redis.call('HMGET', KEYS[1], 'cut_at', 'accepted_at')) do
+    if (tonumber(value) or 0) > at then redis.call('HDEL', KEYS[1], i == 1 and 'cut_at' or 'accepted_at') end
+end`
+
 // take refills the bucket by Redis's clock, adds ARGV[4] unused tokens, and takes up to ARGV[3] tokens. It returns the
 // number of tokens taken; if none, the milliseconds until there is one; and then cutRate's result for the last cut.
 // ARGV[5] is how many microseconds ago a call began that the provider accepted.
@@ -44,9 +54,7 @@ const (
 //	KEYS[1] bucket (hash: tokens, cut_from, cut_low; in microseconds at, cut_at, accepted_at)
 //	ARGV[1] tokens per second, ARGV[2] capacity, ARGV[3] tokens wanted, ARGV[4] tokens returned,
 //	ARGV[5] the age of the last acceptance, '' if there is no new one
-var take = redis.NewScript(`
-local now = redis.call('TIME')
-local at = now[1] * 1000000 + now[2]
+var take = redis.NewScript(readClock + `
 local per_second, capacity, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local bucket = redis.call('HMGET', KEYS[1], 'tokens', 'at', 'cut_at', 'cut_from', 'cut_low', 'accepted_at')
 local tokens = tonumber(bucket[1]) or capacity
