@@ -34,7 +34,8 @@ type UnknownOutcome struct {
 // deadline.
 const abandonedSQL = `
 WITH claimed AS MATERIALIZED (
-    SELECT id, lane_id, claim_token, attempts, throttles, delivery, expires_at, coalesce(lease_until < now() - $1 * interval '1 ms', false) AS due
+    SELECT id, lane_id, claim_token, attempts, throttles, delivery, expires_at,
+           coalesce(lease_until NOT BETWEEN now() - $1 * interval '1 ms' AND ` + pg.FarthestLeaseSQL + `, false) AS due
     FROM email_outbox
     WHERE status = 'PROCESSING' AND target = 'email:send' AND expires_at >= $3
 ), earliest AS (
@@ -45,7 +46,7 @@ FROM claimed c, earliest e
 WHERE c.due OR c.id = e.id
 ORDER BY c.due DESC LIMIT $2`
 
-// AbandonedClaims lists at most limit emails whose lease ended longer ago than grace, because their worker has died or does not
+// AbandonedClaims lists at most limit emails whose lease ended longer ago than grace, or is longer than any can be, because their worker has died or does not
 // respond. It reads only claimed emails with a deadline from since on, and returns their earliest deadline, zero if there are
 // none.
 func (s *Store) AbandonedClaims(ctx context.Context, grace time.Duration, limit int, since time.Time) (found []UnknownOutcome, earliest time.Time, err error) {
@@ -117,7 +118,8 @@ type LongEnqueued struct {
 // followed by the email with the earliest deadline.
 const longEnqueuedSQL = `
 WITH waiting AS MATERIALIZED (
-    SELECT id, lane_id, expires_at, coalesce(enqueued_at < now() - $1 * interval '1 ms', false) AND id > $2 AS due FROM email_outbox
+    SELECT id, lane_id, expires_at, coalesce(enqueued_at NOT BETWEEN now() - $1 * interval '1 ms' AND now() + $1 * interval '1 ms', false) AND id > $2 AS due
+    FROM email_outbox
     WHERE status = 'ENQUEUED' AND target = 'email:send' AND expires_at >= $4
 ), earliest AS (
     SELECT id, expires_at FROM waiting ORDER BY expires_at LIMIT 1
@@ -152,7 +154,8 @@ func (s *Store) LongEnqueued(
 // stillEnqueuedSQL finds rows by primary key and locks nothing.
 const stillEnqueuedSQL = `
 SELECT id FROM email_outbox
-WHERE id = ANY ($1::uuid[]) AND status = 'ENQUEUED' AND enqueued_at < now() - $2 * interval '1 ms'`
+WHERE id = ANY ($1::uuid[]) AND status = 'ENQUEUED'
+  AND enqueued_at NOT BETWEEN now() - $2 * interval '1 ms' AND now() + $2 * interval '1 ms'`
 
 // StillEnqueued returns which of these emails have been on their queue for longer than age, in unspecified order.
 func (s *Store) StillEnqueued(ctx context.Context, ids []uuid.UUID, age time.Duration) ([]uuid.UUID, error) {
@@ -169,7 +172,8 @@ func (s *Store) StillEnqueued(ctx context.Context, ids []uuid.UUID, age time.Dur
 const returnLostSQL = `
 WITH lost AS MATERIALIZED (
     SELECT id, enqueued_at, lane_id, next_at FROM email_outbox
-    WHERE id = ANY ($1::uuid[]) AND status = 'ENQUEUED' AND enqueued_at < now() - $2 * interval '1 ms'
+    WHERE id = ANY ($1::uuid[]) AND status = 'ENQUEUED'
+      AND enqueued_at NOT BETWEEN now() - $2 * interval '1 ms' AND now() + $2 * interval '1 ms'
     FOR UPDATE SKIP LOCKED
 ), returned AS (
     UPDATE email_outbox SET status = 'PENDING', enqueued_at = NULL WHERE id = ANY (ARRAY(SELECT id FROM lost))

@@ -34,12 +34,12 @@ func (m OpenMailing) Age() time.Duration { return time.Duration(m.AgeMS) * time.
 // transaction lasts longer than a minute, so a PAUSED mailing is also listed until it was counted a minute after the pause. The
 // others are always listed, and counted more and more seldom, except those of which nothing has been expanded: their entries do not change.
 const openMailingsSQL = `
-SELECT id, total_lines AS lines, counted_at, coalesce((extract(epoch FROM now() - counted_at) * 1000)::bigint, 0) AS age_ms, false AS changed FROM mailings
+SELECT id, total_lines AS lines, counted_at, coalesce(abs(extract(epoch FROM now() - counted_at) * 1000)::bigint, 0) AS age_ms, false AS changed FROM mailings
 WHERE NOT dry_run AND (status IN ('PROCESSING', 'SENDING') OR status IN ('QUEUED', 'PENDING') AND expanded_to IS NOT NULL OR settling IS NOT NULL
     OR counted_at IS NULL OR status = 'PAUSED' AND counted_at < updated_at + interval '1 minute')
   AND id NOT IN (SELECT mailing_id FROM mailing_marks)
 UNION ALL
-SELECT id, total_lines, counted_at, coalesce((extract(epoch FROM now() - counted_at) * 1000)::bigint, 0), true FROM mailings
+SELECT id, total_lines, counted_at, coalesce(abs(extract(epoch FROM now() - counted_at) * 1000)::bigint, 0), true FROM mailings
 WHERE NOT dry_run AND id IN (SELECT mailing_id FROM mailing_marks)
 ORDER BY lines, id`
 

@@ -57,7 +57,8 @@ const lockMailingSQL = `
 WITH locked AS (
     UPDATE mailings SET status = 'PROCESSING', last_attempt = now(), updated_at = now()
     WHERE id = $1 AND generation = $2
-      AND (status IN ('QUEUED', 'PENDING') OR status = 'PROCESSING' AND coalesce(last_attempt < now() - $3 * interval '1 ms', true))
+      AND (status IN ('QUEUED', 'PENDING') OR status = 'PROCESSING'
+           AND coalesce(last_attempt NOT BETWEEN now() - $3 * interval '1 ms' AND now() + $3 * interval '1 ms', true))
       AND (SELECT set_config('lock_timeout', $4, true)) IS NOT NULL
     RETURNING *
 )
@@ -70,7 +71,7 @@ LEFT JOIN dispatch_lanes l ON l.company_id = m.company_id AND l.queue = 'email:s
 // whyNotLockedSQL reads one row by primary key and locks nothing.
 const whyNotLockedSQL = `
 SELECT generation = $2 AND status IN ('QUEUED', 'PENDING', 'PROCESSING') AS current,
-       coalesce(status = 'PROCESSING' AND last_attempt > now() - $3 * interval '1 ms', false) AS live
+       coalesce(status = 'PROCESSING' AND last_attempt BETWEEN now() - $3 * interval '1 ms' AND now() + $3 * interval '1 ms', false) AS live
 FROM mailings WHERE id = $1`
 
 // LockMailing locks a mailing for the job of this generation, if the mailing waits for a job or the

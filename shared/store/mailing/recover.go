@@ -31,8 +31,9 @@ const insertJobSQL = `
 const recoverSQL = `
 WITH found AS (
     SELECT m.id, m.status FROM mailings m
-    WHERE m.status = 'PROCESSING' AND coalesce(m.last_attempt < now() - $2 * interval '1 ms', true)
-       OR m.status IN ('QUEUED', 'PENDING') AND greatest(m.updated_at, m.send_at) < now() - $3 * interval '1 ms'
+    WHERE m.status = 'PROCESSING' AND coalesce(m.last_attempt NOT BETWEEN now() - $2 * interval '1 ms' AND now() + $2 * interval '1 ms', true)
+       OR m.status IN ('QUEUED', 'PENDING') AND m.updated_at NOT BETWEEN now() - $3 * interval '1 ms' AND now() + $3 * interval '1 ms'
+          AND coalesce(m.send_at < now() - $3 * interval '1 ms', true)
           AND NOT EXISTS (
               SELECT FROM dispatch_lanes l JOIN email_outbox o ON o.lane_id = l.id
               WHERE l.company_id = m.company_id AND l.queue = 'mailing.jobs.process' AND l.mailing_id IS NULL

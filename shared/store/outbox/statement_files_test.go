@@ -27,6 +27,7 @@ func statementFiles() statementtest.Package {
 			"breakerIsClosed": func() string { return breaker.IsClosedSQL },
 			"breakerProbe":    func() string { return breaker.ProbeSQL },
 			"breakerOpenings": func() string { return breaker.OpeningsSQL },
+			"farthestLease":   func() string { return pg.FarthestLeaseSQL },
 			"personSQL":       func() string { return recipient.PersonSQL },
 		},
 	}

@@ -48,7 +48,7 @@ const (
 
 // lease is how long a claim holds. It covers the provider's timeout (30 s) and the process's own writes. If less than
 // 31 s remain before the call, the worker releases the email.
-const lease = 60 * time.Second
+const lease = pg.LeaseTime
 
 // Transition moves one email to a status and writes its log, its events and, if it has failed for good, its dead letter
 // in the same commit. Status changes by the dispatcher write no event and are not Transitions.

@@ -33,10 +33,11 @@ const ReportTTL = 15 * time.Second
 // Live reports whether the process still counts as running.
 func (p Status) Live() bool { return p.Age <= ReportTTL }
 
-// reportSQL writes the instance's one row and deletes instances that have not reported for an hour. It adds how the
+// reportSQL writes the instance's one row and deletes instances that have not reported for an hour, or whose report is from a
+// server whose clock was ahead: those that are running report again. It adds how the
 // process's connections commit: no other session can read that.
 const reportSQL = `
-WITH gone AS (DELETE FROM process_status WHERE updated_at < now() - interval '1 hour')
+WITH gone AS (DELETE FROM process_status WHERE updated_at NOT BETWEEN now() - interval '1 hour' AND now() + interval '1 minute')
 INSERT INTO process_status (service, instance, started_at, details) VALUES ($1, $2, $3,
     CASE jsonb_typeof($4::jsonb) WHEN 'object' THEN $4::jsonb || jsonb_build_object('synchronousCommit', current_setting('synchronous_commit')) ELSE $4::jsonb END)
 ON CONFLICT (service, instance) DO UPDATE SET updated_at = now(), started_at = excluded.started_at, details = excluded.details`
@@ -67,10 +68,11 @@ func (s *Store) WithdrawStatus(ctx context.Context, service, instance string) er
 
 // listStatusSQL reads the whole table: one row per process.
 const listStatusSQL = `
-SELECT service, instance, started_at, details, (extract(epoch FROM now() - updated_at) * 1000)::bigint AS age_ms
+SELECT service, instance, started_at, details, abs(extract(epoch FROM now() - updated_at) * 1000)::bigint AS age_ms
 FROM process_status ORDER BY service, instance`
 
-// ProcessStatuses lists the last report of every process, with its age by Postgres's clock.
+// ProcessStatuses lists the last report of every process, with its age by Postgres's clock. One that is ahead of this clock is
+// as old as it is ahead.
 func (s *Store) ProcessStatuses(ctx context.Context) ([]Status, error) {
 	var all []Status
 	if err := s.db.SelectContext(ctx, &all, listStatusSQL); err != nil {
@@ -84,7 +86,7 @@ func (s *Store) ProcessStatuses(ctx context.Context) ([]Status, error) {
 
 // liveSQL finds rows by the first column of the primary key.
 const liveSQL = `
-SELECT count(*) FROM process_status WHERE service = $1 AND updated_at >= now() - $2 * interval '1 ms'`
+SELECT count(*) FROM process_status WHERE service = $1 AND updated_at BETWEEN now() - $2 * interval '1 ms' AND now() + $2 * interval '1 ms'`
 
 // LiveProcesses counts the service's processes that reported within ReportTTL.
 func (s *Store) LiveProcesses(ctx context.Context, service string) (int, error) {

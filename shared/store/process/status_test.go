@@ -53,6 +53,19 @@ func TestProcessStatus(t *testing.T) {
 	if got, want := statuses(), "worker w1 0s \"back\""; got != want {
 		t.Error(got)
 	}
+	// A process that reported to a server whose clock was an hour ahead does not count, and the next report deletes it.
+	report("worker", "w2", "ahead")
+	d.Run(t, `UPDATE process_status SET updated_at = now() + interval '1 h' WHERE instance = 'w2'`)
+	if n, err := s.LiveProcesses(t.Context(), "worker"); err != nil || n != 1 {
+		t.Errorf("%d live workers, %v, want 1", n, err)
+	}
+	if got, want := statuses(), "worker w1 0s \"back\"\nworker w2 1h0m0s \"ahead\""; got != want {
+		t.Error(got)
+	}
+	report("worker", "w1", "back")
+	if got, want := statuses(), "worker w1 0s \"back\""; got != want {
+		t.Error(got)
+	}
 	if err := s.WithdrawStatus(t.Context(), "worker", "w1"); err != nil || statuses() != "" {
 		t.Errorf("withdrawn: %v, %s", err, statuses())
 	}

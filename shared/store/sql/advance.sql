@@ -177,7 +177,7 @@ moved AS (
         WHEN 'attempt' THEN (f.was = 'PROCESSING' AND f.same_token) OR (f.status = 'SENT' AND f.was <> 'SENT')
                       OR (f.was = 'OUTCOME_UNKNOWN' AND f.same_token AND f.status IN ('FAILED', 'RETRY_SCHEDULED') AND NOT f.outcome_unknown)
         WHEN 'feedback' THEN f.was <> 'SENT'
-        WHEN 'abandoned' THEN f.was = 'PROCESSING' AND f.same_token AND f.lease_until < now()
+        WHEN 'abandoned' THEN f.was = 'PROCESSING' AND f.same_token AND f.lease_until NOT BETWEEN now() AND now() + interval '2 minutes'
         WHEN 'unresolved' THEN f.was = 'OUTCOME_UNKNOWN' AND f.same_token AND f.next_at <= now()
         WHEN 'open' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED')
         WHEN 'overdue' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.expires_at <= now()

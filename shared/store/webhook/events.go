@@ -98,7 +98,7 @@ func (s *Store) FindEvents(ctx context.Context, company uuid.UUID, ids []string)
 const catchUpSQL = `
 WITH idle AS MATERIALIZED (
     SELECT e.id, p.newest FROM webhook_endpoints e, event_positions p
-    WHERE e.feed_position < p.newest AND (e.lease_until IS NULL OR e.lease_until < now())
+    WHERE e.feed_position < p.newest AND ` + freeSQL + `
       AND coalesce((SELECT f.position > e.feed_position OR e.feed_number < $1::bigint FROM event_feed f
         WHERE f.company_id = e.company_id AND f.position >= e.feed_position ORDER BY f.position DESC LIMIT 1), false) = false
     FOR UPDATE OF e SKIP LOCKED

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/internal/pg"
 )
 
 // Work identifies an endpoint that may have deliveries, replays or new events.
@@ -20,13 +22,20 @@ const (
 	// either. It finds the company by primary key.
 	activeSQL = `NOT EXISTS (SELECT FROM companies c WHERE c.id = e.company_id AND c.suspended_at IS NOT NULL)`
 
+	// freeSQL is true when no process has the lease of the endpoint.
+	freeSQL = `coalesce(lease_until NOT BETWEEN now() AND ` + pg.FarthestLeaseSQL + `, true)`
+
+	// probeDueSQL is true when the last failure was at least $3 ms ago. One that is as far ahead counts too: see
+	// pg.FarthestLeaseSQL.
+	probeDueSQL = `last_failure_at NOT BETWEEN now() - $3 * interval '1 ms' AND now() + $3 * interval '1 ms'`
+
 	// dueEndpointsSQL reads the index webhook_endpoints_due, which contains the endpoints with open deliveries and
 	// replays, and locks nothing. An endpoint that is down is also due for a probe before due_at.
 	dueEndpointsSQL = `
 SELECT id, company_id FROM webhook_endpoints e
 WHERE status = 'ENABLED' AND due_at IS NOT NULL
-  AND (due_at <= now() OR failures >= $2 AND last_failure_at <= now() - $3 * interval '1 ms')
-  AND (lease_until IS NULL OR lease_until < now()) AND (not_before IS NULL OR not_before <= now())
+  AND (due_at <= now() OR failures >= $2 AND ` + probeDueSQL + `)
+  AND ` + freeSQL + ` AND (not_before IS NULL OR not_before <= now())
   AND ` + activeSQL + `
 ORDER BY due_at LIMIT $1`
 
@@ -38,8 +47,8 @@ SELECT e.id, e.company_id FROM webhook_endpoints e
 CROSS JOIN LATERAL (SELECT f.position FROM event_feed f
     WHERE f.company_id = e.company_id AND f.position >= e.feed_position ORDER BY f.position DESC LIMIT 1) newest
 WHERE e.status = 'ENABLED' AND e.open_deliveries < $4
-  AND (e.failures < $2 OR e.open_deliveries = 0 AND e.last_failure_at <= now() - $3 * interval '1 ms')
-  AND (e.lease_until IS NULL OR e.lease_until < now()) AND (e.not_before IS NULL OR e.not_before <= now())
+  AND (e.failures < $2 OR e.open_deliveries = 0 AND ` + probeDueSQL + `)
+  AND ` + freeSQL + ` AND (e.not_before IS NULL OR e.not_before <= now())
   AND ` + activeSQL + `
   AND (newest.position > e.feed_position OR e.feed_number < 4611686018427387904)
 LIMIT $1`
@@ -77,6 +86,9 @@ func (s *Store) Behind(ctx context.Context, probeAfter time.Duration, limit int)
 	return all, nil
 }
 
+// LeaseTime is the maximum duration of a lease.
+const LeaseTime = pg.LeaseTime
+
 // Lease is the right to serve an endpoint, for one process at a time.
 type Lease struct {
 	EndpointID uuid.UUID
@@ -88,7 +100,7 @@ const (
 	leaseSQL = `
 UPDATE webhook_endpoints SET lease_token = $2, lease_until = now() + $3 * interval '1 ms'
 WHERE id = (SELECT id FROM webhook_endpoints
-    WHERE id = $1 AND status = 'ENABLED' AND (lease_until IS NULL OR lease_until < now() OR lease_token = $2) FOR UPDATE SKIP LOCKED)
+    WHERE id = $1 AND status = 'ENABLED' AND (` + freeSQL + ` OR lease_token = $2) FOR UPDATE SKIP LOCKED)
 RETURNING id`
 
 	// renewSQL and releaseSQL lock one row by primary key.

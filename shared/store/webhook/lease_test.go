@@ -37,6 +37,26 @@ func TestTake_OneOfMany(t *testing.T) {
 	}
 }
 
+// A lease and a failure of a server whose clock was ahead do not delay an endpoint until this server's clock reaches them.
+func TestTake_AfterClockWasAhead(t *testing.T) {
+	t.Parallel()
+	d, s := newStore(t)
+	id := newEndpoint(t, s, d.Company(t))
+	take(t, s, id)
+	lists := func(want int) {
+		t.Helper()
+		if due, err := s.Due(t.Context(), time.Minute, 10); err != nil || len(due) != want {
+			t.Errorf("due: %v, %v", due, err)
+		}
+	}
+	d.Run(t, `UPDATE webhook_endpoints SET due_at = now() + interval '1 h', failures = $1, failing_since = now(), last_failure_at = now() + interval '1 h'`, webhook.DownFailures)
+	lists(0) // the lease is current
+	d.Run(t, `UPDATE webhook_endpoints SET lease_until = now() + interval '1 h'`)
+	lists(1)
+	take(t, s, id)
+	lists(0)
+}
+
 // An endpoint that another transaction has locked is skipped without waiting.
 func TestTake_LockedRow(t *testing.T) {
 	t.Parallel()

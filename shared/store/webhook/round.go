@@ -38,7 +38,7 @@ WHERE endpoint_id = $1 AND status = 'RETRYING' AND next_at <= now() ORDER BY nex
 	probeSQL = `
 SELECT ` + deliveryColumns + ` FROM webhook_deliveries d
 WHERE endpoint_id = $1 AND status = 'RETRYING'
-  AND (SELECT last_failure_at <= now() - $2 * interval '1 ms' FROM webhook_endpoints e WHERE e.id = $1)
+  AND (SELECT last_failure_at NOT BETWEEN now() - $2 * interval '1 ms' AND now() + $2 * interval '1 ms' FROM webhook_endpoints e WHERE e.id = $1)
 ORDER BY next_at, id LIMIT 1`
 
 	// openEmailsSQL reads webhook_deliveries_open, which has little more than MaxOpen rows per endpoint.

@@ -44,7 +44,7 @@ const (
 	turnTime = 10 * time.Second
 	// leaseTime is the duration of a lease, which is renewed after a third of it. Within leaseMargin of its end no
 	// attempt is started, so that two processes do not serve an endpoint at the same time.
-	leaseTime   = time.Minute
+	leaseTime   = hooks.LeaseTime
 	leaseMargin = attemptTime + 5*time.Second
 	// stopTime limits how long attempts in flight may last after the service was stopped, and then each write.
 	stopTime = 5 * time.Second
