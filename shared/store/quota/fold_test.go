@@ -84,6 +84,29 @@ func TestFold_BesideAnOpenTransaction(t *testing.T) {
 	}
 }
 
+// The total of a day that has not come yet, of a server whose clock was ahead, does not keep today's emails from being counted.
+func TestFold_AfterClockWasAhead(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	fold := func(want int64) {
+		t.Helper()
+		if _, err := d.Store.FoldQuotas(t.Context(), 1000, false); err != nil {
+			t.Fatal(err)
+		}
+		if use, err := quota.Read(t.Context(), sqlx.NewDb(d.SQL, "postgres"), company, false); err != nil || use[quota.EmailsPerDay].Use != want {
+			t.Errorf("%d emails, %v, want %d", use[quota.EmailsPerDay].Use, err, want)
+		}
+	}
+	add := `INSERT INTO quota_deltas (company_id, emails, day) VALUES ($1, 10, (now() AT TIME ZONE 'UTC')::date + $2::int)`
+	d.Run(t, `INSERT INTO quota_totals (company_id, day, emails) VALUES ($1, (now() AT TIME ZONE 'UTC')::date + 1, 5) ON CONFLICT (company_id) DO UPDATE SET day = excluded.day, emails = 5`, company)
+	d.Run(t, add, company, 0)
+	fold(15)
+	d.Run(t, add, company, 1)
+	d.Run(t, add, company, 0)
+	fold(35)
+}
+
 // The use of a day ends at midnight UTC, also where the server's time zone changes its offset on that day.
 func TestUse_ResetsAtMidnight(t *testing.T) {
 	t.Parallel()
