@@ -7,9 +7,10 @@ import (
 	"email-gateway/shared/rules"
 )
 
-// clockTolerance is how far the clock of an api's host may be ahead. Whether a time has passed is decided by Postgres's clock, so
-// that such a host sends no email early; only times that have passed by any clock become the zero time here.
-const clockTolerance = 5 * time.Minute
+// clockTolerance is how far the clock of an api's host may be ahead: a day, as a clock that is set to local time is off by hours.
+// Whether a time has passed is decided by Postgres's clock, so that such a host sends no email early; only times that have passed
+// by any clock become the zero time here.
+const clockTolerance = 24 * time.Hour
 
 // SendAt parses the field sendAt, which must be within a year. The zero time, and one that has passed, mean now.
 func SendAt(text string, now time.Time, f *rules.Faults) time.Time {
