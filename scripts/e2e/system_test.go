@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net"
 	"net/http"
@@ -97,23 +98,25 @@ func (s *system) newKey(company, from string) string {
 	return made.Key
 }
 
-// insertKey writes what gatewayctl company create and key create write.
-func (s *system) insertKey(company, from string) string {
+// insertKey writes what gatewayctl company create and key create write. It repeats what a busy machine interrupts: Postgres ends
+// transactions that are idle for 5 s.
+func (s *system) insertKey(company, from string) (key string) {
 	s.t.Helper()
 	_, domain, _ := strings.Cut(from, "@")
-	id, secret := strings.ToLower(rand.Text()[:16]), strings.ToLower(rand.Text()+rand.Text())
-	sum := sha256.Sum256([]byte(secret))
 	made := store.NewCompany{ID: uuid.Must(uuid.NewV7()), Name: company, DefaultFrom: from, SenderDomains: []string{domain}}
-	err := s.db.Store.CreateCompany(s.t.Context(), storetest.Operator(), made)
-	if err == nil {
-		_, err = s.db.Store.CreateAPIKey(s.t.Context(), storetest.Operator(), store.APIKey{
+	eventually(s.t, func() error {
+		if err := s.db.Store.CreateCompany(s.t.Context(), storetest.Operator(), made); err != nil && !errors.Is(err, store.ErrExists) {
+			return err
+		}
+		id, secret := strings.ToLower(rand.Text()[:16]), strings.ToLower(rand.Text()+rand.Text())
+		sum := sha256.Sum256([]byte(secret))
+		key = "gw_live_" + id + "_" + secret
+		_, err := s.db.Store.CreateAPIKey(s.t.Context(), storetest.Operator(), store.APIKey{
 			KeyID: id, CompanyID: made.ID, Name: "default", Environment: "live", SecretSHA256: sum[:], Scopes: slices.Concat(scopes, newScopes),
 		})
-	}
-	if err != nil {
-		s.t.Fatalf("create %s and its key: %v", company, err)
-	}
-	return "gw_live_" + id + "_" + secret
+		return err
+	})
+	return key
 }
 
 func (s *system) gatewayctl(args ...string) string {

@@ -16,12 +16,12 @@ import (
 // A step of a mailing reads a bounded number of bytes, however large its entries are.
 func TestNextEntries_Bytes(t *testing.T) {
 	t.Parallel()
-	const n, fields = 600, 300
+	const n, fields = 600, 120
 	d := storetest.New(t)
 	company := d.Company(t)
 	id := d.Mailing(t, company, n, nil)
-	// Of each entry, the fields have 150 kB, of which two thirds are read.
-	_, err := d.SQL.ExecContext(t.Context(), `UPDATE mailing_entries SET fields = ARRAY(SELECT i || repeat('é', 250) FROM generate_series(1, $2) i) WHERE mailing_id = $1`, id, fields)
+	// Of each entry, the fields have 144 kB, of which a quarter is read.
+	_, err := d.SQL.ExecContext(t.Context(), `UPDATE mailing_entries SET fields = ARRAY(SELECT i || repeat('é', 600) FROM generate_series(1, $2) i) WHERE mailing_id = $1`, id, fields)
 	must(t, err)
 	job, lock, err := d.Store.LockMailing(t.Context(), id, 1, time.Minute, time.Second)
 	if err != nil || lock != store.MailingLocked {
@@ -35,7 +35,7 @@ func TestNextEntries_Bytes(t *testing.T) {
 		positions []int64
 		pages     int
 		begin     string
-	}{"no field": {nil, 1, ""}, "two fields": {[]int64{2, 300}, 1, "2é 300é"}, "all fields": {all, 3, "1é"}} {
+	}{"no field": {nil, 1, ""}, "two fields": {[]int64{2, 120}, 1, "2é 120é"}, "all fields": {all, 3, "1é"}} {
 		job := job
 		seen := map[uuid.UUID]bool{}
 		pages := 0

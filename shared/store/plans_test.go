@@ -18,7 +18,7 @@ import (
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	company, id := storetest.FillEmails(t, d, 20000)
+	company, id := storetest.FillEmails(t, d, 50000)
 	run(t, d, `INSERT INTO dead_letter_replays (id, action, filter, requested_by, rate, matched, status, finished_at)
 		SELECT gen_random_uuid(), 'retry', '{}', 'test', 10, 1, CASE n WHEN 1 THEN 'RUNNING' ELSE 'COMPLETED' END, CASE WHEN n > 1 THEN now() END
 		FROM generate_series(1, 2000) n`)
