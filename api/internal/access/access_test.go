@@ -15,6 +15,7 @@ import (
 	"email-gateway/api/internal/access"
 	"email-gateway/api/internal/apikey"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
 )
 
 // keys is the database of these tests: a map that records how often it is queried.
@@ -110,6 +111,58 @@ func TestAuthenticate_CachesForFiveSeconds(t *testing.T) {
 			t.Errorf("a revoked key still works: %v", err)
 		}
 	})
+}
+
+// behind is a finder on a host whose clock is ten minutes behind Postgres's.
+type behind struct{ access.Finder }
+
+func (b behind) FindCallers(ctx context.Context, ids []string) (map[string]*store.Caller, error) {
+	found, err := b.Finder.FindCallers(ctx, ids)
+	for _, c := range found {
+		c.ReadAt = c.ReadAt.Add(10 * time.Minute)
+	}
+	return found, err
+}
+
+// Whether a key has been revoked or has expired is decided by Postgres's clock.
+func TestAuthenticate_ClockOfHostIsBehind(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	for name, c := range map[string]struct {
+		ends func(*store.APIKey, time.Time)
+		left time.Duration
+		want error
+	}{
+		"valid":   {func(*store.APIKey, time.Time) {}, 0, nil},
+		"expires": {func(k *store.APIKey, at time.Time) { k.ExpiresAt = &at }, time.Minute, nil},
+		"expired": {func(k *store.APIKey, at time.Time) { k.ExpiresAt = &at }, -time.Second, access.ErrExpiredKey},
+	} {
+		key, err := apikey.New("dev")
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored := store.APIKey{KeyID: key.ID, CompanyID: company, Name: name, Environment: "dev", SecretSHA256: key.SecretSHA256(), Scopes: []string{"emails:send"}}
+		c.ends(&stored, time.Now().Add(10*time.Minute+c.left))
+		if _, err := d.Store.CreateAPIKey(t.Context(), storetest.Operator(), stored); err != nil {
+			t.Fatal(err)
+		}
+		caller, err := access.NewDirectory(behind{d.Store}).Authenticate(t.Context(), key.String())
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil {
+			continue
+		}
+		d.Run(t, `UPDATE api_keys SET revoked_at = now() + interval '10 min' WHERE key_id = $1`, key.ID)
+		fresh := access.NewDirectory(behind{d.Store})
+		if _, err := fresh.Authenticate(t.Context(), key.String()); !errors.Is(err, access.ErrUnknownKey) {
+			t.Errorf("%s, revoked: %v", name, err)
+		}
+		if _, err := fresh.Recheck(caller); !errors.Is(err, access.ErrUnknownKey) {
+			t.Errorf("%s, revoked and checked again: %v", name, err)
+		}
+	}
 }
 
 func TestAuthenticate_OneQueryForConcurrentRequests(t *testing.T) {

@@ -101,10 +101,10 @@ func (d *Directory) Authenticate(ctx context.Context, text string) (*store.Calle
 		stored = caller.SecretSHA256
 	}
 	fits := subtle.ConstantTimeCompare(key.SecretSHA256(), stored) == 1
-	if !fits || caller == nil || caller.Revoked(time.Now()) || caller.Environment != key.Environment {
+	if !fits || caller == nil || caller.Revoked(caller.Now()) || caller.Environment != key.Environment {
 		return nil, ErrUnknownKey
 	}
-	if caller.Expired(time.Now()) { // checked at each call, since the cache may be older
+	if caller.Expired(caller.Now()) { // checked at each call, since the cache may be older
 		return nil, ErrExpiredKey
 	}
 	return caller, nil
@@ -114,16 +114,16 @@ func (d *Directory) Authenticate(ctx context.Context, text string) (*store.Calle
 // takes longer than keep must not end with a key that is no longer valid. Errors: ErrUnknownKey,
 // which ErrExpiredKey wraps, and those of the database.
 func (d *Directory) Recheck(caller *store.Caller) (*store.Caller, error) {
-	now, err := d.find(caller.KeyID)
+	found, err := d.find(caller.KeyID)
 	switch {
 	case err != nil:
 		return nil, err
-	case now == nil || now.Revoked(time.Now()):
+	case found == nil || found.Revoked(found.Now()):
 		return nil, ErrUnknownKey
-	case now.Expired(time.Now()):
+	case found.Expired(found.Now()):
 		return nil, ErrExpiredKey
 	}
-	return now, nil
+	return found, nil
 }
 
 // find returns nil if there is no such key.

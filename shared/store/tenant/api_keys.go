@@ -167,26 +167,35 @@ type Caller struct {
 	DefaultFrom   string         `db:"default_from"`
 	Suspended     bool           `db:"suspended"`
 	SenderDomains pq.StringArray `db:"sender_domains"`
+	// ReadAt is Postgres's time of the read.
+	ReadAt time.Time `db:"read_at"`
+	asked  time.Time // when the read began, by this process's clock
 }
+
+// Now returns the time by Postgres's clock, or up to the duration of the read later. The times at which the key ends are compared
+// with it: if they were compared with the clock of a host that is behind, a revoked key would work for as long.
+func (c *Caller) Now() time.Time { return c.ReadAt.Add(time.Since(c.asked)) }
 
 // findCallersSQL finds keys and companies by primary key and domains by the first column of
 // their primary key. It locks nothing.
 const findCallersSQL = `
 SELECT k.key_id, k.company_id, k.name, k.environment, k.secret_sha256, k.scopes, k.rate_per_second, k.burst, k.created_at, k.revoked_at, k.expires_at, k.networks,
        c.default_from, c.suspended_at IS NOT NULL AS suspended,
-       ARRAY(SELECT d.domain FROM sender_domains d WHERE d.company_id = k.company_id) AS sender_domains
+       ARRAY(SELECT d.domain FROM sender_domains d WHERE d.company_id = k.company_id) AS sender_domains, now() AS read_at
 FROM api_keys k JOIN companies c ON c.id = k.company_id WHERE k.key_id = ANY ($1)`
 
 // FindCallers returns the existing keys by id, with their companies, including revoked keys and
 // keys of suspended companies.
 func (s *Store) FindCallers(ctx context.Context, keyIDs []string) (map[string]*Caller, error) {
 	var rows []*Caller
+	asked := time.Now()
 	if err := s.db.SelectContext(ctx, &rows, findCallersSQL, pq.StringArray(keyIDs)); err != nil {
 		return nil, fmt.Errorf("find api keys: %w", pg.Translate(err))
 	}
 	found := make(map[string]*Caller, len(rows))
 	for _, c := range rows {
 		c.normalize()
+		c.asked = asked
 		found[c.KeyID] = c
 	}
 	return found, nil
