@@ -37,8 +37,10 @@ const contentType = "application/octet-stream"
 type Bucket struct {
 	storage
 	marking
-	base string // URL of the key ""
-	page int    // objects per list request
+	calls  calls
+	checks checks
+	base   string // URL of the key ""
+	page   int    // objects per list request
 }
 
 // Object is one stored file.
@@ -68,7 +70,7 @@ func Open(ctx context.Context, url string, o Options) (*Bucket, error) {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
 	if at.path != "" {
-		return &Bucket{storage: &folder{path: at.path, create: o.Claim != nil || o.Owner == nil}, marking: marking{options: o}, base: at.base(), page: folderPage}, nil
+		return &Bucket{storage: &folder{path: at.path, create: o.Claim != nil || o.Owner == nil}, marking: marking{options: o}, calls: make(calls, mostCalls), base: at.base(), page: folderPage}, nil
 	}
 	server, err := newServer(ctx, at)
 	if err != nil {
@@ -88,7 +90,7 @@ func (b *Bucket) Put(ctx context.Context, key string, r io.Reader) error {
 	if err := checkKey(key); err != nil {
 		return fmt.Errorf("put: %w", err)
 	}
-	if err := b.verify(ctx); err != nil {
+	if err := b.verifyInTime(ctx); err != nil {
 		return failure(ctx, "put "+key, err)
 	}
 	from := &source{ctx: ctx, r: r}
@@ -108,20 +110,42 @@ func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err := checkKey(key); err != nil {
 		return nil, fmt.Errorf("get: %w", err)
 	}
+	var opened *reader
+	err := b.calls.do(ctx, func() (err error) {
+		opened, err = b.find(ctx, key)
+		return err
+	}, func() {
+		if opened != nil {
+			_ = opened.Close()
+		}
+	})
+	switch {
+	case err == nil:
+		opened.calls = b.calls
+		return opened, nil
+	case errors.Is(err, ErrNotFound):
+		return nil, err
+	}
+	return nil, failure(ctx, "get "+key, err)
+}
+
+// find opens the file. It reports a file as missing only if the storage is the installation's.
+func (b *Bucket) find(ctx context.Context, key string) (*reader, error) {
 	r, err := b.get(ctx, key)
 	if b.options.Owner == nil || !errors.Is(err, ErrNotFound) {
 		return r, err
 	}
 	if err := b.check(ctx); err != nil {
-		return nil, failure(ctx, "get "+key, err)
+		return nil, err
 	}
 	return b.get(ctx, key) // the right disk may have been mounted meanwhile
 }
 
-func (b *Bucket) get(ctx context.Context, key string) (io.ReadCloser, error) {
+// get returns ErrNotFound or the storage's error.
+func (b *Bucket) get(ctx context.Context, key string) (*reader, error) {
 	stored, err := b.bucket()
 	if err != nil {
-		return nil, failure(ctx, "get "+key, err)
+		return nil, err
 	}
 	limit := limitRead(ctx)
 	r, err := stored.NewReader(limit.ctx, key, nil)
@@ -133,7 +157,7 @@ func (b *Bucket) get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if b.missing(err) {
 		return nil, fmt.Errorf("get %s: %w", key, ErrNotFound)
 	}
-	return nil, failure(ctx, "get "+key, err)
+	return nil, err
 }
 
 // Delete deletes the file. A missing file is not an error.
@@ -141,16 +165,19 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
-	if err := b.verify(ctx); err != nil {
+	if err := b.verifyInTime(ctx); err != nil {
 		return failure(ctx, "delete "+key, err)
 	}
-	stored, err := b.bucket()
-	if err == nil {
-		err = stored.Delete(ctx, key)
-	}
-	if err == nil || b.missing(err) {
-		return nil
-	}
+	err := b.calls.do(ctx, func() error {
+		stored, err := b.bucket()
+		if err == nil {
+			err = stored.Delete(ctx, key)
+		}
+		if err == nil || b.missing(err) {
+			return nil
+		}
+		return err
+	}, nil)
 	return failure(ctx, "delete "+key, err)
 }
 
@@ -162,7 +189,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) iter.Seq2[Object, erro
 			yield(Object{}, fmt.Errorf("list: %w", err))
 			return
 		}
-		if err := b.verify(ctx); err != nil {
+		if err := b.verifyInTime(ctx); err != nil {
 			yield(Object{}, failure(ctx, "list "+prefix, err))
 			return
 		}
@@ -197,36 +224,36 @@ func (b *Bucket) DropUnfinished(ctx context.Context, prefix string, before time.
 	if err := checkPrefix(prefix); err != nil {
 		return 0, fmt.Errorf("drop unfinished uploads: %w", err)
 	}
-	if err := b.verify(ctx); err != nil {
+	if err := b.verifyInTime(ctx); err != nil {
 		return 0, failure(ctx, "drop unfinished uploads", err)
 	}
 	n, err := b.dropUnfinished(ctx, prefix, before)
 	return n, failure(ctx, "drop unfinished uploads", err)
 }
 
-// Ping checks that the storage is the installation's, responds and grants access; for a folder also that it is writable.
-func (b *Bucket) Ping(ctx context.Context) error {
-	err := b.verify(ctx)
-	if err == nil {
-		err = b.ping(ctx)
-	}
-	return failure(ctx, "ping", err)
-}
+// Ping checks that the storage is the installation's, responds and grants access; for a folder also that it is writable. It
+// joins a Ping that is running.
+func (b *Bucket) Ping(ctx context.Context) error { return b.join(ctx, "ping", b.ping) }
 
 // PingRead is Ping for a program that only reads.
-func (b *Bucket) PingRead(ctx context.Context) error {
-	err := b.verify(ctx)
-	if err == nil {
-		err = b.pingRead(ctx)
-	}
-	return failure(ctx, "ping", err)
+func (b *Bucket) PingRead(ctx context.Context) error { return b.join(ctx, "pingRead", b.pingRead) }
+
+func (b *Bucket) join(ctx context.Context, kind string, ping func(context.Context) error) error {
+	return failure(ctx, "ping", b.checks.do(ctx, kind, func(ctx context.Context) error {
+		if err := b.verify(ctx); err != nil {
+			return err
+		}
+		return ping(ctx)
+	}))
 }
 
 // URL identifies the file for people and other programs, without endpoint and credentials.
 func (b *Bucket) URL(key string) string { return b.base + key }
 
 // Close makes further operations fail. Running ones continue.
-func (b *Bucket) Close() error { return b.close() }
+func (b *Bucket) Close() error {
+	return b.calls.do(context.Background(), b.close, nil) // it waits for files being opened
+}
 
 // failure wraps an error of the storage with ErrUnavailable; if the caller's ctx has ended it
 // returns that error. nil stays nil.

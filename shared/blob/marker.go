@@ -68,6 +68,11 @@ type marking struct {
 	warned   bool      // that the storage cannot be marked
 }
 
+// verifyInTime is verify for the operations on files.
+func (b *Bucket) verifyInTime(ctx context.Context) error {
+	return b.calls.do(ctx, func() error { return b.verify(ctx) }, nil)
+}
+
 // verify returns an error if the storage is not the installation's. It relies on a check that is younger than trust.
 func (b *Bucket) verify(ctx context.Context) error {
 	if b.options.Owner == nil {

@@ -33,19 +33,68 @@ type reader struct {
 	ctx   context.Context // of the caller of Get
 	limit *readLimit
 	key   string
+	calls calls
+
+	buffer []byte // of reads that may end after their caller has given up
+	lost   error  // of such a read, which closes the file when it ends
 }
 
-func (r *reader) Read(p []byte) (int, error) {
-	r.limit.begin()
-	n, err := r.ReadCloser.Read(p)
-	err = r.limit.end(err)
+// readBuffer is the most that is read of a folder at a time: an encrypted file is read in such chunks.
+const readBuffer = 64 << 10
+
+func (r *reader) Read(p []byte) (n int, err error) {
+	if r.calls == nil {
+		n, err = r.read(p)
+	} else {
+		n, err = r.readInTime(p)
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = failure(r.ctx, "read "+r.key, err)
 	}
 	return n, err
 }
 
+func (r *reader) read(p []byte) (int, error) {
+	r.limit.begin()
+	n, err := r.ReadCloser.Read(p)
+	return n, r.limit.end(err)
+}
+
+// readInTime reads into a buffer of its own, as the caller may use p again while a hanging read still writes to its buffer.
+func (r *reader) readInTime(p []byte) (int, error) {
+	if r.lost != nil {
+		return 0, r.lost
+	}
+	if size := min(len(p), readBuffer); len(r.buffer) < size {
+		r.buffer = make([]byte, size)
+	}
+	type result struct {
+		n   int
+		err error
+	}
+	var got result
+	into := r.buffer[:min(len(p), readBuffer)]
+	begun, err := r.calls.run(r.ctx, func() error {
+		got.n, got.err = r.read(into)
+		return nil
+	}, func() { _ = r.close() })
+	if err != nil {
+		if begun {
+			r.lost = err
+		}
+		return 0, err
+	}
+	return copy(p, into[:got.n]), got.err
+}
+
 func (r *reader) Close() error {
+	if r.lost != nil {
+		return nil
+	}
+	return r.close()
+}
+
+func (r *reader) close() error {
 	defer r.limit.release()
 	return r.ReadCloser.Close()
 }

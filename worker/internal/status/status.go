@@ -25,38 +25,9 @@ import (
 	"email-gateway/shared/telemetry"
 )
 
-const (
-	// interval is how often the row is written. Readers consider a process dead when its row is
-	// older than three intervals.
-	interval = 5 * time.Second
-	// probeTimeout bounds one probe, so that all of them fit into the interval.
-	probeTimeout = 2 * time.Second
-)
-
-// Probe checks one dependency; nil means that it responds.
-type Probe func(ctx context.Context) error
-
-// Seldom limits a probe to one call per period, or per sixth of it while it fails; other calls
-// return the last result. It is for dependencies with a low rate limit.
-func Seldom(period time.Duration, probe Probe) Probe {
-	var (
-		mu   sync.Mutex
-		next time.Time
-		seen error
-	)
-	return func(ctx context.Context) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if time.Now().Before(next) {
-			return seen
-		}
-		seen, next = probe(ctx), time.Now().Add(period)
-		if seen != nil {
-			next = time.Now().Add(period / 6)
-		}
-		return seen
-	}
-}
+// interval is how often the row is written. Readers consider a process dead when its row is
+// older than three intervals.
+const interval = 5 * time.Second
 
 // Store stores the status rows.
 type Store interface {
@@ -96,6 +67,7 @@ type Params struct {
 type Reporter struct {
 	*service.Loop
 	params Params
+	probes *prober
 	began  time.Time
 	up     telemetry.Dependencies
 }
@@ -106,7 +78,7 @@ const database = "database"
 // NewReporter makes a Reporter.
 func NewReporter(p Params) *Reporter {
 	names := append(slices.Collect(maps.Keys(p.Probes)), database)
-	r := &Reporter{params: p, began: time.Now(), up: telemetry.NewDependencies(names...)}
+	r := &Reporter{params: p, probes: newProber(p.Probes), began: time.Now(), up: telemetry.NewDependencies(names...)}
 	p.Registry.MustRegister(r.up)
 	r.Loop = service.NewLoop(service.LoopParams{
 		Log: p.Log, Interval: interval, ErrorDelay: interval, Wake: p.Wake, RunOnce: r.runOnce,
@@ -133,7 +105,7 @@ func (r *Reporter) runOnce(ctx context.Context) (bool, error) {
 		maps.Copy(details, r.params.Facts(asked))
 		cancel()
 	}
-	for name, err := range probeAll(ctx, r.params.Probes) {
+	for name, err := range r.probes.all(ctx) {
 		details[name] = part(err)
 		r.up.Set(name, err == nil)
 	}
@@ -158,45 +130,16 @@ func part(err error) map[string]string {
 	return map[string]string{"status": "connected"}
 }
 
-// probeAll runs all probes concurrently: a hanging one delays no other.
-func probeAll(ctx context.Context, probes map[string]Probe) map[string]error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	type answer struct {
-		name string
-		err  error
-	}
-	answers := make(chan answer, len(probes))
-	for name, probe := range probes {
-		go func() { answers <- answer{name, probe(ctx)} }()
-	}
-	found := make(map[string]error, len(probes))
-	for range probes {
-		select {
-		case a := <-answers:
-			found[a.name] = a.err
-		case <-ctx.Done():
-			for name := range probes {
-				if _, answered := found[name]; !answered {
-					found[name] = ctx.Err()
-				}
-			}
-			return found
-		}
-	}
-	return found
-}
-
 // Handler serves /livez (200 as long as the process runs), /readyz (503 while a dependency in ready
 // fails) and /metrics.
 func Handler(registry *prometheus.Registry, ready map[string]Probe) *http.ServeMux {
-	mux := http.NewServeMux()
+	mux, probes := http.NewServeMux(), newProber(ready)
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"status": "ok"})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		code, body := http.StatusOK, map[string]any{"status": "ok"}
-		for name, err := range probeAll(r.Context(), ready) {
+		for name, err := range probes.all(r.Context()) {
 			if err != nil {
 				code, body["status"] = http.StatusServiceUnavailable, "unavailable"
 			}

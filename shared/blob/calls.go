@@ -1,0 +1,77 @@
+package blob
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	// mostCalls limits the calls of a folder that run at once, so that a network disk that hangs costs 64 threads at most:
+	// a process with 10,000 of them is killed.
+	mostCalls = 64
+	// checkTime limits a check of the storage. The first one of the api lists files, which takes seconds in a large folder.
+	checkTime = 30 * time.Second
+)
+
+// calls runs the calls of a folder. A system call on a network disk whose server does not answer ignores its context and
+// may return after hours, or never. nil = the storage's calls end with their context.
+type calls chan struct{}
+
+// do runs f, and returns when it has returned, ctx ends, or readTimeout is over. If f returns later, late is called; it may be nil.
+func (c calls) do(ctx context.Context, f func() error, late func()) error {
+	_, err := c.run(ctx, f, late)
+	return err
+}
+
+// run is do, and reports whether f has begun.
+func (c calls) run(ctx context.Context, f func() error, late func()) (begun bool, err error) {
+	if c == nil {
+		return true, f()
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout, errSilent)
+	defer cancel()
+	select {
+	case c <- struct{}{}:
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	done, left := make(chan error), make(chan struct{})
+	defer close(left)
+	go func() {
+		defer func() { <-c }()
+		err := f()
+		select {
+		case done <- err:
+		case <-left:
+			if late != nil {
+				late()
+			}
+		}
+	}()
+	select {
+	case err := <-done:
+		return true, err
+	case <-ctx.Done():
+		return true, context.Cause(ctx)
+	}
+}
+
+// checks runs at most one check of each kind at a time, and lets further callers wait for its result.
+type checks struct{ running singleflight.Group }
+
+// do runs f, or waits for the running check, until ctx ends.
+func (c *checks) do(ctx context.Context, kind string, f func(context.Context) error) error {
+	result := c.running.DoChan(kind, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTime) // others wait for it too
+		defer cancel()
+		return nil, f(ctx)
+	})
+	select {
+	case r := <-result:
+		return r.Err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
