@@ -37,7 +37,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	service.SetDefaultGCPercent()
+	service.SetMemory()
 	if err := run(ctx, os.Environ(), os.Stderr, *healthcheck); err != nil {
 		fmt.Fprintln(os.Stderr, "dispatcher:", err)
 		os.Exit(1)
