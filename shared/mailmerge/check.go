@@ -10,8 +10,8 @@ func (b *Bound) Check(values []string) error {
 	}
 	for i := range b.segments {
 		s := &b.segments[i]
-		if code, detail := s.place.check(values[s.field]); code != "" {
-			return &ValueFault{Code: code, Field: b.name(i), Detail: detail}
+		if code, detail := s.place.check(values[s.value]); code != "" {
+			return &ValueFault{Code: code, Field: b.fields[s.field].Name, Detail: detail}
 		}
 	}
 	return nil

@@ -58,7 +58,7 @@ type Template struct {
 // segment is a literal and the field after it.
 type segment struct {
 	literal string
-	field   int // index in fields; in a Bound, index in the values
+	field   int // index in fields
 	place   place
 }
 

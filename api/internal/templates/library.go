@@ -210,7 +210,7 @@ func (l *Library) resolve(ctx context.Context, company uuid.UUID, use Use) (id s
 // version returns a version that the database has, from the cache if it is there.
 func (l *Library) version(ctx context.Context, company uuid.UUID, id stored.ID, number int) (*template.Template, error) {
 	key := version{company, id.Name, id.Locale, number}
-	if parsed, ok := l.cache.get(key); ok {
+	if parsed, ok := l.cache.Get(key); ok {
 		return parsed, nil
 	}
 	v, err := l.store.Find(ctx, company, id, number)
@@ -228,7 +228,7 @@ func (l *Library) version(ctx context.Context, company uuid.UUID, id stored.ID, 
 	if len(faults) > 0 {
 		return nil, fmt.Errorf("parse stored template %s version %d: %s %s", id.Name, number, faults[0].Field, faults[0].Code)
 	}
-	l.cache.put(key, parsed)
+	l.cache.Put(company, key, parsed, parsed.Size())
 	return parsed, nil
 }
 

@@ -33,7 +33,8 @@ type attempt struct {
 	html, text               string
 	autoText                 bool              // without text, one is made from html
 	unsubscribe              map[string]string // headers of a mailing's email
-	shared                   *body             // of a mailing's emails; nil for others
+	template                 *body             // of a mailing's emails, until they are rendered
+	shared                   *bodySize         // of a mailing's emails; nil for others
 	attachments              []provider.Attachment
 	// tries and throttles include this attempt once its claim has succeeded.
 	tries, throttles int

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/singleflight"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
@@ -29,33 +29,41 @@ type Links struct {
 	PublicURL string
 }
 
-// bodiesKept is the size of the template cache. A template may be 1 MiB and, with 10,000 tags in each body, 6 MiB when parsed. More than
-// a few at a time come from different tenants, and a template is read in about a millisecond.
-const bodiesKept = 16
+// bodyLimits bound the memory of parsed templates. One company may have 20 mailings running, each of which needs 6 MiB at most with
+// plain templates of 1 MiB and 20,000 tags, and usually some KiB.
+var bodyLimits = template.CacheLimits{All: 32 << 20, PerCompany: 16 << 20}
 
 // bodies renders the emails of mailings. It is safe for concurrent use.
 type bodies struct {
 	templates Templates
 	links     Links
-
-	mu    sync.Mutex
-	ready map[uuid.UUID]*body
-	order []uuid.UUID // least recently used first
+	ready     *template.Cache[uuid.UUID, *body]
+	reads     singleflight.Group // by mailing
+	// parsing limits how many templates are parsed at once, each of which takes a processor and several times the memory of the result.
+	parsing chan struct{}
 }
 
 // body is one mailing's parsed templates, bound to the order of its columns.
 type body struct {
 	html, text *mailmerge.Bound // one may be nil
 	stored     *template.Row    // a stored template instead of them; nil = none
+	memory     int              // bytes
 	autoText   bool
-	files      int          // attachments of every email
-	size       atomic.Int64 // estimated bytes of the next email's body; at first those of the templates
+	*bodySize  // not in the same piece of memory, as an email keeps it until its result is recorded
 	// unusable is the error that keeps the templates from being used, or nil.
 	unusable error
 }
 
+// bodySize is what an email of the mailing needs room for.
+type bodySize struct {
+	files int          // attachments of every email
+	size  atomic.Int64 // estimated bytes of the next email's body; at first those of the templates
+}
+
 func newBodies(templates Templates, links Links) *bodies {
-	return &bodies{templates: templates, links: links, ready: make(map[uuid.UUID]*body)}
+	return &bodies{
+		templates: templates, links: links, ready: template.NewCache[uuid.UUID, *body](bodyLimits), parsing: make(chan struct{}, runtime.GOMAXPROCS(0)),
+	}
 }
 
 // loadBody makes the body of a mailing's email, or reads a body that was too large to be loaded with the email.
@@ -68,7 +76,7 @@ func (p *Pipeline) loadBody(ctx context.Context, a *attempt) (err error) {
 			}
 		}
 		p.bodies.render(a)
-		a.row.Fields = nil // the rendered body has them
+		a.row.Fields, a.template = nil, nil // the rendered body has them
 	case a.row.LargeBody > 0:
 		a.html, a.text, err = p.Loader.ReadBody(ctx, a.row.ID)
 	}
@@ -78,14 +86,14 @@ func (p *Pipeline) loadBody(ctx context.Context, a *attempt) (err error) {
 // find sets the attempt's mailing. It returns database errors; an email that cannot be rendered gets the reason in
 // a.unrenderable.
 func (b *bodies) find(ctx context.Context, a *attempt) error {
-	made, err := b.of(ctx, a.row.MailingID.UUID)
+	made, err := b.of(ctx, a.row.CompanyID, a.row.MailingID.UUID)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		made = &body{unusable: errors.New("the mailing's templates have been deleted")}
+		made = unusable(errors.New("the mailing's templates have been deleted"))
 	case err != nil:
 		return err
 	}
-	a.shared, a.unrenderable = made, made.unusable
+	a.template, a.shared, a.unrenderable = made, made.bodySize, made.unusable
 	return nil
 }
 
@@ -97,8 +105,8 @@ func (b *bodies) render(a *attempt) {
 	link := unsubscribe.URL(b.links.PublicURL, b.links.Keys.Seal(unsubscribe.Link{
 		Company: a.row.CompanyID, Mailing: a.row.MailingID.UUID, Address: a.job.To,
 	}))
-	a.html, a.text, a.unrenderable = a.shared.fill(a, link)
-	a.autoText, a.unsubscribe = a.shared.autoText, unsubscribe.Headers(link)
+	a.html, a.text, a.unrenderable = a.template.fill(a, link)
+	a.autoText, a.unsubscribe = a.template.autoText, unsubscribe.Headers(link)
 }
 
 // fill renders the bodies of one email.
@@ -125,40 +133,31 @@ func (b *body) fill(a *attempt, link string) (html, text string, err error) {
 	return html, text, nil
 }
 
-// of returns the mailing's body, from the cache or the database. Two concurrent misses both read
-// it.
-func (b *bodies) of(ctx context.Context, mailing uuid.UUID) (*body, error) {
-	if found := b.use(mailing); found != nil {
+// of returns the mailing's body, from the cache or the database. Concurrent misses share one read.
+func (b *bodies) of(ctx context.Context, company, mailing uuid.UUID) (*body, error) {
+	if found, ok := b.ready.Get(mailing); ok {
 		return found, nil
 	}
-	templates, err := b.templates.MailingTemplates(ctx, mailing)
-	if err != nil {
-		return nil, err
-	}
-	made := bind(templates)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if _, there := b.ready[mailing]; !there {
-		b.order = append(b.order, mailing)
-	}
-	b.ready[mailing] = made
-	if len(b.order) > bodiesKept {
-		delete(b.ready, b.order[0])
-		b.order = slices.Delete(b.order, 0, 1)
-	}
-	return made, nil
+	read, err, _ := b.reads.Do(mailing.String(), func() (any, error) {
+		if found, ok := b.ready.Get(mailing); ok { // another read has just ended
+			return found, nil
+		}
+		templates, err := b.templates.MailingTemplates(context.WithoutCancel(ctx), mailing) // others wait for it too
+		if err != nil {
+			return nil, err
+		}
+		b.parsing <- struct{}{}
+		defer func() { <-b.parsing }()
+		made := bind(templates)
+		b.ready.Put(company, mailing, made, made.memory)
+		return made, nil
+	})
+	made, _ := read.(*body)
+	return made, err
 }
 
-func (b *bodies) use(mailing uuid.UUID) *body {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	found := b.ready[mailing]
-	if last := len(b.order) - 1; found != nil && b.order[last] != mailing {
-		i := slices.Index(b.order, mailing)
-		b.order = append(slices.Delete(b.order, i, i+1), mailing)
-	}
-	return found
-}
+// unusable is the body of a mailing that cannot be rendered.
+func unusable(err error) *body { return &body{bodySize: &bodySize{}, memory: 1 << 10, unusable: err} }
 
 // bind parses templates that the api has parsed before. Values cannot change the result of the HTML
 // check, so it runs once per mailing, and only if the checker's version differs from the api's.
@@ -169,17 +168,17 @@ func bind(t store.MailingTemplates) *body {
 			checked = mailmerge.CheckedOutline
 		}
 		if err := htmlcheck.Check(checked(t.HTML).HTML); err != nil {
-			return &body{unusable: err}
+			return unusable(err)
 		}
 	}
-	made := &body{autoText: t.AutoText, files: t.Attachments}
+	made := &body{bodySize: &bodySize{files: t.Attachments}, autoText: t.AutoText, memory: 1<<10 + len(t.HTML) + len(t.Text)}
 	made.size.Store(int64(len(t.HTML) + len(t.Text)))
 	if t.Template != "" {
 		parsed, err := template.Read(template.Source{Subject: t.Subject, HTML: t.HTML, Text: t.Text}, t.Variables)
 		if err != nil {
-			return &body{unusable: fmt.Errorf("template %s: %w", t.Template, err)}
+			return unusable(fmt.Errorf("template %s: %w", t.Template, err))
 		}
-		made.stored = parsed.Row(t.Fields)
+		made.stored, made.memory = parsed.Row(t.Fields), parsed.Size()
 		return made
 	}
 	place := mailmerge.Place(t.Fields)
@@ -196,13 +195,14 @@ func bind(t store.MailingTemplates) *body {
 		}
 		parsed, err := part.parse(part.text)
 		if err != nil {
-			return &body{unusable: fmt.Errorf("%s: %w", part.name, err)}
+			return unusable(fmt.Errorf("%s: %w", part.name, err))
 		}
 		bound, missing := parsed.Bind(place)
 		if len(missing) > 0 {
-			return &body{unusable: fmt.Errorf("%s: no column for %q", part.name, missing)}
+			return unusable(fmt.Errorf("%s: no column for %q", part.name, missing))
 		}
 		*part.bound = bound
+		made.memory += bound.Memory()
 	}
 	return made
 }
