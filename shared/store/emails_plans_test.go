@@ -50,7 +50,7 @@ func TestPlans_SearchScheduled(t *testing.T) {
 		"aggregate":   {store.EmailFilter{AboutType: "interview", AboutID: fmt.Sprint(len(ids) / 2)}, `outbox_aggregates_pkey`},
 		"tag":         {store.EmailFilter{Tag: fmt.Sprint("batch-", len(ids)/2)}, `email_logs_\w+_tag1`},
 		"tag, waits":  {store.EmailFilter{Tag: fmt.Sprint("batch-", len(ids)/2), Status: email.Pending}, `email_outbox_lane_claim`},
-		"status":      {store.EmailFilter{Status: email.Pending, Until: ids[len(ids)-1]}, `email_outbox_(company|pkey)`},
+		"status":      {store.EmailFilter{Status: email.Pending, Until: ids[len(ids)-1]}, `email_outbox_(emails|pkey)`},
 	} {
 		tt.filter.Limit = 50
 		plan, read := explainPage(t, d, company, tt.filter)
@@ -82,6 +82,35 @@ func TestPlans_SearchScheduled(t *testing.T) {
 		if name == "status" && len(page.Emails) != tt.filter.Limit {
 			t.Errorf("by status: %d emails", len(page.Emails))
 		}
+	}
+}
+
+// A page of a company's emails does not read its imports of recipients, of which there may be any number.
+func TestPlans_ListBehindImports(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	first := d.Accept(t, company, nil)
+	run(t, d, `
+		INSERT INTO email_outbox (id, company_id, lane_id, target, request_id, payload, status, processed_at, expires_at)
+		SELECT (left(first_id_at(clock_timestamp() + n * interval '1 ms')::text, 13) || '-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, $1,
+		       (SELECT id FROM dispatch_lanes WHERE company_id = $1 AND queue = $2), 'recipients.upsert', 'r', '{}', 'PUBLISHED', now(), 'infinity'
+		FROM generate_series(1, 30000) n`, company, email.QueueRecipients)
+	for _, full := range []string{"", `ANALYZE email_outbox`} {
+		if full != "" {
+			run(t, d, full)
+		}
+		for name, parameters := range map[string][]any{
+			"emails.listIDsSQL": {company, uuid.Max, uuid.Nil, 50},
+			"emails.stepIDsSQL": {company, uuid.Max, uuid.Nil, "", writtenNumber(t, "emails.ListScan"), 50, string(email.Pending)},
+		} {
+			if plan, read := storetest.Buffers(t, d.SQL, written(t, name), parameters...); read > 100 {
+				t.Errorf("%q: %s reads %d buffers:\n%s", full, name, read, plan)
+			}
+		}
+	}
+	if page, err := d.Store.ListEmails(t.Context(), company, store.EmailFilter{Limit: 50}); err != nil || len(page.Emails) != 1 || page.Emails[0].ID != first {
+		t.Errorf("listed %v, %v", page.Emails, err)
 	}
 }
 

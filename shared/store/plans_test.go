@@ -67,7 +67,7 @@ func TestPlans(t *testing.T) {
 		"dueReplays":           {written(t, "deadletter.dueReplaysSQL"), nil, []string{"dead_letter_replays_open"}},
 		"runningReplays":       {written(t, "deadletter.runningReplaysSQL"), []any{company, id}, []string{"dead_letter_replays_open"}},
 		"saveReplay":           {written(t, "deadletter.saveReplaySQL"), []any{id, 1, 0, 0, nil, nil, false, false}, []string{"dead_letter_replays_pkey"}},
-		"listIDs":              {written(t, "emails.listIDsSQL"), []any{company, uuid.Max, uuid.Nil, 50}, []string{"email_outbox_company", `email_logs_\w+_company_id_outbox_id_idx`}},
+		"listIDs":              {written(t, "emails.listIDsSQL"), []any{company, uuid.Max, uuid.Nil, 50}, []string{"email_outbox_emails", `email_logs_\w+_company_id_outbox_id_idx`}},
 		"searchIDs, recipient": {written(t, "emails.searchIDsSQL"), search("User77@Example.com", "", ""), append(unreceived, `email_logs_\w+_company_id_lower_outbox_id_idx`)},
 		"searchIDs, external":  {written(t, "emails.searchIDsSQL"), search("", "CUST-77", ""), append(unreceived, `email_logs_\w+_company_id_external_id_outbox_id_idx`)},
 		"searchIDs, request":   {written(t, "emails.searchIDsSQL"), search("", "", "req-77"), append(unreceived, `email_logs_\w+_company_id_request_id_outbox_id_idx`)},

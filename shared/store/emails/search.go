@@ -41,7 +41,7 @@ func (s *Store) pageIDs(ctx context.Context, company, before uuid.UUID, f Filter
 	return ids, next, err
 }
 
-// listIDsSQL scans email_outbox_company and email_logs_company from the cursor down and merges the results by id, so
+// listIDsSQL scans email_outbox_emails and email_logs_company from the cursor down and merges the results by id, so
 // that the list includes emails that no worker has received yet. Without From it probes every partition of email_logs
 // once. It locks nothing.
 const listIDsSQL = `

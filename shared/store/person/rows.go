@@ -93,9 +93,14 @@ LEFT JOIN (SELECT * FROM named WHERE own OR copied) n ON true`
 
 // These statements read the next rows of a table in the order of their ids and lock nothing.
 const (
-	// It scans email_outbox_company, and reads the rows that it found by primary key.
+	// It scans email_outbox_emails and email_outbox_jobs, merges the results by id, and reads the rows that it found by primary key.
 	personEmailsSQL = personArgsSQL + `seen AS MATERIALIZED (
-    SELECT id, payload, sender, last_error FROM email_outbox WHERE company_id = $1 AND id > $2 AND id <= $10 ORDER BY id LIMIT $3
+    (SELECT id, payload, sender, last_error FROM email_outbox
+     WHERE company_id = $1 AND id > $2 AND id <= $10 AND target = 'email:send' ORDER BY id LIMIT $3)
+    UNION ALL
+    (SELECT id, payload, sender, last_error FROM email_outbox
+     WHERE company_id = $1 AND id > $2 AND id <= $10 AND target <> 'email:send' ORDER BY id LIMIT $3)
+    ORDER BY id LIMIT $3
 ), named AS (
     SELECT s.id, ` + payloadNamesSQL + ` AS own, ` + payloadCopiesSQL + ` OR (` + senderAddressSQL + ` = ANY ($4::text[])) IS TRUE
                OR concat_ws(' ', s.payload -> 'headers', s.payload -> 'tags', s.last_error) ~* ANY ($9::text[]) AS copied,

@@ -59,11 +59,11 @@ WITH seen AS MATERIALIZED (
     ORDER BY o.id LIMIT $3
 )` + eraseSeenSQL
 
-	// It scans email_outbox_company.
+	// It scans email_outbox_emails.
 	eraseCompanyBodiesSQL = `
 WITH seen AS MATERIALIZED (
     SELECT o.id, ` + bodyPastSQL + ` AS past
-    FROM email_outbox o WHERE o.company_id = $4 AND o.id > $1 AND o.id < first_id_at(now() - $2 * interval '1 ms')
+    FROM email_outbox o WHERE o.company_id = $4 AND o.target = 'email:send' AND o.id > $1 AND o.id < first_id_at(now() - $2 * interval '1 ms')
     ORDER BY o.id LIMIT $3
 )` + eraseSeenSQL
 

@@ -53,7 +53,7 @@ func TestRetentionPlans(t *testing.T) {
 			}{
 				"outbox":          {retention.PurgeOutboxSQL, steps, []string{"email_outbox_pkey", "recipient_intakes_pkey", "mailing_entries_pkey"}},
 				"bodies":          {retention.EraseBodiesSQL, steps, []string{"email_outbox_pkey", "mailing_entries_pkey"}},
-				"company bodies":  {retention.EraseCompanyBodiesSQL, own, []string{"email_outbox_company", "email_outbox_pkey", "mailing_entries_pkey"}},
+				"company bodies":  {retention.EraseCompanyBodiesSQL, own, []string{"email_outbox_emails", "email_outbox_pkey", "mailing_entries_pkey"}},
 				"logs":            {retention.PurgeLogsSQL, steps, []string{thisMonth("email_logs", "pkey"), thisMonth("email_events", "pkey"), "email_outbox_pkey"}},
 				"company logs":    {retention.PurgeCompanyLogsSQL, own, []string{thisMonth("email_logs", "company_id_outbox_id_idx"), thisMonth("email_events", "pkey"), "email_outbox_pkey"}},
 				"events":          {retention.PurgeEventsSQL, steps, []string{thisMonth("email_events", "pkey"), thisMonth("email_logs", "pkey"), "email_outbox_pkey"}},

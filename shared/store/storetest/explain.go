@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"context"
 	"database/sql"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +33,15 @@ func Connect(tb testing.TB, d Database, o store.Options) *sql.DB {
 // Explain returns the plan of a statement.
 func Explain(tb testing.TB, db *sql.DB, statement string, parameters ...any) string {
 	tb.Helper()
+	return explain(tb, db, statement, parameters...)
+}
+
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+func explain(tb testing.TB, db querier, statement string, parameters ...any) string {
+	tb.Helper()
 	rows, err := db.QueryContext(tb.Context(), "EXPLAIN "+statement, parameters...)
 	if err != nil {
 		tb.Fatal(err)
@@ -48,6 +59,29 @@ func Explain(tb testing.TB, db *sql.DB, statement string, parameters ...any) str
 		tb.Fatal(err)
 	}
 	return plan.String()
+}
+
+// buffersRead is the first of a plan's lines about buffers, which includes those of all nodes.
+var buffersRead = regexp.MustCompile(`Buffers: shared(?: hit=(\d+))?(?: read=(\d+))?`)
+
+// Buffers runs a statement and returns its plan, and how many buffers it read. A statement that changes rows is rolled back.
+func Buffers(tb testing.TB, db *sql.DB, statement string, parameters ...any) (plan string, read int) {
+	tb.Helper()
+	tx, err := db.BeginTx(tb.Context(), nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	plan = explain(tb, tx, "(ANALYZE, BUFFERS, TIMING OFF) "+statement, parameters...)
+	counts := buffersRead.FindStringSubmatch(plan)
+	if counts == nil {
+		tb.Fatalf("a plan without buffers:\n%s", plan)
+	}
+	for _, count := range counts[1:] {
+		n, _ := strconv.Atoi(count) // digits, or ""
+		read += n
+	}
+	return plan, read
 }
 
 // CheckStep checks that the plan of a step that deletes or empties rows uses the indexes, sorts only the selected rows,
