@@ -71,6 +71,36 @@ func finish(t *testing.T, d storetest.Database, id uuid.UUID, limit int) store.R
 	return store.Replay{}
 }
 
+// A replay is created without reading all dead letters of the company: there may be millions that do not match. An operator's
+// count finds those that match behind them.
+func TestReplay_CountIsBounded(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	scan := writtenNumber(t, "deadletter.countScan")
+	run(t, d, `INSERT INTO dead_letters (id, company_id, target, reason, payload, created_at)
+		SELECT gen_random_uuid(), $1, 'email:send', CASE WHEN n <= 2 OR n > $2 THEN 'WANTED' ELSE 'OTHER' END, '{}', now() - interval '1 day' + n * interval '1 ms'
+		FROM generate_series(1, $2 + 3) n`, company, scan)
+	run(t, d, `ANALYZE dead_letters`)
+	q := []any{company, nil, nil, nil, nil, "WANTED", "", nil, "", "false", nil}
+	whole := func(limit int) int {
+		_, read := storetest.Buffers(t, d.SQL, written(t, "deadletter.countLettersSQL"), append(q, limit)...)
+		return read
+	}
+	if few := whole(scan / 10); few > scan/5 {
+		t.Errorf("a scan of %d rows reads %d buffers", scan/10, few)
+	}
+	if made := replay(t, d, &company, func(n *store.NewReplay) { n.Filter.Reason = "WANTED" }); made.Matched != 2 {
+		t.Errorf("%d of the oldest match", made.Matched)
+	}
+	if n, err := d.Store.CountDeadLetters(t.Context(), &company, store.LetterFilter{Reason: "WANTED"}); n != 5 || err != nil {
+		t.Errorf("%d match, %v", n, err)
+	}
+	if n, err := d.Store.CountDeadLetters(t.Context(), nil, store.LetterFilter{Reason: "WANTED"}); n != 5 || err != nil {
+		t.Errorf("%d of all companies match, %v", n, err)
+	}
+}
+
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

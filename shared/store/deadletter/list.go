@@ -201,26 +201,52 @@ func (q *LetterQuery) args(replay *uuid.UUID) []any {
 	return []any{at, id, q.CreatedAfter, q.CreatedBefore, q.Reason, q.Target, q.MailingID, q.Recipient, resolved, replay}
 }
 
-// letterCount is the number at which counting dead letters stops.
-const letterCount = 1_000_000
-
-// They read along the same indexes as the lists, and stop after $12 matching rows.
 const (
-	countLettersSQL    = `SELECT count(*) FROM (SELECT FROM dead_letters WHERE ` + ofCompanySQL + aheadSQL + ` AND ` + fitsSQL + ` LIMIT $12) counted`
-	countAllLettersSQL = `SELECT count(*) FROM (SELECT FROM dead_letters WHERE ` + ofAllSQL + aheadSQL + ` AND ` + fitsSQL + ` LIMIT $12) counted`
+	// countScan is how many rows one statement of a count reads: some 100 ms.
+	countScan = 50000
+	// maxCountScans bounds a count. A request of a company makes only one scan.
+	maxCountScans = 200
 )
 
-// CountDeadLetters counts the open dead letters that match the filter, up to letterCount. A nil company counts those of all
-// companies, for operators.
+// They read the next $12 rows along the same indexes as the lists. They return how many of them match, and the last one if more
+// may follow.
+const (
+	countedSQL = `
+    ORDER BY created_at, id LIMIT $12
+)
+SELECT (SELECT count(*) FROM scanned WHERE fits) AS matched, last.created_at, last.id
+FROM (SELECT) one LEFT JOIN (SELECT created_at, id FROM scanned ORDER BY created_at, id OFFSET $12 - 1) last ON true`
+
+	countLettersSQL    = scanSQL + ofCompanySQL + aheadSQL + countedSQL
+	countAllLettersSQL = scanSQL + ofAllSQL + aheadSQL + countedSQL
+)
+
+// CountDeadLetters counts the open dead letters that match the filter among the first ten million. A nil company counts those of
+// all companies, for operators. The time of each of its statements is bounded, and its own is not: it is for a person who waits.
 func (s *Store) CountDeadLetters(ctx context.Context, company *uuid.UUID, f LetterFilter) (int, error) {
+	return s.countLetters(ctx, company, f, maxCountScans)
+}
+
+// countLetters is CountDeadLetters with that many scans, from the oldest dead letter on.
+func (s *Store) countLetters(ctx context.Context, company *uuid.UUID, f LetterFilter, scans int) (n int, err error) {
 	statement, open := countLettersSQL, false
 	if company == nil {
 		statement = countAllLettersSQL
 	}
 	q := LetterQuery{LetterFilter: f, Resolved: &open}
-	var n int
-	if err := s.db.GetContext(ctx, &n, statement, append(append([]any{company}, q.args(nil)...), letterCount)...); err != nil {
-		return 0, fmt.Errorf("count dead letters: %w", pg.Translate(err))
+	for range scans {
+		var scanned struct {
+			Matched int           `db:"matched"`
+			At      *time.Time    `db:"created_at"`
+			ID      uuid.NullUUID `db:"id"`
+		}
+		if err := s.db.GetContext(ctx, &scanned, statement, append(append([]any{company}, q.args(nil)...), countScan)...); err != nil {
+			return 0, fmt.Errorf("count dead letters: %w", pg.Translate(err))
+		}
+		if n += scanned.Matched; scanned.At == nil {
+			break
+		}
+		q.Cursor = LetterCursor{At: *scanned.At, ID: scanned.ID.UUID}
 	}
 	return n, nil
 }

@@ -43,7 +43,7 @@ func (l Letter) act(action string) audit.Change {
 // CreateReplayAs is CreateReplay by an operator, whose reason is the note.
 func (s *Store) CreateReplayAs(ctx context.Context, by audit.Operator, n NewReplay) (Replay, error) {
 	n.Actor, n.Note = by.Actor(), by.Reason
-	row, err := s.replayRow(ctx, n)
+	row, err := s.replayRow(ctx, n, maxCountScans)
 	if err != nil {
 		return Replay{}, err
 	}

@@ -60,7 +60,7 @@ type Replay struct {
 	Most        *int         `db:"most"`
 	Rate        int          `db:"rate"`
 	Status      ReplayStatus `db:"status"`
-	Matched     int          `db:"matched"` // when it was created, up to a million
+	Matched     int          `db:"matched"` // when it was created, at least: a count does not read all dead letters
 	ReplayCounts
 	CreatedAt  time.Time    `db:"created_at"`
 	FinishedAt *time.Time   `db:"finished_at"`
@@ -107,7 +107,7 @@ func (s *Store) CreateReplay(ctx context.Context, n NewReplay) (Replay, error) {
 			return Replay{}, fmt.Errorf("create replay: %w", err)
 		}
 	}
-	row, err := s.replayRow(ctx, n)
+	row, err := s.replayRow(ctx, n, 1)
 	if err != nil {
 		return Replay{}, err
 	}
@@ -167,9 +167,10 @@ func mayReplay(ctx context.Context, db sqlx.QueryerContext, company, id uuid.UUI
 }
 
 // replayRow returns the parameters of insertReplaySQL. The last is the current number of
-// matching dead letters.
-func (s *Store) replayRow(ctx context.Context, n NewReplay) ([]any, error) {
-	matched, err := s.CountDeadLetters(ctx, n.CompanyID, n.Filter)
+// matching dead letters, as far as that many scans find them: in the incident for which replays are made, a company may
+// have millions of others.
+func (s *Store) replayRow(ctx context.Context, n NewReplay, scans int) ([]any, error) {
+	matched, err := s.countLetters(ctx, n.CompanyID, n.Filter, scans)
 	if err != nil {
 		return nil, err
 	}
