@@ -73,6 +73,7 @@ func TestOldestDue(t *testing.T) {
 		got[store.LaneAge{Queue: a.Queue, Mailing: a.Mailing}] = a.Age().Truncate(10 * time.Second)
 	}
 	want := map[store.LaneAge]time.Duration{
+		{Queue: email.QueueHigh}:               24 * time.Hour,
 		{Queue: email.QueueNormal}:             70 * time.Second,
 		{Queue: email.QueueLow}:                20 * time.Second,
 		{Queue: email.QueueLow, Mailing: true}: 90 * time.Second,

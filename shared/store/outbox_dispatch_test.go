@@ -51,7 +51,7 @@ func TestLiveLanes(t *testing.T) {
 	}{
 		"due":                  {`SELECT 1`, true},
 		"due later":            {`UPDATE email_outbox SET next_at = now() + interval '1 h'`, false},
-		"expired":              {`UPDATE email_outbox SET expires_at = now()`, false},
+		"expired":              {`UPDATE email_outbox SET expires_at = now()`, true},
 		"on the queue":         {`UPDATE email_outbox SET status = 'ENQUEUED'`, false},
 		"sent":                 {`UPDATE email_outbox SET status = 'SENT', processed_at = now()`, false},
 		"its retry is due":     {`UPDATE email_outbox SET status = 'RETRY_SCHEDULED', next_at = now() - interval '1 s'`, true},

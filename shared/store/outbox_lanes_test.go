@@ -117,7 +117,7 @@ func TestProbeLanes(t *testing.T) {
 		{"a task on the queue", outbox(`status = 'RETRY_SCHEDULED', enqueued_at = now(), next_at = now() + interval '1 hour'`), true, 59 * minute, 60*minute + 5},
 		{"a task that is late", outbox(`next_at = now() - interval '6 s'`), true, -1e9, 0},
 		{"a retry without a task", outbox(`enqueued_at = NULL, next_at = now() + interval '1 hour'`), true, 59 * minute, 60 * minute},
-		{"expired", outbox(`status = 'PENDING', next_at = now() - interval '1 hour', expires_at = now() - interval '1 s'`), true, never, never},
+		{"expired", outbox(`status = 'PENDING', next_at = now() - interval '1 hour', expires_at = now() - interval '1 s'`), true, -1e9, 0},
 		{"on the queue", outbox(`status = 'ENQUEUED', enqueued_at = now(), expires_at = now() + interval '1 day'`), true, never, never},
 		{"back", outbox(`status = 'PENDING', enqueued_at = NULL`), true, -1e9, 0},
 		{"parked", lanes(`parked_until = now() + interval '1 hour'`), true, 59 * minute, 60 * minute},

@@ -26,7 +26,11 @@ type DueRow struct {
 
 // dueSQL is the condition under which row o is due for a dispatcher. A retry with a delayed task on the queue (enqueued_at is
 // set) is due only when the task is 5 s late: asynq stores times in whole seconds, and may be late by one.
-const dueSQL = `o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.next_at <= now() AND o.expires_at > now()
+//
+// An email past its deadline is due too: the worker expires it, unless the sweeper was faster. If such rows were left out, a
+// statement with a LIMIT would read all of them, since no index of a lane's rows has the deadline: when many emails of one
+// tenant expire at once, no statement about several lanes would end in time.
+const dueSQL = `o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.next_at <= now()
           AND (o.status = 'PENDING' OR o.enqueued_at IS NULL OR o.next_at <= now() - interval '5 s')`
 
 // OverdueEmail is an email whose deadline passed while it waited.

@@ -146,7 +146,7 @@ LEFT JOIN (
     LEFT JOIN LATERAL (
         SELECT o.next_at FROM email_outbox o
         WHERE earliest.id IS NOT NULL
-          AND o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND (o.next_at, o.id) >= (earliest.next_at, earliest.id) AND o.expires_at > now()
+          AND o.lane_id = l.id AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND (o.next_at, o.id) >= (earliest.next_at, earliest.id)
           AND (o.status = 'PENDING' OR o.enqueued_at IS NULL OR o.next_at <= now() - interval '5 s')
         ORDER BY o.next_at, o.id LIMIT 1
     ) due ON true

@@ -22,26 +22,28 @@ type Probe struct {
 // next company by id after the company of the last probe, cyclically: many failing emails of one company must not keep the
 // emails of others from being probes. If the last probe is unknown, it chooses the oldest of all. If the last probe still waits on
 // its queue, workers do not serve that queue, because an operator has paused it in the dashboard or they cannot reach its node:
-// the next one is on the next queue by name, cyclically, that has due emails. Its cost is the number of lanes: it uses the jumps of everyLaneSQL and one probe of email_outbox_lane_claim for each lane.
+// the next one is on the next queue by name, cyclically, that has due emails.
+//
+// It uses the jumps of everyLaneSQL and reads each lane along email_outbox_lane_claim, up to the first candidate and at most the
+// first 100 due emails: others may be past their deadline, of which there may be any number.
 //
 // It first locks the row of the circuit breaker, and finds nothing if another session has locked it: of several concurrent
 // calls only one reads the lanes. In each lane it skips rows that another session has locked, since the worker could not claim
-// them, and locks the row that it finds until the statement ends. The condition for due rows is that of TakeProbe.
+// them, and locks the row that it finds (by email_outbox_pkey) until the statement ends. The condition for due rows is that of TakeProbe.
 const (
-	pickProbeSQL = pickProbeLanesSQL + `
-        SELECT o.id, o.next_at FROM email_outbox o
-        WHERE o.lane_id = l.id AND o.target = 'email:send' AND ` + dueSQL + `
-        ORDER BY o.next_at, o.id LIMIT 1 FOR UPDATE SKIP LOCKED` + pickProbeTurnSQL
+	pickProbeSQL = pickDueSQL + pickFirstSQL
 
-	// pickSafeProbeSQL chooses no email with delivery at_most_once. It reads at most the first 100 due emails of a lane by the
-	// same index, and locks one of them by email_outbox_pkey.
-	pickSafeProbeSQL = pickProbeLanesSQL + `
+	// pickSafeProbeSQL chooses no email with delivery at_most_once.
+	pickSafeProbeSQL = pickDueSQL + ` AND early.delivery <> 'at_most_once'` + pickFirstSQL
+
+	pickDueSQL = pickProbeLanesSQL + `
         SELECT o.id, o.next_at FROM (
             SELECT o.id, o.next_at, o.delivery FROM email_outbox o
             WHERE o.lane_id = l.id AND o.target = 'email:send' AND ` + dueSQL + `
             ORDER BY o.next_at, o.id LIMIT 100
         ) early JOIN email_outbox o ON o.id = early.id
-        WHERE early.delivery <> 'at_most_once' AND ` + dueSQL + `
+        WHERE o.expires_at > now() AND ` + dueSQL
+	pickFirstSQL = `
         ORDER BY early.next_at, early.id LIMIT 1 FOR UPDATE OF o SKIP LOCKED` + pickProbeTurnSQL
 
 	// pickEarlyProbeSQL chooses a retry that is not due yet, by the same index, among the first 100 waiting emails of a lane.
@@ -103,8 +105,8 @@ RETURNING chosen.id, chosen.queue`
 )
 
 // PickProbe chooses the next probe on one of the queues if the circuit breaker is open, the last probe was chosen at least
-// pause ago, and an email is due that is not locked. Companies take turns. An email with delivery at_most_once is chosen only if no lane has another
-// kind among its first 100 due emails: if its answer is lost, it fails.
+// pause ago, and an email is due that is not locked, among the first 100 due ones of its lane. Companies take turns. An email with delivery at_most_once is chosen only if no lane has another
+// kind among these: if its answer is lost, it fails.
 //
 // If no email is due and early is set, PickProbe chooses the earliest retry and makes it due: an outage may end while all
 // emails wait for their next try. With early it reads up to 100 emails of each lane even if none is a candidate. While the

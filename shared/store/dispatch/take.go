@@ -62,11 +62,11 @@ FROM (SELECT id, had_task FROM due ORDER BY id) due
 WHERE o.id = due.id AND CASE WHEN due.id IS NOT NULL THEN o.target = 'email:send' END
 RETURNING o.id, o.lane_id, o.payload, o.attempts, o.throttles, o.next_at, o.enqueued_at, due.had_task`
 
-// takeProbeSQL is takeDueSQL for one row, found by primary key.
+// takeProbeSQL is takeDueSQL for one row, found by primary key. An email past its deadline is no probe: no worker sends it.
 const takeProbeSQL = `
 WITH due AS MATERIALIZED (
     SELECT o.id, ` + hadTaskSQL + ` AS had_task FROM email_outbox o
-    WHERE o.id = $1 AND o.target = 'email:send' AND ` + dueSQL + `
+    WHERE o.id = $1 AND o.target = 'email:send' AND o.expires_at > now() AND ` + dueSQL + `
     FOR UPDATE SKIP LOCKED
 ), batch AS (
     INSERT INTO dispatch_batches (slot, taken_at) SELECT $2, now() WHERE EXISTS (SELECT FROM due)

@@ -85,7 +85,7 @@ func TestDispatch_DueTimes(t *testing.T) {
 		return b.log.count("retries whose task was lost") == 1 && gauge(t, p.Registry, "outbox_lost_retries_total", "queue", email.QueueNormal) == 1
 	})
 	b.expectStays(t, later, email.Pending)
-	b.expectStays(t, expired, email.Pending)
+	b.expectStatus(t, expired, email.Enqueued) // for the worker, which expires it
 	if got := b.status(t, retryWaits); got != email.RetryScheduled {
 		t.Errorf("a retry whose task is still queued: %s", got)
 	}

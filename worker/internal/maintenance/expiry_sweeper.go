@@ -34,8 +34,9 @@ type Advancer interface {
 	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
 }
 
-// ExpirySweeper expires emails whose deadline passed while they waited. A worker does the same for the tasks it receives. The
-// sweeper handles all other emails: those that are paused or parked, wait for a retry, or wait while no workers run.
+// ExpirySweeper expires emails whose deadline passed while they waited. A worker does the same for the tasks it receives, among
+// them emails that were past their deadline when the dispatcher enqueued them. The sweeper handles all other emails: those that
+// are paused or parked, wait for a retry, or wait while no workers run.
 type ExpirySweeper struct {
 	*service.Loop
 	log      *slog.Logger
