@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/steps"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 )
@@ -38,14 +39,15 @@ type Store interface {
 type Recorder struct {
 	log        *slog.Logger
 	store      Store
+	steps      *steps.Counter
 	received   *prometheus.CounterVec
 	duplicates prometheus.Counter
 }
 
-// NewRecorder makes a Recorder and registers its metrics.
-func NewRecorder(log *slog.Logger, s Store, registry prometheus.Registerer) (*Recorder, error) {
+// NewRecorder makes a Recorder and registers its metrics. counter counts the emails that an event makes SENT.
+func NewRecorder(log *slog.Logger, s Store, counter *steps.Counter, registry prometheus.Registerer) (*Recorder, error) {
 	r := &Recorder{
-		log: log, store: s,
+		log: log, store: s, steps: counter,
 		received: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ses_events_total", Help: "SES events received, by kind and result.",
 		}, []string{"kind", "result"}),
@@ -104,6 +106,7 @@ func (r *Recorder) logEffects(f store.Feedback, done store.FeedbackResult, begun
 		log.Warn("SES accepted the email more than once", "attemptId", f.AttemptID)
 	}
 	if done.PreviousStatus != email.Sent {
+		r.steps.Confirmed()
 		log.Info("SES confirmed that it accepted the email", "was", done.PreviousStatus, "attemptId", f.AttemptID)
 	}
 	if done.Suppressed > 0 {

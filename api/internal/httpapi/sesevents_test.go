@@ -16,6 +16,7 @@ import (
 	"email-gateway/scripts/sessim"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/waittest"
 )
 
 const tried = "RECEIVED VALIDATED SENT_ATTEMPT "
@@ -134,6 +135,19 @@ func TestSESEvents_Suppress(t *testing.T) {
 	}
 	if logged := p.Log.String(); strings.Contains(logged, "@example.com") {
 		t.Error("an address is in the log")
+	}
+}
+
+// The worker did not count the email as sent.
+func TestSESEvents_CountsConfirmed(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t, nil)
+	id, token := p.attempt(t, "ana@example.com", nil)
+	p.advance(t, true, lost(id, token, email.Failed, email.EventFailed))
+	p.call(t, id, token, "ana@example.com")
+	p.timeline(t, id, "SENT DELIVERED")
+	for _, line := range []string{`pipeline_final_state_total{state="SENT"} 1`, `pipeline_state_transitions_total{state="SENT"} 1`, `mailing_emails_total{status="sent"} 1`} {
+		waittest.Until(t, line, func() bool { return p.metric(t, line) }) // counted after the commit
 	}
 }
 

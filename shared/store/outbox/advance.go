@@ -34,17 +34,9 @@ func (s *Store) Advance(ctx context.Context, t Transition) (Advanced, error) {
 	return results[0], nil
 }
 
-// advanceResult is the result of a transition in a group.
-type advanceResult struct {
-	Advanced
-	// rerun means that the connection broke and database/sql ran the statement again. The earlier run may still be
-	// running, and may hold the lock on the email.
-	rerun bool
-}
-
 // advance applies the transitions of a group. It does not wait for locked outbox rows, and waits for any other lock at
 // most as long as wait.
-func (s *Store) advance(ctx context.Context, ts []Transition, wait time.Duration) ([]advanceResult, error) {
+func (s *Store) advance(ctx context.Context, ts []Transition, wait time.Duration) ([]Advanced, error) {
 	statement, parameters := s.advanceEmail, advanceParameters
 	if isPlain(ts) {
 		statement, parameters = s.advancePlain, plainParameters
@@ -57,11 +49,10 @@ func (s *Store) advance(ctx context.Context, ts []Transition, wait time.Duration
 	if err != nil {
 		return nil, err
 	}
-	results := make([]advanceResult, len(moved))
 	for i := range moved {
-		results[i] = advanceResult{moved[i], runs > 1}
+		moved[i].Rerun = runs > 1
 	}
-	return results, nil
+	return moved, nil
 }
 
 // AdvanceIn is AdvanceAllIn for one email.

@@ -23,7 +23,7 @@ const slotWait = 100 * time.Millisecond
 // of these run at the same time.
 type Advancer struct {
 	store *Store
-	group *pg.Group[Transition, advanceResult]
+	group *pg.Group[Transition, Advanced]
 	aside *pg.Aside[uuid.UUID] // ids of emails, of their recipients, and of companies
 }
 
@@ -33,7 +33,7 @@ func (s *Store) NewAdvancer() *Advancer {
 	a.group = pg.NewGroup(
 		func(t Transition) string { return t.ID.String() },
 		func(t Transition) int { return 512 + len(t.events) + len(t.ErrorReason) }, // ids and numbers make about half a KiB
-		func(ctx context.Context, ts []Transition) ([]advanceResult, error) {
+		func(ctx context.Context, ts []Transition) ([]Advanced, error) {
 			return s.advance(ctx, ts, pg.GroupWait)
 		},
 	).Parts(a.advancePart).For(s.db.Workers())
@@ -52,7 +52,7 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 	}
 	t.skipLockedPerson = t.Company != uuid.Nil && a.aside.Holds(t.Company)
 	keys := []uuid.UUID{t.ID, t.person().ID}
-	var done advanceResult
+	var done Advanced
 	if a.aside.Holds(keys...) {
 		if t.Company != uuid.Nil && !a.aside.TryEnter(slotWait) {
 			return Advanced{Locked: true}, nil
@@ -68,7 +68,7 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 	case pg.IsLockTimeout(err):
 		a.aside.Add(append(keys, t.Company)...)
 		return Advanced{Locked: true}, nil
-	case done.Locked && done.rerun:
+	case done.Locked && done.Rerun:
 		return Advanced{}, fmt.Errorf("advance email: %w", errors.Join(pg.ErrUnknownOutcome, errLockedByRerun))
 	case err == nil && done.SameToken && !done.Applied:
 		// An earlier run of this statement was applied, but possibly no standby has confirmed its commit. The caller
@@ -77,7 +77,7 @@ func (a *Advancer) Advance(ctx context.Context, t Transition) (Advanced, error) 
 			return Advanced{}, fmt.Errorf("advance email: %w", errors.Join(pg.ErrUnknownOutcome, err))
 		}
 	}
-	return done.Advanced, err
+	return done, err
 }
 
 // errLockedByRerun: the connection broke, database/sql ran the statement again on another one, and a transaction had
@@ -87,7 +87,7 @@ var errLockedByRerun = errors.New("the connection broke, and the email is locked
 // advancePart writes a group, or a part of one, that timed out on a lock. It skips the emails whose recipients are
 // locked, and makes further claims of their companies skip locked recipients for pg.AsideTime. A recipient that such a
 // claim skips does not extend this time: its lock may be held by a commit of this system, which is worth waiting for.
-func (a *Advancer) advancePart(ctx context.Context, ts []Transition) ([]advanceResult, error) {
+func (a *Advancer) advancePart(ctx context.Context, ts []Transition) ([]Advanced, error) {
 	for i := range ts {
 		ts[i].skipLockedPerson = true
 	}
@@ -104,16 +104,16 @@ func (a *Advancer) advancePart(ctx context.Context, ts []Transition) ([]advanceR
 }
 
 // advanceOne writes one email that a lock delayed a moment ago. For a claim, the caller has taken the slot already.
-func (a *Advancer) advanceOne(ctx context.Context, t Transition) (advanceResult, error) {
+func (a *Advancer) advanceOne(ctx context.Context, t Transition) (Advanced, error) {
 	if t.Company == uuid.Nil {
 		if err := a.aside.Enter(ctx); err != nil {
-			return advanceResult{}, err
+			return Advanced{}, err
 		}
 	}
 	defer a.aside.Leave()
-	results, err := pg.Repeat(func() ([]advanceResult, error) { return a.store.advance(ctx, []Transition{t}, pg.PartWait) })
+	results, err := pg.Repeat(func() ([]Advanced, error) { return a.store.advance(ctx, []Transition{t}, pg.PartWait) })
 	if err != nil {
-		return advanceResult{}, err
+		return Advanced{}, err
 	}
 	return results[0], nil
 }

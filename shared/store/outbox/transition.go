@@ -145,8 +145,11 @@ type Advanced struct {
 	// LeaseUntil is when the lease of a successful claim ends, by this process's clock.
 	LeaseUntil time.Time
 	// SameToken means that the row's claim is the transition's own. If Applied is false, an earlier try of the same
-	// write succeeded.
+	// write succeeded, or another process has ended the attempt.
 	SameToken bool
+	// Rerun means that the connection broke and database/sql ran the statement again. The earlier run may have been
+	// applied, or may still be running and hold the lock on the email. Only an Advancer sets it.
+	Rerun bool
 	// Erased means that the email's body was deleted by its retention: the email cannot be sent again.
 	Erased bool
 	// Replaced means that a replay was refused because another email of the same aggregate has replaced this one, which

@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
+	"email-gateway/shared/steps"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
 	"email-gateway/shared/store/file"
@@ -22,10 +23,10 @@ import (
 	"email-gateway/worker/internal/dispatcher"
 	"email-gateway/worker/internal/eventfeed"
 	"email-gateway/worker/internal/maintenance"
+	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue/asynqueue"
 	"email-gateway/worker/internal/reputation"
 	"email-gateway/worker/internal/status"
-	"email-gateway/worker/internal/steps"
 	"email-gateway/worker/internal/unrecorded"
 )
 
@@ -46,7 +47,7 @@ type program struct {
 
 // parts lists the program's parts in their start order; they stop in reverse order.
 func (p program) parts() []service.Named {
-	c, advancer := p.config, steps.New(p.registry).Watch(p.db.NewAdvancer(), p.log)
+	c, advancer := p.config, steps.New(p.registry, provider.RetriedCategories()...).Watch(p.db.NewAdvancer(), p.log)
 	outcomes := maintenance.Outcomes{
 		Advancer: advancer, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, Window: c.Window(), Processes: p.db, Breaker: p.db,
 		Results: unrecorded.New(p.results), Wake: p.db.WakeNamed,

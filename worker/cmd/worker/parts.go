@@ -12,6 +12,7 @@ import (
 	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/shared/sesevent"
+	"email-gateway/shared/steps"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
 	hooks "email-gateway/shared/store/webhook"
@@ -67,6 +68,7 @@ func (p program) parts() ([]service.Named, error) {
 			advancer.For(emails)
 		},
 	})
+	metrics := pipeline.NewMetrics(p.registry)
 	line := pipeline.New(pipeline.Params{
 		Log: p.log, Loader: loader, Advancer: advancer, Outbox: p.db, Pacer: pacer, Sender: p.sender, Breaker: providerBreaker,
 		RetryRoom: asynqueue.NewRetryRoom(p.conn, p.bucket),
@@ -74,7 +76,7 @@ func (p program) parts() ([]service.Named, error) {
 			Store: file.New(p.db.DB()), Bucket: p.files, Ring: c.CPFCNPJKeys, Concurrency: limit.Limit,
 		}),
 		Links:   pipeline.Links{Keys: c.UnsubscribeKeys, PublicURL: c.PublicURL},
-		Metrics: pipeline.NewMetrics(p.registry), MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, TTL: c.TTL, FeedbackWindow: c.Window(),
+		Metrics: metrics, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, TTL: c.TTL, FeedbackWindow: c.Window(),
 		Sent: limit.Sent, Results: unrecorded.New(p.bucket), Database: database, Tracer: tracer,
 	})
 	consumer := asynqueue.NewConsumer(asynqueue.ConsumerConfig{
@@ -99,7 +101,7 @@ func (p program) parts() ([]service.Named, error) {
 		probes["rabbitmq"] = takers.ping
 	}
 	if c.EventsQueue != "" {
-		reader, err := p.eventsReader(database)
+		reader, err := p.eventsReader(database, metrics.Steps())
 		if err != nil {
 			return nil, err
 		}
@@ -138,12 +140,12 @@ func (p program) parts() ([]service.Named, error) {
 }
 
 // eventsReader makes the reader of the queue of SES events.
-func (p program) eventsReader(database *dbcheck.Check) (*feedback.Reader, error) {
+func (p program) eventsReader(database *dbcheck.Check, counter *steps.Counter) (*feedback.Reader, error) {
 	queue, err := sqsqueue.New(context.Background(), p.config.EventsQueue, p.config.Region)
 	if err != nil {
 		return nil, err
 	}
-	recorder, err := sesevent.NewRecorder(p.log, p.db, p.registry)
+	recorder, err := sesevent.NewRecorder(p.log, p.db, counter, p.registry)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/servertest"
 	"email-gateway/shared/sesevent"
+	"email-gateway/shared/steps"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
@@ -123,7 +124,7 @@ func (b *bench) read(url string, change func(*feedback.Params)) reading {
 
 func (b *bench) recorder(log *slog.Logger, s *store.Store, registry *prometheus.Registry) *sesevent.Recorder {
 	b.t.Helper()
-	recorder, err := sesevent.NewRecorder(log, s, registry)
+	recorder, err := sesevent.NewRecorder(log, s, steps.New(registry), registry)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -16,12 +16,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/steps"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/provider"
-	"email-gateway/worker/internal/steps"
 )
 
 func TestRescuer_WaitsForFeedback(t *testing.T) {

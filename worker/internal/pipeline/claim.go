@@ -56,7 +56,7 @@ func (p *Pipeline) claim(ctx context.Context, log *slog.Logger, a *attempt) (sto
 // database answers, and for refusedTime a write of an acceptance that the database refuses. It holds
 // no connection between two tries.
 func (p *Pipeline) retryUntilAnswered(ctx context.Context, t *store.Transition) (store.Advanced, error) {
-	delay, begun := repeatDelay, time.Now()
+	delay, begun, rerun := repeatDelay, time.Now(), false
 	for {
 		if err := service.Pause(ctx, delay); err != nil {
 			return store.Advanced{}, err
@@ -65,10 +65,11 @@ func (p *Pipeline) retryUntilAnswered(ctx context.Context, t *store.Transition) 
 		switch {
 		case store.IsOutage(err):
 			p.Database.Failed()
-			delay = repeatDelay
+			delay, rerun = repeatDelay, true
 		case done.Locked, err != nil && t.Status == email.Sent && time.Since(begun) < refusedTime:
 			delay = min(2*delay, lockedDelay)
 		default:
+			done.Rerun = done.Rerun || rerun
 			return done, err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/steps"
 	"email-gateway/shared/store"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
@@ -20,7 +21,6 @@ import (
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue/asynqueue"
 	"email-gateway/worker/internal/queue/redistest"
-	"email-gateway/worker/internal/steps"
 	"email-gateway/worker/internal/unrecorded"
 )
 
@@ -131,12 +131,12 @@ func TestHandle_DispatcherRecordsKeptResult(t *testing.T) {
 				t.Error("the email is flagged")
 			}
 			if tt.final != "" {
-				counted := 0.0
+				n := 0.0
 				for _, r := range []*prometheus.Registry{registry, dispatcher} {
-					counted += finals(t, r, tt.final)
+					n += counted(t, r, "pipeline_final_state_total", tt.final)
 				}
-				if counted != 1 {
-					t.Errorf("counted %v times", counted)
+				if n != 1 {
+					t.Errorf("counted %v times", n)
 				}
 			}
 			if !tt.claim && client.Exists(t.Context(), key).Val() != 0 {
@@ -146,19 +146,19 @@ func TestHandle_DispatcherRecordsKeptResult(t *testing.T) {
 	}
 }
 
-// finals is how many emails the registry has counted in a final status.
-func finals(t *testing.T, registry *prometheus.Registry, status string) (n float64) {
+// counted is the value of a counter with one label.
+func counted(t *testing.T, registry *prometheus.Registry, name, value string) (n float64) {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, family := range families {
-		if family.GetName() != "pipeline_final_state_total" {
+		if family.GetName() != name {
 			continue
 		}
 		for _, m := range family.GetMetric() {
-			if m.GetLabel()[0].GetValue() == status {
+			if m.GetLabel()[0].GetValue() == value {
 				n += m.GetCounter().GetValue()
 			}
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/steps"
 	"email-gateway/worker/internal/provider"
-	"email-gateway/worker/internal/steps"
 )
 
 // Metrics counts what the pipeline does. No label carries a tenant or an address.
@@ -26,7 +26,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	// From a millisecond (a validation that fails) to the call's 30 s.
 	buckets := []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	m := &Metrics{
-		steps: steps.New(registry),
+		steps: steps.New(registry, provider.RetriedCategories()...),
 		validation: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pipeline_validation_failures_total", Help: "Emails and tasks that failed a validation.",
 		}, []string{"validation"}),
@@ -55,6 +55,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	registry.MustRegister(m.validation, m.duration, m.processing, m.calls, m.waits)
 	return m
 }
+
+// Steps returns the counter of transitions.
+func (m *Metrics) Steps() *steps.Counter { return m.steps }
 
 func (m *Metrics) transitions(events []email.Event) { m.steps.Took(events) }
 

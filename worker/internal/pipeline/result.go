@@ -219,6 +219,7 @@ func (p *Pipeline) record(log *slog.Logger, a *attempt, t *store.Transition) (ap
 		waits := t.TaskWaits
 		t.TaskWaits = false // the queue may have given the task to another worker, which acknowledges it
 		done, err = p.retryUntilAnswered(ctx, t)
+		done.Rerun = true
 		if !done.Applied {
 			t.TaskWaits = waits // an earlier try was applied, whose answer was lost
 		}
@@ -255,16 +256,14 @@ func (p *Pipeline) recorded(log *slog.Logger, a *attempt, t *store.Transition, k
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("record attempt %s: %w", a.id, err)
-	case done.Applied:
+	case done.Applied, !found && done.Rerun && done.SameToken && done.Status == t.Status: // by an earlier run, whose answer was lost
 		crashpoint.At(crashpoint.SendRecorded)
 		p.Metrics.transitions(t.Events)
 		return true, nil
 	case found:
 		log.Info("a dispatcher has recorded the attempt's result", "ended", done.Status) // and has counted it
 		return false, nil
-	case done.SameToken && done.Status == t.Status:
-		return true, nil // by an earlier execution of this write, or by feedback
-	case done.SameToken && done.Status == email.Sent:
+	case done.SameToken && done.Status == email.Sent: // counted where the feedback was recorded
 		log.Info("feedback recorded the email as sent before this result", "ended", t.Status)
 		return false, nil
 	}

@@ -92,6 +92,11 @@ const (
 	ValidationError    Category = "VALIDATION_ERROR"
 )
 
+// RetriedCategories are the categories of failures after which an email may be retried.
+func RetriedCategories() []string {
+	return []string{string(QuotaError), string(TransientError), string(TimeoutError)}
+}
+
 // Failure is the only error a Sender returns.
 type Failure struct {
 	Outcome  Outcome

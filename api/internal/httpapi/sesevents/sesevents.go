@@ -16,6 +16,7 @@ import (
 	"email-gateway/api/internal/sns"
 	"email-gateway/shared/email"
 	"email-gateway/shared/sesevent"
+	"email-gateway/shared/steps"
 )
 
 // MaxSize is twice the maximum size of an SNS message, which is JSON within JSON (bytes).
@@ -32,7 +33,7 @@ type Handlers struct {
 
 // New creates Handlers. They accept no events if verifier is nil.
 func New(log *slog.Logger, verifier *sns.Verifier, s sesevent.Store, registry *prometheus.Registry) (*Handlers, error) {
-	recorder, err := sesevent.NewRecorder(log, s, registry)
+	recorder, err := sesevent.NewRecorder(log, s, steps.New(registry), registry)
 	if err != nil {
 		return nil, err
 	}

@@ -13,10 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/steps"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
-	"email-gateway/worker/internal/provider"
-	"email-gateway/worker/internal/steps"
 )
 
 // answers is an Advancer with a fixed result.
@@ -33,10 +32,10 @@ func (a answers) Advance(context.Context, store.Transition) (store.Advanced, err
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	counter := steps.New(registry)
+	counter := steps.New(registry, "QUOTA_ERROR", "TIMEOUT_ERROR")
 	expired := store.Transition{Status: email.Expired, Events: []email.Event{{Type: email.EventExpired}}}
 	failed := store.Transition{Status: email.Failed, Events: []email.Event{{Type: email.EventOutcomeUnknown}, {Type: email.EventFailed}}}
-	again := store.Transition{Status: email.RetryScheduled, Events: []email.Event{{Type: email.EventRetryScheduled, Metadata: map[string]any{"errorCategory": provider.TimeoutError}}}}
+	again := store.Transition{Status: email.RetryScheduled, Events: []email.Event{{Type: email.EventRetryScheduled, Metadata: map[string]any{"errorCategory": "TIMEOUT_ERROR"}}}}
 	for _, step := range []struct {
 		with answers
 		t    store.Transition
@@ -57,14 +56,14 @@ func TestWatch(t *testing.T) {
 # TYPE mailing_emails_total counter
 mailing_emails_total{status="failed"} 1
 mailing_emails_total{status="sent"} 0
-# HELP pipeline_final_state_total Emails that reached a final status in worker and dispatcher, by status.
+# HELP pipeline_final_state_total Emails that reached a final status, by status.
 # TYPE pipeline_final_state_total counter
 pipeline_final_state_total{state="CANCELLED"} 0
 pipeline_final_state_total{state="EXPIRED"} 1
 pipeline_final_state_total{state="FAILED"} 1
 pipeline_final_state_total{state="SENT"} 0
 pipeline_final_state_total{state="SUPPRESSED"} 0
-# HELP pipeline_state_transitions_total Email events written by worker and dispatcher, by type.
+# HELP pipeline_state_transitions_total Email events written, by type.
 # TYPE pipeline_state_transitions_total counter
 pipeline_state_transitions_total{state="CANCELLED"} 0
 pipeline_state_transitions_total{state="EXPIRED"} 1
@@ -83,7 +82,6 @@ pipeline_state_transitions_total{state="VALIDATION_FAILED"} 0
 # TYPE pipeline_retry_total counter
 pipeline_retry_total{category="QUOTA_ERROR"} 0
 pipeline_retry_total{category="TIMEOUT_ERROR"} 1
-pipeline_retry_total{category="TRANSIENT_ERROR"} 0
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
 		t.Error(err)

@@ -1,6 +1,7 @@
 // Package steps counts email transitions: in the worker those of an attempt, in the dispatcher
-// those of emails that expire, are recovered or are cancelled with their mailing. Both use the same
-// metric names, so a sum over both programs is correct.
+// those of emails that expire, are recovered or are cancelled with their mailing, and in the program
+// that receives SES's events (api or worker) those of emails that an event confirms. All use the same
+// metric names and each transition is counted once, so a sum over the programs is correct.
 package steps
 
 import (
@@ -14,7 +15,6 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
-	"email-gateway/worker/internal/provider"
 )
 
 // Counter counts one process's transitions. All label values are initialized, so that a rate sees
@@ -26,14 +26,14 @@ type Counter struct {
 	retries     *prometheus.CounterVec
 }
 
-// New registers the counters.
-func New(registry prometheus.Registerer) *Counter {
+// New registers the counters. categories are the error categories after which the program retries.
+func New(registry prometheus.Registerer, categories ...string) *Counter {
 	c := &Counter{
 		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pipeline_state_transitions_total", Help: "Email events written by worker and dispatcher, by type.",
+			Name: "pipeline_state_transitions_total", Help: "Email events written, by type.",
 		}, []string{"state"}),
 		finals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pipeline_final_state_total", Help: "Emails that reached a final status in worker and dispatcher, by status.",
+			Name: "pipeline_final_state_total", Help: "Emails that reached a final status, by status.",
 		}, []string{"state"}),
 		emails: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mailing_emails_total", Help: "Emails sent and failed.",
@@ -54,8 +54,8 @@ func New(registry prometheus.Registerer) *Counter {
 	}
 	c.emails.WithLabelValues(sent)
 	c.emails.WithLabelValues(failed)
-	for _, category := range []provider.Category{provider.QuotaError, provider.TransientError, provider.TimeoutError} {
-		c.retries.WithLabelValues(string(category))
+	for _, category := range categories {
+		c.retries.WithLabelValues(category)
 	}
 	registry.MustRegister(c.transitions, c.finals, c.emails, c.retries)
 	return c
@@ -75,6 +75,12 @@ func (c *Counter) Took(events []email.Event) {
 			c.retries.WithLabelValues(fmt.Sprint(e.Metadata["errorCategory"])).Inc()
 		}
 	}
+}
+
+// Confirmed counts an email that SES's feedback made SENT.
+func (c *Counter) Confirmed() {
+	c.transitions.WithLabelValues(string(email.EventSent)).Inc()
+	c.Ended(email.Sent)
 }
 
 // Ended counts an email that reached a final status.
