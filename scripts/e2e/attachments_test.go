@@ -45,7 +45,7 @@ func (s *system) uploadFile(content []byte) string {
 		s.t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+s.key)
-	response, err := http.DefaultClient.Do(request)
+	response, err := httpClient.Do(request)
 	if err != nil {
 		s.t.Fatal(err)
 	}

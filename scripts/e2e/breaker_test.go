@@ -348,7 +348,7 @@ func (s *system) clearFaults() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := httpClient.Do(request)
 	if err != nil || response.StatusCode >= 300 {
 		s.t.Fatalf("clear faults: %v, %v", response, err)
 	}

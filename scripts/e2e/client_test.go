@@ -55,6 +55,10 @@ func newBody(to string, change func(map[string]any)) map[string]any {
 	return body
 }
 
+// httpClient keeps no idle connection for long: a server closes one on which no request has come within the time for the
+// headers, and a POST on a connection that is being closed is not repeated. Concurrent requests make such connections.
+var httpClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 2 * time.Second}}
+
 // call makes one request with the system's key and returns status and body.
 func (s *system) call(method, path string, body any, headers map[string]string) (int, []byte) {
 	s.t.Helper()
@@ -79,7 +83,7 @@ func (s *system) try(method, path string, body any, headers map[string]string) (
 	for name, value := range headers {
 		request.Header.Set(name, value)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := httpClient.Do(request)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -276,7 +276,7 @@ func readyz(t *testing.T, p *program) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := httpClient.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}

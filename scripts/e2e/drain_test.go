@@ -62,7 +62,7 @@ func askReady(t *testing.T, p *program) (status int, body string, err error) {
 		t.Fatal(err)
 	}
 	request.Close = true
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := httpClient.Do(request)
 	if err != nil {
 		return 0, "", err
 	}

@@ -98,7 +98,7 @@ func TestMonitoring(t *testing.T) {
 		if user != "" {
 			request.SetBasicAuth(user, password)
 		}
-		response, err := http.DefaultClient.Do(request)
+		response, err := httpClient.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}

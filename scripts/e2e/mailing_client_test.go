@@ -70,7 +70,7 @@ func (s *system) tryUpload(name string, file []byte, change map[string]string) (
 	}
 	request.Header.Set("Authorization", "Bearer "+s.key)
 	request.Header.Set("Content-Type", form.FormDataContentType())
-	response, err := http.DefaultClient.Do(request)
+	response, err := httpClient.Do(request)
 	if err != nil {
 		return 0, nil, err
 	}

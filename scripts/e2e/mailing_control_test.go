@@ -147,7 +147,7 @@ func TestUnsubscribe(t *testing.T) {
 			t.Fatal(err)
 		}
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		response, err := http.DefaultClient.Do(request)
+		response, err := httpClient.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}

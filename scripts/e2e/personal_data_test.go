@@ -216,7 +216,7 @@ func (p *personalData) dashboard() string {
 			p.t.Fatal(err)
 		}
 		request.SetBasicAuth(p.env["MONITORING_USER"], p.env["MONITORING_PASSWORD"])
-		response, err := http.DefaultClient.Do(request)
+		response, err := httpClient.Do(request)
 		if err != nil {
 			p.t.Fatal(err)
 		}

@@ -204,7 +204,7 @@ func (s *system) badRequests(w *secretChecker, confidential func(map[string]any)
 		for name, value := range r.header {
 			request.Header.Set(name, value)
 		}
-		response, err := http.DefaultClient.Do(request)
+		response, err := httpClient.Do(request)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ func (s *system) badRequests(w *secretChecker, confidential func(map[string]any)
 			s.t.Fatal(err)
 		}
 		request.SetBasicAuth("ops", password)
-		response, err := http.DefaultClient.Do(request)
+		response, err := httpClient.Do(request)
 		if err != nil {
 			s.t.Fatal(err)
 		}
