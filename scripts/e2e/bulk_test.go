@@ -42,7 +42,8 @@ func TestBulk_TopologyAndMemoryAlarm(t *testing.T) {
 	rabbitmq.RabbitMQCtl("set_vm_memory_high_watermark", "absolute", "1")
 	sheet := newSpreadsheet(t, 100)
 	id := s.mail("clientes.csv", sheet, nil)
-	s.latency() // ten emails are sent
+	s.sendTen()
+	s.awaitAll(len(before.people)+10, "SENT")
 	eventually(t, func() error {
 		if !strings.Contains(s.dispatcher.logged(), "dispatching interrupted") {
 			return fmt.Errorf("the dispatcher does not log it")
