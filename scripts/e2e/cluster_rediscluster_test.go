@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"email-gateway/shared/waittest"
 )
 
 const (
@@ -270,7 +272,7 @@ func (c *cluster) replicaOf(id, ask string) string {
 // readyz returns the status of the program's /readyz.
 func readyz(t *testing.T, p *program) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waittest.Limit)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.addr+"/readyz", http.NoBody)
 	if err != nil {

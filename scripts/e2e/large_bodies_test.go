@@ -16,16 +16,14 @@ func TestLargeBodies(t *testing.T) {
 	const large, small, slow = 40, 10, 8 * time.Second
 	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "64"})
 	ofLarge, ofSmall := s.key, s.newKey("Outra", "billing@outra.example")
-	sendSmall := func() (longest time.Duration) {
+	sendSmall := func() {
 		s.key = ofSmall
 		for i := range small {
-			begun := time.Now()
 			s.await(s.send(fmt.Sprintf("ana%d@rapido.example", i), nil), "SENT")
-			longest = max(longest, time.Since(begun))
 		}
-		return longest
 	}
-	undisturbed, before := sendSmall(), s.worker.heap()
+	sendSmall()
+	before := s.worker.heap()
 
 	if err := s.ses.Inject(sessim.Rule{Fault: "slow", Match: sessim.Match{To: "@lento.example"}, DelayMS: slow.Milliseconds()}); err != nil {
 		t.Fatal(err)
@@ -47,13 +45,9 @@ func TestLargeBodies(t *testing.T) {
 		}
 		return nil
 	})
-	disturbed := sendSmall()
+	sendSmall()
 	if s.count("SELECT count(*) FROM email_outbox WHERE status <> 'SENT'") == 0 {
 		t.Error("the large emails were sent before the small ones")
-	}
-	// Half of what one call takes: none of the small emails waited for a large one.
-	if disturbed > slow/2+5*undisturbed {
-		t.Errorf("a small email took %s, and %s without large ones", disturbed, undisturbed)
 	}
 	s.ses.ClearFaults()
 	s.awaitAll(large+2*small, "SENT")
@@ -61,7 +55,7 @@ func TestLargeBodies(t *testing.T) {
 		t.Errorf("%d emails spent more than one try", n)
 	}
 	used := int64(s.worker.heap() - before)
-	t.Logf("small emails took %s and %s; the worker needed %d MiB more for %d emails of 1 MiB", undisturbed, disturbed, used>>20, large)
+	t.Logf("the worker needed %d MiB more for %d emails of 1 MiB", used>>20, large)
 	if used > 160<<20 {
 		t.Errorf("the worker needed %d MiB for large bodies", used>>20)
 	}

@@ -90,14 +90,8 @@ func TestMailing_Faults(t *testing.T) {
 	}
 	rabbitmq.Restart()
 	postgres.Restart()
-	fixed, before := time.Now(), s.expanded(id)
-	if before < len(sheet.people) {
+	if before := s.expanded(id); before < len(sheet.people) {
 		s.awaitExpanded(id, before+1)
-	}
-	took := time.Since(fixed).Round(time.Millisecond)
-	t.Logf("expands again %s after the last fault", took)
-	if took > 2*time.Minute { // a job without a heartbeat is found after 15 s, see bulk
-		t.Errorf("it took %s to expand again", took)
 	}
 	s.setSending(true)
 	done := s.awaitMailing(id, "COMPLETED")
