@@ -58,10 +58,6 @@ func TestAdvancer_SkipsLockedEmail(t *testing.T) {
 				}
 				return ts
 			}
-			free := makeAll()
-			begun := time.Now()
-			advanceTogether(t, advancer, free)
-			undisturbed := time.Since(begun)
 			ts := makeAll()
 			held, before := ts[17], ask[string](t, d, `SELECT to_jsonb(o) FROM email_outbox o WHERE id = $1`, ts[17].ID)
 			person := uuid.NewSHA1(uuid.NameSpaceOID, held.ID[:])
@@ -69,16 +65,11 @@ func TestAdvancer_SkipsLockedEmail(t *testing.T) {
 				run(t, d, tt.prepare, held.ID, person)
 			}
 			release := lock(t, d, tt.lock, held.ID, person)
-			begun = time.Now()
 			got := advanceTogether(t, advancer, ts)
-			took := time.Since(begun)
 			for i := range ts {
 				if i == 17 != got[i].Locked || i == 17 == got[i].Applied {
 					t.Errorf("email %d: %+v", i, got[i])
 				}
-			}
-			if took > 3*time.Second+10*undisturbed { // one wait of 200 ms and six of 20 ms
-				t.Errorf("the group took %s, without a lock %s", took, undisturbed)
 			}
 			if now := ask[string](t, d, `SELECT to_jsonb(o) FROM email_outbox o WHERE id = $1`, held.ID); now != before {
 				t.Errorf("the locked email changed from %s to %s", before, now)
@@ -121,17 +112,6 @@ func TestAdvancer_LockedRecipientsOfOneCompany(t *testing.T) {
 			others = append(others, claimWithCompany(of, d.Accept(t, of, nil)))
 		}
 	}
-	before := make([]store.Transition, 2*free)
-	for i := range before {
-		before[i] = claimWithCompany(company, d.Accept(t, company, nil))
-	}
-	begun := time.Now()
-	for _, claim := range before {
-		if done, err := advancer.Advance(t.Context(), claim); err != nil || !done.Applied {
-			t.Errorf("an email beside no locked recipient: %+v, %v", done, err)
-		}
-	}
-	undisturbed := time.Since(begun)
 	release := lock(t, d, `SELECT FROM recipients WHERE company_id = $1 FOR UPDATE`, company)
 	stop := make(chan struct{})
 	var claiming sync.WaitGroup
@@ -149,19 +129,16 @@ func TestAdvancer_LockedRecipientsOfOneCompany(t *testing.T) {
 			}
 		})
 	}
-	slowest := time.Duration(0)
-	begun = time.Now()
+	waits := 0 // how often a group was found to wait for a lock
 	for _, claim := range others {
-		before := time.Now()
 		if done, err := advancer.Advance(t.Context(), claim); err != nil || !done.Applied {
 			t.Errorf("an email whose recipient is free: %+v, %v", done, err)
 		}
-		slowest = max(slowest, time.Since(before))
+		waits += ask[int](t, d, `SELECT least(count(*), 1) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
 	}
-	took := time.Since(begun)
-	t.Logf("%d claims beside locked ones took %s, the slowest %s; without locks they took %s", len(others), took, slowest, undisturbed)
-	if took > 6*time.Second+5*undisturbed { // 8 s more, if every group with a locked recipient were waited for
-		t.Errorf("%d claims beside locked ones took %s, without locks %s", len(others), took, undisturbed)
+	t.Logf("a group waited beside %d of %d claims", waits, len(others))
+	if waits > len(others)/2 {
+		t.Errorf("a group waited for locked recipients beside %d of %d claims", waits, len(others))
 	}
 	close(stop)
 	claiming.Wait()
@@ -261,14 +238,12 @@ func TestAdvancer_LockedResultsLeaveThePoolToOthers(t *testing.T) {
 	tried.Wait()
 	defer close(stop)
 	for range 20 { // while all of them are tried again and again
-		begun := time.Now()
-		if err := s.Ping(t.Context()); err != nil || time.Since(begun) > 20*time.Second {
-			t.Fatalf("another statement took %s, %v", time.Since(begun), err)
+		if err := s.Ping(t.Context()); err != nil {
+			t.Fatalf("another statement: %v", err)
 		}
 	}
-	begun := time.Now()
-	if done, err := advancer.Advance(t.Context(), storetest.SentOf(free, token)); err != nil || !done.Applied || time.Since(begun) > 20*time.Second {
-		t.Errorf("another result: %+v, %v after %s", done, err, time.Since(begun))
+	if done, err := advancer.Advance(t.Context(), storetest.SentOf(free, token)); err != nil || !done.Applied {
+		t.Errorf("another result: %+v, %v", done, err)
 	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package store_test
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -63,9 +62,8 @@ func TestBreaker_LockedRow(t *testing.T) {
 			if _, err := tx.ExecContext(t.Context(), `SELECT FROM provider_gate WHERE id = 1 FOR UPDATE`); err != nil {
 				t.Fatal(err)
 			}
-			begun := time.Now()
-			if err := c.run(d); !errors.Is(err, c.want) || time.Since(begun) > 20*time.Second { // 30 s if it waited for the lock
-				t.Errorf("%v after %s, want %v within 200 ms", err, time.Since(begun), c.want)
+			if err := c.run(d); !errors.Is(err, c.want) { // statement_timeout's, if it waited for the lock
+				t.Errorf("%v, want %v", err, c.want)
 			}
 			if err := tx.Rollback(); err != nil {
 				t.Fatal(err)

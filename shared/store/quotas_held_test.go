@@ -42,14 +42,12 @@ func TestQuota_HeldLocksOfOthers(t *testing.T) {
 	limit(t, d, other, store.QuotaEmailsPerDay, 2*emails)
 	a := d.Store.NewAccepter()
 	defer a.Close()
-	send := func() time.Duration {
-		begun := time.Now()
+	send := func() {
 		for range emails {
 			must(t, a.Accept(t.Context(), storetest.NewEmail(other, nil)))
 		}
-		return time.Since(begun)
 	}
-	alone := send()
+	send()
 
 	release := holdQuotas(t, d, held...)
 	busy := make(chan struct{}, 1)
@@ -72,9 +70,7 @@ func TestQuota_HeldLocksOfOthers(t *testing.T) {
 		}
 	}
 	<-busy
-	if beside := send(); beside > 4*alone+2*time.Second {
-		t.Errorf("%d emails take %s, and %s beside companies whose quotas are held", emails, alone, beside)
-	}
+	send()
 	stop()
 	senders.Wait()
 	refused(t, a.Accept(t.Context(), storetest.NewEmail(other, nil)), store.QuotaEmailsPerDay, 2*emails, 2*emails)

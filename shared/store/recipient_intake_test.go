@@ -84,14 +84,10 @@ func TestUpsertRecipients_LeavesLockedRowsAlone(t *testing.T) {
 			INSERT INTO recipients (id, company_id, intake_id, external_id, email) SELECT $2, $3, $4, '200', 'p200@example.com'
 		) SELECT (SELECT count(*) FROM person), (SELECT count(*) FROM outbox)`,
 		ids[100], store.RecipientID(company, "200", "", ""), company, uuid.Must(uuid.NewV7()))
-	begun := time.Now()
 	for i, err := range d.Store.UpsertRecipients(t.Context(), ids) {
-		if locked := i == 3 || i == 100 || i == 200; locked != errors.Is(err, store.ErrLocked) || !locked && err != nil {
+		if locked := i == 3 || i == 100 || i == 200; locked != errors.Is(err, store.ErrLocked) || !locked && err != nil { // statement_timeout's, if it waited
 			t.Errorf("import %d: %v", i, err)
 		}
-	}
-	if took := time.Since(begun); took > 25*time.Second {
-		t.Errorf("the batch took %s", took) // 30 s if it waited for the lock
 	}
 	if n := ask[int](t, d, `SELECT count(*) FROM recipients WHERE nome = 'Ana'`); n != 297 {
 		t.Errorf("%d written beside the locked rows, want 297", n)
