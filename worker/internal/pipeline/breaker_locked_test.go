@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,18 +43,6 @@ func TestBreaker_LockedRow(t *testing.T) {
 				}
 				return ids
 			}
-			// atOnce handles emails concurrently and returns how long that took.
-			atOnce := func(ids []uuid.UUID) time.Duration {
-				begun := time.Now()
-				var group sync.WaitGroup
-				for _, id := range ids {
-					task := b.task(t, id)
-					group.Go(func() { _ = b.pipeline.Handle(t.Context(), task) })
-				}
-				group.Wait()
-				return time.Since(begun)
-			}
-			undisturbed := atOnce(accept(40))
 			before, locked, others, after := accept(c.calls-1), accept(40), accept(5), accept(c.calls)
 			tx, err := b.SQL.BeginTx(t.Context(), nil)
 			if err != nil {
@@ -69,11 +56,12 @@ func TestBreaker_LockedRow(t *testing.T) {
 			for _, id := range before {
 				_ = b.handle(t, id)
 			}
-			// Each of them waits 200 ms for the row, alone or with others. Without that limit they
-			// wait for 30 s; one after the other they take 8 s.
-			if took := atOnce(locked); took > 5*time.Second+5*undisturbed {
-				t.Errorf("%d failed attempts took %s, %d that succeed took %s", len(locked), took, len(locked), undisturbed)
+			var group sync.WaitGroup
+			for _, id := range locked {
+				task := b.task(t, id)
+				group.Go(func() { _ = b.pipeline.Handle(t.Context(), task) })
 			}
+			group.Wait()
 			for _, id := range locked {
 				b.expect(t, id, c.status, c.attempts, c.throttles)
 			}
@@ -83,6 +71,7 @@ func TestBreaker_LockedRow(t *testing.T) {
 				}
 				b.expect(t, id, email.Sent, 1, 0)
 			}
+			// An attempt that waits until statement_timeout logs an error.
 			if g := b.breakerRow(t); g.State != store.BreakerClosed || strings.Contains(lines.String(), "level=ERROR") || !strings.Contains(lines.String(), "level=WARN") {
 				t.Errorf("the breaker is %s; logged:\n%s", g.State, lines.String())
 			}
@@ -105,11 +94,6 @@ func TestBreaker_LockedRow(t *testing.T) {
 func TestBreaker_ProbeWithLockedRow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
-	begun := time.Now()
-	if err := b.handle(t, b.Accept(t, b.company, nil)); err != nil {
-		t.Fatal(err)
-	}
-	undisturbed := time.Since(begun)
 	b.openBreaker(t, denied)
 	probe, next := b.Accept(t, b.company, nil), b.Accept(t, b.company, nil)
 	b.probe(t, probe)
@@ -121,9 +105,8 @@ func TestBreaker_ProbeWithLockedRow(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), `SELECT FROM provider_gate WHERE id = 1 FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
-	begun = time.Now()
-	if err := b.handle(t, probe); err != nil || time.Since(begun) > 3*time.Second+10*undisturbed {
-		t.Errorf("probe: %v after %s, another email took %s", err, time.Since(begun), undisturbed)
+	if err := b.handle(t, probe); err != nil {
+		t.Errorf("probe: %v", err)
 	}
 	b.expect(t, probe, email.Sent, 1, 0)
 	if err := tx.Rollback(); err != nil {
