@@ -31,8 +31,8 @@ func TestRetries(t *testing.T) {
 		if diff := cmp.Diff(want, got.tasks[0]); diff != "" {
 			t.Errorf("try %d (-want +got)\n%s", try, diff)
 		}
-		if waited := got.at.Sub(answered); try > 0 && (waited < wait-20*time.Millisecond || waited > wait+5*time.Second) {
-			t.Errorf("try %d was delivered after %s, want %s", try, waited, wait)
+		if waited := got.at.Sub(answered); try > 0 && waited < wait-20*time.Millisecond {
+			t.Errorf("try %d was delivered after %s, want %s or more", try, waited, wait)
 		}
 		answered = time.Now()
 		got.all(fmt.Errorf("try %d: %w", try, errFault)) // a fault is retried like a RetryLater
@@ -160,8 +160,8 @@ func TestDLQ(t *testing.T) {
 	var answered time.Time
 	for i, wait := range []time.Duration{0, time.Second, 2 * time.Second} {
 		got := tasks.next(t)
-		if waited := got.at.Sub(answered); i > 0 && (waited < wait || waited > wait+5*time.Second) {
-			t.Errorf("delivery %d was after %s, want %s", i, waited, wait)
+		if waited := got.at.Sub(answered); i > 0 && waited < wait {
+			t.Errorf("delivery %d was after %s, want %s or more", i, waited, wait)
 		}
 		if got.tasks[0].ID != task.ID || got.tasks[0].Queue != s.topology.DLQ.Name || got.tasks[0].LastTry {
 			t.Errorf("received %+v", got.tasks[0])
