@@ -14,8 +14,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -210,44 +212,52 @@ func TestSeldom_OncePerPeriod(t *testing.T) {
 	}
 }
 
+// reports are the status rows that a reporter has written.
+type reports struct {
+	mu  sync.Mutex
+	all []map[string]any
+}
+
+func (r *reports) ReportStatus(_ context.Context, _, _ string, _ time.Time, details any) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	row, _ := details.(map[string]any)
+	r.all = append(r.all, row)
+	return nil
+}
+
+func (*reports) WithdrawStatus(context.Context, string, string) error { return nil }
+
+func (r *reports) last() any {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all[len(r.all)-1]["sendRate"]
+}
+
 // A fact that others rely on is reported when it changes, not five seconds later.
 func TestReporter_Wake(t *testing.T) {
 	t.Parallel()
-	d := storetest.New(t)
-	wake := make(chan struct{}, 1)
-	var rate atomic.Int64
-	rate.Store(100)
-	reporter := status.NewReporter(status.Params{
-		Log: slog.New(slog.DiscardHandler), Store: d.Store, Service: "worker", Instance: "one", Registry: telemetry.NewRegistry(), Wake: wake,
-		Facts: func(context.Context) map[string]any { return map[string]any{"sendRate": rate.Load()} },
-	})
-	if err := reporter.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
+	synctest.Test(t, func(t *testing.T) {
+		wake, written := make(chan struct{}, 1), &reports{}
+		var rate atomic.Int64
+		reporter := status.NewReporter(status.Params{
+			Log: slog.New(slog.DiscardHandler), Store: written, Service: "worker", Instance: "one", Registry: telemetry.NewRegistry(), Wake: wake,
+			Facts: func(context.Context) map[string]any { return map[string]any{"sendRate": rate.Load()} },
+		})
+		if err := reporter.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		for change := range int64(5) {
+			rate.Store(change)
+			wake <- struct{}{}
+			synctest.Wait()
+			if got := written.last(); got != change || time.Since(begun) > 0 {
+				t.Errorf("%v is reported after %s, want %d at once", got, time.Since(begun), change)
+			}
+		}
 		if err := reporter.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
-	}()
-	waitForRows(t, d.Store, 1)
-	var took []time.Duration
-	for change := range int64(5) {
-		rate.Store(change)
-		begun := time.Now()
-		wake <- struct{}{}
-		for reported := int64(-1); reported != change; {
-			rows := waitForRows(t, d.Store, 1)
-			var details struct{ SendRate int64 }
-			if err := json.Unmarshal(rows[0].Details, &details); err != nil {
-				t.Fatal(err)
-			}
-			reported = details.SendRate
-		}
-		took = append(took, time.Since(begun))
-	}
-	// Other load may delay a report, and an unwoken report may come early: the median of five is
-	// neither.
-	if slices.Sort(took); took[2] > 4*time.Second {
-		t.Errorf("changes are reported after %v", took)
-	}
+	})
 }
