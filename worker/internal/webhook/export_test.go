@@ -2,11 +2,17 @@ package webhook
 
 import (
 	"context"
+	"sync"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // SetTurns sets how many endpoints are served at the same time, and how long each while others may wait.
 func (s *Service) SetTurns(most int, each time.Duration) { s.most, s.turnTime = most, each }
+
+// SetRelist sets how often endpoints with events are listed even if there is no new event.
+func (s *Service) SetRelist(interval time.Duration) { s.relist = interval }
 
 // Pace returns how long requests with the given interval wait, one after the other. stopped says which of them belong to
 // a batch that was stopped.
@@ -20,4 +26,30 @@ func Pace(ctx context.Context, interval time.Duration, stopped ...bool) []time.D
 		waits[i] = time.Since(begun)
 	}
 	return waits
+}
+
+// Limit makes n requests, as a batch does, to an endpoint that answers with the next status, each after took.
+func Limit(ctx context.Context, n int, took time.Duration, status func() int) {
+	w := newEndpointLimits(startLimit, mostConcurrent)
+	var requests sync.WaitGroup
+	for range n {
+		w.enter(ctx)
+		w.pace(ctx, func() bool { return false })
+		requests.Go(func() {
+			defer w.leave()
+			begun := time.Now()
+			<-time.After(took)
+			code := status()
+			w.adapt(Outcome{Delivered: code < 300, Status: code, Took: time.Since(begun)}, begun)
+		})
+	}
+	requests.Wait()
+}
+
+// Throttles reports whether requests to the endpoint have an interval.
+func (s *Service) Throttles(endpoint uuid.UUID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := s.throttling[endpoint]
+	return kept != nil && kept.throttles()
 }

@@ -100,8 +100,8 @@ type Service struct {
 	caught  time.Time
 	head    int64
 
-	most     int // endpoints at the same time
-	turnTime time.Duration
+	most             int // endpoints at the same time
+	turnTime, relist time.Duration
 
 	mu     sync.Mutex
 	active map[uuid.UUID]hooks.Work
@@ -121,7 +121,7 @@ type Service struct {
 func New(p Params) *Service {
 	s := &Service{
 		p: p, slots: newSlots(p.Concurrency, p.ConcurrencyPerCompany), statements: newSlots(mostStatements, mostStatementsPerCompany),
-		most: mostActive, turnTime: turnTime, active: map[uuid.UUID]hooks.Work{}, left: map[uuid.UUID]time.Time{}, throttling: map[uuid.UUID]*endpointLimits{},
+		most: mostActive, turnTime: turnTime, relist: relistInterval, active: map[uuid.UUID]hooks.Work{}, left: map[uuid.UUID]time.Time{}, throttling: map[uuid.UUID]*endpointLimits{},
 		schedule: schedule{waits: p.Schedule, random: rand.Float64},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -179,7 +179,7 @@ func (s *Service) runOnce(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if ended := s.ended.Swap(false); ended || head != s.head || time.Since(s.listed) >= relistInterval {
+	if ended := s.ended.Swap(false); ended || head != s.head || time.Since(s.listed) >= s.relist {
 		behind, err := s.p.Store.Behind(ctx, s.p.ProbeAfter, 4*mostActive)
 		if err != nil {
 			s.listed = time.Time{} // so that the next round lists them
