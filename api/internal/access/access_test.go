@@ -207,20 +207,22 @@ func TestAuthenticate_DatabaseDown(t *testing.T) {
 
 func TestAuthenticate_GuessedKeysEvictNoValidKey(t *testing.T) {
 	t.Parallel()
-	finder, key := newKeys(t)
-	d := access.NewDirectory(finder)
-	if _, err := d.Authenticate(t.Context(), key.String()); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 12_000 {
-		if _, err := d.Authenticate(t.Context(), fmt.Sprintf("gw_dev_guess%d_secret", i)); !errors.Is(err, access.ErrUnknownKey) {
+	synctest.Test(t, func(t *testing.T) {
+		finder, key := newKeys(t)
+		d := access.NewDirectory(finder)
+		if _, err := d.Authenticate(t.Context(), key.String()); err != nil {
 			t.Fatal(err)
 		}
-	}
-	before := finder.queries.Load()
-	if _, err := d.Authenticate(t.Context(), key.String()); err != nil || finder.queries.Load() != before {
-		t.Errorf("a cached key was looked up again (%v)", err)
-	}
+		for i := range 12_000 {
+			if _, err := d.Authenticate(t.Context(), fmt.Sprintf("gw_dev_guess%d_secret", i)); !errors.Is(err, access.ErrUnknownKey) {
+				t.Fatal(err)
+			}
+		}
+		before := finder.queries.Load()
+		if _, err := d.Authenticate(t.Context(), key.String()); err != nil || finder.queries.Load() != before {
+			t.Errorf("a cached key was looked up again (%v)", err)
+		}
+	})
 }
 
 func TestLimiter(t *testing.T) {
