@@ -8,13 +8,25 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/api/internal/httpapi"
+	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
 )
 
 // A company with slow searches does not use the connections of others: each of its 40 searches waits for a
 // lock, as a slow one would for the disk.
 func TestSearches_OfOneCompany(t *testing.T) {
 	t.Parallel()
-	g := start(t, nil)
+	d := storetest.New(t)
+	s, err := store.Open(t.Context(), d.URL, store.Options{StatementTimeout: time.Hour}) // the searches free no connection before the test ends
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	accepter := s.NewAccepter()
+	t.Cleanup(accepter.Close)
+	g := startOn(t, d, func(p *httpapi.Params) { p.Store, p.Accepter = s, accepter })
 	other := g.newKey(t, g.Database.Company(t), nil).String()
 	lock, err := g.SQL.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -38,10 +50,8 @@ func TestSearches_OfOneCompany(t *testing.T) {
 		{Path: "/v1/email/" + uuid.NewString(), Key: other},
 		{Path: "/v1/suppressions", Key: other},
 	} {
-		begun := time.Now()
-		r := g.do(t, c)
-		if r.Status >= http.StatusInternalServerError || time.Since(begun) > 20*time.Second {
-			t.Errorf("%s %s of another company: %d after %s", c.Method, c.Path, r.Status, time.Since(begun))
+		if r := g.do(t, c); r.Status >= http.StatusInternalServerError {
+			t.Errorf("%s %s of another company: %d", c.Method, c.Path, r.Status)
 		}
 	}
 }

