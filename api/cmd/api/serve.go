@@ -51,7 +51,7 @@ func serve(
 		}
 		params.Events = sns.New(sns.Params{Topics: settings.SESEventsTopics, Trusted: trusted, SHA256Only: settings.SESEventsSHA256Only})
 	}
-	parts := []service.Named{{Name: "traces", Service: traces}, {Name: "waker", Service: waker}, {Name: "quotas", Service: quotaDefaults(log, settings, db)}}
+	parts := []service.Named{{Name: "traces", Service: traces}, {Name: "clock", Service: db.NewClock(log)}, {Name: "waker", Service: waker}, {Name: "quotas", Service: quotaDefaults(log, settings, db)}}
 	owner := installation.New(db.DB())
 	bucket, err := blob.Open(ctx, settings.StorageURL, blob.Options{Owner: owner, Claim: owner, Log: log})
 	if err != nil {

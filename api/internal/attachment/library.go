@@ -14,6 +14,7 @@ import (
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/uuidv7"
 )
 
 // Bucket stores objects; see *blob.Bucket.
@@ -60,10 +61,7 @@ func (l *Library) Store(ctx context.Context, company uuid.UUID, c *Content) (sto
 		return file.File{}, false, err
 	}
 	defer release()
-	id, err := uuid.NewV7()
-	if err != nil {
-		return file.File{}, false, fmt.Errorf("make file id: %w", err)
-	}
+	id := uuidv7.New()
 	f := file.File{ID: id, CompanyID: company, SHA256: c.SHA256(), Size: c.Size(), MediaType: c.MediaType()}
 	if f.Bytes, err = l.put(ctx, f, c); err != nil {
 		return file.File{}, false, err

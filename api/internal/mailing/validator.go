@@ -14,6 +14,7 @@ import (
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/store"
 	"email-gateway/shared/template"
+	"email-gateway/shared/uuidv7"
 )
 
 // TokenSource provides verification tokens; see *Tokens.
@@ -38,6 +39,7 @@ type Validator struct {
 	// mayBeEmpty: the body consists of fields only, so that a row can make it empty.
 	mayBeEmpty bool
 
+	ids      uuidv7.Series   // in the order of the lines
 	values   []string        // in the order that bound expects
 	text     strings.Builder // text of the stored columns
 	rendered []byte
@@ -147,11 +149,7 @@ func (v *Validator) Validate(row csvfile.Row) (store.MailingLine, error) {
 			return line, err
 		}
 	}
-	id, err := uuid.NewV7() // ids increase, which the order of entries relies on
-	if err != nil {
-		return store.MailingLine{}, fmt.Errorf("make entry id: %w", err)
-	}
-	v.entry.ID, v.entry.Token = id, v.params.Tokens.Take()
+	v.entry.ID, v.entry.Token = v.ids.New(), v.params.Tokens.Take()
 	return store.MailingLine{Entry: &v.entry}, nil
 }
 

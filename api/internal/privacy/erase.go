@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/person"
+	"email-gateway/shared/uuidv7"
 )
 
 // Erased is the result of an erasure. The counts are those of this run; the receipt includes those of the
@@ -97,14 +98,12 @@ type erasure struct {
 // any point, because the identifiers of the person are stored until the erasure is complete. An error after they were stored is
 // ErrInterrupted: the next run continues.
 func (a *Archive) Erase(ctx context.Context, o Order) (Erased, error) {
-	run, err := uuid.NewV7()
-	if err != nil {
-		return Erased{}, fmt.Errorf("make id: %w", err)
-	}
+	run := uuidv7.New()
 	e := erasure{
 		Archive: a, order: o, ledger: newLedger(), copied: map[string]bool{}, busy: map[string]bool{}, held: map[string]bool{}, scan: person.Scan{Until: uuid.Max},
 		done: Erased{Run: run, UndecryptableFiles: []uuid.UUID{}},
 	}
+	var err error
 	if e.person, err = a.find(ctx, o.Query); err != nil {
 		return e.done, err
 	}
@@ -148,10 +147,7 @@ func (e *erasure) run(ctx context.Context) error {
 	if err := e.rounds(ctx, time.Now().Add(e.order.Timeout)); err != nil || e.done.Busy > 0 || len(e.done.UndecryptableFiles) > 0 {
 		return err
 	}
-	deletion, err := uuid.NewV7()
-	if err != nil {
-		return fmt.Errorf("make id of erasure: %w", err)
-	}
+	deletion := uuidv7.New()
 	if err := e.eraseRecipients(ctx, deletion, true); err != nil {
 		return err
 	}

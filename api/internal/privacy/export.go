@@ -15,6 +15,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/person"
+	"email-gateway/shared/uuidv7"
 )
 
 // Export holds everything stored about a person. Rows are those of the tables, column by column;
@@ -69,10 +70,7 @@ func (a *Archive) Export(ctx context.Context, by store.Operator, q Query) (Expor
 	if err != nil {
 		return Export{}, err
 	}
-	run, err := uuid.NewV7()
-	if err != nil {
-		return Export{}, fmt.Errorf("make id: %w", err)
-	}
+	run := uuidv7.New()
 	if err := a.People.Record(ctx, by, "person.export", q.CompanyID, run, map[string]any{"by": q.by()}); err != nil {
 		return Export{}, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/uuidv7"
 )
 
 // Types of events of a company, which are about none of its emails. Package webhook writes WebhookDisabled, the
@@ -39,10 +40,7 @@ const addSQL = `INSERT INTO company_events (id, company_id, type, metadata) VALU
 
 // AddOfCompany adds an event of the company in the caller's transaction.
 func AddOfCompany(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, kind email.EventType, metadata any) error {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return fmt.Errorf("make id: %w", err)
-	}
+	id := uuidv7.New()
 	encoded, err := json.Marshal(metadata)
 	if err != nil {
 		return fmt.Errorf("encode metadata: %w", err)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/uuidv7"
 )
 
 // insertJobSQL is the end of a statement whose CTE "next" contains mailings and, as job_id and
@@ -66,9 +67,7 @@ const recoverBatch = 100
 func (s *Store) RecoverMailings(ctx context.Context, stale, lost time.Duration) (recovered []RecoveredMailing, more bool, err error) {
 	jobs := make([]uuid.UUID, recoverBatch)
 	for i := range jobs {
-		if jobs[i], err = uuid.NewV7(); err != nil {
-			return nil, false, fmt.Errorf("make id: %w", err)
-		}
+		jobs[i] = uuidv7.New()
 	}
 	err = pg.Write(func(args []any) error {
 		recovered = nil

@@ -13,6 +13,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/lane"
+	"email-gateway/shared/uuidv7"
 )
 
 // MailingJob is a message for the worker that turns a mailing's entries into emails.
@@ -35,10 +36,7 @@ FROM dispatch_lanes l WHERE l.company_id = $6 AND l.queue = $7 AND l.mailing_id 
 
 // InsertMailingJob inserts a mailing's job in the caller's transaction.
 func InsertMailingJob(ctx context.Context, tx *sqlx.Tx, j MailingJob) error {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return fmt.Errorf("make a job's id: %w", err)
-	}
+	id := uuidv7.New()
 	payload, err := json.Marshal(struct {
 		MailingID   string `json:"mailingId"`
 		StorageURL  string `json:"storageUrl"`

@@ -3,7 +3,6 @@ package recipient
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/uuidv7"
 )
 
 // Recipient is a person a company writes to.
@@ -34,14 +34,8 @@ const ErasedAddress = "erased@erased.invalid"
 const DeletedKept = 367 * 24 * time.Hour
 
 // PeopleFrom returns the smallest id of an email or an entry that may create a recipient: smaller ids
-// were made longer ago than DeletedKept. Like the ids, it comes from the clock of a process. Computing
-// it in the statement would cost 25 to 90 µs each time.
-func PeopleFrom() uuid.UUID {
-	// A UUIDv7 begins with milliseconds, in 48 bits.
-	var id uuid.UUID
-	binary.BigEndian.PutUint64(id[:8], uint64(time.Now().Add(-DeletedKept).UnixMilli())<<16) //nolint:gosec // our time is after 1970
-	return id
-}
+// were made longer ago than DeletedKept. Computing it in the statement would cost 25 to 90 µs each time.
+func PeopleFrom() uuid.UUID { return uuidv7.First(uuidv7.Now().Add(-DeletedKept)) }
 
 // ID derives the id of a recipient that a request names without an id: a UUIDv5 over the company and
 // the first identifier present, so that the same person has the same id in every request.
@@ -127,8 +121,8 @@ func (s *Store) FindRecipient(ctx context.Context, company, recipient uuid.UUID)
 
 // deleteRecipientSQL locks the recipient and its waiting imports, by primary key. The row stays,
 // because emails name it, but without the encrypted number. Every statement with an id below the
-// deletion's id ($3, accepted at $4) is void, and so is every statement found here, even if a faster
-// clock made its id. If only imports wait, a row is inserted.
+// deletion's id ($3, accepted at $4) is void, and so is every statement found here, even if
+// Postgres's clock was ahead when its id was made. If only imports wait, a row is inserted.
 const deleteRecipientSQL = `
 WITH waiting AS (
     DELETE FROM recipient_intakes WHERE recipient_id = $1 AND company_id = $2 RETURNING outbox_id, email
@@ -155,13 +149,10 @@ WHERE recipients.company_id = excluded.company_id`
 // returns pg.ErrNotFound if there is none. Statements accepted before the deletion have no effect,
 // however late they arrive. An email or import accepted later creates a new person with the same id.
 func (s *Store) DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return fmt.Errorf("make id of deletion: %w", err)
-	}
+	id := uuidv7.New()
 	// While a worker writes the person's only import, the statement may see neither the waiting import
 	// nor the recipient. The second call sees the recipient.
-	err = s.deleteRecipient(ctx, company, recipient, id)
+	err := s.deleteRecipient(ctx, company, recipient, id)
 	if errors.Is(err, pg.ErrNotFound) {
 		err = s.deleteRecipient(ctx, company, recipient, id)
 	}

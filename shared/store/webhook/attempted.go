@@ -8,6 +8,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
+
+	"email-gateway/shared/uuidv7"
 )
 
 // Attempted is a delivery in its new state. For RETRYING, it is attempted again at its scheduled time, but not before
@@ -108,7 +110,7 @@ func insertDeliveries(ctx context.Context, tx *sqlx.Tx, e Endpoint, all []Attemp
 	for _, d := range all {
 		id := d.ID
 		if id == uuid.Nil {
-			id = uuid.Must(uuid.NewV7())
+			id = uuidv7.New()
 		}
 		var mail *string
 		if d.EmailID != nil {

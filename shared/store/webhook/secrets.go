@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/uuidv7"
 )
 
 // Secrets are the encrypted secrets of one endpoint.
@@ -61,20 +62,12 @@ DELETE FROM webhook_replays WHERE id IN (
 
 // CleanDeliveries deletes deliveries that ended longer than age ago, at most limit, and returns the number deleted.
 func (s *Store) CleanDeliveries(ctx context.Context, age time.Duration, limit int) (int, error) {
-	n, err := s.exec(ctx, cleanDeliveriesSQL, idAt(time.Now().Add(-age)), age.Milliseconds(), limit)
+	n, err := s.exec(ctx, cleanDeliveriesSQL, uuidv7.First(uuidv7.Now().Add(-age)), age.Milliseconds(), limit)
 	return int(n), pg.Wrap("clean webhook deliveries", err)
 }
 
 // CleanReplays is CleanDeliveries for replays.
 func (s *Store) CleanReplays(ctx context.Context, age time.Duration, limit int) (int, error) {
-	n, err := s.exec(ctx, cleanReplaysSQL, idAt(time.Now().Add(-age)), age.Milliseconds(), limit)
+	n, err := s.exec(ctx, cleanReplaysSQL, uuidv7.First(uuidv7.Now().Add(-age)), age.Milliseconds(), limit)
 	return int(n), pg.Wrap("clean webhook replays", err)
-}
-
-// idAt returns the smallest UUIDv7 of a time.
-func idAt(t time.Time) (id uuid.UUID) {
-	for i, ms := 5, t.UnixMilli(); i >= 0; i, ms = i-1, ms>>8 {
-		id[i] = byte(ms)
-	}
-	return id
 }

@@ -66,6 +66,7 @@ func (p program) parts() []service.Named {
 	ready := map[string]status.Probe{"database": p.db.Confirm, "redis": p.publisher.Ping}
 	parts := []service.Named{
 		{Name: "traces", Service: p.traces},
+		{Name: "clock", Service: p.db.NewClock(p.log)},
 		{Name: "http", Service: service.NewHTTP(p.log, c.Addr, drain.Handler(status.Handler(p.registry, ready)))},
 		{Name: "status", Service: status.NewReporter(status.Params{
 			Log: p.log, Store: p.db, Service: "dispatcher", Instance: status.Instance(), Probes: probes, Registry: p.registry, Facts: p.facts,

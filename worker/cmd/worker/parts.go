@@ -117,6 +117,7 @@ func (p program) parts() ([]service.Named, error) {
 	mux.Handle(asynqueue.MonitorPath+"/", p.monitor)
 	return []service.Named{
 		{Name: "traces", Service: p.traces},
+		{Name: "clock", Service: p.db.NewClock(p.log)},
 		{Name: "http", Service: service.NewHTTP(p.log, c.Addr, drain.Handler(mux))},
 		{Name: "status", Service: status.NewReporter(status.Params{
 			Log: p.log, Store: p.db, Service: "worker", Instance: status.Instance(), Probes: probes, Registry: p.registry, Wake: pacer.Changed(),

@@ -3,15 +3,13 @@ package mailing
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
-
-	"github.com/google/uuid"
 
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/uuidv7"
 )
 
 var (
@@ -100,12 +98,9 @@ func (r *run) step(ctx context.Context, x store.Expansion) (done bool, err error
 		case err != nil:
 			return false, err
 		case full:
-			err = r.continueAfter(&x, leadDelay)
+			x.Continue = continueAfter(leadDelay)
 		case r.over():
-			err = r.continueAfter(&x, 0)
-		}
-		if err != nil {
-			return false, err
+			x.Continue = continueAfter(0)
 		}
 	}
 	return x.Finished || x.Continue != nil, r.commit(ctx, x)
@@ -120,9 +115,9 @@ const nearQuota = 32
 
 // wait ends the job without a batch until the company's daily quota is renewed.
 func (r *run) wait(ctx context.Context, until time.Time) error {
-	x := store.Expansion{Waiting: store.Waiting{For: store.QuotaEmailsPerDay, Until: until}}
-	if err := r.continueAfter(&x, min(max(time.Until(until), time.Second), quotaDelay)); err != nil {
-		return err
+	x := store.Expansion{
+		Waiting:  store.Waiting{For: store.QuotaEmailsPerDay, Until: until},
+		Continue: continueAfter(min(max(time.Until(until), time.Second), quotaDelay)),
 	}
 	if err := r.commit(ctx, x); err != nil {
 		return err
@@ -134,10 +129,7 @@ func (r *run) wait(ctx context.Context, until time.Time) error {
 
 // pause ends the job without a batch while the reputation guard has paused the company's mailings.
 func (r *run) pause(ctx context.Context) error {
-	x := store.Expansion{Waiting: store.Waiting{For: store.WaitsForReputation}}
-	if err := r.continueAfter(&x, pausedDelay); err != nil {
-		return err
-	}
+	x := store.Expansion{Waiting: store.Waiting{For: store.WaitsForReputation}, Continue: continueAfter(pausedDelay)}
 	if err := r.commit(ctx, x); err != nil {
 		return err
 	}
@@ -148,20 +140,11 @@ func (r *run) pause(ctx context.Context) error {
 
 // leave ends the job without a batch.
 func (r *run) leave(ctx context.Context, delay time.Duration) error {
-	var x store.Expansion
-	if err := r.continueAfter(&x, delay); err != nil {
-		return err
-	}
-	return r.commit(ctx, x)
+	return r.commit(ctx, store.Expansion{Continue: continueAfter(delay)})
 }
 
-func (r *run) continueAfter(x *store.Expansion, delay time.Duration) error {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return fmt.Errorf("make id: %w", err)
-	}
-	x.Continue = &store.Continuation{ID: id, Delay: delay}
-	return nil
+func continueAfter(delay time.Duration) *store.Continuation {
+	return &store.Continuation{ID: uuidv7.New(), Delay: delay}
 }
 
 func (r *run) commit(ctx context.Context, x store.Expansion) error {

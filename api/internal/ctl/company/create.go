@@ -10,7 +10,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"email-gateway/api/internal/ctl/command"
@@ -18,6 +17,7 @@ import (
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/uuidv7"
 )
 
 type companyCreated struct{ companyView }
@@ -89,11 +89,7 @@ func newCompany(name, defaultFrom string, domains []string) (store.NewCompany, e
 			all = append(all, ascii)
 		}
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return store.NewCompany{}, fmt.Errorf("make id: %w", err)
-	}
-	return store.NewCompany{ID: id, Name: name, DefaultFrom: sender, SenderDomains: all}, nil
+	return store.NewCompany{ID: uuidv7.New(), Name: name, DefaultFrom: sender, SenderDomains: all}, nil
 }
 
 // parseSender parses an RFC 5322 mailbox and returns it as stored: domain in ASCII,

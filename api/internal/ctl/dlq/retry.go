@@ -7,13 +7,13 @@ import (
 	"io"
 	"regexp"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"email-gateway/api/internal/ctl/command"
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	"email-gateway/shared/uuidv7"
 )
 
 // replayOptions holds the flags of dlq retry and dlq discard.
@@ -180,10 +180,7 @@ func replayMany(ctx context.Context, c *command.Invocation, s *store.Store, by s
 		return nil, fmt.Errorf("%s would be %s; nothing was changed: repeat the command with --yes",
 			output.Plural(atMost(n, o.limit), "dead letter", "dead letters"), o.done())
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("make id: %w", err)
-	}
+	id := uuidv7.New()
 	made, err := s.CreateReplayAs(ctx, by, store.NewReplay{
 		ID: id, CompanyID: company, Action: o.action, Filter: filter, RequestID: "gatewayctl-" + id.String(), Most: o.limit, Rate: o.rate,
 	})

@@ -2,12 +2,10 @@ package deadletters
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/gin-gonic/gin"
-	"github.com/google/uuid"
 
 	"email-gateway/api/internal/httpapi/problem"
 	"email-gateway/api/internal/httpapi/query"
@@ -19,6 +17,7 @@ import (
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/uuidv7"
 )
 
 // replayRequest is the body of POST /v1/dead-letters/retry and /discard: the filter, the
@@ -84,10 +83,7 @@ func (h *Handlers) replay(c *gin.Context, action store.ReplayAction) error {
 	if action == store.ReplayRetry && filter.Target != "" && filter.Target != email.TargetSend && !h.hasRabbitMQ {
 		return problem.BulkDisabled
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return fmt.Errorf("make replay id: %w", err)
-	}
+	id := uuidv7.New()
 	v := reqctx.StateOf(c)
 	made, err := h.store.CreateReplay(c.Request.Context(), store.NewReplay{
 		ID: id, CompanyID: &v.Caller.CompanyID, Action: action, Filter: filter, Actor: actorOf(v), RequestID: v.RequestID,

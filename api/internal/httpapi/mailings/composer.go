@@ -26,6 +26,7 @@ import (
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	"email-gateway/shared/unsubscribe"
+	"email-gateway/shared/uuidv7"
 )
 
 // link returns the unsubscribe link of a recipient of the mailing.
@@ -213,10 +214,7 @@ func (h *Handlers) testEmails(v *reqctx.State, d *mailingDraft, m *store.NewMail
 }
 
 func testEmail(v *reqctx.State, m *store.NewMailing, address, link string, rendered mailing.Rendered, ttl time.Duration) (store.NewEmail, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return store.NewEmail{}, fmt.Errorf("make outbox id: %w", err)
-	}
+	id := uuidv7.New()
 	html := sha256.Sum256([]byte(rendered.HTML))
 	return store.NewEmail{
 		ID: id, CompanyID: m.CompanyID, RequestID: v.RequestID, Sender: m.Sender,

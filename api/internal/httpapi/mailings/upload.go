@@ -19,6 +19,7 @@ import (
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/telemetry"
+	"email-gateway/shared/uuidv7"
 )
 
 const (
@@ -49,11 +50,7 @@ func (h *Handlers) readUpload(c *gin.Context) (upload, error) {
 	if err != nil {
 		return upload{}, err
 	}
-	u := upload{}
-	if u.id, err = uuid.NewV7(); err != nil {
-		release()
-		return upload{}, fmt.Errorf("make mailing id: %w", err)
-	}
+	u := upload{id: uuidv7.New()}
 	ctx, cancel := context.WithCancel(c.Request.Context())
 	defer cancel()
 	body := reqbody.NewSlowBody(c, reqbody.MaxForm, h.pace, reqbody.UploadTime)

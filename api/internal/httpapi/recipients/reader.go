@@ -13,6 +13,7 @@ import (
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/uuidv7"
 )
 
 // recipientsRequest is the body of POST /v1/recipients for several recipients.
@@ -77,9 +78,10 @@ func (rr *reader) read(company uuid.UUID, document strictjson.Document) ([]store
 		return nil, problem.Invalid(wrong)
 	}
 	people := make([]store.NewRecipient, len(requests))
+	var ids uuidv7.Series // of statements about the same person, the last one wins
 	for i, r := range requests {
 		var err error
-		if people[i], err = rr.person(company, r, bare[i]); err != nil {
+		if people[i], err = rr.person(ids.New(), company, r, bare[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -87,11 +89,7 @@ func (rr *reader) read(company uuid.UUID, document strictjson.Document) ([]store
 }
 
 // person converts a request that has no faults to a recipient of the store.
-func (rr *reader) person(company uuid.UUID, r newRecipientRequest, taxID string) (store.NewRecipient, error) {
-	outboxID, err := uuid.NewV7()
-	if err != nil {
-		return store.NewRecipient{}, fmt.Errorf("make outbox id: %w", err)
-	}
+func (rr *reader) person(outboxID, company uuid.UUID, r newRecipientRequest, taxID string) (store.NewRecipient, error) {
 	address, err := mailbox.ASCII(r.Email)
 	if err != nil {
 		return store.NewRecipient{}, fmt.Errorf("read address: %w", err)

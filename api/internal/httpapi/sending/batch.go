@@ -21,6 +21,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/telemetry"
+	"email-gateway/shared/uuidv7"
 )
 
 // batchRoute identifies the operation in idempotency_keys. It must never change: keys of earlier
@@ -59,10 +60,7 @@ func (h *Handlers) SendBatch(c *gin.Context) error {
 		response.Accepted(c, http.StatusAccepted, answer)
 		return nil
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return fmt.Errorf("make batch id: %w", err)
-	}
+	id := uuidv7.New()
 	ctx, span := h.tracer.Start(c.Request.Context(), "accept", telemetry.Producer)
 	defer span.End()
 	parent := telemetry.Traceparent(ctx)

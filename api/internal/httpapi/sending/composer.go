@@ -21,6 +21,7 @@ import (
 	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/uuidv7"
 )
 
 // recipientFinder is the part of Store that checks recipients.
@@ -37,13 +38,16 @@ type composer struct {
 	library    *templates.Library
 	files      *compose.Files
 	taxid.Protector
-	ttl time.Duration
+	ttl   time.Duration
+	newID func() uuid.UUID
 }
 
-// forBatch returns a composer for the items of one batch. It is not safe for concurrent use.
+// forBatch returns a composer for the items of one batch, whose ids are in the order of the items. It is not safe for concurrent use.
 func (c *composer) forBatch() *composer {
 	b := *c
 	b.library = c.library.ForBatch()
+	var ids uuidv7.Series
+	b.newID = ids.New
 	return &b
 }
 
@@ -99,10 +103,7 @@ func (c *composer) findRecipient(ctx context.Context, company uuid.UUID, d *draf
 
 // build requires a request without faults.
 func (c *composer) build(caller *store.Caller, requestID string, d *draft.Draft) (store.NewEmail, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return store.NewEmail{}, fmt.Errorf("make outbox id: %w", err)
-	}
+	id := c.newID()
 	r := d.Email
 	e := store.NewEmail{
 		ID:             id,
@@ -134,6 +135,7 @@ func (c *composer) build(caller *store.Caller, requestID string, d *draft.Draft)
 	}
 	sum := sha256.Sum256([]byte(r.HTML))
 	e.HTMLSHA256 = sum[:]
+	var err error
 	e.Job.Recipient.CPFCNPJHash, e.CPFCNPJ, err = c.Protect(caller.CompanyID, d.TaxID, r.Recipient.CPFCNPJHash)
 	return e, err
 }

@@ -21,6 +21,7 @@ import (
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
+	"email-gateway/shared/uuidv7"
 )
 
 // Store is the part of *store.Store that sending uses.
@@ -82,7 +83,7 @@ func New(p Params) (*Handlers, error) {
 		batches: newBatchService(runtime.GOMAXPROCS(0)), tracer: p.Tracer, wake: p.Wake,
 		composer: &composer{
 			rules: p.Rules, reader: reader, recipients: p.Store, html: p.HTML, library: p.Library, files: p.Files,
-			Protector: p.TaxIDs, ttl: p.TTL,
+			Protector: p.TaxIDs, ttl: p.TTL, newID: uuidv7.New,
 		},
 	}, nil
 }

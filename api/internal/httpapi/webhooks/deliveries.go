@@ -3,7 +3,6 @@ package webhooks
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/webhook"
+	"email-gateway/shared/uuidv7"
 )
 
 type deliveryAnswer struct {
@@ -108,10 +108,7 @@ func (h *Handlers) Test(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	delivery, err := uuid.NewV7()
-	if err != nil {
-		return fmt.Errorf("make delivery id: %w", err)
-	}
+	delivery := uuidv7.New()
 	made, err := run(c, h, func(ctx context.Context) (webhook.Delivery, error) {
 		return h.store.CreateTest(ctx, reqctx.CompanyOf(c), id, delivery)
 	})

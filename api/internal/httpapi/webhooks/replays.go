@@ -3,7 +3,6 @@ package webhooks
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/webhook"
+	"email-gateway/shared/uuidv7"
 )
 
 // replayRequest is the body of POST /v1/webhooks/{id}/replays: failed, or a range of time.
@@ -54,10 +54,7 @@ func (h *Handlers) Replay(c *gin.Context) error {
 	if len(wrong) > 0 {
 		return problem.Invalid(wrong)
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return fmt.Errorf("make replay id: %w", err)
-	}
+	id := uuidv7.New()
 	made, err := run(c, h, func(ctx context.Context) (webhook.Replay, error) {
 		return h.store.CreateReplay(ctx, webhook.Replay{ID: id, EndpointID: endpoint, CompanyID: reqctx.CompanyOf(c), Since: since, Until: until})
 	})

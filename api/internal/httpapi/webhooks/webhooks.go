@@ -3,7 +3,6 @@ package webhooks
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"email-gateway/shared/standardwebhook"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/webhook"
+	"email-gateway/shared/uuidv7"
 )
 
 // createRequest is the body of POST /v1/webhooks.
@@ -68,10 +68,7 @@ func (h *Handlers) Create(c *gin.Context) error {
 	if len(wrong) > 0 {
 		return problem.Invalid(wrong)
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return fmt.Errorf("make webhook id: %w", err)
-	}
+	id := uuidv7.New()
 	company := reqctx.CompanyOf(c)
 	text, encrypted, err := h.newSecret(company)
 	if err != nil {

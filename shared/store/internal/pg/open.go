@@ -14,6 +14,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/schema/pgurl"
+	"email-gateway/shared/uuidv7"
 )
 
 // DB is a pool of connections. It is safe for concurrent use.
@@ -65,13 +66,16 @@ func Open(ctx context.Context, databaseURL string, o Options) (*DB, error) {
 	return db, nil
 }
 
-// opened is Ping, except that a lasting refusal of the connection is not ErrUnavailable.
+// opened is Ping, except that a lasting refusal of the connection is not ErrUnavailable, and reads the clock.
 func (db *DB) opened(ctx context.Context) error {
 	err := db.PingContext(ctx)
 	if !isRefusedConnection(err) {
 		err = Translate(err)
 	}
-	return Wrap("ping database", err)
+	if err != nil {
+		return Wrap("ping database", err)
+	}
+	return db.ReadClock(ctx, uuidv7.Process())
 }
 
 // Select reads rows into a slice. Select, Get, Exec and InTx return the errors of this package.
