@@ -101,6 +101,45 @@ func TestConcurrent_ImportedAgain(t *testing.T) {
 	}
 }
 
+// An upload makes ids until it ends: its lines that are read while the erasure waits for it are erased too.
+func TestConcurrent_UploadReadsOn(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	m := storetest.NewMailing(h.company, nil)
+	line := func(n int, address string) store.MailingLine {
+		entry := storetest.NewEntry(n)
+		entry.Email, entry.CPFCNPJHash = address, email.HashTaxID(joanaCPF, nil)
+		return store.MailingLine{Entry: entry}
+	}
+	h.put(t, m.ID, "e-mail;cpf\n"+later+";"+joanaCPF+"\n"+former+";"+joanaCPF+"\n")
+	begun, goOn, ended, erased := make(chan struct{}), make(chan struct{}), make(chan error, 1), make(chan privacy.Erased, 1)
+	go func() {
+		_, _, err := h.Store.IngestMailing(t.Context(), m, func(yield func(store.MailingLine, error) bool) {
+			if yield(line(2, later), nil) {
+				close(begun)
+				<-goOn
+				yield(line(3, former), nil)
+			}
+		})
+		ended <- err
+	}()
+	select {
+	case <-begun:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	go func() { erased <- h.eraseJoana(t, func(o *privacy.Order) { o.Timeout = time.Minute }) }()
+	storetest.WaitFor(t, h.Database, `SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle' AND query LIKE $1`, "%FROM pg_locks%")
+	close(goOn)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if done := <-erased; !done.Complete() || done.Entries != 2 {
+		t.Errorf("%+v", done)
+	}
+	h.mustNotName(t, joana...)
+}
+
 // The rows of an open transaction are unknown: the erasure reports that it must be run again.
 func TestConcurrent_TransactionStaysOpen(t *testing.T) {
 	t.Parallel()

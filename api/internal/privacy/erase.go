@@ -147,18 +147,35 @@ func (e *erasure) run(ctx context.Context) error {
 	if err := e.rounds(ctx, time.Now().Add(e.order.Timeout)); err != nil || e.done.Busy > 0 || len(e.done.UndecryptableFiles) > 0 {
 		return err
 	}
-	deletion := uuidv7.New()
+	deletion, err := e.deletion(ctx)
+	if err != nil {
+		return err
+	}
 	if err := e.eraseRecipients(ctx, deletion, true); err != nil {
 		return err
 	}
 	if err := e.awaitWriters(ctx, time.Now().Add(max(e.order.Timeout, writerTimeout))); err != nil {
 		return err
 	}
-	e.scan.Until = deletion // later emails belong to a person who was stored again after the erasure
+	// An upload makes ids until it ends, so the erasure also voids what was accepted during the wait. Later rows belong to a
+	// person who was stored again after the erasure.
+	if deletion, err = e.deletion(ctx); err != nil {
+		return err
+	}
+	e.scan.Until = deletion
 	if err := e.rounds(ctx, time.Now().Add(e.order.Timeout)); err != nil || e.done.Busy > 0 {
 		return err
 	}
 	return e.eraseRecipients(ctx, deletion, false)
+}
+
+// deletion returns an id that is greater than those made before, for which it reads Postgres's clock again: an erasure may
+// last longer than a server is the primary.
+func (e *erasure) deletion(ctx context.Context) (uuid.UUID, error) {
+	if err := e.Store.ReadClock(ctx); err != nil {
+		return uuid.Nil, err
+	}
+	return uuidv7.New(), nil
 }
 
 // rounds scans all tables until a whole round changes nothing.
