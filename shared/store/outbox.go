@@ -48,6 +48,12 @@ const (
 // ErrAggregateBusy is outbox.ErrAggregateBusy.
 var ErrAggregateBusy = outbox.ErrAggregateBusy
 
+// ErrAggregateTooLarge is outbox.ErrAggregateTooLarge.
+var ErrAggregateTooLarge = outbox.ErrAggregateTooLarge
+
+// MostAggregateEmails is outbox.MostAggregateEmails.
+const MostAggregateEmails = outbox.MostAggregateEmails
+
 // AdvanceAllIn applies transitions of different emails in the caller's transaction, and waits for each lock at most as long as
 // wait. If the statement loses a race with another transaction, the caller must repeat its whole transaction.
 func AdvanceAllIn(ctx context.Context, tx *sqlx.Tx, ts []Transition, wait time.Duration) ([]Advanced, error) {

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -9,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"email-gateway/shared/email"
+	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -338,5 +341,66 @@ func TestAggregate_Cancel(t *testing.T) {
 		if r := cancel(path); r.Status != http.StatusNotFound {
 			t.Errorf("%s: %d %s", path, r.Status, r.Body)
 		}
+	}
+}
+
+// fillAggregate adds so many emails in a final status to an aggregate, with event types from first on, and returns the first.
+func (g *gateway) fillAggregate(t *testing.T, id, first string, status email.Status, n int) string {
+	t.Helper()
+	sent := g.accept(t, emailBody(about(id, first)))
+	g.exec(t, `UPDATE email_outbox SET status = $2, processed_at = now() WHERE id = $1`, sent, status)
+	g.exec(t, `INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at, status, processed_at)
+		SELECT overlay(id::text placing lpad(to_hex(n), 12, '0') from 25)::uuid, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at,
+		       status, processed_at
+		FROM email_outbox, generate_series(1, $2) n WHERE id = $1`, sent, n-1)
+	g.exec(t, `INSERT INTO outbox_aggregates (company_id, aggregate_type, aggregate_id, event_type, outbox_id)
+		SELECT $1, 'interview', $2, $3 || '-' || n, overlay($4::text placing lpad(to_hex(n), 12, '0') from 25)::uuid FROM generate_series(1, $5) n`,
+		g.Company, id, first, sent, n-1)
+	return sent
+}
+
+// An aggregate with more event types than one transaction changes is refused as a whole.
+func TestAggregate_TooLarge(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	waiting := g.accept(t, emailBody(about("42", "Z")))
+	g.fillAggregate(t, "42", "A", email.Sent, store.MostAggregateEmails)
+	cancel := func() reply {
+		return g.do(t, call{Method: http.MethodPost, Path: "/v1/aggregates/interview/42/cancel"})
+	}
+	if r := cancel(); r.Status != http.StatusUnprocessableEntity || r.problem(t).Code != "AGGREGATE_TOO_LARGE" || !strings.Contains(r.problem(t).Detail, "eventType") {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	if status := g.show(t, waiting)["status"]; status != "PENDING" {
+		t.Errorf("an email of the aggregate is %v", status)
+	}
+	g.exec(t, `DELETE FROM outbox_aggregates WHERE event_type = 'A-1'`)
+	if r := cancel(); r.Status != http.StatusOK || strings.Count(r.Body, `"cancelled":true`) != 1 {
+		t.Errorf("%d %.300s", r.Status, r.Body)
+	}
+}
+
+// A cancel locks the emails in the order of their ids, as the transactions of programs do, also if there are more than one
+// statement changes. It does not wait for an email that is sent.
+func TestAggregate_CancelInOrder(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	oldest := g.accept(t, emailBody(about("42", "999")))
+	sent := g.fillAggregate(t, "42", "000", email.Sent, 1)
+	g.fillAggregate(t, "42", "002", email.Failed, 300) // they may be retried meanwhile, so they are locked too
+	newest := g.accept(t, emailBody(about("42", "001")))
+	defer g.hold(t, `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`, sent)()
+	release := g.hold(t, `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`, oldest)
+	done := make(chan reply)
+	go func() {
+		done <- g.do(t, call{Method: http.MethodPost, Path: "/v1/aggregates/interview/42/cancel"})
+	}()
+	storetest.WaitBlocked(t, g.Database, 1)
+	if storetest.Ask[int](t, g.Database, `SELECT count(*) FROM (SELECT FROM email_outbox WHERE id = $1 FOR UPDATE SKIP LOCKED) free`, newest) != 1 {
+		t.Error("the newest email is locked before the oldest")
+	}
+	release()
+	if r := <-done; r.Status != http.StatusOK || strings.Count(r.Body, `"cancelled":true`) != 2 {
+		t.Errorf("%d %.300s", r.Status, r.Body)
 	}
 }

@@ -1,8 +1,11 @@
 package emails
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
@@ -45,6 +48,8 @@ func (h *Handlers) CancelAggregate(c *gin.Context) error {
 	for range cancelRounds {
 		found, err := h.store.AggregateEmails(ctx, v.Caller.CompanyID, answer.Type, answer.ID)
 		switch {
+		case errors.Is(err, store.ErrAggregateTooLarge):
+			return aggregateTooLarge
 		case err != nil:
 			return err
 		case len(found) == 0:
@@ -67,17 +72,23 @@ func (h *Handlers) CancelAggregate(c *gin.Context) error {
 	return store.ErrAggregateBusy
 }
 
-// cancelEmails cancels, in one transaction, the emails that are not in visited, and adds them to it.
+// cancelEmails cancels, in one transaction, the emails that are not in visited, and adds them to it. It does not lock emails that
+// are final and cannot be sent again.
 func (h *Handlers) cancelEmails(ctx context.Context, v *reqctx.State, found []store.AggregateEmail, visited map[uuid.UUID]aggregateEmail) error {
 	var fresh []store.AggregateEmail
 	var withdrawals []store.Transition
+	events := []email.Event{eventBy(v, email.EventCancelled)}
+	found = slices.SortedFunc(slices.Values(found), func(a, b store.AggregateEmail) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	for _, e := range found {
-		if _, ok := visited[e.ID]; !ok {
-			fresh = append(fresh, e)
-			withdrawals = append(withdrawals, store.Transition{
-				ID: e.ID, Guard: store.GuardOpen, Status: email.Cancelled, Events: []email.Event{eventBy(v, email.EventCancelled)},
-			})
+		if _, ok := visited[e.ID]; ok {
+			continue
 		}
+		if e.Status.Final() && !e.Status.Replayable() {
+			visited[e.ID] = aggregateEmail{OutboxID: e.ID.String(), EventType: e.EventType, Status: e.Status}
+			continue
+		}
+		fresh = append(fresh, e)
+		withdrawals = append(withdrawals, store.Transition{ID: e.ID, Guard: store.GuardOpen, Status: email.Cancelled, Events: events})
 	}
 	moved, err := h.store.AdvanceAll(ctx, v.Caller.CompanyID, withdrawals)
 	if err != nil {

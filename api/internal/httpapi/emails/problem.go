@@ -6,10 +6,18 @@ import (
 
 	"email-gateway/api/internal/httpapi/problem"
 	"email-gateway/shared/email"
+	"email-gateway/shared/store"
 )
 
 // Problems of requests about emails.
 var nothingAbout = problem.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Detail: "there is no email about this aggregate"}
+
+// aggregateTooLarge: a cancel must fit in one transaction.
+var aggregateTooLarge = problem.Problem{
+	Status: http.StatusUnprocessableEntity, Code: "AGGREGATE_TOO_LARGE",
+	Detail: fmt.Sprintf("the aggregate has emails of more than %d values of eventType, and cannot be cancelled as a whole: list its emails with GET /v1/emails by "+
+		"aggregateType, aggregateId and eventType, and cancel each of them", store.MostAggregateEmails),
+}
 
 // canBeHeld lists the statuses in which an email can be changed.
 const canBeHeld = "only PENDING, ENQUEUED and RETRY_SCHEDULED emails can be cancelled or rescheduled"
