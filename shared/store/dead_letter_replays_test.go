@@ -84,7 +84,7 @@ func TestReplay_CountIsBounded(t *testing.T) {
 	run(t, d, `ANALYZE dead_letters`)
 	q := []any{company, nil, nil, nil, nil, "WANTED", "", nil, "", "false", nil}
 	whole := func(limit int) int {
-		_, read := storetest.Buffers(t, d.SQL, written(t, "deadletter.countLettersSQL"), append(q, limit)...)
+		_, read := storetest.Buffers(t, storetest.Connect(t, d, store.Options{}), written(t, "deadletter.countLettersSQL"), append(q, limit)...)
 		return read
 	}
 	if few := whole(scan / 10); few > scan/5 {
