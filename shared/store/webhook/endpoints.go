@@ -105,8 +105,6 @@ FROM (SELECT id, url FROM webhook_endpoints WHERE id = $1 AND company_id = $2 FO
 WHERE e.id = was.id AND e.company_id = $2
 RETURNING e.url <> was.url AS moved`
 
-	deleteSQL = `DELETE FROM webhook_endpoints WHERE id = $1 AND company_id = $2`
-
 	// It may run twice: if the endpoint has the new secret already, the old one is kept.
 	rotateSQL = `
 UPDATE webhook_endpoints SET
@@ -166,11 +164,6 @@ func (s *Store) changeEndpoint(ctx context.Context, what string, company, id uui
 		return Endpoint{}, fmt.Errorf("%s: %w", what, err)
 	}
 	return e, nil
-}
-
-// Delete deletes the endpoint with its deliveries and replays.
-func (s *Store) Delete(ctx context.Context, company, id uuid.UUID) error {
-	return s.one(ctx, "delete webhook endpoint", deleteSQL, id, company)
 }
 
 // Rotate replaces the secret. The old secret also signs for the time keep.

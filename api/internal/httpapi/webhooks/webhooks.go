@@ -104,7 +104,7 @@ func (h *Handlers) List(c *gin.Context) error {
 // Show handles GET /v1/webhooks/{id}.
 func (h *Handlers) Show(c *gin.Context) error { return h.step(c, h.store.Find) }
 
-// Delete deletes an endpoint.
+// Delete deletes an endpoint, or a part of its deliveries.
 func (h *Handlers) Delete(c *gin.Context) error {
 	id, err := endpointID(c)
 	if err != nil {
@@ -178,6 +178,8 @@ func problemOf(err error) error {
 		return disabledByOperator
 	case errors.Is(err, webhook.ErrDisabled):
 		return disabled
+	case errors.Is(err, webhook.ErrDeleting):
+		return deleting
 	}
 	return err
 }
