@@ -13,7 +13,7 @@ const (
 	CodeSuppressed        = "SUPPRESSED"
 	CodeAttachmentMissing = "ATTACHMENT_MISSING" // a file is gone from the storage, or damaged
 	// CodeAttemptAbandoned is the original code of an attempt whose worker died or lost its lease
-	// before it recorded a result.
+	// before it recorded a result, and the code of one whose worker recorded too late that it made no call.
 	CodeAttemptAbandoned = "ATTEMPT_ABANDONED"
 )
 

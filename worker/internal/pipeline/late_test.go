@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"testing"
@@ -33,6 +34,25 @@ func (b *bench) abandon(t *testing.T, id uuid.UUID) {
 	}
 }
 
+// expectRetryFields checks the event and the log of a retry that is due at once, and is the first try again.
+func (b *bench) expectRetryFields(t *testing.T, id uuid.UUID, code string) {
+	t.Helper()
+	timeline, err := b.Store.Timeline(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(timeline[len(timeline)-1].Metadata, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got["errorCode"] != code || got["errorCategory"] != "TRANSIENT_ERROR" || got["willRetry"] != true || got["nextAttemptNumber"] != 1.0 || got["backoffDelay"] != 0.0 {
+		t.Errorf("metadata %v", got)
+	}
+	if e := b.find(t, id); e.ErrorCode == nil || *e.ErrorCode != code {
+		t.Errorf("the log has %v, want %s", e.ErrorCode, code)
+	}
+}
+
 // The rescuer has ended an attempt as unknown, and then the worker, which knows that SES got nothing, can write again: the
 // email is sent, whatever its delivery policy, and the try does not count.
 func TestHandle_LateReleaseMakesOutcomeKnown(t *testing.T) {
@@ -41,10 +61,11 @@ func TestHandle_LateReleaseMakesOutcomeKnown(t *testing.T) {
 		lost    bool // the claim's answer
 		failure *provider.Failure
 		calls   int
+		code    string
 	}{
-		"the claim's answer was lost": {lost: true, calls: 1},
+		"the claim's answer was lost": {lost: true, calls: 1, code: email.CodeAttemptAbandoned},
 		"no connection to SES": {
-			failure: &provider.Failure{Outcome: provider.Unspent, Code: "NETWORK_ERROR", Category: provider.TransientError}, calls: 2,
+			failure: &provider.Failure{Outcome: provider.Unspent, Code: "NETWORK_ERROR", Category: provider.TransientError}, calls: 2, code: "NETWORK_ERROR",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,6 +102,7 @@ func TestHandle_LateReleaseMakesOutcomeKnown(t *testing.T) {
 			if b.hasTask(t, id) {
 				t.Error("the email waits for a task that is acknowledged")
 			}
+			b.expectRetryFields(t, id, tt.code)
 			if err := b.pipeline.Handle(context.WithoutCancel(t.Context()), b.task(t, id)); err != nil { // it is due
 				t.Fatal(err)
 			}

@@ -173,12 +173,12 @@ func (p *Pipeline) release(log *slog.Logger, a *attempt, level slog.Level, why s
 func (a *attempt) release(why string, f *provider.Failure) store.Transition {
 	t := a.end(email.Pending)
 	t.AddAttempts, t.Delay = -1, releaseDelay
-	metadata := map[string]any{"reason": why}
+	metadata := map[string]any{}
 	if f != nil {
 		metadata = failureMetadata(f, true)
-		metadata["reason"] = why
 		t.ErrorCode, t.ErrorReason = f.Code, f.Reason
 	}
+	metadata["reason"], metadata["nextAttemptNumber"] = why, a.number() // this try does not count
 	t.Events = []email.Event{event(email.EventReleased, time.Now(), metadata)}
 	return t
 }
@@ -194,7 +194,10 @@ func late(t store.Transition) store.Transition {
 	t.Status, t.Delay = email.RetryScheduled, 0
 	t.Events = slices.Clone(t.Events)
 	for i, e := range t.Events {
-		metadata := map[string]any{"errorCategory": provider.TransientError, "willRetry": true}
+		if t.ErrorCode == "" { // there was no call
+			t.ErrorCode, t.ErrorReason = email.CodeAttemptAbandoned, fmt.Sprint(e.Metadata["reason"])
+		}
+		metadata := map[string]any{"errorCode": t.ErrorCode, "errorCategory": provider.TransientError, "willRetry": true, "backoffDelay": 0}
 		maps.Copy(metadata, e.Metadata)
 		t.Events[i] = email.Event{Type: email.EventRetryScheduled, At: e.At, Metadata: metadata}
 	}
