@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"bytes"
 	"context"
 	"testing"
 
@@ -8,7 +9,9 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/pipeline"
+	"email-gateway/worker/internal/provider"
 )
 
 // panicking is a Loader with a fault.
@@ -39,6 +42,35 @@ func TestHandle_PanicsAgain(t *testing.T) {
 		t.Errorf("the second panic: %v, want the task to end", err)
 	}
 	b.expect(t, id, email.Pending, 0, 0)
+}
+
+// A task whose retries waited on the queue has the attempt of its publication in its payload; its log line has the row's.
+func TestHandle_FaultAfterRetries(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	broken := false
+	b := newBench(t, func(p *pipeline.Params) {
+		p.Log = telemetry.NewLogger(&log, "email-gateway-worker", "test", "info")
+		p.Advancer = &interrupted{p.Advancer, func(store.Transition) (before, after bool) { return broken, false }}
+	})
+	b.sender.fail(2, provider.Failure{Outcome: provider.Retry, Code: "X", Category: provider.TransientError})
+	id := b.Accept(t, b.company, nil)
+	task := b.task(t, id)
+	for range 2 {
+		b.exec(t, "UPDATE email_outbox SET next_at = now() WHERE id = $1", id)
+		_ = b.pipeline.Handle(t.Context(), task)
+		task.Retried++
+	}
+	b.expect(t, id, email.RetryScheduled, 2, 0)
+	b.exec(t, "UPDATE email_outbox SET next_at = now() WHERE id = $1", id)
+	broken = true
+	if err := b.pipeline.Handle(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	lines := linesOf(t, &log)
+	if last := lines[len(lines)-1]; last["message"] != "task failed again, email postponed" || last["attempt"] != 3.0 {
+		t.Errorf("%v", last)
+	}
 }
 
 // If the database refuses to record that SES accepted an email, the worker repeats the statement until it succeeds: otherwise the email would be sent

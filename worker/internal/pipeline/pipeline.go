@@ -155,15 +155,15 @@ const (
 // when there is nothing left to do. If ctx ends, the worker is stopping: a read or write that this
 // interrupts is not an error, and the task returns to the queue.
 func (p *Pipeline) Handle(ctx context.Context, task queue.Task) (err error) {
-	begun := time.Now()
+	begun, number := time.Now(), 0
 	if task.Retried > 0 { // the first panic is the queue's, which logs its stack and retries the task
 		defer func() {
 			if cause := recover(); cause != nil {
-				err = p.faultAgain(ctx, task, begun, fmt.Errorf("panic: %v", cause))
+				err = p.faultAgain(ctx, task, number, begun, fmt.Errorf("panic: %v", cause))
 			}
 		}()
 	}
-	err = p.handle(ctx, task)
+	err = p.handle(ctx, task, &number)
 	if store.IsOutage(err) {
 		p.Database.Failed()
 	}
@@ -171,12 +171,13 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) (err error) {
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || store.IsOutage(err)):
 		return stopped()
 	case err != nil && task.Retried > 0:
-		return p.faultAgain(ctx, task, begun, err)
+		return p.faultAgain(ctx, task, number, begun, err)
 	}
 	return err
 }
 
-func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
+// handle stores the number of the try in number once the email is loaded.
+func (p *Pipeline) handle(ctx context.Context, task queue.Task, number *int) error {
 	received := time.Now()
 	opening, opened := p.Tracer.Start(ctx, "load", telemetry.Internal)
 	job, decoding := email.DecodeSendJob(task.Payload)
@@ -192,6 +193,7 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task) error {
 	}
 	crashpoint.At(crashpoint.SendLoaded)
 	a := newAttempt(row, job, task.Queue, received)
+	*number = a.number()
 	log := a.logger(ctx, p.Log)
 	if row.Probe && row.Status.Claimable() {
 		defer p.skipped(a)

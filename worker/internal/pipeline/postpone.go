@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -76,8 +77,10 @@ func (p *Pipeline) rowLocked(ctx context.Context, a *attempt) error {
 }
 
 // faultAgain postpones an email in the outbox whose task failed more than once with an internal
-// error. On the queue such tasks would take other tenants' room in the window.
-func (p *Pipeline) faultAgain(ctx context.Context, task queue.Task, begun time.Time, err error) error {
+// error. On the queue such tasks would take other tenants' room in the window. number is that of the try, or 0
+// if the email was not loaded: the payload has the number with which the task was published, and retries on the
+// queue do not change it.
+func (p *Pipeline) faultAgain(ctx context.Context, task queue.Task, number int, begun time.Time, err error) error {
 	var (
 		later *queue.RetryLater
 		dead  *queue.Dead
@@ -89,7 +92,9 @@ func (p *Pipeline) faultAgain(ctx context.Context, task queue.Task, begun time.T
 	if locked, dropping := p.Outbox.DropTask(ctx, id, faultDelay); dropping != nil || locked {
 		return err
 	}
-	telemetry.EmailLogger(p.Log, telemetry.EmailOf(task.ID, task.Payload)).Error("task failed again, email postponed", telemetry.State, email.EventReceived,
+	failed := telemetry.EmailOf(task.ID, task.Payload)
+	failed.Attempt = cmp.Or(number, failed.Attempt)
+	telemetry.EmailLogger(p.Log, failed).Error("task failed again, email postponed", telemetry.State, email.EventReceived,
 		telemetry.DurationMS, time.Since(begun).Milliseconds(), "delay", faultDelay.String(), "error", email.MaskText(err.Error()))
 	return nil
 }
