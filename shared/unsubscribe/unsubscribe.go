@@ -109,10 +109,31 @@ func URL(publicURL, token string) string {
 	return strings.TrimRight(publicURL, "/") + "/u/" + token
 }
 
+// reference is the prefix of the header's value in a job, followed by the mailing's id.
+const reference = "mailing:"
+
+// Reference returns the headers in the job of an email whose link is made when it is sent: a job must not contain a token,
+// because queues and dead letters have it in clear text.
+func Reference(mailing uuid.UUID) map[string]string {
+	return map[string]string{header: reference + mailing.String()}
+}
+
+// Referenced returns the mailing of a job with the headers of Reference.
+func Referenced(headers map[string]string) (mailing uuid.UUID, ok bool) {
+	id, ok := strings.CutPrefix(headers[header], reference)
+	if !ok {
+		return uuid.Nil, false
+	}
+	mailing, err := uuid.Parse(id)
+	return mailing, err == nil
+}
+
+const header = "List-Unsubscribe"
+
 // Headers are the two headers of RFC 8058. Mail clients use them only if url begins with https://.
 func Headers(url string) map[string]string {
 	return map[string]string{
-		"List-Unsubscribe":      "<" + url + ">",
+		header:                  "<" + url + ">",
 		"List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
 	}
 }

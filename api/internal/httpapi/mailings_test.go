@@ -293,7 +293,7 @@ func TestMailing_IdempotencyKey(t *testing.T) {
 func TestMailing_Tests(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	g.mail(t, given(part{name: "test", value: "chefe@acme.example, CHEFE@acme.example"}, part{name: "test", value: "eu@acme.example"}, part{name: "text", value: "{{email}} {{cidade}}"},
+	id := g.mail(t, given(part{name: "test", value: "chefe@acme.example, CHEFE@acme.example"}, part{name: "test", value: "eu@acme.example"}, part{name: "text", value: "{{email}} {{cidade}}"},
 		part{name: "replyTo", value: "sac@acme.example"}))
 	rows, err := g.SQL.QueryContext(t.Context(), `SELECT payload ->> 'to', payload ->> 'subject', html, text_body, priority, payload #>> '{headers,List-Unsubscribe}', payload ->> 'replyTo'
 		FROM email_outbox WHERE target = 'email:send' ORDER BY payload ->> 'to'`)
@@ -303,21 +303,26 @@ func TestMailing_Tests(t *testing.T) {
 	defer rows.Close()
 	var to []string
 	for rows.Next() {
-		var address, subject, html, text, link, replyTo string
+		var address, subject, html, text, header, replyTo string
 		var priority int
-		if err := rows.Scan(&address, &subject, &html, &text, &priority, &link, &replyTo); err != nil {
+		if err := rows.Scan(&address, &subject, &html, &text, &priority, &header, &replyTo); err != nil {
 			t.Fatal(err)
 		}
 		to = append(to, address)
-		token := strings.TrimSuffix(strings.TrimPrefix(link, "<https://mail.acme.example/u/"), ">")
+		_, link, _ := strings.Cut(html, "https://mail.acme.example/u/")
+		token, _, _ := strings.Cut(link, `"`)
 		opened, err := unsubscribeKeys(t).Open(token)
-		if subject != "Olá, Maria" || !strings.Contains(html, "<p>Maria de Brasília: ") || !strings.Contains(html, "/u/"+token) || text != "maria@example.com Brasília" ||
+		if subject != "Olá, Maria" || !strings.Contains(html, "<p>Maria de Brasília: ") || header != "mailing:"+id || text != "maria@example.com Brasília" ||
 			priority != 1 || err != nil || opened.Address != address || opened.Company != g.Company || replyTo != "sac@acme.example" {
-			t.Errorf("%q %q %q %d %q %v %+v", subject, html, text, priority, link, err, opened)
+			t.Errorf("%q %q %q %d %q %v %+v", subject, html, text, priority, header, err, opened)
 		}
 	}
 	if diff := cmp.Diff([]string{"chefe@acme.example", "eu@acme.example"}, to); rows.Err() != nil || diff != "" {
 		t.Error(diff)
+	}
+	// Queues and dead letters show a job in clear text.
+	if n := g.count(t, `SELECT count(*) FROM email_outbox WHERE strpos(payload::text, '/u/') > 0`); n > 0 {
+		t.Errorf("%d jobs have an unsubscribe token", n)
 	}
 	// The token of a test email belongs to no entry.
 	if n := g.count(t, `SELECT count(*) FROM email_outbox o JOIN mailing_entries e ON strpos(o.html, e.token) > 0`); n > 0 {

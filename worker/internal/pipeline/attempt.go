@@ -14,6 +14,7 @@ import (
 	"email-gateway/shared/plaintext"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
+	"email-gateway/shared/unsubscribe"
 	"email-gateway/worker/internal/attachment"
 	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/provider"
@@ -31,10 +32,10 @@ type attempt struct {
 	// a mailing's email from being rendered. Both are nil otherwise.
 	unreadable, unrenderable error
 	html, text               string
-	autoText                 bool              // without text, one is made from html
-	unsubscribe              map[string]string // headers of a mailing's email
-	template                 *body             // of a mailing's emails, until they are rendered
-	shared                   *bodySize         // of a mailing's emails; nil for others
+	autoText                 bool      // without text, one is made from html
+	link                     string    // for unsubscribing; "" = none
+	template                 *body     // of a mailing's emails, until they are rendered
+	shared                   *bodySize // of a mailing's emails; nil for others
 	attachments              []provider.Attachment
 	// tries and throttles include this attempt once its claim has succeeded.
 	tries, throttles int
@@ -160,6 +161,14 @@ func (a *attempt) addText() {
 	}
 }
 
+// unsubscribesFrom returns the mailing that the email, or the test email, belongs to.
+func (a *attempt) unsubscribesFrom() (mailing uuid.UUID, ok bool) {
+	if a.row.MailingID.Valid {
+		return a.row.MailingID.UUID, true
+	}
+	return unsubscribe.Referenced(a.job.Headers)
+}
+
 // need is what the email needs memory for: nothing without attachments and with a small body.
 func (a *attempt) need(body int64) attachment.Need {
 	n := attachment.Need{Company: a.row.CompanyID, Owner: a.row.ID, Count: a.row.Attachments}
@@ -187,10 +196,10 @@ func (a *attempt) forgetContent() { a.html, a.text, a.attachments = "", "", nil 
 // message builds the provider message from the outbox row.
 func (a *attempt) message() provider.Message {
 	headers := a.job.Headers
-	if len(a.unsubscribe) > 0 {
-		headers = make(map[string]string, len(a.job.Headers)+len(a.unsubscribe))
+	if a.link != "" {
+		headers = make(map[string]string, len(a.job.Headers)+2)
 		maps.Copy(headers, a.job.Headers)
-		maps.Copy(headers, a.unsubscribe)
+		maps.Copy(headers, unsubscribe.Headers(a.link))
 	}
 	return provider.Message{
 		From: a.row.Sender, To: a.job.To, CC: a.job.CC, BCC: a.job.BCC, ReplyTo: a.job.ReplyTo,

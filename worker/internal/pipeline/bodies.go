@@ -29,6 +29,11 @@ type Links struct {
 	PublicURL string
 }
 
+// of returns the link of the email's recipient for the mailing.
+func (l Links) of(a *attempt, mailing uuid.UUID) string {
+	return unsubscribe.URL(l.PublicURL, l.Keys.Seal(unsubscribe.Link{Company: a.row.CompanyID, Mailing: mailing, Address: a.job.To}))
+}
+
 // bodyLimits bound the memory of parsed templates. One company may have 20 mailings running, each of which needs 6 MiB at most with
 // plain templates of 1 MiB and 20,000 tags, and usually some KiB.
 var bodyLimits = template.CacheLimits{All: 32 << 20, PerCompany: 16 << 20}
@@ -36,7 +41,6 @@ var bodyLimits = template.CacheLimits{All: 32 << 20, PerCompany: 16 << 20}
 // bodies renders the emails of mailings. It is safe for concurrent use.
 type bodies struct {
 	templates Templates
-	links     Links
 	ready     *template.Cache[uuid.UUID, *body]
 	reads     singleflight.Group // by mailing
 	// parsing limits how many templates are parsed at once, each of which takes a processor and several times the memory of the result.
@@ -60,9 +64,9 @@ type bodySize struct {
 	size  atomic.Int64 // estimated bytes of the next email's body; at first those of the templates
 }
 
-func newBodies(templates Templates, links Links) *bodies {
+func newBodies(templates Templates) *bodies {
 	return &bodies{
-		templates: templates, links: links, ready: template.NewCache[uuid.UUID, *body](bodyLimits), parsing: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		templates: templates, ready: template.NewCache[uuid.UUID, *body](bodyLimits), parsing: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 }
 
@@ -97,16 +101,13 @@ func (b *bodies) find(ctx context.Context, a *attempt) error {
 	return nil
 }
 
-// render sets the attempt's body and headers from the mailing.
+// render sets the attempt's body from the mailing.
 func (b *bodies) render(a *attempt) {
 	if a.unrenderable != nil {
 		return
 	}
-	link := unsubscribe.URL(b.links.PublicURL, b.links.Keys.Seal(unsubscribe.Link{
-		Company: a.row.CompanyID, Mailing: a.row.MailingID.UUID, Address: a.job.To,
-	}))
-	a.html, a.text, a.unrenderable = a.template.fill(a, link)
-	a.autoText, a.unsubscribe = a.template.autoText, unsubscribe.Headers(link)
+	a.html, a.text, a.unrenderable = a.template.fill(a, a.link)
+	a.autoText = a.template.autoText
 }
 
 // fill renders the bodies of one email.

@@ -46,7 +46,7 @@ func TestBodies_ConcurrentMisses(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	b, mailing := newBodies(templates, Links{}), uuid.New()
+	b, mailing := newBodies(templates), uuid.New()
 	var running sync.WaitGroup
 	for range 64 {
 		running.Go(func() {
@@ -67,7 +67,7 @@ func TestBodies_ConcurrentMisses(t *testing.T) {
 func TestBodies_ManyMailings(t *testing.T) {
 	t.Parallel()
 	templates := &countedTemplates{made: tagged(6400)}
-	b := newBodies(templates, Links{})
+	b := newBodies(templates)
 	of := func(company, mailing uuid.UUID) *body {
 		t.Helper()
 		made, err := b.of(t.Context(), company, mailing)

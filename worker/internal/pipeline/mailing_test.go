@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
@@ -84,6 +85,36 @@ func TestMailing_RenderedAtSend(t *testing.T) {
 	var status string
 	if err := m.SQL.QueryRowContext(t.Context(), `SELECT status FROM mailing_entries WHERE id = $1`, id).Scan(&status); err != nil || status != "SENT" {
 		t.Errorf("the entry is %s, %v", status, err)
+	}
+}
+
+// The job of a mailing's test email names the mailing. Its unsubscribe link is made when it is sent, and it waits for the key.
+func TestMailing_TestEmail(t *testing.T) {
+	t.Parallel()
+	mailing := uuid.Must(uuid.NewV7())
+	for name, keys := range map[string]pipeline.Links{"with a key": links(t), "without": {}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, func(p *pipeline.Params) { p.Links = keys })
+			id := b.Accept(t, b.company, func(e *store.NewEmail) {
+				e.Job.Headers = unsubscribe.Reference(mailing)
+				e.Job.Headers["X-Order"] = "7"
+			})
+			b.exec(t, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = $1`, id)
+			if err := b.handle(t, id); err != nil {
+				t.Fatal(err)
+			}
+			if keys.Keys.Empty() {
+				b.expect(t, id, email.Pending, 0, 0)
+				return
+			}
+			b.expect(t, id, email.Sent, 1, 0)
+			link := unsubscribe.URL(keys.PublicURL, keys.Keys.Seal(unsubscribe.Link{Company: b.company, Mailing: mailing, Address: "ana@example.com"}))
+			want := map[string]string{"X-Order": "7", "List-Unsubscribe": "<" + link + ">", "List-Unsubscribe-Post": "List-Unsubscribe=One-Click"}
+			if diff := cmp.Diff(want, b.sender.sent[0].Headers); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 

@@ -124,7 +124,7 @@ func New(p Params) *Pipeline {
 	if p.Database == nil {
 		p.Database = alwaysAvailable{}
 	}
-	return &Pipeline{Params: p, bodies: newBodies(p.Templates, p.Links), pendingResults: newPendingResults()}
+	return &Pipeline{Params: p, bodies: newBodies(p.Templates), pendingResults: newPendingResults()}
 }
 
 const (
@@ -213,11 +213,14 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task, number *int) err
 	case row.Suppressed != "":
 		return p.suppress(ctx, log, a)
 	}
-	if row.MailingID.Valid {
+	if mailing, ok := a.unsubscribesFrom(); ok {
 		if p.Links.Keys.Empty() {
 			log.Warn("UNSUBSCRIBE_KEY is not set: emails of mailings wait for it", "delay", keyDelay.String())
 			return p.postpone(ctx, a, keyDelay)
 		}
+		a.link = p.Links.of(a, mailing)
+	}
+	if row.MailingID.Valid {
 		if err := p.bodies.find(ctx, a); err != nil {
 			return err
 		}

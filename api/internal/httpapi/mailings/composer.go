@@ -199,12 +199,11 @@ func (h *Handlers) testEmails(v *reqctx.State, d *mailingDraft, m *store.NewMail
 	}
 	var tests []store.NewEmail
 	for _, address := range d.tests {
-		link := h.link(m.CompanyID, m.ID, address)
-		rendered, err := render(h.tokens.Take(), link)
+		rendered, err := render(h.tokens.Take(), h.link(m.CompanyID, m.ID, address))
 		if err != nil {
 			return nil, fmt.Errorf("render test: %w", err)
 		}
-		test, err := testEmail(v, m, address, link, rendered, h.ttl)
+		test, err := testEmail(v, m, address, rendered, h.ttl)
 		if err != nil {
 			return nil, err
 		}
@@ -213,7 +212,7 @@ func (h *Handlers) testEmails(v *reqctx.State, d *mailingDraft, m *store.NewMail
 	return tests, nil
 }
 
-func testEmail(v *reqctx.State, m *store.NewMailing, address, link string, rendered mailing.Rendered, ttl time.Duration) (store.NewEmail, error) {
+func testEmail(v *reqctx.State, m *store.NewMailing, address string, rendered mailing.Rendered, ttl time.Duration) (store.NewEmail, error) {
 	id := uuidv7.New()
 	html := sha256.Sum256([]byte(rendered.HTML))
 	return store.NewEmail{
@@ -224,7 +223,7 @@ func testEmail(v *reqctx.State, m *store.NewMailing, address, link string, rende
 		Job: email.SendJob{
 			OutboxID: id.String(), CompanyID: m.CompanyID.String(), RequestID: v.RequestID,
 			To: address, Subject: rendered.Subject, HTMLRef: id.String(), ReplyTo: m.ReplyTo,
-			Headers: unsubscribe.Headers(link), Tags: m.Tags,
+			Headers: unsubscribe.Reference(m.ID), Tags: m.Tags,
 			Recipient: email.JobRecipient{ExternalID: testRecipient(address), Email: address},
 		},
 	}, nil

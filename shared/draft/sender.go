@@ -1,0 +1,38 @@
+package draft
+
+import (
+	"fmt"
+	"net/mail"
+	"slices"
+
+	"email-gateway/shared/email"
+	"email-gateway/shared/mailbox"
+	"email-gateway/shared/rules"
+)
+
+// CodeSenderNotAllowed: the company must not use this sender address.
+const CodeSenderNotAllowed = "SENDER_NOT_ALLOWED"
+
+// Sender validates the field from and returns it in stored form. The address must be that of usual, the company's
+// default sender, or of one of the company's domains. Otherwise Sender returns "" and adds a fault.
+func Sender(usual string, domains []string, text string, f *rules.Faults) string {
+	from, err := mailbox.Parse(text)
+	if err != nil {
+		f.Add("from", email.CodeInvalidEmail, err.Error())
+		return ""
+	}
+	allowed := slices.Contains(domains, email.DomainOf(from.Address))
+	if own, err := mail.ParseAddress(usual); err == nil && email.SameAddress(own.Address, from.Address) {
+		allowed = true
+	}
+	if !allowed {
+		f.Add("from", CodeSenderNotAllowed, "is neither the company's default sender nor an address of a domain registered for the company")
+		return ""
+	}
+	header := mailbox.Header(from)
+	if most := rules.MaxHeader - len("From"); len(header) > most {
+		f.Add("from", rules.CodeTooLong, fmt.Sprintf("must have at most %d characters in its header, where a non-ASCII name is encoded", most))
+		return ""
+	}
+	return header
+}
