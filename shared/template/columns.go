@@ -43,8 +43,9 @@ type Uses struct {
 	Names []string
 	// InSubject says which of them the subject uses.
 	InSubject []bool
-	// Own are the names used of what the gateway provides: email, token and unsubscribe_url.
-	Own []string
+	// Own are the names used of what the gateway provides: email, token and unsubscribe_url. OwnInSubject are those
+	// that the subject uses.
+	Own, OwnInSubject []string
 	// Missing are names of no column that have no default and are not declared as optional.
 	Missing []string
 	// Conflict is a pair of columns of which one is a text and the other is in an object of the same name: customer and
@@ -182,6 +183,9 @@ func (b *binder) find(n *node, objects []string) bool {
 	if isOwn(name) {
 		if !slices.Contains(b.uses.Own, name) {
 			b.uses.Own = append(b.uses.Own, name)
+		}
+		if b.subject && !slices.Contains(b.uses.OwnInSubject, name) {
+			b.uses.OwnInSubject = append(b.uses.OwnInSubject, name)
 		}
 		return true
 	}

@@ -82,7 +82,7 @@ func TestRow_Uses(t *testing.T) {
 	}
 	uses, _, _, _ := row(t, source, []string{"number", "vip", "customer.name", "unused"}, make([]string, 4))
 	want := template.Uses{
-		Names: []string{"number", "customer.name", "vip"}, InSubject: []bool{true, false, false}, Own: []string{"token"},
+		Names: []string{"number", "customer.name", "vip"}, InSubject: []bool{true, false, false}, Own: []string{"token"}, OwnInSubject: []string{"token"},
 		Missing: []string{"level", "gone", "list", "declared"},
 	}
 	if diff := cmp.Diff(want, uses); diff != "" {

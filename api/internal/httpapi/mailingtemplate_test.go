@@ -100,12 +100,18 @@ func TestMailing_TemplateRefused(t *testing.T) {
 		return append([]part{{name: "template", value: "natal"}, {name: "file", filename: "a.csv", value: columns + "\na@example.com\n"}}, more...)
 	}
 	const all = "email;nome;endereco.cidade;link;vip"
+	for _, change := range [][2]string{{"{{note}}", "{{cpf}}"}, {"Olá, {{nome}}", "Olá, {{#vip}}{{token}}{{/vip}}"}} { // versions 2 and 3
+		g.natal(t, func(body string) string {
+			return strings.Replace(strings.Replace(body, change[0], change[1], 1), `"publish": true`, `"publish": false`, 1)
+		})
+	}
 	for name, c := range map[string]struct {
 		form []part
 		want string
 	}{
 		"columns that are missing": {form("email;nome;vip"), "template UNKNOWN_MERGE_FIELD"},
 		"a tax id":                 {form(strings.Replace(all, "link", "link;cpf", 1), part{name: "templateVersion", value: "2"}), "template FORBIDDEN_MERGE_FIELD"},
+		"a token in the subject":   {form(all, part{name: "templateVersion", value: "3"}), "template FORBIDDEN_MERGE_FIELD"},
 		"a reserved column":        {form(all + ";unsubscribe_url"), "file RESERVED_COLUMN"},
 		"a subject too":            {form(all, part{name: "subject", value: "x"}), "subject NOT_ALLOWED"},
 		"a text too":               {form(all, part{name: "text", value: "x"}), "text NOT_ALLOWED"},
@@ -117,11 +123,6 @@ func TestMailing_TemplateRefused(t *testing.T) {
 		"a locale alone":           {given(part{name: "templateLocale", value: "pt"}), "templateLocale NOT_ALLOWED"},
 		"neither":                  {given(part{name: "subject"}, part{name: "html"}), "subject REQUIRED, html REQUIRED"},
 	} {
-		if name == "a tax id" {
-			g.natal(t, func(body string) string {
-				return strings.Replace(strings.Replace(body, "{{note}}", "{{cpf}}", 1), `"publish": true`, `"publish": false`, 1)
-			})
-		}
 		r := g.upload(t, c.form, nil)
 		if r.Status != http.StatusUnprocessableEntity {
 			t.Errorf("%s: %d %s", name, r.Status, r.Body)

@@ -75,6 +75,8 @@ func (s *StoredTemplate) CheckFields(header *csvfile.Header) []rules.Fault {
 		faults = append(faults, unknownFields(PartTemplate, uses.Missing, header))
 	case len(forbidden) > 0:
 		faults = append(faults, forbiddenFields(PartTemplate, forbidden))
+	case slices.ContainsFunc(uses.OwnInSubject, isReserved):
+		faults = append(faults, secretFields(PartTemplate, slices.DeleteFunc(uses.OwnInSubject, func(name string) bool { return !isReserved(name) })))
 	case len(uses.Conflict) > 0:
 		faults = append(faults, rules.Fault{Field: PartTemplate, Code: CodeFieldClash, Message: fmt.Sprintf(
 			"uses %s, which cannot all be columns: a value is either a text or an object with further values", inBraces(uses.Conflict))})

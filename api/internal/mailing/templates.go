@@ -88,12 +88,15 @@ func (l Templates) CheckFields(header *csvfile.Header) []rules.Fault {
 				limits.add(part, f.Name, column, f.Default)
 			}
 		}
-		var unknown, forbidden []string
+		var unknown, forbidden, secret []string
 		for _, name := range template.Fields() {
 			switch column := header.Index(name); {
 			case isOwn(name):
 				if isReserved(name) && column >= 0 {
 					faults = addReserved(faults, name)
+				}
+				if isReserved(name) && part == PartSubject {
+					secret = append(secret, name)
 				}
 			case column < 0:
 				unknown = append(unknown, name)
@@ -106,6 +109,8 @@ func (l Templates) CheckFields(header *csvfile.Header) []rules.Fault {
 			faults = append(faults, unknownFields(part, unknown, header))
 		case len(forbidden) > 0:
 			faults = append(faults, forbiddenFields(part, forbidden))
+		case len(secret) > 0:
+			faults = append(faults, secretFields(part, secret))
 		}
 	}
 	return limits.addTo(faults)
@@ -120,6 +125,12 @@ func unknownFields(part string, unknown []string, header *csvfile.Header) rules.
 func forbiddenFields(part string, forbidden []string) rules.Fault {
 	return rules.Fault{Field: part, Code: CodeForbiddenField, Message: fmt.Sprintf(
 		"uses %s: a CPF or CNPJ is never written into an email", inBraces(forbidden))}
+}
+
+// secretFields refuses a token in a subject, which is in the task of the email, in lists and in the logs of mail servers.
+func secretFields(part string, names []string) rules.Fault {
+	return rules.Fault{Field: part, Code: CodeForbiddenField, Message: fmt.Sprintf(
+		"uses %s in the subject, which must not contain a token: only html and text may", inBraces(names))}
 }
 
 // isReserved reports whether a file must not have a column of this name beside content that uses it.

@@ -362,6 +362,7 @@ func TestTemplates_Faults(t *testing.T) {
 	}{
 		"unknown":     {templateSet{"{{nom}}", "<p>{{cidade}} {{nome}}</p>", "{{outro}} {{token}}"}, "email;cidade", map[string]string{"subject": "UNKNOWN_MERGE_FIELD", "html": "UNKNOWN_MERGE_FIELD", "text": "UNKNOWN_MERGE_FIELD"}, []string{"{{nom}}", "{{nome}}", "{{outro}}", "email, cidade", "{{token}}"}},
 		"tax ids":     {templateSet{"x", "<p>{{CPF}}</p>", ""}, "email;nome;cpf", map[string]string{"html": "FORBIDDEN_MERGE_FIELD"}, []string{"{{CPF}}"}},
+		"tokens":      {templateSet{"{{email}} {{token}} {{unsubscribe_url}}", "<p>{{token}}</p>", "{{unsubscribe_url}}"}, "email", map[string]string{"subject": "FORBIDDEN_MERGE_FIELD"}, []string{"{{token}}, {{unsubscribe_url}}"}},
 		"own column":  {templateSet{"x", "<p>{{token}}</p>", "{{token}}"}, "email;token", map[string]string{"file": "RESERVED_COLUMN"}, []string{"{{token}}"}},
 		"unused":      {templateSet{"x", "<p>x</p>", ""}, "email;token", map[string]string{}, nil},
 		"known":       {templateSet{"{{NOME}}", "<p>{{e-mail}} {{Full name}}</p>", ""}, "email;nome completo", map[string]string{}, nil},
