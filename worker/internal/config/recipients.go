@@ -17,8 +17,7 @@ type Recipients struct {
 	BatchSize int `env:"RECIPIENTS_BATCH_SIZE" envDefault:"1000"`
 	// BatchTimeoutMS is how long the first recipient of a batch waits for the others, in milliseconds.
 	BatchTimeoutMS int `env:"RECIPIENTS_BATCH_TIMEOUT_MS" envDefault:"1000"`
-	// ProcConcurrency is how many messages of a failed batch are processed individually at the same
-	// time.
+	// ProcConcurrency is how many messages of a batch are dead-lettered at the same time.
 	ProcConcurrency int `env:"RECIPIENTS_PROC_CONCURRENCY" envDefault:"8"`
 	// BatchConcurrency is how many batches of recipients are written at the same time.
 	BatchConcurrency int `env:"RECIPIENTS_BATCH_CONCURRENCY" envDefault:"2"`
