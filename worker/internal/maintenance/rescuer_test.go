@@ -101,7 +101,7 @@ func TestRescuer_AbandonedClaims(t *testing.T) {
 	company := d.Company(t)
 	claimed := func(lease string, change func(*store.NewEmail)) uuid.UUID { return claim(t, d, company, lease, change) }
 	atMostOnce := func(e *store.NewEmail) { e.Delivery = email.AtMostOnce }
-	alive := claimed("+ interval '1 s'", nil)
+	alive := claimed("+ interval '1 min'", nil)
 	again := claimed("- interval '6 s'", nil)
 	never := claimed("- interval '6 s'", atMostOnce)
 	last := claimed("- interval '6 s'", nil)
