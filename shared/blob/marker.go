@@ -217,7 +217,7 @@ func (b *Bucket) marker(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	content, err := io.ReadAll(io.LimitReader(r, markerBytes))
 	return strings.TrimSpace(string(content)), err
 }
