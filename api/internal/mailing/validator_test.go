@@ -333,7 +333,7 @@ func TestValidator_LineBreaksInCells(t *testing.T) {
 
 func TestFirstValid(t *testing.T) {
 	t.Parallel()
-	l := templateSet{"{{nome}} {{token}}", `<p>{{nome}}</p><a href="{{unsubscribe_url}}">sair</a>`, "{{email}} {{unsubscribe_url}}"}
+	l := templateSet{"{{nome}}", `<p>{{nome}}</p><a href="{{unsubscribe_url}}">sair</a>`, "{{email}} {{token}} {{unsubscribe_url}}"}
 	reading, validator, _, _ := openedFile(t, l, "email;nome\n;x\nx@mailinator.com;y\nana@example.com;<Ana>\nbia@example.com;Bia\n")
 	render, err := mailing.FirstValid(reading, validator)
 	if err != nil {
@@ -341,7 +341,7 @@ func TestFirstValid(t *testing.T) {
 	}
 	got, err := render("T", "https://gw.example/u/1")
 	want := mailing.Rendered{
-		Subject: "<Ana> T", HTML: `<p>&lt;Ana&gt;</p><a href="https://gw.example/u/1">sair</a>`, Text: "ana@example.com https://gw.example/u/1",
+		Subject: "<Ana>", HTML: `<p>&lt;Ana&gt;</p><a href="https://gw.example/u/1">sair</a>`, Text: "ana@example.com T https://gw.example/u/1",
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Error(err, diff)
