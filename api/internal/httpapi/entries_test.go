@@ -29,7 +29,7 @@ func TestEntries_TooMany(t *testing.T) {
 		path, body, field, limit string
 	}{
 		"attachments":                         {"/v1/email/send", send("attachments", list(`{}`, 50_000)), "attachments", "10"},
-		"cc":                                  {"/v1/email/send", send("cc", list(`"a@example.com"`, 10_000)), "cc", "5"},
+		"cc":                                  {"/v1/email/send", send("cc", list(`"a@example.com"`, 100_000)), "cc", "5"},
 		"tags that are blank":                 {"/v1/email/send", send("tags", list(`""`, 50_000)), "tags", "5"},
 		"headers":                             {"/v1/email/send", send("headers", headers(10_000)), "headers", "10"},
 		"attachments of one email in a batch": {"/v1/email/batch", `{"emails":[` + send("attachments", list(`{}`, 300_000)) + `]}`, "emails[0].attachments", "10"},
