@@ -247,6 +247,7 @@ func TestReporter_Wake(t *testing.T) {
 		if err := reporter.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
 			t.Fatal(err)
 		}
+		<-time.After(time.Millisecond) // the first round
 		begun := time.Now()
 		for change := range int64(5) {
 			rate.Store(change)
