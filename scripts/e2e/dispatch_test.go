@@ -107,7 +107,7 @@ func TestCrashPoints_Dispatch(t *testing.T) {
 }
 
 // A dispatcher is frozen (SIGSTOP) between its commit and its first task, for 15 s by default (DISPATCHER_FROZEN sets
-// another time). Another dispatcher publishes the emails meanwhile. When the first one continues, it neither releases
+// another time). Another dispatcher publishes the emails while the first one is frozen. When it continues, it neither releases
 // them nor sends them again.
 func TestDispatcherFrozen(t *testing.T) {
 	t.Parallel()

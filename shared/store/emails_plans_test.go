@@ -85,7 +85,7 @@ func TestPlans_SearchScheduled(t *testing.T) {
 	}
 }
 
-// A page of a company's emails does not read its imports of recipients, of which there may be any number.
+// A page of a company's emails does not read its imports of recipients, however many there are.
 func TestPlans_ListBehindImports(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -20,7 +20,7 @@ func TestNextEntries_Bytes(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	id := d.Mailing(t, company, n, nil)
-	// Of each entry, the fields have 144 kB, of which a quarter is read.
+	// The fields of each entry have 144 kB; a quarter of them is read.
 	_, err := d.SQL.ExecContext(t.Context(), `UPDATE mailing_entries SET fields = ARRAY(SELECT i || repeat('é', 600) FROM generate_series(1, $2) i) WHERE mailing_id = $1`, id, fields)
 	must(t, err)
 	job, lock, err := d.Store.LockMailing(t.Context(), id, 1, time.Minute, time.Second)

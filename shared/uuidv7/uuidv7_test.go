@@ -107,7 +107,7 @@ func TestSource_ClockIsSetBack(t *testing.T) {
 	h.mustBe(t, 0, 0)
 }
 
-// The rows of one request keep their order although a clock was set back meanwhile. The test changes the clock of the process, so
+// The rows of one request keep their order although the clock is set back between them. The test changes the clock of the process, so
 // it does not run beside others.
 func TestSeries(t *testing.T) { //nolint:paralleltest // see above
 	follow := func(offset time.Duration) {

@@ -387,7 +387,7 @@ func TestAggregate_CancelInOrder(t *testing.T) {
 	g := start(t, nil)
 	oldest := g.accept(t, emailBody(about("42", "999")))
 	sent := g.fillAggregate(t, "42", "000", email.Sent, 1)
-	g.fillAggregate(t, "42", "002", email.Failed, 300) // they may be retried meanwhile, so they are locked too
+	g.fillAggregate(t, "42", "002", email.Failed, 300) // a request may retry them, so they are locked too
 	newest := g.accept(t, emailBody(about("42", "001")))
 	defer g.hold(t, `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`, sent)()
 	release := g.hold(t, `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`, oldest)

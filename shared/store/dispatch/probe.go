@@ -25,7 +25,7 @@ type Probe struct {
 // the next one is on the next queue by name, cyclically, that has due emails.
 //
 // It uses the jumps of everyLaneSQL and reads each lane along email_outbox_lane_claim, up to the first candidate and at most the
-// first 100 due emails: others may be past their deadline, of which there may be any number.
+// first 100 due emails: any number of the others may be past their deadline.
 //
 // It first locks the row of the circuit breaker, and finds nothing if another session has locked it: of several concurrent
 // calls only one reads the lanes. In each lane it skips rows that another session has locked, since the worker could not claim

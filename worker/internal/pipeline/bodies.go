@@ -34,7 +34,7 @@ func (l Links) of(a *attempt, mailing uuid.UUID) string {
 	return unsubscribe.URL(l.PublicURL, l.Keys.Seal(unsubscribe.Link{Company: a.row.CompanyID, Mailing: mailing, Address: a.job.To}))
 }
 
-// bodyLimits bound the memory of parsed templates. One company may have 20 mailings running, each of which needs 6 MiB at most with
+// bodyLimits bound the memory of parsed templates. One company may have 20 running mailings. Each needs at most 6 MiB, with
 // plain templates of 1 MiB and 20,000 tags, and usually some KiB.
 var bodyLimits = template.CacheLimits{All: 32 << 20, PerCompany: 16 << 20}
 
@@ -43,7 +43,7 @@ type bodies struct {
 	templates Templates
 	ready     *template.Cache[uuid.UUID, *body]
 	reads     singleflight.Group // by mailing
-	// parsing limits how many templates are parsed at once, each of which takes a processor and several times the memory of the result.
+	// parsing limits how many templates are parsed at once: a parse occupies a processor, and several times the memory of its result.
 	parsing chan struct{}
 }
 

@@ -73,8 +73,8 @@ func TestHandle_FaultAfterRetries(t *testing.T) {
 	}
 }
 
-// If the database refuses to record that SES accepted an email, the worker repeats the statement until it succeeds: otherwise the email would be sent
-// twice.
+// If the database refuses to record that SES accepted an email, the worker repeats the statement until it succeeds: otherwise
+// the email would be sent twice.
 func TestRecord_RefusedAcceptance(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)

@@ -203,16 +203,12 @@ func (h *Handlers) testEmails(v *reqctx.State, d *mailingDraft, m *store.NewMail
 		if err != nil {
 			return nil, fmt.Errorf("render test: %w", err)
 		}
-		test, err := testEmail(v, m, address, rendered, h.ttl)
-		if err != nil {
-			return nil, err
-		}
-		tests = append(tests, test)
+		tests = append(tests, testEmail(v, m, address, rendered, h.ttl))
 	}
 	return tests, nil
 }
 
-func testEmail(v *reqctx.State, m *store.NewMailing, address string, rendered mailing.Rendered, ttl time.Duration) (store.NewEmail, error) {
+func testEmail(v *reqctx.State, m *store.NewMailing, address string, rendered mailing.Rendered, ttl time.Duration) store.NewEmail {
 	id := uuidv7.New()
 	html := sha256.Sum256([]byte(rendered.HTML))
 	return store.NewEmail{
@@ -226,7 +222,7 @@ func testEmail(v *reqctx.State, m *store.NewMailing, address string, rendered ma
 			Headers: unsubscribe.Reference(m.ID), Tags: m.Tags,
 			Recipient: email.JobRecipient{ExternalID: testRecipient(address), Email: address},
 		},
-	}, nil
+	}
 }
 
 // testRecipient derives an external id that distinguishes recipients of tests from the

@@ -71,7 +71,8 @@ func TestIdling_Error(t *testing.T) {
 	}
 }
 
-// A Redis that refuses every script, because it is full for example, is asked a few times per second, and at once again after it has given a task.
+// A Redis that refuses every script, because it is full for example, is asked a few times per second, and without a pause again
+// after it has given a task.
 func TestIdling_Refusals(t *testing.T) {
 	t.Parallel()
 	i, server := newIdling(t, time.Hour)

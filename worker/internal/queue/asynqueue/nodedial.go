@@ -10,9 +10,9 @@ import (
 )
 
 // nodeDialer connects by TLS to the nodes of a Sentinel or Cluster installation, at the addresses that they announce. A node's
-// certificate must be valid for the announced host, or for hosts[0] of the URL if that is its only host: managed clusters announce IP
-// addresses, and all nodes have the certificate of the one name that users know. go-redis requires the name of the URL's first host
-// of every node.
+// certificate must be valid for the announced host, or for the URL's host if hosts has only this one: nodes of managed clusters
+// announce IP addresses and share a certificate for that name. go-redis itself requires the name of the URL's first host of every
+// node.
 func nodeDialer(config *tls.Config, hosts []string, timeout time.Duration) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	connect := func(ctx context.Context, network, addr, name string) (net.Conn, error) {
 		c := config.Clone()
