@@ -146,8 +146,9 @@ func TestService_ThrottledByChance(t *testing.T) {
 	const events = 800
 	w.emit(t, company, events, 1)
 	waittest.Until(t, "three quarters of the events", func() bool { return len(r.messages()) >= events*3/4 })
-	if n := len(r.attempts()); n > events {
-		t.Errorf("%d requests for %d events", n, events*3/4)
+	requests := len(r.attempts()) // counted first: both numbers still grow
+	if delivered := len(r.messages()); requests > delivered*4/3 {
+		t.Errorf("%d requests for %d events", requests, delivered)
 	}
 }
 
