@@ -136,6 +136,7 @@ func TestCrashPoints_Expand(t *testing.T) {
 	if err := s.ses.SetSettings(st); err != nil {
 		t.Fatal(err)
 	}
+	s.forgetRate()
 	s.setSending(false)
 	id := s.mail("clientes.csv", sheet, nil)
 
