@@ -83,7 +83,7 @@ func TestOpenBreaker_OnceForAllInFlight(t *testing.T) {
 		t.Errorf("OpenBreaker repeated by the attempt that opened it: %v, %v; want true, as its response may have been lost", again, err)
 	}
 	g := breakerOf(t, d)
-	if g.State != store.BreakerOpen || g.Reason == nil || *g.Reason != "SES_ACCOUNT_SENDING_PAUSED" || g.Openings != before.Openings+1 || g.ChangedBy == nil {
+	if !g.IsOpen || g.Reason == nil || *g.Reason != "SES_ACCOUNT_SENDING_PAUSED" || g.Openings != before.Openings+1 || g.ChangedBy == nil {
 		t.Errorf("circuit breaker = %+v", g)
 	}
 
@@ -97,7 +97,7 @@ func TestOpenBreaker_OnceForAllInFlight(t *testing.T) {
 		t.Errorf("opened twice: %v, %v", opened, err)
 	}
 	late, err := d.Store.OpenBreaker(t.Context(), store.Opening{Reason: "X", By: "worker-1", Attempt: uuid.New(), Pass: before})
-	if err != nil || late || breakerOf(t, d).State != store.BreakerClosed {
+	if err != nil || late || breakerOf(t, d).IsOpen {
 		t.Errorf("a call that began before the probe opened the circuit breaker: %v, %v", late, err)
 	}
 	openBreaker(t, d, "SES_TIMEOUT")
@@ -516,14 +516,14 @@ func TestOpenBreakerByAccount(t *testing.T) {
 		}
 	}
 	g := breakerOf(t, d)
-	if g.State != store.BreakerOpen || *g.Reason != "SES_ACCOUNT_SENDING_PAUSED" || *g.ChangedBy != "worker-1" || g.AttemptID != nil || g.Openings != 1 {
+	if !g.IsOpen || *g.Reason != "SES_ACCOUNT_SENDING_PAUSED" || *g.ChangedBy != "worker-1" || g.AttemptID != nil || g.Openings != 1 {
 		t.Fatalf("circuit breaker = %+v", g)
 	}
 	if got := outcomeOf(t, d, storetest.ClaimOf(company, id, uuid.New(), "C")); got.Applied {
 		t.Error("an email passed")
 	}
 	was, opened, err := d.Store.CloseBreakerByAccount(t.Context(), "worker-2")
-	if err != nil || !opened || was.Reason != "SES_ACCOUNT_SENDING_PAUSED" || breakerOf(t, d).State != store.BreakerClosed {
+	if err != nil || !opened || was.Reason != "SES_ACCOUNT_SENDING_PAUSED" || breakerOf(t, d).IsOpen {
 		t.Fatalf("open: %+v, %v, %v", was, opened, err)
 	}
 	if _, opened, err = d.Store.CloseBreakerByAccount(t.Context(), "worker-2"); err != nil || opened {
@@ -548,7 +548,7 @@ func TestHoldBreaker(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := breakerOf(t, d)
-	if held.HeldAt == nil || *held.HeldReason != "drill" || held.State != store.BreakerClosed {
+	if held.HeldAt == nil || *held.HeldReason != "drill" || held.IsOpen {
 		t.Fatalf("circuit breaker = %+v", held)
 	}
 	claim := func() bool { return outcomeOf(t, d, storetest.ClaimOf(company, id, uuid.New(), "C")).Applied }

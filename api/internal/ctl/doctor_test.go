@@ -50,7 +50,7 @@ func TestDoctor(t *testing.T) {
 	v := examine(by, ctl.ExitFailed)
 	for check, want := range map[string]string{
 		"database": "ok", "migrations": "ok", "dispatcher": "failure", "worker": "failure", "redis": "skipped", "api": "warning", "storage": "ok",
-		"companies": "ok", "settings": "skipped", "gate": "ok",
+		"companies": "ok", "settings": "skipped", "breaker": "ok",
 	} {
 		if status, text := v.of(check); status != want {
 			t.Errorf("%s is %s: %s; want %s", check, status, text, want)

@@ -45,7 +45,7 @@ func TestLane_JSON(t *testing.T) {
 	o.must(t, "company", "create", "--name", "Acme", "--default-from", "billing@acme.example")
 	var held store.Breaker
 	o.decode(t, &held, "lane", "pause", "--all", "--reason", "drill")
-	if held.HeldAt == nil || held.HeldReason == nil || *held.HeldReason != "drill" || held.State != store.BreakerClosed {
+	if held.HeldAt == nil || held.HeldReason == nil || *held.HeldReason != "drill" || held.IsOpen {
 		t.Errorf("sending is %+v, want held", held)
 	}
 	var changed struct {
@@ -58,12 +58,12 @@ func TestLane_JSON(t *testing.T) {
 		t.Errorf("changed %+v", changed)
 	}
 	var listed struct {
-		Gate  store.Breaker
-		Lanes []store.Lane
-		More  bool
+		Breaker store.Breaker
+		Lanes   []store.Lane
+		More    bool
 	}
 	o.decode(t, &listed, "lane", "list")
-	if listed.Gate.HeldAt == nil || len(listed.Lanes) != changed.Changed || listed.Lanes[0].HeldAt == nil {
+	if listed.Breaker.HeldAt == nil || len(listed.Lanes) != changed.Changed || listed.Lanes[0].HeldAt == nil {
 		t.Errorf("listed %+v", listed)
 	}
 	o.must(t, "lane", "resume", "--company", "Acme")
@@ -97,9 +97,9 @@ func TestLane_BesideManyEndedMailings(t *testing.T) {
 	}
 	lanes("PAUSED", 1001)
 	var listed struct {
-		Gate  store.Breaker
-		Lanes []store.Lane
-		More  bool
+		Breaker store.Breaker
+		Lanes   []store.Lane
+		More    bool
 	}
 	o.decode(t, &listed, "lane", "list")
 	if len(listed.Lanes) != 1000 || !listed.More || listed.Lanes[0].HeldAt == nil {

@@ -27,7 +27,7 @@ func (x *examination) devAdvice(check string, s Status, advice string) string {
 		if s == Skipped {
 			return "No action needed: ./scripts/dev.sh generates the settings of its programs."
 		}
-	case "gate":
+	case "breaker":
 		if s == Failure {
 			return "Sending resumes once the simulator accepts an email: reset its faults, see scripts/sessim/README.md."
 		}

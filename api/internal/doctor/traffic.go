@@ -20,24 +20,24 @@ const (
 
 // circuitBreaker checks the circuit breaker of the provider.
 func (x *examination) circuitBreaker(ctx context.Context) {
-	const check = "gate"
+	const check = "breaker"
 	b, err := x.Store.Breaker(ctx)
 	switch {
 	case x.couldNot(check, err):
-	case b.HeldAt == nil && b.State != store.BreakerOpen:
+	case b.HeldAt == nil && !b.IsOpen:
 		x.add(check, OK, "", "The circuit breaker of the provider is closed; it has opened %d times.", b.Openings)
 	}
 	if b.HeldAt != nil {
 		x.add(check, Warning, "If the reason no longer applies: gatewayctl lane resume --all", "An operator has paused all sending since %s: %s.", when(*b.HeldAt), text(b.HeldReason))
 	}
-	if b.State == store.BreakerOpen {
+	if b.IsOpen {
 		advice := "Check SES's account, credentials and quota. A probe email is sent every 5 s; sending resumes when SES accepts one."
 		if b.HeldAt != nil {
 			advice = "Check SES's account, credentials and quota. No probe email is sent while sending is paused."
 		}
 		x.add(check, Failure, advice, "The circuit breaker of the provider has been open since %s: %s.", when(b.Since), text(b.Reason))
 	}
-	x.stopped = b.HeldAt != nil || b.State == store.BreakerOpen
+	x.stopped = b.HeldAt != nil || b.IsOpen
 }
 
 // lanes looks for lanes that operators paused and may have forgotten.

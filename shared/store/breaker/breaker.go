@@ -20,27 +20,19 @@ type Store struct{ db *pg.DB }
 // New makes a Store.
 func New(db *pg.DB) *Store { return &Store{db: db} }
 
-// State is the state of the circuit breaker.
-type State string
-
-// The states of the circuit breaker. Their values are those of provider_gate.state, which has the words of a gate: emails
-// pass while it is open.
-const (
-	Closed State = "open"
-	Open   State = "shut" // only a probe is sent
-)
-
-// Breaker is the row of the circuit breaker. Its JSON has the words of the table.
+// Breaker is the row of the circuit breaker.
 type Breaker struct {
-	State State     `db:"state" json:"state"`
-	Since time.Time `db:"since" json:"since"` // of the state
+	// IsOpen: only a probe is sent. The column is generated from state, which has the words of a gate: 'shut' = the breaker is
+	// open, 'open' = it is closed.
+	IsOpen bool      `db:"is_open" json:"isOpen"`
+	Since  time.Time `db:"since" json:"since"` // it has been open or closed since then
 	// Reason is the code of the answer that opened the breaker; nil while it is closed.
 	Reason *string `db:"reason" json:"reason,omitempty"`
 	// ChangedBy is the process that opened or closed it last.
 	ChangedBy *string `db:"changed_by" json:"changedBy,omitempty"`
 	// AttemptID is the attempt that opened it last; nil if the state of the provider's account did.
 	AttemptID *uuid.UUID `db:"attempt_id" json:"attemptId,omitempty"`
-	Openings  int64      `db:"shuts" json:"shuts"` // how many times it was opened
+	Openings  int64      `db:"shuts" json:"openings"` // how many times it was opened
 
 	ProbeID *uuid.UUID `db:"probe_id" json:"probeId,omitempty"`
 	ProbeAt *time.Time `db:"probe_at" json:"probeAt,omitempty"`
@@ -57,19 +49,19 @@ type Pass struct {
 }
 
 // OpenedSince reports whether the breaker is open, or was opened after the claim.
-func (b Breaker) OpenedSince(p Pass) bool { return b.State == Open || b.Openings != p.Openings }
+func (b Breaker) OpenedSince(p Pass) bool { return b.IsOpen || b.Openings != p.Openings }
 
 // The parts of dispatch.waitSQL, sql.Load and sql.Advance that read the circuit breaker, by provider_gate_pkey, once
 // per statement: whether emails may pass, which email is the probe, and how many times the breaker was opened. They read it
 // without a lock, and a missing row means closed.
 const (
-	IsClosedSQL = `coalesce((SELECT state = 'open' AND held_at IS NULL FROM provider_gate WHERE id = 1), true)`
-	ProbeSQL    = `(SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL)`
+	IsClosedSQL = `coalesce((SELECT NOT is_open AND held_at IS NULL FROM provider_gate WHERE id = 1), true)`
+	ProbeSQL    = `(SELECT probe_id FROM provider_gate WHERE id = 1 AND is_open AND held_at IS NULL)`
 	OpeningsSQL = `coalesce((SELECT shuts FROM provider_gate WHERE id = 1), 0)`
 )
 
 const findSQL = `
-SELECT state, since, reason, changed_by, attempt_id, shuts, probe_id, probe_at, held_at, held_reason FROM provider_gate WHERE id = 1`
+SELECT is_open, since, reason, changed_by, attempt_id, shuts, probe_id, probe_at, held_at, held_reason FROM provider_gate WHERE id = 1`
 
 // Breaker returns the circuit breaker as it is now.
 func (s *Store) Breaker(ctx context.Context) (Breaker, error) {
@@ -109,7 +101,7 @@ const openSQL = `
 WITH opened AS (
     UPDATE provider_gate SET state = 'shut', since = now(), reason = $2, changed_by = $3, attempt_id = $1, shuts = shuts + 1,
            probe_id = NULL, probe_at = now()
-    WHERE id = 1 AND state = 'open' AND shuts = $4 AND ` + WaitSQL + `
+    WHERE id = 1 AND NOT is_open AND shuts = $4 AND ` + WaitSQL + `
     RETURNING id
 )
 SELECT EXISTS (SELECT FROM opened) OR EXISTS (SELECT FROM provider_gate WHERE id = 1 AND attempt_id = $1)`
@@ -131,7 +123,7 @@ func (s *Store) OpenBreaker(ctx context.Context, o Opening) (opened bool, err er
 const openByAccountSQL = `
 UPDATE provider_gate SET state = 'shut', since = now(), reason = $1, changed_by = $2, attempt_id = NULL, shuts = shuts + 1,
        probe_id = NULL, probe_at = now()
-WHERE id = 1 AND state = 'open' AND ` + WaitSQL
+WHERE id = 1 AND NOT is_open AND ` + WaitSQL
 
 // OpenBreakerByAccount opens the circuit breaker because the provider reports that the account may not send, before an email
 // is refused. opened is false when it is open already. ErrLocked: it is unchanged.
@@ -144,7 +136,7 @@ func (s *Store) OpenBreakerByAccount(ctx context.Context, reason, by string) (op
 	return n > 0, pg.Wrap("open circuit breaker by account", err)
 }
 
-// LastOpening says why and for how long the circuit breaker was open.
+// LastOpening is the reason and the duration of the last opening.
 type LastOpening struct {
 	Reason   string        `db:"reason"`
 	Duration time.Duration `db:"-"`
@@ -156,7 +148,7 @@ type LastOpening struct {
 const closeSQL = `
 UPDATE provider_gate g SET state = 'open', since = now(), reason = NULL, changed_by = $1, probe_id = NULL, probe_at = NULL
 FROM (SELECT id, reason, (extract(epoch FROM now() - since) * 1000)::bigint AS millis FROM provider_gate WHERE id = 1) was
-WHERE g.id = was.id AND g.state = 'shut' AND g.shuts = $2 AND ($3 OR g.attempt_id IS NOT NULL) AND ` + WaitSQL + `
+WHERE g.id = was.id AND g.is_open AND g.shuts = $2 AND ($3 OR g.attempt_id IS NOT NULL) AND ` + WaitSQL + `
 RETURNING was.reason, was.millis`
 
 // CloseBreaker closes the circuit breaker that was open when the probe was claimed. accepted is false if the provider refused
@@ -180,7 +172,7 @@ func (s *Store) closeBreaker(ctx context.Context, statement string, args ...any)
 const closeByAccountSQL = `
 UPDATE provider_gate g SET state = 'open', since = now(), reason = NULL, changed_by = $1, probe_id = NULL, probe_at = NULL
 FROM (SELECT id, reason, (extract(epoch FROM now() - since) * 1000)::bigint AS millis FROM provider_gate WHERE id = 1) was
-WHERE g.id = was.id AND g.state = 'shut' AND g.attempt_id IS NULL AND ` + WaitSQL + `
+WHERE g.id = was.id AND g.is_open AND g.attempt_id IS NULL AND ` + WaitSQL + `
 RETURNING was.reason, was.millis`
 
 // CloseBreakerByAccount reverses OpenBreakerByAccount. closed is false when the breaker is closed, or was opened by the answer

@@ -68,7 +68,7 @@ const (
 	pickProbeLanesSQL = `
 WITH RECURSIVE breaker AS MATERIALIZED (
     SELECT id, probe_id FROM provider_gate
-    WHERE id = 1 AND state = 'shut' AND held_at IS NULL AND ` + probeDueSQL + `
+    WHERE id = 1 AND is_open AND held_at IS NULL AND ` + probeDueSQL + `
     FOR UPDATE SKIP LOCKED
 ), last AS MATERIALIZED (
     SELECT o.company_id, CASE WHEN o.status = 'ENQUEUED' THEN l.queue END AS unserved
@@ -100,7 +100,7 @@ WITH RECURSIVE breaker AS MATERIALIZED (
 	pickProbeSetSQL = `
 UPDATE provider_gate g SET probe_id = chosen.id, probe_at = now()
 FROM chosen
-WHERE g.id = 1 AND g.state = 'shut' AND g.held_at IS NULL AND ` + probeDueSQL + `
+WHERE g.id = 1 AND g.is_open AND g.held_at IS NULL AND ` + probeDueSQL + `
 RETURNING chosen.id, chosen.queue`
 )
 
@@ -113,7 +113,7 @@ RETURNING chosen.id, chosen.queue`
 // breaker is closed or held, or another transaction has locked its row, PickProbe reads only that row.
 func (s *Store) PickProbe(ctx context.Context, queues []string, pause time.Duration, early bool) (picked Probe, found bool, err error) {
 	g, err := s.breakers.Breaker(ctx)
-	if err != nil || g.State == breaker.Closed || g.HeldAt != nil {
+	if err != nil || !g.IsOpen || g.HeldAt != nil {
 		return Probe{}, false, err
 	}
 	statements := []string{pickSafeProbeSQL, pickProbeSQL}
@@ -135,7 +135,7 @@ func (s *Store) PickProbe(ctx context.Context, queues []string, pause time.Durat
 }
 
 // skipProbeSQL allows another probe immediately. It updates the one row.
-const skipProbeSQL = `UPDATE provider_gate SET probe_at = NULL WHERE id = 1 AND state = 'shut' AND probe_id = $1 AND ` + breaker.WaitSQL
+const skipProbeSQL = `UPDATE provider_gate SET probe_at = NULL WHERE id = 1 AND is_open AND probe_id = $1 AND ` + breaker.WaitSQL
 
 // SkipProbe records that the probe did not reach the provider. After breaker.ErrLocked the next probe follows only after the
 // pause.

@@ -53,7 +53,7 @@ const emailDiagnosisSQL = `
 SELECT ` + emailColumns + `,
        c.name AS company_name, c.suspended_at, c.suspended_reason, CASE WHEN lane.mailing_id IS NOT NULL THEN c.mailings_paused_at END AS mailings_paused_at, l.last_event,
        lane.queue, lane.paused_at, lane.parked_until, lane.held_at, lane.held_reason,
-       CASE WHEN g.state = 'shut' THEN g.since END AS breaker_opened_at, g.reason AS breaker_reason, g.held_at AS breaker_held_at, g.held_reason AS breaker_held_reason,
+       CASE WHEN g.is_open THEN g.since END AS breaker_opened_at, g.reason AS breaker_reason, g.held_at AS breaker_held_at, g.held_reason AS breaker_held_reason,
        o.delivery, o.enqueued_at, o.lease_until, o.processed_at, o.body_erased_at, now() AS asked_at
 FROM (SELECT * FROM email_outbox WHERE id = $1 AND target = 'email:send') o
 FULL JOIN (SELECT * FROM email_logs WHERE outbox_id = $1) l ON l.outbox_id = o.id

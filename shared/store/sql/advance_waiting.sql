@@ -91,7 +91,7 @@ found AS MATERIALIZED (
            coalesce(o.claim_token = t.token, false) AS same_token,
            lane.paused_at IS NULL AND lane.held_at IS NULL AND coalesce(lane.parked_until <= now(), true)
                AND c.suspended_at IS NULL AND c.id IS NOT NULL AND (c.mailings_paused_at IS NULL OR lane.mailing_id IS NULL) AS open,
-           coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL), false) AS probe,
+           coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND is_open AND held_at IS NULL), false) AS probe,
            t.guard = 'claim' AND EXISTS (
                SELECT FROM suppressions s
                WHERE s.company_id = o.company_id AND s.address = lower(o.payload ->> 'to')
@@ -171,7 +171,7 @@ moved AS (
     FROM found f
     WHERE o.id = f.id AND CASE WHEN f.id IS NOT NULL THEN o.target = 'email:send' END AND CASE f.guard
         WHEN 'claim' THEN f.was IN ('PENDING', 'ENQUEUED', 'RETRY_SCHEDULED') AND f.open
-                      AND (f.probe OR coalesce((SELECT state = 'open' AND held_at IS NULL FROM provider_gate WHERE id = 1), true))
+                      AND (f.probe OR coalesce((SELECT NOT is_open AND held_at IS NULL FROM provider_gate WHERE id = 1), true))
                       AND f.next_at <= now() + interval '1 s' AND f.expires_at > now() AND NOT f.suppressed
         WHEN 'attempt' THEN (f.was = 'PROCESSING' AND f.same_token) OR (f.status = 'SENT' AND f.was <> 'SENT')
                       OR (f.was = 'OUTCOME_UNKNOWN' AND f.same_token AND f.status IN ('FAILED', 'RETRY_SCHEDULED') AND NOT f.outcome_unknown)

@@ -15,9 +15,9 @@ SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
        o.next_at <= now() + interval '1 s' AS due, o.expires_at <= now() AS expired,
        l.id IS NOT NULL AND l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true)
            AND c.suspended_at IS NULL AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL) AS lane_open,
-       coalesce((SELECT state = 'open' AND held_at IS NULL FROM provider_gate WHERE id = 1), true)
-           OR coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL), false) AS breaker_closed,
-       coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND state = 'shut' AND held_at IS NULL), false) AS probe,
+       coalesce((SELECT NOT is_open AND held_at IS NULL FROM provider_gate WHERE id = 1), true)
+           OR coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND is_open AND held_at IS NULL), false) AS breaker_closed,
+       coalesce(o.id = (SELECT probe_id FROM provider_gate WHERE id = 1 AND is_open AND held_at IS NULL), false) AS probe,
        o.expires_at, o.payload, o.sender,
        -- The size of a body is known without reading it. A large one is read alone (bodySQL), when there is memory for it.
        CASE WHEN body.bytes <= 65536 THEN coalesce(o.html, '') ELSE '' END AS html,

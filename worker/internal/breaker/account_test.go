@@ -25,11 +25,13 @@ func newBreakerWithReach(d storetest.Database, reach func(context.Context) error
 	})
 }
 
-func expect(t *testing.T, d storetest.Database, when string, state store.BreakerState) store.Breaker {
+const isOpen, isClosed = true, false // of Breaker.IsOpen
+
+func expect(t *testing.T, d storetest.Database, when string, open bool) store.Breaker {
 	t.Helper()
 	g, err := d.Store.Breaker(t.Context())
-	if err != nil || g.State != state {
-		t.Fatalf("%s: %+v, %v, want %s", when, g, err, state)
+	if err != nil || g.IsOpen != open {
+		t.Fatalf("%s: %+v, %v, want open %t", when, g, err, open)
 	}
 	return g
 }
@@ -40,13 +42,13 @@ func TestAccount(t *testing.T) {
 	d := storetest.New(t)
 	g := newBreaker(d)
 	g.Account(t.Context(), "")
-	expect(t, d, "it sends", store.BreakerClosed)
+	expect(t, d, "it sends", isClosed)
 	g.Account(t.Context(), paused)
-	expect(t, d, "it may not", store.BreakerOpen)
+	expect(t, d, "it may not", isOpen)
 	g.Account(t.Context(), "")
-	expect(t, d, "it may again", store.BreakerClosed)
+	expect(t, d, "it may again", isClosed)
 	g.Account(t.Context(), "SES_DAILY_QUOTA_EXCEEDED")
-	if now := expect(t, d, "its quota is spent", store.BreakerOpen); *now.Reason != "SES_DAILY_QUOTA_EXCEEDED" {
+	if now := expect(t, d, "its quota is spent", isOpen); *now.Reason != "SES_DAILY_QUOTA_EXCEEDED" {
 		t.Errorf("breaker = %+v", now)
 	}
 }
@@ -58,14 +60,14 @@ func TestAccount_ProbeOverridesAccount(t *testing.T) {
 	d := storetest.New(t)
 	g := newBreaker(d)
 	g.Account(t.Context(), paused)
-	now := expect(t, d, "it may not", store.BreakerOpen)
+	now := expect(t, d, "it may not", isOpen)
 	g.Answered(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: store.BreakerPass{Probe: true, Openings: now.Openings}})
-	expect(t, d, "a probe passed", store.BreakerClosed)
+	expect(t, d, "a probe passed", isClosed)
 	g.Account(t.Context(), paused)
-	expect(t, d, "it says so still", store.BreakerClosed)
+	expect(t, d, "it says so still", isClosed)
 	g.Account(t.Context(), "")
 	g.Account(t.Context(), paused)
-	expect(t, d, "it says so anew", store.BreakerOpen)
+	expect(t, d, "it says so anew", isOpen)
 }
 
 // The refusal of a probe's own email does not override the account: the provider may check the email before the account.
@@ -75,7 +77,7 @@ func TestAccount_RefusedProbeDoesNotOverrideAccount(t *testing.T) {
 	g := newBreaker(d)
 	rejected := &provider.Failure{Outcome: provider.Failed, Code: "SES_MESSAGE_REJECTED", Category: provider.PermanentError}
 	probe := func() breaker.Call {
-		openings := expect(t, d, "before the probe", store.BreakerOpen).Openings
+		openings := expect(t, d, "before the probe", isOpen).Openings
 		return breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: store.BreakerPass{Probe: true, Openings: openings}}
 	}
 	g.Account(t.Context(), paused)
@@ -83,13 +85,13 @@ func TestAccount_RefusedProbeDoesNotOverrideAccount(t *testing.T) {
 		t.Error("the try of the refused email does not count")
 	}
 	g.Answered(probe())
-	expect(t, d, "a probe passed", store.BreakerClosed)
+	expect(t, d, "a probe passed", isClosed)
 
 	g.Failed(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: store.BreakerPass{Openings: 1}}, &provider.Failure{
 		Outcome: provider.Failed, Code: paused, Category: provider.PermanentError, AccountWide: true,
 	})
 	g.Failed(probe(), rejected)
-	expect(t, d, "a refused probe, after an email had opened it", store.BreakerClosed)
+	expect(t, d, "a refused probe, after an email had opened it", isClosed)
 }
 
 // A promoted standby has not received the opening: the account's refusal opens the breaker again.
@@ -98,13 +100,13 @@ func TestAccount_OpeningLost(t *testing.T) {
 	d := storetest.New(t)
 	g := newBreaker(d)
 	g.Account(t.Context(), paused)
-	expect(t, d, "it may not", store.BreakerOpen)
+	expect(t, d, "it may not", isOpen)
 	if _, err := d.SQL.ExecContext(t.Context(), `UPDATE provider_gate SET state = 'open', reason = NULL, shuts = shuts - 1, probe_at = NULL`); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, d, "after the failover", store.BreakerClosed)
+	expect(t, d, "after the failover", isClosed)
 	g.Account(t.Context(), paused)
-	expect(t, d, "it may not still", store.BreakerOpen)
+	expect(t, d, "it may not still", isOpen)
 }
 
 // The failure of an email overrides the account's report.
@@ -115,12 +117,12 @@ func TestAccount_EmailFailureOverridesAccount(t *testing.T) {
 	notCounted := g.Failed(breaker.Call{Email: uuid.New(), Attempt: uuid.New()}, &provider.Failure{
 		Outcome: provider.Failed, Code: paused, Category: provider.PermanentError, AccountWide: true,
 	})
-	expect(t, d, "an email was refused", store.BreakerOpen)
+	expect(t, d, "an email was refused", isOpen)
 	if notCounted {
 		t.Error("the try of the email that opened it does not count")
 	}
 	g.Account(t.Context(), "")
-	expect(t, d, "the account says that it sends", store.BreakerOpen)
+	expect(t, d, "the account says that it sends", isOpen)
 }
 
 // A probe that fails in an outage after another probe has closed the breaker does not count as a
@@ -130,13 +132,13 @@ func TestFailed_ProbeAfterClose(t *testing.T) {
 	d := storetest.New(t)
 	g := newBreaker(d)
 	g.Account(t.Context(), paused)
-	pass := store.BreakerPass{Probe: true, Openings: expect(t, d, "it may not", store.BreakerOpen).Openings}
+	pass := store.BreakerPass{Probe: true, Openings: expect(t, d, "it may not", isOpen).Openings}
 	g.Answered(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: pass})
 	late := &provider.Failure{Outcome: provider.Unknown, Code: "SES_TIMEOUT", Category: provider.TimeoutError, Outage: true}
 	if !g.Failed(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: pass}, late) {
 		t.Error("the late probe's try counts")
 	}
-	expect(t, d, "a late probe", store.BreakerClosed)
+	expect(t, d, "a late probe", isClosed)
 }
 
 // While an outage is only suspected, the last try of an email does not count.
@@ -151,7 +153,7 @@ func TestFailed_LastTryInSuspectedOutage(t *testing.T) {
 			t.Errorf("call %d: notCounted %v, want %v", i+1, notCounted, want)
 		}
 	}
-	expect(t, d, "eight calls", store.BreakerClosed)
+	expect(t, d, "eight calls", isClosed)
 }
 
 // The last try of a single email does not count while the provider does not answer the account call
@@ -187,7 +189,7 @@ func TestFailed_LastTryOfSingleEmail(t *testing.T) {
 					t.Errorf("try %d: notCounted %v", try+1, notCounted)
 				}
 			}
-			expect(t, d, "seven tries of one email", store.BreakerClosed)
+			expect(t, d, "seven tries of one email", isClosed)
 			if asked > 1 {
 				t.Errorf("the provider was called %d times within a moment", asked)
 			}

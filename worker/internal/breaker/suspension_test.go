@@ -45,19 +45,19 @@ func TestFailed_OfOneWorkerAlone(t *testing.T) {
 					faulty.Failed(c, &f)
 				}
 			}
-			expect(t, d, "the faulty worker has failed", store.BreakerOpen)
+			expect(t, d, "the faulty worker has failed", isOpen)
 			if err := faulty.Suspension().Suspended(); err != nil {
 				t.Errorf("while all may be concerned: %v", err)
 			}
 			healthy.Answered(call(true))
-			expect(t, d, "the healthy worker's probe", store.BreakerClosed)
+			expect(t, d, "the healthy worker's probe", isClosed)
 
 			for range 40 {
 				if unspent := faulty.Failed(call(false), &f); !unspent && f.Outcome != provider.Unreadable {
 					t.Fatal("a try counts")
 				}
 			}
-			if now := expect(t, d, "the faulty worker fails again", store.BreakerClosed); now.Openings != 1 {
+			if now := expect(t, d, "the faulty worker fails again", isClosed); now.Openings != 1 {
 				t.Errorf("opened %d times", now.Openings)
 			}
 			if faulty.Suspension().Suspended() == nil || healthy.Suspension().Suspended() != nil {
@@ -74,7 +74,7 @@ func TestFailed_OfOneWorkerAlone(t *testing.T) {
 					faulty.Failed(c, &f)
 				}
 			}
-			expect(t, d, "a new fault", store.BreakerOpen)
+			expect(t, d, "a new fault", isOpen)
 		})
 	}
 }

@@ -80,7 +80,7 @@ func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard
 				}
 				refused = err
 			}
-			t := o.next(u, guard, breaker.State == store.BreakerOpen)
+			t := o.next(u, guard, breaker.IsOpen)
 			done, err := o.Advancer.Advance(ctx, t)
 			moved[i], again[i] = done.Applied, done.Applied && t.Status == email.RetryScheduled
 			return errors.Join(refused, err)

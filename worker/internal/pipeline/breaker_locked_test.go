@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
 	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/provider"
 )
@@ -72,8 +71,8 @@ func TestBreaker_LockedRow(t *testing.T) {
 				b.expect(t, id, email.Sent, 1, 0)
 			}
 			// An attempt that waits until statement_timeout logs an error.
-			if g := b.breakerRow(t); g.State != store.BreakerClosed || strings.Contains(lines.String(), "level=ERROR") || !strings.Contains(lines.String(), "level=WARN") {
-				t.Errorf("the breaker is %s; logged:\n%s", g.State, lines.String())
+			if g := b.breakerRow(t); g.IsOpen || strings.Contains(lines.String(), "level=ERROR") || !strings.Contains(lines.String(), "level=WARN") {
+				t.Errorf("the breaker is open: %t; logged:\n%s", g.IsOpen, lines.String())
 			}
 			if err := tx.Rollback(); err != nil {
 				t.Fatal(err)
@@ -82,7 +81,7 @@ func TestBreaker_LockedRow(t *testing.T) {
 			for _, id := range after {
 				_ = b.handle(t, id)
 			}
-			if g := b.breakerRow(t); g.State != store.BreakerOpen || *g.Reason != c.failure.Code {
+			if g := b.breakerRow(t); !g.IsOpen || *g.Reason != c.failure.Code {
 				t.Errorf("after the lock the breaker is %+v", g)
 			}
 		})
@@ -113,7 +112,7 @@ func TestBreaker_ProbeWithLockedRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.probe(t, next)
-	if err := b.handle(t, next); err != nil || b.breakerRow(t).State != store.BreakerClosed {
+	if err := b.handle(t, next); err != nil || b.breakerRow(t).IsOpen {
 		t.Errorf("next probe: %v, %+v", err, b.breakerRow(t))
 	}
 }

@@ -48,7 +48,7 @@ func (b *bench) openBreaker(t *testing.T, f provider.Failure) {
 	t.Helper()
 	b.sender.fail(1, f)
 	_ = b.handle(t, b.Accept(t, b.company, nil))
-	if b.breakerRow(t).State != store.BreakerOpen {
+	if !b.breakerRow(t).IsOpen {
 		t.Fatalf("the breaker is still closed after %s", f.Code)
 	}
 	b.sender.sent = nil
@@ -89,7 +89,7 @@ func TestBreaker_OneEmailOpensItForAll(t *testing.T) {
 			_ = b.handle(t, first)
 			b.expect(t, first, c.status, c.attempts, c.throttles)
 			g := b.breakerRow(t)
-			if g.State != store.BreakerOpen || *g.Reason != c.failure.Code || *g.ChangedBy != "worker-1" {
+			if !g.IsOpen || *g.Reason != c.failure.Code || *g.ChangedBy != "worker-1" {
 				t.Fatalf("circuit breaker = %+v", g)
 			}
 			b.exec(t, "UPDATE email_outbox SET status = 'ENQUEUED' WHERE id = $1", second)
@@ -136,7 +136,7 @@ func TestBreaker_InFlightAndProbeAreReleased(t *testing.T) {
 			if got, want := b.events(t, probe), timeline(firstTry, email.EventReleased); !slices.Equal(got, want) {
 				t.Errorf("events %v, want %v", got, want)
 			}
-			if g := b.breakerRow(t); g.State != store.BreakerOpen || g.Openings != 1 || *g.Reason != "FIRST" {
+			if g := b.breakerRow(t); !g.IsOpen || g.Openings != 1 || *g.Reason != "FIRST" {
 				t.Errorf("circuit breaker = %+v", g)
 			}
 		})
@@ -149,15 +149,15 @@ func TestBreaker_ProbeOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer *provider.Failure
 		status email.Status
-		want   store.BreakerState
+		open   bool // afterwards
 	}{
-		"sent":            {nil, email.Sent, store.BreakerClosed},
-		"rejected":        {&rejected, email.Failed, store.BreakerClosed},
-		"never left":      {&unwritten, email.Failed, store.BreakerOpen},
-		"unreadable":      {&garbled, email.Failed, store.BreakerOpen},
-		"throttled":       {&provider.Failure{Outcome: provider.Throttled, Code: "SES_THROTTLING"}, email.RetryScheduled, store.BreakerOpen},
-		"connection lost": {&broken, email.RetryScheduled, store.BreakerOpen},
-		"still denied":    {&denied, email.Pending, store.BreakerOpen},
+		"sent":            {nil, email.Sent, false},
+		"rejected":        {&rejected, email.Failed, false},
+		"never left":      {&unwritten, email.Failed, true},
+		"unreadable":      {&garbled, email.Failed, true},
+		"throttled":       {&provider.Failure{Outcome: provider.Throttled, Code: "SES_THROTTLING"}, email.RetryScheduled, true},
+		"connection lost": {&broken, email.RetryScheduled, true},
+		"still denied":    {&denied, email.Pending, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,8 +173,8 @@ func TestBreaker_ProbeOutcomes(t *testing.T) {
 			if got := b.find(t, probe).Status; got != c.status || len(b.sender.sent) != 1 {
 				t.Errorf("status %s after %d calls, want %s after one", got, len(b.sender.sent), c.status)
 			}
-			if got := b.breakerRow(t).State; got != c.want {
-				t.Errorf("circuit breaker %s, want %s", got, c.want)
+			if open := b.breakerRow(t).IsOpen; open != c.open {
+				t.Errorf("circuit breaker open: %t, want %t", open, c.open)
 			}
 		})
 	}
@@ -195,8 +195,8 @@ func TestBreaker_OldSuccessDoesNotCloseIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.expect(t, id, email.Sent, 1, 0)
-	if got := b.breakerRow(t).State; got != store.BreakerOpen {
-		t.Errorf("circuit breaker %s", got)
+	if !b.breakerRow(t).IsOpen {
+		t.Error("the circuit breaker is closed")
 	}
 }
 
@@ -263,7 +263,7 @@ func TestBreaker_ThreeUnreadableResponses(t *testing.T) {
 			t.Errorf("email %d is %s, outcomeUnknown %v", i+1, got.Status, got.OutcomeUnknown)
 		}
 	}
-	if g := b.breakerRow(t); g.State != store.BreakerOpen || *g.Reason != garbled.Code {
+	if g := b.breakerRow(t); !g.IsOpen || *g.Reason != garbled.Code {
 		t.Errorf("circuit breaker = %+v", g)
 	}
 }
@@ -279,7 +279,7 @@ func TestBreaker_SkippedProbe(t *testing.T) {
 	if err := b.handle(t, id); !errors.As(err, &dead) {
 		t.Fatalf("handle = %v", err)
 	}
-	if g := b.breakerRow(t); g.ProbeAt != nil || g.State != store.BreakerOpen {
+	if g := b.breakerRow(t); g.ProbeAt != nil || !g.IsOpen {
 		t.Errorf("circuit breaker = %+v, want room for another probe", g)
 	}
 }
@@ -349,10 +349,10 @@ func TestBreaker_OneSenderIsRefused(t *testing.T) {
 		b.exec(t, "UPDATE email_outbox SET sender = $2 WHERE id = $1", id, "Shop <shop@"+domain+">")
 		return id
 	}
-	state := func(when string, want store.BreakerState, openings int64) {
+	state := func(when string, open bool, openings int64) {
 		t.Helper()
-		if got := b.breakerRow(t); got.State != want || got.Openings != openings {
-			t.Errorf("%s: %s, opened %d times; want %s, %d", when, got.State, got.Openings, want, openings)
+		if got := b.breakerRow(t); got.IsOpen != open || got.Openings != openings {
+			t.Errorf("%s: open %t, opened %d times; want %t, %d", when, got.IsOpen, got.Openings, open, openings)
 		}
 	}
 	refuse := func(id uuid.UUID) error {
@@ -365,14 +365,14 @@ func TestBreaker_OneSenderIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.expect(t, first, email.Pending, 0, 0)
-	state("the first refusal", store.BreakerOpen, 1)
+	state("the first refusal", true, 1)
 
 	probe := from("works.example")
 	b.probe(t, probe)
 	if err := b.handle(t, probe); err != nil {
 		t.Fatal(err)
 	}
-	state("another sender's probe", store.BreakerClosed, 1)
+	state("another sender's probe", false, 1)
 
 	b.exec(t, "UPDATE email_outbox SET next_at = now() WHERE id = $1", first)
 	_ = refuse(first)
@@ -380,7 +380,7 @@ func TestBreaker_OneSenderIsRefused(t *testing.T) {
 	second := from("refused.example")
 	_ = refuse(second)
 	b.expect(t, second, email.RetryScheduled, 1, 0)
-	state("the same sender again", store.BreakerClosed, 1)
+	state("the same sender again", false, 1)
 
 	// The sender is allowed now. If it is refused later, it may be the account again.
 	if err := b.handle(t, from("refused.example")); err != nil {
@@ -389,5 +389,5 @@ func TestBreaker_OneSenderIsRefused(t *testing.T) {
 	if err := refuse(from("refused.example")); err != nil {
 		t.Fatal(err)
 	}
-	state("refused after it was accepted", store.BreakerOpen, 2)
+	state("refused after it was accepted", true, 2)
 }

@@ -53,12 +53,12 @@ func TestOutage_UnknownOutcomesFailNoEmail(t *testing.T) {
 			}
 			for range 2 * email.MaxAttempts { // until 20 calls have failed: three emails need more than their tries for that
 				for _, id := range ids {
-					if b.breakerRow(t).State == store.BreakerClosed {
+					if !b.breakerRow(t).IsOpen {
 						_ = b.handle(t, id)
 					}
 				}
 			}
-			if g := b.breakerRow(t); g.State != store.BreakerOpen || *g.Reason != broken.Code {
+			if g := b.breakerRow(t); !g.IsOpen || *g.Reason != broken.Code {
 				t.Fatalf("breaker = %+v after %d calls", g, len(b.sender.sent))
 			}
 			// The test does not wait for backoffs longer than a pause.
@@ -85,12 +85,12 @@ func TestOutage_UnknownOutcomesFailNoEmail(t *testing.T) {
 			}
 			b.sender.fail(0, broken)
 			tries := 0
-			for b.breakerRow(t).State != store.BreakerClosed && tries < 30 { // with few emails the longest wait has to pass
+			for b.breakerRow(t).IsOpen && tries < 30 { // with few emails the longest wait has to pass
 				b.probeOnce(t)
 				tries++
 			}
-			if b.breakerRow(t).State != store.BreakerClosed || name == "many" && tries > 2 {
-				t.Fatalf("the outage is over: breaker %s after %d pauses between probes", b.breakerRow(t).State, tries)
+			if b.breakerRow(t).IsOpen || name == "many" && tries > 2 {
+				t.Fatalf("the outage is over: breaker open %t after %d pauses between probes", b.breakerRow(t).IsOpen, tries)
 			}
 			for _, id := range ids {
 				if b.find(t, id).Status != email.Sent {
@@ -147,7 +147,7 @@ func TestOutage_OneFailingEmailDoesNotOpen(t *testing.T) {
 		_ = b.handle(t, id)
 	}
 	b.expect(t, id, email.Failed, email.MaxAttempts, 0)
-	if g := b.breakerRow(t); g.State != store.BreakerClosed || g.Openings != 0 {
+	if g := b.breakerRow(t); g.IsOpen || g.Openings != 0 {
 		t.Errorf("circuit breaker = %+v", g)
 	}
 }

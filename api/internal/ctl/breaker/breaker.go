@@ -64,7 +64,7 @@ func (v breakerView) WriteText(w io.Writer) {
 	fmt.Fprintln(w, State(v.Breaker))
 	fmt.Fprintln(w)
 	state := "closed"
-	if v.State == store.BreakerOpen {
+	if v.IsOpen {
 		state = "open"
 	}
 	rows := [][]string{{"state", state + " since " + output.Timestamp(v.Since)}}
@@ -85,7 +85,7 @@ func State(g store.Breaker) string {
 	switch {
 	case g.HeldAt != nil:
 		return "No email is sent: an operator has paused all sending since " + output.Timestamp(*g.HeldAt) + ": " + output.Printable(output.Optional(g.HeldReason)) + "."
-	case g.State == store.BreakerOpen:
+	case g.IsOpen:
 		return "The circuit breaker has been open since " + output.Timestamp(g.Since) + ": " + output.Optional(g.Reason) + ". One probe email is sent every 5 s; when one succeeds, it closes."
 	}
 	return "The circuit breaker is closed: emails are sent."

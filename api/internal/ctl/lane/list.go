@@ -18,7 +18,7 @@ import (
 
 // laneList is a list of lanes with the state of the circuit breaker.
 type laneList struct {
-	Breaker store.Breaker `json:"gate"`
+	Breaker store.Breaker `json:"breaker"`
 	Lanes   []store.Lane  `json:"lanes"`
 	More    bool          `json:"more"`
 	all     bool          // not only blocked lanes
@@ -60,7 +60,7 @@ that an operator has paused first.`, laneLimit),
 }
 
 func (v laneList) WriteText(w io.Writer) {
-	if v.Breaker.HeldAt != nil || v.Breaker.State == store.BreakerOpen {
+	if v.Breaker.HeldAt != nil || v.Breaker.IsOpen {
 		fmt.Fprintf(w, "%s\n\n", breaker.State(v.Breaker))
 	}
 	switch {

@@ -142,7 +142,7 @@ func (s *sesHealth) stop(g store.Breaker) {
 	switch {
 	case g.HeldAt != nil:
 		s.Status, s.Reason, s.Since = paused, heldByOperator, g.HeldAt
-	case g.State == store.BreakerOpen && g.Reason != nil:
+	case g.IsOpen && g.Reason != nil:
 		s.Status, s.Reason, s.Since = parked, *g.Reason, &g.Since
 	default:
 		return
