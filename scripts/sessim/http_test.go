@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"email-gateway/scripts/sessim"
+	"email-gateway/shared/waittest"
 )
 
 // request is a SendEmail body that tests change before they send it.
@@ -260,7 +261,7 @@ func TestBrokenRequest(t *testing.T) {
 		response.Body.Close()
 		t.Fatal("the client got a response")
 	}
-	waitFor(t, func() bool { return sim.Summary().Broken == 1 })
+	waittest.Until(t, "the answer is counted as broken", func() bool { return sim.Summary().Broken == 1 })
 	if n := len(sim.Ledger()); n != 0 {
 		t.Errorf("the ledger has %d entries", n)
 	}

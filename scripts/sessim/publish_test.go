@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"email-gateway/scripts/sessim"
+	"email-gateway/shared/waittest"
 )
 
 // endpoint is a subscriber of the simulator's topic. It confirms the subscription, checks every
@@ -240,7 +241,7 @@ func TestPublish_ByAddress(t *testing.T) {
 	if status := e.mail(t, "sim-bounced@example.com"); status != http.StatusBadRequest {
 		t.Errorf("status %d for a misspelt scenario", status)
 	}
-	waitFor(t, func() bool { return e.sim.Events().Pending == 0 }) // the endpoint has the last one before its response is read
+	waittest.Until(t, "no event waits", func() bool { return e.sim.Events().Pending == 0 }) // the endpoint has the last one before its response is read
 	if counts := e.sim.Events(); counts.Refused != 0 || !counts.Confirmed {
 		t.Errorf("%+v", counts)
 	}

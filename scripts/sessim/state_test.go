@@ -14,22 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"email-gateway/scripts/sessim"
+	"email-gateway/shared/waittest"
 )
-
-// waitFor polls until the condition holds; the test fails after 30 s.
-func waitFor(t *testing.T, condition func() bool) {
-	t.Helper()
-	deadline := time.After(3 * time.Minute)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-deadline:
-			t.Fatal("the condition was not met")
-		case <-tick.C:
-		}
-	}
-}
 
 // clock is a clock controlled by tests.
 type clock struct {
@@ -346,7 +332,7 @@ func TestLatency_ClientLeaves(t *testing.T) {
 		_, err := client.SendEmail(t.Context(), input("ana@example.com", "o1"))
 		failed <- err
 	}()
-	waitFor(t, func() bool { return len(sim.Requests("o1")) == 1 })
+	waittest.Until(t, "the request is stored", func() bool { return len(sim.Requests("o1")) == 1 })
 	sim.Close() // as a server that is being stopped
 	if err := <-failed; err == nil {
 		t.Fatal("the call succeeded")

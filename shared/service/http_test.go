@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"email-gateway/shared/service"
+	"email-gateway/shared/waittest"
 )
 
 func startHTTP(t *testing.T, handler http.HandlerFunc) *service.HTTP {
@@ -83,7 +84,7 @@ func TestHTTP_StopDrains(t *testing.T) {
 
 	stopped := make(chan error, 1)
 	go func() { stopped <- h.Stop(t.Context()) }()
-	waitUntil(t, "the listener is closed", func() bool {
+	waittest.Until(t, "the listener is closed", func() bool {
 		connection, err := net.Dial("tcp", h.Addr())
 		if err == nil {
 			_ = connection.Close()
@@ -125,18 +126,5 @@ func TestHTTP_StopAbortsEndlessRequest(t *testing.T) {
 	}
 	if err := <-answered; err == nil {
 		t.Error("the request was answered")
-	}
-}
-
-// waitUntil polls every 5 ms for at most 30 s.
-func waitUntil(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(3 * time.Minute)
-	for !ok() {
-		select {
-		case <-deadline:
-			t.Fatalf("%s: the condition was not met within 3 minutes", what)
-		case <-time.After(5 * time.Millisecond):
-		}
 	}
 }

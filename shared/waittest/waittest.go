@@ -18,7 +18,7 @@ func Until(tb testing.TB, what string, holds func() bool) {
 			return
 		}
 		if waited > Limit {
-			tb.Fatalf("not within %s: %s", Limit, what)
+			tb.Fatalf("timed out after %s waiting until %s", Limit, what)
 		}
 	}
 }

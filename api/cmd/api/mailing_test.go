@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 )
 
 // The program accepts a mailing without connecting to RabbitMQ: it is enough that RABBITMQ_URL is
@@ -64,7 +65,7 @@ func TestRun_AcceptsMailings(t *testing.T) {
 			AvailableTokens int
 		}
 	}
-	waitFor(t, func() bool {
+	waittest.Until(t, "1,000 tokens are ready", func() bool {
 		_, text := answered(t, health)
 		return json.Unmarshal([]byte(text), &answer) == nil && answer.TokenManager.AvailableTokens == 1000
 	})

@@ -20,6 +20,7 @@ import (
 	"email-gateway/api/internal/apikey"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 )
 
 const validBody = `{"to":"ana@example.com","subject":"Sua fatura","html":"<p>Olá</p>","recipient":{"externalId":"C-1","email":"ana@example.com"}}`
@@ -186,7 +187,7 @@ func TestRun_FinishesRequestsInProgress(t *testing.T) {
 		status, _, err := post(context.WithoutCancel(t.Context()), addr, key)
 		answered <- result{status, err}
 	}()
-	waitFor(t, func() bool {
+	waittest.Until(t, "the insert waits for a lock", func() bool {
 		var waiting bool
 		err := d.SQL.QueryRowContext(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database b ON b.oid = l.database
 			WHERE b.datname = current_database() AND NOT l.granted)`).Scan(&waiting)
@@ -194,7 +195,7 @@ func TestRun_FinishesRequestsInProgress(t *testing.T) {
 	})
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
-	waitFor(t, func() bool {
+	waittest.Until(t, "new connections are refused", func() bool {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
 			_ = conn.Close()
@@ -214,17 +215,6 @@ func TestRun_FinishesRequestsInProgress(t *testing.T) {
 	}
 	if err := <-stopped; err != nil {
 		t.Error(err)
-	}
-}
-
-func waitFor(tb testing.TB, condition func() bool) {
-	tb.Helper()
-	deadline := time.Now().Add(3 * time.Minute)
-	for !condition() {
-		if time.Now().After(deadline) {
-			tb.Fatal("the condition was not met within 3 minutes")
-		}
-		<-time.After(10 * time.Millisecond)
 	}
 }
 
@@ -251,7 +241,7 @@ func TestRun_StartsWithoutPostgres(t *testing.T) {
 		t.Errorf("an email without Postgres: %d %s %v", status, body, err)
 	}
 	postgres.Restart(t)
-	waitFor(t, func() bool { status, _ := ready(); return status == http.StatusOK })
+	waittest.Until(t, "the api is ready", func() bool { status, _ := ready(); return status == http.StatusOK })
 	if status, body, err := post(t.Context(), addr, key); err != nil || status != http.StatusAccepted {
 		t.Errorf("an email with Postgres: %d %s %v", status, body, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/store/installation"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 )
 
 // The api marks its storage at start, and does not write into one that is not its installation's.
@@ -25,11 +26,11 @@ func TestRun_MarksStorage(t *testing.T) {
 	storage := filepath.Join(t.TempDir(), "files")
 	addr, stop := running(t, environ(t, d.URL, "STORAGE_URL=file://"+storage))
 	marker := filepath.Join(storage, "installation")
-	waitFor(t, func() bool {
+	waittest.Until(t, "the storage has its marker", func() bool {
 		content, err := os.ReadFile(marker)
 		return err == nil && strings.TrimSpace(string(content)) == id.String()
 	})
-	waitFor(t, func() bool {
+	waittest.Until(t, "the database has the marker", func() bool {
 		_, marked, err := installation.New(d.Store.DB()).Installation(t.Context())
 		return err == nil && marked
 	})

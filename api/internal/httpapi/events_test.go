@@ -13,6 +13,7 @@ import (
 	"email-gateway/api/internal/httpapi"
 	eventfeed "email-gateway/api/internal/httpapi/events"
 	"email-gateway/shared/store/event"
+	"email-gateway/shared/waittest"
 )
 
 // eventAnswer is the response of GET /v1/events.
@@ -176,7 +177,7 @@ func TestEvents_Wait(t *testing.T) {
 		for range n {
 			go func() { answers <- g.events(t, "wait=30&types=CANCELLED") }()
 		}
-		until(t, "requests wait", func() bool { return polls.Waiting() == n })
+		waittest.Until(t, "requests wait", func() bool { return polls.Waiting() == n })
 	}
 	wait(1)
 	g.claim(t, g.accept(t, emailBody(nil))) // of other types
@@ -198,7 +199,7 @@ func TestEvents_Wait(t *testing.T) {
 		}
 	}
 	idle(16)
-	until(t, "requests wait", func() bool { return polls.Waiting() == 16 })
+	waittest.Until(t, "requests wait", func() bool { return polls.Waiting() == 16 })
 	if inUse := g.Store.DB().Stats().InUse; inUse > 4 {
 		t.Errorf("16 waiting requests hold %d connections", inUse)
 	}

@@ -59,17 +59,5 @@ func TestSearches_OfOneCompany(t *testing.T) {
 // awaitLocked waits until that many statements wait for a lock.
 func (g *gateway) awaitLocked(tb testing.TB, statements int) {
 	tb.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); ; <-time.After(20 * time.Millisecond) {
-		var waiting int
-		err := g.SQL.QueryRowContext(tb.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if waiting >= statements {
-			return
-		}
-		if time.Now().After(deadline) {
-			tb.Fatalf("%d statements wait for a lock, want %d", waiting, statements)
-		}
-	}
+	storetest.WaitFor(tb, g.Database, `SELECT count(*) >= $1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`, statements)
 }

@@ -25,6 +25,7 @@ import (
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/keyring"
+	"email-gateway/shared/logtest"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
 	filestore "email-gateway/shared/store/file"
@@ -46,7 +47,7 @@ type gateway struct {
 	Company uuid.UUID
 	Key     apikey.Key
 	Ring    keyring.Ring
-	Log     *logBuffer
+	Log     *logtest.Buffer
 	Wakes   *atomic.Int64
 	Storage string   // the folder of the uploaded files
 	Routes  []string // "GET /v1/email/{id}"
@@ -64,7 +65,7 @@ func startOn(tb testing.TB, d storetest.Database, change func(*httpapi.Params)) 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	g := &gateway{Database: d, Ring: ring, Log: &logBuffer{}, Wakes: &atomic.Int64{}}
+	g := &gateway{Database: d, Ring: ring, Log: &logtest.Buffer{}, Wakes: &atomic.Int64{}}
 	accepter := d.Store.NewAccepter()
 	tb.Cleanup(accepter.Close)
 	registry := prometheus.NewRegistry()

@@ -11,13 +11,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 )
 
 // slowForm is a form whose file the test writes on demand.
@@ -52,29 +52,17 @@ func (g *gateway) startUpload(t *testing.T, filename string) *slowForm {
 	return f
 }
 
-// until waits for a condition.
-func until(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(3 * time.Minute)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("this did not happen within 3 minutes: %s", what)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
-}
-
 func TestMailing_SlowClientHoldsNoTransaction(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	f := g.startUpload(t, "devagar.csv")
-	until(t, "the file is on its way", func() bool { return len(g.files(t)) == 1 })
+	waittest.Until(t, "the file is on its way", func() bool { return len(g.files(t)) == 1 })
 	for range 20 { // a slow client sends a few rows
 		if _, err := io.WriteString(f.file, "x@example.com;Xis;;\r\n"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	until(t, "no transaction is open while the client sends", func() bool { // those of loops and autovacuum end soon
+	waittest.Until(t, "no transaction is open while the client sends", func() bool { // those of loops and autovacuum end soon
 		return g.count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL`) == 0
 	})
 	if rows := g.mailingRows(t); rows > 0 {
@@ -90,10 +78,10 @@ func TestMailing_ClientGone(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	f := g.startUpload(t, "metade.csv")
-	until(t, "the file is on its way", func() bool { return len(g.files(t)) == 1 })
+	waittest.Until(t, "the file is on its way", func() bool { return len(g.files(t)) == 1 })
 	f.abort(io.ErrClosedPipe)
 	<-f.reply
-	until(t, "the file is taken back", func() bool { return len(g.files(t)) == 0 })
+	waittest.Until(t, "the file is taken back", func() bool { return len(g.files(t)) == 0 })
 	g.leavesNothing(t, "a client that left")
 }
 

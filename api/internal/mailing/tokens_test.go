@@ -4,9 +4,9 @@ import (
 	"log/slog"
 	"regexp"
 	"testing"
-	"time"
 
 	"email-gateway/api/internal/mailing"
+	"email-gateway/shared/waittest"
 )
 
 func TestTokens(t *testing.T) {
@@ -23,13 +23,7 @@ func TestTokens(t *testing.T) {
 	}()
 	full := func() {
 		t.Helper()
-		deadline := time.Now().Add(3 * time.Minute)
-		for tokens.Available() < 1000 {
-			if time.Now().After(deadline) {
-				t.Fatalf("%d tokens ready", tokens.Available())
-			}
-			<-time.After(time.Millisecond)
-		}
+		waittest.Until(t, "1,000 tokens are ready", func() bool { return tokens.Available() >= 1000 })
 	}
 	full()
 	form := regexp.MustCompile(`^[A-Z0-9]{26}$`)

@@ -1,18 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
 	"os"
-	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/logtest"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue/redistest"
@@ -27,13 +25,13 @@ func TestRun(t *testing.T) {
 	environ := []string{"DATABASE_URL=" + d.URL, "REDIS_URL=" + redis.URL, "ENVIRONMENT=test", "STORAGE_URL=file://" + t.TempDir()}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	var logs lines
+	var logs logtest.Buffer
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx, append(environ, "DISPATCHER_ADDR=127.0.0.1:0"), &logs, false) }()
 
 	var addr string
 	waittest.Until(t, "listening", func() bool {
-		addr = logs.find(`"address":"([^"]+)"`)
+		addr = logs.Find(`"address":"([^"]+)"`)
 		return addr != ""
 	})
 	if err := run(t.Context(), append(environ, "DISPATCHER_ADDR="+addr), io.Discard, true); err != nil {
@@ -129,27 +127,4 @@ func get(t *testing.T, addr, path string) (code int, body string) {
 		t.Fatal(err)
 	}
 	return response.StatusCode, string(text)
-}
-
-// lines collects log lines.
-type lines struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(p)
-}
-
-// find returns the match of the pattern's first group.
-func (l *lines) find(pattern string) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	found := regexp.MustCompile(pattern).FindSubmatch(l.all.Bytes())
-	if found == nil {
-		return ""
-	}
-	return string(found[1])
 }

@@ -5,12 +5,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/hibiken/asynq"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue/redistest"
 )
 
@@ -35,7 +35,7 @@ func BenchmarkDispatch(b *testing.B) {
 				p.SendRate = float64(rows)
 				bench.dispatch(b, p)
 			}
-			eventuallyWithin(b, 10*time.Minute, func() bool { return bench.depth(b, email.QueueNormal) >= rows })
+			waittest.Until(b, "all rows are on Redis", func() bool { return bench.depth(b, email.QueueNormal) >= rows })
 			b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
 		})
 	}
@@ -63,16 +63,4 @@ func BenchmarkEnqueue(b *testing.B) {
 	}
 	wg.Wait()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "rows/s")
-}
-
-func eventuallyWithin(b *testing.B, limit time.Duration, holds func() bool) {
-	b.Helper()
-	deadline := time.After(limit)
-	for !holds() {
-		select {
-		case <-deadline:
-			b.Fatal("not done in time")
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
 }

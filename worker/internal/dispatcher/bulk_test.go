@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/logtest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue"
 )
@@ -119,13 +120,13 @@ func TestDispatch_LateConfirm(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id := b.job(t, b.Company(t), email.TargetMailing, email.QueueMailings, `{}`)
-	var log lines
+	var log logtest.Buffer
 	p := b.params()
 	p.Log = slog.New(slog.NewTextHandler(&log, nil))
 	broker := mute{carrier{tasks: make(chan queue.Task, 10)}}
 	p.Bulk = broker
 	b.dispatch(t, p)
-	waittest.Until(t, "the batch is over", func() bool { return log.count("publish 1 tasks") > 0 })
+	waittest.Until(t, "the batch is over", func() bool { return log.Count("publish 1 tasks") > 0 })
 	var leased bool
 	err := b.SQL.QueryRowContext(t.Context(), `SELECT status = 'PENDING' AND enqueued_at IS NOT NULL AND next_at > now() FROM email_outbox WHERE id = $1`, id).Scan(&leased)
 	if err != nil || !leased {

@@ -82,7 +82,7 @@ func TestDispatch_DueTimes(t *testing.T) {
 	b.expectStatus(t, retryStands, email.Enqueued)
 	b.expectStatus(t, retryDue, email.Enqueued)
 	waittest.Until(t, "one lost retry", func() bool {
-		return b.log.count("retries whose task was lost") == 1 && gauge(t, p.Registry, "outbox_lost_retries_total", "queue", email.QueueNormal) == 1
+		return b.log.Count("retries whose task was lost") == 1 && gauge(t, p.Registry, "outbox_lost_retries_total", "queue", email.QueueNormal) == 1
 	})
 	b.expectStays(t, later, email.Pending)
 	b.expectStatus(t, expired, email.Enqueued) // for the worker, which expires it
@@ -222,7 +222,7 @@ func TestDispatch_InvalidRowsDoNotBlock(t *testing.T) {
 	waittest.Until(t, "the refused one is tried again and released", func() bool {
 		return refusals.Load() > 2 && b.status(t, refused) == email.Pending
 	})
-	if b.log.count("ana@example.com") > 0 {
+	if b.log.Count("ana@example.com") > 0 {
 		t.Errorf("the log shows an address:\n%s", b.log)
 	}
 }
@@ -281,7 +281,7 @@ func TestDispatch_LateRetryRunsMeanwhile(t *testing.T) {
 	waittest.Until(t, "two lost retries", func() bool {
 		return gauge(t, p.Registry, "outbox_lost_retries_total", "queue", email.QueueNormal) == 2
 	})
-	if n := b.log.count("retries whose task was lost"); n != 1 {
+	if n := b.log.Count("retries whose task was lost"); n != 1 {
 		t.Errorf("%d lines about lost retries", n)
 	}
 }

@@ -34,16 +34,16 @@ func TestOutage_Redis(t *testing.T) {
 				}
 			})
 			b.acceptMany(t, like, 1_000)
-			waittest.Until(t, "the outage in the log", func() bool { return b.log.count("dispatching interrupted") > 0 })
+			waittest.Until(t, "the outage in the log", func() bool { return b.log.Count("dispatching interrupted") > 0 })
 			waittest.Until(t, "no number of tasks", func() bool {
 				return math.IsNaN(gauge(t, p.Registry, "queue_tasks", "queue", email.QueueNormal))
 			})
 			mend()
 
 			waittest.Until(t, "everything on the queue", func() bool { return b.count(t, email.Enqueued) == 3_001 })
-			waittest.Until(t, "the end of the outage in the log", func() bool { return b.log.count("dispatching resumed") > 0 })
+			waittest.Until(t, "the end of the outage in the log", func() bool { return b.log.Count("dispatching resumed") > 0 })
 			waittest.Until(t, "a task for each", func() bool { return b.depth(t, email.QueueNormal) == 3_001 })
-			if begun, ended := b.log.count("dispatching interrupted"), b.log.count("dispatching resumed"); begun > 2 || ended > 2 {
+			if begun, ended := b.log.Count("dispatching interrupted"), b.log.Count("dispatching resumed"); begun > 2 || ended > 2 {
 				t.Errorf("one outage was logged %d times, its end %d times:\n%s", begun, ended, b.log)
 			}
 		})

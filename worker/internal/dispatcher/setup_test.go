@@ -1,10 +1,8 @@
 package dispatcher_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/logtest"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
@@ -31,7 +30,7 @@ type bench struct {
 	storetest.Database
 	conn      asynqueue.Conn
 	publisher *asynqueue.Publisher
-	log       *lines
+	log       *logtest.Buffer
 }
 
 func newBench(t testing.TB) *bench {
@@ -47,7 +46,7 @@ func newBenchOn(t testing.TB, redisURL, prefix string) *bench {
 		t.Fatal(err)
 	}
 	conn = conn.WithPrefix(prefix)
-	b := &bench{Database: storetest.New(t), conn: conn, publisher: asynqueue.NewPublisher(conn), log: &lines{}}
+	b := &bench{Database: storetest.New(t), conn: conn, publisher: asynqueue.NewPublisher(conn), log: &logtest.Buffer{}}
 	t.Cleanup(func() { _ = b.publisher.Close() })
 	return b
 }
@@ -192,30 +191,6 @@ func (r *recorder) published() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]string(nil), r.ids...)
-}
-
-// lines collects log lines.
-type lines struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(p)
-}
-
-func (l *lines) count(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.all.String(), part)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
 }
 
 func withPriority(priority int) func(*store.NewEmail) {

@@ -115,7 +115,7 @@ func TestDispatch_DrainedLaneBesideAnOldSnapshot(t *testing.T) {
 	}
 	failing.Store(true)
 	id := b.Accept(t, company, nil)
-	waittest.Until(t, "the email is taken and released", func() bool { return b.log.count("connection refused") > 0 })
+	waittest.Until(t, "the email is taken and released", func() bool { return b.log.Count("connection refused") > 0 })
 	failing.Store(false)
 	b.expectStatus(t, id, "ENQUEUED")
 	waittest.Until(t, "the lane is polled again", func() bool { return len(outbox.taken()) > 0 })

@@ -1,13 +1,11 @@
 package feedback_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/logtest"
 	"email-gateway/shared/servertest"
 	"email-gateway/shared/sesevent"
 	"email-gateway/shared/steps"
@@ -90,7 +89,7 @@ const delivered = "RECEIVED VALIDATED SENT_ATTEMPT SENT DELIVERED"
 type reading struct {
 	*feedback.Reader
 	registry *prometheus.Registry
-	log      *lines
+	log      *logtest.Buffer
 }
 
 func (b *bench) read(url string, change func(*feedback.Params)) reading {
@@ -99,7 +98,7 @@ func (b *bench) read(url string, change func(*feedback.Params)) reading {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	r := reading{registry: prometheus.NewRegistry(), log: &lines{}}
+	r := reading{registry: prometheus.NewRegistry(), log: &logtest.Buffer{}}
 	log := slog.New(slog.NewTextHandler(r.log, nil))
 	p := feedback.Params{Log: log, Queue: queue, Database: dbcheck.New(log, b.Store.Confirm)}
 	if change != nil {
@@ -373,22 +372,4 @@ func TestReader_LockedRows(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-}
-
-// lines collects log lines.
-type lines struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
 }

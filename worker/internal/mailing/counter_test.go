@@ -10,6 +10,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
 	"email-gateway/worker/internal/mailing"
 )
 
@@ -160,11 +161,11 @@ func TestCounter(t *testing.T) {
 	for range 2 {
 		start(t, mailing.NewCounter(mailing.CounterParams{Log: slog.New(slog.DiscardHandler), Store: b.Store, Registry: prometheus.NewRegistry()}))
 	}
-	b.waitFor(t, `SELECT queued = 3 FROM mailings WHERE id = $1`, id)
+	storetest.WaitFor(t, b.Database, `SELECT queued = 3 FROM mailings WHERE id = $1`, id)
 	for _, entry := range ids {
 		b.end(t, entry, b.claim(t, entry), email.Sent, email.EventSent)
 	}
-	b.waitFor(t, `SELECT status = 'COMPLETED' AND sent = 3 FROM mailings WHERE id = $1`, id)
+	storetest.WaitFor(t, b.Database, `SELECT status = 'COMPLETED' AND sent = 3 FROM mailings WHERE id = $1`, id)
 	b.want(t, "true", `SELECT (counted_at IS NULL)::text FROM mailings WHERE id = $1`, dry)
 
 	// Feedback counts after the end too, and moves an email from one count to another.
@@ -177,10 +178,10 @@ func TestCounter(t *testing.T) {
 	for _, entry := range ids {
 		report(entry, "Delivery")
 	}
-	b.waitFor(t, `SELECT delivered = 3 FROM mailings WHERE id = $1`, id)
+	storetest.WaitFor(t, b.Database, `SELECT delivered = 3 FROM mailings WHERE id = $1`, id)
 	report(ids[0], "Bounce")
 	report(ids[1], "Complaint")
-	b.waitFor(t, `SELECT delivered = 1 AND bounced = 1 AND complained = 1 AND status = 'COMPLETED' FROM mailings WHERE id = $1`, id)
+	storetest.WaitFor(t, b.Database, `SELECT delivered = 1 AND bounced = 1 AND complained = 1 AND status = 'COMPLETED' FROM mailings WHERE id = $1`, id)
 	b.want(t, "0", `SELECT count(*)::text FROM mailing_feedback`)
 }
 
@@ -259,7 +260,7 @@ func TestCounter_SkipsUnchangedPausedMailing(t *testing.T) {
 	start(t, mailing.NewCounter(mailing.CounterParams{Log: slog.New(slog.DiscardHandler), Store: b.Store, Registry: prometheus.NewRegistry()}))
 	for sent, entry := range ids { // each change is seen by a later round
 		b.end(t, entry, b.claim(t, entry), email.Sent, email.EventSent)
-		b.waitFor(t, `SELECT sent = $2 FROM mailings WHERE id = $1`, other, sent+1)
+		storetest.WaitFor(t, b.Database, `SELECT sent = $2 FROM mailings WHERE id = $1`, other, sent+1)
 	}
 	if now := ask[time.Time](t, b, `SELECT counted_at FROM mailings WHERE id = $1`, paused); !now.Equal(counted) {
 		t.Errorf("counted at %s again, after %s", now, counted)

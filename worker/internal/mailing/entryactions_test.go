@@ -16,6 +16,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
 	"email-gateway/worker/internal/mailing"
 )
 
@@ -96,7 +97,7 @@ func TestEntryActionLoop_Cancel(t *testing.T) {
 	for range 2 {
 		b.applyActions(t, b.Store.NewAdvancer())
 	}
-	b.waitFor(t, `SELECT count(*) = 6 FROM mailing_entries WHERE status = 'CANCELLED'`)
+	storetest.WaitFor(t, b.Database, `SELECT count(*) = 6 FROM mailing_entries WHERE status = 'CANCELLED'`)
 	b.want(t, "CANCELLED CANCELLED CANCELLED SENT QUEUED QUEUED CANCELLED CANCELLED CANCELLED", `SELECT string_agg(status, ' ' ORDER BY id) FROM mailing_entries`)
 	b.want(t, "CANCELLED CANCELLED CANCELLED SENT PROCESSING PROCESSING", `SELECT string_agg(status, ' ' ORDER BY id) FROM email_outbox WHERE target = 'email:send'`)
 	b.want(t, "cancel", `SELECT settling FROM mailings`)
@@ -105,7 +106,7 @@ func TestEntryActionLoop_Cancel(t *testing.T) {
 	// Claimed emails end normally, or are retried and cancelled.
 	b.end(t, ids[4], later, email.RetryScheduled, email.EventRetryScheduled)
 	b.end(t, ids[5], worked, email.Sent, email.EventSent)
-	b.waitFor(t, `SELECT settling IS NULL FROM mailings`)
+	storetest.WaitFor(t, b.Database, `SELECT settling IS NULL FROM mailings`)
 	b.want(t, "CANCELLED SENT", `SELECT string_agg(status, ' ' ORDER BY id) FROM mailing_entries WHERE id IN ($1, $2)`, ids[4], ids[5])
 	b.want(t, "CANCELLED true true", `SELECT status || ' ' || (settled_to IS NULL) || ' ' || (counted_at IS NULL) FROM mailings`)
 	timeline, err := b.Store.Timeline(t.Context(), ids[0])
@@ -133,7 +134,7 @@ func TestEntryActionLoop_RetryFailed(t *testing.T) {
 	for range 2 {
 		b.applyActions(t, b.Store.NewAdvancer())
 	}
-	b.waitFor(t, `SELECT settling IS NULL FROM mailings`)
+	storetest.WaitFor(t, b.Database, `SELECT settling IS NULL FROM mailings`)
 	b.want(t, "QUEUED QUEUED FAILED SENT QUEUED", `SELECT string_agg(status, ' ' ORDER BY id) FROM mailing_entries`)
 	b.want(t, "PENDING PENDING FAILED SENT PENDING", `SELECT string_agg(status, ' ' ORDER BY id) FROM email_outbox`)
 	b.want(t, "2", `SELECT count(*)::text FROM email_outbox WHERE attempts = 0 AND abs(extract(epoch FROM expires_at - now()) - 7200) < 60 AND id = ANY (ARRAY[$1, $2]::uuid[])`, ids[0], ids[1])
@@ -153,10 +154,10 @@ func TestEntryActionLoop_RoundsAndErrors(t *testing.T) {
 	}
 	broken := &brokenAdvancer{Advancer: b.Store.NewAdvancer(), id: ids[700]}
 	b.applyActions(t, broken)
-	b.waitFor(t, `SELECT count(*) = 1399 FROM mailing_entries WHERE status = 'CANCELLED'`)
+	storetest.WaitFor(t, b.Database, `SELECT count(*) = 1399 FROM mailing_entries WHERE status = 'CANCELLED'`)
 	b.want(t, "cancel", `SELECT settling FROM mailings`)
 	broken.repair()
-	b.waitFor(t, `SELECT settling IS NULL FROM mailings`)
+	storetest.WaitFor(t, b.Database, `SELECT settling IS NULL FROM mailings`)
 	b.want(t, "1400 1400", `SELECT count(*) || ' ' || (SELECT count(*) FROM email_events WHERE type = 'CANCELLED') FROM mailing_entries WHERE status = 'CANCELLED'`)
 }
 
@@ -193,12 +194,12 @@ func TestEntryActionLoop_RetryFailedSkipsLockedEmails(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.applyActions(t, advancer)
-	b.waitFor(t, `SELECT count(*) = 1298 FROM mailing_entries WHERE status = 'QUEUED'`)
+	storetest.WaitFor(t, b.Database, `SELECT count(*) = 1298 FROM mailing_entries WHERE status = 'QUEUED'`)
 	b.want(t, "retry-failed", `SELECT settling FROM mailings`)
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	b.waitFor(t, `SELECT settling IS NULL FROM mailings`)
+	storetest.WaitFor(t, b.Database, `SELECT settling IS NULL FROM mailings`)
 	b.want(t, "1300 1300", `SELECT count(*) || ' ' || (SELECT count(*) FROM email_events WHERE type = 'REPLAYED') FROM mailing_entries WHERE status = 'QUEUED'`)
 }
 
@@ -285,10 +286,10 @@ func TestEntryActionLoop_LockedRows(t *testing.T) {
 		}
 	}
 	b.applyActions(t, b.Store.NewAdvancer())
-	b.waitFor(t, `SELECT count(*) = 2 FROM mailing_entries WHERE mailing_id = $1 AND status = 'CANCELLED'`, other)
+	storetest.WaitFor(t, b.Database, `SELECT count(*) = 2 FROM mailing_entries WHERE mailing_id = $1 AND status = 'CANCELLED'`, other)
 	b.want(t, "PENDING", `SELECT status FROM mailing_entries WHERE id = $1`, entries[1])
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	b.waitFor(t, `SELECT count(*) = 6 AND NOT EXISTS (SELECT FROM mailings WHERE settling IS NOT NULL) FROM mailing_entries WHERE status = 'CANCELLED'`)
+	storetest.WaitFor(t, b.Database, `SELECT count(*) = 6 AND NOT EXISTS (SELECT FROM mailings WHERE settling IS NOT NULL) FROM mailing_entries WHERE status = 'CANCELLED'`)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
 	"email-gateway/worker/internal/mx"
 	"email-gateway/worker/internal/queue"
 )
@@ -216,7 +217,9 @@ func TestProcessor_HeartbeatsWhileDNSIsSlow(t *testing.T) {
 		}
 		return nil
 	}}
-	p.Domains = slowDomains(func() { b.waitFor(t, `SELECT last_attempt > created_at + interval '1 s' FROM mailings`) })
+	p.Domains = slowDomains(func() {
+		storetest.WaitFor(t, b.Database, `SELECT last_attempt > created_at + interval '1 s' FROM mailings`)
+	})
 	if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
 		t.Fatal(err)
 	}

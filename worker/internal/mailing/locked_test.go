@@ -13,6 +13,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/mailing"
 	"email-gateway/worker/internal/queue"
@@ -115,7 +116,7 @@ func TestProcessor_LockedMailing(t *testing.T) {
 	err := handle(t.Context(), p, taskOf(id, 1))
 	release()
 	wantUncounted(t, err)
-	b.waitFor(t, fmt.Sprintf(`SELECT last_attempt < now() - interval '1 s' FROM mailings WHERE id = '%s'`, id))
+	storetest.WaitFor(t, b.Database, fmt.Sprintf(`SELECT last_attempt < now() - interval '1 s' FROM mailings WHERE id = '%s'`, id))
 	p.Store = b.Store
 	var later *queue.RetryLater
 	if err := handle(t.Context(), p, taskOf(id, 1)); err != nil && !errors.As(err, &later) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"email-gateway/shared/store/storetest"
 	"email-gateway/worker/internal/mailing"
 )
 
@@ -30,7 +31,7 @@ func TestRecovery_Stale(t *testing.T) {
 	b.exec(t, `UPDATE mailings SET status = 'PROCESSING' WHERE id = $1`, mute)
 	b.exec(t, `UPDATE mailings SET status = 'PROCESSING', last_attempt = now() WHERE id = $1`, live)
 	b.recover(t, 2)
-	b.waitFor(t, `SELECT count(*) = 2 FROM mailings WHERE status = 'PENDING' AND last_attempt IS NULL`)
+	storetest.WaitFor(t, b.Database, `SELECT count(*) = 2 FROM mailings WHERE status = 'PENDING' AND last_attempt IS NULL`)
 	b.want(t, "5 2 1", `SELECT (SELECT generation FROM mailings WHERE id = $1) || ' ' || (SELECT generation FROM mailings WHERE id = $2) || ' ' ||
 		(SELECT generation FROM mailings WHERE id = $3 AND status = 'PROCESSING')`, dead, mute, live)
 	b.want(t, "2", `SELECT count(*)::text FROM email_outbox o JOIN mailings m ON m.id::text = o.payload ->> 'mailingId'
@@ -75,7 +76,7 @@ func TestRecovery_Lost(t *testing.T) {
 		SELECT gen_random_uuid(), company_id, id, 'mailing.process', 'r', jsonb_build_object('mailingId', $1::text), now() + interval '1 h', 'infinity'
 		FROM dispatch_lanes WHERE queue = 'mailing.jobs.process'`, waiting.String())
 	b.recover(t, 2)
-	b.waitFor(t, `SELECT count(*) = 3 FROM mailings WHERE status = 'PENDING' AND fields = '{lost}' AND updated_at > now() - interval '1 min'`)
+	storetest.WaitFor(t, b.Database, `SELECT count(*) = 3 FROM mailings WHERE status = 'PENDING' AND fields = '{lost}' AND updated_at > now() - interval '1 min'`)
 	// A mailing that has a new job does not get another one; give the loops time to fail.
 	b.exec(t, `SELECT pg_sleep(0.2)`)
 	b.want(t, "4", `SELECT count(*)::text FROM email_outbox WHERE status = 'PENDING'`)

@@ -210,15 +210,3 @@ func start(t *testing.T, s service.Service) {
 		}
 	})
 }
-
-// waitFor polls until the query returns true. The pause between two polls is spent in Postgres.
-func (b bench) waitFor(t *testing.T, query string, args ...any) {
-	t.Helper()
-	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
-		if ask[bool](t, b, query, args...) {
-			return
-		}
-		b.exec(t, `SELECT pg_sleep(0.02)`)
-	}
-	t.Fatalf("timeout: %s", query)
-}

@@ -17,6 +17,7 @@ import (
 
 	"email-gateway/shared/blob"
 	"email-gateway/shared/email"
+	"email-gateway/shared/logtest"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
 	"email-gateway/shared/store/retention"
@@ -35,9 +36,9 @@ var usualAges = maintenance.Ages{
 }
 
 // cleaners runs all cleaners until the test ends; change may be nil.
-func cleaners(t *testing.T, d storetest.Database, change func(*maintenance.CleanersParams)) (*prometheus.Registry, *lines) {
+func cleaners(t *testing.T, d storetest.Database, change func(*maintenance.CleanersParams)) (*prometheus.Registry, *logtest.Buffer) {
 	t.Helper()
-	registry, log := prometheus.NewRegistry(), &lines{}
+	registry, log := prometheus.NewRegistry(), &logtest.Buffer{}
 	p := maintenance.CleanersParams{
 		Log: slog.New(slog.NewTextHandler(log, nil)), Store: d.Store, Retention: retention.New(d.Store.DB()), Feed: event.New(d.Store.DB()), Webhooks: webhook.New(d.Store.DB()), Archive: newQueue(t), Actions: maintenance.NewActions(registry), Ages: usualAges,
 	}
@@ -499,7 +500,7 @@ func TestPartitioner_Missing(t *testing.T) {
 	d := storetest.New(t)
 	next := number(t, d, `SELECT to_char(date_trunc('month', now() AT TIME ZONE 'UTC') + interval '1 month', 'YYYYMM')::int`)
 	execute(t, d, fmt.Sprintf(`DROP TABLE email_logs_%d_%02d`, next/100, next%100))
-	registry, log := prometheus.NewRegistry(), &lines{}
+	registry, log := prometheus.NewRegistry(), &logtest.Buffer{}
 	run(t, maintenance.NewPartitioner(maintenance.PartitionerParams{
 		Log: slog.New(slog.NewTextHandler(log, nil)), Actions: maintenance.NewActions(prometheus.NewRegistry()), Registry: registry,
 		Store: partitions{
@@ -546,7 +547,7 @@ func TestPartitioner_Overdue(t *testing.T) {
 // A table in use is not an error, and the other log is still processed.
 func TestPartitioner_Postponed(t *testing.T) {
 	t.Parallel()
-	registry, log := prometheus.NewRegistry(), &lines{}
+	registry, log := prometheus.NewRegistry(), &logtest.Buffer{}
 	run(t, maintenance.NewPartitioner(maintenance.PartitionerParams{
 		Log: slog.New(slog.NewTextHandler(log, nil)), Actions: maintenance.NewActions(registry), Registry: registry, Logs: day, Events: day,
 		Store: partitions{

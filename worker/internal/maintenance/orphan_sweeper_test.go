@@ -1,7 +1,6 @@
 package maintenance_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/blob"
+	"email-gateway/shared/logtest"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
@@ -80,7 +79,7 @@ func TestOrphanSweeper(t *testing.T) {
 	twice := uuid.New() // under two companies, which the api never does
 	gone = append(gone, put(file(company, twice), old), put(file(uuid.New(), twice), old))
 
-	registry, log := prometheus.NewRegistry(), &lines{}
+	registry, log := prometheus.NewRegistry(), &logtest.Buffer{}
 	sweeper := maintenance.NewOrphanSweeper(maintenance.OrphanSweeperParams{
 		Log:   slog.New(slog.NewTextHandler(log, nil)),
 		Blobs: stubbornFiles{Bucket: files, key: keep[len(keep)-1]}, Mailings: d.Store, Registry: registry,
@@ -125,7 +124,7 @@ func TestOrphanSweeper_Outage(t *testing.T) {
 	if _, err := d.SQL.ExecContext(t.Context(), `ALTER TABLE mailings RENAME TO away`); err != nil {
 		t.Fatal(err)
 	}
-	log := &lines{}
+	log := &logtest.Buffer{}
 	run(t, maintenance.NewOrphanSweeper(maintenance.OrphanSweeperParams{
 		Log: slog.New(slog.NewTextHandler(log, nil)), Blobs: files, Mailings: d.Store, Registry: prometheus.NewRegistry(),
 	}))
@@ -156,22 +155,4 @@ func counter(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	}
 	t.Fatalf("no metric %s", name)
 	return 0
-}
-
-// lines is a log that may be read while it is written.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/blob"
+	"email-gateway/shared/logtest"
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/installation"
 	"email-gateway/shared/store/storetest"
@@ -95,7 +96,7 @@ func TestOrphanSweeper_WrongStorage(t *testing.T) {
 	}
 	sweep := func(d storetest.Database, until string) {
 		t.Helper()
-		log := &lines{}
+		log := &logtest.Buffer{}
 		run(t, maintenance.NewOrphanSweeper(maintenance.OrphanSweeperParams{
 			Log: slog.New(slog.NewTextHandler(log, nil)), Blobs: storageOf(t, d, root, false), Mailings: d.Store, Files: file.New(d.Store.DB()),
 			Registry: prometheus.NewRegistry(),

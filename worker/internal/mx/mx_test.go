@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/dns/dnsmessage"
 
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/mx"
 )
 
@@ -34,19 +35,6 @@ func check(t *testing.T, c *mx.Checker, domain string) mx.Result {
 		t.Errorf("%s: %+v", domain, v)
 	}
 	return v
-}
-
-// waitFor waits until ok returns true.
-func waitFor(t *testing.T, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(3 * time.Minute); !ok(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Error("timeout")
-			return
-		}
-	}
 }
 
 func TestCheck(t *testing.T) {
@@ -102,7 +90,7 @@ func TestCheck_AddressLookupFails(t *testing.T) {
 	s.set("slow.example", answer{hold: answered})
 	go func() {
 		defer close(answered)
-		waitFor(t, func() bool { return s.count("MX slow.example") > 0 })
+		waittest.Until(t, "the slow lookup has begun", func() bool { return s.count("MX slow.example") > 0 })
 		s.set("slow.example", answer{silent: true})
 	}()
 	if got := check(t, c, "slow.example"); !got.Valid {
@@ -148,7 +136,7 @@ func TestCheck_SharedLookup(t *testing.T) {
 		_, err := c.Check(gone, "mx.example")
 		left <- err
 	}()
-	waitFor(t, func() bool { return s.count("MX mx.example") > 0 })
+	waittest.Until(t, "the lookup has begun", func() bool { return s.count("MX mx.example") > 0 })
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
@@ -181,7 +169,7 @@ func TestCheck_BoundedInFlight(t *testing.T) {
 	for domain := range zone {
 		asking.Go(func() { check(t, c, domain) })
 	}
-	waitFor(t, func() bool { return s.mostAtOnce() >= 16 })
+	waittest.Until(t, "16 lookups at a time", func() bool { return s.mostAtOnce() >= 16 })
 	close(hold)
 	asking.Wait()
 	if got := s.mostAtOnce(); got != 16 {

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/logtest"
 	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/provider"
 )
@@ -32,7 +33,7 @@ func TestBreaker_LockedRow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var lines safeBuffer
+			var lines logtest.Buffer
 			log := slog.New(slog.NewTextHandler(&lines, nil))
 			b := newBench(t, nil)
 			b.pipeline.Breaker = breaker.New(breaker.Params{Log: log, Store: b.Store, Instance: "worker-1", Registry: prometheus.NewRegistry()})

@@ -1,7 +1,6 @@
 package pipeline_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/logtest"
 	"email-gateway/shared/store"
 	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/pipeline"
@@ -287,7 +287,7 @@ func TestBreaker_SkippedProbe(t *testing.T) {
 // With many workers and emails, one line is logged when the breaker opens and one when it closes.
 func TestBreaker_OneLogLine(t *testing.T) {
 	t.Parallel()
-	var lines safeBuffer
+	var lines logtest.Buffer
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.NewTextHandler(&lines, nil))
 	b := newBench(t, func(p *pipeline.Params) { p.Log = log })
@@ -317,24 +317,6 @@ func TestBreaker_OneLogLine(t *testing.T) {
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(counted), "provider_circuit_breaker_opens_total"); err != nil {
 		t.Error(err)
 	}
-}
-
-// safeBuffer collects log lines.
-type safeBuffer struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.String()
 }
 
 // A refusal that may concern only its sender opens the circuit breaker once. When the account has then accepted the email of

@@ -18,6 +18,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/attachment"
 	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/pipeline"
@@ -423,11 +424,8 @@ func TestHandle_ConcurrentTasksSendOnce(t *testing.T) {
 		t.Errorf("%d calls, want 1", len(b.sender.sent))
 	}
 	// A result that waited for the row lock of another task is written after that task's call.
-	e := b.find(t, id)
-	for deadline := time.Now().Add(3 * time.Minute); e.Status == email.Processing && time.Now().Before(deadline); e = b.find(t, id) {
-		<-time.After(5 * time.Millisecond)
-	}
-	if e.Status != email.Sent || e.Attempts != 1 {
+	waittest.Until(t, "the result is written", func() bool { return b.find(t, id).Status != email.Processing })
+	if e := b.find(t, id); e.Status != email.Sent || e.Attempts != 1 {
 		t.Errorf("email = %+v", e)
 	}
 }

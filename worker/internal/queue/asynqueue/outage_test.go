@@ -1,11 +1,9 @@
 package asynqueue_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/logtest"
+	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/asynqueue"
 	"email-gateway/worker/internal/queue/queuetest"
@@ -61,7 +61,7 @@ func TestFrozenRedis(t *testing.T) {
 	server := redistest.Start(t)
 	publisher := asynqueue.NewPublisher(parse(t, server.URL))
 	t.Cleanup(func() { _ = publisher.Close() })
-	var log lines
+	var log logtest.Buffer
 	consumer := asynqueue.NewConsumer(asynqueue.ConsumerConfig{
 		Log: slog.New(slog.NewTextHandler(&log, nil)), Conn: parse(t, server.URL), Concurrency: 2,
 		Handler: func(context.Context, queue.Task) error { return nil },
@@ -93,9 +93,9 @@ func TestFrozenRedis(t *testing.T) {
 	if err := consumer.Stop(stopping); err != nil {
 		t.Errorf("stop: %v", err)
 	}
-	t.Logf("stopped after %s, with %d lines of log", time.Since(began).Round(time.Second), log.count())
-	if log.count() > 20 {
-		t.Errorf("%d lines of log about one outage:\n%s", log.count(), log.text())
+	t.Logf("stopped after %s, with %d lines of log", time.Since(began).Round(time.Second), log.Count("\n"))
+	if log.Count("\n") > 20 {
+		t.Errorf("%d lines of log about one outage:\n%s", log.Count("\n"), log.String())
 	}
 }
 
@@ -207,13 +207,8 @@ func TestPublish_Concurrent(t *testing.T) {
 	if failed := publishAll(); failed != 500 {
 		t.Errorf("without Redis, %d of 500 failed", failed)
 	}
-	server.Start() // it knows no scripts: they must be loaded again
-	deadline := time.Now().Add(3 * time.Minute)
-	for failed := publishAll(); failed != 0; failed = publishAll() {
-		if time.Now().After(deadline) { // go-redis dials again once a second
-			t.Fatalf("after the restart, %d of 500 failed", failed)
-		}
-	}
+	server.Start()                                                                       // it knows no scripts: they must be loaded again
+	waittest.Until(t, "all 500 are published", func() bool { return publishAll() == 0 }) // go-redis dials again once a second
 }
 
 func receive(t *testing.T, from <-chan string) string {
@@ -226,23 +221,3 @@ func receive(t *testing.T, from <-chan string) string {
 		return ""
 	}
 }
-
-// lines collects log lines.
-type lines struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(p)
-}
-
-func (l *lines) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
-}
-
-func (l *lines) count() int { return strings.Count(l.text(), "\n") }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"email-gateway/shared/logtest"
 	"email-gateway/shared/service"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/rabbitmq"
@@ -139,7 +140,7 @@ func TestPanic(t *testing.T) {
 	case <-time.After(timeout):
 		t.Fatal("the task was not redelivered")
 	}
-	if s.log.count("panicked") != 1 || s.log.count("ana@") != 0 {
+	if s.log.Count("panicked") != 1 || s.log.Count("ana@") != 0 {
 		t.Error("the panic was not logged, or with an address")
 	}
 }
@@ -150,7 +151,7 @@ func TestNewConsumer_InvalidConfig(t *testing.T) {
 		"neither": {Queue: "email:send"},
 		"65535":   {Queue: rabbitmq.MailingJobs, Concurrency: 100, BatchSize: 1000},
 	} {
-		config.Log = fixture{log: &lines{}}.logger()
+		config.Log = fixture{log: &logtest.Buffer{}}.logger()
 		config.Topology = rabbitmq.Mailing()
 		if _, err := rabbitmq.NewConsumer(config); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want something about %s", err, want)

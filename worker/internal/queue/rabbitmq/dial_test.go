@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"email-gateway/shared/logtest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue/rabbitmq"
 	"email-gateway/worker/internal/queue/rabbitmqtest"
@@ -46,7 +47,7 @@ func TestDial_OtherAddresses(t *testing.T) {
 		frozen := muteUntil(t, func() { givenUp.Store(true) })
 		reached := silenceable(t, address, &silent, func() { late.Store(late.Load() || givenUp.Load()) })
 		conn := parse(t, user+"@"+strings.Join([]string{frozen, "127.0.0.1:1", reached}, ",")+"/"+vhost)
-		inspector := rabbitmq.NewInspector((fixture{log: &lines{}}).logger(), conn, topology)
+		inspector := rabbitmq.NewInspector((fixture{log: &logtest.Buffer{}}).logger(), conn, topology)
 		if err := inspector.Ping(t.Context()); err != nil || late.Load() {
 			t.Errorf("%v; the frozen address was given up first: %t", err, late.Load())
 		}
@@ -62,7 +63,7 @@ func TestDial_NoneAnswers(t *testing.T) {
 	address, _, _ := strings.Cut(rest, "/")
 	mute, dead := mute(t), "127.0.0.1:1"
 	conn := parse(t, "amqp://gateway:hunter2@"+address+","+mute+","+dead+"/")
-	inspector := rabbitmq.NewInspector((fixture{log: &lines{}}).logger(), conn)
+	inspector := rabbitmq.NewInspector((fixture{log: &logtest.Buffer{}}).logger(), conn)
 	defer func() { _ = inspector.Close() }()
 	began := time.Now()
 	err := inspector.Ping(t.Context())
@@ -93,7 +94,7 @@ func TestSilentBroker(t *testing.T) {
 	tasks.next(t).all(nil)
 	silent.Store(true)
 	began := time.Now()
-	waittest.Until(t, "the connection is given up", func() bool { return s.log.count("connection to rabbitmq lost") > 0 })
+	waittest.Until(t, "the connection is given up", func() bool { return s.log.Count("connection to rabbitmq lost") > 0 })
 	if took := time.Since(began); took < 4*time.Second {
 		t.Errorf("given up after %s, want 7.5 s", took)
 	}

@@ -40,7 +40,7 @@ func TestCrashBeforeAck(t *testing.T) {
 		t.Errorf("Redelivered: %v, then %v, want false, then true", inHand.tasks[0].Redelivered, again.tasks[0].Redelivered)
 	}
 	inHand.all(nil) // too late: this acknowledges nothing, least of all the other consumer's task
-	waittest.Until(t, "the late answer", func() bool { return s.log.count("not acknowledged") == 1 })
+	waittest.Until(t, "the late answer", func() bool { return s.log.Count("not acknowledged") == 1 })
 	again.all(&queue.RetryLater{Reason: "held by another worker", Uncounted: true})
 	last := tasks.next(t)
 	if got := last.tasks[0]; got.ID != task.ID || got.Retried != 0 || !got.Redelivered {
@@ -107,7 +107,7 @@ func queueDeleted(t *testing.T, atOnce bool) {
 		t.Fatal(err)
 	}
 	if !atOnce {
-		waittest.Until(t, "the log", func() bool { return s.log.count("cancelled the consumer") == 1 })
+		waittest.Until(t, "the log", func() bool { return s.log.Count("cancelled the consumer") == 1 })
 	}
 	waittest.Until(t, "published", func() bool { _, err := p.Publish(t.Context(), s.task()); return err == nil })
 	tasks.next(t).all(nil)

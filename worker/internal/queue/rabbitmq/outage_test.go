@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"email-gateway/shared/logtest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/queuetest"
@@ -29,7 +30,7 @@ func TestOutage(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			topology := rabbitmq.Recipients(500*time.Millisecond, 3).WithPrefix(test.name + ".")
-			test.run(t, fixture{t: t, url: server.URL, conn: parse(t, server.URL), topology: topology, log: &lines{}}, server)
+			test.run(t, fixture{t: t, url: server.URL, conn: parse(t, server.URL), topology: topology, log: &logtest.Buffer{}}, server)
 		})
 	}
 }
@@ -107,7 +108,7 @@ func killed(t *testing.T, s fixture, server rabbitmqtest.Server) {
 		return missing == 0
 	})
 	for _, text := range []string{"connection to rabbitmq lost", "connected to rabbitmq again"} {
-		if told := s.log.count(text); told == 0 || told > 6 {
+		if told := s.log.Count(text); told == 0 || told > 6 {
 			t.Errorf("%q was logged %d times", text, told)
 		}
 	}
@@ -150,7 +151,7 @@ func memoryFull(t *testing.T, s fixture, server rabbitmqtest.Server) {
 	}
 	s.expect(s.topology.Main.Name, 0)
 	stop()
-	if s.log.count("accepts no messages") == 0 || s.log.count("accepts messages again") == 0 {
+	if s.log.Count("accepts no messages") == 0 || s.log.Count("accepts messages again") == 0 {
 		t.Error("the alarm is not logged")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"email-gateway/shared/logtest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/queuetest"
@@ -234,7 +235,7 @@ func TestPublish_Timeout(t *testing.T) {
 	for name, url := range map[string]string{
 		"mute": "amqp://" + listener.Addr().String(), "closed": "amqp://" + closed.Addr().String(),
 	} {
-		s := fixture{t: t, conn: parse(t, url), topology: rabbitmq.Mailing(), log: &lines{}}
+		s := fixture{t: t, conn: parse(t, url), topology: rabbitmq.Mailing(), log: &logtest.Buffer{}}
 		p := s.publisher()
 		for _, ask := range []func(context.Context) error{
 			func(ctx context.Context) error { _, err := p.Publish(ctx, s.task()); return err },

@@ -1,11 +1,8 @@
 package rabbitmq_test
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"email-gateway/shared/logtest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue"
 	"email-gateway/worker/internal/queue/rabbitmq"
@@ -28,7 +26,7 @@ type fixture struct {
 	url      string
 	conn     rabbitmq.Conn
 	topology rabbitmq.Topology
-	log      *lines
+	log      *logtest.Buffer
 	renewal  time.Duration // of consumers; 0 = the default
 }
 
@@ -50,7 +48,7 @@ func onShared(t *testing.T, topology rabbitmq.Topology) fixture {
 	url, prefix := rabbitmqtest.Shared(t)
 	topology = topology.WithPrefix(prefix)
 	rabbitmqtest.Delete(t, url, queues(topology), exchanges(topology))
-	return fixture{t: t, url: url, conn: parse(t, url), topology: topology, log: &lines{}}
+	return fixture{t: t, url: url, conn: parse(t, url), topology: topology, log: &logtest.Buffer{}}
 }
 
 func queues(topology rabbitmq.Topology) (names []string) {
@@ -210,31 +208,4 @@ func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// lines collects log lines.
-type lines struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-var _ io.Writer = (*lines)(nil)
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(p)
-}
-
-// count returns the number of lines with the text.
-func (l *lines) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := 0
-	for line := range strings.Lines(l.all.String()) {
-		if strings.Contains(line, text) {
-			n++
-		}
-	}
-	return n
 }

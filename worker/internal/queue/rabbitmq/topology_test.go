@@ -66,7 +66,7 @@ func TestDeclare_ExistingQueueDiffers(t *testing.T) {
 		if len(status.Mismatches) != 1 || status.Mismatches[0].Part != "queue "+theirs || !strings.Contains(status.Mismatches[0].Problem, "x-message-ttl") {
 			t.Errorf("mismatches: %+v", status.Mismatches)
 		}
-		if told := s.log.count("level=ERROR"); told != n || s.log.count("1234") != n {
+		if told := s.log.Count("level=ERROR"); told != n || s.log.Count("1234") != n {
 			t.Errorf("%d connections logged it in %d lines", n, told)
 		}
 		_ = p.Close()
