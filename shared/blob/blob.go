@@ -231,7 +231,7 @@ func (b *Bucket) DropUnfinished(ctx context.Context, prefix string, before time.
 	return n, failure(ctx, "drop unfinished uploads", err)
 }
 
-// Ping checks that the storage is the installation's, responds and grants access; for a folder also that it is writable. It
+// Ping checks that the storage is the installation's, responds and grants access; for a folder also that it is writable and not full. It
 // joins a Ping that is running.
 func (b *Bucket) Ping(ctx context.Context) error { return b.join(ctx, "ping", b.ping) }
 

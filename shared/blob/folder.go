@@ -2,6 +2,7 @@ package blob
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,9 @@ import (
 
 // folderPage is large because each page lists the whole folder again.
 const folderPage = 10_000
+
+// pingBytes are several blocks of a disk.
+const pingBytes = 16 << 10
 
 // folder stores each file under its key's path. A file is written next to its final path, synced
 // and renamed, so that a completed Put survives a power failure.
@@ -102,8 +106,8 @@ func syncFolder(path string) error {
 	return opened.Sync()
 }
 
-// ping creates a file that List does not show: a folder that is not writable is not usable as a
-// storage.
+// ping writes a file that List does not show: a folder that is not writable, or is full, is not
+// usable as a storage. A full disk still takes empty files.
 func (f *folder) ping(context.Context) error {
 	if _, err := f.bucket(); err != nil {
 		return err
@@ -112,7 +116,11 @@ func (f *folder) ping(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+	_, err = io.CopyN(probe, rand.Reader, pingBytes) // random, because zeros may take no space
+	if err == nil {
+		err = probe.Sync() // only this reports that a network disk is full
+	}
+	return errors.Join(err, probe.Close(), os.Remove(probe.Name()))
 }
 
 // pingRead opens the folder, which may be on a read-only mount.
