@@ -3,6 +3,7 @@ package rabbitmq
 import (
 	"context"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,7 +29,8 @@ type QueueMetricsParams struct {
 }
 
 // QueueMetrics is the service that measures the queues and their consumers: the metrics
-// <name>_queue_size{queue="main|retry|dlq"} and <name>_queue_consumer_count. It declares no queue.
+// <name>_queue_size{queue="main|retry|dlq"} and <name>_queue_consumer_count, NaN while the broker does not answer. It declares no
+// queue.
 type QueueMetrics struct {
 	*service.Loop
 	publisher *Publisher
@@ -55,6 +57,7 @@ func NewQueueMetrics(p QueueMetricsParams) *QueueMetrics {
 				Name: one.Name + "_queue_consumer_count", Help: "Consumers of the pipeline's main queue in RabbitMQ.",
 			}),
 		}
+		counted.forget() // until the first measurement
 		p.Registry.MustRegister(counted.size, counted.consumers)
 		c.pipelines = append(c.pipelines, counted)
 	}
@@ -62,19 +65,16 @@ func NewQueueMetrics(p QueueMetricsParams) *QueueMetrics {
 	return c
 }
 
-// runOnce does not log a broker outage, because the publishers do. During an outage the sizes do not change, and the number of
-// consumers is 0.
+// runOnce does not log a broker outage, because the publishers do.
 func (c *QueueMetrics) runOnce(ctx context.Context) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, metricsInterval)
 	defer cancel()
 	states, err := c.publisher.inspector.Inspect(ctx)
-	if err != nil {
-		for _, one := range c.pipelines {
-			one.consumers.Set(0)
-		}
-		return false, nil
-	}
 	for _, one := range c.pipelines {
+		if err != nil {
+			one.forget()
+			continue
+		}
 		one.show(states)
 	}
 	return false, nil
@@ -86,8 +86,15 @@ func (c counters) show(states map[string]QueueState) {
 		waiting += states[q.Name].Messages
 	}
 	main := states[c.Main.Name]
-	c.size.WithLabelValues("main").Set(float64(main.Messages))
-	c.size.WithLabelValues("retry").Set(float64(waiting))
-	c.size.WithLabelValues("dlq").Set(float64(states[c.DLQ.Name].Messages))
-	c.consumers.Set(float64(main.Consumers))
+	c.set(float64(main.Messages), float64(waiting), float64(states[c.DLQ.Name].Messages), float64(main.Consumers))
+}
+
+// forget makes the metrics NaN. The last numbers would hide those of other dispatchers, since queries take the maximum.
+func (c counters) forget() { c.set(math.NaN(), math.NaN(), math.NaN(), math.NaN()) }
+
+func (c counters) set(main, retry, dlq, consumers float64) {
+	c.size.WithLabelValues("main").Set(main)
+	c.size.WithLabelValues("retry").Set(retry)
+	c.size.WithLabelValues("dlq").Set(dlq)
+	c.consumers.Set(consumers)
 }

@@ -44,6 +44,36 @@ func TestQueueMetrics(t *testing.T) {
 	}
 }
 
+// Without an answer of the broker the numbers are unknown: those of before would be wrong when other dispatchers report new ones.
+func TestQueueMetrics_Unknown(t *testing.T) {
+	t.Parallel()
+	s := mailing(t)
+	p := s.publisher()
+	s.publish(p)
+	s.expect(s.topology.Main.Name, 1)
+	registry := prometheus.NewRegistry()
+	queueMetrics := rabbitmq.NewQueueMetrics(rabbitmq.QueueMetricsParams{
+		Log: s.logger(), Publisher: p, Registry: registry, Pipelines: []rabbitmq.MeasuredPipeline{{Name: "mailing", Topology: s.topology}},
+	})
+	const unknown = "mailing_queue_consumer_count NaN, mailing_queue_size dlq NaN, mailing_queue_size main NaN, mailing_queue_size retry NaN"
+	if got := shown(t, registry); got != unknown {
+		t.Errorf("before the first round: %s", got)
+	}
+	for _, want := range []string{
+		"mailing_queue_consumer_count 0, mailing_queue_size dlq 0, mailing_queue_size main 1, mailing_queue_size retry 0", unknown,
+	} {
+		if err := queueMetrics.Measure(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := shown(t, registry); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		if err := p.Close(); err != nil { // the second round cannot connect
+			t.Fatal(err)
+		}
+	}
+}
+
 func shown(t *testing.T, registry *prometheus.Registry) (text string) {
 	t.Helper()
 	families, err := registry.Gather()
