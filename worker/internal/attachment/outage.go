@@ -15,7 +15,8 @@ import (
 const restTime = 5 * time.Second
 
 // outage detects outages of the storage. One file that cannot be read is none: access to it may be denied, or its key may be
-// missing, and its email would postpone the emails of all companies each time it comes back.
+// missing, and its email would postpone the emails of all companies each time it comes back. A missing key is none however many
+// files need it: after an old key was removed, the files of newer keys can be read.
 type outage struct {
 	mu      sync.Mutex
 	suspect uuid.UUID // the file whose read failed since the last success; zero = none

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/attachment"
@@ -83,12 +84,26 @@ func (p *Pipeline) withoutAttachments(ctx context.Context, log *slog.Logger, a *
 		return p.postpone(ctx, a, busy.Delay)
 	case errors.Is(err, attachment.ErrUnavailable):
 		p.Metrics.postponed("unavailable")
-		if !errors.Is(err, attachment.ErrNotTried) { // an outage is logged for the emails that detect it, not for all that wait
-			log.Warn("attachments cannot be read: the email waits for the file storage", "delay", storageDelay.String(), "error", email.MaskText(err.Error()))
-		}
+		p.logUnread(log, err)
 		return p.postpone(ctx, a, storageDelay+time.Duration(jitter()*float64(storageDelay)))
 	case errors.As(err, &missing):
 		return p.refuse(ctx, log, a, &refusal{email.ValidationIntegrity, email.CodeAttachmentMissing, missing.Error()})
 	}
 	return err
+}
+
+// logUnread logs that attachments cannot be read. Of an outage, emails for which the storage was not tried have nothing to say.
+func (p *Pipeline) logUnread(log *slog.Logger, err error) {
+	switch {
+	case errors.Is(err, attachment.ErrNotTried):
+	case errors.Is(err, keyring.ErrNoKey):
+		if omitted, ok := p.waiting.Allow("CPF_CNPJ_KEYS"); ok {
+			log.Warn("CPF_CNPJ_KEYS lacks the key of attachments: their emails wait for it", "delay", storageDelay.String(), "omitted", omitted)
+		}
+	default:
+		if omitted, ok := p.waiting.Allow("STORAGE_URL"); ok {
+			log.Warn("attachments cannot be read: the email waits for the file storage", "delay", storageDelay.String(), "omitted", omitted,
+				"error", email.MaskText(err.Error()))
+		}
+	}
 }

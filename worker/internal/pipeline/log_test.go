@@ -42,13 +42,16 @@ func linesOf(t *testing.T, log *bytes.Buffer) []map[string]any {
 	}
 }
 
-func logged(t *testing.T) (*bench, *bytes.Buffer, *prometheus.Registry) {
+func logged(t *testing.T, changes ...func(*pipeline.Params)) (*bench, *bytes.Buffer, *prometheus.Registry) {
 	t.Helper()
 	var log bytes.Buffer
 	registry := prometheus.NewRegistry()
 	b := newBench(t, func(p *pipeline.Params) {
 		p.Log = telemetry.NewLogger(&log, "email-gateway-worker", "test", "debug")
 		p.Metrics = pipeline.NewMetrics(registry)
+		for _, change := range changes {
+			change(p)
+		}
 	})
 	return b, &log, registry
 }

@@ -40,7 +40,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "provider_call_duration_seconds", Help: "Duration of a provider call, by outcome.", Buckets: buckets,
 		}, []string{"verdict"}),
 		waits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pipeline_attachment_waits_total", Help: "Emails that were postponed, without spending a try, because there was no memory for their attachments or large body, or the file storage could not be reached.",
+			Name: "pipeline_attachment_waits_total", Help: "Emails that were postponed, without spending a try, because there was no memory for their attachments or large body, the file storage could not be reached, or their key is missing.",
 		}, []string{"reason"}),
 	}
 	for _, reason := range []string{"busy", "unavailable"} {

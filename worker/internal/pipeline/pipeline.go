@@ -16,6 +16,7 @@ import (
 
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
+	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/breaker"
@@ -117,6 +118,7 @@ type Pipeline struct {
 	Params
 	bodies         *bodies
 	pendingResults *pendingResults
+	waiting        service.LogLimiter // of emails that wait for a setting or the storage
 }
 
 // New makes a Pipeline.
@@ -146,9 +148,6 @@ const (
 	refusedTime = time.Minute
 	// releaseDelay is how long a released email waits in the outbox.
 	releaseDelay = 5 * time.Second
-	// keyDelay is how long a mailing's email waits for an operator to set UNSUBSCRIBE_KEY: a
-	// mailing is not sent without an unsubscribe link.
-	keyDelay = time.Minute
 )
 
 // Handle is the queue's handler for one email task. It returns nil when the task is done, including
@@ -215,8 +214,7 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task, number *int) err
 	}
 	if mailing, ok := a.unsubscribesFrom(); ok {
 		if p.Links.Keys.Empty() {
-			log.Warn("UNSUBSCRIBE_KEY is not set: emails of mailings wait for it", "delay", keyDelay.String())
-			return p.postpone(ctx, a, keyDelay)
+			return p.withoutLink(ctx, log, a)
 		}
 		a.link = p.Links.of(a, mailing)
 	}

@@ -22,6 +22,9 @@ const (
 	// faultDelay is how long an email waits in the outbox after its task failed more than once with
 	// an internal error.
 	faultDelay = 30 * time.Second
+	// keyDelay is how long a mailing's email waits for an operator to set UNSUBSCRIBE_KEY: a
+	// mailing is not sent without an unsubscribe link.
+	keyDelay = time.Minute
 	// longAgo is the age of a task from which on a returned email needs a wake-up: dispatchers poll
 	// a lane for a minute after they took from it, and their clock may differ from ours. Emails due
 	// after foundAfter need none: all lanes are listed that often.
@@ -38,6 +41,15 @@ func (p *Pipeline) dropTask(ctx context.Context, log *slog.Logger, a *attempt, s
 		return nil
 	}
 	return p.postpone(ctx, a, 0)
+}
+
+// withoutLink postpones a mailing's email, for which the worker has no key. The setting is not required without RABBITMQ_URL,
+// because an installation without RabbitMQ has no mailings; one with RabbitMQ may have a worker without both.
+func (p *Pipeline) withoutLink(ctx context.Context, log *slog.Logger, a *attempt) error {
+	if omitted, ok := p.waiting.Allow("UNSUBSCRIBE_KEY"); ok {
+		log.Warn("UNSUBSCRIBE_KEY is not set: emails of mailings wait for it", "delay", keyDelay.String(), "omitted", omitted)
+	}
+	return p.postpone(ctx, a, keyDelay)
 }
 
 // postpone acknowledges the task and leaves the email to the dispatcher, for at least the delay.
