@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -46,6 +47,7 @@ func TestHandle_ManyWaitForOneCause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, log, _ := logged(t, func(p *pipeline.Params) { p.Attachments = unread{c.err} })
+			begun := time.Now()
 			for range 10 {
 				id := b.Accept(t, b.company, func(e *store.NewEmail) {
 					if c.of == "" {
@@ -67,8 +69,8 @@ func TestHandle_ManyWaitForOneCause(t *testing.T) {
 					found++
 				}
 			}
-			if found != 1 {
-				t.Errorf("%d lines %q, want 1", found, c.want)
+			if found < 1 || found > 1+int(time.Since(begun)/(30*time.Second)) {
+				t.Errorf("%d lines %q", found, c.want)
 			}
 		})
 	}

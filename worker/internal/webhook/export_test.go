@@ -14,6 +14,9 @@ func (s *Service) SetTurns(most int, each time.Duration) { s.most, s.turnTime = 
 // SetRelist sets how often endpoints with events are listed even if there is no new event.
 func (s *Service) SetRelist(interval time.Duration) { s.relist = interval }
 
+// SetFailureWait sets the first wait of an endpoint that could not be served.
+func (s *Service) SetFailureWait(first time.Duration) { s.failures.first = first }
+
 // Pace returns how long requests with the given interval wait, one after the other. stopped says which of them belong to
 // a batch that was stopped.
 func Pace(ctx context.Context, interval time.Duration, stopped ...bool) []time.Duration {

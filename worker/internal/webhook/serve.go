@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -33,16 +32,14 @@ type server struct {
 	replayed bool
 }
 
-// serve serves an endpoint until nothing is due, or its turn is over.
+// serve serves an endpoint until nothing is due, or its turn is over. ErrLeaseLost: the endpoint is disabled, deleted or served by
+// another process, or this process stops.
 func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	lease := hooks.Lease{EndpointID: w.EndpointID, Token: uuid.New()}
 	begun := time.Now()
-	switch err := s.p.Store.Take(ctx, lease, leaseTime); {
-	case errors.Is(err, hooks.ErrLeaseLost):
-		return nil // another process serves it
-	case err != nil:
+	if err := s.p.Store.Take(ctx, lease, leaseTime); err != nil {
 		return err
 	}
 	crashpoint.At(crashpoint.WebhookLeased)
@@ -59,8 +56,8 @@ func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 	defer s.saveLimits(w.EndpointID, serving.limits)
 	for {
 		more, err := serving.round(ctx)
-		if errors.Is(err, hooks.ErrLeaseLost) || ctx.Err() != nil {
-			return nil // the endpoint is disabled, deleted or served by another process, or this process stops
+		if ctx.Err() != nil {
+			return hooks.ErrLeaseLost
 		}
 		if err != nil || !more || s.stopping.Load() || s.mustYield(w, begun) {
 			return err

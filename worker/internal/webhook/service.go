@@ -108,8 +108,10 @@ type Service struct {
 	left   map[uuid.UUID]time.Time // when an endpoint with more to do made room for others
 	// throttling has the widths of endpoints that throttle, between their rounds.
 	throttling map[uuid.UUID]*endpointLimits
-	// ended: an endpoint is no longer served. While it was, no listing contained it, although events may have come after it was
-	// last read.
+	failures   *failures
+	unserved   service.LogLimiter
+	// ended: an endpoint is no longer served, or no longer waits after a failure. Until then it was not chosen, although it may
+	// have events.
 	ended    atomic.Bool
 	stopping atomic.Bool // no attempt begins
 	running  sync.WaitGroup
@@ -122,7 +124,7 @@ func New(p Params) *Service {
 	s := &Service{
 		p: p, slots: newSlots(p.Concurrency, p.ConcurrencyPerCompany), statements: newSlots(mostStatements, mostStatementsPerCompany),
 		most: mostActive, turnTime: turnTime, relist: relistInterval, active: map[uuid.UUID]hooks.Work{}, left: map[uuid.UUID]time.Time{}, throttling: map[uuid.UUID]*endpointLimits{},
-		schedule: schedule{waits: p.Schedule, random: rand.Float64},
+		failures: newFailures(), schedule: schedule{waits: p.Schedule, random: rand.Float64},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: tick, RunOnce: s.runOnce})
@@ -171,7 +173,8 @@ func (s *Service) runOnce(ctx context.Context) (more bool, err error) {
 	if !s.enabled || free == 0 {
 		return false, nil
 	}
-	work, err := s.p.Store.Due(ctx, s.p.ProbeAfter, 2*mostActive)
+	waiting := s.failures.count() // they must not take the places of others in the listings
+	work, err := s.p.Store.Due(ctx, s.p.ProbeAfter, 2*mostActive+waiting)
 	if err != nil {
 		return false, err
 	}
@@ -180,18 +183,19 @@ func (s *Service) runOnce(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	if ended := s.ended.Swap(false); ended || head != s.head || time.Since(s.listed) >= s.relist {
-		behind, err := s.p.Store.Behind(ctx, s.p.ProbeAfter, 4*mostActive)
+		behind, err := s.p.Store.Behind(ctx, s.p.ProbeAfter, 4*mostActive+waiting)
 		if err != nil {
 			s.listed = time.Time{} // so that the next round lists them
 			return false, err
 		}
+		behind = s.failures.without(behind)
 		// If more endpoints are behind than can be served now, the next round lists them again.
 		if len(behind) < free {
 			s.head, s.listed = head, time.Now()
 		}
 		work = append(work, behind...)
 	}
-	for _, w := range s.choose(work, free) {
+	for _, w := range s.choose(s.failures.without(work), free) {
 		s.start(w)
 	}
 	return false, nil
@@ -263,11 +267,23 @@ func (s *Service) start(w hooks.Work) {
 			delete(s.active, w.EndpointID)
 			s.ended.Store(true)
 		}()
-		if err := s.serve(s.ctx, w); err != nil && s.ctx.Err() == nil {
-			s.p.Metrics.errors.Inc()
-			s.p.Log.Error("webhook endpoint not served", "webhookId", w.EndpointID, "companyId", w.CompanyID, "error", email.MaskText(err.Error()))
-			// Pause, so that the next round of the loop does not try again at once.
-			_ = service.Pause(s.ctx, time.Second)
+		switch err := s.serve(s.ctx, w); {
+		case err == nil:
+			s.failures.remove(w.EndpointID)
+		case !errors.Is(err, hooks.ErrLeaseLost) && s.ctx.Err() == nil:
+			s.failed(w, err)
 		}
 	})
+}
+
+// failed keeps an endpoint that could not be served from being chosen for some time. All endpoints may fail for one reason,
+// which is logged with one of them.
+func (s *Service) failed(w hooks.Work, err error) {
+	s.p.Metrics.errors.Inc()
+	wait, reason := s.failures.add(w.EndpointID), email.MaskText(err.Error())
+	time.AfterFunc(wait, func() { s.ended.Store(true) })
+	if omitted, ok := s.unserved.Allow(reason); ok {
+		s.p.Log.Error("webhook endpoint not served", "webhookId", w.EndpointID, "companyId", w.CompanyID, "retryAfter", wait.String(),
+			"omitted", omitted, "error", reason)
+	}
 }
