@@ -33,17 +33,23 @@ func newDatabase(t *testing.T, options string) *sql.DB {
 	execute(t, t.Context(), admin, "CREATE DATABASE "+name+" "+options)
 	t.Cleanup(func() { execute(t, context.Background(), admin, "DROP DATABASE "+name+" WITH (FORCE)") })
 
-	u, err := url.Parse(admin)
-	if err != nil {
-		t.Fatalf("read DATABASE_URL: %v", err)
-	}
-	u.Path = "/" + name
-	db, err := sql.Open("postgres", u.String())
+	db, err := sql.Open("postgres", databaseURL(t, name))
 	if err != nil {
 		t.Fatalf("open database: %v", err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	return db
+}
+
+// databaseURL returns the URL of a database of the tests' server.
+func databaseURL(t *testing.T, name string) string {
+	t.Helper()
+	u, err := url.Parse(os.Getenv("DATABASE_URL"))
+	if err != nil {
+		t.Fatalf("read DATABASE_URL: %v", err)
+	}
+	u.Path = "/" + name
+	return u.String()
 }
 
 // migratedDatabase returns a database with all tables and no rows.
