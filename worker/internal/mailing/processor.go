@@ -247,7 +247,7 @@ func (p *Processor) deadLetter(ctx context.Context, task queue.Task, code string
 	if err != nil {
 		return p.writeFailed(p.Log.With(telemetry.OutboxID, task.ID), err)
 	}
-	p.Metrics.job("buried")
+	p.Metrics.job("invalid")
 	p.Log.Error("task dead-lettered", telemetry.OutboxID, task.ID, "code", code, "cause", email.MaskText(cause.Error()))
 	return nil
 }

@@ -63,7 +63,7 @@ func New(p Params) (*Checker, error) {
 		slots: make(chan struct{}, inFlight),
 		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mailing_mx_lookups_total", Help: "Domains looked up in DNS, by result: valid, invalid, or unknown because DNS did not answer or does not resolve public names.",
-		}, []string{"verdict"}),
+		}, []string{"result"}),
 	}
 	c.public.log, c.public.resolver = p.Log, c.resolver
 	if !c.off && p.Resolver != "" {

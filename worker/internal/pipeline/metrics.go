@@ -38,7 +38,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}),
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "provider_call_duration_seconds", Help: "Duration of a provider call, by outcome.", Buckets: buckets,
-		}, []string{"verdict"}),
+		}, []string{"outcome"}),
 		waits: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pipeline_attachment_waits_total", Help: "Emails that were postponed, without spending a try, because there was no memory for their attachments or large body, the file storage could not be reached, or their key is missing.",
 		}, []string{"reason"}),
@@ -81,12 +81,12 @@ func (m *Metrics) final(status email.Status) { m.steps.Ended(status) }
 
 // called observes a call's duration by outcome; SENT if there was no failure.
 func (m *Metrics) called(d time.Duration, err error) {
-	verdict := string(email.Sent)
+	outcome := string(email.Sent)
 	var f *provider.Failure
 	if errors.As(err, &f) {
-		verdict = string(f.Outcome)
+		outcome = string(f.Outcome)
 	} else if err != nil {
-		verdict = string(provider.Unknown) // as asFailure reads it
+		outcome = string(provider.Unknown) // as asFailure reads it
 	}
-	m.calls.WithLabelValues(verdict).Observe(d.Seconds())
+	m.calls.WithLabelValues(outcome).Observe(d.Seconds())
 }

@@ -69,7 +69,7 @@ func finish(span telemetry.Span, err error) {
 	switch {
 	case err == nil:
 	case errors.As(err, &later):
-		span.Text("messaging.verdict", "RETRY")
+		span.Text("messaging.outcome", "RETRY")
 	case errors.As(err, &dead):
 		span.Fail("DEAD")
 	default:

@@ -15,7 +15,7 @@ import (
 type Metrics struct {
 	upserted prometheus.Counter
 	retried  *prometheus.CounterVec
-	buried   *prometheus.CounterVec
+	dead     *prometheus.CounterVec
 	duration prometheus.Histogram
 }
 
@@ -28,8 +28,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		retried: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "recipients_retried_total", Help: "Failed recipient imports that will be retried, by reason.",
 		}, []string{"reason"}),
-		buried: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "recipients_buried_total", Help: "Recipient messages that became dead letters, by reason.",
+		dead: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "recipients_dead_lettered_total", Help: "Recipient messages that became dead letters, by reason.",
 		}, []string{"reason"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "recipients_processing_duration_seconds", Help: "Time from receiving a recipient message to the end of its attempt.",
@@ -40,9 +40,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		m.retried.WithLabelValues(reason)
 	}
 	for _, reason := range []string{email.CodeInvalidPayload, email.CodeOutboxNotFound, CodeRefused} {
-		m.buried.WithLabelValues(reason)
+		m.dead.WithLabelValues(reason)
 	}
-	registry.MustRegister(m.upserted, m.retried, m.buried, m.duration)
+	registry.MustRegister(m.upserted, m.retried, m.dead, m.duration)
 	return m
 }
 

@@ -173,7 +173,7 @@ func (u *Upserter) deadLetter(ctx context.Context, task queue.Task, code string,
 }
 
 func (u *Upserter) deadLettered(task queue.Task, code string, cause error) {
-	u.metrics.buried.WithLabelValues(code).Inc()
+	u.metrics.dead.WithLabelValues(code).Inc()
 	u.log.Error("recipient dead-lettered", telemetry.OutboxID, task.ID, "code", code, "cause", explain(cause))
 }
 

@@ -93,7 +93,7 @@ func (b *bench) state(t *testing.T) string {
 func (b *bench) counts(t *testing.T, want string) {
 	t.Helper()
 	var text strings.Builder
-	for _, name := range []string{"recipients_upserted_total", "recipients_retried_total", "recipients_buried_total"} {
+	for _, name := range []string{"recipients_upserted_total", "recipients_retried_total", "recipients_dead_lettered_total"} {
 		families, err := b.registry.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -110,7 +110,7 @@ func (b *bench) counts(t *testing.T, want string) {
 	}
 	b.timed(t)
 	if got := strings.TrimSpace(text.String()); got != want {
-		t.Errorf("upserted, retried, buried: %s, want %s", got, want)
+		t.Errorf("upserted, retried, dead-lettered: %s, want %s", got, want)
 	}
 }
 

@@ -141,7 +141,7 @@ func (s *Sender) Send(ctx context.Context, m provider.Message) (provider.Receipt
 	receipt, err := s.send(ctx, m)
 	var f *provider.Failure
 	if errors.As(err, &f) {
-		span.Text("verdict", string(f.Outcome))
+		span.Text("outcome", string(f.Outcome))
 		span.Fail(f.Code)
 	} else {
 		span.Text("ses.message_id", receipt.MessageID)
