@@ -22,55 +22,51 @@ type Attachments interface {
 // so that not all come again at once. It spends no try.
 const storageDelay = 10 * time.Second
 
-// reserve waits for the memory of a body of this size, if it is large, and of attachments, before they are read. ok is false if the
-// email was postponed or failed; then err is what the task returns.
-func (p *Pipeline) reserve(ctx context.Context, log *slog.Logger, a *attempt, body int64) (room *attachment.Room, ok bool, err error) {
+// reserve waits for the memory of a body of this size, if it is large, and of attachments, before they are read.
+func (p *Pipeline) reserve(ctx context.Context, log *slog.Logger, a *attempt, body int64) (done bool, err error) {
 	n := a.need(body)
 	if n.Count == 0 && n.Body == 0 {
-		return &attachment.Room{Release: func() {}}, true, nil
+		return false, nil
 	}
-	room, err = p.Attachments.Reserve(ctx, n)
+	room, err := p.Attachments.Reserve(ctx, n)
 	if err != nil {
-		return nil, false, p.withoutAttachments(ctx, log, a, err)
+		return true, p.withoutAttachments(ctx, log, a, err)
 	}
-	return room, true, nil
+	a.room = room
+	return false, nil
 }
 
 // reserveRendered reserves memory anew if the body of a mailing's email is larger than estimated: its values may make it much larger
 // than the templates. The estimate of the next emails follows. The body of any other email has its size already.
-func (p *Pipeline) reserveRendered(ctx context.Context, log *slog.Logger, a *attempt, room **attachment.Room) (ok bool, err error) {
+func (p *Pipeline) reserveRendered(ctx context.Context, log *slog.Logger, a *attempt) (done bool, err error) {
 	size := int64(len(a.html) + len(a.text))
 	if a.shared == nil {
-		return true, nil
+		return false, nil
 	}
 	estimate := a.shared.size.Load()
 	if estimate > store.SmallBody && size < estimate/2 { // one long row must not slow down the rest of its mailing
 		a.shared.size.CompareAndSwap(estimate, max(size, estimate-estimate/8))
 	}
 	if size <= max(estimate, a.row.LargeFields, store.SmallBody) {
-		return true, nil
+		return false, nil
 	}
 	a.shared.size.Store(size) // of two at once either will do
-	(*room).Release()
-	larger, ok, err := p.reserve(ctx, log, a, size)
-	if ok {
-		*room = larger
-	}
-	return ok, err
+	a.room.Release()
+	return p.reserve(ctx, log, a, size)
 }
 
 // loadAttachments reads the attachments before the email is claimed, so that it costs neither a try nor a part of the lease if
-// they cannot be read now. ok is false if the email was postponed or failed; then err is what the task returns.
-func (p *Pipeline) loadAttachments(ctx context.Context, log *slog.Logger, a *attempt, room *attachment.Room) (ok bool, err error) {
+// they cannot be read now.
+func (p *Pipeline) loadAttachments(ctx context.Context, log *slog.Logger, a *attempt) (done bool, err error) {
 	if a.need(0).Count == 0 {
-		return true, nil
+		return false, nil
 	}
 	loading, span := p.Tracer.Start(ctx, "load attachments", telemetry.Internal)
 	defer span.End()
-	if a.attachments, err = room.Read(loading); err != nil {
-		return false, p.withoutAttachments(ctx, log, a, err)
+	if a.attachments, err = a.room.Read(loading); err != nil {
+		return true, p.withoutAttachments(ctx, log, a, err)
 	}
-	return true, nil
+	return false, nil
 }
 
 // withoutAttachments postpones or fails an email for which there is no memory, or whose attachments cannot be read, and returns

@@ -32,11 +32,13 @@ type attempt struct {
 	// a mailing's email from being rendered. Both are nil otherwise.
 	unreadable, unrenderable error
 	html, text               string
-	autoText                 bool      // without text, one is made from html
-	link                     string    // for unsubscribing; "" = none
-	template                 *body     // of a mailing's emails, until they are rendered
-	shared                   *bodySize // of a mailing's emails; nil for others
+	autoText                 bool             // without text, one is made from html
+	link                     string           // for unsubscribing; "" = none
+	template                 *body            // of a mailing's emails, until they are rendered
+	shared                   *bodySize        // of a mailing's emails; nil for others
+	room                     *attachment.Room // memory of body and attachments
 	attachments              []provider.Attachment
+	probe                    bool // the circuit breaker waits for this attempt's call
 	// tries and throttles include this attempt once its claim has succeeded.
 	tries, throttles int
 	pass             store.BreakerPass // the circuit breaker's state at the claim
@@ -47,9 +49,10 @@ type attempt struct {
 	excused          bool      // the call was made during an outage: the try counts like a throttled one
 }
 
-func newAttempt(row *store.LoadedEmail, task email.SendJob, queue string, received time.Time) *attempt {
+func newAttempt(row *store.LoadedEmail, task email.SendJob, d *delivery) *attempt {
 	a := &attempt{
-		id: uuid.New(), row: row, task: task, queue: queue, received: received,
+		id: uuid.New(), row: row, task: task, queue: d.Queue, received: d.received,
+		probe: row.Probe && row.Status.Claimable(), room: &attachment.Room{Release: func() {}},
 		tries: row.Attempts + 1, throttles: row.Throttles, html: row.HTML, text: row.Text, autoText: row.AutoText,
 	}
 	row.HTML, row.Text = "", "" // the attempt has them, until the call

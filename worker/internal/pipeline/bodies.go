@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"sync/atomic"
 
@@ -68,6 +69,19 @@ func newBodies(templates Templates) *bodies {
 	return &bodies{
 		templates: templates, ready: template.NewCache[uuid.UUID, *body](bodyLimits), parsing: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
+}
+
+// addLink adds the unsubscribe link to the email of a mailing.
+func (p *Pipeline) addLink(ctx context.Context, log *slog.Logger, a *attempt) (done bool, err error) {
+	mailing, ok := a.unsubscribesFrom()
+	if !ok {
+		return false, nil
+	}
+	if p.Links.Keys.Empty() {
+		return true, p.withoutLink(ctx, log, a)
+	}
+	a.link = p.Links.of(a, mailing)
+	return false, nil
 }
 
 // loadBody makes the body of a mailing's email, or reads a body that was too large to be loaded with the email.

@@ -16,10 +16,37 @@ import (
 // claimUnanswered is why an email is released whose claim Postgres confirmed late.
 const claimUnanswered = "Postgres confirmed the claim too late"
 
-// claim tries to claim the email for this attempt. If the database's answer is lost it repeats the
+// claim claims the email for this attempt. It ends the task if another program has the email or has changed it, or if too
+// little time remains for the call.
+func (p *Pipeline) claim(ctx context.Context, log *slog.Logger, a *attempt) (done bool, err error) {
+	claim, err := p.tryClaim(ctx, log, a)
+	switch {
+	case err != nil:
+		return true, err
+	case claim.Locked:
+		return true, p.postpone(ctx, a, lockedDelay)
+	case claim.Status == email.Sent && !isMine(claim):
+		p.alreadySent(ctx, log, a)
+		return true, nil
+	case a.confirmedTooLate(claim):
+		return true, p.release(log, a, slog.LevelWarn, claimUnanswered, nil)
+	case !isMine(claim):
+		return true, p.dropTask(ctx, log, a, claim.Status)
+	case time.Until(claim.LeaseUntil) < leaseNeeded:
+		return true, p.release(log, a, slog.LevelWarn, "the lease is too short for the call", nil)
+	}
+	return false, nil
+}
+
+// confirmedTooLate reports whether a dispatcher has ended the claimed attempt, or may have, before Postgres confirmed the claim.
+func (a *attempt) confirmedTooLate(claim store.Advanced) bool {
+	return isMine(claim) && a.givenUp || claim.SameToken && claim.Status == email.OutcomeUnknown
+}
+
+// tryClaim writes the claim. If the database's answer is lost it repeats the
 // statement until there is an answer: the claim may be committed, and then no other worker could
 // ever change the email. If that takes so long that a dispatcher may release the email, there is no call.
-func (p *Pipeline) claim(ctx context.Context, log *slog.Logger, a *attempt) (store.Advanced, error) {
+func (p *Pipeline) tryClaim(ctx context.Context, log *slog.Logger, a *attempt) (store.Advanced, error) {
 	ctx, span := p.Tracer.Start(ctx, "claim", telemetry.Internal)
 	defer span.End()
 	t := a.claim(time.Now())

@@ -11,20 +11,17 @@ import (
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
-	"email-gateway/worker/internal/queue"
 )
 
 // open loads the email of a task. A nil row without an error means that the task was dead-lettered
 // because no retry can help. job and decodeErr are the decoded payload and the decoding error.
-func (p *Pipeline) open(
-	ctx context.Context, task queue.Task, job email.SendJob, decodeErr error, received time.Time,
-) (*store.LoadedEmail, error) {
+func (p *Pipeline) open(ctx context.Context, d *delivery, job email.SendJob, decodeErr error) (*store.LoadedEmail, error) {
 	id, err := uuid.Parse(job.OutboxID)
 	if decodeErr != nil || err != nil {
 		// The task id is the outbox id too: the error of an undecodable payload can still be
 		// recorded on its email.
-		if id, err = uuid.Parse(task.ID); err != nil {
-			return nil, p.deadLetterTask(ctx, task, received, email.CodeInvalidPayload, errors.Join(decodeErr, err))
+		if id, err = uuid.Parse(d.ID); err != nil {
+			return nil, p.deadLetterTask(ctx, d, email.CodeInvalidPayload, errors.Join(decodeErr, err))
 		}
 	}
 	loading, giveUp := context.WithCancelCause(ctx)
@@ -34,13 +31,13 @@ func (p *Pipeline) open(
 	giveUp(nil)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return nil, p.deadLetterTask(ctx, task, received, email.CodeOutboxNotFound, err)
+		return nil, p.deadLetterTask(ctx, d, email.CodeOutboxNotFound, err)
 	case err != nil:
 		p.Database.Failed()
 		return nil, err
 	case decodeErr == nil && job.CompanyID != "" && job.CompanyID != row.CompanyID.String():
 		// The email belongs to another company: a task of this one must not change it.
-		return nil, p.deadLetterTask(ctx, task, received, email.CodeOutboxNotFound, errors.New("companyId differs from the email's"))
+		return nil, p.deadLetterTask(ctx, d, email.CodeOutboxNotFound, errors.New("companyId differs from the email's"))
 	}
 	return row, nil
 }
@@ -59,9 +56,9 @@ func (p *Pipeline) unanswered(loading context.Context) error {
 }
 
 // deadLetterTask stores a dead letter for a task that has no email.
-func (p *Pipeline) deadLetterTask(ctx context.Context, task queue.Task, received time.Time, code string, cause error) error {
+func (p *Pipeline) deadLetterTask(ctx context.Context, d *delivery, code string, cause error) error {
 	err := p.Outbox.DeadLetterTask(ctx, store.DeadTask{
-		Target: task.Queue, Reason: code, Detail: cause.Error(), Payload: task.Payload, TaskID: task.ID,
+		Target: d.Queue, Reason: code, Detail: cause.Error(), Payload: d.Payload, TaskID: d.ID,
 	})
 	if err != nil {
 		return err
@@ -71,8 +68,8 @@ func (p *Pipeline) deadLetterTask(ctx context.Context, task queue.Task, received
 		validation = email.ValidationIntegrity
 	}
 	p.Metrics.validationFailed(validation)
-	log := telemetry.EmailLogger(p.Log, telemetry.EmailOf(task.ID, task.Payload))
-	log.Error("task dead-lettered", telemetry.State, email.Failed, telemetry.DurationMS, time.Since(received).Milliseconds(),
+	log := telemetry.EmailLogger(p.Log, telemetry.EmailOf(d.ID, d.Payload))
+	log.Error("task dead-lettered", telemetry.State, email.Failed, telemetry.DurationMS, time.Since(d.received).Milliseconds(),
 		"code", code, "cause", email.MaskText(cause.Error()))
 	return nil
 }

@@ -12,106 +12,14 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/google/uuid"
-
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/telemetry"
-	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
 )
-
-// Loader reads an email; store.ErrNotFound if there is none.
-type Loader interface {
-	Load(ctx context.Context, id uuid.UUID) (*store.LoadedEmail, error)
-	// ReadBody reads html and text of an email that are too large to be loaded with it.
-	ReadBody(ctx context.Context, id uuid.UUID) (html, text string, err error)
-	// ReadFields reads the fields of a mailing's email that are too large to be loaded with it.
-	ReadFields(ctx context.Context, id uuid.UUID) ([]string, error)
-	// SESMessageID returns the provider's id of a sent email, "" if it is not known.
-	SESMessageID(ctx context.Context, id uuid.UUID) (string, error)
-}
-
-// Advancer changes an email's status, log and events in one commit, if the transition's guard
-// holds.
-type Advancer interface {
-	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
-}
-
-// Outbox has the operations that are not status transitions.
-type Outbox interface {
-	DropTask(ctx context.Context, id uuid.UUID, delay time.Duration) (locked bool, err error)
-	NoteDroppedTask(ctx context.Context, id uuid.UUID) error
-	DeadLetterTask(ctx context.Context, t store.DeadTask) error
-	// WakeLanes makes the dispatchers read the lanes again because emails in them are due.
-	WakeLanes(ctx context.Context, lanes []store.Lanes) error
-}
-
-// Pacer limits the recipients per second to the provider's send rate.
-type Pacer interface {
-	Wait(ctx context.Context, recipients int) error
-	// Borrow records recipients that are sent to without a wait: later emails wait for them.
-	Borrow(recipients int)
-	// Return gives tokens back for an email that was not sent.
-	Return(recipients int)
-	// Throttled reports that the provider throttled a call that began then.
-	Throttled(begun time.Time)
-	// Accepted reports that the provider accepted a call that began then.
-	Accepted(begun time.Time)
-}
-
-// Breaker is the provider's circuit breaker, shared by all workers. The result of every call is
-// reported to it.
-type Breaker interface {
-	// Answered reports that the provider accepted the email.
-	Answered(c breaker.Call)
-	// Failed reports that it did not. If notCounted is true the email must be released without
-	// counting the try, whatever its outcome.
-	Failed(c breaker.Call, f *provider.Failure) (notCounted bool)
-	// Skipped reports that the probe with this id ended without a call.
-	Skipped(id uuid.UUID)
-}
-
-// RetryRoom bounds how many retries wait on a queue; the others wait in the outbox.
-type RetryRoom interface {
-	Free(ctx context.Context, queue string) bool
-}
-
-// Params configure a Pipeline.
-type Params struct {
-	Log         *slog.Logger
-	Loader      Loader
-	Advancer    Advancer
-	Outbox      Outbox
-	Pacer       Pacer
-	Sender      provider.Sender
-	Breaker     Breaker
-	RetryRoom   RetryRoom
-	Templates   Templates
-	Attachments Attachments
-	Links       Links
-	Metrics     *Metrics
-	MaxAttempts int
-	Backoff     email.Backoff
-	// TTL is how long an email of a mailing may take from its first attempt on; before that no
-	// deadline applies. A single email has its own deadline.
-	TTL time.Duration
-	// FeedbackWindow is how long the pipeline waits for feedback if the outcome of a call is
-	// unknown; 0 = there is no feedback.
-	FeedbackWindow time.Duration
-	// Sent is called for each accepted email with the time from its task's receipt to its recorded
-	// result. Optional.
-	Sent func(took time.Duration)
-	// Results keeps results for the dispatchers while the database does not answer. Optional.
-	Results Results
-	// Database receives failed and late statements. Optional.
-	Database Database
-	// Tracer creates the spans of an attempt's steps.
-	Tracer telemetry.Tracer
-}
 
 // Pipeline handles the tasks of the email queues. It is safe for concurrent use.
 type Pipeline struct {
@@ -150,19 +58,26 @@ const (
 	releaseDelay = 5 * time.Second
 )
 
+// delivery is a task from the queue, from its receipt on.
+type delivery struct {
+	queue.Task
+	received time.Time
+	number   int // of the try; 0 until the email is loaded
+}
+
 // Handle is the queue's handler for one email task. It returns nil when the task is done, including
 // when there is nothing left to do. If ctx ends, the worker is stopping: a read or write that this
 // interrupts is not an error, and the task returns to the queue.
 func (p *Pipeline) Handle(ctx context.Context, task queue.Task) (err error) {
-	begun, number := time.Now(), 0
+	d := &delivery{Task: task, received: time.Now()}
 	if task.Retried > 0 { // the first panic is the queue's, which logs its stack and retries the task
 		defer func() {
 			if cause := recover(); cause != nil {
-				err = p.faultAgain(ctx, task, number, begun, fmt.Errorf("panic: %v", cause))
+				err = p.faultAgain(ctx, d, fmt.Errorf("panic: %v", cause))
 			}
 		}()
 	}
-	err = p.handle(ctx, task, &number)
+	err = p.handle(ctx, d)
 	if store.IsOutage(err) {
 		p.Database.Failed()
 	}
@@ -170,79 +85,28 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) (err error) {
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || store.IsOutage(err)):
 		return stopped()
 	case err != nil && task.Retried > 0:
-		return p.faultAgain(ctx, task, number, begun, err)
+		return p.faultAgain(ctx, d, err)
 	}
 	return err
 }
 
-// handle stores the number of the try in number once the email is loaded.
-func (p *Pipeline) handle(ctx context.Context, task queue.Task, number *int) error {
-	received := time.Now()
-	opening, opened := p.Tracer.Start(ctx, "load", telemetry.Internal)
-	job, decoding := email.DecodeSendJob(task.Payload)
-	permit := p.admitted(task, job)
+// handle takes a task through all steps. A step that returns done has ended the task with err as its result.
+func (p *Pipeline) handle(ctx context.Context, d *delivery) error {
+	job, decodeErr := email.DecodeSendJob(d.Payload)
+	permit := p.admitted(d.Task, job)
 	defer permit.release()
-	row, err := p.open(opening, task, job, decoding, received)
-	opened.End()
-	switch {
-	case store.IsOutage(err):
-		return &queue.RetryLater{Delay: outageDelay, Reason: "database unavailable"}
-	case row == nil || err != nil:
+	a, err := p.receive(ctx, d, job, decodeErr)
+	if a == nil {
 		return err
 	}
-	crashpoint.At(crashpoint.SendLoaded)
-	a := newAttempt(row, job, task.Queue, received)
-	*number = a.number()
+	defer p.finish(a)
 	log := a.logger(ctx, p.Log)
-	if row.Probe && row.Status.Claimable() {
-		defer p.skipped(a)
-	}
-
-	switch {
-	case row.Status == email.Sent && !mayClaim(row.Status):
-		p.alreadySent(ctx, log, a)
-		return nil
-	case !mayClaim(row.Status): // in a final status, or claimed by another worker
-		log.Debug("nothing to do", "status", row.Status)
-		return nil
-	case row.Expired:
-		return p.expire(ctx, log, a)
-	case !row.Due || !row.LaneOpen || !row.BreakerClosed:
-		return p.dropTask(ctx, log, a, row.Status)
-	case row.Suppressed != "":
-		return p.suppress(ctx, log, a)
-	}
-	if mailing, ok := a.unsubscribesFrom(); ok {
-		if p.Links.Keys.Empty() {
-			return p.withoutLink(ctx, log, a)
-		}
-		a.link = p.Links.of(a, mailing)
-	}
-	if row.MailingID.Valid {
-		if err := p.bodies.find(ctx, a); err != nil {
-			return err
-		}
-	}
-	room, ok, err := p.reserve(ctx, log, a, a.storedSize())
-	if !ok {
+	if done, err := p.skip(ctx, log, a); done {
 		return err
 	}
-	defer func() { room.Release() }()
-	if err := p.loadBody(ctx, a); err != nil {
+	if done, err := p.prepare(ctx, log, a); done {
 		return err
 	}
-
-	if failed := validate(a, p.MaxAttempts); failed != nil {
-		return p.refuse(ctx, log, a, failed)
-	}
-	if ok, err := p.reserveRendered(ctx, log, a, &room); !ok {
-		return err
-	}
-	a.addText()
-	if ok, err := p.loadAttachments(ctx, log, a, room); !ok {
-		return err
-	}
-	a.reach(email.EventValidated)
 	if err := p.awaitPermit(ctx, permit, a.recipients()); err != nil {
 		return err
 	}
@@ -250,26 +114,94 @@ func (p *Pipeline) handle(ctx context.Context, task queue.Task, number *int) err
 	// From here on neither a stop nor the queue may interrupt: an abandoned claim blocks its email
 	// until the lease ends.
 	ctx = context.WithoutCancel(ctx)
-	claim, err := p.claim(ctx, log, a)
-	switch {
-	case err != nil:
+	if done, err := p.claim(ctx, log, a); done {
 		return err
-	case claim.Locked:
-		return p.postpone(ctx, a, lockedDelay)
-	case claim.Status == email.Sent && !isMine(claim):
-		p.alreadySent(ctx, log, a)
-		return nil
-	case isMine(claim) && a.givenUp, claim.SameToken && claim.Status == email.OutcomeUnknown:
-		return p.release(log, a, slog.LevelWarn, claimUnanswered, nil)
-	case !isMine(claim):
-		return p.dropTask(ctx, log, a, claim.Status)
-	case time.Until(claim.LeaseUntil) < leaseNeeded:
-		return p.release(log, a, slog.LevelWarn, "the lease is too short for the call", nil)
 	}
-
 	permit.use()
+	return p.send(ctx, log, a)
+}
+
+// receive loads the email and begins an attempt. The attempt is nil if the task ends here.
+func (p *Pipeline) receive(ctx context.Context, d *delivery, job email.SendJob, decodeErr error) (*attempt, error) {
+	opening, opened := p.Tracer.Start(ctx, "load", telemetry.Internal)
+	row, err := p.open(opening, d, job, decodeErr)
+	opened.End()
+	switch {
+	case store.IsOutage(err):
+		return nil, &queue.RetryLater{Delay: outageDelay, Reason: "database unavailable"}
+	case row == nil || err != nil:
+		return nil, err
+	}
+	crashpoint.At(crashpoint.SendLoaded)
+	a := newAttempt(row, job, d)
+	d.number = a.number()
+	return a, nil
+}
+
+// finish releases what an attempt holds. If it was a probe and ended without a call, the circuit breaker may choose
+// another one.
+func (p *Pipeline) finish(a *attempt) {
+	a.room.Release()
+	if a.probe && a.called.IsZero() {
+		p.Breaker.Skipped(a.row.ID)
+	}
+}
+
+// skip ends the task of an email that is not sent, or not now: its status, deadline, lane, suppression or the circuit
+// breaker does not allow it.
+func (p *Pipeline) skip(ctx context.Context, log *slog.Logger, a *attempt) (done bool, err error) {
+	row := a.row
+	switch {
+	case row.Status == email.Sent && !mayClaim(row.Status):
+		p.alreadySent(ctx, log, a)
+		return true, nil
+	case !mayClaim(row.Status): // in a final status, or claimed by another worker
+		log.Debug("nothing to do", "status", row.Status)
+		return true, nil
+	case row.Expired:
+		return true, p.expire(ctx, log, a)
+	case !row.Due || !row.LaneOpen || !row.BreakerClosed:
+		return true, p.dropTask(ctx, log, a, row.Status)
+	case row.Suppressed != "":
+		return true, p.suppress(ctx, log, a)
+	}
+	return false, nil
+}
+
+// prepare completes the content of the email and validates it.
+func (p *Pipeline) prepare(ctx context.Context, log *slog.Logger, a *attempt) (done bool, err error) {
+	if done, err := p.addLink(ctx, log, a); done {
+		return true, err
+	}
+	if a.row.MailingID.Valid {
+		if err := p.bodies.find(ctx, a); err != nil {
+			return true, err
+		}
+	}
+	if done, err := p.reserve(ctx, log, a, a.storedSize()); done {
+		return true, err
+	}
+	if err := p.loadBody(ctx, a); err != nil {
+		return true, err
+	}
+	if failed := validate(a, p.MaxAttempts); failed != nil {
+		return true, p.refuse(ctx, log, a, failed)
+	}
+	if done, err := p.reserveRendered(ctx, log, a); done {
+		return true, err
+	}
+	a.addText()
+	if done, err := p.loadAttachments(ctx, log, a); done {
+		return true, err
+	}
+	a.reach(email.EventValidated)
+	return false, nil
+}
+
+// send calls the provider and records the result.
+func (p *Pipeline) send(ctx context.Context, log *slog.Logger, a *attempt) error {
 	receipt, err := p.call(ctx, a)
-	room.Release() // the result may be recorded much later
+	a.room.Release() // the result may be recorded much later
 	_, recorded := p.Tracer.Start(ctx, "record", telemetry.Internal)
 	defer recorded.End()
 	if err != nil {
@@ -307,13 +239,6 @@ func (p *Pipeline) expire(ctx context.Context, log *slog.Logger, a *attempt) err
 	p.Metrics.transitions(t.Events)
 	p.ended(log, a, email.Expired)
 	return nil
-}
-
-// skipped lets the circuit breaker choose another probe if this one ended without a call.
-func (p *Pipeline) skipped(a *attempt) {
-	if a.called.IsZero() {
-		p.Breaker.Skipped(a.row.ID)
-	}
 }
 
 // resultAlreadySent is the status logged for a task whose email was sent before.

@@ -89,25 +89,24 @@ func (p *Pipeline) rowLocked(ctx context.Context, a *attempt) error {
 }
 
 // faultAgain postpones an email in the outbox whose task failed more than once with an internal
-// error. On the queue such tasks would take other tenants' room in the window. number is that of the try, or 0
-// if the email was not loaded: the payload has the number with which the task was published, and retries on the
-// queue do not change it.
-func (p *Pipeline) faultAgain(ctx context.Context, task queue.Task, number int, begun time.Time, err error) error {
+// error. On the queue such tasks would take other tenants' room in the window. It logs the number of the try. If the
+// email was not loaded that is the payload's, with which the task was published: retries on the queue do not change it.
+func (p *Pipeline) faultAgain(ctx context.Context, d *delivery, err error) error {
 	var (
 		later *queue.RetryLater
 		dead  *queue.Dead
 	)
-	id, parsing := uuid.Parse(task.ID)
+	id, parsing := uuid.Parse(d.ID)
 	if errors.As(err, &later) || errors.As(err, &dead) || parsing != nil {
 		return err
 	}
 	if locked, dropping := p.Outbox.DropTask(ctx, id, faultDelay); dropping != nil || locked {
 		return err
 	}
-	failed := telemetry.EmailOf(task.ID, task.Payload)
-	failed.Attempt = cmp.Or(number, failed.Attempt)
+	failed := telemetry.EmailOf(d.ID, d.Payload)
+	failed.Attempt = cmp.Or(d.number, failed.Attempt)
 	telemetry.EmailLogger(p.Log, failed).Error("task failed again, email postponed", telemetry.State, email.EventReceived,
-		telemetry.DurationMS, time.Since(begun).Milliseconds(), "delay", faultDelay.String(), "error", email.MaskText(err.Error()))
+		telemetry.DurationMS, time.Since(d.received).Milliseconds(), "delay", faultDelay.String(), "error", email.MaskText(err.Error()))
 	return nil
 }
 
