@@ -80,7 +80,7 @@ func isOwn(name string) bool {
 // the unknown fields and the columns.
 func (l Templates) CheckFields(header *csvfile.Header) []rules.Fault {
 	var faults []rules.Fault
-	var stored slots
+	var stored storedFields
 	var limits entryLimits
 	for part, template := range l.parts {
 		for _, f := range template.Slots() {
@@ -188,8 +188,8 @@ type Stored struct {
 func (l Templates) Stored(*csvfile.Header) (Stored, error) { return l.plain(), nil }
 
 func (l Templates) plain() Stored {
-	slots := l.slots()
-	s := Stored{Fields: make([]string, len(slots.fields))}
+	stored := l.storedFields()
+	s := Stored{Fields: make([]string, len(stored.fields))}
 	taken := map[string]bool{}
 	for _, template := range l.parts {
 		for _, name := range template.Fields() {
@@ -197,7 +197,7 @@ func (l Templates) plain() Stored {
 		}
 	}
 	n := 0
-	for i, f := range slots.fields {
+	for i, f := range stored.fields {
 		if s.Fields[i] = f.Name; f.HasDefault {
 			for n++; taken["d"+strconv.Itoa(n)]; n++ { // skip names that the templates use for a column
 			}
@@ -208,7 +208,7 @@ func (l Templates) plain() Stored {
 		if t == nil {
 			return ""
 		}
-		return t.Plain(func(f mailmerge.Field) string { return s.Fields[slots.index[f]] })
+		return t.Plain(func(f mailmerge.Field) string { return s.Fields[stored.index[f]] })
 	}
 	s.Subject, s.HTML, s.Text = plain(l.Subject), plain(l.HTML), plain(l.Text)
 	return s

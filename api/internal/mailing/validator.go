@@ -25,17 +25,17 @@ type TokenSource interface {
 // Validator validates rows: it converts each row to an entry or to a validation result that rejects
 // it. It is for one file and one goroutine, and reuses its memory from row to row.
 type Validator struct {
-	params    ValidatorParams
-	templates bound
-	stored    *rowTemplate      // instead of templates and slots; nil = none
-	names     []string          // of the columns, for validation results
-	slots     []mailmerge.Field // fields whose values an entry stores
-	columns   []int             // columns of the slots, or of the stored template's variables
-	cells     cells             // the cells of these columns
-	expects   []int             // columns that a template uses without a default
-	kept      []int             // all columns whose text an entry stores, once for each copy
-	taxIDs    []int             // columns with a CPF or CNPJ; the first non-empty one is used
-	documents int               // the one of taxIDs whose values may be numbers of other documents; -1 = none
+	params       ValidatorParams
+	templates    bound
+	stored       *rowTemplate      // instead of templates and storedFields; nil = none
+	names        []string          // of the columns, for validation results
+	storedFields []mailmerge.Field // fields whose values an entry stores
+	columns      []int             // columns of storedFields, or of the stored template's variables
+	cells        cells             // the cells of these columns
+	expects      []int             // columns that a template uses without a default
+	kept         []int             // all columns whose text an entry stores, once for each copy
+	taxIDs       []int             // columns with a CPF or CNPJ; the first non-empty one is used
+	documents    int               // the one of taxIDs whose values may be numbers of other documents; -1 = none
 	// mayBeEmpty: the body consists of fields only, so that a row can make it empty.
 	mayBeEmpty bool
 
@@ -98,20 +98,20 @@ func NewValidator(p ValidatorParams) (*Validator, error) {
 
 // useTemplates prepares the validator for the templates of a request.
 func (v *Validator) useTemplates(l Templates) (err error) {
-	slots := l.slots()
-	if v.templates, err = l.bind(slots.keys()); err != nil {
+	stored := l.storedFields()
+	if v.templates, err = l.bind(stored.keys()); err != nil {
 		return err
 	}
-	v.slots = slots.fields
-	v.values = make([]string, mailmerge.OwnValues+len(v.slots))
+	v.storedFields = stored.fields
+	v.values = make([]string, mailmerge.OwnValues+len(v.storedFields))
 	v.values[mailmerge.ValueUnsubscribeURL] = v.params.Unsubscribe
-	inSubject := make([]bool, len(v.slots))
+	inSubject := make([]bool, len(v.storedFields))
 	for _, f := range l.Subject.Slots() {
-		if i, ok := slots.index[f]; ok {
+		if i, ok := stored.index[f]; ok {
 			inSubject[i] = true
 		}
 	}
-	for _, f := range v.slots {
+	for _, f := range v.storedFields {
 		v.columns = append(v.columns, v.params.Header.Index(f.Name))
 	}
 	v.cells = newCells(v.columns, inSubject)
@@ -194,7 +194,7 @@ func (v *Validator) emptyFields(row csvfile.Row) store.MailingLine {
 func (v *Validator) render(row csvfile.Row) (store.MailingLine, error) {
 	v.readCells(row)
 	for i := range v.columns {
-		v.values[mailmerge.OwnValues+i] = cmp.Or(v.cells.value(i), v.slots[i].Default)
+		v.values[mailmerge.OwnValues+i] = cmp.Or(v.cells.value(i), v.storedFields[i].Default)
 	}
 	v.entry.Fields = append(v.entry.Fields, v.values[mailmerge.OwnValues:]...)
 	v.values[mailmerge.ValueEmail], v.values[mailmerge.ValueNome], v.values[mailmerge.ValueToken] = v.entry.Email, v.entry.Nome, tokenLike

@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/api/internal/companylimit"
 	"email-gateway/api/internal/httpapi/problem"
 	"email-gateway/api/internal/httpapi/slots"
-	"email-gateway/api/internal/mailing"
 	"email-gateway/api/internal/templates"
 	"email-gateway/shared/draft"
 	"email-gateway/shared/htmlcheck"
@@ -23,13 +23,13 @@ import (
 // Checker checks html, and limits the checks so that one company leaves a turn for others.
 type Checker struct {
 	html  *htmlcheck.Checker
-	turns *mailing.Limiter
+	turns *companylimit.Limiter
 }
 
 // NewChecker allows as many concurrent checks of large bodies as there are processors, and one
 // more for another company.
 func NewChecker(processors int) *Checker {
-	return &Checker{html: htmlcheck.New(processors + 1), turns: mailing.NewLimiter(int64(processors)+1, int64(processors))}
+	return &Checker{html: htmlcheck.New(processors + 1), turns: companylimit.New(int64(processors)+1, int64(processors))}
 }
 
 // NewLibrary creates the library of the templates in s, whose work waits for a slot of the company.
@@ -58,7 +58,7 @@ func (c *Checker) checkHTML(ctx context.Context, company uuid.UUID, html string,
 }
 
 // inTurn runs work that takes a processor for more than a few milliseconds, when the company has a turn.
-func inTurn(ctx context.Context, turns *mailing.Limiter, company uuid.UUID, work func(context.Context) error) error {
+func inTurn(ctx context.Context, turns *companylimit.Limiter, company uuid.UUID, work func(context.Context) error) error {
 	client := ctx
 	ctx, cancel := context.WithTimeout(ctx, htmlWait)
 	defer cancel()
@@ -66,7 +66,7 @@ func inTurn(ctx context.Context, turns *mailing.Limiter, company uuid.UUID, work
 	switch {
 	case err != nil && client.Err() != nil:
 		return client.Err() // the client disconnected
-	case errors.Is(err, mailing.ErrOwnLimit):
+	case errors.Is(err, companylimit.ErrCompanyLimit):
 		return slots.ErrCompanyBusy
 	case err != nil:
 		return problem.Busy

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/api/internal/mailing"
+	"email-gateway/api/internal/companylimit"
 )
 
 const (
@@ -22,12 +22,12 @@ const (
 
 // NewFileSlots returns a function that waits for a slot to store the content of a file.
 func NewFileSlots() func(ctx context.Context, company uuid.UUID) (release func(), err error) {
-	files := mailing.NewLimiter(filesAtOnce, filesOfEach)
+	files := companylimit.New(filesAtOnce, filesOfEach)
 	return func(ctx context.Context, company uuid.UUID) (func(), error) { return EnterUpload(ctx, files, company) }
 }
 
 // EnterUpload waits for a slot.
-func EnterUpload(ctx context.Context, g *mailing.Limiter, company uuid.UUID) (release func(), err error) {
+func EnterUpload(ctx context.Context, g *companylimit.Limiter, company uuid.UUID) (release func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, turnWait)
 	defer cancel()
 	release, err = g.Enter(waiting, company)
@@ -36,7 +36,7 @@ func EnterUpload(ctx context.Context, g *mailing.Limiter, company uuid.UUID) (re
 		return release, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case errors.Is(err, mailing.ErrOwnLimit):
+	case errors.Is(err, companylimit.ErrCompanyLimit):
 		return nil, tooManyUploads
 	}
 	return nil, tooManyMailings

@@ -11,9 +11,9 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
+	"email-gateway/api/internal/companylimit"
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/httpapi/response"
-	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/telemetry"
 )
 
@@ -42,7 +42,7 @@ func (h *Handlers) openDownload(c *gin.Context) (*csvDownload, error) {
 	defer cancel()
 	release, err := h.downloads.EnterOrRefuse(waiting, company)
 	switch {
-	case errors.Is(err, mailing.ErrOwnLimit):
+	case errors.Is(err, companylimit.ErrCompanyLimit):
 		return nil, tooManyDownloads
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()

@@ -12,6 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
+	"email-gateway/api/internal/companylimit"
 	"email-gateway/api/internal/httpapi/accept"
 	"email-gateway/api/internal/httpapi/compose"
 	"email-gateway/api/internal/httpapi/reqbody"
@@ -108,13 +109,13 @@ type Handlers struct {
 	wake            func(lanes ...store.Lanes)
 	ingestTime      time.Duration
 
-	forms   *mailing.Limiter
-	uploads *mailing.Limiter
-	ingests *mailing.Limiter
+	forms   *companylimit.Limiter
+	uploads *companylimit.Limiter
+	ingests *companylimit.Limiter
 	pace    reqbody.Pace
 	open    *transfer.Open
 
-	downloads     *mailing.Limiter
+	downloads     *companylimit.Limiter
 	openDownloads *transfer.Open
 }
 
@@ -126,13 +127,13 @@ func New(p Params) *Handlers {
 		files:  mailing.FileStore{Bucket: p.Bucket, Ring: p.Ring},
 		tokens: p.Tokens, links: p.Links, publicURL: p.PublicURL, ttl: p.TTL, tracer: p.Tracer, wake: p.Wake,
 		ingestTime: cmp.Or(p.IngestTime, IngestTime),
-		forms:      mailing.NewLimiter(formsAtOnce, formsOfEach),
-		uploads:    mailing.NewLimiter(compose.UploadsAtOnce, compose.UploadsOfEach),
-		ingests:    mailing.NewLimiter(ingestsAtOnce, ingestsOfEach),
+		forms:      companylimit.New(formsAtOnce, formsOfEach),
+		uploads:    companylimit.New(compose.UploadsAtOnce, compose.UploadsOfEach),
+		ingests:    companylimit.New(ingestsAtOnce, ingestsOfEach),
 		pace:       reqbody.MinPace,
 		open:       reqbody.NewOpenUploads(),
 
-		downloads: mailing.NewLimiter(downloadsAtOnce, downloadsOfEach), openDownloads: transfer.NewOpen(downloadBusyRate),
+		downloads: companylimit.New(downloadsAtOnce, downloadsOfEach), openDownloads: transfer.NewOpen(downloadBusyRate),
 	}
 	h.forms.MakeRoom(h.open.WaitLimit, h.open.AbortSlowest)
 	h.uploads.MakeRoom(h.open.WaitLimit, h.open.AbortSlowest)

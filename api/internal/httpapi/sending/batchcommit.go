@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/api/internal/companylimit"
 	"email-gateway/api/internal/httpapi/accept"
 	"email-gateway/api/internal/httpapi/problem"
 	"email-gateway/api/internal/httpapi/slots"
-	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/store"
 )
@@ -38,7 +38,7 @@ const (
 
 // batchService limits what batches use, so that a company with many or large ones delays only its own.
 type batchService struct {
-	composing, committing *mailing.Limiter
+	composing, committing *companylimit.Limiter
 
 	mu     sync.Mutex
 	locked map[uuid.UUID]int // batches of each company that wait for locked rows
@@ -47,8 +47,8 @@ type batchService struct {
 
 func newBatchService(processors int) *batchService {
 	return &batchService{
-		composing:  mailing.NewLimiter(int64(processors)+1, batchComposedPerCompany),
-		committing: mailing.NewLimiter(batchCommits, batchCommitsPerCompany),
+		composing:  companylimit.New(int64(processors)+1, batchComposedPerCompany),
+		committing: companylimit.New(batchCommits, batchCommitsPerCompany),
 		locked:     map[uuid.UUID]int{},
 	}
 }
@@ -58,7 +58,7 @@ func (s *batchService) compose(ctx context.Context, company uuid.UUID) (release 
 	return batchTurn(ctx, s.composing, company)
 }
 
-func batchTurn(ctx context.Context, turns *mailing.Limiter, company uuid.UUID) (release func(), err error) {
+func batchTurn(ctx context.Context, turns *companylimit.Limiter, company uuid.UUID) (release func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, batchSlotWait)
 	defer cancel()
 	release, err = turns.Enter(waiting, company)
@@ -67,7 +67,7 @@ func batchTurn(ctx context.Context, turns *mailing.Limiter, company uuid.UUID) (
 		return release, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err() // the client disconnected
-	case errors.Is(err, mailing.ErrOwnLimit):
+	case errors.Is(err, companylimit.ErrCompanyLimit):
 		return nil, slots.ErrCompanyBusy
 	}
 	return nil, slots.ErrAllBusy

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/api/internal/mailing"
+	"email-gateway/api/internal/companylimit"
 )
 
 const (
@@ -35,14 +35,14 @@ var (
 type Slots struct {
 	// Wait limits how long a request waits for a slot.
 	Wait           time.Duration
-	slots, lookUps *mailing.Limiter
+	slots, lookUps *companylimit.Limiter
 }
 
 // New creates the slots of an api.
 func New() Slots {
 	return Slots{
 		Wait:  Wait,
-		slots: mailing.NewLimiter(Statements, StatementsPerCompany), lookUps: mailing.NewLimiter(LookUps, LookUpsPerCompany),
+		slots: companylimit.New(Statements, StatementsPerCompany), lookUps: companylimit.New(LookUps, LookUpsPerCompany),
 	}
 }
 
@@ -60,7 +60,7 @@ func (s Slots) Enter(ctx context.Context, company uuid.UUID) (release func(), er
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return release, err
-	case errors.Is(err, mailing.ErrOwnLimit):
+	case errors.Is(err, companylimit.ErrCompanyLimit):
 		return nil, ErrCompanyBusy
 	}
 	return nil, ErrAllBusy

@@ -7,17 +7,17 @@ import (
 	"email-gateway/shared/mailmerge"
 )
 
-// slots are the fields whose values an entry stores: all except those that are stored elsewhere
+// storedFields are the fields whose values an entry stores: all except those that are stored elsewhere
 // and have no default. A field with a default is stored, because an empty cell has the default
 // as value.
-type slots struct {
+type storedFields struct {
 	fields []mailmerge.Field // in order of first use
 	index  map[mailmerge.Field]int
 }
 
-// slots are those of all templates.
-func (l Templates) slots() slots {
-	var s slots
+// storedFields are those of all templates.
+func (l Templates) storedFields() storedFields {
+	var s storedFields
 	for _, template := range l.parts {
 		for _, f := range template.Slots() {
 			s.add(f)
@@ -26,8 +26,8 @@ func (l Templates) slots() slots {
 	return s
 }
 
-// add reports whether the field is a new slot.
-func (s *slots) add(f mailmerge.Field) bool {
+// add reports whether the field is a new one.
+func (s *storedFields) add(f mailmerge.Field) bool {
 	own := !f.HasDefault && (isOwn(f.Name) || f.Name == mailmerge.FieldNome)
 	if _, known := s.index[f]; own || known {
 		return false
@@ -40,8 +40,8 @@ func (s *slots) add(f mailmerge.Field) bool {
 	return true
 }
 
-// keys returns the names by which the templates bind the slots.
-func (s *slots) keys() []string {
+// keys returns the names by which the templates bind the fields.
+func (s *storedFields) keys() []string {
 	names := make([]string, len(s.fields))
 	for i, f := range s.fields {
 		names[i] = f.Key()

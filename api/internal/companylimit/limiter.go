@@ -1,4 +1,5 @@
-package mailing
+// Package companylimit limits how much work an api does at a time, in total and per company.
+package companylimit
 
 import (
 	"context"
@@ -10,8 +11,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Limiter limits how many mailings are processed at a time, in total and per company, so that a
-// company with slow connections does not block the others.
+// Limiter limits concurrent work, in total and per company, so that one company does not block the
+// others.
 type Limiter struct {
 	all    *semaphore.Weighted
 	ofEach int64
@@ -29,8 +30,8 @@ type share struct {
 	users int
 }
 
-// NewLimiter creates a limiter for total mailings, and at most ofEach of one company.
-func NewLimiter(total, ofEach int64) *Limiter {
+// New creates a Limiter with total slots, of which one company has at most ofEach.
+func New(total, ofEach int64) *Limiter {
 	return &Limiter{all: semaphore.NewWeighted(total), ofEach: ofEach, own: map[uuid.UUID]*share{}}
 }
 
@@ -40,16 +41,16 @@ func (l *Limiter) MakeRoom(waitLimit time.Duration, makeRoom func()) {
 	l.waitLimit, l.makeRoom = waitLimit, makeRoom
 }
 
-// ErrOwnLimit: the company's own mailings use all slots that it may have.
-var ErrOwnLimit = errors.New("the company's own mailings use all its slots")
+// ErrCompanyLimit: the company uses all slots that it may have.
+var ErrCompanyLimit = errors.New("the company uses all its slots")
 
 // Enter waits for a slot until ctx ends. release releases it.
 func (l *Limiter) Enter(ctx context.Context, company uuid.UUID) (release func(), err error) {
 	return l.enter(ctx, company, true)
 }
 
-// EnterOrRefuse is Enter, but returns ErrOwnLimit at once where Enter waits for the company's own
-// mailings. At most ofEach callers of a company then wait.
+// EnterOrRefuse is Enter, but returns ErrCompanyLimit at once where Enter waits for a slot of the
+// company's own. At most ofEach callers of a company then wait.
 func (l *Limiter) EnterOrRefuse(ctx context.Context, company uuid.UUID) (release func(), err error) {
 	return l.enter(ctx, company, false)
 }
@@ -59,11 +60,11 @@ func (l *Limiter) enter(ctx context.Context, company uuid.UUID, waitForOwn bool)
 	if !own.slots.TryAcquire(1) { // Acquire fails if ctx has ended, even if a slot is free
 		if !waitForOwn {
 			l.part(company, own)
-			return nil, ErrOwnLimit
+			return nil, ErrCompanyLimit
 		}
 		if err := own.slots.Acquire(ctx, 1); err != nil {
 			l.part(company, own)
-			return nil, errors.Join(ErrOwnLimit, err)
+			return nil, errors.Join(ErrCompanyLimit, err)
 		}
 	}
 	if err := l.acquire(ctx); err != nil {

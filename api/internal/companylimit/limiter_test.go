@@ -1,4 +1,4 @@
-package mailing_test
+package companylimit_test
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/api/internal/mailing"
+	"email-gateway/api/internal/companylimit"
 )
 
 func TestLimiter(t *testing.T) {
 	t.Parallel()
-	g := mailing.NewLimiter(3, 2)
+	g := companylimit.New(3, 2)
 	a, b := uuid.New(), uuid.New()
 	enter := func(company uuid.UUID) func() {
 		t.Helper()
@@ -32,13 +32,13 @@ func TestLimiter(t *testing.T) {
 		if err == nil {
 			release()
 		}
-		if !errors.Is(err, context.Canceled) || errors.Is(err, mailing.ErrOwnLimit) != ownLimit {
+		if !errors.Is(err, context.Canceled) || errors.Is(err, companylimit.ErrCompanyLimit) != ownLimit {
 			t.Errorf("company limit %v: error %v", ownLimit, err)
 		}
 	}
 	first, second := enter(a), enter(a)
 	rejected(a, true) // it uses all its slots
-	if _, err := g.EnterOrRefuse(t.Context(), a); !errors.Is(err, mailing.ErrOwnLimit) {
+	if _, err := g.EnterOrRefuse(t.Context(), a); !errors.Is(err, companylimit.ErrCompanyLimit) {
 		t.Errorf("without a wait for the company's own: %v", err)
 	}
 	third := enter(b)
@@ -56,7 +56,7 @@ func TestLimiter(t *testing.T) {
 
 func TestLimiter_NeverExceedsItsSlots(t *testing.T) {
 	t.Parallel()
-	g := mailing.NewLimiter(4, 2)
+	g := companylimit.New(4, 2)
 	companies := []uuid.UUID{uuid.New(), uuid.New(), uuid.New()}
 	var inside atomic.Int64
 	var all sync.WaitGroup
