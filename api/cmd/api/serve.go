@@ -13,6 +13,7 @@ import (
 	"email-gateway/api/internal/httpapi/events"
 	"email-gateway/api/internal/mailing"
 	"email-gateway/api/internal/sns"
+	"email-gateway/api/internal/waker"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
@@ -33,11 +34,11 @@ func serve(
 	registry := telemetry.NewRegistry()
 	metrics := http.NewServeMux()
 	metrics.Handle("GET /metrics", telemetry.MetricsHandler(registry))
-	waker := httpapi.NewWaker(log, db.WakeLanes)
+	wakes := waker.New(log, db.WakeLanes)
 	feed := event.New(db.DB())
 	polls := events.NewPolls(log, feed)
 	params := httpapi.Params{
-		Log: log, Store: db, Accepter: accepter, Templates: template.New(db.DB()), Files: file.New(db.DB()), AttachmentsMax: settings.AttachmentsMaxBytes, Feed: feed, Polls: polls, Wake: waker.Wake, Registry: registry, Tracer: traces.Tracer(),
+		Log: log, Store: db, Accepter: accepter, Templates: template.New(db.DB()), Files: file.New(db.DB()), AttachmentsMax: settings.AttachmentsMaxBytes, Feed: feed, Polls: polls, Wake: wakes.Wake, Registry: registry, Tracer: traces.Tracer(),
 		Ring: settings.CPFCNPJKeys, HashKey: settings.CPFCNPJHashKey, EmailTTL: settings.EmailTTL, MaxAttempts: settings.MaxAttempts,
 		SpoolDir: settings.SpoolDir,
 		Proxies:  settings.TrustedProxies, HasRabbitMQ: settings.RabbitMQURL != "", OpenAPI: api.OpenAPI(),
@@ -51,7 +52,7 @@ func serve(
 		}
 		params.Events = sns.New(sns.Params{Topics: settings.SESEventsTopics, Trusted: trusted, SHA256Only: settings.SESEventsSHA256Only})
 	}
-	parts := []service.Named{{Name: "traces", Service: traces}, {Name: "clock", Service: db.NewClock(log)}, {Name: "waker", Service: waker}, {Name: "quotas", Service: quotaDefaults(log, settings, db)}}
+	parts := []service.Named{{Name: "traces", Service: traces}, {Name: "clock", Service: db.NewClock(log)}, {Name: "waker", Service: wakes}, {Name: "quotas", Service: quotaDefaults(log, settings, db)}}
 	owner := installation.New(db.DB())
 	bucket, err := blob.Open(ctx, settings.StorageURL, blob.Options{Owner: owner, Claim: owner, Log: log})
 	if err != nil {

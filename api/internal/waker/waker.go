@@ -1,4 +1,5 @@
-package httpapi
+// Package waker notifies the dispatchers of new emails, without a NOTIFY for each of them.
+package waker
 
 import (
 	"context"
@@ -34,8 +35,8 @@ type Waker struct {
 	all   bool // a wake named no lane
 }
 
-// NewWaker creates a Waker that calls notify, without lanes if it is to wake all.
-func NewWaker(log *slog.Logger, notify func(context.Context, []store.Lanes) error) *Waker {
+// New creates a Waker that calls notify, without lanes if it is to wake all.
+func New(log *slog.Logger, notify func(context.Context, []store.Lanes) error) *Waker {
 	// Emails that an earlier process accepted last may not have been notified.
 	w := &Waker{pending: make(chan struct{}, 1), named: make(map[store.Lanes]struct{}), all: true}
 	w.Loop = service.NewLoop(service.LoopParams{
