@@ -1,27 +1,19 @@
-// The api serves the gateway's HTTP API. It needs Postgres and, for mailings, a storage for
-// their files.
-//
-//	api               serves until SIGINT or SIGTERM, then finishes requests in progress
-//	api -healthcheck  checks the api on API_ADDR; exit code 0 or 1
-//	api -version      prints the version
-//
-// The README of the module lists the environment.
+// Command api serves the HTTP API. It needs Postgres, and a storage for the files of mailings and attachments. Package config
+// describes its environment variables.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"email-gateway/api/internal/config"
+	"email-gateway/shared/blob"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/installation"
 	"email-gateway/shared/telemetry"
 )
 
@@ -39,52 +31,39 @@ const (
 	grace = 30 * time.Second
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	service.SetMemory()
-	if err := run(ctx, os.Args[1:], os.Environ(), os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "api:", err)
-		os.Exit(1)
-	}
+func main() { os.Exit(service.Main(command())) }
+
+func command() service.Program {
+	return service.Program{Name: "api", Addr: config.ReadAddr, Serve: serve}
 }
 
-func run(ctx context.Context, args, environ []string, out io.Writer) error {
-	flags := flag.NewFlagSet("api", flag.ContinueOnError)
-	healthcheck := flags.Bool("healthcheck", false, "check the api on API_ADDR and exit")
-	version := flags.Bool("version", false, "print the version and exit")
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return nil
-	case err != nil:
-		return err
-	}
-	if *version {
-		_, err := fmt.Fprintln(out, "api", service.Version())
-		return err
-	}
-	if *healthcheck {
-		addr, err := config.ReadAddr(environ)
-		if err != nil {
-			return err
-		}
-		return service.Healthcheck(ctx, addr)
-	}
-	settings, err := config.Read(environ)
+func serve(ctx context.Context, environ []string, logs io.Writer) (err error) {
+	c, err := config.Read(environ)
 	if err != nil {
 		return err
 	}
-	log := telemetry.NewLogger(out, "email-gateway-api", settings.Environment, settings.LogLevel)
-	traces, err := telemetry.NewTracing(ctx, log, "email-gateway-api", settings.Environment, settings.TraceSettings)
+	log := telemetry.NewLogger(logs, "email-gateway-api", c.Environment, c.LogLevel)
+	traces, err := telemetry.NewTracing(ctx, log, "email-gateway-api", c.Environment, c.TraceSettings)
 	if err != nil {
 		return err
 	}
-	db, err := store.Open(ctx, settings.DatabaseURL, store.Options{StatementTimeout: statementTimeout, MaxConns: connections, Pooled: settings.Pooled, AllowUnreachable: true})
+	db, err := store.Open(ctx, c.DatabaseURL, store.Options{StatementTimeout: statementTimeout, MaxConns: connections, Pooled: c.Pooled, AllowUnreachable: true})
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	accepter := db.NewAccepter()
 	defer accepter.Close()
-	return serve(ctx, log, settings, traces, db, accepter)
+	owner := installation.New(db.DB())
+	storage, err := blob.Open(ctx, c.StorageURL, blob.Options{Owner: owner, Claim: owner, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, storage.Close()) }()
+	p := program{config: c, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, accepter: accepter, storage: storage}
+	parts, err := p.parts()
+	if err != nil {
+		return err
+	}
+	return service.Run(ctx, log, grace+c.DrainDelay, parts...)
 }

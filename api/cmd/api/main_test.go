@@ -79,7 +79,7 @@ func running(tb testing.TB, environ []string) (addr string, stop func() error) {
 	log, out := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		err := run(ctx, nil, environ, out)
+		err := command().Run(ctx, nil, environ, out)
 		_ = out.Close()
 		done <- err
 	}()
@@ -132,13 +132,13 @@ func TestRun_AcceptsAndWakes(t *testing.T) {
 	case <-time.After(3 * time.Minute):
 		t.Error("the api has notified no dispatcher")
 	}
-	if err := run(t.Context(), []string{"-healthcheck"}, []string{"API_ADDR=" + addr}, io.Discard); err != nil {
+	if err := command().Run(t.Context(), []string{"-healthcheck"}, []string{"API_ADDR=" + addr}, io.Discard); err != nil {
 		t.Errorf("healthcheck: %v", err)
 	}
 	if err := stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}
-	if err := run(t.Context(), []string{"-healthcheck"}, []string{"API_ADDR=" + addr}, io.Discard); err == nil {
+	if err := command().Run(t.Context(), []string{"-healthcheck"}, []string{"API_ADDR=" + addr}, io.Discard); err == nil {
 		t.Error("the healthcheck of a stopped api succeeds")
 	}
 }
@@ -149,7 +149,7 @@ func TestRun_SeparateMetricsListener(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	log, out := io.Pipe()
 	done := make(chan error, 1)
-	go func() { done <- run(ctx, nil, environ(t, d.URL, "METRICS_ADDR=127.0.0.1:0"), out) }()
+	go func() { done <- command().Run(ctx, nil, environ(t, d.URL, "METRICS_ADDR=127.0.0.1:0"), out) }()
 	response, err := http.Get("http://" + listening(t, log, "metrics") + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +265,7 @@ func TestRun_RefusesToStart(t *testing.T) {
 		if name == "a wrong flag" {
 			args = []string{"-x"}
 		}
-		err := run(t.Context(), args, s.environ, io.Discard)
+		err := command().Run(t.Context(), args, s.environ, io.Discard)
 		if err == nil {
 			t.Errorf("%s: run succeeded, want an error", name)
 			continue

@@ -14,7 +14,7 @@ import (
 func (p program) cleaners(actions *maintenance.Actions) maintenance.CleanersParams {
 	c := p.config
 	params := maintenance.CleanersParams{
-		Log: p.log, Store: p.db, Retention: retention.New(p.db.DB()), Feed: p.feed, Webhooks: webhook.New(p.db.DB()), Stored: file.New(p.db.DB()), Files: p.bucket, Archive: p.publisher, Actions: actions,
+		Log: p.log, Store: p.db, Retention: retention.New(p.db.DB()), Feed: p.feed, Webhooks: webhook.New(p.db.DB()), Stored: file.New(p.db.DB()), Files: p.storage, Archive: p.publisher, Actions: actions,
 		Ages: maintenance.Ages{
 			Outbox: time.Duration(c.Outbox), Bodies: time.Duration(c.KeepBodies()), Files: time.Duration(c.Files), Entries: time.Duration(c.Entries),
 			Logs: time.Duration(c.Logs), Events: time.Duration(c.KeepEvents()), Hashes: time.Duration(c.Hashes),

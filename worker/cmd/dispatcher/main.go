@@ -6,12 +6,8 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"email-gateway/shared/blob"
@@ -27,30 +23,21 @@ import (
 // grace is how long the parts may take to stop. A running round is cancelled and rolled back.
 const grace = 15 * time.Second
 
-func main() {
-	healthcheck := flag.Bool("healthcheck", false, "check that the dispatcher at DISPATCHER_ADDR is alive, and exit")
-	version := flag.Bool("version", false, "print the version and exit")
-	flag.Parse()
-	if *version {
-		fmt.Fprintln(os.Stdout, "dispatcher", service.Version())
-		return
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	service.SetMemory()
-	if err := run(ctx, os.Environ(), os.Stderr, *healthcheck); err != nil {
-		fmt.Fprintln(os.Stderr, "dispatcher:", err)
-		os.Exit(1)
-	}
+func main() { os.Exit(service.Main(command())) }
+
+func command() service.Program {
+	return service.Program{Name: "dispatcher", Addr: addr, Serve: serve}
 }
 
-func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool) (err error) {
+func addr(environ []string) (string, error) {
+	c, err := config.ReadDispatcher(environ)
+	return c.Addr, err
+}
+
+func serve(ctx context.Context, environ []string, logs io.Writer) (err error) {
 	c, err := config.ReadDispatcher(environ)
 	if err != nil {
 		return err
-	}
-	if healthcheck {
-		return service.Healthcheck(ctx, c.Addr)
 	}
 	log := telemetry.NewLogger(logs, "email-gateway-dispatcher", c.Environment, c.LogLevel)
 	asynqueue.LogRedis(log)
@@ -73,14 +60,17 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 	defer db.Close()
 	publisher := asynqueue.NewPublisher(conn)
 	defer func() { err = errors.Join(err, publisher.Close()) }()
-	results := conn.Client()
-	defer func() { err = errors.Join(err, results.Close()) }()
-	bucket, err := blob.Open(ctx, c.StorageURL, blob.Options{Owner: installation.New(db.DB()), Log: log})
+	redis := conn.Client()
+	defer func() { err = errors.Join(err, redis.Close()) }()
+	storage, err := blob.Open(ctx, c.StorageURL, blob.Options{Owner: installation.New(db.DB()), Log: log})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, bucket.Close()) }()
-	p := program{config: c, bucket: bucket, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, feed: event.New(db.DB()), publisher: publisher, results: results, listener: listener}
+	defer func() { err = errors.Join(err, storage.Close()) }()
+	p := program{
+		config: c, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, feed: event.New(db.DB()), publisher: publisher, redis: redis,
+		listener: listener, storage: storage,
+	}
 	if c.RabbitMQURL != "" {
 		if p.bulk, err = openBulk(c, log, p.registry); err != nil {
 			return err

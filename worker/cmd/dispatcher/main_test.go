@@ -27,14 +27,14 @@ func TestRun(t *testing.T) {
 	defer stop()
 	var logs logtest.Buffer
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, append(environ, "DISPATCHER_ADDR=127.0.0.1:0"), &logs, false) }()
+	go func() { ended <- command().Run(ctx, nil, append(environ, "DISPATCHER_ADDR=127.0.0.1:0"), &logs) }()
 
 	var addr string
 	waittest.Until(t, "listening", func() bool {
 		addr = logs.Find(`"address":"([^"]+)"`)
 		return addr != ""
 	})
-	if err := run(t.Context(), append(environ, "DISPATCHER_ADDR="+addr), io.Discard, true); err != nil {
+	if err := command().Run(t.Context(), []string{"-healthcheck"}, append(environ, "DISPATCHER_ADDR="+addr), io.Discard); err != nil {
 		t.Errorf("healthcheck: %v", err)
 	}
 	waittest.Until(t, "ready", func() bool { code, _ := get(t, addr, "/readyz"); return code == http.StatusOK })
@@ -96,7 +96,7 @@ func TestRun_InvalidSettings(t *testing.T) {
 		{"DATABASE_URL", strings.Replace(os.Getenv("DATABASE_URL"), "/gateway?", "/none?", 1), "ping database"},
 	} {
 		environ := []string{"DATABASE_URL=postgres://127.0.0.1:1/none", "REDIS_URL=redis://127.0.0.1:1", test.name + "=" + test.url}
-		err := run(t.Context(), environ, io.Discard, false)
+		err := command().Run(t.Context(), nil, environ, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s=%s: %v, want %q", test.name, test.url, err, test.want)
 		}

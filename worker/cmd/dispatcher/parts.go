@@ -39,9 +39,9 @@ type program struct {
 	db        *store.Store
 	feed      *event.Store
 	publisher *asynqueue.Publisher
-	results   redis.UniversalClient // of attempts that workers could not record
+	redis     redis.UniversalClient // for results that workers could not record
 	listener  *store.Listener
-	bucket    *blob.Bucket
+	storage   *blob.Bucket
 	bulk      *bulk // nil without RabbitMQ
 }
 
@@ -50,10 +50,10 @@ func (p program) parts() []service.Named {
 	c, advancer := p.config, steps.New(p.registry, provider.RetriedCategories()...).Watch(p.db.NewAdvancer(), p.log)
 	outcomes := maintenance.Outcomes{
 		Advancer: advancer, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, Window: c.Window(), Processes: p.db, Breaker: p.db,
-		Results: unrecorded.New(p.results), Wake: p.db.WakeNamed,
+		Results: unrecorded.New(p.redis), Wake: p.db.WakeNamed,
 	}
 	actions := maintenance.NewActions(p.registry, asynqueue.TaskEvicted, asynqueue.TaskReplaced, asynqueue.StrayRemoved, asynqueue.QueueRestored)
-	probes := map[string]status.Probe{"redis": p.publisher.Ping, "storage": p.bucket.Ping}
+	probes := map[string]status.Probe{"redis": p.publisher.Ping, "storage": p.storage.Ping}
 	d := dispatcher.Params{
 		Log: p.log, Outbox: p.db, Queue: p.publisher, Ages: p.publisher, Registry: p.registry, Wakes: p.listener, PollInterval: c.PollInterval,
 		Concurrency: c.StartConcurrency(), SendRate: c.SendRate, MaxAttempts: c.MaxAttempts, Tracer: p.traces.Tracer(),
@@ -103,7 +103,7 @@ func (p program) parts() []service.Named {
 	}
 	parts = append(parts, p.mailingParts(advancer)...)
 	parts = append(parts, service.Named{Name: "orphan sweeper", Service: maintenance.NewOrphanSweeper(maintenance.OrphanSweeperParams{
-		Log: p.log, Blobs: p.bucket, Mailings: p.db, Files: file.New(p.db.DB()), Registry: p.registry,
+		Log: p.log, Blobs: p.storage, Mailings: p.db, Files: file.New(p.db.DB()), Registry: p.registry,
 	})})
 	parts = append(parts, maintenance.NewCleaners(p.cleaners(actions))...)
 	return append(parts, service.Named{Name: "drain", Service: drain})

@@ -16,11 +16,11 @@ import (
 	"email-gateway/worker/internal/recipient"
 )
 
-// consumers are the RabbitMQ consumers.
-type consumers []*rabbitmq.Consumer
+// bulkConsumers are the RabbitMQ consumers.
+type bulkConsumers []*rabbitmq.Consumer
 
 // ping reports whether all of them are consuming.
-func (all consumers) ping(ctx context.Context) error {
+func (all bulkConsumers) ping(ctx context.Context) error {
 	var errs []error
 	for _, one := range all {
 		errs = append(errs, one.Ping(ctx))
@@ -29,7 +29,7 @@ func (all consumers) ping(ctx context.Context) error {
 }
 
 // working counts those that are consuming.
-func (all consumers) working() (n int) {
+func (all bulkConsumers) working() (n int) {
 	for _, one := range all {
 		if one.Ping(context.Background()) == nil {
 			n++
@@ -39,7 +39,7 @@ func (all consumers) working() (n int) {
 }
 
 // bulkParts makes the consumers of mailing jobs and recipients.
-func (p program) bulkParts(database *dbcheck.Check) (parts []service.Named, all consumers, err error) {
+func (p program) bulkParts(database *dbcheck.Check) (parts []service.Named, all bulkConsumers, err error) {
 	c := p.config
 	conn, err := rabbitmq.ParseURL(c.RabbitMQURL)
 	if err != nil {

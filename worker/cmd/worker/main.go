@@ -6,12 +6,8 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"email-gateway/shared/blob"
@@ -30,30 +26,21 @@ const grace = 50 * time.Second
 // webhookConns is the maximum number of connections to Postgres for webhooks.
 const webhookConns = 4
 
-func main() {
-	healthcheck := flag.Bool("healthcheck", false, "check that the worker at WORKER_ADDR is alive, and exit")
-	version := flag.Bool("version", false, "print the version and exit")
-	flag.Parse()
-	if *version {
-		fmt.Fprintln(os.Stdout, "worker", service.Version())
-		return
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	service.SetMemory()
-	if err := run(ctx, os.Environ(), os.Stderr, *healthcheck); err != nil {
-		fmt.Fprintln(os.Stderr, "worker:", err)
-		os.Exit(1)
-	}
+func main() { os.Exit(service.Main(command())) }
+
+func command() service.Program {
+	return service.Program{Name: "worker", Addr: addr, Serve: serve}
 }
 
-func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool) (err error) {
+func addr(environ []string) (string, error) {
+	c, err := config.ReadWorker(environ)
+	return c.Addr, err
+}
+
+func serve(ctx context.Context, environ []string, logs io.Writer) (err error) {
 	c, err := config.ReadWorker(environ)
 	if err != nil {
 		return err
-	}
-	if healthcheck {
-		return service.Healthcheck(ctx, c.Addr)
 	}
 	log := telemetry.NewLogger(logs, "email-gateway-worker", c.Environment, c.LogLevel)
 	asynqueue.LogRedis(log)
@@ -75,28 +62,31 @@ func run(ctx context.Context, environ []string, logs io.Writer, healthcheck bool
 		return err
 	}
 	defer db.Close()
-	hooksDB, err := store.Open(ctx, c.DatabaseURL, store.Options{MaxConns: webhookConns, Pooled: c.Pooled, AllowUnreachable: true})
+	webhookDB, err := store.Open(ctx, c.DatabaseURL, store.Options{MaxConns: webhookConns, Pooled: c.Pooled, AllowUnreachable: true})
 	if err != nil {
 		return err
 	}
-	defer hooksDB.Close()
-	bucket := conn.Client()
-	defer func() { err = errors.Join(err, bucket.Close()) }()
+	defer webhookDB.Close()
+	redis := conn.Client()
+	defer func() { err = errors.Join(err, redis.Close()) }()
 	monitor := asynqueue.NewMonitor(asynqueue.MonitorConfig{
 		Conn: conn, User: c.MonitoringUser, Password: c.MonitoringPassword, Writable: c.MonitoringWritable, Proxies: c.TrustedProxies,
 	})
 	defer func() { err = errors.Join(err, monitor.Close()) }()
 
-	files, err := blob.Open(ctx, c.StorageURL, blob.Options{Owner: installation.New(db.DB()), Log: log})
+	storage, err := blob.Open(ctx, c.StorageURL, blob.Options{Owner: installation.New(db.DB()), Log: log})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, files.Close()) }()
+	defer func() { err = errors.Join(err, storage.Close()) }()
 
-	p := program{config: c, files: files, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, hooksDB: hooksDB, conn: conn, sender: sender, bucket: bucket, monitor: monitor}
-	all, err := p.parts()
+	p := program{
+		config: c, log: log, registry: telemetry.NewRegistry(), traces: traces, db: db, webhookDB: webhookDB, conn: conn, redis: redis,
+		sender: sender, storage: storage, monitor: monitor,
+	}
+	parts, err := p.parts()
 	if err != nil {
 		return err
 	}
-	return service.Run(ctx, log, grace+c.DrainDelay, all...)
+	return service.Run(ctx, log, grace+c.DrainDelay, parts...)
 }
