@@ -93,47 +93,43 @@ type Dispatcher struct {
 // New makes a Dispatcher.
 func New(p Params) *Dispatcher {
 	measured := newMetrics(p.Registry)
-	size := newWindow(p.Outbox, p.Concurrency, p.SendRate, measured.alive)
-	waiting := newBacklog(p)
+	all := newWindow(p.Outbox, p.Concurrency, p.SendRate, measured.alive)
 	d := &Dispatcher{
 		lanes: newLanes(p.Outbox, p.Wakes, p.ListInterval),
 		parts: []service.Service{
-			service.NewLoop(service.LoopParams{Log: p.Log, Interval: windowInterval, RunOnce: size.measure}),
-			service.NewLoop(service.LoopParams{Log: p.Log, Interval: backlogInterval, RunOnce: waiting.measure}),
+			service.NewLoop(service.LoopParams{Log: p.Log, Interval: windowInterval, RunOnce: all.measure}),
+			service.NewLoop(service.LoopParams{Log: p.Log, Interval: backlogInterval, RunOnce: newBacklog(p).measure}),
 		},
 	}
-	emails, parts := &outage{log: p.Log, failing: make(map[string]bool)}, newShares()
+	outage, shared := newOutage(p.Log), newShares()
 	probes := prober{outbox: p.Outbox, emails: newEmails(p.Outbox), log: p.Log, feeders: make(map[string]*feeder)}
 	for _, name := range email.Queues() {
-		f := &feeder{name: name, queue: p.Queue, payload: sendJob(p.MaxAttempts), outage: emails, metrics: measured.of(name)}
-		f.load, f.recordDepth = &load{}, func(tasks int) { parts.recordDepth(name, tasks, f.load.room(size.Size())) }
-		f.window = func() int { return f.load.room(parts.of(name, size.Size())) }
-		f.step = func(tasks int) int { return parts.step(name, tasks, f.load.room(size.Size())) }
-		for i := range f.sources {
-			f.sources[i] = newEmails(p.Outbox)
+		f := &feeder{
+			name: name, queue: p.Queue, payload: sendJob(p.MaxAttempts), size: emailSizer{&load{}, name, shared, all},
+			outage: outage, metrics: measured.of(name),
 		}
-		d.feed(p, f)
+		d.feed(p, f, func() source { return newEmails(p.Outbox) })
 		probes.feeders[name] = f
 	}
 	d.parts = append(d.parts,
 		service.NewLoop(service.LoopParams{Log: p.Log, Interval: d.lanes.interval / listParts, Wake: d.lanes.requests, RunOnce: d.lanes.list}),
 		service.NewLoop(service.LoopParams{Log: p.Log, Interval: probePoll, RunOnce: probes.runOnce}))
 	if p.Bulk != nil {
-		bulk := &outage{log: p.Log, failing: make(map[string]bool)}
+		outage := newOutage(p.Log)
 		for _, name := range email.BulkQueues() {
-			f := &feeder{name: name, queue: p.Bulk, payload: bulkJob(name), window: func() int { return bulkWindow(name) }, outage: bulk, metrics: measured.of(name)}
-			for i := range f.sources {
-				f.sources[i] = &jobs{outbox: p.Outbox}
-			}
-			d.feed(p, f)
+			f := &feeder{name: name, queue: p.Bulk, payload: bulkJob(name), size: newBulkSizer(name), outage: outage, metrics: measured.of(name)}
+			d.feed(p, f, func() source { return &jobs{outbox: p.Outbox} })
 		}
 	}
 	return d
 }
 
-// feed adds a feeder and its loop.
-func (d *Dispatcher) feed(p Params, f *feeder) {
+// feed adds a feeder with its sources, and its loop.
+func (d *Dispatcher) feed(p Params, f *feeder, newSource func() source) {
 	f.lanes, f.log, f.tracer = d.lanes, p.Log, p.Tracer
+	for i := range f.sources {
+		f.sources[i] = newSource()
+	}
 	d.feeders = append(d.feeders, f)
 	wake := make(chan struct{}, 1)
 	d.wakes = append(d.wakes, wake)

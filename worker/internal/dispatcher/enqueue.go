@@ -53,64 +53,73 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 	results = append(results, make([]result, len(taken.Rows)-fit)...) // notSent
 	cancel()
 	crashpoint.At(crashpoint.DispatchPublished)
-	var (
-		published []uuid.UUID
-		released  []store.Release
-		returned  []store.DueRow // the rows of released
-		taskless  []uuid.UUID    // late retries that had no task when they were published
-		postponed []string
-	)
-	release := func(row store.DueRow, r store.Release) {
-		r.ID = row.ID
-		released, returned = append(released, r), append(returned, row)
-	}
-	for i, row := range taken.Rows {
-		switch results[i] {
-		case enqueued, replaced, alreadyQueued:
-			published = append(published, row.ID)
-			if row.HadTask && results[i] == enqueued {
-				taskless = append(taskless, row.ID)
-			}
-		case busy:
-			release(row, store.Release{Delay: busyPause})
-		case refused:
-			postponed = append(postponed, row.ID.String())
-			release(row, store.Release{Delay: busyPause, NextAt: row.NextAt})
-		case unconfirmed:
-			if !from.leased() {
-				release(row, store.Release{NextAt: row.NextAt})
-			}
-		case notSent:
-			release(row, store.Release{NextAt: row.NextAt})
-		}
-	}
-	if len(published) == 0 && len(taken.Rows) > 1 { // all rows failed: the broker is failing, not the rows
-		for i := range released {
-			released[i].Delay = 0
-		}
-	}
-	f.countLost(committing, taken.TakenAt, taskless)
-	err := from.record(committing, taken, published, released)
-	f.lanes.schedule.lower(returned)
+	rows := sortRows(taken.Rows, results, from.leased())
+	f.countLost(committing, taken.TakenAt, rows.taskless)
+	err := from.record(committing, taken, rows.published, rows.released)
+	f.lanes.schedule.lower(rows.returned)
 	if err != nil {
 		return 0, errors.Join(failure, err)
 	}
 	crashpoint.At(crashpoint.DispatchRecorded)
-	f.metrics.done(len(published), len(released))
+	f.metrics.done(len(rows.published), len(rows.released))
 	// Other dispatchers may have seen these lanes empty, and this dispatcher is stopping or cannot reach its broker.
-	if len(released) > 0 && failure != nil && (len(published) == 0 || ctx.Err() != nil) {
-		if err := f.lanes.outbox.WakeNamed(committing, namedLanes(returned)); err != nil {
+	if len(rows.released) > 0 && failure != nil && (len(rows.published) == 0 || ctx.Err() != nil) {
+		if err := f.lanes.outbox.WakeNamed(committing, namedLanes(rows.returned)); err != nil {
 			f.log.Debug("cannot wake the dispatchers: their next listing finds the rows", "error", err)
 		}
 	}
-	if len(published) == 0 && failure != nil {
-		return len(released), fmt.Errorf("publish %d tasks: %w", len(taken.Rows), failure)
+	if len(rows.published) == 0 && failure != nil {
+		return len(rows.released), fmt.Errorf("publish %d tasks: %w", len(taken.Rows), failure)
 	}
-	if n := len(postponed); n > 0 {
+	if n := len(rows.refused); n > 0 {
 		f.log.Warn("tasks not enqueued", "queue", f.name, "count", n,
-			telemetry.OutboxID, telemetry.IDs(n, func(i int) string { return postponed[i] }), "error", email.MaskText(failure.Error()))
+			telemetry.OutboxID, telemetry.IDs(n, func(i int) string { return rows.refused[i] }), "error", email.MaskText(failure.Error()))
 	}
-	return len(released), nil
+	return len(rows.released), nil
+}
+
+// sortedRows are the rows of a batch by what is recorded for them.
+type sortedRows struct {
+	published []uuid.UUID
+	released  []store.Release
+	returned  []store.DueRow // the rows of released
+	taskless  []uuid.UUID    // late retries that had no task when they were published
+	refused   []string       // by the broker; they are among released
+}
+
+// sortRows sorts the rows of a batch by their results. leased rows become due again without a release.
+func sortRows(rows []store.DueRow, results []result, leased bool) (s sortedRows) {
+	for i, row := range rows {
+		switch results[i] {
+		case enqueued, replaced, alreadyQueued:
+			s.published = append(s.published, row.ID)
+			if row.HadTask && results[i] == enqueued {
+				s.taskless = append(s.taskless, row.ID)
+			}
+		case busy:
+			s.release(row, store.Release{Delay: busyPause})
+		case refused:
+			s.refused = append(s.refused, row.ID.String())
+			s.release(row, store.Release{Delay: busyPause, NextAt: row.NextAt})
+		case unconfirmed:
+			if !leased {
+				s.release(row, store.Release{NextAt: row.NextAt})
+			}
+		case notSent:
+			s.release(row, store.Release{NextAt: row.NextAt})
+		}
+	}
+	if len(s.published) == 0 && len(rows) > 1 { // all rows failed: the broker is failing, not the rows
+		for i := range s.released {
+			s.released[i].Delay = 0
+		}
+	}
+	return s
+}
+
+func (s *sortedRows) release(row store.DueRow, r store.Release) {
+	r.ID = row.ID
+	s.released, s.returned = append(s.released, r), append(s.returned, row)
 }
 
 // namedLanes returns the lanes of rows, each with its earliest row's next_at.

@@ -44,26 +44,23 @@ const (
 
 // feeder keeps one queue filled up to its window.
 type feeder struct {
-	name        string
-	sources     [overlap]source
-	queue       queue.Publisher
-	payload     payload
-	reachable   atomic.Bool // the last reservation succeeded
-	window      func() int  // how many tasks the queue should hold
-	load        *load       // recipients per email; nil = not counted
-	recordDepth func(tasks int)
-	step        func(tasks int) int // maximum number of tasks that a round adds at this depth; nil = no limit
-	lanes       *lanes
-	live        []liveLane // lanes that may still have due rows
-	liveUntil   time.Time
-	turns       turns
-	more        bool // after the last batches, live lanes may have more due rows
-	outage      *outage
-	failures    int       // consecutive failed rounds
-	taken       time.Time // when a batch was last taken that idle has not confirmed
-	metrics     queueMetrics
-	tracer      telemetry.Tracer
-	log         *slog.Logger
+	name      string
+	sources   [overlap]source
+	queue     queue.Publisher
+	payload   payload
+	reachable atomic.Bool // the last reservation succeeded
+	size      sizer
+	lanes     *lanes
+	live      []liveLane // lanes that may still have due rows
+	liveUntil time.Time
+	turns     turns
+	more      bool // after the last batches, live lanes may have more due rows
+	outage    *outage
+	failures  int       // consecutive failed rounds
+	taken     time.Time // when a batch was last taken that idle has not confirmed
+	metrics   queueMetrics
+	tracer    telemetry.Tracer
+	log       *slog.Logger
 }
 
 // runOnce runs a round and handles its error: outage logs it once per outage, the loop would log it once per round.
@@ -84,7 +81,7 @@ func (f *feeder) runOnce(ctx context.Context) (more bool, err error) {
 // round moves one or more batches. It measures the queue before it reads the database, so that a full window costs the database
 // nothing, and no row is taken during a broker outage.
 func (f *feeder) round(ctx context.Context) (more bool, err error) {
-	window, most := f.window(), overlap*batch
+	window, most := f.size.window(), overlap*batch
 	if f.failures > 0 {
 		most = trial
 	}
@@ -96,20 +93,14 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	f.metrics.depth(room.Depth, window)
-	if f.recordDepth != nil {
-		f.recordDepth(room.Depth)
-	}
+	f.size.record(room.Depth)
 	if room.Granted == 0 {
 		if err := f.idle(ctx); err != nil {
 			return false, err
 		}
 		return service.Pause(ctx, fullPause) == nil, nil
 	}
-	granted := room.Granted
-	if f.step != nil {
-		granted = min(granted, f.step(room.Depth))
-	}
-	more, err = f.fill(ctx, granted, reserved)
+	more, err = f.fill(ctx, min(room.Granted, f.size.step(room.Depth)), reserved)
 	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
 	return more, errors.Join(err, f.queue.Release(releasing, f.name))
@@ -207,7 +198,7 @@ func (f *feeder) takeAll(ctx context.Context, room int, reserved time.Time) erro
 	}
 	moving.Wait()
 	for _, recipients := range perCompany {
-		f.turns.addRecipients(f.load != nil && f.load.several(), recipients)
+		f.turns.addRecipients(f.size.several(), recipients)
 	}
 	for _, unused := range f.sources[concurrent:] {
 		errs = append(errs, unused.idle(ctx))
@@ -238,9 +229,7 @@ func (f *feeder) move(ctx context.Context, from source, chosen []laneShare, rese
 	}
 	fit, released := len(taken.Rows), 0
 	if fit > 0 {
-		if f.load != nil {
-			fit = f.load.fit(taken.Rows, asked)
-		}
+		fit = f.size.fit(taken.Rows, asked)
 		if released, err = f.publishBatch(ctx, committing, from, taken, fit, reserved); err != nil {
 			return nil, nil, err
 		}

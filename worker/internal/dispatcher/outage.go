@@ -17,6 +17,10 @@ type outage struct {
 	since   time.Time
 }
 
+func newOutage(log *slog.Logger) *outage {
+	return &outage{log: log, failing: make(map[string]bool)}
+}
+
 func (o *outage) begin(queue string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -64,7 +64,7 @@ func TestShares_Step(t *testing.T) {
 func TestFeeder_FillsInSteps(t *testing.T) {
 	t.Parallel()
 	f := &feeder{
-		window: func() int { return 200 }, queue: roomy{}, step: func(tasks int) int { return 7 + tasks },
+		size: steps{bulkSizer(200)}, queue: roomy{},
 		live: []liveLane{{id: 1}}, liveUntil: time.Now().Add(time.Hour), lanes: newLanes(nil, nil, 0), metrics: newMetrics(prometheus.NewRegistry()).of(email.QueueNormal),
 	}
 	asked := &askedFor{}
@@ -76,6 +76,11 @@ func TestFeeder_FillsInSteps(t *testing.T) {
 		t.Errorf("the round asked for %d emails, want 10", asked.most)
 	}
 }
+
+// steps is a sizer with a step of 7 more than the queue holds.
+type steps struct{ sizer }
+
+func (steps) step(depth int) int { return 7 + depth }
 
 // roomy is a queue of 3 tasks with room for 197.
 type roomy struct{ queue.Publisher }

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 )
 
@@ -18,24 +17,6 @@ const (
 	// dispatchers are down.
 	windowSeconds = 0.75
 )
-
-const (
-	// recipientsWindow is the window of the recipients queue: ten batches of the consumer, so that the consumer never waits,
-	// and little data for a broker.
-	recipientsWindow = 10_000
-	// mailingsWindow is how many mailing jobs each dispatcher keeps ready on their queue. A job takes up to 3 s, and only the
-	// dispatcher serves lanes round-robin, not the queue: the mailing of a company waits only for these jobs and the active
-	// ones, however many another company has.
-	mailingsWindow = 4
-)
-
-// bulkWindow returns the window of a bulk queue.
-func bulkWindow(queue string) int {
-	if queue == email.QueueMailings {
-		return mailingsWindow
-	}
-	return recipientsWindow
-}
 
 // window is the maximum number of tasks on a queue, in all states. All dispatchers share it: each reserves room for the tasks
 // that it will publish.
