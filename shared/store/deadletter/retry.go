@@ -11,10 +11,10 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/audit"
-	"email-gateway/shared/store/internal/intake"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 )
 
 // LetterRetry has the parameters of a retry: its actor and how the email is sent again.
@@ -161,7 +161,7 @@ func (r LetterRetry) metadata(l Letter) map[string]any {
 // the import was accepted is not restored.
 const retryIntakeSQL = `
 WITH held AS MATERIALIZED (
-    SELECT o.*, ` + intake.PersonSQL + ` AS recipient_id
+    SELECT o.*, ` + recipient.IntakeIDSQL + ` AS recipient_id
     FROM email_outbox o WHERE o.id = $1 AND o.target = 'recipients.upsert' FOR UPDATE
 ), back AS (
     UPDATE email_outbox o SET status = 'PENDING', processed_at = NULL, attempts = 0, next_at = now()

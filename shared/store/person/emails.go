@@ -12,8 +12,8 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/audit"
-	"email-gateway/shared/store/internal/intake"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/recipient"
 )
 
 // safeMetadataSQL is the metadata of an event e without the values that may identify a person.
@@ -53,7 +53,7 @@ const askTasksSQL = `
 // another email attaches them. The dispatcher is requested to remove their tasks (erased_tasks_pkey).
 const eraseEmailsSQL = `
 WITH held AS MATERIALIZED (
-    SELECT o.id, o.target, o.processed_at IS NULL AND o.target = 'email:send' AS busy, ` + intake.PersonSQL + ` AS recipient_id,
+    SELECT o.id, o.target, o.processed_at IS NULL AND o.target = 'email:send' AS busy, ` + recipient.IntakeIDSQL + ` AS recipient_id,
            o.payload ->> 'to' IS DISTINCT FROM $3 AS fresh
     FROM email_outbox o WHERE o.id = ANY ($2::uuid[]) AND o.company_id = $1 ORDER BY o.id FOR UPDATE
 ), emails AS (

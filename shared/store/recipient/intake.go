@@ -16,6 +16,9 @@ import (
 	"email-gateway/shared/store/sql"
 )
 
+// IntakeIDSQL is the recipient id of an import's outbox row o; NULL for a payload in an unknown form.
+const IntakeIDSQL = `CASE WHEN o.payload ->> 'id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN (o.payload ->> 'id')::uuid END`
+
 // NewRecipients are the recipients of one request, to be accepted together or not
 // at all.
 type NewRecipients struct {

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"text/template"
 
-	"email-gateway/shared/store/internal/intake"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/internal/statementtest"
 )
@@ -19,8 +18,8 @@ func statementFiles() statementtest.Package {
 			"upsert_recipients":      upsertParameters.List(),
 		},
 		Fragments: template.FuncMap{
-			"intakePersonSQL": func() string { return intake.PersonSQL },
-			"personSQL":       func() string { return PersonSQL },
+			"intakeIDSQL": func() string { return IntakeIDSQL },
+			"personSQL":   func() string { return PersonSQL },
 		},
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/lib/pq"
 	"github.com/lib/pq/pqerror"
 
-	"email-gateway/shared/store/internal/intake"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/sql"
 )
@@ -141,7 +140,7 @@ func refusal(err error) error {
 // row, for a replay.
 const deadLetterImportSQL = `
 WITH held AS MATERIALIZED (
-    SELECT o.*, ` + intake.PersonSQL + ` AS recipient_id
+    SELECT o.*, ` + IntakeIDSQL + ` AS recipient_id
     FROM email_outbox o WHERE o.id = $1 AND o.target = 'recipients.upsert' AND (SELECT set_config('lock_timeout', $5, true)) IS NOT NULL FOR UPDATE
 ), failed AS (
     UPDATE email_outbox o SET status = 'FAILED', processed_at = now(), attempts = $4, last_error = $2 || coalesce(': ' || nullif($3, ''), '')

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"email-gateway/shared/store/internal/intake"
+	"email-gateway/shared/store/recipient"
 )
 
 // These statements remove a person's CPF or CNPJ, as a hash and encrypted, and keep the row. Each
@@ -61,7 +61,7 @@ WITH seen AS MATERIALIZED (
       AND (o.cpf_cnpj_enc IS NOT NULL OR o.payload ->> 'cpfCnpjHash' IS NOT NULL OR o.payload #>> '{recipient,cpfCnpjHash}' IS NOT NULL)
       AND o.processed_at < ` + hashesBeforeSQL + `
       AND (o.target <> 'recipients.upsert' OR NOT EXISTS (
-               SELECT FROM recipient_intakes i WHERE i.recipient_id = ` + intake.PersonSQL + ` AND i.outbox_id = o.id)
+               SELECT FROM recipient_intakes i WHERE i.recipient_id = ` + recipient.IntakeIDSQL + ` AND i.outbox_id = o.id)
            AND NOT EXISTS (SELECT FROM dead_letters d WHERE d.outbox_id = o.id AND d.resolved_at IS NULL))
     ORDER BY o.id FOR UPDATE OF o SKIP LOCKED
 ), gone AS (

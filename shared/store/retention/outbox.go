@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store/internal/intake"
+	"email-gateway/shared/store/recipient"
 )
 
 // purgeOutboxSQL reads the next rows along email_outbox_pkey and deletes, by the same key and in
@@ -17,7 +17,7 @@ import (
 const purgeOutboxSQL = `
 WITH seen AS MATERIALIZED (
     SELECT o.id, o.processed_at < now() - $2 * interval '1 ms' AND (o.target <> 'recipients.upsert' OR NOT EXISTS (
-               SELECT FROM recipient_intakes i WHERE i.recipient_id = ` + intake.PersonSQL + ` AND i.outbox_id = o.id)) AS past
+               SELECT FROM recipient_intakes i WHERE i.recipient_id = ` + recipient.IntakeIDSQL + ` AND i.outbox_id = o.id)) AS past
     FROM email_outbox o WHERE o.id > $1 AND o.id < first_id_at(now() - $2 * interval '1 ms')
     ORDER BY o.id LIMIT $3
 ), held AS MATERIALIZED (
