@@ -24,19 +24,13 @@ package httpapi
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime"
 	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"email-gateway/api/internal/access"
-	"email-gateway/api/internal/attachment"
-	"email-gateway/api/internal/httpapi/accept"
-	"email-gateway/api/internal/httpapi/compose"
 	"email-gateway/api/internal/httpapi/deadletters"
 	"email-gateway/api/internal/httpapi/emails"
 	"email-gateway/api/internal/httpapi/events"
@@ -47,9 +41,7 @@ import (
 	"email-gateway/api/internal/httpapi/recipients"
 	"email-gateway/api/internal/httpapi/sending"
 	"email-gateway/api/internal/httpapi/sesevents"
-	"email-gateway/api/internal/httpapi/slots"
 	"email-gateway/api/internal/httpapi/suppressions"
-	"email-gateway/api/internal/httpapi/taxid"
 	"email-gateway/api/internal/httpapi/templates"
 	"email-gateway/api/internal/httpapi/unsubscribepage"
 	"email-gateway/api/internal/httpapi/usage"
@@ -157,81 +149,77 @@ type handlers struct {
 // newHandlers creates the handlers with what they share.
 func newHandlers(p Params) (h *handlers, err error) {
 	h = &handlers{}
-	fair := newFairStore(p.Store, slots.New())
-	storedFiles := fairFiles{FileStore: p.Files, fair: fair.Slots}
-	storedTemplates := fairTemplates{TemplateStore: p.Templates, fair: fair.Slots}
-	limiter := access.NewLimiter()
+	if h.bodies, err = newBodies(p); err != nil {
+		return nil, err
+	}
+	s, err := newShared(p, h.bodies)
+	if err != nil {
+		return nil, err
+	}
 	h.Middleware, err = middleware.New(middleware.Params{
-		Log: p.Log, Keys: fair, Limiter: limiter, Registry: p.Registry, Proxies: p.Proxies, Tracer: p.Tracer,
+		Log: p.Log, Keys: s.store, Limiter: s.limiter, Registry: p.Registry, Proxies: p.Proxies, Tracer: p.Tracer,
 	})
 	if err != nil {
 		return nil, err
 	}
-	checks, err := newRules()
-	if err != nil {
-		return nil, fmt.Errorf("prepare rules: %w", err)
-	}
-	sendAt, err := compose.NewSendAtReader(checks)
-	if err != nil {
-		return nil, err
-	}
-	if h.bodies, err = newBodies(p); err != nil {
-		return nil, err
-	}
-	html := compose.NewChecker(runtime.GOMAXPROCS(0))
-	library := html.NewLibrary(storedTemplates)
-	contents := &attachment.Library{Log: p.Log, Bucket: p.Bucket, Files: fileRows{storedFiles, p.Store}, Ring: p.Ring, Slots: compose.NewFileSlots()}
-	attachments := compose.NewFiles(storedFiles, contents, h.bodies.attachments)
-	commits := accept.New(fair)
-	taxIDs := taxid.Protector{Ring: p.Ring, HashKey: p.HashKey}
-
 	h.sending, err = sending.New(sending.Params{
-		Store: fair, Accepter: p.Accepter, Accept: commits, Limiter: limiter, Rules: checks, HTML: html, Library: library, Files: attachments,
-		TaxIDs: taxIDs, TTL: p.EmailTTL, Tracer: p.Tracer, Wake: p.Wake,
+		Store: s.store, Accepter: p.Accepter, Accept: s.commits, Limiter: s.limiter, Rules: s.rules, HTML: s.html, Library: s.library, Files: s.attachments,
+		TaxIDs: s.taxIDs, TTL: p.EmailTTL, Tracer: p.Tracer, Wake: p.Wake,
 	})
 	if err != nil {
 		return nil, err
 	}
 	h.emails = emails.New(emails.Params{
-		Store: fair, Timeline: fair.timelineOf, Attachments: storedFiles, Rules: checks, SendAt: sendAt,
+		Store: s.store, Timeline: s.store.timelineOf, Attachments: s.files, Rules: s.rules, SendAt: s.sendAt,
 		TTL: p.EmailTTL, MaxAttempts: cmp.Or(p.MaxAttempts, email.MaxAttempts), Wake: p.Wake,
 	})
-	h.events = events.New(p.Feed, p.Polls, fair.Slots, checks, h.StillValid)
-	h.usage = usage.New(p.Usage, fair.Slots, checks)
+	h.events = events.New(p.Feed, p.Polls, s.store.Slots, s.rules, h.StillValid)
+	h.usage = usage.New(p.Usage, s.store.Slots, s.rules)
 	h.deadLetters, err = deadletters.New(deadletters.Params{
-		Store: fair, Emails: h.emails, Rules: checks, HasRabbitMQ: p.HasRabbitMQ, TTL: p.EmailTTL, Wake: p.Wake,
+		Store: s.store, Emails: h.emails, Rules: s.rules, HasRabbitMQ: p.HasRabbitMQ, TTL: p.EmailTTL, Wake: p.Wake,
 	})
 	if err != nil {
 		return nil, err
 	}
-	h.recipients, err = recipients.New(recipients.Params{Store: fair, Accept: commits, Rules: checks, TaxIDs: taxIDs, Tracer: p.Tracer, Wake: p.Wake})
+	h.recipients, err = recipients.New(recipients.Params{
+		Store: s.store, Accept: s.commits, Rules: s.rules, TaxIDs: s.taxIDs, Tracer: p.Tracer, Wake: p.Wake,
+	})
 	if err != nil {
 		return nil, err
 	}
-	if h.suppressions, err = suppressions.New(fair, checks); err != nil {
+	if h.suppressions, err = suppressions.New(s.store, s.rules); err != nil {
 		return nil, err
 	}
-	h.unsubscribe = unsubscribepage.New(p.Log, fair, p.UnsubscribeKeys)
-	h.mailings = mailings.New(mailings.Params{
-		Log: p.Log, Store: fair, AttachmentStore: p.Files, Slots: fair.Slots, Accept: commits, StillValid: h.StillValid, Attachments: attachments, HTML: html, Library: library,
-		Rules: checks, SendAt: sendAt, Ring: p.Ring, HashKey: p.HashKey, Bucket: p.Bucket, Tokens: p.Tokens,
-		PublicURL: p.PublicURL, Links: p.UnsubscribeKeys, IngestTime: p.IngestTime, TTL: p.EmailTTL, Tracer: p.Tracer, Wake: p.Wake,
-	})
-	if h.templates, err = templates.New(storedTemplates, library, html, checks); err != nil {
+	h.unsubscribe = unsubscribepage.New(p.Log, s.store, p.UnsubscribeKeys)
+	h.mailings = newMailings(p, s, h.StillValid)
+	if h.templates, err = templates.New(s.templates, s.library, s.html, s.rules); err != nil {
 		return nil, err
 	}
-	h.files = files.New(storedFiles, contents, checks)
-	check := health.Params{Store: fair, HasRabbitMQ: p.HasRabbitMQ, PingStorage: p.Bucket.Ping}
-	if p.HasRabbitMQ {
-		check.AvailableTokens = p.Tokens.Available
-	}
-	h.health = health.New(check)
-	if err := h.health.Register(p.Registry); err != nil {
+	h.files = files.New(s.files, s.contents, s.rules)
+	if h.health, err = newHealth(p, s.store); err != nil {
 		return nil, err
 	}
-	if h.sesEvents, err = sesevents.New(p.Log, p.Events, fair, p.Registry); err != nil {
+	if h.sesEvents, err = sesevents.New(p.Log, p.Events, s.store, p.Registry); err != nil {
 		return nil, err
 	}
-	h.webhooks, err = webhooks.New(webhooks.Params{Store: p.Webhooks, Slots: fair.Slots, Rules: checks, Ring: p.Ring, AllowPrivate: p.WebhookAllowPrivate})
+	h.webhooks, err = webhooks.New(webhooks.Params{Store: p.Webhooks, Slots: s.store.Slots, Rules: s.rules, Ring: p.Ring, AllowPrivate: p.WebhookAllowPrivate})
 	return h, err
+}
+
+func newMailings(p Params, s *shared, stillValid func(*gin.Context) error) *mailings.Handlers {
+	return mailings.New(mailings.Params{
+		Log: p.Log, Store: s.store, AttachmentStore: p.Files, Slots: s.store.Slots, Accept: s.commits, StillValid: stillValid,
+		Attachments: s.attachments, HTML: s.html, Library: s.library, Rules: s.rules, SendAt: s.sendAt, Ring: p.Ring, HashKey: p.HashKey,
+		Bucket: p.Bucket, Tokens: p.Tokens, PublicURL: p.PublicURL, Links: p.UnsubscribeKeys, IngestTime: p.IngestTime, TTL: p.EmailTTL,
+		Tracer: p.Tracer, Wake: p.Wake,
+	})
+}
+
+func newHealth(p Params, s health.Store) (*health.Check, error) {
+	params := health.Params{Store: s, HasRabbitMQ: p.HasRabbitMQ, PingStorage: p.Bucket.Ping}
+	if p.HasRabbitMQ {
+		params.AvailableTokens = p.Tokens.Available
+	}
+	check := health.New(params)
+	return check, check.Register(p.Registry)
 }
