@@ -10,9 +10,9 @@ import (
 // Backoff is the delay after the first, second, … try; the last entry applies to all further tries.
 type Backoff []time.Duration
 
-// BackoffJitter is the maximum relative deviation of a delay, so that emails refused together are
+// backoffJitter is the maximum relative deviation of a delay, so that emails refused together are
 // not retried together.
-const BackoffJitter = 0.25
+const backoffJitter = 0.25
 
 // MaxAttempts is the default number of tries. Tries refused because of a provider quota do not
 // count: only the deadline ends those emails.
@@ -21,16 +21,11 @@ const MaxAttempts = 5
 // AttemptLimit is the maximum of EMAIL_MAX_ATTEMPTS.
 const AttemptLimit = 100
 
-// DefaultBackoff is the contract's table: 1 s, 5 s, 30 s, 2 min, 10 min.
-func DefaultBackoff() Backoff {
-	return Backoff{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
-}
-
 // Delay is the delay after try n (1 for the first). u is a random number in [0, 1) that sets the
 // jitter.
 func (b Backoff) Delay(n int, u float64) time.Duration {
 	base := b[min(max(n, 1), len(b))-1]
-	return time.Duration(float64(base) * (1 - BackoffJitter + 2*BackoffJitter*u))
+	return time.Duration(float64(base) * (1 - backoffJitter + 2*backoffJitter*u))
 }
 
 const (

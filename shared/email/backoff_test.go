@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/email/emailtest"
 )
 
 func TestDefaultBackoff_ContractTable(t *testing.T) {
@@ -17,7 +18,7 @@ func TestDefaultBackoff_ContractTable(t *testing.T) {
 	want := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 10 * time.Minute, 10 * time.Minute}
 	for i, wait := range want {
 		// u = 0.5 is the middle of the jitter: the table's own value.
-		if got := email.DefaultBackoff().Delay(i+1, 0.5); got != wait {
+		if got := emailtest.Backoff().Delay(i+1, 0.5); got != wait {
 			t.Errorf("after try %d: %s, want %s", i+1, got, wait)
 		}
 	}
@@ -28,7 +29,7 @@ func TestDefaultBackoff_ContractTable(t *testing.T) {
 func TestBackoff_JitterOfTenThousandDraws(t *testing.T) {
 	t.Parallel()
 	const draws = 10_000
-	backoff := email.DefaultBackoff()
+	backoff := emailtest.Backoff()
 	random := rand.New(rand.NewPCG(1, 2)) // seeded: the same draws in every run
 	for n := 1; n <= 6; n++ {
 		base := float64(backoff[min(n, len(backoff))-1])
@@ -79,7 +80,7 @@ func TestBackoff_UnmarshalText(t *testing.T) {
 		want email.Backoff
 		err  bool
 	}{
-		{text: "1s,5s,30s,2m,10m", want: email.DefaultBackoff()},
+		{text: "1s,5s,30s,2m,10m", want: emailtest.Backoff()},
 		{text: " 250ms , 1m30s", want: email.Backoff{250 * time.Millisecond, 90 * time.Second}},
 		{text: "1h", want: email.Backoff{time.Hour}},
 		{text: "", err: true},
@@ -111,7 +112,7 @@ func TestBackoff_UnmarshalText(t *testing.T) {
 // In a short outage the delays are short, in a long one they grow, so that a day of it costs few deliveries.
 func TestBackoff_OutageDelay(t *testing.T) {
 	t.Parallel()
-	b := email.DefaultBackoff()
+	b := emailtest.Backoff()
 	tries, waited := 1, time.Duration(0)
 	for n := 1; waited < 24*time.Hour; n++ {
 		d := b.OutageDelay(n, 0.5)

@@ -59,54 +59,12 @@ type Event struct {
 	Metadata map[string]any `json:"metadata"`
 }
 
-// followers is the timeline's state diagram: the allowed next events. "" is the start. A CHECK on
-// email_events has the same table, and a test compares the two.
-//
-// SENT may follow every waiting or final state: a provider's late acceptance is a fact, whatever
-// was decided meanwhile. After SENT there is only feedback, in any order.
-var followers = map[EventType][]EventType{
-	"":                    {EventReceived, EventRescheduled, EventCancelled, EventExpired, EventSuppressed},
-	EventReceived:         {EventValidated, EventValidationFailed, EventSuppressed},
-	EventValidated:        {EventSentAttempt},
-	EventValidationFailed: {EventFailed},
-	EventSentAttempt:      {EventSent, EventFailed, EventRetryScheduled, EventOutcomeUnknown, EventReleased},
-	EventOutcomeUnknown:   {EventSent, EventFailed, EventRetryScheduled},
-	EventRescheduled:      {EventReceived, EventRescheduled, EventCancelled, EventExpired, EventSuppressed, EventSent},
-	EventRetryScheduled:   {EventReceived, EventRescheduled, EventCancelled, EventExpired, EventSuppressed, EventSent},
-	EventReleased:         {EventReceived, EventRescheduled, EventCancelled, EventExpired, EventSuppressed, EventSent},
-	EventReplayed:         {EventReceived, EventRescheduled, EventCancelled, EventExpired, EventSuppressed, EventSent},
-	EventFailed:           {EventReplayed, EventSent},
-	EventExpired:          {EventReplayed, EventSent},
-	EventCancelled:        {EventReplayed, EventSent},
-	EventSuppressed:       {EventSent},
-	EventSent:             FeedbackEvents(),
-
-	EventDelivered:           FeedbackEvents(),
-	EventDeliveryDelayed:     FeedbackEvents(),
-	EventBounced:             FeedbackEvents(),
-	EventComplained:          FeedbackEvents(),
-	EventRejected:            FeedbackEvents(),
-	EventRenderingFailed:     FeedbackEvents(),
-	EventOpened:              FeedbackEvents(),
-	EventClicked:             FeedbackEvents(),
-	EventSubscriptionChanged: FeedbackEvents(),
-	EventDuplicateConfirmed:  FeedbackEvents(),
-}
-
-// MayFollow reports whether next may follow previous in a timeline; previous is "" for the first
-// event.
-func MayFollow(previous, next EventType) bool {
-	return slices.Contains(followers[previous], next)
-}
-
 // EventTypes lists every event type, sorted.
 func EventTypes() []EventType {
-	types := make([]EventType, 0, len(followers)-1)
-	for t := range followers {
-		if t != "" {
-			types = append(types, t)
-		}
-	}
+	types := append(FeedbackEvents(),
+		EventReceived, EventValidated, EventValidationFailed, EventSentAttempt, EventSent, EventFailed,
+		EventRetryScheduled, EventOutcomeUnknown, EventReleased, EventReplayed, EventCancelled,
+		EventExpired, EventSuppressed, EventRescheduled)
 	slices.Sort(types)
 	return types
 }

@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-// MaxTypes bounds the entries of a filter.
-const MaxTypes = 50
-
 var entryPattern = regexp.MustCompile(`^(?:[a-z][a-z0-9_]*\.)*(?:\*|[a-z][a-z0-9_]*\*?)$`)
 
 // ErrType is the fault of a filter's entry. Its text continues after the field's name.

@@ -30,7 +30,6 @@ type (
 const (
 	Retried           = deadletter.Retried
 	Discarded         = deadletter.Discarded
-	SentAfterAll      = deadletter.SentAfterAll
 	ReplayRetry       = deadletter.ReplayRetry
 	ReplayDiscard     = deadletter.ReplayDiscard
 	ReplayRunning     = deadletter.ReplayRunning
@@ -38,7 +37,6 @@ const (
 	MaxReplayRate     = deadletter.MaxReplayRate
 	MaxRunningReplays = deadletter.MaxRunningReplays
 	EmailLettersKept  = deadletter.EmailLettersKept
-	BulkLettersKept   = deadletter.BulkLettersKept
 )
 
 // ErrTooManyReplays is deadletter.ErrTooManyReplays.

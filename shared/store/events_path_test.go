@@ -9,10 +9,11 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/email/emailtest"
 	"email-gateway/shared/store/storetest"
 )
 
-// The CHECK email_events_path and email.MayFollow are the same state diagram, held
+// The CHECK email_events_path and emailtest.MayFollow are the same state diagram, held
 // once by the database and once by the programs: both must give the same result for every pair of types.
 func TestEventPairs_DatabaseAndProgramsAgree(t *testing.T) {
 	t.Parallel()
@@ -31,7 +32,7 @@ func TestEventPairs_DatabaseAndProgramsAgree(t *testing.T) {
 			if err != nil && (!errors.As(err, &refused) || refused.Constraint != "email_events_path") {
 				t.Fatalf("%q → %q: %v", previous, next, err)
 			}
-			if taken, want := err == nil, email.MayFollow(previous, next); taken != want {
+			if taken, want := err == nil, emailtest.MayFollow(previous, next); taken != want {
 				t.Errorf("%q → %q: the database accepts it: %v, MayFollow: %v", previous, next, taken, want)
 			}
 		}

@@ -44,9 +44,6 @@ type (
 
 // Constants of package mailing.
 const (
-	EntryPending       = mailing.EntryPending
-	EntryInvalid       = mailing.EntryInvalid
-	EntryQueued        = mailing.EntryQueued
 	MailingLocked      = mailing.Locked
 	MailingUnknown     = mailing.Unknown
 	MailingObsolete    = mailing.Obsolete
@@ -61,7 +58,6 @@ const (
 	ActionRetryFailed  = mailing.ActionRetryFailed
 	MailingQueued      = mailing.Queued
 	MailingPending     = mailing.Pending
-	MailingProcessing  = mailing.Processing
 	MailingSending     = mailing.Sending
 	MailingPaused      = mailing.Paused
 	MailingCompleted   = mailing.Completed

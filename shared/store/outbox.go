@@ -23,7 +23,6 @@ type (
 	NewEmail            = outbox.NewEmail
 	Accepter            = outbox.Accepter
 	LoadedEmail         = outbox.LoadedEmail
-	Loader              = outbox.Loader
 	Guard               = outbox.Guard
 	Transition          = outbox.Transition
 	Advanced            = outbox.Advanced
@@ -35,7 +34,6 @@ type (
 const (
 	GuardClaim      = outbox.GuardClaim
 	GuardAttempt    = outbox.GuardAttempt
-	GuardFeedback   = outbox.GuardFeedback
 	GuardOpen       = outbox.GuardOpen
 	GuardOverdue    = outbox.GuardOverdue
 	GuardAbandoned  = outbox.GuardAbandoned

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/email/emailtest"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 )
@@ -217,7 +218,7 @@ func (m *emailModel) nonsense(rt *rapid.T) {
 	legal, previous := true, m.last
 	for _, kind := range types {
 		t.Events = append(t.Events, storetest.Event(kind, nil))
-		legal = legal && email.MayFollow(previous, kind)
+		legal = legal && emailtest.MayFollow(previous, kind)
 		previous = kind
 	}
 	switch {
@@ -270,7 +271,7 @@ func (m *emailModel) check(rt *rapid.T) {
 	previous := email.EventType("")
 	for step := range strings.FieldsSeq(row.path.String) {
 		before, kind, _ := strings.Cut(step, ">")
-		if email.EventType(before) != previous || !email.MayFollow(previous, email.EventType(kind)) {
+		if email.EventType(before) != previous || !emailtest.MayFollow(previous, email.EventType(kind)) {
 			rt.Fatalf("not a path: %s", row.path.String)
 		}
 		previous = email.EventType(kind)

@@ -14,7 +14,6 @@ import "email-gateway/shared/email"
 // Limits of a mailing.
 const (
 	MaxFile    = 512 << 20 // bytes of the CSV file
-	MaxTests   = 10        // test addresses
 	MaxName    = 255       // characters of the file name or of the name field
 	maxSubject = 4 << 10   // bytes of the subject template
 	maxBody    = email.MaxHTML

@@ -128,7 +128,7 @@ UPDATE webhook_deliveries SET next_at = now(), scheduled_at = greatest(scheduled
 
 	disableSQL = `
 UPDATE webhook_endpoints SET
-    status = 'DISABLED', disabled_reason = 'REQUESTED', disabled_at = now(), lease_token = NULL, lease_until = NULL, updated_at = now()
+    status = 'DISABLED', disabled_reason = '` + string(Requested) + `', disabled_at = now(), lease_token = NULL, lease_until = NULL, updated_at = now()
 WHERE id = $1 AND company_id = $2 AND status = 'ENABLED'`
 )
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/email/emailtest"
 	"email-gateway/shared/store/reputation"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
@@ -54,7 +55,7 @@ func TestReadDispatcher_Defaults(t *testing.T) {
 	want := config.Dispatcher{
 		Process: config.Process{
 			DatabaseURL: "postgres://gateway:hunter2@db/gateway", RedisURL: "redis://:hunter2@redis:6379/0",
-			Environment: "development", LogLevel: "info", TraceSettings: untraced, SendRate: 100, MaxAttempts: 5, Backoff: email.DefaultBackoff(), TTL: 24 * time.Hour,
+			Environment: "development", LogLevel: "info", TraceSettings: untraced, SendRate: 100, MaxAttempts: 5, Backoff: emailtest.Backoff(), TTL: 24 * time.Hour,
 		},
 		Recipients: usualRecipients, Recovery: config.Recovery{StaleAfter: 30 * time.Second}, Retention: usualRetention,
 		Addr: "127.0.0.1:9091", ListenURL: "postgres://gateway:hunter2@db/gateway", PollInterval: 250 * time.Millisecond,
@@ -100,7 +101,7 @@ func TestReadWorker_TriesAndWaitsAreTheContracts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(email.DefaultBackoff(), got.Backoff); diff != "" || got.MaxAttempts != email.MaxAttempts {
+	if diff := cmp.Diff(emailtest.Backoff(), got.Backoff); diff != "" || got.MaxAttempts != email.MaxAttempts {
 		t.Errorf("%d tries, want %d; waits (-want +got)\n%s", got.MaxAttempts, email.MaxAttempts, diff)
 	}
 }

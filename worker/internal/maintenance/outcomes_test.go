@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/email/emailtest"
 	"email-gateway/shared/steps"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
@@ -125,7 +126,7 @@ func TestOutcomes_Cause(t *testing.T) {
 			}
 			registry := prometheus.NewRegistry()
 			outcomes := maintenance.Outcomes{
-				Advancer: steps.New(registry).Watch(d.Store.NewAdvancer(), slog.New(slog.DiscardHandler)), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(),
+				Advancer: steps.New(registry).Watch(d.Store.NewAdvancer(), slog.New(slog.DiscardHandler)), MaxAttempts: email.MaxAttempts, Backoff: emailtest.Backoff(),
 				Window: time.Hour, Processes: d.Store, Wake: d.Store.WakeNamed,
 			}
 			run(t, maintenance.NewRescuer(maintenance.RescuerParams{
@@ -188,7 +189,7 @@ func TestOutcomeResolver_Pages(t *testing.T) {
 	set(t, d, ids[4], `next_at = now()`)
 	run(t, maintenance.NewOutcomeResolver(maintenance.ResolverParams{
 		Log: slog.New(slog.DiscardHandler), Store: d.Store, Registry: prometheus.NewRegistry(), Page: 2,
-		Outcomes: maintenance.Outcomes{Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Wake: d.Store.WakeNamed},
+		Outcomes: maintenance.Outcomes{Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: emailtest.Backoff(), Wake: d.Store.WakeNamed},
 	}))
 	for _, due := range []uuid.UUID{ids[1], ids[4]} {
 		waittest.Until(t, "sent again", func() bool { return status(t, d, due) == email.RetryScheduled })
@@ -244,7 +245,7 @@ func TestOutcomeResolver_ParkedSendingFailsNoEmail(t *testing.T) {
 			}
 			run(t, maintenance.NewOutcomeResolver(maintenance.ResolverParams{
 				Log: slog.New(slog.DiscardHandler), Store: d.Store, Registry: prometheus.NewRegistry(),
-				Outcomes: maintenance.Outcomes{Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Breaker: d.Store, Wake: d.Store.WakeNamed},
+				Outcomes: maintenance.Outcomes{Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: emailtest.Backoff(), Breaker: d.Store, Wake: d.Store.WakeNamed},
 			}))
 			waittest.Until(t, string(c.want), func() bool { return status(t, d, id) == c.want })
 			var (

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/email/emailtest"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
@@ -31,7 +32,7 @@ func rescue(t *testing.T, d storetest.Database, q maintenance.Tasks, window time
 	for range 2 {
 		registry := prometheus.NewRegistry()
 		outcomes := maintenance.Outcomes{
-			Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(), Window: window, Processes: d.Store, Wake: d.Store.WakeNamed,
+			Advancer: d.Store.NewAdvancer(), MaxAttempts: email.MaxAttempts, Backoff: emailtest.Backoff(), Window: window, Processes: d.Store, Wake: d.Store.WakeNamed,
 		}
 		run(t, maintenance.NewRescuer(maintenance.RescuerParams{
 			Log: log, Store: d.Store, Outcomes: outcomes, Queue: q, Registry: registry, Actions: maintenance.NewActions(registry), After: time.Minute,

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/email/emailtest"
 	"email-gateway/shared/steps"
 	"email-gateway/shared/store"
 	"email-gateway/shared/waittest"
@@ -49,7 +50,7 @@ func (b *bench) rescue(t *testing.T, client redis.UniversalClient) *prometheus.R
 	rescuer := maintenance.NewRescuer(maintenance.RescuerParams{
 		Log: log, Store: b.Store, Queue: publisher, Registry: registry, Actions: maintenance.NewActions(registry), After: time.Second,
 		Outcomes: maintenance.Outcomes{
-			Advancer: steps.New(registry).Watch(b.Store.NewAdvancer(), log), MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(),
+			Advancer: steps.New(registry).Watch(b.Store.NewAdvancer(), log), MaxAttempts: email.MaxAttempts, Backoff: emailtest.Backoff(),
 			Processes: b.Store, Results: unrecorded.New(client), Wake: b.Store.WakeNamed,
 		},
 	})

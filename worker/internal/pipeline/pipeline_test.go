@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/email/emailtest"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/storetest"
@@ -52,7 +53,7 @@ func newBenchOn(t *testing.T, advance func(storetest.Database) *store.Store, cha
 		Pacer: unpaced{}, Sender: b.sender, Breaker: newBreaker(d), Templates: d.Store, Metrics: pipeline.NewMetrics(prometheus.NewRegistry()),
 		RetryRoom:   retryRoom(true),
 		Attachments: attachment.New(attachment.Params{Store: file.New(d.Store.DB()), Concurrency: func() int { return 10 }}),
-		MaxAttempts: email.MaxAttempts, Backoff: email.DefaultBackoff(),
+		MaxAttempts: email.MaxAttempts, Backoff: emailtest.Backoff(),
 	}
 	if change != nil {
 		change(&p)
@@ -357,7 +358,7 @@ func TestHandle_GivesUpAfterFiveTries(t *testing.T) {
 		t.Errorf("email = %+v", e)
 	}
 	for i, wait := range waits {
-		base := email.DefaultBackoff()[i]
+		base := emailtest.Backoff()[i]
 		if wait < base*3/4 || wait > base*5/4+slack {
 			t.Errorf("wait after try %d = %s, want %s ±25 %%", i+1, wait, base)
 		}

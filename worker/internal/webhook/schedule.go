@@ -6,15 +6,6 @@ import (
 	"email-gateway/shared/email"
 )
 
-// DefaultSchedule returns the waits between the attempts of a delivery that the specification recommends. The tenth
-// attempt is made after 75.6 hours.
-func DefaultSchedule() email.Backoff {
-	return email.Backoff{
-		5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour,
-		14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
-	}
-}
-
 // jitter is the maximum fraction by which a wait is extended. A wait is never shortened, because the schedule is how
 // long an endpoint may be down without losing a delivery.
 const jitter = 0.1

@@ -67,9 +67,12 @@ func (w *world) service(change func(*webhook.Params)) *webhook.Service {
 	return webhook.New(p)
 }
 
-// scaled is the schedule with an hour of the given length.
+// scaled is the default schedule with an hour of the given length.
 func scaled(hour time.Duration) email.Backoff {
-	waits := webhook.DefaultSchedule()
+	waits := email.Backoff{
+		5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour,
+		14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
+	}
 	for i := range waits {
 		waits[i] = max(time.Duration(float64(waits[i])*float64(hour)/float64(time.Hour)), time.Millisecond)
 	}
