@@ -55,8 +55,8 @@ var blockedExtensions = strings.Fields(`
 // contentID matches characters that are the same in a header and in a URL of html.
 var contentID = regexp.MustCompile(`^[A-Za-z0-9!#$&'*+/=?^_{|}~.@-]+$`)
 
-// CheckFilename returns the code and message of the fault of a file name, or "" if it is valid.
-func CheckFilename(name string) (code, message string) {
+// checkFilename returns the code and message of the fault of a file name, or "" if it is valid.
+func checkFilename(name string) (code, message string) {
 	bad := func(r rune) bool {
 		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
 	}
@@ -80,8 +80,8 @@ func CheckFilename(name string) (code, message string) {
 	return "", ""
 }
 
-// CheckContentType returns the code and message of the fault of a media type, or "" if it is valid.
-func CheckContentType(text string) (code, message string) {
+// checkContentType returns the code and message of the fault of a media type, or "" if it is valid.
+func checkContentType(text string) (code, message string) {
 	switch media, _, err := mime.ParseMediaType(text); {
 	case text == "":
 		return rules.CodeRequired, "is required, such as application/pdf"
@@ -138,14 +138,14 @@ func (d *Draft) checkAttachment(field string, a *Attachment, names, ids map[stri
 			d.Faults.Add(field+name, code, message)
 		}
 	}
-	code, message := CheckFilename(a.Filename)
+	code, message := checkFilename(a.Filename)
 	add("filename", code, message)
 	if lower := strings.ToLower(a.Filename); lower != "" && names[lower] {
 		add("filename", CodeDuplicateFilename, "is the name of another attachment")
 	} else {
 		names[lower] = true
 	}
-	code, message = CheckContentType(a.ContentType)
+	code, message = checkContentType(a.ContentType)
 	add("contentType", code, message)
 	switch {
 	case d.Faults.Has(field+"content", field+"fileId"):

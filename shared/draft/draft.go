@@ -111,7 +111,7 @@ func (d *Draft) checkRecipient() {
 	if !d.Faults.Has("to", "recipient.email") && !email.SameAddress(r.Email, d.Email.To) {
 		d.Faults.Add("recipient.email", rules.CodeMismatch, "must be the same address as `to`, or be left out")
 	}
-	if !r.Identified() && !d.Faults.Has("recipient.recipientId", "recipient.externalId", "recipient.cpfCnpj", "recipient.cpfCnpjHash") {
+	if !r.identified() && !d.Faults.Has("recipient.recipientId", "recipient.externalId", "recipient.cpfCnpj", "recipient.cpfCnpjHash") {
 		d.Faults.Add("recipient", rules.CodeRequired, "needs recipientId, externalId, cpfCnpj or cpfCnpjHash")
 	}
 	d.TaxID = TaxID(r.CPFCNPJ, r.CPFCNPJHash, "recipient.", &d.Faults)

@@ -38,8 +38,8 @@ type Recipient struct {
 	Email       string  `json:"email,omitempty" validate:"omitempty,address"` // default: to
 }
 
-// Identified reports whether the recipient has an identifier other than an address.
-func (r *Recipient) Identified() bool {
+// identified reports whether the recipient has an identifier other than an address.
+func (r *Recipient) identified() bool {
 	return r.RecipientID != nil || r.ExternalID != nil || r.CPFCNPJ != nil || r.CPFCNPJHash != nil
 }
 

@@ -18,7 +18,7 @@ const (
 	MaxHTML     = 512 << 10 // bytes of UTF-8
 	MaxCopies   = 5         // each of cc and bcc
 	MaxTags     = 5
-	MaxHeaders  = 10
+	maxHeaders  = 10
 	MaxFieldLen = 200 // characters of externalId, nome, razaoSocial
 )
 
@@ -134,7 +134,7 @@ func (j *SendJob) Validate(maxAttempts int) error {
 	if j.ReplyTo != "" {
 		address("replyTo", j.ReplyTo)
 	}
-	check(len(j.Headers) <= MaxHeaders, "headers", "must have at most 10 headers")
+	check(len(j.Headers) <= maxHeaders, "headers", "must have at most 10 headers")
 	for name, value := range j.Headers {
 		check(!HasControl(name) && !HasControl(value), "headers", "must not contain control characters")
 	}

@@ -22,8 +22,8 @@ const (
 const (
 	// MaxTags limits the tags of one subject or body: each row of a mailing checks its values in all of them.
 	MaxTags = 10_000
-	// MaxDepth limits the nesting of sections.
-	MaxDepth = 16
+	// maxDepth limits the nesting of sections.
+	maxDepth = 16
 )
 
 // current is the name of the element that a section repeats: {{.}}.
@@ -132,8 +132,8 @@ func (s *source) pair() *Fault {
 	for _, tag := range s.positions {
 		switch tag.kind {
 		case Section, Inverted:
-			if len(open) >= MaxDepth {
-				return position(s.text, tag.start, CodeSectionDepth, fmt.Sprintf("sections can be nested at most %d levels deep", MaxDepth))
+			if len(open) >= maxDepth {
+				return position(s.text, tag.start, CodeSectionDepth, fmt.Sprintf("sections can be nested at most %d levels deep", maxDepth))
 			}
 			open = append(open, tag)
 		case End:

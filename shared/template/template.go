@@ -35,7 +35,7 @@ import (
 const (
 	MaxBody        = email.MaxHTML // bytes of html and of text
 	MaxSubject     = 2000          // bytes of the subject, with its tags
-	MaxVariables   = 200
+	maxVariables   = 200
 	maxDescription = 500  // characters
 	maxDefault     = 4096 // bytes of JSON
 )
@@ -129,8 +129,8 @@ func addFault(faults *rules.Faults, field string, err error) {
 
 // declare reads the declarations of variables.
 func (t *Template) declare(variables []Variable, faults *rules.Faults) {
-	if len(variables) > MaxVariables {
-		faults.Add("variables", rules.CodeTooLong, fmt.Sprintf("must have at most %d entries", MaxVariables))
+	if len(variables) > maxVariables {
+		faults.Add("variables", rules.CodeTooLong, fmt.Sprintf("must have at most %d entries", maxVariables))
 		return
 	}
 	t.defaults = make(map[string]any)
@@ -172,7 +172,7 @@ type Data struct{ root map[string]any }
 
 // Limits of data.
 const (
-	MaxData      = 512 << 10 // bytes of JSON
+	maxData      = 512 << 10 // bytes of JSON
 	MaxValues    = 20_000    // texts, numbers, lists …: each takes far more memory than JSON
 	maxDataDepth = 10
 )
@@ -185,8 +185,8 @@ func DataMemory(bytes int) int64 { return int64(min(bytes/2, MaxValues)) * value
 
 // ReadData reads a JSON object; "" is an empty one. The error continues "the data".
 func ReadData(raw []byte) (Data, error) {
-	if len(raw) > MaxData {
-		return Data{}, fmt.Errorf("must have at most %d bytes of JSON", MaxData)
+	if len(raw) > maxData {
+		return Data{}, fmt.Errorf("must have at most %d bytes of JSON", maxData)
 	}
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return Data{root: map[string]any{}}, nil

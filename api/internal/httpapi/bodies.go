@@ -14,8 +14,8 @@ import (
 	"email-gateway/shared/draft"
 )
 
-// DefaultAttachmentsMax is the limit of an email's attachments together, if none is set (bytes).
-const DefaultAttachmentsMax = 10 << 20
+// defaultAttachmentsMax is the limit of an email's attachments together, if none is set (bytes).
+const defaultAttachmentsMax = 10 << 20
 
 // bodies receive the bodies of requests. Those of sends, files and others share memory and disk.
 type bodies struct {
@@ -32,7 +32,7 @@ func newBodies(p Params) (bodies, error) {
 	if err != nil {
 		return bodies{}, err
 	}
-	most := cmp.Or(p.AttachmentsMax, DefaultAttachmentsMax)
+	most := cmp.Or(p.AttachmentsMax, defaultAttachmentsMax)
 	encoded := (most+2)/3*4 + reqbody.MaxBody
 	limits := reqbody.TenantLimits.ForAttachments(p.AttachmentsMax)
 	others := reqbody.Receiver{

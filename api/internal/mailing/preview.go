@@ -6,8 +6,8 @@ import (
 	"email-gateway/shared/plaintext"
 )
 
-// MaxPreview is how many rows a dry run shows as rendered emails.
-const MaxPreview = 3
+// maxPreview is how many rows a dry run shows as rendered emails.
+const maxPreview = 3
 
 // Preview is the email of one row. It contains personal data of the file: it is only for the
 // response to the upload and is not stored.
@@ -43,7 +43,7 @@ func FirstEmails(r *Reading, j *Validator, link string, autoText bool) ([]Previe
 			}
 			emails = append(emails, Preview{Line: e.Line, Email: e.Email, Subject: rendered.Subject, HTML: rendered.HTML, Text: rendered.Text})
 		}
-		if n++; n == previewLines || len(emails) == MaxPreview {
+		if n++; n == previewLines || len(emails) == maxPreview {
 			break
 		}
 	}

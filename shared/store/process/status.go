@@ -26,12 +26,12 @@ type Status struct {
 	Details   json.RawMessage `db:"details"`
 }
 
-// ReportTTL is how long a process counts as running after its last report: three times the interval of
+// reportTTL is how long a process counts as running after its last report: three times the interval of
 // reports, which is 5 s.
-const ReportTTL = 15 * time.Second
+const reportTTL = 15 * time.Second
 
 // Live reports whether the process still counts as running.
-func (p Status) Live() bool { return p.Age <= ReportTTL }
+func (p Status) Live() bool { return p.Age <= reportTTL }
 
 // reportSQL writes the instance's one row and deletes instances that have not reported for an hour, or whose report is from a
 // server whose clock was ahead: those that are running report again. It adds how the
@@ -88,10 +88,10 @@ func (s *Store) ProcessStatuses(ctx context.Context) ([]Status, error) {
 const liveSQL = `
 SELECT count(*) FROM process_status WHERE service = $1 AND updated_at BETWEEN now() - $2 * interval '1 ms' AND now() + $2 * interval '1 ms'`
 
-// LiveProcesses counts the service's processes that reported within ReportTTL.
+// LiveProcesses counts the service's processes that reported within reportTTL.
 func (s *Store) LiveProcesses(ctx context.Context, service string) (int, error) {
 	var n int
-	if err := s.db.GetContext(ctx, &n, liveSQL, service, ReportTTL.Milliseconds()); err != nil {
+	if err := s.db.GetContext(ctx, &n, liveSQL, service, reportTTL.Milliseconds()); err != nil {
 		return 0, fmt.Errorf("count processes: %w", pg.Translate(err))
 	}
 	return n, nil

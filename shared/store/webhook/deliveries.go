@@ -149,7 +149,7 @@ DELETE FROM webhook_deliveries WHERE company_id = $2 AND id IN (
 func (s *Store) CreateTest(ctx context.Context, company, endpoint, id uuid.UUID) (Delivery, error) {
 	var d Delivery
 	err := s.change(ctx, "create webhook test", company, endpoint, func(tx *sqlx.Tx) error {
-		if _, err := tx.ExecContext(ctx, createTestSQL, endpoint, company, id, "test_"+id.String(), TestType); err != nil {
+		if _, err := tx.ExecContext(ctx, createTestSQL, endpoint, company, id, "test_"+id.String(), testType); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, oldTestsSQL, endpoint, company, keptTests); err != nil {

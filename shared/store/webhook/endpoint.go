@@ -126,8 +126,8 @@ type Delivery struct {
 // IsTest reports whether the delivery is a test, which has no event in the feed and one attempt.
 func (d Delivery) IsTest() bool { return d.Position == 0 }
 
-// TestType is the event type of tests.
-const TestType = "webhook.test"
+// testType is the event type of tests.
+const testType = "webhook.test"
 
 // ReplayStatus says whether a replay has finished.
 type ReplayStatus string

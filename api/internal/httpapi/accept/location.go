@@ -10,7 +10,7 @@ import (
 const (
 	EmailPath     = "/v1/email/"
 	RecipientPath = "/v1/recipients/"
-	MailingPath   = "/v1/mailings/"
+	mailingPath   = "/v1/mailings/"
 )
 
 // RecordIDs records the ids of the objects in a response, and the path of a single one.
@@ -37,6 +37,6 @@ func RecordIDs(v *reqctx.State, answer []byte) {
 	case made.RecipientID != "":
 		v.Location = RecipientPath + made.RecipientID
 	case made.MailingID != "":
-		v.MailingID, v.Location = made.MailingID, MailingPath+made.MailingID
+		v.MailingID, v.Location = made.MailingID, mailingPath+made.MailingID
 	}
 }

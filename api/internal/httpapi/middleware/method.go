@@ -22,9 +22,9 @@ func (m *Middleware) rememberLiterals(routes gin.RoutesInfo) {
 	}
 }
 
-// RefuseMethod answers 405 if gin matches a literal path with a parameterized one because only
+// refuseMethod answers 405 if gin matches a literal path with a parameterized one because only
 // that has the method: GET /v1/email/send is not an email with the id "send".
-func (m *Middleware) RefuseMethod(c *gin.Context) {
+func (m *Middleware) refuseMethod(c *gin.Context) {
 	if !strings.Contains(c.FullPath(), ":") {
 		return
 	}

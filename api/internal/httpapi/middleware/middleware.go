@@ -1,5 +1,5 @@
 // Package middleware has what runs before and after the handlers. A request passes in this order: Start
-// (request id), Trace (span), Observe (log and metrics), Rescue (panics), RefuseMethod, Authenticate
+// (request id), Trace (span), Observe (log and metrics), rescue (panics), refuseMethod, Authenticate
 // (key, rate limit, company), RequireScope, handler. A handler returns an error, which Answer maps to
 // a problem.
 package middleware
@@ -53,7 +53,7 @@ func New(p Params) (*Middleware, error) {
 
 // Use makes the engine run the middlewares of all routes, and answer requests without a route.
 func (m *Middleware) Use(r *gin.Engine) {
-	r.Use(m.Start, m.Trace, m.Observe, m.Rescue, m.RefuseMethod)
+	r.Use(m.Start, m.Trace, m.Observe, m.rescue, m.refuseMethod)
 	r.NoRoute(m.Answer(func(*gin.Context) error { return noSuchRoute }))
 	r.NoMethod(m.Answer(func(c *gin.Context) error {
 		// gin adds the methods of parameterized paths that also match this one.

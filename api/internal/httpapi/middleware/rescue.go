@@ -15,8 +15,8 @@ import (
 
 var errPanic = errors.New("panic")
 
-// Rescue turns a panic into a 500 and logs its stack.
-func (m *Middleware) Rescue(c *gin.Context) {
+// rescue turns a panic into a 500 and logs its stack.
+func (m *Middleware) rescue(c *gin.Context) {
 	defer func() {
 		cause := recover()
 		if cause == nil {

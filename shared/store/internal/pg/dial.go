@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// AnswerTime is how long the answer to a statement may take to arrive, in addition to the maximum run time of the
+// answerTime is how long the answer to a statement may take to arrive, in addition to the maximum run time of the
 // statement.
-const AnswerTime = 5 * time.Second
+const answerTime = 5 * time.Second
 
 // dialer makes connections that fail if the server has sent nothing for the time silence, because its machine or the
 // network is down. TCP alone would wait a quarter of an hour, and block the emails of one group for that time.

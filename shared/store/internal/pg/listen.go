@@ -34,7 +34,7 @@ type Channel struct {
 // Subscription listens to a channel of NOTIFY on its own connection. It is a service.Service.
 //
 // Notifications that are sent while it is not connected are lost, so it treats every new connection as a notification.
-// A connection that the network has dropped silently is detected listenPing + AnswerTime (15 s) after its last byte.
+// A connection that the network has dropped silently is detected listenPing + answerTime (15 s) after its last byte.
 type Subscription struct {
 	dsn     string
 	log     *slog.Logger
@@ -119,7 +119,7 @@ func (s *Subscription) run(ctx context.Context) {
 	defer close(s.done)
 	// A ping waits for its answer, and closing the listener waits for the ping. The dialer gives up a silent server;
 	// otherwise a stop would last as long as TCP retransmits.
-	listener := pq.NewDialListener(dialer{silence: listenPing + AnswerTime}, s.dsn, firstReconnect, lastReconnect, s.report)
+	listener := pq.NewDialListener(dialer{silence: listenPing + answerTime}, s.dsn, firstReconnect, lastReconnect, s.report)
 	defer listener.Close() //nolint:errcheck // it is closed already, or goes away now
 	// Both of these wait for a connection, so they must not block the loop below. Closing the listener ends them.
 	go s.subscribe(ctx, listener)

@@ -50,7 +50,7 @@ func Open(ctx context.Context, databaseURL string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	inner, err := newHosts(dsn, dialer{silence: o.statementTimeout() + AnswerTime})
+	inner, err := newHosts(dsn, dialer{silence: o.statementTimeout() + answerTime})
 	if err != nil {
 		return nil, fmt.Errorf("read DATABASE_URL: %w", err)
 	}

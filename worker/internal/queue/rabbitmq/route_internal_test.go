@@ -27,11 +27,11 @@ func TestRoute(t *testing.T) {
 	}{
 		"first":           {0, &queue.RetryLater{Reason: "away"}, mailingRetry1, 1, "away"},
 		"second":          {1, &queue.RetryLater{Reason: "away"}, mailingRetry2, 2, "away"},
-		"used up":         {2, &queue.RetryLater{Reason: "away"}, MailingDLQ, 2, "away"},
-		"beyond":          {7, fault, MailingDLQ, 7, "a fault"},
+		"used up":         {2, &queue.RetryLater{Reason: "away"}, mailingDLQ, 2, "away"},
+		"beyond":          {7, fault, mailingDLQ, 7, "a fault"},
 		"fault":           {0, fault, mailingRetry1, 1, "a fault"},
-		"dead":            {0, &queue.Dead{Reason: "never"}, MailingDLQ, 0, "never"},
-		"wrapped":         {0, fmt.Errorf("row 1: %w", &queue.Dead{Reason: "never"}), MailingDLQ, 0, "never"},
+		"dead":            {0, &queue.Dead{Reason: "never"}, mailingDLQ, 0, "never"},
+		"wrapped":         {0, fmt.Errorf("row 1: %w", &queue.Dead{Reason: "never"}), mailingDLQ, 0, "never"},
 		"uncounted":       {1, &queue.RetryLater{Reason: "held", Uncounted: true}, mailingRetry1, 1, "held"},
 		"uncounted, last": {2, &queue.RetryLater{Reason: "held", Uncounted: true}, mailingRetry1, 2, "held"},
 	} {

@@ -8,7 +8,7 @@ import (
 // Names on the broker. Operators use them, and other programs may publish there.
 const (
 	MailingJobs       = "mailing.jobs.process" // the queue of mailing jobs
-	MailingDLQ        = "mailing.jobs.dlq"
+	mailingDLQ        = "mailing.jobs.dlq"
 	RecipientsQueue   = "recipients_queue" // the queue of recipients to import
 	RecipientsDLQ     = "recipients_dlq"
 	mailingExchange   = "mailing.exchange"
@@ -63,7 +63,7 @@ func Mailing() Topology {
 		Exchanges:  []Exchange{{mailingExchange, "topic"}},
 		Main:       Queue{Name: MailingJobs, Exchange: mailingExchange, Key: mailingKey},
 		Retries:    []Queue{direct(mailingRetry1, 10*time.Second), direct(mailingRetry2, 30*time.Second)},
-		DLQ:        direct(MailingDLQ, 0),
+		DLQ:        direct(mailingDLQ, 0),
 		MaxRetries: 2,
 	}
 }
