@@ -131,7 +131,6 @@ GRANT SELECT, INSERT                 ON email_events TO gateway_worker;
 GRANT SELECT, INSERT, UPDATE         ON ses_events, suppressions TO gateway_worker; -- events of SES from a queue
 GRANT SELECT, UPDATE                 ON mailings, mailing_entries, provider_gate TO gateway_worker;
 GRANT SELECT, INSERT, UPDATE         ON quota_totals TO gateway_worker;
-GRANT SELECT                         ON quota_deltas TO gateway_worker;
 GRANT SELECT, INSERT, UPDATE         ON email_outbox, email_logs, recipients, dead_letters TO gateway_worker;
 GRANT SELECT, DELETE                 ON recipient_intakes TO gateway_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON process_status TO gateway_worker;
@@ -188,8 +187,10 @@ GRANT EXECUTE ON FUNCTION email_gateway_take_key(uuid, text, text, text, uuid) T
 
 -- A company's use of its quotas. No other role may call these functions, because they show the use
 -- of every company. Triggers count with the rights of the tables' owner.
-GRANT EXECUTE ON FUNCTION email_gateway_use(uuid, boolean), email_gateway_scheduled(uuid)
-    TO gateway_api, gateway_dispatcher, gateway_worker, gateway_operator;
+GRANT EXECUTE ON FUNCTION email_gateway_use(uuid, boolean), email_gateway_scheduled(uuid), email_gateway_count_scheduled(uuid, bigint),
+    email_gateway_recount_scheduled(uuid, interval) TO gateway_api, gateway_dispatcher, gateway_worker, gateway_operator;
+GRANT EXECUTE ON FUNCTION email_gateway_scheduled_page(uuid, uuid, bigint, bigint, timestamptz, uuid) TO gateway_dispatcher;
+GRANT SELECT                         ON quota_defaults, company_quotas TO gateway_dispatcher;
 GRANT EXECUTE ON FUNCTION email_gateway_schedule(uuid, uuid, timestamptz) TO gateway_api;
 
 -- Starting a mailing locks its company's quotas.

@@ -42,7 +42,7 @@ var callers = map[string][]string{
 		"idempotency.CleanIdempotencyKeys", "deadletter.CleanEmailLetters", "deadletter.CleanBulkLetters", "deadletter.CleanReplays", "feedback.CleanFeedback", "audit.CleanAudit", "retention.CleanRecipients", "retention.PurgeOutbox", "retention.EraseBodies", "retention.EraseCompanyBodies",
 		"retention.PurgeLogs", "retention.PurgeCompanyLogs", "retention.PurgeEvents", "retention.PurgeAggregates", "retention.PurgeEntries", "retention.EraseEntryValues", "retention.EraseTemplates", "retention.EraseEntryHashes", "retention.EraseOutboxHashes", "retention.EraseRecipientHashes",
 		"retention.DueFiles", "retention.MarkFilesDeleted", "tenant.Retentions", "retention.MakeLogPartition", "retention.DropLogPartition", "retention.MissingLogPartitions", "retention.OverdueLogPartitions", "dispatch.ErasedTasks", "dispatch.TasksRemoved",
-		"mailing.RecoverMailings", "mailing.MailingsWithEntryAction", "mailing.ApplyEntryAction", "mailing.OpenMailings", "mailing.CountMailing", "mailing.FoldMailingFeedback", "mailing.MailingsWithFile", "mailing.SizeFiles", "mailing.CancelUnstarted", "quota.FoldQuotas", "Confirm", "NewClock",
+		"mailing.RecoverMailings", "mailing.MailingsWithEntryAction", "mailing.ApplyEntryAction", "mailing.OpenMailings", "mailing.CountMailing", "mailing.FoldMailingFeedback", "mailing.MailingsWithFile", "mailing.SizeFiles", "mailing.CancelUnstarted", "quota.FoldQuotas", "quota.DueCounts", "quota.Count", "Confirm", "NewClock",
 		"event.AssignPositions", "event.Lag", "event.Purge", "event.AddOfCompany",
 		"reputation.SetDefaults", "reputation.Due", "reputation.Check", "reputation.CountPaused", "reputation.Clean",
 		"usage.Newest", "usage.AddCompanies", "usage.Fold",

@@ -255,9 +255,12 @@ var functionCalls = map[string][]string{
 		`SELECT email_gateway_take_key($company, 'interview', '42', 'REMINDER', gen_random_uuid())`,
 		`SELECT email_gateway_take_key($company, 'interview', '42', 'REMINDER', gen_random_uuid())`,
 	},
-	"email_gateway_scheduled": {`SELECT email_gateway_scheduled($company)`},
-	"email_gateway_use":       {`SELECT * FROM email_gateway_use($company, true)`},
-	"email_gateway_schedule":  {`SELECT email_gateway_schedule($company, gen_random_uuid(), now() + interval '1 hour')`},
+	"email_gateway_scheduled":         {`SELECT email_gateway_scheduled($company)`},
+	"email_gateway_scheduled_page":    {`SELECT email_gateway_scheduled_page($company, gen_random_uuid(), 10, 0, NULL, NULL)`},
+	"email_gateway_count_scheduled":   {`SELECT email_gateway_count_scheduled($company, 0)`},
+	"email_gateway_recount_scheduled": {`SELECT email_gateway_recount_scheduled($company, '0')`},
+	"email_gateway_use":               {`SELECT * FROM email_gateway_use($company, true)`},
+	"email_gateway_schedule":          {`SELECT email_gateway_schedule($company, gen_random_uuid(), now() + interval '1 hour')`},
 }
 
 const (

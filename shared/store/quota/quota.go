@@ -162,10 +162,10 @@ func (s *Store) SetQuotas(ctx context.Context, by audit.Operator, company uuid.U
 	return pg.Wrap("set quotas", err)
 }
 
-// companyQuotasSQL reads the company's row by primary key, and what email_gateway_use and
-// email_gateway_scheduled read. It locks nothing.
+// companyQuotasSQL reads the company's row by primary key, and what email_gateway_use and email_gateway_count_scheduled
+// read. It locks nothing.
 const companyQuotasSQL = `
-SELECT u.quota, u.own, u.most, CASE u.quota WHEN 'scheduled_emails' THEN email_gateway_scheduled($1) ELSE u.used END AS used, u.resets_at
+SELECT u.quota, u.own, u.most, coalesce(CASE u.quota WHEN 'scheduled_emails' THEN email_gateway_count_scheduled($1, u.used) END, u.used) AS used, u.resets_at
 FROM companies c CROSS JOIN LATERAL email_gateway_use(c.id, true) u WHERE c.id = $1`
 
 // CompanyQuotas returns all quotas of the company with their usage, or pg.ErrNotFound if there is

@@ -17,19 +17,16 @@ type Quota struct {
 	Reset *time.Time `db:"resets_at" json:"reset,omitempty"`
 }
 
-// mostScheduled limits the scheduled emails that a request counts one by one: 100,000 take about 50 ms.
-const mostScheduled = 100_000
-
-// quotasSQL reads what email_gateway_use and email_gateway_scheduled read, and locks nothing. The number of
-// scheduled emails that email_gateway_use returns may be too high until they are counted again.
+// quotasSQL reads what email_gateway_use and email_gateway_count_scheduled read, and locks nothing. If the latter does not count the
+// scheduled emails, their number may be too high until the dispatcher has counted them.
 const quotasSQL = `
-SELECT quota, most, CASE WHEN quota = 'scheduled_emails' AND used BETWEEN 1 AND $2 THEN email_gateway_scheduled($1) ELSE used END AS used, resets_at
+SELECT quota, most, coalesce(CASE WHEN quota = 'scheduled_emails' AND used > 0 THEN email_gateway_count_scheduled($1, used) END, used) AS used, resets_at
 FROM email_gateway_use($1, true)`
 
 // Quotas returns all quotas of the company.
 func (s *Store) Quotas(ctx context.Context, company uuid.UUID) ([]Quota, error) {
 	var all []Quota
-	if err := s.db.Select(ctx, &all, quotasSQL, company, mostScheduled); err != nil {
+	if err := s.db.Select(ctx, &all, quotasSQL, company); err != nil {
 		return nil, fmt.Errorf("read quotas: %w", err)
 	}
 	for i := range all {

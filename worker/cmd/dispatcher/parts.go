@@ -91,6 +91,7 @@ func (p program) parts() []service.Named {
 			Log: p.log, Store: p.reputation(), Registry: p.registry, Enabled: c.ReputationGuard, Rules: c.Rules(),
 		})},
 		{Name: "quota folder", Service: maintenance.NewQuotaFolder(maintenance.QuotaFolderParams{Log: p.log, Store: p.db})},
+		{Name: "scheduled counter", Service: maintenance.NewScheduledCounter(maintenance.ScheduledCounterParams{Log: p.log, Store: p.db})},
 		{Name: "usage folder", Service: maintenance.NewUsageFolder(maintenance.UsageFolderParams{Log: p.log, Store: usage.New(p.db.DB())})},
 		{Name: "partitioner", Service: maintenance.NewPartitioner(maintenance.PartitionerParams{
 			Log: p.log, Store: retention.New(p.db.DB()), Actions: actions, Registry: p.registry, Logs: time.Duration(c.Logs), Events: time.Duration(c.KeepEvents()),
