@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/person"
 	"email-gateway/shared/store/retention"
@@ -49,5 +52,58 @@ func TestFind_WithoutTheNumber(t *testing.T) {
 	d.Run(t, `UPDATE recipients SET cpf_cnpj_hash = $1`, storetest.HashOf('b'))
 	if found, err = person.New(d.Store.DB()).Find(t.Context(), company, "", storetest.HashOf('a')); err != nil || len(found.Addresses) > 0 {
 		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// A search in a small company reads none of the rows of the others.
+func TestFind_BesideALargeCompany(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	small, large := d.Company(t), d.Company(t)
+	const (
+		letters = `INSERT INTO dead_letters (id, company_id, target, email, reason, payload)
+			SELECT gen_random_uuid(), CASE WHEN $2 THEN $1::uuid END, 'email:send', 'ana@example.com', 'r', jsonb_build_object('companyId', $1::uuid, 'recipient', jsonb_build_object('externalId', 'L' || n))
+			FROM generate_series(1, $3::int) n`
+		recipients = `INSERT INTO recipients (id, company_id, email, external_id) SELECT gen_random_uuid(), $1, 'ana@example.com', 'R' || n FROM generate_series(1, $2::int) n`
+	)
+	d.Run(t, letters, large, true, 20_000)
+	d.Run(t, letters, large, false, 3)
+	d.Run(t, letters, small, true, 3)
+	d.Run(t, letters, small, false, 1)
+	d.Run(t, recipients, large, 20_000)
+	d.Run(t, recipients, small, 3)
+	for _, analyzed := range []bool{false, true} {
+		if analyzed {
+			d.Run(t, `ANALYZE`)
+		}
+		for name, statement := range map[string]string{"dead letters": person.DeadLettersSQL, "recipients": person.RecipientsSQL} {
+			plan, read := storetest.Buffers(t, storetest.Connect(t, d, store.Options{}), statement, small, uuid.Nil, 5000, pq.StringArray{"ana@example.com"}, pq.StringArray{}, pq.StringArray{}, pq.StringArray{},
+				true, pq.StringArray{}, uuid.Max)
+			if read > 100 {
+				t.Errorf("%s: %d buffers, analyzed %t\n%s", name, read, analyzed, plan)
+			}
+		}
+	}
+	people := person.New(d.Store.DB())
+	who := person.Person{CompanyID: small, Addresses: []string{"ana@example.com"}}
+	for table, want := range map[person.Table]int{person.DeadLetters: 4, person.Recipients: 3} {
+		page, err := people.Rows(t.Context(), who, table, person.Scan{Until: uuid.Max})
+		if err != nil || len(page.Rows) != want || page.More {
+			t.Errorf("%s: %d rows, %v, want %d", table, len(page.Rows), err, want)
+		}
+	}
+	who.CompanyID = large // more than a page of both
+	for _, table := range []person.Table{person.DeadLetters, person.Recipients} {
+		found := 0
+		for at, more := (person.Scan{Until: uuid.Max}), true; more; {
+			page, err := people.Rows(t.Context(), who, table, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, more, at.After = found+len(page.Rows), page.More, page.Last
+		}
+		if found != 20_000 && found != 20_003 {
+			t.Errorf("%s: %d rows", table, found)
+		}
 	}
 }

@@ -135,10 +135,14 @@ const (
 FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last FROM seen) t
 LEFT JOIN said n ON true`
 
-	// It scans dead_letters_pkey: dead letters are few, and kept for days. A dead letter of a task
-	// without an email has its company only in the payload.
+	// It scans dead_letters_person twice, merges the results by id, and reads the rows that it found by primary key. A dead letter of a
+	// task without an email has its company only in the payload: the second part, of all companies, has few rows.
 	personDeadLettersSQL = personArgsSQL + `seen AS MATERIALIZED (
-    SELECT id, email, payload, last_error, resolution_note, (` + letterOfSQL + `) IS TRUE AS ours FROM dead_letters d WHERE id > $2 ORDER BY id LIMIT $3
+    (SELECT id, email, payload, last_error, resolution_note, true AS ours FROM dead_letters WHERE company_id = $1 AND id > $2 ORDER BY id LIMIT $3)
+    UNION ALL
+    (SELECT id, email, payload, last_error, resolution_note, (` + letterOfSQL + `) IS TRUE AS ours FROM dead_letters d
+     WHERE company_id IS NULL AND id > $2 ORDER BY id LIMIT $3)
+    ORDER BY id LIMIT $3
 ), named AS (
     SELECT s.id, s.ours AND (lower(s.email) = ANY ($4::text[]) OR ` + payloadNamesSQL + `) IS TRUE AS own,
            s.ours AND (` + payloadCopiesSQL + ` OR concat_ws(' ', s.payload -> 'headers', s.payload -> 'tags', s.last_error, s.resolution_note) ~* ANY ($9::text[])) AS copied,
@@ -147,11 +151,11 @@ LEFT JOIN said n ON true`
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(d) FROM dead_letters d WHERE d.id = n.id) END AS row` + personPageSQL
 
-	// It scans recipients_pkey, and skips rows that an erasure has emptied.
+	// It scans recipients_company, and skips rows that an erasure has emptied.
 	personRecipientsSQL = personArgsSQL + `seen AS MATERIALIZED (
-    SELECT id, company_id, email, cpf_cnpj_hash, external_id FROM recipients WHERE id > $2 ORDER BY id LIMIT $3
+    SELECT id, email, cpf_cnpj_hash, external_id FROM recipients WHERE company_id = $1 AND id > $2 ORDER BY id LIMIT $3
 ), named AS (
-    SELECT s.id, s.company_id = $1 AND (lower(s.email) = ANY ($4::text[]) OR s.cpf_cnpj_hash = ANY ($5::text[])
+    SELECT s.id, (lower(s.email) = ANY ($4::text[]) OR s.cpf_cnpj_hash = ANY ($5::text[])
                OR s.id = ANY ($6::uuid[]) OR s.external_id = ANY ($7::text[])) IS TRUE AS own, false AS copied,
            s.email AS address, s.cpf_cnpj_hash AS hash, s.id::text AS recipient_id, s.external_id, '' AS told
     FROM seen s WHERE s.email <> '` + store.ErasedAddress + `'

@@ -1,0 +1,6 @@
+package person
+
+const (
+	DeadLettersSQL = personDeadLettersSQL
+	RecipientsSQL  = personRecipientsSQL
+)
