@@ -122,7 +122,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON email_outbox, email_logs, recipients, de
 GRANT SELECT, UPDATE, DELETE         ON event_feed TO gateway_dispatcher;
 GRANT SELECT, UPDATE                 ON event_positions TO gateway_dispatcher; -- the row is also the lock of who assigns positions
 GRANT SELECT, DELETE                 ON operator_audit TO gateway_dispatcher; -- a policy keeps two years of it
-GRANT EXECUTE ON FUNCTION make_log_partition(text, integer), drop_log_partition(text, interval), hold_settling(uuid), email_gateway_history() TO gateway_dispatcher;
+GRANT EXECUTE ON FUNCTION make_log_partition(text, integer), prove_log_partition(text, integer), drop_log_partition(text, interval), hold_settling(uuid), email_gateway_history() TO gateway_dispatcher;
 
 -- The worker sends. It cannot read keys.
 GRANT SELECT                         ON companies, dispatch_lanes, stored_files, attachments TO gateway_worker;

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 	"github.com/lib/pq/pqerror"
 
@@ -33,16 +34,40 @@ const (
 	EmailEvents Log = "email_events"
 )
 
-// makePartitionSQL locks the log's default partition while it reads it. Other transactions can
+// provePartitionSQL reads a default partition that is too large for makePartitionSQL, while other transactions use it, and locks it for a
+// moment before. Reading some GB may take longer than other statements may.
+const (
+	longReadSQL       = `SET LOCAL statement_timeout = '60s'`
+	provePartitionSQL = `SELECT prove_log_partition($1, $2)`
+)
+
+// provePartition runs a step of the proof, and reports whether there is another one.
+func (s *Store) provePartition(ctx context.Context, log Log, monthsAhead int) (more bool, err error) {
+	err = s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+		if _, err := tx.ExecContext(ctx, longReadSQL); err != nil {
+			return err
+		}
+		return tx.GetContext(ctx, &more, provePartitionSQL, string(log), monthsAhead)
+	})
+	return more, err
+}
+
+// makePartitionSQL locks the log's default partition while it reads it, if that is small. Other transactions can
 // still use the log.
 const makePartitionSQL = `SELECT coalesce(make_log_partition($1, $2), '')`
 
 // MakeLogPartition creates the first missing partition of the log, for this month and the next
 // monthsAhead ones, and returns its name. It returns "" if none is missing or another process is
-// creating it, and ErrInUse if it could not take a lock within 200 ms.
-func (s *Store) MakeLogPartition(ctx context.Context, log Log, monthsAhead int) (string, error) {
-	var name string
-	if err := s.db.GetContext(ctx, &name, makePartitionSQL, string(log), monthsAhead); err != nil {
+// creating it, and ErrInUse if it could not take a lock within 200 ms. If the default partition is large, a month
+// that has begun gets no partition, and the error says so when the months ahead have theirs.
+func (s *Store) MakeLogPartition(ctx context.Context, log Log, monthsAhead int) (name string, err error) {
+	for more := true; more && err == nil; {
+		more, err = s.provePartition(ctx, log, monthsAhead)
+	}
+	if err == nil {
+		err = s.db.GetContext(ctx, &name, makePartitionSQL, string(log), monthsAhead)
+	}
+	if err != nil {
 		return "", fmt.Errorf("make partition of %s: %w", log, inUse(err))
 	}
 	return name, nil
@@ -96,12 +121,12 @@ const dropPartitionSQL = `SELECT name, dropped, moved FROM drop_log_partition($1
 // DroppedPartition is the result for one partition older than the retention.
 type DroppedPartition struct {
 	Name    string `db:"name"`
-	Dropped bool   `db:"dropped"` // false: too many of its emails are still in the outbox
+	Dropped bool   `db:"dropped"` // false: too many of its emails are still in the outbox, and no other partition is due
 	Moved   int    `db:"moved"`   // rows of such emails, kept in the default partition
 }
 
-// DropLogPartition drops the log's oldest partition, if each of its emails was accepted
-// longer ago than age (a day or more), and than the longest retention of a company. It returns the
+// DropLogPartition drops the log's oldest partition of which each email was accepted
+// longer ago than age (a day or more), and than the longest retention of a company, and few are still in the outbox. It returns the
 // zero DroppedPartition if there is none or another process is dropping it, and ErrInUse if it
 // could not take the lock within 200 ms.
 func (s *Store) DropLogPartition(ctx context.Context, log Log, age time.Duration) (DroppedPartition, error) {
