@@ -1192,6 +1192,8 @@ CREATE INDEX dead_letters_of_emails ON dead_letters USING btree (created_at) WHE
 
 CREATE INDEX dead_letters_open ON dead_letters USING btree (outbox_id) WHERE (resolved_at IS NULL);
 
+CREATE INDEX dead_letters_person ON dead_letters USING btree (company_id, id);
+
 CREATE INDEX email_logs_company ON ONLY email_logs USING btree (company_id, outbox_id);
 
 CREATE INDEX email_logs_external ON ONLY email_logs USING btree (company_id, external_id, outbox_id) WHERE (external_id IS NOT NULL);
@@ -1251,6 +1253,8 @@ CREATE INDEX mailings_templates_kept ON mailings USING btree (COALESCE(completed
 CREATE INDEX operator_audit_age ON operator_audit USING btree (at, id);
 
 CREATE UNIQUE INDEX outbox_aggregates_outbox ON outbox_aggregates USING btree (outbox_id);
+
+CREATE INDEX recipients_company ON recipients USING btree (company_id, id);
 
 CREATE INDEX recipients_deleted ON recipients USING btree (deleted_at) WHERE (deleted_at IS NOT NULL);
 
@@ -1421,6 +1425,7 @@ DECLARE
     key text := CASE of_log WHEN 'email_logs' THEN 'outbox_id' WHEN 'email_events' THEN 'email_log_id' END;
     oldest record;
     waiting bigint;
+    kept text;
 BEGIN
     IF key IS NULL OR age < interval '1 day' THEN
         RAISE EXCEPTION 'no partitions of % are dropped after %', of_log, age;
@@ -1430,26 +1435,28 @@ BEGIN
         RETURN;
     END IF;
     age := greatest(age, (SELECT max(logs_days) * interval '1 day' FROM company_retention));
-    SELECT p.name, coalesce(p.first_id, '00000000-0000-0000-0000-000000000000') AS first_id, p.end_id INTO oldest
-    FROM log_partitions p WHERE p.log = of_log AND p.end_id <= first_id_at(now() - age)
-    ORDER BY p.end_id LIMIT 1;
-    IF NOT FOUND THEN
+    FOR oldest IN
+        SELECT p.name, coalesce(p.first_id, '00000000-0000-0000-0000-000000000000') AS first_id, p.end_id
+        FROM log_partitions p WHERE p.log = of_log AND p.end_id <= first_id_at(now() - age)
+        ORDER BY p.end_id
+    LOOP
+        SELECT count(*) INTO waiting FROM (
+            SELECT FROM email_outbox o WHERE o.id >= oldest.first_id AND o.id < oldest.end_id AND o.target = 'email:send' LIMIT most + 1) o;
+        IF waiting > most THEN
+            kept := coalesce(kept, oldest.name);
+            CONTINUE;
+        END IF;
+        EXECUTE format('LOCK TABLE ONLY %I IN ACCESS EXCLUSIVE MODE', of_log);
+        EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', of_log, oldest.name);
+        -- An INSERT into the log itself would fire its statement triggers, which count the rows as new.
+        EXECUTE format('INSERT INTO %I SELECT l.* FROM email_outbox o JOIN %I l ON l.%I = o.id WHERE o.id >= $1 AND o.id < $2 AND o.target = ''email:send''',
+            of_log || '_default', oldest.name, key) USING oldest.first_id, oldest.end_id;
+        GET DIAGNOSTICS waiting = ROW_COUNT;
+        EXECUTE format('DROP TABLE %I', oldest.name);
+        RETURN QUERY SELECT oldest.name, true, waiting;
         RETURN;
-    END IF;
-    SELECT count(*) INTO waiting FROM (
-        SELECT FROM email_outbox o WHERE o.id >= oldest.first_id AND o.id < oldest.end_id AND o.target = 'email:send' LIMIT most + 1) o;
-    IF waiting > most THEN
-        RETURN QUERY SELECT oldest.name, false, 0::bigint;
-        RETURN;
-    END IF;
-    EXECUTE format('LOCK TABLE ONLY %I IN ACCESS EXCLUSIVE MODE', of_log);
-    EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', of_log, oldest.name);
-    -- An INSERT into the log itself would fire its statement triggers, which count the rows as new.
-    EXECUTE format('INSERT INTO %I SELECT l.* FROM email_outbox o JOIN %I l ON l.%I = o.id WHERE o.id >= $1 AND o.id < $2 AND o.target = ''email:send''',
-        of_log || '_default', oldest.name, key) USING oldest.first_id, oldest.end_id;
-    GET DIAGNOSTICS waiting = ROW_COUNT;
-    EXECUTE format('DROP TABLE %I', oldest.name);
-    RETURN QUERY SELECT oldest.name, true, waiting;
+    END LOOP;
+    RETURN QUERY SELECT kept, false, 0::bigint WHERE kept IS NOT NULL;
 END
 $_$;
 
@@ -1590,10 +1597,9 @@ BEGIN
         RETURN;
     END IF;
     PERFORM email_gateway_hold_quotas(company);
-    UPDATE quota_totals t SET scheduled_at = clock_timestamp(),
-        scheduled = email_gateway_scheduled(company) - (SELECT coalesce(sum(d.scheduled), 0) FROM quota_deltas d WHERE d.company_id = company)
-    WHERE email_gateway_check_quotas.scheduled > 0 AND t.company_id = company
-      AND coalesce(t.scheduled_at + interval '1 s' + greatest(t.scheduled, 0) * interval '10 us' < clock_timestamp(), true);
+    IF email_gateway_check_quotas.scheduled > 0 THEN
+        PERFORM email_gateway_recount_scheduled(company, interval '1 s');
+    END IF;
     FOR u IN
         SELECT e.quota, e.most, e.used, e.resets_at, CASE e.quota WHEN 'scheduled_emails' THEN scheduled WHEN 'emails_per_day' THEN emails
                WHEN 'stored_body_bytes' THEN body_bytes WHEN 'recipients' THEN adds_person::int ELSE 0 END AS more
@@ -1601,7 +1607,7 @@ BEGIN
     LOOP
         CONTINUE WHEN u.most = 0 OR u.more = 0 OR u.used + u.more <= u.most;
         IF u.quota = 'scheduled_emails' THEN
-            u.used := email_gateway_scheduled(company);
+            u.used := coalesce(email_gateway_count_scheduled(company, u.used), u.used);
             CONTINUE WHEN u.used + u.more <= u.most;
         END IF;
         RAISE EXCEPTION 'quota % is exceeded: limit %, use %, reset %', u.quota, u.most, u.used,
@@ -1751,6 +1757,21 @@ CREATE FUNCTION email_gateway_count_gone_suppressions() RETURNS trigger
 BEGIN
     INSERT INTO quota_deltas (company_id, suppressions) SELECT company_id, -count(*) FROM gone GROUP BY company_id;
     RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION email_gateway_count_scheduled(company uuid, used bigint) RETURNS bigint
+    LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    SET standard_conforming_strings TO 'on'
+    AS $$
+DECLARE
+    most CONSTANT bigint := 100000;
+BEGIN
+    IF used > most THEN
+        RETURN NULL;
+    END IF;
+    RETURN (SELECT p.scheduled FROM email_gateway_scheduled_page(company, 'ffffffff-ffff-ffff-ffff-ffffffffffff', most + 1, 0, NULL, NULL) p WHERE p.seen <= most);
 END
 $$;
 
@@ -2382,6 +2403,23 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION email_gateway_recount_scheduled(company uuid, pause interval) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    SET standard_conforming_strings TO 'on'
+    AS $$
+BEGIN
+    UPDATE quota_totals t SET scheduled_at = CASE WHEN n.scheduled IS NOT NULL THEN clock_timestamp() END, scheduled = coalesce(n.scheduled - n.added, t.scheduled)
+    FROM (
+        SELECT email_gateway_count_scheduled(company, q.scheduled) AS scheduled,
+               (SELECT coalesce(sum(d.scheduled), 0) FROM quota_deltas d WHERE d.company_id = company) AS added
+        FROM quota_totals q
+        WHERE q.company_id = company AND q.scheduled <= 100000
+          AND coalesce(q.scheduled_at + pause + greatest(q.scheduled, 0) * interval '10 us' < clock_timestamp(), true) OFFSET 0) n
+    WHERE t.company_id = company;
+END
+$$;
+
 CREATE FUNCTION email_gateway_reschedule(company uuid, aggregate_type text, aggregate_id text, event_type text, send_at timestamp with time zone, ttl interval DEFAULT '24:00:00'::interval) RETURNS TABLE(outbox_id uuid, moved boolean, status text)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'public', 'pg_temp'
@@ -2445,6 +2483,48 @@ CREATE FUNCTION email_gateway_scheduled(company uuid) RETURNS bigint
     JOIN email_outbox o ON o.lane_id = l.id AND o.company_id = l.company_id AND o.status = 'PENDING' AND o.next_at > statement_timestamp()
     WHERE l.company_id = company AND l.queue IN ('email:send:high', 'email:send', 'email:send:low')
       AND (l.mailing_id IS NULL OR EXISTS (SELECT FROM email_logs g WHERE g.outbox_id = o.id AND g.company_id = company AND g.send_at > statement_timestamp()))
+$$;
+
+CREATE FUNCTION email_gateway_scheduled_page(company uuid, newest uuid, most bigint, INOUT lane bigint, INOUT due timestamp with time zone, INOUT mail uuid, OUT seen bigint, OUT scheduled bigint) RETURNS record
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'public', 'pg_temp'
+    SET standard_conforming_strings TO 'on'
+    AS $$
+DECLARE
+    l record;
+    page record;
+BEGIN
+    seen := 0;
+    scheduled := 0;
+    FOR l IN
+        SELECT d.id, d.mailing_id FROM dispatch_lanes d
+        WHERE d.company_id = company AND d.id >= lane AND d.queue IN ('email:send:high', 'email:send', 'email:send:low') ORDER BY d.id
+    LOOP
+        IF l.id <> lane THEN
+            lane := l.id;
+            due := statement_timestamp();
+            mail := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+        END IF;
+        WITH emails AS MATERIALIZED (
+            SELECT o.next_at, o.id, o.status FROM email_outbox o
+            WHERE o.lane_id = l.id AND o.company_id = company AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND (o.next_at, o.id) > (due, mail)
+            ORDER BY o.next_at, o.id LIMIT most - seen
+        ), final AS (
+            SELECT e.next_at, e.id FROM emails e ORDER BY e.next_at DESC, e.id DESC LIMIT 1
+        )
+        SELECT count(*) AS seen, (SELECT f.next_at FROM final f) AS due, (SELECT f.id FROM final f) AS mail,
+               count(*) FILTER (WHERE e.status = 'PENDING' AND e.id < newest AND (l.mailing_id IS NULL OR EXISTS (
+                   SELECT FROM email_logs g WHERE g.outbox_id = e.id AND g.company_id = company AND g.send_at > statement_timestamp()))) AS scheduled
+        INTO page FROM emails e;
+        IF page.seen > 0 THEN
+            seen := seen + page.seen;
+            scheduled := scheduled + page.scheduled;
+            due := page.due;
+            mail := page.mail;
+        END IF;
+        EXIT WHEN seen = most;
+    END LOOP;
+END
 $$;
 
 CREATE FUNCTION email_gateway_shows(html text) RETURNS boolean
@@ -2652,9 +2732,6 @@ CREATE FUNCTION make_log_partition(of_log text, months_ahead integer) RETURNS te
     SET standard_conforming_strings TO 'on'
     AS $_$
 DECLARE
-    -- ATTACH reads the default partition from end to end, under a lock that everybody
-    -- waits for. It is nearly empty, unless partitions were missing for long.
-    most CONSTANT bigint := 64 * 1024 * 1024;
     rest CONSTANT text := of_log || '_default';
     key text := CASE of_log WHEN 'email_logs' THEN 'outbox_id' WHEN 'email_events' THEN 'email_log_id' END;
     month record;
@@ -2666,18 +2743,14 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    SELECT of_log || to_char(m.utc, '"_"YYYY_MM') AS name, first_id_at(m.utc AT TIME ZONE 'UTC') AS first_id,
-           first_id_at((m.utc + interval '1 month') AT TIME ZONE 'UTC') AS end_id INTO month
-    FROM (SELECT date_trunc('month', now() AT TIME ZONE 'UTC') + n * interval '1 month' AS utc FROM generate_series(0, months_ahead) n) m
-    WHERE NOT EXISTS (
-        SELECT FROM log_partitions p
-        WHERE p.log = of_log AND coalesce(p.first_id <= first_id_at(m.utc AT TIME ZONE 'UTC'), true) AND p.end_id > first_id_at(m.utc AT TIME ZONE 'UTC'))
-    ORDER BY m.utc LIMIT 1;
-    IF NOT FOUND THEN
+    SELECT * INTO month FROM missing_log_partition(of_log, months_ahead);
+    IF month.name IS NULL THEN
         RETURN NULL;
     END IF;
-    IF pg_relation_size(rest::regclass) > most THEN
-        RAISE EXCEPTION '% cannot be made: % holds more than % bytes', month.name, rest, most;
+    IF month.too_late OR month.proof IS NOT NULL AND NOT EXISTS (
+        SELECT FROM pg_constraint c WHERE c.conrelid = rest::regclass AND c.conname = month.proof AND c.convalidated)
+    THEN
+        RAISE EXCEPTION '% cannot be made: % is too large to be searched for rows of this month', month.name, rest;
     END IF;
     EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL EXCLUDING INDEXES) WITH (fillfactor = %s)', month.name, of_log, CASE of_log WHEN 'email_logs' THEN 45 ELSE 100 END);
     -- ATTACH makes the indexes. The primary key comes first: while the partition is empty all
@@ -2685,9 +2758,78 @@ BEGIN
     -- oldest. Its plan is still in use when the month begins.
     EXECUTE format('ALTER TABLE %I ADD PRIMARY KEY (%s)', month.name, CASE of_log WHEN 'email_logs' THEN 'outbox_id' ELSE 'email_log_id, seq' END);
     EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', rest);
-    EXECUTE format('WITH early AS (DELETE FROM %I WHERE %I >= $1 AND %I < $2 RETURNING *) INSERT INTO %I SELECT * FROM early', rest, key, key, month.name)
-        USING month.first_id, month.end_id;
+    IF month.proof IS NULL THEN
+        EXECUTE format('WITH early AS (DELETE FROM %I WHERE %I >= $1 AND %I < $2 RETURNING *) INSERT INTO %I SELECT * FROM early', rest, key, key, month.name)
+            USING month.first_id, month.end_id;
+    END IF;
     EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', of_log, month.name, month.first_id, month.end_id);
+    EXECUTE format('ALTER TABLE %I DROP CONSTRAINT IF EXISTS %I', rest, replace(month.name, of_log, of_log || '_without'));
     RETURN month.name;
 END
 $_$;
+
+CREATE FUNCTION missing_log_partition(of_log text, months_ahead integer, OUT name text, OUT first_id uuid, OUT end_id uuid, OUT proof text, OUT too_late boolean) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'public', 'pg_temp'
+    SET standard_conforming_strings TO 'on'
+    AS $$
+DECLARE
+    large CONSTANT boolean := pg_relation_size((of_log || '_default')::regclass) > 64 * 1024 * 1024;
+BEGIN
+    SELECT of_log || to_char(m.utc, '"_"YYYY_MM'), first_id_at(m.utc AT TIME ZONE 'UTC'), first_id_at((m.utc + interval '1 month') AT TIME ZONE 'UTC'),
+           CASE WHEN large AND NOT m.late THEN of_log || to_char(m.utc, '"_without_"YYYY_MM') END, large AND m.late
+    INTO missing_log_partition.name, missing_log_partition.first_id, missing_log_partition.end_id, proof, too_late
+    FROM (SELECT u.utc, u.utc < now() AT TIME ZONE 'UTC' + interval '2 days' AS late
+          FROM generate_series(0, months_ahead) n CROSS JOIN LATERAL (SELECT date_trunc('month', now() AT TIME ZONE 'UTC') + n * interval '1 month' AS utc) u) m
+    WHERE NOT EXISTS (
+        SELECT FROM log_partitions p
+        WHERE p.log = of_log AND coalesce(p.first_id <= first_id_at(m.utc AT TIME ZONE 'UTC'), true) AND p.end_id > first_id_at(m.utc AT TIME ZONE 'UTC'))
+    ORDER BY large AND m.late, m.utc LIMIT 1;
+END
+$$;
+
+CREATE FUNCTION prove_log_partition(of_log text, months_ahead integer) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    SET lock_timeout TO '200ms'
+    SET standard_conforming_strings TO 'on'
+    AS $$
+DECLARE
+    rest CONSTANT text := of_log || '_default';
+    key text := CASE of_log WHEN 'email_logs' THEN 'outbox_id' WHEN 'email_events' THEN 'email_log_id' END;
+    month record;
+    other name;
+    known boolean;
+BEGIN
+    IF key IS NULL OR months_ahead NOT BETWEEN 0 AND 120 THEN
+        RAISE EXCEPTION 'no partitions of % are made % months ahead', of_log, months_ahead;
+    END IF;
+    PERFORM FROM owner_locks l WHERE l.name = of_log AND l.slot = 0 FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    SELECT * INTO month FROM missing_log_partition(of_log, months_ahead);
+    FOR other IN
+        SELECT c.conname FROM pg_constraint c
+        WHERE c.conrelid = rest::regclass AND starts_with(c.conname::text, of_log || '_without_') AND c.conname IS DISTINCT FROM month.proof
+    LOOP
+        EXECUTE format('ALTER TABLE %I DROP CONSTRAINT %I', rest, other);
+    END LOOP;
+    IF month.proof IS NULL THEN
+        RETURN false;
+    END IF;
+    SELECT c.convalidated INTO known FROM pg_constraint c WHERE c.conrelid = rest::regclass AND c.conname = month.proof;
+    IF known IS NULL THEN
+        EXECUTE format('ALTER TABLE %I ADD CONSTRAINT %I CHECK (%I < %L::uuid OR %I >= %L::uuid) NOT VALID', rest, month.proof, key, month.first_id, key, month.end_id);
+        RETURN true;
+    END IF;
+    IF NOT known THEN
+        BEGIN
+            EXECUTE format('ALTER TABLE %I VALIDATE CONSTRAINT %I', rest, month.proof);
+        EXCEPTION WHEN check_violation THEN -- make_log_partition reports it
+            EXECUTE format('ALTER TABLE %I DROP CONSTRAINT %I', rest, month.proof);
+        END;
+    END IF;
+    RETURN false;
+END
+$$;
