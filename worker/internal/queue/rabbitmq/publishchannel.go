@@ -17,13 +17,13 @@ var (
 	errNoConfirm  = errors.New("no confirm from rabbitmq")
 )
 
-// confirmTime is how long a channel may have unconfirmed messages without any confirm before it is closed. A channel that was
-// opened while a queue had no leader may never confirm, although its connection responds; a new channel finds the new leader. A
-// broker whose memory is full reports that earlier.
+// confirmTime is how long a channel waits for the confirm of a message before it closes. A channel that was opened while a queue
+// had no leader may never confirm, although its connection responds; a new channel finds the new leader. A broker whose memory
+// is full reports that earlier.
 const confirmTime = 4 * time.Second
 
 // publishChannel is one channel for publishing. Many goroutines publish on it concurrently, and
-// each waits for its own confirm.
+// each waits for its own confirm. It closes if a message stays unconfirmed for confirmTime.
 type publishChannel struct {
 	session *session
 	channel *amqp.Channel
@@ -36,18 +36,17 @@ type publishChannel struct {
 	sorted   chan struct{}      // closed after the last return was marked
 
 	mu       sync.Mutex
-	inFlight map[string][]*publication // by message id
-	silent   time.Time                 // the last confirm, or when the first message was added; zero = no message is in flight
+	inFlight map[string][]*publication // unconfirmed, by message id
 }
 
-// publication is one message in flight.
+// publication is one message. It is in flight until the broker has confirmed it or the channel has ended, even if its caller
+// stops waiting earlier.
 type publication struct {
 	to      Queue
 	message amqp.Publishing
 
-	written      chan struct{} // closed when the next two are set
-	confirmation *amqp.DeferredConfirmation
-	err          error
+	done chan struct{} // closed when err is set
+	err  error
 
 	returned bool // returned by the broker; guarded by mu of the channel
 }
@@ -64,6 +63,7 @@ func newPublishChannel(s *session) (*publishChannel, error) {
 		inFlight: make(map[string][]*publication),
 	}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
+	context.AfterFunc(c.ctx, func() { _ = s.withTimeout(callTime, channel.Close) })
 	closes := channel.NotifyClose(make(chan *amqp.Error, 1))
 	// Unbuffered: when the library processes the confirm, the return has been received.
 	returns := channel.NotifyReturn(make(chan amqp.Return))
@@ -89,8 +89,16 @@ func (c *publishChannel) write() {
 	for {
 		select {
 		case p := <-c.requests:
-			p.confirmation, p.err = c.channel.PublishWithDeferredConfirm(p.to.Exchange, p.to.Key, true, false, p.message)
-			close(p.written)
+			c.add(p)
+			confirmation, err := c.channel.PublishWithDeferredConfirm(p.to.Exchange, p.to.Key, true, false, p.message)
+			go func() {
+				if err == nil {
+					err = c.awaitConfirm(p, confirmation)
+				}
+				c.remove(p)
+				p.err = err
+				close(p.done)
+			}()
 		case <-c.ctx.Done():
 			return
 		}
@@ -140,9 +148,7 @@ func (c *publishChannel) publish(ctx context.Context, to Queue, message amqp.Pub
 	if err := c.awaitUnblocked(ctx); err != nil {
 		return unsent(err)
 	}
-	p := &publication{to: to, message: message, written: make(chan struct{})}
-	c.take(p)
-	defer c.forget(p)
+	p := &publication{to: to, message: message, done: make(chan struct{})}
 	select {
 	case c.requests <- p:
 	case <-c.ctx.Done():
@@ -151,43 +157,58 @@ func (c *publishChannel) publish(ctx context.Context, to Queue, message amqp.Pub
 		return unsent(c.contextError(ctx))
 	}
 	select {
-	case <-p.written: // a write is bounded, and ends before the channel does
+	case <-p.done:
+		return p.err
 	case <-ctx.Done():
 		return c.contextError(ctx)
 	}
-	if p.err != nil {
-		return p.err
-	}
-	acked, err := p.confirmation.WaitContext(ctx)
-	if err == nil {
-		c.confirmed()
-	}
-	switch {
-	case err != nil:
-		c.closeUnresponsive()
-		return c.contextError(ctx)
-	case !acked && c.channel.IsClosed():
-		<-c.ctx.Done() // the library's result for an unknown outcome
-		return context.Cause(c.ctx)
-	case !acked:
-		return errRefused
-	case c.wasReturned(p):
-		return errUnroutable
-	}
-	return nil
 }
 
-// closeUnresponsive closes a channel that confirms nothing. Other messages that wait on it get an error, and their callers publish them
-// again.
-func (c *publishChannel) closeUnresponsive() {
-	c.mu.Lock()
-	silent := c.silent
-	c.mu.Unlock()
-	if reason, _ := c.session.blocked(); reason != "" || silent.IsZero() || time.Since(silent) < confirmTime {
-		return
+// awaitConfirm waits until the broker has confirmed the message, and returns its result. Without a confirm within confirmTime it
+// ends the channel: the callers of other messages on it get an error, and publish them again.
+func (c *publishChannel) awaitConfirm(p *publication, confirmation *amqp.DeferredConfirmation) error {
+	if !c.confirmed(confirmation) {
+		c.end(errNoConfirm)
 	}
-	c.end(errNoConfirm)
-	go func() { _ = c.session.withTimeout(callTime, c.channel.Close) }()
+	if confirmation.Acked() {
+		if c.wasReturned(p) {
+			return errUnroutable
+		}
+		return nil
+	}
+	if c.channel.IsClosed() {
+		<-c.ctx.Done() // the library's result for an unknown outcome
+	}
+	if !c.alive() {
+		return context.Cause(c.ctx)
+	}
+	return errRefused
+}
+
+// confirmed waits for the confirm or the end of the channel, and returns false if neither comes within confirmTime. While the
+// broker accepts no messages, and for confirmTime afterwards, it continues to wait.
+func (c *publishChannel) confirmed(confirmation *amqp.DeferredConfirmation) bool {
+	timeout := time.NewTimer(confirmTime)
+	defer timeout.Stop()
+	for {
+		var unblocked <-chan struct{}
+		select {
+		case <-confirmation.Done():
+			return true
+		case <-c.ctx.Done():
+			return true
+		case <-timeout.C:
+			if _, unblocked = c.session.blocked(); unblocked == nil {
+				return false
+			}
+		}
+		select {
+		case <-unblocked:
+			timeout.Reset(confirmTime)
+		case <-confirmation.Done():
+		case <-c.ctx.Done():
+		}
+	}
 }
 
 // awaitUnblocked delays messages while the broker accepts none. A message written meanwhile would be accepted after the alarm, and
@@ -216,33 +237,18 @@ func (c *publishChannel) contextError(ctx context.Context) error {
 	return fmt.Errorf("wait for the confirm: %w", context.Cause(ctx))
 }
 
-func (c *publishChannel) take(p *publication) {
+func (c *publishChannel) add(p *publication) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.inFlight[p.message.MessageId] = append(c.inFlight[p.message.MessageId], p)
-	if c.silent.IsZero() {
-		c.silent = time.Now()
-	}
 }
 
-// confirmed records that the broker answers; messages may still be in flight.
-func (c *publishChannel) confirmed() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.silent = time.Now()
-}
-
-func (c *publishChannel) forget(p *publication) {
+func (c *publishChannel) remove(p *publication) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	id := p.message.MessageId
-	left := slices.DeleteFunc(c.inFlight[id], func(other *publication) bool { return other == p })
-	if len(left) > 0 {
-		c.inFlight[id] = left
-		return
-	}
-	delete(c.inFlight, id)
-	if len(c.inFlight) == 0 {
-		c.silent = time.Time{}
+	c.inFlight[id] = slices.DeleteFunc(c.inFlight[id], func(other *publication) bool { return other == p })
+	if len(c.inFlight[id]) == 0 {
+		delete(c.inFlight, id)
 	}
 }
