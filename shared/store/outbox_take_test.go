@@ -277,6 +277,11 @@ func TestLeaseJobs(t *testing.T) {
 	}
 	ids := idsOf(lease(3).Rows)
 	lease(0)
+	run(t, d, `UPDATE email_outbox SET next_at = next_at - interval '1 h', due_at = due_at - interval '1 h'`)
+	lease(3)
+	if ages, err := d.Store.OldestDue(t.Context()); err != nil || len(ages) != 1 || ages[0].Age() < time.Hour {
+		t.Errorf("jobs that have been due for an hour and are leased again: %+v, %v", ages, err)
+	}
 	if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE status = 'PENDING'`); n != 3 {
 		t.Errorf("%d of 3 are PENDING before the confirm", n)
 	}

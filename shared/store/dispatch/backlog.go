@@ -123,8 +123,10 @@ type LaneAge struct {
 func (l LaneAge) Age() time.Duration { return time.Duration(l.Seconds * float64(time.Second)) }
 
 // oldestDueSQL jumps from lane to lane along email_outbox_lane_claim and takes the first due row of each, so its cost is the
-// number of lanes with waiting rows and not the number of rows. It locks nothing. It omits lanes that are not open (paused,
-// held, parked, or of a company that is suspended or has paused its mailings), because their emails are meant to wait.
+// number of lanes with waiting rows and not the number of rows. Of jobs it takes 20 rows, which are the jobs of the default quota
+// of running mailings: a job that is taken again and again, because RabbitMQ does not confirm it, is rarely due, and due_at
+// keeps since when it waits. It locks nothing. It omits lanes that are not open (paused, held, parked, or of a company that is
+// suspended or has paused its mailings), because their emails are meant to wait.
 const oldestDueSQL = `
 WITH RECURSIVE lane AS (
     (SELECT lane_id FROM email_outbox
@@ -136,16 +138,21 @@ WITH RECURSIVE lane AS (
             ORDER BY o.lane_id LIMIT 1)
     FROM lane WHERE lane.lane_id IS NOT NULL
 )
-SELECT l.queue, l.mailing_id IS NOT NULL AS mailing, extract(epoch FROM now() - min(due.next_at))::float8 AS seconds
+SELECT l.queue, l.mailing_id IS NOT NULL AS mailing, extract(epoch FROM now() - min(due.since))::float8 AS seconds
 FROM lane
 JOIN dispatch_lanes l ON l.id = lane.lane_id
 JOIN companies c ON c.id = l.company_id
 CROSS JOIN LATERAL (
-    SELECT o.next_at FROM email_outbox o
-    WHERE o.lane_id = l.id AND ` + dueSQL + `
-    ORDER BY o.next_at, o.id LIMIT 1
+    (SELECT o.next_at AS since FROM email_outbox o
+     WHERE o.lane_id = l.id AND ` + dueSQL + `
+     ORDER BY o.next_at, o.id LIMIT 1)
+    UNION ALL
+    (SELECT o.due_at FROM email_outbox o
+     WHERE l.queue IN ('mailing.jobs.process', 'recipients_queue') AND o.lane_id = l.id
+       AND o.status IN ('PENDING', 'RETRY_SCHEDULED') AND o.next_at <= now() + ` + leaseSQL + `
+     ORDER BY o.next_at, o.id LIMIT 20)
 ) due
-WHERE l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
+WHERE due.since IS NOT NULL AND l.paused_at IS NULL AND l.held_at IS NULL AND coalesce(l.parked_until <= now(), true) AND c.suspended_at IS NULL
   AND (c.mailings_paused_at IS NULL OR l.mailing_id IS NULL)
 GROUP BY l.queue, mailing`
 

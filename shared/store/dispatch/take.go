@@ -116,11 +116,15 @@ func (s *Store) ForgetBatch(ctx context.Context, slot Slot) error {
 	return nil
 }
 
-// leaseJobsSQL leases the rows that it finds: they are not due again for 8 s. That is longer than a dispatcher needs for a
-// batch, and short enough that a job whose dispatcher died is on its queue within 10 s. It returns the next_at before the
-// lease.
+// leaseSQL is how long a job is not due after a dispatcher has taken it. That is longer than a dispatcher needs for a batch, and
+// short enough that a job whose dispatcher died is on its queue within 10 s.
+const leaseSQL = `interval '8 s'`
+
+// leaseJobsSQL leases the rows that it finds. It returns the next_at before the lease, and keeps the one before the first lease
+// in due_at.
 const leaseJobsSQL = dueInLanesSQL + `
-UPDATE email_outbox o SET next_at = now() + interval '8 s', enqueued_at = now() FROM due WHERE o.id = due.id
+UPDATE email_outbox o SET next_at = now() + ` + leaseSQL + `, due_at = coalesce(o.due_at, due.next_at), enqueued_at = now()
+FROM due WHERE o.id = due.id
 RETURNING o.id, o.lane_id, o.payload, o.attempts, o.throttles, due.next_at, o.enqueued_at, false AS had_task`
 
 // LeaseJobs takes due bulk jobs from lanes, for 8 s. The caller publishes them, and calls MarkPublished when the broker has

@@ -30,7 +30,7 @@ WHERE id = $1 RETURNING ` + mailingColumns
 // jobs, and locks it. It skips a job that the dispatcher may be publishing (enqueued_at) or has
 // locked: with its old generation, that job has no effect.
 const moveJobSQL = `
-UPDATE email_outbox SET next_at = greatest(now(), $2), payload = jsonb_set(payload, '{generation}', to_jsonb($3::integer))
+UPDATE email_outbox SET next_at = greatest(now(), $2), due_at = NULL, payload = jsonb_set(payload, '{generation}', to_jsonb($3::integer))
 WHERE company_id = $4 AND id = (
     SELECT o.id FROM dispatch_lanes l JOIN email_outbox o ON o.lane_id = l.id AND (o.company_id = l.company_id) IS TRUE
     WHERE l.company_id = $4 AND l.queue = $5 AND l.mailing_id IS NULL
