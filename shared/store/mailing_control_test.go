@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,6 +57,7 @@ func TestMailingControl_States(t *testing.T) {
 				run(t, d, `UPDATE mailings SET settled_to = id, `+tt.set+` WHERE id = $1`, id)
 				run(t, d, `UPDATE dispatch_lanes SET paused_at = now() WHERE mailing_id IN (SELECT id FROM mailings WHERE id = $1 AND status = 'PAUSED')`, id)
 				run(t, d, `DELETE FROM email_outbox`)
+				d.MailingEmail(t, id)
 				before := ask[string](t, d, `SELECT m::text || l::text FROM mailings m JOIN dispatch_lanes l ON l.mailing_id = m.id WHERE m.id = $1`, id)
 				m, err := control(t.Context(), company, id)
 				after := ask[string](t, d, `SELECT m::text || l::text FROM mailings m JOIN dispatch_lanes l ON l.mailing_id = m.id WHERE m.id = $1`, id)
@@ -96,6 +98,33 @@ func checkControlled(t *testing.T, d storetest.Database, name string, id uuid.UU
 	}[name]
 	if !ask[bool](t, d, `SELECT `+want+` FROM mailings m JOIN dispatch_lanes l ON l.mailing_id = m.id WHERE m.id = $1`, id) {
 		t.Errorf("%s: not %s", name, want)
+	}
+}
+
+// Failed entries whose emails have been deleted, or whose content has, cannot be sent again: nothing changes, so that the
+// retention of the entries does not begin anew.
+func TestRetryFailedEntries_EmailsDeleted(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	for name, change := range map[string]string{
+		"emails":    `DELETE FROM email_outbox`,
+		"contents":  `UPDATE email_outbox SET body_erased_at = now()`,
+		"templates": `UPDATE mailings SET html = '', text_body = NULL`,
+	} {
+		id := d.Mailing(t, company, 1, nil)
+		run(t, d, `DELETE FROM email_outbox`) // the job
+		run(t, d, `UPDATE email_outbox SET status = 'FAILED', processed_at = now() WHERE id = $1`, d.MailingEmail(t, id))
+		run(t, d, `UPDATE mailings SET status = 'COMPLETED', failed = 1, completed_at = now(), expanded_at = now() WHERE id = $1`, id)
+		run(t, d, change)
+		before := ask[string](t, d, `SELECT m::text FROM mailings m WHERE id = $1`, id)
+		var refused *store.MailingStateError
+		if _, err := d.Store.RetryFailedEntries(t.Context(), company, id); !errors.As(err, &refused) || !strings.Contains(refused.Reason, "cannot be sent again") {
+			t.Errorf("%s are deleted: %v", name, err)
+		}
+		if after := ask[string](t, d, `SELECT m::text FROM mailings m WHERE id = $1`, id); after != before {
+			t.Errorf("%s are deleted: from %s to %s", name, before, after)
+		}
 	}
 }
 

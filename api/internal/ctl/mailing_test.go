@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"email-gateway/api/internal/ctl"
 	"email-gateway/api/internal/ctl/goldentest"
@@ -59,6 +60,7 @@ func TestMailing_InText(t *testing.T) {
 	do("mailing", "entries", id, "--status", "sent")
 	do("mailing", "verdicts", id)
 	do("mailing", "rows", id)
+	d.MailingEmail(t, uuid.MustParse(id))
 	exec(t, d, `UPDATE mailing_entries SET status = CASE line_no WHEN 2 THEN 'SENT' ELSE 'FAILED' END`)
 	exec(t, d, `UPDATE mailings SET status = 'COMPLETED', sent = 1, failed = 1, processed_lines = 2, counted_at = now(), completed_at = now()`)
 	do("mailing", "show", id)

@@ -62,6 +62,15 @@ UPDATE mailings SET status = 'SENDING', settling = 'retry-failed', settled_to = 
 WHERE id = $1 RETURNING ` + mailingColumns
 )
 
+// sendableSQL returns whether the content of any email of the mailing is left, as eraseTemplatesSQL tests it. It reads a range of
+// email_outbox_pkey up to the first such email, and locks nothing.
+const sendableSQL = `
+SELECT EXISTS (
+    SELECT FROM mailings m
+    JOIN email_outbox o ON o.id >= m.first_entry AND o.id <= m.last_entry AND (o.company_id = m.company_id) IS TRUE AND o.body_erased_at IS NULL
+    JOIN dispatch_lanes l ON l.id = o.lane_id AND l.company_id = m.company_id AND l.mailing_id = m.id
+    WHERE m.id = $1 AND m.company_id = $2 AND (m.html <> '' OR m.text_body IS NOT NULL))`
+
 // Both statements find the mailing's lane by the unique index of dispatch_lanes and lock it.
 // The fence and the dispatcher read paused_at, so no email of the mailing starts after
 // closeLaneSQL is committed.
@@ -128,8 +137,9 @@ func (s *Store) CancelMailing(ctx context.Context, company, id uuid.UUID) (Maili
 
 // RetryFailedEntries makes the EntryActionLoop replay the failed and expired entries, except those
 // that the provider may have accepted. It returns *StateError if the mailing is a dry run, is neither
-// SENDING nor COMPLETED, or has no failed or expired entry; *quota.Error if the quota of running
-// mailings is used up; and *PausedError if the company's mailings are paused.
+// SENDING nor COMPLETED, has no failed or expired entry, or has no email that can be sent again;
+// *quota.Error if the quota of running mailings is used up; and *PausedError if the company's mailings
+// are paused.
 func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "retry failed entries", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		switch {
@@ -139,6 +149,13 @@ func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (
 			return &StateError{Status: m.Status, Reason: "only the entries of a SENDING or COMPLETED mailing can be retried"}
 		case m.Failed+m.Expired == 0:
 			return &StateError{Status: m.Status, Reason: "no entry has failed or expired"}
+		}
+		var sendable bool
+		if err := tx.GetContext(ctx, &sendable, sendableSQL, m.ID, company); err != nil {
+			return pg.Translate(err)
+		}
+		if !sendable {
+			return &StateError{Status: m.Status, Reason: "its emails were deleted at the end of their retention period and cannot be sent again"}
 		}
 		if m.Status != Sending {
 			if err := checkRunning(ctx, tx, m.CompanyID); err != nil {

@@ -62,3 +62,13 @@ func (d Database) Mailing(tb testing.TB, company uuid.UUID, n int, change func(*
 	}
 	return m.ID
 }
+
+// MailingEmail inserts the email of a mailing's first entry, as the expander does, and returns its id.
+func (d Database) MailingEmail(tb testing.TB, mailing uuid.UUID) uuid.UUID {
+	tb.Helper()
+	id := Ask[uuid.UUID](tb, d, `SELECT first_entry FROM mailings WHERE id = $1`, mailing)
+	d.Run(tb, `INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, priority, expires_at)
+		SELECT $1, company_id, id, 'r', jsonb_build_object('htmlRef', 'mailing:' || mailing_id), 'a@acme.example', '<p>', '', 1, 9, 'infinity'
+		FROM dispatch_lanes WHERE mailing_id = $2`, id, mailing)
+	return id
+}
