@@ -44,7 +44,7 @@ func TestPublisher_Unconfirmed(t *testing.T) {
 				_, err := p.Publish(within(t, 500*time.Millisecond), s.task())
 				return err == nil && proxy.opened.Load() > opened
 			})
-			if n := s.log.count("connection to rabbitmq lost"); n > 0 {
+			if n := s.log.Count("connection to rabbitmq lost"); n > 0 {
 				t.Errorf("the connection was lost %d times", n)
 			}
 		})
