@@ -47,19 +47,35 @@ func next(r *Reading, j *Validator) (store.MailingLine, error) {
 	return j.Validate(row)
 }
 
-// ErrNoValidRow: the file has no valid row.
-var ErrNoValidRow = errors.New("the file has no valid row")
+// searchedLines limits how many lines of a file are searched for rows to render before the file is ingested: an ingest has a
+// time limit and its own places, the search has neither.
+const searchedLines = 10_000
+
+// firstLines is Lines up to searchedLines.
+func firstLines(r *Reading, j *Validator) iter.Seq2[store.MailingLine, error] {
+	return func(yield func(store.MailingLine, error) bool) {
+		n := 0
+		for line, err := range Lines(r, j) {
+			if n++; !yield(line, err) || n == searchedLines {
+				return
+			}
+		}
+	}
+}
+
+// ErrNoValidRow: none of the rows that were searched is valid.
+var ErrNoValidRow = errors.New("the first 10,000 rows of the file have no valid one")
 
 // Rendered is the rendered email of one row.
 type Rendered struct {
 	Subject, HTML, Text string
 }
 
-// FirstValid reads up to the first valid row and returns a function that renders it with another
+// FirstValid reads up to the first valid row, or at most 10,000 lines, and returns a function that renders it with another
 // token and unsubscribe link, for test emails. The function is valid until the next row is
 // validated.
 func FirstValid(r *Reading, j *Validator) (func(token, link string) (Rendered, error), error) {
-	for line, err := range Lines(r, j) {
+	for line, err := range firstLines(r, j) {
 		switch {
 		case err != nil:
 			return nil, err

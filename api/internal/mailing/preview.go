@@ -19,16 +19,12 @@ type Preview struct {
 	Text    string `json:"text,omitempty"`
 }
 
-// previewLines limits how many lines are searched for them.
-const previewLines = 10_000
-
-// FirstEmails renders the first valid rows, with a placeholder token and unsubscribe link, so that
+// FirstEmails renders the first valid rows of at most 10,000 lines, with a placeholder token and unsubscribe link, so that
 // the result depends only on the file. autoText says that the worker makes a missing text part. The error is that of Lines.
 func FirstEmails(r *Reading, j *Validator, link string, autoText bool) ([]Preview, error) {
 	emails := []Preview{}
 	seen := map[string]bool{}
-	n := 0
-	for line, err := range Lines(r, j) {
+	for line, err := range firstLines(r, j) {
 		if err != nil {
 			return nil, err
 		}
@@ -43,7 +39,7 @@ func FirstEmails(r *Reading, j *Validator, link string, autoText bool) ([]Previe
 			}
 			emails = append(emails, Preview{Line: e.Line, Email: e.Email, Subject: rendered.Subject, HTML: rendered.HTML, Text: rendered.Text})
 		}
-		if n++; n == previewLines || len(emails) == maxPreview {
+		if len(emails) == maxPreview {
 			break
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -349,6 +350,10 @@ func TestFirstValid(t *testing.T) {
 	reading, validator, _, _ = openedFile(t, l, "email;nome\n;x\n")
 	if _, err := mailing.FirstValid(reading, validator); err == nil {
 		t.Error("a file without a valid row yields one")
+	}
+	reading, validator, _, _ = openedFile(t, l, "email;nome\n"+strings.Repeat(";x\n", 10_000)+"ana@example.com;Ana\n")
+	if _, err := mailing.FirstValid(reading, validator); !errors.Is(err, mailing.ErrNoValidRow) {
+		t.Errorf("a row after the first 10,000: %v", err)
 	}
 }
 
