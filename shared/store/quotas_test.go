@@ -451,7 +451,14 @@ func TestQuota_Mailings(t *testing.T) {
 	}
 
 	limit(t, d, company, store.QuotaMailingRowsPerDay, 5)
-	refused(t, ingest(6, nil), store.QuotaMailingRowsPerDay, 5, 0)
+	read := 0
+	_, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, nil), func(yield func(store.MailingLine, error) bool) {
+		storetest.Lines(100)(func(line store.MailingLine, err error) bool { read++; return yield(line, err) })
+	})
+	refused(t, err, store.QuotaMailingRowsPerDay, 5, 0)
+	if read != 6 {
+		t.Errorf("%d lines were read before the upload was refused, want 6", read)
+	}
 	nothingWritten(t, d)
 	must(t, ingest(3, func(m *store.NewMailing) { m.DryRun = true }))
 	must(t, ingest(2, func(m *store.NewMailing) { m.FileBytes = 100 }))
@@ -463,7 +470,7 @@ func TestQuota_Mailings(t *testing.T) {
 	refused(t, ingest(1, nil), store.QuotaRunningMailings, 2, 2)
 	held := storetest.NewMailing(company, func(m *store.NewMailing) { m.Held = true })
 	ingested(t, d, held, storetest.Lines(1))
-	_, err := d.Store.StartMailing(t.Context(), company, held.ID)
+	_, err = d.Store.StartMailing(t.Context(), company, held.ID)
 	refused(t, err, store.QuotaRunningMailings, 2, 2)
 	if status := ask[string](t, d, `SELECT status FROM mailings WHERE id = $1`, held.ID); status != "PAUSED" {
 		t.Errorf("the held mailing is %s, want PAUSED", status)

@@ -19,6 +19,7 @@ import (
 	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/quota"
 )
 
 // NewMailing is a mailing to accept, without its lines. Subject, HTML and Text are templates,
@@ -170,6 +171,7 @@ func (s *Store) awaitSameUpload(ctx context.Context, m NewMailing) error {
 type ingest struct {
 	mailing  NewMailing
 	copyTime time.Duration
+	budget   *quota.Budget // of the last check of the quotas
 	counts   Counts
 	answer   []byte
 	reasons  map[string]int // counts.Invalid by code
@@ -216,7 +218,7 @@ func (in *ingest) run(ctx context.Context, tx pg.SteadyTx, lines iter.Seq2[Line,
 		return fmt.Errorf("begin mailing: %w", pg.Translate(err))
 	}
 	crashpoint.At(crashpoint.UploadClaimed)
-	w := newEntryWriter(ctx, tx, in.mailing, in.copyTime)
+	w := newEntryWriter(ctx, tx, in.mailing, in.copyTime, in.budget)
 	if err := w.writeAll(lines); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/internal/pgcopy"
+	"email-gateway/shared/store/quota"
 )
 
 // NewEntry is an address of a mailing. IngestMailing removes U+0000 from its texts and replaces
@@ -73,6 +74,7 @@ type entryWriter struct {
 	mailing     uuid.UUID
 	emailColumn string
 	copyTime    time.Duration
+	budget      *quota.Budget
 
 	seen      *addressFilter
 	copying   *pgcopy.Copy // nil = no COPY is open
@@ -88,10 +90,10 @@ type entryWriter struct {
 	reasons     map[string]int // counts.Invalid by code
 }
 
-func newEntryWriter(ctx context.Context, tx pg.SteadyTx, m NewMailing, copyTime time.Duration) *entryWriter {
+func newEntryWriter(ctx context.Context, tx pg.SteadyTx, m NewMailing, copyTime time.Duration, budget *quota.Budget) *entryWriter {
 	return &entryWriter{
-		ctx: ctx, tx: tx, mailing: m.ID, emailColumn: pg.WithoutNUL(m.EmailColumn), copyTime: copyTime, seen: newAddressFilter(),
-		reasons: map[string]int{},
+		ctx: ctx, tx: tx, mailing: m.ID, emailColumn: pg.WithoutNUL(m.EmailColumn), copyTime: copyTime, budget: budget,
+		seen: newAddressFilter(), reasons: map[string]int{},
 	}
 }
 
@@ -113,6 +115,10 @@ func (w *entryWriter) writeAll(lines iter.Seq2[Line, error]) error {
 func (w *entryWriter) take(line Line) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
+	}
+	// The budget is as old as the claim. The check after all lines is exact, but by then they have been written.
+	if over := w.budget.Check(quota.MailingRowsPerDay, int64(w.counts.Total)+1); over != nil {
+		return over
 	}
 	switch e, r := line.Entry, line.Reject; {
 	case e != nil && r == nil:

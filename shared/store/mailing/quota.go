@@ -69,7 +69,11 @@ func (in *ingest) checkQuotas(ctx context.Context, tx *sqlx.Tx, counts Counts, r
 	if runs {
 		wanted[quota.RunningMailings] = 1
 	}
-	return b.Take(wanted)
+	if over := b.Exceeded(wanted); over != nil {
+		return over
+	}
+	in.budget = b
+	return nil
 }
 
 // checkRunning returns *quota.Error if the quota of running mailings is used up. The check is exact

@@ -56,7 +56,7 @@ func OpenBudget(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted Dema
 		return nil, err
 	}
 	b := &Budget{company: company, use: use}
-	if wanted[ScheduledEmails] == 0 || b.check(ScheduledEmails, wanted[ScheduledEmails]) == nil {
+	if wanted[ScheduledEmails] == 0 || b.Check(ScheduledEmails, wanted[ScheduledEmails]) == nil {
 		return b, nil
 	}
 	if _, err := tx.ExecContext(ctx, recountScheduledSQL, company); err != nil {
@@ -66,8 +66,8 @@ func OpenBudget(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, wanted Dema
 	return b, err
 }
 
-// check returns an error if more would exceed the quota.
-func (b *Budget) check(q Quota, more int64) *Error {
+// Check returns an error if more would exceed the quota.
+func (b *Budget) Check(q Quota, more int64) *Error {
 	u := b.use[q]
 	if u.Limit == 0 || more <= 0 || u.Use+more <= u.Limit {
 		return nil
@@ -87,7 +87,7 @@ func (b *Budget) Take(wanted Demand) error {
 // Exceeded returns the error of the first quota that wanted would exceed; nil = none.
 func (b *Budget) Exceeded(wanted Demand) *Error {
 	for _, q := range All() {
-		if over := b.check(q, wanted[q]); over != nil {
+		if over := b.Check(q, wanted[q]); over != nil {
 			return over
 		}
 	}
