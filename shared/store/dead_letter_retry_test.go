@@ -226,13 +226,20 @@ func TestRetryDeadLetter_Mailing(t *testing.T) {
 	d.Mailing(t, company, 1, func(m *store.NewMailing) { m.Filename = "b.csv" })
 	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("key1")), "filename")
 
-	// One that is resumed by its tenant is resolved as well.
+	// One that is resumed or cancelled by its tenant is resolved as well.
 	mailing, letter = failed("c.csv")
 	if _, err := d.Store.ResumeMailing(t.Context(), company, mailing); err != nil {
 		t.Fatal(err)
 	}
 	if got := resolved(t, d, letter.ID); got != "t retried" {
 		t.Errorf("after a resume: %s", got)
+	}
+	mailing, letter = failed("d.csv")
+	if _, err := d.Store.CancelMailing(t.Context(), company, mailing); err != nil {
+		t.Fatal(err)
+	}
+	if got := resolved(t, d, letter.ID); got != "t discarded" {
+		t.Errorf("after a cancel: %s", got)
 	}
 }
 

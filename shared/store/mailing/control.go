@@ -120,18 +120,22 @@ func (s *Store) ResumeMailing(ctx context.Context, company, id uuid.UUID) (Maili
 		if err := resume(ctx, tx, m); err != nil || !failed {
 			return err
 		}
-		return resolveMailingLetters(ctx, tx, m.ID, nil, nil)
+		return resolveMailingLetters(ctx, tx, m.ID, lettersRetried, nil, nil)
 	}, runs)
 }
 
 // CancelMailing cancels a mailing: no further email starts, and the EntryActionLoop cancels the
-// waiting entries. It returns *StateError if the mailing is already completed or cancelled.
+// waiting entries. The dead letter of a failed mailing is discarded. It returns *StateError if the
+// mailing is already completed or cancelled.
 func (s *Store) CancelMailing(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
 	return s.control(ctx, "cancel mailing", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		if m.Status == Completed || m.Status == Cancelled {
 			return &StateError{Status: m.Status, Reason: "a COMPLETED or CANCELLED mailing cannot be cancelled"}
 		}
-		return changeMailing(ctx, tx, m, cancelMailingSQL, closeLaneSQL)
+		if err := changeMailing(ctx, tx, m, cancelMailingSQL, closeLaneSQL); err != nil {
+			return err
+		}
+		return resolveMailingLetters(ctx, tx, m.ID, lettersDiscarded, nil, nil)
 	})
 }
 

@@ -11,11 +11,17 @@ import (
 
 // resolveMailingLettersSQL finds rows by dead_letters_mailing.
 const resolveMailingLettersSQL = `
-UPDATE dead_letters SET resolved_at = now(), updated_at = now(), resolution = 'retried', resolved_by = $2, replay_id = $3
+UPDATE dead_letters SET resolved_at = now(), updated_at = now(), resolution = $2, resolved_by = $3, replay_id = $4
 WHERE mailing_id = $1 AND target = 'mailing.process' AND resolved_at IS NULL`
 
-func resolveMailingLetters(ctx context.Context, tx *sqlx.Tx, mailing uuid.UUID, by *string, replay *uuid.UUID) error {
-	_, err := tx.ExecContext(ctx, resolveMailingLettersSQL, mailing, by, replay)
+// Resolutions of dead letters, as package deadletter names them, which imports this one.
+const (
+	lettersRetried   = "retried"
+	lettersDiscarded = "discarded"
+)
+
+func resolveMailingLetters(ctx context.Context, tx *sqlx.Tx, mailing uuid.UUID, resolution string, by *string, replay *uuid.UUID) error {
+	_, err := tx.ExecContext(ctx, resolveMailingLettersSQL, mailing, resolution, by, replay)
 	return pg.Translate(err)
 }
 
@@ -47,6 +53,6 @@ func retryFailed(ctx context.Context, by string, replay uuid.UUID) func(tx *sqlx
 		if err := resume(ctx, tx, m); err != nil {
 			return err
 		}
-		return resolveMailingLetters(ctx, tx, m.ID, &by, pg.OptionalUUID(replay))
+		return resolveMailingLetters(ctx, tx, m.ID, lettersRetried, &by, pg.OptionalUUID(replay))
 	}
 }
