@@ -2,8 +2,11 @@ package schema_test
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +22,27 @@ func TestRoles_AtTheSameTime(t *testing.T) {
 		results := make(chan error, callers)
 		for range callers {
 			go func() { results <- schema.Roles(t.Context(), db) }()
+		}
+		for range callers {
+			if err := <-results; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Concurrent calls set the password of one role, one after the other.
+func TestSetPasswords_AtTheSameTime(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	role, admin := "test_schema_"+strings.ToLower(rand.Text()), os.Getenv("DATABASE_URL")
+	execute(t, t.Context(), admin, "CREATE ROLE "+role)
+	t.Cleanup(func() { execute(t, context.Background(), admin, "DROP ROLE "+role) })
+	const callers, rounds = 4, 10
+	for range rounds {
+		results := make(chan error, callers)
+		for range callers {
+			go func() { results <- schema.SetPasswords(t.Context(), db, map[string]string{role: rand.Text()}) }()
 		}
 		for range callers {
 			if err := <-results; err != nil {

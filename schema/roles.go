@@ -67,12 +67,3 @@ func refuseNewer(ctx context.Context, db *sql.DB) error {
 func LoginRoles() []string {
 	return []string{"gateway_api", "gateway_dispatcher", "gateway_worker", "gateway_operator", "gateway_privacy"}
 }
-
-// SetPassword sets a role's password. The caller must be allowed to alter the role.
-func SetPassword(ctx context.Context, db *sql.DB, role, password string) error {
-	// The driver's error contains Postgres's message, but not the statement.
-	if _, err := db.ExecContext(ctx, "ALTER ROLE "+pq.QuoteIdentifier(role)+" PASSWORD "+pq.QuoteLiteral(password)); err != nil {
-		return fmt.Errorf("set the password of %s: %w", role, err)
-	}
-	return nil
-}

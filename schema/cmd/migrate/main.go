@@ -7,7 +7,8 @@
 //
 // Several commands run in the order given: migrate up roles. roles gives a role the password in the
 // variable named after it, such as GATEWAY_API_PASSWORD for gateway_api; a role without such a
-// variable keeps its password.
+// variable keeps its password. It refuses to change the password of a role that another database of
+// the server uses.
 //
 // With ENVIRONMENT=production it refuses passwords that are published in this project's files.
 package main
@@ -18,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/signal"
 	"slices"
@@ -65,21 +67,21 @@ func run(ctx context.Context, commands []string, getenv func(string) string, out
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	for _, command := range commands {
-		if err := do(ctx, command, db, getenv, out, warnings); err != nil {
+		if err := do(ctx, command, db, u, getenv, out, warnings); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func do(ctx context.Context, command string, db *sql.DB, getenv func(string) string, out, warnings io.Writer) (err error) {
+func do(ctx context.Context, command string, db *sql.DB, database *url.URL, getenv func(string) string, out, warnings io.Writer) (err error) {
 	switch command {
 	case "up":
 		err = schema.Up(ctx, db)
 	case "down":
 		err = schema.Down(ctx, db)
 	case "roles":
-		return makeRoles(ctx, db, getenv, warnings)
+		return makeRoles(ctx, db, database, getenv, warnings)
 	}
 	if err != nil {
 		return err

@@ -64,43 +64,6 @@ func TestRun_Waits(t *testing.T) {
 	}
 }
 
-// Several commands run one after the other, and a role gets the password in the variable named
-// after it.
-func TestRun_UpAndRolesWithAPassword(t *testing.T) {
-	t.Parallel()
-	database := emptyDatabase(t)
-	t.Cleanup(func() { execute(t, context.Background(), database, "ALTER ROLE gateway_privacy PASSWORD NULL") })
-	env := map[string]string{"DATABASE_URL": database, "GATEWAY_PRIVACY_PASSWORD": `it's "quoted"\`}
-	var out bytes.Buffer
-	if err := run(t.Context(), []string{"up", "roles"}, func(name string) string { return env[name] }, &out, io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.HasPrefix(out.String(), "applied  00001") {
-		t.Errorf("up printed %s", out.String())
-	}
-	db, err := sql.Open("postgres", database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	with := map[string]bool{}
-	rows, err := db.QueryContext(t.Context(), `SELECT rolname FROM pg_authid WHERE rolname LIKE 'gateway\_%' AND rolpassword IS NOT NULL`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var role string
-		if err := rows.Scan(&role); err != nil {
-			t.Fatal(err)
-		}
-		with[role] = true
-	}
-	if err := rows.Err(); err != nil || !with["gateway_privacy"] || with["gateway_worker"] {
-		t.Errorf("roles with a password: %v, %v", with, err)
-	}
-}
-
 // only returns an environment with one variable.
 func only(name, value string) func(string) string {
 	return func(variable string) string {
