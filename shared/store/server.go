@@ -22,7 +22,9 @@ type Server struct {
 	TLS         bool `db:"tls"` // this connection uses TLS
 	// OtherCollation means that the collation of the database has another version than when its indexes were built.
 	OtherCollation bool `db:"other_collation"`
-	Standby        bool `db:"standby"` // the server accepts no writes
+	Standby        bool `db:"standby"`
+	// ReadOnly means that transactions of this connection may not write: on a standby, and by default_transaction_read_only.
+	ReadOnly bool `db:"read_only"`
 	// Durable means that committed data survives a power failure, for commits of this connection.
 	Durable bool `db:"durable"`
 	// SyncCommit is synchronous_commit of this connection.
@@ -64,7 +66,7 @@ SELECT current_setting('server_version_num')::int AS version, clock_timestamp() 
        current_setting('server_encoding') AS encoding, lower('ABCDEFGHIJKLMNOPQRSTUVWXYZ') = 'abcdefghijklmnopqrstuvwxyz' AS lowers_ascii,
        (SELECT coalesce(datcollversion <> pg_database_collation_actual_version(oid), false) FROM pg_database WHERE datname = current_database()) AS other_collation,
        coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS tls,
-       pg_is_in_recovery() AS standby,
+       pg_is_in_recovery() AS standby, current_setting('transaction_read_only') = 'on' AS read_only,
        current_setting('fsync') = 'on' AND current_setting('synchronous_commit') <> 'off' AND current_setting('full_page_writes') = 'on' AS durable,
        current_setting('synchronous_commit') AS sync_commit,
        ARRAY(SELECT DISTINCT ON (r.rolname) r.rolname || ': ' || split_part(c.text, '=', 2)

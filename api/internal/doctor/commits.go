@@ -10,24 +10,23 @@ import (
 	"email-gateway/shared/store"
 )
 
-// replication checks that a synchronous standby confirms commits, if one is configured.
+// replication checks that commits go through, and that a synchronous standby confirms them, if one is configured.
 func (x *examination) replication(ctx context.Context) {
 	const check = "replication"
-	if x.server.SyncStandbys == "" || x.server.Standby {
+	if x.server.ReadOnly { // reported by database
 		return
 	}
-	if x.weak(x.server.SyncCommit) {
+	err := x.Store.Confirm(ctx)
+	switch standbys := x.server.SyncStandbys; {
+	case standbys != "" && x.weak(x.server.SyncCommit):
 		x.add(check, Failure, commitAdvice, "Commits do not wait for a synchronous standby (synchronous_standby_names = %s), because synchronous_commit is %s.",
-			x.server.SyncStandbys, x.server.SyncCommit)
-		return
-	}
-	switch err := x.Store.Confirm(ctx); {
+			standbys, x.server.SyncCommit)
 	case errors.Is(err, store.ErrUnreplicated):
 		x.add(check, Failure, "Start the standby or repair its connection (primary_conninfo, application_name). To continue without one, clear synchronous_standby_names and reload; commits are then stored on one machine only.",
-			"Commits wait for a synchronous standby (synchronous_standby_names = %s), but none confirms them: no email is accepted or sent.", x.server.SyncStandbys)
+			"Commits wait for a synchronous standby (synchronous_standby_names = %s), but none confirms them: no email is accepted or sent.", standbys)
 	case x.couldNot(check, err):
-	default:
-		x.add(check, OK, "", "A synchronous standby confirms commits (synchronous_standby_names = %s).", x.server.SyncStandbys)
+	case standbys != "":
+		x.add(check, OK, "", "A synchronous standby confirms commits (synchronous_standby_names = %s).", standbys)
 	}
 }
 

@@ -53,8 +53,11 @@ func (x *examination) database(ctx context.Context) bool {
 		x.add(check, Failure, "Stop the programs, run REINDEX DATABASE and then ALTER DATABASE … REFRESH COLLATION VERSION, as the owner. With standbys on machines with another operating system, install the same glibc or ICU first.",
 			"The collation of the database has another version than when its indexes were built, with another glibc or ICU: rows may not be found, and unique keys not be unique.")
 	}
-	if server.Standby {
+	switch {
+	case server.Standby:
 		x.add(check, Failure, "Point DATABASE_URL to the primary.", "%s is a standby: it accepts no writes.", version)
+	case server.ReadOnly:
+		x.add(check, Failure, readOnlyAdvice, "%s accepts no writes: default_transaction_read_only is on. No email is accepted or sent, and processes cannot report.", version)
 	}
 	if !server.Durable {
 		x.add(check, Failure, "Set fsync, full_page_writes and synchronous_commit to on: a 202 promises that the email is not lost.",
@@ -83,13 +86,15 @@ func (x *examination) database(ctx context.Context) bool {
 	return true
 }
 
+const readOnlyAdvice = "Managed servers set default_transaction_read_only when the disk is nearly full: give it space. Otherwise it is a setting of the server, the database or the role (ALTER … RESET default_transaction_read_only). The programs continue automatically."
+
 // databaseAdvice returns advice for a database that cannot be used.
 func databaseAdvice(err error) string {
 	switch {
 	case err != nil && strings.Contains(err.Error(), "unsupported startup parameter"): // PgBouncer
 		return "Set DATABASE_POOLED=true for api, dispatcher, worker and gatewayctl: a pooler does not accept connection settings from programs."
 	case errors.Is(err, store.ErrUnavailable):
-		return "Check that Postgres is running and that DATABASE_URL points to it."
+		return "Check that Postgres is running, that DATABASE_URL points to it, and, with target_session_attrs=read-write, that one of its servers accepts writes."
 	case err != nil && strings.Contains(err.Error(), "password authentication failed"):
 		return "Correct the user or the password in DATABASE_URL."
 	}

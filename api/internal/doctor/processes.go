@@ -77,6 +77,12 @@ const (
 
 // processes reports which processes run and the components that they reach.
 func (x *examination) processes(ctx context.Context) {
+	if x.server.ReadOnly && !x.server.Standby { // a standby has the reports of the primary
+		for _, part := range []string{"dispatcher", "worker", "redis", "rabbitmq", "ses"} {
+			x.add(part, Skipped, "", "Unknown: the database accepts no writes, so no process can report.")
+		}
+		return
+	}
 	all, err := x.Store.ProcessStatuses(ctx)
 	if x.couldNot("dispatcher", err) {
 		return

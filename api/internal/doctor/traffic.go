@@ -150,7 +150,7 @@ func (x *examination) api(ctx context.Context) {
 	case h.Database.Status == "not_migrated":
 		x.add(check, Failure, "Run `migrate up`, then `migrate roles`; check the api's DATABASE_URL.", "The api answers but its database has no tables: no email is accepted.")
 	case h.Database.Status != "connected":
-		x.add(check, Failure, "Check the api's DATABASE_URL.", "The api answers but cannot reach the database: no email is accepted.")
+		x.add(check, Failure, "See database above; if nothing is wrong with it, check the api's DATABASE_URL.", "The api answers but cannot reach the database, or the database accepts no writes: no email is accepted.")
 	default:
 		x.add(check, Warning, "See the other findings.", "The api answers but reports %s: emails are accepted, and sent once the missing component is back.", h.Status)
 	}

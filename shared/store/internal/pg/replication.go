@@ -27,11 +27,21 @@ const warningTime = 250 * time.Millisecond
 const ConfirmedColumn = `CASE WHEN current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')
             THEN pg_logical_emit_message(true, 'email-gateway', '') END`
 
-// confirmSQL reads no table and locks nothing.
-const confirmSQL = `SELECT ` + ConfirmedColumn
+// confirmSQL reads no table and locks nothing. Its transaction writes nothing that Postgres itself would refuse if it is
+// read-only: on a standby, and where default_transaction_read_only is on, which managed servers set when their disk is nearly
+// full.
+const confirmSQL = `
+DO $$
+BEGIN
+    IF current_setting('transaction_read_only') = 'on' THEN
+        RAISE read_only_sql_transaction USING MESSAGE = 'transactions are read-only';
+    END IF;
+    PERFORM ` + ConfirmedColumn + `;
+END
+$$`
 
-// Confirm returns nil if Postgres answers and, where synchronous standbys are configured, one of them has everything that was
-// committed and visible before the call. It returns ErrUnreplicated if a standby does not confirm that, or if the call times
+// Confirm returns nil if Postgres answers, accepts writes and, where synchronous standbys are configured, one of them has everything
+// that was committed and visible before the call. It returns ErrUnreplicated if a standby does not confirm that, or if the call times
 // out within 30 s of an unconfirmed commit of this process. It takes less than 2 s. An outage is always ErrUnavailable, never
 // ErrUnknownOutcome.
 func (db *DB) Confirm(ctx context.Context) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +19,11 @@ import (
 // connection forever, and a new connection would be opened each time the dialer gives up.
 const cancelTime = 2 * time.Second
 
-// readOnlyPause is the minimum time between two replacements of all connections: see failed.
-const readOnlyPause = time.Second
+// minReplacePause and maxReplacePause limit the time between two replacements of all connections: see replaceAll.
+const (
+	minReplacePause = time.Second
+	maxReplacePause = 10 * time.Second
+)
 
 // connector makes connections that report two things that lib/pq does not: that no synchronous standby has confirmed a
 // commit that lib/pq reports as successful (see ErrUnreplicated), and that the server refuses writes because another
@@ -35,7 +39,9 @@ type connector struct {
 	// generation is raised when a server refuses a write. Connections of an earlier generation are closed before their
 	// next use.
 	generation atomic.Int64
-	raised     atomic.Int64 // when generation was last raised, in Unix nanoseconds
+	replacing  sync.Mutex    // guards the next two
+	replaced   time.Time     // when generation was last raised
+	pause      time.Duration // until it may be raised again
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -117,17 +123,32 @@ func (s *session) checked(err error) error {
 	return s.connector.failed(err)
 }
 
-// failed replaces all connections if a server refuses a write, since it is no longer the primary. It returns err
+// failed replaces all connections if a server refuses a write, since it may no longer be the primary. It returns err
 // unchanged: nothing was written.
 func (c *connector) failed(err error) error {
 	var refused *pq.Error
 	if err != nil && errors.As(err, &refused) && refused.Code == pqerror.ReadOnlySQLTransaction {
-		now, last := time.Now().UnixNano(), c.raised.Load()
-		if now-last > int64(readOnlyPause) && c.raised.CompareAndSwap(last, now) {
-			c.generation.Add(1)
-		}
+		c.replaceAll()
 	}
 	return err
+}
+
+// replaceAll lets every connection be replaced before its next use. The pause between two replacements doubles while new
+// connections are refused too: the server may be the only one and read-only for hours, in which each replacement costs it
+// as many logins as the pool has connections.
+func (c *connector) replaceAll() {
+	c.replacing.Lock()
+	defer c.replacing.Unlock()
+	switch since := time.Since(c.replaced); {
+	case since < c.pause:
+		return
+	case since > 2*maxReplacePause: // writes succeeded meanwhile
+		c.pause = minReplacePause
+	default:
+		c.pause = min(2*c.pause, maxReplacePause)
+	}
+	c.replaced = time.Now()
+	c.generation.Add(1)
 }
 
 // ResetSession is called before a pooled connection is used again.
