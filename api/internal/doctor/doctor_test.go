@@ -123,7 +123,7 @@ func TestExamine_Healthy(t *testing.T) {
 	for _, f := range r.Findings {
 		checks = append(checks, f.Check)
 	}
-	want := "settings database roles clock migrations partitions companies domains dispatcher worker redis rabbitmq ses gate lanes waiting deadLetters api storage"
+	want := "settings database roles clock migrations partitions companies domains dispatcher worker redis rabbitmq ses breaker lanes waiting deadLetters api storage"
 	if r.Findings[0].Text != "The api's settings are valid. The settings of dispatcher and worker are not checked here: they validate them when they start." {
 		t.Errorf("the finding does not name the program whose settings were checked: %s", r.Findings[0].Text)
 	}
@@ -225,7 +225,7 @@ func TestExamine_Traffic(t *testing.T) {
 	if err := s.DeadLetterTask(ctx, store.DeadTask{Target: "email:send", Reason: "INVALID_PAYLOAD", Payload: []byte("{")}); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, "held", doctor.Examine(ctx, p), "warning gate: An operator has paused all sending since ", "warning lanes: ", "warning deadLetters: 1 dead letter is open")
+	wants(t, "held", doctor.Examine(ctx, p), "warning breaker: An operator has paused all sending since ", "warning lanes: ", "warning deadLetters: 1 dead letter is open")
 	if err := s.ReleaseBreaker(ctx, by); err != nil {
 		t.Fatal(err)
 	}
@@ -245,8 +245,8 @@ func TestExamine_Traffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	exec(t, d, "UPDATE provider_gate SET state = 'shut', reason = 'SES_ACCOUNT_SENDING_PAUSED', since = '2026-01-02 03:04:05Z'")
-	wants(t, "due while sending is stopped", doctor.Examine(ctx, p), "warning gate: An operator has paused all sending since ",
-		"failure gate: The circuit breaker of the provider has been open since 2026-01-02 03:04:05Z: SES_ACCOUNT_SENDING_PAUSED.")
+	wants(t, "due while sending is stopped", doctor.Examine(ctx, p), "warning breaker: An operator has paused all sending since ",
+		"failure breaker: The circuit breaker of the provider has been open since 2026-01-02 03:04:05Z: SES_ACCOUNT_SENDING_PAUSED.")
 	exec(t, d, "UPDATE provider_gate SET state = 'open', reason = NULL")
 	if err := s.ReleaseBreaker(ctx, by); err != nil {
 		t.Fatal(err)
@@ -255,7 +255,7 @@ func TestExamine_Traffic(t *testing.T) {
 	wants(t, "unknown", doctor.Examine(ctx, p), "warning outcomes: The outcome of 1 email is unknown")
 	exec(t, d, "UPDATE email_outbox SET status = 'SENT', processed_at = now(), claim_token = NULL")
 	exec(t, d, "UPDATE provider_gate SET state = 'shut', reason = 'SES_ACCOUNT_SENDING_PAUSED', since = '2026-01-02 03:04:05Z'")
-	wants(t, "breaker open", doctor.Examine(ctx, p), "failure gate: The circuit breaker of the provider has been open since 2026-01-02 03:04:05Z: SES_ACCOUNT_SENDING_PAUSED.")
+	wants(t, "breaker open", doctor.Examine(ctx, p), "failure breaker: The circuit breaker of the provider has been open since 2026-01-02 03:04:05Z: SES_ACCOUNT_SENDING_PAUSED.")
 }
 
 func TestExamine_Tenants(t *testing.T) {
