@@ -80,11 +80,12 @@ func checkFilename(name string) (code, message string) {
 	return "", ""
 }
 
-// checkContentType returns the code and message of the fault of a media type, or "" if it is valid.
+// checkContentType returns the code and message of the fault of a media type, or "" if it is valid. An attachment without one
+// gets that of its content.
 func checkContentType(text string) (code, message string) {
 	switch media, _, err := mime.ParseMediaType(text); {
 	case text == "":
-		return rules.CodeRequired, "is required, such as application/pdf"
+		return "", ""
 	case len(text) > maxContentType:
 		return rules.CodeTooLong, fmt.Sprintf("must have at most %d characters", maxContentType)
 	case err != nil || !strings.Contains(media, "/") || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }):

@@ -37,8 +37,8 @@ func CheckProgram(detected string) string {
 }
 
 // CheckType reports why a content that looks like one type must not be sent as another, or "". A type may be more general than
-// what the content looks like, application/octet-stream for everything, or more special: a spreadsheet is a ZIP archive. Of a
-// type without known first bytes nothing is checked, except that the content does not look like something else.
+// what the content looks like, application/octet-stream for everything, or more special: a spreadsheet is a ZIP archive. A type
+// that the detection does not know fits every content except programs: nothing can contradict it.
 func CheckType(declared, detected string) string {
 	if why := CheckProgram(detected); why != "" {
 		return why
@@ -50,16 +50,7 @@ func CheckType(declared, detected string) string {
 	wrong := fmt.Sprintf("is %s, but the content looks like %s", media, detected)
 	seen, want := mimetype.Lookup(withoutParameters(detected)), mimetype.Lookup(media)
 	switch {
-	case media == unknownType || seen == nil:
-		return ""
-	case want == nil && (seen.Is(unknownType) || seen.Is("text/plain") || isContainer(seen)):
-		return "" // nothing is known about it
-	case want == nil:
-		if strings.HasPrefix(media, "text/") && isText(seen) {
-			return ""
-		}
-		return wrong
-	case descends(seen, want):
+	case media == unknownType || seen == nil || want == nil || descends(seen, want):
 		return ""
 	case seen.Is(unknownType):
 		if !slices.ContainsFunc(signed, func(media string) bool { return descends(want, mimetype.Lookup(media)) }) {

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -246,6 +247,7 @@ func TestAttachments_Types(t *testing.T) {
 		attached("a.txt", "text/plain", "olá"), attached("a.ics", "text/calendar", "BEGIN:VCALENDAR\r\nEND:VCALENDAR\r\n"),
 		attached("a.xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", zip), attached("a.zip", "application/zip", zip),
 		attached("a.p7s", "application/pkcs7-signature", "\x30\x82\x01\x02\x06\x09"), attached("a.ret", "text/x-cnab240", "03300000         2"),
+		attached("a.jpg", "image/jpg", "\xff\xd8\xff\xe0\x00\x10JFIF\x00"), attached("a.csv", "application/csv", "a,b\n1,2\n"),
 	} {
 		if r := g.send(t, emailBody(withFiles(f))); r.Status != http.StatusAccepted {
 			t.Errorf("%v as %v: %d %s", f["filename"], f["contentType"], r.Status, r.Body)
@@ -260,6 +262,35 @@ func TestAttachments_Types(t *testing.T) {
 	shown, _ := g.show(t, id)["attachments"].([]any)
 	if got, _ := shown[0].(map[string]any); got["disposition"] != "inline" || got["contentId"] != "logo@acme" {
 		t.Errorf("%v", got)
+	}
+}
+
+// An attachment without a type gets that of its content, a stored file too.
+func TestAttachments_WithoutType(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	untyped := func(name, content string) fields {
+		f := attached(name, "", content)
+		delete(f, "contentType")
+		return f
+	}
+	stored, _ := g.uploadFile(t, png).json(t)["id"].(string)
+	message := "From: a@example.com\r\nTo: b@example.com\r\nSubject: a\r\nMessage-ID: <a@example.com>\r\n\r\na"
+	id := g.accept(t, emailBody(withFiles(
+		untyped("a.pdf", pdf), untyped("a.csv", "a,b\n1,2\n"), attached("a.xml", " ", xml), untyped("a.eml", message), fields{"filename": "a.png", "fileId": stored},
+	)))
+	shown, _ := g.show(t, id)["attachments"].([]any)
+	want := []string{"application/pdf", "text/csv", "text/xml; charset=UTF-8", "application/octet-stream", "image/png"}
+	var got []string
+	for _, one := range shown {
+		got = append(got, one.(map[string]any)["contentType"].(string))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("types %q, want %q", got, want)
+	}
+	r := g.send(t, emailBody(withFiles(untyped("a.bin", exe))))
+	if r.Status != http.StatusUnprocessableEntity || r.problem(t).Errors[0].Code != "TYPE_MISMATCH" {
+		t.Errorf("program: %d %s", r.Status, r.Body)
 	}
 }
 

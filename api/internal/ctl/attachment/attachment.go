@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"mime"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,12 +24,12 @@ import (
 // FlagUsage is the help text of --attach.
 const FlagUsage = "attach `FILE`, or a stored file as ID=FILENAME (repeatable, at most 10)"
 
-// Attachment is an attachment of a request: content that the command has read, or a stored file.
+// Attachment is an attachment of a request: content that the command has read, or a stored file. It has no type: the api
+// detects it from the content, so that the same command sends the same type from every machine.
 type Attachment struct {
-	Filename    string `json:"filename"`
-	ContentType string `json:"contentType"`
-	Content     []byte `json:"content,omitempty"` // base64 in JSON
-	FileID      string `json:"fileId,omitempty"`
+	Filename string `json:"filename"`
+	Content  []byte `json:"content,omitempty"` // base64 in JSON
+	FileID   string `json:"fileId,omitempty"`
 }
 
 // Argument is an argument of --attach.
@@ -46,7 +45,7 @@ func Parse(arguments []string) ([]Argument, error) {
 	for i, text := range arguments {
 		if id, name, found := strings.Cut(text, "="); found {
 			if _, err := uuid.Parse(id); err == nil {
-				all[i] = Argument{Attachment: Attachment{Filename: name, ContentType: typeOfName(name), FileID: id}}
+				all[i] = Argument{Attachment: Attachment{Filename: name, FileID: id}}
 				continue
 			}
 		}
@@ -57,18 +56,9 @@ func Parse(arguments []string) ([]Argument, error) {
 		case about.IsDir():
 			return nil, command.Usagef("--attach: %s is a folder", text)
 		}
-		name := filepath.Base(text)
-		all[i] = Argument{Attachment{Filename: name, ContentType: typeOfName(name)}, text}
+		all[i] = Argument{Attachment{Filename: filepath.Base(text)}, text}
 	}
 	return all, nil
-}
-
-// typeOfName is the media type that a file's extension stands for. The api compares it with the content.
-func typeOfName(name string) string {
-	if media := mime.TypeByExtension(filepath.Ext(name)); media != "" {
-		return media
-	}
-	return "application/octet-stream"
 }
 
 // Read reads the files, which the request then contains.

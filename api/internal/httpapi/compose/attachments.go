@@ -96,7 +96,10 @@ func (f *Files) Attach(ctx context.Context, company uuid.UUID, d *draft.Draft, c
 		if d.Faults.Has(field + "contentType") {
 			continue
 		}
-		if why := attachment.CheckType(r.ContentType, detected); why != "" {
+		if r.ContentType == "" {
+			all[i].ContentType = typeToSend(detected)
+		}
+		if why := attachment.CheckType(all[i].ContentType, detected); why != "" {
 			d.Faults.Add(field+"contentType", CodeTypeMismatch, why)
 		}
 	}
@@ -104,6 +107,14 @@ func (f *Files) Attach(ctx context.Context, company uuid.UUID, d *draft.Draft, c
 		d.Faults.Add("attachments", codeAttachmentsSize, fmt.Sprintf("have %d bytes together, at most %d are allowed", total, f.Limits.Contents))
 	}
 	return all, pending, nil
+}
+
+// typeToSend returns the type of an attachment whose sender gave none. SES does not send every detected type, an email for example.
+func typeToSend(detected string) string {
+	if code, _ := draft.CheckContentType(detected); code != "" {
+		return "application/octet-stream"
+	}
+	return detected
 }
 
 // find looks up the files that the attachments name.

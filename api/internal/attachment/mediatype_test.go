@@ -1,0 +1,56 @@
+package attachment_test
+
+import (
+	"testing"
+
+	"email-gateway/api/internal/attachment"
+)
+
+const (
+	pdfHead  = "%PDF-1.7\n1 0 obj <</Type /Catalog>> endobj\n"
+	pngHead  = "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
+	jpegHead = "\xff\xd8\xff\xe0\x00\x10JFIF\x00"
+	icsHead  = "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nEND:VCALENDAR\r\n"
+	csvHead  = "nome,valor\nAna,1\nBia,2\n"
+	htmlHead = "<!DOCTYPE html><html><body>a</body></html>"
+	zipHead  = "PK\x03\x04\x14\x00\x00\x00\x00\x00"
+)
+
+func TestCheckType(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		declared, content string
+		valid             bool
+	}{
+		{"application/pdf", pdfHead, true},
+		{"application/octet-stream", pdfHead, true},
+		{"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", zipHead, true},
+		{"application/zip", zipHead, true},
+		{"text/plain", csvHead, true},
+		{"text/csv", "nome;valor\nAna;1\n", true},
+		{"text/x-cnab240", "03300000         2", true},
+		// Types that the detection does not know, with contents that it knows well.
+		{"image/jpg", jpegHead, true},
+		{"image/pjpeg", jpegHead, true},
+		{"image/x-png", pngHead, true},
+		{"application/csv", csvHead, true},
+		{"application/csv", "nome;valor\nAna;1\n", true},
+		{"application/ics", icsHead, true},
+		{"application/ld+json", `{"a": 1}`, true},
+		{"application/vnd.acme.order+json", `{"a": 1}`, true},
+		{"application/vnd.acme.remessa", csvHead, true},
+		{"text/x-acme", htmlHead, true},
+		// Contradictions.
+		{"application/pdf", pngHead, false},
+		{"application/pdf", "hello", false},
+		{"application/pdf", "\x01\x02", false},
+		{"image/png", jpegHead, false},
+		{"image/jpeg", pdfHead, false},
+		{"text/csv", htmlHead, false},
+	} {
+		why := attachment.CheckType(tt.declared, attachment.Detect([]byte(tt.content)))
+		if (why == "") != tt.valid {
+			t.Errorf("CheckType(%q, the type of %.20q): %q", tt.declared, tt.content, why)
+		}
+	}
+}
