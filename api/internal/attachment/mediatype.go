@@ -1,6 +1,7 @@
 package attachment
 
 import (
+	"bytes"
 	"fmt"
 	"mime"
 	"slices"
@@ -25,8 +26,14 @@ var signed = []string{
 // unknownType is the type of contents that nothing is known about.
 const unknownType = "application/octet-stream"
 
-// Detect returns the type that a content looks like, by its first bytes.
-func Detect(head []byte) string { return mimetype.Detect(head).String() }
+// Detect returns the type that a content looks like, by its first bytes. The library takes everything that begins with the
+// letters MZ for a program of Windows. Such a program has NUL bytes in its header; without any, the rest decides.
+func Detect(head []byte) string {
+	if bytes.HasPrefix(head, []byte("MZ")) && !bytes.Contains(head, []byte{0}) {
+		head = head[1:]
+	}
+	return mimetype.Detect(head).String()
+}
 
 // CheckProgram reports why a content of this type is not sent, or "".
 func CheckProgram(detected string) string {

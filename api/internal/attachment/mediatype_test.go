@@ -1,6 +1,7 @@
 package attachment_test
 
 import (
+	"strings"
 	"testing"
 
 	"email-gateway/api/internal/attachment"
@@ -52,5 +53,26 @@ func TestCheckType(t *testing.T) {
 		if (why == "") != tt.valid {
 			t.Errorf("CheckType(%q, the type of %.20q): %q", tt.declared, tt.content, why)
 		}
+	}
+}
+
+// Programs of DOS and Windows begin with the letters MZ, and so do texts.
+func TestCheckProgram_TextBeginsWithMZ(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]string{
+		"MZ_ID,nome\n1,Ana\n2,Bia\n":        "text/csv",
+		"MZ;Moçambique\n":                   "text/plain; charset=utf-8",
+		"MZ 150: manual de instalação\n":    "text/plain; charset=utf-8",
+		"MZ":                                "text/plain; charset=utf-8",
+		"MZ;Mo\xe7ambique;S\xe3o Jos\xe9\n": "text/plain; charset=iso-8859-1",
+	} {
+		detected := attachment.Detect([]byte(content))
+		if why := attachment.CheckProgram(detected); why != "" || detected != want {
+			t.Errorf("%q: %s, want %s: %s", content, detected, want, why)
+		}
+	}
+	program := "MZ\x90\x00\x03\x00\x00\x00\x04\x00\x00\x00\xff\xff\x00\x00" + strings.Repeat("\x00", 44) + "\x80\x00\x00\x00"
+	if attachment.CheckProgram(attachment.Detect([]byte(program))) == "" {
+		t.Error("a program is accepted")
 	}
 }
