@@ -13,9 +13,9 @@ import (
 // scheme's name usually is not.
 var mentionsContentID = regexp.MustCompile(`(?i)c[\s]*i[\s]*d[\s]*(?::|&)`)
 
-// contentAddress matches the addresses of attachments in an attribute or a style sheet: at the beginning, in a list of
-// addresses, and in url().
-var contentAddress = regexp.MustCompile(`(?i)(?:^|[\s,(;'"=])cid:([^\s"'(),;<>]+)`)
+// contentAddress matches the addresses of attachments in a list of addresses or a style sheet: at the beginning, after a
+// separator, and in url().
+var contentAddress = regexp.MustCompile(`(?i)(?:^|[\s,(;'"])cid:([^\s"'(),;<>]+)`)
 
 // attachmentAddress is contentAddress for an attribute with one address. In the query of a link, cid: refers to nothing.
 var attachmentAddress = regexp.MustCompile(`(?i)^cid:([^\s"'(),;<>]+)`)
@@ -23,8 +23,9 @@ var attachmentAddress = regexp.MustCompile(`(?i)^cid:([^\s"'(),;<>]+)`)
 // addressAttributes have one address.
 var addressAttributes = []string{"href", "src", "background", "poster", "data", "cite", "longdesc", "action", "formaction", "xlink:href"}
 
-// textAttributes are shown to the reader or read by programs: an address in them refers to nothing.
-var textAttributes = []string{"alt", "title", "content", "value", "summary", "placeholder", "aria-label"}
+// listAttributes have a list of addresses or a style. In every other attribute, also those that scripts read, an address
+// refers to nothing.
+var listAttributes = []string{"srcset", "imagesrcset", "archive", "style"}
 
 // ContentIDs returns the content ids of the attachments that a body refers to by cid: addresses, each once, in order. A
 // comma, a semicolon, a quote and a parenthesis end an id.
@@ -58,10 +59,9 @@ func ContentIDs(body string) []string {
 				var key, value []byte
 				key, value, more = tokens.TagAttr()
 				switch name := string(key); {
-				case len(value) == 0, slices.Contains(textAttributes, name):
 				case slices.Contains(addressAttributes, name):
 					add(strings.TrimSpace(string(value)), attachmentAddress)
-				default:
+				case slices.Contains(listAttributes, name):
 					add(strings.TrimSpace(string(value)), contentAddress)
 				}
 			}
