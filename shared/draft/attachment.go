@@ -80,9 +80,9 @@ func checkFilename(name string) (code, message string) {
 	return "", ""
 }
 
-// checkContentType returns the code and message of the fault of a media type, or "" if it is valid. An attachment without one
+// CheckContentType returns the code and message of the fault of a media type, or "" if it is valid. An attachment without one
 // gets that of its content.
-func checkContentType(text string) (code, message string) {
+func CheckContentType(text string) (code, message string) {
 	switch media, _, err := mime.ParseMediaType(text); {
 	case text == "":
 		return "", ""
@@ -146,7 +146,7 @@ func (d *Draft) checkAttachment(field string, a *Attachment, names, ids map[stri
 	} else {
 		names[lower] = true
 	}
-	code, message = checkContentType(a.ContentType)
+	code, message = CheckContentType(a.ContentType)
 	add("contentType", code, message)
 	switch {
 	case d.Faults.Has(field+"content", field+"fileId"):

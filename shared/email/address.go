@@ -3,6 +3,7 @@ package email
 import (
 	"errors"
 	"strings"
+	"unicode"
 )
 
 // Limits of RFC 5321, 4.5.3.1.
@@ -94,9 +95,8 @@ func isLetterOrDigit(r rune) bool {
 }
 
 // HasControl reports whether s has a character that could end a header line or be invisible in one:
-// C0, DEL, and the Unicode line ends U+0085, U+2028 and U+2029.
+// C0, DEL, C1, and the Unicode line ends U+2028 and U+2029. Text in UTF-8 that was read as Latin-1 has
+// characters of C1. email_gateway_faults has the same set.
 func HasControl(s string) bool {
-	return strings.ContainsFunc(s, func(r rune) bool {
-		return r < 0x20 || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029
-	})
+	return strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == 0x2028 || r == 0x2029 })
 }

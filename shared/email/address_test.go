@@ -98,12 +98,12 @@ func TestSameAddress_DomainInAnyCase(t *testing.T) {
 
 func TestHasControl(t *testing.T) {
 	t.Parallel()
-	for _, r := range []rune{0, '\t', '\n', '\r', 0x1b, 0x1f, 0x7f, 0x85, 0x2028, 0x2029} {
+	for _, r := range []rune{0, '\t', '\n', '\r', 0x1b, 0x1f, 0x7f, 0x80, 0x85, 0x87, 0x9f, 0x2028, 0x2029} {
 		if !email.HasControl("a" + string(r) + "b") {
 			t.Errorf("HasControl accepts %U", r)
 		}
 	}
-	for _, s := range []string{"", "Olá, João!", " ", "\u00a0", "🙂", "\u0080x"[2:]} {
+	for _, s := range []string{"", "Olá, João!", " ", "\u00a0", "🙂", "\u0080x"[2:], "PROMOÇÃO"} {
 		if email.HasControl(s) {
 			t.Errorf("%q is refused", s)
 		}

@@ -195,7 +195,7 @@ func refusals(foreign, elsewhere, deleted string) map[string]refusal {
 
 	// Control characters.
 	for name, c := range map[string]string{
-		"CRLF": "\r\n", "LF": "\n", "CR": "\r", "TAB": "\t", "ESC": "\x1b", "DEL": "\x7f", "U+0085": "\u0085", "U+2028": "\u2028", "U+2029": "\u2029",
+		"CRLF": "\r\n", "LF": "\n", "CR": "\r", "TAB": "\t", "ESC": "\x1b", "DEL": "\x7f", "U+0085": "\u0085", "U+0087": "\u0087", "U+2028": "\u2028", "U+2029": "\u2029",
 	} {
 		wrong("subject with "+name, with("subject", "a"+c+"Bcc: eva@example.com"), "subject BAD_CHARACTER")
 		wrong("header with "+name, with("headers", fields{"X-A": "a" + c + "b"}), "headers.X-A INVALID_HEADER_VALUE")
