@@ -59,7 +59,7 @@ type Endpoint struct {
 	OldSecret      []byte         `db:"old_secret_enc"` // encrypted; nil = no old secret signs
 	OldSecretUntil *time.Time     `db:"old_secret_until"`
 	Cursor                        // of the last event handled
-	Failures       int            `db:"failures"` // failed attempts since the last success
+	Failures       int            `db:"failures"` // failed attempts since the last success; a refused event counts as the first one
 	FailingSince   *time.Time     `db:"failing_since"`
 	LastSuccessAt  *time.Time     `db:"last_success_at"`
 	LastFailureAt  *time.Time     `db:"last_failure_at"`
@@ -71,8 +71,8 @@ type Endpoint struct {
 }
 
 const (
-	// DownFailures is the number of failed attempts without a success after which an endpoint is down: its cursor
-	// stops, and only deliveries that have rows are attempted.
+	// DownFailures is the number of failed attempts without a success or a refused event after which an endpoint is down:
+	// its cursor stops, and besides deliveries that have rows only a probe is attempted.
 	DownFailures = 10
 	// MaxOpen is the number of open deliveries that stops an endpoint's cursor. A page that was begun with fewer is
 	// finished, so one more page of deliveries may be open.

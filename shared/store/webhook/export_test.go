@@ -9,6 +9,7 @@ const (
 	RenewSQL              = renewSQL
 	DueDeliveriesSQL      = dueDeliveriesSQL
 	ProbeSQL              = probeSQL
+	NewDueSQL             = newDueSQL
 	OpenEmailsSQL         = openEmailsSQL
 	RunningReplaySQL      = runningReplaySQL
 	ReplayFailedSQL       = replayFailedSQL

@@ -29,6 +29,12 @@ const (
 	// pg.FarthestLeaseSQL.
 	probeDueSQL = `last_failure_at NOT BETWEEN now() - $3 * interval '1 ms' AND now() + $3 * interval '1 ms'`
 
+	// newProbeDueSQL is the same for the last failed attempt of a new event, which the newest delivery with an attempt
+	// records. The retries of open deliveries do not count: they may be those that the endpoint alone refuses, and so many
+	// that no new event would be attempted. It reads webhook_deliveries_list.
+	newProbeDueSQL = `coalesce((SELECT d.created_at NOT BETWEEN now() - $3 * interval '1 ms' AND now() + $3 * interval '1 ms' FROM webhook_deliveries d
+    WHERE d.endpoint_id = e.id AND d.company_id = e.company_id AND d.position > 0 AND d.attempts > 0 ORDER BY d.id DESC LIMIT 1), true)`
+
 	// dueEndpointsSQL reads the index webhook_endpoints_due, which contains the endpoints with open deliveries and
 	// replays, and locks nothing. An endpoint that is down is also due for a probe before due_at.
 	dueEndpointsSQL = `
@@ -47,7 +53,7 @@ SELECT e.id, e.company_id FROM webhook_endpoints e
 CROSS JOIN LATERAL (SELECT f.position FROM event_feed f
     WHERE f.company_id = e.company_id AND f.position >= e.feed_position ORDER BY f.position DESC LIMIT 1) newest
 WHERE e.status = 'ENABLED' AND e.open_deliveries < $4
-  AND (e.failures < $2 OR e.open_deliveries = 0 AND ` + probeDueSQL + `)
+  AND (e.failures < $2 OR ` + newProbeDueSQL + `)
   AND ` + freeSQL + ` AND (e.not_before IS NULL OR e.not_before <= now())
   AND ` + activeSQL + `
   AND (newest.position > e.feed_position OR e.feed_number < 4611686018427387904)

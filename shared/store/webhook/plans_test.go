@@ -32,8 +32,8 @@ SELECT c.id, n, ARRAY[gen_random_uuid()], '{1}', '{1}' FROM generate_series(1, 4
 JOIN (SELECT id, row_number() OVER (ORDER BY id) AS nth FROM companies) c ON c.nth = 1 + n % 50`)
 	d.Run(t, `UPDATE event_positions SET newest = 40000`)
 	d.Run(t, `
-INSERT INTO webhook_deliveries (id, endpoint_id, company_id, event_id, type, position, email_id, status, next_at)
-SELECT ('0190' || substr(md5(n::text), 1, 4) || '-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, $1, $2, 'e' || n, 'email.sent', n, gen_random_uuid(), s.status, CASE s.status WHEN 'RETRYING' THEN now() - interval '1 s' END
+INSERT INTO webhook_deliveries (id, endpoint_id, company_id, event_id, type, position, email_id, status, attempts, next_at)
+SELECT ('0190' || substr(md5(n::text), 1, 4) || '-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, $1, $2, 'e' || n, 'email.sent', n, gen_random_uuid(), s.status, CASE s.status WHEN 'WAITING' THEN 0 ELSE 1 END, CASE s.status WHEN 'RETRYING' THEN now() - interval '1 s' END
 FROM generate_series(1, 20000) n
 CROSS JOIN LATERAL (SELECT CASE n % 100 WHEN 1 THEN 'RETRYING' WHEN 2 THEN 'WAITING' WHEN 3 THEN 'FAILED' ELSE 'DELIVERED' END AS status) s`, endpoint, company)
 	d.Run(t, `INSERT INTO webhook_replays (id, endpoint_id, company_id, status, finished_at)
@@ -63,6 +63,7 @@ func TestPlans(t *testing.T) {
 		"renew":           {webhook.RenewSQL, []any{endpoint, lease.Token, minute}, []string{"webhook_endpoints_pkey"}, 50},
 		"due deliveries":  {webhook.DueDeliveriesSQL, []any{endpoint, webhook.RoundSize}, []string{"webhook_deliveries_retrying"}, 400},
 		"probe":           {webhook.ProbeSQL, []any{endpoint, minute}, []string{"webhook_deliveries_retrying"}, 400},
+		"new due":         {webhook.NewDueSQL, []any{endpoint, 0, minute}, []string{"webhook_endpoints_pkey", "webhook_deliveries_list"}, 50},
 		"open emails":     {webhook.OpenEmailsSQL, []any{endpoint}, []string{"webhook_deliveries_(open|status)"}, 1200},
 		"running replay":  {webhook.RunningReplaySQL, []any{endpoint}, []string{"webhook_replays_running"}, 20},
 		"replay failed":   {webhook.ReplayFailedSQL, []any{endpoint, time.Now().Add(time.Hour), 100}, []string{"webhook_deliveries_failed"}, 30_000},

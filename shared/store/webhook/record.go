@@ -23,7 +23,11 @@ type Result struct {
 	Cursor
 	// Succeeded means that at least one attempt succeeded, which resets the earlier failures.
 	Succeeded bool
-	// Failures is the number of failed attempts since the last success, and Error the code of the last one.
+	// Refused means that the endpoint refused at least one event, which resets the earlier failures too. Only a success
+	// resets the time since which the endpoint has been failing.
+	Refused bool
+	// Failures is the number of failed attempts since the last success or, with it, since the last refusal. Error is the
+	// code of the last one.
 	Failures int
 	Error    string
 	// Gone means that the endpoint answered 410, which disables it.
@@ -40,7 +44,7 @@ type Result struct {
 // ofOldURL returns the result of a round whose URL was replaced before the round was recorded. It says nothing about the
 // new URL's health, and failed deliveries are due at the new URL at once, without a counted attempt.
 func (r Result) ofOldURL() Result {
-	r.Succeeded, r.Failures, r.Error, r.Gone, r.RetryAfter, r.Throttled = false, 0, "", false, 0, false
+	r.Succeeded, r.Refused, r.Failures, r.Error, r.Gone, r.RetryAfter, r.Throttled = false, false, 0, "", false, 0, false
 	r.New, r.Attempted = dueAgain(r.New), dueAgain(r.Attempted)
 	return r
 }
@@ -83,6 +87,11 @@ const (
 	postponeSQL = `
 UPDATE webhook_deliveries SET next_at = scheduled_at
 WHERE endpoint_id = $1 AND company_id = $2 AND status = 'RETRYING' AND scheduled_at > greatest(next_at, now())`
+
+	// recoveredSQL is hurrySQL for an endpoint that is up again after failing for a minute or more. After a shorter time
+	// the schedule suffices. An endpoint that fails for some events only is down and up in turn: without the limit, each
+	// event that it accepts would make all open deliveries due.
+	recoveredSQL = hurrySQL + ` AND EXISTS (SELECT FROM webhook_endpoints e WHERE e.id = $1 AND e.company_id = $2 AND e.failing_since <= now() - interval '1 min')`
 
 	// recordSQL locks the endpoint by primary key. The previous pause began at last_failure_at; not_before is NULL if a
 	// success has followed. Time without events does not extend a pause.
@@ -134,17 +143,17 @@ func (s *Store) Record(ctx context.Context, l Lease, r Result, disableAfter time
 			return err
 		}
 		failures := before.Failures + r.Failures
-		if r.Succeeded {
+		if r.Succeeded || r.Refused {
 			failures = r.Failures
-		}
-		if _, err := tx.ExecContext(ctx, recordSQL, before.ID, before.CompanyID, r.Position, failures, r.Succeeded, r.Error, r.RetryAfter.Milliseconds(), r.Number,
-			r.Throttled, MaxThrottlePause.Milliseconds()); err != nil {
-			return err
 		}
 		if statement := rescheduleSQL(before, r, failures); statement != "" {
 			if _, err := tx.ExecContext(ctx, statement, before.ID, before.CompanyID); err != nil {
 				return err
 			}
+		}
+		if _, err := tx.ExecContext(ctx, recordSQL, before.ID, before.CompanyID, r.Position, failures, r.Succeeded, r.Error, r.RetryAfter.Milliseconds(), r.Number,
+			r.Throttled, MaxThrottlePause.Milliseconds()); err != nil {
+			return err
 		}
 		if p := r.Replay; p != nil {
 			if _, err := tx.ExecContext(ctx, saveReplaySQL, before.ID, p.ID, p.Position, p.Number, p.Done, p.Finished); err != nil {
@@ -184,8 +193,8 @@ func rescheduleSQL(before Endpoint, r Result, failures int) string {
 	switch {
 	case failures >= DownFailures && r.Failures > 0:
 		return postponeSQL
-	case r.Succeeded && before.Down():
-		return hurrySQL
+	case before.Down() && failures < DownFailures:
+		return recoveredSQL
 	}
 	return ""
 }

@@ -15,9 +15,14 @@ const RoundSize = 100
 // Round is the work of an endpoint that is due now.
 type Round struct {
 	Endpoint
-	// Due holds the deliveries to attempt, at most one per email. If none is due and the endpoint is down, it is one that
-	// is scheduled for later, to check whether the endpoint is up again.
+	// Due holds the deliveries to attempt, at most one per email.
 	Due []Delivery
+	// NewDue means that new events may be attempted: the endpoint is not down, or it is time to check whether it is up
+	// again.
+	NewDue bool
+	// Probe holds at most one delivery, which is scheduled for later. If the endpoint is down and there is no new event,
+	// it is attempted to check whether the endpoint is up again.
+	Probe []Delivery
 	// OpenEmails are the emails with open deliveries. Later events of these emails wait.
 	OpenEmails []uuid.UUID
 	// Replay is the oldest running replay; nil = none.
@@ -41,6 +46,9 @@ WHERE endpoint_id = $1 AND status = 'RETRYING'
   AND (SELECT last_failure_at NOT BETWEEN now() - $2 * interval '1 ms' AND now() + $2 * interval '1 ms' FROM webhook_endpoints e WHERE e.id = $1)
 ORDER BY next_at, id LIMIT 1`
 
+	// newDueSQL finds the endpoint by primary key.
+	newDueSQL = `SELECT failures < $2 OR ` + newProbeDueSQL + ` FROM webhook_endpoints e WHERE id = $1`
+
 	// openEmailsSQL reads webhook_deliveries_open, which has little more than MaxOpen rows per endpoint.
 	openEmailsSQL = `
 SELECT DISTINCT email_id FROM webhook_deliveries
@@ -61,8 +69,10 @@ func (s *Store) Load(ctx context.Context, l Lease, probeAfter time.Duration) (Ro
 	if err == nil {
 		err = s.selectAll(ctx, &r.Due, dueDeliveriesSQL, l.EndpointID, RoundSize)
 	}
-	if err == nil && len(r.Due) == 0 && r.Down() {
-		err = s.selectAll(ctx, &r.Due, probeSQL, l.EndpointID, probeAfter.Milliseconds())
+	if r.NewDue = !r.Down(); err == nil && len(r.Due) == 0 && r.Down() {
+		if err = s.get(ctx, &r.NewDue, newDueSQL, l.EndpointID, DownFailures, probeAfter.Milliseconds()); err == nil {
+			err = s.selectAll(ctx, &r.Probe, probeSQL, l.EndpointID, probeAfter.Milliseconds())
+		}
 	}
 	if err == nil && r.Open > 0 {
 		err = s.selectAll(ctx, &r.OpenEmails, openEmailsSQL, l.EndpointID)

@@ -50,7 +50,7 @@ type batch struct {
 	stopped   bool
 	throttled bool
 	begun     time.Time    // the first attempt
-	tally     hooks.Result // URL, Succeeded, Failures, Error, Gone, RetryAfter and Throttled
+	tally     hooks.Result // URL, Succeeded, Refused, Failures, Error, Gone, RetryAfter and Throttled
 }
 
 // chain is an email's items that are being attempted.
@@ -213,6 +213,9 @@ func (b *batch) attempt(i int, email uuid.UUID) bool {
 	if o.Throttled() {
 		b.throttle(o, slowest)
 		return true
+	}
+	if o.Refused() { // the endpoint is not down
+		b.failures, b.tally.Refused, b.tally.Failures = 0, true, 0
 	}
 	b.failures++
 	b.tally.Failures++

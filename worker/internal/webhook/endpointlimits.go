@@ -98,7 +98,7 @@ func (l *endpointLimits) pace(ctx context.Context, stopped func() bool) {
 
 // adapt adjusts the limit and the interval after an attempt. slowest means that the endpoint throttles at the lowest rate.
 func (l *endpointLimits) adapt(o Outcome, begun time.Time) (slowest bool) {
-	if o.Took > slow || !o.Delivered && !o.Throttled() {
+	if o.Took > slow || !o.Delivered && !o.Refused() && !o.Throttled() {
 		l.limitToOne()
 		return o.Throttled() // and the interval would be longer
 	}

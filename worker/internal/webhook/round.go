@@ -24,14 +24,20 @@ func (s *server) retryDue(ctx context.Context, r hooks.Round, secrets []standard
 	crashpoint.At(crashpoint.WebhookAnswered)
 	record := b.tally
 	record.Attempted = missing
+	r.Open -= len(missing)
 	touched := len(missing) > 0
 	for i, it := range items {
 		o := b.results[i].outcome
 		switch b.results[i].state {
 		case delivered:
 			record.Attempted = append(record.Attempted, hooks.Attempted{Delivery: attempted(*it.row, hooks.Delivered, o)})
+			r.Open--
 		case failed:
-			record.Attempted = append(record.Attempted, s.again(*it.row, o))
+			after := s.again(r, *it.row, o)
+			if after.Status == hooks.Failed {
+				r.Open--
+			}
+			record.Attempted = append(record.Attempted, after)
 		case untouched, behind:
 			continue
 		}
@@ -41,7 +47,11 @@ func (s *server) retryDue(ctx context.Context, r hooks.Round, secrets []standard
 }
 
 // again returns a delivery after a failed attempt.
-func (s *server) again(d hooks.Delivery, o Outcome) hooks.Attempted {
+func (s *server) again(r hooks.Round, d hooks.Delivery, o Outcome) hooks.Attempted {
+	if s.mustGiveUp(r, d, o) {
+		s.p.Metrics.exhausted.Inc()
+		return hooks.Attempted{Delivery: attempted(d, hooks.Failed, o)}
+	}
 	again := hooks.Attempted{Delivery: attempted(d, hooks.Retrying, o), RetryAfter: o.RetryAfter, Throttled: o.Throttled()}
 	if d.ScheduledAt != nil {
 		again.Attempts = d.Attempts
@@ -56,6 +66,15 @@ func (s *server) again(d hooks.Delivery, o Outcome) hooks.Attempted {
 	return again
 }
 
+// mustGiveUp reports whether a refused attempt is the last one because open deliveries have stopped the cursor. The
+// endpoint has either accepted others since the delivery was created, or refused this one for half of its attempts.
+func (s *server) mustGiveUp(r hooks.Round, d hooks.Delivery, o Outcome) bool {
+	if !o.Refused() || r.Open < hooks.MaxOpen {
+		return false
+	}
+	return r.LastSuccessAt != nil && r.LastSuccessAt.After(d.CreatedAt) || d.Attempts+1 >= s.schedule.attempts()/2
+}
+
 func attempted(d hooks.Delivery, status hooks.DeliveryStatus, o Outcome) hooks.Delivery {
 	took := int(o.Took.Milliseconds())
 	d.Status, d.LastStatus, d.LastError, d.LastTookMS = status, &o.Status, &o.Code, &took
@@ -63,18 +82,21 @@ func attempted(d hooks.Delivery, status hooks.DeliveryStatus, o Outcome) hooks.D
 	return d
 }
 
-// page attempts the next new events, and moves the cursor past the events that are delivered or have a row.
+// page attempts the next new events, and moves the cursor past the events that are delivered or have a row. If the
+// endpoint is down, the first failed attempt is the last one. If there is no event that may be attempted, page probes the
+// endpoint with an open delivery: one that the endpoint refuses would otherwise be repeated while new events wait.
 func (s *server) page(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret) (more bool, err error) {
-	limit := pageSize
-	if r.Down() {
-		limit = 1 // a probe
-	}
-	p, err := s.store.Read(ctx, r.CompanyID, r.Cursor, r.Types, limit)
-	if err != nil {
-		return false, err
+	var p hooks.EventPage
+	if r.NewDue && r.Open < hooks.MaxOpen {
+		if p, err = s.store.Read(ctx, r.CompanyID, r.Cursor, r.Types, pageSize); err != nil {
+			return false, err
+		}
 	}
 	if !p.Next.Behind(r.Cursor) {
-		return false, nil
+		if r.Due = r.Probe; len(r.Due) == 0 {
+			return false, nil
+		}
+		return s.retryDue(ctx, r, secrets)
 	}
 	crashpoint.At(crashpoint.WebhookRead)
 	if p.Skipped {
@@ -146,7 +168,7 @@ func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardw
 		d := hooks.Delivery{EventID: e.ID, Type: e.Type, Position: e.Position, EmailID: &e.EmailID}
 		switch b.results[i].state {
 		case failed:
-			record.New = append(record.New, s.again(d, b.results[i].outcome))
+			record.New = append(record.New, s.again(r, d, b.results[i].outcome))
 			open[e.EmailID] = true
 		case untouched, behind:
 			d.Status = hooks.Waiting

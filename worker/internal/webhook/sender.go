@@ -63,6 +63,17 @@ type Outcome struct {
 // Gone reports whether the endpoint answered 410: it wants no further events.
 func (o Outcome) Gone() bool { return o.Status == http.StatusGone }
 
+// Refused reports whether the endpoint answered and refuses this one event. The excluded responses say the same about
+// every request: it lacks credentials, comes at the wrong time or to the wrong URL.
+func (o Outcome) Refused() bool {
+	switch o.Status {
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusProxyAuthRequired,
+		http.StatusRequestTimeout, http.StatusGone, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusUpgradeRequired, http.StatusTooManyRequests:
+		return false
+	}
+	return o.Status >= 400 && o.Status < 500
+}
+
 // Throttled reports whether the response asks for a lower rate of requests.
 func (o Outcome) Throttled() bool {
 	return o.Status == http.StatusTooManyRequests || o.Status == http.StatusServiceUnavailable

@@ -85,15 +85,13 @@ func (s *server) round(ctx context.Context) (more bool, err error) {
 	if len(r.Due) > 0 {
 		return s.retryDue(ctx, r, secrets)
 	}
-	if r.Open >= hooks.MaxOpen || r.Down() && r.Open > 0 {
-		return false, nil // the cursor has stopped
-	}
-	// New events and a replay alternate.
-	if s.replayed = r.Replay != nil && !s.replayed; s.replayed {
+	// New events and a replay alternate. A replay waits while the endpoint is down.
+	replays := r.Replay != nil && r.Open < hooks.MaxOpen && (r.Open == 0 || !r.Down())
+	if s.replayed = replays && !s.replayed; s.replayed {
 		return s.replay(ctx, r, secrets)
 	}
 	more, err = s.page(ctx, r, secrets)
-	return more || r.Replay != nil, err
+	return more || replays, err
 }
 
 // secrets decrypts the secrets that sign requests.

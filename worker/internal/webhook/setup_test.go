@@ -209,6 +209,14 @@ var path = []email.EventType{email.EventReceived, email.EventValidated, email.Ev
 // worker does, and assigns positions.
 func (w *world) emit(t *testing.T, company uuid.UUID, emails, events int) []uuid.UUID {
 	t.Helper()
+	all := w.insert(t, company, emails, events)
+	w.assign(t)
+	return all
+}
+
+// insert is emit without positions: the events are not in the feed yet.
+func (w *world) insert(t *testing.T, company uuid.UUID, emails, events int) []uuid.UUID {
+	t.Helper()
 	ids := make([]string, emails)
 	all := make([]uuid.UUID, emails)
 	for i := range ids {
@@ -228,7 +236,6 @@ SELECT id, $2, 'Maria.Silva@cliente.example', 'Fatura', 'PENDING', 0, 'req-1', n
 INSERT INTO email_events (email_log_id, seq, previous, type, created_at)
 SELECT id, $2, $3, $4, now() FROM unnest($1::uuid[]) AS id`, pq.Array(ids), step+1, previous, string(path[step]))
 	}
-	w.assign(t)
 	return all
 }
 
