@@ -43,13 +43,12 @@ func CheckAddress(address string) error {
 	return nil
 }
 
-// SameAddress compares two addresses: the domain case-insensitively, the local part exactly,
-// because RFC 5321, 2.4 leaves its meaning to the receiving host.
-func SameAddress(a, b string) bool {
-	return NormalAddress(a) == NormalAddress(b)
-}
+// SameAddress compares two addresses case-insensitively, as SQL does with lower(). RFC 5321, 2.4 leaves the case of
+// the local part to the receiving host, but no common host distinguishes it, and senders' systems change it.
+func SameAddress(a, b string) bool { return strings.EqualFold(a, b) }
 
-// NormalAddress returns the address with its domain in lower case.
+// NormalAddress returns the address with its domain in lower case. Ids and unsubscribe links are derived from this form,
+// so it must not change. It does not tell whether two addresses are the same: see SameAddress.
 func NormalAddress(address string) string {
 	at := strings.LastIndexByte(address, '@')
 	if at < 0 {

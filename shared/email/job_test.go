@@ -51,6 +51,7 @@ func TestSendJob_Validate(t *testing.T) {
 			j.CC, j.BCC, j.ReplyTo, j.Headers, j.Tags = nil, nil, "", nil, nil
 			j.Recipient = email.JobRecipient{ExternalID: "CUST-1", Email: j.To}
 		}, ""},
+		{"the recipient's address in another case", func(j *email.SendJob) { j.Recipient.Email = strings.ToUpper(j.To) }, ""},
 		{"the last try", func(j *email.SendJob) { j.Attempt = 5 }, ""},
 		{"subject of 150 characters", func(j *email.SendJob) { j.Subject = strings.Repeat("ç", 150) }, ""},
 		{"five copies", func(j *email.SendJob) { j.CC = slices.Repeat(j.CC, 5) }, ""},

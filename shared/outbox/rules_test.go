@@ -192,6 +192,18 @@ func TestRules_Database(t *testing.T) {
 	}
 }
 
+// A recipient is found at its address in any letter case.
+func TestFunction_RecipientInAnyCase(t *testing.T) {
+	t.Parallel()
+	a := newAgenda(t)
+	e := reminder()
+	e.Recipient.RecipientID = uuid.NewString()
+	a.exec(t, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'ANA@Example.com')`, e.Recipient.RecipientID, a.company)
+	if _, err := a.reminders.Enqueue(t.Context(), a.begin(t), interview("42", "X"), e); err != nil {
+		t.Error(err)
+	}
+}
+
 // Faults that only the package detects.
 func TestRules_Package(t *testing.T) {
 	t.Parallel()

@@ -59,6 +59,7 @@ func wrongEmails() map[string]struct {
 		"a recipient without an identifier": {func(e map[string]any) { delete(e["recipient"].(map[string]any), "externalId") }, "recipient REQUIRED"},
 		"another person":                    {field("recipient.email", "eva@example.com"), "recipient.email MISMATCH"},
 		"the domain in another case":        {field("recipient.email", "ana@EXAMPLE.com"), ""},
+		"all in another case":               {field("recipient.email", "ANA@Example.com"), ""},
 		"150 characters":                    {field("subject", letters(150)), ""},
 		"151 characters":                    {field("subject", letters(151)), "subject TOO_LONG"},
 		"a line end":                        {field("subject", "a\r\nBcc: x@example.com"), "subject BAD_CHARACTER"},

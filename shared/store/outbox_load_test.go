@@ -82,7 +82,8 @@ func TestLoad_RecipientKnown(t *testing.T) {
 		want bool
 	}{
 		"known":             {person(company, "ana@EXAMPLE.com", false), true},
-		"another address":   {person(company, "Ana@example.com", false), false},
+		"in any case":       {person(company, "ANA@example.com", false), true},
+		"another address":   {person(company, "eva@example.com", false), false},
 		"deleted":           {person(company, "ana@example.com", true), false},
 		"another company's": {person(other, "ana@example.com", false), false},
 		"unknown":           {uuid.NewString(), false},
@@ -108,7 +109,7 @@ func TestLoad_RecipientWaiting(t *testing.T) {
 	}{
 		{`INSERT INTO recipient_intakes (recipient_id, outbox_id, company_id, email) VALUES ($1, gen_random_uuid(), gen_random_uuid(), 'ana@example.com')`, false},
 		{`UPDATE recipient_intakes SET company_id = (SELECT id FROM companies), email = 'eva@example.com' WHERE recipient_id = $1`, false},
-		{`UPDATE recipient_intakes SET email = 'ana@EXAMPLE.com' WHERE recipient_id = $1`, true},
+		{`UPDATE recipient_intakes SET email = 'Ana@EXAMPLE.com' WHERE recipient_id = $1`, true},
 		{`INSERT INTO recipients (id, company_id, email, deleted_at) SELECT $1, id, 'ana@example.com', now() FROM companies`, true},
 		{`DELETE FROM recipient_intakes WHERE recipient_id = $1`, false},
 	} {

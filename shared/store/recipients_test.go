@@ -60,12 +60,14 @@ func TestRecipientMatches(t *testing.T) {
 	}{
 		"known":              {company, known, "Ana@Example.com", true},
 		"domain in any case": {company, known, "Ana@EXAMPLE.COM", true},
-		"another address":    {company, known, "ana@example.com", false},
+		"all in any case":    {company, known, "aNA@example.com", true},
+		"another address":    {company, known, "eva@example.com", false},
 		"another company's":  {other, known, "Ana@Example.com", false},
 		"deleted":            {company, deleted, "ana@example.com", false},
 		"unknown":            {company, uuid.New(), "Ana@Example.com", false},
 		"waiting":            {company, waiting, "Wanda@EXAMPLE.com", true},
-		"waiting, elsewhere": {company, waiting, "wanda@example.com", false},
+		"waiting, all":       {company, waiting, "wANDA@example.com", true},
+		"waiting, elsewhere": {company, waiting, "eva@example.com", false},
 		"waiting, another's": {other, waiting, "Wanda@Example.com", false},
 	} {
 		if got, err := d.Store.RecipientMatches(t.Context(), tt.company, tt.id, tt.address); got != tt.want || err != nil {

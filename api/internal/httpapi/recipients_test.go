@@ -258,7 +258,7 @@ func TestRecipients_AndEmails(t *testing.T) {
 	send("ana@example.com", "")
 	send("bia@example.com", "RECIPIENT_NOT_FOUND")
 	g.writeDown(t)
-	send("ana@EXAMPLE.com", "")
+	send("Ana@EXAMPLE.com", "")
 	send("bia@example.com", "RECIPIENT_NOT_FOUND")
 
 	// While an update is pending, both addresses are accepted.

@@ -56,18 +56,18 @@ func prefixed(prefix, value string) string {
 }
 
 // recipientMatchesSQL reads recipients and recipient_intakes by primary key and locks
-// nothing.
+// nothing. Its comparison is that of email.SameAddress.
 const recipientMatchesSQL = `
 SELECT EXISTS (SELECT FROM recipients WHERE id = $1 AND company_id = $2 AND deleted_at IS NULL
-           AND split_part(email, '@', 1) || '@' || lower(split_part(email, '@', 2)) = $3)
+           AND lower(email) = lower($3))
     OR EXISTS (SELECT FROM recipient_intakes WHERE recipient_id = $1 AND company_id = $2
-           AND split_part(email, '@', 1) || '@' || lower(split_part(email, '@', 2)) = $3)`
+           AND lower(email) = lower($3))`
 
 // RecipientMatches reports whether the company has this recipient, not deleted, with this
 // address, or has a pending import of it.
 func (s *Store) RecipientMatches(ctx context.Context, company, recipient uuid.UUID, address string) (bool, error) {
 	var found bool
-	err := s.db.GetContext(ctx, &found, recipientMatchesSQL, recipient, company, email.NormalAddress(address))
+	err := s.db.GetContext(ctx, &found, recipientMatchesSQL, recipient, company, address)
 	if err != nil {
 		return false, fmt.Errorf("look up recipient: %w", pg.Translate(err))
 	}

@@ -29,8 +29,7 @@ SELECT o.id, o.company_id, o.request_id, o.status, o.attempts, o.throttles,
        r.id IS NOT NULL OR EXISTS (
            SELECT FROM recipient_intakes i
            WHERE i.recipient_id = (o.payload #>> '{recipient,recipientId}')::uuid AND i.company_id = o.company_id
-             AND split_part(i.email, '@', 1) || '@' || lower(split_part(i.email, '@', 2))
-               = split_part(o.payload ->> 'to', '@', 1) || '@' || lower(split_part(o.payload ->> 'to', '@', 2))) AS recipient_known,
+             AND lower(i.email) = lower(o.payload ->> 'to')) AS recipient_known,
        -- UNSUBSCRIBE suppresses emails of mailings only.
        coalesce((
            SELECT min(s.reason) FROM suppressions s
@@ -55,5 +54,4 @@ LEFT JOIN mailing_entries e ON e.id = o.id AND l.mailing_id IS NOT NULL
 CROSS JOIN LATERAL (SELECT coalesce(sum(octet_length(value)), 0) AS bytes FROM unnest(e.fields) AS value) held
 LEFT JOIN recipients r ON r.id = (o.payload #>> '{recipient,recipientId}')::uuid
      AND r.company_id = o.company_id AND r.deleted_at IS NULL
-     AND split_part(r.email, '@', 1) || '@' || lower(split_part(r.email, '@', 2))
-       = split_part(o.payload ->> 'to', '@', 1) || '@' || lower(split_part(o.payload ->> 'to', '@', 2))
+     AND lower(r.email) = lower(o.payload ->> 'to')
