@@ -13,6 +13,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/sesevent"
 	"email-gateway/shared/store"
+	"email-gateway/shared/unsubscribe"
 )
 
 const (
@@ -32,6 +33,11 @@ func message(kind, object string) string {
 func TestParse_Kinds(t *testing.T) {
 	t.Parallel()
 	const at = `"timestamp":"2026-11-21T10:00:05.123Z"`
+	var keys unsubscribe.Keys
+	if err := keys.UnmarshalText([]byte(strings.Repeat("A", 43) + "=")); err != nil {
+		t.Fatal(err)
+	}
+	token := keys.Seal(unsubscribe.Link{Company: uuid.New(), Mailing: uuid.New(), Address: "ana@example.com"})
 	for name, tt := range map[string]struct {
 		kind, object string
 		event        email.EventType
@@ -98,6 +104,18 @@ func TestParse_Kinds(t *testing.T) {
 		"click": {
 			"Click", `,"click":{` + at + `,"ipAddress":"192.0.2.1","userAgent":"Mozilla","link":"https://u:p@acme.example/a?token=secret#b","linkTags":{}}`,
 			email.EventClicked, "", nil, `{"link":"https://acme.example/a"}`,
+		},
+		"click on an unsubscribe link": {
+			"Click", `,"click":{` + at + `,"link":"` + unsubscribe.URL("https://mail.acme.example/gateway", token) + `"}`,
+			email.EventClicked, "", nil, `{"link":"https://mail.acme.example/gateway/u/"}`,
+		},
+		"click on an escaped unsubscribe link": {
+			"Click", `,"click":{` + at + `,"link":"https://acme.example/sair/%41` + token[1:] + `./pt%20br"}`,
+			email.EventClicked, "", nil, `{"link":"https://acme.example/sair/./pt%20br"}`,
+		},
+		"click on a path with an id": {
+			"Click", `,"click":{` + at + `,"link":"https://acme.example/pedidos/AQ-018f3c6e-0000-7000-8000-000000000001/a%2Fb"}`,
+			email.EventClicked, "", nil, `{"link":"https://acme.example/pedidos/AQ-018f3c6e-0000-7000-8000-000000000001/a%2Fb"}`,
 		},
 		"subscription": {
 			"Subscription", `,"subscription":{` + at + `,"contactList":"c","source":"UnsubscribeHeader","newTopicPreferences":{"unsubscribeAll":true}}`,

@@ -8,6 +8,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/unsubscribe"
 )
 
 // maxText limits each text of an event (bytes).
@@ -134,11 +135,15 @@ type click struct {
 	Link      string `json:"link"`
 }
 
-// content removes the query of the link, which often contains a secret.
+// content removes from the link its query and fragment, which often contain a secret, and unsubscribe tokens. The rest of the
+// path is kept, because reports by page need it.
 func (c *click) content() content {
 	n := content{event: email.EventClicked, at: c.Timestamp}
 	if u, err := url.Parse(c.Link); err == nil && u.Opaque == "" {
 		u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""
+		if path := unsubscribe.WithoutTokens(u.Path); path != u.Path {
+			u.Path, u.RawPath = path, ""
+		}
 		n.details = map[string]any{"link": u.String()}
 	}
 	return n

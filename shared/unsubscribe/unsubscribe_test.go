@@ -53,7 +53,8 @@ func TestKeys_SealAndOpen(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("%s: %+v, %v", address, got, err)
 		}
-		if len(token) > unsubscribe.MaxToken || unsubscribe.MaxToken > 600 || !regexp.MustCompile(`^[A-Za-z0-9_-]+$`).MatchString(token) {
+		if len(token) > unsubscribe.MaxToken || unsubscribe.MaxToken > 600 || !regexp.MustCompile(`^[A-Za-z0-9_-]+$`).MatchString(token) ||
+			unsubscribe.WithoutTokens("/u/"+token+"/x") != "/u//x" {
 			t.Errorf("token of %d characters, at most %d: %s", len(token), unsubscribe.MaxToken, token)
 		}
 	}
