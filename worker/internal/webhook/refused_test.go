@@ -175,3 +175,17 @@ WHERE status = 'RETRYING' AND NOT EXISTS (SELECT FROM webhook_deliveries WHERE n
 		})
 	}
 }
+
+// Responses that say the same about every request are no refusals.
+func TestOutcome_Refused(t *testing.T) {
+	t.Parallel()
+	var others []int
+	for status := 300; status < 600; status++ {
+		if o := (webhook.Outcome{Status: status}); o.Refused() != (status/100 == 4) {
+			others = append(others, status)
+		}
+	}
+	if want := []int{401, 402, 403, 405, 407, 408, 410, 421, 425, 426, 429}; !slices.Equal(others, want) {
+		t.Errorf("%v, want %v", others, want)
+	}
+}
