@@ -110,9 +110,11 @@ func NewSender(p SenderParams) *Sender {
 		MaxResponseHeaderBytes: headerBytes,
 		DisableCompression:     true,
 		ForceAttemptHTTP2:      true,
-		MaxIdleConns:           1024,
-		MaxIdleConnsPerHost:    mostConcurrent,
-		IdleConnTimeout:        30 * time.Second,
+		// Closes a connection whose peer is gone while an attempt waits for it. Otherwise later attempts would use it too.
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: timeout / 3, PingTimeout: timeout / 3},
+		MaxIdleConns:        1024,
+		MaxIdleConnsPerHost: mostConcurrent,
+		IdleConnTimeout:     30 * time.Second,
 	}
 	return &Sender{private: p.AllowPrivate, timeout: timeout, client: &http.Client{
 		Transport:     transport,
