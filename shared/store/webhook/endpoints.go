@@ -105,13 +105,17 @@ FROM (SELECT id, url FROM webhook_endpoints WHERE id = $1 AND company_id = $2 FO
 WHERE e.id = was.id AND e.company_id = $2
 RETURNING e.url <> was.url AS moved`
 
-	// It may run twice: if the endpoint has the new secret already, the old one is kept.
+	// It may run twice, and is repeated if its answer was lost. Until $5 ms after a rotation it therefore replaces the
+	// secret of that rotation, and the old one signs as long as that rotation said.
 	rotateSQL = `
 UPDATE webhook_endpoints SET
-    old_secret_enc = CASE WHEN secret_enc = $3 THEN old_secret_enc ELSE secret_enc END,
-    old_secret_until = CASE WHEN secret_enc = $3 THEN old_secret_until ELSE now() + $4 * interval '1 ms' END,
+    old_secret_enc = CASE WHEN ` + rotatedSQL + ` THEN old_secret_enc ELSE secret_enc END,
+    old_secret_until = CASE WHEN ` + rotatedSQL + ` THEN old_secret_until ELSE now() + $4 * interval '1 ms' END,
     secret_enc = $3, updated_at = now()
 WHERE id = $1 AND company_id = $2 RETURNING ` + endpointColumns
+
+	// rotatedSQL is true when the last rotation is at most $5 ms old.
+	rotatedSQL = `old_secret_until BETWEEN now() + ($4::bigint - $5) * interval '1 ms' AND now() + $4 * interval '1 ms'`
 
 	// It resets the failures and makes the endpoint due if it has open deliveries. A process that serves the endpoint
 	// keeps its lease.
@@ -166,10 +170,15 @@ func (s *Store) changeEndpoint(ctx context.Context, what string, company, id uui
 	return e, nil
 }
 
-// Rotate replaces the secret. The old secret also signs for the time keep.
+// rotateAgain is how long after a rotation another one repeats it. It is shorter than the time in which a receiver gets
+// its new secret, and longer than that in which a request is repeated.
+const rotateAgain = 10 * time.Minute
+
+// Rotate replaces the secret. The old secret also signs for the time keep. Within rotateAgain of the previous rotation,
+// the secret of that rotation is discarded instead, and the old one keeps its time.
 func (s *Store) Rotate(ctx context.Context, company, id uuid.UUID, secret []byte, keep time.Duration) (Endpoint, error) {
 	var rotated []Endpoint
-	_, err := s.write(ctx, &rotated, rotateSQL, id, company, secret, keep.Milliseconds())
+	_, err := s.write(ctx, &rotated, rotateSQL, id, company, secret, keep.Milliseconds(), rotateAgain.Milliseconds())
 	if err == nil && len(rotated) == 0 {
 		err = errNotFound
 	}

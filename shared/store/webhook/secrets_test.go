@@ -36,6 +36,35 @@ func TestRotate(t *testing.T) {
 	}
 }
 
+// A rotation soon after the previous one repeats it: its answer may have been lost, and the receiver has the secret that
+// the first one replaced. Later ones replace the secret of the previous one.
+func TestRotate_Repeated(t *testing.T) {
+	t.Parallel()
+	d, s := newStore(t)
+	company := d.Company(t)
+	id := newEndpoint(t, s, company)
+	rotate := func(secret string) webhook.Endpoint {
+		t.Helper()
+		e, err := s.Rotate(t.Context(), company, id, []byte(secret), 24*time.Hour)
+		if err != nil || string(e.Secret) != secret {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		return e
+	}
+	first := rotate("second")
+	for _, secret := range []string{"third", "fourth"} {
+		if e := rotate(secret); string(e.OldSecret) != "first" || !e.OldSecretUntil.Equal(*first.OldSecretUntil) {
+			t.Errorf("%s: %s signs until %v, the first rotation said %v", secret, e.OldSecret, e.OldSecretUntil, first.OldSecretUntil)
+		}
+	}
+	for _, rotated := range []string{"11 min", "-1 h"} { // the latter by a clock that was ahead
+		d.Run(t, `UPDATE webhook_endpoints SET secret_enc = 'in use', old_secret_enc = 'first', old_secret_until = now() - $1::interval + interval '24 h'`, rotated)
+		if e := rotate("next"); string(e.OldSecret) != "in use" || !e.OldSecretUntil.After(time.Now().Add(23*time.Hour)) {
+			t.Errorf("rotated %s ago: %s signs until %v", rotated, e.OldSecret, e.OldSecretUntil)
+		}
+	}
+}
+
 // Encrypting secrets again keeps one that was rotated meanwhile.
 func TestReencrypt_RotatedMeanwhile(t *testing.T) {
 	t.Parallel()
