@@ -58,6 +58,13 @@ FROM unnest($2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7
     AS n (id, status, attempts, wait, pause, throttled, last_status, last_error, took, scheduled_at)
 WHERE d.id = n.id AND d.endpoint_id = $1`
 
+	// deliveredSQL locks the rows of failed deliveries that it finds by webhook_deliveries_event.
+	deliveredSQL = `
+UPDATE webhook_deliveries d SET
+    status = 'DELIVERED', attempts = d.attempts + 1, last_attempt_at = now(), last_status = n.last_status, last_error = NULL, last_took_ms = n.took, updated_at = now()
+FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS n (event_id, last_status, took)
+WHERE d.endpoint_id = $1 AND d.company_id = $5 AND d.event_id = n.event_id AND d.status = 'FAILED'`
+
 	// advanceSQL makes the next waiting delivery of each email due after an earlier one has ended. It reads
 	// webhook_deliveries_open and locks the rows that it changes.
 	advanceSQL = `
@@ -73,6 +80,11 @@ WHERE d.endpoint_id = $1 AND d.company_id = $3 AND d.status = 'WAITING' AND d.id
 func writeDeliveries(ctx context.Context, tx *sqlx.Tx, e Endpoint, r Result) error {
 	if len(r.New) > 0 {
 		if err := insertDeliveries(ctx, tx, e, r.New); err != nil {
+			return err
+		}
+	}
+	if r.Replay != nil && len(r.Delivered) > 0 {
+		if err := updateDelivered(ctx, tx, e, r.Delivered); err != nil {
 			return err
 		}
 	}
@@ -99,6 +111,17 @@ func writeDeliveries(ctx context.Context, tx *sqlx.Tx, e Endpoint, r Result) err
 	if err == nil && len(ended) > 0 {
 		_, err = tx.ExecContext(ctx, advanceSQL, e.ID, pq.Array(ended), e.CompanyID)
 	}
+	return err
+}
+
+// updateDelivered makes failed deliveries of events that a replay has delivered DELIVERED.
+func updateDelivered(ctx context.Context, tx *sqlx.Tx, e Endpoint, all []Delivery) error {
+	var events []string
+	var codes, took []int64
+	for _, d := range all {
+		events, codes, took = append(events, d.EventID), append(codes, number(d.LastStatus)), append(took, number(d.LastTookMS))
+	}
+	_, err := tx.ExecContext(ctx, deliveredSQL, e.ID, pq.Array(events), pq.Array(codes), pq.Array(took), e.CompanyID)
 	return err
 }
 

@@ -14,6 +14,7 @@ const (
 	RunningReplaySQL      = runningReplaySQL
 	ReplayFailedSQL       = replayFailedSQL
 	DueSQL                = dueSQL
+	DeliveredSQL          = deliveredSQL
 	AdvanceSQL            = advanceSQL
 	DeliveriesSQL         = deliveriesSQL
 	RetrySQL              = retrySQL

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/shared/email"
 	hooks "email-gateway/shared/store/webhook"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
@@ -69,6 +70,55 @@ func TestService_ReplayAfterLongOutage(t *testing.T) {
 	}
 	w.start(t, nil)
 	waittest.Until(t, "the replay", func() bool { return len(r.messages()) == 1 && !w.find(t, r).Down() })
+}
+
+// A failed delivery whose event a replay of a range delivers is no longer failed: a replay of failed deliveries does not send
+// it again. One that fails again is open with its attempts from the start.
+func TestService_ReplayOfFailed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	company := w.Company(t)
+	r := w.endpoint(t, company, "email.received")
+	r.setAnswer(func(message) int { return http.StatusUnprocessableEntity })
+	s := w.start(t, func(p *webhook.Params) { p.Schedule = email.Backoff{time.Millisecond} })
+	const events = 5
+	w.emit(t, company, events, 1)
+	waittest.Until(t, "the last attempts", func() bool { return len(w.deliveries(t, r, hooks.Failed)) == events })
+	if err := s.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again := w.deliveries(t, r, hooks.Failed)[0].EventID
+	r.setAnswer(func(m message) int {
+		if m.ID == again {
+			return http.StatusUnprocessableEntity
+		}
+		return http.StatusOK
+	})
+	w.start(t, nil)
+	since, until := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	replays := []hooks.Replay{{ID: uuid.Must(uuid.NewV7()), Since: &since, Until: &until}, {ID: uuid.Must(uuid.NewV7())}}
+	for _, replay := range replays {
+		replay.EndpointID, replay.CompanyID = r.ID, company
+		if _, err := w.Hooks.CreateReplay(t.Context(), replay); err != nil {
+			t.Fatal(err)
+		}
+		waittest.Until(t, "the replay", func() bool {
+			done, err := w.Hooks.FindReplay(t.Context(), company, r.ID, replay.ID)
+			return err == nil && done.Status == hooks.ReplayCompleted
+		})
+	}
+	waittest.Until(t, "the end of the round", func() bool { return w.find(t, r).Open == 1 })
+	if n := len(r.messages()); n != events-1 {
+		t.Errorf("%d requests delivered %d events", n, events-1)
+	}
+	for _, d := range w.deliveries(t, r, hooks.Delivered) {
+		if d.EventID == again || d.LastError != nil || *d.LastStatus != http.StatusOK || d.Attempts != 3 {
+			t.Errorf("%+v", d)
+		}
+	}
+	if all := w.deliveries(t, r, ""); len(all) != events || len(w.deliveries(t, r, hooks.Delivered)) != events-1 {
+		t.Errorf("%+v", all)
+	}
 }
 
 // An endpoint that asks to be left alone gets no request of a replay that is running either.

@@ -177,6 +177,7 @@ func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardw
 			}
 			record.New = append(record.New, hooks.Attempted{Delivery: d})
 		case delivered:
+			record.Delivered = append(record.Delivered, attempted(d, hooks.Delivered, b.results[i].outcome))
 		}
 	}
 	return record, handled
