@@ -315,6 +315,7 @@ CREATE TABLE email_outbox (
     auto_text boolean DEFAULT true NOT NULL,
     attachments smallint,
     replaced_at timestamp with time zone,
+    due_at timestamp with time zone,
     CONSTRAINT email_outbox_aggregate_is_whole CHECK ((num_nulls(aggregate_type, aggregate_id, event_type) = ANY (ARRAY[0, 3]))),
     CONSTRAINT email_outbox_counters CHECK (((attempts >= 0) AND ((throttles >= 0) AND (throttles <= attempts)))),
     CONSTRAINT email_outbox_delivery_check CHECK ((delivery = ANY (ARRAY['at_least_once'::text, 'at_most_once'::text]))),
@@ -1943,7 +1944,7 @@ CREATE FUNCTION email_gateway_faults(email jsonb) RETURNS TABLE(field text, code
     UNION ALL
     SELECT name, 'TOO_LONG', 'must have at most ' || longest || ' characters' FROM texts WHERE length(value) > longest
     UNION ALL
-    SELECT name, 'BAD_CHARACTER', 'must not hold control characters or line ends' FROM texts WHERE value ~ '[\u0001-\u001f\u007f\u0085\u2028\u2029]'
+    SELECT name, 'BAD_CHARACTER', 'must not hold control characters or line ends' FROM texts WHERE value ~ '[\u0001-\u001f\u007f-\u009f\u2028\u2029]'
     UNION ALL
     SELECT 'recipient.externalId', 'REQUIRED', 'must not be empty' WHERE email #>> '{recipient,externalId}' = ''
     UNION ALL
@@ -2253,7 +2254,7 @@ CREATE FUNCTION email_gateway_normal_address(address text) RETURNS text
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET standard_conforming_strings TO 'on'
     AS $$
-    SELECT split_part(address, '@', 1) || '@' || lower(split_part(address, '@', 2))
+    SELECT lower(address)
 $$;
 
 CREATE FUNCTION email_gateway_present(email jsonb) RETURNS jsonb
