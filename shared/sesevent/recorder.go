@@ -25,7 +25,7 @@ const (
 	Repeated  Result = "repeated"  // received before
 	Unmatched Result = "unmatched" // not about an attempt of this installation
 	Ignored   Result = "ignored"   // not an SES event
-	Refused   Result = "refused"   // SNS's signature or topic is wrong
+	Refused   Result = "refused"   // over SNS: no message of a topic of ours, or one that could not be verified
 	Poison    Result = "poison"    // of a queue: malformed, or refused by the database; it is left in the queue
 	Postponed Result = "postponed" // of a queue: a row is locked or Postgres is away; it is left in the queue
 )
@@ -60,6 +60,7 @@ func NewRecorder(log *slog.Logger, s Store, counter *steps.Counter, registry pro
 		r.add(kind, Applied, 0)
 		r.add(kind, Poison, 0)
 	}
+	r.add("", Refused, 0)
 	if err := errors.Join(registry.Register(r.received), registry.Register(r.duplicates)); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}

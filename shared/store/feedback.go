@@ -8,6 +8,7 @@ import (
 type (
 	Feedback       = feedback.Feedback
 	FeedbackResult = feedback.Result
+	EventArrivals  = feedback.Arrivals
 
 	feedbacks = feedback.Store
 )

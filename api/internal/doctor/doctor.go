@@ -66,6 +66,7 @@ type Store interface {
 	APIKeys(ctx context.Context, company uuid.UUID) ([]store.APIKey, error)
 	CountBacklog(ctx context.Context, limit int) (store.Backlog, error)
 	OldestDue(ctx context.Context) ([]store.LaneAge, error)
+	EventArrivals(ctx context.Context) (store.EventArrivals, error)
 }
 
 // Inputs holds what the checks examine.
@@ -120,6 +121,7 @@ func Examine(ctx context.Context, p Inputs) Report {
 		x.partitions(ctx)
 		x.tenants(ctx)
 		x.processes(ctx)
+		x.eventArrivals(ctx)
 		x.circuitBreaker(ctx)
 		x.lanes(ctx)
 		x.waiting(ctx)

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -219,6 +220,7 @@ func TestSESEvents_Refused(t *testing.T) {
 		return string(text)
 	}
 	set := func(name string, value any) func(map[string]any) { return func(m map[string]any) { m[name] = value } }
+	refused := 0
 	for name, tt := range map[string]struct {
 		body   string
 		header map[string]string
@@ -247,6 +249,12 @@ func TestSESEvents_Refused(t *testing.T) {
 		r := p.do(t, call{Method: http.MethodPost, Path: "/v1/ses/events", Body: tt.body, Header: header, NoKey: true})
 		if got := r.problem(t); r.Status != tt.status || got.Code != tt.code {
 			t.Errorf("%s: %d %s", name, r.Status, r.Body)
+		}
+		if !strings.HasPrefix(name, "large") { // refused before it reaches the route
+			refused++
+		}
+		if !p.metric(t, fmt.Sprintf(`ses_events_total{kind="other",result="refused"} %d`, refused)) {
+			t.Errorf("%s: not counted once", name)
 		}
 	}
 	if n := p.count(t, `SELECT count(*) FROM ses_events`); n != 0 {

@@ -53,35 +53,44 @@ const (
 
 // Receive handles POST /v1/ses/events.
 func (h *Handlers) Receive(c *gin.Context) error {
-	if h.verifier == nil {
-		return disabled
-	}
-	m, err := readNotification(c)
+	m, err := h.admit(c)
 	if err != nil {
+		h.recorder.Count("", sesevent.Refused)
 		return err
-	}
-	ctx := c.Request.Context()
-	if err := h.verifier.Verify(ctx, m); err != nil {
-		return h.refuse(m, err)
 	}
 	result := unsubscribed
 	switch m.Type {
 	case sns.Notification:
-		result, err = h.apply(c, m)
-	case sns.SubscriptionConfirmation:
-		if err = h.verifier.Confirm(ctx, m); err != nil {
-			return h.refuse(m, err)
+		if result, err = h.apply(c, m); err != nil {
+			return err
 		}
+	case sns.SubscriptionConfirmation:
 		h.log.Info("subscription to SES events confirmed", "topic", m.TopicARN)
 		result = confirmed
 	case sns.UnsubscribeConfirmation:
 		h.log.Warn("subscription to SES events ended: no more feedback comes from the topic", "topic", m.TopicARN)
 	}
-	if err != nil {
-		return err
-	}
 	c.JSON(http.StatusOK, eventAnswer{Result: result})
 	return nil
+}
+
+// admit reads a message, verifies it, and confirms a subscription.
+func (h *Handlers) admit(c *gin.Context) (sns.Message, error) {
+	if h.verifier == nil {
+		return sns.Message{}, disabled
+	}
+	m, err := readNotification(c)
+	if err != nil {
+		return sns.Message{}, err
+	}
+	err = h.verifier.Verify(c.Request.Context(), m)
+	if err == nil && m.Type == sns.SubscriptionConfirmation {
+		err = h.verifier.Confirm(c.Request.Context(), m)
+	}
+	if err != nil {
+		return sns.Message{}, h.refuse(m, err)
+	}
+	return m, nil
 }
 
 // readNotification reads the SNS envelope.
@@ -110,7 +119,6 @@ func readNotification(c *gin.Context) (sns.Message, error) {
 // refuse maps the error of a message that cannot be verified, and logs it: a wrong topic or an
 // unreachable certificate may be a configuration mistake.
 func (h *Handlers) refuse(m sns.Message, err error) error {
-	h.recorder.Count("", sesevent.Refused)
 	// The topic may contain arbitrary text.
 	h.log.Warn("SNS message rejected", "type", m.Type, "reason", email.MaskText(err.Error()))
 	switch {
