@@ -26,8 +26,16 @@ func (b *Buffer) String() string {
 	return b.all.String()
 }
 
-// Count returns how often the text was logged.
-func (b *Buffer) Count(text string) int { return strings.Count(b.String(), text) }
+// Count returns how many lines contain the text.
+func (b *Buffer) Count(text string) int {
+	n := 0
+	for line := range strings.Lines(b.String()) {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}
 
 // Find returns what the pattern's first group matched first, or "".
 func (b *Buffer) Find(pattern string) string {
