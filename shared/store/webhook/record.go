@@ -41,6 +41,9 @@ type Result struct {
 	Throttled bool
 	// Replay is the replay's progress; nil = none.
 	Replay *ReplayProgress
+	// ProbeAfter is the interval of probes. If an endpoint is up again that has been failing for this time, its retries are
+	// due at once.
+	ProbeAfter time.Duration
 }
 
 // ofOldURL returns the result of a round whose URL was replaced before the round was recorded. It says nothing about the
@@ -90,10 +93,10 @@ const (
 UPDATE webhook_deliveries SET next_at = scheduled_at
 WHERE endpoint_id = $1 AND company_id = $2 AND status = 'RETRYING' AND scheduled_at > greatest(next_at, now())`
 
-	// recoveredSQL is hurrySQL for an endpoint that is up again after failing for a minute or more. After a shorter time
-	// the schedule suffices. An endpoint that fails for some events only is down and up in turn: without the limit, each
-	// event that it accepts would make all open deliveries due.
-	recoveredSQL = hurrySQL + ` AND EXISTS (SELECT FROM webhook_endpoints e WHERE e.id = $1 AND e.company_id = $2 AND e.failing_since <= now() - interval '1 min')`
+	// recoveredSQL is hurrySQL for an endpoint that is up again after failing for $3 ms or more. After a shorter time the
+	// schedule suffices. An endpoint that fails for some events only is down and up in turn: without the limit, each event
+	// that it accepts would make all open deliveries due.
+	recoveredSQL = hurrySQL + ` AND EXISTS (SELECT FROM webhook_endpoints e WHERE e.id = $1 AND e.company_id = $2 AND e.failing_since <= now() - $3 * interval '1 ms')`
 
 	// recordSQL locks the endpoint by primary key. The previous pause began at last_failure_at; not_before is NULL if a
 	// success has followed. Time without events does not extend a pause.
@@ -148,10 +151,8 @@ func (s *Store) Record(ctx context.Context, l Lease, r Result, disableAfter time
 		if r.Succeeded || r.Refused {
 			failures = r.Failures
 		}
-		if statement := rescheduleSQL(before, r, failures); statement != "" {
-			if _, err := tx.ExecContext(ctx, statement, before.ID, before.CompanyID); err != nil {
-				return err
-			}
+		if err := reschedule(ctx, tx, before, r, failures); err != nil {
+			return err
 		}
 		if _, err := tx.ExecContext(ctx, recordSQL, before.ID, before.CompanyID, r.Position, failures, r.Succeeded, r.Error, r.RetryAfter.Milliseconds(), r.Number,
 			r.Throttled, MaxThrottlePause.Milliseconds()); err != nil {
@@ -189,14 +190,14 @@ func (s *Store) Record(ctx context.Context, l Lease, r Result, disableAfter time
 	return after, nil
 }
 
-// rescheduleSQL returns the statement for the retries of an endpoint that is up again, or is down after the round; "" =
-// none.
-func rescheduleSQL(before Endpoint, r Result, failures int) string {
+// reschedule changes when the retries of an endpoint are due that is up again, or is down after the round.
+func reschedule(ctx context.Context, tx *sqlx.Tx, before Endpoint, r Result, failures int) error {
+	var err error
 	switch {
 	case failures >= DownFailures && r.Failures > 0:
-		return postponeSQL
+		_, err = tx.ExecContext(ctx, postponeSQL, before.ID, before.CompanyID)
 	case before.Down() && failures < DownFailures:
-		return recoveredSQL
+		_, err = tx.ExecContext(ctx, recoveredSQL, before.ID, before.CompanyID, r.ProbeAfter.Milliseconds())
 	}
-	return ""
+	return err
 }

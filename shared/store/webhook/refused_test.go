@@ -26,13 +26,13 @@ func TestRecord_Refused(t *testing.T) {
 		return after
 	}
 	record(webhook.Result{New: []webhook.Attempted{failed(uuid.New(), 1)}, Failures: webhook.DownFailures, Error: "HTTP_500"})
-	record(webhook.Result{Succeeded: true})
+	record(webhook.Result{Succeeded: true, ProbeAfter: time.Minute})
 	if round, err := s.Load(t.Context(), l, time.Hour); err != nil || len(round.Due) != 0 {
 		t.Errorf("due after less than a minute: %+v, %v", round, err)
 	}
 	record(webhook.Result{Failures: webhook.DownFailures, Error: "HTTP_500"})
 	since := storetest.Ask[time.Time](t, d, `UPDATE webhook_endpoints SET failing_since = now() - interval '119 h' RETURNING failing_since`)
-	after := record(webhook.Result{Refused: true, Failures: 1, Error: "HTTP_422"})
+	after := record(webhook.Result{Refused: true, Failures: 1, Error: "HTTP_422", ProbeAfter: time.Minute})
 	if after.Failures != 1 || after.FailingSince == nil || !after.FailingSince.Equal(since) || after.Status != webhook.Enabled || after.Health() != "failing" {
 		t.Errorf("%+v", after)
 	}

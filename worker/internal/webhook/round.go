@@ -185,6 +185,7 @@ func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardw
 
 // record commits the result of a round. It returns more, or false if the endpoint was disabled or gets a pause.
 func (s *server) record(ctx context.Context, r hooks.Result, more bool) (bool, error) {
+	r.ProbeAfter = s.p.ProbeAfter
 	after, err := s.store.Record(ctx, s.lease, r, s.p.DisableAfter)
 	if err != nil {
 		return false, err
