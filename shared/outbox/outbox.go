@@ -84,21 +84,14 @@ type Outbox struct {
 	html    *htmlcheck.Checker
 }
 
-// Default and limits of EmailTTL, the same as those of the variable EMAIL_TTL.
-const (
-	defaultTTL  = 24 * time.Hour
-	shortestTTL = time.Minute
-	longestTTL  = 720 * time.Hour
-)
-
 // New makes an Outbox. It fails if Params are invalid.
 func New(p Params) (*Outbox, error) {
-	ttl := cmp.Or(p.EmailTTL, defaultTTL)
+	ttl := cmp.Or(p.EmailTTL, email.DefaultTTL)
 	if p.CompanyID == uuid.Nil {
 		return nil, errors.New("outbox: CompanyID is not set")
 	}
-	if ttl < shortestTTL || ttl > longestTTL {
-		return nil, fmt.Errorf("outbox: EmailTTL must be %s to %s", shortestTTL, longestTTL)
+	if !email.IsTTL(ttl) {
+		return nil, errors.New("outbox: EmailTTL " + email.TTLRange)
 	}
 	checks, err := rules.New(nil)
 	if err != nil {

@@ -136,13 +136,6 @@ func (t *TrustedURL) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Limits of EMAIL_TTL: a shorter one leaves no time for retries, a longer one keeps rows in the
-// outbox for too long.
-const (
-	minTTL = time.Minute
-	maxTTL = 30 * 24 * time.Hour
-)
-
 // maxAttachments: base64 in lines makes 78 characters of 57 bytes, so these are 37.4 million of SES's 40 million bytes. html and
 // text, of 512 KiB each, take 1.5 million more.
 const maxAttachments = 26 << 20
@@ -202,7 +195,7 @@ func (c *Config) check(f *environment.Faults) {
 	for _, topic := range c.SESEventsTopics {
 		f.Must(sns.IsTopic(topic), "SES_EVENTS_TOPICS", "must be ARNs of SNS topics, with commas between them: arn:aws:sns:us-east-1:123456789012:name")
 	}
-	f.Must(c.EmailTTL == 0 || c.EmailTTL >= minTTL && c.EmailTTL <= maxTTL, "EMAIL_TTL", "must be 1m to 720h")
+	f.Must(email.IsTTL(c.EmailTTL), "EMAIL_TTL", email.TTLRange)
 	f.Must(c.MaxAttempts == 0 || c.MaxAttempts >= 1 && c.MaxAttempts <= email.AttemptLimit, "EMAIL_MAX_ATTEMPTS", fmt.Sprintf("must be 1 to %d", email.AttemptLimit))
 	c.Quotas.check(f)
 	f.LogLevel("LOG_LEVEL", c.LogLevel)

@@ -83,7 +83,7 @@ func TestRead_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, environ := range map[string][]string{
 		"DATABASE_URL": {keys}, "CPF_CNPJ_KEYS": {database},
-		"EMAIL_TTL":              {database, keys, "EMAIL_TTL=30s"},
+		"EMAIL_TTL":              {database, keys, "EMAIL_TTL=0s"},
 		"METRICS_ADDR":           {database, keys, "METRICS_ADDR=127.0.0.1:8080"},
 		"CPF_CNPJ_HASH_KEY":      {database, keys, "ENVIRONMENT=production"},
 		"SES_EVENTS_TRUSTED_URL": {database, keys, "CPF_CNPJ_HASH_KEY=" + secret, "ENVIRONMENT=Production", "SES_EVENTS_TRUSTED_URL=https://ses-sim:8005"},

@@ -82,6 +82,23 @@ func (p *Process) check(f *environment.Faults) {
 	f.Must(p.SendRate > 0 && !math.IsInf(p.SendRate, 0), "SES_MAX_SEND_RATE", "must be greater than 0")
 	f.Must(p.Window() >= 0 && p.Window() <= time.Hour, "SES_FEEDBACK_WINDOW", "must be 0s to 1h")
 	f.Must(p.MaxAttempts >= 1 && p.MaxAttempts <= email.AttemptLimit, "EMAIL_MAX_ATTEMPTS", fmt.Sprintf("must be 1 to %d", email.AttemptLimit))
+	f.Must(email.IsTTL(p.TTL), "EMAIL_TTL", email.TTLRange)
+	longest := p.longestWait()
+	f.Must(p.TTL > longest || !email.IsTTL(p.TTL), "EMAIL_TTL", fmt.Sprintf("must be longer than the waits of EMAIL_BACKOFF between %d tries, %s: the last try could never be made",
+		p.MaxAttempts, longest))
+}
+
+// longestWait returns the time from the first to the last attempt of an email that is refused every time, with each
+// wait extended by the maximum jitter.
+func (p *Process) longestWait() time.Duration {
+	if len(p.Backoff) == 0 { // EMAIL_BACKOFF is invalid, which is reported separately
+		return 0
+	}
+	var sum time.Duration
+	for try := 1; try < p.MaxAttempts; try++ {
+		sum += p.Backoff.Delay(try, 1)
+	}
+	return sum
 }
 
 // Limits of the number of emails in flight if it follows the send rate.

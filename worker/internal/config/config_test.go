@@ -199,6 +199,10 @@ func TestMistakes(t *testing.T) {
 				"DISPATCHER_ADDR: must be host:port", "OUTBOX_POLL_INTERVAL: must be 10ms to 1m",
 			},
 		},
+		{"a deadline that has passed", dispatcher, []string{database, redis, "EMAIL_TTL=-1h"}, []string{"EMAIL_TTL: must be 1m to 720h"}},
+		{"no deadline", dispatcher, []string{database, redis, "EMAIL_TTL=0s"}, []string{"EMAIL_TTL: must be 1m to 720h"}},
+		{"a deadline before the last try", dispatcher, []string{database, redis, "EMAIL_TTL=2m"}, []string{"EMAIL_TTL: must be longer than the waits"}},
+		{"a deadline that the api refuses", worker, []string{database, redis, "EMAIL_TTL=9000h"}, []string{"EMAIL_TTL: must be 1m to 720h"}},
 		{
 			"values that contradict each other", worker,
 			[]string{database, redis, "EMAIL_TTL=1m", "MONITORING_USER=ops", "SES_ENDPOINT=localhost:8005"},

@@ -2,9 +2,7 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
-	"time"
 
 	"email-gateway/shared/blob"
 	"email-gateway/shared/clientip"
@@ -77,21 +75,5 @@ func ReadWorker(environ []string) (Worker, error) {
 	}
 	f.Must((w.MonitoringUser == "") == (w.MonitoringPassword == ""), "MONITORING_PASSWORD", "must be set together with MONITORING_USER")
 	f.Must(!w.MonitoringWritable || w.MonitoringUser != "", "MONITORING_WRITABLE", "needs MONITORING_USER and MONITORING_PASSWORD")
-	longest := w.longestWait()
-	f.Must(w.TTL > longest, "EMAIL_TTL", fmt.Sprintf("must be longer than the waits of EMAIL_BACKOFF between %d tries, %s: the last try could never be made",
-		w.MaxAttempts, longest))
 	return w, f.Err()
-}
-
-// longestWait returns the time from the first to the last attempt of an email that is refused every time, with each
-// wait extended by the maximum jitter.
-func (w *Worker) longestWait() time.Duration {
-	if len(w.Backoff) == 0 { // EMAIL_BACKOFF is invalid, which is reported separately
-		return 0
-	}
-	var sum time.Duration
-	for try := 1; try < w.MaxAttempts; try++ {
-		sum += w.Backoff.Delay(try, 1)
-	}
-	return sum
 }

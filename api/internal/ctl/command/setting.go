@@ -19,9 +19,9 @@ func (c *Invocation) EmailMaxAttempts() (int, error) {
 
 // EmailTTL returns the deadline (from now) of a retried email.
 func (c *Invocation) EmailTTL() (time.Duration, error) {
-	ttl, err := time.ParseDuration(cmp.Or(c.Getenv("EMAIL_TTL"), "24h"))
-	if err != nil || ttl < time.Minute || ttl > 720*time.Hour {
-		return 0, Usagef("EMAIL_TTL must be 1m to 720h, as for the api")
+	ttl, err := time.ParseDuration(cmp.Or(c.Getenv("EMAIL_TTL"), email.DefaultTTL.String()))
+	if err != nil || !email.IsTTL(ttl) {
+		return 0, Usagef("EMAIL_TTL %s, as for the api", email.TTLRange)
 	}
 	return ttl, nil
 }
