@@ -20,12 +20,14 @@ type HTTP struct {
 
 // Timeouts for slow clients: 15 s for the headers, because TCP sends a packet that was lost three
 // times again after 7 s, and a client or server without processor time needs seconds too; a minute
-// for the whole request (2 MiB at 35 KiB/s), a minute for the response.
+// for the whole request (2 MiB at 35 KiB/s), a minute for the response. Idle connections are kept for longer than load
+// balancers keep them, which is up to 600 s: a server that closes one at the moment at which the balancer
+// sends a request on it makes the balancer answer 502, and its client cannot know whether an email was accepted.
 const (
 	headerTimeout = 15 * time.Second
 	readTimeout   = time.Minute
 	writeTimeout  = time.Minute
-	idleTimeout   = 2 * time.Minute
+	idleTimeout   = 620 * time.Second
 )
 
 // NewHTTP makes a server for addr (host:port, port 0 for any free one).

@@ -15,7 +15,7 @@ func TestNewHTTP_HasLimits(t *testing.T) {
 	t.Parallel()
 	s := NewHTTP(slog.New(slog.DiscardHandler), "127.0.0.1:0", nil).server
 	if s.ReadHeaderTimeout != 15*time.Second || s.ReadTimeout != time.Minute || s.WriteTimeout != time.Minute ||
-		s.IdleTimeout != 2*time.Minute || s.MaxHeaderBytes != 64<<10 {
+		s.IdleTimeout != 620*time.Second || s.MaxHeaderBytes != 64<<10 {
 		t.Errorf("headers %s, request %s, answer %s, idle %s, %d bytes of headers",
 			s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout, s.MaxHeaderBytes)
 	}
