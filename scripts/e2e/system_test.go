@@ -24,6 +24,7 @@ import (
 	"email-gateway/shared/servertest"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/tenant"
 )
 
 // system is a complete gateway for one test: a database, a Redis server, the SES simulator inside the test and the
@@ -103,7 +104,7 @@ func (s *system) newKey(company, from string) string {
 func (s *system) insertKey(company, from string) (key string) {
 	s.t.Helper()
 	_, domain, _ := strings.Cut(from, "@")
-	made := store.NewCompany{ID: uuid.Must(uuid.NewV7()), Name: company, DefaultFrom: from, SenderDomains: []string{domain}}
+	made := tenant.NewCompany{ID: uuid.Must(uuid.NewV7()), Name: company, DefaultFrom: from, SenderDomains: []string{domain}}
 	eventually(s.t, func() error {
 		if err := s.db.Store.CreateCompany(s.t.Context(), storetest.Operator(), made); err != nil && !errors.Is(err, store.ErrExists) {
 			return err
@@ -111,7 +112,7 @@ func (s *system) insertKey(company, from string) (key string) {
 		id, secret := strings.ToLower(rand.Text()[:16]), strings.ToLower(rand.Text()+rand.Text())
 		sum := sha256.Sum256([]byte(secret))
 		key = "gw_live_" + id + "_" + secret
-		_, err := s.db.Store.CreateAPIKey(s.t.Context(), storetest.Operator(), store.APIKey{
+		_, err := s.db.Store.CreateAPIKey(s.t.Context(), storetest.Operator(), tenant.APIKey{
 			KeyID: id, CompanyID: made.ID, Name: "default", Environment: "live", SecretSHA256: sum[:], Scopes: slices.Concat(scopes, newScopes),
 		})
 		return err

@@ -40,6 +40,7 @@ import (
 	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	outboxstore "email-gateway/shared/store/outbox"
 )
 
 // Tx is a running transaction. *sql.Tx implements it, with any driver, and so does any type that
@@ -54,12 +55,12 @@ var ErrNotFound = store.ErrNotFound
 // ErrTransactionFull: the transaction has already enqueued, rescheduled or cancelled 10,000 emails of the company. Like
 // any failed statement, the error aborts the transaction: commit earlier, and continue in another transaction. With the
 // driver lib/pq this error is returned; other drivers return their own error with SQLSTATE EG413.
-var ErrTransactionFull = store.ErrTransactionFull
+var ErrTransactionFull = outboxstore.ErrTransactionFull
 
 // ErrCompanySuspended: an operator has suspended the company, as in the API's 403 COMPANY_SUSPENDED. Enqueue and
 // Reschedule return it, Cancel does not. It aborts the transaction. Other drivers than lib/pq return their own error with
 // SQLSTATE EG403.
-var ErrCompanySuspended = store.ErrCompanySuspended
+var ErrCompanySuspended = outboxstore.ErrCompanySuspended
 
 // Params configure an Outbox.
 type Params struct {
@@ -120,8 +121,8 @@ func (o *Outbox) Enqueue(ctx context.Context, tx Tx, about Aggregate, e Email) (
 	if err != nil {
 		return Enqueued{}, err
 	}
-	done, err := store.EnqueueIn(ctx, tx, store.ProgramEmail{
-		CompanyID: o.company, Aggregate: store.Aggregate(about), Body: body, SendAt: sendAt, TTL: o.ttl, RequestID: e.RequestID,
+	done, err := outboxstore.EnqueueIn(ctx, tx, outboxstore.ProgramEmail{
+		CompanyID: o.company, Aggregate: outboxstore.Aggregate(about), Body: body, SendAt: sendAt, TTL: o.ttl, RequestID: e.RequestID,
 	})
 	return Enqueued{ID: done.ID, Created: done.Done, Status: done.Status}, err
 }
@@ -143,7 +144,7 @@ func (o *Outbox) Reschedule(ctx context.Context, tx Tx, about Aggregate, sendAt 
 	if err != nil {
 		return Rescheduled{}, err
 	}
-	done, err := store.RescheduleIn(ctx, tx, o.company, store.Aggregate(about), sendAt, o.ttl)
+	done, err := outboxstore.RescheduleIn(ctx, tx, o.company, outboxstore.Aggregate(about), sendAt, o.ttl)
 	return Rescheduled{ID: done.ID, Moved: done.Done, Status: done.Status}, err
 }
 
@@ -162,7 +163,7 @@ func (o *Outbox) Cancel(ctx context.Context, tx Tx, about Aggregate) ([]Cancelle
 	if err := o.checkCancel(about); err != nil {
 		return nil, err
 	}
-	done, err := store.CancelIn(ctx, tx, o.company, store.Aggregate(about))
+	done, err := outboxstore.CancelIn(ctx, tx, o.company, outboxstore.Aggregate(about))
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/outbox"
-	"email-gateway/shared/store"
+	outboxstore "email-gateway/shared/store/outbox"
 )
 
 // The interview and its reminders are all committed or none is.
@@ -250,9 +250,9 @@ func TestEnqueue_AfterTheEnd(t *testing.T) {
 	about := interview("42", "REMINDER_24H")
 	first := a.enqueue(t, about, reminder())
 	token := uuid.New()
-	for _, step := range []store.Transition{
-		{ID: first.ID, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: events(email.EventReceived, email.EventValidated, email.EventSentAttempt)},
-		{ID: first.ID, Guard: store.GuardAttempt, Token: token, Status: email.Sent, Events: events(email.EventSent)},
+	for _, step := range []outboxstore.Transition{
+		{ID: first.ID, Guard: outboxstore.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: events(email.EventReceived, email.EventValidated, email.EventSentAttempt)},
+		{ID: first.ID, Guard: outboxstore.GuardAttempt, Token: token, Status: email.Sent, Events: events(email.EventSent)},
 	} {
 		if done, err := a.Store.Advance(t.Context(), step); err != nil || !done.Applied {
 			t.Fatalf("%+v, %v", done, err)

@@ -10,8 +10,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/outbox"
-	"email-gateway/shared/store"
-	storeoutbox "email-gateway/shared/store/outbox"
+	outboxstore "email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -21,10 +20,10 @@ func TestReplay_OfAnEmailWithASuccessor(t *testing.T) {
 	t.Parallel()
 	a := newAgenda(t)
 	about := interview("42", "REMINDER_24H")
-	replay := func(id uuid.UUID) store.Advanced {
+	replay := func(id uuid.UUID) outboxstore.Advanced {
 		t.Helper()
-		done, err := a.Store.Advance(t.Context(), store.Transition{
-			ID: id, Guard: store.GuardReplay, Token: uuid.New(), Status: email.Pending, Renew: time.Hour, Events: events(email.EventReplayed),
+		done, err := a.Store.Advance(t.Context(), outboxstore.Transition{
+			ID: id, Guard: outboxstore.GuardReplay, Token: uuid.New(), Status: email.Pending, Renew: time.Hour, Events: events(email.EventReplayed),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -59,7 +58,7 @@ func TestReplay_WhileASuccessorIsAccepted(t *testing.T) {
 	if err != nil || !second.Created {
 		t.Fatalf("%+v, %v", second, err)
 	}
-	replayed := make(chan store.Advanced)
+	replayed := make(chan outboxstore.Advanced)
 	go func() {
 		done, err := a.Store.Advance(t.Context(), storetest.ReplayOf(first))
 		if err != nil {
@@ -74,10 +73,10 @@ func TestReplay_WhileASuccessorIsAccepted(t *testing.T) {
 	}
 
 	a.cancel(t, about)
-	retried, release, ended := make(chan store.Advanced), make(chan struct{}), make(chan error)
+	retried, release, ended := make(chan outboxstore.Advanced), make(chan struct{}), make(chan error)
 	go func() {
 		ended <- a.Store.DB().InTx(t.Context(), func(tx *sqlx.Tx) error {
-			done, err := storeoutbox.AdvanceIn(t.Context(), tx, storetest.ReplayOf(second.ID))
+			done, err := outboxstore.AdvanceIn(t.Context(), tx, storetest.ReplayOf(second.ID))
 			retried <- done
 			<-release
 			return err

@@ -11,7 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/feedback"
+	"email-gateway/shared/store/suppression"
 )
 
 // Kinds of SES events.
@@ -62,22 +63,22 @@ type event struct {
 
 // Parse parses the message of a notification. Unknown kinds are accepted too: they still show that
 // SES accepted the email.
-func Parse(notificationID, message string) (store.Feedback, error) {
+func Parse(notificationID, message string) (feedback.Feedback, error) {
 	var e event
 	// A detail of an unexpected type is left out, as encoding/json does: knowing which attempt was
 	// accepted is worth more than any detail.
 	var odd *json.UnmarshalTypeError
 	if err := json.Unmarshal([]byte(message), &e); err != nil && !errors.As(err, &odd) {
-		return store.Feedback{}, ErrNoEvent
+		return feedback.Feedback{}, ErrNoEvent
 	}
 	kind := e.EventType
 	if kind == "" {
 		kind = e.NotificationType
 	}
 	if !kindName.MatchString(kind) || e.Mail.MessageID == "" {
-		return store.Feedback{}, ErrNoEvent
+		return feedback.Feedback{}, ErrNoEvent
 	}
-	f := store.Feedback{
+	f := feedback.Feedback{
 		NotificationID: notificationID, Kind: kind, SESMessageID: cut(e.Mail.MessageID, 200),
 		OutboxID: e.tag("outbox_id"), AttemptID: e.tag("attempt_id"), CompanyID: e.tag("company_id"),
 	}
@@ -113,7 +114,7 @@ type content struct {
 	at         string
 	recipients []recipient
 	details    map[string]any // "" is left out
-	suppress   store.SuppressionReason
+	suppress   suppression.Reason
 	note       string
 }
 
@@ -143,7 +144,7 @@ func (e *event) content(kind string) content {
 
 // metadata returns the timeline metadata of the event, without where and with which program an email
 // was read. masked is the form stored with the notification.
-func (n *content) metadata(f store.Feedback, masked bool) map[string]any {
+func (n *content) metadata(f feedback.Feedback, masked bool) map[string]any {
 	text := func(s string) string { return cut(s, maxText) }
 	if masked {
 		text = func(s string) string { return email.MaskText(cut(s, maxText)) }

@@ -12,7 +12,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/sesevent"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/suppression"
 	"email-gateway/shared/unsubscribe"
 )
 
@@ -41,7 +41,7 @@ func TestParse_Kinds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		kind, object string
 		event        email.EventType
-		suppress     store.SuppressionReason
+		suppress     suppression.Reason
 		addresses    []string
 		metadata     string // but for what all have
 	}{
@@ -60,13 +60,13 @@ func TestParse_Kinds(t *testing.T) {
 		},
 		"bounce": {
 			"Bounce", `,"bounce":{` + at + `,"bounceType":"Permanent","bounceSubType":"General","feedbackId":"f-1","reportingMTA":"dsn; x","bouncedRecipients":[{"emailAddress":"Ana <ana@example.com>","action":"failed","status":"5.1.1","diagnosticCode":"smtp; 550"}]}`,
-			email.EventBounced, store.Bounced,
+			email.EventBounced, suppression.Bounced,
 			[]string{"ana@example.com"},
 			`{"bounceType":"Permanent","bounceSubType":"General","feedbackId":"f-1","recipients":[{"address":"ana@example.com","action":"failed","status":"5.1.1","diagnosticCode":"smtp; 550"}]}`,
 		},
 		"bounce of a new sort": {
 			"Bounce", `,"bounce":{` + at + `,"bounceType":"Permanent","bounceSubType":"OnTenantSuppressionList","bouncedRecipients":[]}`,
-			email.EventBounced, store.Bounced, nil, `{"bounceType":"Permanent","bounceSubType":"OnTenantSuppressionList"}`,
+			email.EventBounced, suppression.Bounced, nil, `{"bounceType":"Permanent","bounceSubType":"OnTenantSuppressionList"}`,
 		},
 		"predicted bounce": {
 			"Bounce", `,"bounce":{` + at + `,"bounceType":"Permanent","bounceSubType":"EmailValidationSuppressed","bouncedRecipients":[{"emailAddress":"ana@example.com"}]}`,
@@ -88,7 +88,7 @@ func TestParse_Kinds(t *testing.T) {
 		},
 		"complaint": {
 			"Complaint", `,"complaint":{` + at + `,"complaintSubType":null,"complaintFeedbackType":"abuse","userAgent":"x","feedbackId":"f-2","complainedRecipients":[{"emailAddress":"ana@example.com"},{"emailAddress":"bia@example.com"}]}`,
-			email.EventComplained, store.Complained,
+			email.EventComplained, suppression.Complained,
 			[]string{"ana@example.com", "bia@example.com"},
 			`{"complaintFeedbackType":"abuse","feedbackId":"f-2","recipients":[{"address":"ana@example.com"},{"address":"bia@example.com"}]}`,
 		},

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/suppression"
 	"email-gateway/shared/unsubscribe"
 )
 
@@ -83,7 +83,7 @@ func (b *bounce) content() content {
 		details: map[string]any{"bounceType": b.Type, "bounceSubType": b.SubType, "feedbackId": b.FeedbackID},
 	}
 	if b.Type == "Permanent" && b.SubType != "EmailValidationSuppressed" {
-		n.suppress = store.Bounced
+		n.suppress = suppression.Bounced
 	}
 	return n
 }
@@ -108,7 +108,7 @@ func (c *complaint) content() content {
 		n.note += ", " + c.Type
 	}
 	if c.Type != "not-spam" {
-		n.suppress = store.Complained
+		n.suppress = suppression.Complained
 	}
 	return n
 }

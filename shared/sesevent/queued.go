@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/feedback"
 )
 
 // ErrMalformed: the message of a queue is neither an SNS notification nor an SES event.
@@ -27,25 +27,25 @@ var notificationID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 // delivered.
 //
 // SNS's signature is not verified: the policy of the queue decides who may send to it.
-func ParseQueued(body string) (store.Feedback, error) {
+func ParseQueued(body string) (feedback.Feedback, error) {
 	if strings.HasPrefix(body, topicTest) {
-		return store.Feedback{}, ErrNoEvent
+		return feedback.Feedback{}, ErrNoEvent
 	}
 	decoder := json.NewDecoder(bytes.NewReader([]byte(body)))
 	var envelope struct{ Type, MessageID, Message *string }
 	if err := decoder.Decode(&envelope); err != nil || decoder.More() {
-		return store.Feedback{}, ErrMalformed
+		return feedback.Feedback{}, ErrMalformed
 	}
 	if envelope.Message == nil || envelope.Type == nil {
 		sum := sha256.Sum256([]byte(body))
 		f, err := Parse("raw-"+hex.EncodeToString(sum[:]), body)
 		if err != nil {
-			return store.Feedback{}, ErrMalformed
+			return feedback.Feedback{}, ErrMalformed
 		}
 		return f, nil
 	}
 	if *envelope.Type != "Notification" || envelope.MessageID == nil || !notificationID.MatchString(*envelope.MessageID) {
-		return store.Feedback{}, ErrMalformed
+		return feedback.Feedback{}, ErrMalformed
 	}
 	return Parse(*envelope.MessageID, *envelope.Message)
 }

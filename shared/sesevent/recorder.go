@@ -12,7 +12,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/steps"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/feedback"
 	"email-gateway/shared/telemetry"
 )
 
@@ -32,7 +32,7 @@ const (
 
 // Store records the provider's events. *store.Store implements it.
 type Store interface {
-	RecordFeedback(ctx context.Context, f store.Feedback) (store.FeedbackResult, error)
+	RecordFeedback(ctx context.Context, f feedback.Feedback) (feedback.Result, error)
 }
 
 // Recorder records events and counts them.
@@ -78,7 +78,7 @@ func (r *Recorder) add(kind string, result Result, n float64) {
 }
 
 // Record records an event that was received at begun, and counts it. A failed event is not counted.
-func (r *Recorder) Record(ctx context.Context, f store.Feedback, begun time.Time) (Result, error) {
+func (r *Recorder) Record(ctx context.Context, f feedback.Feedback, begun time.Time) (Result, error) {
 	done, err := r.store.RecordFeedback(ctx, f)
 	if err != nil {
 		return "", err
@@ -97,7 +97,7 @@ func (r *Recorder) Record(ctx context.Context, f store.Feedback, begun time.Time
 	return result, nil
 }
 
-func (r *Recorder) logEffects(f store.Feedback, done store.FeedbackResult, begun time.Time) {
+func (r *Recorder) logEffects(f feedback.Feedback, done feedback.Result, begun time.Time) {
 	log := telemetry.EmailLogger(r.log, telemetry.Email{
 		OutboxID: f.OutboxID.String(), RequestID: done.RequestID, CompanyID: f.CompanyID.String(), MailingID: telemetry.ID(done.MailingID.UUID),
 		Attempt: done.Attempt, State: telemetry.In(email.Sent), Since: begun,

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
 )
 
@@ -94,9 +94,9 @@ func (c *Counter) Ended(status email.Status) {
 	}
 }
 
-// Advancer changes an email's status. *store.Advancer implements it.
+// Advancer changes an email's status. *outbox.Advancer implements it.
 type Advancer interface {
-	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
+	Advance(ctx context.Context, t outbox.Transition) (outbox.Advanced, error)
 }
 
 // Watch returns an Advancer that counts and logs transitions.
@@ -108,7 +108,7 @@ type watched struct {
 	log     *slog.Logger
 }
 
-func (w watched) Advance(ctx context.Context, t store.Transition) (store.Advanced, error) {
+func (w watched) Advance(ctx context.Context, t outbox.Transition) (outbox.Advanced, error) {
 	begun := time.Now()
 	done, err := w.Advancer.Advance(ctx, t)
 	if err == nil && done.Applied {
@@ -122,7 +122,7 @@ func (w watched) Advance(ctx context.Context, t store.Transition) (store.Advance
 }
 
 // moved logs a transition in the worker's format.
-func (w watched) moved(ctx context.Context, t store.Transition, done store.Advanced, begun time.Time) {
+func (w watched) moved(ctx context.Context, t outbox.Transition, done outbox.Advanced, begun time.Time) {
 	level := levelOf(t.Status)
 	if !w.log.Enabled(ctx, level) {
 		return

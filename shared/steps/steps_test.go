@@ -14,17 +14,17 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/steps"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
 )
 
 // answers is an Advancer with a fixed result.
 type answers struct {
-	done store.Advanced
+	done outbox.Advanced
 	err  error
 }
 
-func (a answers) Advance(context.Context, store.Transition) (store.Advanced, error) {
+func (a answers) Advance(context.Context, outbox.Transition) (outbox.Advanced, error) {
 	return a.done, a.err
 }
 
@@ -33,18 +33,18 @@ func TestWatch(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	counter := steps.New(registry, "QUOTA_ERROR", "TIMEOUT_ERROR")
-	expired := store.Transition{Status: email.Expired, Events: []email.Event{{Type: email.EventExpired}}}
-	failed := store.Transition{Status: email.Failed, Events: []email.Event{{Type: email.EventOutcomeUnknown}, {Type: email.EventFailed}}}
-	again := store.Transition{Status: email.RetryScheduled, Events: []email.Event{{Type: email.EventRetryScheduled, Metadata: map[string]any{"errorCategory": "TIMEOUT_ERROR"}}}}
+	expired := outbox.Transition{Status: email.Expired, Events: []email.Event{{Type: email.EventExpired}}}
+	failed := outbox.Transition{Status: email.Failed, Events: []email.Event{{Type: email.EventOutcomeUnknown}, {Type: email.EventFailed}}}
+	again := outbox.Transition{Status: email.RetryScheduled, Events: []email.Event{{Type: email.EventRetryScheduled, Metadata: map[string]any{"errorCategory": "TIMEOUT_ERROR"}}}}
 	for _, step := range []struct {
 		with answers
-		t    store.Transition
+		t    outbox.Transition
 	}{
-		{answers{done: store.Advanced{Applied: true}}, expired},
-		{answers{done: store.Advanced{Applied: true}}, failed},
-		{answers{done: store.Advanced{Applied: true}}, again},
+		{answers{done: outbox.Advanced{Applied: true}}, expired},
+		{answers{done: outbox.Advanced{Applied: true}}, failed},
+		{answers{done: outbox.Advanced{Applied: true}}, again},
 		{answers{}, failed},
-		{answers{done: store.Advanced{Applied: true}, err: errors.New("lost")}, failed},
+		{answers{done: outbox.Advanced{Applied: true}, err: errors.New("lost")}, failed},
 	} {
 		done, err := counter.Watch(step.with, slog.New(slog.DiscardHandler)).Advance(t.Context(), step.t)
 		if done != step.with.done || !errors.Is(err, step.with.err) {
@@ -93,9 +93,9 @@ func TestWatch_Logs(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	id, company, mailing := uuid.New(), uuid.New(), uuid.New()
-	done := store.Advanced{Applied: true, Attempts: 6, Throttles: 1, CompanyID: company, RequestID: "req-1", MailingID: mailing}
+	done := outbox.Advanced{Applied: true, Attempts: 6, Throttles: 1, CompanyID: company, RequestID: "req-1", MailingID: mailing}
 	watch := steps.New(prometheus.NewRegistry()).Watch(answers{done: done}, telemetry.NewLogger(&log, "email-gateway-dispatcher", "test", "info"))
-	_, err := watch.Advance(t.Context(), store.Transition{ID: id, Status: email.Failed, ErrorCode: "OUTCOME_UNKNOWN", ErrorReason: "to ana@example.com"})
+	_, err := watch.Advance(t.Context(), outbox.Transition{ID: id, Status: email.Failed, ErrorCode: "OUTCOME_UNKNOWN", ErrorReason: "to ana@example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestWatch_Logs(t *testing.T) {
 		t.Error("an address in the log")
 	}
 	log.Reset()
-	if _, err := watch.Advance(t.Context(), store.Transition{ID: id, Status: email.Cancelled}); err != nil || log.Len() > 0 {
+	if _, err := watch.Advance(t.Context(), outbox.Transition{ID: id, Status: email.Cancelled}); err != nil || log.Len() > 0 {
 		t.Errorf("a cancelled email of many: %s, %v", log.String(), err)
 	}
 }

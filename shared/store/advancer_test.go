@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -18,22 +19,22 @@ import (
 // for it. The locked email is reported as Locked, is unchanged, and is written once the session has ended.
 func TestAdvancer_SkipsLockedEmail(t *testing.T) {
 	t.Parallel()
-	claim := func(t *testing.T, d storetest.Database, company, id uuid.UUID) store.Transition {
+	claim := func(t *testing.T, d storetest.Database, company, id uuid.UUID) outbox.Transition {
 		c := storetest.ClaimOf(company, id, uuid.New(), "CUST-"+id.String())
 		c.Recipient.ID = uuid.NewSHA1(uuid.NameSpaceOID, id[:])
 		return c
 	}
-	result := func(t *testing.T, d storetest.Database, company, id uuid.UUID) store.Transition {
+	result := func(t *testing.T, d storetest.Database, company, id uuid.UUID) outbox.Transition {
 		c := claim(t, d, company, id)
 		storetest.Apply(t, d, c)
 		return storetest.SentOf(id, c.Token)
 	}
-	cancel := func(_ *testing.T, _ storetest.Database, _, id uuid.UUID) store.Transition {
+	cancel := func(_ *testing.T, _ storetest.Database, _, id uuid.UUID) outbox.Transition {
 		return storetest.CancelOf(id)
 	}
 	person := `INSERT INTO recipients (id, company_id, email) SELECT $2, company_id, 'ana@example.com' FROM email_outbox WHERE id = $1`
 	for name, tt := range map[string]struct {
-		make    func(t *testing.T, d storetest.Database, company, id uuid.UUID) store.Transition
+		make    func(t *testing.T, d storetest.Database, company, id uuid.UUID) outbox.Transition
 		prepare string // by the email's id and that of its recipient
 		lock    string
 	}{
@@ -51,8 +52,8 @@ func TestAdvancer_SkipsLockedEmail(t *testing.T) {
 			company := d.Company(t)
 			advancer := d.Store.NewAdvancer()
 			const n = 40
-			makeAll := func() []store.Transition {
-				ts := make([]store.Transition, n)
+			makeAll := func() []outbox.Transition {
+				ts := make([]outbox.Transition, n)
 				for i := range ts {
 					ts[i] = tt.make(t, d, company, d.Accept(t, company, nil))
 				}
@@ -75,7 +76,7 @@ func TestAdvancer_SkipsLockedEmail(t *testing.T) {
 				t.Errorf("the locked email changed from %s to %s", before, now)
 			}
 			// The next try does not delay the other emails of its group.
-			fresh := []store.Transition{held}
+			fresh := []outbox.Transition{held}
 			for range 5 {
 				fresh = append(fresh, tt.make(t, d, company, d.Accept(t, company, nil)))
 			}
@@ -101,12 +102,12 @@ func TestAdvancer_LockedRecipientsOfOneCompany(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	advancer := d.Store.NewAdvancer()
-	claims := make([]store.Transition, locked)
+	claims := make([]outbox.Transition, locked)
 	for i := range claims {
 		claims[i] = claimWithCompany(company, d.Accept(t, company, nil))
 		run(t, d, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'ana@example.com')`, claims[i].Recipient.ID, company)
 	}
-	var others []store.Transition
+	var others []outbox.Transition
 	for _, of := range []uuid.UUID{company, d.Company(t)} {
 		for range free {
 			others = append(others, claimWithCompany(of, d.Accept(t, of, nil)))
@@ -149,7 +150,7 @@ func TestAdvancer_LockedRecipientsOfOneCompany(t *testing.T) {
 }
 
 // claimWithCompany is a claim that is given up when the email is locked, as the worker's is.
-func claimWithCompany(company, id uuid.UUID) store.Transition {
+func claimWithCompany(company, id uuid.UUID) outbox.Transition {
 	c := storetest.ClaimOf(company, id, uuid.New(), "CUST-"+id.String())
 	c.Recipient.ID, c.Company = uuid.NewSHA1(uuid.NameSpaceOID, id[:]), company
 	return c
@@ -174,9 +175,9 @@ func lock(t *testing.T, d storetest.Database, statement string, args ...any) (re
 }
 
 // advanceTogether gives the transitions to the advancer at the same time.
-func advanceTogether(t *testing.T, a *store.Advancer, ts []store.Transition) []store.Advanced {
+func advanceTogether(t *testing.T, a *outbox.Advancer, ts []outbox.Transition) []outbox.Advanced {
 	t.Helper()
-	got := make([]store.Advanced, len(ts))
+	got := make([]outbox.Advanced, len(ts))
 	var wg sync.WaitGroup
 	for i, transition := range ts {
 		wg.Go(func() {
@@ -199,7 +200,7 @@ func TestAdvancer_LockedResultsLeaveThePoolToOthers(t *testing.T) {
 	company := d.Company(t)
 	s := open(t, d.URL, store.Options{MaxConns: 6})
 	advancer := s.NewAdvancer()
-	results := make([]store.Transition, n)
+	results := make([]outbox.Transition, n)
 	for i := range results {
 		id, token := inStatus(t, d, company, email.Processing)
 		results[i] = storetest.SentOf(id, token)

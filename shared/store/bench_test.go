@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -27,7 +27,7 @@ func BenchmarkAccept(b *testing.B) {
 			accepter := d.Store.NewAccepter()
 			b.ResetTimer()
 			share(b, callers, func(int) error {
-				return accepter.Accept(b.Context(), storetest.NewEmail(company, func(e *store.NewEmail) { e.HTML = twoKilobytes }))
+				return accepter.Accept(b.Context(), storetest.NewEmail(company, func(e *outbox.NewEmail) { e.HTML = twoKilobytes }))
 			})
 		})
 	}
@@ -44,7 +44,7 @@ func BenchmarkAccept_Scheduled(b *testing.B) {
 			later := time.Now().Add(48 * time.Hour)
 			b.ResetTimer()
 			share(b, 64, func(i int) error {
-				return accepter.Accept(b.Context(), storetest.NewEmail(company, func(e *store.NewEmail) {
+				return accepter.Accept(b.Context(), storetest.NewEmail(company, func(e *outbox.NewEmail) {
 					if e.HTML = twoKilobytes; i%100 < share100 {
 						e.SendAt = later
 					}
@@ -62,7 +62,7 @@ func BenchmarkAttempt(b *testing.B) {
 	ids := make([]uuid.UUID, b.N)
 	accepter := d.Store.NewAccepter()
 	share(b, 256, func(i int) error {
-		e := storetest.NewEmail(company, func(e *store.NewEmail) { e.HTML = twoKilobytes })
+		e := storetest.NewEmail(company, func(e *outbox.NewEmail) { e.HTML = twoKilobytes })
 		ids[i] = e.ID
 		return accepter.Accept(b.Context(), e)
 	})
@@ -70,7 +70,7 @@ func BenchmarkAttempt(b *testing.B) {
 	b.ResetTimer()
 	share(b, 64, func(i int) error {
 		token := uuid.New()
-		for _, t := range []store.Transition{storetest.ClaimOf(company, ids[i], token, fmt.Sprint("CUST-", i)), storetest.SentOf(ids[i], token)} {
+		for _, t := range []outbox.Transition{storetest.ClaimOf(company, ids[i], token, fmt.Sprint("CUST-", i)), storetest.SentOf(ids[i], token)} {
 			done, err := advancer.Advance(b.Context(), t)
 			if err == nil && !done.Applied {
 				err = fmt.Errorf("not applied: %+v", done)

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -20,24 +20,24 @@ func TestBreaker_LockedRow(t *testing.T) {
 		want error
 	}{
 		"open": {"", func(d storetest.Database) error {
-			_, err := d.Store.OpenBreaker(t.Context(), store.Opening{Reason: "SES_TIMEOUT", By: "w", Attempt: uuid.New()})
+			_, err := d.Store.OpenBreaker(t.Context(), breaker.Opening{Reason: "SES_TIMEOUT", By: "w", Attempt: uuid.New()})
 			return err
-		}, store.ErrBreakerLocked},
+		}, breaker.ErrLocked},
 		"open by account": {"", func(d storetest.Database) error {
 			_, err := d.Store.OpenBreakerByAccount(t.Context(), "SES_ACCOUNT_SENDING_PAUSED", "w")
 			return err
-		}, store.ErrBreakerLocked},
+		}, breaker.ErrLocked},
 		"close": {"SES_TIMEOUT", func(d storetest.Database) error {
-			_, _, err := d.Store.CloseBreaker(t.Context(), "w", store.BreakerPass{Probe: true, Openings: 1}, true)
+			_, _, err := d.Store.CloseBreaker(t.Context(), "w", breaker.Pass{Probe: true, Openings: 1}, true)
 			return err
-		}, store.ErrBreakerLocked},
+		}, breaker.ErrLocked},
 		"close by account": {"SES_ACCOUNT_SENDING_PAUSED", func(d storetest.Database) error {
 			_, _, err := d.Store.CloseBreakerByAccount(t.Context(), "w")
 			return err
-		}, store.ErrBreakerLocked},
+		}, breaker.ErrLocked},
 		"skip a probe": {"SES_TIMEOUT", func(d storetest.Database) error {
 			return d.Store.SkipProbe(t.Context(), ask[uuid.UUID](t, d, `SELECT probe_id FROM provider_gate`))
-		}, store.ErrBreakerLocked},
+		}, breaker.ErrLocked},
 		"pick a probe": {"SES_TIMEOUT", func(d storetest.Database) error {
 			_, found, err := d.Store.PickProbe(t.Context(), email.Queues(), probePause, true)
 			if found {

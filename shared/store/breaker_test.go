@@ -12,12 +12,16 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/dispatch"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
 const probePause = 5 * time.Second
 
-func breakerOf(t *testing.T, d storetest.Database) store.Breaker {
+func breakerOf(t *testing.T, d storetest.Database) breaker.Breaker {
 	t.Helper()
 	g, err := d.Store.Breaker(t.Context())
 	if err != nil {
@@ -29,15 +33,15 @@ func breakerOf(t *testing.T, d storetest.Database) store.Breaker {
 // openBreaker opens the circuit breaker as an attempt that was claimed while it was closed.
 func openBreaker(t *testing.T, d storetest.Database, reason string) {
 	t.Helper()
-	done, err := d.Store.OpenBreaker(t.Context(), store.Opening{
-		Reason: reason, By: "worker-1", Attempt: uuid.New(), Pass: store.BreakerPass{Openings: breakerOf(t, d).Openings},
+	done, err := d.Store.OpenBreaker(t.Context(), breaker.Opening{
+		Reason: reason, By: "worker-1", Attempt: uuid.New(), Pass: breaker.Pass{Openings: breakerOf(t, d).Openings},
 	})
 	if err != nil || !done {
 		t.Fatalf("opened: %v, %v", done, err)
 	}
 }
 
-func pick(t *testing.T, d storetest.Database) (store.Probe, bool) {
+func pick(t *testing.T, d storetest.Database) (dispatch.Probe, bool) {
 	t.Helper()
 	probe, found, err := d.Store.PickProbe(t.Context(), email.Queues(), probePause, true)
 	if err != nil {
@@ -57,13 +61,13 @@ func later(t *testing.T, d storetest.Database) {
 func TestOpenBreaker_OnceForAllInFlight(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	before := store.BreakerPass{Openings: breakerOf(t, d).Openings}
+	before := breaker.Pass{Openings: breakerOf(t, d).Openings}
 	var openers atomic.Int64
 	var one atomic.Value
 	var group sync.WaitGroup
 	for range 16 {
 		group.Go(func() {
-			w := store.Opening{Reason: "SES_ACCOUNT_SENDING_PAUSED", By: "worker-1", Attempt: uuid.New(), Pass: before}
+			w := breaker.Opening{Reason: "SES_ACCOUNT_SENDING_PAUSED", By: "worker-1", Attempt: uuid.New(), Pass: before}
 			done, err := d.Store.OpenBreaker(t.Context(), w)
 			if err != nil {
 				t.Error(err)
@@ -78,7 +82,7 @@ func TestOpenBreaker_OnceForAllInFlight(t *testing.T) {
 	if n := openers.Load(); n != 1 {
 		t.Fatalf("%d attempts opened it, want 1", n)
 	}
-	again, err := d.Store.OpenBreaker(t.Context(), one.Load().(store.Opening))
+	again, err := d.Store.OpenBreaker(t.Context(), one.Load().(breaker.Opening))
 	if err != nil || !again {
 		t.Errorf("OpenBreaker repeated by the attempt that opened it: %v, %v; want true, as its response may have been lost", again, err)
 	}
@@ -88,7 +92,7 @@ func TestOpenBreaker_OnceForAllInFlight(t *testing.T) {
 	}
 
 	// A probe closes it. A call that was in flight all the time does not open it again.
-	probe := store.BreakerPass{Probe: true, Openings: g.Openings}
+	probe := breaker.Pass{Probe: true, Openings: g.Openings}
 	was, opened, err := d.Store.CloseBreaker(t.Context(), "worker-2", probe, true)
 	if err != nil || !opened || was.Reason != "SES_ACCOUNT_SENDING_PAUSED" {
 		t.Fatalf("open: %+v, %v, %v", was, opened, err)
@@ -96,7 +100,7 @@ func TestOpenBreaker_OnceForAllInFlight(t *testing.T) {
 	if _, opened, err = d.Store.CloseBreaker(t.Context(), "worker-2", probe, true); err != nil || opened {
 		t.Errorf("opened twice: %v, %v", opened, err)
 	}
-	late, err := d.Store.OpenBreaker(t.Context(), store.Opening{Reason: "X", By: "worker-1", Attempt: uuid.New(), Pass: before})
+	late, err := d.Store.OpenBreaker(t.Context(), breaker.Opening{Reason: "X", By: "worker-1", Attempt: uuid.New(), Pass: before})
 	if err != nil || late || breakerOf(t, d).IsOpen {
 		t.Errorf("a call that began before the probe opened the circuit breaker: %v, %v", late, err)
 	}
@@ -112,7 +116,7 @@ func TestClaim_WhileTheBreakerIsOpen(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	first, second := d.Accept(t, company, nil), d.Accept(t, company, nil)
-	claim := func(id uuid.UUID) store.Advanced {
+	claim := func(id uuid.UUID) outbox.Advanced {
 		return outcomeOf(t, d, storetest.ClaimOf(company, id, uuid.New(), "C"))
 	}
 
@@ -152,7 +156,7 @@ func TestClaim_WhileTheBreakerIsOpen(t *testing.T) {
 	if probe, found = pick(t, d); !found || probe.ID != second {
 		t.Errorf("next probe %+v, %v", probe, found)
 	}
-	if _, opened, err := d.Store.CloseBreaker(t.Context(), "w", store.BreakerPass{Openings: breakerOf(t, d).Openings}, true); err != nil || !opened {
+	if _, opened, err := d.Store.CloseBreaker(t.Context(), "w", breaker.Pass{Openings: breakerOf(t, d).Openings}, true); err != nil || !opened {
 		t.Fatal(opened, err)
 	}
 	if got := claim(second); !got.Applied || got.Breaker.Probe {
@@ -176,7 +180,7 @@ func TestPickProbe_TakesTheOldestThatMaySendAtAll(t *testing.T) {
 			t.Parallel()
 			d := storetest.New(t)
 			older, newer := d.Company(t), d.Company(t)
-			young := d.Accept(t, newer, func(e *store.NewEmail) { e.Priority = 9 })
+			young := d.Accept(t, newer, func(e *outbox.NewEmail) { e.Priority = 9 })
 			old := d.Accept(t, older, nil)
 			run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 min' WHERE id = $1`, old)
 			if name != "nothing" {
@@ -257,7 +261,7 @@ func TestPickProbe_EarlyRetry(t *testing.T) {
 			if !c.early {
 				return
 			}
-			batch, err := d.Store.TakeProbe(t.Context(), store.Slot{ID: uuid.New()}, id)
+			batch, err := d.Store.TakeProbe(t.Context(), dispatch.Slot{ID: uuid.New()}, id)
 			if err != nil || len(batch.Rows) != 1 || batch.Rows[0].HadTask {
 				t.Errorf("taken: %+v, %v", batch, err)
 			}
@@ -275,7 +279,7 @@ func TestPickProbe_DueBeforeEarly(t *testing.T) {
 	company := d.Company(t)
 	retry := d.Accept(t, company, nil)
 	run(t, d, `UPDATE email_outbox SET status = 'RETRY_SCHEDULED', next_at = now() + interval '2 min'`)
-	due := d.Accept(t, company, func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
+	due := d.Accept(t, company, func(e *outbox.NewEmail) { e.Delivery = email.AtMostOnce })
 	openBreaker(t, d, "NETWORK_ERROR")
 	later(t, d)
 	if probe, found := pick(t, d); !found || probe.ID != due {
@@ -328,7 +332,7 @@ func TestPickProbe_AtMostOnceIsTheLast(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	fragile := d.Accept(t, company, func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
+	fragile := d.Accept(t, company, func(e *outbox.NewEmail) { e.Delivery = email.AtMostOnce })
 	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 min' WHERE id = $1`, fragile)
 	other := d.Accept(t, company, nil)
 	openBreaker(t, d, "SES_INTERNAL_ERROR")
@@ -380,7 +384,7 @@ func TestPickProbe_QueueThatIsNotServed(t *testing.T) {
 	company, due := d.Company(t), map[string][]uuid.UUID{}
 	for age, priority := range []int{5, 1, 9} {
 		for range 3 {
-			id := d.Accept(t, company, func(e *store.NewEmail) { e.Priority = priority })
+			id := d.Accept(t, company, func(e *outbox.NewEmail) { e.Priority = priority })
 			run(t, d, `UPDATE email_outbox SET next_at = now() - $2 * interval '1 h' WHERE id = $1`, id, age)
 			queue := email.QueueFor(priority)
 			due[queue] = append(due[queue], id)
@@ -417,7 +421,7 @@ func TestPickProbe_OneCycle(t *testing.T) {
 	for i := range 6 {
 		company := d.Company(t)
 		for _, priority := range []int{1, 5, 9} {
-			id := d.Accept(t, company, func(e *store.NewEmail) { e.Priority = priority })
+			id := d.Accept(t, company, func(e *outbox.NewEmail) { e.Priority = priority })
 			run(t, d, `UPDATE email_outbox SET next_at = now() - $2 * interval '1 min' WHERE id = $1`, id, 1+i*i%5)
 		}
 	}
@@ -440,7 +444,7 @@ func TestPickProbe_OneCycle(t *testing.T) {
 func TestPickProbe_ReadsTheFirstOfALane(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	like := d.Accept(t, d.Company(t), func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
+	like := d.Accept(t, d.Company(t), func(e *outbox.NewEmail) { e.Delivery = email.AtMostOnce })
 	run(t, d, `
 		INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at, status, delivery, next_at)
 		SELECT overlay(id::text placing lpad(to_hex(n), 12, '0') from 25)::uuid, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at,
@@ -560,7 +564,7 @@ func TestHoldBreaker(t *testing.T) {
 	if probe, found := pick(t, d); found {
 		t.Errorf("probe %+v", probe)
 	}
-	if _, opened, err := d.Store.CloseBreaker(t.Context(), "w", store.BreakerPass{Openings: breakerOf(t, d).Openings}, true); err != nil || !opened {
+	if _, opened, err := d.Store.CloseBreaker(t.Context(), "w", breaker.Pass{Openings: breakerOf(t, d).Openings}, true); err != nil || !opened {
 		t.Fatal(opened, err)
 	}
 	if err := d.Store.HoldBreaker(t.Context(), storetest.Because("longer drill")); err != nil {
@@ -582,7 +586,7 @@ func TestHoldLanes(t *testing.T) {
 	d := storetest.New(t)
 	acme, beta := d.Company(t), d.Company(t)
 	waiting, other := d.Accept(t, acme, nil), d.Accept(t, beta, nil)
-	n, err := d.Store.HoldLanes(t.Context(), storetest.Because("complaints"), acme, store.LaneFilter{Queue: email.QueueNormal})
+	n, err := d.Store.HoldLanes(t.Context(), storetest.Because("complaints"), acme, lane.Filter{Queue: email.QueueNormal})
 	if err != nil || n != 1 {
 		t.Fatalf("%d lanes held, %v", n, err)
 	}
@@ -592,15 +596,15 @@ func TestHoldLanes(t *testing.T) {
 	if got := outcomeOf(t, d, storetest.ClaimOf(beta, other, uuid.New(), "C")); !got.Applied {
 		t.Error("the lane of another company is held too")
 	}
-	shown, err := d.Store.Lanes(t.Context(), store.LaneFilter{NotOpen: true}, 10)
+	shown, err := d.Store.Lanes(t.Context(), lane.Filter{NotOpen: true}, 10)
 	if err != nil || len(shown) != 1 || shown[0].CompanyID != acme || shown[0].HeldReason == nil || *shown[0].HeldReason != "complaints" {
 		t.Errorf("lanes %+v, %v", shown, err)
 	}
-	if n, err = d.Store.HoldLanes(t.Context(), storetest.Because("all"), acme, store.LaneFilter{}); err != nil || n < 3 {
+	if n, err = d.Store.HoldLanes(t.Context(), storetest.Because("all"), acme, lane.Filter{}); err != nil || n < 3 {
 		t.Errorf("%d lanes held, %v", n, err)
 	}
 	held := n
-	if n, err = d.Store.ReleaseLanes(t.Context(), storetest.Operator(), acme, store.LaneFilter{}); err != nil || n != held {
+	if n, err = d.Store.ReleaseLanes(t.Context(), storetest.Operator(), acme, lane.Filter{}); err != nil || n != held {
 		t.Errorf("%d lanes released, %v", n, err)
 	}
 	if got := outcomeOf(t, d, storetest.ClaimOf(acme, waiting, uuid.New(), "C")); !got.Applied {
@@ -609,7 +613,7 @@ func TestHoldLanes(t *testing.T) {
 }
 
 // outcomeOf is the result of one transition, applied or not.
-func outcomeOf(t *testing.T, d storetest.Database, transition store.Transition) store.Advanced {
+func outcomeOf(t *testing.T, d storetest.Database, transition outbox.Transition) outbox.Advanced {
 	t.Helper()
 	done, err := d.Store.Advance(t.Context(), transition)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -31,8 +32,8 @@ func TestRescue_AfterClockWasAhead(t *testing.T) {
 		t.Errorf("abandoned: %v, %v", claims, err)
 	}
 	for id, token := range map[uuid.UUID]uuid.UUID{abandoned: claimed, held: current} {
-		got, err := d.Store.Advance(t.Context(), store.Transition{
-			ID: id, Guard: store.GuardAbandoned, Token: token, Status: email.OutcomeUnknown, Delay: time.Hour, OutcomeUnknown: true,
+		got, err := d.Store.Advance(t.Context(), outbox.Transition{
+			ID: id, Guard: outbox.GuardAbandoned, Token: token, Status: email.OutcomeUnknown, Delay: time.Hour, OutcomeUnknown: true,
 			Events: []email.Event{{Type: email.EventOutcomeUnknown, At: time.Now()}},
 		})
 		if err != nil || got.Applied != (id == abandoned) {
@@ -57,7 +58,7 @@ func TestMailings_AfterClockWasAhead(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	silent, dropped, live := d.Mailing(t, company, 1, nil), d.Mailing(t, company, 1, nil), d.Mailing(t, company, 1, nil)
-	lock := func(id uuid.UUID, want store.MailingLock) {
+	lock := func(id uuid.UUID, want mailing.Lock) {
 		t.Helper()
 		if _, got, err := d.Store.LockMailing(t.Context(), id, 1, time.Minute, time.Second); err != nil || got != want {
 			t.Errorf("lock: %v, %v, want %v", got, err, want)
@@ -66,11 +67,11 @@ func TestMailings_AfterClockWasAhead(t *testing.T) {
 	ahead := func(id uuid.UUID) {
 		run(t, d, `UPDATE mailings SET last_attempt = now() + interval '1 h', updated_at = now() + interval '1 h', counted_at = now() + interval '1 h' WHERE id = $1`, id)
 	}
-	lock(silent, store.MailingLocked)
-	lock(live, store.MailingLocked)
+	lock(silent, mailing.Locked)
+	lock(live, mailing.Locked)
 	ahead(silent)
-	lock(silent, store.MailingLocked)
-	lock(live, store.MailingHeld)
+	lock(silent, mailing.Locked)
+	lock(live, mailing.Held)
 	ahead(silent)
 	ahead(dropped)
 	run(t, d, `DELETE FROM email_outbox WHERE payload ->> 'mailingId' = $1`, dropped.String())

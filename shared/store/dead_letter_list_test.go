@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/deadletter"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -26,7 +28,7 @@ func insertDeadLetters(t *testing.T, d storetest.Database, company *uuid.UUID, n
 }
 
 // walk reads page after page and returns the recipients in order.
-func walk(t *testing.T, list func(store.LetterQuery) (store.LetterPage, error), q store.LetterQuery) (recipients []string, pages int) {
+func walk(t *testing.T, list func(deadletter.LetterQuery) (deadletter.LetterPage, error), q deadletter.LetterQuery) (recipients []string, pages int) {
 	t.Helper()
 	for {
 		page, err := list(q)
@@ -41,7 +43,7 @@ func walk(t *testing.T, list func(store.LetterQuery) (store.LetterPage, error), 
 			name, _, _ := strings.Cut(*l.Recipient, "@")
 			recipients = append(recipients, name)
 		}
-		if page.Next == (store.LetterCursor{}) {
+		if page.Next == (deadletter.LetterCursor{}) {
 			return recipients, pages
 		}
 		q.Cursor = page.Next
@@ -58,27 +60,29 @@ func TestListDeadLetters(t *testing.T) {
 	mailing := uuid.New()
 	run(t, d, `UPDATE dead_letters SET mailing_id = $1, target = 'mailing.process' WHERE company_id = $2 AND email LIKE 'user4@%'`, mailing, company)
 	run(t, d, `UPDATE dead_letters SET resolved_at = now(), resolution = 'retried' WHERE company_id = $1 AND email LIKE 'user9@%'`, company)
-	of := func(q store.LetterQuery) (store.LetterPage, error) {
+	of := func(q deadletter.LetterQuery) (deadletter.LetterPage, error) {
 		return d.Store.ListDeadLetters(t.Context(), company, q)
 	}
-	all := func(q store.LetterQuery) (store.LetterPage, error) { return d.Store.ListAllDeadLetters(t.Context(), q) }
+	all := func(q deadletter.LetterQuery) (deadletter.LetterPage, error) {
+		return d.Store.ListAllDeadLetters(t.Context(), q)
+	}
 	yes, no := true, false
 	from := ask[time.Time](t, d, `SELECT created_at FROM dead_letters WHERE company_id = $1 AND email LIKE 'user3@%'`, company)
 	until := ask[time.Time](t, d, `SELECT created_at FROM dead_letters WHERE company_id = $1 AND email LIKE 'user6@%'`, company)
 
 	for name, tt := range map[string]struct {
-		query store.LetterQuery
+		query deadletter.LetterQuery
 		want  string
 	}{
-		"all":       {store.LetterQuery{}, "user9 user8 user7 user6 user5 user4 user3 user2 user1"},
-		"reason":    {store.LetterQuery{LetterFilter: store.LetterFilter{Reason: "B"}}, "user8 user5 user2"},
-		"target":    {store.LetterQuery{LetterFilter: store.LetterFilter{Target: "mailing.process"}}, "user4"},
-		"mailing":   {store.LetterQuery{LetterFilter: store.LetterFilter{MailingID: &mailing}}, "user4"},
-		"recipient": {store.LetterQuery{LetterFilter: store.LetterFilter{Recipient: "USER7@example.com"}}, "user7"},
-		"time":      {store.LetterQuery{LetterFilter: store.LetterFilter{CreatedAfter: &from, CreatedBefore: &until}}, "user5 user4 user3"},
-		"open":      {store.LetterQuery{Resolved: &no, LetterFilter: store.LetterFilter{Reason: "C"}}, "user6 user3"},
-		"resolved":  {store.LetterQuery{Resolved: &yes}, "user9"},
-		"none":      {store.LetterQuery{LetterFilter: store.LetterFilter{Reason: "D"}}, ""},
+		"all":       {deadletter.LetterQuery{}, "user9 user8 user7 user6 user5 user4 user3 user2 user1"},
+		"reason":    {deadletter.LetterQuery{LetterFilter: deadletter.LetterFilter{Reason: "B"}}, "user8 user5 user2"},
+		"target":    {deadletter.LetterQuery{LetterFilter: deadletter.LetterFilter{Target: "mailing.process"}}, "user4"},
+		"mailing":   {deadletter.LetterQuery{LetterFilter: deadletter.LetterFilter{MailingID: &mailing}}, "user4"},
+		"recipient": {deadletter.LetterQuery{LetterFilter: deadletter.LetterFilter{Recipient: "USER7@example.com"}}, "user7"},
+		"time":      {deadletter.LetterQuery{LetterFilter: deadletter.LetterFilter{CreatedAfter: &from, CreatedBefore: &until}}, "user5 user4 user3"},
+		"open":      {deadletter.LetterQuery{Resolved: &no, LetterFilter: deadletter.LetterFilter{Reason: "C"}}, "user6 user3"},
+		"resolved":  {deadletter.LetterQuery{Resolved: &yes}, "user9"},
+		"none":      {deadletter.LetterQuery{LetterFilter: deadletter.LetterFilter{Reason: "D"}}, ""},
 	} {
 		for _, limit := range []int{1, 3, 9, 100} {
 			tt.query.Limit = limit
@@ -87,13 +91,13 @@ func TestListDeadLetters(t *testing.T) {
 			}
 		}
 	}
-	if got, _ := walk(t, all, store.LetterQuery{Limit: 5}); len(got) != 12 {
+	if got, _ := walk(t, all, deadletter.LetterQuery{Limit: 5}); len(got) != 12 {
 		t.Errorf("of all companies: %v", got)
 	}
-	if n, err := d.Store.CountDeadLetters(t.Context(), &company, store.LetterFilter{}); n != 8 || err != nil {
+	if n, err := d.Store.CountDeadLetters(t.Context(), &company, deadletter.LetterFilter{}); n != 8 || err != nil {
 		t.Errorf("%d open, %v", n, err)
 	}
-	if n, err := d.Store.CountDeadLetters(t.Context(), nil, store.LetterFilter{Reason: "A"}); n != 5 || err != nil {
+	if n, err := d.Store.CountDeadLetters(t.Context(), nil, deadletter.LetterFilter{Reason: "A"}); n != 5 || err != nil {
 		t.Errorf("%d open of all, %v", n, err)
 	}
 }
@@ -106,10 +110,10 @@ func TestListDeadLetters_RareAndAtOnce(t *testing.T) {
 	company := d.Company(t)
 	insertDeadLetters(t, d, &company, 12000, "COMMON")
 	run(t, d, `UPDATE dead_letters SET reason = 'RARE' WHERE email IN ('user3@Example.com', 'user11000@Example.com')`)
-	of := func(q store.LetterQuery) (store.LetterPage, error) {
+	of := func(q deadletter.LetterQuery) (deadletter.LetterPage, error) {
 		return d.Store.ListDeadLetters(t.Context(), company, q)
 	}
-	got, pages := walk(t, of, store.LetterQuery{Limit: 50, LetterFilter: store.LetterFilter{Reason: "RARE"}})
+	got, pages := walk(t, of, deadletter.LetterQuery{Limit: 50, LetterFilter: deadletter.LetterFilter{Reason: "RARE"}})
 	if diff := cmp.Diff([]string{"user11000", "user3"}, got); diff != "" || pages < 3 {
 		t.Errorf("%d pages: %s", pages, diff)
 	}
@@ -121,7 +125,7 @@ func TestListDeadLetters_RareAndAtOnce(t *testing.T) {
 
 	run(t, d, `UPDATE dead_letters SET created_at = now()`)
 	seen := make(map[string]bool)
-	got, _ = walk(t, of, store.LetterQuery{Limit: 1000})
+	got, _ = walk(t, of, deadletter.LetterQuery{Limit: 1000})
 	for _, name := range got {
 		seen[name] = true
 	}
@@ -152,7 +156,7 @@ func TestFindDeadLetter(t *testing.T) {
 			t.Errorf("%+v, %v", found, err)
 		}
 	}
-	if got := fmt.Sprint(store.Actor{By: store.ByAPI, Name: "key1"}); got != "api:key1" {
+	if got := fmt.Sprint(audit.Actor{By: audit.ByAPI, Name: "key1"}); got != "api:key1" {
 		t.Error(got)
 	}
 }

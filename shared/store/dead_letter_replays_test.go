@@ -11,15 +11,17 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/deadletter"
 	"email-gateway/shared/store/storetest"
 )
 
 // replay creates a replay of all dead letters of the company.
-func replay(t *testing.T, d storetest.Database, company *uuid.UUID, change func(*store.NewReplay)) store.Replay {
+func replay(t *testing.T, d storetest.Database, company *uuid.UUID, change func(*deadletter.NewReplay)) deadletter.Replay {
 	t.Helper()
-	n := store.NewReplay{
-		ID: uuid.Must(uuid.NewV7()), CompanyID: company, Action: store.ReplayRetry, RequestID: "req-1",
-		Actor: store.Actor{By: store.ByAPI, Name: "key1"}, Rate: store.MaxReplayRate,
+	n := deadletter.NewReplay{
+		ID: uuid.Must(uuid.NewV7()), CompanyID: company, Action: deadletter.ReplayRetry, RequestID: "req-1",
+		Actor: audit.Actor{By: audit.ByAPI, Name: "key1"}, Rate: deadletter.MaxReplayRate,
 	}
 	if change != nil {
 		change(&n)
@@ -32,12 +34,12 @@ func replay(t *testing.T, d storetest.Database, company *uuid.UUID, change func(
 }
 
 // oneByOne retries as the loop does, and counts what cannot be.
-func oneByOne(d storetest.Database) func(context.Context, store.Replay, []store.DeadLetter) (store.ReplayCounts, error) {
-	return func(ctx context.Context, r store.Replay, letters []store.DeadLetter) (n store.ReplayCounts, err error) {
+func oneByOne(d storetest.Database) func(context.Context, deadletter.Replay, []deadletter.Letter) (deadletter.ReplayCounts, error) {
+	return func(ctx context.Context, r deadletter.Replay, letters []deadletter.Letter) (n deadletter.ReplayCounts, err error) {
 		how := r.Retry()
 		how.TTL = time.Hour
 		for _, l := range letters {
-			var nothing *store.NotReplayableError
+			var nothing *deadletter.NotReplayableError
 			switch err := d.Store.RetryDeadLetter(ctx, l, how); {
 			case errors.As(err, &nothing):
 				n.Skipped++
@@ -52,7 +54,7 @@ func oneByOne(d storetest.Database) func(context.Context, store.Replay, []store.
 }
 
 // finish runs rounds, each due at once, until the replay has ended.
-func finish(t *testing.T, d storetest.Database, id uuid.UUID, limit int) store.Replay {
+func finish(t *testing.T, d storetest.Database, id uuid.UUID, limit int) deadletter.Replay {
 	t.Helper()
 	for range 100 {
 		run(t, d, `UPDATE dead_letter_replays SET next_at = now() WHERE id = $1`, id)
@@ -63,12 +65,12 @@ func finish(t *testing.T, d storetest.Database, id uuid.UUID, limit int) store.R
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Status == store.ReplayCompleted {
+		if r.Status == deadletter.ReplayCompleted {
 			return r
 		}
 	}
 	t.Fatal("the replay has not ended")
-	return store.Replay{}
+	return deadletter.Replay{}
 }
 
 // A replay is created without reading all dead letters of the company: there may be millions that do not match. An operator's
@@ -90,13 +92,13 @@ func TestReplay_CountIsBounded(t *testing.T) {
 	if few := whole(scan / 10); few > scan/5 {
 		t.Errorf("a scan of %d rows reads %d buffers", scan/10, few)
 	}
-	if made := replay(t, d, &company, func(n *store.NewReplay) { n.Filter.Reason = "WANTED" }); made.Matched != 2 {
+	if made := replay(t, d, &company, func(n *deadletter.NewReplay) { n.Filter.Reason = "WANTED" }); made.Matched != 2 {
 		t.Errorf("%d of the oldest match", made.Matched)
 	}
-	if n, err := d.Store.CountDeadLetters(t.Context(), &company, store.LetterFilter{Reason: "WANTED"}); n != 5 || err != nil {
+	if n, err := d.Store.CountDeadLetters(t.Context(), &company, deadletter.LetterFilter{Reason: "WANTED"}); n != 5 || err != nil {
 		t.Errorf("%d match, %v", n, err)
 	}
-	if n, err := d.Store.CountDeadLetters(t.Context(), nil, store.LetterFilter{Reason: "WANTED"}); n != 5 || err != nil {
+	if n, err := d.Store.CountDeadLetters(t.Context(), nil, deadletter.LetterFilter{Reason: "WANTED"}); n != 5 || err != nil {
 		t.Errorf("%d of all companies match, %v", n, err)
 	}
 }
@@ -112,13 +114,13 @@ func TestReplay(t *testing.T) {
 	foreign := giveUp(t, d, other, nil)
 	run(t, d, `DELETE FROM email_outbox WHERE id = $1`, ids[3])                        // not replayable
 	run(t, d, `UPDATE dead_letters SET reason = 'OTHER' WHERE outbox_id = $1`, ids[5]) // not selected
-	made := replay(t, d, &company, func(n *store.NewReplay) { n.Filter.Reason = "SES_REJECTED" })
-	if made.Matched != 6 || made.Status != store.ReplayRunning || made.Filter.Reason != "SES_REJECTED" {
+	made := replay(t, d, &company, func(n *deadletter.NewReplay) { n.Filter.Reason = "SES_REJECTED" })
+	if made.Matched != 6 || made.Status != deadletter.ReplayRunning || made.Filter.Reason != "SES_REJECTED" {
 		t.Errorf("%+v", made)
 	}
 	late := giveUp(t, d, company, nil) // after the request
 	done := finish(t, d, made.ID, 2)
-	if diff := cmp.Diff(store.ReplayCounts{Done: 5, Skipped: 1}, done.ReplayCounts); diff != "" || done.FinishedAt == nil {
+	if diff := cmp.Diff(deadletter.ReplayCounts{Done: 5, Skipped: 1}, done.ReplayCounts); diff != "" || done.FinishedAt == nil {
 		t.Errorf("%+v: %s", done, diff)
 	}
 	for i, id := range ids {
@@ -140,7 +142,7 @@ func TestReplay(t *testing.T) {
 	}
 
 	// An operator's reaches everybody's, and what is to be discarded is.
-	all := replay(t, d, nil, func(n *store.NewReplay) { n.Action, n.Note = store.ReplayDiscard, "known" })
+	all := replay(t, d, nil, func(n *deadletter.NewReplay) { n.Action, n.Note = deadletter.ReplayDiscard, "known" })
 	if done := finish(t, d, all.ID, 3); done.Done != 4 || done.Skipped != 0 {
 		t.Errorf("%+v", done)
 	}
@@ -185,7 +187,7 @@ func TestReplay_Interrupted(t *testing.T) {
 	}
 	made := replay(t, d, &company, nil)
 	crash := errors.New("power cut")
-	_, err := d.Store.WorkReplay(t.Context(), made.ID, 10, func(ctx context.Context, r store.Replay, letters []store.DeadLetter) (store.ReplayCounts, error) {
+	_, err := d.Store.WorkReplay(t.Context(), made.ID, 10, func(ctx context.Context, r deadletter.Replay, letters []deadletter.Letter) (deadletter.ReplayCounts, error) {
 		// Meanwhile the replay is this process's alone.
 		if round, err := d.Store.WorkReplay(ctx, made.ID, 10, oneByOne(d)); err != nil || round.ID != uuid.Nil {
 			t.Errorf("a second process: %+v, %v", round, err)
@@ -212,7 +214,7 @@ func TestReplay_RateAndLimit(t *testing.T) {
 	for range 6 {
 		giveUp(t, d, company, nil)
 	}
-	slow := replay(t, d, &company, func(n *store.NewReplay) { n.Rate, n.Most = 4, 3 })
+	slow := replay(t, d, &company, func(n *deadletter.NewReplay) { n.Rate, n.Most = 4, 3 })
 	round, err := d.Store.WorkReplay(t.Context(), slow.ID, 100, oneByOne(d))
 	if err != nil || round.Now.Done != 2 || round.Finished || round.More || slow.Matched != 3 {
 		t.Errorf("%+v, %v", round, err)
@@ -269,9 +271,9 @@ func TestCreateReplay_AtMostTenOfACompany(t *testing.T) {
 	errs := make(chan error, requests)
 	for range requests {
 		go func() {
-			_, err := d.Store.CreateReplay(t.Context(), store.NewReplay{
-				ID: uuid.Must(uuid.NewV7()), CompanyID: &company, Action: store.ReplayDiscard, RequestID: "req-1",
-				Actor: store.Actor{By: store.ByAPI, Name: "key1"}, Rate: 1,
+			_, err := d.Store.CreateReplay(t.Context(), deadletter.NewReplay{
+				ID: uuid.Must(uuid.NewV7()), CompanyID: &company, Action: deadletter.ReplayDiscard, RequestID: "req-1",
+				Actor: audit.Actor{By: audit.ByAPI, Name: "key1"}, Rate: 1,
 			})
 			errs <- err
 		}()
@@ -281,11 +283,11 @@ func TestCreateReplay_AtMostTenOfACompany(t *testing.T) {
 		switch err := <-errs; {
 		case err == nil:
 			made++
-		case !errors.Is(err, store.ErrTooManyReplays):
+		case !errors.Is(err, deadletter.ErrTooManyReplays):
 			t.Error(err)
 		}
 	}
-	if made != store.MaxRunningReplays {
+	if made != deadletter.MaxRunningReplays {
 		t.Errorf("%d run", made)
 	}
 	replay(t, d, &other, nil)
@@ -299,12 +301,12 @@ func TestDueReplays_CompaniesTakeTurns(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	many, one := d.Company(t), d.Company(t)
-	for range store.MaxRunningReplays {
+	for range deadletter.MaxRunningReplays {
 		replay(t, d, &many, nil)
 	}
 	last := replay(t, d, &one, nil)
 	due, err := d.Store.DueReplays(t.Context())
-	if err != nil || len(due) != store.MaxRunningReplays+1 || due[1] != last.ID {
+	if err != nil || len(due) != deadletter.MaxRunningReplays+1 || due[1] != last.ID {
 		t.Errorf("%v, %v; the other company's is %s", due, err, last.ID)
 	}
 }
@@ -317,10 +319,10 @@ func TestWorkReplay_LockedDeadLetter(t *testing.T) {
 	for range 3 {
 		giveUp(t, d, company, nil)
 	}
-	made := replay(t, d, &company, func(n *store.NewReplay) { n.Action = store.ReplayDiscard })
+	made := replay(t, d, &company, func(n *deadletter.NewReplay) { n.Action = deadletter.ReplayDiscard })
 	release := lock(t, d, `SELECT FROM dead_letters FOR UPDATE`)
 	_, err := d.Store.WorkReplay(t.Context(), made.ID, 10, oneByOne(d))
-	if !errors.Is(err, store.ErrReplayLocked) {
+	if !errors.Is(err, deadletter.ErrReplayLocked) {
 		t.Errorf("while it is locked: %v", err)
 	}
 	release()
@@ -341,8 +343,8 @@ func TestWorkReplay_Postponed(t *testing.T) {
 			for range 5 {
 				giveUp(t, d, company, nil)
 			}
-			made := replay(t, d, &company, func(n *store.NewReplay) { n.Most = 4 })
-			round, err := d.Store.WorkReplay(t.Context(), made.ID, 10, func(ctx context.Context, r store.Replay, letters []store.DeadLetter) (store.ReplayCounts, error) {
+			made := replay(t, d, &company, func(n *deadletter.NewReplay) { n.Most = 4 })
+			round, err := d.Store.WorkReplay(t.Context(), made.ID, 10, func(ctx context.Context, r deadletter.Replay, letters []deadletter.Letter) (deadletter.ReplayCounts, error) {
 				n, err := oneByOne(d)(ctx, r, letters[:left])
 				if _, err := oneByOne(d)(ctx, r, letters[left+1:]); err != nil {
 					t.Error(err)

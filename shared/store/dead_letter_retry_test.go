@@ -13,11 +13,15 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/deadletter"
+	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
 // giveUp makes a FAILED email with its dead letter.
-func giveUp(t *testing.T, d storetest.Database, company uuid.UUID, change func(*store.Transition)) uuid.UUID {
+func giveUp(t *testing.T, d storetest.Database, company uuid.UUID, change func(*outbox.Transition)) uuid.UUID {
 	t.Helper()
 	id, token := d.Accept(t, company, nil), uuid.New()
 	end := storetest.FailedOf(id, token)
@@ -29,7 +33,7 @@ func giveUp(t *testing.T, d storetest.Database, company uuid.UUID, change func(*
 }
 
 // letterOf is the newest dead letter of an outbox row.
-func letterOf(t *testing.T, d storetest.Database, outboxID uuid.UUID) store.DeadLetter {
+func letterOf(t *testing.T, d storetest.Database, outboxID uuid.UUID) deadletter.Letter {
 	t.Helper()
 	found, err := d.Store.FindAnyDeadLetter(t.Context(),
 		ask[uuid.UUID](t, d, `SELECT id FROM dead_letters WHERE outbox_id = $1 ORDER BY created_at DESC LIMIT 1`, outboxID))
@@ -40,13 +44,13 @@ func letterOf(t *testing.T, d storetest.Database, outboxID uuid.UUID) store.Dead
 }
 
 // by is a person's retry.
-func by(name string) store.LetterRetry {
-	return store.LetterRetry{Actor: store.Actor{By: store.ByAPI, Name: name}, RequestID: "req-9", TTL: 6 * time.Hour}
+func by(name string) deadletter.LetterRetry {
+	return deadletter.LetterRetry{Actor: audit.Actor{By: audit.ByAPI, Name: name}, RequestID: "req-9", TTL: 6 * time.Hour}
 }
 
 func wantNotReplayable(t *testing.T, err error, reason string) {
 	t.Helper()
-	var refused *store.NotReplayableError
+	var refused *deadletter.NotReplayableError
 	if !errors.As(err, &refused) || !strings.Contains(refused.Reason, reason) {
 		t.Errorf("%v, want not replayable: %s", err, reason)
 	}
@@ -63,7 +67,7 @@ func TestRetryDeadLetter_Email(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	for _, unknown := range []bool{false, true} {
-		id := giveUp(t, d, company, func(end *store.Transition) { end.OutcomeUnknown = unknown })
+		id := giveUp(t, d, company, func(end *outbox.Transition) { end.OutcomeUnknown = unknown })
 		letter := letterOf(t, d, id)
 		if err := d.Store.RetryDeadLetter(t.Context(), letter, by("key1")); err != nil {
 			t.Fatal(err)
@@ -100,7 +104,7 @@ func TestRetryDeadLetter_NothingThere(t *testing.T) {
 		{email.TargetMailing, uuid.NewString(), "refers to no email"},
 		{"sms:send", uuid.NewString(), "refers to no email"},
 	} {
-		if err := d.Store.DeadLetterTask(t.Context(), store.DeadTask{Target: tt.target, Reason: "X", TaskID: tt.taskID}); err != nil {
+		if err := d.Store.DeadLetterTask(t.Context(), deadletter.Task{Target: tt.target, Reason: "X", TaskID: tt.taskID}); err != nil {
 			t.Fatal(err)
 		}
 		letter, err := d.Store.FindAnyDeadLetter(t.Context(), ask[uuid.UUID](t, d, `SELECT id FROM dead_letters WHERE reason = 'X'`))
@@ -197,15 +201,15 @@ func TestRetryDeadLetter_Mailing(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	failed := func(filename string) (mailing uuid.UUID, letter store.DeadLetter) {
+	failed := func(filename string) (mailing uuid.UUID, letter deadletter.Letter) {
 		t.Helper()
-		mailing = d.Mailing(t, company, 1, func(m *store.NewMailing) { m.Filename = filename })
+		mailing = d.Mailing(t, company, 1, func(m *mailingstore.NewMailing) { m.Filename = filename })
 		job, lock, err := d.Store.LockMailing(t.Context(), mailing, 1, time.Minute, time.Second)
-		if err != nil || lock != store.MailingLocked {
+		if err != nil || lock != mailingstore.Locked {
 			t.Fatal(lock, err)
 		}
 		task := uuid.New()
-		if _, err := d.Store.FailJob(t.Context(), &job, store.FailedJob{Reason: "MAILING_JOB_FAILED", TaskID: task.String(), Payload: []byte(`{}`), Last: true}); err != nil {
+		if _, err := d.Store.FailJob(t.Context(), &job, mailingstore.FailedJob{Reason: "MAILING_JOB_FAILED", TaskID: task.String(), Payload: []byte(`{}`), Last: true}); err != nil {
 			t.Fatal(err)
 		}
 		return mailing, letterOf(t, d, task)
@@ -223,7 +227,7 @@ func TestRetryDeadLetter_Mailing(t *testing.T) {
 	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("key2")), "the mailing is QUEUED")
 
 	_, letter = failed("b.csv")
-	d.Mailing(t, company, 1, func(m *store.NewMailing) { m.Filename = "b.csv" })
+	d.Mailing(t, company, 1, func(m *mailingstore.NewMailing) { m.Filename = "b.csv" })
 	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("key1")), "filename")
 
 	// One that is resumed or cancelled by its tenant is resolved as well.
@@ -249,8 +253,8 @@ func TestDiscardDeadLetter(t *testing.T) {
 	id := giveUp(t, d, d.Company(t), nil)
 	letter := letterOf(t, d, id)
 	for _, first := range []bool{true, false} {
-		shown, did, err := d.Store.DiscardOne(t.Context(), letter, store.Actor{By: store.ByOperator, Name: "ana"}, "known\x00")
-		if did != first || err != nil || shown.ID != letter.ID || *shown.Resolution != store.Discarded || shown.Email == nil || shown.Email.Email.ID != id {
+		shown, did, err := d.Store.DiscardOne(t.Context(), letter, audit.Actor{By: audit.ByOperator, Name: "ana"}, "known\x00")
+		if did != first || err != nil || shown.ID != letter.ID || *shown.Resolution != deadletter.Discarded || shown.Email == nil || shown.Email.Email.ID != id {
 			t.Errorf("%+v, %v, %v", shown, did, err)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -15,16 +15,16 @@ func TestDeadLetterTask(t *testing.T) {
 	d := storetest.New(t)
 	id := uuid.NewString()
 	for name, tt := range map[string]struct {
-		task store.DeadTask
+		task deadletter.Task
 		want string // payload, last_error, outbox_id
 	}{
-		"JSON":      {store.DeadTask{Payload: []byte(`{"a":1}`), Detail: "no such email", TaskID: id}, `{"a": 1}|no such email|` + id},
-		"text":      {store.DeadTask{Payload: []byte(`{"a":`), TaskID: "not an id"}, `"{\"a\":"||`},
-		"nothing":   {store.DeadTask{}, `""||`},
-		"bytes":     {store.DeadTask{Payload: []byte{0, 0xff, 'a'}, Detail: "a\x00\xffb"}, "\"\uFFFDa\"|a\uFFFDb|"},
-		"NUL":       {store.DeadTask{Payload: []byte(`{"a":"\u0000"}`)}, `"{\"a\":\"\\u0000\"}"||`},
-		"surrogate": {store.DeadTask{Payload: []byte(`["\ud800"]`)}, `"[\"\\ud800\"]"||`},
-		"number":    {store.DeadTask{Payload: []byte(`1e999999999`)}, `"1e999999999"||`},
+		"JSON":      {deadletter.Task{Payload: []byte(`{"a":1}`), Detail: "no such email", TaskID: id}, `{"a": 1}|no such email|` + id},
+		"text":      {deadletter.Task{Payload: []byte(`{"a":`), TaskID: "not an id"}, `"{\"a\":"||`},
+		"nothing":   {deadletter.Task{}, `""||`},
+		"bytes":     {deadletter.Task{Payload: []byte{0, 0xff, 'a'}, Detail: "a\x00\xffb"}, "\"\uFFFDa\"|a\uFFFDb|"},
+		"NUL":       {deadletter.Task{Payload: []byte(`{"a":"\u0000"}`)}, `"{\"a\":\"\\u0000\"}"||`},
+		"surrogate": {deadletter.Task{Payload: []byte(`["\ud800"]`)}, `"[\"\\ud800\"]"||`},
+		"number":    {deadletter.Task{Payload: []byte(`1e999999999`)}, `"1e999999999"||`},
 	} {
 		tt.task.Target, tt.task.Reason = "email:send", "INVALID_PAYLOAD"
 		if err := d.Store.DeadLetterTask(t.Context(), tt.task); err != nil {

@@ -13,7 +13,12 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/emails"
+	"email-gateway/shared/store/feedback"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/suppression"
 )
 
 // report is a notification about an email's delivery.
@@ -124,7 +129,7 @@ func checkEveryOrder(t *testing.T, reports []report) {
 				UPDATE ses_events SET applied_at = now() WHERE sns_message_id = m;
 			END LOOP;
 		END $$`)
-	wrong, filter, listed := 0, store.EmailFilter{Limit: 1000}, 0
+	wrong, filter, listed := 0, emails.Filter{Limit: 1000}, 0
 	for {
 		page, err := d.Store.ListEmails(t.Context(), company, filter)
 		if err != nil {
@@ -205,7 +210,7 @@ func TestDelivery_OfAnEmail(t *testing.T) {
 	check("its claim", "")
 	storetest.Apply(t, d, storetest.SentOf(id, token))
 	check("it was sent", "pending")
-	bounce := deliveryReport(company, id, token, func(f *store.Feedback) {
+	bounce := deliveryReport(company, id, token, func(f *feedback.Feedback) {
 		f.Kind, f.Event = "Bounce", email.EventBounced
 		f.Masked = map[string]any{"bounceType": "Permanent", "bounceSubType": "NoEmail", "recipients": []map[string]string{
 			{"address": "a***@e***.com", "diagnosticCode": "smtp; 550 5.1.1 a***@e***.com unknown"},
@@ -217,7 +222,7 @@ func TestDelivery_OfAnEmail(t *testing.T) {
 	check("a bounce of another attempt", "pending")
 	recordFeedback(t, d, deliveryReport(company, id, token, nil))
 	check("a delivery", "delivered")
-	recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) {
+	recordFeedback(t, d, deliveryReport(company, id, token, func(f *feedback.Feedback) {
 		f.Kind, f.Event, f.Masked = "Complaint", email.EventComplained, map[string]any{"complaintFeedbackType": "not-spam"}
 	}))
 	check("not-spam", "delivered")
@@ -227,8 +232,10 @@ func TestDelivery_OfAnEmail(t *testing.T) {
 	recordFeedback(t, d, bounce)
 	recordFeedback(t, d, deliveryReport(company, id, token, nil))
 	check("both again", bounced)
-	run(t, d, `UPDATE email_logs SET recipient = $2, delivery_problem_reason = NULL WHERE outbox_id = $1`, id, store.ErasedAddress)
-	recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) { f.Kind, f.Event, f.Masked = "Complaint", email.EventComplained, bounce.Masked }))
+	run(t, d, `UPDATE email_logs SET recipient = $2, delivery_problem_reason = NULL WHERE outbox_id = $1`, id, recipient.ErasedAddress)
+	recordFeedback(t, d, deliveryReport(company, id, token, func(f *feedback.Feedback) {
+		f.Kind, f.Event, f.Masked = "Complaint", email.EventComplained, bounce.Masked
+	}))
 	check("a complaint of an erased person", "complained")
 }
 
@@ -239,17 +246,17 @@ func TestDelivery_ReplyOfOneOfSeveral(t *testing.T) {
 	company := d.Company(t)
 	for _, order := range [][]string{{"Delivery", "Bounce"}, {"Bounce", "Delivery"}} {
 		for _, test := range []struct {
-			change func(*store.NewEmail)
+			change func(*outbox.NewEmail)
 			want   string
 		}{
 			{nil, "delivered"},
-			{func(e *store.NewEmail) { e.Job.CC = []string{"rui@example.com"} }, "bounced " + automatic},
-			{func(e *store.NewEmail) { e.Job.BCC = []string{"rui@example.com"} }, "bounced " + automatic},
+			{func(e *outbox.NewEmail) { e.Job.CC = []string{"rui@example.com"} }, "bounced " + automatic},
+			{func(e *outbox.NewEmail) { e.Job.BCC = []string{"rui@example.com"} }, "bounced " + automatic},
 		} {
 			id, token := d.Accept(t, company, test.change), uuid.New()
 			storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
 			for _, kind := range order {
-				recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) {
+				recordFeedback(t, d, deliveryReport(company, id, token, func(f *feedback.Feedback) {
 					if f.Kind = kind; kind == "Bounce" {
 						f.Event, f.Masked = email.EventBounced, map[string]any{"bounceType": "Transient", "bounceSubType": "General"}
 					}
@@ -269,11 +276,11 @@ func TestListEmails_ByDelivery(t *testing.T) {
 	company := d.Company(t)
 	names := map[uuid.UUID]string{}
 	send := func(name string, kinds ...string) uuid.UUID {
-		id, token := d.Accept(t, company, func(e *store.NewEmail) { e.Job.Tags = []string{name} }), uuid.New()
+		id, token := d.Accept(t, company, func(e *outbox.NewEmail) { e.Job.Tags = []string{name} }), uuid.New()
 		names[id] = name
 		storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
 		for _, kind := range kinds {
-			recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) {
+			recordFeedback(t, d, deliveryReport(company, id, token, func(f *feedback.Feedback) {
 				f.Kind = kind
 				f.Event = map[string]email.EventType{"Delivery": email.EventDelivered, "Bounce": email.EventBounced, "DeliveryDelay": email.EventDeliveryDelayed}[kind]
 			}))
@@ -289,7 +296,7 @@ func TestListEmails_ByDelivery(t *testing.T) {
 	send("delayed", "DeliveryDelay")
 	send("bounced", "Delivery", "Bounce")
 	names[d.Accept(t, company, nil)] = "waiting"
-	list := func(company uuid.UUID, f store.EmailFilter) string {
+	list := func(company uuid.UUID, f emails.Filter) string {
 		t.Helper()
 		var found []string
 		for {
@@ -309,21 +316,21 @@ func TestListEmails_ByDelivery(t *testing.T) {
 	}
 	hour := time.Now().Add(-time.Hour)
 	for _, tt := range []struct {
-		filter store.EmailFilter
+		filter emails.Filter
 		want   string
 	}{
-		{store.EmailFilter{Delivery: email.DeliveryPending}, "pending"},
-		{store.EmailFilter{Delivery: email.DeliveryDone}, "delivered"},
-		{store.EmailFilter{Delivery: email.DeliveryDelayed}, "delayed"},
-		{store.EmailFilter{Delivery: email.DeliveryBounced}, "bounced old"},
-		{store.EmailFilter{Delivery: email.DeliveryComplained}, ""},
-		{store.EmailFilter{Delivery: email.DeliveryBounced, UpdatedAfter: hour}, "bounced"},
-		{store.EmailFilter{Delivery: email.DeliveryBounced, Tag: "old"}, "old"},
-		{store.EmailFilter{Delivery: email.DeliveryPending, Status: email.Sent}, "pending"},
-		{store.EmailFilter{Delivery: email.DeliveryBounced, Recipient: "ana@example.com"}, "bounced old"},
-		{store.EmailFilter{UpdatedAfter: hour}, "bounced delayed delivered pending waiting"},
-		{store.EmailFilter{UpdatedAfter: hour, Status: email.Pending}, "waiting"},
-		{store.EmailFilter{UpdatedAfter: time.Now().Add(time.Hour)}, ""},
+		{emails.Filter{Delivery: email.DeliveryPending}, "pending"},
+		{emails.Filter{Delivery: email.DeliveryDone}, "delivered"},
+		{emails.Filter{Delivery: email.DeliveryDelayed}, "delayed"},
+		{emails.Filter{Delivery: email.DeliveryBounced}, "bounced old"},
+		{emails.Filter{Delivery: email.DeliveryComplained}, ""},
+		{emails.Filter{Delivery: email.DeliveryBounced, UpdatedAfter: hour}, "bounced"},
+		{emails.Filter{Delivery: email.DeliveryBounced, Tag: "old"}, "old"},
+		{emails.Filter{Delivery: email.DeliveryPending, Status: email.Sent}, "pending"},
+		{emails.Filter{Delivery: email.DeliveryBounced, Recipient: "ana@example.com"}, "bounced old"},
+		{emails.Filter{UpdatedAfter: hour}, "bounced delayed delivered pending waiting"},
+		{emails.Filter{UpdatedAfter: hour, Status: email.Pending}, "waiting"},
+		{emails.Filter{UpdatedAfter: time.Now().Add(time.Hour)}, ""},
 	} {
 		if got := list(company, tt.filter); got != tt.want {
 			t.Errorf("%+v: %s, want %s", tt.filter, got, tt.want)
@@ -334,7 +341,7 @@ func TestListEmails_ByDelivery(t *testing.T) {
 	}
 	// The delivery of an email changes long after its acceptance.
 	run(t, d, `UPDATE email_events SET created_at = now() WHERE email_log_id = $1 AND type = 'BOUNCED'`, old)
-	if got := list(company, store.EmailFilter{Delivery: email.DeliveryBounced, UpdatedAfter: hour}); got != "bounced old" {
+	if got := list(company, emails.Filter{Delivery: email.DeliveryBounced, UpdatedAfter: hour}); got != "bounced old" {
 		t.Errorf("a late bounce: %s", got)
 	}
 }
@@ -348,7 +355,7 @@ func TestFoldMailingFeedback(t *testing.T) {
 	locked, free := d.Mailing(t, company, 1, nil), d.Mailing(t, company, 1, nil)
 	for _, m := range []uuid.UUID{locked, free} {
 		for range 2 {
-			if err := d.Store.Suppress(t.Context(), company, store.Suppression{Address: "ana-" + m.String() + "@example.com", Reason: store.Unsubscribed, MailingID: &m}); err != nil {
+			if err := d.Store.Suppress(t.Context(), company, suppression.Suppression{Address: "ana-" + m.String() + "@example.com", Reason: suppression.Unsubscribed, MailingID: &m}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -415,11 +422,11 @@ func TestPlans_DeliveryFilters(t *testing.T) {
 		}
 	}
 	// A step of a list by updatedAfter looks at no more emails than one by status, each in several tables.
-	plan, read := explainPage(t, d, company, store.EmailFilter{UpdatedAfter: time.Now().Add(time.Hour), Limit: writtenNumber(t, "emails.ListScan")})
+	plan, read := explainPage(t, d, company, emails.Filter{UpdatedAfter: time.Now().Add(time.Hour), Limit: writtenNumber(t, "emails.ListScan")})
 	if read > 8*writtenNumber(t, "emails.ListScan") || !regexp.MustCompile(`email_events_\w*pkey`).MatchString(plan) {
 		t.Errorf("by update: %d rows read:\n%s", read, plan)
 	}
-	found, err := d.Store.ListEmails(t.Context(), company, store.EmailFilter{Delivery: email.DeliveryBounced, Limit: 50})
+	found, err := d.Store.ListEmails(t.Context(), company, emails.Filter{Delivery: email.DeliveryBounced, Limit: 50})
 	if err != nil || len(found.Emails) != 50 {
 		t.Errorf("%d emails, %v", len(found.Emails), err)
 	}
@@ -432,7 +439,7 @@ func TestSuppressions_ByCreation(t *testing.T) {
 	company := d.Company(t)
 	run(t, d, `INSERT INTO suppressions (company_id, address, reason, created_at)
 		SELECT $1, n || '@example.com', r, now() - (n / 3) * interval '1 hour' FROM generate_series(0, 14) n, unnest('{BOUNCE,MANUAL}'::text[]) r`, company)
-	f := store.SuppressionFilter{CreatedAfter: time.Now().Add(-150 * time.Minute), Limit: 4}
+	f := suppression.Filter{CreatedAfter: time.Now().Add(-150 * time.Minute), Limit: 4}
 	seen := map[string]bool{}
 	var last time.Time
 	for {

@@ -9,6 +9,8 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/emails"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -16,8 +18,8 @@ func TestFindEmailDiagnosis(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	id := d.Accept(t, company, func(e *store.NewEmail) { e.SendAt = time.Now().Add(time.Hour) })
-	find := func() store.EmailDiagnosis {
+	id := d.Accept(t, company, func(e *outbox.NewEmail) { e.SendAt = time.Now().Add(time.Hour) })
+	find := func() emails.Diagnosis {
 		t.Helper()
 		found, err := d.Store.FindEmailDiagnosis(t.Context(), id)
 		if err != nil {
@@ -66,8 +68,8 @@ func TestFindEmailDiagnosis_AfterThePurge(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	id := d.Accept(t, d.Company(t), nil)
-	done, err := d.Store.Advance(t.Context(), store.Transition{
-		ID: id, Guard: store.GuardOpen, Status: email.Cancelled,
+	done, err := d.Store.Advance(t.Context(), outbox.Transition{
+		ID: id, Guard: outbox.GuardOpen, Status: email.Cancelled,
 		Events: []email.Event{{Type: email.EventCancelled, At: time.Now(), Metadata: map[string]any{}}},
 	})
 	if err != nil || !done.Applied {

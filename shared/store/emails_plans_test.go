@@ -15,7 +15,9 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	emailstore "email-gateway/shared/store/emails"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -41,16 +43,16 @@ func TestPlans_SearchScheduled(t *testing.T) {
 	one := ids[len(ids)/2]
 	rows := d.Store
 	for name, tt := range map[string]struct {
-		filter store.EmailFilter
+		filter emailstore.Filter
 		index  string
 	}{
-		"recipient":   {store.EmailFilter{Recipient: fmt.Sprintf("S%d@Example.com", len(ids)/2)}, `email_logs_\w+_company_id_lower_outbox_id_idx`},
-		"external id": {store.EmailFilter{ExternalID: fmt.Sprint("S-", len(ids)/2)}, `email_logs_\w+_company_id_external_id_outbox_id_idx`},
-		"request":     {store.EmailFilter{RequestID: fmt.Sprint("later-", len(ids)/2)}, `email_logs_\w+_company_id_request_id_outbox_id_idx`},
-		"aggregate":   {store.EmailFilter{AboutType: "interview", AboutID: fmt.Sprint(len(ids) / 2)}, `outbox_aggregates_pkey`},
-		"tag":         {store.EmailFilter{Tag: fmt.Sprint("batch-", len(ids)/2)}, `email_logs_\w+_tag1`},
-		"tag, waits":  {store.EmailFilter{Tag: fmt.Sprint("batch-", len(ids)/2), Status: email.Pending}, `email_outbox_lane_claim`},
-		"status":      {store.EmailFilter{Status: email.Pending, Until: ids[len(ids)-1]}, `email_outbox_(emails|pkey)`},
+		"recipient":   {emailstore.Filter{Recipient: fmt.Sprintf("S%d@Example.com", len(ids)/2)}, `email_logs_\w+_company_id_lower_outbox_id_idx`},
+		"external id": {emailstore.Filter{ExternalID: fmt.Sprint("S-", len(ids)/2)}, `email_logs_\w+_company_id_external_id_outbox_id_idx`},
+		"request":     {emailstore.Filter{RequestID: fmt.Sprint("later-", len(ids)/2)}, `email_logs_\w+_company_id_request_id_outbox_id_idx`},
+		"aggregate":   {emailstore.Filter{AboutType: "interview", AboutID: fmt.Sprint(len(ids) / 2)}, `outbox_aggregates_pkey`},
+		"tag":         {emailstore.Filter{Tag: fmt.Sprint("batch-", len(ids)/2)}, `email_logs_\w+_tag1`},
+		"tag, waits":  {emailstore.Filter{Tag: fmt.Sprint("batch-", len(ids)/2), Status: email.Pending}, `email_outbox_lane_claim`},
+		"status":      {emailstore.Filter{Status: email.Pending, Until: ids[len(ids)-1]}, `email_outbox_(emails|pkey)`},
 	} {
 		tt.filter.Limit = 50
 		plan, read := explainPage(t, d, company, tt.filter)
@@ -61,7 +63,7 @@ func TestPlans_SearchScheduled(t *testing.T) {
 			t.Errorf("by %s: %d rows read:\n%s", name, read, plan)
 		}
 		var took []time.Duration
-		var page store.EmailPage
+		var page emailstore.Page
 		var err error
 		for range 9 {
 			begun := time.Now()
@@ -75,7 +77,7 @@ func TestPlans_SearchScheduled(t *testing.T) {
 		if measured && took[len(took)/2] > 50*time.Millisecond {
 			t.Errorf("by %s: %v", name, took)
 		}
-		found := func(e store.Email) bool { return e.ID == one }
+		found := func(e emailstore.Email) bool { return e.ID == one }
 		if name != "status" && !slices.ContainsFunc(page.Emails, found) {
 			t.Errorf("by %s: not found", name)
 		}
@@ -110,7 +112,7 @@ func TestPlans_ListBehindImports(t *testing.T) {
 			}
 		}
 	}
-	if page, err := d.Store.ListEmails(t.Context(), company, store.EmailFilter{Limit: 50}); err != nil || len(page.Emails) != 1 || page.Emails[0].ID != first {
+	if page, err := d.Store.ListEmails(t.Context(), company, emailstore.Filter{Limit: 50}); err != nil || len(page.Emails) != 1 || page.Emails[0].ID != first {
 		t.Errorf("listed %v, %v", page.Emails, err)
 	}
 }
@@ -118,15 +120,15 @@ func TestPlans_ListBehindImports(t *testing.T) {
 // acceptScheduled accepts so many emails of another day, as the api does.
 func acceptScheduled(t *testing.T, d storetest.Database, company uuid.UUID, n int) []uuid.UUID {
 	t.Helper()
-	emails := make([]store.NewEmail, n)
+	emails := make([]outbox.NewEmail, n)
 	ids := make([]uuid.UUID, n)
 	for i := range emails {
-		emails[i] = storetest.NewEmail(company, func(e *store.NewEmail) {
+		emails[i] = storetest.NewEmail(company, func(e *outbox.NewEmail) {
 			e.Job.To, e.Job.Recipient.Email, e.Job.Recipient.ExternalID = fmt.Sprintf("s%d@example.com", i), fmt.Sprintf("s%d@example.com", i), fmt.Sprint("S-", i)
 			e.RequestID, e.SendAt = fmt.Sprint("later-", i), time.Now().Add(48*time.Hour)
 			e.Job.Tags = []string{fmt.Sprint("batch-", i)}
 			if i == n/2 {
-				e.Aggregate = &store.Aggregate{Type: "interview", ID: fmt.Sprint(i), EventType: "REMINDER"}
+				e.Aggregate = &outbox.Aggregate{Type: "interview", ID: fmt.Sprint(i), EventType: "REMINDER"}
 			}
 		})
 		ids[i] = emails[i].ID
@@ -170,7 +172,7 @@ func fillSent(t *testing.T, d storetest.Database, company uuid.UUID, n int) {
 
 // explainPage runs the statements of a page and returns their plans, and how many rows
 // they read from tables.
-func explainPage(t *testing.T, d storetest.Database, company uuid.UUID, f store.EmailFilter) (plan string, read int) {
+func explainPage(t *testing.T, d storetest.Database, company uuid.UUID, f emailstore.Filter) (plan string, read int) {
 	t.Helper()
 	db := storetest.Connect(t, d, store.Options{})
 	before := uuid.Max
@@ -239,7 +241,7 @@ func number(t *testing.T, digits string) int {
 }
 
 // pageRowsParameters are those of pageRowsSQL.
-func pageRowsParameters(ids []uuid.UUID, f store.EmailFilter) []any {
+func pageRowsParameters(ids []uuid.UUID, f emailstore.Filter) []any {
 	first, last := pg.IDRange(ids, func(id *uuid.UUID) uuid.UUID { return *id })
 	return []any{
 		pg.UUIDArray(ids), string(f.Status), f.Tag, max(f.Limit, 1), first, last, f.Recipient, f.ExternalID, f.RequestID,

@@ -9,8 +9,10 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/emails"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/person"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 )
@@ -28,7 +30,7 @@ func logged(t *testing.T, d storetest.Database, id uuid.UUID) map[string]any {
 	return row
 }
 
-func scheduled(e *store.NewEmail) {
+func scheduled(e *outbox.NewEmail) {
 	e.SendAt, e.RequestID, e.Job.Tags = time.Now().Add(48*time.Hour), "req-1", []string{"a", "b"}
 }
 
@@ -39,9 +41,9 @@ func TestAccept_LogsScheduledEmails(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	single := d.Accept(t, company, scheduled)
-	about := d.Accept(t, company, func(e *store.NewEmail) {
+	about := d.Accept(t, company, func(e *outbox.NewEmail) {
 		scheduled(e)
-		e.Aggregate = &store.Aggregate{Type: "interview", ID: "1", EventType: "REMINDER"}
+		e.Aggregate = &outbox.Aggregate{Type: "interview", ID: "1", EventType: "REMINDER"}
 	})
 	want := map[string]any{
 		"company_id": company.String(), "recipient": "ana@example.com", "subject": "Sua fatura está disponível", "status": "PENDING", "attempts": 0.0, "throttles": 0.0,
@@ -55,9 +57,9 @@ func TestAccept_LogsScheduledEmails(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	e := reminderAbout(company, store.Aggregate{Type: "interview", ID: "2", EventType: "REMINDER"})
+	e := reminderAbout(company, outbox.Aggregate{Type: "interview", ID: "2", EventType: "REMINDER"})
 	e.SendAt = time.Now().Add(time.Hour)
-	done, err := store.EnqueueIn(t.Context(), d.SQL, e)
+	done, err := outbox.EnqueueIn(t.Context(), d.SQL, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,11 +68,11 @@ func TestAccept_LogsScheduledEmails(t *testing.T) {
 		t.Errorf("by a program: %s", diff)
 	}
 	e.Aggregate.ID, e.SendAt = "3", time.Now().Add(-time.Hour)
-	past, err := store.EnqueueIn(t.Context(), d.SQL, e)
+	past, err := outbox.EnqueueIn(t.Context(), d.SQL, e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	late := d.Accept(t, company, func(e *store.NewEmail) { e.SendAt = time.Now().Add(-time.Hour) })
+	late := d.Accept(t, company, func(e *outbox.NewEmail) { e.SendAt = time.Now().Add(-time.Hour) })
 	for _, id := range []uuid.UUID{past.ID, late, d.Accept(t, company, nil)} {
 		if got := logged(t, d, id); got != nil {
 			t.Errorf("an email that is due: %v", got)
@@ -86,22 +88,22 @@ func TestScheduledEmail_GoesOn(t *testing.T) {
 	company := d.Company(t)
 	for name, tt := range map[string]struct {
 		prepare string
-		steps   func(id, token uuid.UUID) []store.Transition
+		steps   func(id, token uuid.UUID) []outbox.Transition
 		want    email.Status
 		events  int
 	}{
-		"sent": {`UPDATE email_outbox SET next_at = now() WHERE id = $1`, func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{storetest.ClaimOf(company, id, token, "CUST-1"), storetest.SentOf(id, token)}
+		"sent": {`UPDATE email_outbox SET next_at = now() WHERE id = $1`, func(id, token uuid.UUID) []outbox.Transition {
+			return []outbox.Transition{storetest.ClaimOf(company, id, token, "CUST-1"), storetest.SentOf(id, token)}
 		}, email.Sent, 4},
-		"cancelled": {"", func(id, _ uuid.UUID) []store.Transition { return []store.Transition{storetest.CancelOf(id)} }, email.Cancelled, 1},
-		"expired": {`UPDATE email_outbox SET expires_at = now() WHERE id = $1`, func(id, _ uuid.UUID) []store.Transition {
-			return []store.Transition{expireOf(id)}
+		"cancelled": {"", func(id, _ uuid.UUID) []outbox.Transition { return []outbox.Transition{storetest.CancelOf(id)} }, email.Cancelled, 1},
+		"expired": {`UPDATE email_outbox SET expires_at = now() WHERE id = $1`, func(id, _ uuid.UUID) []outbox.Transition {
+			return []outbox.Transition{expireOf(id)}
 		}, email.Expired, 1},
 	} {
-		id := d.Accept(t, company, func(e *store.NewEmail) { scheduled(e); e.RequestID = "req-" + name })
+		id := d.Accept(t, company, func(e *outbox.NewEmail) { scheduled(e); e.RequestID = "req-" + name })
 		check := func(when string, status email.Status) {
 			t.Helper()
-			for _, f := range []store.EmailFilter{{RequestID: "req-" + name}, {RequestID: "req-" + name, Status: status, Tag: "b"}, {From: id, Until: after(id)}, {From: id, Until: after(id), Tag: "a"}} {
+			for _, f := range []emails.Filter{{RequestID: "req-" + name}, {RequestID: "req-" + name, Status: status, Tag: "b"}, {From: id, Until: after(id)}, {From: id, Until: after(id), Tag: "a"}} {
 				f.Limit = 10
 				page, err := d.Store.ListEmails(t.Context(), company, f)
 				if err != nil || len(page.Emails) != 1 || page.Emails[0].ID != id || page.Emails[0].Status != status {
@@ -145,7 +147,7 @@ func TestScheduledEmail_IsPurgedAndErased(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	id := d.Accept(t, company, func(e *store.NewEmail) {
+	id := d.Accept(t, company, func(e *outbox.NewEmail) {
 		scheduled(e)
 		e.ID = uuid.MustParse("01000000-0000-7000-8000-000000000001") // accepted years ago
 	})
@@ -158,7 +160,7 @@ func TestScheduledEmail_IsPurgedAndErased(t *testing.T) {
 			t.Fatalf("%+v, %v", done, err)
 		}
 	}
-	if log := logged(t, d, id); log["recipient"] != store.ErasedAddress || log["status"] != "CANCELLED" || log["external_id"] != nil || log["subject"] != "" {
+	if log := logged(t, d, id); log["recipient"] != recipient.ErasedAddress || log["status"] != "CANCELLED" || log["external_id"] != nil || log["subject"] != "" {
 		t.Errorf("erased: %v", log)
 	}
 	run(t, d, `DELETE FROM email_outbox WHERE id = $1`, id)

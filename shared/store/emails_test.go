@@ -12,6 +12,8 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/emails"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -22,10 +24,10 @@ func TestFindEmail(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	recipient := uuid.New()
-	id, token := d.Accept(t, company, func(e *store.NewEmail) {
+	id, token := d.Accept(t, company, func(e *outbox.NewEmail) {
 		e.Job.Tags, e.Job.Recipient.RecipientID = []string{"a", "b"}, recipient.String()
 	}), uuid.New()
-	check := func(stage string, status email.Status) store.Email {
+	check := func(stage string, status email.Status) emails.Email {
 		t.Helper()
 		e, err := d.Store.FindEmail(t.Context(), company, id)
 		if err != nil {
@@ -82,7 +84,7 @@ func TestTimeline(t *testing.T) {
 }
 
 // pages walks through a list and returns all of it, newest first.
-func pages(t *testing.T, d storetest.Database, company uuid.UUID, f store.EmailFilter) []uuid.UUID {
+func pages(t *testing.T, d storetest.Database, company uuid.UUID, f emails.Filter) []uuid.UUID {
 	t.Helper()
 	ids := []uuid.UUID{}
 	for range 1000 {
@@ -112,7 +114,7 @@ func TestListEmails(t *testing.T) {
 	company, other := d.Company(t), d.Company(t)
 	var ids, sent, tagged, toBea, ofRequest, ofCustomer []uuid.UUID
 	for i := range 30 {
-		id := d.Accept(t, company, func(e *store.NewEmail) {
+		id := d.Accept(t, company, func(e *outbox.NewEmail) {
 			if i%5 == 0 {
 				e.Job.Tags = []string{"x", "invoice"}
 			}
@@ -149,21 +151,21 @@ func TestListEmails(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]struct {
-		filter store.EmailFilter
+		filter emails.Filter
 		want   []uuid.UUID
 	}{
-		"all":               {store.EmailFilter{}, ids},
-		"sent":              {store.EmailFilter{Status: email.Sent}, sent},
-		"none":              {store.EmailFilter{Status: email.Suppressed}, nil},
-		"tag":               {store.EmailFilter{Tag: "invoice"}, tagged},
-		"tag and status":    {store.EmailFilter{Tag: "invoice", Status: email.Sent}, slices.DeleteFunc(slices.Clone(tagged), func(id uuid.UUID) bool { return !slices.Contains(sent, id) })},
-		"recipient":         {store.EmailFilter{Recipient: "bea@example.COM"}, toBea},
-		"request":           {store.EmailFilter{RequestID: "batch-1"}, ofRequest},
-		"external id":       {store.EmailFilter{ExternalID: "CUST-1"}, ofCustomer},
-		"from":              {store.EmailFilter{From: ids[10]}, ids[10:]},
-		"until":             {store.EmailFilter{Until: ids[10]}, ids[:10]},
-		"from until":        {store.EmailFilter{From: ids[10], Until: ids[20]}, ids[10:20]},
-		"recipient and tag": {store.EmailFilter{Recipient: "bea@example.com", Tag: "invoice"}, []uuid.UUID{ids[0], ids[20]}},
+		"all":               {emails.Filter{}, ids},
+		"sent":              {emails.Filter{Status: email.Sent}, sent},
+		"none":              {emails.Filter{Status: email.Suppressed}, nil},
+		"tag":               {emails.Filter{Tag: "invoice"}, tagged},
+		"tag and status":    {emails.Filter{Tag: "invoice", Status: email.Sent}, slices.DeleteFunc(slices.Clone(tagged), func(id uuid.UUID) bool { return !slices.Contains(sent, id) })},
+		"recipient":         {emails.Filter{Recipient: "bea@example.COM"}, toBea},
+		"request":           {emails.Filter{RequestID: "batch-1"}, ofRequest},
+		"external id":       {emails.Filter{ExternalID: "CUST-1"}, ofCustomer},
+		"from":              {emails.Filter{From: ids[10]}, ids[10:]},
+		"until":             {emails.Filter{Until: ids[10]}, ids[:10]},
+		"from until":        {emails.Filter{From: ids[10], Until: ids[20]}, ids[10:20]},
+		"recipient and tag": {emails.Filter{Recipient: "bea@example.com", Tag: "invoice"}, []uuid.UUID{ids[0], ids[20]}},
 	} {
 		want := slices.Clone(tt.want)
 		slices.Reverse(want)
@@ -185,14 +187,14 @@ func TestListEmails_WaitingOfAMailing(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	id := d.Accept(t, company, func(e *store.NewEmail) { e.RequestID = "req-m" })
+	id := d.Accept(t, company, func(e *outbox.NewEmail) { e.RequestID = "req-m" })
 	mailing := storetest.OfMailing(t, d, company, id)
 	for _, state := range []string{
 		`status = 'QUEUED'`, `status = 'PENDING'`, `status = 'PROCESSING'`, `status = 'SENDING'`, `status = 'PAUSED'`, `status = 'FAILED'`,
 		`status = 'CANCELLED', settling = 'cancel', settled_to = id`,
 	} {
 		run(t, d, `UPDATE mailings SET `+state+` WHERE id = $1`, mailing)
-		for _, f := range []store.EmailFilter{{Recipient: "ana@example.com"}, {ExternalID: "CUST-1"}, {RequestID: "req-m"}} {
+		for _, f := range []emails.Filter{{Recipient: "ana@example.com"}, {ExternalID: "CUST-1"}, {RequestID: "req-m"}} {
 			f.Limit = 10
 			if diff := cmp.Diff([]uuid.UUID{id}, pages(t, d, company, f)); diff != "" {
 				t.Errorf("%s, by %+v: %s", state, f, diff)

@@ -9,7 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/emails"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -21,7 +22,7 @@ func TestListEmails_Waiting(t *testing.T) {
 	company, other := d.Company(t), d.Company(t)
 	var pending, tagged, retried []uuid.UUID
 	for i := range 40 {
-		id := d.Accept(t, company, func(e *store.NewEmail) {
+		id := d.Accept(t, company, func(e *outbox.NewEmail) {
 			e.Priority = 1 + i%10
 			if i%3 == 0 { // the order by id is not the order by time
 				e.SendAt = time.Now().Add(time.Duration(50-i) * time.Hour)
@@ -30,7 +31,7 @@ func TestListEmails_Waiting(t *testing.T) {
 				e.Job.Tags = []string{"x", "reminder"}
 			}
 		})
-		d.Accept(t, other, func(e *store.NewEmail) { e.Job.Tags = []string{"reminder"} })
+		d.Accept(t, other, func(e *outbox.NewEmail) { e.Job.Tags = []string{"reminder"} })
 		switch {
 		case i == 8:
 			storetest.OfMailing(t, d, company, id)
@@ -50,14 +51,14 @@ func TestListEmails_Waiting(t *testing.T) {
 		}
 	}
 	lists := map[string]struct {
-		filter store.EmailFilter
+		filter emails.Filter
 		want   []uuid.UUID
 	}{
-		"pending":    {store.EmailFilter{Status: email.Pending}, pending},
-		"tag":        {store.EmailFilter{Status: email.Pending, Tag: "reminder"}, tagged},
-		"other tag":  {store.EmailFilter{Status: email.Pending, Tag: "remind"}, nil},
-		"from until": {store.EmailFilter{Status: email.Pending, From: pending[3], Until: pending[9]}, pending[3:9]},
-		"retried":    {store.EmailFilter{Status: email.RetryScheduled}, retried},
+		"pending":    {emails.Filter{Status: email.Pending}, pending},
+		"tag":        {emails.Filter{Status: email.Pending, Tag: "reminder"}, tagged},
+		"other tag":  {emails.Filter{Status: email.Pending, Tag: "remind"}, nil},
+		"from until": {emails.Filter{Status: email.Pending, From: pending[3], Until: pending[9]}, pending[3:9]},
+		"retried":    {emails.Filter{Status: email.RetryScheduled}, retried},
 	}
 	check := func(when, name string, limits ...int) {
 		t.Helper()

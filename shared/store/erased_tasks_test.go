@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/person"
 	"email-gateway/shared/store/storetest"
 )
@@ -17,7 +17,7 @@ func TestErasedTasks_Copies(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	copied := func(e *store.NewEmail) { e.Job.CC = []string{"maria@example.com"} }
+	copied := func(e *outbox.NewEmail) { e.Job.CC = []string{"maria@example.com"} }
 	waiting, enqueued := d.Accept(t, company, copied), d.Accept(t, company, copied)
 	run(t, d, `UPDATE email_outbox SET status = 'RETRY_SCHEDULED', enqueued_at = now() WHERE id = $1`, enqueued)
 	erasure := uuid.Must(uuid.NewV7())

@@ -2,6 +2,9 @@ package store
 
 import "email-gateway/shared/store/internal/pg"
 
+// DB is the connections to the database, from which the packages below this one make their stores.
+type DB = pg.DB
+
 // Options limits one process's use of Postgres.
 type Options = pg.Options
 

@@ -10,13 +10,15 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/feedback"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 )
 
 // deliveryReport is a delivery of the attempt, under a notification id of its own.
-func deliveryReport(company, id, token uuid.UUID, change func(*store.Feedback)) store.Feedback {
-	f := store.Feedback{
+func deliveryReport(company, id, token uuid.UUID, change func(*feedback.Feedback)) feedback.Feedback {
+	f := feedback.Feedback{
 		NotificationID: uuid.NewString(), Kind: "Delivery", SESMessageID: "ses-" + id.String(),
 		OutboxID: id, AttemptID: token, CompanyID: company, OccurredAt: time.Now().UTC(),
 		Event: email.EventDelivered, Metadata: map[string]any{"recipients": []string{"ana@example.com"}},
@@ -28,7 +30,7 @@ func deliveryReport(company, id, token uuid.UUID, change func(*store.Feedback)) 
 	return f
 }
 
-func recordFeedback(tb testing.TB, d storetest.Database, f store.Feedback) store.FeedbackResult {
+func recordFeedback(tb testing.TB, d storetest.Database, f feedback.Feedback) feedback.Result {
 	tb.Helper()
 	r, err := d.Store.RecordFeedback(tb.Context(), f)
 	if err != nil {
@@ -62,34 +64,34 @@ func TestRecordFeedback_MakesTheEmailSent(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	unknown := func(id, token uuid.UUID, to email.Status, events ...email.Event) store.Transition {
+	unknown := func(id, token uuid.UUID, to email.Status, events ...email.Event) outbox.Transition {
 		tr := storetest.EndOf(id, token, to, append([]email.Event{storetest.Event(email.EventOutcomeUnknown, nil)}, events...)...)
 		tr.OutcomeUnknown = true
 		return tr
 	}
 	tests := []struct {
 		name string
-		move func(id, token uuid.UUID) []store.Transition
+		move func(id, token uuid.UUID) []outbox.Transition
 		want string
 	}{
-		{"before the worker's own commit", func(_, _ uuid.UUID) []store.Transition { return nil }, tried + "SENT DELIVERED"},
-		{"sent", func(id, token uuid.UUID) []store.Transition { return []store.Transition{storetest.SentOf(id, token)} }, tried + "SENT DELIVERED"},
-		{"unknown, to be tried again", func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{unknown(id, token, email.RetryScheduled, storetest.Event(email.EventRetryScheduled, nil))}
+		{"before the worker's own commit", func(_, _ uuid.UUID) []outbox.Transition { return nil }, tried + "SENT DELIVERED"},
+		{"sent", func(id, token uuid.UUID) []outbox.Transition { return []outbox.Transition{storetest.SentOf(id, token)} }, tried + "SENT DELIVERED"},
+		{"unknown, to be tried again", func(id, token uuid.UUID) []outbox.Transition {
+			return []outbox.Transition{unknown(id, token, email.RetryScheduled, storetest.Event(email.EventRetryScheduled, nil))}
 		}, tried + "OUTCOME_UNKNOWN RETRY_SCHEDULED SENT DELIVERED"},
-		{"unknown, given up", func(id, token uuid.UUID) []store.Transition {
+		{"unknown, given up", func(id, token uuid.UUID) []outbox.Transition {
 			tr := unknown(id, token, email.Failed, storetest.Event(email.EventFailed, nil))
 			tr.DeadLetter, tr.ErrorCode = true, email.CodeOutcomeUnknown
-			return []store.Transition{tr}
+			return []outbox.Transition{tr}
 		}, tried + "OUTCOME_UNKNOWN FAILED SENT DELIVERED"},
-		{"unknown, resting", func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{unknown(id, token, email.OutcomeUnknown)}
+		{"unknown, resting", func(id, token uuid.UUID) []outbox.Transition {
+			return []outbox.Transition{unknown(id, token, email.OutcomeUnknown)}
 		}, tried + "OUTCOME_UNKNOWN SENT DELIVERED"},
-		{"tried again already", func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{unknown(id, token, email.RetryScheduled, storetest.Event(email.EventRetryScheduled, nil)), storetest.ClaimOf(company, id, uuid.New(), "C")}
+		{"tried again already", func(id, token uuid.UUID) []outbox.Transition {
+			return []outbox.Transition{unknown(id, token, email.RetryScheduled, storetest.Event(email.EventRetryScheduled, nil)), storetest.ClaimOf(company, id, uuid.New(), "C")}
 		}, tried + "OUTCOME_UNKNOWN RETRY_SCHEDULED " + tried + "SENT DELIVERED"},
-		{"cancelled meanwhile", func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{unknown(id, token, email.RetryScheduled, storetest.Event(email.EventRetryScheduled, nil)), storetest.CancelOf(id)}
+		{"cancelled meanwhile", func(id, token uuid.UUID) []outbox.Transition {
+			return []outbox.Transition{unknown(id, token, email.RetryScheduled, storetest.Event(email.EventRetryScheduled, nil)), storetest.CancelOf(id)}
 		}, tried + "OUTCOME_UNKNOWN RETRY_SCHEDULED CANCELLED SENT DELIVERED"},
 	}
 	for _, tt := range tests {
@@ -134,7 +136,7 @@ func TestRecordFeedback_WithoutAnEvent(t *testing.T) {
 	if row := readOutbox(t, d, id); !row.OutcomeUnknown {
 		t.Fatalf("%+v", row)
 	}
-	r := recordFeedback(t, d, deliveryReport(company, id, second, func(f *store.Feedback) { f.Kind, f.Event, f.Metadata = "Send", "", nil }))
+	r := recordFeedback(t, d, deliveryReport(company, id, second, func(f *feedback.Feedback) { f.Kind, f.Event, f.Metadata = "Send", "", nil }))
 	if row := readOutbox(t, d, id); r.Unmatched || row.OutcomeUnknown || row.Status != string(email.Sent) {
 		t.Errorf("%+v, %+v", r, row)
 	}
@@ -149,7 +151,7 @@ func TestRecordFeedback_ThenTheWorkersAnswer(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	for _, answer := range []func(id, token uuid.UUID) store.Transition{storetest.SentOf, storetest.FailedOf, func(id, token uuid.UUID) store.Transition { return retryOf(id, token, 0) }} {
+	for _, answer := range []func(id, token uuid.UUID) outbox.Transition{storetest.SentOf, storetest.FailedOf, func(id, token uuid.UUID) outbox.Transition { return retryOf(id, token, 0) }} {
 		id, token := d.Accept(t, company, nil), uuid.New()
 		storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"))
 		recordFeedback(t, d, deliveryReport(company, id, token, nil))
@@ -169,14 +171,14 @@ func TestRecordFeedback_OnceOutOfOrderAndByTwoWays(t *testing.T) {
 	company := d.Company(t)
 	id, token := d.Accept(t, company, nil), uuid.New()
 	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
-	opened := deliveryReport(company, id, token, func(f *store.Feedback) {
+	opened := deliveryReport(company, id, token, func(f *feedback.Feedback) {
 		f.Kind, f.Event, f.Metadata = "Open", email.EventOpened, map[string]any{"at": 1}
 	})
 	delivered := deliveryReport(company, id, token, nil)
-	accepted := deliveryReport(company, id, token, func(f *store.Feedback) { f.Kind, f.Event, f.Metadata = "Send", "", nil })
+	accepted := deliveryReport(company, id, token, func(f *feedback.Feedback) { f.Kind, f.Event, f.Metadata = "Send", "", nil })
 	other := delivered
 	other.NotificationID = uuid.NewString() // of another topic
-	for i, f := range []store.Feedback{opened, delivered, accepted, opened, delivered, other, accepted} {
+	for i, f := range []feedback.Feedback{opened, delivered, accepted, opened, delivered, other, accepted} {
 		if r := recordFeedback(t, d, f); r.Repeated != (i >= 3 && i != 5) || r.Unmatched {
 			t.Errorf("notification %d: %+v", i, r)
 		}
@@ -193,9 +195,9 @@ func TestRecordFeedback_AtTheSameTime(t *testing.T) {
 	company := d.Company(t)
 	id, token := d.Accept(t, company, nil), uuid.New()
 	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"))
-	var all []store.Feedback
+	var all []feedback.Feedback
 	for n := range 6 {
-		f := deliveryReport(company, id, token, func(f *store.Feedback) { f.Metadata = map[string]any{"n": n} })
+		f := deliveryReport(company, id, token, func(f *feedback.Feedback) { f.Metadata = map[string]any{"n": n} })
 		all = append(all, f, f)
 	}
 	errs := make(chan error, len(all)+1)
@@ -221,8 +223,8 @@ func TestRecordFeedback_AtTheSameTime(t *testing.T) {
 
 // recordAgain records a notification until it is recorded, as its deliveries do: on a busy machine a wait for a lock may
 // take too long.
-func recordAgain(t *testing.T, d storetest.Database, f store.Feedback) (store.FeedbackResult, error) {
-	var r store.FeedbackResult
+func recordAgain(t *testing.T, d storetest.Database, f feedback.Feedback) (feedback.Result, error) {
+	var r feedback.Result
 	var err error
 	for waited := range waittest.Rounds() {
 		if r, err = d.Store.RecordFeedback(t.Context(), f); !errors.Is(err, store.ErrUnavailable) || waited > waittest.Limit {
@@ -254,12 +256,12 @@ func TestRecordFeedback_InGroups(t *testing.T) {
 	}
 	type outcome struct {
 		kind   string
-		result store.FeedbackResult
+		result feedback.Result
 		err    error
 	}
 	outcomes := make(chan outcome)
 	recorded := 0
-	record := func(kind string, f store.Feedback) {
+	record := func(kind string, f feedback.Feedback) {
 		recorded++
 		f.Kind = kind
 		go func() {
@@ -268,7 +270,7 @@ func TestRecordFeedback_InGroups(t *testing.T) {
 		}()
 	}
 	for _, e := range emails {
-		record("Send", deliveryReport(e.company, e.id, e.token, func(f *store.Feedback) { f.Event, f.Metadata = "", nil }))
+		record("Send", deliveryReport(e.company, e.id, e.token, func(f *feedback.Feedback) { f.Event, f.Metadata = "", nil }))
 		record("Delivery", deliveryReport(e.company, e.id, e.token, nil))
 		record("foreign company", deliveryReport(uuid.New(), e.id, e.token, nil))
 		record("unknown attempt", deliveryReport(e.company, e.id, uuid.New(), nil))
@@ -306,12 +308,12 @@ func TestRecordFeedback_LockedEmails(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
-	claimed := func(company uuid.UUID) store.Feedback {
+	claimed := func(company uuid.UUID) feedback.Feedback {
 		id, token := d.Accept(t, company, nil), uuid.New()
 		storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"))
 		return deliveryReport(company, id, token, nil)
 	}
-	var held, free []store.Feedback
+	var held, free []feedback.Feedback
 	for range 30 {
 		held, free = append(held, claimed(company)), append(free, claimed(other))
 	}
@@ -323,7 +325,7 @@ func TestRecordFeedback_LockedEmails(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), `SELECT FROM email_outbox WHERE company_id = $1 FOR UPDATE`, company); err != nil {
 		t.Fatal(err)
 	}
-	record := func(all []store.Feedback) chan error {
+	record := func(all []feedback.Feedback) chan error {
 		errs := make(chan error, len(all))
 		for _, f := range all {
 			go func() {

@@ -11,8 +11,11 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/emails"
+	"email-gateway/shared/store/feedback"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/suppression"
 )
 
 func TestRecordFeedback_NotOurs(t *testing.T) {
@@ -22,14 +25,14 @@ func TestRecordFeedback_NotOurs(t *testing.T) {
 	id, token := d.Accept(t, company, nil), uuid.New()
 	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.FailedOf(id, token))
 	before := story(t, d, id)
-	for name, change := range map[string]func(*store.Feedback){
-		"another attempt": func(f *store.Feedback) { f.AttemptID = uuid.New() },
-		"another email":   func(f *store.Feedback) { f.OutboxID = uuid.New() },
-		"another company": func(f *store.Feedback) { f.CompanyID = stranger },
-		"no tags":         func(f *store.Feedback) { f.OutboxID, f.AttemptID, f.CompanyID = uuid.Nil, uuid.Nil, uuid.Nil },
+	for name, change := range map[string]func(*feedback.Feedback){
+		"another attempt": func(f *feedback.Feedback) { f.AttemptID = uuid.New() },
+		"another email":   func(f *feedback.Feedback) { f.OutboxID = uuid.New() },
+		"another company": func(f *feedback.Feedback) { f.CompanyID = stranger },
+		"no tags":         func(f *feedback.Feedback) { f.OutboxID, f.AttemptID, f.CompanyID = uuid.Nil, uuid.Nil, uuid.Nil },
 	} {
 		f := deliveryReport(company, id, token, change)
-		f.Suppress, f.Addresses = store.Bounced, []string{"ana@example.com"}
+		f.Suppress, f.Addresses = suppression.Bounced, []string{"ana@example.com"}
 		if r := recordFeedback(t, d, f); !r.Unmatched {
 			t.Errorf("%s: %+v", name, r)
 		}
@@ -49,13 +52,13 @@ func TestRecordFeedback_PurgedRow(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	for name, end := range map[string]func(id, token uuid.UUID) store.Transition{"sent": storetest.SentOf, "failed": storetest.FailedOf} {
+	for name, end := range map[string]func(id, token uuid.UUID) outbox.Transition{"sent": storetest.SentOf, "failed": storetest.FailedOf} {
 		run(t, d, `DELETE FROM suppressions`)
 		id, token := d.Accept(t, company, nil), uuid.New()
 		storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), end(id, token))
 		run(t, d, `DELETE FROM email_outbox WHERE id = $1`, id)
-		f := deliveryReport(company, id, token, func(f *store.Feedback) {
-			f.Event, f.Suppress, f.Addresses = email.EventBounced, store.Bounced, []string{"ANA@example.com", "eve@example.com"}
+		f := deliveryReport(company, id, token, func(f *feedback.Feedback) {
+			f.Event, f.Suppress, f.Addresses = email.EventBounced, suppression.Bounced, []string{"ANA@example.com", "eve@example.com"}
 		})
 		if r := recordFeedback(t, d, f); r.Unmatched || r.Suppressed != 1 {
 			t.Errorf("%s: %+v", name, r)
@@ -74,16 +77,16 @@ func TestRecordFeedback_Suppresses(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	id, token := d.Accept(t, company, func(e *store.NewEmail) {
+	id, token := d.Accept(t, company, func(e *outbox.NewEmail) {
 		e.Job.To, e.Job.CC, e.Job.BCC = "Ana@Example.com", []string{"bia@example.com"}, []string{"caio@example.com"}
 	}), uuid.New()
 	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
-	bounce := deliveryReport(company, id, token, func(f *store.Feedback) {
-		f.Kind, f.Event, f.Suppress, f.Note = "Bounce", email.EventBounced, store.Bounced, "Permanent/General"
+	bounce := deliveryReport(company, id, token, func(f *feedback.Feedback) {
+		f.Kind, f.Event, f.Suppress, f.Note = "Bounce", email.EventBounced, suppression.Bounced, "Permanent/General"
 		f.Addresses = []string{"caio@example.com", "ana@example.com", "ANA@example.com", "somebody@else.example"}
 	})
-	complaint := deliveryReport(company, id, token, func(f *store.Feedback) {
-		f.Kind, f.Event, f.Suppress, f.Addresses = "Complaint", email.EventComplained, store.Complained, []string{"bia@example.com"}
+	complaint := deliveryReport(company, id, token, func(f *feedback.Feedback) {
+		f.Kind, f.Event, f.Suppress, f.Addresses = "Complaint", email.EventComplained, suppression.Complained, []string{"bia@example.com"}
 	})
 	if r := recordFeedback(t, d, bounce); r.Suppressed != 2 {
 		t.Errorf("bounce: %+v", r)
@@ -91,8 +94,8 @@ func TestRecordFeedback_Suppresses(t *testing.T) {
 	if r := recordFeedback(t, d, complaint); r.Suppressed != 1 {
 		t.Errorf("complaint: %+v", r)
 	}
-	recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) { f.Event, f.Addresses = email.EventBounced, []string{"bia@example.com"} }))
-	list, err := d.Store.Suppressions(t.Context(), company, store.SuppressionFilter{Limit: 10})
+	recordFeedback(t, d, deliveryReport(company, id, token, func(f *feedback.Feedback) { f.Event, f.Addresses = email.EventBounced, []string{"bia@example.com"} }))
+	list, err := d.Store.Suppressions(t.Context(), company, suppression.Filter{Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,11 +127,11 @@ func TestRecordFeedback_ConfirmsADuplicate(t *testing.T) {
 	lost.Events = slices.Insert(lost.Events, 0, storetest.Event(email.EventOutcomeUnknown, nil))
 	lost.OutcomeUnknown, lost.PossibleDuplicate = true, true
 	storetest.Apply(t, d, storetest.ClaimOf(company, id, first, "C"), lost, storetest.ClaimOf(company, id, second, "C"), storetest.SentOf(id, second))
-	old := func(kind string, e email.EventType) store.Feedback {
-		return deliveryReport(company, id, first, func(f *store.Feedback) { f.Kind, f.Event, f.SESMessageID = kind, e, "ses-other" })
+	old := func(kind string, e email.EventType) feedback.Feedback {
+		return deliveryReport(company, id, first, func(f *feedback.Feedback) { f.Kind, f.Event, f.SESMessageID = kind, e, "ses-other" })
 	}
 	counted := 0
-	for _, f := range []store.Feedback{deliveryReport(company, id, second, nil), old("Send", ""), old("Delivery", email.EventDelivered), old("Open", email.EventOpened)} {
+	for _, f := range []feedback.Feedback{deliveryReport(company, id, second, nil), old("Send", ""), old("Delivery", email.EventDelivered), old("Open", email.EventOpened)} {
 		if recordFeedback(t, d, f).Duplicate {
 			counted++
 		}
@@ -171,9 +174,9 @@ func TestRecordFeedback_BoundedTimeline(t *testing.T) {
 	id, token := d.Accept(t, company, nil), uuid.New()
 	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
 	for n := range 120 {
-		recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) { f.Event, f.Metadata = email.EventOpened, map[string]any{"n": n} }))
+		recordFeedback(t, d, deliveryReport(company, id, token, func(f *feedback.Feedback) { f.Event, f.Metadata = email.EventOpened, map[string]any{"n": n} }))
 	}
-	recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) { f.Event = email.EventComplained }))
+	recordFeedback(t, d, deliveryReport(company, id, token, func(f *feedback.Feedback) { f.Event = email.EventComplained }))
 	if n := ask[int](t, d, `SELECT count(*) FROM email_events WHERE email_log_id = $1`, id); n != 105 {
 		t.Errorf("%d events, want 4 of the attempt, 100 and the complaint", n)
 	}
@@ -191,12 +194,12 @@ func TestRecordFeedback_AfterManyTries(t *testing.T) {
 		SELECT $1, 4 + n, CASE n % 4 WHEN 1 THEN 'RELEASED' WHEN 2 THEN 'RECEIVED' WHEN 3 THEN 'VALIDATED' ELSE 'SENT_ATTEMPT' END,
 			(ARRAY['RELEASED', 'RECEIVED', 'VALIDATED', 'SENT_ATTEMPT'])[1 + n % 4], now() FROM generate_series(1, 1000) n`, id)
 	recordFeedback(t, d, deliveryReport(company, id, token, nil))
-	recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) { f.Event = email.EventOpened }))
+	recordFeedback(t, d, deliveryReport(company, id, token, func(f *feedback.Feedback) { f.Event = email.EventOpened }))
 	if n := ask[int](t, d, `SELECT count(*) FROM email_events WHERE email_log_id = $1 AND type IN ('DELIVERED', 'OPENED')`, id); n != 2 {
 		t.Errorf("%d reported events, want 2", n)
 	}
 	timeline, err := d.Store.Timeline(t.Context(), id)
-	if err != nil || len(timeline) != store.MaxTimeline || timeline[0].Seq != 7 || timeline[store.MaxTimeline-1].Type != email.EventOpened {
+	if err != nil || len(timeline) != emails.MaxTimeline || timeline[0].Seq != 7 || timeline[emails.MaxTimeline-1].Type != email.EventOpened {
 		t.Errorf("%d events, %v", len(timeline), err)
 	}
 }
@@ -209,7 +212,7 @@ func TestRecordFeedback_TwiceWithoutAddresses(t *testing.T) {
 	id, token := d.Accept(t, company, nil), uuid.New()
 	storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), storetest.SentOf(id, token))
 	for range 2 { // each with a NotificationID of its own
-		recordFeedback(t, d, deliveryReport(company, id, token, func(f *store.Feedback) {
+		recordFeedback(t, d, deliveryReport(company, id, token, func(f *feedback.Feedback) {
 			f.Event, f.Addresses = email.EventBounced, []string{"somebody@else.example"}
 			f.Metadata = map[string]any{"feedbackId": "f-1", "recipients": []map[string]any{{"address": "somebody@else.example"}}}
 			f.Masked = map[string]any{"feedbackId": "f-1", "recipients": []map[string]any{{}}}

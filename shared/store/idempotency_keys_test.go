@@ -13,6 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -21,8 +23,8 @@ func TestIdempotencyKey_TheSecondRequestGetsTheFirstAnswer(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	accepter := d.Store.NewAccepter()
-	accept := func(company uuid.UUID, key store.IdempotencyKey) error {
-		return accepter.Accept(t.Context(), storetest.NewEmail(company, func(e *store.NewEmail) { e.Idempotency = &key }))
+	accept := func(company uuid.UUID, key idempotency.Key) error {
+		return accepter.Accept(t.Context(), storetest.NewEmail(company, func(e *outbox.NewEmail) { e.Idempotency = &key }))
 	}
 	first := *keyFor("k")
 	if err := accept(company, first); err != nil {
@@ -30,11 +32,11 @@ func TestIdempotencyKey_TheSecondRequestGetsTheFirstAnswer(t *testing.T) {
 	}
 	second := first
 	second.Answer, second.BodySHA256 = []byte("another"), slices.Repeat([]byte{8}, 32)
-	var used *store.KeyUsedError
+	var used *idempotency.UsedError
 	if err := accept(company, second); !errors.As(err, &used) {
 		t.Fatalf("got %v, want KeyUsedError", err)
 	}
-	want := store.StoredAnswer{BodySHA256: first.BodySHA256, Status: 202, Answer: first.Answer}
+	want := idempotency.StoredAnswer{BodySHA256: first.BodySHA256, Status: 202, Answer: first.Answer}
 	if diff := cmp.Diff(want, used.Answer); diff != "" {
 		t.Error(diff)
 	}
@@ -61,8 +63,8 @@ func TestIdempotencyKey_TheSecondRequestGetsTheFirstAnswer(t *testing.T) {
 func TestIdempotencyKey_EmptyIsRefused(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	e := storetest.NewEmail(d.Company(t), func(e *store.NewEmail) { e.Idempotency = keyFor("") })
-	var used *store.KeyUsedError
+	e := storetest.NewEmail(d.Company(t), func(e *outbox.NewEmail) { e.Idempotency = keyFor("") })
+	var used *idempotency.UsedError
 	if err := d.Store.NewAccepter().Accept(t.Context(), e); err == nil || errors.As(err, &used) {
 		t.Errorf("got %v", err)
 	}
@@ -74,17 +76,17 @@ func TestIdempotencyKey_ManyAtOnce(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	accepters := []*store.Accepter{d.Store.NewAccepter(), open(t, d.URL, store.Options{}).NewAccepter()}
+	accepters := []*outbox.Accepter{d.Store.NewAccepter(), open(t, d.URL, store.Options{}).NewAccepter()}
 	const keys, requests = 20, 32
 	var wg sync.WaitGroup
 	var accepted, replayed atomic.Int64
 	start := make(chan struct{})
 	for i := range keys * requests {
-		e := storetest.NewEmail(company, func(e *store.NewEmail) { e.Idempotency = keyFor(fmt.Sprint("key-", i*7%keys)) })
+		e := storetest.NewEmail(company, func(e *outbox.NewEmail) { e.Idempotency = keyFor(fmt.Sprint("key-", i*7%keys)) })
 		wg.Go(func() {
 			<-start
 			err := accepters[i%2].Accept(t.Context(), e)
-			var used *store.KeyUsedError
+			var used *idempotency.UsedError
 			switch {
 			case err == nil:
 				accepted.Add(1)
@@ -123,7 +125,7 @@ func TestIdempotencyKey_WaitsForTheFirst(t *testing.T) {
 			}
 			result := make(chan error, 1)
 			go func() {
-				result <- d.Store.NewAccepter().Accept(t.Context(), storetest.NewEmail(company, func(e *store.NewEmail) { e.Idempotency = keyFor("k") }))
+				result <- d.Store.NewAccepter().Accept(t.Context(), storetest.NewEmail(company, func(e *outbox.NewEmail) { e.Idempotency = keyFor("k") }))
 			}()
 			storetest.WaitBlocked(t, d, 1)
 			end := tx.Rollback
@@ -134,7 +136,7 @@ func TestIdempotencyKey_WaitsForTheFirst(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = <-result
-			var used *store.KeyUsedError
+			var used *idempotency.UsedError
 			if commit != errors.As(err, &used) || !commit && err != nil {
 				t.Errorf("the second Accept returned %v", err)
 			}
@@ -148,7 +150,7 @@ func TestIdempotencyKey_PastItsTimeIsFree(t *testing.T) {
 	company := d.Company(t)
 	accepter := d.Store.NewAccepter()
 	for i := range 3 {
-		e := storetest.NewEmail(company, func(e *store.NewEmail) { e.Idempotency = keyFor("k") })
+		e := storetest.NewEmail(company, func(e *outbox.NewEmail) { e.Idempotency = keyFor("k") })
 		if err := accepter.Accept(t.Context(), e); err != nil {
 			t.Fatalf("round %d: %v", i, err)
 		}
@@ -164,7 +166,7 @@ func TestCleanIdempotencyKeys(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	for i := range 5 {
-		d.Accept(t, company, func(e *store.NewEmail) {
+		d.Accept(t, company, func(e *outbox.NewEmail) {
 			e.Idempotency = keyFor(fmt.Sprint(i))
 			e.Idempotency.Keep = time.Duration(i-3) * time.Hour // -3 h to 1 h
 		})

@@ -7,6 +7,7 @@ import (
 
 	"email-gateway/schema"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -17,8 +18,8 @@ func TestIngestMailing_ASlowClient(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	s := open(t, d.URL+"&idle_in_transaction_session_timeout=2000", store.Options{})
-	slow := func() iter.Seq2[store.MailingLine, error] {
-		return func(yield func(store.MailingLine, error) bool) {
+	slow := func() iter.Seq2[mailing.Line, error] {
+		return func(yield func(mailing.Line, error) bool) {
 			storetest.WaitFor(t, d, `SELECT count(*) = 1 FROM pg_stat_activity
 				WHERE datname = current_database() AND state = 'idle in transaction' AND state_change < now() - interval '2500 ms'`)
 			for line := range 3 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 )
@@ -15,7 +15,7 @@ import (
 func TestListener(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	listener, err := store.NewListener(d.URL, slog.New(slog.DiscardHandler))
+	listener, err := lane.NewListener(d.URL, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestListener_SilentServer(t *testing.T) {
 	d := storetest.New(t)
 	proxy := storetest.NewProxy(t, d)
 	lost := make(lostLines, 1)
-	listener, err := store.NewListener(proxy.URL, slog.New(slog.NewTextHandler(lost, nil)))
+	listener, err := lane.NewListener(proxy.URL, slog.New(slog.NewTextHandler(lost, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,9 +78,9 @@ func TestListener_RefusedFirst(t *testing.T) {
 	proxy.RefuseListens()
 	lines := make(listenLines, 100)
 	log := slog.New(slog.NewTextHandler(lines, nil))
-	var listeners []*store.Listener
+	var listeners []*lane.Listener
 	for range 12 {
-		listener, err := store.NewListener(proxy.URL, log)
+		listener, err := lane.NewListener(proxy.URL, log)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +141,7 @@ func (l lostLines) Write(line []byte) (int, error) {
 
 // wakeUntilReceived repeats Wake until the listener receives it, since listening begins some time
 // after Start.
-func wakeUntilReceived(t *testing.T, d storetest.Database, listener *store.Listener) {
+func wakeUntilReceived(t *testing.T, d storetest.Database, listener *lane.Listener) {
 	t.Helper()
 	deadline := time.After(3 * time.Minute)
 	for {
@@ -158,7 +158,7 @@ func wakeUntilReceived(t *testing.T, d storetest.Database, listener *store.Liste
 	}
 }
 
-func receive(t *testing.T, listener *store.Listener) {
+func receive(t *testing.T, listener *lane.Listener) {
 	t.Helper()
 	select {
 	case <-listener.Woken():
@@ -167,9 +167,9 @@ func receive(t *testing.T, listener *store.Listener) {
 	}
 }
 
-func listenTo(t *testing.T, d storetest.Database) *store.Listener {
+func listenTo(t *testing.T, d storetest.Database) *lane.Listener {
 	t.Helper()
-	listener, err := store.NewListener(d.URL, slog.New(slog.DiscardHandler))
+	listener, err := lane.NewListener(d.URL, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func listenTo(t *testing.T, d storetest.Database) *store.Listener {
 }
 
 // receiveUntil waits for the expected wake-up.
-func receiveUntil(t *testing.T, listener *store.Listener, expected func(lanes []int64, all bool) bool) {
+func receiveUntil(t *testing.T, listener *lane.Listener, expected func(lanes []int64, all bool) bool) {
 	t.Helper()
 	deadline := time.After(3 * time.Minute)
 	for {

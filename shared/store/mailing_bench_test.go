@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -22,14 +22,14 @@ func BenchmarkIngestMailing(b *testing.B) {
 			var peak uint64
 			entry := storetest.NewEntry(1)
 			entry.Fields = []string{"Recife", "R$ 12,30", "2026-01-01"}
-			lines := func(yield func(store.MailingLine, error) bool) {
+			lines := func(yield func(mailing.Line, error) bool) {
 				for i := range b.N {
 					n := i
 					if duplicates > 0 && i%duplicates == 1 {
 						n = i - 1
 					}
 					entry.ID, entry.Line, entry.Email = uuid.Must(uuid.NewV7()), i+2, fmt.Sprintf("User.%d@Example%d.com", n*7919%1000003, n%50)
-					if !yield(store.MailingLine{Entry: entry}, nil) {
+					if !yield(mailing.Line{Entry: entry}, nil) {
 						return
 					}
 					if i%50000 == 0 {

@@ -10,10 +10,11 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/storetest"
 )
 
-type control func(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
+type control func(ctx context.Context, company, id uuid.UUID) (mailing.Mailing, error)
 
 func controls(s *store.Store) map[string]control {
 	return map[string]control{
@@ -62,7 +63,7 @@ func TestMailingControl_States(t *testing.T) {
 				m, err := control(t.Context(), company, id)
 				after := ask[string](t, d, `SELECT m::text || l::text FROM mailings m JOIN dispatch_lanes l ON l.mailing_id = m.id WHERE m.id = $1`, id)
 				want := tt.want[name]
-				var refused *store.MailingStateError
+				var refused *mailing.StateError
 				if want == "" {
 					if !errors.As(err, &refused) || string(refused.Status) != ask[string](t, d, `SELECT status FROM mailings WHERE id = $1`, id) || before != after {
 						t.Errorf("%s: %v, changed: %v", name, err, before != after)
@@ -118,7 +119,7 @@ func TestRetryFailedEntries_EmailsDeleted(t *testing.T) {
 		run(t, d, `UPDATE mailings SET status = 'COMPLETED', failed = 1, completed_at = now(), expanded_at = now() WHERE id = $1`, id)
 		run(t, d, change)
 		before := ask[string](t, d, `SELECT m::text FROM mailings m WHERE id = $1`, id)
-		var refused *store.MailingStateError
+		var refused *mailing.StateError
 		if _, err := d.Store.RetryFailedEntries(t.Context(), company, id); !errors.As(err, &refused) || !strings.Contains(refused.Reason, "cannot be sent again") {
 			t.Errorf("%s are deleted: %v", name, err)
 		}
@@ -134,7 +135,7 @@ func TestMailingControl_JobIsDueWhenTheMailingIs(t *testing.T) {
 	company := d.Company(t)
 	sendAt := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 	for _, at := range []time.Time{{}, sendAt, sendAt.Add(-2 * time.Hour)} {
-		id := d.Mailing(t, company, 1, func(m *store.NewMailing) { m.Held, m.SendAt = true, at })
+		id := d.Mailing(t, company, 1, func(m *mailing.NewMailing) { m.Held, m.SendAt = true, at })
 		if _, err := d.Store.StartMailing(t.Context(), company, id); err != nil {
 			t.Fatal(err)
 		}
@@ -149,14 +150,14 @@ func TestResumeMailing_FilenameTaken(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	named := func(m *store.NewMailing) { m.Filename = "natal.csv" }
+	named := func(m *mailing.NewMailing) { m.Filename = "natal.csv" }
 	id := d.Mailing(t, company, 1, named)
 	run(t, d, `UPDATE mailings SET status = 'FAILED'`)
 	d.Mailing(t, company, 1, named)
 	if _, err := d.Store.ResumeMailing(t.Context(), company, id); !errors.Is(err, store.ErrExists) {
 		t.Errorf("got %v", err)
 	}
-	if m, err := d.Store.FindMailing(t.Context(), company, id); err != nil || m.Status != store.MailingFailed || m.Generation != 1 {
+	if m, err := d.Store.FindMailing(t.Context(), company, id); err != nil || m.Status != mailing.Failed || m.Generation != 1 {
 		t.Errorf("%+v, %v", m, err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -46,7 +46,7 @@ func TestLoad_Suppressed(t *testing.T) {
 			company := d.Company(t)
 			run(t, d, `INSERT INTO suppressions (company_id, address, reason) VALUES ($1, $2, $3), ($4, 'ana@example.com', 'MANUAL')`,
 				company, tt.address, tt.reason, d.Company(t)) // the last one is of another company
-			id := d.Accept(t, company, func(e *store.NewEmail) {
+			id := d.Accept(t, company, func(e *outbox.NewEmail) {
 				e.Job.CC, e.Job.BCC = []string{"Caio@Example.com"}, []string{"bia@example.com"}
 			})
 			check := func(kind, why string, copies []string) {
@@ -90,8 +90,8 @@ func TestAdvance_EndsTheEntry(t *testing.T) {
 	claim.Recipient = nil
 	storetest.Apply(t, d, claim)
 	check("claimed", "QUEUED", "SENDING", true)
-	failed := store.Transition{
-		ID: id, Guard: store.GuardAttempt, Token: token, Status: email.Failed, ErrorCode: "SES_TIMEOUT", OutcomeUnknown: true, DeadLetter: true, Duration: time.Second,
+	failed := outbox.Transition{
+		ID: id, Guard: outbox.GuardAttempt, Token: token, Status: email.Failed, ErrorCode: "SES_TIMEOUT", OutcomeUnknown: true, DeadLetter: true, Duration: time.Second,
 		Events: []email.Event{{Type: email.EventOutcomeUnknown, At: time.Now()}, {Type: email.EventFailed, At: time.Now()}},
 	}
 	storetest.Apply(t, d, failed)
@@ -104,7 +104,7 @@ func TestAdvance_EndsTheEntry(t *testing.T) {
 	}
 
 	run(t, d, `UPDATE mailings SET status = 'COMPLETED', unknown = 1, completed_at = now()`)
-	storetest.Apply(t, d, store.Transition{ID: id, Guard: store.GuardReplay, Status: email.Pending, Renew: time.Hour, Events: []email.Event{{Type: email.EventReplayed, At: time.Now()}}})
+	storetest.Apply(t, d, outbox.Transition{ID: id, Guard: outbox.GuardReplay, Status: email.Pending, Renew: time.Hour, Events: []email.Event{{Type: email.EventReplayed, At: time.Now()}}})
 	check("replayed", "QUEUED", "SENDING", false)
 
 	run(t, d, `UPDATE mailings SET counted_at = now()`)

@@ -13,11 +13,15 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
 // ingested ingests a valid mailing.
-func ingested(t *testing.T, d storetest.Database, m store.NewMailing, lines iter.Seq2[store.MailingLine, error]) store.MailingCounts {
+func ingested(t *testing.T, d storetest.Database, m mailing.NewMailing, lines iter.Seq2[mailing.Line, error]) mailing.Counts {
 	t.Helper()
 	counts, _, err := d.Store.IngestMailing(t.Context(), m, lines)
 	if err != nil {
@@ -27,8 +31,8 @@ func ingested(t *testing.T, d storetest.Database, m store.NewMailing, lines iter
 }
 
 // given yields the lines one by one.
-func given(lines ...store.MailingLine) iter.Seq2[store.MailingLine, error] {
-	return func(yield func(store.MailingLine, error) bool) {
+func given(lines ...mailing.Line) iter.Seq2[mailing.Line, error] {
+	return func(yield func(mailing.Line, error) bool) {
 		for _, line := range lines {
 			if !yield(line, nil) {
 				return
@@ -38,10 +42,10 @@ func given(lines ...store.MailingLine) iter.Seq2[store.MailingLine, error] {
 }
 
 // entry is the entry of a line with this address.
-func entry(line int, address, invalid string) store.MailingLine {
+func entry(line int, address, invalid string) mailing.Line {
 	e := storetest.NewEntry(line)
 	e.Email, e.InvalidReason = address, invalid
-	return store.MailingLine{Entry: e}
+	return mailing.Line{Entry: e}
 }
 
 // nothingWritten fails when any row of a mailing is there.
@@ -59,27 +63,27 @@ func TestIngestMailing_OneCommitWithAllThatBelongs(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	sendAt := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
-	m := storetest.NewMailing(company, func(m *store.NewMailing) {
+	m := storetest.NewMailing(company, func(m *mailing.NewMailing) {
 		m.SendAt, m.Tags, m.ReplyTo, m.Text = sendAt, []string{"natal", `a "b"`}, "reply@acme.example", "Olá"
-		m.Tests = []store.NewEmail{storetest.NewEmail(company, nil), storetest.NewEmail(company, nil)}
+		m.Tests = []outbox.NewEmail{storetest.NewEmail(company, nil), storetest.NewEmail(company, nil)}
 		m.Key = keyFor("k")
 	})
 	full := storetest.NewEntry(2)
 	full.Fields, full.CPFCNPJ, full.CPFCNPJHash, full.RazaoSocial = []string{`R$ "1",\ {2}` + "\t\n"}, []byte{0, 1, '\\'}, strings.Repeat("0a", 32), "Acme Ltda"
-	lines := []store.MailingLine{
+	lines := []mailing.Line{
 		{Entry: full},
-		{Reject: &store.RejectedLine{Line: 3, Column: "valor", Code: "TOO_LONG"}},
-		{Reject: &store.RejectedLine{Line: 5, Code: "UNREADABLE"}},
+		{Reject: &mailing.RejectedLine{Line: 3, Column: "valor", Code: "TOO_LONG"}},
+		{Reject: &mailing.RejectedLine{Line: 5, Code: "UNREADABLE"}},
 		entry(6, "nobody", "syntax"),
 		entry(7, "USER2@Example.com", ""),
 		entry(8, "Nobody", ""), // of an invalid one
 	}
-	bare := &store.NewEntry{ID: uuid.Must(uuid.NewV7()), Line: 9, Email: "bare@example.com"}
-	counts, answer, err := d.Store.IngestMailing(t.Context(), m, given(append(lines, store.MailingLine{Entry: bare})...))
+	bare := &mailing.NewEntry{ID: uuid.Must(uuid.NewV7()), Line: 9, Email: "bare@example.com"}
+	counts, answer, err := d.Store.IngestMailing(t.Context(), m, given(append(lines, mailing.Line{Entry: bare})...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (store.MailingCounts{Total: 7, Accepted: 2, Invalid: 3, Duplicates: 2}); counts != want {
+	if want := (mailing.Counts{Total: 7, Accepted: 2, Invalid: 3, Duplicates: 2}); counts != want {
 		t.Errorf("counted %+v, want %+v", counts, want)
 	}
 	if want := fmt.Sprintf(`{"mailingId":%q,"accepted":2}`, m.ID); string(answer) != want {
@@ -116,23 +120,23 @@ func TestIngestMailing_OneCommitWithAllThatBelongs(t *testing.T) {
 func TestIngestMailing_WhatIsNotStarted(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		change                   func(*store.NewMailing)
-		lines                    iter.Seq2[store.MailingLine, error]
+		change                   func(*mailing.NewMailing)
+		lines                    iter.Seq2[mailing.Line, error]
 		status                   string
 		lanes, jobs, tests, kept int
 	}{
-		"held":                 {func(m *store.NewMailing) { m.Held = true }, storetest.Lines(3), "PAUSED", 1, 0, 1, 3},
-		"dry run":              {func(m *store.NewMailing) { m.DryRun = true }, storetest.Lines(3), "COMPLETED", 0, 0, 0, 3},
-		"held dry run":         {func(m *store.NewMailing) { m.DryRun, m.Held = true, true }, storetest.Lines(3), "COMPLETED", 0, 0, 0, 3},
+		"held":                 {func(m *mailing.NewMailing) { m.Held = true }, storetest.Lines(3), "PAUSED", 1, 0, 1, 3},
+		"dry run":              {func(m *mailing.NewMailing) { m.DryRun = true }, storetest.Lines(3), "COMPLETED", 0, 0, 0, 3},
+		"held dry run":         {func(m *mailing.NewMailing) { m.DryRun, m.Held = true, true }, storetest.Lines(3), "COMPLETED", 0, 0, 0, 3},
 		"nobody to send to":    {nil, given(entry(2, "x", "syntax"), entry(3, "a@trash.example", "disposable")), "COMPLETED", 0, 0, 1, 2},
-		"held, nobody to send": {func(m *store.NewMailing) { m.Held = true }, given(entry(2, "x", "syntax")), "COMPLETED", 0, 0, 1, 1},
+		"held, nobody to send": {func(m *mailing.NewMailing) { m.Held = true }, given(entry(2, "x", "syntax")), "COMPLETED", 0, 0, 1, 1},
 		"no lines":             {nil, given(), "COMPLETED", 0, 0, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := storetest.New(t)
 			m := storetest.NewMailing(d.Company(t), tt.change)
-			m.Tests = []store.NewEmail{storetest.NewEmail(m.CompanyID, nil)}
+			m.Tests = []outbox.NewEmail{storetest.NewEmail(m.CompanyID, nil)}
 			ingested(t, d, m, tt.lines)
 			got := ask[string](t, d, `SELECT concat_ws(' ', status, completed_at IS NOT NULL,
 				(SELECT count(*) FROM dispatch_lanes WHERE mailing_id = m.id AND (paused_at IS NOT NULL) = (m.status = 'PAUSED')),
@@ -156,16 +160,16 @@ func TestIngestMailing_TheFirstOfEachAddressIsKept(t *testing.T) {
 	d := storetest.New(t)
 	const lines = 20000
 	expected, first := map[int]bool{}, map[string]int{}
-	want := store.MailingCounts{}
-	e, reject := storetest.NewEntry(1), store.RejectedLine{Code: "UNREADABLE"}
-	counts := ingested(t, d, storetest.NewMailing(d.Company(t), nil), func(yield func(store.MailingLine, error) bool) {
+	want := mailing.Counts{}
+	e, reject := storetest.NewEntry(1), mailing.RejectedLine{Code: "UNREADABLE"}
+	counts := ingested(t, d, storetest.NewMailing(d.Company(t), nil), func(yield func(mailing.Line, error) bool) {
 		for i := range lines {
 			line := i + 2
 			want.Total++
 			if i%997 == 0 {
 				reject.Line = line
 				want.Invalid++
-				if !yield(store.MailingLine{Reject: &reject}, nil) {
+				if !yield(mailing.Line{Reject: &reject}, nil) {
 					return
 				}
 				continue
@@ -198,7 +202,7 @@ func TestIngestMailing_TheFirstOfEachAddressIsKept(t *testing.T) {
 					want.Accepted++
 				}
 			}
-			if !yield(store.MailingLine{Entry: e}, nil) {
+			if !yield(mailing.Line{Entry: e}, nil) {
 				return
 			}
 		}
@@ -239,25 +243,25 @@ func TestIngestMailing_AnyBytes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	odd := "a\x00\xff\\\t\n\r\"{},'\u2028"
-	m := storetest.NewMailing(d.Company(t), func(m *store.NewMailing) {
+	m := storetest.NewMailing(d.Company(t), func(m *mailing.NewMailing) {
 		m.Filename, m.Subject, m.HTML, m.Text, m.RequestID, m.Fields, m.Tags, m.EmailColumn = odd, odd, odd, odd, odd, []string{odd}, []string{odd}, odd
 	})
 	long := strings.Repeat("é", 300)
 	ascii := "b\\\t\n\r\"{},'b@example.com" // goes by COPY, the others are held back
-	lines := []store.MailingLine{
-		{Entry: &store.NewEntry{Email: odd, Token: odd, InvalidReason: "syntax", Fields: []string{odd, ""}, Nome: odd, RazaoSocial: odd, ExternalID: odd}},
-		{Entry: &store.NewEntry{Email: "é" + odd, Token: odd, InvalidReason: "syntax", Fields: []string{odd, ""}, Nome: odd, RazaoSocial: odd, ExternalID: odd}},
-		{Entry: &store.NewEntry{Email: long, InvalidReason: "syntax"}},
-		{Entry: &store.NewEntry{Email: long, InvalidReason: "syntax"}},
-		{Entry: &store.NewEntry{Email: strings.Repeat("e", 300), InvalidReason: "syntax"}},
-		{Entry: &store.NewEntry{Email: "ana@example.com", Token: "t", Fields: []string{"", ""}}},
-		{Entry: &store.NewEntry{Email: ascii, Token: odd, InvalidReason: "syntax", Fields: []string{odd, ""}, Nome: odd, RazaoSocial: odd, ExternalID: odd}},
-		{Reject: &store.RejectedLine{Line: 9, Column: odd, Code: odd}},
+	lines := []mailing.Line{
+		{Entry: &mailing.NewEntry{Email: odd, Token: odd, InvalidReason: "syntax", Fields: []string{odd, ""}, Nome: odd, RazaoSocial: odd, ExternalID: odd}},
+		{Entry: &mailing.NewEntry{Email: "é" + odd, Token: odd, InvalidReason: "syntax", Fields: []string{odd, ""}, Nome: odd, RazaoSocial: odd, ExternalID: odd}},
+		{Entry: &mailing.NewEntry{Email: long, InvalidReason: "syntax"}},
+		{Entry: &mailing.NewEntry{Email: long, InvalidReason: "syntax"}},
+		{Entry: &mailing.NewEntry{Email: strings.Repeat("e", 300), InvalidReason: "syntax"}},
+		{Entry: &mailing.NewEntry{Email: "ana@example.com", Token: "t", Fields: []string{"", ""}}},
+		{Entry: &mailing.NewEntry{Email: ascii, Token: odd, InvalidReason: "syntax", Fields: []string{odd, ""}, Nome: odd, RazaoSocial: odd, ExternalID: odd}},
+		{Reject: &mailing.RejectedLine{Line: 9, Column: odd, Code: odd}},
 	}
 	for i, line := range lines[:7] {
 		line.Entry.ID, line.Entry.Line = uuid.Must(uuid.NewV7()), i+2
 	}
-	if got, want := ingested(t, d, m, given(lines...)), (store.MailingCounts{Total: 8, Accepted: 1, Invalid: 6, Duplicates: 1}); got != want {
+	if got, want := ingested(t, d, m, given(lines...)), (mailing.Counts{Total: 8, Accepted: 1, Invalid: 6, Duplicates: 1}); got != want {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
 	clean := "a\uFFFD\\\t\n\r\"{},'\u2028"
@@ -266,9 +270,9 @@ func TestIngestMailing_AnyBytes(t *testing.T) {
 		t.Errorf("%d entries with the right fields, want 3", n)
 	}
 	// The filename is looked for as it is stored.
-	again := storetest.NewMailing(m.CompanyID, func(again *store.NewMailing) { again.Filename = odd })
+	again := storetest.NewMailing(m.CompanyID, func(again *mailing.NewMailing) { again.Filename = odd })
 	again.DryRun = false
-	var used *store.FilenameUsedError
+	var used *mailing.FilenameUsedError
 	if _, _, err := d.Store.IngestMailing(t.Context(), again, storetest.Lines(1)); !errors.As(err, &used) {
 		t.Errorf("the same filename: %v", err)
 	}
@@ -281,9 +285,9 @@ func TestIngestMailing_NoLane(t *testing.T) {
 			t.Parallel()
 			d := storetest.New(t)
 			m := storetest.NewMailing(d.Company(t), nil)
-			m.Tests = []store.NewEmail{storetest.NewEmail(m.CompanyID, nil)}
+			m.Tests = []outbox.NewEmail{storetest.NewEmail(m.CompanyID, nil)}
 			run(t, d, `DELETE FROM dispatch_lanes WHERE queue = $1`, queue)
-			if _, _, err := d.Store.IngestMailing(t.Context(), m, storetest.Lines(1)); !errors.Is(err, store.ErrNoLane) {
+			if _, _, err := d.Store.IngestMailing(t.Context(), m, storetest.Lines(1)); !errors.Is(err, lane.ErrNone) {
 				t.Errorf("got %v", err)
 			}
 			nothingWritten(t, d)
@@ -296,11 +300,11 @@ func TestIngestMailing_KeepsNothingOfTheCallers(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	e := storetest.NewEntry(1)
-	ingested(t, d, storetest.NewMailing(d.Company(t), nil), func(yield func(store.MailingLine, error) bool) {
+	ingested(t, d, storetest.NewMailing(d.Company(t), nil), func(yield func(mailing.Line, error) bool) {
 		for line := 2; line < 100; line++ {
 			e.ID, e.Line, e.Email = uuid.Must(uuid.NewV7()), line, fmt.Sprintf("é%d@example.com", line) // held back
 			e.Fields[0], e.CPFCNPJ = fmt.Sprint("city ", line), append(e.CPFCNPJ[:0], byte(line))
-			if !yield(store.MailingLine{Entry: e}, nil) {
+			if !yield(mailing.Line{Entry: e}, nil) {
 				return
 			}
 		}
@@ -316,9 +320,9 @@ func TestIngestMailing_LettersThatBecomeASCII(t *testing.T) {
 	d := storetest.New(t)
 	got := ingested(t, d, storetest.NewMailing(d.Company(t), nil), given(
 		entry(2, "\u212Aevin@example.com", "syntax"), entry(3, "kevin@example.com", ""), entry(4, "KEVIN@example.com", "")))
-	want := store.MailingCounts{Total: 3, Accepted: 1, Invalid: 1, Duplicates: 1}
+	want := mailing.Counts{Total: 3, Accepted: 1, Invalid: 1, Duplicates: 1}
 	if ask[bool](t, d, `SELECT lower(U&'\212A') = 'k'`) {
-		want = store.MailingCounts{Total: 3, Invalid: 1, Duplicates: 2}
+		want = mailing.Counts{Total: 3, Invalid: 1, Duplicates: 2}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -329,8 +333,8 @@ func TestIngestMailing_Key(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	ingest := func(change func(*store.NewMailing)) error {
-		m := storetest.NewMailing(company, func(m *store.NewMailing) { m.Key = keyFor("k") })
+	ingest := func(change func(*mailing.NewMailing)) error {
+		m := storetest.NewMailing(company, func(m *mailing.NewMailing) { m.Key = keyFor("k") })
 		if change != nil {
 			change(&m)
 		}
@@ -340,12 +344,12 @@ func TestIngestMailing_Key(t *testing.T) {
 	if err := ingest(nil); err != nil {
 		t.Fatal(err)
 	}
-	var used *store.KeyUsedError
+	var used *idempotency.UsedError
 	if err := ingest(nil); !errors.As(err, &used) {
 		t.Fatalf("got %v", err)
 	}
 	first := ask[[]byte](t, d, `SELECT answer FROM mailings`)
-	if want := (store.StoredAnswer{BodySHA256: slices.Repeat([]byte{7}, 32), Status: 202, Answer: first}); !cmp.Equal(used.Answer, want) {
+	if want := (idempotency.StoredAnswer{BodySHA256: slices.Repeat([]byte{7}, 32), Status: 202, Answer: first}); !cmp.Equal(used.Answer, want) {
 		t.Errorf("got %+v, want %+v", used.Answer, want)
 	}
 	run(t, d, `UPDATE idempotency_keys SET expires_at = now()`)

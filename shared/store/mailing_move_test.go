@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -21,14 +22,14 @@ func TestMoveMailing_States(t *testing.T) {
 	at := time.Now().Add(48 * time.Hour).UTC().Truncate(time.Millisecond)
 	for state, tt := range map[string]struct {
 		set        string
-		want       store.MailingStatus // "" = refused
+		want       mailing.Status // "" = refused
 		generation int
 	}{
-		"QUEUED":              {`status = 'QUEUED'`, store.MailingQueued, 2},
-		"its job failed once": {`status = 'PENDING', attempts = 1, error_message = 'x'`, store.MailingQueued, 2},
-		"waits for a quota":   {`status = 'QUEUED', waiting_for = 'emails_per_day', waiting_until = now() + interval '1 hour'`, store.MailingQueued, 2},
-		"held":                {`status = 'PAUSED', generation = 0`, store.MailingPaused, 0},
-		"PAUSED":              {`status = 'PAUSED'`, store.MailingPaused, 1},
+		"QUEUED":              {`status = 'QUEUED'`, mailing.Queued, 2},
+		"its job failed once": {`status = 'PENDING', attempts = 1, error_message = 'x'`, mailing.Queued, 2},
+		"waits for a quota":   {`status = 'QUEUED', waiting_for = 'emails_per_day', waiting_until = now() + interval '1 hour'`, mailing.Queued, 2},
+		"held":                {`status = 'PAUSED', generation = 0`, mailing.Paused, 0},
+		"PAUSED":              {`status = 'PAUSED'`, mailing.Paused, 1},
 		"begun":               {`status = 'QUEUED', processed_lines = 1`, "", 0},
 		"PAUSED, begun":       {`status = 'PAUSED', processed_lines = 1`, "", 0},
 		"PROCESSING":          {`status = 'PROCESSING', last_attempt = now()`, "", 0},
@@ -43,14 +44,14 @@ func TestMoveMailing_States(t *testing.T) {
 		}
 		before := whole()
 		m, err := d.Store.MoveMailing(t.Context(), company, id, at)
-		var refused *store.MailingStateError
+		var refused *mailing.StateError
 		switch {
 		case tt.want == "" && (!errors.As(err, &refused) || whole() != before):
 			t.Errorf("%s: error %v, or the mailing was changed", state, err)
 		case tt.want == "":
 		case err != nil || m.Status != tt.want || m.Generation != tt.generation || m.SendAt == nil || !m.SendAt.Equal(at) || m.Attempts != 0 || m.WaitingFor != nil:
 			t.Errorf("%s: %+v, %v", state, m, err)
-		case tt.want == store.MailingQueued:
+		case tt.want == mailing.Queued:
 			if !ask[bool](t, d, `SELECT count(*) = 1 AND bool_and(next_at = $2 AND (payload ->> 'generation')::int = 2 AND status = 'PENDING')
 					FROM email_outbox WHERE payload ->> 'mailingId' = $1`, id.String(), at) {
 				t.Errorf("%s: the mailing's job was not moved", state)
@@ -78,7 +79,7 @@ func TestMoveMailing_JobOnItsWay(t *testing.T) {
 		if !ask[bool](t, d, `SELECT count(*) = 1 FROM email_outbox WHERE payload ->> 'mailingId' = $1 AND payload ->> 'generation' = '2' AND next_at = $2`, id.String(), at) {
 			t.Errorf("%s: no job for the new time", job)
 		}
-		if _, got, err := d.Store.LockMailing(t.Context(), id, 1, time.Minute, time.Second); err != nil || got != store.MailingObsolete {
+		if _, got, err := d.Store.LockMailing(t.Context(), id, 1, time.Minute, time.Second); err != nil || got != mailing.Obsolete {
 			t.Errorf("%s: the old job: %v, %v", job, got, err)
 		}
 		// Moved to now, the same job is due, and takes the mailing.
@@ -88,7 +89,7 @@ func TestMoveMailing_JobOnItsWay(t *testing.T) {
 		if !ask[bool](t, d, `SELECT count(*) = 1 FROM email_outbox WHERE payload ->> 'mailingId' = $1 AND payload ->> 'generation' = '3' AND next_at <= now()`, id.String()) {
 			t.Errorf("%s: not due", job)
 		}
-		if _, got, err := d.Store.LockMailing(t.Context(), id, 3, time.Minute, time.Second); err != nil || got != store.MailingLocked {
+		if _, got, err := d.Store.LockMailing(t.Context(), id, 3, time.Minute, time.Second); err != nil || got != mailing.Locked {
 			t.Errorf("%s: %v, %v", job, got, err)
 		}
 	}
@@ -108,7 +109,7 @@ func TestMoveMailing_Race(t *testing.T) {
 		moves := make(chan outcome)
 		go func(ctx context.Context, id uuid.UUID) {
 			_, err := d.Store.MoveMailing(ctx, company, id, time.Now().Add(time.Hour))
-			var late *store.MailingStateError
+			var late *mailing.StateError
 			if errors.As(err, &late) {
 				moves <- outcome{false, nil}
 				return
@@ -117,8 +118,8 @@ func TestMoveMailing_Race(t *testing.T) {
 		}(t.Context(), id)
 		_, lock, err := d.Store.LockMailing(t.Context(), id, 1, time.Minute, time.Second)
 		move := <-moves
-		if err != nil || move.err != nil || move.moved == (lock == store.MailingLocked) {
-			t.Errorf("moved: %v, locked: %v; %v, %v", move.moved, lock == store.MailingLocked, err, move.err)
+		if err != nil || move.err != nil || move.moved == (lock == mailing.Locked) {
+			t.Errorf("moved: %v, locked: %v; %v, %v", move.moved, lock == mailing.Locked, err, move.err)
 		}
 	}
 }

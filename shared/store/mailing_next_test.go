@@ -9,7 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -24,7 +25,7 @@ func TestNextEntries_Bytes(t *testing.T) {
 	_, err := d.SQL.ExecContext(t.Context(), `UPDATE mailing_entries SET fields = ARRAY(SELECT i || repeat('é', 600) FROM generate_series(1, $2) i) WHERE mailing_id = $1`, id, fields)
 	must(t, err)
 	job, lock, err := d.Store.LockMailing(t.Context(), id, 1, time.Minute, time.Second)
-	if err != nil || lock != store.MailingLocked {
+	if err != nil || lock != mailing.Locked {
 		t.Fatal(lock, err)
 	}
 	var all []int64
@@ -81,14 +82,14 @@ func TestLoad_LargeFields(t *testing.T) {
 	id := d.Mailing(t, company, 1, nil)
 	email := d.Accept(t, company, nil)
 	loader := d.Store.NewLoader()
-	for _, bytes := range []int{4, store.SmallBody, store.SmallBody + 4, 600_000} {
+	for _, bytes := range []int{4, outbox.SmallBody, outbox.SmallBody + 4, 600_000} {
 		want := []string{strings.Repeat("é", bytes/4), strings.Repeat("x", bytes/2)}
 		_, err := d.SQL.ExecContext(t.Context(), `WITH entry AS (UPDATE mailing_entries SET id = $2, fields = $3 WHERE mailing_id = $1)
 			UPDATE email_outbox SET lane_id = (SELECT id FROM dispatch_lanes WHERE mailing_id = $1) WHERE id = $2`, id, email, pq.Array(want))
 		must(t, err)
 		got, err := loader.Load(t.Context(), email)
 		must(t, err)
-		large, size := bytes > store.SmallBody, int64(0)
+		large, size := bytes > outbox.SmallBody, int64(0)
 		if large {
 			size = int64(bytes)
 		}

@@ -13,18 +13,20 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/storetest"
 )
 
 // halted yields a line, closes reached, and ends with the error received from end.
-func halted(reached chan<- struct{}, end <-chan error) iter.Seq2[store.MailingLine, error] {
-	return func(yield func(store.MailingLine, error) bool) {
-		if !yield(store.MailingLine{Entry: storetest.NewEntry(2)}, nil) {
+func halted(reached chan<- struct{}, end <-chan error) iter.Seq2[mailing.Line, error] {
+	return func(yield func(mailing.Line, error) bool) {
+		if !yield(mailing.Line{Entry: storetest.NewEntry(2)}, nil) {
 			return
 		}
 		close(reached)
 		if err := <-end; err != nil {
-			yield(store.MailingLine{}, err)
+			yield(mailing.Line{}, err)
 		}
 	}
 }
@@ -39,7 +41,7 @@ func TestIngestMailing_WaitsForTheFirst(t *testing.T) {
 				t.Parallel()
 				d := storetest.New(t)
 				company := d.Company(t)
-				sameName := func(m *store.NewMailing) {
+				sameName := func(m *mailing.NewMailing) {
 					if same == "key" {
 						m.Key = keyFor("k")
 					} else {
@@ -56,7 +58,7 @@ func TestIngestMailing_WaitsForTheFirst(t *testing.T) {
 				result := make(chan error, 1)
 				var read atomic.Bool
 				go func() {
-					_, _, err := d.Store.IngestMailing(t.Context(), second, func(yield func(store.MailingLine, error) bool) {
+					_, _, err := d.Store.IngestMailing(t.Context(), second, func(yield func(mailing.Line, error) bool) {
 						read.Store(true)
 						storetest.Lines(3)(yield)
 					})
@@ -77,15 +79,15 @@ func TestIngestMailing_WaitsForTheFirst(t *testing.T) {
 					}
 					return
 				}
-				var key *store.KeyUsedError
-				var name *store.FilenameUsedError
+				var key *idempotency.UsedError
+				var name *mailing.FilenameUsedError
 				switch {
 				case same == "key" && !errors.As(err, &key):
 					t.Errorf("second: %v", err)
 				case same == "filename" && !errors.As(err, &name):
 					t.Errorf("second: %v", err)
 				case name != nil:
-					want := store.FilenameUsedError{MailingID: first.ID, RequestSHA256: first.RequestSHA256, Answer: ask[[]byte](t, d, `SELECT answer FROM mailings`)}
+					want := mailing.FilenameUsedError{MailingID: first.ID, RequestSHA256: first.RequestSHA256, Answer: ask[[]byte](t, d, `SELECT answer FROM mailings`)}
 					if diff := cmp.Diff(want, *name); diff != "" {
 						t.Error(diff)
 					}
@@ -103,14 +105,14 @@ func TestIngestMailing_InProgress(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	sameName := func(m *store.NewMailing) { m.Filename = "natal.csv" }
+	sameName := func(m *mailing.NewMailing) { m.Filename = "natal.csv" }
 	reached, end, done := make(chan struct{}), make(chan error), make(chan error, 1)
 	go func() {
 		_, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, sameName), halted(reached, end))
 		done <- err
 	}()
 	<-reached
-	if _, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, sameName), storetest.Lines(1)); !errors.Is(err, store.ErrInProgress) || errors.Is(err, store.ErrUnavailable) {
+	if _, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, sameName), storetest.Lines(1)); !errors.Is(err, idempotency.ErrInProgress) || errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 	close(end)
@@ -127,7 +129,7 @@ func TestIngestMailing_ManyWithOneFilename(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	ingest := func() error {
-		m := storetest.NewMailing(company, func(m *store.NewMailing) { m.Filename = "natal.csv" })
+		m := storetest.NewMailing(company, func(m *mailing.NewMailing) { m.Filename = "natal.csv" })
 		_, _, err := d.Store.IngestMailing(t.Context(), m, storetest.Lines(2000))
 		return err
 	}
@@ -136,10 +138,10 @@ func TestIngestMailing_ManyWithOneFilename(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			err := ingest()
-			for errors.Is(err, store.ErrInProgress) && !store.IsOutage(err) {
+			for errors.Is(err, idempotency.ErrInProgress) && !store.IsOutage(err) {
 				err = ingest()
 			}
-			var used *store.FilenameUsedError
+			var used *mailing.FilenameUsedError
 			switch {
 			case err == nil:
 				accepted.Add(1)
@@ -154,8 +156,8 @@ func TestIngestMailing_ManyWithOneFilename(t *testing.T) {
 	if entries := ask[int](t, d, `SELECT count(*) FROM mailing_entries`); accepted.Load() != 1 || refused.Load() != 7 || entries != 2000 {
 		t.Errorf("%d accepted, %d refused, %d entries", accepted.Load(), refused.Load(), entries)
 	}
-	named := func(dry bool) func(*store.NewMailing) {
-		return func(m *store.NewMailing) { m.Filename, m.DryRun = "natal.csv", dry }
+	named := func(dry bool) func(*mailing.NewMailing) {
+		return func(m *mailing.NewMailing) { m.Filename, m.DryRun = "natal.csv", dry }
 	}
 	d.Mailing(t, other, 1, named(false)) // another company's name
 	d.Mailing(t, company, 1, named(true))
@@ -176,12 +178,12 @@ func TestMailingControl_ManyAtOnce(t *testing.T) {
 		wg.Go(func() {
 			dice := rand.New(rand.NewPCG(1, uint64(i)))
 			for range 25 {
-				control := []func() (store.Mailing, error){
-					func() (store.Mailing, error) { return d.Store.PauseMailing(t.Context(), company, id) },
-					func() (store.Mailing, error) { return d.Store.ResumeMailing(t.Context(), company, id) },
-					func() (store.Mailing, error) { return d.Store.StartMailing(t.Context(), company, id) },
+				control := []func() (mailing.Mailing, error){
+					func() (mailing.Mailing, error) { return d.Store.PauseMailing(t.Context(), company, id) },
+					func() (mailing.Mailing, error) { return d.Store.ResumeMailing(t.Context(), company, id) },
+					func() (mailing.Mailing, error) { return d.Store.StartMailing(t.Context(), company, id) },
 				}[dice.IntN(3)]
-				var refused *store.MailingStateError
+				var refused *mailing.StateError
 				if _, err := control(); err != nil && !errors.As(err, &refused) {
 					t.Error(err)
 				}
@@ -215,7 +217,7 @@ func TestMailingControl_WaitsForABatch(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), `UPDATE mailings SET status = 'SENDING', expanded_at = now(), processed_lines = 1 WHERE id = $1`, id); err != nil {
 		t.Fatal(err)
 	}
-	result := make(chan store.Mailing, 1)
+	result := make(chan mailing.Mailing, 1)
 	go func() {
 		m, err := d.Store.PauseMailing(t.Context(), company, id)
 		if err != nil {
@@ -227,11 +229,11 @@ func TestMailingControl_WaitsForABatch(t *testing.T) {
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	if m := <-result; m.Status != store.MailingPaused || m.Processed != 1 || m.ExpandedAt == nil {
+	if m := <-result; m.Status != mailing.Paused || m.Processed != 1 || m.ExpandedAt == nil {
 		t.Errorf("%+v", m)
 	}
 	m, err := d.Store.ResumeMailing(t.Context(), company, id)
-	if jobs := ask[int](t, d, `SELECT count(*) FROM email_outbox`); err != nil || m.Status != store.MailingSending || jobs != 1 {
+	if jobs := ask[int](t, d, `SELECT count(*) FROM email_outbox`); err != nil || m.Status != mailing.Sending || jobs != 1 {
 		t.Errorf("resumed: %s, %v, %d jobs", m.Status, err, jobs)
 	}
 	if _, err := d.Store.PauseMailing(t.Context(), company, uuid.New()); !errors.Is(err, store.ErrNotFound) {

@@ -7,8 +7,10 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/suppression"
 )
 
 // An email of a mailing has no deadline before its first attempt, and then the usual one.
@@ -45,17 +47,17 @@ func TestAdvance_ClaimsNothingForSuppressed(t *testing.T) {
 		}
 		return done.Applied
 	}
-	suppress := func(reason store.SuppressionReason) {
+	suppress := func(reason suppression.Reason) {
 		t.Helper()
-		if err := d.Store.Suppress(t.Context(), company, store.Suppression{Address: "Ana@Example.com", Reason: reason}); err != nil {
+		if err := d.Store.Suppress(t.Context(), company, suppression.Suppression{Address: "Ana@Example.com", Reason: reason}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	suppress(store.Unsubscribed)
+	suppress(suppression.Unsubscribed)
 	if claim(bulk) {
 		t.Error("an email of a mailing was claimed for an unsubscribed recipient")
 	}
-	suppress(store.Bounced)
+	suppress(suppression.Bounced)
 	if claim(single) {
 		t.Error("an email was claimed for an address that has bounced")
 	}
@@ -73,8 +75,8 @@ func TestAdvance_NoReplayOfACancelledMailing(t *testing.T) {
 	id := d.Accept(t, company, nil)
 	storetest.OfMailing(t, d, company, id)
 	storetest.Apply(t, d, storetest.CancelOf(id))
-	replay := store.Transition{
-		ID: id, Guard: store.GuardReplay, Status: email.Pending, Renew: time.Hour,
+	replay := outbox.Transition{
+		ID: id, Guard: outbox.GuardReplay, Status: email.Pending, Renew: time.Hour,
 		Events: []email.Event{{Type: email.EventReplayed, At: time.Now()}},
 	}
 	run(t, d, `UPDATE mailings SET status = 'CANCELLED'`)
@@ -91,15 +93,15 @@ func TestAdvance_OlderThanWhatIsKnown(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	older := uuid.Must(uuid.NewV7())
-	person := store.RecipientID(company, "C-1", "", "old@example.com")
+	person := recipient.ID(company, "C-1", "", "old@example.com")
 	newer := uuid.Must(uuid.NewV7())
 	run(t, d, `INSERT INTO recipients (id, company_id, external_id, email, intake_id) VALUES ($1, $2, 'C-1', 'new@example.com', $3)`, person, company, newer)
-	id := d.Accept(t, company, func(e *store.NewEmail) {
+	id := d.Accept(t, company, func(e *outbox.NewEmail) {
 		e.ID = older
 		e.Job.OutboxID, e.Job.HTMLRef = older.String(), older.String()
 	})
 	claim := storetest.ClaimOf(company, id, uuid.New(), "C-1")
-	claim.Recipient = &store.Recipient{ID: person, ExternalID: "C-1", Email: "old@example.com"}
+	claim.Recipient = &recipient.Recipient{ID: person, ExternalID: "C-1", Email: "old@example.com"}
 	storetest.Apply(t, d, claim)
 	if got := ask[string](t, d, `SELECT email FROM recipients WHERE id = $1`, person); got != "new@example.com" {
 		t.Errorf("the recipient is at %s", got)

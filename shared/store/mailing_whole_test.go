@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -19,40 +20,40 @@ func TestIngestMailing_AllOrNothing(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the file is torn")
 	for name, tt := range map[string]struct {
-		lines func(t *testing.T, d storetest.Database, cancel func()) iter.Seq2[store.MailingLine, error]
+		lines func(t *testing.T, d storetest.Database, cancel func()) iter.Seq2[mailing.Line, error]
 		want  error // nil = any
 	}{
-		"the lines end with an error": {want: broken, lines: func(*testing.T, storetest.Database, func()) iter.Seq2[store.MailingLine, error] {
-			return midway(func() (store.MailingLine, error) { return store.MailingLine{}, broken })
+		"the lines end with an error": {want: broken, lines: func(*testing.T, storetest.Database, func()) iter.Seq2[mailing.Line, error] {
+			return midway(func() (mailing.Line, error) { return mailing.Line{}, broken })
 		}},
-		"the caller gives up": {want: context.Canceled, lines: func(_ *testing.T, _ storetest.Database, cancel func()) iter.Seq2[store.MailingLine, error] {
-			return midway(func() (store.MailingLine, error) { cancel(); return entry(5000, "late@example.com", ""), nil })
+		"the caller gives up": {want: context.Canceled, lines: func(_ *testing.T, _ storetest.Database, cancel func()) iter.Seq2[mailing.Line, error] {
+			return midway(func() (mailing.Line, error) { cancel(); return entry(5000, "late@example.com", ""), nil })
 		}},
-		"Postgres ends the connection": {want: store.ErrUnavailable, lines: func(t *testing.T, d storetest.Database, _ func()) iter.Seq2[store.MailingLine, error] {
-			return midway(func() (store.MailingLine, error) {
+		"Postgres ends the connection": {want: store.ErrUnavailable, lines: func(t *testing.T, d storetest.Database, _ func()) iter.Seq2[mailing.Line, error] {
+			return midway(func() (mailing.Line, error) {
 				storetest.WaitFor(t, d, `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%COPY mailing_entries%' AND pid <> pg_backend_pid()`)
 				run(t, d, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%COPY mailing_entries%' AND pid <> pg_backend_pid()`)
 				return entry(5000, "late@example.com", ""), nil
 			})
 		}},
-		"a row that Postgres refuses": {lines: func(*testing.T, storetest.Database, func()) iter.Seq2[store.MailingLine, error] {
-			return midway(func() (store.MailingLine, error) { return entry(5000, "late@example.com", "ugly"), nil })
+		"a row that Postgres refuses": {lines: func(*testing.T, storetest.Database, func()) iter.Seq2[mailing.Line, error] {
+			return midway(func() (mailing.Line, error) { return entry(5000, "late@example.com", "ugly"), nil })
 		}},
-		"a held row that Postgres refuses": {lines: func(*testing.T, storetest.Database, func()) iter.Seq2[store.MailingLine, error] {
-			return midway(func() (store.MailingLine, error) { return entry(5000, "user3@example.com", "ugly"), nil })
+		"a held row that Postgres refuses": {lines: func(*testing.T, storetest.Database, func()) iter.Seq2[mailing.Line, error] {
+			return midway(func() (mailing.Line, error) { return entry(5000, "user3@example.com", "ugly"), nil })
 		}},
-		"lines that do not ascend": {lines: func(*testing.T, storetest.Database, func()) iter.Seq2[store.MailingLine, error] {
-			return midway(func() (store.MailingLine, error) { return entry(7, "late@example.com", ""), nil })
+		"lines that do not ascend": {lines: func(*testing.T, storetest.Database, func()) iter.Seq2[mailing.Line, error] {
+			return midway(func() (mailing.Line, error) { return entry(7, "late@example.com", ""), nil })
 		}},
-		"ids that do not ascend": {lines: func(*testing.T, storetest.Database, func()) iter.Seq2[store.MailingLine, error] {
-			return midway(func() (store.MailingLine, error) {
+		"ids that do not ascend": {lines: func(*testing.T, storetest.Database, func()) iter.Seq2[mailing.Line, error] {
+			return midway(func() (mailing.Line, error) {
 				line := entry(5000, "late@example.com", "")
 				line.Entry.ID = uuid.MustParse("01900000-0000-7000-8000-000000000001")
 				return line, nil
 			})
 		}},
-		"a line that is neither": {lines: func(*testing.T, storetest.Database, func()) iter.Seq2[store.MailingLine, error] {
-			return midway(func() (store.MailingLine, error) { return store.MailingLine{}, nil })
+		"a line that is neither": {lines: func(*testing.T, storetest.Database, func()) iter.Seq2[mailing.Line, error] {
+			return midway(func() (mailing.Line, error) { return mailing.Line{}, nil })
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +63,7 @@ func TestIngestMailing_AllOrNothing(t *testing.T) {
 			s := open(t, d.URL, store.Options{MaxConns: 1})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			m := storetest.NewMailing(company, func(m *store.NewMailing) { m.Key = keyFor("k") })
+			m := storetest.NewMailing(company, func(m *mailing.NewMailing) { m.Key = keyFor("k") })
 			_, _, err := s.IngestMailing(ctx, m, tt.lines(t, d, cancel))
 			if err == nil || tt.want != nil && !errors.Is(err, tt.want) || tt.want == broken && err != broken { //nolint:errorlint // as it is
 				t.Errorf("got %v, want %v", err, tt.want)
@@ -82,8 +83,8 @@ func TestIngestMailing_AllOrNothing(t *testing.T) {
 }
 
 // midway yields 2,500 good lines, then what happens in the middle, then as many more.
-func midway(happens func() (store.MailingLine, error)) iter.Seq2[store.MailingLine, error] {
-	return func(yield func(store.MailingLine, error) bool) {
+func midway(happens func() (mailing.Line, error)) iter.Seq2[mailing.Line, error] {
+	return func(yield func(mailing.Line, error) bool) {
 		for line, err := range storetest.Lines(2500) {
 			if !yield(line, err) {
 				return
@@ -107,9 +108,9 @@ func TestIngestMailing_UnknownOutcome(t *testing.T) {
 	company := d.Company(t)
 	p := storetest.NewProxy(t, d)
 	s := open(t, p.URL, store.Options{})
-	m := storetest.NewMailing(company, func(m *store.NewMailing) { m.DryRun = true })
+	m := storetest.NewMailing(company, func(m *mailing.NewMailing) { m.DryRun = true })
 	answer := m.Answer
-	m.Answer = func(n store.MailingCounts) ([]byte, error) {
+	m.Answer = func(n mailing.Counts) ([]byte, error) {
 		p.CutAnswer(2) // one for the mailing's row, one for COMMIT
 		return answer(n)
 	}
@@ -136,7 +137,7 @@ func TestIngestMailing_LongerThanAStatementMayRun(t *testing.T) {
 	s := open(t, d.URL, store.Options{StatementTimeout: 600 * time.Millisecond})
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	_, _, err := s.IngestMailing(t.Context(), storetest.NewMailing(company, nil), func(yield func(store.MailingLine, error) bool) {
+	_, _, err := s.IngestMailing(t.Context(), storetest.NewMailing(company, nil), func(yield func(mailing.Line, error) bool) {
 		for line, err := range storetest.Lines(120) {
 			<-tick.C
 			if !yield(line, err) {

@@ -8,7 +8,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -25,7 +26,7 @@ func TestMailingsPaused(t *testing.T) {
 		return id
 	}
 	before := d.Mailing(t, company, 1, nil)
-	held := d.Mailing(t, company, 1, func(m *store.NewMailing) { m.Held = true })
+	held := d.Mailing(t, company, 1, func(m *mailingstore.NewMailing) { m.Held = true })
 	run(t, d, `UPDATE companies SET mailings_paused_at = now() WHERE id = $1`, company)
 	after := d.Mailing(t, company, 1, nil)
 	unaffected := d.Mailing(t, other, 1, nil)
@@ -75,7 +76,7 @@ func TestMailingsPaused(t *testing.T) {
 		}
 	}
 
-	for id, want := range map[uuid.UUID]store.Quota{before: store.WaitsForReputation, after: store.WaitsForReputation, held: ""} {
+	for id, want := range map[uuid.UUID]quota.Quota{before: mailingstore.WaitsForReputation, after: mailingstore.WaitsForReputation, held: ""} {
 		if m, err := d.Store.FindMailing(t.Context(), company, id); err != nil || m.WaitsFor(time.Now()).For != want {
 			t.Errorf("waits for %q, %v, want %q", m.WaitsFor(time.Now()).For, err, want)
 		}
@@ -83,11 +84,11 @@ func TestMailingsPaused(t *testing.T) {
 	if room, err := d.Store.FindMailingRoom(t.Context(), company); err != nil || !room.Paused {
 		t.Errorf("room %+v, %v", room, err)
 	}
-	var refused *store.MailingsPausedError
+	var refused *mailingstore.PausedError
 	if _, err := d.Store.StartMailing(t.Context(), company, held); !errors.As(err, &refused) {
 		t.Errorf("start: %v", err)
 	}
-	if m, err := d.Store.PauseMailing(t.Context(), company, before); err != nil || m.Status != store.MailingPaused {
+	if m, err := d.Store.PauseMailing(t.Context(), company, before); err != nil || m.Status != mailingstore.Paused {
 		t.Errorf("pause: %+v, %v", m.Status, err)
 	}
 	for name, control := range controls(d.Store) {
@@ -98,7 +99,7 @@ func TestMailingsPaused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if m, err := d.Store.CancelMailing(t.Context(), company, after); err != nil || m.Status != store.MailingCancelled {
+	if m, err := d.Store.CancelMailing(t.Context(), company, after); err != nil || m.Status != mailingstore.Cancelled {
 		t.Errorf("cancel: %+v, %v", m.Status, err)
 	}
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -20,7 +21,7 @@ func TestFindMailing(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	m := storetest.NewMailing(company, func(m *store.NewMailing) {
+	m := storetest.NewMailing(company, func(m *mailing.NewMailing) {
 		m.ReplyTo, m.Tags, m.SendAt = "reply@acme.example", []string{"natal"}, time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 	})
 	ingested(t, d, m, storetest.Lines(20))
@@ -31,7 +32,7 @@ func TestFindMailing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Filename != m.Filename || got.Subject != m.Subject || *got.ReplyTo != m.ReplyTo || !slices.Equal(got.Tags, m.Tags) || !got.SendAt.Equal(m.SendAt) ||
-		got.Status != store.MailingSending || got.Total != 20 || got.Accepted != 20 || got.Rate != 3.5 || *got.Settling != "retry-failed" || got.Processed != 20 || got.StorageURL != m.StorageURL {
+		got.Status != mailing.Sending || got.Total != 20 || got.Accepted != 20 || got.Rate != 3.5 || *got.Settling != "retry-failed" || got.Processed != 20 || got.StorageURL != m.StorageURL {
 		t.Errorf("%+v", got)
 	}
 	if got.Ended() != 13 || got.Remaining() != 2*time.Second {
@@ -40,7 +41,7 @@ func TestFindMailing(t *testing.T) {
 	for _, err := range []error{
 		second(d.Store.FindMailing(t.Context(), d.Company(t), m.ID)),
 		second(d.Store.FindMailing(t.Context(), company, uuid.New())),
-		second(d.Store.MailingEntries(t.Context(), d.Company(t), m.ID, store.EntryFilter{})),
+		second(d.Store.MailingEntries(t.Context(), d.Company(t), m.ID, mailing.EntryFilter{})),
 	} {
 		if !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("got %v", err)
@@ -86,7 +87,7 @@ func TestMailingEntries(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	mine := storetest.NewMailing(company, nil)
-	own, others := make([]store.MailingLine, 10), make([]store.MailingLine, 10)
+	own, others := make([]mailing.Line, 10), make([]mailing.Line, 10)
 	for i := range own {
 		own[i], others[i] = entry(i+2, fmt.Sprintf("user%d@example.com", i+2), ""), entry(i+2, fmt.Sprintf("other%d@example.com", i), "")
 	}
@@ -96,7 +97,7 @@ func TestMailingEntries(t *testing.T) {
 	run(t, d, `UPDATE mailing_entries SET status = 'SENT', external_id = 'ses-1', attempts = 1, last_attempt = now() WHERE line_no IN (4, 8, 9)`)
 	for status, want := range map[string]string{"": "[2 3 4] [5 6 7] [8 9 10] [11]", "SENT": "[4 8 9] []", "INVALID": "[5]", "FAILED": "[]"} {
 		var pages []string
-		for f := (store.EntryFilter{Status: status, Limit: 3}); ; {
+		for f := (mailing.EntryFilter{Status: status, Limit: 3}); ; {
 			page, err := d.Store.MailingEntries(t.Context(), company, mine.ID, f)
 			if err != nil {
 				t.Fatal(err)
@@ -118,12 +119,12 @@ func TestMailingEntries(t *testing.T) {
 			t.Errorf("%q: %s, want %s", status, got, want)
 		}
 	}
-	page, err := d.Store.MailingEntries(t.Context(), company, mine.ID, store.EntryFilter{Status: "SENT", Limit: 1})
+	page, err := d.Store.MailingEntries(t.Context(), company, mine.ID, mailing.EntryFilter{Status: "SENT", Limit: 1})
 	if err != nil || page[0].ID != own[2].Entry.ID || *page[0].SESMessageID != "ses-1" || *page[0].ExternalID != "CUST-4" || page[0].LastAttempt == nil || page[0].Attempts != 1 {
 		t.Errorf("%+v, %v", page, err)
 	}
 	empty := d.Mailing(t, company, 0, nil)
-	if page, err := d.Store.MailingEntries(t.Context(), company, empty, store.EntryFilter{Limit: 3}); err != nil || page == nil || len(page) > 0 {
+	if page, err := d.Store.MailingEntries(t.Context(), company, empty, mailing.EntryFilter{Limit: 3}); err != nil || page == nil || len(page) > 0 {
 		t.Errorf("without entries: %v, %v", page, err)
 	}
 }
@@ -134,13 +135,13 @@ func TestMailingRows(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	m := storetest.NewMailing(company, nil)
-	lines := make([]store.MailingLine, 12)
+	lines := make([]mailing.Line, 12)
 	for i := range lines {
 		lines[i] = entry(i+2, fmt.Sprintf("user%d@example.com", i+2), "")
 	}
 	lines[1].Entry.InvalidReason, lines[2].Entry.EmptyFields = "disposable", []string{"Cidade"}
-	lines[4] = store.MailingLine{Reject: &store.RejectedLine{Line: 6, Column: "CPF", Code: "INVALID_CPF_CNPJ"}}
-	lines[5] = store.MailingLine{Reject: &store.RejectedLine{Line: 7, Code: "UNCLOSED_QUOTE"}}
+	lines[4] = mailing.Line{Reject: &mailing.RejectedLine{Line: 6, Column: "CPF", Code: "INVALID_CPF_CNPJ"}}
+	lines[5] = mailing.Line{Reject: &mailing.RejectedLine{Line: 7, Code: "UNCLOSED_QUOTE"}}
 	lines[8].Entry.Email = "USER2@example.com"
 	ingested(t, d, m, given(lines...))
 	others := storetest.NewMailing(company, nil)
@@ -160,7 +161,7 @@ func TestMailingRows(t *testing.T) {
 	} {
 		for _, limit := range []int{1, 2, 5, 12, 100} {
 			var got []string
-			for f := (store.RowFilter{Status: status, Limit: limit}); ; {
+			for f := (mailing.RowFilter{Status: status, Limit: limit}); ; {
 				page, err := d.Store.MailingRows(t.Context(), company, m.ID, f)
 				if err != nil {
 					t.Fatal(err)
@@ -184,7 +185,7 @@ func TestMailingRows(t *testing.T) {
 			}
 		}
 	}
-	if _, err := d.Store.MailingRows(t.Context(), d.Company(t), m.ID, store.RowFilter{}); !errors.Is(err, store.ErrNotFound) {
+	if _, err := d.Store.MailingRows(t.Context(), d.Company(t), m.ID, mailing.RowFilter{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("another company: %v", err)
 	}
 }
@@ -196,28 +197,28 @@ func TestMailingVerdicts(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	m := storetest.NewMailing(company, nil)
-	var want []store.RejectedLine
-	ingested(t, d, m, func(yield func(store.MailingLine, error) bool) {
+	var want []mailing.RejectedLine
+	ingested(t, d, m, func(yield func(mailing.Line, error) bool) {
 		for n := range 6000 {
 			line := n + 2
 			next := entry(line, fmt.Sprintf("user%d@example.com", line), "")
 			switch {
 			case n%7 == 0 || n > 5000 && n%2 == 0:
 				next.Entry.InvalidReason = "disposable"
-				want = append(want, store.RejectedLine{Line: line, Column: "email", Code: "DISPOSABLE"})
+				want = append(want, mailing.RejectedLine{Line: line, Column: "email", Code: "DISPOSABLE"})
 			case n%5 == 0:
-				next = store.MailingLine{Reject: &store.RejectedLine{Line: line, Column: "valor", Code: "TOO_LONG"}}
+				next = mailing.Line{Reject: &mailing.RejectedLine{Line: line, Column: "valor", Code: "TOO_LONG"}}
 				want = append(want, *next.Reject)
 			case n%3 == 0:
 				next.Entry.Email = "Twice@example.com"
 				if n > 3 {
-					want = append(want, store.RejectedLine{Line: line, Column: "e-mail", Code: store.CodeDuplicate})
+					want = append(want, mailing.RejectedLine{Line: line, Column: "e-mail", Code: mailing.CodeDuplicate})
 				}
 			case n%13 == 0: // sent, and reported
 				next.Entry.EmptyFields = []string{"nome", `a "b", {c}`}
-				want = append(want, store.RejectedLine{Line: line, Column: "nome", Code: store.CodeEmptyField}, store.RejectedLine{Line: line, Column: `a "b", {c}`, Code: store.CodeEmptyField})
+				want = append(want, mailing.RejectedLine{Line: line, Column: "nome", Code: mailing.CodeEmptyField}, mailing.RejectedLine{Line: line, Column: `a "b", {c}`, Code: mailing.CodeEmptyField})
 			case n%11 == 0:
-				next = store.MailingLine{Reject: &store.RejectedLine{Line: line, Code: "UNREADABLE"}}
+				next = mailing.Line{Reject: &mailing.RejectedLine{Line: line, Code: "UNREADABLE"}}
 				want = append(want, *next.Reject)
 			}
 			if !yield(next, nil) {
@@ -245,9 +246,9 @@ func TestMailingVerdicts(t *testing.T) {
 }
 
 // collect takes at most so many verdicts.
-func collect(t *testing.T, verdicts iter.Seq2[store.RejectedLine, error], most int) []store.RejectedLine {
+func collect(t *testing.T, verdicts iter.Seq2[mailing.RejectedLine, error], most int) []mailing.RejectedLine {
 	t.Helper()
-	var all []store.RejectedLine
+	var all []mailing.RejectedLine
 	for v, err := range verdicts {
 		if err != nil {
 			t.Fatal(err)

@@ -14,13 +14,18 @@ import (
 	"email-gateway/schema"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/deadletter"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/suppression"
+	"email-gateway/shared/store/tenant"
 )
 
 // acted returns the audit entries after the given one, newest first.
-func acted(t *testing.T, d storetest.Database, since int64) []store.AuditEntry {
+func acted(t *testing.T, d storetest.Database, since int64) []audit.Entry {
 	t.Helper()
-	all, err := d.Store.Audit(t.Context(), store.AuditFilter{Limit: 100})
+	all, err := d.Store.Audit(t.Context(), audit.Filter{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,43 +46,43 @@ func TestAudit_OfEveryChange(t *testing.T) {
 	if err := s.CreateCompany(ctx, storetest.Because("new customer"), company); err != nil {
 		t.Fatal(err)
 	}
-	key := store.APIKey{KeyID: "key1", CompanyID: company.ID, Name: "billing", Environment: "test", SecretSHA256: make([]byte, 32), Scopes: []string{"emails:send"}, Burst: 1}
+	key := tenant.APIKey{KeyID: "key1", CompanyID: company.ID, Name: "billing", Environment: "test", SecretSHA256: make([]byte, 32), Scopes: []string{"emails:send"}, Burst: 1}
 	open, gone := d.Accept(t, company.ID, nil), giveUp(t, d, company.ID, nil)
 	retried := letterOf(t, d, gone)
 	other := giveUp(t, d, company.ID, nil)
 	id := company.ID
 	tests := []struct {
-		do      func(by store.Operator) error
+		do      func(by audit.Operator) error
 		action  string
 		company *uuid.UUID
 		subject string
 		details string // a part of them
 	}{
-		{func(by store.Operator) error { return s.SuspendCompany(ctx, by, id) }, "company.suspend", &id, "", "{}"},
-		{func(by store.Operator) error { return s.ResumeCompany(ctx, by, id) }, "company.resume", &id, "", "{}"},
-		{func(by store.Operator) error {
-			_, err := s.SetRetention(ctx, by, store.Retention{CompanyID: id, Logs: &key.Burst})
+		{func(by audit.Operator) error { return s.SuspendCompany(ctx, by, id) }, "company.suspend", &id, "", "{}"},
+		{func(by audit.Operator) error { return s.ResumeCompany(ctx, by, id) }, "company.resume", &id, "", "{}"},
+		{func(by audit.Operator) error {
+			_, err := s.SetRetention(ctx, by, tenant.Retention{CompanyID: id, Logs: &key.Burst})
 			return err
 		}, "company.retention", &id, "", `"logsDays": 1`},
-		{func(by store.Operator) error { _, err := s.CreateAPIKey(ctx, by, key); return err }, "key.create", &id, "key1", `"name": "billing"`},
-		{func(by store.Operator) error { return s.RevokeAPIKey(ctx, by, "key1") }, "key.revoke", &id, "key1", "{}"},
-		{func(by store.Operator) error { return s.AddSenderDomain(ctx, by, id, "b.example") }, "domain.add", &id, "b.example", "{}"},
-		{func(by store.Operator) error { return s.RemoveSenderDomain(ctx, by, id, "b.example") }, "domain.remove", &id, "b.example", "{}"},
-		{func(by store.Operator) error { return s.AllowProgram(ctx, by, id, user(t, d.SQL)) }, "program.allow", &id, user(t, d.SQL), "{}"},
-		{func(by store.Operator) error { return s.RevokeProgram(ctx, by, id, user(t, d.SQL)) }, "program.revoke", &id, user(t, d.SQL), "{}"},
-		{func(by store.Operator) error {
-			_, err := s.HoldLanes(ctx, by, id, store.LaneFilter{Queue: email.QueueNormal})
+		{func(by audit.Operator) error { _, err := s.CreateAPIKey(ctx, by, key); return err }, "key.create", &id, "key1", `"name": "billing"`},
+		{func(by audit.Operator) error { return s.RevokeAPIKey(ctx, by, "key1") }, "key.revoke", &id, "key1", "{}"},
+		{func(by audit.Operator) error { return s.AddSenderDomain(ctx, by, id, "b.example") }, "domain.add", &id, "b.example", "{}"},
+		{func(by audit.Operator) error { return s.RemoveSenderDomain(ctx, by, id, "b.example") }, "domain.remove", &id, "b.example", "{}"},
+		{func(by audit.Operator) error { return s.AllowProgram(ctx, by, id, user(t, d.SQL)) }, "program.allow", &id, user(t, d.SQL), "{}"},
+		{func(by audit.Operator) error { return s.RevokeProgram(ctx, by, id, user(t, d.SQL)) }, "program.revoke", &id, user(t, d.SQL), "{}"},
+		{func(by audit.Operator) error {
+			_, err := s.HoldLanes(ctx, by, id, lane.Filter{Queue: email.QueueNormal})
 			return err
 		}, "lane.pause", &id, "", `"lanes": 1`},
-		{func(by store.Operator) error { _, err := s.ReleaseLanes(ctx, by, id, store.LaneFilter{}); return err }, "lane.resume", &id, "", `"lanes": 1`},
-		{func(by store.Operator) error { return s.HoldBreaker(ctx, by) }, "gate.hold", nil, "", "{}"},
-		{func(by store.Operator) error { return s.ReleaseBreaker(ctx, by) }, "gate.release", nil, "", "{}"},
-		{func(by store.Operator) error { _, err := s.CancelEmail(ctx, by, id, open); return err }, "email.cancel", &id, open.String(), "{}"},
-		{func(by store.Operator) error { _, err := s.ReplayEmail(ctx, by, id, open, time.Hour); return err }, "email.retry", &id, open.String(), "{}"},
-		{func(by store.Operator) error { return s.RecordReveal(ctx, by, "email", id, open.String()) }, "email.reveal", &id, open.String(), "{}"},
+		{func(by audit.Operator) error { _, err := s.ReleaseLanes(ctx, by, id, lane.Filter{}); return err }, "lane.resume", &id, "", `"lanes": 1`},
+		{func(by audit.Operator) error { return s.HoldBreaker(ctx, by) }, "gate.hold", nil, "", "{}"},
+		{func(by audit.Operator) error { return s.ReleaseBreaker(ctx, by) }, "gate.release", nil, "", "{}"},
+		{func(by audit.Operator) error { _, err := s.CancelEmail(ctx, by, id, open); return err }, "email.cancel", &id, open.String(), "{}"},
+		{func(by audit.Operator) error { _, err := s.ReplayEmail(ctx, by, id, open, time.Hour); return err }, "email.retry", &id, open.String(), "{}"},
+		{func(by audit.Operator) error { return s.RecordReveal(ctx, by, "email", id, open.String()) }, "email.reveal", &id, open.String(), "{}"},
 		{
-			func(by store.Operator) error {
-				added, err := s.SuppressAs(ctx, by, id, store.Suppression{Address: "Ana@example.com", Reason: store.Manual})
+			func(by audit.Operator) error {
+				added, err := s.SuppressAs(ctx, by, id, suppression.Suppression{Address: "Ana@example.com", Reason: suppression.Manual})
 				if err == nil && (added.Address != "ana@example.com" || added.CreatedAt.IsZero()) {
 					t.Errorf("%+v", added)
 				}
@@ -85,15 +90,17 @@ func TestAudit_OfEveryChange(t *testing.T) {
 			}, "suppression.add", &id, "", `"address": "a***@e***.com"`,
 		},
 		{
-			func(by store.Operator) error { return s.UnsuppressAs(ctx, by, id, "ana@example.com", store.Manual) },
+			func(by audit.Operator) error {
+				return s.UnsuppressAs(ctx, by, id, "ana@example.com", suppression.Manual)
+			},
 			"suppression.remove", &id, "", `"reason": "MANUAL"`,
 		},
 		{
-			func(by store.Operator) error { return s.RetryDeadLetterAs(ctx, by, retried, time.Hour) },
+			func(by audit.Operator) error { return s.RetryDeadLetterAs(ctx, by, retried, time.Hour) },
 			"dlq.retry", &id, retried.ID.String(), `"outboxId": "` + gone.String(),
 		},
 		{
-			func(by store.Operator) error {
+			func(by audit.Operator) error {
 				did, err := s.DiscardDeadLetterAs(ctx, by, letterOf(t, d, other))
 				if !did && err == nil {
 					t.Error("the dead letter was not open")
@@ -102,10 +109,10 @@ func TestAudit_OfEveryChange(t *testing.T) {
 			}, "dlq.discard", &id, "", `"outboxId": "` + other.String(),
 		},
 		{
-			func(by store.Operator) error {
-				_, err := s.CreateReplayAs(ctx, by, store.NewReplay{
-					ID: uuid.Must(uuid.NewV7()), CompanyID: &id, Action: store.ReplayDiscard, Rate: 10,
-					Filter: store.LetterFilter{Recipient: "ana@example.com", Reason: "X"},
+			func(by audit.Operator) error {
+				_, err := s.CreateReplayAs(ctx, by, deadletter.NewReplay{
+					ID: uuid.Must(uuid.NewV7()), CompanyID: &id, Action: deadletter.ReplayDiscard, Rate: 10,
+					Filter: deadletter.LetterFilter{Recipient: "ana@example.com", Reason: "X"},
 				})
 				return err
 			}, "dlq.discard-many", &id, "", `"recipient": "a***@e***.com"`,
@@ -123,7 +130,7 @@ func TestAudit_OfEveryChange(t *testing.T) {
 			continue
 		}
 		got, reason := rows[0], "why of "+tt.action
-		want := store.AuditEntry{
+		want := audit.Entry{
 			Operator: "ana", DatabaseRole: user(t, d.SQL), Action: tt.action, CompanyID: tt.company, Reason: &reason,
 		}
 		if tt.company != nil {
@@ -132,16 +139,16 @@ func TestAudit_OfEveryChange(t *testing.T) {
 		if tt.subject != "" {
 			want.Subject = &tt.subject
 		}
-		ignored := cmpopts.IgnoreFields(store.AuditEntry{}, "ID", "At", "Details")
+		ignored := cmpopts.IgnoreFields(audit.Entry{}, "ID", "At", "Details")
 		if tt.subject == "" {
-			ignored = cmpopts.IgnoreFields(store.AuditEntry{}, "ID", "At", "Details", "Subject")
+			ignored = cmpopts.IgnoreFields(audit.Entry{}, "ID", "At", "Details", "Subject")
 		}
 		if diff := cmp.Diff(want, got, ignored); diff != "" || !strings.Contains(string(got.Details), tt.details) || time.Since(got.At) > time.Minute {
 			t.Errorf("%s at %s (-want +got):\n%s\ndetails %s", tt.action, got.At, diff, got.Details)
 		}
 	}
 	before := acted(t, d, 0)
-	if err := s.UnsuppressAs(ctx, storetest.Because("again"), id, "ana@example.com", store.Manual); !errors.Is(err, store.ErrNotFound) || len(acted(t, d, before[0].ID)) != 0 {
+	if err := s.UnsuppressAs(ctx, storetest.Because("again"), id, "ana@example.com", suppression.Manual); !errors.Is(err, store.ErrNotFound) || len(acted(t, d, before[0].ID)) != 0 {
 		t.Errorf("what is not suppressed: %v, and %d rows", err, len(acted(t, d, before[0].ID)))
 	}
 	if now := status(t, d, gone); now != email.Pending {
@@ -201,7 +208,7 @@ func TestAudit_AllOrNothing(t *testing.T) {
 		t.Errorf("%d audit entries, want none", n-before)
 	}
 
-	if err := s.SuspendCompany(ctx, store.Operator{}, company); err == nil {
+	if err := s.SuspendCompany(ctx, audit.Operator{}, company); err == nil {
 		t.Error("an operator without a name has suspended a company")
 	}
 	run(t, d, "ALTER TABLE operator_audit ADD CHECK (operator <> 'ana')")
@@ -221,48 +228,48 @@ func TestAudit_OfRepeatedChanges(t *testing.T) {
 	d := storetest.New(t)
 	s, ctx := d.Store, t.Context()
 	company, days := d.Company(t), 30
-	key := store.APIKey{KeyID: "key1", CompanyID: company, Name: "billing", Environment: "test", SecretSHA256: make([]byte, 32), Scopes: []string{"emails:send"}, Burst: 1}
+	key := tenant.APIKey{KeyID: "key1", CompanyID: company, Name: "billing", Environment: "test", SecretSHA256: make([]byte, 32), Scopes: []string{"emails:send"}, Burst: 1}
 	if _, err := s.CreateAPIKey(ctx, storetest.Because("x"), key); err != nil {
 		t.Fatal(err)
 	}
-	suppress := func(note *string) func(by store.Operator) error {
-		return func(by store.Operator) error {
-			_, err := s.SuppressAs(ctx, by, company, store.Suppression{Address: "ana@example.com", Reason: store.Manual, Note: note})
+	suppress := func(note *string) func(by audit.Operator) error {
+		return func(by audit.Operator) error {
+			_, err := s.SuppressAs(ctx, by, company, suppression.Suppression{Address: "ana@example.com", Reason: suppression.Manual, Note: note})
 			return err
 		}
 	}
-	hold := func(by store.Operator) error { _, err := s.HoldLanes(ctx, by, company, store.LaneFilter{}); return err }
-	keep := func(logs *int) func(by store.Operator) error {
-		return func(by store.Operator) error {
-			_, err := s.SetRetention(ctx, by, store.Retention{CompanyID: company, Logs: logs})
+	hold := func(by audit.Operator) error { _, err := s.HoldLanes(ctx, by, company, lane.Filter{}); return err }
+	keep := func(logs *int) func(by audit.Operator) error {
+		return func(by audit.Operator) error {
+			_, err := s.SetRetention(ctx, by, tenant.Retention{CompanyID: company, Logs: logs})
 			return err
 		}
 	}
 	for _, tt := range []struct {
 		what, why string
-		do        func(by store.Operator) error
+		do        func(by audit.Operator) error
 		want      int
 	}{
-		{"suspend", "unpaid", func(by store.Operator) error { return s.SuspendCompany(ctx, by, company) }, 1},
-		{"suspend for another reason", "complaints", func(by store.Operator) error { return s.SuspendCompany(ctx, by, company) }, 1},
-		{"resume", "", func(by store.Operator) error { return s.ResumeCompany(ctx, by, company) }, 1},
+		{"suspend", "unpaid", func(by audit.Operator) error { return s.SuspendCompany(ctx, by, company) }, 1},
+		{"suspend for another reason", "complaints", func(by audit.Operator) error { return s.SuspendCompany(ctx, by, company) }, 1},
+		{"resume", "", func(by audit.Operator) error { return s.ResumeCompany(ctx, by, company) }, 1},
 		{"set no retention", "", keep(nil), 0},
 		{"take back a retention that is not set", "", keep(new(int)), 0},
 		{"set a retention", "", keep(&days), 1},
 		{"set it again", "", keep(&days), 0},
 		{"take the retention back", "", keep(new(int)), 1},
-		{"revoke a key", "lost", func(by store.Operator) error { return s.RevokeAPIKey(ctx, by, "key1") }, 1},
-		{"add a domain", "", func(by store.Operator) error { return s.AddSenderDomain(ctx, by, company, "b.example") }, 1},
-		{"allow a program", "", func(by store.Operator) error { return s.AllowProgram(ctx, by, company, user(t, d.SQL)) }, 1},
+		{"revoke a key", "lost", func(by audit.Operator) error { return s.RevokeAPIKey(ctx, by, "key1") }, 1},
+		{"add a domain", "", func(by audit.Operator) error { return s.AddSenderDomain(ctx, by, company, "b.example") }, 1},
+		{"allow a program", "", func(by audit.Operator) error { return s.AllowProgram(ctx, by, company, user(t, d.SQL)) }, 1},
 		{"hold lanes", "bounces", hold, 1},
 		{"hold lanes for another reason", "complaints", hold, 1},
-		{"release lanes", "", func(by store.Operator) error {
-			_, err := s.ReleaseLanes(ctx, by, company, store.LaneFilter{})
+		{"release lanes", "", func(by audit.Operator) error {
+			_, err := s.ReleaseLanes(ctx, by, company, lane.Filter{})
 			return err
 		}, 1},
-		{"hold the circuit breaker", "drill", func(by store.Operator) error { return s.HoldBreaker(ctx, by) }, 1},
-		{"hold the circuit breaker for another reason", "SES asked", func(by store.Operator) error { return s.HoldBreaker(ctx, by) }, 1},
-		{"release the circuit breaker", "", func(by store.Operator) error { return s.ReleaseBreaker(ctx, by) }, 1},
+		{"hold the circuit breaker", "drill", func(by audit.Operator) error { return s.HoldBreaker(ctx, by) }, 1},
+		{"hold the circuit breaker for another reason", "SES asked", func(by audit.Operator) error { return s.HoldBreaker(ctx, by) }, 1},
+		{"release the circuit breaker", "", func(by audit.Operator) error { return s.ReleaseBreaker(ctx, by) }, 1},
 		{"suppress", "", suppress(nil), 1},
 		{"suppress with a note", "", suppress(&key.Name), 1},
 		{"suppress without one", "", suppress(nil), 0},
@@ -285,7 +292,7 @@ func TestAudit_Filter(t *testing.T) {
 	s, ctx := d.Store, t.Context()
 	acme, beta := d.Company(t), d.Company(t)
 	for _, do := range []error{
-		s.SuspendCompany(ctx, storetest.Because("unpaid"), acme), s.SuspendCompany(ctx, store.Operator{Name: "eva"}, beta),
+		s.SuspendCompany(ctx, storetest.Because("unpaid"), acme), s.SuspendCompany(ctx, audit.Operator{Name: "eva"}, beta),
 		s.ResumeCompany(ctx, storetest.Because(""), acme), s.HoldBreaker(ctx, storetest.Because("drill")),
 	} {
 		if do != nil {
@@ -296,17 +303,17 @@ func TestAudit_Filter(t *testing.T) {
 	ago := time.Now().Add(-time.Minute)
 	for _, tt := range []struct {
 		name   string
-		filter store.AuditFilter
+		filter audit.Filter
 		want   []string
 	}{
-		{"newest first", store.AuditFilter{Operator: "ana"}, []string{"gate.hold", "company.resume", "company.suspend"}},
-		{"of a company", store.AuditFilter{Company: acme, Operator: "ana"}, []string{"company.resume", "company.suspend"}},
-		{"of one action", store.AuditFilter{Action: "company.suspend"}, []string{"company.suspend", "company.suspend"}},
-		{"about a thing", store.AuditFilter{Action: "gate"}, []string{"gate.hold"}},
-		{"not by a part of a word", store.AuditFilter{Action: "gat"}, nil},
-		{"since", store.AuditFilter{Since: &ago, Operator: "ana"}, []string{"gate.hold", "company.resume"}},
-		{"until", store.AuditFilter{Until: &ago}, []string{"company.suspend", "company.suspend"}},
-		{"at most", store.AuditFilter{Operator: "ana", Limit: 1}, []string{"gate.hold"}},
+		{"newest first", audit.Filter{Operator: "ana"}, []string{"gate.hold", "company.resume", "company.suspend"}},
+		{"of a company", audit.Filter{Company: acme, Operator: "ana"}, []string{"company.resume", "company.suspend"}},
+		{"of one action", audit.Filter{Action: "company.suspend"}, []string{"company.suspend", "company.suspend"}},
+		{"about a thing", audit.Filter{Action: "gate"}, []string{"gate.hold"}},
+		{"not by a part of a word", audit.Filter{Action: "gat"}, nil},
+		{"since", audit.Filter{Since: &ago, Operator: "ana"}, []string{"gate.hold", "company.resume"}},
+		{"until", audit.Filter{Until: &ago}, []string{"company.suspend", "company.suspend"}},
+		{"at most", audit.Filter{Operator: "ana", Limit: 1}, []string{"gate.hold"}},
 	} {
 		if tt.filter.Limit == 0 {
 			tt.filter.Limit = 10

@@ -14,7 +14,9 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -55,18 +57,18 @@ func TestAccept_KeepsWhatItWasGiven(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	for name, change := range map[string]func(*store.NewEmail){
+	for name, change := range map[string]func(*outbox.NewEmail){
 		"least": nil,
-		"most": func(e *store.NewEmail) {
+		"most": func(e *outbox.NewEmail) {
 			e.Text, e.CPFCNPJ, e.Priority, e.Delivery = "Olá", []byte{0, 1, 0xff, '\\', '"'}, 1, email.AtMostOnce
 			e.Job.Tags, e.Job.Headers = []string{"a", `"b"\`, "{c,d}", "NULL", ""}, map[string]string{"X-A": "b"}
 		},
-		"low":    func(e *store.NewEmail) { e.Priority = 10 },
-		"quotes": func(e *store.NewEmail) { e.HTML = `<p title="a\"b">{\},NULL,''</p>` + "\r\n\t\u2028𝄞" },
-		"large": func(e *store.NewEmail) {
+		"low":    func(e *outbox.NewEmail) { e.Priority = 10 },
+		"quotes": func(e *outbox.NewEmail) { e.HTML = `<p title="a\"b">{\},NULL,''</p>` + "\r\n\t\u2028𝄞" },
+		"large": func(e *outbox.NewEmail) {
 			e.HTML, e.Text = strings.Repeat("ção ", 512<<8), strings.Repeat("x", 512<<10)
 		},
-		"not NULL text": func(e *store.NewEmail) { e.Text = "NULL" },
+		"not NULL text": func(e *outbox.NewEmail) { e.Text = "NULL" },
 	} {
 		e := storetest.NewEmail(company, change)
 		if err := d.Store.NewAccepter().Accept(t.Context(), e); err != nil {
@@ -100,7 +102,7 @@ func TestAccept_SendAt(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	for _, wait := range []time.Duration{-time.Hour, 0, time.Hour, 300 * 24 * time.Hour} {
-		got := readOutbox(t, d, d.Accept(t, company, func(e *store.NewEmail) { e.SendAt = time.Now().Add(wait) }))
+		got := readOutbox(t, d, d.Accept(t, company, func(e *outbox.NewEmail) { e.SendAt = time.Now().Add(wait) }))
 		if want := max(wait, 0); !about(got.NextIn, want) || !about(got.ExpiresIn, want+24*time.Hour) {
 			t.Errorf("sendAt in %s: due in %s, expires in %s", wait, got.NextIn, got.ExpiresIn)
 		}
@@ -114,19 +116,19 @@ func TestAccept_WithoutALane(t *testing.T) {
 	company := d.Company(t)
 	run(t, d, `DELETE FROM dispatch_lanes WHERE queue = 'email:send:low'`)
 	accepter := d.Store.NewAccepter()
-	low := func(e *store.NewEmail) { e.Priority = 9 }
-	keyed := func(e *store.NewEmail) { e.Priority, e.Idempotency = 9, keyFor("k") }
-	for _, e := range []store.NewEmail{
+	low := func(e *outbox.NewEmail) { e.Priority = 9 }
+	keyed := func(e *outbox.NewEmail) { e.Priority, e.Idempotency = 9, keyFor("k") }
+	for _, e := range []outbox.NewEmail{
 		storetest.NewEmail(company, low), storetest.NewEmail(company, keyed), storetest.NewEmail(uuid.New(), nil),
 	} {
-		if err := accepter.Accept(t.Context(), e); !errors.Is(err, store.ErrNoLane) {
+		if err := accepter.Accept(t.Context(), e); !errors.Is(err, lane.ErrNone) {
 			t.Errorf("got %v, want ErrNoLane", err)
 		}
 	}
 	if n := ask[int](t, d, `SELECT (SELECT count(*) FROM email_outbox) + (SELECT count(*) FROM idempotency_keys)`); n != 0 {
 		t.Errorf("%d rows are stored, want none", n)
 	}
-	e := storetest.NewEmail(company, func(e *store.NewEmail) { e.Idempotency = keyFor("k") })
+	e := storetest.NewEmail(company, func(e *outbox.NewEmail) { e.Idempotency = keyFor("k") })
 	if err := accepter.Accept(t.Context(), e); err != nil {
 		t.Errorf("the key in another request: %v", err)
 	}
@@ -143,7 +145,7 @@ func TestAccept_ManyAtOnceAndOneOfThemBad(t *testing.T) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
 	for i := range n {
-		e := storetest.NewEmail(company, func(e *store.NewEmail) {
+		e := storetest.NewEmail(company, func(e *outbox.NewEmail) {
 			if i == bad {
 				e.HTML = "a\x00b" // Postgres cannot store U+0000
 			}
@@ -175,8 +177,8 @@ func TestAccept_TheSameAgain(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	accepter := d.Store.NewAccepter()
-	for _, key := range []*store.IdempotencyKey{nil, keyFor("k")} {
-		e := storetest.NewEmail(d.Company(t), func(e *store.NewEmail) { e.Idempotency = key })
+	for _, key := range []*idempotency.Key{nil, keyFor("k")} {
+		e := storetest.NewEmail(d.Company(t), func(e *outbox.NewEmail) { e.Idempotency = key })
 		for range 3 {
 			if err := accepter.Accept(t.Context(), e); err != nil {
 				t.Error(err)
@@ -199,8 +201,8 @@ func TestExists(t *testing.T) {
 	}
 }
 
-func keyFor(key string) *store.IdempotencyKey {
-	return &store.IdempotencyKey{
+func keyFor(key string) *idempotency.Key {
+	return &idempotency.Key{
 		Route: "POST /v1/email/send", Key: key, BodySHA256: bytes.Repeat([]byte{7}, 32), Status: 202,
 		Answer: []byte(`{"outboxId":"x"}`), Keep: 72 * time.Hour,
 	}
@@ -213,13 +215,13 @@ func TestAccept_AKeyThatIsBeingInserted(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	accepter := d.Store.NewAccepter()
-	keyed := storetest.NewEmail(company, func(e *store.NewEmail) { e.Idempotency = keyFor("k") })
+	keyed := storetest.NewEmail(company, func(e *outbox.NewEmail) { e.Idempotency = keyFor("k") })
 	release := lock(t, d, `INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
 		VALUES ($1, $2, 'k', sha256(''), 202, '', $3, now() + interval '1 h')`, company, keyed.Idempotency.Route, uuid.New())
 	ended := make(chan error, 1)
 	go func() {
-		err := store.ErrInProgress
-		for errors.Is(err, store.ErrInProgress) { // as it does after a while
+		err := idempotency.ErrInProgress
+		for errors.Is(err, idempotency.ErrInProgress) { // as it does after a while
 			err = accepter.Accept(t.Context(), keyed)
 		}
 		ended <- err
@@ -246,10 +248,10 @@ func TestAccept_AKeyThatIsBeingInserted(t *testing.T) {
 	}
 
 	// If that transaction does not end, Accept returns an error.
-	again := storetest.NewEmail(company, func(e *store.NewEmail) { e.Idempotency = keyFor("k2") })
+	again := storetest.NewEmail(company, func(e *outbox.NewEmail) { e.Idempotency = keyFor("k2") })
 	lock(t, d, `INSERT INTO idempotency_keys (company_id, route, key, body_sha256, status, answer, outbox_id, expires_at)
 		VALUES ($1, $2, 'k2', sha256(''), 202, '', $3, now() + interval '1 h')`, company, keyed.Idempotency.Route, uuid.New())
-	if err := accepter.Accept(t.Context(), again); !errors.Is(err, store.ErrInProgress) {
+	if err := accepter.Accept(t.Context(), again); !errors.Is(err, idempotency.ErrInProgress) {
 		t.Errorf("while another transaction is inserting its key: %v", err)
 	}
 }

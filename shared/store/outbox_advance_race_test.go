@@ -16,6 +16,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -24,7 +25,7 @@ func TestAdvance_OneOfManyClaimsWins(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	advancers := []*store.Advancer{
+	advancers := []*outbox.Advancer{
 		d.Store.NewAdvancer(), open(t, d.URL, store.Options{}).NewAdvancer(), open(t, d.URL, store.Options{}).NewAdvancer(),
 	}
 	for range 10 {
@@ -74,7 +75,7 @@ func TestAdvance_ClaimAgainstCancel(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	advancers := []*store.Advancer{d.Store.NewAdvancer(), open(t, d.URL, store.Options{}).NewAdvancer()}
+	advancers := []*outbox.Advancer{d.Store.NewAdvancer(), open(t, d.URL, store.Options{}).NewAdvancer()}
 	const n = 200
 	ids := make([]uuid.UUID, n)
 	applied := make([]atomic.Int64, n)
@@ -84,7 +85,7 @@ func TestAdvance_ClaimAgainstCancel(t *testing.T) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
 	for i, id := range ids {
-		for j, transition := range []store.Transition{storetest.ClaimOf(company, id, uuid.New(), "C"), storetest.CancelOf(id)} {
+		for j, transition := range []outbox.Transition{storetest.ClaimOf(company, id, uuid.New(), "C"), storetest.CancelOf(id)} {
 			wg.Go(func() {
 				<-start
 				got, err := advancers[i*j%2].Advance(t.Context(), transition)
@@ -115,14 +116,14 @@ func TestAdvance_DecidesOnTheLockedRow(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		meanwhile string
-		want      store.Advanced
+		want      outbox.Advanced
 	}{
-		"cancelled":  {`UPDATE email_outbox SET status = 'CANCELLED', processed_at = now()`, store.Advanced{Status: email.Cancelled}},
-		"expired":    {`UPDATE email_outbox SET expires_at = now()`, store.Advanced{Status: email.Pending}},
-		"put off":    {`UPDATE email_outbox SET next_at = now() + interval '1 h'`, store.Advanced{Status: email.Pending}},
-		"enqueued":   {`UPDATE email_outbox SET status = 'ENQUEUED', attempts = 3, throttles = 2`, store.Advanced{Applied: true, Status: email.Processing, Attempts: 4, Throttles: 2}},
-		"only held":  {`SELECT 1`, store.Advanced{Applied: true, Status: email.Processing, Attempts: 1}},
-		"taken away": {`DELETE FROM email_outbox`, store.Advanced{}},
+		"cancelled":  {`UPDATE email_outbox SET status = 'CANCELLED', processed_at = now()`, outbox.Advanced{Status: email.Cancelled}},
+		"expired":    {`UPDATE email_outbox SET expires_at = now()`, outbox.Advanced{Status: email.Pending}},
+		"put off":    {`UPDATE email_outbox SET next_at = now() + interval '1 h'`, outbox.Advanced{Status: email.Pending}},
+		"enqueued":   {`UPDATE email_outbox SET status = 'ENQUEUED', attempts = 3, throttles = 2`, outbox.Advanced{Applied: true, Status: email.Processing, Attempts: 4, Throttles: 2}},
+		"only held":  {`SELECT 1`, outbox.Advanced{Applied: true, Status: email.Processing, Attempts: 1}},
+		"taken away": {`DELETE FROM email_outbox`, outbox.Advanced{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -147,7 +148,7 @@ func TestAdvance_DecidesOnTheLockedRow(t *testing.T) {
 
 // advanceWhile lets a transition begin while another transaction holds the email's
 // row and then changes and commits it.
-func advanceWhile(t *testing.T, d storetest.Database, transition store.Transition, change func(*sql.Tx) error) store.Advanced {
+func advanceWhile(t *testing.T, d storetest.Database, transition outbox.Transition, change func(*sql.Tx) error) outbox.Advanced {
 	t.Helper()
 	tx, err := d.SQL.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -157,7 +158,7 @@ func advanceWhile(t *testing.T, d storetest.Database, transition store.Transitio
 	if _, err := tx.ExecContext(t.Context(), `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`, transition.ID); err != nil {
 		t.Fatal(err)
 	}
-	var got store.Advanced
+	var got outbox.Advanced
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		var err error
@@ -217,24 +218,28 @@ func TestAdvance_LateAcceptance(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	for name, after := range map[string]func(id, token uuid.UUID) []store.Transition{
-		"retry":   func(id, token uuid.UUID) []store.Transition { return []store.Transition{retryOf(id, token, time.Hour)} },
-		"release": func(id, token uuid.UUID) []store.Transition { return []store.Transition{releaseOf(id, token)} },
-		"unknown": func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{storetest.EndOf(id, token, email.OutcomeUnknown, storetest.Event(email.EventOutcomeUnknown, nil))}
+	for name, after := range map[string]func(id, token uuid.UUID) []outbox.Transition{
+		"retry": func(id, token uuid.UUID) []outbox.Transition {
+			return []outbox.Transition{retryOf(id, token, time.Hour)}
 		},
-		"failed": func(id, token uuid.UUID) []store.Transition { return []store.Transition{storetest.FailedOf(id, token)} },
-		"cancelled": func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{retryOf(id, token, 0), storetest.CancelOf(id)}
+		"release": func(id, token uuid.UUID) []outbox.Transition { return []outbox.Transition{releaseOf(id, token)} },
+		"unknown": func(id, token uuid.UUID) []outbox.Transition {
+			return []outbox.Transition{storetest.EndOf(id, token, email.OutcomeUnknown, storetest.Event(email.EventOutcomeUnknown, nil))}
 		},
-		"suppressed": func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{retryOf(id, token, 0), suppressOf(id)}
+		"failed": func(id, token uuid.UUID) []outbox.Transition {
+			return []outbox.Transition{storetest.FailedOf(id, token)}
 		},
-		"replayed": func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{storetest.FailedOf(id, token), storetest.ReplayOf(id)}
+		"cancelled": func(id, token uuid.UUID) []outbox.Transition {
+			return []outbox.Transition{retryOf(id, token, 0), storetest.CancelOf(id)}
 		},
-		"next attempt": func(id, token uuid.UUID) []store.Transition {
-			return []store.Transition{retryOf(id, token, 0), storetest.ClaimOf(company, id, uuid.New(), "C")}
+		"suppressed": func(id, token uuid.UUID) []outbox.Transition {
+			return []outbox.Transition{retryOf(id, token, 0), suppressOf(id)}
+		},
+		"replayed": func(id, token uuid.UUID) []outbox.Transition {
+			return []outbox.Transition{storetest.FailedOf(id, token), storetest.ReplayOf(id)}
+		},
+		"next attempt": func(id, token uuid.UUID) []outbox.Transition {
+			return []outbox.Transition{retryOf(id, token, 0), storetest.ClaimOf(company, id, uuid.New(), "C")}
 		},
 	} {
 		id, token := inStatus(t, d, company, email.Processing)
@@ -261,7 +266,7 @@ func TestAdvance_StaleRefusalChangesNothing(t *testing.T) {
 	id, old := inStatus(t, d, company, email.RetryScheduled)
 	storetest.Apply(t, d, storetest.ClaimOf(company, id, uuid.New(), "C"))
 	story := storetest.Timeline(t, d, id)
-	for _, stale := range []store.Transition{storetest.FailedOf(id, old), retryOf(id, old, 0), releaseOf(id, old)} {
+	for _, stale := range []outbox.Transition{storetest.FailedOf(id, old), retryOf(id, old, 0), releaseOf(id, old)} {
 		got, err := d.Store.Advance(t.Context(), stale)
 		if err != nil || got.Applied || got.SameToken || got.Status != email.Processing {
 			t.Errorf("%s: %+v, %v", stale.Status, got, err)
@@ -277,10 +282,10 @@ func TestAdvance_Repeated(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	for name, end := range map[string]func(id, token uuid.UUID) store.Transition{
+	for name, end := range map[string]func(id, token uuid.UUID) outbox.Transition{
 		"sent": storetest.SentOf, "failed": storetest.FailedOf, "release": releaseOf,
-		"retry": func(id, token uuid.UUID) store.Transition { return retryOf(id, token, time.Hour) },
-		"claim": func(id, token uuid.UUID) store.Transition { return storetest.ClaimOf(company, id, token, "C") },
+		"retry": func(id, token uuid.UUID) outbox.Transition { return retryOf(id, token, time.Hour) },
+		"claim": func(id, token uuid.UUID) outbox.Transition { return storetest.ClaimOf(company, id, token, "C") },
 	} {
 		id, token := d.Accept(t, company, nil), uuid.New()
 		if name != "claim" {
@@ -305,13 +310,13 @@ func TestAdvance_ABadTransitionFailsAlone(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	advancer := d.Store.NewAdvancer()
-	bad := map[int]func(*store.Transition){
-		7:  func(t *store.Transition) { t.Events = []email.Event{storetest.Event(email.EventSent, nil)} },
-		8:  func(t *store.Transition) { t.Events = nil },
-		30: func(t *store.Transition) { t.AddAttempts = -1 },
-		31: func(t *store.Transition) { t.Status = "UNHEARD_OF" },
-		32: func(t *store.Transition) { t.Events[0].Metadata = map[string]any{"cannot be JSON": make(chan int)} },
-		99: func(t *store.Transition) { t.Token = uuid.Nil },
+	bad := map[int]func(*outbox.Transition){
+		7:  func(t *outbox.Transition) { t.Events = []email.Event{storetest.Event(email.EventSent, nil)} },
+		8:  func(t *outbox.Transition) { t.Events = nil },
+		30: func(t *outbox.Transition) { t.AddAttempts = -1 },
+		31: func(t *outbox.Transition) { t.Status = "UNHEARD_OF" },
+		32: func(t *outbox.Transition) { t.Events[0].Metadata = map[string]any{"cannot be JSON": make(chan int)} },
+		99: func(t *outbox.Transition) { t.Token = uuid.Nil },
 	}
 	const n = 120
 	ids := make([]uuid.UUID, n)

@@ -9,7 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -19,12 +20,12 @@ func TestAdvance_FromClaimToSent(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	id, token := d.Accept(t, company, func(e *store.NewEmail) { e.Job.Tags, e.CPFCNPJ = []string{"a", "b"}, []byte("enc") }), uuid.New()
+	id, token := d.Accept(t, company, func(e *outbox.NewEmail) { e.Job.Tags, e.CPFCNPJ = []string{"a", "b"}, []byte("enc") }), uuid.New()
 
 	claim, err := d.Store.Advance(t.Context(), storetest.ClaimOf(company, id, token, "CUST-1"))
 	left := time.Until(claim.LeaseUntil)
 	claim.LeaseUntil = time.Time{}
-	want := store.Advanced{Applied: true, Status: email.Processing, Attempts: 1, CompanyID: company, RequestID: claim.RequestID}
+	want := outbox.Advanced{Applied: true, Status: email.Processing, Attempts: 1, CompanyID: company, RequestID: claim.RequestID}
 	if diff := cmp.Diff(want, claim); err != nil || diff != "" {
 		t.Fatalf("%v %s", err, diff)
 	}
@@ -43,7 +44,7 @@ func TestAdvance_FromClaimToSent(t *testing.T) {
 	}
 	e, err := d.Store.FindEmail(t.Context(), company, id)
 	if err != nil || e.Status != email.Sent || *e.SESMessageID != "ses-"+id.String() || *e.DurationMS != 80 || e.SentAt == nil || e.FailedAt != nil ||
-		!slices.Equal(e.Tags, []string{"a", "b"}) || *e.RecipientID != store.RecipientID(company, "CUST-1", "", "") || e.Attempts != 1 {
+		!slices.Equal(e.Tags, []string{"a", "b"}) || *e.RecipientID != recipient.ID(company, "CUST-1", "", "") || e.Attempts != 1 {
 		t.Errorf("%+v, %v", e, err)
 	}
 	if got := ask[string](t, d, `SELECT previous || ' ' || (metadata ->> 'attempt') FROM email_events WHERE email_log_id = $1 AND type = 'SENT'`, id); got != "SENT_ATTEMPT 1" {
@@ -59,19 +60,19 @@ func TestAdvance_Guards(t *testing.T) {
 	company := d.Company(t)
 	for _, status := range email.Statuses() {
 		for name, tt := range map[string]struct {
-			make func(id, token uuid.UUID) store.Transition
+			make func(id, token uuid.UUID) outbox.Transition
 			from []email.Status
 		}{
-			"claim":    {func(id, token uuid.UUID) store.Transition { return storetest.ClaimOf(company, id, token, "C") }, waiting},
-			"refuse":   {func(id, _ uuid.UUID) store.Transition { return refusalOf(id) }, waiting},
-			"cancel":   {func(id, _ uuid.UUID) store.Transition { return storetest.CancelOf(id) }, waiting},
-			"suppress": {func(id, _ uuid.UUID) store.Transition { return suppressOf(id) }, waiting},
-			"expire":   {func(id, _ uuid.UUID) store.Transition { return expireOf(id) }, nil}, // its time has not come
-			"replay":   {func(id, _ uuid.UUID) store.Transition { return storetest.ReplayOf(id) }, []email.Status{email.Failed, email.Expired, email.Cancelled}},
+			"claim":    {func(id, token uuid.UUID) outbox.Transition { return storetest.ClaimOf(company, id, token, "C") }, waiting},
+			"refuse":   {func(id, _ uuid.UUID) outbox.Transition { return refusalOf(id) }, waiting},
+			"cancel":   {func(id, _ uuid.UUID) outbox.Transition { return storetest.CancelOf(id) }, waiting},
+			"suppress": {func(id, _ uuid.UUID) outbox.Transition { return suppressOf(id) }, waiting},
+			"expire":   {func(id, _ uuid.UUID) outbox.Transition { return expireOf(id) }, nil}, // its time has not come
+			"replay":   {func(id, _ uuid.UUID) outbox.Transition { return storetest.ReplayOf(id) }, []email.Status{email.Failed, email.Expired, email.Cancelled}},
 			"fail":     {storetest.FailedOf, []email.Status{email.Processing, email.OutcomeUnknown}},
 			"release":  {releaseOf, []email.Status{email.Processing}},
-			"retry":    {func(id, token uuid.UUID) store.Transition { return retryOf(id, token, 0) }, []email.Status{email.Processing, email.OutcomeUnknown}},
-			"unheard-of": {func(id, token uuid.UUID) store.Transition {
+			"retry":    {func(id, token uuid.UUID) outbox.Transition { return retryOf(id, token, 0) }, []email.Status{email.Processing, email.OutcomeUnknown}},
+			"unheard-of": {func(id, token uuid.UUID) outbox.Transition {
 				t := storetest.CancelOf(id)
 				t.Guard = "unheard-of"
 				return t
@@ -161,7 +162,7 @@ func TestAdvance_ClaimNeedsAnOpenLaneAndADueRow(t *testing.T) {
 			company := d.Company(t)
 			id := d.Accept(t, company, nil)
 			run(t, d, tt.change)
-			for _, transition := range []store.Transition{storetest.ClaimOf(company, id, uuid.New(), "C"), refusalOf(id)} {
+			for _, transition := range []outbox.Transition{storetest.ClaimOf(company, id, uuid.New(), "C"), refusalOf(id)} {
 				got, err := d.Store.Advance(t.Context(), transition)
 				if err != nil || got.Applied != tt.want {
 					t.Errorf("to %s: %+v, %v", transition.Status, got, err)
@@ -210,18 +211,18 @@ func TestAdvance_CountsAndWaits(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	id := d.Accept(t, company, func(e *store.NewEmail) { e.TTL = time.Hour })
-	attempt := func(end func(token uuid.UUID) store.Transition) outboxRow {
+	id := d.Accept(t, company, func(e *outbox.NewEmail) { e.TTL = time.Hour })
+	attempt := func(end func(token uuid.UUID) outbox.Transition) outboxRow {
 		t.Helper()
 		token := uuid.New()
 		run(t, d, `UPDATE email_outbox SET next_at = now()`)
 		storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"), end(token))
 		return readOutbox(t, d, id)
 	}
-	if r := attempt(func(token uuid.UUID) store.Transition { return retryOf(id, token, time.Minute) }); r.Attempts != 1 || r.Throttles != 0 || !about(r.NextIn, time.Minute) || r.LastError.String != "SES_UNAVAILABLE: 503" {
+	if r := attempt(func(token uuid.UUID) outbox.Transition { return retryOf(id, token, time.Minute) }); r.Attempts != 1 || r.Throttles != 0 || !about(r.NextIn, time.Minute) || r.LastError.String != "SES_UNAVAILABLE: 503" {
 		t.Errorf("retry: %+v", r)
 	}
-	throttled := func(token uuid.UUID) store.Transition {
+	throttled := func(token uuid.UUID) outbox.Transition {
 		throttled := retryOf(id, token, 2*time.Minute)
 		throttled.AddThrottles = 1
 		return throttled
@@ -229,10 +230,10 @@ func TestAdvance_CountsAndWaits(t *testing.T) {
 	if r := attempt(throttled); r.Attempts != 2 || r.Throttles != 1 || !about(r.NextIn, 2*time.Minute) {
 		t.Errorf("throttled: %+v", r)
 	}
-	if r := attempt(func(token uuid.UUID) store.Transition { return releaseOf(id, token) }); r.Attempts != 2 || r.Throttles != 1 || r.Status != "PENDING" {
+	if r := attempt(func(token uuid.UUID) outbox.Transition { return releaseOf(id, token) }); r.Attempts != 2 || r.Throttles != 1 || r.Status != "PENDING" {
 		t.Errorf("released: %+v", r)
 	}
-	unknown := func(token uuid.UUID) store.Transition {
+	unknown := func(token uuid.UUID) outbox.Transition {
 		unknown := storetest.FailedOf(id, token)
 		unknown.OutcomeUnknown = true
 		return unknown

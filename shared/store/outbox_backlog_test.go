@@ -7,7 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -25,7 +26,7 @@ func TestCountBacklog(t *testing.T) {
 	}
 	run(t, d, `INSERT INTO dead_letters (id, target, reason, payload, resolved_at)
 		SELECT gen_random_uuid(), 'email:send', 'X', '{}', CASE WHEN n > 3 THEN now() END FROM generate_series(1, 9) n`)
-	for limit, want := range map[int]store.Backlog{
+	for limit, want := range map[int]dispatch.Backlog{
 		100: {Pending: 6, Unknown: 2, DeadLetters: 3},
 		2:   {Pending: 2, Unknown: 2, DeadLetters: 2},
 	} {
@@ -39,7 +40,7 @@ func TestCountBacklog(t *testing.T) {
 func TestOldestDue(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
-	due := func(change func(*store.NewEmail), ago string) {
+	due := func(change func(*outbox.NewEmail), ago string) {
 		t.Helper()
 		id := d.Accept(t, d.Company(t), change)
 		run(t, d, `UPDATE email_outbox SET next_at = now() - $2::interval WHERE id = $1`, id, ago)
@@ -48,12 +49,12 @@ func TestOldestDue(t *testing.T) {
 		t.Helper()
 		run(t, d, `UPDATE email_outbox SET status = 'RETRY_SCHEDULED', enqueued_at = now(), next_at = now() - $2::interval WHERE id = $1`, id, ago)
 	}
-	high := func(e *store.NewEmail) { e.Priority = 1 }
+	high := func(e *outbox.NewEmail) { e.Priority = 1 }
 	due(nil, "50 s")
 	due(nil, "70 s")
 	due(high, "-1 h") // not due yet
 	retry(d.Accept(t, d.Company(t), high), "2 s")
-	low := func(e *store.NewEmail) { e.Priority = 9 }
+	low := func(e *outbox.NewEmail) { e.Priority = 9 }
 	retry(d.Accept(t, d.Company(t), low), "20 s") // its task was lost
 	held := d.Company(t)
 	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 day' WHERE id = $1`, d.Accept(t, held, nil))
@@ -68,11 +69,11 @@ func TestOldestDue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[store.LaneAge]time.Duration{}
+	got := map[dispatch.LaneAge]time.Duration{}
 	for _, a := range ages {
-		got[store.LaneAge{Queue: a.Queue, Mailing: a.Mailing}] = a.Age().Truncate(10 * time.Second)
+		got[dispatch.LaneAge{Queue: a.Queue, Mailing: a.Mailing}] = a.Age().Truncate(10 * time.Second)
 	}
-	want := map[store.LaneAge]time.Duration{
+	want := map[dispatch.LaneAge]time.Duration{
 		{Queue: email.QueueHigh}:               24 * time.Hour,
 		{Queue: email.QueueNormal}:             70 * time.Second,
 		{Queue: email.QueueLow}:                20 * time.Second,
@@ -98,7 +99,7 @@ func TestCountAll(t *testing.T) {
 	run(t, d, `UPDATE email_outbox SET status = 'OUTCOME_UNKNOWN', claim_token = gen_random_uuid() WHERE id = $1`, id)
 	run(t, d, `INSERT INTO dead_letters (id, target, reason, payload) VALUES (gen_random_uuid(), 'email:send', 'X', '{}')`)
 	got, err := d.Store.CountAll(t.Context())
-	if want := (store.Backlog{Pending: copies + 1, Unknown: 1, DeadLetters: 1}); err != nil || got != want {
+	if want := (dispatch.Backlog{Pending: copies + 1, Unknown: 1, DeadLetters: 1}); err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 }
@@ -130,7 +131,7 @@ func TestDeadLetterAges(t *testing.T) {
 		t.Errorf("left: %s, want %s", got, want)
 	}
 	soon, err := d.Store.CountExpiring(t.Context(), 24*time.Hour)
-	if err != nil || soon != (store.ExpiringLetters{Emails: 2, Bulk: 2}) {
+	if err != nil || soon != (dispatch.ExpiringLetters{Emails: 2, Bulk: 2}) {
 		t.Errorf("soon: %+v, %v", soon, err)
 	}
 	run(t, d, `UPDATE dead_letters SET resolved_at = now(), resolution = 'discarded', resolved_by = 'operator:x' WHERE target = 'mailing.process'`)

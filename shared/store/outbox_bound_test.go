@@ -9,12 +9,14 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
 	"email-gateway/shared/store/storetest"
 )
 
 // since is before the rows that are due at a time as seen from now.
-func since(ago time.Duration) store.Position { return store.Position{NextAt: time.Now().Add(ago)} }
+func since(ago time.Duration) dispatch.Position {
+	return dispatch.Position{NextAt: time.Now().Add(ago)}
+}
 
 // The bound of a lane is not passed by a row that another transaction has locked, and what lies
 // before a bound is found without it.
@@ -34,16 +36,16 @@ func TestTakeDue_Bound(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`, first); err != nil {
 		t.Fatal(err)
 	}
-	probe := store.LaneProbe{ID: lane}
-	take := func(since store.Position, want int) {
+	probe := dispatch.LaneProbe{ID: lane}
+	take := func(since dispatch.Position, want int) {
 		t.Helper()
-		batch, err := d.Store.TakeDue(t.Context(), slot(), []store.LaneTurn{{LaneProbe: store.LaneProbe{ID: lane, Since: since}, Most: 10}})
+		batch, err := d.Store.TakeDue(t.Context(), slot(), []dispatch.LaneTurn{{LaneProbe: dispatch.LaneProbe{ID: lane, Since: since}, Most: 10}})
 		if err != nil || len(batch.Rows) != want {
 			t.Errorf("took %d rows, want %d, %v", len(batch.Rows), want, err)
 		}
 	}
-	take(store.Position{}, 1) // the second
-	found, err := d.Store.ProbeLanes(t.Context(), []store.LaneProbe{probe})
+	take(dispatch.Position{}, 1) // the second
+	found, err := d.Store.ProbeLanes(t.Context(), []dispatch.LaneProbe{probe})
 	if err != nil || len(found.Lanes) != 1 || time.Since(found.Lanes[0].Since.NextAt) < 30*time.Minute {
 		t.Fatalf("%+v, %v", found.Lanes, err)
 	}
@@ -66,13 +68,13 @@ func TestTakeDue_BoundAmongRowsOfOneTime(t *testing.T) {
 	}
 	run(t, d, `UPDATE email_outbox SET next_at = date_trunc('second', now()) - interval '1 minute'`)
 	lane := ask[int64](t, d, `SELECT DISTINCT lane_id FROM email_outbox`)
-	var first store.Position
+	var first dispatch.Position
 	for took := 0; took < len(ids); took += 10 {
-		batch, err := d.Store.TakeDue(t.Context(), slot(), []store.LaneTurn{{LaneProbe: store.LaneProbe{ID: lane, Since: first}, Most: 10}})
+		batch, err := d.Store.TakeDue(t.Context(), slot(), []dispatch.LaneTurn{{LaneProbe: dispatch.LaneProbe{ID: lane, Since: first}, Most: 10}})
 		if err != nil || len(batch.Rows) != 10 || batch.Rows[0].ID != ids[took] {
 			t.Fatalf("took %d rows after %d, %v", len(batch.Rows), took, err)
 		}
-		looked, err := d.Store.ProbeLanes(t.Context(), []store.LaneProbe{{ID: lane, Since: first}})
+		looked, err := d.Store.ProbeLanes(t.Context(), []dispatch.LaneProbe{{ID: lane, Since: first}})
 		if err != nil || len(looked.Lanes) != 1 {
 			t.Fatalf("after %d: %+v, %v", took, looked, err)
 		}
@@ -107,11 +109,11 @@ func TestTakeDue_BoundBesideAnOldSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, drained := range []bool{false, true} {
-		batch, err := d.Store.TakeDue(t.Context(), slot(), store.EvenTurns([]int64{lane}, 2990))
+		batch, err := d.Store.TakeDue(t.Context(), slot(), dispatch.EvenTurns([]int64{lane}, 2990))
 		if err != nil || len(batch.Rows) == 0 {
 			t.Fatalf("took %d rows, %v", len(batch.Rows), err)
 		}
-		looked, err := d.Store.ProbeLanes(t.Context(), []store.LaneProbe{{ID: lane}})
+		looked, err := d.Store.ProbeLanes(t.Context(), []dispatch.LaneProbe{{ID: lane}})
 		if err != nil || len(looked.Lanes) != 1 || math.IsInf(looked.Lanes[0].Wait, 1) != drained {
 			t.Fatalf("%+v, %v", looked, err)
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -23,19 +24,19 @@ func liveLanes(t *testing.T, d storetest.Database) []int64 {
 }
 
 // slot makes a dispatcher's slot that has taken nothing yet.
-func slot() store.Slot { return store.Slot{ID: uuid.New()} }
+func slot() dispatch.Slot { return dispatch.Slot{ID: uuid.New()} }
 
 // take takes what is due in all live lanes.
-func take(t *testing.T, d storetest.Database, perLane int) []store.DueRow {
+func take(t *testing.T, d storetest.Database, perLane int) []dispatch.DueRow {
 	t.Helper()
-	taken, err := d.Store.TakeDue(t.Context(), slot(), store.EvenTurns(liveLanes(t, d), perLane))
+	taken, err := d.Store.TakeDue(t.Context(), slot(), dispatch.EvenTurns(liveLanes(t, d), perLane))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return taken.Rows
 }
 
-func idsOf(due []store.DueRow) []uuid.UUID {
+func idsOf(due []dispatch.DueRow) []uuid.UUID {
 	ids := make([]uuid.UUID, len(due))
 	for i, e := range due {
 		ids[i] = e.ID
@@ -78,7 +79,7 @@ func TestLiveLanes(t *testing.T) {
 			lanes := []int64{ask[int64](t, d, `SELECT lane_id FROM email_outbox`)}
 			open := ask[bool](t, d, `SELECT NOT EXISTS (SELECT FROM dispatch_lanes l JOIN companies c ON c.id = l.company_id
 				WHERE l.paused_at IS NOT NULL OR l.parked_until > now() OR c.suspended_at IS NOT NULL OR l.id = $1 AND l.queue <> 'email:send')`, lanes[0])
-			taken, err := d.Store.TakeDue(t.Context(), slot(), store.EvenTurns(lanes, 10))
+			taken, err := d.Store.TakeDue(t.Context(), slot(), dispatch.EvenTurns(lanes, 10))
 			if err != nil || open && (len(taken.Rows) == 1 && taken.Rows[0].ID == id) != tt.want {
 				t.Errorf("took %v, %v", taken, err)
 			}
@@ -94,7 +95,7 @@ func TestLiveLanes_OfManyCompanies(t *testing.T) {
 		for range 3 {
 			d.Accept(t, company, nil)
 		}
-		d.Accept(t, company, func(e *store.NewEmail) { e.Priority = 1 })
+		d.Accept(t, company, func(e *outbox.NewEmail) { e.Priority = 1 })
 	}
 	found, err := d.Store.WaitingLanes(t.Context())
 	live := found.Due()

@@ -15,6 +15,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -126,11 +127,11 @@ func TestProbeLanes(t *testing.T) {
 		{"released", lanes(`held_at = NULL, held_reason = NULL`), true, -1e9, 0},
 	} {
 		run(t, d, step.change)
-		for what, look := range map[string]func() (store.WaitingLanes, error){
-			"probe": func() (store.WaitingLanes, error) {
-				return d.Store.ProbeLanes(t.Context(), []store.LaneProbe{{ID: lane}})
+		for what, look := range map[string]func() (dispatch.WaitingLanes, error){
+			"probe": func() (dispatch.WaitingLanes, error) {
+				return d.Store.ProbeLanes(t.Context(), []dispatch.LaneProbe{{ID: lane}})
 			},
-			"listing": func() (store.WaitingLanes, error) { return d.Store.WaitingLanes(t.Context()) },
+			"listing": func() (dispatch.WaitingLanes, error) { return d.Store.WaitingLanes(t.Context()) },
 		} {
 			got, err := look()
 			if err != nil {

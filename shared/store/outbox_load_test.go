@@ -13,6 +13,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -20,7 +21,7 @@ func TestLoad(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	e := storetest.NewEmail(company, func(e *store.NewEmail) {
+	e := storetest.NewEmail(company, func(e *outbox.NewEmail) {
 		e.Text, e.Delivery, e.HTML = "Olá", email.AtMostOnce, "<p>\"ção\" \\ 𝄞</p>"
 	})
 	if err := d.Store.NewAccepter().Accept(t.Context(), e); err != nil {
@@ -31,11 +32,11 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &store.LoadedEmail{
+	want := &outbox.LoadedEmail{
 		ID: e.ID, CompanyID: company, RequestID: e.RequestID, Status: email.Enqueued, Attempts: 3, Throttles: 1, Due: true, LaneOpen: true, BreakerClosed: true,
 		Sender: e.Sender, HTML: e.HTML, Text: "Olá", AutoText: true, HTMLSHA256: e.HTMLSHA256, CheckerVersion: e.CheckerVersion, Delivery: email.AtMostOnce,
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(store.LoadedEmail{}, "Payload", "ExpiresAt"), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(outbox.LoadedEmail{}, "Payload", "ExpiresAt"), cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
 	if left := time.Until(got.ExpiresAt); !about(left, 24*time.Hour) || len(got.Payload) == 0 {
@@ -45,7 +46,7 @@ func TestLoad(t *testing.T) {
 
 func TestLoad_Obstacles(t *testing.T) {
 	t.Parallel()
-	for change, want := range map[string]store.LoadedEmail{
+	for change, want := range map[string]outbox.LoadedEmail{
 		`SELECT 1`: {Due: true, LaneOpen: true},
 		`UPDATE email_outbox SET next_at = now() + interval '500 ms'`:       {Due: true, LaneOpen: true},
 		`UPDATE email_outbox SET next_at = now() + interval '10 s'`:         {LaneOpen: true},
@@ -89,7 +90,7 @@ func TestLoad_RecipientKnown(t *testing.T) {
 		"unknown":           {uuid.NewString(), false},
 		"none named":        {"", false},
 	} {
-		id := d.Accept(t, company, func(e *store.NewEmail) { e.Job.Recipient.RecipientID = tt.id })
+		id := d.Accept(t, company, func(e *outbox.NewEmail) { e.Job.Recipient.RecipientID = tt.id })
 		if got, err := d.Store.NewLoader().Load(t.Context(), id); err != nil || got.RecipientKnown != tt.want {
 			t.Errorf("%s: %v, %v", name, got.RecipientKnown, err)
 		}
@@ -102,7 +103,7 @@ func TestLoad_RecipientWaiting(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company, person := d.Company(t), uuid.New()
-	id := d.Accept(t, company, func(e *store.NewEmail) { e.Job.Recipient.RecipientID = person.String() })
+	id := d.Accept(t, company, func(e *outbox.NewEmail) { e.Job.Recipient.RecipientID = person.String() })
 	for _, tt := range []struct {
 		change string
 		want   bool
@@ -158,8 +159,8 @@ func TestLoad_LargeBody(t *testing.T) {
 	for _, c := range []struct {
 		html, text int
 		large      bool
-	}{{store.SmallBody, 0, false}, {0, store.SmallBody, false}, {store.SmallBody, 1, true}, {512 << 10, 512 << 10, true}} {
-		id := d.Accept(t, company, func(e *store.NewEmail) {
+	}{{outbox.SmallBody, 0, false}, {0, outbox.SmallBody, false}, {outbox.SmallBody, 1, true}, {512 << 10, 512 << 10, true}} {
+		id := d.Accept(t, company, func(e *outbox.NewEmail) {
 			e.HTML, e.Text = strings.Repeat("ç", c.html/2), strings.Repeat("t", c.text) // two bytes each
 		})
 		got, err := loader.Load(t.Context(), id)

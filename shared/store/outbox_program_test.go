@@ -11,22 +11,22 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
 // reminderAbout is the email of storetest.NewEmail as a program passes it.
-func reminderAbout(company uuid.UUID, about store.Aggregate) store.ProgramEmail {
-	return store.ProgramEmail{
+func reminderAbout(company uuid.UUID, about outbox.Aggregate) outbox.ProgramEmail {
+	return outbox.ProgramEmail{
 		CompanyID: company, Aggregate: about, TTL: 24 * time.Hour, RequestID: "req-1",
 		Body: []byte(`{"to": "ana@example.com", "subject": "Sua fatura está disponível", "html": "<p>Olá, sua fatura chegou.</p>",
 			"recipient": {"externalId": "CUST-1", "nome": "Ana", "email": "ana@example.com"}}`),
 	}
 }
 
-func programEmail(t *testing.T, d storetest.Database, company uuid.UUID, about store.Aggregate) uuid.UUID {
+func programEmail(t *testing.T, d storetest.Database, company uuid.UUID, about outbox.Aggregate) uuid.UUID {
 	t.Helper()
-	done, err := store.EnqueueIn(t.Context(), d.SQL, reminderAbout(company, about))
+	done, err := outbox.EnqueueIn(t.Context(), d.SQL, reminderAbout(company, about))
 	if err != nil || !done.Done {
 		t.Fatalf("%+v, %v", done, err)
 	}
@@ -48,11 +48,11 @@ func TestEnqueueIn_WritesWhatAcceptDoes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	accepted := d.Accept(t, company, func(e *store.NewEmail) {
-		e.Aggregate = &store.Aggregate{Type: "interview", ID: "1", EventType: "REMINDER"}
+	accepted := d.Accept(t, company, func(e *outbox.NewEmail) {
+		e.Aggregate = &outbox.Aggregate{Type: "interview", ID: "1", EventType: "REMINDER"}
 		e.RequestID, e.Job.RequestID = "req-1", "req-1"
 	})
-	enqueued := programEmail(t, d, company, store.Aggregate{Type: "interview", ID: "2", EventType: "REMINDER"})
+	enqueued := programEmail(t, d, company, outbox.Aggregate{Type: "interview", ID: "2", EventType: "REMINDER"})
 	const (
 		row   = `SELECT to_jsonb(o) - '{payload,id,aggregate_id,created_at,next_at,expires_at,checker_version}'::text[] FROM email_outbox o WHERE id = $1`
 		body  = `SELECT payload - '{outboxId,htmlRef}'::text[] FROM email_outbox WHERE id = $1`
@@ -78,8 +78,8 @@ func TestCancelIn_WritesWhatAdvanceDoes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	about := func(id string) store.Aggregate {
-		return store.Aggregate{Type: "interview", ID: id, EventType: "REMINDER"}
+	about := func(id string) outbox.Aggregate {
+		return outbox.Aggregate{Type: "interview", ID: id, EventType: "REMINDER"}
 	}
 	for name, prepare := range map[string]func(id uuid.UUID){
 		"untouched": func(uuid.UUID) {},
@@ -93,7 +93,7 @@ func TestCancelIn_WritesWhatAdvanceDoes(t *testing.T) {
 			prepare(one)
 			prepare(other)
 			storetest.Apply(t, d, storetest.CancelOf(one))
-			done, err := store.CancelIn(t.Context(), d.SQL, company, about(name[:4]+"-2"))
+			done, err := outbox.CancelIn(t.Context(), d.SQL, company, about(name[:4]+"-2"))
 			if err != nil || len(done) != 1 || !done[0].Done {
 				t.Fatalf("%+v, %v", done, err)
 			}
@@ -117,24 +117,24 @@ func TestAdvance_SkipsEmailsOfAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	about := store.Aggregate{Type: "interview", ID: "42", EventType: "REMINDER"}
+	about := outbox.Aggregate{Type: "interview", ID: "42", EventType: "REMINDER"}
 	held, neighbour := programEmail(t, d, company, about), d.Accept(t, company, nil)
-	free := programEmail(t, d, company, store.Aggregate{Type: "interview", ID: "43", EventType: "REMINDER"})
+	free := programEmail(t, d, company, outbox.Aggregate{Type: "interview", ID: "43", EventType: "REMINDER"})
 	tx, err := d.SQL.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
 	at := time.Now().Add(time.Hour)
-	if done, err := store.RescheduleIn(t.Context(), tx, company, about, at, time.Hour); err != nil || !done.Done {
+	if done, err := outbox.RescheduleIn(t.Context(), tx, company, about, at, time.Hour); err != nil || !done.Done {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	claim := func(id uuid.UUID) store.Transition {
+	claim := func(id uuid.UUID) outbox.Transition {
 		c := storetest.ClaimOf(company, id, uuid.New(), "C")
 		c.GiveWay = id != neighbour
 		return c
 	}
-	advanced, err := d.Store.AdvanceAll(t.Context(), company, []store.Transition{claim(held), claim(neighbour), claim(free)})
+	advanced, err := d.Store.AdvanceAll(t.Context(), company, []outbox.Transition{claim(held), claim(neighbour), claim(free)})
 	if err != nil || advanced[0].Applied || advanced[0].Status != "" || !advanced[1].Applied || !advanced[2].Applied {
 		t.Fatalf("%+v, %v", advanced, err)
 	}
@@ -159,16 +159,16 @@ func TestCancelIn_AgainstTheClaim(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	for range 50 {
-		about := store.Aggregate{Type: "interview", ID: uuid.NewString(), EventType: "REMINDER"}
+		about := outbox.Aggregate{Type: "interview", ID: uuid.NewString(), EventType: "REMINDER"}
 		id := programEmail(t, d, company, about)
 		claim := storetest.ClaimOf(company, id, uuid.New(), "C")
 		claim.GiveWay = true
-		var claimed store.Advanced
-		var cancelled []store.ProgramResult
+		var claimed outbox.Advanced
+		var cancelled []outbox.ProgramResult
 		errs := make([]error, 2)
 		var group sync.WaitGroup
 		group.Go(func() { claimed, errs[0] = d.Store.Advance(t.Context(), claim) })
-		group.Go(func() { cancelled, errs[1] = store.CancelIn(t.Context(), d.SQL, company, about) })
+		group.Go(func() { cancelled, errs[1] = outbox.CancelIn(t.Context(), d.SQL, company, about) })
 		group.Wait()
 		if err := errors.Join(errs...); err != nil {
 			t.Fatal(err)
@@ -191,15 +191,15 @@ func TestCancelIn_ManyAtOnce(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	var withdrawals []store.Transition
+	var withdrawals []outbox.Transition
 	for _, event := range []string{"C", "A", "B"} {
-		id := programEmail(t, d, company, store.Aggregate{Type: "interview", ID: "42", EventType: event})
+		id := programEmail(t, d, company, outbox.Aggregate{Type: "interview", ID: "42", EventType: event})
 		withdrawals = append(withdrawals, storetest.CancelOf(id))
 	}
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
-			done, err := store.CancelIn(t.Context(), d.SQL, company, store.Aggregate{Type: "interview", ID: "42"})
+			done, err := outbox.CancelIn(t.Context(), d.SQL, company, outbox.Aggregate{Type: "interview", ID: "42"})
 			if err != nil || len(done) != 3 {
 				t.Errorf("%+v, %v", done, err)
 			}

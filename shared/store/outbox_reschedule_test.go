@@ -11,12 +11,13 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
 // moveOf is a request to move an email, as the api makes it; a zero time is now.
-func moveOf(company, id uuid.UUID, at time.Time, ttl time.Duration) store.Move {
-	return store.Move{
+func moveOf(company, id uuid.UUID, at time.Time, ttl time.Duration) outbox.Move {
+	return outbox.Move{
 		CompanyID: company, ID: id, SendAt: at, TTL: ttl, At: time.Now().UTC(), By: map[string]any{"by": "api", "keyId": "k1"},
 	}
 }
@@ -58,7 +59,7 @@ func TestReschedule_AgainstTheClaim(t *testing.T) {
 	company := d.Company(t)
 	for range 50 {
 		id := d.Accept(t, company, nil)
-		claimed := make(chan store.Advanced)
+		claimed := make(chan outbox.Advanced)
 		go func() {
 			got, err := d.Store.Advance(t.Context(), storetest.ClaimOf(company, id, uuid.New(), "C"))
 			if err != nil {
@@ -89,7 +90,7 @@ func TestReschedule_WritesEvents(t *testing.T) {
 	company := d.Company(t)
 	first, second := time.Now().Add(time.Hour).Truncate(time.Millisecond).UTC(), time.Now().Add(72*time.Hour).Truncate(time.Millisecond).UTC()
 	for name, id := range map[string]uuid.UUID{
-		"due": d.Accept(t, company, nil), "scheduled": d.Accept(t, company, func(e *store.NewEmail) { e.SendAt = time.Now().Add(48 * time.Hour) }),
+		"due": d.Accept(t, company, nil), "scheduled": d.Accept(t, company, func(e *outbox.NewEmail) { e.SendAt = time.Now().Add(48 * time.Hour) }),
 	} {
 		was := ask[time.Time](t, d, `SELECT next_at FROM email_outbox WHERE id = $1`, id)
 		reschedule(t, d, company, id, first)
@@ -140,8 +141,8 @@ func TestRescheduleIn_WritesWhatRescheduleDoes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	about := func(id string) store.Aggregate {
-		return store.Aggregate{Type: "interview", ID: id, EventType: "REMINDER"}
+	about := func(id string) outbox.Aggregate {
+		return outbox.Aggregate{Type: "interview", ID: id, EventType: "REMINDER"}
 	}
 	at := time.Now().Add(5 * time.Hour).Truncate(time.Second)
 	for name, prepare := range map[string]func(id uuid.UUID){
@@ -157,7 +158,7 @@ func TestRescheduleIn_WritesWhatRescheduleDoes(t *testing.T) {
 		prepare(other)
 		for range 2 {
 			reschedule(t, d, company, one, at)
-			done, err := store.RescheduleIn(t.Context(), d.SQL, company, about(name[:4]+"-2"), at, 24*time.Hour)
+			done, err := outbox.RescheduleIn(t.Context(), d.SQL, company, about(name[:4]+"-2"), at, 24*time.Hour)
 			if err != nil || !done.Done || done.Status != email.Pending {
 				t.Fatalf("%s: %+v, %v", name, done, err)
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -18,8 +18,8 @@ func TestAdvance_RefusalOfAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	refusal := func(status email.Status, event email.EventType) store.Transition {
-		return store.Transition{
+	refusal := func(status email.Status, event email.EventType) outbox.Transition {
+		return outbox.Transition{
 			Status: status, ErrorCode: "SES_MESSAGE_REJECTED", DeadLetter: status == email.Failed, Delay: time.Minute,
 			Events: []email.Event{{Type: event, At: time.Now()}},
 		}
@@ -27,7 +27,7 @@ func TestAdvance_RefusalOfAnUnknownOutcome(t *testing.T) {
 	unknown := refusal(email.Failed, email.EventFailed)
 	unknown.OutcomeUnknown = true
 	for name, tt := range map[string]struct {
-		end   store.Transition
+		end   outbox.Transition
 		other bool // another attempt's
 		want  email.Status
 	}{
@@ -42,12 +42,12 @@ func TestAdvance_RefusalOfAnUnknownOutcome(t *testing.T) {
 			id, token := d.Accept(t, company, nil), uuid.New()
 			storetest.Apply(t, d, storetest.ClaimOf(company, id, token, "C"))
 			run(t, d, `UPDATE email_outbox SET lease_until = now() - interval '1 s' WHERE id = $1`, id)
-			storetest.Apply(t, d, store.Transition{
-				ID: id, Guard: store.GuardAbandoned, Token: token, Status: email.OutcomeUnknown, Delay: time.Hour, OutcomeUnknown: true,
+			storetest.Apply(t, d, outbox.Transition{
+				ID: id, Guard: outbox.GuardAbandoned, Token: token, Status: email.OutcomeUnknown, Delay: time.Hour, OutcomeUnknown: true,
 				Events: []email.Event{{Type: email.EventOutcomeUnknown, At: time.Now()}},
 			})
 			end := tt.end
-			end.ID, end.Guard, end.Token = id, store.GuardAttempt, token
+			end.ID, end.Guard, end.Token = id, outbox.GuardAttempt, token
 			if tt.other {
 				end.Token = uuid.New()
 			}
@@ -59,8 +59,8 @@ func TestAdvance_RefusalOfAnUnknownOutcome(t *testing.T) {
 			if err != nil || shown.Status != tt.want || shown.PossibleDuplicate {
 				t.Errorf("%+v, %v", shown, err)
 			}
-			moved, err := d.Store.Advance(t.Context(), store.Transition{
-				ID: id, Guard: store.GuardUnresolved, Token: token, Status: email.RetryScheduled, Events: end.Events,
+			moved, err := d.Store.Advance(t.Context(), outbox.Transition{
+				ID: id, Guard: outbox.GuardUnresolved, Token: token, Status: email.RetryScheduled, Events: end.Events,
 			})
 			if err != nil || moved.Applied {
 				t.Errorf("an unknown outcome was resolved too early, or twice: %+v, %v", moved, err)

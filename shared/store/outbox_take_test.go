@@ -12,6 +12,8 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -82,7 +84,7 @@ func TestTakeDue_ManyDispatchers(t *testing.T) {
 				if len(lanes) == 0 {
 					return
 				}
-				taken, err := s.TakeDue(t.Context(), slot(), store.EvenTurns(lanes, 7))
+				taken, err := s.TakeDue(t.Context(), slot(), dispatch.EvenTurns(lanes, 7))
 				if err != nil {
 					t.Error(err)
 					return
@@ -130,7 +132,7 @@ func TestTakeDue_NothingDue(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	for _, lanes := range [][]int64{nil, {}, {1, 2, 3}} {
-		taken, err := d.Store.TakeDue(t.Context(), slot(), store.EvenTurns(lanes, 10))
+		taken, err := d.Store.TakeDue(t.Context(), slot(), dispatch.EvenTurns(lanes, 10))
 		if len(taken.Rows) != 0 || !taken.TakenAt.IsZero() || err != nil {
 			t.Errorf("took %v, %v", taken, err)
 		}
@@ -174,7 +176,7 @@ func TestTakeDue_Batches(t *testing.T) {
 	takeOne := func() {
 		t.Helper()
 		d.Accept(t, company, nil)
-		taken, err := d.Store.TakeDue(t.Context(), one, store.EvenTurns(liveLanes(t, d), 1))
+		taken, err := d.Store.TakeDue(t.Context(), one, dispatch.EvenTurns(liveLanes(t, d), 1))
 		if err != nil || len(taken.Rows) != 1 {
 			t.Fatalf("%v, %v", taken, err)
 		}
@@ -208,7 +210,7 @@ func TestRelease(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	soon, later, claimed, again, locked, moved := d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil)
-	taken, err := d.Store.TakeDue(t.Context(), slot(), store.EvenTurns(liveLanes(t, d), 10))
+	taken, err := d.Store.TakeDue(t.Context(), slot(), dispatch.EvenTurns(liveLanes(t, d), 10))
 	if err != nil || len(taken.Rows) != 6 {
 		t.Fatalf("%v, %v", taken, err)
 	}
@@ -216,13 +218,13 @@ func TestRelease(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	run(t, d, `UPDATE email_outbox SET enqueued_at = now() + interval '1 s' WHERE id = $1`, again) // by another dispatcher
-	if _, err := d.Store.Reschedule(t.Context(), store.Move{CompanyID: company, ID: moved, SendAt: time.Now().Add(2 * time.Hour), TTL: time.Hour, At: time.Now()}); err != nil {
+	if _, err := d.Store.Reschedule(t.Context(), outbox.Move{CompanyID: company, ID: moved, SendAt: time.Now().Add(2 * time.Hour), TTL: time.Hour, At: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	holdRow(t, d, locked)
 
 	left, err := d.Store.Release(t.Context(), taken.TakenAt,
-		[]store.Release{{ID: soon}, {ID: later, Delay: time.Hour}, {ID: claimed}, {ID: again}, {ID: locked}, {ID: moved, Delay: time.Second}})
+		[]dispatch.Release{{ID: soon}, {ID: later, Delay: time.Hour}, {ID: claimed}, {ID: again}, {ID: locked}, {ID: moved, Delay: time.Second}})
 	if left != 1 || err != nil {
 		t.Errorf("%d are left, %v; want the locked one", left, err)
 	}
@@ -261,7 +263,7 @@ func TestLeaseJobs(t *testing.T) {
 		run(t, d, `INSERT INTO email_outbox (id, company_id, lane_id, target, request_id, payload, expires_at)
 			SELECT gen_random_uuid(), $1, id, 'mailing.process', 'r', '{"mailingId": "m"}', 'infinity' FROM dispatch_lanes WHERE queue = 'mailing.jobs.process'`, company)
 	}
-	lease := func(want int) store.Batch {
+	lease := func(want int) dispatch.Batch {
 		t.Helper()
 		found, err := d.Store.WaitingLanes(t.Context())
 		live := found.Due()
@@ -269,7 +271,7 @@ func TestLeaseJobs(t *testing.T) {
 			t.Fatalf("live %v, %v; want %d jobs", live, err, want)
 		}
 		lanes := []int64{ask[int64](t, d, `SELECT DISTINCT lane_id FROM email_outbox`)}
-		taken, err := d.Store.LeaseJobs(t.Context(), store.EvenTurns(lanes, 10))
+		taken, err := d.Store.LeaseJobs(t.Context(), dispatch.EvenTurns(lanes, 10))
 		if err != nil || len(taken.Rows) != want {
 			t.Fatalf("took %v, %v; want %d", taken, err, want)
 		}
@@ -291,7 +293,7 @@ func TestLeaseJobs(t *testing.T) {
 	run(t, d, `UPDATE email_outbox SET next_at = next_at - interval '10 s' WHERE status = 'PENDING'`) // the time passes
 	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 h' WHERE status = 'PENDING'`)
 	again := lease(2)
-	if left, err := d.Store.Release(t.Context(), again.TakenAt, []store.Release{{ID: again.Rows[0].ID, NextAt: again.Rows[0].NextAt}}); left != 0 || err != nil {
+	if left, err := d.Store.Release(t.Context(), again.TakenAt, []dispatch.Release{{ID: again.Rows[0].ID, NextAt: again.Rows[0].NextAt}}); left != 0 || err != nil {
 		t.Errorf("%d are left, %v", left, err)
 	}
 	ages, err := d.Store.OldestDue(t.Context())
@@ -359,13 +361,13 @@ func TestNoteDroppedTask(t *testing.T) {
 		t.Errorf("%d notes, want none about an email without a task", n)
 	}
 	release()
-	returnAndTake := func(when string, want store.Returned, hadTask bool) {
+	returnAndTake := func(when string, want dispatch.Returned, hadTask bool) {
 		t.Helper()
 		if got, err := d.Store.ReturnLost(t.Context(), []uuid.UUID{enqueued}, time.Second); err != nil || got != want {
 			t.Errorf("%s: returned %+v, %v, want %+v", when, got, err, want)
 		}
 		lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = $1`, retry)
-		batch, err := d.Store.TakeDue(t.Context(), store.Slot{ID: uuid.New()}, store.EvenTurns([]int64{lane}, 10))
+		batch, err := d.Store.TakeDue(t.Context(), dispatch.Slot{ID: uuid.New()}, dispatch.EvenTurns([]int64{lane}, 10))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -378,12 +380,12 @@ func TestNoteDroppedTask(t *testing.T) {
 			t.Errorf("%s: the retry is not taken", when)
 		}
 	}
-	returnAndTake("dropped", store.Returned{Dropped: 1}, false)
+	returnAndTake("dropped", dispatch.Returned{Dropped: 1}, false)
 	run(t, d, late, pending)
 	run(t, d, `UPDATE email_outbox SET status = 'RETRY_SCHEDULED' WHERE id = $1`, retry)
 	run(t, d, `UPDATE email_outbox SET status = 'ENQUEUED' WHERE id = $1`, enqueued)
 	run(t, d, `DELETE FROM dispatch_batches`)
-	returnAndTake("lost", store.Returned{Lost: 1}, true)
+	returnAndTake("lost", dispatch.Returned{Lost: 1}, true)
 
 	if err := d.Store.CleanBatches(t.Context(), 0); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/lib/pq/pqerror"
 
 	"email-gateway/schema"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 )
@@ -105,7 +105,7 @@ func TestOwnerLocks_Strangers(t *testing.T) {
 		}
 	}
 	settled, err := d.Store.ApplyEntryAction(t.Context(), mailing, 10, nil)
-	if err != nil || settled.Kind != store.ActionCancel || settled.Cancelled != 3 {
+	if err != nil || settled.Kind != mailingstore.ActionCancel || settled.Cancelled != 3 {
 		t.Errorf("settle: %+v, %v", settled, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

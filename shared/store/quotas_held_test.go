@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -37,9 +38,9 @@ func TestQuota_HeldLocksOfOthers(t *testing.T) {
 	held, other := []uuid.UUID{d.Company(t), d.Company(t), d.Company(t)}, d.Company(t)
 	const emails = 20
 	for _, company := range held {
-		limit(t, d, company, store.QuotaEmailsPerDay, 3)
+		limit(t, d, company, quota.EmailsPerDay, 3)
 	}
-	limit(t, d, other, store.QuotaEmailsPerDay, 2*emails)
+	limit(t, d, other, quota.EmailsPerDay, 2*emails)
 	a := d.Store.NewAccepter()
 	defer a.Close()
 	send := func() {
@@ -73,14 +74,14 @@ func TestQuota_HeldLocksOfOthers(t *testing.T) {
 	send()
 	stop()
 	senders.Wait()
-	refused(t, a.Accept(t.Context(), storetest.NewEmail(other, nil)), store.QuotaEmailsPerDay, 2*emails, 2*emails)
+	refused(t, a.Accept(t.Context(), storetest.NewEmail(other, nil)), quota.EmailsPerDay, 2*emails, 2*emails)
 
 	release()
 	var accepted atomic.Int64
 	for _, company := range held {
 		for range 10 {
 			senders.Go(func() {
-				var over *store.QuotaError
+				var over *quota.Error
 				err := store.ErrBusy
 				for errors.Is(err, store.ErrBusy) { // on a busy machine an email may wait too long for the ones before it
 					err = a.Accept(t.Context(), storetest.NewEmail(company, nil))

@@ -17,27 +17,33 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/quota"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/suppression"
 	"email-gateway/shared/waittest"
 )
 
 // limit gives the company a limit of its own.
-func limit(tb testing.TB, d storetest.Database, company uuid.UUID, q store.Quota, most int64) {
+func limit(tb testing.TB, d storetest.Database, company uuid.UUID, q quota.Quota, most int64) {
 	tb.Helper()
-	if err := d.Store.SetQuotas(tb.Context(), storetest.Operator(), company, map[store.Quota]*int64{q: &most}); err != nil {
+	if err := d.Store.SetQuotas(tb.Context(), storetest.Operator(), company, map[quota.Quota]*int64{q: &most}); err != nil {
 		tb.Fatal(err)
 	}
 }
 
 // used is what the company uses of a quota.
-func used(tb testing.TB, d storetest.Database, company uuid.UUID, q store.Quota) int64 {
+func used(tb testing.TB, d storetest.Database, company uuid.UUID, q quota.Quota) int64 {
 	tb.Helper()
 	all, err := d.Store.CompanyQuotas(tb.Context(), company)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return all[slices.IndexFunc(all, func(u store.QuotaUse) bool { return u.Quota == q })].Use
+	return all[slices.IndexFunc(all, func(u quota.Use) bool { return u.Quota == q })].Use
 }
 
 // fold adds the deltas to the totals.
@@ -49,14 +55,14 @@ func fold(tb testing.TB, d storetest.Database) {
 }
 
 // refused fails unless err reports that the quota would be exceeded.
-func refused(tb testing.TB, err error, q store.Quota, most, use int64) {
+func refused(tb testing.TB, err error, q quota.Quota, most, use int64) {
 	tb.Helper()
-	var over *store.QuotaError
+	var over *quota.Error
 	if !errors.As(err, &over) {
 		tb.Errorf("%s: %v", q, err)
 		return
 	}
-	daily := q == store.QuotaEmailsPerDay || q == store.QuotaMailingRowsPerDay
+	daily := q == quota.EmailsPerDay || q == quota.MailingRowsPerDay
 	if over.Quota != q || over.Limit != most || over.Use != use || (over.Reset != nil) != daily {
 		tb.Errorf("%+v, want %s with limit %d and use %d", *over, q, most, use)
 	}
@@ -65,7 +71,7 @@ func refused(tb testing.TB, err error, q store.Quota, most, use int64) {
 	}
 }
 
-func accept(tb testing.TB, d storetest.Database, company uuid.UUID, change func(*store.NewEmail)) error {
+func accept(tb testing.TB, d storetest.Database, company uuid.UUID, change func(*outbox.NewEmail)) error {
 	tb.Helper()
 	return d.Store.NewAccepter().Accept(tb.Context(), storetest.NewEmail(company, change))
 }
@@ -81,17 +87,17 @@ func TestQuota_EmailsPerDay(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
-	limit(t, d, company, store.QuotaEmailsPerDay, 3)
+	limit(t, d, company, quota.EmailsPerDay, 3)
 	for range 3 {
 		must(t, accept(t, d, company, nil))
 	}
-	refused(t, accept(t, d, company, nil), store.QuotaEmailsPerDay, 3, 3)
+	refused(t, accept(t, d, company, nil), quota.EmailsPerDay, 3, 3)
 	must(t, accept(t, d, other, nil))
 	fold(t, d)
 	if n := ask[int](t, d, `SELECT count(*) FROM quota_deltas`); n != 0 {
 		t.Errorf("%d deltas are not folded", n)
 	}
-	refused(t, accept(t, d, company, nil), store.QuotaEmailsPerDay, 3, 3)
+	refused(t, accept(t, d, company, nil), quota.EmailsPerDay, 3, 3)
 	if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE company_id = $1`, company); n != 3 {
 		t.Errorf("%d emails", n)
 	}
@@ -101,22 +107,22 @@ func TestQuota_EmailsPerDay(t *testing.T) {
 	must(t, accept(t, d, company, nil))
 	run(t, d, `UPDATE quota_deltas SET day = day - 1`)
 	fold(t, d)
-	if n := used(t, d, company, store.QuotaEmailsPerDay); n != 0 {
+	if n := used(t, d, company, quota.EmailsPerDay); n != 0 {
 		t.Errorf("%d emails of today", n)
 	}
 	for range 3 {
 		must(t, accept(t, d, company, nil))
 	}
-	refused(t, accept(t, d, company, nil), store.QuotaEmailsPerDay, 3, 3)
+	refused(t, accept(t, d, company, nil), quota.EmailsPerDay, 3, 3)
 	fold(t, d)
-	refused(t, accept(t, d, company, nil), store.QuotaEmailsPerDay, 3, 3)
+	refused(t, accept(t, d, company, nil), quota.EmailsPerDay, 3, 3)
 
 	// Below what is in use; unlimited; the installation's.
-	limit(t, d, company, store.QuotaEmailsPerDay, 1)
-	refused(t, accept(t, d, company, nil), store.QuotaEmailsPerDay, 1, 3)
-	limit(t, d, company, store.QuotaEmailsPerDay, 0)
+	limit(t, d, company, quota.EmailsPerDay, 1)
+	refused(t, accept(t, d, company, nil), quota.EmailsPerDay, 1, 3)
+	limit(t, d, company, quota.EmailsPerDay, 0)
 	must(t, accept(t, d, company, nil))
-	must(t, d.Store.SetQuotas(t.Context(), storetest.Operator(), company, map[store.Quota]*int64{store.QuotaEmailsPerDay: nil}))
+	must(t, d.Store.SetQuotas(t.Context(), storetest.Operator(), company, map[quota.Quota]*int64{quota.EmailsPerDay: nil}))
 	must(t, accept(t, d, company, nil))
 }
 
@@ -125,29 +131,29 @@ func TestQuota_RepeatsDoNotCount(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	limit(t, d, company, store.QuotaEmailsPerDay, 4)
-	about := &store.Aggregate{Type: "interview", ID: "1", EventType: "REMINDER"}
-	var taken *store.AggregateTakenError
-	var key *store.KeyUsedError
+	limit(t, d, company, quota.EmailsPerDay, 4)
+	about := &outbox.Aggregate{Type: "interview", ID: "1", EventType: "REMINDER"}
+	var taken *outbox.AggregateTakenError
+	var key *idempotency.UsedError
 	for range 3 {
-		if err := accept(t, d, company, func(e *store.NewEmail) { e.Aggregate = about }); err != nil && !errors.As(err, &taken) {
+		if err := accept(t, d, company, func(e *outbox.NewEmail) { e.Aggregate = about }); err != nil && !errors.As(err, &taken) {
 			t.Fatal(err)
 		}
-		if err := accept(t, d, company, func(e *store.NewEmail) { e.Idempotency = keyFor("k") }); err != nil && !errors.As(err, &key) {
+		if err := accept(t, d, company, func(e *outbox.NewEmail) { e.Idempotency = keyFor("k") }); err != nil && !errors.As(err, &key) {
 			t.Fatal(err)
 		}
 	}
-	if n := used(t, d, company, store.QuotaEmailsPerDay); n != 2 || taken == nil || key == nil {
+	if n := used(t, d, company, quota.EmailsPerDay); n != 2 || taken == nil || key == nil {
 		t.Errorf("%d emails are counted; %v, %v", n, taken, key)
 	}
 	must(t, accept(t, d, company, nil))
 	must(t, accept(t, d, company, nil))
-	if err := accept(t, d, company, func(e *store.NewEmail) { e.Aggregate = about }); !errors.As(err, &taken) {
+	if err := accept(t, d, company, func(e *outbox.NewEmail) { e.Aggregate = about }); !errors.As(err, &taken) {
 		t.Errorf("the aggregate's email, once more: %v", err)
 	}
-	refused(t, accept(t, d, company, func(e *store.NewEmail) {
-		e.Aggregate = &store.Aggregate{Type: "interview", ID: "2", EventType: "REMINDER"}
-	}), store.QuotaEmailsPerDay, 4, 4)
+	refused(t, accept(t, d, company, func(e *outbox.NewEmail) {
+		e.Aggregate = &outbox.Aggregate{Type: "interview", ID: "2", EventType: "REMINDER"}
+	}), quota.EmailsPerDay, 4, 4)
 	if n := ask[int](t, d, `SELECT count(*) FROM outbox_aggregates`); n != 1 {
 		t.Errorf("%d keys are taken", n)
 	}
@@ -160,7 +166,7 @@ func TestQuota_TwoProcesses(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	const most = 40
-	limit(t, d, company, store.QuotaEmailsPerDay, most)
+	limit(t, d, company, quota.EmailsPerDay, most)
 	var accepted, over atomic.Int64
 	var senders sync.WaitGroup
 	for range 2 {
@@ -170,7 +176,7 @@ func TestQuota_TwoProcesses(t *testing.T) {
 		for range 16 {
 			senders.Go(func() {
 				for range 5 {
-					var refused *store.QuotaError
+					var refused *quota.Error
 					switch err := a.Accept(t.Context(), storetest.NewEmail(company, nil)); {
 					case err == nil:
 						accepted.Add(1)
@@ -190,7 +196,7 @@ func TestQuota_TwoProcesses(t *testing.T) {
 	if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE company_id = $1`, company); n != most || accepted.Load() != most || over.Load() != 160-most {
 		t.Errorf("%d emails, %d accepted, %d refused", n, accepted.Load(), over.Load())
 	}
-	if n := used(t, d, company, store.QuotaEmailsPerDay); n != most {
+	if n := used(t, d, company, quota.EmailsPerDay); n != most {
 		t.Errorf("%d are counted", n)
 	}
 }
@@ -201,8 +207,8 @@ func TestQuota_HeldLock(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company, other, third := d.Company(t), d.Company(t), d.Company(t)
-	limit(t, d, company, store.QuotaEmailsPerDay, 3)
-	limit(t, d, other, store.QuotaEmailsPerDay, 3)
+	limit(t, d, company, quota.EmailsPerDay, 3)
+	limit(t, d, other, quota.EmailsPerDay, 3)
 	must(t, accept(t, d, company, nil))
 	must(t, accept(t, d, other, nil))
 	fold(t, d)
@@ -236,39 +242,39 @@ func TestQuota_ScheduledEmails(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	limit(t, d, company, store.QuotaScheduledEmails, 2)
-	later := func(e *store.NewEmail) { e.SendAt = time.Now().Add(time.Hour) }
+	limit(t, d, company, quota.ScheduledEmails, 2)
+	later := func(e *outbox.NewEmail) { e.SendAt = time.Now().Add(time.Hour) }
 	first := d.Accept(t, company, later)
 	second := d.Accept(t, company, later)
-	refused(t, accept(t, d, company, later), store.QuotaScheduledEmails, 2, 2)
+	refused(t, accept(t, d, company, later), quota.ScheduledEmails, 2, 2)
 	plain := storetest.NewEmail(company, nil)
 	must(t, d.Store.NewAccepter().Accept(t.Context(), plain))
 
 	// Moving one that is scheduled is nothing new; one that was due is.
 	move := func(id uuid.UUID, at time.Time) error {
-		_, err := d.Store.Reschedule(t.Context(), store.Move{CompanyID: company, ID: id, SendAt: at, TTL: time.Hour, At: time.Now()})
+		_, err := d.Store.Reschedule(t.Context(), outbox.Move{CompanyID: company, ID: id, SendAt: at, TTL: time.Hour, At: time.Now()})
 		return err
 	}
 	must(t, move(first, time.Now().Add(2*time.Hour)))
-	refused(t, move(plain.ID, time.Now().Add(time.Hour)), store.QuotaScheduledEmails, 2, 2)
+	refused(t, move(plain.ID, time.Now().Add(time.Hour)), quota.ScheduledEmails, 2, 2)
 	if ask[bool](t, d, `SELECT next_at > now() FROM email_outbox WHERE id = $1`, plain.ID) {
 		t.Error("the email was moved although the quota is used up")
 	}
 
 	// Cancelled, and due: there is room again.
-	moved, err := d.Store.Advance(t.Context(), store.Transition{
-		ID: first, Guard: store.GuardOpen, Status: email.Cancelled, Events: []email.Event{{Type: email.EventCancelled, At: time.Now().UTC()}},
+	moved, err := d.Store.Advance(t.Context(), outbox.Transition{
+		ID: first, Guard: outbox.GuardOpen, Status: email.Cancelled, Events: []email.Event{{Type: email.EventCancelled, At: time.Now().UTC()}},
 	})
 	if err != nil || !moved.Applied {
 		t.Fatal(moved, err)
 	}
 	must(t, move(plain.ID, time.Now().Add(time.Hour)))
-	refused(t, accept(t, d, company, later), store.QuotaScheduledEmails, 2, 2)
+	refused(t, accept(t, d, company, later), quota.ScheduledEmails, 2, 2)
 	run(t, d, `UPDATE email_outbox SET next_at = now() WHERE id = $1`, second)
 	fold(t, d)
 	must(t, accept(t, d, company, later))
-	refused(t, accept(t, d, company, later), store.QuotaScheduledEmails, 2, 2)
-	if n := used(t, d, company, store.QuotaScheduledEmails); n != 2 {
+	refused(t, accept(t, d, company, later), quota.ScheduledEmails, 2, 2)
+	if n := used(t, d, company, quota.ScheduledEmails); n != 2 {
 		t.Errorf("%d are scheduled", n)
 	}
 }
@@ -279,21 +285,21 @@ func TestQuota_ScheduledEmailsOfMailings(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	limit(t, d, company, store.QuotaScheduledEmails, 1)
+	limit(t, d, company, quota.ScheduledEmails, 1)
 	first, second := d.Accept(t, company, nil), d.Accept(t, company, nil)
 	run(t, d, `WITH l AS (INSERT INTO dispatch_lanes (company_id, queue, mailing_id) VALUES ($1, 'email:send:low', gen_random_uuid()) RETURNING id)
 		UPDATE email_outbox SET lane_id = l.id FROM l`, company)
 	move := func(id uuid.UUID, at time.Time) error {
-		_, err := d.Store.Reschedule(t.Context(), store.Move{CompanyID: company, ID: id, SendAt: at, TTL: time.Hour, At: time.Now()})
+		_, err := d.Store.Reschedule(t.Context(), outbox.Move{CompanyID: company, ID: id, SendAt: at, TTL: time.Hour, At: time.Now()})
 		return err
 	}
 	must(t, move(first, time.Now().Add(time.Hour)))
 	must(t, move(first, time.Now().Add(2*time.Hour)))
-	if n := used(t, d, company, store.QuotaScheduledEmails); n != 1 {
+	if n := used(t, d, company, quota.ScheduledEmails); n != 1 {
 		t.Errorf("%d are scheduled", n)
 	}
-	refused(t, move(second, time.Now().Add(time.Hour)), store.QuotaScheduledEmails, 1, 1)
-	refused(t, accept(t, d, company, func(e *store.NewEmail) { e.SendAt = time.Now().Add(time.Hour) }), store.QuotaScheduledEmails, 1, 1)
+	refused(t, move(second, time.Now().Add(time.Hour)), quota.ScheduledEmails, 1, 1)
+	refused(t, accept(t, d, company, func(e *outbox.NewEmail) { e.SendAt = time.Now().Add(time.Hour) }), quota.ScheduledEmails, 1, 1)
 	must(t, move(first, time.Time{}))
 	run(t, d, `UPDATE email_outbox SET next_at = now() + interval '1 h' WHERE id = $1`, first)
 	must(t, move(second, time.Now().Add(time.Hour)))
@@ -303,30 +309,30 @@ func TestQuota_StoredBodyBytes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	body := func(e *store.NewEmail) { e.HTML, e.Text = "0123456789", "é" } // 12 bytes
-	limit(t, d, company, store.QuotaStoredBodyBytes, 24)
+	body := func(e *outbox.NewEmail) { e.HTML, e.Text = "0123456789", "é" } // 12 bytes
+	limit(t, d, company, quota.StoredBodyBytes, 24)
 	first := d.Accept(t, company, body)
-	d.Accept(t, company, func(e *store.NewEmail) { e.HTML, e.Text = "", "0123456789é" })
-	refused(t, accept(t, d, company, body), store.QuotaStoredBodyBytes, 24, 24)
+	d.Accept(t, company, func(e *outbox.NewEmail) { e.HTML, e.Text = "", "0123456789é" })
+	refused(t, accept(t, d, company, body), quota.StoredBodyBytes, 24, 24)
 
 	// Erased bodies, and deleted rows: two batches of the same ages.
 	run(t, d, `UPDATE email_outbox SET status = 'FAILED', processed_at = now() - interval '40 days', id = (left(first_id_at(now() - interval '41 days')::text, 23) || right(id::text, 13))::uuid`)
 	if _, err := retention.New(d.Store.DB()).EraseBodies(t.Context(), 30*24*time.Hour, 1); err != nil {
 		t.Fatal(err)
 	}
-	if n := used(t, d, company, store.QuotaStoredBodyBytes); n != 12 {
+	if n := used(t, d, company, quota.StoredBodyBytes); n != 12 {
 		t.Errorf("%d bytes after one body was erased", n)
 	}
 	must(t, accept(t, d, company, body))
-	refused(t, accept(t, d, company, body), store.QuotaStoredBodyBytes, 24, 24)
+	refused(t, accept(t, d, company, body), quota.StoredBodyBytes, 24, 24)
 	if _, err := retention.New(d.Store.DB()).PurgeOutbox(t.Context(), 30*24*time.Hour, 10); err != nil {
 		t.Fatal(err)
 	}
-	if n := used(t, d, company, store.QuotaStoredBodyBytes); n != 12 {
+	if n := used(t, d, company, quota.StoredBodyBytes); n != 12 {
 		t.Errorf("%d bytes after the old rows were deleted", n)
 	}
 	fold(t, d)
-	if n := used(t, d, company, store.QuotaStoredBodyBytes); n != 12 || first == uuid.Nil {
+	if n := used(t, d, company, quota.StoredBodyBytes); n != 12 || first == uuid.Nil {
 		t.Errorf("%d bytes", n)
 	}
 }
@@ -335,46 +341,46 @@ func TestQuota_Recipients(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	limit(t, d, company, store.QuotaRecipients, 3)
-	all := func(people ...store.NewRecipient) error {
+	limit(t, d, company, quota.Recipients, 3)
+	all := func(people ...recipient.NewRecipient) error {
 		return d.Store.AcceptRecipients(t.Context(), storetest.NewRecipients(company, people...))
 	}
 	ana, bia, caio, davi := storetest.KnownRecipient("A", "ana@example.com", "Ana"), storetest.KnownRecipient("B", "bia@example.com", "Bia"), storetest.KnownRecipient("C", "caio@example.com", "Caio"), storetest.KnownRecipient("D", "davi@example.com", "Davi")
-	refused(t, all(ana, bia, caio, davi), store.QuotaRecipients, 3, 0)
+	refused(t, all(ana, bia, caio, davi), quota.Recipients, 3, 0)
 	nothingWritten(t, d)
 	ids := storetest.Intake(t, d, company, ana, bia, ana) // the same person twice
-	refused(t, all(caio, davi), store.QuotaRecipients, 3, 2)
+	refused(t, all(caio, davi), quota.Recipients, 3, 2)
 	storetest.Upsert(t, d, ids...)
-	if n := used(t, d, company, store.QuotaRecipients); n != 2 {
+	if n := used(t, d, company, quota.Recipients); n != 2 {
 		t.Errorf("%d recipients", n)
 	}
 	storetest.Upsert(t, d, storetest.Intake(t, d, company, caio)...)
-	refused(t, all(davi), store.QuotaRecipients, 3, 3)
+	refused(t, all(davi), quota.Recipients, 3, 3)
 	storetest.Upsert(t, d, storetest.Intake(t, d, company, ana, bia)...) // imports of known people
-	if n := used(t, d, company, store.QuotaRecipients); n != 3 {
+	if n := used(t, d, company, quota.Recipients); n != 3 {
 		t.Errorf("%d recipients", n)
 	}
 
 	// An email to a known recipient is accepted, one to a new recipient is not.
-	to := func(externalID, address string) func(*store.NewEmail) {
-		return func(e *store.NewEmail) {
+	to := func(externalID, address string) func(*outbox.NewEmail) {
+		return func(e *outbox.NewEmail) {
 			e.Job.To, e.Job.Recipient.Email, e.Job.Recipient.ExternalID = address, address, externalID
 		}
 	}
 	must(t, accept(t, d, company, to("A", "ana@example.com")))
-	refused(t, accept(t, d, company, to("D", "davi@example.com")), store.QuotaRecipients, 3, 3)
+	refused(t, accept(t, d, company, to("D", "davi@example.com")), quota.Recipients, 3, 3)
 
 	fold(t, d)
-	must(t, d.Store.DeleteRecipient(t.Context(), company, store.RecipientID(company, "A", "", "")))
-	must(t, d.Store.DeleteRecipient(t.Context(), company, store.RecipientID(company, "A", "", ""))) // twice is once
-	if n := used(t, d, company, store.QuotaRecipients); n != 2 {
+	must(t, d.Store.DeleteRecipient(t.Context(), company, recipient.ID(company, "A", "", "")))
+	must(t, d.Store.DeleteRecipient(t.Context(), company, recipient.ID(company, "A", "", ""))) // twice is once
+	if n := used(t, d, company, quota.Recipients); n != 2 {
 		t.Errorf("%d recipients after one was deleted", n)
 	}
 	storetest.Upsert(t, d, storetest.Intake(t, d, company, davi)...)
-	refused(t, all(ana), store.QuotaRecipients, 3, 3)
+	refused(t, all(ana), quota.Recipients, 3, 3)
 	run(t, d, `DELETE FROM recipients`)
 	fold(t, d)
-	if n := used(t, d, company, store.QuotaRecipients); n != 0 {
+	if n := used(t, d, company, quota.Recipients); n != 0 {
 		t.Errorf("%d recipients after all were erased", n)
 	}
 }
@@ -384,7 +390,7 @@ func TestQuota_OnePersonAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	limit(t, d, company, store.QuotaRecipients, 1)
+	limit(t, d, company, quota.Recipients, 1)
 	tx, err := d.SQL.BeginTx(t.Context(), nil)
 	must(t, err)
 	defer func() { _ = tx.Rollback() }()
@@ -419,64 +425,64 @@ func TestQuota_Suppressions(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	limit(t, d, company, store.QuotaSuppressions, 2)
-	add := func(address string, reason store.SuppressionReason) error {
-		added, err := d.Store.AddSuppression(t.Context(), company, store.Suppression{Address: address, Reason: reason})
+	limit(t, d, company, quota.Suppressions, 2)
+	add := func(address string, reason suppression.Reason) error {
+		added, err := d.Store.AddSuppression(t.Context(), company, suppression.Suppression{Address: address, Reason: reason})
 		if err == nil && (added.Address != strings.ToLower(address) || added.Reason != reason || added.CreatedAt.IsZero()) {
 			t.Errorf("%+v", added)
 		}
 		return err
 	}
-	must(t, add("ana@example.com", store.Manual))
-	must(t, add("bia@example.com", store.Manual))
-	refused(t, add("caio@example.com", store.Manual), store.QuotaSuppressions, 2, 2)
-	must(t, add("BIA@example.com", store.Manual)) // it exists already
+	must(t, add("ana@example.com", suppression.Manual))
+	must(t, add("bia@example.com", suppression.Manual))
+	refused(t, add("caio@example.com", suppression.Manual), quota.Suppressions, 2, 2)
+	must(t, add("BIA@example.com", suppression.Manual)) // it exists already
 	// An unsubscription is never refused.
-	must(t, d.Store.Suppress(t.Context(), company, store.Suppression{Address: "caio@example.com", Reason: store.Unsubscribed}))
+	must(t, d.Store.Suppress(t.Context(), company, suppression.Suppression{Address: "caio@example.com", Reason: suppression.Unsubscribed}))
 	fold(t, d)
-	refused(t, add("davi@example.com", store.Manual), store.QuotaSuppressions, 2, 3)
+	refused(t, add("davi@example.com", suppression.Manual), quota.Suppressions, 2, 3)
 	must(t, d.Store.Unsuppress(t.Context(), company, "ana@example.com", ""))
 	must(t, d.Store.Unsuppress(t.Context(), company, "bia@example.com", ""))
-	must(t, add("davi@example.com", store.Manual))
-	refused(t, add("eva@example.com", store.Manual), store.QuotaSuppressions, 2, 2)
+	must(t, add("davi@example.com", suppression.Manual))
+	refused(t, add("eva@example.com", suppression.Manual), quota.Suppressions, 2, 2)
 }
 
 func TestQuota_Mailings(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	ingest := func(n int, change func(*store.NewMailing)) error {
+	ingest := func(n int, change func(*mailing.NewMailing)) error {
 		_, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, change), storetest.Lines(n))
 		return err
 	}
 
-	limit(t, d, company, store.QuotaMailingRowsPerDay, 5)
+	limit(t, d, company, quota.MailingRowsPerDay, 5)
 	read := 0
-	_, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, nil), func(yield func(store.MailingLine, error) bool) {
-		storetest.Lines(100)(func(line store.MailingLine, err error) bool { read++; return yield(line, err) })
+	_, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, nil), func(yield func(mailing.Line, error) bool) {
+		storetest.Lines(100)(func(line mailing.Line, err error) bool { read++; return yield(line, err) })
 	})
-	refused(t, err, store.QuotaMailingRowsPerDay, 5, 0)
+	refused(t, err, quota.MailingRowsPerDay, 5, 0)
 	if read != 6 {
 		t.Errorf("%d lines were read before the upload was refused, want 6", read)
 	}
 	nothingWritten(t, d)
-	must(t, ingest(3, func(m *store.NewMailing) { m.DryRun = true }))
-	must(t, ingest(2, func(m *store.NewMailing) { m.FileBytes = 100 }))
-	refused(t, ingest(1, nil), store.QuotaMailingRowsPerDay, 5, 5)
-	limit(t, d, company, store.QuotaMailingRowsPerDay, 0)
+	must(t, ingest(3, func(m *mailing.NewMailing) { m.DryRun = true }))
+	must(t, ingest(2, func(m *mailing.NewMailing) { m.FileBytes = 100 }))
+	refused(t, ingest(1, nil), quota.MailingRowsPerDay, 5, 5)
+	limit(t, d, company, quota.MailingRowsPerDay, 0)
 
-	limit(t, d, company, store.QuotaRunningMailings, 2)
-	must(t, ingest(1, func(m *store.NewMailing) { m.FileBytes = 100 }))
-	refused(t, ingest(1, nil), store.QuotaRunningMailings, 2, 2)
-	held := storetest.NewMailing(company, func(m *store.NewMailing) { m.Held = true })
+	limit(t, d, company, quota.RunningMailings, 2)
+	must(t, ingest(1, func(m *mailing.NewMailing) { m.FileBytes = 100 }))
+	refused(t, ingest(1, nil), quota.RunningMailings, 2, 2)
+	held := storetest.NewMailing(company, func(m *mailing.NewMailing) { m.Held = true })
 	ingested(t, d, held, storetest.Lines(1))
 	_, err = d.Store.StartMailing(t.Context(), company, held.ID)
-	refused(t, err, store.QuotaRunningMailings, 2, 2)
+	refused(t, err, quota.RunningMailings, 2, 2)
 	if status := ask[string](t, d, `SELECT status FROM mailings WHERE id = $1`, held.ID); status != "PAUSED" {
 		t.Errorf("the held mailing is %s, want PAUSED", status)
 	}
 	_, err = d.Store.ResumeMailing(t.Context(), company, held.ID)
-	refused(t, err, store.QuotaRunningMailings, 2, 2)
+	refused(t, err, quota.RunningMailings, 2, 2)
 	other := ask[uuid.UUID](t, d, `SELECT id FROM mailings WHERE status = 'QUEUED' ORDER BY id LIMIT 1`)
 	if _, err := d.Store.PauseMailing(t.Context(), company, other); err != nil {
 		t.Fatal(err)
@@ -484,32 +490,32 @@ func TestQuota_Mailings(t *testing.T) {
 	if _, err := d.Store.StartMailing(t.Context(), company, held.ID); err != nil {
 		t.Fatal(err)
 	}
-	limit(t, d, company, store.QuotaRunningMailings, 0)
+	limit(t, d, company, quota.RunningMailings, 0)
 
-	limit(t, d, company, store.QuotaStoredFileBytes, 250)
-	refused(t, ingest(1, func(m *store.NewMailing) { m.FileBytes = 51 }), store.QuotaStoredFileBytes, 250, 200)
-	refused(t, ingest(1, func(m *store.NewMailing) { m.FileBytes, m.DryRun = 51, true }), store.QuotaStoredFileBytes, 250, 200) // it keeps the entries
-	must(t, ingest(1, func(m *store.NewMailing) { m.FileBytes = 50 }))
+	limit(t, d, company, quota.StoredFileBytes, 250)
+	refused(t, ingest(1, func(m *mailing.NewMailing) { m.FileBytes = 51 }), quota.StoredFileBytes, 250, 200)
+	refused(t, ingest(1, func(m *mailing.NewMailing) { m.FileBytes, m.DryRun = 51, true }), quota.StoredFileBytes, 250, 200) // it keeps the entries
+	must(t, ingest(1, func(m *mailing.NewMailing) { m.FileBytes = 50 }))
 	if _, err := retention.New(d.Store.DB()).MarkFilesDeleted(t.Context(), []uuid.UUID{other}); err != nil {
 		t.Fatal(err)
 	}
-	must(t, ingest(1, func(m *store.NewMailing) { m.FileBytes = 100 }))
+	must(t, ingest(1, func(m *mailing.NewMailing) { m.FileBytes = 100 }))
 
 	// A file of the previous release, whose size a dispatcher determines.
 	run(t, d, `UPDATE mailings SET file_bytes = NULL WHERE id = $1`, held.ID)
 	must(t, d.Store.SizeFiles(t.Context(), []uuid.UUID{held.ID, other}, []int64{7, 999}))
-	if n := used(t, d, company, store.QuotaStoredFileBytes); n != 257 {
+	if n := used(t, d, company, quota.StoredFileBytes); n != 257 {
 		t.Errorf("%d bytes of files", n)
 	}
-	limit(t, d, company, store.QuotaStoredFileBytes, 0)
+	limit(t, d, company, quota.StoredFileBytes, 0)
 
 	// Its test emails count, all or nothing.
-	limit(t, d, company, store.QuotaEmailsPerDay, 1)
-	tests := func(m *store.NewMailing) {
-		m.Tests = []store.NewEmail{storetest.NewEmail(company, nil), storetest.NewEmail(company, nil)}
+	limit(t, d, company, quota.EmailsPerDay, 1)
+	tests := func(m *mailing.NewMailing) {
+		m.Tests = []outbox.NewEmail{storetest.NewEmail(company, nil), storetest.NewEmail(company, nil)}
 	}
 	before := ask[int](t, d, `SELECT count(*) FROM mailings`)
-	refused(t, ingest(1, tests), store.QuotaEmailsPerDay, 1, 0)
+	refused(t, ingest(1, tests), quota.EmailsPerDay, 1, 0)
 	if n := ask[int](t, d, `SELECT count(*) FROM mailings`); n != before {
 		t.Error("the mailing was stored although the quota is used up")
 	}
@@ -521,30 +527,30 @@ func TestQuota_MailingTemplates(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	limit(t, d, company, store.QuotaStoredBodyBytes, 100)
-	templates := func(m *store.NewMailing) { m.HTML, m.Text = strings.Repeat("h", 40), "é12345678" } // 50 bytes
-	hold := func(m *store.NewMailing) { templates(m); m.Held = true }
-	upload := func(change func(*store.NewMailing)) error {
+	limit(t, d, company, quota.StoredBodyBytes, 100)
+	templates := func(m *mailing.NewMailing) { m.HTML, m.Text = strings.Repeat("h", 40), "é12345678" } // 50 bytes
+	hold := func(m *mailing.NewMailing) { templates(m); m.Held = true }
+	upload := func(change func(*mailing.NewMailing)) error {
 		_, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, change), storetest.Lines(1))
 		return err
 	}
 	unstarted, failed := d.Mailing(t, company, 1, hold), d.Mailing(t, company, 1, templates)
-	refused(t, upload(hold), store.QuotaStoredBodyBytes, 100, 100)
-	refused(t, accept(t, d, company, nil), store.QuotaStoredBodyBytes, 100, 100)
-	must(t, upload(func(m *store.NewMailing) { templates(m); m.DryRun = true }))
+	refused(t, upload(hold), quota.StoredBodyBytes, 100, 100)
+	refused(t, accept(t, d, company, nil), quota.StoredBodyBytes, 100, 100)
+	must(t, upload(func(m *mailing.NewMailing) { templates(m); m.DryRun = true }))
 	fold(t, d)
-	refused(t, upload(templates), store.QuotaStoredBodyBytes, 100, 100)
-	limit(t, d, company, store.QuotaStoredBodyBytes, 1000)
+	refused(t, upload(templates), quota.StoredBodyBytes, 100, 100)
+	limit(t, d, company, quota.StoredBodyBytes, 1000)
 	_, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, templates), storetest.Lines(0)) // nothing to send
 	must(t, err)
-	if n := used(t, d, company, store.QuotaStoredBodyBytes); n != 100 {
+	if n := used(t, d, company, quota.StoredBodyBytes); n != 100 {
 		t.Errorf("%d bytes are counted", n)
 	}
 
 	// Past their time: one that was never started, one that can be resumed, one whose email
 	// can be sent again.
 	sent := storetest.EndedEmail(t, d, company, 40*24*time.Hour, email.Failed)
-	body := used(t, d, company, store.QuotaStoredBodyBytes) - 100
+	body := used(t, d, company, quota.StoredBodyBytes) - 100
 	retried := storetest.OfMailing(t, d, company, sent)
 	run(t, d, `UPDATE mailings SET status = CASE id WHEN $1 THEN 'CANCELLED' ELSE 'FAILED' END, updated_at = now() - interval '31 days' WHERE id IN ($1, $2)`, unstarted, failed)
 	run(t, d, `UPDATE mailings SET status = 'COMPLETED', failed = 1, counted_at = now(), completed_at = now() - interval '31 days' WHERE id = $1`, retried)
@@ -572,7 +578,7 @@ func TestQuota_MailingTemplates(t *testing.T) {
 	run(t, d, `UPDATE mailings SET entries_deleted_at = now() WHERE id = $1`, failed)
 	run(t, d, `UPDATE email_outbox SET html = CASE WHEN html IS NOT NULL THEN '' END, text_body = NULL, body_erased_at = now() WHERE id = $1`, sent)
 	erase(2)
-	if n := used(t, d, company, store.QuotaStoredBodyBytes); n != 0 {
+	if n := used(t, d, company, quota.StoredBodyBytes); n != 0 {
 		t.Errorf("%d bytes are counted at the end, %d of them of the email and its mailing", n, body)
 	}
 }
@@ -582,13 +588,13 @@ func TestQuota_MailingsAtOnce(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	limit(t, d, company, store.QuotaRunningMailings, 2)
+	limit(t, d, company, quota.RunningMailings, 2)
 	var accepted atomic.Int64
 	var uploads sync.WaitGroup
 	for range 6 {
 		uploads.Go(func() {
 			_, _, err := d.Store.IngestMailing(t.Context(), storetest.NewMailing(company, nil), storetest.Lines(3))
-			var over *store.QuotaError
+			var over *quota.Error
 			switch {
 			case err == nil:
 				accepted.Add(1)
@@ -608,45 +614,45 @@ func TestQuota_Programs(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	limit(t, d, company, store.QuotaEmailsPerDay, 3)
-	limit(t, d, company, store.QuotaScheduledEmails, 1)
+	limit(t, d, company, quota.EmailsPerDay, 3)
+	limit(t, d, company, quota.ScheduledEmails, 1)
 	enqueue := func(n int, sendAt time.Time) error {
 		tx, err := d.SQL.BeginTx(t.Context(), nil)
 		must(t, err)
 		defer func() { _ = tx.Rollback() }()
 		for i := range n {
-			e := reminderAbout(company, store.Aggregate{Type: "interview", ID: uuid.NewString(), EventType: fmt.Sprint("R", i)})
+			e := reminderAbout(company, outbox.Aggregate{Type: "interview", ID: uuid.NewString(), EventType: fmt.Sprint("R", i)})
 			e.SendAt = sendAt
-			if _, err := store.EnqueueIn(t.Context(), tx, e); err != nil {
+			if _, err := outbox.EnqueueIn(t.Context(), tx, e); err != nil {
 				return err
 			}
 		}
 		return tx.Commit()
 	}
-	refused(t, enqueue(4, time.Time{}), store.QuotaEmailsPerDay, 3, 3)
-	if n := used(t, d, company, store.QuotaEmailsPerDay); n != 0 {
+	refused(t, enqueue(4, time.Time{}), quota.EmailsPerDay, 3, 3)
+	if n := used(t, d, company, quota.EmailsPerDay); n != 0 {
 		t.Errorf("%d are counted of a transaction that was rolled back", n)
 	}
-	refused(t, enqueue(2, time.Now().Add(time.Hour)), store.QuotaScheduledEmails, 1, 1)
+	refused(t, enqueue(2, time.Now().Add(time.Hour)), quota.ScheduledEmails, 1, 1)
 	must(t, enqueue(1, time.Now().Add(time.Hour)))
 	must(t, enqueue(2, time.Time{}))
-	if n := used(t, d, company, store.QuotaScheduledEmails); n != 1 {
+	if n := used(t, d, company, quota.ScheduledEmails); n != 1 {
 		t.Errorf("%d are scheduled", n)
 	}
-	refused(t, enqueue(1, time.Time{}), store.QuotaEmailsPerDay, 3, 3)
-	refused(t, accept(t, d, company, nil), store.QuotaEmailsPerDay, 3, 3)
+	refused(t, enqueue(1, time.Time{}), quota.EmailsPerDay, 3, 3)
+	refused(t, accept(t, d, company, nil), quota.EmailsPerDay, 3, 3)
 
 	// Moving one that is due to a later time.
-	limit(t, d, company, store.QuotaEmailsPerDay, 0)
-	about := store.Aggregate{Type: "interview", ID: "moved", EventType: "R"}
+	limit(t, d, company, quota.EmailsPerDay, 0)
+	about := outbox.Aggregate{Type: "interview", ID: "moved", EventType: "R"}
 	tx, err := d.SQL.BeginTx(t.Context(), nil)
 	must(t, err)
 	defer func() { _ = tx.Rollback() }()
-	if _, err := store.EnqueueIn(t.Context(), tx, reminderNow(company, about)); err != nil {
+	if _, err := outbox.EnqueueIn(t.Context(), tx, reminderNow(company, about)); err != nil {
 		t.Fatal(err)
 	}
-	_, err = store.RescheduleIn(t.Context(), tx, company, about, time.Now().Add(time.Hour), time.Hour)
-	refused(t, err, store.QuotaScheduledEmails, 1, 1)
+	_, err = outbox.RescheduleIn(t.Context(), tx, company, about, time.Now().Add(time.Hour), time.Hour)
+	refused(t, err, quota.ScheduledEmails, 1, 1)
 }
 
 // A program's transaction counts its own emails, also after others were committed and folded
@@ -659,16 +665,16 @@ func TestQuota_LongTransaction(t *testing.T) {
 	must(t, err)
 	defer func() { _ = tx.Rollback() }()
 	enqueue := func(sendAt time.Time) error {
-		e := reminderAbout(company, store.Aggregate{Type: "interview", ID: uuid.NewString(), EventType: "R"})
+		e := reminderAbout(company, outbox.Aggregate{Type: "interview", ID: uuid.NewString(), EventType: "R"})
 		e.SendAt = sendAt
-		_, err := store.EnqueueIn(t.Context(), tx, e)
+		_, err := outbox.EnqueueIn(t.Context(), tx, e)
 		return err
 	}
 	later := time.Now().Add(time.Hour)
 	must(t, enqueue(later))
 	must(t, enqueue(later))
-	limit(t, d, company, store.QuotaEmailsPerDay, 4) // from now on this transaction holds the lock
-	limit(t, d, company, store.QuotaScheduledEmails, 2)
+	limit(t, d, company, quota.EmailsPerDay, 4) // from now on this transaction holds the lock
+	limit(t, d, company, quota.ScheduledEmails, 2)
 	for range 2 { // the second round reads the total of the first
 		must(t, accept(t, d, company, nil))
 		fold(t, d)
@@ -683,16 +689,16 @@ func TestQuota_LongTransaction(t *testing.T) {
 	}
 	for range 2 {
 		savepoint("SAVEPOINT")
-		refused(t, enqueue(time.Time{}), store.QuotaEmailsPerDay, 4, 4)
+		refused(t, enqueue(time.Time{}), quota.EmailsPerDay, 4, 4)
 		savepoint("ROLLBACK TO")
 		fold(t, d)
 	}
 	must(t, tx.Commit())
 	fold(t, d)
-	if n := used(t, d, company, store.QuotaEmailsPerDay); n != 4 {
+	if n := used(t, d, company, quota.EmailsPerDay); n != 4 {
 		t.Errorf("%d emails are counted", n)
 	}
-	refused(t, accept(t, d, company, func(e *store.NewEmail) { e.SendAt = later }), store.QuotaScheduledEmails, 2, 2)
+	refused(t, accept(t, d, company, func(e *outbox.NewEmail) { e.SendAt = later }), quota.ScheduledEmails, 2, 2)
 }
 
 // Two transactions that would exceed a quota together: close to it the second one waits for
@@ -709,7 +715,7 @@ func TestQuota_OpenTransactions(t *testing.T) {
 		return tx
 	}
 	enqueue := func(tx *sql.Tx, company uuid.UUID) error {
-		_, err := store.EnqueueIn(t.Context(), tx, reminderNow(company, store.Aggregate{Type: "interview", ID: uuid.NewString(), EventType: "R"}))
+		_, err := outbox.EnqueueIn(t.Context(), tx, reminderNow(company, outbox.Aggregate{Type: "interview", ID: uuid.NewString(), EventType: "R"}))
 		return err
 	}
 	busy := func(err error) bool {
@@ -721,7 +727,7 @@ func TestQuota_OpenTransactions(t *testing.T) {
 	must(t, enqueue(second, company))
 	must(t, second.Rollback())
 
-	limit(t, d, company, store.QuotaEmailsPerDay, 3)
+	limit(t, d, company, quota.EmailsPerDay, 3)
 	must(t, enqueue(first, company))
 	second, third := begin(), begin()
 	if err := enqueue(second, company); !busy(err) {
@@ -734,10 +740,10 @@ func TestQuota_OpenTransactions(t *testing.T) {
 	fold(t, d) // waits for no transaction
 	must(t, enqueue(first, company))
 	must(t, first.Commit())
-	refused(t, enqueue(begin(), company), store.QuotaEmailsPerDay, 3, 3)
+	refused(t, enqueue(begin(), company), quota.EmailsPerDay, 3, 3)
 
 	// One that has added much of what is left holds the lock, however far the limit is.
-	limit(t, d, company, store.QuotaEmailsPerDay, 1_000_000)
+	limit(t, d, company, quota.EmailsPerDay, 1_000_000)
 	large, small := begin(), begin()
 	must(t, enqueue(large, company))
 	if _, err := large.ExecContext(t.Context(), `INSERT INTO quota_deltas (company_id, emails) VALUES ($1, 20000)`, company); err != nil {
@@ -762,9 +768,9 @@ func TestQuota_ProgramRecountsScheduled(t *testing.T) {
 	for range 2 {
 		tx, err := d.SQL.BeginTx(t.Context(), nil)
 		must(t, err)
-		e := reminderAbout(company, store.Aggregate{Type: "interview", ID: uuid.NewString(), EventType: "R"})
+		e := reminderAbout(company, outbox.Aggregate{Type: "interview", ID: uuid.NewString(), EventType: "R"})
 		e.SendAt = time.Now().Add(time.Hour)
-		_, err = store.EnqueueIn(t.Context(), tx, e)
+		_, err = outbox.EnqueueIn(t.Context(), tx, e)
 		must(t, err)
 		must(t, tx.Commit())
 	}
@@ -774,7 +780,7 @@ func TestQuota_ProgramRecountsScheduled(t *testing.T) {
 	}
 }
 
-func reminderNow(company uuid.UUID, about store.Aggregate) store.ProgramEmail {
+func reminderNow(company uuid.UUID, about outbox.Aggregate) outbox.ProgramEmail {
 	e := reminderAbout(company, about)
 	e.SendAt = time.Time{}
 	return e
@@ -787,33 +793,33 @@ func TestQuota_Expand(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	id := d.Mailing(t, company, 4, nil)
-	limit(t, d, company, store.QuotaEmailsPerDay, 3)
+	limit(t, d, company, quota.EmailsPerDay, 3)
 	room, err := d.Store.FindMailingRoom(t.Context(), company)
 	if err != nil || room.Emails != 3 || room.Recipients != 10_000_000 || !room.Until.After(time.Now()) {
 		t.Fatalf("%+v, %v", room, err)
 	}
 	job, lock, err := d.Store.LockMailing(t.Context(), id, 1, time.Minute, time.Second)
-	if err != nil || lock != store.MailingLocked {
+	if err != nil || lock != mailing.Locked {
 		t.Fatal(lock, err)
 	}
 	page, err := d.Store.NextEntries(t.Context(), &job, nil, 10)
 	must(t, err)
 	entries := page.Entries
-	x := store.Expansion{To: entries[3].ID, Lines: 4, Finished: true, NearQuota: true, NoNewPeople: true}
+	x := mailing.Expansion{To: entries[3].ID, Lines: 4, Finished: true, NearQuota: true, NoNewPeople: true}
 	for _, e := range entries {
-		x.Entries = append(x.Entries, store.ExpandedEntry{
-			ID: e.ID, RecipientID: store.RecipientID(company, e.ExternalID, "", e.Email),
+		x.Entries = append(x.Entries, mailing.ExpandedEntry{
+			ID: e.ID, RecipientID: recipient.ID(company, e.ExternalID, "", e.Email),
 			Job: email.SendJob{OutboxID: e.ID.String(), HTMLRef: "mailing:" + id.String(), To: e.Email, Recipient: email.JobRecipient{ExternalID: e.ExternalID, Email: e.Email}},
 		})
 	}
 	_, _, err = d.Store.Expand(t.Context(), &job, x)
-	refused(t, err, store.QuotaEmailsPerDay, 3, 0)
+	refused(t, err, quota.EmailsPerDay, 3, 0)
 	if n := ask[int](t, d, `SELECT count(*) FROM email_outbox WHERE target = 'email:send'`); n != 0 {
 		t.Errorf("%d emails", n)
 	}
 	x.Entries, x.To, x.Lines, x.Finished = x.Entries[:3], entries[2].ID, 3, false
 	until := room.Until
-	x.Continue, x.Waiting = &store.Continuation{ID: uuid.Must(uuid.NewV7()), Delay: time.Minute}, store.Waiting{For: store.QuotaEmailsPerDay, Until: until}
+	x.Continue, x.Waiting = &mailing.Continuation{ID: uuid.Must(uuid.NewV7()), Delay: time.Minute}, mailing.Waiting{For: quota.EmailsPerDay, Until: until}
 	if n, held, err := d.Store.Expand(t.Context(), &job, x); n != 3 || !held || err != nil {
 		t.Fatal(n, held, err)
 	}
@@ -821,7 +827,7 @@ func TestQuota_Expand(t *testing.T) {
 		t.Errorf("%d recipients were made", n)
 	}
 	m, err := d.Store.FindMailing(t.Context(), company, id)
-	if waits := m.WaitsFor(time.Now()); err != nil || waits.For != store.QuotaEmailsPerDay || !waits.Until.Equal(until) || m.Status != store.MailingQueued {
+	if waits := m.WaitsFor(time.Now()); err != nil || waits.For != quota.EmailsPerDay || !waits.Until.Equal(until) || m.Status != mailing.Queued {
 		t.Errorf("%+v, %s, %v", waits, m.Status, err)
 	}
 	if waits := m.WaitsFor(until); waits.For != "" {
@@ -830,14 +836,14 @@ func TestQuota_Expand(t *testing.T) {
 	if room, err = d.Store.FindMailingRoom(t.Context(), company); err != nil || room.Emails != 0 {
 		t.Errorf("%+v, %v", room, err)
 	}
-	refused(t, accept(t, d, company, nil), store.QuotaEmailsPerDay, 3, 3)
+	refused(t, accept(t, d, company, nil), quota.EmailsPerDay, 3, 3)
 }
 
 func TestCancelUnstarted(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	hold := func(m *store.NewMailing) { m.Held, m.FileBytes = true, 10 }
+	hold := func(m *mailing.NewMailing) { m.Held, m.FileBytes = true, 10 }
 	old, young, started, paused := d.Mailing(t, company, 1, hold), d.Mailing(t, company, 1, hold), d.Mailing(t, company, 1, hold), d.Mailing(t, company, 1, nil)
 	if _, err := d.Store.StartMailing(t.Context(), company, started); err != nil {
 		t.Fatal(err)
@@ -867,29 +873,29 @@ func TestSetQuotas(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	minus, five, zero := int64(-1), int64(5), int64(0)
-	set := func(limits map[store.Quota]*int64) error {
+	set := func(limits map[quota.Quota]*int64) error {
 		return d.Store.SetQuotas(t.Context(), storetest.Operator(), company, limits)
 	}
-	for name, limits := range map[string]map[store.Quota]*int64{
-		"negative": {store.QuotaRecipients: &minus}, "unknown": {"emails": &five}, "one of two": {store.QuotaRecipients: &five, "emails": &five},
+	for name, limits := range map[string]map[quota.Quota]*int64{
+		"negative": {quota.Recipients: &minus}, "unknown": {"emails": &five}, "one of two": {quota.Recipients: &five, "emails": &five},
 	} {
-		if err := set(limits); !errors.Is(err, store.ErrQuota) {
+		if err := set(limits); !errors.Is(err, quota.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	must(t, set(map[store.Quota]*int64{store.QuotaRecipients: nil}))
+	must(t, set(map[quota.Quota]*int64{quota.Recipients: nil}))
 	if n := ask[int](t, d, `SELECT count(*) FROM company_quotas`); n != 0 {
 		t.Errorf("%d rows", n)
 	}
-	must(t, set(map[store.Quota]*int64{store.QuotaRecipients: &five, store.QuotaSuppressions: &zero}))
-	must(t, set(map[store.Quota]*int64{store.QuotaRunningMailings: &five}))
-	must(t, set(map[store.Quota]*int64{store.QuotaRunningMailings: &five})) // nothing new
-	must(t, set(map[store.Quota]*int64{store.QuotaRecipients: nil}))
+	must(t, set(map[quota.Quota]*int64{quota.Recipients: &five, quota.Suppressions: &zero}))
+	must(t, set(map[quota.Quota]*int64{quota.RunningMailings: &five}))
+	must(t, set(map[quota.Quota]*int64{quota.RunningMailings: &five})) // nothing new
+	must(t, set(map[quota.Quota]*int64{quota.Recipients: nil}))
 	if n := ask[int](t, d, `SELECT count(*) FROM operator_audit WHERE action = 'company.quota' AND company_id = $1`, company); n != 3 {
 		t.Errorf("%d entries of the audit", n)
 	}
-	limits := store.Quotas()
-	defaults := map[store.Quota]int64{}
+	limits := quota.All()
+	defaults := map[quota.Quota]int64{}
 	for i, q := range limits {
 		defaults[q] = int64(1000 + i)
 	}
@@ -907,7 +913,7 @@ func TestSetQuotas(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
-	if err := d.Store.SetQuotas(t.Context(), storetest.Operator(), uuid.New(), map[store.Quota]*int64{store.QuotaRecipients: &five}); !errors.Is(err, store.ErrNotFound) {
+	if err := d.Store.SetQuotas(t.Context(), storetest.Operator(), uuid.New(), map[quota.Quota]*int64{quota.Recipients: &five}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("of no company: %v", err)
 	}
 	if _, err := d.Store.CompanyQuotas(t.Context(), uuid.New()); !errors.Is(err, store.ErrNotFound) {

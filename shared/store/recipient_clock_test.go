@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/uuidv7"
 	"email-gateway/shared/waittest"
@@ -45,7 +45,7 @@ func TestRecipients_AcceptedByHostsWithWrongClocks(t *testing.T) {
 	}
 	mustBe := func(nome string) {
 		t.Helper()
-		if got, err := d.Store.FindRecipient(t.Context(), company, store.RecipientID(company, "1", "", "")); err != nil || got.Nome != nome {
+		if got, err := d.Store.FindRecipient(t.Context(), company, recipient.ID(company, "1", "", "")); err != nil || got.Nome != nome {
 			t.Errorf("%+v, %v; want %s", got, err, nome)
 		}
 	}
@@ -53,7 +53,7 @@ func TestRecipients_AcceptedByHostsWithWrongClocks(t *testing.T) {
 	say(slow, "corrected")
 	mustBe("corrected")
 	say(fast, "again")
-	if err := d.Store.DeleteRecipient(t.Context(), company, store.RecipientID(company, "1", "", "")); err != nil {
+	if err := d.Store.DeleteRecipient(t.Context(), company, recipient.ID(company, "1", "", "")); err != nil {
 		t.Fatal(err)
 	}
 	last = uuidv7.New()

@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -19,8 +21,8 @@ func TestFindRecipient(t *testing.T) {
 	company, other := d.Company(t), d.Company(t)
 	ana := storetest.KnownRecipient("1", "ana@example.com", "Ana")
 	ana.CPFCNPJHash, ana.RazaoSocial = storetest.HashOf('a'), "Ana Ltda"
-	id := store.RecipientID(company, "1", "", "")
-	find := func(want store.KnownRecipient) {
+	id := recipient.ID(company, "1", "", "")
+	find := func(want recipient.Known) {
 		t.Helper()
 		got, err := d.Store.FindRecipient(t.Context(), company, id)
 		if err != nil || got.CreatedAt.IsZero() || got.UpdatedAt.Before(got.CreatedAt) {
@@ -37,7 +39,7 @@ func TestFindRecipient(t *testing.T) {
 		}
 	}
 	missing(company)
-	want := store.KnownRecipient{ID: id, ExternalID: "1", CPFCNPJHash: storetest.HashOf('a'), RazaoSocial: "Ana Ltda", Nome: "Ana", Email: "ana@example.com", Pending: true}
+	want := recipient.Known{ID: id, ExternalID: "1", CPFCNPJHash: storetest.HashOf('a'), RazaoSocial: "Ana Ltda", Nome: "Ana", Email: "ana@example.com", Pending: true}
 	ids := storetest.Intake(t, d, company, storetest.KnownRecipient("1", "old@example.com", ""), ana)
 	find(want)
 	missing(other)
@@ -55,7 +57,7 @@ func TestDeleteRecipient(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
-	id := store.RecipientID(company, "1", "", "")
+	id := recipient.ID(company, "1", "", "")
 	gone := func(company uuid.UUID, want error) {
 		t.Helper()
 		if err := d.Store.DeleteRecipient(t.Context(), company, id); !errors.Is(err, want) {
@@ -120,7 +122,7 @@ func TestDeleteRecipient_DuringTheUpsert(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	id := store.RecipientID(company, "1", "", "")
+	id := recipient.ID(company, "1", "", "")
 	for _, statement := range []string{
 		`INSERT INTO recipients (id, company_id, email, intake_id) SELECT recipient_id, company_id, email, outbox_id FROM recipient_intakes`,
 		`DELETE FROM recipient_intakes`,
@@ -154,13 +156,13 @@ func TestDeleteRecipient_AfterThePurge(t *testing.T) {
 		age     time.Duration
 		written bool
 	}{
-		"moved on": {store.DeletedKept + time.Hour, false},
-		"waiting":  {store.DeletedKept - time.Hour, true},
+		"moved on": {recipient.DeletedKept + time.Hour, false},
+		"waiting":  {recipient.DeletedKept - time.Hour, true},
 	} {
 		id, accepted := uuid.Must(uuid.NewV7()), time.Now().Add(-tt.age)
 		first := ask[uuid.UUID](t, d, `SELECT first_id_at($1)`, accepted)
 		copy(id[:6], first[:6]) // an id contains its creation time
-		d.Accept(t, company, func(e *store.NewEmail) {
+		d.Accept(t, company, func(e *outbox.NewEmail) {
 			e.ID, e.CreatedAt, e.TTL = id, accepted, tt.age+24*time.Hour
 			e.Job.OutboxID, e.Job.HTMLRef = id.String(), id.String()
 		})

@@ -11,6 +11,9 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -32,7 +35,7 @@ func TestAcceptRecipients(t *testing.T) {
 	}
 	// A company made without lanes.
 	run(t, d, `DELETE FROM dispatch_lanes WHERE company_id = $1`, company)
-	if err := d.Store.AcceptRecipients(t.Context(), storetest.NewRecipients(company, storetest.KnownRecipient("3", "c@example.com", ""))); !errors.Is(err, store.ErrNoLane) {
+	if err := d.Store.AcceptRecipients(t.Context(), storetest.NewRecipients(company, storetest.KnownRecipient("3", "c@example.com", ""))); !errors.Is(err, lane.ErrNone) {
 		t.Errorf("got %v, want ErrNoLane", err)
 	}
 }
@@ -42,9 +45,9 @@ func TestAcceptRecipients_OncePerKey(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	request := func() store.NewRecipients {
+	request := func() recipient.NewRecipients {
 		n := storetest.NewRecipients(company, storetest.KnownRecipient("1", "a@example.com", ""), storetest.KnownRecipient("2", "b@example.com", ""))
-		n.Idempotency = &store.IdempotencyKey{
+		n.Idempotency = &idempotency.Key{
 			Route: "r", Key: "k", BodySHA256: make([]byte, 32), Status: 202, Answer: []byte(n.Recipients[0].OutboxID.String()), Keep: time.Hour,
 		}
 		return n
@@ -55,7 +58,7 @@ func TestAcceptRecipients_OncePerKey(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var used *store.KeyUsedError
+	var used *idempotency.UsedError
 	if err := d.Store.AcceptRecipients(t.Context(), request()); !errors.As(err, &used) || string(used.Answer.Answer) != first.Recipients[0].OutboxID.String() {
 		t.Errorf("got %v", err)
 	}
@@ -74,7 +77,7 @@ func TestUpsertRecipients_LeavesLockedRowsAlone(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	people := make([]store.NewRecipient, 300)
+	people := make([]recipient.NewRecipient, 300)
 	for i := range people {
 		people[i] = storetest.KnownRecipient(fmt.Sprint(i), fmt.Sprintf("p%d@example.com", i), "Ana")
 	}
@@ -83,9 +86,9 @@ func TestUpsertRecipients_LeavesLockedRowsAlone(t *testing.T) {
 	release := lock(t, d, `WITH person AS (SELECT FROM recipients FOR UPDATE), outbox AS (SELECT FROM email_outbox WHERE id = $1 FOR UPDATE), inserted AS (
 			INSERT INTO recipients (id, company_id, intake_id, external_id, email) SELECT $2, $3, $4, '200', 'p200@example.com'
 		) SELECT (SELECT count(*) FROM person), (SELECT count(*) FROM outbox)`,
-		ids[100], store.RecipientID(company, "200", "", ""), company, uuid.Must(uuid.NewV7()))
+		ids[100], recipient.ID(company, "200", "", ""), company, uuid.Must(uuid.NewV7()))
 	for i, err := range d.Store.UpsertRecipients(t.Context(), ids) {
-		if locked := i == 3 || i == 100 || i == 200; locked != errors.Is(err, store.ErrLocked) || !locked && err != nil { // statement_timeout's, if it waited
+		if locked := i == 3 || i == 100 || i == 200; locked != errors.Is(err, recipient.ErrLocked) || !locked && err != nil { // statement_timeout's, if it waited
 			t.Errorf("import %d: %v", i, err)
 		}
 	}
@@ -176,7 +179,7 @@ func TestUpsertRecipients_NumberAndHash(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	numbered := func(hash byte, number string) store.NewRecipient {
+	numbered := func(hash byte, number string) recipient.NewRecipient {
 		r := storetest.KnownRecipient("X", "a@example.com", "")
 		r.CPFCNPJHash = storetest.HashOf(hash)
 		if number != "" {
@@ -185,7 +188,7 @@ func TestUpsertRecipients_NumberAndHash(t *testing.T) {
 		return r
 	}
 	for i, step := range []struct {
-		r    store.NewRecipient
+		r    recipient.NewRecipient
 		want string
 	}{
 		{numbered('a', "one"), "X|aa|one|a@example.com|t"},
@@ -211,7 +214,7 @@ func TestUpsertRecipients_RejectedRowsFailAlone(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	run(t, d, `ALTER TABLE recipients ADD CONSTRAINT poison CHECK (nome <> 'poison')`)
-	people := make([]store.NewRecipient, 1000)
+	people := make([]recipient.NewRecipient, 1000)
 	guilty := map[int]bool{0: true, 499: true, 500: true, 999: true}
 	for i := range people {
 		people[i] = storetest.KnownRecipient(fmt.Sprint(i), fmt.Sprintf("user%d@example.com", i), map[bool]string{true: "poison", false: "Ana"}[guilty[i]])
@@ -220,7 +223,7 @@ func TestUpsertRecipients_RejectedRowsFailAlone(t *testing.T) {
 	run(t, d, `UPDATE email_outbox SET payload = payload - 'id' WHERE id = $1`, ids[7]) // not even ours
 	guilty[7] = true
 	for i, err := range d.Store.UpsertRecipients(t.Context(), ids) {
-		if errors.Is(err, store.ErrRefused) != guilty[i] || (err != nil) != guilty[i] {
+		if errors.Is(err, recipient.ErrRefused) != guilty[i] || (err != nil) != guilty[i] {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
@@ -262,7 +265,7 @@ func TestUpsertRecipients_NotMigrated(t *testing.T) {
 	ids := storetest.Intake(t, d, d.Company(t), storetest.KnownRecipient("1", "a@example.com", ""), storetest.KnownRecipient("2", "b@example.com", ""))
 	run(t, d, `ALTER TABLE recipients DROP COLUMN intake_id`)
 	for _, err := range d.Store.UpsertRecipients(t.Context(), ids) {
-		if errors.Is(err, store.ErrRefused) || !errors.Is(err, store.ErrNotMigrated) {
+		if errors.Is(err, recipient.ErrRefused) || !errors.Is(err, store.ErrNotMigrated) {
 			t.Errorf("got %v, want ErrNotMigrated", err)
 		}
 	}
@@ -278,15 +281,15 @@ func TestUpsertRecipients_FromTwoProcesses(t *testing.T) {
 	const people, batches = 20, 24
 	done := make(chan error, 2*batches)
 	for n := range batches {
-		var batch []store.NewRecipient
+		var batch []recipient.NewRecipient
 		for i := range people {
 			batch = append(batch, storetest.KnownRecipient(fmt.Sprint((i*(n+1))%people), "a@example.com", fmt.Sprint(n)))
 		}
 		ids := storetest.Intake(t, d, company, batch...)
 		for _, s := range stores { // the broker delivers it twice
 			go func() {
-				err := store.ErrLocked
-				for errors.Is(err, store.ErrLocked) { // the broker delivers these again
+				err := recipient.ErrLocked
+				for errors.Is(err, recipient.ErrLocked) { // the broker delivers these again
 					err = errors.Join(s.UpsertRecipients(t.Context(), ids)...)
 				}
 				done <- err

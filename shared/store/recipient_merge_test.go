@@ -10,8 +10,9 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/person"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -31,10 +32,10 @@ type people struct {
 	externalID string
 }
 
-func (p people) id() uuid.UUID { return store.RecipientID(p.company, p.externalID, "", "") }
+func (p people) id() uuid.UUID { return recipient.ID(p.company, p.externalID, "", "") }
 
-func (p people) recipient(s statement) store.Recipient {
-	r := store.Recipient{ID: p.id(), CPFCNPJHash: s.hash, RazaoSocial: s.razaoSocial, Nome: s.nome}
+func (p people) recipient(s statement) recipient.Recipient {
+	r := recipient.Recipient{ID: p.id(), CPFCNPJHash: s.hash, RazaoSocial: s.razaoSocial, Nome: s.nome}
 	if !s.byID {
 		r.ExternalID, r.Email = p.externalID, s.address
 	}
@@ -44,12 +45,12 @@ func (p people) recipient(s statement) store.Recipient {
 // accept writes the statement's outbox row.
 func (p people) accept(s statement) statement {
 	p.tb.Helper()
-	r := store.NewRecipient{Recipient: p.recipient(s)}
+	r := recipient.NewRecipient{Recipient: p.recipient(s)}
 	if s.number != "" {
 		r.CPFCNPJ = []byte(s.number)
 	}
 	if s.byEmail {
-		s.id = p.d.Accept(p.tb, p.company, func(e *store.NewEmail) { e.Job.To, e.CPFCNPJ = s.address, r.CPFCNPJ })
+		s.id = p.d.Accept(p.tb, p.company, func(e *outbox.NewEmail) { e.Job.To, e.CPFCNPJ = s.address, r.CPFCNPJ })
 	} else {
 		s.id = storetest.Intake(p.tb, p.d, p.company, r)[0]
 	}
@@ -60,7 +61,7 @@ func (p people) accept(s statement) statement {
 func (p people) arrive(some ...statement) {
 	p.tb.Helper()
 	var imports []uuid.UUID
-	var claims []store.Transition
+	var claims []outbox.Transition
 	for _, s := range some {
 		if !s.byEmail {
 			imports = append(imports, s.id)
@@ -75,7 +76,7 @@ func (p people) arrive(some ...statement) {
 		return
 	}
 	done, err := p.d.Store.AdvanceAll(p.tb.Context(), p.company, claims)
-	if err != nil || slices.ContainsFunc(done, func(a store.Advanced) bool { return !a.Applied }) {
+	if err != nil || slices.ContainsFunc(done, func(a outbox.Advanced) bool { return !a.Applied }) {
 		p.tb.Errorf("%+v, %v", done, err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -26,7 +26,7 @@ func TestReturnIntakes(t *testing.T) {
 	}
 	returned := func(want int, when string) {
 		t.Helper()
-		if n, next, err := d.Store.ReturnIntakes(t.Context(), 15*time.Minute, store.Intake{}, 10); n != want || err != nil || next != (store.Intake{}) {
+		if n, next, err := d.Store.ReturnIntakes(t.Context(), 15*time.Minute, recipient.Intake{}, 10); n != want || err != nil || next != (recipient.Intake{}) {
 			t.Errorf("%s: %d returned, want %d (%v)", when, n, want, err)
 		}
 	}
@@ -54,14 +54,14 @@ func TestReturnIntakes_InPages(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	var people []store.NewRecipient
+	var people []recipient.NewRecipient
 	for i := range 7 {
 		people = append(people, storetest.KnownRecipient(fmt.Sprint(i), fmt.Sprintf("a%d@example.com", i), "Ana"))
 	}
 	storetest.Intake(t, d, company, people...)
 	d.Run(t, `UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now() - interval '20 min'
 		WHERE id = (SELECT outbox_id FROM recipient_intakes ORDER BY recipient_id DESC LIMIT 1)`)
-	var after store.Intake
+	var after recipient.Intake
 	var found []int
 	for {
 		n, next, err := d.Store.ReturnIntakes(t.Context(), 15*time.Minute, after, 3)
@@ -69,7 +69,7 @@ func TestReturnIntakes_InPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		found = append(found, n)
-		if after = next; after == (store.Intake{}) {
+		if after = next; after == (recipient.Intake{}) {
 			break
 		}
 	}

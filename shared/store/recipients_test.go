@@ -9,6 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -32,14 +34,14 @@ func TestRecipientID(t *testing.T) {
 		"kinds do not mix":          {given{a, "1", "", ""}, given{a, "", "1", ""}, false},
 		"nor do companies":          {given{a, "1", "", ""}, given{b, "1", "", ""}, false},
 	} {
-		x := store.RecipientID(tt.x.company, tt.x.external, tt.x.hash, tt.x.email)
-		y := store.RecipientID(tt.y.company, tt.y.external, tt.y.hash, tt.y.email)
+		x := recipient.ID(tt.x.company, tt.x.external, tt.x.hash, tt.x.email)
+		y := recipient.ID(tt.y.company, tt.y.external, tt.y.hash, tt.y.email)
 		if (x == y) != tt.same {
 			t.Errorf("%s: %s and %s", name, x, y)
 		}
 	}
 	// Ids are stored in databases, so they must never change.
-	if got := store.RecipientID(a, "1", "", "").String(); got != "79e82ac1-ded0-5d38-96bb-8513bb6ec29d" {
+	if got := recipient.ID(a, "1", "", "").String(); got != "79e82ac1-ded0-5d38-96bb-8513bb6ec29d" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -51,8 +53,8 @@ func TestRecipientMatches(t *testing.T) {
 	known, deleted := uuid.New(), uuid.New()
 	run(t, d, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'Ana@Example.com')`, known, company)
 	run(t, d, `INSERT INTO recipients (id, company_id, email, deleted_at) VALUES ($1, $2, 'ana@example.com', now())`, deleted, company)
-	storetest.Intake(t, d, company, store.NewRecipient{Recipient: store.Recipient{ExternalID: "W", Email: "Wanda@Example.com"}})
-	waiting := store.RecipientID(company, "W", "", "")
+	storetest.Intake(t, d, company, recipient.NewRecipient{Recipient: recipient.Recipient{ExternalID: "W", Email: "Wanda@Example.com"}})
+	waiting := recipient.ID(company, "W", "", "")
 	for name, tt := range map[string]struct {
 		company, id uuid.UUID
 		address     string
@@ -81,9 +83,9 @@ func TestClaim_WritesTheRecipientDown(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	claim := func(taxID []byte, r store.Recipient) string {
+	claim := func(taxID []byte, r recipient.Recipient) string {
 		t.Helper()
-		id := d.Accept(t, company, func(e *store.NewEmail) { e.CPFCNPJ = taxID })
+		id := d.Accept(t, company, func(e *outbox.NewEmail) { e.CPFCNPJ = taxID })
 		transition := storetest.ClaimOf(company, id, uuid.New(), "CUST-1")
 		r.ID = transition.Recipient.ID
 		transition.Recipient = &r
@@ -97,20 +99,20 @@ func TestClaim_WritesTheRecipientDown(t *testing.T) {
 	hash := fmt.Sprintf("%064x", 0xab)[62:] + fmt.Sprintf("%062x", 0)
 	steps := []struct {
 		taxID []byte
-		r     store.Recipient
+		r     recipient.Recipient
 		want  string
 	}{
-		{nil, store.Recipient{Email: "a@x.example"}, "a@x.example|t"},
-		{[]byte("enc1"), store.Recipient{ExternalID: "CUST-1", CPFCNPJHash: hash, Nome: "Ana", Email: "b@x.example"}, "CUST-1|ab|enc1|Ana|b@x.example|t"},
-		{nil, store.Recipient{RazaoSocial: "Acme", Email: "c@x.example"}, "CUST-1|ab|enc1|Acme|Ana|c@x.example|t"},
-		{[]byte("enc2"), store.Recipient{CPFCNPJHash: hash, Nome: "Ana Maria", Email: "c@x.example"}, "CUST-1|ab|enc2|Acme|Ana Maria|c@x.example|t"},
+		{nil, recipient.Recipient{Email: "a@x.example"}, "a@x.example|t"},
+		{[]byte("enc1"), recipient.Recipient{ExternalID: "CUST-1", CPFCNPJHash: hash, Nome: "Ana", Email: "b@x.example"}, "CUST-1|ab|enc1|Ana|b@x.example|t"},
+		{nil, recipient.Recipient{RazaoSocial: "Acme", Email: "c@x.example"}, "CUST-1|ab|enc1|Acme|Ana|c@x.example|t"},
+		{[]byte("enc2"), recipient.Recipient{CPFCNPJHash: hash, Nome: "Ana Maria", Email: "c@x.example"}, "CUST-1|ab|enc2|Acme|Ana Maria|c@x.example|t"},
 	}
 	for i, step := range steps {
 		if got := claim(step.taxID, step.r); got != step.want {
 			t.Errorf("step %d: %s, want %s", i, got, step.want)
 		}
 	}
-	if err := d.Store.DeleteRecipient(t.Context(), company, store.RecipientID(company, "CUST-1", "", "")); err != nil {
+	if err := d.Store.DeleteRecipient(t.Context(), company, recipient.ID(company, "CUST-1", "", "")); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := claim(nil, steps[2].r), "Acme|c@x.example|t"; got != want {
@@ -124,7 +126,7 @@ func TestClaim_TheSamePeopleFromTwoProcesses(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	advancers := []*store.Advancer{d.Store.NewAdvancer(), open(t, d.URL, store.Options{}).NewAdvancer()}
+	advancers := []*outbox.Advancer{d.Store.NewAdvancer(), open(t, d.URL, store.Options{}).NewAdvancer()}
 	const people, emails = 7, 600
 	var wg sync.WaitGroup
 	start := make(chan struct{})

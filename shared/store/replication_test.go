@@ -10,6 +10,7 @@ import (
 
 	"email-gateway/shared/servertest"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -44,7 +45,7 @@ func TestUnreplicated(t *testing.T) {
 	counted := s.Unreplicated() + unhurried.Unreplicated()
 
 	alone, about := storetest.NewEmail(company, nil), storetest.NewEmail(company, nil)
-	about.Aggregate = &store.Aggregate{Type: "interview", ID: "1", EventType: "REMINDER"}
+	about.Aggregate = &outbox.Aggregate{Type: "interview", ID: "1", EventType: "REMINDER"}
 	for name, write := range map[string]func() error{
 		"transaction": func() error { return accepter.Accept(t.Context(), about) },
 		"statement":   func() error { return s.ReportStatus(t.Context(), "worker", "w", time.Now(), nil) },

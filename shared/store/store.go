@@ -1,7 +1,7 @@
 // Package store opens the database and combines the packages below it in one Store. Each of them holds the SQL
 // statements of one subject. Every statement is next to the one method that runs it, with a comment that names the
-// index it uses and the rows it locks. Types and constants of these packages have aliases here, in one file per
-// package.
+// index it uses and the rows it locks. Callers import the package that declares a type, a constant or an error; only what
+// the internal package pg declares has a second name here, in errors.go.
 //
 // The api, the dispatcher, the worker and gatewayctl use it. None of them contains SQL; each declares an interface with
 // the methods that it calls.
@@ -32,7 +32,28 @@ import (
 	"email-gateway/shared/store/tenant"
 )
 
-// Store runs the statements. It is safe for concurrent use.
+// The embedded stores have different names here, because most of these types are called Store.
+type (
+	auditLog         = audit.Log
+	breakers         = breaker.Store
+	companyQuotas    = quota.Store
+	deadLetters      = deadletter.Store
+	dispatching      = dispatch.Store
+	emailReads       = emails.Store
+	encryptedNumbers = encryption.Store
+	feedbacks        = feedback.Store
+	idempotencyKeys  = idempotency.Store
+	lanes            = lane.Store
+	mailings         = mailing.Store
+	outboxes         = outbox.Store
+	processes        = process.Store
+	recipients       = recipient.Store
+	suppressions     = suppression.Store
+	tenants          = tenant.Store
+)
+
+// Store has the methods of the stores that it embeds. The other packages below this one have stores that main makes:
+// event.New(s.DB()). It is safe for concurrent use.
 type Store struct {
 	*auditLog
 	*breakers
@@ -56,7 +77,7 @@ type Store struct {
 }
 
 // Open connects to the database named by a postgres:// URL and checks that it answers; see Options.AllowUnreachable.
-func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error) {
+func Open(ctx context.Context, databaseURL string, o Options) (*Store, error) {
 	db, err := pg.Open(ctx, databaseURL, o)
 	if err != nil {
 		return nil, err
@@ -82,13 +103,13 @@ func Open(ctx context.Context, databaseURL string, o pg.Options) (*Store, error)
 	s.deadLetters = deadletter.New(db, s.mailings)
 	s.dispatching = dispatch.New(db, s.breakers, s.WakeNamed)
 	s.tenants = tenant.New(db, func(ctx context.Context, company uuid.UUID) error {
-		return s.WakeLanes(ctx, []Lanes{{Company: company}})
+		return s.WakeLanes(ctx, []lane.Lanes{{Company: company}})
 	})
 	return s, nil
 }
 
 // DB returns the connections to the database, for the packages below this one: event.New(s.DB()).
-func (s *Store) DB() *pg.DB { return s.db }
+func (s *Store) DB() *DB { return s.db }
 
 // Ping checks the connection to Postgres.
 func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
@@ -106,3 +127,8 @@ func (s *Store) Pooled(ctx context.Context) (bool, error) { return s.db.Pooled(c
 
 // Close closes all connections. Postgres rolls back what is still running on them.
 func (s *Store) Close() { s.db.Close() }
+
+// AddFile is file.Store.AddFile.
+func (s *Store) AddFile(ctx context.Context, f file.File) (file.File, error) {
+	return s.files.AddFile(ctx, f)
+}

@@ -12,8 +12,13 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
+	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/tenant"
 )
 
 // run runs a statement of the test's own.
@@ -28,8 +33,8 @@ func ask[V any](tb testing.TB, d storetest.Database, query string, args ...any) 
 	return storetest.Ask[V](tb, d, query, args...)
 }
 
-func newCompany(name string, domains ...string) store.NewCompany {
-	return store.NewCompany{
+func newCompany(name string, domains ...string) tenant.NewCompany {
+	return tenant.NewCompany{
 		ID: uuid.Must(uuid.NewV7()), Name: name, DefaultFrom: "Acme <billing@acme.example>", SenderDomains: domains,
 	}
 }
@@ -80,9 +85,9 @@ func TestPostgresAway(t *testing.T) {
 	if _, err := s.Companies(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("read: %v", err)
 	}
-	_, advanceErr := s.Advance(t.Context(), store.Transition{ID: uuid.New()})
+	_, advanceErr := s.Advance(t.Context(), outbox.Transition{ID: uuid.New()})
 	_, loadErr := s.NewLoader().Load(t.Context(), uuid.New())
-	_, dispatchErr := s.TakeDue(t.Context(), slot(), store.EvenTurns([]int64{1}, 1))
+	_, dispatchErr := s.TakeDue(t.Context(), slot(), dispatch.EvenTurns([]int64{1}, 1))
 	for name, err := range map[string]error{
 		"accept":     s.NewAccepter().Accept(t.Context(), storetest.NewEmail(company, nil)),
 		"advance":    advanceErr,
@@ -129,10 +134,10 @@ func TestBrokenIdleConnectionsAreNoError_Upload(t *testing.T) {
 	under.Add(conns)
 	for range conns {
 		done.Go(func() {
-			lines := func(yield func(store.MailingLine, error) bool) {
+			lines := func(yield func(mailing.Line, error) bool) {
 				under.Done()
 				under.Wait()
-				yield(store.MailingLine{Entry: storetest.NewEntry(2)}, nil)
+				yield(mailing.Line{Entry: storetest.NewEntry(2)}, nil)
 			}
 			if _, _, err := s.IngestMailing(t.Context(), storetest.NewMailing(company, nil), lines); err != nil {
 				t.Error(err)
@@ -179,8 +184,8 @@ func TestAnswerLostAfterTheCommit(t *testing.T) {
 			} else {
 				p.DropResponses(t)
 			}
-			e := storetest.NewEmail(company, func(e *store.NewEmail) {
-				e.Idempotency = &store.IdempotencyKey{Route: "r", Key: "k", BodySHA256: make([]byte, 32), Status: 202, Answer: []byte("{}"), Keep: time.Hour}
+			e := storetest.NewEmail(company, func(e *outbox.NewEmail) {
+				e.Idempotency = &idempotency.Key{Route: "r", Key: "k", BodySHA256: make([]byte, 32), Status: 202, Answer: []byte("{}"), Keep: time.Hour}
 			})
 			begun = time.Now()
 			err := accepter.Accept(t.Context(), e)

@@ -9,6 +9,7 @@ import (
 
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/suppression"
 )
 
 func TestSuppressions(t *testing.T) {
@@ -16,17 +17,17 @@ func TestSuppressions(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	mailing, note := uuid.New(), "asked by telephone"
-	for _, s := range []store.Suppression{
-		{Address: "Eva@Example.com", Reason: store.Unsubscribed, MailingID: &mailing},
-		{Address: "eva@example.com", Reason: store.Unsubscribed},
-		{Address: "eva@example.com", Reason: store.Manual, Note: &note},
-		{Address: "ana@example.com", Reason: store.Bounced},
+	for _, s := range []suppression.Suppression{
+		{Address: "Eva@Example.com", Reason: suppression.Unsubscribed, MailingID: &mailing},
+		{Address: "eva@example.com", Reason: suppression.Unsubscribed},
+		{Address: "eva@example.com", Reason: suppression.Manual, Note: &note},
+		{Address: "ana@example.com", Reason: suppression.Bounced},
 	} {
 		if err := d.Store.Suppress(t.Context(), company, s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	list := func(company uuid.UUID, f store.SuppressionFilter) (found []string) {
+	list := func(company uuid.UUID, f suppression.Filter) (found []string) {
 		t.Helper()
 		f.Limit = max(f.Limit, 2)
 		all, err := d.Store.Suppressions(t.Context(), company, f)
@@ -40,20 +41,20 @@ func TestSuppressions(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		company uuid.UUID
-		filter  store.SuppressionFilter
+		filter  suppression.Filter
 		want    string
 	}{
-		"first page":  {company, store.SuppressionFilter{}, "[ana@example.com BOUNCE eva@example.com MANUAL]"},
-		"second page": {company, store.SuppressionFilter{AfterAddress: "eva@example.com", AfterReason: store.Manual}, "[eva@example.com UNSUBSCRIBE]"},
-		"by address":  {company, store.SuppressionFilter{Address: "EVA@example.com"}, "[eva@example.com MANUAL eva@example.com UNSUBSCRIBE]"},
-		"by reason":   {company, store.SuppressionFilter{Reason: store.Bounced}, "[ana@example.com BOUNCE]"},
-		"of another":  {other, store.SuppressionFilter{}, "[]"},
+		"first page":  {company, suppression.Filter{}, "[ana@example.com BOUNCE eva@example.com MANUAL]"},
+		"second page": {company, suppression.Filter{AfterAddress: "eva@example.com", AfterReason: suppression.Manual}, "[eva@example.com UNSUBSCRIBE]"},
+		"by address":  {company, suppression.Filter{Address: "EVA@example.com"}, "[eva@example.com MANUAL eva@example.com UNSUBSCRIBE]"},
+		"by reason":   {company, suppression.Filter{Reason: suppression.Bounced}, "[ana@example.com BOUNCE]"},
+		"of another":  {other, suppression.Filter{}, "[]"},
 	} {
 		if got := list(tt.company, tt.filter); fmt.Sprint(got) != tt.want {
 			t.Errorf("%s: %v, want %s", name, got, tt.want)
 		}
 	}
-	all, err := d.Store.Suppressions(t.Context(), company, store.SuppressionFilter{Address: "eva@example.com", Reason: store.Unsubscribed, Limit: 9})
+	all, err := d.Store.Suppressions(t.Context(), company, suppression.Filter{Address: "eva@example.com", Reason: suppression.Unsubscribed, Limit: 9})
 	if err != nil || len(all) != 1 || *all[0].MailingID != mailing {
 		t.Errorf("%+v, %v", all, err)
 	}
@@ -61,16 +62,16 @@ func TestSuppressions(t *testing.T) {
 	if err := d.Store.Unsuppress(t.Context(), other, "eva@example.com", ""); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("another company's: %v", err)
 	}
-	if err := d.Store.Unsuppress(t.Context(), company, "Eva@example.com", store.Manual); err != nil {
+	if err := d.Store.Unsuppress(t.Context(), company, "Eva@example.com", suppression.Manual); err != nil {
 		t.Error(err)
 	}
-	if err := d.Store.Unsuppress(t.Context(), company, "Eva@example.com", store.Manual); !errors.Is(err, store.ErrNotFound) {
+	if err := d.Store.Unsuppress(t.Context(), company, "Eva@example.com", suppression.Manual); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("twice: %v", err)
 	}
 	if err := d.Store.Unsuppress(t.Context(), company, "eva@example.com", ""); err != nil {
 		t.Error(err)
 	}
-	if got := list(company, store.SuppressionFilter{}); fmt.Sprint(got) != "[ana@example.com BOUNCE]" {
+	if got := list(company, suppression.Filter{}); fmt.Sprint(got) != "[ana@example.com BOUNCE]" {
 		t.Errorf("left: %v", got)
 	}
 }

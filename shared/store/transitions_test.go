@@ -13,6 +13,8 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/email/emailtest"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/feedback"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -43,7 +45,7 @@ func TestEmail_RandomTransitions(t *testing.T) {
 	company := d.Company(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &emailModel{d: d, company: company, status: email.Pending}
-		m.id = d.Accept(t, company, func(e *store.NewEmail) {
+		m.id = d.Accept(t, company, func(e *outbox.NewEmail) {
 			if rapid.Bool().Draw(rt, "scheduled") {
 				e.SendAt, m.ahead = time.Now().Add(time.Hour), true
 			}
@@ -69,21 +71,21 @@ func TestEmail_RandomTransitions(t *testing.T) {
 			"failed":     func(*rapid.T) { m.end(rt, storetest.FailedOf(m.id, current())) },
 			"retry":      func(*rapid.T) { m.end(rt, retryOf(m.id, current(), 0)) },
 			"released":   func(*rapid.T) { m.end(rt, releaseOf(m.id, current())) },
-			"unknown":    func(*rapid.T) { m.end(rt, unknownOf(m.id, current(), store.GuardAttempt)) },
+			"unknown":    func(*rapid.T) { m.end(rt, unknownOf(m.id, current(), outbox.GuardAttempt)) },
 			"lease ends": func(*rapid.T) { m.endLease(t) },
 			"abandoned": func(*rapid.T) {
 				token := someToken()
-				m.advance(rt, unknownOf(m.id, token, store.GuardAbandoned), m.status == email.Processing && m.lapsed && token == current())
+				m.advance(rt, unknownOf(m.id, token, outbox.GuardAbandoned), m.status == email.Processing && m.lapsed && token == current())
 			},
 			"unresolved": func(*rapid.T) {
 				token := someToken()
-				resolution := rapid.SampledFrom([]func(id, token uuid.UUID) store.Transition{storetest.FailedOf, duplicateOf}).Draw(rt, "resolution")(m.id, token)
-				resolution.Guard = store.GuardUnresolved
+				resolution := rapid.SampledFrom([]func(id, token uuid.UUID) outbox.Transition{storetest.FailedOf, duplicateOf}).Draw(rt, "resolution")(m.id, token)
+				resolution.Guard = outbox.GuardUnresolved
 				m.advance(rt, resolution, m.status == email.OutcomeUnknown && token == current())
 			},
 			"feedback": func(*rapid.T) { m.feedback(rt, someToken()) },
 			"late result": func(*rapid.T) {
-				make := rapid.SampledFrom([]func(id, token uuid.UUID) store.Transition{storetest.SentOf, storetest.FailedOf, releaseOf}).Draw(rt, "result")
+				make := rapid.SampledFrom([]func(id, token uuid.UUID) outbox.Transition{storetest.SentOf, storetest.FailedOf, releaseOf}).Draw(rt, "result")
 				m.end(rt, make(m.id, someToken()))
 			},
 			"cancel":   func(*rapid.T) { m.advance(rt, storetest.CancelOf(m.id), m.status.Claimable()) },
@@ -125,7 +127,7 @@ func TestEmail_RandomTransitions(t *testing.T) {
 
 // end reports the outcome of an attempt. It is applied if the attempt is the current one; an acceptance is always applied,
 // unless there was one before.
-func (m *emailModel) end(rt *rapid.T, t store.Transition) {
+func (m *emailModel) end(rt *rapid.T, t outbox.Transition) {
 	made := slices.Contains(m.tokens, t.Token)
 	own := made && t.Token == m.tokens[len(m.tokens)-1]
 	// A worker whose attempt was declared unknown may still report the known result.
@@ -138,18 +140,18 @@ func (m *emailModel) end(rt *rapid.T, t store.Transition) {
 }
 
 // advance applies a transition, which must be applied exactly when want is true.
-func (m *emailModel) advance(rt *rapid.T, t store.Transition, want bool) bool {
+func (m *emailModel) advance(rt *rapid.T, t outbox.Transition, want bool) bool {
 	got, err := m.d.Store.Advance(rt.Context(), t)
 	if err != nil || got.Applied != want {
 		rt.Fatalf("%s to %s from %s behind %s: %+v, %v", t.Guard, t.Status, m.status, m.last, got, err)
 	}
 	if got.Applied {
-		m.duplicate = m.duplicate || t.PossibleDuplicate || t.Guard == store.GuardReplay && m.unknown
+		m.duplicate = m.duplicate || t.PossibleDuplicate || t.Guard == outbox.GuardReplay && m.unknown
 		m.unknown = m.unknown || t.OutcomeUnknown
-		reversed := t.Guard == store.GuardReplay && m.status == email.Cancelled && m.attempts == 0
+		reversed := t.Guard == outbox.GuardReplay && m.status == email.Cancelled && m.attempts == 0
 		m.ahead = m.ahead && (t.Status.Final() || reversed) // other transitions make it due
 		m.attempts += t.AddAttempts
-		if t.Guard == store.GuardReplay {
+		if t.Guard == outbox.GuardReplay {
 			m.attempts = 0
 		}
 		m.status, m.last, m.events = t.Status, t.Events[len(t.Events)-1].Type, m.events+len(t.Events)
@@ -189,7 +191,7 @@ func (m *emailModel) endLease(t *testing.T) {
 // email's status; an event of another attempt changes nothing.
 func (m *emailModel) feedback(rt *rapid.T, token uuid.UUID) {
 	kind := rapid.SampledFrom([]email.EventType{"", email.EventDelivered, email.EventOpened}).Draw(rt, "kind")
-	got, err := m.d.Store.RecordFeedback(rt.Context(), deliveryReport(m.company, m.id, token, func(f *store.Feedback) { f.Event = kind }))
+	got, err := m.d.Store.RecordFeedback(rt.Context(), deliveryReport(m.company, m.id, token, func(f *feedback.Feedback) { f.Event = kind }))
 	made := slices.Contains(m.tokens, token)
 	if err != nil || got.Unmatched == made {
 		rt.Fatalf("feedback on an attempt that was made: %v: %+v, %v", made, got, err)
@@ -283,7 +285,7 @@ func TestEmail_RandomTransitions_Concurrent(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	advancers := []*store.Advancer{d.Store.NewAdvancer(), open(t, d.URL, store.Options{}).NewAdvancer()}
+	advancers := []*outbox.Advancer{d.Store.NewAdvancer(), open(t, d.URL, store.Options{}).NewAdvancer()}
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &emailModel{d: d, company: company, id: d.Accept(t, company, nil)}
 		seed := rapid.Uint64().Draw(rt, "seed")
@@ -307,17 +309,17 @@ func TestEmail_RandomTransitions_Concurrent(t *testing.T) {
 					case 5:
 						t = storetest.ReplayOf(m.id)
 					case 6:
-						t = unknownOf(m.id, token, store.GuardAttempt)
+						t = unknownOf(m.id, token, outbox.GuardAttempt)
 					case 7:
 						if token != uuid.Nil { // SES accepts no attempt that was never made
 							t = storetest.SentOf(m.id, token)
 						}
 					}
-					var got store.Advanced
+					var got outbox.Advanced
 					if got, err = advancers[side%2].Advance(rt.Context(), t); err != nil {
 						break
 					}
-					if got.Applied && t.Guard == store.GuardClaim {
+					if got.Applied && t.Guard == outbox.GuardClaim {
 						token = t.Token
 					}
 				}

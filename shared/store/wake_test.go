@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	lanestore "email-gateway/shared/store/lane"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -21,24 +21,24 @@ func TestWakeLanes(t *testing.T) {
 	_, _ = listener.Named()
 	company := d.Company(t)
 	normal := ask[int64](t, d, `SELECT id FROM dispatch_lanes WHERE queue = 'email:send'`)
-	if err := d.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company, Queue: "email:send"}}); err != nil {
+	if err := d.Store.WakeLanes(t.Context(), []lanestore.Lanes{{Company: company, Queue: "email:send"}}); err != nil {
 		t.Fatal(err)
 	}
 	receiveUntil(t, listener, func(lanes []int64, _ bool) bool { return len(lanes) == 1 && lanes[0] == normal })
-	if err := d.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company}}); err != nil {
+	if err := d.Store.WakeLanes(t.Context(), []lanestore.Lanes{{Company: company}}); err != nil {
 		t.Fatal(err)
 	}
 	all := ask[int](t, d, `SELECT count(*) FROM dispatch_lanes`)
 	receiveUntil(t, listener, func(lanes []int64, _ bool) bool { return len(lanes) == all })
 	mailing := uuid.New()
 	run(t, d, `INSERT INTO dispatch_lanes (company_id, queue, mailing_id) VALUES ($1, 'email:send', $2)`, company, mailing)
-	if err := d.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company, Queue: "email:send", Mailing: mailing}}); err != nil {
+	if err := d.Store.WakeLanes(t.Context(), []lanestore.Lanes{{Company: company, Queue: "email:send", Mailing: mailing}}); err != nil {
 		t.Fatal(err)
 	}
 	own := ask[int64](t, d, `SELECT id FROM dispatch_lanes WHERE mailing_id IS NOT NULL`)
 	receiveUntil(t, listener, func(lanes []int64, _ bool) bool { return slices.Equal(lanes, []int64{own}) })
 	run(t, d, `INSERT INTO dispatch_lanes (company_id, queue, mailing_id) SELECT company_id, queue, gen_random_uuid() FROM dispatch_lanes, generate_series(1, 400) WHERE id = $1`, normal)
-	if err := d.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company}}); err != nil {
+	if err := d.Store.WakeLanes(t.Context(), []lanestore.Lanes{{Company: company}}); err != nil {
 		t.Fatal(err)
 	}
 	receiveUntil(t, listener, func(_ []int64, any bool) bool { return any })
@@ -93,9 +93,9 @@ func TestWakeNamed_ManyLanes(t *testing.T) {
 	d := storetest.New(t)
 	listener := listenTo(t, d)
 	wakeUntilReceived(t, d, listener)
-	lanes := make([]store.NamedLane, 1000)
+	lanes := make([]lanestore.Named, 1000)
 	for i := range lanes {
-		lanes[i] = store.NamedLane{ID: math.MaxInt64 - int64(i), From: time.Now()}
+		lanes[i] = lanestore.Named{ID: math.MaxInt64 - int64(i), From: time.Now()}
 	}
 	if err := d.Store.WakeNamed(t.Context(), lanes); err != nil {
 		t.Fatal(err)

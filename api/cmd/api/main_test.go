@@ -18,8 +18,9 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/api/internal/apikey"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/tenant"
 	"email-gateway/shared/waittest"
 )
 
@@ -43,7 +44,7 @@ func newKey(tb testing.TB, d storetest.Database) (uuid.UUID, string) {
 		tb.Fatal(err)
 	}
 	company := d.Company(tb)
-	row := store.APIKey{
+	row := tenant.APIKey{
 		KeyID: key.ID, CompanyID: company, Name: "test", Environment: "test", SecretSHA256: key.SecretSHA256(),
 		Scopes: apikey.Scopes(), Burst: 1,
 	}
@@ -120,7 +121,7 @@ func TestRun_AcceptsAndWakes(t *testing.T) {
 	addr, stop := running(t, environ(t, d.URL))
 	dispatcher := pq.NewListener(d.URL, time.Second, time.Second, nil)
 	defer func() { _ = dispatcher.Close() }()
-	if err := dispatcher.Listen(store.WakeChannel); err != nil {
+	if err := dispatcher.Listen(lane.Channel); err != nil {
 		t.Fatal(err)
 	}
 	status, body, err := post(t.Context(), addr, key)

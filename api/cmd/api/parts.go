@@ -20,6 +20,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/template"
 	"email-gateway/shared/store/usage"
 	"email-gateway/shared/store/webhook"
@@ -33,7 +34,7 @@ type program struct {
 	registry *prometheus.Registry
 	traces   *telemetry.Tracing
 	db       *store.Store
-	accepter *store.Accepter
+	accepter *outbox.Accepter
 	storage  *blob.Bucket // of mailings' files and attachments
 }
 

@@ -16,18 +16,19 @@ import (
 	"email-gateway/api/internal/apikey"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/tenant"
 )
 
 // keys is the database of these tests: a map that records how often it is queried.
 type keys struct {
 	mu      sync.Mutex
-	callers map[string]store.Caller
+	callers map[string]tenant.Caller
 	err     error
 	delay   time.Duration
 	queries atomic.Int64
 }
 
-func (k *keys) FindCallers(ctx context.Context, ids []string) (map[string]*store.Caller, error) {
+func (k *keys) FindCallers(ctx context.Context, ids []string) (map[string]*tenant.Caller, error) {
 	k.queries.Add(1)
 	select {
 	case <-time.After(k.delay):
@@ -39,7 +40,7 @@ func (k *keys) FindCallers(ctx context.Context, ids []string) (map[string]*store
 	if k.err != nil {
 		return nil, k.err
 	}
-	found := map[string]*store.Caller{}
+	found := map[string]*tenant.Caller{}
 	for _, id := range ids {
 		if caller, ok := k.callers[id]; ok {
 			found[id] = &caller
@@ -48,7 +49,7 @@ func (k *keys) FindCallers(ctx context.Context, ids []string) (map[string]*store
 	return found, nil
 }
 
-func (k *keys) change(id string, change func(*store.Caller)) {
+func (k *keys) change(id string, change func(*tenant.Caller)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	caller := k.callers[id]
@@ -62,7 +63,7 @@ func newKeys(t *testing.T) (*keys, apikey.Key) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &keys{callers: map[string]store.Caller{key.ID: {APIKey: store.APIKey{
+	return &keys{callers: map[string]tenant.Caller{key.ID: {APIKey: tenant.APIKey{
 		KeyID: key.ID, CompanyID: uuid.New(), Environment: "dev", SecretSHA256: key.SecretSHA256(),
 	}}}}, key
 }
@@ -105,7 +106,7 @@ func TestAuthenticate_CachesForFiveSeconds(t *testing.T) {
 		if n := finder.queries.Load(); n != 1 {
 			t.Errorf("%d database queries, want 1", n)
 		}
-		finder.change(key.ID, func(c *store.Caller) { c.RevokedAt = new(time.Time) })
+		finder.change(key.ID, func(c *tenant.Caller) { c.RevokedAt = new(time.Time) })
 		<-time.After(5*time.Second + time.Millisecond)
 		if _, err := d.Authenticate(t.Context(), key.String()); !errors.Is(err, access.ErrUnknownKey) {
 			t.Errorf("a revoked key still works: %v", err)
@@ -116,7 +117,7 @@ func TestAuthenticate_CachesForFiveSeconds(t *testing.T) {
 // behind is a finder on a host whose clock is ten minutes behind Postgres's.
 type behind struct{ access.Finder }
 
-func (b behind) FindCallers(ctx context.Context, ids []string) (map[string]*store.Caller, error) {
+func (b behind) FindCallers(ctx context.Context, ids []string) (map[string]*tenant.Caller, error) {
 	found, err := b.Finder.FindCallers(ctx, ids)
 	for _, c := range found {
 		c.ReadAt = c.ReadAt.Add(10 * time.Minute)
@@ -130,19 +131,19 @@ func TestAuthenticate_ClockOfHostIsBehind(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	for name, c := range map[string]struct {
-		ends func(*store.APIKey, time.Time)
+		ends func(*tenant.APIKey, time.Time)
 		left time.Duration
 		want error
 	}{
-		"valid":   {func(*store.APIKey, time.Time) {}, 0, nil},
-		"expires": {func(k *store.APIKey, at time.Time) { k.ExpiresAt = &at }, time.Minute, nil},
-		"expired": {func(k *store.APIKey, at time.Time) { k.ExpiresAt = &at }, -time.Second, access.ErrExpiredKey},
+		"valid":   {func(*tenant.APIKey, time.Time) {}, 0, nil},
+		"expires": {func(k *tenant.APIKey, at time.Time) { k.ExpiresAt = &at }, time.Minute, nil},
+		"expired": {func(k *tenant.APIKey, at time.Time) { k.ExpiresAt = &at }, -time.Second, access.ErrExpiredKey},
 	} {
 		key, err := apikey.New("dev")
 		if err != nil {
 			t.Fatal(err)
 		}
-		stored := store.APIKey{KeyID: key.ID, CompanyID: company, Name: name, Environment: "dev", SecretSHA256: key.SecretSHA256(), Scopes: []string{"emails:send"}}
+		stored := tenant.APIKey{KeyID: key.ID, CompanyID: company, Name: name, Environment: "dev", SecretSHA256: key.SecretSHA256(), Scopes: []string{"emails:send"}}
 		c.ends(&stored, time.Now().Add(10*time.Minute+c.left))
 		if _, err := d.Store.CreateAPIKey(t.Context(), storetest.Operator(), stored); err != nil {
 			t.Fatal(err)

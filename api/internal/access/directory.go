@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"email-gateway/api/internal/apikey"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 // ErrUnknownKey: malformed, unknown, revoked, or with a wrong secret. The response does not say
@@ -30,7 +30,7 @@ var (
 // Finder looks up keys; see *store.Store.
 type Finder interface {
 	// FindCallers returns those of the keys that exist, by id.
-	FindCallers(ctx context.Context, keyIDs []string) (map[string]*store.Caller, error)
+	FindCallers(ctx context.Context, keyIDs []string) (map[string]*tenant.Caller, error)
 }
 
 const (
@@ -51,7 +51,7 @@ const (
 // Directory looks up keys and caches them for a few seconds.
 type Directory struct {
 	finder  Finder
-	known   *cache[*store.Caller]
+	known   *cache[*tenant.Caller]
 	unknown *cache[struct{}]
 	running chan struct{}
 
@@ -64,7 +64,7 @@ type Directory struct {
 type lookUp struct {
 	ids   []string
 	done  chan struct{} // closed when found and err are set
-	found map[string]*store.Caller
+	found map[string]*tenant.Caller
 	err   error
 }
 
@@ -72,7 +72,7 @@ type lookUp struct {
 func NewDirectory(finder Finder) *Directory {
 	return &Directory{
 		finder:  finder,
-		known:   newCache[*store.Caller](cached, keep),
+		known:   newCache[*tenant.Caller](cached, keep),
 		unknown: newCache[struct{}](cached, keep),
 		running: make(chan struct{}, lookUpsAtOnce),
 		lookUps: make(map[string]*lookUp),
@@ -82,7 +82,7 @@ func NewDirectory(finder Finder) *Directory {
 // Authenticate returns the owner of the key. It checks neither whether the company is suspended
 // nor the scopes: the caller must. Errors: ErrUnknownKey, which ErrNoKey, ErrMalformedKey and
 // ErrExpiredKey wrap, and those of the database.
-func (d *Directory) Authenticate(ctx context.Context, text string) (*store.Caller, error) {
+func (d *Directory) Authenticate(ctx context.Context, text string) (*tenant.Caller, error) {
 	if text == "" {
 		return nil, ErrNoKey
 	}
@@ -113,7 +113,7 @@ func (d *Directory) Authenticate(ctx context.Context, text string) (*store.Calle
 // Recheck returns what the database now says of a caller whose key was accepted earlier: work that
 // takes longer than keep must not end with a key that is no longer valid. Errors: ErrUnknownKey,
 // which ErrExpiredKey wraps, and those of the database.
-func (d *Directory) Recheck(caller *store.Caller) (*store.Caller, error) {
+func (d *Directory) Recheck(caller *tenant.Caller) (*tenant.Caller, error) {
 	found, err := d.find(caller.KeyID)
 	switch {
 	case err != nil:
@@ -127,7 +127,7 @@ func (d *Directory) Recheck(caller *store.Caller) (*store.Caller, error) {
 }
 
 // find returns nil if there is no such key.
-func (d *Directory) find(id string) (*store.Caller, error) {
+func (d *Directory) find(id string) (*tenant.Caller, error) {
 	if caller, ok := d.known.get(id); ok {
 		return caller, nil
 	}

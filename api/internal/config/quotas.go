@@ -2,7 +2,7 @@ package config
 
 import (
 	"email-gateway/shared/environment"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/quota"
 )
 
 // Quotas are the limits of companies without limits of their own; 0 is unlimited. All apis must
@@ -29,11 +29,11 @@ type Quotas struct {
 }
 
 // Limits returns the quotas by their names in the database.
-func (q *Quotas) Limits() map[store.Quota]int64 {
-	return map[store.Quota]int64{
-		store.QuotaScheduledEmails: q.ScheduledEmails, store.QuotaEmailsPerDay: q.EmailsPerDay, store.QuotaStoredBodyBytes: q.StoredBodyBytes,
-		store.QuotaRecipients: q.Recipients, store.QuotaSuppressions: q.Suppressions, store.QuotaStoredFileBytes: q.StoredFileBytes,
-		store.QuotaRunningMailings: q.RunningMailings, store.QuotaMailingRowsPerDay: q.MailingRowsPerDay,
+func (q *Quotas) Limits() map[quota.Quota]int64 {
+	return map[quota.Quota]int64{
+		quota.ScheduledEmails: q.ScheduledEmails, quota.EmailsPerDay: q.EmailsPerDay, quota.StoredBodyBytes: q.StoredBodyBytes,
+		quota.Recipients: q.Recipients, quota.Suppressions: q.Suppressions, quota.StoredFileBytes: q.StoredFileBytes,
+		quota.RunningMailings: q.RunningMailings, quota.MailingRowsPerDay: q.MailingRowsPerDay,
 	}
 }
 

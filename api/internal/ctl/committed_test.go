@@ -8,7 +8,7 @@ import (
 
 	"email-gateway/api/internal/ctl"
 	"email-gateway/shared/keyring"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/webhook"
 )
@@ -118,7 +118,7 @@ func TestOperator_DatabaseIsLostBetweenSteps(t *testing.T) {
 	}
 	seen := false
 	for commit := 1; ; commit++ {
-		id := d.Accept(t, company, func(e *store.NewEmail) { e.CPFCNPJ = encrypted })
+		id := d.Accept(t, company, func(e *outbox.NewEmail) { e.CPFCNPJ = encrypted })
 		proxy.CutAfterCommit(commit)
 		got := through.run(t, "encryption", "rotate", "--reason", "yearly")
 		proxy.Restart(t)

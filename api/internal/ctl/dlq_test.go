@@ -13,7 +13,8 @@ import (
 	"email-gateway/api/internal/ctl"
 	"email-gateway/api/internal/ctl/goldentest"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -22,12 +23,12 @@ import (
 func giveUp(t *testing.T, d storetest.Database, company uuid.UUID) string {
 	t.Helper()
 	id, token := d.Accept(t, company, nil), uuid.New()
-	for _, step := range []store.Transition{
-		{Guard: store.GuardClaim, Status: email.Processing, AddAttempts: 1, Events: []email.Event{
+	for _, step := range []outbox.Transition{
+		{Guard: outbox.GuardClaim, Status: email.Processing, AddAttempts: 1, Events: []email.Event{
 			event(email.EventReceived, nil), event(email.EventValidated, nil), event(email.EventSentAttempt, nil),
 		}},
 		{
-			Guard: store.GuardAttempt, Status: email.Failed, DeadLetter: true, ErrorCode: "SES_REJECTED", ErrorReason: "not verified: ana@example.com",
+			Guard: outbox.GuardAttempt, Status: email.Failed, DeadLetter: true, ErrorCode: "SES_REJECTED", ErrorReason: "not verified: ana@example.com",
 			Events: []email.Event{event(email.EventFailed, map[string]any{"errorCode": "SES_REJECTED", "errorMessage": "not verified: ana@example.com"})},
 		},
 	} {
@@ -64,15 +65,15 @@ func dispatch(t *testing.T, d storetest.Database) {
 			}
 			due, _ := d.Store.DueReplays(ctx)
 			for _, id := range due {
-				_, _ = d.Store.WorkReplay(ctx, id, 1, func(ctx context.Context, r store.Replay, letters []store.DeadLetter) (n store.ReplayCounts, err error) {
+				_, _ = d.Store.WorkReplay(ctx, id, 1, func(ctx context.Context, r deadletter.Replay, letters []deadletter.Letter) (n deadletter.ReplayCounts, err error) {
 					how := r.Retry()
 					how.TTL = time.Hour
 					err = d.Store.RetryDeadLetter(ctx, letters[0], how)
-					var nothing *store.NotReplayableError
+					var nothing *deadletter.NotReplayableError
 					if errors.As(err, &nothing) {
-						return store.ReplayCounts{Skipped: 1}, nil
+						return deadletter.ReplayCounts{Skipped: 1}, nil
 					}
-					return store.ReplayCounts{Done: 1}, err
+					return deadletter.ReplayCounts{Done: 1}, err
 				})
 			}
 		}
@@ -122,7 +123,7 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 	}
 	first, second := giveUp(t, d, acme.ID), giveUp(t, d, acme.ID)
 	giveUp(t, d, d.Company(t))
-	if err := d.Store.DeadLetterTask(t.Context(), store.DeadTask{Target: "email:send", Reason: "INVALID_PAYLOAD", Payload: []byte("ana@example.com {")}); err != nil {
+	if err := d.Store.DeadLetterTask(t.Context(), deadletter.Task{Target: "email:send", Reason: "INVALID_PAYLOAD", Payload: []byte("ana@example.com {")}); err != nil {
 		t.Fatal(err)
 	}
 	o.must(t, "dlq", "discard", first, "--reason", "known")

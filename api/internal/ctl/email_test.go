@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 )
 
 // shownEmail has exactly the fields that email show --json may print.
@@ -56,8 +56,8 @@ func TestEmail_FromTheDatabase(t *testing.T) {
 	t.Parallel()
 	o, d := newOperator(t)
 	companyID := d.Company(t)
-	id := d.Accept(t, companyID, func(e *store.NewEmail) { e.Job.Tags = []string{"invoice"} })
-	advance := func(tr store.Transition) {
+	id := d.Accept(t, companyID, func(e *outbox.NewEmail) { e.Job.Tags = []string{"invoice"} })
+	advance := func(tr outbox.Transition) {
 		t.Helper()
 		tr.ID = id
 		if done, err := d.Store.Advance(t.Context(), tr); err != nil || !done.Applied {
@@ -101,15 +101,15 @@ func TestEmail_FromTheDatabase(t *testing.T) {
 	o.must(t, "company", "resume", companyID.String())
 
 	token := uuid.New()
-	advance(store.Transition{
-		Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1,
+	advance(outbox.Transition{
+		Guard: outbox.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1,
 		Events: []email.Event{
 			event(email.EventReceived, nil), event(email.EventValidated, nil), event(email.EventSentAttempt, map[string]any{"attempt": 1}),
 		},
 	})
 	explain("IN_WORK")
-	advance(store.Transition{
-		Guard: store.GuardAttempt, Token: token, Status: email.Failed, DeadLetter: true, Duration: 45 * time.Millisecond,
+	advance(outbox.Transition{
+		Guard: outbox.GuardAttempt, Token: token, Status: email.Failed, DeadLetter: true, Duration: 45 * time.Millisecond,
 		ErrorCode: "SES_REJECTED", ErrorReason: "Email address is not verified: ana@example.com",
 		Events: []email.Event{event(email.EventFailed, map[string]any{
 			"errorCode": "SES_REJECTED", "errorMessage": "Email address is not verified: ana@example.com",

@@ -20,9 +20,9 @@ import (
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/keyring"
-	"email-gateway/shared/store"
 	feed "email-gateway/shared/store/event"
 	filestore "email-gateway/shared/store/file"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/template"
 	"email-gateway/shared/store/usage"
@@ -68,7 +68,7 @@ func serveAPI(t *testing.T, d storetest.Database) string {
 	t.Cleanup(accepter.Close)
 	log := slog.New(slog.DiscardHandler)
 	handler, err := httpapi.New(httpapi.Params{
-		Log: log, Store: d.Store, Accepter: accepter, Templates: template.New(d.Store.DB()), Webhooks: webhook.New(d.Store.DB()), Feed: feed.New(d.Store.DB()), Files: filestore.New(d.Store.DB()), Usage: usage.New(d.Store.DB()), Wake: func(...store.Lanes) {}, Registry: prometheus.NewRegistry(), Ring: ring, EmailTTL: 24 * time.Hour,
+		Log: log, Store: d.Store, Accepter: accepter, Templates: template.New(d.Store.DB()), Webhooks: webhook.New(d.Store.DB()), Feed: feed.New(d.Store.DB()), Files: filestore.New(d.Store.DB()), Usage: usage.New(d.Store.DB()), Wake: func(...lane.Lanes) {}, Registry: prometheus.NewRegistry(), Ring: ring, EmailTTL: 24 * time.Hour,
 		HasRabbitMQ: true, Bucket: bucket, Tokens: mailing.NewTokens(log), PublicURL: "https://mail.acme.example", UnsubscribeKeys: links,
 		OpenAPI: api.OpenAPI(),
 	})

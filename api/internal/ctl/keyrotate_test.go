@@ -11,7 +11,7 @@ import (
 
 	"email-gateway/api/internal/ctl"
 	"email-gateway/shared/keyring"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/waittest"
 )
 
@@ -109,7 +109,7 @@ func TestEncryption(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Accept(t, company, func(e *store.NewEmail) { e.CPFCNPJ = encrypted })
+	d.Accept(t, company, func(e *outbox.NewEmail) { e.CPFCNPJ = encrypted })
 	if v := by.object(t, "encryption", "rotate", "--reason", "yearly"); v["resealed"] != 1.0 {
 		t.Errorf("%v", v)
 	}
@@ -137,8 +137,8 @@ func TestEncryption_Damaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Accept(t, company, func(e *store.NewEmail) { e.CPFCNPJ = encrypted })
-	damaged := d.Accept(t, company, func(e *store.NewEmail) { e.CPFCNPJ = encrypted })
+	d.Accept(t, company, func(e *outbox.NewEmail) { e.CPFCNPJ = encrypted })
+	damaged := d.Accept(t, company, func(e *outbox.NewEmail) { e.CPFCNPJ = encrypted })
 	d.Run(t, `UPDATE email_outbox SET cpf_cnpj_enc = '\x00' WHERE id = $1`, damaged)
 	for _, tt := range []struct {
 		want    string

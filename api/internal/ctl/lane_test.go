@@ -5,7 +5,8 @@ import (
 	"testing"
 
 	"email-gateway/api/internal/ctl/goldentest"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/lane"
 )
 
 // A session that pauses and resumes sending, as printed.
@@ -43,7 +44,7 @@ func TestLane_JSON(t *testing.T) {
 	t.Parallel()
 	o, _ := newOperator(t)
 	o.must(t, "company", "create", "--name", "Acme", "--default-from", "billing@acme.example")
-	var held store.Breaker
+	var held breaker.Breaker
 	o.decode(t, &held, "lane", "pause", "--all", "--reason", "drill")
 	if held.HeldAt == nil || held.HeldReason == nil || *held.HeldReason != "drill" || held.IsOpen {
 		t.Errorf("sending is %+v, want held", held)
@@ -51,15 +52,15 @@ func TestLane_JSON(t *testing.T) {
 	var changed struct {
 		Company string
 		Changed int
-		Lanes   []store.Lane
+		Lanes   []lane.Lane
 	}
 	o.decode(t, &changed, "lane", "pause", "--company", "Acme", "--reason", "x")
 	if changed.Company != "Acme" || changed.Changed != len(changed.Lanes) || changed.Changed == 0 {
 		t.Errorf("changed %+v", changed)
 	}
 	var listed struct {
-		Breaker store.Breaker
-		Lanes   []store.Lane
+		Breaker breaker.Breaker
+		Lanes   []lane.Lane
 		More    bool
 	}
 	o.decode(t, &listed, "lane", "list")
@@ -97,8 +98,8 @@ func TestLane_BesideManyEndedMailings(t *testing.T) {
 	}
 	lanes("PAUSED", 1001)
 	var listed struct {
-		Breaker store.Breaker
-		Lanes   []store.Lane
+		Breaker breaker.Breaker
+		Lanes   []lane.Lane
 		More    bool
 	}
 	o.decode(t, &listed, "lane", "list")

@@ -12,7 +12,8 @@ import (
 
 	"email-gateway/api/internal/ctl"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/suppression"
 )
 
 func TestPerson(t *testing.T) {
@@ -23,7 +24,7 @@ func TestPerson(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Accept(t, company.ID, func(e *store.NewEmail) {
+	d.Accept(t, company.ID, func(e *outbox.NewEmail) {
 		e.Job.To, e.Job.Recipient = "maria@cliente.example", email.JobRecipient{CPFCNPJHash: email.HashTaxID("52998224725", nil), Email: "maria@cliente.example"}
 	})
 	erase := []string{"person", "erase", "--company", "Acme", "--cpf-cnpj", "529.982.247-25", "--reason", "asked for it"}
@@ -83,7 +84,7 @@ func TestPerson(t *testing.T) {
 		t.Errorf("receipt: %v", done["receipt"])
 	}
 	note := "called"
-	if err := d.Store.Suppress(t.Context(), company.ID, store.Suppression{Address: "maria@cliente.example", Reason: store.Manual, Note: &note}); err != nil {
+	if err := d.Store.Suppress(t.Context(), company.ID, suppression.Suppression{Address: "maria@cliente.example", Reason: suppression.Manual, Note: &note}); err != nil {
 		t.Fatal(err)
 	}
 	output := by.must(t, "person", "erase", "--company", "Acme", "--email", "Maria@cliente.example", "--reason", "asked for it", "--yes")

@@ -16,7 +16,13 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/dispatch"
+	"email-gateway/shared/store/feedback"
+	"email-gateway/shared/store/lane"
+	processstore "email-gateway/shared/store/process"
 	"email-gateway/shared/store/retention"
+	"email-gateway/shared/store/tenant"
 )
 
 // Status is the result of a check.
@@ -58,15 +64,15 @@ type Store interface {
 	Confirm(ctx context.Context) error
 	Pooled(ctx context.Context) (bool, error)
 	SchemaVersion(ctx context.Context) (int64, error)
-	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
-	Breaker(ctx context.Context) (store.Breaker, error)
-	Lanes(ctx context.Context, f store.LaneFilter, limit int) ([]store.Lane, error)
-	Companies(ctx context.Context) ([]store.Company, error)
+	ProcessStatuses(ctx context.Context) ([]processstore.Status, error)
+	Breaker(ctx context.Context) (breaker.Breaker, error)
+	Lanes(ctx context.Context, f lane.Filter, limit int) ([]lane.Lane, error)
+	Companies(ctx context.Context) ([]tenant.Company, error)
 	SenderDomains(ctx context.Context, company uuid.UUID) ([]string, error)
-	APIKeys(ctx context.Context, company uuid.UUID) ([]store.APIKey, error)
-	CountBacklog(ctx context.Context, limit int) (store.Backlog, error)
-	OldestDue(ctx context.Context) ([]store.LaneAge, error)
-	EventArrivals(ctx context.Context) (store.EventArrivals, error)
+	APIKeys(ctx context.Context, company uuid.UUID) ([]tenant.APIKey, error)
+	CountBacklog(ctx context.Context, limit int) (dispatch.Backlog, error)
+	OldestDue(ctx context.Context) ([]dispatch.LaneAge, error)
+	EventArrivals(ctx context.Context) (feedback.Arrivals, error)
 }
 
 // Inputs holds what the checks examine.

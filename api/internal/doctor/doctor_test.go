@@ -17,8 +17,12 @@ import (
 	"email-gateway/api/internal/doctor"
 	"email-gateway/schema"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/deadletter"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/tenant"
 	"email-gateway/shared/waittest"
 )
 
@@ -58,7 +62,7 @@ func giveKey(t *testing.T, d storetest.Database, company uuid.UUID) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := store.APIKey{KeyID: key.ID, CompanyID: company, Name: "x", Environment: "test", SecretSHA256: key.SecretSHA256(), Scopes: apikey.Scopes(), Burst: 1}
+	row := tenant.APIKey{KeyID: key.ID, CompanyID: company, Name: "x", Environment: "test", SecretSHA256: key.SecretSHA256(), Scopes: apikey.Scopes(), Burst: 1}
 	if _, err := d.Store.CreateAPIKey(t.Context(), storetest.Operator(), row); err != nil {
 		t.Fatal(err)
 	}
@@ -210,26 +214,26 @@ func (o otherServer) Server(ctx context.Context) (store.Server, error) {
 func TestExamine_Traffic(t *testing.T) {
 	t.Parallel()
 	d, p := healthy(t)
-	s, ctx, by := d.Store, t.Context(), store.Operator{Name: "ana", Reason: "complaints"}
+	s, ctx, by := d.Store, t.Context(), audit.Operator{Name: "ana", Reason: "complaints"}
 	company, err := s.Companies(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.HoldLanes(ctx, by, company[0].ID, store.LaneFilter{}); err != nil {
+	if _, err := s.HoldLanes(ctx, by, company[0].ID, lane.Filter{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.HoldBreaker(ctx, by); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, d, "UPDATE dispatch_lanes SET paused_at = now() WHERE id = (SELECT min(id) FROM dispatch_lanes)")
-	if err := s.DeadLetterTask(ctx, store.DeadTask{Target: "email:send", Reason: "INVALID_PAYLOAD", Payload: []byte("{")}); err != nil {
+	if err := s.DeadLetterTask(ctx, deadletter.Task{Target: "email:send", Reason: "INVALID_PAYLOAD", Payload: []byte("{")}); err != nil {
 		t.Fatal(err)
 	}
 	wants(t, "held", doctor.Examine(ctx, p), "warning breaker: An operator has paused all sending since ", "warning lanes: ", "warning deadLetters: 1 dead letter is open")
 	if err := s.ReleaseBreaker(ctx, by); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.ReleaseLanes(ctx, by, company[0].ID, store.LaneFilter{}); err != nil {
+	if _, err := s.ReleaseLanes(ctx, by, company[0].ID, lane.Filter{}); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, d, "UPDATE dead_letters SET resolved_at = now()")
@@ -262,7 +266,7 @@ func TestExamine_Tenants(t *testing.T) {
 	t.Parallel()
 	d, p := healthy(t)
 	suspended, foreign := d.Company(t), d.Company(t)
-	if err := d.Store.SuspendCompany(t.Context(), store.Operator{Name: "ana", Reason: "unpaid"}, suspended); err != nil {
+	if err := d.Store.SuspendCompany(t.Context(), audit.Operator{Name: "ana", Reason: "unpaid"}, suspended); err != nil {
 		t.Fatal(err)
 	}
 	wants(t, "odd companies", doctor.Examine(t.Context(), p), "warning companies: Suspended: Acme ", "warning companies: Without an active API key: Acme ",

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"email-gateway/shared/store"
+	processstore "email-gateway/shared/store/process"
 )
 
 // processDetails is the status that a dispatcher or worker reports of its components. A
@@ -118,7 +118,7 @@ func (x *examination) processes(ctx context.Context) {
 }
 
 // service reports which processes of a service run, and returns them.
-func (x *examination) service(name string, all []store.ProcessStatus) (alive []process) {
+func (x *examination) service(name string, all []processstore.Status) (alive []process) {
 	var silent []string
 	for _, s := range all {
 		if s.Service != name {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 // tenants checks which companies can send, and from which domains.
@@ -32,7 +32,7 @@ func (x *examination) tenants(ctx context.Context) {
 		if x.couldNot(check, err) {
 			return
 		}
-		if !slices.ContainsFunc(keys, func(k store.APIKey) bool { return !k.Ended(time.Now()) }) {
+		if !slices.ContainsFunc(keys, func(k tenant.APIKey) bool { return !k.Ended(time.Now()) }) {
 			keyless = append(keyless, c.Name)
 		}
 		its, err := x.Store.SenderDomains(ctx, c.ID)

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
+	"email-gateway/shared/store/lane"
 )
 
 const (
@@ -43,11 +44,11 @@ func (x *examination) circuitBreaker(ctx context.Context) {
 // lanes looks for lanes that operators paused and may have forgotten.
 func (x *examination) lanes(ctx context.Context) {
 	const check = "lanes"
-	lanes, err := x.Store.Lanes(ctx, store.LaneFilter{NotOpen: true}, heldLimit)
+	lanes, err := x.Store.Lanes(ctx, lane.Filter{NotOpen: true}, heldLimit)
 	if x.couldNot(check, err) {
 		return
 	}
-	var oldest *store.Lane
+	var oldest *lane.Lane
 	held := 0
 	for i, l := range lanes {
 		if l.HeldAt == nil {
@@ -74,7 +75,7 @@ func (x *examination) waiting(ctx context.Context) {
 	if x.couldNot(check, err) {
 		return
 	}
-	var alone, mailings store.LaneAge
+	var alone, mailings dispatch.LaneAge
 	for _, a := range ages {
 		if x.stopped && slices.Contains(email.Queues(), a.Queue) {
 			continue

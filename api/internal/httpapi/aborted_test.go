@@ -16,6 +16,7 @@ import (
 
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/telemetry/telemetrytest"
 )
@@ -118,20 +119,20 @@ type incomplete struct {
 	rest func(ctx context.Context) error
 }
 
-func (s incomplete) MailingRows(ctx context.Context, company, id uuid.UUID, filter store.RowFilter) (store.RowPage, error) {
-	if filter.After != (store.RowCursor{}) {
-		return store.RowPage{}, s.rest(ctx)
+func (s incomplete) MailingRows(ctx context.Context, company, id uuid.UUID, filter mailingstore.RowFilter) (mailingstore.RowPage, error) {
+	if filter.After != (mailingstore.RowCursor{}) {
+		return mailingstore.RowPage{}, s.rest(ctx)
 	}
 	page, err := s.Store.MailingRows(ctx, company, id, filter)
-	page.More, page.End = true, store.RowCursor{Line: 7}
+	page.More, page.End = true, mailingstore.RowCursor{Line: 7}
 	return page, err
 }
 
-func (s incomplete) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[store.RejectedLine, error] {
-	return func(yield func(store.RejectedLine, error) bool) {
+func (s incomplete) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[mailingstore.RejectedLine, error] {
+	return func(yield func(mailingstore.RejectedLine, error) bool) {
 		for line, err := range s.Store.MailingVerdicts(ctx, company, id) {
 			if yield(line, err) {
-				yield(store.RejectedLine{}, s.rest(ctx))
+				yield(mailingstore.RejectedLine{}, s.rest(ctx))
 			}
 			return
 		}

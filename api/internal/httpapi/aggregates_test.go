@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -364,7 +364,7 @@ func TestAggregate_TooLarge(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	waiting := g.accept(t, emailBody(about("42", "Z")))
-	g.fillAggregate(t, "42", "A", email.Sent, store.MostAggregateEmails)
+	g.fillAggregate(t, "42", "A", email.Sent, outbox.MostAggregateEmails)
 	cancel := func() reply {
 		return g.do(t, call{Method: http.MethodPost, Path: "/v1/aggregates/interview/42/cancel"})
 	}

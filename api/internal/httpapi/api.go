@@ -50,7 +50,7 @@ import (
 	"email-gateway/shared/clientip"
 	"email-gateway/shared/email"
 	"email-gateway/shared/keyring"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
 )
@@ -72,7 +72,7 @@ type Params struct {
 	Files          FileStore
 	AttachmentsMax int64
 	// Wake notifies the dispatchers asynchronously that these lanes have work.
-	Wake     func(lanes ...store.Lanes)
+	Wake     func(lanes ...lane.Lanes)
 	Registry *prometheus.Registry
 	// Tracer creates a span for each request; the zero value creates none.
 	Tracer telemetry.Tracer

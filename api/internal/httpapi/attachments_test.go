@@ -22,8 +22,9 @@ import (
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/api/internal/httpapi/sending"
 	"email-gateway/shared/blob"
-	"email-gateway/shared/store"
 	filestore "email-gateway/shared/store/file"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -447,7 +448,7 @@ func TestAttachments_Quota(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	limit := int64(1000)
-	if err := g.Store.SetQuotas(t.Context(), storetest.Operator(), g.Company, map[store.Quota]*int64{store.QuotaStoredFileBytes: &limit}); err != nil {
+	if err := g.Store.SetQuotas(t.Context(), storetest.Operator(), g.Company, map[quota.Quota]*int64{quota.StoredFileBytes: &limit}); err != nil {
 		t.Fatal(err)
 	}
 	g.accept(t, emailBody(withFiles(attached("a.pdf", "application/pdf", pdf))))
@@ -466,7 +467,7 @@ type erasingAccepter struct {
 	erase func()
 }
 
-func (a erasingAccepter) Accept(ctx context.Context, e store.NewEmail) error {
+func (a erasingAccepter) Accept(ctx context.Context, e outbox.NewEmail) error {
 	a.erase()
 	return a.Accepter.Accept(ctx, e)
 }

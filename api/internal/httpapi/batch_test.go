@@ -10,8 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/tenant"
 )
 
 // batchBody returns the body of a batch.
@@ -333,7 +334,7 @@ func TestBatch_SameKeyAtTheSameTime(t *testing.T) {
 func TestBatch_RateLimit(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	key := g.newKey(t, g.Company, func(k *store.APIKey) { k.RatePerSecond, k.Burst = 1, 100 }).String()
+	key := g.newKey(t, g.Company, func(k *tenant.APIKey) { k.RatePerSecond, k.Burst = 1, 100 }).String()
 	post := func(n int) reply {
 		var all []string
 		for range n {
@@ -348,7 +349,7 @@ func TestBatch_RateLimit(t *testing.T) {
 	if p := r.problem(t); r.Status != http.StatusTooManyRequests || p.Code != "RATE_LIMITED" || r.Header.Get("Retry-After") == "" {
 		t.Fatalf("%d %v %s", r.Status, r.Header, r.Body)
 	}
-	full := g.newKey(t, g.Company, func(k *store.APIKey) { k.RatePerSecond, k.Burst = 1, 100 }).String()
+	full := g.newKey(t, g.Company, func(k *tenant.APIKey) { k.RatePerSecond, k.Burst = 1, 100 }).String()
 	key = full
 	if r := post(500); r.Status != http.StatusAccepted {
 		t.Fatalf("larger than a burst: %d %s", r.Status, r.Body)
@@ -364,7 +365,7 @@ func TestBatch_Quota(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	limit := int64(4)
-	if err := g.Store.SetQuotas(t.Context(), storetest.Operator(), g.Company, map[store.Quota]*int64{store.QuotaEmailsPerDay: &limit}); err != nil {
+	if err := g.Store.SetQuotas(t.Context(), storetest.Operator(), g.Company, map[quota.Quota]*int64{quota.EmailsPerDay: &limit}); err != nil {
 		t.Fatal(err)
 	}
 	five := batchBody(emailBody(about("1", "A")), emailBody(nil), emailBody(about("1", "A")), emailBody(nil), emailBody(about("2", "A")), emailBody(about("3", "A")), emailBody(about("3", "A")))
@@ -387,7 +388,7 @@ func TestBatch_Quota(t *testing.T) {
 		t.Errorf("%d rows, want four emails, two aggregates and a key", n)
 	}
 	limit = 5
-	if err := g.Store.SetQuotas(t.Context(), storetest.Operator(), g.Company, map[store.Quota]*int64{store.QuotaEmailsPerDay: &limit}); err != nil {
+	if err := g.Store.SetQuotas(t.Context(), storetest.Operator(), g.Company, map[quota.Quota]*int64{quota.EmailsPerDay: &limit}); err != nil {
 		t.Fatal(err)
 	}
 	if b := g.batch(t, "", "", batchBody(emailBody(about("3", "A")), emailBody(about("1", "A")))).batch(t); b.Accepted != 1 || b.Duplicates != 1 {
@@ -403,7 +404,7 @@ func TestBatch_QuotaOfRecipients(t *testing.T) {
 	storetest.Upsert(t, g.Database, storetest.Intake(t, g.Database, g.Company, storetest.KnownRecipient("CUST-1", "ana@example.com", "Ana"))...)
 	set := func(limit int64) {
 		t.Helper()
-		if err := g.Store.SetQuotas(t.Context(), storetest.Operator(), g.Company, map[store.Quota]*int64{store.QuotaRecipients: &limit}); err != nil {
+		if err := g.Store.SetQuotas(t.Context(), storetest.Operator(), g.Company, map[quota.Quota]*int64{quota.Recipients: &limit}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/httpapi"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/template"
 )
 
@@ -59,7 +59,7 @@ type acceptBatchFunc struct {
 	wait func(company uuid.UUID)
 }
 
-func (f acceptBatchFunc) AcceptBatch(ctx context.Context, b store.NewBatch) (store.BatchOutcome, error) {
+func (f acceptBatchFunc) AcceptBatch(ctx context.Context, b outbox.NewBatch) (outbox.BatchOutcome, error) {
 	f.wait(b.CompanyID)
 	return f.Store.AcceptBatch(ctx, b)
 }

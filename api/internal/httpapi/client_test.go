@@ -13,7 +13,7 @@ import (
 	"email-gateway/api/internal/apikey"
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/clientip"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 // loopback is a trusted proxy, so that tests can set the address of a request.
@@ -108,7 +108,7 @@ func TestLog_EmailOfAMailing(t *testing.T) {
 func TestKeys_Limits(t *testing.T) {
 	t.Parallel()
 	g := start(t, loopback)
-	bound := g.newKey(t, g.Company, func(k *store.APIKey) { k.Networks = []string{"203.0.113.0/24", "2001:db8::/32"} }).String()
+	bound := g.newKey(t, g.Company, func(k *tenant.APIKey) { k.Networks = []string{"203.0.113.0/24", "2001:db8::/32"} }).String()
 	for from, want := range map[string]int{"203.0.113.9": 200, "2001:db8::9": 200, "203.0.114.9": 403, "2001:db9::9": 403, "198.51.100.1, 203.0.113.9": 200, "203.0.113.9, 198.51.100.1": 403} {
 		r := g.do(t, call{Path: "/v1/emails", Key: bound, Header: map[string]string{"X-Forwarded-For": from}})
 		if r.Status != want || want == 403 && r.problem(t).Code != "NETWORK_NOT_ALLOWED" {
@@ -116,7 +116,7 @@ func TestKeys_Limits(t *testing.T) {
 		}
 	}
 	ends := time.Now().Add(3 * time.Second)
-	short := g.newKey(t, g.Company, func(k *store.APIKey) { k.ExpiresAt = &ends }).String()
+	short := g.newKey(t, g.Company, func(k *tenant.APIKey) { k.ExpiresAt = &ends }).String()
 	ask := func() reply { return g.do(t, call{Path: "/v1/emails", Key: short}) }
 	if r := ask(); r.Status != http.StatusOK && time.Now().Before(ends) {
 		t.Fatalf("request before the key expires: %d %s", r.Status, r.Body)

@@ -10,7 +10,8 @@ import (
 
 	"email-gateway/api/internal/apikey"
 	"email-gateway/api/internal/httpapi"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
+	"email-gateway/shared/store/tenant"
 )
 
 // makeDeadLetters creates n emails of the gateway's company that SES rejected, and returns their ids and those of
@@ -197,7 +198,7 @@ func TestDeadLetters_Replay(t *testing.T) {
 func TestDeadLetters_TooManyReplays(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	for range store.MaxRunningReplays {
+	for range deadletter.MaxRunningReplays {
 		if r := g.post(t, "/v1/dead-letters/discard", `{"reason":"NONE"}`); r.Status != http.StatusAccepted {
 			t.Fatalf("%d %s", r.Status, r.Body)
 		}
@@ -216,7 +217,7 @@ func TestDeadLetters_Refused(t *testing.T) {
 	_, letters := g.makeDeadLetters(t, 1)
 	replay, _ := pick(t, g.post(t, "/v1/dead-letters/discard", `{"reason":"NONE"}`), "replayId").(string)
 	stranger := g.newKey(t, g.Database.Company(t), nil).String()
-	narrow := g.newKey(t, g.Company, func(k *store.APIKey) { k.Scopes = []string{apikey.EmailsSend, apikey.EmailsRead} }).String()
+	narrow := g.newKey(t, g.Company, func(k *tenant.APIKey) { k.Scopes = []string{apikey.EmailsSend, apikey.EmailsRead} }).String()
 	for _, c := range []call{
 		{Path: "/v1/dead-letters/" + letters[0]},
 		{Method: http.MethodPost, Path: "/v1/dead-letters/" + letters[0] + "/retry"},

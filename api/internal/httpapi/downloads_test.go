@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/httpapi"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/waittest"
 )
 
@@ -25,23 +25,23 @@ var endlessID = uuid.MustParse("01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b")
 // endlessStore has the mailing endlessID.
 type endlessStore struct{ httpapi.Store }
 
-func (s endlessStore) MailingRows(ctx context.Context, company, id uuid.UUID, f store.RowFilter) (store.RowPage, error) {
+func (s endlessStore) MailingRows(ctx context.Context, company, id uuid.UUID, f mailingstore.RowFilter) (mailingstore.RowPage, error) {
 	if id != endlessID {
 		return s.Store.MailingRows(ctx, company, id, f)
 	}
-	page := store.RowPage{More: true}
+	page := mailingstore.RowPage{More: true}
 	for range f.Limit {
-		page.Rows = append(page.Rows, store.MailingRow{Line: 2, Email: "ana@example.com", Status: "SENT"})
+		page.Rows = append(page.Rows, mailingstore.Row{Line: 2, Email: "ana@example.com", Status: "SENT"})
 	}
 	return page, ctx.Err()
 }
 
-func (s endlessStore) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[store.RejectedLine, error] {
+func (s endlessStore) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[mailingstore.RejectedLine, error] {
 	if id != endlessID {
 		return s.Store.MailingVerdicts(ctx, company, id)
 	}
-	return func(yield func(store.RejectedLine, error) bool) {
-		for yield(store.RejectedLine{Line: 2, Column: "email", Code: "SYNTAX"}, ctx.Err()) {
+	return func(yield func(mailingstore.RejectedLine, error) bool) {
+		for yield(mailingstore.RejectedLine{Line: 2, Column: "email", Code: "SYNTAX"}, ctx.Err()) {
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/httpapi"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/waittest"
 )
 
@@ -112,9 +112,9 @@ func TestAggregate_CancelledBeforeTheAnswer(t *testing.T) {
 	var holder uuid.UUID
 	g := start(t, func(p *httpapi.Params) {
 		accepter := p.Accepter
-		p.Accepter = accepterFunc(func(ctx context.Context, e store.NewEmail) error {
+		p.Accepter = accepterFunc(func(ctx context.Context, e outbox.NewEmail) error {
 			if holder != uuid.Nil {
-				return &store.AggregateTakenError{ID: holder}
+				return &outbox.AggregateTakenError{ID: holder}
 			}
 			return accepter.Accept(ctx, e)
 		})

@@ -10,11 +10,12 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/tenant"
 )
 
 // advance changes an email as a worker would.
-func (g *gateway) advance(tb testing.TB, id string, t store.Transition) {
+func (g *gateway) advance(tb testing.TB, id string, t outbox.Transition) {
 	tb.Helper()
 	t.ID = uuid.MustParse(id)
 	moved, err := g.Store.Advance(tb.Context(), t)
@@ -35,8 +36,8 @@ func events(types ...email.EventType) []email.Event {
 func (g *gateway) claim(tb testing.TB, id string) uuid.UUID {
 	tb.Helper()
 	token := uuid.New()
-	g.advance(tb, id, store.Transition{
-		Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1,
+	g.advance(tb, id, outbox.Transition{
+		Guard: outbox.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1,
 		Events: events(email.EventReceived, email.EventValidated, email.EventSentAttempt),
 	})
 	return token
@@ -44,8 +45,8 @@ func (g *gateway) claim(tb testing.TB, id string) uuid.UUID {
 
 func (g *gateway) giveUp(tb testing.TB, id string) {
 	tb.Helper()
-	g.advance(tb, id, store.Transition{
-		Guard: store.GuardAttempt, Token: g.claim(tb, id), Status: email.Failed, Events: events(email.EventFailed),
+	g.advance(tb, id, outbox.Transition{
+		Guard: outbox.GuardAttempt, Token: g.claim(tb, id), Status: email.Failed, Events: events(email.EventFailed),
 		ErrorCode: "SES_BAD_REQUEST", ErrorReason: "no", Duration: 12 * time.Millisecond, DeadLetter: true,
 	})
 }
@@ -93,8 +94,8 @@ func TestShow_FromAcceptanceToTheEnd(t *testing.T) {
 		t.Errorf("%v", waiting)
 	}
 
-	g.advance(t, id, store.Transition{
-		Guard: store.GuardAttempt, Token: g.claim(t, id), Status: email.Sent, SESMessageID: "ses-1", Duration: 25 * time.Millisecond,
+	g.advance(t, id, outbox.Transition{
+		Guard: outbox.GuardAttempt, Token: g.claim(t, id), Status: email.Sent, SESMessageID: "ses-1", Duration: 25 * time.Millisecond,
 		Events: []email.Event{{Type: email.EventSent, At: time.Now(), Metadata: map[string]any{"sesMessageId": "ses-1"}}},
 	})
 	sent := g.show(t, id)
@@ -162,7 +163,7 @@ func TestScopes(t *testing.T) {
 	g := start(t, nil)
 	id := g.accept(t, emailBody(nil))
 	only := func(scope string) string {
-		return g.newKey(t, g.Company, func(k *store.APIKey) { k.Scopes = []string{scope} }).String()
+		return g.newKey(t, g.Company, func(k *tenant.APIKey) { k.Scopes = []string{scope} }).String()
 	}
 	sender, reader := only("emails:send"), only("emails:read")
 	for _, c := range []call{
@@ -201,7 +202,7 @@ func TestCancel(t *testing.T) {
 		"PROCESSING": func(id string) { g.claim(t, id) },
 		"FAILED":     func(id string) { g.giveUp(t, id) },
 		"SENT": func(id string) {
-			g.advance(t, id, store.Transition{Guard: store.GuardAttempt, Token: g.claim(t, id), Status: email.Sent, Events: events(email.EventSent)})
+			g.advance(t, id, outbox.Transition{Guard: outbox.GuardAttempt, Token: g.claim(t, id), Status: email.Sent, Events: events(email.EventSent)})
 		},
 	} {
 		id := g.accept(t, emailBody(nil))
@@ -319,8 +320,8 @@ func TestShow_WhatWasAskedFor(t *testing.T) {
 	if got := g.show(t, now)["sendAt"]; got != nil {
 		t.Errorf("not scheduled, sendAt = %v", got)
 	}
-	g.advance(t, now, store.Transition{
-		Guard: store.GuardAttempt, Token: g.claim(t, now), Status: email.RetryScheduled, AddThrottles: 1, Events: events(email.EventRetryScheduled),
+	g.advance(t, now, outbox.Transition{
+		Guard: outbox.GuardAttempt, Token: g.claim(t, now), Status: email.RetryScheduled, AddThrottles: 1, Events: events(email.EventRetryScheduled),
 	})
 	g.exec(t, `UPDATE email_outbox SET next_at = now() WHERE id = $1`, now)
 	g.giveUp(t, now)

@@ -13,7 +13,8 @@ import (
 
 	"email-gateway/api/internal/httpapi/problem"
 	"email-gateway/api/internal/httpapi/slots"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/recipient"
 )
 
 // Every statement about a company's rows waits for a slot of the company. The store behind it is nil: a
@@ -51,11 +52,11 @@ func TestFairStore_HasEveryMethod(t *testing.T) {
 			}
 			arguments[1] = reflect.ValueOf(company)
 			if m.Name == "AcceptRecipients" {
-				arguments[1] = reflect.ValueOf(store.NewRecipients{CompanyID: company})
+				arguments[1] = reflect.ValueOf(recipient.NewRecipients{CompanyID: company})
 			}
 			results := reflect.ValueOf(f).MethodByName(m.Name).Call(arguments)
 			last := results[len(results)-1].Interface()
-			if lines, is := last.(iter.Seq2[store.RejectedLine, error]); is {
+			if lines, is := last.(iter.Seq2[mailingstore.RejectedLine, error]); is {
 				for _, err := range lines {
 					last = err
 				}

@@ -10,7 +10,7 @@ import (
 
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 )
 
 // FuzzSend: for any body, the response is a 202 with an email that the worker accepts, or a 4xx of the
@@ -22,9 +22,9 @@ func FuzzSend(f *testing.F) {
 			f.Add(r.body)
 		}
 	}
-	var composed store.NewEmail
+	var composed outbox.NewEmail
 	g := start(f, func(p *httpapi.Params) {
-		p.Accepter = accepterFunc(func(_ context.Context, e store.NewEmail) error {
+		p.Accepter = accepterFunc(func(_ context.Context, e outbox.NewEmail) error {
 			composed = e
 			return nil
 		})

@@ -26,11 +26,12 @@ import (
 	"email-gateway/shared/blob"
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/logtest"
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
 	filestore "email-gateway/shared/store/file"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/template"
+	"email-gateway/shared/store/tenant"
 	"email-gateway/shared/store/usage"
 	"email-gateway/shared/store/webhook"
 	"email-gateway/shared/telemetry"
@@ -70,7 +71,7 @@ func startOn(tb testing.TB, d storetest.Database, change func(*httpapi.Params)) 
 	tb.Cleanup(accepter.Close)
 	registry := prometheus.NewRegistry()
 	params := httpapi.Params{
-		Log: slog.New(slog.NewJSONHandler(g.Log, nil)), Store: d.Store, Accepter: accepter, Templates: template.New(d.Store.DB()), Files: filestore.New(d.Store.DB()), Feed: event.New(d.Store.DB()), Wake: func(...store.Lanes) { g.Wakes.Add(1) },
+		Log: slog.New(slog.NewJSONHandler(g.Log, nil)), Store: d.Store, Accepter: accepter, Templates: template.New(d.Store.DB()), Files: filestore.New(d.Store.DB()), Feed: event.New(d.Store.DB()), Wake: func(...lane.Lanes) { g.Wakes.Add(1) },
 		Registry: registry, Ring: ring, EmailTTL: 24 * time.Hour, HasRabbitMQ: true,
 		Bucket: g.bucket(tb), Tokens: mailing.NewTokens(slog.New(slog.DiscardHandler)),
 		PublicURL: "https://mail.acme.example", UnsubscribeKeys: unsubscribeKeys(tb),
@@ -131,13 +132,13 @@ func unsubscribeKeys(tb testing.TB) unsubscribe.Keys {
 }
 
 // newKey creates a key with all scopes and no rate limit. change may be nil.
-func (g *gateway) newKey(tb testing.TB, company uuid.UUID, change func(*store.APIKey)) apikey.Key {
+func (g *gateway) newKey(tb testing.TB, company uuid.UUID, change func(*tenant.APIKey)) apikey.Key {
 	tb.Helper()
 	key, err := apikey.New("test")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	row := store.APIKey{
+	row := tenant.APIKey{
 		KeyID: key.ID, CompanyID: company, Name: "test", Environment: key.Environment,
 		SecretSHA256: key.SecretSHA256(), Scopes: apikey.Scopes(), Burst: 1,
 	}

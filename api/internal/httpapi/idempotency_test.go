@@ -8,7 +8,8 @@ import (
 	"testing"
 
 	"email-gateway/api/internal/httpapi"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/outbox"
 )
 
 // keyed posts an email with an Idempotency-Key.
@@ -165,14 +166,14 @@ func TestIdempotency_ConcurrentRequestHoldsTheKey(t *testing.T) {
 }
 
 // accepterFunc simulates database states that are hard to provoke.
-type accepterFunc func(context.Context, store.NewEmail) error
+type accepterFunc func(context.Context, outbox.NewEmail) error
 
-func (f accepterFunc) Accept(ctx context.Context, e store.NewEmail) error { return f(ctx, e) }
+func (f accepterFunc) Accept(ctx context.Context, e outbox.NewEmail) error { return f(ctx, e) }
 
 func TestSend_PanicIsAnswered(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(p *httpapi.Params) {
-		p.Accepter = accepterFunc(func(context.Context, store.NewEmail) error { panic("row of ana@example.com") })
+		p.Accepter = accepterFunc(func(context.Context, outbox.NewEmail) error { panic("row of ana@example.com") })
 	})
 	r := g.send(t, emailBody(nil))
 	if r.Status != http.StatusInternalServerError || r.problem(t).Code != "INTERNAL" || strings.Contains(r.Body, "ana") {
@@ -186,7 +187,7 @@ func TestSend_PanicIsAnswered(t *testing.T) {
 func TestSend_UnexpectedErrorIsHidden(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(p *httpapi.Params) {
-		p.Accepter = accepterFunc(func(context.Context, store.NewEmail) error { return store.ErrNoLane })
+		p.Accepter = accepterFunc(func(context.Context, outbox.NewEmail) error { return lane.ErrNone })
 	})
 	r := g.send(t, emailBody(nil))
 	if r.Status != http.StatusInternalServerError || strings.Contains(r.Body, "lane") || !strings.Contains(g.Log.String(), "lane") {

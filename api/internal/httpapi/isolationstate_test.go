@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 // scopes sets the scopes of a key.
-func scopes(names ...string) func(*store.APIKey) {
-	return func(k *store.APIKey) { k.Scopes = names }
+func scopes(names ...string) func(*tenant.APIKey) {
+	return func(k *tenant.APIKey) { k.Scopes = names }
 }
 
 // owner is the condition for rows of a company ($1), for tables without a column company_id. "" is a table

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 )
 
 // page is one page of a list: the ids and the cursor.
@@ -190,8 +190,8 @@ func TestList_ShowsTheWorkersError(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	id := g.accept(t, emailBody(nil))
-	g.advance(t, id, store.Transition{
-		Guard: store.GuardAttempt, Token: g.claim(t, id), Status: email.RetryScheduled, Delay: time.Minute, AddThrottles: 1,
+	g.advance(t, id, outbox.Transition{
+		Guard: outbox.GuardAttempt, Token: g.claim(t, id), Status: email.RetryScheduled, Delay: time.Minute, AddThrottles: 1,
 		ErrorCode: "SES_THROTTLING", ErrorReason: "slow down", Events: events(email.EventRetryScheduled),
 	})
 	r := g.do(t, call{Path: "/v1/emails"})

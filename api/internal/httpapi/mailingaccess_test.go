@@ -11,7 +11,7 @@ import (
 
 	"email-gateway/api/internal/apikey"
 	"email-gateway/api/internal/httpapi"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 func TestMailing_OtherCompanys(t *testing.T) {
@@ -74,7 +74,7 @@ func TestMailing_Scopes(t *testing.T) {
 	g := start(t, nil)
 	id := g.mail(t, mailingForm())
 	with := func(scopes ...string) string {
-		return g.newKey(t, g.Company, func(k *store.APIKey) { k.Scopes = scopes }).String()
+		return g.newKey(t, g.Company, func(k *tenant.APIKey) { k.Scopes = scopes }).String()
 	}
 	reads, writes := with(apikey.MailingsRead), with(apikey.MailingsWrite)
 	for _, path := range []string{"/mailings", "/mailings/" + id, "/mailings/" + id + "/entries", "/mailings/" + id + "/rows", "/v1/mailings/" + id + "/verdicts"} {

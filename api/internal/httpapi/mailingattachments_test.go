@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"email-gateway/api/internal/httpapi"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -96,7 +96,7 @@ func TestMailing_AttachmentDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	g := startOn(t, d, func(p *httpapi.Params) {
-		p.Store = ingester{p.Store, func(ctx context.Context, m store.NewMailing, lines iter.Seq2[store.MailingLine, error]) (store.MailingCounts, []byte, error) {
+		p.Store = ingester{p.Store, func(ctx context.Context, m mailingstore.NewMailing, lines iter.Seq2[mailingstore.Line, error]) (mailingstore.Counts, []byte, error) {
 			d.Run(t, `DELETE FROM stored_files WHERE id = $1`, m.Attachments[1].FileID)
 			return d.Store.IngestMailing(ctx, m, lines)
 		}}

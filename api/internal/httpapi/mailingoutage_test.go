@@ -16,6 +16,8 @@ import (
 
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/idempotency"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 )
@@ -117,10 +119,10 @@ func TestMailing_WithoutPostgres(t *testing.T) {
 // ingester replaces IngestMailing.
 type ingester struct {
 	httpapi.Store
-	ingest func(ctx context.Context, m store.NewMailing, lines iter.Seq2[store.MailingLine, error]) (store.MailingCounts, []byte, error)
+	ingest func(ctx context.Context, m mailingstore.NewMailing, lines iter.Seq2[mailingstore.Line, error]) (mailingstore.Counts, []byte, error)
 }
 
-func (i ingester) IngestMailing(ctx context.Context, m store.NewMailing, lines iter.Seq2[store.MailingLine, error]) (store.MailingCounts, []byte, error) {
+func (i ingester) IngestMailing(ctx context.Context, m mailingstore.NewMailing, lines iter.Seq2[mailingstore.Line, error]) (mailingstore.Counts, []byte, error) {
 	return i.ingest(ctx, m, lines)
 }
 
@@ -131,7 +133,7 @@ func TestMailing_UnknownOutcome(t *testing.T) {
 	d := storetest.New(t)
 	var committed atomic.Bool
 	g := startOn(t, d, func(p *httpapi.Params) {
-		p.Store = ingester{p.Store, func(ctx context.Context, m store.NewMailing, lines iter.Seq2[store.MailingLine, error]) (store.MailingCounts, []byte, error) {
+		p.Store = ingester{p.Store, func(ctx context.Context, m mailingstore.NewMailing, lines iter.Seq2[mailingstore.Line, error]) (mailingstore.Counts, []byte, error) {
 			if committed.Load() {
 				counts, answer, err := d.Store.IngestMailing(ctx, m, lines)
 				if err != nil {
@@ -139,7 +141,7 @@ func TestMailing_UnknownOutcome(t *testing.T) {
 				}
 				return counts, answer, store.ErrUnknownOutcome
 			}
-			return store.MailingCounts{}, nil, store.ErrUnknownOutcome
+			return mailingstore.Counts{}, nil, store.ErrUnknownOutcome
 		}}
 	})
 	r := g.upload(t, mailingForm(), nil)
@@ -185,8 +187,8 @@ func TestMailing_AtOnce(t *testing.T) {
 func TestMailing_ConcurrentUploadInProgress(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(p *httpapi.Params) {
-		p.Store = ingester{p.Store, func(context.Context, store.NewMailing, iter.Seq2[store.MailingLine, error]) (store.MailingCounts, []byte, error) {
-			return store.MailingCounts{}, nil, fmt.Errorf("ingest: %w", store.ErrInProgress)
+		p.Store = ingester{p.Store, func(context.Context, mailingstore.NewMailing, iter.Seq2[mailingstore.Line, error]) (mailingstore.Counts, []byte, error) {
+			return mailingstore.Counts{}, nil, fmt.Errorf("ingest: %w", idempotency.ErrInProgress)
 		}}
 	})
 	for code, header := range map[string]map[string]string{"MAILING_IN_PROGRESS": nil, "IDEMPOTENCY_IN_PROGRESS": {"Idempotency-Key": "k"}} {

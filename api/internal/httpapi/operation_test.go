@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"email-gateway/api/internal/httpapi"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 func TestHealth(t *testing.T) {
@@ -184,7 +184,7 @@ func TestRateLimit(t *testing.T) {
 	// Each second adds a request: only requests within one second show the whole limit.
 	g.await(t, "four requests within a second", func() bool {
 		begun := time.Now()
-		slow := g.newKey(t, g.Company, func(k *store.APIKey) { k.RatePerSecond, k.Burst = 1, 3 }).String()
+		slow := g.newKey(t, g.Company, func(k *tenant.APIKey) { k.RatePerSecond, k.Burst = 1, 3 }).String()
 		var first [3]reply
 		for i := range first {
 			first[i] = g.do(t, call{Path: "/v1/emails", Key: slow})

@@ -12,6 +12,7 @@ import (
 
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -210,7 +211,7 @@ func TestOutage_UnknownOutcome(t *testing.T) {
 	t.Cleanup(accepter.Close)
 	later := make(chan time.Duration, 1)
 	g := startOn(t, d, func(p *httpapi.Params) {
-		p.Accepter = accepterFunc(func(ctx context.Context, e store.NewEmail) error {
+		p.Accepter = accepterFunc(func(ctx context.Context, e outbox.NewEmail) error {
 			if delay := <-later; delay > 0 {
 				time.AfterFunc(delay, func() { _ = accepter.Accept(ctx, e) })
 			}

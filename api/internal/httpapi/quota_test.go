@@ -8,20 +8,20 @@ import (
 	"testing"
 	"time"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/storetest"
 )
 
 // limit sets a limit of the company.
-func (g *gateway) limit(tb testing.TB, q store.Quota, most int64) {
+func (g *gateway) limit(tb testing.TB, q quota.Quota, most int64) {
 	tb.Helper()
-	if err := g.Store.SetQuotas(tb.Context(), storetest.Operator(), g.Company, map[store.Quota]*int64{q: &most}); err != nil {
+	if err := g.Store.SetQuotas(tb.Context(), storetest.Operator(), g.Company, map[quota.Quota]*int64{q: &most}); err != nil {
 		tb.Fatal(err)
 	}
 }
 
 // overQuota fails unless the reply reports the quota.
-func overQuota(tb testing.TB, r reply, q store.Quota, most, use float64) {
+func overQuota(tb testing.TB, r reply, q quota.Quota, most, use float64) {
 	tb.Helper()
 	answer := r.json(tb)
 	reset, hasReset := answer["reset"]
@@ -46,7 +46,7 @@ func overQuota(tb testing.TB, r reply, q store.Quota, most, use float64) {
 func TestQuota_Requests(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	g.limit(t, store.QuotaEmailsPerDay, 2)
+	g.limit(t, quota.EmailsPerDay, 2)
 	again := map[string]string{"Idempotency-Key": "first"}
 	post := func(path, body string, header map[string]string) reply {
 		t.Helper()
@@ -60,21 +60,21 @@ func TestQuota_Requests(t *testing.T) {
 	if r := mail(nil); r.Status != http.StatusAccepted {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
-	overQuota(t, mail(nil), store.QuotaEmailsPerDay, 2, 2)
-	overQuota(t, mail(map[string]string{"Idempotency-Key": "second"}), store.QuotaEmailsPerDay, 2, 2)
+	overQuota(t, mail(nil), quota.EmailsPerDay, 2, 2)
+	overQuota(t, mail(map[string]string{"Idempotency-Key": "second"}), quota.EmailsPerDay, 2, 2)
 	if r := mail(again); r.Status != http.StatusAccepted || r.Body != first.Body || r.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("the first one again: %d %s", r.Status, r.Body)
 	}
-	g.limit(t, store.QuotaEmailsPerDay, 0)
+	g.limit(t, quota.EmailsPerDay, 0)
 
-	g.limit(t, store.QuotaScheduledEmails, 1)
+	g.limit(t, quota.ScheduledEmails, 1)
 	later := func() reply {
 		t.Helper()
 		return post("/v1/email/send", emailBody(func(f fields) { f["sendAt"] = time.Now().Add(time.Hour).Format(time.RFC3339) }), nil)
 	}
 	scheduled := later()
 	id, _ := scheduled.json(t)["outboxId"].(string)
-	overQuota(t, later(), store.QuotaScheduledEmails, 1, 1)
+	overQuota(t, later(), quota.ScheduledEmails, 1, 1)
 	past := emailBody(func(f fields) { f["sendAt"] = time.Now().Add(-time.Second).Format(time.RFC3339) })
 	if r := post("/v1/email/send", past, nil); r.Status != http.StatusAccepted {
 		t.Errorf("one that is due: %d %s", r.Status, r.Body)
@@ -86,25 +86,25 @@ func TestQuota_Requests(t *testing.T) {
 		t.Errorf("after a cancel: %d %s", r.Status, r.Body)
 	}
 	due, _ := first.json(t)["outboxId"].(string)
-	overQuota(t, g.do(t, call{Method: http.MethodPatch, Path: "/v1/email/" + due, Body: `{"sendAt": "` + time.Now().Add(time.Hour).Format(time.RFC3339) + `"}`}), store.QuotaScheduledEmails, 1, 1)
+	overQuota(t, g.do(t, call{Method: http.MethodPatch, Path: "/v1/email/" + due, Body: `{"sendAt": "` + time.Now().Add(time.Hour).Format(time.RFC3339) + `"}`}), quota.ScheduledEmails, 1, 1)
 
-	g.limit(t, store.QuotaRecipients, 1)
+	g.limit(t, quota.Recipients, 1)
 	two := `{"recipients": [{"externalId": "Q1", "email": "q1@example.com"}, {"externalId": "Q2", "email": "q2@example.com"}]}`
-	overQuota(t, post("/v1/recipients", two, nil), store.QuotaRecipients, 1, 0)
+	overQuota(t, post("/v1/recipients", two, nil), quota.Recipients, 1, 0)
 	one := `{"externalId": "Q1", "email": "q1@example.com"}`
 	if r := post("/v1/recipients", one, again); r.Status != http.StatusAccepted {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
-	overQuota(t, post("/v1/recipients", two, nil), store.QuotaRecipients, 1, 1)
+	overQuota(t, post("/v1/recipients", two, nil), quota.Recipients, 1, 1)
 	if r := post("/v1/recipients", one, again); r.Status != http.StatusAccepted || r.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 
-	g.limit(t, store.QuotaSuppressions, 1)
+	g.limit(t, quota.Suppressions, 1)
 	if r := g.suppress(t, `{"address": "a@example.com"}`); r.Status != http.StatusOK {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
-	overQuota(t, g.suppress(t, `{"address": "b@example.com"}`), store.QuotaSuppressions, 1, 1)
+	overQuota(t, g.suppress(t, `{"address": "b@example.com"}`), quota.Suppressions, 1, 1)
 }
 
 // Uploads that send nothing are limited by a quota too.
@@ -116,46 +116,46 @@ func TestQuota_HeldAndDryRuns(t *testing.T) {
 	}
 	g.mail(t, named("a", "start", "false"))
 	templates := g.count(t, `SELECT octet_length(html) + coalesce(octet_length(text_body), 0) FROM mailings`)
-	g.limit(t, store.QuotaStoredBodyBytes, int64(templates))
-	overQuota(t, g.upload(t, named("b", "start", "false"), nil), store.QuotaStoredBodyBytes, float64(templates), float64(templates))
+	g.limit(t, quota.StoredBodyBytes, int64(templates))
+	overQuota(t, g.upload(t, named("b", "start", "false"), nil), quota.StoredBodyBytes, float64(templates), float64(templates))
 
 	g.mail(t, named("c", "dryRun", "true"))
 	kept := g.count(t, `SELECT sum(file_bytes) FROM mailings`)
-	g.limit(t, store.QuotaStoredFileBytes, int64(kept))
-	overQuota(t, g.upload(t, named("d", "dryRun", "true"), nil), store.QuotaStoredFileBytes, float64(kept), float64(kept))
+	g.limit(t, quota.StoredFileBytes, int64(kept))
+	overQuota(t, g.upload(t, named("d", "dryRun", "true"), nil), quota.StoredFileBytes, float64(kept), float64(kept))
 }
 
 func TestQuota_Uploads(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	g.limit(t, store.QuotaMailingRowsPerDay, 5)
-	overQuota(t, g.upload(t, mailingForm(), nil), store.QuotaMailingRowsPerDay, 5, 0) // the file has 6 rows
+	g.limit(t, quota.MailingRowsPerDay, 5)
+	overQuota(t, g.upload(t, mailingForm(), nil), quota.MailingRowsPerDay, 5, 0) // the file has 6 rows
 	if files := g.files(t); len(files) != 0 || g.count(t, `SELECT count(*) FROM mailings`) != 0 {
 		t.Errorf("files %q", files)
 	}
-	g.limit(t, store.QuotaMailingRowsPerDay, 0)
-	g.limit(t, store.QuotaRunningMailings, 1)
+	g.limit(t, quota.MailingRowsPerDay, 0)
+	g.limit(t, quota.RunningMailings, 1)
 	id := g.mail(t, mailingForm())
 	size := g.count(t, `SELECT file_bytes FROM mailings`)
 	if size <= len(people) {
 		t.Errorf("%d bytes are stored", size)
 	}
 	other := given(part{name: "name", value: "outra"})
-	overQuota(t, g.upload(t, other, nil), store.QuotaRunningMailings, 1, 1)
+	overQuota(t, g.upload(t, other, nil), quota.RunningMailings, 1, 1)
 	if r := g.upload(t, mailingForm(), nil); r.Status != http.StatusAccepted || r.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("the first one again: %d %s", r.Status, r.Body)
 	}
 	held := g.mail(t, append(other, part{name: "start", value: "false"}))
-	overQuota(t, g.do(t, call{Method: http.MethodPost, Path: "/mailings/" + held + "/start"}), store.QuotaRunningMailings, 1, 1)
+	overQuota(t, g.do(t, call{Method: http.MethodPost, Path: "/mailings/" + held + "/start"}), quota.RunningMailings, 1, 1)
 	if r := g.do(t, call{Method: http.MethodPost, Path: "/mailings/" + id + "/cancel"}); r.Status != http.StatusOK {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 	if r := g.do(t, call{Method: http.MethodPost, Path: "/mailings/" + held + "/start"}); r.Status != http.StatusOK {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
-	g.limit(t, store.QuotaRunningMailings, 0)
-	g.limit(t, store.QuotaStoredFileBytes, int64(2*size))
-	overQuota(t, g.upload(t, given(part{name: "name", value: "terceira"}), nil), store.QuotaStoredFileBytes, float64(2*size), float64(2*size))
+	g.limit(t, quota.RunningMailings, 0)
+	g.limit(t, quota.StoredFileBytes, int64(2*size))
+	overQuota(t, g.upload(t, given(part{name: "name", value: "terceira"}), nil), quota.StoredFileBytes, float64(2*size), float64(2*size))
 
 	// A mailing that waits for a quota shows it.
 	g.exec(t, `UPDATE mailings SET waiting_for = 'emails_per_day', waiting_until = now() + interval '1 hour' WHERE id = $1`, held)

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"testing"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/quota"
 )
 
 // A program's open transaction holds the company's quotas. Requests close to a quota get a conflict that says when to repeat them,
@@ -12,7 +12,7 @@ import (
 func TestQuota_LockedByAProgram(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	for _, q := range []store.Quota{store.QuotaEmailsPerDay, store.QuotaSuppressions, store.QuotaRecipients} {
+	for _, q := range []quota.Quota{quota.EmailsPerDay, quota.Suppressions, quota.Recipients} {
 		g.limit(t, q, 10)
 	}
 	calls := []call{

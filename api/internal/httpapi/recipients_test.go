@@ -15,7 +15,8 @@ import (
 	"email-gateway/api/internal/apikey"
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/recipient"
+	"email-gateway/shared/store/tenant"
 )
 
 func (g *gateway) importRecipient(tb testing.TB, body string, header ...string) reply {
@@ -64,7 +65,7 @@ func TestRecipients_One(t *testing.T) {
 	hashKey := []byte(strings.Repeat("k", 32))
 	g := start(t, func(p *httpapi.Params) { p.HashKey = hashKey })
 	r := g.importRecipient(t, `{"externalId": "C-1", "cpfCnpj": "529.982.247-25", "razaoSocial": "Ana & Cia", "nome": "Ana", "email": "Ana@Exämple.com"}`, "X-Request-Id", "req-1")
-	id := store.RecipientID(g.Company, "C-1", "", "").String()
+	id := recipient.ID(g.Company, "C-1", "", "").String()
 	if want := fmt.Sprintf(`{"id":%q,"requestId":"req-1"}`, id); r.Status != http.StatusAccepted || r.Body != want || r.Header.Get("Location") != "/v1/recipients/"+id {
 		t.Fatalf("%d %v %s, want %s", r.Status, r.Header, r.Body, want)
 	}
@@ -119,7 +120,7 @@ func TestRecipients_Many(t *testing.T) {
 	want := make([]any, len(people))
 	for i := range people {
 		people[i] = fields{"email": fmt.Sprintf("user%d@example.com", i%999)} // the last one is the first
-		want[i] = store.RecipientID(g.Company, "", "", fmt.Sprintf("user%d@example.com", i%999)).String()
+		want[i] = recipient.ID(g.Company, "", "", fmt.Sprintf("user%d@example.com", i%999)).String()
 	}
 	people[999]["nome"] = "Ana"
 	body, err := json.Marshal(fields{"recipients": people})
@@ -198,7 +199,7 @@ func TestRecipients_Refused(t *testing.T) {
 func TestRecipients_Scope(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	key := g.newKey(t, g.Company, func(k *store.APIKey) {
+	key := g.newKey(t, g.Company, func(k *tenant.APIKey) {
 		k.Scopes = slices.DeleteFunc(apikey.Scopes(), func(s string) bool { return s == apikey.RecipientsWrite })
 	}).String()
 	for _, c := range []call{

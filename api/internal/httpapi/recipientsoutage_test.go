@@ -10,6 +10,9 @@ import (
 
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/recipient"
 )
 
 // unsure is a database whose response to a recipient import is lost.
@@ -20,7 +23,7 @@ type unsure struct {
 	confirmed error // the result of Confirm
 }
 
-func (u unsure) AcceptRecipients(context.Context, store.NewRecipients) error { return u.err }
+func (u unsure) AcceptRecipients(context.Context, recipient.NewRecipients) error { return u.err }
 
 func (u unsure) Exists(context.Context, uuid.UUID) (bool, error) { return u.there, nil }
 
@@ -37,7 +40,7 @@ func TestRecipients_AnswerLost(t *testing.T) {
 		"the rows are stored":     {store.ErrUnknownOutcome, true, http.StatusAccepted, ""},
 		"the rows are not stored": {store.ErrUnknownOutcome, false, http.StatusServiceUnavailable, "ACCEPT_UNKNOWN"},
 		"no database":             {store.ErrUnavailable, false, http.StatusServiceUnavailable, "DATABASE_UNAVAILABLE"},
-		"the company has no lane": {store.ErrNoLane, false, http.StatusInternalServerError, "INTERNAL"},
+		"the company has no lane": {lane.ErrNone, false, http.StatusInternalServerError, "INTERNAL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,7 +71,7 @@ func TestRecipients_BlockedByTheSameKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := start(t, func(p *httpapi.Params) { p.Store = unsure{p.Store, store.ErrInProgress, false, tt.confirmed} })
+			g := start(t, func(p *httpapi.Params) { p.Store = unsure{p.Store, idempotency.ErrInProgress, false, tt.confirmed} })
 			r := g.do(t, call{Method: http.MethodPost, Path: "/v1/recipients", Body: `{"email": "a@example.com"}`, Header: map[string]string{"Idempotency-Key": "k"}})
 			if r.Status != tt.status || r.problem(t).Code != tt.code || r.Header.Get("Retry-After") == "" {
 				t.Errorf("%d %s", r.Status, r.Body)

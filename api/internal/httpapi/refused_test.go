@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/tenant"
 )
 
 // TestSend_Refuses: an invalid request gets a 4xx that names the field, and leaves nothing behind.
@@ -323,7 +323,7 @@ func TestSend_Envelope(t *testing.T) {
 	if err := g.Store.RevokeAPIKey(t.Context(), storetest.Operator(), revoked.ID); err != nil {
 		t.Fatal(err)
 	}
-	reader := g.newKey(t, g.Company, func(k *store.APIKey) { k.Scopes = []string{"emails:read"} })
+	reader := g.newKey(t, g.Company, func(k *tenant.APIKey) { k.Scopes = []string{"emails:read"} })
 	shut := g.Database.Company(t)
 	ofSuspended := g.newKey(t, shut, nil)
 	if err := g.Store.SuspendCompany(t.Context(), storetest.Operator(), shut); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/httpapi"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 )
 
 // The rendered content of a small request counts toward the memory of its company. A company cannot exceed its memory, and
@@ -24,7 +24,7 @@ func TestRendering_MemoryPerCompany(t *testing.T) {
 	release := make(chan struct{})
 	g := start(t, func(p *httpapi.Params) {
 		inner := p.Accepter
-		p.Accepter = accepterFunc(func(ctx context.Context, e store.NewEmail) error {
+		p.Accepter = accepterFunc(func(ctx context.Context, e outbox.NewEmail) error {
 			if size := int64(len(e.HTML) + len(e.Text)); e.CompanyID == loud {
 				defer held.Add(-size)
 				for now, old := held.Add(size), most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {

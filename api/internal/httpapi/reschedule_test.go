@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 )
 
 // reschedule changes the time of an email.
@@ -70,8 +70,8 @@ func TestReschedule_ByStatus(t *testing.T) {
 	enqueued := g.accept(t, emailBody(nil))
 	g.exec(t, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = $1`, enqueued)
 	retried := g.accept(t, emailBody(nil))
-	g.advance(t, retried, store.Transition{
-		Guard: store.GuardAttempt, Token: g.claim(t, retried), Status: email.RetryScheduled, Delay: time.Minute, Events: events(email.EventRetryScheduled),
+	g.advance(t, retried, outbox.Transition{
+		Guard: outbox.GuardAttempt, Token: g.claim(t, retried), Status: email.RetryScheduled, Delay: time.Minute, Events: events(email.EventRetryScheduled),
 	})
 	for _, id := range []string{enqueued, retried} {
 		r := g.reschedule(t, id, sendAt(at))

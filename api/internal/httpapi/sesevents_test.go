@@ -17,6 +17,8 @@ import (
 	"email-gateway/scripts/sessim"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/feedback"
+	"email-gateway/shared/store/suppression"
 	"email-gateway/shared/waittest"
 )
 
@@ -119,14 +121,14 @@ func TestSESEvents_Suppress(t *testing.T) {
 		id, token := p.attempt(t, to, with("cc", []string{copied}))
 		p.conclude(t, sent(id, token, p.call(t, id, token, to, copied)))
 		p.timeline(t, id, want.ends)
-		list, err := p.Store.Suppressions(t.Context(), p.Company, store.SuppressionFilter{Address: strings.ToLower(to), Limit: 10})
+		list, err := p.Store.Suppressions(t.Context(), p.Company, suppression.Filter{Address: strings.ToLower(to), Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if want.reason == "" && len(list) != 0 || want.reason != "" && (len(list) != 1 || string(list[0].Reason) != want.reason || list[0].Note == nil) {
 			t.Errorf("%s: %+v", name, list)
 		}
-		if list, err = p.Store.Suppressions(t.Context(), p.Company, store.SuppressionFilter{Address: copied, Limit: 10}); err != nil || len(list) != 0 {
+		if list, err = p.Store.Suppressions(t.Context(), p.Company, suppression.Filter{Address: copied, Limit: 10}); err != nil || len(list) != 0 {
 			t.Errorf("%s: the copy is suppressed too: %+v, %v", name, list, err)
 		}
 	}
@@ -180,9 +182,9 @@ type flaky struct {
 	left atomic.Int64
 }
 
-func (f *flaky) RecordFeedback(ctx context.Context, fb store.Feedback) (store.FeedbackResult, error) {
+func (f *flaky) RecordFeedback(ctx context.Context, fb feedback.Feedback) (feedback.Result, error) {
 	if f.left.Add(-1) >= 0 {
-		return store.FeedbackResult{}, store.ErrUnavailable
+		return feedback.Result{}, store.ErrUnavailable
 	}
 	return f.Store.RecordFeedback(ctx, fb)
 }

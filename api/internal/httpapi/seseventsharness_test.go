@@ -17,7 +17,7 @@ import (
 	"email-gateway/api/internal/sns"
 	"email-gateway/scripts/sessim"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/waittest"
 )
 
@@ -72,13 +72,13 @@ func (p *provider) claim(t *testing.T, id, token uuid.UUID) {
 	step := func(kind email.EventType, metadata map[string]any) email.Event {
 		return email.Event{Type: kind, At: time.Now().UTC(), Metadata: metadata}
 	}
-	p.advance(t, true, store.Transition{
-		ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1,
+	p.advance(t, true, outbox.Transition{
+		ID: id, Guard: outbox.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1,
 		Events: []email.Event{step(email.EventReceived, nil), step(email.EventValidated, nil), step(email.EventSentAttempt, map[string]any{"attemptId": token})},
 	})
 }
 
-func (p *provider) advance(t *testing.T, want bool, tr store.Transition) store.Advanced {
+func (p *provider) advance(t *testing.T, want bool, tr outbox.Transition) outbox.Advanced {
 	t.Helper()
 	done, err := p.Store.Advance(t.Context(), tr)
 	if err != nil || done.Applied != want {
@@ -88,7 +88,7 @@ func (p *provider) advance(t *testing.T, want bool, tr store.Transition) store.A
 }
 
 // conclude is advance for a result that may be overtaken by SES's event.
-func (p *provider) conclude(t *testing.T, tr store.Transition) {
+func (p *provider) conclude(t *testing.T, tr outbox.Transition) {
 	t.Helper()
 	if done, err := p.Store.Advance(t.Context(), tr); err != nil || !done.Applied && !done.SameToken {
 		t.Fatalf("%s: %+v, %v", tr.Status, done, err)
@@ -96,18 +96,18 @@ func (p *provider) conclude(t *testing.T, tr store.Transition) {
 }
 
 // sent records an acceptance like the worker.
-func sent(id, token uuid.UUID, message string) store.Transition {
-	return store.Transition{
-		ID: id, Guard: store.GuardAttempt, Token: token, Status: email.Sent, SESMessageID: message,
+func sent(id, token uuid.UUID, message string) outbox.Transition {
+	return outbox.Transition{
+		ID: id, Guard: outbox.GuardAttempt, Token: token, Status: email.Sent, SESMessageID: message,
 		Events: []email.Event{{Type: email.EventSent, At: time.Now().UTC()}},
 	}
 }
 
 // lost records an unknown outcome like the worker.
-func lost(id, token uuid.UUID, to email.Status, kind email.EventType) store.Transition {
+func lost(id, token uuid.UUID, to email.Status, kind email.EventType) outbox.Transition {
 	now := time.Now().UTC()
-	return store.Transition{
-		ID: id, Guard: store.GuardAttempt, Token: token, Status: to, OutcomeUnknown: true, PossibleDuplicate: to != email.Failed, DeadLetter: to == email.Failed,
+	return outbox.Transition{
+		ID: id, Guard: outbox.GuardAttempt, Token: token, Status: to, OutcomeUnknown: true, PossibleDuplicate: to != email.Failed, DeadLetter: to == email.Failed,
 		ErrorCode: email.CodeOutcomeUnknown,
 		Events:    []email.Event{{Type: email.EventOutcomeUnknown, At: now}, {Type: kind, At: now}},
 	}

@@ -21,7 +21,7 @@ import (
 	"email-gateway/api/internal/mailing"
 	library "email-gateway/api/internal/templates"
 	"email-gateway/shared/sesevent"
-	"email-gateway/shared/store"
+	emailstore "email-gateway/shared/store/emails"
 	"email-gateway/shared/store/file"
 )
 
@@ -38,7 +38,7 @@ type Store interface {
 	mailings.Store
 	health.Store
 	sesevent.Store
-	Timeline(ctx context.Context, id uuid.UUID) ([]store.TimelineEvent, error)
+	Timeline(ctx context.Context, id uuid.UUID) ([]emailstore.TimelineEvent, error)
 	AddFile(ctx context.Context, f file.File) (file.File, error)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/apikey"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 	"email-gateway/shared/unsubscribe"
 )
 
@@ -102,7 +102,7 @@ func TestSuppressions(t *testing.T) {
 func TestSuppressions_Refused(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	reader := g.newKey(t, g.Company, func(k *store.APIKey) { k.Scopes = []string{apikey.EmailsSend, apikey.EmailsRead} })
+	reader := g.newKey(t, g.Company, func(k *tenant.APIKey) { k.Scopes = []string{apikey.EmailsSend, apikey.EmailsRead} })
 	if r := g.do(t, call{Path: suppressionsPath, Key: reader.String()}); r.Status != http.StatusForbidden {
 		t.Errorf("without the scope: %d", r.Status)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"email-gateway/api/internal/apikey"
 	"email-gateway/shared/plaintext"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 func (g *gateway) template(tb testing.TB, method, path, body string) reply {
@@ -260,7 +260,7 @@ func TestTemplates_OtherCompanyAndScopes(t *testing.T) {
 	if r := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Key: other.String(), Body: sendInvoice("")}); r.Status != http.StatusUnprocessableEntity {
 		t.Errorf("a send with another company's template: %d %s", r.Status, r.Body)
 	}
-	reader := g.newKey(t, g.Company, func(k *store.APIKey) { k.Scopes = []string{apikey.TemplatesRead} })
+	reader := g.newKey(t, g.Company, func(k *tenant.APIKey) { k.Scopes = []string{apikey.TemplatesRead} })
 	if r := g.do(t, call{Method: http.MethodDelete, Path: "/v1/templates/invoice", Key: reader.String()}); r.Status != http.StatusForbidden {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}

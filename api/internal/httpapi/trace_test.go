@@ -7,7 +7,7 @@ import (
 
 	"email-gateway/api/internal/apikey"
 	"email-gateway/api/internal/httpapi"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/telemetry/telemetrytest"
 )
@@ -35,7 +35,7 @@ func TestTrace_AnonymousCallers(t *testing.T) {
 		g.do(t, call{Path: "/v1/emails", NoKey: true, Header: header})
 		g.do(t, call{Path: "/v1/emails", Key: stranger.String(), Header: header})
 		g.do(t, call{Path: "/u/token", NoKey: true, Header: header})
-		bound := g.newKey(t, g.Company, func(k *store.APIKey) { k.Networks = []string{"203.0.113.0/24"} })
+		bound := g.newKey(t, g.Company, func(k *tenant.APIKey) { k.Networks = []string{"203.0.113.0/24"} })
 		g.do(t, call{Path: "/v1/suppressions", Key: bound.String(), Header: header})
 		idle := g.Database.Company(t)
 		suspended := g.newKey(t, idle, nil)

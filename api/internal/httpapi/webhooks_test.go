@@ -8,7 +8,7 @@ import (
 
 	"email-gateway/api/internal/httpapi"
 	format "email-gateway/shared/standardwebhook"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 const webhooksPath = "/v1/webhooks"
@@ -188,7 +188,7 @@ func TestWebhooks_OfACompany(t *testing.T) {
 	if r := g.do(t, call{Path: webhooksPath, Key: other}); r.Body != `{"webhooks":[]}` {
 		t.Errorf("%s", r.Body)
 	}
-	reader := g.newKey(t, g.Company, func(k *store.APIKey) { k.Scopes = []string{"webhooks:read"} }).String()
+	reader := g.newKey(t, g.Company, func(k *tenant.APIKey) { k.Scopes = []string{"webhooks:read"} }).String()
 	if r := g.do(t, call{Method: http.MethodDelete, Path: path, Key: reader}); r.Status != http.StatusForbidden {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}

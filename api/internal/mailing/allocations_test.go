@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"email-gateway/api/internal/mailing"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -89,9 +89,9 @@ func TestLines_Allocations(t *testing.T) {
 	})
 	d := storetest.New(t)
 	reading, validator = opened(t, l, file.String())
-	m := storetest.NewMailing(d.Company(t), func(m *store.NewMailing) { m.Fields = validator.Fields() })
+	m := storetest.NewMailing(d.Company(t), func(m *mailingstore.NewMailing) { m.Fields = validator.Fields() })
 	whole := counted(func(row func()) {
-		lines := func(yield func(store.MailingLine, error) bool) {
+		lines := func(yield func(mailingstore.Line, error) bool) {
 			for line, err := range mailing.Lines(reading, validator) {
 				if row(); !yield(line, err) {
 					return

@@ -8,7 +8,7 @@ import (
 	"email-gateway/api/internal/csvfile"
 	"email-gateway/shared/email"
 	"email-gateway/shared/mailmerge"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/template"
 )
 
@@ -18,8 +18,8 @@ const CodeNoRows = "NO_ROWS"
 // Lines validates the remaining rows of a file. An unreadable row yields a validation result. An
 // error ends the iteration; it is a *csvfile.FileError, an error of the storage, or an internal
 // fault. A line is valid until the next one.
-func Lines(r *Reading, j *Validator) iter.Seq2[store.MailingLine, error] {
-	return func(yield func(store.MailingLine, error) bool) {
+func Lines(r *Reading, j *Validator) iter.Seq2[mailingstore.Line, error] {
+	return func(yield func(mailingstore.Line, error) bool) {
 		for n := 0; ; n++ {
 			line, err := next(r, j)
 			switch {
@@ -35,14 +35,14 @@ func Lines(r *Reading, j *Validator) iter.Seq2[store.MailingLine, error] {
 	}
 }
 
-func next(r *Reading, j *Validator) (store.MailingLine, error) {
+func next(r *Reading, j *Validator) (mailingstore.Line, error) {
 	row, err := r.Next()
 	if bad, ok := errors.AsType[*csvfile.RowError](err); ok {
-		j.reject = store.RejectedLine{Line: bad.Line, Column: shortColumn(bad.Column), Code: bad.Code}
-		return store.MailingLine{Reject: &j.reject}, nil
+		j.reject = mailingstore.RejectedLine{Line: bad.Line, Column: shortColumn(bad.Column), Code: bad.Code}
+		return mailingstore.Line{Reject: &j.reject}, nil
 	}
 	if err != nil {
-		return store.MailingLine{}, err
+		return mailingstore.Line{}, err
 	}
 	return j.Validate(row)
 }
@@ -52,8 +52,8 @@ func next(r *Reading, j *Validator) (store.MailingLine, error) {
 const searchedLines = 10_000
 
 // firstLines is Lines up to searchedLines.
-func firstLines(r *Reading, j *Validator) iter.Seq2[store.MailingLine, error] {
-	return func(yield func(store.MailingLine, error) bool) {
+func firstLines(r *Reading, j *Validator) iter.Seq2[mailingstore.Line, error] {
+	return func(yield func(mailingstore.Line, error) bool) {
 		n := 0
 		for line, err := range Lines(r, j) {
 			if n++; !yield(line, err) || n == searchedLines {

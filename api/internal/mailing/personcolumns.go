@@ -11,7 +11,7 @@ import (
 	"email-gateway/api/internal/disposable"
 	"email-gateway/shared/email"
 	"email-gateway/shared/mailbox"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 )
 
 // maxStored is the maximum length of an address (RFC 5321); longer values are not stored.
@@ -41,7 +41,7 @@ func (v *Validator) address(field []byte) (code string) {
 
 // person reads the columns about the recipient. They have the limits of the send request's
 // recipient.
-func (v *Validator) person(row csvfile.Row) (store.MailingLine, error) {
+func (v *Validator) person(row csvfile.Row) (mailingstore.Line, error) {
 	h := v.params.Header
 	for _, text := range []struct {
 		column int
@@ -79,10 +79,10 @@ func (v *Validator) person(row csvfile.Row) (store.MailingLine, error) {
 			continue
 		}
 		if v.entry.CPFCNPJ, err = v.params.Ring.Seal(v.params.Company, bare); err != nil {
-			return store.MailingLine{}, fmt.Errorf("encrypt tax id: %w", err)
+			return mailingstore.Line{}, fmt.Errorf("encrypt tax id: %w", err)
 		}
 	}
-	return store.MailingLine{}, nil
+	return mailingstore.Line{}, nil
 }
 
 func isLetterOrNumber(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }

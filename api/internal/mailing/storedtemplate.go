@@ -10,7 +10,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/rules"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/template"
 )
 
@@ -133,7 +133,7 @@ func shows(isText bool, body string) bool {
 }
 
 // renderStored is render and emptyFields for a stored template.
-func (v *Validator) renderStored(row csvfile.Row) (store.MailingLine, error) {
+func (v *Validator) renderStored(row csvfile.Row) (mailingstore.Line, error) {
 	v.readCells(row)
 	for i := range v.columns {
 		v.entry.Fields = append(v.entry.Fields, v.cells.value(i))
@@ -146,14 +146,14 @@ func (v *Validator) renderStored(row csvfile.Row) (store.MailingLine, error) {
 		return v.refuse(row.Line, v.columnOf(fault), codeOfValue(fault.Code)), nil
 	}
 	if err != nil {
-		return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
+		return mailingstore.Line{}, fmt.Errorf("line %d: %w", row.Line, err)
 	}
 	if len(made.Subject) == 0 {
 		return v.refuse(row.Line, -1, CodeSubjectLength), nil
 	}
 	for _, i := range empty {
 		if v.params.RejectEmpty {
-			return v.refuse(row.Line, v.columns[i], store.CodeEmptyField), nil
+			return v.refuse(row.Line, v.columns[i], mailingstore.CodeEmptyField), nil
 		}
 		v.entry.EmptyFields = append(v.entry.EmptyFields, v.names[v.columns[i]])
 	}
@@ -166,7 +166,7 @@ func (v *Validator) renderStored(row csvfile.Row) (store.MailingLine, error) {
 			return v.refuse(row.Line, -1, CodeEmptyBody), nil
 		}
 	}
-	return store.MailingLine{}, nil
+	return mailingstore.Line{}, nil
 }
 
 func (v *Validator) columnOf(fault *template.RowFault) int {

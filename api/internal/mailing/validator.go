@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/mailmerge"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/template"
 	"email-gateway/shared/uuidv7"
 )
@@ -43,8 +43,8 @@ type Validator struct {
 	values   []string        // in the order that bound expects
 	text     strings.Builder // text of the stored columns
 	rendered []byte
-	entry    store.NewEntry
-	reject   store.RejectedLine
+	entry    mailingstore.NewEntry
+	reject   mailingstore.RejectedLine
 }
 
 // ValidatorParams are the parameters of a Validator.
@@ -135,8 +135,8 @@ func (v *Validator) Fields() []string {
 
 // Validate validates a row. The result is valid until the next call. An error is an internal fault
 // of the gateway.
-func (v *Validator) Validate(row csvfile.Row) (store.MailingLine, error) {
-	v.entry = store.NewEntry{Line: row.Line, Fields: v.entry.Fields[:0], EmptyFields: v.entry.EmptyFields[:0]}
+func (v *Validator) Validate(row csvfile.Row) (mailingstore.Line, error) {
+	v.entry = mailingstore.NewEntry{Line: row.Line, Fields: v.entry.Fields[:0], EmptyFields: v.entry.EmptyFields[:0]}
 	v.beginText(row)
 	if code := v.address(row.Field(v.params.Header.Email)); code != "" {
 		return v.refuse(row.Line, v.params.Header.Email, code), nil
@@ -150,21 +150,21 @@ func (v *Validator) Validate(row csvfile.Row) (store.MailingLine, error) {
 		}
 	}
 	v.entry.ID, v.entry.Token = v.ids.New(), v.params.Tokens.Take()
-	return store.MailingLine{Entry: &v.entry}, nil
+	return mailingstore.Line{Entry: &v.entry}, nil
 }
 
 // refuse returns a validation result that rejects the row. column is an index, -1 for the whole
 // row.
-func (v *Validator) refuse(line, column int, code string) store.MailingLine {
-	v.reject = store.RejectedLine{Line: line, Code: code}
+func (v *Validator) refuse(line, column int, code string) mailingstore.Line {
+	v.reject = mailingstore.RejectedLine{Line: line, Code: code}
 	if column >= 0 && column < len(v.names) {
 		v.reject.Column = v.names[column]
 	}
-	return store.MailingLine{Reject: &v.reject}
+	return mailingstore.Line{Reject: &v.reject}
 }
 
 // content checks that the row's email can be rendered.
-func (v *Validator) content(row csvfile.Row) (store.MailingLine, error) {
+func (v *Validator) content(row csvfile.Row) (mailingstore.Line, error) {
 	if v.stored != nil {
 		return v.renderStored(row)
 	}
@@ -176,22 +176,22 @@ func (v *Validator) content(row csvfile.Row) (store.MailingLine, error) {
 
 // emptyFields records the columns that a template uses without a default and that are empty in
 // the row.
-func (v *Validator) emptyFields(row csvfile.Row) store.MailingLine {
+func (v *Validator) emptyFields(row csvfile.Row) mailingstore.Line {
 	for _, column := range v.expects {
 		if len(row.Field(column)) > 0 {
 			continue
 		}
 		if v.params.RejectEmpty {
-			return v.refuse(row.Line, column, store.CodeEmptyField)
+			return v.refuse(row.Line, column, mailingstore.CodeEmptyField)
 		}
 		v.entry.EmptyFields = append(v.entry.EmptyFields, v.names[column])
 	}
-	return store.MailingLine{}
+	return mailingstore.Line{}
 }
 
 // render checks that the row's email can be rendered. A fault that is found later, when the email is expanded or sent, is no longer
 // in the answer to the upload.
-func (v *Validator) render(row csvfile.Row) (store.MailingLine, error) {
+func (v *Validator) render(row csvfile.Row) (mailingstore.Line, error) {
 	v.readCells(row)
 	for i := range v.columns {
 		v.values[mailmerge.OwnValues+i] = cmp.Or(v.cells.value(i), v.storedFields[i].Default)
@@ -220,19 +220,19 @@ func (v *Validator) render(row csvfile.Row) (store.MailingLine, error) {
 	}
 	switch {
 	case err != nil:
-		return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
+		return mailingstore.Line{}, fmt.Errorf("line %d: %w", row.Line, err)
 	case len(email.PartBytes(v.rendered)) == 0:
 		return v.refuse(row.Line, -1, CodeSubjectLength), nil
 	case size > email.MaxHTML:
 		return v.refuse(row.Line, -1, CodeBodyTooLarge), nil
 	case !v.mayBeEmpty:
-		return store.MailingLine{}, nil
+		return mailingstore.Line{}, nil
 	}
 	var body []byte
 	isText := false
 	for bound := range v.templates.bodies { // text where html is blank
 		if v.rendered, err = bound.AppendTo(v.rendered[:0], v.values); err != nil {
-			return store.MailingLine{}, fmt.Errorf("line %d: %w", row.Line, err)
+			return mailingstore.Line{}, fmt.Errorf("line %d: %w", row.Line, err)
 		}
 		if body, isText = email.PartBytes(v.rendered), bound == v.templates.text; len(body) > 0 {
 			break
@@ -241,7 +241,7 @@ func (v *Validator) render(row csvfile.Row) (store.MailingLine, error) {
 	if !shows(isText, string(body)) {
 		return v.refuse(row.Line, -1, CodeEmptyBody), nil
 	}
-	return store.MailingLine{}, nil
+	return mailingstore.Line{}, nil
 }
 
 // tokenLike has the length of every token.

@@ -11,8 +11,8 @@ import (
 
 	"email-gateway/api/internal/privacy"
 	"email-gateway/shared/blob"
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -35,7 +35,7 @@ func TestErase_Attachments(t *testing.T) {
 	}
 	own, shared := add(1), add(2)
 	to := func(address string, files ...file.File) uuid.UUID {
-		return d.Accept(t, company, func(e *store.NewEmail) {
+		return d.Accept(t, company, func(e *outbox.NewEmail) {
 			e.Job.To, e.Job.Recipient.Email, e.Job.Recipient.ExternalID = address, address, address
 			for _, f := range files {
 				e.Attachments = append(e.Attachments, file.Attachment{FileID: f.ID, Filename: "holerite de Maria.pdf", ContentType: "text/plain", Disposition: file.Attached})

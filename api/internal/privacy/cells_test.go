@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"email-gateway/api/internal/privacy"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -18,7 +19,7 @@ func TestErase_CellsOfInvalidEntries(t *testing.T) {
 	const hers, his, longer, another, late = "maria@x.example", "joao@x.example", "ana.maria@x.example", "o'maria@x.example", "d'maria@x.example"
 	named := []string{hers + "; " + his, "Maria <Maria@X.example>", hers + " " + hers, his + "," + hers + "..."}
 	others := []string{longer + "; " + his, "j<" + hers + ".br>", "josé" + hers, late}
-	entries := []*store.NewEntry{storetest.NewEntry(2), storetest.NewEntry(3)}
+	entries := []*mailingstore.NewEntry{storetest.NewEntry(2), storetest.NewEntry(3)}
 	entries[0].Email, entries[1].Email, entries[1].InvalidReason = his, another, "disposable"
 	for _, cell := range slices.Concat(named, others) {
 		entry := storetest.NewEntry(len(entries) + 2)
@@ -26,9 +27,9 @@ func TestErase_CellsOfInvalidEntries(t *testing.T) {
 		entries = append(entries, entry)
 	}
 	m := storetest.NewMailing(w.company, nil)
-	if _, _, err := w.Store.IngestMailing(t.Context(), m, func(yield func(store.MailingLine, error) bool) {
+	if _, _, err := w.Store.IngestMailing(t.Context(), m, func(yield func(mailingstore.Line, error) bool) {
 		for _, e := range entries {
-			if !yield(store.MailingLine{Entry: e}, nil) {
+			if !yield(mailingstore.Line{Entry: e}, nil) {
 				return
 			}
 		}
@@ -38,7 +39,7 @@ func TestErase_CellsOfInvalidEntries(t *testing.T) {
 	// The expander found it invalid: it is the address of another person.
 	w.Run(t, `UPDATE mailing_entries SET last_attempt = now() WHERE email = $1`, late)
 	w.put(t, m.ID, "e-mail\n")
-	toJoao := w.Accept(t, w.company, func(e *store.NewEmail) { e.Job.To, e.Job.Recipient.Email = his, his })
+	toJoao := w.Accept(t, w.company, func(e *outbox.NewEmail) { e.Job.To, e.Job.Recipient.Email = his, his })
 
 	q := privacy.Query{CompanyID: w.company, Address: hers}
 	x, err := w.archive.Export(t.Context(), storetest.Operator(), q)

@@ -12,8 +12,9 @@ import (
 
 	"email-gateway/api/internal/privacy"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/person"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -44,7 +45,7 @@ func TestConcurrent_Import(t *testing.T) {
 	h := newHistory(t)
 	hash := email.HashTaxID(joanaCPF, nil)
 	id := uuid.Must(uuid.NewV7())
-	tx := h.open(t, newImport, id, h.company, store.RecipientID(h.company, "", hash, ""), hash, later)
+	tx := h.open(t, newImport, id, h.company, recipient.ID(h.company, "", hash, ""), hash, later)
 	var once sync.Once
 	h.archive.Progress = func(what string, _ int) {
 		if what != string(person.Recipients) {
@@ -79,7 +80,7 @@ func TestConcurrent_ImportedAgain(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
 	hash := email.HashTaxID(joanaCPF, nil)
-	again := store.NewRecipient{Recipient: store.Recipient{ID: store.RecipientID(h.company, "", hash, ""), CPFCNPJHash: hash, Email: later}}
+	again := recipient.NewRecipient{Recipient: recipient.Recipient{ID: recipient.ID(h.company, "", hash, ""), CPFCNPJHash: hash, Email: later}}
 	var erased bool
 	h.archive.Progress = func(what string, _ int) {
 		if erased && again.OutboxID == uuid.Nil { // the rounds after the recipient was deleted
@@ -106,15 +107,15 @@ func TestConcurrent_UploadReadsOn(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
 	m := storetest.NewMailing(h.company, nil)
-	line := func(n int, address string) store.MailingLine {
+	line := func(n int, address string) mailingstore.Line {
 		entry := storetest.NewEntry(n)
 		entry.Email, entry.CPFCNPJHash = address, email.HashTaxID(joanaCPF, nil)
-		return store.MailingLine{Entry: entry}
+		return mailingstore.Line{Entry: entry}
 	}
 	h.put(t, m.ID, "e-mail;cpf\n"+later+";"+joanaCPF+"\n"+former+";"+joanaCPF+"\n")
 	begun, goOn, ended, erased := make(chan struct{}), make(chan struct{}), make(chan error, 1), make(chan privacy.Erased, 1)
 	go func() {
-		_, _, err := h.Store.IngestMailing(t.Context(), m, func(yield func(store.MailingLine, error) bool) {
+		_, _, err := h.Store.IngestMailing(t.Context(), m, func(yield func(mailingstore.Line, error) bool) {
 			if yield(line(2, later), nil) {
 				close(begun)
 				<-goOn
@@ -145,7 +146,7 @@ func TestConcurrent_TransactionStaysOpen(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
 	hash := email.HashTaxID(joanaCPF, nil)
-	tx := h.open(t, newImport, uuid.Must(uuid.NewV7()), h.company, store.RecipientID(h.company, "", hash, ""), hash, former)
+	tx := h.open(t, newImport, uuid.Must(uuid.NewV7()), h.company, recipient.ID(h.company, "", hash, ""), hash, former)
 	if done := h.eraseJoana(t, nil); done.Writing != 1 || done.Complete() {
 		t.Errorf("%+v", done)
 	}
@@ -174,7 +175,7 @@ func TestConcurrent_PreparedTransaction(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
 	hash := email.HashTaxID(joanaCPF, nil)
-	complete := h.prepare(t, h.open(t, newImport, uuid.Must(uuid.NewV7()), h.company, store.RecipientID(h.company, "", hash, ""), hash, former))
+	complete := h.prepare(t, h.open(t, newImport, uuid.Must(uuid.NewV7()), h.company, recipient.ID(h.company, "", hash, ""), hash, former))
 	if done := h.eraseJoana(t, nil); done.Writing != 1 || done.Complete() {
 		t.Errorf("%+v", done)
 	}
@@ -190,7 +191,7 @@ func TestConcurrent_PreparedMeanwhile(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
 	hash := email.HashTaxID(joanaCPF, nil)
-	tx := h.open(t, newImport, uuid.Must(uuid.NewV7()), h.company, store.RecipientID(h.company, "", hash, ""), hash, former)
+	tx := h.open(t, newImport, uuid.Must(uuid.NewV7()), h.company, recipient.ID(h.company, "", hash, ""), hash, former)
 	ended := make(chan privacy.Erased, 1)
 	go func() { ended <- h.eraseJoana(t, nil) }()
 	storetest.WaitFor(t, h.Database, `SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle' AND query LIKE $1`, "%FROM pg_locks%")

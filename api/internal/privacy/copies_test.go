@@ -14,28 +14,31 @@ import (
 	"email-gateway/api/internal/privacy"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
+	"email-gateway/shared/store/feedback"
+	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
 // toAna sends Ana an email with a copy to Maria; its final status is status.
 func (w *world) toAna(t *testing.T, status email.Status) (id, token uuid.UUID) {
 	t.Helper()
-	id = w.Accept(t, w.company, func(e *store.NewEmail) {
+	id = w.Accept(t, w.company, func(e *outbox.NewEmail) {
 		e.Job.To, e.Job.CC = "ana.alheia@example.com", []string{address, "rui@example.com"}
 		e.Job.Recipient = email.JobRecipient{ExternalID: "c-ana", Nome: "Ana Alheia", Email: e.Job.To}
 	})
 	token = uuid.New()
-	w.advance(t, store.Transition{
-		ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: []email.Event{
+	w.advance(t, outbox.Transition{
+		ID: id, Guard: outbox.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: []email.Event{
 			{Type: email.EventReceived, At: time.Now()},
 			{Type: email.EventValidated, At: time.Now()},
 			{Type: email.EventSentAttempt, At: time.Now(), Metadata: map[string]any{"attemptId": token.String()}},
 		},
 	})
 	event := map[email.Status]email.EventType{email.Sent: email.EventSent, email.Failed: email.EventFailed}[status]
-	w.advance(t, store.Transition{
-		ID: id, Guard: store.GuardAttempt, Token: token, Status: status, DeadLetter: status == email.Failed, ErrorCode: "SES_MESSAGE_REJECTED",
+	w.advance(t, outbox.Transition{
+		ID: id, Guard: outbox.GuardAttempt, Token: token, Status: status, DeadLetter: status == email.Failed, ErrorCode: "SES_MESSAGE_REJECTED",
 		SESMessageID: "m-ana", Events: []email.Event{{Type: event, At: time.Now()}},
 	})
 	return id, token
@@ -44,7 +47,7 @@ func (w *world) toAna(t *testing.T, status email.Status) (id, token uuid.UUID) {
 // delivered is SES's delivery event of the email to Ana, for both addresses.
 func (w *world) delivered(t *testing.T, id, token uuid.UUID) {
 	t.Helper()
-	r, err := w.Store.RecordFeedback(t.Context(), store.Feedback{
+	r, err := w.Store.RecordFeedback(t.Context(), feedback.Feedback{
 		NotificationID: uuid.NewString(), Kind: "Delivery", SESMessageID: "m-ana", OutboxID: id, AttemptID: token, CompanyID: w.company, OccurredAt: time.Now(),
 		Event: email.EventDelivered, Addresses: []string{"ana.alheia@example.com", address},
 		Metadata: map[string]any{"recipients": []map[string]string{{"address": "ana.alheia@example.com"}, {"address": address}}, "n": uuid.NewString()},
@@ -103,7 +106,7 @@ func TestCopies_AttemptInFlight(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.end(t, w.busy, w.token, email.Sent, false)
-			id := w.Accept(t, w.company, func(e *store.NewEmail) {
+			id := w.Accept(t, w.company, func(e *outbox.NewEmail) {
 				e.Job.To, e.Job.CC = "ana.alheia@example.com", []string{address, "rui@example.com"}
 				e.Job.Recipient = email.JobRecipient{ExternalID: "c-ana", Email: e.Job.To}
 			})
@@ -115,8 +118,8 @@ func TestCopies_AttemptInFlight(t *testing.T) {
 				t.Errorf("%+v, %v", done, err)
 			}
 			reason := "550 <" + address + "> unknown"
-			w.advance(t, store.Transition{
-				ID: id, Guard: store.GuardAttempt, Token: token, Status: email.Failed, DeadLetter: true, ErrorCode: "SES_MESSAGE_REJECTED", ErrorReason: reason,
+			w.advance(t, outbox.Transition{
+				ID: id, Guard: outbox.GuardAttempt, Token: token, Status: email.Failed, DeadLetter: true, ErrorCode: "SES_MESSAGE_REJECTED", ErrorReason: reason,
 				Events: []email.Event{{Type: email.EventFailed, At: time.Now(), Metadata: map[string]any{"errorMessage": reason}}},
 			})
 			w.eraseWhole(t)
@@ -183,7 +186,7 @@ func TestErase_DeadTask(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := w.Store.DeadLetterTask(t.Context(), store.DeadTask{TaskID: uuid.NewString(), Target: email.TargetSend, Reason: "OUTBOX_NOT_FOUND", Payload: payload}); err != nil {
+			if err := w.Store.DeadLetterTask(t.Context(), deadletter.Task{TaskID: uuid.NewString(), Target: email.TargetSend, Reason: "OUTBOX_NOT_FOUND", Payload: payload}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -210,7 +213,7 @@ func TestErase_FileOfEntry(t *testing.T) {
 	entry := storetest.NewEntry(2)
 	entry.Email, entry.ExternalID = "antigo@cliente.example", "c-maria"
 	m := storetest.NewMailing(w.company, nil)
-	if _, _, err := w.Store.IngestMailing(t.Context(), m, func(yield func(store.MailingLine, error) bool) { yield(store.MailingLine{Entry: entry}, nil) }); err != nil {
+	if _, _, err := w.Store.IngestMailing(t.Context(), m, func(yield func(mailingstore.Line, error) bool) { yield(mailingstore.Line{Entry: entry}, nil) }); err != nil {
 		t.Fatal(err)
 	}
 	w.put(t, m.ID, "e-mail;codigo\nantigo@cliente.example;c-maria\n")

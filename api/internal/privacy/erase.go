@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/person"
 	"email-gateway/shared/uuidv7"
 )
@@ -50,7 +50,7 @@ func (e *Erased) Complete() bool {
 // Order holds the parameters of an erasure.
 type Order struct {
 	Query
-	By store.Operator
+	By audit.Operator
 	// Forget also deletes the suppressions of the person's addresses.
 	Forget bool
 	// Timeout limits the wait for emails being sent, and then for transactions that started before

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/person"
 	"email-gateway/shared/uuidv7"
@@ -65,7 +65,7 @@ type SuppressionRow struct {
 }
 
 // Export collects everything about the person and writes an audit entry.
-func (a *Archive) Export(ctx context.Context, by store.Operator, q Query) (Export, error) {
+func (a *Archive) Export(ctx context.Context, by audit.Operator, q Query) (Export, error) {
 	p, err := a.find(ctx, q)
 	if err != nil {
 		return Export{}, err

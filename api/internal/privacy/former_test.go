@@ -15,8 +15,11 @@ import (
 
 	"email-gateway/api/internal/privacy"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/suppression"
 )
 
 const (
@@ -49,7 +52,7 @@ func newHistory(t *testing.T) history {
 	h := history{world: w}
 	h.sent = h.toJoana(t, former, nil)
 	h.end(t, h.sent, h.claimed(t, h.sent), email.Sent, false)
-	h.copied = h.Accept(t, w.company, func(e *store.NewEmail) {
+	h.copied = h.Accept(t, w.company, func(e *outbox.NewEmail) {
 		e.Job.To, e.Job.CC, e.Job.ReplyTo = "ana.alheia@example.com", []string{strings.ToUpper(former[:1]) + former[1:]}, former
 		e.Job.Recipient = email.JobRecipient{ExternalID: "c-ana", Email: e.Job.To}
 		e.Job.Headers, e.Job.Tags = map[string]string{"X-About": "client " + former}, []string{"copy", former}
@@ -59,11 +62,11 @@ func newHistory(t *testing.T) history {
 	h.alter(t, `UPDATE email_events SET metadata = metadata || jsonb_build_object('recipients', jsonb_build_array($2::text)) WHERE email_log_id = $1 AND type = 'FAILED'`, h.copied, former)
 	h.alter(t, `UPDATE email_logs SET error_reason = 'mailbox ' || $2 || ' is full' WHERE outbox_id = $1`, h.copied, former)
 	note := former + " called"
-	if err := h.Store.Suppress(t.Context(), w.company, store.Suppression{Address: former, Reason: store.Unsubscribed, Note: &note}); err != nil {
+	if err := h.Store.Suppress(t.Context(), w.company, suppression.Suppression{Address: former, Reason: suppression.Unsubscribed, Note: &note}); err != nil {
 		t.Fatal(err)
 	}
 	about := "husband of " + former + ", who called"
-	if err := h.Store.Suppress(t.Context(), w.company, store.Suppression{Address: "rui@example.com", Reason: store.Manual, Note: &about}); err != nil {
+	if err := h.Store.Suppress(t.Context(), w.company, suppression.Suppression{Address: "rui@example.com", Reason: suppression.Manual, Note: &about}); err != nil {
 		t.Fatal(err)
 	}
 	h.importJoana(t, later)
@@ -79,7 +82,7 @@ func (w *world) alter(t *testing.T, statement string, args ...any) {
 
 func (w *world) toJoana(t *testing.T, to string, change func(*email.JobRecipient)) uuid.UUID {
 	t.Helper()
-	return w.Accept(t, w.company, func(e *store.NewEmail) {
+	return w.Accept(t, w.company, func(e *outbox.NewEmail) {
 		e.Job.To, e.Job.Recipient = to, email.JobRecipient{CPFCNPJHash: email.HashTaxID(joanaCPF, nil), Email: to}
 		if change != nil {
 			change(&e.Job.Recipient)
@@ -100,12 +103,12 @@ func (w *world) claimed(t *testing.T, id uuid.UUID) (token uuid.UUID) {
 	}
 	token = uuid.New()
 	r := job.Recipient
-	w.advance(t, store.Transition{
-		ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: []email.Event{
+	w.advance(t, outbox.Transition{
+		ID: id, Guard: outbox.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: []email.Event{
 			{Type: email.EventReceived, At: time.Now()},
 			{Type: email.EventValidated, At: time.Now()},
 			{Type: email.EventSentAttempt, At: time.Now(), Metadata: map[string]any{"attemptId": token.String()}},
-		}, Recipient: &store.Recipient{ID: store.RecipientID(w.company, r.ExternalID, r.CPFCNPJHash, r.Email), ExternalID: r.ExternalID, CPFCNPJHash: r.CPFCNPJHash, Email: r.Email},
+		}, Recipient: &recipient.Recipient{ID: recipient.ID(w.company, r.ExternalID, r.CPFCNPJHash, r.Email), ExternalID: r.ExternalID, CPFCNPJHash: r.CPFCNPJHash, Email: r.Email},
 	})
 	return token
 }
@@ -114,16 +117,16 @@ func (w *world) claimed(t *testing.T, id uuid.UUID) (token uuid.UUID) {
 func (w *world) importJoana(t *testing.T, address string) {
 	t.Helper()
 	hash := email.HashTaxID(joanaCPF, nil)
-	r := store.NewRecipient{OutboxID: uuid.Must(uuid.NewV7()), Recipient: store.Recipient{ID: store.RecipientID(w.company, "", hash, ""), CPFCNPJHash: hash, Email: address}}
+	r := recipient.NewRecipient{OutboxID: uuid.Must(uuid.NewV7()), Recipient: recipient.Recipient{ID: recipient.ID(w.company, "", hash, ""), CPFCNPJHash: hash, Email: address}}
 	w.intake(t, r)
 	if err := errors.Join(w.Store.UpsertRecipients(t.Context(), []uuid.UUID{r.OutboxID})...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (w *world) intake(t *testing.T, r store.NewRecipient) {
+func (w *world) intake(t *testing.T, r recipient.NewRecipient) {
 	t.Helper()
-	if err := w.Store.AcceptRecipients(t.Context(), store.NewRecipients{CompanyID: w.company, RequestID: "r", CreatedAt: time.Now(), Recipients: []store.NewRecipient{r}}); err != nil {
+	if err := w.Store.AcceptRecipients(t.Context(), recipient.NewRecipients{CompanyID: w.company, RequestID: "r", CreatedAt: time.Now(), Recipients: []recipient.NewRecipient{r}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -248,7 +251,7 @@ func TestFormer_EveryTable(t *testing.T) {
 			w.alter(t, `DELETE FROM email_outbox WHERE id = $1`, id)
 		},
 		"import that waits": func(t *testing.T, w *world) {
-			w.intake(t, store.NewRecipient{OutboxID: uuid.Must(uuid.NewV7()), Recipient: store.Recipient{ID: store.RecipientID(w.company, "", hash, ""), CPFCNPJHash: hash, Email: former}})
+			w.intake(t, recipient.NewRecipient{OutboxID: uuid.Must(uuid.NewV7()), Recipient: recipient.Recipient{ID: recipient.ID(w.company, "", hash, ""), CPFCNPJHash: hash, Email: former}})
 		},
 		"dead letter": func(t *testing.T, w *world) {
 			id := w.toJoana(t, former, nil)
@@ -260,7 +263,7 @@ func TestFormer_EveryTable(t *testing.T) {
 			entry := storetest.NewEntry(2)
 			entry.Email, entry.CPFCNPJHash = former, hash
 			m := storetest.NewMailing(w.company, nil)
-			if _, _, err := w.Store.IngestMailing(t.Context(), m, func(yield func(store.MailingLine, error) bool) { yield(store.MailingLine{Entry: entry}, nil) }); err != nil {
+			if _, _, err := w.Store.IngestMailing(t.Context(), m, func(yield func(mailingstore.Line, error) bool) { yield(mailingstore.Line{Entry: entry}, nil) }); err != nil {
 				t.Fatal(err)
 			}
 			w.put(t, m.ID, "e-mail;cpf\n"+former+";111.444.777-35\n")
@@ -275,7 +278,7 @@ func TestFormer_EveryTable(t *testing.T) {
 			leave(t, w)
 			w.importJoana(t, later)
 			note := "called"
-			if err := w.Store.Suppress(t.Context(), w.company, store.Suppression{Address: former, Reason: store.Unsubscribed, Note: &note}); err != nil {
+			if err := w.Store.Suppress(t.Context(), w.company, suppression.Suppression{Address: former, Reason: suppression.Unsubscribed, Note: &note}); err != nil {
 				t.Fatal(err)
 			}
 			x, err := w.archive.Export(t.Context(), storetest.Operator(), privacy.Query{CompanyID: w.company, TaxID: joanaCPF})
@@ -325,7 +328,7 @@ func TestFormer_Shared(t *testing.T) {
 func TestFormer_AddressWithoutAPersonIsNotShared(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
-	h.intake(t, store.NewRecipient{OutboxID: uuid.Must(uuid.NewV7()), Recipient: store.Recipient{ID: store.RecipientID(h.company, "", "", former), Email: former}})
+	h.intake(t, recipient.NewRecipient{OutboxID: uuid.Must(uuid.NewV7()), Recipient: recipient.Recipient{ID: recipient.ID(h.company, "", "", former), Email: former}})
 	done := h.eraseJoana(t, nil)
 	h.mustNotName(t, joana...)
 	if len(done.Receipt.SharedAddresses) != 0 {

@@ -10,7 +10,8 @@ import (
 
 	"email-gateway/api/internal/privacy"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/feedback"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -24,28 +25,28 @@ func TestExport_OmitsOtherBlindCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, status := range []email.Status{email.Sent, email.Failed} {
-		id := w.Accept(t, w.company, func(e *store.NewEmail) {
+		id := w.Accept(t, w.company, func(e *outbox.NewEmail) {
 			e.Job.To, e.Job.CC, e.Job.BCC = address, []string{"vista@example.com"}, []string{other, address}
 			e.Job.Recipient = email.JobRecipient{ExternalID: "c-maria", CPFCNPJHash: email.HashTaxID(cpf, nil), Nome: name, Email: address}
 		})
 		token := uuid.New()
-		w.advance(t, store.Transition{
-			ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: []email.Event{
+		w.advance(t, outbox.Transition{
+			ID: id, Guard: outbox.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: []email.Event{
 				{Type: email.EventReceived, At: time.Now()},
 				{Type: email.EventValidated, At: time.Now()},
 				{Type: email.EventSentAttempt, At: time.Now(), Metadata: map[string]any{"attempt": 1, "attemptId": token.String(), "suppressedCopies": []string{other}}},
 			},
 		})
 		event := map[email.Status]email.EventType{email.Sent: email.EventSent, email.Failed: email.EventFailed}[status]
-		w.advance(t, store.Transition{
-			ID: id, Guard: store.GuardAttempt, Token: token, Status: status, DeadLetter: status == email.Failed,
+		w.advance(t, outbox.Transition{
+			ID: id, Guard: outbox.GuardAttempt, Token: token, Status: status, DeadLetter: status == email.Failed,
 			ErrorCode: "SES_MESSAGE_REJECTED", ErrorReason: "550 <" + other + "> unknown", SESMessageID: "m-blind",
 			Events: []email.Event{{Type: event, At: time.Now(), Metadata: map[string]any{"errorMessage": "550 <" + other + "> unknown"}}},
 		})
 		if status == email.Failed {
 			continue
 		}
-		if r, err := w.Store.RecordFeedback(t.Context(), store.Feedback{
+		if r, err := w.Store.RecordFeedback(t.Context(), feedback.Feedback{
 			NotificationID: uuid.NewString(), Kind: "Delivery", SESMessageID: "m-blind", OutboxID: id, AttemptID: token, CompanyID: w.company, OccurredAt: time.Now(),
 			Event: email.EventDelivered, Addresses: []string{address, other},
 			Metadata: map[string]any{"recipients": []map[string]string{{"address": address}, {"address": other}}},

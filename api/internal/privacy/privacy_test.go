@@ -22,8 +22,14 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/feedback"
+	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/person"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/suppression"
 )
 
 const (
@@ -65,7 +71,7 @@ func newWorld(t *testing.T) *world {
 	w.end(t, failed, w.claim(t, failed), email.Failed, true)
 	w.busy = w.toMaria(t, w.company)
 	w.token = w.claim(t, w.busy)
-	w.copied = d.Accept(t, w.company, func(e *store.NewEmail) {
+	w.copied = d.Accept(t, w.company, func(e *outbox.NewEmail) {
 		e.Job.CC, e.Job.BCC, e.Job.ReplyTo = []string{address, "rui@example.com"}, []string{address}, address
 	})
 	w.toMaria(t, w.other)
@@ -73,9 +79,9 @@ func newWorld(t *testing.T) *world {
 	// A stored recipient and pending updates.
 	for range 2 {
 		id := uuid.Must(uuid.NewV7())
-		err := d.Store.AcceptRecipients(t.Context(), store.NewRecipients{
-			CompanyID: w.company, RequestID: "req-1", CreatedAt: time.Now(), Recipients: []store.NewRecipient{{OutboxID: id, CPFCNPJ: w.seal(t, w.company), Recipient: store.Recipient{
-				ID: store.RecipientID(w.company, "", email.HashTaxID(cpf, nil), ""), CPFCNPJHash: email.HashTaxID(cpf, nil), Nome: name, Email: address,
+		err := d.Store.AcceptRecipients(t.Context(), recipient.NewRecipients{
+			CompanyID: w.company, RequestID: "req-1", CreatedAt: time.Now(), Recipients: []recipient.NewRecipient{{OutboxID: id, CPFCNPJ: w.seal(t, w.company), Recipient: recipient.Recipient{
+				ID: recipient.ID(w.company, "", email.HashTaxID(cpf, nil), ""), CPFCNPJHash: email.HashTaxID(cpf, nil), Nome: name, Email: address,
 			}}},
 		})
 		if err != nil {
@@ -89,7 +95,7 @@ func newWorld(t *testing.T) *world {
 		w.mailing = uuid.Max // the second one waits
 	}
 	note := name + " called"
-	if err := d.Store.Suppress(t.Context(), w.company, store.Suppression{Address: address, Reason: store.Complained, Note: &note}); err != nil {
+	if err := d.Store.Suppress(t.Context(), w.company, suppression.Suppression{Address: address, Reason: suppression.Complained, Note: &note}); err != nil {
 		t.Fatal(err)
 	}
 	w.newMailing(t)
@@ -122,7 +128,7 @@ func (w *world) seal(t *testing.T, company uuid.UUID) []byte {
 func (w *world) toMaria(t *testing.T, company uuid.UUID) uuid.UUID {
 	t.Helper()
 	encrypted := w.seal(t, company)
-	return w.Accept(t, company, func(e *store.NewEmail) {
+	return w.Accept(t, company, func(e *outbox.NewEmail) {
 		e.HTML, e.Job.Subject, e.Job.To, e.CPFCNPJ = "<p>corpo sigiloso</p>", "assunto sigiloso", address, encrypted
 		e.Job.Tags = []string{"c-maria"}
 		e.Job.Recipient = email.JobRecipient{ExternalID: "c-maria", CPFCNPJHash: email.HashTaxID(cpf, nil), Nome: name, Email: address}
@@ -132,13 +138,13 @@ func (w *world) toMaria(t *testing.T, company uuid.UUID) uuid.UUID {
 func (w *world) claim(t *testing.T, id uuid.UUID) (token uuid.UUID) {
 	t.Helper()
 	token = uuid.New()
-	w.advance(t, store.Transition{
-		ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: []email.Event{
+	w.advance(t, outbox.Transition{
+		ID: id, Guard: outbox.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: []email.Event{
 			{Type: email.EventReceived, At: time.Now()},
 			{Type: email.EventValidated, At: time.Now()},
 			{Type: email.EventSentAttempt, At: time.Now(), Metadata: map[string]any{"attemptId": token.String()}},
-		}, Recipient: &store.Recipient{
-			ID: store.RecipientID(w.company, "c-maria", "", ""), ExternalID: "c-maria", CPFCNPJHash: email.HashTaxID(cpf, nil), Nome: name, Email: address,
+		}, Recipient: &recipient.Recipient{
+			ID: recipient.ID(w.company, "c-maria", "", ""), ExternalID: "c-maria", CPFCNPJHash: email.HashTaxID(cpf, nil), Nome: name, Email: address,
 		},
 	})
 	return token
@@ -147,21 +153,21 @@ func (w *world) claim(t *testing.T, id uuid.UUID) (token uuid.UUID) {
 func (w *world) end(t *testing.T, id, token uuid.UUID, status email.Status, dead bool) {
 	t.Helper()
 	event := map[email.Status]email.EventType{email.Sent: email.EventSent, email.Failed: email.EventFailed}[status]
-	w.advance(t, store.Transition{
-		ID: id, Guard: store.GuardAttempt, Token: token, Status: status, DeadLetter: dead, ErrorCode: "SES_MESSAGE_REJECTED", ErrorReason: "no " + name,
+	w.advance(t, outbox.Transition{
+		ID: id, Guard: outbox.GuardAttempt, Token: token, Status: status, DeadLetter: dead, ErrorCode: "SES_MESSAGE_REJECTED", ErrorReason: "no " + name,
 		SESMessageID: "m-1", Events: []email.Event{{Type: event, At: time.Now(), Metadata: map[string]any{"detail": name}}},
 	})
 }
 
-func (w *world) advance(t *testing.T, transition store.Transition) {
+func (w *world) advance(t *testing.T, transition outbox.Transition) {
 	t.Helper()
 	if a, err := w.Store.Advance(t.Context(), transition); err != nil || !a.Applied {
 		t.Fatalf("%+v, %v", a, err)
 	}
 }
 
-func (w *world) bounce(token uuid.UUID) store.Feedback {
-	return store.Feedback{
+func (w *world) bounce(token uuid.UUID) feedback.Feedback {
+	return feedback.Feedback{
 		NotificationID: uuid.NewString(), Kind: "Delivery", SESMessageID: "m-1", OutboxID: w.sent, AttemptID: token, CompanyID: w.company, OccurredAt: time.Now(),
 		Event: email.EventDelivered, Metadata: map[string]any{"recipients": []string{address}}, Masked: map[string]any{"recipients": []string{"m***@c***.example"}},
 	}
@@ -170,14 +176,14 @@ func (w *world) bounce(token uuid.UUID) store.Feedback {
 // newMailing has Maria in its second line, only by number in the third, and other people.
 func (w *world) newMailing(t *testing.T) {
 	t.Helper()
-	entries := []*store.NewEntry{storetest.NewEntry(2), storetest.NewEntry(3), storetest.NewEntry(4)}
+	entries := []*mailingstore.NewEntry{storetest.NewEntry(2), storetest.NewEntry(3), storetest.NewEntry(4)}
 	entries[0].Email, entries[0].Nome, entries[0].Fields, entries[0].ExternalID = address, name, []string{"c-maria"}, "c-maria"
 	entries[1].Email, entries[1].CPFCNPJHash, entries[1].CPFCNPJ, entries[1].Nome = "outra@cliente.example", email.HashTaxID(cpf, nil), w.seal(t, w.company), name
 	m := storetest.NewMailing(w.company, nil)
 	w.mailing = m.ID
-	_, _, err := w.Store.IngestMailing(t.Context(), m, func(yield func(store.MailingLine, error) bool) {
+	_, _, err := w.Store.IngestMailing(t.Context(), m, func(yield func(mailingstore.Line, error) bool) {
 		for _, e := range entries {
-			if !yield(store.MailingLine{Entry: e}, nil) {
+			if !yield(mailingstore.Line{Entry: e}, nil) {
 				return
 			}
 		}
@@ -358,7 +364,7 @@ func TestErase_LeavesNothing(t *testing.T) {
 	if err != nil || cancelled != 2 || pending != 1 {
 		t.Errorf("%d entries cancelled, want 2; %d pending, want 1 (%v)", cancelled, pending, err)
 	}
-	entries, err := w.Store.Audit(t.Context(), store.AuditFilter{Company: w.company, Action: "person", Limit: 10})
+	entries, err := w.Store.Audit(t.Context(), audit.Filter{Company: w.company, Action: "person", Limit: 10})
 	if err != nil || len(entries) != 4 {
 		t.Errorf("%d audit rows, want 4: two erasures, each begun and completed (%v)", len(entries), err)
 	}
@@ -385,15 +391,15 @@ func TestErase_SharedAddress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.end(t, w.busy, w.token, email.Sent, false)
-	neighbour := store.NewRecipient{OutboxID: uuid.Must(uuid.NewV7()), Recipient: store.Recipient{ID: store.RecipientID(w.company, "c-2", "", ""), ExternalID: "c-2", CPFCNPJHash: email.HashTaxID("11144477735", nil), Email: address}}
-	err := w.Store.AcceptRecipients(t.Context(), store.NewRecipients{CompanyID: w.company, RequestID: "r", CreatedAt: time.Now(), Recipients: []store.NewRecipient{neighbour}})
+	neighbour := recipient.NewRecipient{OutboxID: uuid.Must(uuid.NewV7()), Recipient: recipient.Recipient{ID: recipient.ID(w.company, "c-2", "", ""), ExternalID: "c-2", CPFCNPJHash: email.HashTaxID("11144477735", nil), Email: address}}
+	err := w.Store.AcceptRecipients(t.Context(), recipient.NewRecipients{CompanyID: w.company, RequestID: "r", CreatedAt: time.Now(), Recipients: []recipient.NewRecipient{neighbour}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(w.Store.UpsertRecipients(t.Context(), []uuid.UUID{neighbour.OutboxID})...); err != nil {
 		t.Fatal(err)
 	}
-	theirs := w.Accept(t, w.company, func(e *store.NewEmail) {
+	theirs := w.Accept(t, w.company, func(e *outbox.NewEmail) {
 		e.Job.To, e.Job.Recipient = address, email.JobRecipient{ExternalID: "c-2", Email: address}
 	})
 	if _, people, err := w.archive.Count(t.Context(), privacy.Query{CompanyID: w.company, Address: address}); err != nil || people != 2 {

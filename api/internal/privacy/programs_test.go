@@ -7,7 +7,7 @@ import (
 
 	"email-gateway/api/internal/privacy"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -24,7 +24,7 @@ func TestErase_PlainHashOfProgram(t *testing.T) {
 			w := newEmptyWorld(t)
 			w.archive.HashKey = []byte("a key of thirty-two bytes or more")
 			keyed, plain := email.HashTaxID(joanaCPF, w.archive.HashKey), email.HashTaxID(joanaCPF, nil)
-			byAPI := w.Accept(t, w.company, func(e *store.NewEmail) {
+			byAPI := w.Accept(t, w.company, func(e *outbox.NewEmail) {
 				e.Job.To, e.Job.Recipient = later, email.JobRecipient{ExternalID: "c-joana", CPFCNPJHash: keyed, Email: later}
 			})
 			byProgram := storetest.Ask[uuid.UUID](t, w.Database, `SELECT outbox_id FROM email_gateway_enqueue($1, 'interview', '42', 'REMINDER', jsonb_build_object(

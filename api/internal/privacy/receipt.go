@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/person"
+	"email-gateway/shared/store/suppression"
 )
 
 // Receipt lists the number of rows that an erasure changed, by address and table. It includes the rows that
@@ -154,7 +154,7 @@ func (l *ledger) rows() []ReceiptRows {
 }
 
 // receipt creates the receipt of the erasure.
-func (l *ledger) receipt(p person.Person, kept []store.Suppression, tasks person.ErasedTaskCounts) Receipt {
+func (l *ledger) receipt(p person.Person, kept []suppression.Suppression, tasks person.ErasedTaskCounts) Receipt {
 	r := Receipt{
 		Addresses: list(p.Addresses), SharedAddresses: list(p.Shared), Rows: l.rows(), Tables: maps.Clone(l.tables), Suppressions: map[string]int{}, Tasks: tasks,
 	}

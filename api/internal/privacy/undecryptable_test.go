@@ -11,7 +11,7 @@ import (
 	"email-gateway/api/internal/mailing"
 	"email-gateway/api/internal/privacy"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/person"
 	"email-gateway/shared/store/storetest"
 )
@@ -72,8 +72,8 @@ func TestUnreadable_File(t *testing.T) {
 	w := newWorld(t)
 	w.end(t, w.busy, w.token, email.Sent, false)
 	m := storetest.NewMailing(w.company, nil)
-	if _, _, err := w.Store.IngestMailing(t.Context(), m, func(yield func(store.MailingLine, error) bool) {
-		yield(store.MailingLine{Entry: storetest.NewEntry(2)}, nil)
+	if _, _, err := w.Store.IngestMailing(t.Context(), m, func(yield func(mailingstore.Line, error) bool) {
+		yield(mailingstore.Line{Entry: storetest.NewEntry(2)}, nil)
 	}); err != nil {
 		t.Fatal(err)
 	}

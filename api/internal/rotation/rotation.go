@@ -13,6 +13,7 @@ import (
 
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/encryption"
 	"email-gateway/shared/store/webhook"
 )
 
@@ -107,14 +108,14 @@ func (r *Rotation) scan(ctx context.Context, change bool) (KeyUsage, int, error)
 		usage[place][key]++
 		found++
 	}
-	for _, table := range store.EncryptedTables() {
+	for _, table := range encryption.EncryptedTables() {
 		for after := uuid.Nil; ; {
 			r.report(string(table), found, changed)
 			page, err := r.Store.EncryptedValues(ctx, table, after)
 			if err != nil {
 				return nil, changed, err
 			}
-			var old []store.EncryptedValue
+			var old []encryption.EncryptedValue
 			for _, v := range page.Values {
 				key, err := keyring.KeyOf(v.Encrypted)
 				if err != nil {
@@ -152,9 +153,9 @@ func (r *Rotation) old(key string) bool {
 	return key != r.Ring.Newest() && slices.Contains(r.Ring.IDs(), key)
 }
 
-func (r *Rotation) reencryptRows(ctx context.Context, table store.EncryptedTable, values []store.EncryptedValue, damaged *undecryptable) (changed int, err error) {
+func (r *Rotation) reencryptRows(ctx context.Context, table encryption.EncryptedTable, values []encryption.EncryptedValue, damaged *undecryptable) (changed int, err error) {
 	for some := range slices.Chunk(values, batch) {
-		var was []store.EncryptedValue
+		var was []encryption.EncryptedValue
 		var now [][]byte
 		for _, v := range some {
 			reencrypted, err := r.reencrypt(v)
@@ -174,7 +175,7 @@ func (r *Rotation) reencryptRows(ctx context.Context, table store.EncryptedTable
 	return changed, nil
 }
 
-func (r *Rotation) reencrypt(v store.EncryptedValue) ([]byte, error) {
+func (r *Rotation) reencrypt(v encryption.EncryptedValue) ([]byte, error) {
 	bare, err := r.Ring.Open(v.CompanyID, v.Encrypted)
 	if err != nil {
 		return nil, err
@@ -182,7 +183,7 @@ func (r *Rotation) reencrypt(v store.EncryptedValue) ([]byte, error) {
 	return r.Ring.Seal(v.CompanyID, bare)
 }
 
-func wrapped(table store.EncryptedTable, v store.EncryptedValue, err error) error {
+func wrapped(table encryption.EncryptedTable, v encryption.EncryptedValue, err error) error {
 	return fmt.Errorf("%s %s: %w", table, v.ID, err)
 }
 

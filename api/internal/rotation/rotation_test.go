@@ -17,7 +17,10 @@ import (
 	"email-gateway/shared/blob"
 	"email-gateway/shared/email"
 	"email-gateway/shared/keyring"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/encryption"
+	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/webhook"
 )
@@ -62,14 +65,14 @@ func newWorld(t *testing.T, old keyring.Ring) *world {
 		}
 		return encrypted
 	}
-	w.Accept(t, w.company, func(e *store.NewEmail) { e.CPFCNPJ = seal() })
-	intakes := store.NewRecipients{CompanyID: w.company, RequestID: "r", CreatedAt: time.Now()}
+	w.Accept(t, w.company, func(e *outbox.NewEmail) { e.CPFCNPJ = seal() })
+	intakes := recipient.NewRecipients{CompanyID: w.company, RequestID: "r", CreatedAt: time.Now()}
 	var ids []uuid.UUID
 	for range 700 {
 		id := uuid.Must(uuid.NewV7())
 		ids = append(ids, id)
-		intakes.Recipients = append(intakes.Recipients, store.NewRecipient{
-			OutboxID: id, CPFCNPJ: seal(), Recipient: store.Recipient{ID: id, CPFCNPJHash: email.HashTaxID(cpf, nil), Email: "maria@cliente.example"},
+		intakes.Recipients = append(intakes.Recipients, recipient.NewRecipient{
+			OutboxID: id, CPFCNPJ: seal(), Recipient: recipient.Recipient{ID: id, CPFCNPJHash: email.HashTaxID(cpf, nil), Email: "maria@cliente.example"},
 		})
 	}
 	if err := d.Store.AcceptRecipients(t.Context(), intakes); err != nil {
@@ -80,10 +83,10 @@ func newWorld(t *testing.T, old keyring.Ring) *world {
 	}
 	m := storetest.NewMailing(w.company, nil)
 	w.mailing = m.ID
-	_, _, err = d.Store.IngestMailing(t.Context(), m, func(yield func(store.MailingLine, error) bool) {
+	_, _, err = d.Store.IngestMailing(t.Context(), m, func(yield func(mailingstore.Line, error) bool) {
 		e := storetest.NewEntry(2)
 		e.CPFCNPJ, e.CPFCNPJHash = seal(), email.HashTaxID(cpf, nil)
-		yield(store.MailingLine{Entry: e}, nil)
+		yield(mailingstore.Line{Entry: e}, nil)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +154,7 @@ func TestRun_Interrupted(t *testing.T) {
 	if n, err := w.rotation(fresh).Run(t.Context()); n != 0 || err != nil {
 		t.Errorf("a repeated rotation encrypted %d values, want 0 (%v)", n, err)
 	}
-	for _, table := range store.EncryptedTables() {
+	for _, table := range encryption.EncryptedTables() {
 		page, err := w.Store.EncryptedValues(t.Context(), table, uuid.Nil)
 		if err != nil || len(page.Values) == 0 {
 			t.Fatalf("%s: %v", table, err)
@@ -259,14 +262,14 @@ func TestReencrypt_OnlyWhatWasRead(t *testing.T) {
 	t.Parallel()
 	old := ring(t, entry("k1", 1))
 	w := newWorld(t, old)
-	page, err := w.Store.EncryptedValues(t.Context(), store.EncryptedEmails, uuid.Nil)
+	page, err := w.Store.EncryptedValues(t.Context(), encryption.EncryptedEmails, uuid.Nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.SQL.ExecContext(t.Context(), `UPDATE email_outbox SET cpf_cnpj_enc = NULL`); err != nil {
 		t.Fatal(err)
 	}
-	n, err := w.Store.Reencrypt(t.Context(), store.EncryptedEmails, page.Values, make([][]byte, len(page.Values)))
+	n, err := w.Store.Reencrypt(t.Context(), encryption.EncryptedEmails, page.Values, make([][]byte, len(page.Values)))
 	if n != 0 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}

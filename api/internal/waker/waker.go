@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/lane"
 )
 
 // wakePause is the minimum time between two NOTIFYs; perWake is added for each wake since the
@@ -31,14 +31,14 @@ type Waker struct {
 
 	mu    sync.Mutex
 	wakes int // since the last NOTIFY
-	named map[store.Lanes]struct{}
+	named map[lane.Lanes]struct{}
 	all   bool // a wake named no lane
 }
 
 // New creates a Waker that calls notify, without lanes if it is to wake all.
-func New(log *slog.Logger, notify func(context.Context, []store.Lanes) error) *Waker {
+func New(log *slog.Logger, notify func(context.Context, []lane.Lanes) error) *Waker {
 	// Emails that an earlier process accepted last may not have been notified.
-	w := &Waker{pending: make(chan struct{}, 1), named: make(map[store.Lanes]struct{}), all: true}
+	w := &Waker{pending: make(chan struct{}, 1), named: make(map[lane.Lanes]struct{}), all: true}
 	w.Loop = service.NewLoop(service.LoopParams{
 		Log:      log,
 		Interval: time.Hour,
@@ -61,7 +61,7 @@ func New(log *slog.Logger, notify func(context.Context, []store.Lanes) error) *W
 
 // take returns and resets the wakes since the last call: the lanes (none = all) and the number of
 // wakes; some is false if there were none.
-func (w *Waker) take() (lanes []store.Lanes, wakes int, some bool) {
+func (w *Waker) take() (lanes []lane.Lanes, wakes int, some bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.all {
@@ -74,7 +74,7 @@ func (w *Waker) take() (lanes []store.Lanes, wakes int, some bool) {
 }
 
 // Wake wakes the dispatchers for the lanes, or for all if none is given. It does not block.
-func (w *Waker) Wake(lanes ...store.Lanes) {
+func (w *Waker) Wake(lanes ...lane.Lanes) {
 	w.mu.Lock()
 	w.wakes++
 	w.all = w.all || len(lanes) == 0

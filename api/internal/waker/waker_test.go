@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"email-gateway/api/internal/waker"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/lane"
 )
 
 func TestWaker(t *testing.T) {
@@ -20,7 +20,7 @@ func TestWaker(t *testing.T) {
 		var mu sync.Mutex
 		var at []time.Duration
 		began := time.Now()
-		w := waker.New(slog.New(slog.NewTextHandler(t.Output(), nil)), func(context.Context, []store.Lanes) error {
+		w := waker.New(slog.New(slog.NewTextHandler(t.Output(), nil)), func(context.Context, []lane.Lanes) error {
 			mu.Lock()
 			defer mu.Unlock()
 			at = append(at, time.Since(began))
@@ -60,7 +60,7 @@ func TestWaker_Spacing(t *testing.T) {
 	for wakes, want := range map[int]time.Duration{1: 6 * time.Millisecond, 3: 8 * time.Millisecond, 1000: 25 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			notified := make(chan time.Time, 2)
-			w := waker.New(slog.New(slog.NewTextHandler(t.Output(), nil)), func(context.Context, []store.Lanes) error {
+			w := waker.New(slog.New(slog.NewTextHandler(t.Output(), nil)), func(context.Context, []lane.Lanes) error {
 				notified <- time.Now()
 				return nil
 			})
@@ -86,7 +86,7 @@ func TestWaker_SurvivesAnError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		notified := 0
-		w := waker.New(slog.New(slog.NewTextHandler(t.Output(), nil)), func(context.Context, []store.Lanes) error {
+		w := waker.New(slog.New(slog.NewTextHandler(t.Output(), nil)), func(context.Context, []lane.Lanes) error {
 			notified++
 			return errors.New("no database")
 		})

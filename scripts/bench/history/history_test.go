@@ -11,7 +11,9 @@ import (
 
 	"email-gateway/scripts/bench/history"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	emailstore "email-gateway/shared/store/emails"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -48,7 +50,7 @@ func TestAdd(t *testing.T) {
 		t.Errorf("%d ids sort before that of the model, want all %d", n, emails)
 	}
 
-	page, err := d.Store.ListEmails(t.Context(), company, store.EmailFilter{Recipient: "pessoa.7@cliente.example", Limit: 50})
+	page, err := d.Store.ListEmails(t.Context(), company, emailstore.Filter{Recipient: "pessoa.7@cliente.example", Limit: 50})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,10 +93,10 @@ func TestAdd_ModelNotSent(t *testing.T) {
 func sent(t *testing.T, d storetest.Database, company uuid.UUID) uuid.UUID {
 	t.Helper()
 	id, token := d.Accept(t, company, nil), uuid.New()
-	for _, transition := range []store.Transition{
+	for _, transition := range []outbox.Transition{
 		claim(company, id, token),
 		{
-			ID: id, Guard: store.GuardAttempt, Token: token, Status: email.Sent, SESMessageID: "0100-1", Duration: time.Millisecond,
+			ID: id, Guard: outbox.GuardAttempt, Token: token, Status: email.Sent, SESMessageID: "0100-1", Duration: time.Millisecond,
 			Events: []email.Event{{Type: email.EventSent, At: time.Now()}},
 		},
 	} {
@@ -106,13 +108,13 @@ func sent(t *testing.T, d storetest.Database, company uuid.UUID) uuid.UUID {
 	return id
 }
 
-func claim(company, id, token uuid.UUID) store.Transition {
-	return store.Transition{
-		ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1,
+func claim(company, id, token uuid.UUID) outbox.Transition {
+	return outbox.Transition{
+		ID: id, Guard: outbox.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1,
 		Events: []email.Event{
 			{Type: email.EventReceived, At: time.Now()}, {Type: email.EventValidated, At: time.Now()}, {Type: email.EventSentAttempt, At: time.Now()},
 		},
-		Recipient: &store.Recipient{ID: store.RecipientID(company, "CUST-1", "", ""), ExternalID: "CUST-1", Email: "ana@example.com"},
+		Recipient: &recipient.Recipient{ID: recipient.ID(company, "CUST-1", "", ""), ExternalID: "CUST-1", Email: "ana@example.com"},
 	}
 }
 

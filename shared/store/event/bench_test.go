@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -82,11 +82,11 @@ func BenchmarkSend_Feed(b *testing.B) {
 }
 
 // send claims an email and records that it was sent.
-func send(ctx context.Context, advancer *store.Advancer, id uuid.UUID) error {
+func send(ctx context.Context, advancer *outbox.Advancer, id uuid.UUID) error {
 	token := uuid.New()
-	for _, t := range []store.Transition{
-		{ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: events(email.EventReceived, email.EventValidated, email.EventSentAttempt)},
-		{ID: id, Guard: store.GuardAttempt, Token: token, Status: email.Sent, Events: events(email.EventSent), SESMessageID: "m-" + id.String()},
+	for _, t := range []outbox.Transition{
+		{ID: id, Guard: outbox.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: events(email.EventReceived, email.EventValidated, email.EventSentAttempt)},
+		{ID: id, Guard: outbox.GuardAttempt, Token: token, Status: email.Sent, Events: events(email.EventSent), SESMessageID: "m-" + id.String()},
 	} {
 		done, err := advancer.Advance(ctx, t)
 		if err == nil && !done.Applied {

@@ -49,7 +49,7 @@ type Event struct {
 	Metadata  json.RawMessage `db:"metadata"`
 	CreatedAt time.Time       `db:"created_at"`
 
-	// Of the email's log, empty if OfCompany; the recipient of an erased person is store.ErasedAddress.
+	// Of the email's log, empty if OfCompany; the recipient of an erased person is recipient.ErasedAddress.
 	Recipient     string         `db:"recipient"`
 	RequestID     string         `db:"request_id"`
 	ExternalID    *string        `db:"external_id"`

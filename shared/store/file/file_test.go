@@ -10,8 +10,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 )
@@ -28,8 +30,8 @@ func add(tb testing.TB, d storetest.Database, company uuid.UUID, content byte) f
 	return f
 }
 
-func attaching(files ...file.File) func(*store.NewEmail) {
-	return func(e *store.NewEmail) {
+func attaching(files ...file.File) func(*outbox.NewEmail) {
+	return func(e *outbox.NewEmail) {
 		for _, f := range files {
 			e.Attachments = append(e.Attachments, file.Attachment{FileID: f.ID, Filename: f.ID.String(), ContentType: "text/plain", Disposition: file.Attached})
 		}
@@ -103,14 +105,14 @@ func TestFiles_Accept(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	f := add(t, d, company, 1)
-	for name, change := range map[string]func(*store.NewEmail){
-		"key": func(e *store.NewEmail) {
-			e.Idempotency = &store.IdempotencyKey{Route: "r", Key: "k", BodySHA256: make([]byte, 32), Status: 202, Answer: []byte("{}"), Keep: time.Hour}
+	for name, change := range map[string]func(*outbox.NewEmail){
+		"key": func(e *outbox.NewEmail) {
+			e.Idempotency = &idempotency.Key{Route: "r", Key: "k", BodySHA256: make([]byte, 32), Status: 202, Answer: []byte("{}"), Keep: time.Hour}
 		},
-		"aggregate": func(e *store.NewEmail) { e.Aggregate = &store.Aggregate{Type: "t", ID: "1", EventType: "e"} },
-		"scheduled": func(e *store.NewEmail) { e.SendAt = time.Now().Add(time.Hour) },
+		"aggregate": func(e *outbox.NewEmail) { e.Aggregate = &outbox.Aggregate{Type: "t", ID: "1", EventType: "e"} },
+		"scheduled": func(e *outbox.NewEmail) { e.SendAt = time.Now().Add(time.Hour) },
 	} {
-		e := storetest.NewEmail(company, func(e *store.NewEmail) { attaching(f)(e); change(e) })
+		e := storetest.NewEmail(company, func(e *outbox.NewEmail) { attaching(f)(e); change(e) })
 		if err := d.Store.NewAccepter().Accept(t.Context(), e); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -121,8 +123,8 @@ func TestFiles_Accept(t *testing.T) {
 		if e.Idempotency == nil {
 			continue
 		}
-		again := storetest.NewEmail(company, func(n *store.NewEmail) { attaching(f)(n); n.Idempotency = e.Idempotency })
-		if _, used := errors.AsType[*store.KeyUsedError](d.Store.NewAccepter().Accept(t.Context(), again)); !used {
+		again := storetest.NewEmail(company, func(n *outbox.NewEmail) { attaching(f)(n); n.Idempotency = e.Idempotency })
+		if _, used := errors.AsType[*idempotency.UsedError](d.Store.NewAccepter().Accept(t.Context(), again)); !used {
 			t.Errorf("%s: the key was not used", name)
 		}
 	}
@@ -194,13 +196,13 @@ func TestFiles_OfMailing(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	f := add(t, d, company, 1)
-	for name, change := range map[string]func(*store.NewMailing){
+	for name, change := range map[string]func(*mailing.NewMailing){
 		"html": nil,
-		"text": func(m *store.NewMailing) { m.HTML, m.Text = "", "Olá" },
-		"both": func(m *store.NewMailing) { m.Text = "Olá" },
+		"text": func(m *mailing.NewMailing) { m.HTML, m.Text = "", "Olá" },
+		"both": func(m *mailing.NewMailing) { m.Text = "Olá" },
 	} {
 		for _, rows := range []int{0, 2} {
-			id := d.Mailing(t, company, rows, func(m *store.NewMailing) {
+			id := d.Mailing(t, company, rows, func(m *mailing.NewMailing) {
 				m.Attachments = []file.Attachment{{FileID: f.ID, Filename: "a.pdf", ContentType: "application/pdf", Disposition: "attachment"}}
 				if change != nil {
 					change(m)

@@ -7,8 +7,8 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/recipient"
 )
 
 // withoutPersonSQL is the payload of t without the addresses $3 in cc, bcc and replyTo. It also
@@ -20,13 +20,13 @@ const withoutPersonSQL = `(CASE jsonb_typeof(t.payload) WHEN 'object' THEN (
                    WHEN p.key = 'tags' AND jsonb_typeof(p.value) = 'array'
                        THEN (SELECT coalesce(jsonb_agg(c), '[]') FROM jsonb_array_elements(p.value) c WHERE c #>> '{}' !~* $4)
                    WHEN p.key = 'headers' AND jsonb_typeof(p.value) = 'object'
-                       THEN (SELECT coalesce(jsonb_object_agg(h.key, regexp_replace(h.value, $4, '` + store.ErasedAddress + `', 'gi')), '{}') FROM jsonb_each_text(p.value) h)
+                       THEN (SELECT coalesce(jsonb_object_agg(h.key, regexp_replace(h.value, $4, '` + recipient.ErasedAddress + `', 'gi')), '{}') FROM jsonb_each_text(p.value) h)
                    ELSE p.value END), '{}')
         FROM jsonb_each(t.payload) p WHERE NOT (p.key = 'replyTo' AND (lower(p.value #>> '{}') = ANY ($3::text[])) IS TRUE))
     ELSE t.payload END)`
 
 // scrubSQL is the end of a call of regexp_replace that replaces the addresses in a text.
-const scrubSQL = `, $4::text, '` + store.ErasedAddress + `', 'gi')`
+const scrubSQL = `, $4::text, '` + recipient.ErasedAddress + `', 'gi')`
 
 // These statements find rows by primary key. eraseCopiesSQL locks all outbox rows that it is given, in the
 // order of their ids, the others lock the rows that they change. An email whose attempt may still be recorded

@@ -10,9 +10,9 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/recipient"
 )
 
@@ -141,10 +141,10 @@ func (s *Store) EraseEmails(ctx context.Context, by audit.Operator, company, era
 }
 
 func (s *Store) eraseEmails(ctx context.Context, by audit.Operator, company, erasure uuid.UUID, ids []uuid.UUID) (ErasedEmails, error) {
-	cancels := make([]store.Transition, len(ids))
+	cancels := make([]outbox.Transition, len(ids))
 	for i, id := range ids {
-		cancels[i] = store.Transition{
-			ID: id, Guard: store.GuardOpen, Status: email.Cancelled,
+		cancels[i] = outbox.Transition{
+			ID: id, Guard: outbox.GuardOpen, Status: email.Cancelled,
 			Events: []email.Event{{Type: email.EventCancelled, At: time.Now().UTC(), Metadata: map[string]any{"by": by.Actor().By}}},
 		}
 	}
@@ -152,12 +152,12 @@ func (s *Store) eraseEmails(ctx context.Context, by audit.Operator, company, era
 	_, err := pg.Repeat(func() ([]struct{}, error) {
 		return nil, s.db.InTx(ctx, func(tx *sqlx.Tx) error {
 			// AdvanceAllIn sets the lock timeout of the whole transaction.
-			moved, err := store.AdvanceAllIn(ctx, tx, cancels, eraseWait)
+			moved, err := outbox.AdvanceAllIn(ctx, tx, cancels, eraseWait)
 			if err != nil {
 				return err
 			}
 			done = ErasedEmails{}
-			if err := tx.GetContext(ctx, &done, eraseEmailsSQL, company, pg.UUIDArray(ids), store.ErasedAddress, erasure); err != nil {
+			if err := tx.GetContext(ctx, &done, eraseEmailsSQL, company, pg.UUIDArray(ids), recipient.ErasedAddress, erasure); err != nil {
 				return pg.Translate(err)
 			}
 			for _, m := range moved {

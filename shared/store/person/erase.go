@@ -8,9 +8,9 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/recipient"
 )
 
 const (
@@ -93,7 +93,7 @@ WITH intakes AS (
     RETURNING id, company_id, greatest($3, deletion_id, intake_id, external_id_by, cpf_cnpj_by, razao_social_by, nome_by) AS deletion_id
 )
 INSERT INTO recipients (id, company_id, email, intake_id, merged_by, deletion_id, deleted_at)
-SELECT id, company_id, '` + store.ErasedAddress + `', deletion_id, deletion_id, deletion_id, $4 FROM erased RETURNING id`
+SELECT id, company_id, '` + recipient.ErasedAddress + `', deletion_id, deletion_id, deletion_id, $4 FROM erased RETURNING id`
 
 // EraseRecipients removes everything except the ids from recipients of the company. deletion is a
 // UUIDv7: statements accepted before it are void. A recipient with a newer statement is unchanged
@@ -113,7 +113,7 @@ RETURNING id`
 
 // EraseReplays removes the person's addresses from requests to replay dead letters.
 func (s *Store) EraseReplays(ctx context.Context, p Person) ([]string, error) {
-	return s.erased(ctx, "erase replays", eraseReplaysSQL, p.CompanyID, pq.StringArray(p.Addresses), store.ErasedAddress, p.pattern())
+	return s.erased(ctx, "erase replays", eraseReplaysSQL, p.CompanyID, pq.StringArray(p.Addresses), recipient.ErasedAddress, p.pattern())
 }
 
 // erased runs a statement that returns one text for each row that it changed.

@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
 	"email-gateway/shared/store/person"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -57,7 +57,7 @@ func TestEraseEmails_EventsKeepTheirPlace(t *testing.T) {
 	if got := ids(after); !slices.Equal(got[:len(before)], ids(before)) || len(got) != len(before)+1 || got[len(before)] != waiting.String()+".1" {
 		t.Errorf("the feed was %v and is %v", ids(before), got)
 	}
-	if text, _ := json.Marshal(after); strings.Contains(strings.ToLower(string(text)), "ana") || !strings.Contains(string(text), store.ErasedAddress) {
+	if text, _ := json.Marshal(after); strings.Contains(strings.ToLower(string(text)), "ana") || !strings.Contains(string(text), recipient.ErasedAddress) {
 		t.Errorf("after: %s", text)
 	}
 	if more, err := feed.Read(t.Context(), company, end, nil, 100); err != nil || len(more.Events) != 1 || more.Events[0].Type != email.EventCancelled {

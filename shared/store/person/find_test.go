@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/person"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 )
@@ -39,7 +40,7 @@ func TestFind_WithoutTheNumber(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	ana := store.NewRecipient{Recipient: store.Recipient{ID: store.RecipientID(company, "", storetest.HashOf('a'), ""), CPFCNPJHash: storetest.HashOf('a'), Email: "ana@example.com"}}
+	ana := recipient.NewRecipient{Recipient: recipient.Recipient{ID: recipient.ID(company, "", storetest.HashOf('a'), ""), CPFCNPJHash: storetest.HashOf('a'), Email: "ana@example.com"}}
 	storetest.Upsert(t, d, storetest.Intake(t, d, company, ana)...)
 	d.Run(t, `UPDATE recipients SET updated_at = now() - interval '31 days'`)
 	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseRecipientHashes, 30*24*time.Hour, 10); n != 1 {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
-	"email-gateway/shared/store"
+	recipientstore "email-gateway/shared/store/recipient"
 )
 
 // trace is a set of identifiers of one person in a row of some table; "" and uuid.Nil are
@@ -72,7 +72,7 @@ func (f *finder) search(ctx context.Context, s *Store, p Person) error {
 			}
 			for _, r := range page.Rows {
 				r.trace.table = table
-				if r.trace.address == store.ErasedAddress {
+				if r.trace.address == recipientstore.ErasedAddress {
 					r.trace.address = ""
 				}
 				f.traces[r.trace] = true
@@ -125,8 +125,8 @@ func (f *finder) person() Person {
 			if !own(t) {
 				continue
 			}
-			if id := t.externalID; id != "" && !externalIDs[id] && !owners.contested(store.RecipientID(f.company, id, "", ""), id) {
-				externalIDs[id], recipients[store.RecipientID(f.company, id, "", "")], grown = true, true, true
+			if id := t.externalID; id != "" && !externalIDs[id] && !owners.contested(recipientstore.ID(f.company, id, "", ""), id) {
+				externalIDs[id], recipients[recipientstore.ID(f.company, id, "", "")], grown = true, true, true
 			}
 			if id := t.recipient; id != uuid.Nil && !recipients[id] && !f.ofAddress(t) && !owners.contested(id, "") {
 				recipients[id], grown = true, true
@@ -148,7 +148,7 @@ func (f *finder) person() Person {
 	}
 	for t := range f.traces {
 		if a := strings.ToLower(t.address); known[a] && !shared[a] && a != "" {
-			recipients[store.RecipientID(f.company, "", "", t.address)] = true
+			recipients[recipientstore.ID(f.company, "", "", t.address)] = true
 		}
 	}
 	for a := range known {
@@ -173,7 +173,7 @@ func (f *finder) person() Person {
 // ofAddress reports whether the trace's recipient id was derived from its address, so that the address
 // alone identifies the person.
 func (f *finder) ofAddress(t trace) bool {
-	return t.hash == "" && t.externalID == "" && t.recipient == store.RecipientID(f.company, "", "", t.address)
+	return t.hash == "" && t.externalID == "" && t.recipient == recipientstore.ID(f.company, "", "", t.address)
 }
 
 // identifies reports whether the trace distinguishes people with the same address.
@@ -248,11 +248,11 @@ func (f *finder) people() []Person {
 		g := &group{at: strings.ToLower(t.address) == f.address}
 		if t.hash != "" {
 			g.Hashes = []string{t.hash}
-			g.Recipients = []uuid.UUID{store.RecipientID(f.company, "", t.hash, "")}
+			g.Recipients = []uuid.UUID{recipientstore.ID(f.company, "", t.hash, "")}
 		}
 		if t.externalID != "" {
 			g.ExternalIDs = []string{t.externalID}
-			g.Recipients = append(g.Recipients, store.RecipientID(f.company, t.externalID, "", ""))
+			g.Recipients = append(g.Recipients, recipientstore.ID(f.company, t.externalID, "", ""))
 		}
 		if t.recipient != uuid.Nil {
 			g.Recipients = append(g.Recipients, t.recipient)

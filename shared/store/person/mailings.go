@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/suppression"
 )
 
 // Mailing is a mailing to search for a person.
@@ -47,8 +47,8 @@ WHERE k.company_id = $1 AND k.outbox_id = ANY ($2::uuid[]) ORDER BY k.created_at
 )
 
 // Suppressions lists the suppressions of the person's addresses.
-func (s *Store) Suppressions(ctx context.Context, p Person) ([]store.Suppression, error) {
-	found := []store.Suppression{}
+func (s *Store) Suppressions(ctx context.Context, p Person) ([]suppression.Suppression, error) {
+	found := []suppression.Suppression{}
 	if err := s.db.SelectContext(ctx, &found, personSuppressionsSQL, p.CompanyID, pq.StringArray(p.Addresses)); err != nil {
 		return nil, fmt.Errorf("list suppressions of a person: %w", pg.Translate(err))
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/recipient"
 )
 
 // Person holds the identifiers by which rows of one company may name a person.
@@ -53,11 +53,11 @@ func (s *Store) Find(ctx context.Context, company uuid.UUID, address string, has
 	f := finder{company: company, address: strings.ToLower(address), hashes: hashes, traces: map[trace]bool{}}
 	if address == "" {
 		for _, hash := range hashes {
-			f.recipients = append(f.recipients, store.RecipientID(company, "", hash, ""))
+			f.recipients = append(f.recipients, recipient.ID(company, "", hash, ""))
 		}
 		return f.follow(ctx, s)
 	}
-	at := Person{CompanyID: company, Addresses: []string{f.address}, Recipients: []uuid.UUID{store.RecipientID(company, "", "", address)}}
+	at := Person{CompanyID: company, Addresses: []string{f.address}, Recipients: []uuid.UUID{recipient.ID(company, "", "", address)}}
 	if err := f.search(ctx, s, at); err != nil {
 		return Person{}, err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/recipient"
 )
 
 // Table is a table that contains rows about people.
@@ -158,7 +158,7 @@ LEFT JOIN said n ON true`
     SELECT s.id, (lower(s.email) = ANY ($4::text[]) OR s.cpf_cnpj_hash = ANY ($5::text[])
                OR s.id = ANY ($6::uuid[]) OR s.external_id = ANY ($7::text[])) IS TRUE AS own, false AS copied,
            s.email AS address, s.cpf_cnpj_hash AS hash, s.id::text AS recipient_id, s.external_id, '' AS told
-    FROM seen s WHERE s.email <> '` + store.ErasedAddress + `'
+    FROM seen s WHERE s.email <> '` + recipient.ErasedAddress + `'
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(r) FROM recipients r WHERE r.id = n.id) END AS row` + personPageSQL
 
@@ -229,7 +229,7 @@ func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, 
 			row.trace = trace{address: text(r.Address), hash: text(r.Hash), externalID: text(r.ExternalID)}
 			row.trace.recipient, _ = uuid.Parse(text(r.RecipientID)) // uuid.Nil if it is not a UUID
 			own := strings.ToLower(row.trace.address)
-			row.Addresses = slices.DeleteFunc(append([]string{own}, r.Copies...), func(a string) bool { return a == "" || a == store.ErasedAddress })
+			row.Addresses = slices.DeleteFunc(append([]string{own}, r.Copies...), func(a string) bool { return a == "" || a == recipient.ErasedAddress })
 			slices.Sort(row.Addresses)
 			row.Addresses = slices.Compact(row.Addresses)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/storetest"
 )
@@ -27,7 +27,7 @@ func wait(t *testing.T, d storetest.Database, company uuid.UUID, n int, status s
 
 func limitScheduled(t *testing.T, d storetest.Database, company uuid.UUID, most int64) {
 	t.Helper()
-	if err := d.Store.SetQuotas(t.Context(), storetest.Operator(), company, map[store.Quota]*int64{store.QuotaScheduledEmails: &most}); err != nil {
+	if err := d.Store.SetQuotas(t.Context(), storetest.Operator(), company, map[quota.Quota]*int64{quota.ScheduledEmails: &most}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -78,8 +78,8 @@ func TestCount_RequestIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = tx.Rollback() }()
-			_, err = store.EnqueueIn(t.Context(), tx, store.ProgramEmail{
-				CompanyID: company, Aggregate: store.Aggregate{Type: "interview", ID: "1", EventType: "R"}, TTL: time.Hour, RequestID: "r", SendAt: time.Now().Add(time.Hour),
+			_, err = outbox.EnqueueIn(t.Context(), tx, outbox.ProgramEmail{
+				CompanyID: company, Aggregate: outbox.Aggregate{Type: "interview", ID: "1", EventType: "R"}, TTL: time.Hour, RequestID: "r", SendAt: time.Now().Add(time.Hour),
 				Body: []byte(`{"to": "ana@example.com", "subject": "s", "html": "<p>Oi</p>", "recipient": {"externalId": "1", "email": "ana@example.com"}}`),
 			})
 			var over *quota.Error
@@ -119,7 +119,7 @@ func TestCount_Pages(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	accept := func(company uuid.UUID, priority int, age time.Duration) {
-		d.Accept(t, company, func(e *store.NewEmail) {
+		d.Accept(t, company, func(e *outbox.NewEmail) {
 			e.ID, e.Priority, e.SendAt = storetest.IDOf(age), priority, time.Now().Add(time.Hour)
 		})
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/reputation"
 	"email-gateway/shared/store/storetest"
 )
@@ -27,7 +27,7 @@ func newBench(t *testing.T) *bench {
 	d := storetest.New(t)
 	b := &bench{Database: d, feed: event.New(d.Store.DB()), company: d.Company(t)}
 	b.rep = reputation.New(d.Store.DB(), func(ctx context.Context, company uuid.UUID) error {
-		return d.Store.WakeLanes(ctx, []store.Lanes{{Company: company}})
+		return d.Store.WakeLanes(ctx, []lane.Lanes{{Company: company}})
 	})
 	b.Run(t, `UPDATE reputation_guard SET counts_from = now() - interval '2 days'`)
 	return b

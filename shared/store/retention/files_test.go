@@ -8,9 +8,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/tenant"
 )
 
 // ended creates a mailing with n entries and a rejected line that ended that long ago.
@@ -29,7 +30,7 @@ func TestDueFiles(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	ninety := 90
-	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Files: &ninety}); err != nil {
+	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), tenant.Retention{CompanyID: other, Files: &ninety}); err != nil {
 		t.Fatal(err)
 	}
 	due := map[uuid.UUID]bool{}
@@ -145,11 +146,11 @@ func TestPurgeEntries(t *testing.T) {
 	if m, err := d.Store.FindMailing(t.Context(), company, old); err != nil || m.Accepted != 25 || m.Cancelled != 24 || m.Failed != 1 {
 		t.Errorf("numbers: %+v, %v", m, err)
 	}
-	var refused *store.MailingStateError
+	var refused *mailingstore.StateError
 	if _, err := d.Store.RetryFailedEntries(t.Context(), company, old); !errors.As(err, &refused) || refused.Reason != "its entries were deleted at the end of their retention period" {
 		t.Errorf("retry: %v", err)
 	}
-	if page, err := d.Store.MailingEntries(t.Context(), company, old, store.EntryFilter{Limit: 10}); err != nil || len(page) != 0 {
+	if page, err := d.Store.MailingEntries(t.Context(), company, old, mailingstore.EntryFilter{Limit: 10}); err != nil || len(page) != 0 {
 		t.Errorf("entries: %v, %v", page, err)
 	}
 }
@@ -160,7 +161,7 @@ func TestPurgeEntries_NotBeforeTheEmails(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	seven := 7
-	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: company, Logs: &seven}); err != nil {
+	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), tenant.Retention{CompanyID: company, Logs: &seven}); err != nil {
 		t.Fatal(err)
 	}
 	id := d.Accept(t, company, nil)

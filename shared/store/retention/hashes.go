@@ -83,7 +83,7 @@ WITH seen AS MATERIALIZED (
 // EraseRecipientHashes reads the next limit recipients and removes the number of those that were
 // not written for longer than age, or than their company's own retention; age 0 = only companies
 // with such a retention. The recipient keeps its id: the id of a person who was known by the number
-// alone is derived from it (store.RecipientID), so that an email with the same number finds the row
+// alone is derived from it (recipient.ID), so that an email with the same number finds the row
 // and restores the number.
 func (s *Store) EraseRecipientHashes(ctx context.Context, age time.Duration, limit int) (Cleaned, error) {
 	return s.scan(ctx, scanRecipientHashes, everybody, age, limit, eraseRecipientHashesSQL)

@@ -9,7 +9,11 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/deadletter"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 )
@@ -67,7 +71,7 @@ func TestEraseOutboxHashes_Intakes(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	people := []store.NewRecipient{storetest.KnownRecipient("C-1", "ana@example.com", "Ana"), storetest.KnownRecipient("C-2", "bia@example.com", "Bia")}
+	people := []recipient.NewRecipient{storetest.KnownRecipient("C-1", "ana@example.com", "Ana"), storetest.KnownRecipient("C-2", "bia@example.com", "Bia")}
 	for i := range people {
 		people[i].CPFCNPJHash, people[i].CPFCNPJ = storetest.HashOf('a'), []byte("enc")
 	}
@@ -101,7 +105,7 @@ func TestEraseOutboxHashes_GivenUp(t *testing.T) {
 	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseOutboxHashes, 2*day, 10); n != 0 {
 		t.Errorf("%d erased", n)
 	}
-	if err := d.Store.RetryDeadLetter(t.Context(), letter, store.LetterRetry{Actor: store.Actor{By: store.ByAPI, Name: "key1"}, RequestID: "req-9", TTL: 6 * time.Hour}); err != nil {
+	if err := d.Store.RetryDeadLetter(t.Context(), letter, deadletter.LetterRetry{Actor: audit.Actor{By: audit.ByAPI, Name: "key1"}, RequestID: "req-9", TTL: 6 * time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	storetest.Upsert(t, d, old)
@@ -123,8 +127,8 @@ func TestEraseOutboxHashes_RepeatedRequestsAreFound(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	const answer = `{"outboxId":"x"}`
-	keyed := func(e *store.NewEmail) {
-		e.Idempotency = &store.IdempotencyKey{
+	keyed := func(e *outbox.NewEmail) {
+		e.Idempotency = &idempotency.Key{
 			Route: "POST /v1/email/send", Key: "k", BodySHA256: bytes.Repeat([]byte{7}, 32), Status: 202, Answer: []byte(answer), Keep: 72 * time.Hour,
 		}
 		e.Job.Recipient = email.JobRecipient{CPFCNPJHash: storetest.HashOf('a'), Email: e.Job.To}
@@ -135,7 +139,7 @@ func TestEraseOutboxHashes_RepeatedRequestsAreFound(t *testing.T) {
 	if n := storetest.Drain(t, retention.New(d.Store.DB()).EraseOutboxHashes, day, 10); n != 1 {
 		t.Fatalf("%d erased", n)
 	}
-	var used *store.KeyUsedError
+	var used *idempotency.UsedError
 	if err := d.Store.NewAccepter().Accept(t.Context(), storetest.NewEmail(company, keyed)); !errors.As(err, &used) || string(used.Answer.Answer) != answer {
 		t.Errorf("the same again: %v", err)
 	}

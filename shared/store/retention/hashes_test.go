@@ -7,9 +7,10 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/tenant"
 )
 
 // numbered creates a recipient with a number that was last updated that long ago.
@@ -23,7 +24,7 @@ func numbered(t *testing.T, d storetest.Database, company uuid.UUID, externalID 
 
 func ownHashes(t *testing.T, d storetest.Database, company uuid.UUID, days int) {
 	t.Helper()
-	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: company, Hashes: &days}); err != nil {
+	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), tenant.Retention{CompanyID: company, Hashes: &days}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -72,7 +73,7 @@ func TestEraseRecipientHashes_TheNumberComesBack(t *testing.T) {
 		t.Helper()
 		id, token := d.Accept(t, company, nil), uuid.New()
 		claim := storetest.ClaimOf(company, id, token, "")
-		claim.Recipient = &store.Recipient{ID: store.RecipientID(company, "", storetest.HashOf('a'), "ana@example.com"), CPFCNPJHash: storetest.HashOf('a'), Email: "ana@example.com"}
+		claim.Recipient = &recipient.Recipient{ID: recipient.ID(company, "", storetest.HashOf('a'), "ana@example.com"), CPFCNPJHash: storetest.HashOf('a'), Email: "ana@example.com"}
 		storetest.Apply(t, d, claim)
 	}
 	write()
@@ -161,7 +162,7 @@ func TestEraseEntryValues(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	seven := 7
-	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Bodies: &seven}); err != nil {
+	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), tenant.Retention{CompanyID: other, Bodies: &seven}); err != nil {
 		t.Fatal(err)
 	}
 	old := numberedMailing(t, d, company, "COMPLETED", 31*day) // as a dry run leaves it

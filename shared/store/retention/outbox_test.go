@@ -13,8 +13,11 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/tenant"
 )
 
 const day = 24 * time.Hour
@@ -118,7 +121,7 @@ func TestCleaners_SkipLockedEmails(t *testing.T) {
 }
 
 // oldIntakes creates recipient imports that were published to RabbitMQ 31 days ago; a worker has stored only the first.
-func oldIntakes(t *testing.T, d storetest.Database, company uuid.UUID, people ...store.NewRecipient) []uuid.UUID {
+func oldIntakes(t *testing.T, d storetest.Database, company uuid.UUID, people ...recipient.NewRecipient) []uuid.UUID {
 	t.Helper()
 	ids := storetest.Intake(t, d, company, people...)
 	d.Run(t, `UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now() - interval '31 days'`)
@@ -184,7 +187,7 @@ func TestEraseBodies(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	seven := 7
-	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Bodies: &seven}); err != nil {
+	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), tenant.Retention{CompanyID: other, Bodies: &seven}); err != nil {
 		t.Fatal(err)
 	}
 	old, young := storetest.EndedEmail(t, d, company, 11*day, email.Failed), storetest.EndedEmail(t, d, company, 8*day, email.Failed)
@@ -218,9 +221,9 @@ func TestEraseBodies(t *testing.T) {
 	if moved, err := d.Store.Advance(t.Context(), storetest.SentOf(old, token)); err != nil || !moved.Applied {
 		t.Errorf("a late success: %+v, %v", moved, err)
 	}
-	var refused *store.NotReplayableError
-	letter := store.DeadLetter{ID: uuid.New(), Target: email.TargetSend, OutboxID: &theirs}
-	if err := d.Store.RetryDeadLetter(t.Context(), letter, store.LetterRetry{TTL: day}); !errors.As(err, &refused) || refused.Reason != "the content of the email has been deleted" {
+	var refused *deadletter.NotReplayableError
+	letter := deadletter.Letter{ID: uuid.New(), Target: email.TargetSend, OutboxID: &theirs}
+	if err := d.Store.RetryDeadLetter(t.Context(), letter, deadletter.LetterRetry{TTL: day}); !errors.As(err, &refused) || refused.Reason != "the content of the email has been deleted" {
 		t.Errorf("a dead letter: %v", err)
 	}
 }
@@ -255,14 +258,14 @@ func TestSetRetention(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	one, two, less, many := 1, 2, -1, store.MaxRetentionDays+1
-	for _, test := range []struct{ change, want store.Retention }{
-		{store.Retention{Bodies: &one, Logs: &one}, store.Retention{Bodies: &one, Logs: &one}},
-		{store.Retention{Files: &one}, store.Retention{Bodies: &one, Files: &one, Logs: &one}},
-		{store.Retention{Hashes: &one, Bodies: &two}, store.Retention{Bodies: &two, Files: &one, Logs: &one, Hashes: &one}},
-		{store.Retention{}, store.Retention{Bodies: &two, Files: &one, Logs: &one, Hashes: &one}},
-		{store.Retention{Bodies: new(int), Logs: new(int)}, store.Retention{Files: &one, Hashes: &one}},
-		{store.Retention{Files: new(int), Hashes: new(int)}, store.Retention{}},
+	one, two, less, many := 1, 2, -1, tenant.MaxRetentionDays+1
+	for _, test := range []struct{ change, want tenant.Retention }{
+		{tenant.Retention{Bodies: &one, Logs: &one}, tenant.Retention{Bodies: &one, Logs: &one}},
+		{tenant.Retention{Files: &one}, tenant.Retention{Bodies: &one, Files: &one, Logs: &one}},
+		{tenant.Retention{Hashes: &one, Bodies: &two}, tenant.Retention{Bodies: &two, Files: &one, Logs: &one, Hashes: &one}},
+		{tenant.Retention{}, tenant.Retention{Bodies: &two, Files: &one, Logs: &one, Hashes: &one}},
+		{tenant.Retention{Bodies: new(int), Logs: new(int)}, tenant.Retention{Files: &one, Hashes: &one}},
+		{tenant.Retention{Files: new(int), Hashes: new(int)}, tenant.Retention{}},
 	} {
 		test.change.CompanyID, test.want.CompanyID = company, company
 		if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), test.change); err != nil {
@@ -273,13 +276,13 @@ func TestSetRetention(t *testing.T) {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 	}
-	for field, r := range map[string]store.Retention{"bodiesDays": {Bodies: &less}, "filesDays": {Files: &many}, "logsDays": {Logs: &less}, "hashesDays": {Hashes: &many}} {
-		var cannot *store.RetentionError
+	for field, r := range map[string]tenant.Retention{"bodiesDays": {Bodies: &less}, "filesDays": {Files: &many}, "logsDays": {Logs: &less}, "hashesDays": {Hashes: &many}} {
+		var cannot *tenant.RetentionError
 		if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), r); !errors.As(err, &cannot) || cannot.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: uuid.New(), Files: &one}); !errors.Is(err, store.ErrNotFound) {
+	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), tenant.Retention{CompanyID: uuid.New(), Files: &one}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a company that is none: %v", err)
 	}
 	if _, err := d.Store.FindRetention(t.Context(), uuid.New()); !errors.Is(err, store.ErrNotFound) {

@@ -10,10 +10,11 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/tenant"
 	"email-gateway/shared/store/usage"
 )
 
@@ -68,7 +69,7 @@ func TestMakeLogPartition(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	early := d.Accept(t, company, func(e *store.NewEmail) { e.ID = storetest.IDOf(-time.Until(storetest.MonthsFromNow(3).Add(day))) })
+	early := d.Accept(t, company, func(e *outbox.NewEmail) { e.ID = storetest.IDOf(-time.Until(storetest.MonthsFromNow(3).Add(day))) })
 	storetest.Apply(t, d, storetest.CancelOf(early))
 	in := func() string {
 		return storetest.Ask[string](t, d, `SELECT tableoid::regclass FROM email_logs WHERE outbox_id = $1`, early)
@@ -257,7 +258,7 @@ func TestLogPartitions_ACompanyKeepsThemLonger(t *testing.T) {
 	storetest.PastPartition(t, d, retention.EmailLogs, 14)
 	storetest.PastPartition(t, d, retention.EmailEvents, 14)
 	long := 600
-	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Logs: &long}); err != nil {
+	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), tenant.Retention{CompanyID: other, Logs: &long}); err != nil {
 		t.Fatal(err)
 	}
 	age := time.Since(storetest.MonthsFromNow(-14).Add(day))
@@ -280,7 +281,7 @@ func TestLogPartitions_ACompanyKeepsThemLonger(t *testing.T) {
 	}
 	expectKept(t, d, "email_logs", "outbox_id", theirs, young)
 
-	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: other, Logs: new(int)}); err != nil { // as the others
+	if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), tenant.Retention{CompanyID: other, Logs: new(int)}); err != nil { // as the others
 		t.Fatal(err)
 	}
 	for _, log := range []retention.Log{retention.EmailLogs, retention.EmailEvents} {
@@ -330,7 +331,7 @@ func TestLogPartitions_WhileEmailsAreSent(t *testing.T) {
 				default:
 				}
 				id, token := d.Accept(t, company, nil), uuid.New()
-				for _, step := range []store.Transition{storetest.ClaimOf(company, id, token, "C-"+id.String()), storetest.SentOf(id, token)} {
+				for _, step := range []outbox.Transition{storetest.ClaimOf(company, id, token, "C-"+id.String()), storetest.SentOf(id, token)} {
 					if done, err := advancer.Advance(t.Context(), step); err != nil || !done.Applied {
 						t.Errorf("%+v, %v", done, err)
 						return

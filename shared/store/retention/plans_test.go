@@ -11,6 +11,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/tenant"
 )
 
 // A step of a scan reads the next rows by the index that its comment names, and finds the selected rows by key, however large the
@@ -33,7 +34,7 @@ func TestRetentionPlans(t *testing.T) {
 			d.Run(t, `INSERT INTO mailing_rejects (mailing_id, line_no, code) SELECT m.id, n, 'DUPLICATE' FROM (SELECT id FROM mailings LIMIT 5) m, generate_series(1, 5000) n`)
 			d.Run(t, `INSERT INTO dead_letters (id, target, reason, payload, created_at) SELECT gen_random_uuid(), 'email:send', 'EXPIRED', jsonb_build_object('subject', repeat(md5(n::text), 30)), now() - n * interval '1 minute' FROM generate_series(1, 20000) n`)
 			week, years := 7, 1000
-			if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), store.Retention{CompanyID: company, Hashes: &week, Logs: &years}); err != nil {
+			if _, err := d.Store.SetRetention(t.Context(), storetest.Because("their contract"), tenant.Retention{CompanyID: company, Hashes: &week, Logs: &years}); err != nil {
 				t.Fatal(err)
 			}
 			if analyzed {

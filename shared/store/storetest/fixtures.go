@@ -9,24 +9,26 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/tenant"
 	"email-gateway/shared/waittest"
 )
 
 // Operator returns an operator for changes that a test needs.
-func Operator() store.Operator {
-	return store.Operator{Name: "test", Reason: "a test needs it"}
+func Operator() audit.Operator {
+	return audit.Operator{Name: "test", Reason: "a test needs it"}
 }
 
 // Because returns an operator with this reason.
-func Because(reason string) store.Operator {
-	return store.Operator{Name: "ana", Reason: reason}
+func Because(reason string) audit.Operator {
+	return audit.Operator{Name: "ana", Reason: reason}
 }
 
 // Company creates a company that may send from the domain acme.example.
 func (d Database) Company(tb testing.TB) uuid.UUID {
 	tb.Helper()
-	company := store.NewCompany{
+	company := tenant.NewCompany{
 		ID: uuid.Must(uuid.NewV7()), Name: "Acme " + uuid.NewString(), DefaultFrom: "Acme <billing@acme.example>",
 	}
 	if err := d.Store.CreateCompany(tb.Context(), Operator(), company); err != nil {
@@ -36,11 +38,11 @@ func (d Database) Company(tb testing.TB) uuid.UUID {
 }
 
 // NewEmail returns a valid email of the company, ready to accept. change may be nil.
-func NewEmail(company uuid.UUID, change func(*store.NewEmail)) store.NewEmail {
+func NewEmail(company uuid.UUID, change func(*outbox.NewEmail)) outbox.NewEmail {
 	id := uuid.Must(uuid.NewV7())
 	html := "<p>Olá, sua fatura chegou.</p>"
 	sum := sha256.Sum256([]byte(html))
-	e := store.NewEmail{
+	e := outbox.NewEmail{
 		ID: id, CompanyID: company, RequestID: "req-" + id.String(),
 		Job: email.SendJob{
 			OutboxID: id.String(), CompanyID: company.String(), RequestID: "req-" + id.String(),
@@ -58,7 +60,7 @@ func NewEmail(company uuid.UUID, change func(*store.NewEmail)) store.NewEmail {
 }
 
 // Accept writes a valid email of the company and returns its id. change may be nil.
-func (d Database) Accept(tb testing.TB, company uuid.UUID, change func(*store.NewEmail)) uuid.UUID {
+func (d Database) Accept(tb testing.TB, company uuid.UUID, change func(*outbox.NewEmail)) uuid.UUID {
 	tb.Helper()
 	e := NewEmail(company, change)
 	if err := d.Store.NewAccepter().Accept(tb.Context(), e); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/retention"
 )
 
@@ -26,7 +26,7 @@ func IDOf(age time.Duration) uuid.UUID {
 // email is not moved.
 func EndedEmail(tb testing.TB, d Database, company uuid.UUID, age time.Duration, end email.Status) uuid.UUID {
 	tb.Helper()
-	id := d.Accept(tb, company, func(e *store.NewEmail) {
+	id := d.Accept(tb, company, func(e *outbox.NewEmail) {
 		e.ID, e.CreatedAt = IDOf(age), time.Now().Add(-age)
 		e.Text, e.Job.CC, e.Job.Recipient.CPFCNPJHash = "Olá", []string{"bia@example.com"}, HashOf('a')
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/template"
 )
@@ -90,10 +91,10 @@ func TestEmail_KeepsItsTemplate(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	id := d.Accept(t, company, func(e *store.NewEmail) {
+	id := d.Accept(t, company, func(e *outbox.NewEmail) {
 		e.Template, e.SendAt = "invoice/pt@2", time.Now().Add(time.Hour)
 	})
-	plain := d.Accept(t, company, func(e *store.NewEmail) { e.SendAt = time.Now().Add(time.Hour) })
+	plain := d.Accept(t, company, func(e *outbox.NewEmail) { e.SendAt = time.Now().Add(time.Hour) })
 	for _, step := range []string{`SELECT 1`, `DELETE FROM email_outbox`} {
 		if _, err := d.SQL.ExecContext(t.Context(), step); err != nil {
 			t.Fatal(err)

@@ -7,8 +7,9 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
+	"email-gateway/shared/store/feedback"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/usage"
 )
@@ -29,16 +30,16 @@ func attemptOn(tb testing.TB, d storetest.Database, id uuid.UUID, status email.S
 	if status == email.Failed {
 		last = email.Event{Type: email.EventFailed, At: now}
 	}
-	advance(tb, d, store.Transition{ID: id, Guard: store.GuardClaim, Token: attempt, Status: email.Processing, AddAttempts: 1, Events: []email.Event{
+	advance(tb, d, outbox.Transition{ID: id, Guard: outbox.GuardClaim, Token: attempt, Status: email.Processing, AddAttempts: 1, Events: []email.Event{
 		{Type: email.EventReceived, At: now},
 		{Type: email.EventValidated, At: now},
 		{Type: email.EventSentAttempt, At: now, Metadata: map[string]any{"attemptId": attempt}},
 	}})
-	advance(tb, d, store.Transition{ID: id, Guard: store.GuardAttempt, Token: attempt, Status: status, Events: []email.Event{last}, SESMessageID: "m-" + id.String()})
+	advance(tb, d, outbox.Transition{ID: id, Guard: outbox.GuardAttempt, Token: attempt, Status: status, Events: []email.Event{last}, SESMessageID: "m-" + id.String()})
 	return attempt
 }
 
-func advance(tb testing.TB, d storetest.Database, t store.Transition) {
+func advance(tb testing.TB, d storetest.Database, t outbox.Transition) {
 	tb.Helper()
 	done, err := d.Store.Advance(tb.Context(), t)
 	if err != nil || !done.Applied {
@@ -53,7 +54,7 @@ func report(tb testing.TB, d storetest.Database, company, id, attempt uuid.UUID,
 		metadata = map[string]any{}
 	}
 	metadata["n"] = uuid.NewString() // no two notifications are the same
-	_, err := d.Store.RecordFeedback(tb.Context(), store.Feedback{
+	_, err := d.Store.RecordFeedback(tb.Context(), feedback.Feedback{
 		NotificationID: uuid.NewString(), Kind: kind, SESMessageID: "m-" + id.String(), OutboxID: id, AttemptID: attempt, CompanyID: company,
 		OccurredAt: time.Now(), Event: kindOfEvent, Metadata: metadata, Masked: metadata,
 	})

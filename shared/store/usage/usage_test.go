@@ -13,6 +13,8 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/usage"
 )
@@ -277,11 +279,11 @@ func TestQuotas(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	limit := int64(7)
-	if err := d.Store.SetQuotas(t.Context(), storetest.Operator(), company, map[store.Quota]*int64{store.QuotaScheduledEmails: &limit}); err != nil {
+	if err := d.Store.SetQuotas(t.Context(), storetest.Operator(), company, map[quota.Quota]*int64{quota.ScheduledEmails: &limit}); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		d.Accept(t, company, func(e *store.NewEmail) { e.SendAt = time.Now().Add(time.Hour) })
+		d.Accept(t, company, func(e *outbox.NewEmail) { e.SendAt = time.Now().Add(time.Hour) })
 	}
 	d.Run(t, `UPDATE email_outbox SET next_at = now() WHERE id = (SELECT min(id::text)::uuid FROM email_outbox)`)
 	got, err := usage.New(d.Store.DB()).Quotas(t.Context(), company)

@@ -15,6 +15,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
 	"email-gateway/shared/store/installation"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/config"
 	"email-gateway/worker/internal/queue/asynqueue"
@@ -49,7 +50,7 @@ func serve(ctx context.Context, environ []string, logs io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	listener, err := store.NewListener(c.ListenURL, log)
+	listener, err := lane.NewListener(c.ListenURL, log)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/event"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/lane"
 	reputationstore "email-gateway/shared/store/reputation"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/usage"
@@ -40,7 +41,7 @@ type program struct {
 	feed      *event.Store
 	publisher *asynqueue.Publisher
 	redis     redis.UniversalClient // for results that workers could not record
-	listener  *store.Listener
+	listener  *lane.Listener
 	storage   *blob.Bucket
 	bulk      *bulk // nil without RabbitMQ
 }
@@ -113,7 +114,7 @@ func (p program) parts() []service.Named {
 // reputation returns the store of the reputation guard.
 func (p program) reputation() *reputationstore.Store {
 	return reputationstore.New(p.db.DB(), func(ctx context.Context, company uuid.UUID) error {
-		return p.db.WakeLanes(ctx, []store.Lanes{{Company: company}})
+		return p.db.WakeLanes(ctx, []lane.Lanes{{Company: company}})
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"email-gateway/shared/store"
+	breakerstore "email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/provider"
@@ -27,7 +27,7 @@ func newBreakerWithReach(d storetest.Database, reach func(context.Context) error
 
 const isOpen, isClosed = true, false // of Breaker.IsOpen
 
-func expect(t *testing.T, d storetest.Database, when string, open bool) store.Breaker {
+func expect(t *testing.T, d storetest.Database, when string, open bool) breakerstore.Breaker {
 	t.Helper()
 	g, err := d.Store.Breaker(t.Context())
 	if err != nil || g.IsOpen != open {
@@ -61,7 +61,7 @@ func TestAccount_ProbeOverridesAccount(t *testing.T) {
 	g := newBreaker(d)
 	g.Account(t.Context(), paused)
 	now := expect(t, d, "it may not", isOpen)
-	g.Answered(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: store.BreakerPass{Probe: true, Openings: now.Openings}})
+	g.Answered(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: breakerstore.Pass{Probe: true, Openings: now.Openings}})
 	expect(t, d, "a probe passed", isClosed)
 	g.Account(t.Context(), paused)
 	expect(t, d, "it says so still", isClosed)
@@ -78,7 +78,7 @@ func TestAccount_RefusedProbeDoesNotOverrideAccount(t *testing.T) {
 	rejected := &provider.Failure{Outcome: provider.Failed, Code: "SES_MESSAGE_REJECTED", Category: provider.PermanentError}
 	probe := func() breaker.Call {
 		openings := expect(t, d, "before the probe", isOpen).Openings
-		return breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: store.BreakerPass{Probe: true, Openings: openings}}
+		return breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: breakerstore.Pass{Probe: true, Openings: openings}}
 	}
 	g.Account(t.Context(), paused)
 	if g.Failed(probe(), rejected) {
@@ -87,7 +87,7 @@ func TestAccount_RefusedProbeDoesNotOverrideAccount(t *testing.T) {
 	g.Answered(probe())
 	expect(t, d, "a probe passed", isClosed)
 
-	g.Failed(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: store.BreakerPass{Openings: 1}}, &provider.Failure{
+	g.Failed(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: breakerstore.Pass{Openings: 1}}, &provider.Failure{
 		Outcome: provider.Failed, Code: paused, Category: provider.PermanentError, AccountWide: true,
 	})
 	g.Failed(probe(), rejected)
@@ -132,7 +132,7 @@ func TestFailed_ProbeAfterClose(t *testing.T) {
 	d := storetest.New(t)
 	g := newBreaker(d)
 	g.Account(t.Context(), paused)
-	pass := store.BreakerPass{Probe: true, Openings: expect(t, d, "it may not", isOpen).Openings}
+	pass := breakerstore.Pass{Probe: true, Openings: expect(t, d, "it may not", isOpen).Openings}
 	g.Answered(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: pass})
 	late := &provider.Failure{Outcome: provider.Unknown, Code: "SES_TIMEOUT", Category: provider.TimeoutError, Outage: true}
 	if !g.Failed(breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Pass: pass}, late) {

@@ -19,7 +19,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
+	breakerstore "email-gateway/shared/store/breaker"
 	"email-gateway/worker/internal/provider"
 )
 
@@ -34,11 +34,11 @@ const (
 
 // Store stores the state.
 type Store interface {
-	Breaker(ctx context.Context) (store.Breaker, error)
-	OpenBreaker(ctx context.Context, w store.Opening) (opened bool, err error)
-	CloseBreaker(ctx context.Context, by string, p store.BreakerPass, accepted bool) (was store.LastOpening, closed bool, err error)
+	Breaker(ctx context.Context) (breakerstore.Breaker, error)
+	OpenBreaker(ctx context.Context, w breakerstore.Opening) (opened bool, err error)
+	CloseBreaker(ctx context.Context, by string, p breakerstore.Pass, accepted bool) (was breakerstore.LastOpening, closed bool, err error)
 	OpenBreakerByAccount(ctx context.Context, reason, by string) (opened bool, err error)
-	CloseBreakerByAccount(ctx context.Context, by string) (was store.LastOpening, closed bool, err error)
+	CloseBreakerByAccount(ctx context.Context, by string) (was breakerstore.LastOpening, closed bool, err error)
 	SkipProbe(ctx context.Context, id uuid.UUID) error
 }
 
@@ -75,7 +75,7 @@ type Call struct {
 	Email, Attempt uuid.UUID
 	Sender         string // domain of the From address
 	Began          time.Time
-	Pass           store.BreakerPass // the breaker's state at the attempt's claim
+	Pass           breakerstore.Pass // the breaker's state at the attempt's claim
 	// Last means that the email has no try left after this one.
 	Last bool
 }
@@ -169,7 +169,7 @@ func (b *Breaker) Skipped(id uuid.UUID) {
 // open opens the breaker. It reports whether this attempt opened it, and not an earlier one. If the write fails,
 // the email is treated as the one that opened it.
 func (b *Breaker) open(c Call, f *provider.Failure) (opened bool) {
-	w := store.Opening{Reason: f.Code, By: b.instance, Attempt: c.Attempt, Pass: c.Pass}
+	w := breakerstore.Opening{Reason: f.Code, By: b.instance, Attempt: c.Attempt, Pass: c.Pass}
 	shared, err := b.opening.do(func() error {
 		return retryUntilAnswered(func(ctx context.Context) (err error) {
 			opened, err = b.store.OpenBreaker(ctx, w)
@@ -177,12 +177,12 @@ func (b *Breaker) open(c Call, f *provider.Failure) (opened bool) {
 		})
 	})
 	switch {
-	case errors.Is(err, store.ErrBreakerLocked):
+	case errors.Is(err, breakerstore.ErrLocked):
 		level := slog.LevelWarn
 		if shared {
 			level = slog.LevelDebug
 		}
-		b.log.Log(context.Background(), level, "cannot open the circuit breaker, retrying at the next failing call", "code", f.Code, "error", store.ErrBreakerLocked)
+		b.log.Log(context.Background(), level, "cannot open the circuit breaker, retrying at the next failing call", "code", f.Code, "error", breakerstore.ErrLocked)
 		return !b.openedSince(c.Pass) // the lock may be held by an attempt whose commit takes longer
 	case err != nil:
 		b.log.Error("cannot open the circuit breaker", "code", f.Code, "error", err)
@@ -196,7 +196,7 @@ func (b *Breaker) open(c Call, f *provider.Failure) (opened bool) {
 	return opened
 }
 
-func (b *Breaker) openedSince(pass store.BreakerPass) (opened bool) {
+func (b *Breaker) openedSince(pass breakerstore.Pass) (opened bool) {
 	err := retryUntilAnswered(func(ctx context.Context) error {
 		now, err := b.store.Breaker(ctx)
 		opened = now.OpenedSince(pass)
@@ -228,7 +228,7 @@ func (b *Breaker) recordSuccess(c Call, accepted bool) {
 	b.close(c.Pass, accepted)
 }
 
-func (b *Breaker) close(pass store.BreakerPass, accepted bool) {
+func (b *Breaker) close(pass breakerstore.Pass, accepted bool) {
 	if !pass.Probe {
 		return
 	}

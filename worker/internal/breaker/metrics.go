@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"email-gateway/shared/store"
+	breakerstore "email-gateway/shared/store/breaker"
 )
 
 // Reasons that are not provider codes: held while an operator holds all emails, none while all
@@ -59,7 +59,7 @@ func (m *metrics) countOpen(reason string, n float64) {
 
 // show sets the gauges of the current reasons before it deletes those of the former ones: a scrape
 // in between must not see a closed breaker.
-func (m *metrics) show(b store.Breaker) {
+func (m *metrics) show(b breakerstore.Breaker) {
 	now := make(map[string]bool, 2)
 	if b.Reason != nil {
 		now[*b.Reason] = true

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"email-gateway/shared/store"
+	breakerstore "email-gateway/shared/store/breaker"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/breaker"
 )
@@ -66,13 +66,13 @@ type heldStore struct {
 	away, resumed atomic.Bool
 }
 
-func (s *heldStore) Breaker(context.Context) (store.Breaker, error) {
+func (s *heldStore) Breaker(context.Context) (breakerstore.Breaker, error) {
 	if s.away.Load() {
-		return store.Breaker{}, errors.New("away")
+		return breakerstore.Breaker{}, errors.New("away")
 	}
 	if s.resumed.Load() {
-		return store.Breaker{}, nil
+		return breakerstore.Breaker{}, nil
 	}
 	now := time.Now()
-	return store.Breaker{HeldAt: &now}, nil
+	return breakerstore.Breaker{HeldAt: &now}, nil
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	breakerstore "email-gateway/shared/store/breaker"
 	"email-gateway/worker/internal/provider"
 )
 
@@ -16,7 +16,7 @@ import (
 type step struct {
 	after time.Duration
 	f     *provider.Failure
-	pass  store.BreakerPass
+	pass  breakerstore.Pass
 	email int
 	began time.Duration // the call began this long before; 0 = it began and ended in the same moment
 	want  diagnosis
@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 		}
 		return all
 	}
-	second := store.BreakerPass{Openings: 1}
+	second := breakerstore.Pass{Openings: 1}
 	for name, steps := range map[string][]step{
 		"twenty in a row":         join(times(5, step{f: away}), times(14, step{f: away, want: suspected}), step{f: away, want: certain}),
 		"twenty unknown outcomes": join(times(5, step{f: broken}), times(14, step{f: broken, want: suspected}), step{f: broken, want: certain}),
@@ -71,7 +71,7 @@ func TestRun(t *testing.T) {
 		"garbled after a standby without the last opening": {
 			{f: garbled, pass: second}, {f: garbled, pass: second}, {f: garbled, after: time.Millisecond}, {f: garbled}, {f: garbled, want: certain},
 		},
-		"probes": join(times(40, step{f: away, after: time.Second, pass: store.BreakerPass{Probe: true}})),
+		"probes": join(times(40, step{f: away, after: time.Second, pass: breakerstore.Pass{Probe: true}})),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	breakerstore "email-gateway/shared/store/breaker"
 	"email-gateway/worker/internal/provider"
 )
 
@@ -16,8 +16,8 @@ import (
 func suspended(t *testing.T, f *provider.Failure) *Suspension {
 	t.Helper()
 	s := new(Suspension)
-	s.opened(Call{Pass: store.BreakerPass{Openings: 6}}, time.Now())
-	if suspended, begins := s.failed(Call{Pass: store.BreakerPass{Openings: 7}}, f, time.Now()); !suspended || !begins {
+	s.opened(Call{Pass: breakerstore.Pass{Openings: 6}}, time.Now())
+	if suspended, begins := s.failed(Call{Pass: breakerstore.Pass{Openings: 7}}, f, time.Now()); !suspended || !begins {
 		t.Fatalf("suspended %v, from now on %v", suspended, begins)
 	}
 	return s
@@ -28,13 +28,13 @@ func TestSuspension_Begins(t *testing.T) {
 	t.Parallel()
 	refused := &provider.Failure{Outcome: provider.Park, Code: "SES_AUTH_FAILED"}
 	for name, c := range map[string]struct {
-		pass store.BreakerPass
+		pass breakerstore.Pass
 		want bool
 	}{
-		"claimed before the opening":          {store.BreakerPass{Openings: 6}, false},
-		"a probe":                             {store.BreakerPass{Openings: 7, Probe: true}, false},
-		"claimed after the closing":           {store.BreakerPass{Openings: 7}, true},
-		"claimed after the closing of others": {store.BreakerPass{Openings: 9}, true},
+		"claimed before the opening":          {breakerstore.Pass{Openings: 6}, false},
+		"a probe":                             {breakerstore.Pass{Openings: 7, Probe: true}, false},
+		"claimed after the closing":           {breakerstore.Pass{Openings: 7}, true},
+		"claimed after the closing of others": {breakerstore.Pass{Openings: 9}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -43,7 +43,7 @@ func TestSuspension_Begins(t *testing.T) {
 			if got, _ := s.failed(call, refused, time.Now()); got {
 				t.Error("suspended without an opening")
 			}
-			s.opened(Call{Pass: store.BreakerPass{Openings: 6}}, time.Now())
+			s.opened(Call{Pass: breakerstore.Pass{Openings: 6}}, time.Now())
 			if got, begins := s.failed(call, refused, time.Now()); got != c.want || begins != c.want || (s.Suspended() != nil) != c.want {
 				t.Errorf("suspended %v, from now on %v, %v; want %v", got, begins, s.Suspended(), c.want)
 			}
@@ -71,7 +71,7 @@ func TestSuspension_AcceptedSince(t *testing.T) {
 	if s.recordSuccess(Call{Began: time.Now()}) {
 		t.Error("ended a suspension that had not begun")
 	}
-	if got, _ := s.failed(Call{Pass: store.BreakerPass{Openings: 1}}, &provider.Failure{Outcome: provider.Park}, time.Now()); got {
+	if got, _ := s.failed(Call{Pass: breakerstore.Pass{Openings: 1}}, &provider.Failure{Outcome: provider.Park}, time.Now()); got {
 		t.Error("suspended")
 	}
 }
@@ -101,7 +101,7 @@ func TestSuspension_Trials(t *testing.T) {
 						t.Errorf("email %d after %s, want %s", i+1, waited, want*time.Second)
 					}
 					s.Used()
-					s.failed(Call{Pass: store.BreakerPass{Openings: 7}}, c.failure, time.Now())
+					s.failed(Call{Pass: breakerstore.Pass{Openings: 7}}, c.failure, time.Now())
 				}
 			})
 		})
@@ -153,9 +153,9 @@ func TestSuspension_OneAtATime(t *testing.T) {
 func TestSuspension_NotByAQuota(t *testing.T) {
 	t.Parallel()
 	var s Suspension
-	s.opened(Call{Pass: store.BreakerPass{Openings: 6}}, time.Now())
+	s.opened(Call{Pass: breakerstore.Pass{Openings: 6}}, time.Now())
 	spent := &provider.Failure{Outcome: provider.Park, Category: provider.QuotaError, AccountWide: true}
-	if got, _ := s.failed(Call{Pass: store.BreakerPass{Openings: 7}}, spent, time.Now()); got || s.Suspended() != nil {
+	if got, _ := s.failed(Call{Pass: breakerstore.Pass{Openings: 7}}, spent, time.Now()); got || s.Suspended() != nil {
 		t.Error("suspended")
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"email-gateway/shared/store"
+	breakerstore "email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/provider"
@@ -37,7 +37,7 @@ func TestFailed_OfOneWorkerAlone(t *testing.T) {
 				}
 				return breaker.Call{
 					Email: uuid.New(), Attempt: uuid.New(), Sender: "a@x.example", Began: time.Now(),
-					Pass: store.BreakerPass{Openings: state.Openings, Probe: probe},
+					Pass: breakerstore.Pass{Openings: state.Openings, Probe: probe},
 				}
 			}
 			for range 20 { // enough failures for any kind

@@ -8,6 +8,7 @@ import (
 
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	breakerstore "email-gateway/shared/store/breaker"
 )
 
 // sharedTry bounds the connections of this process that wait for another session's lock on the
@@ -24,7 +25,7 @@ type lockTry struct {
 	locked bool
 }
 
-// do runs write, unless a concurrent write returns ErrBreakerLocked: then it returns that error with
+// do runs write, unless a concurrent write returns breakerstore.ErrLocked: then it returns that error with
 // shared = true.
 func (s *sharedTry) do(write func() error) (shared bool, err error) {
 	s.mu.Lock()
@@ -32,7 +33,7 @@ func (s *sharedTry) do(write func() error) (shared bool, err error) {
 	if other != nil {
 		s.mu.Unlock()
 		if <-other.done; other.locked {
-			return true, store.ErrBreakerLocked
+			return true, breakerstore.ErrLocked
 		}
 		return false, write()
 	}
@@ -40,7 +41,7 @@ func (s *sharedTry) do(write func() error) (shared bool, err error) {
 	s.running = mine
 	s.mu.Unlock()
 	err = write()
-	mine.locked = errors.Is(err, store.ErrBreakerLocked)
+	mine.locked = errors.Is(err, breakerstore.ErrLocked)
 	s.mu.Lock()
 	s.running = nil
 	s.mu.Unlock()
@@ -50,7 +51,7 @@ func (s *sharedTry) do(write func() error) (shared bool, err error) {
 
 // levelOf is the log level of a failed write that will be retried later.
 func levelOf(err error) slog.Level {
-	if errors.Is(err, store.ErrBreakerLocked) {
+	if errors.Is(err, breakerstore.ErrLocked) {
 		return slog.LevelWarn
 	}
 	return slog.LevelError
@@ -62,7 +63,7 @@ func retryUntilAnswered(do func(ctx context.Context) error) error {
 	ctx := context.Background()
 	for {
 		err := do(ctx)
-		if !store.IsOutage(err) || errors.Is(err, store.ErrBreakerLocked) {
+		if !store.IsOutage(err) || errors.Is(err, breakerstore.ErrLocked) {
 			return err
 		}
 		if err := service.Pause(ctx, repeatDelay); err != nil {

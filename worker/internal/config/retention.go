@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"email-gateway/shared/environment"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/recipient"
 )
 
 // Age is a retention period; 0 = forever.
@@ -84,7 +84,7 @@ func (r *Retention) KeepEvents() Age {
 const (
 	maxAge = 3650 * day
 	// scheduled is the minimum of DeletedRecipients: how long after its acceptance an email may create a recipient.
-	scheduled = Age(store.DeletedKept)
+	scheduled = Age(recipient.DeletedKept)
 )
 
 // atLeast compares ages. 0 is the longest.

@@ -20,33 +20,35 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
+	lanestore "email-gateway/shared/store/lane"
+	"email-gateway/shared/store/process"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/queue"
 )
 
 // Outbox has the database operations of the dispatcher.
 type Outbox interface {
-	WaitingLanes(ctx context.Context) (store.WaitingLanes, error)
-	ProbeLanes(ctx context.Context, lanes []store.LaneProbe) (store.WaitingLanes, error)
+	WaitingLanes(ctx context.Context) (dispatch.WaitingLanes, error)
+	ProbeLanes(ctx context.Context, lanes []dispatch.LaneProbe) (dispatch.WaitingLanes, error)
 	NewLanes(ctx context.Context, within time.Duration) ([]int64, error)
-	TakeDue(ctx context.Context, slot store.Slot, turns []store.LaneTurn) (store.Batch, error)
-	ForgetBatch(ctx context.Context, slot store.Slot) error
-	LeaseJobs(ctx context.Context, turns []store.LaneTurn) (store.Batch, error)
+	TakeDue(ctx context.Context, slot dispatch.Slot, turns []dispatch.LaneTurn) (dispatch.Batch, error)
+	ForgetBatch(ctx context.Context, slot dispatch.Slot) error
+	LeaseJobs(ctx context.Context, turns []dispatch.LaneTurn) (dispatch.Batch, error)
 	MarkPublished(ctx context.Context, ids []uuid.UUID) error
-	Release(ctx context.Context, takenAt time.Time, rows []store.Release) (left int, err error)
+	Release(ctx context.Context, takenAt time.Time, rows []dispatch.Release) (left int, err error)
 	// StillTaken counts the emails of a batch that are not finished.
 	StillTaken(ctx context.Context, takenAt time.Time, ids []uuid.UUID) (int, error)
 	// WakeNamed makes all dispatchers read these lanes.
-	WakeNamed(ctx context.Context, lanes []store.NamedLane) error
-	PickProbe(ctx context.Context, queues []string, pause time.Duration, early bool) (picked store.Probe, found bool, err error)
-	TakeProbe(ctx context.Context, slot store.Slot, id uuid.UUID) (store.Batch, error)
+	WakeNamed(ctx context.Context, lanes []lanestore.Named) error
+	PickProbe(ctx context.Context, queues []string, pause time.Duration, early bool) (picked dispatch.Probe, found bool, err error)
+	TakeProbe(ctx context.Context, slot dispatch.Slot, id uuid.UUID) (dispatch.Batch, error)
 	SkipProbe(ctx context.Context, id uuid.UUID) error
-	CountAll(ctx context.Context) (store.Backlog, error)
-	CountExpiring(ctx context.Context, within time.Duration) (store.ExpiringLetters, error)
-	OldestDue(ctx context.Context) ([]store.LaneAge, error)
+	CountAll(ctx context.Context) (dispatch.Backlog, error)
+	CountExpiring(ctx context.Context, within time.Duration) (dispatch.ExpiringLetters, error)
+	OldestDue(ctx context.Context) ([]dispatch.LaneAge, error)
 	OldestErasure(ctx context.Context) (seconds float64, err error)
-	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
+	ProcessStatuses(ctx context.Context) ([]process.Status, error)
 }
 
 // Ages returns the age of the oldest ready task of a queue, 0 if there is none.

@@ -11,7 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue"
 )
@@ -57,7 +58,7 @@ func TestDispatch_DueTimes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	company := b.Company(t)
-	later := b.Accept(t, company, func(e *store.NewEmail) { e.SendAt = time.Now().Add(time.Hour) })
+	later := b.Accept(t, company, func(e *outbox.NewEmail) { e.SendAt = time.Now().Add(time.Hour) })
 	expired := b.Accept(t, company, nil)
 	b.set(t, expired, `expires_at = now() - interval '1 s'`)
 	retryWaits := b.Accept(t, company, nil)
@@ -230,7 +231,7 @@ func TestDispatch_InvalidRowsDoNotBlock(t *testing.T) {
 func TestDispatch_WakesUp(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	listener, err := store.NewListener(b.URL, slog.New(slog.DiscardHandler))
+	listener, err := lane.NewListener(b.URL, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,8 @@ import (
 
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
+	lanestore "email-gateway/shared/store/lane"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/queue"
 )
@@ -46,7 +47,7 @@ const (
 // publishBatch publishes the first fit rows of a batch, records the results, and returns how many rows were released. A row
 // that the broker refuses while it accepts others is postponed, so that it does not block its lane. If the broker accepts none,
 // the round fails.
-func (f *feeder) publishBatch(ctx, committing context.Context, from source, taken store.Batch, fit int, reserved time.Time) (int, error) {
+func (f *feeder) publishBatch(ctx, committing context.Context, from source, taken dispatch.Batch, fit int, reserved time.Time) (int, error) {
 	crashpoint.At(crashpoint.DispatchTaken)
 	publishing, cancel := context.WithTimeout(ctx, min(publishTime, time.Until(reserved.Add(batchTime))))
 	results, failure := f.publishAll(publishing, taken.Rows[:fit])
@@ -81,14 +82,14 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 // sortedRows are the rows of a batch by what is recorded for them.
 type sortedRows struct {
 	published []uuid.UUID
-	released  []store.Release
-	returned  []store.DueRow // the rows of released
-	taskless  []uuid.UUID    // late retries that had no task when they were published
-	refused   []string       // by the broker; they are among released
+	released  []dispatch.Release
+	returned  []dispatch.DueRow // the rows of released
+	taskless  []uuid.UUID       // late retries that had no task when they were published
+	refused   []string          // by the broker; they are among released
 }
 
 // sortRows sorts the rows of a batch by their results. leased rows become due again without a release.
-func sortRows(rows []store.DueRow, results []result, leased bool) (s sortedRows) {
+func sortRows(rows []dispatch.DueRow, results []result, leased bool) (s sortedRows) {
 	for i, row := range rows {
 		switch results[i] {
 		case enqueued, replaced, alreadyQueued:
@@ -97,16 +98,16 @@ func sortRows(rows []store.DueRow, results []result, leased bool) (s sortedRows)
 				s.taskless = append(s.taskless, row.ID)
 			}
 		case busy:
-			s.release(row, store.Release{Delay: busyPause})
+			s.release(row, dispatch.Release{Delay: busyPause})
 		case refused:
 			s.refused = append(s.refused, row.ID.String())
-			s.release(row, store.Release{Delay: busyPause, NextAt: row.NextAt})
+			s.release(row, dispatch.Release{Delay: busyPause, NextAt: row.NextAt})
 		case unconfirmed:
 			if !leased {
-				s.release(row, store.Release{NextAt: row.NextAt})
+				s.release(row, dispatch.Release{NextAt: row.NextAt})
 			}
 		case notSent:
-			s.release(row, store.Release{NextAt: row.NextAt})
+			s.release(row, dispatch.Release{NextAt: row.NextAt})
 		}
 	}
 	if len(s.published) == 0 && len(rows) > 1 { // all rows failed: the broker is failing, not the rows
@@ -117,13 +118,13 @@ func sortRows(rows []store.DueRow, results []result, leased bool) (s sortedRows)
 	return s
 }
 
-func (s *sortedRows) release(row store.DueRow, r store.Release) {
+func (s *sortedRows) release(row dispatch.DueRow, r dispatch.Release) {
 	r.ID = row.ID
 	s.released, s.returned = append(s.released, r), append(s.returned, row)
 }
 
 // namedLanes returns the lanes of rows, each with its earliest row's next_at.
-func namedLanes(rows []store.DueRow) (lanes []store.NamedLane) {
+func namedLanes(rows []dispatch.DueRow) (lanes []lanestore.Named) {
 	from := make(map[int64]time.Time)
 	for _, row := range rows {
 		if earliest, known := from[row.LaneID]; !known || row.NextAt.Before(earliest) {
@@ -131,7 +132,7 @@ func namedLanes(rows []store.DueRow) (lanes []store.NamedLane) {
 		}
 	}
 	for id, at := range from {
-		lanes = append(lanes, store.NamedLane{ID: id, From: at})
+		lanes = append(lanes, lanestore.Named{ID: id, From: at})
 	}
 	return lanes
 }
@@ -154,7 +155,7 @@ func (f *feeder) countLost(ctx context.Context, takenAt time.Time, taskless []uu
 }
 
 // publishAll publishes the rows and returns their results, and one of the errors, if any.
-func (f *feeder) publishAll(ctx context.Context, due []store.DueRow) ([]result, error) {
+func (f *feeder) publishAll(ctx context.Context, due []dispatch.DueRow) ([]result, error) {
 	results := make([]result, len(due))
 	failure := atomic.Pointer[error]{}
 	var next atomic.Int64
@@ -180,7 +181,7 @@ func (f *feeder) publishAll(ctx context.Context, due []store.DueRow) ([]result, 
 	return results, nil
 }
 
-func (f *feeder) publish(ctx context.Context, row store.DueRow) (result, error) {
+func (f *feeder) publish(ctx context.Context, row dispatch.DueRow) (result, error) {
 	if ctx.Err() != nil {
 		return notSent, context.Cause(ctx)
 	}

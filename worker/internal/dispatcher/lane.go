@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
 )
 
 const (
@@ -32,7 +32,7 @@ type lane struct {
 	// since is a lower bound of the positions of the lane's rows; zero = unknown. Polls and takes
 	// start there, so that they do not read the index entries of taken rows, which an old snapshot
 	// keeps. The full listing finds rows that appear before it and lowers it.
-	since store.Position
+	since dispatch.Position
 	// looked is when the last poll began, or when rows were last released, if that was later.
 	looked time.Time
 }
@@ -48,7 +48,7 @@ func (l *lane) again(now time.Time) time.Time {
 type liveLane struct {
 	id      int64
 	company uuid.UUID
-	since   store.Position
+	since   dispatch.Position
 }
 
 // compare orders lanes by company and id.

@@ -8,7 +8,8 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
+	lanestore "email-gateway/shared/store/lane"
 )
 
 const (
@@ -36,11 +37,11 @@ const (
 	maxKept = 10_000
 )
 
-// Wakes trigger polls of the lanes. *store.Listener implements it.
+// Wakes trigger polls of the lanes. *lanestore.Listener implements it.
 type Wakes interface {
 	Woken() <-chan struct{}
 	// Named returns the lanes named since the last call; all = any lane.
-	Named() (lanes []store.NamedLane, all bool)
+	Named() (lanes []lanestore.Named, all bool)
 	// Listening reports whether wake-ups arrive. While they do not, each poll requests a listing.
 	Listening() bool
 }
@@ -63,7 +64,7 @@ type lanes struct {
 	breakerClosed bool
 	begun         time.Time
 	until         time.Time
-	named         []store.NamedLane // lanes to probe
+	named         []lanestore.Named // lanes to probe
 	probed        time.Time         // when the last probe of named lanes alone began
 	newest        time.Time         // last search for new rows
 	listed        time.Time         // when the last full listing began
@@ -202,7 +203,7 @@ func (l *lanes) update(ctx context.Context, begun time.Time) error {
 			return err
 		}
 		for _, id := range made {
-			named = append(named, store.NamedLane{ID: id})
+			named = append(named, lanestore.Named{ID: id})
 		}
 	}
 	if err := l.probe(ctx, begun, append(l.schedule.probes(begun, named), l.schedule.due(begun)...)); err != nil {
@@ -214,7 +215,7 @@ func (l *lanes) update(ctx context.Context, begun time.Time) error {
 	return nil
 }
 
-func (l *lanes) probe(ctx context.Context, begun time.Time, probes []store.LaneProbe) error {
+func (l *lanes) probe(ctx context.Context, begun time.Time, probes []dispatch.LaneProbe) error {
 	found, err := l.outbox.ProbeLanes(ctx, probes)
 	if err != nil {
 		return err

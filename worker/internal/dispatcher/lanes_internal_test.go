@@ -12,23 +12,24 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
+	lanestore "email-gateway/shared/store/lane"
 )
 
 // listing answers WaitingLanes, ProbeLanes and NewLanes and counts the calls.
 type listing struct {
 	Outbox
-	found  store.WaitingLanes
+	found  dispatch.WaitingLanes
 	err    error
 	listed int
 	during func()  // runs during a listing
 	made   []int64 // lanes of new rows
 	probed []int64 // by the last probe
-	since  []store.Position
+	since  []dispatch.Position
 	looks  int
 }
 
-func (l *listing) WaitingLanes(context.Context) (store.WaitingLanes, error) {
+func (l *listing) WaitingLanes(context.Context) (dispatch.WaitingLanes, error) {
 	l.listed++
 	found, err := l.found, l.err
 	if l.during != nil {
@@ -39,10 +40,10 @@ func (l *listing) WaitingLanes(context.Context) (store.WaitingLanes, error) {
 
 func (l *listing) NewLanes(context.Context, time.Duration) ([]int64, error) { return l.made, l.err }
 
-func (l *listing) ProbeLanes(_ context.Context, lanes []store.LaneProbe) (store.WaitingLanes, error) {
+func (l *listing) ProbeLanes(_ context.Context, lanes []dispatch.LaneProbe) (dispatch.WaitingLanes, error) {
 	l.looks++
 	l.probed, l.since = nil, nil
-	found := store.WaitingLanes{BreakerClosed: l.found.BreakerClosed}
+	found := dispatch.WaitingLanes{BreakerClosed: l.found.BreakerClosed}
 	for _, p := range lanes {
 		l.probed, l.since = append(l.probed, p.ID), append(l.since, p.Since)
 		for _, w := range l.found.Lanes {
@@ -65,9 +66,9 @@ type heard struct {
 func (h *heard) Woken() <-chan struct{} { return nil }
 func (h *heard) Listening() bool        { return !h.deaf }
 
-func (h *heard) Named() (lanes []store.NamedLane, all bool) {
+func (h *heard) Named() (lanes []lanestore.Named, all bool) {
 	for _, id := range h.named {
-		lanes = append(lanes, store.NamedLane{ID: id})
+		lanes = append(lanes, lanestore.Named{ID: id})
 	}
 	all = h.all
 	h.named, h.all = nil, false
@@ -76,8 +77,8 @@ func (h *heard) Named() (lanes []store.NamedLane, all bool) {
 
 var companyA = uuid.UUID{1}
 
-func waiting(id int64, queue string, wait float64) store.WaitingLane {
-	return store.WaitingLane{ID: id, CompanyID: companyA, Queue: queue, Wait: wait, Since: store.Position{NextAt: time.Now()}}
+func waiting(id int64, queue string, wait float64) dispatch.WaitingLane {
+	return dispatch.WaitingLane{ID: id, CompanyID: companyA, Queue: queue, Wait: wait, Since: dispatch.Position{NextAt: time.Now()}}
 }
 
 // listed makes lanes that have listed all lanes once.
@@ -110,7 +111,7 @@ func ids(live []liveLane) (ids []int64) {
 func TestLanes_OnePollForAllFeeders(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		outbox := &listing{found: store.WaitingLanes{BreakerClosed: true, Lanes: []store.WaitingLane{waiting(1, "a", 0), waiting(2, "a", -1), waiting(3, "b", 0), waiting(4, "b", 9)}}}
+		outbox := &listing{found: dispatch.WaitingLanes{BreakerClosed: true, Lanes: []dispatch.WaitingLane{waiting(1, "a", 0), waiting(2, "a", -1), waiting(3, "b", 0), waiting(4, "b", 9)}}}
 		l := listed(t, outbox, nil, 0)
 		expect := func(when string, looks int) {
 			t.Helper()
@@ -140,7 +141,7 @@ func TestFeeder_NamedLanesWhileTheListIsValid(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		wakes := &heard{}
-		outbox := &listing{found: store.WaitingLanes{BreakerClosed: true, Lanes: []store.WaitingLane{waiting(1, "a", 0), waiting(5, "a", 0), waiting(9, "b", 0)}}}
+		outbox := &listing{found: dispatch.WaitingLanes{BreakerClosed: true, Lanes: []dispatch.WaitingLane{waiting(1, "a", 0), waiting(5, "a", 0), waiting(9, "b", 0)}}}
 		f := &feeder{name: "a", lanes: listed(t, outbox, wakes, 0)}
 		want := func(when string, looks int, probed, live []int64) {
 			t.Helper()
@@ -215,7 +216,7 @@ func TestLanes_ProbesDueLanes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		wakes := &heard{}
-		outbox := &listing{found: store.WaitingLanes{BreakerClosed: true, Lanes: []store.WaitingLane{waiting(1, "a", 10), waiting(2, "a", 20), waiting(3, "a", 1000)}}}
+		outbox := &listing{found: dispatch.WaitingLanes{BreakerClosed: true, Lanes: []dispatch.WaitingLane{waiting(1, "a", 10), waiting(2, "a", 20), waiting(3, "a", 1000)}}}
 		l := listed(t, outbox, wakes, 0)
 		want := func(when string, probed, live []int64) {
 			t.Helper()
@@ -263,7 +264,7 @@ func TestLanes_ProbesDueLanes(t *testing.T) {
 func TestLanes_CircuitBreaker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		outbox := &listing{found: store.WaitingLanes{Lanes: []store.WaitingLane{waiting(1, email.QueueNormal, 0), waiting(2, email.QueueMailings, 0)}}}
+		outbox := &listing{found: dispatch.WaitingLanes{Lanes: []dispatch.WaitingLane{waiting(1, email.QueueNormal, 0), waiting(2, email.QueueMailings, 0)}}}
 		l := listed(t, outbox, &heard{}, 0)
 		for _, open := range []bool{false, true, false} {
 			outbox.found.BreakerClosed = open
@@ -281,7 +282,7 @@ func TestLanes_CircuitBreaker(t *testing.T) {
 func TestLanes_FullListing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		outbox := &listing{found: store.WaitingLanes{BreakerClosed: true}}
+		outbox := &listing{found: dispatch.WaitingLanes{BreakerClosed: true}}
 		l := listed(t, outbox, &heard{}, 10*time.Second)
 		live := func() []int64 {
 			got, _, err := l.of(t.Context(), "a")
@@ -291,7 +292,7 @@ func TestLanes_FullListing(t *testing.T) {
 			return ids(got)
 		}
 		_ = live()
-		outbox.found.Lanes = []store.WaitingLane{waiting(5, "a", 0)}
+		outbox.found.Lanes = []dispatch.WaitingLane{waiting(5, "a", 0)}
 		_, _ = l.list(t.Context())
 		if got := live(); len(got) > 0 || outbox.listed != 1 {
 			t.Errorf("listed %d times within the interval: %v", outbox.listed, got)
@@ -358,7 +359,7 @@ func TestLanes_Spacing(t *testing.T) {
 func TestLanes_Failure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		wakes, outbox := &heard{}, &listing{found: store.WaitingLanes{BreakerClosed: true}}
+		wakes, outbox := &heard{}, &listing{found: dispatch.WaitingLanes{BreakerClosed: true}}
 		l := listed(t, outbox, wakes, 0)
 		_, _, _ = l.of(t.Context(), "a")
 		_ = requested(l)
@@ -370,7 +371,7 @@ func TestLanes_Failure(t *testing.T) {
 				t.Errorf("%d polls: %v", outbox.looks, err)
 			}
 		}
-		outbox.err, outbox.found.Lanes = nil, []store.WaitingLane{waiting(2, "a", 0), waiting(3, "a", 0)}
+		outbox.err, outbox.found.Lanes = nil, []dispatch.WaitingLane{waiting(2, "a", 0), waiting(3, "a", 0)}
 		if got, _, err := l.of(t.Context(), "a"); err != nil || len(got) != 2 {
 			t.Errorf("after failures: %v, %v", got, err)
 		}

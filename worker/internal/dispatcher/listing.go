@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
 )
 
 const (
@@ -53,7 +53,7 @@ func (l *lanes) list(ctx context.Context) (more bool, err error) {
 }
 
 // replace stores a full listing. Results of polls that began later are kept.
-func (l *lanes) replace(found store.WaitingLanes, begun time.Time) {
+func (l *lanes) replace(found dispatch.WaitingLanes, begun time.Time) {
 	if !l.begun.After(begun) {
 		l.breakerClosed = found.BreakerClosed
 	}

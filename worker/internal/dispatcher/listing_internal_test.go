@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
 )
 
 // A failed listing is reported, since no poll may be failing at the time.
@@ -24,7 +24,7 @@ func TestLanes_PollsDuringListing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		wakes := &heard{all: true}
-		outbox := &listing{found: store.WaitingLanes{BreakerClosed: true, Lanes: []store.WaitingLane{waiting(1, "a", 0), waiting(2, "a", 0), waiting(3, "a", 0)}}}
+		outbox := &listing{found: dispatch.WaitingLanes{BreakerClosed: true, Lanes: []dispatch.WaitingLane{waiting(1, "a", 0), waiting(2, "a", 0), waiting(3, "a", 0)}}}
 		l := newLanes(outbox, wakes, 0)
 		want := func(when string, live ...int64) {
 			t.Helper()
@@ -64,7 +64,7 @@ func TestLanes_PollsDuringListing(t *testing.T) {
 func TestLanes_CircuitBreakerDuringListing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		outbox := &listing{found: store.WaitingLanes{BreakerClosed: true}}
+		outbox := &listing{found: dispatch.WaitingLanes{BreakerClosed: true}}
 		l := newLanes(outbox, &heard{}, 0)
 		outbox.during = func() {
 			outbox.found.BreakerClosed = false
@@ -81,7 +81,7 @@ func TestLanes_CircuitBreakerDuringListing(t *testing.T) {
 func TestLanes_ListingsOnRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		outbox := &listing{found: store.WaitingLanes{BreakerClosed: true}}
+		outbox := &listing{found: dispatch.WaitingLanes{BreakerClosed: true}}
 		l := listed(t, outbox, &heard{}, 0)
 		list := func(when string, took time.Duration, failure error, waited time.Duration, listed int) {
 			t.Helper()

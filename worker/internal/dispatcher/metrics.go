@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/process"
 )
 
 // metrics are the dispatcher's metrics. The two with the prefix mailing_ keep the names that
@@ -99,7 +99,7 @@ func (q queueMetrics) depth(tasks, window int) {
 func (q queueMetrics) unknownDepth() { q.tasks.Set(math.NaN()) }
 
 // alive sets the number of live processes per service, or NaN if err is not nil.
-func (m *metrics) alive(statuses []store.ProcessStatus, err error) {
+func (m *metrics) alive(statuses []process.Status, err error) {
 	count := map[string]int{"dispatcher": 0, "worker": 0}
 	for _, s := range statuses {
 		if s.Live() {

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/process"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/dispatcher"
 )
@@ -100,7 +100,7 @@ type statusesAway struct {
 	away atomic.Bool
 }
 
-func (o *statusesAway) ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error) {
+func (o *statusesAway) ProcessStatuses(ctx context.Context) ([]process.Status, error) {
 	if o.away.Load() {
 		return nil, errors.New("away")
 	}

@@ -12,7 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
+	"email-gateway/shared/store/process"
 )
 
 func TestPayload(t *testing.T) {
@@ -39,7 +40,7 @@ func TestPayload(t *testing.T) {
 		{"truncated", `{"to": "a@b.c`, 0, 0, `{"to": "a@b.c`},
 		{"nothing", ``, 0, 0, ``},
 	} {
-		row := store.DueRow{Payload: json.RawMessage(test.payload), Attempts: test.attempts, Throttles: test.throttles}
+		row := dispatch.DueRow{Payload: json.RawMessage(test.payload), Attempts: test.attempts, Throttles: test.throttles}
 		filled, trace := fillIn(row, 5, now)
 		if diff := cmp.Diff(test.want, string(filled)); diff != "" || trace != "" {
 			t.Errorf("%s (-want +got)\n%s, trace %q", test.name, diff, trace)
@@ -65,12 +66,12 @@ func TestPayload_Trace(t *testing.T) {
 		if string(rest) != test.rest || got != test.trace {
 			t.Errorf("of %s: %s and %q, want %s and %q", test.payload, rest, got, test.rest, test.trace)
 		}
-		filled, got := fillIn(store.DueRow{Payload: json.RawMessage(test.payload)}, 5, time.Now())
+		filled, got := fillIn(dispatch.DueRow{Payload: json.RawMessage(test.payload)}, 5, time.Now())
 		if got != test.trace || got != "" && bytes.Contains(filled, []byte("traceparent")) {
 			t.Errorf("filled in: %s and %q", filled, got)
 		}
 		for _, queue := range email.BulkQueues() {
-			if job, got := bulkJob(queue)(store.DueRow{Payload: json.RawMessage(test.payload)}, time.Now()); got != test.trace || got != "" && bytes.Contains(job, []byte("traceparent")) {
+			if job, got := bulkJob(queue)(dispatch.DueRow{Payload: json.RawMessage(test.payload)}, time.Now()); got != test.trace || got != "" && bytes.Contains(job, []byte("traceparent")) {
 				t.Errorf("on %s: %s and %q", queue, job, got)
 			}
 		}
@@ -80,7 +81,7 @@ func TestPayload_Trace(t *testing.T) {
 func TestCapacity(t *testing.T) {
 	t.Parallel()
 	details := func(text string) json.RawMessage { return json.RawMessage(text) }
-	concurrency, sendRate := capacity([]store.ProcessStatus{
+	concurrency, sendRate := capacity([]process.Status{
 		{Service: "worker", Age: time.Second, Details: details(`{"concurrency":10,"sendRate":14.5,"redis":{"status":"connected"}}`)},
 		{Service: "worker", Age: 14 * time.Second, Details: details(`{"concurrency":30,"sendRate":14}`)},
 		{Service: "worker", Age: 16 * time.Second, Details: details(`{"concurrency":1000,"sendRate":1000}`)},
@@ -127,7 +128,7 @@ func TestPayload_KeepsOtherMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 		want["attempt"], want["enqueuedAt"] = 2.0, "2026-03-04T00:00:00Z"
-		row := store.DueRow{Payload: text, Attempts: 1}
+		row := dispatch.DueRow{Payload: text, Attempts: 1}
 		filled, _ := fillIn(row, 5, time.Date(2026, 3, 4, 0, 0, 0, 0, time.UTC))
 		if err := json.Unmarshal(filled, &got); err != nil {
 			t.Fatalf("%s: %v", filled, err)
@@ -144,9 +145,9 @@ type takes struct {
 	n int
 }
 
-func (s *takes) take(context.Context, []store.LaneTurn) (store.Batch, error) {
+func (s *takes) take(context.Context, []dispatch.LaneTurn) (dispatch.Batch, error) {
 	s.n++
-	return store.Batch{}, nil
+	return dispatch.Batch{}, nil
 }
 
 func (s *takes) idle(context.Context) error { return nil }

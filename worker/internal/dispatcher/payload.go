@@ -8,17 +8,17 @@ import (
 	"time"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
 )
 
 // payload builds a row's task payload, and returns the row's traceparent, "" if it has none. In the row, traceparent is a
 // member of the payload; the task carries it in a header, because the schema of the task payload has no such field.
-type payload func(row store.DueRow, now time.Time) (job []byte, trace string)
+type payload func(row dispatch.DueRow, now time.Time) (job []byte, trace string)
 
 // bulkJob builds the payloads of a bulk queue. A mailing job is published as stored in the row. For a recipient only the id of
 // the row is published, so that personal data stays in Postgres.
 func bulkJob(queue string) payload {
-	return func(row store.DueRow, _ time.Time) ([]byte, string) {
+	return func(row dispatch.DueRow, _ time.Time) ([]byte, string) {
 		job, trace := takeTrace(row.Payload)
 		if queue == email.QueueRecipients {
 			job = fmt.Appendf(nil, `{"outboxId":%q}`, row.ID)
@@ -41,13 +41,13 @@ func takeTrace(text []byte) (rest []byte, trace string) {
 
 // sendJob builds the payloads of emails; maxAttempts is the highest attempt number.
 func sendJob(maxAttempts int) payload {
-	return func(row store.DueRow, now time.Time) ([]byte, string) { return fillIn(row, maxAttempts, now) }
+	return func(row dispatch.DueRow, now time.Time) ([]byte, string) { return fillIn(row, maxAttempts, now) }
 }
 
 // fillIn returns the row's payload with the fields attempt and enqueuedAt set. All other members,
 // unknown ones included, are left unchanged. A payload that is not an object is published
 // unchanged, so that the worker fails the email with an error the tenant can see.
-func fillIn(row store.DueRow, maxAttempts int, now time.Time) (job []byte, trace string) {
+func fillIn(row dispatch.DueRow, maxAttempts int, now time.Time) (job []byte, trace string) {
 	attempt := min(max(row.Attempts-row.Throttles+1, 1), maxAttempts)
 	open, isObject := without(row.Payload, func(member []byte) bool {
 		return bytes.HasPrefix(member, []byte(`"attempt"`)) || bytes.HasPrefix(member, []byte(`"enqueuedAt"`)) || isTrace(member, &trace)

@@ -12,7 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/dispatch"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/dispatcher"
 	"email-gateway/worker/internal/queue"
@@ -24,7 +25,7 @@ func (b *bench) openBreaker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := store.Opening{Reason: "SES_TIMEOUT", By: "worker-1", Attempt: uuid.New(), Pass: store.BreakerPass{Openings: g.Openings}}
+	w := breaker.Opening{Reason: "SES_TIMEOUT", By: "worker-1", Attempt: uuid.New(), Pass: breaker.Pass{Openings: g.Openings}}
 	if done, err := b.Store.OpenBreaker(t.Context(), w); err != nil || !done {
 		t.Fatalf("opened: %v, %v", done, err)
 	}
@@ -67,7 +68,7 @@ func TestProber(t *testing.T) {
 	if err != nil || g.ProbeID == nil || g.ProbeID.String() != ids[2] {
 		t.Fatalf("circuit breaker = %+v, %v", g, err)
 	}
-	if _, opened, err := b.Store.CloseBreaker(t.Context(), "worker-1", store.BreakerPass{Openings: g.Openings}, true); err != nil || !opened {
+	if _, opened, err := b.Store.CloseBreaker(t.Context(), "worker-1", breaker.Pass{Openings: g.Openings}, true); err != nil || !opened {
 		t.Fatal(opened, err)
 	}
 	b.expectStatus(t, uuid.MustParse(ids[4]), email.Enqueued)
@@ -215,7 +216,7 @@ func (c *probeCounter) chosen() []time.Time {
 	return slices.Clone(c.found)
 }
 
-func (c *probeCounter) PickProbe(ctx context.Context, queues []string, pause time.Duration, early bool) (store.Probe, bool, error) {
+func (c *probeCounter) PickProbe(ctx context.Context, queues []string, pause time.Duration, early bool) (dispatch.Probe, bool, error) {
 	c.rounds.Add(1)
 	if early {
 		c.early.Add(1)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/dispatcher"
 	"email-gateway/worker/internal/queue"
@@ -20,7 +20,7 @@ type slowPolls struct {
 	over <-chan struct{}
 }
 
-func (s slowPolls) ProbeLanes(ctx context.Context, lanes []store.LaneProbe) (store.WaitingLanes, error) {
+func (s slowPolls) ProbeLanes(ctx context.Context, lanes []dispatch.LaneProbe) (dispatch.WaitingLanes, error) {
 	select {
 	case <-s.over:
 	case <-ctx.Done():

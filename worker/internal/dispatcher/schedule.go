@@ -7,7 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
+	lanestore "email-gateway/shared/store/lane"
 )
 
 const (
@@ -63,11 +64,11 @@ func ordered(lanes map[int64]*lane) []liveLane {
 }
 
 // probes returns a probe of each named lane, and lowers the bounds of lanes to which rows were returned.
-func (s *schedule) probes(now time.Time, named []store.NamedLane) (probes []store.LaneProbe) {
+func (s *schedule) probes(now time.Time, named []lanestore.Named) (probes []dispatch.LaneProbe) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range named {
-		first := store.Position{NextAt: n.From}
+		first := dispatch.Position{NextAt: n.From}
 		if l, known := s.lanes[n.ID]; known && !n.From.IsZero() && first.Before(l.since) {
 			l.since = first
 		}
@@ -78,7 +79,7 @@ func (s *schedule) probes(now time.Time, named []store.NamedLane) (probes []stor
 			continue
 		}
 		seen[n.ID] = true
-		probe := store.LaneProbe{ID: n.ID}
+		probe := dispatch.LaneProbe{ID: n.ID}
 		if l, known := s.lanes[n.ID]; known {
 			probe.Since = l.since
 			s.put(&s.rechecks, l, now.Add(recheck))
@@ -89,13 +90,13 @@ func (s *schedule) probes(now time.Time, named []store.NamedLane) (probes []stor
 }
 
 // due returns the probes of the lanes whose next poll is due.
-func (s *schedule) due(now time.Time) (probes []store.LaneProbe) {
+func (s *schedule) due(now time.Time) (probes []dispatch.LaneProbe) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	probe := func(h *laneHeap, most int) {
 		for most = len(probes) + most; len(probes) < most && len(*h) > 0 && !(*h)[0].next.After(now); {
 			l := (*h)[0]
-			probes = append(probes, store.LaneProbe{ID: l.id, Since: l.since})
+			probes = append(probes, dispatch.LaneProbe{ID: l.id, Since: l.since})
 			s.put(&s.rechecks, l, now.Add(recheck))
 		}
 	}
@@ -105,7 +106,7 @@ func (s *schedule) due(now time.Time) (probes []store.LaneProbe) {
 }
 
 // apply stores the result of a poll. Lanes that were probed and not found are closed.
-func (s *schedule) apply(probes []store.LaneProbe, found []store.WaitingLane, begun time.Time) {
+func (s *schedule) apply(probes []dispatch.LaneProbe, found []dispatch.WaitingLane, begun time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range found {
@@ -120,7 +121,7 @@ func (s *schedule) apply(probes []store.LaneProbe, found []store.WaitingLane, be
 
 // replace stores the result of a full listing. A lane that should have rows and that the listing did not find is closed or
 // empty: the next poll checks it. replace returns whether there are new live lanes, or lanes that must be polled again.
-func (s *schedule) replace(found []store.WaitingLane, begun time.Time) (turned bool) {
+func (s *schedule) replace(found []dispatch.WaitingLane, begun time.Time) (turned bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range found {
@@ -141,7 +142,7 @@ func (s *schedule) replace(found []store.WaitingLane, begun time.Time) (turned b
 
 // found stores when the first row of a lane is due. A result that is older than the lane's last poll only lowers its bound.
 // found returns whether the lane has become live or must be polled again.
-func (s *schedule) found(w store.WaitingLane, begun time.Time) (turned bool) {
+func (s *schedule) found(w dispatch.WaitingLane, begun time.Time) (turned bool) {
 	l, known := s.lanes[w.ID]
 	if !known {
 		l = &lane{id: w.ID, company: w.CompanyID, queue: w.Queue}
@@ -176,7 +177,7 @@ func (s *schedule) found(w store.WaitingLane, begun time.Time) (turned bool) {
 // closed removes a lane, unless rows were taken from it recently. When the lane is open again it is read from its start,
 // because workers return rows of a closed lane with their previous next_at.
 func (s *schedule) closed(l *lane, begun time.Time) {
-	l.looked, l.since = begun, store.Position{}
+	l.looked, l.since = begun, dispatch.Position{}
 	s.setLive(l, false)
 	s.rest(l, begun)
 	if l.in == nil {
@@ -220,7 +221,7 @@ func (s *schedule) took(queue string, asked []laneShare, rows map[int64]int) {
 
 // lower lowers the bounds of the lanes of rows that may have been released. The result of a poll that began earlier does not
 // raise them.
-func (s *schedule) lower(rows []store.DueRow) {
+func (s *schedule) lower(rows []dispatch.DueRow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -230,7 +231,7 @@ func (s *schedule) lower(rows []store.DueRow) {
 			continue
 		}
 		l.looked = now
-		if first := (store.Position{NextAt: row.NextAt, ID: row.ID}); first.Before(l.since) {
+		if first := (dispatch.Position{NextAt: row.NextAt, ID: row.ID}); first.Before(l.since) {
 			l.since = first
 		}
 	}

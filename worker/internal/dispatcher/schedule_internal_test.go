@@ -9,44 +9,45 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
+	lanestore "email-gateway/shared/store/lane"
 )
 
 // position is the nth row of those that are due at the same time.
-func position(at time.Time, n byte) store.Position {
-	return store.Position{NextAt: at, ID: uuid.UUID{n}}
+func position(at time.Time, n byte) dispatch.Position {
+	return dispatch.Position{NextAt: at, ID: uuid.UUID{n}}
 }
 
 // beginsAt is a lane with a due row that is read from this position on next time.
-func beginsAt(since store.Position) []store.WaitingLane {
-	return []store.WaitingLane{{ID: 1, CompanyID: companyA, Queue: "a", Since: since}}
+func beginsAt(since dispatch.Position) []dispatch.WaitingLane {
+	return []dispatch.WaitingLane{{ID: 1, CompanyID: companyA, Queue: "a", Since: since}}
 }
 
 // emptyFrom is an open lane without rows that is read from this position on next time.
-func emptyFrom(since store.Position) []store.WaitingLane {
-	return []store.WaitingLane{{ID: 1, CompanyID: companyA, Queue: "a", Wait: math.Inf(1), Since: since}}
+func emptyFrom(since dispatch.Position) []dispatch.WaitingLane {
+	return []dispatch.WaitingLane{{ID: 1, CompanyID: companyA, Queue: "a", Wait: math.Inf(1), Since: since}}
 }
 
 // sinceOf is the position from which the next poll reads lane 1.
-func sinceOf(a *schedule) store.Position {
-	return a.probes(time.Now(), []store.NamedLane{{ID: 1}})[0].Since
+func sinceOf(a *schedule) dispatch.Position {
+	return a.probes(time.Now(), []lanestore.Named{{ID: 1}})[0].Since
 }
 
 // A lane keeps its lower bound while it is open, with or without rows, and is read from its start after it was closed.
 func TestSchedule_Bound(t *testing.T) {
 	t.Parallel()
 	a, at, begun := newSchedule(), time.Now().Add(-time.Hour), time.Now()
-	probes := []store.LaneProbe{{ID: 1}}
+	probes := []dispatch.LaneProbe{{ID: 1}}
 	for _, poll := range []struct {
 		name  string
-		found []store.WaitingLane
-		want  store.Position
+		found []dispatch.WaitingLane
+		want  dispatch.Position
 	}{
 		{"with a row", beginsAt(position(at, 1)), position(at, 1)},
 		{"with a later row", beginsAt(position(at, 2)), position(at, 2)},
 		{"empty", emptyFrom(position(at.Add(time.Minute), 0)), position(at.Add(time.Minute), 0)},
 		{"with a row again", beginsAt(position(at.Add(time.Hour), 0)), position(at.Add(time.Hour), 0)},
-		{"closed", nil, store.Position{}},
+		{"closed", nil, dispatch.Position{}},
 		{"with a row that was returned while it was closed", beginsAt(position(at, 3)), position(at, 3)},
 	} {
 		begun = begun.Add(time.Second)
@@ -79,21 +80,21 @@ func TestSchedule_BoundOfDrainedLane(t *testing.T) {
 func TestSchedule_BoundAfterRelease(t *testing.T) {
 	t.Parallel()
 	a, at, begun := newSchedule(), time.Now().Add(-time.Hour), time.Now()
-	found := append(beginsAt(position(at, 5)), store.WaitingLane{ID: 2, Queue: "a", Since: position(at, 5)})
+	found := append(beginsAt(position(at, 5)), dispatch.WaitingLane{ID: 2, Queue: "a", Since: position(at, 5)})
 	a.apply(nil, found, begun)
-	a.lower([]store.DueRow{
+	a.lower([]dispatch.DueRow{
 		{LaneID: 1, NextAt: at, ID: uuid.UUID{4}}, {LaneID: 1, NextAt: at, ID: uuid.UUID{3}}, {LaneID: 1, NextAt: at, ID: uuid.UUID{6}}, {LaneID: 9, NextAt: at},
 	})
-	want := func(when string, first, second store.Position) {
+	want := func(when string, first, second dispatch.Position) {
 		t.Helper()
-		if probes := a.probes(begun, []store.NamedLane{{ID: 1}, {ID: 2}}); probes[0].Since != first || probes[1].Since != second {
+		if probes := a.probes(begun, []lanestore.Named{{ID: 1}, {ID: 2}}); probes[0].Since != first || probes[1].Since != second {
 			t.Errorf("%s: the lanes are read from %v and %v on", when, probes[0].Since, probes[1].Since)
 		}
 	}
 	want("after the release", position(at, 3), position(at, 5))
-	a.apply(nil, []store.WaitingLane{{ID: 1, Queue: "a", Since: position(at, 8)}}, begun)
+	a.apply(nil, []dispatch.WaitingLane{{ID: 1, Queue: "a", Since: position(at, 8)}}, begun)
 	want("after a poll that began before it", position(at, 3), position(at, 5))
-	a.apply(nil, []store.WaitingLane{{ID: 1, Queue: "a", Since: position(at, 8)}}, time.Now().Add(time.Second))
+	a.apply(nil, []dispatch.WaitingLane{{ID: 1, Queue: "a", Since: position(at, 8)}}, time.Now().Add(time.Second))
 	want("after a poll that began later", position(at, 8), position(at, 5))
 }
 
@@ -105,13 +106,13 @@ func TestSchedule_BoundAfterWakeUp(t *testing.T) {
 	for _, step := range []struct {
 		name string
 		from time.Time
-		want store.Position
+		want dispatch.Position
 	}{
 		{"new rows", time.Time{}, position(at, 5)},
 		{"a later row", at.Add(time.Second), position(at, 5)},
 		{"an earlier row", at.Add(-time.Second), position(at.Add(-time.Second), 0)},
 	} {
-		if probes := a.probes(time.Now(), []store.NamedLane{{ID: 1, From: step.from}}); probes[0].Since != step.want {
+		if probes := a.probes(time.Now(), []lanestore.Named{{ID: 1, From: step.from}}); probes[0].Since != step.want {
 			t.Errorf("%s: from %v on, want %v", step.name, probes[0].Since, step.want)
 		}
 	}
@@ -123,8 +124,8 @@ func TestSchedule_NamedTwice(t *testing.T) {
 	a, at := newSchedule(), time.Now().Add(-time.Hour)
 	a.apply(nil, emptyFrom(position(at, 5)), time.Now())
 	earlier := at.Add(-time.Second)
-	named := []store.NamedLane{{ID: 1}, {ID: 2}, {ID: 1, From: earlier}, {ID: 2, From: at}, {ID: 1, From: at}}
-	want := []store.LaneProbe{{ID: 1, Since: position(earlier, 0)}, {ID: 2}}
+	named := []lanestore.Named{{ID: 1}, {ID: 2}, {ID: 1, From: earlier}, {ID: 2, From: at}, {ID: 1, From: at}}
+	want := []dispatch.LaneProbe{{ID: 1, Since: position(earlier, 0)}, {ID: 2}}
 	if got := a.probes(time.Now(), named); !slices.Equal(got, want) {
 		t.Errorf("probes %v, want %v", got, want)
 	}
@@ -160,12 +161,12 @@ func TestSchedule_RechecksAndDueLanes(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ live, due int }{"many live": {5 * maxProbes, 10}, "many due": {10, 5 * maxProbes}} {
 		a, begun := newSchedule(), time.Now()
-		var found []store.WaitingLane
+		var found []dispatch.WaitingLane
 		for id := range tt.live {
-			found = append(found, store.WaitingLane{ID: int64(id), Queue: "a"})
+			found = append(found, dispatch.WaitingLane{ID: int64(id), Queue: "a"})
 		}
 		for id := range tt.due {
-			found = append(found, store.WaitingLane{ID: int64(tt.live + id), Queue: "a", Wait: 10})
+			found = append(found, dispatch.WaitingLane{ID: int64(tt.live + id), Queue: "a", Wait: 10})
 		}
 		a.apply(nil, found, begun)
 		live, due := 0, 0
@@ -190,8 +191,8 @@ func TestSchedule_ReleasedAfterPoll(t *testing.T) {
 		"taken":    func(a *schedule, asked []laneShare) { a.took("a", asked, map[int64]int{1: 1}) },
 	} {
 		a := newSchedule()
-		a.apply(nil, []store.WaitingLane{{ID: 1, CompanyID: companyA, Queue: "a"}}, time.Now())
-		a.apply([]store.LaneProbe{{ID: 1}}, nil, time.Now().Add(time.Millisecond))
+		a.apply(nil, []dispatch.WaitingLane{{ID: 1, CompanyID: companyA, Queue: "a"}}, time.Now())
+		a.apply([]dispatch.LaneProbe{{ID: 1}}, nil, time.Now().Add(time.Millisecond))
 		if len(a.lanes) != 0 {
 			t.Fatalf("%s: %d lanes after an empty poll", name, len(a.lanes))
 		}
@@ -207,7 +208,7 @@ func TestSchedule_ActiveLane(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newSchedule()
-		a.apply(nil, []store.WaitingLane{{ID: 1, Queue: "a"}}, time.Now())
+		a.apply(nil, []dispatch.WaitingLane{{ID: 1, Queue: "a"}}, time.Now())
 		a.took("a", []laneShare{{liveLane{id: 1}, 5}}, map[int64]int{1: 1})
 		looks, gap, last := 0, time.Duration(0), time.Now()
 		for range 10 * 60 * 2 {

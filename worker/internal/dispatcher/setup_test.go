@@ -12,7 +12,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/logtest"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/dispatcher"
@@ -193,6 +193,6 @@ func (r *recorder) published() []string {
 	return append([]string(nil), r.ids...)
 }
 
-func withPriority(priority int) func(*store.NewEmail) {
-	return func(e *store.NewEmail) { e.Priority = priority }
+func withPriority(priority int) func(*outbox.NewEmail) {
+	return func(e *outbox.NewEmail) { e.Priority = priority }
 }

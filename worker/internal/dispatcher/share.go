@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
 )
 
 // sharedFor is how long a queue counts as full after it was last full.
@@ -91,7 +91,7 @@ func (l *load) room(recipients int) int {
 
 // fit returns how many of the rows, from the first one on, have at most as many recipients together as that number of emails
 // has on average; at least one. It updates the average with all rows.
-func (l *load) fit(rows []store.DueRow, emails int) (n int) {
+func (l *load) fit(rows []dispatch.DueRow, emails int) (n int) {
 	before := l.per()
 	budget, sum := before*float64(emails), 0
 	for i, row := range rows {

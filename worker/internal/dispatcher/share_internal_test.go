@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
 	"email-gateway/worker/internal/queue"
 )
 
@@ -97,14 +97,14 @@ type askedFor struct {
 	most int
 }
 
-func (a *askedFor) take(_ context.Context, turns []store.LaneTurn) (store.Batch, error) {
+func (a *askedFor) take(_ context.Context, turns []dispatch.LaneTurn) (dispatch.Batch, error) {
 	a.most = turns[0].Most
-	return store.Batch{}, nil
+	return dispatch.Batch{}, nil
 }
 
 func (a *askedFor) idle(context.Context) error { return nil }
 
-func mailsTo(recipients, n int) (rows []store.DueRow) {
+func mailsTo(recipients, n int) (rows []dispatch.DueRow) {
 	job := email.SendJob{To: "ana@example.com", Subject: `"cc": "a@b"`, Headers: map[string]string{"X-A": `bcc"@`}}
 	for i := range recipients - 1 {
 		address := fmt.Sprintf("c%d@example.com", i)
@@ -115,7 +115,7 @@ func mailsTo(recipients, n int) (rows []store.DueRow) {
 		}
 	}
 	payload, _ := json.Marshal(job) // never fails
-	return slices.Repeat([]store.DueRow{{Payload: payload}}, n)
+	return slices.Repeat([]dispatch.DueRow{{Payload: payload}}, n)
 }
 
 func TestRecipients(t *testing.T) {

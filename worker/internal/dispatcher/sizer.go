@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
 )
 
 // sizer decides how many tasks a queue holds, and how many of them a round or a batch adds.
@@ -16,7 +16,7 @@ type sizer interface {
 	// step is the maximum number of tasks that a round adds at this depth.
 	step(depth int) int
 	// fit returns how many of the rows of a batch are published, from the first one on, if asked rows were requested.
-	fit(rows []store.DueRow, asked int) int
+	fit(rows []dispatch.DueRow, asked int) int
 	// several reports whether tasks have more than one recipient, so that lanes take turns by recipients.
 	several() bool
 }
@@ -57,8 +57,8 @@ func newBulkSizer(queue string) bulkSizer {
 	return recipientsWindow
 }
 
-func (s bulkSizer) window() int                      { return int(s) }
-func (bulkSizer) record(int)                         {}
-func (bulkSizer) step(int) int                       { return math.MaxInt }
-func (bulkSizer) fit(rows []store.DueRow, _ int) int { return len(rows) }
-func (bulkSizer) several() bool                      { return false }
+func (s bulkSizer) window() int                         { return int(s) }
+func (bulkSizer) record(int)                            {}
+func (bulkSizer) step(int) int                          { return math.MaxInt }
+func (bulkSizer) fit(rows []dispatch.DueRow, _ int) int { return len(rows) }
+func (bulkSizer) several() bool                         { return false }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/dispatcher"
 )
@@ -19,22 +19,22 @@ type reads struct {
 	dispatcher.Outbox
 	lane  int64
 	mu    sync.Mutex
-	since []store.Position
+	since []dispatch.Position
 }
 
-func (r *reads) ProbeLanes(ctx context.Context, lanes []store.LaneProbe) (store.WaitingLanes, error) {
+func (r *reads) ProbeLanes(ctx context.Context, lanes []dispatch.LaneProbe) (dispatch.WaitingLanes, error) {
 	r.record(lanes...)
 	return r.Outbox.ProbeLanes(ctx, lanes)
 }
 
-func (r *reads) TakeDue(ctx context.Context, slot store.Slot, turns []store.LaneTurn) (store.Batch, error) {
+func (r *reads) TakeDue(ctx context.Context, slot dispatch.Slot, turns []dispatch.LaneTurn) (dispatch.Batch, error) {
 	for _, turn := range turns {
 		r.record(turn.LaneProbe)
 	}
 	return r.Outbox.TakeDue(ctx, slot, turns)
 }
 
-func (r *reads) record(lanes ...store.LaneProbe) {
+func (r *reads) record(lanes ...dispatch.LaneProbe) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range lanes {
@@ -45,7 +45,7 @@ func (r *reads) record(lanes ...store.LaneProbe) {
 }
 
 // taken returns the positions recorded since the last call.
-func (r *reads) taken() []store.Position {
+func (r *reads) taken() []dispatch.Position {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	since := r.since

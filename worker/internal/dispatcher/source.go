@@ -6,16 +6,16 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
 )
 
 // source takes rows of one target from the outbox, one batch at a time, and records each batch's
 // results.
 type source interface {
 	// take takes rows in a committed transaction: then only this dispatcher publishes them.
-	take(ctx context.Context, turns []store.LaneTurn) (store.Batch, error)
+	take(ctx context.Context, turns []dispatch.LaneTurn) (dispatch.Batch, error)
 	// record records the results of a batch: published rows have a task on their queue, released rows are due again.
-	record(ctx context.Context, taken store.Batch, published []uuid.UUID, released []store.Release) error
+	record(ctx context.Context, taken dispatch.Batch, published []uuid.UUID, released []dispatch.Release) error
 	// leased reports whether rows that are not recorded become due again when their lease ends. A row whose publish was not
 	// confirmed is then not released: the broker may have stored its task.
 	leased() bool
@@ -26,30 +26,30 @@ type source interface {
 // emails takes emails. They are ENQUEUED from the take on, so only those without a task need a second commit.
 type emails struct {
 	outbox Outbox
-	slot   store.Slot
-	former []store.Slot // replaced after an error; their last batch was published
+	slot   dispatch.Slot
+	former []dispatch.Slot // replaced after an error; their last batch was published
 }
 
 func newEmails(outbox Outbox) *emails {
-	return &emails{outbox: outbox, slot: store.Slot{ID: uuid.New()}}
+	return &emails{outbox: outbox, slot: dispatch.Slot{ID: uuid.New()}}
 }
 
-func (e *emails) take(ctx context.Context, turns []store.LaneTurn) (store.Batch, error) {
+func (e *emails) take(ctx context.Context, turns []dispatch.LaneTurn) (dispatch.Batch, error) {
 	return e.taken(e.outbox.TakeDue(ctx, e.slot, turns))
 }
 
-func (e *emails) takeProbe(ctx context.Context, id uuid.UUID) (store.Batch, error) {
+func (e *emails) takeProbe(ctx context.Context, id uuid.UUID) (dispatch.Batch, error) {
 	return e.taken(e.outbox.TakeProbe(ctx, e.slot, id))
 }
 
 // taken handles the result of a take, which has deleted the row of the slot's last batch from dispatch_batches. After an error
 // a batch may be committed that is never published: a new slot keeps the row of that batch for the rescuer.
-func (e *emails) taken(batch store.Batch, err error) (store.Batch, error) {
+func (e *emails) taken(batch dispatch.Batch, err error) (dispatch.Batch, error) {
 	if err != nil {
 		if !e.slot.Published.IsZero() {
 			e.former = append(e.former, e.slot)
 		}
-		e.slot = store.Slot{ID: uuid.New()}
+		e.slot = dispatch.Slot{ID: uuid.New()}
 		return batch, err
 	}
 	e.slot.Published = time.Time{}
@@ -58,11 +58,11 @@ func (e *emails) taken(batch store.Batch, err error) (store.Batch, error) {
 
 // record implements source. The batch counts as published if none of its emails is left without a task; otherwise the rescuer
 // finds these emails by the row of the batch.
-func (e *emails) record(ctx context.Context, taken store.Batch, _ []uuid.UUID, released []store.Release) error {
+func (e *emails) record(ctx context.Context, taken dispatch.Batch, _ []uuid.UUID, released []dispatch.Release) error {
 	if len(released) > 0 {
 		left, err := e.outbox.Release(ctx, taken.TakenAt, released)
 		if err != nil || left > 0 {
-			e.slot = store.Slot{ID: uuid.New()}
+			e.slot = dispatch.Slot{ID: uuid.New()}
 			return err
 		}
 	}
@@ -92,11 +92,11 @@ func (e *emails) idle(ctx context.Context) error {
 // jobs takes bulk jobs. The take leases them, and they are PUBLISHED only after the broker's confirm.
 type jobs struct{ outbox Outbox }
 
-func (j *jobs) take(ctx context.Context, turns []store.LaneTurn) (store.Batch, error) {
+func (j *jobs) take(ctx context.Context, turns []dispatch.LaneTurn) (dispatch.Batch, error) {
 	return j.outbox.LeaseJobs(ctx, turns)
 }
 
-func (j *jobs) record(ctx context.Context, taken store.Batch, published []uuid.UUID, released []store.Release) error {
+func (j *jobs) record(ctx context.Context, taken dispatch.Batch, published []uuid.UUID, released []dispatch.Release) error {
 	if len(published) > 0 {
 		if err := j.outbox.MarkPublished(ctx, published); err != nil {
 			return err

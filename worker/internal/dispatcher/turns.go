@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
 )
 
 // turns shares the room on a queue among companies, and each company's part among its lanes, round-robin. It stores when each
@@ -135,10 +135,10 @@ func (t *turns) addRecipients(several bool, recipients map[uuid.UUID]int) {
 }
 
 // laneTurns converts the shares to a list of LaneTurn.
-func laneTurns(chosen []laneShare) []store.LaneTurn {
-	turns := make([]store.LaneTurn, len(chosen))
+func laneTurns(chosen []laneShare) []dispatch.LaneTurn {
+	turns := make([]dispatch.LaneTurn, len(chosen))
 	for i, v := range chosen {
-		turns[i] = store.LaneTurn{LaneProbe: store.LaneProbe{ID: v.id, Since: v.since}, Most: v.most}
+		turns[i] = dispatch.LaneTurn{LaneProbe: dispatch.LaneProbe{ID: v.id, Since: v.since}, Most: v.most}
 	}
 	return turns
 }

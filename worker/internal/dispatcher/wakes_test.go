@@ -9,7 +9,9 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/dispatch"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/dispatcher"
 )
@@ -17,7 +19,7 @@ import (
 // listen configures a dispatcher that receives wake-ups and lists all lanes at this interval.
 func (b *bench) listen(t *testing.T, every time.Duration) dispatcher.Params {
 	t.Helper()
-	listener, err := store.NewListener(b.URL, slog.New(slog.DiscardHandler))
+	listener, err := lane.NewListener(b.URL, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,15 +46,15 @@ func TestDispatch_FindsRowsOfOpenedLanes(t *testing.T) {
 	b.dispatch(t, b.listen(t, time.Hour))
 	company := b.Company(t)
 	b.begun(t, company)
-	operator := store.Operator{Name: "tester", Reason: "a test"}
+	operator := audit.Operator{Name: "tester", Reason: "a test"}
 	for name, step := range map[string]struct{ closing, opening func() error }{
 		"held": {
 			func() error {
-				_, err := b.Store.HoldLanes(t.Context(), operator, company, store.LaneFilter{})
+				_, err := b.Store.HoldLanes(t.Context(), operator, company, lane.Filter{})
 				return err
 			},
 			func() error {
-				_, err := b.Store.ReleaseLanes(t.Context(), operator, company, store.LaneFilter{})
+				_, err := b.Store.ReleaseLanes(t.Context(), operator, company, lane.Filter{})
 				return err
 			},
 		},
@@ -85,7 +87,7 @@ func TestDispatch_FindsMovedRows(t *testing.T) {
 	b.begun(t, company)
 	b.expectStays(t, id, email.Pending)
 	b.set(t, id, `next_at = now()`)
-	if err := b.Store.WakeLanes(t.Context(), []store.Lanes{{Company: company}}); err != nil {
+	if err := b.Store.WakeLanes(t.Context(), []lane.Lanes{{Company: company}}); err != nil {
 		t.Fatal(err)
 	}
 	b.expectStatus(t, id, email.Enqueued)
@@ -158,13 +160,13 @@ type stuckListings struct {
 	begun chan<- struct{}
 }
 
-func (s stuckListings) WaitingLanes(ctx context.Context) (store.WaitingLanes, error) {
+func (s stuckListings) WaitingLanes(ctx context.Context) (dispatch.WaitingLanes, error) {
 	select {
 	case s.begun <- struct{}{}:
 	default:
 	}
 	<-ctx.Done()
-	return store.WaitingLanes{}, ctx.Err()
+	return dispatch.WaitingLanes{}, ctx.Err()
 }
 
 // A dispatcher takes rows of lanes that wake-ups name, and new rows, while a listing runs, its first one too.
@@ -182,7 +184,7 @@ func TestDispatch_DuringListing(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := b.Accept(t, named, nil)
-	if err := b.Store.WakeLanes(t.Context(), []store.Lanes{{Company: named}}); err != nil {
+	if err := b.Store.WakeLanes(t.Context(), []lane.Lanes{{Company: named}}); err != nil {
 		t.Fatal(err)
 	}
 	b.expectStatus(t, id, email.Enqueued)

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/process"
 )
 
 const (
@@ -24,11 +24,11 @@ type window struct {
 	outbox      Outbox
 	concurrency int
 	sendRate    float64
-	alive       func([]store.ProcessStatus, error) // receives the process statuses
+	alive       func([]process.Status, error) // receives the process statuses
 	size        atomic.Int64
 }
 
-func newWindow(outbox Outbox, concurrency int, sendRate float64, alive func([]store.ProcessStatus, error)) *window {
+func newWindow(outbox Outbox, concurrency int, sendRate float64, alive func([]process.Status, error)) *window {
 	w := &window{outbox: outbox, concurrency: concurrency, sendRate: sendRate, alive: alive}
 	w.size.Store(windowSize(concurrency, sendRate))
 	return w
@@ -56,7 +56,7 @@ func (w *window) measure(ctx context.Context) (more bool, err error) {
 }
 
 // capacity returns the total concurrency of the live workers, and the send rate of their account, which they share.
-func capacity(statuses []store.ProcessStatus) (concurrency int, sendRate float64) {
+func capacity(statuses []process.Status) (concurrency int, sendRate float64) {
 	for _, s := range statuses {
 		var said struct {
 			Concurrency int     `json:"concurrency"`

@@ -12,6 +12,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/sesevent"
 	"email-gateway/shared/store"
+	feedbackstore "email-gateway/shared/store/feedback"
 )
 
 const (
@@ -36,7 +37,7 @@ var errNotAsked = errors.New("the queue has not been polled yet")
 
 // Recorder records events. *sesevent.Recorder implements it.
 type Recorder interface {
-	Record(ctx context.Context, f store.Feedback, begun time.Time) (sesevent.Result, error)
+	Record(ctx context.Context, f feedbackstore.Feedback, begun time.Time) (sesevent.Result, error)
 	Count(kind string, result sesevent.Result)
 }
 

@@ -18,6 +18,8 @@ import (
 	"email-gateway/shared/sesevent"
 	"email-gateway/shared/steps"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/dbcheck"
@@ -50,12 +52,12 @@ func (b *bench) sent(company uuid.UUID) sent {
 	step := func(kind email.EventType, metadata map[string]any) email.Event {
 		return email.Event{Type: kind, At: time.Now().UTC(), Metadata: metadata}
 	}
-	moved, err := b.Store.Advance(b.t.Context(), store.Transition{
-		ID: e.id, Guard: store.GuardClaim, Token: e.attempt, Status: email.Processing, AddAttempts: 1,
+	moved, err := b.Store.Advance(b.t.Context(), outbox.Transition{
+		ID: e.id, Guard: outbox.GuardClaim, Token: e.attempt, Status: email.Processing, AddAttempts: 1,
 		Events: []email.Event{
 			step(email.EventReceived, nil), step(email.EventValidated, nil), step(email.EventSentAttempt, map[string]any{"attemptId": e.attempt}),
 		},
-		Recipient: &store.Recipient{ID: store.RecipientID(company, "CUST-1", "", ""), ExternalID: "CUST-1", Nome: "Ana", Email: "ana@example.com"},
+		Recipient: &recipient.Recipient{ID: recipient.ID(company, "CUST-1", "", ""), ExternalID: "CUST-1", Nome: "Ana", Email: "ana@example.com"},
 	})
 	if err != nil || !moved.Applied {
 		b.t.Fatalf("claim: %+v, %v", moved, err)

@@ -11,7 +11,8 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/mailmerge"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
+	recipientstore "email-gateway/shared/store/recipient"
 	"email-gateway/shared/template"
 	"email-gateway/worker/internal/mx"
 )
@@ -25,7 +26,7 @@ const (
 // builder builds the emails of one mailing from its entries. Bodies are rendered when an email is
 // sent; the subject is rendered here, since it is part of the task.
 type builder struct {
-	job            *store.MailingJob
+	job            *mailingstore.Job
 	subject        *mailmerge.Bound // nil if the mailing has a stored template
 	stored         *template.Row    // its subject; nil = none
 	positions      []int64          // in job.Fields, from 1, of the fields that the subject uses
@@ -33,7 +34,7 @@ type builder struct {
 	unsubscribeURL func(company, mailing uuid.UUID, address string) string
 }
 
-func newBuilder(job *store.MailingJob, unsubscribeURL func(company, mailing uuid.UUID, address string) string) (*builder, error) {
+func newBuilder(job *mailingstore.Job, unsubscribeURL func(company, mailing uuid.UUID, address string) string) (*builder, error) {
 	b := &builder{job: job, unsubscribeURL: unsubscribeURL}
 	if job.Template != "" {
 		parsed, err := template.ReadSubject(job.Subject, job.Variables)
@@ -70,8 +71,8 @@ func (b *builder) use(names []string) []string {
 }
 
 // emails builds an email or a reason for each pending entry.
-func (b *builder) emails(entries []store.ExpandableEntry, domains map[string]mx.Result) ([]store.ExpandedEntry, error) {
-	expanded := make([]store.ExpandedEntry, 0, len(entries))
+func (b *builder) emails(entries []mailingstore.ExpandableEntry, domains map[string]mx.Result) ([]mailingstore.ExpandedEntry, error) {
+	expanded := make([]mailingstore.ExpandedEntry, 0, len(entries))
 	for i := range entries {
 		e := &entries[i]
 		if !e.Pending {
@@ -86,8 +87,8 @@ func (b *builder) emails(entries []store.ExpandableEntry, domains map[string]mx.
 	return expanded, nil
 }
 
-func (b *builder) email(e *store.ExpandableEntry, domain mx.Result) (store.ExpandedEntry, error) {
-	x := store.ExpandedEntry{ID: e.ID}
+func (b *builder) email(e *mailingstore.ExpandableEntry, domain mx.Result) (mailingstore.ExpandedEntry, error) {
+	x := mailingstore.ExpandedEntry{ID: e.ID}
 	if !domain.Valid {
 		x.InvalidReason, x.Details = invalidMX, domain.Detail
 		return x, nil
@@ -102,7 +103,7 @@ func (b *builder) email(e *store.ExpandableEntry, domain mx.Result) (store.Expan
 	case err != nil:
 		return x, fmt.Errorf("subject: %w", err)
 	}
-	x.RecipientID = store.RecipientID(b.job.CompanyID, e.ExternalID, e.CPFCNPJHash, e.Email)
+	x.RecipientID = recipientstore.ID(b.job.CompanyID, e.ExternalID, e.CPFCNPJHash, e.Email)
 	x.Job = b.task(e, subject, x.RecipientID)
 	if err := check(x.Job); err != nil {
 		x.InvalidReason, x.Details = invalidSyntax, strings.ReplaceAll(err.Error(), "\n", "; ")
@@ -110,7 +111,7 @@ func (b *builder) email(e *store.ExpandableEntry, domain mx.Result) (store.Expan
 	return x, nil
 }
 
-func (b *builder) render(e *store.ExpandableEntry) (string, error) {
+func (b *builder) render(e *mailingstore.ExpandableEntry) (string, error) {
 	link := ""
 	if b.linked {
 		link = b.unsubscribeURL(b.job.CompanyID, b.job.ID, e.Email)
@@ -126,7 +127,7 @@ func (b *builder) render(e *store.ExpandableEntry) (string, error) {
 // task builds the email's job. A person with a tenant identifier is identified by that, as in a
 // single email, since several addresses may belong to it; otherwise by the recipient id derived
 // from the address.
-func (b *builder) task(e *store.ExpandableEntry, subject string, recipient uuid.UUID) email.SendJob {
+func (b *builder) task(e *mailingstore.ExpandableEntry, subject string, recipient uuid.UUID) email.SendJob {
 	job := email.SendJob{
 		OutboxID: e.ID.String(), CompanyID: b.job.CompanyID.String(), RequestID: b.job.RequestID,
 		To: e.Email, Subject: subject, HTMLRef: "mailing:" + b.job.ID.String(),

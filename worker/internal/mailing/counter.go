@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 )
 
 const (
@@ -28,8 +28,8 @@ const (
 
 // CountStore has the database operations of the counter.
 type CountStore interface {
-	OpenMailings(ctx context.Context) ([]store.OpenMailing, error)
-	CountMailing(ctx context.Context, id uuid.UUID) (store.MailingTally, error)
+	OpenMailings(ctx context.Context) ([]mailingstore.OpenMailing, error)
+	CountMailing(ctx context.Context, id uuid.UUID) (mailingstore.Tally, error)
 	FoldMailingFeedback(ctx context.Context) (int, error)
 }
 
@@ -54,8 +54,8 @@ func NewCounter(p CounterParams) *Counter {
 	})
 	p.Registry.MustRegister(completed)
 	return &Counter{
-		small: newCountLoop(p, completed, func(m store.OpenMailing) bool { return m.Lines < largeLines }),
-		large: newCountLoop(p, completed, func(m store.OpenMailing) bool { return m.Lines >= largeLines }),
+		small: newCountLoop(p, completed, func(m mailingstore.OpenMailing) bool { return m.Lines < largeLines }),
+		large: newCountLoop(p, completed, func(m mailingstore.OpenMailing) bool { return m.Lines >= largeLines }),
 		feedback: service.NewLoop(service.LoopParams{Log: p.Log, Interval: countInterval, RunOnce: func(ctx context.Context) (more bool, err error) {
 			_, err = p.Store.FoldMailingFeedback(ctx)
 			return false, err

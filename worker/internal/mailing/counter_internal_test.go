@@ -9,22 +9,22 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 )
 
 // oneMailing is a store with one mailing that has just been counted.
 type oneMailing struct {
 	id    uuid.UUID
-	tally store.MailingTally
+	tally mailingstore.Tally
 	count int
 }
 
-func (o *oneMailing) OpenMailings(context.Context) ([]store.OpenMailing, error) {
+func (o *oneMailing) OpenMailings(context.Context) ([]mailingstore.OpenMailing, error) {
 	now := time.Now()
-	return []store.OpenMailing{{ID: o.id, CountedAt: &now}}, nil
+	return []mailingstore.OpenMailing{{ID: o.id, CountedAt: &now}}, nil
 }
 
-func (o *oneMailing) CountMailing(context.Context, uuid.UUID) (store.MailingTally, error) {
+func (o *oneMailing) CountMailing(context.Context, uuid.UUID) (mailingstore.Tally, error) {
 	o.count++
 	return o.tally, nil
 }
@@ -35,10 +35,10 @@ func (o *oneMailing) FoldMailingFeedback(context.Context) (int, error) { return 
 // time, although it has just been counted.
 func TestCounter_AboutToEnd(t *testing.T) {
 	t.Parallel()
-	mailings := &oneMailing{id: uuid.New(), tally: store.MailingTally{Queued: 10}}
-	all := func(store.OpenMailing) bool { return true }
+	mailings := &oneMailing{id: uuid.New(), tally: mailingstore.Tally{Queued: 10}}
+	all := func(mailingstore.OpenMailing) bool { return true }
 	c := newCountLoop(CounterParams{Log: slog.New(slog.DiscardHandler), Store: mailings}, prometheus.NewCounter(prometheus.CounterOpts{}), all)
-	c.last[mailings.id] = counted{tally: store.MailingTally{Queued: 1000}, at: time.Now().Add(-countInterval)}
+	c.last[mailings.id] = counted{tally: mailingstore.Tally{Queued: 1000}, at: time.Now().Add(-countInterval)}
 	c.note(mailings.id, mailings.tally, 0)
 	c.sleep(mailings.id, time.Now())
 	c.scheduleCompletionCheck()
@@ -47,7 +47,7 @@ func TestCounter_AboutToEnd(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the loop is not woken")
 	}
-	mailings.tally = store.MailingTally{Sent: 1000, Completed: true}
+	mailings.tally = mailingstore.Tally{Sent: 1000, Completed: true}
 	if _, err := c.runOnce(t.Context()); err != nil || mailings.count != 1 {
 		t.Fatalf("it was counted %d times, %v", mailings.count, err)
 	}
@@ -71,8 +71,8 @@ func TestCounter_ExpectedEnd(t *testing.T) {
 		"none are left":                {before: 1000, left: 0, ago: time.Second},
 		"the last count is a year old": {before: 1_000_001, left: 1_000_000, ago: 365 * 24 * time.Hour},
 	} {
-		before := counted{tally: store.MailingTally{Pending: tt.before - 5, Queued: 5}, at: now.Add(-tt.ago)}
-		after := counted{tally: store.MailingTally{Queued: tt.left}, at: now}
+		before := counted{tally: mailingstore.Tally{Pending: tt.before - 5, Queued: 5}, at: now.Add(-tt.ago)}
+		after := counted{tally: mailingstore.Tally{Queued: tt.left}, at: now}
 		got := after.expectedEnd(before)
 		if tt.want == 0 && !got.IsZero() || tt.want != 0 && !got.Equal(now.Add(tt.want)) {
 			t.Errorf("%s: end expected at %s, want %s after %s", name, got, tt.want, now)

@@ -9,7 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/worker/internal/mailing"
 )
@@ -17,7 +18,7 @@ import (
 const numbers = `SELECT concat_ws(' ', status, 'queued', queued, 'sent', sent, 'failed', failed, 'unknown', unknown, 'suppressed', suppressed,
 	'expired', expired, 'cancelled', cancelled, 'invalid', invalid_later) FROM mailings WHERE id = $1`
 
-func (b bench) count(t *testing.T, id uuid.UUID) store.MailingTally {
+func (b bench) count(t *testing.T, id uuid.UUID) mailingstore.Tally {
 	t.Helper()
 	tally, err := b.Store.CountMailing(t.Context(), id)
 	if err != nil {
@@ -48,9 +49,9 @@ func TestCountMailing(t *testing.T) {
 	b.end(t, ids[0], b.claim(t, ids[0]), email.Sent, email.EventSent)
 	b.end(t, ids[1], b.claim(t, ids[1]), email.Failed, email.EventFailed)
 	b.end(t, ids[2], b.claim(t, ids[2]), email.Failed, email.EventOutcomeUnknown, email.EventFailed)
-	b.advance(t, store.Transition{ID: ids[3], Guard: store.GuardOpen, Status: email.Suppressed, Events: events(email.EventSuppressed)})
-	b.advance(t, store.Transition{ID: ids[4], Guard: store.GuardOpen, Status: email.Expired, Events: events(email.EventExpired)})
-	b.advance(t, store.Transition{ID: ids[5], Guard: store.GuardOpen, Status: email.Cancelled, Events: events(email.EventCancelled)})
+	b.advance(t, outbox.Transition{ID: ids[3], Guard: outbox.GuardOpen, Status: email.Suppressed, Events: events(email.EventSuppressed)})
+	b.advance(t, outbox.Transition{ID: ids[4], Guard: outbox.GuardOpen, Status: email.Expired, Events: events(email.EventExpired)})
+	b.advance(t, outbox.Transition{ID: ids[5], Guard: outbox.GuardOpen, Status: email.Cancelled, Events: events(email.EventCancelled)})
 	b.end(t, ids[6], b.claim(t, ids[6]), email.RetryScheduled, email.EventRetryScheduled)
 	b.exec(t, `UPDATE email_outbox SET next_at = now() WHERE id = $1`, ids[6])
 	b.count(t, id)
@@ -73,7 +74,7 @@ func TestCountMailing(t *testing.T) {
 	b.count(t, id)
 	b.want(t, "COMPLETED queued 0 sent 4 failed 1 unknown 0 suppressed 1 expired 1 cancelled 1 invalid 1", numbers, id)
 
-	b.advance(t, store.Transition{ID: ids[1], Guard: store.GuardReplay, Status: email.Pending, Renew: time.Hour, Events: events(email.EventReplayed)})
+	b.advance(t, outbox.Transition{ID: ids[1], Guard: outbox.GuardReplay, Status: email.Pending, Renew: time.Hour, Events: events(email.EventReplayed)})
 	b.count(t, id)
 	b.want(t, "SENDING queued 1 sent 4 failed 0 unknown 0 suppressed 1 expired 1 cancelled 1 invalid 1", numbers, id)
 }
@@ -221,10 +222,10 @@ func TestCounter_Paused(t *testing.T) {
 		},
 		{func() {
 			b.exec(t, `UPDATE email_outbox SET expires_at = now() WHERE id = $1`, ids[1])
-			b.advance(t, store.Transition{ID: ids[1], Guard: store.GuardOverdue, Status: email.Expired, Events: events(email.EventExpired)})
+			b.advance(t, outbox.Transition{ID: ids[1], Guard: outbox.GuardOverdue, Status: email.Expired, Events: events(email.EventExpired)})
 		}, "PAUSED queued 3 sent 1 failed 0 unknown 0 suppressed 0 expired 1 cancelled 0 invalid 0"},
 		{func() {
-			b.advance(t, store.Transition{ID: ids[2], Guard: store.GuardOpen, Status: email.Cancelled, Events: events(email.EventCancelled)})
+			b.advance(t, outbox.Transition{ID: ids[2], Guard: outbox.GuardOpen, Status: email.Cancelled, Events: events(email.EventCancelled)})
 		}, "PAUSED queued 2 sent 1 failed 0 unknown 0 suppressed 0 expired 1 cancelled 1 invalid 0"},
 	} {
 		change.make()

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 )
 
 // countedMailings are mailings whose counts take a time in proportion to their lines and never find a change.
@@ -33,21 +33,21 @@ func (s *countedMailings) add(lines int) uuid.UUID {
 	return id
 }
 
-func (s *countedMailings) OpenMailings(context.Context) ([]store.OpenMailing, error) {
+func (s *countedMailings) OpenMailings(context.Context) ([]mailingstore.OpenMailing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var open []store.OpenMailing
+	var open []mailingstore.OpenMailing
 	for id, lines := range s.lines {
 		at := time.Time{}
 		if n := len(s.counts[id]); n > 0 {
 			at = s.counts[id][n-1]
 		}
-		open = append(open, store.OpenMailing{ID: id, Lines: lines, CountedAt: &at, AgeMS: time.Since(at).Milliseconds(), Changed: s.marked[id]})
+		open = append(open, mailingstore.OpenMailing{ID: id, Lines: lines, CountedAt: &at, AgeMS: time.Since(at).Milliseconds(), Changed: s.marked[id]})
 	}
 	return open, nil
 }
 
-func (s *countedMailings) CountMailing(_ context.Context, id uuid.UUID) (store.MailingTally, error) {
+func (s *countedMailings) CountMailing(_ context.Context, id uuid.UUID) (mailingstore.Tally, error) {
 	s.mu.Lock()
 	lines := s.lines[id]
 	s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *countedMailings) CountMailing(_ context.Context, id uuid.UUID) (store.M
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts[id] = append(s.counts[id], time.Now())
-	return store.MailingTally{Applied: true, Queued: lines}, nil
+	return mailingstore.Tally{Applied: true, Queued: lines}, nil
 }
 
 func (s *countedMailings) FoldMailingFeedback(context.Context) (int, error) { return 0, nil }

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 )
 
 // countLoop counts some of the mailings, one after another, those with the fewest lines first.
@@ -19,7 +19,7 @@ type countLoop struct {
 	*service.Loop
 	params    CounterParams
 	completed prometheus.Counter
-	counts    func(store.OpenMailing) bool
+	counts    func(mailingstore.OpenMailing) bool
 	rest      pacer
 	last      map[uuid.UUID]counted
 	wake      chan struct{}
@@ -28,7 +28,7 @@ type countLoop struct {
 
 // counted is this process's last count of a mailing, and the number of equal counts in a row.
 type counted struct {
-	tally store.MailingTally
+	tally mailingstore.Tally
 	at    time.Time
 	idle  int
 	// pause is how old a count may be, by Postgres's clock, until the mailing is counted again without a mark. Other processes
@@ -39,7 +39,7 @@ type counted struct {
 	ends time.Time
 }
 
-func newCountLoop(p CounterParams, completed prometheus.Counter, counts func(store.OpenMailing) bool) *countLoop {
+func newCountLoop(p CounterParams, completed prometheus.Counter, counts func(mailingstore.OpenMailing) bool) *countLoop {
 	c := &countLoop{params: p, completed: completed, counts: counts, rest: make(pacer), last: make(map[uuid.UUID]counted), wake: make(chan struct{}, 1)}
 	c.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: countInterval, Wake: c.wake, RunOnce: c.runOnce})
 	return c
@@ -50,7 +50,7 @@ func (c *countLoop) runOnce(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	open = slices.DeleteFunc(open, func(m store.OpenMailing) bool { return !c.counts(m) })
+	open = slices.DeleteFunc(open, func(m mailingstore.OpenMailing) bool { return !c.counts(m) })
 	ids := make([]uuid.UUID, len(open))
 	for i, m := range open {
 		ids[i] = m.ID
@@ -114,7 +114,7 @@ func (c *countLoop) scheduleCompletionCheck() {
 
 // fresh reports whether a process has just counted the mailing, or its numbers have not
 // changed for a while. A mailing that is about to end is not fresh.
-func (c *countLoop) fresh(m store.OpenMailing) bool {
+func (c *countLoop) fresh(m mailingstore.OpenMailing) bool {
 	last := c.last[m.ID]
 	if !last.ends.IsZero() {
 		return false
@@ -127,7 +127,7 @@ func (c *countLoop) fresh(m store.OpenMailing) bool {
 }
 
 // note stores a count, which took so long. Each equal count in a row lengthens the pause.
-func (c *countLoop) note(id uuid.UUID, tally store.MailingTally, took time.Duration) {
+func (c *countLoop) note(id uuid.UUID, tally mailingstore.Tally, took time.Duration) {
 	before, known := c.last[id]
 	now := counted{tally: tally, at: time.Now()}
 	if known {

@@ -15,6 +15,8 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
 )
 
 const (
@@ -31,13 +33,13 @@ const (
 type EntryActionStore interface {
 	MailingsWithEntryAction(ctx context.Context) ([]uuid.UUID, error)
 	ApplyEntryAction(ctx context.Context, id uuid.UUID, limit int,
-		move func(context.Context, store.EntryAction, []uuid.UUID) (locked []uuid.UUID, err error)) (store.EntryActionResult, error)
+		move func(context.Context, mailingstore.EntryAction, []uuid.UUID) (locked []uuid.UUID, err error)) (mailingstore.EntryActionResult, error)
 	Wake(ctx context.Context) error
 }
 
 // Advancer changes an email's status.
 type Advancer interface {
-	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
+	Advance(ctx context.Context, t outbox.Transition) (outbox.Advanced, error)
 }
 
 // EntryActionLoopParams configure an EntryActionLoop.
@@ -64,7 +66,7 @@ func NewEntryActionLoop(p EntryActionLoopParams) *EntryActionLoop {
 	l := &EntryActionLoop{params: p, rest: make(pacer), changed: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mailing_settled_entries_total", Help: "Mailing entries that were cancelled (cancel) or sent again (retry-failed).",
 	}, []string{"kind"})}
-	for _, kind := range []store.EntryAction{store.ActionCancel, store.ActionRetryFailed} {
+	for _, kind := range []mailingstore.EntryAction{mailingstore.ActionCancel, mailingstore.ActionRetryFailed} {
 		l.changed.WithLabelValues(string(kind))
 	}
 	p.Registry.MustRegister(l.changed)
@@ -86,7 +88,7 @@ func (l *EntryActionLoop) runOnce(ctx context.Context) (more bool, err error) {
 			continue
 		}
 		moved := atomic.Int64{}
-		done, err := l.params.Store.ApplyEntryAction(ctx, id, actionBatch, func(ctx context.Context, kind store.EntryAction, emails []uuid.UUID) ([]uuid.UUID, error) {
+		done, err := l.params.Store.ApplyEntryAction(ctx, id, actionBatch, func(ctx context.Context, kind mailingstore.EntryAction, emails []uuid.UUID) ([]uuid.UUID, error) {
 			n, locked, err := l.move(ctx, id, kind, emails)
 			moved.Store(int64(n))
 			return locked, err
@@ -107,7 +109,7 @@ func (l *EntryActionLoop) runOnce(ctx context.Context) (more bool, err error) {
 		case done.Kind != "":
 			l.params.Log.Info("cancel or retry-failed applied to all entries of the mailing", "mailingId", id, "kind", done.Kind)
 		}
-		if done.Kind == store.ActionRetryFailed && moved.Load() > 0 {
+		if done.Kind == mailingstore.ActionRetryFailed && moved.Load() > 0 {
 			errs = append(errs, l.params.Store.Wake(ctx))
 		}
 	}
@@ -116,7 +118,7 @@ func (l *EntryActionLoop) runOnce(ctx context.Context) (more bool, err error) {
 
 // move changes the emails' status, and returns how many changed and which are locked. One that
 // cannot be written must not block the others.
-func (l *EntryActionLoop) move(ctx context.Context, mailing uuid.UUID, kind store.EntryAction, emails []uuid.UUID) (int, []uuid.UUID, error) {
+func (l *EntryActionLoop) move(ctx context.Context, mailing uuid.UUID, kind mailingstore.EntryAction, emails []uuid.UUID) (int, []uuid.UUID, error) {
 	held := make([]bool, len(emails))
 	var moved atomic.Int64
 	var failed atomic.Int64
@@ -153,16 +155,16 @@ func (l *EntryActionLoop) move(ctx context.Context, mailing uuid.UUID, kind stor
 	return int(moved.Load()), locked, err
 }
 
-func (l *EntryActionLoop) transition(id, mailing uuid.UUID, kind store.EntryAction) store.Transition {
+func (l *EntryActionLoop) transition(id, mailing uuid.UUID, kind mailingstore.EntryAction) outbox.Transition {
 	metadata := map[string]any{"by": "mailing", "mailingId": mailing}
-	if kind == store.ActionRetryFailed {
-		return store.Transition{
-			ID: id, Guard: store.GuardReplay, Status: email.Pending, Renew: l.params.TTL,
+	if kind == mailingstore.ActionRetryFailed {
+		return outbox.Transition{
+			ID: id, Guard: outbox.GuardReplay, Status: email.Pending, Renew: l.params.TTL,
 			Events: []email.Event{{Type: email.EventReplayed, At: time.Now().UTC(), Metadata: metadata}},
 		}
 	}
-	return store.Transition{
-		ID: id, Guard: store.GuardOpen, Status: email.Cancelled,
+	return outbox.Transition{
+		ID: id, Guard: outbox.GuardOpen, Status: email.Cancelled,
 		Events: []email.Event{{Type: email.EventCancelled, At: time.Now().UTC(), Metadata: metadata}},
 	}
 }

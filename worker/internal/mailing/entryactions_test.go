@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/worker/internal/mailing"
 )
@@ -41,8 +42,8 @@ func (b bench) expanded(t *testing.T, n int) (uuid.UUID, []uuid.UUID) {
 func (b bench) claim(t *testing.T, id uuid.UUID) uuid.UUID {
 	t.Helper()
 	token := uuid.New()
-	b.advance(t, store.Transition{
-		ID: id, Guard: store.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: events(email.EventReceived, email.EventValidated, email.EventSentAttempt),
+	b.advance(t, outbox.Transition{
+		ID: id, Guard: outbox.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1, Events: events(email.EventReceived, email.EventValidated, email.EventSentAttempt),
 	})
 	return token
 }
@@ -50,13 +51,13 @@ func (b bench) claim(t *testing.T, id uuid.UUID) uuid.UUID {
 // end ends the attempt.
 func (b bench) end(t *testing.T, id, token uuid.UUID, status email.Status, types ...email.EventType) {
 	t.Helper()
-	b.advance(t, store.Transition{
-		ID: id, Guard: store.GuardAttempt, Token: token, Status: status, DeadLetter: status == email.Failed, ErrorCode: "TEST",
+	b.advance(t, outbox.Transition{
+		ID: id, Guard: outbox.GuardAttempt, Token: token, Status: status, DeadLetter: status == email.Failed, ErrorCode: "TEST",
 		OutcomeUnknown: types[0] == email.EventOutcomeUnknown, Events: events(types...), Duration: time.Second,
 	})
 }
 
-func (b bench) advance(t *testing.T, transition store.Transition) {
+func (b bench) advance(t *testing.T, transition outbox.Transition) {
 	t.Helper()
 	if got, err := b.Store.Advance(t.Context(), transition); err != nil || !got.Applied {
 		t.Fatalf("%s: %+v, %v", transition.Status, got, err)
@@ -172,8 +173,8 @@ func TestEntryActionLoop_RetryFailedSkipsLockedEmails(t *testing.T) {
 	var ending errgroup.Group
 	for _, id := range ids {
 		ending.Go(func() error {
-			_, err := advancer.Advance(t.Context(), store.Transition{
-				ID: id, Guard: store.GuardOpen, Status: email.Expired, Events: events(email.EventExpired),
+			_, err := advancer.Advance(t.Context(), outbox.Transition{
+				ID: id, Guard: outbox.GuardOpen, Status: email.Expired, Events: events(email.EventExpired),
 			})
 			return err
 		})
@@ -214,8 +215,8 @@ func TestApplyEntryAction_OneProcessPerRound(t *testing.T) {
 	}
 	died := errors.New("died")
 	var seen []string
-	round := func(limit int, err error) (store.EntryActionResult, error) {
-		return b.Store.ApplyEntryAction(t.Context(), id, limit, func(ctx context.Context, kind store.EntryAction, emails []uuid.UUID) ([]uuid.UUID, error) {
+	round := func(limit int, err error) (mailingstore.EntryActionResult, error) {
+		return b.Store.ApplyEntryAction(t.Context(), id, limit, func(ctx context.Context, kind mailingstore.EntryAction, emails []uuid.UUID) ([]uuid.UUID, error) {
 			seen = append(seen, fmt.Sprintf("%s of %d from the first: %v", kind, len(emails), emails[0] == ids[0]))
 			if other, err := b.Store.ApplyEntryAction(ctx, id, limit, nil); err != nil || other.Kind != "" {
 				t.Errorf("another process is let in: %+v, %v", other, err)
@@ -226,7 +227,7 @@ func TestApplyEntryAction_OneProcessPerRound(t *testing.T) {
 	if _, err := round(3, died); !errors.Is(err, died) {
 		t.Errorf("%v", err)
 	}
-	for i, want := range []store.EntryActionResult{{Kind: store.ActionCancel, More: true}, {Kind: store.ActionCancel, Left: true}} {
+	for i, want := range []mailingstore.EntryActionResult{{Kind: mailingstore.ActionCancel, More: true}, {Kind: mailingstore.ActionCancel, Left: true}} {
 		if got, err := round(3, nil); err != nil || got != want {
 			t.Errorf("round %d: %+v, %v", i, got, err)
 		}
@@ -250,12 +251,12 @@ func (a *brokenAdvancer) repair() {
 	a.id = uuid.Nil
 }
 
-func (a *brokenAdvancer) Advance(ctx context.Context, t store.Transition) (store.Advanced, error) {
+func (a *brokenAdvancer) Advance(ctx context.Context, t outbox.Transition) (outbox.Advanced, error) {
 	a.mu.Lock()
 	broken := t.ID == a.id
 	a.mu.Unlock()
 	if broken {
-		return store.Advanced{}, errors.New("cannot be written")
+		return outbox.Advanced{}, errors.New("cannot be written")
 	}
 	return a.Advancer.Advance(ctx, t)
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/worker/internal/mx"
 	"email-gateway/worker/internal/queue"
@@ -66,17 +66,17 @@ func TestProcessor_SilentJobFails(t *testing.T) {
 	id, ids := b.mailing(t, many(3)...)
 	task := taskOf(id, 1)
 	task.LastTry = true
-	var lock store.MailingLock
+	var lock mailingstore.Lock
 	p := b.params()
 	p.Store = &steppedStore{Store: b.Store, before: func(step string) (err error) {
 		if step != "NextEntries" {
 			return nil
 		}
 		b.exec(t, `UPDATE mailings SET last_attempt = now() - interval '31 s'`)
-		if _, lock, err = b.Store.LockMailing(t.Context(), id, 1, p.StaleAfter, 10*time.Second); err != nil || lock != store.MailingLocked {
+		if _, lock, err = b.Store.LockMailing(t.Context(), id, 1, p.StaleAfter, 10*time.Second); err != nil || lock != mailingstore.Locked {
 			t.Errorf("it is not taken over: %v, %v", lock, err)
 		}
-		old := store.MailingJob{ID: id, Generation: 1, Heartbeat: time.Now().Add(-31 * time.Second)}
+		old := mailingstore.Job{ID: id, Generation: 1, Heartbeat: time.Now().Add(-31 * time.Second)}
 		if held, err := b.Store.HoldMailing(t.Context(), &old); err != nil || held {
 			t.Errorf("the silent job holds it: %v, %v", held, err)
 		}

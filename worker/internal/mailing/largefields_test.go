@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/worker/internal/mailing"
 )
 
@@ -15,7 +15,7 @@ type sizingStore struct {
 	most int
 }
 
-func (s *sizingStore) NextEntries(ctx context.Context, job *store.MailingJob, positions []int64, limit int) (store.EntryPage, error) {
+func (s *sizingStore) NextEntries(ctx context.Context, job *mailingstore.Job, positions []int64, limit int) (mailingstore.EntryPage, error) {
 	page, err := s.Store.NextEntries(ctx, job, positions, limit)
 	bytes := 0
 	for _, e := range page.Entries {

@@ -13,6 +13,9 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/mailing"
@@ -43,7 +46,7 @@ func TestProcessor_LockedRecipient(t *testing.T) {
 			entries[18] = entry{email: "bia@example.com", nome: "Ana"} // identified by the id of its address alone
 			id, ids := b.mailing(t, entries...)
 			b.limitEmailsPerDay(t, c.quota)
-			person, byAddress := store.RecipientID(b.company, "C-x", hash, "ana@example.com"), store.RecipientID(b.company, "", "", "bia@example.com")
+			person, byAddress := recipient.ID(b.company, "C-x", hash, "ana@example.com"), recipient.ID(b.company, "", "", "bia@example.com")
 			tx, err := b.SQL.BeginTx(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -57,7 +60,7 @@ func TestProcessor_LockedRecipient(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			known := store.RecipientID(b.company, "C-16", "", "user16@example.com") // of the same batch, and not locked
+			known := recipient.ID(b.company, "C-16", "", "user16@example.com") // of the same batch, and not locked
 			b.exec(t, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'old@example.com')`, known, b.company)
 			p := b.params()
 			p.BatchSize = 10
@@ -74,12 +77,12 @@ func TestProcessor_LockedRecipient(t *testing.T) {
 			if err := tx.Rollback(); err != nil {
 				t.Fatal(err)
 			}
-			for i, said := range map[int]store.Recipient{
+			for i, said := range map[int]recipient.Recipient{
 				17: {ID: person, ExternalID: "C-x", CPFCNPJHash: hash, Nome: "Ana", Email: "ana@example.com"},
 				18: {ID: byAddress, Nome: "Ana", Email: "bia@example.com"},
 			} {
-				done, err := b.Store.NewAdvancer().Advance(t.Context(), store.Transition{
-					ID: ids[i], Guard: store.GuardClaim, Token: uuid.New(), Status: email.Processing, AddAttempts: 1, Company: b.company, Recipient: &said,
+				done, err := b.Store.NewAdvancer().Advance(t.Context(), outbox.Transition{
+					ID: ids[i], Guard: outbox.GuardClaim, Token: uuid.New(), Status: email.Processing, AddAttempts: 1, Company: b.company, Recipient: &said,
 					Events: []email.Event{{Type: email.EventReceived, At: time.Now()}, {Type: email.EventValidated, At: time.Now()}, {Type: email.EventSentAttempt, At: time.Now()}},
 				})
 				if err != nil || !done.Applied {
@@ -244,7 +247,7 @@ func TestProcessor_MailingLockedAtWork(t *testing.T) {
 			b := newBench(t)
 			id, _ := b.mailing(t, many(3)...)
 			job, lock, err := b.Store.LockMailing(t.Context(), id, 1, time.Minute, time.Second)
-			if err != nil || lock != store.MailingLocked {
+			if err != nil || lock != mailingstore.Locked {
 				t.Fatal(lock, err)
 			}
 			tx, err := b.SQL.BeginTx(t.Context(), nil)
@@ -256,11 +259,11 @@ func TestProcessor_MailingLockedAtWork(t *testing.T) {
 				t.Fatal(err)
 			}
 			if fails {
-				_, err = b.Store.FailJob(t.Context(), &job, store.FailedJob{Reason: "X", Detail: "x", TaskID: uuid.NewString(), Payload: []byte(`{}`)})
+				_, err = b.Store.FailJob(t.Context(), &job, mailingstore.FailedJob{Reason: "X", Detail: "x", TaskID: uuid.NewString(), Payload: []byte(`{}`)})
 			} else {
 				_, err = b.Store.HoldMailing(t.Context(), &job)
 			}
-			if !errors.Is(err, store.ErrLocked) {
+			if !errors.Is(err, recipient.ErrLocked) {
 				t.Errorf("got %v, want ErrLocked", err)
 			}
 		})

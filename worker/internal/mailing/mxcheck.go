@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/worker/internal/mx"
 )
 
@@ -17,7 +17,7 @@ const domainChecks = 16
 // checkDomains checks each domain of the entries once, and returns the entries up to the first whose domain was not
 // checked before the job's time was over: name servers that do not answer must not delay other mailings. The next job
 // checks the rest. It sends heartbeats meanwhile, because DNS may be slow.
-func (r *run) checkDomains(stop, ctx context.Context, entries []store.ExpandableEntry) ([]store.ExpandableEntry, map[string]mx.Result, error) {
+func (r *run) checkDomains(stop, ctx context.Context, entries []mailingstore.ExpandableEntry) ([]mailingstore.ExpandableEntry, map[string]mx.Result, error) {
 	checking, cancel := context.WithCancel(stop)
 	defer cancel()
 	var domains map[string]mx.Result
@@ -51,7 +51,7 @@ func (r *run) checkDomains(stop, ctx context.Context, entries []store.Expandable
 }
 
 // domainsOf returns the domains of the pending entries in order of first use.
-func domainsOf(entries []store.ExpandableEntry) (domains []string) {
+func domainsOf(entries []mailingstore.ExpandableEntry) (domains []string) {
 	seen := make(map[string]bool)
 	for i := range entries {
 		if domain := email.DomainOf(entries[i].Email); entries[i].Pending && !seen[domain] {
@@ -63,7 +63,7 @@ func domainsOf(entries []store.ExpandableEntry) (domains []string) {
 }
 
 // checked returns the entries before the first pending one whose domain has no result.
-func checked(entries []store.ExpandableEntry, domains map[string]mx.Result) []store.ExpandableEntry {
+func checked(entries []mailingstore.ExpandableEntry, domains map[string]mx.Result) []mailingstore.ExpandableEntry {
 	for i := range entries {
 		if _, ok := domains[email.DomainOf(entries[i].Email)]; entries[i].Pending && !ok {
 			return entries[:i]

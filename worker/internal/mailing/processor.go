@@ -19,6 +19,10 @@ import (
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
+	lanestore "email-gateway/shared/store/lane"
+	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/mx"
 	"email-gateway/worker/internal/queue"
@@ -47,15 +51,15 @@ const (
 
 // Store has the database operations of a job. *store.Store implements it.
 type Store interface {
-	LockMailing(ctx context.Context, id uuid.UUID, generation int, stale, live time.Duration) (store.MailingJob, store.MailingLock, error)
-	HoldMailing(ctx context.Context, job *store.MailingJob) (bool, error)
+	LockMailing(ctx context.Context, id uuid.UUID, generation int, stale, live time.Duration) (mailingstore.Job, mailingstore.Lock, error)
+	HoldMailing(ctx context.Context, job *mailingstore.Job) (bool, error)
 	CountLane(ctx context.Context, lane int64, limit int) (int, error)
-	NextEntries(ctx context.Context, job *store.MailingJob, positions []int64, limit int) (store.EntryPage, error)
-	FindMailingRoom(ctx context.Context, company uuid.UUID) (store.MailingRoom, error)
-	Expand(ctx context.Context, job *store.MailingJob, x store.Expansion) (queued int, held bool, err error)
-	FailJob(ctx context.Context, job *store.MailingJob, f store.FailedJob) (bool, error)
-	DeadLetterTask(ctx context.Context, t store.DeadTask) error
-	WakeLanes(ctx context.Context, lanes []store.Lanes) error
+	NextEntries(ctx context.Context, job *mailingstore.Job, positions []int64, limit int) (mailingstore.EntryPage, error)
+	FindMailingRoom(ctx context.Context, company uuid.UUID) (mailingstore.Room, error)
+	Expand(ctx context.Context, job *mailingstore.Job, x mailingstore.Expansion) (queued int, held bool, err error)
+	FailJob(ctx context.Context, job *mailingstore.Job, f mailingstore.FailedJob) (bool, error)
+	DeadLetterTask(ctx context.Context, t deadletter.Task) error
+	WakeLanes(ctx context.Context, lanes []lanestore.Lanes) error
 }
 
 // Domains checks whether a domain accepts mail; it fails only when ctx ends.
@@ -148,20 +152,20 @@ func (p *Processor) handle(stop context.Context, task queue.Task) error {
 	log := p.Log.With(telemetry.OutboxID, task.ID, telemetry.MailingID, m.MailingID)
 	held, lock, err := p.Store.LockMailing(ctx, m.MailingID, *m.Generation, p.StaleAfter, p.live())
 	switch {
-	case errors.Is(err, store.ErrLocked):
+	case errors.Is(err, recipient.ErrLocked):
 		return p.locked(log, err)
 	case err != nil:
 		return p.writeFailed(log, err)
 	}
 	switch lock {
-	case store.MailingLocked:
+	case mailingstore.Locked:
 		crashpoint.At(crashpoint.ExpandLocked)
-	case store.MailingUnknown:
+	case mailingstore.Unknown:
 		return p.deadLetter(ctx, task, email.CodeOutboxNotFound, errors.New("the mailing does not exist"))
-	case store.MailingSilent:
+	case mailingstore.Silent:
 		p.Metrics.job("silent")
 		return &queue.RetryLater{Delay: p.live(), Uncounted: true, Reason: "the mailing's job has sent no heartbeat recently"}
-	case store.MailingHeld:
+	case mailingstore.Held:
 		p.Metrics.job("held")
 		log.Info("another job is processing the mailing")
 		if task.Redelivered {
@@ -178,7 +182,7 @@ func (p *Processor) handle(stop context.Context, task queue.Task) error {
 	log = log.With(telemetry.CompanyID, held.CompanyID, telemetry.RequestID, held.RequestID)
 	r := run{Processor: p, log: log, job: &held, begun: time.Now()}
 	switch err := r.expand(stop, ctx); {
-	case errors.Is(err, store.ErrLocked):
+	case errors.Is(err, recipient.ErrLocked):
 		return p.locked(log, err)
 	case errors.Is(err, errLost):
 		// The mailing was paused, cancelled or taken over, or the answer to a write was lost, in
@@ -193,14 +197,14 @@ func (p *Processor) handle(stop context.Context, task queue.Task) error {
 }
 
 // fail releases the mailing. A database outage does not count as a try.
-func (p *Processor) fail(ctx context.Context, log *slog.Logger, job *store.MailingJob, task queue.Task, cause error) error {
+func (p *Processor) fail(ctx context.Context, log *slog.Logger, job *mailingstore.Job, task queue.Task, cause error) error {
 	reason := email.MaskText(cause.Error())
 	last := task.LastTry && !store.IsOutage(cause)
-	applied, err := p.Store.FailJob(ctx, job, store.FailedJob{
+	applied, err := p.Store.FailJob(ctx, job, mailingstore.FailedJob{
 		Reason: CodeJobFailed, Detail: reason, TaskID: task.ID, Payload: task.Payload, Last: last,
 	})
 	switch {
-	case errors.Is(err, store.ErrLocked):
+	case errors.Is(err, recipient.ErrLocked):
 		return p.locked(log, errors.Join(cause, err))
 	case err != nil:
 		return p.writeFailed(log, errors.Join(cause, err))
@@ -241,7 +245,7 @@ func (p *Processor) writeFailed(log *slog.Logger, err error) error {
 
 // deadLetter stores a dead letter for a message that does not name a job.
 func (p *Processor) deadLetter(ctx context.Context, task queue.Task, code string, cause error) error {
-	err := p.Store.DeadLetterTask(ctx, store.DeadTask{
+	err := p.Store.DeadLetterTask(ctx, deadletter.Task{
 		Target: email.TargetMailing, Reason: code, Detail: cause.Error(), Payload: task.Payload, TaskID: task.ID,
 	})
 	if err != nil {

@@ -4,7 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -20,7 +21,7 @@ func TestProcessor_WaitsForDailyQuota(t *testing.T) {
 	if err := handle(t.Context(), p, taskOf(id, 1)); err != nil {
 		t.Fatal(err)
 	}
-	waits := func() store.Waiting {
+	waits := func() mailingstore.Waiting {
 		t.Helper()
 		m, err := b.Store.FindMailing(t.Context(), b.company, id)
 		if err != nil {
@@ -31,7 +32,7 @@ func TestProcessor_WaitsForDailyQuota(t *testing.T) {
 	b.want(t, "QUEUED QUEUED QUEUED PENDING PENDING", `SELECT string_agg(status, ' ' ORDER BY id) FROM mailing_entries`)
 	b.want(t, "QUEUED 3 2 0", `SELECT concat_ws(' ', status, processed_lines, generation, attempts) FROM mailings`)
 	midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
-	if w := waits(); w.For != store.QuotaEmailsPerDay || !w.Until.Equal(midnight) {
+	if w := waits(); w.For != quota.EmailsPerDay || !w.Until.Equal(midnight) {
 		t.Errorf("it waits for %+v, want %v", w, midnight)
 	}
 	b.want(t, "true", `SELECT (next_at > now() + interval '1 s' AND next_at <= now() + interval '1 min')::text FROM email_outbox WHERE target = 'mailing.process'`)
@@ -62,7 +63,7 @@ func TestProcessor_NoRoomForRecipients(t *testing.T) {
 	b := newBench(t)
 	id, _ := b.mailing(t, many(3)...)
 	two := int64(2)
-	if err := b.Store.SetQuotas(t.Context(), storetest.Operator(), b.company, map[store.Quota]*int64{store.QuotaRecipients: &two}); err != nil {
+	if err := b.Store.SetQuotas(t.Context(), storetest.Operator(), b.company, map[quota.Quota]*int64{quota.Recipients: &two}); err != nil {
 		t.Fatal(err)
 	}
 	if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 )
 
 // retryTimes is how long the retries of a job's message take: 10 s, 30 s.
@@ -16,7 +16,7 @@ const retryTimes = 40 * time.Second
 
 // RecoveryStore has the database operations of the recovery.
 type RecoveryStore interface {
-	RecoverMailings(ctx context.Context, stale, lost time.Duration) (recovered []store.RecoveredMailing, more bool, err error)
+	RecoverMailings(ctx context.Context, stale, lost time.Duration) (recovered []mailingstore.RecoveredMailing, more bool, err error)
 	Wake(ctx context.Context) error
 }
 

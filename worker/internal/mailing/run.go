@@ -8,7 +8,9 @@ import (
 
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/lane"
+	mailingstore "email-gateway/shared/store/mailing"
+	quotastore "email-gateway/shared/store/quota"
 	"email-gateway/shared/uuidv7"
 )
 
@@ -23,7 +25,7 @@ var (
 type run struct {
 	*Processor
 	log   *slog.Logger
-	job   *store.MailingJob
+	job   *mailingstore.Job
 	begun time.Time
 	room  int // how many more emails fit into the lane, as last counted
 	made  int
@@ -69,7 +71,7 @@ func (r *run) expand(stop, ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		x := store.Expansion{Finished: page.Last && len(entries) == len(page.Entries)}
+		x := mailingstore.Expansion{Finished: page.Last && len(entries) == len(page.Entries)}
 		if x.Entries, err = builder.emails(entries, domains); err != nil {
 			return err
 		}
@@ -78,9 +80,9 @@ func (r *run) expand(stop, ctx context.Context) error {
 			x.To = entries[len(entries)-1].ID
 			x.Finished = x.Finished || x.To == r.job.LastEntry
 		}
-		x.NearQuota = quota.Emails != store.Unlimited && quota.Emails < int64(nearQuota*r.BatchSize)
-		x.NoNewPeople = quota.Recipients != store.Unlimited && quota.Recipients < int64(len(entries))
-		var over *store.QuotaError
+		x.NearQuota = quota.Emails != mailingstore.Unlimited && quota.Emails < int64(nearQuota*r.BatchSize)
+		x.NoNewPeople = quota.Recipients != mailingstore.Unlimited && quota.Recipients < int64(len(entries))
+		var over *quotastore.Error
 		switch done, err := r.step(ctx, x); {
 		case errors.As(err, &over): // other requests have used up the quota
 		case done, err != nil:
@@ -91,7 +93,7 @@ func (r *run) expand(stop, ctx context.Context) error {
 
 // step commits a batch. If the job ends after it, its continuation is in the same commit, so that
 // the rest is neither lost nor done twice.
-func (r *run) step(ctx context.Context, x store.Expansion) (done bool, err error) {
+func (r *run) step(ctx context.Context, x mailingstore.Expansion) (done bool, err error) {
 	if !x.Finished {
 		full, err := r.full(ctx, len(x.Entries))
 		switch {
@@ -115,21 +117,21 @@ const nearQuota = 32
 
 // wait ends the job without a batch until the company's daily quota is renewed.
 func (r *run) wait(ctx context.Context, until time.Time) error {
-	x := store.Expansion{
-		Waiting:  store.Waiting{For: store.QuotaEmailsPerDay, Until: until},
+	x := mailingstore.Expansion{
+		Waiting:  mailingstore.Waiting{For: quotastore.EmailsPerDay, Until: until},
 		Continue: continueAfter(min(max(time.Until(until), time.Second), quotaDelay)),
 	}
 	if err := r.commit(ctx, x); err != nil {
 		return err
 	}
 	r.Metrics.job("quota")
-	r.log.Info("mailing waits for its company's quota", "quota", store.QuotaEmailsPerDay, "until", until)
+	r.log.Info("mailing waits for its company's quota", "quota", quotastore.EmailsPerDay, "until", until)
 	return nil
 }
 
 // pause ends the job without a batch while the reputation guard has paused the company's mailings.
 func (r *run) pause(ctx context.Context) error {
-	x := store.Expansion{Waiting: store.Waiting{For: store.WaitsForReputation}, Continue: continueAfter(pausedDelay)}
+	x := mailingstore.Expansion{Waiting: mailingstore.Waiting{For: mailingstore.WaitsForReputation}, Continue: continueAfter(pausedDelay)}
 	if err := r.commit(ctx, x); err != nil {
 		return err
 	}
@@ -140,14 +142,14 @@ func (r *run) pause(ctx context.Context) error {
 
 // leave ends the job without a batch.
 func (r *run) leave(ctx context.Context, delay time.Duration) error {
-	return r.commit(ctx, store.Expansion{Continue: continueAfter(delay)})
+	return r.commit(ctx, mailingstore.Expansion{Continue: continueAfter(delay)})
 }
 
-func continueAfter(delay time.Duration) *store.Continuation {
-	return &store.Continuation{ID: uuidv7.New(), Delay: delay}
+func continueAfter(delay time.Duration) *mailingstore.Continuation {
+	return &mailingstore.Continuation{ID: uuidv7.New(), Delay: delay}
 }
 
-func (r *run) commit(ctx context.Context, x store.Expansion) error {
+func (r *run) commit(ctx context.Context, x mailingstore.Expansion) error {
 	crashpoint.At(crashpoint.ExpandChecked)
 	queued, held, err := r.Store.Expand(ctx, r.job, x)
 	switch {
@@ -182,17 +184,17 @@ func (r *run) commit(ctx context.Context, x store.Expansion) error {
 }
 
 // written returns the lanes in which a batch has inserted due rows.
-func (r *run) written(x store.Expansion, queued int) (lanes []store.Lanes) {
+func (r *run) written(x mailingstore.Expansion, queued int) (lanes []lane.Lanes) {
 	if queued > 0 {
-		lanes = append(lanes, store.Lanes{Company: r.job.CompanyID, Queue: email.QueueFor(email.MailingPriority), Mailing: r.job.ID})
+		lanes = append(lanes, lane.Lanes{Company: r.job.CompanyID, Queue: email.QueueFor(email.MailingPriority), Mailing: r.job.ID})
 	}
 	if x.Continue != nil && x.Continue.Delay == 0 {
-		lanes = append(lanes, store.Lanes{Company: r.job.CompanyID, Queue: email.QueueMailings})
+		lanes = append(lanes, lane.Lanes{Company: r.job.CompanyID, Queue: email.QueueMailings})
 	}
 	return lanes
 }
 
-func (r *run) count(x store.Expansion, queued int) {
+func (r *run) count(x mailingstore.Expansion, queued int) {
 	r.Metrics.expanded("queued", queued)
 	for _, e := range x.Entries {
 		if e.InvalidReason != "" {

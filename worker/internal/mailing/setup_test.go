@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/worker/internal/dbcheck"
 	"email-gateway/worker/internal/mailing"
@@ -102,7 +102,7 @@ func (b bench) mailing(t *testing.T, entries ...entry) (uuid.UUID, []uuid.UUID) 
 // limitEmailsPerDay sets the company's daily quota of emails; 0 is unlimited.
 func (b bench) limitEmailsPerDay(t *testing.T, limit int64) {
 	t.Helper()
-	err := b.Store.SetQuotas(t.Context(), storetest.Operator(), b.company, map[store.Quota]*int64{store.QuotaEmailsPerDay: &limit})
+	err := b.Store.SetQuotas(t.Context(), storetest.Operator(), b.company, map[quota.Quota]*int64{quota.EmailsPerDay: &limit})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/worker/internal/mailing"
 )
 
@@ -34,11 +34,11 @@ func step[R any](s *steppedStore, name string, take func() (R, error)) (R, error
 }
 
 type locked struct {
-	job  store.MailingJob
-	lock store.MailingLock
+	job  mailingstore.Job
+	lock mailingstore.Lock
 }
 
-func (s *steppedStore) LockMailing(ctx context.Context, id uuid.UUID, generation int, stale, live time.Duration) (store.MailingJob, store.MailingLock, error) {
+func (s *steppedStore) LockMailing(ctx context.Context, id uuid.UUID, generation int, stale, live time.Duration) (mailingstore.Job, mailingstore.Lock, error) {
 	l, err := step(s, "LockMailing", func() (locked, error) {
 		job, lock, err := s.Store.LockMailing(ctx, id, generation, stale, live)
 		return locked{job, lock}, err
@@ -46,7 +46,7 @@ func (s *steppedStore) LockMailing(ctx context.Context, id uuid.UUID, generation
 	return l.job, l.lock, err
 }
 
-func (s *steppedStore) HoldMailing(ctx context.Context, job *store.MailingJob) (bool, error) {
+func (s *steppedStore) HoldMailing(ctx context.Context, job *mailingstore.Job) (bool, error) {
 	return step(s, "HoldMailing", func() (bool, error) { return s.Store.HoldMailing(ctx, job) })
 }
 
@@ -54,8 +54,8 @@ func (s *steppedStore) CountLane(ctx context.Context, lane int64, limit int) (in
 	return step(s, "CountLane", func() (int, error) { return s.Store.CountLane(ctx, lane, limit) })
 }
 
-func (s *steppedStore) NextEntries(ctx context.Context, job *store.MailingJob, positions []int64, limit int) (store.EntryPage, error) {
-	return step(s, "NextEntries", func() (store.EntryPage, error) { return s.Store.NextEntries(ctx, job, positions, limit) })
+func (s *steppedStore) NextEntries(ctx context.Context, job *mailingstore.Job, positions []int64, limit int) (mailingstore.EntryPage, error) {
+	return step(s, "NextEntries", func() (mailingstore.EntryPage, error) { return s.Store.NextEntries(ctx, job, positions, limit) })
 }
 
 type expansion struct {
@@ -63,7 +63,7 @@ type expansion struct {
 	held   bool
 }
 
-func (s *steppedStore) Expand(ctx context.Context, job *store.MailingJob, x store.Expansion) (int, bool, error) {
+func (s *steppedStore) Expand(ctx context.Context, job *mailingstore.Job, x mailingstore.Expansion) (int, bool, error) {
 	before := *job // a lost answer returns nothing
 	e, err := step(s, "Expand", func() (expansion, error) {
 		queued, held, err := s.Store.Expand(ctx, job, x)
@@ -75,6 +75,6 @@ func (s *steppedStore) Expand(ctx context.Context, job *store.MailingJob, x stor
 	return e.queued, e.held, err
 }
 
-func (s *steppedStore) FailJob(ctx context.Context, job *store.MailingJob, f store.FailedJob) (bool, error) {
+func (s *steppedStore) FailJob(ctx context.Context, job *mailingstore.Job, f mailingstore.FailedJob) (bool, error) {
 	return step(s, "FailJob", func() (bool, error) { return s.Store.FailJob(ctx, job, f) })
 }

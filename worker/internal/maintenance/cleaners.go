@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
 	stored "email-gateway/shared/store/file"
 	"email-gateway/shared/store/retention"
+	"email-gateway/shared/store/tenant"
 )
 
 // Ages are the retention times; 0 = unlimited. Logs are kept at least as long as outbox rows.
@@ -29,7 +29,7 @@ type CleanStore interface {
 	DeadLetterStore
 	AuditStore
 	CancelUnstarted(ctx context.Context, age time.Duration, limit int) (int, error)
-	Retentions(ctx context.Context) ([]store.Retention, error)
+	Retentions(ctx context.Context) ([]tenant.Retention, error)
 }
 
 // RetentionStore deletes data after its retention; see *retention.Store.
@@ -111,7 +111,7 @@ func (p CleanersParams) bodies(ctx context.Context) (batches []batch, err error)
 	if shorter(p.Ages.Bodies) {
 		batches = append(batches, aged(p.Ages.Bodies, p.Retention.EraseBodies))
 	}
-	return p.perCompany(ctx, batches, p.Retention.EraseCompanyBodies, func(r store.Retention) (time.Duration, bool) {
+	return p.perCompany(ctx, batches, p.Retention.EraseCompanyBodies, func(r tenant.Retention) (time.Duration, bool) {
 		age := days(r.Bodies)
 		return age, shorter(age)
 	})
@@ -123,7 +123,7 @@ func (p CleanersParams) logs(ctx context.Context) (batches []batch, err error) {
 	if p.Ages.Logs > 0 {
 		batches = append(batches, aged(p.Ages.Logs, p.Retention.PurgeLogs))
 	}
-	return p.perCompany(ctx, batches, p.Retention.PurgeCompanyLogs, func(r store.Retention) (time.Duration, bool) {
+	return p.perCompany(ctx, batches, p.Retention.PurgeCompanyLogs, func(r tenant.Retention) (time.Duration, bool) {
 		age := days(r.Logs)
 		return age, age > 0
 	})
@@ -155,7 +155,7 @@ func (p CleanersParams) hashes(ctx context.Context) ([]batch, error) {
 func (p CleanersParams) perCompany(
 	ctx context.Context, batches []batch,
 	clean func(context.Context, uuid.UUID, time.Duration, int) (retention.Cleaned, error),
-	ageOf func(store.Retention) (time.Duration, bool),
+	ageOf func(tenant.Retention) (time.Duration, bool),
 ) ([]batch, error) {
 	all, err := p.Store.Retentions(ctx)
 	for _, r := range all {

@@ -18,10 +18,12 @@ import (
 	"email-gateway/shared/blob"
 	"email-gateway/shared/email"
 	"email-gateway/shared/logtest"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/event"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/store/tenant"
 	"email-gateway/shared/store/webhook"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
@@ -234,7 +236,7 @@ func TestCleaners_Companies(t *testing.T) {
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
 	seven := 7
-	if _, err := d.Store.SetRetention(t.Context(), store.Operator{Name: "ana"}, store.Retention{CompanyID: company, Bodies: &seven, Logs: &seven}); err != nil {
+	if _, err := d.Store.SetRetention(t.Context(), audit.Operator{Name: "ana"}, tenant.Retention{CompanyID: company, Bodies: &seven, Logs: &seven}); err != nil {
 		t.Fatal(err)
 	}
 	ids := map[string]uuid.UUID{}
@@ -242,11 +244,11 @@ func TestCleaners_Companies(t *testing.T) {
 		name string
 		uuid.UUID
 	}{{"company", company}, {"other", other}} {
-		ids[of.name] = d.Accept(t, of.UUID, func(e *store.NewEmail) {
+		ids[of.name] = d.Accept(t, of.UUID, func(e *outbox.NewEmail) {
 			e.ID = uuid.MustParse(text(t, d, `SELECT overlay(first_id_at(now() - interval '8 days')::text placing left($1, 12) from 25)`, of.String()[24:]))
 		})
-		if _, err := d.Store.Advance(t.Context(), store.Transition{
-			ID: ids[of.name], Guard: store.GuardOpen, Status: email.Cancelled, Events: []email.Event{{Type: email.EventCancelled, At: time.Now()}},
+		if _, err := d.Store.Advance(t.Context(), outbox.Transition{
+			ID: ids[of.name], Guard: outbox.GuardOpen, Status: email.Cancelled, Events: []email.Event{{Type: email.EventCancelled, At: time.Now()}},
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -289,7 +291,7 @@ func TestCleaners_HashesOfOneCompany(t *testing.T) {
 		t.Errorf("%d tables are scanned without a retention", n)
 	}
 	seven := 7
-	if _, err := d.Store.SetRetention(t.Context(), store.Operator{Name: "ana"}, store.Retention{CompanyID: company, Hashes: &seven}); err != nil {
+	if _, err := d.Store.SetRetention(t.Context(), audit.Operator{Name: "ana"}, tenant.Retention{CompanyID: company, Hashes: &seven}); err != nil {
 		t.Fatal(err)
 	}
 	second, _ := cleaners(t, d, forEver)

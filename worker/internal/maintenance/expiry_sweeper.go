@@ -13,7 +13,8 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
+	"email-gateway/shared/store/outbox"
 )
 
 const (
@@ -26,12 +27,12 @@ const (
 
 // OverdueStore has the database operations of the sweeper.
 type OverdueStore interface {
-	Overdue(ctx context.Context, limit int) ([]store.OverdueEmail, error)
+	Overdue(ctx context.Context, limit int) ([]dispatch.OverdueEmail, error)
 }
 
 // Advancer changes an email's status.
 type Advancer interface {
-	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
+	Advance(ctx context.Context, t outbox.Transition) (outbox.Advanced, error)
 }
 
 // ExpirySweeper expires emails whose deadline passed while they waited. A worker does the same for the tasks it receives, among
@@ -100,9 +101,9 @@ func (s *ExpirySweeper) runOnce(ctx context.Context) (more bool, err error) {
 
 // expiry returns a transition that is guarded by the deadline: an email that got a new deadline or was claimed after it was
 // listed is not changed.
-func expiry(e store.OverdueEmail) store.Transition {
-	return store.Transition{
-		ID: e.ID, Guard: store.GuardOverdue, GiveWay: e.HasAggregate, Status: email.Expired, ErrorCode: email.CodeExpired,
+func expiry(e dispatch.OverdueEmail) outbox.Transition {
+	return outbox.Transition{
+		ID: e.ID, Guard: outbox.GuardOverdue, GiveWay: e.HasAggregate, Status: email.Expired, ErrorCode: email.CodeExpired,
 		Events: []email.Event{{
 			Type: email.EventExpired, At: time.Now().UTC(), Metadata: map[string]any{"expiresAt": e.ExpiresAt.UTC()},
 		}},

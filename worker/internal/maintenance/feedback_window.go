@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/process"
 )
 
 // WindowFact is the field of a worker's status row with its feedback window in milliseconds.
@@ -13,7 +13,7 @@ const WindowFact = "feedbackWindowMs"
 
 // Processes reads the statuses that dispatchers and workers reported.
 type Processes interface {
-	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
+	ProcessStatuses(ctx context.Context) ([]process.Status, error)
 }
 
 // feedbackWindow returns the longest window that any worker has reported in the last hour, for which statuses are kept. Dead

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
 	"email-gateway/shared/store/retention"
 )
 
@@ -80,7 +80,7 @@ func archivedTasks(archive Archive) kind {
 	var batches []batch
 	for _, queue := range email.Queues() {
 		batches = append(batches, func(ctx context.Context) (retention.Cleaned, error) {
-			n, err := archive.CleanArchive(ctx, queue, store.EmailLettersKept)
+			n, err := archive.CleanArchive(ctx, queue, deadletter.EmailLettersKept)
 			return retention.Cleaned{Count: n, More: n > 0}, err
 		})
 	}

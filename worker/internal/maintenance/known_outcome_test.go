@@ -13,7 +13,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/email/emailtest"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
@@ -22,13 +22,13 @@ import (
 // keptResults are the results that workers could not record.
 type keptResults struct {
 	mu       sync.Mutex
-	results  map[uuid.UUID]store.Transition
+	results  map[uuid.UUID]outbox.Transition
 	err      error
 	asked    int
 	recorded []uuid.UUID
 }
 
-func (k *keptResults) Find(context.Context, []uuid.UUID) (map[uuid.UUID]store.Transition, error) {
+func (k *keptResults) Find(context.Context, []uuid.UUID) (map[uuid.UUID]outbox.Transition, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.asked++
@@ -65,17 +65,17 @@ func TestOutcomes_KnownResult(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	claimed := func() uuid.UUID {
-		return claim(t, d, company, "- interval '6 s'", func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
+		return claim(t, d, company, "- interval '6 s'", func(e *outbox.NewEmail) { e.Delivery = email.AtMostOnce })
 	}
-	sent := func(id uuid.UUID, kind email.EventType) store.Transition {
-		return store.Transition{
-			ID: id, Guard: store.GuardAttempt, Token: token(t, d, id), Status: email.Sent, SESMessageID: "ses-1", Duration: time.Second,
+	sent := func(id uuid.UUID, kind email.EventType) outbox.Transition {
+		return outbox.Transition{
+			ID: id, Guard: outbox.GuardAttempt, Token: token(t, d, id), Status: email.Sent, SESMessageID: "ses-1", Duration: time.Second,
 			Events: []email.Event{{Type: kind, At: time.Now()}},
 		}
 	}
 	abandoned, waiting, foreign, refused := claimed(), claimed(), claimed(), claimed()
 	set(t, d, waiting, `status = 'OUTCOME_UNKNOWN', lease_until = NULL, next_at = now()`)
-	results := &keptResults{results: map[uuid.UUID]store.Transition{
+	results := &keptResults{results: map[uuid.UUID]outbox.Transition{
 		token(t, d, abandoned): sent(abandoned, email.EventSent), token(t, d, waiting): sent(waiting, email.EventSent),
 		token(t, d, foreign): sent(d.Accept(t, company, nil), email.EventSent),
 		token(t, d, refused): sent(refused, email.EventReceived), // no path of a timeline

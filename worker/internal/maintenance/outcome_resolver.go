@@ -9,12 +9,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
+	"email-gateway/shared/store/outbox"
 )
 
 // UnresolvedStore has the database operations of the resolver.
 type UnresolvedStore interface {
-	UnresolvedOutcomes(ctx context.Context, after store.UnresolvedPlace, limit int) (due []store.UnknownOutcome, next store.UnresolvedPlace, err error)
+	UnresolvedOutcomes(ctx context.Context, after dispatch.UnresolvedPlace, limit int) (due []dispatch.UnknownOutcome, next dispatch.UnresolvedPlace, err error)
 }
 
 // unresolvedPage bounds a round. Two minutes of unreadable answers at 200 emails per second leave 24,000 emails, which take 25
@@ -30,7 +31,7 @@ type OutcomeResolver struct {
 	*service.Loop
 	params   ResolverParams
 	resolved prometheus.Counter
-	place    store.UnresolvedPlace
+	place    dispatch.UnresolvedPlace
 }
 
 // ResolverParams configure an OutcomeResolver.
@@ -65,10 +66,10 @@ func (r *OutcomeResolver) runOnce(ctx context.Context) (more bool, err error) {
 	if len(due) == 0 {
 		return false, nil
 	}
-	all, known, err := r.params.Outcomes.end(ctx, due, store.GuardUnresolved)
+	all, known, err := r.params.Outcomes.end(ctx, due, outbox.GuardUnresolved)
 	if n := all - known; n > 0 {
 		r.resolved.Add(float64(n))
 		r.params.Log.Warn("no feedback for emails of unknown outcome", "count", n)
 	}
-	return err == nil && next != (store.UnresolvedPlace{}), err
+	return err == nil && next != (dispatch.UnresolvedPlace{}), err
 }

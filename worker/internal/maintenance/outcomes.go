@@ -13,6 +13,10 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	breakerstore "email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/dispatch"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/worker/internal/provider"
 )
 
@@ -28,17 +32,17 @@ type Outcomes struct {
 	// Results finds results that workers could not record; nil = there are none.
 	Results Results
 	// Wake makes all dispatchers read the lanes of the emails, since a dispatcher may have seen a lane empty.
-	Wake func(ctx context.Context, lanes []store.NamedLane) error
+	Wake func(ctx context.Context, lanes []lane.Named) error
 }
 
 // Breaker is the provider's circuit breaker.
 type Breaker interface {
-	Breaker(ctx context.Context) (store.Breaker, error)
+	Breaker(ctx context.Context) (breakerstore.Breaker, error)
 }
 
 // Results finds results of attempts that workers could not write to Postgres, by their claim tokens.
 type Results interface {
-	Find(ctx context.Context, tokens []uuid.UUID) (map[uuid.UUID]store.Transition, error)
+	Find(ctx context.Context, tokens []uuid.UUID) (map[uuid.UUID]outbox.Transition, error)
 	// MarkRecorded is called after a result has been written: its worker then does not count the email again.
 	MarkRecorded(ctx context.Context, token uuid.UUID) error
 }
@@ -47,17 +51,17 @@ const unknownReason = "the attempt's outcome is unknown"
 
 // end advances the emails, as many concurrently as fit into one commit, and returns how many were changed, and for how many of
 // these a worker knew the outcome. Emails that have changed after they were listed are skipped.
-func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard store.Guard) (all, known int, err error) {
+func (o Outcomes) end(ctx context.Context, unknown []dispatch.UnknownOutcome, guard outbox.Guard) (all, known int, err error) {
 	results, err := o.find(ctx, unknown)
 	if err != nil {
 		return 0, 0, err
 	}
-	if guard == store.GuardAbandoned { // other emails have already waited for feedback
+	if guard == outbox.GuardAbandoned { // other emails have already waited for feedback
 		if o.Window, err = feedbackWindow(ctx, o.Processes, o.Window); err != nil {
 			return 0, 0, err
 		}
 	}
-	var breaker store.Breaker
+	var breaker breakerstore.Breaker
 	if o.Breaker != nil {
 		if breaker, err = o.Breaker.Breaker(ctx); err != nil {
 			return 0, 0, err
@@ -93,15 +97,15 @@ func (o Outcomes) end(ctx context.Context, unknown []store.UnknownOutcome, guard
 			lanes[u.LaneID] = true
 		}
 	}
-	named := make([]store.NamedLane, 0, len(lanes))
+	named := make([]lane.Named, 0, len(lanes))
 	for id := range lanes {
-		named = append(named, store.NamedLane{ID: id})
+		named = append(named, lane.Named{ID: id})
 	}
 	return count(moved), count(recorded), errors.Join(err, o.Wake(ctx, named))
 }
 
 // find returns the results of the attempts that their workers could not record.
-func (o Outcomes) find(ctx context.Context, unknown []store.UnknownOutcome) (map[uuid.UUID]store.Transition, error) {
+func (o Outcomes) find(ctx context.Context, unknown []dispatch.UnknownOutcome) (map[uuid.UUID]outbox.Transition, error) {
 	if o.Results == nil {
 		return nil, nil
 	}
@@ -115,8 +119,8 @@ func (o Outcomes) find(ctx context.Context, unknown []store.UnknownOutcome) (map
 // next returns the transition of an email. An abandoned claim first waits for feedback, unless the window is 0. After that the
 // delivery policy decides whether the email is sent again. While the breaker is open (parked), an email does not fail because
 // its tries are used up: its last try does not count, since the outage may be the reason for the unknown outcome.
-func (o Outcomes) next(u store.UnknownOutcome, guard store.Guard, parked bool) store.Transition {
-	t := store.Transition{
+func (o Outcomes) next(u dispatch.UnknownOutcome, guard outbox.Guard, parked bool) outbox.Transition {
+	t := outbox.Transition{
 		ID: u.ID, Guard: guard, Token: u.Token, OutcomeUnknown: true,
 		ErrorCode: email.CodeOutcomeUnknown, ErrorReason: unknownReason,
 	}
@@ -130,7 +134,7 @@ func (o Outcomes) next(u store.UnknownOutcome, guard store.Guard, parked bool) s
 	try := u.Attempts - u.Throttles
 	last := try >= o.MaxAttempts
 	again := u.Delivery == email.AtLeastOnce && (!last || parked)
-	if guard == store.GuardAbandoned {
+	if guard == outbox.GuardAbandoned {
 		addEvent(&t, email.EventOutcomeUnknown, cause, map[string]any{"attemptId": u.Token, "willRetry": again})
 		if o.Window > 0 {
 			t.Status, t.Delay = email.OutcomeUnknown, o.Window
@@ -156,7 +160,7 @@ func (o Outcomes) next(u store.UnknownOutcome, guard store.Guard, parked bool) s
 	return t
 }
 
-func addEvent(t *store.Transition, kind email.EventType, cause, metadata map[string]any) {
+func addEvent(t *outbox.Transition, kind email.EventType, cause, metadata map[string]any) {
 	maps.Copy(metadata, cause)
 	t.Events = append(t.Events, email.Event{Type: kind, At: time.Now().UTC(), Metadata: metadata})
 }

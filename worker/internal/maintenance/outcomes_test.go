@@ -18,7 +18,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/email/emailtest"
 	"email-gateway/shared/steps"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
@@ -30,7 +30,7 @@ func TestRescuer_WaitsForFeedback(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	again := claim(t, d, company, "- interval '6 s'", nil)
-	never := claim(t, d, company, "- interval '6 s'", func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
+	never := claim(t, d, company, "- interval '6 s'", func(e *outbox.NewEmail) { e.Delivery = email.AtMostOnce })
 	rescue(t, d, newQueue(t), time.Hour)
 	for _, id := range []uuid.UUID{again, never} {
 		waittest.Until(t, "it waits", func() bool { return status(t, d, id) == email.OutcomeUnknown })
@@ -110,14 +110,14 @@ func TestOutcomes_Cause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := storetest.New(t)
-			id := claim(t, d, d.Company(t), "- interval '6 s'", func(e *store.NewEmail) { e.Delivery = tt.delivery })
+			id := claim(t, d, d.Company(t), "- interval '6 s'", func(e *outbox.NewEmail) { e.Delivery = tt.delivery })
 			if tt.unknown != nil {
 				var token uuid.UUID
 				if err := d.SQL.QueryRowContext(t.Context(), `SELECT claim_token FROM email_outbox WHERE id = $1`, id).Scan(&token); err != nil {
 					t.Fatal(err)
 				}
-				_, err := d.Store.Advance(t.Context(), store.Transition{
-					ID: id, Guard: store.GuardAttempt, Token: token, Status: email.OutcomeUnknown, OutcomeUnknown: true,
+				_, err := d.Store.Advance(t.Context(), outbox.Transition{
+					ID: id, Guard: outbox.GuardAttempt, Token: token, Status: email.OutcomeUnknown, OutcomeUnknown: true,
 					Events: []email.Event{{Type: email.EventOutcomeUnknown, At: time.Now(), Metadata: tt.unknown}},
 				})
 				if err != nil {
@@ -225,13 +225,13 @@ func TestOutcomeResolver_ParkedSendingFailsNoEmail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := storetest.New(t)
-			id := claim(t, d, d.Company(t), "+ interval '1 min'", func(e *store.NewEmail) { e.Delivery = c.delivery })
+			id := claim(t, d, d.Company(t), "+ interval '1 min'", func(e *outbox.NewEmail) { e.Delivery = c.delivery })
 			var token uuid.UUID
 			if err := d.SQL.QueryRowContext(t.Context(), `SELECT claim_token FROM email_outbox WHERE id = $1`, id).Scan(&token); err != nil {
 				t.Fatal(err)
 			}
-			_, err := d.Store.Advance(t.Context(), store.Transition{
-				ID: id, Guard: store.GuardAttempt, Token: token, Status: email.OutcomeUnknown, OutcomeUnknown: true, Delay: time.Hour,
+			_, err := d.Store.Advance(t.Context(), outbox.Transition{
+				ID: id, Guard: outbox.GuardAttempt, Token: token, Status: email.OutcomeUnknown, OutcomeUnknown: true, Delay: time.Hour,
 				Events: []email.Event{{Type: email.EventOutcomeUnknown, At: time.Now(), Metadata: map[string]any{"errorCode": "SES_TIMEOUT", "inOutage": c.outage}}},
 			})
 			if err != nil {

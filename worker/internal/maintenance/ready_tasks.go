@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
 )
 
 // readyTasks has the ids of the tasks that wait for a worker, by queue, as read in this round. If workers are down these are
@@ -13,8 +13,8 @@ type readyTasks map[string]map[string]bool
 
 // without removes the emails whose task is ready, and those of queues that do not answer: in a cluster only one node may be
 // down. The next round finds later changes.
-func (t readyTasks) without(ctx context.Context, tasks Tasks, long []store.LongEnqueued) (rest []store.LongEnqueued, err error) {
-	rest = make([]store.LongEnqueued, 0, len(long))
+func (t readyTasks) without(ctx context.Context, tasks Tasks, long []dispatch.LongEnqueued) (rest []dispatch.LongEnqueued, err error) {
+	rest = make([]dispatch.LongEnqueued, 0, len(long))
 	for _, e := range long {
 		if _, listed := t[e.Queue]; !listed {
 			ids, failed := tasks.Ready(ctx, e.Queue)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/recipient"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 
 // RecipientStore has the database operations of the RecipientRescuer.
 type RecipientStore interface {
-	ReturnIntakes(ctx context.Context, age time.Duration, after store.Intake, page int) (returned int, next store.Intake, err error)
+	ReturnIntakes(ctx context.Context, age time.Duration, after recipient.Intake, page int) (returned int, next recipient.Intake, err error)
 	Wake(ctx context.Context) error
 }
 
@@ -33,7 +33,7 @@ type RecipientStore interface {
 type RecipientRescuer struct {
 	*service.Loop
 	params RecipientRescuerParams
-	after  store.Intake // where the next page begins
+	after  recipient.Intake // where the next page begins
 }
 
 // RecipientRescuerParams configure an RecipientRescuer.
@@ -59,7 +59,7 @@ func (r *RecipientRescuer) runOnce(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	r.after = next
-	more = next != store.Intake{}
+	more = next != recipient.Intake{}
 	if n > 0 {
 		r.params.Actions.Count(recipientReturned, n)
 		r.params.Log.Warn("recipients enqueued again", "count", n)

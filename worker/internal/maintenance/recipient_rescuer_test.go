@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
@@ -22,8 +22,8 @@ func TestRecipientRescuer(t *testing.T) {
 	accept := func(address string) uuid.UUID {
 		t.Helper()
 		id := uuid.Must(uuid.NewV7())
-		err := d.Store.AcceptRecipients(t.Context(), store.NewRecipients{CompanyID: company, RequestID: "req-1", CreatedAt: time.Now(), Recipients: []store.NewRecipient{
-			{OutboxID: id, Recipient: store.Recipient{ID: store.RecipientID(company, "", "", address), Email: address}},
+		err := d.Store.AcceptRecipients(t.Context(), recipient.NewRecipients{CompanyID: company, RequestID: "req-1", CreatedAt: time.Now(), Recipients: []recipient.NewRecipient{
+			{OutboxID: id, Recipient: recipient.Recipient{ID: recipient.ID(company, "", "", address), Email: address}},
 		}})
 		if err != nil {
 			t.Fatal(err)

@@ -14,6 +14,10 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/quota"
 	"email-gateway/shared/telemetry"
 )
 
@@ -32,9 +36,9 @@ const (
 type ReplayStore interface {
 	DueReplays(ctx context.Context) ([]uuid.UUID, error)
 	WorkReplay(ctx context.Context, id uuid.UUID, limit int,
-		retry func(context.Context, store.Replay, []store.DeadLetter) (store.ReplayCounts, error)) (store.ReplayRound, error)
-	RetryDeadLetter(ctx context.Context, l store.DeadLetter, r store.LetterRetry) error
-	WakeLanes(ctx context.Context, lanes []store.Lanes) error
+		retry func(context.Context, deadletter.Replay, []deadletter.Letter) (deadletter.ReplayCounts, error)) (deadletter.ReplayRound, error)
+	RetryDeadLetter(ctx context.Context, l deadletter.Letter, r deadletter.LetterRetry) error
+	WakeLanes(ctx context.Context, lanes []lane.Lanes) error
 }
 
 // ReplayerParams configure a Replayer.
@@ -60,7 +64,7 @@ func NewReplayer(p ReplayerParams) *Replayer {
 		Name: "dead_letters_replayed_total",
 		Help: "Dead letters of bulk requests by action (retry, discard) and result (done, skipped, failed).",
 	}, []string{"action", "outcome"})}
-	for _, action := range []store.ReplayAction{store.ReplayRetry, store.ReplayDiscard} {
+	for _, action := range []deadletter.ReplayAction{deadletter.ReplayRetry, deadletter.ReplayDiscard} {
 		for _, outcome := range []string{"done", "skipped", "failed"} {
 			r.letters.WithLabelValues(string(action), outcome)
 		}
@@ -80,7 +84,7 @@ func (r *Replayer) runOnce(ctx context.Context) (more bool, err error) {
 	for _, id := range due {
 		again, err := r.work(ctx, id)
 		more = more || again
-		if errors.Is(err, store.ErrReplayLocked) { // an error would delay the replays of other companies
+		if errors.Is(err, deadletter.ErrReplayLocked) { // an error would delay the replays of other companies
 			r.params.Log.Warn("bulk discard waits for a locked dead letter", "replayId", id)
 			continue
 		}
@@ -104,24 +108,24 @@ func (r *Replayer) work(ctx context.Context, id uuid.UUID) (more bool, err error
 		r.params.Log.Info("dead letters replayed", "replayId", id, "action", round.Action, "done", round.Done+round.Now.Done,
 			"skipped", round.Skipped+round.Now.Skipped, "failed", round.Failed+round.Now.Failed)
 	}
-	if round.Action == store.ReplayRetry && (round.Now.Done > 0 || round.Postponed) { // a postponed round may have retried later dead letters
+	if round.Action == deadletter.ReplayRetry && (round.Now.Done > 0 || round.Postponed) { // a postponed round may have retried later dead letters
 		err = r.params.Store.WakeLanes(ctx, lanesOf(round.Replay))
 	}
 	return round.More, err
 }
 
 // lanesOf returns the lanes that may have emails of the replay again: those of its company, or all.
-func lanesOf(r store.Replay) []store.Lanes {
+func lanesOf(r deadletter.Replay) []lane.Lanes {
 	if r.CompanyID == nil {
 		return nil
 	}
-	return []store.Lanes{{Company: *r.CompanyID}}
+	return []lane.Lanes{{Company: *r.CompanyID}}
 }
 
 // retry retries dead letters and counts the results, up to the first one that is left for a later round because another
 // transaction has locked its row, or because Postgres is slow. A dead letter that cannot be written must not block the others.
 // A database outage ends the round, which is then repeated.
-func (r *Replayer) retry(ctx context.Context, replay store.Replay, letters []store.DeadLetter) (store.ReplayCounts, error) {
+func (r *Replayer) retry(ctx context.Context, replay deadletter.Replay, letters []deadletter.Letter) (deadletter.ReplayCounts, error) {
 	how := replay.Retry()
 	how.TTL, how.Advance = r.params.TTL, r.params.Advancer.Advance
 	results := make([]letterResult, len(letters))
@@ -145,7 +149,7 @@ func (r *Replayer) retry(ctx context.Context, replay store.Replay, letters []sto
 		})
 	}
 	err := sending.Wait()
-	var n store.ReplayCounts
+	var n deadletter.ReplayCounts
 	for _, result := range results {
 		switch result {
 		case letterDone:
@@ -172,10 +176,10 @@ const (
 )
 
 // retryOne returns an error only if it is temporary, and letterLeft with it.
-func (r *Replayer) retryOne(ctx context.Context, replay store.Replay, l store.DeadLetter, how store.LetterRetry) (letterResult, error) {
+func (r *Replayer) retryOne(ctx context.Context, replay deadletter.Replay, l deadletter.Letter, how deadletter.LetterRetry) (letterResult, error) {
 	err := r.params.Store.RetryDeadLetter(ctx, l, how)
-	var nothing *store.NotReplayableError
-	var over *store.QuotaError // of a mailing, while the maximum number of mailings is running
+	var nothing *deadletter.NotReplayableError
+	var over *quota.Error // of a mailing, while the maximum number of mailings is running
 	switch {
 	case err == nil:
 		return letterDone, nil
@@ -191,7 +195,7 @@ func (r *Replayer) retryOne(ctx context.Context, replay store.Replay, l store.De
 // isBusy reports whether a row was locked, or Postgres was so slow that no transaction could begin in time. Nothing was
 // written. Some of these errors are also errors of an outage (store.IsOutage).
 func isBusy(err error) bool {
-	return errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrTries) || errors.Is(err, store.ErrTriesOfCompany) || errors.Is(err, store.ErrAggregateBusy)
+	return errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrTries) || errors.Is(err, store.ErrTriesOfCompany) || errors.Is(err, outbox.ErrAggregateBusy)
 }
 
 // isPassing reports whether the error is temporary and not caused by the dead letter.

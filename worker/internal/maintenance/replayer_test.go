@@ -15,6 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/deadletter"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
@@ -27,7 +31,7 @@ type flaky struct {
 	failures atomic.Int64
 }
 
-func (f *flaky) RetryDeadLetter(ctx context.Context, l store.DeadLetter, r store.LetterRetry) error {
+func (f *flaky) RetryDeadLetter(ctx context.Context, l deadletter.Letter, r deadletter.LetterRetry) error {
 	if f.failures.Add(-1) >= 0 {
 		return fmt.Errorf("retry: %w", f.err)
 	}
@@ -43,11 +47,11 @@ func replayOn(t *testing.T, d storetest.Database, s maintenance.ReplayStore) {
 	}))
 }
 
-func ask(t *testing.T, d storetest.Database, company uuid.UUID, change func(*store.NewReplay)) store.Replay {
+func ask(t *testing.T, d storetest.Database, company uuid.UUID, change func(*deadletter.NewReplay)) deadletter.Replay {
 	t.Helper()
-	n := store.NewReplay{
-		ID: uuid.Must(uuid.NewV7()), CompanyID: &company, Action: store.ReplayRetry,
-		Actor: store.Actor{By: store.ByAPI, Name: "key1"}, Rate: store.MaxReplayRate,
+	n := deadletter.NewReplay{
+		ID: uuid.Must(uuid.NewV7()), CompanyID: &company, Action: deadletter.ReplayRetry,
+		Actor: audit.Actor{By: audit.ByAPI, Name: "key1"}, Rate: deadletter.MaxReplayRate,
 	}
 	if change != nil {
 		change(&n)
@@ -60,14 +64,14 @@ func ask(t *testing.T, d storetest.Database, company uuid.UUID, change func(*sto
 }
 
 // ended waits for a replay's end.
-func ended(t *testing.T, d storetest.Database, id uuid.UUID) (r store.Replay) {
+func ended(t *testing.T, d storetest.Database, id uuid.UUID) (r deadletter.Replay) {
 	t.Helper()
 	waittest.Until(t, "the replay has ended", func() bool {
 		var err error
 		if r, err = d.Store.FindAnyReplay(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
-		return r.Status == store.ReplayCompleted
+		return r.Status == deadletter.ReplayCompleted
 	})
 	return r
 }
@@ -143,7 +147,7 @@ func TestReplayer_LockedDeadLetter(t *testing.T) {
 		SELECT gen_random_uuid(), $1, gen_random_uuid(), 'email:send', 'OUTBOX_NOT_FOUND', '{}' FROM generate_series(1, 5)`, other); err != nil {
 		t.Fatal(err)
 	}
-	discard := func(n *store.NewReplay) { n.Action, n.Rate = store.ReplayDiscard, 2 } // a dead letter per round
+	discard := func(n *deadletter.NewReplay) { n.Action, n.Rate = deadletter.ReplayDiscard, 2 } // a dead letter per round
 	waits, passes := ask(t, d, blocked, discard), ask(t, d, other, discard)
 	replayOn(t, d, d.Store)
 	if r := ended(t, d, passes.ID); r.Done != 5 {
@@ -185,7 +189,7 @@ func TestReplayer_LockedEmail(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r.Done == 1 || r.Status == store.ReplayCompleted
+		return r.Done == 1 || r.Status == deadletter.ReplayCompleted
 	})
 	if err := locking.Rollback(); err != nil {
 		t.Fatal(err)
@@ -198,7 +202,7 @@ func TestReplayer_LockedEmail(t *testing.T) {
 // While Postgres is slow, or rows are locked, for some seconds, no dead letter counts as failed.
 func TestReplayer_BusyIsNoFailure(t *testing.T) {
 	t.Parallel()
-	for _, busy := range []error{store.ErrBusy, store.ErrTries, store.ErrTriesOfCompany, store.ErrAggregateBusy, errors.Join(store.ErrBusy, store.ErrUnavailable)} {
+	for _, busy := range []error{store.ErrBusy, store.ErrTries, store.ErrTriesOfCompany, outbox.ErrAggregateBusy, errors.Join(store.ErrBusy, store.ErrUnavailable)} {
 		t.Run(busy.Error(), func(t *testing.T) {
 			t.Parallel()
 			d := storetest.New(t)
@@ -222,7 +226,7 @@ func TestReplayer_LockedImports(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	const n = 20
-	known := make([]store.NewRecipient, n)
+	known := make([]recipient.NewRecipient, n)
 	for i := range known {
 		known[i] = storetest.KnownRecipient(fmt.Sprint(i), fmt.Sprintf("%d@example.com", i), "")
 	}
@@ -260,7 +264,7 @@ func TestReplayer_LockedImports(t *testing.T) {
 // refusing is a database that refuses one kind of row.
 type refusing struct{ *store.Store }
 
-func (refusing) RetryDeadLetter(context.Context, store.DeadLetter, store.LetterRetry) error {
+func (refusing) RetryDeadLetter(context.Context, deadletter.Letter, deadletter.LetterRetry) error {
 	return errors.New("refused")
 }
 
@@ -295,11 +299,11 @@ func TestReplayer_Rate(t *testing.T) {
 	replayOn(t, d, d.Store)
 	replayOn(t, d, d.Store)
 	begun := time.Now()
-	slow := ask(t, d, company, func(r *store.NewReplay) { r.Rate, r.Most = 10, 20 })
+	slow := ask(t, d, company, func(r *deadletter.NewReplay) { r.Rate, r.Most = 10, 20 })
 	if r := ended(t, d, slow.ID); r.Done != 20 || time.Since(begun) < 1400*time.Millisecond { // five at once, then 10 per second
 		t.Errorf("%d after %s", r.Done, time.Since(begun))
 	}
-	rest := ask(t, d, company, func(r *store.NewReplay) { r.Action = store.ReplayDiscard })
+	rest := ask(t, d, company, func(r *deadletter.NewReplay) { r.Action = deadletter.ReplayDiscard })
 	if r := ended(t, d, rest.ID); r.Done != 40 {
 		t.Errorf("%+v", r)
 	}

@@ -14,7 +14,8 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/worker/internal/queue"
 )
 
@@ -46,11 +47,11 @@ const (
 // RescueStore has the database operations of the rescuer.
 type RescueStore interface {
 	// AbandonedClaims and LongEnqueued read emails with a deadline from since on, and return the earliest deadline of these.
-	AbandonedClaims(ctx context.Context, grace time.Duration, limit int, since time.Time) (found []store.UnknownOutcome, earliest time.Time, err error)
-	LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int, since time.Time) (found []store.LongEnqueued, earliest time.Time, err error)
+	AbandonedClaims(ctx context.Context, grace time.Duration, limit int, since time.Time) (found []dispatch.UnknownOutcome, earliest time.Time, err error)
+	LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int, since time.Time) (found []dispatch.LongEnqueued, earliest time.Time, err error)
 	StillEnqueued(ctx context.Context, ids []uuid.UUID, age time.Duration) ([]uuid.UUID, error)
 	// ReturnLost returns emails to the dispatchers and wakes the dispatchers.
-	ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (store.Returned, error)
+	ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (dispatch.Returned, error)
 	CleanBatches(ctx context.Context, age time.Duration) error
 }
 
@@ -155,7 +156,7 @@ func (r *Rescuer) logRepairs(ctx context.Context) {
 
 // rescueClaims ends attempts whose worker has not recorded a result.
 func (r *Rescuer) rescueClaims(ctx context.Context) (more bool, err error) {
-	var abandoned []store.UnknownOutcome
+	var abandoned []dispatch.UnknownOutcome
 	err = r.claimed.scan(func(since time.Time) (earliest time.Time, err error) {
 		abandoned, earliest, err = r.params.Store.AbandonedClaims(ctx, leaseGrace, rescueBatch, since)
 		return earliest, err
@@ -163,7 +164,7 @@ func (r *Rescuer) rescueClaims(ctx context.Context) (more bool, err error) {
 	if err != nil || len(abandoned) == 0 {
 		return false, err
 	}
-	n, known, err := r.params.Outcomes.end(ctx, abandoned, store.GuardAbandoned)
+	n, known, err := r.params.Outcomes.end(ctx, abandoned, outbox.GuardAbandoned)
 	if known > 0 {
 		r.params.Log.Warn("recorded results of attempts that their workers could not record", "count", known)
 	}
@@ -185,12 +186,12 @@ func (r *Rescuer) rescueTasks(ctx context.Context) error {
 
 // returnTasks returns emails without a task to the dispatcher: those that had none (lost), and those whose task no worker would
 // have received (leftover).
-func (r *Rescuer) returnTasks(ctx context.Context) (lost, leftover store.Returned, err error) {
+func (r *Rescuer) returnTasks(ctx context.Context) (lost, leftover dispatch.Returned, err error) {
 	after, ready, age := uuid.Nil, make(readyTasks), r.params.After/2
 	var (
 		unanswered error
 		since      time.Time
-		long       []store.LongEnqueued
+		long       []dispatch.LongEnqueued
 	)
 	err = r.enqueued.scan(func(from time.Time) (earliest time.Time, err error) {
 		since = from
@@ -226,7 +227,7 @@ func (r *Rescuer) returnTasks(ctx context.Context) (lost, leftover store.Returne
 
 // stillEnqueued returns those of the emails that are still ENQUEUED. Workers claim hundreds of tasks of a busy queue while it
 // is listed, and each lookup scans the queue's list, while Redis serves no other client.
-func (r *Rescuer) stillEnqueued(ctx context.Context, chunk []store.LongEnqueued, age time.Duration) ([]store.LongEnqueued, error) {
+func (r *Rescuer) stillEnqueued(ctx context.Context, chunk []dispatch.LongEnqueued, age time.Duration) ([]dispatch.LongEnqueued, error) {
 	ids := make([]uuid.UUID, len(chunk))
 	for i, e := range chunk {
 		ids[i] = e.ID
@@ -235,11 +236,11 @@ func (r *Rescuer) stillEnqueued(ctx context.Context, chunk []store.LongEnqueued,
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(chunk, func(e store.LongEnqueued) bool { return !slices.Contains(still, e.ID) }), nil
+	return slices.DeleteFunc(chunk, func(e dispatch.LongEnqueued) bool { return !slices.Contains(still, e.ID) }), nil
 }
 
 // returnLost returns the emails to the dispatcher, and adds their number to sum.
-func (r *Rescuer) returnLost(ctx context.Context, ids []uuid.UUID, age time.Duration, sum *store.Returned) error {
+func (r *Rescuer) returnLost(ctx context.Context, ids []uuid.UUID, age time.Duration, sum *dispatch.Returned) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -248,7 +249,7 @@ func (r *Rescuer) returnLost(ctx context.Context, ids []uuid.UUID, age time.Dura
 	return err
 }
 
-func (r *Rescuer) evict(ctx context.Context, long []store.LongEnqueued) (missing, leftover []uuid.UUID, err error) {
+func (r *Rescuer) evict(ctx context.Context, long []dispatch.LongEnqueued) (missing, leftover []uuid.UUID, err error) {
 	found := make([]queue.Found, len(long))
 	var asking errgroup.Group
 	asking.SetLimit(rescuers)

@@ -15,7 +15,8 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/email/emailtest"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
@@ -60,7 +61,7 @@ func newQueue(t *testing.T) *asynqueue.Publisher {
 // listen returns a condition that holds once the dispatchers have been woken.
 func listen(t *testing.T, d storetest.Database) (woken func() bool) {
 	t.Helper()
-	listener, err := store.NewListener(d.URL, slog.New(slog.DiscardHandler))
+	listener, err := lane.NewListener(d.URL, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,11 +82,11 @@ func listen(t *testing.T, d storetest.Database) (woken func() bool) {
 }
 
 // claim returns a claimed email whose lease ends at now() plus or minus lease.
-func claim(t *testing.T, d storetest.Database, company uuid.UUID, lease string, change func(*store.NewEmail)) uuid.UUID {
+func claim(t *testing.T, d storetest.Database, company uuid.UUID, lease string, change func(*outbox.NewEmail)) uuid.UUID {
 	t.Helper()
 	id := d.Accept(t, company, change)
-	moved, err := d.Store.Advance(t.Context(), store.Transition{
-		ID: id, Guard: store.GuardClaim, Token: uuid.New(), Status: email.Processing, AddAttempts: 1,
+	moved, err := d.Store.Advance(t.Context(), outbox.Transition{
+		ID: id, Guard: outbox.GuardClaim, Token: uuid.New(), Status: email.Processing, AddAttempts: 1,
 		Events: []email.Event{{Type: email.EventReceived, At: time.Now()}, {Type: email.EventValidated, At: time.Now()}, {Type: email.EventSentAttempt, At: time.Now()}},
 	})
 	if err != nil || !moved.Applied {
@@ -100,8 +101,10 @@ func TestRescuer_AbandonedClaims(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	claimed := func(lease string, change func(*store.NewEmail)) uuid.UUID { return claim(t, d, company, lease, change) }
-	atMostOnce := func(e *store.NewEmail) { e.Delivery = email.AtMostOnce }
+	claimed := func(lease string, change func(*outbox.NewEmail)) uuid.UUID {
+		return claim(t, d, company, lease, change)
+	}
+	atMostOnce := func(e *outbox.NewEmail) { e.Delivery = email.AtMostOnce }
 	alive := claimed("+ interval '1 min'", nil)
 	again := claimed("- interval '6 s'", nil)
 	never := claimed("- interval '6 s'", atMostOnce)
@@ -334,7 +337,7 @@ func TestRescuer_UnresponsiveQueue(t *testing.T) {
 	t.Parallel()
 	d, q := storetest.New(t), silent{newQueue(t)}
 	company := d.Company(t)
-	unknown := d.Accept(t, company, func(e *store.NewEmail) { e.Priority = 1 })
+	unknown := d.Accept(t, company, func(e *outbox.NewEmail) { e.Priority = 1 })
 	lost := d.Accept(t, company, nil)
 	for _, id := range []uuid.UUID{unknown, lost} {
 		set(t, d, id, `status = 'ENQUEUED', enqueued_at = now() - interval '2 min'`)

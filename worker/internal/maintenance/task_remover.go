@@ -9,7 +9,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/dispatch"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 
 // TaskStore has the database operations of the TaskRemover.
 type TaskStore interface {
-	ErasedTasks(ctx context.Context, limit int) ([]store.ErasedTask, error)
+	ErasedTasks(ctx context.Context, limit int) ([]dispatch.ErasedTask, error)
 	TasksRemoved(ctx context.Context, ids, found []uuid.UUID) error
 }
 

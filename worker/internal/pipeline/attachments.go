@@ -8,7 +8,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/keyring"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/attachment"
 )
@@ -44,10 +44,10 @@ func (p *Pipeline) reserveRendered(ctx context.Context, log *slog.Logger, a *att
 		return false, nil
 	}
 	estimate := a.shared.size.Load()
-	if estimate > store.SmallBody && size < estimate/2 { // one long row must not slow down the rest of its mailing
+	if estimate > outbox.SmallBody && size < estimate/2 { // one long row must not slow down the rest of its mailing
 		a.shared.size.CompareAndSwap(estimate, max(size, estimate-estimate/8))
 	}
-	if size <= max(estimate, a.row.LargeFields, store.SmallBody) {
+	if size <= max(estimate, a.row.LargeFields, outbox.SmallBody) {
 		return false, nil
 	}
 	a.shared.size.Store(size) // of two at once either will do

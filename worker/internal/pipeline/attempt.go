@@ -12,7 +12,9 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/plaintext"
-	"email-gateway/shared/store"
+	breakerstore "email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
 	"email-gateway/worker/internal/attachment"
@@ -23,7 +25,7 @@ import (
 // attempt is one try of one email, from the moment its task was received.
 type attempt struct {
 	id       uuid.UUID // the claim token; sent to the provider as a tag
-	row      *store.LoadedEmail
+	row      *outbox.LoadedEmail
 	task     email.SendJob // the queue's payload: checked, not trusted
 	job      email.SendJob // the outbox row's payload: sent
 	queue    string        // the queue the task came from
@@ -41,7 +43,7 @@ type attempt struct {
 	probe                    bool // the circuit breaker waits for this attempt's call
 	// tries and throttles include this attempt once its claim has succeeded.
 	tries, throttles int
-	pass             store.BreakerPass // the circuit breaker's state at the claim
+	pass             breakerstore.Pass // the circuit breaker's state at the claim
 	givenUp          bool              // a release may have been recorded in its place while the claim's answer was missing: no call
 	called           time.Time         // when the provider call began; zero = no call yet
 	state            email.EventType
@@ -49,7 +51,7 @@ type attempt struct {
 	excused          bool      // the call was made during an outage: the try counts like a throttled one
 }
 
-func newAttempt(row *store.LoadedEmail, task email.SendJob, d *delivery) *attempt {
+func newAttempt(row *outbox.LoadedEmail, task email.SendJob, d *delivery) *attempt {
 	a := &attempt{
 		id: uuid.New(), row: row, task: task, queue: d.Queue, received: d.received,
 		probe: row.Probe && row.Status.Claimable(), room: &attachment.Room{Release: func() {}},
@@ -65,7 +67,7 @@ func newAttempt(row *store.LoadedEmail, task email.SendJob, d *delivery) *attemp
 // number is the number of this try as EMAIL_MAX_ATTEMPTS counts it: throttled tries are excluded.
 func (a *attempt) number() int { return a.tries - a.throttles }
 
-func (a *attempt) applyClaim(claim store.Advanced) {
+func (a *attempt) applyClaim(claim outbox.Advanced) {
 	a.tries, a.throttles, a.pass = claim.Attempts, claim.Throttles, claim.Breaker
 }
 
@@ -93,8 +95,8 @@ func (a *attempt) reach(state email.EventType) {
 
 // transition returns a transition out of a status in which an API call may be changing the email at
 // the same time.
-func (a *attempt) transition(guard store.Guard, to email.Status) store.Transition {
-	return store.Transition{ID: a.row.ID, Guard: guard, GiveWay: a.row.HasAggregate, Status: to}
+func (a *attempt) transition(guard outbox.Guard, to email.Status) outbox.Transition {
+	return outbox.Transition{ID: a.row.ID, Guard: guard, GiveWay: a.row.HasAggregate, Status: to}
 }
 
 // call describes this attempt to the circuit breaker.
@@ -110,16 +112,16 @@ func (a *attempt) senderAddress() string {
 }
 
 // end returns a transition out of PROCESSING, guarded by this attempt's claim token.
-func (a *attempt) end(to email.Status) store.Transition {
-	t := store.Transition{ID: a.row.ID, Guard: store.GuardAttempt, Status: to, Token: a.id}
+func (a *attempt) end(to email.Status) outbox.Transition {
+	t := outbox.Transition{ID: a.row.ID, Guard: outbox.GuardAttempt, Status: to, Token: a.id}
 	t.Duration = max(time.Since(a.received), time.Millisecond)
 	return t
 }
 
 // claim returns the transition to PROCESSING. It carries the three events that precede the call and
 // the recipient to store.
-func (a *attempt) claim(now time.Time) store.Transition {
-	t := a.transition(store.GuardClaim, email.Processing)
+func (a *attempt) claim(now time.Time) outbox.Transition {
+	t := a.transition(outbox.GuardClaim, email.Processing)
 	t.Token, t.AddAttempts, t.Company = a.id, 1, a.row.CompanyID
 	sending := map[string]any{"attempt": a.number(), "attemptId": a.id}
 	if len(a.row.SuppressedCopies) > 0 {
@@ -139,15 +141,15 @@ func (a *attempt) claim(now time.Time) store.Transition {
 // api has compared it). The result is nil if a recipientId comes without other data, or if the
 // email belongs to a mailing: the mailing step has stored the entry's data already. For an email of
 // a mailing whose recipientId is null, the claim writes the id to the log and no recipient.
-func (a *attempt) recipient() *store.Recipient {
+func (a *attempt) recipient() *recipient.Recipient {
 	r := a.job.Recipient
-	said := store.Recipient{ExternalID: r.ExternalID, CPFCNPJHash: r.CPFCNPJHash, RazaoSocial: r.RazaoSocial, Nome: r.Nome}
+	said := recipient.Recipient{ExternalID: r.ExternalID, CPFCNPJHash: r.CPFCNPJHash, RazaoSocial: r.RazaoSocial, Nome: r.Nome}
 	id, err := uuid.Parse(r.RecipientID)
-	if err == nil && (a.row.MailingID.Valid || said == (store.Recipient{})) {
+	if err == nil && (a.row.MailingID.Valid || said == (recipient.Recipient{})) {
 		return nil
 	}
 	if err != nil {
-		id, said.Email = store.RecipientID(a.row.CompanyID, r.ExternalID, r.CPFCNPJHash, r.Email), r.Email
+		id, said.Email = recipient.ID(a.row.CompanyID, r.ExternalID, r.CPFCNPJHash, r.Email), r.Email
 	}
 	said.ID = id
 	return &said
@@ -178,7 +180,7 @@ func (a *attempt) need(body int64) attachment.Need {
 	if a.shared != nil {
 		n.Owner, n.Count = a.row.MailingID.UUID, a.shared.files
 	}
-	if body > store.SmallBody {
+	if body > outbox.SmallBody {
 		n.Body = body
 	}
 	return n

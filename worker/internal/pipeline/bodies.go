@@ -15,13 +15,14 @@ import (
 	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/template"
 	"email-gateway/shared/unsubscribe"
 )
 
 // Templates loads a mailing's templates; store.ErrNotFound if there is no such mailing.
 type Templates interface {
-	MailingTemplates(ctx context.Context, mailing uuid.UUID) (store.MailingTemplates, error)
+	MailingTemplates(ctx context.Context, mailing uuid.UUID) (mailingstore.Templates, error)
 }
 
 // Links builds unsubscribe links.
@@ -176,7 +177,7 @@ func unusable(err error) *body { return &body{bodySize: &bodySize{}, memory: 1 <
 
 // bind parses templates that the api has parsed before. Values cannot change the result of the HTML
 // check, so it runs once per mailing, and only if the checker's version differs from the api's.
-func bind(t store.MailingTemplates) *body {
+func bind(t mailingstore.Templates) *body {
 	if t.HTML != "" && t.CheckerVersion != int(htmlcheck.Version) {
 		checked := mailmerge.CheckedHTML
 		if t.Template != "" {

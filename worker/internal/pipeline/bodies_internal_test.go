@@ -11,17 +11,17 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/htmlcheck"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 )
 
 // countedTemplates returns the same templates for every mailing, and counts.
 type countedTemplates struct {
-	made   store.MailingTemplates
+	made   mailingstore.Templates
 	reads  atomic.Int64
 	during func()
 }
 
-func (c *countedTemplates) MailingTemplates(context.Context, uuid.UUID) (store.MailingTemplates, error) {
+func (c *countedTemplates) MailingTemplates(context.Context, uuid.UUID) (mailingstore.Templates, error) {
 	c.reads.Add(1)
 	if c.during != nil {
 		c.during()
@@ -29,8 +29,8 @@ func (c *countedTemplates) MailingTemplates(context.Context, uuid.UUID) (store.M
 	return c.made, nil
 }
 
-func tagged(tags int) store.MailingTemplates {
-	return store.MailingTemplates{
+func tagged(tags int) mailingstore.Templates {
+	return mailingstore.Templates{
 		HTML: "<p>" + strings.Repeat("{{a}}", tags) + "</p>", Text: strings.Repeat("{{a}}", tags), CheckerVersion: int(htmlcheck.Version),
 		Fields: []string{"a"},
 	}
@@ -102,7 +102,7 @@ func TestBodies_ManyMailings(t *testing.T) {
 
 // memory is not less than what the templates take.
 func TestBind_Memory(t *testing.T) { // not parallel: it measures the heap
-	for name, templates := range map[string]store.MailingTemplates{"many tags": tagged(6400), "long": {HTML: "<p>" + strings.Repeat("x", 400_000) + "</p>", CheckerVersion: int(htmlcheck.Version)}} {
+	for name, templates := range map[string]mailingstore.Templates{"many tags": tagged(6400), "long": {HTML: "<p>" + strings.Repeat("x", 400_000) + "</p>", CheckerVersion: int(htmlcheck.Version)}} {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)

@@ -15,7 +15,8 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/logtest"
-	"email-gateway/shared/store"
+	breakerstore "email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
@@ -34,7 +35,7 @@ var (
 	unwritten = provider.Failure{Outcome: provider.Failed, Code: "SES_INVALID_REQUEST", Category: provider.ValidationError}
 )
 
-func (b *bench) breakerRow(t *testing.T) store.Breaker {
+func (b *bench) breakerRow(t *testing.T) breakerstore.Breaker {
 	t.Helper()
 	g, err := b.Store.Breaker(t.Context())
 	if err != nil {
@@ -116,7 +117,7 @@ func TestBreaker_InFlightAndProbeAreReleased(t *testing.T) {
 			other := uuid.New()
 			b.sender.fail(1, f)
 			b.sender.during = func() {
-				if done, err := b.Store.OpenBreaker(t.Context(), store.Opening{Reason: "FIRST", By: "worker-2", Attempt: other}); err != nil || !done {
+				if done, err := b.Store.OpenBreaker(t.Context(), breakerstore.Opening{Reason: "FIRST", By: "worker-2", Attempt: other}); err != nil || !done {
 					t.Errorf("opened: %v, %v", done, err)
 				}
 			}
@@ -186,7 +187,7 @@ func TestBreaker_OldSuccessDoesNotCloseIt(t *testing.T) {
 	b := newBench(t, nil)
 	id := b.Accept(t, b.company, nil)
 	b.sender.during = func() {
-		_, err := b.Store.OpenBreaker(t.Context(), store.Opening{Reason: "X", By: "worker-2", Attempt: uuid.New()})
+		_, err := b.Store.OpenBreaker(t.Context(), breakerstore.Opening{Reason: "X", By: "worker-2", Attempt: uuid.New()})
 		if err != nil {
 			t.Error(err)
 		}
@@ -274,7 +275,7 @@ func TestBreaker_SkippedProbe(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	b.openBreaker(t, denied)
-	id := b.Accept(t, b.company, func(e *store.NewEmail) { e.HTML = "" })
+	id := b.Accept(t, b.company, func(e *outbox.NewEmail) { e.HTML = "" })
 	b.probe(t, id)
 	var dead *queue.Dead
 	if err := b.handle(t, id); !errors.As(err, &dead) {

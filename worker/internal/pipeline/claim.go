@@ -10,6 +10,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
 )
 
@@ -39,14 +40,14 @@ func (p *Pipeline) claim(ctx context.Context, log *slog.Logger, a *attempt) (don
 }
 
 // confirmedTooLate reports whether a dispatcher has ended the claimed attempt, or may have, before Postgres confirmed the claim.
-func (a *attempt) confirmedTooLate(claim store.Advanced) bool {
+func (a *attempt) confirmedTooLate(claim outbox.Advanced) bool {
 	return isMine(claim) && a.givenUp || claim.SameToken && claim.Status == email.OutcomeUnknown
 }
 
 // tryClaim writes the claim. If the database's answer is lost it repeats the
 // statement until there is an answer: the claim may be committed, and then no other worker could
 // ever change the email. If that takes so long that a dispatcher may release the email, there is no call.
-func (p *Pipeline) tryClaim(ctx context.Context, log *slog.Logger, a *attempt) (store.Advanced, error) {
+func (p *Pipeline) tryClaim(ctx context.Context, log *slog.Logger, a *attempt) (outbox.Advanced, error) {
 	ctx, span := p.Tracer.Start(ctx, "claim", telemetry.Internal)
 	defer span.End()
 	t := a.claim(time.Now())
@@ -82,11 +83,11 @@ func (p *Pipeline) tryClaim(ctx context.Context, log *slog.Logger, a *attempt) (
 // retryUntilAnswered repeats a write that failed in an outage or on another transaction's lock until the
 // database answers, and for refusedTime a write of an acceptance that the database refuses. It holds
 // no connection between two tries.
-func (p *Pipeline) retryUntilAnswered(ctx context.Context, t *store.Transition) (store.Advanced, error) {
+func (p *Pipeline) retryUntilAnswered(ctx context.Context, t *outbox.Transition) (outbox.Advanced, error) {
 	delay, begun, rerun := repeatDelay, time.Now(), false
 	for {
 		if err := service.Pause(ctx, delay); err != nil {
-			return store.Advanced{}, err
+			return outbox.Advanced{}, err
 		}
 		done, err := p.advance(ctx, t)
 		switch {

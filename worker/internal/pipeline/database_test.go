@@ -13,6 +13,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/worker/internal/dbcheck"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/queue"
@@ -41,7 +42,7 @@ type brokenLoader struct {
 	late <-chan struct{}
 }
 
-func (l brokenLoader) Load(ctx context.Context, id uuid.UUID) (*store.LoadedEmail, error) {
+func (l brokenLoader) Load(ctx context.Context, id uuid.UUID) (*outbox.LoadedEmail, error) {
 	if l.err != nil {
 		return nil, l.err
 	}
@@ -85,7 +86,7 @@ func TestHandle_ReportsFailedReads(t *testing.T) {
 // silentLoader is a Loader on a connection whose server is gone without notice.
 type silentLoader struct{ pipeline.Loader }
 
-func (silentLoader) Load(ctx context.Context, _ uuid.UUID) (*store.LoadedEmail, error) {
+func (silentLoader) Load(ctx context.Context, _ uuid.UUID) (*outbox.LoadedEmail, error) {
 	<-ctx.Done()
 	return nil, context.Cause(ctx)
 }

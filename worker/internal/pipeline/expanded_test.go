@@ -16,8 +16,9 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/person"
+	quotastore "email-gateway/shared/store/quota"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/worker/internal/dbcheck"
 	"email-gateway/worker/internal/mailing"
@@ -36,9 +37,9 @@ func (anyDomain) Check(context.Context, string) (mx.Result, error) {
 // people are the recipients of the entries that list inserts, in their order.
 func (m *mailingBench) people() []uuid.UUID {
 	return []uuid.UUID{
-		store.RecipientID(m.company, "C-1", storetest.HashOf('a'), "ana@example.com"),
-		store.RecipientID(m.company, "", storetest.HashOf('b'), "bia@example.com"),
-		store.RecipientID(m.company, "", "", "eva@example.com"),
+		recipient.ID(m.company, "C-1", storetest.HashOf('a'), "ana@example.com"),
+		recipient.ID(m.company, "", storetest.HashOf('b'), "bia@example.com"),
+		recipient.ID(m.company, "", "", "eva@example.com"),
 	}
 }
 
@@ -104,7 +105,7 @@ func (m *mailingBench) usedRecipients(t *testing.T) int64 {
 		t.Fatal(err)
 	}
 	for _, use := range all {
-		if use.Quota == store.QuotaRecipients {
+		if use.Quota == quotastore.Recipients {
 			return use.Use
 		}
 	}
@@ -119,7 +120,7 @@ func TestExpanded_NoRoomForRecipients(t *testing.T) {
 	m := newMailingBench(t, `<p>{{nome}}</p>`, "", int(htmlcheck.Version))
 	limit := func(most int64) {
 		t.Helper()
-		if err := m.Store.SetQuotas(t.Context(), storetest.Operator(), m.company, map[store.Quota]*int64{store.QuotaRecipients: &most}); err != nil {
+		if err := m.Store.SetQuotas(t.Context(), storetest.Operator(), m.company, map[quotastore.Quota]*int64{quotastore.Recipients: &most}); err != nil {
 			t.Fatal(err)
 		}
 	}

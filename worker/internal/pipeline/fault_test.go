@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
@@ -17,7 +17,7 @@ import (
 // panicking is a Loader with a fault.
 type panicking struct{ pipeline.Loader }
 
-func (panicking) Load(context.Context, uuid.UUID) (*store.LoadedEmail, error) { panic("a fault") }
+func (panicking) Load(context.Context, uuid.UUID) (*outbox.LoadedEmail, error) { panic("a fault") }
 
 // The first panic of a task is the queue's, which logs its stack. Later ones postpone the email in the outbox: on the queue such
 // tasks would take the room of other companies.
@@ -51,7 +51,7 @@ func TestHandle_FaultAfterRetries(t *testing.T) {
 	broken := false
 	b := newBench(t, func(p *pipeline.Params) {
 		p.Log = telemetry.NewLogger(&log, "email-gateway-worker", "test", "info")
-		p.Advancer = &interrupted{p.Advancer, func(store.Transition) (before, after bool) { return broken, false }}
+		p.Advancer = &interrupted{p.Advancer, func(outbox.Transition) (before, after bool) { return broken, false }}
 	})
 	b.sender.fail(2, provider.Failure{Outcome: provider.Retry, Code: "X", Category: provider.TransientError})
 	id := b.Accept(t, b.company, nil)

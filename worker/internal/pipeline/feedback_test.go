@@ -10,7 +10,8 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/sesevent"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/feedback"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
 )
@@ -42,8 +43,8 @@ func TestMetrics_Confirmed(t *testing.T) {
 			metrics := pipeline.NewMetrics(registry)
 			b := newBench(t, func(p *pipeline.Params) {
 				p.Metrics, p.FeedbackWindow = metrics, time.Hour
-				p.Advancer = &interrupted{p.Advancer, func(tr store.Transition) (before, after bool) {
-					if tr.Guard == store.GuardAttempt {
+				p.Advancer = &interrupted{p.Advancer, func(tr outbox.Transition) (before, after bool) {
+					if tr.Guard == outbox.GuardAttempt {
 						tries++
 					}
 					return false, tt.lost && tries == 1
@@ -60,7 +61,7 @@ func TestMetrics_Confirmed(t *testing.T) {
 					t.Error(err)
 				}
 				for _, kind := range []string{"Send", "Delivery"} {
-					result, err := recorder.Record(t.Context(), store.Feedback{
+					result, err := recorder.Record(t.Context(), feedback.Feedback{
 						NotificationID: uuid.NewString(), Kind: kind, SESMessageID: "ses-1", OutboxID: id, AttemptID: attempt, CompanyID: b.company, OccurredAt: time.Now(),
 					}, time.Now())
 					if result != sesevent.Applied || err != nil {

@@ -2,7 +2,7 @@ package pipeline
 
 import (
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 )
 
 // The two halves of the fence: a task whose email is done or claimed by another worker ends at
@@ -13,4 +13,4 @@ import (
 func mayClaim(s email.Status) bool { return s.Claimable() }
 
 // isMine reports whether the claim succeeded.
-func isMine(claim store.Advanced) bool { return claim.Applied }
+func isMine(claim outbox.Advanced) bool { return claim.Applied }

@@ -9,13 +9,13 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 )
 
 // Results keeps results that Postgres has not confirmed where a dispatcher finds them. Without it a dispatcher would end the
 // attempt with an unknown outcome after its lease, although this worker knows the outcome.
 type Results interface {
-	Store(ctx context.Context, t store.Transition) error
+	Store(ctx context.Context, t outbox.Transition) error
 	// Remove reports whether a dispatcher has recorded the result.
 	Remove(ctx context.Context, token uuid.UUID) (byDispatcher bool, err error)
 }
@@ -32,7 +32,7 @@ const (
 type kept struct {
 	log     *slog.Logger
 	results Results
-	t       store.Transition
+	t       outbox.Transition
 	timer   *time.Timer
 
 	mu     sync.Mutex
@@ -43,7 +43,7 @@ type kept struct {
 }
 
 // keep keeps a result from keepAfter on until end is called. An unknown outcome is not kept: a dispatcher finds the same.
-func (p *Pipeline) keep(log *slog.Logger, t store.Transition) *kept {
+func (p *Pipeline) keep(log *slog.Logger, t outbox.Transition) *kept {
 	if p.Results == nil || t.Status == email.OutcomeUnknown {
 		return nil
 	}

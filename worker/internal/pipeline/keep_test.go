@@ -15,7 +15,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/email/emailtest"
 	"email-gateway/shared/steps"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/maintenance"
 	"email-gateway/worker/internal/pipeline"
@@ -31,7 +31,7 @@ type countedResults struct {
 	stores atomic.Int64
 }
 
-func (c *countedResults) Store(ctx context.Context, t store.Transition) error {
+func (c *countedResults) Store(ctx context.Context, t outbox.Transition) error {
 	defer c.stores.Add(1)
 	return c.Results.Store(ctx, t)
 }
@@ -91,8 +91,8 @@ func TestHandle_DispatcherRecordsKeptResult(t *testing.T) {
 			registry, results := prometheus.NewRegistry(), &countedResults{Results: unrecorded.New(client)}
 			b := newBench(t, func(p *pipeline.Params) {
 				p.Results, p.Metrics = results, pipeline.NewMetrics(registry)
-				p.Advancer = &interrupted{p.Advancer, func(tr store.Transition) (before, after bool) {
-					if tr.Guard == store.GuardClaim && !begun.Swap(true) {
+				p.Advancer = &interrupted{p.Advancer, func(tr outbox.Transition) (before, after bool) {
+					if tr.Guard == outbox.GuardClaim && !begun.Swap(true) {
 						cut.Store(true)
 						return false, tt.claim
 					}
@@ -102,7 +102,7 @@ func TestHandle_DispatcherRecordsKeptResult(t *testing.T) {
 			if tt.failure != nil {
 				b.sender.fail(1, *tt.failure)
 			}
-			id := b.Accept(t, b.company, func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
+			id := b.Accept(t, b.company, func(e *outbox.NewEmail) { e.Delivery = email.AtMostOnce })
 			ended := make(chan error, 1)
 			task := b.task(t, id)
 			go func() { ended <- b.pipeline.Handle(context.WithoutCancel(t.Context()), task) }()

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
@@ -25,8 +25,8 @@ func (b *bench) abandon(t *testing.T, id uuid.UUID) {
 	if err := b.SQL.QueryRowContext(t.Context(), `SELECT claim_token FROM email_outbox WHERE id = $1`, id).Scan(&token); err != nil {
 		t.Fatal(err)
 	}
-	done, err := b.Store.Advance(t.Context(), store.Transition{
-		ID: id, Guard: store.GuardAbandoned, Token: token, Status: email.OutcomeUnknown, OutcomeUnknown: true, Delay: 2 * time.Minute,
+	done, err := b.Store.Advance(t.Context(), outbox.Transition{
+		ID: id, Guard: outbox.GuardAbandoned, Token: token, Status: email.OutcomeUnknown, OutcomeUnknown: true, Delay: 2 * time.Minute,
 		Events: []email.Event{{Type: email.EventOutcomeUnknown, At: time.Now()}},
 	})
 	if err != nil || !done.Applied {
@@ -74,8 +74,8 @@ func TestHandle_LateReleaseMakesOutcomeKnown(t *testing.T) {
 			claims := 0
 			b = newBench(t, func(p *pipeline.Params) {
 				p.FeedbackWindow = 2 * time.Minute
-				p.Advancer = &interrupted{p.Advancer, func(tr store.Transition) (before, after bool) {
-					if !tt.lost || tr.Guard != store.GuardClaim {
+				p.Advancer = &interrupted{p.Advancer, func(tr outbox.Transition) (before, after bool) {
+					if !tt.lost || tr.Guard != outbox.GuardClaim {
 						return false, false
 					}
 					if claims++; claims == 2 {
@@ -84,7 +84,7 @@ func TestHandle_LateReleaseMakesOutcomeKnown(t *testing.T) {
 					return claims == 2, claims == 1
 				}}
 			})
-			id := b.Accept(t, b.company, func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
+			id := b.Accept(t, b.company, func(e *outbox.NewEmail) { e.Delivery = email.AtMostOnce })
 			if tt.failure != nil {
 				b.sender.fail(1, *tt.failure)
 				b.sender.during = func() {
@@ -126,8 +126,8 @@ func TestHandle_LateRetryWaitsForNoTask(t *testing.T) {
 			t.Parallel()
 			tries := 0
 			b := newBench(t, func(p *pipeline.Params) {
-				p.Advancer = &interrupted{p.Advancer, func(tr store.Transition) (before, after bool) {
-					if tr.Guard != store.GuardAttempt {
+				p.Advancer = &interrupted{p.Advancer, func(tr outbox.Transition) (before, after bool) {
+					if tr.Guard != outbox.GuardAttempt {
 						return false, false
 					}
 					tries++

@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/attachment"
 	"email-gateway/worker/internal/pipeline"
@@ -224,8 +224,8 @@ func TestHandle_LostClaimAnswerThenLock(t *testing.T) {
 	var locked *sql.Tx
 	tries := 0
 	b = newBench(t, func(p *pipeline.Params) {
-		p.Advancer = &interrupted{p.Advancer, func(tr store.Transition) (before, after bool) {
-			if tr.Guard != store.GuardClaim {
+		p.Advancer = &interrupted{p.Advancer, func(tr outbox.Transition) (before, after bool) {
+			if tr.Guard != outbox.GuardClaim {
 				return false, false
 			}
 			switch tries++; tries {

@@ -14,6 +14,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
@@ -62,7 +63,7 @@ func TestLog_EmailFields(t *testing.T) {
 	b, log, _ := logged(t)
 	hash := strings.Repeat("0a", 32)
 	accept := func() uuid.UUID {
-		return b.Accept(t, b.company, func(e *store.NewEmail) { e.Job.Recipient.CPFCNPJHash = hash })
+		return b.Accept(t, b.company, func(e *outbox.NewEmail) { e.Job.Recipient.CPFCNPJHash = hash })
 	}
 	sent, failed, retried, refused := accept(), accept(), accept(), accept()
 	_ = b.handle(t, sent)
@@ -164,7 +165,7 @@ func TestMetrics_StateDurations(t *testing.T) {
 	t.Parallel()
 	b, _, registry := logged(t)
 	_ = b.handle(t, b.Accept(t, b.company, nil))
-	_ = b.handle(t, b.Accept(t, b.company, func(e *store.NewEmail) { e.HTML = "" }))
+	_ = b.handle(t, b.Accept(t, b.company, func(e *outbox.NewEmail) { e.HTML = "" }))
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,8 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
+	recipientstore "email-gateway/shared/store/recipient"
 	"email-gateway/shared/unsubscribe"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/queue"
@@ -54,7 +55,7 @@ func newMailingBench(t *testing.T, html, text string, checker int, changes ...fu
 // entry adds an email of the mailing to ana@example.com.
 func (m *mailingBench) entry(t *testing.T, cidade, link string) uuid.UUID {
 	t.Helper()
-	id := m.Accept(t, m.company, func(e *store.NewEmail) { e.Job.HTMLRef = "mailing:" + m.mailing.String() })
+	id := m.Accept(t, m.company, func(e *outbox.NewEmail) { e.Job.HTMLRef = "mailing:" + m.mailing.String() })
 	m.exec(t, `INSERT INTO mailing_entries (id, mailing_id, line_no, email, token, status, fields) VALUES ($1, $2, 2, gen_random_uuid() || '@x.example', 'tok-1', 'QUEUED', ARRAY[$3, $4])`,
 		id, m.mailing, cidade, link)
 	m.exec(t, `UPDATE email_outbox SET html = NULL, html_sha256 = NULL, checker_version = NULL, lane_id = (SELECT id FROM dispatch_lanes WHERE mailing_id = $2) WHERE id = $1`,
@@ -96,7 +97,7 @@ func TestMailing_TestEmail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, func(p *pipeline.Params) { p.Links = keys })
-			id := b.Accept(t, b.company, func(e *store.NewEmail) {
+			id := b.Accept(t, b.company, func(e *outbox.NewEmail) {
 				e.Job.Headers = unsubscribe.Reference(mailing)
 				e.Job.Headers["X-Order"] = "7"
 			})
@@ -123,7 +124,7 @@ func TestMailing_TestEmail(t *testing.T) {
 func TestMailing_RecipientIsNotWrittenAgain(t *testing.T) {
 	t.Parallel()
 	m := newMailingBench(t, `<p>{{cidade}}</p>`, "", int(htmlcheck.Version))
-	recipient := store.RecipientID(m.company, "", "", "ana@example.com")
+	recipient := recipientstore.ID(m.company, "", "", "ana@example.com")
 	m.exec(t, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'ana@example.com')`, recipient, m.company)
 	id := m.entry(t, "Recife", "")
 	m.exec(t, `UPDATE email_outbox SET payload = jsonb_set(payload, '{recipient}', jsonb_build_object('recipientId', $2::text, 'nome', 'Ana', 'email', 'ana@example.com')) WHERE id = $1`,
@@ -221,7 +222,7 @@ func TestSuppressedCopies(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	b.exec(t, `INSERT INTO suppressions (company_id, address, reason) VALUES ($1, 'eva@example.com', 'MANUAL')`, b.company)
-	id := b.Accept(t, b.company, func(e *store.NewEmail) {
+	id := b.Accept(t, b.company, func(e *outbox.NewEmail) {
 		e.Job.CC, e.Job.BCC = []string{"Eva@example.com", "caio@example.com"}, []string{"eva@example.com"}
 	})
 	if err := b.handle(t, id); err != nil {
@@ -243,7 +244,7 @@ func TestRecipientNotYetImported(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	person := uuid.New()
-	id := b.Accept(t, b.company, func(e *store.NewEmail) {
+	id := b.Accept(t, b.company, func(e *outbox.NewEmail) {
 		e.Job.Recipient = email.JobRecipient{RecipientID: person.String(), Email: e.Job.To}
 	})
 	b.exec(t, `INSERT INTO recipient_intakes (recipient_id, outbox_id, company_id, email) VALUES ($1, gen_random_uuid(), $2, 'ana@example.com')`, person, b.company)
@@ -267,7 +268,7 @@ func TestRecipientByID(t *testing.T) {
 	person := uuid.New()
 	b.exec(t, `INSERT INTO recipients (id, company_id, external_id, nome, email) VALUES ($1, $2, 'C-1', 'Ana', 'ana@EXAMPLE.com')`, person, b.company)
 	for _, tt := range []struct{ nome, want string }{{"", "C-1|Ana|ana@EXAMPLE.com|t"}, {"Ana Maria", "C-1|Ana Maria|ana@EXAMPLE.com|t"}} {
-		id := b.Accept(t, b.company, func(e *store.NewEmail) {
+		id := b.Accept(t, b.company, func(e *outbox.NewEmail) {
 			e.Job.Recipient = email.JobRecipient{RecipientID: person.String(), Nome: tt.nome, Email: e.Job.To}
 		})
 		if err := b.handle(t, id); err != nil {

@@ -13,7 +13,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/worker/internal/attachment"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
@@ -78,7 +78,7 @@ func TestHandle_LargeBody(t *testing.T) {
 				loader.Loader, p.Loader, p.Attachments = p.Loader, loader, room
 			})
 			html, text := paragraphs(c.html), strings.Repeat("y", c.text)
-			id := b.Accept(t, b.company, func(e *store.NewEmail) { storeHTML(e, html); e.Text = text })
+			id := b.Accept(t, b.company, func(e *outbox.NewEmail) { storeHTML(e, html); e.Text = text })
 			b.sender.during = func() {
 				if (room.inUse == 1) != c.large {
 					t.Errorf("%d emails have memory during the call", room.inUse)
@@ -102,7 +102,7 @@ func TestHandle_LargeBody(t *testing.T) {
 }
 
 // storeHTML sets the email's html as the api does.
-func storeHTML(e *store.NewEmail, html string) {
+func storeHTML(e *outbox.NewEmail, html string) {
 	sum := sha256.Sum256([]byte(html))
 	e.HTML, e.HTMLSHA256 = html, sum[:]
 }
@@ -112,7 +112,7 @@ func TestHandle_NoMemoryForBody(t *testing.T) {
 	t.Parallel()
 	room, loader := &countedRoom{err: &attachment.BusyError{Delay: time.Minute}}, &bodyReads{}
 	b := newBench(t, func(p *pipeline.Params) { loader.Loader, p.Loader, p.Attachments = p.Loader, loader, room })
-	id := b.Accept(t, b.company, func(e *store.NewEmail) { storeHTML(e, paragraphs(100<<10)) })
+	id := b.Accept(t, b.company, func(e *outbox.NewEmail) { storeHTML(e, paragraphs(100<<10)) })
 	b.exec(t, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now()`)
 	if err := b.handle(t, id); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/blob"
 	"email-gateway/shared/email"
 	"email-gateway/shared/keyring"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/unsubscribe"
 	"email-gateway/worker/internal/attachment"
 	"email-gateway/worker/internal/pipeline"
@@ -49,7 +49,7 @@ func TestHandle_ManyWaitForOneCause(t *testing.T) {
 			b, log, _ := logged(t, func(p *pipeline.Params) { p.Attachments = unread{c.err} })
 			begun := time.Now()
 			for range 10 {
-				id := b.Accept(t, b.company, func(e *store.NewEmail) {
+				id := b.Accept(t, b.company, func(e *outbox.NewEmail) {
 					if c.of == "" {
 						e.Job.Headers = unsubscribe.Reference(mailing)
 					}

@@ -10,12 +10,14 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
 )
 
 // open loads the email of a task. A nil row without an error means that the task was dead-lettered
 // because no retry can help. job and decodeErr are the decoded payload and the decoding error.
-func (p *Pipeline) open(ctx context.Context, d *delivery, job email.SendJob, decodeErr error) (*store.LoadedEmail, error) {
+func (p *Pipeline) open(ctx context.Context, d *delivery, job email.SendJob, decodeErr error) (*outbox.LoadedEmail, error) {
 	id, err := uuid.Parse(job.OutboxID)
 	if decodeErr != nil || err != nil {
 		// The task id is the outbox id too: the error of an undecodable payload can still be
@@ -57,7 +59,7 @@ func (p *Pipeline) unanswered(loading context.Context) error {
 
 // deadLetterTask stores a dead letter for a task that has no email.
 func (p *Pipeline) deadLetterTask(ctx context.Context, d *delivery, code string, cause error) error {
-	err := p.Outbox.DeadLetterTask(ctx, store.DeadTask{
+	err := p.Outbox.DeadLetterTask(ctx, deadletter.Task{
 		Target: d.Queue, Reason: code, Detail: cause.Error(), Payload: d.Payload, TaskID: d.ID,
 	})
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	breakerstore "email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
 )
@@ -130,7 +131,7 @@ func TestOutage_AtMostOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	b.openBreaker(t, denied)
-	id := b.Accept(t, b.company, func(e *store.NewEmail) { e.Delivery = email.AtMostOnce })
+	id := b.Accept(t, b.company, func(e *outbox.NewEmail) { e.Delivery = email.AtMostOnce })
 	b.probe(t, id)
 	b.sender.fail(1, broken)
 	_ = b.handle(t, id)
@@ -160,7 +161,7 @@ func TestOutage_UnknownInFlight(t *testing.T) {
 	b.exec(t, "UPDATE email_outbox SET attempts = $2 WHERE id = $1", id, email.MaxAttempts-1)
 	b.sender.fail(1, broken)
 	b.sender.during = func() {
-		if _, err := b.Store.OpenBreaker(t.Context(), store.Opening{Reason: "X", By: "worker-2", Attempt: uuid.New()}); err != nil {
+		if _, err := b.Store.OpenBreaker(t.Context(), breakerstore.Opening{Reason: "X", By: "worker-2", Attempt: uuid.New()}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -8,7 +8,9 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/breaker"
 	"email-gateway/worker/internal/provider"
@@ -16,7 +18,7 @@ import (
 
 // Loader reads an email; store.ErrNotFound if there is none.
 type Loader interface {
-	Load(ctx context.Context, id uuid.UUID) (*store.LoadedEmail, error)
+	Load(ctx context.Context, id uuid.UUID) (*outbox.LoadedEmail, error)
 	// ReadBody reads html and text of an email that are too large to be loaded with it.
 	ReadBody(ctx context.Context, id uuid.UUID) (html, text string, err error)
 	// ReadFields reads the fields of a mailing's email that are too large to be loaded with it.
@@ -28,16 +30,16 @@ type Loader interface {
 // Advancer changes an email's status, log and events in one commit, if the transition's guard
 // holds.
 type Advancer interface {
-	Advance(ctx context.Context, t store.Transition) (store.Advanced, error)
+	Advance(ctx context.Context, t outbox.Transition) (outbox.Advanced, error)
 }
 
 // Outbox has the operations that are not status transitions.
 type Outbox interface {
 	DropTask(ctx context.Context, id uuid.UUID, delay time.Duration) (locked bool, err error)
 	NoteDroppedTask(ctx context.Context, id uuid.UUID) error
-	DeadLetterTask(ctx context.Context, t store.DeadTask) error
+	DeadLetterTask(ctx context.Context, t deadletter.Task) error
 	// WakeLanes makes the dispatchers read the lanes again because emails in them are due.
-	WakeLanes(ctx context.Context, lanes []store.Lanes) error
+	WakeLanes(ctx context.Context, lanes []lane.Lanes) error
 }
 
 // Pacer limits the recipients per second to the provider's send rate.

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 )
 
 // maxPendingResults bounds the results that wait for other transactions' locks in the background.
@@ -27,7 +27,7 @@ func newPendingResults() *pendingResults {
 
 // recordLater repeats the write in the background and reports whether there was a slot for it. If
 // the worker dies meanwhile, the rescuer finds the email when its lease ends.
-func (p *Pipeline) recordLater(log *slog.Logger, a *attempt, t store.Transition, k *kept) bool {
+func (p *Pipeline) recordLater(log *slog.Logger, a *attempt, t outbox.Transition, k *kept) bool {
 	select {
 	case p.pendingResults.slots <- struct{}{}:
 	default:

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
 )
@@ -25,14 +25,14 @@ func (c *counter) Return(n int)                        { c.borrowed.Add(int64(-n
 // not sent returns all of them.
 func TestHandle_TokensOfAdmittedEmails(t *testing.T) {
 	t.Parallel()
-	copies := func(e *store.NewEmail) {
+	copies := func(e *outbox.NewEmail) {
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			e.Job.CC = append(e.Job.CC, "cc-"+name+"@example.com")
 			e.Job.BCC = append(e.Job.BCC, "bcc-"+name+"@example.com")
 		}
 	}
 	for name, tt := range map[string]struct {
-		email    func(*store.NewEmail)
+		email    func(*outbox.NewEmail)
 		admitted time.Duration // from now on, so that the token stays valid; 0 = not admitted
 		prepare  string        // a change of its row
 		failure  *provider.Failure

@@ -16,6 +16,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
@@ -224,7 +225,7 @@ func (p *Pipeline) call(ctx context.Context, a *attempt) (provider.Receipt, erro
 
 // expire ends an email whose deadline passed while it was queued.
 func (p *Pipeline) expire(ctx context.Context, log *slog.Logger, a *attempt) error {
-	t := a.transition(store.GuardOverdue, email.Expired)
+	t := a.transition(outbox.GuardOverdue, email.Expired)
 	t.ErrorCode = email.CodeExpired
 	t.Events = []email.Event{event(email.EventExpired, time.Now(), map[string]any{"expiresAt": a.row.ExpiresAt.UTC()})}
 	done, err := p.Advancer.Advance(ctx, t)

@@ -17,7 +17,9 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/email/emailtest"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/emails"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/attachment"
@@ -100,7 +102,7 @@ func (b *bench) exec(t *testing.T, statement string, args ...any) {
 	}
 }
 
-func (b *bench) find(t *testing.T, id uuid.UUID) store.Email {
+func (b *bench) find(t *testing.T, id uuid.UUID) emails.Email {
 	t.Helper()
 	e, err := b.Store.FindEmail(t.Context(), b.company, id)
 	if err != nil {
@@ -185,7 +187,7 @@ func timeline(parts ...any) []email.EventType {
 func TestHandle_SendsOnceWithEvents(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
-	id := b.Accept(t, b.company, func(e *store.NewEmail) {
+	id := b.Accept(t, b.company, func(e *outbox.NewEmail) {
 		e.Job.CC, e.Job.Headers, e.Job.Tags = []string{"cc@example.com"}, map[string]string{"X-Order": "7"}, []string{"invoice"}
 		e.Job.Recipient.CPFCNPJHash, e.CPFCNPJ, e.Text = strings.Repeat("0a", 32), []byte("ciphertext"), "Olá"
 	})
@@ -275,7 +277,7 @@ func TestHandle_ProviderOutcomes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, nil)
-			id := b.Accept(t, b.company, func(e *store.NewEmail) {
+			id := b.Accept(t, b.company, func(e *outbox.NewEmail) {
 				if c.delivery != "" {
 					e.Delivery = c.delivery
 				}

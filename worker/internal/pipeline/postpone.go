@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/queue"
 )
@@ -71,7 +71,7 @@ func (p *Pipeline) wakeLane(ctx context.Context, a *attempt, delay time.Duration
 	if time.Since(a.task.EnqueuedAt) < longAgo || delay > foundAfter {
 		return
 	}
-	lanes := []store.Lanes{{Company: a.row.CompanyID, Queue: a.queue, Mailing: a.row.MailingID.UUID}}
+	lanes := []lane.Lanes{{Company: a.row.CompanyID, Queue: a.queue, Mailing: a.row.MailingID.UUID}}
 	if err := p.Outbox.WakeLanes(ctx, lanes); err != nil {
 		p.Log.Debug("cannot wake the dispatchers: their next listing finds the email", "error", err)
 	}

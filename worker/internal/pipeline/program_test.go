@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/worker/internal/queue"
 )
 
@@ -18,7 +18,7 @@ import (
 func TestHandle_EmailBeingChangedByTheAPI(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change   func(t *testing.T, b *bench, tx *sql.Tx, about store.Aggregate) error
+		change   func(t *testing.T, b *bench, tx *sql.Tx, about outbox.Aggregate) error
 		prepare  string
 		rollback bool
 		status   email.Status // when the task is retried
@@ -33,8 +33,8 @@ func TestHandle_EmailBeingChangedByTheAPI(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, nil)
-			about := store.Aggregate{Type: "interview", ID: "42", EventType: "REMINDER"}
-			id := b.Accept(t, b.company, func(e *store.NewEmail) { e.Aggregate = &about })
+			about := outbox.Aggregate{Type: "interview", ID: "42", EventType: "REMINDER"}
+			id := b.Accept(t, b.company, func(e *outbox.NewEmail) { e.Aggregate = &about })
 			b.exec(t, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now()`)
 			if c.prepare != "" {
 				b.exec(t, c.prepare)
@@ -74,13 +74,13 @@ func TestHandle_EmailBeingChangedByTheAPI(t *testing.T) {
 	}
 }
 
-func move(t *testing.T, b *bench, tx *sql.Tx, about store.Aggregate) error {
-	_, err := store.RescheduleIn(t.Context(), tx, b.company, about, time.Now().Add(time.Hour), time.Hour)
+func move(t *testing.T, b *bench, tx *sql.Tx, about outbox.Aggregate) error {
+	_, err := outbox.RescheduleIn(t.Context(), tx, b.company, about, time.Now().Add(time.Hour), time.Hour)
 	return err
 }
 
-func cancel(t *testing.T, b *bench, tx *sql.Tx, about store.Aggregate) error {
-	_, err := store.CancelIn(t.Context(), tx, b.company, about)
+func cancel(t *testing.T, b *bench, tx *sql.Tx, about outbox.Aggregate) error {
+	_, err := outbox.CancelIn(t.Context(), tx, b.company, about)
 	return err
 }
 
@@ -90,8 +90,8 @@ func TestHandle_ProgramEmail(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	enqueue := func(event, html string) uuid.UUID {
-		done, err := store.EnqueueIn(t.Context(), b.SQL, store.ProgramEmail{
-			CompanyID: b.company, Aggregate: store.Aggregate{Type: "interview", ID: "42", EventType: event}, TTL: time.Hour,
+		done, err := outbox.EnqueueIn(t.Context(), b.SQL, outbox.ProgramEmail{
+			CompanyID: b.company, Aggregate: outbox.Aggregate{Type: "interview", ID: "42", EventType: event}, TTL: time.Hour,
 			Body: []byte(`{"to": "ana@example.com", "subject": "Até amanhã", "html": "` + html + `", "recipient": {"externalId": "C", "email": "ana@example.com"}}`),
 		})
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
@@ -170,7 +171,7 @@ func (p *Pipeline) release(log *slog.Logger, a *attempt, level slog.Level, why s
 }
 
 // release returns the transition that gives the email back to the outbox.
-func (a *attempt) release(why string, f *provider.Failure) store.Transition {
+func (a *attempt) release(why string, f *provider.Failure) outbox.Transition {
 	t := a.end(email.Pending)
 	t.AddAttempts, t.Delay = -1, releaseDelay
 	metadata := map[string]any{}
@@ -186,7 +187,7 @@ func (a *attempt) release(why string, f *provider.Failure) store.Transition {
 // late returns the form of a result that GuardAttempt also applies when another process has ended the attempt with an
 // unknown outcome: a release becomes a retry that is due immediately. No task waits for a late retry, because the queue
 // has given the task to another worker meanwhile.
-func late(t store.Transition) store.Transition {
+func late(t outbox.Transition) outbox.Transition {
 	t.TaskWaits = false
 	if t.Status != email.Pending {
 		return t
@@ -212,7 +213,7 @@ func late(t store.Transition) store.Transition {
 // false if the lease ran out and another attempt has changed the email: a late failure is ignored. A
 // late acceptance is recorded, unless there is one already. t is then the transition that was applied. While the database does
 // not answer, the result is kept for the dispatchers.
-func (p *Pipeline) record(log *slog.Logger, a *attempt, t *store.Transition) (applied bool, err error) {
+func (p *Pipeline) record(log *slog.Logger, a *attempt, t *outbox.Transition) (applied bool, err error) {
 	ctx := context.Background() // neither a shutdown nor the queue may interrupt this
 	k := p.keep(log, *t)
 	done, err := p.advance(ctx, t)
@@ -244,7 +245,7 @@ func (p *Pipeline) record(log *slog.Logger, a *attempt, t *store.Transition) (ap
 
 // advance applies a result. A release that comes too late, because another process has ended the attempt with an unknown
 // outcome, makes the outcome known.
-func (p *Pipeline) advance(ctx context.Context, t *store.Transition) (store.Advanced, error) {
+func (p *Pipeline) advance(ctx context.Context, t *outbox.Transition) (outbox.Advanced, error) {
 	done, err := p.Advancer.Advance(ctx, *t)
 	if err != nil || t.Status != email.Pending || !done.SameToken || done.Status != email.OutcomeUnknown {
 		return done, err
@@ -254,7 +255,7 @@ func (p *Pipeline) advance(ctx context.Context, t *store.Transition) (store.Adva
 }
 
 // recorded handles the result of that write.
-func (p *Pipeline) recorded(log *slog.Logger, a *attempt, t *store.Transition, k *kept, done store.Advanced, err error) (applied bool, _ error) {
+func (p *Pipeline) recorded(log *slog.Logger, a *attempt, t *outbox.Transition, k *kept, done outbox.Advanced, err error) (applied bool, _ error) {
 	found := k.end() && err == nil && k.remove()
 	switch {
 	case err != nil:

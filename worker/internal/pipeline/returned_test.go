@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/lane"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
@@ -21,17 +21,17 @@ import (
 type wakeLog struct {
 	pipeline.Outbox
 	mu    sync.Mutex
-	lanes []store.Lanes
+	lanes []lane.Lanes
 }
 
-func (w *wakeLog) WakeLanes(ctx context.Context, lanes []store.Lanes) error {
+func (w *wakeLog) WakeLanes(ctx context.Context, lanes []lane.Lanes) error {
 	w.mu.Lock()
 	w.lanes = append(w.lanes, lanes...)
 	w.mu.Unlock()
 	return w.Outbox.WakeLanes(ctx, lanes)
 }
 
-func (w *wakeLog) named() []store.Lanes {
+func (w *wakeLog) named() []lane.Lanes {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	named := w.lanes
@@ -86,9 +86,9 @@ func TestHandle_LateReleaseWakesLane(t *testing.T) {
 			if err := b.pipeline.Handle(t.Context(), b.taken(t, id, ago)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			var want []store.Lanes
+			var want []lane.Lanes
 			if late {
-				want = []store.Lanes{{Company: b.company, Queue: email.QueueNormal}}
+				want = []lane.Lanes{{Company: b.company, Queue: email.QueueNormal}}
 			}
 			if got := wakes.named(); !slices.Equal(got, want) {
 				t.Errorf("%s, taken %s ago: woke %v, want %v", name, ago, got, want)

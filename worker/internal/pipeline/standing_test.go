@@ -13,6 +13,8 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/pipeline"
@@ -111,25 +113,25 @@ func TestHandle_KeepsTaskOfLockedRow(t *testing.T) {
 func TestHandle_ValidationFailures(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*store.NewEmail)
+		change func(*outbox.NewEmail)
 		code   string
 	}{
-		"payload": {func(e *store.NewEmail) { e.Job.Subject = "a\nb" }, email.CodeInvalidPayload},
+		"payload": {func(e *outbox.NewEmail) { e.Job.Subject = "a\nb" }, email.CodeInvalidPayload},
 		"no identifier": {
-			func(e *store.NewEmail) { e.Job.Recipient.ExternalID = "" }, email.CodeInvalidPayload,
+			func(e *outbox.NewEmail) { e.Job.Recipient.ExternalID = "" }, email.CodeInvalidPayload,
 		},
 		"unknown recipient": {
-			func(e *store.NewEmail) { e.Job.Recipient.RecipientID = uuid.NewString() }, email.CodeRecipientNotFound,
+			func(e *outbox.NewEmail) { e.Job.Recipient.RecipientID = uuid.NewString() }, email.CodeRecipientNotFound,
 		},
 		"script, checked by an older checker": {
-			func(e *store.NewEmail) { e.HTML, e.CheckerVersion = "<p onclick=x()>", 0 }, email.CodeInvalidTemplate,
+			func(e *outbox.NewEmail) { e.HTML, e.CheckerVersion = "<p onclick=x()>", 0 }, email.CodeInvalidTemplate,
 		},
 		"script, with the hash of another body": {
-			func(e *store.NewEmail) { e.HTML = "<script>alert(1)</script>" }, email.CodeInvalidTemplate,
+			func(e *outbox.NewEmail) { e.HTML = "<script>alert(1)</script>" }, email.CodeInvalidTemplate,
 		},
-		"empty body": {func(e *store.NewEmail) { e.HTML, e.Text = "", "" }, email.CodeInvalidTemplate},
+		"empty body": {func(e *outbox.NewEmail) { e.HTML, e.Text = "", "" }, email.CodeInvalidTemplate},
 		"body too large": {
-			func(e *store.NewEmail) { e.HTML = strings.Repeat("a", email.MaxHTML+1) }, email.CodeInvalidTemplate,
+			func(e *outbox.NewEmail) { e.HTML = strings.Repeat("a", email.MaxHTML+1) }, email.CodeInvalidTemplate,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -195,33 +197,33 @@ func TestHandle_TasksWithoutEmailAreDeadLettered(t *testing.T) {
 // interrupted simulates database outages: some advances fail before or after they were applied.
 type interrupted struct {
 	pipeline.Advancer
-	lost func(store.Transition) (before, after bool)
+	lost func(outbox.Transition) (before, after bool)
 }
 
-func (i *interrupted) Advance(ctx context.Context, t store.Transition) (store.Advanced, error) {
+func (i *interrupted) Advance(ctx context.Context, t outbox.Transition) (outbox.Advanced, error) {
 	before, after := i.lost(t)
 	if before {
-		return store.Advanced{}, store.ErrUnavailable
+		return outbox.Advanced{}, store.ErrUnavailable
 	}
 	done, err := i.Advancer.Advance(ctx, t)
 	if after {
-		return store.Advanced{}, store.ErrUnknownOutcome
+		return outbox.Advanced{}, store.ErrUnknownOutcome
 	}
 	return done, err
 }
 
 func TestHandle_RecordsThroughOutages(t *testing.T) {
 	t.Parallel()
-	calls := map[store.Guard]int{}
+	calls := map[outbox.Guard]int{}
 	var log bytes.Buffer
 	b := newBench(t, func(p *pipeline.Params) {
 		p.Log = telemetry.NewLogger(&log, "email-gateway-worker", "test", "debug")
-		p.Advancer = &interrupted{p.Advancer, func(tr store.Transition) (before, after bool) {
+		p.Advancer = &interrupted{p.Advancer, func(tr outbox.Transition) (before, after bool) {
 			calls[tr.Guard]++
 			switch tr.Guard {
-			case store.GuardClaim: // the claim's answer is lost, then the database is down for a moment
+			case outbox.GuardClaim: // the claim's answer is lost, then the database is down for a moment
 				return calls[tr.Guard] == 2, calls[tr.Guard] == 1
-			case store.GuardAttempt: // down twice, then the answer is lost
+			case outbox.GuardAttempt: // down twice, then the answer is lost
 				return calls[tr.Guard] <= 2, calls[tr.Guard] == 3
 			}
 			return false, false
@@ -327,8 +329,8 @@ func TestHandle_MovesTaxIDOfKnownRecipient(t *testing.T) {
 	if err := b.handle(t, b.Accept(t, b.company, nil)); err != nil {
 		t.Fatal(err)
 	}
-	known := store.RecipientID(b.company, "CUST-1", "", "")
-	id := b.Accept(t, b.company, func(e *store.NewEmail) {
+	known := recipient.ID(b.company, "CUST-1", "", "")
+	id := b.Accept(t, b.company, func(e *outbox.NewEmail) {
 		e.Job.Recipient.ExternalID, e.Job.Recipient.RecipientID = "", known.String()
 		e.Job.Recipient.CPFCNPJHash, e.CPFCNPJ = strings.Repeat("0a", 32), []byte("ciphertext")
 	})
@@ -351,7 +353,7 @@ func TestUnknown_WaitsForFeedback(t *testing.T) {
 	t.Parallel()
 	for _, delivery := range []email.Delivery{email.AtLeastOnce, email.AtMostOnce} {
 		b := newBench(t, func(p *pipeline.Params) { p.FeedbackWindow = time.Hour })
-		id := b.Accept(t, b.company, func(e *store.NewEmail) { e.Delivery = delivery })
+		id := b.Accept(t, b.company, func(e *outbox.NewEmail) { e.Delivery = delivery })
 		b.sender.fail(1, provider.Failure{Outcome: provider.Unknown, Code: "SES_TIMEOUT", Category: provider.TimeoutError, Reason: "no answer"})
 		if err := b.handle(t, id); err != nil {
 			t.Fatal(err)

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 )
 
 // suppress ends an email to a suppressed address without a provider call.
 func (p *Pipeline) suppress(ctx context.Context, log *slog.Logger, a *attempt) error {
-	t := a.transition(store.GuardOpen, email.Suppressed)
+	t := a.transition(outbox.GuardOpen, email.Suppressed)
 	t.ErrorCode, t.ErrorReason = email.CodeSuppressed, a.row.Suppressed
 	t.Events = []email.Event{event(email.EventSuppressed, time.Now(), map[string]any{"reason": a.row.Suppressed})}
 	done, err := p.Advancer.Advance(ctx, t)

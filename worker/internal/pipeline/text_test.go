@@ -6,7 +6,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 )
 
 // An email has the text part of its request, or one made from its html unless that is turned off.
@@ -16,16 +16,16 @@ func TestHandle_TextPart(t *testing.T) {
 	b := newBench(t, nil)
 	const html = `<p>Olá, <a href="https://acme.example/f">fatura</a></p>`
 	for name, test := range map[string]struct {
-		change     func(*store.NewEmail)
+		change     func(*outbox.NewEmail)
 		html, text string
 	}{
-		"made from html": {func(e *store.NewEmail) { e.HTML = html }, html, "Olá, fatura <https://acme.example/f>\n"},
-		"turned off":     {func(e *store.NewEmail) { e.HTML, e.NoAutoText = html, true }, html, ""},
-		"both given":     {func(e *store.NewEmail) { e.HTML, e.Text = html, "Oi" }, html, "Oi"},
-		"text only":      {func(e *store.NewEmail) { e.HTML, e.Text = "", "Oi" }, "", "Oi"},
-		"no text in it":  {func(e *store.NewEmail) { e.HTML = "<img src=x>" }, "<img src=x>", ""},
+		"made from html": {func(e *outbox.NewEmail) { e.HTML = html }, html, "Olá, fatura <https://acme.example/f>\n"},
+		"turned off":     {func(e *outbox.NewEmail) { e.HTML, e.NoAutoText = html, true }, html, ""},
+		"both given":     {func(e *outbox.NewEmail) { e.HTML, e.Text = html, "Oi" }, html, "Oi"},
+		"text only":      {func(e *outbox.NewEmail) { e.HTML, e.Text = "", "Oi" }, "", "Oi"},
+		"no text in it":  {func(e *outbox.NewEmail) { e.HTML = "<img src=x>" }, "<img src=x>", ""},
 	} {
-		id := b.Accept(t, b.company, func(e *store.NewEmail) {
+		id := b.Accept(t, b.company, func(e *outbox.NewEmail) {
 			test.change(e)
 			sum := sha256.Sum256([]byte(e.HTML))
 			e.HTMLSHA256 = sum[:]

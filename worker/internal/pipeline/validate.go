@@ -11,7 +11,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/worker/internal/queue"
 )
 
@@ -96,7 +96,7 @@ func checkTemplate(a *attempt) error {
 // written in one commit.
 func (p *Pipeline) refuse(ctx context.Context, log *slog.Logger, a *attempt, r *refusal) error {
 	now := time.Now()
-	t := a.transition(store.GuardClaim, email.Failed)
+	t := a.transition(outbox.GuardClaim, email.Failed)
 	t.AddAttempts, t.DeadLetter = 1, true
 	t.ErrorCode, t.ErrorReason = r.code, r.reason
 	t.Duration = max(now.Sub(a.received), time.Millisecond)

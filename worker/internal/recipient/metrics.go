@@ -9,6 +9,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	recipientstore "email-gateway/shared/store/recipient"
 )
 
 // Metrics counts the results of recipient imports. No label carries a tenant.
@@ -60,13 +61,13 @@ func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return retryTimeout
-	case errors.Is(err, store.ErrLocked):
+	case errors.Is(err, recipientstore.ErrLocked):
 		return retryLocked
 	case errors.Is(err, store.ErrUnknownOutcome):
 		return retryUnknown
 	case errors.Is(err, store.ErrUnavailable):
 		return retryUnavailable
-	case errors.Is(err, store.ErrRefused):
+	case errors.Is(err, recipientstore.ErrRefused):
 		return CodeRefused
 	}
 	return retryOther

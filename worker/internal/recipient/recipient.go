@@ -20,6 +20,8 @@ import (
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
+	recipientstore "email-gateway/shared/store/recipient"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/queue"
 )
@@ -35,7 +37,7 @@ const batchTime = 30 * time.Second
 type Store interface {
 	UpsertRecipients(ctx context.Context, outboxIDs []uuid.UUID) []error
 	DeadLetterImport(ctx context.Context, outboxID uuid.UUID, reason, detail string, attempts int) error
-	DeadLetterTask(ctx context.Context, t store.DeadTask) error
+	DeadLetterTask(ctx context.Context, t deadletter.Task) error
 }
 
 // Database receives the failures of statements, after which the consumer takes no task until Postgres answers.
@@ -81,7 +83,7 @@ func (u *Upserter) Handle(ctx context.Context, tasks []queue.Task) []error {
 // DLQ.
 func (u *Upserter) HandleDead(ctx context.Context, tasks []queue.Task) []error {
 	return u.work(ctx, tasks, func(ctx context.Context, task queue.Task, id uuid.UUID, err error) error {
-		if !errors.Is(err, store.ErrRefused) {
+		if !errors.Is(err, recipientstore.ErrRefused) {
 			return u.later(err)
 		}
 		// The first try, the retries, and the one just made.
@@ -162,7 +164,7 @@ func outboxID(payload []byte) (uuid.UUID, error) {
 
 // deadLetter stores a dead letter for a message without an outbox row.
 func (u *Upserter) deadLetter(ctx context.Context, task queue.Task, code string, cause error) error {
-	err := u.store.DeadLetterTask(ctx, store.DeadTask{
+	err := u.store.DeadLetterTask(ctx, deadletter.Task{
 		Target: email.TargetRecipients, Reason: code, Detail: explain(cause), Payload: task.Payload, TaskID: task.ID,
 	})
 	if err != nil {
@@ -179,7 +181,7 @@ func (u *Upserter) deadLettered(task queue.Task, code string, cause error) {
 
 // later returns the error that makes the queue retry the task.
 func (u *Upserter) later(err error) error {
-	if !errors.Is(err, store.ErrRefused) && !errors.Is(err, store.ErrLocked) {
+	if !errors.Is(err, recipientstore.ErrRefused) && !errors.Is(err, recipientstore.ErrLocked) {
 		u.p.Database.Failed()
 	}
 	u.metrics.retried.WithLabelValues(reasonOf(err)).Inc()
@@ -210,8 +212,8 @@ const maxReason = 500
 // explain returns an error as one line with addresses masked.
 func explain(err error) string {
 	switch {
-	case errors.Is(err, store.ErrLocked):
-		return store.ErrLocked.Error()
+	case errors.Is(err, recipientstore.ErrLocked):
+		return recipientstore.ErrLocked.Error()
 	case errors.Is(err, store.ErrUnavailable):
 		return store.ErrUnavailable.Error()
 	case errors.Is(err, store.ErrUnknownOutcome):

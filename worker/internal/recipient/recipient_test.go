@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	recipientstore "email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/worker/internal/dbcheck"
 	"email-gateway/worker/internal/queue"
@@ -50,12 +50,12 @@ func newBench(t *testing.T, change func(*recipient.Params)) *bench {
 // accept accepts people and returns their tasks, as the dispatcher would publish them.
 func (b *bench) accept(t *testing.T, names ...string) []queue.Task {
 	t.Helper()
-	n := store.NewRecipients{CompanyID: b.company, RequestID: "req-1", CreatedAt: time.Now()}
+	n := recipientstore.NewRecipients{CompanyID: b.company, RequestID: "req-1", CreatedAt: time.Now()}
 	tasks := make([]queue.Task, len(names))
 	for i, name := range names {
-		r := store.NewRecipient{OutboxID: uuid.Must(uuid.NewV7())}
+		r := recipientstore.NewRecipient{OutboxID: uuid.Must(uuid.NewV7())}
 		r.ExternalID, r.Nome, r.Email = fmt.Sprint("C-", i), name, fmt.Sprintf("secret%d@example.com", i)
-		r.ID = store.RecipientID(b.company, r.ExternalID, "", r.Email)
+		r.ID = recipientstore.ID(b.company, r.ExternalID, "", r.Email)
 		n.Recipients = append(n.Recipients, r)
 		tasks[i] = taskOf(r.OutboxID)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/process"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/status"
@@ -151,7 +152,7 @@ func waitForDependencies(t *testing.T, registry *prometheus.Registry, want map[s
 	}
 }
 
-func waitForRows(t *testing.T, s *store.Store, n int) []store.ProcessStatus {
+func waitForRows(t *testing.T, s *store.Store, n int) []process.Status {
 	t.Helper()
 	deadline := time.After(3 * time.Minute)
 	for {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 )
 
 const (
@@ -39,7 +39,7 @@ type result struct {
 	Duration          time.Duration `json:"duration"`
 }
 
-func encode(t store.Transition) ([]byte, error) {
+func encode(t outbox.Transition) ([]byte, error) {
 	r := result{
 		ID: t.ID, Status: t.Status, Events: slices.Clone(t.Events), AddAttempts: t.AddAttempts, AddThrottles: t.AddThrottles, Delay: t.Delay,
 		OutcomeUnknown: t.OutcomeUnknown, PossibleDuplicate: t.PossibleDuplicate, DeadLetter: t.DeadLetter,
@@ -59,7 +59,7 @@ func encode(t store.Transition) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case t.Guard != store.GuardAttempt || !r.valid() || len(value) > maxValue:
+	case t.Guard != outbox.GuardAttempt || !r.valid() || len(value) > maxValue:
 		return nil, errors.New("not the result of an attempt, or too large")
 	}
 	return value, nil
@@ -74,15 +74,15 @@ func text(s string) string {
 	return s
 }
 
-func decode(value []byte, token uuid.UUID) (store.Transition, bool) {
+func decode(value []byte, token uuid.UUID) (outbox.Transition, bool) {
 	var r result
 	decoder := json.NewDecoder(bytes.NewReader(value))
 	decoder.DisallowUnknownFields()
 	if len(value) > maxValue || decoder.Decode(&r) != nil || !r.valid() {
-		return store.Transition{}, false
+		return outbox.Transition{}, false
 	}
-	return store.Transition{
-		ID: r.ID, Guard: store.GuardAttempt, Token: token, Status: r.Status, Events: r.Events, AddAttempts: r.AddAttempts, AddThrottles: r.AddThrottles,
+	return outbox.Transition{
+		ID: r.ID, Guard: outbox.GuardAttempt, Token: token, Status: r.Status, Events: r.Events, AddAttempts: r.AddAttempts, AddThrottles: r.AddThrottles,
 		Delay: r.Delay, OutcomeUnknown: r.OutcomeUnknown, PossibleDuplicate: r.PossibleDuplicate, DeadLetter: r.DeadLetter,
 		ErrorCode: r.ErrorCode, ErrorReason: r.ErrorReason, SESMessageID: r.SESMessageID, Duration: r.Duration,
 	}, true

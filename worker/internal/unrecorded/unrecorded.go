@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 )
 
 const (
@@ -48,7 +48,7 @@ func New(client redis.UniversalClient) *Results { return &Results{redis: client}
 
 // Store stores the result of the attempt whose claim token is t.Token, unless a dispatcher has recorded it. A longer text of an
 // error is cut, and addresses and tax ids in it are masked.
-func (r *Results) Store(ctx context.Context, t store.Transition) error {
+func (r *Results) Store(ctx context.Context, t outbox.Transition) error {
 	value, err := encode(t)
 	if err != nil {
 		return fmt.Errorf("store an attempt's result: %w", err)
@@ -85,7 +85,7 @@ func (r *Results) Remove(ctx context.Context, token uuid.UUID) (byDispatcher boo
 // Find returns the results of these attempts that are stored. A value that Store cannot have written counts as none. After
 // Redis has not answered for silentTime, Find returns those that one of its nodes has returned, so that a failure of Redis delays
 // the end of an attempt no longer.
-func (r *Results) Find(ctx context.Context, tokens []uuid.UUID) (map[uuid.UUID]store.Transition, error) {
+func (r *Results) Find(ctx context.Context, tokens []uuid.UUID) (map[uuid.UUID]outbox.Transition, error) {
 	found, err := r.find(ctx, tokens)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +107,7 @@ func (r *Results) Find(ctx context.Context, tokens []uuid.UUID) (map[uuid.UUID]s
 }
 
 // find returns what it has found with an error too.
-func (r *Results) find(ctx context.Context, tokens []uuid.UUID) (map[uuid.UUID]store.Transition, error) {
+func (r *Results) find(ctx context.Context, tokens []uuid.UUID) (map[uuid.UUID]outbox.Transition, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	pipe := r.redis.Pipeline() // a cluster refuses MGET for keys on several nodes
@@ -116,7 +116,7 @@ func (r *Results) find(ctx context.Context, tokens []uuid.UUID) (map[uuid.UUID]s
 		answers[i] = pipe.Get(ctx, key(token))
 	}
 	_, _ = pipe.Exec(ctx) // the error of the first command that failed, which each answer has too
-	found := make(map[uuid.UUID]store.Transition)
+	found := make(map[uuid.UUID]outbox.Transition)
 	var failed error
 	for i, answer := range answers {
 		value, err := answer.Bytes()

@@ -18,7 +18,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/worker/internal/unrecorded"
 )
 
@@ -38,9 +38,9 @@ func event(kind email.EventType, metadata map[string]any) email.Event {
 }
 
 // results are one result of each kind.
-func results() map[string]store.Transition {
+func results() map[string]outbox.Transition {
 	reason := map[string]any{"errorMessage": "timeout", "errorCode": "X"}
-	all := map[string]store.Transition{
+	all := map[string]outbox.Transition{
 		"sent": {Status: email.Sent, SESMessageID: "0100-1", Events: []email.Event{event(email.EventSent, map[string]any{"sesMessageId": "0100-1"})}},
 		"failed": {
 			Status: email.Failed, DeadLetter: true, OutcomeUnknown: true, ErrorCode: "X", ErrorReason: "timeout",
@@ -53,7 +53,7 @@ func results() map[string]store.Transition {
 		"release": {Status: email.RetryScheduled, AddAttempts: -1, Events: []email.Event{event(email.EventRetryScheduled, map[string]any{})}},
 	}
 	for name, t := range all {
-		t.ID, t.Token, t.Guard, t.Duration = uuid.New(), uuid.New(), store.GuardAttempt, time.Second
+		t.ID, t.Token, t.Guard, t.Duration = uuid.New(), uuid.New(), outbox.GuardAttempt, time.Second
 		all[name] = t
 	}
 	return all
@@ -62,7 +62,7 @@ func results() map[string]store.Transition {
 func TestResults(t *testing.T) {
 	t.Parallel()
 	r := unrecorded.New(newRedis(t))
-	want := make(map[uuid.UUID]store.Transition)
+	want := make(map[uuid.UUID]outbox.Transition)
 	tokens := []uuid.UUID{uuid.New()} // of no result
 	for name, result := range results() {
 		if err := r.Store(t.Context(), result); err != nil {
@@ -72,7 +72,7 @@ func TestResults(t *testing.T) {
 		tokens = append(tokens, result.Token)
 	}
 	found, err := r.Find(t.Context(), tokens)
-	if diff := cmp.Diff(want, found, cmpopts.IgnoreUnexported(store.Transition{})); diff != "" || err != nil {
+	if diff := cmp.Diff(want, found, cmpopts.IgnoreUnexported(outbox.Transition{})); diff != "" || err != nil {
 		t.Errorf("%v, %s", err, diff)
 	}
 	recorded := tokens[1] // by a dispatcher, while its worker stores it again

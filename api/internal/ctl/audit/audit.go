@@ -18,6 +18,7 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	auditstore "email-gateway/shared/store/audit"
 )
 
 // Command returns the command `gatewayctl audit` with its subcommands.
@@ -35,13 +36,13 @@ timelines and the dead letters.`,
 }
 
 type auditList struct {
-	Entries []store.AuditEntry `json:"entries"`
+	Entries []auditstore.Entry `json:"entries"`
 	More    bool               `json:"more"`
 }
 
 func listCommand(c *command.Invocation) *cobra.Command {
 	var company, since, until string
-	var f store.AuditFilter
+	var f auditstore.Filter
 	cmd := &cobra.Command{
 		Use: "list", Short: "List audit entries, newest first",
 		Example: `  gatewayctl audit list --since 24h
@@ -115,7 +116,7 @@ func (v auditList) WriteText(w io.Writer) {
 	output.PrintMore(w, v.More)
 }
 
-func companyOf(e store.AuditEntry) string {
+func companyOf(e auditstore.Entry) string {
 	switch {
 	case e.Company != nil:
 		return *e.Company

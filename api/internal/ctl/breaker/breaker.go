@@ -14,6 +14,7 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	breakerstore "email-gateway/shared/store/breaker"
 )
 
 // Command returns the command `gatewayctl breaker` with its subcommands.
@@ -32,7 +33,7 @@ undo that.`,
 
 // breakerView is the state of the circuit breaker, after a change if done is set.
 type breakerView struct {
-	store.Breaker
+	breakerstore.Breaker
 	done string // a sentence
 }
 
@@ -81,7 +82,7 @@ func (v breakerView) WriteText(w io.Writer) {
 }
 
 // State summarizes the state in one sentence.
-func State(g store.Breaker) string {
+func State(g breakerstore.Breaker) string {
 	switch {
 	case g.HeldAt != nil:
 		return "No email is sent: an operator has paused all sending since " + output.Timestamp(*g.HeldAt) + ": " + output.Printable(output.Optional(g.HeldReason)) + "."

@@ -17,6 +17,7 @@ import (
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 	"email-gateway/shared/uuidv7"
 )
 
@@ -70,26 +71,26 @@ The provider must know the domains too: SES rejects identities that it has not v
 }
 
 // newCompany validates the flags of company create.
-func newCompany(name, defaultFrom string, domains []string) (store.NewCompany, error) {
+func newCompany(name, defaultFrom string, domains []string) (tenant.NewCompany, error) {
 	name = strings.TrimSpace(name)
 	if name == "" || email.HasControl(name) {
-		return store.NewCompany{}, command.Usagef("--name must be one line of text without control characters, such as Acme")
+		return tenant.NewCompany{}, command.Usagef("--name must be one line of text without control characters, such as Acme")
 	}
 	sender, domain, err := parseSender(defaultFrom)
 	if err != nil {
-		return store.NewCompany{}, err
+		return tenant.NewCompany{}, err
 	}
 	all := []string{domain}
 	for _, d := range domains {
 		ascii, err := operator.ParseDomain(d)
 		if err != nil {
-			return store.NewCompany{}, err
+			return tenant.NewCompany{}, err
 		}
 		if !slices.Contains(all, ascii) {
 			all = append(all, ascii)
 		}
 	}
-	return store.NewCompany{ID: uuidv7.New(), Name: name, DefaultFrom: sender, SenderDomains: all}, nil
+	return tenant.NewCompany{ID: uuidv7.New(), Name: name, DefaultFrom: sender, SenderDomains: all}, nil
 }
 
 // parseSender parses an RFC 5322 mailbox and returns it as stored: domain in ASCII,

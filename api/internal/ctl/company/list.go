@@ -11,10 +11,11 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 type companyList struct {
-	Companies []store.Company `json:"companies"`
+	Companies []tenant.Company `json:"companies"`
 }
 
 func listCommand(c *command.Invocation) *cobra.Command {
@@ -24,7 +25,7 @@ func listCommand(c *command.Invocation) *cobra.Command {
 		Args:    command.ExactArgs(),
 		RunE: operator.Run(c, func(ctx context.Context, s *store.Store, _ []string) (output.Result, error) {
 			all, err := s.Companies(ctx)
-			return companyList{append([]store.Company{}, all...)}, err
+			return companyList{append([]tenant.Company{}, all...)}, err
 		}),
 	}
 }

@@ -16,6 +16,9 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
+	quotastore "email-gateway/shared/store/quota"
+	"email-gateway/shared/store/tenant"
 )
 
 func quotaCommand(c *command.Invocation) *cobra.Command {
@@ -55,10 +58,10 @@ Quotas:
   gatewayctl company quota set Acme stored_body_bytes=0
   gatewayctl company quota set Acme emails_per_day=default`,
 	}
-	return settings[map[store.Quota]*int64]{
+	return settings[map[quotastore.Quota]*int64]{
 		usage: "QUOTA=LIMIT, such as emails_per_day=50000",
 		parse: parseLimits,
-		set: func(ctx context.Context, s *store.Store, by store.Operator, company uuid.UUID, limits map[store.Quota]*int64) error {
+		set: func(ctx context.Context, s *store.Store, by audit.Operator, company uuid.UUID, limits map[quotastore.Quota]*int64) error {
 			return s.SetQuotas(ctx, by, company, limits)
 		},
 		show: viewQuotas,
@@ -66,23 +69,23 @@ Quotas:
 }
 
 func quotaNames() string {
-	names := make([]string, 0, len(store.Quotas()))
-	for _, q := range store.Quotas() {
+	names := make([]string, 0, len(quotastore.All()))
+	for _, q := range quotastore.All() {
 		names = append(names, string(q))
 	}
 	return strings.Join(names, ", ")
 }
 
 // parseLimits parses QUOTA=LIMIT arguments; nil stands for the installation's limit.
-func parseLimits(given []string) (map[store.Quota]*int64, error) {
-	limits := make(map[store.Quota]*int64, len(given))
+func parseLimits(given []string) (map[quotastore.Quota]*int64, error) {
+	limits := make(map[quotastore.Quota]*int64, len(given))
 	for _, word := range given {
 		name, text, found := strings.Cut(word, "=")
-		quota := store.Quota(name)
+		quota := quotastore.Quota(name)
 		switch _, twice := limits[quota]; {
 		case !found:
 			return nil, command.Usagef("%q is not QUOTA=LIMIT, such as emails_per_day=50000", word)
-		case !slices.Contains(store.Quotas(), quota):
+		case !slices.Contains(quotastore.All(), quota):
 			return nil, command.Usagef("unknown quota %q: the quotas are %s", name, quotaNames())
 		case twice:
 			return nil, command.Usagef("%s is given twice", name)
@@ -103,10 +106,10 @@ func parseLimits(given []string) (map[store.Quota]*int64, error) {
 type quotaView struct {
 	CompanyID uuid.UUID        `json:"companyId"`
 	Company   string           `json:"company"`
-	Quotas    []store.QuotaUse `json:"quotas"`
+	Quotas    []quotastore.Use `json:"quotas"`
 }
 
-func viewQuotas(ctx context.Context, s *store.Store, company store.Company) (output.Result, error) {
+func viewQuotas(ctx context.Context, s *store.Store, company tenant.Company) (output.Result, error) {
 	quotas, err := s.CompanyQuotas(ctx, company.ID)
 	return quotaView{CompanyID: company.ID, Company: company.Name, Quotas: quotas}, err
 }

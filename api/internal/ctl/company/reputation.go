@@ -16,7 +16,10 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/reputation"
+	"email-gateway/shared/store/tenant"
 )
 
 func reputationCommand(c *command.Invocation) *cobra.Command {
@@ -33,7 +36,7 @@ their own.`,
 
 func reputationOf(s *store.Store) *reputation.Store {
 	return reputation.New(s.DB(), func(ctx context.Context, company uuid.UUID) error {
-		return s.WakeLanes(ctx, []store.Lanes{{Company: company}})
+		return s.WakeLanes(ctx, []lane.Lanes{{Company: company}})
 	})
 }
 
@@ -67,7 +70,7 @@ Rules:
 	return settings[reputation.Settings]{
 		usage: "NAME=VALUE, such as bounces_1h=8,15,500,50 or guard=off",
 		parse: parseReputation,
-		set: func(ctx context.Context, s *store.Store, by store.Operator, company uuid.UUID, values reputation.Settings) error {
+		set: func(ctx context.Context, s *store.Store, by audit.Operator, company uuid.UUID, values reputation.Settings) error {
 			return reputationOf(s).Set(ctx, by, company, values)
 		},
 		show: viewReputation,
@@ -179,7 +182,7 @@ type ruleView struct {
 	MinEvents    int             `json:"minEvents"`
 }
 
-func viewReputation(ctx context.Context, s *store.Store, company store.Company) (output.Result, error) {
+func viewReputation(ctx context.Context, s *store.Store, company tenant.Company) (output.Result, error) {
 	found, err := reputationOf(s).Find(ctx, company.ID)
 	if err != nil {
 		return nil, err

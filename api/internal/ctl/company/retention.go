@@ -14,6 +14,7 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 func retentionCommand(c *command.Invocation) *cobra.Command {
@@ -21,12 +22,12 @@ func retentionCommand(c *command.Invocation) *cobra.Command {
 	ages := []struct {
 		flag, help string
 		given      string
-		of         func(*store.Retention) **int
+		of         func(*tenant.Retention) **int
 	}{
-		{"bodies", "how long email content is kept after the final status: an `AGE` such as 7d, or default", "", func(r *store.Retention) **int { return &r.Bodies }},
-		{"files", "how long an uploaded file is kept after its mailing's end: an `AGE`, or default", "", func(r *store.Retention) **int { return &r.Files }},
-		{"logs", "how long logs, timelines and mailing entries are kept: an `AGE`, or default", "", func(r *store.Retention) **int { return &r.Logs }},
-		{"hashes", "how long a CPF or CNPJ (hash and encrypted value) is kept: an `AGE`, or default", "", func(r *store.Retention) **int { return &r.Hashes }},
+		{"bodies", "how long email content is kept after the final status: an `AGE` such as 7d, or default", "", func(r *tenant.Retention) **int { return &r.Bodies }},
+		{"files", "how long an uploaded file is kept after its mailing's end: an `AGE`, or default", "", func(r *tenant.Retention) **int { return &r.Files }},
+		{"logs", "how long logs, timelines and mailing entries are kept: an `AGE`, or default", "", func(r *tenant.Retention) **int { return &r.Logs }},
+		{"hashes", "how long a CPF or CNPJ (hash and encrypted value) is kept: an `AGE`, or default", "", func(r *tenant.Retention) **int { return &r.Hashes }},
 	}
 	cmd := &cobra.Command{
 		Use:   "retention COMPANY",
@@ -53,7 +54,7 @@ whom nothing else is stored. Sending with the number again stores it again.`,
 		if err != nil {
 			return nil, err
 		}
-		change, changed := store.Retention{CompanyID: company.ID}, false
+		change, changed := tenant.Retention{CompanyID: company.ID}, false
 		for i := range ages {
 			if !cmd.Flags().Changed(ages[i].flag) {
 				continue
@@ -88,18 +89,18 @@ func parseDays(flag, text string) (*int, error) {
 		return new(int), nil
 	}
 	days, err := strconv.Atoi(strings.TrimSuffix(text, "d"))
-	if !strings.HasSuffix(text, "d") || days < 1 || days > store.MaxRetentionDays {
+	if !strings.HasSuffix(text, "d") || days < 1 || days > tenant.MaxRetentionDays {
 		err = errDays
 	}
 	if err != nil {
-		return nil, command.Usagef("--%s %q must be 1d to %dd, or default", flag, text, store.MaxRetentionDays)
+		return nil, command.Usagef("--%s %q must be 1d to %dd, or default", flag, text, tenant.MaxRetentionDays)
 	}
 	return &days, nil
 }
 
 type companyRetention struct {
 	Company string `json:"company"`
-	store.Retention
+	tenant.Retention
 	changed bool
 }
 

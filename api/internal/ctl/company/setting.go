@@ -10,10 +10,12 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/tenant"
 )
 
 // view returns what a command shows of a company.
-type view func(ctx context.Context, s *store.Store, company store.Company) (output.Result, error)
+type view func(ctx context.Context, s *store.Store, company tenant.Company) (output.Result, error)
 
 // show returns the RunE of a command that shows the company that its first argument names.
 func show(c *command.Invocation, of view) func(*cobra.Command, []string) error {
@@ -30,7 +32,7 @@ func show(c *command.Invocation, of view) func(*cobra.Command, []string) error {
 type settings[T any] struct {
 	usage string // says what an argument is, with an example
 	parse func(arguments []string) (T, error)
-	set   func(ctx context.Context, s *store.Store, by store.Operator, company uuid.UUID, values T) error
+	set   func(ctx context.Context, s *store.Store, by audit.Operator, company uuid.UUID, values T) error
 	show  view
 }
 

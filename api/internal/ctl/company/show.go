@@ -13,16 +13,17 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 // companyView is a company as show and create print it.
 type companyView struct {
-	store.Company
-	Domains []string       `json:"domains"`
-	Keys    []store.APIKey `json:"keys"`
+	tenant.Company
+	Domains []string        `json:"domains"`
+	Keys    []tenant.APIKey `json:"keys"`
 }
 
-func viewCompany(ctx context.Context, s *store.Store, company store.Company) (companyView, error) {
+func viewCompany(ctx context.Context, s *store.Store, company tenant.Company) (companyView, error) {
 	domains, err := s.SenderDomains(ctx, company.ID)
 	if err != nil {
 		return companyView{}, err
@@ -31,7 +32,7 @@ func viewCompany(ctx context.Context, s *store.Store, company store.Company) (co
 	if err != nil {
 		return companyView{}, err
 	}
-	return companyView{Company: company, Domains: domains, Keys: append([]store.APIKey{}, keys...)}, nil
+	return companyView{Company: company, Domains: domains, Keys: append([]tenant.APIKey{}, keys...)}, nil
 }
 
 func showCommand(c *command.Invocation) *cobra.Command {
@@ -39,7 +40,7 @@ func showCommand(c *command.Invocation) *cobra.Command {
 		Use: "show COMPANY", Short: "Show one company with its domains and keys",
 		Example: "  gatewayctl company show Acme",
 		Args:    command.ExactArgs("COMPANY"), ValidArgsFunction: operator.CompleteCompanies(c),
-		RunE: show(c, func(ctx context.Context, s *store.Store, company store.Company) (output.Result, error) {
+		RunE: show(c, func(ctx context.Context, s *store.Store, company tenant.Company) (output.Result, error) {
 			return viewCompany(ctx, s, company)
 		}),
 	}

@@ -11,6 +11,7 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 func suspendCommand(c *command.Invocation) *cobra.Command {
@@ -30,7 +31,7 @@ Suspending a suspended company changes the reason and keeps the time.`,
 			if err != nil {
 				return nil, err
 			}
-			return changeSuspension(ctx, s, args[0], func(company store.Company) error {
+			return changeSuspension(ctx, s, args[0], func(company tenant.Company) error {
 				return s.SuspendCompany(ctx, by, company.ID)
 			})
 		}),
@@ -51,7 +52,7 @@ func resumeCommand(c *command.Invocation) *cobra.Command {
 			if err != nil {
 				return nil, err
 			}
-			return changeSuspension(ctx, s, args[0], func(company store.Company) error {
+			return changeSuspension(ctx, s, args[0], func(company tenant.Company) error {
 				return s.ResumeCompany(ctx, by, company.ID)
 			})
 		}),
@@ -60,11 +61,11 @@ func resumeCommand(c *command.Invocation) *cobra.Command {
 }
 
 type suspension struct {
-	store.Company
-	before store.Company
+	tenant.Company
+	before tenant.Company
 }
 
-func changeSuspension(ctx context.Context, s *store.Store, given string, change func(store.Company) error) (output.Result, error) {
+func changeSuspension(ctx context.Context, s *store.Store, given string, change func(tenant.Company) error) (output.Result, error) {
 	before, err := operator.FindCompany(ctx, s, given)
 	if err != nil {
 		return nil, err

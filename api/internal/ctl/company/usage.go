@@ -12,6 +12,7 @@ import (
 	"email-gateway/api/internal/ctl/output"
 	usagecommand "email-gateway/api/internal/ctl/usage"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 	"email-gateway/shared/store/usage"
 )
 
@@ -43,7 +44,7 @@ incomplete: counts are added until final is shown.`,
 	return cmd
 }
 
-func viewUsage(ctx context.Context, s *usage.Store, company store.Company, at time.Time) (output.Result, error) {
+func viewUsage(ctx context.Context, s *usage.Store, company tenant.Company, at time.Time) (output.Result, error) {
 	m, err := s.Month(ctx, company.ID, at)
 	switch {
 	case errors.Is(err, usage.ErrFuture):

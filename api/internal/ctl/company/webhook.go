@@ -14,6 +14,7 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 	"email-gateway/shared/store/webhook"
 )
 
@@ -48,7 +49,7 @@ type companyWebhooks struct {
 	Webhooks  []companyWebhookView `json:"webhooks"`
 }
 
-func viewWebhooks(ctx context.Context, s *webhook.Store, company store.Company) (companyWebhooks, error) {
+func viewWebhooks(ctx context.Context, s *webhook.Store, company tenant.Company) (companyWebhooks, error) {
 	found, err := s.List(ctx, company.ID)
 	v := companyWebhooks{CompanyID: company.ID, Company: company.Name, Webhooks: []companyWebhookView{}}
 	for _, e := range found {
@@ -96,7 +97,7 @@ func webhookListCommand(c *command.Invocation) *cobra.Command {
 		Use: "list COMPANY", Short: "List a company's webhook endpoints",
 		Example: "  gatewayctl company webhook list Acme",
 		Args:    command.ExactArgs("COMPANY"), ValidArgsFunction: operator.CompleteCompanies(c),
-		RunE: show(c, func(ctx context.Context, s *store.Store, company store.Company) (output.Result, error) {
+		RunE: show(c, func(ctx context.Context, s *store.Store, company tenant.Company) (output.Result, error) {
 			return viewWebhooks(ctx, webhook.New(s.DB()), company)
 		}),
 	}

@@ -17,6 +17,7 @@ import (
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
 )
 
 // Command returns the command `gatewayctl dlq` with its subcommands.
@@ -54,8 +55,8 @@ func targets() []string {
 }
 
 // filter resolves the flags; company is nil for all companies.
-func (l *deadLetterChoice) filter(ctx context.Context, s *store.Store) (company *uuid.UUID, f store.LetterFilter, err error) {
-	f = store.LetterFilter{Reason: l.code, Target: l.target, Recipient: l.recipient}
+func (l *deadLetterChoice) filter(ctx context.Context, s *store.Store) (company *uuid.UUID, f deadletter.LetterFilter, err error) {
+	f = deadletter.LetterFilter{Reason: l.code, Target: l.target, Recipient: l.recipient}
 	if l.target != "" && !slices.Contains(targets(), l.target) {
 		return nil, f, command.Usagef("--target %q must be %s", l.target, strings.Join(targets(), ", "))
 	}
@@ -84,14 +85,14 @@ func (l *deadLetterChoice) filter(ctx context.Context, s *store.Store) (company 
 func (l *deadLetterChoice) chosen() bool { return *l != deadLetterChoice{} }
 
 // findDeadLetter finds the dead letter with the given id.
-func findDeadLetter(ctx context.Context, s *store.Store, given string) (store.DeadLetter, error) {
+func findDeadLetter(ctx context.Context, s *store.Store, given string) (deadletter.Letter, error) {
 	id, err := uuid.Parse(given)
 	if err != nil {
-		return store.DeadLetter{}, command.Usagef("%q is not a dead letter id: run `gatewayctl dlq list` to see them", given)
+		return deadletter.Letter{}, command.Usagef("%q is not a dead letter id: run `gatewayctl dlq list` to see them", given)
 	}
 	found, err := s.FindAnyDeadLetter(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return store.DeadLetter{}, noSuchDeadLetter(id)
+		return deadletter.Letter{}, noSuchDeadLetter(id)
 	}
 	return found, err
 }
@@ -102,7 +103,7 @@ func noSuchDeadLetter(id uuid.UUID) error {
 
 func completeDeadLetters(c *command.Invocation) command.Completion {
 	return operator.Complete(c, func(ctx context.Context, s *store.Store) (ids []string) {
-		page, err := s.ListAllDeadLetters(ctx, store.LetterQuery{Resolved: new(bool), Limit: command.CompletionLimit})
+		page, err := s.ListAllDeadLetters(ctx, deadletter.LetterQuery{Resolved: new(bool), Limit: command.CompletionLimit})
 		if err != nil {
 			return nil
 		}

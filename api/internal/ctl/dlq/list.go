@@ -12,6 +12,7 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
 )
 
 type deadLetterList struct {
@@ -56,14 +57,14 @@ func listDeadLetters(ctx context.Context, s *store.Store, choice *deadLetterChoi
 	if err != nil {
 		return nil, err
 	}
-	q := store.LetterQuery{LetterFilter: filter}
+	q := deadletter.LetterQuery{LetterFilter: filter}
 	if !all {
 		q.Resolved = new(bool)
 	}
 	list := deadLetterList{Letters: []deadLetterView{}}
 	for {
 		q.Limit = limit - len(list.Letters)
-		var page store.LetterPage
+		var page deadletter.LetterPage
 		if company == nil {
 			page, err = s.ListAllDeadLetters(ctx, q)
 		} else {
@@ -76,7 +77,7 @@ func listDeadLetters(ctx context.Context, s *store.Store, choice *deadLetterChoi
 			list.Letters = append(list.Letters, viewDeadLetter(l, names, masked))
 		}
 		q.Cursor = page.Next
-		list.More = page.Next != (store.LetterCursor{})
+		list.More = page.Next != (deadletter.LetterCursor{})
 		if !list.More || len(list.Letters) == limit {
 			return list, nil
 		}

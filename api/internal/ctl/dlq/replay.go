@@ -11,6 +11,7 @@ import (
 	"email-gateway/api/internal/ctl/command"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 
 // follow shows a replay's progress on standard error until it is completed, because progress
 // is not the command's output.
-func follow(ctx context.Context, c *command.Invocation, s *store.Store, r store.Replay) (store.Replay, error) {
+func follow(ctx context.Context, c *command.Invocation, s *store.Store, r deadletter.Replay) (deadletter.Replay, error) {
 	tick := time.NewTicker(followInterval)
 	defer tick.Stop()
 	report := func(format string, args ...any) {
@@ -51,7 +52,7 @@ func follow(ctx context.Context, c *command.Invocation, s *store.Store, r store.
 			moved = time.Now()
 			report("no progress for %s: is a dispatcher running?", output.Duration(silence))
 		}
-		if r = now; r.Status == store.ReplayCompleted {
+		if r = now; r.Status == deadletter.ReplayCompleted {
 			return r, nil
 		}
 	}
@@ -59,24 +60,24 @@ func follow(ctx context.Context, c *command.Invocation, s *store.Store, r store.
 
 // replayView is a replay. Its JSON names are those of the HTTP API.
 type replayView struct {
-	ReplayID   *uuid.UUID         `json:"replayId,omitempty"` // nil if nothing matched
-	CompanyID  *uuid.UUID         `json:"companyId,omitempty"`
-	Action     store.ReplayAction `json:"action"`
-	Status     store.ReplayStatus `json:"status"`
-	Filter     store.LetterFilter `json:"filter"`
-	Limit      *int               `json:"limit,omitempty"`
-	Rate       int                `json:"rate"`
-	Note       string             `json:"note,omitempty"`
-	By         string             `json:"requestedBy,omitempty"`
-	Matched    int                `json:"matched"`
-	Done       int                `json:"done"`
-	Skipped    int                `json:"skipped"`
-	Failed     int                `json:"failed"`
-	CreatedAt  *time.Time         `json:"createdAt,omitempty"`
-	FinishedAt *time.Time         `json:"finishedAt,omitempty"`
+	ReplayID   *uuid.UUID              `json:"replayId,omitempty"` // nil if nothing matched
+	CompanyID  *uuid.UUID              `json:"companyId,omitempty"`
+	Action     deadletter.ReplayAction `json:"action"`
+	Status     deadletter.ReplayStatus `json:"status"`
+	Filter     deadletter.LetterFilter `json:"filter"`
+	Limit      *int                    `json:"limit,omitempty"`
+	Rate       int                     `json:"rate"`
+	Note       string                  `json:"note,omitempty"`
+	By         string                  `json:"requestedBy,omitempty"`
+	Matched    int                     `json:"matched"`
+	Done       int                     `json:"done"`
+	Skipped    int                     `json:"skipped"`
+	Failed     int                     `json:"failed"`
+	CreatedAt  *time.Time              `json:"createdAt,omitempty"`
+	FinishedAt *time.Time              `json:"finishedAt,omitempty"`
 }
 
-func viewReplay(r store.Replay) replayView {
+func viewReplay(r deadletter.Replay) replayView {
 	return replayView{
 		ReplayID: &r.ID, CompanyID: r.CompanyID, Action: r.Action, Status: r.Status, Filter: r.Filter, Limit: r.Most, Rate: r.Rate,
 		Note: output.Optional(r.Note), By: r.RequestedBy, Matched: r.Matched, Done: r.Done, Skipped: r.Skipped, Failed: r.Failed,
@@ -90,7 +91,7 @@ func (v replayView) WriteText(w io.Writer) {
 		return
 	}
 	done := (&replayOptions{action: v.Action}).done()
-	if v.Status == store.ReplayCompleted {
+	if v.Status == deadletter.ReplayCompleted {
 		fmt.Fprintf(w, "%s %s in %s.\n", output.Plural(v.Done, "dead letter was", "dead letters were"), done, output.Duration(v.FinishedAt.Sub(*v.CreatedAt)))
 	} else {
 		fmt.Fprintf(w, "%d of %d dead letters are %s so far, at most %d per second.\n", v.Done, v.Matched, done, v.Rate)
@@ -109,7 +110,7 @@ type replayEnd struct{ replayView }
 
 // Failure makes the command fail if a dead letter stays open, so that a script sees it.
 func (v replayEnd) Failure() error {
-	if left := v.Skipped + v.Failed; v.Status == store.ReplayCompleted && left > 0 {
+	if left := v.Skipped + v.Failed; v.Status == deadletter.ReplayCompleted && left > 0 {
 		return fmt.Errorf("%s open", output.Plural(left, "dead letter stays", "dead letters stay"))
 	}
 	return nil

@@ -13,20 +13,22 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/deadletter"
 	"email-gateway/shared/uuidv7"
 )
 
 // replayOptions holds the flags of dlq retry and dlq discard.
 type replayOptions struct {
 	deadLetterChoice
-	action           store.ReplayAction
+	action           deadletter.ReplayAction
 	limit, rate      int
 	reason           string
 	all, yes, detach bool
 }
 
 func retryCommand(c *command.Invocation) *cobra.Command {
-	order := replayOptions{action: store.ReplayRetry}
+	order := replayOptions{action: deadletter.ReplayRetry}
 	return replayCommand(c, &order, &cobra.Command{
 		Use: "retry [ID]", Short: "Retry dead letters",
 		Long: `Retries one dead letter or, without an ID, all open ones that the flags select: emails with
@@ -44,7 +46,7 @@ The new deadline of a single email is EMAIL_TTL from now (24h if it is not set h
 }
 
 func discardCommand(c *command.Invocation) *cobra.Command {
-	order := replayOptions{action: store.ReplayDiscard}
+	order := replayOptions{action: deadletter.ReplayDiscard}
 	return replayCommand(c, &order, &cobra.Command{
 		Use: "discard [ID]", Short: "Resolve dead letters without retrying them",
 		Long: `Resolves one dead letter or, without an ID, all open ones that the flags select. Nothing is
@@ -68,7 +70,7 @@ func replayCommand(c *command.Invocation, order *replayOptions, cmd *cobra.Comma
 			return nil, err
 		}
 		by, err := operator.Identity(c, order.reason)
-		if order.action == store.ReplayDiscard {
+		if order.action == deadletter.ReplayDiscard {
 			by, err = operator.IdentityWithReason(c, order.reason)
 		}
 		switch {
@@ -87,7 +89,7 @@ func replayCommand(c *command.Invocation, order *replayOptions, cmd *cobra.Comma
 	flags.BoolVar(&order.yes, "yes", false, "confirm; without it, a selection is only counted")
 	flags.BoolVar(&order.detach, "detach", false, "do not wait until a selection is processed")
 	cmd.ValidArgsFunction = completeDeadLetters(c)
-	return operator.ReasonFlag(cmd, &order.reason, order.action == store.ReplayDiscard)
+	return operator.ReasonFlag(cmd, &order.reason, order.action == deadletter.ReplayDiscard)
 }
 
 func (o *replayOptions) check(args []string) error {
@@ -96,8 +98,8 @@ func (o *replayOptions) check(args []string) error {
 		return command.Usagef("give either an ID or flags that select dead letters, not both")
 	case len(args) == 0 && !o.chosen() && !o.all:
 		return command.Usagef("give an ID, flags that select dead letters, or --all")
-	case o.rate < 1 || o.rate > store.MaxReplayRate:
-		return command.Usagef("--rate must be 1 to %d", store.MaxReplayRate)
+	case o.rate < 1 || o.rate > deadletter.MaxReplayRate:
+		return command.Usagef("--rate must be 1 to %d", deadletter.MaxReplayRate)
 	case o.limit < 0:
 		return command.Usagef("--limit must be 0 (all) or more")
 	case o.code == "" && codeLike.MatchString(o.reason):
@@ -112,7 +114,7 @@ var codeLike = regexp.MustCompile(`^[A-Z][A-Z0-9]*(_[A-Z0-9]+)+$`)
 
 // done describes the replay's action in the past tense.
 func (o *replayOptions) done() string {
-	if o.action == store.ReplayDiscard {
+	if o.action == deadletter.ReplayDiscard {
 		return "discarded"
 	}
 	return "retried"
@@ -123,17 +125,17 @@ type resolvedDeadLetter struct{ deadLetterView }
 
 func (v resolvedDeadLetter) WriteText(w io.Writer) {
 	fmt.Fprintf(w, "Dead letter %s is %s.\n", v.ID, v.state())
-	if v.OutboxID != nil && *v.Resolution == store.Retried {
+	if v.OutboxID != nil && *v.Resolution == deadletter.Retried {
 		fmt.Fprintf(w, "To see its email: gatewayctl email show %s\n", v.OutboxID)
 	}
 }
 
-func replayOne(ctx context.Context, c *command.Invocation, s *store.Store, by store.Operator, o *replayOptions, given string) (output.Result, error) {
+func replayOne(ctx context.Context, c *command.Invocation, s *store.Store, by audit.Operator, o *replayOptions, given string) (output.Result, error) {
 	found, err := findDeadLetter(ctx, s, given)
 	if err != nil {
 		return nil, err
 	}
-	if o.action == store.ReplayDiscard {
+	if o.action == deadletter.ReplayDiscard {
 		did, err := s.DiscardDeadLetterAs(ctx, by, found)
 		if err == nil && !did {
 			err = fmt.Errorf("dead letter %s is already resolved: run `gatewayctl dlq show %s` for details", found.ID, found.ID)
@@ -147,7 +149,7 @@ func replayOne(ctx context.Context, c *command.Invocation, s *store.Store, by st
 			return nil, err
 		}
 		err = s.RetryDeadLetterAs(ctx, by, found, ttl)
-		var nothing *store.NotReplayableError
+		var nothing *deadletter.NotReplayableError
 		if errors.As(err, &nothing) {
 			return nil, fmt.Errorf("dead letter %s cannot be retried: %s", found.ID, nothing.Reason)
 		}
@@ -165,7 +167,7 @@ func replayOne(ctx context.Context, c *command.Invocation, s *store.Store, by st
 	return resolvedDeadLetter{viewDeadLetter(after, nil, true)}, nil
 }
 
-func replayMany(ctx context.Context, c *command.Invocation, s *store.Store, by store.Operator, o *replayOptions) (output.Result, error) {
+func replayMany(ctx context.Context, c *command.Invocation, s *store.Store, by audit.Operator, o *replayOptions) (output.Result, error) {
 	company, filter, err := o.filter(ctx, s)
 	if err != nil {
 		return nil, err
@@ -175,13 +177,13 @@ func replayMany(ctx context.Context, c *command.Invocation, s *store.Store, by s
 	case err != nil:
 		return nil, err
 	case n == 0:
-		return replayView{Action: o.action, Status: store.ReplayCompleted, Filter: filter, Rate: o.rate}, nil
+		return replayView{Action: o.action, Status: deadletter.ReplayCompleted, Filter: filter, Rate: o.rate}, nil
 	case !o.yes:
 		return nil, fmt.Errorf("%s would be %s; nothing was changed: repeat the command with --yes",
 			output.Plural(atMost(n, o.limit), "dead letter", "dead letters"), o.done())
 	}
 	id := uuidv7.New()
-	made, err := s.CreateReplayAs(ctx, by, store.NewReplay{
+	made, err := s.CreateReplayAs(ctx, by, deadletter.NewReplay{
 		ID: id, CompanyID: company, Action: o.action, Filter: filter, RequestID: "gatewayctl-" + id.String(), Most: o.limit, Rate: o.rate,
 	})
 	if err != nil || o.detach {

@@ -18,6 +18,7 @@ import (
 	"email-gateway/api/internal/ctl/timeline"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
 )
 
 // lastEvents is how many timeline events a dead letter shows: those of about two attempts.
@@ -72,7 +73,7 @@ type deadLetterDetails struct {
 	masked   bool
 }
 
-func viewDeadLetterDetails(ctx context.Context, s *store.Store, l store.DeadLetter, masked bool) (deadLetterDetails, error) {
+func viewDeadLetterDetails(ctx context.Context, s *store.Store, l deadletter.Letter, masked bool) (deadLetterDetails, error) {
 	names, err := companyNames(ctx, s)
 	if err != nil {
 		return deadLetterDetails{}, err

@@ -9,29 +9,30 @@ import (
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
 )
 
 // deadLetterView is a dead letter as printed. Its JSON names are those of the HTTP API.
 type deadLetterView struct {
-	ID         uuid.UUID         `json:"id"`
-	CompanyID  *uuid.UUID        `json:"companyId,omitempty"`
-	Company    string            `json:"company,omitempty"`
-	Target     string            `json:"target"`
-	Reason     string            `json:"reason"`
-	Detail     string            `json:"detail,omitempty"`
-	Attempts   int               `json:"attempts"`
-	OutboxID   *uuid.UUID        `json:"outboxId,omitempty"`
-	MailingID  *uuid.UUID        `json:"mailingId,omitempty"`
-	Recipient  string            `json:"recipient,omitempty"` // masked unless --reveal
-	CreatedAt  time.Time         `json:"createdAt"`
-	ResolvedAt *time.Time        `json:"resolvedAt,omitempty"`
-	Resolution *store.Resolution `json:"resolution,omitempty"`
-	ResolvedBy string            `json:"resolvedBy,omitempty"`
-	Note       string            `json:"note,omitempty"`
-	ReplayID   *uuid.UUID        `json:"replayId,omitempty"`
+	ID         uuid.UUID              `json:"id"`
+	CompanyID  *uuid.UUID             `json:"companyId,omitempty"`
+	Company    string                 `json:"company,omitempty"`
+	Target     string                 `json:"target"`
+	Reason     string                 `json:"reason"`
+	Detail     string                 `json:"detail,omitempty"`
+	Attempts   int                    `json:"attempts"`
+	OutboxID   *uuid.UUID             `json:"outboxId,omitempty"`
+	MailingID  *uuid.UUID             `json:"mailingId,omitempty"`
+	Recipient  string                 `json:"recipient,omitempty"` // masked unless --reveal
+	CreatedAt  time.Time              `json:"createdAt"`
+	ResolvedAt *time.Time             `json:"resolvedAt,omitempty"`
+	Resolution *deadletter.Resolution `json:"resolution,omitempty"`
+	ResolvedBy string                 `json:"resolvedBy,omitempty"`
+	Note       string                 `json:"note,omitempty"`
+	ReplayID   *uuid.UUID             `json:"replayId,omitempty"`
 }
 
-func viewDeadLetter(l store.DeadLetter, names map[uuid.UUID]string, masked bool) deadLetterView {
+func viewDeadLetter(l deadletter.Letter, names map[uuid.UUID]string, masked bool) deadLetterView {
 	v := deadLetterView{
 		ID: l.ID, CompanyID: l.CompanyID, Target: l.Target, Reason: l.Reason, Detail: output.Optional(l.Detail), Attempts: l.Attempts,
 		OutboxID: l.OutboxID, MailingID: l.MailingID, Recipient: output.Optional(l.Recipient), CreatedAt: l.CreatedAt.UTC(), ResolvedAt: output.UTC(l.ResolvedAt),

@@ -18,6 +18,7 @@ import (
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 // Command returns the command `gatewayctl domain` with its subcommands.
@@ -39,7 +40,7 @@ type domainsView struct {
 	done      string    // a sentence
 }
 
-func viewDomains(ctx context.Context, s *store.Store, company store.Company, done string) (output.Result, error) {
+func viewDomains(ctx context.Context, s *store.Store, company tenant.Company, done string) (output.Result, error) {
 	domains, err := s.SenderDomains(ctx, company.ID)
 	return domainsView{CompanyID: company.ID, Company: company.Name, Domains: domains, done: done}, err
 }

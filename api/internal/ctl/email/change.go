@@ -9,6 +9,7 @@ import (
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/emails"
 )
 
 // movedEmail is an email after it was cancelled or retried.
@@ -25,7 +26,7 @@ func (v movedEmail) WriteText(w io.Writer) {
 }
 
 // showMoved returns the email as it is after an operator changed it.
-func showMoved(ctx context.Context, s *store.Store, before store.EmailDiagnosis, done string) (output.Result, error) {
+func showMoved(ctx context.Context, s *store.Store, before emails.Diagnosis, done string) (output.Result, error) {
 	after, err := s.FindEmailDiagnosis(ctx, before.ID)
 	if err != nil {
 		return nil, err

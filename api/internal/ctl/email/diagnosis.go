@@ -8,7 +8,7 @@ import (
 
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	processstore "email-gateway/shared/store/process"
 )
 
 const (
@@ -75,8 +75,8 @@ func (x *explanation) worker() bool {
 }
 
 // alive returns the live processes of a service. If there is none, it reports that under code.
-func (x *explanation) alive(service, code string) []store.ProcessStatus {
-	var all, alive []store.ProcessStatus
+func (x *explanation) alive(service, code string) []processstore.Status {
+	var all, alive []processstore.Status
 	for _, p := range x.processes {
 		if p.Service == service {
 			all = append(all, p)
@@ -90,14 +90,14 @@ func (x *explanation) alive(service, code string) []store.ProcessStatus {
 	case len(all) == 0:
 		x.add(code, "No %s is running: none has sent a heartbeat within the last hour. Start one; no other action is needed.", service)
 	default:
-		last := slices.MinFunc(all, func(a, b store.ProcessStatus) int { return cmp.Compare(a.Age, b.Age) })
+		last := slices.MinFunc(all, func(a, b processstore.Status) int { return cmp.Compare(a.Age, b.Age) })
 		x.add(code, "No %s is running: the last heartbeat, from %s, is %s old. Start one; no other action is needed.", service, last.Instance, output.Duration(last.Age))
 	}
 	return alive
 }
 
 // best returns the best state that any process reports of a component: one connected process is enough.
-func best(alive []store.ProcessStatus, part string) string {
+func best(alive []processstore.Status, part string) string {
 	state := ""
 	for _, p := range alive {
 		if state = partState(p, part); connected(state) {
@@ -109,7 +109,7 @@ func best(alive []store.ProcessStatus, part string) string {
 
 // partState returns the state that a process last reported of a component. Its
 // details hold {"redis": {"status": "connected"}, …}.
-func partState(p store.ProcessStatus, part string) string {
+func partState(p processstore.Status, part string) string {
 	var details map[string]json.RawMessage
 	var state struct {
 		Status string `json:"status"`

@@ -12,6 +12,7 @@ import (
 
 	"email-gateway/api/internal/ctl/command"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/emails"
 )
 
 // Command returns the command `gatewayctl email` with its subcommands.
@@ -39,14 +40,14 @@ func parseEmail(given string) (uuid.UUID, error) {
 }
 
 // findEmail finds any company's email by its id.
-func findEmail(ctx context.Context, s *store.Store, given string) (store.EmailDiagnosis, error) {
+func findEmail(ctx context.Context, s *store.Store, given string) (emails.Diagnosis, error) {
 	id, err := parseEmail(given)
 	if err != nil {
-		return store.EmailDiagnosis{}, err
+		return emails.Diagnosis{}, err
 	}
 	found, err := s.FindEmailDiagnosis(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return store.EmailDiagnosis{}, fmt.Errorf("email %s not found: check that it is the outboxId of a 202 response and that DATABASE_URL is the right database", id)
+		return emails.Diagnosis{}, fmt.Errorf("email %s not found: check that it is the outboxId of a 202 response and that DATABASE_URL is the right database", id)
 	}
 	return found, err
 }

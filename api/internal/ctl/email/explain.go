@@ -14,6 +14,8 @@ import (
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/emails"
+	processstore "email-gateway/shared/store/process"
 )
 
 func explainCommand(c *command.Invocation) *cobra.Command {
@@ -48,8 +50,8 @@ type explanation struct {
 	Findings []finding    `json:"findings"`
 
 	allowed   int // tries
-	at        store.EmailDiagnosis
-	processes []store.ProcessStatus
+	at        emails.Diagnosis
+	processes []processstore.Status
 }
 
 // finding is a sentence with a stable code for programs.
@@ -75,7 +77,7 @@ func (x explanation) WriteText(w io.Writer) {
 }
 
 // explain diagnoses every status and everything that can block an email.
-func explain(at store.EmailDiagnosis, processes []store.ProcessStatus, allowed int) explanation {
+func explain(at emails.Diagnosis, processes []processstore.Status, allowed int) explanation {
 	x := explanation{
 		ID: at.ID, Company: at.CompanyName, Status: at.Status, AskedAt: at.AskedAt.UTC(),
 		Findings: []finding{}, allowed: allowed, at: at, processes: processes,

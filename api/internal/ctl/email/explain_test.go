@@ -11,7 +11,8 @@ import (
 
 	"email-gateway/api/internal/ctl/goldentest"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/emails"
+	processstore "email-gateway/shared/store/process"
 )
 
 // queriedAt is the time of all queries in this file.
@@ -22,9 +23,9 @@ func in(d time.Duration) *time.Time  { t := queriedAt.Add(d); return &t }
 func to[T any](v T) *T               { return &v }
 
 // unblockedEmail returns an unblocked email with the status.
-func unblockedEmail(status email.Status) store.EmailDiagnosis {
-	s := store.EmailDiagnosis{
-		Email: store.Email{
+func unblockedEmail(status email.Status) emails.Diagnosis {
+	s := emails.Diagnosis{
+		Email: emails.Email{
 			ID: uuid.MustParse("01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b"), Status: status,
 			CreatedAt: *ago(2 * time.Minute), ExpiresAt: *in(23*time.Hour + 58*time.Minute), NextAt: ago(2 * time.Minute),
 		},
@@ -55,13 +56,13 @@ func unblockedEmail(status email.Status) store.EmailDiagnosis {
 	return s
 }
 
-func process(service string, age time.Duration, details string) store.ProcessStatus {
-	return store.ProcessStatus{Service: service, Instance: service + "-1", Age: age, Details: []byte(details)}
+func process(service string, age time.Duration, details string) processstore.Status {
+	return processstore.Status{Service: service, Instance: service + "-1", Age: age, Details: []byte(details)}
 }
 
 // well returns a healthy dispatcher and worker.
-func well() []store.ProcessStatus {
-	return []store.ProcessStatus{
+func well() []processstore.Status {
+	return []processstore.Status{
 		process("dispatcher", 2*time.Second, `{"redis":{"status":"connected"}}`),
 		process("worker", 3*time.Second, `{"redis":{"status":"connected"},"ses":{"status":"connected"},"concurrency":10}`),
 	}
@@ -72,14 +73,14 @@ func well() []store.ProcessStatus {
 type explainCase struct {
 	name   string
 	status email.Status
-	change func(s *store.EmailDiagnosis, processes *[]store.ProcessStatus)
+	change func(s *emails.Diagnosis, processes *[]processstore.Status)
 	want   string
 }
 
 func explainCases() []explainCase {
 	type (
-		s = *store.EmailDiagnosis
-		p = *[]store.ProcessStatus
+		s = *emails.Diagnosis
+		p = *[]processstore.Status
 	)
 	nothing := func(s, p) {}
 	only := func(change func(s)) func(s, p) { return func(s s, _ p) { change(s) } }
@@ -91,10 +92,10 @@ func explainCases() []explainCase {
 	allHeld := only(func(s s) { s.BreakerHeldAt, s.BreakerHeldReason = ago(time.Minute), to("drill") })
 	overdue := only(func(s s) { s.ExpiresAt = *ago(5 * time.Second) })
 	noDispatcher := func(_ s, p p) {
-		*p = slices.DeleteFunc(*p, func(s store.ProcessStatus) bool { return s.Service == "dispatcher" })
+		*p = slices.DeleteFunc(*p, func(s processstore.Status) bool { return s.Service == "dispatcher" })
 	}
 	noWorker := func(_ s, p p) {
-		*p = slices.DeleteFunc(*p, func(s store.ProcessStatus) bool { return s.Service == "worker" })
+		*p = slices.DeleteFunc(*p, func(s processstore.Status) bool { return s.Service == "worker" })
 	}
 	silent := func(_ s, p p) { (*p)[0].Age, (*p)[1].Age = 40*time.Second, 50*time.Second }
 	noRedis := func(_ s, p p) {
@@ -238,31 +239,31 @@ func TestExplain_EveryStatusTimesEveryObstacle(t *testing.T) {
 	t.Parallel()
 	obstacles := []struct {
 		code   string
-		change func(*store.EmailDiagnosis, *[]store.ProcessStatus)
+		change func(*emails.Diagnosis, *[]processstore.Status)
 		blocks []email.Status
 	}{
 		{
-			"COMPANY_SUSPENDED", func(s *store.EmailDiagnosis, _ *[]store.ProcessStatus) { s.SuspendedAt = ago(time.Hour) },
+			"COMPANY_SUSPENDED", func(s *emails.Diagnosis, _ *[]processstore.Status) { s.SuspendedAt = ago(time.Hour) },
 			[]email.Status{email.Pending, email.Enqueued, email.RetryScheduled, email.Failed, email.Expired, email.Cancelled},
 		},
 		{
-			"LANE_PAUSED", func(s *store.EmailDiagnosis, _ *[]store.ProcessStatus) { s.PausedAt = ago(time.Hour) },
+			"LANE_PAUSED", func(s *emails.Diagnosis, _ *[]processstore.Status) { s.PausedAt = ago(time.Hour) },
 			[]email.Status{email.Pending, email.Enqueued, email.RetryScheduled, email.Failed, email.Expired, email.Cancelled},
 		},
 		{
-			"LANE_PARKED", func(s *store.EmailDiagnosis, _ *[]store.ProcessStatus) { s.ParkedUntil = in(time.Hour) },
+			"LANE_PARKED", func(s *emails.Diagnosis, _ *[]processstore.Status) { s.ParkedUntil = in(time.Hour) },
 			[]email.Status{email.Pending, email.Enqueued, email.RetryScheduled, email.Failed, email.Expired, email.Cancelled},
 		},
 		{
-			"OVERDUE", func(s *store.EmailDiagnosis, _ *[]store.ProcessStatus) { s.ExpiresAt = *ago(time.Second) },
+			"OVERDUE", func(s *emails.Diagnosis, _ *[]processstore.Status) { s.ExpiresAt = *ago(time.Second) },
 			[]email.Status{email.Pending, email.Enqueued, email.RetryScheduled},
 		},
 		{
-			"NO_DISPATCHER", func(_ *store.EmailDiagnosis, p *[]store.ProcessStatus) { *p = (*p)[1:] },
+			"NO_DISPATCHER", func(_ *emails.Diagnosis, p *[]processstore.Status) { *p = (*p)[1:] },
 			[]email.Status{email.Pending},
 		},
 		{
-			"NO_WORKER", func(_ *store.EmailDiagnosis, p *[]store.ProcessStatus) { *p = (*p)[:1] },
+			"NO_WORKER", func(_ *emails.Diagnosis, p *[]processstore.Status) { *p = (*p)[:1] },
 			[]email.Status{email.Enqueued, email.RetryScheduled},
 		},
 	}

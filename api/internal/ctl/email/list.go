@@ -20,6 +20,7 @@ import (
 	"email-gateway/api/internal/ctl/tenant"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/emails"
 )
 
 // emailChoice holds the flags of email list.
@@ -157,9 +158,9 @@ func (e *emailChoice) query(now time.Time) (url.Values, error) {
 }
 
 // filter builds the filter of the database query.
-func (e *emailChoice) filter(now time.Time) (store.EmailFilter, error) {
+func (e *emailChoice) filter(now time.Time) (emails.Filter, error) {
 	since, until, updated, err := e.check(now)
-	return store.EmailFilter{
+	return emails.Filter{
 		Delivery: email.DeliveryState(e.delivery), UpdatedAfter: updated,
 		From: firstID(since), Until: firstID(until), Status: email.Status(e.status),
 		Tag: e.tag, Recipient: e.recipient, ExternalID: e.externalID, RequestID: e.requestID,

@@ -9,18 +9,18 @@ import (
 
 	"email-gateway/api/internal/ctl/goldentest"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/emails"
 )
 
 // timelineOf returns events as the worker writes them; times are seconds after acceptance.
-func timelineOf(events ...any) []store.TimelineEvent {
-	var all []store.TimelineEvent
+func timelineOf(events ...any) []emails.TimelineEvent {
+	var all []emails.TimelineEvent
 	for i := 0; i < len(events); i += 3 {
 		metadata := "{}"
 		if events[i+2] != nil {
 			metadata = events[i+2].(string)
 		}
-		all = append(all, store.TimelineEvent{
+		all = append(all, emails.TimelineEvent{
 			Seq: len(all) + 1, Type: events[i+1].(email.EventType), Metadata: []byte(metadata),
 			CreatedAt: ago(2 * time.Minute).Add(time.Duration(events[i].(float64) * float64(time.Second))),
 		})
@@ -30,7 +30,7 @@ func timelineOf(events ...any) []store.TimelineEvent {
 
 func TestEmailShow_InText(t *testing.T) {
 	t.Parallel()
-	details := func(s *store.EmailDiagnosis) {
+	details := func(s *emails.Diagnosis) {
 		s.Recipient, s.Subject, s.RequestID = "ana@example.com", "Sua fatura está disponível", "req-1"
 		s.CompanyID = uuid.MustParse("01990000-0000-7000-8000-000000000001")
 	}
@@ -38,14 +38,14 @@ func TestEmailShow_InText(t *testing.T) {
 	tests := []struct {
 		name   string
 		status email.Status
-		change func(*store.EmailDiagnosis)
-		events []store.TimelineEvent
+		change func(*emails.Diagnosis)
+		events []emails.TimelineEvent
 		reveal bool
 	}{
 		{name: "accepted a moment ago", status: email.Pending},
 		{
 			name: "sent, perhaps twice", status: email.Sent,
-			change: func(s *store.EmailDiagnosis) {
+			change: func(s *emails.Diagnosis) {
 				s.Attempts, s.Throttles, s.PossibleDuplicate, s.OutcomeUnknown = 3, 1, true, true
 				s.ExternalID, s.Tags = to("CUST-1"), []string{"invoice", "november"}
 			},
@@ -67,7 +67,7 @@ func TestEmailShow_InText(t *testing.T) {
 		},
 		{
 			name: "failed, masked", status: email.Failed,
-			change: func(s *store.EmailDiagnosis) {
+			change: func(s *emails.Diagnosis) {
 				s.Subject, s.ExternalID, s.Tags = "Confirme ana@example.com", to("ana@example.com"), []string{"to:ana@example.com"}
 			},
 			events: timelineOf(
@@ -78,7 +78,7 @@ func TestEmailShow_InText(t *testing.T) {
 		},
 		{
 			name: "failed, revealed", status: email.Failed, reveal: true,
-			change: func(s *store.EmailDiagnosis) { s.OutcomeUnknown = true },
+			change: func(s *emails.Diagnosis) { s.OutcomeUnknown = true },
 			events: timelineOf(
 				0.004, email.EventReceived, nil,
 				0.004, email.EventValidated, nil,

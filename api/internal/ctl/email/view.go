@@ -12,7 +12,7 @@ import (
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/api/internal/ctl/timeline"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/emails"
 )
 
 // emailSummary is an email as list prints it. Its JSON names are those of the HTTP API.
@@ -63,7 +63,7 @@ type emailView struct {
 	masked bool
 }
 
-func viewEmail(s store.EmailDiagnosis, events []store.TimelineEvent, allowed int, reveal bool) (emailView, error) {
+func viewEmail(s emails.Diagnosis, events []emails.TimelineEvent, allowed int, reveal bool) (emailView, error) {
 	v := emailView{
 		emailSummary: summarize(s.Email, allowed, !reveal), From: output.Optional(s.Sender), CC: s.CC, BCC: s.BCC, ReplyTo: output.Optional(s.ReplyTo),
 		SendAt: output.UTC(s.SendAt(events)), now: s.AskedAt, masked: !reveal,
@@ -82,7 +82,7 @@ func viewEmail(s store.EmailDiagnosis, events []store.TimelineEvent, allowed int
 	return v, err
 }
 
-func summarize(e store.Email, allowed int, masked bool) emailSummary {
+func summarize(e emails.Email, allowed int, masked bool) emailSummary {
 	v := emailSummary{
 		ID: e.ID, Status: e.Status, To: e.Recipient,
 		RecipientID: e.RecipientID, ExternalID: output.Optional(e.ExternalID), Subject: e.Subject, Tags: append([]string{}, e.Tags...), RequestID: e.RequestID,

@@ -17,18 +17,19 @@ import (
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/clientip"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 // keyCreated holds the complete key; no other output does.
 type keyCreated struct {
 	Key string `json:"key"`
-	store.APIKey
+	tenant.APIKey
 	company string
 }
 
 func createCommand(c *command.Invocation) *cobra.Command {
 	var given, environment, reason, expires string
-	key := store.APIKey{}
+	key := tenant.APIKey{}
 	var scopes, networks []string
 	cmd := &cobra.Command{
 		Use:   "create --company COMPANY",
@@ -100,7 +101,7 @@ func completeScopes(_ *cobra.Command, _ []string, typed string) ([]string, cobra
 }
 
 // checkKey validates the flags and copies them into the key.
-func checkKey(key *store.APIKey, environment string, scopes []string) error {
+func checkKey(key *tenant.APIKey, environment string, scopes []string) error {
 	if !slices.Contains(environments(), environment) {
 		return command.Usagef("--env %q must be %s", environment, strings.Join(environments(), ", "))
 	}
@@ -121,7 +122,7 @@ func checkKey(key *store.APIKey, environment string, scopes []string) error {
 }
 
 // limitKey parses the expiry and the networks of a key.
-func limitKey(key *store.APIKey, expires string, networks []string, now time.Time) error {
+func limitKey(key *tenant.APIKey, expires string, networks []string, now time.Time) error {
 	key.ExpiresAt, key.Networks = nil, nil
 	if expires != "" {
 		at, ok := momentOf(expires, now)

@@ -13,11 +13,12 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 // List is a list of keys, without their secrets.
 type List struct {
-	Keys []store.APIKey `json:"keys"`
+	Keys []tenant.APIKey `json:"keys"`
 }
 
 func listCommand(c *command.Invocation) *cobra.Command {
@@ -32,7 +33,7 @@ func listCommand(c *command.Invocation) *cobra.Command {
 				return nil, err
 			}
 			keys, err := s.APIKeys(ctx, company.ID)
-			return List{append([]store.APIKey{}, keys...)}, err
+			return List{append([]tenant.APIKey{}, keys...)}, err
 		}),
 	}
 	return operator.CompanyFlag(c, cmd, &given)
@@ -53,28 +54,28 @@ func (v List) WriteText(w io.Writer) {
 	output.Table(w, "", rows)
 }
 
-func keyRate(k store.APIKey) string {
+func keyRate(k tenant.APIKey) string {
 	if k.RatePerSecond == 0 {
 		return "no limit"
 	}
 	return fmt.Sprintf("%d/s, burst %d", k.RatePerSecond, k.Burst)
 }
 
-func keyExpiry(k store.APIKey) string {
+func keyExpiry(k tenant.APIKey) string {
 	if k.ExpiresAt == nil {
 		return "never"
 	}
 	return output.Timestamp(*k.ExpiresAt)
 }
 
-func keyNetworks(k store.APIKey) string {
+func keyNetworks(k tenant.APIKey) string {
 	if len(k.Networks) == 0 {
 		return "any"
 	}
 	return strings.Join(k.Networks, ",")
 }
 
-func keyState(k store.APIKey) string {
+func keyState(k tenant.APIKey) string {
 	switch {
 	case k.Expired(time.Now()) && (k.RevokedAt == nil || k.ExpiresAt.Before(*k.RevokedAt)):
 		return "expired " + output.Timestamp(*k.ExpiresAt)

@@ -12,9 +12,10 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
-type keyRevoked struct{ store.APIKey }
+type keyRevoked struct{ tenant.APIKey }
 
 func revokeCommand(c *command.Invocation) *cobra.Command {
 	var reason string

@@ -14,6 +14,7 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 // keyRotated is a key's successor, which is shown only once.
@@ -53,7 +54,7 @@ Revoke it to end the grace period early.`,
 			if makeErr != nil {
 				return nil, makeErr
 			}
-			var successor store.Successor
+			var successor tenant.Successor
 			if err == nil {
 				successor, err = s.RotateAPIKey(ctx, by, id, made.ID, made.SecretSHA256(), grace)
 			}

@@ -19,6 +19,8 @@ import (
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	lanestore "email-gateway/shared/store/lane"
+	"email-gateway/shared/store/tenant"
 )
 
 // laneLimit bounds one list: every mailing ever uploaded has a lane.
@@ -61,8 +63,8 @@ func (l *laneChoice) allFlag(cmd *cobra.Command) *cobra.Command {
 func queues() []string { return slices.Concat(email.Queues(), email.BulkQueues()) }
 
 // check validates the flags that need no database.
-func (l *laneChoice) check() (store.LaneFilter, error) {
-	f := store.LaneFilter{Queue: l.queue}
+func (l *laneChoice) check() (lanestore.Filter, error) {
+	f := lanestore.Filter{Queue: l.queue}
 	if l.queue != "" && !slices.Contains(queues(), l.queue) {
 		return f, command.Usagef("--queue %q must be one of %s", l.queue, strings.Join(queues(), ", "))
 	}
@@ -77,12 +79,12 @@ func (l *laneChoice) check() (store.LaneFilter, error) {
 }
 
 // only is check for a command that changes lanes: the selection must be explicit.
-func (l *laneChoice) only() (store.LaneFilter, error) {
+func (l *laneChoice) only() (lanestore.Filter, error) {
 	switch narrowed := l.company != "" || l.mailing != "" || l.queue != ""; {
 	case l.all && narrowed:
-		return store.LaneFilter{}, command.Usagef("--all selects every lane: it cannot be combined with --company, --mailing or --queue")
+		return lanestore.Filter{}, command.Usagef("--all selects every lane: it cannot be combined with --company, --mailing or --queue")
 	case !l.all && l.company == "":
-		return store.LaneFilter{}, command.Usagef("give --company COMPANY or --all")
+		return lanestore.Filter{}, command.Usagef("give --company COMPANY or --all")
 	}
 	return l.check()
 }
@@ -118,7 +120,7 @@ Pausing a paused lane changes the reason and keeps the time.`,
 				return breaker.Change(ctx, s, "All sending is paused: "+output.Printable(by.Reason)+".\nTo resume it: gatewayctl lane resume --all",
 					func() error { return s.HoldBreaker(ctx, by) })
 			}
-			return changeLanes(ctx, s, chosen.company, f, "paused", func(company store.Company) (int, error) {
+			return changeLanes(ctx, s, chosen.company, f, "paused", func(company tenant.Company) (int, error) {
 				return s.HoldLanes(ctx, by, company.ID, f)
 			})
 		}),
@@ -149,7 +151,7 @@ individually stay paused.`,
 			if chosen.all {
 				return breaker.Change(ctx, s, "Sending is no longer paused.", func() error { return s.ReleaseBreaker(ctx, by) })
 			}
-			return changeLanes(ctx, s, chosen.company, f, "resumed", func(company store.Company) (int, error) {
+			return changeLanes(ctx, s, chosen.company, f, "resumed", func(company tenant.Company) (int, error) {
 				return s.ReleaseLanes(ctx, by, company.ID, f)
 			})
 		}),
@@ -159,14 +161,14 @@ individually stay paused.`,
 
 // lanesChanged is the result of pausing or resuming lanes.
 type lanesChanged struct {
-	Company string       `json:"company"`
-	Changed int          `json:"changed"`
-	Lanes   []store.Lane `json:"lanes"` // all selected lanes
+	Company string           `json:"company"`
+	Changed int              `json:"changed"`
+	Lanes   []lanestore.Lane `json:"lanes"` // all selected lanes
 	done    string
 }
 
 func changeLanes(
-	ctx context.Context, s *store.Store, given string, f store.LaneFilter, done string, change func(store.Company) (int, error),
+	ctx context.Context, s *store.Store, given string, f lanestore.Filter, done string, change func(tenant.Company) (int, error),
 ) (output.Result, error) {
 	company, err := operator.FindCompany(ctx, s, given)
 	if err != nil {

@@ -14,14 +14,16 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	breakerstore "email-gateway/shared/store/breaker"
+	lanestore "email-gateway/shared/store/lane"
 )
 
 // laneList is a list of lanes with the state of the circuit breaker.
 type laneList struct {
-	Breaker store.Breaker `json:"breaker"`
-	Lanes   []store.Lane  `json:"lanes"`
-	More    bool          `json:"more"`
-	all     bool          // not only blocked lanes
+	Breaker breakerstore.Breaker `json:"breaker"`
+	Lanes   []lanestore.Lane     `json:"lanes"`
+	More    bool                 `json:"more"`
+	all     bool                 // not only blocked lanes
 }
 
 func listCommand(c *command.Invocation) *cobra.Command {
@@ -53,7 +55,7 @@ that an operator has paused first.`, laneLimit),
 			}
 			lanes, err := s.Lanes(ctx, f, laneLimit+1)
 			shown := min(len(lanes), laneLimit)
-			return laneList{Breaker: b, Lanes: append([]store.Lane{}, lanes[:shown]...), More: shown < len(lanes), all: !f.NotOpen}, err
+			return laneList{Breaker: b, Lanes: append([]lanestore.Lane{}, lanes[:shown]...), More: shown < len(lanes), all: !f.NotOpen}, err
 		}),
 	}
 	return addFlags(c, cmd, &chosen)
@@ -76,7 +78,7 @@ func (v laneList) WriteText(w io.Writer) {
 	}
 }
 
-func laneTable(w io.Writer, lanes []store.Lane) {
+func laneTable(w io.Writer, lanes []lanestore.Lane) {
 	rows := [][]string{{"COMPANY", "QUEUE", "MAILING", "STATE"}}
 	for _, l := range lanes {
 		mailing := "-"
@@ -88,7 +90,7 @@ func laneTable(w io.Writer, lanes []store.Lane) {
 	output.Table(w, "", rows)
 }
 
-func laneState(l store.Lane) string {
+func laneState(l lanestore.Lane) string {
 	var states []string
 	if l.HeldAt != nil {
 		states = append(states, "paused by an operator since "+output.Timestamp(*l.HeldAt)+": "+output.Optional(l.HeldReason))

@@ -18,13 +18,13 @@ import (
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/api/internal/ctl/template"
 	"email-gateway/api/internal/mailing"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 )
 
 // accepted is the api's response to an upload.
 type accepted struct {
 	ID         uuid.UUID           `json:"mailingId"`
-	Status     store.MailingStatus `json:"status"`
+	Status     mailingstore.Status `json:"status"`
 	Accepted   int                 `json:"accepted"`
 	Invalid    int                 `json:"invalid"`
 	Duplicates int                 `json:"duplicates"`
@@ -76,9 +76,9 @@ func (v accepted) WriteText(w io.Writer) {
 		fmt.Fprintf(w, "To see these lines: gatewayctl mailing verdicts %s\n", v.ID)
 	}
 	switch v.Status {
-	case store.MailingPaused:
+	case mailingstore.Paused:
 		fmt.Fprintf(w, "It has not started. To start it: gatewayctl mailing start %s\n", v.ID)
-	case store.MailingQueued:
+	case mailingstore.Queued:
 		fmt.Fprintf(w, "To see its progress: gatewayctl mailing watch %s\n", v.ID)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"email-gateway/api/internal/ctl/attachment"
 	"email-gateway/api/internal/ctl/output"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 )
 
 // mailingView is a mailing. Its JSON names are those of the HTTP API.
@@ -19,7 +19,7 @@ type mailingView struct {
 	ID           uuid.UUID           `json:"mailingId"`
 	RequestID    string              `json:"requestId"`
 	Filename     string              `json:"filename"`
-	Status       store.MailingStatus `json:"status"`
+	Status       mailingstore.Status `json:"status"`
 	DryRun       bool                `json:"dryRun"`
 	Subject      string              `json:"subject"`
 	From         string              `json:"from"`
@@ -70,7 +70,7 @@ func (v mailingView) state() string {
 	if v.DryRun {
 		return string(v.Status) + " (dry run)"
 	}
-	if v.WaitingFor == string(store.WaitsForReputation) {
+	if v.WaitingFor == string(mailingstore.WaitsForReputation) {
 		return fmt.Sprintf("%s (paused by the reputation guard; see gatewayctl company reputation show)", v.Status)
 	}
 	if v.WaitingUntil != nil {
@@ -87,9 +87,9 @@ func (v mailingView) ended() int {
 // over reports whether the mailing is finished and its numbers are final.
 func (v mailingView) over() bool {
 	switch v.Status {
-	case store.MailingCompleted, store.MailingFailed:
+	case mailingstore.Completed, mailingstore.Failed:
 		return true
-	case store.MailingCancelled:
+	case mailingstore.Cancelled:
 		return v.Settling == ""
 	}
 	return false
@@ -204,13 +204,13 @@ func (v mailingView) next() string {
 	switch {
 	case v.Settling != "":
 		return "In progress: " + v.Settling + "."
-	case v.Status == store.MailingPaused:
+	case v.Status == mailingstore.Paused:
 		return to("resume it", "resume")
-	case v.Status == store.MailingFailed:
+	case v.Status == mailingstore.Failed:
 		return to("retry its job after fixing the cause", "resume")
-	case v.Failed+v.Expired > 0 && (v.Status == store.MailingCompleted || v.Status == store.MailingSending):
+	case v.Failed+v.Expired > 0 && (v.Status == mailingstore.Completed || v.Status == mailingstore.Sending):
 		return to("retry failed and expired emails", "retry-failed") + "\n" + to("see which these are and why", "rows --status FAILED")
-	case v.Invalid > 0 && (v.DryRun || v.Status == store.MailingCompleted):
+	case v.Invalid > 0 && (v.DryRun || v.Status == mailingstore.Completed):
 		return to("see which lines are invalid", "verdicts")
 	}
 	return ""

@@ -13,7 +13,7 @@ import (
 	"email-gateway/api/internal/ctl/command"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/api/internal/ctl/tenant"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 )
 
 // watchInterval is how often a mailing is polled; the gateway counts about as often.
@@ -47,9 +47,9 @@ type watchResult struct{ mailingView }
 // Failure makes the command fail unless the mailing was completed.
 func (v watchResult) Failure() error {
 	switch v.Status {
-	case store.MailingCancelled:
+	case mailingstore.Cancelled:
 		return errors.New("the mailing was cancelled")
-	case store.MailingFailed:
+	case mailingstore.Failed:
 		return errors.New("the mailing has FAILED: its job failed three times")
 	}
 	return nil
@@ -59,7 +59,7 @@ func (v watchResult) Failure() error {
 func watchMailing(ctx context.Context, api *client.Client, id uuid.UUID, p *output.Progress) (output.Result, error) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
-	var status store.MailingStatus
+	var status mailingstore.Status
 	lastAnswer := time.Now()
 	for {
 		v, err := findMailing(ctx, api, id)
@@ -71,7 +71,7 @@ func watchMailing(ctx context.Context, api *client.Client, id uuid.UUID, p *outp
 			return watchResult{v}, nil
 		case err == nil:
 			lastAnswer = time.Now()
-			if v.Status != status && v.Status == store.MailingPaused {
+			if v.Status != status && v.Status == mailingstore.Paused {
 				p.Note("The mailing is paused. To resume it: gatewayctl mailing resume %s", id)
 			}
 			status = v.Status
@@ -93,14 +93,14 @@ func (v mailingView) step() output.Step {
 	s := output.Step{What: "Sending", Done: int64(v.ended()), Total: int64(v.Accepted)}
 	s.Text = output.Thousands(v.ended()) + " of " + output.Thousands(v.Accepted)
 	switch v.Status {
-	case store.MailingQueued, store.MailingPending:
+	case mailingstore.Queued, mailingstore.Pending:
 		if v.SendAt != nil && v.SendAt.After(v.now) {
 			return output.Step{What: "Waiting", Text: "until " + output.RelativeTime(*v.SendAt, v.now)}
 		}
 		s.What = "Waiting"
-	case store.MailingPaused:
+	case mailingstore.Paused:
 		s.What = "Paused"
-	case store.MailingCancelled:
+	case mailingstore.Cancelled:
 		s.What = "Cancelling"
 	}
 	if v.Rate > 0 && s.What == "Sending" {

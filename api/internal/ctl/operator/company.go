@@ -10,13 +10,14 @@ import (
 	"email-gateway/api/internal/ctl/command"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 // FindCompany finds a company by id or exact name.
-func FindCompany(ctx context.Context, s *store.Store, idOrName string) (store.Company, error) {
+func FindCompany(ctx context.Context, s *store.Store, idOrName string) (tenant.Company, error) {
 	found, err := s.FindCompany(ctx, idOrName)
 	if errors.Is(err, store.ErrNotFound) {
-		return store.Company{}, fmt.Errorf("company %q not found: run `gatewayctl company list` to see all names and ids", idOrName)
+		return tenant.Company{}, fmt.Errorf("company %q not found: run `gatewayctl company list` to see all names and ids", idOrName)
 	}
 	return found, err
 }
@@ -29,7 +30,7 @@ func CompanyFlag(c *command.Invocation, cmd *cobra.Command, given *string) *cobr
 }
 
 // CompanyState describes in words whether a company is active or suspended.
-func CompanyState(c store.Company) string {
+func CompanyState(c tenant.Company) string {
 	if c.SuspendedAt == nil {
 		if c.MailingsPausedAt != nil {
 			return "active, mailings paused by the reputation guard since " + output.Timestamp(*c.MailingsPausedAt)

@@ -12,22 +12,23 @@ import (
 	"email-gateway/api/internal/ctl/command"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
 )
 
 // Identity returns the operator's identity with the reason of a change.
-func Identity(c *command.Invocation, reason string) (store.Operator, error) {
+func Identity(c *command.Invocation, reason string) (audit.Operator, error) {
 	name := cmp.Or(strings.TrimSpace(c.Operator), strings.TrimSpace(c.Getenv("GATEWAY_OPERATOR")), c.Login)
 	switch {
 	case name == "":
-		return store.Operator{}, command.Usagef("the operator is unknown: give --operator NAME or set GATEWAY_OPERATOR; the name is recorded in the audit log")
+		return audit.Operator{}, command.Usagef("the operator is unknown: give --operator NAME or set GATEWAY_OPERATOR; the name is recorded in the audit log")
 	case email.HasControl(name) || utf8.RuneCountInString(name) > email.MaxFieldLen:
-		return store.Operator{}, command.Usagef("--operator must be one line of at most %d characters", email.MaxFieldLen)
+		return audit.Operator{}, command.Usagef("--operator must be one line of at most %d characters", email.MaxFieldLen)
 	}
 	reason = strings.TrimSpace(reason)
 	if email.HasControl(reason) || utf8.RuneCountInString(reason) > maxReason {
-		return store.Operator{}, command.Usagef("--reason must be one line of at most %d characters", maxReason)
+		return audit.Operator{}, command.Usagef("--reason must be one line of at most %d characters", maxReason)
 	}
-	return store.Operator{Name: name, Reason: reason, Committed: &c.Committed}, nil
+	return audit.Operator{Name: name, Reason: reason, Committed: &c.Committed}, nil
 }
 
 // maxReason limits a reason (characters).
@@ -43,9 +44,9 @@ func ReasonFlag(cmd *cobra.Command, reason *string, must bool) *cobra.Command {
 }
 
 // IdentityWithReason is Identity with a mandatory reason.
-func IdentityWithReason(c *command.Invocation, reason string) (store.Operator, error) {
+func IdentityWithReason(c *command.Invocation, reason string) (audit.Operator, error) {
 	if strings.TrimSpace(reason) == "" {
-		return store.Operator{}, command.Usagef("--reason must not be empty: it is recorded in the audit log")
+		return audit.Operator{}, command.Usagef("--reason must not be empty: it is recorded in the audit log")
 	}
 	return Identity(c, reason)
 }

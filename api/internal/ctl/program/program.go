@@ -15,6 +15,7 @@ import (
 	"email-gateway/api/internal/ctl/operator"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 // allPrograms is the role that every program's role is a member of.
@@ -36,11 +37,11 @@ takes effect immediately.`,
 
 // programView is a grant, with the problem that prevents its use or makes it unsafe, if any.
 type programView struct {
-	store.Program
+	tenant.Program
 	Problem string `json:"problem,omitempty"`
 }
 
-func viewProgram(p store.Program) programView {
+func viewProgram(p tenant.Program) programView {
 	v := programView{Program: p}
 	switch {
 	case !p.Exists:

@@ -17,7 +17,7 @@ import (
 	"email-gateway/api/internal/ctl/command"
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/api/internal/ctl/tenant"
-	"email-gateway/shared/store"
+	suppressionstore "email-gateway/shared/store/suppression"
 )
 
 const (
@@ -62,7 +62,7 @@ runs at the key's rate limit: 200 lines per second by default.`,
 	cmd.Flags().StringVar(&r.Note, "note", "", "a note for lines without one, a `TEXT` of at most 200 characters")
 	cmd.Flags().StringVar(&encodingName, "encoding", "", tenant.EncodingUsage)
 	command.CompleteFlag(cmd, "encoding", csvfile.Encodings())
-	return suppressionReasonFlag(cmd, &r.Reason, string(store.Manual), "if a line has none")
+	return suppressionReasonFlag(cmd, &r.Reason, string(suppressionstore.Manual), "if a line has none")
 }
 
 // refusedLine is a rejected line.

@@ -14,6 +14,8 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/store"
+	suppressionstore "email-gateway/shared/store/suppression"
+	tenantstore "email-gateway/shared/store/tenant"
 )
 
 // suppressionChoice holds the flags of the suppression commands.
@@ -41,12 +43,12 @@ func (o *suppressionChoice) ofTenant() error {
 }
 
 // ofCompany finds the company that an operator names.
-func (o *suppressionChoice) ofCompany(ctx context.Context, s *store.Store) (store.Company, error) {
+func (o *suppressionChoice) ofCompany(ctx context.Context, s *store.Store) (tenantstore.Company, error) {
 	if err := o.check(); err != nil {
-		return store.Company{}, err
+		return tenantstore.Company{}, err
 	}
 	if o.company == "" {
-		return store.Company{}, command.Usagef("--company is required: run `gatewayctl company list` to see all companies")
+		return tenantstore.Company{}, command.Usagef("--company is required: run `gatewayctl company list` to see all companies")
 	}
 	return operator.FindCompany(ctx, s, o.company)
 }
@@ -61,7 +63,7 @@ func plainAddress(given string) (string, error) {
 }
 
 // viewSuppression converts a row; masked hides the address.
-func viewSuppression(s store.Suppression, masked bool) suppressionView {
+func viewSuppression(s suppressionstore.Suppression, masked bool) suppressionView {
 	v := suppressionView{Address: s.Address, Reason: string(s.Reason), MailingID: s.MailingID, Note: output.Optional(s.Note), CreatedAt: s.CreatedAt.UTC()}
 	if masked {
 		v.Address = email.MaskAddress(v.Address)
@@ -77,7 +79,7 @@ func listSuppressionsOf(ctx context.Context, c *command.Invocation, s *store.Sto
 	if err != nil {
 		return nil, err
 	}
-	filter := store.SuppressionFilter{Reason: store.SuppressionReason(o.reason), Limit: o.limit + 1} // one more tells whether there is one
+	filter := suppressionstore.Filter{Reason: suppressionstore.Reason(o.reason), Limit: o.limit + 1} // one more tells whether there is one
 	if o.address != "" {
 		if filter.Address, err = plainAddress(o.address); err != nil {
 			return nil, err
@@ -111,7 +113,7 @@ func suppressFor(ctx context.Context, c *command.Invocation, s *store.Store, o *
 	if err != nil {
 		return nil, err
 	}
-	n := store.Suppression{Address: address, Reason: store.SuppressionReason(o.reason)}
+	n := suppressionstore.Suppression{Address: address, Reason: suppressionstore.Reason(o.reason)}
 	if by.Reason != "" {
 		n.Note = &by.Reason
 	}
@@ -139,7 +141,7 @@ func unsuppressFor(ctx context.Context, c *command.Invocation, s *store.Store, o
 	if err != nil {
 		return nil, err
 	}
-	err = s.UnsuppressAs(ctx, by, company.ID, address, store.SuppressionReason(o.reason))
+	err = s.UnsuppressAs(ctx, by, company.ID, address, suppressionstore.Reason(o.reason))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, fmt.Errorf("the address is not suppressed for that reason: run `gatewayctl suppression list --company %s --address %s` to see its suppressions",
 			output.ShellWord(company.Name), output.ShellWord(address))

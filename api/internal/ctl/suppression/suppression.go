@@ -19,6 +19,7 @@ import (
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/api/internal/ctl/role"
 	"email-gateway/shared/store"
+	suppressionstore "email-gateway/shared/store/suppression"
 )
 
 // suppressionPath is the api's route of suppressions.
@@ -48,7 +49,7 @@ type suppressionView struct {
 
 func reasons() []string {
 	var names []string
-	for _, r := range store.SuppressionReasons() {
+	for _, r := range suppressionstore.Reasons() {
 		names = append(names, string(r))
 	}
 	return names
@@ -92,7 +93,7 @@ changes the note. An operator names the company; the note is also recorded in th
 	}
 	cmd.Flags().StringVar(&o.note, "note", "", "a note, a `TEXT` of at most 200 characters")
 	companyFlag(c, cmd, &o.company)
-	suppressionReasonFlag(cmd, &o.reason, string(store.Manual), "the reason")
+	suppressionReasonFlag(cmd, &o.reason, string(suppressionstore.Manual), "the reason")
 	return role.Command(c, cmd, role.Actions{
 		Operator: func(ctx context.Context, s *store.Store, args []string) (output.Result, error) {
 			return suppressFor(ctx, c, s, &o, args[0])
@@ -119,7 +120,7 @@ func (v suppressed) WriteText(w io.Writer) {
 
 // blocked returns what a suppression with the reason blocks.
 func blocked(reason string) string {
-	if reason == string(store.Unsubscribed) {
+	if reason == string(suppressionstore.Unsubscribed) {
 		return "mailings"
 	}
 	return "emails"

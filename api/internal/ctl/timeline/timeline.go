@@ -15,7 +15,7 @@ import (
 
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/emails"
 )
 
 // Event is one event of an email's timeline.
@@ -27,7 +27,7 @@ type Event struct {
 }
 
 // Events converts the events of the database. It masks addresses if masked is set.
-func Events(events []store.TimelineEvent, masked bool) ([]Event, error) {
+func Events(events []emails.TimelineEvent, masked bool) ([]Event, error) {
 	views := make([]Event, len(events))
 	for i, e := range events {
 		views[i] = Event{Seq: e.Seq, Type: e.Type, At: e.CreatedAt.UTC()}

@@ -8,13 +8,13 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/idempotency"
 )
 
 // Store is the part of *store.Store that accepting uses.
 type Store interface {
-	FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (store.StoredAnswer, error)
-	StoreAnswer(ctx context.Context, company, id uuid.UUID, k store.IdempotencyKey) (store.StoredAnswer, error)
+	FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (idempotency.StoredAnswer, error)
+	StoreAnswer(ctx context.Context, company, id uuid.UUID, k idempotency.Key) (idempotency.StoredAnswer, error)
 	Exists(ctx context.Context, id uuid.UUID) (bool, error)
 	Confirm(ctx context.Context) error
 }

@@ -11,6 +11,8 @@ import (
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/outbox"
 )
 
 const (
@@ -48,7 +50,7 @@ func (cm *Committer) Commit(ctx context.Context, id uuid.UUID, key *Key, unknown
 			return problem.SameKeyInProgress
 		}
 		return unknown
-	case errors.Is(err, store.ErrInProgress), errors.Is(err, store.ErrAggregateBusy):
+	case errors.Is(err, idempotency.ErrInProgress), errors.Is(err, outbox.ErrAggregateBusy):
 		return cm.InProgress(ctx, err)
 	case late && key != nil: // not written: it waited for a slot, or for Postgres
 		if err := cm.store.Confirm(ctx); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/strictjson"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/idempotency"
 )
 
 // TimeOf returns the millisecond that a UUIDv7 begins with: created_at equals it, so lists can
@@ -75,11 +75,11 @@ func Keyed(sum, hashKey []byte) []byte {
 }
 
 // Record returns the key as stored with the row that it protects.
-func (g *Key) Record(answer []byte) *store.IdempotencyKey {
+func (g *Key) Record(answer []byte) *idempotency.Key {
 	if g == nil {
 		return nil
 	}
-	return &store.IdempotencyKey{
+	return &idempotency.Key{
 		Route: g.Route, Key: g.Key, BodySHA256: g.Sum, Status: http.StatusAccepted, Answer: answer, Keep: keepAnswers,
 	}
 }

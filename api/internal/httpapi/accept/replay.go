@@ -12,6 +12,7 @@ import (
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/httpapi/response"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/idempotency"
 )
 
 // ReplayInstead returns the stored response of a request that is rejected now (refusal) but was
@@ -47,7 +48,7 @@ func (cm *Committer) AnswerEarlier(c *gin.Context, g *Key, id uuid.UUID, unknown
 	switch {
 	case errors.Is(err, store.ErrUnknownOutcome):
 		return unknown
-	case errors.Is(err, store.ErrInProgress):
+	case errors.Is(err, idempotency.ErrInProgress):
 		return cm.InProgress(ctx, err)
 	case err != nil:
 		return err
@@ -56,7 +57,7 @@ func (cm *Committer) AnswerEarlier(c *gin.Context, g *Key, id uuid.UUID, unknown
 }
 
 // Replay returns a stored response.
-func (cm *Committer) Replay(c *gin.Context, g *Key, stored store.StoredAnswer) error {
+func (cm *Committer) Replay(c *gin.Context, g *Key, stored idempotency.StoredAnswer) error {
 	if !bytes.Equal(stored.BodySHA256, g.Sum) {
 		return keyReused
 	}

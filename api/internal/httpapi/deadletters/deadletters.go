@@ -18,24 +18,26 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
+	emailstore "email-gateway/shared/store/emails"
 )
 
 // deadLetter is a dead letter in a list.
 type deadLetter struct {
-	ID         string            `json:"id"`
-	Target     string            `json:"target"`
-	Reason     string            `json:"reason"`
-	Detail     *string           `json:"detail,omitempty"`
-	Attempts   int               `json:"attempts"`
-	OutboxID   *uuid.UUID        `json:"outboxId,omitempty"`
-	MailingID  *uuid.UUID        `json:"mailingId,omitempty"`
-	Recipient  *string           `json:"recipient,omitempty"`
-	CreatedAt  time.Time         `json:"createdAt"`
-	ResolvedAt *time.Time        `json:"resolvedAt,omitempty"`
-	Resolution *store.Resolution `json:"resolution,omitempty"`
-	ResolvedBy *string           `json:"resolvedBy,omitempty"`
-	Note       *string           `json:"note,omitempty"`
-	ReplayID   *uuid.UUID        `json:"replayId,omitempty"`
+	ID         string                 `json:"id"`
+	Target     string                 `json:"target"`
+	Reason     string                 `json:"reason"`
+	Detail     *string                `json:"detail,omitempty"`
+	Attempts   int                    `json:"attempts"`
+	OutboxID   *uuid.UUID             `json:"outboxId,omitempty"`
+	MailingID  *uuid.UUID             `json:"mailingId,omitempty"`
+	Recipient  *string                `json:"recipient,omitempty"`
+	CreatedAt  time.Time              `json:"createdAt"`
+	ResolvedAt *time.Time             `json:"resolvedAt,omitempty"`
+	Resolution *deadletter.Resolution `json:"resolution,omitempty"`
+	ResolvedBy *string                `json:"resolvedBy,omitempty"`
+	Note       *string                `json:"note,omitempty"`
+	ReplayID   *uuid.UUID             `json:"replayId,omitempty"`
 }
 
 // letterDetails is a single dead letter with its email.
@@ -69,7 +71,7 @@ func (h *Handlers) List(c *gin.Context) error {
 	for i, l := range found.Letters {
 		page.DeadLetters[i] = deadLetterOf(l)
 	}
-	if found.Next != (store.LetterCursor{}) {
+	if found.Next != (deadletter.LetterCursor{}) {
 		if page.NextCursor, err = query.EncodeCursor(letterCursor{found.Next.At.UTC(), found.Next.ID}); err != nil {
 			return err
 		}
@@ -84,13 +86,13 @@ type letterCursor struct {
 	ID uuid.UUID `json:"i"`
 }
 
-func readQuery(raw string, checks *rules.Rules) (store.LetterQuery, error) {
+func readQuery(raw string, checks *rules.Rules) (deadletter.LetterQuery, error) {
 	q, err := query.Open(raw, checks)
 	if err != nil {
-		return store.LetterQuery{}, err
+		return deadletter.LetterQuery{}, err
 	}
-	wanted := store.LetterQuery{
-		LetterFilter: store.LetterFilter{
+	wanted := deadletter.LetterQuery{
+		LetterFilter: deadletter.LetterFilter{
 			Reason: q.Text("reason", "max=64,printable"), Target: q.Text("target", targetRule), Recipient: q.Address("recipient"),
 			CreatedAfter: q.Moment("createdAfter"), CreatedBefore: q.Moment("createdBefore"),
 		},
@@ -108,12 +110,12 @@ func readQuery(raw string, checks *rules.Rules) (store.LetterQuery, error) {
 		if !query.WithinReason(last.At) {
 			q.RejectCursor("cursor")
 		}
-		wanted.Cursor = store.LetterCursor(last)
+		wanted.Cursor = deadletter.LetterCursor(last)
 	}
 	return wanted, q.Close()
 }
 
-func deadLetterOf(l store.DeadLetter) deadLetter {
+func deadLetterOf(l deadletter.Letter) deadLetter {
 	return deadLetter{
 		ID: l.ID.String(), Target: l.Target, Reason: l.Reason, Detail: l.Detail, Attempts: l.Attempts, OutboxID: l.OutboxID,
 		MailingID: l.MailingID, Recipient: l.Recipient, CreatedAt: l.CreatedAt.UTC(), ResolvedAt: response.InUTC(l.ResolvedAt),
@@ -131,18 +133,18 @@ func (h *Handlers) Show(c *gin.Context) error {
 }
 
 // find finds the dead letter with the id in the path.
-func (h *Handlers) find(c *gin.Context) (store.DeadLetter, error) {
+func (h *Handlers) find(c *gin.Context) (deadletter.Letter, error) {
 	id, err := rules.ParseID(c.Param("id"))
 	if err != nil {
-		return store.DeadLetter{}, noSuchDeadLetter
+		return deadletter.Letter{}, noSuchDeadLetter
 	}
 	v := reqctx.StateOf(c)
 	found, err := h.store.FindDeadLetter(c.Request.Context(), v.Caller.CompanyID, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return store.DeadLetter{}, noSuchDeadLetter
+		return deadletter.Letter{}, noSuchDeadLetter
 	case err != nil:
-		return store.DeadLetter{}, err
+		return deadletter.Letter{}, err
 	}
 	if found.OutboxID != nil {
 		v.OutboxID = found.OutboxID.String()
@@ -151,7 +153,7 @@ func (h *Handlers) find(c *gin.Context) (store.DeadLetter, error) {
 }
 
 // answer responds with the dead letter.
-func (h *Handlers) answer(c *gin.Context, status int, l store.DeadLetter) error {
+func (h *Handlers) answer(c *gin.Context, status int, l deadletter.Letter) error {
 	payload, err := payloadOf(l)
 	if err != nil {
 		return err
@@ -179,7 +181,7 @@ func (d *letterDetails) show(mail emails.Details) {
 }
 
 // payloadOf decodes the payload, without hashes.
-func payloadOf(l store.DeadLetter) (payload any, err error) {
+func payloadOf(l deadletter.Letter) (payload any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(l.Payload))
 	decoder.UseNumber()
 	if err := decoder.Decode(&payload); err != nil {
@@ -190,7 +192,7 @@ func payloadOf(l store.DeadLetter) (payload any, err error) {
 }
 
 // emailOf finds the email of a dead letter; nil if it is of none, or the email is purged.
-func (h *Handlers) emailOf(c *gin.Context, l store.DeadLetter) (*store.Email, error) {
+func (h *Handlers) emailOf(c *gin.Context, l deadletter.Letter) (*emailstore.Email, error) {
 	if l.Target != email.TargetSend || l.OutboxID == nil {
 		return nil, nil //nolint:nilnil // it has no email
 	}

@@ -12,17 +12,19 @@ import (
 	"email-gateway/api/internal/httpapi/emails"
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/rules"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/deadletter"
+	"email-gateway/shared/store/lane"
 )
 
 // Store is the part of *store.Store that dead letters use.
 type Store interface {
-	ListDeadLetters(ctx context.Context, company uuid.UUID, q store.LetterQuery) (store.LetterPage, error)
-	FindDeadLetter(ctx context.Context, company, id uuid.UUID) (store.DeadLetter, error)
-	RetryOne(ctx context.Context, l store.DeadLetter, r store.LetterRetry) (store.ShownDeadLetter, error)
-	DiscardOne(ctx context.Context, l store.DeadLetter, by store.Actor, note string) (store.ShownDeadLetter, bool, error)
-	CreateReplay(ctx context.Context, n store.NewReplay) (store.Replay, error)
-	FindReplay(ctx context.Context, company, id uuid.UUID) (store.Replay, error)
+	ListDeadLetters(ctx context.Context, company uuid.UUID, q deadletter.LetterQuery) (deadletter.LetterPage, error)
+	FindDeadLetter(ctx context.Context, company, id uuid.UUID) (deadletter.Letter, error)
+	RetryOne(ctx context.Context, l deadletter.Letter, r deadletter.LetterRetry) (deadletter.Shown, error)
+	DiscardOne(ctx context.Context, l deadletter.Letter, by audit.Actor, note string) (deadletter.Shown, bool, error)
+	CreateReplay(ctx context.Context, n deadletter.NewReplay) (deadletter.Replay, error)
+	FindReplay(ctx context.Context, company, id uuid.UUID) (deadletter.Replay, error)
 }
 
 // Params are the dependencies of Handlers. All are required except HasRabbitMQ.
@@ -35,7 +37,7 @@ type Params struct {
 	// TTL is the new deadline of a retried email, from now.
 	TTL time.Duration
 	// Wake notifies the dispatchers that these lanes have work.
-	Wake func(lanes ...store.Lanes)
+	Wake func(lanes ...lane.Lanes)
 }
 
 // Handlers handle the requests about dead letters.
@@ -45,7 +47,7 @@ type Handlers struct {
 	rules       *rules.Rules
 	hasRabbitMQ bool
 	ttl         time.Duration
-	wake        func(lanes ...store.Lanes)
+	wake        func(lanes ...lane.Lanes)
 	discards    *strictjson.Reader[discardRequest]
 	replays     *strictjson.Reader[replayRequest]
 }

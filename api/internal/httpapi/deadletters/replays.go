@@ -17,6 +17,7 @@ import (
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/deadletter"
 	"email-gateway/shared/uuidv7"
 )
 
@@ -42,34 +43,34 @@ const defaultReplayRate = 100
 const ReplayPath = "/v1/dead-letter-replays/"
 
 type replayAnswer struct {
-	ReplayID   string             `json:"replayId"`
-	Action     store.ReplayAction `json:"action"`
-	Status     store.ReplayStatus `json:"status"`
-	Filter     store.LetterFilter `json:"filter"`
-	Limit      *int               `json:"limit,omitempty"`
-	Rate       int                `json:"rate"`
-	Note       *string            `json:"note,omitempty"`
-	Matched    int                `json:"matched"`
-	Done       int                `json:"done"`
-	Skipped    int                `json:"skipped"`
-	Failed     int                `json:"failed"`
-	CreatedAt  time.Time          `json:"createdAt"`
-	FinishedAt *time.Time         `json:"finishedAt,omitempty"`
+	ReplayID   string                  `json:"replayId"`
+	Action     deadletter.ReplayAction `json:"action"`
+	Status     deadletter.ReplayStatus `json:"status"`
+	Filter     deadletter.LetterFilter `json:"filter"`
+	Limit      *int                    `json:"limit,omitempty"`
+	Rate       int                     `json:"rate"`
+	Note       *string                 `json:"note,omitempty"`
+	Matched    int                     `json:"matched"`
+	Done       int                     `json:"done"`
+	Skipped    int                     `json:"skipped"`
+	Failed     int                     `json:"failed"`
+	CreatedAt  time.Time               `json:"createdAt"`
+	FinishedAt *time.Time              `json:"finishedAt,omitempty"`
 }
 
 // RetryAll retries all open dead letters that match the filter in the body.
 func (h *Handlers) RetryAll(c *gin.Context) error {
-	return h.replay(c, store.ReplayRetry)
+	return h.replay(c, deadletter.ReplayRetry)
 }
 
 // DiscardAll discards all open dead letters that match the filter in the body.
 func (h *Handlers) DiscardAll(c *gin.Context) error {
-	return h.replay(c, store.ReplayDiscard)
+	return h.replay(c, deadletter.ReplayDiscard)
 }
 
 // replay stores a request to retry or discard all matching open dead letters; the
 // dispatcher processes it.
-func (h *Handlers) replay(c *gin.Context, action store.ReplayAction) error {
+func (h *Handlers) replay(c *gin.Context, action deadletter.ReplayAction) error {
 	document, err := reqbody.ReadJSON(c)
 	if err != nil {
 		return err
@@ -80,17 +81,17 @@ func (h *Handlers) replay(c *gin.Context, action store.ReplayAction) error {
 	if len(wrong) > 0 {
 		return problem.Invalid(wrong)
 	}
-	if action == store.ReplayRetry && filter.Target != "" && filter.Target != email.TargetSend && !h.hasRabbitMQ {
+	if action == deadletter.ReplayRetry && filter.Target != "" && filter.Target != email.TargetSend && !h.hasRabbitMQ {
 		return problem.BulkDisabled
 	}
 	id := uuidv7.New()
 	v := reqctx.StateOf(c)
-	made, err := h.store.CreateReplay(c.Request.Context(), store.NewReplay{
+	made, err := h.store.CreateReplay(c.Request.Context(), deadletter.NewReplay{
 		ID: id, CompanyID: &v.Caller.CompanyID, Action: action, Filter: filter, Actor: actorOf(v), RequestID: v.RequestID,
 		Note: strictjson.Or(request.Note, ""), Most: strictjson.Or(request.Limit, 0), Rate: strictjson.Or(request.Rate, defaultReplayRate),
 	})
 	switch {
-	case errors.Is(err, store.ErrTooManyReplays):
+	case errors.Is(err, deadletter.ErrTooManyReplays):
 		return tooManyReplays
 	case err != nil:
 		return err
@@ -101,8 +102,8 @@ func (h *Handlers) replay(c *gin.Context, action store.ReplayAction) error {
 }
 
 // filterOf builds the filter of a validated request; invalid fields are left out.
-func filterOf(r replayRequest, wrong *rules.Faults) store.LetterFilter {
-	f := store.LetterFilter{Reason: strictjson.Or(r.Reason, ""), Target: strictjson.Or(r.Target, "")}
+func filterOf(r replayRequest, wrong *rules.Faults) deadletter.LetterFilter {
+	f := deadletter.LetterFilter{Reason: strictjson.Or(r.Reason, ""), Target: strictjson.Or(r.Target, "")}
 	if r.MailingID != nil {
 		if id, err := rules.ParseID(*r.MailingID); err == nil {
 			f.MailingID = &id
@@ -144,7 +145,7 @@ func (h *Handlers) ShowReplay(c *gin.Context) error {
 	return nil
 }
 
-func replayOf(r store.Replay) replayAnswer {
+func replayOf(r deadletter.Replay) replayAnswer {
 	return replayAnswer{
 		ReplayID: r.ID.String(), Action: r.Action, Status: r.Status, Filter: r.Filter, Limit: r.Most, Rate: r.Rate, Note: r.Note,
 		Matched: r.Matched, Done: r.Done, Skipped: r.Skipped, Failed: r.Failed, CreatedAt: r.CreatedAt.UTC(), FinishedAt: response.InUTC(r.FinishedAt),

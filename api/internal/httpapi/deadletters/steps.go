@@ -12,7 +12,10 @@ import (
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/audit"
+	"email-gateway/shared/store/deadletter"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/lane"
 )
 
 // Retry retries one dead letter.
@@ -25,8 +28,8 @@ func (h *Handlers) Retry(c *gin.Context) error {
 		return problem.BulkDisabled
 	}
 	v := reqctx.StateOf(c)
-	after, err := h.store.RetryOne(c.Request.Context(), b.letter, store.LetterRetry{Actor: actorOf(v), RequestID: v.RequestID, TTL: h.ttl})
-	var nothing *store.NotReplayableError
+	after, err := h.store.RetryOne(c.Request.Context(), b.letter, deadletter.LetterRetry{Actor: actorOf(v), RequestID: v.RequestID, TTL: h.ttl})
+	var nothing *deadletter.NotReplayableError
 	switch {
 	case errors.As(err, &nothing):
 		return notReplayable(nothing.Reason)
@@ -35,7 +38,7 @@ func (h *Handlers) Retry(c *gin.Context) error {
 	case err != nil:
 		return err
 	}
-	h.wake(store.Lanes{Company: reqctx.CompanyOf(c)})
+	h.wake(lane.Lanes{Company: reqctx.CompanyOf(c)})
 	h.answerAfter(c, http.StatusAccepted, b, after)
 	return nil
 }
@@ -69,19 +72,19 @@ func (h *Handlers) Discard(c *gin.Context) error {
 		return noSuchDeadLetter
 	case err != nil:
 		return err
-	case !discarded && strictjson.Or(after.Resolution, store.Retried) != store.Discarded:
+	case !discarded && strictjson.Or(after.Resolution, deadletter.Retried) != deadletter.Discarded:
 		return alreadyResolved
 	}
 	h.answerAfter(c, http.StatusOK, b, after)
 	return nil
 }
 
-func actorOf(v *reqctx.State) store.Actor { return store.Actor{By: store.ByAPI, Name: v.Caller.KeyID} }
+func actorOf(v *reqctx.State) audit.Actor { return audit.Actor{By: audit.ByAPI, Name: v.Caller.KeyID} }
 
 // before is a dead letter before it is resolved, with the parts of the answer that do not change: the answer must not fail once
 // the change is committed.
 type before struct {
-	letter   store.DeadLetter
+	letter   deadletter.Letter
 	payload  any
 	attached []file.Attachment // to its email
 }
@@ -103,7 +106,7 @@ func (h *Handlers) findBefore(c *gin.Context) (b before, err error) {
 }
 
 // answerAfter responds with the dead letter as the commit that resolved it left it.
-func (h *Handlers) answerAfter(c *gin.Context, status int, b before, after store.ShownDeadLetter) {
+func (h *Handlers) answerAfter(c *gin.Context, status int, b before, after deadletter.Shown) {
 	details := letterDetails{deadLetter: deadLetterOf(after.Letter), Payload: b.payload}
 	if after.Email != nil {
 		reqctx.StateOf(c).SetEmail(after.Email.Email)

@@ -12,7 +12,7 @@ import (
 
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
 )
 
 // aggregateAnswer lists the emails of an aggregate.
@@ -48,7 +48,7 @@ func (h *Handlers) CancelAggregate(c *gin.Context) error {
 	for range cancelRounds {
 		found, err := h.store.AggregateEmails(ctx, v.Caller.CompanyID, answer.Type, answer.ID)
 		switch {
-		case errors.Is(err, store.ErrAggregateTooLarge):
+		case errors.Is(err, outbox.ErrAggregateTooLarge):
 			return aggregateTooLarge
 		case err != nil:
 			return err
@@ -69,16 +69,16 @@ func (h *Handlers) CancelAggregate(c *gin.Context) error {
 		c.JSON(http.StatusOK, answer)
 		return nil
 	}
-	return store.ErrAggregateBusy
+	return outbox.ErrAggregateBusy
 }
 
 // cancelEmails cancels, in one transaction, the emails that are not in visited, and adds them to it. It does not lock emails that
 // are final and cannot be sent again.
-func (h *Handlers) cancelEmails(ctx context.Context, v *reqctx.State, found []store.AggregateEmail, visited map[uuid.UUID]aggregateEmail) error {
-	var fresh []store.AggregateEmail
-	var withdrawals []store.Transition
+func (h *Handlers) cancelEmails(ctx context.Context, v *reqctx.State, found []outbox.AggregateEmail, visited map[uuid.UUID]aggregateEmail) error {
+	var fresh []outbox.AggregateEmail
+	var withdrawals []outbox.Transition
 	events := []email.Event{eventBy(v, email.EventCancelled)}
-	found = slices.SortedFunc(slices.Values(found), func(a, b store.AggregateEmail) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	found = slices.SortedFunc(slices.Values(found), func(a, b outbox.AggregateEmail) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	for _, e := range found {
 		if _, ok := visited[e.ID]; ok {
 			continue
@@ -88,7 +88,7 @@ func (h *Handlers) cancelEmails(ctx context.Context, v *reqctx.State, found []st
 			continue
 		}
 		fresh = append(fresh, e)
-		withdrawals = append(withdrawals, store.Transition{ID: e.ID, Guard: store.GuardOpen, Status: email.Cancelled, Events: events})
+		withdrawals = append(withdrawals, outbox.Transition{ID: e.ID, Guard: outbox.GuardOpen, Status: email.Cancelled, Events: events})
 	}
 	moved, err := h.store.AdvanceAll(ctx, v.Caller.CompanyID, withdrawals)
 	if err != nil {

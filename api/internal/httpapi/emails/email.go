@@ -14,7 +14,7 @@ import (
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/email"
 	"email-gateway/shared/rules"
-	"email-gateway/shared/store"
+	emailstore "email-gateway/shared/store/emails"
 	"email-gateway/shared/store/file"
 )
 
@@ -71,7 +71,7 @@ type timelineEvent struct {
 	Metadata  json.RawMessage `json:"metadata"`
 }
 
-func (h *Handlers) summaryOf(e store.Email) summary {
+func (h *Handlers) summaryOf(e emailstore.Email) summary {
 	s := summary{
 		OutboxID: e.ID.String(), JobID: e.ID.String(), RequestID: e.RequestID,
 		Status: e.Status, To: e.Recipient, Subject: e.Subject, Tags: e.Tags,
@@ -108,18 +108,18 @@ func (h *Handlers) Show(c *gin.Context) error {
 
 // find finds the email with the id in the path. An email of another company and a
 // malformed id are reported as not found.
-func (h *Handlers) find(c *gin.Context) (store.Email, error) {
+func (h *Handlers) find(c *gin.Context) (emailstore.Email, error) {
 	v := reqctx.StateOf(c)
 	id, err := rules.ParseID(c.Param("id"))
 	if err != nil {
-		return store.Email{}, problem.NoSuchEmail
+		return emailstore.Email{}, problem.NoSuchEmail
 	}
 	v.OutboxID = id.String()
 	return h.Read(c, id)
 }
 
 // Read finds an email of the caller, and notes it in the state of the request.
-func (h *Handlers) Read(c *gin.Context, id uuid.UUID) (store.Email, error) {
+func (h *Handlers) Read(c *gin.Context, id uuid.UUID) (emailstore.Email, error) {
 	v := reqctx.StateOf(c)
 	found, err := h.store.FindEmail(c.Request.Context(), v.Caller.CompanyID, id)
 	if err == nil {
@@ -128,7 +128,7 @@ func (h *Handlers) Read(c *gin.Context, id uuid.UUID) (store.Email, error) {
 	return found, err
 }
 
-func (h *Handlers) answer(c *gin.Context, status int, found store.Email) error {
+func (h *Handlers) answer(c *gin.Context, status int, found emailstore.Email) error {
 	details, err := h.DetailsOf(c, found)
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (h *Handlers) answer(c *gin.Context, status int, found store.Email) error {
 }
 
 // DetailsOf adds the timeline and the attachments.
-func (h *Handlers) DetailsOf(c *gin.Context, found store.Email) (Details, error) {
+func (h *Handlers) DetailsOf(c *gin.Context, found emailstore.Email) (Details, error) {
 	timeline, err := h.timeline(c.Request.Context(), reqctx.CompanyOf(c), found.ID)
 	if err != nil {
 		return Details{}, err
@@ -147,11 +147,11 @@ func (h *Handlers) DetailsOf(c *gin.Context, found store.Email) (Details, error)
 	if err != nil {
 		return Details{}, err
 	}
-	return h.Describe(store.ShownEmail{Email: found, Timeline: timeline}, attached), nil
+	return h.Describe(emailstore.Shown{Email: found, Timeline: timeline}, attached), nil
 }
 
 // Attached lists the attachments of an email, which are those of its mailing if it has one.
-func (h *Handlers) Attached(c *gin.Context, found store.Email) ([]file.Attachment, error) {
+func (h *Handlers) Attached(c *gin.Context, found emailstore.Email) ([]file.Attachment, error) {
 	owner := found.ID
 	if found.MailingID != nil {
 		owner = *found.MailingID
@@ -160,7 +160,7 @@ func (h *Handlers) Attached(c *gin.Context, found store.Email) ([]file.Attachmen
 }
 
 // Describe describes an email that has been read.
-func (h *Handlers) Describe(shown store.ShownEmail, attached []file.Attachment) Details {
+func (h *Handlers) Describe(shown emailstore.Shown, attached []file.Attachment) Details {
 	found := shown.Email
 	details := Details{
 		summary: h.summaryOf(found), From: strictjson.Or(found.Sender, ""), CC: found.CC, BCC: found.BCC, ReplyTo: strictjson.Or(found.ReplyTo, ""),

@@ -9,18 +9,20 @@ import (
 
 	"email-gateway/api/internal/httpapi/compose"
 	"email-gateway/shared/rules"
-	"email-gateway/shared/store"
+	emailstore "email-gateway/shared/store/emails"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/outbox"
 )
 
 // Store is the part of *store.Store that requests about emails use.
 type Store interface {
-	FindEmail(ctx context.Context, company, id uuid.UUID) (store.Email, error)
-	ListEmails(ctx context.Context, company uuid.UUID, f store.EmailFilter) (store.EmailPage, error)
-	AggregateEmails(ctx context.Context, company uuid.UUID, aggregateType, aggregateID string) ([]store.AggregateEmail, error)
-	AdvanceAll(ctx context.Context, company uuid.UUID, ts []store.Transition) ([]store.Advanced, error)
-	ChangeEmail(ctx context.Context, company uuid.UUID, t store.Transition) (store.ChangedEmail, error)
-	Reschedule(ctx context.Context, m store.Move) (store.ChangedEmail, error)
+	FindEmail(ctx context.Context, company, id uuid.UUID) (emailstore.Email, error)
+	ListEmails(ctx context.Context, company uuid.UUID, f emailstore.Filter) (emailstore.Page, error)
+	AggregateEmails(ctx context.Context, company uuid.UUID, aggregateType, aggregateID string) ([]outbox.AggregateEmail, error)
+	AdvanceAll(ctx context.Context, company uuid.UUID, ts []outbox.Transition) ([]outbox.Advanced, error)
+	ChangeEmail(ctx context.Context, company uuid.UUID, t outbox.Transition) (emailstore.Changed, error)
+	Reschedule(ctx context.Context, m outbox.Move) (emailstore.Changed, error)
 }
 
 // AttachmentStore finds the attachments of an email or of its mailing.
@@ -32,7 +34,7 @@ type AttachmentStore interface {
 type Params struct {
 	Store Store
 	// Timeline returns the events of an email.
-	Timeline    func(ctx context.Context, company, id uuid.UUID) ([]store.TimelineEvent, error)
+	Timeline    func(ctx context.Context, company, id uuid.UUID) ([]emailstore.TimelineEvent, error)
 	Attachments AttachmentStore
 	Rules       *rules.Rules
 	SendAt      *compose.SendAtReader
@@ -41,19 +43,19 @@ type Params struct {
 	// MaxAttempts is how many tries an email has.
 	MaxAttempts int
 	// Wake notifies the dispatchers that these lanes have work.
-	Wake func(lanes ...store.Lanes)
+	Wake func(lanes ...lane.Lanes)
 }
 
 // Handlers handle the requests about emails.
 type Handlers struct {
 	store       Store
-	timeline    func(ctx context.Context, company, id uuid.UUID) ([]store.TimelineEvent, error)
+	timeline    func(ctx context.Context, company, id uuid.UUID) ([]emailstore.TimelineEvent, error)
 	attachments AttachmentStore
 	rules       *rules.Rules
 	sendAt      *compose.SendAtReader
 	ttl         time.Duration
 	maxAttempts int
-	wake        func(lanes ...store.Lanes)
+	wake        func(lanes ...lane.Lanes)
 }
 
 // New creates Handlers.

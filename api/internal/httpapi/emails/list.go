@@ -10,7 +10,7 @@ import (
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/shared/email"
 	"email-gateway/shared/rules"
-	"email-gateway/shared/store"
+	emailstore "email-gateway/shared/store/emails"
 )
 
 // listPage is the response of GET /v1/emails. A page may be short or empty and still have a
@@ -44,12 +44,12 @@ func (h *Handlers) List(c *gin.Context) error {
 const deliveryRule = "oneof=pending delayed delivered rejected bounced complained"
 
 // readFilter parses the query string of a search.
-func readFilter(raw string, checks *rules.Rules) (store.EmailFilter, error) {
+func readFilter(raw string, checks *rules.Rules) (emailstore.Filter, error) {
 	q, err := query.Open(raw, checks)
 	if err != nil {
-		return store.EmailFilter{}, err
+		return emailstore.Filter{}, err
 	}
-	filter := store.EmailFilter{
+	filter := emailstore.Filter{
 		Before:     q.Cursor("cursor"),
 		From:       q.Bound("createdAfter"),
 		Until:      q.Bound("createdBefore"),

@@ -9,6 +9,8 @@ import (
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/outbox"
 )
 
 // Reschedule changes the time of an email that no worker is processing. It is idempotent.
@@ -22,7 +24,7 @@ func (h *Handlers) Reschedule(c *gin.Context) error {
 		return err
 	}
 	event := eventBy(reqctx.StateOf(c), email.EventRescheduled)
-	changed, err := h.store.Reschedule(c.Request.Context(), store.Move{
+	changed, err := h.store.Reschedule(c.Request.Context(), outbox.Move{
 		CompanyID: reqctx.CompanyOf(c), ID: found.ID, SendAt: sendAt, TTL: h.ttl, At: event.At, By: event.Metadata,
 	})
 	switch {
@@ -33,7 +35,7 @@ func (h *Handlers) Reschedule(c *gin.Context) error {
 	case !changed.Applied:
 		return rescheduleTooLate(changed.Status)
 	}
-	h.wake(store.Lanes{Company: reqctx.CompanyOf(c)})
+	h.wake(lane.Lanes{Company: reqctx.CompanyOf(c)})
 	h.answerChanged(c, http.StatusOK, changed, attached)
 	return nil
 }

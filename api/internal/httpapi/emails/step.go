@@ -9,8 +9,10 @@ import (
 
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	emailstore "email-gateway/shared/store/emails"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/outbox"
 )
 
 // Cancel cancels an email that no worker is processing. It is idempotent.
@@ -19,8 +21,8 @@ func (h *Handlers) Cancel(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	changed, err := h.store.ChangeEmail(c.Request.Context(), reqctx.CompanyOf(c), store.Transition{
-		ID: found.ID, Guard: store.GuardOpen, Status: email.Cancelled,
+	changed, err := h.store.ChangeEmail(c.Request.Context(), reqctx.CompanyOf(c), outbox.Transition{
+		ID: found.ID, Guard: outbox.GuardOpen, Status: email.Cancelled,
 		Events: []email.Event{eventBy(reqctx.StateOf(c), email.EventCancelled)},
 	})
 	if err != nil {
@@ -39,8 +41,8 @@ func (h *Handlers) Retry(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	changed, err := h.store.ChangeEmail(c.Request.Context(), reqctx.CompanyOf(c), store.Transition{
-		ID: found.ID, Guard: store.GuardReplay, Token: uuid.New(), Status: email.Pending, Renew: h.ttl,
+	changed, err := h.store.ChangeEmail(c.Request.Context(), reqctx.CompanyOf(c), outbox.Transition{
+		ID: found.ID, Guard: outbox.GuardReplay, Token: uuid.New(), Status: email.Pending, Renew: h.ttl,
 		Events: []email.Event{eventBy(reqctx.StateOf(c), email.EventReplayed)},
 	})
 	if err != nil {
@@ -55,31 +57,31 @@ func (h *Handlers) Retry(c *gin.Context) error {
 	default:
 		return notReplayable(changed.Status)
 	}
-	h.wake(store.Lanes{Company: reqctx.CompanyOf(c)})
+	h.wake(lane.Lanes{Company: reqctx.CompanyOf(c)})
 	h.answerChanged(c, http.StatusAccepted, changed, attached)
 	return nil
 }
 
 // findToChange finds the email with the id in the path, and its attachments: they do not change, and the answer must not fail
 // once the change is committed.
-func (h *Handlers) findToChange(c *gin.Context) (store.Email, []file.Attachment, error) {
+func (h *Handlers) findToChange(c *gin.Context) (emailstore.Email, []file.Attachment, error) {
 	found, err := h.find(c)
 	if err != nil {
-		return store.Email{}, nil, err
+		return emailstore.Email{}, nil, err
 	}
 	attached, err := h.Attached(c, found)
 	return found, attached, err
 }
 
 // answerChanged responds with the email as the commit of its change left it.
-func (h *Handlers) answerChanged(c *gin.Context, status int, changed store.ChangedEmail, attached []file.Attachment) {
+func (h *Handlers) answerChanged(c *gin.Context, status int, changed emailstore.Changed, attached []file.Attachment) {
 	reqctx.StateOf(c).SetEmail(changed.Email)
 	c.JSON(status, h.Describe(changed.Shown, attached))
 }
 
 // statusNow returns the status of the row at the time of the step, or that of the log if the
 // row is purged.
-func statusNow(moved store.Advanced, found email.Status) email.Status {
+func statusNow(moved outbox.Advanced, found email.Status) email.Status {
 	if moved.Status == "" {
 		return found
 	}

@@ -11,14 +11,15 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"email-gateway/api/internal/httpapi/reqctx"
-	"email-gateway/shared/store"
+	breakerstore "email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/process"
 )
 
 // Check combines the statuses of all processes. The api itself checks Postgres and the blob store.
 type Check struct {
 	confirm     func(context.Context) (struct{}, error) // checks that commits go through
-	statuses    func(context.Context) ([]store.ProcessStatus, error)
-	breaker     func(context.Context) (store.Breaker, error)
+	statuses    func(context.Context) ([]process.Status, error)
+	breaker     func(context.Context) (breakerstore.Breaker, error)
 	hasRabbitMQ bool
 	storage     *storageCheck
 	tokens      func() int // nil without mailings
@@ -36,8 +37,8 @@ type Params struct {
 // Store is the part of *store.Store that health checks use.
 type Store interface {
 	Confirm(ctx context.Context) error
-	ProcessStatuses(ctx context.Context) ([]store.ProcessStatus, error)
-	Breaker(ctx context.Context) (store.Breaker, error)
+	ProcessStatuses(ctx context.Context) ([]process.Status, error)
+	Breaker(ctx context.Context) (breakerstore.Breaker, error)
 }
 
 // New creates a Check. It checks tokens only if mailings are accepted.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/breaker"
+	processstore "email-gateway/shared/store/process"
 )
 
 // timeout limits one small query to Postgres in health checks.
@@ -105,7 +107,7 @@ func databasePart(err error) partHealth {
 }
 
 // add merges the status of one process. If two differ, the worse one counts.
-func (h *health) add(s store.ProcessStatus, hasRabbitMQ bool) {
+func (h *health) add(s processstore.Status, hasRabbitMQ bool) {
 	var r report
 	if json.Unmarshal(s.Details, &r) != nil {
 		return
@@ -138,7 +140,7 @@ func storageWord(said string) string {
 }
 
 // stop applies the circuit breaker: SES may be reachable while nothing is sent.
-func (s *sesHealth) stop(g store.Breaker) {
+func (s *sesHealth) stop(g breaker.Breaker) {
 	switch {
 	case g.HeldAt != nil:
 		s.Status, s.Reason, s.Since = paused, heldByOperator, g.HeldAt

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/process"
 )
 
 // /health reports why nothing can be accepted: Postgres may answer queries without confirming commits.
@@ -24,8 +26,8 @@ func TestHealth_DatabaseThatAcceptsNothing(t *testing.T) {
 	} {
 		hc := &Check{
 			confirm:  func(context.Context) (struct{}, error) { return struct{}{}, c.confirm },
-			statuses: func(context.Context) ([]store.ProcessStatus, error) { return nil, c.listing },
-			breaker:  func(context.Context) (store.Breaker, error) { return store.Breaker{}, nil },
+			statuses: func(context.Context) ([]process.Status, error) { return nil, c.listing },
+			breaker:  func(context.Context) (breaker.Breaker, error) { return breaker.Breaker{}, nil },
 			storage:  &storageCheck{ping: func(context.Context) error { return nil }},
 		}
 		if h := hc.check(t.Context()); h.Status != c.status || h.Database.Status != c.database {

@@ -24,7 +24,8 @@ import (
 	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/rules"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/unsubscribe"
 	"email-gateway/shared/uuidv7"
 )
@@ -41,21 +42,21 @@ func (h *Handlers) longestLink() string {
 
 // compose builds a mailing from an upload, and the validator of its rows. An invalid
 // request is a problem that lists every fault; other errors come from the storage.
-func (h *Handlers) compose(c *gin.Context, d *mailingDraft, up upload) (store.NewMailing, *mailing.Validator, error) {
+func (h *Handlers) compose(c *gin.Context, d *mailingDraft, up upload) (mailingstore.NewMailing, *mailing.Validator, error) {
 	ctx, v := c.Request.Context(), reqctx.StateOf(c)
 	content, ref, err := h.content(ctx, v.Caller.CompanyID, d)
 	if err != nil {
-		return store.NewMailing{}, nil, err
+		return mailingstore.NewMailing{}, nil, err
 	}
 	files := draft.Draft{Email: &draft.Email{Attachments: d.files}, Faults: d.faults}
 	attached, _, err := h.attachments.Attach(ctx, v.Caller.CompanyID, &files, nil)
 	if err != nil {
-		return store.NewMailing{}, nil, err
+		return mailingstore.NewMailing{}, nil, err
 	}
 	d.faults, d.attached = files.Faults, attached
 	reading, err := h.openFile(ctx, d, up.file)
 	if err != nil {
-		return store.NewMailing{}, nil, err
+		return mailingstore.NewMailing{}, nil, err
 	}
 	if reading != nil {
 		defer func() { _ = reading.Close() }()
@@ -66,18 +67,18 @@ func (h *Handlers) compose(c *gin.Context, d *mailingDraft, up upload) (store.Ne
 		}
 	}
 	if len(d.faults) > 0 {
-		return store.NewMailing{}, nil, invalid(d.faults)
+		return mailingstore.NewMailing{}, nil, invalid(d.faults)
 	}
 	validator, err := mailing.NewValidator(mailing.ValidatorParams{
 		Company: v.Caller.CompanyID, Header: reading.Header(), Templates: content, Ring: h.ring, HashKey: h.hashKey,
 		Tokens: h.tokens, DryRun: d.dryRun(), RejectEmpty: d.rejectsEmpty(), Unsubscribe: h.longestLink(),
 	})
 	if err != nil {
-		return store.NewMailing{}, nil, err
+		return mailingstore.NewMailing{}, nil, err
 	}
 	stored, err := content.Stored(reading.Header())
 	if err != nil {
-		return store.NewMailing{}, nil, err
+		return mailingstore.NewMailing{}, nil, err
 	}
 	m := h.build(v, d, up, stored)
 	m.Answer = answerOf(&m, warningsOf(content), ref)
@@ -165,9 +166,9 @@ func (h *Handlers) openFile(ctx context.Context, d *mailingDraft, f mailing.File
 }
 
 // build requires a request without faults.
-func (h *Handlers) build(v *reqctx.State, d *mailingDraft, up upload, content mailing.Stored) store.NewMailing {
+func (h *Handlers) build(v *reqctx.State, d *mailingDraft, up upload, content mailing.Stored) mailingstore.NewMailing {
 	file, html := up.file.Seen.SHA256, sha256.Sum256([]byte(content.HTML))
-	m := store.NewMailing{
+	m := mailingstore.NewMailing{
 		ID: up.id, CompanyID: v.Caller.CompanyID, RequestID: v.RequestID,
 		Filename: d.filename, StorageURL: up.file.URL, FileBytes: up.file.Bytes, FileSHA256: accept.Keyed(file[:], h.hashKey),
 		DryRun: d.dryRun(), Held: d.held(),
@@ -185,7 +186,7 @@ func (h *Handlers) build(v *reqctx.State, d *mailingDraft, up upload, content ma
 
 // testEmails returns the emails to the addresses of test: the first valid row's email, each
 // with its own unsubscribe link. They are ordinary emails that do not wait for the mailing.
-func (h *Handlers) testEmails(v *reqctx.State, d *mailingDraft, m *store.NewMailing, reading *mailing.Reading, validator *mailing.Validator) ([]store.NewEmail, error) {
+func (h *Handlers) testEmails(v *reqctx.State, d *mailingDraft, m *mailingstore.NewMailing, reading *mailing.Reading, validator *mailing.Validator) ([]outbox.NewEmail, error) {
 	if len(d.tests) == 0 {
 		return nil, nil
 	}
@@ -197,7 +198,7 @@ func (h *Handlers) testEmails(v *reqctx.State, d *mailingDraft, m *store.NewMail
 	case err != nil:
 		return nil, fileProblem(err)
 	}
-	var tests []store.NewEmail
+	var tests []outbox.NewEmail
 	for _, address := range d.tests {
 		rendered, err := render(h.tokens.Take(), h.link(m.CompanyID, m.ID, address))
 		if err != nil {
@@ -208,10 +209,10 @@ func (h *Handlers) testEmails(v *reqctx.State, d *mailingDraft, m *store.NewMail
 	return tests, nil
 }
 
-func testEmail(v *reqctx.State, m *store.NewMailing, address string, rendered mailing.Rendered, ttl time.Duration) store.NewEmail {
+func testEmail(v *reqctx.State, m *mailingstore.NewMailing, address string, rendered mailing.Rendered, ttl time.Duration) outbox.NewEmail {
 	id := uuidv7.New()
 	html := sha256.Sum256([]byte(rendered.HTML))
-	return store.NewEmail{
+	return outbox.NewEmail{
 		ID: id, CompanyID: m.CompanyID, RequestID: v.RequestID, Sender: m.Sender,
 		HTML: rendered.HTML, Text: rendered.Text, NoAutoText: m.NoAutoText, Template: m.Template, HTMLSHA256: html[:], CheckerVersion: m.CheckerVersion,
 		Attachments: m.Attachments,

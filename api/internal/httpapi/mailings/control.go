@@ -8,7 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/httpapi/reqctx"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/lane"
+	mailingstore "email-gateway/shared/store/mailing"
 )
 
 // Start starts a mailing that was uploaded without starting it.
@@ -27,7 +28,7 @@ func (h *Handlers) Cancel(c *gin.Context) error { return h.control(c, h.store.Ca
 func (h *Handlers) RetryFailed(c *gin.Context) error { return h.control(c, h.store.RetryFailedEntries) }
 
 // control handles an action on a mailing; the response is the mailing afterwards.
-func (h *Handlers) control(c *gin.Context, step func(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)) error {
+func (h *Handlers) control(c *gin.Context, step func(ctx context.Context, company, id uuid.UUID) (mailingstore.Mailing, error)) error {
 	id, err := mailingID(c)
 	if err != nil {
 		return err
@@ -38,7 +39,7 @@ func (h *Handlers) control(c *gin.Context, step func(ctx context.Context, compan
 // change changes a mailing and answers with it. The attachments are read before, because they do not change and the
 // answer must not fail once the change is committed, and without a slot: a company whose searches have all its slots must
 // still be able to pause a mailing.
-func (h *Handlers) change(c *gin.Context, id uuid.UUID, step func(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)) error {
+func (h *Handlers) change(c *gin.Context, id uuid.UUID, step func(ctx context.Context, company, id uuid.UUID) (mailingstore.Mailing, error)) error {
 	ctx, company := c.Request.Context(), reqctx.CompanyOf(c)
 	attached, err := h.attachmentStore.Attachments(ctx, company, id)
 	if err != nil {
@@ -48,7 +49,7 @@ func (h *Handlers) change(c *gin.Context, id uuid.UUID, step func(ctx context.Co
 	if err != nil {
 		return problemOf(err)
 	}
-	h.wake(store.Lanes{Company: company})
+	h.wake(lane.Lanes{Company: company})
 	c.JSON(http.StatusOK, detailsOf(after, attached))
 	return nil
 }
@@ -64,7 +65,7 @@ func (h *Handlers) Reschedule(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.change(c, id, func(ctx context.Context, company, id uuid.UUID) (store.Mailing, error) {
+	return h.change(c, id, func(ctx context.Context, company, id uuid.UUID) (mailingstore.Mailing, error) {
 		return h.store.MoveMailing(ctx, company, id, sendAt)
 	})
 }

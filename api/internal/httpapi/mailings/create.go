@@ -18,6 +18,9 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/lane"
+	mailingstore "email-gateway/shared/store/mailing"
 )
 
 // createRoute identifies the operation in idempotency_keys, for both prefixes. It must never
@@ -27,7 +30,7 @@ const createRoute = "POST /mailings"
 // accepted is the 202 response: the mailing is durably stored.
 type accepted struct {
 	MailingID  string              `json:"mailingId"`
-	Status     store.MailingStatus `json:"status"`
+	Status     mailingstore.Status `json:"status"`
 	Accepted   int                 `json:"accepted"`
 	Invalid    int                 `json:"invalid"`
 	Duplicates int                 `json:"duplicates"`
@@ -119,8 +122,8 @@ func (h *Handlers) Create(c *gin.Context) error {
 	}
 	m.RequestSHA256, m.Key = sum, key.Record(nil)
 	answer, err := h.ingest(c, d, up.file, m, validator)
-	var used *store.KeyUsedError
-	var taken *store.FilenameUsedError
+	var used *idempotency.UsedError
+	var taken *mailingstore.FilenameUsedError
 	switch {
 	case errors.As(err, &used):
 		if used.Answer.Answer, err = d.shown(used.Answer.Answer); err != nil {
@@ -138,7 +141,7 @@ func (h *Handlers) Create(c *gin.Context) error {
 		return h.accept.ReplayInstead(c, key, err)
 	}
 	keepFile = !d.dryRun() // a dry run needs the file only for this response
-	h.wake(store.Lanes{Company: reqctx.CompanyOf(c), Queue: email.QueueMailings})
+	h.wake(lane.Lanes{Company: reqctx.CompanyOf(c), Queue: email.QueueMailings})
 	accept.RecordIDs(reqctx.StateOf(c), answer)
 	if answer, err = d.shown(answer); err != nil {
 		return err
@@ -148,15 +151,15 @@ func (h *Handlers) Create(c *gin.Context) error {
 }
 
 // answerOf returns the function that builds the 202 response from the counts.
-func answerOf(m *store.NewMailing, warnings []warning, template *response.Template) func(store.MailingCounts) ([]byte, error) {
+func answerOf(m *mailingstore.NewMailing, warnings []warning, template *response.Template) func(mailingstore.Counts) ([]byte, error) {
 	id, held, dry := m.ID.String(), m.Held, m.DryRun
-	return func(n store.MailingCounts) ([]byte, error) {
-		status := store.MailingQueued
+	return func(n mailingstore.Counts) ([]byte, error) {
+		status := mailingstore.Queued
 		switch {
 		case dry, n.Accepted == 0:
-			status = store.MailingCompleted
+			status = mailingstore.Completed
 		case held:
-			status = store.MailingPaused
+			status = mailingstore.Paused
 		}
 		answer, err := json.Marshal(accepted{id, status, n.Accepted, n.Invalid, n.Duplicates, n.EmptyFields, warnings, template})
 		if err != nil {

@@ -17,8 +17,8 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/rules"
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/tenant"
 )
 
 // mailingRequest holds the form fields of POST /mailings without the file. Fields that the
@@ -85,7 +85,7 @@ type mailingDraft struct {
 }
 
 // newDraft validates the form fields.
-func newDraft(checks *rules.Rules, caller *store.Caller, form mailing.Form, now time.Time) *mailingDraft {
+func newDraft(checks *rules.Rules, caller *tenant.Caller, form mailing.Form, now time.Time) *mailingDraft {
 	d := &mailingDraft{request: requestOf(form), sender: caller.DefaultFrom}
 	d.faults = checks.Check(&d.request, form.Faults)
 	d.checkFile(form)

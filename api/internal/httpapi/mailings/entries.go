@@ -10,7 +10,7 @@ import (
 	"email-gateway/api/internal/httpapi/query"
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/httpapi/response"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 )
 
 // mailingEntry is one address of a mailing. Its id is also that of the email created from it.
@@ -49,7 +49,7 @@ func (h *Handlers) ListEntries(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	filter := store.EntryFilter{Status: q.Text("status", entryStatusRule), After: q.Cursor("cursor"), Limit: q.Limit("limit")}
+	filter := mailingstore.EntryFilter{Status: q.Text("status", entryStatusRule), After: q.Cursor("cursor"), Limit: q.Limit("limit")}
 	if err := q.Close(); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (h *Handlers) ListEntries(c *gin.Context) error {
 	return nil
 }
 
-func entryOf(e store.MailingEntry) mailingEntry {
+func entryOf(e mailingstore.Entry) mailingEntry {
 	shown := mailingEntry{
 		OutboxID: e.ID.String(), Line: e.Line, Email: e.Email, Status: e.Status,
 		InvalidReason: e.InvalidReason, ValidationDetails: e.ValidationDetails, OutcomeUnknown: e.OutcomeUnknown,

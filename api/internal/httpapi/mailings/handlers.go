@@ -22,27 +22,28 @@ import (
 	"email-gateway/api/internal/templates"
 	"email-gateway/shared/keyring"
 	"email-gateway/shared/rules"
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/lane"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
 )
 
 // Store is the part of *store.Store that mailings use.
 type Store interface {
-	IngestMailing(ctx context.Context, m store.NewMailing, lines iter.Seq2[store.MailingLine, error]) (store.MailingCounts, []byte, error)
+	IngestMailing(ctx context.Context, m mailingstore.NewMailing, lines iter.Seq2[mailingstore.Line, error]) (mailingstore.Counts, []byte, error)
 	MailingExists(ctx context.Context, id uuid.UUID) (bool, error)
-	FindMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
-	ListMailings(ctx context.Context, company, before uuid.UUID, limit int) ([]store.Mailing, error)
-	MailingEntries(ctx context.Context, company, id uuid.UUID, f store.EntryFilter) ([]store.MailingEntry, error)
-	MailingRows(ctx context.Context, company, id uuid.UUID, f store.RowFilter) (store.RowPage, error)
-	MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[store.RejectedLine, error]
-	StartMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
-	PauseMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
-	ResumeMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
-	CancelMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
-	MoveMailing(ctx context.Context, company, id uuid.UUID, at time.Time) (store.Mailing, error)
-	RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
+	FindMailing(ctx context.Context, company, id uuid.UUID) (mailingstore.Mailing, error)
+	ListMailings(ctx context.Context, company, before uuid.UUID, limit int) ([]mailingstore.Mailing, error)
+	MailingEntries(ctx context.Context, company, id uuid.UUID, f mailingstore.EntryFilter) ([]mailingstore.Entry, error)
+	MailingRows(ctx context.Context, company, id uuid.UUID, f mailingstore.RowFilter) (mailingstore.RowPage, error)
+	MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[mailingstore.RejectedLine, error]
+	StartMailing(ctx context.Context, company, id uuid.UUID) (mailingstore.Mailing, error)
+	PauseMailing(ctx context.Context, company, id uuid.UUID) (mailingstore.Mailing, error)
+	ResumeMailing(ctx context.Context, company, id uuid.UUID) (mailingstore.Mailing, error)
+	CancelMailing(ctx context.Context, company, id uuid.UUID) (mailingstore.Mailing, error)
+	MoveMailing(ctx context.Context, company, id uuid.UUID, at time.Time) (mailingstore.Mailing, error)
+	RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (mailingstore.Mailing, error)
 }
 
 // AttachmentStore finds the attachments of mailings. Its statements take no slots.
@@ -82,7 +83,7 @@ type Params struct {
 	TTL    time.Duration
 	Tracer telemetry.Tracer
 	// Wake notifies the dispatchers that these lanes have work.
-	Wake func(lanes ...store.Lanes)
+	Wake func(lanes ...lane.Lanes)
 }
 
 // Handlers handle the requests about mailings.
@@ -106,7 +107,7 @@ type Handlers struct {
 	publicURL       string
 	ttl             time.Duration
 	tracer          telemetry.Tracer
-	wake            func(lanes ...store.Lanes)
+	wake            func(lanes ...lane.Lanes)
 	ingestTime      time.Duration
 
 	forms   *companylimit.Limiter

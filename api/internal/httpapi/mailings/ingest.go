@@ -18,6 +18,8 @@ import (
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	stored "email-gateway/shared/store/file"
+	"email-gateway/shared/store/idempotency"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/telemetry"
 )
 
@@ -27,7 +29,7 @@ const IngestTime = 15 * time.Minute
 
 // ingest writes the mailing with all its lines. A nil error means that it is stored. It
 // continues if the client disconnects.
-func (h *Handlers) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m store.NewMailing, validator *mailing.Validator) ([]byte, error) {
+func (h *Handlers) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m mailingstore.NewMailing, validator *mailing.Validator) ([]byte, error) {
 	release, err := compose.EnterUpload(c.Request.Context(), h.ingests, m.CompanyID)
 	if err != nil {
 		return nil, err
@@ -46,7 +48,7 @@ func (h *Handlers) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m 
 		return err
 	}
 	answerOf := m.Answer
-	m.Answer = func(n store.MailingCounts) ([]byte, error) { // called when all lines are written, before the commit
+	m.Answer = func(n mailingstore.Counts) ([]byte, error) { // called when all lines are written, before the commit
 		if err := h.stillValid(c); err != nil {
 			return nil, err
 		}
@@ -62,7 +64,7 @@ func (h *Handlers) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m 
 	return answer, err
 }
 
-func (h *Handlers) ingestWithin(ctx context.Context, d *mailingDraft, file mailing.File, m store.NewMailing, validator *mailing.Validator) ([]byte, error) {
+func (h *Handlers) ingestWithin(ctx context.Context, d *mailingDraft, file mailing.File, m mailingstore.NewMailing, validator *mailing.Validator) ([]byte, error) {
 	reading, err := h.files.Open(ctx, file, d.reading)
 	if err != nil {
 		return nil, fileProblem(err)
@@ -86,9 +88,9 @@ func (h *Handlers) ingestWithin(ctx context.Context, d *mailingDraft, file maili
 		return nil, err
 	case lost:
 		return nil, invalid(goneFaults(gone, m.Attachments))
-	case errors.Is(err, store.ErrInProgress) && m.Key != nil:
+	case errors.Is(err, idempotency.ErrInProgress) && m.Key != nil:
 		return nil, h.accept.InProgress(ctx, problem.SameKeyInProgress)
-	case errors.Is(err, store.ErrInProgress):
+	case errors.Is(err, idempotency.ErrInProgress):
 		return nil, h.accept.InProgress(ctx, inProgress)
 	}
 	return answer, fileProblem(err)

@@ -17,6 +17,8 @@ import (
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
+	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/quota"
 )
 
 // mailingDetails is a mailing in a response.
@@ -24,7 +26,7 @@ type mailingDetails struct {
 	MailingID    string                `json:"mailingId"`
 	RequestID    string                `json:"requestId"`
 	Filename     string                `json:"filename"`
-	Status       store.MailingStatus   `json:"status"`
+	Status       mailingstore.Status   `json:"status"`
 	DryRun       bool                  `json:"dryRun"`
 	Subject      string                `json:"subject"`
 	Template     *response.Template    `json:"template,omitempty"`
@@ -34,7 +36,7 @@ type mailingDetails struct {
 	Delivery     email.Delivery        `json:"delivery"`
 	SendAt       *time.Time            `json:"sendAt,omitempty"`
 	StartsAt     *time.Time            `json:"startsAt,omitempty"`
-	WaitingFor   store.Quota           `json:"waitingFor,omitempty"`
+	WaitingFor   quota.Quota           `json:"waitingFor,omitempty"`
 	WaitingUntil *time.Time            `json:"waitingUntil,omitempty"`
 	Settling     *string               `json:"settling,omitempty"`
 	ErrorMessage *string               `json:"errorMessage,omitempty"`
@@ -71,7 +73,7 @@ type mailingDetails struct {
 	EntriesDeletedAt *time.Time `json:"entriesDeletedAt,omitempty"`
 }
 
-func detailsOf(m store.Mailing, attached []file.Attachment) mailingDetails {
+func detailsOf(m mailingstore.Mailing, attached []file.Attachment) mailingDetails {
 	d := mailingDetails{
 		MailingID: m.ID.String(), RequestID: m.RequestID, Filename: m.Filename, Status: m.Status, DryRun: m.DryRun,
 		Subject: m.Subject, From: m.Sender, ReplyTo: m.ReplyTo, Tags: m.Tags, Delivery: m.Delivery, SendAt: response.InUTC(m.SendAt),
@@ -89,7 +91,7 @@ func detailsOf(m store.Mailing, attached []file.Attachment) mailingDetails {
 	if d.Tags == nil {
 		d.Tags = []string{}
 	}
-	if m.Status == store.MailingQueued && m.Processed == 0 && m.ExpandedAt == nil {
+	if m.Status == mailingstore.Queued && m.Processed == 0 && m.ExpandedAt == nil {
 		d.StartsAt = d.SendAt
 		if d.StartsAt == nil {
 			d.StartsAt = &d.CreatedAt
@@ -118,7 +120,7 @@ func (h *Handlers) Show(c *gin.Context) error {
 	if err != nil {
 		return problemOf(err)
 	}
-	all, err := h.withAttachments(c, []store.Mailing{found})
+	all, err := h.withAttachments(c, []mailingstore.Mailing{found})
 	if err != nil {
 		return err
 	}
@@ -127,7 +129,7 @@ func (h *Handlers) Show(c *gin.Context) error {
 }
 
 // withAttachments describes mailings of the caller. One statement reads the attachments of all that were uploaded with some.
-func (h *Handlers) withAttachments(c *gin.Context, mailings []store.Mailing) ([]mailingDetails, error) {
+func (h *Handlers) withAttachments(c *gin.Context, mailings []mailingstore.Mailing) ([]mailingDetails, error) {
 	var owners []uuid.UUID
 	for _, m := range mailings {
 		if m.Attachments > 0 {
@@ -195,8 +197,8 @@ func (h *Handlers) List(c *gin.Context) error {
 
 // problemOf maps errors of a mailing; problem.Of would map them to those of an email.
 func problemOf(err error) error {
-	var state *store.MailingStateError
-	var paused *store.MailingsPausedError
+	var state *mailingstore.StateError
+	var paused *mailingstore.PausedError
 	switch {
 	case errors.As(err, &state):
 		return wrongState(state)

@@ -10,7 +10,7 @@ import (
 	"email-gateway/api/internal/httpapi/reqbody"
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/rules"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 )
 
 // Problems of mailings.
@@ -58,13 +58,13 @@ func filenameExists(id, filename string) problem.Problem {
 }
 
 // mailingsPaused answers a request that would set a mailing going. A tenant cannot end the pause.
-func mailingsPaused(refused *store.MailingsPausedError) problem.Problem {
+func mailingsPaused(refused *mailingstore.PausedError) problem.Problem {
 	return problem.Problem{Status: http.StatusConflict, Code: "MAILINGS_PAUSED", Detail: fmt.Sprintf(
 		"all mailings of the company are paused since %s, because too many of its emails bounced or drew complaints (see the event MAILINGS_PAUSED in /v1/events); the operator of this service can resume them",
 		refused.Since.UTC().Format(time.RFC3339))}
 }
 
-func wrongState(refused *store.MailingStateError) problem.Problem {
+func wrongState(refused *mailingstore.StateError) problem.Problem {
 	return problem.Problem{Status: http.StatusConflict, Code: "MAILING_STATE", Detail: refused.Error()}
 }
 

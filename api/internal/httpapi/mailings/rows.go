@@ -17,7 +17,7 @@ import (
 	"email-gateway/api/internal/mailing"
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 )
 
 // mailingRow is a row of a mailing's file with its result. A rejected row has neither address
@@ -54,7 +54,7 @@ type rowCursor struct {
 }
 
 const (
-	rowStatusRule = entryStatusRule + " " + store.RowDuplicate
+	rowStatusRule = entryStatusRule + " " + mailingstore.RowDuplicate
 	// rowsPerFetch is how many rows a download reads per query.
 	rowsPerFetch = 1000
 )
@@ -70,7 +70,7 @@ func (h *Handlers) ListRows(c *gin.Context) error {
 		return err
 	}
 	format := q.Text("format", "oneof=json csv")
-	filter := store.RowFilter{Status: q.Text("status", rowStatusRule)}
+	filter := mailingstore.RowFilter{Status: q.Text("status", rowStatusRule)}
 	asCSV := format == "csv" || format == "" && c.NegotiateFormat(gin.MIMEJSON, response.TypeCSV) == response.TypeCSV
 	c.Header("Vary", "Accept")
 	if asCSV {
@@ -90,7 +90,7 @@ func (h *Handlers) ListRows(c *gin.Context) error {
 		if last.Line < 0 || last.Line > math.MaxInt32 { // the type of the column
 			q.RejectCursor("cursor")
 		}
-		filter.After = store.RowCursor(last)
+		filter.After = mailingstore.RowCursor(last)
 	}
 	if err := q.Close(); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (h *Handlers) ListRows(c *gin.Context) error {
 
 // downloadRows streams all rows. On an error the connection is closed, so that a client does
 // not take an incomplete list for complete.
-func (h *Handlers) downloadRows(c *gin.Context, id uuid.UUID, filter store.RowFilter) error {
+func (h *Handlers) downloadRows(c *gin.Context, id uuid.UUID, filter mailingstore.RowFilter) error {
 	filter.Limit = rowsPerFetch
 	company := reqctx.CompanyOf(c)
 	out, err := h.openDownload(c)
@@ -173,7 +173,7 @@ func rowCells(r mailingRow) []string {
 	}
 }
 
-func rowOf(r store.MailingRow) mailingRow {
+func rowOf(r mailingstore.Row) mailingRow {
 	shown := mailingRow{
 		Line: r.Line, Email: r.Email, Status: r.Status, ErrorCode: r.Code, ErrorReason: rowReason(r), Column: r.Column, EmptyFields: r.EmptyFields,
 		OutcomeUnknown: r.OutcomeUnknown, Attempts: r.Attempts, LastAttemptAt: response.InUTC(r.LastAttempt), SESMessageID: r.SESMessageID, ExternalID: r.ExternalID,
@@ -186,7 +186,7 @@ func rowOf(r store.MailingRow) mailingRow {
 }
 
 // rowReason returns the stored reason, or the meaning of the validation code.
-func rowReason(r store.MailingRow) string {
+func rowReason(r mailingstore.Row) string {
 	if r.Reason != "" {
 		return r.Reason
 	}
@@ -200,7 +200,7 @@ var codeMeanings = map[string]string{
 	"SYNTAX":                    "the address is not a valid email address",
 	"DISPOSABLE":                "the domain of the address is a disposable email domain",
 	"MX":                        "the domain of the address accepts no mail",
-	store.CodeDuplicate:         "an earlier row has the same address",
+	mailingstore.CodeDuplicate:  "an earlier row has the same address",
 	mailing.CodeInvalidTaxID:    "the column has no valid CPF or CNPJ",
 	mailing.CodeTooLong:         "the column has a value that is too long",
 	mailing.CodeBadCharacter:    "the column has a control character",
@@ -208,7 +208,7 @@ var codeMeanings = map[string]string{
 	mailing.CodeSubjectLength:   "the subject would be empty or longer than 150 characters",
 	mailing.CodeBodyTooLarge:    "the body would be larger than 512 KiB",
 	mailing.CodeEmptyBody:       "the body would be empty",
-	store.CodeEmptyField:        "the column is empty, the template has no default for it, and emptyFields is reject",
+	mailingstore.CodeEmptyField: "the column is empty, the template has no default for it, and emptyFields is reject",
 	csvfile.CodeWrongFieldCount: "the row has more fields than the header, or ends before the column of the address",
 	csvfile.CodeUnclosedQuote:   "a quote in the row is not closed",
 	email.CodeSuppressed:        "the address is suppressed",

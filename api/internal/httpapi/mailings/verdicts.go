@@ -8,7 +8,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"email-gateway/api/internal/httpapi/reqctx"
-	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
 )
 
 // DownloadVerdicts streams the validation results of rejected lines as CSV. It contains no
@@ -51,7 +51,7 @@ func (h *Handlers) DownloadVerdicts(c *gin.Context) error {
 	return nil
 }
 
-func rejectedLineCells(l store.RejectedLine) []string {
+func rejectedLineCells(l mailingstore.RejectedLine) []string {
 	return []string{strconv.Itoa(l.Line), escapeFormula(l.Column), l.Code}
 }
 

@@ -14,7 +14,7 @@ import (
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/httpapi/response"
 	"email-gateway/shared/clientip"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 // Authenticate accepts a request with a valid key within its rate limit, of a company that is
@@ -64,7 +64,7 @@ func (m *Middleware) StillValid(c *gin.Context) error {
 
 // mayCallFrom reports whether the key may be used from the address. Networks that cannot be
 // parsed contain no address.
-func mayCallFrom(caller *store.Caller, client netip.Addr) bool {
+func mayCallFrom(caller *tenant.Caller, client netip.Addr) bool {
 	if len(caller.Networks) == 0 {
 		return true
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"email-gateway/shared/store"
+	quotastore "email-gateway/shared/store/quota"
 )
 
 // measure counts and times requests.
@@ -35,7 +35,7 @@ func newMeasure(registry *prometheus.Registry) (*measure, error) {
 			Help: "Requests rejected because they would exceed a quota of their company, by quota.",
 		}, []string{"quota"}),
 	}
-	for _, quota := range store.Quotas() {
+	for _, quota := range quotastore.All() {
 		m.refusals.WithLabelValues(string(quota))
 	}
 	if err := errors.Join(registry.Register(m.requests), registry.Register(m.duration), registry.Register(m.refusals)); err != nil {

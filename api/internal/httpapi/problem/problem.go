@@ -16,6 +16,9 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/quota"
 )
 
 // Problem is an error response. Handlers return one, or an error that Of maps.
@@ -52,7 +55,7 @@ const StatusClientGone = 499
 func Of(err error) Problem {
 	var known Problem
 	var syntax *strictjson.SyntaxError
-	var over *store.QuotaError
+	var over *quota.Error
 	switch {
 	case errors.As(err, &known):
 		return known
@@ -62,9 +65,9 @@ func Of(err error) Problem {
 		return Problem{Status: http.StatusBadRequest, Code: "MALFORMED_JSON", Detail: syntax.Error()}
 	case errors.Is(err, store.ErrNotFound):
 		return NoSuchEmail
-	case errors.Is(err, store.ErrAggregateBusy):
+	case errors.Is(err, outbox.ErrAggregateBusy):
 		return aggregateBusy
-	case errors.Is(err, store.ErrInProgress):
+	case errors.Is(err, idempotency.ErrInProgress):
 		return SameKeyInProgress
 	case errors.Is(err, store.ErrBusy):
 		return rowsBusy

@@ -5,19 +5,19 @@ import (
 	"net/http"
 	"time"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/quota"
 )
 
 // QuotaUse describes the quota that is used up.
 type QuotaUse struct {
-	Quota store.Quota `json:"quota"`
+	Quota quota.Quota `json:"quota"`
 	Limit int64       `json:"limit"`
 	Use   int64       `json:"use"`
 	Reset *time.Time  `json:"reset"` // null = when objects are deleted or finish
 }
 
 // QuotaExceeded sets Retry-After to the reset of a daily quota.
-func QuotaExceeded(e *store.QuotaError) Problem {
+func QuotaExceeded(e *quota.Error) Problem {
 	p := Problem{
 		Status: http.StatusTooManyRequests, Code: CodeQuotaExceeded,
 		Detail:     fmt.Sprintf("the company's quota %s would be exceeded: its limit is %d, %d are in use", e.Quota, e.Limit, e.Use),

@@ -9,14 +9,15 @@ import (
 	"email-gateway/api/internal/httpapi/accept"
 	"email-gateway/api/internal/httpapi/taxid"
 	"email-gateway/shared/rules"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/lane"
+	recipientstore "email-gateway/shared/store/recipient"
 	"email-gateway/shared/telemetry"
 )
 
 // Store is the part of *store.Store that requests about recipients use.
 type Store interface {
-	AcceptRecipients(ctx context.Context, r store.NewRecipients) error
-	FindRecipient(ctx context.Context, company, recipient uuid.UUID) (store.KnownRecipient, error)
+	AcceptRecipients(ctx context.Context, r recipientstore.NewRecipients) error
+	FindRecipient(ctx context.Context, company, recipient uuid.UUID) (recipientstore.Known, error)
 	DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error
 }
 
@@ -28,7 +29,7 @@ type Params struct {
 	TaxIDs taxid.Protector
 	Tracer telemetry.Tracer
 	// Wake notifies the dispatchers that these lanes have work.
-	Wake func(lanes ...store.Lanes)
+	Wake func(lanes ...lane.Lanes)
 }
 
 // Handlers handle the requests about recipients.
@@ -37,7 +38,7 @@ type Handlers struct {
 	accept *accept.Committer
 	reader *reader
 	tracer telemetry.Tracer
-	wake   func(lanes ...store.Lanes)
+	wake   func(lanes ...lane.Lanes)
 }
 
 // New creates Handlers.

@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/draft"
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/rules"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/uuidv7"
 )
 
@@ -56,7 +56,7 @@ func newReader(checks *rules.Rules, ids taxid.Protector) (*reader, error) {
 const listField = "recipients"
 
 // read returns the recipients in the order of the request. An invalid request is a problem.
-func (rr *reader) read(company uuid.UUID, document strictjson.Document) ([]store.NewRecipient, error) {
+func (rr *reader) read(company uuid.UUID, document strictjson.Document) ([]recipient.NewRecipient, error) {
 	var (
 		requests []newRecipientRequest
 		wrong    rules.Faults
@@ -77,7 +77,7 @@ func (rr *reader) read(company uuid.UUID, document strictjson.Document) ([]store
 	if len(wrong) > 0 {
 		return nil, problem.Invalid(wrong)
 	}
-	people := make([]store.NewRecipient, len(requests))
+	people := make([]recipient.NewRecipient, len(requests))
 	var ids uuidv7.Series // of statements about the same person, the last one wins
 	for i, r := range requests {
 		var err error
@@ -89,20 +89,20 @@ func (rr *reader) read(company uuid.UUID, document strictjson.Document) ([]store
 }
 
 // person converts a request that has no faults to a recipient of the store.
-func (rr *reader) person(outboxID, company uuid.UUID, r newRecipientRequest, taxID string) (store.NewRecipient, error) {
+func (rr *reader) person(outboxID, company uuid.UUID, r newRecipientRequest, taxID string) (recipient.NewRecipient, error) {
 	address, err := mailbox.ASCII(r.Email)
 	if err != nil {
-		return store.NewRecipient{}, fmt.Errorf("read address: %w", err)
+		return recipient.NewRecipient{}, fmt.Errorf("read address: %w", err)
 	}
 	hash, encrypted, err := rr.Protect(company, taxID, r.CPFCNPJHash)
 	if err != nil {
-		return store.NewRecipient{}, err
+		return recipient.NewRecipient{}, err
 	}
 	externalID := strictjson.Or(r.ExternalID, "")
-	return store.NewRecipient{
+	return recipient.NewRecipient{
 		OutboxID: outboxID,
-		Recipient: store.Recipient{
-			ID:         store.RecipientID(company, externalID, hash, address),
+		Recipient: recipient.Recipient{
+			ID:         recipient.ID(company, externalID, hash, address),
 			ExternalID: externalID, CPFCNPJHash: hash, RazaoSocial: r.RazaoSocial, Nome: r.Nome, Email: address,
 		},
 		CPFCNPJ: encrypted,

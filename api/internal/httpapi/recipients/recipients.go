@@ -18,6 +18,9 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/telemetry"
 )
 
@@ -77,12 +80,12 @@ func (h *Handlers) Add(c *gin.Context) error {
 	ctx, span := h.tracer.Start(c.Request.Context(), "accept", telemetry.Producer)
 	defer span.End()
 	err = h.accept.Commit(ctx, first, key, unknown(), func(ctx context.Context) error {
-		return h.store.AcceptRecipients(ctx, store.NewRecipients{
+		return h.store.AcceptRecipients(ctx, recipient.NewRecipients{
 			CompanyID: v.Caller.CompanyID, RequestID: v.RequestID, CreatedAt: accept.TimeOf(first),
 			Recipients: people, Idempotency: key.Record(answer), Traceparent: telemetry.Traceparent(ctx),
 		})
 	})
-	var used *store.KeyUsedError
+	var used *idempotency.UsedError
 	switch {
 	case errors.As(err, &used):
 		v.Location = "" // use that of the stored response
@@ -91,7 +94,7 @@ func (h *Handlers) Add(c *gin.Context) error {
 		v.Location = ""
 		return h.accept.ReplayInstead(c, key, err)
 	}
-	h.wake(store.Lanes{Company: v.Caller.CompanyID, Queue: email.QueueRecipients})
+	h.wake(lane.Lanes{Company: v.Caller.CompanyID, Queue: email.QueueRecipients})
 	response.Accepted(c, http.StatusAccepted, answer)
 	return nil
 }

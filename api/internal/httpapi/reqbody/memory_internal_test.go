@@ -18,7 +18,7 @@ import (
 	"email-gateway/api/internal/httpapi/problem"
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/spool"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/tenant"
 )
 
 // receiver is a server that receives bodies for the company in X-Company.
@@ -49,7 +49,7 @@ func newReceiver(t *testing.T, l Limits, p Pace, disk bool) *receiver {
 	router.Use(func(c *gin.Context) {
 		v := &reqctx.State{}
 		if id, err := uuid.Parse(c.GetHeader("X-Company")); err == nil {
-			v.Caller = &store.Caller{APIKey: store.APIKey{CompanyID: id}}
+			v.Caller = &tenant.Caller{APIKey: tenant.APIKey{CompanyID: id}}
 		}
 		c.Set(reqctx.StateKey, v)
 		c.Next()

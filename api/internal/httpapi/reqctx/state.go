@@ -11,24 +11,25 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/emails"
+	"email-gateway/shared/store/tenant"
 	"email-gateway/shared/telemetry"
 )
 
 // Identity is the result of checking a request's key. Retry > 0: the client's address has
 // sent too many wrong keys.
 type Identity struct {
-	Caller *store.Caller
+	Caller *tenant.Caller
 	Err    error
 	Retry  time.Duration
 }
 
 // State is the state of one request.
 type State struct {
-	RequestID string        // the client's own or a new one
-	Client    netip.Addr    // address of the client
-	Caller    *store.Caller // nil until authenticated
-	Identity  *Identity     // nil until the key is checked
+	RequestID string         // the client's own or a new one
+	Client    netip.Addr     // address of the client
+	Caller    *tenant.Caller // nil until authenticated
+	Identity  *Identity      // nil until the key is checked
 	Began     time.Time
 	OutboxID  string       // email of the request
 	OutboxIDs []string     // of a request about several: the emails that it accepted or cancelled
@@ -74,7 +75,7 @@ func (s *State) LeaveBody(c *gin.Context) {
 }
 
 // SetEmail stores the email of the request.
-func (s *State) SetEmail(e store.Email) {
+func (s *State) SetEmail(e emails.Email) {
 	s.Status, s.attempt = e.Status, e.Attempts-e.Throttles
 	if e.MailingID != nil {
 		s.MailingID = e.MailingID.String()

@@ -10,8 +10,8 @@ import (
 	"email-gateway/api/internal/httpapi/compose"
 	"email-gateway/api/internal/httpapi/problem"
 	"email-gateway/shared/rules"
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/outbox"
 )
 
 // storeTries is how often contents are stored for one request. An erasure may delete a file between its storing and the
@@ -19,7 +19,7 @@ import (
 const storeTries = 3
 
 // acceptFiles stores the contents that are not stored yet, and then accepts the email.
-func (h *Handlers) acceptFiles(ctx context.Context, mail *store.NewEmail, pending []*attachment.Content, accept func() error) error {
+func (h *Handlers) acceptFiles(ctx context.Context, mail *outbox.NewEmail, pending []*attachment.Content, accept func() error) error {
 	for try := 1; ; try++ {
 		if err := h.files.StorePending(ctx, mail.CompanyID, mail.Attachments, pending); err != nil {
 			return err

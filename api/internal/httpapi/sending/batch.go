@@ -18,8 +18,10 @@ import (
 	"email-gateway/api/internal/httpapi/response"
 	"email-gateway/shared/email"
 	"email-gateway/shared/rules"
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/uuidv7"
 )
@@ -67,12 +69,12 @@ func (h *Handlers) SendBatch(c *gin.Context) error {
 	for i := range b.emails {
 		b.emails[i].Job.Traceparent = parent
 	}
-	outcome, err := h.acceptBatch(ctx, b.key, store.NewBatch{
+	outcome, err := h.acceptBatch(ctx, b.key, outbox.NewBatch{
 		ID: id, CompanyID: v.Caller.CompanyID, Emails: b.emails, Idempotency: b.key.Record(nil), Partial: partial,
-		Answer: func(results []store.BatchResult) ([]byte, error) { return b.answer(v.RequestID, results) },
+		Answer: func(results []outbox.BatchResult) ([]byte, error) { return b.answer(v.RequestID, results) },
 	})
 	response.ExtendWriteDeadline(c)
-	var used *store.KeyUsedError
+	var used *idempotency.UsedError
 	switch {
 	case errors.As(err, &used):
 		return h.accept.Replay(c, b.key, used.Answer)
@@ -145,7 +147,7 @@ type batchItemError struct {
 }
 
 // answer makes the response. results are those of b.emails.
-func (b *batchRequest) answer(requestID string, results []store.BatchResult) ([]byte, error) {
+func (b *batchRequest) answer(requestID string, results []outbox.BatchResult) ([]byte, error) {
 	answered := batchAccepted{RequestID: requestID, Emails: make([]batchResult, len(b.refused))}
 	next := 0
 	for i, refusal := range b.refused {
@@ -168,7 +170,7 @@ func (b *batchRequest) answer(requestID string, results []store.BatchResult) ([]
 			answered.Duplicates++
 		default:
 			r.Result = "accepted"
-			r.describe(store.EarlierEmail{ID: mail.ID, RequestID: requestID, Status: email.Pending, CreatedAt: mail.CreatedAt})
+			r.describe(outbox.EarlierEmail{ID: mail.ID, RequestID: requestID, Status: email.Pending, CreatedAt: mail.CreatedAt})
 			answered.Accepted++
 		}
 	}
@@ -184,7 +186,7 @@ func (r *batchResult) reject(p problem.Problem) {
 	r.Error = &batchItemError{Status: p.Status, Code: p.Code, Detail: p.Detail, Errors: p.Faults, QuotaUse: p.Quota}
 }
 
-func (r *batchResult) describe(e store.EarlierEmail) {
+func (r *batchResult) describe(e outbox.EarlierEmail) {
 	r.OutboxID, r.JobID, r.RequestID, r.Status = e.ID.String(), e.ID.String(), e.RequestID, e.Status
 	if !e.CreatedAt.IsZero() {
 		r.CreatedAt = &e.CreatedAt
@@ -192,14 +194,14 @@ func (r *batchResult) describe(e store.EarlierEmail) {
 }
 
 // lanes are those on which there is work now or soon.
-func (b *batchRequest) lanes(company uuid.UUID, results []store.BatchResult) []store.Lanes {
-	var all []store.Lanes
+func (b *batchRequest) lanes(company uuid.UUID, results []outbox.BatchResult) []lane.Lanes {
+	var all []lane.Lanes
 	seen := map[string]bool{}
 	for i, result := range results {
 		queue := email.QueueFor(b.emails[i].Priority)
 		if result.Earlier == nil && result.Over == nil && isSoon(b.emails[i].SendAt) && !seen[queue] {
 			seen[queue] = true
-			all = append(all, store.Lanes{Company: company, Queue: queue})
+			all = append(all, lane.Lanes{Company: company, Queue: queue})
 		}
 	}
 	return all

@@ -16,6 +16,8 @@ import (
 	"email-gateway/api/internal/httpapi/slots"
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/outbox"
 )
 
 const (
@@ -96,7 +98,7 @@ func (s *batchService) endWait(company uuid.UUID) {
 
 // acceptBatch commits a batch. A nil error means that it is stored; accept.Unknown is returned if that cannot be determined. While
 // another transaction has locked a row that the batch needs, it is tried again for store.LockWait.
-func (h *Handlers) acceptBatch(ctx context.Context, key *accept.Key, b store.NewBatch) (store.BatchOutcome, error) {
+func (h *Handlers) acceptBatch(ctx context.Context, key *accept.Key, b outbox.NewBatch) (outbox.BatchOutcome, error) {
 	waits, end := false, time.Now().Add(store.LockWait)
 	defer func() {
 		if waits {
@@ -126,22 +128,22 @@ func (h *Handlers) acceptBatch(ctx context.Context, key *accept.Key, b store.New
 
 // isLocked: another transaction has locked a row that the batch needs, and nothing was written.
 func isLocked(err error) bool {
-	return errors.Is(err, store.ErrInProgress) || errors.Is(err, store.ErrAggregateBusy) || errors.Is(err, store.ErrBusy)
+	return errors.Is(err, idempotency.ErrInProgress) || errors.Is(err, outbox.ErrAggregateBusy) || errors.Is(err, store.ErrBusy)
 }
 
 // tooManyLocked is the error of a batch that may not wait for a locked row. A used key keeps its own.
 func tooManyLocked(err error) error {
-	if errors.Is(err, store.ErrInProgress) {
+	if errors.Is(err, idempotency.ErrInProgress) {
 		return err
 	}
 	return fmt.Errorf("%w: %s", store.ErrBusy, err.Error())
 }
 
 // tryBatch commits a batch, or finds that a row is locked. It continues if the client disconnects.
-func (h *Handlers) tryBatch(ctx context.Context, key *accept.Key, b store.NewBatch) (store.BatchOutcome, error) {
+func (h *Handlers) tryBatch(ctx context.Context, key *accept.Key, b outbox.NewBatch) (outbox.BatchOutcome, error) {
 	release, err := batchTurn(ctx, h.batches.committing, b.CompanyID)
 	if err != nil {
-		return store.BatchOutcome{}, err
+		return outbox.BatchOutcome{}, err
 	}
 	defer release()
 	ctx = context.WithoutCancel(ctx)
@@ -162,7 +164,7 @@ func (h *Handlers) tryBatch(ctx context.Context, key *accept.Key, b store.NewBat
 
 // lookUpBatch checks whether a batch whose commit was not confirmed was committed. All of its rows were, or none: it looks for
 // one of the emails or, if no email is new, for the response that is stored with the Idempotency-Key.
-func (h *Handlers) lookUpBatch(ctx context.Context, key *accept.Key, b store.NewBatch, outcome store.BatchOutcome, once bool) error {
+func (h *Handlers) lookUpBatch(ctx context.Context, key *accept.Key, b outbox.NewBatch, outcome outbox.BatchOutcome, once bool) error {
 	id, exists := outcome.Inserted, h.store.Exists
 	switch {
 	case outcome.Answer == nil: // it did not come to its commit

@@ -20,8 +20,8 @@ import (
 	"email-gateway/api/internal/httpapi/response"
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/rules"
-	"email-gateway/shared/store"
 	"email-gateway/shared/store/file"
+	"email-gateway/shared/store/outbox"
 )
 
 // maxBatchFaults is how many faults a response lists. Of each further invalid item it lists the first.
@@ -31,7 +31,7 @@ const maxBatchFaults = 5000
 type batchRequest struct {
 	partial bool
 	key     *accept.Key
-	emails  []store.NewEmail   // of the valid items
+	emails  []outbox.NewEmail  // of the valid items
 	refused []*problem.Problem // of each item; nil = it is valid
 	faults  int
 	content int // bytes of html and text of emails

@@ -20,7 +20,8 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/rules"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/tenant"
 	"email-gateway/shared/uuidv7"
 )
 
@@ -54,27 +55,27 @@ func (c *composer) forBatch() *composer {
 // compose returns an email that is ready to be accepted, except for the attachments whose contents are pending: these are
 // still to be stored. An invalid request is a problem;
 // other errors come from the database.
-func (c *composer) compose(ctx context.Context, caller *store.Caller, requestID string, document strictjson.Document, contents *attachment.Contents) (store.NewEmail, []*attachment.Content, error) {
+func (c *composer) compose(ctx context.Context, caller *tenant.Caller, requestID string, document strictjson.Document, contents *attachment.Contents) (outbox.NewEmail, []*attachment.Content, error) {
 	request, faults := c.reader.Read(document)
 	found := rules.Faults(faults)
 	ref, err := c.renderTemplate(ctx, caller.CompanyID, &request, &found)
 	if err != nil {
-		return store.NewEmail{}, nil, err
+		return outbox.NewEmail{}, nil, err
 	}
 	d := draft.New(c.rules, &request, found, time.Now())
 	d.CheckSender(caller.DefaultFrom, caller.SenderDomains)
 	if err := c.html.CheckDraft(ctx, caller.CompanyID, d); err != nil {
-		return store.NewEmail{}, nil, err
+		return outbox.NewEmail{}, nil, err
 	}
 	if err := c.findRecipient(ctx, caller.CompanyID, d); err != nil {
-		return store.NewEmail{}, nil, err
+		return outbox.NewEmail{}, nil, err
 	}
 	attached, pending, err := c.files.Attach(ctx, caller.CompanyID, d, contents)
 	if err != nil {
-		return store.NewEmail{}, nil, err
+		return outbox.NewEmail{}, nil, err
 	}
 	if len(d.Faults) > 0 {
-		return store.NewEmail{}, nil, problem.Invalid(d.Faults)
+		return outbox.NewEmail{}, nil, problem.Invalid(d.Faults)
 	}
 	mail, err := c.build(caller, requestID, d)
 	mail.Template, mail.Attachments = ref, attached
@@ -102,10 +103,10 @@ func (c *composer) findRecipient(ctx context.Context, company uuid.UUID, d *draf
 }
 
 // build requires a request without faults.
-func (c *composer) build(caller *store.Caller, requestID string, d *draft.Draft) (store.NewEmail, error) {
+func (c *composer) build(caller *tenant.Caller, requestID string, d *draft.Draft) (outbox.NewEmail, error) {
 	id := c.newID()
 	r := d.Email
-	e := store.NewEmail{
+	e := outbox.NewEmail{
 		ID:             id,
 		CompanyID:      caller.CompanyID,
 		RequestID:      requestID,
@@ -131,7 +132,7 @@ func (c *composer) build(caller *store.Caller, requestID string, d *draft.Draft)
 		},
 	}
 	if about := r.Aggregate; about != nil {
-		e.Aggregate = &store.Aggregate{Type: about.Type, ID: about.ID, EventType: about.EventType}
+		e.Aggregate = &outbox.Aggregate{Type: about.Type, ID: about.ID, EventType: about.EventType}
 	}
 	sum := sha256.Sum256([]byte(r.HTML))
 	e.HTMLSHA256 = sum[:]

@@ -19,24 +19,27 @@ import (
 	"email-gateway/api/internal/templates"
 	"email-gateway/shared/draft"
 	"email-gateway/shared/rules"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/emails"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/uuidv7"
 )
 
 // Store is the part of *store.Store that sending uses.
 type Store interface {
-	AcceptBatch(ctx context.Context, b store.NewBatch) (store.BatchOutcome, error)
+	AcceptBatch(ctx context.Context, b outbox.NewBatch) (outbox.BatchOutcome, error)
 	Confirm(ctx context.Context) error
 	Exists(ctx context.Context, id uuid.UUID) (bool, error)
-	FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (store.StoredAnswer, error)
-	FindEmail(ctx context.Context, company, id uuid.UUID) (store.Email, error)
+	FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (idempotency.StoredAnswer, error)
+	FindEmail(ctx context.Context, company, id uuid.UUID) (emails.Email, error)
 	RecipientMatches(ctx context.Context, company, recipient uuid.UUID, address string) (bool, error)
 }
 
-// Accepter commits new emails. *store.Accepter is one.
+// Accepter commits new emails. *outbox.Accepter is one.
 type Accepter interface {
-	Accept(ctx context.Context, e store.NewEmail) error
+	Accept(ctx context.Context, e outbox.NewEmail) error
 }
 
 // Params are the dependencies of Handlers. All are required.
@@ -55,7 +58,7 @@ type Params struct {
 	TTL    time.Duration
 	Tracer telemetry.Tracer
 	// Wake notifies the dispatchers that these lanes have work.
-	Wake func(lanes ...store.Lanes)
+	Wake func(lanes ...lane.Lanes)
 }
 
 // Handlers handle the requests that send emails.
@@ -69,7 +72,7 @@ type Handlers struct {
 	files    *compose.Files
 	batches  *batchService
 	tracer   telemetry.Tracer
-	wake     func(lanes ...store.Lanes)
+	wake     func(lanes ...lane.Lanes)
 }
 
 // New creates Handlers.

@@ -16,7 +16,9 @@ import (
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/httpapi/response"
 	"email-gateway/shared/email"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/idempotency"
+	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
 )
 
@@ -69,8 +71,8 @@ func (h *Handlers) Send(c *gin.Context) error {
 			return h.accepter.Accept(ctx, mail)
 		})
 	})
-	var used *store.KeyUsedError
-	var taken *store.AggregateTakenError
+	var used *idempotency.UsedError
+	var taken *outbox.AggregateTakenError
 	switch {
 	case errors.As(err, &used):
 		return h.accept.Replay(c, key, used.Answer)
@@ -80,7 +82,7 @@ func (h *Handlers) Send(c *gin.Context) error {
 		return h.accept.ReplayInstead(c, key, err)
 	}
 	if isSoon(mail.SendAt) {
-		h.wake(store.Lanes{Company: mail.CompanyID, Queue: email.QueueFor(mail.Priority)})
+		h.wake(lane.Lanes{Company: mail.CompanyID, Queue: email.QueueFor(mail.Priority)})
 	}
 	response.Accepted(c, http.StatusAccepted, answer)
 	return nil
@@ -99,7 +101,7 @@ func (h *Handlers) answerEarlier(c *gin.Context, key *accept.Key, id uuid.UUID) 
 	case err != nil:
 		return err
 	case earlier.Status == email.Cancelled: // since the insert met it: it makes room for another email
-		return store.ErrAggregateBusy
+		return outbox.ErrAggregateBusy
 	}
 	reqctx.StateOf(c).SetEmail(earlier)
 	answer, err := json.Marshal(accepted{

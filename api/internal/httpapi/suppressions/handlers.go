@@ -9,14 +9,14 @@ import (
 
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/rules"
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/suppression"
 )
 
 // Store is the part of *store.Store that requests about suppressions use.
 type Store interface {
-	AddSuppression(ctx context.Context, company uuid.UUID, s store.Suppression) (store.Suppression, error)
-	Unsuppress(ctx context.Context, company uuid.UUID, address string, reason store.SuppressionReason) error
-	Suppressions(ctx context.Context, company uuid.UUID, f store.SuppressionFilter) ([]store.Suppression, error)
+	AddSuppression(ctx context.Context, company uuid.UUID, s suppression.Suppression) (suppression.Suppression, error)
+	Unsuppress(ctx context.Context, company uuid.UUID, address string, reason suppression.Reason) error
+	Suppressions(ctx context.Context, company uuid.UUID, f suppression.Filter) ([]suppression.Suppression, error)
 }
 
 // Handlers handle the requests about suppressions.

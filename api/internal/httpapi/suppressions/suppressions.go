@@ -16,6 +16,7 @@ import (
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/suppression"
 )
 
 // addRequest is the body of POST /v1/suppressions.
@@ -26,11 +27,11 @@ type addRequest struct {
 }
 
 type suppressionAnswer struct {
-	Address   string                  `json:"address"`
-	Reason    store.SuppressionReason `json:"reason"`
-	MailingID *uuid.UUID              `json:"mailingId,omitempty"`
-	Note      *string                 `json:"note,omitempty"`
-	CreatedAt time.Time               `json:"createdAt"`
+	Address   string             `json:"address"`
+	Reason    suppression.Reason `json:"reason"`
+	MailingID *uuid.UUID         `json:"mailingId,omitempty"`
+	Note      *string            `json:"note,omitempty"`
+	CreatedAt time.Time          `json:"createdAt"`
 }
 
 type listPage struct {
@@ -52,7 +53,7 @@ func (h *Handlers) Add(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	s := store.Suppression{Address: address, Reason: store.SuppressionReason(strictjson.Or(request.Reason, string(store.Manual))), Note: request.Note}
+	s := suppression.Suppression{Address: address, Reason: suppression.Reason(strictjson.Or(request.Reason, string(suppression.Manual))), Note: request.Note}
 	added, err := h.store.AddSuppression(c.Request.Context(), reqctx.CompanyOf(c), s)
 	if err != nil {
 		return err
@@ -74,7 +75,7 @@ func (h *Handlers) Remove(c *gin.Context) error {
 	if err := q.Close(); err != nil {
 		return err
 	}
-	err = h.store.Unsuppress(c.Request.Context(), reqctx.CompanyOf(c), address, store.SuppressionReason(reason))
+	err = h.store.Unsuppress(c.Request.Context(), reqctx.CompanyOf(c), address, suppression.Reason(reason))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return noSuchSuppression
@@ -117,20 +118,20 @@ func (h *Handlers) List(c *gin.Context) error {
 
 // suppressionCursor is the last row of a page.
 type suppressionCursor struct {
-	Address string                  `json:"a"`
-	Reason  store.SuppressionReason `json:"r"`
+	Address string             `json:"a"`
+	Reason  suppression.Reason `json:"r"`
 	// CreatedAt is set in a list by creation.
 	CreatedAt *time.Time `json:"t,omitempty"`
 }
 
-func readFilter(raw string, checks *rules.Rules) (store.SuppressionFilter, error) {
+func readFilter(raw string, checks *rules.Rules) (suppression.Filter, error) {
 	q, err := query.Open(raw, checks)
 	if err != nil {
-		return store.SuppressionFilter{}, err
+		return suppression.Filter{}, err
 	}
-	filter := store.SuppressionFilter{
+	filter := suppression.Filter{
 		Address: q.Address("address"),
-		Reason:  store.SuppressionReason(q.Text("reason", reasonRule)),
+		Reason:  suppression.Reason(q.Text("reason", reasonRule)),
 		Limit:   q.Limit("limit"),
 	}
 	if after := q.Moment("createdAfter"); after != nil {
@@ -150,6 +151,6 @@ func readFilter(raw string, checks *rules.Rules) (store.SuppressionFilter, error
 	return filter, q.Close()
 }
 
-func answerOf(s store.Suppression) suppressionAnswer {
+func answerOf(s suppression.Suppression) suppressionAnswer {
 	return suppressionAnswer{Address: s.Address, Reason: s.Reason, MailingID: s.MailingID, Note: s.Note, CreatedAt: s.CreatedAt.UTC()}
 }

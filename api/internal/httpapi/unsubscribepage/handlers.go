@@ -8,14 +8,15 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store"
+	"email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/suppression"
 	"email-gateway/shared/unsubscribe"
 )
 
 // Store is the part of *store.Store that unsubscribe links use.
 type Store interface {
-	Suppress(ctx context.Context, company uuid.UUID, s store.Suppression) error
-	FindMailing(ctx context.Context, company, id uuid.UUID) (store.Mailing, error)
+	Suppress(ctx context.Context, company uuid.UUID, s suppression.Suppression) error
+	FindMailing(ctx context.Context, company, id uuid.UUID) (mailing.Mailing, error)
 }
 
 // Handlers handle the requests of unsubscribe links.

@@ -12,6 +12,8 @@ import (
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
+	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/suppression"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
 )
@@ -36,7 +38,7 @@ func (h *Handlers) Unsubscribe(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	s := store.Suppression{Address: link.Address, Reason: store.Unsubscribed, MailingID: &link.Mailing}
+	s := suppression.Suppression{Address: link.Address, Reason: suppression.Unsubscribed, MailingID: &link.Mailing}
 	if err := h.store.Suppress(c.Request.Context(), link.Company, s); err != nil {
 		return err
 	}
@@ -53,7 +55,7 @@ func (h *Handlers) viewOf(c *gin.Context, what string, link unsubscribe.Link) pa
 	view := pageView{What: what, Address: email.MaskAddress(link.Address)}
 	ctx, cancel := context.WithTimeout(c.Request.Context(), senderWait)
 	defer cancel()
-	mailing, err := reqctx.WithDeadline(ctx, func(ctx context.Context) (store.Mailing, error) {
+	mailing, err := reqctx.WithDeadline(ctx, func(ctx context.Context) (mailingstore.Mailing, error) {
 		return h.store.FindMailing(ctx, link.Company, link.Mailing)
 	})
 	switch {
