@@ -14,7 +14,7 @@ import (
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	var r retry
-	begun := time.Now()
+	start := time.Now()
 	for _, attempt := range []struct {
 		name  string
 		err   error
@@ -28,7 +28,7 @@ func TestRetry(t *testing.T) {
 		{"within its minute", lost(4), time.Hour + 2*busyTimeout - 1, true},
 		{"another error", errors.New("syntax"), time.Hour + busyTimeout, false},
 	} {
-		if got := r.again(attempt.err, begun.Add(attempt.after)); got != attempt.want {
+		if got := r.again(attempt.err, start.Add(attempt.after)); got != attempt.want {
 			t.Errorf("%s: again returns %t, want %t", attempt.name, got, attempt.want)
 		}
 	}

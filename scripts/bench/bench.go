@@ -91,7 +91,7 @@ func Run(ctx context.Context, cfg Config) (report results.Report, err error) {
 	}
 	fmt.Fprintln(cfg.Out, report.Durability)
 	for _, section := range cfg.Sections {
-		begun := time.Now()
+		start := time.Now()
 		table := results.NewTable(section.Name, cfg.Rounds, cfg.Out)
 		running := section.Run(ctx, env, table)
 		report.Rows = append(report.Rows, table.Finished()...)
@@ -99,7 +99,7 @@ func Run(ctx context.Context, cfg Config) (report results.Report, err error) {
 		if running != nil {
 			return report, fmt.Errorf("section %s: %w", section.Name, running)
 		}
-		fmt.Fprintf(cfg.Out, "%s done after %s\n", section.Name, time.Since(begun).Round(time.Second))
+		fmt.Fprintf(cfg.Out, "%s done after %s\n", section.Name, time.Since(start).Round(time.Second))
 	}
 	return report, nil
 }

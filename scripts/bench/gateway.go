@@ -149,19 +149,19 @@ type batch struct {
 
 // sendBatch posts n emails, or a few more, and waits until they are sent.
 func (g *gateway) sendBatch(ctx context.Context, n int) (b batch, err error) {
-	taken, begun := g.ses.Taken(), time.Now()
+	taken, start := g.ses.Taken(), time.Now()
 	if b.emails, err = g.tenant.postBatch(ctx, n); err != nil {
 		return b, err
 	}
-	b.accepted = time.Since(begun)
-	err = g.awaitSent(ctx, taken, begun, b.emails)
-	b.sent = time.Since(begun)
+	b.accepted = time.Since(start)
+	err = g.awaitSent(ctx, taken, start, b.emails)
+	b.sent = time.Since(start)
 	return b, err
 }
 
 // awaitSent waits until n emails that were accepted since begun are SENT; taken is the number of
 // emails at SES before. It queries Postgres only when SES has received all of them.
-func (g *gateway) awaitSent(ctx context.Context, taken int64, begun time.Time, n int) error {
+func (g *gateway) awaitSent(ctx context.Context, taken int64, start time.Time, n int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, sendTimeout, fmt.Errorf("the batch of %d was not sent within %s", n, sendTimeout))
 	defer cancel()
 	for g.ses.Taken() < taken+int64(n) {
@@ -170,7 +170,7 @@ func (g *gateway) awaitSent(ctx context.Context, taken int64, begun time.Time, n
 		}
 	}
 	for {
-		sent, open, err := g.countSent(ctx, begun)
+		sent, open, err := g.countSent(ctx, start)
 		if err != nil {
 			return err
 		}
@@ -185,9 +185,9 @@ func (g *gateway) awaitSent(ctx context.Context, taken int64, begun time.Time, n
 
 // countSent counts the emails accepted since begun that are SENT, and those without a final state,
 // by the primary key: ids begin with their time.
-func (g *gateway) countSent(ctx context.Context, begun time.Time) (sent, open int, err error) {
+func (g *gateway) countSent(ctx context.Context, start time.Time) (sent, open int, err error) {
 	var from uuid.UUID
-	binary.BigEndian.PutUint64(from[:8], uint64(begun.UnixMilli())<<16)
+	binary.BigEndian.PutUint64(from[:8], uint64(start.UnixMilli())<<16)
 	err = g.system.Database.QueryRowContext(ctx, `
 SELECT count(*) FILTER (WHERE status = 'SENT'), count(*) FILTER (WHERE processed_at IS NULL) FROM email_outbox WHERE id >= $1`, from).Scan(&sent, &open)
 	if err != nil {

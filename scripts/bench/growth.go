@@ -92,7 +92,7 @@ func recordGrowth(t *results.Table, size, few int, large, small rates) {
 // grow fills the tables with sent emails, copies of one that was really sent, and prints their
 // size.
 func (g *gateway) grow(ctx context.Context, t *results.Table, size int) error {
-	begun := time.Now()
+	started := time.Now()
 	if err := g.environment.EmptyRedis(ctx); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (g *gateway) grow(ctx context.Context, t *results.Table, size int) error {
 	taken := g.ses.Taken()
 	model, err := g.tenant.post(ctx, g.serial.Add(1))
 	if err == nil {
-		err = g.awaitSent(ctx, taken, begun, 1)
+		err = g.awaitSent(ctx, taken, started, 1)
 	}
 	if err := errors.Join(err, g.stop(ctx)); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (g *gateway) grow(ctx context.Context, t *results.Table, size int) error {
 	if err != nil {
 		return err
 	}
-	t.Say("%d emails in the tables, %.1f GB with their indexes, after %s", size, float64(bytes)/1e9, time.Since(begun).Round(time.Second))
+	t.Say("%d emails in the tables, %.1f GB with their indexes, after %s", size, float64(bytes)/1e9, time.Since(started).Round(time.Second))
 	return nil
 }
 

@@ -94,12 +94,12 @@ func (in *ingesting) reference(ctx context.Context) (float64, error) {
 	if err := in.empty(ctx, in.referenceSystem); err != nil {
 		return 0, err
 	}
-	begun := time.Now()
+	start := time.Now()
 	if _, err := environment.PostgresRun(ctx, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", in.referenceSystem.DatabaseURL,
 		"-c", `\copy mailing_entries FROM '`+in.ready+`'`); err != nil {
 		return 0, err
 	}
-	length := time.Since(begun)
+	length := time.Since(start)
 	n, err := in.referenceSystem.Count(ctx, "SELECT count(*) FROM mailing_entries")
 	if err == nil && n != int64(in.rows) {
 		err = fmt.Errorf("psql read %d rows of %d", n, in.rows)

@@ -152,18 +152,18 @@ type mailingTimes struct{ answered, sent, completed time.Duration }
 func (m *mailingRun) send(ctx context.Context, g *gateway) (t mailingTimes, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, sendTimeout, fmt.Errorf("the mailing of %d rows did not end within %s", m.upload.Rows, sendTimeout))
 	defer cancel()
-	taken, begun := g.ses.Taken(), time.Now()
+	taken, start := g.ses.Taken(), time.Now()
 	id, err := m.upload.Send(ctx, g.api.Addr, g.keys[0])
 	if err != nil {
 		return t, err
 	}
-	t.answered = time.Since(begun)
+	t.answered = time.Since(start)
 	for g.ses.Taken() < taken+int64(m.upload.Rows) {
 		if err := service.Pause(ctx, 2*time.Millisecond); err != nil {
 			return t, fmt.Errorf("SES took %d: %w", g.ses.Taken()-taken, err)
 		}
 	}
-	t.sent = time.Since(begun)
+	t.sent = time.Since(start)
 	for {
 		status, sent, err := g.mailing(ctx, id)
 		switch {
@@ -172,7 +172,7 @@ func (m *mailingRun) send(ctx context.Context, g *gateway) (t mailingTimes, err 
 		case status == "COMPLETED" && sent != m.upload.Rows:
 			return t, fmt.Errorf("the mailing is COMPLETED with %d rows of %d sent", sent, m.upload.Rows)
 		case status == "COMPLETED":
-			t.completed = time.Since(begun)
+			t.completed = time.Since(start)
 			return t, nil
 		}
 		if err := service.Pause(ctx, 5*time.Millisecond); err != nil {

@@ -26,7 +26,7 @@ func (d *dispatching) poll(ctx context.Context) (float64, error) {
 	if err := d.prepare(ctx); err != nil {
 		return 0, err
 	}
-	begun, moved := time.Now(), 0
+	start, moved := time.Now(), 0
 	for range environment.Scale(d.environment, 4, 2) {
 		ids, err := d.page(ctx)
 		if err != nil {
@@ -45,7 +45,7 @@ func (d *dispatching) poll(ctx context.Context) (float64, error) {
 			return 0, err
 		}
 	}
-	return float64(moved) / time.Since(begun).Seconds(), nil
+	return float64(moved) / time.Since(start).Seconds(), nil
 }
 
 func (d *dispatching) page(ctx context.Context) (ids []string, err error) {

@@ -59,14 +59,14 @@ func compareQuiet(ctx context.Context, r *environment.Environment, t *results.Ta
 	}
 	defer func() { err = errors.Join(err, busy.close(context.WithoutCancel(ctx))) }()
 
-	begun := time.Now()
+	start := time.Now()
 	if err := c.seed(busy.system); err != nil {
 		return err
 	}
 	if err := busy.system.Vacuum(ctx); err != nil {
 		return err
 	}
-	t.Say("%s after %s; SES accepts %d/s", c.busy, time.Since(begun).Round(time.Second), quietRate)
+	t.Say("%s after %s; SES accepts %d/s", c.busy, time.Since(start).Round(time.Second), quietRate)
 	p := load.Pace{N: quietEmails(r), Every: quietEvery, Jitter: true}
 	for range t.Rounds() {
 		alone, err := idle.quietTurn(ctx, timer, p)

@@ -98,11 +98,11 @@ func (a account) measure(ctx context.Context, r *environment.Environment, t *res
 	if err := service.Pause(ctx, time.Duration(warmUp)*time.Second); err != nil {
 		return err
 	}
-	first, begun := ses.Taken(), time.Now()
+	first, start := ses.Taken(), time.Now()
 	if err := service.Pause(ctx, time.Duration(seconds)*time.Second); err != nil {
 		return err
 	}
-	sent := perSecond(int(ses.Taken()-first), time.Since(begun))
+	sent := perSecond(int(ses.Taken()-first), time.Since(start))
 	t.Say("%s: %s emails/s, %d calls over the rate", a, results.Figure(sent), over.Load())
 	t.RecordPair(results.Subject{Name: a.String(), Unit: "emails/s"}, results.Reference{Name: "the account's rate", Budget: 0.95, Moonshot: 0.99}, sent, float64(a.perSecond))
 	t.Record(results.Quantity{Name: a.String() + ": calls within the rate", Unit: "%", Budget: 99.9, AtLeast: true}, 100*(1-float64(over.Load())/float64(ses.Taken())))

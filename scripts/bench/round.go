@@ -33,16 +33,16 @@ func (g *gateway) round(ctx context.Context, n int) (r rates, err error) {
 	if err := g.system.Checkpoint(ctx); err != nil {
 		return r, err
 	}
-	taken, begun := g.ses.Taken(), time.Now()
+	taken, started := g.ses.Taken(), time.Now()
 	emails, err := g.tenant.postBatch(ctx, n)
 	if err != nil {
 		return r, err
 	}
-	r.Accept = perSecond(emails, time.Since(begun))
+	r.Accept = perSecond(emails, time.Since(started))
 	if r.Dispatch, err = g.dispatchAll(ctx, emails); err != nil {
 		return r, err
 	}
-	if r.Send, err = g.sendAll(ctx, taken, begun, emails); err != nil {
+	if r.Send, err = g.sendAll(ctx, taken, started, emails); err != nil {
 		return r, err
 	}
 	if err := g.system.Checkpoint(ctx); err != nil {
@@ -74,9 +74,9 @@ func (g *gateway) dispatchAll(ctx context.Context, emails int) (rate float64, er
 	if err != nil {
 		return 0, err
 	}
-	begun := time.Now()
+	started := time.Now()
 	last, err := awaitTasks(ctx, client, int64(emails))
-	return perSecond(int(last-first), time.Since(begun)), err
+	return perSecond(int(last-first), time.Since(started)), err
 }
 
 // sendAll starts the worker with a full queue and returns how many emails per second it sent, from

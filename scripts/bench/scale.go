@@ -50,9 +50,9 @@ func runScale(ctx context.Context, r *environment.Environment, t *results.Table)
 // rateOf measures the total rate of that number of workers.
 func (s *sending) rateOf(ctx context.Context, workers int) (rate float64, err error) {
 	err = s.with(ctx, workers, func([]*environment.Program) error {
-		begun := time.Now()
+		start := time.Now()
 		emails, err := s.finish(ctx)
-		rate = perSecond(int(emails), time.Since(begun))
+		rate = perSecond(int(emails), time.Since(start))
 		return err
 	})
 	return rate, err

@@ -25,7 +25,7 @@ func seededTurn(
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, g.close(context.WithoutCancel(ctx))) }()
-	begun := time.Now()
+	started := time.Now()
 	if err := g.system.Seed(ctx, n); err != nil {
 		return 0, err
 	}
@@ -52,7 +52,7 @@ func seededTurn(
 		return 0, err
 	}
 	first := g.ses.Taken()
-	err = g.awaitSent(ctx, 0, begun, n)
+	err = g.awaitSent(ctx, 0, started, n)
 	if err := errors.Join(err, m.Stop()); err != nil {
 		return 0, err
 	}

@@ -23,9 +23,9 @@ func calibrate(ctx context.Context, c *cluster.Cluster, ledger *load.Ledger) (ra
 	if err := service.Pause(ctx, warmUp); err != nil {
 		return 0, err
 	}
-	begun, accepted, taken := time.Now(), ledger.Accepted(), c.Mail.Accepted()
+	start, accepted, taken := time.Now(), ledger.Accepted(), c.Mail.Accepted()
 	if err := service.Pause(ctx, calibration-warmUp); err != nil {
 		return 0, err
 	}
-	return float64(min(ledger.Accepted()-accepted, c.Mail.Accepted()-taken)) / time.Since(begun).Seconds(), nil
+	return float64(min(ledger.Accepted()-accepted, c.Mail.Accepted()-taken)) / time.Since(start).Seconds(), nil
 }

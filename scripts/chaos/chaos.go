@@ -120,7 +120,7 @@ func execute(ctx context.Context, cfg Config, gateway *cluster.Cluster, plan []f
 		l.Pace(rate)
 		injected <- fault.NewRunner(gateway, cfg.Out).Run(ctx, plan)
 	}()
-	begun := time.Now().Add(calibration) // of the faults
+	start := time.Now().Add(calibration) // of the faults
 	stopFollowing := follow(ctx, l)
 	stopDisturbing := disturb(ctx, gateway, cfg.Seed)
 	l.Run(ctx)
@@ -130,8 +130,8 @@ func execute(ctx context.Context, cfg Config, gateway *cluster.Cluster, plan []f
 		return report, ctx.Err()
 	}
 	records := l.Ledger.Records()
-	end := begun.Add(cfg.Duration)
-	outage := fault.Outage(result.Injected, begun, end)
+	end := start.Add(cfg.Duration)
+	outage := fault.Outage(result.Injected, start, end)
 	report.Outage = outage.Seconds()
 	report.Minimum = report.Minimum.onMachine(report.Calibrated, calibration+cfg.Duration, outage)
 	late := max(0, result.Healed-cfg.Duration-settleTime)

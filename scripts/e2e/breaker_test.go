@@ -94,7 +94,7 @@ func (s *system) awaitNoneProcessing() {
 }
 
 // probesSince returns the maximum number of probes since a time.
-func probesSince(begun time.Time) int64 { return 1 + int64(time.Since(begun)/probeEvery) }
+func probesSince(start time.Time) int64 { return 1 + int64(time.Since(start)/probeEvery) }
 
 // count returns the single number that the query selects.
 func (s *system) count(query string) (n int) {

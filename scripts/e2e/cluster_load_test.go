@@ -87,10 +87,10 @@ func (l *load) finish() {
 	if len(l.refused) > 0 {
 		l.s.t.Errorf("%d requests refused, the first: %s", len(l.refused), l.refused[0])
 	}
-	begun := time.Now()
+	start := time.Now()
 	l.s.awaitAll(n, "SENT")
 	l.s.announcedDuplicates()
-	l.s.t.Logf("%d emails accepted, all SENT %s after the last", n, time.Since(begun).Round(100*time.Millisecond))
+	l.s.t.Logf("%d emails accepted, all SENT %s after the last", n, time.Since(start).Round(100*time.Millisecond))
 }
 
 // announcedDuplicates checks in the simulator's ledger that SES accepted every email of the database once, or more

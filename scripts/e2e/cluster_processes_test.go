@@ -73,19 +73,19 @@ func TestCluster_Processes(t *testing.T) {
 	imported := 0
 	for _, fault := range faults {
 		s.importPeople(imported, imported+500)
-		began := time.Now()
+		started := time.Now()
 		fault.hit()
 		s.importPeople(imported+500, imported+1000)
 		imported += 1000
-		took := s.sentAgain("normal", began, began, othersFinish)
+		took := s.sentAgain("normal", started, started, othersFinish)
 		t.Logf("a dispatcher and a worker %s: the others send after %s", fault.name, took.Round(100*time.Millisecond))
 		if took > othersSend {
 			t.Errorf("that is more than %s", othersSend)
 		}
-		s.awaitSentFrom(began)
-		t.Logf("a dispatcher and a worker %s: what they held is sent after %s", fault.name, time.Since(began).Round(100*time.Millisecond))
+		s.awaitSentFrom(started)
+		t.Logf("a dispatcher and a worker %s: what they held is sent after %s", fault.name, time.Since(started).Round(100*time.Millisecond))
 		s.awaitImports()
-		<-time.After(time.Until(began.Add(fault.lasts)))
+		<-time.After(time.Until(started.Add(fault.lasts)))
 		fault.mend()
 	}
 

@@ -82,9 +82,9 @@ func (s *system) importDuring(first int, fault nodeFault) {
 	load(30)
 	mended := fault.during("recipients_queue")
 	defer mended()
-	began, marker := time.Now(), next
+	start, marker := time.Now(), next
 	load(1)
-	s.goesOn("import, leader "+fault.name, began, fault.limit, func() bool {
+	s.goesOn("import, leader "+fault.name, start, fault.limit, func() bool {
 		return s.count(fmt.Sprintf("SELECT count(*) FROM recipients WHERE external_id = 'C-%d'", marker)) == 1
 	})
 	load(30)
@@ -103,9 +103,9 @@ func (s *system) mailingDuring(name string, fault nodeFault) (sent int) {
 	s.awaitExpanded(before, len(large.people)/3)
 	mended := fault.during("mailing.jobs.process")
 	defer mended()
-	began := time.Now()
+	start := time.Now()
 	after := s.mail(name+"-after.csv", small, nil)
-	s.goesOn("mailings, leader "+fault.name, began, fault.limit, func() bool { return s.expanded(after) > 0 })
+	s.goesOn("mailings, leader "+fault.name, start, fault.limit, func() bool { return s.expanded(after) > 0 })
 	s.awaitExpanded(before, len(large.people)*2/3)
 	mended()
 	for id, sheet := range map[string]spreadsheet{before: large, after: small} {
@@ -119,7 +119,7 @@ func (s *system) mailingDuring(name string, fault nodeFault) (sent int) {
 }
 
 // goesOn measures when an operation that a fault has stopped continues.
-func (s *system) goesOn(what string, began time.Time, limit time.Duration, happens func() bool) {
+func (s *system) goesOn(what string, start time.Time, limit time.Duration, happens func() bool) {
 	s.t.Helper()
 	eventually(s.t, func() error {
 		if !happens() {
@@ -127,7 +127,7 @@ func (s *system) goesOn(what string, began time.Time, limit time.Duration, happe
 		}
 		return nil
 	})
-	took := time.Since(began).Round(100 * time.Millisecond)
+	took := time.Since(start).Round(100 * time.Millisecond)
 	s.t.Logf("%s goes on after %s", what, took)
 	if took > limit {
 		s.t.Errorf("%s goes on after %s, want %s at most", what, took, limit)

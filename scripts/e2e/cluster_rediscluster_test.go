@@ -74,7 +74,7 @@ func another(node string) string {
 // awaitElection waits until this node reports another master for the key's slot.
 func (c *cluster) awaitElection(asked *redis.Client, key, former string) time.Time {
 	c.t.Helper()
-	begun := time.Now()
+	start := time.Now()
 	eventually(c.t, func() error {
 		slots, err := asked.ClusterSlots(c.t.Context()).Result()
 		slot := int(asked.ClusterKeySlot(c.t.Context(), key).Val())
@@ -85,7 +85,7 @@ func (c *cluster) awaitElection(asked *redis.Client, key, former string) time.Ti
 		}
 		return errors.Join(fmt.Errorf("slot %d is still the former master's", slot), err)
 	})
-	if took := time.Since(begun); took > electionLimit {
+	if took := time.Since(start); took > electionLimit {
 		c.t.Errorf("the election took %s, want %s at most", took, electionLimit)
 	}
 	return time.Now()

@@ -127,13 +127,13 @@ func TestDispatcherFrozen(t *testing.T) {
 	}
 	first := s.startCrashing("dispatcher", crashpoint.DispatchTaken, 1, map[string]string{"CRASH_WITH": "STOP"})
 	first.awaitFreeze(crashpoint.DispatchTaken)
-	begun := time.Now()
+	start := time.Now()
 	s.dispatcher = startProgram(t, "dispatcher", s.env)
 	s.awaitAll(n, "SENT")
 	if lost, unpublished := s.dispatcher.lostTasks(), s.dispatcher.metric("outbox_rescued_total", "unpublished"); lost != 0 || unpublished != n {
 		t.Errorf("%g tasks count as lost and %g as unpublished, want 0 and %d", lost, unpublished, n)
 	}
-	<-time.After(time.Until(begun.Add(frozen))) // the fault itself
+	<-time.After(time.Until(start.Add(frozen))) // the fault itself
 	first.signal(syscall.SIGCONT)
 	// It continues like any other dispatcher.
 	s.dispatcher.stop()

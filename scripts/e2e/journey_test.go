@@ -18,7 +18,7 @@ func TestJourney(t *testing.T) {
 	warm := s.send("warm@example.com", nil) // the first email opens every connection
 	s.await(warm, "SENT")
 
-	begun := time.Now()
+	start := time.Now()
 	id := s.send("maria@cliente.example", func(b map[string]any) {
 		b["text"] = "Olá, João"
 		b["cc"] = []string{"cópias@financeiro.example"}[:0]
@@ -26,7 +26,7 @@ func TestJourney(t *testing.T) {
 		b["recipient"] = map[string]any{"cpfCnpj": "529.982.247-25", "nome": "João Açúcar", "email": "maria@cliente.example"}
 	})
 	got := s.await(id, "SENT")
-	t.Logf("accepted to seen as SENT in %s", time.Since(begun))
+	t.Logf("accepted to seen as SENT in %s", time.Since(start))
 
 	if want := []string{"RECEIVED", "VALIDATED", "SENT_ATTEMPT", "SENT"}; !slices.Equal(got.timeline(), want) {
 		t.Errorf("timeline = %v, want %v", got.timeline(), want)

@@ -39,12 +39,12 @@ func (s *system) awaitRequests(n int64) {
 }
 
 // expectFewRequests checks that SES receives at most most requests more than begun, and then none for 1.5 s.
-func (s *system) expectFewRequests(what string, begun, most int64) {
+func (s *system) expectFewRequests(what string, begun, limit int64) {
 	s.t.Helper()
 	for before := begun; ; {
 		<-time.After(1500 * time.Millisecond)
 		now := s.ses.Summary().Requests
-		if now > begun+most {
+		if now > begun+limit {
 			s.t.Fatalf("%d requests after %s", now-begun, what)
 		}
 		if now == before {

@@ -25,7 +25,7 @@ func TestMailing_Memory(t *testing.T) {
 		s.worker.stop()
 		s.api = startProgram(t, "api", s.env)
 		s.worker = startProgram(t, "worker", s.env)
-		begun := time.Now()
+		start := time.Now()
 		sheet := newSpreadsheet(t, rows)
 		made := time.Now()
 		id := s.mail(name, sheet, nil)
@@ -38,7 +38,7 @@ func TestMailing_Memory(t *testing.T) {
 		})
 		api, worker = peakMemory(t, s.api), peakMemory(t, s.worker)
 		t.Logf("%d rows (%d MiB, made in %s): accepted in %s, expanded in %s; peak memory: api %d MiB, worker %d MiB", rows, len(sheet.file)>>20,
-			made.Sub(begun).Round(time.Millisecond), taken.Sub(made).Round(time.Millisecond), time.Since(taken).Round(time.Millisecond), api>>10, worker>>10)
+			made.Sub(start).Round(time.Millisecond), taken.Sub(made).Round(time.Millisecond), time.Since(taken).Round(time.Millisecond), api>>10, worker>>10)
 		return api, worker
 	}
 	apiFew, workerFew := measure("mil.csv", 1000)

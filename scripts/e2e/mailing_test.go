@@ -22,11 +22,11 @@ func TestMailing(t *testing.T) {
 	rows := mailingRows(t, 1_500)
 	s := startSystem(t, bulk(t, brokerURL(t)))
 	sheet := newSpreadsheet(t, rows)
-	begun := time.Now()
+	start := time.Now()
 	id := s.mail("clientes.csv", sheet, nil)
-	t.Logf("%d rows accepted in %s", rows, time.Since(begun).Round(time.Millisecond))
+	t.Logf("%d rows accepted in %s", rows, time.Since(start).Round(time.Millisecond))
 	done := s.awaitMailing(id, "COMPLETED")
-	t.Logf("completed after %s", time.Since(begun).Round(time.Millisecond))
+	t.Logf("completed after %s", time.Since(start).Round(time.Millisecond))
 	if done.Total != sheet.rows || done.Sent != len(sheet.people) || done.Invalid != sheet.invalid || done.Duplicates != sheet.duplicates ||
 		done.Failed+done.Suppressed+done.Expired+done.Cancelled+done.Unknown+done.Queued != 0 {
 		t.Errorf("%+v", done)

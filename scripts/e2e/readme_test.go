@@ -48,9 +48,9 @@ func TestReadme_Commands(t *testing.T) {
 			case block.Stays:
 				n.start(where, block.Text)
 			default:
-				begun := time.Now()
+				started := time.Now()
 				n.run(where, block.Text)
-				t.Logf("%s took %s", where, time.Since(begun).Round(100*time.Millisecond))
+				t.Logf("%s took %s", where, time.Since(started).Round(100*time.Millisecond))
 			}
 			ran++
 		}

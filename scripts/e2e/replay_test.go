@@ -49,7 +49,7 @@ func TestReplayOfPermanentFailures(t *testing.T) {
 	if err := s.ses.Inject(sessim.Rule{Fault: "message-rejected"}); err != nil {
 		t.Fatal(err)
 	}
-	begun := time.Now()
+	start := time.Now()
 	numbers := make(chan int)
 	var senders sync.WaitGroup
 	for range 32 {
@@ -66,11 +66,11 @@ func TestReplayOfPermanentFailures(t *testing.T) {
 	senders.Wait()
 	s.awaitAll(n, "FAILED")
 	s.sentOnce(0)
-	t.Logf("%d emails failed after %s; the queue's archive holds %d of them", n, time.Since(begun).Round(time.Second), s.archived())
+	t.Logf("%d emails failed after %s; the queue's archive holds %d of them", n, time.Since(start).Round(time.Second), s.archived())
 
 	s.ses.ClearFaults()
 	second := startProgram(t, "dispatcher", s.env)
-	begun = time.Now()
+	start = time.Now()
 	status, answer := s.call(http.MethodPost, "/v1/dead-letters/retry", map[string]any{"reason": "SES_MESSAGE_REJECTED", "rate": 500, "note": "SES is mended"}, nil)
 	var made replayView
 	if err := json.Unmarshal(answer, &made); err != nil || status != http.StatusAccepted || made.Matched != n {
@@ -92,11 +92,11 @@ func TestReplayOfPermanentFailures(t *testing.T) {
 	if made.Done != n || made.Skipped != 0 || made.Failed != 0 {
 		t.Errorf("the replay ended with %+v, want %d done", made, n)
 	}
-	t.Logf("all were sent again after %s", time.Since(begun).Round(time.Second))
+	t.Logf("all were sent again after %s", time.Since(start).Round(time.Second))
 	s.awaitAll(n, "SENT")
 	s.awaitQuietQueues()
 	s.sentOnce(n)
-	t.Logf("all were sent after %s", time.Since(begun).Round(time.Second))
+	t.Logf("all were sent after %s", time.Since(start).Round(time.Second))
 	for query, want := range map[string]int{
 		"SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL":                                                                   0,
 		"SELECT count(*) FROM dead_letters WHERE resolution = 'retried' AND replay_id = (SELECT id FROM dead_letter_replays)":           n,

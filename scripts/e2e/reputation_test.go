@@ -111,11 +111,11 @@ func TestReputationGuard(t *testing.T) {
 
 	s.gatewayctl("company", "reputation", "resume", "Acme", "--reason", "the list was cleaned")
 	s.control(bad, "resume")
-	begun := time.Now()
+	start := time.Now()
 	if done := s.awaitMailing(second, "COMPLETED"); done.Sent != 20 {
 		t.Errorf("the later mailing: %+v", done)
 	}
-	t.Logf("the later mailing was sent %.1f s after the resume", time.Since(begun).Seconds())
+	t.Logf("the later mailing was sent %.1f s after the resume", time.Since(start).Seconds())
 	if done := s.awaitMailing(bad, "COMPLETED"); done.Sent != len(sheet.people) {
 		t.Errorf("the mailing after the resume: %+v", done)
 	}

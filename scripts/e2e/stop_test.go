@@ -54,7 +54,7 @@ func TestStop_LogsNoError(t *testing.T) {
 		for _, p := range []**program{&s.api, &s.dispatcher, &s.worker} {
 			s.awaitProgress(20)
 			stopped := *p
-			begun := time.Now() // before it a busy broker may have timed out, which is an error
+			start := time.Now() // before it a busy broker may have timed out, which is an error
 			stopped.signal(syscall.SIGTERM)
 			stopped.await(stopLimit)
 			if stopped.err != nil {
@@ -65,7 +65,7 @@ func TestStop_LogsNoError(t *testing.T) {
 					Level     string
 					Timestamp time.Time
 				}
-				if json.Unmarshal([]byte(line), &entry) != nil || entry.Level == "error" && entry.Timestamp.After(begun) {
+				if json.Unmarshal([]byte(line), &entry) != nil || entry.Level == "error" && entry.Timestamp.After(start) {
 					t.Errorf("round %d: %s: %s", round, stopped.name, line)
 				}
 			}

@@ -85,12 +85,12 @@ func TestWorkerFrozen(t *testing.T) {
 		})
 		e.worker.awaitFreeze(e.at)
 	}
-	begun := time.Now()
+	start := time.Now()
 	s.worker = startProgram(t, "worker", s.env)
 	for _, e := range emails {
 		s.await(e.id, e.outcome)
 	}
-	<-time.After(time.Until(begun.Add(frozen))) // the fault itself
+	<-time.After(time.Until(start.Add(frozen))) // the fault itself
 	for _, e := range emails {
 		e.worker.signal(syscall.SIGCONT)
 		e.worker.stop() // once it has done what it was at
@@ -129,18 +129,18 @@ func TestSESUnreachable(t *testing.T) {
 	at, refuse := serveSESUntil(t, freeAddress(t), s.ses)
 	s.restartWorker(map[string]string{"SES_ENDPOINT": "http://" + at})
 	refuse()
-	begun := time.Now()
+	start := time.Now()
 	for i := range n {
 		s.send(fmt.Sprintf("cliente%d@example.com", i), nil)
 	}
-	<-time.After(time.Until(begun.Add(outage / 2))) // the first half of the fault
+	<-time.After(time.Until(start.Add(outage / 2))) // the first half of the fault
 	st := s.ses.Settings()
 	st.Unavailable = true
 	if err := s.ses.SetSettings(st); err != nil {
 		t.Fatal(err)
 	}
 	serveSES(t, at, s.ses)
-	<-time.After(time.Until(begun.Add(outage))) // and the second
+	<-time.After(time.Until(start.Add(outage))) // and the second
 	if failed := s.count("SELECT count(*) FROM email_outbox WHERE status NOT IN ('PENDING', 'ENQUEUED', 'PROCESSING', 'RETRY_SCHEDULED')"); failed > 0 {
 		t.Errorf("%s", s.statusCounts())
 	}

@@ -113,7 +113,7 @@ func (q *quiet) measure(ctx context.Context, length time.Duration, uploads bool)
 	q.mu.Unlock()
 	measuring, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
-	begun, before := time.Now(), q.cluster.Mail.Simulator.Summary().Requests
+	start, before := time.Now(), q.cluster.Mail.Simulator.Summary().Requests
 	var asking sync.WaitGroup
 	for _, p := range probes() {
 		if p.uploads && !uploads {
@@ -122,7 +122,7 @@ func (q *quiet) measure(ctx context.Context, length time.Duration, uploads bool)
 		asking.Go(func() { q.repeat(ctx, measuring, p, length) })
 	}
 	asking.Wait()
-	rate := float64(q.cluster.Mail.Simulator.Summary().Requests-before) / time.Since(begun).Seconds()
+	rate := float64(q.cluster.Mail.Simulator.Summary().Requests-before) / time.Since(start).Seconds()
 	sent, err := q.awaitSES(ctx)
 	if err != nil {
 		return Measurement{}, err
@@ -147,8 +147,8 @@ func (q *quiet) repeat(ctx, measuring context.Context, p probe, length time.Dura
 	}
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	begun := time.Now()
-	for n := 1; service.Pause(measuring, time.Until(begun.Add(time.Duration(n)*every))) == nil; n++ {
+	start := time.Now()
+	for n := 1; service.Pause(measuring, time.Until(start.Add(time.Duration(n)*every))) == nil; n++ {
 		q.mu.Lock()
 		q.serial++
 		r := p.request(q, q.serial)
@@ -159,9 +159,9 @@ func (q *quiet) repeat(ctx, measuring context.Context, p probe, length time.Dura
 
 // ask sends one request and records its time.
 func (q *quiet) ask(ctx context.Context, kind string, r request) {
-	begun := time.Now()
+	start := time.Now()
 	got, err := q.client.do(ctx, r)
-	took := time.Since(begun)
+	took := time.Since(start)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err != nil || got.status >= http.StatusMultipleChoices {

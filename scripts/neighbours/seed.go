@@ -38,12 +38,12 @@ func (s *scenario) seedScheduled(ctx context.Context, n, due int) error {
 		return err
 	}
 	change := map[string]string{"payload": `m.payload || jsonb_build_object('outboxId', n.id, 'htmlRef', n.id)`}
-	begun := time.Now()
+	start := time.Now()
 	if err := s.copyRows(ctx, "email_outbox", "id", model, 1, n-due, change); err != nil {
 		return err
 	}
 	// Each of the others takes as long, or three times that while the machine is busy.
-	at := time.Now().Add(3*time.Since(begun)*time.Duration(due)/time.Duration(n-due) + dueAfter)
+	at := time.Now().Add(3*time.Since(start)*time.Duration(due)/time.Duration(n-due) + dueAfter)
 	change["next_at"] = fmt.Sprintf("timestamptz '%s'", at.Format(time.RFC3339Nano))
 	change["expires_at"] = change["next_at"] + " + interval '1 day'"
 	if err := s.copyRows(ctx, "email_outbox", "id", model, n-due+1, n, change); err != nil {
@@ -63,8 +63,8 @@ func (s *scenario) sendModel(ctx context.Context, more map[string]any) (uuid.UUI
 }
 
 // await waits until the query returns true.
-func (s *scenario) await(ctx context.Context, most time.Duration, query string, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, most)
+func (s *scenario) await(ctx context.Context, limit time.Duration, query string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
 		var done bool

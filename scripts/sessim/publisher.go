@@ -43,7 +43,7 @@ type notification struct {
 	then   *notification
 	done   chan struct{} // closed after the last one of its mail
 
-	at, begun time.Time
+	at, startedAt time.Time
 	tries     int
 	id        string // SNS's, set with body
 	body      []byte // set when it is signed
@@ -218,7 +218,7 @@ func (p *publisher) publish(ctx context.Context) {
 // event.
 func (p *publisher) deliver(ctx context.Context, n *notification) {
 	if n.tries == 0 {
-		n.begun = time.Now()
+		n.startedAt = time.Now()
 	}
 	n.tries++
 	status, err := 0, n.prepare(p.topic, p.clock())
@@ -234,7 +234,7 @@ func (p *publisher) deliver(ctx context.Context, n *notification) {
 		p.counts.Delivered++
 		n.copies--
 		p.remember(n)
-	case !final && time.Since(n.begun) < giveUpAfter && n.body != nil:
+	case !final && time.Since(n.startedAt) < giveUpAfter && n.body != nil:
 		p.counts.Retried++
 		n.at = time.Now().Add(retryDelay(n.tries, time.Duration(p.topic.RetryPauseMS)*time.Millisecond))
 		heap.Push(&p.pending, n)

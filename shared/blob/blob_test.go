@@ -40,7 +40,7 @@ func storages(t *testing.T, test func(t *testing.T, b *blob.Bucket, prefix strin
 func TestPutAndGet(t *testing.T) {
 	t.Parallel()
 	storages(t, func(t *testing.T, b *blob.Bucket, prefix string) {
-		begun := time.Now()
+		start := time.Now()
 		key := prefix + "file.csv"
 		for _, size := range []int{0, 1, 5*mib - 1, 5 * mib, 5*mib + 1, 12 * mib} { // each replaces the previous one
 			content := randomBytes(size)
@@ -53,7 +53,7 @@ func TestPutAndGet(t *testing.T) {
 			stored := list(t, b, prefix)
 			if len(stored) != 1 || stored[0].Key != key || stored[0].Size != int64(size) {
 				t.Errorf("%d bytes: listed %+v", size, stored)
-			} else if age := stored[0].ModTime.Sub(begun); age < -2*time.Second || age > time.Minute {
+			} else if age := stored[0].ModTime.Sub(start); age < -2*time.Second || age > time.Minute {
 				t.Errorf("%d bytes: stored %s after it began", size, age)
 			}
 		}

@@ -61,7 +61,7 @@ func TestFolderHangs_Get(t *testing.T) { // not parallel: it counts goroutines
 	}
 	hang(t, filepath.Join(root, "files", "hangs"))
 	before := runtime.NumGoroutine()
-	begun := time.Now()
+	start := time.Now()
 	var asking sync.WaitGroup
 	for i := range 200 {
 		asking.Go(func() {
@@ -85,7 +85,7 @@ func TestFolderHangs_Get(t *testing.T) { // not parallel: it counts goroutines
 	if grown := runtime.NumGoroutine() - before; grown > 70 {
 		t.Errorf("%d more goroutines", grown)
 	}
-	if took := time.Since(begun); took > time.Minute {
+	if took := time.Since(start); took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
 }

@@ -220,13 +220,13 @@ func TestMarker_NotReadEachTime(t *testing.T) {
 	t.Parallel()
 	ours := &counted{installation: installation{id: uuid.New()}}
 	b := openAs(t, blobtest.Start(t).URL, blob.Options{Owner: ours})
-	begun := time.Now()
+	start := time.Now()
 	for range 5 {
 		if err := b.Delete(t.Context(), "files/a"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if time.Since(begun) < 10*time.Second && ours.asked != 1 {
+	if time.Since(start) < 10*time.Second && ours.asked != 1 {
 		t.Errorf("checked %d times", ours.asked)
 	}
 }

@@ -83,12 +83,12 @@ func TestServerFrozen(t *testing.T) {
 		asking.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
-			begun := time.Now()
+			start := time.Now()
 			err := ask(ctx)
 			if !errors.Is(err, blob.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %v", name, err)
 			}
-			if took := time.Since(begun); took > time.Minute {
+			if took := time.Since(start); took > time.Minute {
 				t.Errorf("%s took %s", name, took)
 			}
 		})

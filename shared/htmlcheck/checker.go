@@ -27,17 +27,17 @@ func Waits(html string) bool { return len(html) > smallBody && len(html) <= MaxB
 
 // CheckAll is the function CheckAll with the limit. It returns an error that wraps the context's if
 // ctx ends before a slot is free; the body is then not checked.
-func (c *Checker) CheckAll(ctx context.Context, html string, most int) ([]*Violation, error) {
+func (c *Checker) CheckAll(ctx context.Context, html string, limit int) ([]*Violation, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("check html: %w", err)
 	}
 	if !Waits(html) {
-		return CheckAll(html, most), nil
+		return CheckAll(html, limit), nil
 	}
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
-		return CheckAll(html, most), nil
+		return CheckAll(html, limit), nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait to check html: %w", ctx.Err())
 	}

@@ -45,9 +45,9 @@ func TestContentIDs_LinearTime(t *testing.T) {
 	took := func(html string) time.Duration {
 		best := time.Hour
 		for range 3 {
-			begun := time.Now()
+			start := time.Now()
 			htmlcheck.ContentIDs(html)
-			best = min(best, time.Since(begun))
+			best = min(best, time.Since(start))
 		}
 		return best
 	}

@@ -31,14 +31,14 @@ func (in *inspector) document(html string, found emit) (stop bool) {
 			return false
 		}
 	}
-	tokens := tokenReading{visit: in.element, most: in.found.most, lines: in.found.lines && !in.nested}
+	tokens := tokenReading{visit: in.element, limit: in.found.limit, lines: in.found.lines && !in.nested}
 	if tokens.read(html, found) {
 		return true
 	}
 	features := tokens.features
 	if features.hidden || features.foreign || in.thorough {
 		in.found.nextReading()
-		live := tokenReading{visit: in.element, live: true, foreign: features.foreign, most: in.found.most, lines: tokens.lines}
+		live := tokenReading{visit: in.element, live: true, foreign: features.foreign, limit: in.found.limit, lines: tokens.lines}
 		if live.read(html, found) {
 			return true
 		}
@@ -88,7 +88,7 @@ func (in *inspector) srcdoc(html string) []*Violation {
 	if in.seen == nil {
 		in.seen = make(map[string][]*Violation)
 	}
-	found := list{most: in.found.most}
+	found := list{limit: in.found.limit}
 	inner := inspector{thorough: in.thorough, nested: true, found: &found}
 	inner.document(html, found.add)
 	in.seen[html] = found.all

@@ -13,7 +13,7 @@ func (in *inspector) element(tag string, attrs []html.Attribute, found emit) (st
 	}
 	for _, a := range attrs {
 		if v := attribute(tag, a.Key, a.Val); v != nil {
-			stop = found(v) || in.found.most > 1 && otherRules(tag, a, v.Rule, found)
+			stop = found(v) || in.found.limit > 1 && otherRules(tag, a, v.Rule, found)
 		} else if roleOf(tag, localName(a.Key)) == roleDocument {
 			stop = in.inside(tag, a, found)
 		}

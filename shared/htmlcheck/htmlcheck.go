@@ -45,7 +45,7 @@ func check(html string, thorough bool) error {
 	if v := checkText(html); v != nil {
 		return v
 	}
-	first := list{most: 1}
+	first := list{limit: 1}
 	in := inspector{thorough: thorough, found: &first}
 	in.document(html, first.add)
 	if len(first.all) > 0 {
@@ -56,11 +56,11 @@ func check(html string, thorough bool) error {
 
 // CheckAll returns all violations, at most most of them (two or more), with their lines if a
 // reading of tokens finds them; nil if Check accepts html.
-func CheckAll(html string, most int) []*Violation {
+func CheckAll(html string, limit int) []*Violation {
 	if v := checkText(html); v != nil {
 		return []*Violation{v}
 	}
-	found := list{most: most, lines: true}
+	found := list{limit: limit, lines: true}
 	in := inspector{found: &found}
 	in.document(html, found.add)
 	return found.all

@@ -45,6 +45,6 @@ func (r *tokenReading) dataBlock(text string, found emit) (stop bool) {
 	if !hasTag(text) {
 		return false
 	}
-	inner := tokenReading{visit: r.visit, live: true, foreign: true, most: r.most, lines: r.lines, line: r.line}
+	inner := tokenReading{visit: r.visit, live: true, foreign: true, limit: r.limit, lines: r.lines, line: r.line}
 	return inner.read(text, found.within("script"))
 }

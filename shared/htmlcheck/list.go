@@ -13,7 +13,7 @@ func (e emit) within(place string) emit {
 // list collects violations. Several readings find the same one, so each counts those of the same
 // kind, and adds only those beyond the number found by an earlier reading.
 type list struct {
-	most  int
+	limit  int
 	lines bool // readings of tokens report the line
 	all   []*Violation
 	met   map[Violation]int // in this reading
@@ -25,11 +25,11 @@ func (l *list) nextReading() { l.met = nil }
 
 // add stores a violation that no reading has found before.
 func (l *list) add(v *Violation) (stop bool) {
-	if l.most > 1 && !l.isNew(*v) {
+	if l.limit > 1 && !l.isNew(*v) {
 		return false
 	}
 	l.all = append(l.all, v)
-	return len(l.all) >= l.most
+	return len(l.all) >= l.limit
 }
 
 // isNew: a tree has no lines and no namespaces, so it only adds violations that were not found

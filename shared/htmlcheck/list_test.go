@@ -9,9 +9,9 @@ import (
 )
 
 // all is "RULE at where in line n" of each violation.
-func all(html string, most int) []string {
+func all(html string, limit int) []string {
 	var violations []string
-	for _, v := range htmlcheck.CheckAll(html, most) {
+	for _, v := range htmlcheck.CheckAll(html, limit) {
 		violations = append(violations, strings.TrimSuffix(v.Error(), ": "+v.Detail))
 	}
 	return violations

@@ -14,7 +14,7 @@ type tokenReading struct {
 	live    bool // read what hides markup from a browser as markup
 	foreign bool // the body has svg or math, where even style and title hold markup
 
-	most  int  // stop after this many violations
+	limit  int  // stop after this many violations
 	lines bool // say in which line a violation is
 	line  int  // the token's, less one
 
@@ -132,12 +132,12 @@ func (r *tokenReading) comment(raw []byte, found emit) (stop bool) {
 	if !hasTag(markup) {
 		return false
 	}
-	both := list{most: r.most}
-	inner := tokenReading{visit: r.visit, most: r.most, lines: r.lines, line: r.line}
+	both := list{limit: r.limit}
+	inner := tokenReading{visit: r.visit, limit: r.limit, lines: r.lines, line: r.line}
 	stop = inner.read(markup, both.add)
 	if features := inner.features; !stop && (features.hidden || features.foreign) {
 		both.nextReading()
-		live := tokenReading{visit: r.visit, live: true, foreign: features.foreign, most: r.most, lines: r.lines, line: r.line}
+		live := tokenReading{visit: r.visit, live: true, foreign: features.foreign, limit: r.limit, lines: r.lines, line: r.line}
 		live.read(markup, both.add)
 	}
 	for _, v := range both.all {

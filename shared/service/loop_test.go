@@ -53,14 +53,14 @@ func TestLoop_AtOnceThenEveryInterval(t *testing.T) {
 func TestLoop_ContinuesWhileThereIsMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		rounds, begun := 0, time.Now()
+		rounds, start := 0, time.Now()
 		startLoop(t, service.LoopParams{Interval: time.Hour, RunOnce: func(context.Context) (bool, error) {
 			rounds++
 			return rounds < 100, nil
 		}})
 		synctest.Wait()
-		if rounds != 100 || time.Since(begun) != 0 {
-			t.Errorf("%d rounds in %s, want 100 at once", rounds, time.Since(begun))
+		if rounds != 100 || time.Since(start) != 0 {
+			t.Errorf("%d rounds in %s, want 100 at once", rounds, time.Since(start))
 		}
 	})
 }
@@ -110,11 +110,11 @@ func TestLoop_ErrorIsLoggedAndDelaysNextRound(t *testing.T) {
 		var log bytes.Buffer
 		wake := make(chan struct{}, 1)
 		var times []time.Duration
-		begun := time.Now()
+		start := time.Now()
 		startLoop(t, service.LoopParams{
 			Log: slog.New(slog.NewTextHandler(&log, nil)), Interval: time.Hour, ErrorDelay: 5 * time.Second, Wake: wake,
 			RunOnce: func(context.Context) (bool, error) {
-				times = append(times, time.Since(begun))
+				times = append(times, time.Since(start))
 				if len(times) == 1 {
 					wake <- struct{}{}
 				}

@@ -13,9 +13,9 @@ import (
 func TestPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		begun := time.Now()
-		if err := service.Pause(t.Context(), time.Hour); err != nil || time.Since(begun) != time.Hour {
-			t.Errorf("%v after %s, want nil after an hour", err, time.Since(begun))
+		start := time.Now()
+		if err := service.Pause(t.Context(), time.Hour); err != nil || time.Since(start) != time.Hour {
+			t.Errorf("%v after %s, want nil after an hour", err, time.Since(start))
 		}
 		stopped := errors.New("stopped")
 		ctx, cancel := context.WithCancelCause(t.Context())

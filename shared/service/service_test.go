@@ -201,7 +201,7 @@ func TestRun_StopHasItsOwnContext(t *testing.T) {
 		const grace = 40 * time.Second
 		var d diary
 		ctx, stop := context.WithCancel(t.Context())
-		begun := time.Now()
+		start := time.Now()
 		err := service.Run(ctx, discard(), grace, named(
 			part{diary: &d, name: "store", stopping: func(ctx context.Context) {
 				if ctx.Err() == nil {
@@ -219,8 +219,8 @@ func TestRun_StopHasItsOwnContext(t *testing.T) {
 				},
 			},
 		)...)
-		if err != nil || time.Since(begun) != grace {
-			t.Errorf("ended after %s with %v, want %s and nil", time.Since(begun), err, grace)
+		if err != nil || time.Since(start) != grace {
+			t.Errorf("ended after %s with %v, want %s and nil", time.Since(start), err, grace)
 		}
 	})
 }

@@ -78,7 +78,7 @@ func (r *Recorder) add(kind string, result Result, n float64) {
 }
 
 // Record records an event that was received at begun, and counts it. A failed event is not counted.
-func (r *Recorder) Record(ctx context.Context, f feedback.Feedback, begun time.Time) (Result, error) {
+func (r *Recorder) Record(ctx context.Context, f feedback.Feedback, start time.Time) (Result, error) {
 	done, err := r.store.RecordFeedback(ctx, f)
 	if err != nil {
 		return "", err
@@ -92,15 +92,15 @@ func (r *Recorder) Record(ctx context.Context, f feedback.Feedback, begun time.T
 	}
 	r.Count(f.Kind, result)
 	if result == Applied {
-		r.logEffects(f, done, begun)
+		r.logEffects(f, done, start)
 	}
 	return result, nil
 }
 
-func (r *Recorder) logEffects(f feedback.Feedback, done feedback.Result, begun time.Time) {
+func (r *Recorder) logEffects(f feedback.Feedback, done feedback.Result, start time.Time) {
 	log := telemetry.EmailLogger(r.log, telemetry.Email{
 		OutboxID: f.OutboxID.String(), RequestID: done.RequestID, CompanyID: f.CompanyID.String(), MailingID: telemetry.ID(done.MailingID.UUID),
-		Attempt: done.Attempt, State: telemetry.In(email.Sent), Since: begun,
+		Attempt: done.Attempt, State: telemetry.In(email.Sent), Since: start,
 	}).With("kind", f.Kind)
 	if done.Duplicate {
 		r.duplicates.Inc()

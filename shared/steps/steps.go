@@ -109,10 +109,10 @@ type watched struct {
 }
 
 func (w watched) Advance(ctx context.Context, t outbox.Transition) (outbox.Advanced, error) {
-	begun := time.Now()
+	start := time.Now()
 	done, err := w.Advancer.Advance(ctx, t)
 	if err == nil && done.Applied {
-		w.moved(ctx, t, done, begun)
+		w.moved(ctx, t, done, start)
 		w.counter.Took(t.Events)
 		if t.Status.Final() {
 			w.counter.Ended(t.Status)
@@ -122,14 +122,14 @@ func (w watched) Advance(ctx context.Context, t outbox.Transition) (outbox.Advan
 }
 
 // moved logs a transition in the worker's format.
-func (w watched) moved(ctx context.Context, t outbox.Transition, done outbox.Advanced, begun time.Time) {
+func (w watched) moved(ctx context.Context, t outbox.Transition, done outbox.Advanced, start time.Time) {
 	level := levelOf(t.Status)
 	if !w.log.Enabled(ctx, level) {
 		return
 	}
 	log := telemetry.EmailLogger(w.log, telemetry.Email{
 		OutboxID: t.ID.String(), RequestID: done.RequestID, CompanyID: telemetry.ID(done.CompanyID), MailingID: telemetry.ID(done.MailingID),
-		Attempt: done.Attempts - done.Throttles, State: telemetry.In(t.Status), Since: begun,
+		Attempt: done.Attempts - done.Throttles, State: telemetry.In(t.Status), Since: start,
 	})
 	if t.ErrorCode != "" {
 		log = log.With("code", t.ErrorCode, "reason", email.MaskText(t.ErrorReason))

@@ -88,7 +88,7 @@ func share(b *testing.B, callers int, do func(i int) error) {
 	b.Helper()
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	begun := time.Now()
+	start := time.Now()
 	for range callers {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < int64(b.N); i = next.Add(1) - 1 {
@@ -100,5 +100,5 @@ func share(b *testing.B, callers int, do func(i int) error) {
 		})
 	}
 	wg.Wait()
-	b.ReportMetric(float64(b.N)/time.Since(begun).Seconds(), "emails/s")
+	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "emails/s")
 }

@@ -51,7 +51,7 @@ var repliedReports = []report{
 }
 
 // expectedOf returns the state after the reports, which does not depend on their order.
-func expectedOf(recorded []report, begun time.Time) string {
+func expectedOf(recorded []report, start time.Time) string {
 	last := recorded[0]
 	for _, r := range recorded[1:] {
 		rank := func(r report) int {
@@ -64,7 +64,7 @@ func expectedOf(recorded []report, begun time.Time) string {
 			last = r
 		}
 	}
-	return fmt.Sprint(last.state, " ", begun.Add(time.Duration(last.minute)*time.Minute).UTC().Format(time.RFC3339), " ", last.reason)
+	return fmt.Sprint(last.state, " ", start.Add(time.Duration(last.minute)*time.Minute).UTC().Format(time.RFC3339), " ", last.reason)
 }
 
 func permutations(n int) [][]int {
@@ -98,7 +98,7 @@ func checkEveryOrder(t *testing.T, reports []report) {
 	run(t, d, `INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, sent_at, event_seq, last_event)
 		SELECT id, $2, email, 's', 'SENT', 1, 'r', now(), now(), now(), 4, 'SENT' FROM mailing_entries WHERE mailing_id = $1`, mailing, company)
 	ids := ask[pq.StringArray](t, d, `SELECT array_agg(id::text ORDER BY id) FROM mailing_entries WHERE mailing_id = $1`, mailing)
-	begun := time.Now().Add(-time.Hour).Truncate(time.Second)
+	start := time.Now().Add(-time.Hour).Truncate(time.Second)
 	want := map[string]string{}
 	counts := map[email.DeliveryState]int{}
 	var messages, kinds, of, at, payloads []string
@@ -111,11 +111,11 @@ func checkEveryOrder(t *testing.T, reports []report) {
 				recorded = append(recorded, r)
 				for again := range 2 {
 					messages = append(messages, fmt.Sprintf("%05d-%d-%d-%d", i, n, step, again))
-					kinds, of, at = append(kinds, r.kind), append(of, id), append(at, begun.Add(time.Duration(r.minute)*time.Minute).Format(time.RFC3339))
+					kinds, of, at = append(kinds, r.kind), append(of, id), append(at, start.Add(time.Duration(r.minute)*time.Minute).Format(time.RFC3339))
 					payloads = append(payloads, payloadOf(r))
 				}
 			}
-			want[id] = expectedOf(recorded, begun)
+			want[id] = expectedOf(recorded, start)
 			counts[email.DeliveryState(strings.Fields(want[id])[0])]++
 		}
 	}

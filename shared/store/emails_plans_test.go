@@ -66,11 +66,11 @@ func TestPlans_SearchScheduled(t *testing.T) {
 		var page emailstore.Page
 		var err error
 		for range 9 {
-			begun := time.Now()
+			start := time.Now()
 			if page, err = rows.ListEmails(t.Context(), company, tt.filter); err != nil {
 				t.Fatal(err)
 			}
-			took = append(took, time.Since(begun))
+			took = append(took, time.Since(start))
 		}
 		slices.Sort(took)
 		t.Logf("by %s: median %v, slowest %v, %d rows read", name, took[len(took)/2], took[len(took)-1], read)

@@ -45,14 +45,14 @@ func TestOpen_SilentServer(t *testing.T) {
 // connectTime is how long a new connection and one statement take.
 func connectTime(t *testing.T, databaseURL string) time.Duration {
 	t.Helper()
-	began := time.Now()
+	start := time.Now()
 	s, err := store.Open(t.Context(), databaseURL, store.Options{AllowUnreachable: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	_ = s.Confirm(t.Context())
-	return time.Since(began)
+	return time.Since(start)
 }
 
 // While no server accepts writes the database counts as unavailable: a program that starts then waits for the promotion.

@@ -39,12 +39,12 @@ func BenchmarkIngestMailing(b *testing.B) {
 					}
 				}
 			}
-			begun := time.Now()
+			start := time.Now()
 			b.ResetTimer()
 			if _, _, err := d.Store.IngestMailing(b.Context(), storetest.NewMailing(company, nil), lines); err != nil {
 				b.Fatal(err)
 			}
-			b.ReportMetric(float64(b.N)/time.Since(begun).Seconds(), "rows/s")
+			b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "rows/s")
 			b.ReportMetric(float64(peak)/(1<<20), "MiB")
 		})
 	}

@@ -140,10 +140,10 @@ func TestAdvance_LockedPausedMailing(t *testing.T) {
 		t.Error("it is listed although nothing has changed")
 	}
 	release := lock(t, d, `SELECT FROM mailings FOR UPDATE`)
-	begun := time.Now()
+	start := time.Now()
 	done, err := d.Store.NewAdvancer().Advance(t.Context(), storetest.SentOf(id, token))
 	if err != nil || !done.Applied {
-		t.Errorf("the end of an email: %+v, %v after %s", done, err, time.Since(begun))
+		t.Errorf("the end of an email: %+v, %v after %s", done, err, time.Since(start))
 	}
 	if tally, err := d.Store.CountMailing(t.Context(), mailing); err != nil || tally.Applied || !listed() {
 		t.Errorf("a count of the locked mailing: %+v, %v", tally, err)

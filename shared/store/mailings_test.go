@@ -246,14 +246,14 @@ func TestMailingVerdicts(t *testing.T) {
 }
 
 // collect takes at most so many verdicts.
-func collect(t *testing.T, verdicts iter.Seq2[mailing.RejectedLine, error], most int) []mailing.RejectedLine {
+func collect(t *testing.T, verdicts iter.Seq2[mailing.RejectedLine, error], limit int) []mailing.RejectedLine {
 	t.Helper()
 	var all []mailing.RejectedLine
 	for v, err := range verdicts {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if all = append(all, v); len(all) == most {
+		if all = append(all, v); len(all) == limit {
 			break
 		}
 	}

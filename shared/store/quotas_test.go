@@ -55,7 +55,7 @@ func fold(tb testing.TB, d storetest.Database) {
 }
 
 // refused fails unless err reports that the quota would be exceeded.
-func refused(tb testing.TB, err error, q quota.Quota, most, use int64) {
+func refused(tb testing.TB, err error, q quota.Quota, limit, use int64) {
 	tb.Helper()
 	var over *quota.Error
 	if !errors.As(err, &over) {
@@ -63,8 +63,8 @@ func refused(tb testing.TB, err error, q quota.Quota, most, use int64) {
 		return
 	}
 	daily := q == quota.EmailsPerDay || q == quota.MailingRowsPerDay
-	if over.Quota != q || over.Limit != most || over.Use != use || (over.Reset != nil) != daily {
-		tb.Errorf("%+v, want %s with limit %d and use %d", *over, q, most, use)
+	if over.Quota != q || over.Limit != limit || over.Use != use || (over.Reset != nil) != daily {
+		tb.Errorf("%+v, want %s with limit %d and use %d", *over, q, limit, use)
 	}
 	if daily && (!over.Reset.After(time.Now()) || !over.Reset.Equal(over.Reset.UTC().Truncate(24*time.Hour)) || time.Until(*over.Reset) > 24*time.Hour) {
 		tb.Errorf("reset %v is not the next midnight", over.Reset)

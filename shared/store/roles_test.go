@@ -111,13 +111,13 @@ func TestRoles_HoldWhatTheirStatementsNeed(t *testing.T) {
 				prepared[name] = prepareOn(t, conn, name, text)
 			}
 		}
-		check := func(table string, most int) (refused []string) {
+		check := func(table string, limit int) (refused []string) {
 			for name, text := range texts {
 				if prepared[name] == "" || !regexp.MustCompile(`\b`+table+`\b`).MatchString(text) {
 					continue
 				}
 				if err := explainAs(t, conn, role, prepared[name]); err != nil {
-					if refused = append(refused, name+": "+err.Error()); len(refused) == most {
+					if refused = append(refused, name+": "+err.Error()); len(refused) == limit {
 						break
 					}
 				}

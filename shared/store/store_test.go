@@ -173,12 +173,12 @@ func TestAnswerLostAfterTheCommit(t *testing.T) {
 			p := storetest.NewProxy(t, d)
 			s := open(t, p.URL, store.Options{StatementTimeout: time.Second})
 			accepter := s.NewAccepter()
-			begun := time.Now()
+			start := time.Now()
 			// The first one prepares the statement, so that the next answer is that of the insert.
 			if err := accepter.Accept(t.Context(), storetest.NewEmail(company, nil)); err != nil {
 				t.Fatal(err)
 			}
-			undisturbed := time.Since(begun)
+			undisturbed := time.Since(start)
 			if tt.lose != nil {
 				tt.lose(p)
 			} else {
@@ -187,12 +187,12 @@ func TestAnswerLostAfterTheCommit(t *testing.T) {
 			e := storetest.NewEmail(company, func(e *outbox.NewEmail) {
 				e.Idempotency = &idempotency.Key{Route: "r", Key: "k", BodySHA256: make([]byte, 32), Status: 202, Answer: []byte("{}"), Keep: time.Hour}
 			})
-			begun = time.Now()
+			start = time.Now()
 			err := accepter.Accept(t.Context(), e)
 			if !errors.Is(err, tt.want) || errors.Is(err, store.ErrUnavailable) {
 				t.Errorf("Accept returned %v, want %v", err, tt.want)
 			}
-			took := time.Since(begun)
+			took := time.Since(start)
 			t.Logf("Accept returned after %s, %s without a fault", took, undisturbed)
 			if took > 2*time.Minute { // without a limit it would be TCP's
 				t.Errorf("Accept returned after %s, want at most 2 min", took)

@@ -161,11 +161,11 @@ func TestTracing_NoCollector(t *testing.T) {
 	}
 	_, span := tracing.Tracer().Start(t.Context(), "step", telemetry.Internal)
 	span.End()
-	begun := time.Now()
+	start := time.Now()
 	if err := tracing.Stop(t.Context()); err != nil {
 		t.Errorf("stop: %v", err)
 	}
-	if took := time.Since(begun); took > 30*time.Second {
+	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("the stop took %s", took)
 	}
 	if strings.Contains(log.String(), "s3cr3t") {

@@ -84,7 +84,7 @@ type renderer struct {
 	frames   []frame
 	dst      []byte
 	body     int  // bytes that a body may have
-	most     int  // length of dst that the part must not exceed
+	limit     int  // length of dst that the part must not exceed
 	row      *Row // nil = the data is JSON
 	empty    []int
 	at       *node // of the first fault of a row
@@ -123,10 +123,10 @@ func (r *renderer) parts(t *Template, root map[string]any) (made Parts) {
 	for i, p := range []struct {
 		name string
 		part *part
-		most int
+		limit int
 	}{{"subject", t.subject, maxSubjectBytes}, {"html", t.html, r.body}, {"text", t.text, r.body}} {
 		if p.part != nil && (r.row == nil || len(r.faults) == 0) {
-			r.part(p.name, p.part, p.most, root)
+			r.part(p.name, p.part, p.limit, root)
 		}
 		ends[i] = len(r.dst)
 	}
@@ -137,21 +137,21 @@ func (r *renderer) parts(t *Template, root map[string]any) (made Parts) {
 	return made
 }
 
-func (r *renderer) part(name string, p *part, most int, root map[string]any) {
-	r.most, r.large, r.stopped = len(r.dst)+most, false, r.reported >= rules.MaxFaults
+func (r *renderer) part(name string, p *part, limit int, root map[string]any) {
+	r.limit, r.large, r.stopped = len(r.dst)+limit, false, r.reported >= rules.MaxFaults
 	r.frames = append(r.frames[:0], frame{root, r.field})
 	r.nodes(p.nodes)
 	r.write(p.tail)
 	if r.steps < 0 {
 		r.faults.Add(name, CodeTooMuch, "would evaluate too many tags: shorten the lists of the data")
 	} else if r.large {
-		r.tooLong = r.tooLong || most == r.body
-		r.faults.Add(name, CodeTooLarge, fmt.Sprintf("would be larger than %d bytes", most))
+		r.tooLong = r.tooLong || limit == r.body
+		r.faults.Add(name, CodeTooLarge, fmt.Sprintf("would be larger than %d bytes", limit))
 	}
 }
 
 func (r *renderer) write(text string) {
-	if len(r.dst)+len(text) > r.most {
+	if len(r.dst)+len(text) > r.limit {
 		r.stopped, r.large = true, true
 		return
 	}
@@ -205,7 +205,7 @@ func (r *renderer) variable(n *node) {
 		}
 		return
 	}
-	if r.dst = n.tag.AppendTo(r.dst, text); len(r.dst) > r.most {
+	if r.dst = n.tag.AppendTo(r.dst, text); len(r.dst) > r.limit {
 		r.stopped, r.large = true, true
 	}
 }

@@ -81,7 +81,7 @@ func Parse(s Source) (*Template, rules.Faults) {
 	t := &Template{size: 1024 + len(s.Subject) + len(s.HTML) + len(s.Text)}
 	for _, p := range []struct {
 		field, text string
-		most        int
+		limit        int
 		parse       func(string) (*mailmerge.Outline, error)
 		into        **part
 	}{
@@ -92,8 +92,8 @@ func Parse(s Source) (*Template, rules.Faults) {
 		switch {
 		case p.text == "":
 			continue
-		case len(p.text) > p.most:
-			faults.Add(p.field, rules.CodeTooLong, fmt.Sprintf("must be at most %d bytes of UTF-8", p.most))
+		case len(p.text) > p.limit:
+			faults.Add(p.field, rules.CodeTooLong, fmt.Sprintf("must be at most %d bytes of UTF-8", p.limit))
 			continue
 		}
 		outline, err := p.parse(p.text)

@@ -70,13 +70,13 @@ func (s *Source) at(host time.Time) time.Time {
 // Follow sets the clock to the time that ask returns, that of Postgres during the call. A clock that differs from it by at most
 // half the duration of the call may be right, and is kept: a slow answer does not make it worse.
 func (s *Source) Follow(ask func() (time.Time, error)) error {
-	begun := s.host()
+	start := s.host()
 	postgres, err := ask()
 	if err != nil {
 		return err
 	}
-	half := s.host().Sub(begun) / 2
-	middle := begun.Add(half)
+	half := s.host().Sub(start) / 2
+	middle := start.Add(half)
 	if clock := s.at(middle); postgres.Sub(clock).Abs() <= half {
 		postgres = clock
 	}

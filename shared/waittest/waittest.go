@@ -28,8 +28,8 @@ func Until(tb testing.TB, what string, holds func() bool) {
 // wait becomes much longer than its condition takes.
 func Rounds() iter.Seq[time.Duration] {
 	return func(yield func(time.Duration) bool) {
-		for began := time.Now(); yield(time.Since(began)); {
-			<-time.After(min(max(time.Since(began)/8, 5*time.Millisecond), 500*time.Millisecond))
+		for start := time.Now(); yield(time.Since(start)); {
+			<-time.After(min(max(time.Since(start)/8, 5*time.Millisecond), 500*time.Millisecond))
 		}
 	}
 }

@@ -301,10 +301,10 @@ func TestAuthenticate_InventedIDs(t *testing.T) {
 		if n := k.queries.Load(); n != 2 {
 			t.Errorf("%d lookups at once, want 2", n)
 		}
-		begun := time.Now()
+		start := time.Now()
 		all.Go(func() {
-			if _, err := d.Authenticate(t.Context(), key.String()); err != nil || time.Since(begun) > 2*time.Second {
-				t.Errorf("a valid key: %v after %s", err, time.Since(begun))
+			if _, err := d.Authenticate(t.Context(), key.String()); err != nil || time.Since(start) > 2*time.Second {
+				t.Errorf("a valid key: %v after %s", err, time.Since(start))
 			}
 		})
 		invent("late")

@@ -19,8 +19,8 @@ type cacheEntry[T any] struct {
 	until time.Time
 }
 
-func newCache[T any](most int, keep time.Duration) *cache[T] {
-	return &cache[T]{max: most, keep: keep, entries: make(map[string]cacheEntry[T])}
+func newCache[T any](limit int, keep time.Duration) *cache[T] {
+	return &cache[T]{max: limit, keep: keep, entries: make(map[string]cacheEntry[T])}
 }
 
 func (c *cache[T]) get(key string) (T, bool) {

@@ -49,8 +49,8 @@ func newContent(disk Disk, left *int64) (*Content, error) {
 }
 
 // Receive reads a content of at most the given size. The error is ErrTooLarge, that of r, or that of the disk.
-func Receive(r io.Reader, disk Disk, most int64) (*Content, error) {
-	c, err := newContent(disk, &most)
+func Receive(r io.Reader, disk Disk, limit int64) (*Content, error) {
+	c, err := newContent(disk, &limit)
 	if err != nil {
 		return nil, err
 	}

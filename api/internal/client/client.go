@@ -163,12 +163,12 @@ type request struct {
 // each run of which makes something new, never. The error is an UnknownError if any try may have been processed, not only
 // the last one.
 func (c *Client) call(ctx context.Context, r request, out any) error {
-	began, unknown := time.Now(), false
+	start, unknown := time.Now(), false
 	for {
 		err := c.try(ctx, r, out)
 		unknown = err != nil && (unknown || mayBeProcessed(err)) && !r.isRefused(err)
 		pause, again := r.pause(err, unknown)
-		again = again && time.Since(began)+pause <= retryTimeout
+		again = again && time.Since(start)+pause <= retryTimeout
 		if again {
 			select {
 			case <-ctx.Done():

@@ -33,13 +33,13 @@ func (g *gateway) listen(tb testing.TB) (addr string) {
 // closes the connection, and the duration.
 func raw(tb testing.TB, addr string, pieces ...string) (string, time.Duration) {
 	tb.Helper()
-	began := time.Now()
+	start := time.Now()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(began.Add(3 * time.Minute)); err != nil {
+	if err := conn.SetDeadline(start.Add(3 * time.Minute)); err != nil {
 		tb.Fatal(err)
 	}
 	for _, piece := range pieces {
@@ -49,9 +49,9 @@ func raw(tb testing.TB, addr string, pieces ...string) (string, time.Duration) {
 	}
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // as it is
-		tb.Fatalf("the server has not closed the connection after %s", time.Since(began))
+		tb.Fatalf("the server has not closed the connection after %s", time.Since(start))
 	}
-	return strings.TrimSpace(line), time.Since(began)
+	return strings.TrimSpace(line), time.Since(start)
 }
 
 // A client that does not finish its headers is disconnected after 15 s, however slowly it sends.
@@ -121,10 +121,10 @@ func TestLimits_Bodies(t *testing.T) {
 		"no JSON":            {strings.Repeat("\xff", 1<<20), nil, http.StatusBadRequest},
 	} {
 		for _, path := range []string{"/v1/email/send", "/v1/recipients", "/v1/suppressions", "/v1/dead-letters/retry"} {
-			began := time.Now()
+			started := time.Now()
 			r := g.do(t, call{Method: http.MethodPost, Path: path, Body: c.body, Header: c.header})
-			if r.Status != c.want || len(r.Body) > 64<<10 || time.Since(began) > time.Minute {
-				t.Errorf("%s to %s: %d, want %d, after %s: %.300s", name, path, r.Status, c.want, time.Since(began), r.Body)
+			if r.Status != c.want || len(r.Body) > 64<<10 || time.Since(started) > time.Minute {
+				t.Errorf("%s to %s: %d, want %d, after %s: %.300s", name, path, r.Status, c.want, time.Since(started), r.Body)
 			}
 		}
 	}

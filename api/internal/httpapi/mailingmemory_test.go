@@ -65,7 +65,7 @@ func (g *gateway) downloadRows(t *testing.T, id string, n int) (peak uint64, fir
 	runtime.GC()
 	lines := 0
 	peak = peakHeap(func() {
-		begun := time.Now()
+		start := time.Now()
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
 			t.Error(err)
@@ -75,10 +75,10 @@ func (g *gateway) downloadRows(t *testing.T, id string, n int) (peak uint64, fir
 		scanner := bufio.NewScanner(response.Body)
 		for scanner.Scan() {
 			if lines++; lines == 1 {
-				first = time.Since(begun)
+				first = time.Since(start)
 			}
 		}
-		if all = time.Since(begun); scanner.Err() != nil {
+		if all = time.Since(start); scanner.Err() != nil {
 			t.Error(scanner.Err())
 		}
 	})

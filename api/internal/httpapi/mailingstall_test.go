@@ -63,12 +63,12 @@ func TestMailing_StorageStalls(t *testing.T) {
 	g := startOn(t, d, func(p *httpapi.Params) { p.Store, p.Bucket = limited, freezingBucket{bucket, freeze} })
 	// More than the socket buffers between server and client hold.
 	rows := "email;nome;nota\n" + strings.Repeat("ana@example.com;Ana;"+strings.Repeat("x", 50_000)+"\n", 600)
-	begun := time.Now()
+	start := time.Now()
 	r := g.upload(t, given(part{name: "html", value: "<p>{{nome}}</p>"}, file(rows)), nil)
 	if r.Status != http.StatusServiceUnavailable || r.problem(t).Code != "STORAGE_UNAVAILABLE" {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
-	if took := time.Since(begun); took > 5*time.Minute {
+	if took := time.Since(start); took > 5*time.Minute {
 		t.Errorf("the upload held its slot for %s", took)
 	}
 	if n := g.mailingRows(t); n > 0 {

@@ -71,16 +71,16 @@ func TestUploads_SlowOnesMakeRoom(t *testing.T) {
 			t.Fatal("not all places are taken")
 		}
 	}
-	begun := time.Now()
+	started := time.Now()
 	for range 2 {
 		r := g.upload(t, given(part{name: "name", value: fmt.Sprint(time.Now().UnixNano())}), nil)
 		if r.Status != http.StatusAccepted {
-			t.Fatalf("%d %s after %s", r.Status, r.Body, time.Since(begun))
+			t.Fatalf("%d %s after %s", r.Status, r.Body, time.Since(started))
 		}
 	}
-	t.Logf("two uploads beside the slow ones: %s", time.Since(begun))
+	t.Logf("two uploads beside the slow ones: %s", time.Since(started))
 	// Ten seconds each: for a slot among the forms, and for one among the uploads.
-	if took := time.Since(begun); took > 3*time.Minute {
+	if took := time.Since(started); took > 3*time.Minute {
 		t.Errorf("two uploads took %s", took)
 	}
 }

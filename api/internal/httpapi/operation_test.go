@@ -183,14 +183,14 @@ func TestRateLimit(t *testing.T) {
 	var r reply
 	// Each second adds a request: only requests within one second show the whole limit.
 	g.await(t, "four requests within a second", func() bool {
-		begun := time.Now()
+		started := time.Now()
 		slow := g.newKey(t, g.Company, func(k *tenant.APIKey) { k.RatePerSecond, k.Burst = 1, 3 }).String()
 		var first [3]reply
 		for i := range first {
 			first[i] = g.do(t, call{Path: "/v1/emails", Key: slow})
 		}
 		r = g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(nil), Key: slow})
-		if time.Since(begun) >= time.Second {
+		if time.Since(started) >= time.Second {
 			return false
 		}
 		for i, r := range first {

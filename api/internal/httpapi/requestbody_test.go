@@ -139,13 +139,13 @@ func TestUploads_OfCompaniesThatAreSlow(t *testing.T) {
 // exchange writes requests to one connection and reads all responses, until the gateway closes it.
 func exchange(tb testing.TB, addr string, requests ...string) (answers []reply, took time.Duration) {
 	tb.Helper()
-	begun := time.Now()
+	start := time.Now()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(begun.Add(waittest.Limit))
+	_ = conn.SetDeadline(start.Add(waittest.Limit))
 	for _, request := range requests {
 		if _, err := io.WriteString(conn, request); err != nil {
 			break
@@ -155,7 +155,7 @@ func exchange(tb testing.TB, addr string, requests ...string) (answers []reply, 
 	for {
 		r, err := http.ReadResponse(reader, nil)
 		if err != nil {
-			return answers, time.Since(begun)
+			return answers, time.Since(start)
 		}
 		text, _ := io.ReadAll(r.Body)
 		_ = r.Body.Close()

@@ -56,9 +56,9 @@ func TestStoredTemplate_Spellings(t *testing.T) {
 	spellings := []string{"ab", "aB", "Ab", "AB", "a_b", "A_b", "a_B", "A_B", "a-b"}
 	for n, want := range map[int]string{8: "", 9: "template INVALID_TEMPLATE"} {
 		source := template.Source{Subject: "s", Text: "{{" + strings.Join(spellings[:n], "}}{{") + "}}"}
-		parsed, wrong := template.Parse(source)
-		if len(wrong) > 0 {
-			t.Fatal(wrong)
+		parsed, faults := template.Parse(source)
+		if len(faults) > 0 {
+			t.Fatal(faults)
 		}
 		got := ""
 		for _, f := range (&mailing.StoredTemplate{Source: source, Parsed: parsed}).CheckFields(reader.Header()) {

@@ -271,7 +271,7 @@ func (e *erasure) emails(ctx context.Context, ids []uuid.UUID, do func([]uuid.UU
 // batches calls do with batches of the ids, saves the ledger and pauses after each.
 func (e *erasure) batches(ctx context.Context, ids []uuid.UUID, do func([]uuid.UUID) error) error {
 	for some := range slices.Chunk(ids, eraseBatch) {
-		begun := time.Now()
+		start := time.Now()
 		if err := do(some); err != nil {
 			return err
 		}
@@ -279,7 +279,7 @@ func (e *erasure) batches(ctx context.Context, ids []uuid.UUID, do func([]uuid.U
 			return err
 		}
 		if len(some) == eraseBatch {
-			if err := pause(ctx, min(time.Since(begun), maxRest)); err != nil {
+			if err := pause(ctx, min(time.Since(start), maxRest)); err != nil {
 				return err
 			}
 		}

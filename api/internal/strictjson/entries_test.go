@@ -55,7 +55,7 @@ func TestRead_TooManyEntries(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		field, entry string
-		most         int
+		limit         int
 	}{
 		{"ruled", `"a"`, 1000},
 		{"entries", `"a"`, 5},
@@ -80,7 +80,7 @@ func TestRead_TooManyEntries(t *testing.T) {
 		}
 		for _, n := range []int{10_001, 20_000} {
 			_, faults := reader.Read(document(t, tt.field, tt.entry, n))
-			want := fmt.Sprintf("must have at most %d entries", tt.most)
+			want := fmt.Sprintf("must have at most %d entries", tt.limit)
 			if len(faults) != 1 || faults[0] != (rules.Fault{Field: tt.field, Code: rules.CodeTooMany, Message: want}) {
 				t.Errorf("%d of %s: %v", n, tt.field, faults)
 			}

@@ -15,7 +15,7 @@ type List struct {
 
 // List returns the array that is the only field of the document, and of its elements at most most. Wrong has the faults of
 // elements that are not objects; faults are those of the document.
-func (d Document) List(field string, most int) (all List, faults []rules.Fault) {
+func (d Document) List(field string, limit int) (all List, faults []rules.Fault) {
 	w := decoder{}
 	list := ""
 	for literal, value := range members(d.text) {
@@ -44,7 +44,7 @@ func (d Document) List(field string, most int) (all List, faults []rules.Fault) 
 	}
 	all.Wrong = map[int]rules.Fault{}
 	for i, value := range elements(list) {
-		if all.Length++; all.Length > most {
+		if all.Length++; all.Length > limit {
 			continue
 		}
 		object := Document{text: value}

@@ -19,11 +19,11 @@ func TestWaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var at []time.Duration
-		began := time.Now()
+		start := time.Now()
 		w := waker.New(slog.New(slog.NewTextHandler(t.Output(), nil)), func(context.Context, []lane.Lanes) error {
 			mu.Lock()
 			defer mu.Unlock()
-			at = append(at, time.Since(began))
+			at = append(at, time.Since(start))
 			return nil
 		})
 		if err := w.Start(t.Context(), nil); err != nil {

@@ -55,11 +55,11 @@ func (h Generator) Run(ctx context.Context, warm, length time.Duration, m *envir
 	}
 	if service.Pause(ctx, warm) == nil {
 		err = m.Start()
-		begun := time.Now()
+		start := time.Now()
 		measuring.Store(true)
 		_ = service.Pause(ctx, length) // context.Cause is checked below
 		measuring.Store(false)
-		p.Rate = 1 / time.Since(begun).Seconds()
+		p.Rate = 1 / time.Since(start).Seconds()
 		err = errors.Join(err, m.Stop())
 	}
 	over.Store(true)
@@ -91,8 +91,8 @@ func (h Generator) Connect(ctx context.Context, measuring, over *atomic.Bool, wa
 	var out []byte
 	for !over.Load() && ctx.Err() == nil {
 		out = h.Request(out[:0], h.Serial.Add(1))
-		begun := time.Now()
-		if err := conn.SetDeadline(begun.Add(environment.ResponseTimeout)); err != nil {
+		start := time.Now()
+		if err := conn.SetDeadline(start.Add(environment.ResponseTimeout)); err != nil {
 			return err
 		}
 		if _, err := conn.Write(out); err != nil {
@@ -102,7 +102,7 @@ func (h Generator) Connect(ctx context.Context, measuring, over *atomic.Bool, wa
 			return err
 		}
 		if measuring.Load() {
-			*waits = append(*waits, time.Since(begun))
+			*waits = append(*waits, time.Since(start))
 		}
 	}
 	return nil

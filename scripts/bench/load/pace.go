@@ -23,7 +23,7 @@ type Pace struct {
 func (p Pace) Run(ctx context.Context, do func(n int) error) error {
 	// A fixed seed: the times are the same in all runs.
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // it only determines when an email is submitted
-	begun := time.Now()
+	start := time.Now()
 	var doing sync.WaitGroup
 	errs := make(chan error, p.N)
 	for n := range p.N {
@@ -31,7 +31,7 @@ func (p Pace) Run(ctx context.Context, do func(n int) error) error {
 		if p.Jitter {
 			at += time.Duration(random.Int64N(int64(p.Every)))
 		}
-		if err := service.Pause(ctx, at-time.Since(begun)); err != nil {
+		if err := service.Pause(ctx, at-time.Since(start)); err != nil {
 			errs <- err
 			break
 		}

@@ -35,10 +35,10 @@ func TestPace_Intervals(t *testing.T) {
 	t.Parallel()
 	for _, jitter := range []bool{false, true} {
 		const n, every = 10, 20 * time.Millisecond
-		begun := time.Now()
+		start := time.Now()
 		at := make([]time.Duration, n)
 		if err := (Pace{N: n, Every: every, Jitter: jitter}).Run(t.Context(), func(i int) error {
-			at[i] = time.Since(begun)
+			at[i] = time.Since(start)
 			return nil
 		}); err != nil {
 			t.Fatal(err)

@@ -15,7 +15,7 @@ func MeasureRate(goroutines, n int, do func(piece int64) error) (rate float64, e
 	first, last := int64(n-n/8), int64(n/10) // pieces are counted down
 	var (
 		left         atomic.Int64
-		begun, ended time.Time // each written by one goroutine
+		start, ended time.Time // each written by one goroutine
 		working      sync.WaitGroup
 	)
 	left.Store(int64(n))
@@ -25,7 +25,7 @@ func MeasureRate(goroutines, n int, do func(piece int64) error) (rate float64, e
 			for piece := left.Add(-1); piece >= 0 && errs[i] == nil; piece = left.Add(-1) {
 				switch piece {
 				case first - 1:
-					begun = time.Now()
+					start = time.Now()
 				case last:
 					ended = time.Now()
 				}
@@ -37,5 +37,5 @@ func MeasureRate(goroutines, n int, do func(piece int64) error) (rate float64, e
 	if err := errors.Join(errs...); err != nil {
 		return 0, err
 	}
-	return float64(first-1-last) / ended.Sub(begun).Seconds(), nil
+	return float64(first-1-last) / ended.Sub(start).Seconds(), nil
 }

@@ -105,12 +105,12 @@ func (r *River) Run(ctx context.Context, jobs []Email) (time.Duration, error) {
 	if err := client.Start(ctx); err != nil {
 		return 0, fmt.Errorf("start river: %w", err)
 	}
-	begun := time.Now()
+	start := time.Now()
 	err = r.insert(ctx, client, jobs)
 	if err == nil {
 		err = r.awaitCompleted(ctx, worked, len(jobs))
 	}
-	took := time.Since(begun)
+	took := time.Since(start)
 	if stopping := client.Stop(context.WithoutCancel(ctx)); stopping != nil {
 		err = errors.Join(err, fmt.Errorf("stop river: %w", stopping))
 	}

@@ -115,8 +115,8 @@ func (c *Checker) checkQuiet() {
 func firstFaultDuring(spans []span, accepted, asked time.Time) (cut time.Time, met bool) {
 	cut = asked
 	for _, s := range spans {
-		if began := s.from.Add(quietBound); began.After(accepted) && began.Before(cut) {
-			cut, met = began, true
+		if start := s.from.Add(quietBound); start.After(accepted) && start.Before(cut) {
+			cut, met = start, true
 		}
 	}
 	return cut, met

@@ -14,11 +14,11 @@ import (
 
 // quietEmails returns a checker for a run with emails of the quiet tenant, one per second from
 // begun on, with the latencies that took returns.
-func quietEmails(n int, begun time.Time, injected []fault.Injected, took func(i int) time.Duration) *Checker {
+func quietEmails(n int, start time.Time, injected []fault.Injected, took func(i int) time.Duration) *Checker {
 	records := load.Records{Emails: make(map[int]load.Accepted)}
 	c := New(nil, records, injected)
 	for i := range n {
-		at := begun.Add(time.Duration(i) * time.Second).Truncate(time.Millisecond)
+		at := start.Add(time.Duration(i) * time.Second).Truncate(time.Millisecond)
 		id := idAt(at, i)
 		records.Emails[load.QuietSerials+i] = load.Accepted{Serial: load.QuietSerials + i, ID: id}
 		c.first[id.String()] = at.Add(took(i))
@@ -38,9 +38,9 @@ func idAt(at time.Time, n int) uuid.UUID {
 
 func TestCheckQuiet(t *testing.T) {
 	t.Parallel()
-	begun := time.Now()
+	start := time.Now()
 	hit := func(kind, subject string, from, to int) []fault.Injected {
-		return []fault.Injected{{Kind: kind, Subject: subject, From: begun.Add(time.Duration(from) * time.Second), To: begun.Add(time.Duration(to) * time.Second)}}
+		return []fault.Injected{{Kind: kind, Subject: subject, From: start.Add(time.Duration(from) * time.Second), To: start.Add(time.Duration(to) * time.Second)}}
 	}
 	slow := func(from, to int) func(int) time.Duration {
 		return func(i int) time.Duration {
@@ -71,7 +71,7 @@ func TestCheckQuiet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := quietEmails(100, begun, tt.injected, tt.took)
+			c := quietEmails(100, start, tt.injected, tt.took)
 			c.checkQuiet()
 			if got := promises(c); !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q", got, tt.want)
@@ -87,16 +87,16 @@ func TestCheckQuiet(t *testing.T) {
 // fault. The delay by the fault does not count.
 func TestCheckQuiet_MeetsAFault(t *testing.T) {
 	t.Parallel()
-	begun := time.Now()
-	down, up := begun.Add(44*time.Second), begun.Add(47*time.Second)
+	start := time.Now()
+	down, up := start.Add(44*time.Second), start.Add(47*time.Second)
 	injected := []fault.Injected{{Kind: "redis-kill", Subject: "redis", From: down, To: up}}
-	c := quietEmails(100, begun, injected, func(i int) time.Duration {
+	c := quietEmails(100, start, injected, func(i int) time.Duration {
 		if i == 39 || i == 40 {
-			return up.Sub(begun.Add(time.Duration(i) * time.Second))
+			return up.Sub(start.Add(time.Duration(i) * time.Second))
 		}
 		return 20 * time.Millisecond
 	})
-	for at := begun; at.Before(begun.Add(100 * time.Second)); at = at.Add(4 * time.Second / cluster.SendRate) {
+	for at := start; at.Before(start.Add(100 * time.Second)); at = at.Add(4 * time.Second / cluster.SendRate) {
 		if at.Before(down) || at.After(up) {
 			c.times = append(c.times, at)
 		}
@@ -110,11 +110,11 @@ func TestCheckQuiet_MeetsAFault(t *testing.T) {
 // On a slow machine the emails ahead count as at the send rate, but a pause counts in full.
 func TestAtRate(t *testing.T) {
 	t.Parallel()
-	begun := time.Now()
+	start := time.Now()
 	every := func(pause time.Duration, n int) []time.Time {
 		var times []time.Time
 		for i := range n {
-			times = append(times, begun.Add(time.Duration(i)*pause))
+			times = append(times, start.Add(time.Duration(i)*pause))
 		}
 		return times
 	}
@@ -133,7 +133,7 @@ func TestAtRate(t *testing.T) {
 			t.Parallel()
 			c := New(nil, load.Records{}, nil)
 			c.times = tt.times
-			ahead, pause := c.ahead(begun, begun.Add(tt.wait))
+			ahead, pause := c.ahead(start, start.Add(tt.wait))
 			if got := atRate(tt.wait, ahead, pause); got != tt.want {
 				t.Errorf("%s, want %s", got, tt.want)
 			}

@@ -36,11 +36,11 @@ func (c *Checker) checkReason(r *row) {
 	case r.status == cancelled && !submitted.Cancel && !c.cancelPlanned(r.mailing):
 		c.AddFinding(Promise, "email %s is CANCELLED, and its tenant did not cancel it", r.id)
 	case r.status == expired:
-		begun := r.expires.Add(-cluster.EmailTTL)
+		start := r.expires.Add(-cluster.EmailTTL)
 		if r.processed.Before(r.expires) {
 			c.AddFinding(Promise, "email %s is EXPIRED at %s, before its deadline %s", r.id, r.processed.Format(time.StampMilli), r.expires.Format(time.StampMilli))
-		} else if stopped := fault.Covered(c.stops(r, submitted), begun, r.expires); stopped < time.Duration(expiredShare*float64(cluster.EmailTTL)) {
-			c.AddFinding(Unexplained, "email %s is EXPIRED, and faults stopped it for only %.0f s of its life from %s on", r.id, stopped.Seconds(), begun.Format(time.StampMilli))
+		} else if stopped := fault.Covered(c.stops(r, submitted), start, r.expires); stopped < time.Duration(expiredShare*float64(cluster.EmailTTL)) {
+			c.AddFinding(Unexplained, "email %s is EXPIRED, and faults stopped it for only %.0f s of its life from %s on", r.id, stopped.Seconds(), start.Format(time.StampMilli))
 		}
 	}
 }

@@ -17,10 +17,10 @@ import (
 // A final state without a reason is a finding.
 func TestCheckReason(t *testing.T) {
 	t.Parallel()
-	begun, mailing := time.Now(), uuid.Must(uuid.NewV7())
-	expires := begun.Add(cluster.EmailTTL)
+	start, mailing := time.Now(), uuid.Must(uuid.NewV7())
+	expires := start.Add(cluster.EmailTTL)
 	down := func(kind, subject string, length time.Duration) []fault.Injected {
-		return []fault.Injected{{Kind: kind, Subject: subject, From: begun, To: begun.Add(length)}}
+		return []fault.Injected{{Kind: kind, Subject: subject, From: start, To: start.Add(length)}}
 	}
 	over := row{status: expired, processed: expires}
 	planned := []load.Mailing{{ID: mailing, CancelPlanned: true}}
@@ -48,15 +48,15 @@ func TestCheckReason(t *testing.T) {
 		"expired, no file storage":      {over, load.Records{}, 0, down("s3-kill", "s3", 4*time.Minute), []string{Unexplained}},
 		"attached, no file storage":     {over, submitted(load.Content{Attachments: []load.Attachment{{}}}), 0, down("s3-kill", "s3", 4*time.Minute), nil},
 		"expired early":                 {row{status: expired, processed: expires.Add(-time.Second)}, load.Records{}, 0, down("postgres-kill", "postgres", 5*time.Minute), []string{Promise}},
-		"due when it is sent":           {row{status: sent}, submitted(load.Content{SendAt: begun.Add(earlyTolerance)}), 1, nil, nil},
-		"sent before its sendAt":        {row{status: sent}, submitted(load.Content{SendAt: begun.Add(2 * earlyTolerance)}), 1, nil, []string{Promise}},
+		"due when it is sent":           {row{status: sent}, submitted(load.Content{SendAt: start.Add(earlyTolerance)}), 1, nil, nil},
+		"sent before its sendAt":        {row{status: sent}, submitted(load.Content{SendAt: start.Add(2 * earlyTolerance)}), 1, nil, []string{Promise}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := New(nil, tt.records, tt.injected)
 			tt.row.id, tt.row.to, tt.row.expires = "1", "a", expires
 			if c.requests["1"] = tt.requests; tt.requests > 0 {
-				c.first["1"] = begun
+				c.first["1"] = start
 			}
 			c.checkReason(&tt.row)
 			if got := promises(c); !slices.Equal(got, tt.want) {
@@ -73,10 +73,10 @@ func submitted(content load.Content) load.Records {
 // A FAILED without a reason is a finding, also if the email was sent again.
 func TestCheckFailures(t *testing.T) {
 	t.Parallel()
-	begun := time.Now()
+	start := time.Now()
 	const try, again = "RECEIVED VALIDATED SENT_ATTEMPT ", "RECEIVED VALIDATED SENT_ATTEMPT RETRY_SCHEDULED:SES_X "
 	hang := func(at time.Duration) []fault.Injected {
-		return []fault.Injected{{Kind: "ses-hang", Subject: "worker-1:ses", From: begun.Add(at), To: begun.Add(at + time.Second)}}
+		return []fault.Injected{{Kind: "ses-hang", Subject: "worker-1:ses", From: start.Add(at), To: start.Add(at + time.Second)}}
 	}
 	refusal := func(status int, fault string) *sessim.Entry {
 		return &sessim.Entry{Status: status, Fault: fault, Answered: true}
@@ -112,7 +112,7 @@ func TestCheckFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := New(nil, load.Records{}, tt.injected)
-			r := addEmail(c, tt.row, tt.path, begun)
+			r := addEmail(c, tt.row, tt.path, start)
 			for i := range strings.Fields(tt.path) {
 				if tt.request != nil {
 					c.sesRequests[attemptID(r.id, i)] = newRequest(*tt.request)

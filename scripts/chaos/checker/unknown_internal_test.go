@@ -34,13 +34,13 @@ func TestFollows_EqualsTheGatewaysDiagram(t *testing.T) {
 
 // addEmail adds an email with these events, a third of a second apart; the text after a colon is
 // "unknown" for FAILED, "feedback" for SENT, and the error code of other events.
-func addEmail(c *Checker, r row, path string, begun time.Time) *row {
+func addEmail(c *Checker, r row, path string, start time.Time) *row {
 	r.id = fmt.Sprintf("email-%d", len(c.emails))
 	c.emails[r.id] = &r
 	var events []event
 	for i, word := range strings.Fields(path) {
 		kind, about, _ := strings.Cut(word, ":")
-		s := event{email: r.id, seq: i + 1, kind: kind, at: begun.Add(time.Duration(i) * time.Second / 3), unknown: about == "unknown", fromFeedback: about == "feedback"}
+		s := event{email: r.id, seq: i + 1, kind: kind, at: start.Add(time.Duration(i) * time.Second / 3), unknown: about == "unknown", fromFeedback: about == "feedback"}
 		if kind == scheduled || kind == unknown {
 			s.code = cmp.Or(about, unknown)
 		}
@@ -97,9 +97,9 @@ func TestCheckFlags(t *testing.T) {
 // which explains at most as many attempts as it could affect.
 func TestCheckDoubts(t *testing.T) {
 	t.Parallel()
-	begun := time.Now()
+	start := time.Now()
 	hit := func(kind, subject string, at time.Duration) fault.Injected {
-		return fault.Injected{Kind: kind, Subject: subject, From: begun.Add(at), To: begun.Add(at + time.Second)}
+		return fault.Injected{Kind: kind, Subject: subject, From: start.Add(at), To: start.Add(at + time.Second)}
 	}
 	request := func(status int, fault string, answered bool) map[string]sesRequest {
 		return map[string]sesRequest{"email-0-2": newRequest(sessim.Entry{Status: status, Fault: fault, Answered: answered})}
@@ -133,7 +133,7 @@ func TestCheckDoubts(t *testing.T) {
 			t.Parallel()
 			c := New(nil, load.Records{}, tt.injected)
 			for range tt.emails {
-				addEmail(c, row{status: failed, unknown: true}, "RECEIVED VALIDATED SENT_ATTEMPT OUTCOME_UNKNOWN FAILED", begun)
+				addEmail(c, row{status: failed, unknown: true}, "RECEIVED VALIDATED SENT_ATTEMPT OUTCOME_UNKNOWN FAILED", start)
 			}
 			for attempt, a := range tt.sesRequests {
 				c.sesRequests[attempt] = a

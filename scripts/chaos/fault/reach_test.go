@@ -49,15 +49,15 @@ func TestReach(t *testing.T) {
 // Overlapping times count once, times outside the run do not count.
 func TestOutage(t *testing.T) {
 	t.Parallel()
-	begun := time.Now()
+	start := time.Now()
 	at := func(kind, subject string, from, to int) fault.Injected {
-		return fault.Injected{Kind: kind, Subject: subject, From: begun.Add(time.Duration(from) * time.Second), To: begun.Add(time.Duration(to) * time.Second)}
+		return fault.Injected{Kind: kind, Subject: subject, From: start.Add(time.Duration(from) * time.Second), To: start.Add(time.Duration(to) * time.Second)}
 	}
 	injected := []fault.Injected{
 		at("redis-kill", "redis", 30, 35), at("postgres-kill", "postgres", -5, 2), at("postgres-pause", "postgres", 1, 6),
 		at("ses-down", "ses", 32, 33), at("worker-freeze", "worker-1", 10, 80), at("ses-drop", "ses", 58, 70),
 	}
-	if got := fault.Outage(injected, begun, begun.Add(time.Minute)); got != 13*time.Second {
+	if got := fault.Outage(injected, start, start.Add(time.Minute)); got != 13*time.Second {
 		t.Errorf("%s, want 13s", got)
 	}
 }

@@ -17,7 +17,7 @@ import (
 type Runner struct {
 	cluster    *cluster.Cluster
 	out        io.Writer
-	begun      time.Time
+	startedAt      time.Time
 	components map[string]*sync.Mutex // by component of the plan: one fault at a time
 
 	mu   sync.Mutex
@@ -62,7 +62,7 @@ const (
 // Run executes the plan and returns when all faults are reverted. When ctx ends, it reverts all
 // faults immediately.
 func (r *Runner) Run(ctx context.Context, plan []Step) Result {
-	r.begun, r.components = time.Now(), make(map[string]*sync.Mutex)
+	r.startedAt, r.components = time.Now(), make(map[string]*sync.Mutex)
 	for _, step := range plan {
 		for _, component := range components(step.Subject) {
 			r.components[component] = new(sync.Mutex)
@@ -77,7 +77,7 @@ func (r *Runner) Run(ctx context.Context, plan []Step) Result {
 }
 
 func (r *Runner) execute(ctx context.Context, step Step) {
-	if service.Pause(ctx, time.Until(r.begun.Add(step.At))) != nil {
+	if service.Pause(ctx, time.Until(r.startedAt.Add(step.At))) != nil {
 		return
 	}
 	defer r.lock(step.Subject)()
@@ -87,7 +87,7 @@ func (r *Runner) execute(ctx context.Context, step Step) {
 	err := f.Begin(ctx)
 	if err == nil {
 		p.Begun = time.Now()
-		_ = service.Pause(ctx, time.Until(r.begun.Add(step.At+step.Length))) // revert even if ctx ends
+		_ = service.Pause(ctx, time.Until(r.startedAt.Add(step.At+step.Length))) // revert even if ctx ends
 		p.Ending = time.Now()
 	}
 	r.record(step, p, err, revert(ctx, f))
@@ -125,7 +125,7 @@ func (r *Runner) record(step Step, p Injected, begin, end error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.done.Injected = append(r.done.Injected, p)
-	r.done.Healed = max(r.done.Healed, time.Since(r.begun)+step.Kind.Heal)
+	r.done.Healed = max(r.done.Healed, time.Since(r.startedAt)+step.Kind.Heal)
 	for _, err := range []error{begin, end} {
 		if err != nil {
 			text := fmt.Sprintf("%s of %s: %v", step.Kind.Name, step.Subject, err)
@@ -151,5 +151,5 @@ func (r *Runner) progress(format string, args ...any) {
 
 // line writes a progress message; r.mu is held.
 func (r *Runner) line(text string) {
-	fmt.Fprintf(r.out, "%7.1f s  %s\n", time.Since(r.begun).Seconds(), text)
+	fmt.Fprintf(r.out, "%7.1f s  %s\n", time.Since(r.startedAt).Seconds(), text)
 }

@@ -128,9 +128,9 @@ func (l *Load) Run(ctx context.Context) {
 func (l *Load) generate(offering context.Context, emails chan<- email) {
 	defer close(emails)
 	random := rand.New(rand.NewPCG(l.params.Seed, 1))
-	begun := time.Now()
+	start := time.Now()
 	for serial := 0; ; serial++ {
-		due := begun.Add(time.Duration(float64(serial) / l.params.Rate * float64(time.Second)))
+		due := start.Add(time.Duration(float64(serial) / l.params.Rate * float64(time.Second)))
 		if wait := time.Until(due); wait > 0 && service.Pause(offering, wait) != nil {
 			return
 		}

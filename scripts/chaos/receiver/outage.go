@@ -48,8 +48,8 @@ func (s *Server) Disturb(ctx context.Context, seed uint64) {
 
 func (e *Endpoint) disturb(ctx context.Context, random *rand.Rand) {
 	defer e.set(Accept)
-	between := func(least, most time.Duration) time.Duration {
-		return least + time.Duration(random.Int64N(int64(most-least)))
+	between := func(least, limit time.Duration) time.Duration {
+		return least + time.Duration(random.Int64N(int64(limit-least)))
 	}
 	var left []Mode
 	for service.Pause(ctx, between(minHealthy, maxHealthy)) == nil {

@@ -227,10 +227,10 @@ func turnArrays(turns []LaneTurn) []any {
 }
 
 // EvenTurns returns a turn of at most most rows for each of the lanes.
-func EvenTurns(lanes []int64, most int) []LaneTurn {
+func EvenTurns(lanes []int64, limit int) []LaneTurn {
 	turns := make([]LaneTurn, len(lanes))
 	for i, id := range lanes {
-		turns[i] = LaneTurn{LaneProbe: LaneProbe{ID: id}, Most: most}
+		turns[i] = LaneTurn{LaneProbe: LaneProbe{ID: id}, Most: limit}
 	}
 	return turns
 }

@@ -23,7 +23,7 @@ func (w *entryWriter) copyEntry(e *NewEntry) error {
 		if w.copying, err = pgcopy.Begin(w.ctx, w.tx.Conn, copyEntriesSQL); err != nil {
 			return fmt.Errorf("copy entries: %w", pg.Translate(err))
 		}
-		w.begun = time.Now()
+		w.startedAt = time.Now()
 	}
 	row := w.copying
 	row.UUID(e.ID)
@@ -47,7 +47,7 @@ func (w *entryWriter) copyEntry(e *NewEntry) error {
 	if err := row.EndRow(w.ctx); err != nil {
 		return fmt.Errorf("copy entries: %w", pg.Translate(err))
 	}
-	if time.Since(w.begun) > w.copyTime {
+	if time.Since(w.startedAt) > w.copyTime {
 		return w.endCopy()
 	}
 	return nil

@@ -166,7 +166,7 @@ type Advanced struct {
 
 // advance calls run with the statement's arguments and returns the result of each transition.
 func advance(ts []Transition, arguments []any, run func(rows any, columns []any) error) ([]Advanced, error) {
-	begun := time.Now()
+	start := time.Now()
 	var rows []struct {
 		ID        uuid.UUID    `db:"id"`
 		Applied   bool         `db:"applied"`
@@ -189,7 +189,7 @@ func advance(ts []Transition, arguments []any, run func(rows any, columns []any)
 	}
 	// The lease began on Postgres's clock after begun on this process's clock. Counting from begun, LeaseUntil is never
 	// later than the real end.
-	until := begun.Add(lease)
+	until := start.Add(lease)
 	byID := make(map[uuid.UUID]Advanced, len(rows))
 	for _, r := range rows {
 		byID[r.ID] = Advanced{

@@ -15,10 +15,10 @@ func TestProcessStatus(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	s := process.New(d.Store.DB())
-	begun := time.Now().Add(-time.Hour).Truncate(time.Microsecond)
+	start := time.Now().Add(-time.Hour).Truncate(time.Microsecond)
 	report := func(service, instance string, details any) {
 		t.Helper()
-		if err := s.ReportStatus(t.Context(), service, instance, begun, details); err != nil {
+		if err := s.ReportStatus(t.Context(), service, instance, start, details); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -31,7 +31,7 @@ func TestProcessStatus(t *testing.T) {
 		var lines []string
 		for _, p := range all {
 			lines = append(lines, fmt.Sprint(p.Service, " ", p.Instance, " ", p.Age.Round(time.Minute), " ", string(p.Details)))
-			if !p.StartedAt.Equal(begun) {
+			if !p.StartedAt.Equal(start) {
 				t.Errorf("%s started at %s", p.Instance, p.StartedAt)
 			}
 		}
@@ -69,10 +69,10 @@ func TestProcessStatus(t *testing.T) {
 	if err := s.WithdrawStatus(t.Context(), "worker", "w1"); err != nil || statuses() != "" {
 		t.Errorf("withdrawn: %v, %s", err, statuses())
 	}
-	if err := s.ReportStatus(t.Context(), "api", "a1", begun, nil); err == nil {
+	if err := s.ReportStatus(t.Context(), "api", "a1", start, nil); err == nil {
 		t.Error("a report of the api was accepted")
 	}
-	if err := s.ReportStatus(t.Context(), "worker", "w1", begun, make(chan int)); err == nil {
+	if err := s.ReportStatus(t.Context(), "worker", "w1", start, make(chan int)); err == nil {
 		t.Error("details that cannot be encoded were accepted")
 	}
 }

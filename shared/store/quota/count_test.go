@@ -25,9 +25,9 @@ func wait(t *testing.T, d storetest.Database, company uuid.UUID, n int, status s
 		FROM dispatch_lanes l, generate_series(1, $2::int) WHERE l.company_id = $1 AND l.queue = 'email:send' AND l.mailing_id IS NULL`, company, n, status)
 }
 
-func limitScheduled(t *testing.T, d storetest.Database, company uuid.UUID, most int64) {
+func limitScheduled(t *testing.T, d storetest.Database, company uuid.UUID, limit int64) {
 	t.Helper()
-	if err := d.Store.SetQuotas(t.Context(), storetest.Operator(), company, map[quota.Quota]*int64{quota.ScheduledEmails: &most}); err != nil {
+	if err := d.Store.SetQuotas(t.Context(), storetest.Operator(), company, map[quota.Quota]*int64{quota.ScheduledEmails: &limit}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -39,7 +39,7 @@ func TestCount_RequestIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		status  string
 		total   int64 // of scheduled emails in use
-		most    int   // of emails that are read
+		limit    int   // of emails that are read
 		counted int64
 	}{
 		"many are scheduled": {"PENDING", 3 * mostCounted, 0, mostCounted + 5000},
@@ -65,7 +65,7 @@ func TestCount_RequestIsBounded(t *testing.T) {
 					t.Errorf("limit %d: %v", limit, err)
 				}
 				var read int
-				if err := tx.Get(&read, `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'email_outbox'`); err != nil || read > c.most {
+				if err := tx.Get(&read, `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'email_outbox'`); err != nil || read > c.limit {
 					t.Errorf("limit %d: %d rows were read, %v", limit, read, err)
 				}
 				if err := tx.Commit(); err != nil {

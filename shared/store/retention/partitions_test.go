@@ -175,14 +175,14 @@ func TestLogPartitions_DoNotWait(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), `SELECT FROM email_logs`); err != nil { // a backup, perhaps
 		t.Fatal(err)
 	}
-	begun := time.Now()
+	start := time.Now()
 	if _, err := retention.New(d.Store.DB()).DropLogPartition(t.Context(), retention.EmailLogs, 30*day); !errors.Is(err, retention.ErrInUse) {
 		t.Errorf("drop: %v", err)
 	}
 	if _, err := retention.New(d.Store.DB()).MakeLogPartition(t.Context(), retention.EmailLogs, 3); !errors.Is(err, retention.ErrInUse) {
 		t.Errorf("make: %v", err)
 	}
-	if took := time.Since(begun); took > time.Minute {
+	if took := time.Since(start); took > time.Minute {
 		t.Errorf("the operation waited %s", took)
 	}
 	if n := partitions(t, d, retention.EmailLogs); n != 3 {

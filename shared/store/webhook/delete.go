@@ -40,7 +40,7 @@ func (s *Store) Delete(ctx context.Context, company, id uuid.UUID) error {
 		return err
 	}
 	after := uuid.Nil
-	for begun := time.Now(); time.Since(begun) < deleteTime; {
+	for start := time.Now(); time.Since(start) < deleteTime; {
 		var last []uuid.UUID // of a full batch
 		if _, err := s.write(ctx, &last, deleteDeliveriesSQL, id, company, after, deleteBatch); err != nil {
 			return fmt.Errorf("delete webhook deliveries: %w", err)

@@ -96,11 +96,11 @@ func TestReservations_LargeEmail(t *testing.T) {
 				other.flow(ctx, c.takes)
 				small.flow(ctx, c.takes)
 				pause(5 * c.takes)
-				before, begun := small.sent.Load(), time.Now()
+				before, start := small.sent.Load(), time.Now()
 				limited, stop := context.WithTimeout(ctx, 50*c.takes)
 				defer stop()
 				refused := large.send(limited, largeFile, c.takes)
-				during, took := small.sent.Load()-before, time.Since(begun)
+				during, took := small.sent.Load()-before, time.Since(start)
 				t.Logf("sent after %d refusals, %d small emails and %v", refused, during, took)
 				if during > 200 || took > 40*c.takes {
 					t.Errorf("the large email was sent after %d small ones and %v", during, took)
@@ -129,9 +129,9 @@ func TestReservations_Companies(t *testing.T) {
 				}
 				pause(10 * time.Second)
 				for range 5 {
-					before, begun := many.sent.Load(), time.Now()
+					before, start := many.sent.Load(), time.Now()
 					one.send(ctx, size, time.Second)
-					during, took := many.sent.Load()-before, time.Since(begun)
+					during, took := many.sent.Load()-before, time.Since(start)
 					t.Logf("sent after %d large emails and %v", during, took)
 					if during > 10 {
 						t.Errorf("it was sent after %d emails of another company", during)

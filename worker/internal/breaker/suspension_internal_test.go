@@ -93,11 +93,11 @@ func TestSuspension_Trials(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := suspended(t, c.failure)
 				for i, want := range c.want {
-					begun := time.Now()
+					start := time.Now()
 					if err := s.Await(t.Context()); err != nil {
 						t.Fatal(err)
 					}
-					if waited := time.Since(begun); waited != want*time.Second {
+					if waited := time.Since(start); waited != want*time.Second {
 						t.Errorf("email %d after %s, want %s", i+1, waited, want*time.Second)
 					}
 					s.Used()
@@ -113,13 +113,13 @@ func TestSuspension_OneAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := suspended(t, &provider.Failure{Outcome: provider.Retry, Outage: true, Code: "NETWORK_ERROR"})
-		begun := time.Now()
+		start := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
 		admitted := make(chan time.Duration, 8)
 		for range cap(admitted) {
 			go func() {
 				if s.Await(ctx) == nil {
-					admitted <- time.Since(begun)
+					admitted <- time.Since(start)
 				}
 			}()
 		}
@@ -131,8 +131,8 @@ func TestSuspension_OneAtATime(t *testing.T) {
 			t.Error("two at a time")
 		}
 		s.Unused()
-		if err := s.Await(t.Context()); err != nil || time.Since(begun) != firstTrial {
-			t.Errorf("after an empty queue: %v after %s", err, time.Since(begun))
+		if err := s.Await(t.Context()); err != nil || time.Since(start) != firstTrial {
+			t.Errorf("after an empty queue: %v after %s", err, time.Since(start))
 		}
 		s.Used()
 		if !s.recordSuccess(Call{Began: time.Now()}) {

@@ -40,7 +40,7 @@ func TestCheck_Works(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, c, log := newCheck()
-		begun := time.Now()
+		start := time.Now()
 		if err := c.Await(t.Context()); err != nil || c.Suspect() || p.asked.Load() != 0 {
 			t.Errorf("%v, suspect %t, asked %d times", err, c.Suspect(), p.asked.Load())
 		}
@@ -51,8 +51,8 @@ func TestCheck_Works(t *testing.T) {
 		if err := c.Await(t.Context()); err != nil || c.Suspect() || p.asked.Load() != 1 {
 			t.Errorf("%v, suspect %t, asked %d times", err, c.Suspect(), p.asked.Load())
 		}
-		if time.Since(begun) > 0 || log.Len() > 0 {
-			t.Errorf("it took %s: %s", time.Since(begun), log)
+		if time.Since(start) > 0 || log.Len() > 0 {
+			t.Errorf("it took %s: %s", time.Since(start), log)
 		}
 	})
 }
@@ -115,9 +115,9 @@ func TestCheck_CallerEnds(t *testing.T) {
 		if err := c.Await(ctx); !errors.Is(err, context.DeadlineExceeded) || log.Len() > 0 {
 			t.Errorf("%v: %s", err, log)
 		}
-		begun := time.Now()
-		if err := c.Ask(t.Context()); err == nil || time.Since(begun) > 2*time.Second {
-			t.Errorf("%v after %s", err, time.Since(begun))
+		start := time.Now()
+		if err := c.Ask(t.Context()); err == nil || time.Since(start) > 2*time.Second {
+			t.Errorf("%v after %s", err, time.Since(start))
 		}
 	})
 }

@@ -96,8 +96,8 @@ func (b *backlog) measure(ctx context.Context) (more bool, err error) {
 // count counts the backlog if the pause after the last count is over. During a database outage it runs in every round and sets
 // the values to NaN.
 func (b *backlog) count(ctx context.Context, away bool) {
-	begun := time.Now()
-	if begun.Before(b.counted) && !away {
+	start := time.Now()
+	if start.Before(b.counted) && !away {
 		return
 	}
 	n, err := b.outbox.CountAll(ctx)
@@ -109,7 +109,7 @@ func (b *backlog) count(ctx context.Context, away bool) {
 	b.expiring.WithLabelValues("bulk").Set(known(soon.Bulk, err))
 	erasure, err := b.outbox.OldestErasure(ctx)
 	b.oldestErasure.Set(known(erasure, err))
-	b.counted = begun.Add(countShare * time.Since(begun))
+	b.counted = start.Add(countShare * time.Since(start))
 }
 
 // known converts a value to a metric: NaN if err is not nil.

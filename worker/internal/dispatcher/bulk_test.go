@@ -32,8 +32,8 @@ func (c carrier) Publish(_ context.Context, task queue.Task) (queue.Placed, erro
 	return queue.Queued, nil
 }
 
-func (c carrier) Reserve(_ context.Context, _ string, window, most int) (queue.Room, error) {
-	return queue.Room{Depth: len(c.tasks), Granted: min(most, window-len(c.tasks))}, nil
+func (c carrier) Reserve(_ context.Context, _ string, window, limit int) (queue.Room, error) {
+	return queue.Room{Depth: len(c.tasks), Granted: min(limit, window-len(c.tasks))}, nil
 }
 
 func (c carrier) Release(context.Context, string) error { return nil }
@@ -92,11 +92,11 @@ func TestDispatch_BrokerOutage(t *testing.T) {
 			p := b.params()
 			p.Bulk = broker
 			b.dispatch(t, p)
-			begun := time.Now()
+			start := time.Now()
 			for range 20 {
 				b.expectStatus(t, b.Accept(t, company, nil), email.Enqueued)
 			}
-			if took := time.Since(begun); took > timeout/2 {
+			if took := time.Since(start); took > timeout/2 {
 				t.Errorf("20 emails took %s", took)
 			}
 			if got := b.status(t, job); got != email.Pending {

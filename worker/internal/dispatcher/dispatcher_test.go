@@ -28,7 +28,7 @@ func TestDispatch_AllQueues(t *testing.T) {
 	}
 	tasks := make(chan queue.Task, 3)
 	b.consume(t, 3, func(_ context.Context, task queue.Task) error { tasks <- task; return nil })
-	begun := time.Now()
+	start := time.Now()
 	b.dispatch(t, b.params())
 	for range want {
 		select {
@@ -44,7 +44,7 @@ func TestDispatch_AllQueues(t *testing.T) {
 			if err := job.Validate(5); err != nil {
 				t.Errorf("the payload is not valid: %v", err)
 			}
-			if job.OutboxID != task.ID || job.Attempt != 1 || job.EnqueuedAt.Before(begun) || job.EnqueuedAt.After(time.Now()) {
+			if job.OutboxID != task.ID || job.Attempt != 1 || job.EnqueuedAt.Before(start) || job.EnqueuedAt.After(time.Now()) {
 				t.Errorf("payload of %s: %+v", task.ID, job)
 			}
 			b.expectStatus(t, id, email.Enqueued)

@@ -185,13 +185,13 @@ func (f *feeder) publish(ctx context.Context, row dispatch.DueRow) (result, erro
 	if ctx.Err() != nil {
 		return notSent, context.Cause(ctx)
 	}
-	begun := time.Now()
-	job, trace := f.payload(row, begun)
+	start := time.Now()
+	job, trace := f.payload(row, start)
 	task := queue.Task{ID: row.ID.String(), Queue: f.name, Payload: job, Traceparent: trace}
 	ctx, span := f.span(ctx, &task)
 	defer span.End()
 	placed, err := f.queue.Publish(ctx, task)
-	f.metrics.published(time.Since(begun))
+	f.metrics.published(time.Since(start))
 	crashpoint.At(crashpoint.DispatchQueued)
 	switch {
 	case err != nil && ctx.Err() != nil && errors.Is(err, queue.ErrNotPublished):

@@ -217,14 +217,14 @@ func (f *feeder) takeAll(ctx context.Context, room int, reserved time.Time) erro
 func (f *feeder) move(ctx context.Context, from source, chosen []laneShare, reserved time.Time) (drained map[int64]bool, perCompany map[uuid.UUID]int, err error) {
 	committing, end := withExtraTime(ctx, stopTime)
 	defer end()
-	begun := time.Now()
+	start := time.Now()
 	taken, err := from.take(committing, laneTurns(chosen))
 	if err != nil {
 		return nil, nil, err
 	}
 	asked, companies := 0, make(map[int64]uuid.UUID, len(chosen))
 	for _, v := range chosen {
-		asked += v.most
+		asked += v.limit
 		companies[v.id] = v.company
 	}
 	fit, released := len(taken.Rows), 0
@@ -233,7 +233,7 @@ func (f *feeder) move(ctx context.Context, from source, chosen []laneShare, rese
 		if released, err = f.publishBatch(ctx, committing, from, taken, fit, reserved); err != nil {
 			return nil, nil, err
 		}
-		f.metrics.round(len(taken.Rows), time.Since(begun))
+		f.metrics.round(len(taken.Rows), time.Since(start))
 		f.lanes.taken.Add(int64(len(taken.Rows)))
 	}
 	perCompany = make(map[uuid.UUID]int)
@@ -251,7 +251,7 @@ func (f *feeder) move(ctx context.Context, from source, chosen []laneShare, rese
 	f.lanes.schedule.took(f.name, chosen, count)
 	drained = make(map[int64]bool)
 	for _, v := range chosen {
-		if count[v.id] < v.most {
+		if count[v.id] < v.limit {
 			drained[v.id] = true
 		}
 	}

@@ -62,7 +62,7 @@ type lanes struct {
 	turn     chan struct{}             // mutex of the fields below
 
 	breakerClosed bool
-	begun         time.Time
+	startedAt         time.Time
 	until         time.Time
 	named         []lanestore.Named // lanes to probe
 	probed        time.Time         // when the last probe of named lanes alone began
@@ -125,7 +125,7 @@ func (l *lanes) added(ctx context.Context, queue string) (lanes []liveLane, brea
 // probeNamed probes the lanes that were named since the last poll. A wake-up that names no lanes is left to the next poll.
 func (l *lanes) probeNamed(ctx context.Context) error {
 	outdated := l.outdated.Load()
-	last := l.begun
+	last := l.startedAt
 	if l.probed.After(last) {
 		last = l.probed
 	}
@@ -169,30 +169,30 @@ func (l *lanes) end() { <-l.turn }
 
 func (l *lanes) fresh() bool {
 	outdated := l.outdated.Load()
-	return time.Now().Before(l.until) && (outdated == nil || l.begun.After(*outdated))
+	return time.Now().Before(l.until) && (outdated == nil || l.startedAt.After(*outdated))
 }
 
 // poll asks Postgres which lanes have due rows and updates the schedule.
 func (l *lanes) poll(ctx context.Context) error {
 	spacing := min(apart+time.Duration(l.taken.Swap(0))*apartPerEmail, maxApart)
-	if early := spacing - time.Since(l.begun); early > 0 {
+	if early := spacing - time.Since(l.startedAt); early > 0 {
 		if err := service.Pause(ctx, early); err != nil {
 			return err
 		}
 	}
-	begun := time.Now()
-	if err := l.update(ctx, begun); err != nil {
+	start := time.Now()
+	if err := l.update(ctx, start); err != nil {
 		return err
 	}
-	l.begun = begun
-	l.until = time.Now().Add(min(max(relist, 10*time.Since(begun)), maxRelist))
+	l.startedAt = start
+	l.until = time.Now().Add(min(max(relist, 10*time.Since(start)), maxRelist))
 	return nil
 }
 
-func (l *lanes) update(ctx context.Context, begun time.Time) error {
+func (l *lanes) update(ctx context.Context, start time.Time) error {
 	l.applyWakeups()
 	named := slices.Clone(l.named)
-	age := begun.Sub(l.newest)
+	age := start.Sub(l.newest)
 	if age > maxAge {
 		l.request()
 	}
@@ -206,16 +206,16 @@ func (l *lanes) update(ctx context.Context, begun time.Time) error {
 			named = append(named, lanestore.Named{ID: id})
 		}
 	}
-	if err := l.probe(ctx, begun, append(l.schedule.probes(begun, named), l.schedule.due(begun)...)); err != nil {
+	if err := l.probe(ctx, start, append(l.schedule.probes(start, named), l.schedule.due(start)...)); err != nil {
 		return err
 	}
 	if search {
-		l.newest = begun
+		l.newest = start
 	}
 	return nil
 }
 
-func (l *lanes) probe(ctx context.Context, begun time.Time, probes []dispatch.LaneProbe) error {
+func (l *lanes) probe(ctx context.Context, start time.Time, probes []dispatch.LaneProbe) error {
 	found, err := l.outbox.ProbeLanes(ctx, probes)
 	if err != nil {
 		return err
@@ -225,6 +225,6 @@ func (l *lanes) probe(ctx context.Context, begun time.Time, probes []dispatch.La
 	}
 	l.named = nil
 	l.breakerClosed = found.BreakerClosed
-	l.schedule.apply(probes, found.Lanes, begun)
+	l.schedule.apply(probes, found.Lanes, start)
 	return nil
 }

@@ -302,10 +302,10 @@ func TestLanes_FullListing(t *testing.T) {
 		if got := live(); !slices.Equal(got, []int64{5}) || outbox.listed != 2 {
 			t.Errorf("listed %d times: %v", outbox.listed, got)
 		}
-		begun := time.Now()
+		start := time.Now()
 		<-time.After(time.Second)
 		_ = live() // polls again
-		l.schedule.replace(nil, begun)
+		l.schedule.replace(nil, start)
 		if got := live(); !slices.Equal(got, []int64{5}) {
 			t.Errorf("an old listing left %v", got)
 		}
@@ -332,12 +332,12 @@ func TestLanes_Spacing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLanes(&listing{}, nil, 0)
 				look := func() time.Duration {
-					begun := time.Now()
+					start := time.Now()
 					l.invalidate()
 					if _, _, err := l.of(t.Context(), "a"); err != nil {
 						t.Fatal(err)
 					}
-					return time.Since(begun)
+					return time.Since(start)
 				}
 				if waited := look(); waited != 0 {
 					t.Errorf("the first email waited %s", waited)

@@ -38,9 +38,9 @@ func (l *lanes) list(ctx context.Context) (more bool, err error) {
 	if recent {
 		return false, nil
 	}
-	begun := time.Now()
+	start := time.Now()
 	found, err := l.outbox.WaitingLanes(ctx)
-	l.resume = time.Now().Add(listPause * time.Since(begun))
+	l.resume = time.Now().Add(listPause * time.Since(start))
 	if err != nil {
 		return false, err
 	}
@@ -48,20 +48,20 @@ func (l *lanes) list(ctx context.Context) (more bool, err error) {
 		return false, nil
 	}
 	defer l.end()
-	l.replace(found, begun)
+	l.replace(found, start)
 	return false, nil
 }
 
 // replace stores a full listing. Results of polls that began later are kept.
-func (l *lanes) replace(found dispatch.WaitingLanes, begun time.Time) {
-	if !l.begun.After(begun) {
+func (l *lanes) replace(found dispatch.WaitingLanes, start time.Time) {
+	if !l.startedAt.After(start) {
 		l.breakerClosed = found.BreakerClosed
 	}
-	if l.newest.Before(begun) {
-		l.newest = begun
+	if l.newest.Before(start) {
+		l.newest = start
 	}
-	l.listed = begun
-	if l.schedule.replace(found.Lanes, begun) {
+	l.listed = start
+	if l.schedule.replace(found.Lanes, start) {
 		signal(l.turned)
 	}
 }

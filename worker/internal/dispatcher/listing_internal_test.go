@@ -87,9 +87,9 @@ func TestLanes_ListingsOnRequest(t *testing.T) {
 			t.Helper()
 			<-time.After(time.Millisecond)
 			outbox.during, outbox.err, outbox.listed = func() { <-time.After(took) }, failure, 0
-			begun := time.Now()
-			if _, err := l.list(t.Context()); !errors.Is(err, failure) || time.Since(begun) != waited || outbox.listed != listed {
-				t.Errorf("%s: listed %d times, waited %s, %v", when, outbox.listed, time.Since(begun), err)
+			start := time.Now()
+			if _, err := l.list(t.Context()); !errors.Is(err, failure) || time.Since(start) != waited || outbox.listed != listed {
+				t.Errorf("%s: listed %d times, waited %s, %v", when, outbox.listed, time.Since(start), err)
 			}
 		}
 		failure := errors.New("canceling statement due to statement timeout")

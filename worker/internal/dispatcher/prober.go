@@ -71,7 +71,7 @@ func (p *prober) reachable() (queues []string) {
 func (p *prober) enqueue(ctx context.Context, f *feeder, id uuid.UUID) error {
 	committing, end := withExtraTime(ctx, stopTime)
 	defer end()
-	begun := time.Now()
+	start := time.Now()
 	taken, err := p.emails.takeProbe(committing, id)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (p *prober) enqueue(ctx context.Context, f *feeder, id uuid.UUID) error {
 	if len(taken.Rows) == 0 { // another transaction has locked or changed the row: the next round chooses another probe
 		return p.outbox.SkipProbe(committing, id)
 	}
-	released, err := f.publishBatch(ctx, committing, p.emails, taken, len(taken.Rows), begun)
+	released, err := f.publishBatch(ctx, committing, p.emails, taken, len(taken.Rows), start)
 	if err != nil {
 		p.resume = time.Now().Add(probePause)
 		if released > 0 { // without a task

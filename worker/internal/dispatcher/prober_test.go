@@ -238,10 +238,10 @@ func TestProber_SearchesRetriesOncePerPause(t *testing.T) {
 	p := b.params()
 	counted := &probeCounter{Outbox: b.Store}
 	p.Outbox = counted
-	begun := time.Now()
+	start := time.Now()
 	b.dispatch(t, p)
 	waittest.Until(t, "five rounds", func() bool { return counted.rounds.Load() >= 5 })
-	if n, most := counted.early.Load(), 1+int64(time.Since(begun)/(5*time.Second)); n < 1 || n > most {
-		t.Errorf("searched retries %d times in %s, want 1 to %d", n, time.Since(begun), most)
+	if n, most := counted.early.Load(), 1+int64(time.Since(start)/(5*time.Second)); n < 1 || n > most {
+		t.Errorf("searched retries %d times in %s, want 1 to %d", n, time.Since(start), most)
 	}
 }

@@ -34,8 +34,8 @@ type reservations struct {
 	asked, granted atomic.Int64
 }
 
-func (r *reservations) Reserve(ctx context.Context, name string, window, most int) (queue.Room, error) {
-	room, err := r.Publisher.Reserve(ctx, name, window, most)
+func (r *reservations) Reserve(ctx context.Context, name string, window, limit int) (queue.Room, error) {
+	room, err := r.Publisher.Reserve(ctx, name, window, limit)
 	if name == email.QueueNormal {
 		r.asked.Add(1)
 		if room.Granted > 0 {

@@ -93,8 +93,8 @@ func (s *schedule) probes(now time.Time, named []lanestore.Named) (probes []disp
 func (s *schedule) due(now time.Time) (probes []dispatch.LaneProbe) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	probe := func(h *laneHeap, most int) {
-		for most = len(probes) + most; len(probes) < most && len(*h) > 0 && !(*h)[0].next.After(now); {
+	probe := func(h *laneHeap, limit int) {
+		for limit = len(probes) + limit; len(probes) < limit && len(*h) > 0 && !(*h)[0].next.After(now); {
 			l := (*h)[0]
 			probes = append(probes, dispatch.LaneProbe{ID: l.id, Since: l.since})
 			s.put(&s.rechecks, l, now.Add(recheck))
@@ -106,34 +106,34 @@ func (s *schedule) due(now time.Time) (probes []dispatch.LaneProbe) {
 }
 
 // apply stores the result of a poll. Lanes that were probed and not found are closed.
-func (s *schedule) apply(probes []dispatch.LaneProbe, found []dispatch.WaitingLane, begun time.Time) {
+func (s *schedule) apply(probes []dispatch.LaneProbe, found []dispatch.WaitingLane, start time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range found {
-		s.found(w, begun)
+		s.found(w, start)
 	}
 	for _, p := range probes {
-		if l, known := s.lanes[p.ID]; known && l.looked.Before(begun) {
-			s.closed(l, begun)
+		if l, known := s.lanes[p.ID]; known && l.looked.Before(start) {
+			s.closed(l, start)
 		}
 	}
 }
 
 // replace stores the result of a full listing. A lane that should have rows and that the listing did not find is closed or
 // empty: the next poll checks it. replace returns whether there are new live lanes, or lanes that must be polled again.
-func (s *schedule) replace(found []dispatch.WaitingLane, begun time.Time) (turned bool) {
+func (s *schedule) replace(found []dispatch.WaitingLane, start time.Time) (turned bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range found {
-		turned = s.found(w, begun) || turned
+		turned = s.found(w, start) || turned
 	}
 	for _, l := range s.lanes {
 		switch {
-		case !l.looked.Before(begun):
+		case !l.looked.Before(start):
 		case l.in != nil:
 			s.setLive(l, false)
-			s.put(&s.times, l, begun)
-		case begun.Sub(l.looked) > forgetAfter:
+			s.put(&s.times, l, start)
+		case start.Sub(l.looked) > forgetAfter:
 			delete(s.lanes, l.id)
 		}
 	}
@@ -142,31 +142,31 @@ func (s *schedule) replace(found []dispatch.WaitingLane, begun time.Time) (turne
 
 // found stores when the first row of a lane is due. A result that is older than the lane's last poll only lowers its bound.
 // found returns whether the lane has become live or must be polled again.
-func (s *schedule) found(w dispatch.WaitingLane, begun time.Time) (turned bool) {
+func (s *schedule) found(w dispatch.WaitingLane, start time.Time) (turned bool) {
 	l, known := s.lanes[w.ID]
 	if !known {
 		l = &lane{id: w.ID, company: w.CompanyID, queue: w.Queue}
 		s.lanes[l.id] = l
 	}
-	if l.looked.After(begun) {
+	if l.looked.After(start) {
 		if turned = w.Since.Before(l.since); turned {
 			l.since = w.Since
-			s.put(&s.times, l, begun)
+			s.put(&s.times, l, start)
 		}
 		return turned
 	}
 	turned = w.Wait <= 0 && !l.live
-	l.looked, l.since = begun, w.Since
+	l.looked, l.since = start, w.Since
 	s.setLive(l, w.Wait <= 0)
 	switch {
 	case l.live:
-		s.put(&s.rechecks, l, begun.Add(recheck))
+		s.put(&s.rechecks, l, start.Add(recheck))
 	case math.IsInf(w.Wait, 1):
-		s.rest(l, begun)
+		s.rest(l, start)
 	default:
 		const year = 365 * 24 * 3600
-		next := begun.Add(time.Duration(min(w.Wait, year) * float64(time.Second)))
-		if again := l.again(begun); l.active(begun) && again.Before(next) {
+		next := start.Add(time.Duration(min(w.Wait, year) * float64(time.Second)))
+		if again := l.again(start); l.active(start) && again.Before(next) {
 			next = again
 		}
 		s.put(&s.times, l, next)
@@ -176,19 +176,19 @@ func (s *schedule) found(w dispatch.WaitingLane, begun time.Time) (turned bool) 
 
 // closed removes a lane, unless rows were taken from it recently. When the lane is open again it is read from its start,
 // because workers return rows of a closed lane with their previous next_at.
-func (s *schedule) closed(l *lane, begun time.Time) {
-	l.looked, l.since = begun, dispatch.Position{}
+func (s *schedule) closed(l *lane, start time.Time) {
+	l.looked, l.since = start, dispatch.Position{}
 	s.setLive(l, false)
-	s.rest(l, begun)
+	s.rest(l, start)
 	if l.in == nil {
 		delete(s.lanes, l.id)
 	}
 }
 
 // rest schedules the next poll of a lane without rows while it is active, and none after that.
-func (s *schedule) rest(l *lane, begun time.Time) {
-	if l.active(begun) {
-		s.put(&s.times, l, l.again(begun))
+func (s *schedule) rest(l *lane, start time.Time) {
+	if l.active(start) {
+		s.put(&s.times, l, l.again(start))
 	} else if l.in != nil {
 		heap.Remove(l.in, l.place)
 	}
@@ -207,7 +207,7 @@ func (s *schedule) took(queue string, asked []laneShare, rows map[int64]int) {
 		if n > 0 {
 			l.took = now
 		}
-		if n == v.most && l.live {
+		if n == v.limit && l.live {
 			continue
 		}
 		s.setLive(l, false)

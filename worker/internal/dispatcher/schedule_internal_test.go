@@ -36,7 +36,7 @@ func sinceOf(a *schedule) dispatch.Position {
 // A lane keeps its lower bound while it is open, with or without rows, and is read from its start after it was closed.
 func TestSchedule_Bound(t *testing.T) {
 	t.Parallel()
-	a, at, begun := newSchedule(), time.Now().Add(-time.Hour), time.Now()
+	a, at, start := newSchedule(), time.Now().Add(-time.Hour), time.Now()
 	probes := []dispatch.LaneProbe{{ID: 1}}
 	for _, poll := range []struct {
 		name  string
@@ -50,8 +50,8 @@ func TestSchedule_Bound(t *testing.T) {
 		{"closed", nil, dispatch.Position{}},
 		{"with a row that was returned while it was closed", beginsAt(position(at, 3)), position(at, 3)},
 	} {
-		begun = begun.Add(time.Second)
-		a.apply(probes, poll.found, begun)
+		start = start.Add(time.Second)
+		a.apply(probes, poll.found, start)
 		if got := sinceOf(a); got != poll.want {
 			t.Errorf("%s: from %v on, want %v", poll.name, got, poll.want)
 		}
@@ -61,11 +61,11 @@ func TestSchedule_Bound(t *testing.T) {
 // A lane that is drained by each take keeps its bound between the takes.
 func TestSchedule_BoundOfDrainedLane(t *testing.T) {
 	t.Parallel()
-	a, begun := newSchedule(), time.Now()
+	a, start := newSchedule(), time.Now()
 	asked := []laneShare{{liveLane{id: 1, company: companyA}, 5}}
 	for n := range byte(3) {
-		since := position(begun, n)
-		a.apply(nil, beginsAt(since), begun)
+		since := position(start, n)
+		a.apply(nil, beginsAt(since), start)
 		if got := a.of("a")[0].since; got != since {
 			t.Errorf("take %d starts at %v, want %v", n, got, since)
 		}
@@ -79,20 +79,20 @@ func TestSchedule_BoundOfDrainedLane(t *testing.T) {
 // Released rows lower the bounds of their lanes, and no others. A poll that began before the release does not raise them.
 func TestSchedule_BoundAfterRelease(t *testing.T) {
 	t.Parallel()
-	a, at, begun := newSchedule(), time.Now().Add(-time.Hour), time.Now()
+	a, at, start := newSchedule(), time.Now().Add(-time.Hour), time.Now()
 	found := append(beginsAt(position(at, 5)), dispatch.WaitingLane{ID: 2, Queue: "a", Since: position(at, 5)})
-	a.apply(nil, found, begun)
+	a.apply(nil, found, start)
 	a.lower([]dispatch.DueRow{
 		{LaneID: 1, NextAt: at, ID: uuid.UUID{4}}, {LaneID: 1, NextAt: at, ID: uuid.UUID{3}}, {LaneID: 1, NextAt: at, ID: uuid.UUID{6}}, {LaneID: 9, NextAt: at},
 	})
 	want := func(when string, first, second dispatch.Position) {
 		t.Helper()
-		if probes := a.probes(begun, []lanestore.Named{{ID: 1}, {ID: 2}}); probes[0].Since != first || probes[1].Since != second {
+		if probes := a.probes(start, []lanestore.Named{{ID: 1}, {ID: 2}}); probes[0].Since != first || probes[1].Since != second {
 			t.Errorf("%s: the lanes are read from %v and %v on", when, probes[0].Since, probes[1].Since)
 		}
 	}
 	want("after the release", position(at, 3), position(at, 5))
-	a.apply(nil, []dispatch.WaitingLane{{ID: 1, Queue: "a", Since: position(at, 8)}}, begun)
+	a.apply(nil, []dispatch.WaitingLane{{ID: 1, Queue: "a", Since: position(at, 8)}}, start)
 	want("after a poll that began before it", position(at, 3), position(at, 5))
 	a.apply(nil, []dispatch.WaitingLane{{ID: 1, Queue: "a", Since: position(at, 8)}}, time.Now().Add(time.Second))
 	want("after a poll that began later", position(at, 8), position(at, 5))
@@ -134,23 +134,23 @@ func TestSchedule_NamedTwice(t *testing.T) {
 // A listing lowers the bound of a lane that a later poll has read from its bound only, and keeps that of a lane without rows.
 func TestSchedule_BoundAfterListing(t *testing.T) {
 	t.Parallel()
-	a, at, begun := newSchedule(), time.Now().Add(-time.Minute), time.Now()
-	a.apply(nil, emptyFrom(position(at, 9)), begun.Add(time.Second))
-	a.replace(beginsAt(position(at, 8)), begun)
+	a, at, start := newSchedule(), time.Now().Add(-time.Minute), time.Now()
+	a.apply(nil, emptyFrom(position(at, 9)), start.Add(time.Second))
+	a.replace(beginsAt(position(at, 8)), start)
 	if got := sinceOf(a); got != position(at, 8) {
 		t.Errorf("from %v on", got)
 	}
-	a.replace(beginsAt(position(at, 8)), begun)
-	if probes := a.due(begun.Add(time.Minute)); len(probes) != 1 {
+	a.replace(beginsAt(position(at, 8)), start)
+	if probes := a.due(start.Add(time.Minute)); len(probes) != 1 {
 		t.Errorf("%d lanes are polled", len(probes))
 	}
-	a.apply(nil, emptyFrom(position(at, 9)), begun.Add(2*time.Second))
-	a.replace(nil, begun.Add(forgetAfter))
+	a.apply(nil, emptyFrom(position(at, 9)), start.Add(2*time.Second))
+	a.replace(nil, start.Add(forgetAfter))
 	if got := sinceOf(a); got != position(at, 9) {
 		t.Errorf("after a listing without the lane: from %v on", got)
 	}
-	a.apply(nil, emptyFrom(position(at, 9)), begun.Add(3*time.Second))
-	a.replace(nil, begun.Add(forgetAfter+4*time.Second))
+	a.apply(nil, emptyFrom(position(at, 9)), start.Add(3*time.Second))
+	a.replace(nil, start.Add(forgetAfter+4*time.Second))
 	if len(a.lanes) > 0 {
 		t.Error("a lane without rows is never forgotten")
 	}
@@ -160,7 +160,7 @@ func TestSchedule_BoundAfterListing(t *testing.T) {
 func TestSchedule_RechecksAndDueLanes(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ live, due int }{"many live": {5 * maxProbes, 10}, "many due": {10, 5 * maxProbes}} {
-		a, begun := newSchedule(), time.Now()
+		a, start := newSchedule(), time.Now()
 		var found []dispatch.WaitingLane
 		for id := range tt.live {
 			found = append(found, dispatch.WaitingLane{ID: int64(id), Queue: "a"})
@@ -168,9 +168,9 @@ func TestSchedule_RechecksAndDueLanes(t *testing.T) {
 		for id := range tt.due {
 			found = append(found, dispatch.WaitingLane{ID: int64(tt.live + id), Queue: "a", Wait: 10})
 		}
-		a.apply(nil, found, begun)
+		a.apply(nil, found, start)
 		live, due := 0, 0
-		for _, p := range a.due(begun.Add(time.Minute)) {
+		for _, p := range a.due(start.Add(time.Minute)) {
 			if p.ID < int64(tt.live) {
 				live++
 			} else {

@@ -72,8 +72,8 @@ func TestFeeder_FillsInSteps(t *testing.T) {
 	if _, err := f.round(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if asked.most != 7+3 {
-		t.Errorf("the round asked for %d emails, want 10", asked.most)
+	if asked.limit != 7+3 {
+		t.Errorf("the round asked for %d emails, want 10", asked.limit)
 	}
 }
 
@@ -94,11 +94,11 @@ func (roomy) Release(context.Context, string) error { return nil }
 // askedFor is a source without emails that records how many were asked for.
 type askedFor struct {
 	source
-	most int
+	limit int
 }
 
 func (a *askedFor) take(_ context.Context, turns []dispatch.LaneTurn) (dispatch.Batch, error) {
-	a.most = turns[0].Most
+	a.limit = turns[0].Most
 	return dispatch.Batch{}, nil
 }
 
@@ -140,11 +140,11 @@ func TestLoad(t *testing.T) {
 	l := &load{}
 	for _, batch := range []struct {
 		recipients int
-		most       int // recipients on the queue
+		limit       int // recipients on the queue
 	}{{1, window}, {11, window}, {11, window + 11}, {11, window + 11}, {1, window}} {
 		room := l.room(window)
 		fit := l.fit(mailsTo(batch.recipients, room), room)
-		if got := fit * batch.recipients; got > batch.most || fit == 0 {
+		if got := fit * batch.recipients; got > batch.limit || fit == 0 {
 			t.Errorf("%d emails of %d recipients each were published", fit, batch.recipients)
 		}
 	}

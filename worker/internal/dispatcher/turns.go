@@ -24,7 +24,7 @@ type turns struct {
 // laneShare is a lane's part of a round.
 type laneShare struct {
 	liveLane
-	most int // rows
+	limit int // rows
 }
 
 // group has the lanes of a company.
@@ -58,7 +58,7 @@ func (t *turns) share(live []liveLane, room int) (chosen []laneShare) {
 			}
 		}
 		for _, l := range g.lanes {
-			chosen = append(chosen, laneShare{liveLane: l, most: part / len(g.lanes)})
+			chosen = append(chosen, laneShare{liveLane: l, limit: part / len(g.lanes)})
 		}
 	}
 	return chosen
@@ -138,7 +138,7 @@ func (t *turns) addRecipients(several bool, recipients map[uuid.UUID]int) {
 func laneTurns(chosen []laneShare) []dispatch.LaneTurn {
 	turns := make([]dispatch.LaneTurn, len(chosen))
 	for i, v := range chosen {
-		turns[i] = dispatch.LaneTurn{LaneProbe: dispatch.LaneProbe{ID: v.id, Since: v.since}, Most: v.most}
+		turns[i] = dispatch.LaneTurn{LaneProbe: dispatch.LaneProbe{ID: v.id, Since: v.since}, Most: v.limit}
 	}
 	return turns
 }

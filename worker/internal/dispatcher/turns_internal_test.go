@@ -32,7 +32,7 @@ func TestTurns_NoStarvation(t *testing.T) {
 			counts, most := make(map[uuid.UUID]bool), 0
 			for _, v := range turn.share(live, room) {
 				counts[v.company] = true
-				if most += v.most; v.most < 1 {
+				if most += v.limit; v.limit < 1 {
 					t.Fatalf("a lane takes part without a row")
 				}
 			}
@@ -64,7 +64,7 @@ func TestTurns_ByCompany(t *testing.T) {
 			live, rows, visits := lanesOf(100, 1), make(map[uuid.UUID]int), make(map[int64]int)
 			for range 200 {
 				for _, v := range turn.share(live, room) {
-					rows[v.company] += v.most
+					rows[v.company] += v.limit
 					visits[v.id]++
 				}
 			}
@@ -94,7 +94,7 @@ func TestTurns_IdleCompanyGoesFirst(t *testing.T) {
 		for range 5 { // each of them has had a turn then
 			charged := make(map[uuid.UUID]int)
 			for _, v := range turn.share(busy, 1000) {
-				charged[v.company] += v.most
+				charged[v.company] += v.limit
 			}
 			turn.addRecipients(several, charged)
 		}
@@ -115,7 +115,7 @@ func TestTurns_ByRecipients(t *testing.T) {
 	count := map[int64]int{}
 	for range 120 {
 		v := turn.share(live, 1)[0]
-		count[v.id] += v.most
+		count[v.id] += v.limit
 		turn.addRecipients(true, map[uuid.UUID]int{v.company: map[int64]int{1: 11, 2: 1}[v.id]})
 	}
 	if count[1] < 9 || count[1] > 11 {

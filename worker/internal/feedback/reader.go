@@ -37,7 +37,7 @@ var errNotAsked = errors.New("the queue has not been polled yet")
 
 // Recorder records events. *sesevent.Recorder implements it.
 type Recorder interface {
-	Record(ctx context.Context, f feedbackstore.Feedback, begun time.Time) (sesevent.Result, error)
+	Record(ctx context.Context, f feedbackstore.Feedback, start time.Time) (sesevent.Result, error)
 	Count(kind string, result sesevent.Result)
 }
 
@@ -165,11 +165,11 @@ func rest(ctx context.Context, n int) {
 
 // work records the events of a batch concurrently and deletes the messages that are done.
 func (r *Reader) work(ctx context.Context, messages []Message) {
-	begun := time.Now()
+	start := time.Now()
 	finished := make([]bool, len(messages))
 	var group sync.WaitGroup
 	for i, m := range messages {
-		group.Go(func() { finished[i] = r.record(ctx, m, begun) })
+		group.Go(func() { finished[i] = r.record(ctx, m, start) })
 	}
 	group.Wait()
 	var done []Message
@@ -191,7 +191,7 @@ func (r *Reader) work(ctx context.Context, messages []Message) {
 }
 
 // record records the event of a message and reports whether the message is done.
-func (r *Reader) record(ctx context.Context, m Message, begun time.Time) (done bool) {
+func (r *Reader) record(ctx context.Context, m Message, start time.Time) (done bool) {
 	f, err := sesevent.ParseQueued(m.Body)
 	switch {
 	case errors.Is(err, sesevent.ErrNoEvent):
@@ -210,7 +210,7 @@ func (r *Reader) record(ctx context.Context, m Message, begun time.Time) (done b
 	}
 	recording, cancel := context.WithTimeout(ctx, recordTime)
 	defer cancel()
-	_, err = r.p.Recorder.Record(recording, f, begun)
+	_, err = r.p.Recorder.Record(recording, f, start)
 	later := err != nil && (store.IsOutage(err) || recording.Err() != nil)
 	if later {
 		r.p.Database.Failed()

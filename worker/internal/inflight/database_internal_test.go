@@ -47,10 +47,10 @@ func TestLimiter_AwaitsDatabase(t *testing.T) {
 			t.Errorf("admitted during the outage: %v", err)
 		}
 		away = false
-		begun := time.Now()
+		start := time.Now()
 		go func() { p.let <- struct{}{} }()
-		if _, err := l.Admit(t.Context(), 0); err != nil || time.Since(begun) > 2*time.Second {
-			t.Errorf("after the outage: %v in %s", err, time.Since(begun))
+		if _, err := l.Admit(t.Context(), 0); err != nil || time.Since(start) > 2*time.Second {
+			t.Errorf("after the outage: %v in %s", err, time.Since(start))
 		}
 	})
 }

@@ -88,7 +88,7 @@ type Limiter struct {
 
 	// The fields below are used by the loop only.
 	rule     rule
-	begun    time.Time // start of the round
+	startedAt    time.Time // start of the round
 	settling bool      // a higher limit has not taken effect yet
 	latency  time.Duration
 }
@@ -100,7 +100,7 @@ func New(p Params) *Limiter {
 		limit = p.Least
 	}
 	l := &Limiter{params: p, slots: newSlots(limit), now: time.Now, rule: rule{least: p.Least, most: max(p.Most, p.Fixed), limit: limit}}
-	l.begun = l.now()
+	l.startedAt = l.now()
 	l.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: round, RunOnce: l.runOnce})
 	p.Registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -214,12 +214,12 @@ func (l *Limiter) runOnce(context.Context) (bool, error) {
 		l.params.Log.Warn("tasks were taken but never handled, the queue will redeliver them", "tasks", n)
 	}
 	l.params.InFlight(l.slots.mean())
-	length := now.Sub(l.begun)
+	length := now.Sub(l.startedAt)
 	if l.settling {
 		// The effect of a higher limit shows only after the first additional emails have ended.
 		if length > min(l.latency, longestCall) {
 			l.measured(length) // discard the emails sent meanwhile: they do not measure the new limit
-			l.begun, l.settling = now, false
+			l.startedAt, l.settling = now, false
 		}
 		return false, nil
 	}
@@ -227,7 +227,7 @@ func (l *Limiter) runOnce(context.Context) (bool, error) {
 		return false, nil
 	}
 	s := l.measured(length)
-	l.begun = now
+	l.startedAt = now
 	if l.params.Fixed > 0 {
 		if s.latency > 0 && s.rate > 0 {
 			l.needed.Store(int64(l.rule.want(s)))

@@ -70,8 +70,8 @@ func TestLimiter_Fixed(t *testing.T) {
 				t.Fatal(at, err)
 			}
 			l.Used(at)
-			if begun := l.Begin(); !begun.Equal(at) {
-				t.Errorf("admitted at %s, Begin returned %s", at, begun)
+			if start := l.Begin(); !start.Equal(at) {
+				t.Errorf("admitted at %s, Begin returned %s", at, start)
 			}
 		}
 		third := false

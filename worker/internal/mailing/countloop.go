@@ -58,18 +58,18 @@ func (c *countLoop) runOnce(ctx context.Context) (more bool, err error) {
 	c.keep(ids)
 	var errs []error
 	for _, m := range open {
-		begun := time.Now()
-		if !c.rest.due(m.ID, begun) || m.CountedAt != nil && c.fresh(m) {
+		start := time.Now()
+		if !c.rest.due(m.ID, start) || m.CountedAt != nil && c.fresh(m) {
 			continue
 		}
 		tally, err := c.params.Store.CountMailing(ctx, m.ID)
 		if err != nil {
-			c.rest.waitLong(m.ID, begun, countInterval)
+			c.rest.waitLong(m.ID, start, countInterval)
 			errs = append(errs, fmt.Errorf("mailing %s: %w", m.ID, err))
 			continue
 		}
-		c.note(m.ID, tally, time.Since(begun))
-		c.sleep(m.ID, begun)
+		c.note(m.ID, tally, time.Since(start))
+		c.sleep(m.ID, start)
 		if tally.Completed {
 			c.completed.Inc()
 			c.params.Log.Info("mailing completed", "mailingId", m.ID,
@@ -82,11 +82,11 @@ func (c *countLoop) runOnce(ctx context.Context) (more bool, err error) {
 }
 
 // sleep schedules the next count of a mailing. begun is when its last count began.
-func (c *countLoop) sleep(id uuid.UUID, begun time.Time) {
+func (c *countLoop) sleep(id uuid.UUID, start time.Time) {
 	if ends := c.last[id].ends; ends.IsZero() {
-		c.rest.wait(id, begun, countInterval)
+		c.rest.wait(id, start, countInterval)
 	} else {
-		c.rest.waitShortly(id, begun, max(time.Until(ends), lastInterval))
+		c.rest.waitShortly(id, start, max(time.Until(ends), lastInterval))
 	}
 }
 

@@ -83,8 +83,8 @@ func (l *EntryActionLoop) runOnce(ctx context.Context) (more bool, err error) {
 	l.rest.keep(mailings)
 	var errs []error
 	for _, id := range mailings {
-		begun := time.Now()
-		if !l.rest.due(id, begun) {
+		start := time.Now()
+		if !l.rest.due(id, start) {
 			continue
 		}
 		moved := atomic.Int64{}
@@ -94,7 +94,7 @@ func (l *EntryActionLoop) runOnce(ctx context.Context) (more bool, err error) {
 			return locked, err
 		})
 		if err != nil {
-			l.rest.wait(id, begun, actionInterval)
+			l.rest.wait(id, start, actionInterval)
 			errs = append(errs, fmt.Errorf("mailing %s: %w", id, err))
 			continue
 		}
@@ -105,7 +105,7 @@ func (l *EntryActionLoop) runOnce(ctx context.Context) (more bool, err error) {
 		case done.More:
 			more = true
 		case done.Left:
-			l.rest.wait(id, begun, actionInterval)
+			l.rest.wait(id, start, actionInterval)
 		case done.Kind != "":
 			l.params.Log.Info("cancel or retry-failed applied to all entries of the mailing", "mailingId", id, "kind", done.Kind)
 		}

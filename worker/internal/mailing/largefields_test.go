@@ -12,7 +12,7 @@ import (
 // sizingStore records how many bytes of fields a step has read at most.
 type sizingStore struct {
 	mailing.Store
-	most int
+	limit int
 }
 
 func (s *sizingStore) NextEntries(ctx context.Context, job *mailingstore.Job, positions []int64, limit int) (mailingstore.EntryPage, error) {
@@ -21,7 +21,7 @@ func (s *sizingStore) NextEntries(ctx context.Context, job *mailingstore.Job, po
 	for _, e := range page.Entries {
 		bytes += len(strings.Join(e.Fields, ""))
 	}
-	s.most = max(s.most, bytes)
+	s.limit = max(s.limit, bytes)
 	return page, err
 }
 
@@ -49,8 +49,8 @@ func TestProcessor_LargeFields(t *testing.T) {
 			b.drain(t, p)
 			b.expandedOnce(t, id, 400)
 			b.want(t, c.subject, `SELECT string_agg(DISTINCT payload ->> 'subject', ', ') FROM email_outbox WHERE target = 'email:send'`)
-			if sizes.most > 400*1000 {
-				t.Errorf("a step reads %d bytes of fields", sizes.most)
+			if sizes.limit > 400*1000 {
+				t.Errorf("a step reads %d bytes of fields", sizes.limit)
 			}
 		})
 	}

@@ -209,7 +209,7 @@ func TestProcessor_LockedMailingCloseToQuota(t *testing.T) {
 		id, _ := b.mailing(t, many(3)...)
 		p := b.params()
 		var tx *sql.Tx
-		var begun time.Time
+		var start time.Time
 		p.Store = &steppedStore{Store: b.Store, before: func(step string) (err error) {
 			if step != "Expand" {
 				return nil
@@ -218,11 +218,11 @@ func TestProcessor_LockedMailingCloseToQuota(t *testing.T) {
 				return err
 			}
 			_, err = tx.ExecContext(t.Context(), `SELECT FROM mailings WHERE id = $1 FOR UPDATE`, id)
-			begun = time.Now()
+			start = time.Now()
 			return err
 		}}
 		wantUncounted(t, handle(t.Context(), p, taskOf(id, 1)))
-		took := time.Since(begun)
+		took := time.Since(start)
 		if err := tx.Rollback(); err != nil {
 			t.Fatal(err)
 		}

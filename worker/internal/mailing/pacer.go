@@ -23,23 +23,23 @@ const (
 func (p pacer) due(id uuid.UUID, now time.Time) bool { return !now.Before(p[id]) }
 
 // wait schedules the next work after work that began then; least is the minimum pause.
-func (p pacer) wait(id uuid.UUID, begun time.Time, least time.Duration) {
-	p.waitFor(id, begun, least, restPerWork, longestRest)
+func (p pacer) wait(id uuid.UUID, start time.Time, least time.Duration) {
+	p.waitFor(id, start, least, restPerWork, longestRest)
 }
 
 // waitShortly is wait with a shorter pause.
-func (p pacer) waitShortly(id uuid.UUID, begun time.Time, least time.Duration) {
-	p.waitFor(id, begun, least, shortRestPerWork, longestRest)
+func (p pacer) waitShortly(id uuid.UUID, start time.Time, least time.Duration) {
+	p.waitFor(id, start, least, shortRestPerWork, longestRest)
 }
 
 // waitLong is wait after work that failed, perhaps because it takes too long.
-func (p pacer) waitLong(id uuid.UUID, begun time.Time, least time.Duration) {
-	p.waitFor(id, begun, least, restPerWork, idleLimit)
+func (p pacer) waitLong(id uuid.UUID, start time.Time, least time.Duration) {
+	p.waitFor(id, start, least, restPerWork, idleLimit)
 }
 
-func (p pacer) waitFor(id uuid.UUID, begun time.Time, least time.Duration, perWork int, most time.Duration) {
+func (p pacer) waitFor(id uuid.UUID, start time.Time, least time.Duration, perWork int, limit time.Duration) {
 	now := time.Now()
-	p[id] = now.Add(max(least, min(time.Duration(perWork)*now.Sub(begun), most)))
+	p[id] = now.Add(max(least, min(time.Duration(perWork)*now.Sub(start), limit)))
 }
 
 // keep removes all mailings but these.

@@ -180,7 +180,7 @@ func (p *Processor) handle(stop context.Context, task queue.Task) error {
 		return nil
 	}
 	log = log.With(telemetry.CompanyID, held.CompanyID, telemetry.RequestID, held.RequestID)
-	r := run{Processor: p, log: log, job: &held, begun: time.Now()}
+	r := run{Processor: p, log: log, job: &held, startedAt: time.Now()}
 	switch err := r.expand(stop, ctx); {
 	case errors.Is(err, recipient.ErrLocked):
 		return p.locked(log, err)

@@ -26,7 +26,7 @@ type run struct {
 	*Processor
 	log   *slog.Logger
 	job   *mailingstore.Job
-	begun time.Time
+	startedAt time.Time
 	room  int // how many more emails fit into the lane, as last counted
 	made  int
 }
@@ -109,7 +109,7 @@ func (r *run) step(ctx context.Context, x mailingstore.Expansion) (done bool, er
 }
 
 // over reports whether the job's time is over.
-func (r *run) over() bool { return time.Since(r.begun) >= r.JobTime }
+func (r *run) over() bool { return time.Since(r.startedAt) >= r.JobTime }
 
 // nearQuota is the number of batches of remaining quota below which each batch checks the quota in
 // its commit.

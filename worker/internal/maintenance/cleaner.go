@@ -94,14 +94,14 @@ func (c *Cleaner) runOnce(ctx context.Context) (more bool, err error) {
 
 func (c *Cleaner) drain(ctx context.Context, b batch) (total int, err error) {
 	for {
-		begun := time.Now()
+		start := time.Now()
 		done, err := b(ctx)
 		c.actions.Count(c.kind.action, done.Count)
 		total += done.Count
 		if err != nil || !done.More {
 			return total, err
 		}
-		if err := service.Pause(ctx, min(cleanRest*time.Since(begun), maxCleanRest)); err != nil {
+		if err := service.Pause(ctx, min(cleanRest*time.Since(start), maxCleanRest)); err != nil {
 			return total, err
 		}
 	}

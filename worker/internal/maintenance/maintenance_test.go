@@ -25,7 +25,7 @@ func TestExpirySweeper(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	begun := time.Now()
+	start := time.Now()
 	overdue := make(map[email.Status]uuid.UUID)
 	for _, status := range []email.Status{email.Pending, email.Enqueued, email.RetryScheduled} {
 		overdue[status] = d.Accept(t, company, nil)
@@ -68,7 +68,7 @@ func TestExpirySweeper(t *testing.T) {
 	if got := status(t, d, working); got != email.Processing {
 		t.Errorf("a claimed email: %s", got)
 	}
-	t.Logf("took %s", time.Since(begun).Round(time.Millisecond))
+	t.Logf("took %s", time.Since(start).Round(time.Millisecond))
 }
 
 // More than one batch, with one email that cannot be written.

@@ -53,7 +53,7 @@ func NewRecipientRescuer(p RecipientRescuerParams) *RecipientRescuer {
 }
 
 func (r *RecipientRescuer) runOnce(ctx context.Context) (more bool, err error) {
-	begun := time.Now()
+	start := time.Now()
 	n, next, err := r.params.Store.ReturnIntakes(ctx, recipientAge, r.after, recipientPage)
 	if err != nil {
 		return false, err
@@ -66,7 +66,7 @@ func (r *RecipientRescuer) runOnce(ctx context.Context) (more bool, err error) {
 		return more, r.params.Store.Wake(ctx)
 	}
 	if more {
-		more = service.Pause(ctx, min(recipientPause*time.Since(begun), recipientInterval)) == nil
+		more = service.Pause(ctx, min(recipientPause*time.Since(start), recipientInterval)) == nil
 	}
 	return more, nil
 }

@@ -298,10 +298,10 @@ func TestReplayer_Rate(t *testing.T) {
 	giveUp(t, d, company, 60)
 	replayOn(t, d, d.Store)
 	replayOn(t, d, d.Store)
-	begun := time.Now()
+	start := time.Now()
 	slow := ask(t, d, company, func(r *deadletter.NewReplay) { r.Rate, r.Most = 10, 20 })
-	if r := ended(t, d, slow.ID); r.Done != 20 || time.Since(begun) < 1400*time.Millisecond { // five at once, then 10 per second
-		t.Errorf("%d after %s", r.Done, time.Since(begun))
+	if r := ended(t, d, slow.ID); r.Done != 20 || time.Since(start) < 1400*time.Millisecond { // five at once, then 10 per second
+		t.Errorf("%d after %s", r.Done, time.Since(start))
 	}
 	rest := ask(t, d, company, func(r *deadletter.NewReplay) { r.Action = deadletter.ReplayDiscard })
 	if r := ended(t, d, rest.ID); r.Done != 40 {

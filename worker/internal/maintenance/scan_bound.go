@@ -27,9 +27,9 @@ type scanBound struct {
 // scan calls read, which reads the emails with a deadline from since on and returns their earliest deadline, zero if there are
 // none. A zero since means no bound. Until a scan has found an email, scan does nothing between two scans without a bound.
 func (b *scanBound) scan(read func(since time.Time) (earliest time.Time, err error)) error {
-	begun := time.Now()
+	start := time.Now()
 	var since time.Time
-	if begun.Before(b.full) {
+	if start.Before(b.full) {
 		if b.earliest.IsZero() {
 			return nil
 		}
@@ -37,7 +37,7 @@ func (b *scanBound) scan(read func(since time.Time) (earliest time.Time, err err
 	}
 	earliest, err := read(since)
 	if since.IsZero() && (err == nil || !b.earliest.IsZero()) {
-		b.full = time.Now().Add(min(fullScanPause*time.Since(begun), maxFullScanPause))
+		b.full = time.Now().Add(min(fullScanPause*time.Since(start), maxFullScanPause))
 	}
 	if err != nil {
 		return err
@@ -46,8 +46,8 @@ func (b *scanBound) scan(read func(since time.Time) (earliest time.Time, err err
 	case !earliest.IsZero():
 		b.earliest = earliest
 	case !b.earliest.IsZero(): // emails that enter the status later have later deadlines
-		b.earliest = b.earliest.Add(begun.Sub(b.scanned))
+		b.earliest = b.earliest.Add(start.Sub(b.scanned))
 	}
-	b.scanned = begun
+	b.scanned = start
 	return nil
 }

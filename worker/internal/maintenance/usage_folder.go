@@ -48,7 +48,7 @@ type UsageFolder struct {
 	newest, counted int64
 	after           uuid.UUID // the last company of the pass
 	more            bool      // a company has more rows
-	begun           time.Time // start of the current pass
+	startedAt           time.Time // start of the current pass
 }
 
 // NewUsageFolder makes a folder that is not running yet.
@@ -87,9 +87,9 @@ func (f *UsageFolder) begin(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	newest, err := f.store.Newest(ctx)
-	if err != nil || newest == f.counted && time.Since(f.begun) < usageRecheck {
+	if err != nil || newest == f.counted && time.Since(f.startedAt) < usageRecheck {
 		return false, err
 	}
-	f.newest, f.more, f.begun = newest, false, time.Now()
+	f.newest, f.more, f.startedAt = newest, false, time.Now()
 	return true, nil
 }

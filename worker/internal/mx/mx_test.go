@@ -187,14 +187,14 @@ func TestCheck_DNSOutage(t *testing.T) {
 	}
 	s := newServer(t, zone)
 	c := newChecker(t, s.address)
-	begun := time.Now()
+	start := time.Now()
 	for domain := range zone {
 		if got := check(t, c, domain); !got.Valid {
 			t.Errorf("%s: %+v", domain, got)
 		}
 	}
 	if got := s.total(); got < 16 || got > 100 {
-		t.Errorf("%d queries in %s", got, time.Since(begun))
+		t.Errorf("%d queries in %s", got, time.Since(start))
 	}
 	// A domain that would be invalid is valid meanwhile.
 	if got := check(t, c, "missing.example"); !got.Valid {

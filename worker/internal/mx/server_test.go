@@ -29,7 +29,7 @@ type server struct {
 	zone    map[string]answer // by name without the last dot; other names do not exist
 	asked   map[string]int    // by "TYPE name"
 	working int
-	most    int // maximum number of concurrent queries
+	limit    int // maximum number of concurrent queries
 }
 
 func newServer(t *testing.T, zone map[string]answer) *server {
@@ -93,7 +93,7 @@ func (s *server) total() (n int) {
 func (s *server) mostAtOnce() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.most
+	return s.limit
 }
 
 func (s *server) reply(t *testing.T, packet []byte) []byte {
@@ -109,7 +109,7 @@ func (s *server) reply(t *testing.T, packet []byte) []byte {
 	top := name == "com" && !s.private
 	s.asked[strings.TrimPrefix(question.Type.String(), "Type")+" "+name]++
 	s.working++
-	s.most = max(s.most, s.working)
+	s.limit = max(s.limit, s.working)
 	s.mu.Unlock()
 	if a.hold != nil {
 		<-a.hold

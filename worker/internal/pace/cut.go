@@ -83,22 +83,22 @@ return {last, math.floor((at - (tonumber(last) or at)) / 1000), from, low}`)
 
 // Throttled halves the rate for all processes, because the provider refused a call that began at begun. It ignores
 // calls that began before the last cut, and all calls within cutPause after it.
-func (p *Pacer) Throttled(begun time.Time) {
+func (p *Pacer) Throttled(start time.Time) {
 	p.cutting.Lock()
 	defer p.cutting.Unlock()
 	last := p.last.Load()
-	if !last.at.IsZero() && (begun.Before(last.at) || p.now().Sub(last.at) < cutPause) {
+	if !last.at.IsZero() && (start.Before(last.at) || p.now().Sub(last.at) < cutPause) {
 		return
 	}
-	if !p.cutShared(last, begun) {
+	if !p.cutShared(last, start) {
 		p.adopt(p.nextCut())
 	}
 }
 
 // Accepted records that the provider accepted a call that began at begun. This process reports it to the others when it
 // next fetches tokens.
-func (p *Pacer) Accepted(begun time.Time) {
-	at := begun.UnixNano()
+func (p *Pacer) Accepted(start time.Time) {
+	at := start.UnixNano()
 	for {
 		before := p.accepted.Load()
 		if before >= at || p.accepted.CompareAndSwap(before, at) {
@@ -115,7 +115,7 @@ func (p *Pacer) nextCut() cut {
 
 // cutShared cuts the rate in Redis because of a call that began at begun, or adopts another process's cut. It returns
 // false if Redis does not answer.
-func (p *Pacer) cutShared(last *cut, begun time.Time) bool {
+func (p *Pacer) cutShared(last *cut, start time.Time) bool {
 	if p.redis == nil {
 		return false
 	}
@@ -139,7 +139,7 @@ func (p *Pacer) cutShared(last *cut, begun time.Time) bool {
 		if now.at.After(p.last.Load().at) {
 			p.adopt(now)
 		}
-		if now.redisTime == redisTime || begun.Before(now.at) || p.now().Sub(now.at) < cutPause {
+		if now.redisTime == redisTime || start.Before(now.at) || p.now().Sub(now.at) < cutPause {
 			return true
 		}
 		redisTime = now.redisTime

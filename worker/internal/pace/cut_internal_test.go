@@ -56,14 +56,14 @@ func TestThrottled_HalvesAndRecovers(t *testing.T) {
 func TestThrottled_OncePerBurst(t *testing.T) {
 	t.Parallel()
 	p, c := newPacer(nil, 100)
-	begun := c.t.Add(-time.Millisecond)
+	start := c.t.Add(-time.Millisecond)
 	for range 64 {
-		p.Throttled(begun)
+		p.Throttled(start)
 		c.t = c.t.Add(10 * time.Millisecond)
 	}
 	p.expect(t, "after a burst", 50, 55)
 	c.t = c.t.Add(10 * time.Second)
-	p.Throttled(begun) // a call that took 10 s
+	p.Throttled(start) // a call that took 10 s
 	p.expect(t, "after a slow answer", 75, 100)
 	for range 100 {
 		c.t = c.t.Add(time.Second)
@@ -120,14 +120,14 @@ func TestThrottled_FindsAcceptedRate(t *testing.T) {
 	t.Parallel()
 	const accepts, step = 20.0, 10 * time.Millisecond
 	p, c := newPacer(nil, 100)
-	begun := c.t
+	start := c.t
 	bucket, due, sent, refused := accepts, 0.0, 0.0, 0.0
-	for c.t.Sub(begun) < 5*time.Minute {
+	for c.t.Sub(start) < 5*time.Minute {
 		c.t = c.t.Add(step)
 		bucket = math.Min(accepts, bucket+accepts*step.Seconds())
-		settled := c.t.Sub(begun) > 10*time.Second
+		settled := c.t.Sub(start) > 10*time.Second
 		if settled {
-			p.expect(t, c.t.Sub(begun).String(), accepts/2.5, accepts*1.5)
+			p.expect(t, c.t.Sub(start).String(), accepts/2.5, accepts*1.5)
 		}
 		for due += p.Rate() * step.Seconds(); due >= 1; due-- {
 			switch {
@@ -237,11 +237,11 @@ func TestThrottled_SharedAfterRedisLostCut(t *testing.T) {
 // A slow call that began before another process's cut does not cut the rate again.
 func TestThrottled_CallBeforeOtherProcessCut(t *testing.T) {
 	client, _ := sharedRedis(t)
-	begun := time.Now().Add(-10 * time.Second)
+	start := time.Now().Add(-10 * time.Second)
 	one, slow := New(client, 100), New(client, 100)
 	one.Throttled(time.Now())
 	age(t, client, 5*time.Second)
-	slow.Throttled(begun)
+	slow.Throttled(start)
 	slow.expect(t, "the process of the slow call", 70, 80) // 71 after 5 s
 	third := New(client, 100)
 	if err := third.Wait(t.Context(), 1); err != nil {
@@ -286,11 +286,11 @@ func TestWait_ReturnsOldTokens(t *testing.T) {
 	if err := p.Wait(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	begun := time.Now()
+	start := time.Now()
 	if err := p.Wait(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(begun); took < 800*time.Millisecond {
+	if took := time.Since(start); took < 800*time.Millisecond {
 		t.Errorf("the second email %s after the first, want 1 s at 1/s", took)
 	}
 }

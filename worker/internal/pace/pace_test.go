@@ -43,7 +43,7 @@ func TestPacer_SharedRate(t *testing.T) {
 		defer cancel()
 		var let atomic.Int64
 		var group sync.WaitGroup
-		begun := time.Now()
+		start := time.Now()
 		for range processes {
 			pacer := pace.New(client, perSecond)
 			for range 8 {
@@ -57,7 +57,7 @@ func TestPacer_SharedRate(t *testing.T) {
 			}
 		}
 		group.Wait()
-		took := time.Since(begun).Seconds()
+		took := time.Since(start).Seconds()
 		// A tenth of a second's rate may be sent at once at the start.
 		if limit := perSecond * (took + 0.1); float64(let.Load()) > limit+1 {
 			t.Errorf("%d processes: %d emails in %.2f s, want at most %.0f", processes, let.Load(), took, limit)
@@ -80,11 +80,11 @@ func TestPacer_SharedRate(t *testing.T) {
 
 func TestPacer_CountsRecipients(t *testing.T) {
 	pacer := pace.New(newRedis(t), 20) // a bucket of two tokens
-	begun := time.Now()
+	start := time.Now()
 	if err := pacer.Wait(t.Context(), 6); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(begun); took < 150*time.Millisecond {
+	if took := time.Since(start); took < 150*time.Millisecond {
 		t.Errorf("six recipients in %s, want about 200 ms at 20/s", took)
 	}
 }
@@ -93,7 +93,7 @@ func TestPacer_OwnShareWithoutRedis(t *testing.T) {
 	t.Parallel()
 	nobody := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialTimeout: 50 * time.Millisecond})
 	t.Cleanup(func() { _ = nobody.Close() })
-	begun := time.Now() // before the first token is counted
+	start := time.Now() // before the first token is counted
 	pacer := pace.New(nobody, 100)
 	pacer.SetProcesses(4)
 	for range 6 {
@@ -102,7 +102,7 @@ func TestPacer_OwnShareWithoutRedis(t *testing.T) {
 		}
 	}
 	// A bucket of at most 2.5 tokens; at 100/s the emails would not wait at all.
-	if took := time.Since(begun); took < 100*time.Millisecond {
+	if took := time.Since(start); took < 100*time.Millisecond {
 		t.Errorf("6 emails in %s, want at least 140 ms at a quarter of 100/s", took)
 	}
 }
@@ -284,7 +284,7 @@ func TestPacer_Return(t *testing.T) {
 // Borrowed tokens delay the next emails, whatever the order of Borrow and Return.
 func TestPacer_Borrow(t *testing.T) {
 	pacer := pace.New(newRedis(t), 20) // a bucket of two tokens
-	begun := time.Now()                // before the first token is counted
+	start := time.Now()                // before the first token is counted
 	if err := pacer.Wait(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestPacer_Borrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Six tokens are borrowed and one is taken; the bucket may have two.
-	if took := time.Since(begun); took < 200*time.Millisecond {
+	if took := time.Since(start); took < 200*time.Millisecond {
 		t.Errorf("the next email after %s, want 250 to 300 ms at 20/s", took)
 	}
 }
@@ -303,7 +303,7 @@ func TestPacer_Borrow(t *testing.T) {
 func TestPacer_OweAfterCancelledWait(t *testing.T) {
 	pacer := pace.New(newRedis(t), 20)
 	pacer.Borrow(8)
-	begun := time.Now()
+	start := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := pacer.Wait(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
@@ -313,7 +313,7 @@ func TestPacer_OweAfterCancelledWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Nine tokens, of which the bucket had two.
-	if took := time.Since(begun); took < 300*time.Millisecond {
+	if took := time.Since(start); took < 300*time.Millisecond {
 		t.Errorf("the next email after %s, want about 350 ms at 20/s", took)
 	}
 }

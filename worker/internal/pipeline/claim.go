@@ -54,7 +54,7 @@ func (p *Pipeline) tryClaim(ctx context.Context, log *slog.Logger, a *attempt) (
 	if a.row.MailingID.Valid && a.row.Attempts == 0 {
 		t.Renew = p.TTL
 	}
-	begun := time.Now()
+	start := time.Now()
 	claimed, err := p.Advancer.Advance(ctx, t)
 	if errors.Is(err, store.ErrUnknownOutcome) {
 		p.Database.Failed()
@@ -68,7 +68,7 @@ func (p *Pipeline) tryClaim(ctx context.Context, log *slog.Logger, a *attempt) (
 	// broken connection.
 	if err == nil && !claimed.Applied && claimed.SameToken && claimed.Status == email.Processing {
 		claimed.Applied = true
-		claimed.LeaseUntil = claimed.LeaseUntil.Add(-time.Since(begun))
+		claimed.LeaseUntil = claimed.LeaseUntil.Add(-time.Since(start))
 	}
 	if claimed.Applied {
 		crashpoint.At(crashpoint.SendClaimed)
@@ -84,7 +84,7 @@ func (p *Pipeline) tryClaim(ctx context.Context, log *slog.Logger, a *attempt) (
 // database answers, and for refusedTime a write of an acceptance that the database refuses. It holds
 // no connection between two tries.
 func (p *Pipeline) retryUntilAnswered(ctx context.Context, t *outbox.Transition) (outbox.Advanced, error) {
-	delay, begun, rerun := repeatDelay, time.Now(), false
+	delay, start, rerun := repeatDelay, time.Now(), false
 	for {
 		if err := service.Pause(ctx, delay); err != nil {
 			return outbox.Advanced{}, err
@@ -94,7 +94,7 @@ func (p *Pipeline) retryUntilAnswered(ctx context.Context, t *outbox.Transition)
 		case store.IsOutage(err):
 			p.Database.Failed()
 			delay, rerun = repeatDelay, true
-		case done.Locked, err != nil && t.Status == email.Sent && time.Since(begun) < refusedTime:
+		case done.Locked, err != nil && t.Status == email.Sent && time.Since(start) < refusedTime:
 			delay = min(2*delay, lockedDelay)
 		default:
 			done.Rerun = done.Rerun || rerun

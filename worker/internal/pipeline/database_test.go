@@ -106,11 +106,11 @@ func TestHandle_PostgresSilent(t *testing.T) {
 				return ctx.Err()
 			})
 			p := pipeline.New(pipeline.Params{Log: slog.New(slog.DiscardHandler), Loader: silentLoader{}, Database: check, Pacer: unpaced{}})
-			begun, id := time.Now(), uuid.NewString()
+			start, id := time.Now(), uuid.NewString()
 			err := p.Handle(t.Context(), queue.Task{ID: id, Queue: email.QueueNormal, Payload: []byte(`{"outboxId":"` + id + `"}`)})
 			var later *queue.RetryLater
-			if !errors.As(err, &later) || later.Delay > time.Second || time.Since(begun) > within {
-				t.Errorf("the task ends with %v after %s", err, time.Since(begun))
+			if !errors.As(err, &later) || later.Delay > time.Second || time.Since(start) > within {
+				t.Errorf("the task ends with %v after %s", err, time.Since(start))
 			}
 		})
 	}

@@ -99,9 +99,9 @@ func TestHandle_LockedEmailResultRecordedLater(t *testing.T) {
 			}
 			close(calling.answer)
 			for _, other := range others {
-				begun := time.Now()
-				if err := b.handle(t, other); err != nil || b.find(t, other).Status != email.Sent || time.Since(begun) > unblocked {
-					t.Errorf("another email: %v, %s after %s", err, b.find(t, other).Status, time.Since(begun))
+				start := time.Now()
+				if err := b.handle(t, other); err != nil || b.find(t, other).Status != email.Sent || time.Since(start) > unblocked {
+					t.Errorf("another email: %v, %s after %s", err, b.find(t, other).Status, time.Since(start))
 				}
 			}
 			select {

@@ -47,7 +47,7 @@ func TestHandle_ManyWaitForOneCause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, log, _ := logged(t, func(p *pipeline.Params) { p.Attachments = unread{c.err} })
-			begun := time.Now()
+			start := time.Now()
 			for range 10 {
 				id := b.Accept(t, b.company, func(e *outbox.NewEmail) {
 					if c.of == "" {
@@ -69,7 +69,7 @@ func TestHandle_ManyWaitForOneCause(t *testing.T) {
 					found++
 				}
 			}
-			if found < 1 || found > 1+int(time.Since(begun)/(30*time.Second)) {
+			if found < 1 || found > 1+int(time.Since(start)/(30*time.Second)) {
 				t.Errorf("%d lines %q", found, c.want)
 			}
 		})

@@ -184,10 +184,10 @@ type recorder struct {
 
 func (r *recorder) Return(int) {}
 
-func (r *recorder) Throttled(begun time.Time) {
+func (r *recorder) Throttled(start time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.throttled = append(r.throttled, begun)
+	r.throttled = append(r.throttled, start)
 }
 
 // A throttling answer slows the workers down; an exhausted daily quota does not concern the rate.

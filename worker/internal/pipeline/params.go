@@ -50,9 +50,9 @@ type Pacer interface {
 	// Return gives tokens back for an email that was not sent.
 	Return(recipients int)
 	// Throttled reports that the provider throttled a call that began then.
-	Throttled(begun time.Time)
+	Throttled(start time.Time)
 	// Accepted reports that the provider accepted a call that began then.
-	Accepted(begun time.Time)
+	Accepted(start time.Time)
 }
 
 // Breaker is the provider's circuit breaker, shared by all workers. The result of every call is

@@ -342,10 +342,10 @@ func TestHandle_GivesUpAfterFiveTries(t *testing.T) {
 
 	var waits []time.Duration
 	for range email.MaxAttempts - 1 {
-		begun := time.Now()
+		start := time.Now()
 		err := b.handle(t, id)
 		var later *queue.RetryLater
-		wait := b.nextAt(t, id).Sub(begun)
+		wait := b.nextAt(t, id).Sub(start)
 		soon, late := wait <= 30*time.Second, wait > 30*time.Second+slack // the wait is measured, slack included
 		if onQueue := errors.As(err, &later); onQueue && late || !onQueue && (soon || err != nil) || onQueue != b.hasTask(t, id) {
 			t.Fatalf("err = %v, want a retry on the queue if it is soon: after %s", err, wait)

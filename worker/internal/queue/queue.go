@@ -80,7 +80,7 @@ type Publisher interface {
 	// Reserve grants the publisher its share, at most most tasks, of the free room in a window that
 	// all publishers share. A grant replaces the publisher's last one for the queue and lasts until
 	// Release, or for 5 s.
-	Reserve(ctx context.Context, queue string, window, most int) (Room, error)
+	Reserve(ctx context.Context, queue string, window, limit int) (Room, error)
 	// Release ends the publisher's grant for the queue. Published tasks are part of the depth.
 	Release(ctx context.Context, queue string) error
 }

@@ -101,7 +101,7 @@ func (u *Upserter) HandleDead(ctx context.Context, tasks []queue.Task) []error {
 func (u *Upserter) work(
 	ctx context.Context, tasks []queue.Task, failed func(ctx context.Context, task queue.Task, id uuid.UUID, err error) error,
 ) []error {
-	begun := time.Now()
+	start := time.Now()
 	// A batch that has begun is finished: a stop waits for it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime)
 	defer cancel()
@@ -142,7 +142,7 @@ func (u *Upserter) work(
 	// The results are in results: these functions return no error.
 	_ = deadLetters.Wait()
 	u.metrics.upserted.Add(float64(upserted))
-	u.metrics.took(time.Since(begun), len(tasks))
+	u.metrics.took(time.Since(start), len(tasks))
 	u.logRetries(tasks, results)
 	return results
 }

@@ -68,7 +68,7 @@ type Reporter struct {
 	*service.Loop
 	params Params
 	probes *prober
-	began  time.Time
+	startedAt  time.Time
 	up     telemetry.Dependencies
 }
 
@@ -78,7 +78,7 @@ const database = "database"
 // NewReporter makes a Reporter.
 func NewReporter(p Params) *Reporter {
 	names := append(slices.Collect(maps.Keys(p.Probes)), database)
-	r := &Reporter{params: p, probes: newProber(p.Probes), began: time.Now(), up: telemetry.NewDependencies(names...)}
+	r := &Reporter{params: p, probes: newProber(p.Probes), startedAt: time.Now(), up: telemetry.NewDependencies(names...)}
 	p.Registry.MustRegister(r.up)
 	r.Loop = service.NewLoop(service.LoopParams{
 		Log: p.Log, Interval: interval, ErrorDelay: interval, Wake: p.Wake, RunOnce: r.runOnce,
@@ -113,7 +113,7 @@ func (r *Reporter) runOnce(ctx context.Context) (bool, error) {
 	// passed.
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	err := r.params.Store.ReportStatus(ctx, r.params.Service, r.params.Instance, r.began, details)
+	err := r.params.Store.ReportStatus(ctx, r.params.Service, r.params.Instance, r.startedAt, details)
 	r.up.SetDatabase(err, errors.Is(err, store.ErrUnreplicated))
 	return false, err
 }

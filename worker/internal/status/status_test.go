@@ -249,13 +249,13 @@ func TestReporter_Wake(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-time.After(time.Millisecond) // the first round
-		begun := time.Now()
+		start := time.Now()
 		for change := range int64(5) {
 			rate.Store(change)
 			wake <- struct{}{}
 			synctest.Wait()
-			if got := written.last(); got != change || time.Since(begun) > 0 {
-				t.Errorf("%v is reported after %s, want %d at once", got, time.Since(begun), change)
+			if got := written.last(); got != change || time.Since(start) > 0 {
+				t.Errorf("%v is reported after %s, want %d at once", got, time.Since(start), change)
 			}
 		}
 		if err := reporter.Stop(t.Context()); err != nil {

@@ -220,8 +220,8 @@ func TestResults_FindWithoutRedis(t *testing.T) {
 		}
 		pass := func(d time.Duration) { _ = service.Pause(t.Context(), d) }
 		for range 2 { // the second time after a pause without attempts
-			for begun := time.Now(); fails(); pass(5 * time.Second) {
-				if time.Since(begun) > time.Minute {
+			for start := time.Now(); fails(); pass(5 * time.Second) {
+				if time.Since(start) > time.Minute {
 					t.Fatal("attempts wait for more than a minute")
 				}
 			}

@@ -49,7 +49,7 @@ type batch struct {
 	failures  int
 	stopped   bool
 	throttled bool
-	begun     time.Time    // the first attempt
+	startedAt     time.Time    // the first attempt
 	tally     hooks.Result // URL, Succeeded, Refused, Failures, Error, Gone, RetryAfter and Throttled
 }
 
@@ -167,11 +167,11 @@ func (b *batch) isOver() bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.begun.IsZero() {
-		b.begun = time.Now()
+	if b.startedAt.IsZero() {
+		b.startedAt = time.Now()
 		return false
 	}
-	return time.Since(b.begun) > b.turnTime
+	return time.Since(b.startedAt) > b.turnTime
 }
 
 // attempt makes one attempt. It returns false if the attempt was not made or has no outcome.
@@ -188,13 +188,13 @@ func (b *batch) attempt(i int, email uuid.UUID) bool {
 		b.limits.limitToOne() // further requests to the endpoint count as unhealthy
 		b.slots.markSlow(slot)
 	}).Stop()
-	begun := time.Now()
+	start := time.Now()
 	o, err := b.p.Sender.Send(b.ctx, Message{URL: b.endpoint.URL, ID: b.items[i].event.ID, Body: body(b.items[i].event), Secrets: b.secrets})
 	if err != nil {
 		return false
 	}
 	b.p.Metrics.attempt(o)
-	slowest := b.limits.adapt(o, begun)
+	slowest := b.limits.adapt(o, start)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.results[i].outcome = o

@@ -97,7 +97,7 @@ func (l *endpointLimits) pace(ctx context.Context, stopped func() bool) {
 }
 
 // adapt adjusts the limit and the interval after an attempt. slowest means that the endpoint throttles at the lowest rate.
-func (l *endpointLimits) adapt(o Outcome, begun time.Time) (slowest bool) {
+func (l *endpointLimits) adapt(o Outcome, start time.Time) (slowest bool) {
 	if o.Took > slow || !o.Delivered && !o.Refused() && !o.Throttled() {
 		l.limitToOne()
 		return o.Throttled() // and the interval would be longer
@@ -105,9 +105,9 @@ func (l *endpointLimits) adapt(o Outcome, begun time.Time) (slowest bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if o.Throttled() {
-		return l.extend(o, begun)
+		return l.extend(o, start)
 	}
-	if !begun.Before(l.extended) {
+	if !start.Before(l.extended) {
 		if l.interval -= l.interval / 6; l.interval < shortestInterval {
 			l.interval = 0
 		}
@@ -118,8 +118,8 @@ func (l *endpointLimits) adapt(o Outcome, begun time.Time) (slowest bool) {
 }
 
 // extend extends the interval. The first interval is twice that of the requests until then.
-func (l *endpointLimits) extend(o Outcome, begun time.Time) (slowest bool) {
-	if begun.Before(l.extended) {
+func (l *endpointLimits) extend(o Outcome, start time.Time) (slowest bool) {
+	if start.Before(l.extended) {
 		return false // it was in flight already
 	}
 	slowest = l.interval >= longestInterval

@@ -32,7 +32,7 @@ func TestPace_Stopped(t *testing.T) {
 func TestLimits_ThrottledByChance(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		chance, begun := rand.New(rand.NewPCG(1, 1)), time.Now()
+		chance, start := rand.New(rand.NewPCG(1, 1)), time.Now()
 		var mu sync.Mutex
 		const requests = 1000
 		webhook.Limit(t.Context(), requests, 5*time.Millisecond, func() int {
@@ -43,7 +43,7 @@ func TestLimits_ThrottledByChance(t *testing.T) {
 			}
 			return http.StatusOK
 		})
-		took := time.Since(begun)
+		took := time.Since(start)
 		t.Logf("%d requests in %v", requests, took)
 		if took > 50*time.Second {
 			t.Errorf("%d requests in %v", requests, took)

@@ -94,8 +94,8 @@ func TestService_TurnEndsWithinPage(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = s.Stop(t.Context()) })
 	<-arrived
-	begun := time.Now()
-	waittest.Until(t, "the other email's events, and the end of the turn", func() bool { return len(r.messages()) == 2 && time.Since(begun) > turn })
+	start := time.Now()
+	waittest.Until(t, "the other email's events, and the end of the turn", func() bool { return len(r.messages()) == 2 && time.Since(start) > turn })
 	close(released)
 	waittest.Until(t, "all events", func() bool { return len(r.messages()) >= 4 })
 	head, err := w.Hooks.Head(t.Context())

@@ -9,7 +9,7 @@ import (
 )
 
 // SetTurns sets how many endpoints are served at the same time, and how long each while others may wait.
-func (s *Service) SetTurns(most int, each time.Duration) { s.most, s.turnTime = most, each }
+func (s *Service) SetTurns(limit int, each time.Duration) { s.most, s.turnTime = limit, each }
 
 // SetRelist sets how often endpoints with events are listed even if there is no new event.
 func (s *Service) SetRelist(interval time.Duration) { s.relist = interval }
@@ -24,9 +24,9 @@ func Pace(ctx context.Context, interval time.Duration, stopped ...bool) []time.D
 	w.interval = interval
 	waits := make([]time.Duration, len(stopped))
 	for i, s := range stopped {
-		begun := time.Now()
+		start := time.Now()
 		w.pace(ctx, func() bool { return s })
-		waits[i] = time.Since(begun)
+		waits[i] = time.Since(start)
 	}
 	return waits
 }
@@ -40,10 +40,10 @@ func Limit(ctx context.Context, n int, took time.Duration, status func() int) {
 		w.pace(ctx, func() bool { return false })
 		requests.Go(func() {
 			defer w.leave()
-			begun := time.Now()
+			start := time.Now()
 			<-time.After(took)
 			code := status()
-			w.adapt(Outcome{Delivered: code < 300, Status: code, Took: time.Since(begun)}, begun)
+			w.adapt(Outcome{Delivered: code < 300, Status: code, Took: time.Since(start)}, start)
 		})
 	}
 	requests.Wait()

@@ -101,7 +101,7 @@ func TestService_MissingKey(t *testing.T) {
 	const first = 400 * time.Millisecond
 	s.SetFailureWait(first)
 	s.SetRelist(time.Hour)
-	begun := time.Now()
+	start := time.Now()
 	if err := s.Start(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestService_MissingKey(t *testing.T) {
 			t.Errorf("tried again after %v and %v", one, two)
 		}
 	}
-	if n := log.count("webhook endpoint not served"); n < 1 || n > 1+int(time.Since(begun)/(30*time.Second)) {
+	if n := log.count("webhook endpoint not served"); n < 1 || n > 1+int(time.Since(start)/(30*time.Second)) {
 		t.Errorf("%d lines of %d endpoints", n, len(failing))
 	}
 	unlock()

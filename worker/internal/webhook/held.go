@@ -13,14 +13,14 @@ import (
 // the lease in the database ends later.
 type held struct{ until atomic.Pointer[time.Time] }
 
-func newHeld(begun time.Time) *held {
+func newHeld(start time.Time) *held {
 	h := &held{}
-	h.renewed(begun)
+	h.renewed(start)
 	return h
 }
 
-func (h *held) renewed(begun time.Time) {
-	until := begun.Add(leaseTime)
+func (h *held) renewed(start time.Time) {
+	until := start.Add(leaseTime)
 	h.until.Store(&until)
 }
 
@@ -39,13 +39,13 @@ func (s *Service) renew(ctx context.Context, cancel context.CancelFunc, l hooks.
 			return
 		case <-ticker.C:
 		}
-		begun := time.Now()
+		start := time.Now()
 		trying, stop := context.WithTimeout(ctx, leaseTime/6)
 		err := s.p.Store.Renew(trying, l, leaseTime)
 		stop()
 		switch {
 		case err == nil:
-			h.renewed(begun)
+			h.renewed(start)
 		case errors.Is(err, hooks.ErrLeaseLost), !h.mayAttempt():
 			return
 		}

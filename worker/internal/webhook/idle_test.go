@@ -26,11 +26,11 @@ func BenchmarkService_Idle(b *testing.B) {
 		}
 	}
 	w.start(b, nil)
-	own, postgres, begun := ownTime(b), w.postgresTime(b), time.Now()
+	own, postgres, started := ownTime(b), w.postgresTime(b), time.Now()
 	for b.Loop() {
 		<-time.After(20 * time.Second)
 	}
-	share := func(used time.Duration) float64 { return 100 * used.Seconds() / time.Since(begun).Seconds() }
+	share := func(used time.Duration) float64 { return 100 * used.Seconds() / time.Since(started).Seconds() }
 	own, postgres = ownTime(b)-own, w.postgresTime(b)-postgres
 	b.ReportMetric(share(own+postgres), "%core")
 	b.ReportMetric(share(postgres), "%core-postgres")

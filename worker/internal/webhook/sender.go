@@ -127,7 +127,7 @@ func (s *Sender) Close() { s.client.CloseIdleConnections() }
 
 // Send makes one attempt. It returns an error only if ctx has ended: the outcome is then unknown.
 func (s *Sender) Send(ctx context.Context, m Message) (Outcome, error) {
-	begun := time.Now()
+	start := time.Now()
 	if standardwebhook.CheckURL(m.URL, s.private) != nil {
 		return Outcome{Code: CodeURL}, nil
 	}
@@ -142,10 +142,10 @@ func (s *Sender) Send(ctx context.Context, m Message) (Outcome, error) {
 		"User-Agent":   {"email-gateway-webhooks/" + service.Version()},
 	}
 	request.Header.Set(standardwebhook.HeaderID, m.ID)
-	request.Header.Set(standardwebhook.HeaderTimestamp, standardwebhook.Timestamp(begun))
-	request.Header.Set(standardwebhook.HeaderSignature, standardwebhook.Signature(m.Secrets, m.ID, begun, m.Body))
+	request.Header.Set(standardwebhook.HeaderTimestamp, standardwebhook.Timestamp(start))
+	request.Header.Set(standardwebhook.HeaderSignature, standardwebhook.Signature(m.Secrets, m.ID, start, m.Body))
 	answer, err := s.client.Do(request) //nolint:bodyclose // drain closes it
-	took := time.Since(begun)
+	took := time.Since(start)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return Outcome{}, ctx.Err()
@@ -156,7 +156,7 @@ func (s *Sender) Send(ctx context.Context, m Message) (Outcome, error) {
 	o := Outcome{Status: answer.StatusCode, Took: took}
 	if o.Delivered = answer.StatusCode >= 200 && answer.StatusCode < 300; !o.Delivered {
 		o.Code = "HTTP_" + strconv.Itoa(answer.StatusCode)
-		o.RetryAfter = retryAfter(answer.Header.Get("Retry-After"), begun.Add(took))
+		o.RetryAfter = retryAfter(answer.Header.Get("Retry-After"), start.Add(took))
 	}
 	return o, nil
 }

@@ -38,12 +38,12 @@ func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	lease := hooks.Lease{EndpointID: w.EndpointID, Token: uuid.New()}
-	begun := time.Now()
+	start := time.Now()
 	if err := s.p.Store.Take(ctx, lease, leaseTime); err != nil {
 		return err
 	}
 	crashpoint.At(crashpoint.WebhookLeased)
-	h := newHeld(begun)
+	h := newHeld(start)
 	defer func() {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 		defer cancel()
@@ -59,7 +59,7 @@ func (s *Service) serve(ctx context.Context, w hooks.Work) error {
 		if ctx.Err() != nil {
 			return hooks.ErrLeaseLost
 		}
-		if err != nil || !more || s.stopping.Load() || s.mustYield(w, begun) {
+		if err != nil || !more || s.stopping.Load() || s.mustYield(w, start) {
 			return err
 		}
 	}

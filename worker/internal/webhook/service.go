@@ -208,8 +208,8 @@ func (s *Service) free() int {
 }
 
 // mustYield reports whether an endpoint that has been served since begun must make room for others.
-func (s *Service) mustYield(w hooks.Work, begun time.Time) bool {
-	if time.Since(begun) < s.turnTime || s.free() > 0 {
+func (s *Service) mustYield(w hooks.Work, start time.Time) bool {
+	if time.Since(start) < s.turnTime || s.free() > 0 {
 		return false
 	}
 	s.mu.Lock()

@@ -59,12 +59,12 @@ func TestService_DownFor60Hours(t *testing.T) {
 		p.Schedule, p.ProbeAfter, p.DisableAfter = scaled(hour), hour/12, time.Hour
 	})
 	w.emit(t, company, 3, 4)
-	begun := time.Now()
+	started := time.Now()
 	waittest.Until(t, "down", func() bool { return w.find(t, r).Down() })
 	for range 10 {
 		w.emit(t, company, 200, 4)
 	}
-	waittest.Until(t, "60 hours", func() bool { return time.Since(begun) >= 60*hour })
+	waittest.Until(t, "60 hours", func() bool { return time.Since(started) >= 60*hour })
 	if e := w.find(t, r); e.Open > hooks.MaxOpen+100 || e.Status != hooks.Enabled {
 		t.Errorf("%d open deliveries, %s", e.Open, e.Status)
 	}

@@ -37,9 +37,9 @@ type waiter struct {
 // memory and a connection, but hardly any CPU time.
 const slowFactor = 4
 
-func newSlots(most, perCompany int) *slots {
+func newSlots(limit, perCompany int) *slots {
 	return &slots{
-		most: most, perCompany: min(perCompany, most), unhealthy: max(most/2, 1), slow: slowFactor * most,
+		most: limit, perCompany: min(perCompany, limit), unhealthy: max(limit/2, 1), slow: slowFactor * limit,
 		usedOfCompany: map[uuid.UUID]int{}, waiting: map[uuid.UUID][]*waiter{},
 	}
 }

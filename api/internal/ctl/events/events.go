@@ -156,7 +156,7 @@ func followEvents(ctx context.Context, c *command.Invocation, api *client.Client
 		values := q.query(mostPerPage)
 		values.Set("wait", strconv.Itoa(eventWait))
 		var page feedEventPage
-		begun := time.Now()
+		start := time.Now()
 		err := api.Get(ctx, eventPath, values, &page)
 		switch {
 		case ctx.Err() != nil:
@@ -169,7 +169,7 @@ func followEvents(ctx context.Context, c *command.Invocation, api *client.Client
 			if err := printEvents(c, page.Events); err != nil {
 				return err
 			}
-			if len(page.Events) == 0 && !page.HasMore && time.Since(begun) < eventPause {
+			if len(page.Events) == 0 && !page.HasMore && time.Since(start) < eventPause {
 				_ = service.Pause(ctx, eventPause)
 			}
 		case !tenant.Transient(err) || time.Since(lastAnswer) > tenant.WatchTimeout:

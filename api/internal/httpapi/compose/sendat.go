@@ -40,13 +40,13 @@ func (r *SendAtReader) Read(c *gin.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	request, found := r.reader.Read(document)
-	wrong := r.rules.Check(&request, found)
+	faults := r.rules.Check(&request, found)
 	var sendAt time.Time
-	if !wrong.Has("sendAt") {
-		sendAt = draft.SendAt(request.SendAt, time.Now(), &wrong)
+	if !faults.Has("sendAt") {
+		sendAt = draft.SendAt(request.SendAt, time.Now(), &faults)
 	}
-	if len(wrong) > 0 {
-		return time.Time{}, problem.Invalid(wrong)
+	if len(faults) > 0 {
+		return time.Time{}, problem.Invalid(faults)
 	}
 	return sendAt, nil
 }

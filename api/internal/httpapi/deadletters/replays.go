@@ -76,10 +76,10 @@ func (h *Handlers) replay(c *gin.Context, action deadletter.ReplayAction) error 
 		return err
 	}
 	request, found := h.replays.Read(document)
-	wrong := h.rules.Check(&request, found)
-	filter := filterOf(request, &wrong)
-	if len(wrong) > 0 {
-		return problem.Invalid(wrong)
+	faults := h.rules.Check(&request, found)
+	filter := filterOf(request, &faults)
+	if len(faults) > 0 {
+		return problem.Invalid(faults)
 	}
 	if action == deadletter.ReplayRetry && filter.Target != "" && filter.Target != email.TargetSend && !h.hasRabbitMQ {
 		return problem.BulkDisabled
@@ -102,7 +102,7 @@ func (h *Handlers) replay(c *gin.Context, action deadletter.ReplayAction) error 
 }
 
 // filterOf builds the filter of a validated request; invalid fields are left out.
-func filterOf(r replayRequest, wrong *rules.Faults) deadletter.LetterFilter {
+func filterOf(r replayRequest, faults *rules.Faults) deadletter.LetterFilter {
 	f := deadletter.LetterFilter{Reason: strictjson.Or(r.Reason, ""), Target: strictjson.Or(r.Target, "")}
 	if r.MailingID != nil {
 		if id, err := rules.ParseID(*r.MailingID); err == nil {
@@ -120,7 +120,7 @@ func filterOf(r replayRequest, wrong *rules.Faults) deadletter.LetterFilter {
 		}
 		t, err := rules.ParseTime(*text)
 		if err == nil && !query.WithinReason(t) {
-			wrong.Add(field, "OUT_OF_RANGE", query.ReasonableTimes)
+			faults.Add(field, "OUT_OF_RANGE", query.ReasonableTimes)
 		}
 		return &t
 	}

@@ -61,8 +61,8 @@ func (h *Handlers) Discard(c *gin.Context) error {
 	}
 	if given {
 		read, wrong := h.discards.Read(document)
-		if wrong := h.rules.Check(&read, wrong); len(wrong) > 0 {
-			return problem.Invalid(wrong)
+		if faults := h.rules.Check(&read, wrong); len(faults) > 0 {
+			return problem.Invalid(faults)
 		}
 		request = read
 	}

@@ -67,9 +67,9 @@ func (hc *Check) Show(c *gin.Context) {
 func (hc *Check) check(ctx context.Context) health {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	began := time.Now()
+	start := time.Now()
 	h := health{
-		Timestamp:    began.UTC(),
+		Timestamp:    start.UTC(),
 		Database:     databaseHealth{Status: connected},
 		Redis:        partHealth{unknown},
 		RabbitMQ:     rabbitHealth{Status: unknown},
@@ -92,7 +92,7 @@ func (hc *Check) check(ctx context.Context) health {
 		confirmed <- err
 	}()
 	statuses, err := reqctx.WithDeadline(ctx, hc.statuses)
-	h.Database.ResponseTime = time.Since(began).Milliseconds()
+	h.Database.ResponseTime = time.Since(start).Milliseconds()
 	h.Storage.Status = <-storage
 	if err = errors.Join(<-confirmed, err); err != nil {
 		h.Status, h.Database.Status = "unavailable", databasePart(err).Status

@@ -16,8 +16,8 @@ import (
 
 // Observe writes one log line and counts one request, also for a response that was aborted.
 func (m *Middleware) Observe(c *gin.Context) {
-	began := time.Now()
-	defer func() { m.record(c, time.Since(began)) }()
+	start := time.Now()
+	defer func() { m.record(c, time.Since(start)) }()
 	c.Next()
 }
 

@@ -141,14 +141,14 @@ func (q *Query) Address(name string) string {
 func (q *Query) Limit(name string) int { return q.Number(name, defaultPage, 1, largestPage) }
 
 // Number reads a number from least to most.
-func (q *Query) Number(name string, missing, least, most int) int {
+func (q *Query) Number(name string, missing, least, limit int) int {
 	value, given := q.Get(name)
 	if !given {
 		return missing
 	}
 	n, err := strconv.Atoi(value)
-	if err != nil || n < least || n > most {
-		q.Faults.Add(name, "OUT_OF_RANGE", fmt.Sprintf("must be a number from %d to %d", least, most))
+	if err != nil || n < least || n > limit {
+		q.Faults.Add(name, "OUT_OF_RANGE", fmt.Sprintf("must be a number from %d to %d", least, limit))
 	}
 	return n
 }

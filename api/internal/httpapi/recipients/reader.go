@@ -59,23 +59,23 @@ const listField = "recipients"
 func (rr *reader) read(company uuid.UUID, document strictjson.Document) ([]recipient.NewRecipient, error) {
 	var (
 		requests []newRecipientRequest
-		wrong    rules.Faults
+		faults    rules.Faults
 		pathOf   = func(int) string { return "" }
 	)
 	if document.Has(listField) {
 		list, found := rr.many.Read(document)
-		requests, wrong = list.Recipients, rr.rules.Check(&list, found)
+		requests, faults = list.Recipients, rr.rules.Check(&list, found)
 		pathOf = func(i int) string { return listField + "[" + strconv.Itoa(i) + "]." }
 	} else {
 		single, found := rr.one.Read(document)
-		requests, wrong = []newRecipientRequest{single}, rr.rules.Check(&single, found)
+		requests, faults = []newRecipientRequest{single}, rr.rules.Check(&single, found)
 	}
 	bare := make([]string, len(requests))
 	for i, r := range requests {
-		bare[i] = draft.TaxID(r.CPFCNPJ, r.CPFCNPJHash, pathOf(i), &wrong)
+		bare[i] = draft.TaxID(r.CPFCNPJ, r.CPFCNPJHash, pathOf(i), &faults)
 	}
-	if len(wrong) > 0 {
-		return nil, problem.Invalid(wrong)
+	if len(faults) > 0 {
+		return nil, problem.Invalid(faults)
 	}
 	people := make([]recipient.NewRecipient, len(requests))
 	var ids uuidv7.Series // of statements about the same person, the last one wins

@@ -55,14 +55,14 @@ func NewSlowBody(c *gin.Context, limit int64, p Pace, most time.Duration) *SlowB
 
 // Read reads from the body. It fails with os.ErrDeadlineExceeded if the client is too slow.
 func (b *SlowBody) Read(p []byte) (int, error) {
-	begun := time.Now()
-	if err := b.extendDeadline(begun); err != nil {
+	start := time.Now()
+	if err := b.extendDeadline(start); err != nil {
 		b.Err = err
 		return 0, err
 	}
-	b.recent.Wait(begun)
+	b.recent.Wait(start)
 	n, err := b.body.Read(p)
-	took := time.Since(begun)
+	took := time.Since(start)
 	b.recent.Moved(int64(n), took, b.pace.each)
 	b.got += int64(n)
 	if b.waited += took; b.got >= b.pace.bytes {

@@ -28,29 +28,29 @@ type Download struct {
 	// recent counts the time between two writes too: a client that reads as fast as the gateway
 	// writes would otherwise never be measured.
 	recent transfer.Rate
-	begun  time.Time // of the current piece
+	startedAt  time.Time // of the current piece
 }
 
 // NewDownload returns the body of the response to a request.
 func NewDownload(c *gin.Context) *Download {
-	d := &Download{body: c.Writer, control: http.NewResponseController(c.Writer), begun: time.Now()}
-	d.recent.Wait(d.begun)
+	d := &Download{body: c.Writer, control: http.NewResponseController(c.Writer), startedAt: time.Now()}
+	d.recent.Wait(d.startedAt)
 	return d
 }
 
 // Write fails with os.ErrDeadlineExceeded if the client is too slow, or the download was aborted.
 func (d *Download) Write(p []byte) (int, error) {
-	begun := time.Now()
-	if err := d.extendDeadline(begun); err != nil {
+	start := time.Now()
+	if err := d.extendDeadline(start); err != nil {
 		return 0, err
 	}
 	n, err := d.body.Write(p)
 	now := time.Now()
-	d.recent.Moved(int64(n), now.Sub(d.begun), answerTime)
+	d.recent.Moved(int64(n), now.Sub(d.startedAt), answerTime)
 	d.recent.Wait(now)
-	d.begun = now
+	d.startedAt = now
 	d.sent += int64(n)
-	if d.waited += now.Sub(begun); d.sent >= paceBytes {
+	if d.waited += now.Sub(start); d.sent >= paceBytes {
 		d.sent, d.waited = 0, 0
 	}
 	return n, err

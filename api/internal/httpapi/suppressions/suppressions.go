@@ -46,8 +46,8 @@ func (h *Handlers) Add(c *gin.Context) error {
 		return err
 	}
 	request, found := h.reader.Read(document)
-	if wrong := h.rules.Check(&request, found); len(wrong) > 0 {
-		return problem.Invalid(wrong)
+	if faults := h.rules.Check(&request, found); len(faults) > 0 {
+		return problem.Invalid(faults)
 	}
 	address, err := mailbox.ASCII(request.Address)
 	if err != nil {

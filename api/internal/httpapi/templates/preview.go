@@ -41,21 +41,21 @@ func (h *Handlers) Preview(c *gin.Context) error {
 		return err
 	}
 	request, found := h.previews.Read(document)
-	wrong := h.rules.Check(&request, found)
-	if len(wrong) > 0 {
-		return problem.Invalid(wrong)
+	faults := h.rules.Check(&request, found)
+	if len(faults) > 0 {
+		return problem.Invalid(faults)
 	}
 	company := reqctx.CompanyOf(c)
-	made, wrong, err := compose.Render(c.Request.Context(), h.library, company, "", templates.Use{
+	made, faults, err := compose.Render(c.Request.Context(), h.library, company, "", templates.Use{
 		Name: c.Param("name"), Locale: strictjson.Or(request.Locale, ""), Version: strictjson.Or(request.Version, 0), Data: request.Data,
 	})
 	switch {
 	case err != nil:
 		return err
-	case wrong.Has("name"):
+	case faults.Has("name"):
 		return noSuchTemplate
-	case len(wrong) > 0:
-		return problem.Invalid(wrong)
+	case len(faults) > 0:
+		return problem.Invalid(faults)
 	}
 	d := draft.Content(h.rules, made.Rendered.Subject, made.Rendered.HTML, made.Rendered.Text)
 	// A preview has no attachments to which the html may refer.

@@ -66,10 +66,10 @@ func (h *Handlers) Create(c *gin.Context) error {
 		return err
 	}
 	request, found := h.creates.Read(document)
-	wrong := h.rules.Check(&request, found)
+	faults := h.rules.Check(&request, found)
 	id := stored.ID{Name: request.Name, Locale: strictjson.Or(request.Locale, "")}
-	templates.CheckName("", id.Name, &wrong)
-	templates.CheckLocale("", id.Locale, &wrong)
+	templates.CheckName("", id.Name, &faults)
+	templates.CheckLocale("", id.Locale, &faults)
 	source := template.Source{Subject: request.Subject, HTML: request.HTML, Text: request.Text, Variables: make([]template.Variable, len(request.Variables))}
 	for i, v := range request.Variables {
 		source.Variables[i] = template.Variable(v)
@@ -80,15 +80,15 @@ func (h *Handlers) Create(c *gin.Context) error {
 		return err
 	}
 	for _, f := range more {
-		wrong.Add(f.Field, f.Code, f.Message)
+		faults.Add(f.Field, f.Code, f.Message)
 	}
-	if source.HTML != "" && !wrong.Has("html") {
-		if err := h.html.CheckTemplate(c.Request.Context(), v.Caller.CompanyID, mailmerge.CheckedOutline(source.HTML), &wrong); err != nil {
+	if source.HTML != "" && !faults.Has("html") {
+		if err := h.html.CheckTemplate(c.Request.Context(), v.Caller.CompanyID, mailmerge.CheckedOutline(source.HTML), &faults); err != nil {
 			return err
 		}
 	}
-	if len(wrong) > 0 {
-		return problem.Invalid(wrong)
+	if len(faults) > 0 {
+		return problem.Invalid(faults)
 	}
 	variables, err := json.Marshal(source.Variables)
 	if err != nil {
@@ -142,8 +142,8 @@ func answerVersion(c *gin.Context, status int, v stored.Version, keep func(bytes
 // nameOf reads the name in the path. There is no template with a malformed one.
 func nameOf(c *gin.Context) (string, error) {
 	name := c.Param("name")
-	var wrong rules.Faults
-	if templates.CheckName("", name, &wrong); len(wrong) > 0 {
+	var faults rules.Faults
+	if templates.CheckName("", name, &faults); len(faults) > 0 {
 		return "", noSuchTemplate
 	}
 	return name, nil
@@ -196,11 +196,11 @@ func (h *Handlers) Publish(c *gin.Context) error {
 		return err
 	}
 	request, found := h.publishRequests.Read(document)
-	wrong := h.rules.Check(&request, found)
+	faults := h.rules.Check(&request, found)
 	id := stored.ID{Name: name, Locale: strictjson.Or(request.Locale, "")}
-	templates.CheckLocale("", id.Locale, &wrong)
-	if len(wrong) > 0 {
-		return problem.Invalid(wrong)
+	templates.CheckLocale("", id.Locale, &faults)
+	if len(faults) > 0 {
+		return problem.Invalid(faults)
 	}
 	return h.answerFound(c, func(ctx context.Context, company uuid.UUID) (stored.Version, error) {
 		return h.store.Publish(ctx, company, "key:"+reqctx.StateOf(c).Caller.KeyID, id, request.Version)

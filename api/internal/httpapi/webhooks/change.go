@@ -32,15 +32,15 @@ func (h *Handlers) Change(c *gin.Context) error {
 		return err
 	}
 	request, found := h.changes.Read(document)
-	wrong := h.rules.Check(&request, found)
+	faults := h.rules.Check(&request, found)
 	if request.URL != nil {
-		h.checkURL(*request.URL, &wrong)
+		h.checkURL(*request.URL, &faults)
 	}
 	if request.Types != nil {
-		checkTypes(*request.Types, &wrong)
+		checkTypes(*request.Types, &faults)
 	}
-	if len(wrong) > 0 {
-		return problem.Invalid(wrong)
+	if len(faults) > 0 {
+		return problem.Invalid(faults)
 	}
 	change := webhook.Change{URL: request.URL, Description: request.Description, Types: request.Types}
 	return h.step(c, func(ctx context.Context, company, id uuid.UUID) (webhook.Endpoint, error) {

@@ -49,10 +49,10 @@ func (h *Handlers) Replay(c *gin.Context) error {
 		return err
 	}
 	request, found := h.replays.Read(document)
-	wrong := h.rules.Check(&request, found)
-	since, until := replayRange(request, &wrong)
-	if len(wrong) > 0 {
-		return problem.Invalid(wrong)
+	faults := h.rules.Check(&request, found)
+	since, until := replayRange(request, &faults)
+	if len(faults) > 0 {
+		return problem.Invalid(faults)
 	}
 	id := uuidv7.New()
 	made, err := run(c, h, func(ctx context.Context) (webhook.Replay, error) {
@@ -67,7 +67,7 @@ func (h *Handlers) Replay(c *gin.Context) error {
 }
 
 // replayRange checks that the request has either failed or a range of time.
-func replayRange(r replayRequest, wrong *rules.Faults) (since, until *time.Time) {
+func replayRange(r replayRequest, faults *rules.Faults) (since, until *time.Time) {
 	moment := func(field string, text *string) *time.Time {
 		if text == nil {
 			return nil
@@ -77,7 +77,7 @@ func replayRange(r replayRequest, wrong *rules.Faults) (since, until *time.Time)
 			return nil // reported by the rule
 		}
 		if !query.WithinReason(t) {
-			wrong.Add(field, "OUT_OF_RANGE", query.ReasonableTimes)
+			faults.Add(field, "OUT_OF_RANGE", query.ReasonableTimes)
 		}
 		return &t
 	}
@@ -85,19 +85,19 @@ func replayRange(r replayRequest, wrong *rules.Faults) (since, until *time.Time)
 	failed := r.Failed != nil && *r.Failed
 	switch {
 	case failed && r.Since != nil:
-		wrong.Add("since", "NOT_ALLOWED", "must not be given with failed")
+		faults.Add("since", "NOT_ALLOWED", "must not be given with failed")
 	case failed && r.Until != nil:
-		wrong.Add("until", "NOT_ALLOWED", "must not be given with failed")
+		faults.Add("until", "NOT_ALLOWED", "must not be given with failed")
 	case failed:
 		return nil, nil
-	case r.Since == nil && !wrong.Has("since"):
-		wrong.Add("since", rules.CodeRequired, "is required, unless failed is true")
+	case r.Since == nil && !faults.Has("since"):
+		faults.Add("since", rules.CodeRequired, "is required, unless failed is true")
 	case since != nil && until == nil && r.Until == nil:
 		now := time.Now()
 		until = &now
 	}
 	if since != nil && until != nil && !until.After(*since) {
-		wrong.Add("until", "OUT_OF_RANGE", "must be after since")
+		faults.Add("until", "OUT_OF_RANGE", "must be after since")
 	}
 	return since, until
 }

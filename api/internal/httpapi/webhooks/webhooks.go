@@ -62,11 +62,11 @@ func (h *Handlers) Create(c *gin.Context) error {
 		return err
 	}
 	request, found := h.creates.Read(document)
-	wrong := h.rules.Check(&request, found)
-	h.checkURL(request.URL, &wrong)
-	checkTypes(request.Types, &wrong)
-	if len(wrong) > 0 {
-		return problem.Invalid(wrong)
+	faults := h.rules.Check(&request, found)
+	h.checkURL(request.URL, &faults)
+	checkTypes(request.Types, &faults)
+	if len(faults) > 0 {
+		return problem.Invalid(faults)
 	}
 	id := uuidv7.New()
 	company := reqctx.CompanyOf(c)
@@ -131,19 +131,19 @@ func respond(c *gin.Context, status int, e webhook.Endpoint, secret string) {
 	c.JSON(status, shown)
 }
 
-func (h *Handlers) checkURL(text string, wrong *rules.Faults) {
-	if wrong.Has("url") {
+func (h *Handlers) checkURL(text string, faults *rules.Faults) {
+	if faults.Has("url") {
 		return
 	}
 	if err := standardwebhook.CheckURL(text, h.private); err != nil {
-		wrong.Add("url", "INVALID_URL", err.Error())
+		faults.Add("url", "INVALID_URL", err.Error())
 	}
 }
 
-func checkTypes(entries []string, wrong *rules.Faults) {
+func checkTypes(entries []string, faults *rules.Faults) {
 	for i, entry := range entries {
 		if err := standardwebhook.CheckType(entry, webhook.Types()); err != nil {
-			wrong.Add("types["+strconv.Itoa(i)+"]", "INVALID_EVENT_TYPE", err.Error())
+			faults.Add("types["+strconv.Itoa(i)+"]", "INVALID_EVENT_TYPE", err.Error())
 		}
 	}
 }

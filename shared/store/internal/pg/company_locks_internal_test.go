@@ -39,11 +39,11 @@ func TestCompanyLocks_HeldRowsOfOthers(t *testing.T) {
 			for range 3 {
 				go func() {
 					for time.Now().Before(free.Add(-5 * time.Second)) {
-						begun := time.Now()
+						start := time.Now()
 						if err := l.run(t.Context(), company, time.Second, held); !errors.Is(err, ErrBusy) || IsLockTimeout(err) {
 							t.Errorf("held row: %v", err)
 						}
-						if took := time.Since(begun); took > 2*time.Second {
+						if took := time.Since(start); took > 2*time.Second {
 							t.Errorf("a request of a held row was answered after %s", took)
 						}
 					}
@@ -53,11 +53,11 @@ func TestCompanyLocks_HeldRowsOfOthers(t *testing.T) {
 		<-time.After(2 * time.Second) // each company has met its held row
 		var total time.Duration
 		for range 100 {
-			begun := time.Now()
+			start := time.Now()
 			if err := l.run(t.Context(), uuid.UUID{2}, time.Second, lockedUntil(time.Time{})); err != nil {
 				t.Fatal(err)
 			}
-			total += time.Since(begun)
+			total += time.Since(start)
 			<-time.After(50 * time.Millisecond)
 		}
 		if average := total / 100; average > 20*time.Millisecond {
@@ -75,7 +75,7 @@ func TestCompanyLocks_HeldRowsOfOthers(t *testing.T) {
 func TestCompanyLocks_OneTransactionPerCompany(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, begun := newCompanyLocks(), time.Now()
+		l, start := newCompanyLocks(), time.Now()
 		var running, refused atomic.Int64
 		for range 10 {
 			go func() {
@@ -84,7 +84,7 @@ func TestCompanyLocks_OneTransactionPerCompany(t *testing.T) {
 						t.Error("two transactions at once")
 					}
 					defer running.Add(-1)
-					return lockedUntil(begun.Add(3 * time.Second))(wait)
+					return lockedUntil(start.Add(3 * time.Second))(wait)
 				})
 				if !errors.Is(err, ErrBusy) {
 					t.Errorf("held row: %v", err)
@@ -94,11 +94,11 @@ func TestCompanyLocks_OneTransactionPerCompany(t *testing.T) {
 		}
 		<-time.After(1100 * time.Millisecond)
 		if refused.Load() != 10 || len(l.turns) != 0 || len(l.tries) != 0 {
-			t.Errorf("%d are answered after %s; %d turns, %d tries", refused.Load(), time.Since(begun), len(l.turns), len(l.tries))
+			t.Errorf("%d are answered after %s; %d turns, %d tries", refused.Load(), time.Since(start), len(l.turns), len(l.tries))
 		}
-		<-time.After(time.Until(begun.Add(2900 * time.Millisecond)))
-		if err := l.run(t.Context(), uuid.UUID{1}, time.Second, lockedUntil(begun.Add(3*time.Second))); err != nil || time.Since(begun) > 3*time.Second {
-			t.Errorf("free again: %v, after %s", err, time.Since(begun))
+		<-time.After(time.Until(start.Add(2900 * time.Millisecond)))
+		if err := l.run(t.Context(), uuid.UUID{1}, time.Second, lockedUntil(start.Add(3*time.Second))); err != nil || time.Since(start) > 3*time.Second {
+			t.Errorf("free again: %v, after %s", err, time.Since(start))
 		}
 		if l.held.Holds(uuid.UUID{1}) {
 			t.Error("the row still counts as held")

@@ -97,7 +97,7 @@ func (t *turns) set(company uuid.UUID, left []*turn) {
 // that a try would be useless. After turnWait the error is ErrBusy if requests of the company are blocked by locks,
 // else ErrTriesOfCompany or ErrTries.
 func (w *waits) try(ctx context.Context, row HeldRow) (bool, error) {
-	begun := time.Now()
+	start := time.Now()
 	w.mu.Lock()
 	if w.waiting[row] != nil {
 		w.mu.Unlock()
@@ -129,14 +129,14 @@ func (w *waits) try(ctx context.Context, row HeldRow) (bool, error) {
 	}
 	defer w.forget(row.Company)
 	if errors.Is(err, ErrTries) {
-		err = w.noTry(row, begun)
+		err = w.noTry(row, start)
 	}
 	return false, err
 }
 
 // noTry returns the error of a request that has waited since begun without a try. w.mu is held.
-func (w *waits) noTry(row HeldRow, begun time.Time) error {
-	if w.waiters[row.Company] > 0 || !w.met[row.Company].Before(begun) {
+func (w *waits) noTry(row HeldRow, start time.Time) error {
+	if w.waiters[row.Company] > 0 || !w.met[row.Company].Before(start) {
 		return ErrBusy
 	}
 	if _, same := w.trying[row]; same || w.tries[row.Company] == lockTriesOfEach {

@@ -70,12 +70,12 @@ func TestWaits_NoTry(t *testing.T) {
 						}
 					}
 				}
-				begun := time.Now()
+				start := time.Now()
 				_, err := Bounded(t.Context(), &DB{waits: w}, HeldRow{uuid.UUID{1}, "free"}, func(time.Duration) ([]int, error) { return nil, nil })
 				if !errors.Is(err, c.want) || errors.Is(err, ErrBusy) {
 					t.Errorf("got %v", err)
 				}
-				if waited := time.Since(begun); waited > 5*time.Second {
+				if waited := time.Since(start); waited > 5*time.Second {
 					t.Errorf("answered after %s", waited)
 				}
 			})

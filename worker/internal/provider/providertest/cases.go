@@ -115,7 +115,7 @@ func runContexts(t *testing.T, start Start) {
 		for limit := 100 * time.Millisecond; ; limit *= 2 {
 			s, b := start(t)
 			b.Behave(Hang)
-			began := time.Now()
+			started := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			receipt, err := s.Send(ctx, full())
 			cancel()
@@ -123,7 +123,7 @@ func runContexts(t *testing.T, start Start) {
 				continue
 			}
 			refused(t, receipt, err, provider.Unknown)
-			if took := time.Since(began); took > limit+timeout {
+			if took := time.Since(started); took > limit+timeout {
 				t.Errorf("Send took %v with a deadline of %v", took, limit)
 			}
 			receives(t, b, 1)

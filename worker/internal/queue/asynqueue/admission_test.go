@@ -194,13 +194,13 @@ func TestAdmission_RateCountsRecipients(t *testing.T) {
 		return nil
 	})
 	p.publish(t, email.QueueNormal, emails)
-	begun := time.Now()
+	started := time.Now()
 	p.start(t)
 	reaches(t, &handled, emails)
 	// The bucket starts with 11 tokens, and up to ten emails in flight are admitted before any of
 	// them borrows tokens.
 	least := time.Duration(float64((emails-10)*recipients-11) / perSecond * float64(time.Second))
-	if took := time.Since(begun); took < least {
+	if took := time.Since(started); took < least {
 		t.Errorf("%d recipients in %s, want at least %s at %d/s", emails*recipients, took, least, perSecond)
 	}
 }

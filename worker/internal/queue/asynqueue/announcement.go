@@ -110,7 +110,7 @@ type pollDelayer struct {
 
 	empty     int           // how many queues were empty since the last task or wait
 	refusal   time.Duration // the pause before the next script; it doubles with each error
-	begun     time.Time
+	startedAt     time.Time
 	announced <-chan struct{} // obtained before the first queue is polled, so that no announcement is missed
 }
 
@@ -161,14 +161,14 @@ func (p *pollDelayer) wait() (waited time.Duration) {
 		waiting, cancel := context.WithTimeout(p.stopping, p.maxIdle)
 		select {
 		case <-p.announced:
-			_ = service.Pause(waiting, announceEvery-time.Since(p.begun))
+			_ = service.Pause(waiting, announceEvery-time.Since(p.startedAt))
 		case <-waiting.Done():
 		}
 		cancel()
 		waited = time.Since(from)
 	}
 	if p.empty == 0 {
-		p.begun, p.announced = time.Now(), p.subscriber.announced()
+		p.startedAt, p.announced = time.Now(), p.subscriber.announced()
 	}
 	return waited
 }

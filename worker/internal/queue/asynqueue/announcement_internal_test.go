@@ -79,7 +79,7 @@ func TestIdling_Refusals(t *testing.T) {
 	if err := server.Set(t.Context(), takingKeys[0], "", 0).Err(); err != nil { // not a list
 		t.Fatal(err)
 	}
-	begun := time.Now()
+	start := time.Now()
 	const refusals = 10
 	for range refusals {
 		if err := i.look(t); err == nil || errors.Is(err, redis.Nil) {
@@ -87,7 +87,7 @@ func TestIdling_Refusals(t *testing.T) {
 		}
 	}
 	// 5 + 10 + … + 320 + 500 + 500 ms before all but the first.
-	if took, least := time.Since(begun), 1635*time.Millisecond; took < least {
+	if took, least := time.Since(start), 1635*time.Millisecond; took < least {
 		t.Errorf("%d refusals took %s, want at least %s", refusals, took, least)
 	}
 	if err := server.Del(t.Context(), takingKeys[0]).Err(); err != nil {
@@ -117,13 +117,13 @@ func TestIdling_AnnouncementsWithoutEnd(t *testing.T) {
 		}
 	}()
 	const rounds = 20
-	begun := time.Now()
+	start := time.Now()
 	for range rounds * i.queues {
 		if err := i.look(t); !errors.Is(err, redis.Nil) {
 			t.Fatalf("err = %v, want an empty queue", err)
 		}
 	}
-	if took, least := time.Since(begun), (rounds-1)*announceEvery; took < least {
+	if took, least := time.Since(start), (rounds-1)*announceEvery; took < least {
 		t.Errorf("%d rounds of looks took %s, want at least %s", rounds, took, least)
 	}
 }

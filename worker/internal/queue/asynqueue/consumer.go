@@ -174,7 +174,7 @@ func (c *Consumer) Ping(ctx context.Context) error { return c.conn.ping(ctx, c.r
 // process runs the handler and converts its result for asynq. The handler does not get the context of asynq, which ends when
 // Redis has lost the lease: an email whose provider call is interrupted has an unknown outcome.
 func (c *Consumer) process(ctx context.Context, t *asynq.Task) (err error) {
-	begun := time.Now()
+	start := time.Now()
 	var admitted time.Time
 	if c.admit != nil {
 		admitted = c.admit.Begin()
@@ -182,7 +182,7 @@ func (c *Consumer) process(ctx context.Context, t *asynq.Task) (err error) {
 	}
 	defer func() {
 		if f := (*fault)(nil); errors.As(err, &f) {
-			f.took = time.Since(begun)
+			f.took = time.Since(start)
 		}
 	}()
 	defer func() {

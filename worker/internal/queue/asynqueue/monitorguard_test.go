@@ -35,9 +35,9 @@ func TestMonitor_WrongPasswords(t *testing.T) {
 				t.Fatalf("attempt %d: %d", n, answer.Code)
 			}
 		}
-		began := time.Now()
-		if answer := ask("203.0.113.9", "wrong"); answer.Code != http.StatusTooManyRequests || answer.Header().Get("Retry-After") == "" || time.Since(began) < time.Second {
-			t.Errorf("one too many: %d %v after %s", answer.Code, answer.Header(), time.Since(began))
+		start := time.Now()
+		if answer := ask("203.0.113.9", "wrong"); answer.Code != http.StatusTooManyRequests || answer.Header().Get("Retry-After") == "" || time.Since(start) < time.Second {
+			t.Errorf("one too many: %d %v after %s", answer.Code, answer.Header(), time.Since(start))
 		}
 		if answer := ask("203.0.113.9", password); answer.Code == http.StatusUnauthorized || answer.Code == http.StatusTooManyRequests {
 			t.Errorf("the right password from there: %d", answer.Code)
@@ -54,9 +54,9 @@ func TestMonitor_WrongPasswords(t *testing.T) {
 		for range cap(codes) {
 			go func() { codes <- ask("203.0.113.9", "wrong").Code }()
 		}
-		began = time.Now()
+		start = time.Now()
 		synctest.Wait()
-		if n := len(codes); n < 90 || time.Since(began) > 0 {
+		if n := len(codes); n < 90 || time.Since(start) > 0 {
 			t.Errorf("%d are refused at once", n)
 		}
 		for range cap(codes) {

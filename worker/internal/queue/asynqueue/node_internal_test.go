@@ -36,13 +36,13 @@ func TestNodeGuard(t *testing.T) {
 
 	server.Freeze()
 	t.Cleanup(server.Thaw)
-	begun := time.Now()
+	start := time.Now()
 	for client.Get(t.Context(), "nothing").Err() != errNodeDown { //nolint:errorlint // returned unwrapped
-		if time.Since(begun) > time.Minute {
+		if time.Since(start) > time.Minute {
 			t.Fatal("a frozen node is asked again and again")
 		}
 	}
-	took := time.Since(begun)
+	took := time.Since(start)
 	t.Logf("frozen: commands fail immediately after %s", took.Round(time.Millisecond))
 	pipe := client.Pipeline()
 	cmd := pipe.Get(t.Context(), "nothing")
@@ -54,9 +54,9 @@ func TestNodeGuard(t *testing.T) {
 	}
 
 	server.Thaw()
-	begun = time.Now()
+	start = time.Now()
 	for !errors.Is(client.Get(t.Context(), "nothing").Err(), redis.Nil) {
-		if time.Since(begun) > time.Minute {
+		if time.Since(start) > time.Minute {
 			t.Fatal("a node that answers again is not used")
 		}
 	}

@@ -31,15 +31,15 @@ func TestOldest(t *testing.T) {
 	if got := age(); got != 0 {
 		t.Errorf("an empty queue is %s old", got)
 	}
-	begun := time.Now()
+	start := time.Now()
 	for range 2 {
 		if _, err := p.Publish(t.Context(), queue.Task{ID: uuid.NewString(), Queue: email.QueueNormal, Payload: []byte("{}")}); err != nil {
 			t.Fatal(err)
 		}
 		<-time.After(50 * time.Millisecond)
 	}
-	if got := age(); got < 95*time.Millisecond || got > time.Since(begun) {
-		t.Errorf("age %s, want that of the first task, %s at most", got, time.Since(begun))
+	if got := age(); got < 95*time.Millisecond || got > time.Since(start) {
+		t.Errorf("age %s, want that of the first task, %s at most", got, time.Since(start))
 	}
 	taken, done := make(chan struct{}, 2), make(chan struct{})
 	stop := consume(t, conn, func(context.Context, queue.Task) error {

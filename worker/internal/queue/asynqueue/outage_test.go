@@ -72,7 +72,7 @@ func TestFrozenRedis(t *testing.T) {
 	server.Freeze()
 	t.Cleanup(server.Thaw)
 
-	began := time.Now()
+	start := time.Now()
 	unlimited := make(chan error, 1)
 	go func() {
 		_, err := publisher.Publish(t.Context(), queue.Task{ID: "2", Queue: email.QueueNormal})
@@ -85,7 +85,7 @@ func TestFrozenRedis(t *testing.T) {
 	}
 	select {
 	case err := <-unlimited:
-		t.Errorf("publishing with a context of 300 ms took as long as without: %s, %v", time.Since(began), err)
+		t.Errorf("publishing with a context of 300 ms took as long as without: %s, %v", time.Since(start), err)
 	default: // a pipeline ends after 4 s without its callers' contexts
 	}
 	stopping, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -93,7 +93,7 @@ func TestFrozenRedis(t *testing.T) {
 	if err := consumer.Stop(stopping); err != nil {
 		t.Errorf("stop: %v", err)
 	}
-	t.Logf("stopped after %s, with %d lines of log", time.Since(began).Round(time.Second), log.Count("\n"))
+	t.Logf("stopped after %s, with %d lines of log", time.Since(start).Round(time.Second), log.Count("\n"))
 	if log.Count("\n") > 20 {
 		t.Errorf("%d lines of log about one outage:\n%s", log.Count("\n"), log.String())
 	}

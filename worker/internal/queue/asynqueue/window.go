@@ -72,13 +72,13 @@ func ownKey(queue, what string) string { return "email-gateway:{" + queue + "}:"
 
 // Reserve implements queue.Publisher. It measures the lists itself because asynq's GetQueueInfo
 // also reads the oldest tasks, and fails for the whole queue if one of them has no hash.
-func (p *Publisher) Reserve(ctx context.Context, queueName string, window, most int) (queue.Room, error) {
+func (p *Publisher) Reserve(ctx context.Context, queueName string, window, limit int) (queue.Room, error) {
 	name := p.conn.queueName(queueName)
 	base := "asynq:{" + name + "}:"
 	keys := []string{
 		base + "pending", base + "active", base + "scheduled", base + "retry", ownKey(name, "reserved"), ownKey(name, "window"),
 	}
-	answer, err := reserveScript.Run(ctx, p.redis, keys, window, most, p.holder,
+	answer, err := reserveScript.Run(ctx, p.redis, keys, window, limit, p.holder,
 		reservationLife.Milliseconds(), holderLife.Milliseconds(), int(windowLife.Seconds())).Slice()
 	if err != nil || len(answer) != 2 {
 		return queue.Room{}, fmt.Errorf("reserve room on queue: %w", err)

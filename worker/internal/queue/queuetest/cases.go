@@ -95,11 +95,11 @@ func depth(t *testing.T, b Broker) {
 // room: a grant is the free room of the window and replaces the last grant of the publisher; after Release, published tasks
 // still count.
 func room(t *testing.T, b Broker) {
-	reserve := func(window, most, want int) {
+	reserve := func(window, limit, want int) {
 		t.Helper()
-		got, err := b.Publisher.Reserve(t.Context(), email.QueueNormal, window, most)
+		got, err := b.Publisher.Reserve(t.Context(), email.QueueNormal, window, limit)
 		if err != nil || got.Granted != want {
-			t.Errorf("window %d, most %d: %+v, error %v; want %d granted", window, most, got, err, want)
+			t.Errorf("window %d, most %d: %+v, error %v; want %d granted", window, limit, got, err, want)
 		}
 	}
 	reserve(5, 3, 3)

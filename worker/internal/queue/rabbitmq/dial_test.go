@@ -65,10 +65,10 @@ func TestDial_NoneAnswers(t *testing.T) {
 	conn := parse(t, "amqp://gateway:hunter2@"+address+","+mute+","+dead+"/")
 	inspector := rabbitmq.NewInspector((fixture{log: &logtest.Buffer{}}).logger(), conn)
 	defer func() { _ = inspector.Close() }()
-	began := time.Now()
+	start := time.Now()
 	err := inspector.Ping(t.Context())
-	if err == nil || time.Since(began) > time.Minute {
-		t.Fatalf("%v after %s", err, time.Since(began))
+	if err == nil || time.Since(start) > time.Minute {
+		t.Fatalf("%v after %s", err, time.Since(start))
 	}
 	for _, want := range []string{address + ": ", mute + ": ", dead + ": ", "403", "refused"} {
 		if !strings.Contains(err.Error(), want) {
@@ -93,9 +93,9 @@ func TestSilentBroker(t *testing.T) {
 	s.publish(s.publisher())
 	tasks.next(t).all(nil)
 	silent.Store(true)
-	began := time.Now()
+	start := time.Now()
 	waittest.Until(t, "the connection is given up", func() bool { return s.log.Count("connection to rabbitmq lost") > 0 })
-	if took := time.Since(began); took < 4*time.Second {
+	if took := time.Since(start); took < 4*time.Second {
 		t.Errorf("given up after %s, want 7.5 s", took)
 	}
 	silent.Store(false)

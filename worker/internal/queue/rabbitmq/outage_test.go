@@ -122,11 +122,11 @@ func memoryFull(t *testing.T, s fixture, server rabbitmqtest.Server) {
 	server.FillMemory()
 	for range 3 {
 		ctx := within(t, 500*time.Millisecond)
-		began := time.Now()
+		start := time.Now()
 		if _, err := p.Publish(ctx, s.task()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("published while the memory alarm is active: %v", err)
 		}
-		if took := time.Since(began); took > time.Minute {
+		if took := time.Since(start); took > time.Minute {
 			t.Errorf("publish took %s", took)
 		}
 	}
@@ -171,19 +171,19 @@ func frozen(t *testing.T, s fixture, server rabbitmqtest.Server) {
 		"depth":   func(ctx context.Context) error { _, err := queuetest.Depth(ctx, p, s.topology.Main.Name); return err },
 		"ping":    p.Ping,
 	} {
-		began := time.Now()
+		start := time.Now()
 		if err := ask(within(t, 300*time.Millisecond)); err == nil {
 			t.Errorf("%s: a frozen broker answered", name)
 		}
-		if took := time.Since(began); took > time.Minute {
+		if took := time.Since(start); took > time.Minute {
 			t.Errorf("%s took %s", name, took)
 		}
 	}
 	inHand.all(nil)
 	stop() // returns although there is no closing handshake
-	began := time.Now()
+	start := time.Now()
 	_ = p.Close()
-	if took := time.Since(began); took > time.Minute {
+	if took := time.Since(start); took > time.Minute {
 		t.Errorf("closing took %s", took)
 	}
 	thaw()

@@ -80,12 +80,12 @@ func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed,
 
 // Reserve implements queue.Publisher, but does not count unacknowledged tasks, and publishers do not share the window. The
 // depth is measured at most every 100 ms; messages published since are added.
-func (p *Publisher) Reserve(ctx context.Context, name string, window, most int) (queue.Room, error) {
+func (p *Publisher) Reserve(ctx context.Context, name string, window, limit int) (queue.Room, error) {
 	depth, err := p.depth(ctx, name)
 	if err != nil {
 		return queue.Room{}, err
 	}
-	return queue.Room{Depth: depth, Granted: max(0, min(most, window-depth))}, nil
+	return queue.Room{Depth: depth, Granted: max(0, min(limit, window-depth))}, nil
 }
 
 // Release implements queue.Publisher. It does nothing, because Reserve keeps no reservation.

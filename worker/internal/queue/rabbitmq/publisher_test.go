@@ -243,11 +243,11 @@ func TestPublish_Timeout(t *testing.T) {
 			p.Ping,
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			began := time.Now()
+			start := time.Now()
 			if err := ask(ctx); err == nil {
 				t.Errorf("%s: no error", name)
 			}
-			if took := time.Since(began); took > time.Minute {
+			if took := time.Since(start); took > time.Minute {
 				t.Errorf("%s: answered after %s", name, took)
 			}
 			cancel()

@@ -172,7 +172,7 @@ func (r *reconnector) lost(s *session) {
 	if r.life.Err() != nil {
 		return
 	}
-	if time.Since(s.begun) >= stable {
+	if time.Since(s.startedAt) >= stable {
 		r.failures = 0
 	}
 	r.postpone()

@@ -23,7 +23,7 @@ type session struct {
 	conn    *amqp.Connection
 	socket  net.Conn
 	address string // of the node
-	begun   time.Time
+	startedAt   time.Time
 
 	ctx context.Context // ends with the connection; the cause is the error
 	end context.CancelCauseFunc
@@ -34,7 +34,7 @@ type session struct {
 }
 
 func newSession(d dialed) *session {
-	s := &session{conn: d.conn, socket: d.socket, address: d.address, begun: time.Now()}
+	s := &session{conn: d.conn, socket: d.socket, address: d.address, startedAt: time.Now()}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	return s
 }
