@@ -159,7 +159,7 @@ func (g *gateway) sendBatch(ctx context.Context, n int) (b batch, err error) {
 	return b, err
 }
 
-// awaitSent waits until n emails that were accepted since begun are SENT; taken is the number of
+// awaitSent waits until n emails that were accepted since start are SENT; taken is the number of
 // emails at SES before. It queries Postgres only when SES has received all of them.
 func (g *gateway) awaitSent(ctx context.Context, taken int64, start time.Time, n int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, sendTimeout, fmt.Errorf("the batch of %d was not sent within %s", n, sendTimeout))

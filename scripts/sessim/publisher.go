@@ -44,10 +44,10 @@ type notification struct {
 	done   chan struct{} // closed after the last one of its mail
 
 	at, startedAt time.Time
-	tries     int
-	id        string // SNS's, set with body
-	body      []byte // set when it is signed
-	delivered bool
+	tries         int
+	id            string // SNS's, set with body
+	body          []byte // set when it is signed
+	delivered     bool
 }
 
 // EventCounts are the counts of publishing.

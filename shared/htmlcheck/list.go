@@ -13,7 +13,7 @@ func (e emit) within(place string) emit {
 // list collects violations. Several readings find the same one, so each counts those of the same
 // kind, and adds only those beyond the number found by an earlier reading.
 type list struct {
-	limit  int
+	limit int
 	lines bool // readings of tokens report the line
 	all   []*Violation
 	met   map[Violation]int // in this reading

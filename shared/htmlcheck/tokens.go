@@ -14,7 +14,7 @@ type tokenReading struct {
 	live    bool // read what hides markup from a browser as markup
 	foreign bool // the body has svg or math, where even style and title hold markup
 
-	limit  int  // stop after this many violations
+	limit int  // stop after this many violations
 	lines bool // say in which line a violation is
 	line  int  // the token's, less one
 

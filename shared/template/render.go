@@ -84,7 +84,7 @@ type renderer struct {
 	frames   []frame
 	dst      []byte
 	body     int  // bytes that a body may have
-	limit     int  // length of dst that the part must not exceed
+	limit    int  // length of dst that the part must not exceed
 	row      *Row // nil = the data is JSON
 	empty    []int
 	at       *node // of the first fault of a row
@@ -121,8 +121,8 @@ func (r *renderer) parts(t *Template, root map[string]any) (made Parts) {
 	var ends [3]int
 	begin := len(r.dst)
 	for i, p := range []struct {
-		name string
-		part *part
+		name  string
+		part  *part
 		limit int
 	}{{"subject", t.subject, maxSubjectBytes}, {"html", t.html, r.body}, {"text", t.text, r.body}} {
 		if p.part != nil && (r.row == nil || len(r.faults) == 0) {

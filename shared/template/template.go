@@ -81,7 +81,7 @@ func Parse(s Source) (*Template, rules.Faults) {
 	t := &Template{size: 1024 + len(s.Subject) + len(s.HTML) + len(s.Text)}
 	for _, p := range []struct {
 		field, text string
-		limit        int
+		limit       int
 		parse       func(string) (*mailmerge.Outline, error)
 		into        **part
 	}{

@@ -55,7 +55,7 @@ func TestRead_TooManyEntries(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		field, entry string
-		limit         int
+		limit        int
 	}{
 		{"ruled", `"a"`, 1000},
 		{"entries", `"a"`, 5},

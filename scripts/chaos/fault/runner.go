@@ -17,7 +17,7 @@ import (
 type Runner struct {
 	cluster    *cluster.Cluster
 	out        io.Writer
-	startedAt      time.Time
+	startedAt  time.Time
 	components map[string]*sync.Mutex // by component of the plan: one fault at a time
 
 	mu   sync.Mutex

@@ -78,7 +78,7 @@ type entryWriter struct {
 
 	seen      *addressFilter
 	copying   *pgcopy.Copy // nil = no COPY is open
-	startedAt     time.Time
+	startedAt time.Time
 	doubtful  []NewEntry
 	rejects   []RejectedLine
 	heldBytes int

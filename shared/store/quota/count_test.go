@@ -39,7 +39,7 @@ func TestCount_RequestIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		status  string
 		total   int64 // of scheduled emails in use
-		limit    int   // of emails that are read
+		limit   int   // of emails that are read
 		counted int64
 	}{
 		"many are scheduled": {"PENDING", 3 * mostCounted, 0, mostCounted + 5000},

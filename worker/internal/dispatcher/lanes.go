@@ -62,7 +62,7 @@ type lanes struct {
 	turn     chan struct{}             // mutex of the fields below
 
 	breakerClosed bool
-	startedAt         time.Time
+	startedAt     time.Time
 	until         time.Time
 	named         []lanestore.Named // lanes to probe
 	probed        time.Time         // when the last probe of named lanes alone began

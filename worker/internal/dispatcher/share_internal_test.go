@@ -140,7 +140,7 @@ func TestLoad(t *testing.T) {
 	l := &load{}
 	for _, batch := range []struct {
 		recipients int
-		limit       int // recipients on the queue
+		limit      int // recipients on the queue
 	}{{1, window}, {11, window}, {11, window + 11}, {11, window + 11}, {1, window}} {
 		room := l.room(window)
 		fit := l.fit(mailsTo(batch.recipients, room), room)

@@ -87,10 +87,10 @@ type Limiter struct {
 	took time.Duration // total latency of the sent emails
 
 	// The fields below are used by the loop only.
-	rule     rule
-	startedAt    time.Time // start of the round
-	settling bool      // a higher limit has not taken effect yet
-	latency  time.Duration
+	rule      rule
+	startedAt time.Time // start of the round
+	settling  bool      // a higher limit has not taken effect yet
+	latency   time.Duration
 }
 
 // New makes a Limiter.

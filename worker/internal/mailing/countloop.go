@@ -81,7 +81,7 @@ func (c *countLoop) runOnce(ctx context.Context) (more bool, err error) {
 	return false, errors.Join(errs...)
 }
 
-// sleep schedules the next count of a mailing. begun is when its last count began.
+// sleep schedules the next count of a mailing. start is when its last count began.
 func (c *countLoop) sleep(id uuid.UUID, start time.Time) {
 	if ends := c.last[id].ends; ends.IsZero() {
 		c.rest.wait(id, start, countInterval)

@@ -24,11 +24,11 @@ var (
 // run is one running job.
 type run struct {
 	*Processor
-	log   *slog.Logger
-	job   *mailingstore.Job
+	log       *slog.Logger
+	job       *mailingstore.Job
 	startedAt time.Time
-	room  int // how many more emails fit into the lane, as last counted
-	made  int
+	room      int // how many more emails fit into the lane, as last counted
+	made      int
 }
 
 // expand processes batches until the mailing is expanded or the job's time is over. ctx is not

@@ -48,7 +48,7 @@ type UsageFolder struct {
 	newest, counted int64
 	after           uuid.UUID // the last company of the pass
 	more            bool      // a company has more rows
-	startedAt           time.Time // start of the current pass
+	startedAt       time.Time // start of the current pass
 }
 
 // NewUsageFolder makes a folder that is not running yet.

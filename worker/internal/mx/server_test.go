@@ -29,7 +29,7 @@ type server struct {
 	zone    map[string]answer // by name without the last dot; other names do not exist
 	asked   map[string]int    // by "TYPE name"
 	working int
-	limit    int // maximum number of concurrent queries
+	limit   int // maximum number of concurrent queries
 }
 
 func newServer(t *testing.T, zone map[string]answer) *server {

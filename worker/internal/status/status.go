@@ -66,10 +66,10 @@ type Params struct {
 // Reporter is the service that updates the process's status row, and deletes it on a clean stop.
 type Reporter struct {
 	*service.Loop
-	params Params
-	probes *prober
-	startedAt  time.Time
-	up     telemetry.Dependencies
+	params    Params
+	probes    *prober
+	startedAt time.Time
+	up        telemetry.Dependencies
 }
 
 // database is the dependency whose state is the result of writing the row.

@@ -49,7 +49,7 @@ type batch struct {
 	failures  int
 	stopped   bool
 	throttled bool
-	startedAt     time.Time    // the first attempt
+	startedAt time.Time    // the first attempt
 	tally     hooks.Result // URL, Succeeded, Refused, Failures, Error, Gone, RetryAfter and Throttled
 }
 

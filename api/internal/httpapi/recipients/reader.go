@@ -59,7 +59,7 @@ const listField = "recipients"
 func (rr *reader) read(company uuid.UUID, document strictjson.Document) ([]recipient.NewRecipient, error) {
 	var (
 		requests []newRecipientRequest
-		faults    rules.Faults
+		faults   rules.Faults
 		pathOf   = func(int) string { return "" }
 	)
 	if document.Has(listField) {

@@ -27,8 +27,8 @@ type Download struct {
 	aborted atomic.Bool
 	// recent counts the time between two writes too: a client that reads as fast as the gateway
 	// writes would otherwise never be measured.
-	recent transfer.Rate
-	startedAt  time.Time // of the current piece
+	recent    transfer.Rate
+	startedAt time.Time // of the current piece
 }
 
 // NewDownload returns the body of the response to a request.

@@ -110,7 +110,7 @@ type pollDelayer struct {
 
 	empty     int           // how many queues were empty since the last task or wait
 	refusal   time.Duration // the pause before the next script; it doubles with each error
-	startedAt     time.Time
+	startedAt time.Time
 	announced <-chan struct{} // obtained before the first queue is polled, so that no announcement is missed
 }
 

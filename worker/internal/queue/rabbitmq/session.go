@@ -20,10 +20,10 @@ var (
 // session is one connection, from the handshake to its end. Its channels end with it and are never
 // reopened: an acknowledgement belongs to the channel that delivered the message.
 type session struct {
-	conn    *amqp.Connection
-	socket  net.Conn
-	address string // of the node
-	startedAt   time.Time
+	conn      *amqp.Connection
+	socket    net.Conn
+	address   string // of the node
+	startedAt time.Time
 
 	ctx context.Context // ends with the connection; the cause is the error
 	end context.CancelCauseFunc
