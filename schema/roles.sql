@@ -213,7 +213,7 @@ GRANT INSERT (operator, action, company_id, subject, details, reason) ON operato
 GRANT SELECT                         ON idempotency_keys TO gateway_privacy;
 GRANT SELECT, INSERT                 ON email_events TO gateway_privacy;
 GRANT INSERT                         ON mailing_marks TO gateway_privacy;
-GRANT UPDATE (metadata)              ON email_events TO gateway_privacy; -- what a step tells of people, and never that there was one
+GRANT UPDATE (metadata)              ON email_events TO gateway_privacy; -- erases personal data of events; rows are neither inserted nor deleted
 GRANT SELECT, UPDATE                 ON mailings, mailing_entries, dead_letter_replays TO gateway_privacy;
 GRANT SELECT, DELETE                 ON recipient_intakes TO gateway_privacy;
 GRANT SELECT, UPDATE, DELETE         ON stored_files TO gateway_privacy; -- files of erased emails that no other email attaches

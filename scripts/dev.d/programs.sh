@@ -74,7 +74,7 @@ await_end() {
 	wait -n -p ended "${pid_of[@]}" || status=$?
 	for name in "${!pid_of[@]}"; do
 		[[ ${pid_of[$name]} == "${ended:-}" ]] || continue
-		say "dev: $name ended by itself with status $status; the end of $log/$name.log:"
+		say "dev: $name exited unexpectedly with status $status; last lines of $log/$name.log:"
 		tail -n 5 "$log/$name.log" >&2 || true
 		unset "pid_of[$name]"
 		rm -f "$log/$name.pid"

@@ -167,7 +167,7 @@ func TestUpgrade(t *testing.T) {
 	d.awaitProgress(50)
 
 	migrate(binDir)
-	d.awaitProgress(50) // by the programs before, on the new schema
+	d.awaitProgress(50) // by the previous release's programs, on the new schema
 	// A receiver is replaced before the program that sends to it.
 	d.worker.stop()
 	d.worker = startProgram(t, "worker", d.env)

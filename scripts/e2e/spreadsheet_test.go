@@ -48,7 +48,7 @@ func newSpreadsheet(t *testing.T, rows int) spreadsheet {
 		case 57: // a CPF whose digits do not add up
 			fmt.Fprintf(&text, "%s;%s;%s;529.982.247-26\r\n", name, address, city)
 			s.invalid++
-		case 83: // the one before again, in capitals
+		case 83: // the previous address in upper case, a duplicate
 			fmt.Fprintf(&text, "%s;PESSOA%d@Cliente.Example;%s;\r\n", name, i-1, city)
 			s.duplicates++
 		case 21: // a line end and the delimiter within quotes

@@ -20,7 +20,7 @@ const markerKey = "installation"
 const (
 	// markerBytes limits what is read of a marker. An id has 36.
 	markerBytes = 200
-	// claimKeys is how many keys below each of filePrefixes a Claimer compares.
+	// claimKeys is how many keys below each of filePrefixes a Claimer compares with the rows of the database.
 	claimKeys = 1000
 )
 

@@ -64,7 +64,7 @@ const (
 	// SendRecorded: everything is written, and the task is still active on the queue.
 	SendRecorded Point = "send/recorded"
 
-	// Expanding a mailing (worker). The broker has no acknowledgement and redelivers the job.
+	// Expanding a mailing (worker). The job is not acknowledged at these points: the broker redelivers it.
 
 	// ExpandLocked: the mailing is held by a job that is gone.
 	ExpandLocked Point = "expand/locked"
@@ -92,7 +92,7 @@ const (
 	// FeedbackRecorded: the events of a batch are committed, and their messages are still in the queue.
 	FeedbackRecorded Point = "feedback/recorded"
 
-	// Delivering events to a webhook endpoint (worker). Its lease ends after a minute.
+	// Delivering events to a webhook endpoint (worker). The endpoint's lease ends after a minute.
 
 	// WebhookLeased: nothing was read.
 	WebhookLeased Point = "webhook/leased"

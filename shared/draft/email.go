@@ -43,9 +43,8 @@ func (r *Recipient) identified() bool {
 	return r.RecipientID != nil || r.ExternalID != nil || r.CPFCNPJ != nil || r.CPFCNPJHash != nil
 }
 
-// Aggregate identifies what the email is about and which email about it this is, by names that the sender chooses: such
-// as an interview, its number, and its reminder of the day before. A company has one email per aggregate and event
-// type.
+// Aggregate names the business object of an email (type and id, such as an interview and its number) and the purpose of the
+// email (event type, such as the reminder of the day before). A company has one email per aggregate and event type.
 type Aggregate struct {
 	Type      string `json:"type" validate:"required,max=64,name"`
 	ID        string `json:"id" validate:"required,max=200,name"`

@@ -16,7 +16,7 @@ import (
 	"email-gateway/shared/waittest"
 )
 
-// deliveryReport is a delivery of the attempt, under a notification id of its own.
+// deliveryReport returns a Delivery event of the attempt with a new notification id.
 func deliveryReport(company, id, token uuid.UUID, change func(*feedback.Feedback)) feedback.Feedback {
 	f := feedback.Feedback{
 		NotificationID: uuid.NewString(), Kind: "Delivery", SESMessageID: "ses-" + id.String(),

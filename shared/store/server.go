@@ -99,10 +99,10 @@ func (s *Store) Server(ctx context.Context) (Server, error) {
 	var found Server
 	// An older Postgres than the gateway needs does not know all that serverSQL reads.
 	if err := s.db.GetContext(ctx, &found.Version, serverVersionSQL); err != nil || found.Version < OldestServer {
-		return found, pg.Wrap("look at the server", pg.Translate(err))
+		return found, pg.Wrap("read the state of the server", pg.Translate(err))
 	}
 	if err := s.db.GetContext(ctx, &found, serverSQL); err != nil {
-		return Server{}, fmt.Errorf("look at the server: %w", pg.Translate(err))
+		return Server{}, fmt.Errorf("read the state of the server: %w", pg.Translate(err))
 	}
 	return found, nil
 }
@@ -114,7 +114,7 @@ const schemaVersionSQL = `SELECT coalesce(max(version_id), 0) FROM goose_db_vers
 func (s *Store) SchemaVersion(ctx context.Context) (int64, error) {
 	var version int64
 	if err := s.db.GetContext(ctx, &version, schemaVersionSQL); err != nil {
-		return 0, fmt.Errorf("look for the newest migration: %w", pg.Translate(err))
+		return 0, fmt.Errorf("read the newest migration: %w", pg.Translate(err))
 	}
 	return version, nil
 }

@@ -46,7 +46,7 @@ type RowFault struct {
 	Code   string
 	Column int    // index in the names of Row; -1 = none
 	Field  string // the name in the template, or subject, html or text
-	Detail string // continues Field
+	Detail string // follows Field in the message, such as "is missing"
 }
 
 // Error joins code, field and detail.

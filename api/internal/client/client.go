@@ -179,7 +179,7 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 		switch {
 		case again:
 		case unknown && !r.reads:
-			return &UnknownError{Once: r.once, err: err}
+			return &UnknownError{IdempotencyKey: r.once, err: err}
 		default:
 			return err
 		}

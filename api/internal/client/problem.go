@@ -94,9 +94,8 @@ func unreachable(address string, err error) *UnreachableError {
 
 // UnknownError is returned for a request that changes something if one of its tries may have been processed.
 type UnknownError struct {
-	// Once is the Idempotency-Key of the request, "" = none: repeated with it, the request is not processed twice.
-	Once string
-	err  error // of the last try
+	IdempotencyKey string // "" = none; with it, the request can be repeated without being processed twice
+	err            error  // of the last try
 }
 
 func (e *UnknownError) Error() string { return e.err.Error() }
@@ -106,7 +105,7 @@ func (e *UnknownError) Unwrap() error { return e.err }
 // asUnknown makes the error of a single try an UnknownError if the api may have processed it.
 func asUnknown(err error, once string) error {
 	if mayBeProcessed(err) {
-		return &UnknownError{Once: once, err: err}
+		return &UnknownError{IdempotencyKey: once, err: err}
 	}
 	return err
 }

@@ -83,8 +83,8 @@ func TestPost_UnknownOutcome(t *testing.T) {
 			if (err != nil) != test.fails || errors.As(err, &outcome) != test.unknown || len(left) != 0 {
 				t.Fatalf("%v (%T), %d answers left", err, err, len(left))
 			}
-			if outcome != nil && outcome.Once != test.key {
-				t.Errorf("key %q, want %q", outcome.Once, test.key)
+			if outcome != nil && outcome.IdempotencyKey != test.key {
+				t.Errorf("key %q, want %q", outcome.IdempotencyKey, test.key)
 			}
 		})
 	}
@@ -100,7 +100,7 @@ func TestPost_Interrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c.http.Transport = interrupting{cancel}
 	var outcome *UnknownError
-	if err := c.Post(ctx, "/v1/email/send", nil, nil, "key-1"); !errors.As(err, &outcome) || outcome.Once != "key-1" {
+	if err := c.Post(ctx, "/v1/email/send", nil, nil, "key-1"); !errors.As(err, &outcome) || outcome.IdempotencyKey != "key-1" {
 		t.Errorf("%v", err)
 	}
 }

@@ -15,12 +15,12 @@ type Part struct{ Name, Value string }
 
 // Upload is a form with a file, which is streamed.
 type Upload struct {
-	Path     string
-	Parts    []Part
-	FileName string
-	File     io.Reader
-	FileSize int64 // bytes; -1 = unknown: sent in chunks
-	Once     string
+	Path           string
+	Parts          []Part
+	FileName       string
+	File           io.Reader
+	FileSize       int64 // bytes; -1 = unknown: sent in chunks
+	IdempotencyKey string
 }
 
 // Upload sends the form and decodes the response into out. It takes as long as the file and the
@@ -46,18 +46,18 @@ func (c *Client) Upload(ctx context.Context, u Upload, out any) (replayed bool, 
 	header := http.Header{}
 	header.Set("Content-Type", form.FormDataContentType())
 	header.Set("Expect", "100-continue")
-	if u.Once != "" {
-		header.Set("Idempotency-Key", u.Once)
+	if u.IdempotencyKey != "" {
+		header.Set("Idempotency-Key", u.IdempotencyKey)
 	}
 	answer, err := c.send(ctx, http.MethodPost, u.Path, nil, header, reader, length)
 	if err != nil {
 		if cause := file.err.Load(); cause != nil { // the connection error is only its effect
 			return false, fmt.Errorf("read the file: %w", *cause)
 		}
-		return false, asUnknown(err, u.Once)
+		return false, asUnknown(err, u.IdempotencyKey)
 	}
 	defer answer.Body.Close()
-	return answer.Header.Get("Idempotent-Replayed") == "true", asUnknown(read(answer, out), u.Once)
+	return answer.Header.Get("Idempotent-Replayed") == "true", asUnknown(read(answer, out), u.IdempotencyKey)
 }
 
 // PostFile sends a file as the body and decodes the response into out.

@@ -117,7 +117,7 @@ func (x *examination) roles(ctx context.Context, server store.Server) {
 	const check, advice = "roles", "Run `migrate roles` as the owner of the tables after every `migrate up`."
 	switch {
 	case len(server.Roles) < 4, !server.Granted:
-		x.add(check, Warning, advice+" Then give each role a password, and each program its own.",
+		x.add(check, Warning, advice+" Then set a password for each role, and let each program connect with its own role.",
 			"The programs have no separate database roles: each has all permissions.")
 	case server.Grants != x.Grants && !x.newerSchema(ctx):
 		x.add(check, Failure, advice, "The grants are not those of this release: `migrate roles` has not run since the upgrade. Programs may lack permissions.")

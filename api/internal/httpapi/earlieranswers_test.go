@@ -207,7 +207,11 @@ func TestOutage_AnswerOfAnEarlierRequest(t *testing.T) {
 			t.Errorf("%s, the commit is not confirmed: %d %s, %d keys", tt.name, unconfirmed.Status, unconfirmed.Body, stored("unconfirmed"))
 		}
 		for _, key := range []string{"lost", "unconfirmed"} {
-			r := tt.repeat(tt.name + key)
+			var r reply
+			waittest.Until(t, "the repetition meets no broken connection", func() bool {
+				r = tt.repeat(tt.name + key)
+				return r.Status != http.StatusServiceUnavailable
+			})
 			if r.Status != http.StatusAccepted || r.Body != tt.first.Body || r.Header.Get("Idempotent-Replayed") != "true" || stored(key) != 1 {
 				t.Errorf("%s, repeated: %d %s, %d keys; the first was %s", tt.name, r.Status, r.Body, stored(key), tt.first.Body)
 			}

@@ -48,7 +48,7 @@ func raw(tb testing.TB, addr string, pieces ...string) (string, time.Duration) {
 		}
 	}
 	line, err := bufio.NewReader(conn).ReadString('\n')
-	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // as it is
+	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // the error is not wrapped
 		tb.Fatalf("the server has not closed the connection after %s", time.Since(start))
 	}
 	return strings.TrimSpace(line), time.Since(start)

@@ -153,7 +153,7 @@ func (s *Store) AttachmentsOf(ctx context.Context, company uuid.UUID, owners []u
 		Attachment
 	}
 	if err := s.db.Select(ctx, &rows, attachmentsOfSQL, company, pg.UUIDArray(owners)); err != nil {
-		return nil, fmt.Errorf("list attachments of many: %w", pg.Translate(err))
+		return nil, fmt.Errorf("list attachments of several emails: %w", pg.Translate(err))
 	}
 	all := make(map[uuid.UUID][]Attachment, len(owners))
 	for _, r := range rows {

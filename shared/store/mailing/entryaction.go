@@ -156,7 +156,7 @@ func applyEntryAction(
 	if len(emails) > 0 {
 		var err error
 		if locked, err = move(ctx, state.Kind, emails); err != nil {
-			return EntryActionResult{}, err // of move, not of the database
+			return EntryActionResult{}, err // move's error is returned unchanged, so that callers can compare it
 		}
 	}
 	done := EntryActionResult{Kind: state.Kind, More: len(entries) == limit}

@@ -162,10 +162,10 @@ LEFT JOIN said n ON true`
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(r) FROM recipients r WHERE r.id = n.id) END AS row` + personPageSQL
 
-	// It scans the range of mailing_entries_pkey that contains the mailing's entries. An address that the
-	// upload found invalid by its syntax is a cell as the file has it: it may contain the person's address beside
-	// other text, such as another person's address. Without the patterns, no search follows such a cell. An entry
-	// that the expander found invalid has a last_attempt, and an address.
+	// It scans the range of mailing_entries_pkey that contains the mailing's entries. If an address failed
+	// the syntax check of the upload, the row stores the whole cell, which may contain other text or another person's
+	// address. Such a cell is compared only with the patterns of the search; its other addresses are not followed. An entry that
+	// the expander found invalid has a last_attempt, and an address.
 	personEntriesSQL = personArgsSQL + `seen AS MATERIALIZED (
     SELECT id, invalid_reason, last_attempt, email, cpf_cnpj_hash, recipient_id, recipient_external_id FROM mailing_entries
     WHERE id >= $11 AND id > $2 AND id <= $12 AND id <= $10 AND (mailing_id = $1) IS TRUE ORDER BY id LIMIT $3

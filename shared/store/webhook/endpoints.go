@@ -52,7 +52,7 @@ func (s *Store) Create(ctx context.Context, e Endpoint) (Endpoint, error) {
 			return Endpoint{}, fmt.Errorf("create webhook endpoint: %w", errors.Join(pg.ErrUnknownOutcome, err))
 		case err != nil:
 			return Endpoint{}, err
-		case own >= 0: // the statement ran twice
+		case own >= 0: // database/sql repeated the INSERT, and the first one had succeeded
 			return all[own], nil
 		case len(all) >= MaxEndpoints:
 			return Endpoint{}, ErrTooManyEndpoints

@@ -34,10 +34,10 @@ type reservations struct {
 	pruned  time.Time
 }
 
-// refusal says since when an email is refused, and when it was seen last.
+// refusal records when an email was first and last refused.
 type refusal struct{ since, seen time.Time }
 
-// candidate is an email that asks for room.
+// candidate is an email that needs memory.
 type candidate struct {
 	company, owner uuid.UUID
 	own            *share
@@ -108,7 +108,7 @@ func (r *reservations) admitted(c *candidate, now time.Time) {
 	}
 }
 
-// refuse remembers an email, and forgets those that have not come back.
+// refuse records the refusal of an email, and removes those that were not retried.
 func (r *reservations) refuse(c *candidate, now time.Time) {
 	if now.Sub(r.pruned) > rememberTime {
 		r.pruned = now

@@ -21,7 +21,7 @@ const (
 	confirmTime = 2 * time.Second
 )
 
-// Check knows whether statements of this worker have failed since Postgres last confirmed a commit. It is safe for
+// Check records whether statements of this worker have failed since Postgres last confirmed a commit. It is safe for
 // concurrent use.
 type Check struct {
 	log     *slog.Logger

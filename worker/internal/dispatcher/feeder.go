@@ -23,7 +23,7 @@ const (
 	// overlap is how many batches run concurrently while lanes have more rows than one batch takes, and there is room for them:
 	// while one batch waits for the broker, Postgres takes or marks the next one.
 	overlap = 2
-	// trial is the batch size after a failure, because the broker may answer and still refuse tasks. With this many rows, a few
+	// trial is the batch size after a failure, since a broker that answers may still refuse tasks. With this many rows, a few
 	// refused tasks do not block their lane, and taking and releasing the rows costs Postgres little.
 	trial = 100
 	// fullPause is the delay before a full queue is measured again: at 1,000 emails per second, 15

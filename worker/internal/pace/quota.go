@@ -148,7 +148,7 @@ func (q *Quota) rate(ctx context.Context, limits Limits, err error) float64 {
 	}
 	q.unknown, q.known, q.read = false, limits.PerSecond, q.now()
 	if err := q.params.Pacer.storeRate(ctx, limits.PerSecond); err != nil {
-		q.params.Log.Warn("workers that cannot read the account do not get its rate", "error", err)
+		q.params.Log.Warn("cannot share the account's send rate with other workers", "error", err)
 	}
 	q.metrics.quota(limits)
 	return limits.PerSecond

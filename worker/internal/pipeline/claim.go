@@ -58,7 +58,7 @@ func (p *Pipeline) tryClaim(ctx context.Context, log *slog.Logger, a *attempt) (
 	claimed, err := p.Advancer.Advance(ctx, t)
 	if errors.Is(err, store.ErrUnknownOutcome) {
 		p.Database.Failed()
-		t.GiveWay = false // it may be ours already, and then no other program can end it
+		t.GiveWay = false // the claim may be committed; then only this worker can finish the email
 		k := p.keep(log, a.release(claimUnanswered, nil))
 		claimed, err = p.retryUntilAnswered(ctx, &t)
 		a.givenUp = k.end()

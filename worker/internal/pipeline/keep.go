@@ -65,7 +65,7 @@ func (k *kept) store() {
 	case err != nil && !k.failed:
 		k.log.Error("cannot keep the attempt's result in Redis until Postgres records it", "error", err)
 	case err == nil && !k.stored:
-		k.log.Warn("Postgres does not record the attempt's result: kept in Redis for the dispatchers")
+		k.log.Warn("cannot record the attempt's result in Postgres; stored it in Redis for the dispatchers")
 	}
 	k.tried, k.stored, k.failed = true, k.stored || err == nil, err != nil
 	k.timer.Reset(keepEvery)

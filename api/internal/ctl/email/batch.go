@@ -144,10 +144,10 @@ func (v *batchAnswer) interrupted(err error, once string) error {
 	var unknown *client.UnknownError
 	switch {
 	case errors.As(err, &unknown) && len(v.Emails) > 0:
-		unknown.Once = once
+		unknown.IdempotencyKey = once
 		return fmt.Errorf("%w\nBefore that, %s processed", err, output.Plural(len(v.Emails), "email was", "emails were"))
 	case errors.As(err, &unknown):
-		unknown.Once = once
+		unknown.IdempotencyKey = once
 		return err
 	case len(v.Emails) == 0:
 		return err

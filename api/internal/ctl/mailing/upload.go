@@ -106,7 +106,7 @@ func createMailing(ctx context.Context, c *command.Invocation, api *client.Clien
 	if attachments != "" {
 		parts = append(parts, client.Part{Name: mailing.PartAttach, Value: attachments})
 	}
-	form := client.Upload{Path: mailingPath, Parts: parts, FileName: filepath.Base(o.file), FileSize: size, Once: o.once}
+	form := client.Upload{Path: mailingPath, Parts: parts, FileName: filepath.Base(o.file), FileSize: size, IdempotencyKey: o.once}
 	if o.file == "-" {
 		form.FileName = o.name
 	}

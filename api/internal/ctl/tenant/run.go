@@ -59,8 +59,8 @@ func withAdvice(err error) error {
 		err = fmt.Errorf("interrupted: %w", err)
 	}
 	switch {
-	case errors.As(err, &unknown) && unknown.Once != "":
-		return fmt.Errorf("%w\nThe request may have been processed. To repeat it without sending anything twice, add --idempotency-key %s", err, unknown.Once)
+	case errors.As(err, &unknown) && unknown.IdempotencyKey != "":
+		return fmt.Errorf("%w\nThe request may have been processed. To repeat it without sending anything twice, add --idempotency-key %s", err, unknown.IdempotencyKey)
 	case errors.As(err, &unknown):
 		return fmt.Errorf("%w (the request may have been processed: check before you repeat the command)", err)
 	case errors.Is(err, context.Canceled):

@@ -37,7 +37,7 @@ func (hc *Check) Register(registry *prometheus.Registry) error {
 	return nil
 }
 
-// confirming returns a check that commits go through.
+// confirming returns a check that Postgres confirms commits.
 func confirming(s Store) func(context.Context) (struct{}, error) {
 	return func(ctx context.Context) (struct{}, error) { return struct{}{}, s.Confirm(ctx) }
 }

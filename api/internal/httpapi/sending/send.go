@@ -88,8 +88,8 @@ func (h *Handlers) Send(c *gin.Context) error {
 	return nil
 }
 
-// wakeAhead is how soon an email is due for which the dispatchers are woken. Otherwise they find a new row by the age of its id,
-// which may be too high when an upload of its attachments ends, or by a full listing every 30 s.
+// wakeAhead: dispatchers are woken for emails that are due within this time. Otherwise they find a new row by the age of its id,
+// which may be too high when an upload of its attachments ends, or in a full listing every 30 s.
 const wakeAhead = time.Minute
 
 func isSoon(sendAt time.Time) bool { return time.Until(sendAt) < wakeAhead }
@@ -100,7 +100,7 @@ func (h *Handlers) answerEarlier(c *gin.Context, key *accept.Key, id uuid.UUID) 
 	switch {
 	case err != nil:
 		return err
-	case earlier.Status == email.Cancelled: // since the insert met it: it makes room for another email
+	case earlier.Status == email.Cancelled: // cancelled after the insert found it: the aggregate is free again
 		return outbox.ErrAggregateBusy
 	}
 	reqctx.StateOf(c).SetEmail(earlier)

@@ -69,7 +69,7 @@ func (p *Publisher) Publish(ctx context.Context, task queue.Task) (queue.Placed,
 	if task.Traceparent != "" {
 		headers = map[string]string{headerTraceparent: task.Traceparent}
 	}
-	obstacle, placed := errors.New("it reappears after each removal"), queue.Queued
+	obstacle, placed := errors.New("the existing task reappeared after each removal"), queue.Queued
 	for range publishRounds {
 		_, err := p.client.EnqueueContext(ctx, asynq.NewTaskWithHeaders(taskType, task.Payload, headers),
 			asynq.TaskID(task.ID), asynq.Queue(name), asynq.MaxRetry(maxRetry), asynq.Timeout(taskTimeout))
