@@ -99,3 +99,9 @@ func isLetterOrDigit(r rune) bool {
 func HasControl(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == 0x2028 || r == 0x2029 })
 }
+
+// HasLineBreak reports whether s has a control character of ASCII or one that ends a line. Workers check it in place of
+// HasControl, which earlier releases did not have when they accepted some of the emails that workers send.
+func HasLineBreak(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 })
+}

@@ -110,6 +110,21 @@ func TestHasControl(t *testing.T) {
 	}
 }
 
+// A worker sends what an earlier release has accepted.
+func TestHasLineBreak(t *testing.T) {
+	t.Parallel()
+	for _, r := range []rune{0, '\n', '\r', 0x1f, 0x7f, 0x85, 0x2028, 0x2029} {
+		if !email.HasLineBreak("a" + string(r) + "b") {
+			t.Errorf("HasLineBreak accepts %U", r)
+		}
+	}
+	for _, s := range []string{"", "Olá, João!", "PROMO\u00c3\u0087", "\u0080\u0084\u0086\u009f"} {
+		if email.HasLineBreak(s) {
+			t.Errorf("%q is refused", s)
+		}
+	}
+}
+
 // An accepted address is one line of printable ASCII, consists of its parts, and is never longer
 // than a provider accepts.
 func TestCheckAddress_AcceptedIsHarmless(t *testing.T) {

@@ -129,14 +129,14 @@ func (j *SendJob) Validate(maxAttempts int) error {
 	}
 	n := utf8.RuneCountInString(j.Subject)
 	check(n >= 1 && n <= MaxSubject, "subject", "must have 1 to 150 characters")
-	check(!HasControl(j.Subject), "subject", "must not contain control characters")
+	check(!HasLineBreak(j.Subject), "subject", "must not contain control characters")
 	check(j.HTMLRef != "", "htmlRef", "must not be empty")
 	if j.ReplyTo != "" {
 		address("replyTo", j.ReplyTo)
 	}
 	check(len(j.Headers) <= maxHeaders, "headers", "must have at most 10 headers")
 	for name, value := range j.Headers {
-		check(!HasControl(name) && !HasControl(value), "headers", "must not contain control characters")
+		check(!HasLineBreak(name) && !HasLineBreak(value), "headers", "must not contain control characters")
 	}
 	check(len(j.Tags) <= MaxTags, "tags", "must have at most 5 tags")
 	if j.Attempt < 1 || j.Attempt > maxAttempts {

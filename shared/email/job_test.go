@@ -54,6 +54,7 @@ func TestSendJob_Validate(t *testing.T) {
 		{"the recipient's address in another case", func(j *email.SendJob) { j.Recipient.Email = strings.ToUpper(j.To) }, ""},
 		{"the last try", func(j *email.SendJob) { j.Attempt = 5 }, ""},
 		{"subject of 150 characters", func(j *email.SendJob) { j.Subject = strings.Repeat("ç", 150) }, ""},
+		{"a subject that an earlier release accepted", func(j *email.SendJob) { j.Subject = "PROMO\u00c3\u0087" }, ""},
 		{"five copies", func(j *email.SendJob) { j.CC = slices.Repeat(j.CC, 5) }, ""},
 		{"an email of a mailing to an address alone", func(j *email.SendJob) {
 			j.HTMLRef, j.Recipient = "mailing:"+j.OutboxID, email.JobRecipient{Email: j.To}

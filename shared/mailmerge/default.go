@@ -44,7 +44,7 @@ func withDefault(name, text string) (field Field, detail string) {
 		return Field{}, "write only the default after the bar: {{" + name + "|cliente}}"
 	case len([]rune(text)) > maxDefault:
 		return Field{}, "a default must have at most 200 characters"
-	case email.HasControl(text):
+	case email.HasLineBreak(text):
 		return Field{}, "a default must be on one line"
 	case name == FieldEmail || name == FieldToken || name == FieldUnsubscribeURL:
 		return Field{Name: name}, ""
