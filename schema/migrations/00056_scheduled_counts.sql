@@ -69,16 +69,16 @@ $$;
 -- +goose StatementBegin
 -- Counts a company's scheduled emails again, if that does not take too long, and updates the row of quota_totals that the caller has
 -- locked. Count and deltas are read in one snapshot. The next count is made pause, and 10 µs per email, later at the earliest. If few
--- emails are in use and too many wait, scheduled_at becomes NULL: the dispatcher counts them next.
+-- emails are in use and too many wait, scheduled_at becomes the epoch: no request counts again before the dispatcher has counted.
 CREATE FUNCTION email_gateway_recount_scheduled(company uuid, pause interval) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET standard_conforming_strings = on AS $$
 BEGIN
-    UPDATE quota_totals t SET scheduled_at = CASE WHEN n.scheduled IS NOT NULL THEN clock_timestamp() END, scheduled = coalesce(n.scheduled - n.added, t.scheduled)
+    UPDATE quota_totals t SET scheduled_at = CASE WHEN n.scheduled IS NOT NULL THEN clock_timestamp() ELSE 'epoch' END, scheduled = coalesce(n.scheduled - n.added, t.scheduled)
     FROM (
         SELECT email_gateway_count_scheduled(company, q.scheduled) AS scheduled,
                (SELECT coalesce(sum(d.scheduled), 0) FROM quota_deltas d WHERE d.company_id = company) AS added
         FROM quota_totals q
-        WHERE q.company_id = company AND q.scheduled <= 100000
+        WHERE q.company_id = company AND q.scheduled <= 100000 AND q.scheduled_at IS DISTINCT FROM 'epoch'
           AND coalesce(q.scheduled_at + pause + greatest(q.scheduled, 0) * interval '10 us' < clock_timestamp(), true) OFFSET 0) n
     WHERE t.company_id = company;
 END

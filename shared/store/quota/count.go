@@ -16,13 +16,13 @@ const mostScheduled = 100_000
 
 // dueCountsSQL finds the companies whose scheduled emails requests do not count, and whose last count is too old. It reads quota_totals
 // and locks nothing. A company with less than a quarter of its quota left may be refused because of emails that have been sent. It is
-// counted 10 s, and 10 µs for each of its emails, after the last count: not more than 5 % of the time. The numbers of others are only
-// displayed. The time is NULL where a request could not count.
+// counted 10 s, and 10 µs for each of its emails, after the last count: not more than 5 % of the time of each dispatcher. The numbers of
+// others are only displayed. The time is the epoch where a request could not count.
 const dueCountsSQL = `
 SELECT t.company_id FROM quota_totals t CROSS JOIN quota_defaults q LEFT JOIN company_quotas c ON c.company_id = t.company_id
 CROSS JOIN LATERAL (SELECT coalesce(c.scheduled_emails, q.scheduled_emails) AS most) l
-WHERE t.scheduled > 0 AND t.scheduled_at IS NULL OR t.scheduled > $1 AND t.scheduled_at
-    + CASE WHEN l.most > 0 AND t.scheduled > l.most - l.most / 4 THEN interval '10 s' + t.scheduled * interval '10 us' ELSE interval '15 min' END < now()
+WHERE t.scheduled_at = 'epoch' OR t.scheduled > $1 AND coalesce(t.scheduled_at
+    + CASE WHEN l.most > 0 AND t.scheduled > l.most - l.most / 4 THEN interval '10 s' + t.scheduled * interval '10 us' ELSE interval '15 min' END < now(), true)
 ORDER BY t.company_id`
 
 // DueCounts returns the companies whose scheduled emails Count has to count.
