@@ -2410,12 +2410,12 @@ CREATE FUNCTION email_gateway_recount_scheduled(company uuid, pause interval) RE
     SET standard_conforming_strings TO 'on'
     AS $$
 BEGIN
-    UPDATE quota_totals t SET scheduled_at = CASE WHEN n.scheduled IS NOT NULL THEN clock_timestamp() END, scheduled = coalesce(n.scheduled - n.added, t.scheduled)
+    UPDATE quota_totals t SET scheduled_at = CASE WHEN n.scheduled IS NOT NULL THEN clock_timestamp() ELSE 'epoch' END, scheduled = coalesce(n.scheduled - n.added, t.scheduled)
     FROM (
         SELECT email_gateway_count_scheduled(company, q.scheduled) AS scheduled,
                (SELECT coalesce(sum(d.scheduled), 0) FROM quota_deltas d WHERE d.company_id = company) AS added
         FROM quota_totals q
-        WHERE q.company_id = company AND q.scheduled <= 100000
+        WHERE q.company_id = company AND q.scheduled <= 100000 AND q.scheduled_at IS DISTINCT FROM 'epoch'
           AND coalesce(q.scheduled_at + pause + greatest(q.scheduled, 0) * interval '10 us' < clock_timestamp(), true) OFFSET 0) n
     WHERE t.company_id = company;
 END
@@ -2794,7 +2794,7 @@ CREATE FUNCTION prove_log_partition(of_log text, months_ahead integer) RETURNS b
     SET search_path TO 'public', 'pg_temp'
     SET lock_timeout TO '200ms'
     SET standard_conforming_strings TO 'on'
-    AS $$
+    AS $_$
 DECLARE
     rest CONSTANT text := of_log || '_default';
     key text := CASE of_log WHEN 'email_logs' THEN 'outbox_id' WHEN 'email_events' THEN 'email_log_id' END;
@@ -2821,6 +2821,10 @@ BEGIN
     END IF;
     SELECT c.convalidated INTO known FROM pg_constraint c WHERE c.conrelid = rest::regclass AND c.conname = month.proof;
     IF known IS NULL THEN
+        EXECUTE format('SELECT EXISTS (SELECT FROM %I WHERE %I >= $1 AND %I < $2)', rest, key, key) INTO known USING month.first_id, month.end_id;
+        IF known THEN -- a proof would fail; make_log_partition reports it
+            RETURN false;
+        END IF;
         EXECUTE format('ALTER TABLE %I ADD CONSTRAINT %I CHECK (%I < %L::uuid OR %I >= %L::uuid) NOT VALID', rest, month.proof, key, month.first_id, key, month.end_id);
         RETURN true;
     END IF;
@@ -2833,4 +2837,4 @@ BEGIN
     END IF;
     RETURN false;
 END
-$$;
+$_$;

@@ -70,6 +70,10 @@ BEGIN
     END IF;
     SELECT c.convalidated INTO known FROM pg_constraint c WHERE c.conrelid = rest::regclass AND c.conname = month.proof;
     IF known IS NULL THEN
+        EXECUTE format('SELECT EXISTS (SELECT FROM %I WHERE %I >= $1 AND %I < $2)', rest, key, key) INTO known USING month.first_id, month.end_id;
+        IF known THEN -- a proof would fail; make_log_partition reports it
+            RETURN false;
+        END IF;
         EXECUTE format('ALTER TABLE %I ADD CONSTRAINT %I CHECK (%I < %L::uuid OR %I >= %L::uuid) NOT VALID', rest, month.proof, key, month.first_id, key, month.end_id);
         RETURN true;
     END IF;

@@ -100,6 +100,9 @@ func TestMakeLogPartition_ProofsAreDropped(t *testing.T) {
 	if name, err := store.MakeLogPartition(t.Context(), retention.EmailEvents, 3); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("%q, %v", name, err)
 	}
+	if storetest.Ask[bool](t, d, `SELECT prove_log_partition('email_events', 3)`) {
+		t.Error("a proof is begun that must fail")
+	}
 	if n := constraints(t, d); n != 0 {
 		t.Errorf("%d constraints of a proof that failed", n)
 	}
