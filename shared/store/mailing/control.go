@@ -63,13 +63,14 @@ WHERE id = $1 RETURNING ` + mailingColumns
 )
 
 // sendableSQL returns whether the content of any email of the mailing is left, as eraseTemplatesSQL tests it. It reads a range of
-// email_outbox_pkey up to the first such email, and locks nothing.
+// email_outbox_pkey backward to the last such email, because the oldest contents are erased first, and locks nothing.
 const sendableSQL = `
-SELECT EXISTS (
+SELECT EXISTS (SELECT FROM (
     SELECT FROM mailings m
     JOIN email_outbox o ON o.id >= m.first_entry AND o.id <= m.last_entry AND (o.company_id = m.company_id) IS TRUE AND o.body_erased_at IS NULL
     JOIN dispatch_lanes l ON l.id = o.lane_id AND l.company_id = m.company_id AND l.mailing_id = m.id
-    WHERE m.id = $1 AND m.company_id = $2 AND (m.html <> '' OR m.text_body IS NOT NULL))`
+    WHERE m.id = $1 AND m.company_id = $2 AND (m.html <> '' OR m.text_body IS NOT NULL)
+    ORDER BY o.id DESC LIMIT 1) last)`
 
 // Both statements find the mailing's lane by the unique index of dispatch_lanes and lock it.
 // The fence and the dispatcher read paused_at, so no email of the mailing starts after
@@ -145,6 +146,10 @@ func (s *Store) CancelMailing(ctx context.Context, company, id uuid.UUID) (Maili
 // *quota.Error if the quota of running mailings is used up; and *PausedError if the company's mailings
 // are paused.
 func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (Mailing, error) {
+	var sendable bool // read without a lock: a replay of what is erased meanwhile finds that it is
+	if err := s.db.GetContext(ctx, &sendable, sendableSQL, id, company); err != nil {
+		return Mailing{}, fmt.Errorf("look for emails to send again: %w", pg.Translate(err))
+	}
 	return s.control(ctx, "retry failed entries", company, id, func(tx *sqlx.Tx, m *Mailing) error {
 		switch {
 		case m.DryRun:
@@ -153,12 +158,7 @@ func (s *Store) RetryFailedEntries(ctx context.Context, company, id uuid.UUID) (
 			return &StateError{Status: m.Status, Reason: "only the entries of a SENDING or COMPLETED mailing can be retried"}
 		case m.Failed+m.Expired == 0:
 			return &StateError{Status: m.Status, Reason: "no entry has failed or expired"}
-		}
-		var sendable bool
-		if err := tx.GetContext(ctx, &sendable, sendableSQL, m.ID, company); err != nil {
-			return pg.Translate(err)
-		}
-		if !sendable {
+		case !sendable:
 			return &StateError{Status: m.Status, Reason: "its emails were deleted at the end of their retention period and cannot be sent again"}
 		}
 		if m.Status != Sending {
