@@ -30,6 +30,9 @@ func TestDump(t *testing.T) {
 		t.Fatalf("pg_dump: %v", err)
 	}
 	if !strings.Contains(string(version), " 15.") || !strings.HasPrefix(query(t, db, "SHOW server_version")[0], "15.") {
+		if *update {
+			t.Fatalf("-update needs Postgres 15, and this is %s", version)
+		}
 		t.Skipf("schema.sql is in the form of Postgres 15, and this is %s", version)
 	}
 	want := dumpHeader + dump(t, db)

@@ -64,7 +64,7 @@ func firstLines(r *Reading, j *Validator) iter.Seq2[mailingstore.Line, error] {
 }
 
 // ErrNoValidRow: none of the rows that were searched is valid.
-var ErrNoValidRow = errors.New("the first 10,000 rows of the file have no valid one")
+var ErrNoValidRow = errors.New("the file has no valid row among its first 10,000")
 
 // Rendered is the rendered email of one row.
 type Rendered struct {
