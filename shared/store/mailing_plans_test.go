@@ -40,8 +40,8 @@ func TestMailingPlans(t *testing.T) {
 				indexes    string
 			}{
 				"nextEntries":  {written(t, "mailing.nextEntriesSQL"), []any{mailing, middle, last, middle, 1000, pq.Array([]int64{1}), 151}, "mailing_entries_pkey"},
-				"entryRows":    {written(t, "mailing.entryRowsSQL"), []any{first, middle, last, mailing, "", 1000, uuid.New()}, "mailing_entries_pkey"},
-				"rejectRows":   {written(t, "mailing.rejectRowsSQL"), []any{mailing, 1, "", 1000}, "mailing_rejects_pkey"},
+				"entryRows":    {written(t, "mailingreport.entryRowsSQL"), []any{first, middle, last, mailing, "", 1000, uuid.New()}, "mailing_entries_pkey"},
+				"rejectRows":   {written(t, "mailingreport.rejectRowsSQL"), []any{mailing, 1, "", 1000}, "mailing_rejects_pkey"},
 				"toCancel":     {written(t, "mailing.toCancelSQL"), []any{mailing, middle, last, middle, 1000}, "mailing_entries_pkey"},
 				"toRetry":      {written(t, "mailing.toRetrySQL"), []any{mailing, first, last, nil, 1000}, "mailing_entries_pkey"},
 				"tally":        {written(t, "mailing.tallySQL"), []any{mailing, first, last}, "mailing_entries_pkey"},

@@ -14,6 +14,7 @@ import (
 
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/mailingreport"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -161,7 +162,7 @@ func TestMailingRows(t *testing.T) {
 	} {
 		for _, limit := range []int{1, 2, 5, 12, 100} {
 			var got []string
-			for f := (mailing.RowFilter{Status: status, Limit: limit}); ; {
+			for f := (mailingreport.RowFilter{Status: status, Limit: limit}); ; {
 				page, err := d.Store.MailingRows(t.Context(), company, m.ID, f)
 				if err != nil {
 					t.Fatal(err)
@@ -185,7 +186,7 @@ func TestMailingRows(t *testing.T) {
 			}
 		}
 	}
-	if _, err := d.Store.MailingRows(t.Context(), d.Company(t), m.ID, mailing.RowFilter{}); !errors.Is(err, store.ErrNotFound) {
+	if _, err := d.Store.MailingRows(t.Context(), d.Company(t), m.ID, mailingreport.RowFilter{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("another company: %v", err)
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/mailingreport"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/process"
 	"email-gateway/shared/store/quota"
@@ -45,6 +46,7 @@ type (
 	idempotencyKeys  = idempotency.Store
 	lanes            = lane.Store
 	mailings         = mailing.Store
+	mailingReports   = mailingreport.Store
 	outboxes         = outbox.Store
 	processes        = process.Store
 	recipients       = recipient.Store
@@ -66,6 +68,7 @@ type Store struct {
 	*idempotencyKeys
 	*lanes
 	*mailings
+	*mailingReports
 	*outboxes
 	*processes
 	*recipients
@@ -100,6 +103,7 @@ func Open(ctx context.Context, databaseURL string, o Options) (*Store, error) {
 	s.outboxes = outbox.New(db, s.idempotencyKeys, s.companyQuotas)
 	s.recipients = recipient.New(db, s.idempotencyKeys, s.companyQuotas, s.Exists)
 	s.mailings = mailing.New(db, s.idempotencyKeys)
+	s.mailingReports = mailingreport.New(db, s.mailings)
 	s.deadLetters = deadletter.New(db, s.mailings)
 	s.dispatching = dispatch.New(db, s.breakers, s.WakeNamed)
 	s.tenants = tenant.New(db, func(ctx context.Context, company uuid.UUID) error {

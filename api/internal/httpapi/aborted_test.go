@@ -17,6 +17,7 @@ import (
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/store"
 	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/mailingreport"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/telemetry/telemetrytest"
 )
@@ -119,12 +120,12 @@ type incomplete struct {
 	rest func(ctx context.Context) error
 }
 
-func (s incomplete) MailingRows(ctx context.Context, company, id uuid.UUID, filter mailingstore.RowFilter) (mailingstore.RowPage, error) {
-	if filter.After != (mailingstore.RowCursor{}) {
-		return mailingstore.RowPage{}, s.rest(ctx)
+func (s incomplete) MailingRows(ctx context.Context, company, id uuid.UUID, filter mailingreport.RowFilter) (mailingreport.RowPage, error) {
+	if filter.After != (mailingreport.RowCursor{}) {
+		return mailingreport.RowPage{}, s.rest(ctx)
 	}
 	page, err := s.Store.MailingRows(ctx, company, id, filter)
-	page.More, page.End = true, mailingstore.RowCursor{Line: 7}
+	page.More, page.End = true, mailingreport.RowCursor{Line: 7}
 	return page, err
 }
 

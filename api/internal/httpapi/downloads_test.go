@@ -16,6 +16,7 @@ import (
 
 	"email-gateway/api/internal/httpapi"
 	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/mailingreport"
 	"email-gateway/shared/waittest"
 )
 
@@ -25,13 +26,13 @@ var endlessID = uuid.MustParse("01a1fe26-7c3d-7e4f-8a5b-6c7d8e9f0a1b")
 // endlessStore has the mailing endlessID.
 type endlessStore struct{ httpapi.Store }
 
-func (s endlessStore) MailingRows(ctx context.Context, company, id uuid.UUID, f mailingstore.RowFilter) (mailingstore.RowPage, error) {
+func (s endlessStore) MailingRows(ctx context.Context, company, id uuid.UUID, f mailingreport.RowFilter) (mailingreport.RowPage, error) {
 	if id != endlessID {
 		return s.Store.MailingRows(ctx, company, id, f)
 	}
-	page := mailingstore.RowPage{More: true}
+	page := mailingreport.RowPage{More: true}
 	for range f.Limit {
-		page.Rows = append(page.Rows, mailingstore.Row{Line: 2, Email: "ana@example.com", Status: "SENT"})
+		page.Rows = append(page.Rows, mailingreport.Row{Line: 2, Email: "ana@example.com", Status: "SENT"})
 	}
 	return page, ctx.Err()
 }

@@ -12,6 +12,7 @@ import (
 	emailstore "email-gateway/shared/store/emails"
 	"email-gateway/shared/store/idempotency"
 	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/mailingreport"
 	"email-gateway/shared/store/outbox"
 	recipientstore "email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/suppression"
@@ -96,8 +97,8 @@ func (f fairStore) MailingEntries(ctx context.Context, company, id uuid.UUID, fi
 	return slots.Run(ctx, f.Slots, company, func() ([]mailingstore.Entry, error) { return f.Store.MailingEntries(ctx, company, id, filter) })
 }
 
-func (f fairStore) MailingRows(ctx context.Context, company, id uuid.UUID, filter mailingstore.RowFilter) (mailingstore.RowPage, error) {
-	return slots.Run(ctx, f.Slots, company, func() (mailingstore.RowPage, error) { return f.Store.MailingRows(ctx, company, id, filter) })
+func (f fairStore) MailingRows(ctx context.Context, company, id uuid.UUID, filter mailingreport.RowFilter) (mailingreport.RowPage, error) {
+	return slots.Run(ctx, f.Slots, company, func() (mailingreport.RowPage, error) { return f.Store.MailingRows(ctx, company, id, filter) })
 }
 
 func (f fairStore) StartMailing(ctx context.Context, company, id uuid.UUID) (mailingstore.Mailing, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -35,6 +36,9 @@ type NewEntry struct {
 	// sent nevertheless.
 	EmptyFields []string
 }
+
+// CodeOfReason returns the error code of the reason why an entry is invalid.
+func CodeOfReason(reason string) string { return strings.ToUpper(reason) }
 
 // RejectedLine is a line with its error code. Column is "" if the code refers to the whole line.
 type RejectedLine struct {
@@ -174,7 +178,7 @@ func (w *entryWriter) count(e NewEntry) {
 		}
 	} else {
 		w.counts.Invalid++
-		w.reasons[codeOfReason(e.InvalidReason)]++
+		w.reasons[CodeOfReason(e.InvalidReason)]++
 	}
 	if w.first == uuid.Nil || bytes.Compare(e.ID[:], w.first[:]) < 0 {
 		w.first = e.ID

@@ -25,6 +25,7 @@ import (
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/lane"
 	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/mailingreport"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
 )
@@ -36,7 +37,7 @@ type Store interface {
 	FindMailing(ctx context.Context, company, id uuid.UUID) (mailingstore.Mailing, error)
 	ListMailings(ctx context.Context, company, before uuid.UUID, limit int) ([]mailingstore.Mailing, error)
 	MailingEntries(ctx context.Context, company, id uuid.UUID, f mailingstore.EntryFilter) ([]mailingstore.Entry, error)
-	MailingRows(ctx context.Context, company, id uuid.UUID, f mailingstore.RowFilter) (mailingstore.RowPage, error)
+	MailingRows(ctx context.Context, company, id uuid.UUID, f mailingreport.RowFilter) (mailingreport.RowPage, error)
 	MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[mailingstore.RejectedLine, error]
 	StartMailing(ctx context.Context, company, id uuid.UUID) (mailingstore.Mailing, error)
 	PauseMailing(ctx context.Context, company, id uuid.UUID) (mailingstore.Mailing, error)

@@ -18,6 +18,7 @@ import (
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/shared/email"
 	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/mailingreport"
 )
 
 // mailingRow is a row of a mailing's file with its result. A rejected row has neither address
@@ -54,7 +55,7 @@ type rowCursor struct {
 }
 
 const (
-	rowStatusRule = entryStatusRule + " " + mailingstore.RowDuplicate
+	rowStatusRule = entryStatusRule + " " + mailingreport.RowDuplicate
 	// rowsPerFetch is how many rows a download reads per query.
 	rowsPerFetch = 1000
 )
@@ -70,7 +71,7 @@ func (h *Handlers) ListRows(c *gin.Context) error {
 		return err
 	}
 	format := q.Text("format", "oneof=json csv")
-	filter := mailingstore.RowFilter{Status: q.Text("status", rowStatusRule)}
+	filter := mailingreport.RowFilter{Status: q.Text("status", rowStatusRule)}
 	asCSV := format == "csv" || format == "" && c.NegotiateFormat(gin.MIMEJSON, response.TypeCSV) == response.TypeCSV
 	c.Header("Vary", "Accept")
 	if asCSV {
@@ -90,7 +91,7 @@ func (h *Handlers) ListRows(c *gin.Context) error {
 		if last.Line < 0 || last.Line > math.MaxInt32 { // the type of the column
 			q.RejectCursor("cursor")
 		}
-		filter.After = mailingstore.RowCursor(last)
+		filter.After = mailingreport.RowCursor(last)
 	}
 	if err := q.Close(); err != nil {
 		return err
@@ -114,7 +115,7 @@ func (h *Handlers) ListRows(c *gin.Context) error {
 
 // downloadRows streams all rows. On an error the connection is closed, so that a client does
 // not take an incomplete list for complete.
-func (h *Handlers) downloadRows(c *gin.Context, id uuid.UUID, filter mailingstore.RowFilter) error {
+func (h *Handlers) downloadRows(c *gin.Context, id uuid.UUID, filter mailingreport.RowFilter) error {
 	filter.Limit = rowsPerFetch
 	company := reqctx.CompanyOf(c)
 	out, err := h.openDownload(c)
@@ -173,7 +174,7 @@ func rowCells(r mailingRow) []string {
 	}
 }
 
-func rowOf(r mailingstore.Row) mailingRow {
+func rowOf(r mailingreport.Row) mailingRow {
 	shown := mailingRow{
 		Line: r.Line, Email: r.Email, Status: r.Status, ErrorCode: r.Code, ErrorReason: rowReason(r), Column: r.Column, EmptyFields: r.EmptyFields,
 		OutcomeUnknown: r.OutcomeUnknown, Attempts: r.Attempts, LastAttemptAt: response.InUTC(r.LastAttempt), SESMessageID: r.SESMessageID, ExternalID: r.ExternalID,
@@ -186,7 +187,7 @@ func rowOf(r mailingstore.Row) mailingRow {
 }
 
 // rowReason returns the stored reason, or the meaning of the validation code.
-func rowReason(r mailingstore.Row) string {
+func rowReason(r mailingreport.Row) string {
 	if r.Reason != "" {
 		return r.Reason
 	}

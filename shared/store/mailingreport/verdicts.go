@@ -1,14 +1,14 @@
-package mailing
+package mailingreport
 
 import (
 	"context"
 	"fmt"
 	"iter"
-	"strings"
 
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/mailing"
 )
 
 // rejectedLinePage is the number of rows that one statement reads. No connection and no lock is held between two pages, so
@@ -35,24 +35,24 @@ ORDER BY e.id, c.n`
 // invalid entry is "email", and its code is the reason in capitals (SYNTAX, DISPOSABLE, MX). A line that is sent with
 // empty fields yields EMPTY_FIELD for each of them. An error ends the sequence; it is pg.ErrNotFound if the company has no
 // such mailing.
-func (s *Store) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[RejectedLine, error] {
-	return func(yield func(RejectedLine, error) bool) {
-		m, err := s.FindMailing(ctx, company, id)
+func (s *Store) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter.Seq2[mailing.RejectedLine, error] {
+	return func(yield func(mailing.RejectedLine, error) bool) {
+		m, err := s.mailings.FindMailing(ctx, company, id)
 		if err != nil {
-			yield(RejectedLine{}, err)
+			yield(mailing.RejectedLine{}, err)
 			return
 		}
 		var invalid, empty uuid.UUID // cursors
 		sources := []*rejectedLinePager{
-			{fetch: func(after int) ([]RejectedLine, bool, error) {
+			{fetch: func(after int) ([]mailing.RejectedLine, bool, error) {
 				page, err := s.rejectsAfter(ctx, id, after)
 				return page, len(page) < rejectedLinePage, err
 			}},
-			{fetch: func(int) (page []RejectedLine, last bool, err error) {
+			{fetch: func(int) (page []mailing.RejectedLine, last bool, err error) {
 				page, invalid, err = s.invalidAfter(ctx, company, id, invalid)
 				return page, len(page) < rejectedLinePage, err
 			}},
-			{fetch: func(int) (page []RejectedLine, last bool, err error) {
+			{fetch: func(int) (page []mailing.RejectedLine, last bool, err error) {
 				page, empty, err = s.emptyAfter(ctx, m, empty)
 				return page, len(page) == 0, err
 			}},
@@ -63,7 +63,7 @@ func (s *Store) MailingVerdicts(ctx context.Context, company, id uuid.UUID) iter
 		for {
 			next, err := earliest(sources)
 			if err != nil {
-				yield(RejectedLine{}, err)
+				yield(mailing.RejectedLine{}, err)
 				return
 			}
 			if next == nil || !yield(next.take(), nil) {
@@ -89,60 +89,57 @@ func earliest(sources []*rejectedLinePager) (next *rejectedLinePager, err error)
 }
 
 // emptyAfter returns the next page of empty columns after the cursor, and the new cursor.
-func (s *Store) emptyAfter(ctx context.Context, m Mailing, cursor uuid.UUID) ([]RejectedLine, uuid.UUID, error) {
+func (s *Store) emptyAfter(ctx context.Context, m mailing.Mailing, cursor uuid.UUID) ([]mailing.RejectedLine, uuid.UUID, error) {
 	var found []struct {
 		ID uuid.UUID `db:"id"`
-		RejectedLine
+		mailing.RejectedLine
 	}
-	err := s.db.SelectContext(ctx, &found, emptyFieldsSQL, m.FirstEntry.UUID, cursor, m.LastEntry.UUID, m.ID, rejectedLinePage, CodeEmptyField)
+	err := s.db.SelectContext(ctx, &found, emptyFieldsSQL, m.FirstEntry.UUID, cursor, m.LastEntry.UUID, m.ID, rejectedLinePage, mailing.CodeEmptyField)
 	if err != nil {
 		return nil, cursor, fmt.Errorf("list empty fields: %w", pg.Translate(err))
 	}
-	page := make([]RejectedLine, len(found))
+	page := make([]mailing.RejectedLine, len(found))
 	for i, f := range found {
 		page[i], cursor = f.RejectedLine, f.ID
 	}
 	return page, cursor, nil
 }
 
-func (s *Store) rejectsAfter(ctx context.Context, mailing uuid.UUID, line int) ([]RejectedLine, error) {
-	var page []RejectedLine
-	if err := s.db.SelectContext(ctx, &page, rejectsSQL, mailing, line, rejectedLinePage); err != nil {
+func (s *Store) rejectsAfter(ctx context.Context, id uuid.UUID, line int) ([]mailing.RejectedLine, error) {
+	var page []mailing.RejectedLine
+	if err := s.db.SelectContext(ctx, &page, rejectsSQL, id, line, rejectedLinePage); err != nil {
 		return nil, fmt.Errorf("list rejected lines: %w", pg.Translate(err))
 	}
 	return page, nil
 }
 
 // invalidAfter returns the next page of invalid entries after the cursor, and the new cursor.
-func (s *Store) invalidAfter(ctx context.Context, company, mailing, cursor uuid.UUID) ([]RejectedLine, uuid.UUID, error) {
-	entries, err := s.MailingEntries(ctx, company, mailing, EntryFilter{Status: EntryInvalid, After: cursor, Limit: rejectedLinePage})
+func (s *Store) invalidAfter(ctx context.Context, company, id, cursor uuid.UUID) ([]mailing.RejectedLine, uuid.UUID, error) {
+	entries, err := s.mailings.MailingEntries(ctx, company, id, mailing.EntryFilter{Status: mailing.EntryInvalid, After: cursor, Limit: rejectedLinePage})
 	if err != nil {
 		return nil, cursor, err
 	}
-	page := make([]RejectedLine, len(entries))
+	page := make([]mailing.RejectedLine, len(entries))
 	for i, e := range entries {
-		page[i] = RejectedLine{Line: e.Line, Column: "email"}
+		page[i] = mailing.RejectedLine{Line: e.Line, Column: "email"}
 		if e.InvalidReason != nil {
-			page[i].Code = codeOfReason(*e.InvalidReason)
+			page[i].Code = mailing.CodeOfReason(*e.InvalidReason)
 		}
 		cursor = e.ID
 	}
 	return page, cursor, nil
 }
 
-// codeOfReason returns the error code of an invalid entry's reason.
-func codeOfReason(reason string) string { return strings.ToUpper(reason) }
-
 // rejectedLinePager returns rejected lines one by one and fetches the next page when it has none left.
 type rejectedLinePager struct {
-	fetch func(afterLine int) (page []RejectedLine, last bool, err error)
-	page  []RejectedLine
+	fetch func(afterLine int) (page []mailing.RejectedLine, last bool, err error)
+	page  []mailing.RejectedLine
 	line  int // of the last one returned
 	ended bool
 }
 
 // peek returns the next rejected line without consuming it, nil at the end.
-func (p *rejectedLinePager) peek() (*RejectedLine, error) {
+func (p *rejectedLinePager) peek() (*mailing.RejectedLine, error) {
 	if len(p.page) == 0 && !p.ended {
 		page, last, err := p.fetch(p.line)
 		if err != nil {
@@ -156,7 +153,7 @@ func (p *rejectedLinePager) peek() (*RejectedLine, error) {
 	return &p.page[0], nil
 }
 
-func (p *rejectedLinePager) take() RejectedLine {
+func (p *rejectedLinePager) take() mailing.RejectedLine {
 	v := p.page[0]
 	p.page, p.line = p.page[1:], v.Line
 	return v

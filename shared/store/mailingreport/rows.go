@@ -1,4 +1,4 @@
-package mailing
+package mailingreport
 
 import (
 	"context"
@@ -12,10 +12,11 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/emails"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/mailing"
 )
 
 // RowDuplicate is the status of a row whose address an earlier row has. Other rows without an entry
-// have EntryInvalid; rows with an entry have its status.
+// have mailing.EntryInvalid; rows with an entry have its status.
 const RowDuplicate = "DUPLICATE"
 
 // Row is a row of a mailing's file with its outcome.
@@ -71,9 +72,9 @@ ORDER BY e.id`
 
 // rejectRowsSQL reads a mailing's rejected lines by primary key, in its order, and locks nothing.
 const rejectRowsSQL = `
-SELECT line_no, coalesce(column_name, '') AS column_name, code, CASE code WHEN '` + CodeDuplicate + `' THEN 'DUPLICATE' ELSE 'INVALID' END AS status
+SELECT line_no, coalesce(column_name, '') AS column_name, code, CASE code WHEN '` + mailing.CodeDuplicate + `' THEN 'DUPLICATE' ELSE 'INVALID' END AS status
 FROM mailing_rejects
-WHERE mailing_id = $1 AND line_no > $2 AND ($3 = '' OR (code = '` + CodeDuplicate + `') = ($3 = 'DUPLICATE')) ORDER BY line_no LIMIT $4`
+WHERE mailing_id = $1 AND line_no > $2 AND ($3 = '' OR (code = '` + mailing.CodeDuplicate + `') = ($3 = 'DUPLICATE')) ORDER BY line_no LIMIT $4`
 
 // RowPage is a part of a list of rows.
 type RowPage struct {
@@ -85,7 +86,7 @@ type RowPage struct {
 // MailingRows returns a page of a mailing's rows, or pg.ErrNotFound if the company has no such
 // mailing.
 func (s *Store) MailingRows(ctx context.Context, company, id uuid.UUID, f RowFilter) (RowPage, error) {
-	m, err := s.FindMailing(ctx, company, id)
+	m, err := s.mailings.FindMailing(ctx, company, id)
 	if err != nil {
 		return RowPage{}, err
 	}
@@ -97,7 +98,7 @@ func (s *Store) MailingRows(ctx context.Context, company, id uuid.UUID, f RowFil
 			return RowPage{}, fmt.Errorf("list rows: %w", pg.Translate(err))
 		}
 	}
-	if f.Status == "" || f.Status == EntryInvalid || f.Status == RowDuplicate {
+	if f.Status == "" || f.Status == mailing.EntryInvalid || f.Status == RowDuplicate {
 		if err := s.db.SelectContext(ctx, &rejects, rejectRowsSQL, id, f.After.Line, f.Status, limit); err != nil {
 			return RowPage{}, fmt.Errorf("list rejected rows: %w", pg.Translate(err))
 		}
