@@ -30,7 +30,7 @@ type share struct {
 	users int
 }
 
-// New creates a Limiter with total slots, of which one company has at most ofEach.
+// New creates a Limiter with total slots; one company has at most ofEach of them.
 func New(total, ofEach int64) *Limiter {
 	return &Limiter{all: semaphore.NewWeighted(total), ofEach: ofEach, own: map[uuid.UUID]*share{}}
 }
