@@ -290,6 +290,9 @@ func TestLeaseJobs(t *testing.T) {
 	if err := d.Store.MarkPublished(t.Context(), ids[:1]); err != nil {
 		t.Fatal(err)
 	}
+	if n := ask[int](t, d, `SELECT count(due_at) FROM email_outbox WHERE status = 'PUBLISHED'`); n != 0 {
+		t.Error("a published job, which may be returned, keeps the time since which it was due")
+	}
 	run(t, d, `UPDATE email_outbox SET next_at = next_at - interval '10 s' WHERE status = 'PENDING'`) // the time passes
 	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 h' WHERE status = 'PENDING'`)
 	again := lease(2)

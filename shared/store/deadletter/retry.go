@@ -164,7 +164,7 @@ WITH held AS MATERIALIZED (
     SELECT o.*, ` + recipient.IntakeIDSQL + ` AS recipient_id
     FROM email_outbox o WHERE o.id = $1 AND o.target = 'recipients.upsert' FOR UPDATE
 ), back AS (
-    UPDATE email_outbox o SET status = 'PENDING', processed_at = NULL, attempts = 0, next_at = now()
+    UPDATE email_outbox o SET status = 'PENDING', processed_at = NULL, attempts = 0, next_at = now(), due_at = NULL
     FROM held h
     WHERE o.id = h.id AND h.status = 'FAILED'
       AND NOT EXISTS (SELECT FROM recipients r WHERE r.id = h.recipient_id AND (r.deletion_id > h.id OR r.deleted_at > h.created_at))

@@ -136,7 +136,7 @@ func (s *Store) LeaseJobs(ctx context.Context, turns []LaneTurn) (Batch, error) 
 // markPublishedSQL finds rows by primary key. It skips a row that another transaction has locked: that job is published again
 // when its lease ends.
 const markPublishedSQL = `
-UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now()
+UPDATE email_outbox SET status = 'PUBLISHED', processed_at = now(), due_at = NULL
 WHERE id IN (SELECT id FROM email_outbox WHERE id = ANY ($1::uuid[]) AND status = 'PENDING' FOR UPDATE SKIP LOCKED)`
 
 // MarkPublished marks jobs that the broker has confirmed as PUBLISHED.
