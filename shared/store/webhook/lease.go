@@ -74,7 +74,7 @@ func (s *Store) Head(ctx context.Context) (int64, error) {
 }
 
 // Due lists endpoints with deliveries or replays that are due. probeAfter is the time from the last failure of an
-// endpoint that is down to its next probe.
+// endpoint that is down, or for new events from the last failed attempt of one, to its next probe.
 func (s *Store) Due(ctx context.Context, probeAfter time.Duration, limit int) ([]Work, error) {
 	var all []Work
 	if err := s.selectAll(ctx, &all, dueEndpointsSQL, limit, DownFailures, probeAfter.Milliseconds()); err != nil {

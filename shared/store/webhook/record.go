@@ -16,7 +16,7 @@ type Result struct {
 	URL string
 	// New holds deliveries without a row that failed, or that wait for an earlier one of the same email.
 	New []Attempted
-	// Delivered holds the delivered events of a page. Those that a replay delivers may have rows of failed deliveries.
+	// Delivered holds the events that a replay has delivered, which may have rows of failed deliveries.
 	Delivered []Delivery
 	// Attempted holds deliveries with a row, in their new state. Wait is the time until the scheduled
 	// time.

@@ -24,7 +24,7 @@ type Webhooks struct {
 	// last wait.
 	WebhookBackoff email.Backoff `env:"WEBHOOK_BACKOFF" envDefault:"5s,5m,30m,2h,5h,10h,14h,20h,24h"`
 	// ProbeInterval is how often a webhook endpoint that is down gets a request, besides those of the
-	// schedule.
+	// schedule. Its open deliveries are due at once if it was failing for this long.
 	ProbeInterval time.Duration `env:"WEBHOOK_PROBE_INTERVAL" envDefault:"5m"`
 	// DisableAfter is how long a webhook endpoint may fail before it is disabled.
 	DisableAfter time.Duration `env:"WEBHOOK_DISABLE_AFTER" envDefault:"120h"`

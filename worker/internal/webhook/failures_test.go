@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/keyring"
+	"email-gateway/shared/logtest"
 	hooks "email-gateway/shared/store/webhook"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/webhook"
@@ -37,24 +37,6 @@ func (c *counting) of(r *receiver) []time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.taken[r.ID])
-}
-
-// lines is a log that is written and read at the same time.
-type lines struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(p)
-}
-
-func (l *lines) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.all.String(), text)
 }
 
 // lockSecrets encrypts the secrets of endpoints with a key that the worker does not have, and returns what undoes it.
@@ -89,7 +71,7 @@ func (w *world) lockSecrets(t *testing.T, all []*receiver) (unlock func()) {
 func TestService_MissingKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	company, log := w.Company(t), &lines{}
+	company, log := w.Company(t), &logtest.Buffer{}
 	var failing []*receiver
 	for range 20 {
 		failing = append(failing, w.endpoint(t, company))
@@ -113,7 +95,7 @@ func TestService_MissingKey(t *testing.T) {
 			t.Errorf("tried again after %v and %v", one, two)
 		}
 	}
-	if n := log.count("webhook endpoint not served"); n < 1 || n > 1+int(time.Since(start)/(30*time.Second)) {
+	if n := log.Count("webhook endpoint not served"); n < 1 || n > 1+int(time.Since(start)/(30*time.Second)) {
 		t.Errorf("%d lines of %d endpoints", n, len(failing))
 	}
 	unlock()

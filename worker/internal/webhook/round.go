@@ -48,7 +48,7 @@ func (s *server) retryDue(ctx context.Context, r hooks.Round, secrets []standard
 
 // again returns a delivery after a failed attempt.
 func (s *server) again(r hooks.Round, d hooks.Delivery, o Outcome) hooks.Attempted {
-	if s.mustGiveUp(r, d, o) {
+	if mustGiveUp(r, d, o) {
 		s.p.Metrics.exhausted.Inc()
 		return hooks.Attempted{Delivery: attempted(d, hooks.Failed, o)}
 	}
@@ -66,13 +66,10 @@ func (s *server) again(r hooks.Round, d hooks.Delivery, o Outcome) hooks.Attempt
 	return again
 }
 
-// mustGiveUp reports whether a refused attempt is the last one because open deliveries have stopped the cursor. The
-// endpoint has either accepted others since the delivery was created, or refused this one for half of its attempts.
-func (s *server) mustGiveUp(r hooks.Round, d hooks.Delivery, o Outcome) bool {
-	if !o.Refused() || r.Open < hooks.MaxOpen {
-		return false
-	}
-	return r.LastSuccessAt != nil && r.LastSuccessAt.After(d.CreatedAt) || d.Attempts+1 >= s.schedule.attempts()/2
+// mustGiveUp reports whether a refused attempt is the last one: open deliveries have stopped the cursor, and the endpoint has accepted
+// others since the delivery was created. An attempt before the scheduled time does not count.
+func mustGiveUp(r hooks.Round, d hooks.Delivery, o Outcome) bool {
+	return o.Refused() && d.ScheduledAt == nil && r.Open >= hooks.MaxOpen && r.LastSuccessAt != nil && r.LastSuccessAt.After(d.CreatedAt)
 }
 
 func attempted(d hooks.Delivery, status hooks.DeliveryStatus, o Outcome) hooks.Delivery {
@@ -104,7 +101,7 @@ func (s *server) page(ctx context.Context, r hooks.Round, secrets []standardwebh
 		s.p.Log.Warn("webhook endpoint has missed events: its cursor was older than the oldest event that is kept",
 			"webhookId", r.ID, "companyId", r.CompanyID)
 	}
-	record, handled := s.deliver(ctx, r, secrets, p)
+	record, handled := s.deliver(ctx, r, secrets, p, false)
 	record.Cursor = handled
 	return s.record(ctx, record, handled.Behind(r.Cursor) && ctx.Err() == nil)
 }
@@ -122,7 +119,7 @@ func (s *server) replay(ctx context.Context, r hooks.Round, secrets []standardwe
 		return false, err
 	}
 	p, finished := within(p, *r.Replay)
-	record, handled := s.deliver(ctx, r, secrets, p)
+	record, handled := s.deliver(ctx, r, secrets, p, true)
 	done := 0
 	for _, e := range p.Events {
 		if !e.Behind(handled) {
@@ -145,8 +142,9 @@ func within(p hooks.EventPage, r hooks.Replay) (rest hooks.EventPage, finished b
 }
 
 // deliver attempts a page of events. Every event up to the cursor handled is delivered or has a row. An event that was
-// not attempted gets one if a later event was: otherwise the later event would be sent again.
-func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret, p hooks.EventPage) (record hooks.Result, handled hooks.Cursor) {
+// not attempted gets one if a later event was: otherwise the later event would be sent again. again means that the events may have rows of
+// failed deliveries.
+func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardwebhook.Secret, p hooks.EventPage, again bool) (record hooks.Result, handled hooks.Cursor) {
 	items := make([]item, len(p.Events))
 	for i, e := range p.Events {
 		items[i] = item{event: e}
@@ -177,7 +175,9 @@ func (s *server) deliver(ctx context.Context, r hooks.Round, secrets []standardw
 			}
 			record.New = append(record.New, hooks.Attempted{Delivery: d})
 		case delivered:
-			record.Delivered = append(record.Delivered, attempted(d, hooks.Delivered, b.results[i].outcome))
+			if again {
+				record.Delivered = append(record.Delivered, attempted(d, hooks.Delivered, b.results[i].outcome))
+			}
 		}
 	}
 	return record, handled

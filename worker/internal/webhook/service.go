@@ -106,7 +106,7 @@ type Service struct {
 	mu     sync.Mutex
 	active map[uuid.UUID]hooks.Work
 	left   map[uuid.UUID]time.Time // when an endpoint with more to do made room for others
-	// throttling has the widths of endpoints that throttle, between their rounds.
+	// throttling has the limits of endpoints that throttle, between their rounds.
 	throttling map[uuid.UUID]*endpointLimits
 	failures   *failures
 	unserved   service.LogLimiter
@@ -207,7 +207,7 @@ func (s *Service) free() int {
 	return s.most - len(s.active)
 }
 
-// mustYield reports whether an endpoint that has been served since begun must make room for others.
+// mustYield reports whether an endpoint that has been served since start must make room for others.
 func (s *Service) mustYield(w hooks.Work, start time.Time) bool {
 	if time.Since(start) < s.turnTime || s.free() > 0 {
 		return false
