@@ -134,7 +134,7 @@ func (w *waits) try(ctx context.Context, row HeldRow) (bool, error) {
 	return false, err
 }
 
-// noTry returns the error of a request that has waited since begun without a try. w.mu is held.
+// noTry returns the error of a request that has waited since start without a try. w.mu is held.
 func (w *waits) noTry(row HeldRow, start time.Time) error {
 	if w.waiters[row.Company] > 0 || !w.met[row.Company].Before(start) {
 		return ErrBusy

@@ -20,20 +20,28 @@ func TestConnector_ReplacesConnections(t *testing.T) {
 			timer := time.NewTimer(pause)
 			<-timer.C
 		}
-		if err := c.failed(refused); !errors.Is(err, refused) || c.generation.Load() != 1 {
+		refuse := func(generation int64) error {
+			s := session{connector: &c, generation: generation}
+			return s.failed(refused)
+		}
+		if err := refuse(0); !errors.Is(err, refused) || c.generation.Load() != 1 {
 			t.Errorf("the first refusal: %v, generation %d", err, c.generation.Load())
 		}
+		wait(2 * minReplacePause)
+		if _ = refuse(0); c.generation.Load() != 1 {
+			t.Error("a refusal on a replaced connection replaced the others")
+		}
 		for end := time.Now().Add(time.Hour); time.Now().Before(end); wait(50 * time.Millisecond) {
-			_ = c.failed(refused)
+			_ = refuse(c.generation.Load())
 		}
 		if got := c.generation.Load(); got < 300 || got > 370 {
 			t.Errorf("connections were replaced %d times in an hour, want every 10 s", got)
 		}
 		wait(time.Minute)
 		before := c.generation.Load()
-		_ = c.failed(refused)
+		_ = refuse(c.generation.Load())
 		wait(minReplacePause)
-		_ = c.failed(refused)
+		_ = refuse(c.generation.Load())
 		if got := c.generation.Load() - before; got != 2 {
 			t.Errorf("after a minute without a refusal connections were replaced %d times within a second, want 2", got)
 		}

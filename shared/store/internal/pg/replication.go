@@ -27,9 +27,9 @@ const warningTime = 250 * time.Millisecond
 const ConfirmedColumn = `CASE WHEN current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')
             THEN pg_logical_emit_message(true, 'email-gateway', '') END`
 
-// confirmSQL reads no table and locks nothing. Its transaction writes nothing that Postgres itself would refuse if it is
-// read-only: on a standby, and where default_transaction_read_only is on, which managed servers set when their disk is nearly
-// full.
+// confirmSQL reads no table and locks nothing. Without a synchronous standby it writes nothing, so it checks
+// transaction_read_only itself: that is on on a standby, and where default_transaction_read_only is on, which managed servers set
+// when their disk is nearly full.
 const confirmSQL = `
 DO $$
 BEGIN

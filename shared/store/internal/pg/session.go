@@ -26,8 +26,8 @@ const (
 )
 
 // connector makes connections that report two things that lib/pq does not: that no synchronous standby has confirmed a
-// commit that lib/pq reports as successful (see ErrUnreplicated), and that the server refuses writes because another
-// one was promoted.
+// commit that lib/pq reports as successful (see ErrUnreplicated), and that the server refuses writes: it is a
+// standby now, or default_transaction_read_only is on.
 type connector struct {
 	driver.Connector
 	crowd        crowd
@@ -120,25 +120,29 @@ func (s *session) checked(err error) error {
 		s.connector.unreplicated.Add(1)
 		return ErrUnreplicated
 	}
-	return s.connector.failed(err)
+	return s.failed(err)
 }
 
 // failed replaces all connections if a server refuses a write, since it may no longer be the primary. It returns err
 // unchanged: nothing was written.
-func (c *connector) failed(err error) error {
+func (s *session) failed(err error) error {
 	var refused *pq.Error
 	if err != nil && errors.As(err, &refused) && refused.Code == pqerror.ReadOnlySQLTransaction {
-		c.replaceAll()
+		s.connector.replaceAll(s.generation)
 	}
 	return err
 }
 
-// replaceAll lets every connection be replaced before its next use. The pause between two replacements doubles while new
+// replaceAll lets every connection be replaced before its next use, if the refused one was of the present generation: connections of
+// earlier ones are being replaced. The pause between two replacements doubles while new
 // connections are refused too: the server may be the only one and read-only for hours, in which each replacement costs it
 // as many logins as the pool has connections.
-func (c *connector) replaceAll() {
+func (c *connector) replaceAll(refused int64) {
 	c.replacing.Lock()
 	defer c.replacing.Unlock()
+	if refused != c.generation.Load() {
+		return
+	}
 	switch since := time.Since(c.replaced); {
 	case since < c.pause:
 		return
@@ -189,7 +193,7 @@ func (s *session) result(found driver.Rows, err error, cancel context.CancelFunc
 func (s *session) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	prepared, err := s.pqConn.PrepareContext(ctx, query)
 	if err != nil {
-		return nil, s.connector.failed(err)
+		return nil, s.failed(err)
 	}
 	if inner, ok := prepared.(pqStmt); ok {
 		return &sessionStmt{pqStmt: inner, session: s}, nil
@@ -202,7 +206,7 @@ func (s *session) BeginTx(ctx context.Context, options driver.TxOptions) (driver
 	tx, err := s.pqConn.BeginTx(ctx, options)
 	if err != nil {
 		cancel()
-		return nil, s.connector.failed(err)
+		return nil, s.failed(err)
 	}
 	return &sessionTx{Tx: tx, session: s, cancel: cancel}, nil
 }
