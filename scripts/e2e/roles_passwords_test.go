@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A role has one password for all databases of a server: the one that the first installation sets is not replaced by a
-// second one, which gets no grants either before it gives up its passwords.
+// A role has one password for all databases of a server. A second installation cannot replace the password that the first one has
+// set: its migrate roles fails before it changes anything.
 func TestRoles_PasswordsOfTwoInstallations(t *testing.T) {
 	t.Parallel()
 	first, _ := ownPostgres(t)
@@ -66,6 +66,11 @@ func TestRoles_PasswordsOfTwoInstallations(t *testing.T) {
 	}
 	if err := logsIn(); err != nil {
 		t.Errorf("the second installation has changed the password: %v", err)
+	}
+	if _, err := open(t, second.String()).ExecContext(t.Context(), `DO $$ BEGIN
+		ASSERT NOT has_table_privilege('gateway_api', 'companies', 'SELECT'), 'the role has grants in the second database';
+	END $$`); err != nil {
+		t.Error(err)
 	}
 	if out, err := migrate(second.String()); err != nil {
 		t.Errorf("the second installation without passwords: %v\n%s", err, out)

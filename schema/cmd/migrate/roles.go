@@ -47,17 +47,19 @@ func newPasswords(ctx context.Context, db *sql.DB, database *url.URL, getenv fun
 		case password == "":
 		case len(others) == 0:
 			passwords[role] = password
-		case !logsIn(ctx, database, role, password):
-			errs = append(errs, fmt.Errorf("the password of the role %s is not changed to that of %[2]s, because other databases of this server use the role: %[3]s. "+
-				"Give each installation a Postgres server of its own. If they share the role on purpose, leave %[2]s unset and change the password with ALTER ROLE",
-				role, passwordVariable(role), strings.Join(others, ", ")))
+		default:
+			if err := checkLogin(ctx, database, role, password); err != nil {
+				errs = append(errs, fmt.Errorf("the password of the role %s is not changed to that of %[2]s, because other databases of this server use the role: %[3]s. "+
+					"Give each installation a Postgres server of its own. If they share the role on purpose, leave %[2]s unset and change the password with ALTER ROLE "+
+					"(the login with it failed: %[4]w)", role, passwordVariable(role), strings.Join(others, ", "), err))
+			}
 		}
 	}
 	return passwords, errors.Join(errs...)
 }
 
-// logsIn reports whether the role can connect to the database with the password.
-func logsIn(ctx context.Context, database *url.URL, role, password string) bool {
+// checkLogin returns nil if the role can connect to the database with the password.
+func checkLogin(ctx context.Context, database *url.URL, role, password string) error {
 	u := *database
 	u.User = url.UserPassword(role, password)
 	q := u.Query() // its parameters take precedence
@@ -66,11 +68,10 @@ func logsIn(ctx context.Context, database *url.URL, role, password string) bool 
 	u.RawQuery = q.Encode()
 	connector, err := pq.NewConnector(u.String())
 	if err != nil {
-		return false
+		return err
 	}
 	db := sql.OpenDB(connector)
-	err = db.PingContext(ctx)
-	return errors.Join(err, db.Close()) == nil
+	return errors.Join(db.PingContext(ctx), db.Close())
 }
 
 // passwordVariable returns the name of the variable with a role's password.
