@@ -26,6 +26,8 @@ func TestExamine_EventsMissing(t *testing.T) {
 	wants(t, "too few for bounces", doctor.Examine(t.Context(), p))
 	send(1, "3 h")
 	wants(t, "no event ever", doctor.Examine(t.Context(), p), "failure sesEvents: No event of SES has arrived in the last 30 days, although at least 2000 emails were sent")
+	send(20_001, "2 min")
+	wants(t, "many of the last minutes", doctor.Examine(t.Context(), p), "failure sesEvents: No event of SES has arrived in the last 30 days, although at least 2000 emails were sent")
 	event("Bounce", "2 h")
 	wants(t, "an event after them", doctor.Examine(t.Context(), p))
 	send(1999, "1 h")
