@@ -183,7 +183,7 @@ func (g *gateway) awaitSent(ctx context.Context, taken int64, start time.Time, n
 	}
 }
 
-// countSent counts the emails accepted since begun that are SENT, and those without a final state,
+// countSent counts the emails accepted since start that are SENT, and those without a final state,
 // by the primary key: ids begin with their time.
 func (g *gateway) countSent(ctx context.Context, start time.Time) (sent, open int, err error) {
 	var from uuid.UUID

@@ -246,7 +246,7 @@ func TestMailingVerdicts(t *testing.T) {
 	}
 }
 
-// collect takes at most so many verdicts.
+// collect returns at most limit lines.
 func collect(t *testing.T, verdicts iter.Seq2[mailing.RejectedLine, error], limit int) []mailing.RejectedLine {
 	t.Helper()
 	var all []mailing.RejectedLine
