@@ -9,9 +9,24 @@ import (
 	"golang.org/x/net/html"
 )
 
-// mentionsContentID finds bodies that may refer to an attachment: a letter of the scheme may be a character reference, the
-// scheme's name usually is not.
-var mentionsContentID = regexp.MustCompile(`(?i)c[\s]*i[\s]*d[\s]*(?::|&)`)
+// mentionsContentID reports whether a body may refer to an attachment: the colon behind the scheme may be a character
+// reference, its letters usually are not. Most bodies do not, and a regular expression took a seventh of the api's CPU time
+// to find that out.
+func mentionsContentID(body string) bool {
+	for _, end := range []string{":", "&"} {
+		for rest := body; ; {
+			before, after, found := strings.Cut(rest, end)
+			if !found {
+				break
+			}
+			if n := len(before) - len("cid"); n >= 0 && strings.EqualFold(before[n:], "cid") {
+				return true
+			}
+			rest = after
+		}
+	}
+	return false
+}
 
 // contentAddress matches the addresses of attachments in a list of addresses or a style sheet: at the beginning, after a
 // separator, and in url().
@@ -30,7 +45,7 @@ var listAttributes = []string{"srcset", "imagesrcset", "archive", "style"}
 // ContentIDs returns the content ids of the attachments that a body refers to by cid: addresses, each once, in order. A
 // comma, a semicolon, a quote and a parenthesis end an id.
 func ContentIDs(body string) []string {
-	if !mentionsContentID.MatchString(body) {
+	if !mentionsContentID(body) {
 		return nil
 	}
 	var ids []string

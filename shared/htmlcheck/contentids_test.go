@@ -22,6 +22,7 @@ func TestContentIDs(t *testing.T) {
 		`<a href=" cid:a">a</a>`:             {"a"},
 		`<table background="cid:a"><video poster="cid:b"></video><link imagesrcset="cid:c, cid:d 2x"></table>`: {"a", "b", "c", "d"},
 		`<img src="cid:logo"><img src="CID:logo"><img src="cid:a%40b">`:                                        {"logo", "a@b"},
+		`<a href="a:b&amp;c"></a><img src="CiD&#58;logo">`:                                                     {"logo"},
 		`<img alt="cid:x" srcset="cid:one 1x, cid:two 2x">`:                                                    {"one", "two"},
 		`<style>p { background: url('cid:bg') }</style><p style="background:url(cid:c)">`:                      {"bg", "c"},
 	} {
