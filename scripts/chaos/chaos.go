@@ -13,11 +13,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"email-gateway/scripts/chaos/checker"
 	"email-gateway/scripts/chaos/cluster"
 	"email-gateway/scripts/chaos/fault"
-	"email-gateway/scripts/chaos/load"
-	"email-gateway/scripts/chaos/monitor"
 	"email-gateway/scripts/local"
 )
 
@@ -77,89 +74,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 		return report, err
 	}
 	fmt.Fprintln(cfg.Out, report.Durability)
-	return execute(ctx, cfg, c, plan, report)
-}
-
-// execute generates load and injects faults, waits until the gateway is idle, and checks consistency.
-func execute(ctx context.Context, cfg Config, gateway *cluster.Cluster, plan []fault.Step, report Report) (Report, error) {
-	var keys []string
-	for _, company := range cluster.Companies() {
-		key, err := gateway.Key(ctx, company, cluster.Sender(company))
-		if err != nil {
-			return report, err
-		}
-		keys = append(keys, key)
-	}
-	quiet, err := gateway.Key(ctx, cluster.QuietCompany, cluster.Sender(cluster.QuietCompany))
-	if err != nil {
-		return report, err
-	}
-	for i, company := range append(cluster.Companies(), cluster.QuietCompany) {
-		if err := gateway.CreateWebhooks(ctx, company, append(keys, quiet)[i]); err != nil {
-			return report, err
-		}
-	}
-	l := load.New(load.Params{
-		APIs: gateway.APIs(), Keys: keys, QuietKey: quiet, Seed: cfg.Seed, Rate: cfg.Rate, Lead: calibration, Duration: calibration + cfg.Duration, RetryTimeout: cfg.Settle,
-		Sent: gateway.Mail.Accepted,
-		Erase: func(ctx context.Context, tenant int, address string) error {
-			return gateway.Erase(ctx, cluster.Companies()[tenant], address)
-		},
-		Mailings: report.Minimum.Mailings,
-	})
-	m, err := monitor.Start(ctx, gateway, l.Ledger, cfg.Out)
-	if err != nil {
-		return report, err
-	}
-	defer m.Stop()
-	injected := make(chan fault.Result, 1)
-	go func() {
-		rate, _ := calibrate(ctx, gateway, l.Ledger) // its error is the end of ctx
-		fmt.Fprintf(cfg.Out, "calibrated %.0f emails/s\n", rate)
-		report.Calibrated = rate
-		l.Pace(rate)
-		injected <- fault.NewRunner(gateway, cfg.Out).Run(ctx, plan)
-	}()
-	start := time.Now().Add(calibration) // of the faults
-	stopFollowing := follow(ctx, l)
-	stopDisturbing := disturb(ctx, gateway, cfg.Seed)
-	l.Run(ctx)
-	result := <-injected
-	stopDisturbing()
-	if ctx.Err() != nil {
-		return report, ctx.Err()
-	}
-	records := l.Ledger.Records()
-	end := start.Add(cfg.Duration)
-	outage := fault.Outage(result.Injected, start, end)
-	report.Outage = outage.Seconds()
-	report.Minimum = report.Minimum.onMachine(report.Calibrated, calibration+cfg.Duration, outage)
-	late := max(0, result.Healed-cfg.Duration-settleTime)
-	settler := newSettler(gateway, l, records, end, cfg.Out)
-	settled := settler.settle(ctx, cfg.Settle+late)
-	emptied := settler.quiet(ctx, cfg.Settle+late+cfg.Quiet)
-	delivered := settler.delivered(ctx, cfg.Settle+late+cfg.Quiet+deliveryTime)
-	feeds := checker.Feeds{Again: l.ReadFeeds(ctx)}
-	feeds.Followed = stopFollowing(feeds.Again)
-	m.Stop()
-
-	c := checker.New(gateway, records, result.Injected)
-	settler.addFindings(c, settled, emptied, delivered)
-	m.Report(c)
-	if err := c.CheckFeeds(ctx, feeds); err != nil {
-		return report, err
-	}
-	findings, err := c.Check(ctx)
-	if err != nil {
-		return report, err
-	}
-	report.fill(gateway, records, result, c.Counts, findings)
-	report.Late = late.Seconds()
-	report.Settled, report.Quiet, report.Delivered, report.Seen = settled.Seconds(), emptied.Seconds(), delivered.Seconds(), m.Seen
-	report.Below = m.Below(len(records.Mailings))
-	report.compareWithMinimum(result)
-	if cfg.Duration >= longRun && !report.Seen.Window.Spare() {
-		report.Below = append(report.Below, "more than 90 % of the window's limit was used")
-	}
-	return report, nil
+	r := &run{cfg: cfg, gateway: c, report: report}
+	err = r.execute(ctx, plan)
+	return r.report, err
 }
