@@ -19,11 +19,16 @@ import (
 	"email-gateway/api"
 )
 
-// document is openapi.yaml.
+// document is openapi.yaml, with the servers of mailings.
 var document = sync.OnceValue(func() *openapi3.T {
 	d, err := openapi3.NewLoader().LoadFromData([]byte(api.OpenAPI()))
 	if err != nil {
 		panic(err)
+	}
+	for path, item := range d.Paths.Map() {
+		if strings.HasPrefix(path, "/mailings") {
+			item.Servers = openapi3.Servers{{URL: "/"}, {URL: "/v1"}} // every path of mailings is also available under /v1
+		}
 	}
 	return d
 })
@@ -49,7 +54,7 @@ func described(f func(method, path string, o *openapi3.Operation)) {
 		}
 		for _, server := range servers {
 			for method, o := range item.Operations() {
-				f(method, strings.TrimPrefix(server.URL, document().Servers[0].URL)+path, o)
+				f(method, strings.TrimSuffix(server.URL, "/")+path, o)
 			}
 		}
 	}
@@ -62,7 +67,7 @@ func holdToContract(tb testing.TB, method, path string, r reply) {
 	if r.Header.Get("X-Request-Id") == "" {
 		tb.Errorf("%s %s: no X-Request-Id", method, path)
 	}
-	address, err := url.Parse(document().Servers[0].URL + path)
+	address, err := url.Parse("http://gateway" + path)
 	if err != nil {
 		tb.Errorf("%s %s: %v", method, path, err)
 		return
