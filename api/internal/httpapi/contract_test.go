@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -19,19 +20,78 @@ import (
 	"email-gateway/api"
 )
 
-// document is openapi.yaml, with the servers of mailings.
-var document = sync.OnceValue(func() *openapi3.T {
+// load reads openapi.yaml.
+func load() *openapi3.T {
 	d, err := openapi3.NewLoader().LoadFromData([]byte(api.OpenAPI()))
 	if err != nil {
 		panic(err)
 	}
+	return d
+}
+
+// document is openapi.yaml with the servers of mailings, and with closed responses: a field or value that a response has and
+// the document lacks is an error of the document. In openapi.yaml itself responses are open, since clients that
+// generators make of it must accept the fields and values that a later version adds.
+var document = sync.OnceValue(func() *openapi3.T {
+	d := load()
 	for path, item := range d.Paths.Map() {
 		if strings.HasPrefix(path, "/mailings") {
 			item.Servers = openapi3.Servers{{URL: "/"}, {URL: "/v1"}} // every path of mailings is also available under /v1
 		}
 	}
+	for schema := range responseSchemas(d) {
+		closeSchema(schema)
+	}
 	return d
 })
+
+// closeSchema allows only the fields that the schema has, and only the strings that it lists as examples.
+func closeSchema(s *openapi3.Schema) {
+	if len(s.AllOf) > 0 { // each of the parts would refuse the fields of the others
+		s.Properties = openapi3.Schemas{}
+	}
+	for _, part := range s.AllOf {
+		s.Type, s.Required = part.Value.Type, append(s.Required, part.Value.Required...)
+		maps.Copy(s.Properties, part.Value.Properties)
+	}
+	s.AllOf = nil
+	if len(s.Properties) > 0 {
+		s.AdditionalProperties.Has = new(bool)
+	}
+	if s.Type.Is("string") {
+		s.Enum = s.Examples
+	}
+}
+
+// responseSchemas returns the schemas of all bodies of responses and those that they refer to, with the place of a use.
+func responseSchemas(d *openapi3.T) map[*openapi3.Schema]string {
+	found := map[*openapi3.Schema]string{}
+	var visit func(place string, ref *openapi3.SchemaRef)
+	visit = func(place string, ref *openapi3.SchemaRef) {
+		if ref == nil || found[ref.Value] != "" {
+			return
+		}
+		found[ref.Value] = place
+		visit(place+"[]", ref.Value.Items)
+		visit(place+"{}", ref.Value.AdditionalProperties.Schema)
+		for name, property := range ref.Value.Properties {
+			visit(place+"."+name, property)
+		}
+		for _, part := range slices.Concat(ref.Value.AllOf, ref.Value.AnyOf, ref.Value.OneOf) {
+			visit(place, part)
+		}
+	}
+	for path, item := range d.Paths.Map() {
+		for method, operation := range item.Operations() {
+			for status, response := range operation.Responses.Map() {
+				for _, media := range response.Value.Content {
+					visit(method+" "+path+" "+status, media.Schema)
+				}
+			}
+		}
+	}
+	return found
+}
 
 // router finds the document's operation for a request.
 var router = sync.OnceValue(func() routers.Router {
@@ -166,6 +226,23 @@ func TestContract_StatesWhatIsStoredInPlainText(t *testing.T) {
 		if !strings.Contains(description, "in plain text") || !strings.Contains(strings.Join(strings.Fields(description), " "), "do not put a CPF") {
 			t.Errorf("the description of %s does not tell callers to leave CPF and CNPJ numbers out: %s", place, description)
 		}
+	}
+}
+
+// Clients of a previous release must be able to read responses with fields and values that were added since.
+func TestContract_ResponsesAreOpen(t *testing.T) {
+	t.Parallel()
+	schemas := responseSchemas(load())
+	for s, place := range schemas {
+		if closed := s.AdditionalProperties.Has; closed != nil && !*closed {
+			t.Errorf("%s refuses further fields: remove additionalProperties", place)
+		}
+		if s.Enum != nil || s.Const != nil {
+			t.Errorf("%s refuses further values: list them as examples", place)
+		}
+	}
+	if len(schemas) < 300 {
+		t.Errorf("only %d schemas", len(schemas))
 	}
 }
 
