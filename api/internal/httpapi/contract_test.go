@@ -246,6 +246,16 @@ func TestContract_ResponsesAreOpen(t *testing.T) {
 	}
 }
 
+// Some generators read an integer without a format into 32 bits, in which the bytes of a quota do not fit.
+func TestContract_IntegersHaveAFormat(t *testing.T) {
+	t.Parallel()
+	for s, place := range responseSchemas(load()) {
+		if s.Type.Is("integer") && s.Format != "int32" && s.Format != "int64" {
+			t.Errorf("%s is an integer of unknown size: add format: int64, or int32 if it can never be larger", place)
+		}
+	}
+}
+
 func TestContract_IsServed(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
