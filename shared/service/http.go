@@ -39,6 +39,7 @@ func NewHTTP(log *slog.Logger, addr string, handler http.Handler) *HTTP {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    64 << 10,
+		ConnContext:       withConn, // for ResetOnClose
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}
 }

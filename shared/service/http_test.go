@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,6 +47,58 @@ func TestHTTP_AnswersOnAFreePort(t *testing.T) {
 	}
 	if err := h.Stop(t.Context()); err != nil {
 		t.Errorf("stop: %v", err)
+	}
+}
+
+// A client that speaks HTTP/1.0 takes the end of the stream for the end of the response.
+func TestHTTP_ResetOnClose(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		complete, stop bool
+		want           error
+	}{
+		"aborted":  {want: syscall.ECONNRESET},
+		"stopped":  {stop: true, want: syscall.ECONNRESET},
+		"complete": {complete: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begun := make(chan struct{})
+			h := startHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+				service.ResetOnClose(r.Context(), true)
+				_, _ = io.WriteString(w, "a piece")
+				_ = http.NewResponseController(w).Flush()
+				close(begun)
+				if tt.stop {
+					<-r.Context().Done()
+				}
+				if !tt.complete {
+					panic(http.ErrAbortHandler)
+				}
+				service.ResetOnClose(r.Context(), false)
+			})
+			go func() {
+				if <-begun; tt.stop {
+					ended, end := context.WithCancel(t.Context())
+					end()
+					_ = h.Stop(ended) // closes the connections
+				}
+			}()
+			conn, err := net.Dial("tcp", h.Addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadAll(conn); !errors.Is(err, tt.want) {
+				t.Errorf("%v, want %v", err, tt.want)
+			}
+			if err := h.Stop(t.Context()); err != nil && !tt.stop {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/uuid"
@@ -22,6 +24,9 @@ import (
 	"email-gateway/shared/telemetry/telemetrytest"
 )
 
+// errPanic makes the store panic.
+var errPanic = errors.New("a panic")
+
 // A download that is aborted is in the log, the metrics and the traces, with the status of its error.
 func TestAborted(t *testing.T) {
 	t.Parallel()
@@ -30,6 +35,7 @@ func TestAborted(t *testing.T) {
 		status int
 	}{
 		"fault":           {errors.New("a fault"), http.StatusInternalServerError},
+		"panic":           {errPanic, http.StatusInternalServerError},
 		"no database":     {store.ErrUnavailable, http.StatusServiceUnavailable},
 		"the client left": {nil, 499},
 	} {
@@ -56,6 +62,9 @@ func aborted(t *testing.T, download string, failure error, status int) {
 			if failure == nil {
 				<-ctx.Done()
 				return ctx.Err()
+			}
+			if errors.Is(failure, errPanic) {
+				panic(failure)
 			}
 			return failure
 		}}
@@ -111,6 +120,35 @@ func aborted(t *testing.T, download string, failure error, status int) {
 	}
 	if len(spans) != 1 || spans[0] != strconv.Itoa(status) {
 		t.Errorf("spans with the status %v, want %d", spans, status)
+	}
+}
+
+// A client that speaks HTTP/1.0, such as nginx by default, takes the end of the stream for the end of the response.
+func TestAborted_OverHTTP10(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]error{"fault": syscall.ECONNRESET, "complete": nil} {
+		for _, download := range []string{"rows", "verdicts"} {
+			t.Run(name+" "+download, func(t *testing.T) {
+				t.Parallel()
+				g := start(t, func(p *httpapi.Params) {
+					if want != nil {
+						p.Store = incomplete{Store: p.Store, rest: func(context.Context) error { return errors.New("a fault") }}
+					}
+				})
+				path := "/v1/mailings/" + g.mail(t, mailingForm()) + "/" + download
+				conn, err := net.Dial("tcp", g.listen(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.0\r\nAuthorization: Bearer %s\r\nAccept: text/csv\r\n\r\n", path, g.Key); err != nil {
+					t.Fatal(err)
+				}
+				if text, err := io.ReadAll(conn); !errors.Is(err, want) || want == nil && !strings.HasPrefix(string(text), "HTTP/1.0 200") {
+					t.Errorf("%v, want %v:\n%s", err, want, text)
+				}
+			})
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"email-gateway/api/internal/companylimit"
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/httpapi/response"
+	"email-gateway/shared/service"
 	"email-gateway/shared/telemetry"
 )
 
@@ -60,17 +61,27 @@ func (h *Handlers) openDownload(c *gin.Context) (*csvDownload, error) {
 	}}, nil
 }
 
-// begin writes the headers of the response, and the names of the columns. Flush reports errors.
+// begin writes the headers of the response, and the names of the columns. Flush reports errors. Until endDownload the end of the
+// connection is a reset.
 func (d *csvDownload) begin(c *gin.Context, mailing uuid.UUID, what string, columns []string) {
 	c.Header("Content-Type", response.TypeCSV+"; charset=utf-8; header=present")
 	c.Header("Content-Disposition", `attachment; filename="mailing-`+mailing.String()+"-"+what+`.csv"`)
 	c.Status(http.StatusOK)
+	c.Writer.WriteHeaderNow() // whatever fails from now on aborts the response
+	service.ResetOnClose(c.Request.Context(), true)
 	_ = d.Write(columns)
 }
 
-// abortDownload closes the connection, so that a client does not take an incomplete list for complete. unwritable is that of
-// response.Abort.
-func (h *Handlers) abortDownload(c *gin.Context, err error, unwritable bool) {
+// endDownload ends the response. After an error it closes the connection, so that a client does not take an incomplete list for complete.
+func (h *Handlers) endDownload(c *gin.Context, out *csvDownload, err error) {
+	unwritten := out.Error()
+	if err == nil {
+		err = unwritten
+	}
+	if err == nil {
+		service.ResetOnClose(c.Request.Context(), false)
+		return
+	}
 	h.log.Warn("download aborted", telemetry.RequestID, reqctx.StateOf(c).RequestID, "route", c.FullPath(), "error", fmt.Sprint(err))
-	response.Abort(c, err, unwritable)
+	response.Abort(c, err, unwritten != nil)
 }

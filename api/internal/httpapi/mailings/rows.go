@@ -144,9 +144,7 @@ func (h *Handlers) downloadRows(c *gin.Context, id uuid.UUID, filter mailingrepo
 			break
 		}
 	}
-	if err != nil {
-		h.abortDownload(c, err, out.Error() != nil)
-	}
+	h.endDownload(c, out, err)
 	return nil
 }
 

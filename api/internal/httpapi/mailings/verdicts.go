@@ -42,12 +42,7 @@ func (h *Handlers) DownloadVerdicts(c *gin.Context) error {
 		}
 	}
 	out.Flush()
-	if err == nil {
-		err = out.Error()
-	}
-	if err != nil {
-		h.abortDownload(c, err, out.Error() != nil)
-	}
+	h.endDownload(c, out, err)
 	return nil
 }
 

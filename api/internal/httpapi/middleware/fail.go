@@ -62,8 +62,7 @@ func (m *Middleware) fail(c *gin.Context, err error) {
 			slog.String("path", c.FullPath()), slog.String("error", email.MaskText(err.Error())))...)
 	}
 	if c.Writer.Written() {
-		c.Abort() // the response has started
-		return
+		response.Abort(c, err, false)
 	}
 	if p.Status == http.StatusUnauthorized {
 		c.Header("WWW-Authenticate", `Bearer realm="email-gateway"`)

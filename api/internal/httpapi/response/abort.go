@@ -10,7 +10,7 @@ import (
 )
 
 // Abort ends the handler and closes the connection of a response that has started, so that the client does not take an
-// incomplete one for complete. The log and the metrics have the status of the error, or that of a client that left: also if
+// incomplete one for complete: without the last chunk and, after service.ResetOnClose, with a reset. The log and the metrics have the status of the error, or that of a client that left: also if
 // the response cannot be written, because the client does not read it.
 func Abort(c *gin.Context, err error, unwritable bool) {
 	status := problem.Of(err).Status
