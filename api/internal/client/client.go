@@ -98,8 +98,8 @@ func (c *Client) Post(ctx context.Context, path string, in, out any, once string
 }
 
 // PostStep posts to a path that takes a step of an object, such as pausing a mailing, and decodes the response into out. The
-// api refuses a step that it has taken already, so the request is retried automatically after 429, but not if there is no
-// response: the answer would then be the refusal.
+// api refuses a step that it has taken already, so the request is retried automatically after 429 and a 409 with Retry-After, but not
+// if there is no response: the answer would then be the refusal.
 func (c *Client) PostStep(ctx context.Context, path string, out any) error {
 	return c.post(ctx, request{path: path, guarded: true}, nil, out)
 }
@@ -158,9 +158,9 @@ type request struct {
 	reads        bool // it changes nothing
 }
 
-// call sends a repeatable request until there is a response. It retries after 429 and 503 with
-// Retry-After, for up to a minute, but not if a quota is exceeded. It retries a guarded request after 429 only, and others,
-// each run of which makes something new, never. The error is an UnknownError if any try may have been processed, not only
+// call sends a repeatable request until there is a response of the api. It retries any refusal with Retry-After, and 429 without
+// it, for up to a minute, but not if a quota is exceeded. It retries a guarded request after such a refusal below 500 only,
+// of which the api has processed nothing, and others, each run of which makes something new, never. The error is an UnknownError if any try may have been processed, not only
 // the last one.
 func (c *Client) call(ctx context.Context, r request, out any) error {
 	start, unknown := time.Now(), false
@@ -199,11 +199,9 @@ func (r request) pause(err error, unknown bool) (time.Duration, bool) {
 	var refused *Problem
 	var silent *UnreachableError
 	switch {
-	case errors.As(err, &refused) && (r.repeatable || r.guarded) && refused.Status == http.StatusTooManyRequests && refused.Code != "QUOTA_EXCEEDED",
-		errors.As(err, &refused) && r.repeatable && refused.Status == http.StatusServiceUnavailable && refused.RetryAfter > 0:
+	case errors.As(err, &refused) && refused.passes() && (r.repeatable || r.guarded && refused.Status < http.StatusInternalServerError):
 		return max(refused.RetryAfter, time.Second), true
-	case errors.As(err, &refused) && r.repeatable && refused.byProxy(),
-		errors.As(err, &silent) && r.repeatable && (silent.Began || unknown):
+	case errors.As(err, &silent) && r.repeatable && (silent.Began || unknown):
 		return time.Second, true
 	}
 	return 0, false

@@ -102,10 +102,10 @@ func TestRepeats_NotWithoutIdempotencyKey(t *testing.T) {
 }
 
 // A request that creates a new object each time is sent once, whatever the answer is: an older api may have processed
-// a request that it rejects. A request that takes effect only once is sent again, but only after 429.
+// a request that it rejects. A request that takes effect only once is sent again, but not after a 503.
 func TestRepeats_Steps(t *testing.T) {
 	t.Parallel()
-	unavailable := strings.Replace(busy, "429", "503", 1)
+	unavailable, locked := strings.Replace(busy, "429", "503", 1), strings.Replace(busy, "429", "409", 1)
 	for name, tt := range map[string]struct {
 		send     func(c *client.Client) error
 		status   int
@@ -116,6 +116,7 @@ func TestRepeats_Steps(t *testing.T) {
 		"once, 503":     {func(c *client.Client) error { return c.Post(t.Context(), "/v1/webhooks", nil, nil, "") }, http.StatusServiceUnavailable, unavailable, 1},
 		"a step, 429":   {func(c *client.Client) error { return c.PostStep(t.Context(), "/v1/x/pause", nil) }, http.StatusTooManyRequests, busy, 2},
 		"a step, 503":   {func(c *client.Client) error { return c.PostStep(t.Context(), "/v1/x/pause", nil) }, http.StatusServiceUnavailable, unavailable, 1},
+		"a step, 409":   {func(c *client.Client) error { return c.PostStep(t.Context(), "/v1/x/pause", nil) }, http.StatusConflict, locked, 2},
 		"a delete, 429": {func(c *client.Client) error { return c.Delete(t.Context(), "/v1/x", nil) }, http.StatusTooManyRequests, busy, 2},
 		"again, 503":    {func(c *client.Client) error { return c.PostAgain(t.Context(), "/v1/x", nil, nil) }, http.StatusServiceUnavailable, unavailable, 2},
 	} {

@@ -118,7 +118,13 @@ func mayBeProcessed(err error) bool {
 		errors.As(err, &refused) && (refused.Code == "ACCEPT_UNKNOWN" || refused.Status == http.StatusInternalServerError || refused.byProxy())
 }
 
-// byProxy reports whether a proxy in front of the api answered, which got no answer from it.
+// byProxy reports whether a proxy in front of the api answered, which may have got no answer from it. Envoy reports that with
+// 503 and Cloudflare with 520 to 524, which both also have other causes.
 func (p *Problem) byProxy() bool {
-	return p.Code == "" && (p.Status == http.StatusBadGateway || p.Status == http.StatusGatewayTimeout)
+	return p.Code == "" && p.Status >= http.StatusInternalServerError
+}
+
+// passes reports whether the same request may be accepted soon.
+func (p *Problem) passes() bool {
+	return p.Code != "QUOTA_EXCEEDED" && (p.RetryAfter > 0 || p.Status == http.StatusTooManyRequests || p.byProxy())
 }

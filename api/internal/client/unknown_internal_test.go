@@ -12,9 +12,10 @@ import (
 
 // answer is what a try gets: a response, or an error.
 type answer struct {
-	status int
-	body   string
-	err    error
+	status     int
+	retryAfter string
+	body       string
+	err        error
 }
 
 // answers is a transport that answers each request with the next one.
@@ -26,7 +27,7 @@ func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
 	if next.err != nil {
 		return nil, next.err
 	}
-	return &http.Response{StatusCode: next.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(next.body))}, nil
+	return &http.Response{StatusCode: next.status, Header: http.Header{"Retry-After": {next.retryAfter}}, Body: io.NopCloser(strings.NewReader(next.body))}, nil
 }
 
 var (
@@ -38,6 +39,11 @@ var (
 	invalid  = answer{status: http.StatusUnprocessableEntity, body: `{"code":"VALIDATION_FAILED","requestId":"r"}`}
 	badProxy = answer{status: http.StatusBadGateway, body: "<html>"}
 	latProxy = answer{status: http.StatusGatewayTimeout, body: "<html>"}
+	envoy    = answer{status: http.StatusServiceUnavailable, body: "upstream connect error or disconnect/reset before headers. reset reason: connection termination"}
+	cdn      = answer{status: 520, body: "<html>"}
+	inUse    = answer{status: http.StatusConflict, retryAfter: "1", body: `{"code":"IDEMPOTENCY_IN_PROGRESS","requestId":"r"}`}
+	exists   = answer{status: http.StatusConflict, body: `{"code":"FILENAME_EXISTS","requestId":"r"}`}
+	overUsed = answer{status: http.StatusTooManyRequests, retryAfter: "1", body: `{"code":"QUOTA_EXCEEDED","requestId":"r"}`}
 )
 
 // The outcome of a request is unknown if any of its tries may have been processed, and such a request is repeated while
@@ -66,6 +72,11 @@ func TestPost_UnknownOutcome(t *testing.T) {
 		"a preview, a proxy":     {read, answers{badProxy, refused}, true, false, ""},
 		"without a key, lost":    {once, answers{lost}, true, true, ""},
 		"without a key, a proxy": {once, answers{badProxy}, true, true, ""},
+		"503 of a proxy":         {once, answers{envoy}, true, true, ""},
+		"520 of a proxy":         {post, answers{cdn, envoy, accepted}, false, false, ""},
+		"lost, in use, accepted": {post, answers{lost, inUse, accepted}, false, false, ""},
+		"no Retry-After":         {post, answers{exists}, true, false, ""},
+		"quota exceeded":         {post, answers{overUsed}, true, false, ""},
 		"closed":                 {post, answers{closed}, true, false, ""},
 		"refused":                {post, answers{refused}, true, false, ""},
 		"a read, lost, refused":  {get, answers{lost, refused}, true, false, ""},
