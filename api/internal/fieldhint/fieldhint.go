@@ -50,6 +50,9 @@ func (r Request) Unknown(in, name string) string {
 	if path := r.closest(in, plain); path != "" {
 		return "is not a " + r.Noun + "; do you mean " + path + "?"
 	}
+	if len(r.Known) == 0 {
+		return "is unknown: this request has no " + r.Noun + "s"
+	}
 	return "is not a " + r.Noun + " of this request, which has " + strings.Join(r.siblings(in), ", ")
 }
 

@@ -11,6 +11,7 @@ import (
 	"email-gateway/api/internal/httpapi/health"
 	"email-gateway/api/internal/httpapi/middleware"
 	"email-gateway/api/internal/httpapi/query"
+	"email-gateway/api/internal/httpapi/reqbody"
 	"email-gateway/api/internal/httpapi/templates"
 	"email-gateway/api/internal/httpapi/unsubscribepage"
 )
@@ -31,10 +32,10 @@ func (h *handlers) routes(p Params) *gin.Engine {
 	send := h.group(r, "/v1", apikey.EmailsSend)
 	send.POST("/email/send", h.Answer(query.Refuse), h.Answer(h.bodies.sends.Limit), h.Answer(h.sending.Send))
 	send.POST("/email/batch", h.Answer(h.bodies.batches.Limit), h.Answer(h.sending.SendBatch))
-	send.POST("/email/:id/cancel", h.Answer(h.emails.Cancel))
-	send.POST("/email/:id/retry", h.Answer(query.Refuse), h.Answer(h.emails.Retry))
+	h.step(send, "/email/:id/cancel", h.emails.Cancel)
+	h.step(send, "/email/:id/retry", h.emails.Retry)
 	send.PATCH("/email/:id", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.emails.Reschedule))
-	send.POST("/aggregates/:type/:id/cancel", h.Answer(h.emails.CancelAggregate))
+	h.step(send, "/aggregates/:type/:id/cancel", h.emails.CancelAggregate)
 
 	read := h.group(r, "/v1", apikey.EmailsRead)
 	read.GET("/email/:id", h.Answer(h.emails.Show))
@@ -55,7 +56,7 @@ func (h *handlers) routes(p Params) *gin.Engine {
 	letters := h.group(r, "/v1/dead-letters", apikey.DeadLettersWrite)
 	letters.GET("", h.Answer(h.deadLetters.List))
 	letters.GET("/:id", h.Answer(h.deadLetters.Show))
-	letters.POST("/:id/retry", h.Answer(query.Refuse), h.Answer(h.deadLetters.Retry))
+	h.step(letters, "/:id/retry", h.deadLetters.Retry)
 	letters.POST("/:id/discard", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.Discard))
 	letters.POST("/retry", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.RetryAll))
 	letters.POST("/discard", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.deadLetters.DiscardAll))
@@ -86,6 +87,13 @@ func (h *handlers) group(r *gin.Engine, path, scope string) *gin.RouterGroup {
 	return r.Group(path, h.Answer(h.Authenticate), h.Answer(middleware.RequireScope(scope)))
 }
 
+// step registers a route that takes a step of an object and has no options. It refuses parameters and fields, which would
+// otherwise be dropped: with {"sendAt": …} a client expects /start to wait, with {"eventType": …} that some emails of an
+// aggregate are cancelled.
+func (h *handlers) step(routes *gin.RouterGroup, path string, take func(*gin.Context) error) {
+	routes.POST(path, h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(reqbody.RefuseFields), h.Answer(take))
+}
+
 // routeMailings registers the routes under both prefixes: /mailings for existing clients, /v1
 // like all other routes. Without RabbitMQ, mailings cannot be started, but existing ones can be
 // read and stopped.
@@ -99,15 +107,15 @@ func (h *handlers) routeMailings(r *gin.Engine, p Params) {
 		read.GET("/:id/verdicts", h.Answer(h.mailings.DownloadVerdicts))
 
 		write := h.group(r, prefix+"/mailings", apikey.MailingsWrite)
-		write.POST("/:id/pause", h.Answer(h.mailings.Pause))
-		write.POST("/:id/cancel", h.Answer(h.mailings.Cancel))
+		h.step(write, "/:id/pause", h.mailings.Pause)
+		h.step(write, "/:id/cancel", h.mailings.Cancel)
 
 		start := write.Group("", h.Answer(middleware.RequireRabbitMQ(p.HasRabbitMQ)))
 		start.POST("", h.Answer(query.Refuse), h.Answer(h.mailings.Create))
 		start.PATCH("/:id", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.mailings.Reschedule))
-		start.POST("/:id/start", h.Answer(query.Refuse), h.Answer(h.mailings.Start))
-		start.POST("/:id/resume", h.Answer(query.Refuse), h.Answer(h.mailings.Resume))
-		start.POST("/:id/retry-failed", h.Answer(query.Refuse), h.Answer(h.mailings.RetryFailed))
+		h.step(start, "/:id/start", h.mailings.Start)
+		h.step(start, "/:id/resume", h.mailings.Resume)
+		h.step(start, "/:id/retry-failed", h.mailings.RetryFailed)
 	}
 }
 
@@ -145,10 +153,10 @@ func (h *handlers) routeWebhooks(r *gin.Engine) {
 	write.POST("", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Create))
 	write.PATCH("/:id", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Change))
 	write.DELETE("/:id", h.Answer(h.webhooks.Delete))
-	write.POST("/:id/rotate-secret", h.Answer(h.webhooks.RotateSecret))
-	write.POST("/:id/enable", h.Answer(h.webhooks.Enable))
-	write.POST("/:id/disable", h.Answer(h.webhooks.Disable))
-	write.POST("/:id/test", h.Answer(h.webhooks.Test))
-	write.POST("/:id/deliveries/:delivery/retry", h.Answer(h.webhooks.RetryDelivery))
+	h.step(write, "/:id/rotate-secret", h.webhooks.RotateSecret)
+	h.step(write, "/:id/enable", h.webhooks.Enable)
+	h.step(write, "/:id/disable", h.webhooks.Disable)
+	h.step(write, "/:id/test", h.webhooks.Test)
+	h.step(write, "/:id/deliveries/:delivery/retry", h.webhooks.RetryDelivery)
 	write.POST("/:id/replays", h.Answer(query.Refuse), h.Answer(h.bodies.others.Limit), h.Answer(h.webhooks.Replay))
 }

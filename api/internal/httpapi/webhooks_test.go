@@ -58,8 +58,8 @@ func TestWebhooks(t *testing.T) {
 	if r := g.post(t, path+"/disable", ""); r.Status != http.StatusOK || r.json(t)["disabledReason"] != "REQUESTED" {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
-	for _, refused := range []string{"/test", "/replays"} {
-		if r := g.post(t, path+refused, `{"failed": true}`); r.Status != http.StatusConflict || r.problem(t).Code != "WEBHOOK_DISABLED" {
+	for refused, body := range map[string]string{"/test": "", "/replays": `{"failed":true}`} {
+		if r := g.post(t, path+refused, body); r.Status != http.StatusConflict || r.problem(t).Code != "WEBHOOK_DISABLED" {
 			t.Errorf("%s: %d %s", refused, r.Status, r.Body)
 		}
 	}

@@ -1,12 +1,14 @@
 package reqbody
 
 import (
+	"bytes"
 	"mime"
 	"net/http"
 	"strings"
 
 	"github.com/gin-gonic/gin"
 
+	"email-gateway/api/internal/httpapi/problem"
 	"email-gateway/api/internal/strictjson"
 )
 
@@ -30,6 +32,29 @@ func ReadOptionalJSON(c *gin.Context) (document strictjson.Document, given bool,
 	}
 	document, err = strictjson.Parse(text)
 	return document, true, err
+}
+
+// RefuseFields refuses a body with fields, for routes that read none. Many clients send {} or null for none, with any media type.
+func RefuseFields(c *gin.Context) error {
+	if c.Request.Body == http.NoBody {
+		return nil
+	}
+	text, err := Read(c)
+	if text = bytes.TrimSpace(text); err != nil || len(text) == 0 || string(text) == "null" {
+		return err
+	}
+	document, err := strictjson.Parse(text)
+	if err != nil {
+		return err
+	}
+	reader, err := strictjson.NewReader[struct{}]()
+	if err != nil {
+		return err
+	}
+	if _, faults := reader.Read(document); len(faults) > 0 {
+		return problem.Invalid(faults)
+	}
+	return nil
 }
 
 // ReadJSONText reads the request's body, which is yet to be parsed.
