@@ -42,6 +42,31 @@ func TestBatch_ContentFromTemplates(t *testing.T) {
 	}
 }
 
+// A repeated batch gets its response although its template became too large since.
+func TestBatch_TemplateGrowsBeforeTheRepetition(t *testing.T) {
+	t.Parallel()
+	g := start(t, nil)
+	items := make([]string, 21)
+	for i := range items {
+		items[i] = fmt.Sprintf(`{"to": "p%d@example.com", "recipient": {"externalId": "c-%d"}, "template": {"name": "growing"}}`, i, i)
+	}
+	var answers []reply
+	for _, size := range []int{1, 100_000} {
+		r := g.do(t, call{Method: http.MethodPost, Path: "/v1/templates", Body: fmt.Sprintf(`{"name": "growing", "subject": "s", "text": %q, "publish": true}`,
+			strings.Repeat("word\n", size))})
+		if r.Status != http.StatusCreated {
+			t.Fatalf("%d %.300s", r.Status, r.Body)
+		}
+		answers = append(answers, g.batch(t, "", "key-1", batchBody(items...)))
+	}
+	if answers[0].Status != http.StatusAccepted || answers[1].Body != answers[0].Body || answers[1].Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("%d, then %d %.300s", answers[0].Status, answers[1].Status, answers[1].Body)
+	}
+	if r := g.batch(t, "", "key-2", batchBody(items...)); r.Status != http.StatusRequestEntityTooLarge {
+		t.Errorf("another key: %d %.300s", r.Status, r.Body)
+	}
+}
+
 // resolveFunc is a template store that reports each email that is made from a template.
 type resolveFunc struct {
 	httpapi.TemplateStore

@@ -17,12 +17,13 @@ import (
 
 // ReplayInstead returns the stored response of a request that is rejected now (refusal) but was
 // accepted the first time: since then the sender's domain may have been removed, the HTML
-// rules tightened, or a quota used up. Only rejected requests cause the query.
+// rules tightened, a template grown, or a quota used up. Only rejected requests cause the query, and not those that the
+// client repeats after Retry-After, of which there are many under load.
 func (cm *Committer) ReplayInstead(c *gin.Context, g *Key, refusal error) error {
 	if g == nil {
 		return refusal
 	}
-	if p := problem.Of(refusal); p.Status != http.StatusUnprocessableEntity && p.Code != problem.CodeQuotaExceeded {
+	if p := problem.Of(refusal); p.Status >= http.StatusInternalServerError || p.RetryAfter > 0 && p.Code != problem.CodeQuotaExceeded {
 		return refusal
 	}
 	stored, err := cm.store.FindAnswer(c.Request.Context(), reqctx.CompanyOf(c), g.Route, g.Key)
