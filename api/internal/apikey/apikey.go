@@ -66,6 +66,9 @@ func New(environment string) (Key, error) {
 // maxLength limits the input of Parse; New creates at most 88 characters.
 const maxLength = 256
 
+// Prefix begins every key.
+const Prefix = "gw_"
+
 // Parse parses "gw_<environment>_<id>_<secret>". It does not check whether the key exists.
 func Parse(text string) (Key, error) {
 	parts := strings.Split(text[:min(len(text), maxLength+1)], "_")
@@ -82,7 +85,7 @@ func Parse(text string) (Key, error) {
 
 // String returns the key as shown to its owner and sent with requests.
 func (k Key) String() string {
-	return "gw_" + k.Environment + "_" + k.ID + "_" + k.Secret
+	return Prefix + k.Environment + "_" + k.ID + "_" + k.Secret
 }
 
 // SecretSHA256 is the stored form of the secret.

@@ -232,6 +232,8 @@ func TestSend_KeysInEitherHeader(t *testing.T) {
 		"bearer":        {"Authorization": "bearer " + g.Key.String()},
 		"X-API-Key":     {"Authorization": "", "X-API-Key": g.Key.String()},
 		"behind basic":  {"Authorization": "Basic eDp5", "X-API-Key": g.Key.String()},
+		"for a proxy":   {"Authorization": "Bearer eyJhbGciOiJSUzI1NiJ9.e30.c2ln", "X-API-Key": g.Key.String()},
+		"of a proxy":    {"Authorization": "Bearer " + g.Key.String(), "X-API-Key": "a key of a proxy"},
 		"two spaces":    {"Authorization": "Bearer  " + g.Key.String()},
 		"upper charset": {"Content-Type": "application/json; charset=UTF-8"},
 	} {

@@ -10,6 +10,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"email-gateway/api/internal/access"
+	"email-gateway/api/internal/apikey"
 	"email-gateway/api/internal/httpapi/problem"
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/httpapi/response"
@@ -86,14 +87,15 @@ func (m *Middleware) identify(c *gin.Context) *reqctx.Identity {
 	return v.Identity
 }
 
-// credential returns the key as sent. A bearer token takes precedence over X-API-Key; other
-// schemes are ignored, since they may be meant for a proxy.
+// credential returns the key as sent: the bearer token or X-API-Key. Each of them may be meant for a proxy: if there are both,
+// the bearer token is used only if it looks like a key of the gateway. Other schemes are ignored.
 func credential(h http.Header) string {
 	scheme, token, _ := strings.Cut(h.Get("Authorization"), " ")
-	if strings.EqualFold(scheme, "Bearer") {
-		return strings.TrimSpace(token)
+	token, other := strings.TrimSpace(token), h.Get("X-API-Key")
+	if strings.EqualFold(scheme, "Bearer") && (other == "" || strings.HasPrefix(token, apikey.Prefix)) {
+		return token
 	}
-	return h.Get("X-API-Key")
+	return other
 }
 
 // RequireScope accepts only keys with the scope.
