@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -126,6 +127,11 @@ func TestList_Refuses(t *testing.T) {
 		p := r.problem(t)
 		if r.Status != http.StatusUnprocessableEntity || p.Code != "VALIDATION_FAILED" || len(p.Errors) != 1 || p.Errors[0].Field != want {
 			t.Errorf("%s: %d %s", query, r.Status, r.Body)
+		}
+	}
+	for _, name := range []string{"createdAfter", "updatedAfter"} {
+		if r := g.do(t, call{Path: "/v1/emails?" + name + "=2026-03-01T09:00:00+03:00"}); !strings.Contains(r.Body, "write + as %2B") {
+			t.Errorf("%s with an unescaped plus sign: %d %s", name, r.Status, r.Body)
 		}
 	}
 	r := g.do(t, call{Path: "/v1/emails?limit=0&status=x&tag=%00&page=1&cursor=x"})

@@ -160,6 +160,9 @@ func TestMailing_Unreadable(t *testing.T) {
 	if r := g.do(t, compressed); r.Status != http.StatusUnsupportedMediaType {
 		t.Errorf("compressed: %d %s", r.Status, r.Body)
 	}
+	if r := g.upload(t, given(part{name: "dryRun", value: "true"}), map[string]string{"Content-Encoding": "identity"}); r.Status != http.StatusAccepted {
+		t.Errorf("identity: %d %s", r.Status, r.Body)
+	}
 	if r := g.upload(t, given(part{name: "file", value: people}), nil); r.Status != http.StatusUnprocessableEntity || r.problem(t).Errors[0].Field != "name" {
 		t.Errorf("a file without a name: %d %s", r.Status, r.Body)
 	}

@@ -236,6 +236,8 @@ func TestSend_KeysInEitherHeader(t *testing.T) {
 		"of a proxy":    {"Authorization": "Bearer " + g.Key.String(), "X-API-Key": "a key of a proxy"},
 		"two spaces":    {"Authorization": "Bearer  " + g.Key.String()},
 		"upper charset": {"Content-Type": "application/json; charset=UTF-8"},
+		"no hyphen":     {"Content-Type": "application/json; charset=utf8"},
+		"identity":      {"Content-Encoding": "identity"},
 	} {
 		r := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(nil), Header: header})
 		if r.Status != http.StatusAccepted {

@@ -89,9 +89,12 @@ func (d *decoder) value(s *shape, text string, into reflect.Value) {
 	case reflect.Bool:
 		into.SetBool(text == "true")
 	case reflect.Int:
+		if whole, fraction, found := strings.Cut(text, "."); found && strings.Trim(fraction, "0") == "" {
+			text = whole // JSON Schema takes 5.0 for an integer, too
+		}
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err != nil {
-			d.fault(CodeWrongType, "must be a 32-bit integer without decimal point or exponent")
+			d.fault(CodeWrongType, "must be a 32-bit integer without exponent")
 		}
 		into.SetInt(n)
 	case reflect.Slice:

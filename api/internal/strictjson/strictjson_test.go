@@ -66,11 +66,26 @@ func TestRead_EmptyContainers(t *testing.T) {
 	}
 }
 
+// JSON has no integers: programs whose numbers are floating-point write them with a fraction of zero.
+func TestRead_Integers(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{"5": 5, "5.0": 5, "-5.000": -5, "2147483647.0": 2147483647} {
+		if got, faults := read(t, `{"priority":`+text+`}`); len(faults) > 0 || got.Priority == nil || *got.Priority != want {
+			t.Errorf("%s: %v %v", text, got.Priority, faults)
+		}
+	}
+	for _, text := range []string{"5.01", "0.5", "5e0", "5.0e1", "2147483648.0"} {
+		if _, faults := read(t, `{"priority":`+text+`}`); len(faults) != 1 || faults[0].Code != "WRONG_TYPE" {
+			t.Errorf("%s: %v", text, faults)
+		}
+	}
+}
+
 func TestRead_NamesEveryFault(t *testing.T) {
 	t.Parallel()
 	_, faults := read(t, `{
 		"title": 1, "Tags": [], "tags": ["a", null, {"x": [1, "]"]}], "headers": {"X-A": 1, "X-B": "b", "X-B": "c"},
-		"person": {"name": ["a"], "age": 3, "name": "b"}, "priority": 5.0, "urgent": "yes", "other": {"deep": [[[]]]},
+		"person": {"name": ["a"], "age": 3, "name": "b"}, "priority": 5.5, "urgent": "yes", "other": {"deep": [[[]]]},
 		"title": "again"}`)
 	type named struct{ Field, Code string }
 	var got []named

@@ -34,7 +34,7 @@ func fileOf(f file.File) storedFile {
 
 // isFileBody reports whether the body is a file, and not a form that contains one.
 func isFileBody(h http.Header) bool {
-	if h.Get("Content-Encoding") != "" {
+	if reqbody.IsEncoded(h) {
 		return false
 	}
 	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))

@@ -97,7 +97,7 @@ func uploadProblem(err, cause error) error {
 func formBoundary(r *http.Request) (string, error) {
 	media, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
-	case err != nil, media != "multipart/form-data", parameters["boundary"] == "", r.Header.Get("Content-Encoding") != "":
+	case err != nil, media != "multipart/form-data", parameters["boundary"] == "", reqbody.IsEncoded(r.Header):
 		return "", notForm
 	case r.ContentLength > reqbody.MaxForm:
 		return "", fileTooLarge

@@ -193,13 +193,8 @@ func (q *Query) RejectCursor(name string) {
 // Bound returns the smallest UUIDv7 of the first whole millisecond at or after a time: UUIDv7
 // ids sort by creation time, so a range of time is a range of ids.
 func (q *Query) Bound(name string) uuid.UUID {
-	value, given := q.Get(name)
+	t, given := q.time(name)
 	if !given {
-		return uuid.Nil
-	}
-	t, err := rules.ParseTime(value)
-	if err != nil {
-		q.Faults.Add(name, "INVALID_TIMESTAMP", err.Error())
 		return uuid.Nil
 	}
 	ms := t.Add(time.Millisecond - 1).UnixMilli()
@@ -216,18 +211,31 @@ func (q *Query) Bound(name string) uuid.UUID {
 
 // Moment reads a time to compare a column with.
 func (q *Query) Moment(name string) *time.Time {
-	value, given := q.Get(name)
+	t, given := q.time(name)
 	if !given {
 		return nil
 	}
-	t, err := rules.ParseTime(value)
-	switch {
-	case err != nil:
-		q.Faults.Add(name, "INVALID_TIMESTAMP", err.Error())
-	case !WithinReason(t):
+	if !WithinReason(t) {
 		q.Faults.Add(name, "OUT_OF_RANGE", ReasonableTimes)
 	}
 	return &t
+}
+
+// time reads a time; given is false also if it is not valid.
+func (q *Query) time(name string) (t time.Time, given bool) {
+	value, given := q.Get(name)
+	if !given {
+		return time.Time{}, false
+	}
+	t, err := rules.ParseTime(value)
+	if err != nil {
+		message := err.Error()
+		if strings.Contains(value, " ") {
+			message += "; write + as %2B in a query"
+		}
+		q.Faults.Add(name, "INVALID_TIMESTAMP", message)
+	}
+	return t, err == nil
 }
 
 // ReasonableTimes is the fault of a time outside of WithinReason.

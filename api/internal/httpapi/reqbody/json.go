@@ -66,7 +66,7 @@ func ReadJSONText(c *gin.Context) ([]byte, error) {
 }
 
 func isJSON(h http.Header) bool {
-	if h.Get("Content-Encoding") != "" {
+	if IsEncoded(h) {
 		return false
 	}
 	contentType := h.Get("Content-Type")
@@ -78,5 +78,11 @@ func isJSON(h http.Header) bool {
 		return false
 	}
 	charset, given := parameters["charset"]
-	return !given || strings.EqualFold(charset, "utf-8")
+	return !given || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "utf8") // as some clients write it
+}
+
+// IsEncoded reports whether a body is compressed. identity means that it is not.
+func IsEncoded(h http.Header) bool {
+	encoding := h.Get("Content-Encoding")
+	return encoding != "" && !strings.EqualFold(encoding, "identity")
 }

@@ -101,7 +101,7 @@ func readNotification(c *gin.Context) (sns.Message, error) {
 		return sns.Message{}, rawDelivery
 	}
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || media != "text/plain" && media != "application/json" || r.Header.Get("Content-Encoding") != "" {
+	if err != nil || media != "text/plain" && media != "application/json" || reqbody.IsEncoded(r.Header) {
 		return sns.Message{}, notSNS
 	}
 	body, err := reqbody.Read(c)
