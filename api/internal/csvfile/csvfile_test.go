@@ -217,6 +217,26 @@ func TestReader(t *testing.T) {
 				slice(19, func(n int) string { return fmt.Sprintf("%d: WRONG_FIELD_COUNT email", n+3) })...),
 				"22: UNCLOSED_QUOTE nome", "23: Ana|c@b.co"),
 		},
+		"lines of a cell that is longer than the limit are not rows": {
+			file: "email;nome;historico\na@b.co;Ana;\"oi\nmaria@x.com\n" + strings.Repeat("abc\n", 16) + "c@x.com; d@x.com\nfim\"\n" +
+				"b@b.co;Bia\nc@b.co;Caio;;\nd@b.co;Davi\n",
+			options: csvfile.Options{Limits: csvfile.Limits{LineBytes: 64}, Delimiter: ';'},
+			want: append(append([]string{"2: UNCLOSED_QUOTE historico"},
+				slice(17, func(n int) string { return fmt.Sprintf("%d: WRONG_FIELD_COUNT nome", n+3) })...),
+				"20: WRONG_FIELD_COUNT historico", "21: WRONG_FIELD_COUNT nome", "22: WRONG_FIELD_COUNT historico", "23: c@b.co|Caio|", "24: d@b.co|Davi|"),
+		},
+		"lines of a cell with quotes that are not doubled are not rows": {
+			file: "email;historico;cidade\na@b.co;\"Disse \"ok\"\nmaria@x.com\nfim\";Natal\nb@b.co;x;Recife\nc@b.co\n",
+			want: []string{"2: a@b.co|Disse \"ok|", "3: WRONG_FIELD_COUNT historico", "4: WRONG_FIELD_COUNT cidade", "5: b@b.co|x|Recife", "6: c@b.co||"},
+		},
+		"such a cell in the last column": {
+			file: "email;cidade;historico\na@b.co;Natal;\"Disse \"ok\"\nmaria@x.com\nfim\"\nb@b.co;Recife;x\nc@b.co\n",
+			want: []string{"2: a@b.co|Natal|Disse \"ok", "3: WRONG_FIELD_COUNT cidade", "4: WRONG_FIELD_COUNT cidade", "5: b@b.co|Recife|x", "6: c@b.co||"},
+		},
+		"unnamed columns at the end of the header need no field": {
+			file: "email;nome;;\na@b.co;\"Ana\nb@b.co;Bia\nc@b.co\n",
+			want: []string{"2: UNCLOSED_QUOTE nome", "3: b@b.co|Bia", "4: c@b.co|"},
+		},
 		"blank rows": {
 			file: "\n  \nemail;nome;x\n\na@b.co;A;1\n;;\n \t ; ;\u00a0\n\"\";\"\n\";\n;;;;;\nb@b.co;B;2\n\n\x1a",
 			want: []string{"5: a@b.co|A|1", "11: b@b.co|B|2"},

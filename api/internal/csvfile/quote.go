@@ -89,6 +89,7 @@ func (t *tokenizer) literalField(open, i, horizon int) (int, outcome) {
 	if v := t.within(i, horizon); v != found {
 		return i, v
 	}
+	t.stray = true
 	start, end := trim(t.buf, open, i)
 	if t.buf[end-1] == '"' {
 		t.field(start+1, end-1, true)

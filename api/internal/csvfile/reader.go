@@ -50,7 +50,10 @@ type Reader struct {
 	physical int // fields of the header row, including unnamed ones at its end
 	line     int // line of the row at the window's position
 	rows     int
-	err      error
+	// inCell: since a row with a broken quote, no row has had a field for each column: what was read may be the lines of
+	// one cell.
+	inCell bool
+	err    error
 }
 
 // Open reads a file up to its header. r must be the whole file that the Inspection is about. Its error is a
@@ -185,19 +188,28 @@ func (r *Reader) Next() (Row, error) {
 		r.err = err
 		return Row{}, err
 	}
-	row := Row{Line: line, LastLine: line + r.t.lines - 1, t: &r.t}
+	last := line + r.t.lines - 1
+	if code, column := r.fault(v); code != "" {
+		r.inCell = r.inCell || v == unclosed || r.t.stray
+		return Row{}, &RowError{Line: line, LastLine: last, Code: code, Column: column, Fields: r.t.count, Want: len(r.header.names)}
+	}
+	r.inCell = r.t.stray
+	return Row{Line: line, LastLine: last, t: &r.t}, nil
+}
+
+// fault returns the code of a RowError for the record, "" if it is a row, and the name of the column that it is about.
+func (r *Reader) fault(v outcome) (code, column string) {
 	switch {
 	case v == unclosed:
-		return Row{}, &RowError{Line: row.Line, LastLine: row.LastLine, Code: CodeUnclosedQuote, Column: r.columnName(r.t.count)}
+		return CodeUnclosedQuote, r.columnName(r.t.count)
 	case r.t.filled > r.physical:
-		return Row{}, &RowError{Line: row.Line, LastLine: row.LastLine, Code: CodeWrongFieldCount, Fields: r.t.count, Want: len(r.header.names)}
+		return CodeWrongFieldCount, ""
 	case r.t.count <= r.header.Email:
-		return Row{}, &RowError{
-			Line: row.Line, LastLine: row.LastLine, Code: CodeWrongFieldCount, Column: r.columnName(r.header.Email),
-			Fields: r.t.count, Want: len(r.header.names),
-		}
+		return CodeWrongFieldCount, r.columnName(r.header.Email)
+	case r.inCell && r.t.count < len(r.header.names):
+		return CodeWrongFieldCount, r.columnName(r.t.count)
 	}
-	return row, nil
+	return "", ""
 }
 
 func (r *Reader) columnName(i int) string {

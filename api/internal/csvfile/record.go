@@ -16,6 +16,7 @@ type record struct {
 	stop   int    // end of its text
 	next   int    // start of the next record
 	lines  int    // number of physical lines
+	stray  bool   // a field has text after its closing quote: it may continue on the next line
 }
 
 // outcome is the result of a search for a record.
@@ -41,6 +42,7 @@ type tokenizer struct {
 // scan parses the record at pos. Lines without a quote, nearly all, are split in place.
 func (t *tokenizer) scan() outcome {
 	t.fields, t.count, t.filled, t.lines = t.fields[:0], 0, 0, 1
+	t.stray = false
 	stop, next, ok := t.line()
 	t.stop, t.next = stop, next
 	switch {

@@ -208,7 +208,7 @@ var codeMeanings = map[string]string{
 	mailing.CodeBodyTooLarge:    "the body would be larger than 512 KiB",
 	mailing.CodeEmptyBody:       "the body would be empty",
 	mailingstore.CodeEmptyField: "the column is empty, the template has no default for it, and emptyFields is reject",
-	csvfile.CodeWrongFieldCount: "the row has more fields than the header, or ends before the column of the address",
+	csvfile.CodeWrongFieldCount: "the row has more fields than the header, ends before the column of the address, or has too few fields and follows a row with a broken quote",
 	csvfile.CodeUnclosedQuote:   "a quote in the row is not closed",
 	email.CodeSuppressed:        "the address is suppressed",
 	email.CodeExpired:           "the deadline of the email passed before it was sent",
