@@ -22,6 +22,11 @@ func (f Field) Key() string {
 	return f.Name
 }
 
+// IsPlain reports whether programs of releases without defaults, and without signs in names, can read the field.
+func (f Field) IsPlain() bool {
+	return !f.HasDefault && !strings.ContainsFunc(f.Name, func(r rune) bool { return !isPlainRune(r) })
+}
+
 // maxDefault is the maximum length of a default in characters.
 const maxDefault = 200
 
@@ -57,18 +62,18 @@ func isQuoted(text string) bool {
 	return len(text) > 1 && (text[0] == '"' || text[0] == '\'') && text[len(text)-1] == text[0]
 }
 
-// Plain is the template without defaults: each field that has one is replaced by a field with the
-// name that rename returns. Programs without support for defaults can read it.
+// Plain is the template with plain fields only: each other one (see Field.IsPlain) is replaced by a field with the
+// name that rename returns.
 func (t *Template) Plain(rename func(f Field) string) string {
 	var b strings.Builder
 	done := 0
 	for _, value := range t.source.positions {
 		written := t.source.text[value.start:value.end]
-		if !strings.Contains(written, "|") {
+		if value.field.IsPlain() && !strings.Contains(written, "|") {
 			continue
 		}
 		name := value.field.Name
-		if value.field.HasDefault {
+		if !value.field.IsPlain() {
 			name = rename(value.field)
 		}
 		b.WriteString(t.source.text[done:value.start])

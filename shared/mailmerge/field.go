@@ -141,11 +141,19 @@ func readField(text string, i int, plain func(string) string, sections bool) (fi
 }
 
 func badName(r rune) string {
-	return fmt.Sprintf("a field's name may contain letters, digits, spaces and _ - . / but not %q; write \\{{ for two literal braces", r)
+	return fmt.Sprintf("a field's name may contain letters, digits, spaces, currency signs and any of %s, but not %q; write \\{{ for two literal braces", nameSigns, r)
 }
 
-// isNameRune accepts marks too: they are part of letters in many scripts, and of a decomposed é.
+// nameSigns are the signs of column names such as Valor (R$), but none that HTML or the syntax of fields uses.
+const nameSigns = "_-./()[]%#+*:,?!@°§"
+
 func isNameRune(r rune) bool {
+	return isPlainRune(r) || unicode.Is(unicode.Sc, r) || strings.ContainsRune(nameSigns, r)
+}
+
+// isPlainRune reports whether the names of all releases may contain the character. Marks are part of letters in many
+// scripts, and of a decomposed é.
+func isPlainRune(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r) || strings.ContainsRune(" _-./", r)
 }
 

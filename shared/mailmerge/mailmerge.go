@@ -3,8 +3,9 @@
 // no expressions.
 //
 // A field is written {{name}} or {{ name }}. The name holds 1 to 100 letters of
-// any language, digits, spaces and _ - . / and is compared as written. A
-// literal {{ is written \{{, and a backslash before a field \\{{name}}.
+// any language, digits, spaces, currency signs and other signs of column names
+// such as "Desconto (%)", and is compared as written. A literal {{ is written
+// \{{, and a backslash before a field \\{{name}}.
 // {{name|text}} has a text for the case that the value is empty, of up to 200
 // characters; it is escaped and checked as a value is.
 //

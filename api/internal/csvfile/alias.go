@@ -49,7 +49,8 @@ var (
 )
 
 // Normalize removes insignificant differences from a column name: case, accents, spaces of any
-// kind, dashes, underscores, invisible characters, and a trailing colon or asterisk. "Razão
+// kind, dashes, underscores, invisible characters, a trailing colon or asterisk, and # at the beginning,
+// with which no field of a template can begin. "Razão
 // Social", "razao_social" and "RAZÃO-SOCIAL:" all become razaosocial.
 func Normalize(name string) string {
 	bare := strings.Map(func(r rune) rune {
@@ -59,7 +60,7 @@ func Normalize(name string) string {
 		}
 		return unicode.ToLower(r)
 	}, norm.NFKD.String(name))
-	return strings.TrimRight(bare, ":*")
+	return strings.TrimLeft(strings.TrimRight(bare, ":*"), "#")
 }
 
 func meansEmail(name string) bool {

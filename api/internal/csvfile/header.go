@@ -19,23 +19,24 @@ type Header struct {
 	ExternalID  int
 
 	names []string       // as written, "" for a column without a name
-	index map[string]int // by normalized name
+	index map[string]int // by normalized name: the first column of this name
+	again map[int]int    // of a column in index, the second one of its name
 }
 
 // newHeader assigns the meanings of the columns. Its error is a *FileError without a line.
 func newHeader(names []string) (*Header, error) {
-	h := &Header{names: names, index: make(map[string]int, len(names))}
+	h := &Header{names: names, index: make(map[string]int, len(names)), again: map[int]int{}}
 	for i, name := range names {
 		key := Normalize(name)
 		if key == "" {
 			continue // row numbers of pandas, or an unused column
 		}
-		if first, twice := h.index[key]; twice {
-			return nil, &FileError{Code: CodeDuplicateColumn, Message: fmt.Sprintf(
-				"columns %d (%s) and %d (%s) have the same name: case, accents, spaces and dashes are ignored",
-				first+1, quoted(names[first]), i+1, quoted(name))}
+		first, known := h.index[key]
+		if !known {
+			h.index[key] = i
+		} else if h.again[first] == 0 {
+			h.again[first] = i
 		}
-		h.index[key] = i
 	}
 	email, err := h.emailColumn()
 	if err != nil {
@@ -48,7 +49,24 @@ func newHeader(names []string) (*Header, error) {
 	h.CPFCNPJ = h.first(slices.Concat(cpfCNPJNames, documentNames))
 	h.RazaoSocial = h.first(razaoSocialNames)
 	h.ExternalID = h.first(externalIDNames)
+	for _, used := range []int{h.Email, h.Nome, h.CPF, h.CNPJ, h.CPFCNPJ, h.RazaoSocial, h.ExternalID} {
+		if err := h.CheckUnique(used); err != nil {
+			return nil, err
+		}
+	}
 	return h, nil
+}
+
+// CheckUnique returns a *FileError without a line if the column, one that Index returned, is not the only one of its
+// name. Columns that are not used may have the same name: exports of other programs often do.
+func (h *Header) CheckUnique(column int) error {
+	second, repeated := h.again[column]
+	if !repeated {
+		return nil
+	}
+	return &FileError{Code: CodeDuplicateColumn, Message: fmt.Sprintf(
+		"columns %d (%s) and %d (%s) have the same name: case, accents, spaces and dashes are ignored",
+		column+1, quoted(h.names[column]), second+1, quoted(h.names[second]))}
 }
 
 // emailColumn returns the email column. If several columns are candidates, one of them must be named

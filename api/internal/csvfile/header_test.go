@@ -46,6 +46,7 @@ func TestHeader_Meaning(t *testing.T) {
 		"email;RAZA\u0303O-SOCIAL;empresa": with(func(c *columns) { c.Email, c.RazaoSocial = 0, 1 }),
 		"email;empresa":                    with(func(c *columns) { c.Email, c.RazaoSocial = 0, 1 }),
 		"email;externalId":                 with(func(c *columns) { c.Email, c.ExternalID = 0, 1 }),
+		"#email;# Pedido;#;#":              with(func(c *columns) { c.Email = 0 }),
 		"email;ID externo":                 with(func(c *columns) { c.Email, c.ExternalID = 0, 1 }),
 		"email;Código do Cliente":          with(func(c *columns) { c.Email, c.ExternalID = 0, 1 }),
 		"email;customer_id":                with(func(c *columns) { c.Email, c.ExternalID = 0, 1 }),
@@ -115,6 +116,27 @@ func TestHeader_OtherDocuments(t *testing.T) {
 	}
 }
 
+// Only the use of a name that several columns have is a fault.
+func TestHeader_RepeatedNames(t *testing.T) {
+	t.Parallel()
+	r, err := open(t, "Texto breve;email;Endereço;nome;Endereco;Texto breve;TEXTO-BREVE;name\na;a@b.co;b;Zé;c;d;e;f\n", csvfile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := r.Header()
+	for name, want := range map[string]string{
+		"email": "", "nome": "", "name": "", "cidade": "",
+		"texto breve": `columns 1 ("Texto breve") and 6 ("Texto breve") have the same name`, "endereço": `columns 3 ("Endereço") and 5 ("Endereco")`,
+	} {
+		if err := h.CheckUnique(h.Index(name)); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+	if diff := cmp.Diff([]string{"2: a|a@b.co|b|Zé|c|d|e|f"}, readAll(r)); diff != "" || h.Email != 1 || h.Nome != 3 {
+		t.Errorf("Email %d, Nome %d; (-want +got)\n%s", h.Email, h.Nome, diff)
+	}
+}
+
 func TestHeader_Refused(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -130,13 +152,14 @@ func TestHeader_Refused(t *testing.T) {
 		"data in place":       {"Zé;ze@exemplo.com.br\nBia;bia@exemplo.com.br\n", "line 1: NO_HEADER", []string{"column names"}},
 		"numbers in place":    {"52998224725;1\n", "line 1: NO_HEADER", nil},
 		"quote in the header": {"sep=;\n\"nome;email\nZé;a@b.co\n", "line 2: NO_HEADER", []string{"quote"}},
-		"same name twice":     {"email;Cidade;cidade\n", "line 1: DUPLICATE_COLUMN", []string{`2 ("Cidade")`, `3 ("cidade")`}},
+		"name twice":          {"email;Nome;x;nome\n", "line 1: DUPLICATE_COLUMN", []string{`2 ("Nome")`, `4 ("nome")`}},
 		"same name in disguise": {
 			"email;Razão Social;razao_social\n", "line 1: DUPLICATE_COLUMN", []string{`"Razão Social"`, `"razao_social"`},
 		},
-		"email twice":         {"email;e-mail\n", "line 1: DUPLICATE_COLUMN", []string{`1 ("email")`, `2 ("e-mail")`}},
-		"two meant for email": {"correio;nome;Email address\n", "line 1: DUPLICATE_COLUMN", []string{`"correio"`, `"Email address"`}},
-		"too many columns":    {"email" + strings.Repeat(";x", 200) + "\n", "line 1: TOO_MANY_COLUMNS", []string{"201", "200"}},
+		"another email name twice": {"Correio;nome;correio\n", "line 1: DUPLICATE_COLUMN", []string{`1 ("Correio")`, `3 ("correio")`}},
+		"email twice":              {"email;e-mail\n", "line 1: DUPLICATE_COLUMN", []string{`1 ("email")`, `2 ("e-mail")`}},
+		"two meant for email":      {"correio;nome;Email address\n", "line 1: DUPLICATE_COLUMN", []string{`"correio"`, `"Email address"`}},
+		"too many columns":         {"email" + strings.Repeat(";x", 200) + "\n", "line 1: TOO_MANY_COLUMNS", []string{"201", "200"}},
 		"a steady delimiter": {
 			"nome,idade; anos\nZé,1\nBia,2\n", "line 1: NO_EMAIL_COLUMN", []string{`"nome", "idade; anos"`},
 		},

@@ -50,6 +50,7 @@ func TestSuppression_JSON(t *testing.T) {
 		"suppression import /nowhere":                                         "open /nowhere",
 		"suppression import x --reason SPAM":                                  `--reason "SPAM" must be`,
 		"suppression import " + file(t, "e.csv", ""):                          "the file is empty",
+		"suppression import " + file(t, "r.csv", "email;x;X;Note;note\n"):     `columns 4 ("Note") and 5 ("note") have the same name`,
 		"suppression import " + file(t, "n.csv", "nome;cidade\nAna;Recife\n"): "no column is named email",
 	} {
 		if got := tenant.run(t, strings.Fields(args)...); got.code == ctl.ExitOK || got.stdout != "" || !strings.Contains(got.stderr, want) {

@@ -43,10 +43,11 @@ func TestValidator_EntrySize(t *testing.T) {
 	}
 }
 
-// The columns of a stored template have the same limit: each spelling of a name is a field of its own.
-func TestStoredTemplate_Spellings(t *testing.T) {
+// The columns of a stored template have the same limit: each spelling of a name is a field of its own. A name of several
+// columns is a fault.
+func TestStoredTemplate_Columns(t *testing.T) {
 	t.Parallel()
-	const file = "email;ab\n"
+	const file = "email;ab;cidade;Cidade\n"
 	inspector := csvfile.NewInspector()
 	_, _ = inspector.Write([]byte(file))
 	reader, err := csvfile.Open(strings.NewReader(file), inspector.Inspection(), csvfile.Options{})
@@ -54,8 +55,12 @@ func TestStoredTemplate_Spellings(t *testing.T) {
 		t.Fatal(err)
 	}
 	spellings := []string{"ab", "aB", "Ab", "AB", "a_b", "A_b", "a_B", "A_B", "a-b"}
-	for n, want := range map[int]string{8: "", 9: "template INVALID_TEMPLATE"} {
-		source := template.Source{Subject: "s", Text: "{{" + strings.Join(spellings[:n], "}}{{") + "}}"}
+	for text, want := range map[string]string{
+		"{{" + strings.Join(spellings[:8], "}}{{") + "}}": "",
+		"{{" + strings.Join(spellings, "}}{{") + "}}":     "template INVALID_TEMPLATE",
+		"{{ab}} {{cidade}}":                               "template DUPLICATE_COLUMN",
+	} {
+		source := template.Source{Subject: "s", Text: text}
 		parsed, faults := template.Parse(source)
 		if len(faults) > 0 {
 			t.Fatal(faults)
@@ -65,7 +70,7 @@ func TestStoredTemplate_Spellings(t *testing.T) {
 			got += f.Field + " " + f.Code
 		}
 		if got != want {
-			t.Errorf("%d spellings: %s", n, got)
+			t.Errorf("%s: %s, want %q", text, got, want)
 		}
 	}
 }

@@ -70,11 +70,14 @@ func (s *StoredTemplate) CheckFields(header *csvfile.Header) []rules.Fault {
 	}
 	faults = limits.addTo(faults)
 	forbidden := slices.DeleteFunc(slices.Clone(uses.Names), func(name string) bool { return !header.IsTaxID(header.Index(name)) })
+	repeated := slices.IndexFunc(uses.Names, func(name string) bool { return header.CheckUnique(header.Index(name)) != nil })
 	switch {
 	case len(uses.Missing) > 0:
 		faults = append(faults, unknownFields(PartTemplate, uses.Missing, header))
 	case len(forbidden) > 0:
 		faults = append(faults, forbiddenFields(PartTemplate, forbidden))
+	case repeated >= 0:
+		faults = append(faults, repeatedColumn(PartTemplate, uses.Names[repeated], header))
 	case slices.ContainsFunc(uses.OwnInSubject, isReserved):
 		faults = append(faults, secretFields(PartTemplate, slices.DeleteFunc(uses.OwnInSubject, func(name string) bool { return !isReserved(name) })))
 	case len(uses.Conflict) > 0:

@@ -88,7 +88,7 @@ func (l Templates) CheckFields(header *csvfile.Header) []rules.Fault {
 				limits.add(part, f.Name, column, f.Default)
 			}
 		}
-		var unknown, forbidden, secret []string
+		var unknown, forbidden, repeated, secret []string
 		for _, name := range template.Fields() {
 			switch column := header.Index(name); {
 			case isOwn(name):
@@ -102,6 +102,8 @@ func (l Templates) CheckFields(header *csvfile.Header) []rules.Fault {
 				unknown = append(unknown, name)
 			case header.IsTaxID(column):
 				forbidden = append(forbidden, name)
+			case header.CheckUnique(column) != nil:
+				repeated = append(repeated, name)
 			}
 		}
 		switch {
@@ -109,6 +111,8 @@ func (l Templates) CheckFields(header *csvfile.Header) []rules.Fault {
 			faults = append(faults, unknownFields(part, unknown, header))
 		case len(forbidden) > 0:
 			faults = append(faults, forbiddenFields(part, forbidden))
+		case len(repeated) > 0:
+			faults = append(faults, repeatedColumn(part, repeated[0], header))
 		case len(secret) > 0:
 			faults = append(faults, secretFields(part, secret))
 		}
@@ -125,6 +129,11 @@ func unknownFields(part string, unknown []string, header *csvfile.Header) rules.
 func forbiddenFields(part string, forbidden []string) rules.Fault {
 	return rules.Fault{Field: part, Code: CodeForbiddenField, Message: fmt.Sprintf(
 		"uses %s: a CPF or CNPJ is never written into an email", inBraces(forbidden))}
+}
+
+func repeatedColumn(part, name string, header *csvfile.Header) rules.Fault {
+	return rules.Fault{Field: part, Code: csvfile.CodeDuplicateColumn, Message: fmt.Sprintf(
+		"uses %s, but %v: rename one of them", inBraces([]string{name}), header.CheckUnique(header.Index(name)))}
 }
 
 // secretFields refuses a token in a subject, which is in the task of the email, in lists and in the logs of mail servers.
@@ -175,9 +184,9 @@ func shortColumn(name string) string {
 	return name
 }
 
-// Stored holds the templates as the worker reads them. They have no defaults: a field with a
-// default becomes a field with a generated short name, whose value was determined when the file
-// was read. So a worker of a release without defaults can send it too.
+// Stored holds the templates as the worker reads them. Their fields have no defaults, and no signs in
+// their names: a field with either becomes one with a generated short name, whose value was
+// determined when the file was read. So a worker of a release without them can send it too.
 type Stored struct {
 	Subject, HTML, Text string
 	Fields              []string // names of NewEntry.Fields, in order
@@ -198,7 +207,7 @@ func (l Templates) plain() Stored {
 	}
 	n := 0
 	for i, f := range stored.fields {
-		if s.Fields[i] = f.Name; f.HasDefault {
+		if s.Fields[i] = f.Name; !f.IsPlain() {
 			for n++; taken["d"+strconv.Itoa(n)]; n++ { // skip names that the templates use for a column
 			}
 			s.Fields[i] = "d" + strconv.Itoa(n)

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/mailmerge"
 )
@@ -25,5 +27,16 @@ func TestTemplates_Without(t *testing.T) {
 		if got := strings.Join(templates.Without(mailmerge.FieldUnsubscribeURL), " "); got != tt.want || len(faults) > 0 {
 			t.Errorf("%+v: %q, %v", tt, got, faults)
 		}
+	}
+}
+
+// A name with signs is stored as a generated one, which workers of releases before such names can read.
+func TestTemplates_StoredNames(t *testing.T) {
+	t.Parallel()
+	templates, faults := mailing.ParseTemplates("{{Valor (R$)}}", "<p>{{ Valor (R$) }} {{d1}} {{Desconto %|0}} {{cidade}}</p>", "")
+	got, err := templates.Stored(nil)
+	want := mailing.Stored{Subject: "{{d2}}", HTML: "<p>{{d2}} {{d1}} {{d3}} {{cidade}}</p>", Fields: []string{"d2", "d1", "d3", "cidade"}}
+	if diff := cmp.Diff(want, got); diff != "" || len(faults) > 0 || err != nil {
+		t.Error(faults, err, diff)
 	}
 }

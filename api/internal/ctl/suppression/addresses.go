@@ -44,7 +44,10 @@ func openAddresses(c *command.Invocation, path string, encoding csvfile.Encoding
 	var wrong *csvfile.FileError
 	switch {
 	case err == nil:
-		return rowsIn(reader), done, nil
+		header := reader.Header()
+		if err = errors.Join(header.CheckUnique(header.Index("reason")), header.CheckUnique(header.Index("note"))); err == nil {
+			return rowsIn(reader), done, nil
+		}
 	case errors.As(err, &wrong) && wrong.Code == csvfile.CodeNoHeader: // the first line is an address
 		var list io.Reader
 		if _, err = file.Seek(0, io.SeekStart); err == nil {
