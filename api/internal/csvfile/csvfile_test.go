@@ -264,7 +264,18 @@ func TestReader(t *testing.T) {
 		"line that is too long": {
 			file:    "email;nome\na@b.co;A\nb@b.co;" + strings.Repeat("x", 100) + "\nc@b.co;C\n",
 			options: csvfile.Options{Limits: csvfile.Limits{LineBytes: 64}},
-			want:    []string{"2: a@b.co|A", "line 3: LINE_TOO_LONG"},
+			want:    []string{"2: a@b.co|A", "3: LINE_TOO_LONG", "4: c@b.co|C"},
+		},
+		"lines that are longer than the window": {
+			file: "email;nome\r\nb@b.co;" + strings.Repeat("x", 1000) + "\r\nc@b.co;C\r" + strings.Repeat("y", 256) + "\rd@b.co;D\n" +
+				strings.Repeat("z", 65) + "\ne@b.co;E\n" + strings.Repeat(";", 700),
+			options: csvfile.Options{Limits: csvfile.Limits{LineBytes: 64}},
+			want:    []string{"2: LINE_TOO_LONG", "3: c@b.co|C", "4: LINE_TOO_LONG", "5: d@b.co|D", "6: LINE_TOO_LONG", "7: e@b.co|E", "8: LINE_TOO_LONG"},
+		},
+		"lines of a cell of which one is too long are not rows": {
+			file:    "email;nome\na@b.co;\"" + strings.Repeat("x", 100) + "\nmaria@x.com\n" + strings.Repeat("y", 100) + "\nfim\"\nb@b.co;B\n",
+			options: csvfile.Options{Limits: csvfile.Limits{LineBytes: 64}, Delimiter: ';'},
+			want:    []string{"2: LINE_TOO_LONG", "3: WRONG_FIELD_COUNT nome", "4: LINE_TOO_LONG", "5: WRONG_FIELD_COUNT nome", "6: b@b.co|B"},
 		},
 		"line of exactly the limit": {
 			file:    "email;nome\r\nb@b.co;" + strings.Repeat("x", 57) + "\r\nc@b.co;\"" + strings.Repeat("x\n", 27) + "x\"\r\n",

@@ -31,11 +31,12 @@
 //   - A row may be shorter than the header, because Excel omits trailing empty cells: missing fields
 //     are empty, as long as the row reaches the email column. It may have additional empty fields.
 //     Otherwise it is a WRONG_FIELD_COUNT.
+//   - A line that is longer than the limit is LINE_TOO_LONG, the header's for the whole file.
 //   - A quote that is not closed within the row limit, or whose closing quote is on another line and
 //     followed by text (so that it opens a field there), is an UNCLOSED_QUOTE: the line with the opening
 //     quote is rejected, and reading continues with the next.
 //   - The lines after it may belong to the same cell, and an address among them is not a recipient: after
-//     an UNCLOSED_QUOTE, and after a row with text behind a closing quote, a row is accepted only if it
+//     an UNCLOSED_QUOTE or a LINE_TOO_LONG, and after a row with text behind a closing quote, a row is accepted only if it
 //     has a field for each column of the header, until one has. Shorter ones are a WRONG_FIELD_COUNT.
 //
 // Package mailing uses it.

@@ -16,6 +16,7 @@ type occurrences struct {
 // whole file, because a single name near its end can decide.
 type encodingStats struct {
 	ends int // line ends so far
+	nul  int // line of the first NUL; 0 = none
 
 	// wellFormed are multi-byte UTF-8 characters that are implausible in Windows-1252: João would be
 	// "JoÃ£o" there.
@@ -57,6 +58,11 @@ func (e *encodingStats) take(data []byte, from int, final bool) int {
 			break
 		}
 		i += e.character(data, i, from)
+	}
+	if e.nul == 0 {
+		if n := bytes.IndexByte(data[from:i], 0); n >= 0 {
+			e.nul = 1 + e.ends + lineEnds(data, from, from+n)
+		}
 	}
 	e.ends += lineEnds(data, from, i)
 	return i

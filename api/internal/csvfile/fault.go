@@ -14,7 +14,7 @@ const (
 	CodeDuplicateColumn = "DUPLICATE_COLUMN"
 	CodeTooManyColumns  = "TOO_MANY_COLUMNS"
 	CodeTooManyRows     = "TOO_MANY_ROWS"
-	CodeLineTooLong     = "LINE_TOO_LONG"
+	CodeLineTooLong     = "LINE_TOO_LONG" // the header; also the code of a RowError
 	CodeInvalidEncoding = "INVALID_ENCODING"
 	CodeNoEmailColumn   = "NO_EMAIL_COLUMN"
 )
@@ -40,6 +40,11 @@ func (e *FileError) Error() string {
 	return fmt.Sprintf("line %d: %s", e.Line, e.Message)
 }
 
+func hasNUL(line int) error {
+	return &FileError{Code: CodeBinaryFile, Line: line, Message: "this line has a NUL character (a byte 0), with which some databases fill fields: " +
+		"remove all of them, or replace them by spaces, and upload the file again"}
+}
+
 // RowError is an unreadable row. The rows after it can be read.
 type RowError struct {
 	Line     int    // first physical line of the row, 1-based
@@ -51,8 +56,11 @@ type RowError struct {
 }
 
 func (e *RowError) Error() string {
-	if e.Code == CodeUnclosedQuote {
+	switch e.Code {
+	case CodeUnclosedQuote:
 		return fmt.Sprintf("line %d: a quoted field is not closed", e.Line)
+	case CodeLineTooLong:
+		return fmt.Sprintf("line %d: the line is too long", e.Line)
 	}
 	return fmt.Sprintf("line %d: the row has %d fields, the header has %d", e.Line, e.Fields, e.Want)
 }

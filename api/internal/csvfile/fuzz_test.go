@@ -98,6 +98,9 @@ func follow(t *testing.T, r *csvfile.Reader, lines []string, lineBytes int) {
 			checkRow(t, r, row, strings.Join(lines[row.Line-1:row.LastLine], "\n"), lineBytes)
 		case errors.As(err, &bad):
 			claim(bad.Line, bad.LastLine)
+			if long := len(lines[bad.Line-1]) > lineBytes; long != (bad.Code == csvfile.CodeLineTooLong) {
+				t.Fatalf("error %v for a line of %d bytes", bad, len(lines[bad.Line-1]))
+			}
 			if bad.Code == csvfile.CodeUnclosedQuote && (bad.Line != bad.LastLine || !strings.Contains(lines[bad.Line-1], `"`)) {
 				t.Fatalf("error %v (to line %d) for line %q", bad, bad.LastLine, lines[bad.Line-1])
 			}
@@ -106,9 +109,6 @@ func follow(t *testing.T, r *csvfile.Reader, lines []string, lineBytes int) {
 				t.Fatalf("error %v, but the file has %d lines", fault, len(lines))
 			}
 			claim(fault.Line, fault.Line)
-			if long := len(lines[fault.Line-1]) > lineBytes; long != (fault.Code == csvfile.CodeLineTooLong) {
-				t.Fatalf("error %v for a line of %d bytes", fault, len(lines[fault.Line-1]))
-			}
 			return
 		case errors.Is(err, io.EOF):
 			for ; next <= len(lines); next++ {

@@ -12,7 +12,6 @@ type Inspection struct {
 	SHA256 [sha256.Size]byte
 
 	sample        []byte // the beginning of the file
-	nul           bool   // the file contains a NUL byte
 	stats         encodingStats
 	loneSurrogate map[Encoding]int // for each possible byte order: line of the first lone surrogate, 0 = none
 }
@@ -47,8 +46,11 @@ func (i Inspection) Encoding(given Encoding) (Encoding, error) {
 		}
 		return given, nil
 	}
-	if i.nul || manyControls(i.sample) {
+	if manyControls(i.sample) {
 		return "", &FileError{Code: CodeBinaryFile, Message: "the file is not text: save it as CSV and upload that"}
+	}
+	if i.stats.nul > 0 {
+		return "", hasNUL(i.stats.nul)
 	}
 	switch e := &i.stats; {
 	case given == Detect:

@@ -1,7 +1,6 @@
 package csvfile
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"hash"
 )
@@ -19,7 +18,6 @@ type Inspector struct {
 	size   int64
 	digest hash.Hash
 	sample []byte
-	nul    bool
 
 	// block[done:] is not examined yet; at most one byte before it is kept.
 	block  []byte
@@ -37,7 +35,6 @@ func NewInspector() *Inspector {
 func (in *Inspector) Write(p []byte) (int, error) {
 	in.size += int64(len(p))
 	in.digest.Write(p)
-	in.nul = in.nul || bytes.IndexByte(p, 0) >= 0
 	in.takeWide(p)
 	for rest := p; len(rest) > 0; {
 		if in.block == nil {
@@ -86,7 +83,7 @@ func (in *Inspector) followSample() map[Encoding]*utf16Checker {
 
 // Inspection returns the result so far; after the last Write, that of the whole file.
 func (in *Inspector) Inspection() Inspection {
-	i := Inspection{Size: in.size, sample: in.sample, nul: in.nul, stats: in.narrow, loneSurrogate: map[Encoding]int{}}
+	i := Inspection{Size: in.size, sample: in.sample, stats: in.narrow, loneSurrogate: map[Encoding]int{}}
 	in.digest.Sum(i.SHA256[:0])
 	i.stats.take(in.block, in.done, true)
 	wide := in.wide

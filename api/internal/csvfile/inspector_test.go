@@ -101,7 +101,10 @@ func TestInspection_Encoding(t *testing.T) {
 		"gzip":                       {file: "\x1f\x8b\x08\x00", fault: "BINARY_FILE|gzip"},
 		"RTF":                        {file: `{\rtf1\ansi`, fault: "BINARY_FILE|RTF"},
 		"HTML named .xls":            {file: "\ufeff\r\n <HTML><table>", fault: "BINARY_FILE|web page"},
-		"NUL late in the file":       {file: farther + "\x00", fault: "BINARY_FILE|not text"},
+		"NUL late in the file":       {file: farther + "\x00", fault: "line 10001: BINARY_FILE|NUL"},
+		"NUL at the end of a field":  {file: "email;nome\r\na@b.co;Ana\x00\x00\r\n" + excel + excel, fault: "line 2: BINARY_FILE|replace"},
+		"NUL, cp850 given":           {file: excel + excel + excel + "\x00", given: csvfile.CP850, fault: "line 7: BINARY_FILE|replace"},
+		"full of NUL":                {file: "email;nome\n" + strings.Repeat("a\x00@b\x00;\n", 10), fault: "BINARY_FILE|not text"},
 		"controls":                   {file: "\x89PNG\r\n\x1a\n\x01\x02\x03", fault: "BINARY_FILE|not text"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -138,6 +138,9 @@ func (r *Reader) readHeader() error {
 		return &FileError{Code: CodeEmptyFile, Message: "the file is empty"}
 	case err != nil:
 		return err
+	case v == overlong:
+		return &FileError{Code: CodeLineTooLong, Line: line, Message: fmt.Sprintf(
+			"the line is longer than %d bytes: is the file CSV?", r.limits.LineBytes)}
 	case v == unclosed:
 		return &FileError{Code: CodeNoHeader, Line: line, Message: "the first row must contain the column names, but a quote in it is not closed"}
 	case r.t.filled > r.limits.Columns:
@@ -184,13 +187,16 @@ func (r *Reader) Next() (Row, error) {
 				"the file has more than %d rows: split it", r.limits.Rows)}
 		}
 	}
+	if err == nil && v == overlong {
+		err = r.skipLine()
+	}
 	if err != nil {
 		r.err = err
 		return Row{}, err
 	}
 	last := line + r.t.lines - 1
 	if code, column := r.fault(v); code != "" {
-		r.inCell = r.inCell || v == unclosed || r.t.stray
+		r.inCell = r.inCell || v != found || r.t.stray
 		return Row{}, &RowError{Line: line, LastLine: last, Code: code, Column: column, Fields: r.t.count, Want: len(r.header.names)}
 	}
 	r.inCell = r.t.stray
@@ -202,6 +208,8 @@ func (r *Reader) fault(v outcome) (code, column string) {
 	switch {
 	case v == unclosed:
 		return CodeUnclosedQuote, r.columnName(r.t.count)
+	case v == overlong:
+		return CodeLineTooLong, ""
 	case r.t.filled > r.physical:
 		return CodeWrongFieldCount, ""
 	case r.t.count <= r.header.Email:
@@ -219,7 +227,23 @@ func (r *Reader) columnName(i int) string {
 	return ""
 }
 
-// record advances to the next record that is not blank and returns its first line. Its content is in r.t.
+// skipLine advances to the line after one that is longer than the window may be. It keeps nothing of it.
+func (r *Reader) skipLine() error {
+	for {
+		stop, next, ok := r.t.line()
+		if ok {
+			r.t.pos, r.line = next, r.line+1
+			return nil
+		}
+		r.t.pos = stop
+		if err := r.t.fill(); err != nil {
+			return fmt.Errorf("read CSV: %w", err)
+		}
+	}
+}
+
+// record advances to the next record that is not blank and returns its first line. Its content is in r.t. It does not
+// advance beyond an overlong line, of which the window has only the beginning.
 func (r *Reader) record() (line int, v outcome, err error) {
 	for {
 		if r.t.pos == r.t.end && r.t.eof {
@@ -233,12 +257,11 @@ func (r *Reader) record() (line int, v outcome, err error) {
 			}
 			continue
 		case overlong:
-			return line, v, &FileError{Code: CodeLineTooLong, Line: line, Message: fmt.Sprintf(
-				"the line is longer than %d bytes: is the file CSV?", r.limits.LineBytes)}
+			return line, v, nil
 		}
 		text := r.t.buf[r.t.pos:r.t.stop]
 		if bytes.IndexByte(text, 0) >= 0 {
-			return line, v, &FileError{Code: CodeBinaryFile, Line: line, Message: "the line has a NUL character: the file is not text"}
+			return line, v, hasNUL(line)
 		}
 		if r.encoding == UTF8 && !utf8.Valid(text) { // Postgres accepts nothing else, and r may differ from what was inspected
 			return line, v, &FileError{Code: CodeInvalidEncoding, Line: line, Message: "this line is not UTF-8: the file changed after its upload"}
