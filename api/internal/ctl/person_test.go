@@ -63,7 +63,7 @@ func TestPerson(t *testing.T) {
 	if n := strings.Count(by.must(t, "audit", "list", "--action", "person"), "person.export"); n != 1 {
 		t.Errorf("%d audit entries of exports, want 1: none of the one to an existing file", n)
 	}
-	if got := by.run(t, erase...); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "1 row and file would be erased") {
+	if got := by.run(t, erase...); got.code != ctl.ExitFailed || !strings.Contains(got.stderr, "1 row and file would be erased, with 1 address maria@cliente.example;") {
 		t.Errorf("without --yes: %+v", got)
 	}
 	// Simulate a dispatcher that checks immediately.

@@ -50,6 +50,8 @@ type KnownBy struct {
 	RecipientIDs    []uuid.UUID `json:"recipientIds"`
 	ExternalIDs     []string    `json:"externalIds"`
 	TaxIDHashes     []string    `json:"cpfCnpjHashes"`
+	// SharedExternalIDs are shared with other people: not searched for.
+	SharedExternalIDs []string `json:"sharedExternalIds"`
 	// People is the number of distinct CPFs and CNPJs of the recipients: with more than one, the
 	// export contains data of several people and must not be given to one of them.
 	People int `json:"people"`
@@ -77,19 +79,24 @@ func (a *Archive) Export(ctx context.Context, by audit.Operator, q Query) (Expor
 	return a.collect(ctx, p)
 }
 
-// Count returns how many rows and files name the person, and how many distinct CPFs and CNPJs the
-// recipients have.
-func (a *Archive) Count(ctx context.Context, q Query) (rows, people int, err error) {
+// Preview describes what an erasure would erase.
+type Preview struct {
+	Rows    int // rows and files that name the person
+	KnownBy KnownBy
+}
+
+// Preview finds what an erasure would erase, and changes nothing.
+func (a *Archive) Preview(ctx context.Context, q Query) (Preview, error) {
 	p, err := a.find(ctx, q)
 	if err != nil {
-		return 0, 0, err
+		return Preview{}, err
 	}
 	x, err := a.collect(ctx, p)
 	n := 0
 	for _, count := range x.Counts {
 		n += count
 	}
-	return n - len(x.Answers) - len(x.Notifications), p.Numbers, err
+	return Preview{Rows: n - len(x.Answers) - len(x.Notifications), KnownBy: x.KnownBy}, err
 }
 
 // everything scans all rows with all columns.
@@ -98,7 +105,7 @@ var everything = person.Scan{Until: uuid.Max, Whole: true}
 func (a *Archive) collect(ctx context.Context, p subject) (Export, error) {
 	x := Export{
 		CompanyID: p.CompanyID, ExportedAt: time.Now().UTC(), KnownBy: KnownBy{
-			Addresses: list(p.Addresses), SharedAddresses: list(p.Shared), RecipientIDs: list(p.Recipients), ExternalIDs: list(p.ExternalIDs), TaxIDHashes: list(p.Hashes), People: p.Numbers,
+			Addresses: list(p.Addresses), SharedAddresses: list(p.Shared), RecipientIDs: list(p.Recipients), ExternalIDs: list(p.ExternalIDs), SharedExternalIDs: list(p.SharedIDs), TaxIDHashes: list(p.Hashes), People: p.Numbers,
 		},
 		Recipients: []json.RawMessage{}, Emails: []json.RawMessage{}, Copies: []json.RawMessage{}, EmailLogs: []json.RawMessage{}, Entries: []json.RawMessage{},
 		DeadLetters: []json.RawMessage{}, Suppressions: []SuppressionRow{}, Files: []FileLines{}, UndecryptableFiles: []uuid.UUID{}, UndecryptableNumbers: []uuid.UUID{},

@@ -1,7 +1,10 @@
 package privacy_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"email-gateway/api/internal/privacy"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/feedback"
+	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
@@ -73,4 +77,100 @@ func TestExport_OmitsOtherBlindCopies(t *testing.T) {
 			}
 		}
 	}
+}
+
+// An external id that belongs to two people is not followed from one to the other, whatever the search begins with.
+func TestOthers_SharedExternalID(t *testing.T) {
+	t.Parallel()
+	const ana, rui, nfe, code = "ana@acme.example", "rui@acme.example", "nfe@acme.example", "C100"
+	anaHash := email.HashTaxID(joanaCPF, nil)
+	mail := func(t *testing.T, w *world, to, hash, request string) {
+		t.Helper()
+		w.Accept(t, w.company, func(e *outbox.NewEmail) {
+			e.RequestID = cmp.Or(request, e.RequestID)
+			e.Job.To, e.Job.Recipient = to, email.JobRecipient{ExternalID: code, CPFCNPJHash: hash, Email: to}
+		})
+	}
+	for name, fill := range map[string]func(t *testing.T, w *world){
+		"two numbers": func(t *testing.T, w *world) {
+			mail(t, w, ana, anaHash, "")
+			mail(t, w, rui, email.HashTaxID(cpf, nil), "")
+			mail(t, w, nfe, "", "")
+		},
+		"one request": func(t *testing.T, w *world) {
+			for _, to := range []string{nfe, ana, rui} {
+				mail(t, w, to, "", "nightly")
+			}
+			mail(t, w, ana, anaHash, "")
+		},
+		"alternately": func(t *testing.T, w *world) {
+			for range 2 {
+				for _, to := range []string{rui, ana, nfe} {
+					mail(t, w, to, map[string]string{ana: anaHash}[to], "")
+				}
+			}
+		},
+		"one mailing": func(t *testing.T, w *world) {
+			m, entries := storetest.NewMailing(w.company, nil), []*mailingstore.NewEntry{}
+			for i, to := range []string{ana, rui, nfe} {
+				entry := storetest.NewEntry(i + 2)
+				entry.Email, entry.ExternalID = to, code
+				entries = append(entries, entry)
+			}
+			entries[0].CPFCNPJHash = anaHash
+			if _, _, err := w.Store.IngestMailing(t.Context(), m, func(yield func(mailingstore.Line, error) bool) {
+				for _, entry := range entries {
+					if !yield(mailingstore.Line{Entry: entry}, nil) {
+						return
+					}
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			w.put(t, m.ID, "e-mail\n")
+		},
+	} {
+		for by, query := range map[string]privacy.Query{"address": {Address: ana}, "number": {TaxID: joanaCPF}} {
+			t.Run(name+", by "+by, func(t *testing.T) {
+				t.Parallel()
+				w := newEmptyWorld(t)
+				fill(t, w)
+				query.CompanyID = w.company
+				x, err := w.archive.Export(t.Context(), storetest.Operator(), query)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, err := json.Marshal(x)
+				if err != nil || strings.Contains(string(text), rui) || strings.Contains(string(text), nfe) || !slices.Equal(x.KnownBy.SharedExternalIDs, []string{code}) {
+					t.Errorf("export: %s (%v)", text, err)
+				}
+				done, err := w.erase(t.Context(), func(o *privacy.Order) { o.Query = query })
+				if err != nil || !done.Complete() {
+					t.Fatalf("%+v, %v", done, err)
+				}
+				if r := done.Receipt; !slices.Equal(r.Addresses, []string{ana}) || len(r.SharedAddresses) != 0 || !slices.Equal(r.SharedExternalIDs, []string{code}) {
+					t.Errorf("receipt: %+v", r)
+				}
+				w.mustNotName(t, ana, anaHash)
+				rows := fmt.Sprint(w.rows(t))
+				if !strings.Contains(rows, rui) || !strings.Contains(rows, nfe) {
+					t.Errorf("other people were erased: %s", rows)
+				}
+			})
+		}
+	}
+}
+
+// An external id that was used with one address after the other leads to a person's former address.
+func TestOthers_FormerAddressOfExternalID(t *testing.T) {
+	t.Parallel()
+	w := newEmptyWorld(t)
+	for _, to := range []string{former, former, later, later} {
+		w.toJoana(t, to, func(r *email.JobRecipient) { r.CPFCNPJHash, r.ExternalID = "", "c-joana" })
+	}
+	done, err := w.erase(t.Context(), func(o *privacy.Order) { o.Query = privacy.Query{CompanyID: w.company, Address: later} })
+	if err != nil || !slices.Equal(done.Receipt.Addresses, []string{former, later}) || len(done.Receipt.SharedExternalIDs) != 0 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	w.mustNotName(t, joana...)
 }

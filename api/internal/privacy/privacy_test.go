@@ -402,8 +402,8 @@ func TestErase_SharedAddress(t *testing.T) {
 	theirs := w.Accept(t, w.company, func(e *outbox.NewEmail) {
 		e.Job.To, e.Job.Recipient = address, email.JobRecipient{ExternalID: "c-2", Email: address}
 	})
-	if _, people, err := w.archive.Count(t.Context(), privacy.Query{CompanyID: w.company, Address: address}); err != nil || people != 2 {
-		t.Errorf("the address belongs to %d people, want 2 (%v)", people, err)
+	if preview, err := w.archive.Preview(t.Context(), privacy.Query{CompanyID: w.company, Address: address}); err != nil || preview.KnownBy.People != 2 {
+		t.Errorf("the address belongs to %d people, want 2 (%v)", preview.KnownBy.People, err)
 	}
 	done, err := w.erase(t.Context(), nil)
 	if err != nil || done.Shared != 1 {

@@ -50,9 +50,10 @@ func (s *Store) BeginErasure(ctx context.Context, id uuid.UUID, p *Person) (eras
 			}
 			p.Addresses, p.Hashes = append(p.Addresses, known.Addresses...), append(p.Hashes, known.Hashes...)
 			p.Recipients, p.ExternalIDs = append(p.Recipients, known.Recipients...), append(p.ExternalIDs, known.ExternalIDs...)
-			p.Shared = append(p.Shared, known.Shared...)
+			p.Shared, p.SharedIDs = append(p.Shared, known.Shared...), append(p.SharedIDs, known.SharedIDs...)
 			*p = p.sorted()
 			p.Shared = slices.DeleteFunc(p.Shared, func(a string) bool { return slices.Contains(p.Addresses, a) })
+			p.SharedIDs = slices.DeleteFunc(p.SharedIDs, func(id string) bool { return slices.Contains(p.ExternalIDs, id) })
 			erasures, grown = append(erasures, o.ID), true
 		}
 	}

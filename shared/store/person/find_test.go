@@ -22,7 +22,7 @@ func TestFind_LongChain(t *testing.T) {
 	d := storetest.New(t)
 	company := d.Company(t)
 	const chain = `INSERT INTO email_logs (outbox_id, company_id, recipient_id, recipient, subject, status, attempts, request_id, external_id, tags, expires_at, created_at, event_seq)
-		SELECT gen_random_uuid(), $1, md5('r' || n / 2)::uuid, 'p' || n || '@example.com', 's', 'PENDING', 0, 'r', 'x' || (n + 1) / 2, '{}', now(), now(), 0 FROM generate_series($2::int, $3::int) n`
+		SELECT gen_random_uuid(), $1, md5('r' || n / 2)::uuid, 'p' || n || '@example.com', 's', 'PENDING', 0, 'r' || n, 'x' || (n + 1) / 2, '{}', now(), now(), 0 FROM generate_series($2::int, $3::int) n`
 	d.Run(t, chain, company, 0, 20)
 	found, err := person.New(d.Store.DB()).Find(t.Context(), company, "p0@example.com")
 	if err != nil || len(found.Addresses) != 21 {

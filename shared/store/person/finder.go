@@ -32,7 +32,9 @@ type finder struct {
 	recipients  []uuid.UUID
 	externalIDs []string
 
+	// traces are as in the rows; see identities for those without the ids that several people share.
 	traces map[trace]bool
+	uses   idUses
 }
 
 // follow searches for the known identifiers, and again for those that it finds, until there are
@@ -43,7 +45,8 @@ func (f *finder) follow(ctx context.Context, s *Store) (Person, error) {
 		p := f.person()
 		next := p
 		next.Addresses = slices.Concat(p.Addresses, p.Shared) // to find other people with the same address
-		if contains(searched.Addresses, next.Addresses) && contains(searched.Recipients, p.Recipients) && contains(searched.ExternalIDs, p.ExternalIDs) && searched.CompanyID != uuid.Nil {
+		next.ExternalIDs = slices.Concat(p.ExternalIDs, p.SharedIDs)
+		if contains(searched.Addresses, next.Addresses) && contains(searched.Recipients, p.Recipients) && contains(searched.ExternalIDs, next.ExternalIDs) && searched.CompanyID != uuid.Nil {
 			return p, nil
 		}
 		if err := f.search(ctx, s, next); err != nil {
@@ -76,6 +79,7 @@ func (f *finder) search(ctx context.Context, s *Store, p Person) error {
 					r.trace.address = ""
 				}
 				f.traces[r.trace] = true
+				f.uses.add(f.company, r)
 			}
 			if !page.More {
 				return nil
@@ -109,19 +113,22 @@ func (f *finder) search(ctx context.Context, s *Store, p Person) error {
 
 // person returns the identifiers found so far.
 func (f *finder) person() Person {
-	recipients, externalIDs, owners := map[uuid.UUID]bool{}, map[string]bool{}, f.owners()
+	ofSeveral := f.sharedIDs()
+	traces := f.identities(ofSeveral)
+	recipients, externalIDs, owners := map[uuid.UUID]bool{}, map[string]bool{}, f.owners(traces)
 	for _, id := range f.recipients {
-		recipients[id] = !owners.contested(id, "")
+		recipients[id] = !ofSeveral[id] && !owners.contested(id, "")
 	}
 	for _, id := range f.externalIDs {
-		externalIDs[id] = true
+		derived := recipientstore.ID(f.company, id, "", "")
+		externalIDs[id] = !ofSeveral[derived] && !owners.contested(derived, id)
 	}
 	own := func(t trace) bool {
 		return slices.Contains(f.hashes, t.hash) || recipients[t.recipient] || externalIDs[t.externalID]
 	}
 	for grown := true; grown; {
 		grown = false
-		for t := range f.traces {
+		for t := range traces {
 			if !own(t) {
 				continue
 			}
@@ -135,20 +142,24 @@ func (f *finder) person() Person {
 	}
 	p := Person{CompanyID: f.company, Hashes: slices.Clone(f.hashes)}
 	known := map[string]bool{f.address: f.address != ""}
-	for t := range f.traces {
+	for t := range traces {
 		if own(t) {
 			known[strings.ToLower(t.address)], p.Numbers = true, 1
 		}
 	}
 	shared := map[string]bool{}
-	for t := range f.traces {
+	for t := range traces {
 		if a := strings.ToLower(t.address); known[a] && a != f.address && !own(t) && f.identifies(t) {
 			shared[a] = true
 		}
 	}
-	for t := range f.traces {
+	for t, removed := range traces {
 		if a := strings.ToLower(t.address); known[a] && !shared[a] && a != "" {
 			recipients[recipientstore.ID(f.company, "", "", t.address)] = true
+			p.SharedIDs = append(p.SharedIDs, removed...)
+		}
+		if own(t) {
+			p.SharedIDs = append(p.SharedIDs, removed...)
 		}
 	}
 	for a := range known {
@@ -164,8 +175,10 @@ func (f *finder) person() Person {
 			p.Recipients = append(p.Recipients, id)
 		}
 	}
-	for id := range externalIDs {
-		p.ExternalIDs = append(p.ExternalIDs, id)
+	for id, is := range externalIDs {
+		if is {
+			p.ExternalIDs = append(p.ExternalIDs, id)
+		}
 	}
 	return p.sorted()
 }
@@ -193,9 +206,9 @@ type idOwners struct {
 	externalIDs map[string]owners
 }
 
-func (f *finder) owners() idOwners {
+func (f *finder) owners(traces identities) idOwners {
 	o := idOwners{recipients: map[uuid.UUID]owners{}, externalIDs: map[string]owners{}}
-	for t := range f.traces {
+	for t := range traces {
 		if t.hash == "" || len(f.hashes) == 0 {
 			continue
 		}
@@ -235,13 +248,13 @@ func (f *finder) whoAt() Person {
 
 // people returns the people that occur together with the address, each with all identifiers that the
 // traces connect: two ids in one row belong to one person.
-func (f *finder) people() []Person {
+func (f *finder) people(traces identities) []Person {
 	type group struct {
 		Person
 		at bool
 	}
 	var groups []*group
-	for t := range f.traces {
+	for t := range traces {
 		if !f.identifies(t) {
 			continue
 		}

@@ -24,6 +24,9 @@ type Person struct {
 	// Shared are addresses of the person that other people of the company have too. They are not
 	// in Addresses: a row with no other identifier of the person belongs to the other people.
 	Shared []string `json:"shared"`
+	// SharedIDs are external ids in the person's rows that several people share. They are not in
+	// ExternalIDs: a row that has one of them and nothing else of the person belongs to the other people.
+	SharedIDs []string `json:"sharedIds"`
 	// Numbers is how many people were found. More than one: they share the address.
 	Numbers int `json:"-"`
 }
@@ -43,14 +46,14 @@ var ErrNotFollowed = errors.New("the person's rows still lead to new ids and add
 // Find finds the identifiers of a person in the company's rows, given an address, or the stored hashes
 // of a CPF or CNPJ (of each form in which it may have been written, keyed and plain); the other is left out.
 // From there it follows the ids and addresses that occur in the same rows of all tables, including
-// former ones. An address that also names another person is added to Shared and is not followed to
-// other rows. Find returns ErrNotFollowed instead of an incomplete result.
+// former ones. An address that also names another person is added to Shared, and an external id of several
+// people to SharedIDs (see the package's comment); neither is followed to other rows. Find returns ErrNotFollowed instead of an incomplete result.
 //
 // For an address that several people share, all of its current recipients are returned, and no
 // further rows are followed.
 func (s *Store) Find(ctx context.Context, company uuid.UUID, address string, hashes ...string) (Person, error) {
 	hashes = slices.DeleteFunc(slices.Clone(hashes), func(h string) bool { return h == "" })
-	f := finder{company: company, address: strings.ToLower(address), hashes: hashes, traces: map[trace]bool{}}
+	f := finder{company: company, address: strings.ToLower(address), hashes: hashes, traces: map[trace]bool{}, uses: idUses{}}
 	if address == "" {
 		for _, hash := range hashes {
 			f.recipients = append(f.recipients, recipient.ID(company, "", hash, ""))
@@ -64,7 +67,8 @@ func (s *Store) Find(ctx context.Context, company uuid.UUID, address string, has
 	if err := f.search(ctx, s, f.whoAt()); err != nil { // the rows that connect them, in any table
 		return Person{}, err
 	}
-	people := f.people()
+	traces := f.identities(f.sharedIDs())
+	people := f.people(traces)
 	switch len(people) {
 	case 0:
 		return f.follow(ctx, s)
@@ -73,8 +77,12 @@ func (s *Store) Find(ctx context.Context, company uuid.UUID, address string, has
 		return f.follow(ctx, s)
 	}
 	at.Numbers = len(people)
-	for t := range f.traces {
-		if t.table == Recipients && strings.EqualFold(t.address, address) {
+	for t, removed := range traces {
+		if strings.ToLower(t.address) != f.address {
+			continue
+		}
+		at.SharedIDs = append(at.SharedIDs, removed...)
+		if t.table == Recipients {
 			at.Recipients, at.ExternalIDs = append(at.Recipients, t.recipient), append(at.ExternalIDs, t.externalID)
 		}
 	}
@@ -83,10 +91,11 @@ func (s *Store) Find(ctx context.Context, company uuid.UUID, address string, has
 
 // sorted returns p with each list sorted, without duplicates and empty strings.
 func (p Person) sorted() Person {
-	for _, list := range []*[]string{&p.Addresses, &p.Hashes, &p.ExternalIDs, &p.Shared} {
+	for _, list := range []*[]string{&p.Addresses, &p.Hashes, &p.ExternalIDs, &p.Shared, &p.SharedIDs} {
 		slices.Sort(*list)
 		*list = slices.DeleteFunc(slices.Compact(*list), func(text string) bool { return text == "" })
 	}
+	p.Recipients = slices.DeleteFunc(p.Recipients, func(id uuid.UUID) bool { return id == uuid.Nil })
 	slices.SortFunc(p.Recipients, func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) })
 	p.Recipients = slices.Compact(p.Recipients)
 	return p

@@ -38,7 +38,8 @@ type Row struct {
 	Addresses []string
 	Row       json.RawMessage // all of its columns; nil unless Scan.Whole is set
 
-	trace trace
+	trace   trace
+	request string // the request or mailing that the row came with; "" = unknown
 }
 
 // Page is the result of reading one part of a table.
@@ -87,7 +88,7 @@ WITH args AS (
 	personPageSQL = `
 FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last FROM seen) t
 LEFT JOIN (SELECT * FROM named WHERE own OR copied) n ON true`
-	personKnownSQL = `SELECT t.seen, t.last, n.id, NOT n.own AS copied, n.address, n.hash, n.recipient_id, n.external_id,
+	personKnownSQL = `SELECT t.seen, t.last, n.id, NOT n.own AS copied, n.address, n.hash, n.recipient_id, n.external_id, n.request_id,
        ARRAY(SELECT u.address FROM unnest($4::text[], $9::text[]) AS u (address, pattern) WHERE n.told ~* u.pattern) AS copies`
 )
 
@@ -95,16 +96,16 @@ LEFT JOIN (SELECT * FROM named WHERE own OR copied) n ON true`
 const (
 	// It scans email_outbox_emails and email_outbox_jobs, merges the results by id, and reads the rows that it found by primary key.
 	personEmailsSQL = personArgsSQL + `seen AS MATERIALIZED (
-    (SELECT id, payload, sender, last_error FROM email_outbox
+    (SELECT id, payload, sender, last_error, request_id FROM email_outbox
      WHERE company_id = $1 AND id > $2 AND id <= $10 AND target = 'email:send' ORDER BY id LIMIT $3)
     UNION ALL
-    (SELECT id, payload, sender, last_error FROM email_outbox
+    (SELECT id, payload, sender, last_error, request_id FROM email_outbox
      WHERE company_id = $1 AND id > $2 AND id <= $10 AND target <> 'email:send' ORDER BY id LIMIT $3)
     ORDER BY id LIMIT $3
 ), named AS (
     SELECT s.id, ` + payloadNamesSQL + ` AS own, ` + payloadCopiesSQL + ` OR (` + senderAddressSQL + ` = ANY ($4::text[])) IS TRUE
                OR concat_ws(' ', s.payload -> 'headers', s.payload -> 'tags', s.last_error) ~* ANY ($9::text[]) AS copied,
-           ` + payloadKnownSQL + `, concat_ws(' ', ` + payloadToldSQL + `, s.sender, s.last_error) AS told
+           ` + payloadKnownSQL + `, concat_ws(' ', ` + payloadToldSQL + `, s.sender, s.last_error) AS told, s.request_id
     FROM seen s
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(o) FROM email_outbox o WHERE o.id = n.id) END AS row` + personPageSQL
@@ -114,13 +115,13 @@ const (
 	// hash; the hash in its outbox row, found by primary key, identifies the person if several people
 	// had the same external id.
 	personLogsSQL = personArgsSQL + `seen AS MATERIALIZED (
-    SELECT outbox_id AS id, recipient, recipient_id, external_id, error_reason, tags FROM email_logs
+    SELECT outbox_id AS id, recipient, recipient_id, external_id, error_reason, tags, request_id FROM email_logs
     WHERE company_id = $1 AND outbox_id > $2 AND outbox_id <= $10 ORDER BY outbox_id LIMIT $3
 ), named AS (
     SELECT s.id, (lower(s.recipient) = ANY ($4::text[]) OR s.recipient_id = ANY ($6::uuid[]) OR s.external_id = ANY ($7::text[])) IS TRUE AS own,
            cardinality($9::text[]) > 0 AND (concat_ws(' ', s.error_reason, s.tags) ~* ANY ($9::text[])
                OR EXISTS (SELECT FROM email_events e WHERE e.email_log_id = s.id AND e.metadata::text ~* ANY ($9::text[]))) AS copied,
-           s.recipient AS address, s.recipient_id::text AS recipient_id, s.external_id, s.error_reason, s.tags
+           s.recipient AS address, s.recipient_id::text AS recipient_id, s.external_id, s.error_reason, s.tags, s.request_id
     FROM seen s
 ), told AS (
     SELECT n.*, concat_ws(' ', n.error_reason, n.tags, (SELECT string_agg(e.metadata::text, ' ') FROM email_events e WHERE e.email_log_id = n.id)) AS told
@@ -146,7 +147,7 @@ LEFT JOIN said n ON true`
 ), named AS (
     SELECT s.id, s.ours AND (lower(s.email) = ANY ($4::text[]) OR ` + payloadNamesSQL + `) IS TRUE AS own,
            s.ours AND (` + payloadCopiesSQL + ` OR concat_ws(' ', s.payload -> 'headers', s.payload -> 'tags', s.last_error, s.resolution_note) ~* ANY ($9::text[])) AS copied,
-           ` + payloadKnownSQL + `, concat_ws(' ', ` + payloadToldSQL + `, s.email, s.last_error, s.resolution_note) AS told
+           ` + payloadKnownSQL + `, concat_ws(' ', ` + payloadToldSQL + `, s.email, s.last_error, s.resolution_note) AS told, '' AS request_id
     FROM seen s
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(d) FROM dead_letters d WHERE d.id = n.id) END AS row` + personPageSQL
@@ -157,7 +158,7 @@ LEFT JOIN said n ON true`
 ), named AS (
     SELECT s.id, (lower(s.email) = ANY ($4::text[]) OR s.cpf_cnpj_hash = ANY ($5::text[])
                OR s.id = ANY ($6::uuid[]) OR s.external_id = ANY ($7::text[])) IS TRUE AS own, false AS copied,
-           s.email AS address, s.cpf_cnpj_hash AS hash, s.id::text AS recipient_id, s.external_id, '' AS told
+           s.email AS address, s.cpf_cnpj_hash AS hash, s.id::text AS recipient_id, s.external_id, '' AS told, '' AS request_id
     FROM seen s WHERE s.email <> '` + recipient.ErasedAddress + `'
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(r) FROM recipients r WHERE r.id = n.id) END AS row` + personPageSQL
@@ -167,13 +168,14 @@ LEFT JOIN said n ON true`
 	// address. Such a cell is compared only with the patterns of the search; its other addresses are not followed. An entry that
 	// the expander found invalid has a last_attempt, and an address.
 	personEntriesSQL = personArgsSQL + `seen AS MATERIALIZED (
-    SELECT id, invalid_reason, last_attempt, email, cpf_cnpj_hash, recipient_id, recipient_external_id FROM mailing_entries
+    SELECT id, mailing_id, invalid_reason, last_attempt, email, cpf_cnpj_hash, recipient_id, recipient_external_id FROM mailing_entries
     WHERE id >= $11 AND id > $2 AND id <= $12 AND id <= $10 AND (mailing_id = $1) IS TRUE ORDER BY id LIMIT $3
 ), named AS (
     SELECT s.id, (lower(s.email) = ANY ($4::text[]) OR s.cpf_cnpj_hash = ANY ($5::text[])
                OR s.recipient_id = ANY ($6::uuid[]) OR s.recipient_external_id = ANY ($7::text[]) OR c.cell ~* ANY ($9::text[])) IS TRUE AS own, false AS copied,
            CASE WHEN (c.cell ~* ANY ($9::text[])) IS NOT TRUE THEN s.email END AS address,
-           s.cpf_cnpj_hash AS hash, s.recipient_id::text AS recipient_id, s.recipient_external_id AS external_id, coalesce(c.cell, '') AS told
+           s.cpf_cnpj_hash AS hash, s.recipient_id::text AS recipient_id, s.recipient_external_id AS external_id, coalesce(c.cell, '') AS told,
+           s.mailing_id::text AS request_id
     FROM seen s, LATERAL (SELECT CASE WHEN s.invalid_reason = 'syntax' AND s.last_attempt IS NULL THEN s.email END AS cell) c
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(e) FROM mailing_entries e WHERE e.id = n.id) END AS row` + personPageSQL
@@ -205,6 +207,7 @@ func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, 
 		Hash        *string `db:"hash"`
 		RecipientID *string `db:"recipient_id"`
 		ExternalID  *string `db:"external_id"`
+		RequestID   *string `db:"request_id"`
 	}
 	args := append([]any{
 		of, scan.After, personBatch, pq.StringArray(p.Addresses), pq.StringArray(p.Hashes), p.recipientTexts(), pq.StringArray(p.ExternalIDs), scan.Whole,
@@ -224,7 +227,7 @@ func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, 
 		if !r.ID.Valid {
 			continue
 		}
-		row := Row{ID: r.ID.UUID, Copy: r.Copied != nil && *r.Copied, Row: r.Row, Addresses: r.Copies}
+		row := Row{ID: r.ID.UUID, Copy: r.Copied != nil && *r.Copied, Row: r.Row, Addresses: r.Copies, request: text(r.RequestID)}
 		if !row.Copy {
 			row.trace = trace{address: text(r.Address), hash: text(r.Hash), externalID: text(r.ExternalID)}
 			row.trace.recipient, _ = uuid.Parse(text(r.RecipientID)) // uuid.Nil if it is not a UUID

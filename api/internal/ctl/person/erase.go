@@ -60,15 +60,11 @@ emails' tasks within 15 s. An erasure cannot be undone.`,
 			defer done()
 			o.Query, o.Timeout, o.TaskTimeout = q, eraseTimeout, taskTimeout
 			if !yes {
-				counts, people, err := a.Count(ctx, q)
+				preview, err := a.Preview(ctx, q)
 				if err != nil {
 					return nil, adviseKeys(err)
 				}
-				whose := ""
-				if people > 1 {
-					whose = fmt.Sprintf(" of %d people who share the address (select one with --cpf-cnpj)", people)
-				}
-				return nil, fmt.Errorf("%s%s would be erased; nothing was changed: repeat the command with --yes", output.Count(counts, "row and file", "rows and files"), whose)
+				return nil, unconfirmed(preview)
 			}
 			did, err := a.Erase(ctx, o)
 			switch {
@@ -82,7 +78,7 @@ emails' tasks within 15 s. An erasure cannot be undone.`,
 			return erased{did}, nil
 		}),
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "confirm; without it, rows are only counted")
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm; without it, addresses are listed and rows counted")
 	cmd.Flags().BoolVar(&o.Forget, "forget-suppressions", false, "also delete suppressions of the person's addresses: they can be emailed again")
 	return addFlags(c, operator.ReasonFlag(cmd, &reason, true), &f)
 }

@@ -25,10 +25,10 @@ func Command(c *command.Invocation) *cobra.Command {
 	cmd := command.Group("person", "Export or erase what a company holds about a person",
 		`Searches all of a company's tables and uploaded files for a person, by address or by CPF or
 CNPJ. From there it follows the rows to the person's other ids and addresses, including former
-ones. An address that other people share is reported and not followed. It needs settings of
-the api, because numbers and files are encrypted: CPF_CNPJ_KEYS, CPF_CNPJ_HASH_KEY if the api
-sets it, and STORAGE_URL. Connect to the database as gateway_privacy (`+"`migrate roles`"+`):
-gateway_operator lacks the permissions.
+ones. An address or an external id that other people share is reported and not followed. It
+needs settings of the api, because numbers and files are encrypted: CPF_CNPJ_KEYS,
+CPF_CNPJ_HASH_KEY if the api sets it, and STORAGE_URL. Connect to the database as
+gateway_privacy (`+"`migrate roles`"+`): gateway_operator lacks the permissions.
 
 The text of emails to others is not searched.`,
 		`  gatewayctl person export --company Acme --cpf-cnpj 529.982.247-25 --out maria.json

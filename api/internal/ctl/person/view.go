@@ -57,6 +57,8 @@ type exportedTo struct {
 	UndecryptableFiles []uuid.UUID    `json:"unreadFiles"`
 
 	UndecryptableNumbers []uuid.UUID `json:"unreadNumbers"`
+
+	sharedIDs []string
 }
 
 func (v exportedTo) Failure() error {
@@ -73,6 +75,44 @@ func (v exportedTo) WriteText(w io.Writer) {
 	if v.People > 1 {
 		fmt.Fprintf(w, "\nIt contains data of %d people who share the address: do not give it to one of them. Select one with --cpf-cnpj.\n", v.People)
 	}
+	if len(v.sharedIDs) > 0 {
+		fmt.Fprintf(w, "\nNot followed, because other people have them too: the external ids %s. If the person has another address with one of them, export that one with --email.\n", printable(v.sharedIDs))
+	}
+}
+
+// listedAddresses is how many addresses a preview lists.
+const listedAddresses = 10
+
+// unconfirmed describes the erasure that --yes would start.
+func unconfirmed(p privacy.Preview) error {
+	whose := ""
+	if p.KnownBy.People > 1 {
+		whose = fmt.Sprintf(" of %d people who share the address (select one with --cpf-cnpj)", p.KnownBy.People)
+	}
+	addresses := p.KnownBy.Addresses
+	of := "no address"
+	if len(addresses) > 0 {
+		of = output.Count(len(addresses), "address", "addresses") + " " + printable(addresses[:min(len(addresses), listedAddresses)])
+	}
+	if more := len(addresses) - listedAddresses; more > 0 {
+		of += fmt.Sprintf(" and %d more", more)
+	}
+	kept := ""
+	if len(p.KnownBy.SharedAddresses) > 0 {
+		kept += fmt.Sprintf("; shared with other people, whose rows are kept: %s", printable(p.KnownBy.SharedAddresses))
+	}
+	if len(p.KnownBy.SharedExternalIDs) > 0 {
+		kept += fmt.Sprintf("; external ids that other people have too, whose rows are kept: %s", printable(p.KnownBy.SharedExternalIDs))
+	}
+	return fmt.Errorf("%s%s would be erased, with %s%s; nothing was changed: check the addresses and repeat the command with --yes", output.Count(p.Rows, "row and file", "rows and files"), whose, of, kept)
+}
+
+func printable(texts []string) string {
+	shown := make([]string, len(texts))
+	for i, text := range texts {
+		shown[i] = output.Printable(text)
+	}
+	return strings.Join(shown, ", ")
 }
 
 type erased struct{ privacy.Erased }
@@ -102,6 +142,9 @@ func (v erased) WriteText(w io.Writer) {
 	}
 	for _, address := range v.Receipt.SharedAddresses {
 		fmt.Fprintf(w, "\n%s is shared with other people: its suppressions are kept, and so are rows that contain nothing of this person but the address.\n", output.Printable(address))
+	}
+	for _, id := range v.Receipt.SharedExternalIDs {
+		fmt.Fprintf(w, "\nThe external id %s is shared with other people: rows that contain nothing of this person but the id are kept. If the person has another address with it, erase that one with --email.\n", output.Printable(id))
 	}
 	for _, address := range slices.Sorted(maps.Keys(v.Receipt.Suppressions)) {
 		fmt.Fprintf(w, "\n%s stays suppressed, without a note (--forget-suppressions deletes the suppression).\n", output.Printable(address))
