@@ -101,6 +101,10 @@ func TestReader(t *testing.T) {
 			file: "email;nome;cidade\na@b.co;\ufe0f;\U000e0041\U000e0042\nc@d.co; \ufe0f \u200b\ufe0f;❤\ufe0f\n",
 			want: []string{"2: a@b.co||", "3: c@d.co||❤\ufe0f"},
 		},
+		"errors of spreadsheets": {
+			file: "email;nome;cidade\na@b.co;#N/D; =\"#REF!\" \n#VALOR!;\\N;#NÚM!\nb@b.co;#N/D é um erro;\\n\nc@b.co;NULL;#1\n",
+			want: []string{"2: a@b.co||", "3: ||", "4: b@b.co|#N/D é um erro|\\n", "5: c@b.co|NULL|#1"},
+		},
 		"Excel CSV UTF-8: mark and quoted header": {
 			file: marked + "\"Nome\";\"Email\"\r\n\"Silva; João\";joao@exemplo.com.br\r\n",
 			want: []string{"2: Silva; João|joao@exemplo.com.br"},

@@ -24,6 +24,7 @@
 //     row nor as error. Excel leaves such rows behind.
 //   - White space around fields is removed (NBSP and zero-width characters too). Line breaks within a
 //     quoted field become LF. The formula ="text" becomes its text.
+//   - The error value of a spreadsheet (#N/D, #REF!, #VALOR!) and MySQL's \N are an empty field.
 //   - A quote opens a field only at its beginning: João "Zé" Silva is unchanged. Text after a closing
 //     quote on the same line is taken literally ("Zé" Silva); if the field also ends with a quote, only
 //     the outer pair is removed, as exporters that do not double quotes mean it ("Loja "X" Ltda" is

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"email-gateway/api/internal/csvfile"
@@ -48,7 +47,7 @@ func (v *Validator) person(row csvfile.Row) (mailingstore.Line, error) {
 		to     *string
 	}{{h.Nome, &v.entry.Nome}, {h.RazaoSocial, &v.entry.RazaoSocial}, {h.ExternalID, &v.entry.ExternalID}} {
 		field := row.Field(text.column)
-		if len(field) == 0 {
+		if len(field) == 0 || text.column == h.ExternalID && !identifies(field) {
 			continue
 		}
 		*text.to = v.keepLine(field)
@@ -84,5 +83,3 @@ func (v *Validator) person(row csvfile.Row) (mailingstore.Line, error) {
 	}
 	return mailingstore.Line{}, nil
 }
-
-func isLetterOrNumber(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }

@@ -148,6 +148,7 @@ func (v *Validator) Validate(row csvfile.Row) (mailingstore.Line, error) {
 		if line, err := v.content(row); line.Reject != nil || err != nil {
 			return line, err
 		}
+		v.reportID(row)
 	}
 	v.entry.ID, v.entry.Token = v.ids.New(), v.params.Tokens.Take()
 	return mailingstore.Line{Entry: &v.entry}, nil

@@ -222,6 +222,38 @@ func TestValidator_Entry(t *testing.T) {
 	}
 }
 
+// An id that many people would have is ignored and reported. The row is sent, and a field of the template has the cell.
+func TestValidator_IDOfNobody(t *testing.T) {
+	t.Parallel()
+	l := templateSet{"Oi", "<p>{{Código do Cliente|sem código}}</p>", ""}
+	ids := map[string]string{ // by cell
+		"C-1": "C-1", "10": "10", "0A": "0A", "1E-05": "1E-05", "12E5": "12E5", "NULL": "NULL", "１": "１", "": "",
+		"0": "", "000": "", "0,00": "", "-": "", "***": "", "—": "", "1,23457E+12": "", "1.23457e+12": "", "1E+15": "", "#N/D": "", `\N`: "",
+	}
+	cells := slices.Sorted(maps.Keys(ids))
+	file := "email;Código do Cliente\n"
+	for i, cell := range cells {
+		file += fmt.Sprintf("a%d@example.com;%s\n", i, cell)
+	}
+	reading, validator, _, _ := openedBy(t, &counting{}, l, file, func(p *mailing.ValidatorParams) { p.RejectEmpty = true })
+	for line, err := range mailing.Lines(reading, validator) {
+		if err != nil || line.Entry == nil {
+			t.Fatal(err, line.Reject)
+		}
+		e, cell := line.Entry, cells[line.Entry.Line-2]
+		if e.ExternalID != ids[cell] || slices.Equal(e.EmptyFields, []string{"Código do Cliente"}) != (cell != ids[cell]) {
+			t.Errorf("%s: the id is %q, reported is %q", cell, e.ExternalID, e.EmptyFields)
+		}
+		want := cell
+		if cell == "" || cell == "#N/D" || cell == `\N` {
+			want = "sem código"
+		}
+		if !slices.Equal(e.Fields, []string{want}) {
+			t.Errorf("%s: the field is %q", cell, e.Fields)
+		}
+	}
+}
+
 // A row's CPF or CNPJ is taken from the column that contains one: an empty mask and the number of another document are
 // ignored.
 func TestValidator_TaxIDOfRow(t *testing.T) {

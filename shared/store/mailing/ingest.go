@@ -69,8 +69,10 @@ type Counts struct {
 	Accepted   int
 	Invalid    int // entries with an invalid address, and rejected lines
 	Duplicates int // lines with the address of an earlier entry, which may be invalid
-	// EmptyFields is how many accepted lines leave a column empty that a template uses.
+	// EmptyFields is how many accepted lines leave a column empty that a template uses, or have an id that identifies nobody.
 	EmptyFields int
+	// SharedIDs is how many accepted lines have their id in common with at least two others.
+	SharedIDs int
 }
 
 // FilenameUsedError reports that a mailing of the company has the filename and is neither
@@ -224,6 +226,7 @@ func (in *ingest) run(ctx context.Context, tx pg.SteadyTx, lines iter.Seq2[Line,
 	}
 	crashpoint.At(crashpoint.UploadWritten)
 	in.counts, in.reasons = w.counts, w.reasons
+	in.counts.SharedIDs = w.ids.rows()
 	err := in.checkQuotas(ctx, tx.Tx, in.counts, in.status() == Queued, false)
 	if err != nil {
 		return err

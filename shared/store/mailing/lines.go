@@ -32,8 +32,8 @@ type NewEntry struct {
 	ExternalID    string
 	CPFCNPJHash   string
 	CPFCNPJ       []byte // encrypted; nil = none
-	// EmptyFields are the columns that a template uses and this line leaves empty. The line is
-	// sent nevertheless.
+	// EmptyFields are the columns that a template uses and this line leaves empty, and the id column if its text identifies
+	// nobody. The line is sent nevertheless.
 	EmptyFields []string
 }
 
@@ -83,6 +83,7 @@ type entryWriter struct {
 	seen      *addressFilter
 	copying   *pgcopy.Copy // nil = no COPY is open
 	startedAt time.Time
+	ids       idCounter
 	doubtful  []NewEntry
 	rejects   []RejectedLine
 	heldBytes int
@@ -173,6 +174,7 @@ func (w *entryWriter) takeEntry(e NewEntry) error {
 func (w *entryWriter) count(e NewEntry) {
 	if e.InvalidReason == "" {
 		w.counts.Accepted++
+		w.ids.add(e.ExternalID)
 		if len(e.EmptyFields) > 0 {
 			w.counts.EmptyFields++
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -34,7 +35,7 @@ type accepted struct {
 	Accepted   int                 `json:"accepted"`
 	Invalid    int                 `json:"invalid"`
 	Duplicates int                 `json:"duplicates"`
-	// EmptyFields counts the accepted lines with an empty field that has no default.
+	// EmptyFields counts the accepted lines with an empty field that has no default, or an id that identifies nobody.
 	EmptyFields int       `json:"emptyFields"`
 	Warnings    []warning `json:"warnings,omitempty"`
 	// Template is the version that the mailing keeps.
@@ -154,6 +155,11 @@ func (h *Handlers) Create(c *gin.Context) error {
 func answerOf(m *mailingstore.NewMailing, warnings []warning, template *response.Template) func(mailingstore.Counts) ([]byte, error) {
 	id, held, dry := m.ID.String(), m.Held, m.DryRun
 	return func(n mailingstore.Counts) ([]byte, error) {
+		found := slices.Clone(warnings)
+		if n.SharedIDs > 0 {
+			found = append(found, warning{"SHARED_EXTERNAL_ID", fmt.Sprintf("%d rows have an id that at least two other rows have: all rows with one id are stored as one recipient, "+
+				"with the data of the last one. Leave the column out unless it identifies people", n.SharedIDs)})
+		}
 		status := mailingstore.Queued
 		switch {
 		case dry, n.Accepted == 0:
@@ -161,7 +167,7 @@ func answerOf(m *mailingstore.NewMailing, warnings []warning, template *response
 		case held:
 			status = mailingstore.Paused
 		}
-		answer, err := json.Marshal(accepted{id, status, n.Accepted, n.Invalid, n.Duplicates, n.EmptyFields, warnings, template})
+		answer, err := json.Marshal(accepted{id, status, n.Accepted, n.Invalid, n.Duplicates, n.EmptyFields, found, template})
 		if err != nil {
 			return nil, fmt.Errorf("encode answer: %w", err)
 		}
