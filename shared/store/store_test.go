@@ -73,6 +73,26 @@ func TestErrorsOfTheCommitAreReturned(t *testing.T) {
 	}
 }
 
+// A limit of the whole server, such as that of transaction ids, is an outage: no row of the statement is the cause.
+func TestServerLimit(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	company := d.Company(t)
+	run(t, d, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no more transaction ids' USING ERRCODE = '54000'; END $$`)
+	for _, table := range []string{"email_outbox", "process_status", "companies"} {
+		run(t, d, `CREATE TRIGGER refuse BEFORE INSERT ON `+table+` FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	}
+	for name, err := range map[string]error{
+		"a prepared statement with rows": d.Store.NewAccepter().Accept(t.Context(), storetest.NewEmail(company, nil)),
+		"a transaction":                  d.Store.CreateCompany(t.Context(), storetest.Operator(), newCompany("Late")),
+		"a statement without rows":       d.Store.ReportStatus(t.Context(), "worker", "w1", time.Now(), nil),
+	} {
+		if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("%s: %v, want ErrUnavailable alone", name, err)
+		}
+	}
+}
+
 func TestPostgresAway(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)

@@ -91,7 +91,8 @@ func isCutOff(err error) bool {
 }
 
 // isPassing reports whether Postgres refused the statement for a temporary reason: no memory, no disk space, a timeout,
-// a lock conflict, or a standby that does not accept writes. Nothing was written, and the same write may succeed later.
+// a lock conflict, a limit of the whole server, or a standby that does not accept writes. Nothing was written, and the
+// same write may succeed later.
 func isPassing(err error) bool {
 	var refused *pq.Error
 	if !errors.As(err, &refused) {
@@ -101,7 +102,13 @@ func isPassing(err error) bool {
 	case "40", "53", "57", "58":
 		return true
 	}
-	return refused.Code == pqerror.LockNotAvailable || refused.Code == pqerror.ReadOnlySQLTransaction || isMismatch(refused)
+	switch refused.Code {
+	// ProgramLimitExceeded: transaction ids, multixacts or the queue of NOTIFY are used up. A row that is too large for
+	// an index has the same SQLSTATE, but the text in each index of this database is shorter than that limit.
+	case pqerror.LockNotAvailable, pqerror.ReadOnlySQLTransaction, pqerror.ProgramLimitExceeded:
+		return true
+	}
+	return isMismatch(refused)
 }
 
 // IsLockTimeout reports whether the statement reached lock_timeout while it waited for another transaction's lock.

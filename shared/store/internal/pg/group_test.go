@@ -359,6 +359,7 @@ func TestGroup_FailsAsAWholeWhenNoItemIsAtFault(t *testing.T) {
 	for _, cause := range []error{
 		pg.ErrUnavailable, pg.ErrUnknownOutcome, &pq.Error{Code: pqerror.QueryCanceled}, &pq.Error{Code: pqerror.DiskFull},
 		&pq.Error{Code: pqerror.InternalError}, &pq.Error{Code: pqerror.ReadOnlySQLTransaction},
+		&pq.Error{Code: pqerror.ProgramLimitExceeded},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := &writer{proceed: make(chan struct{}), refuse: func([]string) error { return cause }}
