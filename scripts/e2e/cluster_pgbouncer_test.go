@@ -8,8 +8,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"email-gateway/shared/store"
 )
 
 // pgbouncerLimit is the maximum time between the return of PgBouncer and the next email.
@@ -162,4 +165,32 @@ func TestCluster_PgBouncerKilled(t *testing.T) {
 		t.Errorf("%d accepted emails are lost", lost)
 	}
 	w.allSent()
+}
+
+// A PgBouncer that accepts fewer clients than the pool has connections refuses no statement: callers wait for an open connection.
+func TestCluster_PgBouncerFull(t *testing.T) {
+	t.Parallel()
+	needsClusters(t)
+	c := startCluster(t, "pgbouncer")
+	c.script("ctl", "pgbouncer-1", "SET max_client_conn = 8")
+	s, err := store.Open(t.Context(), c.Env["DATABASE_URL"], store.Options{MaxConns: 32, Pooled: true, AllowUnreachable: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var callers sync.WaitGroup
+	for range 32 {
+		callers.Go(func() {
+			for range 20 {
+				if _, err := s.DB().Exec(t.Context(), "SELECT pg_sleep($1)", 0.01); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if open := s.DB().Stats().OpenConnections; open > 8 {
+		t.Errorf("%d connections", open)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,8 +23,8 @@ const crowdedTime = 5 * time.Second
 // transactions need further connections.
 const fewestConns = 4
 
-// crowd limits a pool to the connections that it has while the server gives no more (max_connections, or a limit of the role or
-// the database). Callers then wait for one of these connections instead of failing.
+// crowd limits a pool to the connections that it has while the server gives no more (max_connections, a limit of the role or
+// the database, or PgBouncer's max_client_conn). Callers then wait for one of these connections instead of failing.
 type crowd struct {
 	pool    *sql.DB
 	max     int          // connections of the pool otherwise
@@ -65,10 +66,12 @@ func (c *crowd) limit(conns int) {
 	c.pool.SetMaxIdleConns(conns)
 }
 
-// crowded reports whether a server was reached that has no connection to give.
+// crowded reports whether a server was reached that has no connection to give. PgBouncer has one SQLSTATE for all of its
+// errors; its texts about the limits of its configuration have this word, and are in English in any locale.
 func (e *connectError) crowded() bool {
 	return slices.ContainsFunc(e.causes, func(cause error) bool {
 		var refused *pq.Error
-		return errors.As(cause, &refused) && refused.Code == pqerror.TooManyConnections
+		return errors.As(cause, &refused) && (refused.Code == pqerror.TooManyConnections ||
+			refused.Code == pqerror.ProtocolViolation && strings.Contains(refused.Message, "connections"))
 	})
 }
