@@ -35,20 +35,23 @@ const (
 )
 
 // provePartitionSQL reads a default partition that is too large for makePartitionSQL, while other transactions use it, and locks it for a
-// moment before. Reading some GB may take longer than other statements may.
-const (
-	longReadSQL       = `SET LOCAL statement_timeout = '60s'`
-	provePartitionSQL = `SELECT prove_log_partition($1, $2)`
-)
+// moment before.
+const provePartitionSQL = `SELECT prove_log_partition($1, $2)`
 
-// provePartition runs a step of the proof, and reports whether there is another one.
+// proofTime is how long reading a default partition may last: at 125 MB/s, 100 GB are read. As an upload, which may last as long, it keeps
+// VACUUM from removing rows that are deleted meanwhile.
+const proofTime = 15 * time.Minute
+
+// provePartition runs a step of the proof, and reports whether there is another one. Only a step that takes longer than other statements
+// may is run again on a connection of its own, which a server without free connections refuses.
 func (s *Store) provePartition(ctx context.Context, log Log, monthsAhead int) (more bool, err error) {
-	err = s.db.InTx(ctx, func(tx *sqlx.Tx) error {
-		if _, err := tx.ExecContext(ctx, longReadSQL); err != nil {
-			return err
-		}
-		return tx.GetContext(ctx, &more, provePartitionSQL, string(log), monthsAhead)
-	})
+	err = s.db.GetContext(ctx, &more, provePartitionSQL, string(log), monthsAhead)
+	var refused *pq.Error
+	if ctx.Err() == nil && errors.As(err, &refused) && refused.Code == pqerror.QueryCanceled {
+		err = s.db.InLongTx(ctx, proofTime, func(tx *sqlx.Tx) error {
+			return tx.GetContext(ctx, &more, provePartitionSQL, string(log), monthsAhead)
+		})
+	}
 	return more, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"email-gateway/shared/store"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 )
@@ -86,6 +87,26 @@ func TestMakeLogPartition_ReadsWithoutALock(t *testing.T) {
 	n, commit = read(`SELECT make_log_partition('email_events', 3)`)
 	if err := commit(); n != 0 || err != nil || partitions(t, d, retention.EmailEvents) != 3 {
 		t.Errorf("%d rows were read under the lock, %v, %d partitions", n, err, partitions(t, d, retention.EmailEvents))
+	}
+}
+
+// Reading a large default partition may take longer than other statements may, for the server and for the client.
+func TestMakeLogPartition_SlowProof(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	fillDefault(t, d)
+	// Beyond the statement timeout, the client's cancel after it, and the time after which a silent connection is closed.
+	d.Run(t, `CREATE FUNCTION slow() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+		PERFORM pg_sleep(10) FROM pg_constraint WHERE conrelid = 'email_events_default'::regclass AND conname LIKE '%without%' AND NOT convalidated; END $$`)
+	d.Run(t, `CREATE EVENT TRIGGER slow ON ddl_command_start WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION slow()`)
+	limited, err := store.Open(t.Context(), d.URL, store.Options{StatementTimeout: 4 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(limited.Close)
+	want := "email_events_" + storetest.MonthsFromNow(2).Format("2006_01")
+	if name, err := retention.New(limited.DB()).MakeLogPartition(t.Context(), retention.EmailEvents, 3); err != nil || name != want {
+		t.Errorf("made %q, %v, want %s", name, err, want)
 	}
 }
 

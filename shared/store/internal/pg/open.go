@@ -20,6 +20,7 @@ import (
 // DB is a pool of connections. It is safe for concurrent use.
 type DB struct {
 	*sqlx.DB
+	url       string
 	connector *connector
 	waits     *waits // for the locks of other transactions
 	companies *companyLocks
@@ -55,7 +56,10 @@ func Open(ctx context.Context, databaseURL string, o Options) (*DB, error) {
 		return nil, fmt.Errorf("read DATABASE_URL: %w", err)
 	}
 	connector := &connector{Connector: inner, limit: o.statementTimeout() + cancelTime}
-	db := &DB{DB: sqlx.NewDb(sql.OpenDB(connector), "postgres"), connector: connector, waits: newWaits(), companies: newCompanyLocks(), options: o}
+	db := &DB{
+		DB: sqlx.NewDb(sql.OpenDB(connector), "postgres"), url: databaseURL, connector: connector,
+		waits: newWaits(), companies: newCompanyLocks(), options: o,
+	}
 	connector.crowd.pool, connector.crowd.max = db.DB.DB, o.maxConns()
 	// The pool keeps as many idle connections as may be open, so that a burst does not wait for new ones.
 	connector.crowd.limit(o.maxConns())

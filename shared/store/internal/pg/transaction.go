@@ -6,6 +6,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
@@ -71,6 +73,26 @@ func (db *DB) InTx(ctx context.Context, do func(tx *sqlx.Tx) error) error {
 		return fmt.Errorf("begin: %w", errors.Join(ErrUnavailable, err)) // nothing was sent
 	}
 	return fmt.Errorf("begin: %w", Translate(err))
+}
+
+// InLongTx is InTx for a transaction whose statements may each last for limit, which is longer than Options.StatementTimeout. It makes a
+// connection for the transaction: Postgres, the driver and the dialer each end a statement of the pool's connections.
+func (db *DB) InLongTx(ctx context.Context, limit time.Duration, do func(tx *sqlx.Tx) error) error {
+	own, err := Open(ctx, db.url, Options{MaxConns: 1, StatementTimeout: limit, Pooled: db.options.Pooled})
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	return own.InTx(ctx, func(tx *sqlx.Tx) error {
+		// The URL's parameter, or behind a pooler the role's setting, would be in effect otherwise.
+		if _, err := tx.ExecContext(ctx, longTxSQL, strconv.FormatInt(limit.Milliseconds(), 10)); err != nil {
+			return Translate(err)
+		}
+		if err := MayIdle(ctx, tx); err != nil {
+			return err
+		}
+		return do(tx)
+	})
 }
 
 // SteadyTx is a transaction and its connection, for a COPY.

@@ -21,6 +21,9 @@ func MayIdle(ctx context.Context, tx *sqlx.Tx) error {
 	return Translate(err)
 }
 
+// longTxSQL sets how long each statement of a transaction may last.
+const longTxSQL = `SELECT set_config('statement_timeout', $1, true)`
+
 // BoundWaitSQL sets how long the statements of a transaction wait for the locks of other transactions. Its parameter is
 // a LockTimeout.
 const BoundWaitSQL = `SELECT set_config('lock_timeout', $1, true)`
