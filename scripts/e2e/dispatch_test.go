@@ -238,14 +238,14 @@ func TestWindow_FixedConcurrency(t *testing.T) {
 	quiet.key = s.newKey("Quiet", "billing@quiet.example")
 	eventually(t, func() error {
 		quiet.send("ana@example.com", nil) // an idle dispatcher measures no window
-		if window := s.dispatcher.metric("queue_window_tasks", "email:send"); window > 4*rate {
+		if window := s.dispatcher.metric("queue_window_tasks", "email:send"); window > 2*rate {
 			return fmt.Errorf("the window is %g tasks", window)
 		}
 		return nil
 	})
 	s.acceptMany(n)
 	s.awaitRequests(2 * rate)
-	// A window of twice the concurrency would be sent first; this one has 4 s at most, and its dispatcher 14 s to take the
+	// A window of twice the concurrency would be sent first; this one has 2 s at most, and its dispatcher 14 s to take the
 	// other tenant's email.
 	if ahead := quiet.requestsAhead("ana@example.com"); ahead > concurrency {
 		t.Errorf("%d emails were sent before that of a quiet tenant; the window is %g tasks", ahead, s.dispatcher.metric("queue_window_tasks", "email:send"))

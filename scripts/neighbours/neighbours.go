@@ -77,7 +77,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if report.Idle, err = q.measure(ctx, cfg.measure(), true); err != nil {
 		return report, err
 	}
-	report.Window = window().Seconds()
+	report.Window = window.Seconds()
 	report.Idle.print(cfg.Out, "idle")
 	for _, r := range chosen {
 		row, err := measureResource(ctx, cfg, s, q, r, report.Idle)
@@ -89,12 +89,9 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	return report, nil
 }
 
-// window is the maximum time that an email waits because of others, by design: the dispatcher keeps
-// at most max(2 × concurrency, 0.75 s × send rate) tasks on a queue, and the worker sends them at the
-// send rate.
-func window() time.Duration {
-	return max(2*concurrency, sendRate*3/4) * time.Second / sendRate
-}
+// window is the maximum time that an email waits on the queue because of others, by design: the dispatcher keeps at most 0.75 s of
+// the send rate there besides the emails in flight, and the worker sends them at the send rate.
+const window = 750 * time.Millisecond
 
 // settings resets the settings that package cluster shortens for chaos runs to those of production.
 func settings() map[string]string {

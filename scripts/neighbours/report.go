@@ -66,7 +66,7 @@ func (r *Report) Missed() []string {
 // evaluate compares the measurement with the limits.
 func (r *Row) evaluate(idle Measurement) {
 	r.Worst, r.Added = r.Seen.worst(idle)
-	most, allowed := milliseconds(margin), float64(r.Windows)*milliseconds(window())+r.Backoff
+	most, allowed := milliseconds(margin), float64(r.Windows)*milliseconds(window)+r.Backoff
 	r.Waited = r.Seen.Sending.P99 - allowed
 	for _, kind := range slices.Sorted(maps.Keys(r.Seen.Requests)) {
 		f, before := r.Seen.Requests[kind], idle.Requests[kind].P99

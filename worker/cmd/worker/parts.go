@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"math"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -67,8 +68,10 @@ func (p program) reporter(s sending, consumers *consumers) *status.Reporter {
 	return status.NewReporter(status.Params{
 		Log: p.log, Store: p.db, Service: "worker", Instance: status.Instance(), Probes: consumers.probes, Registry: p.registry, Wake: s.pacer.Changed(),
 		Facts: func(context.Context) map[string]any {
+			needed := s.limit.Needed()
 			return map[string]any{
-				"concurrency": s.limit.Needed(), "sendRate": s.pacer.Rate(), "consumers": consumers.bulk.working(),
+				// Dispatchers of the previous release read concurrency, a number of emails, instead of neededMs.
+				"neededMs": needed.Milliseconds(), "concurrency": int(math.Ceil(needed.Seconds() * s.pacer.OwnRate())), "sendRate": s.pacer.Rate(), "consumers": consumers.bulk.working(),
 				maintenance.WindowFact: p.config.Window().Milliseconds(), "connections": p.db.DB().MaxConns() + p.webhookDB.DB().MaxConns(),
 				"sesAccess": p.sender.Access(),
 			}

@@ -6,7 +6,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -45,13 +44,8 @@ type Process struct {
 	// TraceSettings say where spans are sent to.
 	telemetry.TraceSettings
 
-	// Concurrency is the maximum number of emails that one worker has in flight, 1 to 1024. Empty
-	// or 0: as many as the account's send rate needs at the latency that the worker measures, 10 to
-	// 512. The dispatcher keeps at most twice that many tasks on each queue, or 0.75 s of the send rate if that is more; it
-	// uses this variable while no worker has reported.
-	Concurrency int `env:"WORKER_CONCURRENCY"`
 	// SendRate is the limit of recipients per second if the provider has not reported its own within an hour. The
-	// dispatcher keeps three quarters of a second's worth on each queue.
+	// dispatcher keeps three quarters of a second's worth on each queue, besides the emails in flight.
 	SendRate float64 `env:"SES_MAX_SEND_RATE" envDefault:"100"`
 	// MaxAttempts is the maximum number of attempts per email; an attempt that the provider refused
 	// because of a quota or its rate limit is not counted.
@@ -78,7 +72,6 @@ func (p *Process) check(f *environment.Faults) {
 	f.DrainDelay(p.DrainDelay)
 	f.LogLevel("LOG_LEVEL", p.LogLevel)
 	p.CheckTraces(f)
-	f.Must(p.Concurrency >= 0 && p.Concurrency <= 1024, "WORKER_CONCURRENCY", "must be 1 to 1024, or empty")
 	f.Must(p.SendRate > 0 && !math.IsInf(p.SendRate, 0), "SES_MAX_SEND_RATE", "must be greater than 0")
 	f.Must(p.Window() >= 0 && p.Window() <= time.Hour, "SES_FEEDBACK_WINDOW", "must be 0s to 1h")
 	f.Must(p.MaxAttempts >= 1 && p.MaxAttempts <= email.AttemptLimit, "EMAIL_MAX_ATTEMPTS", fmt.Sprintf("must be 1 to %d", email.AttemptLimit))
@@ -100,20 +93,6 @@ func (p *Process) longestWait() time.Duration {
 	}
 	return sum
 }
-
-// Limits of the number of emails in flight if it follows the send rate.
-const (
-	// LeastConcurrency is the limit before the latency is known. It sends 200 emails per second at a latency of 50 ms.
-	LeastConcurrency = 10
-	// MostConcurrency limits a worker's memory. It sends 1,000 emails per second at a latency of half a second.
-	MostConcurrency = 512
-)
-
-// StartConcurrency returns the limit of emails in flight with which a worker starts.
-func (p *Process) StartConcurrency() int { return cmp.Or(p.Concurrency, LeastConcurrency) }
-
-// MaxConcurrency returns the maximum number of emails in flight.
-func (p *Process) MaxConcurrency() int { return cmp.Or(p.Concurrency, MostConcurrency) }
 
 // usualFeedbackWindow is the default of FeedbackWindow. Nearly all events arrive within a minute, though SNS retries a
 // delivery for an hour. A longer window delays the retry of every email whose outcome is unknown.

@@ -132,7 +132,7 @@ func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 	want := config.Worker{
 		Process: config.Process{
 			DatabaseURL: "postgres://gateway:hunter2@db/gateway", RedisURL: "redis-sentinel://a:26379,b:26379/1?master=mymaster",
-			RabbitMQURL: "amqp://a:5672,b:5672,c/", Environment: "production", LogLevel: "debug", TraceSettings: traced, Concurrency: 50, SendRate: 14.5, MaxAttempts: 3,
+			RabbitMQURL: "amqp://a:5672,b:5672,c/", Environment: "production", LogLevel: "debug", TraceSettings: traced, SendRate: 14.5, MaxAttempts: 3,
 			Backoff: email.Backoff{10 * time.Millisecond, 20 * time.Millisecond}, TTL: time.Hour, ConfigurationSet: "feedback",
 		},
 		Mailings:   config.Mailings{PublicURL: "https://mail.acme.example", Lead: 1000, MXResolver: "10.0.0.2:53"},
@@ -141,7 +141,7 @@ func TestReadWorker_ReadsEveryVariable(t *testing.T) {
 		Webhooks: config.Webhooks{
 			AllowPrivate: true, WebhookConcurrency: 8, WebhookBackoff: email.Backoff{time.Second, 2 * time.Second}, ProbeInterval: 3 * time.Second, DisableAfter: 4 * time.Second,
 		},
-		Addr: ":80", Endpoint: "https://127.0.0.1:8005", StorageURL: "file:///srv/mail", Region: "sa-east-1",
+		Addr: ":80", Concurrency: 50, Endpoint: "https://127.0.0.1:8005", StorageURL: "file:///srv/mail", Region: "sa-east-1",
 		MonitoringUser: "ops", MonitoringPassword: "hunter2", MonitoringWritable: true,
 	}
 	if diff := cmp.Diff(want, got, keysAside); diff != "" {
@@ -189,12 +189,12 @@ func TestMistakes(t *testing.T) {
 			"values out of range", dispatcher,
 			[]string{
 				"DATABASE_URL=mysql://gateway:hunter2@db", "REDIS_URL=hunter2", "RABBITMQ_URL=http://mq", "DATABASE_LISTEN_URL=db",
-				"LOG_LEVEL=loud", "OTEL_TRACES_SAMPLER=hunter2", "WORKER_CONCURRENCY=-1", "SES_MAX_SEND_RATE=NaN", "EMAIL_MAX_ATTEMPTS=0",
+				"LOG_LEVEL=loud", "OTEL_TRACES_SAMPLER=hunter2", "SES_MAX_SEND_RATE=NaN", "EMAIL_MAX_ATTEMPTS=0",
 				"DISPATCHER_ADDR=9091", "OUTBOX_POLL_INTERVAL=0s",
 			},
 			[]string{
 				"DATABASE_URL: must be a URL beginning with postgres://", "REDIS_URL: must be a URL", "RABBITMQ_URL: must be a URL",
-				"DATABASE_LISTEN_URL: must be a URL", "LOG_LEVEL: must be debug", "OTEL_TRACES_SAMPLER: must be always_on", "WORKER_CONCURRENCY: must be 1 to 1024, or empty",
+				"DATABASE_LISTEN_URL: must be a URL", "LOG_LEVEL: must be debug", "OTEL_TRACES_SAMPLER: must be always_on",
 				"SES_MAX_SEND_RATE: must be greater than 0", "EMAIL_MAX_ATTEMPTS: must be 1 to 100",
 				"DISPATCHER_ADDR: must be host:port", "OUTBOX_POLL_INTERVAL: must be 10ms to 1m",
 			},
@@ -210,6 +210,11 @@ func TestMistakes(t *testing.T) {
 				"EMAIL_TTL: must be longer than the waits of EMAIL_BACKOFF between 5 tries, 3m15s",
 				"MONITORING_PASSWORD: must be set together with MONITORING_USER", "SES_ENDPOINT: must be an http",
 			},
+		},
+		{
+			"more emails in flight than a worker may have", worker,
+			[]string{database, redis, "WORKER_CONCURRENCY=1025"},
+			[]string{"WORKER_CONCURRENCY: must be 1 to 1024, or empty"},
 		},
 		{
 			"the simulator in production", worker,

@@ -20,6 +20,9 @@ type Worker struct {
 	// Addr is the address that serves /livez, /readyz, /metrics and /monitoring.
 	Addr string `env:"WORKER_ADDR" envDefault:"127.0.0.1:9092"`
 
+	// Concurrency is the maximum number of emails that one worker has in flight, 1 to 1024. Empty
+	// or 0: as many as the account's send rate needs at the latency that the worker measures, 10 to 512.
+	Concurrency int `env:"WORKER_CONCURRENCY"`
 	// Endpoint is the address of SES in place of the region's own: a VPC endpoint, or a simulator.
 	// It must be https if ENVIRONMENT is production.
 	Endpoint string `env:"SES_ENDPOINT"`
@@ -44,6 +47,20 @@ type Worker struct {
 	TrustedProxies clientip.Proxies `env:"TRUSTED_PROXIES"`
 }
 
+// Limits of the number of emails in flight if it follows the send rate.
+const (
+	// LeastConcurrency is the limit before the latency is known. It sends 200 emails per second at a latency of 50 ms.
+	LeastConcurrency = 10
+	// MostConcurrency limits a worker's memory. It sends 1,000 emails per second at a latency of half a second.
+	MostConcurrency = 512
+)
+
+// StartConcurrency returns the limit of emails in flight with which a worker starts.
+func (w *Worker) StartConcurrency() int { return cmp.Or(w.Concurrency, LeastConcurrency) }
+
+// MaxConcurrency returns the maximum number of emails in flight.
+func (w *Worker) MaxConcurrency() int { return cmp.Or(w.Concurrency, MostConcurrency) }
+
 // ReadWorker reads "NAME=value" lines, as os.Environ returns them.
 func ReadWorker(environ []string) (Worker, error) {
 	var w Worker
@@ -57,6 +74,7 @@ func ReadWorker(environ []string) (Worker, error) {
 	}
 	f.RefusePublicSecrets(environ)
 	f.Address("WORKER_ADDR", w.Addr)
+	f.Must(w.Concurrency >= 0 && w.Concurrency <= 1024, "WORKER_CONCURRENCY", "must be 1 to 1024, or empty")
 	if err := blob.CheckURL(w.StorageURL); err != nil {
 		f.Must(false, "STORAGE_URL", err.Error())
 	}

@@ -72,9 +72,8 @@ type Params struct {
 	PollInterval time.Duration
 	// ListInterval is how often all lanes are listed; 0 = every 30 s.
 	ListInterval time.Duration
-	// Concurrency and SendRate size the window until a worker reports its own values.
-	Concurrency int
-	SendRate    float64
+	// SendRate sizes the window until a worker reports the account's.
+	SendRate float64
 	// MaxAttempts is the highest attempt number in a payload.
 	MaxAttempts int
 	// Tracer creates a span for each publish.
@@ -95,7 +94,7 @@ type Dispatcher struct {
 // New makes a Dispatcher.
 func New(p Params) *Dispatcher {
 	measured := newMetrics(p.Registry)
-	all := newWindow(p.Outbox, p.Concurrency, p.SendRate, measured.alive)
+	all := newWindow(p.Outbox, p.SendRate, measured.alive)
 	d := &Dispatcher{
 		lanes: newLanes(p.Outbox, p.Wakes, p.ListInterval),
 		parts: []service.Service{

@@ -81,30 +81,43 @@ func TestPayload_Trace(t *testing.T) {
 func TestCapacity(t *testing.T) {
 	t.Parallel()
 	details := func(text string) json.RawMessage { return json.RawMessage(text) }
-	concurrency, sendRate := capacity([]process.Status{
-		{Service: "worker", Age: time.Second, Details: details(`{"concurrency":10,"sendRate":14.5,"redis":{"status":"connected"}}`)},
+	needed, sendRate := capacity([]process.Status{
+		{Service: "worker", Age: time.Second, Details: details(`{"neededMs":2000,"concurrency":20,"sendRate":15,"redis":{"status":"connected"}}`)},
+		{Service: "worker", Age: time.Second, Details: details(`{"neededMs":0,"concurrency":1,"sendRate":14.5}`)},
 		{Service: "worker", Age: 14 * time.Second, Details: details(`{"concurrency":30,"sendRate":14}`)},
 		{Service: "worker", Age: 16 * time.Second, Details: details(`{"concurrency":1000,"sendRate":1000}`)},
-		{Service: "worker", Age: time.Second, Details: details(`{"concurrency":-5}`)},
+		{Service: "worker", Age: time.Second, Details: details(`{"neededMs":-5}`)},
+		{Service: "worker", Age: time.Second, Details: details(`{}`)},
 		{Service: "worker", Age: time.Second, Details: details(`[]`)},
 		{Service: "dispatcher", Age: time.Second, Details: details(`{"concurrency":1000,"sendRate":1000}`)},
 	})
-	if concurrency != 40 || sendRate != 14.5 {
-		t.Errorf("concurrency %d, send rate %g; want 40 and 14.5", concurrency, sendRate)
+	if needed != 36 || sendRate != 15 {
+		t.Errorf("%g emails in flight, send rate %g; want 36 and 15", needed, sendRate)
+	}
+}
+
+// The window is a time at the send rate, however many workers there are.
+func TestCapacity_ManyWorkers(t *testing.T) {
+	t.Parallel()
+	var statuses []process.Status
+	for range 50 {
+		statuses = append(statuses, process.Status{Service: "worker", Details: json.RawMessage(`{"neededMs":750,"concurrency":1,"sendRate":14}`)})
+		if got := windowSize(capacity(statuses)); got < 21 || got > 22 {
+			t.Errorf("%d tasks with %d workers, want 1.5 s at 14/s", got, len(statuses))
+		}
 	}
 }
 
 func TestWindowSize(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		concurrency int
-		sendRate    float64
-		want        int64
+		needed, sendRate float64
+		want             int64
 	}{
-		{10, 100, 75}, {200, 100, 400}, {1, 14.2, 11}, {0, 0, 1},
+		{10, 100, 85}, {200, 100, 275}, {1.05, 14, 12}, {0, 14.2, 11}, {0.08, 1, 1}, {0, 0, 1},
 	} {
-		if got := windowSize(test.concurrency, test.sendRate); got != test.want {
-			t.Errorf("concurrency %d, %g per second: %d, want %d", test.concurrency, test.sendRate, got, test.want)
+		if got := windowSize(test.needed, test.sendRate); got != test.want {
+			t.Errorf("%g emails in flight, %g per second: %d, want %d", test.needed, test.sendRate, got, test.want)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func newBenchOn(t testing.TB, redisURL, prefix string) *bench {
 func (b *bench) params() dispatcher.Params {
 	return dispatcher.Params{
 		Log: slog.New(slog.NewTextHandler(b.log, nil)), Outbox: b.Store, Queue: b.publisher, Registry: prometheus.NewRegistry(),
-		PollInterval: 50 * time.Millisecond, Concurrency: 10, SendRate: 266 /* a window of 200 */, MaxAttempts: 5,
+		PollInterval: 50 * time.Millisecond, SendRate: 266 /* a window of 200 */, MaxAttempts: 5,
 	}
 }
 

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"math"
@@ -12,25 +13,25 @@ import (
 
 const (
 	windowInterval = 2 * time.Second
-	// windowSeconds is the window in seconds of the send rate. It is the longest delay of an idle tenant's email because of
-	// other tenants, which must be less than a second including the dispatcher's round, and how long workers have tasks if all
-	// dispatchers are down.
+	// windowSeconds is the window in seconds of the send rate, besides the emails in flight. It is how long an idle tenant's email
+	// waits because of other tenants, which must be less than a second including the dispatcher's round, and how long workers have
+	// tasks if all dispatchers are down. If fewer emails are in flight than the workers report, at most by the headroom of half a
+	// latency while the rate is used, an email waits that much longer.
 	windowSeconds = 0.75
 )
 
 // window is the maximum number of tasks on a queue, in all states. All dispatchers share it: each reserves room for the tasks
 // that it will publish.
 type window struct {
-	outbox      Outbox
-	concurrency int
-	sendRate    float64
-	alive       func([]process.Status, error) // receives the process statuses
-	size        atomic.Int64
+	outbox   Outbox
+	sendRate float64                       // while no worker reports one
+	alive    func([]process.Status, error) // receives the process statuses
+	size     atomic.Int64
 }
 
-func newWindow(outbox Outbox, concurrency int, sendRate float64, alive func([]process.Status, error)) *window {
-	w := &window{outbox: outbox, concurrency: concurrency, sendRate: sendRate, alive: alive}
-	w.size.Store(windowSize(concurrency, sendRate))
+func newWindow(outbox Outbox, sendRate float64, alive func([]process.Status, error)) *window {
+	w := &window{outbox: outbox, sendRate: sendRate, alive: alive}
+	w.size.Store(windowSize(0, sendRate))
 	return w
 }
 
@@ -44,35 +45,46 @@ func (w *window) measure(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, nil
 	}
-	concurrency, sendRate := capacity(statuses)
-	if concurrency == 0 {
-		concurrency = w.concurrency
-	}
-	if sendRate == 0 {
-		sendRate = w.sendRate
-	}
-	w.size.Store(windowSize(concurrency, sendRate))
+	needed, sendRate := capacity(statuses)
+	w.size.Store(windowSize(needed, cmp.Or(sendRate, w.sendRate)))
 	return false, nil
 }
 
-// capacity returns the total concurrency of the live workers, and the send rate of their account, which they share.
-func capacity(statuses []process.Status) (concurrency int, sendRate float64) {
+// capacity returns how many emails in flight the live workers need together, and the send rate of their account. Each uses an
+// equal part of the rate.
+func capacity(statuses []process.Status) (needed, sendRate float64) {
+	var all []workerReport
 	for _, s := range statuses {
-		var said struct {
-			Concurrency int     `json:"concurrency"`
-			SendRate    float64 `json:"sendRate"`
-		}
-		if s.Service != "worker" || !s.Live() || json.Unmarshal(s.Details, &said) != nil {
+		var r workerReport
+		if s.Service != "worker" || !s.Live() || json.Unmarshal(s.Details, &r) != nil {
 			continue
 		}
-		concurrency += max(0, said.Concurrency)
-		sendRate = max(sendRate, said.SendRate)
+		all = append(all, r)
+		sendRate = max(sendRate, r.SendRate)
 	}
-	return concurrency, sendRate
+	for _, r := range all {
+		needed += r.needed(sendRate / float64(len(all)))
+	}
+	return needed, sendRate
 }
 
-// windowSize returns a window that has a task for each worker goroutine when it finishes one, and that allows the full send
-// rate.
-func windowSize(concurrency int, sendRate float64) int64 {
-	return max(2*int64(concurrency), int64(math.Ceil(windowSeconds*sendRate)), 1)
+// workerReport is what a worker reports about itself.
+type workerReport struct {
+	NeededMS    *float64 `json:"neededMs"`
+	Concurrency float64  `json:"concurrency"`
+	SendRate    float64  `json:"sendRate"`
+}
+
+// needed returns how many emails in flight the worker needs for this part of the rate.
+func (r workerReport) needed(rate float64) float64 {
+	if r.NeededMS == nil { // a worker of the previous release
+		return max(0, r.Concurrency)
+	}
+	return max(0, *r.NeededMS) / 1000 * rate
+}
+
+// windowSize returns a window for the emails in flight, and for the tasks that wait for the rate. It allows the full send rate,
+// and is a time at that rate, however many workers there are.
+func windowSize(needed, sendRate float64) int64 {
+	return max(int64(math.Ceil(windowSeconds*sendRate+needed)), 1)
 }

@@ -21,14 +21,15 @@ func TestWindow_BoundsTheQueue(t *testing.T) {
 	b.dispatch(t, b.params())
 	waittest.Until(t, "a full window", func() bool { return b.count(t, email.Enqueued) == 200 })
 	waittest.Until(t, "200 tasks", func() bool { return b.depth(t, email.QueueNormal) == 200 })
-	// Two workers report more than the configured values.
-	for _, instance := range []string{"a", "b"} {
-		details := map[string]any{"concurrency": 150, "sendRate": 200.0}
+	// Two workers report that the rate needs more emails in flight, and one of the previous release its concurrency.
+	for instance, details := range map[string]map[string]any{
+		"a": {"concurrency": 3, "neededMs": 500, "sendRate": 300.0}, "b": {"concurrency": 3, "neededMs": 1000}, "c": {"concurrency": 225},
+	} {
 		if err := b.Store.ReportStatus(t.Context(), "worker", instance, time.Now(), details); err != nil {
 			t.Fatal(err)
 		}
 	}
-	waittest.Until(t, "twice the concurrency of both", func() bool { return b.count(t, email.Enqueued) == 600 })
+	waittest.Until(t, "three quarters of a second, and what all need", func() bool { return b.count(t, email.Enqueued) == 600 })
 	waittest.Until(t, "600 tasks", func() bool { return b.depth(t, email.QueueNormal) == 600 })
 }
 
@@ -102,7 +103,7 @@ func TestWindow_MoreLanesThanRoom(t *testing.T) {
 	b.consume(t, 2, func(context.Context, queue.Task) error { return nil })
 	r := &recorder{Publisher: b.publisher}
 	p := b.params()
-	p.Queue, p.Concurrency, p.SendRate = r, 3, 9 // a window of 7
+	p.Queue, p.SendRate = r, 9 // a window of 7
 	b.dispatch(t, p)
 	waittest.Until(t, "everything on its way", func() bool { return b.count(t, email.Enqueued) == 3*lanes })
 	had := make(map[uuid.UUID]int)

@@ -131,55 +131,43 @@ func TestLimiter_Follows(t *testing.T) {
 	}
 }
 
-// The number that the window follows is what the rate needs, also if the limit is fixed and higher, and never more than the limit,
-// which does not change.
-func TestLimiter_NeededOfFixedLimit(t *testing.T) {
+// The window follows what the rate needs at the measured latency, whether the limit is fixed or follows the rate, and never more
+// than the limit. A fixed limit does not change.
+func TestLimiter_Needed(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		fixed       int
-		rate        float64
-		latency     time.Duration
-		least, most int
+		fixed         int
+		rate          float64
+		latency, want time.Duration
 	}{
-		"256, 14/s at 50 ms":         {256, 14, 50 * time.Millisecond, 10, 10},
-		"256, 14/s at 5 s":           {256, 14, 5 * time.Second, 70, 109},
-		"256, 500/s at 100 ms":       {256, 500, 100 * time.Millisecond, 50, 79},
-		"64, more than it can send":  {64, 2000, 100 * time.Millisecond, 64, 64},
-		"256, more than it can send": {256, 2000, 200 * time.Millisecond, 256, 256},
-		"600, more than it can send": {600, 2000, 500 * time.Millisecond, 600, 600},
-		"4, fewer than the least":    {4, 14, 50 * time.Millisecond, 4, 4},
-		"256, nothing sent yet":      {256, 14, time.Hour, 256, 256},
+		"14/s at 50 ms":              {0, 14, 50 * time.Millisecond, 75 * time.Millisecond},
+		"0.28/s at 50 ms":            {0, 0.28, 50 * time.Millisecond, 75 * time.Millisecond},
+		"500/s at 100 ms":            {0, 500, 100 * time.Millisecond, 150 * time.Millisecond},
+		"256, 14/s at 50 ms":         {256, 14, 50 * time.Millisecond, 75 * time.Millisecond},
+		"256, 14/s at 5 s":           {256, 14, 5 * time.Second, 7500 * time.Millisecond},
+		"256, 500/s at 100 ms":       {256, 500, 100 * time.Millisecond, 150 * time.Millisecond},
+		"64, more than it can send":  {64, 2000, 100 * time.Millisecond, 32 * time.Millisecond},
+		"600, more than it can send": {600, 2000, 500 * time.Millisecond, 300 * time.Millisecond},
+		"256, nothing sent yet":      {256, 14, time.Hour, assumedLatency * 3 / 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				l := newFixedLoad(t, tt.fixed, tt.rate, tt.latency)
-				if got := l.limiter.Needed(); got != tt.fixed {
-					t.Errorf("%d before the latency is known, want the limit", got)
+				first := time.Duration(float64(l.limiter.Limit()) / tt.rate * float64(time.Second))
+				if got, want := l.limiter.Needed(), min(assumedLatency*3/2, first); got != want {
+					t.Errorf("%s before the latency is known, want %s", got, want)
 				}
 				l.throughput(20 * time.Second)
-				if got := l.limiter.Needed(); got < tt.least || got > tt.most {
-					t.Errorf("%d, want %d to %d", got, tt.least, tt.most)
+				if got := l.limiter.Needed(); got < tt.want || got > tt.want+tt.want/100 {
+					t.Errorf("%s, want %s", got, tt.want)
 				}
-				if got := l.limiter.Limit(); got != tt.fixed {
+				if got := l.limiter.Limit(); tt.fixed > 0 && got != tt.fixed {
 					t.Errorf("the limit is %d, want %d", got, tt.fixed)
 				}
 			})
 		})
 	}
-}
-
-// While the rate is unknown, the number is the limit.
-func TestLimiter_NeededAtUnknownRate(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLimiter(&pacer{}, 256)
-		l.Sent(time.Millisecond)
-		<-time.After(time.Second)
-		if _, err := l.runOnce(t.Context()); err != nil || l.Needed() != 256 {
-			t.Errorf("%d, %v", l.Needed(), err)
-		}
-	})
 }
 
 // Hanging calls do not raise the limit: calls that are not accepted say nothing about the

@@ -4,10 +4,10 @@
 package inflight
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,6 +29,8 @@ const (
 	beginTime = 30 * time.Second
 	// smoothing is the weight of the newest round in the mean latency.
 	smoothing = 0.5
+	// assumedLatency is what Needed assumes before the first email is sent. SES usually takes less.
+	assumedLatency = 500 * time.Millisecond
 )
 
 // Pacer limits the recipients per second to the provider's send rate.
@@ -45,8 +47,6 @@ type Suspension interface {
 	Await(ctx context.Context) error
 	Used()
 	Unused()
-	// Suspended returns an error during a suspension.
-	Suspended() error
 }
 
 // Database says whether Postgres can be used.
@@ -80,17 +80,15 @@ type Limiter struct {
 	slots  *slots
 	now    func() time.Time
 
-	needed atomic.Int64 // of a fixed limit; 0 = not known
-
-	mu   sync.Mutex // guards the next two fields
-	sent int
-	took time.Duration // total latency of the sent emails
+	mu      sync.Mutex // guards the next three fields
+	sent    int
+	took    time.Duration // total latency of the sent emails
+	latency time.Duration // smoothed; 0 = no email was sent. Only the loop writes it.
 
 	// The fields below are used by the loop only.
 	rule      rule
 	startedAt time.Time // start of the round
 	settling  bool      // a higher limit has not taken effect yet
-	latency   time.Duration
 }
 
 // New makes a Limiter.
@@ -99,7 +97,7 @@ func New(p Params) *Limiter {
 	if limit == 0 {
 		limit = p.Least
 	}
-	l := &Limiter{params: p, slots: newSlots(limit), now: time.Now, rule: rule{least: p.Least, most: max(p.Most, p.Fixed), limit: limit}}
+	l := &Limiter{params: p, slots: newSlots(limit), now: time.Now, rule: rule{least: p.Least, most: p.Most, limit: limit}}
 	l.startedAt = l.now()
 	l.Loop = service.NewLoop(service.LoopParams{Log: p.Log, Interval: round, RunOnce: l.runOnce})
 	p.Registry.MustRegister(
@@ -122,18 +120,15 @@ func (l *Limiter) Limit() int {
 	return limit
 }
 
-// Needed returns how many emails in flight the rate needs at the measured latency, at most the limit. Before the latency is known
-// it is the limit. A limit that is not fixed follows the same rule. The queue's window follows Needed: with a fixed limit that is
-// far higher, the tasks of one tenant would delay those of others for minutes. During a suspension it is 1.
-func (l *Limiter) Needed() int {
-	if l.params.Suspension.Suspended() != nil {
-		return 1
-	}
-	limit, needed := l.Limit(), int(l.needed.Load())
-	if needed == 0 {
-		return limit
-	}
-	return min(limit, needed)
+// Needed returns the emails in flight that this worker's share of the rate needs, in seconds of that share: the measured latency
+// with headroom, or less if the limit is lower. The queues' window has room for the average of all workers, so the minimum and the
+// spare of the limit are not included: all workers together send no more than the rate, however many they are.
+func (l *Limiter) Needed() time.Duration {
+	l.mu.Lock()
+	latency := cmp.Or(l.latency, assumedLatency)
+	l.mu.Unlock()
+	atLimit := float64(l.Limit()) / l.params.Pacer.OwnRate()
+	return time.Duration(min(headroom*latency.Seconds(), atLimit) * float64(time.Second))
 }
 
 // Admit waits until a task may be taken: Postgres can be used, a slot is free, no suspension delays it, and the rate allows one
@@ -229,9 +224,6 @@ func (l *Limiter) runOnce(context.Context) (bool, error) {
 	s := l.measured(length)
 	l.startedAt = now
 	if l.params.Fixed > 0 {
-		if s.latency > 0 && s.rate > 0 {
-			l.needed.Store(int64(l.rule.want(s)))
-		}
 		return false, nil
 	}
 	before := l.rule.limit
@@ -252,20 +244,17 @@ func (l *Limiter) mean() time.Duration {
 // measured returns the measurements of the round that ends now.
 func (l *Limiter) measured(length time.Duration) sample {
 	l.mu.Lock()
-	sent, took := l.sent, l.took
-	l.sent, l.took = 0, 0
-	l.mu.Unlock()
+	defer l.mu.Unlock()
 	s := sample{
-		rate: l.params.Pacer.OwnRate(), sent: float64(sent) / length.Seconds(),
+		rate: l.params.Pacer.OwnRate(), sent: float64(l.sent) / length.Seconds(),
 		atLimit: l.slots.timeAtLimit() > length/2,
 	}
-	if sent > 0 {
-		mean := took / time.Duration(sent)
-		if l.latency == 0 {
-			l.latency = mean
-		}
-		l.latency += time.Duration(smoothing * float64(mean-l.latency))
+	if l.sent > 0 {
+		mean := l.took / time.Duration(l.sent)
+		before := cmp.Or(l.latency, mean)
+		l.latency = before + time.Duration(smoothing*float64(mean-before))
 		s.latency = l.latency
 	}
+	l.sent, l.took = 0, 0
 	return s
 }
