@@ -32,7 +32,7 @@ func TestLimiter_AwaitsDatabase(t *testing.T) {
 		admitted := make(chan error)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			_, err := l.Admit(ctx, 0)
+			_, err := l.Admit(ctx, 0, pending)
 			admitted <- err
 		}()
 		synctest.Wait()
@@ -49,7 +49,7 @@ func TestLimiter_AwaitsDatabase(t *testing.T) {
 		away = false
 		start := time.Now()
 		go func() { p.let <- struct{}{} }()
-		if _, err := l.Admit(t.Context(), 0); err != nil || time.Since(start) > 2*time.Second {
+		if _, err := l.Admit(t.Context(), 0, pending); err != nil || time.Since(start) > 2*time.Second {
 			t.Errorf("after the outage: %v in %s", err, time.Since(start))
 		}
 	})

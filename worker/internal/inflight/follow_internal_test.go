@@ -74,7 +74,7 @@ func (l *load) work(ctx context.Context) {
 	var ending sync.WaitGroup
 	defer ending.Wait()
 	for {
-		at, err := l.limiter.Admit(ctx, 0)
+		at, err := l.limiter.Admit(ctx, 0, pending)
 		if err != nil {
 			return
 		}

@@ -131,21 +131,21 @@ func (l *Limiter) Needed() time.Duration {
 	return time.Duration(min(headroom*latency.Seconds(), atLimit) * float64(time.Second))
 }
 
-// Admit waits until a task may be taken: Postgres can be used, a slot is free, no suspension delays it, and the rate allows one
-// more recipient. The caller must then call Unused or Used exactly once. others is the total concurrency of the Servers before
-// the caller's: see joins.
-func (l *Limiter) Admit(ctx context.Context, others int) (admitted time.Time, err error) {
+// Admit waits until a task may be taken: Postgres can be used, a slot is free, pending returns true, no suspension delays the
+// task, and the rate allows one more recipient. The caller must then call Unused or Used exactly once. If pending returns false,
+// Admit returns zero. others is the total concurrency of the Servers before the caller's: see joins.
+func (l *Limiter) Admit(ctx context.Context, others int, pending func() bool) (admitted time.Time, err error) {
 	db := l.params.Database
 	if db == nil {
-		return l.admit(ctx, others)
+		return l.admit(ctx, others, pending)
 	}
 	for {
 		if err := db.Await(ctx); err != nil {
 			return time.Time{}, err
 		}
 		// A statement may fail while this admission waits for its slot and its token, which are then for others.
-		admitted, err = l.admit(ctx, others)
-		if err != nil || !db.Suspect() {
+		admitted, err = l.admit(ctx, others, pending)
+		if err != nil || admitted.IsZero() || !db.Suspect() {
 			return admitted, err
 		}
 		l.params.Pacer.Return(1)
@@ -154,10 +154,14 @@ func (l *Limiter) Admit(ctx context.Context, others int) (admitted time.Time, er
 	}
 }
 
-// admit waits for a slot, for the end of a suspension and for the rate.
-func (l *Limiter) admit(ctx context.Context, others int) (admitted time.Time, err error) {
+// admit waits for a slot and, if a task may be pending, for the end of a suspension and for the rate.
+func (l *Limiter) admit(ctx context.Context, others int, pending func() bool) (admitted time.Time, err error) {
 	if err := l.slots.acquire(ctx, others); err != nil {
 		return time.Time{}, err
+	}
+	if !pending() {
+		l.slots.unused()
+		return time.Time{}, nil
 	}
 	if err := l.params.Suspension.Await(ctx); err != nil {
 		l.slots.release()

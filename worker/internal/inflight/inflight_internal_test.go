@@ -50,6 +50,9 @@ func (p *pacer) Wait(ctx context.Context, _ int) error {
 	}
 }
 
+// pending says that a task is ready.
+func pending() bool { return true }
+
 func newLimiter(p *pacer, fixed int) *Limiter { return newSuspended(p, &suspension{}, fixed) }
 
 func newSuspended(p *pacer, s *suspension, fixed int) *Limiter {
@@ -65,7 +68,7 @@ func TestLimiter_Fixed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(&pacer{rate: 1000}, 2)
 		for range 2 {
-			at, err := l.Admit(t.Context(), 0)
+			at, err := l.Admit(t.Context(), 0, pending)
 			if err != nil || at.IsZero() {
 				t.Fatal(at, err)
 			}
@@ -76,7 +79,7 @@ func TestLimiter_Fixed(t *testing.T) {
 		}
 		third := false
 		go func() {
-			if _, err := l.Admit(t.Context(), 0); err != nil {
+			if _, err := l.Admit(t.Context(), 0, pending); err != nil {
 				t.Error(err)
 			}
 			third = true
@@ -100,7 +103,7 @@ func TestLimiter_ReturnsUnused(t *testing.T) {
 		p := &pacer{rate: 1000, let: make(chan struct{}, 1)}
 		l := newLimiter(p, 1)
 		p.let <- struct{}{}
-		if _, err := l.Admit(t.Context(), 0); err != nil {
+		if _, err := l.Admit(t.Context(), 0, pending); err != nil {
 			t.Fatal(err)
 		}
 		l.Unused()
@@ -109,20 +112,36 @@ func TestLimiter_ReturnsUnused(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := l.Admit(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := l.Admit(ctx, 0, pending); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("err = %v without a token", err)
 		}
 		p.let <- struct{}{}
-		if _, err := l.Admit(t.Context(), 0); err != nil { // the slot is free
+		if _, err := l.Admit(t.Context(), 0, pending); err != nil { // the slot is free
 			t.Fatal(err)
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := l.Admit(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := l.Admit(ctx, 0, pending); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("err = %v without a slot", err)
 		}
 		if _, taken := l.slots.current(); taken != 1 {
 			t.Errorf("%d slots taken, want 1", taken)
+		}
+	})
+}
+
+// An admission for an empty queue takes no token.
+func TestLimiter_NothingPending(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, s := &pacer{rate: 1000, let: make(chan struct{})}, &suspension{}
+		l := newSuspended(p, s, 1)
+		at, err := l.Admit(t.Context(), 0, func() bool { return false })
+		if err != nil || !at.IsZero() {
+			t.Errorf("admitted at %s, %v", at, err)
+		}
+		if _, taken := l.slots.current(); taken != 0 || p.returned != 0 || s.unused.Load() != 0 {
+			t.Errorf("%d slots taken, %d tokens returned, %d places in a suspension", taken, p.returned, s.unused.Load())
 		}
 	})
 }
@@ -135,7 +154,7 @@ func TestLimiter_ServersJoin(t *testing.T) {
 		l := newLimiter(&pacer{rate: 1000}, 20)
 		joined := false
 		go func() {
-			if _, err := l.Admit(t.Context(), 16); err != nil {
+			if _, err := l.Admit(t.Context(), 16, pending); err != nil {
 				t.Error(err)
 			}
 			joined = true
@@ -145,7 +164,7 @@ func TestLimiter_ServersJoin(t *testing.T) {
 			if joined {
 				t.Fatalf("joined with %d in flight", n)
 			}
-			if _, err := l.Admit(t.Context(), 0); err != nil {
+			if _, err := l.Admit(t.Context(), 0, pending); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -155,7 +174,7 @@ func TestLimiter_ServersJoin(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if _, err := l.Admit(ctx, 20); err == nil {
+		if _, err := l.Admit(ctx, 20, pending); err == nil {
 			t.Error("joined although the others hold the limit")
 		}
 	})
@@ -170,7 +189,7 @@ func TestLimiter_ServersJoinWhileTasksWait(t *testing.T) {
 		admit := func(others int, limit time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			_, err := l.Admit(ctx, others)
+			_, err := l.Admit(ctx, others, pending)
 			return err
 		}
 		for n := range inRow {
@@ -201,7 +220,7 @@ func TestLimiter_FreesLostTasks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(&pacer{rate: 1000}, 1)
-		at, err := l.Admit(t.Context(), 0)
+		at, err := l.Admit(t.Context(), 0, pending)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +228,7 @@ func TestLimiter_FreesLostTasks(t *testing.T) {
 		if err := l.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.Admit(t.Context(), 0); err != nil {
+		if _, err := l.Admit(t.Context(), 0, pending); err != nil {
 			t.Fatal(err)
 		}
 		if waited := time.Since(at); waited < beginTime || waited > beginTime+time.Second {

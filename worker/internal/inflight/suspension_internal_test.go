@@ -27,19 +27,19 @@ func TestLimiter_Suspension(t *testing.T) {
 		l := newSuspended(p, s, 64)
 		waiting, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := l.Admit(waiting, 0); err == nil {
+		if _, err := l.Admit(waiting, 0, pending); err == nil {
 			t.Error("admitted during the suspension")
 		}
 		if _, taken := l.slots.current(); taken != 0 || s.unused.Load() != 0 {
 			t.Errorf("%d slots taken, %d unused", taken, s.unused.Load())
 		}
 		go func() { s.let <- struct{}{}; s.let <- struct{}{} }()
-		at, err := l.Admit(t.Context(), 0)
+		at, err := l.Admit(t.Context(), 0, pending)
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.Used(at)
-		if _, err := l.Admit(t.Context(), 0); err != nil {
+		if _, err := l.Admit(t.Context(), 0, pending); err != nil {
 			t.Fatal(err)
 		}
 		l.Unused()

@@ -24,12 +24,13 @@ const (
 	// burst is the fraction of a second's rate that may be sent at once. Providers measure the rate over about a
 	// second, so a tenth stays within it.
 	burst = 0.1
-	// fetchFraction is the fraction of a second's rate that is fetched per Redis call. At 1,000 emails/s that is one call per
-	// 50 emails; below 20/s it is one per email.
+	// fetchFraction is the fraction of a second's rate that all processes together fetch per Redis call of each: a process
+	// fetches its share. At 1,000 emails/s that is one call per 50 emails of a single process, or per 5 emails of each of ten;
+	// with a share below 20/s it is one per email.
 	fetchFraction = 0.05
 	// tokenLife is how long fetched tokens are valid: the time in which the rate produces as many. Older tokens are
-	// returned to the bucket, which holds at most a burst. Otherwise the tokens of an idle process and those produced
-	// meanwhile would exceed the limit by one burst.
+	// returned to the bucket, which holds at most a burst. Otherwise the tokens of idle processes and those produced
+	// meanwhile would exceed the limit.
 	tokenLife = time.Duration(fetchFraction * float64(time.Second))
 	// redisTimeout is how long an email waits for the bucket before the process uses its own share.
 	redisTimeout = 500 * time.Millisecond
@@ -81,7 +82,7 @@ type Pacer struct {
 	redis redis.Cmdable
 	now   func() time.Time
 	full  atomic.Uint64 // the account's recipients per second, as float64 bits
-	share atomic.Uint64 // this process's share of the rate during a Redis outage, as float64 bits
+	share atomic.Uint64 // this process's share of the rate, as float64 bits
 	last  atomic.Pointer[cut]
 	// accepted is the start of the newest call that the provider accepted, in Unix nanoseconds.
 	accepted atomic.Int64
@@ -126,7 +127,8 @@ func (p *Pacer) Rate() float64 { return p.last.Load().rate(p.FullRate(), p.now()
 // Changed returns a channel that receives a value after this process or another one has cut the rate.
 func (p *Pacer) Changed() <-chan struct{} { return p.changed }
 
-// SetProcesses sets the number of processes that share the rate during a Redis outage.
+// SetProcesses sets the number of processes that share the rate. A process fetches tokens for its share, and uses only that during
+// a Redis outage.
 func (p *Pacer) SetProcesses(n int) {
 	p.share.Store(math.Float64bits(1 / float64(max(n, 1))))
 }
@@ -227,10 +229,10 @@ func (p *Pacer) Return(recipients int) {
 // not block.
 //
 // So an email may be sent before the tokens of its other recipients exist; the provider counts all of them at the time
-// of the call anyway. At most a burst of emails is sent at once, and a fetch of each process that was idle. With 11
-// recipients each, the maximum of an email, that is 1.1 times a second's rate, and 0.55 times more for each of these
-// processes. After that, this process waits as long as the rate requires. At a rate below 11/s such an email always
-// exceeds a second's rate.
+// of the call anyway. At most a burst of emails is sent at once, and the fetches of all processes. With 11 recipients
+// each, the maximum of an email, that is 1.65 times a second's rate, if each process has a share of 20/s or more. After
+// that, this process waits as long as the rate requires. At a rate below 11/s such an email always exceeds a second's
+// rate.
 func (p *Pacer) Borrow(recipients int) { p.balance.Add(-int64(recipients)) }
 
 // fetch exchanges the remaining tokens for new ones from Redis, or returns how long to wait for
@@ -247,7 +249,7 @@ func (p *Pacer) fetch(ctx context.Context) (time.Duration, error) {
 		age = strconv.FormatInt(max(p.now().UnixNano()-accepted, 0)/int64(time.Microsecond), 10)
 	}
 	answer, err := take.Run(ctx, p.redis, []string{key},
-		perSecond, math.Max(1, perSecond*burst), math.Max(1, math.Floor(perSecond*fetchFraction)), p.tokens, age).Slice()
+		perSecond, math.Max(1, perSecond*burst), math.Max(1, math.Floor(p.OwnRate()*fetchFraction)), p.tokens, age).Slice()
 	if err != nil {
 		return 0, err
 	}

@@ -78,6 +78,47 @@ func TestPacer_SharedRate(t *testing.T) {
 	}
 }
 
+// Idle processes together hold the tokens of a twentieth of a second, however many they are.
+func TestPacer_BurstAfterIdleTime(t *testing.T) {
+	const perSecond, processes = 500, 20
+	client := newRedis(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var pacers []*pace.Pacer
+	for range processes {
+		p := pace.New(client, perSecond)
+		p.SetProcesses(processes)
+		pacers = append(pacers, p)
+	}
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for range 200 { // the rate produces 1,000 tokens
+		for _, p := range pacers {
+			if err := p.Wait(t.Context(), 1); err != nil {
+				t.Fatal(err)
+			}
+			p.Return(1)
+		}
+		<-ticker.C
+	}
+	var let atomic.Int64
+	var group sync.WaitGroup
+	start := time.Now()
+	time.AfterFunc(100*time.Millisecond, cancel)
+	for _, p := range pacers {
+		group.Go(func() {
+			for p.Wait(ctx, 1) == nil {
+				let.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	// The bucket has a tenth of a second.
+	if most := perSecond*(time.Since(start).Seconds()+0.1+0.05) + processes; float64(let.Load()) > most {
+		t.Errorf("%d emails in %s, want at most %.0f", let.Load(), time.Since(start), most)
+	}
+}
+
 func TestPacer_CountsRecipients(t *testing.T) {
 	pacer := pace.New(newRedis(t), 20) // a bucket of two tokens
 	start := time.Now()

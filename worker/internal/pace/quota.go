@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/service"
 )
 
-// Peers counts the processes that share the rate during a Redis outage, including this one.
+// Peers counts the processes that share the rate, including this one.
 type Peers func(ctx context.Context) (int, error)
 
 // quotaInterval is how often the account is read. The account rarely changes, and the provider allows one such call per

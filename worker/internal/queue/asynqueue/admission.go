@@ -14,9 +14,10 @@ import (
 // Admission decides when a task may be taken. A task that is not admitted stays pending: it is neither active nor under a lease
 // while it waits.
 type Admission interface {
-	// Admit returns when a task may be taken, or when ctx ends. It is followed by exactly one call
-	// of Unused or Used. others is the total concurrency of the Servers before this one.
-	Admit(ctx context.Context, others int) (admitted time.Time, err error)
+	// Admit returns when a task may be taken, or when ctx ends. It is followed by exactly one call of Unused or Used, unless
+	// it returns an error, or zero because pending, which it calls before it waits for the rate, has returned false. others
+	// is the total concurrency of the Servers before this one.
+	Admit(ctx context.Context, others int, pending func() bool) (admitted time.Time, err error)
 	Unused()
 	Used(admitted time.Time)
 	// Begin and End enclose each call of the handler. Begin returns when the task was admitted,
@@ -45,6 +46,8 @@ type admitted struct {
 	admission Admission
 	others    int
 	stopping  context.Context
+	// busy has the queues whose last script took a task.
+	busy map[string]bool
 	// kept is the admission of a script that Redis does not know, until EVAL sends it again.
 	kept time.Time
 }
@@ -54,7 +57,7 @@ func (a *admitted) EvalSha(ctx context.Context, sha1 string, keys []string, args
 	if !takes(keys) {
 		return a.UniversalClient.EvalSha(ctx, sha1, keys, args...)
 	}
-	return a.take(ctx, func() *redis.Cmd { return a.UniversalClient.EvalSha(ctx, sha1, keys, args...) })
+	return a.take(ctx, keys[0], func() *redis.Cmd { return a.UniversalClient.EvalSha(ctx, sha1, keys, args...) })
 }
 
 // Eval implements redis.Scripter: it is used for a script that Redis does not know yet.
@@ -62,19 +65,16 @@ func (a *admitted) Eval(ctx context.Context, script string, keys []string, args 
 	if !takes(keys) {
 		return a.UniversalClient.Eval(ctx, script, keys, args...)
 	}
-	return a.take(ctx, func() *redis.Cmd { return a.UniversalClient.Eval(ctx, script, keys, args...) })
+	return a.take(ctx, keys[0], func() *redis.Cmd { return a.UniversalClient.Eval(ctx, script, keys, args...) })
 }
 
 // take runs the script when it is admitted. If it took no task, the admission is returned by Unused, or kept if the script is
 // sent again by EVAL.
-func (a *admitted) take(ctx context.Context, run func() *redis.Cmd) *redis.Cmd {
-	at, err := a.admit()
+func (a *admitted) take(ctx context.Context, queue string, run func() *redis.Cmd) *redis.Cmd {
+	at, err := a.admit(ctx, queue)
 	if err != nil {
-		if a.stopping.Err() != nil {
-			_ = service.Pause(ctx, refusalPause)
-		}
 		refused := redis.NewCmd(ctx)
-		refused.SetErr(errNotAdmitted)
+		refused.SetErr(err)
 		return refused
 	}
 	answer := run()
@@ -82,6 +82,7 @@ func (a *admitted) take(ctx context.Context, run func() *redis.Cmd) *redis.Cmd {
 		a.kept = at
 		return answer
 	}
+	a.busy[queue] = answer.Err() == nil
 	if answer.Err() != nil {
 		a.admission.Unused()
 		return answer
@@ -90,8 +91,8 @@ func (a *admitted) take(ctx context.Context, run func() *redis.Cmd) *redis.Cmd {
 	return answer
 }
 
-// admit returns the kept admission or waits for one.
-func (a *admitted) admit() (time.Time, error) {
+// admit returns the kept admission or waits for one. The error is redis.Nil if the queue is empty, as that of the script.
+func (a *admitted) admit(ctx context.Context, queue string) (time.Time, error) {
 	at := a.kept
 	a.kept = time.Time{}
 	if !at.IsZero() {
@@ -99,12 +100,30 @@ func (a *admitted) admit() (time.Time, error) {
 	}
 	waiting, cancel := context.WithTimeout(a.stopping, admissionWait)
 	defer cancel()
-	at, err := a.admission.Admit(waiting, a.others)
-	if err == nil && waiting.Err() != nil { // the process was frozen or is stopping: the lease is too old
+	at, err := a.admission.Admit(waiting, a.others, func() bool { return a.pending(ctx, queue) })
+	switch {
+	case err == nil && at.IsZero():
+		return at, redis.Nil
+	case err == nil && waiting.Err() == nil:
+		return at, nil
+	case err == nil: // the process was frozen or is stopping: the lease is too old
 		a.admission.Unused()
-		err = waiting.Err()
 	}
-	return at, err
+	if a.stopping.Err() != nil {
+		_ = service.Pause(ctx, refusalPause)
+	}
+	return at, errNotAdmitted
+}
+
+// pending reports whether the queue may have a task. Idle Servers would otherwise all hold a token of the send rate to look at
+// empty queues. After a task there usually is another one, and the script alone finds out. It also returns the error of a Redis
+// that does not answer.
+func (a *admitted) pending(ctx context.Context, queue string) bool {
+	if a.busy[queue] {
+		return true
+	}
+	n, err := a.LLen(ctx, queue).Result()
+	return err != nil || n > 0
 }
 
 // takes reports whether these are the keys of the script that takes a task: it is the only script of asynq whose keys begin

@@ -7,44 +7,40 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"email-gateway/worker/internal/queue/redistest"
 )
 
 // counted admits everything and counts.
-type counted struct{ admitted, unused int }
+type counted struct{ admitted, used, unused int }
 
-func (c *counted) Admit(context.Context, int) (time.Time, error) {
+func (c *counted) Admit(_ context.Context, _ int, pending func() bool) (time.Time, error) {
+	if !pending() {
+		return time.Time{}, nil
+	}
 	c.admitted++
 	return time.Now(), nil
 }
 
 func (c *counted) Unused()               { c.unused++ }
-func (c *counted) Used(time.Time)        {}
+func (c *counted) Used(time.Time)        { c.used++ }
 func (c *counted) Begin() (at time.Time) { return at }
 func (c *counted) End()                  {}
 
 // A restarted Redis does not know the script that takes a task: the script is sent again by EVAL,
-// under the same admission.
-func TestAdmitted_UnknownScript(t *testing.T) {
+// under the same admission. After a task the next one is taken without a look at the queue, and an empty queue needs no admission.
+func TestAdmitted_Scripts(t *testing.T) {
 	t.Parallel()
-	url := redistest.Start(t).URL
-	o, err := redis.ParseURL(url)
-	if err != nil {
+	i, server := newIdling(t, time.Hour)
+	count := &counted{}
+	i.UniversalClient = &admitted{UniversalClient: server, admission: count, stopping: t.Context(), busy: make(map[string]bool)}
+	if err := server.LPush(t.Context(), takingKeys[0], "a", "b").Err(); err != nil {
 		t.Fatal(err)
 	}
-	server := redis.NewClient(o)
-	t.Cleanup(func() { _ = server.Close() })
-	count := &counted{}
-	client := &admitted{UniversalClient: server, admission: count, stopping: t.Context()}
-	keys := []string{"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active", "asynq:{q}:lease"}
-	script := redis.NewScript(`return redis.call("RPOPLPUSH", KEYS[1], KEYS[3])`)
-	for round := 1; round <= 2; round++ {
-		if err := script.Run(t.Context(), client, keys).Err(); !errors.Is(err, redis.Nil) {
-			t.Fatalf("err = %v, want an empty queue", err)
+	for n, want := range []counted{{1, 1, 0}, {2, 2, 0}, {3, 2, 1}, {3, 2, 1}} {
+		if err := i.look(t); (err == nil) != (n < 2) || err != nil && !errors.Is(err, redis.Nil) {
+			t.Fatalf("script %d: %v", n, err)
 		}
-		if count.admitted != round || count.unused != round {
-			t.Errorf("%d admissions and %d unused after %d scripts", count.admitted, count.unused, round)
+		if *count != want {
+			t.Errorf("after script %d: %+v, want %+v", n, *count, want)
 		}
 	}
 }

@@ -36,9 +36,9 @@ type asking struct {
 	asked *atomic.Int64
 }
 
-func (a asking) Admit(ctx context.Context, others int) (time.Time, error) {
+func (a asking) Admit(ctx context.Context, others int, pending func() bool) (time.Time, error) {
 	a.asked.Add(1)
-	return a.Limiter.Admit(ctx, others)
+	return a.Limiter.Admit(ctx, others, pending)
 }
 
 func newPaced(t *testing.T, perSecond float64, limit int, handler queue.Handler) paced {
@@ -180,6 +180,24 @@ func TestAdmission_EmptyQueueUsesNoTokens(t *testing.T) {
 	p.publish(t, email.QueueLow, 100)
 	p.start(t)
 	reaches(t, &handled, 200)
+}
+
+// An idle worker looks at its queues without tokens: all idle workers together would hold more than may be sent at once.
+func TestAdmission_IdleWorkerHoldsNoTokens(t *testing.T) {
+	t.Parallel()
+	var handled atomic.Int64
+	p := newPaced(t, 1, 10, func(context.Context, queue.Task) error { handled.Add(1); return nil })
+	p.start(t)
+	const bucket = "email-gateway:pace"
+	waittest.Until(t, "a hundred looks", func() bool { return p.asked.Load() > 100 })
+	if n, err := p.redis.Exists(t.Context(), bucket).Result(); n != 0 || err != nil {
+		t.Errorf("tokens were taken for empty queues, %v", err)
+	}
+	p.publish(t, email.QueueLow, 1)
+	reaches(t, &handled, 1)
+	if n, err := p.redis.Exists(t.Context(), bucket).Result(); n != 1 || err != nil {
+		t.Errorf("no token was taken for a task, %v", err)
+	}
 }
 
 // The other recipients of an email delay the emails after it.

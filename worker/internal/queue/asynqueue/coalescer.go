@@ -29,8 +29,8 @@ func coalesce(client redis.UniversalClient) {
 	client.AddHook(&coalescer{client: client})
 }
 
-// coalescer is a hook for a go-redis client that sends concurrent script calls in one pipeline. asynq enqueues, takes and ends
-// tasks one by one; with the hook, many of them share a round trip and the system calls of client and server. Enqueuing then
+// coalescer is a hook for a go-redis client that sends concurrent script calls, and looks at queues, in one pipeline. asynq enqueues,
+// takes and ends tasks one by one; with the hook, many of them share a round trip and the system calls of client and server. Enqueuing then
 // takes half the CPU time on both sides, and with 256 workers each email takes two fifths less CPU time in Redis. A single
 // command is sent immediately.
 type coalescer struct {
@@ -62,7 +62,7 @@ func (c *coalescer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 // which is sent alone.
 func (c *coalescer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() != "evalsha" {
+		if name := cmd.Name(); name != "evalsha" && name != "llen" {
 			return next(ctx, cmd)
 		}
 		one := &call{ctx: ctx, cmd: cmd, done: make(chan struct{})}

@@ -29,7 +29,7 @@ const (
 	fewServers   = 4
 	fewPerServer = 16
 	// defaultMaxIdle is the default of ConsumerConfig.MaxIdle: the maximum wait of a task whose announcement was lost. Each
-	// poll of the queues runs three small scripts.
+	// poll of the queues reads three lengths.
 	defaultMaxIdle = 25 * time.Millisecond
 	// pickup is how long a Server sleeps when all queues were empty, before pollDelayer delays its next poll.
 	pickup = time.Millisecond
@@ -94,7 +94,7 @@ func NewConsumer(c ConsumerConfig) *Consumer {
 			forward, janitor = seldom, seldom
 		}
 		if c.Admission != nil {
-			client = &admitted{UniversalClient: consumer.redis, admission: c.Admission, others: others, stopping: consumer.stopping}
+			client = &admitted{UniversalClient: consumer.redis, admission: c.Admission, others: others, stopping: consumer.stopping, busy: make(map[string]bool)}
 		}
 		client = &pollDelayer{
 			UniversalClient: client, subscriber: consumer.subscriber, queues: len(queues),
