@@ -142,7 +142,7 @@ type Advanced struct {
 	Attempts int
 	// Throttles is how many of these attempts a quota or an outage stopped.
 	Throttles int
-	// LeaseUntil is when the lease of a successful claim ends, by this process's clock.
+	// LeaseUntil is when the lease of a successful claim ends, by this process's clocks, the wall clock and the monotonic one.
 	LeaseUntil time.Time
 	// SameToken means that the row's claim is the transition's own. If Applied is false, an earlier try of the same
 	// write succeeded, or another process has ended the attempt.

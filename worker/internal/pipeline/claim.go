@@ -33,10 +33,17 @@ func (p *Pipeline) claim(ctx context.Context, log *slog.Logger, a *attempt) (don
 		return true, p.release(log, a, slog.LevelWarn, claimUnanswered, nil)
 	case !isMine(claim):
 		return true, p.dropTask(ctx, log, a, claim.Status)
-	case time.Until(claim.LeaseUntil) < leaseNeeded:
+	case -elapsed(claim.LeaseUntil) < leaseNeeded:
 		return true, p.release(log, a, slog.LevelWarn, "the lease is too short for the call", nil)
 	}
 	return false, nil
+}
+
+// elapsed returns the time since then, negative before it, by the clock that shows more: the monotonic clock stands still while the
+// machine is suspended, and the wall clock may be set back.
+func elapsed(then time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(then), now.Round(0).Sub(then.Round(0)))
 }
 
 // confirmedTooLate reports whether a dispatcher has ended the claimed attempt, or may have, before Postgres confirmed the claim.
@@ -68,7 +75,7 @@ func (p *Pipeline) tryClaim(ctx context.Context, log *slog.Logger, a *attempt) (
 	// broken connection.
 	if err == nil && !claimed.Applied && claimed.SameToken && claimed.Status == email.Processing {
 		claimed.Applied = true
-		claimed.LeaseUntil = claimed.LeaseUntil.Add(-time.Since(start))
+		claimed.LeaseUntil = claimed.LeaseUntil.Add(-elapsed(start))
 	}
 	if claimed.Applied {
 		crashpoint.At(crashpoint.SendClaimed)

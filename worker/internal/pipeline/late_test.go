@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/uuid"
 
@@ -143,5 +144,50 @@ func TestHandle_LateRetryWaitsForNoTask(t *testing.T) {
 				t.Errorf("the task ends with %v; the email waits for it: %v, want %v", err, b.hasTask(t, id), lost)
 			}
 		})
+	}
+}
+
+// suspended claims emails as on a machine that is suspended right after the claim: its wall clock is then ahead, and its monotonic
+// clock has stood still.
+type suspended struct {
+	pipeline.Advancer
+	length time.Duration
+}
+
+func (s suspended) Advance(ctx context.Context, t outbox.Transition) (outbox.Advanced, error) {
+	done, err := s.Advancer.Advance(ctx, t)
+	if t.Guard == outbox.GuardClaim {
+		done.LeaseUntil = beforeSuspension(done.LeaseUntil, s.length)
+	}
+	return done, err
+}
+
+// beforeSuspension returns the time by both clocks as a process sees it after a suspension.
+func beforeSuspension(at time.Time, length time.Duration) time.Time {
+	at = at.Add(-length)
+	(*struct {
+		wall      uint64
+		monotonic int64
+		location  *time.Location
+	})(unsafe.Pointer(&at)).monotonic += int64(length)
+	return at
+}
+
+// A machine that was suspended after the claim makes no call: a dispatcher may have ended the attempt, and the tenant may have
+// cancelled the email.
+func TestHandle_SuspendedAfterClaim(t *testing.T) {
+	t.Parallel()
+	for length, sent := range map[time.Duration]bool{5 * time.Second: true, 40 * time.Second: false, time.Hour: false} {
+		b := newBench(t, func(p *pipeline.Params) { p.Advancer = suspended{p.Advancer, length} })
+		id := b.Accept(t, b.company, nil)
+		if err := b.handle(t, id); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(b.sender.sent) == 1; got != sent {
+			t.Errorf("suspended for %s: %d calls", length, len(b.sender.sent))
+		}
+		if got := b.find(t, id).Status == email.Sent; got != sent {
+			t.Errorf("suspended for %s: the email is %s", length, b.find(t, id).Status)
+		}
 	}
 }

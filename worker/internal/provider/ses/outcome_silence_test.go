@@ -19,6 +19,7 @@ func silent() []outcome {
 	network := outage(retries("NETWORK_ERROR", provider.TransientError))
 	late := outage(retries("SES_TIMEOUT", provider.TimeoutError))
 	lost := unknown("NETWORK_ERROR", provider.TransientError)
+	unspent := &provider.Failure{Outcome: provider.Unspent, Code: "SEND_CANCELLED", Category: provider.TransientError}
 	mayBe := unknown("SES_TIMEOUT", provider.TimeoutError)
 	return []outcome{
 		{name: "no such host", at: closed, want: network, config: func(c *ses.Config) {
@@ -89,9 +90,24 @@ func silent() []outcome {
 					return nil, ctx.Err()
 				})
 			},
-			want: &provider.Failure{Outcome: provider.Unspent, Code: "SEND_CANCELLED", Category: provider.TransientError},
+			want: unspent,
+		},
+		{
+			name: "suspended machine before the connection", at: says(200, `{"MessageId":"0100-a"}`), want: unspent,
+			context: func(t *testing.T, _ endpoint) context.Context { return suspendedContext{t.Context()} },
+			config: func(c *ses.Config) {
+				*c = c.WithDialer(func(_ context.Context, network, address string) (net.Conn, error) { return net.Dial(network, address) })
+			},
 		},
 	}
+}
+
+// suspendedContext is the context of a call during which the machine was suspended: the wall clock is beyond its deadline, which
+// the monotonic clock has not reached.
+type suspendedContext struct{ context.Context }
+
+func (suspendedContext) Deadline() (time.Time, bool) {
+	return time.Now().Add(-time.Second).Round(0), true
 }
 
 // local: errors of the SDK itself. New rejects the settings that cause the first one, and a message

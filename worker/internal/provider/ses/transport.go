@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
@@ -68,18 +69,42 @@ const (
 	smallBody = oneWrite - 2<<10
 )
 
+// errSuspended is the error of a call that was not made because the machine was suspended. It was cancelled on our side.
+var errSuspended = fmt.Errorf("the machine was suspended during the call, before it had a connection: %w", context.Canceled)
+
 // Do makes one round trip. The trace is attached here, not to the context given to the SDK: that
 // context is also used for the calls that fetch credentials, whose connections are irrelevant.
+//
+// If the machine was suspended until after the deadline of the call, its connection is closed before anything is written: the
+// lease of the email may be over.
 func (t transport) Do(r *http.Request) (*http.Response, error) {
 	if err := inMemory(r); err != nil {
 		return nil, err
 	}
-	if c, ok := r.Context().Value(callKey{}).(*call); ok {
-		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
-			GotConn: func(httptrace.GotConnInfo) { c.connected.Store(true) },
-		}))
+	c, ok := r.Context().Value(callKey{}).(*call)
+	if !ok {
+		return t.http.RoundTrip(r)
 	}
-	return t.http.RoundTrip(r)
+	suspended := false
+	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+		if suspended = suspendedIn(r.Context()); suspended {
+			_ = got.Conn.Close()
+			return
+		}
+		c.connected.Store(true)
+	}})
+	answer, err := t.http.RoundTrip(r.WithContext(ctx))
+	if err != nil && suspended {
+		err = errSuspended
+	}
+	return answer, err
+}
+
+// suspendedIn reports whether the wall clock has passed the deadline of a context that has not ended: its timer follows the
+// monotonic clock, which stands still while the machine is suspended.
+func suspendedIn(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && ctx.Err() == nil && time.Now().Round(0).After(deadline.Round(0))
 }
 
 // inMemory buffers a small body, so that net/http sends it together with the headers. Otherwise

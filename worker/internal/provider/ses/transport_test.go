@@ -38,6 +38,24 @@ func TestDeadConnectionSendsOnce(t *testing.T) {
 	}
 }
 
+// A machine that was suspended before the call got its pooled connection writes nothing to it, and sends the next email.
+func TestSuspendedBeforePooledConnection(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newSender(t, ses.Config{Endpoint: b.server.URL, IdleTimeout: time.Minute})
+	if _, err := s.Send(t.Context(), message()); err != nil {
+		t.Fatalf("first Send: %v", err)
+	}
+	_, err := s.Send(suspendedContext{t.Context()}, message())
+	var f *provider.Failure
+	if !errors.As(err, &f) || f.Outcome != provider.Unspent || len(b.Received()) != 1 {
+		t.Errorf("Send on a suspended machine: %v, and the server saw %d requests", err, len(b.Received()))
+	}
+	if _, err := s.Send(t.Context(), message()); err != nil || len(b.Received()) != 2 {
+		t.Errorf("Send after that: %v, and the server saw %d requests", err, len(b.Received()))
+	}
+}
+
 // breakable is a connection that fails once, at the first write after it was broken.
 type breakable struct {
 	net.Conn
