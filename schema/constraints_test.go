@@ -273,6 +273,7 @@ func TestConstraints(t *testing.T) {
 		{"email_events", row{"previous": "'RECEIVED'", "type": "'VALIDATED'", "seq": "2"}, ""},
 		{"email_events", row{"previous": "'RECEIVED'", "type": "'SENT'", "seq": "2"}, "email_events_path"},
 		{"email_events", row{"type": "'VALIDATED'"}, "email_events_path"},
+		{"email_events", row{"type": "'SENT'"}, ""},
 		{"email_events", row{"type": "'PENDING'"}, "email_events_path"},
 		{"email_events", row{"previous": "'SENT'", "type": "'SENT'", "seq": "9"}, "email_events_path"},
 		{"email_events", row{"previous": "'DELIVERED'", "type": "'BOUNCED'", "seq": "9"}, ""},

@@ -218,7 +218,7 @@ CREATE TABLE email_events (
     CONSTRAINT email_events_first CHECK (((seq = 1) = (previous IS NULL))),
     CONSTRAINT email_events_path CHECK (
 CASE COALESCE(previous, ''::text)
-    WHEN ''::text THEN (type = ANY (ARRAY['RECEIVED'::text, 'RESCHEDULED'::text, 'CANCELLED'::text, 'EXPIRED'::text, 'SUPPRESSED'::text]))
+    WHEN ''::text THEN (type = ANY (ARRAY['RECEIVED'::text, 'RESCHEDULED'::text, 'CANCELLED'::text, 'EXPIRED'::text, 'SUPPRESSED'::text, 'SENT'::text]))
     WHEN 'RECEIVED'::text THEN (type = ANY (ARRAY['VALIDATED'::text, 'VALIDATION_FAILED'::text, 'SUPPRESSED'::text]))
     WHEN 'VALIDATED'::text THEN (type = 'SENT_ATTEMPT'::text)
     WHEN 'VALIDATION_FAILED'::text THEN (type = 'FAILED'::text)

@@ -31,7 +31,7 @@ var feedback = []string{
 
 // arrows lists the events that may follow each event; "" is the beginning.
 var arrows = map[string][]string{
-	"":                  {"RECEIVED", moved, cancelled, "EXPIRED", suppressed},
+	"":                  {"RECEIVED", moved, cancelled, "EXPIRED", suppressed, sent},
 	"RECEIVED":          {"VALIDATED", "VALIDATION_FAILED", suppressed},
 	"VALIDATED":         {attempt},
 	"VALIDATION_FAILED": {failed},

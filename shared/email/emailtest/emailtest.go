@@ -17,9 +17,9 @@ func Backoff() email.Backoff {
 // email_events has the same table, and a test compares the two.
 //
 // SENT may follow every waiting or final state: a provider's late acceptance is a fact, whatever
-// was decided meanwhile. After SENT there is only feedback, in any order.
+// was decided meanwhile. It is the first event if a promoted standby lacks the attempt's claim. After SENT there is only feedback, in any order.
 var followers = map[email.EventType][]email.EventType{
-	"":                          {email.EventReceived, email.EventRescheduled, email.EventCancelled, email.EventExpired, email.EventSuppressed},
+	"":                          {email.EventReceived, email.EventRescheduled, email.EventCancelled, email.EventExpired, email.EventSuppressed, email.EventSent},
 	email.EventReceived:         {email.EventValidated, email.EventValidationFailed, email.EventSuppressed},
 	email.EventValidated:        {email.EventSentAttempt},
 	email.EventValidationFailed: {email.EventFailed},

@@ -38,6 +38,8 @@ func TestMayFollow_Paths(t *testing.T) {
 		{"moved between two tries", attempt + "RETRY_SCHEDULED RESCHEDULED " + attempt + "SENT", true},
 		{"moved, then cancelled, replayed, moved", "RESCHEDULED CANCELLED REPLAYED RESCHEDULED", true},
 
+		{"the claim was lost, the acceptance not", "SENT DELIVERED", true},
+
 		{"moved during the call", attempt + "RESCHEDULED", false},
 		{"moved while the outcome is unknown", attempt + "OUTCOME_UNKNOWN RESCHEDULED", false},
 		{"moved after its end", attempt + "SENT RESCHEDULED", false},

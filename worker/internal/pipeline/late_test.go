@@ -191,3 +191,32 @@ func TestHandle_SuspendedAfterClaim(t *testing.T) {
 		}
 	}
 }
+
+// A standby is promoted that has not received the claim: the worker, which knows the answer, records it, and the email is not
+// sent again.
+func TestHandle_SentAfterALostClaim(t *testing.T) {
+	t.Parallel()
+	for _, status := range []email.Status{email.Pending, email.Enqueued} {
+		t.Run(string(status), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, nil)
+			id := b.Accept(t, b.company, nil)
+			b.sender.during = func() {
+				b.exec(t, `UPDATE email_outbox SET status = $2, attempts = 0, claim_token = NULL, lease_until = NULL WHERE id = $1`, id, status)
+				b.exec(t, `DELETE FROM email_events WHERE email_log_id = $1`, id)
+				b.exec(t, `DELETE FROM email_logs WHERE outbox_id = $1`, id)
+			}
+			if err := b.handle(t, id); err != nil {
+				t.Fatal(err)
+			}
+			b.sender.during = nil
+			b.expect(t, id, email.Sent, 0, 0)
+			if got := b.events(t, id); !slices.Equal(got, []email.EventType{email.EventSent}) {
+				t.Errorf("events %v", got)
+			}
+			if err := b.pipeline.Handle(t.Context(), b.task(t, id)); err != nil || len(b.sender.sent) != 1 {
+				t.Errorf("%v; %d calls", err, len(b.sender.sent))
+			}
+		})
+	}
+}
