@@ -133,7 +133,7 @@ GRANT SELECT, UPDATE                 ON mailings, mailing_entries, provider_gate
 GRANT SELECT, INSERT, UPDATE         ON quota_totals TO gateway_worker;
 GRANT SELECT, INSERT, UPDATE         ON email_outbox, email_logs, recipients, dead_letters TO gateway_worker;
 GRANT SELECT, DELETE                 ON recipient_intakes TO gateway_worker;
-GRANT SELECT, INSERT, UPDATE, DELETE ON process_status TO gateway_worker;
+GRANT SELECT, INSERT, UPDATE, DELETE ON process_status, provider_refusals TO gateway_worker;
 
 -- gatewayctl, for operators: companies, keys and domains; waiting rows and reasons.
 GRANT SELECT                         ON process_status, operator_audit, goose_db_version, log_partitions TO gateway_operator;

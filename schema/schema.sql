@@ -646,10 +646,17 @@ CREATE TABLE provider_gate (
     held_at timestamp with time zone,
     held_reason text,
     is_open boolean GENERATED ALWAYS AS ((state = 'shut'::text)) STORED NOT NULL,
+    opener_company uuid,
     CONSTRAINT provider_gate_held_has_reason CHECK (((held_at IS NULL) = (held_reason IS NULL))),
     CONSTRAINT provider_gate_id_check CHECK ((id = 1)),
     CONSTRAINT provider_gate_shut_has_reason CHECK (((state = 'shut'::text) = (reason IS NOT NULL))),
     CONSTRAINT provider_gate_state_check CHECK ((state = ANY (ARRAY['open'::text, 'shut'::text])))
+);
+
+CREATE TABLE provider_refusals (
+    key text NOT NULL,
+    refused_at timestamp with time zone DEFAULT now() NOT NULL,
+    disproved boolean DEFAULT false NOT NULL
 );
 
 CREATE TABLE quota_defaults (
@@ -1089,6 +1096,9 @@ ALTER TABLE ONLY process_status
 
 ALTER TABLE ONLY provider_gate
     ADD CONSTRAINT provider_gate_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY provider_refusals
+    ADD CONSTRAINT provider_refusals_pkey PRIMARY KEY (key);
 
 ALTER TABLE ONLY quota_defaults
     ADD CONSTRAINT quota_defaults_pkey PRIMARY KEY (singleton);

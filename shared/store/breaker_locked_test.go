@@ -28,7 +28,7 @@ func TestBreaker_LockedRow(t *testing.T) {
 			return err
 		}, breaker.ErrLocked},
 		"close": {"SES_TIMEOUT", func(d storetest.Database) error {
-			_, _, err := d.Store.CloseBreaker(t.Context(), "w", breaker.Pass{Probe: true, Openings: 1}, true)
+			_, _, err := d.Store.CloseBreaker(t.Context(), breaker.Closing{By: "w", Pass: breaker.Pass{Probe: true, Openings: 1}, Accepted: true})
 			return err
 		}, breaker.ErrLocked},
 		"close by account": {"SES_ACCOUNT_SENDING_PAUSED", func(d storetest.Database) error {

@@ -36,7 +36,7 @@ func openBreaker(t *testing.T, d storetest.Database, reason string) {
 	done, err := d.Store.OpenBreaker(t.Context(), breaker.Opening{
 		Reason: reason, By: "worker-1", Attempt: uuid.New(), Pass: breaker.Pass{Openings: breakerOf(t, d).Openings},
 	})
-	if err != nil || !done {
+	if err != nil || !done.Opened {
 		t.Fatalf("opened: %v, %v", done, err)
 	}
 }
@@ -72,7 +72,7 @@ func TestOpenBreaker_OnceForAllInFlight(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			if done {
+			if done.Opened {
 				openers.Add(1)
 				one.Store(w)
 			}
@@ -83,7 +83,7 @@ func TestOpenBreaker_OnceForAllInFlight(t *testing.T) {
 		t.Fatalf("%d attempts opened it, want 1", n)
 	}
 	again, err := d.Store.OpenBreaker(t.Context(), one.Load().(breaker.Opening))
-	if err != nil || !again {
+	if err != nil || !again.Opened {
 		t.Errorf("OpenBreaker repeated by the attempt that opened it: %v, %v; want true, as its response may have been lost", again, err)
 	}
 	g := breakerOf(t, d)
@@ -93,21 +93,79 @@ func TestOpenBreaker_OnceForAllInFlight(t *testing.T) {
 
 	// A probe closes it. A call that was in flight all the time does not open it again.
 	probe := breaker.Pass{Probe: true, Openings: g.Openings}
-	was, opened, err := d.Store.CloseBreaker(t.Context(), "worker-2", probe, true)
+	was, opened, err := d.Store.CloseBreaker(t.Context(), breaker.Closing{By: "worker-2", Pass: probe, Accepted: true})
 	if err != nil || !opened || was.Reason != "SES_ACCOUNT_SENDING_PAUSED" {
 		t.Fatalf("open: %+v, %v, %v", was, opened, err)
 	}
-	if _, opened, err = d.Store.CloseBreaker(t.Context(), "worker-2", probe, true); err != nil || opened {
+	if _, opened, err = d.Store.CloseBreaker(t.Context(), breaker.Closing{By: "worker-2", Pass: probe, Accepted: true}); err != nil || opened {
 		t.Errorf("opened twice: %v, %v", opened, err)
 	}
 	late, err := d.Store.OpenBreaker(t.Context(), breaker.Opening{Reason: "X", By: "worker-1", Attempt: uuid.New(), Pass: before})
-	if err != nil || late || breakerOf(t, d).IsOpen {
+	if err != nil || late.Opened || breakerOf(t, d).IsOpen {
 		t.Errorf("a call that began before the probe opened the circuit breaker: %v, %v", late, err)
 	}
 	openBreaker(t, d, "SES_TIMEOUT")
-	if _, opened, err = d.Store.CloseBreaker(t.Context(), "worker-2", probe, true); err != nil || opened {
+	if _, opened, err = d.Store.CloseBreaker(t.Context(), breaker.Closing{By: "worker-2", Pass: probe, Accepted: true}); err != nil || opened {
 		t.Errorf("a probe of an earlier opening opened the circuit breaker: %v, %v", opened, err)
 	}
+}
+
+// A refusal that may concern its keys alone opens the circuit breaker, until an accepted email with other keys shows that it
+// does not concern the account, and then not until an hour without such refusals has passed, or one of the keys was accepted.
+func TestOpenBreaker_RefusalKeys(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	refuse := func(when string, want breaker.Opened, keys ...string) {
+		t.Helper()
+		got, err := d.Store.OpenBreaker(t.Context(), breaker.Opening{
+			Reason: "SES_ACCESS_DENIED", By: "worker-1", Attempt: uuid.New(), Pass: breaker.Pass{Openings: breakerOf(t, d).Openings}, Keys: keys,
+		})
+		if err != nil || got != want {
+			t.Fatalf("%s: %+v, %v; want %+v", when, got, err, want)
+		}
+	}
+	probe := func(accepted bool, keys ...string) {
+		t.Helper()
+		w := breaker.Closing{By: "worker-2", Pass: breaker.Pass{Probe: true, Openings: breakerOf(t, d).Openings}, Accepted: accepted, Keys: keys}
+		if _, closed, err := d.Store.CloseBreaker(t.Context(), w); err != nil || !closed {
+			t.Fatalf("close: %v, %v", closed, err)
+		}
+	}
+	age := func(by string) { run(t, d, `UPDATE provider_refusals SET refused_at = refused_at - $1::interval`, by) }
+	opened, nothing, disproved := breaker.Opened{Opened: true}, breaker.Opened{}, breaker.Opened{Disproved: true}
+
+	refuse("the first", opened, "a@x", "x", "1")
+	refuse("while the breaker is open", nothing, "a@x", "x", "2")
+	probe(false, "b@y", "y", "3")
+	refuse("after a probe that was refused alone", opened, "a@x", "x", "1")
+	probe(true, "a@x", "x", "4")
+	refuse("after another email of the same sender", opened, "a@x", "x", "5")
+	probe(true, "b@x", "x", "6")
+	refuse("the address, while its domain is accepted", disproved, "a@x", "x", "7")
+	refuse("the first email of the same sender, at another address", disproved, "c@x", "x", "1")
+	refuse("another address of an accepted domain", opened, "d@x", "x", "8")
+	probe(true, "b@y", "y", "9")
+	refuse("the domain", disproved, "e@x", "x", "10")
+	refuse("another sender", opened, "b@y", "y", "9")
+	probe(true, "c@z", "z", "11")
+
+	age("50 min")
+	refuse("50 minutes later", disproved, "d@x", "x", "12")
+	age("50 min")
+	refuse("after 50 minutes more", disproved, "d@x", "x", "13")
+	if err := d.Store.ForgetRefusals(t.Context(), []string{"d@x", "x", "14"}); err != nil {
+		t.Fatal(err)
+	}
+	refuse("after it was accepted", opened, "d@x", "x", "13")
+	probe(true, "c@z", "z", "15")
+	age("61 min")
+	refuse("after an hour without refusals", opened, "d@x", "x", "16")
+	if n := ask[int](t, d, `SELECT count(*) FROM provider_refusals`); n != 3 {
+		t.Errorf("%d refusals are kept, want the last one's 3 keys", n)
+	}
+	run(t, d, `UPDATE provider_refusals SET refused_at = now() + interval '2 h', disproved = true`)
+	probe(false, "c@z", "z", "17")
+	refuse("recorded by a clock that was ahead", opened, "d@x", "x", "18")
 }
 
 // After the commit that opens the circuit breaker, the fence lets the probe through and nothing else.
@@ -156,7 +214,7 @@ func TestClaim_WhileTheBreakerIsOpen(t *testing.T) {
 	if probe, found = pick(t, d); !found || probe.ID != second {
 		t.Errorf("next probe %+v, %v", probe, found)
 	}
-	if _, opened, err := d.Store.CloseBreaker(t.Context(), "w", breaker.Pass{Openings: breakerOf(t, d).Openings}, true); err != nil || !opened {
+	if _, opened, err := d.Store.CloseBreaker(t.Context(), breaker.Closing{By: "w", Pass: breaker.Pass{Openings: breakerOf(t, d).Openings}, Accepted: true}); err != nil || !opened {
 		t.Fatal(opened, err)
 	}
 	if got := claim(second); !got.Applied || got.Breaker.Probe {
@@ -376,6 +434,34 @@ func TestPickProbe_CompaniesTakeTurns(t *testing.T) {
 	}
 }
 
+// The first probe is not the email of the company whose email opened the circuit breaker, however old its emails are, unless there is
+// no other.
+func TestPickProbe_BeginsAfterTheOpener(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	opener, other := d.Company(t), d.Company(t)
+	old := d.Accept(t, opener, nil)
+	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '1 h' WHERE id = $1`, old)
+	young := d.Accept(t, other, nil)
+	for _, want := range []uuid.UUID{young, old} {
+		done, err := d.Store.OpenBreaker(t.Context(), breaker.Opening{
+			Reason: "SES_ACCESS_DENIED", By: "worker-1", Attempt: uuid.New(), Pass: breaker.Pass{Openings: breakerOf(t, d).Openings},
+			Company: uuid.NullUUID{UUID: opener, Valid: true},
+		})
+		if err != nil || !done.Opened {
+			t.Fatalf("opened: %+v, %v", done, err)
+		}
+		later(t, d)
+		if probe, found := pick(t, d); !found || probe.ID != want {
+			t.Errorf("probe %+v, %v, want %s", probe, found, want)
+		}
+		if _, closed, err := d.Store.CloseBreaker(t.Context(), breaker.Closing{By: "w", Pass: breaker.Pass{Openings: breakerOf(t, d).Openings}}); err != nil || !closed {
+			t.Fatalf("closed: %v, %v", closed, err)
+		}
+		run(t, d, `UPDATE email_outbox SET status = 'SENT', processed_at = now() WHERE id = $1`, young)
+	}
+}
+
 // A probe that still waits on its queue says that workers do not serve that queue, however old its emails are: the next ones are on
 // the other queues, also if several are not served.
 func TestPickProbe_QueueThatIsNotServed(t *testing.T) {
@@ -564,7 +650,7 @@ func TestHoldBreaker(t *testing.T) {
 	if probe, found := pick(t, d); found {
 		t.Errorf("probe %+v", probe)
 	}
-	if _, opened, err := d.Store.CloseBreaker(t.Context(), "w", breaker.Pass{Openings: breakerOf(t, d).Openings}, true); err != nil || !opened {
+	if _, opened, err := d.Store.CloseBreaker(t.Context(), breaker.Closing{By: "w", Pass: breaker.Pass{Openings: breakerOf(t, d).Openings}, Accepted: true}); err != nil || !opened {
 		t.Fatal(opened, err)
 	}
 	if err := d.Store.HoldBreaker(t.Context(), storetest.Because("longer drill")); err != nil {

@@ -22,7 +22,7 @@ var owner = map[string]string{
 	"mailing_feedback": "mailing_id IN (SELECT id FROM mailings WHERE company_id = $1)",
 	"mailing_rejects":  "mailing_id IN (SELECT id FROM mailings WHERE company_id = $1)",
 	// SES events change the email that they name; no request with a tenant's key reaches these tables.
-	"ses_events": "", "provider_gate": "", "process_status": "", "dispatch_batches": "", "dropped_tasks": "", "mailing_marks": "", "goose_db_version": "", "goose_migration_lock": "", "owner_locks": "", "quota_defaults": "", "event_positions": "",
+	"ses_events": "", "provider_gate": "", "provider_refusals": "", "process_status": "", "dispatch_batches": "", "dropped_tasks": "", "mailing_marks": "", "goose_db_version": "", "goose_migration_lock": "", "owner_locks": "", "quota_defaults": "", "event_positions": "",
 	"installation": "", "reputation_defaults": "", "reputation_guard": "",
 }
 

@@ -1,5 +1,6 @@
 // Package breaker holds the statements of the email provider's circuit breaker, the one row of provider_gate: its state, which
-// attempt or account opened it, which process closed it, and an operator's hold.
+// attempt or account opened it, which process closed it, and an operator's hold; and of provider_refusals, the refusals that do not
+// concern the account.
 package breaker
 
 import (
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/lib/pq"
 
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
@@ -93,36 +95,48 @@ type Opening struct {
 	By      string    // process
 	Attempt uuid.UUID // the attempt whose answer opens it
 	Pass    Pass      // of that attempt
+	// Company is that of the email: probes begin with the next one.
+	Company uuid.NullUUID
+	// Keys are set if the answer may concern these instead of the account: see refusals.go.
+	Keys []string
 }
 
-// openSQL locks the one row if the breaker is closed and was not opened since the attempt's claim; else it locks nothing. The
-// period until the first probe begins now. It may run twice for one attempt, with the same result.
+// openSQL locks the one row if the breaker is closed and was not opened since the attempt's claim, unless the refusal is known
+// to concern its keys alone; else it does not lock the row. The period until the first probe begins now. It may run twice for
+// one attempt, with the same result.
 const openSQL = `
-WITH opened AS (
+WITH ` + knownSQL + `, opened AS (
     UPDATE provider_gate SET state = 'shut', since = now(), reason = $2, changed_by = $3, attempt_id = $1, shuts = shuts + 1,
-           probe_id = NULL, probe_at = now()
-    WHERE id = 1 AND NOT is_open AND shuts = $4 AND ` + WaitSQL + `
+           probe_id = NULL, probe_at = now(), opener_company = $5
+    WHERE id = 1 AND NOT is_open AND shuts = $4 AND NOT EXISTS (SELECT FROM known) AND ` + WaitSQL + `
     RETURNING id
-)
-SELECT EXISTS (SELECT FROM opened) OR EXISTS (SELECT FROM provider_gate WHERE id = 1 AND attempt_id = $1)`
+), ` + noteSQL + `
+SELECT EXISTS (SELECT FROM opened) OR EXISTS (SELECT FROM provider_gate WHERE id = 1 AND attempt_id = $1) AS opened,
+       EXISTS (SELECT FROM known) AS disproved`
 
-// OpenBreaker opens the circuit breaker. opened is false when another attempt opened it since this attempt's claim: then the
-// answer has no effect. ErrLocked: the breaker is unchanged.
-func (s *Store) OpenBreaker(ctx context.Context, o Opening) (opened bool, err error) {
+// Opened is the result of OpenBreaker. With neither, another attempt opened the breaker since this attempt's claim: then the
+// answer has no effect.
+type Opened struct {
+	Opened    bool `db:"opened"`    // by this attempt
+	Disproved bool `db:"disproved"` // the answer concerns the opening's keys, not the account
+}
+
+// OpenBreaker opens the circuit breaker. ErrLocked: it is unchanged.
+func (s *Store) OpenBreaker(ctx context.Context, o Opening) (done Opened, err error) {
 	err = pg.Write(func(args []any) error {
-		return s.db.GetContext(ctx, &opened, openSQL, args...)
-	}, o.Attempt, o.Reason, o.By, o.Pass.Openings)
+		return s.db.GetContext(ctx, &done, openSQL, args...)
+	}, o.Attempt, o.Reason, o.By, o.Pass.Openings, o.Company, pq.Array(o.Keys))
 	if err != nil {
-		return false, fmt.Errorf("open circuit breaker: %w", WriteError(err))
+		return Opened{}, fmt.Errorf("open circuit breaker: %w", WriteError(err))
 	}
-	return opened, nil
+	return done, nil
 }
 
 // openByAccountSQL locks the one row if the breaker is closed. A NULL attempt means that the state of the provider's account
 // opened it; probe_at delays the first probe by a pause.
 const openByAccountSQL = `
 UPDATE provider_gate SET state = 'shut', since = now(), reason = $1, changed_by = $2, attempt_id = NULL, shuts = shuts + 1,
-       probe_id = NULL, probe_at = now()
+       probe_id = NULL, probe_at = now(), opener_company = NULL
 WHERE id = 1 AND NOT is_open AND ` + WaitSQL
 
 // OpenBreakerByAccount opens the circuit breaker because the provider reports that the account may not send, before an email
@@ -143,19 +157,31 @@ type LastOpening struct {
 	Millis   int64         `db:"millis"`
 }
 
+// Closing is a request to close the circuit breaker that was open when a probe was claimed.
+type Closing struct {
+	By   string // process
+	Pass Pass   // of the probe's attempt
+	// Accepted is false if the provider refused the probe's email alone. A provider may check an email before it checks the
+	// account, so that does not close a breaker opened by OpenBreakerByAccount.
+	Accepted bool
+	Keys     []string // of the probe's email, as in Opening
+}
+
 // closeSQL locks the one row if the breaker is open and was not closed and opened again since. A refusal ($3 = false) does not
 // close a breaker that the state of the account opened.
 const closeSQL = `
-UPDATE provider_gate g SET state = 'open', since = now(), reason = NULL, changed_by = $1, probe_id = NULL, probe_at = NULL
-FROM (SELECT id, reason, (extract(epoch FROM now() - since) * 1000)::bigint AS millis FROM provider_gate WHERE id = 1) was
-WHERE g.id = was.id AND g.is_open AND g.shuts = $2 AND ($3 OR g.attempt_id IS NOT NULL) AND ` + WaitSQL + `
-RETURNING was.reason, was.millis`
+WITH closed AS (
+    UPDATE provider_gate g SET state = 'open', since = now(), reason = NULL, changed_by = $1, probe_id = NULL, probe_at = NULL
+    FROM (SELECT id, reason, (extract(epoch FROM now() - since) * 1000)::bigint AS millis FROM provider_gate WHERE id = 1) was
+    WHERE g.id = was.id AND g.is_open AND g.shuts = $2 AND ($3 OR g.attempt_id IS NOT NULL) AND ` + WaitSQL + `
+    RETURNING was.reason, was.millis
+), ` + disproveSQL + `
+SELECT reason, millis FROM closed`
 
-// CloseBreaker closes the circuit breaker that was open when the probe was claimed. accepted is false if the provider refused
-// the probe's email alone: a provider may check an email before it checks the account, so that does not close a breaker opened by
-// OpenBreakerByAccount. closed is false also when the breaker is closed, or was opened again since. ErrLocked: it is unchanged.
-func (s *Store) CloseBreaker(ctx context.Context, by string, p Pass, accepted bool) (was LastOpening, closed bool, err error) {
-	return s.closeBreaker(ctx, closeSQL, by, p.Openings, accepted)
+// CloseBreaker closes the circuit breaker. closed is false also when the breaker is closed, or was opened again since.
+// ErrLocked: it is unchanged.
+func (s *Store) CloseBreaker(ctx context.Context, c Closing) (was LastOpening, closed bool, err error) {
+	return s.closeBreaker(ctx, closeSQL, c.By, c.Pass.Openings, c.Accepted, pq.Array(c.Keys))
 }
 
 func (s *Store) closeBreaker(ctx context.Context, statement string, args ...any) (was LastOpening, closed bool, err error) {

@@ -20,9 +20,10 @@ type Probe struct {
 
 // pickProbeSQL finds, in each open lane, the email that has been due for longest. Of these it chooses the oldest one of the
 // next company by id after the company of the last probe, cyclically: many failing emails of one company must not keep the
-// emails of others from being probes. If the last probe is unknown, it chooses the oldest of all. If the last probe still waits on
-// its queue, workers do not serve that queue, because an operator has paused it in the dashboard or they cannot reach its node:
-// the next one is on the next queue by name, cyclically, that has due emails.
+// emails of others from being probes. Without a last probe, the turn is that of the next company after the one whose email opened
+// the breaker; if that is unknown too, it chooses the oldest of all. If the last probe still waits on its queue, workers do not
+// serve that queue, because an operator has paused it in the dashboard or they cannot reach its node: the next one is on the
+// next queue by name, cyclically, that has due emails.
 //
 // It uses the jumps of everyLaneSQL and reads each lane along email_outbox_lane_claim, up to the first candidate and at most the
 // first 100 due emails: any number of the others may be past their deadline.
@@ -67,13 +68,14 @@ const (
 
 	pickProbeLanesSQL = `
 WITH RECURSIVE breaker AS MATERIALIZED (
-    SELECT id, probe_id FROM provider_gate
+    SELECT id, probe_id, opener_company FROM provider_gate
     WHERE id = 1 AND is_open AND held_at IS NULL AND ` + probeDueSQL + `
     FOR UPDATE SKIP LOCKED
 ), last AS MATERIALIZED (
-    SELECT o.company_id, CASE WHEN o.status = 'ENQUEUED' THEN l.queue END AS unserved
-    FROM email_outbox o LEFT JOIN dispatch_lanes l ON l.id = o.lane_id
-    WHERE o.id = (SELECT probe_id FROM breaker)
+    SELECT coalesce(o.company_id, b.opener_company) AS company_id, CASE WHEN o.status = 'ENQUEUED' THEN l.queue END AS unserved
+    FROM breaker b
+    LEFT JOIN email_outbox o ON o.id = (SELECT probe_id FROM breaker)
+    LEFT JOIN dispatch_lanes l ON l.id = o.lane_id
 ), lane AS (
     (SELECT lane_id FROM email_outbox
      WHERE status IN ('PENDING', 'RETRY_SCHEDULED') AND lane_id IS NOT NULL AND (SELECT id FROM breaker) = 1

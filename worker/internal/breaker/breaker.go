@@ -35,8 +35,9 @@ const (
 // Store stores the state.
 type Store interface {
 	Breaker(ctx context.Context) (breakerstore.Breaker, error)
-	OpenBreaker(ctx context.Context, w breakerstore.Opening) (opened bool, err error)
-	CloseBreaker(ctx context.Context, by string, p breakerstore.Pass, accepted bool) (was breakerstore.LastOpening, closed bool, err error)
+	OpenBreaker(ctx context.Context, w breakerstore.Opening) (breakerstore.Opened, error)
+	CloseBreaker(ctx context.Context, c breakerstore.Closing) (was breakerstore.LastOpening, closed bool, err error)
+	ForgetRefusals(ctx context.Context, keys []string) error
 	OpenBreakerByAccount(ctx context.Context, reason, by string) (opened bool, err error)
 	CloseBreakerByAccount(ctx context.Context, by string) (was breakerstore.LastOpening, closed bool, err error)
 	SkipProbe(ctx context.Context, id uuid.UUID) error
@@ -73,7 +74,8 @@ type Breaker struct {
 // Call is one call of the provider.
 type Call struct {
 	Email, Attempt uuid.UUID
-	Sender         string // domain of the From address
+	Company        uuid.UUID
+	Sender         string // the From address
 	Began          time.Time
 	Pass           breakerstore.Pass // the breaker's state at the attempt's claim
 	// Last means that the email has no try left after this one.
@@ -108,7 +110,7 @@ func (b *Breaker) Suspension() *Suspension { return &b.suspension }
 // Answered reports that the provider accepted an email. If it was the probe, the breaker closes.
 func (b *Breaker) Answered(c Call) {
 	b.run.ended(c, nil, time.Now())
-	b.refusals.answered(c)
+	b.forgetRefusals(c)
 	b.recordSuccess(c, true)
 }
 
@@ -121,8 +123,8 @@ func (b *Breaker) Answered(c Call) {
 // provider has answered another email since the previous failure: then only the account's API may
 // be down.
 //
-// An ambiguous Park opens the breaker, unless this process knows that the account works for others: then it concerns only the
-// email's sender, and the try counts. A single sender that the account may not use does not stop the others.
+// An ambiguous Park opens the breaker, unless one of the same sender or email has done so before, in any process, and the account
+// has accepted another email since: then the try counts. A single sender that the account may not use does not stop the others.
 //
 // While this process is suspended, or if the failure suspends it, the breaker is unchanged, and no try counts.
 //
@@ -133,15 +135,12 @@ func (b *Breaker) Answered(c Call) {
 func (b *Breaker) Failed(c Call, f *provider.Failure) (notCounted bool) {
 	diagnosed, answers := b.run.ended(c, f, time.Now())
 	switch {
-	case f.Outcome == provider.Park && f.Ambiguous && !c.Pass.Probe && !b.refusals.concernAccount(c, time.Now()):
-		return false
 	case concernsProvider(f) && b.suspended(c, f):
 		return f.Outcome != provider.Unreadable
 	case f.Outcome == provider.Park, f.Outage && diagnosed == certain:
-		b.open(c, f)
-		return true
+		return !b.open(c, f).Disproved || c.Pass.Probe
 	case f.AccountWide: // the email that opens the breaker is recorded by its outcome
-		return !b.open(c, f) || c.Pass.Probe
+		return !b.open(c, f).Opened || c.Pass.Probe
 	case f.Outage && (c.Pass.Probe || c.Last && (diagnosed == suspected || !answers && b.reachability.unreachable())):
 		return true
 	case f.Outage:
@@ -166,16 +165,20 @@ func (b *Breaker) Skipped(id uuid.UUID) {
 	}
 }
 
-// open opens the breaker. It reports whether this attempt opened it, and not an earlier one. If the write fails,
-// the email is treated as the one that opened it.
-func (b *Breaker) open(c Call, f *provider.Failure) (opened bool) {
-	w := breakerstore.Opening{Reason: f.Code, By: b.instance, Attempt: c.Attempt, Pass: c.Pass}
+// open opens the breaker. It reports whether this attempt opened it, and not an earlier one, or that the failure does not
+// concern the account. If the write fails, the email is treated as the one that opened it.
+func (b *Breaker) open(c Call, f *provider.Failure) (done breakerstore.Opened) {
+	w := breakerstore.Opening{Reason: f.Code, By: b.instance, Attempt: c.Attempt, Pass: c.Pass, Company: uuid.NullUUID{UUID: c.Company, Valid: true}}
+	if f.Ambiguous {
+		w.Keys = c.refusalKeys()
+	}
 	shared, err := b.opening.do(func() error {
 		return retryUntilAnswered(func(ctx context.Context) (err error) {
-			opened, err = b.store.OpenBreaker(ctx, w)
+			done, err = b.store.OpenBreaker(ctx, w)
 			return err
 		})
 	})
+	b.refusals.refused(w.Keys)
 	switch {
 	case errors.Is(err, breakerstore.ErrLocked):
 		level := slog.LevelWarn
@@ -183,17 +186,17 @@ func (b *Breaker) open(c Call, f *provider.Failure) (opened bool) {
 			level = slog.LevelDebug
 		}
 		b.log.Log(context.Background(), level, "cannot open the circuit breaker, retrying at the next failing call", "code", f.Code, "error", breakerstore.ErrLocked)
-		return !b.openedSince(c.Pass) // the lock may be held by an attempt whose commit takes longer
+		return breakerstore.Opened{Opened: !b.openedSince(c.Pass)} // the lock may be held by an attempt whose commit takes longer
 	case err != nil:
 		b.log.Error("cannot open the circuit breaker", "code", f.Code, "error", err)
-		return true // the email's own outcome applies, as without a breaker
-	case opened:
+		return breakerstore.Opened{Opened: true} // the email's own outcome applies, as without a breaker
+	case done.Opened:
 		b.suspension.opened(c, time.Now())
 		b.metrics.countOpen(f.Code, 1)
 		b.log.Error("circuit breaker opened: only a probe is sent every few seconds, until the provider accepts one",
 			"code", f.Code, "category", f.Category, "reason", email.MaskText(f.Reason))
 	}
-	return opened
+	return done
 }
 
 func (b *Breaker) openedSince(pass breakerstore.Pass) (opened bool) {
@@ -225,16 +228,15 @@ func (b *Breaker) recordSuccess(c Call, accepted bool) {
 	if b.suspension.recordSuccess(c) {
 		b.log.Info("this worker sends again: the provider accepts its emails")
 	}
-	b.close(c.Pass, accepted)
+	if c.Pass.Probe {
+		b.close(breakerstore.Closing{By: b.instance, Pass: c.Pass, Accepted: accepted, Keys: c.refusalKeys()})
+	}
 }
 
-func (b *Breaker) close(pass breakerstore.Pass, accepted bool) {
-	if !pass.Probe {
-		return
-	}
+func (b *Breaker) close(w breakerstore.Closing) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
-	was, closed, err := b.store.CloseBreaker(ctx, b.instance, pass, accepted)
+	was, closed, err := b.store.CloseBreaker(ctx, w)
 	switch {
 	case err != nil:
 		b.log.Log(ctx, levelOf(err), "cannot close the circuit breaker, retrying at the next probe", "error", err)

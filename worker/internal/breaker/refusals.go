@@ -1,67 +1,60 @@
 package breaker
 
 import (
+	"context"
+	"slices"
 	"sync"
-	"time"
 
 	"email-gateway/shared/email"
 )
 
-// refusalAge is how long a refusal is remembered. After it the sender may have been fixed.
-const refusalAge = time.Hour
-
-// maxRefusals bounds the memory. When it is reached all are forgotten: at worst, the next refusal of each sender opens the breaker
-// once more.
-const maxRefusals = 4096
-
-// refusals decides whether an ambiguous refusal concerns the account or only the email or its sender. SES answers 403 with the
-// same text if the credentials may not send at all and if they may not send as one identity, and a proxy may refuse one body.
-// The evidence is the results of other calls of this process: the account works if a call was accepted that began after this
-// one, or after the first refusal of the same sender or email. Each process needs its own evidence, so each may open the breaker
-// once per sender.
+// refusals has the keys of this process's last ambiguous refusal. What refusals say about the account is in Postgres, because all
+// workers share it. An accepted email with one of these keys deletes it there: this process usually gets it, and the others
+// need not ask Postgres after each accepted email.
 type refusals struct {
-	mu       sync.Mutex
-	first    map[string]time.Time // first refusals since the last accepted call, see refusalKeys
-	accepted time.Time            // the latest start of an accepted call
+	mu   sync.Mutex
+	last []string
 }
 
-// concernAccount records a refusal and reports whether the account may be the cause.
-func (r *refusals) concernAccount(c Call, now time.Time) bool {
+func (r *refusals) refused(keys []string) {
+	if len(keys) == 0 {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.accepted.After(c.Began) {
-		return false
+	r.last = keys
+}
+
+// accepted returns the keys of the call that were refused before, once.
+func (r *refusals) accepted(c Call) (refuted []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		return nil
 	}
 	keys := c.refusalKeys()
-	for _, key := range keys {
-		if first, known := r.first[key]; known && now.Sub(first) < refusalAge && r.accepted.After(first) {
-			return false
-		}
+	ours := func(key string) bool { return slices.Contains(keys, key) }
+	if !slices.ContainsFunc(r.last, ours) {
+		return nil
 	}
-	if r.first == nil || len(r.first)+len(keys) > maxRefusals {
-		r.first = make(map[string]time.Time)
-	}
-	for _, key := range keys {
-		if first, known := r.first[key]; !known || now.Sub(first) >= refusalAge {
-			r.first[key] = now
-		}
-	}
-	return true
+	r.last = slices.DeleteFunc(slices.Clone(r.last), ours)
+	return keys
 }
 
-// answered records an accepted call.
-func (r *refusals) answered(c Call) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if c.Began.After(r.accepted) {
-		r.accepted = c.Began
+// forgetRefusals records that the provider accepts emails of a sender that it refused before.
+func (b *Breaker) forgetRefusals(c Call) {
+	keys := b.refusals.accepted(c)
+	if keys == nil {
+		return
 	}
-	for _, key := range c.refusalKeys() {
-		delete(r.first, key)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	if err := b.store.ForgetRefusals(ctx, keys); err != nil {
+		b.log.Warn("cannot record that the provider accepts a sender again, its next refusal does not open the circuit breaker", "error", err)
 	}
 }
 
 // refusalKeys are the sender's address and domain, either of which may be an identity of the account, and the email.
-func (c Call) refusalKeys() [3]string {
-	return [3]string{c.Sender, email.DomainOf(c.Sender), c.Email.String()}
+func (c Call) refusalKeys() []string {
+	return []string{c.Sender, email.DomainOf(c.Sender), c.Email.String()}
 }

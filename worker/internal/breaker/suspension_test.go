@@ -79,6 +79,49 @@ func TestFailed_OfOneWorkerAlone(t *testing.T) {
 	}
 }
 
+// A refusal that may concern only its sender opens the breaker once for all workers: after the account has accepted another sender's
+// probe, refusals of the first one are its own, also in workers that have not seen it before.
+func TestFailed_OneSenderOfManyWorkers(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	refused := provider.Failure{Outcome: provider.Park, Ambiguous: true, Code: "SES_ACCESS_DENIED", Category: provider.ConfigurationError}
+	call := func(sender string, probe bool) breaker.Call {
+		state, err := d.Store.Breaker(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return breaker.Call{
+			Email: uuid.New(), Attempt: uuid.New(), Company: uuid.New(), Sender: sender, Began: time.Now(),
+			Pass: breakerstore.Pass{Openings: state.Openings, Probe: probe},
+		}
+	}
+	if notCounted := newBreakerNamed(d, "worker-0").Failed(call("shop@x.example", false), &refused); !notCounted {
+		t.Error("the try that opens the breaker counts")
+	}
+	expect(t, d, "the first refusal", isOpen)
+	newBreakerNamed(d, "worker-1").Answered(call("shop@y.example", true))
+	expect(t, d, "another sender's probe", isClosed)
+	for i := range 4 {
+		worker := newBreakerNamed(d, "worker-2")
+		for range 2 {
+			if notCounted := worker.Failed(call("news@x.example", false), &refused); notCounted {
+				t.Error("a try of the refused sender does not count")
+			}
+		}
+		if now := expect(t, d, "another worker", isClosed); now.Openings != 1 || worker.Suspension().Suspended() != nil {
+			t.Fatalf("worker %d: opened %d times, suspended: %v", i, now.Openings, worker.Suspension().Suspended())
+		}
+		if i < 3 {
+			continue
+		}
+		worker.Answered(call("news@x.example", false)) // the sender is allowed now
+		newBreakerNamed(d, "worker-3").Failed(call("shop@x.example", false), &refused)
+		expect(t, d, "the address that is still refused", isClosed)
+		newBreakerNamed(d, "worker-3").Failed(call("news@x.example", false), &refused)
+		expect(t, d, "refused after it was accepted", isOpen)
+	}
+}
+
 func newBreakerNamed(d storetest.Database, instance string) *breaker.Breaker {
 	return breaker.New(breaker.Params{
 		Log: slog.New(slog.DiscardHandler), Store: d.Store, Instance: instance, Registry: prometheus.NewRegistry(),

@@ -26,7 +26,7 @@ func (b *bench) openBreaker(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := breaker.Opening{Reason: "SES_TIMEOUT", By: "worker-1", Attempt: uuid.New(), Pass: breaker.Pass{Openings: g.Openings}}
-	if done, err := b.Store.OpenBreaker(t.Context(), w); err != nil || !done {
+	if done, err := b.Store.OpenBreaker(t.Context(), w); err != nil || !done.Opened {
 		t.Fatalf("opened: %v, %v", done, err)
 	}
 }
@@ -68,7 +68,7 @@ func TestProber(t *testing.T) {
 	if err != nil || g.ProbeID == nil || g.ProbeID.String() != ids[2] {
 		t.Fatalf("circuit breaker = %+v, %v", g, err)
 	}
-	if _, opened, err := b.Store.CloseBreaker(t.Context(), "worker-1", breaker.Pass{Openings: g.Openings}, true); err != nil || !opened {
+	if _, opened, err := b.Store.CloseBreaker(t.Context(), breaker.Closing{By: "worker-1", Pass: breaker.Pass{Openings: g.Openings}, Accepted: true}); err != nil || !opened {
 		t.Fatal(opened, err)
 	}
 	b.expectStatus(t, uuid.MustParse(ids[4]), email.Enqueued)

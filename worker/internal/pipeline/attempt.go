@@ -102,7 +102,7 @@ func (a *attempt) transition(guard outbox.Guard, to email.Status) outbox.Transit
 // call describes this attempt to the circuit breaker.
 func (a *attempt) call(maxAttempts int) breaker.Call {
 	return breaker.Call{
-		Email: a.row.ID, Attempt: a.id, Sender: a.senderAddress(), Began: a.called, Pass: a.pass, Last: a.number() >= maxAttempts,
+		Email: a.row.ID, Attempt: a.id, Company: a.row.CompanyID, Sender: a.senderAddress(), Began: a.called, Pass: a.pass, Last: a.number() >= maxAttempts,
 	}
 }
 

@@ -117,7 +117,7 @@ func TestBreaker_InFlightAndProbeAreReleased(t *testing.T) {
 			other := uuid.New()
 			b.sender.fail(1, f)
 			b.sender.during = func() {
-				if done, err := b.Store.OpenBreaker(t.Context(), breakerstore.Opening{Reason: "FIRST", By: "worker-2", Attempt: other}); err != nil || !done {
+				if done, err := b.Store.OpenBreaker(t.Context(), breakerstore.Opening{Reason: "FIRST", By: "worker-2", Attempt: other}); err != nil || !done.Opened {
 					t.Errorf("opened: %v, %v", done, err)
 				}
 			}
