@@ -14,12 +14,11 @@ import (
 // EmulatorCredentials returns dummy credentials if the endpoint is an emulator and the environment
 // has none; nil means the SDK's default chain.
 //
-// AWS serves its APIs over TLS only, so a plain http endpoint is an emulator, and so is a loopback
-// address. An emulator requires a signature but cannot verify it, while the default chain would
+// An emulator requires a signature but cannot verify it, while the default chain would
 // query the instance metadata service: a delay on a developer's laptop, and on a cloud machine real
 // credentials where none are needed. A VPC endpoint uses TLS and keeps the default chain.
 func EmulatorCredentials(endpoint string) (aws.CredentialsProvider, error) {
-	if !isEmulator(endpoint) {
+	if !IsEmulator(endpoint) {
 		return nil, nil
 	}
 	env, err := config.NewEnvConfig()
@@ -34,7 +33,9 @@ func EmulatorCredentials(endpoint string) (aws.CredentialsProvider, error) {
 	return credentials.NewStaticCredentialsProvider("emulator", "emulator", ""), nil
 }
 
-func isEmulator(endpoint string) bool {
+// IsEmulator reports whether the endpoint is not AWS's: AWS serves its APIs over TLS only, so a plain http endpoint is an
+// emulator, and so is a loopback address.
+func IsEmulator(endpoint string) bool {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Hostname() == "" {
 		return false

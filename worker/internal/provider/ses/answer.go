@@ -15,12 +15,12 @@ import (
 // answer is an HTTP response other than a receipt. It may come from SES or from a proxy; only SES
 // names its errors.
 type answer struct {
-	status   int
-	code     string // the error's name, "" when the answer has none
-	message  string
-	skewed   bool // the SDK found a clock skew of minutes
-	namesSet bool // the request named a configuration set
-	err      error
+	request
+	status  int
+	code    string // the error's name, "" when the answer has none
+	message string
+	skewed  bool // the SDK found a clock skew of minutes
+	err     error
 }
 
 // answerOf extracts the response from the error of a call, if there was one.
@@ -175,7 +175,8 @@ func (a answer) byStatus() *provider.Failure {
 		// It is unknown whether the failure was before or after accepting the email.
 		return outage(a.failure(provider.Unknown, codeInternalError, provider.TransientError))
 	case a.status >= 400 && a.code != "",
-		a.message != "" && (a.status == http.StatusBadRequest || a.status == http.StatusUnprocessableEntity):
+		// SES names its errors; emulators may not. A proxy's error may have a message too.
+		a.emulator && a.message != "" && (a.status == http.StatusBadRequest || a.status == http.StatusUnprocessableEntity):
 		return a.failure(provider.Failed, codeBadRequest, provider.PermanentError)
 	default:
 		// A redirect, or an error that is not in SES's format: the endpoint is wrong and every email

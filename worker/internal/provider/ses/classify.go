@@ -54,13 +54,19 @@ func BreakerCodes() []string {
 	}
 }
 
-// classify maps the error of one SendEmail call to a Failure. connected reports whether the call
-// had a connection, namesSet whether the request named a configuration set.
+// request is what classify needs to know about a call.
+type request struct {
+	connected bool // it had a connection
+	namesSet  bool // it named a configuration set
+	emulator  bool // it was sent to an emulator of SES
+}
+
+// classify maps the error of one SendEmail call to a Failure.
 //
 // The order of the checks matters. The SDK wraps one error in another, and the outer ones mislead:
 // a failure to fetch credentials has the HTTP status of another service, a transport error is a
 // response with status 0, and an unreadable response still has a usable status.
-func classify(err error, connected, namesSet bool) *provider.Failure {
+func classify(err error, r request) *provider.Failure {
 	if refusedByClient(err) {
 		return invalid(err)
 	}
@@ -68,10 +74,10 @@ func classify(err error, connected, namesSet bool) *provider.Failure {
 		return failure(provider.Park, codeCredentialsMissing, provider.ConfigurationError, err)
 	}
 	if a, ok := answerOf(err); ok {
-		a.namesSet = namesSet
+		a.request = r
 		return a.classify()
 	}
-	return classifySilence(err, connected)
+	return classifySilence(err, r.connected)
 }
 
 // classifySilence classifies calls without a response. Without a connection nothing was sent; with

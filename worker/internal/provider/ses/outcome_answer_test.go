@@ -282,5 +282,7 @@ func misled() []outcome {
 		{name: "404 of an emulator", at: says(404, `<UnknownOperationException/>`), requests: 1, want: unexpected},
 		{name: "405 with a page", at: says(405, page), requests: 1, want: unexpected},
 		{name: "400 with a page", at: says(400, page), requests: 1, want: unexpected},
+		{name: "400 of a proxy, with a message", at: says(400, `{"message":"Bad Request"}`), aws: true, requests: 1, want: unexpected},
+		{name: "422 of a proxy, with a message", at: says(422, `{"message":"Unprocessable"}`), aws: true, requests: 1, want: unexpected},
 	}
 }

@@ -21,6 +21,7 @@ type outcome struct {
 	config   func(*ses.Config)
 	context  func(*testing.T, endpoint) context.Context
 	err      error             // replaces the server, for errors that no server can cause
+	aws      bool              // the server is in the place of SES, not an emulator
 	want     *provider.Failure // nil: accepted; Reason and Err are not compared
 	requests int32             // that the server must have received
 }
@@ -69,7 +70,7 @@ func TestBreakerCodes(t *testing.T) {
 // happen makes the call, checks the number of requests and returns the error.
 func (o outcome) happen(t *testing.T) error {
 	if o.err != nil {
-		return ses.Classify(o.err, false, false)
+		return ses.Classify(o.err)
 	}
 	e := o.at(t)
 	c := ses.Config{Endpoint: e.url}
@@ -80,7 +81,11 @@ func (o outcome) happen(t *testing.T) error {
 	if o.context != nil {
 		ctx = o.context(t, e)
 	}
-	_, err := newSender(t, c).Send(ctx, message())
+	sender := newSender(t, c)
+	if o.aws {
+		sender = sender.AsAWS()
+	}
+	_, err := sender.Send(ctx, message())
 	// A request that the client gave up on may still be in transit to the server.
 	seen := func() bool { return e.seen.Load() >= o.requests }
 	<-cancelWhen(t, seen).Done()

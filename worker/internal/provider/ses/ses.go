@@ -74,6 +74,7 @@ func (c Config) withDefaults() Config {
 type Sender struct {
 	client           *sesv2.Client
 	configurationSet string
+	emulator         bool // the endpoint is not AWS's
 	access           map[string]string
 	callTimeout      time.Duration
 	tracer           telemetry.Tracer
@@ -117,7 +118,10 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 	if err := resolve(ctx, client.Options()); err != nil {
 		return nil, fmt.Errorf("resolve ses endpoint: %w", err)
 	}
-	return &Sender{client: client, configurationSet: c.ConfigurationSet, access: c.access(), callTimeout: c.CallTimeout, tracer: c.Tracer}, nil
+	return &Sender{
+		client: client, configurationSet: c.ConfigurationSet, emulator: awsaccess.IsEmulator(c.Endpoint),
+		access: c.access(), callTimeout: c.CallTimeout, tracer: c.Tracer,
+	}, nil
 }
 
 // Access returns the settings that decide which emails SES accepts and where it publishes their events.
@@ -160,7 +164,7 @@ func (s *Sender) send(ctx context.Context, m provider.Message) (provider.Receipt
 	ctx, call := watch(ctx)
 	output, err := s.client.SendEmail(ctx, input)
 	if err != nil {
-		return provider.Receipt{}, classify(err, call.connected.Load(), s.configurationSet != "")
+		return provider.Receipt{}, classify(err, request{connected: call.connected.Load(), namesSet: s.configurationSet != "", emulator: s.emulator})
 	}
 	// The SDK reads `{}` and an empty body as success without an id.
 	if id := aws.ToString(output.MessageId); id != "" {
