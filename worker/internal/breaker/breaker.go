@@ -53,7 +53,7 @@ type Params struct {
 	// rate() sees the first event.
 	Codes []string
 	// Reach makes a call to the provider that sends no email, and returns an error if the provider
-	// does not work. Optional.
+	// does not work, with the outcome Unreadable if another server answers in its place. Optional.
 	Reach func(ctx context.Context) error
 }
 
@@ -141,7 +141,7 @@ func (b *Breaker) Failed(c Call, f *provider.Failure) (notCounted bool) {
 		return !b.open(c, f).Disproved || c.Pass.Probe
 	case f.AccountWide: // the email that opens the breaker is recorded by its outcome
 		return !b.open(c, f).Opened || c.Pass.Probe
-	case f.Outage && (c.Pass.Probe || c.Last && (diagnosed == suspected || !answers && b.reachability.unreachable())):
+	case f.Outage && (c.Pass.Probe || c.Last && (diagnosed == suspected || !answers && b.reachability.check() != nil)):
 		return true
 	case f.Outage:
 		return b.openedSince(c.Pass)

@@ -1,6 +1,7 @@
 package breaker_test
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -76,6 +77,45 @@ func TestFailed_OfOneWorkerAlone(t *testing.T) {
 			}
 			expect(t, d, "a new fault", isOpen)
 		})
+	}
+}
+
+// A suspended worker whose network leads to another server makes no calls, whose responses would fail their emails.
+func TestWithhold_Suspended(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	unreadable := provider.Failure{Outcome: provider.Unreadable, Code: "SES_RESPONSE_UNREADABLE", Category: provider.TransientError}
+	faulty := newBreakerWithReach(d, func(context.Context) error { return &unreadable })
+	fail := func() {
+		for range 3 {
+			state, err := d.Store.Breaker(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Began: time.Now(), Pass: breakerstore.Pass{Openings: state.Openings}}
+			if faulty.Suspension().Suspended() == nil && faulty.Withhold(c) != nil {
+				t.Error("a call is withheld from a worker that is not suspended")
+			}
+			faulty.Failed(c, &unreadable)
+		}
+	}
+	fail()
+	now := expect(t, d, "three responses", isOpen)
+	newBreakerNamed(d, "worker-2").Answered(breaker.Call{Began: time.Now(), Pass: breakerstore.Pass{Probe: true, Openings: now.Openings}})
+	fail()
+	if faulty.Suspension().Suspended() == nil {
+		t.Fatal("not suspended")
+	}
+	c := breaker.Call{Email: uuid.New(), Began: time.Now(), Pass: breakerstore.Pass{Openings: now.Openings}}
+	f := faulty.Withhold(c)
+	if f == nil || f.Outcome != provider.Park || f.Code != unreadable.Code {
+		t.Fatalf("withheld: %v", f)
+	}
+	if notCounted := faulty.Failed(c, f); !notCounted {
+		t.Error("the try counts")
+	}
+	if now := expect(t, d, "the withheld call", isClosed); now.Openings != 1 {
+		t.Errorf("opened %d times", now.Openings)
 	}
 }
 

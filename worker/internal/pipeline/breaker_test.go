@@ -270,6 +270,53 @@ func TestBreaker_ThreeUnreadableResponses(t *testing.T) {
 	}
 }
 
+// While another server answers in the provider's place, probes do not fail emails. They are made again when the provider answers.
+func TestBreaker_ProbesWhileAnotherServerAnswers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reach  error
+		status email.Status
+		calls  int
+	}{
+		"another server":                 {&garbled, email.Pending, 0},
+		"the provider":                   {nil, email.Sent, 1},
+		"only the account's API is down": {errors.New("503"), email.Sent, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, nil)
+			b.pipeline.Breaker = breaker.New(breaker.Params{
+				Log: slog.New(slog.DiscardHandler), Store: b.Store, Instance: "worker-1", Registry: prometheus.NewRegistry(),
+				Reach: func(context.Context) error { return c.reach },
+			})
+			b.sender.fail(3, garbled)
+			for range 3 {
+				_ = b.handle(t, b.Accept(t, b.company, nil))
+			}
+			if g := b.breakerRow(t); !g.IsOpen {
+				t.Fatalf("circuit breaker = %+v", g)
+			}
+			b.sender.sent = nil
+			for range 2 {
+				probe := b.Accept(t, b.company, nil)
+				b.probe(t, probe)
+				if err := b.handle(t, probe); err != nil {
+					t.Fatal(err)
+				}
+				if e := b.find(t, probe); e.Status != c.status || len(b.sender.sent) != c.calls {
+					t.Errorf("the probe is %s after %d calls, want %s after %d", e.Status, len(b.sender.sent), c.status, c.calls)
+				}
+				if c.calls > 0 {
+					return
+				}
+				if g := b.breakerRow(t); !g.IsOpen || g.ProbeAt == nil {
+					t.Errorf("circuit breaker = %+v, want the next probe after the pause", g)
+				}
+			}
+		})
+	}
+}
+
 // A probe that ends before the call makes room for the next one.
 func TestBreaker_SkippedProbe(t *testing.T) {
 	t.Parallel()

@@ -55,9 +55,11 @@ type Pacer interface {
 	Accepted(start time.Time)
 }
 
-// Breaker is the provider's circuit breaker, shared by all workers. The result of every call is
-// reported to it.
+// Breaker is the provider's circuit breaker, shared by all workers. It is asked before every call, and
+// the result is reported to it.
 type Breaker interface {
+	// Withhold returns a failure if the call must not be made.
+	Withhold(c breaker.Call) *provider.Failure
 	// Answered reports that the provider accepted the email.
 	Answered(c breaker.Call)
 	// Failed reports that it did not. If notCounted is true the email must be released without

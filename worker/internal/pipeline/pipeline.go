@@ -211,13 +211,16 @@ func (p *Pipeline) send(ctx context.Context, log *slog.Logger, a *attempt) error
 	return p.sent(log, a, receipt)
 }
 
-// call makes one provider call.
+// call makes one provider call, unless the circuit breaker withholds it.
 func (p *Pipeline) call(ctx context.Context, a *attempt) (provider.Receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	a.called = time.Now()
+	defer a.forgetContent()
+	if withheld := p.Breaker.Withhold(a.call(p.MaxAttempts)); withheld != nil {
+		return provider.Receipt{}, withheld
+	}
 	receipt, err := p.Sender.Send(ctx, a.message())
-	a.forgetContent()
 	crashpoint.At(crashpoint.SendAnswered)
 	p.Metrics.called(time.Since(a.called), err)
 	return receipt, err

@@ -49,7 +49,7 @@ func (s *Sender) Account(ctx context.Context) (Account, error) {
 	quota := output.SendQuota
 	if quota == nil {
 		// A rate of zero would stop all sending.
-		return Account{}, errNoQuota
+		return Account{SendingEnabled: output.SendingEnabled}, errNoQuota
 	}
 	return Account{
 		MaxSendRate:      quota.MaxSendRate,
@@ -60,18 +60,25 @@ func (s *Sender) Account(ctx context.Context) (Account, error) {
 	}, nil
 }
 
-// Reach reports whether SES works, by a call that sends no email. SES counts as reachable also if
+// Reach returns nil if SES works, by a call that sends no email. SES counts as reachable also if
 // the account may not read its limits, or if an emulator does not support the call (501 included).
+//
+// A response that SES would not give is an Unreadable failure: another server answers in its place. Emulators may give any
+// response to a call that they do not support.
 func (s *Sender) Reach(ctx context.Context) error {
-	_, err := s.Account(ctx)
+	account, err := s.Account(ctx)
 	var answered *awshttp.ResponseError
-	if errors.Is(err, errNoQuota) {
-		return nil
-	}
+	status := 0
 	if errors.As(err, &answered) {
-		if status := answered.HTTPStatusCode(); status == http.StatusNotImplemented || status > 0 && status < http.StatusInternalServerError {
-			return nil
-		}
+		status = answered.HTTPStatusCode()
+	}
+	switch {
+	case errors.Is(err, errNoQuota) && (s.emulator || account.SendingEnabled):
+		return nil
+	case errors.Is(err, errNoQuota), !s.emulator && (status/100 == 2 || status/100 == 3):
+		return unreadable(err)
+	case status == http.StatusNotImplemented, status > 0 && status < http.StatusInternalServerError:
+		return nil
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package ses_test
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/provider/ses"
 )
 
@@ -50,19 +52,30 @@ func TestAccountErrors(t *testing.T) {
 func TestReach(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		at      func(*testing.T) endpoint
-		reached bool
+		at         func(*testing.T) endpoint
+		reached    bool
+		unreadable bool // if the server is in the place of SES
 	}{
-		"refused":                       {refuses(403, "AccessDeniedException", "no"), true},
-		"throttled":                     {refuses(429, "TooManyRequestsException", "slow down"), true},
-		"an emulator without a quota":   {says(200, `{"SendingEnabled":true}`), true},
-		"an emulator without this call": {says(501, `{}`), true},
-		"broken":                        {refuses(500, "InternalFailure", "sorry"), false},
-		"unavailable":                   {says(503, ``), false},
-		"connection refused":            {closed, false},
+		"refused":                       {refuses(403, "AccessDeniedException", "no"), true, false},
+		"throttled":                     {refuses(429, "TooManyRequestsException", "slow down"), true, false},
+		"an emulator without a quota":   {says(200, `{"SendingEnabled":true}`), true, false},
+		"an emulator without this call": {says(501, `{}`), true, false},
+		"broken":                        {refuses(500, "InternalFailure", "sorry"), false, false},
+		"unavailable":                   {says(503, ``), false, false},
+		"connection refused":            {closed, false, false},
+		"a page":                        {says(200, page), true, true},
+		"an empty response":             {says(200, ``), true, true},
+		"an empty object":               {says(200, `{}`), true, true},
+		"a login":                       {says(302, page), true, true},
 	} {
-		if err := newSender(t, ses.Config{Endpoint: c.at(t).url}).Reach(t.Context()); (err == nil) != c.reached {
+		sender := newSender(t, ses.Config{Endpoint: c.at(t).url})
+		if err := sender.Reach(t.Context()); (err == nil) != c.reached {
 			t.Errorf("%s: %v", name, err)
+		}
+		err := sender.AsAWS().Reach(t.Context())
+		var f *provider.Failure
+		if errors.As(err, &f) != c.unreadable || c.unreadable && f.Outcome != provider.Unreadable || !c.unreadable && (err == nil) != c.reached {
+			t.Errorf("%s, in the place of SES: %v", name, err)
 		}
 	}
 }
