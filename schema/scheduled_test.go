@@ -42,3 +42,28 @@ func TestScheduled_BeforeTheMigration(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+// When 00064_sent_first.sql is reverted, a timeline that begins with SENT stays, and the next one is refused.
+func TestSentFirst_DownKeepsTimelines(t *testing.T) {
+	t.Parallel()
+	db := migratedDatabase(t)
+	first := row{"seq": "1", "previous": "NULL", "type": "'SENT'", "email_log_id": "gen_random_uuid()", "created_at": "now()"}
+	if err := insert(t, db, "email_events", first); err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.MoveTo(t.Context(), db, 63); err != nil {
+		t.Fatal(err)
+	}
+	if got := refusedBy(t, insert(t, db, "email_events", first)); got != "email_events_path" {
+		t.Errorf("refused by %q", got)
+	}
+	if err := schema.Up(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	if err := insert(t, db, "email_events", first); err != nil {
+		t.Error(err)
+	}
+	if got := query(t, db, `SELECT type FROM email_events`); len(got) != 2 {
+		t.Errorf("events %v", got)
+	}
+}
