@@ -14,21 +14,22 @@ import (
 // Encoding is a character encoding.
 type Encoding string
 
-// The supported encodings. With Detect, Inspection.Encoding decides; it never chooses CP850 or
-// Macintosh, which must be given by the uploader.
+// The supported encodings. With Detect, Inspection.Encoding decides; it never chooses CP850,
+// ISO8859x15 or Macintosh, which must be given by the uploader.
 const (
 	Detect      Encoding = ""
 	UTF8        Encoding = "utf-8"
 	UTF16LE     Encoding = "utf-16le"
 	UTF16BE     Encoding = "utf-16be"
 	Windows1252 Encoding = "windows-1252"
-	CP850       Encoding = "cp850"     // Excel's "CSV (MS-DOS)"
-	Macintosh   Encoding = "macintosh" // Excel's "CSV (Macintosh)"
+	CP850       Encoding = "cp850"       // Excel's "CSV (MS-DOS)"
+	ISO8859x15  Encoding = "iso-8859-15" // ISO-8859-1 with the euro sign: exports of SAP, Oracle and Linux
+	Macintosh   Encoding = "macintosh"   // Excel's "CSV (Macintosh)"
 )
 
 // Encodings returns the names that an uploader may give, for messages and completion.
 func Encodings() []string {
-	return []string{string(UTF8), string(Windows1252), string(UTF16LE), string(UTF16BE), string(CP850), string(Macintosh)}
+	return []string{string(UTF8), string(Windows1252), string(UTF16LE), string(UTF16BE), string(CP850), string(ISO8859x15), string(Macintosh)}
 }
 
 // ParseEncoding parses the name of an encoding in its usual spellings; an empty name is Detect.
@@ -48,6 +49,8 @@ func ParseEncoding(name string) (Encoding, error) {
 		return Windows1252, nil
 	case "cp850", "ibm850", "dos", "msdos", "oem850":
 		return CP850, nil
+	case "iso885915", "latin9":
+		return ISO8859x15, nil
 	case "macintosh", "mac", "macroman", "xmacroman":
 		return Macintosh, nil
 	}
@@ -70,6 +73,8 @@ func (e Encoding) decode(r io.Reader) (io.Reader, error) {
 		return transform.NewReader(r, charmap.Windows1252.NewDecoder()), nil
 	case CP850:
 		return transform.NewReader(r, charmap.CodePage850.NewDecoder()), nil
+	case ISO8859x15:
+		return transform.NewReader(r, charmap.ISO8859_15.NewDecoder()), nil
 	case Macintosh:
 		return transform.NewReader(r, charmap.Macintosh.NewDecoder()), nil
 	}

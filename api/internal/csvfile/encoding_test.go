@@ -54,6 +54,7 @@ func TestInspection_MixedEncodings(t *testing.T) {
 		"MS-DOS without encoding, last letter":   {header + encoded(charmap.CodePage850, "José;a@b.co\nAndré;b@b.co\n"), "line 2: INVALID_ENCODING"},
 		"Macintosh without encoding, last":       {header + encoded(charmap.Macintosh, "José;a@b.co\n"), "line 2: INVALID_ENCODING"},
 		"Macintosh without encoding":             {header + encoded(charmap.Macintosh, "João;a@b.co\n"), "line 2: INVALID_ENCODING"},
+		"a euro of ISO-8859-15":                  {header + strings.Repeat(ansiRow, 50) + encoded(charmap.ISO8859_15, "Ana;€ 49,90\nAna;49,90€\n"), "line 52: INVALID_ENCODING"},
 		"half a pair at the end of UTF-16":       {utf16(unicode.LittleEndian, unicode.UseBOM, header+"a\n") + "\x3d\xd8", "line 3: INVALID_ENCODING"},
 		"second half alone in UTF-16":            {utf16(unicode.BigEndian, unicode.UseBOM, strings.ReplaceAll(header, "\n", "\r\n")+ascii) + "\xde\x00", "line 2002: INVALID_ENCODING"},
 		"half a pair in UTF-16 without mark":     {utf16(unicode.LittleEndian, unicode.IgnoreBOM, header+ascii+"a") + "\x3d\xd8\x41\x00", "line 2002: INVALID_ENCODING"},
@@ -81,7 +82,7 @@ func TestInspection_Windows1252(t *testing.T) {
 	t.Parallel()
 	var every []byte
 	for b := 0x80; b <= 0xff; b++ {
-		if b != 0x81 && b != 0x8d && b != 0x8f && b != 0x90 && b != 0x9d {
+		if b != 0x81 && b != 0x8d && b != 0x8f && b != 0x90 && b != 0x9d && b != 0xa4 {
 			every = append(every, 'x', byte(b), ' ')
 		}
 	}
@@ -136,6 +137,9 @@ func TestInspection_GivenEncoding(t *testing.T) {
 		"macintosh with CR":              {strings.ReplaceAll(mac, "\r\n", "\r"), csvfile.Macintosh, "2: José & João “Ítalo” Conceição|a@b.co"},
 		"windows-1252 of UTF-8":          {text, csvfile.Windows1252, "line 2: INVALID_ENCODING"}, // Í and ” have bytes that it does not define
 		"windows-1252 of MS-DOS":         {encoded(charmap.CodePage850, "email;nome\na@b.co;JOSÉ\n"), csvfile.Windows1252, "line 2: INVALID_ENCODING"},
+		"iso-8859-15":                    {encoded(charmap.ISO8859_15, "email;nome\na@b.co;José Œuvre, € 5\n"), csvfile.ISO8859x15, "2: a@b.co|José Œuvre, € 5"},
+		"iso-8859-15 of windows-1252":    {windows1252(text), csvfile.ISO8859x15, "line 2: INVALID_ENCODING"}, // “ is a control character
+		"windows-1252 of iso-8859-15":    {encoded(charmap.ISO8859_15, "email;nome\na@b.co;€ 5\n"), csvfile.Windows1252, "2: a@b.co|¤ 5"},
 		"utf-8 of windows-1252":          {windows1252(text), csvfile.UTF8, "line 1: INVALID_ENCODING"},
 		"utf-16le of UTF-8":              {text, csvfile.UTF16LE, "INVALID_ENCODING"},
 		"utf-16be of UTF-16LE":           {wide, csvfile.UTF16BE, "INVALID_ENCODING"},

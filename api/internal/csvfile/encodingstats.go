@@ -35,6 +35,10 @@ type encodingStats struct {
 	surrogates occurrences
 	// undefined are bytes that Windows-1252 does not define.
 	undefined occurrences
+	// controls are bytes that are control characters in ISO-8859-15, and signs or letters in Windows-1252.
+	controls occurrences
+	// currency are bytes of the sign ¤ of Windows-1252, which no text has: € of ISO-8859-15, for example.
+	currency occurrences
 	// unlikely are bytes that are implausible in Windows-1252 at their place ("Jos‚", "RazÆo"), while
 	// CP850 and Macintosh have letters there; likely are accented letters of Windows-1252.
 	unlikely, likely occurrences
@@ -79,6 +83,9 @@ func (e *encodingStats) character(data []byte, i, base int) int {
 		s.count++
 	}
 	for _, b := range data[i : i+size] {
+		if b < 0xA0 {
+			at(&e.controls)
+		}
 		if isUndefined(b) {
 			at(&e.undefined)
 		}
@@ -89,6 +96,9 @@ func (e *encodingStats) character(data []byte, i, base int) int {
 		at(&e.malformed)
 		if isSurrogate(data[i], byteAt(data, i+1), byteAt(data, i+2)) {
 			at(&e.surrogates)
+		}
+		if data[i] == 0xA4 {
+			at(&e.currency)
 		}
 		switch {
 		case isUnlikely(before, data[i], after):

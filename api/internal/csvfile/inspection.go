@@ -18,7 +18,7 @@ type Inspection struct {
 
 // Encoding decides the encoding of the file. given is the uploader's choice, or Detect. A byte order mark
 // decides; without one, valid UTF-8 is UTF-8, a file in which every other byte is NUL is UTF-16, and
-// everything else is Windows-1252, as saved by the Portuguese Excel. The whole file must be valid in the
+// everything else is Windows-1252, as saved by the Portuguese Excel, unless it has the byte of its sign ¤. The whole file must be valid in the
 // encoding. Its error is a *FileError: EMPTY_FILE, BINARY_FILE or INVALID_ENCODING.
 func (i Inspection) Encoding(given Encoding) (Encoding, error) {
 	if i.Size == 0 {
@@ -59,12 +59,14 @@ func (i Inspection) Encoding(given Encoding) (Encoding, error) {
 		return "", invalid(e.malformed.line, "this line is not UTF-8: save the file again as CSV UTF-8, leave the encoding out, or give the right one (%s)", otherEncodings)
 	case given == Windows1252 && e.undefined.count > 0:
 		return "", invalid(e.undefined.line, "this line has a byte that %s does not define: give the right encoding (%s)", Windows1252, otherEncodings)
+	case given == ISO8859x15 && e.controls.count > 0:
+		return "", invalid(e.controls.line, "this line has a byte for which %s has no visible character: give the right encoding (%s)", ISO8859x15, otherEncodings)
 	}
 	return given, nil // CP850 and Macintosh define every byte
 }
 
 // otherEncodings lists the usual encodings of files that are neither UTF-8 nor Windows-1252.
-const otherEncodings = "windows-1252, or cp850 if it was saved as CSV (MS-DOS), macintosh if as CSV (Macintosh)"
+const otherEncodings = "windows-1252, or cp850 if it was saved as CSV (MS-DOS), macintosh if as CSV (Macintosh), iso-8859-15 of some SAP and Linux systems"
 
 // holdsWide checks a file for errors in UTF-16.
 func (i Inspection) holdsWide(e Encoding) error {
@@ -109,6 +111,8 @@ func (i Inspection) decide() (Encoding, error) {
 		return "", invalid(e.undefined.line, "this line is neither UTF-8 nor %s: give the file's encoding (%s)", Windows1252, otherEncodings)
 	case e.unlikely.count*unlikelyShare > e.likely.count:
 		return "", invalid(e.unlikely.line, "this line is not UTF-8, and read as %s it has symbols inside words: give the file's encoding (%s)", Windows1252, otherEncodings)
+	case e.currency.count > 0:
+		return "", invalid(e.currency.line, "this line has a byte that is ¤ in %s and € in %s: give the file's encoding", Windows1252, ISO8859x15)
 	}
 	return Windows1252, nil
 }

@@ -134,7 +134,7 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]csvfile.Encoding{
 		"": csvfile.Detect, "UTF-8": csvfile.UTF8, "utf8": csvfile.UTF8, "Windows-1252": csvfile.Windows1252, "latin1": csvfile.Windows1252,
-		"ISO-8859-1": csvfile.Windows1252, "CP850": csvfile.CP850, "ibm850": csvfile.CP850, "Macintosh": csvfile.Macintosh, "mac-roman": csvfile.Macintosh, "utf_16_le": csvfile.UTF16LE, "UTF-16BE": csvfile.UTF16BE,
+		"ISO-8859-1": csvfile.Windows1252, "CP850": csvfile.CP850, "ibm850": csvfile.CP850, "Macintosh": csvfile.Macintosh, "mac-roman": csvfile.Macintosh, "iso-8859-15": csvfile.ISO8859x15, "Latin 9": csvfile.ISO8859x15, "utf_16_le": csvfile.UTF16LE, "UTF-16BE": csvfile.UTF16BE,
 	} {
 		if got, err := csvfile.ParseEncoding(name); got != want || err != nil {
 			t.Errorf("ParseEncoding(%q) = %q, %v, want %q", name, got, err, want)

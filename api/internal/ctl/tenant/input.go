@@ -11,7 +11,7 @@ import (
 )
 
 // EncodingUsage is the help text of --encoding.
-var EncodingUsage = "the encoding `NAME`: " + strings.Join(csvfile.Encodings(), ", ")
+var EncodingUsage = "`NAME`: " + strings.Join(csvfile.Encodings(), ", ")
 
 // maxTemplate is the api's limit of a template (bytes).
 const maxTemplate = 512 << 10
