@@ -269,6 +269,14 @@ func TestMailing_Replay(t *testing.T) {
 	if n, files := g.count(t, `SELECT count(*) FROM mailings`), g.files(t); n != 1 || len(files) != 1 {
 		t.Errorf("%d mailings, files %q", n, files)
 	}
+	// macOS writes the accents of a filename as characters of their own.
+	mac, windows := part{name: "file", filename: "promoc\u0327a\u0303o.csv", value: people}, part{name: "file", filename: "promoção.csv", value: people}
+	composed := g.upload(t, given(mac), nil)
+	for _, same := range []part{windows, {name: "name", value: "promoc\u0327a\u0303o.csv"}} {
+		if r := g.upload(t, given(same), nil); r.Status != http.StatusAccepted || r.Body != composed.Body || r.Header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("the same name as %s: %d %s, first %s", same.name, r.Status, r.Body, composed.Body)
+		}
+	}
 	if r := g.upload(t, given(part{name: "name", value: "Natal 2026"}), nil); r.Status != http.StatusAccepted || r.Header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("another name: %d %s", r.Status, r.Body)
 	}

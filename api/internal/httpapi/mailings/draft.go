@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"email-gateway/api/internal/csvfile"
 	"email-gateway/api/internal/httpapi/accept"
 	"email-gateway/api/internal/mailing"
@@ -150,18 +152,21 @@ func (d *mailingDraft) checkAttachments() {
 	draft.CheckAttachments(d.files, &d.faults)
 }
 
-// checkFile requires a file with a name, or a name field.
+// checkFile requires a file with a name, or a name field. The name is stored in NFC: macOS writes accents as characters
+// of their own, and two spellings of a name would be two mailings.
 func (d *mailingDraft) checkFile(form mailing.Form) {
 	if !form.HasFile {
 		d.faults.Add(mailing.PartFile, "REQUIRED", "is required: the CSV file")
 	}
 	d.reading.Encoding, _ = csvfile.ParseEncoding(d.request.Encoding) // both were validated by the rules
 	d.reading.Delimiter, _ = csvfile.ParseDelimiter(d.request.Delimiter)
-	d.filename = d.request.Name
+	if d.filename = norm.NFC.String(d.request.Name); len([]rune(d.filename)) > mailing.MaxName { // some characters become longer
+		d.faults.Add(mailing.PartName, rules.CodeTooLong, fmt.Sprintf("must have at most %d characters in Unicode's form NFC", mailing.MaxName))
+	}
 	if d.filename != "" || d.faults.Has(mailing.PartName) || !form.HasFile {
 		return
 	}
-	d.filename = form.Filename
+	d.filename = norm.NFC.String(form.Filename)
 	switch {
 	case d.filename == "":
 		d.faults.Add(mailing.PartName, "REQUIRED", "is required if the part file has no filename")
