@@ -2,11 +2,13 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"email-gateway/shared/store"
 	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
@@ -38,6 +40,36 @@ func TestListener(t *testing.T) {
 		t.Fatalf("ended %d sessions, error %v", ended, err)
 	}
 	receive(t, listener) // reconnecting wakes without a Wake
+	wakeUntilReceived(t, d, listener)
+}
+
+// A server that refuses writes may have been replaced and run on: the listener connects again, as the pool does.
+func TestListener_LeavesReadOnlyServer(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	s := open(t, d.URL, store.Options{MaxConns: 1})
+	listener, err := lane.NewListener(d.URL, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Follow(s.DB())
+	if err := listener.Start(t.Context(), func(err error) { t.Error(err) }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Stop(context.Background()) })
+	wakeUntilReceived(t, d, listener)
+	session := func() int { // of the listener
+		return ask[int](t, d, `SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database() AND (query = '' OR query LIKE 'LISTEN%') AND backend_type = 'client backend'`)
+	}
+	first := session()
+	if err := turnReadOnly(t.Context(), s, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.NewAccepter().Accept(t.Context(), storetest.NewEmail(d.Company(t), nil)); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("got %v, want ErrUnavailable", err)
+	}
+	waittest.Until(t, "the listener has another session", func() bool { now := session(); return now != 0 && now != first })
+	wakeUntilReceived(t, d, listener)
 	wakeUntilReceived(t, d, listener)
 }
 

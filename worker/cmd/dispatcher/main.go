@@ -59,6 +59,7 @@ func serve(ctx context.Context, environ []string, logs io.Writer) (err error) {
 		return err
 	}
 	defer db.Close()
+	listener.Follow(db.DB())
 	publisher := asynqueue.NewPublisher(conn)
 	defer func() { err = errors.Join(err, publisher.Close()) }()
 	redis := conn.Client()

@@ -15,6 +15,7 @@ const answerTime = 5 * time.Second
 type dialer struct {
 	net     net.Dialer
 	silence time.Duration
+	dialed  func(net.Conn) // gets each connection; nil = not needed
 }
 
 func (d dialer) Dial(network, address string) (net.Conn, error) {
@@ -31,6 +32,9 @@ func (d dialer) DialContext(ctx context.Context, network, address string) (net.C
 	conn, err := d.net.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
+	}
+	if d.dialed != nil {
+		d.dialed(conn)
 	}
 	return &impatientConn{Conn: conn, silence: d.silence}, nil
 }

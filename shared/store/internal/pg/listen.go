@@ -40,8 +40,10 @@ type Subscription struct {
 	log     *slog.Logger
 	channel Channel
 	woken   chan struct{}
+	pool    *DB // see Follow
 
 	mu         sync.Mutex
+	conn       net.Conn // the latest
 	connected  bool
 	subscribed bool // LISTEN has succeeded: after a new connection lib/pq repeats it before it reports the connection
 
@@ -64,6 +66,10 @@ func NewSubscription(databaseURL string, channel Channel, log *slog.Logger) (*Su
 	}
 	return &Subscription{dsn: dsn, log: log, channel: channel, woken: make(chan struct{}, 1), done: make(chan struct{})}, nil
 }
+
+// Follow makes the Subscription connect again when the connections of a pool are replaced because a server refuses writes. The
+// Subscription itself writes nothing, and would listen to a server that was replaced and runs on. Call it before Start.
+func (s *Subscription) Follow(pool *DB) { s.pool = pool }
 
 // Listening reports whether a notification would be received now.
 func (s *Subscription) Listening() bool {
@@ -119,11 +125,11 @@ func (s *Subscription) run(ctx context.Context) {
 	defer close(s.done)
 	// A ping waits for its answer, and closing the listener waits for the ping. The dialer gives up a silent server;
 	// otherwise a stop would last as long as TCP retransmits.
-	listener := pq.NewDialListener(dialer{silence: listenPing + answerTime}, s.dsn, firstReconnect, lastReconnect, s.report)
+	listener := pq.NewDialListener(dialer{silence: listenPing + answerTime, dialed: s.dialed}, s.dsn, firstReconnect, lastReconnect, s.report)
 	defer listener.Close() //nolint:errcheck // it is closed already, or goes away now
 	// Both of these wait for a connection, so they must not block the loop below. Closing the listener ends them.
 	go s.subscribe(ctx, listener)
-	go keepAlive(ctx, listener)
+	go s.keepAlive(ctx, listener)
 	for {
 		select {
 		case <-ctx.Done():
@@ -169,16 +175,43 @@ func (s *Subscription) logPolling(err error) {
 	s.log.Warn("not listening on a Postgres channel: polling instead", "about", s.channel.About, "error", err)
 }
 
-func keepAlive(ctx context.Context, listener *pq.Listener) {
+func (s *Subscription) dialed(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conn = conn
+}
+
+// keepAlive makes the listener reconnect: after a failed ping, or when its connection is closed here.
+func (s *Subscription) keepAlive(ctx context.Context, listener *pq.Listener) {
 	ticker := time.NewTicker(listenPing)
 	defer ticker.Stop()
+	generation := s.generation()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			_ = listener.Ping() // after a failure the listener reconnects
+			if before := generation; before != s.generation() {
+				generation = s.generation()
+				s.disconnect()
+			}
+			_ = listener.Ping()
 		}
+	}
+}
+
+func (s *Subscription) generation() int64 {
+	if s.pool == nil {
+		return 0
+	}
+	return s.pool.connector.generation.Load()
+}
+
+func (s *Subscription) disconnect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		_ = s.conn.Close() // it may be closed already
 	}
 }
 
