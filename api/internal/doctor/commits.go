@@ -71,15 +71,24 @@ func (x *examination) addWeak(weak []string) {
 	}
 }
 
-// connections checks that Postgres has enough for the pools of the running programs and one api, unless a pooler shares
-// its connections between them.
+// connections checks that Postgres has enough for the running programs and one api, which reports no status: for their pools, or
+// for the least pools of a pooler that OPERATIONS.md names. The pooler's own limits are not visible here.
 func (x *examination) connections(alive []process) {
-	const api = 32 // cmd/api; an api reports no status
-	wanted, available := api, x.server.MaxConnections-x.server.ReservedConnections
+	const (
+		api, pooledAPI = 32, 20 // cmd/api: of 20, a company's requests may hold 16
+		pooledProcess  = 8
+	)
+	available := x.server.MaxConnections - x.server.ReservedConnections
+	wanted := api
 	for _, p := range alive {
 		wanted += p.Connections
 	}
-	if pooled, _ := strconv.ParseBool(x.value("DATABASE_POOLED")); wanted > available && !pooled {
+	least := pooledAPI + pooledProcess*len(alive)
+	switch pooled, _ := strconv.ParseBool(x.value("DATABASE_POOLED")); {
+	case pooled && least > available:
+		x.add("database", Warning, "Raise max_connections, and the pool sizes of the pooler with it.",
+			"Behind the pooler, the running dispatchers and workers and one api need at least %d server connections, and Postgres has %d for programs.", least, available)
+	case !pooled && wanted > available:
 		x.add("database", Warning, "Raise max_connections, or use PgBouncer. Meanwhile requests wait for a connection.",
 			"The running dispatchers and workers and one api may open %d connections, and Postgres has %d for programs.", wanted, available)
 	}

@@ -57,9 +57,21 @@ func TestExamine_Connections(t *testing.T) {
 	limit(54)
 	wants(t, "too few", doctor.Examine(t.Context(), p), "warning database: The running dispatchers and workers and one api may open 52 connections, and Postgres has 51 for programs.")
 	p.Environ = append(p.Environ, "DATABASE_POOLED=true")
-	for _, line := range lines(doctor.Examine(t.Context(), p)) {
-		if strings.Contains(line, "may open") {
-			t.Errorf("with a pooler: %s", line)
+	need := func() (found string) {
+		for _, line := range lines(doctor.Examine(t.Context(), p)) {
+			if strings.Contains(line, "may open") || strings.Contains(line, "need at least") {
+				found += line
+			}
 		}
+		return found
+	}
+	limit(39)
+	if got := need(); got != "" {
+		t.Errorf("with a pooler: %s", got)
+	}
+	limit(38)
+	want := "warning database: Behind the pooler, the running dispatchers and workers and one api need at least 36 server connections, and Postgres has 35 for programs."
+	if got := need(); got != want {
+		t.Errorf("with a pooler: %q, want %q", got, want)
 	}
 }
