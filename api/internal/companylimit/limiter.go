@@ -4,6 +4,7 @@ package companylimit
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,32 +12,40 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Limiter limits concurrent work, in total and per company, so that one company does not block the
-// others.
+// Limiter limits concurrent work, in total and per company, so that companies do not block others.
+// The last free slot is only given to a company that holds none.
 type Limiter struct {
-	all    *semaphore.Weighted
 	ofEach int64
-	// makeRoom is called after each waitLimit for which a caller waits for a shared slot; nil
+	// makeRoom is called after each waitLimit for which a caller waits while all slots are used; nil
 	// disables it.
 	waitLimit time.Duration
 	makeRoom  func()
 
-	mu  sync.Mutex
-	own map[uuid.UUID]*share // companies that hold or wait for a slot
+	mu      sync.Mutex
+	own     map[uuid.UUID]*share // companies that hold or wait for a slot
+	free    int64
+	waiting []*waiter // in the order of their arrival; none of them can have a slot now
 }
 
 type share struct {
 	slots *semaphore.Weighted
 	users int
+	held  int64 // slots that the company holds
+}
+
+// waiter is a caller that waits for a shared slot.
+type waiter struct {
+	own   *share
+	taken chan struct{} // closed when the waiter has a slot
 }
 
 // New creates a Limiter with total slots; one company has at most ofEach of them.
 func New(total, ofEach int64) *Limiter {
-	return &Limiter{all: semaphore.NewWeighted(total), ofEach: ofEach, own: map[uuid.UUID]*share{}}
+	return &Limiter{free: total, ofEach: ofEach, own: map[uuid.UUID]*share{}}
 }
 
-// MakeRoom sets a function that is called after each waitLimit for which a caller waits for a slot
-// used by other companies. It must be called before the first Enter.
+// MakeRoom sets a function that is called after each waitLimit for which a caller waits while all
+// slots are used. It must be called before the first Enter.
 func (l *Limiter) MakeRoom(waitLimit time.Duration, makeRoom func()) {
 	l.waitLimit, l.makeRoom = waitLimit, makeRoom
 }
@@ -67,21 +76,22 @@ func (l *Limiter) enter(ctx context.Context, company uuid.UUID, waitForOwn bool)
 			return nil, errors.Join(ErrCompanyLimit, err)
 		}
 	}
-	if err := l.acquire(ctx); err != nil {
+	if err := l.acquire(ctx, own); err != nil {
 		own.slots.Release(1)
 		l.part(company, own)
 		return nil, err
 	}
 	return func() {
-		l.all.Release(1)
+		l.release(own)
 		own.slots.Release(1)
 		l.part(company, own)
 	}, nil
 }
 
 // acquire waits for one of the shared slots.
-func (l *Limiter) acquire(ctx context.Context) error {
-	if l.all.TryAcquire(1) {
+func (l *Limiter) acquire(ctx context.Context, own *share) error {
+	w := l.takeOrWait(own)
+	if w == nil {
 		return nil
 	}
 	if l.makeRoom != nil {
@@ -89,21 +99,87 @@ func (l *Limiter) acquire(ctx context.Context) error {
 		defer close(done)
 		go l.repeatMakeRoom(done)
 	}
-	return l.all.Acquire(ctx, 1)
+	select {
+	case <-w.taken:
+		return nil
+	case <-ctx.Done():
+		if l.leave(w) {
+			return ctx.Err()
+		}
+		return nil // it got a slot at the same time
+	}
 }
 
-// repeatMakeRoom calls makeRoom until done is closed.
+// takeOrWait takes a slot and returns nil, or returns a new waiter for one.
+func (l *Limiter) takeOrWait(own *share) *waiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.take(own) {
+		return nil
+	}
+	w := &waiter{own: own, taken: make(chan struct{})}
+	l.waiting = append(l.waiting, w)
+	return w
+}
+
+// take takes a slot unless all are used, or the last one is kept for other companies. l.mu must be held.
+func (l *Limiter) take(own *share) bool {
+	if l.free == 0 || l.free == 1 && own.held > 0 {
+		return false
+	}
+	l.free--
+	own.held++
+	return true
+}
+
+// leave removes a waiter, and returns false if it has a slot.
+func (l *Limiter) leave(w *waiter) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := slices.Index(l.waiting, w)
+	if n < 0 {
+		return false
+	}
+	l.waiting = slices.Delete(l.waiting, n, n+1)
+	return true
+}
+
+// release releases a slot, and gives free slots to the waiters that can have them. These may be two: the last slot can be for
+// another caller of the same company, which may now hold none.
+func (l *Limiter) release(own *share) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.free++
+	own.held--
+	l.waiting = slices.DeleteFunc(l.waiting, func(w *waiter) bool {
+		if !l.take(w.own) {
+			return false
+		}
+		close(w.taken)
+		return true
+	})
+}
+
+// repeatMakeRoom calls makeRoom until done is closed, while no slot is free.
 func (l *Limiter) repeatMakeRoom(done <-chan struct{}) {
 	tick := time.NewTicker(l.waitLimit)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			l.makeRoom()
+			if l.full() {
+				l.makeRoom()
+			}
 		case <-done:
 			return
 		}
 	}
+}
+
+func (l *Limiter) full() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.free == 0
 }
 
 func (l *Limiter) join(company uuid.UUID) *share {

@@ -26,7 +26,8 @@ const (
 	// formsAtOnce limits the templates in memory, 4 MiB each, from the start of the upload to the
 	// response: some wait for the ingestion of others.
 	formsAtOnce, formsOfEach = 16, 4
-	// ingestsAtOnce limits the connections and the load of mailings on Postgres.
+	// ingestsAtOnce limits the connections and the load of mailings on Postgres. Two companies with slow files hold at most
+	// three places.
 	ingestsAtOnce, ingestsOfEach = 4, 2
 	// dropTime limits deleting a file, for which the request's context may have ended.
 	dropTime = 10 * time.Second
