@@ -2,8 +2,10 @@ package e2e_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -54,27 +56,60 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// A worker without keys reports the webhook endpoints that it cannot serve.
+func TestWebhooks_WorkerWithoutKeys(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, map[string]string{"WEBHOOK_ALLOW_PRIVATE": "true"})
+	s.worker.stop()
+	without := maps.Clone(s.env)
+	delete(without, "CPF_CNPJ_KEYS")
+	worker := startProgram(t, "worker", without)
+	if n := strings.Count(worker.logged(), `"CPF_CNPJ_KEYS is not set`); n != 1 {
+		t.Errorf("%d warnings at the start", n)
+	}
+	s.newHook(&hook{times: map[string]int{}})
+	s.await(s.send("ana@example.com", nil), "SENT")
+	eventually(t, func() error {
+		if worker.metric("webhook_endpoint_errors_total") == 0 {
+			return errors.New("webhook_endpoint_errors_total is 0")
+		}
+		return nil
+	})
+	eventually(t, func() error {
+		if out := s.doctor(s.env); !strings.Contains(out, "lack keys of CPF_CNPJ_KEYS") {
+			return errors.New(out)
+		}
+		return nil
+	})
+}
+
+// newHook creates a webhook endpoint of received.
+func (s *system) newHook(received *hook) {
+	s.t.Helper()
+	server := httptest.NewServer(received)
+	s.t.Cleanup(server.Close)
+	out := s.gatewayctl("key", "create", "--company", "Acme", "--scopes", "webhooks:write,webhooks:read", "--rate", "0", "--json")
+	var made struct{ Key, Secret string }
+	if err := json.Unmarshal([]byte(out), &made); err != nil {
+		s.t.Fatalf("%s: %v", out, err)
+	}
+	status, answer := s.call(http.MethodPost, "/v1/webhooks", map[string]any{"url": server.URL}, map[string]string{"Authorization": "Bearer " + made.Key})
+	if err := json.Unmarshal(answer, &made); err != nil || status != http.StatusCreated {
+		s.t.Fatalf("%d %s", status, answer)
+	}
+	var err error
+	if received.verify, err = standard.NewWebhook(made.Secret); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // The worker dies at each step of delivering webhooks. Every event arrives, with the id that GET /v1/events shows
 // and in order per email; what it had sent before it recorded it comes again.
 func TestCrashPoints_Webhook(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"WEBHOOK_ALLOW_PRIVATE": "true"})
 	received := &hook{times: map[string]int{}}
-	server := httptest.NewServer(received)
-	defer server.Close()
-	out := s.gatewayctl("key", "create", "--company", "Acme", "--scopes", "webhooks:write,webhooks:read", "--rate", "0", "--json")
-	var made struct{ Key, Secret string }
-	if err := json.Unmarshal([]byte(out), &made); err != nil {
-		t.Fatalf("%s: %v", out, err)
-	}
-	status, answer := s.call(http.MethodPost, "/v1/webhooks", map[string]any{"url": server.URL}, map[string]string{"Authorization": "Bearer " + made.Key})
-	if err := json.Unmarshal(answer, &made); err != nil || status != http.StatusCreated {
-		t.Fatalf("%d %s", status, answer)
-	}
-	var err error
-	if received.verify, err = standard.NewWebhook(made.Secret); err != nil {
-		t.Fatal(err)
-	}
+	s.newHook(received)
 	s.worker.stop()
 	n := 0
 	for _, point := range []crashpoint.Point{crashpoint.WebhookLeased, crashpoint.WebhookRead, crashpoint.WebhookAnswered, crashpoint.WebhookRecorded} {

@@ -112,6 +112,7 @@ type examination struct {
 	report Report
 	server store.Server // if Postgres answers
 	bulk   bool         // RabbitMQ is used, according to this environment or a process
+	keyIDs []string     // of the api's CPF_CNPJ_KEYS, if they are set here
 	alive  []process
 	// stopped: no email is sent, because an operator has paused all sending or the circuit breaker is open.
 	stopped bool

@@ -21,6 +21,7 @@ type processDetails struct {
 	SES         *componentStatus `json:"ses"`
 	SESEvents   *componentStatus `json:"sesEvents"`
 	SESAccess   *sesAccess       `json:"sesAccess"` // nil for a worker of an earlier release
+	KeyIDs      *[]string        `json:"keyIds"`    // of CPF_CNPJ_KEYS; nil for dispatchers, and for a worker of an earlier release
 	Consumers   *int             `json:"consumers"` // consumers of RabbitMQ queues
 	Durability  *redisDurability `json:"redisKeeps"`
 	Connections int              `json:"connections"` // to Postgres, at most
@@ -110,6 +111,7 @@ func (x *examination) processes(ctx context.Context) {
 		advice: "Check SES_ENDPOINT, the network, and that the credentials allow ses:GetAccount and ses:SendEmail. A worker that cannot send although others can reports this too, and logs the code. Emails wait meanwhile.",
 	})
 	x.sesAccess(alive)
+	x.keys(alive)
 	x.part(alive, part{
 		check: "sesEvents", of: func(p process) *componentStatus { return p.SESEvents },
 		advice: "Check SES_EVENTS_QUEUE, the network, and that the credentials allow sqs:ReceiveMessage and sqs:DeleteMessage. Events wait in the queue.",

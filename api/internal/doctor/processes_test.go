@@ -82,6 +82,22 @@ func TestExamine_SESAccess(t *testing.T) {
 	wants(t, "it has stopped", doctor.Examine(t.Context(), p), "warning worker: Without heartbeat: here-5")
 }
 
+// Workers that lack keys of the api are named, except those of a release that does not report them.
+func TestExamine_Keys(t *testing.T) {
+	t.Parallel()
+	d, p := healthy(t)
+	worker := func(ids string) string {
+		return `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":4,"keyIds":` + ids + `}`
+	}
+	report(t, d, "worker", "here-3", worker(`["b","a"]`))
+	wants(t, "with another key", doctor.Examine(t.Context(), p))
+	report(t, d, "worker", "here-4", worker(`["b"]`))
+	report(t, d, "worker", "here-5", worker(`[]`))
+	wants(t, "without the key", doctor.Examine(t.Context(), p), "warning keys: Workers lack keys of CPF_CNPJ_KEYS: worker here-4 lacks a; worker here-5 has none.")
+	p.Environ = append(p.Environ, "CPF_CNPJ_KEYS=")
+	wants(t, "without the api's settings", doctor.Examine(t.Context(), p), "skipped settings:", "warning keys: Workers lack keys of CPF_CNPJ_KEYS: worker here-5 has none.")
+}
+
 // The storage has one finding, whether dispatchers, gatewayctl or both check it.
 func TestExamine_Storage(t *testing.T) {
 	t.Parallel()

@@ -36,6 +36,7 @@ func (x *examination) settings() {
 		}
 		return
 	}
+	x.keyIDs = c.CPFCNPJKeys.IDs()
 	before := len(x.report.Findings)
 	if len(c.CPFCNPJHashKey) == 0 {
 		x.add(check, Warning, "Set CPF_CNPJ_HASH_KEY before the first recipient is stored: it cannot be changed later.",

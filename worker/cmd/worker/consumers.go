@@ -58,9 +58,11 @@ func (p program) newConsumers(s sending) (*consumers, error) {
 		made.all = append(made.all, service.Named{Name: "SES events", Service: reader})
 		made.probes["sesEvents"] = reader.Ping
 	}
-	if c.CPFCNPJKeys.Newest() != "" {
-		made.all = append(made.all, service.Named{Name: "webhooks", Service: p.webhooks()})
+	if c.CPFCNPJKeys.Newest() == "" {
+		p.log.Warn("CPF_CNPJ_KEYS is not set: this worker serves no webhook endpoint, and emails with attachments wait for another one")
 	}
+	// Also without keys: the endpoints that it cannot serve are then logged and counted.
+	made.all = append(made.all, service.Named{Name: "webhooks", Service: p.webhooks()})
 	return made, nil
 }
 

@@ -11,7 +11,8 @@ import (
 // Webhooks configure the delivery of events to the companies' webhook endpoints.
 type Webhooks struct {
 	// CPFCNPJKeys are the keys of the api, which has encrypted attachments and the secrets of webhook endpoints
-	// with them. Without any, the worker delivers no webhooks, and emails with attachments wait.
+	// with them. Without any, the worker warns at its start and counts the webhook endpoints that it cannot serve, and emails
+	// with attachments wait.
 	CPFCNPJKeys keyring.Ring `env:"CPF_CNPJ_KEYS"`
 	// AllowPrivate permits webhook endpoints with http:// and with addresses that are not public: for
 	// tests and closed networks. Set the same for api and worker.
