@@ -31,7 +31,7 @@ func (all bulkConsumers) ping(ctx context.Context) error {
 // working counts those that are consuming.
 func (all bulkConsumers) working() (n int) {
 	for _, one := range all {
-		if one.Ping(context.Background()) == nil {
+		if one.Consuming() {
 			n++
 		}
 	}

@@ -56,6 +56,7 @@ type Consumer struct {
 	conn   *reconnector
 	sender *sender // publishes tasks to other queues
 	dlqBackoff
+	aside aside
 
 	renewal  time.Duration
 	working  atomic.Bool // a channel is consuming
@@ -83,6 +84,7 @@ func NewConsumer(c ConsumerConfig) (*Consumer, error) {
 		log: log, config: c, dlq: c.Queue == c.Topology.DLQ.Name,
 		conn:    newReconnector(log, c.Conn, "consumer", c.Topology),
 		sender:  newSender(newReconnector(log, c.Conn, "retries", c.Topology)),
+		aside:   aside{after: asideAfter},
 		renewal: renewal, done: make(chan struct{}),
 	}
 	consumer.stopping, consumer.stop = context.WithCancel(context.Background())
@@ -109,10 +111,16 @@ func (c *Consumer) Stop(ctx context.Context) error {
 	}
 }
 
-// Ping reports whether tasks are being consumed. A wait between the tries of a DLQ counts as consuming.
+// Consuming reports whether tasks are being consumed. A wait between the tries of a DLQ counts as consuming.
+func (c *Consumer) Consuming() bool { return c.working.Load() }
+
+// Ping returns an error if no tasks are being consumed, or if some cannot be republished.
 func (c *Consumer) Ping(context.Context) error {
-	if !c.working.Load() {
+	if !c.Consuming() {
 		return errors.New("not consuming from " + c.config.Queue)
+	}
+	if err := c.aside.err(); err != nil {
+		return fmt.Errorf("consume from %s: %w", c.config.Queue, err)
 	}
 	return nil
 }
@@ -145,6 +153,11 @@ func (c *Consumer) work(s *session) error {
 	// Unacknowledged tasks return to the queue. A deleted queue is declared again on the next
 	// connection.
 	defer s.close()
+	defer func() {
+		if c.stopping.Err() != nil {
+			c.aside.running.Wait() // they acknowledge what they have republished
+		}
+	}()
 	defer c.working.Store(false)
 	for {
 		if !c.awaitDatabase(s) {
@@ -180,7 +193,8 @@ func (c *Consumer) take(s *session) (renew bool, err error) {
 	go c.watchdog(watching, s, channel, p)
 
 	batches := &batcher{deliveries: deliveries, activity: p, turn: make(chan struct{}, 1), size: c.config.BatchSize, wait: c.config.BatchWait}
-	leave := sync.OnceFunc(func() { c.leave(s, channel, batches) })
+	tasks := c.tasksOf(s, channel)
+	tasks.leave = sync.OnceFunc(func() { c.leave(s, channel, batches) })
 	var working sync.WaitGroup
 	for range c.config.Concurrency {
 		working.Go(func() {
@@ -189,7 +203,7 @@ func (c *Consumer) take(s *session) (renew bool, err error) {
 				if len(batch) == 0 {
 					return
 				}
-				c.process(s, batch, leave)
+				c.process(tasks, batch)
 				p.end()
 			}
 		})
@@ -197,7 +211,7 @@ func (c *Consumer) take(s *session) (renew bool, err error) {
 	working.Wait()
 	if batches.cancelled.Load() && s.alive() && c.stopping.Err() == nil {
 		cancel()
-		if err := s.withTimeout(callTime, channel.Close); err != nil {
+		if err := c.closeAfter(s, channel, tasks); err != nil {
 			return false, err
 		}
 		return c.backOff(s), nil

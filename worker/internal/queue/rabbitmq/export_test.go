@@ -9,6 +9,9 @@ import (
 // renewed.
 func (c *Consumer) RenewAfter(d time.Duration) { c.renewal = d }
 
+// SetAsideAfter sets how long a batch waits for the republishing of its tasks. The consumer must not be started yet.
+func (c *Consumer) SetAsideAfter(d time.Duration) { c.aside.after = d }
+
 // Measure runs one round.
 func (c *QueueMetrics) Measure(ctx context.Context) error {
 	_, err := c.runOnce(ctx)

@@ -32,9 +32,9 @@ type result struct {
 	err      error
 }
 
-// process runs the handler on a batch and acts on the results. It calls leave first if Postgres cannot be used, or if tasks of a
+// process runs the handler on a batch and acts on the results. It ends the deliveries first if Postgres cannot be used, or if tasks of a
 // DLQ failed: those that it returns to the queue would be delivered to this consumer again immediately.
-func (c *Consumer) process(s *session, batch []amqp.Delivery, leave func()) {
+func (c *Consumer) process(t *channelTasks, batch []amqp.Delivery) {
 	results := make([]result, len(batch))
 	tasks := make([]queue.Task, len(batch))
 	for i, d := range batch {
@@ -57,7 +57,7 @@ func (c *Consumer) process(s *session, batch []amqp.Delivery, leave func()) {
 		}
 	}
 	if away || c.dlq && len(failed) > 0 {
-		leave()
+		t.leave()
 	}
 	c.acknowledge(done)
 	c.report(failed)
@@ -65,7 +65,7 @@ func (c *Consumer) process(s *session, batch []amqp.Delivery, leave func()) {
 		c.keep(failed, len(done) > 0)
 		return
 	}
-	c.republishAll(s, failed)
+	c.republishAll(t, failed)
 }
 
 var errNoResult = errors.New("the handler returned no result")
@@ -133,9 +133,10 @@ func (c *Consumer) acknowledge(done []amqp.Delivery) {
 	}
 }
 
-// republishAll publishes tasks to their next queues and acknowledges them on this one.
-func (c *Consumer) republishAll(s *session, failed []result) {
-	passed := make([]bool, len(failed))
+// tryRepublish publishes tasks to their next queues and acknowledges them on this one, until ctx or the deadline ends (zero =
+// none). It returns the tasks that are left, and an error of the last tries.
+func (c *Consumer) tryRepublish(ctx context.Context, failed []result, deadline time.Time) (rest []result, err error) {
+	errs := make([]error, len(failed))
 	var next atomic.Int64
 	var working sync.WaitGroup
 	var logOnce sync.Once
@@ -143,39 +144,43 @@ func (c *Consumer) republishAll(s *session, failed []result) {
 		working.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(failed); i = int(next.Add(1)) - 1 {
 				to, message := route(c.config.Topology, failed[i])
-				passed[i] = c.republish(s, to, message, &logOnce)
+				errs[i] = c.republish(ctx, deadline, to, message, &logOnce)
 			}
 		})
 	}
 	working.Wait()
 	var done []amqp.Delivery
-	for i, ok := range passed {
-		if ok {
+	for i, failure := range errs {
+		if failure == nil {
 			done = append(done, failed[i].delivery)
+		} else {
+			rest, err = append(rest, failed[i]), failure
 		}
 	}
 	if len(done) > 0 {
 		crashpoint.At(crashpoint.PassConfirmed)
 	}
 	c.acknowledge(done)
+	return rest, err
 }
 
-// republish retries until the broker has confirmed the message. It gives up when the connection of the delivery has ended or
-// the consumer stops: the task then returns to the queue. A task that is returned earlier would be redelivered immediately, and
-// count for the delivery limit, which is for tasks that kill their consumers.
-func (c *Consumer) republish(s *session, to Queue, message amqp.Publishing, logOnce *sync.Once) bool {
+// republish retries until the broker has confirmed the message. It gives up after the deadline, if there is one, and when the
+// channel of the delivery has ended or the consumer stops: the task then returns to the queue. A task that is returned earlier
+// would be redelivered immediately, before all others, and count for the delivery limit, which is for tasks that kill their
+// consumers.
+func (c *Consumer) republish(ctx context.Context, deadline time.Time, to Queue, message amqp.Publishing, logOnce *sync.Once) error {
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
-		ctx, cancel := context.WithTimeout(context.Background(), republishTime)
-		err := c.sender.send(ctx, to, message)
+		sending, cancel := context.WithTimeout(context.Background(), republishTime)
+		err := c.sender.send(sending, to, message)
 		cancel()
 		if err == nil {
-			return true
+			return nil
 		}
 		logOnce.Do(func() {
 			c.log.Error("cannot republish tasks, retrying", telemetry.OutboxID, message.MessageId, "error", err)
 		})
-		if !c.pause(s, wait) {
-			return false
+		if !deadline.IsZero() && time.Now().After(deadline) || service.Pause(ctx, wait) != nil {
+			return err
 		}
 	}
 }

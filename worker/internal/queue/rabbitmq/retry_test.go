@@ -3,6 +3,7 @@ package rabbitmq_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -146,6 +147,77 @@ func TestRetryQueueMissing(t *testing.T) {
 	}
 	second.all(nil)
 	s.expect(s.topology.Main.Name, 0)
+}
+
+// refusing is a pipeline of mailing jobs whose first retry queue refuses all messages.
+func refusing(t *testing.T) fixture {
+	t.Helper()
+	s := mailing(t)
+	s.aside = 10 * time.Millisecond
+	arguments := amqp.Table{"x-max-length": int32(0), "x-overflow": "reject-publish"}
+	if _, err := rabbitmqtest.Channel(t, s.url).QueueDeclare(s.topology.Retries[0].Name, true, false, false, false, arguments); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A task that cannot be republished delays no other task, and Ping reports it. It is republished when that is possible.
+func TestRetryQueueRefuses(t *testing.T) {
+	t.Parallel()
+	s := refusing(t)
+	tasks := make(deliveries)
+	c, _ := s.consume(tasks.handle)
+	p := s.publisher()
+	for range 3 {
+		s.publish(p)
+		tasks.next(t).all(&queue.RetryLater{Reason: "failed"})
+	}
+	for range 3 {
+		task := s.publish(p)
+		got := tasks.next(t)
+		if got.tasks[0].ID != task.ID {
+			t.Errorf("received %+v", got.tasks)
+		}
+		got.all(nil)
+	}
+	if err := c.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "3 tasks cannot be republished") || !c.Consuming() {
+		t.Errorf("ping: %v, consuming %t", err, c.Consuming())
+	}
+	if _, err := rabbitmqtest.Channel(t, s.url).QueueDelete(s.topology.Retries[0].Name, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		got := tasks.next(t)
+		if got.tasks[0].Retried != 1 {
+			t.Errorf("received %+v", got.tasks)
+		}
+		got.all(nil)
+	}
+	waittest.Until(t, "health", func() bool { return c.Ping(t.Context()) == nil })
+	s.expect(s.topology.Main.Name, 0)
+}
+
+// Tasks that cannot be republished return to the queue when the consumer stops. Not all that fail are set aside.
+func TestRetryQueueRefuses_Stop(t *testing.T) {
+	t.Parallel()
+	s := refusing(t)
+	tasks := make(deliveries)
+	c, stop := s.consume(tasks.handle)
+	p := s.publisher()
+	const most = 17 // set aside, and one that waits in its place
+	for range most + 1 {
+		s.publish(p)
+	}
+	for range most {
+		tasks.next(t).all(&queue.RetryLater{Reason: "failed"})
+	}
+	waittest.Until(t, "all fail", func() bool {
+		err := c.Ping(t.Context())
+		return err != nil && strings.Contains(err.Error(), fmt.Sprint(most, " tasks cannot be republished"))
+	})
+	s.expect(s.topology.Main.Name, 1)
+	stop()
+	s.expect(s.topology.Main.Name, most+1)
 }
 
 func TestDLQ(t *testing.T) {

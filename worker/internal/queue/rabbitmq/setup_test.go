@@ -28,6 +28,7 @@ type fixture struct {
 	topology rabbitmq.Topology
 	log      *logtest.Buffer
 	renewal  time.Duration // of consumers; 0 = the default
+	aside    time.Duration // after which consumers set tasks aside; 0 = the default
 }
 
 // mailing is the pipeline of mailing jobs with waits of 0.3 and 0.6 s.
@@ -101,6 +102,9 @@ func (s fixture) consume(handler queue.BatchHandler, change ...func(*rabbitmq.Co
 	}
 	if s.renewal > 0 {
 		c.RenewAfter(s.renewal)
+	}
+	if s.aside > 0 {
+		c.SetAsideAfter(s.aside)
 	}
 	if err := c.Start(s.t.Context(), func(err error) { s.t.Error(err) }); err != nil {
 		s.t.Fatal(err)
