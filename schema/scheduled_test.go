@@ -43,7 +43,7 @@ func TestScheduled_BeforeTheMigration(t *testing.T) {
 	}
 }
 
-// When 00064_sent_first.sql is reverted, a timeline that begins with SENT stays, and the next one is refused.
+// When 00060_sent_first.sql is reverted, a timeline that begins with SENT stays, and the next one is refused.
 func TestSentFirst_DownKeepsTimelines(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
@@ -51,7 +51,7 @@ func TestSentFirst_DownKeepsTimelines(t *testing.T) {
 	if err := insert(t, db, "email_events", first); err != nil {
 		t.Fatal(err)
 	}
-	if err := schema.MoveTo(t.Context(), db, 63); err != nil {
+	if err := schema.MoveTo(t.Context(), db, 59); err != nil {
 		t.Fatal(err)
 	}
 	if got := refusedBy(t, insert(t, db, "email_events", first)); got != "email_events_path" {
