@@ -32,8 +32,8 @@ type NewEntry struct {
 	ExternalID    string
 	CPFCNPJHash   string
 	CPFCNPJ       []byte // encrypted; nil = none
-	// EmptyFields are the columns that a template uses and this line leaves empty, and the id column if its text identifies
-	// nobody. The line is sent nevertheless.
+	// EmptyFields are the columns that a template uses and this line leaves empty, and the id column if its text does not
+	// identify one person. The line is sent nevertheless.
 	EmptyFields []string
 }
 

@@ -28,7 +28,7 @@ type accepted struct {
 	Accepted   int                 `json:"accepted"`
 	Invalid    int                 `json:"invalid"`
 	Duplicates int                 `json:"duplicates"`
-	// EmptyFields counts the accepted lines with an empty field that a template uses, or an id that identifies nobody.
+	// EmptyFields counts the accepted lines with an empty field that a template uses, or an id that does not identify one person.
 	EmptyFields int `json:"emptyFields"`
 	// Warnings report problems of the templates.
 	Warnings []struct {
@@ -64,7 +64,7 @@ func (v accepted) WriteText(w io.Writer) {
 		fmt.Fprintf(w, "It uses version %d of the template %s/%s.\n", v.Template.Version, v.Template.Name, template.LocaleFolder(v.Template.Locale))
 	}
 	if v.EmptyFields > 0 {
-		fmt.Fprintf(w, "%s a field empty that a template uses (set a default with {{nome|cliente}}), or an id that identifies nobody.\n", output.Count(v.EmptyFields, "accepted line has", "accepted lines have"))
+		fmt.Fprintf(w, "%s a field empty that a template uses (set a default with {{nome|cliente}}), or an id that does not identify one person.\n", output.Count(v.EmptyFields, "accepted line has", "accepted lines have"))
 	}
 	for _, warning := range v.Warnings {
 		fmt.Fprintf(w, "Warning %s: %s.\n", warning.Code, output.Printable(warning.Message))

@@ -35,7 +35,7 @@ type accepted struct {
 	Accepted   int                 `json:"accepted"`
 	Invalid    int                 `json:"invalid"`
 	Duplicates int                 `json:"duplicates"`
-	// EmptyFields counts the accepted lines with an empty field that has no default, or an id that identifies nobody.
+	// EmptyFields counts the accepted lines with an empty field that has no default, or an id that does not identify one person.
 	EmptyFields int       `json:"emptyFields"`
 	Warnings    []warning `json:"warnings,omitempty"`
 	// Template is the version that the mailing keeps.
