@@ -236,7 +236,9 @@ func TestMailing_SharedIDs(t *testing.T) {
 		{"a@example.com;0\nb@example.com;0\nc@example.com;0\n", ""},
 	} {
 		answer := g.upload(t, []part{
-			{name: "subject", value: "Oi"}, {name: "html", value: `<a href="{{unsubscribe_url}}">sair</a>`}, {name: "dryRun", value: "true"},
+			{name: "subject", value: "Oi"},
+			{name: "html", value: `<a href="{{unsubscribe_url}}">sair</a>`},
+			{name: "dryRun", value: "true"},
 			file("email;código do cliente\n" + c.rows),
 		}, nil)
 		if has := strings.Contains(answer.Body, `"SHARED_EXTERNAL_ID"`); answer.Status != http.StatusAccepted || has != (c.want != "") || !strings.Contains(answer.Body, c.want) {

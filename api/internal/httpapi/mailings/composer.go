@@ -32,12 +32,12 @@ import (
 
 // link returns the unsubscribe link of a recipient of the mailing.
 func (h *Handlers) link(company, id uuid.UUID, address string) string {
-	return unsubscribe.URL(h.publicURL, h.links.Seal(unsubscribe.Link{Company: company, Mailing: id, Address: address}))
+	return unsubscribe.URL(h.PublicURL, h.Links.Seal(unsubscribe.Link{Company: company, Mailing: id, Address: address}))
 }
 
 // longestLink is as long as the longest link of any recipient.
 func (h *Handlers) longestLink() string {
-	return unsubscribe.URL(h.publicURL, strings.Repeat("A", unsubscribe.MaxToken))
+	return unsubscribe.URL(h.PublicURL, strings.Repeat("A", unsubscribe.MaxToken))
 }
 
 // compose builds a mailing from an upload, and the validator of its rows. An invalid
@@ -49,7 +49,7 @@ func (h *Handlers) compose(c *gin.Context, d *mailingDraft, up upload) (mailings
 		return mailingstore.NewMailing{}, nil, err
 	}
 	files := draft.Draft{Email: &draft.Email{Attachments: d.files}, Faults: d.faults}
-	attached, _, err := h.attachments.Attach(ctx, v.Caller.CompanyID, &files, nil)
+	attached, _, err := h.Attachments.Attach(ctx, v.Caller.CompanyID, &files, nil)
 	if err != nil {
 		return mailingstore.NewMailing{}, nil, err
 	}
@@ -70,8 +70,8 @@ func (h *Handlers) compose(c *gin.Context, d *mailingDraft, up upload) (mailings
 		return mailingstore.NewMailing{}, nil, invalid(d.faults)
 	}
 	validator, err := mailing.NewValidator(mailing.ValidatorParams{
-		Company: v.Caller.CompanyID, Header: reading.Header(), Templates: content, Ring: h.ring, HashKey: h.hashKey,
-		Tokens: h.tokens, DryRun: d.dryRun(), RejectEmpty: d.rejectsEmpty(), Unsubscribe: h.longestLink(),
+		Company: v.Caller.CompanyID, Header: reading.Header(), Templates: content, Ring: h.Ring, HashKey: h.HashKey,
+		Tokens: h.Tokens, DryRun: d.dryRun(), RejectEmpty: d.rejectsEmpty(), Unsubscribe: h.longestLink(),
 	})
 	if err != nil {
 		return mailingstore.NewMailing{}, nil, err
@@ -84,7 +84,7 @@ func (h *Handlers) compose(c *gin.Context, d *mailingDraft, up upload) (mailings
 	m.Answer = answerOf(&m, warningsOf(content), ref)
 	m.EmailColumn = reading.Header().Columns()[reading.Header().Email]
 	if d.dryRun() {
-		d.preview, err = mailing.FirstEmails(reading, validator, unsubscribe.URL(h.publicURL, "preview"), !m.NoAutoText)
+		d.preview, err = mailing.FirstEmails(reading, validator, unsubscribe.URL(h.PublicURL, "preview"), !m.NoAutoText)
 		return m, validator, fileProblem(err)
 	}
 	m.Tests, err = h.testEmails(v, d, &m, reading, validator)
@@ -115,7 +115,7 @@ func (h *Handlers) storedContent(ctx context.Context, company uuid.UUID, d *mail
 	if d.faults.Has(mailing.PartVersion) {
 		return nil, nil, nil
 	}
-	found, wrong, err := h.library.Find(ctx, company, templates.Use{Name: d.request.Template, Locale: d.request.Locale, Version: d.version})
+	found, wrong, err := h.Library.Find(ctx, company, templates.Use{Name: d.request.Template, Locale: d.request.Locale, Version: d.version})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -144,7 +144,7 @@ func (h *Handlers) storedContent(ctx context.Context, company uuid.UUID, d *mail
 
 // checkHTML checks what html contains and which attachments it refers to.
 func (h *Handlers) checkHTML(ctx context.Context, company uuid.UUID, d *mailingDraft, body mailmerge.Checked, f *rules.Faults) error {
-	err := h.html.CheckTemplate(ctx, company, body, f)
+	err := h.HTML.CheckTemplate(ctx, company, body, f)
 	if err == nil && !d.faults.Has(mailing.PartAttach) {
 		draft.CheckContentIDs(d.files, body.HTML, f)
 	}
@@ -170,7 +170,7 @@ func (h *Handlers) build(v *reqctx.State, d *mailingDraft, up upload, content ma
 	file, html := up.file.Seen.SHA256, sha256.Sum256([]byte(content.HTML))
 	m := mailingstore.NewMailing{
 		ID: up.id, CompanyID: v.Caller.CompanyID, RequestID: v.RequestID,
-		Filename: d.filename, StorageURL: up.file.URL, FileBytes: up.file.Bytes, FileSHA256: accept.Keyed(file[:], h.hashKey),
+		Filename: d.filename, StorageURL: up.file.URL, FileBytes: up.file.Bytes, FileSHA256: accept.Keyed(file[:], h.HashKey),
 		DryRun: d.dryRun(), Held: d.held(),
 		Subject: content.Subject, HTML: content.HTML, Text: content.Text, NoAutoText: d.request.AutoText == "false", Fields: content.Fields,
 		Template: content.Template, Variables: content.Variables,
@@ -200,11 +200,11 @@ func (h *Handlers) testEmails(v *reqctx.State, d *mailingDraft, m *mailingstore.
 	}
 	var tests []outbox.NewEmail
 	for _, address := range d.tests {
-		rendered, err := render(h.tokens.Take(), h.link(m.CompanyID, m.ID, address))
+		rendered, err := render(h.Tokens.Take(), h.link(m.CompanyID, m.ID, address))
 		if err != nil {
 			return nil, fmt.Errorf("render test: %w", err)
 		}
-		tests = append(tests, testEmail(v, m, address, rendered, h.ttl))
+		tests = append(tests, testEmail(v, m, address, rendered, h.TTL))
 	}
 	return tests, nil
 }

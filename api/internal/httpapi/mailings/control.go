@@ -13,19 +13,19 @@ import (
 )
 
 // Start starts a mailing that was uploaded without starting it.
-func (h *Handlers) Start(c *gin.Context) error { return h.control(c, h.store.StartMailing) }
+func (h *Handlers) Start(c *gin.Context) error { return h.control(c, h.Store.StartMailing) }
 
 // Pause pauses a mailing.
-func (h *Handlers) Pause(c *gin.Context) error { return h.control(c, h.store.PauseMailing) }
+func (h *Handlers) Pause(c *gin.Context) error { return h.control(c, h.Store.PauseMailing) }
 
 // Resume continues a paused mailing.
-func (h *Handlers) Resume(c *gin.Context) error { return h.control(c, h.store.ResumeMailing) }
+func (h *Handlers) Resume(c *gin.Context) error { return h.control(c, h.Store.ResumeMailing) }
 
 // Cancel ends a mailing.
-func (h *Handlers) Cancel(c *gin.Context) error { return h.control(c, h.store.CancelMailing) }
+func (h *Handlers) Cancel(c *gin.Context) error { return h.control(c, h.Store.CancelMailing) }
 
 // RetryFailed retries the entries of a mailing that failed.
-func (h *Handlers) RetryFailed(c *gin.Context) error { return h.control(c, h.store.RetryFailedEntries) }
+func (h *Handlers) RetryFailed(c *gin.Context) error { return h.control(c, h.Store.RetryFailedEntries) }
 
 // control handles an action on a mailing; the response is the mailing afterwards.
 func (h *Handlers) control(c *gin.Context, step func(ctx context.Context, company, id uuid.UUID) (mailingstore.Mailing, error)) error {
@@ -41,7 +41,7 @@ func (h *Handlers) control(c *gin.Context, step func(ctx context.Context, compan
 // still be able to pause a mailing.
 func (h *Handlers) change(c *gin.Context, id uuid.UUID, step func(ctx context.Context, company, id uuid.UUID) (mailingstore.Mailing, error)) error {
 	ctx, company := c.Request.Context(), reqctx.CompanyOf(c)
-	attached, err := h.attachmentStore.Attachments(ctx, company, id)
+	attached, err := h.AttachmentStore.Attachments(ctx, company, id)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (h *Handlers) change(c *gin.Context, id uuid.UUID, step func(ctx context.Co
 	if err != nil {
 		return problemOf(err)
 	}
-	h.wake(lane.Lanes{Company: company})
+	h.Wake(lane.Lanes{Company: company})
 	c.JSON(http.StatusOK, detailsOf(after, attached))
 	return nil
 }
@@ -57,7 +57,7 @@ func (h *Handlers) change(c *gin.Context, id uuid.UUID, step func(ctx context.Co
 // Reschedule changes the start time of a mailing that has not started. It is idempotent. The new time may be earlier than
 // the one that the dispatchers know: change wakes them.
 func (h *Handlers) Reschedule(c *gin.Context) error {
-	sendAt, err := h.sendAt.Read(c)
+	sendAt, err := h.SendAt.Read(c)
 	if err != nil {
 		return err
 	}
@@ -66,6 +66,6 @@ func (h *Handlers) Reschedule(c *gin.Context) error {
 		return err
 	}
 	return h.change(c, id, func(ctx context.Context, company, id uuid.UUID) (mailingstore.Mailing, error) {
-		return h.store.MoveMailing(ctx, company, id, sendAt)
+		return h.Store.MoveMailing(ctx, company, id, sendAt)
 	})
 }

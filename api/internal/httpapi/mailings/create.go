@@ -94,7 +94,7 @@ func (h *Handlers) Create(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	release, err := compose.EnterUpload(c.Request.Context(), h.forms, reqctx.CompanyOf(c))
+	release, err := compose.EnterUpload(c.Request.Context(), h.uploads.forms, reqctx.CompanyOf(c))
 	if err != nil {
 		return err
 	}
@@ -109,8 +109,8 @@ func (h *Handlers) Create(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	d := newDraft(h.rules, reqctx.StateOf(c).Caller, up.form, time.Now())
-	sum, err := d.sum(up.file.Seen.SHA256, h.hashKey)
+	d := newDraft(h.Rules, reqctx.StateOf(c).Caller, up.form, time.Now())
+	sum, err := d.sum(up.file.Seen.SHA256, h.HashKey)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (h *Handlers) Create(c *gin.Context) error {
 	}
 	m, validator, err := h.compose(c, d, up)
 	if err != nil {
-		return h.accept.ReplayInstead(c, key, err)
+		return h.Accept.ReplayInstead(c, key, err)
 	}
 	m.RequestSHA256, m.Key = sum, key.Record(nil)
 	answer, err := h.ingest(c, d, up.file, m, validator)
@@ -130,19 +130,19 @@ func (h *Handlers) Create(c *gin.Context) error {
 		if used.Answer.Answer, err = d.shown(used.Answer.Answer); err != nil {
 			return err
 		}
-		return h.accept.Replay(c, key, used.Answer)
+		return h.Accept.Replay(c, key, used.Answer)
 	case errors.As(err, &taken) && bytes.Equal(taken.RequestSHA256, sum):
-		return h.accept.AnswerEarlier(c, key, taken.MailingID, accept.Unknown("mailing", taken.MailingID.String()), taken.Answer)
+		return h.Accept.AnswerEarlier(c, key, taken.MailingID, accept.Unknown("mailing", taken.MailingID.String()), taken.Answer)
 	case errors.As(err, &taken):
 		return filenameExists(taken.MailingID.String(), d.filename)
 	case errors.Is(err, store.ErrUnknownOutcome):
 		keepFile = true
 		return accept.Unknown("mailing", up.id.String())
 	case err != nil:
-		return h.accept.ReplayInstead(c, key, err)
+		return h.Accept.ReplayInstead(c, key, err)
 	}
 	keepFile = !d.dryRun() // a dry run needs the file only for this response
-	h.wake(lane.Lanes{Company: reqctx.CompanyOf(c), Queue: email.QueueMailings})
+	h.Wake(lane.Lanes{Company: reqctx.CompanyOf(c), Queue: email.QueueMailings})
 	accept.RecordIDs(reqctx.StateOf(c), answer)
 	if answer, err = d.shown(answer); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"email-gateway/api/internal/companylimit"
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/api/internal/httpapi/response"
+	"email-gateway/api/internal/httpapi/transfer"
 	"email-gateway/shared/service"
 	"email-gateway/shared/telemetry"
 )
@@ -30,6 +31,18 @@ const (
 	downloadBusyRate = 64 << 10
 )
 
+// downloadLimits share the memory of downloads between companies.
+type downloadLimits struct {
+	limiter *companylimit.Limiter
+	open    *transfer.Open // of which the slowest is aborted if others wait
+}
+
+func newDownloadLimits() downloadLimits {
+	l := downloadLimits{companylimit.New(downloadsAtOnce, downloadsOfEach), transfer.NewOpen(downloadBusyRate)}
+	l.limiter.MakeRoom(l.open.WaitLimit, l.open.AbortSlowest)
+	return l
+}
+
 // csvDownload is a CSV that is written while the client receives it.
 type csvDownload struct {
 	*csv.Writer
@@ -41,7 +54,7 @@ func (h *Handlers) openDownload(c *gin.Context) (*csvDownload, error) {
 	ctx, company := c.Request.Context(), reqctx.CompanyOf(c)
 	waiting, cancel := context.WithTimeout(ctx, downloadWait)
 	defer cancel()
-	release, err := h.downloads.EnterOrRefuse(waiting, company)
+	release, err := h.downloads.limiter.EnterOrRefuse(waiting, company)
 	switch {
 	case errors.Is(err, companylimit.ErrCompanyLimit):
 		return nil, tooManyDownloads
@@ -51,7 +64,7 @@ func (h *Handlers) openDownload(c *gin.Context) (*csvDownload, error) {
 		return nil, allDownloadsBusy
 	}
 	body := response.NewDownload(c)
-	remove := h.openDownloads.Add(company, body)
+	remove := h.downloads.open.Add(company, body)
 	out := csv.NewWriter(body)
 	out.UseCRLF = true // RFC 4180
 	return &csvDownload{Writer: out, close: func() {
@@ -82,6 +95,6 @@ func (h *Handlers) endDownload(c *gin.Context, out *csvDownload, err error) {
 		service.ResetOnClose(c.Request.Context(), false)
 		return
 	}
-	h.log.Warn("download aborted", telemetry.RequestID, reqctx.StateOf(c).RequestID, "route", c.FullPath(), "error", fmt.Sprint(err))
+	h.Log.Warn("download aborted", telemetry.RequestID, reqctx.StateOf(c).RequestID, "route", c.FullPath(), "error", fmt.Sprint(err))
 	response.Abort(c, err, unwritten != nil)
 }

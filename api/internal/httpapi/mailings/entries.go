@@ -45,7 +45,7 @@ func (h *Handlers) ListEntries(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	q, err := query.Open(c.Request.URL.RawQuery, h.rules)
+	q, err := query.Open(c.Request.URL.RawQuery, h.Rules)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (h *Handlers) ListEntries(c *gin.Context) error {
 	if err := q.Close(); err != nil {
 		return err
 	}
-	found, err := h.store.MailingEntries(c.Request.Context(), reqctx.CompanyOf(c), id, filter)
+	found, err := h.Store.MailingEntries(c.Request.Context(), reqctx.CompanyOf(c), id, filter)
 	if err != nil {
 		return problemOf(err)
 	}

@@ -12,12 +12,9 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
-	"email-gateway/api/internal/companylimit"
 	"email-gateway/api/internal/httpapi/accept"
 	"email-gateway/api/internal/httpapi/compose"
-	"email-gateway/api/internal/httpapi/reqbody"
 	"email-gateway/api/internal/httpapi/slots"
-	"email-gateway/api/internal/httpapi/transfer"
 	"email-gateway/api/internal/mailing"
 	"email-gateway/api/internal/templates"
 	"email-gateway/shared/keyring"
@@ -89,56 +86,14 @@ type Params struct {
 
 // Handlers handle the requests about mailings.
 type Handlers struct {
-	log             *slog.Logger
-	store           Store
-	attachmentStore AttachmentStore
-	slots           slots.Slots
-	accept          *accept.Committer
-	stillValid      func(*gin.Context) error
-	attachments     *compose.Files
-	html            *compose.Checker
-	library         *templates.Library
-	rules           *rules.Rules
-	sendAt          *compose.SendAtReader
-	ring            keyring.Ring
-	hashKey         []byte
-	files           mailing.FileStore
-	tokens          mailing.TokenSource
-	links           unsubscribe.Keys
-	publicURL       string
-	ttl             time.Duration
-	tracer          telemetry.Tracer
-	wake            func(lanes ...lane.Lanes)
-	ingestTime      time.Duration
-
-	forms   *companylimit.Limiter
-	uploads *companylimit.Limiter
-	ingests *companylimit.Limiter
-	pace    reqbody.Pace
-	open    *transfer.Open
-
-	downloads     *companylimit.Limiter
-	openDownloads *transfer.Open
+	Params
+	files     mailing.FileStore
+	uploads   uploadLimits
+	downloads downloadLimits
 }
 
 // New creates Handlers with the limits of uploads and downloads.
 func New(p Params) *Handlers {
-	h := &Handlers{
-		log: p.Log, store: p.Store, attachmentStore: p.AttachmentStore, slots: p.Slots, accept: p.Accept, stillValid: p.StillValid, attachments: p.Attachments,
-		html: p.HTML, library: p.Library, rules: p.Rules, sendAt: p.SendAt, ring: p.Ring, hashKey: p.HashKey,
-		files:  mailing.FileStore{Bucket: p.Bucket, Ring: p.Ring},
-		tokens: p.Tokens, links: p.Links, publicURL: p.PublicURL, ttl: p.TTL, tracer: p.Tracer, wake: p.Wake,
-		ingestTime: cmp.Or(p.IngestTime, IngestTime),
-		forms:      companylimit.New(formsAtOnce, formsOfEach),
-		uploads:    companylimit.New(compose.UploadsAtOnce, compose.UploadsOfEach),
-		ingests:    companylimit.New(ingestsAtOnce, ingestsOfEach),
-		pace:       reqbody.MinPace,
-		open:       reqbody.NewOpenUploads(),
-
-		downloads: companylimit.New(downloadsAtOnce, downloadsOfEach), openDownloads: transfer.NewOpen(downloadBusyRate),
-	}
-	h.forms.MakeRoom(h.open.WaitLimit, h.open.AbortSlowest)
-	h.uploads.MakeRoom(h.open.WaitLimit, h.open.AbortSlowest)
-	h.downloads.MakeRoom(h.openDownloads.WaitLimit, h.openDownloads.AbortSlowest)
-	return h
+	p.IngestTime = cmp.Or(p.IngestTime, IngestTime)
+	return &Handlers{Params: p, files: mailing.FileStore{Bucket: p.Bucket, Ring: p.Ring}, uploads: newUploadLimits(), downloads: newDownloadLimits()}
 }

@@ -30,7 +30,7 @@ const IngestTime = 15 * time.Minute
 // ingest writes the mailing with all its lines. A nil error means that it is stored. It
 // continues if the client disconnects.
 func (h *Handlers) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m mailingstore.NewMailing, validator *mailing.Validator) ([]byte, error) {
-	release, err := compose.EnterUpload(c.Request.Context(), h.ingests, m.CompanyID)
+	release, err := compose.EnterUpload(c.Request.Context(), h.uploads.ingests, m.CompanyID)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (h *Handlers) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m 
 		if err := wait(); err != nil {
 			return err
 		}
-		again, err := compose.EnterUpload(c.Request.Context(), h.ingests, m.CompanyID)
+		again, err := compose.EnterUpload(c.Request.Context(), h.uploads.ingests, m.CompanyID)
 		if err == nil {
 			release = again
 		}
@@ -49,12 +49,12 @@ func (h *Handlers) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m 
 	}
 	answerOf := m.Answer
 	m.Answer = func(n mailingstore.Counts) ([]byte, error) { // called when all lines are written, before the commit
-		if err := h.stillValid(c); err != nil {
+		if err := h.StillValid(c); err != nil {
 			return nil, err
 		}
 		return answerOf(n)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request.Context()), h.ingestTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request.Context()), h.IngestTime)
 	defer cancel()
 	answer, err := h.ingestWithin(ctx, d, file, m, validator)
 	if err != nil && ctx.Err() != nil && !errors.Is(err, store.ErrUnknownOutcome) {
@@ -71,27 +71,27 @@ func (h *Handlers) ingestWithin(ctx context.Context, d *mailingDraft, file maili
 	}
 	defer func() { _ = reading.Close() }()
 	crashpoint.At(crashpoint.UploadStored)
-	ctx, span := h.tracer.Start(ctx, "ingest", telemetry.Producer)
+	ctx, span := h.Tracer.Start(ctx, "ingest", telemetry.Producer)
 	defer span.End()
 	m.Traceparent = telemetry.Traceparent(ctx)
 	for i := range m.Tests {
 		m.Tests[i].Job.Traceparent = m.Traceparent
 	}
-	_, answer, err := h.store.IngestMailing(ctx, m, mailing.Lines(reading, validator))
+	_, answer, err := h.Store.IngestMailing(ctx, m, mailing.Lines(reading, validator))
 	crashpoint.At(crashpoint.UploadCommitted)
 	gone, lost := errors.AsType[*stored.GoneError](err)
 	switch {
 	case errors.Is(err, store.ErrUnknownOutcome):
-		if found, _ := h.accept.LookUp(ctx, h.store.MailingExists, m.ID, false); found {
+		if found, _ := h.Accept.LookUp(ctx, h.Store.MailingExists, m.ID, false); found {
 			return answer, nil
 		}
 		return nil, err
 	case lost:
 		return nil, invalid(goneFaults(gone, m.Attachments))
 	case errors.Is(err, idempotency.ErrInProgress) && m.Key != nil:
-		return nil, h.accept.InProgress(ctx, problem.SameKeyInProgress)
+		return nil, h.Accept.InProgress(ctx, problem.SameKeyInProgress)
 	case errors.Is(err, idempotency.ErrInProgress):
-		return nil, h.accept.InProgress(ctx, inProgress)
+		return nil, h.Accept.InProgress(ctx, inProgress)
 	}
 	return answer, fileProblem(err)
 }

@@ -116,7 +116,7 @@ func (h *Handlers) Show(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	found, err := h.store.FindMailing(c.Request.Context(), reqctx.CompanyOf(c), id)
+	found, err := h.Store.FindMailing(c.Request.Context(), reqctx.CompanyOf(c), id)
 	if err != nil {
 		return problemOf(err)
 	}
@@ -140,8 +140,8 @@ func (h *Handlers) withAttachments(c *gin.Context, mailings []mailingstore.Maili
 	if len(owners) > 0 {
 		var err error
 		ctx, company := c.Request.Context(), reqctx.CompanyOf(c)
-		attached, err = slots.Run(ctx, h.slots, company, func() (map[uuid.UUID][]file.Attachment, error) {
-			return h.attachmentStore.AttachmentsOf(ctx, company, owners)
+		attached, err = slots.Run(ctx, h.Slots, company, func() (map[uuid.UUID][]file.Attachment, error) {
+			return h.AttachmentStore.AttachmentsOf(ctx, company, owners)
 		})
 		if err != nil {
 			return nil, err
@@ -172,7 +172,7 @@ type listPage struct {
 
 // List handles GET /mailings: the newest mailings first.
 func (h *Handlers) List(c *gin.Context) error {
-	q, err := query.Open(c.Request.URL.RawQuery, h.rules)
+	q, err := query.Open(c.Request.URL.RawQuery, h.Rules)
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (h *Handlers) List(c *gin.Context) error {
 	if err := q.Close(); err != nil {
 		return err
 	}
-	found, err := h.store.ListMailings(c.Request.Context(), reqctx.CompanyOf(c), before, limit)
+	found, err := h.Store.ListMailings(c.Request.Context(), reqctx.CompanyOf(c), before, limit)
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (h *Handlers) ListRows(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	q, err := query.Open(c.Request.URL.RawQuery, h.rules)
+	q, err := query.Open(c.Request.URL.RawQuery, h.Rules)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (h *Handlers) ListRows(c *gin.Context) error {
 	if err := q.Close(); err != nil {
 		return err
 	}
-	found, err := h.store.MailingRows(c.Request.Context(), reqctx.CompanyOf(c), id, filter)
+	found, err := h.Store.MailingRows(c.Request.Context(), reqctx.CompanyOf(c), id, filter)
 	if err != nil {
 		return problemOf(err)
 	}
@@ -123,7 +123,7 @@ func (h *Handlers) downloadRows(c *gin.Context, id uuid.UUID, filter mailingrepo
 		return err
 	}
 	defer out.close()
-	page, err := h.store.MailingRows(c.Request.Context(), company, id, filter)
+	page, err := h.Store.MailingRows(c.Request.Context(), company, id, filter)
 	if err != nil {
 		return problemOf(err) // nothing was written yet
 	}
@@ -137,10 +137,10 @@ func (h *Handlers) downloadRows(c *gin.Context, id uuid.UUID, filter mailingrepo
 			break
 		}
 		filter.After = page.End
-		if err = h.stillValid(c); err != nil {
+		if err = h.StillValid(c); err != nil {
 			break
 		}
-		if page, err = h.store.MailingRows(c.Request.Context(), company, id, filter); err != nil {
+		if page, err = h.Store.MailingRows(c.Request.Context(), company, id, filter); err != nil {
 			break
 		}
 	}

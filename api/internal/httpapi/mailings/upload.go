@@ -13,9 +13,11 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
+	"email-gateway/api/internal/companylimit"
 	"email-gateway/api/internal/httpapi/compose"
 	"email-gateway/api/internal/httpapi/reqbody"
 	"email-gateway/api/internal/httpapi/reqctx"
+	"email-gateway/api/internal/httpapi/transfer"
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/telemetry"
@@ -33,6 +35,28 @@ const (
 	dropTime = 10 * time.Second
 )
 
+// uploadLimits share the memory, connections and time of uploads between companies.
+type uploadLimits struct {
+	forms   *companylimit.Limiter // from the start of the upload to the response
+	bodies  *companylimit.Limiter // while the body is received
+	ingests *companylimit.Limiter // while the rows are written
+	pace    reqbody.Pace          // the minimum speed of a body
+	open    *transfer.Open        // of which the slowest is aborted if others wait
+}
+
+func newUploadLimits() uploadLimits {
+	l := uploadLimits{
+		forms:   companylimit.New(formsAtOnce, formsOfEach),
+		bodies:  companylimit.New(compose.UploadsAtOnce, compose.UploadsOfEach),
+		ingests: companylimit.New(ingestsAtOnce, ingestsOfEach),
+		pace:    reqbody.MinPace,
+		open:    reqbody.NewOpenUploads(),
+	}
+	l.forms.MakeRoom(l.open.WaitLimit, l.open.AbortSlowest)
+	l.bodies.MakeRoom(l.open.WaitLimit, l.open.AbortSlowest)
+	return l
+}
+
 // upload is a received form with its stored file.
 type upload struct {
 	id   uuid.UUID
@@ -47,14 +71,14 @@ func (h *Handlers) readUpload(c *gin.Context) (upload, error) {
 	if err != nil {
 		return upload{}, err
 	}
-	release, err := compose.EnterUpload(c.Request.Context(), h.uploads, reqctx.CompanyOf(c))
+	release, err := compose.EnterUpload(c.Request.Context(), h.uploads.bodies, reqctx.CompanyOf(c))
 	if err != nil {
 		return upload{}, err
 	}
 	u := upload{id: uuidv7.New()}
 	ctx, cancel := context.WithCancel(c.Request.Context())
 	defer cancel()
-	body := reqbody.NewSlowBody(c, reqbody.MaxForm, h.pace, reqbody.UploadTime)
+	body := reqbody.NewSlowBody(c, reqbody.MaxForm, h.uploads.pace, reqbody.UploadTime)
 	defer func() {
 		body.Finish()
 		if reqctx.StateOf(c).BodyRead = errors.Is(body.Err, io.EOF); !reqctx.StateOf(c).BodyRead {
@@ -62,7 +86,7 @@ func (h *Handlers) readUpload(c *gin.Context) (upload, error) {
 		}
 	}()
 	defer release() // before the rest of a rejected form is discarded, which needs no slot
-	defer h.open.Add(reqctx.CompanyOf(c), body)()
+	defer h.uploads.open.Add(reqctx.CompanyOf(c), body)()
 	u.form, err = mailing.ReadForm(body, boundary, func(content io.Reader) (err error) {
 		u.file, err = h.files.Keep(ctx, reqctx.CompanyOf(c), u.id, content)
 		return err
@@ -112,6 +136,6 @@ func (h *Handlers) dropFile(c *gin.Context, f mailing.File) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request.Context()), dropTime)
 	defer cancel()
 	if err := h.files.Drop(ctx, f); err != nil {
-		h.log.Warn("cannot delete the file of a rejected mailing", telemetry.RequestID, reqctx.StateOf(c).RequestID, "key", f.Key, "error", err)
+		h.Log.Warn("cannot delete the file of a rejected mailing", telemetry.RequestID, reqctx.StateOf(c).RequestID, "key", f.Key, "error", err)
 	}
 }

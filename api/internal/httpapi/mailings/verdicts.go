@@ -24,7 +24,7 @@ func (h *Handlers) DownloadVerdicts(c *gin.Context) error {
 		return err
 	}
 	defer out.close()
-	next, stop := iter.Pull2(h.store.MailingVerdicts(c.Request.Context(), reqctx.CompanyOf(c), id))
+	next, stop := iter.Pull2(h.Store.MailingVerdicts(c.Request.Context(), reqctx.CompanyOf(c), id))
 	defer stop()
 	line, err, more := next() // an error before the first line is returned as a problem
 	if err != nil {
@@ -33,7 +33,7 @@ func (h *Handlers) DownloadVerdicts(c *gin.Context) error {
 	out.begin(c, id, "verdicts", []string{"line", "column", "code"})
 	for n := 1; more && err == nil; n++ {
 		if n%rowsPerFetch == 0 {
-			if err = h.stillValid(c); err != nil {
+			if err = h.StillValid(c); err != nil {
 				break
 			}
 		}
