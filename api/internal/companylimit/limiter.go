@@ -13,9 +13,9 @@ import (
 )
 
 // Limiter limits concurrent work, in total and per company, so that companies do not block others.
-// The last free slot is only given to a company that holds none.
 type Limiter struct {
-	ofEach int64
+	ofEach   int64
+	keepLast bool // the last free slot is only given to a company that holds none
 	// makeRoom is called after each waitLimit for which a caller waits while all slots are used; nil
 	// disables it.
 	waitLimit time.Duration
@@ -44,8 +44,16 @@ func New(total, ofEach int64) *Limiter {
 	return &Limiter{free: total, ofEach: ofEach, own: map[uuid.UUID]*share{}}
 }
 
+// NewKeepingLast creates a Limiter that gives its last free slot only to a company that holds none. It is for slots that slow
+// clients hold for minutes and that cannot be taken from them: two companies then leave one to a third.
+func NewKeepingLast(total, ofEach int64) *Limiter {
+	l := New(total, ofEach)
+	l.keepLast = true
+	return l
+}
+
 // MakeRoom sets a function that is called after each waitLimit for which a caller waits while all
-// slots are used. It must be called before the first Enter.
+// slots are used. It must be called before the first Enter, and not for a Limiter that keeps its last slot.
 func (l *Limiter) MakeRoom(waitLimit time.Duration, makeRoom func()) {
 	l.waitLimit, l.makeRoom = waitLimit, makeRoom
 }
@@ -124,7 +132,7 @@ func (l *Limiter) takeOrWait(own *share) *waiter {
 
 // take takes a slot unless all are used, or the last one is kept for other companies. l.mu must be held.
 func (l *Limiter) take(own *share) bool {
-	if l.free == 0 || l.free == 1 && own.held > 0 {
+	if l.free == 0 || l.keepLast && l.free == 1 && own.held > 0 {
 		return false
 	}
 	l.free--
@@ -144,8 +152,8 @@ func (l *Limiter) leave(w *waiter) bool {
 	return true
 }
 
-// release releases a slot, and gives free slots to the waiters that can have them. These may be two: the last slot can be for
-// another caller of the same company, which may now hold none.
+// release releases a slot, and gives free slots to the waiters that can have them. With keepLast one release can serve two: the
+// first takes one of two free slots, and the last slot goes to a company that now holds none.
 func (l *Limiter) release(own *share) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,26 +168,18 @@ func (l *Limiter) release(own *share) {
 	})
 }
 
-// repeatMakeRoom calls makeRoom until done is closed, while no slot is free.
+// repeatMakeRoom calls makeRoom until done is closed.
 func (l *Limiter) repeatMakeRoom(done <-chan struct{}) {
 	tick := time.NewTicker(l.waitLimit)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			if l.full() {
-				l.makeRoom()
-			}
+			l.makeRoom()
 		case <-done:
 			return
 		}
 	}
-}
-
-func (l *Limiter) full() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.free == 0
 }
 
 func (l *Limiter) join(company uuid.UUID) *share {

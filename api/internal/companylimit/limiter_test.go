@@ -92,7 +92,7 @@ func isClosed(c <-chan struct{}) bool {
 func TestLimiter_LastSlotIsForAnotherCompany(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := limiter{companylimit.New(4, 2)}
+		g := limiter{companylimit.NewKeepingLast(4, 2)}
 		a, b, c := uuid.New(), uuid.New(), uuid.New()
 		releaseA, _, _ := g.enter(t, a), g.enter(t, a), g.enter(t, b)
 		g.rejected(t, b, false)
@@ -115,7 +115,7 @@ func TestLimiter_LastSlotIsForAnotherCompany(t *testing.T) {
 func TestLimiter_ReleaseServesTwo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := limiter{companylimit.New(3, 2)}
+		g := limiter{companylimit.NewKeepingLast(3, 2)}
 		a, b := uuid.New(), uuid.New()
 		release, _ := g.enter(t, a), g.enter(t, b)
 		ofB, ofA := g.wait(t, b), g.wait(t, a)
@@ -128,7 +128,7 @@ func TestLimiter_ReleaseServesTwo(t *testing.T) {
 	})
 }
 
-// No room is made while a slot is kept for another company.
+// Room is made after each second for which a caller waits, and no more once it has a slot.
 func TestLimiter_MakeRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,21 +136,19 @@ func TestLimiter_MakeRoom(t *testing.T) {
 		calls := 0
 		g.MakeRoom(time.Second, func() { calls++ })
 		a, b := uuid.New(), uuid.New()
-		release, _ := g.enter(t, a), g.enter(t, b)
-		g.wait(t, b)
-		time.Sleep(time.Minute + time.Second/2) //nolint:forbidigo // the clock of synctest
-		if calls > 0 {
-			t.Error("room was made though a slot is free")
+		release, _, _ := g.enter(t, a), g.enter(t, a), g.enter(t, b)
+		second := g.wait(t, b)
+		time.Sleep(2*time.Second + time.Second/2) //nolint:forbidigo // the clock of synctest
+		if synctest.Wait(); calls != 2 {
+			t.Errorf("room was made %d times, want 2", calls)
 		}
-		last := g.enter(t, uuid.New())
-		time.Sleep(time.Second) //nolint:forbidigo // the clock of synctest
-		synctest.Wait()
-		if calls != 1 {
-			t.Errorf("room was made %d times, want 1", calls)
+		if release(); !isClosed(second) {
+			t.Error("the caller has no slot though one was released")
 		}
-		release()
-		last()
-		synctest.Wait()
+		time.Sleep(time.Minute) //nolint:forbidigo // the clock of synctest
+		if synctest.Wait(); calls != 2 {
+			t.Error("room was made though nobody waits")
+		}
 	})
 }
 

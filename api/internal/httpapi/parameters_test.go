@@ -73,7 +73,7 @@ func TestParameters_OfEveryStep(t *testing.T) {
 			}
 		}
 		for name, c := range map[string]call{
-			"nothing": {}, "no chunk": {Reader: io.MultiReader()}, "a line end": {Body: "\n"}, "no fields": {Body: "{}"}, "null": {Body: "null"},
+			"nothing": {}, "no chunk": {Reader: io.MultiReader()}, "a line end": {Body: "\n"}, "no fields": {Body: "{}"}, "null": {Body: "null"}, "none in PHP": {Body: "[]"},
 			"no media type": {Body: "{}", Header: map[string]string{"Content-Type": ""}},
 		} {
 			c.Method, c.Path = method, path

@@ -22,7 +22,7 @@ const (
 
 // NewFileSlots returns a function that waits for a slot to store the content of a file.
 func NewFileSlots() func(ctx context.Context, company uuid.UUID) (release func(), err error) {
-	files := companylimit.New(filesAtOnce, filesOfEach)
+	files := companylimit.NewKeepingLast(filesAtOnce, filesOfEach)
 	return func(ctx context.Context, company uuid.UUID) (func(), error) { return EnterUpload(ctx, files, company) }
 }
 

@@ -74,8 +74,8 @@ func (h *Handlers) openDownload(c *gin.Context) (*csvDownload, error) {
 	}}, nil
 }
 
-// begin writes the headers of the response, and the names of the columns. Flush reports errors. Until endDownload the end of the
-// connection is a reset.
+// begin writes the headers of the response, and the names of the columns. Flush reports errors. Until endDownload, closing the
+// connection resets it.
 func (d *csvDownload) begin(c *gin.Context, mailing uuid.UUID, what string, columns []string) {
 	c.Header("Content-Type", response.TypeCSV+"; charset=utf-8; header=present")
 	c.Header("Content-Disposition", `attachment; filename="mailing-`+mailing.String()+"-"+what+`.csv"`)
@@ -85,11 +85,17 @@ func (d *csvDownload) begin(c *gin.Context, mailing uuid.UUID, what string, colu
 	_ = d.Write(columns)
 }
 
-// endDownload ends the response. After an error it closes the connection, so that a client does not take an incomplete list for complete.
+// endDownload ends the response. After an error it closes the connection, so that a client does not take an incomplete list for
+// complete. net/http ends the request's context if the last bytes cannot be written.
 func (h *Handlers) endDownload(c *gin.Context, out *csvDownload, err error) {
 	unwritten := out.Error()
 	if err == nil {
 		err = unwritten
+	}
+	if err == nil {
+		response.ExtendWriteDeadline(c)
+		c.Writer.Flush()
+		err = c.Request.Context().Err()
 	}
 	if err == nil {
 		service.ResetOnClose(c.Request.Context(), false)

@@ -48,7 +48,7 @@ func newUploadLimits() uploadLimits {
 	l := uploadLimits{
 		forms:   companylimit.New(formsAtOnce, formsOfEach),
 		bodies:  companylimit.New(compose.UploadsAtOnce, compose.UploadsOfEach),
-		ingests: companylimit.New(ingestsAtOnce, ingestsOfEach),
+		ingests: companylimit.NewKeepingLast(ingestsAtOnce, ingestsOfEach),
 		pace:    reqbody.MinPace,
 		open:    reqbody.NewOpenUploads(),
 	}

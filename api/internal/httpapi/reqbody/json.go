@@ -34,13 +34,14 @@ func ReadOptionalJSON(c *gin.Context) (document strictjson.Document, given bool,
 	return document, true, err
 }
 
-// RefuseFields refuses a body with fields, for routes that read none. Many clients send {} or null for none, with any media type.
+// RefuseFields refuses a body with fields, for routes that read none. Clients send {}, null or, from PHP, [] for none, with any
+// media type.
 func RefuseFields(c *gin.Context) error {
 	if c.Request.Body == http.NoBody {
 		return nil
 	}
 	text, err := Read(c)
-	if text = bytes.TrimSpace(text); err != nil || len(text) == 0 || string(text) == "null" {
+	if text = bytes.TrimSpace(text); err != nil || len(text) == 0 || string(text) == "null" || string(text) == "[]" {
 		return err
 	}
 	document, err := strictjson.Parse(text)
