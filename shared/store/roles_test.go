@@ -51,7 +51,7 @@ var callers = map[string][]string{
 		"installation.Installation",
 	},
 	"gateway_worker": {
-		"outbox.NewAdvancer", "outbox.NewLoader", "outbox.Load", "outbox.ReadBody", "outbox.ReadFields", "outbox.SESMessageID", "outbox.Advance", "dispatch.DropTask", "dispatch.NoteDroppedTask", "deadletter.DeadLetterTask", "mailing.MailingTemplates", "breaker.Breaker", "breaker.OpenBreaker", "breaker.CloseBreaker", "breaker.ForgetRefusals", "breaker.OpenBreakerByAccount", "breaker.CloseBreakerByAccount", "dispatch.SkipProbe", "process.LiveProcesses",
+		"outbox.NewAdvancer", "outbox.NewLoader", "outbox.Load", "outbox.ReadBody", "outbox.ReadFields", "outbox.SESMessageID", "outbox.Advance", "dispatch.DropTask", "dispatch.NoteDroppedTask", "deadletter.DeadLetterTask", "mailing.MailingTemplates", "breaker.Breaker", "breaker.OpenBreaker", "breaker.CloseBreaker", "breaker.RefusedKeys", "breaker.ForgetRefusals", "breaker.OpenBreakerByAccount", "breaker.CloseBreakerByAccount", "dispatch.SkipProbe", "process.LiveProcesses",
 		"process.ReportStatus", "process.WithdrawStatus", "mailing.LockMailing", "mailing.HoldMailing", "mailing.CountLane", "mailing.NextEntries", "mailing.Expand", "mailing.FindMailingRoom", "mailing.FailJob", "lane.Wake", "lane.WakeLanes",
 		"recipient.UpsertRecipients", "recipient.DeadLetterImport", "feedback.RecordFeedback", "feedback.recordGroup" /* of its group */, "Confirm", "NewClock",
 		"webhook.Count", "webhook.Head", "webhook.Due", "webhook.Behind", "webhook.Take", "webhook.Renew", "webhook.Release", "webhook.Load", "webhook.Record", "webhook.Read",

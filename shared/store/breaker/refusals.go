@@ -10,11 +10,11 @@ import (
 
 // An answer may not say whether it concerns the account, or only the email or its sender. The first one opens the circuit
 // breaker, and its keys (the sender's address and domain, the email's id) are recorded in provider_refusals. If the breaker is
-// closed by an accepted email with other keys, the account works: as long as refusals with these keys follow within an hour of
+// closed by an accepted email with other keys, the account most likely works: as long as refusals with these keys follow within an hour of
 // each other, they do not open the breaker again. An accepted email deletes its keys.
 //
-// Rows are inserted, disproved and removed under the lock of the breaker's row, and otherwise only written if no other
-// transaction has locked them: no statement waits for them.
+// Rows are inserted and disproved under the lock of the breaker's row. An accepted email and a known refusal write only rows that
+// no other transaction has locked, so that no email waits for another one.
 const (
 	// recentSQL has an upper bound because the clock of the server that wrote the time may have been ahead.
 	recentSQL = `refused_at BETWEEN now() - interval '1 h' AND now() + interval '1 h'`
@@ -45,11 +45,20 @@ const (
     WHERE $3 AND EXISTS (SELECT FROM closed) AND NOT disproved AND (key = ANY ($4::text[])) IS NOT TRUE
 )`
 
+	// refusedKeysSQL reads the whole table, a few rows, and locks nothing.
+	refusedKeysSQL = `SELECT key FROM provider_refusals WHERE ` + recentSQL
+
 	// forgetSQL finds the rows by provider_refusals_pkey.
 	forgetSQL = `
 DELETE FROM provider_refusals
 WHERE key = ANY (ARRAY(SELECT key FROM provider_refusals WHERE key = ANY ($1::text[]) FOR UPDATE SKIP LOCKED))`
 )
+
+// RefusedKeys returns the recorded keys, in unspecified order.
+func (s *Store) RefusedKeys(ctx context.Context) (keys []string, err error) {
+	err = s.db.SelectContext(ctx, &keys, refusedKeysSQL)
+	return keys, pg.Wrap("read refused keys", err)
+}
 
 // ForgetRefusals records that the provider has accepted an email with these keys: if it refuses them again, the account may be
 // the cause. Keys that another transaction has locked stay.

@@ -37,6 +37,7 @@ type Store interface {
 	Breaker(ctx context.Context) (breakerstore.Breaker, error)
 	OpenBreaker(ctx context.Context, w breakerstore.Opening) (breakerstore.Opened, error)
 	CloseBreaker(ctx context.Context, c breakerstore.Closing) (was breakerstore.LastOpening, closed bool, err error)
+	RefusedKeys(ctx context.Context) ([]string, error)
 	ForgetRefusals(ctx context.Context, keys []string) error
 	OpenBreakerByAccount(ctx context.Context, reason, by string) (opened bool, err error)
 	CloseBreakerByAccount(ctx context.Context, by string) (was breakerstore.LastOpening, closed bool, err error)
@@ -89,7 +90,7 @@ func New(p Params) *Breaker {
 	return b
 }
 
-// Watch returns the loop that updates the gauge.
+// Watch returns the loop that updates the gauge, and what this process knows of the breaker and of refused senders.
 func (b *Breaker) Watch() *service.Loop {
 	return service.NewLoop(service.LoopParams{Log: b.log, Interval: watchInterval, RunOnce: b.watch})
 }
@@ -101,6 +102,11 @@ func (b *Breaker) watch(ctx context.Context) (more bool, err error) {
 		return false, nil // /readyz and the pipeline report the outage
 	}
 	b.metrics.show(now)
+	b.reachability.openedBy(now.Reason)
+	keys, err := b.store.RefusedKeys(ctx)
+	if err == nil {
+		b.refusals.set(keys)
+	}
 	return false, nil
 }
 
@@ -110,6 +116,7 @@ func (b *Breaker) Suspension() *Suspension { return &b.suspension }
 // Answered reports that the provider accepted an email. If it was the probe, the breaker closes.
 func (b *Breaker) Answered(c Call) {
 	b.run.ended(c, nil, time.Now())
+	b.reachability.readable(true)
 	b.forgetRefusals(c)
 	b.recordSuccess(c, true)
 }
@@ -134,6 +141,12 @@ func (b *Breaker) Answered(c Call) {
 // breaker.
 func (b *Breaker) Failed(c Call, f *provider.Failure) (notCounted bool) {
 	diagnosed, answers := b.run.ended(c, f, time.Now())
+	switch f.Outcome {
+	case provider.Unreadable:
+		b.reachability.readable(false)
+	case provider.Failed:
+		b.reachability.readable(true)
+	}
 	switch {
 	case concernsProvider(f) && b.suspended(c, f):
 		return f.Outcome != provider.Unreadable
@@ -141,7 +154,7 @@ func (b *Breaker) Failed(c Call, f *provider.Failure) (notCounted bool) {
 		return !b.open(c, f).Disproved || c.Pass.Probe
 	case f.AccountWide: // the email that opens the breaker is recorded by its outcome
 		return !b.open(c, f).Opened || c.Pass.Probe
-	case f.Outage && (c.Pass.Probe || c.Last && (diagnosed == suspected || !answers && b.reachability.check() != nil)):
+	case f.Outage && (c.Pass.Probe || c.Last && (diagnosed == suspected || !answers && b.reachability.outage())):
 		return true
 	case f.Outage:
 		return b.openedSince(c.Pass)
@@ -178,7 +191,6 @@ func (b *Breaker) open(c Call, f *provider.Failure) (done breakerstore.Opened) {
 			return err
 		})
 	})
-	b.refusals.refused(w.Keys)
 	switch {
 	case errors.Is(err, breakerstore.ErrLocked):
 		level := slog.LevelWarn
@@ -192,6 +204,7 @@ func (b *Breaker) open(c Call, f *provider.Failure) (done breakerstore.Opened) {
 		return breakerstore.Opened{Opened: true} // the email's own outcome applies, as without a breaker
 	case done.Opened:
 		b.suspension.opened(c, time.Now())
+		b.refusals.add(w.Keys)
 		b.metrics.countOpen(f.Code, 1)
 		b.log.Error("circuit breaker opened: only a probe is sent every few seconds, until the provider accepts one",
 			"code", f.Code, "category", f.Category, "reason", email.MaskText(f.Reason))

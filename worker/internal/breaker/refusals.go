@@ -8,36 +8,38 @@ import (
 	"email-gateway/shared/email"
 )
 
-// refusals has the keys of this process's last ambiguous refusal. What refusals say about the account is in Postgres, because all
-// workers share it. An accepted email with one of these keys deletes it there: this process usually gets it, and the others
-// need not ask Postgres after each accepted email.
+// refusals has the keys in provider_refusals, as of the last second, and those of this process's last opening. An accepted email with one of them deletes its keys there:
+// the refusal was not its sender's.
 type refusals struct {
 	mu   sync.Mutex
-	last []string
+	keys []string
 }
 
-func (r *refusals) refused(keys []string) {
-	if len(keys) == 0 {
-		return
-	}
+func (r *refusals) set(keys []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last = keys
+	r.keys = keys
 }
 
-// accepted returns the keys of the call that were refused before, once.
+func (r *refusals) add(keys []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keys = slices.Concat(r.keys, keys)
+}
+
+// accepted returns the keys of the call if one of them was refused, once.
 func (r *refusals) accepted(c Call) (refuted []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.last == nil {
+	if len(r.keys) == 0 {
 		return nil
 	}
 	keys := c.refusalKeys()
 	ours := func(key string) bool { return slices.Contains(keys, key) }
-	if !slices.ContainsFunc(r.last, ours) {
+	if !slices.ContainsFunc(r.keys, ours) {
 		return nil
 	}
-	r.last = slices.DeleteFunc(slices.Clone(r.last), ours)
+	r.keys = slices.DeleteFunc(slices.Clone(r.keys), ours)
 	return keys
 }
 

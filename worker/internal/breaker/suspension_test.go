@@ -119,6 +119,43 @@ func TestWithhold_Suspended(t *testing.T) {
 	}
 }
 
+// A probe is made although another server answers GetAccount, unless that server has answered emails too: an endpoint in front of
+// SES may not support the call.
+func TestWithhold_OnlyAfterUnreadableResponses(t *testing.T) {
+	t.Parallel()
+	d := storetest.New(t)
+	unreadable := provider.Failure{Outcome: provider.Unreadable, Code: "SES_RESPONSE_UNREADABLE", Category: provider.TransientError}
+	b := newBreakerWithReach(d, func(context.Context) error { return &unreadable })
+	probe := func() breaker.Call {
+		b.ReadState(t.Context())
+		state, err := d.Store.Breaker(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return breaker.Call{Email: uuid.New(), Attempt: uuid.New(), Began: time.Now(), Pass: breakerstore.Pass{Openings: state.Openings, Probe: state.IsOpen}}
+	}
+	expectWithheld := func(when string, want bool) {
+		t.Helper()
+		if got := b.Withhold(probe()) != nil; got != want {
+			t.Errorf("%s: withheld %v", when, got)
+		}
+	}
+	b.Failed(probe(), &provider.Failure{Outcome: provider.Park, Code: "SES_SIGNATURE", Category: provider.ConfigurationError})
+	expect(t, d, "another reason", isOpen)
+	expectWithheld("another reason", false)
+	b.Failed(probe(), &unreadable)
+	expectWithheld("an unreadable response", true)
+	b.Answered(probe())
+	expect(t, d, "an accepted probe", isClosed)
+
+	other := newBreakerNamed(d, "worker-2")
+	for range 3 {
+		other.Failed(probe(), &unreadable)
+	}
+	expect(t, d, "unreadable responses of another worker", isOpen)
+	expectWithheld("unreadable responses of another worker", true)
+}
+
 // A refusal that may concern only its sender opens the breaker once for all workers: after the account has accepted another sender's
 // probe, refusals of the first one are its own, also in workers that have not seen it before.
 func TestFailed_OneSenderOfManyWorkers(t *testing.T) {
@@ -154,7 +191,9 @@ func TestFailed_OneSenderOfManyWorkers(t *testing.T) {
 		if i < 3 {
 			continue
 		}
-		worker.Answered(call("news@x.example", false)) // the sender is allowed now
+		accepting := newBreakerNamed(d, "worker-4") // which has seen no refusal
+		accepting.ReadState(t.Context())
+		accepting.Answered(call("news@x.example", false)) // the sender is allowed now
 		newBreakerNamed(d, "worker-3").Failed(call("shop@x.example", false), &refused)
 		expect(t, d, "the address that is still refused", isClosed)
 		newBreakerNamed(d, "worker-3").Failed(call("news@x.example", false), &refused)
