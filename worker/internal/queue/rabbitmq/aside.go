@@ -8,6 +8,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"email-gateway/shared/service"
 )
 
 const (
@@ -24,11 +26,11 @@ const (
 type aside struct {
 	after   time.Duration
 	running sync.WaitGroup
-	batches atomic.Int64
 
-	mu    sync.Mutex
-	tasks int
-	cause error // of the last try
+	mu      sync.Mutex
+	batches int
+	tasks   int
+	cause   error // of the last try that failed
 }
 
 // begin records tasks. keep says whether their batch may be set aside.
@@ -37,20 +39,27 @@ func (a *aside) begin(tasks int, cause error) (keep bool) {
 	defer a.mu.Unlock()
 	a.tasks += tasks
 	a.cause = cause
-	if a.batches.Load() == mostAside {
+	if a.batches == mostAside {
 		return false
 	}
-	a.batches.Add(1)
+	a.batches++
 	return true
 }
 
-func (a *aside) end(tasks int, kept bool) {
+// update records that so many tasks were republished or have lost their channel; cause is that of the tasks that are left.
+func (a *aside) update(ended int, cause error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.tasks -= tasks
-	if kept {
-		a.batches.Add(-1)
+	if a.tasks -= ended; cause != nil {
+		a.cause = cause
 	}
+}
+
+// end makes room for another batch.
+func (a *aside) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.batches--
 }
 
 // err returns an error while tasks wait for being republished.
@@ -105,24 +114,34 @@ func (c *Consumer) closeAfter(s *session, channel *amqp.Channel, t *channelTasks
 // republishAll publishes tasks to their next queues and acknowledges them on this one. If some cannot be published for
 // asideAfter, it sets them aside.
 func (c *Consumer) republishAll(t *channelTasks, failed []result) {
-	rest, err := c.tryRepublish(t.ctx, failed, time.Now().Add(c.aside.after))
+	var logOnce sync.Once
+	rest, err := c.tryRepublish(t.ctx, failed, time.Now().Add(c.aside.after), &logOnce)
 	if len(rest) == 0 || t.ctx.Err() != nil {
 		return
 	}
 	keep := c.aside.begin(len(rest), err)
-	repeat := func() {
-		defer c.aside.end(len(rest), keep)
-		_, _ = c.tryRepublish(t.ctx, rest, time.Time{})
-	}
 	if !keep {
-		repeat()
+		c.repeatRepublish(t, rest, &logOnce)
 		return
 	}
 	t.kept.Store(true)
 	t.aside.Add(1)
 	c.aside.running.Go(func() {
 		defer t.aside.Done()
-		repeat()
+		defer c.aside.end()
+		c.repeatRepublish(t, rest, &logOnce)
 	})
 	t.leave()
+}
+
+// repeatRepublish tries each task once, again and again, so that no task waits for another one. What is published is
+// acknowledged after each round, and not at the end, which may be hours later: the broker would deliver it again if the
+// channel ended before.
+func (c *Consumer) repeatRepublish(t *channelTasks, rest []result, logOnce *sync.Once) {
+	for len(rest) > 0 && service.Pause(t.ctx, lastWait) == nil {
+		left, err := c.tryRepublish(t.ctx, rest, time.Now(), logOnce)
+		c.aside.update(len(rest)-len(left), err)
+		rest = left
+	}
+	c.aside.update(len(rest), nil)
 }

@@ -133,18 +133,17 @@ func (c *Consumer) acknowledge(done []amqp.Delivery) {
 	}
 }
 
-// tryRepublish publishes tasks to their next queues and acknowledges them on this one, until ctx or the deadline ends (zero =
-// none). It returns the tasks that are left, and an error of the last tries.
-func (c *Consumer) tryRepublish(ctx context.Context, failed []result, deadline time.Time) (rest []result, err error) {
+// tryRepublish publishes tasks to their next queues and acknowledges them on this one, until ctx or the deadline ends, each at
+// least once. It returns the tasks that are left, and an error of the last tries.
+func (c *Consumer) tryRepublish(ctx context.Context, failed []result, deadline time.Time, logOnce *sync.Once) (rest []result, err error) {
 	errs := make([]error, len(failed))
 	var next atomic.Int64
 	var working sync.WaitGroup
-	var logOnce sync.Once
 	for range min(republishers, len(failed)) {
 		working.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(failed); i = int(next.Add(1)) - 1 {
 				to, message := route(c.config.Topology, failed[i])
-				errs[i] = c.republish(ctx, deadline, to, message, &logOnce)
+				errs[i] = c.republish(ctx, deadline, to, message, logOnce)
 			}
 		})
 	}
@@ -164,8 +163,7 @@ func (c *Consumer) tryRepublish(ctx context.Context, failed []result, deadline t
 	return rest, err
 }
 
-// republish retries until the broker has confirmed the message. It gives up after the deadline, if there is one, and when the
-// channel of the delivery has ended or the consumer stops: the task then returns to the queue. A task that is returned earlier
+// republish retries until the broker has confirmed the message. It gives up after the deadline, and when the channel of the delivery has ended or the consumer stops: the task then returns to the queue. A task that is returned earlier
 // would be redelivered immediately, before all others, and count for the delivery limit, which is for tasks that kill their
 // consumers.
 func (c *Consumer) republish(ctx context.Context, deadline time.Time, to Queue, message amqp.Publishing, logOnce *sync.Once) error {
@@ -179,7 +177,7 @@ func (c *Consumer) republish(ctx context.Context, deadline time.Time, to Queue, 
 		logOnce.Do(func() {
 			c.log.Error("cannot republish tasks, retrying", telemetry.OutboxID, message.MessageId, "error", err)
 		})
-		if !deadline.IsZero() && time.Now().After(deadline) || service.Pause(ctx, wait) != nil {
+		if time.Now().After(deadline) || service.Pause(ctx, wait) != nil {
 			return err
 		}
 	}
