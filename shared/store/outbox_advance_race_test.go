@@ -311,7 +311,7 @@ func TestAdvance_ABadTransitionFailsAlone(t *testing.T) {
 	company := d.Company(t)
 	advancer := d.Store.NewAdvancer()
 	bad := map[int]func(*outbox.Transition){
-		7:  func(t *outbox.Transition) { t.Events = []email.Event{storetest.Event(email.EventSent, nil)} },
+		7:  func(t *outbox.Transition) { t.Events = []email.Event{storetest.Event(email.EventValidated, nil)} },
 		8:  func(t *outbox.Transition) { t.Events = nil },
 		30: func(t *outbox.Transition) { t.AddAttempts = -1 },
 		31: func(t *outbox.Transition) { t.Status = "UNHEARD_OF" },

@@ -292,7 +292,7 @@ func TestReader_DatabaseAway(t *testing.T) {
 	t.Cleanup(cut.Close)
 	dead := servertest.NewQueue(t, servertest.SharedSQS(t), nil)
 	q := servertest.NewQueue(t, servertest.SharedSQS(t), map[string]string{
-		"VisibilityTimeout": "1", "RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"3"}`, dead.ARN),
+		"VisibilityTimeout": "5", "RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"3"}`, dead.ARN),
 	})
 	confirmed := make(chan error, 1000)
 	r := b.read(q.URL, func(p *feedback.Params) {
