@@ -237,6 +237,31 @@ func TestReader(t *testing.T) {
 			file: "email;cidade;historico\na@b.co;Natal;\"Disse \"ok\"\nmaria@x.com\nfim\"\nb@b.co;Recife;x\nc@b.co\n",
 			want: []string{"2: a@b.co|Natal|Disse \"ok", "3: WRONG_FIELD_COUNT cidade", "4: WRONG_FIELD_COUNT cidade", "5: b@b.co|Recife|x", "6: c@b.co||"},
 		},
+		"rows as short as those before a broken quote": {
+			file: "email;nome;obs\na@b.co;Ana\nb@b.co\nc@b.co;\"Zé\" Silva\nmaria@x.com\nd@b.co;Davi\ne@b.co\nf@b.co;\"Bia\ng@b.co\nh@b.co;Hugo\n",
+			want: []string{
+				"2: a@b.co|Ana|", "3: b@b.co||", "4: c@b.co|\"Zé\" Silva|", "5: WRONG_FIELD_COUNT nome", "6: d@b.co|Davi|", "7: e@b.co||",
+				"8: UNCLOSED_QUOTE nome", "9: WRONG_FIELD_COUNT nome", "10: h@b.co|Hugo|",
+			},
+		},
+		"one full row before a broken quote": {
+			file: "email;nome;obs\na@b.co;Ana\nb@b.co;Bia\nc@b.co;Caio;x\nd@b.co;\"Zé\" Silva\ne@b.co;Eva\n",
+			want: []string{"2: a@b.co|Ana|", "3: b@b.co|Bia|", "4: c@b.co|Caio|x", "5: d@b.co|\"Zé\" Silva|", "6: e@b.co|Eva|"},
+		},
+		"a broken quote in the first of short rows": {
+			file: "email;nome;obs\na@b.co;\"Zé\" Silva\nmaria@x.com\nb@b.co;Bia\nc@b.co\n",
+			want: []string{"2: a@b.co|\"Zé\" Silva|", "3: WRONG_FIELD_COUNT nome", "4: b@b.co|Bia|", "5: c@b.co||"},
+		},
+		"short rows after a long line without quotes": {
+			file:    "email;foto;obs\na@b.co;" + strings.Repeat("x", 1000) + "\nb@b.co\nc@b.co;y\n",
+			options: csvfile.Options{Limits: csvfile.Limits{LineBytes: 64}},
+			want:    []string{"2: LINE_TOO_LONG", "3: b@b.co||", "4: c@b.co|y|"},
+		},
+		"a quote at the end of a long line": {
+			file:    "email;foto;obs\na@b.co;" + strings.Repeat("x", 1000) + "\";\"y\nb@b.co\nc@b.co;y;z\n",
+			options: csvfile.Options{Limits: csvfile.Limits{LineBytes: 64}},
+			want:    []string{"2: LINE_TOO_LONG", "3: WRONG_FIELD_COUNT foto", "4: c@b.co|y|z"},
+		},
 		"unnamed columns at the end of the header need no field": {
 			file: "email;nome;;\na@b.co;\"Ana\nb@b.co;Bia\nc@b.co\n",
 			want: []string{"2: UNCLOSED_QUOTE nome", "3: b@b.co|Bia", "4: c@b.co|"},

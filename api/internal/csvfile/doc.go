@@ -37,8 +37,9 @@
 //     followed by text (so that it opens a field there), is an UNCLOSED_QUOTE: the line with the opening
 //     quote is rejected, and reading continues with the next.
 //   - The lines after it may belong to the same cell, and an address among them is not a recipient: after
-//     an UNCLOSED_QUOTE or a LINE_TOO_LONG, and after a row with text behind a closing quote, a row is accepted only if it
-//     has a field for each column of the header, until one has. Shorter ones are a WRONG_FIELD_COUNT.
+//     an UNCLOSED_QUOTE, a LINE_TOO_LONG with a quote, and a row with text behind a closing quote, a row is accepted only if
+//     it has as many fields as most rows before, and at least two of several columns, until one has. If there was no row
+//     before, it needs a field for each column of the header. Shorter ones are a WRONG_FIELD_COUNT.
 //
 // Package mailing uses it.
 package csvfile

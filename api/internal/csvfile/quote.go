@@ -90,6 +90,7 @@ func (t *tokenizer) literalField(open, i, horizon int) (int, outcome) {
 		return i, v
 	}
 	t.stray = true
+	t.open = t.open || bytes.Count(t.buf[open:i], []byte{'"'})%2 != 0
 	start, end := trim(t.buf, open, i)
 	if t.buf[end-1] == '"' {
 		t.field(start+1, end-1, true)

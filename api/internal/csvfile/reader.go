@@ -50,8 +50,9 @@ type Reader struct {
 	physical int // fields of the header row, including unnamed ones at its end
 	line     int // line of the row at the window's position
 	rows     int
-	// inCell: since a row with a broken quote, no row has had a field for each column: what was read may be the lines of
-	// one cell.
+	usual    usualWidth
+	// inCell: since a row with a broken quote, no row has had the usual number of fields: what was read may be the lines
+	// of one cell.
 	inCell bool
 	err    error
 }
@@ -187,8 +188,9 @@ func (r *Reader) Next() (Row, error) {
 				"the file has more than %d rows: split it", r.limits.Rows)}
 		}
 	}
+	broken := v == unclosed
 	if err == nil && v == overlong {
-		err = r.skipLine()
+		broken, err = r.skipLine()
 	}
 	if err != nil {
 		r.err = err
@@ -196,10 +198,13 @@ func (r *Reader) Next() (Row, error) {
 	}
 	last := line + r.t.lines - 1
 	if code, column := r.fault(v); code != "" {
-		r.inCell = r.inCell || v != found || r.t.stray
+		r.inCell = r.inCell || broken || r.t.stray
 		return Row{}, &RowError{Line: line, LastLine: last, Code: code, Column: column, Fields: r.t.count, Want: len(r.header.names)}
 	}
 	r.inCell = r.t.stray
+	if !r.t.open {
+		r.usual.add(min(r.t.count, len(r.header.names)))
+	}
 	return Row{Line: line, LastLine: last, t: &r.t}, nil
 }
 
@@ -214,7 +219,7 @@ func (r *Reader) fault(v outcome) (code, column string) {
 		return CodeWrongFieldCount, ""
 	case r.t.count <= r.header.Email:
 		return CodeWrongFieldCount, r.columnName(r.header.Email)
-	case r.inCell && r.t.count < len(r.header.names):
+	case r.inCell && r.t.count < r.usual.least(len(r.header.names)):
 		return CodeWrongFieldCount, r.columnName(r.t.count)
 	}
 	return "", ""
@@ -227,17 +232,19 @@ func (r *Reader) columnName(i int) string {
 	return ""
 }
 
-// skipLine advances to the line after one that is longer than the window may be. It keeps nothing of it.
-func (r *Reader) skipLine() error {
+// skipLine advances to the line after one that is longer than the window may be, and reports whether it has a quote:
+// without one, no cell of it continues on the next line. It keeps nothing of it.
+func (r *Reader) skipLine() (quote bool, err error) {
 	for {
 		stop, next, ok := r.t.line()
+		quote = quote || bytes.IndexByte(r.t.buf[r.t.pos:stop], '"') >= 0
 		if ok {
 			r.t.pos, r.line = next, r.line+1
-			return nil
+			return quote, nil
 		}
 		r.t.pos = stop
 		if err := r.t.fill(); err != nil {
-			return fmt.Errorf("read CSV: %w", err)
+			return quote, fmt.Errorf("read CSV: %w", err)
 		}
 	}
 }

@@ -17,6 +17,7 @@ type record struct {
 	next   int    // start of the next record
 	lines  int    // number of physical lines
 	stray  bool   // a field has text after its closing quote: it may continue on the next line
+	open   bool   // such a field has an odd number of quotes: it probably continues
 }
 
 // outcome is the result of a search for a record.
@@ -42,7 +43,7 @@ type tokenizer struct {
 // scan parses the record at pos. Lines without a quote, nearly all, are split in place.
 func (t *tokenizer) scan() outcome {
 	t.fields, t.count, t.filled, t.lines = t.fields[:0], 0, 0, 1
-	t.stray = false
+	t.stray, t.open = false, false
 	stop, next, ok := t.line()
 	t.stop, t.next = stop, next
 	switch {
