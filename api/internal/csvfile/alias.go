@@ -52,7 +52,10 @@ var (
 // kind, dashes, underscores, invisible characters, a trailing colon or asterisk, and # at the beginning,
 // with which no field of a template can begin. "Razão
 // Social", "razao_social" and "RAZÃO-SOCIAL:" all become razaosocial.
-func Normalize(name string) string {
+func Normalize(name string) string { return strings.TrimLeft(normalizeHash(name), "#") }
+
+// normalizeHash is Normalize, except that it keeps # at the beginning.
+func normalizeHash(name string) string {
 	bare := strings.Map(func(r rune) rune {
 		switch {
 		case unicode.In(r, unicode.Mn, unicode.Pd, unicode.Cf, unicode.Cc), isSpace(r), r == '_':
@@ -60,7 +63,7 @@ func Normalize(name string) string {
 		}
 		return unicode.ToLower(r)
 	}, norm.NFKD.String(name))
-	return strings.TrimLeft(strings.TrimRight(bare, ":*"), "#")
+	return strings.TrimRight(bare, ":*")
 }
 
 func meansEmail(name string) bool {

@@ -2,6 +2,7 @@ package csvfile
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -19,25 +20,15 @@ type Header struct {
 	ExternalID  int
 
 	names []string       // as written, "" for a column without a name
-	index map[string]int // by normalized name: the first column of this name
+	index map[string]int // by normalized name: the first column of this name; one that begins with # only if no other has the name
 	again map[int]int    // of a column in index, the second one of its name
 }
 
 // newHeader assigns the meanings of the columns. Its error is a *FileError without a line.
 func newHeader(names []string) (*Header, error) {
 	h := &Header{names: names, index: make(map[string]int, len(names)), again: map[int]int{}}
-	for i, name := range names {
-		key := Normalize(name)
-		if key == "" {
-			continue // row numbers of pandas, or an unused column
-		}
-		first, known := h.index[key]
-		if !known {
-			h.index[key] = i
-		} else if h.again[first] == 0 {
-			h.again[first] = i
-		}
-	}
+	h.addNames(false)
+	h.addNames(true)
 	email, err := h.emailColumn()
 	if err != nil {
 		return nil, err
@@ -55,6 +46,25 @@ func newHeader(names []string) (*Header, error) {
 		}
 	}
 	return h, nil
+}
+
+// addNames adds the columns whose names begin with #, or all others. One that begins with # is added only if no column
+// already has its name without the #.
+func (h *Header) addNames(hash bool) {
+	others := maps.Clone(h.index)
+	for i, name := range h.names {
+		key := Normalize(name)
+		_, taken := others[key]
+		if key == "" || taken || strings.HasPrefix(normalizeHash(name), "#") != hash { // "": row numbers of pandas, or an unused column
+			continue
+		}
+		first, known := h.index[key]
+		if !known {
+			h.index[key] = i
+		} else if h.again[first] == 0 {
+			h.again[first] = i
+		}
+	}
 }
 
 // CheckUnique returns a *FileError without a line if the column, one that Index returned, is not the only one of its

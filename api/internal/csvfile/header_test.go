@@ -137,6 +137,25 @@ func TestHeader_RepeatedNames(t *testing.T) {
 	}
 }
 
+// The # at the beginning of a name is left out only if no other column has the rest as its name.
+func TestHeader_NumberSign(t *testing.T) {
+	t.Parallel()
+	r, err := open(t, "#email;# Pedido;email;Pedido;#Nota;# nota;#Item\n", csvfile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := r.Header()
+	for name, want := range map[string]int{"email": 2, "pedido": 3, "item": 6, "nota": 4} {
+		column := h.Index(name)
+		if err := h.CheckUnique(column); column != want || (err != nil) != (name == "nota") {
+			t.Errorf("%s: column %d, %v, want %d", name, column, err, want)
+		}
+	}
+	if h.Email != 2 {
+		t.Errorf("Email = %d", h.Email)
+	}
+}
+
 func TestHeader_Refused(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
