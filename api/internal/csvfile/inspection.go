@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"strings"
 )
 
 // Inspection is the result of an Inspector.
@@ -157,14 +158,22 @@ func detectOtherFormat(sample []byte) string {
 	return ""
 }
 
-// manyControls recognizes binary content without NULs: at least one control character in twenty. Text
-// contains only whitespace controls and U+001A.
+// manyControls recognizes binary content: at least one control character in twenty. Text contains only whitespace
+// controls and U+001A. NULs at the end of a field, with which a database fills it, are left out.
 func manyControls(sample []byte) bool {
-	controls := 0
-	for _, b := range sample {
-		if b < ' ' && (b < '\t' || b > '\r') && b != 0x1a || b == 0x7f {
+	controls, size := 0, len(sample)
+	for i, b := range sample {
+		switch {
+		case b == 0 && fills(byteAt(sample, i+1)):
+			size--
+		case b < ' ' && (b < '\t' || b > '\r') && b != 0x1a || b == 0x7f:
 			controls++
 		}
 	}
-	return controls*20 > len(sample)
+	return controls*20 > size || size == 0
+}
+
+// fills reports whether a NUL before b is one of those that fill a field up to its end.
+func fills(b byte) bool {
+	return b == 0 || b == '"' || b == '\r' || b == '\n' || strings.IndexByte(Delimiters, b) >= 0
 }

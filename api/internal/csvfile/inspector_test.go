@@ -104,6 +104,9 @@ func TestInspection_Encoding(t *testing.T) {
 		"NUL late in the file":       {file: farther + "\x00", fault: "line 10001: BINARY_FILE|NUL"},
 		"NUL at the end of a field":  {file: "email;nome\r\na@b.co;Ana\x00\x00\r\n" + excel + excel, fault: "line 2: BINARY_FILE|replace"},
 		"NUL, cp850 given":           {file: excel + excel + excel + "\x00", given: csvfile.CP850, fault: "line 7: BINARY_FILE|replace"},
+		"fields filled with NUL":     {file: "email;nome\n" + strings.Repeat("a@b.co"+strings.Repeat("\x00", 34)+";Ana"+strings.Repeat("\x00", 57)+"\n", 10), fault: "line 2: BINARY_FILE|replace"},
+		"NUL and other controls":     {file: "email;nome\n" + strings.Repeat("a@b.co\x00\x00\x00\x01\x00;Ana\n", 10), fault: "BINARY_FILE|not text"},
+		"only NUL":                   {file: strings.Repeat("\x00", 1000), fault: "BINARY_FILE|not text"},
 		"full of NUL":                {file: "email;nome\n" + strings.Repeat("a\x00@b\x00;\n", 10), fault: "BINARY_FILE|not text"},
 		"controls":                   {file: "\x89PNG\r\n\x1a\n\x01\x02\x03", fault: "BINARY_FILE|not text"},
 	} {
