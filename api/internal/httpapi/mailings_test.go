@@ -224,16 +224,16 @@ func TestMailing_EmptyFields(t *testing.T) {
 }
 
 // Rows that have an id in common are stored as one recipient: the answer, also that of a dry run, warns of it. Duplicate
-// addresses and an id of two rows are not counted.
+// addresses and an id of three rows are not counted.
 func TestMailing_SharedIDs(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	for _, c := range []struct {
 		rows, want string
 	}{
-		{"a@example.com;C1\nA@example.com;C1\nb@example.com;C1\nc@example.com;C2\nd@example.com;\ne@example.com;\nf@example.com;\n", ""},
-		{"a@example.com;C1\nb@example.com;C1\nc@example.com;C1\nd@example.com;C2\ne@example.com;C3\nf@example.com;C3\ng@example.com;C3\nh@example.com;C3\n", "7 rows have an id"},
-		{"a@example.com;0\nb@example.com;0\nc@example.com;0\n", ""},
+		{"a@example.com;C1\nA@example.com;C1\nb@example.com;C1\nc@example.com;C1\nc2@example.com;C2\nd@example.com;\ne@example.com;\nf@example.com;\n", ""},
+		{"a@example.com;C1\nb@example.com;C1\nc@example.com;C1\nc1@example.com;C1\nd@example.com;C2\ne@example.com;C3\nf@example.com;C3\ng@example.com;C3\nh@example.com;C3\ni@example.com;C3\n", "about 9 rows have an id"},
+		{"a@example.com;0\nb@example.com;0\nc@example.com;0\nd@example.com;0\ne@example.com;0\n", ""},
 	} {
 		answer := g.upload(t, []part{
 			{name: "subject", value: "Oi"},

@@ -34,7 +34,11 @@ func (f *addressFilter) add(address string) (seen bool) {
 		}
 		f.lower = append(f.lower, byte(r), byte(r>>8), byte(r>>16))
 	}
-	h := maphash.Bytes(f.seed, f.lower)
+	return f.addHash(maphash.Bytes(f.seed, f.lower))
+}
+
+// addHash is add for a text with this hash, as it is written.
+func (f *addressFilter) addHash(h uint64) (seen bool) {
 	seen = true
 	for _, bit := range [2]uint64{h % filterBits, (h >> 32) % filterBits} {
 		mask := uint64(1) << (bit % 64)

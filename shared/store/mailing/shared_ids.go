@@ -1,15 +1,25 @@
 package mailing
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+	"maps"
+)
 
-// maxRepeatedIDs limits the memory of an idCounter to a few MiB. Further ids are not counted.
-const maxRepeatedIDs = 100_000
+const (
+	// maxRepeatedIDs limits the memory of an idCounter to a few MiB.
+	maxRepeatedIDs = 100_000
 
-// idCounter counts the rows of a file that have their recipient's id in common with at least two other rows. It does not
-// count an id of two rows, because its filter may take a new id for a known one.
+	// sharedRows is how many rows after its first one an id must have to be counted. The filter may take an id's first row
+	// for a repeated one, so an id that is counted has this many rows or one more. Many files have ids of two rows.
+	sharedRows = 3
+)
+
+// idCounter counts the rows of a file that have their recipient's id in common with several others. Its memory is limited:
+// it may miss a few rows of an id, and ids if more than maxRepeatedIDs are shared.
 type idCounter struct {
 	seen     *addressFilter // nil = no row has an id
 	repeated map[uint64]int // rows after the first one, by the id's hash
+	full     bool           // of shared ids: no more are added
 }
 
 func (c *idCounter) add(id string) {
@@ -19,19 +29,32 @@ func (c *idCounter) add(id string) {
 	if c.seen == nil {
 		c.seen, c.repeated = newAddressFilter(), map[uint64]int{}
 	}
-	if !c.seen.add(id) {
+	hash := maphash.String(c.seen.seed, id)
+	if !c.seen.addHash(hash) {
 		return
 	}
-	hash := maphash.String(c.seen.seed, id)
-	if _, known := c.repeated[hash]; known || len(c.repeated) < maxRepeatedIDs {
-		c.repeated[hash]++
+	if _, known := c.repeated[hash]; !known && !c.hasRoom() {
+		return
 	}
+	c.repeated[hash]++
 }
 
-// rows returns how many rows share their id with at least two others.
+// hasRoom reports whether another id may be added. Ids of few rows make room: they would keep out one of many rows that
+// comes later, in a file that is sorted by id for example.
+func (c *idCounter) hasRoom() bool {
+	if len(c.repeated) < maxRepeatedIDs || c.full {
+		return !c.full
+	}
+	maps.DeleteFunc(c.repeated, func(_ uint64, more int) bool { return more < sharedRows })
+	c.full = len(c.repeated) > maxRepeatedIDs/2 // otherwise every id might delete others again
+	return !c.full
+}
+
+// rows returns about how many rows share their id with several others: the filter may take an id's first row for a
+// repeated one.
 func (c *idCounter) rows() (n int) {
 	for _, more := range c.repeated {
-		if more > 1 {
+		if more >= sharedRows {
 			n += more + 1
 		}
 	}

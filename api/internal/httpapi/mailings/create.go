@@ -157,7 +157,7 @@ func answerOf(m *mailingstore.NewMailing, warnings []warning, template *response
 	return func(n mailingstore.Counts) ([]byte, error) {
 		found := slices.Clone(warnings)
 		if n.SharedIDs > 0 {
-			found = append(found, warning{"SHARED_EXTERNAL_ID", fmt.Sprintf("%d rows have an id that at least two other rows have: all rows with one id are stored as one recipient, "+
+			found = append(found, warning{"SHARED_EXTERNAL_ID", fmt.Sprintf("about %d rows have an id that several other rows have: all rows with one id are stored as one recipient, "+
 				"with the data of the last one. Leave the column out unless it identifies people", n.SharedIDs)})
 		}
 		status := mailingstore.Queued
