@@ -14,7 +14,7 @@ const (
 	CodeDuplicateColumn = "DUPLICATE_COLUMN"
 	CodeTooManyColumns  = "TOO_MANY_COLUMNS"
 	CodeTooManyRows     = "TOO_MANY_ROWS"
-	CodeLineTooLong     = "LINE_TOO_LONG" // the header; also the code of a RowError
+	CodeLineTooLong     = "LINE_TOO_LONG" // of the header: FileError, of a row: RowError
 	CodeInvalidEncoding = "INVALID_ENCODING"
 	CodeNoEmailColumn   = "NO_EMAIL_COLUMN"
 )

@@ -271,7 +271,7 @@ func TestMailing_Replay(t *testing.T) {
 	if n, files := g.count(t, `SELECT count(*) FROM mailings`), g.files(t); n != 1 || len(files) != 1 {
 		t.Errorf("%d mailings, files %q", n, files)
 	}
-	// macOS writes the accents of a filename as characters of their own.
+	// macOS writes the accents of a filename as combining characters (NFD).
 	mac, windows := part{name: "file", filename: "promoc\u0327a\u0303o.csv", value: people}, part{name: "file", filename: "promoção.csv", value: people}
 	composed := g.upload(t, given(mac), nil)
 	for _, same := range []part{windows, {name: "name", value: "promoc\u0327a\u0303o.csv"}} {

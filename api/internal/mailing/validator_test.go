@@ -223,7 +223,7 @@ func TestValidator_Entry(t *testing.T) {
 }
 
 // An id that many people would have is ignored and reported. The row is sent, and a field of the template has the cell.
-func TestValidator_IDOfNobody(t *testing.T) {
+func TestValidator_IgnoredID(t *testing.T) {
 	t.Parallel()
 	l := templateSet{"Oi", "<p>{{Código do Cliente|sem código}}</p>", ""}
 	ids := map[string]string{ // by cell
@@ -251,6 +251,12 @@ func TestValidator_IDOfNobody(t *testing.T) {
 		if !slices.Equal(e.Fields, []string{want}) {
 			t.Errorf("%s: the field is %q", cell, e.Fields)
 		}
+	}
+	// An error value is an empty field, of which the template has no default here.
+	_, strict := resultsWith(t, templateSet{"Oi", "<p>{{Código do Cliente}}</p>", ""}, "email;Código do Cliente\na@example.com;-\nb@example.com;#N/D\n",
+		func(p *mailing.ValidatorParams) { p.RejectEmpty = true })
+	if diff := cmp.Diff([]string{"2 a@example.com", "3 Código do Cliente EMPTY_FIELD"}, strict); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -152,8 +152,8 @@ func (d *mailingDraft) checkAttachments() {
 	draft.CheckAttachments(d.files, &d.faults)
 }
 
-// checkFile requires a file with a name, or a name field. The name is stored in NFC: macOS writes accents as characters
-// of their own, and two spellings of a name would be two mailings.
+// checkFile requires a file with a name, or a name field. The name is stored in NFC: macOS writes é as e and a combining
+// accent (NFD), and two forms of a name would be two mailings.
 func (d *mailingDraft) checkFile(form mailing.Form) {
 	if !form.HasFile {
 		d.faults.Add(mailing.PartFile, "REQUIRED", "is required: the CSV file")
