@@ -16,6 +16,7 @@ import (
 	"email-gateway/shared/store/feedback"
 	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -79,81 +80,122 @@ func TestExport_OmitsOtherBlindCopies(t *testing.T) {
 	}
 }
 
-// An external id that belongs to two people is not followed from one to the other, whatever the search begins with.
+// contact is a person in the rows of a shared external id. hash and nome may be "".
+type contact struct{ address, hash, nome string }
+
+// mail sends an email to a contact with the external id, which merges it into the recipient of that id.
+func (w *world) mail(t *testing.T, externalID string, to contact, change func(*outbox.NewEmail)) {
+	t.Helper()
+	id := w.Accept(t, w.company, func(e *outbox.NewEmail) {
+		e.Job.To, e.Job.Recipient = to.address, email.JobRecipient{ExternalID: externalID, CPFCNPJHash: to.hash, Email: to.address}
+		if change != nil {
+			change(e)
+		}
+	})
+	w.end(t, id, w.claimed(t, id), email.Sent, false)
+}
+
+// upload ingests a mailing to contacts with one external id.
+func (w *world) upload(t *testing.T, externalID string, contacts ...contact) {
+	t.Helper()
+	m := storetest.NewMailing(w.company, nil)
+	if _, _, err := w.Store.IngestMailing(t.Context(), m, func(yield func(mailingstore.Line, error) bool) {
+		for i, to := range contacts {
+			entry := storetest.NewEntry(i + 2)
+			entry.Email, entry.CPFCNPJHash, entry.Nome, entry.ExternalID = to.address, to.hash, to.nome, externalID
+			if !yield(mailingstore.Line{Entry: entry}, nil) {
+				return
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.put(t, m.ID, "e-mail\n")
+}
+
+// merge merges the unexpanded entries with the external id into its recipient, as the expansion of their mailings does.
+func (w *world) merge(t *testing.T, externalID string) {
+	t.Helper()
+	w.alter(t, `WITH statement AS (
+		SELECT $1::uuid AS recipient_id, $2::uuid AS company_id, id, recipient_external_id AS external_id, cpf_cnpj_hash, cpf_cnpj_enc, razao_social, nome, email, true AS states_email
+		FROM mailing_entries WHERE recipient_external_id = $3 AND status = 'PENDING'
+	), `+recipient.PersonSQL+`) SELECT`, recipient.ID(w.company, externalID, "", ""), w.company, externalID)
+}
+
+// An external id that belongs to two people is not followed from one to the other, whatever the search begins with, and
+// neither is the recipient into which their emails were merged.
 func TestOthers_SharedExternalID(t *testing.T) {
 	t.Parallel()
-	const ana, rui, nfe, code = "ana@acme.example", "rui@acme.example", "nfe@acme.example", "C100"
-	anaHash := email.HashTaxID(joanaCPF, nil)
-	mail := func(t *testing.T, w *world, to, hash, request string) {
-		t.Helper()
-		w.Accept(t, w.company, func(e *outbox.NewEmail) {
-			e.RequestID = cmp.Or(request, e.RequestID)
-			e.Job.To, e.Job.Recipient = to, email.JobRecipient{ExternalID: code, CPFCNPJHash: hash, Email: to}
-		})
-	}
-	for name, fill := range map[string]func(t *testing.T, w *world){
-		"two numbers": func(t *testing.T, w *world) {
-			mail(t, w, ana, anaHash, "")
-			mail(t, w, rui, email.HashTaxID(cpf, nil), "")
-			mail(t, w, nfe, "", "")
-		},
-		"one request": func(t *testing.T, w *world) {
-			for _, to := range []string{nfe, ana, rui} {
-				mail(t, w, to, "", "nightly")
+	const code = "C100"
+	anaHash, ruiHash := email.HashTaxID(joanaCPF, nil), email.HashTaxID(cpf, nil)
+	ana, rui, nfe := contact{address: "ana@acme.example"}, contact{address: "rui@acme.example"}, contact{address: "nfe@acme.example"}
+	anaA := contact{ana.address, anaHash, ""}
+	nightly := func(e *outbox.NewEmail) { e.RequestID = "nightly" }
+	byBoth := map[string]privacy.Query{"address": {Address: ana.address}, "number": {TaxID: joanaCPF}}
+	byAddress := map[string]privacy.Query{"address": {Address: ana.address}}
+	for name, tt := range map[string]struct {
+		by   map[string]privacy.Query
+		fill func(t *testing.T, w *world)
+	}{
+		"two numbers": {byBoth, func(t *testing.T, w *world) {
+			w.mail(t, code, anaA, nil)
+			w.mail(t, code, contact{address: rui.address, hash: ruiHash}, nil)
+			w.mail(t, code, nfe, nil)
+		}},
+		"one request": {byBoth, func(t *testing.T, w *world) {
+			for _, to := range []contact{nfe, ana, rui} {
+				w.mail(t, code, to, nightly)
 			}
-			mail(t, w, ana, anaHash, "")
-		},
-		"alternately": func(t *testing.T, w *world) {
+			w.mail(t, code, anaA, nil)
+		}},
+		"one request of hours": {byAddress, func(t *testing.T, w *world) {
+			for i, to := range []contact{nfe, ana, rui} {
+				w.mail(t, code, to, func(e *outbox.NewEmail) {
+					nightly(e)
+					e.ID = storetest.IDOf(time.Duration(12-5*i) * time.Hour)
+				})
+			}
+		}},
+		"alternately": {byBoth, func(t *testing.T, w *world) {
 			for range 2 {
-				for _, to := range []string{rui, ana, nfe} {
-					mail(t, w, to, map[string]string{ana: anaHash}[to], "")
+				for _, to := range []contact{rui, anaA, nfe} {
+					w.mail(t, code, to, nil)
 				}
 			}
-		},
-		"one mailing": func(t *testing.T, w *world) {
-			m, entries := storetest.NewMailing(w.company, nil), []*mailingstore.NewEntry{}
-			for i, to := range []string{ana, rui, nfe} {
-				entry := storetest.NewEntry(i + 2)
-				entry.Email, entry.ExternalID = to, code
-				entries = append(entries, entry)
-			}
-			entries[0].CPFCNPJHash = anaHash
-			if _, _, err := w.Store.IngestMailing(t.Context(), m, func(yield func(mailingstore.Line, error) bool) {
-				for _, entry := range entries {
-					if !yield(mailingstore.Line{Entry: entry}, nil) {
-						return
-					}
-				}
-			}); err != nil {
-				t.Fatal(err)
-			}
-			w.put(t, m.ID, "e-mail\n")
-		},
+		}},
+		"one mailing": {byBoth, func(t *testing.T, w *world) { w.upload(t, code, anaA, rui, nfe) }},
+		"one expanded mailing": {byBoth, func(t *testing.T, w *world) {
+			w.upload(t, code, anaA, rui, nfe)
+			w.merge(t, code)
+		}},
+		"the recipient has the address and another one's number": {byAddress, func(t *testing.T, w *world) {
+			w.upload(t, code, contact{address: rui.address, hash: ruiHash}, nfe, ana)
+			w.merge(t, code)
+		}},
 	} {
-		for by, query := range map[string]privacy.Query{"address": {Address: ana}, "number": {TaxID: joanaCPF}} {
+		for by, query := range tt.by {
 			t.Run(name+", by "+by, func(t *testing.T) {
 				t.Parallel()
 				w := newEmptyWorld(t)
-				fill(t, w)
+				tt.fill(t, w)
 				query.CompanyID = w.company
 				x, err := w.archive.Export(t.Context(), storetest.Operator(), query)
 				if err != nil {
 					t.Fatal(err)
 				}
-				text, err := json.Marshal(x)
-				if err != nil || strings.Contains(string(text), rui) || strings.Contains(string(text), nfe) || !slices.Equal(x.KnownBy.SharedExternalIDs, []string{code}) {
-					t.Errorf("export: %s (%v)", text, err)
+				if !slices.Equal(x.KnownBy.Addresses, []string{ana.address}) || len(x.KnownBy.SharedAddresses) != 0 || !slices.Equal(x.KnownBy.SharedExternalIDs, []string{code}) {
+					t.Errorf("export: %+v", x.KnownBy)
 				}
 				done, err := w.erase(t.Context(), func(o *privacy.Order) { o.Query = query })
 				if err != nil || !done.Complete() {
 					t.Fatalf("%+v, %v", done, err)
 				}
-				if r := done.Receipt; !slices.Equal(r.Addresses, []string{ana}) || len(r.SharedAddresses) != 0 || !slices.Equal(r.SharedExternalIDs, []string{code}) {
+				if r := done.Receipt; !slices.Equal(r.Addresses, []string{ana.address}) || len(r.SharedAddresses) != 0 || !slices.Equal(r.SharedExternalIDs, []string{code}) {
 					t.Errorf("receipt: %+v", r)
 				}
-				w.mustNotName(t, ana, anaHash)
+				w.mustNotName(t, ana.address, anaHash)
 				rows := fmt.Sprint(w.rows(t))
-				if !strings.Contains(rows, rui) || !strings.Contains(rows, nfe) {
+				if !strings.Contains(rows, rui.address) || !strings.Contains(rows, nfe.address) {
 					t.Errorf("other people were erased: %s", rows)
 				}
 			})
@@ -161,16 +203,64 @@ func TestOthers_SharedExternalID(t *testing.T) {
 	}
 }
 
-// An external id that was used with one address after the other leads to a person's former address.
+// People with different numbers who have an external id and one of their addresses in common are several people.
+func TestOthers_NumbersWithOneAddress(t *testing.T) {
+	t.Parallel()
+	const home, work, code = "casa@example.com", "work@example.com", "C5"
+	hash, other := email.HashTaxID(joanaCPF, nil), email.HashTaxID(cpf, nil)
+	for name, tt := range map[string]struct {
+		query             privacy.Query
+		addresses, shared []string
+		people            int
+	}{
+		"address":      {privacy.Query{Address: home}, []string{home}, []string{}, 2},
+		"number":       {privacy.Query{TaxID: joanaCPF}, []string{}, []string{home}, 1},
+		"work address": {privacy.Query{Address: work}, []string{work}, []string{home}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEmptyWorld(t)
+			for _, to := range []contact{{work, other, ""}, {home, other, ""}, {home, hash, ""}} {
+				w.mail(t, code, to, nil)
+			}
+			tt.query.CompanyID = w.company
+			x, err := w.archive.Export(t.Context(), storetest.Operator(), tt.query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if k := x.KnownBy; k.People != tt.people || !slices.Equal(k.Addresses, tt.addresses) || !slices.Equal(k.SharedAddresses, tt.shared) || !slices.Equal(k.SharedExternalIDs, []string{code}) {
+				t.Errorf("export: %+v", k)
+			}
+			done, err := w.erase(t.Context(), func(o *privacy.Order) { o.Query = tt.query })
+			if err != nil || !slices.Equal(done.Receipt.Addresses, tt.addresses) || !slices.Equal(done.Receipt.SharedExternalIDs, []string{code}) {
+				t.Errorf("%+v, %v", done, err)
+			}
+			kept := map[string]string{"address": work, "number": other, "work address": hash}[name]
+			if rows := fmt.Sprint(w.rows(t)); !strings.Contains(rows, kept) {
+				t.Errorf("%s was erased: %s", kept, rows)
+			}
+		})
+	}
+}
+
+// An external id that was used with one address after the other leads to a person's former address, also if a job
+// gives all of its requests the same id.
 func TestOthers_FormerAddressOfExternalID(t *testing.T) {
 	t.Parallel()
-	w := newEmptyWorld(t)
-	for _, to := range []string{former, former, later, later} {
-		w.toJoana(t, to, func(r *email.JobRecipient) { r.CPFCNPJHash, r.ExternalID = "", "c-joana" })
+	for name, request := range map[string]string{"own requests": "", "constant request id": "nightly"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEmptyWorld(t)
+			for i, to := range []string{former, former, later, later} {
+				w.mail(t, "c-joana", contact{address: to}, func(e *outbox.NewEmail) {
+					e.ID, e.RequestID = storetest.IDOf(time.Duration(10-i)*24*time.Hour), cmp.Or(request, e.RequestID)
+				})
+			}
+			done, err := w.erase(t.Context(), func(o *privacy.Order) { o.Query = privacy.Query{CompanyID: w.company, Address: later} })
+			if err != nil || !slices.Equal(done.Receipt.Addresses, []string{former, later}) || len(done.Receipt.SharedExternalIDs) != 0 {
+				t.Errorf("%+v, %v", done, err)
+			}
+			w.mustNotName(t, joana...)
+		})
 	}
-	done, err := w.erase(t.Context(), func(o *privacy.Order) { o.Query = privacy.Query{CompanyID: w.company, Address: later} })
-	if err != nil || !slices.Equal(done.Receipt.Addresses, []string{former, later}) || len(done.Receipt.SharedExternalIDs) != 0 {
-		t.Errorf("%+v, %v", done, err)
-	}
-	w.mustNotName(t, joana...)
 }

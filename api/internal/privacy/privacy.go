@@ -79,7 +79,7 @@ func (a *Archive) find(ctx context.Context, q Query) (subject, error) {
 			hashes = append(hashes, email.HashTaxID(written, a.HashKey), email.HashTaxID(written, nil)) // programs may store the plain one
 		}
 	}
-	found, err := a.People.Find(ctx, q.CompanyID, q.Address, hashes...)
+	found, err := a.People.Find(ctx, q.CompanyID, a.HashKey, q.Address, hashes...)
 	return a.subject(found, q), err
 }
 

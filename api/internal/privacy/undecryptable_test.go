@@ -89,7 +89,7 @@ func TestUnreadable_File(t *testing.T) {
 	if !slices.Equal(done.UndecryptableFiles, []uuid.UUID{m.ID}) || done.Emails == 0 || done.Files != 1 {
 		t.Errorf("%+v", done)
 	}
-	if found, err := person.New(w.Store.DB()).Find(t.Context(), w.company, "", email.HashTaxID(cpf, nil)); err != nil || len(found.Addresses) == 0 {
+	if found, err := person.New(w.Store.DB()).Find(t.Context(), w.company, nil, "", email.HashTaxID(cpf, nil)); err != nil || len(found.Addresses) == 0 {
 		t.Errorf("the recipient was deleted before the file: Find by CPF returns %+v, %v", found, err)
 	}
 	if err := w.bucket.Delete(t.Context(), key); err != nil {

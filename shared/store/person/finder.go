@@ -25,6 +25,7 @@ type trace struct {
 // finder collects the identifiers of a person from the rows of one company.
 type finder struct {
 	company uuid.UUID
+	hashKey []byte
 	// address, hashes, recipients and externalIDs are the identifiers with which the search
 	// begins.
 	address     string
@@ -78,7 +79,9 @@ func (f *finder) search(ctx context.Context, s *Store, p Person) error {
 				if r.trace.address == recipientstore.ErasedAddress {
 					r.trace.address = ""
 				}
-				f.traces[r.trace] = true
+				for _, t := range r.traces() {
+					f.traces[t] = true
+				}
 				f.uses.add(f.company, r)
 			}
 			if !page.More {

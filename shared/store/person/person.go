@@ -49,11 +49,13 @@ var ErrNotFollowed = errors.New("the person's rows still lead to new ids and add
 // former ones. An address that also names another person is added to Shared, and an external id of several
 // people to SharedIDs (see the package's comment); neither is followed to other rows. Find returns ErrNotFollowed instead of an incomplete result.
 //
+// hashKey is that of the stored hashes: by it Find recognizes a keyed and a plain hash of one number.
+//
 // For an address that several people share, all of its current recipients are returned, and no
 // further rows are followed.
-func (s *Store) Find(ctx context.Context, company uuid.UUID, address string, hashes ...string) (Person, error) {
+func (s *Store) Find(ctx context.Context, company uuid.UUID, hashKey []byte, address string, hashes ...string) (Person, error) {
 	hashes = slices.DeleteFunc(slices.Clone(hashes), func(h string) bool { return h == "" })
-	f := finder{company: company, address: strings.ToLower(address), hashes: hashes, traces: map[trace]bool{}, uses: idUses{}}
+	f := finder{company: company, hashKey: hashKey, address: strings.ToLower(address), hashes: hashes, traces: map[trace]bool{}, uses: idUses{}}
 	if address == "" {
 		for _, hash := range hashes {
 			f.recipients = append(f.recipients, recipient.ID(company, "", hash, ""))

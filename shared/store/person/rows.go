@@ -40,6 +40,19 @@ type Row struct {
 
 	trace   trace
 	request string // the request or mailing that the row came with; "" = unknown
+	// merged: the row is a recipient, whose address and number may come from different emails or imports.
+	merged bool
+}
+
+// traces returns the row's identifiers. Those of a merged recipient are two traces with its ids in common, one with the
+// address and one with the number: if several people share the ids, the address and the number may be of different people.
+func (r Row) traces() []trace {
+	if !r.merged {
+		return []trace{r.trace}
+	}
+	address, number := r.trace, r.trace
+	address.hash, number.address = "", ""
+	return []trace{address, number}
 }
 
 // Page is the result of reading one part of a table.
@@ -88,7 +101,7 @@ WITH args AS (
 	personPageSQL = `
 FROM (SELECT count(*) AS seen, (SELECT id FROM seen ORDER BY id DESC LIMIT 1) AS last FROM seen) t
 LEFT JOIN (SELECT * FROM named WHERE own OR copied) n ON true`
-	personKnownSQL = `SELECT t.seen, t.last, n.id, NOT n.own AS copied, n.address, n.hash, n.recipient_id, n.external_id, n.request_id,
+	personKnownSQL = `SELECT t.seen, t.last, n.id, NOT n.own AS copied, n.address, n.hash, n.recipient_id, n.external_id, n.request_id, n.merged,
        ARRAY(SELECT u.address FROM unnest($4::text[], $9::text[]) AS u (address, pattern) WHERE n.told ~* u.pattern) AS copies`
 )
 
@@ -105,7 +118,7 @@ const (
 ), named AS (
     SELECT s.id, ` + payloadNamesSQL + ` AS own, ` + payloadCopiesSQL + ` OR (` + senderAddressSQL + ` = ANY ($4::text[])) IS TRUE
                OR concat_ws(' ', s.payload -> 'headers', s.payload -> 'tags', s.last_error) ~* ANY ($9::text[]) AS copied,
-           ` + payloadKnownSQL + `, concat_ws(' ', ` + payloadToldSQL + `, s.sender, s.last_error) AS told, s.request_id
+           ` + payloadKnownSQL + `, concat_ws(' ', ` + payloadToldSQL + `, s.sender, s.last_error) AS told, s.request_id, false AS merged
     FROM seen s
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(o) FROM email_outbox o WHERE o.id = n.id) END AS row` + personPageSQL
@@ -121,7 +134,7 @@ const (
     SELECT s.id, (lower(s.recipient) = ANY ($4::text[]) OR s.recipient_id = ANY ($6::uuid[]) OR s.external_id = ANY ($7::text[])) IS TRUE AS own,
            cardinality($9::text[]) > 0 AND (concat_ws(' ', s.error_reason, s.tags) ~* ANY ($9::text[])
                OR EXISTS (SELECT FROM email_events e WHERE e.email_log_id = s.id AND e.metadata::text ~* ANY ($9::text[]))) AS copied,
-           s.recipient AS address, s.recipient_id::text AS recipient_id, s.external_id, s.error_reason, s.tags, s.request_id
+           s.recipient AS address, s.recipient_id::text AS recipient_id, s.external_id, s.error_reason, s.tags, s.request_id, false AS merged
     FROM seen s
 ), told AS (
     SELECT n.*, concat_ws(' ', n.error_reason, n.tags, (SELECT string_agg(e.metadata::text, ' ') FROM email_events e WHERE e.email_log_id = n.id)) AS told
@@ -147,19 +160,20 @@ LEFT JOIN said n ON true`
 ), named AS (
     SELECT s.id, s.ours AND (lower(s.email) = ANY ($4::text[]) OR ` + payloadNamesSQL + `) IS TRUE AS own,
            s.ours AND (` + payloadCopiesSQL + ` OR concat_ws(' ', s.payload -> 'headers', s.payload -> 'tags', s.last_error, s.resolution_note) ~* ANY ($9::text[])) AS copied,
-           ` + payloadKnownSQL + `, concat_ws(' ', ` + payloadToldSQL + `, s.email, s.last_error, s.resolution_note) AS told, '' AS request_id
+           ` + payloadKnownSQL + `, concat_ws(' ', ` + payloadToldSQL + `, s.email, s.last_error, s.resolution_note) AS told, '' AS request_id, false AS merged
     FROM seen s
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(d) FROM dead_letters d WHERE d.id = n.id) END AS row` + personPageSQL
 
 	// It scans recipients_company, and skips rows that an erasure has emptied.
 	personRecipientsSQL = personArgsSQL + `seen AS MATERIALIZED (
-    SELECT id, email, cpf_cnpj_hash, external_id FROM recipients WHERE company_id = $1 AND id > $2 ORDER BY id LIMIT $3
+    SELECT id, email, cpf_cnpj_hash, external_id, deleted_at, (cpf_cnpj_by = intake_id AND merged_by = intake_id) IS NOT TRUE AS merged
+    FROM recipients WHERE company_id = $1 AND id > $2 ORDER BY id LIMIT $3
 ), named AS (
     SELECT s.id, (lower(s.email) = ANY ($4::text[]) OR s.cpf_cnpj_hash = ANY ($5::text[])
                OR s.id = ANY ($6::uuid[]) OR s.external_id = ANY ($7::text[])) IS TRUE AS own, false AS copied,
-           s.email AS address, s.cpf_cnpj_hash AS hash, s.id::text AS recipient_id, s.external_id, '' AS told, '' AS request_id
-    FROM seen s WHERE s.email <> '` + recipient.ErasedAddress + `'
+           s.email AS address, s.cpf_cnpj_hash AS hash, s.id::text AS recipient_id, s.external_id, '' AS told, '' AS request_id, s.merged
+    FROM seen s WHERE s.deleted_at IS NULL OR s.email <> '` + recipient.ErasedAddress + `'
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(r) FROM recipients r WHERE r.id = n.id) END AS row` + personPageSQL
 
@@ -175,7 +189,7 @@ LEFT JOIN said n ON true`
                OR s.recipient_id = ANY ($6::uuid[]) OR s.recipient_external_id = ANY ($7::text[]) OR c.cell ~* ANY ($9::text[])) IS TRUE AS own, false AS copied,
            CASE WHEN (c.cell ~* ANY ($9::text[])) IS NOT TRUE THEN s.email END AS address,
            s.cpf_cnpj_hash AS hash, s.recipient_id::text AS recipient_id, s.recipient_external_id AS external_id, coalesce(c.cell, '') AS told,
-           s.mailing_id::text AS request_id
+           s.mailing_id::text AS request_id, false AS merged
     FROM seen s, LATERAL (SELECT CASE WHEN s.invalid_reason = 'syntax' AND s.last_attempt IS NULL THEN s.email END AS cell) c
 )
 ` + personKnownSQL + `, CASE WHEN $8 THEN (SELECT to_jsonb(e) FROM mailing_entries e WHERE e.id = n.id) END AS row` + personPageSQL
@@ -208,6 +222,7 @@ func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, 
 		RecipientID *string `db:"recipient_id"`
 		ExternalID  *string `db:"external_id"`
 		RequestID   *string `db:"request_id"`
+		Merged      *bool   `db:"merged"`
 	}
 	args := append([]any{
 		of, scan.After, personBatch, pq.StringArray(p.Addresses), pq.StringArray(p.Hashes), p.recipientTexts(), pq.StringArray(p.ExternalIDs), scan.Whole,
@@ -227,7 +242,7 @@ func (s *Store) personPage(ctx context.Context, statement string, of uuid.UUID, 
 		if !r.ID.Valid {
 			continue
 		}
-		row := Row{ID: r.ID.UUID, Copy: r.Copied != nil && *r.Copied, Row: r.Row, Addresses: r.Copies, request: text(r.RequestID)}
+		row := Row{ID: r.ID.UUID, Copy: r.Copied != nil && *r.Copied, Row: r.Row, Addresses: r.Copies, request: text(r.RequestID), merged: r.Merged != nil && *r.Merged}
 		if !row.Copy {
 			row.trace = trace{address: text(r.Address), hash: text(r.Hash), externalID: text(r.ExternalID)}
 			row.trace.recipient, _ = uuid.Parse(text(r.RecipientID)) // uuid.Nil if it is not a UUID

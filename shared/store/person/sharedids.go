@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
+	"email-gateway/shared/email"
 	recipientstore "email-gateway/shared/store/recipient"
 )
 
@@ -33,7 +35,7 @@ func (f *finder) identities(shared map[uuid.UUID]bool) identities {
 // is derived from it. See the package's comment for the rule. Recipient ids that are derived from other identifiers
 // may be used with several addresses at the same time: two lines of a file may have the same number.
 func (f *finder) sharedIDs() map[uuid.UUID]bool {
-	groups, external := map[uuid.UUID]groups{}, map[uuid.UUID]bool{}
+	groups, external, numbers := map[uuid.UUID]groups{}, map[uuid.UUID]bool{}, f.numbers()
 	for t := range f.traces {
 		ids := []uuid.UUID{t.recipient}
 		if t.externalID != "" {
@@ -45,7 +47,7 @@ func (f *finder) sharedIDs() map[uuid.UUID]bool {
 			if groups[id] == nil {
 				groups[id] = newGroups()
 			}
-			groups[id].add(strings.ToLower(t.address), f.number(t.hash))
+			groups[id].add(strings.ToLower(t.address), numbers[t.hash])
 		}
 	}
 	for _, hash := range f.hashes { // these belong to the person, whatever their rows contain
@@ -53,21 +55,39 @@ func (f *finder) sharedIDs() map[uuid.UUID]bool {
 	}
 	shared := map[uuid.UUID]bool{}
 	for id, g := range groups {
-		shared[id] = g.numbered() > 1 || external[id] && f.uses[id].simultaneous(g)
+		shared[id] = g.numbers() > 1 || external[id] && f.uses[id].simultaneous(g)
 	}
 	return shared
 }
 
-// number returns the same text for all hashes of the person's number.
-func (f *finder) number(hash string) string {
-	if slices.Contains(f.hashes, hash) {
-		return f.hashes[0]
+// numbers returns a number for each hash that was found: the same one for all hashes of the person, and for a plain hash,
+// which programs store, the keyed one.
+func (f *finder) numbers() map[string]string {
+	numbers, own := map[string]string{}, map[string]bool{}
+	for t := range f.traces {
+		numbers[t.hash] = t.hash
 	}
-	return hash
+	for _, hash := range f.hashes {
+		numbers[hash] = hash
+	}
+	for hash := range numbers {
+		if keyed := email.KeyTaxIDHash(hash, f.hashKey); hash != "" && numbers[keyed] != "" {
+			numbers[hash] = keyed
+		}
+	}
+	for _, hash := range f.hashes {
+		own[numbers[hash]] = true
+	}
+	for hash, number := range numbers {
+		if own[number] {
+			numbers[hash] = f.hashes[0]
+		}
+	}
+	return numbers
 }
 
-// groups are the addresses and numbers that occur with one id. Those that a row connects belong to the same group. An
-// address has an @, a number has none.
+// groups are the addresses and numbers that occur with one id. Those of one trace belong to the same group. An address has
+// an @, a number has none.
 type groups map[string]string // next member; the last one represents the group
 
 func newGroups() groups { return groups{} }
@@ -93,15 +113,15 @@ func (g groups) of(member string) string {
 	return member
 }
 
-// numbered counts the groups that have a number.
-func (g groups) numbered() int {
-	found := map[string]bool{}
+// numbers counts the numbers of all groups: people with different numbers may have an address in common.
+func (g groups) numbers() int {
+	n := 0
 	for member := range g {
 		if !strings.Contains(member, "@") {
-			found[g.of(member)] = true
+			n++
 		}
 	}
-	return len(found)
+	return n
 }
 
 // idUses describe when ids were used with which address, by recipient id.
@@ -109,8 +129,29 @@ type idUses map[uuid.UUID]*idUse
 
 type idUse struct {
 	times    map[string]span    // by address
-	requests map[string]string  // the first address of each request or mailing
+	requests map[request]string // the first address of each request or mailing
 	together map[[2]string]bool // addresses of one request or mailing
+}
+
+// request is a mailing, or a request at one time: a client may give all of its requests the same id.
+type request struct {
+	id   string
+	time int64 // in requestTime; 0 for a mailing
+}
+
+// requestTime is longer than most jobs that send emails under one request id, and twice of it is shorter than the time
+// between two daily runs.
+const requestTime = 6 * time.Hour
+
+// requests returns the requests to which a row with a request id belongs. Rows made less than requestTime apart have one in
+// common, rows made twice as long apart have none.
+func (r Row) requests() []request {
+	if r.trace.table == Entries {
+		return []request{{id: r.request}}
+	}
+	seconds, _ := r.ID.Time().UnixTime()
+	at := seconds / int64(requestTime.Seconds())
+	return []request{{r.request, at}, {r.request, at + 1}}
 }
 
 // span holds the first and the last one of the rows' ids, which are UUIDv7.
@@ -150,16 +191,18 @@ func (u idUses) add(company uuid.UUID, r Row) {
 		return
 	}
 	if u[id] == nil {
-		u[id] = &idUse{times: map[string]span{}, requests: map[string]string{}, together: map[[2]string]bool{}}
+		u[id] = &idUse{times: map[string]span{}, requests: map[request]string{}, together: map[[2]string]bool{}}
 	}
 	use := u[id]
 	use.times[address] = use.times[address].with(span{r.ID, r.ID})
-	switch first := use.requests[r.request]; first {
-	case "":
-		use.requests[r.request] = address
-	case address:
-	default:
-		use.together[[2]string{first, address}] = true
+	for _, request := range r.requests() {
+		switch first := use.requests[request]; first {
+		case "":
+			use.requests[request] = address
+		case address:
+		default:
+			use.together[[2]string{first, address}] = true
+		}
 	}
 }
 
@@ -174,20 +217,20 @@ func (u *idUse) simultaneous(g groups) bool {
 		}
 	}
 	byGroup := map[string]span{}
-	for address, time := range u.times {
-		byGroup[g.of(address)] = byGroup[g.of(address)].with(time)
+	for address, used := range u.times {
+		byGroup[g.of(address)] = byGroup[g.of(address)].with(used)
 	}
 	var last uuid.UUID
 	sorted := make([]span, 0, len(byGroup))
-	for _, time := range byGroup {
-		sorted = append(sorted, time)
+	for _, used := range byGroup {
+		sorted = append(sorted, used)
 	}
 	slices.SortFunc(sorted, func(a, b span) int { return compareIDs(a.first, b.first) })
-	for _, time := range sorted {
-		if compareIDs(time.first, last) < 0 {
+	for _, used := range sorted {
+		if compareIDs(used.first, last) < 0 {
 			return true
 		}
-		last = time.last
+		last = used.last
 	}
 	return false
 }

@@ -4,16 +4,19 @@
 // Person holds the identifiers of a person. Find collects them by following addresses, hashes and ids from row to row,
 // by the same rules for a search by address and by number.
 //
-// An id joins the rows that have it, unless several people share it. Of its rows, those that have the same address or the
-// same number are grouped. People share the id if
-//   - two groups have a number, or
+// An id joins the rows that have it, unless several people share it. The addresses of its rows with the same number are
+// one group. People share the id if
+//   - its rows have different numbers, also if these have an address in common, or
 //   - it is an external id, and two groups used it at the same time: in one request or mailing, or alternately. It is
 //     then a code that several contacts have, such as the one of the company where they work. One person's addresses follow
 //     one another: after the first use of the new address the former one is not used any more.
 //
-// A shared id is reported and not followed, and says nothing about whose a row is: the row belongs to those whose address
-// or number it has. The rule cannot distinguish a person with a new address from a contact who replaced another one under
-// the same code, if neither has a number: gatewayctl therefore lists the addresses before it erases.
+// Emails and imports with one id are merged into one recipient. Its address and its number may come from different ones:
+// then they do not show that the address belongs to the person with the number.
+//
+// A shared id is reported and not followed. A row that has it is the person's if it has the person's address or number. The
+// rule cannot distinguish a person with a new address from a contact who replaced another one under the same code, if
+// at most one of the addresses occurs with a number: gatewayctl therefore lists the addresses before it erases.
 package person
 
 import "email-gateway/shared/store/internal/pg"

@@ -139,7 +139,7 @@ func TestExpanded_NoRoomForRecipients(t *testing.T) {
 
 	m.exec(t, `UPDATE mailing_entries SET cpf_cnpj_hash = NULL`)
 	m.exec(t, `DELETE FROM email_outbox WHERE target = 'email:send'`)
-	found, err := person.New(m.Store.DB()).Find(t.Context(), m.company, "", storetest.HashOf('b'))
+	found, err := person.New(m.Store.DB()).Find(t.Context(), m.company, nil, "", storetest.HashOf('b'))
 	if err != nil || strings.Join(found.Addresses, " ") != "bia@example.com" {
 		t.Errorf("found by the number: %+v, %v", found, err)
 	}
