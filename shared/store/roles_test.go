@@ -73,7 +73,7 @@ var callers = map[string][]string{
 	"gateway_privacy": { // gatewayctl person, gatewayctl encryption
 		"tenant.FindCompany", "ReadClock", "person.Find", "person.TaxSample", "person.Rows", "person.EntriesOf", "person.Mailings", "person.Suppressions", "person.Answers", "person.Notifications", "person.Record",
 		"person.BeginErasure", "person.SaveReceipt", "person.Receipts", "person.FinishErasure", "person.CountErasedTasks", "person.Writers", "person.EraseMailingSenders", "person.EraseOtherNotes",
-		"person.EraseEmails", "person.EraseCopies", "person.EraseLetterCopies", "person.EraseEntries", "person.EraseDeadLetters", "person.EraseRecipients", "person.EraseSuppressions", "person.EraseReplays", "retention.MarkFilesDeleted",
+		"person.EraseEmails", "person.EraseCopies", "person.EraseLetterCopies", "person.EraseEntries", "person.EraseDeadLetters", "person.EraseRecipients", "person.ClearSharedRecipients", "person.EraseSuppressions", "person.EraseReplays", "retention.MarkFilesDeleted",
 		"audit.Record", "encryption.EncryptedValues", "encryption.Reencrypt", "encryption.KeptFiles", "encryption.FileKept", "encryption.RecordRotation",
 		"webhook.Secrets", "webhook.Reencrypt",
 		"file.DeleteErased", "file.ExportAttachments", "file.All", "file.Exist",

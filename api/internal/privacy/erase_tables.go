@@ -230,13 +230,21 @@ func (e *erasure) deleteFile(ctx context.Context, m *person.Mailing) error {
 	return e.save(ctx)
 }
 
-// eraseRecipients replaces each recipient by a tombstone with the time of the erasure. If all is
-// false, recipients that were written again since then are kept.
+// eraseRecipients replaces each recipient by a tombstone with the time of the erasure, and clears those that other people
+// share: a tombstone would make their emails void that are not expanded or imported yet. If all is false, recipients that
+// were written again since then are kept.
 func (e *erasure) eraseRecipients(ctx context.Context, deletion uuid.UUID, all bool) error {
 	e.report(string(person.Recipients), e.changed())
 	return e.each(ctx, e.person, person.Recipients, e.scan, func(rows []person.Row) error {
 		return e.batches(ctx, ids(rows, false), func(some []uuid.UUID) error {
-			did, err := e.People.EraseRecipients(ctx, e.order.CompanyID, deletion, some, all)
+			own := slices.DeleteFunc(slices.Clone(some), e.person.SharesRecipient)
+			shared := slices.DeleteFunc(slices.Clone(some), func(id uuid.UUID) bool { return slices.Contains(own, id) })
+			cleared, err := e.People.ClearSharedRecipients(ctx, e.person.Person, deletion, shared, all)
+			var erased []string
+			if err == nil {
+				erased, err = e.People.EraseRecipients(ctx, e.order.CompanyID, deletion, own, all)
+			}
+			did := slices.Concat(cleared, erased)
 			e.done.Recipients += len(did)
 			e.ledger.addIDs(tableRecipients, did, addressesOf(rows))
 			return err

@@ -233,6 +233,9 @@ func (a *Archive) opened(p subject, row json.RawMessage) (opened json.RawMessage
 	if err := p.withoutOthers(columns); err != nil {
 		return nil, false, err
 	}
+	if err := p.withoutOtherContacts(row, columns); err != nil {
+		return nil, false, err
+	}
 	var encrypted *string
 	if err := json.Unmarshal(orNull(columns["cpf_cnpj_enc"]), &encrypted); err != nil {
 		return nil, false, fmt.Errorf("read an encrypted number: %w", err)

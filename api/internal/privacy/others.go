@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"email-gateway/shared/email"
 )
 
@@ -53,6 +55,45 @@ func (p *subject) withoutOthers(columns map[string]json.RawMessage) error {
 			return fmt.Errorf("read %s: %w", name, err)
 		}
 		columns[name], _ = json.Marshal(maskOthers(value, own))
+	}
+	return nil
+}
+
+// withoutOtherContacts removes from a recipient that other people share what is not the person's, by the rule of
+// person.Store.ClearSharedRecipients.
+func (p *subject) withoutOtherContacts(row json.RawMessage, columns map[string]json.RawMessage) error {
+	var id struct{ ID uuid.UUID }
+	if err := json.Unmarshal(row, &id); err != nil {
+		return fmt.Errorf("read an id: %w", err)
+	}
+	if !p.SharesRecipient(id.ID) {
+		return nil
+	}
+	var r struct {
+		Email         string
+		Hash          *string       `json:"cpf_cnpj_hash"`
+		AddressBy     uuid.NullUUID `json:"intake_id"`
+		MergedBy      uuid.NullUUID `json:"merged_by"`
+		NumberBy      uuid.NullUUID `json:"cpf_cnpj_by"`
+		NomeBy        uuid.NullUUID `json:"nome_by"`
+		RazaoSocialBy uuid.NullUUID `json:"razao_social_by"`
+	}
+	if err := json.Unmarshal(row, &r); err != nil {
+		return fmt.Errorf("read a recipient: %w", err)
+	}
+	if r.MergedBy != r.AddressBy { // a program of the previous release has written it
+		r.NumberBy, r.NomeBy, r.RazaoSocialBy = r.AddressBy, r.AddressBy, r.AddressBy
+	}
+	ownAddress, ownNumber := slices.Contains(p.Addresses, strings.ToLower(r.Email)), r.Hash != nil && slices.Contains(p.Hashes, *r.Hash)
+	own := func(by uuid.NullUUID) bool {
+		return by.Valid && (ownAddress && by == r.AddressBy || ownNumber && by == r.NumberBy)
+	}
+	for column, own := range map[string]bool{
+		"email": ownAddress, "cpf_cnpj_hash": ownNumber, "cpf_cnpj_enc": ownNumber, "nome": own(r.NomeBy), "razao_social": own(r.RazaoSocialBy),
+	} {
+		if !own {
+			delete(columns, column)
+		}
 	}
 	return nil
 }

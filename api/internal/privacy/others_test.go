@@ -183,6 +183,10 @@ func TestOthers_SharedExternalID(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				text, err := json.Marshal(x)
+				if err != nil || strings.Contains(string(text), rui.address) || strings.Contains(string(text), ruiHash) || strings.Contains(string(text), nfe.address) {
+					t.Errorf("export: %s (%v)", text, err)
+				}
 				if !slices.Equal(x.KnownBy.Addresses, []string{ana.address}) || len(x.KnownBy.SharedAddresses) != 0 || !slices.Equal(x.KnownBy.SharedExternalIDs, []string{code}) {
 					t.Errorf("export: %+v", x.KnownBy)
 				}
@@ -200,6 +204,52 @@ func TestOthers_SharedExternalID(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Of a recipient into which the emails of several people are merged, an erasure removes what is the person's. The entries of
+// the others are still expanded, and fill what is empty.
+func TestOthers_SharedRecipient(t *testing.T) {
+	t.Parallel()
+	const code = "C100"
+	anaHash, ruiHash := email.HashTaxID(joanaCPF, nil), email.HashTaxID(cpf, nil)
+	ana, rui, nfe := contact{"ana@acme.example", "", "Ana"}, contact{"rui@acme.example", ruiHash, "Rui"}, contact{"nfe@acme.example", "", ""}
+	for name, tt := range map[string]struct {
+		query         privacy.Query
+		contacts      []contact
+		cleared, then string
+	}{
+		"number and name":      {privacy.Query{TaxID: joanaCPF}, []contact{{ana.address, anaHash, "Ana"}, nfe, {"rui@acme.example", "", ""}}, "C100|rui@acme.example|t", "C100|rui@acme.example|t"},
+		"number":               {privacy.Query{TaxID: joanaCPF}, []contact{{ana.address, anaHash, "Ana"}, nfe, {"rui@acme.example", "", "Rui"}}, "C100|Rui|rui@acme.example|t", "C100|Rui|rui@acme.example|t"},
+		"address":              {privacy.Query{Address: ana.address}, []contact{rui, nfe, {ana.address, "", ""}}, "C100|" + ruiHash[:2] + "|Rui|erased@erased.invalid|t", "C100|" + ruiHash[:2] + "|Rui|nfe@acme.example|t"},
+		"address and its name": {privacy.Query{Address: ana.address}, []contact{rui, nfe, ana}, "C100|" + ruiHash[:2] + "|erased@erased.invalid|t", "C100|" + ruiHash[:2] + "|Rui|nfe@acme.example|t"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEmptyWorld(t)
+			w.upload(t, code, tt.contacts...)
+			w.merge(t, code)
+			w.intake(t, recipient.NewRecipient{OutboxID: uuid.Must(uuid.NewV7()), Recipient: recipient.Recipient{ID: recipient.ID(w.company, code, "", ""), ExternalID: code, Email: "bia@acme.example"}})
+			tt.query.CompanyID = w.company
+			done, err := w.erase(t.Context(), func(o *privacy.Order) { o.Query = tt.query })
+			if err != nil || done.Receipt.Tables["recipients"] != 1 || done.Receipt.Tables["recipient_intakes"] != 0 {
+				t.Errorf("%+v, %v", done, err)
+			}
+			w.mustNotName(t, ana.address, anaHash, `"ana"`)
+			if got := storetest.RecipientRow(t, w.Database, w.company, code); got != tt.cleared {
+				t.Errorf("after the erasure: %s, want %s", got, tt.cleared)
+			}
+			if strings.Contains(tt.cleared, ruiHash[:2]) {
+				x, err := w.archive.Export(t.Context(), storetest.Operator(), privacy.Query{CompanyID: w.company, TaxID: cpf})
+				if err != nil || len(x.Recipients) != 1 {
+					t.Errorf("the export of another person has the recipients %s (%v)", x.Recipients, err)
+				}
+			}
+			w.merge(t, code)
+			if got := storetest.RecipientRow(t, w.Database, w.company, code); got != tt.then {
+				t.Errorf("after the expansion: %s, want %s", got, tt.then)
+			}
+		})
 	}
 }
 
