@@ -90,7 +90,7 @@ func (c *Consumer) tasksOf(s *session, channel *amqp.Channel) *channelTasks {
 	go func() {
 		defer cancel()
 		select {
-		case <-closes: //nolint:errcheck // logEnd logs it
+		case <-closes: //nolint:errcheck // logEnd logs it; the end of a channel with tasks set aside only delivers these again
 		case <-s.ctx.Done():
 		}
 	}()

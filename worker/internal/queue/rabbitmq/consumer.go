@@ -39,8 +39,8 @@ type ConsumerConfig struct {
 	// for them after the first one.
 	BatchSize int
 	BatchWait time.Duration
-	// Prefetch is the maximum number of unacknowledged tasks of this consumer, up to 65,535. It is
-	// raised to the size of all concurrent batches.
+	// Prefetch is the maximum number of unacknowledged tasks on one channel, up to 65,535. It is
+	// raised to the size of all concurrent batches. Batches that are set aside keep a channel of their own.
 	Prefetch int
 }
 
