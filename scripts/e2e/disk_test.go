@@ -218,7 +218,7 @@ func (s *system) exec(statement string) {
 // asPostgres creates a folder that belongs to the account of Postgres.
 func (s *system) asPostgres(folder string) {
 	s.t.Helper()
-	s.exec("COPY (SELECT) TO PROGRAM 'mkdir -m 700 " + folder + "'")
+	s.exec("COPY (SELECT WHERE false) TO PROGRAM 'mkdir -m 700 " + folder + "'")
 }
 
 // nothingHalfDone checks that there are n emails, each with all its rows.
