@@ -13,6 +13,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 )
 
 // Operator is the person who makes a change with gatewayctl, with the reason. Every method with an Operator
@@ -109,7 +110,7 @@ func writeChange(ctx context.Context, tx *sqlx.Tx, by Operator, a Change) error 
 		details = []byte(`{}`)
 	}
 	_, err = tx.ExecContext(ctx, insertAuditSQL,
-		pg.WithoutNUL(by.Name), a.Action, pg.OptionalUUID(a.Company), pg.WithoutNUL(a.Subject), string(pg.WithoutEscapedNUL(details)), pg.WithoutNUL(by.Reason))
+		pgtext.WithoutNUL(by.Name), a.Action, pg.OptionalUUID(a.Company), pgtext.WithoutNUL(a.Subject), string(pgtext.WithoutEscapedNUL(details)), pgtext.WithoutNUL(by.Reason))
 	return pg.Translate(err)
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 )
 
 // Task is a task that failed and has no email to record it on: its payload cannot be decoded, or its email does not exist.
@@ -32,7 +32,7 @@ func (s *Store) DeadLetterTask(ctx context.Context, t Task) error {
 		outboxID = &id
 	}
 	_, err := s.db.Exec(ctx, insertDeadTaskSQL,
-		uuid.New(), t.Target, t.Reason, pg.WithoutNUL(t.Detail), pg.JSON(t.Payload), outboxID)
+		uuid.New(), t.Target, t.Reason, pgtext.WithoutNUL(t.Detail), pgtext.JSON(t.Payload), outboxID)
 	if err != nil {
 		return fmt.Errorf("dead-letter task: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/emails"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 )
 
 // Shown is a dead letter of a company with its email, both as of one commit.
@@ -75,7 +76,7 @@ func (s *Store) DiscardOne(ctx context.Context, l Letter, by audit.Actor, note s
 		discarded bool
 	}
 	results, err := pg.InBoundedTx(ctx, s.db, pg.HeldRow{Company: l.company(), Name: l.ID.String()}, func(tx *sqlx.Tx, _ time.Duration) ([]result, error) {
-		done, err := tx.ExecContext(ctx, discardLettersSQL, pg.UUIDArray([]uuid.UUID{l.ID}), by.String(), pg.WithoutNUL(note), nil)
+		done, err := tx.ExecContext(ctx, discardLettersSQL, pg.UUIDArray([]uuid.UUID{l.ID}), by.String(), pgtext.WithoutNUL(note), nil)
 		if err != nil {
 			return nil, pg.Translate(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 )
 
 // RetryDeadLetterAs is RetryDeadLetter by an operator.
@@ -25,7 +26,7 @@ func (s *Store) RetryDeadLetterAs(ctx context.Context, by audit.Operator, l Lett
 // DiscardDeadLetterAs resolves an open dead letter without further action on behalf of an operator, whose reason is the note.
 // It returns false if the dead letter was resolved already.
 func (s *Store) DiscardDeadLetterAs(ctx context.Context, by audit.Operator, l Letter) (bool, error) {
-	did, err := audit.ApplyOne(ctx, s.db, by, l.act("dlq.discard"), discardLettersSQL, pg.UUIDArray([]uuid.UUID{l.ID}), by.Actor().String(), pg.WithoutNUL(by.Reason), nil)
+	did, err := audit.ApplyOne(ctx, s.db, by, l.act("dlq.discard"), discardLettersSQL, pg.UUIDArray([]uuid.UUID{l.ID}), by.Actor().String(), pgtext.WithoutNUL(by.Reason), nil)
 	return did, pg.Wrap("discard dead letter", err)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 	"email-gateway/shared/store/quota"
 )
 
@@ -182,8 +183,8 @@ func (s *Store) replayRow(ctx context.Context, n NewReplay, scans int) ([]any, e
 		return nil, fmt.Errorf("encode filter: %w", err)
 	}
 	return []any{
-		n.ID, n.CompanyID, n.Action, string(pg.WithoutEscapedNUL(filter)), n.Actor.String(), n.RequestID,
-		pg.WithoutNUL(n.Note), n.Most, n.Rate, matched,
+		n.ID, n.CompanyID, n.Action, string(pgtext.WithoutEscapedNUL(filter)), n.Actor.String(), n.RequestID,
+		pgtext.WithoutNUL(n.Note), n.Most, n.Rate, matched,
 	}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 	"email-gateway/shared/uuidv7"
 )
 
@@ -45,7 +46,7 @@ func AddOfCompany(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, kind emai
 	if err != nil {
 		return fmt.Errorf("encode metadata: %w", err)
 	}
-	if _, err := tx.ExecContext(ctx, addSQL, id, company, string(kind), string(pg.WithoutEscapedNUL(encoded))); err != nil {
+	if _, err := tx.ExecContext(ctx, addSQL, id, company, string(kind), string(pgtext.WithoutEscapedNUL(encoded))); err != nil {
 		return fmt.Errorf("add an event of the company: %w", pg.Translate(err))
 	}
 	return nil

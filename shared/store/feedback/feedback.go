@@ -10,6 +10,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 	"email-gateway/shared/store/suppression"
 )
 
@@ -101,8 +102,8 @@ func (f Feedback) encoded() (Feedback, error) {
 	if err != nil {
 		return f, fmt.Errorf("encode: %w", err)
 	}
-	f.masked, f.metadata = pg.WithoutEscapedNUL(masked), pg.WithoutEscapedNUL(metadata)
-	f.Kind, f.SESMessageID = pg.WithoutNUL(f.Kind), pg.WithoutNUL(f.SESMessageID)
+	f.masked, f.metadata = pgtext.WithoutEscapedNUL(masked), pgtext.WithoutEscapedNUL(metadata)
+	f.Kind, f.SESMessageID = pgtext.WithoutNUL(f.Kind), pgtext.WithoutNUL(f.SESMessageID)
 	return f, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/internal/pgcopy"
+	"email-gateway/shared/store/internal/pgtext"
 	"email-gateway/shared/store/sql"
 )
 
@@ -103,8 +104,8 @@ var rejectsParameters = pg.Parameters[uuid.UUID, RejectedLine]{
 	Scalars: []pg.Scalar[uuid.UUID]{pg.One("mailing_id", "uuid", func(mailing uuid.UUID) any { return mailing })},
 	Columns: []pg.Column[RejectedLine]{
 		pg.Each("line_no", "bigint", pg.BigInts, func(r *RejectedLine) int64 { return int64(r.Line) }),
-		pg.Each("column_name", "text", pg.Texts, func(r *RejectedLine) string { return pg.WithoutNUL(r.Column) }),
-		pg.Each("code", "text", pg.Texts, func(r *RejectedLine) string { return pg.WithoutNUL(r.Code) }),
+		pg.Each("column_name", "text", pg.Texts, func(r *RejectedLine) string { return pgtext.WithoutNUL(r.Column) }),
+		pg.Each("code", "text", pg.Texts, func(r *RejectedLine) string { return pgtext.WithoutNUL(r.Code) }),
 	},
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/recipient"
@@ -76,7 +77,7 @@ func (s *Store) Expand(ctx context.Context, job *Job, x Expansion) (queued int, 
 		if err != nil {
 			return 0, false, fmt.Errorf("encode job: %w", err)
 		}
-		x.Entries[i].payload = pg.WithoutEscapedNUL(encoded)
+		x.Entries[i].payload = pgtext.WithoutEscapedNUL(encoded)
 	}
 	steps, err := s.expandPastLocks(job.CompanyID, func(mode recipientMode, wait time.Duration) ([]expanded, error) {
 		if x.NearQuota {

@@ -18,6 +18,7 @@ import (
 	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/idempotency"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/quota"
 )
@@ -126,7 +127,7 @@ func (s *Store) IngestMailing(ctx context.Context, m NewMailing, lines iter.Seq2
 			}
 		case errors.Is(err, errFilenameTaken):
 			holder := &FilenameUsedError{}
-			if err = s.db.GetContext(ctx, holder, filenameHolderSQL, m.CompanyID, pg.WithoutNUL(m.Filename)); err == nil {
+			if err = s.db.GetContext(ctx, holder, filenameHolderSQL, m.CompanyID, pgtext.WithoutNUL(m.Filename)); err == nil {
 				return Counts{}, nil, holder
 			}
 			err = pg.Translate(err)
@@ -252,11 +253,11 @@ func (in *ingest) claim(ctx context.Context, tx *sqlx.Tx) error {
 	}
 	html, text := m.templates()
 	inserted, err := idempotency.Inserted(tx.ExecContext(ctx, insertMailingSQL,
-		m.ID, m.CompanyID, pg.WithoutNUL(m.RequestID), pg.WithoutNUL(m.Filename), m.StorageURL, m.FileSHA256, m.RequestSHA256, m.DryRun,
-		pg.WithoutNUL(m.Subject), html, text, m.HTMLSHA256, m.CheckerVersion, pg.TextArray(m.Fields),
-		pg.WithoutNUL(m.Sender), pg.WithoutNUL(m.ReplyTo), pg.TextArray(m.Tags), string(cmp.Or(m.Delivery, email.AtLeastOnce)),
-		sql.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation, pg.WithoutNUL(m.SubjectWritten), !m.NoAutoText,
-		m.Template, pg.WithoutNUL(m.Variables), len(m.Attachments)))
+		m.ID, m.CompanyID, pgtext.WithoutNUL(m.RequestID), pgtext.WithoutNUL(m.Filename), m.StorageURL, m.FileSHA256, m.RequestSHA256, m.DryRun,
+		pgtext.WithoutNUL(m.Subject), html, text, m.HTMLSHA256, m.CheckerVersion, pg.TextArray(m.Fields),
+		pgtext.WithoutNUL(m.Sender), pgtext.WithoutNUL(m.ReplyTo), pg.TextArray(m.Tags), string(cmp.Or(m.Delivery, email.AtLeastOnce)),
+		sql.NullTime{Time: m.SendAt, Valid: !m.SendAt.IsZero()}, generation, pgtext.WithoutNUL(m.SubjectWritten), !m.NoAutoText,
+		m.Template, pgtext.WithoutNUL(m.Variables), len(m.Attachments)))
 	switch {
 	case err != nil:
 		return fmt.Errorf("insert mailing: %w", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/recipient"
 )
@@ -180,7 +181,7 @@ func (s *Store) FailJob(ctx context.Context, job *Job, f FailedJob) (bool, error
 	err := pg.Write(func(args []any) error {
 		failed = nil
 		return s.db.SelectContext(ctx, &failed, failJobSQL, args...)
-	}, job.ID, job.Generation, job.Heartbeat, f.Last, pg.WithoutNUL(f.Detail), uuid.New(), taskID, f.Reason, pg.JSON(f.Payload), pg.LockTimeout(outbox.LockWait))
+	}, job.ID, job.Generation, job.Heartbeat, f.Last, pgtext.WithoutNUL(f.Detail), uuid.New(), taskID, f.Reason, pgtext.JSON(f.Payload), pg.LockTimeout(outbox.LockWait))
 	switch {
 	case pg.IsLockTimeout(err):
 		return false, fmt.Errorf("fail mailing job: %w: %w", recipient.ErrLocked, err)

@@ -15,6 +15,7 @@ import (
 
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/internal/pgcopy"
+	"email-gateway/shared/store/internal/pgtext"
 	"email-gateway/shared/store/quota"
 )
 
@@ -97,7 +98,7 @@ type entryWriter struct {
 
 func newEntryWriter(ctx context.Context, tx pg.SteadyTx, m NewMailing, copyTime time.Duration, budget *quota.Budget) *entryWriter {
 	return &entryWriter{
-		ctx: ctx, tx: tx, mailing: m.ID, emailColumn: pg.WithoutNUL(m.EmailColumn), copyTime: copyTime, budget: budget,
+		ctx: ctx, tx: tx, mailing: m.ID, emailColumn: pgtext.WithoutNUL(m.EmailColumn), copyTime: copyTime, budget: budget,
 		seen: newAddressFilter(), reasons: map[string]int{},
 	}
 }
@@ -142,7 +143,7 @@ func (w *entryWriter) take(line Line) error {
 		w.line = r.Line
 		w.counts.Total++
 		w.counts.Invalid++
-		w.reasons[pg.WithoutNUL(r.Code)]++
+		w.reasons[pgtext.WithoutNUL(r.Code)]++
 		w.rejects = append(w.rejects, *r)
 		w.heldBytes += len(r.Column) + len(r.Code)
 	default:
@@ -156,7 +157,7 @@ func (w *entryWriter) take(line Line) error {
 
 func (w *entryWriter) takeEntry(e NewEntry) error {
 	for _, text := range []*string{&e.Email, &e.Token, &e.Nome, &e.RazaoSocial, &e.ExternalID} {
-		*text = pg.WithoutNUL(*text)
+		*text = pgtext.WithoutNUL(*text)
 	}
 	if e.InvalidReason != "" && utf8.RuneCountInString(e.Email) > maxEntryAddress {
 		e.Email = string([]rune(e.Email)[:maxEntryAddress])
@@ -228,7 +229,7 @@ func arrayLiteral(values []string) string {
 	if err != nil || !ok {
 		return "{}" // not reached: strings always have a literal
 	}
-	return pg.WithoutNUL(text)
+	return pgtext.WithoutNUL(text)
 }
 
 func isASCII(s string) bool {

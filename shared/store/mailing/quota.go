@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/sql"
 )
@@ -37,7 +38,7 @@ func (m *NewMailing) templates() (html, text string) {
 	if m.DryRun {
 		return "", ""
 	}
-	return pg.WithoutNUL(m.HTML), pg.WithoutNUL(m.Text)
+	return pgtext.WithoutNUL(m.HTML), pgtext.WithoutNUL(m.Text)
 }
 
 func (m *NewMailing) templateBytes() int64 {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 )
 
 // appendEvents appends events as JSON that is equivalent to json.Marshal's. Most metadata values are numbers, ids and
@@ -99,5 +99,5 @@ func EncodeEvents(events []email.Event) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode events: %w", err)
 	}
-	return pg.WithoutEscapedNUL(encoded), nil
+	return pgtext.WithoutEscapedNUL(encoded), nil
 }

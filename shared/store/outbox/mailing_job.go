@@ -12,6 +12,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 	"email-gateway/shared/store/lane"
 	"email-gateway/shared/uuidv7"
 )
@@ -46,7 +47,7 @@ func InsertMailingJob(ctx context.Context, tx *sqlx.Tx, j MailingJob) error {
 	if err != nil {
 		return fmt.Errorf("encode mailing job: %w", err)
 	}
-	result, err := tx.ExecContext(ctx, insertMailingJobSQL, id, email.TargetMailing, pg.WithoutNUL(j.RequestID), string(pg.WithoutEscapedNUL(payload)),
+	result, err := tx.ExecContext(ctx, insertMailingJobSQL, id, email.TargetMailing, pgtext.WithoutNUL(j.RequestID), string(pgtext.WithoutEscapedNUL(payload)),
 		sql.NullTime{Time: j.SendAt, Valid: !j.SendAt.IsZero()}, j.CompanyID, email.QueueMailings)
 	if err != nil {
 		return fmt.Errorf("insert mailing job: %w", pg.Translate(err))

@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 	"email-gateway/shared/store/quota"
 )
 
@@ -95,7 +96,7 @@ func MoveIn(ctx context.Context, tx *sqlx.Tx, m Move) (Advanced, error) {
 		Applied bool         `db:"applied"`
 		Status  email.Status `db:"status"`
 	}
-	if err := tx.GetContext(ctx, &moved, rescheduleSQL, m.ID, m.CompanyID, at, m.TTL.Milliseconds(), string(pg.WithoutEscapedNUL(by)), m.At); err != nil {
+	if err := tx.GetContext(ctx, &moved, rescheduleSQL, m.ID, m.CompanyID, at, m.TTL.Milliseconds(), string(pgtext.WithoutEscapedNUL(by)), m.At); err != nil {
 		return Advanced{}, pg.Translate(err)
 	}
 	return Advanced{Applied: moved.Applied, Status: moved.Status}, nil

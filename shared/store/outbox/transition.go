@@ -10,6 +10,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 	"email-gateway/shared/store/recipient"
 )
 
@@ -98,7 +99,7 @@ func (t Transition) encoded() (Transition, error) {
 	if t.events, err = EncodeEvents(t.Events); err != nil {
 		return t, err
 	}
-	t.ErrorCode, t.ErrorReason, t.SESMessageID = pg.WithoutNUL(t.ErrorCode), pg.WithoutNUL(t.ErrorReason), pg.WithoutNUL(t.SESMessageID)
+	t.ErrorCode, t.ErrorReason, t.SESMessageID = pgtext.WithoutNUL(t.ErrorCode), pgtext.WithoutNUL(t.ErrorReason), pgtext.WithoutNUL(t.SESMessageID)
 	return t, nil
 }
 

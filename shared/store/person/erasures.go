@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 )
 
 // These statements find rows by primary key, except openErasuresSQL, which reads all of person_erasures: the table
@@ -61,13 +62,13 @@ func (s *Store) BeginErasure(ctx context.Context, id uuid.UUID, p *Person) (eras
 	if err != nil {
 		return nil, fmt.Errorf("encode person: %w", err)
 	}
-	_, err = s.db.Exec(ctx, beginErasureSQL, id, p.CompanyID, string(pg.WithoutEscapedNUL(encoded)))
+	_, err = s.db.Exec(ctx, beginErasureSQL, id, p.CompanyID, string(pgtext.WithoutEscapedNUL(encoded)))
 	return erasures, pg.Wrap("begin erasure", err)
 }
 
 // SaveReceipt stores the changes of an erasure so far, until FinishErasure.
 func (s *Store) SaveReceipt(ctx context.Context, erasure uuid.UUID, receipt []byte) error {
-	_, err := s.db.Exec(ctx, saveReceiptSQL, erasure, string(pg.WithoutEscapedNUL(receipt)))
+	_, err := s.db.Exec(ctx, saveReceiptSQL, erasure, string(pgtext.WithoutEscapedNUL(receipt)))
 	return pg.Wrap("save receipt of erasure", err)
 }
 

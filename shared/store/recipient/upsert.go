@@ -13,6 +13,7 @@ import (
 	"github.com/lib/pq/pqerror"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 	"email-gateway/shared/store/sql"
 )
 
@@ -163,7 +164,7 @@ const deadLetterWait = time.Second
 // be logged. It is idempotent: there is one dead letter.
 func (s *Store) DeadLetterImport(ctx context.Context, outboxID uuid.UUID, reason, detail string, attempts int) error {
 	_, err := pg.Repeat(func() ([]struct{}, error) {
-		_, err := s.db.Exec(ctx, deadLetterImportSQL, outboxID, reason, pg.WithoutNUL(detail), attempts, pg.LockTimeout(deadLetterWait))
+		_, err := s.db.Exec(ctx, deadLetterImportSQL, outboxID, reason, pgtext.WithoutNUL(detail), attempts, pg.LockTimeout(deadLetterWait))
 		return nil, err
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 	"email-gateway/shared/store/quota"
 )
 
@@ -177,7 +178,7 @@ func AddAll(
 		return 0, nil
 	}
 	var note *string
-	if text := pg.WithoutNUL(told); text != "" {
+	if text := pgtext.WithoutNUL(told); text != "" {
 		note = &text
 	}
 	if _, err := tx.ExecContext(ctx, suppressAllSQL, company, pg.TextArray(addresses), reason, note); err != nil {

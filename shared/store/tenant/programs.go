@@ -9,6 +9,7 @@ import (
 
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 )
 
 // Program is a database role that may write a company's emails with the functions for programs
@@ -36,7 +37,7 @@ INSERT INTO outbox_programs (role_name, company_id) SELECT rolname::text, $2::uu
 // AllowProgram permits a database role to write the company's emails, from its next call on. Repeating
 // the call changes nothing. It returns pg.ErrNotFound if there is no such role.
 func (s *Store) AllowProgram(ctx context.Context, by audit.Operator, company uuid.UUID, role string) error {
-	changed, err := audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "program.allow", Company: company, Subject: role}, allowProgramSQL, pg.WithoutNUL(role), company)
+	changed, err := audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "program.allow", Company: company, Subject: role}, allowProgramSQL, pgtext.WithoutNUL(role), company)
 	if err == nil && !changed {
 		var all []Program
 		if all, err = s.Programs(ctx, company, role); err == nil && len(all) == 0 {
@@ -53,7 +54,7 @@ const revokeProgramSQL = `DELETE FROM outbox_programs WHERE role_name = $1 AND c
 // committed are sent. It returns pg.ErrNotFound if the role has no such grant.
 func (s *Store) RevokeProgram(ctx context.Context, by audit.Operator, company uuid.UUID, role string) error {
 	return pg.Wrap("revoke program", audit.MustChange(audit.ApplyOne(ctx, s.db, by, audit.Change{Action: "program.revoke", Company: company, Subject: role},
-		revokeProgramSQL, pg.WithoutNUL(role), company)))
+		revokeProgramSQL, pgtext.WithoutNUL(role), company)))
 }
 
 // listProgramsSQL reads the whole table, which has a row per program and company, and
@@ -71,7 +72,7 @@ ORDER BY c.name, p.role_name`
 // of one role, or of all for "".
 func (s *Store) Programs(ctx context.Context, company uuid.UUID, role string) ([]Program, error) {
 	found := []Program{}
-	if err := s.db.SelectContext(ctx, &found, listProgramsSQL, pg.OptionalUUID(company), pg.WithoutNUL(role)); err != nil {
+	if err := s.db.SelectContext(ctx, &found, listProgramsSQL, pg.OptionalUUID(company), pgtext.WithoutNUL(role)); err != nil {
 		return nil, fmt.Errorf("list programs: %w", pg.Translate(err))
 	}
 	return found, nil

@@ -7,6 +7,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 	"github.com/lib/pq/oid"
+
+	"email-gateway/shared/store/internal/pgtext"
 )
 
 // Grouped statements send one array per column in the protocol's binary form: lib/pq sends a []byte parameter
@@ -108,7 +110,7 @@ func Times[T any](rows []T, at func(*T) time.Time) []byte {
 func TextArray(values []string) pq.StringArray {
 	clean := make(pq.StringArray, len(values))
 	for i, value := range values {
-		clean[i] = WithoutNUL(value)
+		clean[i] = pgtext.WithoutNUL(value)
 	}
 	return clean
 }

@@ -191,8 +191,8 @@ func (s *Subscription) keepAlive(ctx context.Context, listener *pq.Listener) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if before := generation; before != s.generation() {
-				generation = s.generation()
+			if now := s.generation(); now != generation {
+				generation = now
 				s.disconnect()
 			}
 			_ = listener.Ping()

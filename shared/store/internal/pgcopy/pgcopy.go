@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
-	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 )
 
 // Copy is a running COPY … FROM STDIN. It writes the rows in the text format itself and passes them to lib/pq in
@@ -116,7 +116,7 @@ func (c *Copy) Texts(values []string) {
 			c.rows = append(c.rows, ',')
 		}
 		c.rows = append(c.rows, '"')
-		value = pg.WithoutNUL(value)
+		value = pgtext.WithoutNUL(value)
 		for j := range len(value) {
 			if value[j] == '"' || value[j] == '\\' {
 				c.rows = append(c.rows, `\\`...) // the array's own backslash

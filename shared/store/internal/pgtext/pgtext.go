@@ -1,4 +1,6 @@
-package pg
+// Package pgtext makes text and JSON of external origin acceptable for columns of the types text and jsonb, which refuse
+// U+0000, and jsonb more than that.
+package pgtext
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package pg_test
+package pgtext_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/pgtext"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -25,7 +25,7 @@ func TestJSON(t *testing.T) {
 		`1 2`:                            `"1 2"`,
 		`1e400`:                          `"1e400"`,
 	} {
-		if got := pg.JSON([]byte(given)); got != want {
+		if got := pgtext.JSON([]byte(given)); got != want {
 			t.Errorf("%q: %s, want %s", given, got, want)
 		}
 	}
@@ -45,7 +45,7 @@ func TestJSON_AsPostgresSeesIt(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	for _, given := range hardJSON() {
-		text := pg.JSON([]byte(given))
+		text := pgtext.JSON([]byte(given))
 		if _, err := d.SQL.ExecContext(t.Context(), `SELECT $1::jsonb`, text); err != nil {
 			t.Errorf("%.80q became %.80q: %v", given, text, err)
 		}
@@ -59,7 +59,7 @@ func FuzzJSON(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, given []byte) {
-		text := pg.JSON(given)
+		text := pgtext.JSON(given)
 		if !json.Valid([]byte(text)) {
 			t.Fatalf("%q became %q, which is no JSON", given, text)
 		}
@@ -94,7 +94,7 @@ func FuzzWithoutEscapedNUL(f *testing.F) {
 			t.Fatal(err)
 		}
 		var got map[string]any
-		if err := json.Unmarshal(pg.WithoutEscapedNUL(encoded), &got); err != nil {
+		if err := json.Unmarshal(pgtext.WithoutEscapedNUL(encoded), &got); err != nil {
 			t.Fatalf("%s: %v", encoded, err)
 		}
 		var want strings.Builder
