@@ -98,8 +98,8 @@ func (c *Client) Post(ctx context.Context, path string, in, out any, once string
 }
 
 // PostStep posts to a path that takes a step of an object, such as pausing a mailing, and decodes the response into out. The
-// api refuses a step that it has taken already, so the request is retried automatically after 429 and a 409 with Retry-After, but not
-// if there is no response: the answer would then be the refusal.
+// api refuses a step that it has taken already, so the request is retried automatically after 429 and a 409 with Retry-After,
+// but not if there is no response: the answer would then be the refusal.
 func (c *Client) PostStep(ctx context.Context, path string, out any) error {
 	return c.post(ctx, request{path: path, guarded: true}, nil, out)
 }
@@ -158,10 +158,10 @@ type request struct {
 	reads        bool // it changes nothing
 }
 
-// call sends a repeatable request until there is a response of the api. It retries any refusal with Retry-After, and 429 without
-// it, for up to a minute, but not if a quota is exceeded. It retries a guarded request after such a refusal below 500 only,
-// of which the api has processed nothing, and others, each run of which makes something new, never. The error is an UnknownError if any try may have been processed, not only
-// the last one.
+// call sends a repeatable request until there is a response of the api. For up to a minute it retries any refusal with
+// Retry-After, and 429 without it, but not if a quota is exceeded. A guarded request is retried only after such a refusal with a
+// status below 500, when the api has processed nothing. A request that makes something new on each run is never retried. The
+// error is an UnknownError if any try may have been processed, not only the last one.
 func (c *Client) call(ctx context.Context, r request, out any) error {
 	start, unknown := time.Now(), false
 	for {

@@ -147,7 +147,7 @@ func TestLimiter_MakeRoom(t *testing.T) {
 		}
 		time.Sleep(time.Minute) //nolint:forbidigo // the clock of synctest
 		if synctest.Wait(); calls != 2 {
-			t.Error("room was made though nobody waits")
+			t.Error("room was made though no caller waits")
 		}
 	})
 }

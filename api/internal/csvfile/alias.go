@@ -49,9 +49,8 @@ var (
 )
 
 // Normalize removes insignificant differences from a column name: case, accents, spaces of any
-// kind, dashes, underscores, invisible characters, a trailing colon or asterisk, and # at the beginning,
-// with which no field of a template can begin. "Razão
-// Social", "razao_social" and "RAZÃO-SOCIAL:" all become razaosocial.
+// kind, dashes, underscores, invisible characters, a trailing colon or asterisk, and # at the beginning, because no field of a
+// template can begin with it. "Razão Social", "razao_social" and "RAZÃO-SOCIAL:" all become razaosocial.
 func Normalize(name string) string { return strings.TrimLeft(normalizeHash(name), "#") }
 
 // normalizeHash is Normalize, except that it keeps # at the beginning.

@@ -250,7 +250,7 @@ func (r *Reader) skipLine() (quote bool, err error) {
 }
 
 // record advances to the next record that is not blank and returns its first line. Its content is in r.t. It does not
-// advance beyond an overlong line, of which the window has only the beginning.
+// advance beyond an overlong line: the window has only its beginning.
 func (r *Reader) record() (line int, v outcome, err error) {
 	for {
 		if r.t.pos == r.t.end && r.t.eof {

@@ -12,8 +12,8 @@ type Row struct {
 }
 
 // Field returns the text of a column without surrounding white space; empty if the row is shorter than the
-// header, if the text is blank as in JSON (email.IsBlank), or if it is the error of a spreadsheet. It is valid UTF-8. The bytes must not be
-// changed and are valid until the next call of Next; string(row.Field(i)) outlives it.
+// header, if the text is blank as in JSON (email.IsBlank), or if it is the error of a spreadsheet. It is valid UTF-8. The bytes
+// must not be changed and are valid until the next call of Next; string(row.Field(i)) outlives it.
 func (r Row) Field(column int) []byte {
 	if column < 0 || column >= len(r.t.fields) {
 		return nil

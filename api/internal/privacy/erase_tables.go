@@ -238,7 +238,7 @@ func (e *erasure) eraseRecipients(ctx context.Context, deletion uuid.UUID, all b
 	return e.each(ctx, e.person, person.Recipients, e.scan, func(rows []person.Row) error {
 		return e.batches(ctx, ids(rows, false), func(some []uuid.UUID) error {
 			own := slices.DeleteFunc(slices.Clone(some), e.person.SharesRecipient)
-			shared := slices.DeleteFunc(slices.Clone(some), func(id uuid.UUID) bool { return slices.Contains(own, id) })
+			shared := slices.DeleteFunc(slices.Clone(some), func(id uuid.UUID) bool { return !e.person.SharesRecipient(id) })
 			cleared, err := e.People.ClearSharedRecipients(ctx, e.person.Person, deletion, shared, all)
 			var erased []string
 			if err == nil {

@@ -10,8 +10,8 @@ import (
 
 // An answer may not say whether it concerns the account, or only the email or its sender. The first one opens the circuit
 // breaker, and its keys (the sender's address and domain, the email's id) are recorded in provider_refusals. If the breaker is
-// closed by an accepted email with other keys, the account most likely works: as long as refusals with these keys follow within an hour of
-// each other, they do not open the breaker again. An accepted email deletes its keys.
+// closed by an accepted email with other keys, the account most likely works: as long as refusals with these keys follow
+// within an hour of each other, they do not open the breaker again. An accepted email deletes its keys.
 //
 // Rows are inserted and disproved under the lock of the breaker's row. An accepted email and a known refusal write only rows that
 // no other transaction has locked, so that no email waits for another one.

@@ -42,8 +42,11 @@ func (c *idCounter) add(id string) {
 // hasRoom reports whether another id may be added. Ids of few rows make room: they would keep out one of many rows that
 // comes later, in a file that is sorted by id for example.
 func (c *idCounter) hasRoom() bool {
-	if len(c.repeated) < maxRepeatedIDs || c.full {
-		return !c.full
+	switch {
+	case c.full:
+		return false
+	case len(c.repeated) < maxRepeatedIDs:
+		return true
 	}
 	maps.DeleteFunc(c.repeated, func(_ uint64, more int) bool { return more < sharedRows })
 	c.full = len(c.repeated) > maxRepeatedIDs/2 // otherwise every id might delete others again

@@ -35,7 +35,7 @@ func (f *finder) identities(shared map[uuid.UUID]bool) identities {
 // is derived from it. See the package's comment for the rule. Recipient ids that are derived from other identifiers
 // may be used with several addresses at the same time: two lines of a file may have the same number.
 func (f *finder) sharedIDs() map[uuid.UUID]bool {
-	groups, external, numbers := map[uuid.UUID]groups{}, map[uuid.UUID]bool{}, f.numbers()
+	byID, external, numbers := map[uuid.UUID]groups{}, map[uuid.UUID]bool{}, f.numbers()
 	for t := range f.traces {
 		ids := []uuid.UUID{t.recipient}
 		if t.externalID != "" {
@@ -44,17 +44,17 @@ func (f *finder) sharedIDs() map[uuid.UUID]bool {
 			ids = append(ids, id)
 		}
 		for _, id := range slices.DeleteFunc(ids, func(id uuid.UUID) bool { return id == uuid.Nil }) {
-			if groups[id] == nil {
-				groups[id] = newGroups()
+			if byID[id] == nil {
+				byID[id] = groups{}
 			}
-			groups[id].add(strings.ToLower(t.address), numbers[t.hash])
+			byID[id].add(strings.ToLower(t.address), numbers[t.hash])
 		}
 	}
 	for _, hash := range f.hashes { // these belong to the person, whatever their rows contain
-		delete(groups, recipientstore.ID(f.company, "", hash, ""))
+		delete(byID, recipientstore.ID(f.company, "", hash, ""))
 	}
 	shared := map[uuid.UUID]bool{}
-	for id, g := range groups {
+	for id, g := range byID {
 		shared[id] = g.numbers() > 1 || external[id] && f.uses[id].simultaneous(g)
 	}
 	return shared
@@ -89,8 +89,6 @@ func (f *finder) numbers() map[string]string {
 // groups are the addresses and numbers that occur with one id. Those of one trace belong to the same group. An address has
 // an @, a number has none.
 type groups map[string]string // next member; the last one represents the group
-
-func newGroups() groups { return groups{} }
 
 // add adds the address and the number of a row. Either may be missing.
 func (g groups) add(address, number string) {

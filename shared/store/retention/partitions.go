@@ -34,16 +34,16 @@ const (
 	EmailEvents Log = "email_events"
 )
 
-// provePartitionSQL reads a default partition that is too large for makePartitionSQL, while other transactions use it, and locks it for a
-// moment before.
+// provePartitionSQL reads a default partition that is too large for makePartitionSQL, while other transactions use it. It locks
+// the partition for a moment before.
 const provePartitionSQL = `SELECT prove_log_partition($1, $2)`
 
-// proofTime is how long reading a default partition may last: at 125 MB/s, 100 GB are read. As an upload, which may last as long, it keeps
-// VACUUM from removing rows that are deleted meanwhile.
+// proofTime is how long reading a default partition may last: at 125 MB/s, 100 GB are read. Like an upload, which may last as
+// long, it keeps VACUUM from removing rows that are deleted meanwhile.
 const proofTime = 15 * time.Minute
 
-// provePartition runs a step of the proof, and reports whether there is another one. Only a step that takes longer than other statements
-// may is run again on a connection of its own, which a server without free connections refuses.
+// provePartition runs a step of the proof, and reports whether there is another one. A step that takes longer than other
+// statements may is run again on a connection of its own. The others use the pool, also if the server has no free connection.
 func (s *Store) provePartition(ctx context.Context, log Log, monthsAhead int) (more bool, err error) {
 	err = s.db.GetContext(ctx, &more, provePartitionSQL, string(log), monthsAhead)
 	var refused *pq.Error

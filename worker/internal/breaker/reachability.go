@@ -39,8 +39,8 @@ func (r *reachability) readable(yes bool) { r.garbled.Store(!yes) }
 // openedBy records why the breaker is open; nil if it is closed.
 func (r *reachability) openedBy(reason *string) { r.reason.Store(reason) }
 
-// outage reports that the provider does not answer the call. An answer that the provider would not give counts as one: an
-// endpoint in front of it may not support this call.
+// outage reports whether the call has no answer. An unreadable one is not an outage: an endpoint in front of the provider may
+// not support this call.
 func (r *reachability) outage() bool {
 	err := r.check()
 	return err != nil && unreadable(err) == nil

@@ -8,8 +8,8 @@ import (
 	"email-gateway/shared/email"
 )
 
-// refusals has the keys in provider_refusals, as of the last second, and those of this process's last opening. An accepted email with one of them deletes its keys there:
-// the refusal was not its sender's.
+// refusals has the keys in provider_refusals, as of the last second, and those of this process's last opening. An accepted
+// email with one of them deletes its keys in the table, because the provider does not refuse its sender.
 type refusals struct {
 	mu   sync.Mutex
 	keys []string

@@ -96,7 +96,7 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// The window is a time at the send rate, however many workers there are.
+// The number of workers does not change the window.
 func TestCapacity_ManyWorkers(t *testing.T) {
 	t.Parallel()
 	var statuses []process.Status

@@ -15,8 +15,8 @@ const (
 	windowInterval = 2 * time.Second
 	// windowSeconds is the window in seconds of the send rate, besides the emails in flight. It is how long an idle tenant's email
 	// waits because of other tenants, which must be less than a second including the dispatcher's round, and how long workers have
-	// tasks if all dispatchers are down. If fewer emails are in flight than the workers report, at most by the headroom of half a
-	// latency while the rate is used, an email waits that much longer.
+	// tasks if all dispatchers are down. An email waits longer if fewer emails are in flight than the workers report: by half a
+	// latency, the headroom, while the rate is used.
 	windowSeconds = 0.75
 )
 
@@ -83,8 +83,8 @@ func (r workerReport) needed(rate float64) float64 {
 	return max(0, *r.NeededMS) / 1000 * rate
 }
 
-// windowSize returns a window for the emails in flight, and for the tasks that wait for the rate. It allows the full send rate,
-// and is a time at that rate, however many workers there are.
+// windowSize returns a window for the emails in flight, and for the tasks that wait for the rate. It allows the full send rate.
+// The number of workers does not change it.
 func windowSize(needed, sendRate float64) int64 {
 	return max(int64(math.Ceil(windowSeconds*sendRate+needed)), 1)
 }

@@ -17,8 +17,8 @@ import (
 
 // ReplayInstead returns the stored response of a request that is rejected now (refusal) but was
 // accepted the first time: since then the sender's domain may have been removed, the HTML
-// rules tightened, a template grown, or a quota used up. Only rejected requests cause the query, and not those that the
-// client repeats after Retry-After, of which there are many under load.
+// rules tightened, a template grown, or a quota used up. Only rejected requests cause the query. Those with
+// Retry-After do not: the client repeats them, and under load there are many.
 func (cm *Committer) ReplayInstead(c *gin.Context, g *Key, refusal error) error {
 	if g == nil {
 		return refusal

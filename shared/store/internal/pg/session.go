@@ -133,10 +133,10 @@ func (s *session) failed(err error) error {
 	return err
 }
 
-// replaceAll lets every connection be replaced before its next use, if the refused one was of the present generation: connections of
-// earlier ones are being replaced. The pause between two replacements doubles while new
-// connections are refused too: the server may be the only one and read-only for hours, in which each replacement costs it
-// as many logins as the pool has connections.
+// replaceAll lets every connection be replaced before its next use, if the refused one was of the present generation:
+// connections of earlier ones are being replaced. The pause between two replacements doubles while new connections are refused
+// too: the server may be the only one and read-only for hours, and each replacement costs it as many logins as the pool has
+// connections.
 func (c *connector) replaceAll(refused int64) {
 	c.replacing.Lock()
 	defer c.replacing.Unlock()

@@ -75,8 +75,8 @@ func (db *DB) InTx(ctx context.Context, do func(tx *sqlx.Tx) error) error {
 	return fmt.Errorf("begin: %w", Translate(err))
 }
 
-// InLongTx is InTx for a transaction whose statements may each last for limit, which is longer than Options.StatementTimeout. It makes a
-// connection for the transaction: Postgres, the driver and the dialer each end a statement of the pool's connections.
+// InLongTx is InTx for a transaction whose statements may each last for limit, which is longer than Options.StatementTimeout. It
+// makes a connection for the transaction: Postgres, the driver and the dialer each end a longer statement of the pool.
 func (db *DB) InLongTx(ctx context.Context, limit time.Duration, do func(tx *sqlx.Tx) error) error {
 	own, err := Open(ctx, db.url, Options{MaxConns: 1, StatementTimeout: limit, Pooled: db.options.Pooled})
 	if err != nil {
