@@ -26,6 +26,7 @@ func TestColumns(t *testing.T) {
 		N, OptionalN                       sql.NullInt64
 		Yes                                sql.NullBool
 		At                                 sql.NullTime
+		Starts                             bool
 	}
 	text := rapid.StringOf(rapid.OneOf(rapid.SampledFrom([]rune(`"\{},' NULL`+"\n")), rapid.Rune().Filter(func(r rune) bool { return r != 0 })))
 	anyCell := rapid.Custom(func(t *rapid.T) cell {
@@ -41,9 +42,9 @@ func TestColumns(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cells := rapid.SliceOfN(anyCell, 0, 20).Draw(rt, "cells")
 		rows, err := db.QueryContext(t.Context(), `
-			SELECT id, optional_id, text, optional_text, bytes, json, n, optional_n, yes, at
-			FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::jsonb[], $7::bigint[], $8::bigint[], $9::bool[], $10::timestamptz[])
-			AS t(id, optional_id, text, optional_text, bytes, json, n, optional_n, yes, at)`, columnsOf(cells)...)
+			SELECT id, optional_id, text, optional_text, bytes, json, n, optional_n, yes, at, start = coalesce(at, '-infinity')
+			FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::jsonb[], $7::bigint[], $8::bigint[], $9::bool[], $10::timestamptz[], $11::timestamptz[])
+			AS t(id, optional_id, text, optional_text, bytes, json, n, optional_n, yes, at, start)`, columnsOf(cells)...)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -51,7 +52,7 @@ func TestColumns(t *testing.T) {
 		i := 0
 		for ; rows.Next(); i++ {
 			var got row
-			if err := rows.Scan(&got.ID, &got.OptionalID, &got.Text, &got.OptionalText, &got.Bytes, &got.JSON, &got.N, &got.OptionalN, &got.Yes, &got.At); err != nil {
+			if err := rows.Scan(&got.ID, &got.OptionalID, &got.Text, &got.OptionalText, &got.Bytes, &got.JSON, &got.N, &got.OptionalN, &got.Yes, &got.At, &got.Starts); err != nil {
 				rt.Fatal(err)
 			}
 			c := cells[i]
@@ -60,7 +61,7 @@ func TestColumns(t *testing.T) {
 				Text: sql.NullString{String: c.Text, Valid: true}, OptionalText: sql.NullString{String: c.Text, Valid: c.Text != ""},
 				Bytes: c.Bytes, JSON: got.JSON, Yes: sql.NullBool{Bool: c.Yes, Valid: true},
 				N: sql.NullInt64{Int64: c.N, Valid: true}, OptionalN: sql.NullInt64{Int64: c.N, Valid: c.N != 0},
-				At: sql.NullTime{Time: c.At, Valid: !c.At.IsZero()},
+				At: sql.NullTime{Time: c.At, Valid: !c.At.IsZero()}, Starts: true,
 			}
 			if c.ID == uuid.Nil {
 				want.OptionalID = sql.NullString{}
@@ -95,12 +96,13 @@ type cell struct {
 }
 
 // columnsOf lays the cells out as uuid, uuid or NULL, text, text or NULL, bytea,
-// jsonb, bigint, bigint or NULL, boolean and timestamptz arrays.
+// jsonb, bigint, bigint or NULL, boolean, timestamptz or NULL, and timestamptz or -infinity arrays.
 func columnsOf(cells []cell) []any {
 	id, text, n := func(c *cell) uuid.UUID { return c.ID }, func(c *cell) string { return c.Text }, func(c *cell) int64 { return c.N }
+	at := func(c *cell) time.Time { return c.At }
 	return []any{
 		pg.UUIDs(cells, id), pg.OptionalUUIDs(cells, id), pg.Texts(cells, text), pg.OptionalTexts(cells, text),
 		pg.Byteas(cells, func(c *cell) []byte { return c.Bytes }), pg.JSONBs(cells, func(c *cell) []byte { return c.JSON }),
-		pg.BigInts(cells, n), pg.OptionalBigInts(cells, n), pg.Bools(cells, func(c *cell) bool { return c.Yes }), pg.Times(cells, func(c *cell) time.Time { return c.At }),
+		pg.BigInts(cells, n), pg.OptionalBigInts(cells, n), pg.Bools(cells, func(c *cell) bool { return c.Yes }), pg.Times(cells, at), pg.StartTimes(cells, at),
 	}
 }

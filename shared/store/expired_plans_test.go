@@ -38,9 +38,9 @@ func TestPlans_ExpiredBacklog(t *testing.T) {
 			run(t, d, full)
 		}
 		for name, parameters := range map[string][]any{
-			"dispatch.namedLanesSQL":    {lanes, since, ids, 2},
+			"sql.NamedLanes":            {2, lanes, since, ids},
 			"dispatch.waitingLanesSQL":  nil,
-			"dispatch.takeDueSQL":       {lanes, since, ids, pq.Array([]int64{10, 10}), 2, uuid.New(), time.Now()},
+			"sql.TakeDue":               {2, uuid.New(), time.Now(), lanes, since, ids, pq.Array([]int64{10, 10})},
 			"dispatch.oldestDueSQL":     nil,
 			"dispatch.pickProbeSQL":     {pq.Array(email.Queues()), 5000},
 			"dispatch.pickSafeProbeSQL": {pq.Array(email.Queues()), 5000},

@@ -3,6 +3,7 @@ package store_test
 import (
 	"database/sql"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -118,12 +119,15 @@ func TestTakeDue_BoundBesideAnOldSnapshot(t *testing.T) {
 			t.Fatalf("%+v, %v", looked, err)
 		}
 		since := looked.Lanes[0].Since
-		for statement, more := range map[string][]any{
-			"dispatch.takeDueSQL": {pq.Array([]int64{1}), 1, uuid.New(), time.Now()}, "dispatch.namedLanesSQL": {1},
+		for statement, parameters := range map[string]func(position ...any) []any{
+			"sql.TakeDue": func(position ...any) []any {
+				return slices.Concat([]any{1, uuid.New(), time.Now()}, position, []any{pq.Array([]int64{1})})
+			},
+			"sql.NamedLanes": func(position ...any) []any { return slices.Concat([]any{1}, position) },
 		} {
 			read := func(nextAt string, id uuid.UUID) int {
-				parameters := append([]any{pq.Array([]int64{lane}), pq.Array([]string{nextAt}), pq.Array([]string{id.String()})}, more...)
-				return buffers(t, explainRun(t, d, written(t, statement), parameters...))
+				position := parameters(pq.Array([]int64{lane}), pq.Array([]string{nextAt}), pq.Array([]string{id.String()}))
+				return buffers(t, explainRun(t, d, written(t, statement), position...))
 			}
 			bounded := read(since.NextAt.UTC().Format(time.RFC3339Nano), since.ID)
 			if whole := read("-infinity", uuid.Nil); bounded > 200 || whole < 2000 {

@@ -46,7 +46,7 @@ func TestProbeLanes_BesideManyLanes(t *testing.T) {
 	company := d.Company(t)
 	due := d.Accept(t, company, nil)
 	lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+due.String()+`'`)
-	plan := explainRun(t, d, written(t, "dispatch.namedLanesSQL"), pq.Array([]int64{lane}), pq.Array([]string{"-infinity"}), pq.Array([]string{uuid.Nil.String()}), 1)
+	plan := explainRun(t, d, written(t, "sql.NamedLanes"), 1, pq.Array([]int64{lane}), pq.Array([]string{"-infinity"}), pq.Array([]string{uuid.Nil.String()}))
 	if n := buffers(t, plan); n > 200 {
 		t.Errorf("it reads %d buffers:\n%s", n, plan)
 	}
@@ -206,15 +206,15 @@ func TestWakeUp_PlansMadeOnSmallTables(t *testing.T) {
 				}
 			}
 			execute(`SET plan_cache_mode = force_generic_plan`)
-			execute(`PREPARE take_due AS ` + written(t, "dispatch.takeDueSQL"))
-			execute(`PREPARE named_lanes AS ` + written(t, "dispatch.namedLanesSQL"))
-			execute(`PREPARE wake_lanes AS ` + written(t, "lane.wakeLanesSQL"))
+			execute(`PREPARE take_due AS ` + written(t, "sql.TakeDue"))
+			execute(`PREPARE named_lanes AS ` + written(t, "sql.NamedLanes"))
+			execute(`PREPARE wake_lanes AS ` + written(t, "sql.WakeLanes"))
 			executions := func(lane int64, company uuid.UUID) []string {
 				since := fmt.Sprintf(`'{%d}', '{-infinity}', '{%s}'`, lane, uuid.Nil)
 				return []string{
-					fmt.Sprintf(`take_due(%s, '{10}', 1, '%s', '-infinity')`, since, uuid.Nil),
-					fmt.Sprintf(`named_lanes(%s, 1)`, since),
-					fmt.Sprintf(`wake_lanes('channel', '{%s}', '{email:send}', 390, '{%s}', 1)`, company, uuid.Nil),
+					fmt.Sprintf(`take_due(1, '%s', '-infinity', %s, '{10}')`, uuid.Nil, since),
+					fmt.Sprintf(`named_lanes(1, %s)`, since),
+					fmt.Sprintf(`wake_lanes('channel', 390, 1, '{%s}', '{email:send}', '{%s}')`, company, uuid.Nil),
 				}
 			}
 			for _, execution := range executions(1, uuid.New()) {

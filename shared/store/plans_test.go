@@ -41,15 +41,15 @@ func TestPlans(t *testing.T) {
 		parameters []any
 		indexes    []string
 	}{
-		"takeDue":              {written(t, "dispatch.takeDueSQL"), []any{lanes, since, ids, lanes, 3, id, time.Now()}, []string{"email_outbox_lane_claim"}},
+		"takeDue":              {written(t, "sql.TakeDue"), []any{3, id, time.Now(), lanes, since, ids, lanes}, []string{"email_outbox_lane_claim"}},
 		"takeProbe":            {written(t, "dispatch.takeProbeSQL"), []any{id, id}, []string{"email_outbox_pkey"}},
 		"pickProbe":            {written(t, "dispatch.pickProbeSQL"), []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
 		"pickSafeProbe":        {written(t, "dispatch.pickSafeProbeSQL"), []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
 		"pickEarlyProbe":       {written(t, "dispatch.pickEarlyProbeSQL"), []any{pq.Array(email.Queues()), 5000}, []string{"email_outbox_lane_claim", "email_outbox_pkey"}},
-		"leaseJobs":            {written(t, "dispatch.leaseJobsSQL"), []any{lanes, since, ids, lanes, 3}, []string{"email_outbox_lane_claim"}},
+		"leaseJobs":            {written(t, "sql.LeaseJobs"), []any{3, lanes, since, ids, lanes}, []string{"email_outbox_lane_claim"}},
 		"release":              {written(t, "sql.Release"), []any{time.Now(), pq.Array([]string{id.String()}), pq.Array([]int64{0}), pq.Array([]int64{0})}, []string{"email_outbox_pkey"}},
 		"waitingLanes":         {written(t, "dispatch.waitingLanesSQL"), nil, []string{"email_outbox_lane_claim"}},
-		"namedLanes":           {written(t, "dispatch.namedLanesSQL"), []any{lanes, since, ids, 3}, []string{"email_outbox_lane_claim"}},
+		"namedLanes":           {written(t, "sql.NamedLanes"), []any{3, lanes, since, ids}, []string{"email_outbox_lane_claim"}},
 		"newLanes":             {written(t, "dispatch.newLanesSQL"), []any{1000, 2000, 5000}, []string{"email_outbox_pkey"}},
 		"oldestDue":            {written(t, "dispatch.oldestDueSQL"), nil, []string{"email_outbox_lane_claim"}},
 		"countBacklog":         {written(t, "dispatch.countBacklogSQL"), []any{1000}, []string{"email_outbox_lane_claim", "email_outbox_open"}},

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/lib/pq"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/breaker"
@@ -36,14 +35,6 @@ type Position struct {
 // Before reports whether a row at p is taken before one at other.
 func (p Position) Before(other Position) bool {
 	return cmp.Or(p.NextAt.Compare(other.NextAt), bytes.Compare(p.ID[:], other.ID[:])) < 0
-}
-
-// nextAt returns NextAt as the text of a timestamptz.
-func (p Position) nextAt() string {
-	if p.NextAt.IsZero() {
-		return "-infinity"
-	}
-	return p.NextAt.UTC().Format(time.RFC3339Nano)
 }
 
 // WaitingLanes is the result of a poll or a listing of lanes.
@@ -98,12 +89,15 @@ const (
 	clockSkew = 2 * time.Second
 )
 
-// theseLanesSQL selects the lanes $1, each from the position $2, $3 on; $4 is the number of lanes.
-const theseLanesSQL = `
-WITH lane AS (
-    SELECT named.id, named.since, named.since_id
-    FROM (SELECT * FROM unnest($1::bigint[], $2::timestamptz[], $3::uuid[]) AS named(id, since, since_id) LIMIT $4) named
-)`
+// namedLanesParameters are the parameters of named_lanes.sql: how many lanes, and which.
+var namedLanesParameters = pg.Parameters[int, LaneProbe]{
+	Scalars: []pg.Scalar[int]{pg.One("count", "bigint", func(count int) any { return count })},
+	Columns: []pg.Column[LaneProbe]{
+		pg.Each("id", "bigint", pg.BigInts, func(l *LaneProbe) int64 { return l.ID }),
+		pg.Each("since", "timestamptz", pg.StartTimes, func(l *LaneProbe) time.Time { return l.Since.NextAt }),
+		pg.Each("since_id", "uuid", pg.UUIDs, func(l *LaneProbe) uuid.UUID { return l.Since.ID }),
+	},
+}
 
 // newLanesSQL returns the lanes of the rows whose id was generated in the last $1 ms, found by email_outbox_pkey. $2 is
 // clockSkew in ms. It locks nothing.
@@ -152,10 +146,7 @@ LEFT JOIN (
     ) due ON true
 ) found ON true`
 
-const (
-	waitingLanesSQL = everyLaneSQL + waitSQL
-	namedLanesSQL   = theseLanesSQL + waitSQL
-)
+const waitingLanesSQL = everyLaneSQL + waitSQL
 
 // WaitingLanes lists all open lanes in which rows wait, due or not, and reads each from its start.
 func (s *Store) WaitingLanes(ctx context.Context) (WaitingLanes, error) {
@@ -165,7 +156,9 @@ func (s *Store) WaitingLanes(ctx context.Context) (WaitingLanes, error) {
 // ProbeLanes is WaitingLanes for the given lanes, including open lanes without waiting rows. Lanes that are missing in the
 // result are closed.
 func (s *Store) ProbeLanes(ctx context.Context, lanes []LaneProbe) (WaitingLanes, error) {
-	return s.look(func(rows any) error { return s.namedLanes.Select(ctx, rows, append(probeArrays(lanes), len(lanes))...) })
+	return s.look(func(rows any) error {
+		return s.namedLanes.Select(ctx, rows, namedLanesParameters.Arguments(len(lanes), lanes)...)
+	})
 }
 
 // NewLanes returns the lanes of rows whose ids were generated within that time.
@@ -175,15 +168,6 @@ func (s *Store) NewLanes(ctx context.Context, within time.Duration) ([]int64, er
 		return nil, fmt.Errorf("search new rows: %w", pg.Translate(err))
 	}
 	return lanes, nil
-}
-
-// probeArrays returns the ids of the lanes and the positions from which each is read.
-func probeArrays(lanes []LaneProbe) []any {
-	id, nextAt, rowID := make([]int64, len(lanes)), make([]string, len(lanes)), make([]uuid.UUID, len(lanes))
-	for i, l := range lanes {
-		id[i], nextAt[i], rowID[i] = l.ID, l.Since.nextAt(), l.Since.ID
-	}
-	return []any{pq.Array(id), pq.Array(nextAt), pg.UUIDArray(rowID)}
 }
 
 // look runs a statement with the columns of waitSQL.
@@ -215,15 +199,6 @@ func (s *Store) look(run func(rows any) error) (WaitingLanes, error) {
 type LaneTurn struct {
 	LaneProbe
 	Most int
-}
-
-// turnArrays returns the parameters of dueInLanesSQL.
-func turnArrays(turns []LaneTurn) []any {
-	probes, most := make([]LaneProbe, len(turns)), make([]int64, len(turns))
-	for i, t := range turns {
-		probes[i], most[i] = t.LaneProbe, int64(t.Most)
-	}
-	return append(probeArrays(probes), pq.Array(most), len(turns))
 }
 
 // EvenTurns returns a turn of at most most rows for each of the lanes.

@@ -9,6 +9,7 @@ import (
 	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/lane"
+	"email-gateway/shared/store/sql"
 )
 
 // Store runs the statements. It is safe for concurrent use.
@@ -24,5 +25,5 @@ type Store struct {
 
 // New makes a Store on connections. The Store calls wake for lanes to which it has returned rows.
 func New(db *pg.DB, breakers *breaker.Store, wake func(ctx context.Context, lanes []lane.Named) error) *Store {
-	return &Store{db: db, breakers: breakers, wake: wake, namedLanes: db.Prepare(namedLanesSQL), takeDue: db.Prepare(takeDueSQL)}
+	return &Store{db: db, breakers: breakers, wake: wake, namedLanes: db.Prepare(sql.NamedLanes), takeDue: db.Prepare(sql.TakeDue)}
 }

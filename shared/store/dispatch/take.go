@@ -34,35 +34,33 @@ type Slot struct {
 const hadTaskSQL = `o.status = 'RETRY_SCHEDULED' AND o.enqueued_at IS NOT NULL
                    AND NOT EXISTS (SELECT FROM dropped_tasks d WHERE d.enqueued_at = o.enqueued_at AND d.outbox_id = o.id)`
 
-// dueInLanesSQL finds due rows in each of the lanes $1 along email_outbox_lane_claim, from the position $2, $3 of the lane on
-// and at most $4 of the lane, and locks them. $5 is the number of lanes. It skips rows that another transaction has locked.
-const dueInLanesSQL = `
-WITH due AS MATERIALIZED (
-    SELECT due.* FROM (
-        SELECT * FROM unnest($1::bigint[], $2::timestamptz[], $3::uuid[], $4::bigint[]) AS lane(id, since, since_id, most) LIMIT $5
-    ) lane
-    CROSS JOIN LATERAL (
-        SELECT o.id, o.next_at, ` + hadTaskSQL + ` AS had_task FROM email_outbox o
-        WHERE o.lane_id = lane.id AND (o.next_at, o.id) >= (lane.since, lane.since_id) AND ` + dueSQL + `
-        ORDER BY o.next_at, o.id LIMIT lane.most
-        FOR UPDATE SKIP LOCKED
-    ) due
-)`
+// takeScalars are the scalar parameters of take_due.sql and lease_jobs.sql.
+type takeScalars struct {
+	count int // of the lanes
+	slot  Slot
+}
 
-// takeDueSQL marks its rows as ENQUEUED, in the order of the primary key. The CASE keeps the planner from starting with
-// email_outbox when its statistics show only a few rows. The same commit records the batch in place of the slot's last one
-// (dispatch_batches_pkey).
-const takeDueSQL = dueInLanesSQL + `, batch AS (
-    INSERT INTO dispatch_batches (slot, taken_at) SELECT $6, now() WHERE EXISTS (SELECT FROM due)
-), published AS (
-    DELETE FROM dispatch_batches WHERE slot = $6 AND taken_at = $7
-)
-UPDATE email_outbox o SET status = 'ENQUEUED', enqueued_at = now()
-FROM (SELECT id, had_task FROM due ORDER BY id) due
-WHERE o.id = due.id AND CASE WHEN due.id IS NOT NULL THEN o.target = 'email:send' END
-RETURNING o.id, o.lane_id, o.payload, o.attempts, o.throttles, o.next_at, o.enqueued_at, due.had_task`
+// leaseJobsParameters are the parameters of lease_jobs.sql.
+var leaseJobsParameters = pg.Parameters[takeScalars, LaneTurn]{
+	Scalars: []pg.Scalar[takeScalars]{pg.One("count", "bigint", func(s takeScalars) any { return s.count })},
+	Columns: []pg.Column[LaneTurn]{
+		pg.Each("id", "bigint", pg.BigInts, func(l *LaneTurn) int64 { return l.ID }),
+		pg.Each("since", "timestamptz", pg.StartTimes, func(l *LaneTurn) time.Time { return l.Since.NextAt }),
+		pg.Each("since_id", "uuid", pg.UUIDs, func(l *LaneTurn) uuid.UUID { return l.Since.ID }),
+		pg.Each("most", "bigint", pg.BigInts, func(l *LaneTurn) int64 { return int64(l.Most) }),
+	},
+}
 
-// takeProbeSQL is takeDueSQL for one row, found by primary key. An email past its deadline is no probe: no worker sends it.
+// takeDueParameters are the parameters of take_due.sql.
+var takeDueParameters = pg.Parameters[takeScalars, LaneTurn]{
+	Scalars: slices.Concat(leaseJobsParameters.Scalars, []pg.Scalar[takeScalars]{
+		pg.One("slot_id", "uuid", func(s takeScalars) any { return s.slot.ID }),
+		pg.One("published_at", "timestamptz", func(s takeScalars) any { return s.slot.Published }),
+	}),
+	Columns: leaseJobsParameters.Columns,
+}
+
+// takeProbeSQL is take_due.sql for one row, found by primary key. An email past its deadline is no probe: no worker sends it.
 const takeProbeSQL = `
 WITH due AS MATERIALIZED (
     SELECT o.id, ` + hadTaskSQL + ` AS had_task FROM email_outbox o
@@ -79,7 +77,7 @@ RETURNING id, lane_id, payload, attempts, throttles, next_at, enqueued_at, EXIST
 // have been taken.
 func (s *Store) TakeDue(ctx context.Context, slot Slot, turns []LaneTurn) (Batch, error) {
 	return s.take(func(rows any) error {
-		return s.takeDue.Select(ctx, rows, append(turnArrays(turns), slot.ID, slot.Published)...)
+		return s.takeDue.Select(ctx, rows, takeDueParameters.Arguments(takeScalars{len(turns), slot}, turns)...)
 	})
 }
 
@@ -120,17 +118,12 @@ func (s *Store) ForgetBatch(ctx context.Context, slot Slot) error {
 // short enough that a job whose dispatcher died is on its queue within 10 s.
 const leaseSQL = `interval '8 s'`
 
-// leaseJobsSQL leases the rows that it finds. It returns the next_at before the lease, and keeps the one before the first lease
-// in due_at.
-const leaseJobsSQL = dueInLanesSQL + `
-UPDATE email_outbox o SET next_at = now() + ` + leaseSQL + `, due_at = coalesce(o.due_at, due.next_at), enqueued_at = now()
-FROM due WHERE o.id = due.id
-RETURNING o.id, o.lane_id, o.payload, o.attempts, o.throttles, due.next_at, o.enqueued_at, false AS had_task`
-
 // LeaseJobs takes due bulk jobs from lanes, for 8 s. The caller publishes them, and calls MarkPublished when the broker has
 // confirmed them. Jobs whose lease ends before that are taken again: consumers are idempotent.
 func (s *Store) LeaseJobs(ctx context.Context, turns []LaneTurn) (Batch, error) {
-	return s.take(func(rows any) error { return s.db.SelectContext(ctx, rows, leaseJobsSQL, turnArrays(turns)...) })
+	return s.take(func(rows any) error {
+		return s.db.SelectContext(ctx, rows, sql.LeaseJobs, leaseJobsParameters.Arguments(takeScalars{count: len(turns)}, turns)...)
+	})
 }
 
 // markPublishedSQL finds rows by primary key. It skips a row that another transaction has locked: that job is published again

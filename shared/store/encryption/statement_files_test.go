@@ -24,9 +24,3 @@ func TestStatementFiles_AreGenerated(t *testing.T) {
 	t.Parallel()
 	statementtest.CheckGenerated(t, statementFiles())
 }
-
-// The function that lays a column out makes an array of the type that is written beside it.
-func TestStatementFiles_ColumnsHaveTheirType(t *testing.T) {
-	t.Parallel()
-	statementtest.CheckColumns(t, statementFiles())
-}

@@ -10,6 +10,7 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
 )
 
 const (
@@ -150,43 +151,45 @@ func emailsOf(rows []feedRow, after Cursor) (emails []feedEmail, all bool) {
 	return emails, len(rows) < rowsPerRead
 }
 
-// eventsSQL reads events, logs and outbox rows by primary key, and the aggregates along outbox_aggregates_outbox. $5
-// and $6 are the smallest and the greatest id, which select the partitions. It reads events of the company by primary
-// key too: each of them is a single event with seq 1. It locks nothing.
-const eventsSQL = `
-SELECT t.n AS n, e.email_log_id AS email_id, e.seq, false AS of_company, e.type, e.metadata, e.created_at,
-       l.recipient, l.request_id, l.external_id, l.tags, a.aggregate_type, a.aggregate_id, a.event_type,
-       substring(o.payload ->> 'htmlRef' FROM '^mailing:([0-9a-f-]{36})$')::uuid AS mailing_id
-FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS t(id, first, last, n)
-JOIN email_events e ON e.email_log_id = t.id AND e.seq BETWEEN t.first AND t.last AND e.email_log_id BETWEEN $5 AND $6
-JOIN email_logs l ON l.outbox_id = t.id AND l.outbox_id BETWEEN $5 AND $6 AND l.company_id = $7
-LEFT JOIN email_outbox o ON o.id = t.id AND o.company_id = $7
-LEFT JOIN outbox_aggregates a ON a.outbox_id = t.id AND a.company_id = $7
-WHERE $4::text[] IS NULL OR e.type LIKE ANY ($4)
-UNION ALL
-SELECT t.n, c.id, 1, true, c.type, c.metadata, c.created_at, '', '', NULL, NULL, NULL, NULL, NULL, NULL
-FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS t(id, first, last, n)
-JOIN company_events c ON c.id = t.id AND c.company_id = $7
-WHERE t.first = 1 AND t.last = 1 AND ($8::text[] IS NULL OR c.type LIKE ANY ($8))
-ORDER BY 1, 3`
+// eventsScalars are the scalar parameters of feed_events.sql.
+type eventsScalars struct {
+	company     uuid.UUID
+	first, last uuid.UUID // of the emails
+	selected    Filter
+}
+
+// eventsParameters are the parameters of feed_events.sql.
+var eventsParameters = pg.Parameters[eventsScalars, feedEmail]{
+	Scalars: []pg.Scalar[eventsScalars]{
+		pg.One("company_id", "uuid", func(s eventsScalars) any { return s.company }),
+		pg.One("first_id", "uuid", func(s eventsScalars) any { return s.first }),
+		pg.One("last_id", "uuid", func(s eventsScalars) any { return s.last }),
+		pg.One("of_emails", "text[]", func(s eventsScalars) any { return pq.Array(s.selected.ofEmails) }),
+		pg.One("of_company", "text[]", func(s eventsScalars) any { return pq.Array(s.selected.ofCompany) }),
+	},
+	Columns: []pg.Column[feedEmail]{
+		pg.Each("id", "uuid", pg.UUIDs, idOf),
+		pg.Each("first", "bigint", pg.BigInts, func(e *feedEmail) int64 { return int64(e.first) }),
+		pg.Each("last", "bigint", pg.BigInts, func(e *feedEmail) int64 { return int64(e.last) }),
+	},
+}
+
+func idOf(e *feedEmail) uuid.UUID { return e.id }
 
 func (s *Store) events(ctx context.Context, company uuid.UUID, emails []feedEmail, filter *Filter) ([]Event, error) {
 	if len(emails) == 0 {
 		return nil, nil
 	}
-	ids, firsts, lasts := make([]string, len(emails)), make([]int64, len(emails)), make([]int64, len(emails))
-	for i, e := range emails {
-		ids[i], firsts[i], lasts[i] = e.id.String(), int64(e.first), int64(e.last)
-	}
-	var selected Filter // NULL, which selects all
-	if filter != nil {
-		selected = *filter
+	scalars := eventsScalars{company: company}
+	scalars.first, scalars.last = pg.IDRange(emails, idOf)
+	if filter != nil { // else NULL, which selects all
+		scalars.selected = *filter
 	}
 	var found []struct {
 		N int `db:"n"`
 		Event
 	}
-	err := s.db.Select(ctx, &found, eventsSQL, pq.Array(ids), pq.Array(firsts), pq.Array(lasts), pq.Array(selected.ofEmails), slices.Min(ids), slices.Max(ids), company, pq.Array(selected.ofCompany))
+	err := s.db.Select(ctx, &found, sql.FeedEvents, eventsParameters.Arguments(scalars, emails)...)
 	if err != nil {
 		return nil, err
 	}

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/lib/pq"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
 )
 
 // lostPositions is how many positions are left out when the database has another history: more than any one assigns between
@@ -91,20 +91,28 @@ func (s *Store) Lag(ctx context.Context) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// newestSQL reads at most one row of the feed per company along event_feed_position. The LIMIT prevents Postgres from
-// reading the rows of all companies instead. It locks nothing.
-const newestSQL = `
-SELECT c.id FROM unnest($1::uuid[], $2::bigint[]) AS c(id, position)
-CROSS JOIN LATERAL (SELECT FROM event_feed f WHERE f.company_id = c.id AND f.position > c.position ORDER BY f.position LIMIT 1) newer`
+// readTo is a company with the position of its cursor.
+type readTo struct {
+	company  uuid.UUID
+	position int64
+}
+
+// withEventsParameters are the parameters of with_events.sql.
+var withEventsParameters = pg.Parameters[struct{}, readTo]{
+	Columns: []pg.Column[readTo]{
+		pg.Each("id", "uuid", pg.UUIDs, func(r *readTo) uuid.UUID { return r.company }),
+		pg.Each("position", "bigint", pg.BigInts, func(r *readTo) int64 { return r.position }),
+	},
+}
 
 // WithEvents returns the companies that have events after the row of their cursor.
 func (s *Store) WithEvents(ctx context.Context, after map[uuid.UUID]Cursor) ([]uuid.UUID, error) {
-	ids, positions := make([]string, 0, len(after)), make([]int64, 0, len(after))
-	for id, cursor := range after {
-		ids, positions = append(ids, id.String()), append(positions, cursor.Position)
+	rows := make([]readTo, 0, len(after))
+	for company, cursor := range after {
+		rows = append(rows, readTo{company, cursor.Position})
 	}
 	var found []uuid.UUID
-	if err := s.db.Select(ctx, &found, newestSQL, pq.Array(ids), pq.Array(positions)); err != nil {
+	if err := s.db.Select(ctx, &found, sql.WithEvents, withEventsParameters.Arguments(struct{}{}, rows)...); err != nil {
 		return nil, fmt.Errorf("look for companies with new events: %w", err)
 	}
 	return found, nil

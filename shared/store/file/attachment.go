@@ -10,6 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
 )
 
 // Dispositions of an attachment.
@@ -74,39 +75,40 @@ func Hold(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, all ...Owned) err
 	return nil
 }
 
-// linkSQL inserts the attachments of many emails. Each row locks its file by stored_files_company_id_id_key, as holdSQL does.
-const linkSQL = `
-INSERT INTO attachments (owner_id, position, company_id, file_id, filename, content_type, content_id, disposition)
-SELECT owner_id, position, $1, file_id, filename, content_type, nullif(content_id, ''), disposition
-FROM unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[])
-    AS t (owner_id, position, file_id, filename, content_type, content_id, disposition)`
+// attached is an attachment of an owner.
+type attached struct {
+	Attachment
+	owner    uuid.UUID
+	position int64
+}
+
+// linkParameters are the parameters of link_files.sql: the company, and its attachments.
+var linkParameters = pg.Parameters[uuid.UUID, attached]{
+	Scalars: []pg.Scalar[uuid.UUID]{pg.One("company_id", "uuid", func(company uuid.UUID) any { return company })},
+	Columns: []pg.Column[attached]{
+		pg.Each("owner_id", "uuid", pg.UUIDs, func(a *attached) uuid.UUID { return a.owner }),
+		pg.Each("position", "bigint", pg.BigInts, func(a *attached) int64 { return a.position }),
+		pg.Each("file_id", "uuid", pg.UUIDs, func(a *attached) uuid.UUID { return a.FileID }),
+		pg.Each("filename", "text", pg.Texts, func(a *attached) string { return a.Filename }),
+		pg.Each("content_type", "text", pg.Texts, func(a *attached) string { return a.ContentType }),
+		pg.Each("content_id", "text", pg.Texts, func(a *attached) string { return a.ContentID }),
+		pg.Each("disposition", "text", pg.Texts, func(a *attached) string { return a.Disposition }),
+	},
+}
 
 // Link adds the attachments of new emails or mailings of a company, in the transaction that writes the emails or mailings
 // and has called Hold.
 func Link(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, all ...Owned) error {
-	type row struct {
-		Attachment
-		owner    uuid.UUID
-		position int64
-	}
-	var rows []row
+	var rows []attached
 	for _, o := range all {
 		for i, a := range o.Attachments {
-			rows = append(rows, row{a, o.Owner, int64(i)})
+			rows = append(rows, attached{a, o.Owner, int64(i)})
 		}
 	}
 	if len(rows) == 0 {
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, linkSQL, company,
-		pg.UUIDs(rows, func(r *row) uuid.UUID { return r.owner }),
-		pg.BigInts(rows, func(r *row) int64 { return r.position }),
-		pg.UUIDs(rows, func(r *row) uuid.UUID { return r.FileID }),
-		pg.Texts(rows, func(r *row) string { return r.Filename }),
-		pg.Texts(rows, func(r *row) string { return r.ContentType }),
-		pg.Texts(rows, func(r *row) string { return r.ContentID }),
-		pg.Texts(rows, func(r *row) string { return r.Disposition }),
-	)
+	_, err := tx.ExecContext(ctx, sql.LinkFiles, linkParameters.Arguments(company, rows)...)
 	return pg.Wrap("link files", pg.Translate(err))
 }
 

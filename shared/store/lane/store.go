@@ -5,6 +5,7 @@ package lane
 
 import (
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
 )
 
 // Store runs the statements. It is safe for concurrent use.
@@ -15,4 +16,4 @@ type Store struct {
 }
 
 // New makes a Store on connections.
-func New(db *pg.DB) *Store { return &Store{db: db, wakeLanes: db.Prepare(wakeLanesSQL)} }
+func New(db *pg.DB) *Store { return &Store{db: db, wakeLanes: db.Prepare(sql.WakeLanes)} }

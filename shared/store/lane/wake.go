@@ -39,32 +39,29 @@ type Lanes struct {
 // Postgres limits a payload to less than 8,000 bytes.
 const maxNamed = 390
 
-// wakeLanesSQL finds lanes by dispatch_lanes_company_id_queue_mailing_id_key and locks nothing. If it finds no lane, or
-// too many, the payload is empty. $6 is the length of the lists.
-const wakeLanesSQL = `
-SELECT pg_notify($1, coalesce((
-    SELECT CASE WHEN count(*) <= $4 THEN string_agg(named.id::text, ',') END FROM (
-        SELECT l.id FROM (
-            SELECT * FROM unnest($2::uuid[], $3::text[], $5::uuid[]) AS wanted(company_id, queue, mailing_id) LIMIT $6
-        ) wanted
-        JOIN dispatch_lanes l ON l.company_id = wanted.company_id
-            AND CASE WHEN wanted.queue = '' THEN true
-                     ELSE l.queue = wanted.queue AND coalesce(l.mailing_id, '00000000-0000-0000-0000-000000000000') = wanted.mailing_id END
-        LIMIT $4 + 1) named), ''))`
+// wakeLanesParameters are the parameters of wake_lanes.sql: how many lanes, and their names.
+var wakeLanesParameters = pg.Parameters[int, Lanes]{
+	Scalars: []pg.Scalar[int]{
+		pg.One("channel", "text", func(int) any { return Channel }),
+		pg.One("most", "integer", func(int) any { return maxNamed }),
+		pg.One("count", "bigint", func(count int) any { return count }),
+	},
+	Columns: []pg.Column[Lanes]{
+		pg.Each("company_id", "uuid", pg.UUIDs, func(l *Lanes) uuid.UUID { return l.Company }),
+		pg.Each("queue", "text", pg.Texts, func(l *Lanes) string { return l.Queue }),
+		pg.Each("mailing_id", "uuid", pg.UUIDs, func(l *Lanes) uuid.UUID { return l.Mailing }),
+	},
+}
 
 // WakeLanes is Wake for some lanes. Without lanes, or with more than maxNamed, it wakes all.
 func (s *Store) WakeLanes(ctx context.Context, lanes []Lanes) error {
 	if len(lanes) == 0 || len(lanes) > maxNamed {
 		return s.Wake(ctx)
 	}
-	companies, queues, mailings := make([]uuid.UUID, len(lanes)), make([]string, len(lanes)), make([]uuid.UUID, len(lanes))
-	for i, l := range lanes {
-		companies[i], queues[i], mailings[i] = l.Company, l.Queue, l.Mailing
-	}
 	err := pg.Write(func(args []any) error {
 		var notified []string // pg_notify returns one empty row
 		return s.wakeLanes.Select(ctx, &notified, args...)
-	}, Channel, pg.UUIDArray(companies), pg.TextArray(queues), maxNamed, pg.UUIDArray(mailings), len(lanes))
+	}, wakeLanesParameters.Arguments(len(lanes), lanes)...)
 	if err != nil {
 		return fmt.Errorf("wake dispatchers: %w", err)
 	}

@@ -6,9 +6,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
-	"github.com/lib/pq"
 
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
 )
 
 const (
@@ -40,12 +40,20 @@ type minuteOfFeed struct {
 	Newest time.Time `db:"newest"`
 }
 
-// addSendsSQL inserts or updates rows by primary key. The lock on the company's row of
-// company_reputation protects them.
-const addSendsSQL = `
-INSERT INTO reputation_sends AS s (company_id, minute, sent)
-SELECT $1, n.minute, n.sent FROM unnest($2::timestamptz[], $3::bigint[]) AS n(minute, sent) ORDER BY n.minute
-ON CONFLICT (company_id, minute) DO UPDATE SET sent = s.sent + excluded.sent`
+// sends are the emails that a company sent in a minute.
+type sends struct {
+	minute time.Time
+	n      int64
+}
+
+// addSendsParameters are the parameters of add_sends.sql: the company, and its minutes.
+var addSendsParameters = pg.Parameters[uuid.UUID, sends]{
+	Scalars: []pg.Scalar[uuid.UUID]{pg.One("company_id", "uuid", func(company uuid.UUID) any { return company })},
+	Columns: []pg.Column[sends]{
+		pg.Each("minute", "timestamptz", pg.Times, func(s *sends) time.Time { return s.minute }),
+		pg.Each("sent", "bigint", pg.BigInts, func(s *sends) int64 { return s.n }),
+	},
+}
 
 // forgetSendsSQL deletes along the primary key.
 const forgetSendsSQL = `DELETE FROM reputation_sends WHERE company_id = $1 AND minute < now() - $2 * interval '1 ms'`
@@ -78,15 +86,14 @@ func countSends(ctx context.Context, tx *sqlx.Tx, company uuid.UUID, counted int
 			break
 		}
 	}
-	var minutes []string
-	var numbers []int64
+	var minutes []sends
 	for minute, n := range sent {
 		if n > 0 {
-			minutes, numbers = append(minutes, minute.Format(time.RFC3339)), append(numbers, n)
+			minutes = append(minutes, sends{minute, n})
 		}
 	}
 	if len(minutes) > 0 {
-		if _, err := tx.ExecContext(ctx, addSendsSQL, company, pq.Array(minutes), pq.Array(numbers)); err != nil {
+		if _, err := tx.ExecContext(ctx, sql.AddSends, addSendsParameters.Arguments(company, minutes)...); err != nil {
 			return 0, pg.Translate(err)
 		}
 	}

@@ -10,39 +10,44 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
-	"github.com/lib/pq"
 
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
 )
 
 // ErrRule means that there is no such rule, or that its thresholds or a Switch are invalid.
 var ErrRule = errors.New("no such rule, or no such thresholds")
 
-// setDefaultsSQL updates the rows that differ, by primary key, and the only row of reputation_guard.
-const setDefaultsSQL = `
-WITH guard AS (
-    UPDATE reputation_guard SET enabled = $1 WHERE enabled <> $1
-)
-UPDATE reputation_defaults d SET warn_ppm = n.warn, pause_ppm = n.pause, min_sent = n.sent, min_events = n.events
-FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]) AS n(rule, warn, pause, sent, events)
-WHERE d.rule = n.rule AND (d.warn_ppm, d.pause_ppm, d.min_sent, d.min_events) IS DISTINCT FROM (n.warn, n.pause, n.sent, n.events)`
+// ruleDefault has the thresholds of a rule.
+type ruleDefault struct {
+	rule Rule
+	Thresholds
+}
+
+// defaultsParameters are the parameters of set_reputation_defaults.sql: whether the guard is enabled, and the rules.
+var defaultsParameters = pg.Parameters[bool, ruleDefault]{
+	Scalars: []pg.Scalar[bool]{pg.One("enabled", "bool", func(enabled bool) any { return enabled })},
+	Columns: []pg.Column[ruleDefault]{
+		pg.Each("rule", "text", pg.Texts, func(d *ruleDefault) string { return string(d.rule) }),
+		pg.Each("warn", "bigint", pg.BigInts, func(d *ruleDefault) int64 { return int64(d.Warn) }),
+		pg.Each("pause", "bigint", pg.BigInts, func(d *ruleDefault) int64 { return int64(d.Pause) }),
+		pg.Each("sent", "bigint", pg.BigInts, func(d *ruleDefault) int64 { return int64(d.MinSent) }),
+		pg.Each("events", "bigint", pg.BigInts, func(d *ruleDefault) int64 { return int64(d.MinEvents) }),
+	},
+}
 
 // SetDefaults sets the defaults for companies without settings of their own. All rules must be given.
 func (s *Store) SetDefaults(ctx context.Context, enabled bool, rules map[Rule]Thresholds) error {
-	var names []string
-	var numbers [4][]int64
+	var rows []ruleDefault
 	for _, rule := range Rules() {
 		t := rules[rule]
 		if err := t.check(); err != nil {
 			return fmt.Errorf("set reputation defaults: %s: %w: %w", rule, ErrRule, err)
 		}
-		names = append(names, string(rule))
-		for i, n := range []int64{int64(t.Warn), int64(t.Pause), int64(t.MinSent), int64(t.MinEvents)} {
-			numbers[i] = append(numbers[i], n)
-		}
+		rows = append(rows, ruleDefault{rule, t})
 	}
-	_, err := s.db.Exec(ctx, setDefaultsSQL, enabled, pq.Array(names), pq.Array(numbers[0]), pq.Array(numbers[1]), pq.Array(numbers[2]), pq.Array(numbers[3]))
+	_, err := s.db.Exec(ctx, sql.SetReputationDefaults, defaultsParameters.Arguments(enabled, rows)...)
 	return pg.Wrap("set reputation defaults", err)
 }
 

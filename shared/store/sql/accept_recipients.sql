@@ -3,7 +3,7 @@
 -- Inserts the outbox rows of a request's recipients and its idempotency key in one commit, or nothing if the key exists.
 -- Another transaction that is inserting the same key is waited for until lock_timeout.
 --
--- Parameters; each array has one element per row:
+-- Parameters; from $15 on, each array has one element per row:
 --   $1   lock_timeout         text
 --   $2   company_id           uuid
 --   $3   queue                text

@@ -9,7 +9,7 @@
 -- It waits for another transaction that is inserting one of the keys, like for every other lock, until lock_timeout (0:
 -- until statement_timeout). The times that decide are those of Postgres: a wrong clock of ours delays no email.
 --
--- Parameters; each array has one element per row:
+-- Parameters; from $3 on, each array has one element per row:
 --   $1   lock_timeout         text
 --   $2   count                bigint
 --   $3   id                   uuid[]

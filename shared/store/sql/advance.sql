@@ -13,7 +13,7 @@
 -- one waited for the row, then its events do not fit behind those of the other one, and Postgres refuses them (see
 -- isEventsKey): nothing is decided on a log or a dead letter that is out of date.
 --
--- Parameters; each array has one element per row:
+-- Parameters; from $7 on, each array has one element per row:
 --   $1   lock_timeout         text
 --   $2   count                bigint
 --   $3   first_id             uuid

@@ -3,7 +3,7 @@
 -- Adds events after the newest event of emails that are SENT, or of those whose outbox row is purged and whose log is
 -- SENT. take_feedback.sql has locked the rows, which are found by primary key.
 --
--- Parameters; each array has one element per row:
+-- Parameters; from $4 on, each array has one element per row:
 --   $1   count                bigint
 --   $2   first_id             uuid
 --   $3   last_id              uuid

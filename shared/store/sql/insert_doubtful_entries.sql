@@ -6,7 +6,7 @@
 -- The entries are later lines than those that were copied before with the same address. None with such an address is
 -- copied after them, because the filter of addresses forgets nothing.
 --
--- Parameters; each array has one element per row:
+-- Parameters; from $4 on, each array has one element per row:
 --   $1   mailing_id           uuid
 --   $2   email_column         text
 --   $3   code                 text

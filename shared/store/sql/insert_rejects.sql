@@ -2,7 +2,7 @@
 --
 -- Inserts lines of a file that are not entries of its mailing (by primary key of mailing_rejects).
 --
--- Parameters; each array has one element per row:
+-- Parameters; from $2 on, each array has one element per row:
 --   $1   mailing_id           uuid
 --   $2   line_no              bigint[]
 --   $3   column_name          text[]

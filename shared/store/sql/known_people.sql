@@ -3,7 +3,7 @@
 -- Finds which of the ids are recipients of the company, or about to be: by the primary keys of recipients and
 -- recipient_intakes, without a lock.
 --
--- Parameters; each array has one element per row:
+-- Parameters; from $2 on, each array has one element per row:
 --   $1   company_id           uuid
 --   $2   id                   uuid[]
 --

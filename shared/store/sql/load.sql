@@ -6,7 +6,7 @@
 --
 -- LIMIT with a parameter and the CASE in the join keep the planner from beginning with email_outbox.
 --
--- Parameters; each array has one element per row:
+-- Parameters; from $2 on, each array has one element per row:
 --   $1   count                bigint
 --   $2   id                   uuid[]
 --

@@ -6,7 +6,7 @@
 -- email_logs, email_outbox and dispatch_lanes are read by primary key, and the timeline, whose length is bounded, by the
 -- first column of its primary key.
 --
--- Parameters; each array has one element per row:
+-- Parameters; from $4 on, each array has one element per row:
 --   $1   count                bigint
 --   $2   first_id             uuid
 --   $3   last_id              uuid

@@ -2,7 +2,7 @@
 --
 -- Writes the newly encrypted numbers of rows of mailing_entries that hold what was read. It locks the rows by primary key.
 --
--- Parameters; each array has one element per row:
+-- Parameters; from $1 on, each array has one element per row:
 --   $1   id                   uuid[]
 --   $2   was                  bytea[]
 --   $3   now                  bytea[]

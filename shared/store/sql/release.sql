@@ -3,7 +3,7 @@
 -- Returns rows of a batch to the outbox, as far as they are still as the batch left them, and returns how many another
 -- transaction has locked: they stay as they are.
 --
--- Parameters; each array has one element per row:
+-- Parameters; from $2 on, each array has one element per row:
 --   $1   taken_at             timestamptz
 --   $2   id                   uuid[]
 --   $3   delay_ms             bigint[]

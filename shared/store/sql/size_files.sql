@@ -3,7 +3,7 @@
 -- Writes the sizes of the files of mailings (by primary key) whose size is not known: programs of the previous release do
 -- not write it. It locks the rows that it writes.
 --
--- Parameters; each array has one element per row:
+-- Parameters; from $1 on, each array has one element per row:
 --   $1   id                   uuid[]
 --   $2   bytes                bigint[]
 --

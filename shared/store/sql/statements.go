@@ -3,7 +3,7 @@ package sql
 
 import _ "embed" // the files
 
-//go:generate go test -count=1 -run ^TestStatementFiles_AreGenerated$ ../dispatch ../encryption ../feedback ../mailing ../outbox ../recipient -update
+//go:generate go test -count=1 -run ^TestStatementFiles_AreGenerated$ ../dispatch ../encryption ../event ../feedback ../file ../lane ../mailing ../outbox ../recipient ../reputation ../webhook -update
 
 // Accept inserts a group of emails and their idempotency keys.
 //
@@ -20,6 +20,11 @@ var AcceptRecipients string
 //
 //go:embed accept_scheduled.sql
 var AcceptScheduled string
+
+// AddSends adds sent emails to the minutes of a company.
+//
+//go:embed add_sends.sql
+var AddSends string
 
 // Advance moves a group of emails. An email whose outbox row another transaction has
 // locked does not move and comes back as locked. Any other lock that is not granted in time
@@ -50,6 +55,16 @@ var AppendFeedback string
 //go:embed expand.sql
 var Expand string
 
+// FeedEvents reads events that rows of the feed name.
+//
+//go:embed feed_events.sql
+var FeedEvents string
+
+// InsertDeliveries inserts deliveries of a webhook endpoint that have no row.
+//
+//go:embed insert_deliveries.sql
+var InsertDeliveries string
+
 // InsertDoubtfulEntries inserts entries whose addresses the mailing may have already. What is left out
 // becomes a reject.
 //
@@ -66,20 +81,35 @@ var InsertRejects string
 //go:embed known_people.sql
 var KnownPeople string
 
+// LeaseJobs takes due bulk jobs of lanes for some seconds.
+//
+//go:embed lease_jobs.sql
+var LeaseJobs string
+
+// LinkFiles inserts the attachments of new emails or mailings.
+//
+//go:embed link_files.sql
+var LinkFiles string
+
 // Load reads emails for their attempts.
 //
 //go:embed load.sql
 var Load string
 
+// MarkDelivered makes failed deliveries of events that a replay has delivered DELIVERED.
+//
+//go:embed mark_delivered.sql
+var MarkDelivered string
+
+// NamedLanes finds the first rows of lanes.
+//
+//go:embed named_lanes.sql
+var NamedLanes string
+
 // ReadFeedback reads the emails that notifications of the provider are about.
 //
 //go:embed read_feedback.sql
 var ReadFeedback string
-
-// Release returns rows to the outbox that are still as the batch left them.
-//
-//go:embed release.sql
-var Release string
 
 // ReencryptEmails updates the rows of email_outbox that still have the value that was read, and locks them by primary key.
 //
@@ -96,10 +126,25 @@ var ReencryptEntries string
 //go:embed reencrypt_recipients.sql
 var ReencryptRecipients string
 
+// Release returns rows to the outbox that are still as the batch left them.
+//
+//go:embed release.sql
+var Release string
+
+// SetReputationDefaults sets the defaults of the reputation guard.
+//
+//go:embed set_reputation_defaults.sql
+var SetReputationDefaults string
+
 // SizeFiles writes the sizes of files that are not known.
 //
 //go:embed size_files.sql
 var SizeFiles string
+
+// TakeDue takes due emails of lanes.
+//
+//go:embed take_due.sql
+var TakeDue string
 
 // TakeFeedback inserts a notification of the provider and locks its email.
 //
@@ -117,6 +162,11 @@ var TakeFreeFeedback string
 //go:embed take_keys.sql
 var TakeKeys string
 
+// UpdateDeliveries writes the new state of attempted deliveries of a webhook endpoint.
+//
+//go:embed update_deliveries.sql
+var UpdateDeliveries string
+
 // UpsertFreeRecipients is UpsertRecipients without the imports whose outbox row or recipient another
 // transaction has locked. A recipient that another transaction is inserting is still waited for.
 //
@@ -127,3 +177,13 @@ var UpsertFreeRecipients string
 //
 //go:embed upsert_recipients.sql
 var UpsertRecipients string
+
+// WakeLanes notifies the dispatchers of lanes.
+//
+//go:embed wake_lanes.sql
+var WakeLanes string
+
+// WithEvents finds the companies that have events after a position.
+//
+//go:embed with_events.sql
+var WithEvents string

@@ -10,7 +10,7 @@
 -- The locks keep what read_feedback.sql reads until the commit. An outbox row is locked before its log, as advance.sql
 -- does.
 --
--- Parameters; each array has one element per row:
+-- Parameters; from $4 on, each array has one element per row:
 --   $1   count                bigint
 --   $2   first_id             uuid
 --   $3   last_id              uuid

@@ -8,7 +8,7 @@
 -- lock_timeout of this transaction. The keys are taken in sorted order, so that two batches with the
 -- same keys cannot deadlock: the ORDER BY of a subquery is applied before the function is called.
 --
--- Parameters; each array has one element per row:
+-- Parameters; from $2 on, each array has one element per row:
 --   $1   company_id           uuid
 --   $2   id                   uuid[]
 --   $3   aggregate_type       text[]

@@ -7,7 +7,7 @@
 -- Each other lock is waited for until lock_timeout. Most of them are those of claims, and of a dispatcher that is still
 -- recording that it published the rows.
 --
--- Parameters; each array has one element per row:
+-- Parameters; from $3 on, each array has one element per row:
 --   $1   lock_timeout         text
 --   $2   count                bigint
 --   $3   id                   uuid[]

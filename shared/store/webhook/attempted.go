@@ -7,8 +7,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
-	"github.com/lib/pq"
 
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/sql"
 	"email-gateway/shared/uuidv7"
 )
 
@@ -26,55 +27,15 @@ type Attempted struct {
 // MaxThrottlePause is the longest pause after a response that asks for a lower rate without Retry-After.
 const MaxThrottlePause = 5 * time.Minute
 
-const (
-	// insertDeliveriesSQL locks the rows that it inserts. A replay may repeat an event that has a row: the statement
-	// then updates that row unless it is open.
-	insertDeliveriesSQL = `
-INSERT INTO webhook_deliveries AS d
-    (id, endpoint_id, company_id, event_id, type, position, email_id, status, attempts, next_at, scheduled_at, last_attempt_at, last_status, last_error, last_took_ms)
-SELECT n.id, $1, $2, n.event_id, n.type, n.position, n.email_id, n.status, n.attempts,
-    CASE WHEN n.status = 'RETRYING' THEN now() + CASE WHEN n.throttled THEN greatest(n.pause, 1000) ELSE greatest(n.wait, n.pause) END * interval '1 ms' END,
-    CASE n.status WHEN 'RETRYING' THEN now() + n.wait * interval '1 ms' END, CASE WHEN n.attempts > 0 THEN now() END,
-    nullif(n.last_status, 0), nullif(n.last_error, ''), CASE WHEN n.attempts > 0 THEN n.took END
-FROM unnest($3::uuid[], $4::text[], $5::text[], $6::bigint[], $7::uuid[], $8::text[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bool[], $13::bigint[], $14::text[], $15::bigint[])
-    AS n (id, event_id, type, position, email_id, status, attempts, wait, pause, throttled, last_status, last_error, took)
-ORDER BY n.id
-ON CONFLICT (endpoint_id, event_id) DO UPDATE SET
-    status = excluded.status, attempts = excluded.attempts, next_at = excluded.next_at, scheduled_at = excluded.scheduled_at,
-    last_attempt_at = excluded.last_attempt_at,
-    last_status = excluded.last_status, last_error = excluded.last_error, last_took_ms = excluded.last_took_ms, updated_at = now()
-WHERE d.status IN ('DELIVERED', 'FAILED')`
-
-	// updateDeliveriesSQL locks the rows by primary key, in the order of their ids.
-	updateDeliveriesSQL = `
-UPDATE webhook_deliveries d SET
-    status = n.status, attempts = n.attempts,
-    next_at = CASE WHEN n.status = 'RETRYING' THEN greatest(now() + n.pause * interval '1 ms', CASE
-        WHEN n.throttled THEN now() + least(greatest((now() - d.created_at) / 4, interval '1 s'), $11 * interval '1 ms')
-        ELSE coalesce(n.scheduled_at, now() + n.wait * interval '1 ms') END) END,
-    scheduled_at = CASE n.status WHEN 'RETRYING' THEN coalesce(n.scheduled_at, now() + n.wait * interval '1 ms') END,
-    last_attempt_at = now(), last_status = nullif(n.last_status, 0), last_error = nullif(n.last_error, ''), last_took_ms = n.took, updated_at = now()
-FROM unnest($2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bool[], $8::bigint[], $9::text[], $10::bigint[], $12::timestamptz[])
-    AS n (id, status, attempts, wait, pause, throttled, last_status, last_error, took, scheduled_at)
-WHERE d.id = n.id AND d.endpoint_id = $1`
-
-	// deliveredSQL locks the rows of failed deliveries that it finds by webhook_deliveries_event.
-	deliveredSQL = `
-UPDATE webhook_deliveries d SET
-    status = 'DELIVERED', attempts = d.attempts + 1, last_attempt_at = now(), last_status = n.last_status, last_error = NULL, last_took_ms = n.took, updated_at = now()
-FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS n (event_id, last_status, took)
-WHERE d.endpoint_id = $1 AND d.company_id = $5 AND d.event_id = n.event_id AND d.status = 'FAILED'`
-
-	// advanceSQL makes the next waiting delivery of each email due after an earlier one has ended. It reads
-	// webhook_deliveries_open and locks the rows that it changes.
-	advanceSQL = `
+// advanceSQL makes the next waiting delivery of each email due after an earlier one has ended. It reads
+// webhook_deliveries_open and locks the rows that it changes.
+const advanceSQL = `
 UPDATE webhook_deliveries d SET status = 'RETRYING', next_at = now(), updated_at = now()
 FROM unnest($2::uuid[]) AS e (email_id)
 WHERE d.endpoint_id = $1 AND d.company_id = $3 AND d.status = 'WAITING' AND d.id = (
     SELECT w.id FROM webhook_deliveries w
     WHERE w.endpoint_id = $1 AND w.company_id = $3 AND w.email_id = e.email_id AND w.status IN ('RETRYING', 'WAITING')
     ORDER BY w.position, w.id LIMIT 1)`
-)
 
 // writeDeliveries inserts the new rows, updates the attempted ones, and makes the deliveries due that waited for them.
 func writeDeliveries(ctx context.Context, tx *sqlx.Tx, e Endpoint, r Result) error {
@@ -84,7 +45,7 @@ func writeDeliveries(ctx context.Context, tx *sqlx.Tx, e Endpoint, r Result) err
 		}
 	}
 	if r.Replay != nil && len(r.Delivered) > 0 {
-		if err := updateDelivered(ctx, tx, e, r.Delivered); err != nil {
+		if _, err := tx.ExecContext(ctx, sql.MarkDelivered, deliveredParameters.Arguments(e, r.Delivered)...); err != nil {
 			return err
 		}
 	}
@@ -93,60 +54,79 @@ func writeDeliveries(ctx context.Context, tx *sqlx.Tx, e Endpoint, r Result) err
 	}
 	all := slices.Clone(r.Attempted)
 	slices.SortFunc(all, func(a, b Attempted) int { return slices.Compare(a.ID[:], b.ID[:]) })
-	var ids, ended, status, errs []string
-	var scheduled []*string
-	var attempts, waits, pauses, codes, took []int64
-	var throttled []bool
+	var ended []uuid.UUID
 	for _, a := range all {
-		ids, status, attempts = append(ids, a.ID.String()), append(status, string(a.Status)), append(attempts, int64(a.Attempts))
-		waits, pauses, throttled = append(waits, a.Wait.Milliseconds()), append(pauses, a.RetryAfter.Milliseconds()), append(throttled, a.Throttled)
-		codes, errs, took = append(codes, number(a.LastStatus)), append(errs, text(a.LastError)), append(took, number(a.LastTookMS))
-		scheduled = append(scheduled, instant(a.ScheduledAt))
 		if a.Status != Retrying && a.EmailID != nil {
-			ended = append(ended, a.EmailID.String())
+			ended = append(ended, *a.EmailID)
 		}
 	}
-	_, err := tx.ExecContext(ctx, updateDeliveriesSQL, e.ID, pq.Array(ids), pq.Array(status), pq.Array(attempts), pq.Array(waits), pq.Array(pauses),
-		pq.Array(throttled), pq.Array(codes), pq.Array(errs), pq.Array(took), MaxThrottlePause.Milliseconds(), pq.Array(scheduled))
+	_, err := tx.ExecContext(ctx, sql.UpdateDeliveries, updateParameters.Arguments(e, all)...)
 	if err == nil && len(ended) > 0 {
-		_, err = tx.ExecContext(ctx, advanceSQL, e.ID, pq.Array(ended), e.CompanyID)
+		_, err = tx.ExecContext(ctx, advanceSQL, e.ID, pg.UUIDArray(ended), e.CompanyID)
 	}
 	return err
 }
 
-// updateDelivered makes failed deliveries of events that a replay has delivered DELIVERED.
-func updateDelivered(ctx context.Context, tx *sqlx.Tx, e Endpoint, all []Delivery) error {
-	var events []string
-	var codes, took []int64
-	for _, d := range all {
-		events, codes, took = append(events, d.EventID), append(codes, number(d.LastStatus)), append(took, number(d.LastTookMS))
-	}
-	_, err := tx.ExecContext(ctx, deliveredSQL, e.ID, pq.Array(events), pq.Array(codes), pq.Array(took), e.CompanyID)
-	return err
+// ofEndpoint are the scalar parameters of insert_deliveries.sql and mark_delivered.sql.
+var ofEndpoint = []pg.Scalar[Endpoint]{
+	pg.One("endpoint_id", "uuid", func(e Endpoint) any { return e.ID }),
+	pg.One("company_id", "uuid", func(e Endpoint) any { return e.CompanyID }),
 }
 
+// stateColumns are the columns of a delivery's new state in insert_deliveries.sql and update_deliveries.sql.
+var stateColumns = []pg.Column[Attempted]{
+	pg.Each("status", "text", pg.Texts, func(a *Attempted) string { return string(a.Status) }),
+	pg.Each("attempts", "bigint", pg.BigInts, func(a *Attempted) int64 { return int64(a.Attempts) }),
+	pg.Each("wait_ms", "bigint", pg.BigInts, func(a *Attempted) int64 { return a.Wait.Milliseconds() }),
+	pg.Each("pause_ms", "bigint", pg.BigInts, func(a *Attempted) int64 { return a.RetryAfter.Milliseconds() }),
+	pg.Each("throttled", "bool", pg.Bools, func(a *Attempted) bool { return a.Throttled }),
+	pg.Each("last_status", "bigint", pg.BigInts, func(a *Attempted) int64 { return int64(orZero(a.LastStatus)) }),
+	pg.Each("last_error", "text", pg.Texts, func(a *Attempted) string { return orZero(a.LastError) }),
+	pg.Each("took_ms", "bigint", pg.BigInts, func(a *Attempted) int64 { return int64(orZero(a.LastTookMS)) }),
+}
+
+// insertParameters are the parameters of insert_deliveries.sql.
+var insertParameters = pg.Parameters[Endpoint, Attempted]{
+	Scalars: ofEndpoint,
+	Columns: slices.Concat([]pg.Column[Attempted]{
+		pg.Each("id", "uuid", pg.UUIDs, func(a *Attempted) uuid.UUID { return a.ID }),
+		pg.Each("event_id", "text", pg.Texts, func(a *Attempted) string { return a.EventID }),
+		pg.Each("type", "text", pg.Texts, func(a *Attempted) string { return a.Type }),
+		pg.Each("position", "bigint", pg.BigInts, func(a *Attempted) int64 { return a.Position }),
+		pg.Each("email_id", "uuid", pg.OptionalUUIDs, func(a *Attempted) uuid.UUID { return orZero(a.EmailID) }),
+	}, stateColumns),
+}
+
+// updateParameters are the parameters of update_deliveries.sql.
+var updateParameters = pg.Parameters[Endpoint, Attempted]{
+	Scalars: []pg.Scalar[Endpoint]{
+		pg.One("endpoint_id", "uuid", func(e Endpoint) any { return e.ID }),
+		pg.One("longest_pause_ms", "double precision", func(Endpoint) any { return MaxThrottlePause.Milliseconds() }),
+	},
+	Columns: slices.Concat([]pg.Column[Attempted]{
+		pg.Each("id", "uuid", pg.UUIDs, func(a *Attempted) uuid.UUID { return a.ID }),
+		pg.Each("scheduled_at", "timestamptz", pg.Times, func(a *Attempted) time.Time { return orZero(a.ScheduledAt) }),
+	}, stateColumns),
+}
+
+// deliveredParameters are the parameters of mark_delivered.sql.
+var deliveredParameters = pg.Parameters[Endpoint, Delivery]{
+	Scalars: ofEndpoint,
+	Columns: []pg.Column[Delivery]{
+		pg.Each("event_id", "text", pg.Texts, func(d *Delivery) string { return d.EventID }),
+		pg.Each("last_status", "bigint", pg.BigInts, func(d *Delivery) int64 { return int64(orZero(d.LastStatus)) }),
+		pg.Each("took_ms", "bigint", pg.BigInts, func(d *Delivery) int64 { return int64(orZero(d.LastTookMS)) }),
+	},
+}
+
+// insertDeliveries gives an id to each delivery that has none.
 func insertDeliveries(ctx context.Context, tx *sqlx.Tx, e Endpoint, all []Attempted) error {
-	var ids, events, types, status, errs []string
-	var emails []*string
-	var positions, attempts, waits, pauses, codes, took []int64
-	var throttled []bool
-	for _, d := range all {
-		id := d.ID
-		if id == uuid.Nil {
-			id = uuidv7.New()
+	all = slices.Clone(all)
+	for i := range all {
+		if all[i].ID == uuid.Nil {
+			all[i].ID = uuidv7.New()
 		}
-		var mail *string
-		if d.EmailID != nil {
-			text := d.EmailID.String()
-			mail = &text
-		}
-		ids, events, types = append(ids, id.String()), append(events, d.EventID), append(types, d.Type)
-		positions, emails, status = append(positions, d.Position), append(emails, mail), append(status, string(d.Status))
-		attempts, waits, pauses = append(attempts, int64(d.Attempts)), append(waits, d.Wait.Milliseconds()), append(pauses, d.RetryAfter.Milliseconds())
-		throttled, codes = append(throttled, d.Throttled), append(codes, number(d.LastStatus))
-		errs, took = append(errs, text(d.LastError)), append(took, number(d.LastTookMS))
 	}
-	_, err := tx.ExecContext(ctx, insertDeliveriesSQL, e.ID, e.CompanyID, pq.Array(ids), pq.Array(events), pq.Array(types), pq.Array(positions),
-		pq.Array(emails), pq.Array(status), pq.Array(attempts), pq.Array(waits), pq.Array(pauses), pq.Array(throttled), pq.Array(codes), pq.Array(errs), pq.Array(took))
+	_, err := tx.ExecContext(ctx, sql.InsertDeliveries, insertParameters.Arguments(e, all)...)
 	return err
 }

@@ -19,5 +19,5 @@ type disabledEvent struct {
 // addDisabled adds the event in the transaction that disables the endpoint. The company's other endpoints receive the
 // event at once, and this endpoint when it is enabled again.
 func addDisabled(ctx context.Context, tx *sqlx.Tx, e Endpoint) error {
-	return event.AddOfCompany(ctx, tx, e.CompanyID, event.WebhookDisabled, disabledEvent{WebhookID: e.ID, Reason: *e.DisabledReason, LastError: text(e.LastError)})
+	return event.AddOfCompany(ctx, tx, e.CompanyID, event.WebhookDisabled, disabledEvent{WebhookID: e.ID, Reason: *e.DisabledReason, LastError: orZero(e.LastError)})
 }

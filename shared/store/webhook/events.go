@@ -158,7 +158,7 @@ func emailDataOf(e event.Event) *emailData {
 		Tags: append([]string{}, e.Tags...), MailingID: e.MailingID,
 	}
 	if e.AggregateType != nil {
-		shown.Aggregate = &aggregate{Type: *e.AggregateType, ID: text(e.AggregateID), EventType: text(e.EventType)}
+		shown.Aggregate = &aggregate{Type: *e.AggregateType, ID: orZero(e.AggregateID), EventType: orZero(e.EventType)}
 	}
 	return &shown
 }

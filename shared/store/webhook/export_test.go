@@ -14,7 +14,6 @@ const (
 	RunningReplaySQL      = runningReplaySQL
 	ReplayFailedSQL       = replayFailedSQL
 	DueSQL                = dueSQL
-	DeliveredSQL          = deliveredSQL
 	AdvanceSQL            = advanceSQL
 	DeliveriesSQL         = deliveriesSQL
 	RetrySQL              = retrySQL

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
+	"email-gateway/shared/store/sql"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/webhook"
 )
@@ -69,7 +70,7 @@ func TestPlans(t *testing.T) {
 		"replay failed":   {webhook.ReplayFailedSQL, []any{endpoint, time.Now().Add(time.Hour), 100}, []string{"webhook_deliveries_failed"}, 30_000},
 		"summary":         {webhook.DueSQL, []any{endpoint, company, 10, 1000}, []string{"webhook_deliveries_(open|status)", "webhook_deliveries_retrying", "webhook_replays_running"}, 1500},
 		"advance":         {webhook.AdvanceSQL, []any{endpoint, emails, company}, []string{"webhook_deliveries_open"}, 50},
-		"delivered":       {webhook.DeliveredSQL, []any{endpoint, pq.Array([]string{"e3", "e103"}), pq.Array([]int{200, 200}), pq.Array([]int{5, 5}), company}, []string{"webhook_deliveries_event"}, 150},
+		"delivered":       {sql.MarkDelivered, []any{endpoint, company, pq.Array([]string{"e3", "e103"}), pq.Array([]int{200, 200}), pq.Array([]int{5, 5})}, []string{"webhook_deliveries_event"}, 150},
 		"list":            {webhook.DeliveriesSQL, []any{endpoint, company, uuid.Max, 50}, []string{"webhook_deliveries_list"}, 200},
 		"list, by status": {webhook.DeliveriesByStatusSQL, []any{endpoint, company, uuid.Max, 50, "FAILED"}, []string{"webhook_deliveries_status"}, 200},
 		"retry":           {webhook.RetrySQL, []any{endpoint, company, delivery}, []string{"webhook_deliveries_pkey", "webhook_deliveries_(open|status)", "webhook_deliveries_retrying"}, 200},

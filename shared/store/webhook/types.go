@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/event"
@@ -39,27 +38,12 @@ func publicType(t email.EventType, ofCompany bool) string {
 // IsOfEmail reports whether a public type is that of an email's event.
 func IsOfEmail(public string) bool { return strings.HasPrefix(public, emailPrefix) }
 
-func number(n *int) int64 {
-	if n == nil {
-		return 0
+// orZero returns the value that p points to; nil = the zero value.
+func orZero[T any](p *T) (value T) {
+	if p != nil {
+		value = *p
 	}
-	return int64(*n)
-}
-
-// instant returns a time as text for an array of times; nil = NULL.
-func instant(t *time.Time) *string {
-	if t == nil {
-		return nil
-	}
-	text := t.Format(time.RFC3339Nano)
-	return &text
-}
-
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
+	return value
 }
 
 // oneRow returns pg.ErrNotFound if a statement affected no row.

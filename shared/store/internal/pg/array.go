@@ -94,16 +94,32 @@ func Bools[T any](rows []T, at func(*T) bool) []byte {
 	})
 }
 
-// Times encodes the zero time as NULL. The binary form of timestamptz is the number of microseconds since 2000.
+// Times encodes the zero time as NULL.
 func Times[T any](rows []T, at func(*T) time.Time) []byte {
-	epoch := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 	return encodeArray(rows, oid.T_timestamptz, 8*len(rows), func(b []byte, row *T) []byte {
 		t := at(row)
 		if t.IsZero() {
 			return nil
 		}
-		return binary.BigEndian.AppendUint64(b, uint64(t.UnixMicro()-epoch))
+		return appendTime(b, t)
 	})
+}
+
+// StartTimes is Times with -infinity, which is before all times, for the zero time.
+func StartTimes[T any](rows []T, at func(*T) time.Time) []byte {
+	return encodeArray(rows, oid.T_timestamptz, 8*len(rows), func(b []byte, row *T) []byte {
+		t := at(row)
+		if t.IsZero() {
+			return binary.BigEndian.AppendUint64(b, 1<<63) // the least int64
+		}
+		return appendTime(b, t)
+	})
+}
+
+// appendTime appends the binary form of timestamptz: the number of microseconds since 2000.
+func appendTime(b []byte, t time.Time) []byte {
+	epoch := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	return binary.BigEndian.AppendUint64(b, uint64(t.UnixMicro()-epoch.UnixMicro()))
 }
 
 // TextArray returns the texts as an array parameter, which is empty and not NULL if there are none. It removes U+0000.

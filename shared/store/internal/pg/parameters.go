@@ -8,7 +8,8 @@ import (
 
 // Parameters describes the parameters of a grouped statement, one line each: name, Postgres type and value in Go. A
 // grouped statement works on many rows at once: each column of the rows is one array (see array.go), and a scalar
-// applies to the whole statement.
+// applies to the whole statement. A statement whose only array is a set of ids (= ANY ($1)), or whose arrays are not columns
+// of the same rows, needs no description: it is a constant beside its method.
 //
 // The arguments of a call and the parameter numbers in the statement's file are generated from this description.
 // sql/README.md says how to change a statement.

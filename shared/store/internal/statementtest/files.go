@@ -11,8 +11,6 @@ import (
 	"testing"
 	"text/template"
 
-	"github.com/lib/pq/oid"
-
 	"email-gateway/shared/store/internal/pg"
 )
 
@@ -32,26 +30,38 @@ func Files() []File {
 		{Name: "accept", Owner: "outbox", Template: "accept.sql.tmpl"},
 		{Name: "accept_recipients", Owner: "recipient", Template: "accept_recipients.sql.tmpl"},
 		{Name: "accept_scheduled", Owner: "outbox", Template: "accept.sql.tmpl", Options: map[string]any{"Scheduled": true}},
+		{Name: "add_sends", Owner: "reputation", Template: "add_sends.sql.tmpl"},
 		{Name: "advance", Owner: "outbox", Template: "advance.sql.tmpl", Options: map[string]any{"SkipLocked": true}},
 		{Name: "advance_plain", Owner: "outbox", Template: "advance.sql.tmpl", Options: map[string]any{"SkipLocked": true, "Plain": true}},
 		{Name: "advance_waiting", Owner: "outbox", Template: "advance.sql.tmpl"},
 		{Name: "append_feedback", Owner: "feedback", Template: "append_feedback.sql.tmpl"},
 		{Name: "expand", Owner: "mailing", Template: "expand.sql.tmpl"},
+		{Name: "feed_events", Owner: "event", Template: "feed_events.sql.tmpl"},
+		{Name: "insert_deliveries", Owner: "webhook", Template: "insert_deliveries.sql.tmpl"},
 		{Name: "insert_doubtful_entries", Owner: "mailing", Template: "insert_doubtful_entries.sql.tmpl"},
 		{Name: "insert_rejects", Owner: "mailing", Template: "insert_rejects.sql.tmpl"},
 		{Name: "known_people", Owner: "recipient", Template: "known_people.sql.tmpl"},
+		{Name: "lease_jobs", Owner: "dispatch", Template: "take_due.sql.tmpl", Options: map[string]any{"Jobs": true}},
+		{Name: "link_files", Owner: "file", Template: "link_files.sql.tmpl"},
 		{Name: "load", Owner: "outbox", Template: "load.sql.tmpl"},
+		{Name: "mark_delivered", Owner: "webhook", Template: "mark_delivered.sql.tmpl"},
+		{Name: "named_lanes", Owner: "dispatch", Template: "named_lanes.sql.tmpl"},
 		{Name: "read_feedback", Owner: "feedback", Template: "read_feedback.sql.tmpl"},
-		{Name: "release", Owner: "dispatch", Template: "release.sql.tmpl"},
 		{Name: "reencrypt_emails", Owner: "encryption", Template: "reencrypt.sql.tmpl", Options: map[string]any{"Table": "email_outbox"}},
 		{Name: "reencrypt_entries", Owner: "encryption", Template: "reencrypt.sql.tmpl", Options: map[string]any{"Table": "mailing_entries"}},
 		{Name: "reencrypt_recipients", Owner: "encryption", Template: "reencrypt.sql.tmpl", Options: map[string]any{"Table": "recipients"}},
+		{Name: "release", Owner: "dispatch", Template: "release.sql.tmpl"},
+		{Name: "set_reputation_defaults", Owner: "reputation", Template: "set_reputation_defaults.sql.tmpl"},
 		{Name: "size_files", Owner: "mailing", Template: "size_files.sql.tmpl"},
+		{Name: "take_due", Owner: "dispatch", Template: "take_due.sql.tmpl"},
 		{Name: "take_feedback", Owner: "feedback", Template: "take_feedback.sql.tmpl"},
 		{Name: "take_free_feedback", Owner: "feedback", Template: "take_feedback.sql.tmpl", Options: map[string]any{"SkipLocked": true}},
 		{Name: "take_keys", Owner: "outbox", Template: "take_keys.sql.tmpl"},
+		{Name: "update_deliveries", Owner: "webhook", Template: "update_deliveries.sql.tmpl"},
 		{Name: "upsert_free_recipients", Owner: "recipient", Template: "upsert_recipients.sql.tmpl", Options: map[string]any{"SkipLocked": true}},
 		{Name: "upsert_recipients", Owner: "recipient", Template: "upsert_recipients.sql.tmpl"},
+		{Name: "wake_lanes", Owner: "lane", Template: "wake_lanes.sql.tmpl"},
+		{Name: "with_events", Owner: "event", Template: "with_events.sql.tmpl"},
 	}
 }
 
@@ -141,25 +151,6 @@ func fragmentNames(t *testing.T, folder string) (names []string) {
 		}
 	}
 	return names
-}
-
-// CheckColumns checks that the function that lays a column out makes an array of the type that is written beside it.
-func CheckColumns(t *testing.T, p Package) {
-	t.Helper()
-	for _, f := range p.files(t) {
-		for _, described := range p.Parameters[f.Name] {
-			if described.Element == 0 {
-				continue
-			}
-			kind := map[oid.Oid]string{
-				oid.T_uuid: "uuid[]", oid.T_text: "text[]", oid.T_bytea: "bytea[]", oid.T_jsonb: "jsonb[]", oid.T_int8: "bigint[]",
-				oid.T_bool: "bool[]", oid.T_timestamptz: "timestamptz[]",
-			}[described.Element]
-			if kind != described.Type {
-				t.Errorf("%s: %s is described as %s, but its values are encoded as %s", f.Name, described.Name, described.Type, kind)
-			}
-		}
-	}
 }
 
 // Parameter is a parameter as the header of a file describes it.

@@ -3,17 +3,26 @@ package statementtest
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/lib/pq/oid"
 
 	"email-gateway/shared/store/internal/pg"
 )
 
 var (
-	// rowsPlace stands for the rows with all their columns, or with those in parentheses.
-	rowsPlace = regexp.MustCompile(`\$rows\b(?:\(([a-z0-9_, ]+)\))?`)
+	// rowsPlace stands for the rows with all their columns, or with those in parentheses, perhaps with their number n.
+	rowsPlace = regexp.MustCompile(`\$rows\b(?:\(([a-z0-9_, ]+)\))?( WITH ORDINALITY)?`)
 	// namePlace stands for one parameter, perhaps with a cast.
 	namePlace = regexp.MustCompile(`\$([a-z][a-z0-9_]*)((?:::[a-z]+(?:\[\])?)*)`)
 )
+
+// arrayTypes are the types of arrays, by the type of their elements.
+var arrayTypes = map[oid.Oid]string{
+	oid.T_uuid: "uuid[]", oid.T_text: "text[]", oid.T_bytea: "bytea[]", oid.T_jsonb: "jsonb[]", oid.T_int8: "bigint[]",
+	oid.T_bool: "bool[]", oid.T_timestamptz: "timestamptz[]",
+}
 
 // generate writes numbers in the place of names, and a header: what the statement does, from the template's first comment;
 // its parameters; and what explains it.
@@ -24,6 +33,9 @@ func generate(f File, parameters []pg.Parameter, text string) (string, error) {
 			return "", fmt.Errorf("two parameters have the name %s", p.Name)
 		}
 		numbers[p.Name] = i + 1
+		if encoded := arrayTypes[p.Element]; p.Element != 0 && encoded != p.Type {
+			return "", fmt.Errorf("%s is described as %s, but its values are encoded as %s", p.Name, p.Type, encoded)
+		}
 	}
 	var unknown []string
 	number := func(name string) int {
@@ -39,8 +51,9 @@ func generate(f File, parameters []pg.Parameter, text string) (string, error) {
 		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
 		line = rowsPlace.ReplaceAllStringFunc(line, func(place string) string {
 			var names []string
-			if columns := rowsPlace.FindStringSubmatch(place)[1]; columns != "" {
-				names = strings.Split(columns, ", ")
+			match := rowsPlace.FindStringSubmatch(place)
+			if match[1] != "" {
+				names = strings.Split(match[1], ", ")
 			} else {
 				for _, p := range parameters {
 					if p.Element != 0 {
@@ -48,7 +61,7 @@ func generate(f File, parameters []pg.Parameter, text string) (string, error) {
 					}
 				}
 			}
-			return unnest(parameters, names, indent, number)
+			return unnest(parameters, names, match[2] != "", indent, number)
 		})
 		body.WriteString(namePlace.ReplaceAllStringFunc(line, func(place string) string {
 			parts := namePlace.FindStringSubmatch(place)
@@ -76,8 +89,8 @@ func cutComment(text string) (comment, rest string) {
 	return comment, rest
 }
 
-// unnest makes rows of the arrays. More than four are written one to a line.
-func unnest(parameters []pg.Parameter, names []string, indent string, number func(string) int) string {
+// unnest makes rows of the arrays, with the number of each row as n if numbered. More than four are written one to a line.
+func unnest(parameters []pg.Parameter, names []string, numbered bool, indent string, number func(string) int) string {
 	arrays := make([]string, len(names))
 	width := 0
 	for i, name := range names {
@@ -90,6 +103,9 @@ func unnest(parameters []pg.Parameter, names []string, indent string, number fun
 		width = max(width, len(arrays[i]))
 	}
 	alias := ") AS t(" + strings.Join(names, ", ") + ")"
+	if numbered {
+		alias = ") WITH ORDINALITY AS t(" + strings.Join(names, ", ") + ", n)"
+	}
 	if len(names) <= 4 {
 		return "unnest(" + strings.Join(arrays, " ") + alias
 	}
@@ -120,7 +136,8 @@ func wrapAt(text string, width int, indent string) string {
 func header(name string, parameters []pg.Parameter) string {
 	var b strings.Builder
 	var samples []string
-	b.WriteString("-- Parameters; each array has one element per row:\n")
+	first := slices.IndexFunc(parameters, func(p pg.Parameter) bool { return p.Element != 0 })
+	fmt.Fprintf(&b, "-- Parameters; from $%d on, each array has one element per row:\n", first+1)
 	for i, p := range parameters {
 		fmt.Fprintf(&b, "--   %-4s %-20s %s\n", fmt.Sprintf("$%d", i+1), p.Name, p.Type)
 		samples = append(samples, sample(p.Type))

@@ -1,0 +1,24 @@
+package lane
+
+import (
+	"testing"
+
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/statementtest"
+)
+
+func statementFiles() statementtest.Package {
+	return statementtest.Package{
+		Name: "lane", Folder: "../sql",
+		Parameters: map[string][]pg.Parameter{
+			"wake_lanes": wakeLanesParameters.List(),
+		},
+	}
+}
+
+// The files of sql are generated from their templates and the descriptions of the parameters. With -update they are
+// written (go generate).
+func TestStatementFiles_AreGenerated(t *testing.T) {
+	t.Parallel()
+	statementtest.CheckGenerated(t, statementFiles())
+}

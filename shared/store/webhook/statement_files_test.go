@@ -1,0 +1,26 @@
+package webhook
+
+import (
+	"testing"
+
+	"email-gateway/shared/store/internal/pg"
+	"email-gateway/shared/store/internal/statementtest"
+)
+
+func statementFiles() statementtest.Package {
+	return statementtest.Package{
+		Name: "webhook", Folder: "../sql",
+		Parameters: map[string][]pg.Parameter{
+			"insert_deliveries": insertParameters.List(),
+			"mark_delivered":    deliveredParameters.List(),
+			"update_deliveries": updateParameters.List(),
+		},
+	}
+}
+
+// The files of sql are generated from their templates and the descriptions of the parameters. With -update they are
+// written (go generate).
+func TestStatementFiles_AreGenerated(t *testing.T) {
+	t.Parallel()
+	statementtest.CheckGenerated(t, statementFiles())
+}
