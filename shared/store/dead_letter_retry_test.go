@@ -15,7 +15,7 @@ import (
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/audit"
 	"email-gateway/shared/store/deadletter"
-	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
@@ -201,24 +201,24 @@ func TestRetryDeadLetter_Mailing(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company := d.Company(t)
-	failed := func(filename string) (mailing uuid.UUID, letter deadletter.Letter) {
+	failed := func(filename string) (mailingID uuid.UUID, letter deadletter.Letter) {
 		t.Helper()
-		mailing = d.Mailing(t, company, 1, func(m *mailingstore.NewMailing) { m.Filename = filename })
-		job, lock, err := d.Store.LockMailing(t.Context(), mailing, 1, time.Minute, time.Second)
-		if err != nil || lock != mailingstore.Locked {
+		mailingID = d.Mailing(t, company, 1, func(m *mailing.NewMailing) { m.Filename = filename })
+		job, lock, err := d.Store.LockMailing(t.Context(), mailingID, 1, time.Minute, time.Second)
+		if err != nil || lock != mailing.Locked {
 			t.Fatal(lock, err)
 		}
 		task := uuid.New()
-		if _, err := d.Store.FailJob(t.Context(), &job, mailingstore.FailedJob{Reason: "MAILING_JOB_FAILED", TaskID: task.String(), Payload: []byte(`{}`), Last: true}); err != nil {
+		if _, err := d.Store.FailJob(t.Context(), &job, mailing.FailedJob{Reason: "MAILING_JOB_FAILED", TaskID: task.String(), Payload: []byte(`{}`), Last: true}); err != nil {
 			t.Fatal(err)
 		}
-		return mailing, letterOf(t, d, task)
+		return mailingID, letterOf(t, d, task)
 	}
-	mailing, letter := failed("a.csv")
+	mailingID, letter := failed("a.csv")
 	if err := d.Store.RetryDeadLetter(t.Context(), letter, by("key1")); err != nil {
 		t.Fatal(err)
 	}
-	if got := ask[string](t, d, `SELECT concat_ws(' ', status, generation, (SELECT count(*) FROM email_outbox WHERE target = 'mailing.process' AND payload ->> 'generation' = '2')) FROM mailings WHERE id = $1`, mailing); got != "QUEUED 2 1" {
+	if got := ask[string](t, d, `SELECT concat_ws(' ', status, generation, (SELECT count(*) FROM email_outbox WHERE target = 'mailing.process' AND payload ->> 'generation' = '2')) FROM mailings WHERE id = $1`, mailingID); got != "QUEUED 2 1" {
 		t.Errorf("the mailing: %s", got)
 	}
 	if got := resolved(t, d, letter.ID); got != "t retried api:key1" {
@@ -227,19 +227,19 @@ func TestRetryDeadLetter_Mailing(t *testing.T) {
 	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("key2")), "the mailing is QUEUED")
 
 	_, letter = failed("b.csv")
-	d.Mailing(t, company, 1, func(m *mailingstore.NewMailing) { m.Filename = "b.csv" })
+	d.Mailing(t, company, 1, func(m *mailing.NewMailing) { m.Filename = "b.csv" })
 	wantNotReplayable(t, d.Store.RetryDeadLetter(t.Context(), letter, by("key1")), "filename")
 
 	// One that is resumed or cancelled by its tenant is resolved as well.
-	mailing, letter = failed("c.csv")
-	if _, err := d.Store.ResumeMailing(t.Context(), company, mailing); err != nil {
+	mailingID, letter = failed("c.csv")
+	if _, err := d.Store.ResumeMailing(t.Context(), company, mailingID); err != nil {
 		t.Fatal(err)
 	}
 	if got := resolved(t, d, letter.ID); got != "t retried" {
 		t.Errorf("after a resume: %s", got)
 	}
-	mailing, letter = failed("d.csv")
-	if _, err := d.Store.CancelMailing(t.Context(), company, mailing); err != nil {
+	mailingID, letter = failed("d.csv")
+	if _, err := d.Store.CancelMailing(t.Context(), company, mailingID); err != nil {
 		t.Fatal(err)
 	}
 	if got := resolved(t, d, letter.ID); got != "t discarded" {

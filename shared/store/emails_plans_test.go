@@ -15,7 +15,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
-	emailstore "email-gateway/shared/store/emails"
+	"email-gateway/shared/store/emails"
 	"email-gateway/shared/store/internal/pg"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
@@ -43,16 +43,16 @@ func TestPlans_SearchScheduled(t *testing.T) {
 	one := ids[len(ids)/2]
 	rows := d.Store
 	for name, tt := range map[string]struct {
-		filter emailstore.Filter
+		filter emails.Filter
 		index  string
 	}{
-		"recipient":   {emailstore.Filter{Recipient: fmt.Sprintf("S%d@Example.com", len(ids)/2)}, `email_logs_\w+_company_id_lower_outbox_id_idx`},
-		"external id": {emailstore.Filter{ExternalID: fmt.Sprint("S-", len(ids)/2)}, `email_logs_\w+_company_id_external_id_outbox_id_idx`},
-		"request":     {emailstore.Filter{RequestID: fmt.Sprint("later-", len(ids)/2)}, `email_logs_\w+_company_id_request_id_outbox_id_idx`},
-		"aggregate":   {emailstore.Filter{AboutType: "interview", AboutID: fmt.Sprint(len(ids) / 2)}, `outbox_aggregates_pkey`},
-		"tag":         {emailstore.Filter{Tag: fmt.Sprint("batch-", len(ids)/2)}, `email_logs_\w+_tag1`},
-		"tag, waits":  {emailstore.Filter{Tag: fmt.Sprint("batch-", len(ids)/2), Status: email.Pending}, `email_outbox_lane_claim`},
-		"status":      {emailstore.Filter{Status: email.Pending, Until: ids[len(ids)-1]}, `email_outbox_(emails|pkey)`},
+		"recipient":   {emails.Filter{Recipient: fmt.Sprintf("S%d@Example.com", len(ids)/2)}, `email_logs_\w+_company_id_lower_outbox_id_idx`},
+		"external id": {emails.Filter{ExternalID: fmt.Sprint("S-", len(ids)/2)}, `email_logs_\w+_company_id_external_id_outbox_id_idx`},
+		"request":     {emails.Filter{RequestID: fmt.Sprint("later-", len(ids)/2)}, `email_logs_\w+_company_id_request_id_outbox_id_idx`},
+		"aggregate":   {emails.Filter{AboutType: "interview", AboutID: fmt.Sprint(len(ids) / 2)}, `outbox_aggregates_pkey`},
+		"tag":         {emails.Filter{Tag: fmt.Sprint("batch-", len(ids)/2)}, `email_logs_\w+_tag1`},
+		"tag, waits":  {emails.Filter{Tag: fmt.Sprint("batch-", len(ids)/2), Status: email.Pending}, `email_outbox_lane_claim`},
+		"status":      {emails.Filter{Status: email.Pending, Until: ids[len(ids)-1]}, `email_outbox_(emails|pkey)`},
 	} {
 		tt.filter.Limit = 50
 		plan, read := explainPage(t, d, company, tt.filter)
@@ -63,7 +63,7 @@ func TestPlans_SearchScheduled(t *testing.T) {
 			t.Errorf("by %s: %d rows read:\n%s", name, read, plan)
 		}
 		var took []time.Duration
-		var page emailstore.Page
+		var page emails.Page
 		var err error
 		for range 9 {
 			start := time.Now()
@@ -77,7 +77,7 @@ func TestPlans_SearchScheduled(t *testing.T) {
 		if measured && took[len(took)/2] > 50*time.Millisecond {
 			t.Errorf("by %s: %v", name, took)
 		}
-		found := func(e emailstore.Email) bool { return e.ID == one }
+		found := func(e emails.Email) bool { return e.ID == one }
 		if name != "status" && !slices.ContainsFunc(page.Emails, found) {
 			t.Errorf("by %s: not found", name)
 		}
@@ -112,7 +112,7 @@ func TestPlans_ListBehindImports(t *testing.T) {
 			}
 		}
 	}
-	if page, err := d.Store.ListEmails(t.Context(), company, emailstore.Filter{Limit: 50}); err != nil || len(page.Emails) != 1 || page.Emails[0].ID != first {
+	if page, err := d.Store.ListEmails(t.Context(), company, emails.Filter{Limit: 50}); err != nil || len(page.Emails) != 1 || page.Emails[0].ID != first {
 		t.Errorf("listed %v, %v", page.Emails, err)
 	}
 }
@@ -120,10 +120,10 @@ func TestPlans_ListBehindImports(t *testing.T) {
 // acceptScheduled accepts so many emails of another day, as the api does.
 func acceptScheduled(t *testing.T, d storetest.Database, company uuid.UUID, n int) []uuid.UUID {
 	t.Helper()
-	emails := make([]outbox.NewEmail, n)
+	all := make([]outbox.NewEmail, n)
 	ids := make([]uuid.UUID, n)
-	for i := range emails {
-		emails[i] = storetest.NewEmail(company, func(e *outbox.NewEmail) {
+	for i := range all {
+		all[i] = storetest.NewEmail(company, func(e *outbox.NewEmail) {
 			e.Job.To, e.Job.Recipient.Email, e.Job.Recipient.ExternalID = fmt.Sprintf("s%d@example.com", i), fmt.Sprintf("s%d@example.com", i), fmt.Sprint("S-", i)
 			e.RequestID, e.SendAt = fmt.Sprint("later-", i), time.Now().Add(48*time.Hour)
 			e.Job.Tags = []string{fmt.Sprint("batch-", i)}
@@ -131,11 +131,11 @@ func acceptScheduled(t *testing.T, d storetest.Database, company uuid.UUID, n in
 				e.Aggregate = &outbox.Aggregate{Type: "interview", ID: fmt.Sprint(i), EventType: "REMINDER"}
 			}
 		})
-		ids[i] = emails[i].ID
+		ids[i] = all[i].ID
 	}
 	accepter := d.Store.NewAccepter()
 	var group sync.WaitGroup
-	for part := range slices.Chunk(emails, max(n/16, 1)) {
+	for part := range slices.Chunk(all, max(n/16, 1)) {
 		group.Go(func() {
 			for _, e := range part {
 				if err := accepter.Accept(t.Context(), e); err != nil {
@@ -172,7 +172,7 @@ func fillSent(t *testing.T, d storetest.Database, company uuid.UUID, n int) {
 
 // explainPage runs the statements of a page and returns their plans, and how many rows
 // they read from tables.
-func explainPage(t *testing.T, d storetest.Database, company uuid.UUID, f emailstore.Filter) (plan string, read int) {
+func explainPage(t *testing.T, d storetest.Database, company uuid.UUID, f emails.Filter) (plan string, read int) {
 	t.Helper()
 	db := storetest.Connect(t, d, store.Options{})
 	before := uuid.Max
@@ -241,7 +241,7 @@ func number(t *testing.T, digits string) int {
 }
 
 // pageRowsParameters are those of pageRowsSQL.
-func pageRowsParameters(ids []uuid.UUID, f emailstore.Filter) []any {
+func pageRowsParameters(ids []uuid.UUID, f emails.Filter) []any {
 	first, last := pg.IDRange(ids, func(id *uuid.UUID) uuid.UUID { return *id })
 	return []any{
 		pg.UUIDArray(ids), string(f.Status), f.Tag, max(f.Limit, 1), first, last, f.Recipient, f.ExternalID, f.RequestID,

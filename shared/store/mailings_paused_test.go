@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/storetest"
 )
@@ -20,13 +20,13 @@ func TestMailingsPaused(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	company, other := d.Company(t), d.Company(t)
-	emailOf := func(company, mailing uuid.UUID) uuid.UUID {
+	emailOf := func(company, mailingID uuid.UUID) uuid.UUID {
 		id := d.Accept(t, company, nil)
-		run(t, d, `UPDATE email_outbox SET lane_id = (SELECT id FROM dispatch_lanes WHERE mailing_id = $2) WHERE id = $1`, id, mailing)
+		run(t, d, `UPDATE email_outbox SET lane_id = (SELECT id FROM dispatch_lanes WHERE mailing_id = $2) WHERE id = $1`, id, mailingID)
 		return id
 	}
 	before := d.Mailing(t, company, 1, nil)
-	held := d.Mailing(t, company, 1, func(m *mailingstore.NewMailing) { m.Held = true })
+	held := d.Mailing(t, company, 1, func(m *mailing.NewMailing) { m.Held = true })
 	run(t, d, `UPDATE companies SET mailings_paused_at = now() WHERE id = $1`, company)
 	after := d.Mailing(t, company, 1, nil)
 	unaffected := d.Mailing(t, other, 1, nil)
@@ -76,7 +76,7 @@ func TestMailingsPaused(t *testing.T) {
 		}
 	}
 
-	for id, want := range map[uuid.UUID]quota.Quota{before: mailingstore.WaitsForReputation, after: mailingstore.WaitsForReputation, held: ""} {
+	for id, want := range map[uuid.UUID]quota.Quota{before: mailing.WaitsForReputation, after: mailing.WaitsForReputation, held: ""} {
 		if m, err := d.Store.FindMailing(t.Context(), company, id); err != nil || m.WaitsFor(time.Now()).For != want {
 			t.Errorf("waits for %q, %v, want %q", m.WaitsFor(time.Now()).For, err, want)
 		}
@@ -84,11 +84,11 @@ func TestMailingsPaused(t *testing.T) {
 	if room, err := d.Store.FindMailingRoom(t.Context(), company); err != nil || !room.Paused {
 		t.Errorf("room %+v, %v", room, err)
 	}
-	var refused *mailingstore.PausedError
+	var refused *mailing.PausedError
 	if _, err := d.Store.StartMailing(t.Context(), company, held); !errors.As(err, &refused) {
 		t.Errorf("start: %v", err)
 	}
-	if m, err := d.Store.PauseMailing(t.Context(), company, before); err != nil || m.Status != mailingstore.Paused {
+	if m, err := d.Store.PauseMailing(t.Context(), company, before); err != nil || m.Status != mailing.Paused {
 		t.Errorf("pause: %+v, %v", m.Status, err)
 	}
 	for name, control := range controls(d.Store) {
@@ -99,7 +99,7 @@ func TestMailingsPaused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if m, err := d.Store.CancelMailing(t.Context(), company, after); err != nil || m.Status != mailingstore.Cancelled {
+	if m, err := d.Store.CancelMailing(t.Context(), company, after); err != nil || m.Status != mailing.Cancelled {
 		t.Errorf("cancel: %+v, %v", m.Status, err)
 	}
 

@@ -14,7 +14,7 @@ import (
 	"github.com/lib/pq/pqerror"
 
 	"email-gateway/schema"
-	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 )
@@ -55,8 +55,8 @@ func TestOwnerLocks_Strangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	company := d.Company(t)
-	mailing := d.Mailing(t, company, 3, nil)
-	if _, err := d.Store.CancelMailing(t.Context(), company, mailing); err != nil {
+	mailingID := d.Mailing(t, company, 3, nil)
+	if _, err := d.Store.CancelMailing(t.Context(), company, mailingID); err != nil {
 		t.Fatal(err)
 	}
 	for _, log := range []retention.Log{retention.EmailLogs, retention.EmailEvents} {
@@ -69,7 +69,7 @@ func TestOwnerLocks_Strangers(t *testing.T) {
 	defer func() { _ = tx.Rollback() }()
 	for _, key := range []string{
 		`hashtextextended('partitions of email_logs', 0)`, `hashtextextended('partitions of email_events', 0)`,
-		`hashtextextended('settle mailing ` + mailing.String() + `', 0)`, `4097083626` /* goose's */, `5887940537704921958`, `1`,
+		`hashtextextended('settle mailing ` + mailingID.String() + `', 0)`, `4097083626` /* goose's */, `5887940537704921958`, `1`,
 	} {
 		if _, err := tx.ExecContext(t.Context(), `SELECT pg_advisory_lock(`+key+`)`); err != nil {
 			t.Fatal(err)
@@ -77,7 +77,7 @@ func TestOwnerLocks_Strangers(t *testing.T) {
 	}
 	for _, statement := range []string{
 		`SELECT FROM owner_locks FOR UPDATE`, `SELECT FROM owner_locks FOR KEY SHARE`, `SELECT FROM owner_locks`, `LOCK TABLE owner_locks IN ACCESS SHARE MODE`,
-		`SELECT hold_settling('` + mailing.String() + `')`, `SELECT make_log_partition('email_logs', 3)`,
+		`SELECT hold_settling('` + mailingID.String() + `')`, `SELECT make_log_partition('email_logs', 3)`,
 		`LOCK TABLE goose_migration_lock IN ACCESS SHARE MODE`, `LOCK TABLE goose_migration_lock IN SHARE UPDATE EXCLUSIVE MODE`,
 		`LOCK TABLE goose_db_version IN ROW EXCLUSIVE MODE`, `DELETE FROM goose_db_version`,
 	} {
@@ -104,8 +104,8 @@ func TestOwnerLocks_Strangers(t *testing.T) {
 			t.Errorf("drop: %+v, %v", dropped, err)
 		}
 	}
-	settled, err := d.Store.ApplyEntryAction(t.Context(), mailing, 10, nil)
-	if err != nil || settled.Kind != mailingstore.ActionCancel || settled.Cancelled != 3 {
+	settled, err := d.Store.ApplyEntryAction(t.Context(), mailingID, 10, nil)
+	if err != nil || settled.Kind != mailing.ActionCancel || settled.Cancelled != 3 {
 		t.Errorf("settle: %+v, %v", settled, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	lanestore "email-gateway/shared/store/lane"
+	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -21,24 +21,24 @@ func TestWakeLanes(t *testing.T) {
 	_, _ = listener.Named()
 	company := d.Company(t)
 	normal := ask[int64](t, d, `SELECT id FROM dispatch_lanes WHERE queue = 'email:send'`)
-	if err := d.Store.WakeLanes(t.Context(), []lanestore.Lanes{{Company: company, Queue: "email:send"}}); err != nil {
+	if err := d.Store.WakeLanes(t.Context(), []lane.Lanes{{Company: company, Queue: "email:send"}}); err != nil {
 		t.Fatal(err)
 	}
 	receiveUntil(t, listener, func(lanes []int64, _ bool) bool { return len(lanes) == 1 && lanes[0] == normal })
-	if err := d.Store.WakeLanes(t.Context(), []lanestore.Lanes{{Company: company}}); err != nil {
+	if err := d.Store.WakeLanes(t.Context(), []lane.Lanes{{Company: company}}); err != nil {
 		t.Fatal(err)
 	}
 	all := ask[int](t, d, `SELECT count(*) FROM dispatch_lanes`)
 	receiveUntil(t, listener, func(lanes []int64, _ bool) bool { return len(lanes) == all })
 	mailing := uuid.New()
 	run(t, d, `INSERT INTO dispatch_lanes (company_id, queue, mailing_id) VALUES ($1, 'email:send', $2)`, company, mailing)
-	if err := d.Store.WakeLanes(t.Context(), []lanestore.Lanes{{Company: company, Queue: "email:send", Mailing: mailing}}); err != nil {
+	if err := d.Store.WakeLanes(t.Context(), []lane.Lanes{{Company: company, Queue: "email:send", Mailing: mailing}}); err != nil {
 		t.Fatal(err)
 	}
 	own := ask[int64](t, d, `SELECT id FROM dispatch_lanes WHERE mailing_id IS NOT NULL`)
 	receiveUntil(t, listener, func(lanes []int64, _ bool) bool { return slices.Equal(lanes, []int64{own}) })
 	run(t, d, `INSERT INTO dispatch_lanes (company_id, queue, mailing_id) SELECT company_id, queue, gen_random_uuid() FROM dispatch_lanes, generate_series(1, 400) WHERE id = $1`, normal)
-	if err := d.Store.WakeLanes(t.Context(), []lanestore.Lanes{{Company: company}}); err != nil {
+	if err := d.Store.WakeLanes(t.Context(), []lane.Lanes{{Company: company}}); err != nil {
 		t.Fatal(err)
 	}
 	receiveUntil(t, listener, func(_ []int64, any bool) bool { return any })
@@ -55,15 +55,15 @@ func TestWakeUp_ReturnedRows(t *testing.T) {
 	first, second, later := d.Accept(t, company, nil), d.Accept(t, company, nil), d.Accept(t, company, nil)
 	run(t, d, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() - interval '1 hour', next_at = now() - interval '2 hours'`)
 	run(t, d, `UPDATE email_outbox SET next_at = now() - interval '3 hours' WHERE id = $1`, second)
-	lane := ask[int64](t, d, `SELECT DISTINCT lane_id FROM email_outbox`)
+	laneID := ask[int64](t, d, `SELECT DISTINCT lane_id FROM email_outbox`)
 	want := func(when string, id uuid.UUID) {
 		t.Helper()
 		from := ask[time.Time](t, d, `SELECT next_at FROM email_outbox WHERE id = $1`, id)
 		deadline := time.After(3 * time.Minute)
 		for {
 			if named, _ := listener.Named(); len(named) > 0 {
-				if len(named) != 1 || named[0].ID != lane || !named[0].From.Equal(from) {
-					t.Errorf("%s: %v is named, want lane %d from %s on", when, named, lane, from)
+				if len(named) != 1 || named[0].ID != laneID || !named[0].From.Equal(from) {
+					t.Errorf("%s: %v is named, want lane %d from %s on", when, named, laneID, from)
 				}
 				return
 			}
@@ -93,9 +93,9 @@ func TestWakeNamed_ManyLanes(t *testing.T) {
 	d := storetest.New(t)
 	listener := listenTo(t, d)
 	wakeUntilReceived(t, d, listener)
-	lanes := make([]lanestore.Named, 1000)
+	lanes := make([]lane.Named, 1000)
 	for i := range lanes {
-		lanes[i] = lanestore.Named{ID: math.MaxInt64 - int64(i), From: time.Now()}
+		lanes[i] = lane.Named{ID: math.MaxInt64 - int64(i), From: time.Now()}
 	}
 	if err := d.Store.WakeNamed(t.Context(), lanes); err != nil {
 		t.Fatal(err)

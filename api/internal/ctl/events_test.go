@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"email-gateway/api/internal/ctl"
-	feed "email-gateway/shared/store/event"
+	eventstore "email-gateway/shared/store/event"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -19,7 +19,7 @@ func (o operator) cancelNew(t *testing.T, d storetest.Database) string {
 	t.Helper()
 	id := o.accepted(t)
 	o.must(t, "email", "cancel", id)
-	if _, err := feed.New(d.Store.DB()).AssignPositions(t.Context(), 100); err != nil {
+	if _, err := eventstore.New(d.Store.DB()).AssignPositions(t.Context(), 100); err != nil {
 		t.Fatal(err)
 	}
 	return id

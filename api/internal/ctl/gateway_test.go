@@ -20,7 +20,7 @@ import (
 	"email-gateway/api/internal/mailing"
 	"email-gateway/shared/blob"
 	"email-gateway/shared/keyring"
-	feed "email-gateway/shared/store/event"
+	eventstore "email-gateway/shared/store/event"
 	filestore "email-gateway/shared/store/file"
 	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/storetest"
@@ -68,7 +68,7 @@ func serveAPI(t *testing.T, d storetest.Database) string {
 	t.Cleanup(accepter.Close)
 	log := slog.New(slog.DiscardHandler)
 	handler, err := httpapi.New(httpapi.Params{
-		Log: log, Store: d.Store, Accepter: accepter, Templates: template.New(d.Store.DB()), Webhooks: webhook.New(d.Store.DB()), Feed: feed.New(d.Store.DB()), Files: filestore.New(d.Store.DB()), Usage: usage.New(d.Store.DB()), Wake: func(...lane.Lanes) {}, Registry: prometheus.NewRegistry(), Ring: ring, EmailTTL: 24 * time.Hour,
+		Log: log, Store: d.Store, Accepter: accepter, Templates: template.New(d.Store.DB()), Webhooks: webhook.New(d.Store.DB()), Feed: eventstore.New(d.Store.DB()), Files: filestore.New(d.Store.DB()), Usage: usage.New(d.Store.DB()), Wake: func(...lane.Lanes) {}, Registry: prometheus.NewRegistry(), Ring: ring, EmailTTL: 24 * time.Hour,
 		HasRabbitMQ: true, Bucket: bucket, Tokens: mailing.NewTokens(log), PublicURL: "https://mail.acme.example", UnsubscribeKeys: links,
 		OpenAPI: api.OpenAPI(),
 	})

@@ -14,7 +14,7 @@ import (
 	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/mailingreport"
 	"email-gateway/shared/store/outbox"
-	recipientstore "email-gateway/shared/store/recipient"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/store/suppression"
 )
 
@@ -28,8 +28,8 @@ type fairStore struct {
 
 func newFairStore(s Store, limit slots.Slots) fairStore { return fairStore{Store: s, Slots: limit} }
 
-func (f fairStore) RecipientMatches(ctx context.Context, company, recipient uuid.UUID, address string) (bool, error) {
-	return slots.Run(ctx, f.ForLookUp(), company, func() (bool, error) { return f.Store.RecipientMatches(ctx, company, recipient, address) })
+func (f fairStore) RecipientMatches(ctx context.Context, company, id uuid.UUID, address string) (bool, error) {
+	return slots.Run(ctx, f.ForLookUp(), company, func() (bool, error) { return f.Store.RecipientMatches(ctx, company, id, address) })
 }
 
 func (f fairStore) FindAnswer(ctx context.Context, company uuid.UUID, route, key string) (idempotency.StoredAnswer, error) {
@@ -57,16 +57,16 @@ func (f fairStore) AggregateEmails(ctx context.Context, company uuid.UUID, kind,
 	return slots.Run(ctx, f.Slots, company, func() ([]outbox.AggregateEmail, error) { return f.Store.AggregateEmails(ctx, company, kind, id) })
 }
 
-func (f fairStore) AcceptRecipients(ctx context.Context, r recipientstore.NewRecipients) error {
+func (f fairStore) AcceptRecipients(ctx context.Context, r recipient.NewRecipients) error {
 	return f.Do(ctx, r.CompanyID, func() error { return f.Store.AcceptRecipients(ctx, r) })
 }
 
-func (f fairStore) FindRecipient(ctx context.Context, company, recipient uuid.UUID) (recipientstore.Known, error) {
-	return slots.Run(ctx, f.Slots, company, func() (recipientstore.Known, error) { return f.Store.FindRecipient(ctx, company, recipient) })
+func (f fairStore) FindRecipient(ctx context.Context, company, id uuid.UUID) (recipient.Known, error) {
+	return slots.Run(ctx, f.Slots, company, func() (recipient.Known, error) { return f.Store.FindRecipient(ctx, company, id) })
 }
 
-func (f fairStore) DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error {
-	return f.Do(ctx, company, func() error { return f.Store.DeleteRecipient(ctx, company, recipient) })
+func (f fairStore) DeleteRecipient(ctx context.Context, company, id uuid.UUID) error {
+	return f.Do(ctx, company, func() error { return f.Store.DeleteRecipient(ctx, company, id) })
 }
 
 func (f fairStore) Suppress(ctx context.Context, company uuid.UUID, s suppression.Suppression) error {

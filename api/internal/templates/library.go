@@ -15,15 +15,15 @@ import (
 
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
-	stored "email-gateway/shared/store/template"
+	templatestore "email-gateway/shared/store/template"
 	"email-gateway/shared/template"
 )
 
-// Finder is the part of *stored.Store that a Library uses.
+// Finder is the part of *templatestore.Store that a Library uses.
 type Finder interface {
-	Resolve(ctx context.Context, company uuid.UUID, name string, locales []string) (stored.ID, int, error)
-	ResolveVersion(ctx context.Context, company uuid.UUID, name string, locales []string, version int) (stored.ID, error)
-	Find(ctx context.Context, company uuid.UUID, id stored.ID, version int) (stored.Version, error)
+	Resolve(ctx context.Context, company uuid.UUID, name string, locales []string) (templatestore.ID, int, error)
+	ResolveVersion(ctx context.Context, company uuid.UUID, name string, locales []string, version int) (templatestore.ID, error)
+	Find(ctx context.Context, company uuid.UUID, id templatestore.ID, version int) (templatestore.Version, error)
 }
 
 // Library renders stored templates. It caches parsed versions. Which version is published, and whether a version that the
@@ -142,7 +142,7 @@ func (l *Library) Find(ctx context.Context, company uuid.UUID, use Use) (Found, 
 	if err != nil || len(faults) > 0 {
 		return Found{}, faults, err
 	}
-	v, err := l.store.Find(ctx, company, stored.ID{Name: id.Name, Locale: id.Locale}, id.Version)
+	v, err := l.store.Find(ctx, company, templatestore.ID{Name: id.Name, Locale: id.Locale}, id.Version)
 	if errors.Is(err, store.ErrNotFound) { // deleted since
 		faults.Add("name", CodeNotFound, notFound(use))
 		return Found{}, faults, nil
@@ -194,21 +194,21 @@ func (l *Library) find(ctx context.Context, company uuid.UUID, field string, use
 }
 
 // resolve returns the published version, or the version that the request names, in the first locale that has it.
-func (l *Library) resolve(ctx context.Context, company uuid.UUID, use Use) (id stored.ID, number int, parsed *template.Template, err error) {
+func (l *Library) resolve(ctx context.Context, company uuid.UUID, use Use) (id templatestore.ID, number int, parsed *template.Template, err error) {
 	if number = use.Version; number == 0 {
 		id, number, err = l.store.Resolve(ctx, company, use.Name, Fallback(use.Locale))
 	} else {
 		id, err = l.store.ResolveVersion(ctx, company, use.Name, Fallback(use.Locale), number)
 	}
 	if err != nil {
-		return stored.ID{}, 0, nil, err
+		return templatestore.ID{}, 0, nil, err
 	}
 	parsed, err = l.version(ctx, company, id, number)
 	return id, number, parsed, err
 }
 
 // version returns a version that the database has, from the cache if it is there.
-func (l *Library) version(ctx context.Context, company uuid.UUID, id stored.ID, number int) (*template.Template, error) {
+func (l *Library) version(ctx context.Context, company uuid.UUID, id templatestore.ID, number int) (*template.Template, error) {
 	key := version{company, id.Name, id.Locale, number}
 	if parsed, ok := l.cache.Get(key); ok {
 		return parsed, nil
@@ -233,7 +233,7 @@ func (l *Library) version(ctx context.Context, company uuid.UUID, id stored.ID, 
 }
 
 // SourceOf is the source of a stored version.
-func SourceOf(v stored.Version) (template.Source, error) {
+func SourceOf(v templatestore.Version) (template.Source, error) {
 	source := template.Source{Subject: v.Subject, HTML: v.HTML, Text: v.Text}
 	if err := json.Unmarshal([]byte(v.Variables), &source.Variables); err != nil {
 		return template.Source{}, fmt.Errorf("read variables of template %s version %d: %w", v.Name, v.Version, err)

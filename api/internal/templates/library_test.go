@@ -9,24 +9,24 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
-	stored "email-gateway/shared/store/template"
+	templatestore "email-gateway/shared/store/template"
 )
 
 // versions are stored versions by name, each published.
-type versions map[string]stored.Version
+type versions map[string]templatestore.Version
 
-func (v versions) Resolve(_ context.Context, _ uuid.UUID, name string, _ []string) (stored.ID, int, error) {
+func (v versions) Resolve(_ context.Context, _ uuid.UUID, name string, _ []string) (templatestore.ID, int, error) {
 	if _, ok := v[name]; !ok {
-		return stored.ID{}, 0, store.ErrNotFound
+		return templatestore.ID{}, 0, store.ErrNotFound
 	}
-	return stored.ID{Name: name}, 1, nil
+	return templatestore.ID{Name: name}, 1, nil
 }
 
-func (v versions) ResolveVersion(_ context.Context, _ uuid.UUID, name string, _ []string, _ int) (stored.ID, error) {
-	return stored.ID{Name: name}, nil
+func (v versions) ResolveVersion(_ context.Context, _ uuid.UUID, name string, _ []string, _ int) (templatestore.ID, error) {
+	return templatestore.ID{Name: name}, nil
 }
 
-func (v versions) Find(_ context.Context, _ uuid.UUID, id stored.ID, _ int) (stored.Version, error) {
+func (v versions) Find(_ context.Context, _ uuid.UUID, id templatestore.ID, _ int) (templatestore.Version, error) {
 	return v[id.Name], nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
-	stored "email-gateway/shared/store/template"
+	templatestore "email-gateway/shared/store/template"
 )
 
 // ForBatch returns a Library for one batch, in which every item that names the same template gets the same version: it is
@@ -25,19 +25,19 @@ type resolutions struct {
 
 // resolution is a version, or store.ErrNotFound.
 type resolution struct {
-	id     stored.ID
+	id     templatestore.ID
 	number int
 	err    error
 }
 
-func (r *resolutions) Resolve(ctx context.Context, company uuid.UUID, name string, locales []string) (stored.ID, int, error) {
+func (r *resolutions) Resolve(ctx context.Context, company uuid.UUID, name string, locales []string) (templatestore.ID, int, error) {
 	return r.resolveCached(fmt.Sprint(company, name, locales), func() (resolution, error) {
 		id, number, err := r.Finder.Resolve(ctx, company, name, locales)
 		return resolution{id, number, err}, err
 	})
 }
 
-func (r *resolutions) ResolveVersion(ctx context.Context, company uuid.UUID, name string, locales []string, version int) (stored.ID, error) {
+func (r *resolutions) ResolveVersion(ctx context.Context, company uuid.UUID, name string, locales []string, version int) (templatestore.ID, error) {
 	id, _, err := r.resolveCached(fmt.Sprint(company, name, locales, version), func() (resolution, error) {
 		id, err := r.Finder.ResolveVersion(ctx, company, name, locales, version)
 		return resolution{id, version, err}, err
@@ -46,7 +46,7 @@ func (r *resolutions) ResolveVersion(ctx context.Context, company uuid.UUID, nam
 }
 
 // resolveCached calls resolve unless it has resolved the key before. It does not remember an outage.
-func (r *resolutions) resolveCached(key string, resolve func() (resolution, error)) (stored.ID, int, error) {
+func (r *resolutions) resolveCached(key string, resolve func() (resolution, error)) (templatestore.ID, int, error) {
 	found, known := r.known[key]
 	if !known {
 		var err error

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/store"
-	stored "email-gateway/shared/store/template"
+	templatestore "email-gateway/shared/store/template"
 )
 
 // countedVersions counts the statements that resolve a version. Those with an outage fail.
@@ -18,14 +18,14 @@ type countedVersions struct {
 	outage   error
 }
 
-func (c *countedVersions) Resolve(ctx context.Context, company uuid.UUID, name string, locales []string) (stored.ID, int, error) {
+func (c *countedVersions) Resolve(ctx context.Context, company uuid.UUID, name string, locales []string) (templatestore.ID, int, error) {
 	if c.resolved++; c.outage != nil {
-		return stored.ID{}, 0, c.outage
+		return templatestore.ID{}, 0, c.outage
 	}
 	return c.versions.Resolve(ctx, company, name, locales)
 }
 
-func (c *countedVersions) ResolveVersion(ctx context.Context, company uuid.UUID, name string, locales []string, version int) (stored.ID, error) {
+func (c *countedVersions) ResolveVersion(ctx context.Context, company uuid.UUID, name string, locales []string, version int) (templatestore.ID, error) {
 	c.resolved++
 	return c.versions.ResolveVersion(ctx, company, name, locales, version)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
-	recipientstore "email-gateway/shared/store/recipient"
+	"email-gateway/shared/store/recipient"
 )
 
 // trace is a set of identifiers of one person in a row of some table; "" and uuid.Nil are
@@ -76,7 +76,7 @@ func (f *finder) search(ctx context.Context, s *Store, p Person) error {
 			}
 			for _, r := range page.Rows {
 				r.trace.table = table
-				if r.trace.address == recipientstore.ErasedAddress {
+				if r.trace.address == recipient.ErasedAddress {
 					r.trace.address = ""
 				}
 				for _, t := range r.traces() {
@@ -123,7 +123,7 @@ func (f *finder) person() Person {
 		recipients[id] = !ofSeveral[id] && !owners.contested(id, "")
 	}
 	for _, id := range f.externalIDs {
-		derived := recipientstore.ID(f.company, id, "", "")
+		derived := recipient.ID(f.company, id, "", "")
 		externalIDs[id] = !ofSeveral[derived] && !owners.contested(derived, id)
 	}
 	own := func(t trace) bool {
@@ -135,8 +135,8 @@ func (f *finder) person() Person {
 			if !own(t) {
 				continue
 			}
-			if id := t.externalID; id != "" && !externalIDs[id] && !owners.contested(recipientstore.ID(f.company, id, "", ""), id) {
-				externalIDs[id], recipients[recipientstore.ID(f.company, id, "", "")], grown = true, true, true
+			if id := t.externalID; id != "" && !externalIDs[id] && !owners.contested(recipient.ID(f.company, id, "", ""), id) {
+				externalIDs[id], recipients[recipient.ID(f.company, id, "", "")], grown = true, true, true
 			}
 			if id := t.recipient; id != uuid.Nil && !recipients[id] && !f.ofAddress(t) && !owners.contested(id, "") {
 				recipients[id], grown = true, true
@@ -158,7 +158,7 @@ func (f *finder) person() Person {
 	}
 	for t, removed := range traces {
 		if a := strings.ToLower(t.address); known[a] && !shared[a] && a != "" {
-			recipients[recipientstore.ID(f.company, "", "", t.address)] = true
+			recipients[recipient.ID(f.company, "", "", t.address)] = true
 			p.SharedIDs = append(p.SharedIDs, removed...)
 		}
 		if own(t) {
@@ -189,7 +189,7 @@ func (f *finder) person() Person {
 // ofAddress reports whether the trace's recipient id was derived from its address, so that the address
 // alone identifies the person.
 func (f *finder) ofAddress(t trace) bool {
-	return t.hash == "" && t.externalID == "" && t.recipient == recipientstore.ID(f.company, "", "", t.address)
+	return t.hash == "" && t.externalID == "" && t.recipient == recipient.ID(f.company, "", "", t.address)
 }
 
 // identifies reports whether the trace distinguishes people with the same address.
@@ -230,8 +230,8 @@ func (f *finder) owners(traces identities) idOwners {
 // contested reports whether an id may belong to a person with another number: a row has the id with
 // another number, and the recipient's current row does not have this person's number. For an external
 // id, the recipient is the one whose id is derived from it.
-func (o idOwners) contested(recipient uuid.UUID, externalID string) bool {
-	r, e := o.recipients[recipient], o.externalIDs[externalID]
+func (o idOwners) contested(id uuid.UUID, externalID string) bool {
+	r, e := o.recipients[id], o.externalIDs[externalID]
 	return !r.mine && !e.mine && (r.foreign || e.foreign)
 }
 
@@ -264,11 +264,11 @@ func (f *finder) people(traces identities) []Person {
 		g := &group{at: strings.ToLower(t.address) == f.address}
 		if t.hash != "" {
 			g.Hashes = []string{t.hash}
-			g.Recipients = []uuid.UUID{recipientstore.ID(f.company, "", t.hash, "")}
+			g.Recipients = []uuid.UUID{recipient.ID(f.company, "", t.hash, "")}
 		}
 		if t.externalID != "" {
 			g.ExternalIDs = []string{t.externalID}
-			g.Recipients = append(g.Recipients, recipientstore.ID(f.company, t.externalID, "", ""))
+			g.Recipients = append(g.Recipients, recipient.ID(f.company, t.externalID, "", ""))
 		}
 		if t.recipient != uuid.Nil {
 			g.Recipients = append(g.Recipients, t.recipient)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
-	recipientstore "email-gateway/shared/store/recipient"
+	"email-gateway/shared/store/recipient"
 )
 
 // identities are the traces without the ids that several people share, each with the external ids that it had.
@@ -20,7 +20,7 @@ func (f *finder) identities(shared map[uuid.UUID]bool) identities {
 	found := identities{}
 	for t := range f.traces {
 		var removed []string
-		if t.externalID != "" && shared[recipientstore.ID(f.company, t.externalID, "", "")] {
+		if t.externalID != "" && shared[recipient.ID(f.company, t.externalID, "", "")] {
 			removed, t.externalID = []string{t.externalID}, ""
 		}
 		if shared[t.recipient] {
@@ -39,7 +39,7 @@ func (f *finder) sharedIDs() map[uuid.UUID]bool {
 	for t := range f.traces {
 		ids := []uuid.UUID{t.recipient}
 		if t.externalID != "" {
-			id := recipientstore.ID(f.company, t.externalID, "", "")
+			id := recipient.ID(f.company, t.externalID, "", "")
 			external[id] = true
 			ids = append(ids, id)
 		}
@@ -51,7 +51,7 @@ func (f *finder) sharedIDs() map[uuid.UUID]bool {
 		}
 	}
 	for _, hash := range f.hashes { // these belong to the person, whatever their rows contain
-		delete(byID, recipientstore.ID(f.company, "", hash, ""))
+		delete(byID, recipient.ID(f.company, "", hash, ""))
 	}
 	shared := map[uuid.UUID]bool{}
 	for id, g := range byID {
@@ -183,7 +183,7 @@ func later(a, b uuid.UUID) uuid.UUID {
 func (u idUses) add(company uuid.UUID, r Row) {
 	id, address := r.trace.recipient, strings.ToLower(r.trace.address)
 	if r.trace.externalID != "" {
-		id = recipientstore.ID(company, r.trace.externalID, "", "")
+		id = recipient.ID(company, r.trace.externalID, "", "")
 	}
 	if r.request == "" || id == uuid.Nil || address == "" {
 		return

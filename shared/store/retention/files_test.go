@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/tenant"
@@ -146,11 +146,11 @@ func TestPurgeEntries(t *testing.T) {
 	if m, err := d.Store.FindMailing(t.Context(), company, old); err != nil || m.Accepted != 25 || m.Cancelled != 24 || m.Failed != 1 {
 		t.Errorf("numbers: %+v, %v", m, err)
 	}
-	var refused *mailingstore.StateError
+	var refused *mailing.StateError
 	if _, err := d.Store.RetryFailedEntries(t.Context(), company, old); !errors.As(err, &refused) || refused.Reason != "its entries were deleted at the end of their retention period" {
 		t.Errorf("retry: %v", err)
 	}
-	if page, err := d.Store.MailingEntries(t.Context(), company, old, mailingstore.EntryFilter{Limit: 10}); err != nil || len(page) != 0 {
+	if page, err := d.Store.MailingEntries(t.Context(), company, old, mailing.EntryFilter{Limit: 10}); err != nil || len(page) != 0 {
 		t.Errorf("entries: %v, %v", page, err)
 	}
 }
@@ -165,9 +165,9 @@ func TestPurgeEntries_NotBeforeTheEmails(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := d.Accept(t, company, nil)
-	mailing := storetest.OfMailing(t, d, company, id)
+	mailingID := storetest.OfMailing(t, d, company, id)
 	storetest.Apply(t, d, storetest.CancelOf(id))
-	d.Run(t, `UPDATE mailings SET status = 'COMPLETED', cancelled = 1, counted_at = now(), completed_at = now() - interval '8 days' WHERE id = $1`, mailing)
+	d.Run(t, `UPDATE mailings SET status = 'COMPLETED', cancelled = 1, counted_at = now(), completed_at = now() - interval '8 days' WHERE id = $1`, mailingID)
 	for _, age := range []time.Duration{0, 365 * day} {
 		if n := storetest.Drain(t, retention.New(d.Store.DB()).PurgeEntries, age, 10); n != 0 {
 			t.Errorf("%d deleted", n)

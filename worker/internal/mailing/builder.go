@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/mailmerge"
 	mailingstore "email-gateway/shared/store/mailing"
-	recipientstore "email-gateway/shared/store/recipient"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/template"
 	"email-gateway/worker/internal/mx"
 )
@@ -103,7 +103,7 @@ func (b *builder) email(e *mailingstore.ExpandableEntry, domain mx.Result) (mail
 	case err != nil:
 		return x, fmt.Errorf("subject: %w", err)
 	}
-	x.RecipientID = recipientstore.ID(b.job.CompanyID, e.ExternalID, e.CPFCNPJHash, e.Email)
+	x.RecipientID = recipient.ID(b.job.CompanyID, e.ExternalID, e.CPFCNPJHash, e.Email)
 	x.Job = b.task(e, subject, x.RecipientID)
 	if err := check(x.Job); err != nil {
 		x.InvalidReason, x.Details = invalidSyntax, strings.ReplaceAll(err.Error(), "\n", "; ")
@@ -127,7 +127,7 @@ func (b *builder) render(e *mailingstore.ExpandableEntry) (string, error) {
 // task builds the email's job. A person with a tenant identifier is identified by that, as in a
 // single email, since several addresses may belong to it; otherwise by the recipient id derived
 // from the address.
-func (b *builder) task(e *mailingstore.ExpandableEntry, subject string, recipient uuid.UUID) email.SendJob {
+func (b *builder) task(e *mailingstore.ExpandableEntry, subject string, recipientID uuid.UUID) email.SendJob {
 	job := email.SendJob{
 		OutboxID: e.ID.String(), CompanyID: b.job.CompanyID.String(), RequestID: b.job.RequestID,
 		To: e.Email, Subject: subject, HTMLRef: "mailing:" + b.job.ID.String(),
@@ -137,7 +137,7 @@ func (b *builder) task(e *mailingstore.ExpandableEntry, subject string, recipien
 		},
 	}
 	if e.ExternalID == "" && e.CPFCNPJHash == "" {
-		job.Recipient.RecipientID = recipient.String()
+		job.Recipient.RecipientID = recipientID.String()
 	}
 	return job
 }

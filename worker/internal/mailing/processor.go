@@ -20,7 +20,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/deadletter"
-	lanestore "email-gateway/shared/store/lane"
+	"email-gateway/shared/store/lane"
 	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/telemetry"
@@ -53,13 +53,13 @@ const (
 type Store interface {
 	LockMailing(ctx context.Context, id uuid.UUID, generation int, stale, live time.Duration) (mailingstore.Job, mailingstore.Lock, error)
 	HoldMailing(ctx context.Context, job *mailingstore.Job) (bool, error)
-	CountLane(ctx context.Context, lane int64, limit int) (int, error)
+	CountLane(ctx context.Context, laneID int64, limit int) (int, error)
 	NextEntries(ctx context.Context, job *mailingstore.Job, positions []int64, limit int) (mailingstore.EntryPage, error)
 	FindMailingRoom(ctx context.Context, company uuid.UUID) (mailingstore.Room, error)
 	Expand(ctx context.Context, job *mailingstore.Job, x mailingstore.Expansion) (queued int, held bool, err error)
 	FailJob(ctx context.Context, job *mailingstore.Job, f mailingstore.FailedJob) (bool, error)
 	DeadLetterTask(ctx context.Context, t deadletter.Task) error
-	WakeLanes(ctx context.Context, lanes []lanestore.Lanes) error
+	WakeLanes(ctx context.Context, lanes []lane.Lanes) error
 }
 
 // Domains checks whether a domain accepts mail; it fails only when ctx ends.

@@ -13,7 +13,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/person"
-	recipientstore "email-gateway/shared/store/recipient"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/queue"
 )
@@ -62,7 +62,7 @@ func TestProcessor_Expands(t *testing.T) {
 	if diff := cmp.Diff(want, job(ids[0])); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	bia := recipientstore.ID(b.company, "", "", "bia@example.com")
+	bia := recipient.ID(b.company, "", "", "bia@example.com")
 	if got := job(ids[2]); got.Recipient.RecipientID != bia.String() || got.To != "bia@Example.com" {
 		t.Errorf("a recipient without an identifier is not identified by the address: %+v", got.Recipient)
 	}
@@ -72,7 +72,7 @@ func TestProcessor_Expands(t *testing.T) {
 		t.Errorf("bia is not known: %v", err)
 	}
 	b.want(t, "2", `SELECT count(*)::text FROM recipients`)
-	b.want(t, "sealed ana.2@example.com", `SELECT convert_from(cpf_cnpj_enc, 'UTF8') || ' ' || email FROM recipients WHERE id = $1`, recipientstore.ID(b.company, "C-1", "", ""))
+	b.want(t, "sealed ana.2@example.com", `SELECT convert_from(cpf_cnpj_enc, 'UTF8') || ' ' || email FROM recipients WHERE id = $1`, recipient.ID(b.company, "C-1", "", ""))
 	b.want(t, "0", `SELECT count(*)::text FROM mailing_entries WHERE cpf_cnpj_enc IS NOT NULL`)
 	b.want(t, "0", `SELECT count(*)::text FROM email_outbox WHERE cpf_cnpj_enc IS NOT NULL`)
 	b.want(t, bia.String(), `SELECT recipient_id::text FROM mailing_entries WHERE id = $1`, ids[2])
@@ -92,7 +92,7 @@ func TestProcessor_NothingToExpand(t *testing.T) {
 func TestProcessor_DeletedRecipient(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	gone := recipientstore.ID(b.company, "C-1", "", "")
+	gone := recipient.ID(b.company, "C-1", "", "")
 	b.exec(t, `INSERT INTO recipients (id, company_id, external_id, email, deleted_at) VALUES ($1, $2, 'C-1', 'old@example.com', now())`, gone, b.company)
 	id, ids := b.mailing(t, entry{email: "ana@example.com", nome: "Ana", externalID: "C-1", hash: strings.Repeat("0a", 32), enc: []byte("sealed")})
 	if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {
@@ -110,7 +110,7 @@ func TestProcessor_DeletedRecipient(t *testing.T) {
 func TestProcessor_RecipientDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	known := recipientstore.ID(b.company, "C-1", "", "")
+	known := recipient.ID(b.company, "C-1", "", "")
 	b.exec(t, `INSERT INTO recipients (id, company_id, external_id, email) VALUES ($1, $2, 'C-1', 'old@example.com')`, known, b.company)
 	id, _ := b.mailing(t, entry{email: "ana@example.com", nome: "Ana", externalID: "C-1"})
 	tx, err := b.SQL.BeginTx(t.Context(), nil)
@@ -149,14 +149,14 @@ func TestProcessor_ListOlderThanDeletedRecipients(t *testing.T) {
 		written        string // the recipients afterwards
 		named, refused string // whose email has a recipientId, and whose email the worker refuses
 	}{
-		"older":   {recipientstore.DeletedKept + time.Hour, "eva", "eva gone", "gone"},
-		"younger": {recipientstore.DeletedKept - time.Hour, "ana bia eva", "ana eva gone", "gone"},
+		"older":   {recipient.DeletedKept + time.Hour, "eva", "eva gone", "gone"},
+		"younger": {recipient.DeletedKept - time.Hour, "ana bia eva", "ana eva gone", "gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.exec(t, `INSERT INTO recipients (id, company_id, external_id, email, deleted_at) VALUES ($1, $2, 'C-2', 'gone@example.com', now()), ($3, $2, NULL, 'eva@example.com', NULL)`,
-				recipientstore.ID(b.company, "C-2", "", ""), b.company, recipientstore.ID(b.company, "", "", "eva@example.com"))
+				recipient.ID(b.company, "C-2", "", ""), b.company, recipient.ID(b.company, "", "", "eva@example.com"))
 			id, _ := b.mailing(t, entry{email: "ana@example.com"}, entry{email: "bia@example.com", externalID: "C-1"},
 				entry{email: "eva@example.com"}, entry{email: "gone@example.com", externalID: "C-2"})
 			b.exec(t, `UPDATE mailing_entries SET id = (left(first_id_at($1)::text, 13) || right(id::text, 23))::uuid`, time.Now().Add(-tt.age)) // the id contains its creation time
@@ -191,12 +191,12 @@ func TestProcessor_ListDataDatesFromUpload(t *testing.T) {
 	if err := b.SQL.QueryRowContext(t.Context(), before).Scan(&known); err != nil {
 		t.Fatal(err)
 	}
-	between := recipientstore.NewRecipient{OutboxID: uuid.Must(uuid.NewV7())}
+	between := recipient.NewRecipient{OutboxID: uuid.Must(uuid.NewV7())}
 	if err := b.SQL.QueryRowContext(t.Context(), `SELECT id, coalesce(external_id, '') FROM recipients`).Scan(&between.ID, &between.ExternalID); err != nil {
 		t.Fatal(err)
 	}
 	between.Nome, between.Email, between.RazaoSocial = "Outra", "outra@example.com", "Outra Ltda"
-	err := b.Store.AcceptRecipients(t.Context(), recipientstore.NewRecipients{CompanyID: b.company, RequestID: "r", CreatedAt: time.Now(), Recipients: []recipientstore.NewRecipient{between}})
+	err := b.Store.AcceptRecipients(t.Context(), recipient.NewRecipients{CompanyID: b.company, RequestID: "r", CreatedAt: time.Now(), Recipients: []recipient.NewRecipient{between}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,8 +217,8 @@ func TestProcessor_ErasedRecipient(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, _ := b.mailing(t, ana)
-	recipient := recipientstore.ID(b.company, "C-1", "", "")
-	if erased, err := person.New(b.Store.DB()).EraseRecipients(t.Context(), b.company, uuid.Must(uuid.NewV7()), []uuid.UUID{recipient}, true); err != nil || len(erased) != 1 {
+	recipientID := recipient.ID(b.company, "C-1", "", "")
+	if erased, err := person.New(b.Store.DB()).EraseRecipients(t.Context(), b.company, uuid.Must(uuid.NewV7()), []uuid.UUID{recipientID}, true); err != nil || len(erased) != 1 {
 		t.Fatal(erased, err)
 	}
 	b.want(t, "erased@erased.invalid false", `SELECT concat_ws('|', external_id, nome, email) || ' ' || (deleted_at IS NULL) FROM recipients`)
@@ -341,7 +341,7 @@ func TestProcessor_NewerThanTheList(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	id, _ := b.mailing(t, entry{email: "old@example.com", externalID: "C-1"})
-	person := recipientstore.ID(b.company, "C-1", "", "old@example.com")
+	person := recipient.ID(b.company, "C-1", "", "old@example.com")
 	b.exec(t, `INSERT INTO recipients (id, company_id, external_id, email, intake_id) VALUES ($1, $2, 'C-1', 'new@example.com', $3)`,
 		person, b.company, uuid.Must(uuid.NewV7()))
 	if err := handle(t.Context(), b.params(), taskOf(id, 1)); err != nil {

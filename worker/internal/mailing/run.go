@@ -10,7 +10,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/lane"
 	mailingstore "email-gateway/shared/store/mailing"
-	quotastore "email-gateway/shared/store/quota"
+	"email-gateway/shared/store/quota"
 	"email-gateway/shared/uuidv7"
 )
 
@@ -46,18 +46,18 @@ func (r *run) expand(stop, ctx context.Context) error {
 		case full:
 			return r.leave(ctx, leadDelay)
 		}
-		quota, err := r.Store.FindMailingRoom(ctx, r.job.CompanyID)
+		room, err := r.Store.FindMailingRoom(ctx, r.job.CompanyID)
 		switch {
 		case err != nil:
 			return err
-		case quota.Paused:
+		case room.Paused:
 			return r.pause(ctx)
-		case quota.Emails == 0:
-			return r.wait(ctx, quota.Until)
+		case room.Emails == 0:
+			return r.wait(ctx, room.Until)
 		}
 		limit := min(r.BatchSize, r.room)
-		if quota.Emails > 0 {
-			limit = int(min(int64(limit), quota.Emails))
+		if room.Emails > 0 {
+			limit = int(min(int64(limit), room.Emails))
 		}
 		page, err := r.Store.NextEntries(ctx, r.job, builder.positions, limit)
 		if err != nil {
@@ -80,9 +80,9 @@ func (r *run) expand(stop, ctx context.Context) error {
 			x.To = entries[len(entries)-1].ID
 			x.Finished = x.Finished || x.To == r.job.LastEntry
 		}
-		x.NearQuota = quota.Emails != mailingstore.Unlimited && quota.Emails < int64(nearQuota*r.BatchSize)
-		x.NoNewPeople = quota.Recipients != mailingstore.Unlimited && quota.Recipients < int64(len(entries))
-		var over *quotastore.Error
+		x.NearQuota = room.Emails != mailingstore.Unlimited && room.Emails < int64(nearQuota*r.BatchSize)
+		x.NoNewPeople = room.Recipients != mailingstore.Unlimited && room.Recipients < int64(len(entries))
+		var over *quota.Error
 		switch done, err := r.step(ctx, x); {
 		case errors.As(err, &over): // other requests have used up the quota
 		case done, err != nil:
@@ -118,14 +118,14 @@ const nearQuota = 32
 // wait ends the job without a batch until the company's daily quota is renewed.
 func (r *run) wait(ctx context.Context, until time.Time) error {
 	x := mailingstore.Expansion{
-		Waiting:  mailingstore.Waiting{For: quotastore.EmailsPerDay, Until: until},
+		Waiting:  mailingstore.Waiting{For: quota.EmailsPerDay, Until: until},
 		Continue: continueAfter(min(max(time.Until(until), time.Second), quotaDelay)),
 	}
 	if err := r.commit(ctx, x); err != nil {
 		return err
 	}
 	r.Metrics.job("quota")
-	r.log.Info("mailing waits for its company's quota", "quota", quotastore.EmailsPerDay, "until", until)
+	r.log.Info("mailing waits for its company's quota", "quota", quota.EmailsPerDay, "until", until)
 	return nil
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/service"
-	stored "email-gateway/shared/store/file"
+	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/retention"
 	"email-gateway/shared/store/tenant"
 )
@@ -181,9 +181,9 @@ type Files interface {
 	Delete(ctx context.Context, key string) error
 }
 
-// StoredFiles are the rows about files for attachments; see *stored.Store.
+// StoredFiles are the rows about files for attachments; see *file.Store.
 type StoredFiles interface {
-	DeleteUnused(ctx context.Context, age time.Duration, limit int) ([]stored.Object, error)
+	DeleteUnused(ctx context.Context, age time.Duration, limit int) ([]file.Object, error)
 }
 
 // unusedAge is how long a file that no email attaches is kept after its last upload.
@@ -217,10 +217,10 @@ type fileCleaner struct {
 func (f *fileCleaner) batch(ctx context.Context) (retention.Cleaned, error) {
 	due, err := f.Retention.DueFiles(ctx, f.Ages.Files, f.after, fileBatch)
 	deleted := make([]uuid.UUID, 0, len(due))
-	for _, file := range due {
-		f.after = file
-		if failed := f.Files.Delete(ctx, fileOf(file.CompanyID, file.MailingID)); failed == nil {
-			deleted = append(deleted, file.MailingID)
+	for _, next := range due {
+		f.after = next
+		if failed := f.Files.Delete(ctx, fileOf(next.CompanyID, next.MailingID)); failed == nil {
+			deleted = append(deleted, next.MailingID)
 		} else if f.kept++; f.first == nil {
 			f.first = failed
 		}

@@ -13,7 +13,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
-	breakerstore "email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/dispatch"
 	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/outbox"
@@ -37,7 +37,7 @@ type Outcomes struct {
 
 // Breaker is the provider's circuit breaker.
 type Breaker interface {
-	Breaker(ctx context.Context) (breakerstore.Breaker, error)
+	Breaker(ctx context.Context) (breaker.Breaker, error)
 }
 
 // Results finds results of attempts that workers could not write to Postgres, by their claim tokens.
@@ -61,9 +61,9 @@ func (o Outcomes) end(ctx context.Context, unknown []dispatch.UnknownOutcome, gu
 			return 0, 0, err
 		}
 	}
-	var breaker breakerstore.Breaker
+	var state breaker.Breaker
 	if o.Breaker != nil {
-		if breaker, err = o.Breaker.Breaker(ctx); err != nil {
+		if state, err = o.Breaker.Breaker(ctx); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -84,7 +84,7 @@ func (o Outcomes) end(ctx context.Context, unknown []dispatch.UnknownOutcome, gu
 				}
 				refused = err
 			}
-			t := o.next(u, guard, breaker.IsOpen)
+			t := o.next(u, guard, state.IsOpen)
 			done, err := o.Advancer.Advance(ctx, t)
 			moved[i], again[i] = done.Applied, done.Applied && t.Status == email.RetryScheduled
 			return errors.Join(refused, err)

@@ -12,7 +12,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/htmlcheck"
 	"email-gateway/shared/store/outbox"
-	recipientstore "email-gateway/shared/store/recipient"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/unsubscribe"
 	"email-gateway/worker/internal/pipeline"
 	"email-gateway/worker/internal/queue"
@@ -124,11 +124,11 @@ func TestMailing_TestEmail(t *testing.T) {
 func TestMailing_RecipientIsNotWrittenAgain(t *testing.T) {
 	t.Parallel()
 	m := newMailingBench(t, `<p>{{cidade}}</p>`, "", int(htmlcheck.Version))
-	recipient := recipientstore.ID(m.company, "", "", "ana@example.com")
-	m.exec(t, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'ana@example.com')`, recipient, m.company)
+	recipientID := recipient.ID(m.company, "", "", "ana@example.com")
+	m.exec(t, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'ana@example.com')`, recipientID, m.company)
 	id := m.entry(t, "Recife", "")
 	m.exec(t, `UPDATE email_outbox SET payload = jsonb_set(payload, '{recipient}', jsonb_build_object('recipientId', $2::text, 'nome', 'Ana', 'email', 'ana@example.com')) WHERE id = $1`,
-		id, recipient)
+		id, recipientID)
 	if err := m.handle(t, id); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestMailing_RecipientIsNotWrittenAgain(t *testing.T) {
 	}
 	var untouched, logged bool
 	err := m.SQL.QueryRowContext(t.Context(), `
-SELECT r.xmax = 0 AND r.nome IS NULL, l.recipient_id = r.id FROM recipients r, email_logs l WHERE r.id = $1 AND l.outbox_id = $2`, recipient, id).Scan(&untouched, &logged)
+SELECT r.xmax = 0 AND r.nome IS NULL, l.recipient_id = r.id FROM recipients r, email_logs l WHERE r.id = $1 AND l.outbox_id = $2`, recipientID, id).Scan(&untouched, &logged)
 	if err != nil || !untouched || !logged {
 		t.Errorf("the recipient is untouched: %v, the log names it: %v, %v", untouched, logged, err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"email-gateway/shared/store/event"
-	store "email-gateway/shared/store/reputation"
+	reputationstore "email-gateway/shared/store/reputation"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/reputation"
@@ -45,14 +45,14 @@ func TestGuard(t *testing.T) {
 	complain(t, d, good, 200, 4)
 	complain(t, d, warned, 800, 5)
 	registry := prometheus.NewRegistry()
-	rules := map[store.Rule]store.Thresholds{
-		store.Complaints1h: {Warn: 5000, Pause: 10_000, MinSent: 200, MinEvents: 5}, store.Complaints24h: {Warn: 1500, Pause: 3000, MinSent: 1000, MinEvents: 10},
-		store.Bounces1h: {Warn: 50_000, Pause: 100_000, MinSent: 200, MinEvents: 20}, store.Bounces24h: {Warn: 25_000, Pause: 50_000, MinSent: 1000, MinEvents: 50},
+	rules := map[reputationstore.Rule]reputationstore.Thresholds{
+		reputationstore.Complaints1h: {Warn: 5000, Pause: 10_000, MinSent: 200, MinEvents: 5}, reputationstore.Complaints24h: {Warn: 1500, Pause: 3000, MinSent: 1000, MinEvents: 10},
+		reputationstore.Bounces1h: {Warn: 50_000, Pause: 100_000, MinSent: 200, MinEvents: 20}, reputationstore.Bounces24h: {Warn: 25_000, Pause: 50_000, MinSent: 1000, MinEvents: 50},
 	}
 	for i := range 2 {
 		p := reputation.Params{
 			Log: slog.New(slog.DiscardHandler), Enabled: true, Rules: rules,
-			Store: store.New(d.Store.DB(), func(context.Context, uuid.UUID) error { return nil }), Registry: prometheus.NewRegistry(),
+			Store: reputationstore.New(d.Store.DB(), func(context.Context, uuid.UUID) error { return nil }), Registry: prometheus.NewRegistry(),
 		}
 		if i == 0 {
 			p.Registry = registry

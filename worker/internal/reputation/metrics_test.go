@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	store "email-gateway/shared/store/reputation"
+	reputationstore "email-gateway/shared/store/reputation"
 	"email-gateway/shared/waittest"
 	"email-gateway/worker/internal/reputation"
 )
@@ -49,7 +49,7 @@ reputation_paused_companies `+paused+"\n"), "reputation_failing_checks", "reputa
 // pausedStore has three paused companies and one whose check fails.
 type pausedStore struct{ away atomic.Bool }
 
-func (s *pausedStore) SetDefaults(context.Context, bool, map[store.Rule]store.Thresholds) error {
+func (s *pausedStore) SetDefaults(context.Context, bool, map[reputationstore.Rule]reputationstore.Thresholds) error {
 	return nil
 }
 
@@ -60,8 +60,8 @@ func (s *pausedStore) Due(context.Context) ([]uuid.UUID, error) {
 	return []uuid.UUID{uuid.Max}, nil
 }
 
-func (s *pausedStore) Check(context.Context, uuid.UUID) (store.Checked, error) {
-	return store.Checked{}, errors.New("refused")
+func (s *pausedStore) Check(context.Context, uuid.UUID) (reputationstore.Checked, error) {
+	return reputationstore.Checked{}, errors.New("refused")
 }
 
 func (s *pausedStore) CountPaused(context.Context) (int, error) { return 3, nil }

@@ -17,7 +17,7 @@ import (
 	"email-gateway/api/internal/ctl/output"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/audit"
-	quotastore "email-gateway/shared/store/quota"
+	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/tenant"
 )
 
@@ -58,10 +58,10 @@ Quotas:
   gatewayctl company quota set Acme stored_body_bytes=0
   gatewayctl company quota set Acme emails_per_day=default`,
 	}
-	return settings[map[quotastore.Quota]*int64]{
+	return settings[map[quota.Quota]*int64]{
 		usage: "QUOTA=LIMIT, such as emails_per_day=50000",
 		parse: parseLimits,
-		set: func(ctx context.Context, s *store.Store, by audit.Operator, company uuid.UUID, limits map[quotastore.Quota]*int64) error {
+		set: func(ctx context.Context, s *store.Store, by audit.Operator, company uuid.UUID, limits map[quota.Quota]*int64) error {
 			return s.SetQuotas(ctx, by, company, limits)
 		},
 		show: viewQuotas,
@@ -69,23 +69,23 @@ Quotas:
 }
 
 func quotaNames() string {
-	names := make([]string, 0, len(quotastore.All()))
-	for _, q := range quotastore.All() {
+	names := make([]string, 0, len(quota.All()))
+	for _, q := range quota.All() {
 		names = append(names, string(q))
 	}
 	return strings.Join(names, ", ")
 }
 
 // parseLimits parses QUOTA=LIMIT arguments; nil stands for the installation's limit.
-func parseLimits(given []string) (map[quotastore.Quota]*int64, error) {
-	limits := make(map[quotastore.Quota]*int64, len(given))
+func parseLimits(given []string) (map[quota.Quota]*int64, error) {
+	limits := make(map[quota.Quota]*int64, len(given))
 	for _, word := range given {
 		name, text, found := strings.Cut(word, "=")
-		quota := quotastore.Quota(name)
-		switch _, twice := limits[quota]; {
+		q := quota.Quota(name)
+		switch _, twice := limits[q]; {
 		case !found:
 			return nil, command.Usagef("%q is not QUOTA=LIMIT, such as emails_per_day=50000", word)
-		case !slices.Contains(quotastore.All(), quota):
+		case !slices.Contains(quota.All(), q):
 			return nil, command.Usagef("unknown quota %q: the quotas are %s", name, quotaNames())
 		case twice:
 			return nil, command.Usagef("%s is given twice", name)
@@ -93,20 +93,20 @@ func parseLimits(given []string) (map[quotastore.Quota]*int64, error) {
 		limit, err := strconv.ParseInt(text, 10, 64)
 		switch {
 		case text == "default":
-			limits[quota] = nil
+			limits[q] = nil
 		case err != nil || limit < 0 || text[0] == '+':
 			return nil, command.Usagef("%s=%s: the limit must be a whole number from 0 (unlimited) to %d, or default", name, text, int64(math.MaxInt64))
 		default:
-			limits[quota] = &limit
+			limits[q] = &limit
 		}
 	}
 	return limits, nil
 }
 
 type quotaView struct {
-	CompanyID uuid.UUID        `json:"companyId"`
-	Company   string           `json:"company"`
-	Quotas    []quotastore.Use `json:"quotas"`
+	CompanyID uuid.UUID   `json:"companyId"`
+	Company   string      `json:"company"`
+	Quotas    []quota.Use `json:"quotas"`
 }
 
 func viewQuotas(ctx context.Context, s *store.Store, company tenant.Company) (output.Result, error) {

@@ -17,7 +17,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/mailbox"
 	"email-gateway/shared/store"
-	people "email-gateway/shared/store/person"
+	personstore "email-gateway/shared/store/person"
 )
 
 // Command returns the command `gatewayctl person` with its subcommands.
@@ -87,7 +87,7 @@ func archive(ctx context.Context, c *command.Invocation, s *store.Store, name st
 		return nil, nil, err
 	}
 	p := c.Progress()
-	a = &privacy.Archive{Store: s, People: people.New(s.DB()), Bucket: bucket, Ring: settings.Ring, HashKey: settings.HashKey}
+	a = &privacy.Archive{Store: s, People: personstore.New(s.DB()), Bucket: bucket, Ring: settings.Ring, HashKey: settings.HashKey}
 	a.Progress = func(what string, found int) {
 		p.Update(output.Step{What: "Searching", Text: what + ", " + output.Count(found, "row", "rows") + " so far"})
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"email-gateway/api/internal/httpapi/reqctx"
-	breakerstore "email-gateway/shared/store/breaker"
+	"email-gateway/shared/store/breaker"
 	"email-gateway/shared/store/process"
 )
 
@@ -19,7 +19,7 @@ import (
 type Check struct {
 	confirm     func(context.Context) (struct{}, error) // checks that commits go through
 	statuses    func(context.Context) ([]process.Status, error)
-	breaker     func(context.Context) (breakerstore.Breaker, error)
+	breaker     func(context.Context) (breaker.Breaker, error)
 	hasRabbitMQ bool
 	storage     *storageCheck
 	tokens      func() int // nil without mailings
@@ -38,7 +38,7 @@ type Params struct {
 type Store interface {
 	Confirm(ctx context.Context) error
 	ProcessStatuses(ctx context.Context) ([]process.Status, error)
-	Breaker(ctx context.Context) (breakerstore.Breaker, error)
+	Breaker(ctx context.Context) (breaker.Breaker, error)
 }
 
 // New creates a Check. It checks tokens only if mailings are accepted.
@@ -103,8 +103,8 @@ func (hc *Check) check(ctx context.Context) health {
 			h.add(s, hc.hasRabbitMQ)
 		}
 	}
-	if breaker, err := reqctx.WithDeadline(ctx, hc.breaker); err == nil {
-		h.SES.stop(breaker)
+	if found, err := reqctx.WithDeadline(ctx, hc.breaker); err == nil {
+		h.SES.stop(found)
 	}
 	h.Status = h.overall()
 	return h

@@ -8,7 +8,7 @@ import (
 
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/breaker"
-	processstore "email-gateway/shared/store/process"
+	"email-gateway/shared/store/process"
 )
 
 // timeout limits one small query to Postgres in health checks.
@@ -107,17 +107,17 @@ func databasePart(err error) partHealth {
 }
 
 // add merges the status of one process. If two differ, the worse one counts.
-func (h *health) add(s processstore.Status, hasRabbitMQ bool) {
+func (h *health) add(s process.Status, hasRabbitMQ bool) {
 	var r report
 	if json.Unmarshal(s.Details, &r) != nil {
 		return
 	}
-	process := &h.Worker
+	program := &h.Worker
 	if s.Service == "dispatcher" {
-		process = &h.Dispatcher
+		program = &h.Dispatcher
 	}
-	process.Status = running
-	process.Instances++
+	program.Status = running
+	program.Instances++
 	h.Redis.Status = mergeStatus(h.Redis.Status, r.Redis.Status)
 	h.SES.Status = mergeStatus(h.SES.Status, r.SES.Status)
 	h.SESEvents.Status = mergeStatus(h.SESEvents.Status, r.SESEvents.Status)

@@ -17,7 +17,7 @@ import (
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
-	stored "email-gateway/shared/store/file"
+	"email-gateway/shared/store/file"
 	"email-gateway/shared/store/idempotency"
 	mailingstore "email-gateway/shared/store/mailing"
 	"email-gateway/shared/telemetry"
@@ -29,7 +29,7 @@ const IngestTime = 15 * time.Minute
 
 // ingest writes the mailing with all its lines. A nil error means that it is stored. It
 // continues if the client disconnects.
-func (h *Handlers) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m mailingstore.NewMailing, validator *mailing.Validator) ([]byte, error) {
+func (h *Handlers) ingest(c *gin.Context, d *mailingDraft, upload mailing.File, m mailingstore.NewMailing, validator *mailing.Validator) ([]byte, error) {
 	release, err := compose.EnterUpload(c.Request.Context(), h.uploads.ingests, m.CompanyID)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (h *Handlers) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request.Context()), h.IngestTime)
 	defer cancel()
-	answer, err := h.ingestWithin(ctx, d, file, m, validator)
+	answer, err := h.ingestWithin(ctx, d, upload, m, validator)
 	if err != nil && ctx.Err() != nil && !errors.Is(err, store.ErrUnknownOutcome) {
 		// The deadline can only be this one. A client that is told to repeat the request would do so for ever.
 		return nil, fmt.Errorf("%w: %w", tooSlow, err)
@@ -64,8 +64,8 @@ func (h *Handlers) ingest(c *gin.Context, d *mailingDraft, file mailing.File, m 
 	return answer, err
 }
 
-func (h *Handlers) ingestWithin(ctx context.Context, d *mailingDraft, file mailing.File, m mailingstore.NewMailing, validator *mailing.Validator) ([]byte, error) {
-	reading, err := h.files.Open(ctx, file, d.reading)
+func (h *Handlers) ingestWithin(ctx context.Context, d *mailingDraft, upload mailing.File, m mailingstore.NewMailing, validator *mailing.Validator) ([]byte, error) {
+	reading, err := h.files.Open(ctx, upload, d.reading)
 	if err != nil {
 		return nil, fileProblem(err)
 	}
@@ -79,7 +79,7 @@ func (h *Handlers) ingestWithin(ctx context.Context, d *mailingDraft, file maili
 	}
 	_, answer, err := h.Store.IngestMailing(ctx, m, mailing.Lines(reading, validator))
 	crashpoint.At(crashpoint.UploadCommitted)
-	gone, lost := errors.AsType[*stored.GoneError](err)
+	gone, lost := errors.AsType[*file.GoneError](err)
 	switch {
 	case errors.Is(err, store.ErrUnknownOutcome):
 		if found, _ := h.Accept.LookUp(ctx, h.Store.MailingExists, m.ID, false); found {
@@ -97,7 +97,7 @@ func (h *Handlers) ingestWithin(ctx context.Context, d *mailingDraft, file maili
 }
 
 // goneFaults are the faults of attachments whose files were deleted between the checks and the commit.
-func goneFaults(gone *stored.GoneError, attached []stored.Attachment) (faults rules.Faults) {
+func goneFaults(gone *file.GoneError, attached []file.Attachment) (faults rules.Faults) {
 	for i, one := range attached {
 		if slices.Contains(gone.IDs, one.FileID) {
 			faults.Add(fmt.Sprintf("%s[%d].fileId", mailing.PartAttach, i), compose.CodeFileNotFound, compose.FileDeleted)

@@ -9,7 +9,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 
-	quotastore "email-gateway/shared/store/quota"
+	"email-gateway/shared/store/quota"
 )
 
 // measure counts and times requests.
@@ -35,8 +35,8 @@ func newMeasure(registry *prometheus.Registry) (*measure, error) {
 			Help: "Requests rejected because they would exceed a quota of their company, by quota.",
 		}, []string{"quota"}),
 	}
-	for _, quota := range quotastore.All() {
-		m.refusals.WithLabelValues(string(quota))
+	for _, q := range quota.All() {
+		m.refusals.WithLabelValues(string(q))
 	}
 	if err := errors.Join(registry.Register(m.requests), registry.Register(m.duration), registry.Register(m.refusals)); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)

@@ -10,15 +10,15 @@ import (
 	"email-gateway/api/internal/httpapi/taxid"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store/lane"
-	recipientstore "email-gateway/shared/store/recipient"
+	"email-gateway/shared/store/recipient"
 	"email-gateway/shared/telemetry"
 )
 
 // Store is the part of *store.Store that requests about recipients use.
 type Store interface {
-	AcceptRecipients(ctx context.Context, r recipientstore.NewRecipients) error
-	FindRecipient(ctx context.Context, company, recipient uuid.UUID) (recipientstore.Known, error)
-	DeleteRecipient(ctx context.Context, company, recipient uuid.UUID) error
+	AcceptRecipients(ctx context.Context, r recipient.NewRecipients) error
+	FindRecipient(ctx context.Context, company, id uuid.UUID) (recipient.Known, error)
+	DeleteRecipient(ctx context.Context, company, id uuid.UUID) error
 }
 
 // Params are the dependencies of Handlers. All are required.

@@ -11,20 +11,20 @@ import (
 	"email-gateway/api/internal/strictjson"
 	"email-gateway/api/internal/templates"
 	"email-gateway/shared/rules"
-	stored "email-gateway/shared/store/template"
+	templatestore "email-gateway/shared/store/template"
 )
 
 // Path is the path of templates.
 const Path = "/v1/templates"
 
-// Store is the part of *stored.Store that requests about templates use.
+// Store is the part of *templatestore.Store that requests about templates use.
 type Store interface {
-	Find(ctx context.Context, company uuid.UUID, id stored.ID, version int) (stored.Version, error)
-	Create(ctx context.Context, company uuid.UUID, actor string, v stored.Version, publish bool) (created stored.Version, made bool, err error)
-	Publish(ctx context.Context, company uuid.UUID, actor string, id stored.ID, version int) (stored.Version, error)
-	Delete(ctx context.Context, company uuid.UUID, actor string, id stored.ID) error
-	List(ctx context.Context, company uuid.UUID, after stored.ID, name string, limit int) ([]stored.Summary, error)
-	History(ctx context.Context, company uuid.UUID, name string, limit int) ([]stored.Event, error)
+	Find(ctx context.Context, company uuid.UUID, id templatestore.ID, version int) (templatestore.Version, error)
+	Create(ctx context.Context, company uuid.UUID, actor string, v templatestore.Version, publish bool) (created templatestore.Version, made bool, err error)
+	Publish(ctx context.Context, company uuid.UUID, actor string, id templatestore.ID, version int) (templatestore.Version, error)
+	Delete(ctx context.Context, company uuid.UUID, actor string, id templatestore.ID) error
+	List(ctx context.Context, company uuid.UUID, after templatestore.ID, name string, limit int) ([]templatestore.Summary, error)
+	History(ctx context.Context, company uuid.UUID, name string, limit int) ([]templatestore.Event, error)
 }
 
 // Handlers handle the requests about templates.

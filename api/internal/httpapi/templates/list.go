@@ -8,7 +8,7 @@ import (
 
 	"email-gateway/api/internal/httpapi/query"
 	"email-gateway/api/internal/httpapi/reqctx"
-	stored "email-gateway/shared/store/template"
+	templatestore "email-gateway/shared/store/template"
 )
 
 // summary is a template in one locale.
@@ -25,7 +25,7 @@ type listPage struct {
 	NextCursor string    `json:"nextCursor,omitempty"`
 }
 
-func summariesOf(found []stored.Summary) []summary {
+func summariesOf(found []templatestore.Summary) []summary {
 	all := make([]summary, len(found))
 	for i, s := range found {
 		all[i] = summary{Name: s.Name, Locale: s.Locale, LatestVersion: s.Latest, PublishedVersion: s.Published, UpdatedAt: s.UpdatedAt.UTC()}
@@ -40,7 +40,7 @@ func (h *Handlers) List(c *gin.Context) error {
 		return err
 	}
 	limit := q.Limit("limit")
-	var after stored.ID
+	var after templatestore.ID
 	q.CursorInto("cursor", &after)
 	if err := q.Close(); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (h *Handlers) List(c *gin.Context) error {
 	}
 	page := listPage{Templates: summariesOf(found)}
 	if len(found) == limit {
-		if page.NextCursor, err = query.EncodeCursor(stored.ID{Name: found[limit-1].Name, Locale: found[limit-1].Locale}); err != nil {
+		if page.NextCursor, err = query.EncodeCursor(templatestore.ID{Name: found[limit-1].Name, Locale: found[limit-1].Locale}); err != nil {
 			return err
 		}
 	}
@@ -83,7 +83,7 @@ func (h *Handlers) Show(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	found, err := h.store.List(c.Request.Context(), company, stored.ID{}, name, maxLocales)
+	found, err := h.store.List(c.Request.Context(), company, templatestore.ID{}, name, maxLocales)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/rules"
 	"email-gateway/shared/store"
-	stored "email-gateway/shared/store/template"
+	templatestore "email-gateway/shared/store/template"
 	"email-gateway/shared/template"
 )
 
@@ -67,7 +67,7 @@ func (h *Handlers) Create(c *gin.Context) error {
 	}
 	request, found := h.creates.Read(document)
 	faults := h.rules.Check(&request, found)
-	id := stored.ID{Name: request.Name, Locale: strictjson.Or(request.Locale, "")}
+	id := templatestore.ID{Name: request.Name, Locale: strictjson.Or(request.Locale, "")}
 	templates.CheckName("", id.Name, &faults)
 	templates.CheckLocale("", id.Locale, &faults)
 	source := template.Source{Subject: request.Subject, HTML: request.HTML, Text: request.Text, Variables: make([]template.Variable, len(request.Variables))}
@@ -98,11 +98,11 @@ func (h *Handlers) Create(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	created, made, err := h.store.Create(c.Request.Context(), v.Caller.CompanyID, "key:"+v.Caller.KeyID, stored.Version{
+	created, made, err := h.store.Create(c.Request.Context(), v.Caller.CompanyID, "key:"+v.Caller.KeyID, templatestore.Version{
 		Name: id.Name, Locale: id.Locale, Subject: source.Subject, HTML: source.HTML, Text: source.Text, Variables: string(variables),
 	}, strictjson.Or(request.Publish, false))
 	switch {
-	case errors.Is(err, stored.ErrFull):
+	case errors.Is(err, templatestore.ErrFull):
 		return templatesFull
 	case err != nil:
 		return err
@@ -122,7 +122,7 @@ func reserve(c *gin.Context) (keep func(bytes int64), err error) {
 }
 
 // answerVersion responds with a version.
-func answerVersion(c *gin.Context, status int, v stored.Version, keep func(bytes int64)) error {
+func answerVersion(c *gin.Context, status int, v templatestore.Version, keep func(bytes int64)) error {
 	source, err := templates.SourceOf(v)
 	if err != nil {
 		return err
@@ -150,18 +150,18 @@ func nameOf(c *gin.Context) (string, error) {
 }
 
 // templateID reads the name of the path and the locale of the query.
-func (h *Handlers) templateID(c *gin.Context) (stored.ID, error) {
+func (h *Handlers) templateID(c *gin.Context) (templatestore.ID, error) {
 	name, err := nameOf(c)
 	if err != nil {
-		return stored.ID{}, err
+		return templatestore.ID{}, err
 	}
 	q, err := query.Open(c.Request.URL.RawQuery, h.rules)
 	if err != nil {
-		return stored.ID{}, err
+		return templatestore.ID{}, err
 	}
 	locale, _ := q.Get("locale")
 	templates.CheckLocale("", locale, &q.Faults)
-	return stored.ID{Name: name, Locale: locale}, q.Close()
+	return templatestore.ID{Name: name, Locale: locale}, q.Close()
 }
 
 // ShowVersion handles GET /v1/templates/{name}/versions/{version}.
@@ -174,7 +174,7 @@ func (h *Handlers) ShowVersion(c *gin.Context) error {
 	if err != nil || number < 1 {
 		return noSuchTemplate
 	}
-	return h.answerFound(c, func(ctx context.Context, company uuid.UUID) (stored.Version, error) {
+	return h.answerFound(c, func(ctx context.Context, company uuid.UUID) (templatestore.Version, error) {
 		return h.store.Find(ctx, company, id, int(number))
 	})
 }
@@ -197,18 +197,18 @@ func (h *Handlers) Publish(c *gin.Context) error {
 	}
 	request, found := h.publishRequests.Read(document)
 	faults := h.rules.Check(&request, found)
-	id := stored.ID{Name: name, Locale: strictjson.Or(request.Locale, "")}
+	id := templatestore.ID{Name: name, Locale: strictjson.Or(request.Locale, "")}
 	templates.CheckLocale("", id.Locale, &faults)
 	if len(faults) > 0 {
 		return problem.Invalid(faults)
 	}
-	return h.answerFound(c, func(ctx context.Context, company uuid.UUID) (stored.Version, error) {
+	return h.answerFound(c, func(ctx context.Context, company uuid.UUID) (templatestore.Version, error) {
 		return h.store.Publish(ctx, company, "key:"+reqctx.StateOf(c).Caller.KeyID, id, request.Version)
 	})
 }
 
 // answerFound responds with the version that do finds or publishes.
-func (h *Handlers) answerFound(c *gin.Context, do func(ctx context.Context, company uuid.UUID) (stored.Version, error)) error {
+func (h *Handlers) answerFound(c *gin.Context, do func(ctx context.Context, company uuid.UUID) (templatestore.Version, error)) error {
 	keep, err := reserve(c)
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"email-gateway/api/internal/httpapi/reqctx"
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
-	mailingstore "email-gateway/shared/store/mailing"
+	"email-gateway/shared/store/mailing"
 	"email-gateway/shared/store/suppression"
 	"email-gateway/shared/telemetry"
 	"email-gateway/shared/unsubscribe"
@@ -55,7 +55,7 @@ func (h *Handlers) viewOf(c *gin.Context, what string, link unsubscribe.Link) pa
 	view := pageView{What: what, Address: email.MaskAddress(link.Address)}
 	ctx, cancel := context.WithTimeout(c.Request.Context(), senderWait)
 	defer cancel()
-	mailing, err := reqctx.WithDeadline(ctx, func(ctx context.Context) (mailingstore.Mailing, error) {
+	found, err := reqctx.WithDeadline(ctx, func(ctx context.Context) (mailing.Mailing, error) {
 		return h.store.FindMailing(ctx, link.Company, link.Mailing)
 	})
 	switch {
@@ -65,7 +65,7 @@ func (h *Handlers) viewOf(c *gin.Context, what string, link unsubscribe.Link) pa
 		h.log.WarnContext(c.Request.Context(), "cannot show the sender on the unsubscribe page", telemetry.RequestID, reqctx.StateOf(c).RequestID, "error", email.MaskText(err.Error()))
 		return view
 	}
-	view.Sender = senderName(mailing.Sender)
+	view.Sender = senderName(found.Sender)
 	return view
 }
 
