@@ -17,15 +17,15 @@ import (
 func TestErase_EventsAndWebhooks(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
-	feed, hooks := event.New(h.Store.DB()), webhook.New(h.Store.DB())
+	feed, sender := event.New(h.Store.DB()), webhook.NewDeliveryStore(h.Store.DB())
 	if _, err := feed.AssignPositions(t.Context(), 1000); err != nil {
 		t.Fatal(err)
 	}
 	endpoint := webhook.Endpoint{ID: uuid.Must(uuid.NewV7()), CompanyID: h.company, URL: "https://erp.acme.example/hooks", Secret: []byte("x")}
-	if _, err := hooks.Create(t.Context(), endpoint); err != nil {
+	if _, err := webhook.New(h.Store.DB()).Create(t.Context(), endpoint); err != nil {
 		t.Fatal(err)
 	}
-	before := h.read(t, hooks)
+	before := h.read(t, sender)
 	named := func(events []webhook.Event) (n int) {
 		for _, e := range events {
 			if slices.ContainsFunc([]string{former, later}, func(address string) bool { return strings.Contains(strings.ToLower(string(e.Data)), address) }) {
@@ -39,7 +39,7 @@ func TestErase_EventsAndWebhooks(t *testing.T) {
 	}
 	// Every delivery has failed.
 	lease := webhook.Lease{EndpointID: endpoint.ID, Token: uuid.New()}
-	if err := hooks.Take(t.Context(), lease, time.Minute); err != nil {
+	if err := sender.Take(t.Context(), lease, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	var failed webhook.Result
@@ -49,7 +49,7 @@ func TestErase_EventsAndWebhooks(t *testing.T) {
 			EventID: e.ID, Type: e.Type, Position: e.Position, EmailID: &e.EmailID, Status: webhook.Retrying, Attempts: 1, LastError: &code,
 		}})
 	}
-	if _, err := hooks.Record(t.Context(), lease, failed, time.Hour); err != nil {
+	if _, err := sender.Record(t.Context(), lease, failed, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 
@@ -57,7 +57,7 @@ func TestErase_EventsAndWebhooks(t *testing.T) {
 		t.Fatalf("%+v", done)
 	}
 	h.mustNotName(t, joana...)
-	after := h.read(t, hooks)
+	after := h.read(t, sender)
 	if named(after) != 0 {
 		t.Errorf("%d events name her: %s", named(after), after[0].Data)
 	}
@@ -71,7 +71,7 @@ func TestErase_EventsAndWebhooks(t *testing.T) {
 		t.Errorf("the events were %v and are %v", ids(before), ids(after))
 	}
 	// What the sender attempts again.
-	found, err := hooks.FindEvents(t.Context(), h.company, ids(before))
+	found, err := sender.FindEvents(t.Context(), h.company, ids(before))
 	if err != nil || len(found) != len(before) {
 		t.Fatalf("%d events, %v", len(found), err)
 	}
@@ -83,9 +83,9 @@ func TestErase_EventsAndWebhooks(t *testing.T) {
 }
 
 // read reads the feed of the company as its webhooks do.
-func (h history) read(t *testing.T, hooks *webhook.Store) []webhook.Event {
+func (h history) read(t *testing.T, sender *webhook.DeliveryStore) []webhook.Event {
 	t.Helper()
-	page, err := hooks.Read(t.Context(), h.company, webhook.Cursor{}, nil, 100)
+	page, err := sender.Read(t.Context(), h.company, webhook.Cursor{}, nil, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,9 +20,9 @@ SELECT count(*) FILTER (WHERE status = 'ENABLED') AS enabled, count(*) FILTER (W
 FROM webhook_endpoints`
 
 // Count counts the endpoints.
-func (s *Store) Count(ctx context.Context) (Counts, error) {
+func (s *DeliveryStore) Count(ctx context.Context) (Counts, error) {
 	var c Counts
-	if err := s.get(ctx, &c, countSQL, DownFailures); err != nil {
+	if err := s.db.Get(ctx, &c, countSQL, DownFailures); err != nil {
 		return Counts{}, fmt.Errorf("count webhook endpoints: %w", err)
 	}
 	return c, nil

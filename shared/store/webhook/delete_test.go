@@ -13,7 +13,7 @@ import (
 // No statement of a deletion grows with the number of stored deliveries. Endpoints of other companies keep theirs.
 func TestDelete_ManyDeliveries(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, _ := newStore(t)
 	company, other := d.Company(t), d.Company(t)
 	endpoint, kept := newEndpoint(t, s, company), newEndpoint(t, s, other)
 	for e, of := range map[uuid.UUID]uuid.UUID{endpoint: company, kept: other} {

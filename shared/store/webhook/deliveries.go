@@ -45,7 +45,7 @@ func (s *Store) Deliveries(ctx context.Context, company, endpoint uuid.UUID, f D
 		statement, args = deliveriesByStatusSQL, append(args, string(f.Status))
 	}
 	var all []Delivery
-	if err := s.selectAll(ctx, &all, statement, args...); err != nil {
+	if err := s.db.Select(ctx, &all, statement, args...); err != nil {
 		return nil, fmt.Errorf("list webhook deliveries: %w", err)
 	}
 	return all, nil
@@ -57,7 +57,7 @@ const findDeliverySQL = `SELECT ` + deliveryColumns + ` FROM webhook_deliveries 
 // FindDelivery returns a delivery of an endpoint of the company, or pg.ErrNotFound.
 func (s *Store) FindDelivery(ctx context.Context, company, endpoint, id uuid.UUID) (Delivery, error) {
 	var d Delivery
-	if err := s.get(ctx, &d, findDeliverySQL, endpoint, company, id); err != nil {
+	if err := s.db.Get(ctx, &d, findDeliverySQL, endpoint, company, id); err != nil {
 		return Delivery{}, fmt.Errorf("find webhook delivery: %w", err)
 	}
 	return d, nil
@@ -165,7 +165,7 @@ func (s *Store) CreateTest(ctx context.Context, company, endpoint, id uuid.UUID)
 
 // change changes deliveries of an enabled endpoint of the company and updates its summary.
 func (s *Store) change(ctx context.Context, what string, company, endpoint uuid.UUID, do func(tx *sqlx.Tx) error) error {
-	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+	err := inTx(ctx, s.db, func(tx *sqlx.Tx) error {
 		var status Status
 		if err := tx.GetContext(ctx, &status, lockEndpointSQL, endpoint, company); err != nil {
 			return err

@@ -67,7 +67,7 @@ const listSQL = `SELECT ` + endpointColumns + ` FROM webhook_endpoints WHERE com
 // List returns the company's endpoints, at most MaxEndpoints.
 func (s *Store) List(ctx context.Context, company uuid.UUID) ([]Endpoint, error) {
 	var all []Endpoint
-	if err := s.selectAll(ctx, &all, listSQL, company); err != nil {
+	if err := s.db.Select(ctx, &all, listSQL, company); err != nil {
 		return nil, fmt.Errorf("list webhook endpoints: %w", err)
 	}
 	return all, nil
@@ -79,7 +79,7 @@ const findSQL = `SELECT ` + endpointColumns + ` FROM webhook_endpoints WHERE id 
 // Find returns an endpoint of the company, or pg.ErrNotFound.
 func (s *Store) Find(ctx context.Context, company, id uuid.UUID) (Endpoint, error) {
 	var e Endpoint
-	if err := s.get(ctx, &e, findSQL, id, company); err != nil {
+	if err := s.db.Get(ctx, &e, findSQL, id, company); err != nil {
 		return Endpoint{}, fmt.Errorf("find webhook endpoint: %w", err)
 	}
 	return e, nil
@@ -158,7 +158,7 @@ func (s *Store) Update(ctx context.Context, company, id uuid.UUID, c Change) (En
 // changeEndpoint runs do in one transaction, and reads the endpoint before the commit.
 func (s *Store) changeEndpoint(ctx context.Context, what string, company, id uuid.UUID, do func(tx *sqlx.Tx) error) (Endpoint, error) {
 	var e Endpoint
-	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+	err := inTx(ctx, s.db, func(tx *sqlx.Tx) error {
 		if err := do(tx); err != nil {
 			return err
 		}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/webhook"
 )
 
@@ -13,8 +12,7 @@ import (
 // nor the caller waiting.
 func TestCatchUp_LockedEndpoint(t *testing.T) {
 	t.Parallel()
-	d := storetest.New(t)
-	s := webhook.New(d.Store.DB())
+	d, s, sender := newStore(t)
 	company := d.Company(t)
 	var ids []uuid.UUID
 	for range 3 {
@@ -37,7 +35,7 @@ func TestCatchUp_LockedEndpoint(t *testing.T) {
 	}
 	expect := func(when string, positions ...int64) {
 		t.Helper()
-		if err := s.CatchUp(t.Context()); err != nil {
+		if err := sender.CatchUp(t.Context()); err != nil {
 			t.Fatal(when, err)
 		}
 		for i, want := range positions {

@@ -46,10 +46,10 @@ CROSS JOIN LATERAL (SELECT CASE n % 100 WHEN 1 THEN 'RETRYING' WHEN 2 THEN 'WAIT
 // Each statement goes by the index that its comment names, and reads a limited part of large tables.
 func TestPlans(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, sender := newStore(t)
 	company, endpoint := grow(t, d, s)
 	delivery := storetest.Ask[string](t, d, `SELECT id FROM webhook_deliveries WHERE status = 'FAILED' LIMIT 1`)
-	lease := take(t, s, endpoint)
+	lease := take(t, sender, endpoint)
 	minute, emails := time.Minute.Milliseconds(), pq.Array([]string{uuid.NewString()})
 	for name, tt := range map[string]struct {
 		statement string

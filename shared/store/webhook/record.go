@@ -131,9 +131,9 @@ WHERE id = $2 AND endpoint_id = $1 AND status = 'RUNNING'`
 // Record commits the result of a round: the cursor, the deliveries and the endpoint's health in one transaction. After
 // a crash before the commit the whole round is repeated. disableAfter is how long an endpoint may fail before it is
 // disabled. ErrLeaseLost: nothing was written.
-func (s *Store) Record(ctx context.Context, l Lease, r Result, disableAfter time.Duration) (Recorded, error) {
+func (s *DeliveryStore) Record(ctx context.Context, l Lease, r Result, disableAfter time.Duration) (Recorded, error) {
 	var after Recorded
-	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+	err := inTx(ctx, s.db, func(tx *sqlx.Tx) error {
 		var before Endpoint
 		if err := tx.GetContext(ctx, &before, lockHeldSQL, l.EndpointID, l.Token); err != nil {
 			if isNoRows(err) {

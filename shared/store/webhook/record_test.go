@@ -16,32 +16,32 @@ import (
 // of an email is due when the one before has ended.
 func TestRecord(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, sender := newStore(t)
 	company := d.Company(t)
 	id := newEndpoint(t, s, company)
-	l := take(t, s, id)
+	l := take(t, sender, id)
 	email := uuid.New()
 	first, second := failed(email, 1), failed(email, 2)
 	second.Status, second.Attempts = webhook.Waiting, 0
-	after, err := s.Record(t.Context(), l, webhook.Result{New: []webhook.Attempted{first, second}, Cursor: webhook.Cursor{Position: 5, Number: 9}, Failures: 1, Error: "HTTP_500"}, disableAfter)
+	after, err := sender.Record(t.Context(), l, webhook.Result{New: []webhook.Attempted{first, second}, Cursor: webhook.Cursor{Position: 5, Number: 9}, Failures: 1, Error: "HTTP_500"}, disableAfter)
 	if err != nil || after.Open != 2 || after.Failures != 1 || after.FailingSince == nil || after.Position != 5 || after.Number != 9 || after.DisabledNow {
 		t.Fatalf("%+v, %v", after, err)
 	}
-	round, err := s.Load(t.Context(), l, time.Hour)
+	round, err := sender.Load(t.Context(), l, time.Hour)
 	if err != nil || len(round.Due) != 0 || len(round.OpenEmails) != 1 || round.OpenEmails[0] != email {
 		t.Fatalf("%+v, %v", round, err)
 	}
 	d.Run(t, `UPDATE webhook_deliveries SET next_at = now() WHERE status = 'RETRYING'`)
-	if round, err = s.Load(t.Context(), l, time.Hour); err != nil || len(round.Due) != 1 || round.Due[0].Position != 1 {
+	if round, err = sender.Load(t.Context(), l, time.Hour); err != nil || len(round.Due) != 1 || round.Due[0].Position != 1 {
 		t.Fatalf("%+v, %v", round, err)
 	}
 	done := webhook.Attempted{Delivery: round.Due[0]}
 	done.Status = webhook.Delivered
-	after, err = s.Record(t.Context(), l, webhook.Result{Attempted: []webhook.Attempted{done}, Succeeded: true, Cursor: webhook.Cursor{Position: 4}}, disableAfter)
+	after, err = sender.Record(t.Context(), l, webhook.Result{Attempted: []webhook.Attempted{done}, Succeeded: true, Cursor: webhook.Cursor{Position: 4}}, disableAfter)
 	if err != nil || after.Open != 1 || after.Failures != 0 || after.FailingSince != nil || after.Position != 5 || after.Number != 9 {
 		t.Fatalf("%+v, %v", after, err)
 	}
-	if round, err = s.Load(t.Context(), l, time.Hour); err != nil || len(round.Due) != 1 || round.Due[0].Position != 2 {
+	if round, err = sender.Load(t.Context(), l, time.Hour); err != nil || len(round.Due) != 1 || round.Due[0].Position != 2 {
 		t.Fatalf("the next one of the email: %+v, %v", round, err)
 	}
 	if n := storetest.Ask[int](t, d, `SELECT count(*) FROM webhook_deliveries`); n != 2 {
@@ -52,7 +52,7 @@ func TestRecord(t *testing.T) {
 // 410 disables at once, failures after the given time. The lease ends, and what is open stays.
 func TestRecord_Disables(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, sender := newStore(t)
 	company := d.Company(t)
 	for reason, prepare := range map[webhook.Reason]func(id uuid.UUID, r *webhook.Result){
 		webhook.Gone: func(_ uuid.UUID, r *webhook.Result) { r.Gone = true },
@@ -61,10 +61,10 @@ func TestRecord_Disables(t *testing.T) {
 		},
 	} {
 		id := newEndpoint(t, s, company)
-		l := take(t, s, id)
+		l := take(t, sender, id)
 		r := webhook.Result{New: []webhook.Attempted{failed(uuid.New(), 1)}, Failures: 1, Error: "HTTP_410"}
 		prepare(id, &r)
-		after, err := s.Record(t.Context(), l, r, disableAfter)
+		after, err := sender.Record(t.Context(), l, r, disableAfter)
 		if err != nil || !after.DisabledNow || after.Status != webhook.Disabled || *after.DisabledReason != reason || after.Open != 1 {
 			t.Fatalf("%s: %+v, %v", reason, after, err)
 		}
@@ -72,7 +72,7 @@ func TestRecord_Disables(t *testing.T) {
 		if got := storetest.Ask[string](t, d, `SELECT metadata FROM company_events WHERE company_id = $1 AND type = 'WEBHOOK_DISABLED' ORDER BY id DESC LIMIT 1`, company); got != want {
 			t.Errorf("%s: the event %s, want %s", reason, got, want)
 		}
-		if err := s.Take(t.Context(), l, time.Minute); err == nil {
+		if err := sender.Take(t.Context(), l, time.Minute); err == nil {
 			t.Errorf("%s: a disabled endpoint is served", reason)
 		}
 		if _, err := s.Enable(t.Context(), company, id); err != nil {
@@ -87,15 +87,15 @@ func TestRecord_Disables(t *testing.T) {
 // A round without a failed attempt does not disable the endpoint, although its last attempt failed long ago.
 func TestRecord_NoAttempt(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, sender := newStore(t)
 	id := newEndpoint(t, s, d.Company(t))
-	l := take(t, s, id)
+	l := take(t, sender, id)
 	d.Run(t, `UPDATE webhook_endpoints SET failures = 3, failing_since = now() - interval '121 h' WHERE id = $1`, id)
-	after, err := s.Record(t.Context(), l, webhook.Result{Cursor: webhook.Cursor{Position: 5}}, disableAfter)
+	after, err := sender.Record(t.Context(), l, webhook.Result{Cursor: webhook.Cursor{Position: 5}}, disableAfter)
 	if err != nil || after.DisabledNow || after.Status != webhook.Enabled || after.Position != 5 {
 		t.Fatalf("%+v, %v", after, err)
 	}
-	after, err = s.Record(t.Context(), l, webhook.Result{Failures: 1, Error: "HTTP_500"}, disableAfter)
+	after, err = sender.Record(t.Context(), l, webhook.Result{Failures: 1, Error: "HTTP_500"}, disableAfter)
 	if err != nil || !after.DisabledNow {
 		t.Errorf("after a failed attempt: %+v, %v", after, err)
 	}
@@ -105,16 +105,16 @@ func TestRecord_NoAttempt(t *testing.T) {
 // due at once, with their earlier attempts.
 func TestRecord_OldURL(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, sender := newStore(t)
 	company := d.Company(t)
 	id := newEndpoint(t, s, company)
-	l := take(t, s, id)
+	l := take(t, sender, id)
 	old := find(t, s, company, id).URL
-	if _, err := s.Record(t.Context(), l, webhook.Result{URL: old, New: []webhook.Attempted{failed(uuid.New(), 1), failed(uuid.New(), 2)}}, disableAfter); err != nil {
+	if _, err := sender.Record(t.Context(), l, webhook.Result{URL: old, New: []webhook.Attempted{failed(uuid.New(), 1), failed(uuid.New(), 2)}}, disableAfter); err != nil {
 		t.Fatal(err)
 	}
 	d.Run(t, `UPDATE webhook_deliveries SET attempts = 9, next_at = now()`)
-	round, err := s.Load(t.Context(), l, time.Hour)
+	round, err := sender.Load(t.Context(), l, time.Hour)
 	if err != nil || len(round.Due) != 2 {
 		t.Fatalf("%+v, %v", round, err)
 	}
@@ -125,14 +125,14 @@ func TestRecord_OldURL(t *testing.T) {
 	last, sent := webhook.Attempted{Delivery: round.Due[0]}, webhook.Attempted{Delivery: round.Due[1]}
 	last.Status, last.Attempts = webhook.Failed, 10
 	sent.Status, sent.Attempts = webhook.Delivered, 10
-	after, err := s.Record(t.Context(), l, webhook.Result{
+	after, err := sender.Record(t.Context(), l, webhook.Result{
 		URL: old, Attempted: []webhook.Attempted{last, sent}, New: []webhook.Attempted{failed(uuid.New(), 3)},
 		Failures: 2, Error: "HTTP_410", Gone: true, RetryAfter: time.Hour, Cursor: webhook.Cursor{Position: 7},
 	}, disableAfter)
 	if err != nil || after.DisabledNow || after.Status != webhook.Enabled || after.Failures != 0 || after.NotBefore != nil || after.LastError != nil || after.Open != 2 || after.Position != 7 {
 		t.Fatalf("%+v, %v", after, err)
 	}
-	if round, err = s.Load(t.Context(), l, time.Hour); err != nil || len(round.Due) != 2 {
+	if round, err = sender.Load(t.Context(), l, time.Hour); err != nil || len(round.Due) != 2 {
 		t.Fatalf("%+v, %v", round, err)
 	}
 	for _, due := range round.Due {
@@ -145,7 +145,7 @@ func TestRecord_OldURL(t *testing.T) {
 // A test and the retry of a delivery end the endpoint's pause, and are attempted before the deliveries that are overdue.
 func TestRecord_PauseEnds(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, sender := newStore(t)
 	company := d.Company(t)
 	for name, request := range map[string]func(id uuid.UUID) error{
 		"test": func(id uuid.UUID) error {
@@ -158,23 +158,23 @@ func TestRecord_PauseEnds(t *testing.T) {
 		},
 	} {
 		id := newEndpoint(t, s, company)
-		l := take(t, s, id)
-		after, err := s.Record(t.Context(), l, webhook.Result{New: []webhook.Attempted{failed(uuid.New(), 1), failed(uuid.New(), 2), failed(uuid.New(), 3)}, Failures: 1, Error: "HTTP_429", RetryAfter: time.Hour}, disableAfter)
+		l := take(t, sender, id)
+		after, err := sender.Record(t.Context(), l, webhook.Result{New: []webhook.Attempted{failed(uuid.New(), 1), failed(uuid.New(), 2), failed(uuid.New(), 3)}, Failures: 1, Error: "HTTP_429", RetryAfter: time.Hour}, disableAfter)
 		if err != nil || after.NotBefore == nil {
 			t.Fatalf("%s: %+v, %v", name, after, err)
 		}
-		if err := s.Release(t.Context(), l); err != nil {
+		if err := sender.Release(t.Context(), l); err != nil {
 			t.Fatal(err)
 		}
 		d.Run(t, `UPDATE webhook_deliveries SET next_at = now() - interval '1 h' WHERE endpoint_id = $1 AND position < 3`, id)
 		if err := request(id); err != nil {
 			t.Fatal(name, err)
 		}
-		due, err := s.Due(t.Context(), time.Hour, 10)
+		due, err := sender.Due(t.Context(), time.Hour, 10)
 		if err != nil || !slices.ContainsFunc(due, func(w webhook.Work) bool { return w.EndpointID == id }) {
 			t.Errorf("%s: the endpoint is not due: %v, %v", name, due, err)
 		}
-		round, err := s.Load(t.Context(), take(t, s, id), time.Hour)
+		round, err := sender.Load(t.Context(), take(t, sender, id), time.Hour)
 		if err != nil || len(round.Due) != 3 || round.Due[0].Position != map[string]int64{"test": 0, "retry": 3}[name] {
 			t.Errorf("%s: not the first of the due deliveries: %+v, %v", name, round.Due, err)
 		}
@@ -185,18 +185,18 @@ func TestRecord_PauseEnds(t *testing.T) {
 // due at that time, with its attempts, and so are all if the endpoint is down again.
 func TestRecord_EarlyRetries(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, sender := newStore(t)
 	id := newEndpoint(t, s, d.Company(t))
-	l := take(t, s, id)
+	l := take(t, sender, id)
 	record := func(r webhook.Result) {
 		t.Helper()
-		if _, err := s.Record(t.Context(), l, r, disableAfter); err != nil {
+		if _, err := sender.Record(t.Context(), l, r, disableAfter); err != nil {
 			t.Fatal(err)
 		}
 	}
 	due := func(want int) []webhook.Delivery {
 		t.Helper()
-		round, err := s.Load(t.Context(), l, time.Hour)
+		round, err := sender.Load(t.Context(), l, time.Hour)
 		if err != nil || len(round.Due) != want {
 			t.Fatalf("%d are due, want %d, %v", len(round.Due), want, err)
 		}
@@ -236,10 +236,10 @@ func TestRecord_EarlyRetries(t *testing.T) {
 // pauses of the endpoint double until it accepts a request. Time without events does not extend them.
 func TestRecord_Throttled(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, sender := newStore(t)
 	company := d.Company(t)
 	id := newEndpoint(t, s, company)
-	l := take(t, s, id)
+	l := take(t, sender, id)
 	seconds := func(query string) float64 {
 		t.Helper()
 		return storetest.Ask[float64](t, d, query)
@@ -249,7 +249,7 @@ func TestRecord_Throttled(t *testing.T) {
 	first := failed(uuid.New(), 1)
 	first.Throttled = true
 	throttled := webhook.Result{New: []webhook.Attempted{first}, Failures: 1, Error: "HTTP_429", Throttled: true}
-	if _, err := s.Record(t.Context(), l, throttled, disableAfter); err != nil {
+	if _, err := sender.Record(t.Context(), l, throttled, disableAfter); err != nil {
 		t.Fatal(err)
 	}
 	if got := [2]float64{seconds(next), seconds(pause)}; got != [2]float64{1, 1} {
@@ -257,12 +257,12 @@ func TestRecord_Throttled(t *testing.T) {
 	}
 	for age, want := range map[time.Duration]float64{40 * time.Second: 10, 2 * time.Hour: 300} {
 		d.Run(t, `UPDATE webhook_deliveries SET created_at = now() - $1 * interval '1 s', next_at = now()`, age.Seconds())
-		round, err := s.Load(t.Context(), l, time.Hour)
+		round, err := sender.Load(t.Context(), l, time.Hour)
 		if err != nil || len(round.Due) != 1 || round.Due[0].ScheduledAt == nil {
 			t.Fatalf("%+v, %v", round, err)
 		}
 		throttled.New, throttled.Attempted = nil, []webhook.Attempted{{Delivery: round.Due[0], Throttled: true}}
-		if _, err := s.Record(t.Context(), l, throttled, disableAfter); err != nil {
+		if _, err := sender.Record(t.Context(), l, throttled, disableAfter); err != nil {
 			t.Fatal(err)
 		}
 		if got := seconds(next); got < want || got > want+30 {
@@ -272,25 +272,25 @@ func TestRecord_Throttled(t *testing.T) {
 	throttled.Attempted = nil
 	for _, want := range []float64{8, 16, 32, 64, 128, 256, 300, 300} {
 		d.Run(t, `UPDATE webhook_endpoints SET failing_since = now() - interval '2 h', last_failure_at = last_failure_at - interval '1 h', not_before = not_before - interval '1 h'`)
-		if _, err := s.Record(t.Context(), l, throttled, disableAfter); err != nil {
+		if _, err := sender.Record(t.Context(), l, throttled, disableAfter); err != nil {
 			t.Fatal(err)
 		}
 		if got := seconds(pause); got != want {
 			t.Errorf("a pause of %v s, want %v s", got, want)
 		}
 	}
-	if _, err := s.Record(t.Context(), l, webhook.Result{Failures: 1, Error: "HTTP_500"}, disableAfter); err != nil {
+	if _, err := sender.Record(t.Context(), l, webhook.Result{Failures: 1, Error: "HTTP_500"}, disableAfter); err != nil {
 		t.Fatal(err)
 	}
 	d.Run(t, `UPDATE webhook_endpoints SET last_failure_at = not_before + interval '1 h'`)
-	if _, err := s.Record(t.Context(), l, throttled, disableAfter); err != nil {
+	if _, err := sender.Record(t.Context(), l, throttled, disableAfter); err != nil {
 		t.Fatal(err)
 	}
 	if got := seconds(pause); got != 1 {
 		t.Errorf("after a failure without a pause: a pause of %v s", got)
 	}
 	throttled.Succeeded = true
-	if _, err := s.Record(t.Context(), l, throttled, disableAfter); err != nil {
+	if _, err := sender.Record(t.Context(), l, throttled, disableAfter); err != nil {
 		t.Fatal(err)
 	}
 	if got := seconds(pause); got != 1 {

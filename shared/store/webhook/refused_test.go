@@ -14,12 +14,12 @@ import (
 // Only a success ends the time since which the endpoint has been failing, so one that refuses everything is disabled.
 func TestRecord_Refused(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, sender := newStore(t)
 	id := newEndpoint(t, s, d.Company(t))
-	l := take(t, s, id)
+	l := take(t, sender, id)
 	record := func(r webhook.Result) webhook.Recorded {
 		t.Helper()
-		after, err := s.Record(t.Context(), l, r, disableAfter)
+		after, err := sender.Record(t.Context(), l, r, disableAfter)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,7 +27,7 @@ func TestRecord_Refused(t *testing.T) {
 	}
 	record(webhook.Result{New: []webhook.Attempted{failed(uuid.New(), 1)}, Failures: webhook.DownFailures, Error: "HTTP_500"})
 	record(webhook.Result{Succeeded: true, ProbeAfter: time.Minute})
-	if round, err := s.Load(t.Context(), l, time.Hour); err != nil || len(round.Due) != 0 {
+	if round, err := sender.Load(t.Context(), l, time.Hour); err != nil || len(round.Due) != 0 {
 		t.Errorf("due after less than a minute: %+v, %v", round, err)
 	}
 	record(webhook.Result{Failures: webhook.DownFailures, Error: "HTTP_500"})
@@ -36,7 +36,7 @@ func TestRecord_Refused(t *testing.T) {
 	if after.Failures != 1 || after.FailingSince == nil || !after.FailingSince.Equal(since) || after.Status != webhook.Enabled || after.Health() != "failing" {
 		t.Errorf("%+v", after)
 	}
-	if round, err := s.Load(t.Context(), l, time.Hour); err != nil || len(round.Due) != 1 || !round.NewDue {
+	if round, err := sender.Load(t.Context(), l, time.Hour); err != nil || len(round.Due) != 1 || !round.NewDue {
 		t.Errorf("%+v, %v", round, err)
 	}
 	d.Run(t, `UPDATE webhook_endpoints SET failing_since = now() - interval '121 h'`)
@@ -49,13 +49,13 @@ func TestRecord_Refused(t *testing.T) {
 // Retries of open deliveries, and events that wait, do not postpone that.
 func TestLoad_NewDue(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, sender := newStore(t)
 	company := d.Company(t)
 	id := newEndpoint(t, s, company)
-	l := take(t, s, id)
+	l := take(t, sender, id)
 	waiting := failed(uuid.New(), 2)
 	waiting.Status, waiting.Attempts = webhook.Waiting, 0
-	if _, err := s.Record(t.Context(), l, webhook.Result{New: []webhook.Attempted{failed(uuid.New(), 1), waiting}, Failures: webhook.DownFailures, Error: "HTTP_500"}, disableAfter); err != nil {
+	if _, err := sender.Record(t.Context(), l, webhook.Result{New: []webhook.Attempted{failed(uuid.New(), 1), waiting}, Failures: webhook.DownFailures, Error: "HTTP_500"}, disableAfter); err != nil {
 		t.Fatal(err)
 	}
 	d.Run(t, `INSERT INTO event_feed (company_id, position, email_ids, first_seqs, last_seqs) VALUES ($1, 40000, ARRAY[gen_random_uuid()], '{1}', '{1}')`, company)
@@ -64,15 +64,15 @@ func TestLoad_NewDue(t *testing.T) {
 		want bool
 	}{{"59 min", false}, {"61 min", true}, {"-61 min", true}} {
 		d.Run(t, `UPDATE webhook_deliveries SET created_at = now() - $1::interval WHERE position = 1`, tt.age)
-		round, err := s.Load(t.Context(), l, time.Hour)
+		round, err := sender.Load(t.Context(), l, time.Hour)
 		if err != nil || round.NewDue != tt.want {
 			t.Errorf("%s: %v, %v", tt.age, round.NewDue, err)
 		}
 		d.Run(t, `UPDATE webhook_endpoints SET lease_token = NULL, lease_until = NULL`)
-		work, err := s.Behind(t.Context(), time.Hour, 10)
+		work, err := sender.Behind(t.Context(), time.Hour, 10)
 		if err != nil || len(work) == 1 != tt.want {
 			t.Errorf("%s: listed %v, %v", tt.age, work, err)
 		}
-		l = take(t, s, id)
+		l = take(t, sender, id)
 	}
 }

@@ -78,7 +78,7 @@ func (s *Store) CreateReplay(ctx context.Context, r Replay) (Replay, error) {
 // FindReplay returns a replay of an endpoint of the company, or pg.ErrNotFound.
 func (s *Store) FindReplay(ctx context.Context, company, endpoint, id uuid.UUID) (Replay, error) {
 	var r Replay
-	if err := s.get(ctx, &r, findReplaySQL, endpoint, company, id); err != nil {
+	if err := s.db.Get(ctx, &r, findReplaySQL, endpoint, company, id); err != nil {
 		return Replay{}, fmt.Errorf("find webhook replay: %w", err)
 	}
 	return r, nil
@@ -104,8 +104,8 @@ FROM ranked r WHERE d.id = r.id RETURNING d.id`
 
 // ReplayFailed makes the next failed deliveries of a replay due, at most limit, and records the progress. ErrLeaseLost:
 // nothing was written.
-func (s *Store) ReplayFailed(ctx context.Context, l Lease, r Replay, limit int) (n int, err error) {
-	err = s.inTx(ctx, func(tx *sqlx.Tx) error {
+func (s *DeliveryStore) ReplayFailed(ctx context.Context, l Lease, r Replay, limit int) (n int, err error) {
+	err = inTx(ctx, s.db, func(tx *sqlx.Tx) error {
 		var held Endpoint
 		if err := tx.GetContext(ctx, &held, lockHeldSQL, l.EndpointID, l.Token); err != nil {
 			if isNoRows(err) {

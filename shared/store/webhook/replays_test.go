@@ -16,7 +16,7 @@ import (
 // twice by the same request.
 func TestCreateReplay_Range(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, _ := newStore(t)
 	company := d.Company(t)
 	id := newEndpoint(t, s, company)
 	// One row per minute for 27 days.
@@ -64,7 +64,7 @@ SELECT $1, n, ARRAY[gen_random_uuid()], '{1}', '{1}', now() - (39000 - n) * inte
 // longer.
 func TestCreateReplay_LockedEndpoint(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, _ := newStore(t)
 	company := d.Company(t)
 	id := newEndpoint(t, s, company)
 	tx, err := d.SQL.BeginTx(t.Context(), nil)
@@ -84,10 +84,10 @@ func TestCreateReplay_LockedEndpoint(t *testing.T) {
 // does not belong to it.
 func TestReplayFailed(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, sender := newStore(t)
 	company := d.Company(t)
 	id := newEndpoint(t, s, company)
-	l := take(t, s, id)
+	l := take(t, sender, id)
 	one, other := uuid.New(), uuid.New()
 	var all []webhook.Attempted
 	for i, email := range []uuid.UUID{one, one, one, other, other} {
@@ -95,7 +95,7 @@ func TestReplayFailed(t *testing.T) {
 		a.Status = webhook.Failed
 		all = append(all, a)
 	}
-	if _, err := s.Record(t.Context(), l, webhook.Result{New: all}, disableAfter); err != nil {
+	if _, err := sender.Record(t.Context(), l, webhook.Result{New: all}, disableAfter); err != nil {
 		t.Fatal(err)
 	}
 	r := webhook.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: id, CompanyID: company}
@@ -107,11 +107,11 @@ func TestReplayFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []int{4, 1} {
-		if n, err := s.ReplayFailed(t.Context(), l, r, 4); err != nil || n != want {
+		if n, err := sender.ReplayFailed(t.Context(), l, r, 4); err != nil || n != want {
 			t.Fatalf("%d, %v, want %d", n, err, want)
 		}
 	}
-	due, err := s.Load(t.Context(), l, time.Hour)
+	due, err := sender.Load(t.Context(), l, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,14 +132,14 @@ func TestReplayFailed(t *testing.T) {
 // one is due first: they must not wait for each other.
 func TestRetryDelivery_AfterAReplay(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, sender := newStore(t)
 	company := d.Company(t)
 	id := newEndpoint(t, s, company)
-	l := take(t, s, id)
+	l := take(t, sender, id)
 	email := uuid.New()
 	first, second := failed(email, 5), failed(email, 8)
 	first.Status = webhook.Failed
-	if _, err := s.Record(t.Context(), l, webhook.Result{New: []webhook.Attempted{first, second}}, disableAfter); err != nil {
+	if _, err := sender.Record(t.Context(), l, webhook.Result{New: []webhook.Attempted{first, second}}, disableAfter); err != nil {
 		t.Fatal(err)
 	}
 	r := webhook.Replay{ID: uuid.Must(uuid.NewV7()), EndpointID: id, CompanyID: company}
@@ -150,14 +150,14 @@ func TestRetryDelivery_AfterAReplay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := s.ReplayFailed(t.Context(), l, r, 10); err != nil || n != 1 {
+	if n, err := sender.ReplayFailed(t.Context(), l, r, 10); err != nil || n != 1 {
 		t.Fatalf("%d, %v", n, err)
 	}
 	later := storetest.Ask[uuid.UUID](t, d, `SELECT id FROM webhook_deliveries WHERE position = 8`)
 	if _, err := s.RetryDelivery(t.Context(), company, id, later); err != nil {
 		t.Fatal(err)
 	}
-	due, err := s.Load(t.Context(), l, time.Hour)
+	due, err := sender.Load(t.Context(), l, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,26 +61,26 @@ WHERE endpoint_id = $1 AND status IN ('RETRYING', 'WAITING') AND email_id IS NOT
 // Load reads the work of the endpoint of a lease. probeAfter is the time from the last failure of an endpoint that is
 // down, or for new events from the last failed attempt of one, to its next probe. ErrLeaseLost: the lease has expired, or the
 // company is suspended.
-func (s *Store) Load(ctx context.Context, l Lease, probeAfter time.Duration) (Round, error) {
+func (s *DeliveryStore) Load(ctx context.Context, l Lease, probeAfter time.Duration) (Round, error) {
 	var r Round
-	err := s.get(ctx, &r.Endpoint, heldSQL, l.EndpointID, l.Token)
+	err := s.db.Get(ctx, &r.Endpoint, heldSQL, l.EndpointID, l.Token)
 	if errors.Is(err, errNotFound) {
 		return Round{}, ErrLeaseLost
 	}
 	if err == nil {
-		err = s.selectAll(ctx, &r.Due, dueDeliveriesSQL, l.EndpointID, RoundSize)
+		err = s.db.Select(ctx, &r.Due, dueDeliveriesSQL, l.EndpointID, RoundSize)
 	}
 	if r.NewDue = !r.Down(); err == nil && len(r.Due) == 0 && r.Down() {
-		if err = s.get(ctx, &r.NewDue, newDueSQL, l.EndpointID, DownFailures, probeAfter.Milliseconds()); err == nil {
-			err = s.selectAll(ctx, &r.Probe, probeSQL, l.EndpointID, probeAfter.Milliseconds())
+		if err = s.db.Get(ctx, &r.NewDue, newDueSQL, l.EndpointID, DownFailures, probeAfter.Milliseconds()); err == nil {
+			err = s.db.Select(ctx, &r.Probe, probeSQL, l.EndpointID, probeAfter.Milliseconds())
 		}
 	}
 	if err == nil && r.Open > 0 {
-		err = s.selectAll(ctx, &r.OpenEmails, openEmailsSQL, l.EndpointID)
+		err = s.db.Select(ctx, &r.OpenEmails, openEmailsSQL, l.EndpointID)
 	}
 	var replays []Replay
 	if err == nil {
-		err = s.selectAll(ctx, &replays, runningReplaySQL, l.EndpointID)
+		err = s.db.Select(ctx, &replays, runningReplaySQL, l.EndpointID)
 	}
 	if err != nil {
 		return Round{}, fmt.Errorf("load webhook endpoint: %w", err)

@@ -34,7 +34,7 @@ WHERE id = $1`
 // Secrets lists the secrets of at most limit endpoints of all companies, by id, after the id after.
 func (s *Store) Secrets(ctx context.Context, after uuid.UUID, limit int) ([]Secrets, error) {
 	var all []Secrets
-	if err := s.selectAll(ctx, &all, secretsSQL, after, limit); err != nil {
+	if err := s.db.Select(ctx, &all, secretsSQL, after, limit); err != nil {
 		return nil, fmt.Errorf("list webhook secrets: %w", err)
 	}
 	return all, nil

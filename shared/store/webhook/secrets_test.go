@@ -12,7 +12,7 @@ import (
 // The replaced secret signs too until its time has passed, and is not shown after that.
 func TestRotate(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, sender := newStore(t)
 	company, other := d.Company(t), d.Company(t)
 	id := newEndpoint(t, s, company)
 	for range 2 { // the statement may run twice
@@ -23,7 +23,7 @@ func TestRotate(t *testing.T) {
 	if e := find(t, s, company, id); string(e.Secret) != "second" || string(e.OldSecret) != "first" || e.OldSecretUntil == nil {
 		t.Errorf("%+v", e)
 	}
-	round, err := s.Load(t.Context(), take(t, s, id), time.Hour)
+	round, err := sender.Load(t.Context(), take(t, sender, id), time.Hour)
 	if err != nil || string(round.Secret) != "second" || string(round.OldSecret) != "first" {
 		t.Errorf("the sender's secrets: %s, %s, %v", round.Secret, round.OldSecret, err)
 	}
@@ -40,7 +40,7 @@ func TestRotate(t *testing.T) {
 // the first one replaced. Later ones replace the secret of the previous one.
 func TestRotate_Repeated(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, _ := newStore(t)
 	company := d.Company(t)
 	id := newEndpoint(t, s, company)
 	rotate := func(secret string) webhook.Endpoint {
@@ -68,7 +68,7 @@ func TestRotate_Repeated(t *testing.T) {
 // Encrypting secrets again keeps one that was rotated meanwhile.
 func TestReencrypt_RotatedMeanwhile(t *testing.T) {
 	t.Parallel()
-	d, s := newStore(t)
+	d, s, _ := newStore(t)
 	company := d.Company(t)
 	id := newEndpoint(t, s, company)
 	all, err := s.Secrets(t.Context(), uuid.Nil, 10)

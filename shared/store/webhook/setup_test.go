@@ -13,10 +13,10 @@ import (
 // disableAfter is longer than any test.
 const disableAfter = 120 * time.Hour
 
-func newStore(tb testing.TB) (storetest.Database, *webhook.Store) {
+func newStore(tb testing.TB) (storetest.Database, *webhook.Store, *webhook.DeliveryStore) {
 	tb.Helper()
 	d := storetest.New(tb)
-	return d, webhook.New(d.Store.DB())
+	return d, webhook.New(d.Store.DB()), webhook.NewDeliveryStore(d.Store.DB())
 }
 
 // newEndpoint creates an endpoint of the company.
@@ -39,10 +39,10 @@ func find(tb testing.TB, s *webhook.Store, company, id uuid.UUID) webhook.Endpoi
 }
 
 // take takes the lease of the endpoint for a minute.
-func take(tb testing.TB, s *webhook.Store, endpoint uuid.UUID) webhook.Lease {
+func take(tb testing.TB, sender *webhook.DeliveryStore, endpoint uuid.UUID) webhook.Lease {
 	tb.Helper()
 	l := webhook.Lease{EndpointID: endpoint, Token: uuid.New()}
-	if err := s.Take(tb.Context(), l, time.Minute); err != nil {
+	if err := sender.Take(tb.Context(), l, time.Minute); err != nil {
 		tb.Fatal(err)
 	}
 	return l

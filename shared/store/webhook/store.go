@@ -11,7 +11,7 @@ import (
 	"email-gateway/shared/store/internal/pg"
 )
 
-// Store runs the statements about webhooks. It is safe for concurrent use.
+// Store manages the endpoints of companies, and their deliveries and replays. It is safe for concurrent use.
 type Store struct {
 	db   *pg.DB
 	feed *event.Store
@@ -23,14 +23,6 @@ func New(db *pg.DB) *Store { return &Store{db: db, feed: event.New(db)} }
 var errNotFound = pg.ErrNotFound
 
 func isNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) || errors.Is(err, errNotFound) }
-
-func (s *Store) get(ctx context.Context, into any, statement string, args ...any) error {
-	return s.db.Get(ctx, into, statement, args...)
-}
-
-func (s *Store) selectAll(ctx context.Context, into any, statement string, args ...any) error {
-	return s.db.Select(ctx, into, statement, args...)
-}
 
 // exec returns the number of affected rows.
 func (s *Store) exec(ctx context.Context, statement string, args ...any) (int64, error) {
@@ -55,8 +47,8 @@ func (s *Store) one(ctx context.Context, what, statement string, args ...any) er
 
 // inTx runs do in a transaction with a lock timeout: an endpoint whose row another transaction has locked delays only
 // itself, for 2 s at most.
-func (s *Store) inTx(ctx context.Context, do func(tx *sqlx.Tx) error) error {
-	return s.db.InTx(ctx, func(tx *sqlx.Tx) error {
+func inTx(ctx context.Context, db *pg.DB, do func(tx *sqlx.Tx) error) error {
+	return db.InTx(ctx, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, lockTimeoutSQL); err != nil {
 			return err
 		}

@@ -98,7 +98,7 @@ func TestService_TurnEndsWithinPage(t *testing.T) {
 	waittest.Until(t, "the other email's events, and the end of the turn", func() bool { return len(r.messages()) == 2 && time.Since(start) > turn })
 	close(released)
 	waittest.Until(t, "all events", func() bool { return len(r.messages()) >= 4 })
-	head, err := w.Hooks.Head(t.Context())
+	head, err := w.Sending.Head(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func TestService_EventBeforeRelease(t *testing.T) {
 	w := newWorld(t)
 	company := w.Company(t)
 	r := w.endpoint(t, company)
-	store := &lateStore{Store: w.Hooks, listed: make(chan struct{}), add: func() {
+	store := &lateStore{Store: w.Sending, listed: make(chan struct{}), add: func() {
 		w.emit(t, company, 1, 1)
 		w.assign(t)
 	}}

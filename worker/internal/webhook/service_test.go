@@ -176,7 +176,7 @@ func TestService_UnknownTypes(t *testing.T) {
 	w.exec(t, `ALTER TABLE company_events DROP CONSTRAINT company_events_type_check`) // as the newer release's migration does
 	w.exec(t, `INSERT INTO company_events (id, company_id, type, metadata) VALUES ($1, $2, 'OF_NEXT_RELEASE', '{}')`, uuid.Must(uuid.NewV7()), company)
 	w.assign(t)
-	head, err := w.Hooks.Head(t.Context())
+	head, err := w.Sending.Head(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,8 +29,9 @@ import (
 // world is a database with its webhooks.
 type world struct {
 	storetest.Database
-	Hooks *hooks.Store
-	Ring  keyring.Ring
+	Hooks   *hooks.Store
+	Sending *hooks.DeliveryStore
+	Ring    keyring.Ring
 }
 
 func newWorld(t testing.TB) *world {
@@ -40,7 +41,7 @@ func newWorld(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	d := storetest.New(t)
-	return &world{Database: d, Hooks: hooks.New(d.Store.DB()), Ring: ring}
+	return &world{Database: d, Hooks: hooks.New(d.Store.DB()), Sending: hooks.NewDeliveryStore(d.Store.DB()), Ring: ring}
 }
 
 // start starts a service. change may be nil. It stops with the test.
@@ -57,7 +58,7 @@ func (w *world) start(t testing.TB, change func(*webhook.Params)) *webhook.Servi
 // service makes a service that is not running yet.
 func (w *world) service(change func(*webhook.Params)) *webhook.Service {
 	p := webhook.Params{
-		Log: slog.New(slog.DiscardHandler), Store: w.Hooks, Ring: w.Ring, Metrics: webhook.NewMetrics(prometheus.NewRegistry()),
+		Log: slog.New(slog.DiscardHandler), Store: w.Sending, Ring: w.Ring, Metrics: webhook.NewMetrics(prometheus.NewRegistry()),
 		Sender: webhook.NewSender(webhook.SenderParams{AllowPrivate: true, Timeout: 10 * time.Second}), Schedule: scaled(time.Hour),
 		ProbeAfter: time.Hour, DisableAfter: 120 * time.Hour, Concurrency: 64, ConcurrencyPerCompany: 16,
 	}
