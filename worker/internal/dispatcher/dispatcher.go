@@ -105,10 +105,8 @@ func New(p Params) *Dispatcher {
 	outage, shared := newOutage(p.Log), newShares()
 	probes := prober{outbox: p.Outbox, emails: newEmails(p.Outbox), log: p.Log, feeders: make(map[string]*feeder)}
 	for _, name := range email.Queues() {
-		f := &feeder{
-			name: name, queue: p.Queue, payload: sendJob(p.MaxAttempts), size: emailSizer{&load{}, name, shared, all},
-			outage: outage, metrics: measured.of(name),
-		}
+		f := &feeder{name: name, size: emailSizer{&load{}, name, shared, all}, outage: outage, metrics: measured.of(name)}
+		f.publisher = publisher{name, p.Queue, sendJob(p.MaxAttempts), f.metrics, p.Tracer}
 		d.feed(p, f, func() source { return newEmails(p.Outbox) })
 		probes.feeders[name] = f
 	}
@@ -118,7 +116,8 @@ func New(p Params) *Dispatcher {
 	if p.Bulk != nil {
 		outage := newOutage(p.Log)
 		for _, name := range email.BulkQueues() {
-			f := &feeder{name: name, queue: p.Bulk, payload: bulkJob(name), size: newBulkSizer(name), outage: outage, metrics: measured.of(name)}
+			f := &feeder{name: name, size: newBulkSizer(name), outage: outage, metrics: measured.of(name)}
+			f.publisher = publisher{name, p.Bulk, bulkJob(name), f.metrics, p.Tracer}
 			d.feed(p, f, func() source { return &jobs{outbox: p.Outbox} })
 		}
 	}
@@ -127,7 +126,8 @@ func New(p Params) *Dispatcher {
 
 // feed adds a feeder with its sources, and its loop.
 func (d *Dispatcher) feed(p Params, f *feeder, newSource func() source) {
-	f.lanes, f.log, f.tracer = d.lanes, p.Log, p.Tracer
+	f.log = p.Log
+	f.live = liveLanes{queue: f.name, lanes: d.lanes}
 	for i := range f.sources {
 		f.sources[i] = newSource()
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,13 +13,9 @@ import (
 	"email-gateway/shared/store/dispatch"
 	lanestore "email-gateway/shared/store/lane"
 	"email-gateway/shared/telemetry"
-	"email-gateway/worker/internal/queue"
 )
 
 const (
-	// publishers is the number of concurrent publishes of a batch. The adapter sends concurrent
-	// commands in one pipeline: 64 take half the CPU time of 16.
-	publishers = 64
 	// publishTime bounds the publishing of a batch. An answer to a command that was already sent, for example to a frozen
 	// Redis, is awaited for longer: up to the timeout of a pipeline in package asynqueue.
 	publishTime = 2 * time.Second
@@ -50,14 +44,14 @@ const (
 func (f *feeder) publishBatch(ctx, committing context.Context, from source, taken dispatch.Batch, fit int, reserved time.Time) (int, error) {
 	crashpoint.At(crashpoint.DispatchTaken)
 	publishing, cancel := context.WithTimeout(ctx, min(publishTime, time.Until(reserved.Add(batchTime))))
-	results, failure := f.publishAll(publishing, taken.Rows[:fit])
+	results, failure := f.publisher.publishAll(publishing, taken.Rows[:fit])
 	results = append(results, make([]result, len(taken.Rows)-fit)...) // notSent
 	cancel()
 	crashpoint.At(crashpoint.DispatchPublished)
 	rows := sortRows(taken.Rows, results, from.leased())
 	f.countLost(committing, taken.TakenAt, rows.taskless)
 	err := from.record(committing, taken, rows.published, rows.released)
-	f.lanes.schedule.lower(rows.returned)
+	f.live.lanes.schedule.lower(rows.returned)
 	if err != nil {
 		return 0, errors.Join(failure, err)
 	}
@@ -65,7 +59,7 @@ func (f *feeder) publishBatch(ctx, committing context.Context, from source, take
 	f.metrics.done(len(rows.published), len(rows.released))
 	// Other dispatchers may have seen these lanes empty, and this dispatcher is stopping or cannot reach its broker.
 	if len(rows.released) > 0 && failure != nil && (len(rows.published) == 0 || ctx.Err() != nil) {
-		if err := f.lanes.outbox.WakeNamed(committing, namedLanes(rows.returned)); err != nil {
+		if err := f.live.lanes.outbox.WakeNamed(committing, namedLanes(rows.returned)); err != nil {
 			f.log.Debug("cannot wake the dispatchers: their next listing finds the rows", "error", err)
 		}
 	}
@@ -143,7 +137,7 @@ func (f *feeder) countLost(ctx context.Context, takenAt time.Time, taskless []uu
 	if len(taskless) == 0 {
 		return
 	}
-	n, err := f.lanes.outbox.StillTaken(ctx, takenAt, taskless)
+	n, err := f.live.lanes.outbox.StillTaken(ctx, takenAt, taskless)
 	if err != nil {
 		f.log.Warn("cannot count lost tasks", "queue", f.name, "count", len(taskless), "error", err)
 		return
@@ -152,74 +146,4 @@ func (f *feeder) countLost(ctx context.Context, takenAt time.Time, taskless []uu
 		f.metrics.lost.Add(float64(n))
 		f.log.Warn("retries whose task was lost were enqueued again", "queue", f.name, "count", n)
 	}
-}
-
-// publishAll publishes the rows and returns their results, and one of the errors, if any.
-func (f *feeder) publishAll(ctx context.Context, due []dispatch.DueRow) ([]result, error) {
-	results := make([]result, len(due))
-	failure := atomic.Pointer[error]{}
-	var next atomic.Int64
-	var working sync.WaitGroup
-	for range min(publishers, len(due)) {
-		working.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(due) {
-					return
-				}
-				var err error
-				if results[i], err = f.publish(ctx, due[i]); err != nil {
-					failure.Store(&err)
-				}
-			}
-		})
-	}
-	working.Wait()
-	if err := failure.Load(); err != nil {
-		return results, *err
-	}
-	return results, nil
-}
-
-func (f *feeder) publish(ctx context.Context, row dispatch.DueRow) (result, error) {
-	if ctx.Err() != nil {
-		return notSent, context.Cause(ctx)
-	}
-	start := time.Now()
-	job, trace := f.payload(row, start)
-	task := queue.Task{ID: row.ID.String(), Queue: f.name, Payload: job, Traceparent: trace}
-	ctx, span := f.span(ctx, &task)
-	defer span.End()
-	placed, err := f.queue.Publish(ctx, task)
-	f.metrics.published(time.Since(start))
-	crashpoint.At(crashpoint.DispatchQueued)
-	switch {
-	case err != nil && ctx.Err() != nil && errors.Is(err, queue.ErrNotPublished):
-		return notSent, err
-	case err != nil && ctx.Err() != nil:
-		return unconfirmed, err
-	case err != nil:
-		span.Fail("REFUSED")
-		return refused, err
-	case placed == queue.Busy:
-		return busy, nil
-	case placed == queue.AlreadyQueued:
-		return alreadyQueued, nil
-	case placed == queue.Replaced:
-		return replaced, nil
-	}
-	return enqueued, nil
-}
-
-// span starts the publish span and makes it the parent of the task's spans. An email without a
-// trace, such as one of a mailing, starts a new trace here.
-func (f *feeder) span(ctx context.Context, task *queue.Task) (context.Context, telemetry.Span) {
-	ctx, span := f.tracer.Start(telemetry.WithTraceparent(ctx, task.Traceparent), "publish "+f.name, telemetry.Producer)
-	if !span.On() {
-		return ctx, span // the task keeps the trace of its row
-	}
-	task.Traceparent = telemetry.Traceparent(ctx)
-	span.Text("messaging.destination.name", f.name)
-	span.Text("outbox.id", task.ID)
-	return ctx, span
 }

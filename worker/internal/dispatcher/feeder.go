@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,8 +11,6 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/service"
-	"email-gateway/shared/telemetry"
-	"email-gateway/worker/internal/queue"
 )
 
 const (
@@ -46,20 +43,14 @@ const (
 type feeder struct {
 	name      string
 	sources   [overlap]source
-	queue     queue.Publisher
-	payload   payload
+	publisher publisher
 	reachable atomic.Bool // the last reservation succeeded
 	size      sizer
-	lanes     *lanes
-	live      []liveLane // lanes that may still have due rows
-	liveUntil time.Time
-	turns     turns
-	more      bool // after the last batches, live lanes may have more due rows
+	live      liveLanes
 	outage    *outage
 	failures  int       // consecutive failed rounds
 	taken     time.Time // when a batch was last taken that idle has not confirmed
 	metrics   queueMetrics
-	tracer    telemetry.Tracer
 	log       *slog.Logger
 }
 
@@ -86,7 +77,7 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 		most = trial
 	}
 	reserved := time.Now()
-	room, err := f.queue.Reserve(ctx, f.name, window, most)
+	room, err := f.publisher.queue.Reserve(ctx, f.name, window, most)
 	f.reachable.Store(err == nil)
 	if err != nil {
 		f.metrics.unknownDepth() // the last value would look current
@@ -103,16 +94,16 @@ func (f *feeder) round(ctx context.Context) (more bool, err error) {
 	more, err = f.fill(ctx, min(room.Granted, f.size.step(room.Depth)), reserved)
 	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
-	return more, errors.Join(err, f.queue.Release(releasing, f.name))
+	return more, errors.Join(err, f.publisher.queue.Release(releasing, f.name))
 }
 
 // fill moves up to room due rows of the live lanes. reserved is the time of the reservation.
 func (f *feeder) fill(ctx context.Context, room int, reserved time.Time) (more bool, err error) {
-	if err := f.refresh(ctx); err != nil {
+	if err := f.live.refresh(ctx); err != nil {
 		return false, err
 	}
-	if len(f.live) == 0 {
-		f.more = false
+	if len(f.live.all) == 0 {
+		f.live.more = false
 		return false, f.idle(ctx)
 	}
 	if time.Since(reserved) > pollTime {
@@ -120,42 +111,13 @@ func (f *feeder) fill(ctx context.Context, room int, reserved time.Time) (more b
 	}
 	f.taken = time.Now()
 	if err := f.takeAll(ctx, room, reserved); err != nil {
-		f.live, f.more = nil, false // the rows may be back in their lanes
+		f.live.all, f.live.more = nil, false // the rows may be back in their lanes
 		return false, err
 	}
 	// Rows that were added to other lanes since these were listed come with a wake-up. If no row was taken and no lane is left,
 	// another dispatcher has taken the rows.
-	f.more = len(f.live) > 0
-	return f.more, nil
-}
-
-// refresh reloads the live lanes when they are no longer valid, and otherwise adds the lanes that became live since the last
-// call.
-func (f *feeder) refresh(ctx context.Context) (err error) {
-	if len(f.live) == 0 || time.Now().After(f.liveUntil) {
-		f.live, f.liveUntil, err = f.lanes.of(ctx, f.name)
-		return err
-	}
-	added, breakerOpen, err := f.lanes.added(ctx, f.name)
-	switch {
-	case err != nil:
-		return err
-	case breakerOpen:
-		f.live = nil
-		return nil
-	}
-	known := len(f.live)
-	for _, l := range added {
-		if i, found := slices.BinarySearchFunc(f.live[:known], l, liveLane.compare); found {
-			f.live[i] = l // with its new lower bound
-		} else {
-			f.live = append(f.live, l)
-		}
-	}
-	if len(f.live) > known {
-		slices.SortFunc(f.live, liveLane.compare)
-	}
-	return nil
+	f.live.more = len(f.live.all) > 0
+	return f.live.more, nil
 }
 
 // idle confirms the last batch of each source, once.
@@ -180,7 +142,7 @@ func (f *feeder) confirm(ctx context.Context) error {
 // batch would find none.
 func (f *feeder) takeAll(ctx context.Context, room int, reserved time.Time) error {
 	concurrent := 1
-	if f.more {
+	if f.live.more {
 		concurrent = min(max(room/batch, 1), overlap)
 	}
 	drained := make([]map[int64]bool, concurrent)
@@ -188,17 +150,17 @@ func (f *feeder) takeAll(ctx context.Context, room int, reserved time.Time) erro
 	errs := make([]error, concurrent)
 	var moving sync.WaitGroup
 	for i := range concurrent {
-		chosen := f.turns.share(f.live, min(room, batch))
+		chosen := f.live.turns.share(f.live.all, min(room, batch))
 		moving.Go(func() {
 			drained[i], perCompany[i], errs[i] = f.move(ctx, f.sources[i], chosen, reserved)
 			if errs[i] != nil {
-				f.lanes.schedule.recheck(f.name, chosen)
+				f.live.lanes.schedule.recheck(f.name, chosen)
 			}
 		})
 	}
 	moving.Wait()
 	for _, recipients := range perCompany {
-		f.turns.addRecipients(f.size.several(), recipients)
+		f.live.turns.addRecipients(f.size.several(), recipients)
 	}
 	for _, unused := range f.sources[concurrent:] {
 		errs = append(errs, unused.idle(ctx))
@@ -206,9 +168,7 @@ func (f *feeder) takeAll(ctx context.Context, room int, reserved time.Time) erro
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	f.live = slices.DeleteFunc(f.live, func(l liveLane) bool {
-		return slices.ContainsFunc(drained, func(lanes map[int64]bool) bool { return lanes[l.id] })
-	})
+	f.live.remove(drained)
 	return nil
 }
 
@@ -234,21 +194,21 @@ func (f *feeder) move(ctx context.Context, from source, chosen []laneShare, rese
 			return nil, nil, err
 		}
 		f.metrics.round(len(taken.Rows), time.Since(start))
-		f.lanes.taken.Add(int64(len(taken.Rows)))
+		f.live.lanes.taken.Add(int64(len(taken.Rows)))
 	}
 	perCompany = make(map[uuid.UUID]int)
 	for _, row := range taken.Rows[:fit] {
 		perCompany[companies[row.LaneID]] += recipients(row.Payload)
 	}
 	if released > 0 { // a released row may be its lane's only one
-		f.lanes.schedule.recheck(f.name, chosen)
+		f.live.lanes.schedule.recheck(f.name, chosen)
 		return nil, perCompany, nil
 	}
 	count := make(map[int64]int, len(chosen))
 	for _, row := range taken.Rows {
 		count[row.LaneID]++
 	}
-	f.lanes.schedule.took(f.name, chosen, count)
+	f.live.lanes.schedule.took(f.name, chosen, count)
 	drained = make(map[int64]bool)
 	for _, v := range chosen {
 		if count[v.id] < v.limit {

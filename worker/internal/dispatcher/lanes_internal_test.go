@@ -142,22 +142,22 @@ func TestFeeder_NamedLanesWhileTheListIsValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wakes := &heard{}
 		outbox := &listing{found: dispatch.WaitingLanes{BreakerClosed: true, Lanes: []dispatch.WaitingLane{waiting(1, "a", 0), waiting(5, "a", 0), waiting(9, "b", 0)}}}
-		f := &feeder{name: "a", lanes: listed(t, outbox, wakes, 0)}
-		want := func(when string, looks int, probed, live []int64) {
+		live := &liveLanes{queue: "a", lanes: listed(t, outbox, wakes, 0)}
+		want := func(when string, looks int, probed, wanted []int64) {
 			t.Helper()
-			if err := f.refresh(t.Context()); err != nil || outbox.looks != looks || !cmp.Equal(probed, outbox.probed) || !cmp.Equal(live, ids(f.live)) {
-				t.Errorf("%s: %d looks, probed %v, live %v, %v", when, outbox.looks, outbox.probed, ids(f.live), err)
+			if err := live.refresh(t.Context()); err != nil || outbox.looks != looks || !cmp.Equal(probed, outbox.probed) || !cmp.Equal(wanted, ids(live.all)) {
+				t.Errorf("%s: %d looks, probed %v, live %v, %v", when, outbox.looks, outbox.probed, ids(live.all), err)
 			}
 		}
 		name := func(lanes ...int64) {
 			<-time.After(time.Millisecond)
 			wakes.named = append(wakes.named, lanes...)
-			f.lanes.invalidate()
+			live.lanes.invalidate()
 			<-time.After(time.Millisecond)
 		}
 		want("at first", 1, nil, []int64{1, 5})
 		valid := time.Now().Add(10 * time.Second)
-		f.liveUntil, f.lanes.until = valid, valid
+		live.until, live.lanes.until = valid, valid
 		<-time.After(maxApart)
 		want("without a wake-up", 1, nil, []int64{1, 5})
 
@@ -169,43 +169,43 @@ func TestFeeder_NamedLanesWhileTheListIsValid(t *testing.T) {
 		want("soon after", 2, []int64{3, 4, 7}, []int64{1, 3, 5})
 		<-time.After(maxApart)
 		want("later", 3, []int64{3, 8}, []int64{1, 3, 5, 8})
-		if other, breakerOpen, err := f.lanes.added(t.Context(), "b"); err != nil || breakerOpen || !cmp.Equal([]int64{4, 9}, ids(other)) {
+		if other, breakerOpen, err := live.lanes.added(t.Context(), "b"); err != nil || breakerOpen || !cmp.Equal([]int64{4, 9}, ids(other)) {
 			t.Errorf("another feeder gets %v, breaker open %t, %v", ids(other), breakerOpen, err)
 		}
 
 		<-time.After(maxApart)
 		wakes.all = true
 		name()
-		_ = requested(f.lanes)
+		_ = requested(live.lanes)
 		want("when no lane was named", 3, []int64{3, 8}, []int64{1, 3, 5, 8})
-		if !requested(f.lanes) {
+		if !requested(live.lanes) {
 			t.Error("a wake-up that named no lane was lost")
 		}
 		<-time.After(time.Until(valid) + time.Millisecond)
 		want("when the list is old", 4, []int64{1, 3, 4, 5, 8, 9}, []int64{1, 3, 5, 8})
 
-		f.name, f.lanes.breakerClosed = email.QueueNormal, true
-		f.live, f.liveUntil, f.lanes.until = []liveLane{{id: 1}}, valid.Add(time.Minute), valid.Add(time.Minute)
+		live.queue, live.lanes.breakerClosed = email.QueueNormal, true
+		live.all, live.until, live.lanes.until = []liveLane{{id: 1}}, valid.Add(time.Minute), valid.Add(time.Minute)
 		<-time.After(maxApart)
 		name(1)
 		outbox.found.BreakerClosed = false
-		if err := f.refresh(t.Context()); err != nil || len(f.live) != 0 {
-			t.Errorf("after the circuit breaker has opened: live %v, %v", ids(f.live), err)
+		if err := live.refresh(t.Context()); err != nil || len(live.all) != 0 {
+			t.Errorf("after the circuit breaker has opened: live %v, %v", ids(live.all), err)
 		}
 		outbox.found.BreakerClosed = true
 
-		f.live, f.lanes.breakerClosed = []liveLane{{id: 1}}, true
+		live.all, live.lanes.breakerClosed = []liveLane{{id: 1}}, true
 		<-time.After(maxApart)
 		name(1)
 		outbox.err = errors.New("connection refused")
-		if err := f.refresh(t.Context()); err == nil {
+		if err := live.refresh(t.Context()); err == nil {
 			t.Error("no error")
 		}
 		outbox.err = nil
 		<-time.After(maxApart)
-		f.lanes.invalidate()
+		live.lanes.invalidate()
 		<-time.After(time.Millisecond)
-		if err := f.refresh(t.Context()); err != nil || !slices.Equal(outbox.probed, []int64{1}) {
+		if err := live.refresh(t.Context()); err != nil || !slices.Equal(outbox.probed, []int64{1}) {
 			t.Errorf("after a failed probe: %d are probed, %v", outbox.probed, err)
 		}
 	})

@@ -170,7 +170,7 @@ func TestFeeder_SecondBatch(t *testing.T) {
 	t.Parallel()
 	for more, want := range map[bool]int{false: 0, true: 1} {
 		first, second := &takes{}, &takes{}
-		f := &feeder{name: "a", size: bulkSizer(0), lanes: newLanes(nil, nil, 0), sources: [overlap]source{first, second}, live: []liveLane{{id: 1}, {id: 2}}, more: more}
+		f := &feeder{name: "a", size: bulkSizer(0), sources: [overlap]source{first, second}, live: liveLanes{lanes: newLanes(nil, nil, 0), all: []liveLane{{id: 1}, {id: 2}}, more: more}}
 		if err := f.takeAll(t.Context(), overlap*batch, time.Now()); err != nil || first.n != 1 || second.n != want {
 			t.Errorf("more %t: %d and %d takes, want 1 and %d, %v", more, first.n, second.n, want, err)
 		}

@@ -64,8 +64,8 @@ func TestShares_Step(t *testing.T) {
 func TestFeeder_FillsInSteps(t *testing.T) {
 	t.Parallel()
 	f := &feeder{
-		size: steps{bulkSizer(200)}, queue: roomy{},
-		live: []liveLane{{id: 1}}, liveUntil: time.Now().Add(time.Hour), lanes: newLanes(nil, nil, 0), metrics: newMetrics(prometheus.NewRegistry()).of(email.QueueNormal),
+		size: steps{bulkSizer(200)}, publisher: publisher{queue: roomy{}},
+		live: liveLanes{all: []liveLane{{id: 1}}, until: time.Now().Add(time.Hour), lanes: newLanes(nil, nil, 0)}, metrics: newMetrics(prometheus.NewRegistry()).of(email.QueueNormal),
 	}
 	asked := &askedFor{}
 	f.sources = [overlap]source{asked, asked}

@@ -77,11 +77,11 @@ func (p *Pipeline) withoutAttachments(ctx context.Context, log *slog.Logger, a *
 	switch {
 	case errors.As(err, &busy):
 		p.Metrics.postponed("busy")
-		return p.postpone(ctx, a, busy.Delay)
+		return p.postponer.postpone(ctx, a, busy.Delay)
 	case errors.Is(err, attachment.ErrUnavailable):
 		p.Metrics.postponed("unavailable")
 		p.logUnread(log, err)
-		return p.postpone(ctx, a, storageDelay+time.Duration(jitter()*float64(storageDelay)))
+		return p.postponer.postpone(ctx, a, storageDelay+time.Duration(jitter()*float64(storageDelay)))
 	case errors.As(err, &missing):
 		return p.refuse(ctx, log, a, &refusal{email.ValidationIntegrity, email.CodeAttachmentMissing, missing.Error()})
 	}

@@ -85,6 +85,15 @@ func (p *Pipeline) addLink(ctx context.Context, log *slog.Logger, a *attempt) (d
 	return false, nil
 }
 
+// withoutLink postpones a mailing's email, for which the worker has no key. The setting is not required without RABBITMQ_URL,
+// because an installation without RabbitMQ has no mailings; one with RabbitMQ may have a worker without both.
+func (p *Pipeline) withoutLink(ctx context.Context, log *slog.Logger, a *attempt) error {
+	if omitted, ok := p.waiting.Allow("UNSUBSCRIBE_KEY"); ok {
+		log.Warn("UNSUBSCRIBE_KEY is not set: emails of mailings wait for it", "delay", keyDelay.String(), "omitted", omitted)
+	}
+	return p.postponer.postpone(ctx, a, keyDelay)
+}
+
 // loadBody makes the body of a mailing's email, or reads a body that was too large to be loaded with the email.
 func (p *Pipeline) loadBody(ctx context.Context, a *attempt) (err error) {
 	switch {

@@ -8,7 +8,6 @@ import (
 
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/email"
-	"email-gateway/shared/service"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
@@ -25,16 +24,16 @@ func (p *Pipeline) claim(ctx context.Context, log *slog.Logger, a *attempt) (don
 	case err != nil:
 		return true, err
 	case claim.Locked:
-		return true, p.postpone(ctx, a, lockedDelay)
+		return true, p.postponer.postpone(ctx, a, lockedDelay)
 	case claim.Status == email.Sent && !isMine(claim):
 		p.alreadySent(ctx, log, a)
 		return true, nil
 	case a.confirmedTooLate(claim):
-		return true, p.release(log, a, slog.LevelWarn, claimUnanswered, nil)
+		return true, p.outcomes.release(log, a, slog.LevelWarn, claimUnanswered, nil)
 	case !isMine(claim):
-		return true, p.dropTask(ctx, log, a, claim.Status)
+		return true, p.postponer.dropTask(ctx, log, a, claim.Status)
 	case -elapsed(claim.LeaseUntil) < leaseNeeded:
-		return true, p.release(log, a, slog.LevelWarn, "the lease is too short for the call", nil)
+		return true, p.outcomes.release(log, a, slog.LevelWarn, "the lease is too short for the call", nil)
 	}
 	return false, nil
 }
@@ -66,8 +65,8 @@ func (p *Pipeline) tryClaim(ctx context.Context, log *slog.Logger, a *attempt) (
 	if errors.Is(err, store.ErrUnknownOutcome) {
 		p.Database.Failed()
 		t.GiveWay = false // the claim may be committed; then only this worker can finish the email
-		k := p.keep(log, a.release(claimUnanswered, nil))
-		claimed, err = p.retryUntilAnswered(ctx, &t)
+		k := keep(p.Results, log, a.release(claimUnanswered, nil))
+		claimed, err = p.recorder.retryUntilAnswered(ctx, &t)
 		a.givenUp = k.end()
 	}
 	// Only this attempt has the token: an earlier execution of this statement won the claim and its
@@ -85,27 +84,4 @@ func (p *Pipeline) tryClaim(ctx context.Context, log *slog.Logger, a *attempt) (
 		p.Metrics.transitions(t.Events)
 	}
 	return claimed, err
-}
-
-// retryUntilAnswered repeats a write that failed in an outage or on another transaction's lock until the
-// database answers, and for refusedTime a write of an acceptance that the database refuses. It holds
-// no connection between two tries.
-func (p *Pipeline) retryUntilAnswered(ctx context.Context, t *outbox.Transition) (outbox.Advanced, error) {
-	delay, start, rerun := repeatDelay, time.Now(), false
-	for {
-		if err := service.Pause(ctx, delay); err != nil {
-			return outbox.Advanced{}, err
-		}
-		done, err := p.advance(ctx, t)
-		switch {
-		case store.IsOutage(err):
-			p.Database.Failed()
-			delay, rerun = repeatDelay, true
-		case done.Locked, err != nil && t.Status == email.Sent && time.Since(start) < refusedTime:
-			delay = min(2*delay, lockedDelay)
-		default:
-			done.Rerun = done.Rerun || rerun
-			return done, err
-		}
-	}
 }

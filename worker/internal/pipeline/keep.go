@@ -43,11 +43,11 @@ type kept struct {
 }
 
 // keep keeps a result from keepAfter on until end is called. An unknown outcome is not kept: a dispatcher finds the same.
-func (p *Pipeline) keep(log *slog.Logger, t outbox.Transition) *kept {
-	if p.Results == nil || t.Status == email.OutcomeUnknown {
+func keep(results Results, log *slog.Logger, t outbox.Transition) *kept {
+	if results == nil || t.Status == email.OutcomeUnknown {
 		return nil
 	}
-	k := &kept{log: log, results: p.Results, t: t}
+	k := &kept{log: log, results: results, t: t}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.timer = time.AfterFunc(keepAfter, k.store)

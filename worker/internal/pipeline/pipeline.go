@@ -16,7 +16,6 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/service"
 	"email-gateway/shared/store"
-	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/telemetry"
 	"email-gateway/worker/internal/provider"
 	"email-gateway/worker/internal/queue"
@@ -25,9 +24,11 @@ import (
 // Pipeline handles the tasks of the email queues. It is safe for concurrent use.
 type Pipeline struct {
 	Params
-	bodies         *bodies
-	pendingResults *pendingResults
-	waiting        service.LogLimiter // of emails that wait for a setting or the storage
+	bodies    *bodies
+	postponer *postponer
+	recorder  *recorder
+	outcomes  *outcomes
+	waiting   service.LogLimiter // of emails that wait for a setting or the storage
 }
 
 // New makes a Pipeline.
@@ -35,8 +36,19 @@ func New(p Params) *Pipeline {
 	if p.Database == nil {
 		p.Database = alwaysAvailable{}
 	}
-	return &Pipeline{Params: p, bodies: newBodies(p.Templates), pendingResults: newPendingResults()}
+	made := &Pipeline{Params: p, bodies: newBodies(p.Templates)}
+	made.postponer = &postponer{&made.Params}
+	made.recorder = newRecorder(&made.Params, made.postponer)
+	made.outcomes = &outcomes{&made.Params, made.recorder, made.postponer}
+	return made
 }
+
+// Start implements service.Service: there is nothing to start.
+func (p *Pipeline) Start(context.Context, func(error)) error { return nil }
+
+// Stop waits for the results that are being recorded in the background. Call it after the consumer
+// has stopped.
+func (p *Pipeline) Stop(ctx context.Context) error { return p.recorder.wait(ctx) }
 
 const (
 	// callTimeout bounds the provider call.
@@ -74,7 +86,7 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) (err error) {
 	if task.Retried > 0 { // the first panic is the queue's, which logs its stack and retries the task
 		defer func() {
 			if cause := recover(); cause != nil {
-				err = p.faultAgain(ctx, d, fmt.Errorf("panic: %v", cause))
+				err = p.postponer.faultAgain(ctx, d, fmt.Errorf("panic: %v", cause))
 			}
 		}()
 	}
@@ -86,7 +98,7 @@ func (p *Pipeline) Handle(ctx context.Context, task queue.Task) (err error) {
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || store.IsOutage(err)):
 		return stopped()
 	case err != nil && task.Retried > 0:
-		return p.faultAgain(ctx, d, err)
+		return p.postponer.faultAgain(ctx, d, err)
 	}
 	return err
 }
@@ -148,27 +160,6 @@ func (p *Pipeline) finish(a *attempt) {
 	}
 }
 
-// skip ends the task of an email that is not sent, or not now: its status, deadline, lane, suppression or the circuit
-// breaker does not allow it.
-func (p *Pipeline) skip(ctx context.Context, log *slog.Logger, a *attempt) (done bool, err error) {
-	row := a.row
-	switch {
-	case row.Status == email.Sent && !mayClaim(row.Status):
-		p.alreadySent(ctx, log, a)
-		return true, nil
-	case !mayClaim(row.Status): // in a final status, or claimed by another worker
-		log.Debug("nothing to do", "status", row.Status)
-		return true, nil
-	case row.Expired:
-		return true, p.expire(ctx, log, a)
-	case !row.Due || !row.LaneOpen || !row.BreakerClosed:
-		return true, p.dropTask(ctx, log, a, row.Status)
-	case row.Suppressed != "":
-		return true, p.suppress(ctx, log, a)
-	}
-	return false, nil
-}
-
 // prepare completes the content of the email and validates it.
 func (p *Pipeline) prepare(ctx context.Context, log *slog.Logger, a *attempt) (done bool, err error) {
 	if done, err := p.addLink(ctx, log, a); done {
@@ -206,9 +197,9 @@ func (p *Pipeline) send(ctx context.Context, log *slog.Logger, a *attempt) error
 	_, recorded := p.Tracer.Start(ctx, "record", telemetry.Internal)
 	defer recorded.End()
 	if err != nil {
-		return p.recordFailure(log, a, asFailure(err))
+		return p.outcomes.recordFailure(log, a, asFailure(err))
 	}
-	return p.sent(log, a, receipt)
+	return p.outcomes.sent(log, a, receipt)
 }
 
 // call makes one provider call, unless the circuit breaker withholds it.
@@ -224,38 +215,6 @@ func (p *Pipeline) call(ctx context.Context, a *attempt) (provider.Receipt, erro
 	crashpoint.At(crashpoint.SendAnswered)
 	p.Metrics.called(time.Since(a.called), err)
 	return receipt, err
-}
-
-// expire ends an email whose deadline passed while it was queued.
-func (p *Pipeline) expire(ctx context.Context, log *slog.Logger, a *attempt) error {
-	t := a.transition(outbox.GuardOverdue, email.Expired)
-	t.ErrorCode = email.CodeExpired
-	t.Events = []email.Event{event(email.EventExpired, time.Now(), map[string]any{"expiresAt": a.row.ExpiresAt.UTC()})}
-	done, err := p.Advancer.Advance(ctx, t)
-	switch {
-	case err != nil:
-		return err
-	case done.Locked:
-		return p.rowLocked(ctx, a)
-	case !done.Applied:
-		return nil
-	}
-	p.Metrics.transitions(t.Events)
-	p.ended(log, a, email.Expired)
-	return nil
-}
-
-// resultAlreadySent is the status logged for a task whose email was sent before.
-const resultAlreadySent = "ALREADY_SENT"
-
-// alreadySent acknowledges the task of an email that was sent before. Completed tasks are not
-// retained, so the log line is the only result, also if the provider's id cannot be read.
-func (p *Pipeline) alreadySent(ctx context.Context, log *slog.Logger, a *attempt) {
-	id, err := p.Loader.SESMessageID(ctx, a.row.ID)
-	if err != nil {
-		log = log.With("error", email.MaskText(err.Error()))
-	}
-	log.Info("email already sent", telemetry.State, email.Sent, "status", resultAlreadySent, "sesMessageId", id)
 }
 
 // asFailure maps an error that is not a provider.Failure to Unknown, the only safe outcome.

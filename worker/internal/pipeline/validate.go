@@ -114,14 +114,14 @@ func (p *Pipeline) refuse(ctx context.Context, log *slog.Logger, a *attempt, r *
 	case err != nil:
 		return err
 	case done.Locked:
-		return p.rowLocked(ctx, a)
+		return p.postponer.rowLocked(ctx, a)
 	case !done.Applied:
-		return p.dropTask(ctx, log, a, done.Status)
+		return p.postponer.dropTask(ctx, log, a, done.Status)
 	}
 	p.Metrics.transitions(t.Events)
 	a.reach(email.EventValidationFailed)
 	p.Metrics.reached(a.reached)
 	p.Metrics.validationFailed(r.validation)
-	p.ended(log.With("code", r.code, "validation", r.validation), a, email.Failed)
+	p.recorder.ended(log.With("code", r.code, "validation", r.validation), a, email.Failed)
 	return &queue.Dead{Reason: r.code + ": " + email.MaskText(r.reason)}
 }

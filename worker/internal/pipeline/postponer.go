@@ -32,10 +32,13 @@ const (
 	foundAfter = 30 * time.Second
 )
 
+// postponer leaves emails that cannot be sent now to the dispatchers.
+type postponer struct{ *Params }
+
 // dropTask acknowledges a task whose email cannot be sent now: it is not due, its lane is closed,
 // or the circuit breaker is open. The dispatcher enqueues the email when it is due again. A PENDING
 // email is the dispatcher's already.
-func (p *Pipeline) dropTask(ctx context.Context, log *slog.Logger, a *attempt, status email.Status) error {
+func (p *postponer) dropTask(ctx context.Context, log *slog.Logger, a *attempt, status email.Status) error {
 	log.Debug("email cannot be sent now", "status", status)
 	if status != email.Enqueued && status != email.RetryScheduled {
 		return nil
@@ -43,17 +46,8 @@ func (p *Pipeline) dropTask(ctx context.Context, log *slog.Logger, a *attempt, s
 	return p.postpone(ctx, a, 0)
 }
 
-// withoutLink postpones a mailing's email, for which the worker has no key. The setting is not required without RABBITMQ_URL,
-// because an installation without RabbitMQ has no mailings; one with RabbitMQ may have a worker without both.
-func (p *Pipeline) withoutLink(ctx context.Context, log *slog.Logger, a *attempt) error {
-	if omitted, ok := p.waiting.Allow("UNSUBSCRIBE_KEY"); ok {
-		log.Warn("UNSUBSCRIBE_KEY is not set: emails of mailings wait for it", "delay", keyDelay.String(), "omitted", omitted)
-	}
-	return p.postpone(ctx, a, keyDelay)
-}
-
 // postpone acknowledges the task and leaves the email to the dispatcher, for at least the delay.
-func (p *Pipeline) postpone(ctx context.Context, a *attempt, delay time.Duration) error {
+func (p *postponer) postpone(ctx context.Context, a *attempt, delay time.Duration) error {
 	locked, err := p.Outbox.DropTask(ctx, a.row.ID, delay)
 	switch {
 	case locked:
@@ -67,7 +61,7 @@ func (p *Pipeline) postpone(ctx context.Context, a *attempt, delay time.Duration
 
 // wakeLane wakes the dispatchers for an email that is PENDING again and due after delay, if they
 // would not read its lane in time.
-func (p *Pipeline) wakeLane(ctx context.Context, a *attempt, delay time.Duration) {
+func (p *postponer) wakeLane(ctx context.Context, a *attempt, delay time.Duration) {
 	if time.Since(a.task.EnqueuedAt) < longAgo || delay > foundAfter {
 		return
 	}
@@ -81,7 +75,7 @@ func (p *Pipeline) wakeLane(ctx context.Context, a *attempt, delay time.Duration
 // can commit. Such tasks take no more of the window than other retries: without room the task is
 // dropped, and the rescuer enqueues the email again. The note is committed before the task leaves
 // the queue, so that the task is not counted as lost.
-func (p *Pipeline) rowLocked(ctx context.Context, a *attempt) error {
+func (p *postponer) rowLocked(ctx context.Context, a *attempt) error {
 	if !p.RetryRoom.Free(ctx, a.queue) {
 		return p.Outbox.NoteDroppedTask(ctx, a.row.ID)
 	}
@@ -91,7 +85,7 @@ func (p *Pipeline) rowLocked(ctx context.Context, a *attempt) error {
 // faultAgain postpones an email in the outbox whose task failed more than once with an internal
 // error. On the queue such tasks would take other tenants' room in the window. It logs the number of the try. If the
 // email was not loaded that is the payload's, with which the task was published: retries on the queue do not change it.
-func (p *Pipeline) faultAgain(ctx context.Context, d *delivery, err error) error {
+func (p *postponer) faultAgain(ctx context.Context, d *delivery, err error) error {
 	var (
 		later *queue.RetryLater
 		dead  *queue.Dead
