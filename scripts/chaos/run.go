@@ -103,7 +103,7 @@ func (r *run) settleAndCheck(
 	m.Stop()
 
 	c := checker.New(r.gateway, records, injected.Injected)
-	settler.addFindings(c, settled, emptied, delivered)
+	settler.addFindings(c.Findings, settled, emptied, delivered)
 	m.Report(c)
 	if err := c.CheckFeeds(ctx, feeds); err != nil {
 		return err

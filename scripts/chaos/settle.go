@@ -160,14 +160,14 @@ func (s *settler) queuedWork(ctx context.Context) (string, error) {
 }
 
 // addFindings adds a finding for work that did not finish in time.
-func (s *settler) addFindings(c *checker.Checker, settled, quiet, delivered time.Duration) {
+func (s *settler) addFindings(f *checker.Findings, settled, quiet, delivered time.Duration) {
 	if s.unsettled != "" {
-		c.AddFinding(checker.Unfinished, "not settled after %.0f s: %s", settled.Seconds(), s.unsettled)
+		f.Add(checker.Unfinished, "not settled after %.0f s: %s", settled.Seconds(), s.unsettled)
 	}
 	if s.noisy != "" {
-		c.AddFinding(checker.Unfinished, "queues not empty after %.0f s: %s", quiet.Seconds(), s.noisy)
+		f.Add(checker.Unfinished, "queues not empty after %.0f s: %s", quiet.Seconds(), s.noisy)
 	}
 	if s.undelivered != "" {
-		c.AddFinding(checker.Unfinished, "events not delivered after %.0f s: %s", delivered.Seconds(), s.undelivered)
+		f.Add(checker.Unfinished, "events not delivered after %.0f s: %s", delivered.Seconds(), s.undelivered)
 	}
 }

@@ -26,15 +26,15 @@ func (c *Checker) checkBatches() {
 		stored := count(b.Valid)
 		c.Counts.Batches.add(b, stored)
 		if n := count(b.Invalid); n > 0 {
-			c.AddFinding(Promise, "%s was %s, and %d of its %d invalid emails are stored", b.Name, b.Outcome, n, len(b.Invalid))
+			c.Findings.Add(Promise, "%s was %s, and %d of its %d invalid emails are stored", b.Name, b.Outcome, n, len(b.Invalid))
 		}
 		switch {
 		case stored != 0 && stored != len(b.Valid):
-			c.AddFinding(PartOfBatch, "%s was %s, and %d of its %d valid emails are stored", b.Name, b.Outcome, stored, len(b.Valid))
+			c.Findings.Add(PartOfBatch, "%s was %s, and %d of its %d valid emails are stored", b.Name, b.Outcome, stored, len(b.Valid))
 		case b.Outcome == load.AcceptedBatch && stored == 0:
-			c.AddFinding(Lost, "%s was accepted, and none of its %d emails is stored", b.Name, len(b.Valid))
+			c.Findings.Add(Lost, "%s was accepted, and none of its %d emails is stored", b.Name, len(b.Valid))
 		case b.Outcome == load.RefusedBatch && stored > 0:
-			c.AddFinding(Promise, "%s was refused, and its %d valid emails are stored", b.Name, stored)
+			c.Findings.Add(Promise, "%s was refused, and its %d valid emails are stored", b.Name, stored)
 		}
 	}
 }

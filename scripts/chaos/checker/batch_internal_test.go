@@ -34,7 +34,7 @@ func TestCheckBatches(t *testing.T) {
 				c.emails[fmt.Sprint(serial)] = &row{to: load.Address(serial)}
 			}
 			c.checkBatches()
-			if got := promises(c); !slices.Equal(got, tt.want) {
+			if got := promises(c.Findings); !slices.Equal(got, tt.want) {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
 		})

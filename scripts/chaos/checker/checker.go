@@ -6,8 +6,6 @@ package checker
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"email-gateway/scripts/chaos/cluster"
@@ -60,16 +58,6 @@ const (
 	Leak = "personal data in clear text"
 )
 
-// Finding is a promise that was not kept.
-type Finding struct {
-	Promise  string   `json:"promise"`
-	Count    int      `json:"count"`
-	Examples []string `json:"examples"`
-}
-
-// maxExamples keeps a report readable when everything went wrong.
-const maxExamples = 10
-
 // Counts are what was checked.
 type Counts struct {
 	Rows               map[string]int `json:"rows"`               // emails by status
@@ -102,16 +90,16 @@ type Failures struct {
 	NoRequest int `json:"withoutRequest"`
 }
 
-// Checker collects findings.
+// Checker compares what clients, Postgres and SES have. It adds findings for what differs.
 type Checker struct {
-	Counts Counts
+	Counts   Counts
+	Findings *Findings
 	// Archived is the maximum number of tasks in the queues' archives at one time.
 	Archived int64
 
 	cluster     *cluster.Cluster
 	records     load.Records
 	injected    []fault.Injected
-	found       map[string]*Finding
 	accepted    map[string]*acceptance // by outbox id
 	requests    map[string]int         // to SES, by outbox id
 	first       map[string]time.Time   // request to SES, by outbox id
@@ -126,7 +114,7 @@ type Checker struct {
 // must be idle.
 func New(c *cluster.Cluster, records load.Records, injected []fault.Injected) *Checker {
 	return &Checker{
-		cluster: c, records: records, injected: injected, found: make(map[string]*Finding),
+		cluster: c, records: records, injected: injected, Findings: NewFindings(),
 		accepted: make(map[string]*acceptance), requests: make(map[string]int), first: make(map[string]time.Time), sesRequests: make(map[string]sesRequest), emails: make(map[string]*row),
 		closures: closures(records, injected),
 		Counts:   Counts{Rows: make(map[string]int), Failed: make(map[string]Failures)},
@@ -150,34 +138,5 @@ func (c *Checker) Check(ctx context.Context) ([]Finding, error) {
 	c.checkDuplicates()
 	c.checkQuiet()
 	c.checkUnknownOutcomes()
-	return c.findings(), nil
-}
-
-// AddFinding adds a finding.
-func (c *Checker) AddFinding(promise, format string, args ...any) {
-	f := c.found[promise]
-	if f == nil {
-		f = &Finding{Promise: promise}
-		c.found[promise] = f
-	}
-	f.Count++
-	if len(f.Examples) < maxExamples {
-		f.Examples = append(f.Examples, fmt.Sprintf(format, args...))
-	}
-}
-
-// FindingCount returns the number of findings of one promise so far.
-func (c *Checker) FindingCount(promise string) int {
-	if f := c.found[promise]; f != nil {
-		return f.Count
-	}
-	return 0
-}
-
-func (c *Checker) findings() []Finding {
-	list := make([]Finding, 0, len(c.found))
-	for _, promise := range slices.Sorted(maps.Keys(c.found)) {
-		list = append(list, *c.found[promise])
-	}
-	return list
+	return c.Findings.list(), nil
 }

@@ -53,15 +53,15 @@ func (c *Checker) checkContent(r *row, got sessim.Entry, want load.Content) bool
 	company := tenants()[want.Tenant]
 	switch {
 	case r.company != company || got.CompanyID != r.companyID || got.From != cluster.Sender(company):
-		c.AddFinding(Promise, "email %s of %s belongs to %s (%s), SES received it from %s (%s)", r.id, company, r.company, r.companyID, got.From, got.CompanyID)
+		c.Findings.Add(Promise, "email %s of %s belongs to %s (%s), SES received it from %s (%s)", r.id, company, r.company, r.companyID, got.From, got.CompanyID)
 	case !slices.Equal(got.CC, want.CC) || len(got.BCC) > 0:
-		c.AddFinding(Altered, "email %s has the cc %q, SES received the cc %q and bcc %q", r.id, want.CC, got.CC, got.BCC)
+		c.Findings.Add(Altered, "email %s has the cc %q, SES received the cc %q and bcc %q", r.id, want.CC, got.CC, got.BCC)
 	case !slices.Equal(attachments, want.Attachments):
-		c.AddFinding(Altered, "email %s has the attachments %+v, SES received %+v", r.id, want.Attachments, attachments)
+		c.Findings.Add(Altered, "email %s has the attachments %+v, SES received %+v", r.id, want.Attachments, attachments)
 	case got.Subject != want.Subject:
-		c.AddFinding(Altered, "email %s has the subject %q, SES received %q", r.id, want.Subject, got.Subject)
+		c.Findings.Add(Altered, "email %s has the subject %q, SES received %q", r.id, want.Subject, got.Subject)
 	case r.mailing == "" && got.HTMLSHA256 != want.HTML:
-		c.AddFinding(Altered, "email %s (template: %v) has html with the digest %s, SES received %s", r.id, want.Template, want.HTML, got.HTMLSHA256)
+		c.Findings.Add(Altered, "email %s (template: %v) has html with the digest %s, SES received %s", r.id, want.Template, want.HTML, got.HTMLSHA256)
 	default:
 		return true
 	}

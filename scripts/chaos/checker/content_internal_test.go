@@ -57,7 +57,7 @@ func TestCheckContents(t *testing.T) {
 			}
 			tt.change(&e)
 			c.checkContents([]sessim.Entry{e, e})
-			if got := promises(c); !slices.Equal(got, tt.want) {
+			if got := promises(c.Findings); !slices.Equal(got, tt.want) {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
 			if whole := c.Counts.Contents.Attachments; whole != len(e.Attachments) && tt.want == nil || whole > 1 {

@@ -41,7 +41,7 @@ func (c *Checker) readRequests() {
 			c.first[e.OutboxID] = e.Time
 		}
 		if _, twice := c.sesRequests[e.AttemptID]; twice {
-			c.AddFinding(Promise, "SES received two requests for one attempt of email %s", e.OutboxID)
+			c.Findings.Add(Promise, "SES received two requests for one attempt of email %s", e.OutboxID)
 		}
 		c.sesRequests[e.AttemptID] = newRequest(e)
 		if !e.Accepted {
@@ -49,7 +49,7 @@ func (c *Checker) readRequests() {
 		}
 		c.Counts.Accepted++
 		if len(e.To) != 1 {
-			c.AddFinding(Promise, "SES accepted an email to %d addresses", len(e.To))
+			c.Findings.Add(Promise, "SES accepted an email to %d addresses", len(e.To))
 			continue
 		}
 		a := c.accepted[e.OutboxID]
@@ -59,7 +59,7 @@ func (c *Checker) readRequests() {
 		}
 		a.times++
 		if a.to != e.To[0] {
-			c.AddFinding(Promise, "email %s was sent to %s and to %s", e.OutboxID, a.to, e.To[0])
+			c.Findings.Add(Promise, "email %s was sent to %s and to %s", e.OutboxID, a.to, e.To[0])
 		}
 	}
 	slices.SortFunc(c.times, time.Time.Compare) // entries are not in the order of their times
@@ -97,7 +97,7 @@ func (c *Checker) readRows(ctx context.Context) error {
 			return fmt.Errorf("read emails: %w", err)
 		}
 		if !own {
-			c.AddFinding(Promise, "the log of email %s belongs to another company", r.id)
+			c.Findings.Add(Promise, "the log of email %s belongs to another company", r.id)
 		}
 		c.emails[r.id] = &r
 		c.Counts.Rows[r.status]++
@@ -129,31 +129,31 @@ func (c *Checker) singleRows() map[string]int {
 func (c *Checker) checkAnswers() {
 	for address, n := range c.singleRows() {
 		if n > 1 {
-			c.AddFinding(TwoRows, "the request for %s became %d emails", address, n)
+			c.Findings.Add(TwoRows, "the request for %s became %d emails", address, n)
 		}
 	}
 	for serial, a := range c.records.Emails {
 		r := c.emails[a.ID.String()]
 		switch {
 		case r == nil:
-			c.AddFinding(Lost, "email %d was accepted as %s, and there is no such row", serial, a.ID)
+			c.Findings.Add(Lost, "email %d was accepted as %s, and there is no such row", serial, a.ID)
 		case r.to != load.Address(serial):
-			c.AddFinding(Promise, "email %d is %s, which is for %s", serial, a.ID, r.to)
+			c.Findings.Add(Promise, "email %d is %s, which is for %s", serial, a.ID, r.to)
 		case a.AtMostOnce != (r.delivery == atMostOnce):
-			c.AddFinding(Promise, "email %d is %s, whose delivery is %s", serial, a.ID, r.delivery)
+			c.Findings.Add(Promise, "email %d is %s, whose delivery is %s", serial, a.ID, r.delivery)
 		}
 	}
 	for id := range c.records.Cancelled {
 		// An attempt with an unknown outcome may turn out to have been accepted.
 		if r := c.emails[id.String()]; r != nil && r.status != cancelled && (r.status != sent || r.timeline == nil || !r.timeline.uncertain) {
-			c.AddFinding(Promise, "email %s was cancelled with 200 and is %s", id, r.status)
+			c.Findings.Add(Promise, "email %s was cancelled with 200 and is %s", id, r.status)
 		}
 	}
 	for _, complaint := range c.records.Refused {
-		c.AddFinding(Promise, "%s", complaint)
+		c.Findings.Add(Promise, "%s", complaint)
 	}
 	for _, what := range c.records.Unanswered {
-		c.AddFinding(Promise, "%s got no response", what)
+		c.Findings.Add(Promise, "%s got no response", what)
 	}
 }
 
@@ -165,7 +165,7 @@ func (c *Checker) checkEmails() {
 		if a := c.accepted[id]; a != nil {
 			times = a.times
 			if !strings.EqualFold(a.to, r.to) {
-				c.AddFinding(Promise, "email %s is for %s and was sent to %s", id, r.to, a.to)
+				c.Findings.Add(Promise, "email %s is for %s and was sent to %s", id, r.to, a.to)
 			}
 		}
 		if times > 1 {
@@ -178,7 +178,7 @@ func (c *Checker) checkEmails() {
 	c.checkFailures()
 	for id, a := range c.accepted {
 		if c.emails[id] == nil {
-			c.AddFinding(Promise, "SES accepted %d emails %q, and there is no such row", a.times, id)
+			c.Findings.Add(Promise, "SES accepted %d emails %q, and there is no such row", a.times, id)
 		}
 	}
 }
@@ -188,32 +188,32 @@ const atMostOnce = "at_most_once"
 func (c *Checker) checkEmail(r *row, times int) {
 	switch {
 	case !isFinal(r.status):
-		c.AddFinding(Lost, "email %s is still %s", r.id, r.status)
+		c.Findings.Add(Lost, "email %s is still %s", r.id, r.status)
 		return
 	case r.status == sent && times == 0:
-		c.AddFinding(Lost, "email %s is SENT, but SES did not accept it", r.id)
+		c.Findings.Add(Lost, "email %s is SENT, but SES did not accept it", r.id)
 	case r.status != sent && !r.unknown && times > 0:
-		c.AddFinding(NotRecorded, "email %s is %s, but SES accepted it %d times", r.id, r.status, times)
+		c.Findings.Add(NotRecorded, "email %s is %s, but SES accepted it %d times", r.id, r.status, times)
 	}
 	if times > 1 && !r.duplicate {
-		c.AddFinding(Duplicate, "email %s (%s, %s) was accepted by SES %d times", r.id, r.status, r.delivery, times)
+		c.Findings.Add(Duplicate, "email %s (%s, %s) was accepted by SES %d times", r.id, r.status, r.delivery, times)
 	}
 	if r.logStatus != r.status || r.logDuplicate != r.duplicate {
-		c.AddFinding(InvalidEvents, "email %s is %s, possibleDuplicate %v; its log says %q, %v", r.id, r.status, r.duplicate, r.logStatus, r.logDuplicate)
+		c.Findings.Add(InvalidEvents, "email %s is %s, possibleDuplicate %v; its log says %q, %v", r.id, r.status, r.duplicate, r.logStatus, r.logDuplicate)
 	}
 	if !mayEndWith(r.status, r.lastEvent) {
-		c.AddFinding(InvalidEvents, "email %s is %s, and its log ends with %q", r.id, r.status, r.lastEvent)
+		c.Findings.Add(InvalidEvents, "email %s is %s, and its log ends with %q", r.id, r.status, r.lastEvent)
 	}
 	t := r.timeline
 	if t == nil {
-		c.AddFinding(InvalidEvents, "email %s is %s without an event", r.id, r.status)
+		c.Findings.Add(InvalidEvents, "email %s is %s without an event", r.id, r.status)
 		return
 	}
 	if times > 1 && r.delivery == atMostOnce && !t.replayedUnknown {
-		c.AddFinding(Duplicate, "email %s is at_most_once, but was accepted by SES %d times", r.id, times)
+		c.Findings.Add(Duplicate, "email %s is at_most_once, but was accepted by SES %d times", r.id, times)
 	}
 	if r.late && !t.endedByFeedback {
-		c.AddFinding(Deadline, "email %s is %s, more than %s after its deadline", r.id, r.status, deadlineGrace)
+		c.Findings.Add(Deadline, "email %s is %s, more than %s after its deadline", r.id, r.status, deadlineGrace)
 	}
 }
 
@@ -235,6 +235,6 @@ func (c Counts) DuplicateShare() float64 {
 // outcome before the email is sent again.
 func (c *Checker) checkDuplicates() {
 	if counts := c.Counts; counts.Duplicates > duplicatesFew && counts.DuplicateShare() > duplicatesMax {
-		c.AddFinding(TooManyDuplicates, "SES accepted %d of %d emails more than once, %.2f %%, limit %.1f %%", counts.Duplicates, counts.Taken, 100*counts.DuplicateShare(), 100*duplicatesMax)
+		c.Findings.Add(TooManyDuplicates, "SES accepted %d of %d emails more than once, %.2f %%, limit %.1f %%", counts.Duplicates, counts.Taken, 100*counts.DuplicateShare(), 100*duplicatesMax)
 	}
 }

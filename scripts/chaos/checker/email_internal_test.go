@@ -53,7 +53,7 @@ func TestCheckEmail(t *testing.T) {
 				r.lastEvent = r.status
 			}
 			c.checkEmail(&r, tt.times)
-			if got := promises(c); !slices.Equal(got, tt.want) {
+			if got := promises(c.Findings); !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q", got, tt.want)
 			}
 		})
@@ -89,7 +89,7 @@ func TestCheckAnswers(t *testing.T) {
 				c.emails[r.id] = r
 			}
 			c.checkAnswers()
-			if got := promises(c); !slices.Equal(got, tt.want) {
+			if got := promises(c.Findings); !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q", got, tt.want)
 			}
 		})
@@ -113,7 +113,7 @@ func TestCheckDuplicates(t *testing.T) {
 			c := New(nil, load.Records{}, nil)
 			c.Counts = tt.counts
 			c.checkDuplicates()
-			if got := promises(c); !slices.Equal(got, tt.want) {
+			if got := promises(c.Findings); !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q", got, tt.want)
 			}
 		})
@@ -125,10 +125,10 @@ func inDoubt(r *row) *row {
 	return r
 }
 
-func promises(c *Checker) []string {
+func promises(f *Findings) []string {
 	var list []string
-	for _, f := range c.findings() {
-		list = append(list, f.Promise)
+	for _, found := range f.list() {
+		list = append(list, found.Promise)
 	}
 	return list
 }

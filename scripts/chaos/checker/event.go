@@ -96,17 +96,17 @@ func (c *Checker) checkTimeline(path []event) {
 	id, last := path[0].email, path[len(path)-1].kind
 	r := c.emails[id]
 	if r == nil {
-		c.AddFinding(InvalidEvents, "email %s has events but no row", id)
+		c.Findings.Add(InvalidEvents, "email %s has events but no row", id)
 		return
 	}
 	r.timeline = new(timeline)
 	previous := event{}
 	for i, s := range path {
 		if s.seq != i+1 {
-			c.AddFinding(InvalidEvents, "email %s: event %d at position %d", id, s.seq, i+1)
+			c.Findings.Add(InvalidEvents, "email %s: event %d at position %d", id, s.seq, i+1)
 		}
 		if !follows(previous.kind, s.kind) {
-			c.AddFinding(InvalidEvents, "email %s: %s follows %q", id, s.kind, previous.kind)
+			c.Findings.Add(InvalidEvents, "email %s: %s follows %q", id, s.kind, previous.kind)
 		}
 		if s.kind == attempt {
 			c.checkClosures(r, s.at)
@@ -124,7 +124,7 @@ func (c *Checker) checkTimeline(path []event) {
 	}
 	c.Counts.UnknownOutcomes += len(r.timeline.unknownOutcomes)
 	if isFinal(r.status) && !mayEndWith(r.status, last) {
-		c.AddFinding(InvalidEvents, "email %s is %s, and its last event is %s", id, r.status, last)
+		c.Findings.Add(InvalidEvents, "email %s is %s, and its last event is %s", id, r.status, last)
 	}
 }
 

@@ -65,33 +65,39 @@ func (c *Checker) CheckFeeds(ctx context.Context, feeds Feeds) error {
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("read the companies' events: %w", err)
 	}
+	check := feedCheck{c.Findings, &c.Counts.Feed}
 	for i, company := range tenants() {
-		c.checkFeed(company, events[company], feeds.Followed[i], feeds.Again[i])
+		check.feed(company, events[company], feeds.Followed[i], feeds.Again[i])
 	}
 	for _, e := range c.cluster.Receivers.Endpoints {
-		c.checkEndpoint(e, events[e.Company])
+		check.endpoint(e, events[e.Company])
 	}
 	return nil
 }
 
-// checkFeed compares what a reader got during the run with what another one gets afterwards: the same
+// feedCheck compares what readers of events and webhook endpoints got with the events in Postgres.
+type feedCheck struct {
+	findings *Findings
+	counts   *FeedCounts
+}
+
+// feed compares what a reader got during the run with what another one gets afterwards: the same
 // events in the same order, so that nothing has appeared behind a cursor that was given.
-func (c *Checker) checkFeed(company string, events []stored, followed, again load.Feed) {
-	counts := &c.Counts.Feed
-	counts.Events += len(followed.Events)
-	counts.Pages += followed.Pages
-	counts.Repeats += followed.Repeats
+func (c feedCheck) feed(company string, events []stored, followed, again load.Feed) {
+	c.counts.Events += len(followed.Events)
+	c.counts.Pages += followed.Pages
+	c.counts.Repeats += followed.Repeats
 	for _, f := range []load.Feed{followed, again} {
 		if f.Refused != "" {
-			c.AddFinding(Promise, "GET /v1/events of %s: %s", company, f.Refused)
+			c.findings.Add(Promise, "GET /v1/events of %s: %s", company, f.Refused)
 		}
 	}
 	if len(followed.Events) < len(again.Events) {
-		c.AddFinding(MissingEvent, "the reader of %s got %d of %d events before the end of the run", company, len(followed.Events), len(again.Events))
+		c.findings.Add(MissingEvent, "the reader of %s got %d of %d events before the end of the run", company, len(followed.Events), len(again.Events))
 	}
 	for i, e := range followed.Events {
 		if i >= len(again.Events) || again.Events[i] != e {
-			c.AddFinding(EventOrder, "event %d of %s was %s for a reader during the run, and is another one now", i, company, e.ID)
+			c.findings.Add(EventOrder, "event %d of %s was %s for a reader during the run, and is another one now", i, company, e.ID)
 			break
 		}
 	}
@@ -102,20 +108,20 @@ func (c *Checker) checkFeed(company string, events []stored, followed, again loa
 	for _, e := range again.Events {
 		switch {
 		case seen[e.ID]:
-			c.AddFinding(EventOrder, "the feed of %s has event %s twice", company, e.ID)
+			c.findings.Add(EventOrder, "the feed of %s has event %s twice", company, e.ID)
 		case e.OutboxID == "": // an event of no email
 		case kinds[e.ID] != e.Type:
-			c.AddFinding(EventOrder, "the feed of %s has event %s with the type %s; the company's event has %q", company, e.ID, e.Type, kinds[e.ID])
+			c.findings.Add(EventOrder, "the feed of %s has event %s with the type %s; the company's event has %q", company, e.ID, e.Type, kinds[e.ID])
 		case e.ID != fmt.Sprintf("%s.%d", e.OutboxID, e.Seq):
-			c.AddFinding(EventOrder, "event %d of email %s has the id %s", e.Seq, e.OutboxID, e.ID)
+			c.findings.Add(EventOrder, "event %d of email %s has the id %s", e.Seq, e.OutboxID, e.ID)
 		case e.Seq != last[e.OutboxID]+1:
-			c.AddFinding(EventOrder, "event %d of email %s follows its event %d", e.Seq, e.OutboxID, last[e.OutboxID])
+			c.findings.Add(EventOrder, "event %d of email %s follows its event %d", e.Seq, e.OutboxID, last[e.OutboxID])
 		}
 		seen[e.ID], last[e.OutboxID] = true, e.Seq
 	}
 	for _, s := range events {
 		if !seen[s.id()] {
-			c.AddFinding(MissingEvent, "the feed of %s lacks event %s, %s", company, s.id(), s.kind)
+			c.findings.Add(MissingEvent, "the feed of %s lacks event %s, %s", company, s.id(), s.kind)
 		}
 	}
 }

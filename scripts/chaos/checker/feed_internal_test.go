@@ -46,10 +46,10 @@ func TestCheckFeed(t *testing.T) {
 		"twice":                  {feedOf(append(three, three[2])...), feedOf(append(three, three[2])...), EventOrder},
 		"a response of an error": {load.Feed{Refused: "410"}, feedOf(three...), Promise},
 	} {
-		c := &Checker{found: make(map[string]*Finding)}
-		c.checkFeed("Acme", three, tt.followed, tt.again)
-		if tt.want == "" && len(c.found) > 0 || tt.want != "" && c.FindingCount(tt.want) == 0 {
-			t.Errorf("%s: %+v, want %q", name, c.findings(), tt.want)
+		found := NewFindings()
+		feedCheck{found, &FeedCounts{}}.feed("Acme", three, tt.followed, tt.again)
+		if tt.want == "" && len(found.byPromise) > 0 || tt.want != "" && found.Count(tt.want) == 0 {
+			t.Errorf("%s: %+v, want %q", name, found.list(), tt.want)
 		}
 	}
 }
@@ -104,10 +104,10 @@ func TestCheckEndpoint(t *testing.T) {
 		"not selected": {[]string{"email.sent"}, []stored{three[0], three[1]}, EventOrder},
 		"changed":      {nil, append(three[:3:3], stored{"a", 3, "BOUNCED"}), Promise},
 	} {
-		c := &Checker{found: make(map[string]*Finding)}
-		c.checkEndpoint(endpoint(t, tt.types, tt.got...), three)
-		if tt.want == "" && len(c.found) > 0 || tt.want != "" && c.FindingCount(tt.want) == 0 {
-			t.Errorf("%s: %+v, want %q", name, c.findings(), tt.want)
+		found := NewFindings()
+		feedCheck{found, &FeedCounts{}}.endpoint(endpoint(t, tt.types, tt.got...), three)
+		if tt.want == "" && len(found.byPromise) > 0 || tt.want != "" && found.Count(tt.want) == 0 {
+			t.Errorf("%s: %+v, want %q", name, found.list(), tt.want)
 		}
 	}
 	unsigned := endpoint(t, nil)

@@ -31,9 +31,9 @@ func (c *Checker) checkFeedback(ctx context.Context) error {
 		r := c.emails[id]
 		switch {
 		case status != sent || unknown || !applied:
-			c.AddFinding(NotRecorded, "SES reported email %s, which is %s, outcome_unknown %v; notification applied: %v", id, status, unknown, applied)
+			c.Findings.Add(NotRecorded, "SES reported email %s, which is %s, outcome_unknown %v; notification applied: %v", id, status, unknown, applied)
 		case r != nil && (r.timeline == nil || more && !r.timeline.clearedByFeedback): // Send adds no information to a SENT email
-			c.AddFinding(InvalidEvents, "SES reported email %s, but its events do not contain it", id)
+			c.Findings.Add(InvalidEvents, "SES reported email %s, but its events do not contain it", id)
 		case r != nil && r.timeline.uncertain && !r.duplicate:
 			c.Counts.ResolvedByFeedback++
 		}
@@ -45,7 +45,7 @@ func (c *Checker) checkFeedback(ctx context.Context) error {
 		return fmt.Errorf("read feedback: %w", err)
 	}
 	if events := c.cluster.Mail.Simulator.Events(); events.Refused+events.Dropped > 0 || events.Pending > 0 {
-		c.AddFinding(Promise, "of SES's notifications %d were refused, %d dropped and %d not delivered", events.Refused, events.Dropped, events.Pending)
+		c.Findings.Add(Promise, "of SES's notifications %d were refused, %d dropped and %d not delivered", events.Refused, events.Dropped, events.Pending)
 	}
 	return c.checkNotifications(ctx, c.cluster.Mail.Simulator.Delivered())
 }
@@ -55,7 +55,7 @@ const notificationsSQL = `SELECT sns_message_id, coalesce(outbox_id::text, ''), 
 // checkNotifications checks that every notification that an api answered with 2xx is stored and applied.
 func (c *Checker) checkNotifications(ctx context.Context, delivered []sessim.Delivered) error {
 	applied := make(map[sessim.Delivered]bool)
-	err := c.each(ctx, notificationsSQL, nil, func(scan func(...any) error) error {
+	err := each(ctx, c.cluster.Database, notificationsSQL, nil, func(scan func(...any) error) error {
 		var n sessim.Delivered
 		err := scan(&n.MessageID, &n.OutboxID, &n.Kind)
 		applied[n] = true
@@ -71,7 +71,7 @@ func (c *Checker) checkNotifications(ctx context.Context, delivered []sessim.Del
 func (c *Checker) compareNotifications(delivered []sessim.Delivered, applied map[sessim.Delivered]bool) {
 	for _, n := range delivered {
 		if !applied[n] {
-			c.AddFinding(Lost, "an api accepted the notification %+v, which was not applied", n)
+			c.Findings.Add(Lost, "an api accepted the notification %+v, which was not applied", n)
 		}
 	}
 }

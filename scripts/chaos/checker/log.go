@@ -13,7 +13,7 @@ func (c *Checker) checkLogs(context.Context) error {
 	for _, p := range c.cluster.Programs {
 		for _, exit := range p.UnexpectedExits() {
 			if exit.Listened {
-				c.AddFinding(Crash, "%s exited after it had listened: %s", p.Name, exit.Error)
+				c.Findings.Add(Crash, "%s exited after it had listened: %s", p.Name, exit.Error)
 			}
 		}
 		log, err := p.Log()
@@ -21,11 +21,11 @@ func (c *Checker) checkLogs(context.Context) error {
 			return fmt.Errorf("read the log of %s: %w", p.Name, err)
 		}
 		if cluster.Panicked(log) {
-			c.AddFinding(Crash, "%s panicked", p.Name)
+			c.Findings.Add(Crash, "%s panicked", p.Name)
 		}
 		for _, at := range [][]int{load.FindAddress(log), load.FindTaxID(log)} {
 			if at != nil {
-				c.AddFinding(Leak, "the log of %s has %q", p.Name, log[max(0, at[0]-60):min(len(log), at[1]+60)])
+				c.Findings.Add(Leak, "the log of %s has %q", p.Name, log[max(0, at[0]-60):min(len(log), at[1]+60)])
 			}
 		}
 	}

@@ -54,7 +54,7 @@ func (c *Checker) checkEntries(ctx context.Context, m load.Mailing) (entryCounts
 		}
 		c.Counts.Entries++
 		if people[address] {
-			c.AddFinding(InconsistentCounts, "mailing %s has two entries for one address", m.ID)
+			c.Findings.Add(InconsistentCounts, "mailing %s has two entries for one address", m.ID)
 		}
 		people[address] = true
 		if status == "FAILED" && unknown {
@@ -65,18 +65,18 @@ func (c *Checker) checkEntries(ctx context.Context, m load.Mailing) (entryCounts
 		switch e := c.emails[id]; {
 		case e == nil && m.CancelPlanned && status == cancelled: // it was cancelled before it became one
 		case e == nil:
-			c.AddFinding(Lost, "entry %s of mailing %s is %s, but there is no email", id, m.ID, status)
+			c.Findings.Add(Lost, "entry %s of mailing %s is %s, but there is no email", id, m.ID, status)
 		case e.status != status:
-			c.AddFinding(InconsistentCounts, "entry %s is %s, its email %s", id, status, e.status)
+			c.Findings.Add(InconsistentCounts, "entry %s is %s, its email %s", id, status, e.status)
 		case e.mailing != m.ID.String() || !strings.EqualFold(e.to, address):
-			c.AddFinding(InconsistentCounts, "entry %s differs from its email", id)
+			c.Findings.Add(InconsistentCounts, "entry %s differs from its email", id)
 		}
 	}
 	if err := rows.Err(); err != nil {
 		return counts, fmt.Errorf("read entries: %w", err)
 	}
 	if missing := len(m.People) - len(people); missing > 0 {
-		c.AddFinding(Lost, "mailing %s has no entries for %d of %d rows", m.ID, missing, len(m.People))
+		c.Findings.Add(Lost, "mailing %s has no entries for %d of %d rows", m.ID, missing, len(m.People))
 	}
 	return counts, nil
 }
@@ -93,21 +93,21 @@ func (c *Checker) checkMailing(ctx context.Context, m load.Mailing, seen entryCo
 	if status == cancelled && m.CancelPlanned { // also by a request whose response was lost
 		status = "COMPLETED"
 	} else if stopped {
-		c.AddFinding(Promise, "mailing %s was cancelled with 200 and is %s", m.ID, status)
+		c.Findings.Add(Promise, "mailing %s was cancelled with 200 and is %s", m.ID, status)
 	}
 	if status != "COMPLETED" {
-		c.AddFinding(Lost, "mailing %s is still %s", m.ID, status)
+		c.Findings.Add(Lost, "mailing %s is still %s", m.ID, status)
 		return nil
 	}
 	if accepted != len(m.People) || invalid != m.Invalid || duplicates != m.Repeats ||
 		accepted != sent+failed+later+suppressed+expired+withdrawn+unknown {
-		c.AddFinding(InconsistentCounts, "mailing %s: %d rows, accepted %d, invalid %d, duplicates %d, sent %d, failed %d, invalid later %d, suppressed %d, expired %d, cancelled %d, unknown %d",
+		c.Findings.Add(InconsistentCounts, "mailing %s: %d rows, accepted %d, invalid %d, duplicates %d, sent %d, failed %d, invalid later %d, suppressed %d, expired %d, cancelled %d, unknown %d",
 			m.ID, len(m.People), accepted, invalid, duplicates, sent, failed, later, suppressed, expired, withdrawn, unknown)
 	}
 	counts := map[string]int{"SENT": sent, "FAILED": failed, "INVALID": later, "SUPPRESSED": suppressed, "EXPIRED": expired, "CANCELLED": withdrawn}
 	maps.DeleteFunc(counts, func(_ string, n int) bool { return n == 0 })
 	if !maps.Equal(counts, seen.byStatus) || unknown != seen.unknown {
-		c.AddFinding(InconsistentCounts, "mailing %s has %v, unknown %d; its entries have %v, unknown %d", m.ID, counts, unknown, seen.byStatus, seen.unknown)
+		c.Findings.Add(InconsistentCounts, "mailing %s has %v, unknown %d; its entries have %v, unknown %d", m.ID, counts, unknown, seen.byStatus, seen.unknown)
 	}
 	return nil
 }

@@ -54,11 +54,11 @@ func (c *Checker) checkQueues(ctx context.Context) (err error) {
 	for _, q := range queues {
 		archived += q.Archived
 		if q.Tasks() > 0 {
-			c.AddFinding(Unfinished, "%s holds %d pending, %d active, %d scheduled and %d retry tasks", q.Name, q.Pending, q.Active, q.Scheduled, q.Retry)
+			c.Findings.Add(Unfinished, "%s holds %d pending, %d active, %d scheduled and %d retry tasks", q.Name, q.Pending, q.Active, q.Scheduled, q.Retry)
 		}
 	}
 	if archived = max(archived, c.Archived); archived > int64(c.failures) {
-		c.AddFinding(Size, "%d tasks were archived, and emails failed %d times", archived, c.failures)
+		c.Findings.Add(Size, "%d tasks were archived, and emails failed %d times", archived, c.failures)
 	}
 	return nil
 }

@@ -104,7 +104,7 @@ func (c *Checker) checkQuiet() {
 	slices.Sort(scaled)
 	q.P50, q.P99, q.AtRate = percentile(took, 0.5).Seconds(), percentile(took, 0.99).Seconds(), percentile(scaled, 0.99).Seconds()
 	if q.AtRate > q.Bound && q.Measured >= quietMinForLimit {
-		c.AddFinding(Slow, "the quiet tenant's emails waited %.2f s, %.2f s at the send rate (p99 of %d), limit %.0f s; %s",
+		c.Findings.Add(Slow, "the quiet tenant's emails waited %.2f s, %.2f s at the send rate (p99 of %d), limit %.0f s; %s",
 			q.P99, q.AtRate, q.Measured, q.Bound, strings.Join(slow[:min(len(slow), maxExamples)], "; "))
 	}
 }

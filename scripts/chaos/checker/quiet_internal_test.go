@@ -73,7 +73,7 @@ func TestCheckQuiet(t *testing.T) {
 			t.Parallel()
 			c := quietEmails(100, start, tt.injected, tt.took)
 			c.checkQuiet()
-			if got := promises(c); !slices.Equal(got, tt.want) {
+			if got := promises(c.Findings); !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q", got, tt.want)
 			}
 			if q := c.Counts.Quiet; q.Accepted != 100 || q.Measured != tt.measured {
@@ -102,8 +102,8 @@ func TestCheckQuiet_MeetsAFault(t *testing.T) {
 		}
 	}
 	c.checkQuiet()
-	if q := c.Counts.Quiet; len(promises(c)) != 0 || q.Measured != 82 {
-		t.Errorf("found %q, %+v", promises(c), q)
+	if q := c.Counts.Quiet; len(promises(c.Findings)) != 0 || q.Measured != 82 {
+		t.Errorf("found %q, %+v", promises(c.Findings), q)
 	}
 }
 

@@ -27,20 +27,20 @@ const (
 func (c *Checker) checkReason(r *row) {
 	submitted := c.records.Contents[r.to] // of a mailing's email the zero value
 	if at, sent := c.first[r.id]; sent && at.Before(submitted.SendAt.Add(-earlyTolerance)) {
-		c.AddFinding(Promise, "email %s was sent at %s, before its sendAt %s", r.id, at.Format(time.StampMilli), submitted.SendAt.Format(time.StampMilli))
+		c.Findings.Add(Promise, "email %s was sent at %s, before its sendAt %s", r.id, at.Format(time.StampMilli), submitted.SendAt.Format(time.StampMilli))
 	}
 	switch {
 	case submitted.Suppressed && (c.requests[r.id] > 0 || r.status != suppressed && r.status != expired),
 		!submitted.Suppressed && r.status == suppressed:
-		c.AddFinding(Promise, "email %s is %s after %d requests to SES; its tenant suppressed the address: %v", r.id, r.status, c.requests[r.id], submitted.Suppressed)
+		c.Findings.Add(Promise, "email %s is %s after %d requests to SES; its tenant suppressed the address: %v", r.id, r.status, c.requests[r.id], submitted.Suppressed)
 	case r.status == cancelled && !submitted.Cancel && !c.cancelPlanned(r.mailing):
-		c.AddFinding(Promise, "email %s is CANCELLED, and its tenant did not cancel it", r.id)
+		c.Findings.Add(Promise, "email %s is CANCELLED, and its tenant did not cancel it", r.id)
 	case r.status == expired:
 		start := r.expires.Add(-cluster.EmailTTL)
 		if r.processed.Before(r.expires) {
-			c.AddFinding(Promise, "email %s is EXPIRED at %s, before its deadline %s", r.id, r.processed.Format(time.StampMilli), r.expires.Format(time.StampMilli))
+			c.Findings.Add(Promise, "email %s is EXPIRED at %s, before its deadline %s", r.id, r.processed.Format(time.StampMilli), r.expires.Format(time.StampMilli))
 		} else if stopped := fault.Covered(c.stops(r, submitted), start, r.expires); stopped < time.Duration(expiredShare*float64(cluster.EmailTTL)) {
-			c.AddFinding(Unexplained, "email %s is EXPIRED, and faults stopped it for only %.0f s of its life from %s on", r.id, stopped.Seconds(), start.Format(time.StampMilli))
+			c.Findings.Add(Unexplained, "email %s is EXPIRED, and faults stopped it for only %.0f s of its life from %s on", r.id, stopped.Seconds(), start.Format(time.StampMilli))
 		}
 	}
 }
@@ -86,7 +86,7 @@ func (c *Checker) checkFailures() {
 	list := explanations(c.injected)
 	for _, f := range all {
 		if why := c.unexplained(f, list); why != "" {
-			c.AddFinding(Unexplained, "email %s (%s) FAILED at %s with %s: %s; attempts %+v", f.row.id, f.row.delivery, f.at.Format(time.StampMilli), f.code, why, f.tries)
+			c.Findings.Add(Unexplained, "email %s (%s) FAILED at %s with %s: %s; attempts %+v", f.row.id, f.row.delivery, f.at.Format(time.StampMilli), f.code, why, f.tries)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (c *Checker) checkClosures(r *row, at time.Time) {
 		}
 		held := s.mailing == "" && s.hold.Holds(r.company) && (s.hold.Kind == "operator-gate" || !c.uploadedSince(r.mailing, s.from))
 		if held || s.mailing != "" && s.mailing == r.mailing {
-			c.AddFinding(Promise, "email %s was sent at %s, after %s at %s", r.id, at.Format(time.StampMilli), s.what, s.from.Format(time.StampMilli))
+			c.Findings.Add(Promise, "email %s was sent at %s, after %s at %s", r.id, at.Format(time.StampMilli), s.what, s.from.Format(time.StampMilli))
 		}
 	}
 }

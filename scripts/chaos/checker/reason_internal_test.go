@@ -59,7 +59,7 @@ func TestCheckReason(t *testing.T) {
 				c.first["1"] = start
 			}
 			c.checkReason(&tt.row)
-			if got := promises(c); !slices.Equal(got, tt.want) {
+			if got := promises(c.Findings); !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q", got, tt.want)
 			}
 		})
@@ -119,8 +119,8 @@ func TestCheckFailures(t *testing.T) {
 				}
 			}
 			c.checkFailures()
-			if got := promises(c); !slices.Equal(got, tt.want) {
-				t.Errorf("found %+v, want %q", c.findings(), tt.want)
+			if got := promises(c.Findings); !slices.Equal(got, tt.want) {
+				t.Errorf("found %+v, want %q", c.Findings.list(), tt.want)
 			}
 		})
 	}
@@ -161,7 +161,7 @@ func TestCheckClosures(t *testing.T) {
 			c := New(nil, tt.records, tt.injected)
 			tt.row.status = sent
 			addEmail(c, tt.row, "RECEIVED VALIDATED SENT_ATTEMPT SENT", from.Add(tt.at-2*time.Second/3))
-			if got := promises(c); !slices.Equal(got, tt.want) {
+			if got := promises(c.Findings); !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q", got, tt.want)
 			}
 		})
@@ -174,13 +174,13 @@ func TestCompareNotifications(t *testing.T) {
 	n := sessim.Delivered{OutboxID: "1", Kind: "Send", MessageID: "a"}
 	c := New(nil, load.Records{}, nil)
 	c.compareNotifications([]sessim.Delivered{n}, map[sessim.Delivered]bool{n: true})
-	if got := promises(c); len(got) > 0 {
+	if got := promises(c.Findings); len(got) > 0 {
 		t.Errorf("found %q", got)
 	}
 	for _, other := range []sessim.Delivered{{}, {OutboxID: "2", Kind: "Send", MessageID: "a"}, {OutboxID: "1", Kind: "Delivery", MessageID: "a"}} {
 		c := New(nil, load.Records{}, nil)
 		c.compareNotifications([]sessim.Delivered{n}, map[sessim.Delivered]bool{other: true})
-		if got := promises(c); !slices.Equal(got, []string{Lost}) {
+		if got := promises(c.Findings); !slices.Equal(got, []string{Lost}) {
 			t.Errorf("%+v instead of %+v: found %q", other, n, got)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -92,17 +93,32 @@ SELECT id, coalesce(external_id, ''), coalesce(cpf_cnpj_hash, ''), cpf_cnpj_enc 
 FROM recipients WHERE id = ANY ($1::uuid[])`
 
 // checkRecipients compares each recipient with the accepted statements.
-func (c *Checker) checkRecipients(ctx context.Context) error {
+func (c *Checker) checkRecipients(ctx context.Context) (err error) {
+	check := recipientCheck{c.Findings, c.cluster.Database, c.records.Statements}
+	c.Counts.Statements = len(c.records.Statements)
+	c.Counts.Recipients, err = check.run(ctx)
+	return err
+}
+
+// recipientCheck compares the recipients in Postgres with the statements that the apis accepted.
+type recipientCheck struct {
+	findings   *Findings
+	database   *sql.DB
+	statements []load.Statement
+}
+
+// run returns the number of recipients.
+func (c recipientCheck) run(ctx context.Context) (int, error) {
 	people, err := c.people(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	ids := make([]string, 0, len(people))
 	for id := range people {
 		ids = append(ids, id.String())
 	}
 	found := make(map[uuid.UUID]recipientState, len(people))
-	err = c.each(ctx, recipientsSQL, []any{pq.Array(ids)}, func(scan func(...any) error) error {
+	err = each(ctx, c.database, recipientsSQL, []any{pq.Array(ids)}, func(scan func(...any) error) error {
 		var id uuid.UUID
 		var p recipientState
 		err := scan(&id, &p.ExternalID, &p.TaxIDHash, &p.TaxID, &p.RazaoSocial, &p.Nome, &p.Email, &p.deleted)
@@ -110,27 +126,26 @@ func (c *Checker) checkRecipients(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("read recipients: %w", err)
+		return 0, fmt.Errorf("read recipients: %w", err)
 	}
 	for id, statements := range people {
 		c.checkPerson(id, statements, found)
 	}
-	c.Counts.Recipients, c.Counts.Statements = len(people), len(c.records.Statements)
-	return nil
+	return len(people), nil
 }
 
-func (c *Checker) checkPerson(id uuid.UUID, statements []storedStatement, found map[uuid.UUID]recipientState) {
+func (c recipientCheck) checkPerson(id uuid.UUID, statements []storedStatement, found map[uuid.UUID]recipientState) {
 	want := expectedState(statements)
 	got, there := found[id]
 	if !there && want.deleted && slices.ContainsFunc(statements, func(s storedStatement) bool { return s.How == load.Erased }) {
 		return // an erasure may leave no row
 	}
 	if !there {
-		c.AddFinding(Lost, "recipient %s does not exist; accepted: %s", id, kindsOf(statements))
+		c.findings.Add(Lost, "recipient %s does not exist; accepted: %s", id, kindsOf(statements))
 		return
 	}
 	if wrong := want.differences(got); len(wrong) > 0 {
-		c.AddFinding(RecipientMismatch, "recipient %s: %s; accepted, oldest first: %s", id, strings.Join(wrong, "; "), kindsOf(statements))
+		c.findings.Add(RecipientMismatch, "recipient %s: %s; accepted, oldest first: %s", id, strings.Join(wrong, "; "), kindsOf(statements))
 	}
 }
 
@@ -143,13 +158,13 @@ func kindsOf(statements []storedStatement) string {
 }
 
 // people returns the statements by person, each with its row.
-func (c *Checker) people(ctx context.Context) (map[uuid.UUID][]storedStatement, error) {
+func (c recipientCheck) people(ctx context.Context) (map[uuid.UUID][]storedStatement, error) {
 	imports, err := c.rowsByAddress(ctx, importsSQL)
 	if err != nil {
 		return nil, err
 	}
 	var addresses []string
-	for _, s := range c.records.Statements {
+	for _, s := range c.statements {
 		if s.How == load.Listed {
 			addresses = append(addresses, s.Email)
 		}
@@ -159,7 +174,7 @@ func (c *Checker) people(ctx context.Context) (map[uuid.UUID][]storedStatement, 
 		return nil, err
 	}
 	unclaimed := make(map[uuid.UUID]bool)
-	err = c.each(ctx, unclaimedSQL, nil, func(scan func(...any) error) error {
+	err = each(ctx, c.database, unclaimedSQL, nil, func(scan func(...any) error) error {
 		var id uuid.UUID
 		err := scan(&id)
 		unclaimed[id] = true
@@ -168,13 +183,13 @@ func (c *Checker) people(ctx context.Context) (map[uuid.UUID][]storedStatement, 
 	if err != nil {
 		return nil, fmt.Errorf("read unclaimed emails: %w", err)
 	}
-	statements := slices.DeleteFunc(slices.Clone(c.records.Statements), func(s load.Statement) bool { return s.How == load.Named && unclaimed[s.Row] })
+	statements := slices.DeleteFunc(slices.Clone(c.statements), func(s load.Statement) bool { return s.How == load.Named && unclaimed[s.Row] })
 	return c.group(statements, imports, entries), nil
 }
 
 // group groups the statements by person. Only the response to an import contains the person's id;
 // the other statements identify the person by externalId, or by the address only.
-func (c *Checker) group(statements []load.Statement, imports, entries map[string][]uuid.UUID) map[uuid.UUID][]storedStatement {
+func (c recipientCheck) group(statements []load.Statement, imports, entries map[string][]uuid.UUID) map[uuid.UUID][]storedStatement {
 	key := func(s load.Statement) string { return cmp.Or(s.ExternalID, s.Email) }
 	ids := make(map[string]uuid.UUID)
 	for _, s := range statements {
@@ -206,20 +221,20 @@ func (c *Checker) group(statements []load.Statement, imports, entries map[string
 		}
 		switch len(rows) {
 		case 0:
-			c.AddFinding(Lost, "%s of %s was accepted, but there is no row", s.How, s.Email)
+			c.findings.Add(Lost, "%s of %s was accepted, but there is no row", s.How, s.Email)
 			continue
 		case 1:
 		default:
-			c.AddFinding(TwoRows, "one %s of %s became %d rows", s.How, s.Email, len(rows))
+			c.findings.Add(TwoRows, "one %s of %s became %d rows", s.How, s.Email, len(rows))
 		}
 		people[person] = append(people[person], storedStatement{s, rows[0]})
 	}
 	return people
 }
 
-func (c *Checker) rowsByAddress(ctx context.Context, query string, args ...any) (map[string][]uuid.UUID, error) {
+func (c recipientCheck) rowsByAddress(ctx context.Context, query string, args ...any) (map[string][]uuid.UUID, error) {
 	rows := make(map[string][]uuid.UUID)
-	err := c.each(ctx, query, args, func(scan func(...any) error) error {
+	err := each(ctx, c.database, query, args, func(scan func(...any) error) error {
 		var id uuid.UUID
 		var address string
 		err := scan(&id, &address)
@@ -230,19 +245,4 @@ func (c *Checker) rowsByAddress(ctx context.Context, query string, args ...any) 
 		return nil, fmt.Errorf("read statements: %w", err)
 	}
 	return rows, nil
-}
-
-// each calls read for each row of the query's result.
-func (c *Checker) each(ctx context.Context, query string, args []any, read func(scan func(...any) error) error) error {
-	rows, err := c.cluster.Database.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := read(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }

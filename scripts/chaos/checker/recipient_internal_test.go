@@ -97,17 +97,18 @@ func TestCheckPerson(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, id := New(nil, load.Records{}, nil), uuid.New()
-			c.checkPerson(id, tt.statements, map[uuid.UUID]recipientState{id: tt.got})
-			if got := promises(c); !slices.Equal(got, tt.want) {
+			found, id := NewFindings(), uuid.New()
+			recipientCheck{findings: found}.checkPerson(id, tt.statements, map[uuid.UUID]recipientState{id: tt.got})
+			if got := promises(found); !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q", got, tt.want)
 			}
 		})
 	}
-	c := New(nil, load.Records{}, nil)
+	found := NewFindings()
+	c := recipientCheck{findings: found}
 	c.checkPerson(uuid.New(), []storedStatement{accepted(load.Erased, 1, 0, load.Fields{})}, nil)
 	c.checkPerson(uuid.New(), []storedStatement{accepted(load.Imported, 0, 1, full)}, nil)
-	if got := promises(c); !slices.Equal(got, []string{Lost}) {
+	if got := promises(found); !slices.Equal(got, []string{Lost}) {
 		t.Errorf("of a missing recipient: %q", got)
 	}
 }
@@ -122,7 +123,8 @@ func changed(f load.Fields, change func(*recipientState)) recipientState {
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	first, second, third, row := uuid.New(), uuid.New(), uuid.New(), uuid.Must(uuid.NewV7())
-	c := New(nil, load.Records{Statements: []load.Statement{
+	found := NewFindings()
+	c := recipientCheck{findings: found, statements: []load.Statement{
 		{How: load.Named, Fields: load.Fields{ExternalID: "x", Email: "1@b"}, Row: row},
 		{How: load.Imported, Person: first, Fields: load.Fields{ExternalID: "x", Email: "2@b"}},
 		{How: load.Deleted, Person: first, Phase: 1, Fields: load.Fields{ExternalID: "x"}},
@@ -132,13 +134,13 @@ func TestGroup(t *testing.T) {
 		{How: load.Named, Fields: load.Fields{ExternalID: "unknown", Email: "5@b"}, Row: row},
 		{How: load.Imported, Person: third, Fields: load.Fields{ExternalID: "y", Email: "6@b"}},
 		{How: load.Erased, Person: third, Phase: 1, Fields: load.Fields{ExternalID: "y"}},
-	}}, nil)
+	}}
 	ids := []uuid.UUID{row}
-	people := c.group(c.records.Statements, map[string][]uuid.UUID{"2@b": ids, "3@b": {row, first}}, map[string][]uuid.UUID{"3@b": ids})
+	people := c.group(c.statements, map[string][]uuid.UUID{"2@b": ids, "3@b": {row, first}}, map[string][]uuid.UUID{"3@b": ids})
 	if len(people) != 3 || len(people[third]) != 1 || len(people[first]) != 3 || len(people[second]) != 2 {
 		t.Errorf("%+v", people)
 	}
-	if got := promises(c); !slices.Equal(got, []string{Lost, TwoRows}) {
+	if got := promises(found); !slices.Equal(got, []string{Lost, TwoRows}) {
 		t.Errorf("found %q", got)
 	}
 }

@@ -94,7 +94,7 @@ func (c *Checker) checkUnknownOutcomes() {
 		if explain(list, d.from, d.to) {
 			continue
 		}
-		c.AddFinding(Unexplained, "email %s: the attempt at %s is OUTCOME_UNKNOWN at %s without a fault that explains it; request to SES: %+v",
+		c.Findings.Add(Unexplained, "email %s: the attempt at %s is OUTCOME_UNKNOWN at %s without a fault that explains it; request to SES: %+v",
 			d.email, d.from.Format(time.StampMilli), d.to.Format(time.StampMilli), c.sesRequests[d.attempt])
 	}
 }
@@ -108,14 +108,14 @@ func (c *Checker) checkFlags(r *row) {
 	}
 	switch {
 	case r.unknown && !t.uncertain:
-		c.AddFinding(Unexplained, "email %s is outcome_unknown, but has no event that explains it", r.id)
+		c.Findings.Add(Unexplained, "email %s is outcome_unknown, but has no event that explains it", r.id)
 	case t.uncertain && !r.unknown && !t.clearedByFeedback:
-		c.AddFinding(Unexplained, "email %s is not outcome_unknown, but the outcome of its attempt is unknown", r.id)
+		c.Findings.Add(Unexplained, "email %s is not outcome_unknown, but the outcome of its attempt is unknown", r.id)
 	}
 	switch {
 	case r.duplicate && !t.mayRepeat:
-		c.AddFinding(Unexplained, "email %s is possible_duplicate, but has no event that explains it", r.id)
+		c.Findings.Add(Unexplained, "email %s is possible_duplicate, but has no event that explains it", r.id)
 	case t.mayRepeat && !r.duplicate:
-		c.AddFinding(Duplicate, "email %s was sent again after an attempt that may have succeeded, and is not possible_duplicate", r.id)
+		c.Findings.Add(Duplicate, "email %s was sent again after an attempt that may have succeeded, and is not possible_duplicate", r.id)
 	}
 }

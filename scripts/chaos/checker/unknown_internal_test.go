@@ -86,7 +86,7 @@ func TestCheckFlags(t *testing.T) {
 			t.Parallel()
 			c := New(nil, load.Records{}, nil)
 			c.checkFlags(addEmail(c, tt.row, tt.path, time.Now()))
-			if got := promises(c); !slices.Equal(got, tt.want) {
+			if got := promises(c.Findings); !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q", got, tt.want)
 			}
 		})
@@ -140,11 +140,11 @@ func TestCheckDoubts(t *testing.T) {
 			}
 			c.checkUnknownOutcomes()
 			got := 0
-			for _, f := range c.findings() {
+			for _, f := range c.Findings.list() {
 				got += f.Count
 			}
 			if got != tt.want {
-				t.Errorf("found %d, want %d: %+v", got, tt.want, c.findings())
+				t.Errorf("found %d, want %d: %+v", got, tt.want, c.Findings.list())
 			}
 		})
 	}

@@ -106,7 +106,7 @@ func (m *Monitor) Stop() {
 func (m *Monitor) Report(c *checker.Checker) {
 	m.reportSizes(c)
 	for _, leak := range m.leaks {
-		c.AddFinding(checker.Leak, "%s", leak)
+		c.Findings.Add(checker.Leak, "%s", leak)
 	}
 }
 

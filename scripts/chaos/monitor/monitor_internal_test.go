@@ -91,7 +91,7 @@ func TestTell(t *testing.T) {
 			m.Seen = tt.seen
 			c := checker.New(nil, load.Records{}, nil)
 			m.Report(c)
-			if got := c.FindingCount(checker.Size); got != tt.want {
+			if got := c.Findings.Count(checker.Size); got != tt.want {
 				t.Errorf("found %d, want %d", got, tt.want)
 			}
 		})

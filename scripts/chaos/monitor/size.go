@@ -81,15 +81,15 @@ func (m *Monitor) measurePrograms() {
 // reportSizes adds findings for exceeded limits.
 func (m *Monitor) reportSizes(c *checker.Checker) {
 	if seen := m.Seen.Window; seen.Tasks > seen.Limit {
-		c.AddFinding(checker.Size, "%s had %d tasks; the limit by window and concurrency is %d", seen.Queue, seen.Tasks, seen.Limit)
+		c.Findings.Add(checker.Size, "%s had %d tasks; the limit by window and concurrency is %d", seen.Queue, seen.Tasks, seen.Limit)
 	}
 	for _, p := range m.cluster.Programs {
 		if m.Seen.RSS[p.Name] > rssMax[p.Kind] {
-			c.AddFinding(checker.Size, "%s used %d MiB, limit %d", p.Name, m.Seen.RSS[p.Name]>>20, rssMax[p.Kind]>>20)
+			c.Findings.Add(checker.Size, "%s used %d MiB, limit %d", p.Name, m.Seen.RSS[p.Name]>>20, rssMax[p.Kind]>>20)
 		}
 	}
 	for _, text := range m.sizes {
-		c.AddFinding(checker.Size, "%s", text)
+		c.Findings.Add(checker.Size, "%s", text)
 	}
 	c.Archived = m.Seen.Archived
 }
