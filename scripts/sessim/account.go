@@ -19,10 +19,20 @@ type sendQuota struct {
 	SentLast24Hours float64
 }
 
+// account is the state of the simulated account, with the faults that tests inject. Server.mu guards it.
+type account struct {
+	settings Settings
+	rules    []Rule
+	tally    tally
+	rate     rateLimit
+	quota    rollingDay
+	faults   map[string]Fault // by name; never changed
+}
+
 func (s *Server) getAccount(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	st := s.settings
-	sent := s.quota.sum(s.cfg.Clock())
+	st := s.account.settings
+	sent := s.account.quota.sum(s.cfg.Clock())
 	s.ledger.accountCalls++
 	s.mu.Unlock()
 
@@ -36,11 +46,11 @@ func (s *Server) getAccount(w http.ResponseWriter, r *http.Request) {
 	case st.GetAccount == accountDenied:
 		writeFault(w, s.faults[faultAccessDenied])
 	default:
-		writeJSON(w, http.StatusOK, account(st, sent))
+		writeJSON(w, http.StatusOK, accountOutput(st, sent))
 	}
 }
 
-func account(st Settings, sent int) getAccountOutput {
+func accountOutput(st Settings, sent int) getAccountOutput {
 	out := getAccountOutput{
 		EnforcementStatus:       "HEALTHY",
 		ProductionAccessEnabled: true,

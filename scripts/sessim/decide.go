@@ -29,16 +29,16 @@ type decision struct {
 func (s *Server) decide(sub *submission) decision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := s.choose(sub)
-	v.latency = time.Duration(s.settings.LatencyMS) * time.Millisecond
+	v := s.account.choose(sub)
+	v.latency = time.Duration(s.account.settings.LatencyMS) * time.Millisecond
 	v.Message = expand(v.Message, sub)
 	if v.Accepted {
 		sub.MessageID = sesmail.NewMessageID(sub.received)
 		sub.Time = sub.received
-		s.quota.add(sub.received, sub.RecipientCount())
+		s.account.quota.add(sub.received, sub.RecipientCount())
 		s.inbox.add(&sub.Mail)
 		if s.publisher != nil {
-			v.events, v.about = s.eventsOf(&sub.Mail)
+			v.events, v.about = s.eventRules.eventsOf(&sub.Mail)
 		}
 	}
 	v.ledger, v.record = s.ledger, s.ledger.add(sub, v.Fault)
@@ -46,36 +46,35 @@ func (s *Server) decide(sub *submission) decision {
 }
 
 // choose checks in the order of SES: availability and signature, the account, the request, the
-// quotas, and finally the test's rules. An earlier refusal does not use up an injected fault. s.mu
-// is held.
-func (s *Server) choose(sub *submission) decision {
-	switch st := &s.settings; {
+// quotas, and finally the test's rules. An earlier refusal does not use up an injected fault.
+func (a *account) choose(sub *submission) decision {
+	switch st := &a.settings; {
 	case st.Unavailable:
-		return s.plain(faultUnavailable)
+		return a.plain(faultUnavailable)
 	case !sub.signed:
-		return s.plain(faultMissingToken)
+		return a.plain(faultMissingToken)
 	case st.Suspended:
-		return s.plain(faultAccountSuspended)
+		return a.plain(faultAccountSuspended)
 	case st.Paused:
-		return s.plain(faultSendingPaused)
+		return a.plain(faultSendingPaused)
 	case sub.problem != "":
 		return decision{Fault: Fault{Status: http.StatusBadRequest, ErrorType: "BadRequestException", Message: sub.problem}}
-	case st.DailyQuota > 0 && s.quota.sum(sub.received)+sub.RecipientCount() > st.DailyQuota:
-		return s.plain(faultDailyQuota)
-	case st.EnforceRate && !s.rate.take(sub.received, st.MaxSendRate, float64(sub.RecipientCount())):
-		return s.plain(faultMaxSendRate)
+	case st.DailyQuota > 0 && a.quota.sum(sub.received)+sub.RecipientCount() > st.DailyQuota:
+		return a.plain(faultDailyQuota)
+	case st.EnforceRate && !a.rate.take(sub.received, st.MaxSendRate, float64(sub.RecipientCount())):
+		return a.plain(faultMaxSendRate)
 	}
-	if rule, ok := s.applyRule(sub); ok {
-		f := s.faults[rule.Fault]
+	if rule, ok := a.applyRule(sub); ok {
+		f := a.faults[rule.Fault]
 		return decision{Fault: f, delay: rule.delay(f), afterBytes: rule.AfterBytes}
 	}
-	if a := sub.asked; a.address != "" && (a.times == 0 || s.tally.next(a.address) <= a.times) {
-		return decision{Fault: a.fault, delay: a.fault.delay}
+	if asked := sub.asked; asked.address != "" && (asked.times == 0 || a.tally.next(asked.address) <= asked.times) {
+		return decision{Fault: asked.fault, delay: asked.fault.delay}
 	}
 	return decision{Fault: Fault{Status: http.StatusOK, Accepted: true}}
 }
 
-func (s *Server) plain(name string) decision { return decision{Fault: s.faults[name]} }
+func (a *account) plain(name string) decision { return decision{Fault: a.faults[name]} }
 
 // expand replaces the placeholders in a message of the table.
 func expand(message string, sub *submission) string {

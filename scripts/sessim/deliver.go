@@ -12,34 +12,40 @@ import (
 // skew is more than the four minutes from which SDKs treat a wrong date as the cause.
 const skew = time.Hour
 
+// responder writes the responses to SendEmail.
+type responder struct {
+	clock   func() time.Time
+	closing <-chan struct{} // delayed requests end when it is closed
+}
+
 // deliver executes the verdict and records in the ledger whether the whole response was sent.
-func (s *Server) deliver(w http.ResponseWriter, r *http.Request, v decision) {
-	s.wait(r, v.latency)
+func (d responder) deliver(w http.ResponseWriter, r *http.Request, v decision) {
+	d.wait(r, v.latency)
 	switch v.manner {
 	case held:
 		select {
 		case <-r.Context().Done():
-		case <-s.closing:
+		case <-d.closing:
 		}
 		panic(http.ErrAbortHandler)
 	case closed, reset:
-		s.wait(r, v.delay)
+		d.wait(r, v.delay)
 		hangUp(w, v.manner == reset)
 	case malformed:
-		s.wait(r, v.delay)
+		d.wait(r, v.delay)
 		writeRaw(w, "SES/2 is not HTTP\r\n\r\n")
 	case cutInHead:
-		s.wait(r, v.delay)
+		d.wait(r, v.delay)
 		writeRaw(w, "HTTP/1.1 200 OK\r\nContent-Type: applica")
 	case slowHead:
 		answerSlowly(w, v)
 	default:
-		s.answer(w, r, v)
+		d.answer(w, r, v)
 	}
 }
 
 // answer writes the response through net/http.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, v decision) {
+func (d responder) answer(w http.ResponseWriter, r *http.Request, v decision) {
 	contentType, body := v.body(v.record.MessageID, v.Message)
 	promised := len(body)
 	if v.form == formHalf || v.manner == cutInBody {
@@ -52,7 +58,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, v decision) {
 	h := setHead(w, v.Fault, contentType, promised)
 	switch v.manner {
 	case skewedClock:
-		h["Date"] = []string{s.cfg.Clock().Add(skew).UTC().Format(http.TimeFormat)}
+		h["Date"] = []string{d.clock().Add(skew).UTC().Format(http.TimeFormat)}
 	case redirectAway:
 		h["Location"] = []string{"/moved"}
 	}
@@ -61,12 +67,12 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, v decision) {
 	if v.manner == slowBody {
 		// Headers are delayed too: clients that receive them within microseconds of their last
 		// byte, such as the AWS SDK, may treat that as a broken connection.
-		s.wait(r, v.delay/2)
+		d.wait(r, v.delay/2)
 		w.WriteHeader(v.Status)
 		_ = out.Flush() // an error recurs at the last flush
-		s.wait(r, v.delay-v.delay/2)
+		d.wait(r, v.delay-v.delay/2)
 	} else {
-		s.wait(r, v.delay)
+		d.wait(r, v.delay)
 		w.WriteHeader(v.Status)
 	}
 	if r.Context().Err() != nil {
@@ -108,19 +114,19 @@ func answerSlowly(w http.ResponseWriter, v decision) {
 	}
 }
 
-// wait waits for d. It aborts the request without a response if the client disconnects or the
+// wait waits for the delay. It aborts the request without a response if the client disconnects or the
 // server closes meanwhile.
-func (s *Server) wait(r *http.Request, d time.Duration) {
-	if d <= 0 {
+func (d responder) wait(r *http.Request, delay time.Duration) {
+	if delay <= 0 {
 		return
 	}
-	timer := time.NewTimer(d)
+	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-r.Context().Done():
 		panic(http.ErrAbortHandler)
-	case <-s.closing:
+	case <-d.closing:
 		panic(http.ErrAbortHandler)
 	}
 }

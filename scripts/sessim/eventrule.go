@@ -141,9 +141,12 @@ func (s *Server) ClearEventRules() {
 	s.eventRules = nil
 }
 
-// eventsOf returns the events of an accepted mail, and the recipients concerned. s.mu is held.
-func (s *Server) eventsOf(m *sesmail.Mail) (rule EventRule, about []string) {
-	rule, about = s.chooseEvents(m)
+// eventRules are the rules in their order. Server.mu guards them.
+type eventRules []EventRule
+
+// eventsOf returns the events of an accepted mail, and the recipients concerned.
+func (rules eventRules) eventsOf(m *sesmail.Mail) (rule EventRule, about []string) {
+	rule, about = rules.choose(m)
 	if rule.Events == nil {
 		rule.Events = []string{"Send", "Delivery"}
 	}
@@ -157,9 +160,9 @@ func (s *Server) eventsOf(m *sesmail.Mail) (rule EventRule, about []string) {
 	return rule, about
 }
 
-func (s *Server) chooseEvents(m *sesmail.Mail) (EventRule, []string) {
-	for i := range s.eventRules {
-		r := &s.eventRules[i]
+func (rules eventRules) choose(m *sesmail.Mail) (EventRule, []string) {
+	for i := range rules {
+		r := &rules[i]
 		asFault := Rule{Match: r.Match, Times: r.Times, Rate: r.Rate, Hits: r.Hits}
 		if !asFault.wants(m) {
 			continue

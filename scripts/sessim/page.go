@@ -21,10 +21,22 @@ var pageFiles embed.FS
 // sandbox of its frame.
 const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-src 'self'; form-action 'self'; base-uri 'none'"
 
-// newPages parses the embedded templates: an error in them shows at the first start.
-func newPages() *template.Template {
+// inboxPages show the stored mails.
+type inboxPages struct {
+	server    *Server
+	templates *template.Template
+}
+
+// newInboxPages parses the embedded templates: an error in them shows at the first start.
+func newInboxPages(s *Server) inboxPages {
 	functions := template.FuncMap{"decoded": decoded}
-	return template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.html"))
+	return inboxPages{s, template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.html"))}
+}
+
+func (p inboxPages) addRoutes(m *http.ServeMux) {
+	m.HandleFunc("GET /{$}", p.inboxPage)
+	m.HandleFunc("GET /inbox.json", p.inboxJSON)
+	m.HandleFunc("GET /messages/{id}", p.messagePage)
 }
 
 // decoded decodes a header as a mail reader does: display names are RFC 2047 encoded words.
@@ -45,27 +57,27 @@ type inboxView struct {
 
 type inboxQueryText struct{ To, OutboxID string }
 
-func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) {
+func (p inboxPages) inboxPage(w http.ResponseWriter, r *http.Request) {
 	q, err := parseInboxQuery(r)
 	if err != nil {
 		badControl(w, err)
 		return
 	}
-	s.writePage(w, "inbox.html", inboxView{
+	p.writePage(w, "inbox.html", inboxView{
 		Query:   inboxQueryText{To: q.to, OutboxID: q.outboxID},
-		Mails:   s.search(q),
-		Summary: s.Summary(),
-		Rules:   s.Rules(),
+		Mails:   p.server.search(q),
+		Summary: p.server.Summary(),
+		Rules:   p.server.Rules(),
 	})
 }
 
-func (s *Server) inboxJSON(w http.ResponseWriter, r *http.Request) {
+func (p inboxPages) inboxJSON(w http.ResponseWriter, r *http.Request) {
 	q, err := parseInboxQuery(r)
 	if err != nil {
 		badControl(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, s.search(q))
+	writeJSON(w, http.StatusOK, p.server.search(q))
 }
 
 func parseInboxQuery(r *http.Request) (inboxQuery, error) {
@@ -82,22 +94,22 @@ func parseInboxQuery(r *http.Request) (inboxQuery, error) {
 }
 
 // messagePage shows one mail, as JSON when the id ends in ".json".
-func (s *Server) messagePage(w http.ResponseWriter, r *http.Request) {
+func (p inboxPages) messagePage(w http.ResponseWriter, r *http.Request) {
 	id, asJSON := strings.CutSuffix(r.PathValue("id"), ".json")
-	m := s.mail(id)
+	m := p.server.mail(id)
 	switch {
 	case m == nil:
 		writeJSON(w, http.StatusNotFound, map[string]string{"message": "no mail with that id is stored"})
 	case asJSON:
 		writeJSON(w, http.StatusOK, m)
 	default:
-		s.writePage(w, "message.html", m)
+		p.writePage(w, "message.html", m)
 	}
 }
 
-func (s *Server) writePage(w http.ResponseWriter, name string, view any) {
+func (p inboxPages) writePage(w http.ResponseWriter, name string, view any) {
 	var page bytes.Buffer
-	if err := s.pages.ExecuteTemplate(&page, name, view); err != nil {
+	if err := p.templates.ExecuteTemplate(&page, name, view); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}

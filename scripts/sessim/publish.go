@@ -1,10 +1,8 @@
 package sessim
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -129,77 +127,4 @@ func (s *Server) publishEventsOf(r *http.Request, m *sesmail.Mail, rule EventRul
 	case <-r.Context().Done():
 	case <-s.closing:
 	}
-}
-
-// eventList is the response of GET /sim/events.
-type eventList struct {
-	Publication Publication `json:"publication"`
-	Counts      EventCounts `json:"counts"`
-	Rules       []EventRule `json:"rules"`
-	Kinds       []string    `json:"kinds"`
-}
-
-func (s *Server) listEvents(w http.ResponseWriter, _ *http.Request) {
-	list := eventList{Counts: s.Events(), Kinds: EventKinds()}
-	if p := s.currentPublisher(); p != nil {
-		list.Publication = p.topic.Publication
-	}
-	s.mu.Lock()
-	list.Rules = append([]EventRule{}, s.eventRules...)
-	s.mu.Unlock()
-	writeJSON(w, http.StatusOK, list)
-}
-
-func (s *Server) putEvents(w http.ResponseWriter, r *http.Request) {
-	var p Publication
-	err := decodeControl(io.LimitReader(r.Body, maxControlBody), &p)
-	if err == nil {
-		err = s.Publish(p)
-	}
-	if err != nil {
-		badControl(w, err)
-		return
-	}
-	s.listEvents(w, r)
-}
-
-func (s *Server) postEventRule(w http.ResponseWriter, r *http.Request) {
-	var rule EventRule
-	err := decodeControl(io.LimitReader(r.Body, maxControlBody), &rule)
-	if err == nil {
-		err = s.InjectEvents(rule)
-	}
-	if err != nil {
-		badControl(w, err)
-		return
-	}
-	writeJSON(w, http.StatusCreated, rule)
-}
-
-func (s *Server) deleteEventRules(w http.ResponseWriter, _ *http.Request) {
-	s.ClearEventRules()
-	w.WriteHeader(http.StatusNoContent)
-}
-
-// showCertificate and confirmSubscription respond like SNS's own hosts.
-func (s *Server) showCertificate(w http.ResponseWriter, r *http.Request) {
-	p := s.currentPublisher()
-	if p == nil {
-		http.NotFound(w, r)
-		return
-	}
-	w.Header().Set("Content-Type", "application/x-pem-file")
-	_, _ = io.Copy(w, bytes.NewReader(p.topic.pem))
-}
-
-func (s *Server) confirmSubscription(w http.ResponseWriter, r *http.Request) {
-	p := s.currentPublisher()
-	q := r.URL.Query()
-	if p == nil || q.Get("Action") != "ConfirmSubscription" || q.Get("Token") != p.topic.token || q.Get("TopicArn") != p.topic.TopicARN {
-		http.Error(w, "InvalidParameter: Invalid token", http.StatusBadRequest)
-		return
-	}
-	p.confirm()
-	w.Header().Set("Content-Type", "text/xml")
-	_, _ = io.WriteString(w, "<ConfirmSubscriptionResponse><ConfirmSubscriptionResult><SubscriptionArn>"+p.topic.TopicARN+":sim</SubscriptionArn></ConfirmSubscriptionResult></ConfirmSubscriptionResponse>")
 }

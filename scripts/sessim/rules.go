@@ -59,10 +59,10 @@ func (s *Server) Inject(rule Rule) error {
 	rule.Hits = 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.rules) == maxRules {
+	if len(s.account.rules) == maxRules {
 		return fmt.Errorf("inject fault: there are already %d rules", maxRules)
 	}
-	s.rules = append(s.rules, rule)
+	s.account.rules = append(s.account.rules, rule)
 	return nil
 }
 
@@ -70,20 +70,20 @@ func (s *Server) Inject(rule Rule) error {
 func (s *Server) ClearFaults() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rules = nil
+	s.account.rules = nil
 }
 
 // Rules returns the rules in their order, including used-up ones.
 func (s *Server) Rules() []Rule {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]Rule{}, s.rules...)
+	return append([]Rule{}, s.account.rules...)
 }
 
-// applyRule finds the rule for the request and counts its hit. s.mu is held.
-func (s *Server) applyRule(sub *submission) (Rule, bool) {
-	for i := range s.rules {
-		if r := &s.rules[i]; (r.Match.AccessKey == "" || r.Match.AccessKey == sub.accessKey) && r.wants(&sub.Mail) {
+// applyRule finds the rule for the request and counts its hit.
+func (a *account) applyRule(sub *submission) (Rule, bool) {
+	for i := range a.rules {
+		if r := &a.rules[i]; (r.Match.AccessKey == "" || r.Match.AccessKey == sub.accessKey) && r.wants(&sub.Mail) {
 			r.Hits++
 			return *r, true
 		}
@@ -116,7 +116,7 @@ var timesSuffix = regexp.MustCompile(`-x([0-9]{1,9})$`)
 
 // faultByAddress returns the fault of the first recipient that requests one. An unknown name is an
 // error of the request, so that a misspelt test fails.
-func (s *Server) faultByAddress(m *sesmail.Mail) (asked addressFault, problem string) {
+func faultByAddress(faults map[string]Fault, m *sesmail.Mail) (asked addressFault, problem string) {
 	for recipient := range m.Recipients {
 		name, found := faultInAddress(recipient)
 		if !found {
@@ -130,7 +130,7 @@ func (s *Server) faultByAddress(m *sesmail.Mail) (asked addressFault, problem st
 			name = strings.TrimSuffix(name, suffix[0])
 			asked.times, _ = strconv.Atoi(suffix[1]) // digits, and few
 		}
-		if asked.fault, found = s.faults[name]; !found {
+		if asked.fault, found = faults[name]; !found {
 			return addressFault{}, fmt.Sprintf("The simulator has no fault '%s', which the recipient's address asks for.", name)
 		}
 		return asked, ""

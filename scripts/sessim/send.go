@@ -45,11 +45,11 @@ func (s *Server) sendEmail(w http.ResponseWriter, r *http.Request) {
 	}
 	sub.problem = problem
 	if problem == "" {
-		sub.asked, sub.problem = s.faultByAddress(&sub.Mail)
+		sub.asked, sub.problem = faultByAddress(s.faults, &sub.Mail)
 	}
 	v := s.decide(sub)
 	s.publishEventsOf(r, &sub.Mail, v.events, v.about)
-	s.deliver(w, r, v)
+	responder{s.cfg.Clock, s.closing}.deliver(w, r, v)
 }
 
 // read reads the request's body into sub. It returns a problem of the request, or an error if it is

@@ -10,7 +10,6 @@
 package sessim
 
 import (
-	"html/template"
 	"net/http"
 	"sync"
 	"time"
@@ -60,7 +59,6 @@ type Server struct {
 	cfg    Config
 	routes *http.ServeMux
 	faults map[string]Fault
-	pages  *template.Template
 	bodies sync.Pool // of *bytes.Buffer, for request bodies
 
 	closing   chan struct{}
@@ -68,15 +66,11 @@ type Server struct {
 
 	// mu guards everything below. It is never held while decoding, waiting or writing, so a slow
 	// client does not delay others.
-	mu       sync.Mutex
-	settings Settings
-	rules    []Rule
+	mu      sync.Mutex
+	account account
 	// eventRules determine the events that publisher, nil without an endpoint, publishes.
-	eventRules []EventRule
+	eventRules eventRules
 	publisher  *publisher
-	tally      tally
-	rate       rateLimit
-	quota      rollingDay
 	ledger     *ledger
 	inbox      *inbox
 }
@@ -86,7 +80,6 @@ func New(cfg Config) *Server {
 	s := &Server{
 		cfg:     cfg.withDefaults(),
 		faults:  make(map[string]Fault),
-		pages:   newPages(),
 		closing: make(chan struct{}),
 	}
 	for _, f := range Faults() {
@@ -103,24 +96,9 @@ func (s *Server) newRoutes() *http.ServeMux {
 	m.HandleFunc("GET /v2/email/account", s.getAccount)
 	m.HandleFunc("/v2/", s.unknownOperation)
 
-	m.HandleFunc("POST /sim/faults", s.postFault)
-	m.HandleFunc("GET /sim/faults", s.listFaults)
-	m.HandleFunc("DELETE /sim/faults", s.deleteFaults)
-	m.HandleFunc("GET /sim/events", s.listEvents)
-	m.HandleFunc("PUT /sim/events", s.putEvents)
-	m.HandleFunc("POST /sim/events/rules", s.postEventRule)
-	m.HandleFunc("DELETE /sim/events/rules", s.deleteEventRules)
-	m.HandleFunc("GET "+certificatePath, s.showCertificate)
-	m.HandleFunc("GET "+confirmPath, s.confirmSubscription)
-	m.HandleFunc("PUT /sim/settings", s.putSettings)
-	m.HandleFunc("GET /sim/settings", s.showSettings)
-	m.HandleFunc("GET /sim/ledger", s.showLedger)
-	m.HandleFunc("GET /sim/ledger/summary", s.showSummary)
-	m.HandleFunc("POST /sim/reset", s.postReset)
-
-	m.HandleFunc("GET /{$}", s.inboxPage)
-	m.HandleFunc("GET /inbox.json", s.inboxJSON)
-	m.HandleFunc("GET /messages/{id}", s.messagePage)
+	controlAPI{s}.addRoutes(m)
+	snsEndpoints{s}.addRoutes(m)
+	newInboxPages(s).addRoutes(m)
 	m.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
@@ -137,11 +115,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settings = Settings{MaxSendRate: s.cfg.MaxSendRate, GetAccount: accountOK}
-	s.rules, s.eventRules = nil, nil
-	s.tally = tally{}
-	s.rate = rateLimit{}
-	s.quota = rollingDay{}
+	s.account = account{settings: Settings{MaxSendRate: s.cfg.MaxSendRate, GetAccount: accountOK}, faults: s.faults}
+	s.eventRules = nil
 	s.ledger = newLedger(s.cfg.LedgerEntries)
 	s.inbox = newInbox(s.cfg.InboxMails, s.cfg.InboxBytes)
 }

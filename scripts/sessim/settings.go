@@ -51,7 +51,7 @@ func (st Settings) validate() error {
 func (s *Server) Settings() Settings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.settings
+	return s.account.settings
 }
 
 // SetSettings replaces all settings; start from Settings to change one.
@@ -66,7 +66,7 @@ func (s *Server) SetSettings(st Settings) error {
 func (s *Server) changeSettings(change func(*Settings) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := s.settings
+	st := s.account.settings
 	if err := change(&st); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (s *Server) changeSettings(change func(*Settings) error) error {
 	if st.GetAccount == "" {
 		st.GetAccount = accountOK
 	}
-	s.settings = st
+	s.account.settings = st
 	return nil
 }
 

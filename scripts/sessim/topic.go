@@ -1,6 +1,7 @@
 package sessim
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
@@ -12,7 +13,9 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/big"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -110,4 +113,34 @@ func (t *topic) confirmation(now time.Time) ([]byte, error) {
 			"Token":        t.token,
 			"SubscribeURL": t.BaseURL + confirmPath + "?Action=ConfirmSubscription&TopicArn=" + t.TopicARN + "&Token=" + t.token,
 		})
+}
+
+// snsEndpoints respond like SNS's own hosts.
+type snsEndpoints struct{ server *Server }
+
+func (e snsEndpoints) addRoutes(m *http.ServeMux) {
+	m.HandleFunc("GET "+certificatePath, e.showCertificate)
+	m.HandleFunc("GET "+confirmPath, e.confirmSubscription)
+}
+
+func (e snsEndpoints) showCertificate(w http.ResponseWriter, r *http.Request) {
+	p := e.server.currentPublisher()
+	if p == nil {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-pem-file")
+	_, _ = io.Copy(w, bytes.NewReader(p.topic.pem))
+}
+
+func (e snsEndpoints) confirmSubscription(w http.ResponseWriter, r *http.Request) {
+	p := e.server.currentPublisher()
+	q := r.URL.Query()
+	if p == nil || q.Get("Action") != "ConfirmSubscription" || q.Get("Token") != p.topic.token || q.Get("TopicArn") != p.topic.TopicARN {
+		http.Error(w, "InvalidParameter: Invalid token", http.StatusBadRequest)
+		return
+	}
+	p.confirm()
+	w.Header().Set("Content-Type", "text/xml")
+	_, _ = io.WriteString(w, "<ConfirmSubscriptionResponse><ConfirmSubscriptionResult><SubscriptionArn>"+p.topic.TopicARN+":sim</SubscriptionArn></ConfirmSubscriptionResult></ConfirmSubscriptionResponse>")
 }
