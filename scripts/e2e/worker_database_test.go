@@ -23,7 +23,7 @@ func TestWorkerWithoutPostgres(t *testing.T) {
 	for name, fault := range map[string]func(*system) (url string, begin, end func()){
 		"link cut": func(s *system) (string, func(), func()) {
 			proxy := storetest.NewProxy(s.t, s.db)
-			return proxy.URL, func() { proxy.Stop(); proxy.CutAll() }, func() { proxy.Restart(s.t) }
+			return proxy.URL, func() { proxy.Stop(); proxy.CutAll() }, proxy.Restart
 		},
 		"login refused": func(s *system) (string, func(), func()) {
 			role := "worker_" + strings.ReplaceAll(uuid.NewString(), "-", "")
@@ -134,7 +134,7 @@ func TestWorkerWithoutPostgres_InFlight(t *testing.T) {
 			}
 			s.awaitAll(n, "SENT")
 			if !killed {
-				proxy.Restart(t)
+				proxy.Restart()
 				eventually(t, func() error {
 					if recorded := strings.Count(cut.logged(), "a dispatcher has recorded the attempt's result"); recorded < n {
 						return fmt.Errorf("the worker knows of %d recorded results", recorded)

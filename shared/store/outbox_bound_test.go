@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
+	"email-gateway/shared/store"
 	"email-gateway/shared/store/dispatch"
 	"email-gateway/shared/store/storetest"
 )
@@ -109,6 +110,7 @@ func TestTakeDue_BoundBesideAnOldSnapshot(t *testing.T) {
 	if _, err := snapshot.ExecContext(t.Context(), `SELECT count(*) FROM email_outbox`); err != nil {
 		t.Fatal(err)
 	}
+	db := storetest.Connect(t, d, store.Options{})
 	for _, drained := range []bool{false, true} {
 		batch, err := d.Store.TakeDue(t.Context(), slot(), dispatch.EvenTurns([]int64{lane}, 2990))
 		if err != nil || len(batch.Rows) == 0 {
@@ -127,7 +129,8 @@ func TestTakeDue_BoundBesideAnOldSnapshot(t *testing.T) {
 		} {
 			read := func(nextAt string, id uuid.UUID) int {
 				position := parameters(pq.Array([]int64{lane}), pq.Array([]string{nextAt}), pq.Array([]string{id.String()}))
-				return buffers(t, explainRun(t, d, written(t, statement), position...))
+				_, n := storetest.BuffersOn(t, db, written(t, statement), position...)
+				return n
 			}
 			bounded := read(since.NextAt.UTC().Format(time.RFC3339Nano), since.ID)
 			if whole := read("-infinity", uuid.Nil); bounded > 200 || whole < 2000 {

@@ -1,11 +1,8 @@
 package store_test
 
 import (
-	"context"
-	"database/sql"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"testing"
@@ -46,54 +43,15 @@ func TestProbeLanes_BesideManyLanes(t *testing.T) {
 	company := d.Company(t)
 	due := d.Accept(t, company, nil)
 	lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+due.String()+`'`)
-	plan := explainRun(t, d, written(t, "sql.NamedLanes"), 1, pq.Array([]int64{lane}), pq.Array([]string{"-infinity"}), pq.Array([]string{uuid.Nil.String()}))
-	if n := buffers(t, plan); n > 200 {
-		t.Errorf("it reads %d buffers:\n%s", n, plan)
+	db := storetest.Connect(t, d, store.Options{})
+	plan, read := storetest.BuffersOn(t, db, written(t, "sql.NamedLanes"), 1, pq.Array([]int64{lane}), pq.Array([]string{"-infinity"}), pq.Array([]string{uuid.Nil.String()}))
+	if read > 200 {
+		t.Errorf("it reads %d buffers:\n%s", read, plan)
 	}
 	all, err := d.Store.WaitingLanes(t.Context())
 	if err != nil || len(all.Lanes) < 10_001 || !all.BreakerClosed {
 		t.Errorf("%d lanes, open %t, %v", len(all.Lanes), all.BreakerClosed, err)
 	}
-}
-
-func explainRun(t *testing.T, d storetest.Database, statement string, parameters ...any) (plan string) {
-	t.Helper()
-	return explainOn(t, storetest.Connect(t, d, store.Options{}), statement, parameters...)
-}
-
-// explainOn runs a statement on a connection, or on one of a pool, and returns its plan.
-func explainOn(t *testing.T, on interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}, statement string, parameters ...any,
-) (plan string) {
-	t.Helper()
-	rows, err := on.QueryContext(t.Context(), `EXPLAIN (ANALYZE, BUFFERS) `+statement, parameters...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			t.Fatal(err)
-		}
-		plan += line + "\n"
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return plan
-}
-
-func buffers(t *testing.T, plan string) int {
-	t.Helper()
-	found := regexp.MustCompile(`Buffers: shared hit=(\d+)(?: read=(\d+))?`).FindStringSubmatch(plan)
-	if found == nil {
-		t.Fatalf("no buffers in\n%s", plan)
-	}
-	hit, _ := strconv.Atoi(found[1])
-	read, _ := strconv.Atoi(found[2])
-	return hit + read
 }
 
 // What a probe says of a lane follows what happens to its rows and to the lane. A probe returns open lanes without rows too, a
@@ -228,10 +186,10 @@ func TestWakeUp_PlansMadeOnSmallTables(t *testing.T) {
 			lane := ask[int64](t, d, `SELECT lane_id FROM email_outbox WHERE id = '`+d.Accept(t, company, nil).String()+`'`)
 			for _, execution := range executions(lane, company) {
 				execute(`BEGIN`)
-				plan := explainOn(t, conn, `EXECUTE `+execution)
+				plan, read := storetest.BuffersOn(t, conn, `EXECUTE `+execution)
 				execute(`ROLLBACK`)
-				if n := buffers(t, plan); n > 200 {
-					t.Errorf("%s reads %d buffers:\n%s", execution, n, plan)
+				if read > 200 {
+					t.Errorf("%s reads %d buffers:\n%s", execution, read, plan)
 				}
 			}
 		})

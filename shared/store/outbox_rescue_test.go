@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
 )
@@ -114,12 +115,13 @@ func TestRescueScans_BoundBesideAnOldSnapshot(t *testing.T) {
 			t.Errorf("the earliest of the %s is due in %s", what, left)
 		}
 	}
+	db := storetest.Connect(t, d, store.Options{})
 	for statement, parameters := range map[string][]any{
 		"dispatch.longEnqueuedSQL": {60000, uuid.Nil, 10, earliest}, "dispatch.abandonedSQL": {60000, 10, earliestClaim},
 	} {
-		bounded := buffers(t, explainRun(t, d, written(t, statement), parameters...))
+		_, bounded := storetest.BuffersOn(t, db, written(t, statement), parameters...)
 		parameters[len(parameters)-1] = time.Time{}
-		if whole := buffers(t, explainRun(t, d, written(t, statement), parameters...)); bounded > 100 || whole < 500 {
+		if _, whole := storetest.BuffersOn(t, db, written(t, statement), parameters...); bounded > 100 || whole < 500 {
 			t.Errorf("%s: %d buffers are read from the deadline on, %d without it", statement, bounded, whole)
 		}
 	}

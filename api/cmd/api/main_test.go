@@ -241,7 +241,7 @@ func TestRun_StartsWithoutPostgres(t *testing.T) {
 	if status, body, err := post(t.Context(), addr, key); err != nil || status != http.StatusServiceUnavailable {
 		t.Errorf("an email without Postgres: %d %s %v", status, body, err)
 	}
-	postgres.Restart(t)
+	postgres.Restart()
 	waittest.Until(t, "the api is ready", func() bool { status, _ := ready(); return status == http.StatusOK })
 	if status, body, err := post(t.Context(), addr, key); err != nil || status != http.StatusAccepted {
 		t.Errorf("an email with Postgres: %d %s %v", status, body, err)

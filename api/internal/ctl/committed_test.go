@@ -66,9 +66,9 @@ func TestOperator_DatabaseIsLostAfterTheCommit(t *testing.T) {
 	} {
 		name := strings.Join(args, " ")
 		before := storetest.Ask[int](t, d, `SELECT count(*) FROM operator_audit`)
-		proxy.CutAfterCommit(1)
+		proxy.CutAfter(storetest.Commit, 1)
 		got := through.run(t, args...)
-		proxy.Restart(t)
+		proxy.Restart()
 		if after := storetest.Ask[int](t, d, `SELECT count(*) FROM operator_audit`); after != before+1 {
 			t.Errorf("%s: %d audit entries, want 1: %+v", name, after-before, got)
 		}
@@ -119,9 +119,9 @@ func TestOperator_DatabaseIsLostBetweenSteps(t *testing.T) {
 	seen := false
 	for commit := 1; ; commit++ {
 		id := d.Accept(t, company, func(e *outbox.NewEmail) { e.CPFCNPJ = encrypted })
-		proxy.CutAfterCommit(commit)
+		proxy.CutAfter(storetest.Commit, commit)
 		got := through.run(t, "encryption", "rotate", "--reason", "yearly")
-		proxy.Restart(t)
+		proxy.Restart()
 		if got.code == ctl.ExitOK {
 			break
 		}
@@ -138,9 +138,9 @@ func TestOperator_DatabaseIsLostBetweenSteps(t *testing.T) {
 	// Before an erasure has begun there is nothing to continue.
 	seen = false
 	for commit := 1; !seen; commit++ {
-		proxy.CutAfterCommit(commit)
+		proxy.CutAfter(storetest.Commit, commit)
 		got := through.run(t, "person", "erase", "--company", "Acme", "--email", "ana@example.com", "--reason", "request", "--yes")
-		proxy.Restart(t)
+		proxy.Restart()
 		if got.code == ctl.ExitOK {
 			t.Fatal("every erasure completed: the test has interrupted none")
 		}

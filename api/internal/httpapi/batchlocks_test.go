@@ -104,12 +104,12 @@ func TestBatch_LostAnswers(t *testing.T) {
 	for i, key := range []string{"", "k"} {
 		for _, times := range []int{1, 2, 8} {
 			g.exec(t, `TRUNCATE email_outbox, outbox_aggregates, idempotency_keys`)
-			w.dropResponses("COMMIT", times)
+			w.LoseAnswers("COMMIT", times)
 			if key != "" {
 				key = fmt.Sprint("k", times)
 			}
 			r := g.batch(t, "", key, body)
-			lost := times - w.dropResponses("", 0)
+			lost := times - w.LoseAnswers("", 0)
 			var emails int
 			if err := g.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM email_outbox`).Scan(&emails); err != nil {
 				t.Fatal(err)

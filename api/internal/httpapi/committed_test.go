@@ -22,10 +22,10 @@ import (
 )
 
 // startWhollyBehind creates a gateway that reaches its database through a proxy with every statement.
-func startWhollyBehind(t *testing.T) (*gateway, *faultProxy) {
+func startWhollyBehind(t *testing.T) (*gateway, *storetest.Proxy) {
 	t.Helper()
 	d := storetest.New(t)
-	w := newFaultProxy(t, d.URL)
+	w := storetest.NewProxy(t, d)
 	through, err := store.Open(t.Context(), w.URL, store.Options{StatementTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -38,9 +38,6 @@ func startWhollyBehind(t *testing.T) (*gateway, *faultProxy) {
 		p.Files, p.Webhooks = filestore.New(through.DB()), webhook.New(through.DB())
 	}), w
 }
-
-// commit is what the driver sends to commit a transaction.
-const commit = "Q\x00\x00\x00\x0bCOMMIT\x00"
 
 // The connection to Postgres is lost right after the commit of a change. The response shows the change: no later statement can
 // fail and hide it, or a secret that is shown once.
@@ -81,15 +78,15 @@ func TestCommitted_DatabaseIsLost(t *testing.T) {
 	} {
 		last := tt.last
 		if last == "" {
-			last = commit
+			last = storetest.Commit
 		}
 		g.do(t, call{Path: "/v1/emails"}) // the key is cached from here on, and broken connections have left the pool
-		w.cutAfter(last)
+		w.CutAfter(last, 1)
 		r := g.do(t, tt.call)
-		if !w.isCut() {
+		if !w.Stopped() {
 			t.Errorf("%s %s: the committing statement did not run", tt.Method, tt.Path)
 		}
-		w.restore()
+		w.Restart()
 		if r.Status != tt.status || !strings.Contains(r.Body, tt.shows) || strings.Contains(r.Body, secret) {
 			t.Errorf("%s %s: %d %s, want %d with %s", tt.Method, tt.Path, r.Status, r.Body, tt.status, tt.shows)
 		}
@@ -151,9 +148,9 @@ func TestCommitted_LostAnswers(t *testing.T) {
 			{webhooksPath, `{"url": "https://erp.acme.example/v2"}`, "INSERT INTO webhook_endpoints", http.StatusCreated, 1},
 			{webhooksPath + "/" + id + "/rotate-secret", "", "UPDATE webhook_endpoints SET\n    old_secret_enc", http.StatusOK, 0},
 		} {
-			w.dropResponses(tt.lost, times)
+			w.LoseAnswers(tt.lost, times)
 			r := g.post(t, tt.path, tt.body)
-			if w.dropResponses("", 0) == times {
+			if w.LoseAnswers("", 0) == times {
 				t.Errorf("%s: the proxy dropped no response", tt.path)
 			}
 			endpoints += tt.made

@@ -12,6 +12,7 @@ import (
 
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 )
 
@@ -193,16 +194,16 @@ func TestOutage_AnswerOfAnEarlierRequest(t *testing.T) {
 		stored := func(key string) int {
 			return g.count(t, `SELECT count(*) FROM idempotency_keys WHERE key = $1`, tt.name+key)
 		}
-		w.cutAfter(tt.find)
+		w.CutAfter(tt.find, 1)
 		lost := tt.repeat(tt.name + "lost")
-		if !w.isCut() || lost.Status != http.StatusServiceUnavailable || lost.problem(t).Code != "DATABASE_UNAVAILABLE" || stored("lost") != 0 {
+		if !w.Stopped() || lost.Status != http.StatusServiceUnavailable || lost.problem(t).Code != "DATABASE_UNAVAILABLE" || stored("lost") != 0 {
 			t.Errorf("%s, the database is lost: %d %s, %d keys", tt.name, lost.Status, lost.Body, stored("lost"))
 		}
-		w.restore()
+		w.Restart()
 		waittest.Until(t, "broken connections have left the pool", func() bool { return g.do(t, call{Path: "/v1/emails"}).Status == http.StatusOK })
-		w.dropResponses(commit, 1)
+		w.LoseAnswers(storetest.Commit, 1)
 		unconfirmed := tt.repeat(tt.name + "unconfirmed")
-		if w.dropResponses("", 0) != 0 || unconfirmed.Status != http.StatusServiceUnavailable || unconfirmed.problem(t).Code != "ACCEPT_UNKNOWN" ||
+		if w.LoseAnswers("", 0) != 0 || unconfirmed.Status != http.StatusServiceUnavailable || unconfirmed.problem(t).Code != "ACCEPT_UNKNOWN" ||
 			unconfirmed.Header.Get("Retry-After") == "" || !strings.Contains(unconfirmed.problem(t).Detail, path.Base(tt.first.Header.Get("Location"))) || stored("unconfirmed") != 1 {
 			t.Errorf("%s, the commit is not confirmed: %d %s, %d keys", tt.name, unconfirmed.Status, unconfirmed.Body, stored("unconfirmed"))
 		}

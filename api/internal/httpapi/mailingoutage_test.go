@@ -104,12 +104,13 @@ func TestMailing_WithoutPostgres(t *testing.T) {
 	t.Parallel()
 	g, w := startBehind(t)
 	g.accept(t, emailBody(nil)) // the key is cached from here on
-	w.cut()
+	w.Stop()
+	w.CutAll()
 	r := g.upload(t, mailingForm(), nil)
 	if p := r.problem(t); r.Status != http.StatusServiceUnavailable || p.Code != "DATABASE_UNAVAILABLE" {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
-	w.restore()
+	w.Restart()
 	if files := g.files(t); len(files) > 0 {
 		t.Errorf("files %q", files)
 	}

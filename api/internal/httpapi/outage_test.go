@@ -17,10 +17,10 @@ import (
 )
 
 // startBehind creates a gateway that reaches its database through a proxy.
-func startBehind(t *testing.T) (*gateway, *faultProxy) {
+func startBehind(t *testing.T) (*gateway, *storetest.Proxy) {
 	t.Helper()
 	d := storetest.New(t)
-	w := newFaultProxy(t, d.URL)
+	w := storetest.NewProxy(t, d)
 	through, err := store.Open(t.Context(), w.URL, store.Options{StatementTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,8 @@ func TestOutage_NothingIsAcceptedWithoutPostgres(t *testing.T) {
 	t.Parallel()
 	g, w := startBehind(t)
 	id := g.accept(t, emailBody(nil)) // the key is cached from here on
-	w.cut()
+	w.Stop()
+	w.CutAll()
 	if r := g.send(t, "{}"); r.Status != http.StatusUnprocessableEntity {
 		t.Errorf("an invalid request without a database: %d %s", r.Status, r.Body)
 	}
@@ -67,7 +68,7 @@ func TestOutage_NothingIsAcceptedWithoutPostgres(t *testing.T) {
 	if r := g.do(t, call{Path: "/livez", NoKey: true}); r.Status != http.StatusOK || r.Body != `{"status":"ok"}` {
 		t.Errorf("livez: %d %s", r.Status, r.Body)
 	}
-	w.restore()
+	w.Restart()
 	g.accept(t, emailBody(nil))
 	if !strings.Contains(g.metrics(t), `gateway_dependency_up{dependency="database"} 1`) {
 		t.Errorf("metrics do not report that the database is reachable again")
@@ -82,7 +83,7 @@ func TestOutage_Frozen(t *testing.T) {
 	t.Parallel()
 	g, w := startBehind(t)
 	g.accept(t, emailBody(nil))
-	thaw := w.freeze()
+	thaw := w.Freeze()
 	defer thaw()
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -115,14 +116,14 @@ func TestOutage_LostAnswers(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		for _, times := range []int{1, 2, 3, 8} {
 			before := g.rows(t)
-			w.dropResponses("lost on the wire", times)
+			w.LoseAnswers("lost on the wire", times)
 			header := map[string]string{}
 			if key != "" {
 				header["Idempotency-Key"] = key + strings.Repeat("x", times)
 			}
 			c := call{Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(with("subject", "lost on the wire")), Header: header}
 			r := g.do(t, c)
-			if w.dropResponses("", 0) == times {
+			if w.LoseAnswers("", 0) == times {
 				t.Error("the proxy dropped no response")
 			}
 			t.Logf("key %q, %d lost: %d", key, times, r.Status)
@@ -183,8 +184,9 @@ func TestOutage_CutUnderLoad(t *testing.T) {
 					accepted[id] = true
 				}
 				if n := statuses[http.StatusAccepted]; r.Status == http.StatusAccepted && n%40 == 20 {
-					w.cut()
-					go w.restore()
+					w.Stop()
+					w.CutAll()
+					go w.Restart()
 				}
 				mu.Unlock()
 			}

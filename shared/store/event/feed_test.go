@@ -2,9 +2,7 @@ package event_test
 
 import (
 	"errors"
-	"regexp"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -83,7 +81,7 @@ func TestAssignPositions_ReadsNoOldRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		assignAll(t, s)
-		read, plan := idleRound(t, d)
+		plan, read := storetest.Buffers(t, d.SQL, event.WaitingSQL)
 		if read <= 100 { // of 664
 			return
 		}
@@ -91,41 +89,6 @@ func TestAssignPositions_ReadsNoOldRows(t *testing.T) {
 			t.Fatalf("a round without new events reads %d buffers:\n%s", read, plan)
 		}
 	}
-}
-
-// idleRound returns how many buffers a look for events without a position reads, and its plan.
-func idleRound(t *testing.T, d storetest.Database) (buffers int, plan string) {
-	t.Helper()
-	return buffersOf(t, d, event.WaitingSQL)
-}
-
-// buffersOf returns how many buffers a statement reads, and its plan.
-func buffersOf(t *testing.T, d storetest.Database, statement string, args ...any) (buffers int, plan string) {
-	t.Helper()
-	rows, err := d.SQL.QueryContext(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) `+statement, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			t.Fatal(err)
-		}
-		plan += line + "\n"
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	read := regexp.MustCompile(`Buffers: shared hit=(\d+)`).FindStringSubmatch(plan)
-	if read == nil {
-		t.Fatalf("no buffers in the plan:\n%s", plan)
-	}
-	buffers, err = strconv.Atoi(read[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return buffers, plan
 }
 
 func TestRead_TypesAndLimits(t *testing.T) {

@@ -52,7 +52,7 @@ FROM generate_series(1, $3::int) n`, company, other, rows)
 	if c, err := s.Before(t.Context(), company, begin); err != nil || c != event.Behind(1000) {
 		t.Errorf("before the history: %v, %v", c, err)
 	}
-	read, plan := buffersOf(t, d, event.BeforeSQL, company, begin.Add(5000*time.Minute))
+	plan, read := storetest.Buffers(t, d.SQL, event.BeforeSQL, company, begin.Add(5000*time.Minute))
 	if read > 200 {
 		t.Errorf("%d buffers:\n%s", read, plan)
 	}

@@ -1,12 +1,12 @@
 package quota_test
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"email-gateway/shared/store"
 	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/storetest"
 )
@@ -31,6 +31,7 @@ func TestFold_BesideAnOpenTransaction(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	db := storetest.Connect(t, d, store.Options{})
 	var folds, reads []int
 	for range rounds {
 		d.Run(t, add, company, each)
@@ -38,8 +39,9 @@ func TestFold_BesideAnOpenTransaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.Run(t, add, company, 1)
-		reads = append(reads, buffers(t, d, `SELECT * FROM email_gateway_use($1, false)`, company))
-		folds = append(folds, buffers(t, d, quota.FoldQuotasSQL, 1000, false))
+		_, read := storetest.BuffersOn(t, db, `SELECT * FROM email_gateway_use($1, false)`, company)
+		_, folded := storetest.BuffersOn(t, db, quota.FoldQuotasSQL, 1000, false)
+		reads, folds = append(reads, read), append(folds, folded)
 	}
 	if first, last := folds[1], folds[rounds-1]; last > 2*first {
 		t.Errorf("the last fold read %d buffers, the second one %d", last, first)
@@ -133,34 +135,4 @@ func TestUse_ResetsAtMidnight(t *testing.T) {
 			t.Errorf("summer time from day %d to %d: %s, %v", start, end, off, err)
 		}
 	}
-}
-
-// buffers runs the statement and returns how many buffers it read.
-func buffers(t *testing.T, d storetest.Database, statement string, args ...any) int {
-	t.Helper()
-	tx, err := d.SQL.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(t.Context(), `SET LOCAL enable_seqscan = off; SET LOCAL jit = off`); err != nil { // as the programs do
-		t.Fatal(err)
-	}
-	var plan []byte
-	if err := tx.QueryRowContext(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+statement, args...).Scan(&plan); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	var all []struct {
-		Plan struct {
-			Hit  int `json:"Shared Hit Blocks"`
-			Read int `json:"Shared Read Blocks"`
-		}
-	}
-	if err := json.Unmarshal(plan, &all); err != nil {
-		t.Fatal(err)
-	}
-	return all[0].Plan.Hit + all[0].Plan.Read
 }

@@ -30,21 +30,17 @@ func Connect(tb testing.TB, d Database, o store.Options) *sql.DB {
 	return db
 }
 
-// Explain returns the plan of a statement.
-func Explain(tb testing.TB, db *sql.DB, statement string, parameters ...any) string {
-	tb.Helper()
-	return explain(tb, db, statement, parameters...)
-}
-
-type querier interface {
+// Querier is a *sql.DB, a *sql.Conn or a *sql.Tx.
+type Querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-func explain(tb testing.TB, db querier, statement string, parameters ...any) string {
+// Explain returns the plan of a statement.
+func Explain(tb testing.TB, db Querier, statement string, parameters ...any) string {
 	tb.Helper()
 	rows, err := db.QueryContext(tb.Context(), "EXPLAIN "+statement, parameters...)
 	if err != nil {
-		tb.Fatal(err)
+		tb.Fatalf("%s: %v", statement, err)
 	}
 	defer rows.Close()
 	var plan strings.Builder
@@ -72,7 +68,13 @@ func Buffers(tb testing.TB, db *sql.DB, statement string, parameters ...any) (pl
 		tb.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	plan = explain(tb, tx, "(ANALYZE, BUFFERS, TIMING OFF) "+statement, parameters...)
+	return BuffersOn(tb, tx, statement, parameters...)
+}
+
+// BuffersOn is Buffers without the rollback.
+func BuffersOn(tb testing.TB, on Querier, statement string, parameters ...any) (plan string, read int) {
+	tb.Helper()
+	plan = Explain(tb, on, "(ANALYZE, BUFFERS, TIMING OFF) "+statement, parameters...)
 	counts := buffersRead.FindStringSubmatch(plan)
 	if counts == nil {
 		tb.Fatalf("a plan without buffers:\n%s", plan)

@@ -11,19 +11,37 @@ import (
 	"testing"
 )
 
-// Proxy is a proxy between a store and Postgres that breaks connections on purpose.
+// Proxy is a proxy between programs and Postgres that breaks connections on purpose: see proxyfaults.go.
 type Proxy struct {
 	URL string // of the database, through the proxy
 
 	listener net.Listener
 	upstream string
 
-	mu      sync.Mutex
-	onAns   func() bool // called when Postgres answers; false closes the connection instead
-	conns   []net.Conn
-	commits int  // the answer to this COMMIT, counted from now, is the last one; 0 = off
-	ending  bool // that COMMIT was sent
-	listens int  // how many LISTEN were refused, and one more; 0 = off
+	mu       sync.Mutex
+	conns    []net.Conn
+	stopped  bool          // new connections are reset
+	frozen   chan struct{} // until it is closed, nothing is forwarded to Postgres; nil = not frozen
+	onAnswer func() bool   // called when Postgres answers; false closes the connection instead
+	lose     expected      // statements whose answers are lost
+	last     expected      // the answer to the last of these statements is the last one
+	ending   bool          // that statement was sent
+	listens  int           // how many LISTEN were refused, and one more; 0 = off
+}
+
+// expected is a number of statements that contain a text.
+type expected struct {
+	text []byte
+	left int
+}
+
+// meets counts a statement that contains the text.
+func (e *expected) meets(sent []byte) bool {
+	if e.left == 0 || !bytes.Contains(sent, e.text) {
+		return false
+	}
+	e.left--
+	return true
 }
 
 // NewProxy starts a proxy in front of the database. It stops when the test ends.
@@ -41,204 +59,154 @@ func NewProxy(tb testing.TB, d Database) *Proxy {
 	p := &Proxy{listener: listener, upstream: u.Host}
 	u.Host = listener.Addr().String()
 	p.URL = u.String()
-	go p.accept(tb.Context(), listener)
-	tb.Cleanup(p.Stop)
+	go p.accept(tb.Context())
+	tb.Cleanup(func() {
+		p.Stop()
+		p.CutAll()
+		_ = listener.Close()
+	})
 	return p
 }
 
-// Restart accepts connections again after Stop, on the same address.
-func (p *Proxy) Restart(tb testing.TB) {
-	tb.Helper()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.commits, p.ending = 0, false
-	_ = p.listener.Close() // unless Stop has closed it
-	var config net.ListenConfig
-	listener, err := config.Listen(tb.Context(), "tcp", p.listener.Addr().String())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	p.listener = listener
-	go p.accept(tb.Context(), listener)
-}
-
-func (p *Proxy) accept(ctx context.Context, listener net.Listener) {
-	var dialer net.Dialer
+func (p *Proxy) accept(ctx context.Context) {
 	for {
-		client, err := listener.Accept()
+		client, err := p.listener.Accept()
 		if err != nil {
 			return
 		}
-		server, err := dialer.DialContext(ctx, "tcp", p.upstream)
-		if err != nil {
-			_ = client.Close()
-			return
-		}
-		p.mu.Lock()
-		p.conns = append(p.conns, client, server)
-		p.mu.Unlock()
-		var last atomic.Bool
-		go func() {
-			_, _ = io.Copy(server, listens{io.TeeReader(client, commits{p, &last}), p})
-			_ = server.Close()
-		}()
-		go p.answer(client, server, &last)
+		go p.forward(ctx, client)
 	}
 }
 
-// commits reads what a client sends, and sets last at the COMMIT of CutAfterCommit.
-type commits struct {
-	proxy *Proxy
-	last  *atomic.Bool
+// connection is a connection of a program, and the one to Postgres that belongs to it.
+type connection struct {
+	client, server net.Conn
+	lost           atomic.Bool // the answer is lost, and the connection with it
+	last           atomic.Bool // after the answer all connections are closed
 }
 
-func (c commits) Write(b []byte) (int, error) {
-	c.proxy.mu.Lock()
-	defer c.proxy.mu.Unlock()
-	if c.proxy.commits > 0 && bytes.Contains(b, []byte("COMMIT\x00")) {
-		if c.proxy.commits--; c.proxy.commits == 0 {
-			c.proxy.ending = true
-			c.last.Store(true)
-		}
-	}
-	return len(b), nil
-}
-
-// listens reads what a client sends, and makes Postgres refuse LISTEN during RefuseListens.
-type listens struct {
-	io.Reader
-	proxy *Proxy
-}
-
-func (l listens) Read(b []byte) (int, error) {
-	n, err := l.Reader.Read(b)
-	l.proxy.mu.Lock()
-	defer l.proxy.mu.Unlock()
-	if at := bytes.Index(b[:n], []byte("LISTEN ")); at >= 0 && l.proxy.listens > 0 {
-		l.proxy.listens++
-		copy(b[at:], "LISTEX ") // a syntax error of the same length
-	}
-	return n, err
-}
-
-// RefuseListens makes Postgres refuse LISTEN until AllowListens, as a hot standby does.
-func (p *Proxy) RefuseListens() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.listens = 1
-}
-
-// RefusedListens returns how many LISTEN were refused since RefuseListens.
-func (p *Proxy) RefusedListens() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.listens - 1
-}
-
-// AllowListens ends RefuseListens.
-func (p *Proxy) AllowListens() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.listens = 0
-}
-
-// answer forwards what Postgres sends. After the answer to the COMMIT of CutAfterCommit it closes all connections, and the
-// proxy accepts no others.
-func (p *Proxy) answer(client, server net.Conn, last *atomic.Bool) {
+// forward forwards what a program sends.
+func (p *Proxy) forward(ctx context.Context, client net.Conn) {
 	defer client.Close()
+	p.awaitThaw()
+	var dialer net.Dialer
+	server, err := dialer.DialContext(ctx, "tcp", p.upstream)
+	if err != nil {
+		return
+	}
 	defer server.Close()
-	b := make([]byte, 64<<10)
+	c := &connection{client: client, server: server}
+	if !p.keep(c) {
+		if tcp, ok := client.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // Close sends RST
+		}
+		return
+	}
+	go p.forwardAnswers(c)
+	b := make([]byte, 256<<10)
 	for {
-		n, err := server.Read(b)
+		n, err := client.Read(b)
 		if err != nil {
 			return
 		}
-		committed := last.Load() // before the client has the answer, and sends the next statement
+		p.awaitThaw()
+		p.inspect(c, b[:n])
+		if _, err := server.Write(b[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (p *Proxy) awaitThaw() {
+	p.mu.Lock()
+	frozen := p.frozen
+	p.mu.Unlock()
+	if frozen != nil {
+		<-frozen
+	}
+}
+
+// keep reports whether the proxy accepts connections.
+func (p *Proxy) keep(c *connection) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.stopped {
+		p.conns = append(p.conns, c.client, c.server)
+	}
+	return !p.stopped
+}
+
+// inspect reads what a program sends, and makes Postgres refuse LISTEN during RefuseListens.
+func (p *Proxy) inspect(c *connection, sent []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !c.lost.Load() && p.lose.meets(sent) {
+		c.lost.Store(true)
+	}
+	if p.last.meets(sent) && p.last.left == 0 {
+		p.ending = true
+		c.last.Store(true)
+	}
+	if at := bytes.Index(sent, []byte("LISTEN ")); at >= 0 && p.listens > 0 {
+		p.listens++
+		copy(sent[at:], "LISTEX ") // a syntax error of the same length
+	}
+}
+
+// readyForQuery ends the answer to a statement that is not in a transaction, and to COMMIT.
+var readyForQuery = []byte{'Z', 0, 0, 0, 5, 'I'}
+
+// forwardAnswers forwards what Postgres sends. A lost answer is read to its end first, so that Postgres has finished.
+func (p *Proxy) forwardAnswers(c *connection) {
+	defer c.client.Close()
+	defer c.server.Close()
+	b := make([]byte, 256<<10)
+	for {
+		n, err := c.server.Read(b)
+		if err != nil {
+			return
+		}
+		ends := c.last.Load() && bytes.HasSuffix(b[:n], readyForQuery) // before the client has the answer, and sends the next statement
+		if c.lost.Load() {
+			readAnswer(c.server, b[:n])
+			return
+		}
 		p.mu.Lock()
-		pass := p.onAns
+		pass := p.onAnswer
 		p.mu.Unlock()
 		if pass != nil && !pass() {
 			return
 		}
-		if _, err := client.Write(b[:n]); err != nil {
+		if _, err := c.client.Write(b[:n]); err != nil {
 			return
 		}
-		if committed {
-			p.endAfterCommit()
+		if ends {
+			p.end()
 			return
 		}
 	}
 }
 
-func (p *Proxy) endAfterCommit() {
+// readAnswer reads the rest of an answer.
+func readAnswer(server io.Reader, seen []byte) {
+	b := make([]byte, 64<<10)
+	for !bytes.HasSuffix(seen, readyForQuery) {
+		n, err := server.Read(b)
+		if err != nil {
+			return
+		}
+		seen = append(bytes.Clone(seen), b[:n]...)
+	}
+}
+
+// end closes all connections after the last answer of CutAfter.
+func (p *Proxy) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ending { // not restarted meanwhile
-		p.ending = false
-		_ = p.listener.Close()
+		p.ending, p.stopped = false, true
 		p.closeConns()
 	}
-}
-
-// CutAfterCommit closes all connections as soon as a client has the answer to the n-th COMMIT from now on, and accepts no
-// others until Restart.
-func (p *Proxy) CutAfterCommit(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.commits = n
-}
-
-// Cut closes the connection on each of the next answers of Postgres, which follow its commits, the given number of
-// times.
-func (p *Proxy) Cut(times int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.onAns = func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		times--
-		return times < 0
-	}
-}
-
-// CutAnswer closes the connection on the n-th answer of Postgres from now on.
-func (p *Proxy) CutAnswer(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.onAns = func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		n--
-		return n != 0
-	}
-}
-
-// CutAndStop closes the connection on Postgres's next answer and accepts no others.
-func (p *Proxy) CutAndStop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.onAns = func() bool { p.Stop(); return false }
-}
-
-// DropResponses drops everything that Postgres sends from now on, and keeps the connections open.
-func (p *Proxy) DropResponses(tb testing.TB) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.onAns = func() bool { <-tb.Context().Done(); return false }
-}
-
-// Stop accepts no more connections. Existing ones continue.
-func (p *Proxy) Stop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_ = p.listener.Close()
-}
-
-// CutAll closes all connections.
-func (p *Proxy) CutAll() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closeConns()
 }
 
 func (p *Proxy) closeConns() {

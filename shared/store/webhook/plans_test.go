@@ -2,14 +2,13 @@ package webhook_test
 
 import (
 	"regexp"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
+	"email-gateway/shared/store"
 	"email-gateway/shared/store/sql"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/webhook"
@@ -51,6 +50,7 @@ func TestPlans(t *testing.T) {
 	delivery := storetest.Ask[string](t, d, `SELECT id FROM webhook_deliveries WHERE status = 'FAILED' LIMIT 1`)
 	lease := take(t, sender, endpoint)
 	minute, emails := time.Minute.Milliseconds(), pq.Array([]string{uuid.NewString()})
+	db := storetest.Connect(t, d, store.Options{})
 	for name, tt := range map[string]struct {
 		statement string
 		args      []any
@@ -76,7 +76,7 @@ func TestPlans(t *testing.T) {
 		"retry":           {webhook.RetrySQL, []any{endpoint, company, delivery}, []string{"webhook_deliveries_pkey", "webhook_deliveries_(open|status)", "webhook_deliveries_retrying"}, 200},
 		"clean":           {webhook.CleanDeliveriesSQL, []any{uuid.Max, minute, 100}, []string{"webhook_deliveries_pkey"}, 2000},
 	} {
-		plan := explain(t, d, tt.statement, tt.args...)
+		plan, read := storetest.Buffers(t, db, tt.statement, tt.args...)
 		for _, index := range tt.indexes {
 			if !regexp.MustCompile(` (using|on) ` + index + `\b`).MatchString(plan) {
 				t.Errorf("%s does not use %s:\n%s", name, index, plan)
@@ -85,39 +85,8 @@ func TestPlans(t *testing.T) {
 		if regexp.MustCompile(`Seq Scan on (webhook_deliveries|event_feed|webhook_replays)`).MatchString(plan) {
 			t.Errorf("%s reads a whole table:\n%s", name, plan)
 		}
-		read, err := strconv.Atoi(regexp.MustCompile(`Buffers: shared hit=(\d+)`).FindStringSubmatch(plan)[1])
-		if err != nil || read > tt.buffers {
+		if read > tt.buffers {
 			t.Errorf("%s reads %d buffers, at most %d:\n%s", name, read, tt.buffers, plan)
 		}
 	}
-}
-
-// explain runs a statement, rolls it back, and returns its plan. Sessions of the programs have the same setting.
-func explain(t *testing.T, d storetest.Database, statement string, args ...any) string {
-	t.Helper()
-	tx, err := d.SQL.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(t.Context(), `SET LOCAL enable_seqscan = off`); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := tx.QueryContext(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) `+statement, args...)
-	if err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
-	defer rows.Close()
-	var plan strings.Builder
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			t.Fatal(err)
-		}
-		plan.WriteString(line + "\n")
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return plan.String()
 }

@@ -318,7 +318,7 @@ func TestReader_DatabaseAway(t *testing.T) {
 			t.Fatalf("timeout: Postgres is not asked: %s", r.log)
 		}
 	}
-	proxy.Restart(t)
+	proxy.Restart()
 	waittest.Until(t, "recorded", func() bool { return b.timeline(e.id) == delivered })
 	if dead.Len() != 0 {
 		t.Error("the event was given up")
