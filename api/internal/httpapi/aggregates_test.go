@@ -13,6 +13,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 )
 
 // about adds an aggregate, an interview, to an email.
@@ -64,7 +65,7 @@ func TestAggregate_AtTheSameTime(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range ids {
 		group.Go(func() {
-			g.await(t, "free slot for another request", func() bool { // slots per company are limited
+			waittest.Until(t, "there is a free slot for another request", func() bool { // slots per company are limited
 				r := g.send(t, emailBody(about("42", "REMINDER_24H")))
 				if r.Status == http.StatusTooManyRequests {
 					return false
@@ -243,12 +244,12 @@ func TestAggregate_AfterTheEnd(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	failed := g.accept(t, emailBody(about("42", "FAILED")))
-	g.giveUp(t, failed)
+	g.Programs.giveUp(t, failed)
 	again := g.send(t, emailBody(about("42", "FAILED")))
 	if answer := again.json(t); answer["outboxId"] != failed || answer["status"] != "FAILED" || again.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("%s", again.Body)
 	}
-	g.exec(t, `DELETE FROM email_outbox WHERE id = $1`, failed) // the email is purged, its log is kept
+	g.Run(t, `DELETE FROM email_outbox WHERE id = $1`, failed) // the email is purged, its log is kept
 	if answer := g.send(t, emailBody(about("42", "FAILED"))).json(t); answer["outboxId"] != failed || answer["status"] != "FAILED" {
 		t.Errorf("after the purge: %v", answer)
 	}
@@ -276,7 +277,7 @@ func TestAggregate_Lists(t *testing.T) {
 	}))
 	g.accept(t, emailBody(about("43", "REMINDER_24H")))
 	g.accept(t, emailBody(nil))
-	g.giveUp(t, hour)
+	g.Programs.giveUp(t, hour)
 	for query, want := range map[string][]string{
 		"aggregateType=interview&aggregateId=42":                                   {hour, day},
 		"aggregateType=interview&aggregateId=42&eventType=REMINDER_24H":            {day},
@@ -314,8 +315,8 @@ func TestAggregate_Cancel(t *testing.T) {
 	inWork := g.accept(t, emailBody(about("42", "B")))
 	ended := g.accept(t, emailBody(about("42", "C")))
 	other := g.accept(t, emailBody(about("43", "A")))
-	g.claim(t, inWork)
-	g.giveUp(t, ended)
+	g.Programs.claim(t, inWork)
+	g.Programs.giveUp(t, ended)
 	cancel := func(path string) reply {
 		return g.do(t, call{Method: http.MethodPost, Path: "/v1/aggregates/" + path + "/cancel"})
 	}
@@ -345,15 +346,15 @@ func TestAggregate_Cancel(t *testing.T) {
 }
 
 // fillAggregate adds so many emails in a final status to an aggregate, with event types from first on, and returns the first.
-func (g *gateway) fillAggregate(t *testing.T, id, first string, status email.Status, n int) string {
+func fillAggregate(t *testing.T, g *gateway, id, first string, status email.Status, n int) string {
 	t.Helper()
 	sent := g.accept(t, emailBody(about(id, first)))
-	g.exec(t, `UPDATE email_outbox SET status = $2, processed_at = now() WHERE id = $1`, sent, status)
-	g.exec(t, `INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at, status, processed_at)
+	g.Run(t, `UPDATE email_outbox SET status = $2, processed_at = now() WHERE id = $1`, sent, status)
+	g.Run(t, `INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at, status, processed_at)
 		SELECT overlay(id::text placing lpad(to_hex(n), 12, '0') from 25)::uuid, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at,
 		       status, processed_at
 		FROM email_outbox, generate_series(1, $2) n WHERE id = $1`, sent, n-1)
-	g.exec(t, `INSERT INTO outbox_aggregates (company_id, aggregate_type, aggregate_id, event_type, outbox_id)
+	g.Run(t, `INSERT INTO outbox_aggregates (company_id, aggregate_type, aggregate_id, event_type, outbox_id)
 		SELECT $1, 'interview', $2, $3 || '-' || n, overlay($4::text placing lpad(to_hex(n), 12, '0') from 25)::uuid FROM generate_series(1, $5) n`,
 		g.Company, id, first, sent, n-1)
 	return sent
@@ -364,7 +365,7 @@ func TestAggregate_TooLarge(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	waiting := g.accept(t, emailBody(about("42", "Z")))
-	g.fillAggregate(t, "42", "A", email.Sent, outbox.MostAggregateEmails)
+	fillAggregate(t, g, "42", "A", email.Sent, outbox.MostAggregateEmails)
 	cancel := func() reply {
 		return g.do(t, call{Method: http.MethodPost, Path: "/v1/aggregates/interview/42/cancel"})
 	}
@@ -374,7 +375,7 @@ func TestAggregate_TooLarge(t *testing.T) {
 	if status := g.show(t, waiting)["status"]; status != "PENDING" {
 		t.Errorf("an email of the aggregate is %v", status)
 	}
-	g.exec(t, `DELETE FROM outbox_aggregates WHERE event_type = 'A-1'`)
+	g.Run(t, `DELETE FROM outbox_aggregates WHERE event_type = 'A-1'`)
 	if r := cancel(); r.Status != http.StatusOK || strings.Count(r.Body, `"cancelled":true`) != 1 {
 		t.Errorf("%d %.300s", r.Status, r.Body)
 	}
@@ -386,8 +387,8 @@ func TestAggregate_CancelInOrder(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	oldest := g.accept(t, emailBody(about("42", "999")))
-	sent := g.fillAggregate(t, "42", "000", email.Sent, 1)
-	g.fillAggregate(t, "42", "002", email.Failed, 300) // a request may retry them, so they are locked too
+	sent := fillAggregate(t, g, "42", "000", email.Sent, 1)
+	fillAggregate(t, g, "42", "002", email.Failed, 300) // a request may retry them, so they are locked too
 	newest := g.accept(t, emailBody(about("42", "001")))
 	defer g.hold(t, `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`, sent)()
 	release := g.hold(t, `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`, oldest)

@@ -9,9 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -48,25 +46,10 @@ func (g *gateway) uploadFile(tb testing.TB, content string) reply {
 	return g.do(tb, call{Method: http.MethodPost, Path: "/v1/files", Body: content, Header: map[string]string{"Content-Type": "application/octet-stream"}})
 }
 
-// objects counts the stored files.
-func (g *gateway) objects(tb testing.TB) (n int) {
+// fileContent decrypts a stored file.
+func fileContent(tb testing.TB, g *gateway, id string) string {
 	tb.Helper()
-	err := filepath.WalkDir(filepath.Join(g.Storage, "files"), func(_ string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && !strings.HasSuffix(entry.Name(), ".attrs") {
-			n++
-		}
-		return nil
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return n
-}
-
-// content decrypts a stored file.
-func (g *gateway) content(tb testing.TB, id string) string {
-	tb.Helper()
-	bucket, err := blob.Open(tb.Context(), "file://"+g.Storage, blob.Options{})
+	bucket, err := blob.Open(tb.Context(), g.Storage.url(), blob.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -116,11 +99,11 @@ func TestAttachments_InlineAndByID(t *testing.T) {
 		if got["filename"] != want.name || got["contentType"] != want.kind || got["sha256"] != sum(want.content) || got["size"] != float64(len(want.content)) {
 			t.Errorf("attachment %d: %v", i, got)
 		}
-		if got := g.content(t, got["fileId"].(string)); got != want.content {
+		if got := fileContent(t, g, got["fileId"].(string)); got != want.content {
 			t.Errorf("stored %q", got)
 		}
 	}
-	if n := g.objects(t); n != 2 {
+	if n := g.Storage.objects(t); n != 2 {
 		t.Errorf("%d stored files, want 2", n)
 	}
 	page := g.do(t, call{Path: "/v1/files?limit=1"}).json(t)
@@ -310,7 +293,7 @@ func TestAttachments_LargeBody(t *testing.T) {
 	if chunked.Status != http.StatusAccepted {
 		t.Errorf("in chunks: %d %s", chunked.Status, chunked.Body)
 	}
-	if n := g.objects(t); n != 1 {
+	if n := g.Storage.objects(t); n != 1 {
 		t.Errorf("%d stored files, want 1", n)
 	}
 	without := emailBody(func(f fields) { f["x"] = strings.Repeat("x", 3<<20) })
@@ -456,7 +439,7 @@ func TestAttachments_Quota(t *testing.T) {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 	g.accept(t, emailBody(withFiles(attached("b.pdf", "application/pdf", pdf))))
-	if n := g.objects(t); n != 1 {
+	if n := g.Storage.objects(t); n != 1 {
 		t.Errorf("%d stored files: the object of a rejected file was not deleted", n)
 	}
 }
@@ -479,7 +462,7 @@ func TestAttachments_FileErasedMeanwhile(t *testing.T) {
 	g = start(t, func(p *httpapi.Params) {
 		p.Accepter = erasingAccepter{p.Accepter, func() {
 			if times++; times == 1 {
-				g.exec(t, erase)
+				g.Run(t, erase)
 			}
 		}}
 	})

@@ -35,7 +35,7 @@ func badCursors() []string {
 }
 
 // refusesText sends a request with a text that Postgres cannot store. It must be an error of the client.
-func (g *gateway) refusesText(t *testing.T, c call) reply {
+func refusesText(t *testing.T, g *gateway, c call) reply {
 	t.Helper()
 	r := g.do(t, c)
 	if r.Status >= 500 || r.Status < 300 {
@@ -48,7 +48,7 @@ func (g *gateway) refusesText(t *testing.T, c call) reply {
 func TestBadText_InPaths(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	h := g.createOneOfEach(t)
+	h := createOneOfEach(t, g)
 	known := approaches()
 	n := 0
 	for _, o := range operations(t) {
@@ -68,7 +68,7 @@ func TestBadText_InPaths(t *testing.T) {
 						path = strings.Replace(path, parameter, valid[parameter], 1)
 					}
 				}
-				if r := g.refusesText(t, call{Method: o.Method, Path: path, Body: try.body}); r.Status != http.StatusNotFound {
+				if r := refusesText(t, g, call{Method: o.Method, Path: path, Body: try.body}); r.Status != http.StatusNotFound {
 					t.Errorf("%s %s: %d %s", o.Method, path, r.Status, r.Body)
 				}
 				n++
@@ -84,7 +84,7 @@ func TestBadText_InPaths(t *testing.T) {
 func TestBadText_InQueries(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	h := g.createOneOfEach(t)
+	h := createOneOfEach(t, g)
 	known := approaches()
 	n := 0
 	described(func(method, path string, o *openapi3.Operation) {
@@ -99,7 +99,7 @@ func TestBadText_InQueries(t *testing.T) {
 			}
 			for _, text := range badTexts() {
 				for _, query := range []string{p.Value.Name + "=" + text, text + "=" + text} {
-					if r := g.refusesText(t, call{Method: method, Path: path + "?" + query, Body: try.body}); r.Status != http.StatusUnprocessableEntity {
+					if r := refusesText(t, g, call{Method: method, Path: path + "?" + query, Body: try.body}); r.Status != http.StatusUnprocessableEntity {
 						t.Errorf("%s %s?%s: %d %s", method, path, query, r.Status, r.Body)
 					}
 					n++
@@ -169,7 +169,7 @@ func TestBadText_InHeaders(t *testing.T) {
 				maps.Copy(c.Header, header)
 				return c
 			}
-			if r := g.refusesText(t, with(map[string]string{"Idempotency-Key": text})); r.problem(t).Code != "INVALID_IDEMPOTENCY_KEY" {
+			if r := refusesText(t, g, with(map[string]string{"Idempotency-Key": text})); r.problem(t).Code != "INVALID_IDEMPOTENCY_KEY" {
 				t.Errorf("%q: %d %s", text, r.Status, r.Body)
 			}
 			c := with(map[string]string{"X-Request-Id": text, "traceparent": "00-" + text, "tracestate": text})

@@ -13,6 +13,7 @@ import (
 	"email-gateway/shared/store/quota"
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/tenant"
+	"email-gateway/shared/waittest"
 )
 
 // batchBody returns the body of a batch.
@@ -250,7 +251,7 @@ func TestBatch_Duplicates(t *testing.T) {
 		t.Fatal(diff)
 	}
 	g.step(t, b.Emails[0].OutboxID, "cancel")
-	g.exec(t, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = $1`, b.Emails[1].OutboxID)
+	g.Run(t, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = $1`, b.Emails[1].OutboxID)
 	if r := g.batch(t, "", "k", body); r.Body != first.Body {
 		t.Errorf("%s", r.Body)
 	}
@@ -289,7 +290,7 @@ func TestBatch_DuplicatesAtTheSameTime(t *testing.T) {
 			body, on = batchBody(backward...), other
 		}
 		group.Go(func() {
-			g.await(t, "place for another batch", func() bool {
+			waittest.Until(t, "there is a place for another batch", func() bool {
 				replies[i] = on.batch(t, "", "", body)
 				return replies[i].Status == http.StatusAccepted
 			})

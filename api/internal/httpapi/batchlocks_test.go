@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/waittest"
 )
 
 // A program's open transaction holds the aggregate of one item. The batch waits for it without a connection and is then refused; other
@@ -89,7 +91,7 @@ func TestBatch_KeyInProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.batch(t, "", "k", batchBody(emailBody(nil))).batch(t)
-	g.exec(t, `UPDATE idempotency_keys SET expires_at = now()`)
+	g.Run(t, `UPDATE idempotency_keys SET expires_at = now()`)
 	if b := g.batch(t, "", "k", batchBody(emailBody(nil), emailBody(nil))).batch(t); b.Accepted != 2 {
 		t.Errorf("the batch with an expired key: %+v", b)
 	}
@@ -103,7 +105,7 @@ func TestBatch_LostAnswers(t *testing.T) {
 	body := batchBody(emailBody(with("subject", "lost on the wire")), emailBody(about("1", "A")))
 	for i, key := range []string{"", "k"} {
 		for _, times := range []int{1, 2, 8} {
-			g.exec(t, `TRUNCATE email_outbox, outbox_aggregates, idempotency_keys`)
+			g.Run(t, `TRUNCATE email_outbox, outbox_aggregates, idempotency_keys`)
 			w.LoseAnswers("COMMIT", times)
 			if key != "" {
 				key = fmt.Sprint("k", times)
@@ -178,7 +180,7 @@ func TestBatch_DelaysNoOtherCompany(t *testing.T) {
 		})
 	}
 	batches := func() int { mu.Lock(); defer mu.Unlock(); return accepted }
-	g.await(t, "the first batches", func() bool { return batches() >= 2 })
+	waittest.Until(t, "the first batches run", func() bool { return batches() >= 2 })
 	before := batches()
 	const singles = 40
 	for range singles {

@@ -14,6 +14,7 @@ import (
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/template"
+	"email-gateway/shared/waittest"
 )
 
 // Emails made from templates may have 10 MiB of content together: small items must not fill the memory.
@@ -138,11 +139,11 @@ func TestBatch_RenderedMemoryPerCompany(t *testing.T) {
 			}
 		})
 	}
-	g.await(t, "a batch whose contents do not fit beside the first one's", func() bool { return most.Load() > 20*size })
+	waittest.Until(t, "there is a batch whose contents do not fit beside the first one's", func() bool { return most.Load() > 20*size })
 	if r := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/batch", Key: quiet, Body: items(20)}); r.Status != http.StatusAccepted {
 		t.Errorf("another company: %d %.300s", r.Status, r.Body)
 	}
-	g.await(t, "refusal of what does not fit", func() bool { return refused.Load() > 0 || most.Load() > limit })
+	waittest.Until(t, "what does not fit is refused", func() bool { return refused.Load() > 0 || most.Load() > limit })
 	if n := most.Load(); n > limit {
 		t.Errorf("the rendered contents of one company use %d bytes", n)
 	}

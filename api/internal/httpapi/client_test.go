@@ -97,7 +97,7 @@ func TestLog_EmailOfAMailing(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	id, mailing := g.accept(t, emailBody(nil)), uuid.NewString()
-	g.exec(t, `UPDATE email_outbox SET payload = jsonb_set(payload, '{htmlRef}', to_jsonb('mailing:' || $2::text)) WHERE id = $1`, id, mailing)
+	g.Run(t, `UPDATE email_outbox SET payload = jsonb_set(payload, '{htmlRef}', to_jsonb('mailing:' || $2::text)) WHERE id = $1`, id, mailing)
 	g.show(t, id)
 	if log := g.Log.String(); !strings.Contains(log, `"mailingId":"`+mailing+`"`) {
 		t.Errorf("%s", log)

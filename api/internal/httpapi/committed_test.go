@@ -19,6 +19,7 @@ import (
 	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/template"
 	"email-gateway/shared/store/webhook"
+	"email-gateway/shared/waittest"
 )
 
 // startWhollyBehind creates a gateway that reaches its database through a proxy with every statement.
@@ -110,14 +111,14 @@ func TestCommitted_SlotsAreBusy(t *testing.T) {
 	for range 3 {
 		searching.Go(search)
 	}
-	g.awaitLocked(t, 3)
+	awaitLocked(t, g, 3)
 	release := g.hold(t, `SELECT FROM webhook_endpoints WHERE id = $1 FOR UPDATE`, uuid.MustParse(id))
 	rotated := make(chan reply, 1)
 	searching.Go(func() {
 		r, _ := g.try(t, call{Method: http.MethodPost, Path: webhooksPath + "/" + id + "/rotate-secret"})
 		rotated <- r
 	})
-	g.awaitLocked(t, 4)
+	awaitLocked(t, g, 4)
 	for range 12 { // they wait for the rotation's slot, and then for each other's slots
 		searching.Go(func() {
 			for ctx.Err() == nil {
@@ -125,7 +126,7 @@ func TestCommitted_SlotsAreBusy(t *testing.T) {
 			}
 		})
 	}
-	g.await(t, "searches", func() bool { return sent.Load() >= 3+12 })
+	waittest.Until(t, "the searches run", func() bool { return sent.Load() >= 3+12 })
 	release()
 	r := <-rotated
 	if r.Status != http.StatusOK || r.json(t)["secret"] == nil {
@@ -140,7 +141,7 @@ func TestCommitted_LostAnswers(t *testing.T) {
 	g, w := startWhollyBehind(t)
 	for _, times := range []int{1, 2, 50} {
 		id, first := g.webhook(t, `{"url": "https://erp.acme.example/hooks"}`)
-		endpoints := g.count(t, `SELECT count(*) FROM webhook_endpoints`)
+		endpoints := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM webhook_endpoints`)
 		for _, tt := range []struct {
 			path, body, lost string
 			status, made     int
@@ -154,27 +155,27 @@ func TestCommitted_LostAnswers(t *testing.T) {
 				t.Errorf("%s: the proxy dropped no response", tt.path)
 			}
 			endpoints += tt.made
-			if n := g.count(t, `SELECT count(*) FROM webhook_endpoints`); n != endpoints {
+			if n := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM webhook_endpoints`); n != endpoints {
 				t.Errorf("%s: %d endpoints, want %d", tt.path, n, endpoints)
 			}
 			switch {
 			case r.Status == tt.status:
 				shown, _ := r.json(t)["id"].(string)
-				if secret := g.secret(t, "secret_enc", shown); secret != r.json(t)["secret"] {
+				if secret := decryptedSecret(t, g, "secret_enc", shown); secret != r.json(t)["secret"] {
 					t.Errorf("%s: the stored secret differs from the shown one", tt.path)
 				}
 			case times < 50 || r.Status != http.StatusServiceUnavailable || !strings.Contains(r.problem(t).Detail, "may have been made"):
 				t.Errorf("%s, %d responses lost: %d %s", tt.path, times, r.Status, r.Body)
 			}
 		}
-		if old := g.secret(t, "old_secret_enc", id); old != first {
+		if old := decryptedSecret(t, g, "old_secret_enc", id); old != first {
 			t.Errorf("%d responses lost: the replaced secret does not sign any more", times)
 		}
 	}
 }
 
-// secret decrypts a stored secret of an endpoint.
-func (g *gateway) secret(tb testing.TB, column, endpoint string) string {
+// decryptedSecret decrypts a stored secret of an endpoint.
+func decryptedSecret(tb testing.TB, g *gateway, column, endpoint string) string {
 	tb.Helper()
 	var encrypted []byte
 	if err := g.SQL.QueryRowContext(tb.Context(), `SELECT `+column+` FROM webhook_endpoints WHERE id = $1`, endpoint).Scan(&encrypted); err != nil {

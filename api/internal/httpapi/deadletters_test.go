@@ -11,6 +11,7 @@ import (
 	"email-gateway/api/internal/apikey"
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/store/deadletter"
+	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/tenant"
 )
 
@@ -23,7 +24,7 @@ func (g *gateway) makeDeadLetters(tb testing.TB, n int) (emails, letters []strin
 			f["to"] = fmt.Sprintf("user%d@example.com", i)
 			f["recipient"] = fields{"cpfCnpj": "529.982.247-25", "email": f["to"]}
 		}))
-		g.giveUp(tb, id)
+		g.Programs.giveUp(tb, id)
 		var deadLetter string
 		if err := g.SQL.QueryRowContext(tb.Context(), `SELECT id FROM dead_letters WHERE outbox_id = $1`, id).Scan(&deadLetter); err != nil {
 			tb.Fatal(err)
@@ -53,7 +54,7 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	emails, letters := g.makeDeadLetters(t, 3)
-	g.exec(t, `UPDATE dead_letters SET reason = 'OTHER', resolved_at = now(), resolution = 'discarded' WHERE id = $1`, letters[1])
+	g.Run(t, `UPDATE dead_letters SET reason = 'OTHER', resolved_at = now(), resolution = 'discarded' WHERE id = $1`, letters[1])
 	list := func(query string) (ids []string) {
 		t.Helper()
 		for cursor := ""; ; {
@@ -99,7 +100,7 @@ func TestDeadLetters_ListAndShow(t *testing.T) {
 		t.Errorf("%v", events)
 	}
 	// Its email is purged.
-	g.exec(t, `WITH o AS (DELETE FROM email_outbox WHERE id = $1) DELETE FROM email_logs WHERE outbox_id = $1`, emails[0])
+	g.Run(t, `WITH o AS (DELETE FROM email_outbox WHERE id = $1) DELETE FROM email_logs WHERE outbox_id = $1`, emails[0])
 	if r := g.do(t, call{Path: "/v1/dead-letters/" + letters[0]}); r.Status != http.StatusOK || pick(t, r, "email") != nil {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
@@ -121,7 +122,7 @@ func TestDeadLetters_Retry(t *testing.T) {
 	if r := g.post(t, "/v1/dead-letters/"+letters[0]+"/discard", ""); r.Status != http.StatusConflict || r.problem(t).Code != "ALREADY_RESOLVED" {
 		t.Errorf("discard: %d %s", r.Status, r.Body)
 	}
-	g.exec(t, `DELETE FROM email_outbox WHERE id = $1`, emails[1])
+	g.Run(t, `DELETE FROM email_outbox WHERE id = $1`, emails[1])
 	if r := g.post(t, "/v1/dead-letters/"+letters[1]+"/retry", ""); r.Status != http.StatusConflict || r.problem(t).Code != "NOT_REPLAYABLE" {
 		t.Errorf("not kept: %d %s", r.Status, r.Body)
 	}
@@ -146,7 +147,7 @@ func TestDeadLetters_Discard(t *testing.T) {
 			t.Errorf("%s: %d %s", body, r.Status, r.Body)
 		}
 	}
-	if n := g.count(t, `SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL`); n != 1 {
+	if n := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL`); n != 1 {
 		t.Errorf("%d open", n)
 	}
 }
@@ -156,7 +157,7 @@ func TestDeadLetters_WithoutRabbitMQ(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(p *httpapi.Params) { p.HasRabbitMQ = false })
 	_, letters := g.makeDeadLetters(t, 2)
-	g.exec(t, `UPDATE dead_letters SET target = 'recipients.upsert' WHERE id = $1`, letters[1])
+	g.Run(t, `UPDATE dead_letters SET target = 'recipients.upsert' WHERE id = $1`, letters[1])
 	if r := g.post(t, "/v1/dead-letters/"+letters[0]+"/retry", ""); r.Status != http.StatusAccepted {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
@@ -177,7 +178,7 @@ func TestDeadLetters_Replay(t *testing.T) {
 		pick(t, r, "filter", "reason") != "SES_BAD_REQUEST" || pick(t, r, "note") != "mended" || location != "/v1/dead-letter-replays/"+fmt.Sprint(pick(t, r, "replayId")) {
 		t.Fatalf("%d %v %s", r.Status, r.Header, r.Body)
 	}
-	g.exec(t, `UPDATE dead_letter_replays SET done = 1, skipped = 1, status = 'COMPLETED', finished_at = now()`)
+	g.Run(t, `UPDATE dead_letter_replays SET done = 1, skipped = 1, status = 'COMPLETED', finished_at = now()`)
 	if r := g.do(t, call{Path: location}); r.Status != http.StatusOK || pick(t, r, "done") != 1.0 || pick(t, r, "skipped") != 1.0 || pick(t, r, "finishedAt") == nil {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}

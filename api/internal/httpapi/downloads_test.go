@@ -53,7 +53,7 @@ func startEndless(t *testing.T) *gateway {
 }
 
 // openDownload begins a download and reads only the status and the headers of the response.
-func (g *gateway) openDownload(t *testing.T, key, path string) (*http.Response, net.Conn) {
+func openDownload(t *testing.T, g *gateway, key, path string) (*http.Response, net.Conn) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(g.URL, "http://"))
 	if err != nil {
@@ -83,7 +83,7 @@ func TestDownloads_OfClientThatDoesNotRead(t *testing.T) {
 	var open []net.Conn
 	for n := range 20 {
 		path := []string{"/rows?format=csv", "/verdicts"}[n%2]
-		answer, conn := g.openDownload(t, key, path) //nolint:bodyclose // the client does not read it
+		answer, conn := openDownload(t, g, key, path) //nolint:bodyclose // the client does not read it
 		if answer.StatusCode == http.StatusOK {
 			open = append(open, conn)
 			continue
@@ -113,7 +113,7 @@ func TestDownloads_OfClientThatDoesNotRead(t *testing.T) {
 		_ = conn.Close()
 	}
 	waittest.Until(t, "the places of closed downloads", func() bool {
-		answer, _ := g.openDownload(t, key, "/rows?format=csv") //nolint:bodyclose // the client does not read it
+		answer, _ := openDownload(t, g, key, "/rows?format=csv") //nolint:bodyclose // the client does not read it
 		return answer.StatusCode == http.StatusOK
 	})
 }
@@ -126,7 +126,7 @@ func TestDownloads_SlowOnesMakeRoom(t *testing.T) {
 	for range 8 {
 		key := g.newKey(t, g.Database.Company(t), nil).String()
 		for range 4 {
-			if answer, _ := g.openDownload(t, key, "/rows?format=csv"); answer.StatusCode != http.StatusOK { //nolint:bodyclose // the client does not read it
+			if answer, _ := openDownload(t, g, key, "/rows?format=csv"); answer.StatusCode != http.StatusOK { //nolint:bodyclose // the client does not read it
 				t.Fatalf("not all places are taken: %d", answer.StatusCode)
 			}
 		}

@@ -41,7 +41,7 @@ func TestAggregate_AnswersAndStoresTheKey(t *testing.T) {
 	if r := g.keyed(t, "reused", emailBody(nil)); r.Status != http.StatusUnprocessableEntity || r.problem(t).Code != "IDEMPOTENCY_KEY_REUSED" {
 		t.Errorf("with another body: %d %s", r.Status, r.Body)
 	}
-	g.giveUp(t, id)
+	g.Programs.giveUp(t, id)
 	repeats("failed")
 	g.step(t, id, "retry")
 	g.step(t, id, "cancel")
@@ -51,11 +51,11 @@ func TestAggregate_AnswersAndStoresTheKey(t *testing.T) {
 		t.Error("a cancelled email still blocks its aggregate and event type")
 	}
 	repeats("cancelled")
-	if n := g.count(t, `SELECT count(*) FROM email_outbox`); n != 2 {
+	if n := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM email_outbox`); n != 2 {
 		t.Errorf("%d emails, want the first one and the next one", n)
 	}
 	// An expired key does not prevent that the answer is stored.
-	g.exec(t, `UPDATE idempotency_keys SET expires_at = now()`)
+	g.Run(t, `UPDATE idempotency_keys SET expires_at = now()`)
 	answers["failed"] = g.keyed(t, "failed", body)
 	if r := answers["failed"]; r.json(t)["outboxId"] != next {
 		t.Errorf("%d %s, want the email %s", r.Status, r.Body, next)
@@ -74,7 +74,7 @@ func TestAggregate_AnswersOneKeyAtTheSameTime(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range bodies {
 		group.Go(func() {
-			g.await(t, "free slot for another request", func() bool { // slots per company are limited
+			waittest.Until(t, "there is a free slot for another request", func() bool { // slots per company are limited
 				r := g.keyed(t, "k", body)
 				bodies[i] = r.Body
 				return r.Status == http.StatusAccepted
@@ -142,7 +142,7 @@ func TestMailing_AnswersAndStoresTheKey(t *testing.T) {
 			"cancelled": func(g *gateway, id string) {
 				g.do(t, call{Method: http.MethodPost, Path: "/mailings/" + id + "/cancel"})
 			},
-			"failed": func(g *gateway, id string) { g.exec(t, `UPDATE mailings SET status = 'FAILED' WHERE id = $1`, id) },
+			"failed": func(g *gateway, id string) { g.Run(t, `UPDATE mailings SET status = 'FAILED' WHERE id = $1`, id) },
 		} {
 			t.Run(name+", "+end, func(t *testing.T) {
 				t.Parallel()
@@ -163,7 +163,7 @@ func TestMailing_AnswersAndStoresTheKey(t *testing.T) {
 				}
 				finish(g, id)
 				repeats()
-				if n := g.count(t, `SELECT count(*) FROM mailings`); n != 1 {
+				if n := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM mailings`); n != 1 {
 					t.Errorf("%d mailings", n)
 				}
 				if r := g.upload(t, mailingForm(), nil); r.Status != http.StatusAccepted || r.json(t)["mailingId"] == id {
@@ -192,7 +192,7 @@ func TestOutage_AnswerOfAnEarlierRequest(t *testing.T) {
 		}},
 	} {
 		stored := func(key string) int {
-			return g.count(t, `SELECT count(*) FROM idempotency_keys WHERE key = $1`, tt.name+key)
+			return storetest.Ask[int](t, g.Database, `SELECT count(*) FROM idempotency_keys WHERE key = $1`, tt.name+key)
 		}
 		w.CutAfter(tt.find, 1)
 		lost := tt.repeat(tt.name + "lost")

@@ -14,41 +14,12 @@ import (
 	"email-gateway/shared/store/tenant"
 )
 
-// advance changes an email as a worker would.
-func (g *gateway) advance(tb testing.TB, id string, t outbox.Transition) {
-	tb.Helper()
-	t.ID = uuid.MustParse(id)
-	moved, err := g.Store.Advance(tb.Context(), t)
-	if err != nil || !moved.Applied {
-		tb.Fatalf("%+v, %v", moved, err)
-	}
-}
-
 func events(types ...email.EventType) []email.Event {
 	var list []email.Event
 	for _, t := range types {
 		list = append(list, email.Event{Type: t, At: time.Now()})
 	}
 	return list
-}
-
-// claim and fail simulate a failed try.
-func (g *gateway) claim(tb testing.TB, id string) uuid.UUID {
-	tb.Helper()
-	token := uuid.New()
-	g.advance(tb, id, outbox.Transition{
-		Guard: outbox.GuardClaim, Token: token, Status: email.Processing, AddAttempts: 1,
-		Events: events(email.EventReceived, email.EventValidated, email.EventSentAttempt),
-	})
-	return token
-}
-
-func (g *gateway) giveUp(tb testing.TB, id string) {
-	tb.Helper()
-	g.advance(tb, id, outbox.Transition{
-		Guard: outbox.GuardAttempt, Token: g.claim(tb, id), Status: email.Failed, Events: events(email.EventFailed),
-		ErrorCode: "SES_BAD_REQUEST", ErrorReason: "no", Duration: 12 * time.Millisecond, DeadLetter: true,
-	})
 }
 
 func (g *gateway) show(tb testing.TB, id string) map[string]any {
@@ -94,8 +65,8 @@ func TestShow_FromAcceptanceToTheEnd(t *testing.T) {
 		t.Errorf("%v", waiting)
 	}
 
-	g.advance(t, id, outbox.Transition{
-		Guard: outbox.GuardAttempt, Token: g.claim(t, id), Status: email.Sent, SESMessageID: "ses-1", Duration: 25 * time.Millisecond,
+	g.Programs.advance(t, id, outbox.Transition{
+		Guard: outbox.GuardAttempt, Token: g.Programs.claim(t, id), Status: email.Sent, SESMessageID: "ses-1", Duration: 25 * time.Millisecond,
 		Events: []email.Event{{Type: email.EventSent, At: time.Now(), Metadata: map[string]any{"sesMessageId": "ses-1"}}},
 	})
 	sent := g.show(t, id)
@@ -107,7 +78,7 @@ func TestShow_FromAcceptanceToTheEnd(t *testing.T) {
 		t.Error(diff)
 	}
 
-	g.exec(t, `DELETE FROM email_outbox`)
+	g.Run(t, `DELETE FROM email_outbox`)
 	if purged := g.show(t, id); purged["status"] != "SENT" || len(types(purged)) != 4 || purged["subject"] != "Sua fatura" {
 		t.Errorf("after the purge: %v", purged)
 	}
@@ -117,7 +88,7 @@ func TestShow_Failed(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	id := g.accept(t, emailBody(nil))
-	g.giveUp(t, id)
+	g.Programs.giveUp(t, id)
 	failed := g.show(t, id)
 	if failed["status"] != "FAILED" || failed["errorCode"] != "SES_BAD_REQUEST" || failed["errorReason"] != "no" || failed["failedAt"] == nil {
 		t.Errorf("%v", failed)
@@ -130,7 +101,7 @@ func TestIsolation(t *testing.T) {
 	g := start(t, nil)
 	id := g.accept(t, emailBody(nil))
 	failed := g.accept(t, emailBody(nil))
-	g.giveUp(t, failed)
+	g.Programs.giveUp(t, failed)
 	stranger := g.newKey(t, g.Database.Company(t), nil).String()
 	for _, c := range []call{
 		{Path: "/v1/email/" + id},
@@ -199,10 +170,10 @@ func TestCancel(t *testing.T) {
 		}
 	}
 	for name, move := range map[string]func(id string){
-		"PROCESSING": func(id string) { g.claim(t, id) },
-		"FAILED":     func(id string) { g.giveUp(t, id) },
+		"PROCESSING": func(id string) { g.Programs.claim(t, id) },
+		"FAILED":     func(id string) { g.Programs.giveUp(t, id) },
 		"SENT": func(id string) {
-			g.advance(t, id, outbox.Transition{Guard: outbox.GuardAttempt, Token: g.claim(t, id), Status: email.Sent, Events: events(email.EventSent)})
+			g.Programs.advance(t, id, outbox.Transition{Guard: outbox.GuardAttempt, Token: g.Programs.claim(t, id), Status: email.Sent, Events: events(email.EventSent)})
 		},
 	} {
 		id := g.accept(t, emailBody(nil))
@@ -221,8 +192,8 @@ func TestRetry(t *testing.T) {
 	if r := g.step(t, id, "retry"); r.Status != http.StatusConflict || r.problem(t).Code != "NOT_REPLAYABLE" {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
-	g.giveUp(t, id)
-	g.exec(t, `UPDATE email_outbox SET expires_at = now() - interval '1 h', outcome_unknown = true`)
+	g.Programs.giveUp(t, id)
+	g.Run(t, `UPDATE email_outbox SET expires_at = now() - interval '1 h', outcome_unknown = true`)
 	woken := g.Wakes.Load()
 	r := g.step(t, id, "retry")
 	details := r.json(t)
@@ -244,12 +215,12 @@ func TestRetry(t *testing.T) {
 	if r := g.step(t, id, "retry"); r.Status != http.StatusAccepted {
 		t.Errorf("retry after cancel: %d %s", r.Status, r.Body)
 	}
-	g.giveUp(t, id)
-	g.exec(t, `UPDATE email_outbox SET html = '', body_erased_at = now()`)
+	g.Programs.giveUp(t, id)
+	g.Run(t, `UPDATE email_outbox SET html = '', body_erased_at = now()`)
 	if r := g.step(t, id, "retry"); r.Status != http.StatusConflict || r.problem(t).Detail != "the email's content has been deleted: send a new email" {
 		t.Errorf("without its body: %d %s", r.Status, r.Body)
 	}
-	g.exec(t, `DELETE FROM email_outbox`)
+	g.Run(t, `DELETE FROM email_outbox`)
 	if r := g.step(t, id, "retry"); r.Status != http.StatusConflict || r.problem(t).Code != "NOT_REPLAYABLE" {
 		t.Errorf("after the purge: %d %s", r.Status, r.Body)
 	}
@@ -303,7 +274,7 @@ func TestShow_WhatWasAskedFor(t *testing.T) {
 		t.Errorf("from = %v", got["from"])
 	}
 	// The time is not derived from the deadline: a program may use another TTL.
-	g.exec(t, `UPDATE email_outbox SET expires_at = expires_at - interval '23 h' WHERE id = $1`, id)
+	g.Run(t, `UPDATE email_outbox SET expires_at = expires_at - interval '23 h' WHERE id = $1`, id)
 	if got := g.show(t, id)["sendAt"]; got != sendAt.Format(time.RFC3339) {
 		t.Errorf("with another TTL, sendAt = %v", got)
 	}
@@ -316,15 +287,15 @@ func TestShow_WhatWasAskedFor(t *testing.T) {
 	}
 
 	now := g.accept(t, emailBody(nil))
-	g.exec(t, `UPDATE email_outbox SET expires_at = expires_at + interval '1 h' WHERE id = $1`, now)
+	g.Run(t, `UPDATE email_outbox SET expires_at = expires_at + interval '1 h' WHERE id = $1`, now)
 	if got := g.show(t, now)["sendAt"]; got != nil {
 		t.Errorf("not scheduled, sendAt = %v", got)
 	}
-	g.advance(t, now, outbox.Transition{
-		Guard: outbox.GuardAttempt, Token: g.claim(t, now), Status: email.RetryScheduled, AddThrottles: 1, Events: events(email.EventRetryScheduled),
+	g.Programs.advance(t, now, outbox.Transition{
+		Guard: outbox.GuardAttempt, Token: g.Programs.claim(t, now), Status: email.RetryScheduled, AddThrottles: 1, Events: events(email.EventRetryScheduled),
 	})
-	g.exec(t, `UPDATE email_outbox SET next_at = now() WHERE id = $1`, now)
-	g.giveUp(t, now)
+	g.Run(t, `UPDATE email_outbox SET next_at = now() WHERE id = $1`, now)
+	g.Programs.giveUp(t, now)
 	shown := g.show(t, now)
 	tries := map[string]any{"spent": 1.0, "allowed": 5.0, "throttled": 1.0}
 	if diff := cmp.Diff(tries, shown["tries"]); diff != "" || shown["sendAt"] != nil {

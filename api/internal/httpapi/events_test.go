@@ -40,21 +40,6 @@ func (g *gateway) events(tb testing.TB, query string) eventAnswer {
 	return answer
 }
 
-// assign gives all committed events their positions, as the dispatcher does.
-func (g *gateway) assign(tb testing.TB) {
-	tb.Helper()
-	feed := event.New(g.Store.DB())
-	for {
-		n, err := feed.AssignPositions(tb.Context(), 1000)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if n == 0 {
-			return
-		}
-	}
-}
-
 // cancelNow cancels an email that no worker has received.
 func (g *gateway) cancelNow(tb testing.TB, id string) {
 	tb.Helper()
@@ -78,12 +63,12 @@ func TestEvents(t *testing.T) {
 		t.Errorf("before the first event: %+v", empty)
 	}
 	first, second := g.accept(t, emailBody(nil)), g.accept(t, emailBody(nil))
-	g.claim(t, first)
-	g.claim(t, second)
+	g.Programs.claim(t, first)
+	g.Programs.claim(t, second)
 	if early := g.events(t, ""); len(early.Events) != 0 {
 		t.Errorf("before the dispatcher has assigned positions: %+v", early)
 	}
-	g.assign(t)
+	g.Programs.assign(t)
 	all := g.events(t, "")
 	want := []string{"RECEIVED", "VALIDATED", "SENT_ATTEMPT", "RECEIVED", "VALIDATED", "SENT_ATTEMPT"}
 	if !slices.Equal(all.types(), want) || all.HasMore {
@@ -112,7 +97,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("latest: %+v", latest)
 	}
 	g.cancelNow(t, g.accept(t, emailBody(nil)))
-	g.assign(t)
+	g.Programs.assign(t)
 	if newer := g.events(t, "after="+latest.NextCursor); !slices.Equal(newer.types(), []string{"CANCELLED"}) {
 		t.Errorf("events after the cursor of latest: %+v", newer)
 	}
@@ -133,16 +118,16 @@ func TestEvents_Refused(t *testing.T) {
 			t.Errorf("%s: %d %s", query, r.Status, r.Body)
 		}
 	}
-	g.claim(t, g.accept(t, emailBody(nil)))
-	g.assign(t)
+	g.Programs.claim(t, g.accept(t, emailBody(nil)))
+	g.Programs.assign(t)
 	old := g.events(t, "limit=1").NextCursor
 	if _, err := g.SQL.ExecContext(t.Context(), `UPDATE event_feed SET created_at = now() - interval '31 days'`); err != nil {
 		t.Fatal(err)
 	}
-	g.claim(t, g.accept(t, emailBody(nil)))
-	g.assign(t)
-	g.claim(t, g.accept(t, emailBody(nil)))
-	g.assign(t)
+	g.Programs.claim(t, g.accept(t, emailBody(nil)))
+	g.Programs.assign(t)
+	g.Programs.claim(t, g.accept(t, emailBody(nil)))
+	g.Programs.assign(t)
 	if _, err := g.SQL.ExecContext(t.Context(), `UPDATE event_feed SET created_at = now() - interval '31 days' WHERE position < (SELECT newest FROM event_positions)`); err != nil {
 		t.Fatal(err)
 	}
@@ -180,11 +165,11 @@ func TestEvents_Wait(t *testing.T) {
 		waittest.Until(t, "requests wait", func() bool { return polls.Waiting() == n })
 	}
 	wait(1)
-	g.claim(t, g.accept(t, emailBody(nil))) // of other types
-	g.assign(t)
+	g.Programs.claim(t, g.accept(t, emailBody(nil))) // of other types
+	g.Programs.assign(t)
 	id := g.accept(t, emailBody(nil))
 	g.cancelNow(t, id)
-	g.assign(t)
+	g.Programs.assign(t)
 	if answer := <-answers; len(answer.Events) != 1 || answer.Events[0].OutboxID != uuid.MustParse(id).String() {
 		t.Errorf("%+v", answer)
 	}
@@ -224,9 +209,9 @@ func TestEvents_OfCompany(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	id := g.mail(t, mailingForm())
-	g.exec(t, `UPDATE companies SET mailings_paused_at = now() WHERE id = $1`, g.Company)
-	g.exec(t, `INSERT INTO company_events (id, company_id, type, metadata) VALUES (gen_random_uuid(), $1, 'MAILINGS_PAUSED', '{"rule": "bounces_1h"}')`, g.Company)
-	g.assign(t)
+	g.Run(t, `UPDATE companies SET mailings_paused_at = now() WHERE id = $1`, g.Company)
+	g.Run(t, `INSERT INTO company_events (id, company_id, type, metadata) VALUES (gen_random_uuid(), $1, 'MAILINGS_PAUSED', '{"rule": "bounces_1h"}')`, g.Company)
+	g.Programs.assign(t)
 	page := g.events(t, "types=MAILINGS_PAUSED,SENT")
 	if len(page.Events) != 1 || page.Events[0].Type != "MAILINGS_PAUSED" || page.Events[0].OutboxID != "" {
 		t.Errorf("%+v", page)

@@ -43,7 +43,7 @@ func TestSearches_OfOneCompany(t *testing.T) {
 	for range 40 {
 		searching.Go(func() { _, _ = g.try(t, call{Path: "/v1/dead-letters", Context: ctx}) })
 	}
-	g.awaitLocked(t, 4) // the places of one company
+	awaitLocked(t, g, 4) // the places of one company
 	for _, c := range []call{
 		{Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(nil), Key: other},
 		{Path: "/v1/emails", Key: other},
@@ -57,7 +57,7 @@ func TestSearches_OfOneCompany(t *testing.T) {
 }
 
 // awaitLocked waits until that many statements wait for a lock.
-func (g *gateway) awaitLocked(tb testing.TB, statements int) {
+func awaitLocked(tb testing.TB, g *gateway, statements int) {
 	tb.Helper()
 	storetest.WaitFor(tb, g.Database, `SELECT count(*) >= $1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`, statements)
 }

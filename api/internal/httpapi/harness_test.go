@@ -42,16 +42,17 @@ import (
 // port.
 type gateway struct {
 	storetest.Database
-	URL     string
-	Handler http.Handler
-	Metrics http.Handler
-	Company uuid.UUID
-	Key     apikey.Key
-	Ring    keyring.Ring
-	Log     *logtest.Buffer
-	Wakes   *atomic.Int64
-	Storage string   // the folder of the uploaded files
-	Routes  []string // "GET /v1/email/{id}"
+	URL      string
+	Handler  http.Handler
+	Metrics  http.Handler
+	Company  uuid.UUID
+	Key      apikey.Key
+	Ring     keyring.Ring
+	Log      *logtest.Buffer
+	Wakes    *atomic.Int64
+	Storage  storageFolder
+	Programs otherPrograms
+	Routes   []string // "GET /v1/email/{id}"
 }
 
 // start creates a gateway. change may modify its parameters before it serves; it may be nil.
@@ -66,7 +67,7 @@ func startOn(tb testing.TB, d storetest.Database, change func(*httpapi.Params)) 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	g := &gateway{Database: d, Ring: ring, Log: &logtest.Buffer{}, Wakes: &atomic.Int64{}}
+	g := &gateway{Database: d, Programs: otherPrograms{d}, Ring: ring, Log: &logtest.Buffer{}, Wakes: &atomic.Int64{}}
 	accepter := d.Store.NewAccepter()
 	tb.Cleanup(accepter.Close)
 	registry := prometheus.NewRegistry()
@@ -113,8 +114,8 @@ func (g *gateway) metrics(tb testing.TB) string {
 // bucket is a temporary storage.
 func (g *gateway) bucket(tb testing.TB) *blob.Bucket {
 	tb.Helper()
-	g.Storage = filepath.Join(tb.TempDir(), "storage")
-	bucket, err := blob.Open(tb.Context(), "file://"+g.Storage, blob.Options{})
+	g.Storage = storageFolder(filepath.Join(tb.TempDir(), "storage"))
+	bucket, err := blob.Open(tb.Context(), g.Storage.url(), blob.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -310,12 +311,4 @@ func (g *gateway) rows(tb testing.TB) int {
 		tb.Fatal(err)
 	}
 	return n
-}
-
-// exec executes a statement.
-func (g *gateway) exec(tb testing.TB, statement string, args ...any) {
-	tb.Helper()
-	if _, err := g.SQL.ExecContext(tb.Context(), statement, args...); err != nil {
-		tb.Fatal(err)
-	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/api/internal/apikey"
+	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 )
 
 // hold runs a statement in another session and returns a function that ends its transaction.
@@ -30,7 +32,7 @@ func (g *gateway) hold(tb testing.TB, statement string, args ...any) (release fu
 }
 
 // sendOthers sends emails of another company, one after the other.
-func (g *gateway) sendOthers(tb testing.TB, key apikey.Key, n int) {
+func sendOthers(tb testing.TB, g *gateway, key apikey.Key, n int) {
 	tb.Helper()
 	for range n {
 		if r := g.do(tb, call{Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(nil), Key: key.String()}); r.Status != http.StatusAccepted {
@@ -81,11 +83,11 @@ func TestHeldRows_AnAggregateAndAnotherCompany(t *testing.T) {
 	for range 40 {
 		senders.Go(func() { answers.add(t, g.send(t, emailBody(about("42", "REMINDER_24H")))) })
 	}
-	g.await(t, "38 refusals", func() bool { return answers.count("AGGREGATE_BUSY") == 38 })
-	if n := g.count(t, waitingSQL); n > 2 {
+	waittest.Until(t, "38 are refused", func() bool { return answers.count("AGGREGATE_BUSY") == 38 })
+	if n := storetest.Ask[int](t, g.Database, waitingSQL); n > 2 {
 		t.Errorf("%d connections wait for a lock, want at most 2", n)
 	}
-	g.sendOthers(t, other, 21)
+	sendOthers(t, g, other, 21)
 	// Nor do the company's own emails about other things wait.
 	g.accept(t, emailBody(about("43", "REMINDER_24H")))
 	senders.Wait()
@@ -98,21 +100,6 @@ func TestHeldRows_AnAggregateAndAnotherCompany(t *testing.T) {
 
 // waitingSQL counts the connections that wait for a lock.
 const waitingSQL = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
-
-func (g *gateway) await(tb testing.TB, what string, done func() bool) {
-	tb.Helper()
-	end := time.NewTimer(3 * time.Minute)
-	defer end.Stop()
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for !done() {
-		select {
-		case <-again.C:
-		case <-end.C:
-			tb.Fatalf("no %s", what)
-		}
-	}
-}
 
 // Whatever row another session locks, and however many requests of one company need it: few of them wait,
 // the others are rejected, and other companies are not affected.
@@ -162,7 +149,7 @@ func TestHeldRows(t *testing.T) {
 		},
 		"an idempotency key past its time": func(t *testing.T, g *gateway) (func(), func(int) call, int) {
 			g.keyed(t, "k", emailBody(nil))
-			g.exec(t, `UPDATE idempotency_keys SET expires_at = now()`)
+			g.Run(t, `UPDATE idempotency_keys SET expires_at = now()`)
 			release := g.hold(t, `SELECT FROM idempotency_keys FOR UPDATE`)
 			return release, func(int) call { return post("/v1/email/send", emailBody(nil), keyed) }, http.StatusAccepted
 		},
@@ -177,14 +164,14 @@ func TestHeldRows(t *testing.T) {
 		},
 		"a recipient": func(t *testing.T, g *gateway) (func(), func(int) call, int) {
 			id := uuid.New()
-			g.exec(t, `INSERT INTO recipients (id, company_id, external_id, email) VALUES ($1, $2, 'CUST-1', 'ana@example.com')`, id, g.Company)
+			g.Run(t, `INSERT INTO recipients (id, company_id, external_id, email) VALUES ($1, $2, 'CUST-1', 'ana@example.com')`, id, g.Company)
 			release := g.hold(t, `SELECT FROM recipients WHERE id = $1 FOR UPDATE`, id)
 			g.accept(t, emailBody(nil)) // the api does not need the row of an email's externalId
 			g.accept(t, emailBody(person("recipientId", id.String())))
 			return release, func(int) call { return call{Method: http.MethodDelete, Path: "/v1/recipients/" + id.String()} }, http.StatusNoContent
 		},
 		"a suppression": func(t *testing.T, g *gateway) (func(), func(int) call, int) {
-			g.exec(t, `INSERT INTO suppressions (company_id, address, reason) VALUES ($1, 'ana@example.com', 'MANUAL')`, g.Company)
+			g.Run(t, `INSERT INTO suppressions (company_id, address, reason) VALUES ($1, 'ana@example.com', 'MANUAL')`, g.Company)
 			release := g.hold(t, `SELECT FROM suppressions FOR UPDATE`)
 			return release, func(i int) call {
 				return post("/v1/suppressions", fmt.Sprintf(`{"address": "ana@example.com", "note": "%d"}`, i), nil)
@@ -225,8 +212,8 @@ func TestHeldRows(t *testing.T) {
 					}
 				})
 			}
-			g.await(t, "connection that waits", func() bool { return g.count(t, waitingSQL) > 0 })
-			g.sendOthers(t, other, 9)
+			waittest.Until(t, "a connection waits", func() bool { return storetest.Ask[int](t, g.Database, waitingSQL) > 0 })
+			sendOthers(t, g, other, 9)
 			close(accepted)
 			all.Wait()
 			for code, n := range answers.codes {

@@ -34,7 +34,7 @@ func TestTemplates_HiddenMarkup(t *testing.T) {
 		if r := g.template(t, http.MethodPost, "", body("<p>Oi</p>")); r.Status != http.StatusCreated && r.Status != http.StatusOK {
 			t.Fatalf("%d %s", r.Status, r.Body)
 		}
-		g.exec(t, `UPDATE template_versions SET html = $2 WHERE name = $1`, name, html)
+		g.Run(t, `UPDATE template_versions SET html = $2 WHERE name = $1`, name, html)
 		form := []part{{name: "template", value: name}, {name: "file", filename: "a.csv", value: "email\na@example.com\n"}}
 		r := g.upload(t, form, nil)
 		if r.Status != http.StatusUnprocessableEntity || !strings.Contains(r.Body, "INVALID_TEMPLATE") {

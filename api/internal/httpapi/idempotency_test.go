@@ -101,7 +101,7 @@ func TestIdempotency_AndRefusals(t *testing.T) {
 	if first.Status != http.StatusAccepted || first.Header.Get("Idempotent-Replayed") != "" {
 		t.Fatalf("a rejected request has reserved the key: %d %s", first.Status, first.Body)
 	}
-	g.exec(t, `UPDATE recipients SET deleted_at = now()`)
+	g.Run(t, `UPDATE recipients SET deleted_at = now()`)
 	if r := g.keyed(t, "k", body); r.Status != http.StatusAccepted || r.Body != first.Body {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
@@ -124,7 +124,7 @@ func TestIdempotency_KeyIsFreeAfterItsTime(t *testing.T) {
 	if hours < 71.9 || hours > 72 {
 		t.Errorf("the key expires after %v hours", hours)
 	}
-	g.exec(t, `UPDATE idempotency_keys SET expires_at = now()`)
+	g.Run(t, `UPDATE idempotency_keys SET expires_at = now()`)
 	second := g.keyed(t, "k", emailBody(with("subject", "Outra")))
 	if second.Status != http.StatusAccepted || second.Body == first.Body {
 		t.Errorf("%d %s", second.Status, second.Body)

@@ -33,7 +33,7 @@ func heldEmail(f fields) {
 }
 
 // createOneOfEach creates one object of every kind for the gateway's own company.
-func (g *gateway) createOneOfEach(tb testing.TB) holdings {
+func createOneOfEach(tb testing.TB, g *gateway) holdings {
 	tb.Helper()
 	var h holdings
 	ok := func(r reply) reply {
@@ -62,7 +62,7 @@ func (g *gateway) createOneOfEach(tb testing.TB) holdings {
 	}))
 	for range 2 { // of each list there is a second page
 		h.failed = g.accept(tb, emailBody(heldEmail))
-		g.giveUp(tb, h.failed)
+		g.Programs.giveUp(tb, h.failed)
 		h.mailing = g.mail(tb, given(part{name: "name", value: "lista-dela-" + uuid.NewString()}))
 	}
 	h.recipient = text(g.do(tb, call{
@@ -99,7 +99,7 @@ func (g *gateway) createOneOfEach(tb testing.TB) holdings {
 	}
 	h.cursors["listFiles"], _ = ok(g.do(tb, call{Path: "/v1/files?limit=1"})).json(tb)["nextCursor"].(string)
 	h.cursors["listTemplates"], _ = ok(g.do(tb, call{Path: "/v1/templates?limit=1"})).json(tb)["nextCursor"].(string)
-	g.assign(tb)
+	g.Programs.assign(tb)
 	h.cursors["listEvents"] = g.events(tb, "limit=1").NextCursor
 	return h
 }
@@ -211,7 +211,7 @@ func approaches() map[string]approach {
 func TestIsolation_EveryOperation(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	h := g.createOneOfEach(t)
+	h := createOneOfEach(t, g)
 	known := approaches()
 	for _, o := range operations(t) {
 		if o.Public {
@@ -222,13 +222,13 @@ func TestIsolation_EveryOperation(t *testing.T) {
 			t.Errorf("%s %s (%s): approaches() has no entry for this operation", o.Method, o.Path, o.ID)
 			continue
 		}
-		t.Run(o.Method+" "+o.Path, func(t *testing.T) { g.approach(t, o, try, h) })
+		t.Run(o.Method+" "+o.Path, func(t *testing.T) { tryAsStranger(t, g, o, try, h) })
 	}
 }
 
-func (g *gateway) approach(t *testing.T, o operation, try approach, h holdings) {
+func tryAsStranger(t *testing.T, g *gateway, o operation, try approach, h holdings) {
 	stranger := g.newKey(t, g.Database.Company(t), nil).String()
-	before := g.state(t)
+	before := tenantState(t, g)
 	queries := []string{""}
 	if try.queries != nil {
 		queries = try.queries(h)
@@ -244,7 +244,7 @@ func (g *gateway) approach(t *testing.T, o operation, try approach, h holdings) 
 		c.Method, c.Key, c.Header["X-Request-Id"] = o.Method, stranger, "req-stranger"
 		if try.id == nil {
 			c.Path = o.Path + query
-			g.strangerSees(t, g.do(t, c), o, try.want, h)
+			strangerSees(t, g, g.do(t, c), o, try.want, h)
 			continue
 		}
 		path := strings.NewReplacer("{type}", "interview", "{version}", "1", "{name}", "{id}", "{delivery}", h.delivery, "{replay}", h.webhookReplay).Replace(o.Path)
@@ -255,12 +255,12 @@ func (g *gateway) approach(t *testing.T, o operation, try approach, h holdings) 
 			t.Errorf("%s: id of another tenant: %d %s\nid that does not exist: %d %s", query, foreign.Status, foreign.Body, unknown.Status, unknown.Body)
 		}
 	}
-	if after := g.state(t); after != before {
+	if after := tenantState(t, g); after != before {
 		t.Errorf("the first tenant's rows were changed; before:\n%s\nafter:\n%s", before, after)
 	}
 }
 
-func (g *gateway) strangerSees(t *testing.T, r reply, o operation, want int, h holdings) {
+func strangerSees(t *testing.T, g *gateway, r reply, o operation, want int, h holdings) {
 	t.Helper()
 	if r.Status != want || r.Header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("status %d, want %d and no replay: %s", r.Status, want, r.Body)
@@ -293,7 +293,7 @@ func (g *gateway) strangerSees(t *testing.T, r reply, o operation, want int, h h
 func TestIsolation_RecipientOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	h := g.createOneOfEach(t)
+	h := createOneOfEach(t, g)
 	stranger := g.newKey(t, g.Database.Company(t), nil).String()
 	r := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Key: stranger, Body: emailBody(func(f fields) {
 		f["to"], f["recipient"] = heldAddress, fields{"recipientId": h.recipient, "email": heldAddress}

@@ -26,8 +26,8 @@ var owner = map[string]string{
 	"installation": "", "reputation_defaults": "", "reputation_guard": "",
 }
 
-// state is a fingerprint of every row of the gateway's own company, one line per table.
-func (g *gateway) state(tb testing.TB) string {
+// tenantState is a fingerprint of every row of the gateway's own company, one line per table.
+func tenantState(tb testing.TB, g *gateway) string {
 	tb.Helper()
 	rows, err := g.SQL.QueryContext(tb.Context(), `
 SELECT t.tablename, EXISTS (SELECT FROM information_schema.columns c

@@ -39,7 +39,7 @@ func TestList_PageByPage(t *testing.T) {
 		want = append(want, g.accept(t, emailBody(nil)))
 	}
 	slices.Reverse(want)
-	g.claim(t, want[3]) // one of them has a log, too
+	g.Programs.claim(t, want[3]) // one of them has a log, too
 	var got []string
 	for query, pages := "limit=3", 0; query != "" && pages < 10; pages++ {
 		ids, next := g.page(t, query)
@@ -68,7 +68,7 @@ func TestList_Filters(t *testing.T) {
 	named := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Body: emailBody(nil), Header: map[string]string{"X-Request-Id": "req-7"}})
 	namedID, _ := named.json(t)["outboxId"].(string)
 	for _, id := range []string{other, namedID} {
-		g.giveUp(t, id)
+		g.Programs.giveUp(t, id)
 	}
 	for query, want := range map[string][]string{
 		"status=PENDING":              {tagged, plain},
@@ -150,8 +150,8 @@ func TestList_ContinuesAfterAShortPage(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	rare := g.accept(t, emailBody(nil))
-	g.giveUp(t, rare)
-	g.exec(t, `INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at)
+	g.Programs.giveUp(t, rare)
+	g.Run(t, `INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at)
 		SELECT ('ffffffff-ffff-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, company_id, lane_id, 'r', payload, sender, html, html_sha256, checker_version, expires_at
 		FROM email_outbox, generate_series(1, 5500) n`)
 	ids, next := g.page(t, "status=FAILED")
@@ -171,7 +171,7 @@ func TestList_FindsScheduledEmails(t *testing.T) {
 		f["sendAt"], f["tags"] = time.Now().Add(48*time.Hour).Format(time.RFC3339), []string{"reminder"}
 		f["aggregate"] = fields{"type": "interview", "id": "42", "eventType": "REMINDER"}
 	}))
-	g.exec(t, `INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at)
+	g.Run(t, `INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, expires_at)
 		SELECT ('ffffffff-ffff-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, company_id, lane_id, 'r',
 		       payload - 'tags' || '{"to": "bea@example.com", "recipient": {"externalId": "CUST-2"}}', sender, html, html_sha256, checker_version, expires_at
 		FROM email_outbox, generate_series(1, 5500) n`)
@@ -196,8 +196,8 @@ func TestList_ShowsTheWorkersError(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	id := g.accept(t, emailBody(nil))
-	g.advance(t, id, outbox.Transition{
-		Guard: outbox.GuardAttempt, Token: g.claim(t, id), Status: email.RetryScheduled, Delay: time.Minute, AddThrottles: 1,
+	g.Programs.advance(t, id, outbox.Transition{
+		Guard: outbox.GuardAttempt, Token: g.Programs.claim(t, id), Status: email.RetryScheduled, Delay: time.Minute, AddThrottles: 1,
 		ErrorCode: "SES_THROTTLING", ErrorReason: "slow down", Events: events(email.EventRetryScheduled),
 	})
 	r := g.do(t, call{Path: "/v1/emails"})

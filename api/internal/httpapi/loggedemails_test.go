@@ -11,7 +11,7 @@ import (
 )
 
 // loggedEmails returns the ids in the lines of a path with the status, by request id. A line has at most MaxIDs of them.
-func (g *gateway) loggedEmails(tb testing.TB, path string, status int) map[string][]string {
+func loggedEmails(tb testing.TB, g *gateway, path string, status int) map[string][]string {
 	tb.Helper()
 	found := map[string][]string{}
 	for line := range strings.Lines(g.Log.String()) {
@@ -53,7 +53,7 @@ func TestLog_HasEveryEmailOfABatch(t *testing.T) {
 	b := g.batch(t, "", "k", batchBody(all...)).batch(t)
 	g.batch(t, "", "k", batchBody(all...))
 	refused := g.batch(t, "?mode=partial", "", batchBody(emailBody(with("to", "no address")))).batch(t)
-	logged := g.loggedEmails(t, "/v1/email/batch", http.StatusAccepted)
+	logged := loggedEmails(t, g, "/v1/email/batch", http.StatusAccepted)
 	if len(logged) != 2 || logged[refused.RequestID] != nil {
 		t.Errorf("the log has emails of %d requests, want the first and its repetition", len(logged))
 	}
@@ -79,7 +79,7 @@ func TestLog_HasTheCancelledEmailsOfAnAggregate(t *testing.T) {
 	}
 	g.Run(t, "UPDATE email_outbox SET status = 'SENT', processed_at = now() WHERE id = $1", ids[1])
 	r := g.do(t, call{Method: http.MethodPost, Path: "/v1/aggregates/interview/42/cancel"})
-	logged := g.loggedEmails(t, "/v1/aggregates/:type/:id/cancel", http.StatusOK)[r.Header.Get("X-Request-Id")]
+	logged := loggedEmails(t, g, "/v1/aggregates/:type/:id/cancel", http.StatusOK)[r.Header.Get("X-Request-Id")]
 	if len(logged) != 2 || strings.Contains(strings.Join(logged, " "), ids[1]) {
 		t.Errorf("%v are logged, want %s and %s: %s", logged, ids[0], ids[2], r.Body)
 	}

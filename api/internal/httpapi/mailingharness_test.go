@@ -5,14 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"mime/multipart"
 	"net/http"
-	"path/filepath"
 	"testing"
 
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/blob"
+	"email-gateway/shared/store/storetest"
 )
 
 // part is a part of a form. A part with a filename is a file.
@@ -110,42 +109,17 @@ func (g *gateway) mail(tb testing.TB, form []part) string {
 	return id
 }
 
-// files lists the names in the storage.
-func (g *gateway) files(tb testing.TB) []string {
-	tb.Helper()
-	var found []string
-	err := filepath.WalkDir(g.Storage, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.Type().IsRegular() {
-			found = append(found, filepath.Base(path))
-		}
-		return nil // a folder that is not there holds nothing
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return found
-}
-
 // mailingRows counts all rows that an upload may have left.
 func (g *gateway) mailingRows(tb testing.TB) int {
 	tb.Helper()
-	return g.rows(tb) + g.count(tb, `SELECT (SELECT count(*) FROM mailings) + (SELECT count(*) FROM mailing_entries)
+	return g.rows(tb) + storetest.Ask[int](tb, g.Database, `SELECT (SELECT count(*) FROM mailings) + (SELECT count(*) FROM mailing_entries)
 		+ (SELECT count(*) FROM mailing_rejects) + (SELECT count(*) FROM dispatch_lanes WHERE mailing_id IS NOT NULL)`)
-}
-
-func (g *gateway) count(tb testing.TB, query string, args ...any) int {
-	tb.Helper()
-	var n int
-	if err := g.SQL.QueryRowContext(tb.Context(), query, args...).Scan(&n); err != nil {
-		tb.Fatal(err)
-	}
-	return n
 }
 
 // leavesNothing fails the test if an upload left a row or a file.
 func (g *gateway) leavesNothing(tb testing.TB, what string) {
 	tb.Helper()
-	if n, files := g.mailingRows(tb), g.files(tb); n > 0 || len(files) > 0 {
+	if n, files := g.mailingRows(tb), g.Storage.files(tb); n > 0 || len(files) > 0 {
 		tb.Errorf("%s: %d rows and the files %q stay", what, n, files)
 	}
 }

@@ -30,7 +30,7 @@ func (f *rowsFile) Read(p []byte) (int, error) {
 }
 
 // uploadRows uploads a generated file, and returns the mailing and the peak heap.
-func (g *gateway) uploadRows(t *testing.T, n int) (id string, peak uint64) {
+func uploadRows(t *testing.T, g *gateway, n int) (id string, peak uint64) {
 	t.Helper()
 	body, pipe := io.Pipe()
 	w := multipart.NewWriter(pipe)
@@ -55,7 +55,7 @@ func (g *gateway) uploadRows(t *testing.T, n int) (id string, peak uint64) {
 
 // downloadRows downloads all rows of a mailing as CSV, and returns the peak heap and the times to the first and
 // last byte.
-func (g *gateway) downloadRows(t *testing.T, id string, n int) (peak uint64, first, all time.Duration) {
+func downloadRows(t *testing.T, g *gateway, id string, n int) (peak uint64, first, all time.Duration) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.URL+"/mailings/"+id+"/rows?format=csv", nil)
 	if err != nil {
@@ -120,15 +120,15 @@ const rowsOfMemoryTest = 100_000
 func TestMailing_Memory(t *testing.T) { //nolint:paralleltest // see above
 	g := start(t, nil)
 	runtime.GC()
-	small, few := g.uploadRows(t, 1000)
+	small, few := uploadRows(t, g, 1000)
 	runtime.GC()
-	large, many := g.uploadRows(t, rowsOfMemoryTest)
+	large, many := uploadRows(t, g, rowsOfMemoryTest)
 	t.Logf("heap in use: %d KiB for 1,000 rows, %d KiB for %d", few>>10, many>>10, rowsOfMemoryTest)
 	if many > few+32<<20 {
 		t.Errorf("%d MiB for 1,000 rows, %d MiB for %d", few>>20, many>>20, rowsOfMemoryTest)
 	}
-	few, _, _ = g.downloadRows(t, small, 1000)
-	many, first, all := g.downloadRows(t, large, rowsOfMemoryTest)
+	few, _, _ = downloadRows(t, g, small, 1000)
+	many, first, all := downloadRows(t, g, large, rowsOfMemoryTest)
 	t.Logf("heap in use: %d KiB for a download of 1,000 rows, %d KiB for %d: first byte %s, all %s", few>>10, many>>10, rowsOfMemoryTest, first, all)
 	if many > few+32<<20 {
 		t.Errorf("%d MiB for a download of 1,000 rows, %d MiB for %d", few>>20, many>>20, rowsOfMemoryTest)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"email-gateway/shared/store/storetest"
 )
 
 func (g *gateway) moveMailing(tb testing.TB, id, body string) reply {
@@ -25,7 +27,7 @@ func TestMailing_Move(t *testing.T) {
 	if shown := r.json(t); r.Status != http.StatusOK || shown["sendAt"] != want || shown["startsAt"] != want || shown["status"] != "QUEUED" {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
-	if n := g.count(t, `SELECT count(*) FROM email_outbox WHERE target = 'mailing.process' AND next_at = $1`, at); n != 1 {
+	if n := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM email_outbox WHERE target = 'mailing.process' AND next_at = $1`, at); n != 1 {
 		t.Errorf("%d jobs for the new time", n)
 	}
 	wakes := g.Wakes.Load()
@@ -43,7 +45,7 @@ func TestMailing_Move(t *testing.T) {
 	if r := g.moveMailing(t, uuid.NewString(), sendAt(at)); r.Status != http.StatusNotFound {
 		t.Errorf("a mailing id that does not exist: %d %s", r.Status, r.Body)
 	}
-	g.exec(t, `UPDATE mailings SET processed_lines = 1 WHERE id = $1`, id)
+	g.Run(t, `UPDATE mailings SET processed_lines = 1 WHERE id = $1`, id)
 	if r := g.moveMailing(t, id, sendAt(at)); r.Status != http.StatusConflict || r.problem(t).Code != "MAILING_STATE" {
 		t.Errorf("moving a mailing that has begun: %d %s", r.Status, r.Body)
 	}
@@ -59,7 +61,7 @@ func TestMailing_MoveHeld(t *testing.T) {
 		t.Errorf("%v", shown)
 	}
 	started := g.do(t, call{Method: http.MethodPost, Path: "/mailings/" + id + "/start"}).json(t)
-	if n := g.count(t, `SELECT count(*) FROM email_outbox WHERE next_at = $1`, at); n != 1 || started["startsAt"] != at.Format(time.RFC3339) {
+	if n := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM email_outbox WHERE next_at = $1`, at); n != 1 || started["startsAt"] != at.Format(time.RFC3339) {
 		t.Errorf("%v; %d jobs for the new time", started, n)
 	}
 }

@@ -30,7 +30,7 @@ type slowForm struct {
 	reply chan reply
 }
 
-func (g *gateway) startUpload(t *testing.T, filename string) *slowForm {
+func startUpload(t *testing.T, g *gateway, filename string) *slowForm {
 	t.Helper()
 	body, pipe := io.Pipe()
 	w := multipart.NewWriter(pipe)
@@ -57,15 +57,15 @@ func (g *gateway) startUpload(t *testing.T, filename string) *slowForm {
 func TestMailing_SlowClientHoldsNoTransaction(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	f := g.startUpload(t, "devagar.csv")
-	waittest.Until(t, "the file is on its way", func() bool { return len(g.files(t)) == 1 })
+	f := startUpload(t, g, "devagar.csv")
+	waittest.Until(t, "the file is on its way", func() bool { return len(g.Storage.files(t)) == 1 })
 	for range 20 { // a slow client sends a few rows
 		if _, err := io.WriteString(f.file, "x@example.com;Xis;;\r\n"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	waittest.Until(t, "no transaction is open while the client sends", func() bool { // those of loops and autovacuum end soon
-		return g.count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL`) == 0
+		return storetest.Ask[int](t, g.Database, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL`) == 0
 	})
 	if rows := g.mailingRows(t); rows > 0 {
 		t.Fatalf("%d rows while the client sends", rows)
@@ -79,11 +79,11 @@ func TestMailing_SlowClientHoldsNoTransaction(t *testing.T) {
 func TestMailing_ClientGone(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	f := g.startUpload(t, "metade.csv")
-	waittest.Until(t, "the file is on its way", func() bool { return len(g.files(t)) == 1 })
+	f := startUpload(t, g, "metade.csv")
+	waittest.Until(t, "the file is on its way", func() bool { return len(g.Storage.files(t)) == 1 })
 	f.abort(io.ErrClosedPipe)
 	<-f.reply
-	waittest.Until(t, "the file is taken back", func() bool { return len(g.files(t)) == 0 })
+	waittest.Until(t, "the file is taken back", func() bool { return len(g.Storage.files(t)) == 0 })
 	g.leavesNothing(t, "a client that left")
 }
 
@@ -111,7 +111,7 @@ func TestMailing_WithoutPostgres(t *testing.T) {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 	w.Restart()
-	if files := g.files(t); len(files) > 0 {
+	if files := g.Storage.files(t); len(files) > 0 {
 		t.Errorf("files %q", files)
 	}
 	g.mail(t, mailingForm())
@@ -151,7 +151,7 @@ func TestMailing_UnknownOutcome(t *testing.T) {
 	if _, err := uuid.Parse(id); r.Status != http.StatusServiceUnavailable || p.Code != "ACCEPT_UNKNOWN" || err != nil {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
-	if files := g.files(t); len(files) != 1 || files[0] != id+".csv" {
+	if files := g.Storage.files(t); len(files) != 1 || files[0] != id+".csv" {
 		t.Errorf("files %q", files)
 	}
 	committed.Store(true)
@@ -180,7 +180,7 @@ func TestMailing_AtOnce(t *testing.T) {
 		}
 		bodies[r.Body]++
 	}
-	if n, files := g.count(t, `SELECT count(*) FROM mailings`), g.files(t); n != 3 || len(files) != 3 || len(bodies) != 3 {
+	if n, files := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM mailings`), g.Storage.files(t); n != 3 || len(files) != 3 || len(bodies) != 3 {
 		t.Errorf("%d mailings, %d files, answers %v", n, len(files), bodies)
 	}
 }

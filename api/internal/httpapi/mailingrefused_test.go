@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"email-gateway/api/internal/httpapi"
+	"email-gateway/shared/store/storetest"
 )
 
 // workbook is the beginning of an .xlsx file.
@@ -185,7 +186,7 @@ func TestMailing_Steps(t *testing.T) {
 	if r.Status != http.StatusAccepted || r.json(t)["status"] != "PAUSED" {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
-	if n := g.count(t, `SELECT count(*) FROM email_outbox`); n > 0 {
+	if n := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM email_outbox`); n > 0 {
 		t.Errorf("%d outbox rows although the mailing was not started", n)
 	}
 	id, _ := r.json(t)["mailingId"].(string)

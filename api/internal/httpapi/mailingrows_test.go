@@ -16,13 +16,13 @@ func TestMailing_Rows(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	id := g.mail(t, mailingForm())
-	g.exec(t, `UPDATE mailing_entries SET status = 'FAILED', attempts = 5, outcome_unknown = true WHERE line_no = 3`)
-	g.exec(t, `INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, failed_at, event_seq, last_event, error_code, error_reason)
+	g.Run(t, `UPDATE mailing_entries SET status = 'FAILED', attempts = 5, outcome_unknown = true WHERE line_no = 3`)
+	g.Run(t, `INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, failed_at, event_seq, last_event, error_code, error_reason)
 		SELECT id, $1, email, 's', 'FAILED', 5, 'r', now(), now(), now(), 1, 'FAILED', 'SES_REJECTED', '=it was refused' FROM mailing_entries WHERE line_no = 3`, g.Company)
-	g.exec(t, `INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, sent_at, event_seq, last_event,
+	g.Run(t, `INSERT INTO email_logs (outbox_id, company_id, recipient, subject, status, attempts, request_id, expires_at, created_at, sent_at, event_seq, last_event,
 			delivery_problem, delivery_problem_at, delivery_problem_reason)
 		SELECT id, $1, email, 's', 'SENT', 1, 'r', now(), now(), now(), 1, 'BOUNCED', 'bounced', '2026-03-01T12:00:00Z', '=Permanent' FROM mailing_entries WHERE line_no = 4`, g.Company)
-	g.exec(t, `UPDATE mailing_entries SET status = 'SENT', attempts = 1 WHERE line_no = 4`)
+	g.Run(t, `UPDATE mailing_entries SET status = 'SENT', attempts = 1 WHERE line_no = 4`)
 	all := []string{
 		"2 joão@example.com INVALID SYNTAX", "3 maria@example.com FAILED SES_REJECTED", "4 ana@example.com SENT [Cidade] bounced 2026-03-01T12:00:00Z =Permanent",
 		"5 DUPLICATE DUPLICATE E-mail", "6 INVALID MISSING_EMAIL E-mail", "7 INVALID INVALID_CPF_CNPJ CPF",

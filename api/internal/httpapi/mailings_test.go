@@ -12,6 +12,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"email-gateway/shared/store/storetest"
+	"email-gateway/shared/waittest"
 )
 
 func TestMailing(t *testing.T) {
@@ -32,7 +35,7 @@ func TestMailing(t *testing.T) {
 	if g.Wakes.Load() != 1 {
 		t.Errorf("%d wakes", g.Wakes.Load())
 	}
-	if files := g.files(t); len(files) != 1 || files[0] != id+".csv" {
+	if files := g.Storage.files(t); len(files) != 1 || files[0] != id+".csv" {
 		t.Errorf("files %q", files)
 	}
 	for _, path := range []string{"/mailings/", "/v1/mailings/"} {
@@ -145,10 +148,10 @@ func TestMailing_DryRun(t *testing.T) {
 			t.Fatalf("%d %s", r.Status, r.Body)
 		}
 	}
-	if n := g.count(t, `SELECT count(*) FROM email_outbox`); n > 0 {
+	if n := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM email_outbox`); n > 0 {
 		t.Errorf("%d outbox rows", n)
 	}
-	if n := g.count(t, `SELECT count(*) FROM mailing_entries`); n != 6 {
+	if n := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM mailing_entries`); n != 6 {
 		t.Errorf("%d entries", n)
 	}
 	g.mail(t, mailingForm())
@@ -189,8 +192,8 @@ func TestMailing_EmptyFields(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if n := g.count(t, `SELECT count(*) FROM mailings WHERE convert_from(answer, 'UTF8') LIKE '%preview%'`) +
-		g.count(t, `SELECT count(*) FROM idempotency_keys WHERE convert_from(answer, 'UTF8') LIKE '%preview%'`); n > 0 {
+	if n := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM mailings WHERE convert_from(answer, 'UTF8') LIKE '%preview%'`) +
+		storetest.Ask[int](t, g.Database, `SELECT count(*) FROM idempotency_keys WHERE convert_from(answer, 'UTF8') LIKE '%preview%'`); n > 0 {
 		t.Errorf("%d stored answers have the emails", n)
 	}
 
@@ -206,7 +209,7 @@ func TestMailing_EmptyFields(t *testing.T) {
 		t.Error(got)
 	}
 	// The stored templates have no defaults.
-	if n := g.count(t, `SELECT count(*) FROM mailings m JOIN mailing_entries e ON e.mailing_id = m.id
+	if n := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM mailings m JOIN mailing_entries e ON e.mailing_id = m.id
 		WHERE m.id = '`+id+`' AND m.subject = 'Olá, {{d1}}!' AND m.fields = '{d1,cidade,d2}' AND e.fields IN ('{Ana,Recife,Ana}', '{cliente,"",""}', '{Caio,"",Caio}', '{D,Natal,D}')`); n != 4 {
 		t.Errorf("%d of 4 entries", n)
 	}
@@ -268,7 +271,7 @@ func TestMailing_Replay(t *testing.T) {
 			t.Errorf("the same upload with another %s: %d %s", name, r.Status, r.Body)
 		}
 	}
-	if n, files := g.count(t, `SELECT count(*) FROM mailings`), g.files(t); n != 1 || len(files) != 1 {
+	if n, files := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM mailings`), g.Storage.files(t); n != 1 || len(files) != 1 {
 		t.Errorf("%d mailings, files %q", n, files)
 	}
 	// macOS writes the accents of a filename as combining characters (NFD).
@@ -313,11 +316,11 @@ func TestMailing_IdempotencyKey(t *testing.T) {
 		t.Errorf("%s, then %s", one.Body, two.Body)
 	}
 	// An accepted request is replayed although it would be rejected now.
-	g.exec(t, `UPDATE idempotency_keys SET key = 'gone' WHERE key = 'natal-2026'`)
+	g.Run(t, `UPDATE idempotency_keys SET key = 'gone' WHERE key = 'natal-2026'`)
 	if r := g.upload(t, mailingForm(), key); r.Status != http.StatusAccepted || r.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("by its filename: %d %s", r.Status, r.Body)
 	}
-	if n, files := g.count(t, `SELECT count(*) FROM mailings`), g.files(t); n != 2 || len(files) != 1 { // the dry run has stored no file
+	if n, files := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM mailings`), g.Storage.files(t); n != 2 || len(files) != 1 { // the dry run has stored no file
 		t.Errorf("%d mailings, files %q", n, files)
 	}
 }
@@ -353,15 +356,15 @@ func TestMailing_Tests(t *testing.T) {
 		t.Error(diff)
 	}
 	// Queues and dead letters show a job in clear text.
-	if n := g.count(t, `SELECT count(*) FROM email_outbox WHERE strpos(payload::text, '/u/') > 0`); n > 0 {
+	if n := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM email_outbox WHERE strpos(payload::text, '/u/') > 0`); n > 0 {
 		t.Errorf("%d jobs have an unsubscribe token", n)
 	}
 	// The token of a test email belongs to no entry.
-	if n := g.count(t, `SELECT count(*) FROM email_outbox o JOIN mailing_entries e ON strpos(o.html, e.token) > 0`); n > 0 {
+	if n := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM email_outbox o JOIN mailing_entries e ON strpos(o.html, e.token) > 0`); n > 0 {
 		t.Errorf("%d test emails have the token of an entry", n)
 	}
 	// Test emails are due before the others.
-	if n := g.count(t, `SELECT count(*) FROM email_outbox WHERE target = 'mailing.process' AND next_at > created_at + interval '3 s'`); n != 1 {
+	if n := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM email_outbox WHERE target = 'mailing.process' AND next_at > created_at + interval '3 s'`); n != 1 {
 		t.Error("an email is due before the test emails")
 	}
 }
@@ -371,8 +374,8 @@ func TestMailing_DryRunKeepsNoTaxID(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	g.mail(t, given(part{name: "dryRun", value: "true"}))
-	if n := g.count(t, `SELECT count(*) FROM mailing_entries WHERE cpf_cnpj_enc IS NOT NULL`); n != 0 || len(g.files(t)) != 0 {
-		t.Errorf("%d numbers, files %q", n, g.files(t))
+	if n := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM mailing_entries WHERE cpf_cnpj_enc IS NOT NULL`); n != 0 || len(g.Storage.files(t)) != 0 {
+		t.Errorf("%d numbers, files %q", n, g.Storage.files(t))
 	}
 }
 
@@ -417,11 +420,11 @@ func TestMailings_FormsInMemory(t *testing.T) {
 	for i := range 8 {
 		send(fmt.Sprint("own ", i), g.Key.String())
 	}
-	g.await(t, "two that are written", func() bool { return g.count(t, waitingSQL) == 2 })
+	waittest.Until(t, "two are written", func() bool { return storetest.Ask[int](t, g.Database, waitingSQL) == 2 })
 	send("of another company", other)
-	g.await(t, "one of another company", func() bool { return g.count(t, waitingSQL) == 3 })
+	waittest.Until(t, "one of another company is written", func() bool { return storetest.Ask[int](t, g.Database, waitingSQL) == 3 })
 	files := 0
-	if err := filepath.WalkDir(g.Storage, func(_ string, entry fs.DirEntry, err error) error {
+	if err := filepath.WalkDir(string(g.Storage), func(_ string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && !strings.HasSuffix(entry.Name(), ".attrs") {
 			files++
 		}

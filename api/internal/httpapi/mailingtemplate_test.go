@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"email-gateway/shared/store/storetest"
 )
 
 // natal is a template whose variables are columns.
@@ -136,8 +138,8 @@ func TestMailing_TemplateRefused(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, joined, c.want)
 		}
 	}
-	if n := g.count(t, `SELECT count(*) FROM mailings`); n > 0 || len(g.files(t)) > 0 {
-		t.Errorf("%d mailings and %v are left", n, g.files(t))
+	if n := storetest.Ask[int](t, g.Database, `SELECT count(*) FROM mailings`); n > 0 || len(g.Storage.files(t)) > 0 {
+		t.Errorf("%d mailings and %v are left", n, g.Storage.files(t))
 	}
 	other := g.newKey(t, g.Database.Company(t), nil)
 	c := uploadCall(t, form(all), nil)

@@ -123,7 +123,7 @@ func TestAuthenticate_MessagesNameTheFault(t *testing.T) {
 	known := g.Key
 	wrongSecret, revoked := known, g.newKey(t, g.Company, nil)
 	wrongSecret.Secret = strings.Repeat("a", len(known.Secret))
-	g.exec(t, `UPDATE api_keys SET revoked_at = now() WHERE key_id = $1`, revoked.ID)
+	g.Run(t, `UPDATE api_keys SET revoked_at = now() WHERE key_id = $1`, revoked.ID)
 	unknown, err := apikey.New("dev")
 	if err != nil {
 		t.Fatal(err)

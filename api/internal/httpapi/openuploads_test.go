@@ -14,20 +14,20 @@ import (
 
 // crawl uploads mailings at just the minimum rate until ctx ends. It reports each upload that the api begins to
 // read.
-func (g *gateway) crawl(ctx context.Context, key string, began chan<- struct{}) {
+func crawl(ctx context.Context, g *gateway, key string, began chan<- struct{}) {
 	for ctx.Err() == nil {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(g.URL, "http://"))
 		if err != nil {
 			return
 		}
 		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-		g.crawlOver(conn, key, began)
+		crawlOver(conn, key, began)
 		stop()
 		_ = conn.Close()
 	}
 }
 
-func (g *gateway) crawlOver(conn net.Conn, key string, began chan<- struct{}) {
+func crawlOver(conn net.Conn, key string, began chan<- struct{}) {
 	_, err := fmt.Fprintf(conn, "POST /mailings HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 100000000\r\nExpect: 100-continue\r\n\r\n", key)
 	if err != nil {
@@ -61,7 +61,7 @@ func TestUploads_SlowOnesMakeRoom(t *testing.T) {
 	for range 4 {
 		key := g.newKey(t, g.Database.Company(t), nil).String()
 		for range 6 { // two are received, two wait for them, and two more wait for those
-			go g.crawl(ctx, key, began)
+			go crawl(ctx, g, key, began)
 		}
 	}
 	for range 8 {

@@ -10,6 +10,7 @@ import (
 
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/store/tenant"
+	"email-gateway/shared/waittest"
 )
 
 func TestHealth(t *testing.T) {
@@ -17,7 +18,7 @@ func TestHealth(t *testing.T) {
 	g := start(t, nil)
 	status := func(service, instance, details string, age string) {
 		t.Helper()
-		g.exec(t, `INSERT INTO process_status (service, instance, started_at, updated_at, details) VALUES ($1, $2, now(), now() - $4::interval, $3)
+		g.Run(t, `INSERT INTO process_status (service, instance, started_at, updated_at, details) VALUES ($1, $2, now(), now() - $4::interval, $3)
 			ON CONFLICT (service, instance) DO UPDATE SET updated_at = excluded.updated_at, details = excluded.details`, service, instance, details, age)
 	}
 	expect := func(want map[string]string) {
@@ -69,7 +70,7 @@ func TestHealth(t *testing.T) {
 func TestReady(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	g.exec(t, `INSERT INTO process_status (service, instance, started_at, details)
+	g.Run(t, `INSERT INTO process_status (service, instance, started_at, details)
 		VALUES ('worker', 'w', now(), '{"redis":{"status":"disconnected"},"ses":{"status":"disconnected"}}')`)
 	if r := g.do(t, call{Path: "/readyz", NoKey: true}); r.Status != http.StatusOK || r.Body != `{"status":"ok","database":{"status":"connected"}}` {
 		t.Errorf("%d %s", r.Status, r.Body)
@@ -80,7 +81,7 @@ func TestReady(t *testing.T) {
 func TestHealth_OpenBreaker(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	g.exec(t, `INSERT INTO process_status (service, instance, started_at, details) SELECT s, s, now(),
+	g.Run(t, `INSERT INTO process_status (service, instance, started_at, details) SELECT s, s, now(),
 		'{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"},"ses":{"status":"connected"}}' FROM unnest('{dispatcher,worker}'::text[]) s`)
 	for _, tt := range []struct{ change, health, ses, reason string }{
 		{`SELECT 1`, "ok", "connected", ""},
@@ -88,7 +89,7 @@ func TestHealth_OpenBreaker(t *testing.T) {
 		{`UPDATE provider_gate SET held_at = '2026-11-21T10:00:00Z', held_reason = 'a secret of ours'`, "degraded", "paused", "HELD_BY_OPERATOR"},
 		{`UPDATE provider_gate SET held_at = NULL, held_reason = NULL, state = 'open', reason = NULL`, "ok", "connected", ""},
 	} {
-		g.exec(t, tt.change)
+		g.Run(t, tt.change)
 		r := g.do(t, call{Path: "/health", NoKey: true})
 		ses, _ := r.json(t)["ses"].(map[string]any)
 		reason, _ := ses["reason"].(string)
@@ -101,7 +102,7 @@ func TestHealth_OpenBreaker(t *testing.T) {
 func TestHealth_WithoutRabbitMQ(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(p *httpapi.Params) { p.HasRabbitMQ = false })
-	g.exec(t, `INSERT INTO process_status (service, instance, started_at, details) SELECT s, s, now(),
+	g.Run(t, `INSERT INTO process_status (service, instance, started_at, details) SELECT s, s, now(),
 		'{"redis":{"status":"connected"},"rabbitmq":{"status":"disconnected"},"ses":{"status":"connected"}}' FROM unnest('{dispatcher,worker}'::text[]) s`)
 	r := g.do(t, call{Path: "/health", NoKey: true})
 	rabbit, _ := r.json(t)["rabbitmq"].(map[string]any)
@@ -126,7 +127,7 @@ func TestHealth_WithoutStorage(t *testing.T) {
 		}
 	}
 	g := start(t, func(p *httpapi.Params) { p.HasRabbitMQ = false })
-	g.exec(t, `INSERT INTO process_status (service, instance, started_at, details) VALUES ('worker', 'w1', now(), '{"storage":{"status":"disconnected"}}')`)
+	g.Run(t, `INSERT INTO process_status (service, instance, started_at, details) VALUES ('worker', 'w1', now(), '{"storage":{"status":"disconnected"}}')`)
 	r := g.do(t, call{Path: "/health", NoKey: true})
 	if storage, _ := r.json(t)["storage"].(map[string]any); storage["status"] != "inaccessible" {
 		t.Errorf("a worker does not reach the storage: %s", r.Body)
@@ -182,7 +183,7 @@ func TestRateLimit(t *testing.T) {
 	g := start(t, nil)
 	var r reply
 	// Each second adds a request: only requests within one second show the whole limit.
-	g.await(t, "four requests within a second", func() bool {
+	waittest.Until(t, "four requests are handled within a second", func() bool {
 		started := time.Now()
 		slow := g.newKey(t, g.Company, func(k *tenant.APIKey) { k.RatePerSecond, k.Burst = 1, 3 }).String()
 		var first [3]reply

@@ -115,12 +115,12 @@ func TestQuota_HeldAndDryRuns(t *testing.T) {
 		return given(part{name: "name", value: name}, part{name: option, value: value})
 	}
 	g.mail(t, named("a", "start", "false"))
-	templates := g.count(t, `SELECT octet_length(html) + coalesce(octet_length(text_body), 0) FROM mailings`)
+	templates := storetest.Ask[int](t, g.Database, `SELECT octet_length(html) + coalesce(octet_length(text_body), 0) FROM mailings`)
 	g.limit(t, quota.StoredBodyBytes, int64(templates))
 	overQuota(t, g.upload(t, named("b", "start", "false"), nil), quota.StoredBodyBytes, float64(templates), float64(templates))
 
 	g.mail(t, named("c", "dryRun", "true"))
-	kept := g.count(t, `SELECT sum(file_bytes) FROM mailings`)
+	kept := storetest.Ask[int](t, g.Database, `SELECT sum(file_bytes) FROM mailings`)
 	g.limit(t, quota.StoredFileBytes, int64(kept))
 	overQuota(t, g.upload(t, named("d", "dryRun", "true"), nil), quota.StoredFileBytes, float64(kept), float64(kept))
 }
@@ -130,13 +130,13 @@ func TestQuota_Uploads(t *testing.T) {
 	g := start(t, nil)
 	g.limit(t, quota.MailingRowsPerDay, 5)
 	overQuota(t, g.upload(t, mailingForm(), nil), quota.MailingRowsPerDay, 5, 0) // the file has 6 rows
-	if files := g.files(t); len(files) != 0 || g.count(t, `SELECT count(*) FROM mailings`) != 0 {
+	if files := g.Storage.files(t); len(files) != 0 || storetest.Ask[int](t, g.Database, `SELECT count(*) FROM mailings`) != 0 {
 		t.Errorf("files %q", files)
 	}
 	g.limit(t, quota.MailingRowsPerDay, 0)
 	g.limit(t, quota.RunningMailings, 1)
 	id := g.mail(t, mailingForm())
-	size := g.count(t, `SELECT file_bytes FROM mailings`)
+	size := storetest.Ask[int](t, g.Database, `SELECT file_bytes FROM mailings`)
 	if size <= len(people) {
 		t.Errorf("%d bytes are stored", size)
 	}
@@ -158,7 +158,7 @@ func TestQuota_Uploads(t *testing.T) {
 	overQuota(t, g.upload(t, given(part{name: "name", value: "terceira"}), nil), quota.StoredFileBytes, float64(2*size), float64(2*size))
 
 	// A mailing that waits for a quota shows it.
-	g.exec(t, `UPDATE mailings SET waiting_for = 'emails_per_day', waiting_until = now() + interval '1 hour' WHERE id = $1`, held)
+	g.Run(t, `UPDATE mailings SET waiting_for = 'emails_per_day', waiting_until = now() + interval '1 hour' WHERE id = $1`, held)
 	shown := g.do(t, call{Path: "/mailings/" + held}).json(t)
 	list, _ := g.do(t, call{Path: "/mailings?limit=1"}).json(t)["mailings"].([]any)
 	listed, _ := list[0].(map[string]any)

@@ -28,38 +28,6 @@ func (g *gateway) importRecipient(tb testing.TB, body string, header ...string) 
 	return g.do(tb, c)
 }
 
-// intakes returns the ids of the rows that wait for RabbitMQ, in order of acceptance.
-func (g *gateway) intakes(tb testing.TB) []uuid.UUID {
-	tb.Helper()
-	rows, err := g.SQL.QueryContext(tb.Context(), `SELECT o.id FROM email_outbox o JOIN recipient_intakes i ON i.outbox_id = o.id WHERE o.target = 'recipients.upsert' ORDER BY o.id`)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer rows.Close()
-	var ids []uuid.UUID
-	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
-			tb.Fatal(err)
-		}
-		ids = append(ids, id)
-	}
-	if err := rows.Err(); err != nil {
-		tb.Fatal(err)
-	}
-	return ids
-}
-
-// writeDown simulates the worker.
-func (g *gateway) writeDown(tb testing.TB) {
-	tb.Helper()
-	for _, err := range g.Store.UpsertRecipients(tb.Context(), g.intakes(tb)) {
-		if err != nil {
-			tb.Error(err)
-		}
-	}
-}
-
 func TestRecipients_One(t *testing.T) {
 	t.Parallel()
 	hashKey := []byte(strings.Repeat("k", 32))
@@ -75,7 +43,7 @@ func TestRecipients_One(t *testing.T) {
 	hash := email.HashTaxID("52998224725", hashKey)
 	var payload, requestID string
 	var encrypted []byte
-	err := g.SQL.QueryRowContext(t.Context(), `SELECT payload::text, cpf_cnpj_enc, request_id FROM email_outbox WHERE id = $1`, g.intakes(t)[0]).Scan(&payload, &encrypted, &requestID)
+	err := g.SQL.QueryRowContext(t.Context(), `SELECT payload::text, cpf_cnpj_enc, request_id FROM email_outbox WHERE id = $1`, g.Programs.intakes(t)[0]).Scan(&payload, &encrypted, &requestID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +74,7 @@ func TestRecipients_One(t *testing.T) {
 		}
 	}
 	show(true)
-	g.writeDown(t)
+	g.Programs.writeDown(t)
 	show(false)
 	if log := g.Log.String(); strings.Contains(log, "mple") || strings.Contains(log, "52998224725") {
 		t.Errorf("the log contains the address or the CPF: %s", log)
@@ -132,7 +100,7 @@ func TestRecipients_Many(t *testing.T) {
 	if diff := cmp.Diff(want, answer["ids"]); diff != "" || r.Status != http.StatusAccepted || answer["id"] != nil || r.Header.Get("Location") != "" {
 		t.Errorf("%d %v %s", r.Status, r.Header, diff)
 	}
-	g.writeDown(t)
+	g.Programs.writeDown(t)
 	if got := g.do(t, call{Path: "/v1/recipients/" + want[0].(string)}).json(t); got["nome"] != "Ana" {
 		t.Errorf("%v", got)
 	}
@@ -220,7 +188,7 @@ func TestRecipients_Idempotency(t *testing.T) {
 		"one":  `{"externalId": "1", "email": "a@example.com"}`,
 		"many": `{"recipients": [{"externalId": "1", "email": "a@example.com"}]}`,
 	} {
-		before := len(g.intakes(t))
+		before := len(g.Programs.intakes(t))
 		first := g.importRecipient(t, body, "Idempotency-Key", name)
 		again := g.importRecipient(t, " "+body, "Idempotency-Key", name)
 		if again.Status != http.StatusAccepted || again.Body != first.Body || again.Header.Get("Idempotent-Replayed") != "true" ||
@@ -231,7 +199,7 @@ func TestRecipients_Idempotency(t *testing.T) {
 		if other.Status != http.StatusUnprocessableEntity || other.problem(t).Code != "IDEMPOTENCY_KEY_REUSED" {
 			t.Errorf("%s: %d %s", name, other.Status, other.Body)
 		}
-		if n := len(g.intakes(t)) - before; n != 1 {
+		if n := len(g.Programs.intakes(t)) - before; n != 1 {
 			t.Errorf("%s: %d accepted", name, n)
 		}
 	}
@@ -258,7 +226,7 @@ func TestRecipients_AndEmails(t *testing.T) {
 	}
 	send("ana@example.com", "")
 	send("bia@example.com", "RECIPIENT_NOT_FOUND")
-	g.writeDown(t)
+	g.Programs.writeDown(t)
 	send("Ana@EXAMPLE.com", "")
 	send("bia@example.com", "RECIPIENT_NOT_FOUND")
 
@@ -288,9 +256,9 @@ func TestRecipients_AndEmails(t *testing.T) {
 		if r := g.do(t, call{Path: path}); r.Status != http.StatusNotFound {
 			t.Errorf("%d %s", r.Status, r.Body)
 		}
-		g.writeDown(t)
+		g.Programs.writeDown(t)
 	}
 	g.importRecipient(t, `{"externalId": "1", "email": "ana@example.com"}`)
-	g.writeDown(t)
+	g.Programs.writeDown(t)
 	send("ana@example.com", "")
 }

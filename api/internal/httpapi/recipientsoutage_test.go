@@ -88,7 +88,7 @@ func TestRecipients_WithoutRabbitMQ(t *testing.T) {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 	id := uuid.New()
-	g.exec(t, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'a@example.com')`, id, g.Company)
+	g.Run(t, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, 'a@example.com')`, id, g.Company)
 	if r := g.do(t, call{Path: "/v1/recipients/" + id.String()}); r.Status != http.StatusOK {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}

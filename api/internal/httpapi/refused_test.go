@@ -23,7 +23,7 @@ func TestSend_Refuses(t *testing.T) {
 	foreign := g.recipient(t, g.Database.Company(t), "ana@example.com")
 	elsewhere := g.recipient(t, stranger, "other@example.com")
 	deleted := g.recipient(t, stranger, "ana@example.com")
-	g.exec(t, `UPDATE recipients SET deleted_at = now() WHERE id = $1`, deleted)
+	g.Run(t, `UPDATE recipients SET deleted_at = now() WHERE id = $1`, deleted)
 	before := g.rows(t)
 
 	for name, s := range refusals(foreign, elsewhere, deleted) {
@@ -58,7 +58,7 @@ func TestSend_Refuses(t *testing.T) {
 func (g *gateway) recipient(tb testing.TB, company uuid.UUID, address string) string {
 	tb.Helper()
 	id := uuid.New()
-	g.exec(tb, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, $3)`, id, company, address)
+	g.Run(tb, `INSERT INTO recipients (id, company_id, email) VALUES ($1, $2, $3)`, id, company, address)
 	return id.String()
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"email-gateway/api/internal/httpapi"
 	"email-gateway/shared/store/outbox"
+	"email-gateway/shared/waittest"
 )
 
 // The rendered content of a small request counts toward the memory of its company. A company cannot exceed its memory, and
@@ -52,7 +53,7 @@ func TestRendering_MemoryPerCompany(t *testing.T) {
 			}
 		})
 	}
-	g.await(t, "refusal of what does not fit", func() bool { return refused.Load() > 0 || most.Load() > 12<<20 })
+	waittest.Until(t, "what does not fit is refused", func() bool { return refused.Load() > 0 || most.Load() > 12<<20 })
 	if n := most.Load(); n > 8<<20 {
 		t.Errorf("the rendered contents of one company use %d bytes", n)
 	}

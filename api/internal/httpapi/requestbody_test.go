@@ -42,7 +42,7 @@ func jsonTo(path string, key apikey.Key) string {
 }
 
 // acceptSizes sends emails of several sizes for another company, which must not be delayed.
-func (g *gateway) acceptSizes(tb testing.TB, key apikey.Key) {
+func acceptSizes(tb testing.TB, g *gateway, key apikey.Key) {
 	tb.Helper()
 	for _, size := range []int{100, 100 << 10, 500 << 10, 900 << 10, 1500 << 10} {
 		body := emailBody(with("text", strings.Repeat("a", min(size, 500<<10))))
@@ -77,7 +77,7 @@ func TestBodies_OfACompanyThatIsSlow(t *testing.T) {
 					stall(t, addr, tt.sockets, tt.size, jsonTo("/v1/email/send", g.newKey(t, company, nil)))
 				}
 			}
-			g.acceptSizes(t, other)
+			acceptSizes(t, g, other)
 		})
 	}
 }
@@ -89,7 +89,7 @@ func TestBodies_TooManyOfACompany(t *testing.T) {
 	addr := g.listen(t)
 	stall(t, addr, 60, 1200<<10, jsonTo("/v1/email/send", g.Key))
 	body := emailBody(nil) + strings.Repeat(" ", 1900<<10)
-	g.await(t, "refusal", func() bool {
+	waittest.Until(t, "one is refused", func() bool {
 		r := g.send(t, body)
 		if r.Status == http.StatusTooManyRequests {
 			if r.problem(t).Code != "TOO_MANY_BODIES" || r.Header.Get("Retry-After") == "" {
@@ -100,7 +100,7 @@ func TestBodies_TooManyOfACompany(t *testing.T) {
 		stall(t, addr, 4, 1200<<10, jsonTo("/v1/email/send", g.Key))
 		return false
 	})
-	g.acceptSizes(t, g.newKey(t, g.Database.Company(t), nil))
+	acceptSizes(t, g, g.newKey(t, g.Database.Company(t), nil))
 	g.accept(t, emailBody(nil)) // nor does it lock itself out
 }
 
@@ -115,7 +115,7 @@ func TestBodies_OfStrangers(t *testing.T) {
 			p := startProvider(t, nil)
 			addr := p.listen(t)
 			stall(t, addr, tt.sockets, tt.size, "/v1/ses/events HTTP/1.1\r\nContent-Type: text/plain")
-			p.acceptSizes(t, p.newKey(t, p.Database.Company(t), nil))
+			acceptSizes(t, p.gateway, p.newKey(t, p.Database.Company(t), nil))
 			id, token := p.attempt(t, "ana@example.com", nil)
 			p.call(t, id, token, "ana@example.com")
 			p.timeline(t, id, "DELIVERED")
@@ -277,7 +277,7 @@ func TestBodies_Sizes(t *testing.T) {
 	large := text + strings.Repeat(" ", 2<<20-len(text))
 	for range 6 {
 		senders.Go(func() {
-			g.await(t, "place for a large body", func() bool {
+			waittest.Until(t, "there is a place for a large body", func() bool {
 				r := g.send(t, large)
 				if r.Status != http.StatusAccepted && r.Status != http.StatusTooManyRequests {
 					t.Errorf("%d %s", r.Status, r.Body)

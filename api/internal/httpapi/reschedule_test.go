@@ -68,10 +68,10 @@ func TestReschedule_ByStatus(t *testing.T) {
 	g := start(t, nil)
 	at := time.Now().Add(time.Hour).Truncate(time.Second)
 	enqueued := g.accept(t, emailBody(nil))
-	g.exec(t, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = $1`, enqueued)
+	g.Run(t, `UPDATE email_outbox SET status = 'ENQUEUED', enqueued_at = now() WHERE id = $1`, enqueued)
 	retried := g.accept(t, emailBody(nil))
-	g.advance(t, retried, outbox.Transition{
-		Guard: outbox.GuardAttempt, Token: g.claim(t, retried), Status: email.RetryScheduled, Delay: time.Minute, Events: events(email.EventRetryScheduled),
+	g.Programs.advance(t, retried, outbox.Transition{
+		Guard: outbox.GuardAttempt, Token: g.Programs.claim(t, retried), Status: email.RetryScheduled, Delay: time.Minute, Events: events(email.EventRetryScheduled),
 	})
 	for _, id := range []string{enqueued, retried} {
 		r := g.reschedule(t, id, sendAt(at))
@@ -83,12 +83,12 @@ func TestReschedule_ByStatus(t *testing.T) {
 		t.Errorf("the attempts were reset: %v", shown["attempts"])
 	}
 	inWork, failed, cancelled := g.accept(t, emailBody(nil)), g.accept(t, emailBody(nil)), g.accept(t, emailBody(nil))
-	g.claim(t, inWork)
-	g.giveUp(t, failed)
+	g.Programs.claim(t, inWork)
+	g.Programs.giveUp(t, failed)
 	g.step(t, cancelled, "cancel")
 	purged := g.accept(t, emailBody(nil))
-	g.giveUp(t, purged)
-	g.exec(t, `DELETE FROM email_outbox WHERE id = $1`, purged)
+	g.Programs.giveUp(t, purged)
+	g.Run(t, `DELETE FROM email_outbox WHERE id = $1`, purged)
 	for id, status := range map[string]string{inWork: "PROCESSING", failed: "FAILED", cancelled: "CANCELLED", purged: "FAILED"} {
 		r := g.reschedule(t, id, sendAt(at))
 		if p := r.problem(t); r.Status != http.StatusConflict || p.Code != "RESCHEDULE_TOO_LATE" || !strings.HasPrefix(p.Detail, "the email is "+status+"; only PENDING") {

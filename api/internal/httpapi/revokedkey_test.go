@@ -21,10 +21,10 @@ import (
 	"email-gateway/shared/waittest"
 )
 
-// revoke revokes the key and waits until the api refuses it.
-func (g *gateway) revoke(t *testing.T, key apikey.Key) {
+// revokeKey revokes the key and waits until the api refuses it.
+func revokeKey(t *testing.T, g *gateway, key apikey.Key) {
 	t.Helper()
-	g.exec(t, `UPDATE api_keys SET revoked_at = now() WHERE key_id = $1`, key.ID)
+	g.Run(t, `UPDATE api_keys SET revoked_at = now() WHERE key_id = $1`, key.ID)
 	waittest.Until(t, "the api to refuse the key", func() bool {
 		return g.do(t, call{Path: "/v1/mailings", Key: key.String()}).Status == http.StatusUnauthorized
 	})
@@ -57,7 +57,7 @@ func TestRevokedKey_DuringUpload(t *testing.T) {
 	if _, err := reader.ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	g.revoke(t, key)
+	revokeKey(t, g, key)
 	if _, err := conn.Write(form); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestRevokedKey_DuringUpload(t *testing.T) {
 	if err := g.SQL.QueryRowContext(t.Context(), `SELECT count(*) FROM mailings`).Scan(&mailings); err != nil || mailings != 0 {
 		t.Errorf("%d mailings, %v", mailings, err)
 	}
-	_ = filepath.WalkDir(g.Storage, func(path string, e fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(string(g.Storage), func(path string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() && strings.Contains(path, "mailings") {
 			t.Errorf("the file %s was kept", path)
 		}
@@ -87,11 +87,11 @@ func TestRevokedKey_DuringDownload(t *testing.T) {
 	g := startEndless(t)
 	for _, path := range []string{"/rows?format=csv", "/verdicts"} {
 		key := g.newKey(t, g.Company, nil)
-		answer, _ := g.openDownload(t, key.String(), path)
+		answer, _ := openDownload(t, g, key.String(), path)
 		if answer.StatusCode != http.StatusOK {
 			t.Fatalf("%d", answer.StatusCode)
 		}
-		g.revoke(t, key)
+		revokeKey(t, g, key)
 		if _, err := io.Copy(io.Discard, answer.Body); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%s: %v, want an aborted download", path, err)
 		}
@@ -120,9 +120,9 @@ func TestRevokedKey_DuringLongPoll(t *testing.T) {
 		answers <- r
 	}()
 	waittest.Until(t, "the request to wait", func() bool { return polls.Waiting() == 1 })
-	g.revoke(t, key)
+	revokeKey(t, g, key)
 	g.cancelNow(t, g.accept(t, emailBody(nil)))
-	g.assign(t)
+	g.Programs.assign(t)
 	if r := <-answers; r.Status != http.StatusUnauthorized {
 		t.Errorf("%d %s, want 401", r.Status, r.Body)
 	}

@@ -18,6 +18,7 @@ import (
 	"email-gateway/shared/email"
 	"email-gateway/shared/store"
 	"email-gateway/shared/store/feedback"
+	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/store/suppression"
 	"email-gateway/shared/waittest"
 )
@@ -68,7 +69,7 @@ func TestSESEvents_EndToEnd(t *testing.T) {
 	t.Run("purged", func(t *testing.T) {
 		id, token := p.attempt(t, "ana@example.com", nil)
 		p.advance(t, true, sent(id, token, ""))
-		p.exec(t, `DELETE FROM email_outbox WHERE id = $1`, id)
+		p.Run(t, `DELETE FROM email_outbox WHERE id = $1`, id)
 		p.call(t, id, token, "ana@example.com")
 		p.timeline(t, id, "SENT DELIVERED")
 	})
@@ -259,7 +260,7 @@ func TestSESEvents_Refused(t *testing.T) {
 			t.Errorf("%s: not counted once", name)
 		}
 	}
-	if n := p.count(t, `SELECT count(*) FROM ses_events`); n != 0 {
+	if n := storetest.Ask[int](t, p.Database, `SELECT count(*) FROM ses_events`); n != 0 {
 		t.Errorf("%d notifications were accepted", n)
 	}
 }
@@ -285,7 +286,7 @@ func TestSESEvents_NotOurs(t *testing.T) {
 	if after := steps(p.timeline(t, id, "")); after != before {
 		t.Errorf("the timeline changed from %s to %s", before, after)
 	}
-	if !p.metric(t, `ses_events_total{kind="Bounce",result="unmatched"} 2`) || p.count(t, `SELECT count(*) FROM suppressions`) != 0 || p.count(t, `SELECT count(*) FROM ses_events`) != 4 {
+	if !p.metric(t, `ses_events_total{kind="Bounce",result="unmatched"} 2`) || storetest.Ask[int](t, p.Database, `SELECT count(*) FROM suppressions`) != 0 || storetest.Ask[int](t, p.Database, `SELECT count(*) FROM ses_events`) != 4 {
 		t.Error("the events are not counted as unmatched, are not stored, or have suppressed an address")
 	}
 	if !slices.Contains(p.Routes, "POST /v1/ses/events") {

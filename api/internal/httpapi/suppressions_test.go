@@ -68,7 +68,7 @@ func TestSuppressions(t *testing.T) {
 	if got, _ := g.suppressed(t, "?address=ANA@example.com&reason=BOUNCE"); !slices.Equal(got, []string{"ana@example.com BOUNCE"}) {
 		t.Errorf("by address and reason: %v", got)
 	}
-	g.exec(t, `UPDATE suppressions SET created_at = now() - interval '2 hours' WHERE address LIKE 'eva%'`)
+	g.Run(t, `UPDATE suppressions SET created_at = now() - interval '2 hours' WHERE address LIKE 'eva%'`)
 	since := "?limit=1&createdAfter=" + url.QueryEscape(time.Now().Add(-time.Hour).Format(time.RFC3339))
 	first, next = g.suppressed(t, since)
 	second, next := g.suppressed(t, since+"&cursor="+next)
@@ -193,7 +193,7 @@ func TestUnsubscribe_ProblemsArePages(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
 	path := "/u/" + unsubscribeKeys(t).Seal(unsubscribe.Link{Company: g.Company, Mailing: uuid.New(), Address: "ana@example.com"})
-	g.exec(t, `ALTER TABLE suppressions ADD CHECK (false)`) // an error that a retry does not resolve
+	g.Run(t, `ALTER TABLE suppressions ADD CHECK (false)`) // an error that a retry does not resolve
 	browser := map[string]string{"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "Accept-Language": "en"}
 	for _, tt := range []struct {
 		method, path string

@@ -296,7 +296,7 @@ func TestTemplates_PreviewAndSendAgree(t *testing.T) {
 		}
 		preview := g.template(t, http.MethodPost, "/t/preview", `{"data": `+c.data+`}`)
 		sent := g.do(t, call{Method: http.MethodPost, Path: "/v1/email/send", Body: `{"to": "ana@example.com", "recipient": {"externalId": "c-1"}, "template": {"name": "t", "data": ` + c.data + `}}`})
-		if got := g.sentContent(t, sent); got != c.want {
+		if got := sentContent(t, g, sent); got != c.want {
 			t.Errorf("%s: a send makes %q, want %q", name, got, c.want)
 		}
 		got := faultsIn(t, preview)
@@ -341,7 +341,7 @@ func faultsIn(tb testing.TB, r reply) string {
 }
 
 // sentContent returns what the worker sends for an accepted email, or the faults of a rejected one.
-func (g *gateway) sentContent(tb testing.TB, r reply) string {
+func sentContent(tb testing.TB, g *gateway, r reply) string {
 	tb.Helper()
 	if r.Status != http.StatusAccepted {
 		return faultsIn(tb, r)

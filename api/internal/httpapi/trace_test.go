@@ -39,7 +39,7 @@ func TestTrace_AnonymousCallers(t *testing.T) {
 		g.do(t, call{Path: "/v1/suppressions", Key: bound.String(), Header: header})
 		idle := g.Database.Company(t)
 		suspended := g.newKey(t, idle, nil)
-		g.exec(t, `UPDATE companies SET suspended_at = now() WHERE id = $1`, idle)
+		g.Run(t, `UPDATE companies SET suspended_at = now() WHERE id = $1`, idle)
 		g.do(t, call{Path: "/mailings", Key: suspended.String(), Header: header})
 		if err := traces.Stop(t.Context()); err != nil {
 			t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"email-gateway/shared/unsubscribe"
 )
 
-// leaving creates a mailing of Café & Cia and returns the path of a recipient's link.
-func (g *gateway) leaving(t *testing.T, address string) string {
+// unsubscribePath creates a mailing of Café & Cia and returns the path of a recipient's link.
+func unsubscribePath(t *testing.T, g *gateway, address string) string {
 	t.Helper()
 	id := g.mail(t, given(part{name: "from", value: "Café & Cia <billing@acme.example>"}))
 	return "/u/" + unsubscribeKeys(t).Seal(unsubscribe.Link{Company: g.Company, Mailing: uuid.MustParse(id), Address: address})
@@ -23,7 +23,7 @@ func (g *gateway) leaving(t *testing.T, address string) string {
 func TestUnsubscribe_Page(t *testing.T) {
 	t.Parallel()
 	g := start(t, nil)
-	path := g.leaving(t, "ana@example.com")
+	path := unsubscribePath(t, g, "ana@example.com")
 	for languages, want := range map[string][]string{
 		"":                       {`lang="pt-BR"`, "<strong>Café &amp; Cia</strong> não enviará", "<strong>a***@e***.com</strong>", "Cancelar inscrição</button>"},
 		"pt-BR,pt;q=0.9,en;q=.8": {`lang="pt-BR"`, "Cancelar inscrição</button>"},

@@ -8,33 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"email-gateway/shared/store/storetest"
-	"email-gateway/shared/store/usage"
 )
-
-// fold counts what the dispatcher counts.
-func (g *gateway) fold(tb testing.TB) {
-	tb.Helper()
-	g.assign(tb)
-	s := usage.New(g.Store.DB())
-	if _, err := g.Store.FoldQuotas(tb.Context(), 1000, true); err != nil {
-		tb.Fatal(err)
-	}
-	if err := s.AddCompanies(tb.Context(), 1000); err != nil {
-		tb.Fatal(err)
-	}
-	for {
-		done, err := s.Fold(tb.Context(), uuid.Nil, 100, 500)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if done.Companies == 0 {
-			return
-		}
-	}
-}
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
@@ -46,8 +21,8 @@ func TestUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.accept(t, emailBody(nil))
-	g.claim(t, g.accept(t, emailBody(nil)))
-	g.fold(t)
+	g.Programs.claim(t, g.accept(t, emailBody(nil)))
+	g.Programs.fold(t)
 	if _, err := g.SQL.ExecContext(t.Context(), `INSERT INTO usage_days (company_id, day, accepted, sent, delivered, bounced, complained, body_bytes)
 		VALUES ($1, $2, 10, 9, 8, 7, 6, 5), ($1, $3, 1, 2, 3, 4, 5, 6), ($4, $2, 100, 100, 100, 100, 100, 100)`,
 		g.Company, last, first.AddDate(0, 0, -1), g.Database.Company(t)); err != nil {
