@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"email-gateway/scripts/sessim"
+	"email-gateway/shared/store/storetest"
 )
 
 // acceptedLater are emails and a mailing that are accepted after the dump.
@@ -20,7 +21,7 @@ type acceptedLater struct {
 
 // acceptAfterDump accepts a batch that no single line of the log could name, an email whose response from SES never comes,
 // and a mailing.
-func (s *system) acceptAfterDump() acceptedLater {
+func acceptAfterDump(s *system) acceptedLater {
 	s.t.Helper()
 	a := acceptedLater{s: s}
 	var bodies []map[string]any
@@ -37,7 +38,7 @@ func (s *system) acceptAfterDump() acceptedLater {
 	}
 	rule := sessim.Rule{Fault: "hang-after"}
 	rule.Match.To = "calada@cliente.example"
-	s.inject(rule)
+	injectFault(s.t, s.ses, rule)
 	a.answered = s.send(rule.Match.To, func(b map[string]any) { b["priority"] = 1 })
 	a.mailing = s.mail("depois.csv", newSpreadsheet(s.t, 3), nil)
 	s.await(a.answered, "SENT")
@@ -47,7 +48,7 @@ func (s *system) acceptAfterDump() acceptedLater {
 // check reads the lists of the runbook. early was sent before the dump, and looked up after it.
 func (a acceptedLater) check(backup, printed, early string) {
 	a.s.t.Helper()
-	lost, sent := a.s.fileOf(backup, "lost"), a.s.fileOf(backup, "sent")
+	lost, sent := fileOf(a.s, backup, "lost"), fileOf(a.s, backup, "sent")
 	for _, id := range a.batch {
 		if !strings.Contains(lost, id) {
 			a.s.t.Errorf("%s, of the batch, is not in the list of lost emails:\n%s", id, lost)
@@ -73,7 +74,7 @@ type changedLater struct {
 	neverSent []string // the email, and those of an aggregate
 }
 
-func (s *system) changedAfterDump() changedLater {
+func changedAfterDump(s *system) changedLater {
 	s.t.Helper()
 	later := time.Now().Add(time.Hour).Format(time.RFC3339)
 	c := changedLater{s: s, email: s.send("cancelado@cliente.example", func(b map[string]any) { b["sendAt"] = later })}
@@ -107,7 +108,7 @@ func (c changedLater) check(before map[string]int) (neverSent []string) {
 		}
 	}
 	ofMailing := "SELECT id FROM email_outbox WHERE lane_id = (SELECT id FROM dispatch_lanes WHERE mailing_id = '" + c.mailing + "')"
-	waiting := c.s.count("SELECT count(*) FROM (" + ofMailing + " AND processed_at IS NULL) w")
+	waiting := storetest.Ask[int](c.s.t, c.s.db, "SELECT count(*) FROM ("+ofMailing+" AND processed_at IS NULL) w")
 	if waiting == 0 {
 		c.s.t.Error("no email of the mailing that was cancelled after the dump waits")
 	}
@@ -117,7 +118,7 @@ func (c changedLater) check(before map[string]int) (neverSent []string) {
 		c.s.t.Fatal(err)
 	}
 	defer func() { _ = rows.Close() }()
-	now := c.s.acceptedBySES()
+	now := acceptedBySES(c.s.ses)
 	for rows.Next() {
 		var id string
 		if err := rows.Scan(&id); err != nil {

@@ -58,8 +58,8 @@ func (s *system) uploadFile(content []byte) string {
 	return made.ID
 }
 
-// received returns the attachments of an email as they arrived.
-func (s *system) received(id string) []sessim.Attachment {
+// receivedAttachments returns the attachments of an email as they arrived.
+func receivedAttachments(s *system, id string) []sessim.Attachment {
 	s.t.Helper()
 	mails := s.ses.Inbox()
 	i := slices.IndexFunc(mails, func(m simMail) bool { return m.OutboxID == id })
@@ -93,7 +93,7 @@ func TestAttachments(t *testing.T) {
 		{FileName: "large.pdf", ContentType: "application/pdf", Disposition: "ATTACHMENT", TransferEncoding: "BASE64", Size: len(large), SHA256: sumOf(large)},
 		{FileName: "logo.bin", ContentType: "application/octet-stream", ContentID: "logo", Disposition: "INLINE", TransferEncoding: "BASE64", Size: 4, SHA256: sumOf([]byte("logo"))},
 	}
-	if got := s.received(id); !slices.Equal(got, want) {
+	if got := receivedAttachments(s, id); !slices.Equal(got, want) {
 		t.Errorf("arrived:\n%+v\nwant\n%+v", got, want)
 	}
 }
@@ -134,7 +134,7 @@ func sendsAfterOutage(t *testing.T, env map[string]string) {
 		if got := s.await(id, "SENT"); got.Attempts != 1 {
 			t.Errorf("%d attempts: the outage of the storage has spent tries", got.Attempts)
 		}
-		if got := s.received(id); len(got) != 1 || got[0].SHA256 != sumOf(pdfOf(1000)) {
+		if got := receivedAttachments(s, id); len(got) != 1 || got[0].SHA256 != sumOf(pdfOf(1000)) {
 			t.Errorf("arrived: %+v", got)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"email-gateway/scripts/sessim"
 	"email-gateway/shared/servertest"
 	"email-gateway/shared/store/storetest"
 )
@@ -57,13 +58,13 @@ func TestBackup(t *testing.T) {
 		s.await(early, "SENT")
 	}
 	scheduled := s.send("agendado@cliente.example", func(b map[string]any) { b["sendAt"] = time.Now().Add(time.Hour).Format(time.RFC3339) })
-	person := s.importRecipient()
-	s.slowSES(200) // 40 a second, so that much of what follows waits
+	person := importRecipient(s)
+	slowSES(s.t, s.ses, 200) // 40 a second, so that much of what follows waits
 	sheet := newSpreadsheet(t, 400)
 	mailing := s.mail("clientes.csv", sheet, nil)
 	s.awaitRequests(60)
 	waiting := s.send("espera@cliente.example", func(b map[string]any) { b["priority"] = 10 })
-	changed := s.changedAfterDump()
+	changed := changedAfterDump(s)
 	s.runbook("Back up", folders)
 
 	changed.change()
@@ -72,24 +73,24 @@ func TestBackup(t *testing.T) {
 	lost := s.send("depois@cliente.example", func(b map[string]any) { b["priority"] = 1 })
 	s.await(lost, "SENT")
 	s.awaitRequests(since + 60)
-	after := s.acceptAfterDump()
+	after := acceptAfterDump(s)
 	for _, p := range []*program{s.worker, s.dispatcher, s.api} {
 		p.kill()
 	}
 	postgres.Kill()
-	logged := s.keepLogs(folders["LOGS"])
-	taken := s.acceptedBySES()
+	logged := keepLogs(s, folders["LOGS"])
+	taken := acceptedBySES(s.ses)
 
 	var again *servertest.Server
 	s.db, again = ownPostgres(t)
 	s.redis = servertest.Start(t, "redis")
 	folders["STORAGE_URL"] = "file://" + t.TempDir() + "/new"
 	s.runbook("Restore", folders)
-	if s.count("SELECT count(*) FROM email_outbox WHERE id = '"+waiting+"'") != 1 || s.count("SELECT count(*) FROM email_outbox WHERE id = '"+lost+"'") != 0 {
+	if storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE id = '"+waiting+"'") != 1 || storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE id = '"+lost+"'") != 0 {
 		t.Fatalf("the dump on %s is not consistent: %s", again.URL, s.statusCounts())
 	}
 	// A recipient counts as lost only after a longer time than a test lasts.
-	s.exec("UPDATE email_outbox SET processed_at = now() - interval '16 min' WHERE target = 'recipients.upsert'")
+	s.db.Run(s.t, "UPDATE email_outbox SET processed_at = now() - interval '16 min' WHERE target = 'recipients.upsert'")
 	s.env["DATABASE_URL"], s.env["REDIS_URL"], s.env["STORAGE_URL"] = s.db.URL, s.redis.URL, folders["STORAGE_URL"]
 	s.env["RABBITMQ_URL"], s.env["RECIPIENTS_BATCH_TIMEOUT_MS"] = servertest.Start(t, "rabbitmq").URL, "1000"
 	s.api, s.dispatcher, s.worker = startProgram(t, "api", s.env), startProgram(t, "dispatcher", s.env), startProgram(t, "worker", s.env)
@@ -100,7 +101,7 @@ func TestBackup(t *testing.T) {
 	if got := s.email(late); got.Status != "PENDING" || len(s.ses.Requests(late)) > 0 {
 		t.Errorf("an email passed the pause: %+v", got)
 	}
-	s.slowSES(0)
+	slowSES(s.t, s.ses, 0)
 	printed := s.runbook("What came after the dump", folders)
 	after.check(folders["BACKUP"], printed, early)
 
@@ -108,7 +109,7 @@ func TestBackup(t *testing.T) {
 	s.await(late, "SENT")
 	neverSent := changed.check(taken)
 	eventually(t, func() error {
-		if open := s.count("SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND processed_at IS NULL"); open != 1 {
+		if open := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND processed_at IS NULL"); open != 1 {
 			return fmt.Errorf("%d emails are not final, want only the scheduled one: %s", open, s.statusCounts())
 		}
 		return nil
@@ -120,12 +121,12 @@ func TestBackup(t *testing.T) {
 		t.Errorf("an email from after the dump: %d", status)
 	}
 	eventually(t, func() error {
-		if s.count("SELECT count(*) FROM recipients WHERE id = '"+person+"'") != 1 {
+		if storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM recipients WHERE id = '"+person+"'") != 1 {
 			return fmt.Errorf("the recipient in the lost RabbitMQ is not written: %s", s.statusCounts())
 		}
 		return nil
 	})
-	s.checkSentOnceExcept(taken, logged, 20, neverSent...)
+	checkSentOnceExcept(s, taken, logged, 20, neverSent...)
 	s.runbook("Capacity", nil)
 	if files(t, strings.TrimPrefix(folders["STORAGE_URL"], "file://")) != 2 {
 		t.Error("the files of the mailings are not restored")
@@ -133,7 +134,7 @@ func TestBackup(t *testing.T) {
 }
 
 // keepLogs writes the logs of worker and api to the folder, and returns the worker's.
-func (s *system) keepLogs(folder string) (worker string) {
+func keepLogs(s *system, folder string) (worker string) {
 	s.t.Helper()
 	for name, p := range map[string]*program{"worker-1.log": s.worker, "api-1.log": s.api} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(p.logged()), 0o600); err != nil {
@@ -144,7 +145,7 @@ func (s *system) keepLogs(folder string) (worker string) {
 }
 
 // importRecipient imports a recipient and returns when its message is in RabbitMQ.
-func (s *system) importRecipient() (id string) {
+func importRecipient(s *system) (id string) {
 	s.t.Helper()
 	status, answer := s.call(http.MethodPost, "/v1/recipients", map[string]any{"externalId": "C-1", "email": "ana@cliente.example"}, nil)
 	var accepted struct{ ID string }
@@ -152,7 +153,7 @@ func (s *system) importRecipient() (id string) {
 		s.t.Fatalf("recipient: %d %s", status, answer)
 	}
 	eventually(s.t, func() error {
-		if s.count("SELECT count(*) FROM email_outbox WHERE target = 'recipients.upsert' AND status = 'PUBLISHED'") != 1 {
+		if storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE target = 'recipients.upsert' AND status = 'PUBLISHED'") != 1 {
 			return fmt.Errorf("the recipient is not on its queue: %s", s.statusCounts())
 		}
 		return nil
@@ -161,9 +162,9 @@ func (s *system) importRecipient() (id string) {
 }
 
 // acceptedBySES counts how often SES accepted each email.
-func (s *system) acceptedBySES() map[string]int {
+func acceptedBySES(ses *sessim.Server) map[string]int {
 	taken := map[string]int{}
-	for _, entry := range s.ses.Ledger() {
+	for _, entry := range ses.Ledger() {
 		if entry.Accepted {
 			taken[entry.OutboxID]++
 		}
@@ -174,7 +175,7 @@ func (s *system) acceptedBySES() map[string]int {
 // checkSentOnceExcept checks that SES accepted every final email once. More often is allowed if the email is flagged,
 // or if a worker was processing it when everything was lost: SES had accepted it before, and no log mentions it. At
 // least leastWithdrawn emails were withdrawn. Those that the tenant had cancelled were never sent.
-func (s *system) checkSentOnceExcept(before map[string]int, logged string, leastWithdrawn int, cancelled ...string) {
+func checkSentOnceExcept(s *system, before map[string]int, logged string, leastWithdrawn int, cancelled ...string) {
 	s.t.Helper()
 	rows, err := s.db.SQL.QueryContext(s.t.Context(),
 		"SELECT id, status, possible_duplicate FROM email_outbox WHERE target = 'email:send' AND processed_at IS NOT NULL")
@@ -182,7 +183,7 @@ func (s *system) checkSentOnceExcept(before map[string]int, logged string, least
 		s.t.Fatal(err)
 	}
 	defer func() { _ = rows.Close() }()
-	taken := s.acceptedBySES()
+	taken := acceptedBySES(s.ses)
 	emails, withdrawn, unannounced := 0, 0, 0
 	for rows.Next() {
 		var id, status string

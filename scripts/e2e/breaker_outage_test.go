@@ -7,18 +7,19 @@ import (
 	"time"
 
 	"email-gateway/scripts/sessim"
+	"email-gateway/shared/store/storetest"
 )
 
-func (s *system) inject(rule sessim.Rule) {
-	s.t.Helper()
-	if err := s.ses.Inject(rule); err != nil {
-		s.t.Fatal(err)
+func injectFault(t *testing.T, ses *sessim.Server, rule sessim.Rule) {
+	t.Helper()
+	if err := ses.Inject(rule); err != nil {
+		t.Fatal(err)
 	}
 }
 
 // awaitResumed waits until n emails are sent, and SES has accepted no other, after an outage. The first email that SES
 // accepts closes the circuit breaker for the others: few of them are probes.
-func (s *system) awaitResumed(n int) {
+func awaitResumed(s *system, n int) {
 	s.t.Helper()
 	s.awaitAll(n, "SENT")
 	var state string
@@ -35,9 +36,9 @@ func (s *system) awaitResumed(n int) {
 
 // expectSurvived checks emails that went through an outage with unknown outcomes: none failed because its tries were
 // spent, and each with an unknown outcome is flagged.
-func (s *system) expectSurvived() {
+func expectSurvived(s *system) {
 	s.t.Helper()
-	if n := s.count("SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); n > 0 {
+	if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); n > 0 {
 		s.t.Errorf("%d emails failed: %s", n, s.statusCounts())
 	}
 	var met, flagged int // of one snapshot: probes go on
@@ -48,7 +49,7 @@ func (s *system) expectSurvived() {
 	if met == 0 || flagged != met {
 		s.t.Errorf("%d emails had an unknown outcome, %d are flagged", met, flagged)
 	}
-	if most := s.count("SELECT max(attempts) FROM email_outbox"); most > 5 {
+	if most := storetest.Ask[int](s.t, s.db, "SELECT max(attempts) FROM email_outbox"); most > 5 {
 		s.t.Errorf("an email has spent %d tries", most)
 	}
 }
@@ -59,22 +60,22 @@ func TestBreaker_InternalErrors(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "33ms,167ms,1s,4s,20s"})
 	const n = 40
-	s.inject(sessim.Rule{Fault: "internal-failure"})
-	s.pauseAll()
-	s.acceptMany(n)
-	s.resumeAll()
-	s.awaitOpened("SES_INTERNAL_ERROR")
+	injectFault(s.t, s.ses, sessim.Rule{Fault: "internal-failure"})
+	pauseAll(s)
+	acceptMany(s, n)
+	resumeAll(s)
+	awaitOpened(s, "SES_INTERNAL_ERROR")
 	<-time.After(20 * time.Second)
 	late := s.send("late@example.com", nil)
 	<-time.After(20 * time.Second)
-	s.expectSurvived()
+	expectSurvived(s)
 	if opened := linesLogged(openedLine, s.worker); opened != 1 {
 		t.Errorf("%d lines when the circuit breaker opened", opened)
 	}
-	s.clearFaults()
-	s.awaitResumed(n + 1)
+	clearFaults(s)
+	awaitResumed(s, n+1)
 	s.await(late, "SENT")
-	s.expectSurvived()
+	expectSurvived(s)
 }
 
 // Late in an outage, emails with an unknown outcome wait for minutes and are not probes meanwhile. Emails accepted
@@ -84,13 +85,13 @@ func TestBreaker_InternalErrorsWithLongWaits(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "10m", "WORKER_CONCURRENCY": "32"})
 	const old, fresh = 24, 10
-	s.inject(sessim.Rule{Fault: "internal-failure"})
-	s.pauseAll()
-	s.acceptMany(old)
-	s.resumeAll()
-	s.awaitOpened("SES_INTERNAL_ERROR")
+	injectFault(s.t, s.ses, sessim.Rule{Fault: "internal-failure"})
+	pauseAll(s)
+	acceptMany(s, old)
+	resumeAll(s)
+	awaitOpened(s, "SES_INTERNAL_ERROR")
 	eventually(t, func() error { // those that found it open were probes
-		if n := s.count("SELECT count(*) FROM email_outbox WHERE NOT outcome_unknown"); n > 0 {
+		if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE NOT outcome_unknown"); n > 0 {
 			return fmt.Errorf("%d emails may still be probes: %s", n, s.statusCounts())
 		}
 		return nil
@@ -98,12 +99,12 @@ func TestBreaker_InternalErrorsWithLongWaits(t *testing.T) {
 	for i := range fresh {
 		s.send(fmt.Sprintf("fresco%d@example.com", i), nil)
 	}
-	s.awaitProbe()
-	s.clearFaults()
-	s.awaitNoneProcessing()                                                      // of the probes that met the fault
-	failed := s.count("SELECT count(*) FROM email_outbox WHERE outcome_unknown") // the old ones and some probes
-	s.awaitResumed(old + fresh - failed)
-	s.expectSurvived()
+	awaitProbe(s)
+	clearFaults(s)
+	awaitNoneProcessing(s)                                                                             // of the probes that met the fault
+	failed := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE outcome_unknown") // the old ones and some probes
+	awaitResumed(s, old+fresh-failed)
+	expectSurvived(s)
 }
 
 // SES does not answer: every call ends by its timeout. The calls in progress at the end of the outage run into theirs
@@ -112,21 +113,21 @@ func TestBreaker_ReadTimeouts(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "33ms,167ms,1s,4s,20s", "WORKER_CONCURRENCY": "32"})
 	const n = 60
-	s.inject(sessim.Rule{Fault: "hang"})
-	s.pauseAll()
-	s.acceptMany(n)
-	s.resumeAll()
+	injectFault(s.t, s.ses, sessim.Rule{Fault: "hang"})
+	pauseAll(s)
+	acceptMany(s, n)
+	resumeAll(s)
 	eventually(t, func() error {
-		if s.count("SELECT count(*) FROM provider_gate WHERE state = 'shut' AND reason = 'SES_TIMEOUT'") == 0 {
+		if storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM provider_gate WHERE state = 'shut' AND reason = 'SES_TIMEOUT'") == 0 {
 			return fmt.Errorf("the circuit breaker is closed: %s", s.statusCounts())
 		}
 		return nil
 	})
 	<-time.After(40 * time.Second) // some probes time out too
-	s.expectSurvived()
-	s.clearFaults()
-	s.awaitResumed(n)
-	s.expectSurvived()
+	expectSurvived(s)
+	clearFaults(s)
+	awaitResumed(s, n)
+	expectSurvived(s)
 }
 
 // One email breaks the connection each time. It fails after its tries, and other emails are not affected.
@@ -134,7 +135,7 @@ func TestBreaker_OneBadEmail(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"EMAIL_BACKOFF": "50ms"})
 	s.await(s.send("sim-cut-before@example.com", nil), "FAILED")
-	if shuts := s.count("SELECT shuts FROM provider_gate"); shuts != 0 {
+	if shuts := storetest.Ask[int](s.t, s.db, "SELECT shuts FROM provider_gate"); shuts != 0 {
 		t.Errorf("the circuit breaker opened %d times", shuts)
 	}
 }
@@ -144,20 +145,20 @@ func TestBreaker_AccountDisabledAtStart(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
 	const n = 50
-	s.pauseAll()
-	s.acceptMany(n)
-	s.set(func(st *sessim.Settings) { st.Paused = true })
+	pauseAll(s)
+	acceptMany(s, n)
+	changeSettings(s.t, s.ses, func(st *sessim.Settings) { st.Paused = true })
 	s.restartWorker(nil)
-	s.awaitOpened("SES_ACCOUNT_SENDING_PAUSED")
+	awaitOpened(s, "SES_ACCOUNT_SENDING_PAUSED")
 	if asked := s.ses.Summary().Requests; asked != 0 {
 		t.Errorf("SES refused %d emails before", asked)
 	}
-	s.resumeAll()
-	s.awaitProbe()
-	if paid := s.count("SELECT count(*) FROM email_outbox WHERE status = 'FAILED' OR attempts > 0"); paid > 1 { // one may be PROCESSING
+	resumeAll(s)
+	awaitProbe(s)
+	if paid := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'FAILED' OR attempts > 0"); paid > 1 { // one may be PROCESSING
 		t.Errorf("%d emails spent a try: %s", paid, s.statusCounts())
 	}
-	s.set(func(st *sessim.Settings) { st.Paused = false })
-	s.awaitResumed(n)
+	changeSettings(s.t, s.ses, func(st *sessim.Settings) { st.Paused = false })
+	awaitResumed(s, n)
 	s.sentOnce(n)
 }

@@ -20,7 +20,7 @@ const (
 )
 
 // acceptMany sends one email and copies it n − 1 times, like as many requests.
-func (s *system) acceptMany(n int) (first string) {
+func acceptMany(s *system, n int) (first string) {
 	s.t.Helper()
 	first = s.send("cliente@example.com", nil)
 	_, err := s.db.SQL.ExecContext(s.t.Context(), `
@@ -34,22 +34,22 @@ func (s *system) acceptMany(n int) (first string) {
 }
 
 // pauseAll pauses every lane until resumeAll, so that all emails are due when it ends.
-func (s *system) pauseAll() {
+func pauseAll(s *system) {
 	s.gatewayctl("lane", "pause", "--all", "--reason", "the test prepares itself")
 }
-func (s *system) resumeAll() { s.gatewayctl("lane", "resume", "--all") }
+func resumeAll(s *system) { s.gatewayctl("lane", "resume", "--all") }
 
-func (s *system) set(change func(*sessim.Settings)) {
-	s.t.Helper()
-	settings := s.ses.Settings()
+func changeSettings(t *testing.T, ses *sessim.Server, change func(*sessim.Settings)) {
+	t.Helper()
+	settings := ses.Settings()
 	change(&settings)
-	if err := s.ses.SetSettings(settings); err != nil {
-		s.t.Fatal(err)
+	if err := ses.SetSettings(settings); err != nil {
+		t.Fatal(err)
 	}
 }
 
 // awaitOpened waits until the circuit breaker is open for the reason.
-func (s *system) awaitOpened(reason string) {
+func awaitOpened(s *system, reason string) {
 	s.t.Helper()
 	eventually(s.t, func() error {
 		var state, why string
@@ -66,9 +66,9 @@ const probeEvery = 5 * time.Second
 
 // awaitProbe waits until the calls in progress have ended, and then until a probe has: while the circuit breaker is
 // open, each request is one.
-func (s *system) awaitProbe() {
+func awaitProbe(s *system) {
 	s.t.Helper()
-	s.awaitNoneProcessing()
+	awaitNoneProcessing(s)
 	last := func() string {
 		return storetest.Ask[string](s.t, s.db, "SELECT coalesce(probe_at::text, '') FROM provider_gate")
 	}
@@ -80,13 +80,13 @@ func (s *system) awaitProbe() {
 		return nil
 	})
 	s.awaitRequests(requests + 1)
-	s.awaitNoneProcessing()
+	awaitNoneProcessing(s)
 }
 
-func (s *system) awaitNoneProcessing() {
+func awaitNoneProcessing(s *system) {
 	s.t.Helper()
 	eventually(s.t, func() error {
-		if n := s.count("SELECT count(*) FROM email_outbox WHERE status = 'PROCESSING'"); n > 0 {
+		if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'PROCESSING'"); n > 0 {
 			return fmt.Errorf("%d emails are PROCESSING: %s", n, s.statusCounts())
 		}
 		return nil
@@ -95,15 +95,6 @@ func (s *system) awaitNoneProcessing() {
 
 // probesSince returns the maximum number of probes since a time.
 func probesSince(start time.Time) int64 { return 1 + int64(time.Since(start)/probeEvery) }
-
-// count returns the single number that the query selects.
-func (s *system) count(query string) (n int) {
-	s.t.Helper()
-	if err := s.db.SQL.QueryRowContext(s.t.Context(), query).Scan(&n); err != nil {
-		s.t.Fatal(err)
-	}
-	return n
-}
 
 // linesLogged counts the lines that the workers have logged about the circuit breaker.
 func linesLogged(line string, workers ...*program) (n int) {
@@ -120,33 +111,33 @@ func TestBreaker_PausedAccount(t *testing.T) {
 	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "16"})
 	other := startProgram(t, "worker", s.env)
 	const n = 600
-	s.pauseAll()
-	s.acceptMany(n)
-	s.set(func(st *sessim.Settings) { st.Paused = true })
-	s.resumeAll()
+	pauseAll(s)
+	acceptMany(s, n)
+	changeSettings(s.t, s.ses, func(st *sessim.Settings) { st.Paused = true })
+	resumeAll(s)
 	released := time.Now()
-	s.awaitOpened("SES_ACCOUNT_SENDING_PAUSED")
+	awaitOpened(s, "SES_ACCOUNT_SENDING_PAUSED")
 
-	s.awaitProbe() // it is refused too
-	if failed := s.count("SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); failed != 1 {
+	awaitProbe(s) // it is refused too
+	if failed := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); failed != 1 {
 		t.Errorf("%d emails failed, want only the one that was refused first: %s", failed, s.statusCounts())
 	}
 	// The calls in flight, the one that opened the circuit breaker, and the probes: not one request per email.
 	if asked := s.ses.Summary().Requests; asked > 2*16+1+probesSince(released) || asked < 2 {
 		t.Errorf("SES received %d requests", asked)
 	}
-	if touched := s.count("SELECT count(DISTINCT email_log_id) FROM email_events"); int64(touched) > 2*16+1+probesSince(released) {
+	if touched := storetest.Ask[int](s.t, s.db, "SELECT count(DISTINCT email_log_id) FROM email_events"); int64(touched) > 2*16+1+probesSince(released) {
 		t.Errorf("%d emails have events", touched)
 	}
-	s.checkParked("SES_ACCOUNT_SENDING_PAUSED")
+	checkParked(s, "SES_ACCOUNT_SENDING_PAUSED")
 
-	s.set(func(st *sessim.Settings) { st.Paused = false })
+	changeSettings(s.t, s.ses, func(st *sessim.Settings) { st.Paused = false })
 	s.awaitAll(n-1, "SENT")
 	s.sentOnce(n - 1)
-	if failed := s.count("SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); failed != 1 {
+	if failed := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); failed != 1 {
 		t.Errorf("%d emails failed", failed)
 	}
-	if spent := s.count("SELECT count(*) FROM email_outbox WHERE status = 'SENT' AND attempts <> 1"); spent > 0 {
+	if spent := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'SENT' AND attempts <> 1"); spent > 0 {
 		t.Errorf("%d emails spent a try on the account", spent)
 	}
 	if opened, closed := linesLogged(openedLine, s.worker, other), linesLogged(closedLine, s.worker, other); opened != 1 || closed != 1 {
@@ -155,7 +146,7 @@ func TestBreaker_PausedAccount(t *testing.T) {
 }
 
 // checkParked checks what operators see: /health, the metrics and gatewayctl.
-func (s *system) checkParked(reason string) {
+func checkParked(s *system, reason string) {
 	s.t.Helper()
 	eventually(s.t, func() error { // the worker reports every 5 s
 		var health struct {
@@ -198,8 +189,8 @@ func TestBreaker_Outage(t *testing.T) {
 	for i := range 3 { // too few to detect the outage by their number
 		s.send(fmt.Sprintf("cliente%d@example.com", i), nil)
 	}
-	s.awaitOpened("NETWORK_ERROR")
-	s.acceptMany(297)
+	awaitOpened(s, "NETWORK_ERROR")
+	acceptMany(s, 297)
 	<-time.After(30 * time.Second) // the outage itself
 	if opened := linesLogged(openedLine, s.worker); opened != 1 {
 		t.Errorf("%d lines when the circuit breaker opened", opened)
@@ -207,10 +198,10 @@ func TestBreaker_Outage(t *testing.T) {
 	serveSES(t, at, s.ses)
 	s.awaitAll(300, "SENT")
 	s.sentOnce(300)
-	if most := s.count("SELECT max(attempts) FROM email_outbox"); most > 5 {
+	if most := storetest.Ask[int](s.t, s.db, "SELECT max(attempts) FROM email_outbox"); most > 5 {
 		t.Errorf("an email needed %d tries", most)
 	}
-	if more := s.count("SELECT count(*) FROM email_outbox WHERE attempts > 1"); more > 3 {
+	if more := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE attempts > 1"); more > 3 {
 		t.Errorf("%d emails spent a try on the outage, want at most those that were accepted before it", more)
 	}
 }
@@ -220,17 +211,17 @@ func TestBreaker_DailyQuota(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
 	const n, quota = 60, 20
-	s.set(func(st *sessim.Settings) { st.DailyQuota = quota })
-	s.pauseAll()
-	s.acceptMany(n)
-	s.resumeAll()
-	s.awaitOpened("SES_DAILY_QUOTA_EXCEEDED")
+	changeSettings(s.t, s.ses, func(st *sessim.Settings) { st.DailyQuota = quota })
+	pauseAll(s)
+	acceptMany(s, n)
+	resumeAll(s)
+	awaitOpened(s, "SES_DAILY_QUOTA_EXCEEDED")
 	s.awaitAll(quota, "SENT")
-	s.awaitProbe()
-	if throttles := s.count("SELECT sum(throttles) FROM email_outbox"); throttles != 1 {
+	awaitProbe(s)
+	if throttles := storetest.Ask[int](s.t, s.db, "SELECT sum(throttles) FROM email_outbox"); throttles != 1 {
 		t.Errorf("%d throttles", throttles)
 	}
-	s.set(func(st *sessim.Settings) { st.DailyQuota = 0 })
+	changeSettings(s.t, s.ses, func(st *sessim.Settings) { st.DailyQuota = 0 })
 	s.awaitAll(n, "SENT")
 	s.sentOnce(n)
 	if opened := linesLogged(openedLine, s.worker); opened != 1 {
@@ -246,23 +237,23 @@ func TestBreaker_WrongCredentials(t *testing.T) {
 	if err := s.ses.Inject(sessim.Rule{Fault: "signature-mismatch"}); err != nil {
 		t.Fatal(err)
 	}
-	s.pauseAll()
-	s.acceptMany(n)
-	s.resumeAll()
+	pauseAll(s)
+	acceptMany(s, n)
+	resumeAll(s)
 	released := time.Now()
-	s.awaitOpened("SES_AUTH_FAILED")
-	s.awaitProbe() // from now on each request is one
+	awaitOpened(s, "SES_AUTH_FAILED")
+	awaitProbe(s) // from now on each request is one
 	s.awaitRequests(s.ses.Summary().Requests + 3)
 	if asked := s.ses.Summary().Requests; asked > 11+probesSince(released) {
 		t.Errorf("SES received %d requests", asked)
 	}
-	if waiting := s.count("SELECT count(*) FROM email_outbox WHERE attempts = 0 AND status IN ('PENDING', 'ENQUEUED')"); waiting < n-1 {
+	if waiting := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE attempts = 0 AND status IN ('PENDING', 'ENQUEUED')"); waiting < n-1 {
 		t.Errorf("%d emails wait untried: %s", waiting, s.statusCounts())
 	}
-	s.clearFaults()
-	s.awaitResumed(n)
+	clearFaults(s)
+	awaitResumed(s, n)
 	s.sentOnce(n)
-	if spent := s.count("SELECT count(*) FROM email_outbox WHERE attempts <> 1"); spent > 0 {
+	if spent := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE attempts <> 1"); spent > 0 {
 		t.Errorf("%d emails spent a try", spent)
 	}
 }
@@ -272,18 +263,18 @@ func TestBreaker_ProbesWorkerKilled(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
 	const n = 50
-	s.set(func(st *sessim.Settings) { st.Suspended = true })
-	s.pauseAll()
-	s.acceptMany(n)
-	s.resumeAll()
-	s.awaitOpened("SES_ACCOUNT_SUSPENDED")
+	changeSettings(s.t, s.ses, func(st *sessim.Settings) { st.Suspended = true })
+	pauseAll(s)
+	acceptMany(s, n)
+	resumeAll(s)
+	awaitOpened(s, "SES_ACCOUNT_SUSPENDED")
 	before := s.ses.Summary().Requests
-	s.set(func(st *sessim.Settings) { st.Suspended = false })
+	changeSettings(s.t, s.ses, func(st *sessim.Settings) { st.Suspended = false })
 	if err := s.ses.Inject(sessim.Rule{Fault: "hang", Times: 1}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
-		if in := s.count("SELECT count(*) FROM email_outbox WHERE status = 'PROCESSING'"); in != 1 || s.ses.Summary().Requests == before {
+		if in := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'PROCESSING'"); in != 1 || s.ses.Summary().Requests == before {
 			return fmt.Errorf("no probe yet: %s", s.statusCounts())
 		}
 		return nil
@@ -291,12 +282,12 @@ func TestBreaker_ProbesWorkerKilled(t *testing.T) {
 	s.worker.kill()
 	s.worker = startProgram(t, "worker", s.env)
 	eventually(t, func() error {
-		if sent := s.count("SELECT count(*) FROM email_outbox WHERE status = 'SENT'"); sent < n-2 {
+		if sent := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'SENT'"); sent < n-2 {
 			return fmt.Errorf("%d emails sent: %s", sent, s.statusCounts())
 		}
 		return nil
 	})
-	if failed := s.count("SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); failed != 1 {
+	if failed := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); failed != 1 {
 		t.Errorf("%d emails failed", failed)
 	}
 }
@@ -322,7 +313,7 @@ func TestBreaker_HeldByOperator(t *testing.T) {
 	s.await(held, "SENT")
 }
 
-func (s *system) clearFaults() {
+func clearFaults(s *system) {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodDelete, "http://"+s.sesAt+"/sim/faults", nil)
 	if err != nil {

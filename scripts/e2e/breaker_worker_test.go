@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"email-gateway/scripts/sessim"
+	"email-gateway/shared/store/storetest"
 )
 
 const (
@@ -39,28 +40,28 @@ func TestBreaker_OneFaultyWorker(t *testing.T) {
 			if c.fault == "" {
 				refuse()
 			} else {
-				s.inject(sessim.Rule{Fault: c.fault, Match: sessim.Match{AccessKey: "faulty"}})
+				injectFault(s.t, s.ses, sessim.Rule{Fault: c.fault, Match: sessim.Match{AccessKey: "faulty"}})
 			}
 
 			n := 0
 			sendUntil := func(line string) {
 				t.Helper()
 				eventually(t, func() error {
-					if shuts := s.count("SELECT shuts FROM provider_gate"); shuts > 2 {
+					if shuts := storetest.Ask[int](s.t, s.db, "SELECT shuts FROM provider_gate"); shuts > 2 {
 						t.Fatalf("the circuit breaker has opened %d times: %s", shuts, s.statusCounts())
 					}
 					if linesLogged(line, faulty) > 0 {
 						return nil
 					}
-					s.acceptMany(50)
+					acceptMany(s, 50)
 					n += 50
 					return fmt.Errorf("the faulty worker has not logged %q: %s", line, s.statusCounts())
 				})
 			}
 			sendUntil(suspendedLine)
-			s.expectSuspended(faulty, true)
-			s.expectSuspended(s.worker, false)
-			s.acceptMany(300)
+			expectSuspended(s, faulty, true)
+			expectSuspended(s, s.worker, false)
+			acceptMany(s, 300)
 			n += 300
 			s.awaitAll(n, "SENT")
 			if c.lost { // those in flight when the breaker opened and when it closed, and a few afterwards
@@ -72,16 +73,16 @@ func TestBreaker_OneFaultyWorker(t *testing.T) {
 			if c.fault == "" {
 				serveSES(t, at, s.ses)
 			} else {
-				s.clearFaults()
+				clearFaults(s)
 			}
 			sendUntil(sendsLine)
-			s.expectSuspended(faulty, false)
+			expectSuspended(s, faulty, false)
 		})
 	}
 }
 
 // expectSuspended waits until /readyz and the metrics of a worker say whether it is suspended.
-func (s *system) expectSuspended(worker *program, suspended bool) {
+func expectSuspended(s *system, worker *program, suspended bool) {
 	s.t.Helper()
 	part, sample := `"ses":{"status":"connected"}`, "\nworker_suspended 0\n"
 	if suspended {

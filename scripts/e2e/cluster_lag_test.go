@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/lib/pq"
+
+	"email-gateway/shared/store/storetest"
 )
 
 // An asynchronous standby that lags by seconds is promoted. Two things are lost, as OPERATIONS.md says: emails
@@ -19,12 +21,12 @@ func TestCluster_StandbyAsynchronous(t *testing.T) {
 	w := s.startWrites()
 	w.more(100)
 	// They are due while the standby lags, so the standby has them as PENDING.
-	due := s.sendLater(10, 15*time.Second)
-	s.awaitStandby()
+	due := sendLater(s, 10, 15*time.Second)
+	awaitStandby(s)
 	behind := time.Now().Add(-lagMargin)
 	c.freeze("postgres-2")
 	frozen := time.Now()
-	s.awaitSent(due)
+	awaitSent(s, due)
 	w.more(40)
 	c.kill("postgres-1")
 	t.Logf("the standby was frozen for %s before the primary was killed", time.Since(frozen).Round(100*time.Millisecond))
@@ -33,19 +35,19 @@ func TestCluster_StandbyAsynchronous(t *testing.T) {
 	c.restart("postgres-2")
 	c.script("promote", "postgres-2")
 	promoted := time.Now()
-	within(t, "promoted: sending again", s.firstSent(promoted).Sub(promoted), promotedLimit)
+	within(t, "promoted: sending again", firstSent(s, promoted).Sub(promoted), promotedLimit)
 	w.more(100)
 	lost := w.missing()
 	if len(lost) == 0 {
 		t.Error("no accepted email is lost: the standby did not lag")
 	}
 	eventually(t, func() error {
-		if left := s.count("SELECT count(*) FROM email_outbox WHERE status <> 'SENT'"); left > 0 {
+		if left := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status <> 'SENT'"); left > 0 {
 			return fmt.Errorf("%d emails are not SENT: %s", left, s.statusCounts())
 		}
 		return nil
 	})
-	s.checkLag(behind, promoted, lost)
+	checkLag(s, behind, promoted, lost)
 }
 
 // lagMargin is how far the standby may be behind on a busy machine when it is frozen.
@@ -53,7 +55,7 @@ const lagMargin = 5 * time.Second
 
 // checkLag compares the simulator's ledger with the rows: an email sent twice without a flag was first sent between
 // the start of the lag and the promotion, and no lost email is sent after the promotion.
-func (s *system) checkLag(behind, promoted time.Time, lost []string) {
+func checkLag(s *system, behind, promoted time.Time, lost []string) {
 	s.t.Helper()
 	times, first, last := map[string]int{}, map[string]time.Time{}, map[string]time.Time{}
 	for _, e := range s.ses.Ledger() {
@@ -110,7 +112,7 @@ func (s *system) checkLag(behind, promoted time.Time, lost []string) {
 }
 
 // sendLater sends emails that are due after delay.
-func (s *system) sendLater(n int, delay time.Duration) (ids []string) {
+func sendLater(s *system, n int, delay time.Duration) (ids []string) {
 	s.t.Helper()
 	at := time.Now().Add(delay).Format(time.RFC3339Nano)
 	for i := range n {
@@ -119,7 +121,7 @@ func (s *system) sendLater(n int, delay time.Duration) (ids []string) {
 	return ids
 }
 
-func (s *system) awaitSent(ids []string) {
+func awaitSent(s *system, ids []string) {
 	s.t.Helper()
 	eventually(s.t, func() error {
 		var sent int
@@ -132,14 +134,14 @@ func (s *system) awaitSent(ids []string) {
 }
 
 // awaitStandby waits until the standby has everything that is committed now.
-func (s *system) awaitStandby() {
+func awaitStandby(s *system) {
 	s.t.Helper()
 	var now string
 	if err := s.db.SQL.QueryRowContext(s.t.Context(), `SELECT pg_current_wal_lsn()::text`).Scan(&now); err != nil {
 		s.t.Fatal(err)
 	}
 	eventually(s.t, func() error {
-		if s.count(`SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= '`+now+`'`) == 0 {
+		if storetest.Ask[int](s.t, s.db, `SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= '`+now+`'`) == 0 {
 			return fmt.Errorf("the standby is behind %s", now)
 		}
 		return nil

@@ -89,20 +89,20 @@ func (l *load) finish() {
 	}
 	start := time.Now()
 	l.s.awaitAll(n, "SENT")
-	l.s.announcedDuplicates()
+	announcedDuplicates(l.s)
 	l.s.t.Logf("%d emails accepted, all SENT %s after the last", n, time.Since(start).Round(100*time.Millisecond))
 }
 
 // announcedDuplicates checks in the simulator's ledger that SES accepted every email of the database once, or more
 // often if its row is flagged.
-func (s *system) announcedDuplicates() {
+func announcedDuplicates(s *system) {
 	s.t.Helper()
 	rows, err := s.db.SQL.QueryContext(s.t.Context(), "SELECT id, possible_duplicate FROM email_outbox WHERE target = 'email:send'")
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer func() { _ = rows.Close() }()
-	taken, twice := s.acceptedBySES(), 0
+	taken, twice := acceptedBySES(s.ses), 0
 	for rows.Next() {
 		var id string
 		var flagged bool
@@ -124,7 +124,7 @@ func (s *system) announcedDuplicates() {
 
 // sentAgain waits for the first email to the queue that was accepted after the fault and sent. It returns the time
 // between from and that email, or 0 if it was sent before from, and fails if it exceeds limit.
-func (s *system) sentAgain(queue string, fault, from time.Time, limit time.Duration) time.Duration {
+func sentAgain(s *system, queue string, fault, from time.Time, limit time.Duration) time.Duration {
 	s.t.Helper()
 	var first time.Time
 	eventually(s.t, func() error {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"email-gateway/shared/store"
+	"email-gateway/shared/store/storetest"
 )
 
 // pgbouncerLimit is the maximum time between the return of PgBouncer and the next email.
@@ -33,7 +34,7 @@ func TestCluster_PgBouncerRestarts(t *testing.T) {
 	for range 3 {
 		for _, p := range []**program{&s.api, &s.dispatcher, &s.worker} {
 			w.more(40)
-			s.importPeople(people, people+50)
+			importPeople(s, people, people+50)
 			people += 50
 			s.restart(p)
 		}
@@ -42,8 +43,8 @@ func TestCluster_PgBouncerRestarts(t *testing.T) {
 	if m := s.awaitMailing(mailing, "COMPLETED"); m.Sent != len(sheet.people) {
 		t.Errorf("%d of %d emails of the mailing are sent", m.Sent, len(sheet.people))
 	}
-	s.awaitImports()
-	s.peopleAreComplete(0, people)
+	awaitImports(s)
+	peopleAreComplete(s, 0, people)
 	if lost := w.lost(); lost > 0 {
 		t.Errorf("%d accepted emails are lost", lost)
 	}
@@ -63,16 +64,16 @@ func TestCluster_PgBouncerRestarts(t *testing.T) {
 }
 
 // poolerLine is doctor's line about the pooler.
-func (s *system) poolerLine(env map[string]string, status, text string) {
+func poolerLine(s *system, env map[string]string, status, text string) {
 	s.t.Helper()
-	out := s.doctor(env)
+	out := doctor(s, env)
 	if !regexp.MustCompile(`(?m)^` + status + ` +pooler +.*` + regexp.QuoteMeta(text)).MatchString(out) {
 		s.t.Errorf("doctor, want %s with %q:\n%s", status, text, out)
 	}
 }
 
 // restartAs is restart with the program's own role.
-func (s *system) restartAs(p **program) {
+func restartAs(s *system, p **program) {
 	s.t.Helper()
 	env := maps.Clone(s.env)
 	for _, name := range []string{"DATABASE_URL", "DATABASE_LISTEN_URL"} {
@@ -101,7 +102,7 @@ func TestCluster_PgBouncerRoles(t *testing.T) {
 	}
 	settings("gateway_api", "0")
 	env := maps.Clone(c.Env)
-	s.poolerLine(env, "WARNING", "gateway_api: TimeZone, client_min_messages, default_transaction_isolation, enable_seqscan, idle_in_transaction_session_timeout, jit, search_path, statement_timeout")
+	poolerLine(s, env, "WARNING", "gateway_api: TimeZone, client_min_messages, default_transaction_isolation, enable_seqscan, idle_in_transaction_session_timeout, jit, search_path, statement_timeout")
 
 	grant := exec.CommandContext(t.Context(), filepath.Join(binDir, "migrate"), "roles")
 	grant.Env = []string{"DATABASE_URL=" + s.db.URL}
@@ -110,17 +111,17 @@ func TestCluster_PgBouncerRoles(t *testing.T) {
 	}
 	c.script("ctl", "pgbouncer-1", "RECONNECT")
 	env["DATABASE_URL"], env["DATABASE_LISTEN_URL"] = as(t, env["DATABASE_URL"], "gateway_operator"), as(t, env["DATABASE_LISTEN_URL"], "gateway_dispatcher")
-	s.poolerLine(env, "ok", "their roles have the required settings")
+	poolerLine(s, env, "ok", "their roles have the required settings")
 	settings("gateway_api", "10s")
 	settings("gateway_dispatcher", "30s")
 	settings("gateway_worker", "30s")
 	past := env["DATABASE_LISTEN_URL"]
 	env["DATABASE_LISTEN_URL"] = env["DATABASE_URL"]
-	s.poolerLine(env, "FAILURE", "DATABASE_LISTEN_URL leads to a pooler")
+	poolerLine(s, env, "FAILURE", "DATABASE_LISTEN_URL leads to a pooler")
 	env["DATABASE_LISTEN_URL"] = past
 
 	for _, p := range []**program{&s.api, &s.dispatcher, &s.worker} {
-		s.restartAs(p)
+		restartAs(s, p)
 	}
 	w := s.startWrites()
 	w.more(40)
@@ -131,18 +132,18 @@ func TestCluster_PgBouncerRoles(t *testing.T) {
 			t.Errorf("%s:\n%s", p.name, p.tail())
 		}
 		role := "gateway_" + p.name
-		if n := s.count(`SELECT count(*) FROM pg_stat_activity WHERE usename = '` + role + `'`); n == 0 {
+		if n := storetest.Ask[int](s.t, s.db, `SELECT count(*) FROM pg_stat_activity WHERE usename = '`+role+`'`); n == 0 {
 			t.Errorf("no server connection is %s's", role)
 		}
 	}
 
 	delete(env, "DATABASE_POOLED")
-	if out := s.doctor(env); !regexp.MustCompile(`(?m)^FAILURE +database .*\n.*Set DATABASE_POOLED=true`).MatchString(out) {
+	if out := doctor(s, env); !regexp.MustCompile(`(?m)^FAILURE +database .*\n.*Set DATABASE_POOLED=true`).MatchString(out) {
 		t.Errorf("doctor without DATABASE_POOLED:\n%s", out)
 	}
 	// Many installations configure PgBouncer to ignore startup parameters that it does not forward.
 	c.script("ctl", "pgbouncer-1", "SET ignore_startup_parameters = 'statement_timeout,idle_in_transaction_session_timeout,enable_seqscan,jit,client_min_messages,default_transaction_isolation,search_path'")
-	s.poolerLine(env, "FAILURE", "Without DATABASE_POOLED the programs use prepared statements")
+	poolerLine(s, env, "FAILURE", "Without DATABASE_POOLED the programs use prepared statements")
 }
 
 // PgBouncer is killed under load: no accepted email is lost.
@@ -155,11 +156,11 @@ func TestCluster_PgBouncerKilled(t *testing.T) {
 	w.more(40)
 	c.kill("pgbouncer-1")
 	killed := time.Now()
-	eventually(t, func() error { return s.readyIs(http.StatusServiceUnavailable, "disconnected") })
+	eventually(t, func() error { return readyIs(s, http.StatusServiceUnavailable, "disconnected") })
 	c.start("pgbouncer-1")
 	back := time.Now()
 	t.Logf("PgBouncer was away for %s", back.Sub(killed).Round(100*time.Millisecond))
-	within(t, "PgBouncer back: sending again", s.firstSent(back).Sub(back), pgbouncerLimit)
+	within(t, "PgBouncer back: sending again", firstSent(s, back).Sub(back), pgbouncerLimit)
 	w.more(40)
 	if lost := w.lost(); lost > 0 {
 		t.Errorf("%d accepted emails are lost", lost)

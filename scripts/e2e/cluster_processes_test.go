@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"email-gateway/shared/servertest"
+	"email-gateway/shared/store/storetest"
 )
 
 const (
@@ -33,7 +34,7 @@ func TestCluster_Processes(t *testing.T) {
 	env := bulk(t, servertest.Start(t, "rabbitmq").URL)
 	env["WORKER_CONCURRENCY"] = "128"
 	s := startSystem(t, env)
-	s.slowSES(1_000) // so that every worker holds emails whenever a fault comes
+	slowSES(s.t, s.ses, 1_000) // so that every worker holds emails whenever a fault comes
 	third := startProgram(t, "worker", s.env)
 	start := func(name string) *program { return startProgram(t, name, s.env) }
 	if n != nil {
@@ -72,19 +73,19 @@ func TestCluster_Processes(t *testing.T) {
 	}
 	imported := 0
 	for _, fault := range faults {
-		s.importPeople(imported, imported+500)
+		importPeople(s, imported, imported+500)
 		started := time.Now()
 		fault.hit()
-		s.importPeople(imported+500, imported+1000)
+		importPeople(s, imported+500, imported+1000)
 		imported += 1000
-		took := s.sentAgain("normal", started, started, othersFinish)
+		took := sentAgain(s, "normal", started, started, othersFinish)
 		t.Logf("a dispatcher and a worker %s: the others send after %s", fault.name, took.Round(100*time.Millisecond))
 		if took > othersSend {
 			t.Errorf("that is more than %s", othersSend)
 		}
-		s.awaitSentFrom(started)
+		awaitSentFrom(s, started)
 		t.Logf("a dispatcher and a worker %s: what they held is sent after %s", fault.name, time.Since(started).Round(100*time.Millisecond))
-		s.awaitImports()
+		awaitImports(s)
 		<-time.After(time.Until(started.Add(fault.lasts)))
 		fault.mend()
 	}
@@ -96,14 +97,14 @@ func TestCluster_Processes(t *testing.T) {
 			stopping.Go(other.stop)
 		}
 		stopping.Wait()
-		took := s.sentAgain("normal", time.Now(), mended, resumes+time.Minute)
+		took := sentAgain(s, "normal", time.Now(), mended, resumes+time.Minute)
 		t.Logf("the link is back: those that were cut off send after %s", took.Round(100*time.Millisecond))
 		if took > resumes {
 			t.Errorf("that is more than %s", resumes)
 		}
 	}
 	load.finish()
-	s.peopleAreComplete(0, imported)
+	peopleAreComplete(s, 0, imported)
 	// A stop would wait for connections from before the cut, until their packets are retransmitted.
 	for _, p := range []*program{cutDispatcher, cutWorker} {
 		p.kill()
@@ -111,10 +112,10 @@ func TestCluster_Processes(t *testing.T) {
 }
 
 // awaitSentFrom waits, during the fault, until every email that was accepted before it is sent.
-func (s *system) awaitSentFrom(fault time.Time) {
+func awaitSentFrom(s *system, fault time.Time) {
 	s.t.Helper()
 	eventually(s.t, func() error {
-		n := s.count(fmt.Sprintf(`SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND status <> 'SENT'
+		n := storetest.Ask[int](s.t, s.db, fmt.Sprintf(`SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND status <> 'SENT'
 			AND created_at < to_timestamp(%f)`, float64(fault.UnixMilli())/1000))
 		if n > 0 {
 			return fmt.Errorf("%d emails from before the fault are not sent: %s", n, s.statusCounts())

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"email-gateway/shared/store/storetest"
 )
 
 // Maximum interruption of mailing jobs and imports after the leader of their queue has failed. The failure of a
@@ -62,20 +64,20 @@ func TestCluster_RabbitMQ(t *testing.T) {
 		{c, "killed", c.kill, c.start, afterLeaderKilled},
 		{c, "frozen", c.freeze, c.restart, afterLeaderFrozen},
 	} {
-		s.importDuring(100_000*round, fault)
-		sent += s.mailingDuring("leader-"+fault.name, fault)
+		importDuring(s, 100_000*round, fault)
+		sent += mailingDuring(s, "leader-"+fault.name, fault)
 		s.sentOnce(sent)
 	}
 }
 
 // importDuring imports people before, during and after a fault, and measures when one who was accepted after it began
 // is written.
-func (s *system) importDuring(first int, fault nodeFault) {
+func importDuring(s *system, first int, fault nodeFault) {
 	s.t.Helper()
 	next := first
 	load := func(batches int) {
 		for range batches {
-			s.importPeople(next, next+100)
+			importPeople(s, next, next+100)
 			next += 100
 		}
 	}
@@ -84,29 +86,29 @@ func (s *system) importDuring(first int, fault nodeFault) {
 	defer mended()
 	start, marker := time.Now(), next
 	load(1)
-	s.goesOn("import, leader "+fault.name, start, fault.limit, func() bool {
-		return s.count(fmt.Sprintf("SELECT count(*) FROM recipients WHERE external_id = 'C-%d'", marker)) == 1
+	goesOn(s, "import, leader "+fault.name, start, fault.limit, func() bool {
+		return storetest.Ask[int](s.t, s.db, fmt.Sprintf("SELECT count(*) FROM recipients WHERE external_id = 'C-%d'", marker)) == 1
 	})
 	load(30)
 	mended()
 	load(30)
-	s.awaitImports()
-	s.peopleAreComplete(first, next)
+	awaitImports(s)
+	peopleAreComplete(s, first, next)
 }
 
 // mailingDuring breaks the leader during a mailing, and measures when a mailing uploaded after the fault is expanded.
 // It returns the number of emails of both.
-func (s *system) mailingDuring(name string, fault nodeFault) (sent int) {
+func mailingDuring(s *system, name string, fault nodeFault) (sent int) {
 	s.t.Helper()
 	large, small := newSpreadsheet(s.t, 1_500), newSpreadsheet(s.t, 20)
 	before := s.mail(name+".csv", large, nil)
-	s.awaitExpanded(before, len(large.people)/3)
+	awaitExpanded(s, before, len(large.people)/3)
 	mended := fault.during("mailing.jobs.process")
 	defer mended()
 	start := time.Now()
 	after := s.mail(name+"-after.csv", small, nil)
-	s.goesOn("mailings, leader "+fault.name, start, fault.limit, func() bool { return s.expanded(after) > 0 })
-	s.awaitExpanded(before, len(large.people)*2/3)
+	goesOn(s, "mailings, leader "+fault.name, start, fault.limit, func() bool { return expandedRows(s, after) > 0 })
+	awaitExpanded(s, before, len(large.people)*2/3)
 	mended()
 	for id, sheet := range map[string]spreadsheet{before: large, after: small} {
 		done := s.awaitMailing(id, "COMPLETED")
@@ -119,7 +121,7 @@ func (s *system) mailingDuring(name string, fault nodeFault) (sent int) {
 }
 
 // goesOn measures when an operation that a fault has stopped continues.
-func (s *system) goesOn(what string, start time.Time, limit time.Duration, happens func() bool) {
+func goesOn(s *system, what string, start time.Time, limit time.Duration, happens func() bool) {
 	s.t.Helper()
 	eventually(s.t, func() error {
 		if !happens() {

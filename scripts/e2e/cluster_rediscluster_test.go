@@ -106,7 +106,7 @@ func TestCluster_RedisFailovers(t *testing.T) {
 		c.kill(master)
 		killed := time.Now()
 		elected := c.awaitElection(asked, pendingOf["normal"], id)
-		took := s.sentAgain("normal", killed, elected, clusterLimit)
+		took := sentAgain(s, "normal", killed, elected, clusterLimit)
 		t.Logf("%s killed: elected after %s, sending again %s after that", master,
 			elected.Sub(killed).Round(10*time.Millisecond), took.Round(10*time.Millisecond))
 		c.start(master)
@@ -175,23 +175,23 @@ func TestCluster_RedisOneMasterFrozen(t *testing.T) {
 	c.freeze(frozen...)
 	at := time.Now()
 	for _, queue := range []string{"normal", "low"} {
-		took := s.sentAgain(queue, at, at, 5*commandTimeout)
+		took := sentAgain(s, queue, at, at, 5*commandTimeout)
 		t.Logf("%s frozen with its replica: %s goes on after %s", master, queue, took.Round(10*time.Millisecond))
 	}
 	for _, p := range []*program{s.dispatcher, s.worker} {
-		s.neverReady(p, 20)
+		neverReady(s, p, 20)
 	}
 	for range 5 { // the first command to the frozen node has timed out: no other one does
 		for _, queue := range []string{"normal", "low"} {
 			now := time.Now()
-			s.sentAgain(queue, now, now, commandTimeout)
+			sentAgain(s, queue, now, now, commandTimeout)
 		}
 	}
 	c.thaw(frozen...)
 	thawed := time.Now()
-	took := s.sentAgain("high", thawed, thawed, 5*commandTimeout)
+	took := sentAgain(s, "high", thawed, thawed, 5*commandTimeout)
 	t.Logf("thawed: high goes on after %s", took.Round(10*time.Millisecond))
-	s.soonReady()
+	soonReady(s)
 	load.finish()
 }
 
@@ -223,7 +223,7 @@ func TestCluster_RedisSlotMoves(t *testing.T) {
 	set(from, "MIGRATING", to.ClusterMyID(t.Context()).Val())
 	for range 10 {
 		now := time.Now()
-		s.sentAgain("high", now, now, 5*commandTimeout)
+		sentAgain(s, "high", now, now, 5*commandTimeout)
 	}
 	host, port, err := net.SplitHostPort(to.Options().Addr)
 	if err != nil {
@@ -248,7 +248,7 @@ func TestCluster_RedisSlotMoves(t *testing.T) {
 	c.moveSlot(pendingOf["normal"], target)
 	moved := time.Now()
 	t.Logf("%s moved from %s to %s: normal goes on after %s", pendingOf["normal"], source, target,
-		s.sentAgain("normal", moved, moved, 20*commandTimeout).Round(10*time.Millisecond))
+		sentAgain(s, "normal", moved, moved, 20*commandTimeout).Round(10*time.Millisecond))
 	load.finish()
 	if n := s.dispatcher.metric("outbox_rescued_total", "leftover"); n != 0 {
 		t.Errorf("%v tasks were taken and lost by their worker", n)
@@ -287,7 +287,7 @@ func readyz(t *testing.T, p *program) int {
 }
 
 // neverReady checks n times that the program is not ready.
-func (s *system) neverReady(p *program, n int) {
+func neverReady(s *system, p *program, n int) {
 	s.t.Helper()
 	ready := 0
 	for range n {
@@ -301,7 +301,7 @@ func (s *system) neverReady(p *program, n int) {
 }
 
 // soonReady waits until dispatcher and worker are ready.
-func (s *system) soonReady() {
+func soonReady(s *system) {
 	s.t.Helper()
 	eventually(s.t, func() error {
 		for _, p := range []*program{s.dispatcher, s.worker} {

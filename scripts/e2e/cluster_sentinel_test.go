@@ -57,7 +57,7 @@ func TestCluster_SentinelMasterKilled(t *testing.T) {
 	if os.Getenv("CLUSTERS") == "" {
 		limit = stallLimit // other tests take the processors
 	}
-	took := s.sentAgain("normal", killed, killed, limit)
+	took := sentAgain(s, "normal", killed, killed, limit)
 	t.Logf("master killed: sending again after %s", took.Round(10*time.Millisecond))
 	load.finish()
 }
@@ -74,9 +74,9 @@ func TestCluster_SentinelMasterFrozen(t *testing.T) {
 		master := c.master()
 		c.freeze(master)
 		frozen := time.Now()
-		s.neverReady(s.dispatcher, 1)
-		took := s.sentAgain("normal", frozen, frozen, downAfter+sentinelLimit)
-		s.soonReady()
+		neverReady(s, s.dispatcher, 1)
+		took := sentAgain(s, "normal", frozen, frozen, downAfter+sentinelLimit)
+		soonReady(s)
 		t.Logf("master frozen: sending again after %s", took.Round(10*time.Millisecond))
 		c.thaw(master)
 		c.start() // waits for the replica

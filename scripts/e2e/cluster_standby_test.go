@@ -43,7 +43,7 @@ func failover(t *testing.T, c *cluster, s *system, w *writes) {
 	killed := time.Now()
 	c.script("promote", "postgres-2")
 	promoted := time.Now()
-	sent := s.firstSent(promoted)
+	sent := firstSent(s, promoted)
 	t.Logf("primary killed; promoted after %s", promoted.Sub(killed).Round(10*time.Millisecond))
 	within(t, "promoted: sending again", sent.Sub(promoted), promotedLimit)
 	w.more(100)
@@ -92,11 +92,11 @@ func TestCluster_StandbyGone(t *testing.T) {
 			t.Errorf("key %q: %d %s, want 503", key, status, answer)
 		}
 	}
-	eventually(t, func() error { return s.readyIs(http.StatusServiceUnavailable, "unreplicated") })
+	eventually(t, func() error { return readyIs(s, http.StatusServiceUnavailable, "unreplicated") })
 	if status, answer, err := s.try(http.MethodGet, "/health", nil, nil); status != http.StatusServiceUnavailable || !strings.Contains(string(answer), `"unreplicated"`) {
 		t.Errorf("/health: %d %s %v", status, answer, err)
 	}
-	out := s.doctor(map[string]string{"DATABASE_URL": c.Env["DATABASE_URL"], "API_URL": "http://" + s.api.addr})
+	out := doctor(s, map[string]string{"DATABASE_URL": c.Env["DATABASE_URL"], "API_URL": "http://" + s.api.addr})
 	for _, line := range []string{"Commits wait for a synchronous standby", "no synchronous standby confirms its commits"} {
 		if !strings.Contains(out, line) {
 			t.Errorf("doctor does not say %q:\n%s", line, out)
@@ -131,7 +131,7 @@ func TestCluster_StandbyGone(t *testing.T) {
 	}
 	c.start("postgres-2")
 	back := time.Now()
-	within(t, "standby back: sending again", s.firstSent(back).Sub(back), standbyLimit)
+	within(t, "standby back: sending again", firstSent(s, back).Sub(back), standbyLimit)
 	w.more(40)
 	if lost := w.lost(); lost > 0 {
 		t.Errorf("%d accepted emails are lost", lost)
@@ -140,7 +140,7 @@ func TestCluster_StandbyGone(t *testing.T) {
 }
 
 // readyIs checks the api's /readyz.
-func (s *system) readyIs(want int, word string) error {
+func readyIs(s *system, want int, word string) error {
 	status, answer, err := s.try(http.MethodGet, "/readyz", nil, nil)
 	if err == nil && (status != want || !strings.Contains(string(answer), word)) {
 		err = fmt.Errorf("/readyz: %d %s", status, answer)

@@ -164,11 +164,11 @@ func (w *writes) allSent() {
 		}
 		return err
 	})
-	w.s.announcedDuplicates()
+	announcedDuplicates(w.s)
 }
 
 // firstSent returns when the first email created after the given time was sent.
-func (s *system) firstSent(after time.Time) time.Time {
+func firstSent(s *system, after time.Time) time.Time {
 	s.t.Helper()
 	var first time.Time
 	eventually(s.t, func() error {
@@ -193,7 +193,7 @@ func (s *system) restart(p **program) {
 }
 
 // doctor returns the output of gatewayctl doctor, ignoring its exit code.
-func (s *system) doctor(env map[string]string) string {
+func doctor(s *system, env map[string]string) string {
 	cmd := exec.CommandContext(s.t.Context(), filepath.Join(binDir, "gatewayctl"), "doctor")
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(line string) bool { return len(line) > 8 && line[:8] == "DATABASE" })
 	for name, value := range env {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/store/storetest"
 )
 
 // The api crashes at each step of a batch, whose emails take two statements. All of them are stored or none; a repeated request stores
@@ -42,7 +43,7 @@ func TestCrashPoints_Batch(t *testing.T) {
 				want = n
 			}
 			for _, table := range []string{"email_outbox", "outbox_aggregates"} {
-				if rows := s.count("SELECT count(*) FROM " + table); rows != round*n+want {
+				if rows := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM "+table); rows != round*n+want {
 					t.Errorf("%d rows in %s, want %d", rows-round*n, table, want)
 				}
 			}
@@ -55,7 +56,7 @@ func TestCrashPoints_Batch(t *testing.T) {
 			if status, again, err := request(); err != nil || status != http.StatusAccepted || string(again) != string(first) {
 				t.Errorf("%d %s %v, the first response was %s", status, again, err, first)
 			}
-			if rows := s.count("SELECT count(*) FROM email_outbox"); rows != (round+1)*n {
+			if rows := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox"); rows != (round+1)*n {
 				t.Errorf("%d rows, want %d", rows, (round+1)*n)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/store/storetest"
 )
 
 // The api crashes at each step of accepting a mailing. It is stored completely or not at all; uploading the file
@@ -29,8 +30,8 @@ func TestCrashPoints_Upload(t *testing.T) {
 			if point == crashpoint.UploadCommitted {
 				want = 1
 			}
-			entries := s.count("SELECT count(*) FROM mailing_entries")
-			if mailings := s.count("SELECT count(*) FROM mailings"); mailings != want || (entries > 0) != (want == 1) {
+			entries := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM mailing_entries")
+			if mailings := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM mailings"); mailings != want || (entries > 0) != (want == 1) {
 				t.Errorf("%d mailings with %d entries, want %d mailings", mailings, entries, want)
 			}
 		})
@@ -41,7 +42,7 @@ func TestCrashPoints_Upload(t *testing.T) {
 	if done := s.awaitMailing(id, "COMPLETED"); done.Sent != len(sheet.people) {
 		t.Errorf("%+v", done)
 	}
-	if mailings := s.count("SELECT count(*) FROM mailings"); mailings != 1 {
+	if mailings := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM mailings"); mailings != 1 {
 		t.Errorf("%d mailings", mailings)
 	}
 	s.deliveredOnce(sheet)
@@ -63,7 +64,7 @@ func TestCrashPoints_ReplacedWorker(t *testing.T) {
 	if done := s.awaitMailing(id, "COMPLETED"); done.Sent != len(sheet.people) {
 		t.Errorf("%+v", done)
 	}
-	if n := s.count("SELECT generation FROM mailings"); n != 1 {
+	if n := storetest.Ask[int](s.t, s.db, "SELECT generation FROM mailings"); n != 1 {
 		t.Errorf("generation %d, want 1: another job was made", n)
 	}
 	s.deliveredOnce(sheet)
@@ -76,7 +77,7 @@ func TestCrashPoints_Recipients(t *testing.T) {
 	env := bulk(t, brokerURL(t))
 	env["RECIPIENTS_RETRY_TTL_MS"] = "1000"
 	s := startSystem(t, env)
-	s.exec("ALTER TABLE recipients ADD CONSTRAINT poison CHECK (nome <> 'veneno')")
+	s.db.Run(s.t, "ALTER TABLE recipients ADD CONSTRAINT poison CHECK (nome <> 'veneno')")
 	const n = 20
 	var people []map[string]any
 	for i := range n {
@@ -103,7 +104,7 @@ func TestCrashPoints_Recipients(t *testing.T) {
 	if status, answer, err := request(); err != nil || status != http.StatusAccepted {
 		t.Fatalf("repeated: %d %s, %v", status, answer, err)
 	}
-	if rows := s.count("SELECT count(*) FROM email_outbox"); rows != n {
+	if rows := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox"); rows != n {
 		t.Errorf("%d rows for %d recipients", rows, n)
 	}
 	for _, point := range []crashpoint.Point{crashpoint.IntakeWritten, crashpoint.PassConfirmed} {
@@ -111,7 +112,7 @@ func TestCrashPoints_Recipients(t *testing.T) {
 	}
 	s.worker = startProgram(t, "worker", s.env)
 	eventually(t, func() error {
-		written, dead := s.count("SELECT count(*) FROM recipients"), s.count("SELECT count(*) FROM dead_letters WHERE target = 'recipients.upsert'")
+		written, dead := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM recipients"), storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM dead_letters WHERE target = 'recipients.upsert'")
 		if written != n-1 || dead != 1 {
 			return fmt.Errorf("%d recipients and %d dead letters", written, dead)
 		}
@@ -136,7 +137,7 @@ func TestCrashPoints_Expand(t *testing.T) {
 	if err := s.ses.SetSettings(st); err != nil {
 		t.Fatal(err)
 	}
-	s.forgetRate()
+	forgetRate(s)
 	s.setSending(false)
 	id := s.mail("clientes.csv", sheet, nil)
 
@@ -164,8 +165,8 @@ func TestCrashPoints_Expand(t *testing.T) {
 				change["MAILING_LEAD"] = c.lead
 			}
 			s.startCrashing("worker", c.point, 1, change).awaitCrash(c.point)
-			rows := s.count("SELECT count(*) FROM email_outbox WHERE target = 'email:send'")
-			if expanded := s.expanded(id); expanded != rows || rows < c.atLeast || rows > c.atMost {
+			rows := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE target = 'email:send'")
+			if expanded := expandedRows(s, id); expanded != rows || rows < c.atLeast || rows > c.atMost {
 				t.Errorf("%d emails of %d expanded rows, want %d to %d", rows, expanded, c.atLeast, c.atMost)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/store/storetest"
 )
 
 // sendCrash is the expected result for an email whose worker crashes.
@@ -78,7 +79,7 @@ func TestCrashPoints_Send(t *testing.T) {
 			}
 		})
 	}
-	if deadLetters := s.count("SELECT count(*) FROM dead_letters"); deadLetters != 3 {
+	if deadLetters := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM dead_letters"); deadLetters != 3 {
 		t.Errorf("%d dead letters, want those of the three that failed", deadLetters)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/store/storetest"
 )
 
 // The api crashes while it handles twenty requests. Every request that got a 202 has one row; repeating a request
@@ -42,7 +43,7 @@ func TestCrashPoints_Accept(t *testing.T) {
 			s.api.awaitCrash(point)
 
 			answered := slices.DeleteFunc(slices.Clone(first), func(id string) bool { return id == "" })
-			rows := s.count("SELECT count(*) FROM email_outbox") - round*n
+			rows := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox") - round*n
 			switch {
 			case point == crashpoint.AcceptBegun && rows >= n:
 				t.Errorf("%d rows: the request that died had written one", rows)
@@ -57,7 +58,7 @@ func TestCrashPoints_Accept(t *testing.T) {
 				}
 				s.email(again)
 			}
-			if rows := s.count("SELECT count(*) FROM email_outbox"); rows != (round+1)*n {
+			if rows := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox"); rows != (round+1)*n {
 				t.Errorf("%d rows, want %d", rows, (round+1)*n)
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/store/storetest"
 )
 
 // hook is a webhook endpoint that accepts and remembers what is verified.
@@ -67,7 +68,7 @@ func TestWebhooks_WorkerWithoutKeys(t *testing.T) {
 	if n := strings.Count(worker.logged(), `"CPF_CNPJ_KEYS is not set`); n != 1 {
 		t.Errorf("%d warnings at the start", n)
 	}
-	s.newHook(&hook{times: map[string]int{}})
+	newHook(s, &hook{times: map[string]int{}})
 	s.await(s.send("ana@example.com", nil), "SENT")
 	eventually(t, func() error {
 		if worker.metric("webhook_endpoint_errors_total") == 0 {
@@ -76,7 +77,7 @@ func TestWebhooks_WorkerWithoutKeys(t *testing.T) {
 		return nil
 	})
 	eventually(t, func() error {
-		if out := s.doctor(s.env); !strings.Contains(out, "lack keys of CPF_CNPJ_KEYS") {
+		if out := doctor(s, s.env); !strings.Contains(out, "lack keys of CPF_CNPJ_KEYS") {
 			return errors.New(out)
 		}
 		return nil
@@ -84,7 +85,7 @@ func TestWebhooks_WorkerWithoutKeys(t *testing.T) {
 }
 
 // newHook creates a webhook endpoint of received.
-func (s *system) newHook(received *hook) {
+func newHook(s *system, received *hook) {
 	s.t.Helper()
 	server := httptest.NewServer(received)
 	s.t.Cleanup(server.Close)
@@ -109,7 +110,7 @@ func TestCrashPoints_Webhook(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"WEBHOOK_ALLOW_PRIVATE": "true"})
 	received := &hook{times: map[string]int{}}
-	s.newHook(received)
+	newHook(s, received)
 	s.worker.stop()
 	n := 0
 	for _, point := range []crashpoint.Point{crashpoint.WebhookLeased, crashpoint.WebhookRead, crashpoint.WebhookAnswered, crashpoint.WebhookRecorded} {
@@ -118,12 +119,12 @@ func TestCrashPoints_Webhook(t *testing.T) {
 			n++
 		}
 		s.startCrashing("worker", point, 1, nil).awaitCrash(point)
-		s.exec("UPDATE webhook_endpoints SET lease_until = now() WHERE lease_token IS NOT NULL") // as its minute does
+		s.db.Run(s.t, "UPDATE webhook_endpoints SET lease_until = now() WHERE lease_token IS NOT NULL") // as its minute does
 	}
 	s.worker = startProgram(t, "worker", s.env)
 	s.awaitAll(n, "SENT")
 	eventually(t, func() error {
-		if events := s.count("SELECT count(*) FROM email_events"); len(received.arrived()) != events {
+		if events := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_events"); len(received.arrived()) != events {
 			return fmt.Errorf("%d of %d events", len(received.arrived()), events)
 		}
 		return nil

@@ -20,7 +20,7 @@ func TestDatabaseRefusesConnections(t *testing.T) {
 	accepted, rejected := s.send("ana@example.com", nil), s.send("ana+sim-bad-request@example.com", nil)
 	<-ses.called
 	<-ses.called
-	s.breakDatabase(func() {
+	breakDatabase(s, func() {
 		close(ses.answer)
 		for _, id := range []string{accepted, rejected} {
 			waittest.Until(t, "the worker logs that it cannot record the result", func() bool {

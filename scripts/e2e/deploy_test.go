@@ -96,7 +96,7 @@ func (d *deployment) check() {
 		}
 		d.t.Errorf("refused: %s", answer)
 	}
-	if n := d.number(`SELECT count(*) FROM email_outbox WHERE id = ANY ($1)`, pq.Array(d.accepted)); n != len(d.accepted) {
+	if n := storetest.Ask[int](d.t, d.db, `SELECT count(*) FROM email_outbox WHERE id = ANY ($1)`, pq.Array(d.accepted)); n != len(d.accepted) {
 		d.t.Errorf("%d of %d accepted emails are stored", n, len(d.accepted))
 	}
 }
@@ -164,17 +164,17 @@ func TestUpgrade(t *testing.T) {
 	wait := d.load(8, 50*time.Millisecond, stop, nil)
 	finish := sync.OnceFunc(func() { close(stop); wait() })
 	defer finish()
-	d.awaitProgress(50)
+	awaitProgress(d.system, 50)
 
 	migrate(binDir)
-	d.awaitProgress(50) // by the previous release's programs, on the new schema
+	awaitProgress(d.system, 50) // by the previous release's programs, on the new schema
 	// A receiver is replaced before the program that sends to it.
 	d.worker.stop()
 	d.worker = startProgram(t, "worker", d.env)
-	d.awaitProgress(50)
+	awaitProgress(d.system, 50)
 	d.dispatcher.stop()
 	d.dispatcher = startProgram(t, "dispatcher", d.env)
-	d.awaitProgress(50)
+	awaitProgress(d.system, 50)
 	for i := range d.apis {
 		d.balancer.drain(i) // the previous release may not know DRAIN_DELAY
 		d.restartAPI(i, binDir)
@@ -182,16 +182,16 @@ func TestUpgrade(t *testing.T) {
 	}
 	d.api = d.apis[0]
 	mailings = append(mailings, d.mail("after.csv", sheet, nil))
-	d.awaitProgress(50)
+	awaitProgress(d.system, 50)
 	finish()
 	d.check()
-	d.awaitEnds()
+	awaitEnds(d.system)
 	for _, id := range mailings {
 		if m := d.awaitMailing(id, "COMPLETED"); m.Sent != len(sheet.people) {
 			t.Errorf("%d of %d emails of a mailing are sent", m.Sent, len(sheet.people))
 		}
 	}
-	if n := d.number(`SELECT count(*) FROM email_outbox WHERE id = ANY ($1) AND status = 'SENT'`, pq.Array(d.accepted)); n != len(d.accepted) {
+	if n := storetest.Ask[int](d.t, d.db, `SELECT count(*) FROM email_outbox WHERE id = ANY ($1) AND status = 'SENT'`, pq.Array(d.accepted)); n != len(d.accepted) {
 		t.Errorf("%d of %d accepted emails are sent", n, len(d.accepted))
 	}
 	d.sentOnce(len(d.accepted) + 2*len(sheet.people))

@@ -89,9 +89,9 @@ func TestDiskFull_Tables(t *testing.T) {
 		t.Fatal(err)
 	}
 	space := filepath.Join(disk, "space")
-	s.asPostgres(space)
-	s.exec("CREATE TABLESPACE small LOCATION '" + space + "'")
-	s.exec("ALTER TABLE email_outbox SET TABLESPACE small")
+	asPostgres(s, space)
+	s.db.Run(s.t, "CREATE TABLESPACE small LOCATION '"+space+"'")
+	s.db.Run(s.t, "ALTER TABLE email_outbox SET TABLESPACE small")
 	s.await(s.send("primeira@example.com", nil), "SENT")
 	s.dispatcher.stop() // what has been accepted is to lie there
 
@@ -107,15 +107,15 @@ func TestDiskFull_Tables(t *testing.T) {
 	if status != http.StatusServiceUnavailable || !strings.Contains(string(answer), `"DATABASE_UNAVAILABLE"`) {
 		t.Errorf("the disk is full after %d emails: %d %s", accepted, status, answer)
 	}
-	s.nothingHalfDone(accepted)
+	nothingHalfDone(s, accepted)
 	if status, body := fetch(t, "http://"+s.api.addr+"/livez"); status != http.StatusOK {
 		t.Errorf("livez: %d %s", status, body)
 	}
-	s.exec("ALTER TABLE email_outbox SET TABLESPACE pg_default") // more room
+	s.db.Run(s.t, "ALTER TABLE email_outbox SET TABLESPACE pg_default") // more room
 	if status, answer = s.call(http.MethodPost, "/v1/email/send", bulky(t), map[string]string{"Idempotency-Key": fmt.Sprint("k-", accepted)}); status != http.StatusAccepted {
 		t.Errorf("with room again: %d %s", status, answer)
 	}
-	s.nothingHalfDone(accepted + 1)
+	nothingHalfDone(s, accepted+1)
 	s.dispatcher = startProgram(t, "dispatcher", s.env)
 	s.awaitAll(accepted+1, "SENT")
 	s.sentOnce(accepted + 1)
@@ -188,7 +188,7 @@ func TestDiskFull_Storage(t *testing.T) {
 	for i := range 20_000 {
 		fmt.Fprintf(&large, "pessoa%d@cliente.example;%x;Recife\n", i, i*7919)
 	}
-	blobs, rows := files(t, folder), s.mailingRows()
+	blobs, rows := files(t, folder), rowsOfMailings(s)
 	for _, file := range []string{large.String(), large.String()} {
 		status, answer := s.upload("grande.csv", []byte(file), nil)
 		if status != http.StatusServiceUnavailable || !strings.Contains(string(answer), `"STORAGE_UNAVAILABLE"`) {
@@ -198,7 +198,7 @@ func TestDiskFull_Storage(t *testing.T) {
 	if now := files(t, folder); now != blobs {
 		t.Errorf("%d files, want %d: half a file stays", now, blobs)
 	}
-	if now := s.mailingRows(); now != rows {
+	if now := rowsOfMailings(s); now != rows {
 		t.Errorf("%d rows, want %d", now, rows)
 	}
 	s.send("ana@example.com", nil)
@@ -208,21 +208,14 @@ func TestDiskFull_Storage(t *testing.T) {
 	}
 }
 
-func (s *system) exec(statement string) {
-	s.t.Helper()
-	if _, err := s.db.SQL.ExecContext(s.t.Context(), statement); err != nil {
-		s.t.Fatalf("%s: %v", statement, err)
-	}
-}
-
 // asPostgres creates a folder that belongs to the account of Postgres.
-func (s *system) asPostgres(folder string) {
+func asPostgres(s *system, folder string) {
 	s.t.Helper()
-	s.exec("COPY (SELECT WHERE false) TO PROGRAM 'mkdir -m 700 " + folder + "'")
+	s.db.Run(s.t, "COPY (SELECT WHERE false) TO PROGRAM 'mkdir -m 700 "+folder+"'")
 }
 
 // nothingHalfDone checks that there are n emails, each with all its rows.
-func (s *system) nothingHalfDone(want int) {
+func nothingHalfDone(s *system, want int) {
 	s.t.Helper()
 	var emails, keys, keyed int
 	err := s.db.SQL.QueryRowContext(s.t.Context(), `SELECT (SELECT count(*) FROM email_outbox), (SELECT count(*) FROM idempotency_keys),
@@ -232,7 +225,7 @@ func (s *system) nothingHalfDone(want int) {
 	}
 }
 
-func (s *system) mailingRows() (n int) {
+func rowsOfMailings(s *system) (n int) {
 	s.t.Helper()
 	err := s.db.SQL.QueryRowContext(s.t.Context(), `SELECT (SELECT count(*) FROM mailings) + (SELECT count(*) FROM mailing_entries)
 		+ (SELECT count(*) FROM mailing_rejects) + (SELECT count(*) FROM email_outbox WHERE target <> 'email:send')`).Scan(&n)

@@ -8,10 +8,11 @@ import (
 	"github.com/lib/pq"
 
 	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/store/storetest"
 )
 
 // awaitPublished waits until the jobs with these ids are PUBLISHED.
-func (s *system) awaitPublished(ids []string) {
+func awaitPublished(s *system, ids []string) {
 	s.t.Helper()
 	eventually(s.t, func() error {
 		var left int
@@ -23,8 +24,8 @@ func (s *system) awaitPublished(ids []string) {
 	})
 }
 
-// jobs returns the ids of the rows for RabbitMQ that are not published.
-func (s *system) jobs() (ids []string) {
+// unfinishedJobs returns the ids of the rows for RabbitMQ that are not published.
+func unfinishedJobs(s *system) (ids []string) {
 	s.t.Helper()
 	err := s.db.SQL.QueryRowContext(s.t.Context(), `SELECT array_agg(id::text) FROM email_outbox WHERE target <> 'email:send' AND status = 'PENDING'`).Scan(pq.Array(&ids))
 	if err != nil {
@@ -48,14 +49,14 @@ func TestCrashPoints_DispatchJobs(t *testing.T) {
 	imported, mailings := 0, 0
 	kinds := map[string]struct{ accept, handled func() }{
 		"recipients": {
-			func() { s.importPeople(imported, imported+people); imported += people },
-			func() { s.awaitImports(); s.peopleAreComplete(0, imported) },
+			func() { importPeople(s, imported, imported+people); imported += people },
+			func() { awaitImports(s); peopleAreComplete(s, 0, imported) },
 		},
 		"mailing": {
 			func() { s.mail(fmt.Sprintf("people%d.csv", mailings), sheet, nil); mailings++ },
 			func() {
 				eventually(t, func() error {
-					if n := s.count("SELECT count(*) FROM mailings WHERE status <> 'COMPLETED' OR sent <> accepted"); n > 0 {
+					if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM mailings WHERE status <> 'COMPLETED' OR sent <> accepted"); n > 0 {
 						return fmt.Errorf("%d mailings are not COMPLETED: %s", n, s.statusCounts())
 					}
 					return nil
@@ -78,12 +79,12 @@ func TestCrashPoints_DispatchJobs(t *testing.T) {
 				} else {
 					faulty.awaitCrash(crashpoint.DispatchTaken)
 				}
-				ids := s.jobs()
-				if n := s.count("SELECT count(*) FROM email_outbox WHERE target <> 'email:send' AND status = 'PENDING' AND next_at = enqueued_at + interval '8 s'"); n != len(ids) || n == 0 {
+				ids := unfinishedJobs(s)
+				if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE target <> 'email:send' AND status = 'PENDING' AND next_at = enqueued_at + interval '8 s'"); n != len(ids) || n == 0 {
 					t.Errorf("%d of %d jobs are leased", n, len(ids))
 				}
 				s.dispatcher.signal(syscall.SIGCONT)
-				s.awaitPublished(ids)
+				awaitPublished(s, ids)
 				if fault == "STOP" {
 					faulty.signal(syscall.SIGCONT)
 					faulty.stop()

@@ -15,6 +15,7 @@ import (
 
 	"email-gateway/scripts/sessim"
 	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/store/storetest"
 )
 
 // metric returns the sum of a program's series with this name and all of these label values.
@@ -49,9 +50,9 @@ func (p *program) lostTasks() float64 {
 }
 
 // smallWindow limits SES to 100 emails per second, so that one batch may fill the whole window.
-func (s *system) smallWindow() {
+func smallWindow(s *system) {
 	s.t.Helper()
-	s.set(func(st *sessim.Settings) { st.MaxSendRate = 100 })
+	changeSettings(s.t, s.ses, func(st *sessim.Settings) { st.MaxSendRate = 100 })
 	s.restartWorker(nil)
 }
 
@@ -60,7 +61,7 @@ func (s *system) smallWindow() {
 func TestCrashPoints_Dispatch(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
-	s.smallWindow()
+	smallWindow(s)
 	const n, all = 20, 21
 	sent := 0
 	for _, c := range []struct {
@@ -81,14 +82,14 @@ func TestCrashPoints_Dispatch(t *testing.T) {
 			}
 			s.dispatcher = s.startCrashing("dispatcher", c.point, c.nth, nil)
 			s.dispatcher.awaitCrash(c.point)
-			taken := n - s.count("SELECT count(*) FROM email_outbox WHERE status = 'PENDING'")
+			taken := n - storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'PENDING'")
 			if taken == 0 {
 				t.Error("no email is ENQUEUED: the batch was not committed before it was published")
 			}
 			s.awaitRequests(int64(sent + min(c.tasks, taken)))
 			left := taken
 			if c.tasks > 0 { // concurrent publishers may have finished
-				left = s.count("SELECT count(*) FROM email_outbox WHERE status = 'ENQUEUED'")
+				left = storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'ENQUEUED'")
 			}
 			sent += n
 			s.dispatcher = startProgram(t, "dispatcher", s.env)
@@ -119,7 +120,7 @@ func TestDispatcherFrozen(t *testing.T) {
 		}
 	}
 	s := startSystem(t, nil)
-	s.smallWindow()
+	smallWindow(s)
 	const n = 20
 	s.dispatcher.stop()
 	for i := range n {
@@ -166,15 +167,15 @@ func TestLostTasks(t *testing.T) {
 		s.awaitRequests(asked + n/2)
 		s.gatewayctl("lane", "pause", "--company", "Acme", "--reason", "a drill")
 		eventually(t, func() error { // the tasks return to a paused lane and are dropped
-			if held := s.count("SELECT count(*) FROM email_outbox WHERE enqueued_at IS NOT NULL AND processed_at IS NULL AND status <> 'PROCESSING'"); held != 0 {
+			if held := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE enqueued_at IS NOT NULL AND processed_at IS NULL AND status <> 'PROCESSING'"); held != 0 {
 				return fmt.Errorf("%d emails still have a task: %s", held, s.statusCounts())
 			}
 			return nil
 		})
 		s.gatewayctl("lane", "resume", "--company", "Acme")
-		s.clearFaults()
+		clearFaults(s)
 		eventually(t, func() error {
-			if open := s.count("SELECT count(*) FROM email_outbox WHERE processed_at IS NULL"); open != 0 {
+			if open := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE processed_at IS NULL"); open != 0 {
 				return fmt.Errorf("%d emails are not final: %s", open, s.statusCounts())
 			}
 			return nil
@@ -188,13 +189,13 @@ func TestLostTasks(t *testing.T) {
 	if err := s.ses.Inject(sessim.Rule{Fault: "throttle", Times: n}); err != nil {
 		t.Fatal(err)
 	}
-	before := s.count("SELECT count(*) FROM email_outbox")
+	before := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox")
 	for i := range n {
 		s.send(fmt.Sprintf("perdido%d@example.com", i), nil)
 	}
 	waiting := 0
 	eventually(t, func() error {
-		waiting = s.count("SELECT count(*) FROM email_outbox WHERE status = 'RETRY_SCHEDULED' AND enqueued_at IS NOT NULL")
+		waiting = storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'RETRY_SCHEDULED' AND enqueued_at IS NOT NULL")
 		if waiting == 0 {
 			return fmt.Errorf("no retry waits on the queue: %s", s.statusCounts())
 		}
@@ -211,7 +212,7 @@ func TestLostTasks(t *testing.T) {
 
 // requestsAhead sends an email, and returns how many requests of other emails SES received between its acceptance and
 // its own first request.
-func (s *system) requestsAhead(to string) int64 {
+func requestsAhead(s *system, to string) int64 {
 	s.t.Helper()
 	id := s.send(to, nil)
 	before, first := s.ses.Summary().Requests, int64(0)
@@ -232,7 +233,7 @@ func TestWindow_FixedConcurrency(t *testing.T) {
 	t.Parallel()
 	const n, rate, concurrency = 2_000, 14, 256
 	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": fmt.Sprint(concurrency)})
-	s.set(func(st *sessim.Settings) { st.MaxSendRate = rate })
+	changeSettings(s.t, s.ses, func(st *sessim.Settings) { st.MaxSendRate = rate })
 	s.restartWorker(nil)
 	quiet := *s
 	quiet.key = s.newKey("Quiet", "billing@quiet.example")
@@ -243,20 +244,20 @@ func TestWindow_FixedConcurrency(t *testing.T) {
 		}
 		return nil
 	})
-	s.acceptMany(n)
+	acceptMany(s, n)
 	s.awaitRequests(2 * rate)
 	// A window of twice the concurrency would be sent first; this one has 2 s at most, and its dispatcher 14 s to take the
 	// other tenant's email.
-	if ahead := quiet.requestsAhead("ana@example.com"); ahead > concurrency {
+	if ahead := requestsAhead(&quiet, "ana@example.com"); ahead > concurrency {
 		t.Errorf("%d emails were sent before that of a quiet tenant; the window is %g tasks", ahead, s.dispatcher.metric("queue_window_tasks", "email:send"))
 	}
-	if left := s.count("SELECT count(*) FROM email_outbox WHERE status = 'PENDING'"); left < n/4 {
+	if left := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'PENDING'"); left < n/4 {
 		t.Errorf("only %d emails were left: the quiet tenant did not wait beside others", left)
 	}
 }
 
 // forgetRate makes workers that cannot read the account use SES_MAX_SEND_RATE, although an earlier one has read it.
-func (s *system) forgetRate() {
+func forgetRate(s *system) {
 	s.t.Helper()
 	if err := s.redisClient().Del(s.t.Context(), "email-gateway:pace:rate").Err(); err != nil {
 		s.t.Fatal(err)
@@ -269,10 +270,10 @@ func TestThrottledAccount(t *testing.T) {
 	t.Parallel()
 	const n, rate, accepted, concurrency = 5_000, 100, 20, 10
 	s := startSystem(t, map[string]string{"SES_MAX_SEND_RATE": fmt.Sprint(rate), "WORKER_CONCURRENCY": fmt.Sprint(concurrency)})
-	s.set(func(st *sessim.Settings) {
+	changeSettings(s.t, s.ses, func(st *sessim.Settings) {
 		st.GetAccount, st.MaxSendRate, st.EnforceRate = "404", accepted, true
 	})
-	s.forgetRate()
+	forgetRate(s)
 	s.restartWorker(nil)
 	other := startProgram(t, "dispatcher", s.env)
 	quiet := *s
@@ -300,7 +301,7 @@ func TestThrottledAccount(t *testing.T) {
 			most = max(most, sum)
 		}
 	}()
-	s.acceptMany(n)
+	acceptMany(s, n)
 	eventually(t, func() error {
 		window, tasks := s.dispatcher.metric("queue_window_tasks", "email:send"), s.dispatcher.metric("queue_tasks", "email:send")
 		if window > 2*concurrency+5 || tasks > window {
@@ -308,7 +309,7 @@ func TestThrottledAccount(t *testing.T) {
 		}
 		return nil
 	})
-	ahead := quiet.requestsAhead("ana@example.com")
+	ahead := requestsAhead(&quiet, "ana@example.com")
 	if ahead > n/10 { // a window is 25 of them, and 20 per second are sent until a dispatcher has taken the other tenant's
 		t.Errorf("SES received %d requests before that of a quiet tenant", ahead)
 	}
@@ -321,7 +322,7 @@ func TestThrottledAccount(t *testing.T) {
 	if lost := s.dispatcher.lostTasks() + other.lostTasks(); lost != 0 {
 		t.Errorf("%g tasks count as lost", lost)
 	}
-	if failed := s.count("SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); failed != 0 {
+	if failed := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); failed != 0 {
 		t.Errorf("%d emails FAILED", failed)
 	}
 }

@@ -14,17 +14,18 @@ import (
 	"time"
 
 	"email-gateway/shared/email"
+	"email-gateway/shared/store/storetest"
 )
 
 // privacyOfficer runs gatewayctl with the role for people's data.
-func (s *system) privacyOfficer(keys string, args ...string) *exec.Cmd {
+func privacyOfficer(s *system, keys string, args ...string) *exec.Cmd {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), filepath.Join(binDir, "gatewayctl"), args...)
 	cmd.Env = append(os.Environ(), "DATABASE_URL="+as(s.t, s.db.URL, "gateway_privacy"), "CPF_CNPJ_KEYS="+keys, "STORAGE_URL="+s.env["STORAGE_URL"])
 	return cmd
 }
 
-func (s *system) grantRoles() {
+func grantRoles(s *system) {
 	s.t.Helper()
 	grant := exec.CommandContext(s.t.Context(), filepath.Join(binDir, "migrate"), "roles")
 	grant.Env = []string{"DATABASE_URL=" + s.db.URL}
@@ -34,20 +35,20 @@ func (s *system) grantRoles() {
 }
 
 // killedBetween starts the command and kills it when the count has risen but not reached the total.
-func (s *system) killedBetween(cmd *exec.Cmd, query string, whole int) {
+func killedBetween(s *system, cmd *exec.Cmd, query string, whole int) {
 	s.t.Helper()
-	begun := s.count(query) // before the command starts: on a busy machine it may have ended when the query runs
+	begun := storetest.Ask[int](s.t, s.db, query) // before the command starts: on a busy machine it may have ended when the query runs
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	for deadline := time.Now().Add(stallLimit); s.count(query) == begun; <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(stallLimit); storetest.Ask[int](s.t, s.db, query) == begun; <-time.After(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			s.t.Fatal("nothing happens")
 		}
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	if n := s.count(query); n <= begun || n >= whole {
+	if n := storetest.Ask[int](s.t, s.db, query); n <= begun || n >= whole {
 		s.t.Fatalf("it was killed at %d of %d, want in between", n, whole)
 	}
 }
@@ -57,13 +58,13 @@ func (s *system) killedBetween(cmd *exec.Cmd, query string, whole int) {
 func TestErase_Killed(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, bulk(t, brokerURL(t)))
-	s.grantRoles()
+	grantRoles(s)
 	s.worker.freeze()
 	const emails = 1500
 	first := s.send("maria@cliente.example", func(b map[string]any) {
 		b["recipient"] = map[string]any{"cpfCnpj": "529.982.247-25", "nome": "Maria", "email": b["to"]}
 	})
-	s.exec(fmt.Sprintf(`INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, cpf_cnpj_enc, expires_at)
+	s.db.Run(s.t, fmt.Sprintf(`INSERT INTO email_outbox (id, company_id, lane_id, request_id, payload, sender, html, html_sha256, checker_version, cpf_cnpj_enc, expires_at)
 		SELECT n.id, company_id, lane_id, request_id, jsonb_set(payload, '{outboxId}', to_jsonb(n.id)), sender, html, html_sha256, checker_version, cpf_cnpj_enc, expires_at
 		FROM email_outbox, (SELECT gen_random_uuid() AS id FROM generate_series(2, %d)) n WHERE email_outbox.id = '%s'`, emails, first))
 	if status, answer := s.call(http.MethodPost, "/v1/recipients", map[string]any{"cpfCnpj": "529.982.247-25", "nome": "Maria", "email": "maria@cliente.example"}, nil); status != http.StatusAccepted {
@@ -82,15 +83,15 @@ func TestErase_Killed(t *testing.T) {
 		return nil
 	})
 	eventually(t, func() error {
-		if n := s.count("SELECT count(*) FROM email_outbox WHERE target <> 'email:send' AND status = 'PUBLISHED'"); n != 2 {
+		if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE target <> 'email:send' AND status = 'PUBLISHED'"); n != 2 {
 			return fmt.Errorf("%d messages are published, want 2", n)
 		}
 		return nil
 	})
 
 	erase := []string{"person", "erase", "--company", "Acme", "--cpf-cnpj", "52998224725", "--reason", "asked for it", "--yes", "--json"}
-	s.killedBetween(s.privacyOfficer(s.env["CPF_CNPJ_KEYS"], erase...), "SELECT count(*) FROM email_outbox WHERE status = 'CANCELLED'", emails)
-	out, err := s.privacyOfficer(s.env["CPF_CNPJ_KEYS"], erase...).Output()
+	killedBetween(s, privacyOfficer(s, s.env["CPF_CNPJ_KEYS"], erase...), "SELECT count(*) FROM email_outbox WHERE status = 'CANCELLED'", emails)
+	out, err := privacyOfficer(s, s.env["CPF_CNPJ_KEYS"], erase...).Output()
 	var done struct{ Busy, Emails int }
 	if err != nil || json.Unmarshal(out, &done) != nil || done.Busy != 0 || done.Emails == 0 || done.Emails >= emails {
 		t.Fatalf("the second run: %v\n%s", err, out)
@@ -114,19 +115,19 @@ func TestErase_Killed(t *testing.T) {
 		}
 	}
 	eventually(t, func() error { // the recipient's message was looked at
-		if n := s.count("SELECT count(*) FROM dead_letters WHERE target = 'recipients.upsert'"); n != 1 {
+		if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM dead_letters WHERE target = 'recipients.upsert'"); n != 1 {
 			return fmt.Errorf("%d dead letters", n)
 		}
 		return nil
 	})
 	for _, table := range []string{"email_outbox", "email_logs", "email_events", "recipients", "recipient_intakes", "mailing_entries", "dead_letters", "operator_audit", "idempotency_keys"} {
 		for _, word := range []string{"maria", email.HashTaxID("52998224725", nil)} {
-			if n := s.count("SELECT count(*) FROM " + table + " t WHERE to_jsonb(t)::text ILIKE '%" + word + "%'"); n > 0 {
+			if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM "+table+" t WHERE to_jsonb(t)::text ILIKE '%"+word+"%'"); n > 0 {
 				t.Errorf("%s contains %s %d times", table, word, n)
 			}
 		}
 	}
-	if n := s.count("SELECT count(*) FROM email_outbox WHERE status = 'CANCELLED'"); n != emails {
+	if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'CANCELLED'"); n != emails {
 		t.Errorf("%d emails are CANCELLED, want %d", n, emails)
 	}
 }
@@ -136,7 +137,7 @@ func TestErase_Killed(t *testing.T) {
 func TestErase_ArchivedTasks(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
-	s.grantRoles()
+	grantRoles(s)
 	const rejected = "sim-message-rejected@cliente.example"
 	person := map[string]any{"cpfCnpj": "529.982.247-25", "nome": "Maria", "email": rejected}
 	own := s.send(rejected, func(b map[string]any) { b["recipient"] = person })
@@ -159,7 +160,7 @@ func TestErase_ArchivedTasks(t *testing.T) {
 		}
 		return nil
 	})
-	out, err := s.privacyOfficer(s.env["CPF_CNPJ_KEYS"], "person", "erase", "--company", "Acme", "--cpf-cnpj", "52998224725", "--reason", "asked for it", "--yes", "--json").Output()
+	out, err := privacyOfficer(s, s.env["CPF_CNPJ_KEYS"], "person", "erase", "--company", "Acme", "--cpf-cnpj", "52998224725", "--reason", "asked for it", "--yes", "--json").Output()
 	var done struct {
 		Receipt struct{ Tasks struct{ Removed, Open int } }
 	}
@@ -175,7 +176,7 @@ func TestErase_ArchivedTasks(t *testing.T) {
 func TestRotation_Killed(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, bulk(t, brokerURL(t)))
-	s.grantRoles()
+	grantRoles(s)
 	s.await(s.send("maria@cliente.example", func(b map[string]any) {
 		b["recipient"] = map[string]any{"cpfCnpj": "529.982.247-25", "nome": "Maria", "email": b["to"]}
 	}), "SENT")
@@ -184,7 +185,7 @@ func TestRotation_Killed(t *testing.T) {
 		t.Fatalf("%d %s", status, answer)
 	}
 	const people = 20_000
-	s.exec(fmt.Sprintf(`INSERT INTO recipients (id, company_id, cpf_cnpj_hash, cpf_cnpj_enc, email)
+	s.db.Run(s.t, fmt.Sprintf(`INSERT INTO recipients (id, company_id, cpf_cnpj_hash, cpf_cnpj_enc, email)
 		SELECT gen_random_uuid(), company_id, encode(sha256(n::text::bytea), 'hex'), cpf_cnpj_enc, 'p' || n || '@cliente.example' FROM recipients, generate_series(2, %d) n WHERE cpf_cnpj_enc IS NOT NULL`, people))
 	fresh := "fresh:" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("f", 32)))
 	both := fresh + "," + s.env["CPF_CNPJ_KEYS"]
@@ -193,8 +194,8 @@ func TestRotation_Killed(t *testing.T) {
 	s.api = startProgram(t, "api", s.env)
 
 	rotate := []string{"encryption", "rotate", "--reason", "yearly", "--json"}
-	s.killedBetween(s.privacyOfficer(both, rotate...), "SELECT count(*) FROM recipients WHERE position('fresh'::bytea IN cpf_cnpj_enc) = 3", people)
-	out, err := s.privacyOfficer(both, rotate...).Output()
+	killedBetween(s, privacyOfficer(s, both, rotate...), "SELECT count(*) FROM recipients WHERE position('fresh'::bytea IN cpf_cnpj_enc) = 3", people)
+	out, err := privacyOfficer(s, both, rotate...).Output()
 	var done struct {
 		Resealed int
 		Keys     []struct {
@@ -209,7 +210,7 @@ func TestRotation_Killed(t *testing.T) {
 	s.api.stop()
 	s.env["CPF_CNPJ_KEYS"] = fresh
 	s.api = startProgram(t, "api", s.env)
-	export, err := s.privacyOfficer(fresh, "person", "export", "--company", "Acme", "--email", "maria@cliente.example", "--json").Output()
+	export, err := privacyOfficer(s, fresh, "person", "export", "--company", "Acme", "--email", "maria@cliente.example", "--json").Output()
 	if err != nil || !strings.Contains(string(export), `"cpf_cnpj": "52998224725"`) || !strings.Contains(string(export), `"filename": "lista.csv"`) {
 		t.Errorf("without the old key: %v\n%.2000s", err, export)
 	}

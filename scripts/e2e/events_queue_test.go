@@ -10,10 +10,11 @@ import (
 	"email-gateway/scripts/sessim"
 	"email-gateway/shared/crashpoint"
 	"email-gateway/shared/servertest"
+	"email-gateway/shared/store/storetest"
 )
 
 // eventOf is SES's event of the delivery of an email's only attempt.
-func (s *system) eventOf(id string) string {
+func eventOf(s *system, id string) string {
 	s.t.Helper()
 	var attempt, company string
 	err := s.db.SQL.QueryRowContext(s.t.Context(), `SELECT e.metadata ->> 'attemptId', l.company_id FROM email_events e JOIN email_logs l ON l.outbox_id = e.email_log_id
@@ -40,7 +41,7 @@ func TestEventsQueue_WorkerDies(t *testing.T) {
 	}
 	for _, id := range ids {
 		s.await(id, "SENT")
-		publish(s.eventOf(id))
+		publish(eventOf(s, id))
 	}
 	env := map[string]string{"SES_EVENTS_QUEUE": q.URL}
 	s.worker.stop()
@@ -63,7 +64,7 @@ func TestEventsQueue_WorkerDies(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	if repeated := s.count("SELECT count(*) FROM ses_events"); repeated != n {
+	if repeated := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM ses_events"); repeated != n {
 		t.Errorf("%d notifications of %d are kept", repeated, n)
 	}
 }
@@ -89,8 +90,8 @@ func TestEventsQueue_BesideSNSAndAway(t *testing.T) {
 	}
 	late := s.send("bia@example.com", nil)
 	s.await(late, "SENT")
-	q.Send(s.eventOf(late))
-	q.Send(s.eventOf(late))
+	q.Send(eventOf(s, late))
+	q.Send(eventOf(s, late))
 	eventually(t, func() error {
 		if got := strings.Join(s.email(late).timeline(), " "); q.Len() > 0 || !strings.HasSuffix(got, "SENT DELIVERED") || strings.Count(got, "DELIVERED") != 1 {
 			return fmt.Errorf("%s, %d messages left", got, q.Len())

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// tenant runs gatewayctl with the key of the system, without access to the database.
-func (s *system) tenant(args ...string) (out string, code int) {
+// runAsTenant runs gatewayctl with the key of the system, without access to the database.
+func runAsTenant(s *system, args ...string) (out string, code int) {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), filepath.Join(binDir, "gatewayctl"), args...)
 	cmd.Env = []string{"API_URL=http://" + s.api.addr, "API_KEY=" + s.key, "PATH=" + os.Getenv("PATH")}
@@ -36,16 +36,16 @@ func TestGatewayctl_Tenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	create := []string{"mailing", "create", "--file", path, "--subject", templates["subject"], "--html", templates["html"], "--watch", "--json"}
-	out, code := s.tenant(create...)
+	out, code := runAsTenant(s, create...)
 	var ended mailingView
 	if err := json.Unmarshal([]byte(out), &ended); err != nil || code != 0 || ended.Status != "COMPLETED" || ended.Sent != len(sheet.people) {
 		t.Fatalf("exit code %d, %v: %s", code, err, out)
 	}
-	if again, code := s.tenant(create...); code != 0 || !strings.Contains(again, ended.MailingID) {
+	if again, code := runAsTenant(s, create...); code != 0 || !strings.Contains(again, ended.MailingID) {
 		t.Errorf("the same again: exit code %d, %s", code, again)
 	}
 	send := func(to string) (string, int) {
-		return s.tenant("email", "send", "--to", to, "--external-id", "C-1", "--subject", "Olá", "--html", "<p>Olá</p>", "--watch")
+		return runAsTenant(s, "email", "send", "--to", to, "--external-id", "C-1", "--subject", "Olá", "--html", "<p>Olá</p>", "--watch")
 	}
 	if out, code := send("ana@example.com"); code != 0 || !strings.Contains(out, " is SENT\n") {
 		t.Errorf("exit code %d, %s", code, out)
@@ -53,7 +53,7 @@ func TestGatewayctl_Tenant(t *testing.T) {
 	if out, code := send("sim-bad-request@example.com"); code != 1 || !strings.Contains(out, " is FAILED\n") || !strings.Contains(out, "gatewayctl: the email is FAILED\n") {
 		t.Errorf("exit code %d, %s", code, out)
 	}
-	if out, code := s.tenant("suppression", "add", "bea@example.com"); code != 0 {
+	if out, code := runAsTenant(s, "suppression", "add", "bea@example.com"); code != 0 {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 	if out, code := send("bea@example.com"); code != 1 || !strings.Contains(out, " is SUPPRESSED\n") {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"email-gateway/scripts/sessim"
+	"email-gateway/shared/store/storetest"
 )
 
 // Many emails of 1 MiB of one company, which SES takes seconds to accept, occupy neither the worker's memory nor its concurrency:
@@ -46,12 +47,12 @@ func TestLargeBodies(t *testing.T) {
 		return nil
 	})
 	sendSmall()
-	if s.count("SELECT count(*) FROM email_outbox WHERE status <> 'SENT'") == 0 {
+	if storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status <> 'SENT'") == 0 {
 		t.Error("the large emails were sent before the small ones")
 	}
 	s.ses.ClearFaults()
 	s.awaitAll(large+2*small, "SENT")
-	if n := s.count("SELECT count(*) FROM email_outbox WHERE attempts > 1"); n > 0 {
+	if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE attempts > 1"); n > 0 {
 		t.Errorf("%d emails spent more than one try", n)
 	}
 	used := int64(s.worker.heap() - before)

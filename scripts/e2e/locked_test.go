@@ -24,14 +24,14 @@ func TestLockedRows(t *testing.T) {
 	}
 	s := startSystem(t, nil)
 	const known, calling = "known@example.com", "calling@example.com"
-	s.await(s.sendTo(known), "SENT")
+	s.await(sendToAddress(s, known), "SENT")
 	tx, err := s.db.SQL.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
 	s.worker.stop()
-	held := []string{s.sendTo("queued1@example.com"), s.sendTo("queued2@example.com")}
+	held := []string{sendToAddress(s, "queued1@example.com"), sendToAddress(s, "queued2@example.com")}
 	for _, id := range held {
 		s.await(id, "ENQUEUED")
 		lockOne(t, tx, `SELECT FROM email_outbox WHERE id = $1 FOR UPDATE`, id)
@@ -40,11 +40,11 @@ func TestLockedRows(t *testing.T) {
 	s.worker = startProgram(t, "worker", s.env)
 	rule := sessim.Rule{Fault: "slow", DelayMS: 15_000} // of a call that is found in progress, and ends while the row is locked
 	rule.Match.To = calling
-	s.inject(rule)
-	id := s.sendTo(calling)
+	injectFault(s.t, s.ses, rule)
+	id := sendToAddress(s, calling)
 	s.await(id, "PROCESSING")
 	lockOne(t, tx, `SELECT FROM email_outbox WHERE id = $1 AND status = 'PROCESSING' FOR UPDATE`, id)
-	held = append(held, id, s.sendTo(known))
+	held = append(held, id, sendToAddress(s, known))
 	eventually(t, func() error {
 		if requests := s.ses.Requests(id); len(requests) == 0 || !requests[0].Answered {
 			return errors.New("the call is in progress")
@@ -55,7 +55,7 @@ func TestLockedRows(t *testing.T) {
 	next, n := time.NewTicker(25*time.Millisecond), 0
 	defer next.Stop()
 	for end := time.Now().Add(hold); time.Now().Before(end); n++ {
-		s.sendTo(fmt.Sprintf("other%d@example.com", n))
+		sendToAddress(s, fmt.Sprintf("other%d@example.com", n))
 		<-next.C
 	}
 	s.awaitAll(1+n, "SENT") // and known's first
@@ -71,8 +71,8 @@ func TestLockedRows(t *testing.T) {
 	s.sentOnce(1 + n + len(held))
 }
 
-// sendTo sends an email to a recipient that no other email has.
-func (s *system) sendTo(to string) string {
+// sendToAddress sends an email to a recipient that no other email has.
+func sendToAddress(s *system, to string) string {
 	s.t.Helper()
 	return s.send(to, func(body map[string]any) { body["recipient"] = map[string]any{"externalId": to, "email": to} })
 }

@@ -21,10 +21,10 @@ func (s *system) control(id, action string) {
 }
 
 // slowSES delays the response to each request by that many milliseconds.
-func (s *system) slowSES(ms int64) {
-	s.t.Helper()
-	if err := s.ses.SetSettings(slowedBy(s.ses.Settings(), ms)); err != nil {
-		s.t.Fatal(err)
+func slowSES(t *testing.T, ses *sessim.Server, ms int64) {
+	t.Helper()
+	if err := ses.SetSettings(slowedBy(ses.Settings(), ms)); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -39,7 +39,7 @@ func (s *system) awaitRequests(n int64) {
 }
 
 // expectFewRequests checks that SES receives at most most requests more than begun, and then none for 1.5 s.
-func (s *system) expectFewRequests(what string, begun, limit int64) {
+func expectFewRequests(s *system, what string, begun, limit int64) {
 	s.t.Helper()
 	for before := begun; ; {
 		<-time.After(1500 * time.Millisecond)
@@ -61,7 +61,7 @@ func TestMailing_PauseResumeCancel(t *testing.T) {
 	env := bulk(t, brokerURL(t))
 	env["WORKER_CONCURRENCY"] = "8"
 	s := startSystem(t, env)
-	s.slowSES(200)
+	slowSES(s.t, s.ses, 200)
 	sheet := newSpreadsheet(t, 1_500)
 	id := s.mail("clientes.csv", sheet, nil)
 
@@ -69,7 +69,7 @@ func TestMailing_PauseResumeCancel(t *testing.T) {
 	s.awaitRequests(40)
 	s.control(id, "pause")
 	before := s.ses.Summary().Requests
-	s.expectFewRequests("the pause", before, most)
+	expectFewRequests(s, "the pause", before, most)
 	if view := s.mailing(id); view.Status != "PAUSED" {
 		t.Errorf("%+v", view)
 	}
@@ -78,7 +78,7 @@ func TestMailing_PauseResumeCancel(t *testing.T) {
 	s.awaitRequests(begun + 20)
 	s.control(id, "cancel")
 	before = s.ses.Summary().Requests
-	s.expectFewRequests("the cancel", before, most)
+	expectFewRequests(s, "the cancel", before, most)
 
 	var done mailingView
 	eventually(t, func() error {

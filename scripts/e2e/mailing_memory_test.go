@@ -31,7 +31,7 @@ func TestMailing_Memory(t *testing.T) {
 		id := s.mail(name, sheet, nil)
 		taken := time.Now()
 		eventually(t, func() error {
-			if n := s.expanded(id); n < len(sheet.people) {
+			if n := expandedRows(s, id); n < len(sheet.people) {
 				return fmt.Errorf("%d of %d rows expanded", n, len(sheet.people))
 			}
 			return nil

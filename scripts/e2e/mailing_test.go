@@ -78,7 +78,7 @@ func TestMailing_Faults(t *testing.T) {
 	rabbitmq.Start()
 	for kills := range 3 {
 		// Most rows are left at each kill: thousands are expanded between two looks.
-		at := s.awaitExpanded(id, 1+len(sheet.people)*kills/8)
+		at := awaitExpanded(s, id, 1+len(sheet.people)*kills/8)
 		if at >= len(sheet.people) {
 			t.Fatal("the expander was done before it could be killed")
 		}
@@ -90,8 +90,8 @@ func TestMailing_Faults(t *testing.T) {
 	}
 	rabbitmq.Restart()
 	postgres.Restart()
-	if before := s.expanded(id); before < len(sheet.people) {
-		s.awaitExpanded(id, before+1)
+	if before := expandedRows(s, id); before < len(sheet.people) {
+		awaitExpanded(s, id, before+1)
 	}
 	s.setSending(true)
 	done := s.awaitMailing(id, "COMPLETED")
@@ -101,8 +101,8 @@ func TestMailing_Faults(t *testing.T) {
 	s.deliveredOnce(sheet)
 }
 
-// expanded returns how many rows of the mailing have become emails.
-func (s *system) expanded(id string) (n int) {
+// expandedRows returns how many rows of the mailing have become emails.
+func expandedRows(s *system, id string) (n int) {
 	s.t.Helper()
 	err := s.db.SQL.QueryRowContext(s.t.Context(), "SELECT processed_lines FROM mailings WHERE id = $1", id).Scan(&n)
 	if err != nil {
@@ -111,10 +111,10 @@ func (s *system) expanded(id string) (n int) {
 	return n
 }
 
-func (s *system) awaitExpanded(id string, n int) (now int) {
+func awaitExpanded(s *system, id string, n int) (now int) {
 	s.t.Helper()
 	eventually(s.t, func() error {
-		if now = s.expanded(id); now < n {
+		if now = expandedRows(s, id); now < n {
 			return fmt.Errorf("%d of the mailing's rows are expanded, want %d", now, n)
 		}
 		return nil

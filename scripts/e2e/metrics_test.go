@@ -43,7 +43,7 @@ func checkMetrics(t *testing.T, s *system) {
 	selected := selectors(t)
 	var last map[string]map[string]*dto.MetricFamily
 	eventually(t, func() error { // some are measured every ten seconds
-		last = s.scrape()
+		last = scrape(s)
 		if diff := cmp.Diff(described, ours(last)); diff != "" {
 			return fmt.Errorf("the READMEs' tables (-) and the programs (+) differ:\n%s", diff)
 		}
@@ -164,16 +164,16 @@ func startBusy(t *testing.T, collector string) *system {
 	env["OTEL_EXPORTER_OTLP_ENDPOINT"], env["OTEL_BSP_SCHEDULE_DELAY"] = collector, "500"
 	env["SES_EVENTS_QUEUE"] = servertest.NewQueue(t, servertest.SharedSQS(t), nil).URL
 	s := startSystem(t, env)
-	s.tracedEmail("maria@cliente.example")
+	tracedEmail(s, "maria@cliente.example")
 	s.await(s.send("maria+sim-bad-request@cliente.example", nil), "FAILED")
 	s.awaitMailing(s.mail("clientes.csv", newSpreadsheet(t, 5), nil), "COMPLETED")
 	if status, answer := s.call(http.MethodPost, "/v1/recipients", map[string]any{"externalId": "C-1", "email": "ana@cliente.example"}, nil); status != http.StatusAccepted {
 		t.Fatalf("%d %s", status, answer)
 	}
-	s.set(func(st *sessim.Settings) { st.Paused = true })
+	changeSettings(s.t, s.ses, func(st *sessim.Settings) { st.Paused = true })
 	s.send("maria@cliente.example", nil)
-	s.awaitOpened("SES_ACCOUNT_SENDING_PAUSED")
-	s.pauseAll()
+	awaitOpened(s, "SES_ACCOUNT_SENDING_PAUSED")
+	pauseAll(s)
 	if status, _ := s.call(http.MethodPost, "/v1/ses/events", map[string]any{}, nil); status != http.StatusServiceUnavailable {
 		t.Errorf("events of SES without a topic: %d, want 503", status)
 	}
@@ -181,7 +181,7 @@ func startBusy(t *testing.T, collector string) *system {
 }
 
 // scrape fetches the metrics of each program.
-func (s *system) scrape() map[string]map[string]*dto.MetricFamily {
+func scrape(s *system) map[string]map[string]*dto.MetricFamily {
 	s.t.Helper()
 	programs := map[string]*program{"api": s.api, "dispatcher": s.dispatcher, "worker": s.worker}
 	all := map[string]map[string]*dto.MetricFamily{}

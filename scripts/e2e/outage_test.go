@@ -20,7 +20,7 @@ func TestSESRefusesConnections(t *testing.T) {
 	for i := range 100 {
 		s.send(fmt.Sprintf("cliente%d@example.com", i), nil)
 	}
-	s.awaitOpened("NETWORK_ERROR")
+	awaitOpened(s, "NETWORK_ERROR")
 	<-time.After(20 * time.Second) // the outage itself
 	serveSES(t, at, s.ses)
 	s.awaitAll(100, "SENT")
@@ -175,7 +175,7 @@ func TestSuspendedCompany(t *testing.T) {
 	})
 	s.gatewayctl("company", "suspend", "Acme", "--reason", "unpaid")
 	s.dispatcher.stop()
-	s.exec("UPDATE email_outbox SET next_at = now() WHERE id = '" + later + "'")
+	s.db.Run(s.t, "UPDATE email_outbox SET next_at = now() WHERE id = '"+later+"'")
 	s.dispatcher = startProgram(t, "dispatcher", s.env) // it lists all lanes
 	other := *s
 	other.key = s.newKey("Beta", "billing@beta.example")

@@ -18,6 +18,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/servertest"
+	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/telemetry/telemetrytest"
 )
 
@@ -85,8 +86,8 @@ func (p *personalData) submit() {
 	t := p.t
 	t.Helper()
 	// Postgres quotes whole rows in errors.
-	p.exec(`ALTER TABLE recipients ADD CONSTRAINT poison CHECK (nome <> 'Veneno Plantado')`)
-	p.exec(`ALTER TABLE email_logs ADD CONSTRAINT poison CHECK (subject <> 'Veneno plantado')`)
+	p.db.Run(p.t, `ALTER TABLE recipients ADD CONSTRAINT poison CHECK (nome <> 'Veneno Plantado')`)
+	p.db.Run(p.t, `ALTER TABLE email_logs ADD CONSTRAINT poison CHECK (subject <> 'Veneno plantado')`)
 
 	person := func(i int) func(map[string]any) {
 		return func(b map[string]any) {
@@ -129,7 +130,7 @@ func (p *personalData) submit() {
 	}
 	p.awaitMailing(p.mailing, "COMPLETED")
 	eventually(t, func() error {
-		dead := p.count("SELECT count(*) FROM dead_letters WHERE target = 'recipients.upsert'")
+		dead := storetest.Ask[int](p.t, p.db, "SELECT count(*) FROM dead_letters WHERE target = 'recipients.upsert'")
 		if dead != 1 || !strings.HasSuffix(strings.Join(p.email(bounced).timeline(), " "), "BOUNCED") || !strings.Contains(p.worker.logged(), "poison") {
 			return fmt.Errorf("%d recipients are dead-lettered, the bounce is %v, and the worker logged:\n%s", dead, p.email(bounced).timeline(), p.worker.tail())
 		}

@@ -157,12 +157,12 @@ func TestPreviousRelease(t *testing.T) {
 	for i, name := range programs {
 		for j, r := range releases {
 			ends[(i+j)%2](r.programs[name])
-			s.awaitProgress(15) // with the other release's program alone
+			awaitProgress(s, 15) // with the other release's program alone
 			r.start(name)
 		}
 	}
 	finish()
-	s.awaitEnds()
+	awaitEnds(s)
 	for _, id := range mailings {
 		m := s.awaitMailing(id, "COMPLETED")
 		if ended := m.Sent + m.Failed + m.Suppressed + m.Expired + m.Cancelled + m.Unknown; m.Accepted != len(sheet.people) || ended != m.Accepted ||
@@ -173,5 +173,5 @@ func TestPreviousRelease(t *testing.T) {
 	for _, r := range releases {
 		r.check()
 	}
-	s.checkLedger()
+	checkLedger(s)
 }

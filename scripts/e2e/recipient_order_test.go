@@ -8,6 +8,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/servertest"
+	"email-gateway/shared/store/storetest"
 )
 
 // cpf is the n-th valid CPF.
@@ -24,7 +25,7 @@ func cpf(n int) string {
 }
 
 // importPeople imports people from (inclusive) to to (exclusive), with every field, and returns their ids.
-func (s *system) importPeople(from, to int) []string {
+func importPeople(s *system, from, to int) []string {
 	s.t.Helper()
 	var list []map[string]any
 	for i := from; i < to; i++ {
@@ -43,7 +44,7 @@ func (s *system) importPeople(from, to int) []string {
 func personAt(n int) string { return fmt.Sprintf("pessoa%d@cliente.example", n) }
 
 // sendToPerson sends an email that names the person by externalId, or by the id if it is set.
-func (s *system) sendToPerson(n int, id string) {
+func sendToPerson(s *system, n int, id string) {
 	s.t.Helper()
 	s.send(personAt(n), func(b map[string]any) {
 		b["recipient"] = map[string]any{"externalId": fmt.Sprint("C-", n), "email": b["to"]}
@@ -54,10 +55,10 @@ func (s *system) sendToPerson(n int, id string) {
 }
 
 // awaitImports waits until every import is written.
-func (s *system) awaitImports() {
+func awaitImports(s *system) {
 	s.t.Helper()
 	eventually(s.t, func() error {
-		if n := s.count("SELECT count(*) FROM recipient_intakes"); n > 0 {
+		if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM recipient_intakes"); n > 0 {
 			return fmt.Errorf("%d imports wait", n)
 		}
 		return nil
@@ -65,7 +66,7 @@ func (s *system) awaitImports() {
 }
 
 // peopleAreComplete checks that each of these people has every field of the import.
-func (s *system) peopleAreComplete(from, to int) {
+func peopleAreComplete(s *system, from, to int) {
 	s.t.Helper()
 	hashes := map[string]int{}
 	for i := from; i < to; i++ {
@@ -103,7 +104,7 @@ func TestRecipients_InAnyOrder(t *testing.T) {
 	t.Parallel()
 	rabbitmq := servertest.Start(t, "rabbitmq")
 	s := startSystem(t, bulk(t, rabbitmq.URL))
-	s.grantRoles()
+	grantRoles(s)
 	const pairs, named, deleted, erased = 200, 60, 10, 2 // per order; named: by recipientId
 	const gone = deleted + erased
 	leave := func(from int) { // the last ones are deleted or erased
@@ -118,7 +119,7 @@ func TestRecipients_InAnyOrder(t *testing.T) {
 			}
 		}
 		for i := from + pairs - erased; i < from+pairs; i++ {
-			out, err := s.privacyOfficer(s.env["CPF_CNPJ_KEYS"], "person", "erase", "--company", "Acme", "--email", personAt(i), "--reason", "asked for it", "--yes", "--json").CombinedOutput()
+			out, err := privacyOfficer(s, s.env["CPF_CNPJ_KEYS"], "person", "erase", "--company", "Acme", "--email", personAt(i), "--reason", "asked for it", "--yes", "--json").CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -127,11 +128,11 @@ func TestRecipients_InAnyOrder(t *testing.T) {
 	stayGone := func(from int) {
 		t.Helper()
 		for i := from + pairs - gone; i < from+pairs; i++ {
-			if n := s.count(fmt.Sprintf("SELECT count(*) FROM recipients WHERE deleted_at IS NULL AND (email = '%s' OR external_id = 'C-%d' OR cpf_cnpj_hash = '%s')", personAt(i), i, email.HashTaxID(cpf(i), nil))); n > 0 {
+			if n := storetest.Ask[int](s.t, s.db, fmt.Sprintf("SELECT count(*) FROM recipients WHERE deleted_at IS NULL AND (email = '%s' OR external_id = 'C-%d' OR cpf_cnpj_hash = '%s')", personAt(i), i, email.HashTaxID(cpf(i), nil))); n > 0 {
 				t.Errorf("person %d is back", i)
 			}
 		}
-		if n := s.count("SELECT count(*) FROM recipients WHERE deleted_at IS NOT NULL AND cpf_cnpj_enc IS NOT NULL"); n > 0 {
+		if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM recipients WHERE deleted_at IS NOT NULL AND cpf_cnpj_enc IS NOT NULL"); n > 0 {
 			t.Errorf("%d deleted people have a number", n)
 		}
 	}
@@ -139,45 +140,45 @@ func TestRecipients_InAnyOrder(t *testing.T) {
 	quiet := *s
 	quiet.key = s.newKey("Quieta", "contato@quieta.example")
 	rabbitmq.Stop()
-	ids := s.importPeople(0, pairs)
+	ids := importPeople(s, 0, pairs)
 	for i := range pairs {
 		id := ""
 		if i < named {
 			id = ids[i]
 		}
-		s.sendToPerson(i, id)
+		sendToPerson(s, i, id)
 	}
 	quiet.sendTen()
 	s.awaitAll(pairs+10, "SENT")
-	if n := s.count("SELECT count(*) FROM recipient_intakes"); n != pairs {
+	if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM recipient_intakes"); n != pairs {
 		t.Fatalf("%d imports wait, want all of them", n)
 	}
 	leave(0)
 	rabbitmq.Start()
-	s.awaitImports()
-	s.peopleAreComplete(0, pairs-gone)
+	awaitImports(s)
+	peopleAreComplete(s, 0, pairs-gone)
 	stayGone(0)
 
-	s.importPeople(pairs, 2*pairs)
+	importPeople(s, pairs, 2*pairs)
 	for i := pairs; i < 2*pairs-gone; i++ {
-		s.sendToPerson(i, "")
+		sendToPerson(s, i, "")
 	}
-	s.pauseAll() // emails that are accepted before the deletion and sent after it
+	pauseAll(s) // emails that are accepted before the deletion and sent after it
 	for i := 2*pairs - gone; i < 2*pairs; i++ {
-		s.sendToPerson(i, "")
+		sendToPerson(s, i, "")
 	}
-	s.awaitImports()
+	awaitImports(s)
 	leave(pairs)
-	s.resumeAll()
+	resumeAll(s)
 	eventually(t, func() error {
-		if n := s.count("SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND processed_at IS NULL"); n > 0 {
+		if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE target = 'email:send' AND processed_at IS NULL"); n > 0 {
 			return fmt.Errorf("%d emails are left: %s", n, s.statusCounts())
 		}
 		return nil
 	})
-	s.peopleAreComplete(pairs, 2*pairs-gone)
+	peopleAreComplete(s, pairs, 2*pairs-gone)
 	stayGone(pairs)
-	if n := s.count("SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); n > 0 {
+	if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'FAILED'"); n > 0 {
 		t.Errorf("%d emails failed", n)
 	}
 }

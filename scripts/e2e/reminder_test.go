@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/store/storetest"
 )
 
 // recruiting is a tenant's program beside the gateway: it has its own role on the same database, which may write one
@@ -160,13 +161,13 @@ func TestReminders(t *testing.T) {
 	r.dispatcher.stop()
 	at := time.Now().Add(2 * day)
 	first := r.bookAndCrash("ana@example.com", at)
-	if n := r.count(countReminders); n != 2 {
+	if n := storetest.Ask[int](r.t, r.db, countReminders); n != 2 {
 		t.Fatalf("%d reminders, want two", n)
 	}
 	if out, err := r.interviews("book", "eva@example.com", at.Format(time.RFC3339Nano)); err == nil || !strings.Contains(out, "commit") {
 		t.Errorf("two interviews at one time: %v\n%s", err, out)
 	}
-	if reminders, interviews := r.count(countReminders), r.count(countAllInterview); reminders != 2 || interviews != 1 {
+	if reminders, interviews := storetest.Ask[int](r.t, r.db, countReminders), storetest.Ask[int](r.t, r.db, countAllInterview); reminders != 2 || interviews != 1 {
 		t.Errorf("%d reminders of %d interviews are left of a booking that did not commit", reminders-2, interviews-1)
 	}
 	r.must("move", first, "+24h") // one is due now

@@ -23,7 +23,7 @@ type replayView struct {
 	Matched, Done, Skipped, Failed int
 }
 
-func (s *system) replay(id string) replayView {
+func showReplay(s *system, id string) replayView {
 	s.t.Helper()
 	status, answer := s.call(http.MethodGet, "/v1/dead-letter-replays/"+id, nil, nil)
 	var view replayView
@@ -66,7 +66,7 @@ func TestReplayOfPermanentFailures(t *testing.T) {
 	senders.Wait()
 	s.awaitAll(n, "FAILED")
 	s.sentOnce(0)
-	t.Logf("%d emails failed after %s; the queue's archive holds %d of them", n, time.Since(start).Round(time.Second), s.archived())
+	t.Logf("%d emails failed after %s; the queue's archive holds %d of them", n, time.Since(start).Round(time.Second), archivedTasks(s))
 
 	s.ses.ClearFaults()
 	second := startProgram(t, "dispatcher", s.env)
@@ -77,14 +77,14 @@ func TestReplayOfPermanentFailures(t *testing.T) {
 		t.Fatalf("retry: %d %s, want %d matched", status, answer, n)
 	}
 	eventually(t, func() error {
-		if now := s.replay(made.ReplayID); now.Done < n/3 {
+		if now := showReplay(s, made.ReplayID); now.Done < n/3 {
 			return fmt.Errorf("%d of %d so far", now.Done, n)
 		}
 		return nil
 	})
 	second.kill()
 	eventually(t, func() error {
-		if made = s.replay(made.ReplayID); made.Status != "COMPLETED" {
+		if made = showReplay(s, made.ReplayID); made.Status != "COMPLETED" {
 			return fmt.Errorf("%+v", made)
 		}
 		return nil
@@ -114,8 +114,8 @@ func TestReplayOfPermanentFailures(t *testing.T) {
 	}
 }
 
-// archived returns how many archived tasks the queues keep.
-func (s *system) archived() (n int64) {
+// archivedTasks returns how many archived tasks the queues keep.
+func archivedTasks(s *system) (n int64) {
 	s.t.Helper()
 	o, err := redis.ParseURL(s.redis.URL)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"email-gateway/shared/store/storetest"
 	"email-gateway/shared/waittest"
 )
 
@@ -29,7 +30,7 @@ func complaining(prefix string, rows, n int) spreadsheet {
 }
 
 // waitingFor is what a mailing shows that it waits for.
-func (s *system) waitingFor(id string) (status, reason string) {
+func waitingFor(s *system, id string) (status, reason string) {
 	s.t.Helper()
 	_, answer := s.call(http.MethodGet, "/mailings/"+id, nil, nil)
 	var view struct{ Status, WaitingFor string }
@@ -49,17 +50,17 @@ func TestReputationGuard(t *testing.T) {
 	s := startSystem(t, env)
 	s.subscribeFeedback()
 	acme, beta := s.key, s.newKey("Beta", "billing@beta.example")
-	s.slowSES(150)
+	slowSES(s.t, s.ses, 150)
 	// All who complain are among the first 200, who get their emails before the guard may act.
 	sheet := complaining("acme", 2000, 100)
 	bad := s.mail("lista.csv", sheet, nil)
 	eventually(t, func() error {
-		if status, reason := s.waitingFor(bad); reason != "reputation" {
+		if status, reason := waitingFor(s, bad); reason != "reputation" {
 			return fmt.Errorf("the mailing is %s and waits for %q; %s", status, reason, s.statusCounts())
 		}
 		return nil
 	})
-	s.slowSES(0)
+	slowSES(s.t, s.ses, 0)
 
 	// The deciding event is the fifth complaint, or the 200th email if that was sent later.
 	var took float64
@@ -82,7 +83,7 @@ func TestReputationGuard(t *testing.T) {
 		t.Errorf("resume: %d %s", status, answer)
 	}
 	second := s.mail("depois.csv", complaining("depois", 20, 0), nil)
-	if _, reason := s.waitingFor(second); reason != "reputation" {
+	if _, reason := waitingFor(s, second); reason != "reputation" {
 		t.Errorf("a later mailing waits for %q", reason)
 	}
 	s.await(s.send("fatura@example.com", nil), "SENT")
@@ -92,14 +93,14 @@ func TestReputationGuard(t *testing.T) {
 	if done := s.awaitMailing(s.mail("beta.csv", other, nil), "COMPLETED"); done.Sent != len(other.people) {
 		t.Errorf("the other company: %+v", done)
 	}
-	if got := s.companyEvents(); got != "" {
+	if got := companyEvents(s); got != "" {
 		t.Errorf("events of the other company: %s", got)
 	}
 	s.key = acme
-	if got := s.companyEvents(); got != "MAILINGS_PAUSED" {
+	if got := companyEvents(s); got != "MAILINGS_PAUSED" {
 		t.Errorf("events: %s", got)
 	}
-	if sent := s.count(`SELECT count(*) FROM email_logs l JOIN mailing_entries e ON e.id = l.outbox_id WHERE l.sent_at > (SELECT mailings_paused_at + interval '2 min' FROM companies WHERE name = 'Acme') AND l.company_id = (SELECT id FROM companies WHERE name = 'Acme')`); sent > 0 {
+	if sent := storetest.Ask[int](s.t, s.db, `SELECT count(*) FROM email_logs l JOIN mailing_entries e ON e.id = l.outbox_id WHERE l.sent_at > (SELECT mailings_paused_at + interval '2 min' FROM companies WHERE name = 'Acme') AND l.company_id = (SELECT id FROM companies WHERE name = 'Acme')`); sent > 0 {
 		t.Errorf("%d emails of mailings sent while they are paused", sent)
 	}
 	if view := s.mailing(second); view.Sent != 0 {
@@ -119,13 +120,13 @@ func TestReputationGuard(t *testing.T) {
 	if done := s.awaitMailing(bad, "COMPLETED"); done.Sent != len(sheet.people) {
 		t.Errorf("the mailing after the resume: %+v", done)
 	}
-	if got := s.companyEvents(); got != "MAILINGS_PAUSED MAILINGS_RESUMED" {
+	if got := companyEvents(s); got != "MAILINGS_PAUSED MAILINGS_RESUMED" {
 		t.Errorf("events: %s", got)
 	}
 }
 
 // companyEvents are the types of the events of the company itself, but warnings, in the order of the feed.
-func (s *system) companyEvents() string {
+func companyEvents(s *system) string {
 	s.t.Helper()
 	_, answer := s.call(http.MethodGet, "/v1/events?types=MAILINGS_PAUSED,MAILINGS_RESUMED&limit=100", nil, nil)
 	var page struct {

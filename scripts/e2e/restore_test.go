@@ -44,12 +44,12 @@ func TestRestore_PointInTimeBesideNewerRedis(t *testing.T) {
 	moved := s.send("adiantada@cliente.example", func(b map[string]any) {
 		b["sendAt"], b["priority"] = time.Now().Add(time.Hour).Format(time.RFC3339), 1
 	})
-	s.slowSES(300)
+	slowSES(s.t, s.ses, 300)
 	for i := range 60 {
 		s.send(fmt.Sprintf("espera%d@cliente.example", i), nil)
 	}
 	s.awaitRequests(12)
-	point := s.moment()
+	point := databaseTime(s)
 	since := s.ses.Summary().Requests
 	var after []string
 	for i := range 10 {
@@ -66,14 +66,14 @@ func TestRestore_PointInTimeBesideNewerRedis(t *testing.T) {
 		}
 		return nil
 	})
-	_, cursor := s.acceptedAfter("latest")
+	_, cursor := acceptedAfter(s, "latest")
 	for _, p := range []*program{s.worker, s.dispatcher, s.api} {
 		p.kill()
 	}
 	stop(s) // the last of the log is shipped
 	postgres.Kill()
-	logged := s.keepLogs(folders["LOGS"])
-	before := s.acceptedBySES()
+	logged := keepLogs(s, folders["LOGS"])
+	before := acceptedBySES(s.ses)
 
 	restored := servertest.Start(t, "postgres")
 	restored.Stop()
@@ -88,13 +88,13 @@ func TestRestore_PointInTimeBesideNewerRedis(t *testing.T) {
 	restored.Start()
 	s.db = storetest.Database{URL: restored.URL, SQL: open(t, restored.URL)}
 	eventually(t, func() error {
-		if s.count("SELECT pg_is_in_recovery()::int") != 0 {
+		if storetest.Ask[int](s.t, s.db, "SELECT pg_is_in_recovery()::int") != 0 {
 			return fmt.Errorf("the server still recovers")
 		}
 		return nil
 	})
 	s.runbook("Hold emails that may be sent twice", folders)
-	listed := s.fileOf(folders["BACKUP"], "waiting")
+	listed := fileOf(s, folders["BACKUP"], "waiting")
 	if !strings.Contains(listed, moved) {
 		t.Errorf("%s was moved to an earlier time and sent, and is not in the list of what may be sent twice", moved)
 	}
@@ -102,28 +102,28 @@ func TestRestore_PointInTimeBesideNewerRedis(t *testing.T) {
 	s.env["DATABASE_URL"] = s.db.URL
 	s.api, s.dispatcher, s.worker = startProgram(t, "api", s.env), startProgram(t, "dispatcher", s.env), startProgram(t, "worker", s.env)
 	late := s.send("nova@cliente.example", nil)
-	s.awaitNoActiveTasks()
-	if got := s.acceptedBySES(); len(got) != len(before) {
+	awaitNoActiveTasks(s)
+	if got := acceptedBySES(s.ses); len(got) != len(before) {
 		t.Errorf("SES accepted %d emails while sending was held, %d before", len(got), len(before))
 	}
-	s.slowSES(0)
+	slowSES(s.t, s.ses, 0)
 	s.runbook("What came after the dump", folders)
 	s.await(late, "SENT")
 	eventually(t, func() error { // an event has its position some 200 ms after its commit
-		if accepted, _ := s.acceptedAfter(cursor); !slices.Contains(accepted, late) {
+		if accepted, _ := acceptedAfter(s, cursor); !slices.Contains(accepted, late) {
 			return fmt.Errorf("a reader that had read the lost events sees the acceptance of %v, and not of %s", accepted, late)
 		}
 		return nil
 	})
 	eventually(t, func() error {
-		if open := s.count("SELECT count(*) FROM email_outbox WHERE processed_at IS NULL"); open != 0 {
+		if open := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE processed_at IS NULL"); open != 0 {
 			return fmt.Errorf("%d emails are not final: %s", open, s.statusCounts())
 		}
 		return nil
 	})
 	s.awaitQuietQueues()
-	s.checkSentOnceExcept(before, logged, 10)
-	now := s.acceptedBySES()
+	checkSentOnceExcept(s, before, logged, 10)
+	now := acceptedBySES(s.ses)
 	for id, times := range now {
 		if times > 1 && !strings.Contains(listed, id) {
 			t.Errorf("%s was sent %d times, and is not in the list of what may be", id, times)
@@ -144,7 +144,7 @@ func TestRestore_PointInTimeBesideNewerRedis(t *testing.T) {
 func TestRestore_OlderRedis(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "4"})
-	s.slowSES(200)
+	slowSES(s.t, s.ses, 200)
 	const emails = 40
 	for i := range emails {
 		s.send(fmt.Sprintf("pessoa%d@cliente.example", i), nil)
@@ -152,7 +152,7 @@ func TestRestore_OlderRedis(t *testing.T) {
 	s.awaitRequests(4)
 	log, older := filepath.Join(s.redis.Dir, "redis", "appendonlydir"), filepath.Join(t.TempDir(), "older")
 	copyOf(t, log, older) // as a backup of a running server would
-	s.slowSES(0)
+	slowSES(s.t, s.ses, 0)
 	s.awaitAll(emails, "SENT")
 	for _, p := range []*program{s.worker, s.dispatcher, s.api} {
 		p.kill()
@@ -171,7 +171,7 @@ func TestRestore_OlderRedis(t *testing.T) {
 	s.await(s.send("nova@cliente.example", nil), "SENT")
 	s.awaitQuietQueues() // tasks that were active when the copy was made return as retries
 	s.sentOnce(emails + 1)
-	if n := s.count("SELECT count(*) FROM email_outbox WHERE status <> 'SENT'"); n != 0 {
+	if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status <> 'SENT'"); n != 0 {
 		t.Errorf("%d emails are not SENT any more: %s", n, s.statusCounts())
 	}
 }
@@ -191,7 +191,7 @@ func shipLog(t *testing.T, databaseURL, folder string) (stop func(*system)) {
 	return func(s *system) {
 		t.Helper()
 		eventually(t, func() error {
-			if s.count("SELECT count(*) FROM pg_stat_replication WHERE application_name = 'pg_receivewal' AND flush_lsn >= pg_current_wal_lsn()") != 1 {
+			if storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM pg_stat_replication WHERE application_name = 'pg_receivewal' AND flush_lsn >= pg_current_wal_lsn()") != 1 {
 				return fmt.Errorf("not all of the log is shipped: %s", said.String())
 			}
 			return nil
@@ -200,7 +200,7 @@ func shipLog(t *testing.T, databaseURL, folder string) (stop func(*system)) {
 }
 
 // acceptedAfter returns the emails that GET /v1/events shows as accepted after the cursor, at most 100, and the next cursor.
-func (s *system) acceptedAfter(after string) (emails []string, next string) {
+func acceptedAfter(s *system, after string) (emails []string, next string) {
 	s.t.Helper()
 	status, answer := s.call(http.MethodGet, "/v1/events?types=RECEIVED&limit=100&after="+after, nil, nil)
 	var page struct {
@@ -216,8 +216,8 @@ func (s *system) acceptedAfter(after string) (emails []string, next string) {
 	return emails, page.NextCursor
 }
 
-// moment returns Postgres's time, after which everything later is committed, as an operator east of UTC writes it.
-func (s *system) moment() (now string) {
+// databaseTime returns Postgres's time, after which everything later is committed, as an operator east of UTC writes it.
+func databaseTime(s *system) (now string) {
 	s.t.Helper()
 	if err := s.db.SQL.QueryRowContext(s.t.Context(), `SELECT to_char(clock_timestamp() AT TIME ZONE interval '2 hours', 'YYYY-MM-DD"T"HH24:MI:SS.US"+02"')`).Scan(&now); err != nil {
 		s.t.Fatal(err)
@@ -227,7 +227,7 @@ func (s *system) moment() (now string) {
 
 // awaitNoActiveTasks waits until no task is active, which means that those in Redis were handled. asynq finds the
 // tasks of a killed worker 30 s after the end of their lease of 30 s, in a round once a minute.
-func (s *system) awaitNoActiveTasks() {
+func awaitNoActiveTasks(s *system) {
 	s.t.Helper()
 	client := s.redisClient()
 	eventually(s.t, func() error {
@@ -242,7 +242,7 @@ func (s *system) awaitNoActiveTasks() {
 	})
 }
 
-func (s *system) fileOf(folder, name string) string {
+func fileOf(s *system, folder, name string) string {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, name))
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"email-gateway/shared/store/storetest"
 )
 
 // Every command in OPERATIONS.md that pauses lanes of a company stops its mailing, and none stops its single emails.
@@ -29,7 +31,7 @@ func TestRunbook_PausesMailingsOnly(t *testing.T) {
 		s.gatewayctl(words...)
 		s.gatewayctl("lane", "resume", "--all")
 		s.await(s.send("ana@cliente.example", nil), "SENT")
-		if n := s.count("SELECT count(*) FROM email_outbox WHERE lane_id = (SELECT id FROM dispatch_lanes WHERE mailing_id = '" + mailing + "') AND status IN ('PROCESSING', 'SENT')"); n > 0 {
+		if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE lane_id = (SELECT id FROM dispatch_lanes WHERE mailing_id = '"+mailing+"') AND status IN ('PROCESSING', 'SENT')"); n > 0 {
 			t.Errorf("%d emails of the mailing are sent after gatewayctl %s", n, command[1])
 		}
 		s.gatewayctl("lane", "resume", "--company", "Acme")

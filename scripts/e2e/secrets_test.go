@@ -83,7 +83,7 @@ func TestSecrets_AtWork(t *testing.T) {
 	env["RABBITMQ_URL"] = strings.Replace(rabbitmq.URL, "gateway:gateway@", "gateway:"+secret("rabbitmq")+"@", 1)
 	s := startSystem(t, env)
 	w := newSecretChecker(t, s.env)
-	s.protectRedis(secret("redis"))
+	protectRedis(s, secret("redis"))
 	s.env["REDIS_URL"] = strings.Replace(s.redis.URL, "redis://", "redis://:"+secret("redis")+"@", 1)
 	u, err := url.Parse(s.db.URL)
 	if err != nil {
@@ -105,7 +105,7 @@ func TestSecrets_AtWork(t *testing.T) {
 		b["recipient"] = map[string]any{"cpfCnpj": "529.982.247-25", "nome": "Maria Sigilosa", "email": b["to"]}
 	}
 	s.await(s.send("maria.sigilosa@cliente.example", confidential), "SENT")
-	s.badRequests(w, confidential)
+	badRequests(s, w, confidential)
 
 	if err := s.ses.SetSettings(slowedBy(s.ses.Settings(), 200)); err != nil {
 		t.Fatal(err)
@@ -120,11 +120,11 @@ func TestSecrets_AtWork(t *testing.T) {
 	}
 	s.redis.Stop()
 	rabbitmq.Stop()
-	s.breakDatabase(func() {
+	breakDatabase(s, func() {
 		for _, p := range []*program{s.api, s.dispatcher, s.worker} {
 			eventually(t, func() error {
 				// The first answers may be ACCEPT_UNKNOWN, for which the api logs no cause.
-				w.check("an answer without a database", s.answerTo(http.MethodPost, "/v1/email/send", newBody("maria.sigilosa@cliente.example", confidential)))
+				w.check("an answer without a database", answerTo(s, http.MethodPost, "/v1/email/send", newBody("maria.sigilosa@cliente.example", confidential)))
 				if !strings.Contains(p.logged(), "not currently accepting connections") {
 					return fmt.Errorf("%s does not complain:\n%s", p.name, p.tail())
 				}
@@ -146,7 +146,7 @@ func TestSecrets_AtWork(t *testing.T) {
 }
 
 // protectRedis gives Redis a password.
-func (s *system) protectRedis(password string) {
+func protectRedis(s *system, password string) {
 	s.t.Helper()
 	o, err := redis.ParseURL(s.redis.URL)
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *system) protectRedis(password string) {
 }
 
 // badRequests are invalid in ways that make an api quote them.
-func (s *system) badRequests(w *secretChecker, confidential func(map[string]any)) {
+func badRequests(s *system, w *secretChecker, confidential func(map[string]any)) {
 	s.t.Helper()
 	right := newBody("maria.sigilosa@cliente.example", confidential)
 	wrong := newBody("maria.sigilosa@cliente.example", func(b map[string]any) {
@@ -210,7 +210,7 @@ func (s *system) badRequests(w *secretChecker, confidential func(map[string]any)
 		}
 		_ = response.Body.Close()
 	}
-	_ = s.answerTo(http.MethodPost, "/v1/email/send", wrong)
+	_ = answerTo(s, http.MethodPost, "/v1/email/send", wrong)
 	for _, password := range []string{secret("monitoring"), secret("guess")} {
 		request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.worker.addr+"/monitoring/api/queues", nil)
 		if err != nil {
@@ -226,14 +226,14 @@ func (s *system) badRequests(w *secretChecker, confidential func(map[string]any)
 	w.check("the api", s.api.logged())
 }
 
-func (s *system) answerTo(method, path string, body any) string {
+func answerTo(s *system, method, path string, body any) string {
 	s.t.Helper()
 	_, answer := s.call(method, path, body, nil)
 	return string(answer)
 }
 
 // breakDatabase ends every connection and refuses new ones while f runs.
-func (s *system) breakDatabase(f func()) {
+func breakDatabase(s *system, f func()) {
 	s.t.Helper()
 	admin, err := sql.Open("postgres", os.Getenv("DATABASE_URL")) // from elsewhere: a session cannot end itself
 	if err != nil {

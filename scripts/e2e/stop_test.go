@@ -52,7 +52,7 @@ func TestStop_LogsNoError(t *testing.T) {
 
 	for round := range 3 {
 		for _, p := range []**program{&s.api, &s.dispatcher, &s.worker} {
-			s.awaitProgress(20)
+			awaitProgress(s, 20)
 			stopped := *p
 			start := time.Now() // before it a busy broker may have timed out, which is an error
 			stopped.signal(syscall.SIGTERM)

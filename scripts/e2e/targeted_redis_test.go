@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"email-gateway/scripts/sessim"
+	"email-gateway/shared/store/storetest"
 )
 
 // redisClient returns the test's own connection to the queue.
@@ -27,7 +28,7 @@ func (s *system) redisClient() *redis.Client {
 }
 
 // inStatus waits until n emails have the status.
-func (s *system) inStatus(n int, status string) {
+func inStatus(s *system, n int, status string) {
 	s.t.Helper()
 	s.awaitAll(n, status)
 }
@@ -43,8 +44,8 @@ func TestRedisFlushed(t *testing.T) {
 	for i := range retries {
 		s.send(fmt.Sprintf("depois%d@example.com", i), nil)
 	}
-	s.inStatus(retries, "RETRY_SCHEDULED")
-	s.slowSES(4000)
+	inStatus(s, retries, "RETRY_SCHEDULED")
+	slowSES(s.t, s.ses, 4000)
 	for i := range inWork {
 		s.send(fmt.Sprintf("agora%d@example.com", i), nil)
 	}
@@ -53,12 +54,12 @@ func TestRedisFlushed(t *testing.T) {
 	for i := range queued {
 		s.send(fmt.Sprintf("logo%d@example.com", i), nil)
 	}
-	s.inStatus(queued, "ENQUEUED")
+	inStatus(s, queued, "ENQUEUED")
 	if err := s.redisClient().FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("flushed with %s", s.statusCounts())
-	s.slowSES(0)
+	slowSES(s.t, s.ses, 0)
 	s.awaitAll(inWork+retries+queued, "SENT")
 	s.awaitQuietQueues()
 	s.sentOnce(inWork + retries + queued)
@@ -70,7 +71,7 @@ func TestRedisFull(t *testing.T) {
 	t.Parallel()
 	const before, during = 40, 40
 	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "16"})
-	s.slowSES(300)
+	slowSES(s.t, s.ses, 300)
 	for i := range before {
 		s.send(fmt.Sprintf("antes%d@example.com", i), nil)
 	}
@@ -84,7 +85,7 @@ func TestRedisFull(t *testing.T) {
 		s.send(fmt.Sprintf("durante%d@example.com", i), nil)
 	}
 	<-time.After(time.Until(full.Add(10 * time.Second))) // the fault itself
-	if waiting := s.count("SELECT count(*) FROM email_outbox WHERE status = 'PENDING'"); waiting < during {
+	if waiting := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'PENDING'"); waiting < during {
 		t.Errorf("%d emails wait, want the %d accepted while Redis was full: %s", waiting, during, s.statusCounts())
 	}
 	if err := client.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
@@ -131,11 +132,11 @@ func TestEnqueueAnswerLost(t *testing.T) {
 		return nil
 	})
 	proxy.losing.Store(false)
-	s.inStatus(n, "ENQUEUED")
+	inStatus(s, n, "ENQUEUED")
 	// go-redis repeats unanswered commands, so a task of an email that was sent meanwhile may be left.
 	eventually(t, func() error {
 		queued := client.LRange(t.Context(), "asynq:{email:send}:pending", 0, -1).Val()
-		if waiting := s.count("SELECT count(*) FROM email_outbox WHERE status = 'ENQUEUED' AND id::text = ANY ('{" + strings.Join(queued, ",") + "}')"); waiting != n {
+		if waiting := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'ENQUEUED' AND id::text = ANY ('{"+strings.Join(queued, ",")+"}')"); waiting != n {
 			return fmt.Errorf("%d of %d emails have a task", waiting, n)
 		}
 		return nil
@@ -159,7 +160,7 @@ func TestArchiveOverflows(t *testing.T) {
 	s.await(first, "FAILED")
 	client, base := s.redisClient(), "asynq:{email:send}:"
 	eventually(t, func() error { return client.ZScore(t.Context(), base+"archived", first).Err() })
-	s.overfillArchive(client, base, capacity+50)
+	overfillArchive(s, client, base, capacity+50)
 	for i := range failed - 1 {
 		s.await(s.send(fmt.Sprintf("cliente%d@perdido.example", i), nil), "FAILED")
 	}
@@ -174,7 +175,7 @@ func TestArchiveOverflows(t *testing.T) {
 		t.Fatalf("the first failure is still in the archive: %v", err)
 	}
 
-	if n := s.count("SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL"); n != failed {
+	if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL"); n != failed {
 		t.Errorf("%d dead letters, want %d", n, failed)
 	}
 	s.ses.ClearFaults()
@@ -183,14 +184,14 @@ func TestArchiveOverflows(t *testing.T) {
 	}
 	s.await(first, "SENT")
 	s.await(s.send("ana@example.com", nil), "SENT")
-	if n := s.count("SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL"); n != failed-1 {
+	if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL"); n != failed-1 {
 		t.Errorf("%d dead letters are open, want %d", n, failed-1)
 	}
 	s.sentOnce(2)
 }
 
 // overfillArchive puts n tasks into the archive, all newer than the existing ones.
-func (s *system) overfillArchive(client *redis.Client, base string, n int) {
+func overfillArchive(s *system, client *redis.Client, base string, n int) {
 	s.t.Helper()
 	pipe := client.Pipeline()
 	for i := range n {

@@ -11,6 +11,7 @@ import (
 
 	"email-gateway/scripts/sessim"
 	"email-gateway/shared/crashpoint"
+	"email-gateway/shared/store/storetest"
 )
 
 // The worker is killed while SES handles the last try of two emails, one of which it accepts. Neither is tried again:
@@ -44,7 +45,7 @@ func TestWorkerKilledOnLastAttempt(t *testing.T) {
 			t.Errorf("%s: %d requests, want 2", fault, len(requests))
 		}
 	}
-	if n := s.count("SELECT count(*) FROM dead_letters WHERE reason = 'OUTCOME_UNKNOWN' AND resolved_at IS NULL"); n != 2 {
+	if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM dead_letters WHERE reason = 'OUTCOME_UNKNOWN' AND resolved_at IS NULL"); n != 2 {
 		t.Errorf("%d dead letters, want 2", n)
 	}
 }
@@ -114,7 +115,7 @@ func TestWorkerFrozen(t *testing.T) {
 			t.Errorf("%s: timeline %v, want it to end with the late answer", name, timeline)
 		}
 	}
-	if n := s.count("SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL"); n != 1 {
+	if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL"); n != 1 {
 		t.Errorf("%d dead letters are open, want that of the one email that was not sent", n)
 	}
 }
@@ -141,7 +142,7 @@ func TestSESUnreachable(t *testing.T) {
 	}
 	serveSES(t, at, s.ses)
 	<-time.After(time.Until(start.Add(outage))) // and the second
-	if failed := s.count("SELECT count(*) FROM email_outbox WHERE status NOT IN ('PENDING', 'ENQUEUED', 'PROCESSING', 'RETRY_SCHEDULED')"); failed > 0 {
+	if failed := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status NOT IN ('PENDING', 'ENQUEUED', 'PROCESSING', 'RETRY_SCHEDULED')"); failed > 0 {
 		t.Errorf("%s", s.statusCounts())
 	}
 	st.Unavailable = false
@@ -170,7 +171,7 @@ func TestRabbitMQConnectionCut(t *testing.T) {
 	sheet := newSpreadsheet(t, 1_200)
 	id := s.mail("clientes.csv", sheet, nil)
 	eventually(t, func() error {
-		if n := s.count("SELECT count(*) FROM mailings WHERE status = 'PROCESSING'"); n != 1 {
+		if n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM mailings WHERE status = 'PROCESSING'"); n != 1 {
 			return errors.New("no job is in work")
 		}
 		return nil

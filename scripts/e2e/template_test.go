@@ -42,16 +42,16 @@ func TestTemplate_PreviewIsWhatIsSent(t *testing.T) {
 				body["autoText"], body["template"] = autoText, map[string]any{"name": name, "data": data}
 			})
 			s.await(id, "SENT")
-			if sent := s.receivedContent(func(m simMail) bool { return m.OutboxID == id }); sent != preview {
+			if sent := receivedContent(s, func(m simMail) bool { return m.OutboxID == id }); sent != preview {
 				t.Errorf("sent    %q\npreview %q", sent, preview)
 			}
 		}
 	}
-	s.previewedMailing()
+	previewedMailing(s)
 }
 
 // previewedMailing compares the dry run of a mailing with a template with what is sent.
-func (s *system) previewedMailing() {
+func previewedMailing(s *system) {
 	s.t.Helper()
 	template := map[string]any{
 		"name": "natal", "publish": true, "subject": "Olá, {{nome}}", "html": "{{#cidade}}<p>{{nome}} de {{cidade}}</p>{{/cidade}}{{^cidade}}<p>{{nome}}</p>{{/cidade}}",
@@ -90,14 +90,14 @@ func (s *system) previewedMailing() {
 		s.t.Fatalf("%+v", done)
 	}
 	for _, p := range dry.Preview {
-		if sent := s.receivedContent(func(m simMail) bool { return slices.Contains(m.To, p.Email) }); sent != p.content || !strings.Contains(sent.Text, "\n") {
+		if sent := receivedContent(s, func(m simMail) bool { return slices.Contains(m.To, p.Email) }); sent != p.content || !strings.Contains(sent.Text, "\n") {
 			s.t.Errorf("sent    %q\npreview %q", sent, p.content)
 		}
 	}
 }
 
 // receivedContent is the content of the first mail of the inbox that matches.
-func (s *system) receivedContent(matches func(simMail) bool) content {
+func receivedContent(s *system, matches func(simMail) bool) content {
 	s.t.Helper()
 	mails := s.ses.Inbox()
 	i := slices.IndexFunc(mails, matches)

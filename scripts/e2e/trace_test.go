@@ -14,7 +14,7 @@ import (
 const callersTrace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 // tracedEmail sends an email that belongs to the caller's trace.
-func (s *system) tracedEmail(to string) {
+func tracedEmail(s *system, to string) {
 	s.t.Helper()
 	status, answer := s.call(http.MethodPost, "/v1/email/send", newBody(to, nil), map[string]string{
 		"traceparent": callersTrace, "tracestate": "vendor=" + strings.ReplaceAll(to, "@", "-at-"), "baggage": "customer=" + to,

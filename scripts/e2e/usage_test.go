@@ -7,13 +7,15 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"email-gateway/shared/store/storetest"
 )
 
 // usageCounts are those of GET /v1/usage.
 type usageCounts struct{ Accepted, Sent, Delivered, Bounced, Complained, Mailings, Bytes int }
 
-// usage returns the counts of the current month.
-func (s *system) usage() usageCounts {
+// usageOfMonth returns the counts of the current month.
+func usageOfMonth(s *system) usageCounts {
 	s.t.Helper()
 	status, answer := s.call(http.MethodGet, "/v1/usage", nil, nil)
 	var month struct {
@@ -27,7 +29,7 @@ func (s *system) usage() usageCounts {
 }
 
 // ledgerUsage counts what the simulator's ledger has accepted. Its events follow from the addresses.
-func (s *system) ledgerUsage() (u usageCounts, twice int) {
+func ledgerUsage(s *system) (u usageCounts, twice int) {
 	seen := map[string]bool{}
 	for _, request := range s.ses.Ledger() {
 		switch {
@@ -54,16 +56,16 @@ func (s *system) ledgerUsage() (u usageCounts, twice int) {
 }
 
 // loggedUsage counts the same in email_logs, and the rest in the outbox and the mailings.
-func (s *system) loggedUsage() usageCounts {
+func loggedUsage(s *system) usageCounts {
 	return usageCounts{
-		Accepted:   s.count(`SELECT count(*) FROM email_outbox WHERE target = 'email:send'`),
-		Sent:       s.count(`SELECT count(*) FROM email_logs WHERE status = 'SENT'`),
-		Delivered:  s.count(`SELECT count(*) FROM email_logs WHERE delivered_at IS NOT NULL`),
-		Bounced:    s.count(`SELECT count(*) FROM email_logs WHERE delivery_problem = 'bounced'`),
-		Complained: s.count(`SELECT count(*) FROM email_logs WHERE delivery_problem = 'complained'`),
-		Mailings:   s.count(`SELECT count(*) FROM mailings`),
-		Bytes: s.count(`SELECT sum(octet_length(html) + coalesce(octet_length(text_body), 0)) FROM email_outbox WHERE target = 'email:send'`) +
-			s.count(`SELECT sum(file_bytes + octet_length(html) + coalesce(octet_length(text_body), 0)) FROM mailings`),
+		Accepted:   storetest.Ask[int](s.t, s.db, `SELECT count(*) FROM email_outbox WHERE target = 'email:send'`),
+		Sent:       storetest.Ask[int](s.t, s.db, `SELECT count(*) FROM email_logs WHERE status = 'SENT'`),
+		Delivered:  storetest.Ask[int](s.t, s.db, `SELECT count(*) FROM email_logs WHERE delivered_at IS NOT NULL`),
+		Bounced:    storetest.Ask[int](s.t, s.db, `SELECT count(*) FROM email_logs WHERE delivery_problem = 'bounced'`),
+		Complained: storetest.Ask[int](s.t, s.db, `SELECT count(*) FROM email_logs WHERE delivery_problem = 'complained'`),
+		Mailings:   storetest.Ask[int](s.t, s.db, `SELECT count(*) FROM mailings`),
+		Bytes: storetest.Ask[int](s.t, s.db, `SELECT sum(octet_length(html) + coalesce(octet_length(text_body), 0)) FROM email_outbox WHERE target = 'email:send'`) +
+			storetest.Ask[int](s.t, s.db, `SELECT sum(file_bytes + octet_length(html) + coalesce(octet_length(text_body), 0)) FROM mailings`),
 	}
 }
 
@@ -95,8 +97,8 @@ func TestUsage(t *testing.T) {
 	}
 	s.await(failed, "SENT")
 	eventually(t, func() error {
-		ledger, twice := s.ledgerUsage()
-		logged, got := s.loggedUsage(), s.usage()
+		ledger, twice := ledgerUsage(s)
+		logged, got := loggedUsage(s), usageOfMonth(s)
 		if ledger.Accepted, ledger.Mailings, ledger.Bytes = logged.Accepted, logged.Mailings, logged.Bytes; got != logged || got != ledger {
 			return fmt.Errorf("usage %+v\nemail_logs %+v\nledger %+v, and %d accepted twice", got, logged, ledger, twice)
 		}
@@ -106,7 +108,7 @@ func TestUsage(t *testing.T) {
 		return nil
 	})
 	// Nothing changes when the programs are restarted, and the operator sees the same.
-	before := s.usage()
+	before := usageOfMonth(s)
 	s.dispatcher.stop()
 	s.dispatcher = startProgram(t, "dispatcher", s.env)
 	s.await(s.send("ana@example.com", nil), "SENT")
@@ -115,7 +117,7 @@ func TestUsage(t *testing.T) {
 		if err := json.Unmarshal([]byte(s.gatewayctl("company", "usage", "Acme", "--json")), &operators); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.usage(); got.Accepted != before.Accepted+1 || got.Sent != before.Sent+1 || got.Delivered != before.Delivered+1 || operators.Total != got {
+		if got := usageOfMonth(s); got.Accepted != before.Accepted+1 || got.Sent != before.Sent+1 || got.Delivered != before.Delivered+1 || operators.Total != got {
 			return fmt.Errorf("usage %+v, before one more email %+v; operators see %+v", got, before, operators.Total)
 		}
 		return nil

@@ -15,15 +15,15 @@ import (
 func TestRunbook_WithdrawsSentEmails(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": "1"})
-	s.slowSES(600_000)
+	slowSES(s.t, s.ses, 600_000)
 	sending := s.send("enviando@cliente.example", nil)
 	s.awaitRequests(1)
 	s.worker.kill()
 	waiting := s.send("espera@cliente.example", nil)
 	again := s.send("repetido@cliente.example", nil)
-	s.exec("UPDATE email_outbox SET lease_until = now() WHERE id = '" + sending + "'")
+	s.db.Run(s.t, "UPDATE email_outbox SET lease_until = now() WHERE id = '"+sending+"'")
 
-	folders := map[string]string{"BACKUP": t.TempDir(), "LOGS": t.TempDir(), "POINT": s.moment()}
+	folders := map[string]string{"BACKUP": t.TempDir(), "LOGS": t.TempDir(), "POINT": databaseTime(s)}
 	var log strings.Builder
 	line := func(id, rest string, age time.Duration) {
 		fmt.Fprintf(&log, `{"timestamp":%q,"level":"INFO","context":{"outboxId":%q,%s}}`+"\n", time.Now().Add(-age).UTC().Format(time.RFC3339Nano), id, rest)

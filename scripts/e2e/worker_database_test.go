@@ -27,7 +27,7 @@ func TestWorkerWithoutPostgres(t *testing.T) {
 		},
 		"login refused": func(s *system) (string, func(), func()) {
 			role := "worker_" + strings.ReplaceAll(uuid.NewString(), "-", "")
-			s.exec(`CREATE ROLE ` + role + ` LOGIN SUPERUSER`)
+			s.db.Run(s.t, `CREATE ROLE `+role+` LOGIN SUPERUSER`)
 			s.t.Cleanup(func() {
 				_, _ = s.db.SQL.ExecContext(context.WithoutCancel(s.t.Context()), `DROP ROLE `+role)
 			})
@@ -37,9 +37,9 @@ func TestWorkerWithoutPostgres(t *testing.T) {
 			}
 			u.User = url.User(role)
 			return u.String(), func() {
-				s.exec(`ALTER ROLE ` + role + ` NOLOGIN`)
-				s.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '` + role + `'`)
-			}, func() { s.exec(`ALTER ROLE ` + role + ` LOGIN`) }
+				s.db.Run(s.t, `ALTER ROLE `+role+` NOLOGIN`)
+				s.db.Run(s.t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '`+role+`'`)
+			}, func() { s.db.Run(s.t, `ALTER ROLE `+role+` LOGIN`) }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestWorkerWithoutPostgres(t *testing.T) {
 			s.sendTen()
 			// The fault outlasts the lease of a claim: an email that SES has accepted, but whose row does not say so yet, would
 			// be sent again.
-			s.awaitAll(s.count("SELECT count(*) FROM email_outbox"), "SENT")
+			s.awaitAll(storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox"), "SENT")
 			begin()
 			eventually(t, ready(http.StatusServiceUnavailable))
 			eventually(t, func() error {
@@ -80,7 +80,7 @@ func TestWorkerWithoutPostgres(t *testing.T) {
 			eventually(t, ready(http.StatusOK))
 			s.worker.stop()
 			s.sendTen() // by the worker that had the fault
-			n := s.count("SELECT count(*) FROM email_outbox")
+			n := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox")
 			s.awaitAll(n, "SENT")
 			s.sentOnce(n)
 		})
@@ -100,7 +100,7 @@ func TestWorkerWithoutPostgres_InFlight(t *testing.T) {
 			env := maps.Clone(s.env)
 			env["DATABASE_URL"] = proxy.URL
 			cut := startProgram(t, "worker", env)
-			s.slowSES(5000)
+			slowSES(s.t, s.ses, 5000)
 			const n = 8
 			for i := range n {
 				s.send(fmt.Sprintf("um%d@cliente.example", i), func(body map[string]any) {
@@ -126,7 +126,7 @@ func TestWorkerWithoutPostgres_InFlight(t *testing.T) {
 				}
 				return err
 			})
-			if in := s.count("SELECT count(*) FROM email_outbox WHERE status = 'PROCESSING'"); in != n {
+			if in := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE status = 'PROCESSING'"); in != n {
 				t.Fatalf("%d of %d emails are in flight: %s", in, n, s.statusCounts())
 			}
 			if killed {
@@ -143,7 +143,7 @@ func TestWorkerWithoutPostgres_InFlight(t *testing.T) {
 				})
 			}
 			s.sentOnce(n)
-			if flagged := s.count("SELECT count(*) FROM email_outbox WHERE possible_duplicate OR outcome_unknown"); flagged > 0 {
+			if flagged := storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM email_outbox WHERE possible_duplicate OR outcome_unknown"); flagged > 0 {
 				t.Errorf("%d emails are flagged", flagged)
 			}
 			for _, key := range client.Keys(t.Context(), "email-gateway:result:*").Val() {
