@@ -101,7 +101,7 @@ FROM email_outbox LIMIT 1`
 func (a *accepting) subject(connections int) results.Measure {
 	return func(ctx context.Context) (float64, error) {
 		prefix := fmt.Sprintf("%d connections: ", connections)
-		m := environment.NewMeter(a.environment, []*environment.Program{a.api}, a.environment.Postgres)
+		m := environment.NewMeter([]*environment.Program{a.api}, a.environment.Postgres)
 		p, err := a.runLoad(ctx, a.ours, a.api, connections, m)
 		if err != nil {
 			return 0, err

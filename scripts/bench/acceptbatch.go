@@ -33,7 +33,7 @@ func (a *accepting) batches(ctx context.Context) (float64, error) {
 	if err := a.empty(ctx, a.ours); err != nil {
 		return 0, err
 	}
-	m := environment.NewMeter(a.environment, []*environment.Program{a.api}, a.environment.Postgres)
+	m := environment.NewMeter([]*environment.Program{a.api}, a.environment.Postgres)
 	h := load.Generator{
 		Addr: a.api.Addr, Connections: emailBatchConnections, Status: http.StatusAccepted,
 		Request: batchRequest(a.emailTemplate, a.ours.Key), Serial: &a.serial,

@@ -89,7 +89,7 @@ func (d *dispatching) subject(ctx context.Context) (rate float64, err error) {
 	if _, err := d.await(ctx, d.portion/8); err != nil {
 		return 0, err
 	}
-	m := environment.NewMeter(d.environment, []*environment.Program{p}, d.environment.Postgres, d.environment.Redis)
+	m := environment.NewMeter([]*environment.Program{p}, d.environment.Postgres, d.environment.Redis)
 	if err := m.Start(); err != nil {
 		return 0, err
 	}

@@ -49,7 +49,7 @@ func openGateway(ctx context.Context, r *environment.Environment, o gatewayOptio
 	}
 	g := &gateway{environment: r, emailTemplate: text, ses: o.ses, shared: o.ses != nil}
 	if !g.shared {
-		if g.ses, err = environment.NewSES(ctx, o.rate, o.onSend); err != nil {
+		if g.ses, err = environment.NewSES(o.rate, o.onSend); err != nil {
 			return nil, err
 		}
 	}

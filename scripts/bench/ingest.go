@@ -59,7 +59,7 @@ func (in *ingesting) subject(ctx context.Context) (float64, error) {
 	if err := in.empty(ctx, in.ours); err != nil {
 		return 0, err
 	}
-	m := environment.NewMeter(in.environment, []*environment.Program{in.api}, in.environment.Postgres)
+	m := environment.NewMeter([]*environment.Program{in.api}, in.environment.Postgres)
 	if err := m.Start(); err != nil {
 		return 0, err
 	}

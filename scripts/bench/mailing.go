@@ -51,7 +51,7 @@ func runMailing(ctx context.Context, r *environment.Environment, t *results.Tabl
 	if err := load.WriteSheet(m.upload.Sheet, m.upload.Rows); err != nil {
 		return err
 	}
-	if m.ses, err = environment.NewSES(ctx, 0, nil); err != nil {
+	if m.ses, err = environment.NewSES(0, nil); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.ses.Close()) }()
@@ -103,7 +103,7 @@ func (m *mailingRun) turn(ctx context.Context, concurrency int) (rate float64, e
 	if err != nil {
 		return 0, err
 	}
-	w := environment.NewMeter(m.environment, []*environment.Program{g.api, g.dispatcher, g.worker}, m.environment.Postgres, m.environment.Redis, m.environment.RabbitMQ)
+	w := environment.NewMeter([]*environment.Program{g.api, g.dispatcher, g.worker}, m.environment.Postgres, m.environment.Redis, m.environment.RabbitMQ)
 	if err := w.Start(); err != nil {
 		return 0, err
 	}

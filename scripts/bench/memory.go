@@ -71,7 +71,7 @@ func (g *gateway) recordPeaks(t *results.Table, n int) error {
 			Name: fmt.Sprintf("%s, after a batch of %d", p.Kind, n), Unit: "MB", Budget: p.budget, Moonshot: p.moonshot,
 		}, float64(usage.Peak)/megabyte)
 	}
-	usage, err := g.environment.ServerUsage(g.environment.Redis)
+	usage, err := g.environment.Redis.Usage()
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (a account) measure(ctx context.Context, r *environment.Environment, t *res
 	// The provider's token bucket holds about one second of the rate.
 	allowed := rate.NewLimiter(rate.Limit(a.perSecond), a.perSecond)
 	var over atomic.Int64
-	ses, err := environment.NewSES(ctx, float64(a.perSecond), func([]byte) {
+	ses, err := environment.NewSES(float64(a.perSecond), func([]byte) {
 		if !allowed.Allow() {
 			over.Add(1)
 		}
@@ -111,7 +111,7 @@ func (a account) measure(ctx context.Context, r *environment.Environment, t *res
 
 // idle records the CPU time of idle workers.
 func (a account) idle(ctx context.Context, t *results.Table, workers []*environment.Program) error {
-	m := environment.NewMeter(workers[0].Environment, workers[:1])
+	m := environment.NewMeter(workers[:1])
 	if err := service.Pause(ctx, time.Second); err != nil { // after their startup
 		return err
 	}

@@ -47,7 +47,7 @@ func seededTurn(
 			return 0, err
 		}
 	}
-	m := environment.NewMeter(r, []*environment.Program{g.dispatcher, g.worker}, r.Postgres, r.Redis)
+	m := environment.NewMeter([]*environment.Program{g.dispatcher, g.worker}, r.Postgres, r.Redis)
 	if err := m.Start(); err != nil {
 		return 0, err
 	}

@@ -55,7 +55,7 @@ func (s *sending) open(ctx context.Context, portions int, onSend func([]byte)) (
 	if s.redis, err = s.environment.RedisClient(); err != nil {
 		return err
 	}
-	if s.ses, err = environment.NewSES(ctx, 0, onSend); err != nil {
+	if s.ses, err = environment.NewSES(0, onSend); err != nil {
 		return err
 	}
 	s.system, err = s.environment.NewSystem(ctx, map[string]string{
@@ -76,7 +76,7 @@ func (s *sending) open(ctx context.Context, portions int, onSend func([]byte)) (
 // subject measures the rate and the resource usage of one worker.
 func (s *sending) subject(ctx context.Context) (rate float64, err error) {
 	err = s.with(ctx, 1, func(workers []*environment.Program) error {
-		m := environment.NewMeter(s.environment, workers, s.environment.Postgres, s.environment.Redis)
+		m := environment.NewMeter(workers, s.environment.Postgres, s.environment.Redis)
 		if err := m.Start(); err != nil {
 			return err
 		}

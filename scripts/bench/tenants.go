@@ -59,7 +59,7 @@ func dispatchRate(ctx context.Context, r *environment.Environment, t *results.Ta
 		if _, err := await(emails / 8); err != nil {
 			return err
 		}
-		m := environment.NewMeter(r, []*environment.Program{p}, r.Postgres, r.Redis)
+		m := environment.NewMeter([]*environment.Program{p}, r.Postgres, r.Redis)
 		if err := m.Start(); err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func runTenantsIdle(ctx context.Context, r *environment.Environment, t *results.
 				if err := service.Pause(ctx, 2*time.Second); err != nil {
 					return err
 				}
-				m := environment.NewMeter(r, []*environment.Program{p}, r.Postgres)
+				m := environment.NewMeter([]*environment.Program{p}, r.Postgres)
 				if err := m.Start(); err != nil {
 					return err
 				}

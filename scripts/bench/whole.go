@@ -10,6 +10,7 @@ import (
 	"email-gateway/scripts/bench/environment"
 	"email-gateway/scripts/bench/peer"
 	"email-gateway/scripts/bench/results"
+	"email-gateway/scripts/local"
 )
 
 // wholeConcurrency is the worker's concurrency here: more emails in flight make the groups of its
@@ -57,7 +58,7 @@ func (g *gateway) wholeTurn(ctx context.Context, t *results.Table, n int) (rate 
 	if err := g.system.Vacuum(ctx); err != nil {
 		return 0, err
 	}
-	m := environment.NewMeter(g.environment, []*environment.Program{g.api, g.dispatcher, g.worker}, g.environment.Postgres, g.environment.Redis)
+	m := environment.NewMeter([]*environment.Program{g.api, g.dispatcher, g.worker}, g.environment.Postgres, g.environment.Redis)
 	if err := m.Start(); err != nil {
 		return 0, err
 	}
@@ -120,8 +121,8 @@ func (p *riverPeer) turn(ctx context.Context, t *results.Table, n int) (rate flo
 		return 0, fmt.Errorf("checkpoint: %w", err)
 	}
 	// River and the inserters run in this process.
-	m := environment.NewMeter(p.environment, nil, p.environment.Postgres)
-	m.Add("river", func() (environment.Usage, error) { return environment.UsageOf(os.Getpid()) })
+	m := environment.NewMeter(nil, p.environment.Postgres)
+	m.Add("river", func() (local.Usage, error) { return local.UsageOf(os.Getpid()) })
 	if err := m.Start(); err != nil {
 		return 0, err
 	}

@@ -3,11 +3,7 @@ package local
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 )
 
@@ -22,7 +18,8 @@ func (s *Service) SignalAll(signal syscall.Signal) error {
 	if signal == syscall.SIGSTOP {
 		err = signalEach([]int{pid}, signal)
 	}
-	family, listing := descendants(pid)
+	all, listing := listProcesses()
+	family := all.family(pid)
 	if signal == syscall.SIGCONT {
 		slices.Reverse(family)
 	}
@@ -40,34 +37,4 @@ func signalEach(pids []int, signal syscall.Signal) error {
 		}
 	}
 	return nil
-}
-
-// descendants lists a process and all below it, parents before children.
-func descendants(pid int) ([]int, error) {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
-	}
-	children := make(map[int][]int)
-	for _, stat := range stats {
-		text, err := os.ReadFile(stat)
-		if err != nil {
-			continue // it has exited meanwhile
-		}
-		// "pid (name) state parent …"; the name may contain any character.
-		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		if len(fields) < 2 {
-			continue
-		}
-		child, err := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
-		parent, failed := strconv.Atoi(fields[1])
-		if err == nil && failed == nil {
-			children[parent] = append(children[parent], child)
-		}
-	}
-	family := []int{pid}
-	for i := 0; i < len(family); i++ {
-		family = append(family, children[family[i]]...)
-	}
-	return family, nil
 }

@@ -1,6 +1,6 @@
-// Package local provides the servers and programs of a run on this machine: private Postgres, Redis,
-// RabbitMQ and S3 servers of scripts/services.sh, and the gateway's programs, built from the checkout.
-// The chaos run and the benchmark use it.
+// Package local provides the servers of a run on this machine: private Postgres, Redis, RabbitMQ and S3
+// servers of scripts/services.sh, HTTP servers in its own process, free addresses, and what it knows of its
+// processes. Package programs below it starts programs. The chaos run and the benchmark use it, and partly the end-to-end tests.
 package local
 
 import (
@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 )
@@ -121,6 +122,15 @@ func (s *Service) PID() (int, error) {
 	return pid, nil
 }
 
+// Usage returns the service's resource usage since its start.
+func (s *Service) Usage() (Usage, error) {
+	pid, err := s.PID()
+	if err != nil {
+		return Usage{}, err
+	}
+	return UsageOf(pid)
+}
+
 // Control runs rabbitmqctl on the broker.
 func (s *Service) Control(ctx context.Context, args ...string) error {
 	_, err := s.script(ctx, append([]string{"rabbitmqctl"}, args...)...)
@@ -161,4 +171,29 @@ func (s *Service) Newest(pattern string) (string, error) {
 		return "", fmt.Errorf("find %s of %s: there is none", pattern, s.Name)
 	}
 	return slices.Max(found), nil
+}
+
+// Open opens the services, all at once.
+func Open(ctx context.Context, services ...*Service) error {
+	return each(services, func(s *Service) error { return s.Open(ctx) })
+}
+
+// Destroy destroys the services, all at once. It skips those that are nil.
+func Destroy(ctx context.Context, services ...*Service) error {
+	return each(services, func(s *Service) error {
+		if s == nil {
+			return nil
+		}
+		return s.Destroy(ctx)
+	})
+}
+
+func each(services []*Service, do func(*Service) error) error {
+	var running sync.WaitGroup
+	errs := make([]error, len(services))
+	for i, s := range services {
+		running.Go(func() { errs[i] = do(s) })
+	}
+	running.Wait()
+	return errors.Join(errs...)
 }

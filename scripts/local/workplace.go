@@ -2,9 +2,11 @@ package local
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 )
 
 // Workplace holds the directories and the report file of a program that starts its own gateway.
@@ -33,9 +35,12 @@ func (w *Workplace) Open(program string) (err error) {
 	}
 	if w.Dir == "" {
 		w.own = true
-		if w.Dir, err = os.MkdirTemp("", "email-gateway-"+program+"-"); err != nil {
-			return fmt.Errorf("create a directory: %w", err)
-		}
+		w.Dir, err = os.MkdirTemp("", "email-gateway-"+program+"-")
+	} else {
+		err = os.MkdirAll(w.Dir, 0o700)
+	}
+	if err != nil {
+		return fmt.Errorf("create a directory: %w", err)
 	}
 	return nil
 }
@@ -64,4 +69,21 @@ func (w *Workplace) Write(report any) error {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
+}
+
+// Checkout looks for go.work upwards from the working directory.
+func Checkout() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the checkout: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("find the checkout: there is no go.work around the working directory; name it with -root")
+		}
+		dir = filepath.Dir(dir)
+	}
 }

@@ -5,12 +5,9 @@ package environment
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +17,7 @@ import (
 	_ "github.com/lib/pq" // the driver of all databases here
 
 	"email-gateway/scripts/local"
+	"email-gateway/scripts/local/programs"
 )
 
 // Config describes an environment.
@@ -77,21 +75,13 @@ func Open(ctx context.Context, cfg Config) (*Environment, error) {
 }
 
 func (r *Environment) open(ctx context.Context) error {
-	if err := os.MkdirAll(filepath.Join(r.cfg.Dir, "log"), 0o700); err != nil {
-		return fmt.Errorf("create a directory: %w", err)
-	}
 	fmt.Fprintln(r.cfg.Out, "building the programs, starting postgres, redis and rabbitmq")
-	errs := make([]error, 4)
-	var starting sync.WaitGroup
-	for i, service := range []*local.Service{r.Postgres, r.Redis, r.RabbitMQ} {
-		starting.Go(func() { errs[i] = service.Open(ctx) })
-	}
-	starting.Go(func() { errs[3] = r.build(ctx) })
-	starting.Wait()
-	if err := errors.Join(errs...); err != nil {
+	built := make(chan error, 1)
+	go func() { built <- r.build(ctx) }()
+	err := errors.Join(local.Open(ctx, r.Postgres, r.Redis, r.RabbitMQ), <-built)
+	if err != nil {
 		return err
 	}
-	var err error
 	if r.Server, err = sql.Open("postgres", r.Postgres.URL); err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}
@@ -99,15 +89,15 @@ func (r *Environment) open(ctx context.Context) error {
 }
 
 func (r *Environment) build(ctx context.Context) error {
-	more := []string{naive}
+	args := append(programs.Gateway(), naive)
 	if r.cfg.Profiles != "" {
 		overlay, err := writeOverlay(r.cfg.Root, r.cfg.Dir)
 		if err != nil {
 			return err
 		}
-		more = append([]string{"-overlay", overlay}, more...)
+		args = append([]string{"-overlay", overlay}, args...)
 	}
-	return local.Build(ctx, r.cfg.Root, r.bin(""), more...)
+	return programs.Build(ctx, r.cfg.Root, r.bin(""), args...)
 }
 
 func (r *Environment) makeTemplate(ctx context.Context) error {
@@ -115,7 +105,7 @@ func (r *Environment) makeTemplate(ctx context.Context) error {
 		return fmt.Errorf("create database: %w", err)
 	}
 	url := r.DatabaseURL(template)
-	if _, err := r.run(ctx, url, "migrate", "up"); err != nil {
+	if _, err := programs.Output(ctx, environ(url), r.bin("migrate"), "up"); err != nil {
 		return err
 	}
 	var err error
@@ -123,41 +113,21 @@ func (r *Environment) makeTemplate(ctx context.Context) error {
 	return err
 }
 
-// tenant creates a company and a key for it, as an operator does. The key has no rate limit.
+// tenant creates a company and a key for it.
 func (r *Environment) tenant(ctx context.Context, databaseURL, name, from string) (key string, err error) {
-	if _, err := r.run(ctx, databaseURL, "gatewayctl", "company", "create", "--name", name, "--default-from", from, "--json"); err != nil {
-		return "", err
-	}
-	out, err := r.run(ctx, databaseURL, "gatewayctl", "key", "create", "--company", name, "--rate", "0", "--json",
-		"--scopes", "emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write")
-	if err != nil {
-		return "", err
-	}
-	var made struct{ Key string }
-	if err := json.Unmarshal(out, &made); err != nil || made.Key == "" {
-		return "", fmt.Errorf("gatewayctl key create printed %q", out)
-	}
-	return made.Key, nil
+	return programs.NewKey(ctx, environ(databaseURL), r.bin(""), name, from,
+		"emails:send,emails:read,mailings:write,mailings:read,recipients:write,suppressions:write")
+}
+
+// environ is the environment of command-line programs.
+func environ(databaseURL string) []string {
+	return programs.Environ(map[string]string{"DATABASE_URL": databaseURL})
 }
 
 // Dir is a directory for data.
 func (r *Environment) Dir() string { return r.cfg.Dir }
 
 func (r *Environment) bin(name string) string { return filepath.Join(r.cfg.Dir, "bin", name) }
-
-// run runs a command-line program.
-func (r *Environment) run(ctx context.Context, databaseURL, name string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, r.bin(name), args...)
-	cmd.Env = environ(map[string]string{"DATABASE_URL": databaseURL})
-	out, err := cmd.Output()
-	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
-		err = fmt.Errorf("%w: %s", err, failed.Stderr)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
-	}
-	return out, nil
-}
 
 // DatabaseURL returns the URL of another database on the same server.
 func (r *Environment) DatabaseURL(name string) string {
@@ -167,15 +137,6 @@ func (r *Environment) DatabaseURL(name string) string {
 // Durability describes when the servers write a commit to disk.
 func (r *Environment) Durability(ctx context.Context) (string, error) {
 	return local.Durability(ctx, r.Server, r.Redis.URL)
-}
-
-// ServerUsage returns the resource usage of Postgres, Redis or RabbitMQ since its start.
-func (r *Environment) ServerUsage(service *local.Service) (Usage, error) {
-	pid, err := service.PID()
-	if err != nil {
-		return Usage{}, err
-	}
-	return UsageOf(pid)
 }
 
 func (r *Environment) started(p *Program) {
@@ -210,10 +171,7 @@ func (r *Environment) Close() error {
 	if r.Server != nil {
 		errs = append(errs, r.Server.Close())
 	}
-	for _, service := range []*local.Service{r.Postgres, r.Redis, r.RabbitMQ} {
-		errs = append(errs, service.Destroy(ctx))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, local.Destroy(ctx, r.Postgres, r.Redis, r.RabbitMQ))...)
 }
 
 // Scale returns the value for a full or a quick run.

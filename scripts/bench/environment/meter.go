@@ -13,7 +13,7 @@ import (
 type Meter struct {
 	programs []*Program
 	names    []string
-	read     []func() (Usage, error)
+	read     []func() (local.Usage, error)
 	begun    []time.Duration
 	Spent    []time.Duration // by each process, after Stop
 	before   time.Time
@@ -21,19 +21,19 @@ type Meter struct {
 }
 
 // NewMeter returns a meter for the programs and servers.
-func NewMeter(r *Environment, programs []*Program, servers ...*local.Service) *Meter {
+func NewMeter(programs []*Program, servers ...*local.Service) *Meter {
 	m := &Meter{programs: programs}
 	for _, p := range programs {
 		m.Add(p.Kind, p.Usage)
 	}
 	for _, s := range servers {
-		m.Add(s.Name, func() (Usage, error) { return r.ServerUsage(s) })
+		m.Add(s.Name, s.Usage)
 	}
 	return m
 }
 
 // Add adds a process, whose usage read returns.
-func (m *Meter) Add(name string, read func() (Usage, error)) {
+func (m *Meter) Add(name string, read func() (local.Usage, error)) {
 	m.names, m.read = append(m.names, name), append(m.read, read)
 }
 

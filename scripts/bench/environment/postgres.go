@@ -2,13 +2,14 @@ package environment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
+
+	"email-gateway/scripts/local/programs"
 )
 
 // postgresTool finds a program of the Postgres server. Debian installs those of each major version
@@ -40,16 +41,8 @@ func PostgresRun(ctx context.Context, name string, args ...string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Env = environ(nil)
-	out, err := cmd.Output()
-	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
-		err = fmt.Errorf("%w: %s", err, failed.Stderr)
-	}
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
-	}
-	return string(out), nil
+	out, err := programs.Output(ctx, programs.Environ(nil), path, args...)
+	return string(out), err
 }
 
 var tps = regexp.MustCompile(`(?m)^tps = ([0-9.]+)`)

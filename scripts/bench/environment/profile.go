@@ -41,11 +41,8 @@ func writeOverlay(root, dir string) (string, error) {
 
 // profile signals the program to begin or end its profile, if profiles are requested.
 func (p *Program) profile(signal syscall.Signal) error {
-	if p.Environment.cfg.Profiles == "" || p.Kind == "naive" {
+	if p.environment.cfg.Profiles == "" || p.Kind == "naive" {
 		return nil
 	}
-	if err := p.cmd.Process.Signal(signal); err != nil {
-		return fmt.Errorf("profile %s: %w", p.Kind, err)
-	}
-	return nil
+	return p.process.Signal(signal)
 }

@@ -1,15 +1,13 @@
 package environment
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"sync/atomic"
-	"time"
+
+	"email-gateway/scripts/local"
 )
 
 // SES is a server with the API of SES v2 that accepts every email immediately and stores nothing,
@@ -18,7 +16,7 @@ import (
 type SES struct {
 	URL string
 
-	server *http.Server
+	server *local.Server
 	taken  atomic.Int64
 	onSend func(body []byte)
 }
@@ -30,15 +28,11 @@ const SendRate = 1_000_000
 // NewSES starts a server. onSend, if not nil, is called concurrently with the JSON of each
 // SendEmail, before the response; it must not keep body. rate is the account's send rate; 0 means
 // unreachable.
-func NewSES(ctx context.Context, rate float64, onSend func(body []byte)) (*SES, error) {
+func NewSES(rate float64, onSend func(body []byte)) (*SES, error) {
 	if rate == 0 {
 		rate = SendRate
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("start SES: %w", err)
-	}
-	s := &SES{URL: "http://" + listener.Addr().String(), onSend: onSend}
+	s := &SES{onSend: onSend}
 	account := `{"SendingEnabled":true,"ProductionAccessEnabled":true,"SendQuota":{"Max24HourSend":-1,"MaxSendRate":` +
 		strconv.FormatFloat(rate, 'f', -1, 64) + `,"SentLast24Hours":0}}`
 	mux := http.NewServeMux()
@@ -47,8 +41,11 @@ func NewSES(ctx context.Context, rate float64, onSend func(body []byte)) (*SES, 
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, account) // the caller may have disconnected
 	})
-	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = s.server.Serve(listener) }() // ends with Close
+	var err error
+	if s.server, err = local.Serve("127.0.0.1:0", &http.Server{Handler: mux}); err != nil {
+		return nil, fmt.Errorf("start SES: %w", err)
+	}
+	s.URL = s.server.URL
 	return s, nil
 }
 
@@ -70,9 +67,4 @@ func (s *SES) send(w http.ResponseWriter, r *http.Request) {
 func (s *SES) Taken() int64 { return s.taken.Load() }
 
 // Close stops the server and aborts calls in flight.
-func (s *SES) Close() error {
-	if err := s.server.Close(); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("stop SES: %w", err)
-	}
-	return nil
-}
+func (s *SES) Close() error { return s.server.Close() }

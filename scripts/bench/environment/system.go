@@ -2,16 +2,15 @@ package environment
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 
 	"github.com/redis/go-redis/v9"
+
+	"email-gateway/scripts/local/programs"
 )
 
 // System is one gateway: a migrated database of its own with one tenant, an empty Redis, and the
@@ -43,16 +42,14 @@ func (r *Environment) NewSystem(ctx context.Context, env map[string]string) (*Sy
 	if err := r.EmptyRedis(ctx); err != nil {
 		return nil, err
 	}
-	s.env = map[string]string{
+	s.env = programs.Settings()
+	maps.Copy(s.env, map[string]string{
 		"DATABASE_URL": s.DatabaseURL, "REDIS_URL": r.Redis.URL, "RABBITMQ_URL": r.RabbitMQ.URL,
-		"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench",
-		"CPF_CNPJ_KEYS": "bench:" + Secret(), "UNSUBSCRIBE_KEY": Secret(), "PUBLIC_URL": "https://mail.bancada.example",
 		"STORAGE_URL": "file://" + filepath.Join(r.cfg.Dir, "storage", s.name),
-		"MX_RESOLVER": "off",
 		// Quotas are counted and checked, but never reached.
 		"QUOTA_SCHEDULED_EMAILS": outOfReach, "QUOTA_EMAILS_PER_DAY": outOfReach, "QUOTA_STORED_BODY_BYTES": outOfReach, "QUOTA_RECIPIENTS": outOfReach,
 		"QUOTA_STORED_FILE_BYTES": outOfReach, "QUOTA_RUNNING_MAILINGS": outOfReach, "QUOTA_MAILING_ROWS_PER_DAY": outOfReach,
-	}
+	})
 	if r.cfg.Profiles != "" {
 		s.env["BENCH_PROFILES"] = r.cfg.Profiles
 	}
@@ -131,20 +128,4 @@ func (r *Environment) RedisClient() (*redis.Client, error) {
 		return nil, fmt.Errorf("read the URL of redis: %w", err)
 	}
 	return redis.NewClient(o), nil
-}
-
-// Secret returns a random key of 32 bytes in base64.
-func Secret() string {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // never fails
-	return base64.StdEncoding.EncodeToString(key)
-}
-
-// environ returns the environment of a program, without the caller's own settings.
-func environ(all map[string]string) []string {
-	list := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
-	for name, value := range all {
-		list = append(list, name+"="+value)
-	}
-	return list
 }

@@ -9,6 +9,7 @@ import (
 
 	"email-gateway/scripts/bench/environment"
 	"email-gateway/scripts/bench/load"
+	"email-gateway/scripts/local/programs"
 	"email-gateway/shared/mailmerge"
 	"email-gateway/shared/unsubscribe"
 )
@@ -41,7 +42,7 @@ func NewMailingLoop(endpoint string, concurrency int) (*MailingLoop, error) {
 	if l.ses, err = NewBareClient(endpoint, concurrency); err != nil {
 		return nil, err
 	}
-	if err := l.links.UnmarshalText([]byte(environment.Secret())); err != nil {
+	if err := l.links.UnmarshalText([]byte(programs.Secret())); err != nil {
 		return nil, fmt.Errorf("make a key for links: %w", err)
 	}
 	subject, err := mailmerge.ParseSubject(MailingSubject)
@@ -73,7 +74,7 @@ func (l *MailingLoop) Run(ctx context.Context, rows int) (float64, error) {
 // send sends the email of one row of load.WriteSheet.
 func (l *MailingLoop) send(ctx context.Context, row int64) error {
 	to := load.SheetAddress(row)
-	link := unsubscribe.URL("https://mail.bancada.example", l.links.Seal(unsubscribe.Link{Company: l.company, Mailing: l.mailing, Address: to}))
+	link := unsubscribe.URL("https://mail.gateway.example", l.links.Seal(unsubscribe.Link{Company: l.company, Mailing: l.mailing, Address: to}))
 	values := mailmerge.Values(to, "", load.SheetName, link, []string{load.SheetCity, load.SheetInvoice(row)})
 	subject, err := l.subject.AppendTo(nil, values)
 	if err != nil {

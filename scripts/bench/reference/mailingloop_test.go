@@ -27,7 +27,7 @@ func TestMailingLoop(t *testing.T) {
 	const rows = 40
 	var mu sync.Mutex
 	var emails []email
-	ses, err := environment.NewSES(t.Context(), 0, func(body []byte) {
+	ses, err := environment.NewSES(0, func(body []byte) {
 		var e email
 		if err := json.Unmarshal(body, &e); err != nil {
 			t.Error(err)

@@ -23,6 +23,7 @@ import (
 
 	"email-gateway/scripts/chaos/receiver"
 	"email-gateway/scripts/local"
+	"email-gateway/scripts/local/programs"
 	"email-gateway/scripts/sessim"
 )
 
@@ -73,7 +74,9 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 
 func (c *Cluster) open(ctx context.Context) error {
 	built := make(chan error, 1)
-	go func() { built <- local.Build(ctx, c.cfg.Root, c.bin(""), "-overlay="+c.cfg.Overlay) }()
+	go func() {
+		built <- programs.Build(ctx, c.cfg.Root, c.bin(""), append([]string{"-overlay=" + c.cfg.Overlay}, programs.Gateway()...)...)
+	}()
 	err := errors.Join(c.startServices(ctx), <-built)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package environment
+package local
 
 import (
 	"bytes"
@@ -24,13 +24,47 @@ type Usage struct {
 const tick = 10 * time.Millisecond
 
 // UsageOf reads the usage of a process by its id.
-func UsageOf(pid int) (Usage, error) {
-	var u Usage
-	children := make(map[int][]int)
-	times := make(map[int]time.Duration)
+func UsageOf(pid int) (u Usage, err error) {
+	all, err := listProcesses()
+	if err != nil {
+		return u, err
+	}
+	if _, ok := all.spent[pid]; !ok {
+		return u, fmt.Errorf("read the usage of process %d: it has exited", pid)
+	}
+	for _, one := range all.family(pid) {
+		u.CPU += all.spent[one]
+	}
+	u.Resident, u.Peak, err = memory(pid)
+	return u, err
+}
+
+// PeakMemory returns the maximum resident memory of a process in bytes. The kernel records it, so that one
+// between two calls counts.
+func PeakMemory(pid int) (int64, error) {
+	_, peak, err := memory(pid)
+	return peak, err
+}
+
+func memory(pid int) (resident, peak int64, err error) {
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
+	}
+	return statusBytes(status, "VmRSS"), statusBytes(status, "VmHWM"), nil
+}
+
+// processes are those of this machine.
+type processes struct {
+	children map[int][]int         // by parent
+	spent    map[int]time.Duration // CPU time, also of exited children
+}
+
+func listProcesses() (processes, error) {
+	all := processes{children: make(map[int][]int), spent: make(map[int]time.Duration)}
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
-		return u, fmt.Errorf("list processes: %w", err)
+		return all, fmt.Errorf("list processes: %w", err)
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -39,24 +73,21 @@ func UsageOf(pid int) (Usage, error) {
 		}
 		id, parent, spent, err := readStat(text)
 		if err != nil {
-			return u, fmt.Errorf("read %s: %w", file, err)
+			return all, fmt.Errorf("read %s: %w", file, err)
 		}
-		children[parent] = append(children[parent], id)
-		times[id] = spent
+		all.children[parent] = append(all.children[parent], id)
+		all.spent[id] = spent
 	}
-	if _, ok := times[pid]; !ok {
-		return u, fmt.Errorf("read the usage of process %d: it has exited", pid)
+	return all, nil
+}
+
+// family lists a process and all below it, parents before children.
+func (all processes) family(pid int) []int {
+	family := []int{pid}
+	for i := 0; i < len(family); i++ {
+		family = append(family, all.children[family[i]]...)
 	}
-	for family := []int{pid}; len(family) > 0; family = family[1:] {
-		u.CPU += times[family[0]]
-		family = append(family, children[family[0]]...)
-	}
-	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	if err != nil {
-		return u, fmt.Errorf("read the memory of process %d: %w", pid, err)
-	}
-	u.Resident, u.Peak = statusBytes(status, "VmRSS"), statusBytes(status, "VmHWM")
-	return u, nil
+	return family
 }
 
 // readStat parses a line of /proc/PID/stat. The second field is the program's name in parentheses,
