@@ -3,19 +3,18 @@ package neighbours
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"email-gateway/scripts/local"
 )
 
 // endpoint is a server for webhooks. It responds as respond says, and accepts without it.
 type endpoint struct {
-	url     string
-	server  *http.Server
+	*local.Server
 	respond func(w http.ResponseWriter, r *http.Request)
 
 	mu    sync.Mutex
@@ -23,21 +22,10 @@ type endpoint struct {
 }
 
 func newEndpoint(respond func(w http.ResponseWriter, r *http.Request)) (*endpoint, error) {
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("start webhook endpoint: %w", err)
-	}
-	e := &endpoint{url: "http://" + listener.Addr().String(), respond: respond, delay: make(map[string]time.Duration)}
-	e.server = &http.Server{Handler: http.HandlerFunc(e.serve), ReadHeaderTimeout: requestTimeout}
-	go func() { _ = e.server.Serve(listener) }() // ends with close
-	return e, nil
-}
-
-func (e *endpoint) close() error {
-	if err := e.server.Close(); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("stop webhook endpoint: %w", err)
-	}
-	return nil
+	e := &endpoint{respond: respond, delay: make(map[string]time.Duration)}
+	var err error
+	e.Server, err = local.Serve("127.0.0.1:0", &http.Server{Handler: http.HandlerFunc(e.serve), ReadHeaderTimeout: requestTimeout})
+	return e, err
 }
 
 func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {

@@ -97,7 +97,6 @@ const window = 750 * time.Millisecond
 func settings() map[string]string {
 	env := map[string]string{
 		"WORKER_CONCURRENCY": fmt.Sprint(concurrency), "SES_MAX_SEND_RATE": fmt.Sprint(sendRate), "LOG_LEVEL": "error",
-		"PUBLIC_URL": "https://mail.vizinha.example",
 		// The limits must hold without quotas, which would restrict the misuse.
 		"QUOTA_SCHEDULED_EMAILS": "0", "QUOTA_EMAILS_PER_DAY": "0", "QUOTA_STORED_BODY_BYTES": "0", "QUOTA_RECIPIENTS": "0", "QUOTA_SUPPRESSIONS": "0",
 		"QUOTA_STORED_FILE_BYTES": "0", "QUOTA_RUNNING_MAILINGS": "0", "QUOTA_MAILING_ROWS_PER_DAY": "0",

@@ -79,8 +79,8 @@ func newQuiet(ctx context.Context, s *cluster.Cluster) (*quiet, error) {
 	if q.hook, err = newEndpoint(nil); err != nil {
 		return nil, err
 	}
-	if err := q.client.createWebhook(ctx, q.hook.url, "email.sent"); err != nil {
-		return nil, errors.Join(err, q.hook.close())
+	if err := q.client.createWebhook(ctx, q.hook.URL, "email.sent"); err != nil {
+		return nil, errors.Join(err, q.hook.Close())
 	}
 	got, err := q.client.do(ctx, q.send(0))
 	if err != nil || got.status != http.StatusAccepted {
@@ -102,7 +102,7 @@ func newQuiet(ctx context.Context, s *cluster.Cluster) (*quiet, error) {
 
 func (q *quiet) close() error {
 	q.client.close()
-	return q.hook.close()
+	return q.hook.Close()
 }
 
 // measure sends requests at fixed intervals without waiting for earlier responses, and waits until

@@ -40,8 +40,8 @@ func webhookResource(name, what string, respond http.HandlerFunc) resource {
 				return err
 			}
 			for n := range mostWebhooks {
-				if err := s.client.createWebhook(ctx, fmt.Sprintf("%s/%d", e.url, n)); err != nil {
-					return errors.Join(err, e.close())
+				if err := s.client.createWebhook(ctx, fmt.Sprintf("%s/%d", e.URL, n)); err != nil {
+					return errors.Join(err, e.Close())
 				}
 			}
 			all, err = s.webhookIDs(ctx)
@@ -57,7 +57,7 @@ func webhookResource(name, what string, respond http.HandlerFunc) resource {
 			<-ctx.Done()
 			return nil
 		},
-		restore: func(_ context.Context, _ *scenario) error { return e.close() },
+		restore: func(_ context.Context, _ *scenario) error { return e.Close() },
 	}
 }
 

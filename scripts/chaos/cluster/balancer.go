@@ -6,25 +6,19 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"time"
 
 	"email-gateway/scripts/chaos/balance"
+	"email-gateway/scripts/local"
 )
 
-// balancer is a load balancer in front of the apis for clients with one URL, such as SNS, whose
-// subscription must outlive an api.
-type balancer struct {
-	url    string
-	server *http.Server
-}
-
-// newBalancer forwards each request to one of the apis. If that fails or times out, the response is
-// 502, and SNS retries.
-func newBalancer(apis []string) (*balancer, error) {
+// newBalancer starts a load balancer in front of the apis for clients with one URL, such as SNS, whose
+// subscription must outlive an api. It forwards each request to one of the apis. If that fails or times out, the
+// response is 502, and SNS retries.
+func newBalancer(apis []string) (*local.Server, error) {
 	choice, forward := balance.New(apis, 0), make(map[string]http.Handler, len(apis))
 	for _, api := range apis {
 		target, err := url.Parse(api)
@@ -33,16 +27,9 @@ func newBalancer(apis []string) (*balancer, error) {
 		}
 		forward[api] = newForwarder(target, func(failed bool) { choice.Note(api, failed) })
 	}
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("start load balancer: %w", err)
-	}
-	b := &balancer{url: "http://" + listener.Addr().String(), server: &http.Server{
-		ReadHeaderTimeout: 10 * time.Second,
-		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { forward[choice.Pick()].ServeHTTP(w, r) }),
-	}}
-	go func() { _ = b.server.Serve(listener) }() // ends with close
-	return b, nil
+	return local.Serve("127.0.0.1:0", &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { forward[choice.Pick()].ServeHTTP(w, r) }),
+	})
 }
 
 // newForwarder forwards to one api and reports whether it responded.
@@ -60,11 +47,4 @@ func newForwarder(target *url.URL, note func(failed bool)) *httputil.ReverseProx
 		},
 		ErrorLog: log.New(io.Discard, "", 0), // links are cut in the middle of responses
 	}
-}
-
-func (b *balancer) close() error {
-	if err := b.server.Close(); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("stop load balancer: %w", err)
-	}
-	return nil
 }

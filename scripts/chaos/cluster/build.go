@@ -2,38 +2,24 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"email-gateway/scripts/local/programs"
 )
 
 func (c *Cluster) bin(name string) string { return filepath.Join(c.cfg.Dir, "bin", name) }
 
 // run runs a command-line program, with a direct connection to the database.
 func (c *Cluster) run(ctx context.Context, name string, args ...string) error {
-	_, err := c.output(ctx, name, args...)
+	_, err := programs.Output(ctx, c.environ(), c.bin(name), args...)
 	return err
 }
 
-func (c *Cluster) output(ctx context.Context, name string, args ...string) ([]byte, error) {
-	return c.outputWith(ctx, map[string]string{"DATABASE_URL": c.Postgres.URL}, name, args...)
-}
-
-// outputWith is output with other variables than a direct connection to the database.
-func (c *Cluster) outputWith(ctx context.Context, env map[string]string, name string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, c.bin(name), args...)
-	cmd.Env = c.environ(env)
-	out, err := cmd.Output()
-	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
-		err = fmt.Errorf("%w: %s", err, failed.Stderr)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
-	}
-	return out, nil
+// environ is the environment of command-line programs.
+func (c *Cluster) environ() []string {
+	return programs.Environ(c.settings(map[string]string{"DATABASE_URL": c.Postgres.URL}))
 }
 
 // scopes are all scopes of a tenant's key.
@@ -79,16 +65,5 @@ func lanes(company string) []string {
 
 // Key creates a company and a key for it, as an operator does.
 func (c *Cluster) Key(ctx context.Context, company, from string) (string, error) {
-	if err := c.run(ctx, "gatewayctl", "company", "create", "--name", company, "--default-from", from, "--json"); err != nil {
-		return "", err
-	}
-	out, err := c.output(ctx, "gatewayctl", "key", "create", "--company", company, "--scopes", scopes, "--rate", "0", "--json")
-	if err != nil {
-		return "", err
-	}
-	var made struct{ Key string }
-	if err := json.Unmarshal(out, &made); err != nil || made.Key == "" {
-		return "", fmt.Errorf("gatewayctl key create printed %q", out)
-	}
-	return made.Key, nil
+	return programs.NewKey(ctx, c.environ(), c.bin(""), company, from, scopes)
 }

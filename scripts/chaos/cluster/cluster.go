@@ -7,13 +7,10 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -56,7 +53,7 @@ type Cluster struct {
 	Receivers *receiver.Server
 
 	cfg       Config
-	balancer  *balancer
+	balancer  *local.Server
 	env       map[string]string // of all programs; each also has the addresses of its links
 	supervise context.Context
 	end       context.CancelFunc
@@ -104,21 +101,13 @@ func (c *Cluster) startServices(ctx context.Context) error {
 	dir := filepath.Join(c.cfg.Dir, "services")
 	c.Postgres, c.Redis = local.NewService(c.cfg.Root, dir, Postgres), local.NewService(c.cfg.Root, dir, Redis)
 	c.RabbitMQ, c.S3 = local.NewService(c.cfg.Root, dir, RabbitMQ), local.NewService(c.cfg.Root, dir, S3)
-	var starting sync.WaitGroup
-	errs := make([]error, len(ServiceNames()))
-	for i, service := range c.services() {
-		starting.Go(func() { errs[i] = service.Open(ctx) })
-	}
-	starting.Wait()
-	return errors.Join(errs...)
+	return local.Open(ctx, c.services()...)
 }
 
 func (c *Cluster) startPrograms(ctx context.Context) error {
-	c.env = map[string]string{
-		"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "gateway", "AWS_SECRET_ACCESS_KEY": "gateway-secret", // of the S3 server; SES accepts any
-		"CPF_CNPJ_KEYS": "chaos:" + secret(), "UNSUBSCRIBE_KEY": secret(),
-		"STORAGE_URL": c.S3.URL, "MX_RESOLVER": "off",
-		"PUBLIC_URL": "https://mail.chaos.example", "LOG_LEVEL": "warn",
+	c.env = programs.Settings()
+	maps.Copy(c.env, map[string]string{
+		"STORAGE_URL": c.S3.URL, "LOG_LEVEL": "warn",
 		"QUOTA_RUNNING_MAILINGS": "10000", // a run may upload more than 20 at a time
 		"EMAIL_TTL":              EmailTTL.String(), "EMAIL_BACKOFF": backoff, "WORKER_CONCURRENCY": fmt.Sprint(Concurrency), "SES_MAX_SEND_RATE": fmt.Sprint(SendRate),
 		// Crashes are detected within seconds, so that a run of a minute covers it: this changes
@@ -128,7 +117,7 @@ func (c *Cluster) startPrograms(ctx context.Context) error {
 		"SES_CONFIGURATION_SET":   "chaos", "SES_FEEDBACK_WINDOW": FeedbackWindow.String(),
 		"SES_EVENTS_TOPICS": topic, "SES_EVENTS_TRUSTED_URL": "http://" + c.Mail.Addr,
 		"WEBHOOK_ALLOW_PRIVATE": "true", "WEBHOOK_BACKOFF": webhookBackoff, "WEBHOOK_PROBE_INTERVAL": "3s",
-	}
+	})
 	maps.Copy(c.env, c.cfg.Env)
 	proxies := newProxies()
 	for _, role := range roles {
@@ -153,7 +142,7 @@ func (c *Cluster) startPrograms(ctx context.Context) error {
 	if c.balancer, err = newBalancer(c.APIs()); err != nil { // through links
 		return err
 	}
-	return c.Mail.publish(c.balancer.url)
+	return c.Mail.publish(c.balancer.URL)
 }
 
 // addProgram creates the program and its links.
@@ -273,10 +262,10 @@ func (c *Cluster) Close() error {
 	}
 	var errs []error
 	if c.Mail != nil {
-		errs = append(errs, c.Mail.close())
+		errs = append(errs, c.Mail.Close())
 	}
 	if c.balancer != nil {
-		errs = append(errs, c.balancer.close())
+		errs = append(errs, c.balancer.Close())
 	}
 	if c.Receivers != nil {
 		errs = append(errs, c.Receivers.Close())
@@ -286,35 +275,15 @@ func (c *Cluster) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	var destroying sync.WaitGroup
-	destroyed := make([]error, len(ServiceNames()))
-	for i, service := range c.services() {
-		if service != nil {
-			destroying.Go(func() { destroyed[i] = service.Destroy(ctx) })
-		}
-	}
-	destroying.Wait()
-	return errors.Join(append(errs, destroyed...)...)
+	return errors.Join(append(errs, local.Destroy(ctx, c.services()...))...)
 }
 
-func secret() string {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // never fails
-	return base64.StdEncoding.EncodeToString(key)
-}
-
-// environ returns the environment of a program.
-func (c *Cluster) environ(own map[string]string) []string {
-	all := maps.Clone(c.env)
-	if all == nil {
-		all = make(map[string]string)
-	}
+// settings returns those of all programs, with a program's own.
+func (c *Cluster) settings(own map[string]string) map[string]string {
+	all := make(map[string]string)
+	maps.Copy(all, c.env)
 	maps.Copy(all, own)
-	list := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
-	for name, value := range all {
-		list = append(list, name+"="+value)
-	}
-	return list
+	return all
 }
 
 // backoff is proportional to the default table, and lets five attempts finish within a run.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"email-gateway/scripts/local"
+	"email-gateway/scripts/local/programs"
 	"email-gateway/shared/waittest"
 )
 
@@ -56,13 +57,8 @@ func TestUnexpectedExits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if listens {
-				waittest.Until(t, "the program listens", func() bool {
-					p.mu.Lock()
-					defer p.mu.Unlock()
-					return p.listened != nil
-				})
-				if err := p.awaitListening(t.Context()); err != nil { // the second connection
+			if listens { // the second connection: the supervisor's is the other
+				if err := programs.Await(t.Context(), waittest.Limit, programs.Listens(addr)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -1,13 +1,11 @@
 package cluster
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
+	"email-gateway/scripts/local"
 	"email-gateway/scripts/sessim"
 )
 
@@ -15,9 +13,7 @@ import (
 // that may be broken.
 type Mail struct {
 	Simulator *sessim.Server
-	Addr      string
-
-	server *http.Server
+	*local.Server
 }
 
 const (
@@ -35,16 +31,11 @@ func newMail(rate float64) (*Mail, error) {
 	if err := simulator.SetSettings(settings); err != nil {
 		return nil, fmt.Errorf("start SES: %w", err)
 	}
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	server, err := local.Serve("127.0.0.1:0", &http.Server{Handler: simulator})
 	if err != nil {
-		return nil, fmt.Errorf("start SES: %w", err)
+		return nil, err
 	}
-	m := &Mail{
-		Simulator: simulator, Addr: listener.Addr().String(),
-		server: &http.Server{Handler: simulator, ReadHeaderTimeout: 10 * time.Second},
-	}
-	go func() { _ = m.server.Serve(listener) }() // ends with close
-	return m, nil
+	return &Mail{simulator, server}, nil
 }
 
 // topic is the apis' SNS topic.
@@ -82,7 +73,7 @@ func (m *Mail) publish(api string) error {
 		}
 	}
 	p := sessim.Publication{
-		URL: api + "/v1/ses/events", BaseURL: "http://" + m.Addr, TopicARN: topic, RetryPauseMS: retryPause.Milliseconds(),
+		URL: api + "/v1/ses/events", BaseURL: m.URL, TopicARN: topic, RetryPauseMS: retryPause.Milliseconds(),
 	}
 	if err := m.Simulator.Publish(p); err != nil {
 		return fmt.Errorf("publish events: %w", err)
@@ -93,10 +84,8 @@ func (m *Mail) publish(api string) error {
 // Accepted returns the number of emails that SES has accepted so far, each counted once.
 func (m *Mail) Accepted() int { return int(m.Simulator.Summary().AcceptedOutboxIDs) }
 
-func (m *Mail) close() error {
+// Close stops the simulator and its server.
+func (m *Mail) Close() error {
 	m.Simulator.Close()
-	if err := m.server.Close(); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("stop SES: %w", err)
-	}
-	return nil
+	return m.Server.Close()
 }

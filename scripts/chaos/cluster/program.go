@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"email-gateway/scripts/local/programs"
 	"email-gateway/shared/service"
 )
 
@@ -28,10 +27,8 @@ type Program struct {
 	log     string // the file that its output is appended to
 
 	mu              sync.Mutex
-	cmd             *exec.Cmd     // nil while it is stopped on purpose
-	exited          chan struct{} // closed when cmd has exited
+	process         *programs.Program // nil while it is stopped on purpose
 	kills           int
-	listened        *exec.Cmd // the last process that listened
 	unexpectedExits []Exit
 }
 
@@ -41,14 +38,8 @@ type Exit struct {
 	Listened bool
 }
 
-const (
-	// supervisorPause is the supervisor's delay before a restart.
-	supervisorPause = 500 * time.Millisecond
-	// startTimeout is the timeout until a program listens, on a busy machine.
-	startTimeout = 30 * time.Second
-	// stopTimeout is longer than the grace period of every program.
-	stopTimeout = 70 * time.Second
-)
+// supervisorPause is the supervisor's delay before a restart.
+const supervisorPause = 500 * time.Millisecond
 
 func newProgram(c *Cluster, name, kind, addr string) *Program {
 	return &Program{
@@ -58,7 +49,7 @@ func newProgram(c *Cluster, name, kind, addr string) *Program {
 	}
 }
 
-// Start starts the program and waits until it listens.
+// Start starts the program and waits until it listens, if need be after restarts.
 func (p *Program) Start(ctx context.Context) error {
 	p.mu.Lock()
 	err := p.launch()
@@ -66,59 +57,34 @@ func (p *Program) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.awaitListening(ctx)
-}
-
-// launch starts the process; p.mu is held.
-func (p *Program) launch() error {
-	if p.cmd != nil {
-		return nil
+	if err := programs.Await(ctx, programs.StartTimeout, programs.Listens(p.Addr)); err != nil {
+		return fmt.Errorf("%s does not listen: %w; see %s", p.Name, err, p.log)
 	}
-	if err := os.MkdirAll(filepath.Dir(p.log), 0o700); err != nil {
-		return fmt.Errorf("start %s: %w", p.Name, err)
-	}
-	out, err := os.OpenFile(p.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("start %s: %w", p.Name, err)
-	}
-	defer out.Close()
-	cmd := exec.CommandContext(p.cluster.supervise, p.cluster.bin(p.Kind))
-	cmd.Env, cmd.Stdout, cmd.Stderr = p.cluster.environ(p.env), out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C stops the run, and the run stops its programs
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", p.Name, err)
-	}
-	p.cmd, p.exited = cmd, make(chan struct{})
-	go p.supervise(cmd, p.exited)
-	go p.noteListening(cmd, p.exited)
 	return nil
 }
 
-// noteListening waits until the process listens or has exited.
-func (p *Program) noteListening(cmd *exec.Cmd, exited <-chan struct{}) {
-	ctx, cancel := context.WithCancel(p.cluster.supervise)
-	defer cancel()
-	go func() {
-		<-exited
-		cancel()
-	}()
-	if p.awaitListening(ctx) != nil {
-		return
+// launch starts the process; p.mu is held.
+func (p *Program) launch() (err error) {
+	if p.process != nil {
+		return nil
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.listened = cmd
+	p.process, err = programs.Start(p.cluster.supervise, programs.Spec{Path: p.cluster.bin(p.Kind), Env: p.cluster.settings(p.env), Log: p.log})
+	if err != nil {
+		return err
+	}
+	go p.supervise(p.process)
+	return nil
 }
 
 // supervise waits until the process exits, and restarts it if the exit was unexpected.
-func (p *Program) supervise(cmd *exec.Cmd, exited chan<- struct{}) {
-	err := cmd.Wait()
-	close(exited)
+func (p *Program) supervise(process *programs.Program) {
+	listened := process.Await(p.cluster.supervise, programs.StartTimeout, programs.Listens(p.Addr)) == nil
+	<-process.Exited
 	p.mu.Lock()
-	unexpected := p.cmd == cmd
+	unexpected := p.process == process
 	if unexpected {
-		p.cmd = nil
-		p.unexpectedExits = append(p.unexpectedExits, Exit{fmt.Sprint(err), p.listened == cmd})
+		p.process = nil
+		p.unexpectedExits = append(p.unexpectedExits, Exit{fmt.Sprint(process.Err()), listened})
 	}
 	p.mu.Unlock()
 	if !unexpected || service.Pause(p.cluster.supervise, supervisorPause) != nil {
@@ -131,53 +97,26 @@ func (p *Program) supervise(cmd *exec.Cmd, exited chan<- struct{}) {
 	}
 }
 
-func (p *Program) awaitListening(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	var dialer net.Dialer
-	for {
-		conn, err := dialer.DialContext(ctx, "tcp", p.Addr)
-		if err == nil {
-			return conn.Close()
-		}
-		if service.Pause(ctx, 50*time.Millisecond) != nil {
-			return fmt.Errorf("%s does not listen; see %s", p.Name, p.log)
-		}
-	}
-}
-
 // Kill kills the program like a crash. It stays down until Start.
 func (p *Program) Kill(ctx context.Context) error {
 	p.mu.Lock()
 	p.kills++
 	p.mu.Unlock()
-	return p.down(ctx, syscall.SIGKILL)
+	return p.down(ctx, (*programs.Program).Kill)
 }
 
 // Stop stops the program gracefully. It stays down until Start.
-func (p *Program) Stop(ctx context.Context) error { return p.down(ctx, syscall.SIGTERM) }
+func (p *Program) Stop(ctx context.Context) error { return p.down(ctx, (*programs.Program).Stop) }
 
-func (p *Program) down(ctx context.Context, signal syscall.Signal) error {
+func (p *Program) down(ctx context.Context, end func(*programs.Program, context.Context) error) error {
 	p.mu.Lock()
-	cmd, exited := p.cmd, p.exited
-	p.cmd = nil // from here on its exit is expected
+	process := p.process
+	p.process = nil // from here on its exit is expected
 	p.mu.Unlock()
-	if cmd == nil {
+	if process == nil {
 		return nil
 	}
-	if err := cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("signal %s: %w", p.Name, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
-	defer cancel()
-	select {
-	case <-exited:
-		return nil
-	case <-ctx.Done():
-		_ = cmd.Process.Kill()
-		<-exited
-		return fmt.Errorf("%s did not exit within %s", p.Name, stopTimeout)
-	}
+	return end(process, ctx)
 }
 
 // Signal sends a signal to the process: SIGSTOP freezes it, SIGCONT resumes it. It does nothing if
@@ -185,23 +124,20 @@ func (p *Program) down(ctx context.Context, signal syscall.Signal) error {
 func (p *Program) Signal(signal syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd == nil {
+	if p.process == nil {
 		return nil
 	}
-	if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("signal %s: %w", p.Name, err)
-	}
-	return nil
+	return p.process.Signal(signal)
 }
 
 // PID returns the process id; 0 while the program is down.
 func (p *Program) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd == nil {
+	if p.process == nil {
 		return 0
 	}
-	return p.cmd.Process.Pid
+	return p.process.PID()
 }
 
 // Kills returns how often the program was killed.
@@ -235,8 +171,5 @@ func Panicked(log []byte) bool {
 
 // end kills the program in any state.
 func (p *Program) end() {
-	_ = p.Signal(syscall.SIGCONT)
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	_ = p.Kill(ctx)
+	_ = p.Kill(context.Background())
 }

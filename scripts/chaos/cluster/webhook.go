@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"email-gateway/scripts/chaos/receiver"
+	"email-gateway/scripts/local/programs"
 )
 
 // endpoints are the tenants' webhook endpoints: two of one company, one of which filters, and one of
@@ -29,7 +30,8 @@ func (c *Cluster) CreateWebhooks(ctx context.Context, company, key string) error
 		if len(e.Types) > 0 {
 			args = append(args, "--types", strings.Join(e.Types, ","))
 		}
-		out, err := c.outputWith(ctx, map[string]string{"API_URL": c.APIs()[0], "API_KEY": key}, "gatewayctl", args...)
+		tenant := programs.Environ(map[string]string{"API_URL": c.APIs()[0], "API_KEY": key})
+		out, err := programs.Output(ctx, tenant, c.bin("gatewayctl"), args...)
 		if err != nil {
 			return err
 		}

@@ -3,13 +3,12 @@ package monitor
 import (
 	"context"
 	"fmt"
-	"os"
 	"regexp"
 	"strconv"
-	"strings"
 
 	"email-gateway/scripts/chaos/checker"
 	"email-gateway/scripts/chaos/cluster"
+	"email-gateway/scripts/local"
 )
 
 const (
@@ -64,16 +63,8 @@ func (m *Monitor) measurePrograms() {
 		if pid == 0 {
 			continue
 		}
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil {
-			continue // it has exited meanwhile
-		}
-		for line := range strings.Lines(string(text)) {
-			// The kernel records the peak, so that one between two samples counts.
-			if value, found := strings.CutPrefix(line, "VmHWM:"); found {
-				kib, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
-				m.Seen.RSS[p.Name] = max(m.Seen.RSS[p.Name], kib<<10)
-			}
+		if peak, err := local.PeakMemory(pid); err == nil { // otherwise it has exited meanwhile
+			m.Seen.RSS[p.Name] = max(m.Seen.RSS[p.Name], peak)
 		}
 	}
 }

@@ -4,23 +4,20 @@
 package receiver
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"email-gateway/scripts/local"
 )
 
 // Server serves the endpoints. All share one address: each has a path of its own.
 type Server struct {
+	*local.Server
 	Endpoints []*Endpoint
-
-	server *http.Server
 }
 
 // Spec describes an endpoint.
@@ -32,28 +29,18 @@ type Spec struct {
 
 // New starts a server with the endpoints, which accept nothing until they have their secrets.
 func New(specs []Spec) (*Server, error) {
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("start webhook endpoints: %w", err)
-	}
-	s := &Server{}
 	mux := http.NewServeMux()
+	server, err := local.Serve("127.0.0.1:0", &http.Server{Handler: mux})
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Server: server}
 	for _, spec := range specs {
-		e := newEndpoint(spec, "http://"+listener.Addr().String()+"/"+spec.Name)
+		e := newEndpoint(spec, server.URL+"/"+spec.Name)
 		s.Endpoints = append(s.Endpoints, e)
 		mux.Handle("/"+spec.Name, e)
 	}
-	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = s.server.Serve(listener) }() // ends with Close
 	return s, nil
-}
-
-// Close closes all connections.
-func (s *Server) Close() error {
-	if err := s.server.Close(); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("stop webhook endpoints: %w", err)
-	}
-	return nil
 }
 
 // Endpoint is one endpoint.
