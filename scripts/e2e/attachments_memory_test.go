@@ -4,30 +4,9 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 )
-
-// peakMemory is the most memory that the process has had (bytes).
-func (p *program) peakMemory(t *testing.T) int64 {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.SplitSeq(string(text), "\n") {
-		if after, found := strings.CutPrefix(line, "VmHWM:"); found {
-			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(after), " kB"), 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return kib << 10
-		}
-	}
-	t.Fatal("no VmHWM in /proc/…/status")
-	return 0
-}
 
 // 1,000 emails that attach one file of 5 MiB cost one stored copy, and memory does not grow with them. ATTACHMENT_EMAILS sets
 // another number.
@@ -71,9 +50,9 @@ func TestAttachments_Many(t *testing.T) {
 		t.Errorf("%d stored copies, want 1", n)
 	}
 	for _, p := range []*program{s.api, s.dispatcher, s.worker} {
-		t.Logf("%s: at most %d MiB for %d emails of 5 MiB", p.name, p.peakMemory(t)>>20, emails)
+		t.Logf("%s: at most %d MiB for %d emails of 5 MiB", p.name, p.peakMemory()>>20, emails)
 	}
-	if most := s.worker.peakMemory(t); most > 512<<20 {
+	if most := s.worker.peakMemory(); most > 512<<20 {
 		t.Errorf("the worker needed %d MiB", most>>20)
 	}
 }

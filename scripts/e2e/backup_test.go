@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,13 +36,8 @@ func TestBackup(t *testing.T) {
 	t.Parallel()
 	db, postgres := ownPostgres(t)
 	rabbitmq := servertest.Start(t, "rabbitmq")
-	for _, step := range []string{"up", "roles"} {
-		migrate := exec.CommandContext(t.Context(), filepath.Join(binDir, "migrate"), step)
-		migrate.Env = append(os.Environ(), "DATABASE_URL="+db.URL)
-		if out, err := migrate.CombinedOutput(); err != nil {
-			t.Fatalf("migrate %s: %v\n%s", step, err, out)
-		}
-	}
+	migrate(t, db.URL, "up")
+	migrate(t, db.URL, "roles")
 	env := bulk(t, rabbitmq.URL)
 	env["WORKER_CONCURRENCY"] = "8"
 	env["RECIPIENTS_BATCH_TIMEOUT_MS"] = "60000" // a recipient waits that long between RabbitMQ and its table

@@ -42,7 +42,7 @@ backend apis
 // startBalancer starts HAProxy for the apis at the addresses. Its servers are named api0, api1 and so on.
 func startBalancer(t *testing.T, apis ...string) *balancer {
 	t.Helper()
-	b := &balancer{t: t, addr: freeAddr(t), control: freeAddr(t)}
+	b := &balancer{t: t, addr: freeAddress(t), control: freeAddress(t)}
 	config := fmt.Sprintf(balancerConfig, b.control, b.addr)
 	for i, addr := range apis {
 		config += fmt.Sprintf("\tserver api%d %s\n", i, addr)
@@ -144,15 +144,4 @@ func (b *balancer) ask(line string) (string, error) {
 	}
 	text, err := io.ReadAll(conn)
 	return string(text), err
-}
-
-// freeAddr returns a loopback address without a listener.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }

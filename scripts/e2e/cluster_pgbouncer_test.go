@@ -4,7 +4,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -104,11 +103,7 @@ func TestCluster_PgBouncerRoles(t *testing.T) {
 	env := maps.Clone(c.Env)
 	poolerLine(s, env, "WARNING", "gateway_api: TimeZone, client_min_messages, default_transaction_isolation, enable_seqscan, idle_in_transaction_session_timeout, jit, search_path, statement_timeout")
 
-	grant := exec.CommandContext(t.Context(), filepath.Join(binDir, "migrate"), "roles")
-	grant.Env = []string{"DATABASE_URL=" + s.db.URL}
-	if out, err := grant.CombinedOutput(); err != nil {
-		t.Fatalf("migrate roles: %v\n%s", err, out)
-	}
+	migrate(t, s.db.URL, "roles")
 	c.script("ctl", "pgbouncer-1", "RECONNECT")
 	env["DATABASE_URL"], env["DATABASE_LISTEN_URL"] = as(t, env["DATABASE_URL"], "gateway_operator"), as(t, env["DATABASE_LISTEN_URL"], "gateway_dispatcher")
 	poolerLine(s, env, "ok", "their roles have the required settings")

@@ -24,11 +24,7 @@ import (
 // startClusterSystemOn migrates the database at the cluster's URL and starts the programs on it.
 func startClusterSystemOn(t *testing.T, c *cluster) *system {
 	t.Helper()
-	up := exec.CommandContext(t.Context(), filepath.Join(binDir, "migrate"), "up")
-	up.Env = []string{"DATABASE_URL=" + c.Env["DATABASE_URL"]}
-	if out, err := up.CombinedOutput(); err != nil {
-		t.Fatalf("migrate up: %v\n%s", err, out)
-	}
+	migrate(t, c.Env["DATABASE_URL"], "up")
 	// The test and its gatewayctl bypass a pooler.
 	direct := cmp.Or(c.Env["DATABASE_LISTEN_URL"], c.Env["DATABASE_URL"])
 	return startSystemOn(t, storetest.Database{URL: direct, SQL: openSQL(t, direct)}, c.Env)

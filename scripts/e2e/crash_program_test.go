@@ -1,26 +1,24 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
+	"email-gateway/scripts/local/programs"
 	"email-gateway/shared/crashpoint"
 )
 
 // crashPrograms builds the programs with crash points, once, and returns their directory.
 var crashPrograms = sync.OnceValues(func() (dir string, err error) {
 	dir = filepath.Join(filepath.Dir(binDir), "crashpoints")
-	if err := build(dir, "-tags", "crashpoints", "./api/cmd/api", "./worker/cmd/dispatcher", "./worker/cmd/worker"); err != nil {
-		return "", fmt.Errorf("build the programs with crash points: %w", err)
-	}
-	return dir, nil
+	return dir, programs.Build(context.Background(), rootDir, dir, "-tags", "crashpoints", "./api/cmd/api", "./worker/cmd/dispatcher", "./worker/cmd/worker")
 })
 
 // startCrashing starts a program that kills itself when it reaches the point for the nth time.
@@ -34,9 +32,7 @@ func (s *system) startCrashing(name string, at crashpoint.Point, nth int, change
 	maps.Copy(env, change)
 	env["CRASH_AT"] = fmt.Sprintf("%s:%d", at, nth)
 	p := startProgramAt(s.t, filepath.Join(dir, name), env)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.killed = true // by the crash point
+	p.killed.Store(true) // by the crash point
 	return p
 }
 
@@ -49,13 +45,12 @@ func (p *program) reached(at crashpoint.Point) bool {
 func (p *program) awaitCrash(at crashpoint.Point) {
 	p.t.Helper()
 	select {
-	case <-p.exited:
+	case <-p.Exited:
 	case <-time.After(stallLimit):
 		p.t.Fatalf("%s does not reach %s\n%s", p.name, at, p.tail())
 	}
-	status, _ := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if !status.Signaled() || status.Signal() != syscall.SIGKILL || !p.reached(at) {
-		p.t.Fatalf("%s ended with %v, want SIGKILL at %s\n%s", p.name, p.err, at, p.tail())
+	if err := p.Err(); err == nil || !strings.Contains(err.Error(), "signal: killed") || !p.reached(at) {
+		p.t.Fatalf("%v, want SIGKILL at %s\n%s", err, at, p.tail())
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -146,15 +145,7 @@ func TestUpgrade(t *testing.T) {
 	if _, err := db.SQL.ExecContext(t.Context(), `DROP SCHEMA public CASCADE; CREATE SCHEMA public`); err != nil {
 		t.Fatal(err)
 	}
-	migrate := func(bin string) {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "migrate"), "up")
-		cmd.Env = append(os.Environ(), "DATABASE_URL="+db.URL)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("migrate up: %v\n%s", err, out)
-		}
-	}
-	migrate(old)
+	migrateFrom(t, old, db.URL, "up")
 	env := bulk(t, brokerURL(t))
 	maps.Copy(env, map[string]string{"DRAIN_DELAY": drainDelay(), "SES_MAX_SEND_RATE": "1000"})
 	d := startDeployment(t, db, old, env)
@@ -166,7 +157,7 @@ func TestUpgrade(t *testing.T) {
 	defer finish()
 	awaitProgress(d.system, 50)
 
-	migrate(binDir)
+	migrate(t, db.URL, "up")
 	awaitProgress(d.system, 50) // by the previous release's programs, on the new schema
 	// A receiver is replaced before the program that sends to it.
 	d.worker.stop()

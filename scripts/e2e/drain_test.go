@@ -46,9 +46,9 @@ func TestDrainDelay(t *testing.T) {
 			if draining == 0 {
 				t.Error("/readyz never said that the program drains")
 			}
-			p.await(stopLimit)
-			if p.err != nil {
-				t.Errorf("it ended with %v", p.err)
+			p.await()
+			if err := p.Err(); err != nil {
+				t.Error(err)
 			}
 		})
 	}

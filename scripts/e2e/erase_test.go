@@ -25,15 +25,6 @@ func privacyOfficer(s *system, keys string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func grantRoles(s *system) {
-	s.t.Helper()
-	grant := exec.CommandContext(s.t.Context(), filepath.Join(binDir, "migrate"), "roles")
-	grant.Env = []string{"DATABASE_URL=" + s.db.URL}
-	if out, err := grant.CombinedOutput(); err != nil {
-		s.t.Fatalf("migrate roles: %v\n%s", err, out)
-	}
-}
-
 // killedBetween starts the command and kills it when the count has risen but not reached the total.
 func killedBetween(s *system, cmd *exec.Cmd, query string, whole int) {
 	s.t.Helper()
@@ -58,7 +49,7 @@ func killedBetween(s *system, cmd *exec.Cmd, query string, whole int) {
 func TestErase_Killed(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, bulk(t, brokerURL(t)))
-	grantRoles(s)
+	migrate(t, s.db.URL, "roles")
 	s.worker.freeze()
 	const emails = 1500
 	first := s.send("maria@cliente.example", func(b map[string]any) {
@@ -137,7 +128,7 @@ func TestErase_Killed(t *testing.T) {
 func TestErase_ArchivedTasks(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, nil)
-	grantRoles(s)
+	migrate(t, s.db.URL, "roles")
 	const rejected = "sim-message-rejected@cliente.example"
 	person := map[string]any{"cpfCnpj": "529.982.247-25", "nome": "Maria", "email": rejected}
 	own := s.send(rejected, func(b map[string]any) { b["recipient"] = person })
@@ -176,7 +167,7 @@ func TestErase_ArchivedTasks(t *testing.T) {
 func TestRotation_Killed(t *testing.T) {
 	t.Parallel()
 	s := startSystem(t, bulk(t, brokerURL(t)))
-	grantRoles(s)
+	migrate(t, s.db.URL, "roles")
 	s.await(s.send("maria@cliente.example", func(b map[string]any) {
 		b["recipient"] = map[string]any{"cpfCnpj": "529.982.247-25", "nome": "Maria", "email": b["to"]}
 	}), "SENT")

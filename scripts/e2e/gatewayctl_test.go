@@ -8,14 +8,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"email-gateway/scripts/local/programs"
 )
 
 // runAsTenant runs gatewayctl with the key of the system, without access to the database.
 func runAsTenant(s *system, args ...string) (out string, code int) {
 	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), filepath.Join(binDir, "gatewayctl"), args...)
-	cmd.Env = []string{"API_URL=http://" + s.api.addr, "API_KEY=" + s.key, "PATH=" + os.Getenv("PATH")}
-	text, err := cmd.Output()
+	environ := programs.Environ(map[string]string{"API_URL": "http://" + s.api.addr, "API_KEY": s.key})
+	text, err := programs.Output(s.t.Context(), environ, filepath.Join(binDir, "gatewayctl"), args...)
 	var ended *exec.ExitError
 	switch {
 	case errors.As(err, &ended):

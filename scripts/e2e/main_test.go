@@ -5,13 +5,16 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	_ "github.com/lib/pq"
+
+	"email-gateway/scripts/local/programs"
 )
 
 // binDir contains the built programs, and rootDir is the checkout. TestMain sets both.
@@ -31,9 +34,10 @@ func run(m *testing.M) int {
 	if os.Getenv("E2E_RACE") != "" {
 		flavor, flags = "race", []string{"-race"}
 	}
+	// go build links only what has changed since the last run.
 	binDir = filepath.Join(rootDir, ".local", "e2e", flavor)
-	if err := build(binDir, append(flags, "./api/cmd/...", "./worker/cmd/...", "./schema/cmd/migrate", "./scripts/cmd/interviews")...); err != nil {
-		fmt.Fprintln(os.Stderr, "build the programs:", err)
+	if err := programs.Build(context.Background(), rootDir, binDir, slices.Concat(flags, programs.Gateway(), []string{"./scripts/cmd/interviews"})...); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	code := m.Run()
@@ -42,18 +46,4 @@ func run(m *testing.M) int {
 		return 1
 	}
 	return code
-}
-
-// build builds programs into a directory that later runs use again: go build links only what has changed. It omits debug
-// information, which takes a third of the time.
-func build(dir string, args ...string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	build := exec.Command("go", append([]string{"build", "-ldflags=-s -w", "-o", dir + "/"}, args...)...)
-	build.Dir = rootDir
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
-	}
-	return nil
 }

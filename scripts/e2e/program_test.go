@@ -1,8 +1,6 @@
 package e2e_test
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -10,27 +8,25 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
+
+	"email-gateway/scripts/local"
+	"email-gateway/scripts/local/programs"
 )
 
 // program is one running process of the system.
 type program struct {
+	*programs.Program
+
 	t      *testing.T
 	name   string
-	cmd    *exec.Cmd
-	addr   string // where it listens
-	own    string // where its metrics are, if not there too
-	exited chan struct{}
-	err    error // how it ended, once exited is closed
-	mu     sync.Mutex
-	log    bytes.Buffer
-	killed bool // by the test: then its exit code says nothing
+	addr   string      // where it listens
+	log    string      // the file of its output
+	killed atomic.Bool // by the test: then its exit code says nothing
 }
 
 // raceExit shortens the pause of a second with which a program that has the race detector exits.
@@ -44,104 +40,72 @@ func startProgram(t *testing.T, name string, env map[string]string) *program {
 
 func startProgramAt(t *testing.T, path string, env map[string]string) *program {
 	t.Helper()
-	name := filepath.Base(path)
-	p := &program{t: t, name: name, cmd: exec.Command(path), exited: make(chan struct{})}
-	env = maps.Clone(env)
-	if address := strings.ToUpper(name) + "_ADDR"; env[address] == "127.0.0.1:0" {
-		env[address] = freeAddress(t) // its successor may have to listen there
+	p := &program{t: t, name: filepath.Base(path), log: filepath.Join(t.TempDir(), "log")}
+	settings := map[string]string{"GORACE": "halt_on_error=1 " + raceExit, "METRICS_ADDR": "127.0.0.1:0"}
+	maps.Copy(settings, env)
+	if address := strings.ToUpper(p.name) + "_ADDR"; settings[address] == "127.0.0.1:0" {
+		settings[address] = freeAddress(t) // its successor may have to listen there
 	}
-	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "GORACE=halt_on_error=1 " + raceExit, "METRICS_ADDR=127.0.0.1:0"}
-	for key, value := range env {
-		p.cmd.Env = append(p.cmd.Env, key+"="+value)
-	}
-	out, err := p.cmd.StderrPipe()
-	if err != nil {
+	ctx := context.Background() // the test's has ended during clean-up
+	var err error
+	if p.Program, err = programs.Start(ctx, programs.Spec{Path: path, Env: settings, Log: p.log}); err != nil {
 		t.Fatal(err)
 	}
-	p.cmd.Stdout = p.cmd.Stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // no orphan if the test binary dies
-	if err := p.cmd.Start(); err != nil {
-		t.Fatalf("start %s: %v", name, err)
-	}
-	listening := make(chan string, 4)
-	go func() {
-		lines := bufio.NewScanner(out)
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
-			p.note(lines.Bytes(), listening)
+	t.Cleanup(func() {
+		p.stop()
+		if t.Failed() {
+			t.Logf("last lines of %s:\n%s", p.name, p.tail())
 		}
-		p.err = p.cmd.Wait()
-		close(p.exited)
-	}()
-	t.Cleanup(p.stop)
-	select {
-	case p.addr = <-listening:
-	case <-p.exited:
-		select {
-		case p.addr = <-listening: // and then exited, as a crash point makes it
-		default:
-			t.Fatalf("%s exited at once: %v\n%s", name, p.err, p.tail())
-		}
-	case <-time.After(stallLimit):
-		t.Fatalf("%s does not listen\n%s", name, p.tail())
+	})
+	if err := p.Await(ctx, stallLimit, p.listens); err != nil {
+		t.Fatalf("%v\n%s", err, p.tail())
 	}
 	return p
 }
 
-func (p *program) note(line []byte, listening chan<- string) {
-	p.mu.Lock()
-	p.log.Write(line)
-	p.log.WriteByte('\n')
-	p.mu.Unlock()
-	var entry struct {
-		Message string
-		Context struct{ Address, Listener string }
+// listens returns an error if the program has not logged where it listens. Its port alone does not show that: it may be in
+// another network namespace, or have exited since, as a crash point makes it.
+func (p *program) listens(context.Context) error {
+	if p.addr = p.listener(false); p.addr == "" {
+		return errors.New("it has not logged that it listens")
 	}
-	if json.Unmarshal(line, &entry) != nil || entry.Message != "listening" {
-		return
-	}
-	if entry.Context.Listener == "metrics" {
-		p.mu.Lock()
-		p.own = entry.Context.Address
-		p.mu.Unlock()
-	} else {
-		select {
-		case listening <- entry.Context.Address:
-		default:
+	return nil
+}
+
+// listener returns the address in the log of the program's listener, or of its second one for metrics.
+func (p *program) listener(metrics bool) string {
+	for line := range strings.Lines(p.logged()) {
+		var entry struct {
+			Message string
+			Context struct{ Address, Listener string }
+		}
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Message == "listening" && (entry.Context.Listener == "metrics") == metrics {
+			return entry.Context.Address
 		}
 	}
+	return ""
 }
 
 // metricsURL returns the URL of the program's metrics.
 func (p *program) metricsURL() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return "http://" + cmp.Or(p.own, p.addr) + "/metrics"
+	return "http://" + cmp.Or(p.listener(true), p.addr) + "/metrics"
 }
 
 // stop sends SIGTERM and checks that the program exits without an error. Stopping a program that has ended is
 // allowed.
 func (p *program) stop() {
 	p.signal(syscall.SIGTERM)
-	p.await(stopLimit)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.err != nil && !p.killed {
-		p.t.Errorf("%s ended with %v", p.name, p.err)
+	p.await()
+	if err := p.Err(); err != nil && !p.killed.Load() {
+		p.t.Error(err)
 	}
-	if p.t.Failed() && p.log.Len() > 0 {
-		p.t.Logf("last lines of %s:\n%s", p.name, lastLines(p.log.String(), 30))
-	}
-	p.log.Reset() // logged once
 }
 
 // kill ends the program with SIGKILL.
 func (p *program) kill() {
-	p.mu.Lock()
-	p.killed = true
-	p.mu.Unlock()
+	p.killed.Store(true)
 	p.signal(syscall.SIGKILL)
-	p.await(stallLimit)
+	p.await()
 }
 
 // freeze stops the program with SIGSTOP. Its threads continue until each has handled the signal, which takes long on a busy
@@ -154,7 +118,7 @@ func (p *program) freeze() {
 
 // running returns an error if a thread of the program has not stopped (proc(5): T means stopped).
 func (p *program) running() error {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID()))
 	if err != nil {
 		return err
 	}
@@ -174,36 +138,36 @@ func (p *program) running() error {
 }
 
 func (p *program) signal(s os.Signal) {
-	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		p.t.Errorf("signal %s: %v", p.name, err)
+	if err := p.Signal(s); err != nil {
+		p.t.Error(err)
 	}
 }
 
-// stopLimit is the longest stop grace of docker-compose.yml, 60 s, and 10 s for the process to exit.
-const stopLimit = 70 * time.Second
-
-func (p *program) await(limit time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	select {
-	case <-p.exited:
-	case <-ctx.Done():
-		p.t.Errorf("%s is still running after %s\n%s", p.name, limit, p.tail())
-		_ = p.cmd.Process.Kill()
-		<-p.exited
+// await waits until the program has exited.
+func (p *program) await() {
+	if err := p.Wait(context.Background(), programs.StopTimeout); err != nil {
+		p.t.Errorf("%v\n%s", err, p.tail())
 	}
 }
 
-func (p *program) tail() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return lastLines(p.log.String(), 30)
+// peakMemory is the most memory that the process has had (bytes).
+func (p *program) peakMemory() int64 {
+	p.t.Helper()
+	peak, err := local.PeakMemory(p.PID())
+	if err != nil || peak == 0 {
+		p.t.Fatalf("the peak of %s is %d: %v", p.name, peak, err)
+	}
+	return peak
 }
+
+func (p *program) tail() string { return lastLines(p.logged(), 30) }
 
 func (p *program) logged() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.String()
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		p.t.Error(err)
+	}
+	return string(text)
 }
 
 func lastLines(s string, n int) string {

@@ -104,7 +104,7 @@ func TestRecipients_InAnyOrder(t *testing.T) {
 	t.Parallel()
 	rabbitmq := servertest.Start(t, "rabbitmq")
 	s := startSystem(t, bulk(t, rabbitmq.URL))
-	grantRoles(s)
+	migrate(t, s.db.URL, "roles")
 	const pairs, named, deleted, erased = 200, 60, 10, 2 // per order; named: by recipientId
 	const gone = deleted + erased
 	leave := func(from int) { // the last ones are deleted or erased

@@ -27,11 +27,7 @@ type recruiting struct {
 func startRecruiting(t *testing.T) *recruiting {
 	t.Helper()
 	s := startSystem(t, nil)
-	grant := exec.CommandContext(t.Context(), filepath.Join(binDir, "migrate"), "roles")
-	grant.Env = []string{"DATABASE_URL=" + s.db.URL}
-	if out, err := grant.CombinedOutput(); err != nil {
-		t.Fatalf("migrate roles: %v\n%s", err, out)
-	}
+	migrate(t, s.db.URL, "roles")
 	var database, company string
 	if err := s.db.SQL.QueryRowContext(t.Context(), `SELECT current_database(), id FROM companies`).Scan(&database, &company); err != nil {
 		t.Fatal(err)

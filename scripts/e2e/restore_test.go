@@ -28,11 +28,7 @@ import (
 func TestRestore_PointInTimeBesideNewerRedis(t *testing.T) {
 	t.Parallel()
 	db, postgres := ownPostgres(t)
-	migrate := exec.CommandContext(t.Context(), filepath.Join(binDir, "migrate"), "up")
-	migrate.Env = append(os.Environ(), "DATABASE_URL="+db.URL)
-	if out, err := migrate.CombinedOutput(); err != nil {
-		t.Fatalf("migrate up: %v\n%s", err, out)
-	}
+	migrate(t, db.URL, "up")
 	folders := map[string]string{"BACKUP": t.TempDir(), "LOGS": t.TempDir(), "BASE": t.TempDir(), "WAL": openFolder(t)}
 	stop := shipLog(t, db.URL, folders["WAL"])
 	s := startSystemOn(t, db, map[string]string{"WORKER_CONCURRENCY": "4"})

@@ -2,13 +2,10 @@ package e2e_test
 
 import (
 	"database/sql"
-	"encoding/base64"
 	"errors"
 	"maps"
 	"net/http"
 	"net/url"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +13,6 @@ import (
 	"github.com/lib/pq"
 	"github.com/lib/pq/pqerror"
 
-	"email-gateway/scripts/sessim"
-	"email-gateway/shared/servertest"
 	"email-gateway/shared/store/storetest"
 )
 
@@ -37,22 +32,13 @@ func TestRoles(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	owner := db.URL
-	grant := exec.CommandContext(t.Context(), filepath.Join(binDir, "migrate"), "roles")
-	grant.Env = []string{"DATABASE_URL=" + owner}
-	if out, err := grant.CombinedOutput(); err != nil {
-		t.Fatalf("migrate roles: %v\n%s", err, out)
-	}
+	migrate(t, owner, "roles")
 	db.URL, db.Store = as(t, owner, "gateway_operator"), nil // which gatewayctl uses, for the company and its key too
-	s := &system{t: t, bin: binDir, db: db, redis: servertest.Start(t, "redis"), ses: sessim.New(sessim.Config{MaxSendRate: 10_000, InboxMails: 1000, InboxBytes: 1 << 30})}
-	t.Cleanup(s.ses.Close)
-	s.sesAt = serveSES(t, "127.0.0.1:0", s.ses)
 	env := bulk(t, brokerURL(t))
-	maps.Copy(env, map[string]string{
-		"REDIS_URL": s.redis.URL, "SES_ENDPOINT": "http://" + s.sesAt, "AWS_REGION": "us-east-1", "CPF_CNPJ_KEYS": "test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
-		"API_ADDR": "127.0.0.1:0", "DISPATCHER_ADDR": "127.0.0.1:0", "WORKER_ADDR": "127.0.0.1:0", "RECIPIENTS_BATCH_TIMEOUT_MS": "100",
-	})
+	env["RECIPIENTS_BATCH_TIMEOUT_MS"] = "100"
+	s := newSystem(t, binDir, db, env)
 	run := func(name string) *program {
-		own := maps.Clone(env)
+		own := maps.Clone(s.env)
 		own["DATABASE_URL"] = as(t, owner, "gateway_"+name)
 		return startProgram(t, name, own)
 	}

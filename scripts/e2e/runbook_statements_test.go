@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -76,11 +75,7 @@ func asked(t *testing.T, db *sql.DB, statement string) (found []string) {
 // operatorOf connects as gateway_operator, and makes the roles.
 func operatorOf(t *testing.T, db storetest.Database) *sql.DB {
 	t.Helper()
-	grant := exec.CommandContext(t.Context(), filepath.Join(binDir, "migrate"), "roles")
-	grant.Env = []string{"DATABASE_URL=" + db.URL}
-	if out, err := grant.CombinedOutput(); err != nil {
-		t.Fatalf("migrate roles: %v\n%s", err, out)
-	}
+	migrate(t, db.URL, "roles")
 	return open(t, as(t, db.URL, "gateway_operator"))
 }
 

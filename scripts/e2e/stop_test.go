@@ -56,9 +56,9 @@ func TestStop_LogsNoError(t *testing.T) {
 			stopped := *p
 			start := time.Now() // before it a busy broker may have timed out, which is an error
 			stopped.signal(syscall.SIGTERM)
-			stopped.await(stopLimit)
-			if stopped.err != nil {
-				t.Errorf("round %d: %s ended with %v", round, stopped.name, stopped.err)
+			stopped.await()
+			if err := stopped.Err(); err != nil {
+				t.Errorf("round %d: %v", round, err)
 			}
 			for line := range strings.Lines(stopped.logged()) {
 				var entry struct {

@@ -4,13 +4,10 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"maps"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"email-gateway/scripts/local"
+	"email-gateway/scripts/local/programs"
 	"email-gateway/scripts/sessim"
 	"email-gateway/shared/servertest"
 	"email-gateway/shared/store"
@@ -56,6 +54,17 @@ func startSystemOn(t *testing.T, db storetest.Database, env map[string]string) *
 // startSystemFrom starts the programs in a directory, which also has gatewayctl.
 func startSystemFrom(t *testing.T, bin string, db storetest.Database, env map[string]string) *system {
 	t.Helper()
+	s := newSystem(t, bin, db, env)
+	s.api = startProgramAt(t, filepath.Join(bin, "api"), s.env)
+	s.dispatcher = startProgramAt(t, filepath.Join(bin, "dispatcher"), s.env)
+	s.worker = startProgramAt(t, filepath.Join(bin, "worker"), s.env)
+	s.key = s.newKey("Acme", "billing@acme.example")
+	return s
+}
+
+// newSystem starts SES and, unless env names one, Redis.
+func newSystem(t *testing.T, bin string, db storetest.Database, env map[string]string) *system {
+	t.Helper()
 	s := &system{t: t, bin: bin, db: db, ses: sessim.New(sessim.Config{MaxSendRate: 10_000, InboxMails: 200_000, InboxBytes: 1 << 30})}
 	t.Cleanup(s.ses.Close)
 	s.sesAt = serveSES(t, "127.0.0.1:0", s.ses)
@@ -70,10 +79,6 @@ func startSystemFrom(t *testing.T, bin string, db storetest.Database, env map[st
 		s.env["REDIS_URL"] = s.redis.URL
 	}
 	maps.Copy(s.env, env)
-	s.api = startProgramAt(t, filepath.Join(bin, "api"), s.env)
-	s.dispatcher = startProgramAt(t, filepath.Join(bin, "dispatcher"), s.env)
-	s.worker = startProgramAt(t, filepath.Join(bin, "worker"), s.env)
-	s.key = s.newKey("Acme", "billing@acme.example")
 	return s
 }
 
@@ -90,13 +95,11 @@ func (s *system) newKey(company, from string) string {
 	if s.bin == binDir && s.db.Store != nil {
 		return s.insertKey(company, from)
 	}
-	s.gatewayctl("company", "create", "--name", company, "--default-from", from, "--json")
-	out := s.gatewayctl("key", "create", "--company", company, "--scopes", strings.Join(scopes, ","), "--rate", "0", "--json")
-	var made struct{ Key string }
-	if err := json.Unmarshal([]byte(out), &made); err != nil || made.Key == "" {
-		s.t.Fatalf("gatewayctl key create printed %q: %v", out, err)
+	key, err := programs.NewKey(s.t.Context(), s.operator(), s.bin, company, from, strings.Join(scopes, ","))
+	if err != nil {
+		s.t.Fatal(err)
 	}
-	return made.Key
+	return key
 }
 
 // insertKey writes what gatewayctl company create and key create write. It repeats what a busy machine interrupts: Postgres ends
@@ -122,13 +125,28 @@ func (s *system) insertKey(company, from string) (key string) {
 
 func (s *system) gatewayctl(args ...string) string {
 	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), filepath.Join(s.bin, "gatewayctl"), args...)
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+s.db.URL)
-	out, err := cmd.Output()
+	out, err := programs.Output(s.t.Context(), s.operator(), filepath.Join(s.bin, "gatewayctl"), args...)
 	if err != nil {
-		s.t.Fatalf("gatewayctl %s: %v\n%s", strings.Join(args, " "), err, out)
+		s.t.Fatalf("%v\n%s", err, out)
 	}
 	return string(out)
+}
+
+// operator is the environment of gatewayctl.
+func (s *system) operator() []string { return append(os.Environ(), "DATABASE_URL="+s.db.URL) }
+
+// migrate runs the program migrate on a database.
+func migrate(t *testing.T, databaseURL string, steps ...string) {
+	t.Helper()
+	migrateFrom(t, binDir, databaseURL, steps...)
+}
+
+func migrateFrom(t *testing.T, bin, databaseURL string, steps ...string) {
+	t.Helper()
+	environ := programs.Environ(map[string]string{"DATABASE_URL": databaseURL})
+	if _, err := programs.Output(t.Context(), environ, filepath.Join(bin, "migrate"), steps...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // freeAddress returns an address that stays free while its server is stopped.
@@ -151,15 +169,14 @@ func serveSES(t *testing.T, addr string, handler http.Handler) string {
 // serveSESUntil is serveSES with a function that makes the address refuse connections.
 func serveSESUntil(t *testing.T, addr string, handler http.Handler) (at string, refuse func()) {
 	t.Helper()
-	listener, err := net.Listen("tcp", addr)
+	// Like a Node server: an idle connection is closed after 5 s.
+	server, err := local.Serve(addr, &http.Server{Handler: handler, IdleTimeout: 5 * time.Second, ReadHeaderTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Like a Node server: an idle connection is closed after 5 s.
-	server := &http.Server{Handler: handler, IdleTimeout: 5 * time.Second, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() { _ = server.Close() })
-	return listener.Addr().String(), func() { _ = server.Close() }
+	refuse = func() { _ = server.Close() }
+	t.Cleanup(refuse)
+	return server.Addr, refuse
 }
 
 // restartWorker stops the worker and starts another, with env in addition to its settings.
