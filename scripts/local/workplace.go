@@ -1,12 +1,16 @@
 package local
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 )
 
 // Workplace holds the directories and the report file of a program that starts its own gateway.
@@ -86,4 +90,18 @@ func Checkout() (string, error) {
 		}
 		dir = filepath.Dir(dir)
 	}
+}
+
+// Main runs a program until it is interrupted, and returns its exit code: 0 only if all is well.
+func Main(program string, run func(ctx context.Context, out io.Writer, args []string) (ok bool, err error)) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ok, err := run(ctx, os.Stdout, os.Args[1:])
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", program, err)
+	}
+	if err != nil || !ok {
+		return 1
+	}
+	return 0
 }

@@ -13,25 +13,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"email-gateway/scripts/bench"
 	"email-gateway/scripts/local"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	ok, err := run(ctx, os.Stdout, os.Args[1:])
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-	}
-	if err != nil || !ok {
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(local.Main("bench", run)) }
 
 // run returns whether every budget was met.
 func run(ctx context.Context, out io.Writer, args []string) (ok bool, err error) {

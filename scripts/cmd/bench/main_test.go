@@ -2,14 +2,13 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"email-gateway/scripts/bench"
+	"email-gateway/scripts/local/programtest"
 )
 
 func TestList(t *testing.T) {
@@ -39,27 +38,14 @@ func TestBadFlags(t *testing.T) {
 func TestAccept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	program, file := filepath.Join(dir, "bench"), filepath.Join(dir, "bench.json")
 	work, profiles := filepath.Join(dir, "work"), filepath.Join(dir, "profiles")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	out, err := exec.CommandContext(t.Context(), program, "-quick", "-rounds", "1", "-section", "accept",
-		"-json", file, "-dir", work, "-profiles", profiles).CombinedOutput()
-	t.Logf("%s", out)
-	text, reading := os.ReadFile(file)
-	if reading != nil {
-		t.Fatalf("no rows: %v", err)
-	}
 	var rows []struct {
 		Section, Unit            string
 		Median, Reference, Ratio *float64
 		Budget                   *float64
 		Met                      *bool
 	}
-	if err := json.Unmarshal(text, &rows); err != nil {
-		t.Fatal(err)
-	}
+	out, ok := programtest.Run(t, &rows, "-quick", "-rounds", "1", "-section", "accept", "-dir", work, "-profiles", profiles)
 	compared, missed := 0, 0
 	for _, row := range rows {
 		if row.Section != "accept" || row.Unit == "" || row.Median == nil || *row.Median < 0 {
@@ -73,10 +59,10 @@ func TestAccept(t *testing.T) {
 		}
 	}
 	if compared != 5 {
-		t.Errorf("%d comparisons, want two at each number of connections and one of batches:\n%s", compared, text)
+		t.Errorf("%d comparisons, want two at each number of connections and one of batches:\n%s", compared, out)
 	}
-	if (err == nil) != (missed == 0) {
-		t.Errorf("%d budgets were missed, the program exited with %v", missed, err)
+	if ok != (missed == 0) {
+		t.Errorf("%d budgets were missed, the program exited with 0: %v", missed, ok)
 	}
 	if !bytes.Contains(out, []byte("fsync on, synchronous_commit on; redis appendonly yes, appendfsync everysec")) {
 		t.Error("the settings for durability are not printed, or are off")

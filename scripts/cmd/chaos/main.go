@@ -12,12 +12,10 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"email-gateway/scripts/chaos"
@@ -25,20 +23,10 @@ import (
 	"email-gateway/scripts/local"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	ok, err := run(ctx, os.Args[1:])
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-	}
-	if err != nil || !ok {
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(local.Main("chaos", run)) }
 
-func run(ctx context.Context, args []string) (ok bool, err error) {
-	cfg := chaos.Config{Out: os.Stdout}
+func run(ctx context.Context, out io.Writer, args []string) (ok bool, err error) {
+	cfg := chaos.Config{Out: out}
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.DurationVar(&cfg.Duration, "duration", time.Minute, "how long faults are injected")
 	flags.DurationVar(&cfg.Settle, "settle", time.Minute, "time after that in which every email must reach its final state")
@@ -66,7 +54,7 @@ func run(ctx context.Context, args []string) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	report.Print(os.Stdout)
+	report.Print(out)
 	if err := place.Write(report); err != nil {
 		return false, err
 	}

@@ -1,15 +1,12 @@
 package main_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"email-gateway/scripts/chaos"
 	"email-gateway/scripts/chaos/checker"
+	"email-gateway/scripts/local/programtest"
 )
 
 // seed makes the tests inject the same faults at the same times; CHAOS_SEED sets another one.
@@ -20,32 +17,13 @@ func seed() string {
 	return "1"
 }
 
-// run builds the program, without the race detector, which would distort its measurements, and
-// returns its report and whether it passed.
-func run(t *testing.T, args ...string) (chaos.Report, bool) {
+// run runs the program and returns its report and whether it passed.
+func run(t *testing.T, args ...string) (report chaos.Report, ok bool) {
 	t.Helper()
-	dir := t.TempDir()
-	program, file := filepath.Join(dir, "chaos"), filepath.Join(dir, "report.json")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	if _, ok = programtest.Run(t, &report, args...); report.OK() != ok {
+		t.Errorf("report OK: %v; the program exited with 0: %v", report.OK(), ok)
 	}
-	var out bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), program, append(args, "-json", file)...)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	t.Logf("%s", out.Bytes())
-	text, reading := os.ReadFile(file)
-	if reading != nil {
-		t.Fatalf("no report: %v", err)
-	}
-	var report chaos.Report
-	if err := json.Unmarshal(text, &report); err != nil {
-		t.Fatal(err)
-	}
-	if report.OK() != (err == nil) {
-		t.Errorf("report OK: %v; the program exited with %v", report.OK(), err)
-	}
-	return report, err == nil
+	return report, ok
 }
 
 // The program's own minimums ensure enough faults in a minute. It ends when the gateway is idle:

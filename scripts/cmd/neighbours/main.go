@@ -10,32 +10,19 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"fmt"
+	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"email-gateway/scripts/local"
 	"email-gateway/scripts/neighbours"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	ok, err := run(ctx, os.Args[1:])
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "neighbours:", err)
-	}
-	if err != nil || !ok {
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(local.Main("neighbours", run)) }
 
-func run(ctx context.Context, args []string) (ok bool, err error) {
-	cfg := neighbours.Config{Out: os.Stdout}
+func run(ctx context.Context, out io.Writer, args []string) (ok bool, err error) {
+	cfg := neighbours.Config{Out: out}
 	flags := flag.NewFlagSet("neighbours", flag.ContinueOnError)
 	flags.StringVar(&cfg.Only, "only", "", "resources, separated by commas: "+strings.Join(neighbours.Names(), ", "))
 	flags.BoolVar(&cfg.Short, "short", false, "four resources, smaller counts, 5 s for each")
@@ -53,7 +40,7 @@ func run(ctx context.Context, args []string) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	report.Print(os.Stdout)
+	report.Print(out)
 	if err := place.Write(report); err != nil {
 		return false, err
 	}
