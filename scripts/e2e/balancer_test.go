@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -55,16 +54,7 @@ func startBalancer(t *testing.T, apis ...string) *balancer {
 	if err != nil {
 		haproxy = "/usr/sbin/haproxy" // where Debian has it, which not every PATH contains
 	}
-	cmd := exec.Command(haproxy, "-db", "-f", path)
-	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("start HAProxy: %v", err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	startServer(t, haproxy, "-db", "-f", path)
 	for i := range apis {
 		b.await(i, "UP")
 	}

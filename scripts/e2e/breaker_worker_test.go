@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -33,10 +32,9 @@ func TestBreaker_OneFaultyWorker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startSystem(t, map[string]string{"WORKER_CONCURRENCY": fmt.Sprint(concurrency)})
-			env := maps.Clone(s.env)
 			at, refuse := serveSESUntil(t, freeAddress(t), s.ses)
-			maps.Copy(env, map[string]string{"SES_ENDPOINT": "http://" + at, "AWS_ACCESS_KEY_ID": "faulty", "AWS_SECRET_ACCESS_KEY": "faulty"})
-			faulty := startProgram(t, "worker", env)
+			own := map[string]string{"SES_ENDPOINT": "http://" + at, "AWS_ACCESS_KEY_ID": "faulty", "AWS_SECRET_ACCESS_KEY": "faulty"}
+			faulty := startProgram(t, "worker", s.env, own)
 			if c.fault == "" {
 				refuse()
 			} else {

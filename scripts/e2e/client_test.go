@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"email-gateway/scripts/sessim"
 	"email-gateway/shared/waittest"
 )
@@ -213,12 +211,7 @@ func slowedBy(settings sessim.Settings, ms int64) sessim.Settings {
 // has been delivered.
 func (s *system) awaitQuietQueues() {
 	s.t.Helper()
-	o, err := redis.ParseURL(s.redis.URL)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	client := redis.NewClient(o)
-	defer func() { _ = client.Close() }()
+	client := s.redisClient()
 	eventually(s.t, func() error {
 		for _, queue := range []string{"email:send:high", "email:send", "email:send:low"} {
 			for _, list := range []string{"pending", "active"} {

@@ -1,15 +1,13 @@
 package e2e_test
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+
+	"email-gateway/scripts/local/programs"
 )
 
 // cluster is a cluster of scripts/clusters.sh, owned by one test.
@@ -74,15 +72,7 @@ func (c *cluster) script(command string, nodes ...string) string {
 // tryScript runs clusters.sh and returns what it printed.
 func (c *cluster) tryScript(command string, nodes ...string) (string, error) {
 	// The test's context may have ended: clean-up runs after it.
-	run := exec.CommandContext(context.Background(), filepath.Join(rootDir, "scripts", "clusters.sh"),
+	out, err := programs.Output(context.Background(), append(os.Environ(), "LOCAL_DIR="+c.dir), filepath.Join(rootDir, "scripts", "clusters.sh"),
 		append([]string{command, c.name}, nodes...)...)
-	run.Env = append(slices.DeleteFunc(os.Environ(), func(setting string) bool {
-		return strings.HasPrefix(setting, "LOCAL_DIR=")
-	}), "LOCAL_DIR="+c.dir)
-	var out, log bytes.Buffer
-	run.Stdout, run.Stderr = &out, &log
-	if err := run.Run(); err != nil {
-		return "", fmt.Errorf("clusters.sh %s %s %v: %w\n%s", command, c.name, nodes, err, log.String())
-	}
-	return out.String(), nil
+	return string(out), err
 }

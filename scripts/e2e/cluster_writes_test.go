@@ -5,12 +5,12 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -182,10 +182,8 @@ func firstSent(s *system, after time.Time) time.Time {
 // restart stops a program and starts it again at the same address.
 func (s *system) restart(p **program) {
 	s.t.Helper()
-	env := maps.Clone(s.env)
-	env[map[string]string{"api": "API_ADDR", "dispatcher": "DISPATCHER_ADDR", "worker": "WORKER_ADDR"}[(*p).name]] = (*p).addr
 	(*p).stop()
-	*p = startProgram(s.t, (*p).name, env)
+	*p = startProgram(s.t, (*p).name, s.env, map[string]string{strings.ToUpper((*p).name) + "_ADDR": (*p).addr})
 }
 
 // doctor returns the output of gatewayctl doctor, ignoring its exit code.

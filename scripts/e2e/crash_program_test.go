@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,10 +27,7 @@ func (s *system) startCrashing(name string, at crashpoint.Point, nth int, change
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	env := maps.Clone(s.env)
-	maps.Copy(env, change)
-	env["CRASH_AT"] = fmt.Sprintf("%s:%d", at, nth)
-	p := startProgramAt(s.t, filepath.Join(dir, name), env)
+	p := startProgramAt(s.t, filepath.Join(dir, name), s.env, change, map[string]string{"CRASH_AT": fmt.Sprintf("%s:%d", at, nth)})
 	p.killed.Store(true) // by the crash point
 	return p
 }

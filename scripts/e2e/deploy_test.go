@@ -37,15 +37,6 @@ func startDeployment(t *testing.T, db storetest.Database, bin string, env map[st
 	return d
 }
 
-// restartAPI stops an api and starts the one in bin at its address.
-func (d *deployment) restartAPI(i int, bin string) {
-	d.t.Helper()
-	env := maps.Clone(d.env)
-	env["API_ADDR"] = d.apis[i].addr
-	d.apis[i].stop()
-	d.apis[i] = startProgramAt(d.t, filepath.Join(bin, "api"), env)
-}
-
 // load sends through the balancer from several clients, each over one persistent connection, until stop is closed.
 func (d *deployment) load(clients int, pause time.Duration, stop <-chan struct{}, change func(body map[string]any)) (wait func()) {
 	through := *d.system
@@ -113,7 +104,7 @@ func TestRollingDeploy(t *testing.T) {
 	defer finish()
 	for range 3 {
 		for i := range d.apis {
-			d.restartAPI(i, binDir)
+			d.restart(&d.apis[i])
 			d.balancer.await(i, "UP")
 		}
 	}
@@ -168,7 +159,7 @@ func TestUpgrade(t *testing.T) {
 	awaitProgress(d.system, 50)
 	for i := range d.apis {
 		d.balancer.drain(i) // the previous release may not know DRAIN_DELAY
-		d.restartAPI(i, binDir)
+		d.restart(&d.apis[i])
 		d.balancer.undrain(i)
 	}
 	d.api = d.apis[0]

@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -50,9 +49,7 @@ func TestEventsQueue_WorkerDies(t *testing.T) {
 	if q.Len() == 0 {
 		t.Fatal("all messages were deleted before the crash")
 	}
-	merged := maps.Clone(s.env)
-	maps.Copy(merged, env)
-	s.worker = startProgram(t, "worker", merged)
+	s.worker = startProgram(t, "worker", s.env, env)
 	eventually(t, func() error {
 		if left := q.Len(); left > 0 {
 			return fmt.Errorf("%d messages left", left)

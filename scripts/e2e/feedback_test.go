@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 
@@ -15,9 +14,7 @@ const eventsTopic = "arn:aws:sns:us-east-1:123456789012:ses-events"
 func (s *system) subscribeFeedback() {
 	s.t.Helper()
 	s.api.stop()
-	env := maps.Clone(s.env)
-	env["SES_EVENTS_TOPICS"], env["SES_EVENTS_TRUSTED_URL"] = eventsTopic, "http://"+s.sesAt
-	s.api = startProgram(s.t, "api", env)
+	s.api = startProgram(s.t, "api", s.env, map[string]string{"SES_EVENTS_TOPICS": eventsTopic, "SES_EVENTS_TRUSTED_URL": "http://" + s.sesAt})
 	err := s.ses.Publish(sessim.Publication{URL: "http://" + s.api.addr + "/v1/ses/events", BaseURL: "http://" + s.sesAt, TopicARN: eventsTopic})
 	if err != nil {
 		s.t.Fatal(err)

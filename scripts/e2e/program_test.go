@@ -32,35 +32,52 @@ type program struct {
 // raceExit shortens the pause of a second with which a program that has the race detector exits.
 const raceExit = "atexit_sleep_ms=50"
 
-// startProgram runs a built program and returns when it listens.
-func startProgram(t *testing.T, name string, env map[string]string) *program {
+// startProgram runs a built program and returns when it listens. Its settings are env with the changes.
+func startProgram(t *testing.T, name string, env map[string]string, changes ...map[string]string) *program {
 	t.Helper()
-	return startProgramAt(t, filepath.Join(binDir, name), env)
+	return startProgramAt(t, filepath.Join(binDir, name), env, changes...)
 }
 
-func startProgramAt(t *testing.T, path string, env map[string]string) *program {
+func startProgramAt(t *testing.T, path string, env map[string]string, changes ...map[string]string) *program {
 	t.Helper()
 	p := &program{t: t, name: filepath.Base(path), log: filepath.Join(t.TempDir(), "log")}
 	settings := map[string]string{"GORACE": "halt_on_error=1 " + raceExit, "METRICS_ADDR": "127.0.0.1:0"}
-	maps.Copy(settings, env)
+	for _, more := range append([]map[string]string{env}, changes...) {
+		maps.Copy(settings, more)
+	}
 	if address := strings.ToUpper(p.name) + "_ADDR"; settings[address] == "127.0.0.1:0" {
 		settings[address] = freeAddress(t) // its successor may have to listen there
 	}
-	ctx := context.Background() // the test's has ended during clean-up
-	var err error
-	if p.Program, err = programs.Start(ctx, programs.Spec{Path: path, Env: settings, Log: p.log}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		p.stop()
-		if t.Failed() {
-			t.Logf("last lines of %s:\n%s", p.name, p.tail())
-		}
-	})
-	if err := p.Await(ctx, stallLimit, p.listens); err != nil {
+	p.start(programs.Spec{Path: path, Environ: programs.Environ(settings)})
+	if err := p.Await(context.Background(), stallLimit, p.listens); err != nil {
 		t.Fatalf("%v\n%s", err, p.tail())
 	}
 	return p
+}
+
+// startServer runs another program, until the test ends.
+func startServer(t *testing.T, path string, args ...string) *program {
+	t.Helper()
+	p := &program{t: t, name: filepath.Base(path), log: filepath.Join(t.TempDir(), "log")}
+	p.killed.Store(true) // whatever SIGTERM makes of it
+	p.start(programs.Spec{Path: path, Args: args, Environ: os.Environ()})
+	return p
+}
+
+// start starts the process, and stops it when the test ends.
+func (p *program) start(spec programs.Spec) {
+	p.t.Helper()
+	spec.Log = p.log
+	var err error
+	if p.Program, err = programs.Start(context.Background(), spec); err != nil { // the test's context has ended during clean-up
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() {
+		p.stop()
+		if p.t.Failed() {
+			p.t.Logf("last lines of %s:\n%s", p.name, p.tail())
+		}
+	})
 }
 
 // listens returns an error if the program has not logged where it listens. Its port alone does not show that: it may be in

@@ -1,8 +1,8 @@
 package e2e_test
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,12 +12,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"email-gateway/scripts/docs"
+	"email-gateway/scripts/local/programs"
 )
 
 // The commands of README.md and CONTRIBUTING.md work for a new user: they are run unchanged and in order in a fresh
@@ -89,59 +89,25 @@ const firstBuild = 15 * time.Minute
 // start runs a command that stays until Ctrl-C, waits until it prints ready, and ends it with the test.
 func (n newUser) start(where, text string) {
 	n.t.Helper()
-	shell := n.shell("exec " + strings.TrimSpace(text))
-	out := &watched{ready: make(chan struct{})}
-	shell.Stdout, shell.Stderr = out, out
-	if err := shell.Start(); err != nil {
-		n.t.Fatalf("%s: %v", where, err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- shell.Wait() }()
+	p := &program{t: n.t, name: where, log: filepath.Join(n.t.TempDir(), "log")}
+	p.start(programs.Spec{
+		Path: "bash", Args: []string{"-euo", "pipefail", "-c", "exec " + strings.TrimSpace(text)}, Dir: n.dir, Environ: n.env, Orphaned: syscall.SIGTERM,
+	})
+	ctx := context.Background() // the test's has ended during clean-up
 	n.t.Cleanup(func() {
-		_ = shell.Process.Signal(os.Interrupt)
-		select {
-		case err := <-ended:
-			if err != nil {
-				n.t.Errorf("%s ended with %v\n%s", where, err, out)
-			}
-		case <-time.After(stallLimit):
-			n.t.Errorf("%s does not end\n%s", where, out)
-			_ = shell.Process.Kill()
+		p.signal(os.Interrupt)
+		if err := p.Wait(ctx, stallLimit); err != nil {
+			n.t.Errorf("%s: %v", where, err)
 		}
 	})
-	select {
-	case <-out.ready:
-	case err := <-ended:
-		ended <- nil // reported here
-		n.t.Fatalf("%s ended before it was ready: %v\n%s", where, err, out)
-	case <-time.After(firstBuild):
-		n.t.Fatalf("%s is not ready\n%s", where, out)
+	if err := p.Await(ctx, firstBuild, func(context.Context) error {
+		if !strings.Contains(p.logged(), "\nready\n") {
+			return errors.New("it has not printed that it is")
+		}
+		return nil
+	}); err != nil {
+		n.t.Fatalf("%s: %v\n%s", where, err, p.tail())
 	}
-}
-
-// watched is output that a test can wait for.
-type watched struct {
-	mu    sync.Mutex
-	text  bytes.Buffer
-	ready chan struct{}
-	seen  bool
-}
-
-func (w *watched) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n, err := w.text.Write(p)
-	if !w.seen && bytes.Contains(w.text.Bytes(), []byte("\nready\n")) {
-		w.seen = true
-		close(w.ready)
-	}
-	return n, err
-}
-
-func (w *watched) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return lastLines(w.text.String(), 60)
 }
 
 // freeAddresses replaces dev.sh's default listeners, which may be in use on the tester's machine.

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"email-gateway/scripts/sessim"
 )
 
@@ -117,12 +115,7 @@ func TestReplayOfPermanentFailures(t *testing.T) {
 // archivedTasks returns how many archived tasks the queues keep.
 func archivedTasks(s *system) (n int64) {
 	s.t.Helper()
-	o, err := redis.ParseURL(s.redis.URL)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	client := redis.NewClient(o)
-	defer func() { _ = client.Close() }()
+	client := s.redisClient()
 	return client.ZCard(s.t.Context(), "asynq:{email:send}:archived").Val()
 }
 

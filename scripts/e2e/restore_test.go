@@ -1,18 +1,15 @@
 package e2e_test
 
 import (
-	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -175,20 +172,12 @@ func TestRestore_OlderRedis(t *testing.T) {
 // shipLog receives the server's WAL as it is written. stop waits until it is complete.
 func shipLog(t *testing.T, databaseURL, folder string) (stop func(*system)) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	receive := exec.CommandContext(ctx, "pg_receivewal", "--dbname="+databaseURL, "--directory="+folder, "--synchronous")
-	var said strings.Builder
-	receive.Stdout, receive.Stderr = &said, &said
-	receive.Cancel = func() error { return receive.Process.Signal(syscall.SIGINT) }
-	if err := receive.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); _ = receive.Wait() })
+	receive := startServer(t, "pg_receivewal", "--dbname="+databaseURL, "--directory="+folder, "--synchronous")
 	return func(s *system) {
 		t.Helper()
 		eventually(t, func() error {
 			if storetest.Ask[int](s.t, s.db, "SELECT count(*) FROM pg_stat_replication WHERE application_name = 'pg_receivewal' AND flush_lsn >= pg_current_wal_lsn()") != 1 {
-				return fmt.Errorf("not all of the log is shipped: %s", said.String())
+				return fmt.Errorf("not all of the log is shipped: %s", receive.tail())
 			}
 			return nil
 		})

@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"database/sql"
 	"errors"
-	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -38,9 +37,7 @@ func TestRoles(t *testing.T) {
 	env["RECIPIENTS_BATCH_TIMEOUT_MS"] = "100"
 	s := newSystem(t, binDir, db, env)
 	run := func(name string) *program {
-		own := maps.Clone(s.env)
-		own["DATABASE_URL"] = as(t, owner, "gateway_"+name)
-		return startProgram(t, name, own)
+		return startProgram(t, name, s.env, map[string]string{"DATABASE_URL": as(t, owner, "gateway_"+name)})
 	}
 	s.api, s.dispatcher, s.worker = run("api"), run("dispatcher"), run("worker")
 	s.key = s.newKey("Acme", "billing@acme.example")

@@ -17,8 +17,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"email-gateway/shared/servertest"
 )
 
@@ -92,9 +90,7 @@ func TestSecrets_AtWork(t *testing.T) {
 	u.User = url.UserPassword(u.User.Username(), secret("postgres")) // which trusts all users and gets it nevertheless
 	s.env["DATABASE_URL"] = u.String()
 	for _, p := range []**program{&s.api, &s.dispatcher, &s.worker} {
-		name := (*p).name
-		(*p).stop()
-		*p = startProgram(t, name, s.env)
+		s.restart(p)
 	}
 	_, half, _ := strings.Cut(strings.TrimPrefix(s.key, "gw_"), "_")
 	_, own, _ := strings.Cut(half, "_")
@@ -148,13 +144,7 @@ func TestSecrets_AtWork(t *testing.T) {
 // protectRedis gives Redis a password.
 func protectRedis(s *system, password string) {
 	s.t.Helper()
-	o, err := redis.ParseURL(s.redis.URL)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	client := redis.NewClient(o)
-	defer func() { _ = client.Close() }()
-	if err := client.ConfigSet(s.t.Context(), "requirepass", password).Err(); err != nil {
+	if err := s.redisClient().ConfigSet(s.t.Context(), "requirepass", password).Err(); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -69,9 +68,7 @@ func TestStop_LogsNoError(t *testing.T) {
 					t.Errorf("round %d: %s: %s", round, stopped.name, line)
 				}
 			}
-			env := maps.Clone(s.env)
-			env["API_ADDR"] = address
-			*p = startProgram(t, stopped.name, env)
+			*p = startProgram(t, stopped.name, s.env, map[string]string{"API_ADDR": address})
 		}
 	}
 }

@@ -183,7 +183,5 @@ func serveSESUntil(t *testing.T, addr string, handler http.Handler) (at string, 
 func (s *system) restartWorker(env map[string]string) {
 	s.t.Helper()
 	s.worker.stop()
-	merged := maps.Clone(s.env)
-	maps.Copy(merged, env)
-	s.worker = startProgram(s.t, "worker", merged)
+	s.worker = startProgram(s.t, "worker", s.env, env)
 }

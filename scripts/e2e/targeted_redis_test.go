@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -103,9 +102,7 @@ func TestEnqueueAnswerLost(t *testing.T) {
 	s := startSystem(t, nil)
 	s.dispatcher.stop()
 	proxy, throughProxy := startLossyProxy(t, s.redis.URL, `"outboxId"`)
-	env := maps.Clone(s.env)
-	env["REDIS_URL"] = throughProxy
-	s.dispatcher = startProgram(t, "dispatcher", env)
+	s.dispatcher = startProgram(t, "dispatcher", s.env, map[string]string{"REDIS_URL": throughProxy})
 	s.await(s.send("ana@example.com", nil), "SENT")
 
 	const n = 30

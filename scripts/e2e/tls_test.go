@@ -53,9 +53,7 @@ func TestTLS(t *testing.T) {
 		}
 	})
 	t.Run("strangers' queues", func(t *testing.T) {
-		wrong := maps.Clone(s.env)
-		wrong["SSL_CERT_FILE"] = filepath.Join(stranger, "ca.pem")
-		d := startProgram(t, "dispatcher", wrong)
+		d := startProgram(t, "dispatcher", s.env, map[string]string{"SSL_CERT_FILE": filepath.Join(stranger, "ca.pem")})
 		eventually(t, func() error {
 			status, body := fetch(t, "http://"+d.addr+"/readyz")
 			log := d.logged()

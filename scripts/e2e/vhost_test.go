@@ -1,10 +1,9 @@
 package e2e_test
 
 import (
-	"fmt"
+	"context"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"email-gateway/scripts/local/programs"
 	"email-gateway/shared/servertest"
 )
 
@@ -93,9 +93,6 @@ func onBroker(expression string, names []string) error {
 }
 
 func rabbitMQCtl(arguments ...string) error {
-	ctl := exec.Command(filepath.Join(rootDir, "scripts", "services.sh"), append([]string{"rabbitmqctl"}, arguments...)...)
-	if out, err := ctl.CombinedOutput(); err != nil {
-		return fmt.Errorf("rabbitmqctl %s: %w\n%s", arguments[0], err, out)
-	}
-	return nil
+	_, err := programs.Output(context.Background(), os.Environ(), filepath.Join(rootDir, "scripts", "services.sh"), append([]string{"rabbitmqctl"}, arguments...)...)
+	return err
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
 
 	"email-gateway/shared/store/storetest"
 )
@@ -46,9 +44,7 @@ func TestWorkerWithoutPostgres(t *testing.T) {
 			t.Parallel()
 			s := startSystem(t, nil)
 			url, begin, end := fault(s)
-			env := maps.Clone(s.env)
-			env["DATABASE_URL"], env["LOG_LEVEL"] = url, "debug"
-			cut := startProgram(t, "worker", env)
+			cut := startProgram(t, "worker", s.env, map[string]string{"DATABASE_URL": url, "LOG_LEVEL": "debug"})
 			ready := func(want int) func() error {
 				return func() error {
 					if status := readyz(t, cut); status != want {
@@ -97,9 +93,7 @@ func TestWorkerWithoutPostgres_InFlight(t *testing.T) {
 			s := startSystem(t, map[string]string{"SES_FEEDBACK_WINDOW": "0s"})
 			s.worker.stop()
 			proxy := storetest.NewProxy(t, s.db)
-			env := maps.Clone(s.env)
-			env["DATABASE_URL"] = proxy.URL
-			cut := startProgram(t, "worker", env)
+			cut := startProgram(t, "worker", s.env, map[string]string{"DATABASE_URL": proxy.URL})
 			slowSES(s.t, s.ses, 5000)
 			const n = 8
 			for i := range n {
@@ -113,12 +107,7 @@ func TestWorkerWithoutPostgres_InFlight(t *testing.T) {
 			proxy.Stop()
 			proxy.CutAll()
 			s.worker = startProgram(t, "worker", s.env)
-			o, err := redis.ParseURL(s.redis.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			client := redis.NewClient(o)
-			t.Cleanup(func() { _ = client.Close() })
+			client := s.redisClient()
 			eventually(t, func() error {
 				kept, err := client.Keys(t.Context(), "email-gateway:result:*").Result()
 				if err == nil && len(kept) < n {

@@ -4,13 +4,11 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,6 +17,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"email-gateway/scripts/local/programs"
 )
 
 // Service is a private Postgres, Redis, RabbitMQ or S3 server. It keeps its port across restarts.
@@ -143,18 +143,12 @@ func (s *Service) command(ctx context.Context, command string) error {
 }
 
 func (s *Service) script(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(s.root, "scripts/services.sh"), args...)
-	cmd.Env = os.Environ()
+	environ := os.Environ()
 	for _, name := range []string{"POSTGRES_PORT", "REDIS_PORT", "RABBITMQ_PORT", "S3_PORT", "DATABASE_URL", "REDIS_URL", "RABBITMQ_URL", "S3_URL"} {
-		cmd.Env = append(cmd.Env, name+"=") // ignore the ports of the caller's own services
+		environ = append(environ, name+"=") // ignore the ports of the caller's own services
 	}
-	cmd.Env = append(cmd.Env, "LOCAL_DIR="+s.dir)
-	var out, complaint bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaint
-	if err := cmd.Run(); err != nil {
-		return "", errors.Join(fmt.Errorf("services.sh %s: %w", strings.Join(args, " "), err), errors.New(complaint.String()))
-	}
-	return out.String(), nil
+	out, err := programs.Output(ctx, append(environ, "LOCAL_DIR="+s.dir), filepath.Join(s.root, "scripts/services.sh"), args...)
+	return string(out), err
 }
 
 // Home returns the directory of the service's data and log.

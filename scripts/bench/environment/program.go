@@ -36,7 +36,7 @@ func (s *System) Start(ctx context.Context, kind string, env map[string]string) 
 	maps.Copy(all, env)
 	_, port, _ := strings.Cut(addr, ":")
 	process, err := programs.Start(context.WithoutCancel(ctx), programs.Spec{ // Stop stops it gracefully
-		Path: s.environment.bin(kind), Env: all,
+		Path: s.environment.bin(kind), Environ: programs.Environ(all),
 		Log: filepath.Join(s.environment.cfg.Dir, "log", fmt.Sprintf("%s-%s-%s.log", s.name, kind, port)),
 	})
 	if err != nil {

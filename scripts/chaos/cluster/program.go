@@ -68,7 +68,7 @@ func (p *Program) launch() (err error) {
 	if p.process != nil {
 		return nil
 	}
-	p.process, err = programs.Start(p.cluster.supervise, programs.Spec{Path: p.cluster.bin(p.Kind), Env: p.cluster.settings(p.env), Log: p.log})
+	p.process, err = programs.Start(p.cluster.supervise, programs.Spec{Path: p.cluster.bin(p.Kind), Environ: programs.Environ(p.cluster.settings(p.env)), Log: p.log})
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@
 package programs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,10 +16,13 @@ import (
 
 // Spec describes a process.
 type Spec struct {
-	Path string // of the program
-	Args []string
-	Env  map[string]string // its settings: it gets none of the caller's
-	Log  string            // the file that its output is appended to
+	Path    string // of the program
+	Args    []string
+	Dir     string   // where it runs; by default where the caller does
+	Environ []string // see Environ
+	Log     string   // the file that its output is appended to
+	// Orphaned is the signal that it gets when this process dies, by default SIGKILL.
+	Orphaned syscall.Signal
 }
 
 // Program is a process.
@@ -37,8 +41,7 @@ type Program struct {
 // 60 s, and the process exits after that.
 const StopTimeout = 70 * time.Second
 
-// Start starts a program, which is killed when ctx ends or this process dies. Ctrl-C does not reach
-// it: the caller stops it.
+// Start starts a program, which is killed when ctx ends. Ctrl-C does not reach it: the caller stops it.
 func Start(ctx context.Context, spec Spec) (*Program, error) {
 	exited := make(chan struct{})
 	p := &Program{Name: filepath.Base(spec.Path), Exited: exited, cmd: exec.CommandContext(ctx, spec.Path, spec.Args...), log: spec.Log}
@@ -47,8 +50,8 @@ func Start(ctx context.Context, spec Spec) (*Program, error) {
 		return nil, fmt.Errorf("start %s: %w", p.Name, err)
 	}
 	defer out.Close()
-	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = Environ(spec.Env), out, out
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p.cmd.Dir, p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = spec.Dir, spec.Environ, out, out
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: cmp.Or(spec.Orphaned, syscall.SIGKILL)}
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Name, err)
 	}

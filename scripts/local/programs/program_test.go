@@ -18,7 +18,7 @@ import (
 func start(t *testing.T, script string) (p *programs.Program, log string) {
 	t.Helper()
 	log = filepath.Join(t.TempDir(), "log", "sh.log")
-	p, err := programs.Start(t.Context(), programs.Spec{Path: "/bin/sh", Args: []string{"-c", script}, Env: map[string]string{"WORD": "ready"}, Log: log})
+	p, err := programs.Start(t.Context(), programs.Spec{Path: "/bin/sh", Args: []string{"-c", script}, Environ: []string{"WORD=ready"}, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
