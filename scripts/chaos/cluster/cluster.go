@@ -10,7 +10,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"sync"
 	"time"
@@ -105,20 +104,7 @@ func (c *Cluster) startServices(ctx context.Context) error {
 }
 
 func (c *Cluster) startPrograms(ctx context.Context) error {
-	c.env = programs.Settings()
-	maps.Copy(c.env, map[string]string{
-		"STORAGE_URL": c.S3.URL, "LOG_LEVEL": "warn",
-		"QUOTA_RUNNING_MAILINGS": "10000", // a run may upload more than 20 at a time
-		"EMAIL_TTL":              EmailTTL.String(), "EMAIL_BACKOFF": backoff, "WORKER_CONCURRENCY": fmt.Sprint(Concurrency), "SES_MAX_SEND_RATE": fmt.Sprint(SendRate),
-		// Crashes are detected within seconds, so that a run of a minute covers it: this changes
-		// settings, not code.
-		"MAILING_RECOVERY_INTERVAL": "5s", "MAILING_STALE_AFTER": "10s",
-		"RECIPIENTS_RETRY_TTL_MS": "2000",
-		"SES_CONFIGURATION_SET":   "chaos", "SES_FEEDBACK_WINDOW": FeedbackWindow.String(),
-		"SES_EVENTS_TOPICS": topic, "SES_EVENTS_TRUSTED_URL": "http://" + c.Mail.Addr,
-		"WEBHOOK_ALLOW_PRIVATE": "true", "WEBHOOK_BACKOFF": webhookBackoff, "WEBHOOK_PROBE_INTERVAL": "3s",
-	})
-	maps.Copy(c.env, c.cfg.Env)
+	c.env = c.sharedSettings()
 	proxies := newProxies()
 	for _, role := range roles {
 		if c.cfg.Single {
@@ -278,27 +264,6 @@ func (c *Cluster) Close() error {
 	return errors.Join(append(errs, local.Destroy(ctx, c.services()...))...)
 }
 
-// settings returns those of all programs, with a program's own.
-func (c *Cluster) settings(own map[string]string) map[string]string {
-	all := make(map[string]string)
-	maps.Copy(all, c.env)
-	maps.Copy(all, own)
-	return all
-}
-
-// backoff is proportional to the default table, and lets five attempts finish within a run.
-const backoff = "300ms,700ms,1500ms,3s,5s"
-
-// webhookBackoff has the first waits of the default, and then so many short ones that no delivery of
-// a run has its last attempt.
-const webhookBackoff = "1s,2s,3s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s,5s"
-
-// EmailTTL is the deadline of an email after it is due.
-const EmailTTL = 5 * time.Minute
-
-// Concurrency is the number of emails that each worker has in flight.
-const Concurrency = 32
-
 // OpenRedis connects directly to Redis. Commands are not retried.
 func (c *Cluster) OpenRedis() (*redis.Client, error) {
 	o, err := redis.ParseURL(c.Redis.URL)
@@ -308,10 +273,6 @@ func (c *Cluster) OpenRedis() (*redis.Client, error) {
 	o.MaxRetries, o.PoolSize = -1, 3
 	return redis.NewClient(o), nil
 }
-
-// SendRate is SES's limit in recipients per second: about what two cores can send while they run
-// everything else. The window of a queue on Redis is three quarters of a second of it.
-const SendRate = 500
 
 // Ledger returns all requests that SES received, oldest first.
 func (c *Cluster) Ledger() []sessim.Entry { return c.Mail.Simulator.Ledger() }
