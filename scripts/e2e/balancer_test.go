@@ -54,7 +54,7 @@ func startBalancer(t *testing.T, apis ...string) *balancer {
 	if err != nil {
 		haproxy = "/usr/sbin/haproxy" // where Debian has it, which not every PATH contains
 	}
-	startServer(t, haproxy, "-db", "-f", path)
+	startOther(t, os.Environ(), haproxy, "-db", "-f", path)
 	for i := range apis {
 		b.await(i, "UP")
 	}

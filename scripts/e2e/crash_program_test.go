@@ -45,8 +45,8 @@ func (p *program) awaitCrash(at crashpoint.Point) {
 	case <-time.After(stallLimit):
 		p.t.Fatalf("%s does not reach %s\n%s", p.name, at, p.tail())
 	}
-	if err := p.Err(); err == nil || !strings.Contains(err.Error(), "signal: killed") || !p.reached(at) {
-		p.t.Fatalf("%v, want SIGKILL at %s\n%s", err, at, p.tail())
+	if !p.wasKilled() || !p.reached(at) {
+		p.t.Fatalf("%v, want SIGKILL at %s\n%s", p.Err(), at, p.tail())
 	}
 }
 

@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"email-gateway/scripts/local"
 	"email-gateway/scripts/local/programs"
@@ -55,13 +58,27 @@ func startProgramAt(t *testing.T, path string, env map[string]string, changes ..
 	return p
 }
 
-// startServer runs another program, until the test ends.
-func startServer(t *testing.T, path string, args ...string) *program {
+// startOther runs another program, until the test ends.
+func startOther(t *testing.T, environ []string, path string, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, name: filepath.Base(path), log: filepath.Join(t.TempDir(), "log")}
 	p.killed.Store(true) // whatever SIGTERM makes of it
-	p.start(programs.Spec{Path: path, Args: args, Environ: os.Environ()})
+	p.start(programs.Spec{Path: path, Args: args, Environ: environ})
 	return p
+}
+
+// awaitOutput waits until the program has printed what matches.
+func (p *program) awaitOutput(limit time.Duration, pattern *regexp.Regexp) (match []string) {
+	p.t.Helper()
+	if err := p.Await(context.Background(), limit, func(context.Context) error {
+		if match = pattern.FindStringSubmatch(p.logged()); match == nil {
+			return fmt.Errorf("it has not printed %s", pattern)
+		}
+		return nil
+	}); err != nil {
+		p.t.Fatalf("%v\n%s", err, p.tail())
+	}
+	return match
 }
 
 // start starts the process, and stops it when the test ends.
@@ -123,6 +140,12 @@ func (p *program) kill() {
 	p.killed.Store(true)
 	p.signal(syscall.SIGKILL)
 	p.await()
+}
+
+// wasKilled reports whether SIGKILL ended the program.
+func (p *program) wasKilled() bool {
+	var exit *exec.ExitError
+	return errors.As(p.Err(), &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL
 }
 
 // freeze stops the program with SIGSTOP. Its threads continue until each has handled the signal, which takes long on a busy

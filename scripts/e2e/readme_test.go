@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -100,14 +100,7 @@ func (n newUser) start(where, text string) {
 			n.t.Errorf("%s: %v", where, err)
 		}
 	})
-	if err := p.Await(ctx, firstBuild, func(context.Context) error {
-		if !strings.Contains(p.logged(), "\nready\n") {
-			return errors.New("it has not printed that it is")
-		}
-		return nil
-	}); err != nil {
-		n.t.Fatalf("%s: %v\n%s", where, err, p.tail())
-	}
+	p.awaitOutput(firstBuild, regexp.MustCompile(`(?m)^ready$`))
 }
 
 // freeAddresses replaces dev.sh's default listeners, which may be in use on the tester's machine.

@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -9,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -88,31 +86,13 @@ func (r *recruiting) book(to string, at time.Time) string {
 // bookAndCrash books an interview in a process that is killed as soon as it prints the number.
 func (r *recruiting) bookAndCrash(to string, at time.Time) string {
 	r.t.Helper()
-	cmd := exec.CommandContext(r.t.Context(), filepath.Join(binDir, "interviews"), "book", to, at.Format(time.RFC3339Nano), "follow")
-	cmd.Env = r.env
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		r.t.Fatal(err)
+	p := startOther(r.t, r.env, filepath.Join(binDir, "interviews"), "book", to, at.Format(time.RFC3339Nano), "follow")
+	booked := p.awaitOutput(stallLimit, bookedLine)
+	p.kill()
+	if !p.wasKilled() {
+		r.t.Fatalf("%v\n%s", p.Err(), p.tail())
 	}
-	if err := cmd.Start(); err != nil {
-		r.t.Fatal(err)
-	}
-	said := make([]byte, 0, 256)
-	for !bookedLine.Match(said) && err == nil {
-		var n int
-		n, err = out.Read(said[len(said):cap(said)])
-		said = said[:len(said)+n]
-	}
-	_ = cmd.Process.Kill()
-	var ended *exec.ExitError
-	if waited := cmd.Wait(); !errors.As(waited, &ended) || ended.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		r.t.Fatalf("it exited: %v, %q", waited, said)
-	}
-	found := bookedLine.FindSubmatch(said)
-	if found == nil {
-		r.t.Fatalf("book printed %q, %v", said, err)
-	}
-	return string(found[1])
+	return booked[1]
 }
 
 // reminder returns an interview's newest email of this kind, from its row.

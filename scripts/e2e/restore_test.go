@@ -172,7 +172,7 @@ func TestRestore_OlderRedis(t *testing.T) {
 // shipLog receives the server's WAL as it is written. stop waits until it is complete.
 func shipLog(t *testing.T, databaseURL, folder string) (stop func(*system)) {
 	t.Helper()
-	receive := startServer(t, "pg_receivewal", "--dbname="+databaseURL, "--directory="+folder, "--synchronous")
+	receive := startOther(t, os.Environ(), "pg_receivewal", "--dbname="+databaseURL, "--directory="+folder, "--synchronous")
 	return func(s *system) {
 		t.Helper()
 		eventually(t, func() error {
