@@ -131,6 +131,28 @@ func TestLimiter_Follows(t *testing.T) {
 	}
 }
 
+// Calls that took long, as in an outage, do not leave a large window for the time after a pause.
+func TestLimiter_NeededAfterAPause(t *testing.T) {
+	t.Parallel()
+	for name, fixed := range map[string]int{"automatic": 0, "fixed": 256} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := newFixedLoad(t, fixed, 14, 20*time.Second)
+				l.throughput(3 * time.Minute)
+				if got := l.limiter.Needed(); got < 10*time.Second {
+					t.Fatalf("%s while calls take 20 s", got)
+				}
+				l.pacer.setRate(0.001)
+				l.throughput(2 * forgetAfter)
+				if got, most := l.limiter.Needed(), assumedLatency*3/2; got > most {
+					t.Errorf("%s after a pause, want at most %s", got, most)
+				}
+			})
+		})
+	}
+}
+
 // The window follows what the rate needs at the measured latency, whether the limit is fixed or follows the rate, and never more
 // than the limit. A fixed limit does not change.
 func TestLimiter_Needed(t *testing.T) {

@@ -31,6 +31,9 @@ const (
 	smoothing = 0.5
 	// assumedLatency is what Needed assumes before the first email is sent. SES usually takes less.
 	assumedLatency = 500 * time.Millisecond
+	// forgetAfter is the time without an accepted email after which a higher latency is assumedLatency again: the calls of an
+	// outage took up to 30 s, and a window of that size would delay other tenants' emails when the next mailing begins.
+	forgetAfter = time.Minute
 )
 
 // Pacer limits the recipients per second to the provider's send rate.
@@ -88,6 +91,7 @@ type Limiter struct {
 	// The fields below are used by the loop only.
 	rule      rule
 	startedAt time.Time // start of the round
+	sentAt    time.Time // end of the last round in which an email was sent
 	settling  bool      // a higher limit has not taken effect yet
 }
 
@@ -257,7 +261,9 @@ func (l *Limiter) measured(length time.Duration) sample {
 		mean := l.took / time.Duration(l.sent)
 		before := cmp.Or(l.latency, mean)
 		l.latency = before + time.Duration(smoothing*float64(mean-before))
-		s.latency = l.latency
+		s.latency, l.sentAt = l.latency, l.now()
+	} else if l.now().Sub(l.sentAt) > forgetAfter {
+		l.latency = min(l.latency, assumedLatency)
 	}
 	l.sent, l.took = 0, 0
 	return s
