@@ -43,12 +43,14 @@ func TestListener(t *testing.T) {
 	wakeUntilReceived(t, d, listener)
 }
 
-// A server that refuses writes may have been replaced and run on: the listener connects again, as the pool does.
+// A server that refuses writes may have been replaced and run on: the listener leaves it, as the pool does, and connects to it again
+// when it accepts writes.
 func TestListener_LeavesReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	d := storetest.New(t)
 	s := open(t, d.URL, store.Options{MaxConns: 1})
-	listener, err := lane.NewListener(d.URL, slog.New(slog.DiscardHandler))
+	lines := make(lostLines, 10)
+	listener, err := lane.NewListener(d.URL, slog.New(slog.NewTextHandler(lines, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,20 +60,38 @@ func TestListener_LeavesReadOnlyServer(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = listener.Stop(context.Background()) })
 	wakeUntilReceived(t, d, listener)
-	session := func() int { // of the listener
-		return ask[int](t, d, `SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database() AND (query = '' OR query LIKE 'LISTEN%') AND backend_type = 'client backend'`)
+
+	name := ask[string](t, d, `SELECT quote_ident(current_database())`)
+	if _, err := d.SQL.ExecContext(t.Context(), `ALTER DATABASE `+name+` SET default_transaction_read_only = on`); err != nil {
+		t.Fatal(err)
 	}
-	first := session()
 	if err := turnReadOnly(t.Context(), s, 1); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.NewAccepter().Accept(t.Context(), storetest.NewEmail(d.Company(t), nil)); !errors.Is(err, store.ErrUnavailable) {
 		t.Fatalf("got %v, want ErrUnavailable", err)
 	}
-	waittest.Until(t, "the listener has another session", func() bool { now := session(); return now != 0 && now != first })
+	waittest.Until(t, "the listener has left the server", func() bool { return !listener.Listening() })
+	before := ask[int](t, d, sessionsSQL)
+	waittest.Until(t, "the listener has tried the server again", func() bool { return ask[int](t, d, sessionsSQL) >= before+3 })
+	if listener.Listening() {
+		t.Error("it listens to a server that refuses writes")
+	}
+	if len(lines) != 1 {
+		t.Errorf("%d lines say that it does not listen, want 1", len(lines))
+	}
+
+	if _, err := d.SQL.ExecContext(t.Context(), `BEGIN READ WRITE; ALTER DATABASE `+name+` RESET default_transaction_read_only; COMMIT`); err != nil {
+		t.Fatal(err)
+	}
 	wakeUntilReceived(t, d, listener)
-	wakeUntilReceived(t, d, listener)
+	if !listener.Listening() {
+		t.Error("it does not listen to a server that accepts writes again")
+	}
 }
+
+// sessionsSQL returns how many sessions the database has had.
+const sessionsSQL = `SELECT sessions FROM pg_stat_database WHERE datname = current_database()`
 
 // A failed network keeps the connection open. The listener gives the connection up, and can be stopped meanwhile without waiting
 // for TCP.

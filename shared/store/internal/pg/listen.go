@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,11 +53,15 @@ type Subscription struct {
 }
 
 // NewSubscription makes a Subscription for the database named by a postgres:// URL, which must lead to Postgres itself:
-// LISTEN does not work through a pooler in transaction mode.
+// LISTEN does not work through a pooler in transaction mode. If the URL has no target_session_attrs, the Subscription connects
+// only to a server that accepts writes: nothing is notified on another one.
 func NewSubscription(databaseURL string, channel Channel, log *slog.Logger) (*Subscription, error) {
 	dsn, err := DataSource(databaseURL, Options{})
 	if err != nil {
 		return nil, err
+	}
+	if !strings.Contains(dsn, "target_session_attrs=") {
+		dsn += "&target_session_attrs=read-write" // DataSource has added other settings
 	}
 	if channel.Received == nil {
 		channel.Received = func(string) {}
