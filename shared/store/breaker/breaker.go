@@ -106,26 +106,30 @@ type Opening struct {
 // one attempt, with the same result.
 const openSQL = `
 WITH ` + knownSQL + `, opened AS (
-    UPDATE provider_gate SET state = 'shut', since = now(), reason = $2, changed_by = $3, attempt_id = $1, shuts = shuts + 1,
-           probe_id = NULL, probe_at = now(), opener_company = $5
-    WHERE id = 1 AND NOT is_open AND shuts = $4 AND NOT EXISTS (SELECT FROM known) AND ` + WaitSQL + `
+    UPDATE provider_gate SET state = 'shut', since = now(), reason = $3, changed_by = $4, attempt_id = $2, shuts = shuts + 1,
+           probe_id = NULL, probe_at = now(), opener_company = $6
+    WHERE id = 1 AND NOT is_open AND shuts = $5 AND NOT EXISTS (SELECT FROM known) AND ` + WaitSQL + `
     RETURNING id
 ), ` + noteSQL + `
-SELECT EXISTS (SELECT FROM opened) OR EXISTS (SELECT FROM provider_gate WHERE id = 1 AND attempt_id = $1) AS opened,
-       EXISTS (SELECT FROM known) AS disproved`
+SELECT EXISTS (SELECT FROM opened) OR EXISTS (SELECT FROM provider_gate WHERE id = 1 AND attempt_id = $2) AS opened,
+       EXISTS (SELECT FROM known) AS disproved,
+       EXISTS (SELECT FROM provider_gate WHERE id = 1 AND is_open AND shuts = $5 AND attempt_id IS NOT NULL) AS probing`
 
-// Opened is the result of OpenBreaker. With neither, another attempt opened the breaker since this attempt's claim: then the
+// Opened is the result of OpenBreaker. With neither of the first two, another attempt opened the breaker since this attempt's claim: then the
 // answer has no effect.
 type Opened struct {
 	Opened    bool `db:"opened"`    // by this attempt
 	Disproved bool `db:"disproved"` // the answer concerns the opening's keys, not the account
+	// Probing: the breaker was open at the attempt's claim and still is, because of an earlier answer to an email. Then only an
+	// accepted probe, or one that is refused alone, closes it.
+	Probing bool `db:"probing"`
 }
 
 // OpenBreaker opens the circuit breaker. ErrLocked: it is unchanged.
 func (s *Store) OpenBreaker(ctx context.Context, o Opening) (done Opened, err error) {
 	err = pg.Write(func(args []any) error {
 		return s.db.GetContext(ctx, &done, openSQL, args...)
-	}, o.Attempt, o.Reason, o.By, o.Pass.Openings, o.Company, pq.Array(o.Keys))
+	}, pq.Array(o.Keys), o.Attempt, o.Reason, o.By, o.Pass.Openings, o.Company)
 	if err != nil {
 		return Opened{}, fmt.Errorf("open circuit breaker: %w", WriteError(err))
 	}

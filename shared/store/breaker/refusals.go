@@ -19,9 +19,12 @@ const (
 	// recentSQL has an upper bound because the clock of the server that wrote the time may have been ahead.
 	recentSQL = `refused_at BETWEEN now() - interval '1 h' AND now() + interval '1 h'`
 
-	// knownSQL reads the disproved refusals by provider_refusals_pkey, and extends them, each at most every 5 minutes.
+	// disprovedSQL finds the rows by provider_refusals_pkey.
+	disprovedSQL = `FROM provider_refusals WHERE key = ANY ($1::text[]) AND disproved AND ` + recentSQL
+
+	// knownSQL reads the disproved refusals, and extends them, each at most every 5 minutes.
 	knownSQL = `known AS MATERIALIZED (
-    SELECT key FROM provider_refusals WHERE key = ANY ($6::text[]) AND disproved AND ` + recentSQL + `
+    SELECT key ` + disprovedSQL + `
 ), extended AS (
     UPDATE provider_refusals SET refused_at = now()
     WHERE key = ANY (ARRAY(SELECT key FROM provider_refusals
@@ -31,10 +34,10 @@ const (
 
 	// noteSQL records the keys of an opening, and removes rows that are no longer read: a few rows of the whole table.
 	noteSQL = `noted AS (
-    INSERT INTO provider_refusals (key) SELECT DISTINCT unnest($6::text[]) FROM opened
+    INSERT INTO provider_refusals (key) SELECT DISTINCT unnest($1::text[]) FROM opened
     ON CONFLICT (key) DO UPDATE SET refused_at = now(), disproved = false
 ), expired AS (
-    DELETE FROM provider_refusals WHERE EXISTS (SELECT FROM opened) AND NOT ` + recentSQL + ` AND (key = ANY ($6::text[])) IS NOT TRUE
+    DELETE FROM provider_refusals WHERE EXISTS (SELECT FROM opened) AND NOT ` + recentSQL + ` AND (key = ANY ($1::text[])) IS NOT TRUE
 )`
 
 	// disproveSQL disproves all refusals but those of the accepted email.
@@ -58,6 +61,13 @@ WHERE key = ANY (ARRAY(SELECT key FROM provider_refusals WHERE key = ANY ($1::te
 func (s *Store) RefusedKeys(ctx context.Context) (keys []string, err error) {
 	err = s.db.SelectContext(ctx, &keys, refusedKeysSQL)
 	return keys, pg.Wrap("read refused keys", err)
+}
+
+// RefusalDisproved reports whether the provider has refused one of these keys, and has since accepted an email with others, so
+// that a refusal does not concern the account.
+func (s *Store) RefusalDisproved(ctx context.Context, keys []string) (yes bool, err error) {
+	err = s.db.GetContext(ctx, &yes, `SELECT EXISTS (SELECT `+disprovedSQL+`)`, pq.Array(keys))
+	return yes, pg.Wrap("read disproved refusals", err)
 }
 
 // ForgetRefusals records that the provider has accepted an email with these keys: if it refuses them again, the account may be

@@ -38,6 +38,7 @@ type Store interface {
 	OpenBreaker(ctx context.Context, w breakerstore.Opening) (breakerstore.Opened, error)
 	CloseBreaker(ctx context.Context, c breakerstore.Closing) (was breakerstore.LastOpening, closed bool, err error)
 	RefusedKeys(ctx context.Context) ([]string, error)
+	RefusalDisproved(ctx context.Context, keys []string) (bool, error)
 	ForgetRefusals(ctx context.Context, keys []string) error
 	OpenBreakerByAccount(ctx context.Context, reason, by string) (opened bool, err error)
 	CloseBreakerByAccount(ctx context.Context, by string) (was breakerstore.LastOpening, closed bool, err error)
@@ -133,7 +134,8 @@ func (b *Breaker) Answered(c Call) {
 // An ambiguous Park opens the breaker, unless one of the same sender or email has done so before, in any process, and the account
 // has accepted another email since: then the try counts. A single sender that the account may not use does not stop the others.
 //
-// While this process is suspended, or if the failure suspends it, the breaker is unchanged, and no try counts.
+// While this process is suspended, or if the failure suspends it, the breaker is unchanged, and no try counts. A failure that
+// certainly concerns its sender alone suspends no process.
 //
 // Failed repeats its reads and writes until the database answers. But it does not wait for another
 // session's lock on the breaker's row: the state is then unchanged, the email's own outcome applies
@@ -203,11 +205,15 @@ func (b *Breaker) open(c Call, f *provider.Failure) (done breakerstore.Opened) {
 		b.log.Error("cannot open the circuit breaker", "code", f.Code, "error", err)
 		return breakerstore.Opened{Opened: true} // the email's own outcome applies, as without a breaker
 	case done.Opened:
-		b.suspension.opened(c, time.Now())
+		b.suspension.concerned(c.Pass.Openings+1, time.Now())
 		b.refusals.add(w.Keys)
 		b.metrics.countOpen(f.Code, 1)
 		b.log.Error("circuit breaker opened: only a probe is sent every few seconds, until the provider accepts one",
 			"code", f.Code, "category", f.Category, "reason", email.MaskText(f.Reason))
+	case done.Probing && c.Pass.Probe && f.Outcome == provider.Park && !f.Ambiguous:
+		// If another process closes the breaker, the rejection was this one's own. A failed connection or response proves less:
+		// an outage that ends has a last failed probe too.
+		b.suspension.concerned(c.Pass.Openings, time.Now())
 	}
 	return done
 }
@@ -227,12 +233,27 @@ func (b *Breaker) openedSince(pass breakerstore.Pass) (opened bool) {
 
 // suspended reports whether this process is suspended, possibly from this failure on.
 func (b *Breaker) suspended(c Call, f *provider.Failure) bool {
+	if f.Ambiguous && b.suspension.begins(c, f) && b.disproved(c) {
+		return false
+	}
 	suspended, begins := b.suspension.failed(c, f, time.Now())
 	if begins {
 		b.log.Error("worker suspended: the provider accepts emails of other workers but none of this one; it tries one email after 5 s, then at doubling intervals up to a minute",
 			"code", f.Code, "category", f.Category, "reason", email.MaskText(f.Reason))
 	}
 	return suspended
+}
+
+// disproved reports whether a refusal of this call's sender or email is known not to concern the account.
+func (b *Breaker) disproved(c Call) (yes bool) {
+	err := retryUntilAnswered(func(ctx context.Context) (err error) {
+		yes, err = b.store.RefusalDisproved(ctx, c.refusalKeys())
+		return err
+	})
+	if err != nil {
+		b.log.Error("cannot read the known refusals", "error", err)
+	}
+	return yes
 }
 
 // recordSuccess handles a call which shows that the provider accepts emails: it closes the breaker if the

@@ -88,6 +88,6 @@ func (b *Breaker) Withhold(c Call) *provider.Failure {
 		return nil
 	}
 	withheld := *f
-	withheld.Outcome = provider.Park
+	withheld.Outcome, withheld.Withheld = provider.Park, true
 	return &withheld
 }

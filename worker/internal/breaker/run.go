@@ -63,8 +63,8 @@ func (r *run) ended(c Call, f *provider.Failure, now time.Time) (b diagnosis, an
 	switch {
 	case f == nil:
 		r.outages, r.unreadables, r.answered = 0, 0, true
-	case f.Outcome == provider.Unspent:
-		// The call ended on our side: no information about the provider.
+	case f.Outcome == provider.Unspent, f.Withheld:
+		// The call ended on our side, or was not made: no information about the provider.
 	case f.Category == provider.ValidationError:
 		// The SDK rejected the request before sending it: no information either.
 	case f.Outage:

@@ -29,6 +29,7 @@ func TestRun(t *testing.T) {
 	late := &provider.Failure{Outcome: provider.Retry}                   // the provider's own timeout response
 	garbled := &provider.Failure{Outcome: provider.Unreadable}
 	stopped := &provider.Failure{Outcome: provider.Unspent}
+	withheld := &provider.Failure{Outcome: provider.Park, Withheld: true}
 	rejected := &provider.Failure{Outcome: provider.Failed}
 	unsent := &provider.Failure{Outcome: provider.Failed, Category: provider.ValidationError} // the SDK did not send it
 	times := func(n int, s step) []step { return slices.Repeat([]step{s}, n) }
@@ -53,6 +54,7 @@ func TestRun(t *testing.T) {
 		"one succeeded":           join(times(5, step{f: away}), step{}, times(5, step{f: away}), step{f: away, want: suspected}),
 		"one was refused":         join(times(5, step{f: away}), step{f: rejected}, times(5, step{f: away}), step{f: away, want: suspected}),
 		"a stop does not count":   join(times(5, step{f: away}), step{f: stopped}, step{f: away, want: suspected}),
+		"withheld":                {{f: garbled}, {f: garbled}, {f: withheld}, {f: garbled, want: certain}},
 		"requests never sent":     join(times(5, step{f: away}), step{f: unsent}, times(14, step{f: away, want: suspected}), step{f: unsent}, step{f: away, want: certain}),
 		"never sent, garbled":     {{f: garbled}, {f: garbled}, {f: unsent}, {f: garbled, want: certain}},
 		"few, for five seconds":   {{f: away}, {after: 4 * time.Second, f: broken}, {after: time.Second, f: away, want: certain}},

@@ -19,15 +19,16 @@ const (
 
 // Suspension prevents a fault that only this process has, such as wrong credentials or a broken network, from opening the
 // breaker for the other workers. The evidence of such a fault: a call of this process opened the
-// breaker, another process closed it, and the provider has accepted no email of this process since.
+// breaker, or the provider rejected its probe, another process closed the breaker, and the provider has accepted no email of this
+// process since.
 // The next failure does not open the breaker again. It suspends this process, which then takes one
 // email after each delay until the provider accepts one.
 //
 // A process that is the only worker closes the breaker with its own probe, and is never suspended.
 type Suspension struct {
 	mu      sync.Mutex
-	opening int64         // number of this process's last opening; 0 = the provider has accepted an email since
-	since   time.Time     // when it opened
+	opening int64         // number of the last opening by this process, or during which its probe failed; 0 = the provider has accepted an email since
+	since   time.Time     // when that was
 	code    string        // of the failure that suspended this process; "" = not suspended
 	next    time.Time     // when the next email may be taken
 	delay   time.Duration // from then to the email after it
@@ -35,23 +36,34 @@ type Suspension struct {
 	ended   chan struct{} // closed at the end of the suspension
 }
 
-// opened records that a call of this process opened the breaker.
-func (s *Suspension) opened(c Call, now time.Time) {
+// concerned records that a call of this process opened the breaker, or was a probe that failed, and the number of the opening.
+func (s *Suspension) concerned(opening int64, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.opening, s.since = c.Pass.Openings+1, now
+	s.opening, s.since = opening, now
+}
+
+// begins reports whether the failure would suspend this process.
+func (s *Suspension) begins(c Call, f *provider.Failure) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.code == "" && s.isEvidence(c, f)
+}
+
+// isEvidence is called with mu locked.
+func (s *Suspension) isEvidence(c Call, f *provider.Failure) bool {
+	// A quota is used up for all processes. Who gets what becomes free says nothing about the others.
+	return s.opening != 0 && !c.Pass.Probe && c.Pass.Openings >= s.opening && f.Category != provider.QuotaError
 }
 
 // failed reports whether the process is suspended, so that a failure that does not concern the email
 // alone must not open the breaker, and whether this failure suspended it. A call that is no probe
-// was claimed while the breaker was closed: from this process's opening on, another process must
-// have closed it.
+// was claimed while the breaker was closed: from that opening on, another process must have closed it.
 func (s *Suspension) failed(c Call, f *provider.Failure, now time.Time) (suspended, begins bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.code == "" {
-		// A quota is used up for all processes. Who gets what becomes free says nothing about the others.
-		if s.opening == 0 || c.Pass.Probe || c.Pass.Openings < s.opening || f.Category == provider.QuotaError {
+		if !s.isEvidence(c, f) {
 			return false, false
 		}
 		s.code, s.ended, begins = f.Code, make(chan struct{}), true

@@ -16,7 +16,7 @@ import (
 func suspended(t *testing.T, f *provider.Failure) *Suspension {
 	t.Helper()
 	s := new(Suspension)
-	s.opened(Call{Pass: breakerstore.Pass{Openings: 6}}, time.Now())
+	s.concerned(7, time.Now())
 	if suspended, begins := s.failed(Call{Pass: breakerstore.Pass{Openings: 7}}, f, time.Now()); !suspended || !begins {
 		t.Fatalf("suspended %v, from now on %v", suspended, begins)
 	}
@@ -43,7 +43,7 @@ func TestSuspension_Begins(t *testing.T) {
 			if got, _ := s.failed(call, refused, time.Now()); got {
 				t.Error("suspended without an opening")
 			}
-			s.opened(Call{Pass: breakerstore.Pass{Openings: 6}}, time.Now())
+			s.concerned(7, time.Now())
 			if got, begins := s.failed(call, refused, time.Now()); got != c.want || begins != c.want || (s.Suspended() != nil) != c.want {
 				t.Errorf("suspended %v, from now on %v, %v; want %v", got, begins, s.Suspended(), c.want)
 			}
@@ -67,7 +67,7 @@ func TestSuspension_Begins(t *testing.T) {
 func TestSuspension_AcceptedSince(t *testing.T) {
 	t.Parallel()
 	var s Suspension
-	s.opened(Call{}, time.Now().Add(-time.Minute))
+	s.concerned(1, time.Now().Add(-time.Minute))
 	if s.recordSuccess(Call{Began: time.Now()}) {
 		t.Error("ended a suspension that had not begun")
 	}
@@ -153,7 +153,7 @@ func TestSuspension_OneAtATime(t *testing.T) {
 func TestSuspension_NotByAQuota(t *testing.T) {
 	t.Parallel()
 	var s Suspension
-	s.opened(Call{Pass: breakerstore.Pass{Openings: 6}}, time.Now())
+	s.concerned(7, time.Now())
 	spent := &provider.Failure{Outcome: provider.Park, Category: provider.QuotaError, AccountWide: true}
 	if got, _ := s.failed(Call{Pass: breakerstore.Pass{Openings: 7}}, spent, time.Now()); got || s.Suspended() != nil {
 		t.Error("suspended")

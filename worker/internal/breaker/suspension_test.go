@@ -172,14 +172,18 @@ func TestFailed_OneSenderOfManyWorkers(t *testing.T) {
 			Pass: breakerstore.Pass{Openings: state.Openings, Probe: probe},
 		}
 	}
-	if notCounted := newBreakerNamed(d, "worker-0").Failed(call("shop@x.example", false), &refused); !notCounted {
+	first := newBreakerNamed(d, "worker-0")
+	if notCounted := first.Failed(call("shop@x.example", false), &refused); !notCounted {
 		t.Error("the try that opens the breaker counts")
 	}
 	expect(t, d, "the first refusal", isOpen)
 	newBreakerNamed(d, "worker-1").Answered(call("shop@y.example", true))
 	expect(t, d, "another sender's probe", isClosed)
-	for i := range 4 {
+	for i := range 5 {
 		worker := newBreakerNamed(d, "worker-2")
+		if i == 0 {
+			worker = first
+		}
 		for range 2 {
 			if notCounted := worker.Failed(call("news@x.example", false), &refused); notCounted {
 				t.Error("a try of the refused sender does not count")
@@ -188,7 +192,7 @@ func TestFailed_OneSenderOfManyWorkers(t *testing.T) {
 		if now := expect(t, d, "another worker", isClosed); now.Openings != 1 || worker.Suspension().Suspended() != nil {
 			t.Fatalf("worker %d: opened %d times, suspended: %v", i, now.Openings, worker.Suspension().Suspended())
 		}
-		if i < 3 {
+		if i < 4 {
 			continue
 		}
 		accepting := newBreakerNamed(d, "worker-4") // which has seen no refusal
@@ -198,6 +202,66 @@ func TestFailed_OneSenderOfManyWorkers(t *testing.T) {
 		expect(t, d, "the address that is still refused", isClosed)
 		newBreakerNamed(d, "worker-3").Failed(call("news@x.example", false), &refused)
 		expect(t, d, "refused after it was accepted", isOpen)
+	}
+	newBreakerNamed(d, "worker-1").Answered(call("shop@y.example", true))
+	if notCounted := first.Failed(call("shop@z.example", false), &refused); !notCounted || first.Suspension().Suspended() == nil {
+		t.Errorf("a second sender is refused to the first worker alone: the try does not count: %v, suspended: %v", notCounted, first.Suspension().Suspended())
+	}
+	expect(t, d, "a second sender's refusal", isClosed)
+}
+
+// A worker whose probe the provider rejects, and then another worker's is accepted, need not open the breaker to suspend itself.
+func TestFailed_ProbeOfOneWorkerAlone(t *testing.T) {
+	t.Parallel()
+	rejected := provider.Failure{Outcome: provider.Park, Code: "SES_AUTH_FAILED", Category: provider.ConfigurationError}
+	ambiguous := provider.Failure{Outcome: provider.Park, Ambiguous: true, Code: "SES_ACCESS_DENIED", Category: provider.ConfigurationError}
+	for name, c := range map[string]struct {
+		byAccount bool
+		probe     provider.Failure
+		want      bool // suspended by its next failure
+	}{
+		"rejected":                               {probe: rejected, want: true},
+		"its sender may be the cause":            {probe: ambiguous},
+		"an outage":                              {probe: provider.Failure{Outcome: provider.Retry, Outage: true, Code: "NETWORK_ERROR", Category: provider.TransientError}},
+		"the account has opened it (one worker)": {byAccount: true, probe: rejected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := storetest.New(t)
+			faulty, other := newBreakerNamed(d, "worker-1"), newBreakerNamed(d, "worker-2")
+			call := func(probe bool) breaker.Call {
+				state, err := d.Store.Breaker(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return breaker.Call{
+					Email: uuid.New(), Attempt: uuid.New(), Sender: uuid.NewString() + "@x.example", Began: time.Now(),
+					Pass: breakerstore.Pass{Openings: state.Openings, Probe: probe},
+				}
+			}
+			if c.byAccount {
+				other.Account(t.Context(), paused)
+			} else {
+				other.Failed(call(false), &rejected)
+			}
+			expect(t, d, "opened", isOpen)
+			if notCounted := faulty.Failed(call(true), &c.probe); !notCounted {
+				t.Error("the probe's try counts")
+			}
+			if c.byAccount {
+				other.Account(t.Context(), "")
+			} else {
+				other.Answered(call(true))
+			}
+			expect(t, d, "closed", isClosed)
+			if notCounted := faulty.Failed(call(false), &rejected); !notCounted {
+				t.Error("the next try counts")
+			}
+			if suspended := faulty.Suspension().Suspended() != nil; suspended != c.want {
+				t.Errorf("suspended: %v", suspended)
+			}
+			expect(t, d, "the next failure", !c.want)
+		})
 	}
 }
 

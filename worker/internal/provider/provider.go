@@ -116,7 +116,9 @@ type Failure struct {
 	// reached, breaks the connection or does not answer in time. A single such failure may be
 	// caused by the email; failures of several emails in a row open the circuit breaker.
 	Outage bool
-	Err    error // the cause, for errors.Is and errors.As
+	// Withheld means that the call was not made, because of an earlier response.
+	Withheld bool
+	Err      error // the cause, for errors.Is and errors.As
 }
 
 func (f *Failure) Error() string {
