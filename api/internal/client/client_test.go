@@ -112,20 +112,28 @@ func TestRepeats_Steps(t *testing.T) {
 		answer   string
 		requests int64
 	}{
-		"once, 429":     {func(c *client.Client) error { return c.Post(t.Context(), "/v1/webhooks", nil, nil, "") }, http.StatusTooManyRequests, busy, 1},
-		"once, 503":     {func(c *client.Client) error { return c.Post(t.Context(), "/v1/webhooks", nil, nil, "") }, http.StatusServiceUnavailable, unavailable, 1},
-		"a step, 429":   {func(c *client.Client) error { return c.PostStep(t.Context(), "/v1/x/pause", nil) }, http.StatusTooManyRequests, busy, 2},
-		"a step, 503":   {func(c *client.Client) error { return c.PostStep(t.Context(), "/v1/x/pause", nil) }, http.StatusServiceUnavailable, unavailable, 1},
-		"a step, 409":   {func(c *client.Client) error { return c.PostStep(t.Context(), "/v1/x/pause", nil) }, http.StatusConflict, locked, 2},
-		"a delete, 429": {func(c *client.Client) error { return c.Delete(t.Context(), "/v1/x", nil) }, http.StatusTooManyRequests, busy, 2},
-		"again, 503":    {func(c *client.Client) error { return c.PostAgain(t.Context(), "/v1/x", nil, nil) }, http.StatusServiceUnavailable, unavailable, 2},
+		"once, 429":          {func(c *client.Client) error { return c.Post(t.Context(), "/v1/webhooks", nil, nil, "") }, http.StatusTooManyRequests, busy, 1},
+		"once, 503":          {func(c *client.Client) error { return c.Post(t.Context(), "/v1/webhooks", nil, nil, "") }, http.StatusServiceUnavailable, unavailable, 1},
+		"a step, 429":        {func(c *client.Client) error { return c.PostStep(t.Context(), "/v1/x/pause", nil) }, http.StatusTooManyRequests, busy, 2},
+		"a step, 503":        {func(c *client.Client) error { return c.PostStep(t.Context(), "/v1/x/pause", nil) }, http.StatusServiceUnavailable, unavailable, 1},
+		"a step, 409":        {func(c *client.Client) error { return c.PostStep(t.Context(), "/v1/x/pause", nil) }, http.StatusConflict, locked, 2},
+		"a delete, 429":      {func(c *client.Client) error { return c.Delete(t.Context(), "/v1/x", nil) }, http.StatusTooManyRequests, busy, 2},
+		"again, proxy's 502": {func(c *client.Client) error { return c.PostAgain(t.Context(), "/v1/x", nil, nil) }, http.StatusBadGateway, "<html>", 2},
+		"again, proxy's 504": {func(c *client.Client) error { return c.Get(t.Context(), "/v1/x", nil, nil) }, http.StatusGatewayTimeout, "<html>", 2},
+		"again, proxy's 500": {func(c *client.Client) error { return c.PostAgain(t.Context(), "/v1/x", nil, nil) }, http.StatusInternalServerError, "<html>", 1},
+		"again, proxy's 525": {func(c *client.Client) error { return c.Get(t.Context(), "/v1/x", nil, nil) }, 525, "<html>", 1},
+		"again, 503":         {func(c *client.Client) error { return c.PostAgain(t.Context(), "/v1/x", nil, nil) }, http.StatusServiceUnavailable, unavailable, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var requests atomic.Int64
 			c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
 				if requests.Add(1) == 1 {
-					refuse(w, tt.status, "1", tt.answer)
+					retryAfter := "1"
+					if tt.answer == "<html>" {
+						retryAfter = ""
+					}
+					refuse(w, tt.status, retryAfter, tt.answer)
 					return
 				}
 				fmt.Fprint(w, `{}`)
