@@ -246,6 +246,52 @@ func TestContract_ResponsesAreOpen(t *testing.T) {
 	}
 }
 
+// A request names all values that a parameter or field may have, since others are refused: it must not share the open schema of a
+// response.
+func TestContract_RequestsAreClosed(t *testing.T) {
+	t.Parallel()
+	d := load()
+	open := responseSchemas(d)
+	check := func(place string, s *openapi3.SchemaRef) {
+		if open[s.Value] != "" && s.Value.Type.Is("string") && len(s.Value.Examples) > 1 {
+			t.Errorf("%s has the open schema of a response: list its values as enum", place)
+		}
+	}
+	for path, item := range d.Paths.Map() {
+		for method, operation := range item.Operations() {
+			for _, p := range operation.Parameters {
+				check(method+" "+path+" "+p.Value.Name, p.Value.Schema)
+			}
+			if operation.RequestBody == nil {
+				continue
+			}
+			for _, media := range operation.RequestBody.Value.Content {
+				for name, property := range media.Schema.Value.Properties {
+					check(method+" "+path+" "+name, property)
+				}
+			}
+		}
+	}
+	values := func(schema string) []any { return d.Components.Schemas[schema].Value.Examples }
+	for place, want := range map[string][]any{
+		"/v1/emails status": values("Status"), "/v1/emails delivery": values("DeliveryState"),
+		"/v1/suppressions reason": values("SuppressionReason"), "/v1/dead-letters target": values("LetterTarget"),
+		"/v1/webhooks/{id}/deliveries status": values("WebhookDeliveryStatus"),
+		"/mailings/{id}/entries status":       values("EntryStatus"), "/mailings/{id}/rows status": values("RowStatus"),
+	} {
+		path, name, _ := strings.Cut(place, " ")
+		if got := d.Paths.Find(path).Get.Parameters.GetByInAndName("query", name); got == nil || !slices.Equal(got.Schema.Value.Enum, want) {
+			t.Errorf("%s: %v, want %v", place, got, want)
+		}
+	}
+	for schema, want := range map[string][]any{"SuppressRequest.reason": values("SuppressionReason"), "ReplayRequest.target": values("LetterTarget")} {
+		of, name, _ := strings.Cut(schema, ".")
+		if got := d.Components.Schemas[of].Value.Properties[name].Value.Enum; !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", schema, got, want)
+		}
+	}
+}
+
 // Some generators read an integer without a format into 32 bits, in which the bytes of a quota do not fit.
 func TestContract_IntegersHaveAFormat(t *testing.T) {
 	t.Parallel()
