@@ -156,6 +156,7 @@ GRANT SELECT                         ON event_feed, event_positions TO gateway_w
 GRANT SELECT                         ON event_feed, event_positions TO gateway_api;
 GRANT SELECT, UPDATE, DELETE         ON webhook_deliveries, webhook_replays TO gateway_dispatcher; -- it locks what it deletes
 GRANT SELECT, UPDATE                 ON webhook_endpoints, webhook_deliveries TO gateway_operator; -- it disables and enables
+GRANT SELECT (id)                    ON stored_files TO gateway_operator; -- whether there are any
 GRANT SELECT, UPDATE                 ON webhook_endpoints TO gateway_privacy; -- secrets are encrypted again
 
 -- The reputation guard: the dispatcher checks, gatewayctl sets rules and resumes mailings. Triggers record

@@ -107,6 +107,15 @@ func (s *Store) Server(ctx context.Context) (Server, error) {
 	return found, nil
 }
 
+// workersNeedKeysSQL reads at most one row of each table.
+const workersNeedKeysSQL = `SELECT EXISTS (SELECT FROM webhook_endpoints) OR EXISTS (SELECT FROM stored_files)`
+
+// WorkersNeedKeys reports whether anything is stored that workers decrypt: the secrets of webhook endpoints, or files for attachments.
+func (s *Store) WorkersNeedKeys(ctx context.Context) (needed bool, err error) {
+	err = s.db.Get(ctx, &needed, workersNeedKeysSQL)
+	return needed, pg.Wrap("look for encrypted values", err)
+}
+
 // schemaVersionSQL reads the table of migrations, which has one row per migration.
 const schemaVersionSQL = `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`
 

@@ -72,18 +72,15 @@ func (x *examination) addWeak(weak []string) {
 }
 
 // connections checks that Postgres has enough for the running programs and one api, which reports no status: for their pools, or
-// for the least pools of a pooler that OPERATIONS.md names. The pooler's own limits are not visible here.
+// for the least pools of a pooler, as in OPERATIONS.md. The pooler's own limits are not visible here.
 func (x *examination) connections(alive []process) {
-	const (
-		api, pooledAPI = 32, 20 // cmd/api: of 20, a company's requests may hold 16
-		pooledProcess  = 8
-	)
+	const api, pooledAPI = 32, 20 // cmd/api: of 20, a company's requests may hold 16
 	available := x.server.MaxConnections - x.server.ReservedConnections
-	wanted := api
+	wanted, least := api, pooledAPI
 	for _, p := range alive {
 		wanted += p.Connections
+		least += p.LeastConnections
 	}
-	least := pooledAPI + pooledProcess*len(alive)
 	switch pooled, _ := strconv.ParseBool(x.value("DATABASE_POOLED")); {
 	case pooled && least > available:
 		x.add("database", Warning, "Raise max_connections, and the pool sizes of the pooler with it.",

@@ -48,7 +48,8 @@ func TestExamine_LocalCommits(t *testing.T) {
 func TestExamine_Connections(t *testing.T) {
 	t.Parallel()
 	d, p := healthy(t)
-	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":4,"connections":20}`)
+	report(t, d, "worker", "here-2", `{"redis":{"status":"connected"},"ses":{"status":"connected"},"rabbitmq":{"status":"connected"},"consumers":4,"connections":20,"leastConnections":8}`)
+	report(t, d, "dispatcher", "here-1", `{"redis":{"status":"connected"},"rabbitmq":{"status":"connected"},"storage":{"status":"connected"},"leastConnections":5}`)
 	limit := func(n int) {
 		p.Store = otherServer{d.Store, func(s *store.Server) { s.Connections, s.MaxConnections, s.ReservedConnections = 1, n, 3 }}
 	}
@@ -65,12 +66,12 @@ func TestExamine_Connections(t *testing.T) {
 		}
 		return found
 	}
-	limit(39)
+	limit(36)
 	if got := need(); got != "" {
 		t.Errorf("with a pooler: %s", got)
 	}
-	limit(38)
-	want := "warning database: Behind the pooler, the running dispatchers and workers and one api need at least 36 server connections, and Postgres has 35 for programs."
+	limit(35)
+	want := "warning database: Behind the pooler, the running dispatchers and workers and one api need at least 33 server connections, and Postgres has 32 for programs."
 	if got := need(); got != want {
 		t.Errorf("with a pooler: %q, want %q", got, want)
 	}

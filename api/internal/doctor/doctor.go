@@ -64,6 +64,7 @@ type Store interface {
 	Confirm(ctx context.Context) error
 	Pooled(ctx context.Context) (bool, error)
 	SchemaVersion(ctx context.Context) (int64, error)
+	WorkersNeedKeys(ctx context.Context) (bool, error)
 	ProcessStatuses(ctx context.Context) ([]processstore.Status, error)
 	Breaker(ctx context.Context) (breaker.Breaker, error)
 	Lanes(ctx context.Context, f lane.Filter, limit int) ([]lane.Lane, error)

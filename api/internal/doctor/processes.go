@@ -25,6 +25,8 @@ type processDetails struct {
 	Consumers   *int             `json:"consumers"` // consumers of RabbitMQ queues
 	Durability  *redisDurability `json:"redisKeeps"`
 	Connections int              `json:"connections"` // to Postgres, at most
+	// LeastConnections is how many it needs of Postgres at least; 0 for a process of an earlier release.
+	LeastConnections int `json:"leastConnections"`
 	// SyncCommit is synchronous_commit of its connections.
 	SyncCommit string `json:"synchronousCommit"`
 }
@@ -111,7 +113,7 @@ func (x *examination) processes(ctx context.Context) {
 		advice: "Check SES_ENDPOINT, the network, and that the credentials allow ses:GetAccount and ses:SendEmail. A worker that cannot send although others can reports this too, and logs the code. Emails wait meanwhile.",
 	})
 	x.sesAccess(alive)
-	x.keys(alive)
+	x.keys(ctx, alive)
 	x.part(alive, part{
 		check: "sesEvents", of: func(p process) *componentStatus { return p.SESEvents },
 		advice: "Check SES_EVENTS_QUEUE, the network, and that the credentials allow sqs:ReceiveMessage and sqs:DeleteMessage. Events wait in the queue.",
@@ -240,7 +242,7 @@ func (x *examination) rabbitMQ(alive []process) {
 	const check = "rabbitmq"
 	if !x.part(alive, part{
 		check: check, of: func(p process) *componentStatus { return p.RabbitMQ },
-		advice: "Check that RabbitMQ is running and that RABBITMQ_URL is right for these processes. Mailings and recipients wait; single emails do not need it.",
+		advice: "Check that RabbitMQ is running and that RABBITMQ_URL is right for these processes. Mailings and recipients wait; single emails do not need it. A worker that logs \"cannot republish tasks\" reaches it, but one of its queues accepts no tasks: see DependencyDown in OPERATIONS.md.",
 	}) {
 		if x.bulk {
 			x.add(check, Failure, "Set RABBITMQ_URL for dispatcher and worker too, and restart them.",

@@ -93,6 +93,8 @@ func TestExamine_Keys(t *testing.T) {
 	wants(t, "with another key", doctor.Examine(t.Context(), p))
 	report(t, d, "worker", "here-4", worker(`["b"]`))
 	report(t, d, "worker", "here-5", worker(`[]`))
+	wants(t, "nothing to decrypt", doctor.Examine(t.Context(), p))
+	exec(t, d, "INSERT INTO webhook_endpoints (id, company_id, slot, url, secret_enc, feed_position) SELECT gen_random_uuid(), id, 1, 'https://x.example', 'e', 0 FROM companies")
 	wants(t, "without the key", doctor.Examine(t.Context(), p), "warning keys: Workers lack keys of CPF_CNPJ_KEYS: worker here-4 lacks a; worker here-5 has none.")
 	p.Environ = append(p.Environ, "CPF_CNPJ_KEYS=")
 	wants(t, "without the api's settings", doctor.Examine(t.Context(), p), "skipped settings:", "warning keys: Workers lack keys of CPF_CNPJ_KEYS: worker here-5 has none.")

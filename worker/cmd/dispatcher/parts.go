@@ -120,8 +120,9 @@ func (p program) reputation() *reputationstore.Store {
 
 // facts returns Redis's settings for gatewayctl doctor, which does not connect to Redis.
 func (p program) facts(ctx context.Context) map[string]any {
-	found := map[string]any{"connections": p.db.DB().MaxConns() + 1} // one for LISTEN
-	if keeps, err := p.publisher.Persistence(ctx); err == nil {      // the probe reports an outage
+	const listening = 1
+	found := map[string]any{"connections": p.db.DB().MaxConns() + listening, "leastConnections": store.FewestConns + listening}
+	if keeps, err := p.publisher.Persistence(ctx); err == nil { // the probe reports an outage
 		found["redisKeeps"] = keeps
 	}
 	return found
