@@ -40,9 +40,9 @@ func TestRescue_AfterClockWasAhead(t *testing.T) {
 			t.Errorf("claim of %s: %+v, %v", id, got, err)
 		}
 	}
-	long, _, err := d.Store.LongEnqueued(t.Context(), time.Minute, uuid.Nil, 10, time.Time{})
-	if err != nil || len(long) != 1 || long[0].ID != lost {
-		t.Errorf("long enqueued: %v, %v", long, err)
+	found, err := d.Store.LongEnqueued(t.Context(), time.Minute, uuid.Nil, 10, time.Time{})
+	if err != nil || len(found.Long) != 1 || found.Long[0].ID != lost {
+		t.Errorf("long enqueued: %+v, %v", found, err)
 	}
 	if still, err := d.Store.StillEnqueued(t.Context(), []uuid.UUID{lost, queued}, time.Minute); err != nil || !slices.Equal(still, []uuid.UUID{lost}) {
 		t.Errorf("still enqueued: %v, %v", still, err)

@@ -102,10 +102,14 @@ func TestRescueScans_BoundBesideAnOldSnapshot(t *testing.T) {
 				FROM email_outbox LIMIT 1`, status, expires)
 		}
 	}
-	long, earliest, err := d.Store.LongEnqueued(t.Context(), time.Minute, uuid.Nil, 10, time.Time{})
-	if err != nil || len(long) != 2 {
-		t.Fatalf("long enqueued: %v, %v", long, err)
+	if found, err := d.Store.LongEnqueued(t.Context(), time.Minute, uuid.Nil, 10, time.Now().Add(48*time.Hour)); err != nil || found.DueIn != time.Minute {
+		t.Errorf("none are read: %+v, %v", found, err)
 	}
+	found, err := d.Store.LongEnqueued(t.Context(), time.Minute, uuid.Nil, 10, time.Time{})
+	if err != nil || len(found.Long) != 2 || found.DueIn > -58*time.Minute {
+		t.Fatalf("long enqueued: %+v, %v", found, err)
+	}
+	earliest := found.Earliest
 	claims, earliestClaim, err := d.Store.AbandonedClaims(t.Context(), time.Minute, 10, time.Time{})
 	if err != nil || len(claims) != 2 {
 		t.Fatalf("abandoned: %v, %v", claims, err)
@@ -127,8 +131,9 @@ func TestRescueScans_BoundBesideAnOldSnapshot(t *testing.T) {
 	}
 	// An email with a task that is not overdue counts for the earliest deadline, and is not returned.
 	run(t, d, `UPDATE email_outbox SET enqueued_at = now(), lease_until = CASE status WHEN 'PROCESSING' THEN now() END WHERE status IN ('ENQUEUED', 'PROCESSING')`)
-	if long, again, err := d.Store.LongEnqueued(t.Context(), time.Minute, uuid.Nil, 10, earliest); err != nil || len(long) > 0 || !again.Equal(earliest) {
-		t.Errorf("long enqueued: %v, %s, %v", long, again, err)
+	again, err := d.Store.LongEnqueued(t.Context(), time.Hour, uuid.Nil, 10, earliest)
+	if err != nil || len(again.Long) > 0 || !again.Earliest.Equal(earliest) || again.DueIn < 50*time.Minute || again.DueIn > time.Hour {
+		t.Errorf("long enqueued: %+v, %v", again, err)
 	}
 	if claims, again, err := d.Store.AbandonedClaims(t.Context(), time.Minute, 10, earliestClaim); err != nil || len(claims) > 0 || !again.Equal(earliestClaim) {
 		t.Errorf("abandoned: %v, %s, %v", claims, again, err)

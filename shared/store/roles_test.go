@@ -51,7 +51,7 @@ var callers = map[string][]string{
 		"installation.Installation",
 	},
 	"gateway_worker": {
-		"outbox.NewAdvancer", "outbox.NewLoader", "outbox.Load", "outbox.ReadBody", "outbox.ReadFields", "outbox.SESMessageID", "outbox.Advance", "dispatch.DropTask", "dispatch.NoteDroppedTask", "deadletter.DeadLetterTask", "mailing.MailingTemplates", "breaker.Breaker", "breaker.OpenBreaker", "breaker.CloseBreaker", "breaker.RefusedKeys", "breaker.ForgetRefusals", "breaker.OpenBreakerByAccount", "breaker.CloseBreakerByAccount", "dispatch.SkipProbe", "process.LiveProcesses",
+		"outbox.NewAdvancer", "outbox.NewLoader", "outbox.Load", "outbox.ReadBody", "outbox.ReadFields", "outbox.SESMessageID", "outbox.Advance", "dispatch.DropTask", "dispatch.NoteDroppedTask", "deadletter.DeadLetterTask", "mailing.MailingTemplates", "breaker.Breaker", "breaker.OpenBreaker", "breaker.CloseBreaker", "breaker.RefusedKeys", "breaker.RefusalDisproved", "breaker.ForgetRefusals", "breaker.OpenBreakerByAccount", "breaker.CloseBreakerByAccount", "dispatch.SkipProbe", "process.LiveProcesses",
 		"process.ReportStatus", "process.WithdrawStatus", "mailing.LockMailing", "mailing.HoldMailing", "mailing.CountLane", "mailing.NextEntries", "mailing.Expand", "mailing.FindMailingRoom", "mailing.FailJob", "lane.Wake", "lane.WakeLanes",
 		"recipient.UpsertRecipients", "recipient.DeadLetterImport", "feedback.RecordFeedback", "feedback.recordGroup" /* of its group */, "Confirm", "NewClock",
 		"webhook.Count", "webhook.Head", "webhook.Due", "webhook.Behind", "webhook.Take", "webhook.Renew", "webhook.Release", "webhook.Load", "webhook.Record", "webhook.Read",
@@ -64,7 +64,7 @@ var callers = map[string][]string{
 		"tenant.AddSenderDomain", "tenant.RemoveSenderDomain", "tenant.SenderDomains", "tenant.AllowProgram", "tenant.RevokeProgram", "tenant.Programs", "tenant.ProgramRoles", "tenant.FindCaller", "emails.FindEmailDiagnosis", "emails.Timeline", "emails.ListEmails", "emails.CancelEmail", "emails.ReplayEmail", "lane.Wake", "lane.WakeLanes",
 		"process.ProcessStatuses", "lane.Lanes", "lane.HoldLanes", "lane.ReleaseLanes", "breaker.Breaker", "breaker.HoldBreaker", "breaker.ReleaseBreaker",
 		"deadletter.ListAllDeadLetters", "deadletter.ListDeadLetters", "deadletter.CountDeadLetters", "deadletter.FindAnyDeadLetter", "deadletter.RetryDeadLetterAs", "deadletter.DiscardDeadLetterAs",
-		"deadletter.CreateReplayAs", "deadletter.FindAnyReplay", "audit.Audit", "audit.RecordReveal", "audit.Apply", "audit.ApplyOne", "suppression.Suppressions", "suppression.SuppressAs", "suppression.UnsuppressAs", "Server", "SchemaVersion", "dispatch.CountBacklog", "dispatch.OldestDue", "tenant.SetRetention", "tenant.FindRetention", "retention.MissingLogPartitions", "quota.SetQuotas", "quota.CompanyQuotas", "Pooled", "Confirm", "feedback.EventArrivals",
+		"deadletter.CreateReplayAs", "deadletter.FindAnyReplay", "audit.Audit", "audit.RecordReveal", "audit.Apply", "audit.ApplyOne", "suppression.Suppressions", "suppression.SuppressAs", "suppression.UnsuppressAs", "Server", "SchemaVersion", "WorkersNeedKeys", "dispatch.CountBacklog", "dispatch.OldestDue", "tenant.SetRetention", "tenant.FindRetention", "retention.MissingLogPartitions", "quota.SetQuotas", "quota.CompanyQuotas", "Pooled", "Confirm", "feedback.EventArrivals",
 		"webhook.List", "webhook.Find", "webhook.DisableAs", "webhook.EnableAs",
 		"reputation.Set", "reputation.Find", "reputation.Resume", "event.AddOfCompany",
 		"usage.Month", "usage.Quotas",

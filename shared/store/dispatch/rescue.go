@@ -118,37 +118,47 @@ type LongEnqueued struct {
 // followed by the email with the earliest deadline.
 const longEnqueuedSQL = `
 WITH waiting AS MATERIALIZED (
-    SELECT id, lane_id, expires_at, coalesce(enqueued_at NOT BETWEEN now() - $1 * interval '1 ms' AND now() + $1 * interval '1 ms', false) AND id > $2 AS due
+    SELECT id, lane_id, expires_at, enqueued_at, coalesce(enqueued_at NOT BETWEEN now() - $1 * interval '1 ms' AND now() + $1 * interval '1 ms', false) AND id > $2 AS due
     FROM email_outbox
     WHERE status = 'ENQUEUED' AND target = 'email:send' AND expires_at >= $4
 ), earliest AS (
-    SELECT id, expires_at FROM waiting ORDER BY expires_at LIMIT 1
+    SELECT id, expires_at, (SELECT coalesce(extract(epoch FROM min(enqueued_at) - now())::float8 * 1000 + $1, 0)::bigint FROM waiting) AS due_in
+    FROM waiting ORDER BY expires_at LIMIT 1
 )
-SELECT w.id, l.queue, w.due, e.expires_at AS earliest
+SELECT w.id, l.queue, w.due, e.expires_at AS earliest, e.due_in
 FROM waiting w CROSS JOIN earliest e
 JOIN dispatch_lanes l ON l.id = w.lane_id
 WHERE w.due OR w.id = e.id
 ORDER BY w.due DESC, w.id LIMIT $3`
 
+// Enqueued is what LongEnqueued has found.
+type Enqueued struct {
+	Long     []LongEnqueued
+	Earliest time.Time // the earliest deadline of all emails that were read; zero if there were none
+	// DueIn is the time from now for which none of these, and no email that is enqueued from now on, is long enqueued.
+	DueIn time.Duration
+}
+
 // LongEnqueued lists, by id, at most limit emails that were enqueued longer ago than age and whose ids follow after. It reads
-// only ENQUEUED emails with a deadline from since on, and returns their earliest deadline, zero if there are none.
-func (s *Store) LongEnqueued(
-	ctx context.Context, age time.Duration, after uuid.UUID, limit int, since time.Time,
-) (found []LongEnqueued, earliest time.Time, err error) {
+// only ENQUEUED emails with a deadline from since on.
+func (s *Store) LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int, since time.Time) (Enqueued, error) {
 	var waiting []struct {
 		LongEnqueued
 		Due      bool      `db:"due"`
 		Earliest time.Time `db:"earliest"`
+		DueIn    int64     `db:"due_in"` // milliseconds
 	}
 	if err := s.db.SelectContext(ctx, &waiting, longEnqueuedSQL, age.Milliseconds(), after, limit, since); err != nil {
-		return nil, time.Time{}, fmt.Errorf("list emails long enqueued: %w", pg.Translate(err))
+		return Enqueued{}, fmt.Errorf("list emails long enqueued: %w", pg.Translate(err))
 	}
+	found := Enqueued{DueIn: age}
 	for _, w := range waiting {
-		if earliest = w.Earliest; w.Due {
-			found = append(found, w.LongEnqueued)
+		found.Earliest, found.DueIn = w.Earliest, min(time.Duration(w.DueIn)*time.Millisecond, age)
+		if w.Due {
+			found.Long = append(found.Long, w.LongEnqueued)
 		}
 	}
-	return found, earliest, nil
+	return found, nil
 }
 
 // stillEnqueuedSQL finds rows by primary key and locks nothing.

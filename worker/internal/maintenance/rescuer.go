@@ -46,9 +46,10 @@ const (
 
 // RescueStore has the database operations of the rescuer.
 type RescueStore interface {
-	// AbandonedClaims and LongEnqueued read emails with a deadline from since on, and return the earliest deadline of these.
+	// AbandonedClaims and LongEnqueued read emails with a deadline from since on, and return the earliest deadline of these. LongEnqueued
+	// also returns for how long no email can be long enqueued.
 	AbandonedClaims(ctx context.Context, grace time.Duration, limit int, since time.Time) (found []dispatch.UnknownOutcome, earliest time.Time, err error)
-	LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int, since time.Time) (found []dispatch.LongEnqueued, earliest time.Time, err error)
+	LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int, since time.Time) (dispatch.Enqueued, error)
 	StillEnqueued(ctx context.Context, ids []uuid.UUID, age time.Duration) ([]uuid.UUID, error)
 	// ReturnLost returns emails to the dispatchers and wakes the dispatchers.
 	ReturnLost(ctx context.Context, ids []uuid.UUID, age time.Duration) (dispatch.Returned, error)
@@ -77,6 +78,7 @@ type Rescuer struct {
 	strays  time.Time // when strays are removed the next time
 
 	claimed, enqueued scanBound
+	noneLong          time.Time // until then no email can be long enqueued
 }
 
 // RescuerParams configure a Rescuer.
@@ -174,8 +176,12 @@ func (r *Rescuer) rescueClaims(ctx context.Context) (more bool, err error) {
 
 // rescueTasks looks up the task of every email that has been ENQUEUED for long. Emails without a task return to the dispatcher.
 // The claim of an email prevents a second attempt by another task, so a mistake here costs a task and does not cause a
-// duplicate email.
+// duplicate email. It does nothing while no email can be ENQUEUED for long: a search reads the fresh ones too, which are many during
+// a mailing.
 func (r *Rescuer) rescueTasks(ctx context.Context) error {
+	if time.Now().Before(r.noneLong) {
+		return nil
+	}
 	lost, leftover, err := r.returnTasks(ctx)
 	r.count(reasonLost, lost.Lost)
 	r.count(reasonUnpublished, lost.Unpublished)
@@ -191,14 +197,18 @@ func (r *Rescuer) returnTasks(ctx context.Context) (lost, leftover dispatch.Retu
 	var (
 		unanswered error
 		since      time.Time
-		long       []dispatch.LongEnqueued
+		page       dispatch.Enqueued
 	)
 	err = r.enqueued.scan(func(from time.Time) (earliest time.Time, err error) {
 		since = from
-		long, earliest, err = r.params.Store.LongEnqueued(ctx, age, after, rescuePage, since)
-		return earliest, err
+		start := time.Now()
+		if page, err = r.params.Store.LongEnqueued(ctx, age, after, rescuePage, since); err == nil {
+			r.noneLong = start.Add(page.DueIn)
+		}
+		return page.Earliest, err
 	})
 	for {
+		long := page.Long
 		if err != nil || len(long) == 0 {
 			return lost, leftover, errors.Join(unanswered, err)
 		}
@@ -221,7 +231,7 @@ func (r *Rescuer) returnTasks(ctx context.Context) (lost, leftover dispatch.Retu
 		if full < rescuePage {
 			return lost, leftover, unanswered
 		}
-		long, _, err = r.params.Store.LongEnqueued(ctx, age, after, rescuePage, since)
+		page, err = r.params.Store.LongEnqueued(ctx, age, after, rescuePage, since)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"email-gateway/shared/email"
 	"email-gateway/shared/email/emailtest"
+	"email-gateway/shared/store/dispatch"
 	"email-gateway/shared/store/lane"
 	"email-gateway/shared/store/outbox"
 	"email-gateway/shared/store/storetest"
@@ -283,6 +284,47 @@ func TestRescuer_ListsQueueOnce(t *testing.T) {
 	waittest.Until(t, "the lost one is back", func() bool { return status(t, d, lost) == email.Pending })
 	if asked, listed := q.asked.Load(), q.listed.Load(); asked > 2 || listed > 4 {
 		t.Errorf("looked up single tasks %d times, listed %d times", asked, listed)
+	}
+}
+
+// searches counts the searches for emails that have been ENQUEUED for long.
+type searches struct {
+	maintenance.RescueStore
+	n int
+}
+
+func (s *searches) LongEnqueued(ctx context.Context, age time.Duration, after uuid.UUID, limit int, since time.Time) (dispatch.Enqueued, error) {
+	s.n++
+	return s.RescueStore.LongEnqueued(ctx, age, after, limit, since)
+}
+
+// Emails that were enqueued just now are read once, and not in each round: none of them can be lost yet.
+func TestRescuer_FreshTasks(t *testing.T) {
+	t.Parallel()
+	d, q := storetest.New(t), newQueue(t)
+	company := d.Company(t)
+	for name, tt := range map[string]struct {
+		enqueued string
+		want     int
+	}{"fresh": {"1 s", 1}, "on the queue for long": {"3 h", 3}} {
+		id := d.Accept(t, company, nil)
+		set(t, d, id, `status = 'ENQUEUED', enqueued_at = now() - interval '`+tt.enqueued+`'`)
+		if _, err := q.Publish(t.Context(), queue.Task{ID: id.String(), Queue: email.QueueNormal, Payload: []byte(`{}`)}); err != nil {
+			t.Fatal(err)
+		}
+		s, registry := &searches{RescueStore: d.Store}, prometheus.NewRegistry()
+		r := maintenance.NewRescuer(maintenance.RescuerParams{
+			Log: slog.New(slog.DiscardHandler), Store: s, Queue: q, Registry: registry, Actions: maintenance.NewActions(registry), After: time.Hour,
+		})
+		for range 3 {
+			if err := r.RescueTasks(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s.n != tt.want {
+			t.Errorf("%s: read %d times in three rounds", name, s.n)
+		}
+		set(t, d, id, `status = 'SENT', enqueued_at = NULL, processed_at = now()`)
 	}
 }
 
