@@ -132,10 +132,10 @@ func TestOpenBreaker_RefusalKeys(t *testing.T) {
 		}
 	}
 	age := func(by string) { run(t, d, `UPDATE provider_refusals SET refused_at = refused_at - $1::interval`, by) }
-	opened, nothing, disproved := breaker.Opened{Opened: true}, breaker.Opened{}, breaker.Opened{Disproved: true}
+	opened, probing, disproved := breaker.Opened{Opened: true}, breaker.Opened{Probing: true}, breaker.Opened{Disproved: true}
 
 	refuse("the first", opened, "a@x", "x", "1")
-	refuse("while the breaker is open", nothing, "a@x", "x", "2")
+	refuse("while the breaker is open", probing, "a@x", "x", "2")
 	probe(false, "b@y", "y", "3")
 	refuse("after a probe that was refused alone", opened, "a@x", "x", "1")
 	probe(true, "a@x", "x", "4")

@@ -51,6 +51,8 @@ const (
 	// refusedKeysSQL reads the whole table, a few rows, and locks nothing.
 	refusedKeysSQL = `SELECT key FROM provider_refusals WHERE ` + recentSQL
 
+	refusalDisprovedSQL = `SELECT EXISTS (SELECT ` + disprovedSQL + `)`
+
 	// forgetSQL finds the rows by provider_refusals_pkey.
 	forgetSQL = `
 DELETE FROM provider_refusals
@@ -66,7 +68,7 @@ func (s *Store) RefusedKeys(ctx context.Context) (keys []string, err error) {
 // RefusalDisproved reports whether the provider has refused one of these keys, and has since accepted an email with others, so
 // that a refusal does not concern the account.
 func (s *Store) RefusalDisproved(ctx context.Context, keys []string) (yes bool, err error) {
-	err = s.db.GetContext(ctx, &yes, `SELECT EXISTS (SELECT `+disprovedSQL+`)`, pq.Array(keys))
+	err = s.db.GetContext(ctx, &yes, refusalDisprovedSQL, pq.Array(keys))
 	return yes, pg.Wrap("read disproved refusals", err)
 }
 
