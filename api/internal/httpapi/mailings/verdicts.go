@@ -2,6 +2,7 @@ package mailings
 
 import (
 	"iter"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -50,14 +51,17 @@ func rejectedLineCells(l mailingstore.RejectedLine) []string {
 	return []string{strconv.Itoa(l.Line), escapeFormula(l.Column), l.Code}
 }
 
-// formulaSigns are the first characters of formulas, also in full width.
-const formulaSigns = "=+-@＝＋－＠"
+// formula matches the sign of a formula, also in full width, at the beginning of a text or of a part behind a delimiter.
+// Some programs ignore space before the sign. Excel divides a CSV by the list separator of the system, which is ; in Portuguese:
+// to Excel, a quoted field that follows a comma is then the middle of a cell, so quotes do not protect it, and a part may have
+// quotes of its own.
+var formula = regexp.MustCompile(`(^|[;,|\t\r\n])([ \v\f\x{85}\p{Z}"]*[=+\-@＝＋－＠])`)
 
-// escapeFormula prevents a spreadsheet from evaluating text of the file, such as the name of a
-// column, as a formula.
+// escapeFormula prevents a spreadsheet from evaluating text of the file, such as the name of a column, or of a recipient's mail
+// server as a formula: it inserts an apostrophe where a cell may begin.
 func escapeFormula(text string) string {
-	begin := strings.TrimSpace(text) // some programs ignore leading space
-	if strings.IndexAny(begin, formulaSigns) == 0 || strings.IndexAny(text, "\t\r\n") == 0 {
+	text = formula.ReplaceAllString(text, "$1'$2")
+	if strings.IndexAny(text, "\t\r\n") == 0 {
 		return "'" + text
 	}
 	return text
